@@ -1,0 +1,80 @@
+//! What the tests need from the machine besides Rust. Missing packages are installed when we may; what then still
+//! is missing is said here, and the tests that need it report themselves as skipped.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Something a test looks for, and the Debian package that brings it.
+struct Need {
+    what: &'static str,
+    file: &'static str,
+    package: &'static str,
+    why: &'static str,
+}
+
+const NEEDS: &[Need] = &[
+    need("dtest", "/usr/bin/dtest", "dapl2-utils", "unmodified programs"),
+    need("dapltest", "/usr/bin/dapltest", "dapl2-utils", "unmodified programs"),
+    need(
+        "Debian's libdat2",
+        "/usr/lib/x86_64-linux-gnu/libdat2.so.2",
+        "libdapl2",
+        "our provider under a foreign registry",
+    ),
+    need("Debian's DAT headers", "/usr/include/dat2/udat.h", "libdapl-dev", "comparison of the C ABI"),
+    need("gcc", "/usr/bin/gcc", "gcc", "C programs"),
+    need("g++", "/usr/bin/g++", "g++", "C++ programs"),
+    need("libc headers", "/usr/include/stdio.h", "libc6-dev", "C programs"),
+    need("gdb", "/usr/bin/gdb", "gdb", "backtraces of a program that hangs; no test depends on it"),
+];
+
+const fn need(what: &'static str, file: &'static str, package: &'static str, why: &'static str) -> Need {
+    Need { what, file, package, why }
+}
+
+/// Installs what is missing when this is root on a machine with apt, and says what remains missing.
+pub(crate) fn provide() {
+    let packages: Vec<&str> = missing().map(|need| need.package).collect();
+    if packages.is_empty() {
+        return;
+    }
+    if !is_root() || !Path::new("/usr/bin/apt-get").exists() {
+        eprintln!("not installed, because this is not root on a machine with apt: {}", packages.join(" "));
+    } else {
+        println!("installing {}", packages.join(" "));
+        // An outdated list of packages is the usual reason for a failed install; a failed update is not fatal.
+        apt(&["update"]);
+        for package in packages {
+            // One by one: a package that this release lacks does not keep the others away.
+            apt(&["install", "-y", "--no-install-recommends", package]);
+        }
+    }
+    for need in missing() {
+        eprintln!("missing: {} (package {}), needed for {}", need.what, need.package, need.why);
+    }
+}
+
+fn missing() -> impl Iterator<Item = &'static Need> {
+    NEEDS.iter().filter(|need| !PathBuf::from(need.file).exists())
+}
+
+fn apt(arguments: &[&str]) {
+    let status = Command::new("apt-get")
+        .arg("-qq")
+        .args(arguments)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status();
+    match status {
+        Ok(status) if status.success() => {}
+        Ok(status) => eprintln!("apt-get {} failed ({status})", arguments.join(" ")),
+        Err(error) => eprintln!("apt-get does not start: {error}"),
+    }
+}
+
+/// The owner of /proc/self is our effective user.
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
+}

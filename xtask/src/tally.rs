@@ -1,0 +1,186 @@
+//! Counting over many test binaries, from what `cargo test -- --show-output` prints.
+//!
+//! A test says that it could not run in one of three ways, all counted as skipped and never as passed:
+//! `#[ignore = "reason"]`, libtest-mimic's `Completion::ignored_with(reason)`, or a printed line `SKIP: reason`.
+
+use std::fmt;
+
+/// Results so far.
+#[derive(Default)]
+pub(crate) struct Tally {
+    passed: usize,
+    failures: Vec<String>,
+    skips: Vec<String>,
+    /// The binary that is running: it has been named but has not closed with a result.
+    binary: Option<String>,
+    /// Names of failed tests of this binary, as far as they were printed.
+    named: Vec<String>,
+    /// The successful test whose output is being shown, until it has said SKIP.
+    shown: Option<String>,
+    /// SKIP lines of this binary: the binary itself counts these tests as passed.
+    said_skip: usize,
+}
+
+impl Tally {
+    /// A run that did not come as far as the tests.
+    pub(crate) fn of_failure(what: &str, why: &str) -> Self {
+        Self { failures: vec![format!("{what}: {why}")], ..Self::default() }
+    }
+
+    pub(crate) fn passed(&self) -> usize {
+        self.passed
+    }
+
+    pub(crate) fn failed(&self) -> usize {
+        self.failures.len()
+    }
+
+    pub(crate) fn skipped(&self) -> usize {
+        self.skips.len()
+    }
+
+    /// Takes the next line of output.
+    pub(crate) fn line(&mut self, line: &str) {
+        let text = line.trim();
+        if let Some(binary) = text.strip_prefix("Running ").or_else(|| text.strip_prefix("Doc-tests ")) {
+            self.close();
+            self.binary = Some(binary.to_owned());
+        } else if let Some(result) = text.strip_prefix("test result: ") {
+            self.result(result);
+        } else if let Some(name) =
+            text.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"))
+        {
+            self.shown = Some(name.to_owned());
+        } else if let Some(reason) = text.strip_prefix("SKIP: ") {
+            if let Some(name) = self.shown.take() {
+                self.said_skip += 1;
+                self.skips.push(format!("{name}: {reason}"));
+            }
+        } else if let Some((name, outcome)) =
+            text.strip_prefix("test ").and_then(|rest| rest.split_once(" ... "))
+        {
+            self.test(name.trim(), outcome.trim());
+        }
+    }
+
+    fn test(&mut self, name: &str, outcome: &str) {
+        // libtest: `ignored, reason`; libtest-mimic: `ignored (reason)`.
+        if let Some(reason) = outcome.strip_prefix("ignored") {
+            let reason = reason.trim_start_matches([',', ' ', '(']).trim_end_matches(')');
+            let reason = if reason.is_empty() { "no reason given" } else { reason };
+            self.skips.push(format!("{name}: {reason}"));
+        } else if outcome.ends_with("FAILED") {
+            self.named.push(name.to_owned());
+        }
+    }
+
+    /// `ok. 3 passed; 1 failed; 2 ignored; …`
+    fn result(&mut self, text: &str) {
+        let count = |word: &str| {
+            let (before, _) = text.split_once(word)?;
+            before.trim_end().rsplit([' ', ';']).next()?.parse::<usize>().ok()
+        };
+        self.passed += count("passed").unwrap_or(0).saturating_sub(self.said_skip);
+        let failed = count("failed").unwrap_or(0);
+        let binary = self.binary.take().unwrap_or_default();
+        let mut names = std::mem::take(&mut self.named);
+        names.truncate(failed);
+        names.resize(failed, "(a test whose name was not printed)".to_owned());
+        self.failures.extend(names.iter().map(|name| format!("{name} [{binary}]")));
+        self.said_skip = 0;
+        self.shown = None;
+    }
+
+    /// A binary that was named and never reported was killed or crashed.
+    fn close(&mut self) {
+        self.named.clear();
+        self.said_skip = 0;
+        self.shown = None;
+        if let Some(binary) = self.binary.take() {
+            self.failures.push(format!("{binary}: ended without a result"));
+        }
+    }
+
+    /// Ends the count; `status` is how cargo ended. A failure that no test reported, such as one of the compiler,
+    /// counts as one.
+    pub(crate) fn finish(&mut self, success: bool, status: &str) {
+        self.close();
+        if !success && self.failures.is_empty() {
+            self.failures.push(format!("cargo test: {status}, see above"));
+        }
+    }
+}
+
+/// The reasons of the skips, the names of the failures, and the closing line.
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for skip in &self.skips {
+            writeln!(f, "skipped: {skip}")?;
+        }
+        for failure in &self.failures {
+            writeln!(f, "failed: {failure}")?;
+        }
+        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed(), self.skipped())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Tally;
+
+    fn tally(output: &str, success: bool) -> String {
+        let mut tally = Tally::default();
+        output.lines().for_each(|line| tally.line(line));
+        tally.finish(success, "exit status: 101");
+        tally.to_string()
+    }
+
+    #[test]
+    fn adds_binaries() {
+        let output = "     Running unittests src/lib.rs (target/debug/deps/a)\n\
+                      running 2 tests\ntest one ... ok\ntest two ... ok\n\
+                      test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n\
+                      \x20  Doc-tests a\nrunning 1 test\n\
+                      test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured\n";
+        assert_eq!(tally(output, true), "3 passed, 0 failed, 0 skipped");
+    }
+
+    #[test]
+    fn a_skip_is_not_a_pass() {
+        let output = "     Running tests/x.rs (target/debug/deps/x)\nrunning 4 tests\n\
+                      test a ... ok\ntest b ... ignored, needs a device\ntest c ... ok\n\
+                      test d ... ignored (no gcc)\n\
+                      successes:\n\n---- a stdout ----\nSKIP: no dtest\n\n\
+                      test result: ok. 2 passed; 0 failed; 2 ignored; 0 measured\n";
+        assert_eq!(
+            tally(output, true),
+            "skipped: b: needs a device\nskipped: d: no gcc\nskipped: a: no dtest\n1 passed, 0 failed, 3 skipped"
+        );
+    }
+
+    #[test]
+    fn names_failures() {
+        let output = "     Running tests/x.rs (target/debug/deps/x)\ntest a ... FAILED\n\
+                      test result: FAILED. 0 passed; 1 failed; 0 ignored\n";
+        assert_eq!(
+            tally(output, false),
+            "failed: a [tests/x.rs (target/debug/deps/x)]\n0 passed, 1 failed, 0 skipped"
+        );
+    }
+
+    #[test]
+    fn a_crash_is_a_failure() {
+        let output = "     Running tests/x.rs (x)\ntest a ... ok\n     Running tests/y.rs (y)\n\
+                      test result: ok. 1 passed; 0 failed; 0 ignored\n";
+        assert_eq!(
+            tally(output, false),
+            "failed: tests/x.rs (x): ended without a result\n1 passed, 1 failed, 0 skipped"
+        );
+    }
+
+    #[test]
+    fn a_compile_error_is_a_failure() {
+        let expected = "failed: cargo test: exit status: 101, see above\n0 passed, 1 failed, 0 skipped";
+        assert_eq!(tally("error[E0425]: cannot find value", false), expected);
+    }
+}

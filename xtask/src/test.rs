@@ -1,0 +1,78 @@
+//! `cargo xtask test`: every test of the workspace, counted as one run.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::cargo::cargo;
+use crate::tally::Tally;
+use crate::{dist, prerequisites};
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// A skipped test is a failure
+    #[arg(long)]
+    strict: bool,
+    /// Run the tests whose name contains this
+    filter: Option<String>,
+}
+
+/// Prints what the tests print and, as the last line, `N passed, N failed, N skipped` over all of them. Answers
+/// whether that is good enough.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    prerequisites::provide();
+    let tally = match dist::build() {
+        Ok(root) => cargo_test(&root, options.filter.as_deref())?,
+        Err(error) => Tally::of_failure("cargo xtask dist", &format!("{error:#}")),
+    };
+    let complaint = if tally.failed() > 0 {
+        Some("a test failed")
+    } else if options.strict && tally.skipped() > 0 {
+        Some("a test was skipped, which --strict forbids")
+    } else if tally.passed() == 0 {
+        Some("no test ran")
+    } else {
+        None
+    };
+    if let Some(complaint) = complaint {
+        println!("\nnot good: {complaint}");
+    }
+    println!("\n{tally}");
+    Ok(complaint.is_none())
+}
+
+fn cargo_test(dist: &Path, filter: Option<&str>) -> Result<Tally> {
+    // One pipe for both streams: cargo names the binary on stderr, the binary reports on stdout.
+    let (reader, writer) = io::pipe().context("no pipe")?;
+    let mut command = cargo();
+    command
+        .args([
+            "test",
+            "--workspace",
+            "--no-fail-fast",
+            "--color=never",
+            "--",
+            "--color=never",
+            "--show-output",
+        ])
+        .args(filter)
+        .env("OPENDAT_DIST", dist)
+        .stdout(writer.try_clone().context("no second end of the pipe")?)
+        .stderr(writer);
+    let mut child = command.spawn().context("cargo does not start")?;
+    // The command holds the writing ends; the pipe ends only when the last of them is closed.
+    drop(command);
+
+    let mut tally = Tally::default();
+    let mut out = io::stdout().lock();
+    for line in BufReader::new(reader).split(b'\n') {
+        let line = line.context("the output of cargo test cannot be read")?;
+        let line = String::from_utf8_lossy(&line);
+        writeln!(out, "{line}")?;
+        tally.line(&line);
+    }
+    let status = child.wait().context("cargo test cannot be waited for")?;
+    tally.finish(status.success(), &status.to_string());
+    Ok(tally)
+}
