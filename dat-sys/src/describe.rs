@@ -1,0 +1,149 @@
+//! The declarations of this crate as data, for the tests that compare them with C headers.
+//!
+//! Every file declares its constants and records through the macros below, which build these tables from the
+//! declarations themselves: nothing can be declared and left out.
+
+/// A constant: its C name and value.
+pub struct Constant {
+    /// C name.
+    pub name: &'static str,
+    /// Value.
+    pub value: i64,
+}
+
+/// A constant text: its C name and value.
+pub struct Text {
+    /// C name.
+    pub name: &'static str,
+    /// Value.
+    pub value: &'static core::ffi::CStr,
+}
+
+/// A structure or union.
+pub struct Record {
+    /// C name, or our own for a type that has no name in C.
+    pub name: &'static str,
+    /// Bytes.
+    pub size: usize,
+    /// Alignment in bytes.
+    pub align: usize,
+    /// Members, in order.
+    pub fields: &'static [Field],
+}
+
+/// A member of a [`Record`].
+pub struct Field {
+    /// C name.
+    pub name: &'static str,
+    /// Bytes from the start of the record.
+    pub offset: usize,
+    /// Bytes.
+    pub size: usize,
+    /// Its Rust type, aliases resolved, as [`core::any::type_name`] writes it.
+    pub type_name: fn() -> &'static str,
+}
+
+/// All constants, by file.
+pub const CONSTANTS: &[&[Constant]] = &[
+    crate::types::CONSTANTS,
+    crate::error::CONSTANTS,
+    crate::ia::CONSTANTS,
+    crate::memory::CONSTANTS,
+    crate::ep::CONSTANTS,
+    crate::connection::CONSTANTS,
+    crate::evd::CONSTANTS,
+    crate::event::CONSTANTS,
+    crate::ib::CONSTANTS,
+];
+
+/// All constant texts.
+pub const TEXTS: &[&[Text]] = &[crate::provider::TEXTS, crate::ib::TEXTS];
+
+/// All structures and unions, by file.
+pub const RECORDS: &[&[Record]] = &[
+    crate::types::RECORDS,
+    crate::ia::RECORDS,
+    crate::memory::RECORDS,
+    crate::ep::RECORDS,
+    crate::connection::RECORDS,
+    crate::evd::RECORDS,
+    crate::event::RECORDS,
+    crate::provider::RECORDS,
+    crate::ib::RECORDS,
+];
+
+/// Declares C enumerations (and groups of `#define`s): an integer type and its constants.
+///
+/// Not Rust enums: a foreign program may pass any number, and that must not be undefined behaviour.
+macro_rules! constants {
+    ($($(#[$doc:meta])* pub type $group:ident = $repr:ty {
+        $($(#[$constant_doc:meta])* $name:ident = $value:expr,)*
+    })*) => {
+        $(
+            $(#[$doc])*
+            pub type $group = $repr;
+            $(
+                #[doc = concat!("A [`", stringify!($group), "`].")]
+                $(#[doc = ""] #[$constant_doc])*
+                pub const $name: $group = $value;
+            )*
+        )*
+        pub(crate) const CONSTANTS: &[crate::describe::Constant] = &[$($(
+            crate::describe::Constant { name: stringify!($name), value: $name as i64 },
+        )*)*];
+    };
+}
+
+/// Declares constant texts.
+macro_rules! texts {
+    ($($(#[$doc:meta])* pub const $name:ident = $value:literal;)*) => {
+        $(
+            $(#[$doc])*
+            pub const $name: &core::ffi::CStr = $value;
+        )*
+        pub(crate) const TEXTS: &[crate::describe::Text] =
+            &[$(crate::describe::Text { name: stringify!($name), value: $name },)*];
+    };
+}
+
+/// Declares C structures and unions of integers, raw pointers, optional functions, arrays and other records: types
+/// for which all bytes zero is a value.
+macro_rules! records {
+    ($($(#[$attr:meta])* pub $kind:ident $name:ident {
+        $($(#[$field_doc:meta])* pub $field:ident: $type:ty,)*
+    })*) => {
+        $(
+            $(#[$attr])*
+            #[repr(C)]
+            #[derive(Clone, Copy)]
+            pub $kind $name {
+                $($(#[$field_doc])* pub $field: $type,)*
+            }
+
+            impl $name {
+                /// All bytes zero: numbers 0, pointers null, functions absent.
+                pub const fn zeroed() -> Self {
+                    // SAFETY: the members are integers, raw pointers, `Option`s of functions and records of these.
+                    unsafe { core::mem::zeroed() }
+                }
+            }
+        )*
+        pub(crate) const RECORDS: &[crate::describe::Record] = &[$(
+            crate::describe::Record {
+                name: stringify!($name),
+                size: size_of::<$name>(),
+                align: align_of::<$name>(),
+                fields: &[$(
+                    crate::describe::Field {
+                        name: stringify!($field),
+                        offset: core::mem::offset_of!($name, $field),
+                        size: size_of::<$type>(),
+                        type_name: core::any::type_name::<$type>,
+                    },
+                )*],
+            },
+        )*];
+    };
+}
+
+pub(crate) use {constants, records, texts};

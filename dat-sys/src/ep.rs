@@ -1,0 +1,228 @@
+//! Endpoints and shared receive queues.
+
+use core::ffi::c_uint;
+
+use crate::describe::{constants, records};
+use crate::*;
+
+constants! {
+    /// Service type of an endpoint.
+    pub type DAT_SERVICE_TYPE = c_uint {
+        DAT_SERVICE_TYPE_RC = 0,
+        DAT_SERVICE_TYPE_EXTENSION_BASE = 1,
+    }
+
+    /// Quality of service of a connection; as an attribute, a mask.
+    pub type DAT_QOS = c_uint {
+        DAT_QOS_BEST_EFFORT = 0x0,
+        DAT_QOS_HIGH_THROUGHPUT = 0x1,
+        DAT_QOS_LOW_LATENCY = 0x2,
+        DAT_QOS_ECONOMY = 0x4,
+        DAT_QOS_PREMIUM = 0x8,
+    }
+
+    /// How a posted operation completes and notifies.
+    pub type DAT_COMPLETION_FLAGS = c_uint {
+        DAT_COMPLETION_DEFAULT_FLAG = 0x0,
+        DAT_COMPLETION_SUPPRESS_FLAG = 0x1,
+        DAT_COMPLETION_SOLICITED_WAIT_FLAG = 0x2,
+        DAT_COMPLETION_UNSIGNALLED_FLAG = 0x4,
+        DAT_COMPLETION_BARRIER_FENCE_FLAG = 0x8,
+        DAT_COMPLETION_EVD_THRESHOLD_FLAG = 0x10,
+        DAT_COMPLETION_LMR_INVALIDATE_FENCE_FLAG = 0x20,
+    }
+
+    /// Multi-path request of dat_ep_connect.
+    pub type DAT_CONNECT_FLAGS = c_uint {
+        DAT_CONNECT_DEFAULT_FLAG = 0,
+        DAT_CONNECT_MULTIPATH_REQUESTED_FLAG = 1,
+        DAT_CONNECT_MULTIPATH_REQUIRED_FLAG = 2,
+        DAT_CONNECT_MULTIPATH_FLAG = 1,
+    }
+
+    /// Endpoint state, uDAPL 2.0 section on the EP state diagram.
+    pub type DAT_EP_STATE = c_uint {
+        DAT_EP_STATE_UNCONNECTED = 0,
+        DAT_EP_STATE_UNCONFIGURED_UNCONNECTED = 1,
+        DAT_EP_STATE_RESERVED = 2,
+        DAT_EP_STATE_UNCONFIGURED_RESERVED = 3,
+        DAT_EP_STATE_PASSIVE_CONNECTION_PENDING = 4,
+        DAT_EP_STATE_UNCONFIGURED_PASSIVE = 5,
+        DAT_EP_STATE_ACTIVE_CONNECTION_PENDING = 6,
+        DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING = 7,
+        DAT_EP_STATE_UNCONFIGURED_TENTATIVE = 8,
+        DAT_EP_STATE_CONNECTED = 9,
+        DAT_EP_STATE_DISCONNECT_PENDING = 10,
+        DAT_EP_STATE_DISCONNECTED = 11,
+        DAT_EP_STATE_COMPLETION_PENDING = 12,
+        DAT_EP_STATE_CONNECTED_SINGLE_PATH = 13,
+        DAT_EP_STATE_CONNECTED_MULTI_PATH = 14,
+        /// Old name of `DAT_EP_STATE_DISCONNECTED`.
+        DAT_EP_STATE_ERROR = DAT_EP_STATE_DISCONNECTED,
+    }
+
+    /// Fields of [`DAT_EP_PARAM`] wanted or set, dat_ep_query and dat_ep_modify.
+    pub type DAT_EP_PARAM_MASK = u64 {
+        DAT_EP_FIELD_IA_HANDLE = 0x1,
+        DAT_EP_FIELD_EP_STATE = 0x2,
+        DAT_EP_FIELD_COMM = 0x4,
+        DAT_EP_FIELD_LOCAL_IA_ADDRESS_PTR = 0x8,
+        DAT_EP_FIELD_LOCAL_PORT_QUAL = 0x10,
+        DAT_EP_FIELD_REMOTE_IA_ADDRESS_PTR = 0x20,
+        DAT_EP_FIELD_REMOTE_PORT_QUAL = 0x40,
+        DAT_EP_FIELD_PZ_HANDLE = 0x80,
+        DAT_EP_FIELD_RECV_EVD_HANDLE = 0x100,
+        DAT_EP_FIELD_REQUEST_EVD_HANDLE = 0x200,
+        DAT_EP_FIELD_CONNECT_EVD_HANDLE = 0x400,
+        DAT_EP_FIELD_SRQ_HANDLE = 0x800,
+        DAT_EP_FIELD_EP_ATTR_SERVICE_TYPE = 0x1000,
+        DAT_EP_FIELD_EP_ATTR_MAX_MESSAGE_SIZE = 0x2000,
+        DAT_EP_FIELD_EP_ATTR_MAX_RDMA_SIZE = 0x4000,
+        DAT_EP_FIELD_EP_ATTR_QOS = 0x8000,
+        DAT_EP_FIELD_EP_ATTR_RECV_COMPLETION_FLAGS = 0x10000,
+        DAT_EP_FIELD_EP_ATTR_REQUEST_COMPLETION_FLAGS = 0x20000,
+        DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS = 0x40000,
+        DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS = 0x80000,
+        DAT_EP_FIELD_EP_ATTR_MAX_RECV_IOV = 0x100000,
+        DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_IOV = 0x200000,
+        DAT_EP_FIELD_EP_ATTR_MAX_RDMA_READ_IN = 0x400000,
+        DAT_EP_FIELD_EP_ATTR_MAX_RDMA_READ_OUT = 0x800000,
+        DAT_EP_FIELD_EP_ATTR_SRQ_SOFT_HW = 0x1000000,
+        DAT_EP_FIELD_EP_ATTR_MAX_RDMA_READ_IOV = 0x2000000,
+        DAT_EP_FIELD_EP_ATTR_MAX_RDMA_WRITE_IOV = 0x4000000,
+        DAT_EP_FIELD_EP_ATTR_NUM_TRANSPORT_ATTR = 0x8000000,
+        DAT_EP_FIELD_EP_ATTR_TRANSPORT_SPECIFIC_ATTR = 0x10000000,
+        DAT_EP_FIELD_EP_ATTR_NUM_PROVIDER_ATTR = 0x20000000,
+        DAT_EP_FIELD_EP_ATTR_PROVIDER_SPECIFIC_ATTR = 0x40000000,
+        DAT_EP_FIELD_EP_ATTR_ALL = 0x7ffff000,
+        DAT_EP_FIELD_ALL = 0x7fffffff,
+    }
+
+    /// Shared receive queue state. The values differ from uDAPL 1.2.
+    pub type DAT_SRQ_STATE = c_uint {
+        DAT_SRQ_STATE_ERROR = 0,
+        DAT_SRQ_STATE_OPERATIONAL = 1,
+        DAT_SRQ_STATE_SHUTDOWN = 2,
+    }
+
+    /// Fields of [`DAT_SRQ_PARAM`] wanted, dat_srq_query.
+    pub type DAT_SRQ_PARAM_MASK = c_uint {
+        DAT_SRQ_FIELD_IA_HANDLE = 0x1,
+        DAT_SRQ_FIELD_SRQ_STATE = 0x2,
+        DAT_SRQ_FIELD_PZ_HANDLE = 0x4,
+        DAT_SRQ_FIELD_MAX_RECV_DTO = 0x8,
+        DAT_SRQ_FIELD_MAX_RECV_IOV = 0x10,
+        DAT_SRQ_FIELD_LOW_WATERMARK = 0x20,
+        DAT_SRQ_FIELD_AVAILABLE_DTO_COUNT = 0x40,
+        DAT_SRQ_FIELD_OUTSTANDING_DTO_COUNT = 0x80,
+        DAT_SRQ_FIELD_ALL = 0xff,
+    }
+}
+
+records! {
+    /// Attributes of an endpoint. Sizes are in bytes.
+    #[derive(Debug)]
+    pub struct DAT_EP_ATTR {
+        /// Service type.
+        pub service_type: DAT_SERVICE_TYPE,
+        /// Bytes of a send.
+        pub max_message_size: DAT_SEG_LENGTH,
+        /// Bytes of an RDMA operation.
+        pub max_rdma_size: DAT_SEG_LENGTH,
+        /// Quality of service.
+        pub qos: DAT_QOS,
+        /// Completion flags allowed for receives.
+        pub recv_completion_flags: DAT_COMPLETION_FLAGS,
+        /// Completion flags allowed for requests.
+        pub request_completion_flags: DAT_COMPLETION_FLAGS,
+        /// Receives outstanding.
+        pub max_recv_dtos: DAT_COUNT,
+        /// Requests outstanding.
+        pub max_request_dtos: DAT_COUNT,
+        /// Segments of a receive.
+        pub max_recv_iov: DAT_COUNT,
+        /// Segments of a request.
+        pub max_request_iov: DAT_COUNT,
+        /// RDMA reads in progress as target.
+        pub max_rdma_read_in: DAT_COUNT,
+        /// RDMA reads in progress as initiator.
+        pub max_rdma_read_out: DAT_COUNT,
+        /// Soft high watermark: receives taken from the SRQ before an event is raised.
+        pub srq_soft_hw: DAT_COUNT,
+        /// Local segments of an RDMA read.
+        pub max_rdma_read_iov: DAT_COUNT,
+        /// Local segments of an RDMA write.
+        pub max_rdma_write_iov: DAT_COUNT,
+        /// Number of `ep_transport_specific`.
+        pub ep_transport_specific_count: DAT_COUNT,
+        /// Attributes of the transport.
+        pub ep_transport_specific: *mut DAT_NAMED_ATTR,
+        /// Number of `ep_provider_specific`.
+        pub ep_provider_specific_count: DAT_COUNT,
+        /// Attributes of the provider.
+        pub ep_provider_specific: *mut DAT_NAMED_ATTR,
+    }
+
+    /// What dat_ep_query tells and dat_ep_modify changes.
+    #[derive(Debug)]
+    pub struct DAT_EP_PARAM {
+        /// Its IA.
+        pub ia_handle: DAT_IA_HANDLE,
+        /// State.
+        pub ep_state: DAT_EP_STATE,
+        /// Communicator of a common connection.
+        pub comm: DAT_COMM,
+        /// Address of the local IA, owned by the provider.
+        pub local_ia_address_ptr: DAT_IA_ADDRESS_PTR,
+        /// Port qualifier of this end.
+        pub local_port_qual: DAT_PORT_QUAL,
+        /// Address of the peer, owned by the provider.
+        pub remote_ia_address_ptr: DAT_IA_ADDRESS_PTR,
+        /// Port qualifier of the peer.
+        pub remote_port_qual: DAT_PORT_QUAL,
+        /// Its protection zone.
+        pub pz_handle: DAT_PZ_HANDLE,
+        /// EVD of receive completions.
+        pub recv_evd_handle: DAT_EVD_HANDLE,
+        /// EVD of request completions.
+        pub request_evd_handle: DAT_EVD_HANDLE,
+        /// EVD of connection events.
+        pub connect_evd_handle: DAT_EVD_HANDLE,
+        /// Its SRQ, or [`DAT_HANDLE_NULL`].
+        pub srq_handle: DAT_SRQ_HANDLE,
+        /// Attributes.
+        pub ep_attr: DAT_EP_ATTR,
+    }
+
+    /// Attributes of a shared receive queue.
+    #[derive(Debug)]
+    pub struct DAT_SRQ_ATTR {
+        /// Receives it can hold.
+        pub max_recv_dtos: DAT_COUNT,
+        /// Segments of a receive.
+        pub max_recv_iov: DAT_COUNT,
+        /// Receives left that raise an event.
+        pub low_watermark: DAT_COUNT,
+    }
+
+    /// What dat_srq_query tells.
+    #[derive(Debug)]
+    pub struct DAT_SRQ_PARAM {
+        /// Its IA.
+        pub ia_handle: DAT_IA_HANDLE,
+        /// State.
+        pub srq_state: DAT_SRQ_STATE,
+        /// Its protection zone.
+        pub pz_handle: DAT_PZ_HANDLE,
+        /// Receives outstanding.
+        pub max_recv_dtos: DAT_COUNT,
+        /// Segments of a receive.
+        pub max_recv_iov: DAT_COUNT,
+        /// Receives left that raise an event.
+        pub low_watermark: DAT_COUNT,
+        /// Receives posted and not yet taken by an EP, or `DAT_VALUE_UNKNOWN`.
+        pub available_dto_count: DAT_COUNT,
+        /// Receives posted and not yet completed, or `DAT_VALUE_UNKNOWN`.
+        pub outstanding_dto_count: DAT_COUNT,
+    }
+}

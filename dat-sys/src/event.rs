@@ -1,0 +1,239 @@
+//! Events: numbers, payloads, completion statuses, reasons.
+
+use core::ffi::c_uint;
+use core::fmt;
+
+use crate::describe::{constants, records};
+use crate::*;
+
+/// Outcome of an RMR bind.
+pub type DAT_RMR_BIND_COMPLETION_STATUS = DAT_DTO_COMPLETION_STATUS;
+
+constants! {
+    /// What happened; selects the member of [`DAT_EVENT_DATA`] that is valid.
+    pub type DAT_EVENT_NUMBER = c_uint {
+        DAT_DTO_COMPLETION_EVENT = 0x1,
+        DAT_RMR_BIND_COMPLETION_EVENT = 0x1001,
+        DAT_CONNECTION_REQUEST_EVENT = 0x2001,
+        DAT_CONNECTION_EVENT_ESTABLISHED = 0x4001,
+        DAT_CONNECTION_EVENT_PEER_REJECTED = 0x4002,
+        DAT_CONNECTION_EVENT_NON_PEER_REJECTED = 0x4003,
+        DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR = 0x4004,
+        DAT_CONNECTION_EVENT_DISCONNECTED = 0x4005,
+        DAT_CONNECTION_EVENT_BROKEN = 0x4006,
+        DAT_CONNECTION_EVENT_TIMED_OUT = 0x4007,
+        DAT_CONNECTION_EVENT_UNREACHABLE = 0x4008,
+        DAT_ASYNC_ERROR_EVD_OVERFLOW = 0x8001,
+        DAT_ASYNC_ERROR_IA_CATASTROPHIC = 0x8002,
+        DAT_ASYNC_ERROR_EP_BROKEN = 0x8003,
+        DAT_ASYNC_ERROR_TIMED_OUT = 0x8004,
+        DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR = 0x8005,
+        DAT_HA_DOWN_TO_1 = 0x8101,
+        DAT_HA_UP_TO_MULTI_PATH = 0x8102,
+        DAT_SOFTWARE_EVENT = 0x10001,
+        DAT_EXTENSION_EVENT = 0x20000,
+        DAT_IB_EXTENSION_RANGE_BASE = 0x40000,
+        DAT_IW_EXTENSION_RANGE_BASE = 0x80000,
+    }
+
+    /// Operation that a DTO completion reports.
+    pub type DAT_DTOS = c_uint {
+        DAT_DTO_SEND = 0,
+        DAT_DTO_RDMA_WRITE = 1,
+        DAT_DTO_RDMA_READ = 2,
+        DAT_DTO_RECEIVE = 3,
+        DAT_DTO_RECEIVE_WITH_INVALIDATE = 4,
+        DAT_DTO_BIND_MW = 5,
+        DAT_DTO_LMR_FMR = 6,
+        DAT_DTO_LMR_INVALIDATE = 7,
+        DAT_DTO_EXTENSION_BASE = 8,
+    }
+
+    /// Outcome of a DTO or RMR bind.
+    pub type DAT_DTO_COMPLETION_STATUS = c_uint {
+        DAT_DTO_SUCCESS = 0,
+        DAT_DTO_ERR_FLUSHED = 1,
+        DAT_DTO_ERR_LOCAL_LENGTH = 2,
+        DAT_DTO_ERR_LOCAL_EP = 3,
+        DAT_DTO_ERR_LOCAL_PROTECTION = 4,
+        DAT_DTO_ERR_BAD_RESPONSE = 5,
+        DAT_DTO_ERR_REMOTE_ACCESS = 6,
+        DAT_DTO_ERR_REMOTE_RESPONDER = 7,
+        DAT_DTO_ERR_TRANSPORT = 8,
+        DAT_DTO_ERR_RECEIVER_NOT_READY = 9,
+        DAT_DTO_ERR_PARTIAL_PACKET = 10,
+        DAT_RMR_OPERATION_FAILED = 11,
+        DAT_DTO_ERR_LOCAL_MM_ERROR = 12,
+        /// DAT 1.0 name.
+        DAT_DTO_LENGTH_ERROR = DAT_DTO_ERR_LOCAL_LENGTH,
+        /// DAT 1.0 name.
+        DAT_DTO_FAILURE = DAT_DTO_ERR_FLUSHED,
+        DAT_RMR_BIND_SUCCESS = DAT_DTO_SUCCESS,
+        DAT_RMR_BIND_FAILURE = DAT_DTO_ERR_FLUSHED,
+    }
+
+    /// Reason in an asynchronous event of an IA.
+    pub type DAT_IA_ASYNC_ERROR_REASON = c_uint {
+        DAT_IA_CATASTROPHIC_ERROR = 0,
+        DAT_IA_OTHER_ERROR = 1,
+    }
+
+    /// Reason in an asynchronous event of an EP.
+    pub type DAT_EP_ASYNC_ERROR_REASON = c_uint {
+        DAT_EP_TRANSFER_TO_ERROR = 0,
+        DAT_EP_OTHER_ERROR = 1,
+        DAT_SRQ_SOFT_HIGH_WATERMARK_EVENT = 2,
+    }
+
+    /// Reason in an asynchronous event of an EVD.
+    pub type DAT_EVD_ASYNC_ERROR_REASON = c_uint {
+        DAT_EVD_OVERFLOW_ERROR = 0,
+        DAT_EVD_OTHER_ERROR = 1,
+    }
+
+    /// Reason in an asynchronous event of an SRQ.
+    pub type DAT_SRQ_ASYNC_ERROR_REASON = c_uint {
+        DAT_SRQ_TRANSFER_TO_ERROR = 0,
+        DAT_SRQ_OTHER_ERROR = 1,
+        DAT_SRQ_LOW_WATERMARK_EVENT = 2,
+    }
+
+    /// Reason in an asynchronous event of an LMR.
+    pub type DAT_LMR_ASYNC_ERROR_REASON = c_uint {
+        DAT_LMR_OTHER_ERROR = 0,
+    }
+
+    /// Reason in an asynchronous event of an RMR.
+    pub type DAT_RMR_ASYNC_ERROR_REASON = c_uint {
+        DAT_RMR_OTHER_ERROR = 0,
+    }
+
+    /// Reason in an asynchronous event of a PZ.
+    pub type DAT_PZ_ASYNC_ERROR_REASON = c_uint {
+        DAT_PZ_OTHER_ERROR = 0,
+    }
+}
+
+records! {
+    /// One event, 120 bytes.
+    #[derive(Debug)]
+    pub struct DAT_EVENT {
+        /// What happened.
+        pub event_number: DAT_EVENT_NUMBER,
+        /// EVD that delivered it.
+        pub evd_handle: DAT_EVD_HANDLE,
+        /// Payload.
+        pub event_data: DAT_EVENT_DATA,
+        /// Payload of extended events.
+        pub event_extension_data: [u64; 8],
+    }
+
+    /// Payload of an event; [`DAT_EVENT_NUMBER`] selects the member.
+    pub union DAT_EVENT_DATA {
+        /// `DAT_DTO_COMPLETION_EVENT`.
+        pub dto_completion_event_data: DAT_DTO_COMPLETION_EVENT_DATA,
+        /// `DAT_RMR_BIND_COMPLETION_EVENT`.
+        pub rmr_completion_event_data: DAT_RMR_BIND_COMPLETION_EVENT_DATA,
+        /// `DAT_CONNECTION_REQUEST_EVENT`.
+        pub cr_arrival_event_data: DAT_CR_ARRIVAL_EVENT_DATA,
+        /// `DAT_CONNECTION_EVENT_...`.
+        pub connect_event_data: DAT_CONNECTION_EVENT_DATA,
+        /// `DAT_ASYNC_ERROR_...`.
+        pub asynch_error_event_data: DAT_ASYNCH_ERROR_EVENT_DATA,
+        /// `DAT_SOFTWARE_EVENT`.
+        pub software_event_data: DAT_SOFTWARE_EVENT_DATA,
+    }
+
+    /// A DTO completed.
+    #[derive(Debug)]
+    pub struct DAT_DTO_COMPLETION_EVENT_DATA {
+        /// The endpoint.
+        pub ep_handle: DAT_EP_HANDLE,
+        /// The cookie it was posted with.
+        pub user_cookie: DAT_DTO_COOKIE,
+        /// Outcome.
+        pub status: DAT_DTO_COMPLETION_STATUS,
+        /// Bytes; undefined unless `status` is success. (Spelled as the standard spells it.)
+        pub transfered_length: DAT_SEG_LENGTH,
+        /// Which operation completed.
+        pub operation: DAT_DTOS,
+        /// RMR context that the peer invalidated; undefined unless `status` is success.
+        pub rmr_context: DAT_RMR_CONTEXT,
+    }
+
+    /// An RMR bind completed.
+    #[derive(Debug)]
+    pub struct DAT_RMR_BIND_COMPLETION_EVENT_DATA {
+        /// The RMR.
+        pub rmr_handle: DAT_RMR_HANDLE,
+        /// The cookie it was posted with.
+        pub user_cookie: DAT_RMR_COOKIE,
+        /// Outcome.
+        pub status: DAT_RMR_BIND_COMPLETION_STATUS,
+    }
+
+    /// A service point of whichever kind.
+    pub union DAT_SP_HANDLE {
+        /// A reserved service point.
+        pub rsp_handle: DAT_RSP_HANDLE,
+        /// A public service point.
+        pub psp_handle: DAT_PSP_HANDLE,
+        /// A common service point.
+        pub csp_handle: DAT_CSP_HANDLE,
+    }
+
+    /// A connection request arrived.
+    #[derive(Debug)]
+    pub struct DAT_CR_ARRIVAL_EVENT_DATA {
+        /// Service point that received it; null if it was an RSP, which is gone.
+        pub sp_handle: DAT_SP_HANDLE,
+        /// Address of the local IA, owned by the provider.
+        pub local_ia_address_ptr: DAT_IA_ADDRESS_PTR,
+        /// Connection qualifier.
+        pub conn_qual: DAT_CONN_QUAL,
+        /// The connection request, to accept, reject or hand off.
+        pub cr_handle: DAT_CR_HANDLE,
+        /// Whether private data was cut.
+        pub truncate_flag: DAT_BOOLEAN,
+    }
+
+    /// A connection changed.
+    #[derive(Debug)]
+    pub struct DAT_CONNECTION_EVENT_DATA {
+        /// The endpoint.
+        pub ep_handle: DAT_EP_HANDLE,
+        /// Bytes of private data.
+        pub private_data_size: DAT_COUNT,
+        /// Private data of the peer, owned by the provider.
+        pub private_data: DAT_PVOID,
+    }
+
+    /// An asynchronous error or watermark.
+    #[derive(Debug)]
+    pub struct DAT_ASYNCH_ERROR_EVENT_DATA {
+        /// The object concerned: IA, EP, EVD, SRQ, LMR, RMR or PZ.
+        pub dat_handle: DAT_HANDLE,
+        /// One of the `DAT_..._ASYNC_ERROR_REASON` of the object's kind.
+        pub reason: DAT_COUNT,
+    }
+
+    /// A software event, dat_evd_post_se.
+    #[derive(Debug)]
+    pub struct DAT_SOFTWARE_EVENT_DATA {
+        /// The consumer's pointer.
+        pub pointer: DAT_PVOID,
+    }
+}
+
+impl fmt::Debug for DAT_EVENT_DATA {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DAT_EVENT_DATA { .. }")
+    }
+}
+
+impl fmt::Debug for DAT_SP_HANDLE {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // SAFETY: the members are all handles.
+        write!(f, "DAT_SP_HANDLE({:p})", unsafe { self.psp_handle })
+    }
+}

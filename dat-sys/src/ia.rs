@@ -1,0 +1,307 @@
+//! Interface adapters and providers: their attributes.
+
+use core::ffi::{c_char, c_uint};
+
+use crate::describe::{constants, records};
+use crate::*;
+
+constants! {
+    /// How dat_ia_close and dat_ep_disconnect treat work in progress.
+    pub type DAT_CLOSE_FLAGS = c_uint {
+        DAT_CLOSE_ABRUPT_FLAG = 0,
+        DAT_CLOSE_GRACEFUL_FLAG = 1,
+        DAT_CLOSE_DEFAULT = DAT_CLOSE_ABRUPT_FLAG,
+    }
+
+    /// Transport extension an IA supports.
+    pub type DAT_EXTENSION = c_uint {
+        DAT_EXTENSION_NONE = 0,
+        DAT_EXTENSION_IB = 1,
+        DAT_EXTENSION_IW = 2,
+    }
+
+    /// Whether protection zones can be shared by the objects of several IAs.
+    pub type DAT_PZ_SUPPORT = c_uint {
+        DAT_PZ_UNIQUE = 0,
+        DAT_PZ_SHAREABLE = 1,
+    }
+
+    /// Who owns the segment array after a post returns.
+    pub type DAT_IOV_OWNERSHIP = c_uint {
+        DAT_IOV_CONSUMER = 0,
+        DAT_IOV_PROVIDER_NOMOD = 1,
+        DAT_IOV_PROVIDER_MOD = 2,
+    }
+
+    /// When the provider creates endpoints for service points.
+    pub type DAT_EP_CREATOR_FOR_PSP = c_uint {
+        DAT_PSP_CREATES_EP_NEVER = 0,
+        DAT_PSP_CREATES_EP_IFASKED = 1,
+        DAT_PSP_CREATES_EP_ALWAYS = 2,
+    }
+
+    /// Load balancing over several paths.
+    pub type DAT_HA_LB = u32 {
+        DAT_HA_LB_NONE = 0,
+        DAT_HA_LB_INTERCOMM = 1,
+        DAT_HA_LB_INTRACOMM = 2,
+    }
+
+    /// Whether two IAs share a point of failure, dat_registry_providers_related.
+    pub type DAT_HA_RELATIONSHIP = c_uint {
+        DAT_HA_FALSE = 0,
+        DAT_HA_TRUE = 1,
+        DAT_HA_UNKNOWN = 2,
+        DAT_HA_CONFLICTING = 3,
+        DAT_HA_EXTENSION_BASE = 4,
+    }
+
+    /// Fields of [`DAT_IA_ATTR`] wanted, dat_ia_query.
+    pub type DAT_IA_ATTR_MASK = u64 {
+        DAT_IA_FIELD_IA_ADAPTER_NAME = 0x1,
+        DAT_IA_FIELD_IA_VENDOR_NAME = 0x2,
+        DAT_IA_FIELD_IA_HARDWARE_MAJOR_VERSION = 0x4,
+        DAT_IA_FIELD_IA_HARDWARE_MINOR_VERSION = 0x8,
+        DAT_IA_FIELD_IA_FIRMWARE_MAJOR_VERSION = 0x10,
+        DAT_IA_FIELD_IA_FIRMWARE_MINOR_VERSION = 0x20,
+        DAT_IA_FIELD_IA_ADDRESS_PTR = 0x40,
+        DAT_IA_FIELD_IA_MAX_EPS = 0x80,
+        DAT_IA_FIELD_IA_MAX_DTO_PER_EP = 0x100,
+        DAT_IA_FIELD_IA_MAX_RDMA_READ_PER_EP_IN = 0x200,
+        DAT_IA_FIELD_IA_MAX_RDMA_READ_PER_EP_OUT = 0x400,
+        DAT_IA_FIELD_IA_MAX_EVDS = 0x800,
+        DAT_IA_FIELD_IA_MAX_EVD_QLEN = 0x1000,
+        DAT_IA_FIELD_IA_MAX_IOV_SEGMENTS_PER_DTO = 0x2000,
+        DAT_IA_FIELD_IA_MAX_LMRS = 0x4000,
+        DAT_IA_FIELD_IA_MAX_LMR_BLOCK_SIZE = 0x8000,
+        DAT_IA_FIELD_IA_MAX_LMR_VIRTUAL_ADDRESS = 0x10000,
+        DAT_IA_FIELD_IA_MAX_PZS = 0x20000,
+        DAT_IA_FIELD_IA_MAX_MESSAGE_SIZE = 0x40000,
+        DAT_IA_FIELD_IA_MAX_RDMA_SIZE = 0x80000,
+        DAT_IA_FIELD_IA_MAX_RMRS = 0x100000,
+        DAT_IA_FIELD_IA_MAX_RMR_TARGET_ADDRESS = 0x200000,
+        DAT_IA_FIELD_IA_MAX_SRQS = 0x400000,
+        DAT_IA_FIELD_IA_MAX_EP_PER_SRQ = 0x800000,
+        DAT_IA_FIELD_IA_MAX_RECV_PER_SRQ = 0x1000000,
+        DAT_IA_FIELD_IA_MAX_IOV_SEGMENTS_PER_RDMA_READ = 0x2000000,
+        DAT_IA_FIELD_IA_MAX_IOV_SEGMENTS_PER_RDMA_WRITE = 0x4000000,
+        DAT_IA_FIELD_IA_MAX_RDMA_READ_IN = 0x8000000,
+        DAT_IA_FIELD_IA_MAX_RDMA_READ_OUT = 0x10000000,
+        DAT_IA_FIELD_IA_MAX_RDMA_READ_PER_EP_IN_GUARANTEED = 0x20000000,
+        DAT_IA_FIELD_IA_MAX_RDMA_READ_PER_EP_OUT_GUARANTEED = 0x40000000,
+        DAT_IA_FIELD_IA_ZB_SUPPORTED = 0x80000000,
+        DAT_IA_FIELD_IA_EXTENSIONS_SUPPORTED = 0x100000000,
+        DAT_IA_FIELD_NONE = 0x0,
+        DAT_IA_FIELD_IA_EXTENSION = 0x100000000,
+        DAT_IA_FIELD_IA_EXTENSION_VERSION = 0x200000000,
+        DAT_IA_FIELD_IA_NUM_TRANSPORT_ATTR = 0x400000000,
+        DAT_IA_FIELD_IA_TRANSPORT_ATTR = 0x800000000,
+        DAT_IA_FIELD_IA_NUM_VENDOR_ATTR = 0x1000000000,
+        DAT_IA_FIELD_IA_VENDOR_ATTR = 0x2000000000,
+        DAT_IA_FIELD_ALL = 0x3fffffffff,
+        /// DAT 1.0 name.
+        DAT_IA_ALL = DAT_IA_FIELD_ALL,
+        /// DAT 1.0 name.
+        DAT_IA_FIELD_IA_MAX_MTU_SIZE = DAT_IA_FIELD_IA_MAX_MESSAGE_SIZE,
+    }
+
+    /// Fields of [`DAT_PROVIDER_ATTR`] wanted, dat_ia_query.
+    pub type DAT_PROVIDER_ATTR_MASK = u64 {
+        DAT_PROVIDER_FIELD_PROVIDER_NAME = 0x1,
+        DAT_PROVIDER_FIELD_PROVIDER_VERSION_MAJOR = 0x2,
+        DAT_PROVIDER_FIELD_PROVIDER_VERSION_MINOR = 0x4,
+        DAT_PROVIDER_FIELD_DAPL_VERSION_MAJOR = 0x8,
+        DAT_PROVIDER_FIELD_DAPL_VERSION_MINOR = 0x10,
+        DAT_PROVIDER_FIELD_LMR_MEM_TYPE_SUPPORTED = 0x20,
+        DAT_PROVIDER_FIELD_IOV_OWNERSHIP = 0x40,
+        DAT_PROVIDER_FIELD_DAT_QOS_SUPPORTED = 0x80,
+        DAT_PROVIDER_FIELD_COMPLETION_FLAGS_SUPPORTED = 0x100,
+        DAT_PROVIDER_FIELD_IS_THREAD_SAFE = 0x200,
+        DAT_PROVIDER_FIELD_MAX_PRIVATE_DATA_SIZE = 0x400,
+        DAT_PROVIDER_FIELD_SUPPORTS_MULTIPATH = 0x800,
+        DAT_PROVIDER_FIELD_EP_CREATOR = 0x1000,
+        DAT_PROVIDER_FIELD_PZ_SUPPORT = 0x2000,
+        DAT_PROVIDER_FIELD_OPTIMAL_BUFFER_ALIGNMENT = 0x4000,
+        DAT_PROVIDER_FIELD_EVD_STREAM_MERGING_SUPPORTED = 0x8000,
+        DAT_PROVIDER_FIELD_SRQ_SUPPORTED = 0x10000,
+        DAT_PROVIDER_FIELD_SRQ_WATERMARKS_SUPPORTED = 0x20000,
+        DAT_PROVIDER_FIELD_SRQ_EP_PZ_DIFFERENCE_SUPPORTED = 0x40000,
+        DAT_PROVIDER_FIELD_SRQ_INFO_SUPPORTED = 0x80000,
+        DAT_PROVIDER_FIELD_EP_RECV_INFO_SUPPORTED = 0x100000,
+        DAT_PROVIDER_FIELD_LMR_SYNC_REQ = 0x200000,
+        DAT_PROVIDER_FIELD_DTO_ASYNC_RETURN_GUARANTEED = 0x400000,
+        DAT_PROVIDER_FIELD_RDMA_WRITE_FOR_RDMA_READ_REQ = 0x800000,
+        DAT_PROVIDER_FIELD_RDMA_READ_LMR_RMR_CONTEXT_EXPOSURE = 0x1000000,
+        DAT_PROVIDER_FIELD_RMR_SCOPE_SUPPORTED = 0x2000000,
+        DAT_PROVIDER_FIELD_IS_SIGNAL_SAFE = 0x4000000,
+        DAT_PROVIDER_FIELD_HA_SUPPORTED = 0x8000000,
+        DAT_PROVIDER_FIELD_HA_LB = 0x10000000,
+        DAT_PROVIDER_FIELD_NUM_PROVIDER_SPECIFIC_ATTR = 0x20000000,
+        DAT_PROVIDER_FIELD_PROVIDER_SPECIFIC_ATTR = 0x40000000,
+        DAT_PROVIDER_FIELD_ALL = 0x7fffffff,
+        DAT_PROVIDER_FIELD_NONE = 0x0,
+    }
+}
+
+records! {
+    /// What an interface adapter can do, dat_ia_query. Limits are maxima; sizes are in bytes.
+    #[derive(Debug)]
+    pub struct DAT_IA_ATTR {
+        /// Name of the adapter, NUL-terminated.
+        pub adapter_name: [c_char; DAT_NAME_MAX_LENGTH as usize],
+        /// Name of the vendor, NUL-terminated.
+        pub vendor_name: [c_char; DAT_NAME_MAX_LENGTH as usize],
+        /// Hardware version, major.
+        pub hardware_version_major: u32,
+        /// Hardware version, minor.
+        pub hardware_version_minor: u32,
+        /// Firmware version, major.
+        pub firmware_version_major: u32,
+        /// Firmware version, minor.
+        pub firmware_version_minor: u32,
+        /// Its address, owned by the provider.
+        pub ia_address_ptr: DAT_IA_ADDRESS_PTR,
+        /// Endpoints.
+        pub max_eps: DAT_COUNT,
+        /// DTOs outstanding on a work queue of an EP.
+        pub max_dto_per_ep: DAT_COUNT,
+        /// RDMA reads in progress on an EP as target.
+        pub max_rdma_read_per_ep_in: DAT_COUNT,
+        /// RDMA reads in progress on an EP as initiator.
+        pub max_rdma_read_per_ep_out: DAT_COUNT,
+        /// Event dispatchers.
+        pub max_evds: DAT_COUNT,
+        /// Events in an EVD.
+        pub max_evd_qlen: DAT_COUNT,
+        /// Segments of a send or receive.
+        pub max_iov_segments_per_dto: DAT_COUNT,
+        /// Local memory regions.
+        pub max_lmrs: DAT_COUNT,
+        /// Bytes of a contiguous region.
+        pub max_lmr_block_size: DAT_SEG_LENGTH,
+        /// Highest address that can be registered.
+        pub max_lmr_virtual_address: DAT_VADDR,
+        /// Protection zones.
+        pub max_pzs: DAT_COUNT,
+        /// Bytes of a send.
+        pub max_message_size: DAT_SEG_LENGTH,
+        /// Bytes of an RDMA operation.
+        pub max_rdma_size: DAT_SEG_LENGTH,
+        /// Remote memory regions.
+        pub max_rmrs: DAT_COUNT,
+        /// Highest address that an RMR can have.
+        pub max_rmr_target_address: DAT_VADDR,
+        /// Shared receive queues.
+        pub max_srqs: DAT_COUNT,
+        /// Endpoints of one SRQ.
+        pub max_ep_per_srq: DAT_COUNT,
+        /// Receives posted to one SRQ.
+        pub max_recv_per_srq: DAT_COUNT,
+        /// Segments of an RDMA read.
+        pub max_iov_segments_per_rdma_read: DAT_COUNT,
+        /// Segments of an RDMA write.
+        pub max_iov_segments_per_rdma_write: DAT_COUNT,
+        /// RDMA reads in progress on the IA as target.
+        pub max_rdma_read_in: DAT_COUNT,
+        /// RDMA reads in progress on the IA as initiator.
+        pub max_rdma_read_out: DAT_COUNT,
+        /// Whether every EP can have its inbound maximum at once.
+        pub max_rdma_read_per_ep_in_guaranteed: DAT_BOOLEAN,
+        /// Whether every EP can have its outbound maximum at once.
+        pub max_rdma_read_per_ep_out_guaranteed: DAT_BOOLEAN,
+        /// Whether zero-based regions are supported.
+        pub zb_supported: DAT_BOOLEAN,
+        /// Transport extension.
+        pub extension_supported: DAT_EXTENSION,
+        /// Version of the extension.
+        pub extension_version: DAT_COUNT,
+        /// Number of `transport_attr`.
+        pub num_transport_attr: DAT_COUNT,
+        /// Attributes of the transport, owned by the provider.
+        pub transport_attr: *mut DAT_NAMED_ATTR,
+        /// Number of `vendor_attr`.
+        pub num_vendor_attr: DAT_COUNT,
+        /// Attributes of the vendor, owned by the provider.
+        pub vendor_attr: *mut DAT_NAMED_ATTR,
+    }
+
+    /// What a provider can do, dat_ia_query.
+    #[derive(Debug)]
+    pub struct DAT_PROVIDER_ATTR {
+        /// Name of the provider, NUL-terminated.
+        pub provider_name: [c_char; DAT_NAME_MAX_LENGTH as usize],
+        /// Version of the provider, major.
+        pub provider_version_major: u32,
+        /// Version of the provider, minor.
+        pub provider_version_minor: u32,
+        /// Version of the API, major.
+        pub dapl_version_major: u32,
+        /// Version of the API, minor.
+        pub dapl_version_minor: u32,
+        /// Mask of memory types.
+        pub lmr_mem_types_supported: DAT_MEM_TYPE,
+        /// Who owns the segment array when a post returns.
+        pub iov_ownership_on_return: DAT_IOV_OWNERSHIP,
+        /// Mask of qualities of service.
+        pub dat_qos_supported: DAT_QOS,
+        /// Mask of completion flags.
+        pub completion_flags_supported: DAT_COMPLETION_FLAGS,
+        /// Whether calls need no locking by the consumer.
+        pub is_thread_safe: DAT_BOOLEAN,
+        /// Bytes of private data that connection calls accept.
+        pub max_private_data_size: DAT_COUNT,
+        /// Whether connections can use several paths.
+        pub supports_multipath: DAT_BOOLEAN,
+        /// When the provider creates endpoints for service points.
+        pub ep_creator: DAT_EP_CREATOR_FOR_PSP,
+        /// Whether protection zones can be shared.
+        pub pz_support: DAT_PZ_SUPPORT,
+        /// Bytes; buffers so aligned perform best.
+        pub optimal_buffer_alignment: u32,
+        /// Which streams may share an EVD; rows and columns: software, CR, DTO, connection, RMR bind, asynchronous.
+        pub evd_stream_merging_supported: [[DAT_BOOLEAN; 6]; 6],
+        /// Whether shared receive queues are supported.
+        pub srq_supported: DAT_BOOLEAN,
+        /// Number of SRQ watermarks.
+        pub srq_watermarks_supported: DAT_COUNT,
+        /// Whether an EP may have another protection zone than its SRQ.
+        pub srq_ep_pz_difference_supported: DAT_BOOLEAN,
+        /// Which counts dat_srq_query gives.
+        pub srq_info_supported: DAT_COUNT,
+        /// Which counts dat_ep_recv_query gives.
+        pub ep_recv_info_supported: DAT_COUNT,
+        /// Whether dat_lmr_sync_rdma_read and _write are required.
+        pub lmr_sync_req: DAT_BOOLEAN,
+        /// Whether a post never waits for the operation.
+        pub dto_async_return_guaranteed: DAT_BOOLEAN,
+        /// Whether the sink of an RDMA read needs remote write privilege.
+        pub rdma_write_for_rdma_read_req: DAT_BOOLEAN,
+        /// Whether an RDMA read exposes the context of its local sink to the peer.
+        pub rdma_read_lmr_rmr_context_exposure: DAT_BOOLEAN,
+        /// Protection scopes of RMRs.
+        pub rmr_scope_supported: DAT_RMR_SCOPE,
+        /// Whether calls can be made from signal handlers.
+        pub is_signal_safe: DAT_BOOLEAN,
+        /// Whether high availability is supported.
+        pub ha_supported: DAT_BOOLEAN,
+        /// Load balancing over several paths.
+        pub ha_loadbalancing: DAT_HA_LB,
+        /// Number of `provider_specific_attr`.
+        pub num_provider_specific_attr: DAT_COUNT,
+        /// Attributes of the provider, owned by it.
+        pub provider_specific_attr: *mut DAT_NAMED_ATTR,
+    }
+
+    /// An entry of the registry: the name of an IA and what its provider speaks.
+    #[derive(Debug)]
+    pub struct DAT_PROVIDER_INFO {
+        /// Name of the IA, NUL-terminated.
+        pub ia_name: [c_char; DAT_NAME_MAX_LENGTH as usize],
+        /// Major version of the API.
+        pub dapl_version_major: u32,
+        /// Minor version of the API.
+        pub dapl_version_minor: u32,
+        /// Whether calls need no locking by the consumer.
+        pub is_thread_safe: DAT_BOOLEAN,
+    }
+}

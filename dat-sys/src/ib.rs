@@ -1,0 +1,472 @@
+//! The InfiniBand extension, reached through dat_extension_op and [`DAT_EVENT::event_extension_data`].
+
+use core::ffi::{c_int, c_uint, c_void};
+use core::fmt;
+
+use crate::describe::{constants, records, texts};
+use crate::*;
+
+/// Handle of a collective group.
+pub type DAT_IB_COLLECTIVE_HANDLE = DAT_HANDLE;
+/// Rank in a collective group.
+pub type DAT_IB_COLLECTIVE_RANK = c_uint;
+/// Identifier of a collective group, unique in the network.
+pub type DAT_IB_COLLECTIVE_ID = c_uint;
+/// Address information of one member of a collective group.
+pub type DAT_IB_COLLECTIVE_MEMBER = *mut c_void;
+
+constants! {
+    /// Version of the extension interface.
+    pub type DAT_IB_VERSION = c_int {
+        DAT_IB_EXTENSION_VERSION = 209,
+    }
+
+    /// Event numbers of the IB extension, from `DAT_IB_EXTENSION_RANGE_BASE`.
+    pub type DAT_IB_EVENT_NUMBER = c_uint {
+        DAT_IB_DTO_EVENT = 0x40000,
+        DAT_IB_UD_CONNECTION_REQUEST_EVENT = 0x40001,
+        DAT_IB_UD_CONNECTION_EVENT_ESTABLISHED = 0x40002,
+        DAT_IB_UD_CONNECTION_REJECT_EVENT = 0x40003,
+        DAT_IB_UD_CONNECTION_ERROR_EVENT = 0x40004,
+        DAT_IB_COLLECTIVE_EVENT = 0x40005,
+    }
+
+    /// Operations of the IB extension, second argument of dat_extension_op.
+    pub type DAT_IB_OP = c_uint {
+        DAT_IB_FETCH_AND_ADD_OP = 0x0,
+        DAT_IB_CMP_AND_SWAP_OP = 0x1,
+        DAT_IB_RDMA_WRITE_IMMED_OP = 0x2,
+        DAT_IB_UD_SEND_OP = 0x3,
+        DAT_IB_QUERY_COUNTERS_OP = 0x4,
+        DAT_IB_PRINT_COUNTERS_OP = 0x5,
+        DAT_IB_COLLECTIVE_CREATE_MEMBER_OP = 0x6,
+        DAT_IB_COLLECTIVE_FREE_MEMBER_OP = 0x7,
+        DAT_IB_COLLECTIVE_CREATE_GROUP_OP = 0x8,
+        DAT_IB_COLLECTIVE_FREE_GROUP_OP = 0x9,
+        DAT_IB_COLLECTIVE_SET_CLOCK_OP = 0xa,
+        DAT_IB_COLLECTIVE_READ_CLOCK_OP = 0xb,
+        DAT_IB_COLLECTIVE_SCATTER_OP = 0xc,
+        DAT_IB_COLLECTIVE_SCATTERV_OP = 0xd,
+        DAT_IB_COLLECTIVE_GATHER_OP = 0xe,
+        DAT_IB_COLLECTIVE_GATHERV_OP = 0xf,
+        DAT_IB_COLLECTIVE_ALLGATHER_OP = 0x10,
+        DAT_IB_COLLECTIVE_ALLGATHERV_OP = 0x11,
+        DAT_IB_COLLECTIVE_ALLTOALL_OP = 0x12,
+        DAT_IB_COLLECTIVE_ALLTOALLV_OP = 0x13,
+        DAT_IB_COLLECTIVE_REDUCE_OP = 0x14,
+        DAT_IB_COLLECTIVE_ALLREDUCE_OP = 0x15,
+        DAT_IB_COLLECTIVE_REDUCE_SCATTER_OP = 0x16,
+        DAT_IB_COLLECTIVE_SCAN_OP = 0x17,
+        DAT_IB_COLLECTIVE_BROADCAST_OP = 0x18,
+        DAT_IB_COLLECTIVE_BARRIER_OP = 0x19,
+        DAT_IB_START_COUNTERS_OP = 0x1a,
+        DAT_IB_STOP_COUNTERS_OP = 0x1b,
+        DAT_IB_UD_CM_FREE_OP = 0x1c,
+        DAT_IB_UD_AH_FREE_OP = 0x1d,
+        DAT_IB_OPEN_QUERY_OP = 0x1000,
+        DAT_IB_CLOSE_QUERY_OP = 0x2000,
+    }
+
+    /// Which extended operation or event a [`DAT_IB_EXTENSION_EVENT_DATA`] describes.
+    pub type DAT_IB_EXT_TYPE = c_uint {
+        DAT_IB_FETCH_AND_ADD = 0,
+        DAT_IB_CMP_AND_SWAP = 1,
+        DAT_IB_RDMA_WRITE_IMMED = 2,
+        DAT_IB_RDMA_WRITE_IMMED_DATA = 3,
+        DAT_IB_RECV_IMMED_DATA = 4,
+        DAT_IB_UD_CONNECT_REQUEST = 5,
+        DAT_IB_UD_REMOTE_AH = 6,
+        DAT_IB_UD_PASSIVE_REMOTE_AH = 7,
+        DAT_IB_UD_SEND = 8,
+        DAT_IB_UD_RECV = 9,
+        DAT_IB_UD_CONNECT_REJECT = 10,
+        DAT_IB_UD_CONNECT_ERROR = 11,
+        DAT_IB_COLLECTIVE_CREATE_STATUS = 12,
+        DAT_IB_COLLECTIVE_CREATE_DATA = 13,
+        DAT_IB_COLLECTIVE_CLOCK_SET_STATUS = 14,
+        DAT_IB_COLLECTIVE_SCATTER_STATUS = 15,
+        DAT_IB_COLLECTIVE_SCATTERV_STATUS = 16,
+        DAT_IB_COLLECTIVE_GATHER_STATUS = 17,
+        DAT_IB_COLLECTIVE_GATHERV_STATUS = 18,
+        DAT_IB_COLLECTIVE_ALLGATHER_STATUS = 19,
+        DAT_IB_COLLECTIVE_ALLGATHERV_STATUS = 20,
+        DAT_IB_COLLECTIVE_ALLTOALL_STATUS = 21,
+        DAT_IB_COLLECTIVE_ALLTOALLV_STATUS = 22,
+        DAT_IB_COLLECTIVE_REDUCE_STATUS = 23,
+        DAT_IB_COLLECTIVE_ALLREDUCE_STATUS = 24,
+        DAT_IB_COLLECTIVE_REDUCE_SCATTER_STATUS = 25,
+        DAT_IB_COLLECTIVE_SCAN_STATUS = 26,
+        DAT_IB_COLLECTIVE_BROADCAST_STATUS = 27,
+        DAT_IB_COLLECTIVE_BARRIER_STATUS = 28,
+    }
+
+    /// Outcome of an extended operation.
+    pub type DAT_IB_STATUS = c_uint {
+        DAT_OP_SUCCESS = 0,
+        DAT_IB_OP_ERR = 1,
+        DAT_IB_COLL_COMP_ERR = 2,
+    }
+
+    /// Status types of the IB extension, from `DAT_EXTENSION_BASE`.
+    pub type DAT_IB_RETURN = c_uint {
+        DAT_IB_ERR = 0x10000000,
+        DAT_IB_COLLECTIVE_ERR = 0x10000001,
+    }
+
+    /// Extended DTO operations, from `DAT_DTO_EXTENSION_BASE`.
+    pub type DAT_IB_DTOS = c_uint {
+        DAT_IB_DTO_RDMA_WRITE_IMMED = 0x8,
+        DAT_IB_DTO_RECV_IMMED = 0x9,
+        DAT_IB_DTO_FETCH_ADD = 0xa,
+        DAT_IB_DTO_CMP_SWAP = 0xb,
+        DAT_IB_DTO_RECV_MSG_IMMED = 0xc,
+        DAT_IB_DTO_SEND_UD = 0xd,
+        DAT_IB_DTO_RECV_UD = 0xe,
+        DAT_IB_DTO_RECV_UD_IMMED = 0xf,
+        DAT_IB_DTO_COLLECTIVES = 0x10,
+    }
+
+    /// Extended handle types, from `DAT_HANDLE_TYPE_EXTENSION_BASE`.
+    pub type DAT_IB_HANDLE_TYPE = c_uint {
+        DAT_IB_HANDLE_TYPE_EXT = 0xc,
+        DAT_IB_HANDLE_TYPE_COLLECTIVE = 0xd,
+    }
+
+    /// EVD stream of extended events.
+    pub type DAT_IB_EVD_EXTENSION_FLAGS = c_uint {
+        DAT_IB_EVD_EXTENSION_FLAG = 0x200,
+    }
+
+    /// Memory privileges of the extended operations.
+    pub type DAT_IB_MEM_PRIV_FLAGS = c_uint {
+        DAT_IB_MEM_PRIV_REMOTE_ATOMIC = 0x40,
+    }
+
+    /// Extended service types: unreliable datagram.
+    pub type DAT_IB_SERVICE_TYPE = c_uint {
+        DAT_IB_SERVICE_TYPE_UD = 0x1,
+    }
+
+    /// Counters of an IA; `DCNT_IA_ALL_COUNTERS` is their number and selects them all.
+    pub type DAT_IA_COUNTERS = c_uint {
+        DCNT_IA_PZ_CREATE = 0x0,
+        DCNT_IA_PZ_FREE = 0x1,
+        DCNT_IA_LMR_CREATE = 0x2,
+        DCNT_IA_LMR_FREE = 0x3,
+        DCNT_IA_RMR_CREATE = 0x4,
+        DCNT_IA_RMR_FREE = 0x5,
+        DCNT_IA_PSP_CREATE = 0x6,
+        DCNT_IA_PSP_CREATE_ANY = 0x7,
+        DCNT_IA_PSP_FREE = 0x8,
+        DCNT_IA_RSP_CREATE = 0x9,
+        DCNT_IA_RSP_FREE = 0xa,
+        DCNT_IA_EVD_CREATE = 0xb,
+        DCNT_IA_EVD_FREE = 0xc,
+        DCNT_IA_EP_CREATE = 0xd,
+        DCNT_IA_EP_FREE = 0xe,
+        DCNT_IA_SRQ_CREATE = 0xf,
+        DCNT_IA_SRQ_FREE = 0x10,
+        DCNT_IA_SP_CR = 0x11,
+        DCNT_IA_SP_CR_ACCEPTED = 0x12,
+        DCNT_IA_SP_CR_REJECTED = 0x13,
+        DCNT_IA_MEM_ALLOC = 0x14,
+        DCNT_IA_MEM_ALLOC_DATA = 0x15,
+        DCNT_IA_MEM_FREE = 0x16,
+        DCNT_IA_ASYNC_ERROR = 0x17,
+        DCNT_IA_ASYNC_QP_ERROR = 0x18,
+        DCNT_IA_ASYNC_CQ_ERROR = 0x19,
+        DCNT_IA_CM_LISTEN = 0x1a,
+        DCNT_IA_CM_REQ_TX = 0x1b,
+        DCNT_IA_CM_REQ_RX = 0x1c,
+        DCNT_IA_CM_REP_TX = 0x1d,
+        DCNT_IA_CM_REP_RX = 0x1e,
+        DCNT_IA_CM_RTU_TX = 0x1f,
+        DCNT_IA_CM_RTU_RX = 0x20,
+        DCNT_IA_CM_USER_REJ_TX = 0x21,
+        DCNT_IA_CM_USER_REJ_RX = 0x22,
+        DCNT_IA_CM_ACTIVE_EST = 0x23,
+        DCNT_IA_CM_PASSIVE_EST = 0x24,
+        DCNT_IA_CM_AH_REQ_TX = 0x25,
+        DCNT_IA_CM_AH_REQ_RX = 0x26,
+        DCNT_IA_CM_AH_RESOLVED = 0x27,
+        DCNT_IA_CM_DREQ_TX = 0x28,
+        DCNT_IA_CM_DREQ_RX = 0x29,
+        DCNT_IA_CM_DREP_TX = 0x2a,
+        DCNT_IA_CM_DREP_RX = 0x2b,
+        DCNT_IA_CM_MRA_TX = 0x2c,
+        DCNT_IA_CM_MRA_RX = 0x2d,
+        DCNT_IA_CM_REQ_FULLQ_POLL = 0x2e,
+        DCNT_IA_CM_ERR = 0x2f,
+        DCNT_IA_CM_ERR_REQ_FULLQ = 0x30,
+        DCNT_IA_CM_ERR_REQ_DUP = 0x31,
+        DCNT_IA_CM_ERR_REQ_RETRY = 0x32,
+        DCNT_IA_CM_ERR_REP_DUP = 0x33,
+        DCNT_IA_CM_ERR_REP_RETRY = 0x34,
+        DCNT_IA_CM_ERR_RTU_DUP = 0x35,
+        DCNT_IA_CM_ERR_RTU_RETRY = 0x36,
+        DCNT_IA_CM_ERR_REFUSED = 0x37,
+        DCNT_IA_CM_ERR_RESET = 0x38,
+        DCNT_IA_CM_ERR_TIMEOUT = 0x39,
+        DCNT_IA_CM_ERR_REJ_TX = 0x3a,
+        DCNT_IA_CM_ERR_REJ_RX = 0x3b,
+        DCNT_IA_CM_ERR_DREQ_DUP = 0x3c,
+        DCNT_IA_CM_ERR_DREQ_RETRY = 0x3d,
+        DCNT_IA_CM_ERR_DREP_DUP = 0x3e,
+        DCNT_IA_CM_ERR_DREP_RETRY = 0x3f,
+        DCNT_IA_CM_ERR_MRA_DUP = 0x40,
+        DCNT_IA_CM_ERR_MRA_RETRY = 0x41,
+        DCNT_IA_CM_ERR_UNEXPECTED = 0x42,
+        DCNT_IA_LNK_ERR_RCV = 0x43,
+        DCNT_IA_LNK_ERR_RCV_REM_PHYS = 0x44,
+        DCNT_IA_LNK_ERR_RCV_CONSTRAINT = 0x45,
+        DCNT_IA_LNK_ERR_XMT_DISCARDS = 0x46,
+        DCNT_IA_LNK_ERR_XMT_CONTRAINT = 0x47,
+        DCNT_IA_LNK_ERR_INTEGRITY = 0x48,
+        DCNT_IA_LNK_ERR_EXC_BUF_OVERRUN = 0x49,
+        DCNT_IA_LNK_WARN_RCV_SW_RELAY = 0x4a,
+        DCNT_IA_LNK_WARN_XMT_WAIT = 0x4b,
+        DCNT_IA_DIAG_ERR_RQ_RAE = 0x4c,
+        DCNT_IA_DIAG_ERR_RQ_OOS = 0x4d,
+        DCNT_IA_DIAG_ERR_RQ_RIRE = 0x4e,
+        DCNT_IA_DIAG_ERR_RQ_UDSDPRD = 0x4f,
+        DCNT_IA_DIAG_ERR_SQ_RAE = 0x50,
+        DCNT_IA_DIAG_ERR_SQ_OOS = 0x51,
+        DCNT_IA_DIAG_ERR_SQ_RIRE = 0x52,
+        DCNT_IA_DIAG_ERR_SQ_RREE = 0x53,
+        DCNT_IA_DIAG_ERR_SQ_TREE = 0x54,
+        DCNT_IA_ALL_COUNTERS = 0x55,
+    }
+
+    /// Counters of an EP; `DCNT_EP_ALL_COUNTERS` is their number and selects them all.
+    pub type DAT_EP_COUNTERS = c_uint {
+        DCNT_EP_CONNECT = 0,
+        DCNT_EP_DISCONNECT = 1,
+        DCNT_EP_POST_SEND = 2,
+        DCNT_EP_POST_SEND_DATA = 3,
+        DCNT_EP_POST_SEND_UD = 4,
+        DCNT_EP_POST_SEND_UD_DATA = 5,
+        DCNT_EP_POST_RECV = 6,
+        DCNT_EP_POST_RECV_DATA = 7,
+        DCNT_EP_POST_WRITE = 8,
+        DCNT_EP_POST_WRITE_DATA = 9,
+        DCNT_EP_POST_WRITE_IMM = 10,
+        DCNT_EP_POST_WRITE_IMM_DATA = 11,
+        DCNT_EP_POST_READ = 12,
+        DCNT_EP_POST_READ_DATA = 13,
+        DCNT_EP_POST_CMP_SWAP = 14,
+        DCNT_EP_POST_FETCH_ADD = 15,
+        DCNT_EP_RECV = 16,
+        DCNT_EP_RECV_DATA = 17,
+        DCNT_EP_RECV_UD = 18,
+        DCNT_EP_RECV_UD_DATA = 19,
+        DCNT_EP_RECV_IMM = 20,
+        DCNT_EP_RECV_IMM_DATA = 21,
+        DCNT_EP_RECV_RDMA_IMM = 22,
+        DCNT_EP_RECV_RDMA_IMM_DATA = 23,
+        DCNT_EP_ALL_COUNTERS = 24,
+    }
+
+    /// Counters of an EVD; `DCNT_EVD_ALL_COUNTERS` is their number and selects them all.
+    pub type DAT_EVD_COUNTERS = c_uint {
+        DCNT_EVD_WAIT = 0,
+        DCNT_EVD_WAIT_BLOCKED = 1,
+        DCNT_EVD_WAIT_NOTIFY = 2,
+        DCNT_EVD_DEQUEUE = 3,
+        DCNT_EVD_DEQUEUE_FOUND = 4,
+        DCNT_EVD_DEQUEUE_NOT_FOUND = 5,
+        DCNT_EVD_DEQUEUE_POLL = 6,
+        DCNT_EVD_DEQUEUE_POLL_FOUND = 7,
+        DCNT_EVD_CONN_CALLBACK = 8,
+        DCNT_EVD_DTO_CALLBACK = 9,
+        DCNT_EVD_ALL_COUNTERS = 10,
+    }
+
+    /// Group of device counters to start or stop.
+    pub type DAT_IA_COUNTER_TYPE = c_uint {
+        DCNT_IA_CM = 0,
+        DCNT_IA_LNK = 1,
+        DCNT_IA_DIAG = 2,
+    }
+
+    /// Element type of a reduction.
+    pub type DAT_IB_COLLECTIVE_DATA_TYPE = c_uint {
+        DAT_IB_COLLECTIVE_TYPE_INT8 = 0,
+        DAT_IB_COLLECTIVE_TYPE_UINT8 = 1,
+        DAT_IB_COLLECTIVE_TYPE_INT16 = 2,
+        DAT_IB_COLLECTIVE_TYPE_UINT16 = 3,
+        DAT_IB_COLLECTIVE_TYPE_INT32 = 4,
+        DAT_IB_COLLECTIVE_TYPE_UINT32 = 5,
+        DAT_IB_COLLECTIVE_TYPE_INT64 = 6,
+        DAT_IB_COLLECTIVE_TYPE_UINT64 = 7,
+        DAT_IB_COLLECTIVE_TYPE_FLOAT = 8,
+        DAT_IB_COLLECTIVE_TYPE_DOUBLE = 9,
+        DAT_IB_COLLECTIVE_TYPE_LONG_DOUBLE = 10,
+        DAT_IB_COLLECTIVE_TYPE_SHORT_INT = 11,
+        DAT_IB_COLLECTIVE_TYPE_2INT = 12,
+        DAT_IB_COLLECTIVE_TYPE_FLOAT_INT = 13,
+        DAT_IB_COLLECTIVE_TYPE_LONG_INT = 14,
+        DAT_IB_COLLECTIVE_TYPE_DOUBLE_INT = 15,
+    }
+
+    /// Operator of a reduction.
+    pub type DAT_IB_COLLECTIVE_REDUCE_DATA_OP = c_uint {
+        DAT_IB_COLLECTIVE_REDUCE_OP_MAX = 0,
+        DAT_IB_COLLECTIVE_REDUCE_OP_MIN = 1,
+        DAT_IB_COLLECTIVE_REDUCE_OP_SUM = 2,
+        DAT_IB_COLLECTIVE_REDUCE_OP_PROD = 3,
+        DAT_IB_COLLECTIVE_REDUCE_OP_LAND = 4,
+        DAT_IB_COLLECTIVE_REDUCE_OP_BAND = 5,
+        DAT_IB_COLLECTIVE_REDUCE_OP_LOR = 6,
+        DAT_IB_COLLECTIVE_REDUCE_OP_BOR = 7,
+        DAT_IB_COLLECTIVE_REDUCE_OP_LXOR = 8,
+        DAT_IB_COLLECTIVE_REDUCE_OP_BXOR = 9,
+        DAT_IB_COLLECTIVE_REDUCE_OP_MAXLOC = 10,
+        DAT_IB_COLLECTIVE_REDUCE_OP_MINLOC = 11,
+    }
+}
+
+texts! {
+    /// Provider attribute: has this operation.
+    pub const DAT_IB_ATTR_COUNTERS = c"DAT_COUNTERS";
+    /// Provider attribute: has this operation.
+    pub const DAT_IB_ATTR_FETCH_AND_ADD = c"DAT_IB_FETCH_AND_ADD";
+    /// Provider attribute: has this operation.
+    pub const DAT_IB_ATTR_CMP_AND_SWAP = c"DAT_IB_CMP_AND_SWAP";
+    /// Provider attribute: has this operation.
+    pub const DAT_IB_ATTR_IMMED_DATA = c"DAT_IB_IMMED_DATA";
+    /// Provider attribute: has this operation.
+    pub const DAT_IB_ATTR_UD = c"DAT_IB_UD";
+    /// Provider attribute: has this operation.
+    pub const DAT_IB_COLL_SET_CLOCK = c"DAT_COLL_SET_CLOCK";
+    /// Provider attribute: has this operation.
+    pub const DAT_IB_COLL_READ_CLOCK = c"DAT_COLL_READ_CLOCK";
+    /// Provider attribute: has this operation.
+    pub const DAT_IB_COLL_BROADCAST = c"DAT_COLL_BROADCAST";
+    /// Provider attribute: has this operation.
+    pub const DAT_IB_COLL_BARRIER = c"DAT_COLL_BARRIER";
+    /// Provider attribute: has this operation.
+    pub const DAT_IB_COLL_SCATTER = c"DAT_COLL_SCATTER";
+    /// Provider attribute: has this operation.
+    pub const DAT_IB_COLL_SCATTERV = c"DAT_COLL_SCATTERV";
+    /// Provider attribute: has this operation.
+    pub const DAT_IB_COLL_GATHER = c"DAT_COLL_GATHER";
+    /// Provider attribute: has this operation.
+    pub const DAT_IB_COLL_GATHERV = c"DAT_COLL_GATHERV";
+    /// Provider attribute: has this operation.
+    pub const DAT_IB_COLL_ALLGATHER = c"DAT_COLL_ALLGATHER";
+    /// Provider attribute: has this operation.
+    pub const DAT_IB_COLL_ALLGATHERV = c"DAT_COLL_ALLGATHERV";
+    /// Provider attribute: has this operation.
+    pub const DAT_IB_COLL_ALLTOALL = c"DAT_COLL_ALLTOALL";
+    /// Provider attribute: has this operation.
+    pub const DAT_IB_COLL_ALLTOALLV = c"DAT_COLL_ALLTOALLV";
+    /// Provider attribute: has this operation.
+    pub const DAT_IB_COLL_REDUCE = c"DAT_COLL_REDUCE";
+    /// Provider attribute: has this operation.
+    pub const DAT_IB_COLL_ALLREDUCE = c"DAT_COLL_ALLREDUCE";
+    /// Provider attribute: has this operation.
+    pub const DAT_IB_COLL_REDUCE_SCATTER = c"DAT_COLL_REDUCE_SCATTER";
+    /// Provider attribute: has this operation.
+    pub const DAT_IB_COLL_SCAN = c"DAT_COLL_SCAN";
+}
+
+records! {
+    /// Payload of an extended event: what `event_extension_data` holds.
+    #[derive(Debug)]
+    pub struct DAT_IB_EXTENSION_EVENT_DATA {
+        /// What happened.
+        pub r#type: DAT_IB_EXT_TYPE,
+        /// Outcome.
+        pub status: DAT_IB_STATUS,
+        /// Immediate data.
+        pub val: DAT_IB_EVENT_VALUE,
+        /// Address or collective group; an anonymous union in C.
+        pub detail: DAT_IB_EVENT_DETAIL,
+        /// CM handle of a UD connection, or context of a collective operation.
+        pub context: DAT_CONTEXT,
+    }
+
+    /// Type of [`DAT_IB_EXTENSION_EVENT_DATA::val`], which has no name in C.
+    pub union DAT_IB_EVENT_VALUE {
+        /// Immediate data.
+        pub immed: DAT_IB_IMMED_DATA,
+    }
+
+    /// Type of [`DAT_IB_EXTENSION_EVENT_DATA::detail`], which has no name in C.
+    pub union DAT_IB_EVENT_DETAIL {
+        /// Address of a UD peer.
+        pub remote_ah: DAT_IB_ADDR_HANDLE,
+        /// Collective group.
+        pub coll: DAT_IB_COLLECTIVE_EVENT_DATA,
+    }
+
+    /// Where a datagram goes.
+    #[derive(Debug)]
+    pub struct DAT_IB_ADDR_HANDLE {
+        /// `struct ibv_ah *`.
+        pub ah: *mut ibv_ah,
+        /// Queue pair number.
+        pub qpn: u32,
+        /// IP address of the peer.
+        pub ia_addr: DAT_SOCK_ADDR6,
+    }
+
+    /// Immediate data, host byte order.
+    #[derive(Debug)]
+    pub struct DAT_IB_IMMED_DATA {
+        /// The 32 bits.
+        pub data: u32,
+    }
+
+    /// Collective group of an event.
+    #[derive(Debug)]
+    pub struct DAT_IB_COLLECTIVE_EVENT_DATA {
+        /// The group.
+        pub handle: DAT_HANDLE,
+        /// The context given at creation.
+        pub context: DAT_CONTEXT,
+    }
+
+    /// How the members of a collective group are spread over nodes.
+    #[derive(Debug)]
+    pub struct DAT_IB_COLLECTIVE_GROUP {
+        /// Processes on this node.
+        pub local_size: c_int,
+        /// Rank in the node.
+        pub local_rank: c_int,
+        /// Global rank of each local process.
+        pub local_ranks: *mut c_int,
+        /// Nodes; each has one external process.
+        pub external_size: c_int,
+        /// Rank among the external processes, or -1.
+        pub external_rank: c_int,
+        /// Global rank of each external process.
+        pub external_ranks: *mut c_int,
+        /// Local rank by global rank, -1 on another node.
+        pub intranode_table: *mut c_int,
+        /// External rank by global rank, -1 if not external.
+        pub internode_table: *mut c_int,
+        /// Whether the group is all processes.
+        pub is_comm_world: c_int,
+    }
+}
+
+/// Address handle of libibverbs.
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibv_ah {
+    _opaque: [u8; 0],
+}
+
+impl fmt::Debug for DAT_IB_EVENT_VALUE {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // SAFETY: the only member, an integer.
+        write!(f, "DAT_IB_EVENT_VALUE({:#x})", unsafe { self.immed.data })
+    }
+}
+
+impl fmt::Debug for DAT_IB_EVENT_DETAIL {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DAT_IB_EVENT_DETAIL { .. }")
+    }
+}

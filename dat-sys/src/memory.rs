@@ -1,0 +1,183 @@
+//! Memory: protection zones, local and remote memory regions, and the segments that name parts of them.
+
+use core::ffi::{c_char, c_uint};
+use core::fmt;
+
+use crate::describe::{constants, records};
+use crate::*;
+
+/// Name of a shared memory region: points to [`DAT_LMR_COOKIE_SIZE`] bytes, the same in every process.
+pub type DAT_LMR_COOKIE = *mut [c_char; DAT_LMR_COOKIE_SIZE as usize];
+
+constants! {
+    /// What a [`DAT_REGION_DESCRIPTION`] describes; as a provider attribute, a mask of the types supported.
+    pub type DAT_MEM_TYPE = c_uint {
+        DAT_MEM_TYPE_VIRTUAL = 0,
+        DAT_MEM_TYPE_LMR = 1,
+        DAT_MEM_TYPE_SHARED_VIRTUAL = 2,
+    }
+
+    /// Memory access privileges.
+    pub type DAT_MEM_PRIV_FLAGS = c_uint {
+        DAT_MEM_PRIV_NONE_FLAG = 0x0,
+        DAT_MEM_PRIV_LOCAL_READ_FLAG = 0x1,
+        DAT_MEM_PRIV_REMOTE_READ_FLAG = 0x2,
+        DAT_MEM_PRIV_LOCAL_WRITE_FLAG = 0x10,
+        DAT_MEM_PRIV_REMOTE_WRITE_FLAG = 0x20,
+        DAT_MEM_PRIV_ALL_FLAG = 0x33,
+        DAT_MEM_PRIV_EXTENSION_BASE = 0x40,
+        /// DAT 1.0 name: local and remote read.
+        DAT_MEM_PRIV_READ_FLAG = DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_REMOTE_READ_FLAG,
+        /// DAT 1.0 name: local and remote write.
+        DAT_MEM_PRIV_WRITE_FLAG = DAT_MEM_PRIV_LOCAL_WRITE_FLAG | DAT_MEM_PRIV_REMOTE_WRITE_FLAG,
+    }
+
+    /// Meaning of the addresses in a region: virtual or zero based.
+    pub type DAT_VA_TYPE = c_uint {
+        DAT_VA_TYPE_VA = 0,
+        DAT_VA_TYPE_ZB = 1,
+    }
+
+    /// Protection scope of an RMR.
+    pub type DAT_RMR_SCOPE = c_uint {
+        DAT_RMR_SCOPE_EP = 0,
+        DAT_RMR_SCOPE_PZ = 1,
+        DAT_RMR_SCOPE_ANY = 2,
+    }
+
+    /// Fields of [`DAT_PZ_PARAM`] wanted, dat_pz_query.
+    pub type DAT_PZ_PARAM_MASK = c_uint {
+        DAT_PZ_FIELD_IA_HANDLE = 0x1,
+        DAT_PZ_FIELD_ALL = 0x1,
+    }
+
+    /// Fields of [`DAT_LMR_PARAM`] wanted, dat_lmr_query.
+    pub type DAT_LMR_PARAM_MASK = c_uint {
+        DAT_LMR_FIELD_IA_HANDLE = 0x1,
+        DAT_LMR_FIELD_MEM_TYPE = 0x2,
+        DAT_LMR_FIELD_REGION_DESC = 0x4,
+        DAT_LMR_FIELD_LENGTH = 0x8,
+        DAT_LMR_FIELD_PZ_HANDLE = 0x10,
+        DAT_LMR_FIELD_MEM_PRIV = 0x20,
+        DAT_LMR_FIELD_VA_TYPE = 0x40,
+        DAT_LMR_FIELD_LMR_CONTEXT = 0x80,
+        DAT_LMR_FIELD_RMR_CONTEXT = 0x100,
+        DAT_LMR_FIELD_REGISTERED_SIZE = 0x200,
+        DAT_LMR_FIELD_REGISTERED_ADDRESS = 0x400,
+        DAT_LMR_FIELD_ALL = 0x7ff,
+    }
+
+    /// Fields of [`DAT_RMR_PARAM`] wanted, dat_rmr_query.
+    pub type DAT_RMR_PARAM_MASK = c_uint {
+        DAT_RMR_FIELD_IA_HANDLE = 0x1,
+        DAT_RMR_FIELD_PZ_HANDLE = 0x2,
+        DAT_RMR_FIELD_LMR_TRIPLET = 0x4,
+        DAT_RMR_FIELD_MEM_PRIV = 0x8,
+        DAT_RMR_FIELD_RMR_CONTEXT = 0x10,
+        DAT_RMR_FIELD_RMR_SCOPE = 0x20,
+        DAT_RMR_FIELD_VA_TYPE = 0x40,
+        DAT_RMR_FIELD_ALL = 0x7f,
+    }
+}
+
+records! {
+    /// One local segment of a DTO. With length 0 the other members are not looked at.
+    #[derive(Debug)]
+    pub struct DAT_LMR_TRIPLET {
+        /// Start, an address in the region.
+        pub virtual_address: DAT_VADDR,
+        /// Bytes.
+        pub segment_length: DAT_SEG_LENGTH,
+        /// Key of the region.
+        pub lmr_context: DAT_LMR_CONTEXT,
+    }
+
+    /// One remote segment of an RDMA operation.
+    #[derive(Debug)]
+    pub struct DAT_RMR_TRIPLET {
+        /// Start, an address in the remote region.
+        pub virtual_address: DAT_VADDR,
+        /// Bytes.
+        pub segment_length: DAT_SEG_LENGTH,
+        /// Key of the remote region.
+        pub rmr_context: DAT_RMR_CONTEXT,
+    }
+
+    /// Memory that several processes register together.
+    #[derive(Debug)]
+    pub struct DAT_SHARED_MEMORY {
+        /// Where this process has it mapped.
+        pub virtual_address: DAT_PVOID,
+        /// Its name.
+        pub shared_memory_id: DAT_LMR_COOKIE,
+    }
+
+    /// The memory to register, passed by value; [`DAT_MEM_TYPE`] says which member counts.
+    pub union DAT_REGION_DESCRIPTION {
+        /// `DAT_MEM_TYPE_VIRTUAL`: start address.
+        pub for_va: DAT_PVOID,
+        /// `DAT_MEM_TYPE_LMR`: an existing region.
+        pub for_lmr_handle: DAT_LMR_HANDLE,
+        /// `DAT_MEM_TYPE_SHARED_VIRTUAL`.
+        pub for_shared_memory: DAT_SHARED_MEMORY,
+    }
+
+    /// What dat_lmr_query tells.
+    #[derive(Debug)]
+    pub struct DAT_LMR_PARAM {
+        /// IA of the region.
+        pub ia_handle: DAT_IA_HANDLE,
+        /// Kind of memory.
+        pub mem_type: DAT_MEM_TYPE,
+        /// The memory, as the consumer described it.
+        pub region_desc: DAT_REGION_DESCRIPTION,
+        /// Bytes asked for.
+        pub length: DAT_VLEN,
+        /// Its protection zone.
+        pub pz_handle: DAT_PZ_HANDLE,
+        /// Privileges.
+        pub mem_priv: DAT_MEM_PRIV_FLAGS,
+        /// Meaning of addresses.
+        pub va_type: DAT_VA_TYPE,
+        /// Key for local segments.
+        pub lmr_context: DAT_LMR_CONTEXT,
+        /// Key for remote peers.
+        pub rmr_context: DAT_RMR_CONTEXT,
+        /// Bytes registered, after rounding to pages.
+        pub registered_size: DAT_VLEN,
+        /// Start of the registered memory, after rounding to pages.
+        pub registered_address: DAT_VADDR,
+    }
+
+    /// What dat_rmr_query tells.
+    #[derive(Debug)]
+    pub struct DAT_RMR_PARAM {
+        /// IA of the region.
+        pub ia_handle: DAT_IA_HANDLE,
+        /// Its protection zone.
+        pub pz_handle: DAT_PZ_HANDLE,
+        /// The memory it is bound to.
+        pub lmr_triplet: DAT_LMR_TRIPLET,
+        /// Privileges it was bound with.
+        pub mem_priv: DAT_MEM_PRIV_FLAGS,
+        /// Key for remote peers.
+        pub rmr_context: DAT_RMR_CONTEXT,
+        /// Protection scope.
+        pub rmr_scope: DAT_RMR_SCOPE,
+        /// Meaning of addresses.
+        pub va_type: DAT_VA_TYPE,
+    }
+
+    /// What dat_pz_query tells.
+    #[derive(Debug)]
+    pub struct DAT_PZ_PARAM {
+        /// IA of the protection zone.
+        pub ia_handle: DAT_IA_HANDLE,
+    }
+}
+
+impl fmt::Debug for DAT_REGION_DESCRIPTION {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DAT_REGION_DESCRIPTION { .. }")
+    }
+}
