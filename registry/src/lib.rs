@@ -1,1 +1,5 @@
-//! See the package description.
+//! The DAT registry: who is behind an IA name.
+
+pub mod conf;
+pub mod entry;
+pub mod toml;

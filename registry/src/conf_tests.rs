@@ -1,0 +1,255 @@
+//! The grammar as a table: what each text gives, and what OFED's parser made of it.
+
+use std::path::Path;
+
+use super::{parse, write};
+use crate::entry::{Entry, Space};
+
+/// What a text must give: lines of entries as [`super::Line`] writes them, and errors without the file name.
+struct Case {
+    what: &'static str,
+    text: &'static str,
+    entries: &'static [&'static str],
+    errors: &'static [&'static str],
+}
+
+const GOOD: &str = r#"good u2.0 nonthreadsafe default lib.so dapl.2.0 "" """#;
+
+const CASES: &[Case] = &[
+    Case {
+        what: "1 tabs",
+        text: "good\tu2.0\t nonthreadsafe\tdefault\tlib.so\tdapl.2.0\t\"\"\t\"\"\n",
+        entries: &[GOOD],
+        errors: &[],
+    },
+    Case {
+        what: "2 leading and trailing blanks",
+        text: " \t good u2.0 nonthreadsafe default lib.so dapl.2.0 \"\" \"\" \t\n",
+        entries: &[GOOD],
+        errors: &[],
+    },
+    Case {
+        what: "3 blank lines",
+        text: "\n   \n\t\ngood u2.0 nonthreadsafe default lib.so dapl.2.0 \"\" \"\"\n\n",
+        entries: &[GOOD],
+        errors: &[],
+    },
+    Case { what: "4 a comment line", text: "# good u2.0\n  #\n#", entries: &[], errors: &[] },
+    Case {
+        what: "5 a comment after the fields, and # inside a word or quotes",
+        text: "go#od u2.0 nonthreadsafe default lib.so dapl.2.0 \"a #1\" \"\"# to the end\n",
+        entries: &[r##"go#od u2.0 nonthreadsafe default lib.so dapl.2.0 "a #1" """##],
+        errors: &[],
+    },
+    Case {
+        what: "6 no newline at the end",
+        text: "good u2.0 nonthreadsafe default lib.so dapl.2.0 \"\" \"\"",
+        entries: &[GOOD],
+        errors: &[],
+    },
+    Case {
+        what: "7 quotes around any field, and no blank after one",
+        text: "\"good\"\"u2.0\"\"nonthreadsafe\" \"default\" \"lib.so\" \"dapl.2.0\" \"\"\"\"\n",
+        entries: &[GOOD],
+        errors: &[],
+    },
+    Case {
+        what: "8 an escaped quote",
+        text: r#"good u2.0 nonthreadsafe default lib.so dapl.2.0 "a \"b\" c" """#,
+        entries: &[r#"good u2.0 nonthreadsafe default lib.so dapl.2.0 "a \"b\" c" """#],
+        errors: &[],
+    },
+    Case {
+        what: "9 an escaped backslash; any other backslash is itself",
+        text: r#"go\od u2.0 nonthreadsafe default lib.so dapl.2.0 "a\\b\c" """#,
+        entries: &[r#""go\\od" u2.0 nonthreadsafe default lib.so dapl.2.0 "a\\b\\c" """#],
+        errors: &[],
+    },
+    Case {
+        what: "10 an entry for uDAPL 1.2; u2 is u2.0",
+        text: "a u1.2 threadsafe default lib.so dapl.1.2 x y\nb u2 threadsafe default lib.so dapl.1.2 x y\n",
+        entries: &[
+            r#"a u1.2 threadsafe default lib.so dapl.1.2 "x" "y""#,
+            r#"b u2.0 threadsafe default lib.so dapl.1.2 "x" "y""#,
+        ],
+        errors: &[],
+    },
+    Case {
+        what: "11 a kernel entry is kept, not used",
+        text: "good k1.2 nonthreadsafe default lib.so dapl.2.0 \"\" \"\"\n",
+        entries: &[r#"good k1.2 nonthreadsafe default lib.so dapl.2.0 "" """#],
+        errors: &[],
+    },
+    Case {
+        what: "12 a nondefault entry is kept, not used",
+        text: "good u2.0 nonthreadsafe nondefault lib.so dapl.2.0 \"\" \"\"\n",
+        entries: &[r#"good u2.0 nonthreadsafe nondefault lib.so dapl.2.0 "" """#],
+        errors: &[],
+    },
+    Case {
+        what: "13 duplicates stay, in order",
+        text: "a u2.0 threadsafe default one.so d.2.0 x y\na u2.0 threadsafe default two.so d.2.0 x y\n",
+        entries: &[
+            r#"a u2.0 threadsafe default one.so d.2.0 "x" "y""#,
+            r#"a u2.0 threadsafe default two.so d.2.0 "x" "y""#,
+        ],
+        errors: &[],
+    },
+    Case {
+        what: "14 seven fields",
+        text: "good u2.0 nonthreadsafe default lib.so dapl.2.0 x # y",
+        entries: &[],
+        errors: &["1:51: the line ends after 7 of 8 fields; expected the platform parameters (\"\" for none)"],
+    },
+    Case {
+        what: "15 nine fields",
+        text: "good u2.0 nonthreadsafe default lib.so dapl.2.0 mlx5 0 \"\"",
+        entries: &[],
+        errors: &["1:56: unexpected \"\" after the eighth field; quote a value that contains blanks"],
+    },
+    Case {
+        what: "16 bad API versions",
+        text: "a 2.0 t d l p.1.0 x y\n\
+               a u2.0x t d l p.1.0 x y\n\
+               a u2.0.1 t d l p.1.0 x y\n\
+               a U2.0 t d l p.1.0 x y\n\
+               a u-2.0 t d l p.1.0 x y\n\
+               a u99999999999.0 t d l p.1.0 x y\n",
+        entries: &[],
+        errors: &[
+            "1:3: unknown API version \"2.0\"; expected u or k and two numbers, as in u2.0",
+            "2:3: unknown API version \"u2.0x\"; expected u or k and two numbers, as in u2.0",
+            "3:3: unknown API version \"u2.0.1\"; expected u or k and two numbers, as in u2.0",
+            "4:3: unknown API version \"U2.0\"; expected u or k and two numbers, as in u2.0",
+            "5:3: unknown API version \"u-2.0\"; expected u or k and two numbers, as in u2.0",
+            "6:3: unknown API version \"u99999999999.0\"; expected u or k and two numbers, as in u2.0",
+        ],
+    },
+    Case {
+        what: "17 bad provider versions",
+        text: "a u2.0 threadsafe default l dapl.2 x y\n\
+               a u2.0 threadsafe default l dapl.2.0.1 x y\n\
+               a u2.0 threadsafe default l .2.0 x y\n",
+        entries: &[],
+        errors: &[
+            "1:29: unknown provider version \"dapl.2\"; expected a name and two numbers, as in dapl.2.0",
+            "2:29: unknown provider version \"dapl.2.0.1\"; expected a name and two numbers, as in dapl.2.0",
+            "3:29: unknown provider version \".2.0\"; expected a name and two numbers, as in dapl.2.0",
+        ],
+    },
+    Case {
+        what: "18 keywords in the wrong case; later lines still count",
+        text: "a u2.0 ThreadSafe default l d.2.0 x y\n\
+               a u2.0 threadsafe DEFAULT l d.2.0 x y\n\
+               good u2.0 nonthreadsafe default lib.so dapl.2.0 \"\" \"\"\n",
+        entries: &[GOOD],
+        errors: &[
+            "1:8: unknown thread safety \"ThreadSafe\"; expected threadsafe or nonthreadsafe",
+            "2:19: unknown word \"DEFAULT\"; expected default or nondefault",
+        ],
+    },
+    Case {
+        what: "19 CRLF line ends, which OFED's parser rejects",
+        text: "\u{feff}# one\r\n\r\ngood u2.0 nonthreadsafe default lib.so dapl.2.0 \"\" \"\"\r\n",
+        entries: &[GOOD],
+        errors: &[],
+    },
+    Case {
+        what: "20 a continued line",
+        text: "good u2.0 nonthreadsafe default lib.so \\\n  dapl.2.0 \"\" \"\"\n",
+        entries: &[],
+        errors: &[
+            "1:40: an entry cannot continue on the next line; expected all 8 fields on one line",
+            "2:17: the line ends after 3 of 8 fields; expected default or nondefault",
+        ],
+    },
+    Case {
+        what: "21 an unterminated quote, on which OFED's parser corrupts its heap",
+        text: "a u2.0 threadsafe default l d.2.0 \"ib0 0 \"\"\n\
+               b u2.0 threadsafe default l d.2.0 \"ib0 0\\\" \n\
+               good u2.0 nonthreadsafe default lib.so dapl.2.0 \"\" \"\"\n",
+        entries: &[GOOD],
+        errors: &[
+            "1:43: this quote is never closed; expected a second \" on the same line",
+            "2:35: this quote is never closed; expected a second \" on the same line",
+        ],
+    },
+    Case {
+        what: "no name, no library: listed by OFED's parser, but nothing could open them",
+        text: "\"\" u2.0 threadsafe default l d.2.0 x y\na u2.0 threadsafe default \"\" d.2.0 x y\n",
+        entries: &[],
+        errors: &[
+            "1:1: the IA name is empty; expected 1 to 255 bytes",
+            "2:27: the library is empty; expected a path, or the name of a shared library",
+        ],
+    },
+    Case {
+        what: "columns count characters",
+        text: "zürich u2.0 ? default lib.so dapl.2.0 \"\" \"\"",
+        entries: &[],
+        errors: &["1:13: unknown thread safety \"?\"; expected threadsafe or nonthreadsafe"],
+    },
+];
+
+#[test]
+fn every_case_of_the_grammar() {
+    for case in CASES {
+        let (entries, errors) = parse(Path::new("f"), case.text.as_bytes());
+        assert_eq!(lines(&entries), case.entries, "{}", case.what);
+        let errors: Vec<_> = errors.iter().map(|e| e.to_string()).collect();
+        let expected: Vec<_> = case.errors.iter().map(|e| format!("f:{e}")).collect();
+        assert_eq!(errors, expected, "{}", case.what);
+    }
+}
+
+/// Case 22: OFED's parser drops such a line without a word.
+#[test]
+fn a_name_is_at_most_255_bytes() {
+    let line = |length: usize| format!("{} u2.0 threadsafe default l d.2.0 x y\n", "n".repeat(length));
+    let text = line(300) + &line(256) + &line(255);
+    let (entries, errors) = parse(Path::new("f"), text.as_bytes());
+    assert_eq!(entries.len(), 1);
+    assert_eq!(entries[0].ia_name.len(), 255);
+    let errors: Vec<_> = errors.iter().map(|e| e.to_string()).collect();
+    assert_eq!(
+        errors,
+        [
+            "f:1:1: the IA name has 300 bytes; expected at most 255",
+            "f:2:1: the IA name has 256 bytes; expected at most 255"
+        ]
+    );
+}
+
+#[test]
+fn bytes_that_are_not_utf8_are_a_mistake_in_a_field_only() {
+    let text = b"# caf\xe9\na\xff u2.0 threadsafe default l d.2.0 x y\nb u2.0 threadsafe default l d.2.0 x y\n";
+    let (entries, errors) = parse(Path::new("f"), text);
+    assert_eq!(lines(&entries), [r#"b u2.0 threadsafe default l d.2.0 "x" "y""#]);
+    assert_eq!(errors.len(), 1);
+    assert_eq!(errors[0].to_string(), "f:2:1: not UTF-8 text");
+}
+
+#[test]
+fn unused_entries_know_it() {
+    let text = "a k2.0 threadsafe default l d.2.0 x y\nb u2.0 threadsafe nondefault l d.2.0 x y\n\
+                c u2.0 threadsafe default l d.2.0 x y\n";
+    let (entries, _) = parse(Path::new("f"), text.as_bytes());
+    assert_eq!(entries[0].api.space, Space::Kernel);
+    let usable: Vec<_> = entries.iter().map(Entry::usable).collect();
+    assert_eq!(usable, [false, false, true]);
+}
+
+#[test]
+fn written_entries_read_back() {
+    for case in CASES {
+        let (entries, _) = parse(Path::new("f"), case.text.as_bytes());
+        let (again, errors) = parse(Path::new("g"), write(&entries).as_bytes());
+        assert_eq!(errors, [], "{}", case.what);
+        assert_eq!(lines(&again), lines(&entries), "{}", case.what);
+        assert!(again.iter().zip(&entries).all(|(a, b)| a.same_fields(b)), "{}", case.what);
+    }
+}
+
+fn lines(entries: &[Entry]) -> Vec<String> {
+    entries.iter().map(|entry| super::Line(entry).to_string()).collect()
+}

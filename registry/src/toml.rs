@@ -1,0 +1,193 @@
+//! The registry as TOML: one `[[interface]]` table for each line of a dat.conf, converted without loss.
+//!
+//! ```toml
+//! [[interface]]
+//! name = "tcp-emu"
+//! api = "u2.0"                      # may be left out: u2.0
+//! threadsafe = true                 # may be left out: false
+//! default = true                    # may be left out: true
+//! library = "libdat_tcp_emu.so"
+//! version = "opendat.0.1"           # may be left out: unknown.0.0
+//! params = "lo 0"                   # may be left out: none
+//! platform_params = ""              # may be left out: none
+//! ```
+
+use std::fmt::Write as _;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use toml::Spanned;
+use toml::de::{DeTable, ValueDeserializer};
+
+use crate::entry::{Api, Entry, Mistake, Origin, ParseError, ProviderVersion, check_name};
+
+/// One `[[interface]]` table as written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Interface {
+    name: Spanned<String>,
+    api: Option<Spanned<String>>,
+    #[serde(default)]
+    threadsafe: bool,
+    #[serde(default = "yes")]
+    default: bool,
+    library: Spanned<String>,
+    version: Option<Spanned<String>>,
+    params: Option<Spanned<String>>,
+    platform_params: Option<Spanned<String>>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Reads the TOML form; `path` only names it in origins and errors.
+///
+/// A table with a mistake gives its errors and no entry; the other tables are still read.
+pub fn parse(path: &Path, text: &[u8]) -> (Vec<Entry>, Vec<ParseError>) {
+    let file = File { path: path.into(), text: &String::from_utf8_lossy(text) };
+    if let Err(error) = std::str::from_utf8(text) {
+        return (Vec::new(), vec![file.error(error.valid_up_to(), Mistake::Encoding)]);
+    }
+    let mut entries = Vec::new();
+    let mut errors = Vec::new();
+
+    let (table, syntax) = DeTable::parse_recoverable(file.text);
+    let broken: Vec<usize> = syntax.iter().map(|error| start(error.span())).collect();
+    errors.extend(syntax.iter().map(|error| file.error(start(error.span()), message(error))));
+
+    let mut tables = Vec::new();
+    for (key, value) in table.into_inner() {
+        match (key.get_ref().as_ref(), value.get_ref().as_array()) {
+            ("interface", Some(array)) => tables.extend(array.iter().cloned()),
+            _ => {
+                let message = format!("unexpected `{}`; expected [[interface]] tables", key.get_ref());
+                errors.push(file.error(key.span().start, Mistake::Toml(message)));
+            }
+        }
+    }
+    for (index, table) in tables.iter().enumerate() {
+        let begin = table.span().start;
+        let end = tables.get(index + 1).map_or(file.text.len() + 1, |next| next.span().start);
+        if broken.iter().any(|at| (begin..end).contains(at)) {
+            continue; // its error is reported; what recovery made of the rest is a guess
+        }
+        let read = Interface::deserialize(ValueDeserializer::from(table.clone()))
+            .map_err(|error| (error.span().map_or(begin, |span| span.start), message(&error)))
+            .and_then(Interface::entry);
+        match read {
+            Ok(entry) => entries.push(Entry { origin: file.origin(begin), ..entry }),
+            Err((offset, mistake)) => errors.push(file.error(offset, mistake)),
+        }
+    }
+    (entries, errors)
+}
+
+impl Interface {
+    fn entry(self) -> Result<Entry, (usize, Mistake)> {
+        let at = |field: &Spanned<String>| field.span().start;
+        check_name(self.name.get_ref()).map_err(|kind| (at(&self.name), kind))?;
+        if self.library.get_ref().is_empty() {
+            return Err((at(&self.library), Mistake::LibraryEmpty));
+        }
+        let strings = [
+            ("name", Some(&self.name)),
+            ("library", Some(&self.library)),
+            ("version", self.version.as_ref()),
+            ("params", self.params.as_ref()),
+            ("platform_params", self.platform_params.as_ref()),
+        ];
+        for (name, value) in strings {
+            if let Some(value) = value
+                && value.get_ref().contains(['\0', '\n', '\r'])
+            {
+                return Err((at(value), Mistake::ControlCharacter(name)));
+            }
+        }
+        let api = match self.api {
+            None => Api { space: crate::entry::Space::User, major: 2, minor: 0 },
+            Some(text) => {
+                text.get_ref().parse().map_err(|()| (at(&text), Mistake::ApiVersion(text.get_ref().clone())))?
+            }
+        };
+        let provider_version = match self.version {
+            None => ProviderVersion { id: "unknown".into(), major: 0, minor: 0 },
+            Some(text) => text
+                .get_ref()
+                .parse()
+                .map_err(|()| (at(&text), Mistake::ProviderVersion(text.get_ref().clone())))?,
+        };
+        Ok(Entry {
+            ia_name: self.name.into_inner(),
+            api,
+            threadsafe: self.threadsafe,
+            default: self.default,
+            library: self.library.into_inner(),
+            provider_version,
+            ia_params: self.params.map(Spanned::into_inner).unwrap_or_default(),
+            platform_params: self.platform_params.map(Spanned::into_inner).unwrap_or_default(),
+            origin: Origin::Builtin,
+        })
+    }
+}
+
+struct File<'a> {
+    path: Arc<Path>,
+    text: &'a str,
+}
+
+impl File<'_> {
+    fn origin(&self, offset: usize) -> Origin {
+        let before = self.text.get(..offset).unwrap_or(self.text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Origin::File {
+            path: self.path.clone(),
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+        }
+    }
+
+    fn error(&self, offset: usize, kind: Mistake) -> ParseError {
+        ParseError { origin: self.origin(offset), kind }
+    }
+}
+
+fn start(span: Option<Range<usize>>) -> usize {
+    span.map_or(0, |span| span.start)
+}
+
+fn message(error: &toml::de::Error) -> Mistake {
+    Mistake::Toml(error.message().to_owned())
+}
+
+/// Writes entries as TOML that [`parse`] reads back.
+pub fn write(entries: &[Entry]) -> String {
+    let mut text = String::new();
+    for (index, e) in entries.iter().enumerate() {
+        if index > 0 {
+            text.push('\n');
+        }
+        let string = |value: &str| toml::Value::from(value).to_string();
+        let _ = writeln!(text, "[[interface]]");
+        let _ = writeln!(text, "name = {}", string(&e.ia_name));
+        let _ = writeln!(text, "api = {}", string(&e.api.to_string()));
+        let _ = writeln!(text, "threadsafe = {}", e.threadsafe);
+        if !e.default {
+            let _ = writeln!(text, "default = false");
+        }
+        let _ = writeln!(text, "library = {}", string(&e.library));
+        let _ = writeln!(text, "version = {}", string(&e.provider_version.to_string()));
+        for (key, value) in [("params", &e.ia_params), ("platform_params", &e.platform_params)] {
+            if !value.is_empty() {
+                let _ = writeln!(text, "{key} = {}", string(value));
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+#[path = "toml_tests.rs"]
+mod tests;
