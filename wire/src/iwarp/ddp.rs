@@ -1,0 +1,58 @@
+//! DDP: the control octet and the shape of the two kinds of segment (RFC 5041, section 4).
+//!
+//! ```text
+//! tagged     control | RDMAP control | STag 4 | TO 8                              14 octets
+//! untagged   control | RDMAP control | invalidate STag 4 | QN 4 | MSN 4 | MO 4    18 octets
+//! ```
+//!
+//! The two are read and written as one with RDMAP's part: [`crate::iwarp::Header`].
+
+use std::fmt;
+
+/// Octets of a tagged header.
+pub const TAGGED_SIZE: usize = 14;
+/// Octets of an untagged header.
+pub const UNTAGGED_SIZE: usize = 18;
+
+/// T: the segment names a tagged buffer.
+pub(super) const TAGGED: u8 = 0x80;
+/// L: the last segment of its message.
+pub(super) const LAST: u8 = 0x40;
+/// DV: the DDP version, in the two low bits. Bits 2..5 are reserved: zero when sent, not looked at when received.
+pub(super) const VERSION_MASK: u8 = 0x03;
+/// The only version there is.
+pub(super) const VERSION: u8 = 0x01;
+
+/// Whether a segment whose control octet this is has a tagged header.
+#[inline]
+pub(super) fn is_tagged(control: u8) -> bool {
+    control & TAGGED != 0
+}
+
+/// The untagged queues of RDMAP (RFC 5040, section 4.2; RFC 7306, section 4.1). MSNs of each begin at 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Queue {
+    /// Queue 0: SENDs of all kinds, immediate data.
+    Send = 0,
+    /// Queue 1: READ requests, atomic requests.
+    Request = 1,
+    /// Queue 2: TERMINATE.
+    Terminate = 2,
+    /// Queue 3: atomic responses.
+    AtomicResponse = 3,
+}
+
+impl Queue {
+    /// The queue number (QN) on the wire.
+    #[inline]
+    pub const fn number(self) -> u32 {
+        self as u32
+    }
+}
+
+impl fmt::Display for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "QN {}", self.number())
+    }
+}

@@ -1,0 +1,32 @@
+//! iWARP: RDMA over TCP.
+//!
+//! | file | layer | source |
+//! |---|---|---|
+//! | [`mpa`] | connection setup, framing of records in the TCP stream | RFC 5044, RFC 6581 |
+//! | [`crc`] | the checksum of a frame | RFC 5044, section 4.4 |
+//! | [`ddp`] | direct placement: tagged and untagged segments | RFC 5041 |
+//! | [`rdmap`] | operations, and the [`Header`] at the start of each record | RFC 5040, opcodes of RFC 7306 |
+//! | [`terminate`] | the last message of a failed stream, and its causes | RFC 5040, section 4.8 |
+//!
+//! The stream after setup is a sequence of FPDUs, and what a reader meets in one of them is:
+//!
+//! ```text
+//! ULPDU length (2) | Header (14 or 18) | payload, ReadRequest or Terminate | pad (0..3) | CRC (4)
+//!                  |<------------------- ULPDU --------------------------->|
+//! ```
+
+pub mod crc;
+pub mod ddp;
+pub mod mpa;
+pub mod rdmap;
+pub mod terminate;
+
+pub use crc::Crc32c;
+pub use ddp::Queue;
+pub use mpa::{Enhanced, Fpdu, ReadDepth, Revision, Setup, SetupError, SetupKind, SetupProgress, Trailer};
+pub use rdmap::{Header, HeaderError, ReadRequest, TaggedOpcode, UntaggedOpcode};
+pub use terminate::{Cause, Terminate, TerminatedHeader};
+
+/// Octets that hold the longest start of an FPDU which carries no payload of a consumer, TERMINATE excepted:
+/// ULPDU length, untagged header, READ request.
+pub const MAX_HEADER: usize = mpa::LENGTH_SIZE + ddp::UNTAGGED_SIZE + rdmap::ReadRequest::SIZE;

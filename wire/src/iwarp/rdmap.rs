@@ -1,0 +1,422 @@
+//! RDMAP: the header of each ULPDU, and the READ request (RFC 5040, sections 4.1 to 4.4).
+
+use std::fmt;
+
+use super::ddp::{self, Queue, TAGGED_SIZE, UNTAGGED_SIZE};
+use super::terminate::Cause;
+
+/// RV: the RDMAP version, in the two high bits. Bits 2..3 are reserved: zero when sent, not looked at when received.
+const VERSION_MASK: u8 = 0xC0;
+/// The only version there is.
+const VERSION: u8 = 0x40;
+const OPCODE_MASK: u8 = 0x0F;
+
+/// The DDP and RDMAP header at the start of each ULPDU.
+///
+/// Offsets and lengths are in octets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Header {
+    /// Data with its place in a buffer which the receiver has advertised.
+    Tagged {
+        /// The last segment of its message.
+        last: bool,
+        /// The message's operation.
+        opcode: TaggedOpcode,
+        /// The buffer.
+        stag: u32,
+        /// Tagged offset of this segment's first octet.
+        to: u64,
+    },
+    /// Data for the next buffer of one of the receiver's queues.
+    Untagged {
+        /// The last segment of its message.
+        last: bool,
+        /// The message's operation.
+        opcode: UntaggedOpcode,
+        /// The STag to invalidate, where the [`opcode`](UntaggedOpcode::invalidates) does that; otherwise zero, and
+        /// not sent.
+        invalidate: u32,
+        /// Queue number. The parser takes any: compare with [`UntaggedOpcode::queue`].
+        qn: u32,
+        /// Message sequence number: 1 for the first message of a queue and direction, wraps from 2^32-1 to 0.
+        msn: u32,
+        /// Message offset of this segment's first octet.
+        mo: u32,
+    },
+}
+
+impl Header {
+    /// Octets of this header.
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "a header is never empty")]
+    pub const fn len(&self) -> usize {
+        match self {
+            Self::Tagged { .. } => TAGGED_SIZE,
+            Self::Untagged { .. } => UNTAGGED_SIZE,
+        }
+    }
+
+    /// The last segment of its message.
+    #[inline]
+    pub const fn last(&self) -> bool {
+        match *self {
+            Self::Tagged { last, .. } | Self::Untagged { last, .. } => last,
+        }
+    }
+
+    /// Reads the header at the start of a ULPDU and gives its size; `None` if its end is not among the bytes yet.
+    /// A bad control field is an error as soon as its two octets are there.
+    #[inline]
+    pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, HeaderError> {
+        let &[ddp_control, control, ..] = bytes else { return Ok(None) };
+        let tagged = ddp::is_tagged(ddp_control);
+        let last = ddp_control & ddp::LAST != 0;
+
+        if ddp_control & ddp::VERSION_MASK != ddp::VERSION {
+            let version = ddp_control & ddp::VERSION_MASK;
+            return Err(HeaderError::DdpVersion { tagged, version });
+        }
+        if control & VERSION_MASK != VERSION {
+            return Err(HeaderError::RdmapVersion { version: control >> 6 });
+        }
+        let code = control & OPCODE_MASK;
+
+        if tagged {
+            let opcode = TaggedOpcode::from_code(code).ok_or(HeaderError::Opcode { tagged, code })?;
+            let Some(h) = bytes.first_chunk::<TAGGED_SIZE>() else { return Ok(None) };
+            let header = Self::Tagged { last, opcode, stag: be32(h, 2), to: be64(h, 6) };
+            Ok(Some((header, TAGGED_SIZE)))
+        } else {
+            let opcode = UntaggedOpcode::from_code(code).ok_or(HeaderError::Opcode { tagged, code })?;
+            let Some(h) = bytes.first_chunk::<UNTAGGED_SIZE>() else { return Ok(None) };
+            let invalidate = if opcode.invalidates() { be32(h, 2) } else { 0 };
+            let (qn, msn, mo) = (be32(h, 6), be32(h, 10), be32(h, 14));
+            Ok(Some((Self::Untagged { last, opcode, invalidate, qn, msn, mo }, UNTAGGED_SIZE)))
+        }
+    }
+
+    /// Octets of payload in a ULPDU of this length that starts with this header.
+    #[inline]
+    pub const fn payload_len(&self, ulpdu_len: usize) -> Result<usize, HeaderError> {
+        match ulpdu_len.checked_sub(self.len()) {
+            Some(len) => Ok(len),
+            None => Err(HeaderError::TooShort { ulpdu_len }),
+        }
+    }
+
+    /// Writes the header at the start of `buf` and gives its size.
+    ///
+    /// # Panics
+    /// If `buf` is shorter than [`len`](Self::len).
+    #[inline]
+    pub fn emit(&self, buf: &mut [u8]) -> usize {
+        match *self {
+            Self::Tagged { last, opcode, stag, to } => {
+                let buf = &mut buf[..TAGGED_SIZE];
+                buf[0] = ddp::TAGGED | ddp::VERSION | if last { ddp::LAST } else { 0 };
+                buf[1] = VERSION | opcode as u8;
+                buf[2..6].copy_from_slice(&stag.to_be_bytes());
+                buf[6..14].copy_from_slice(&to.to_be_bytes());
+                TAGGED_SIZE
+            }
+            Self::Untagged { last, opcode, invalidate, qn, msn, mo } => {
+                let invalidate = if opcode.invalidates() { invalidate } else { 0 };
+                let buf = &mut buf[..UNTAGGED_SIZE];
+                buf[0] = ddp::VERSION | if last { ddp::LAST } else { 0 };
+                buf[1] = VERSION | opcode as u8;
+                buf[2..6].copy_from_slice(&invalidate.to_be_bytes());
+                buf[6..10].copy_from_slice(&qn.to_be_bytes());
+                buf[10..14].copy_from_slice(&msn.to_be_bytes());
+                buf[14..18].copy_from_slice(&mo.to_be_bytes());
+                UNTAGGED_SIZE
+            }
+        }
+    }
+}
+
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Tagged { opcode, stag, to, .. } => write!(f, "{opcode} stag={stag:#010x} to={to:#x}")?,
+            Self::Untagged { opcode, invalidate, qn, msn, mo, .. } => {
+                write!(f, "{opcode} qn={qn} msn={msn} mo={mo}")?;
+                if opcode.invalidates() {
+                    write!(f, " invalidate={invalidate:#010x}")?;
+                }
+            }
+        }
+        f.write_str(if self.last() { " last" } else { "" })
+    }
+}
+
+/// Why the start of a ULPDU is no header. Each is fatal for the stream; [`cause`](Self::cause) is what the peer
+/// is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderError {
+    /// A DDP version other than 1.
+    #[error("DDP version {version}; only 1 is known")]
+    DdpVersion {
+        /// Whether the segment is tagged.
+        tagged: bool,
+        /// The version found.
+        version: u8,
+    },
+    /// An RDMAP version other than 1.
+    #[error("RDMAP version {version}; only 1 is known")]
+    RdmapVersion {
+        /// The version found.
+        version: u8,
+    },
+    /// An opcode which does not exist, or not for this kind of segment.
+    #[error("opcode {code:#x} in {} segment", if *tagged { "a tagged" } else { "an untagged" })]
+    Opcode {
+        /// Whether the segment is tagged.
+        tagged: bool,
+        /// The opcode found, 0 to 15.
+        code: u8,
+    },
+    /// The ULPDU ends before the header does.
+    #[error("ULPDU of {ulpdu_len} octets is shorter than its header")]
+    TooShort {
+        /// The ULPDU's length in octets.
+        ulpdu_len: usize,
+    },
+}
+
+impl HeaderError {
+    /// What to send in the TERMINATE.
+    pub const fn cause(&self) -> Cause {
+        match self {
+            Self::DdpVersion { tagged: true, .. } => Cause::TAGGED_VERSION,
+            Self::DdpVersion { tagged: false, .. } => Cause::UNTAGGED_VERSION,
+            Self::RdmapVersion { .. } => Cause::RDMAP_VERSION,
+            Self::Opcode { .. } => Cause::UNEXPECTED_OPCODE,
+            Self::TooShort { .. } => Cause::MPA_LENGTH,
+        }
+    }
+}
+
+/// Operations of tagged segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum TaggedOpcode {
+    /// RDMA WRITE.
+    Write = 0x0,
+    /// RDMA READ response.
+    ReadResponse = 0x2,
+}
+
+impl TaggedOpcode {
+    /// Every one.
+    pub const ALL: [Self; 2] = [Self::Write, Self::ReadResponse];
+
+    #[inline]
+    const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            0x0 => Some(Self::Write),
+            0x2 => Some(Self::ReadResponse),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for TaggedOpcode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Write => "WRITE",
+            Self::ReadResponse => "READ response",
+        })
+    }
+}
+
+/// Operations of untagged segments. Those of RFC 7306 are known to the parser; whether a stream takes them is for
+/// its engine to decide (no: [`Cause::UNEXPECTED_OPCODE`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum UntaggedOpcode {
+    /// RDMA READ request; a [`ReadRequest`] follows.
+    ReadRequest = 0x1,
+    /// SEND.
+    Send = 0x3,
+    /// SEND with invalidate.
+    SendInvalidate = 0x4,
+    /// SEND with solicited event.
+    SendSolicited = 0x5,
+    /// SEND with solicited event and invalidate.
+    SendSolicitedInvalidate = 0x6,
+    /// TERMINATE; a [`Terminate`](super::Terminate) header follows.
+    Terminate = 0x7,
+    /// Immediate data (RFC 7306); 8 octets follow.
+    Immediate = 0x8,
+    /// Immediate data with solicited event (RFC 7306); 8 octets follow.
+    ImmediateSolicited = 0x9,
+    /// Atomic request (RFC 7306); its header of 52 octets follows.
+    AtomicRequest = 0xA,
+    /// Atomic response (RFC 7306); its header of 12 octets follows.
+    AtomicResponse = 0xB,
+}
+
+impl UntaggedOpcode {
+    /// Every one.
+    pub const ALL: [Self; 10] = [
+        Self::ReadRequest,
+        Self::Send,
+        Self::SendInvalidate,
+        Self::SendSolicited,
+        Self::SendSolicitedInvalidate,
+        Self::Terminate,
+        Self::Immediate,
+        Self::ImmediateSolicited,
+        Self::AtomicRequest,
+        Self::AtomicResponse,
+    ];
+
+    /// The SEND with these two properties.
+    #[inline]
+    pub const fn send(solicited: bool, invalidate: bool) -> Self {
+        match (solicited, invalidate) {
+            (false, false) => Self::Send,
+            (false, true) => Self::SendInvalidate,
+            (true, false) => Self::SendSolicited,
+            (true, true) => Self::SendSolicitedInvalidate,
+        }
+    }
+
+    /// One of the four SENDs.
+    #[inline]
+    pub const fn is_send(self) -> bool {
+        matches!(
+            self,
+            Self::Send | Self::SendInvalidate | Self::SendSolicited | Self::SendSolicitedInvalidate
+        )
+    }
+
+    /// Carries an STag to invalidate.
+    #[inline]
+    pub const fn invalidates(self) -> bool {
+        matches!(self, Self::SendInvalidate | Self::SendSolicitedInvalidate)
+    }
+
+    /// Asks for a solicited event.
+    #[inline]
+    pub const fn solicited(self) -> bool {
+        matches!(self, Self::SendSolicited | Self::SendSolicitedInvalidate | Self::ImmediateSolicited)
+    }
+
+    /// The queue this operation goes to.
+    #[inline]
+    pub const fn queue(self) -> Queue {
+        match self {
+            Self::Send | Self::SendInvalidate | Self::SendSolicited | Self::SendSolicitedInvalidate => {
+                Queue::Send
+            }
+            Self::Immediate | Self::ImmediateSolicited => Queue::Send,
+            Self::ReadRequest | Self::AtomicRequest => Queue::Request,
+            Self::Terminate => Queue::Terminate,
+            Self::AtomicResponse => Queue::AtomicResponse,
+        }
+    }
+
+    #[inline]
+    const fn from_code(code: u8) -> Option<Self> {
+        Some(match code {
+            0x1 => Self::ReadRequest,
+            0x3 => Self::Send,
+            0x4 => Self::SendInvalidate,
+            0x5 => Self::SendSolicited,
+            0x6 => Self::SendSolicitedInvalidate,
+            0x7 => Self::Terminate,
+            0x8 => Self::Immediate,
+            0x9 => Self::ImmediateSolicited,
+            0xA => Self::AtomicRequest,
+            0xB => Self::AtomicResponse,
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for UntaggedOpcode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ReadRequest => "READ request",
+            Self::Send => "SEND",
+            Self::SendInvalidate => "SEND invalidate",
+            Self::SendSolicited => "SEND solicited",
+            Self::SendSolicitedInvalidate => "SEND solicited invalidate",
+            Self::Terminate => "TERMINATE",
+            Self::Immediate => "IMMEDIATE",
+            Self::ImmediateSolicited => "IMMEDIATE solicited",
+            Self::AtomicRequest => "ATOMIC request",
+            Self::AtomicResponse => "ATOMIC response",
+        })
+    }
+}
+
+/// What an RDMA READ request asks for; its ULPDU's payload (RFC 5040, section 4.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadRequest {
+    /// The requester's buffer, which the response names.
+    pub sink_stag: u32,
+    /// Tagged offset in the sink.
+    pub sink_to: u64,
+    /// Octets to read.
+    pub len: u32,
+    /// The responder's buffer.
+    pub source_stag: u32,
+    /// Tagged offset in the source.
+    pub source_to: u64,
+}
+
+impl ReadRequest {
+    /// Octets on the wire.
+    pub const SIZE: usize = 28;
+
+    /// Reads a request at the start of `bytes`; `None` if they are fewer than [`SIZE`](Self::SIZE).
+    #[inline]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let b = bytes.first_chunk::<{ Self::SIZE }>()?;
+        Some(Self {
+            sink_stag: be32(b, 0),
+            sink_to: be64(b, 4),
+            len: be32(b, 12),
+            source_stag: be32(b, 16),
+            source_to: be64(b, 20),
+        })
+    }
+
+    /// Writes the request at the start of `buf` and gives its size.
+    ///
+    /// # Panics
+    /// If `buf` is shorter than [`SIZE`](Self::SIZE).
+    #[inline]
+    pub fn emit(&self, buf: &mut [u8]) -> usize {
+        let buf = &mut buf[..Self::SIZE];
+        buf[0..4].copy_from_slice(&self.sink_stag.to_be_bytes());
+        buf[4..12].copy_from_slice(&self.sink_to.to_be_bytes());
+        buf[12..16].copy_from_slice(&self.len.to_be_bytes());
+        buf[16..20].copy_from_slice(&self.source_stag.to_be_bytes());
+        buf[20..28].copy_from_slice(&self.source_to.to_be_bytes());
+        Self::SIZE
+    }
+}
+
+impl fmt::Display for ReadRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { sink_stag, sink_to, len, source_stag, source_to } = self;
+        write!(f, "len={len} source={source_stag:#010x}+{source_to:#x} sink={sink_stag:#010x}+{sink_to:#x}")
+    }
+}
+
+/// Big-endian field at a constant offset: inlined, the bounds check folds away.
+#[inline(always)]
+fn be32<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+#[inline(always)]
+fn be64<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
+    u64::from(be32(bytes, at)) << 32 | u64::from(be32(bytes, at + 4))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,305 @@
+//! TERMINATE: the last message of a failed stream (RFC 5040, section 4.8), and the causes it names.
+
+use std::fmt;
+
+use super::ddp::{self, TAGGED_SIZE, UNTAGGED_SIZE};
+use super::rdmap::{Header, ReadRequest};
+
+/// Why a stream ended: layer, error type and error code, the numbers of RFC 5040 (figure 9), RFC 5041 (section 7.2),
+/// RFC 5044 (section 8) and RFC 6581 (section 8). Any numbers are held, since a peer may send any.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Cause {
+    /// 0 RDMAP, 1 DDP, 2 LLP (MPA); 4 bits on the wire.
+    pub layer: u8,
+    /// The kind of error within the layer; 4 bits on the wire.
+    pub etype: u8,
+    /// The error within its kind.
+    pub code: u8,
+}
+
+/// The causes the standards define, once: constants, and their names in words.
+macro_rules! causes {
+    ($($name:ident $layer:literal/$etype:literal/$code:literal $words:literal)*) => {
+        impl Cause {
+            $(#[doc = $words] pub const $name: Self = Self { layer: $layer, etype: $etype, code: $code };)*
+
+            /// Every cause that the standards define.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            const fn words(self) -> Option<&'static str> {
+                match self {
+                    $(Self::$name => Some($words),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+causes! {
+    RDMAP_CATASTROPHIC      0/0/0    "RDMAP local catastrophic error"
+
+    READ_INVALID_STAG       0/1/0    "RDMAP remote protection: invalid STag"
+    READ_BOUNDS             0/1/1    "RDMAP remote protection: base/bounds violation"
+    READ_ACCESS             0/1/2    "RDMAP remote protection: access rights violation"
+    READ_NOT_ASSOCIATED     0/1/3    "RDMAP remote protection: STag not associated with the stream"
+    READ_TO_WRAP            0/1/4    "RDMAP remote protection: TO wrap"
+    PROTECTION_INVALIDATE   0/1/9    "RDMAP remote protection: STag cannot be invalidated"
+    PROTECTION_UNSPECIFIED  0/1/0xFF "RDMAP remote protection: unspecified error"
+
+    RDMAP_VERSION           0/2/5    "RDMAP remote operation: invalid RDMAP version"
+    UNEXPECTED_OPCODE       0/2/6    "RDMAP remote operation: unexpected opcode"
+    STREAM_CATASTROPHIC     0/2/7    "RDMAP remote operation: catastrophic error of the stream"
+    GLOBAL_CATASTROPHIC     0/2/8    "RDMAP remote operation: catastrophic error, global"
+    OPERATION_INVALIDATE    0/2/9    "RDMAP remote operation: STag cannot be invalidated"
+    OPERATION_UNSPECIFIED   0/2/0xFF "RDMAP remote operation: unspecified error"
+
+    DDP_CATASTROPHIC        1/0/0    "DDP local catastrophic error"
+
+    TAGGED_INVALID_STAG     1/1/0    "DDP tagged buffer: invalid STag"
+    TAGGED_BOUNDS           1/1/1    "DDP tagged buffer: base/bounds violation"
+    TAGGED_NOT_ASSOCIATED   1/1/2    "DDP tagged buffer: STag not associated with the stream"
+    TAGGED_TO_WRAP          1/1/3    "DDP tagged buffer: TO wrap"
+    TAGGED_VERSION          1/1/4    "DDP tagged buffer: invalid DDP version"
+
+    UNTAGGED_QN             1/2/1    "DDP untagged buffer: invalid queue number"
+    UNTAGGED_NO_BUFFER      1/2/2    "DDP untagged buffer: invalid MSN, no buffer available"
+    UNTAGGED_MSN            1/2/3    "DDP untagged buffer: invalid MSN, out of range"
+    UNTAGGED_MO             1/2/4    "DDP untagged buffer: invalid message offset"
+    UNTAGGED_TOO_LONG       1/2/5    "DDP untagged buffer: message too long for its buffer"
+    UNTAGGED_VERSION        1/2/6    "DDP untagged buffer: invalid DDP version"
+
+    MPA_STREAM_LOST         2/0/1    "MPA: TCP connection lost"
+    MPA_CRC                 2/0/2    "MPA: CRC mismatch"
+    MPA_LENGTH              2/0/3    "MPA: marker and ULPDU length disagree"
+    MPA_SETUP               2/0/4    "MPA: invalid request or reply frame"
+    MPA_CATASTROPHIC        2/0/5    "MPA: local catastrophic error"
+    MPA_IRD                 2/0/6    "MPA: insufficient IRD resources"
+    MPA_RTR                 2/0/7    "MPA: no matching RTR option"
+}
+
+impl Cause {
+    const fn is_known(self) -> bool {
+        // Any code will do for RDMAP's local catastrophic error.
+        self.words().is_some() || (self.layer == 0 && self.etype == 0)
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { layer, etype, code } = *self;
+        if let Some(words) = self.words() {
+            return f.write_str(words);
+        }
+        match (layer, etype) {
+            (0, 0) => f.write_str("RDMAP local catastrophic error")?,
+            (0, 1) => f.write_str("RDMAP remote protection")?,
+            (0, 2) => f.write_str("RDMAP remote operation")?,
+            (1, 1) => f.write_str("DDP tagged buffer")?,
+            (1, 2) => f.write_str("DDP untagged buffer")?,
+            (2, 0) => f.write_str("MPA")?,
+            _ => write!(f, "layer {layer}, error type {etype}")?,
+        }
+        write!(f, ": error code {code:#04x}")
+    }
+}
+
+impl fmt::Debug for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cause({}/{}/{}: {self})", self.layer, self.etype, self.code)
+    }
+}
+
+/// The payload of a TERMINATE message.
+///
+/// Which headers go with which cause is RFC 5040's figure 10: all errors of DDP, and RDMAP's if possible, carry the
+/// DDP header; remote protection errors of a READ request carry that too; errors of MPA and catastrophes carry none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terminate {
+    /// Why.
+    pub cause: Cause,
+    /// M: ULPDU length of the offending segment, in octets.
+    pub segment_len: Option<u16>,
+    /// D: DDP header of the offending segment.
+    pub header: Option<TerminatedHeader>,
+    /// R: the offending READ request, moved on to where the failure was met.
+    pub read_request: Option<ReadRequest>,
+}
+
+/// Order of the bits in a TERMINATE's control field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BitOrder {
+    /// RFC 5040's; what is emitted.
+    Standard,
+    /// siw's on little-endian hosts (Linux 6.1 to 7.2): in each octet the fields are laid out from the other end.
+    Mirrored,
+}
+
+const SEGMENT_LEN: u8 = 0x80;
+const DDP_HEADER: u8 = 0x40;
+const RDMAP_HEADER: u8 = 0x20;
+
+impl Terminate {
+    /// Octets of the longest.
+    pub const MAX_SIZE: usize = 4 + 2 + UNTAGGED_SIZE + ReadRequest::SIZE;
+
+    /// With nothing but the cause.
+    pub const fn new(cause: Cause) -> Self {
+        Self { cause, segment_len: None, header: None, read_request: None }
+    }
+
+    /// Octets on the wire.
+    #[expect(clippy::len_without_is_empty, reason = "never empty")]
+    pub fn len(&self) -> usize {
+        let segment_len = if self.has_segment_len() { 2 } else { 0 };
+        let read_request = if self.read_request.is_some() { ReadRequest::SIZE } else { 0 };
+        4 + segment_len + self.header.map_or(0, |header| header.as_bytes().len()) + read_request
+    }
+
+    /// The length's place is there with the DDP header even when the length is not known.
+    fn has_segment_len(&self) -> bool {
+        self.segment_len.is_some() || self.header.is_some()
+    }
+
+    /// Reads a TERMINATE's payload, and tells in which order its sender lays out bits.
+    ///
+    /// Where no header is included the two orders cannot always be told apart: then the standard's reading is taken
+    /// if it has a meaning, else the mirrored one if that has.
+    pub fn parse(bytes: &[u8]) -> Result<(Self, BitOrder), TerminateError> {
+        let too_short = TerminateError { len: bytes.len() };
+        let (&[kind, code, included, _], mut rest) = bytes.split_first_chunk().ok_or(too_short)?;
+        let standard = Cause { layer: kind >> 4, etype: kind & 0xF, code };
+        let mirrored = Cause { layer: standard.etype, etype: standard.layer, code };
+
+        let order = match included {
+            _ if included & (SEGMENT_LEN | DDP_HEADER | RDMAP_HEADER) != 0 => BitOrder::Standard,
+            _ if included & 0x07 != 0 => BitOrder::Mirrored,
+            _ if !standard.is_known() && mirrored.is_known() => BitOrder::Mirrored,
+            _ => BitOrder::Standard,
+        };
+        let (cause, included) = match order {
+            BitOrder::Standard => (standard, included),
+            BitOrder::Mirrored => (mirrored, included.reverse_bits()),
+        };
+
+        let mut terminate = Self::new(cause);
+        if included & (SEGMENT_LEN | DDP_HEADER) != 0 {
+            let (len, after) = rest.split_first_chunk().ok_or(too_short)?;
+            terminate.segment_len = (included & SEGMENT_LEN != 0).then(|| u16::from_be_bytes(*len));
+            rest = after;
+        }
+        if included & DDP_HEADER != 0 {
+            let header = TerminatedHeader::new(rest).ok_or(too_short)?;
+            rest = &rest[header.as_bytes().len()..];
+            terminate.header = Some(header);
+        }
+        if included & RDMAP_HEADER != 0 {
+            terminate.read_request = Some(ReadRequest::parse(rest).ok_or(too_short)?);
+        }
+        Ok((terminate, order))
+    }
+
+    /// Writes the payload in the standard's order at the start of `buf` and gives its size.
+    ///
+    /// # Panics
+    /// If `buf` is shorter than [`len`](Self::len); [`MAX_SIZE`](Self::MAX_SIZE) is always enough.
+    pub fn emit(&self, buf: &mut [u8]) -> usize {
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let Cause { layer, etype, code } = self.cause;
+        let included = flag(self.segment_len.is_some(), SEGMENT_LEN)
+            | flag(self.header.is_some(), DDP_HEADER)
+            | flag(self.read_request.is_some(), RDMAP_HEADER);
+
+        let size = self.len();
+        let (control, mut rest) = buf[..size].split_at_mut(4);
+        control.copy_from_slice(&[layer << 4 | etype & 0xF, code, included, 0]);
+        if self.has_segment_len() {
+            let len;
+            (len, rest) = rest.split_at_mut(2);
+            len.copy_from_slice(&self.segment_len.unwrap_or(0).to_be_bytes());
+        }
+        if let Some(header) = &self.header {
+            let place;
+            (place, rest) = rest.split_at_mut(header.as_bytes().len());
+            place.copy_from_slice(header.as_bytes());
+        }
+        if let Some(read_request) = &self.read_request {
+            read_request.emit(rest);
+        }
+        size
+    }
+}
+
+impl fmt::Display for Terminate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cause.fmt(f)?;
+        if let Some(header) = &self.header {
+            write!(f, "; in {header}")?;
+        }
+        if let Some(len) = self.segment_len {
+            write!(f, " ulpdu={len}")?;
+        }
+        if let Some(read_request) = &self.read_request {
+            write!(f, " ({read_request})")?;
+        }
+        Ok(())
+    }
+}
+
+/// A TERMINATE message that ends before what it says it includes; its sender has failed either way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("TERMINATE of {len} octets ends before the headers it announces")]
+pub struct TerminateError {
+    /// Octets found.
+    pub len: usize,
+}
+
+/// The DDP header of an offending segment, as it came: it need not be one that [`Header::parse`] would take.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct TerminatedHeader([u8; UNTAGGED_SIZE]);
+
+impl TerminatedHeader {
+    /// The header at the start of a ULPDU, whole but otherwise unchecked; `None` if its end is not among the bytes.
+    pub fn new(ulpdu: &[u8]) -> Option<Self> {
+        let mut header = [0; UNTAGGED_SIZE];
+        let len = Self::len(*ulpdu.first()?);
+        header[..len].copy_from_slice(ulpdu.get(..len)?);
+        Some(Self(header))
+    }
+
+    /// The octets on the wire, 14 or 18.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0[..Self::len(self.0[0])]
+    }
+
+    const fn len(control: u8) -> usize {
+        if control & ddp::TAGGED != 0 { TAGGED_SIZE } else { UNTAGGED_SIZE }
+    }
+}
+
+impl From<Header> for TerminatedHeader {
+    fn from(header: Header) -> Self {
+        let mut bytes = [0; UNTAGGED_SIZE];
+        header.emit(&mut bytes);
+        Self(bytes)
+    }
+}
+
+impl fmt::Display for TerminatedHeader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Header::parse(self.as_bytes()) {
+            Ok(Some((header, _))) => header.fmt(f),
+            Ok(None) => write!(f, "header cut short"),
+            Err(error) => write!(f, "bad header: {error}"),
+        }
+    }
+}
+
+impl fmt::Debug for TerminatedHeader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TerminatedHeader({:02x?})", self.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests;
