@@ -7,7 +7,7 @@ use crate::describe::{constants, records};
 use crate::*;
 
 /// Name of a shared memory region: points to [`DAT_LMR_COOKIE_SIZE`] bytes, the same in every process.
-pub type DAT_LMR_COOKIE = *mut [c_char; DAT_LMR_COOKIE_SIZE as usize];
+pub type DAT_LMR_COOKIE = *mut [c_char; DAT_LMR_COOKIE_SIZE];
 
 constants! {
     /// What a [`DAT_REGION_DESCRIPTION`] describes; as a provider attribute, a mask of the types supported.

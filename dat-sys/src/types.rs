@@ -105,8 +105,8 @@ constants! {
         DAT_HANDLE_TYPE_EXTENSION_BASE = 12,
     }
 
-    /// Sizes in bytes.
-    pub type DAT_SIZE = c_int {
+    /// Sizes in bytes. (A group of `#define`s in C, as are those below.)
+    pub type DAT_SIZE = usize {
         /// An IA, attribute or vendor name with its NUL.
         DAT_NAME_MAX_LENGTH = 256,
         /// Buffer alignment that suits every adapter.
