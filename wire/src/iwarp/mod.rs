@@ -23,10 +23,11 @@ pub mod terminate;
 
 pub use crc::Crc32c;
 pub use ddp::Queue;
-pub use mpa::{Enhanced, Fpdu, ReadDepth, Revision, Setup, SetupError, SetupKind, SetupProgress, Trailer};
+pub use mpa::fpdu::{CrcError, Fpdu, Trailer};
+pub use mpa::{Enhanced, ReadDepth, Revision, Setup, SetupError, SetupKind, SetupProgress};
 pub use rdmap::{Header, HeaderError, ReadRequest, TaggedOpcode, UntaggedOpcode};
-pub use terminate::{Cause, Terminate, TerminatedHeader};
+pub use terminate::{BitOrder, Cause, Terminate, TerminateError, TerminatedHeader};
 
 /// Octets that hold the longest start of an FPDU which carries no payload of a consumer, TERMINATE excepted:
 /// ULPDU length, untagged header, READ request.
-pub const MAX_HEADER: usize = mpa::LENGTH_SIZE + ddp::UNTAGGED_SIZE + rdmap::ReadRequest::SIZE;
+pub const MAX_HEADER: usize = mpa::fpdu::LENGTH_SIZE + ddp::UNTAGGED_SIZE + rdmap::ReadRequest::SIZE;
