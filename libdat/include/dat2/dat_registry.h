@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+
+/*
+ * Between the registry and its providers. Consumers need it only for dat_registry_providers_related.
+ */
+
+#ifndef DAT2_DAT_REGISTRY_H
+#define DAT2_DAT_REGISTRY_H
+
+#include <dat2/dat_redirection.h>
+#include <dat2/udat.h>
+#include <dat2/udat_redirection.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a provider calls: to announce itself, to withdraw. */
+extern DAT_RETURN DAT_API dat_registry_add_provider(
+    const DAT_PROVIDER *provider, const DAT_PROVIDER_INFO *provider_info);
+
+extern DAT_RETURN DAT_API dat_registry_remove_provider(
+    const DAT_PROVIDER *provider, const DAT_PROVIDER_INFO *provider_info);
+
+/* From the consumer's IA handle to the provider's and back. */
+extern DAT_RETURN DAT_API dats_get_ia_handle(DAT_IA_HANDLE handle, DAT_IA_HANDLE *ia_handle);
+
+/* What a loadable provider exports. instance_data is the ia_params field of its registry entry. */
+typedef void (DAT_API *DAT_PROVIDER_INIT_FUNC)(const DAT_PROVIDER_INFO *provider_info, const char *instance_data);
+typedef void (DAT_API *DAT_PROVIDER_FINI_FUNC)(const DAT_PROVIDER_INFO *provider_info);
+
+#define DAT_PROVIDER_INIT_FUNC_NAME dat_provider_init
+#define DAT_PROVIDER_FINI_FUNC_NAME dat_provider_fini
+#define DAT_PROVIDER_INIT_FUNC_STR  "dat_provider_init"
+#define DAT_PROVIDER_FINI_FUNC_STR  "dat_provider_fini"
+
+/* Whether two IAs share a point of failure, dat_registry_providers_related. */
+typedef enum dat_ha_relationship {
+    DAT_HA_FALSE          = 0,
+    DAT_HA_TRUE           = 1,
+    DAT_HA_UNKNOWN        = 2,
+    DAT_HA_CONFLICTING    = 3,
+    DAT_HA_EXTENSION_BASE = 4
+} DAT_HA_RELATIONSHIP;
+
+extern DAT_RETURN DAT_API dat_registry_providers_related(
+    const DAT_NAME_PTR ia_name, const DAT_NAME_PTR related_ia_name, DAT_HA_RELATIONSHIP *relationship);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* DAT2_DAT_REGISTRY_H */
