@@ -1,1 +1,35 @@
-//! See the package description.
+//! A software RNIC without I/O: what an RDMA adapter does between the consumer's queues and the wire, as plain data
+//! structures and state machines. Whoever owns the socket moves the bytes; nothing here reads a clock or a socket.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`wr`] | work requests and completions |
+//! | [`key`] | the table of STags: who may touch which memory |
+//! | [`mr`] | registered memory |
+//! | [`cq`], [`srq`], [`qp`] | completion queue, shared receive queue, queue pair |
+//! | [`rdmap`] | RDMAP over DDP over MPA: connection setup, and the engine of an established stream |
+//!
+//! # Who calls what
+//!
+//! An adapter has one *engine lock* (the provider's). Everything that completes work runs under it: [`Work`],
+//! [`Stream`] and the `drop` of an [`Mr`]. Posting, polling and arming take no lock: each ring has one producer and
+//! one consumer, and of these two one is the holder of the engine lock.
+
+pub mod cq;
+pub mod key;
+pub mod mr;
+pub mod qp;
+pub mod rdmap;
+mod ring;
+pub mod srq;
+pub mod wr;
+
+pub use cq::{Cq, CqEvent};
+pub use key::{Access, KeyError, Keys, Pd, RegisterError};
+pub use mr::Mr;
+pub use qp::{Qp, QpCfg, Work};
+pub use rdmap::stream::{Failure, Stats, Stream, StreamCfg};
+pub use rdmap::vec::{RxVec, TxVec};
+pub use ring::OutOfMemory;
+pub use srq::Srq;
+pub use wr::{PostError, RecvWr, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus};

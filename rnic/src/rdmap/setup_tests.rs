@@ -1,0 +1,228 @@
+//! Both roles against each other, and against the octets that siw sends (captures named in the tests' comments).
+
+use super::*;
+
+const OFFER: Offer = Offer { ird: 4, ord: 8, crc: false };
+
+fn at(ms: u64) -> Instant {
+    use std::sync::OnceLock;
+    static ZERO: OnceLock<Instant> = OnceLock::new();
+    *ZERO.get_or_init(Instant::now) + Duration::from_millis(ms)
+}
+
+fn initiator(offer: Offer, private: &[u8]) -> (Initiator, Vec<u8>) {
+    Initiator::new(offer, private, at(0) + REPLY_TIMEOUT).expect("fits")
+}
+
+/// Feeds a frame in pieces of at most `step` octets, as `wants` asks, and checks that exactly the frame is taken.
+fn answer<'a>(side: &'a mut Initiator, frame: &[u8], step: usize) -> Reply<'a> {
+    let mut rest = frame;
+    loop {
+        let (now, later) = rest.split_at(side.wants().min(step).min(rest.len()));
+        rest = later;
+        assert!(!now.is_empty(), "wants more than the frame has");
+        // The borrow of an early return would last for the whole loop.
+        if let Some(reply) = side.feed(now) {
+            let reply: Reply<'a> = outliving(reply);
+            assert!(rest.is_empty() || reply == Reply::Failed, "stopped in mid-frame");
+            return reply;
+        }
+    }
+}
+
+/// Lets go of the borrow by leaking a copy.
+fn outliving<'a>(reply: Reply<'_>) -> Reply<'a> {
+    let leak = |private: &[u8]| -> &'a [u8] { private.to_vec().leak() };
+    match reply {
+        Reply::Accepted { terms, private } => Reply::Accepted { terms, private: leak(private) },
+        Reply::Rejected { private } => Reply::Rejected { private: leak(private) },
+        Reply::Failed => Reply::Failed,
+    }
+}
+
+fn call(frame: &[u8], step: usize) -> Call {
+    let mut side = Responder::new(at(0) + REQUEST_TIMEOUT);
+    let mut rest = frame;
+    loop {
+        let (now, later) = rest.split_at(side.wants().min(step).min(rest.len()));
+        rest = later;
+        assert!(!now.is_empty(), "wants more than the frame has");
+        if let Some(call) = side.feed(now) {
+            return call;
+        }
+    }
+}
+
+fn request(frame: &[u8]) -> Request {
+    match call(frame, usize::MAX) {
+        Call::Request(request) => request,
+        other => panic!("not a request: {other:?}"),
+    }
+}
+
+fn frame(key: &[u8; 16], tail: &[u8]) -> Vec<u8> {
+    [&key[..], tail].concat()
+}
+
+const REQ: &[u8; 16] = b"MPA ID Req Frame";
+const REP: &[u8; 16] = b"MPA ID Rep Frame";
+
+#[test]
+fn two_of_ours_agree() {
+    for step in [1, 3, 20, 1000] {
+        for crc in [(false, false), (true, false), (false, true), (true, true)] {
+            let (mut ours, sent) = initiator(Offer { crc: crc.0, ..OFFER }, b"hello");
+            let Call::Request(request) = call(&sent, step) else { panic!("refused") };
+            assert_eq!(request.private(), b"hello");
+            let (reply, passive) =
+                request.accept(Offer { ird: 2, ord: 16, crc: crc.1 }, b"welcome").expect("fits");
+            let Reply::Accepted { terms: active, private } = answer(&mut ours, &reply, step) else {
+                panic!("refused")
+            };
+            assert_eq!(private, b"welcome");
+            let agreed = crc.0 || crc.1;
+            assert_eq!(passive, Terms { ird: 2, ord: 4, crc: agreed, large_fpdus: true, rtr: Rtr::Write });
+            assert_eq!(active, Terms { ird: 4, ord: 2, crc: agreed, large_fpdus: true, rtr: Rtr::Write });
+            assert!(Gate::initiator(&active, at(0)).is_open(), "no delay towards our own");
+            assert_eq!(Gate::responder(&passive, at(0)), Gate::Rtr(at(5000)));
+        }
+    }
+}
+
+#[test]
+fn private_data_has_its_limits() {
+    let most = vec![7; MAX_PRIVATE];
+    let (mut ours, sent) = initiator(OFFER, &most);
+    let request = request(&sent);
+    assert_eq!(request.private(), most);
+    let reply = request.reject(&most).expect("fits");
+    assert_eq!(answer(&mut ours, &reply, 64), Reply::Rejected { private: &most });
+    let beyond = vec![7; mpa::MAX_PRIVATE_DATA];
+    assert!(Initiator::new(OFFER, &beyond, at(0)).is_err());
+    assert!(request.accept(OFFER, &beyond).is_err());
+    assert!(request.reject(&[0; MAX_PRIVATE + 1]).is_err());
+}
+
+#[test]
+fn a_refusal_carries_the_header_of_ofed() {
+    let (mut ours, sent) = initiator(OFFER, b"");
+    let reply = request(&sent).reject(b"no").expect("fits");
+    assert_eq!(reply, frame(REP, b"\x30\x02\x00\x0A\0\0\0\0\x02\0\x02\0no"));
+    assert_eq!(answer(&mut ours, &reply, 7), Reply::Rejected { private: b"no" });
+}
+
+#[test]
+fn a_refusal_without_the_header_or_the_enhanced_data_is_one_too() {
+    for (tail, private) in [
+        (&b"\x30\x02\x00\x06\0\0\0\0no"[..], &b"no"[..]),
+        (b"\x20\x02\x00\x02no", b"no"),
+        (b"\x20\x01\x00\x00", b""),
+        (b"\x30\x02\x00\x08\0\0\0\0\x02\0\x02\0", b""),
+    ] {
+        let (mut ours, _) = initiator(OFFER, b"");
+        assert_eq!(answer(&mut ours, &frame(REP, tail), 100), Reply::Rejected { private });
+    }
+}
+
+#[test]
+fn replies_of_siw() {
+    let accepted = |tail: &[u8]| {
+        let (mut ours, _) = initiator(OFFER, b"");
+        match answer(&mut ours, &frame(REP, tail), 100) {
+            Reply::Accepted { terms, .. } => terms,
+            other => panic!("{other:?}"),
+        }
+    };
+    // Plain.
+    let plain = Terms { ird: 4, ord: 1, crc: false, large_fpdus: false, rtr: Rtr::None };
+    assert_eq!(accepted(b"\x10\x02\x00\x04\x00\x01\x00\x01"), plain);
+    // To our A + C.
+    assert_eq!(accepted(b"\x10\x02\x00\x04\x80\x01\x80\x01"), Terms { rtr: Rtr::Write, ..plain });
+    // CRC switched on unasked.
+    assert_eq!(accepted(b"\x50\x02\x00\x04\x00\x01\x00\x01"), Terms { crc: true, ..plain });
+    // More READs than offered, and a depth that is not negotiated.
+    assert_eq!(accepted(b"\x10\x02\x00\x04\x00\x05\x00\x05"), Terms { ird: 5, ord: 5, ..plain });
+    assert_eq!(accepted(b"\x10\x02\x00\x04\x3F\xFF\x3F\xFF"), Terms { ird: 4, ord: 8, ..plain });
+    assert_eq!(Gate::initiator(&plain, at(0)), Gate::Delay(at(10)));
+}
+
+#[test]
+fn replies_that_fail() {
+    for tail in [
+        &b"\x00\x01\x00\x00"[..],            // revision 1
+        b"\x00\x02\x00\x00",                 // no enhanced data
+        b"\x90\x02\x00\x04\x00\x01\x00\x01", // markers
+        b"\x10\x03\x00\x04\x00\x01\x00\x01", // unknown revision
+        b"\x10\x02\x00\x02\x00\x01\x00\x01", // enhanced data cut
+        b"\x10\x02\xFF\xFF\x00\x01\x00\x01", // far too long
+    ] {
+        let (mut ours, _) = initiator(OFFER, b"");
+        assert_eq!(answer(&mut ours, &frame(REP, tail), 24), Reply::Failed, "{tail:x?}");
+    }
+    let (mut ours, _) = initiator(OFFER, b"");
+    assert_eq!(ours.feed(b"HTTP"), Some(Reply::Failed), "refused before the frame is complete");
+    let (mut ours, sent) = initiator(OFFER, b"");
+    assert_eq!(answer(&mut ours, &sent, 20), Reply::Failed, "our own role");
+}
+
+#[test]
+fn requests_of_siw() {
+    // dapltest.
+    let dapltest = frame(REQ, b"\x10\x02\x00\x22\x00\x04\x00\x04DAPL and RDMA rule! Test 4321.");
+    let Call::Request(request) = call(&dapltest, 5) else { panic!("refused") };
+    assert_eq!(request.private(), b"DAPL and RDMA rule! Test 4321.");
+    let (reply, terms) = request.accept(Offer { ird: 1, ord: 1, crc: false }, b"").expect("fits");
+    assert_eq!(reply, frame(REP, b"\x10\x02\x00\x04\x00\x01\x00\x01"));
+    assert_eq!(terms, Terms { ird: 1, ord: 1, crc: false, large_fpdus: false, rtr: Rtr::None });
+    assert_eq!(Gate::responder(&terms, at(0)), Gate::FirstFrame(at(100)));
+}
+
+#[test]
+fn models_of_other_initiators() {
+    let terms = |tail: &[u8]| request(&frame(REQ, tail)).accept(OFFER, b"").expect("fits");
+    // A + D: a READ, answered as asked.
+    let (reply, read) = terms(b"\x10\x02\x00\x04\x80\x01\x40\x01");
+    assert_eq!((&reply[20..], read.rtr), (&b"\x80\x01\x40\x01"[..], Rtr::Read));
+    // A + C + D: the WRITE, which needs no answer.
+    assert_eq!(terms(b"\x10\x02\x00\x04\x80\x01\xC0\x01").1.rtr, Rtr::Write);
+    // A alone.
+    assert_eq!(terms(b"\x10\x02\x00\x04\x80\x01\x00\x01").1.rtr, Rtr::Write);
+    // Revision 1 is answered in kind.
+    let (reply, old) = terms(b"\x00\x01\x00\x00");
+    assert_eq!(reply, frame(REP, b"\x00\x01\x00\x00"));
+    assert_eq!(old, Terms { ird: 4, ord: 8, crc: false, large_fpdus: false, rtr: Rtr::None });
+}
+
+#[test]
+fn requests_that_cannot_be_served() {
+    let refusal = Call::Refuse(frame(REP, b"\x30\x02\x00\x04\0\0\0\0"));
+    assert_eq!(call(&frame(REQ, b"\x90\x02\x00\x04\x00\x01\x00\x01"), 9), refusal, "markers");
+    assert_eq!(call(&frame(REQ, b"\x10\x02\x00\x04\xC0\x01\x00\x01"), 9), refusal, "an RTR by SEND only");
+    assert_eq!(call(b"GET / HTTP/1.1\r\n\r\n..", 4), Call::Stranger);
+    assert_eq!(call(&frame(REP, b"\x10\x02\x00\x04\x00\x01\x00\x01"), 4), Call::Stranger, "a reply");
+    assert_eq!(call(&frame(REQ, b"\x10\x02\x02\x01"), 20), Call::Stranger, "513 octets of private data");
+}
+
+#[test]
+fn a_gate_opens_by_frame_or_time() {
+    let mut gate = Gate::FirstFrame(at(100));
+    assert_eq!(gate.expire(at(99)), Ok(()));
+    assert!(!gate.is_open() && gate.deadline() == Some(at(100)));
+    assert!(gate.frame_arrived(), "by the first frame");
+    assert!(gate.is_open() && gate.deadline().is_none() && !gate.frame_arrived());
+
+    let mut gate = Gate::FirstFrame(at(100));
+    assert_eq!(gate.expire(at(100)), Ok(()));
+    assert!(gate.is_open(), "by time");
+
+    let mut gate = Gate::Delay(at(10));
+    assert!(!gate.frame_arrived(), "the initiator's is a matter of time alone");
+    assert_eq!(gate.expire(at(10)), Ok(()));
+    assert!(gate.is_open());
+
+    let mut gate = Gate::Rtr(at(5000));
+    assert_eq!(gate.expire(at(4999)), Ok(()));
+    assert!(!gate.is_open());
+    assert_eq!(gate.expire(at(5000)), Err(RtrMissing));
+    assert!(gate.frame_arrived() && gate.is_open());
+}

@@ -1,0 +1,141 @@
+//! Work requests and completions. Variant for variant the types of dat-core's provider contract, so that mapping one
+//! to the other costs nothing.
+
+/// One segment of local memory; the layout of `DAT_LMR_TRIPLET` (2.0).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// Address of the first byte.
+    pub addr: u64,
+    /// Bytes.
+    pub len: u32,
+    /// The region's STag. Not looked at in a segment of zero bytes.
+    pub key: u32,
+}
+
+/// Remote memory of an RDMA operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Remote {
+    /// Address (tagged offset) of the first byte at the peer.
+    pub addr: u64,
+    /// The peer's STag.
+    pub key: u32,
+}
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendOp {
+    /// Send to the peer's next receive buffer; optionally invalidating an STag there.
+    Send {
+        /// STag that the peer shall invalidate.
+        invalidate: Option<u32>,
+    },
+    /// Write local segments to remote memory.
+    Write(Remote),
+    /// Read remote memory into local segments; the length is that of the segments.
+    Read(Remote),
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug)]
+pub struct SendWr<'a> {
+    /// Comes back in [`Wc::id`].
+    pub id: u64,
+    /// The operation.
+    pub op: SendOp,
+    /// Local memory, in order.
+    pub segments: &'a [Segment],
+    /// Success is reported. A failure always is.
+    pub signalled: bool,
+    /// Wakes a receiver that waits for solicited completions only.
+    pub solicited: bool,
+    /// Starts only after all earlier RDMA reads have completed.
+    pub fence: bool,
+}
+
+/// A receive buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct RecvWr<'a> {
+    /// Comes back in [`Wc::id`].
+    pub id: u64,
+    /// Local memory, filled in order.
+    pub segments: &'a [Segment],
+}
+
+/// Why a post was refused. Nothing was queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PostError {
+    /// The queue is full.
+    #[error("the queue is full")]
+    Full,
+    /// No such local key, a segment not inside its region, or more than 2^32-1 bytes in all.
+    #[error("a segment is not inside registered memory")]
+    Bounds,
+    /// The region belongs to another protection domain.
+    #[error("a segment's region belongs to another protection domain")]
+    Domain,
+    /// The region does not grant the local access needed: reading (`false`) or writing (`true`).
+    #[error("a segment's region does not grant local {} access", if *write { "write" } else { "read" })]
+    Access {
+        /// Write access was missing.
+        write: bool,
+    },
+    /// More segments than the queue was made for, or a receive for a queue pair that uses a shared receive queue.
+    #[error("the queue does not take such a request")]
+    Unsupported,
+}
+
+/// A completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wc {
+    /// The work request's id.
+    pub id: u64,
+    /// [`crate::QpCfg::token`] of the queue pair.
+    pub qp: u64,
+    /// Bytes moved; for receives the message's length.
+    pub bytes: u32,
+    /// STag that the peer's send invalidated here.
+    pub invalidated: Option<u32>,
+    /// What completed.
+    pub op: WcOp,
+    /// How.
+    pub status: WcStatus,
+}
+
+/// The kind of a completed work request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WcOp {
+    /// Send.
+    Send,
+    /// RDMA write.
+    Write,
+    /// RDMA read.
+    Read,
+    /// Receive.
+    Recv,
+}
+
+/// How a work request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WcStatus {
+    /// Done.
+    Success,
+    /// Not carried out: the connection ended first.
+    Flushed,
+    /// The message was longer than the buffer.
+    LocalLength,
+    /// The local endpoint failed.
+    LocalEp,
+    /// Local memory was not accessible as needed.
+    LocalProtection,
+    /// The peer's answer made no sense.
+    BadResponse,
+    /// The peer refused the access.
+    RemoteAccess,
+    /// The peer could not carry it out.
+    RemoteResponder,
+    /// The transport gave up.
+    Transport,
+    /// The peer had no receive buffer.
+    ReceiverNotReady,
+}
