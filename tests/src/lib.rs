@@ -1,1 +1,25 @@
-//! See the package description.
+//! What tests that cross crates share: where the artefacts are, how a program is run and judged.
+//!
+//! The tests themselves are in `tests/`: `programs/` runs Debian's unmodified programs, the others are C programs of
+//! our own (`programs/*.c`) and callers of the C ABI. They look at what `cargo xtask dist` laid out; without it they
+//! say that they are skipped.
+#![forbid(unsafe_code)]
+
+mod build;
+mod dist;
+mod process;
+mod registry;
+
+pub use build::c_program;
+pub use dist::{Dist, find_program};
+pub use process::{Ended, Running};
+pub use registry::Registry;
+
+/// Why a test cannot run here. It is not a failure of the product, and never counted as a pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skip(pub String);
+
+/// Says in the way that `cargo xtask test` counts that this test could not run; the caller returns at once.
+pub fn skip(reason: &Skip) {
+    println!("SKIP: {}", reason.0);
+}

@@ -1,0 +1,83 @@
+/*
+ * Checks <dat2/...> against lists of sizes, offsets, values, types and names, which tests/headers.rs writes from
+ * dat-sys. Valid as C11 and as C++11. Most of it is checked while it compiles; running it checks the rest.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <netinet/in.h>
+
+#include <dat2/udat.h>
+#include <dat2/dat_registry.h>
+#include <dat2/dat_ib_extensions.h>
+
+#ifdef __cplusplus
+#define CHECK(condition) static_assert(condition, #condition)
+#define ALIGNMENT(type)  alignof(type)
+#else
+#define CHECK(condition) _Static_assert(condition, #condition)
+#define ALIGNMENT(type)  _Alignof(type)
+#endif
+
+/* Types that have a name in dat-sys only. */
+typedef __typeof__(((DAT_CNO_PARAM *)0)->proxy) DAT_CNO_PROXY;
+typedef __typeof__(((DAT_IB_EXTENSION_EVENT_DATA *)0)->val) DAT_IB_EVENT_VALUE;
+
+#define CONSTANT(name, value) CHECK((long long)(name) == (value));
+#include "constants.h"
+
+#define RECORD(type, size, alignment) CHECK(sizeof(type) == (size) && ALIGNMENT(type) == (alignment));
+#define MEMBER(type, member, offset, size) \
+    CHECK(offsetof(type, member) == (offset) && sizeof(((type *)0)->member) == (size));
+#include "records.h"
+
+/* C++ has no conversion between enumerations and integers behind a pointer, so types are compared by C alone. */
+#ifndef __cplusplus
+
+/* The declaration declares `pointer`, a pointer to what the member is in dat-sys. */
+#define MEMBER_TYPE(type, member, ...) \
+    { \
+        type *record = NULL; \
+        __VA_ARGS__ = &record->member; \
+        (void)pointer; \
+    }
+static inline void member_types(void)
+{
+#include "member_types.h"
+}
+
+#define FUNCTION(name) table->name##_func = dat_##name;
+static inline void function_types(DAT_PROVIDER *table)
+{
+#include "functions.h"
+}
+
+#endif
+
+static int failures;
+
+static void expect(int holds, const char *what)
+{
+    if (!holds) {
+        printf("differs: %s\n", what);
+        failures++;
+    }
+}
+
+int main(void)
+{
+    DAT_OS_WAIT_PROXY_AGENT no_agent = DAT_OS_WAIT_PROXY_AGENT_NULL;
+
+    expect(no_agent.instance_data == NULL && no_agent.proxy_agent_func == NULL, "DAT_OS_WAIT_PROXY_AGENT_NULL");
+
+#define HANDLE(name, value) expect((uintptr_t)(name) == (value), #name);
+#include "handles.h"
+
+#define TEXT(name, value) expect(strcmp(name, value) == 0, #name);
+#include "texts.h"
+
+    return failures != 0;
+}

@@ -1,0 +1,58 @@
+//! Where the things under test are.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use crate::Skip;
+
+/// The layout that `cargo xtask dist` makes: `lib/`, `include/`, `bin/`, `share/`.
+#[derive(Debug, Clone)]
+pub struct Dist {
+    root: PathBuf,
+}
+
+impl Dist {
+    /// `OPENDAT_DIST` when set (`cargo xtask test` sets it), else `dist` in the target directory of this test.
+    pub fn locate() -> Result<Self, Skip> {
+        let root = match env::var_os("OPENDAT_DIST") {
+            Some(root) => PathBuf::from(root),
+            None => {
+                beside_this_test().ok_or_else(|| Skip("this test lies outside a target directory".into()))?
+            }
+        };
+        let library = root.join("lib/libdat2.so.2");
+        if library.exists() {
+            return Ok(Self { root });
+        }
+        Err(Skip(format!("{} is not built: run `cargo xtask test` or `cargo xtask dist`", library.display())))
+    }
+
+    /// Directory of libdat2.so.2 and of the loadable providers.
+    pub fn lib(&self) -> PathBuf {
+        self.root.join("lib")
+    }
+
+    /// Directory to give to a C compiler with `-I`.
+    pub fn include(&self) -> PathBuf {
+        self.root.join("include")
+    }
+
+    /// The loadable form of provider-tcp-emu.
+    pub fn plugin(&self) -> PathBuf {
+        self.lib().join("libdat_tcp_emu.so")
+    }
+}
+
+/// `<target>/<profile>/deps/<test>` → `<target>/dist`.
+fn beside_this_test() -> Option<PathBuf> {
+    Some(env::current_exe().ok()?.ancestors().nth(3)?.join("dist"))
+}
+
+/// A program of the distribution, by its name on `PATH`; `package` brings it.
+pub fn find_program(name: &str, package: &str) -> Result<PathBuf, Skip> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .map(|dir| dir.join(name))
+        .find(|program| Path::is_file(program))
+        .ok_or_else(|| Skip(format!("{name} is not installed (package {package})")))
+}

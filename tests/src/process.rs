@@ -1,0 +1,234 @@
+//! Running a program with its output captured line by line, a deadline, and backtraces when it hangs.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, BufRead, BufReader};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::Registry;
+
+/// A program that was started. Dropping it kills it.
+pub struct Running {
+    label: String,
+    child: Child,
+    output: Arc<Output>,
+    reader: Option<JoinHandle<()>>,
+    deadline: Instant,
+}
+
+/// What a program said and how it ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Exit code, or the signal as text.
+    pub status: ExitStatus,
+    /// Standard output and standard error, in the order of writing.
+    pub text: String,
+}
+
+#[derive(Default)]
+struct Output {
+    state: Mutex<OutputState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct OutputState {
+    text: String,
+    ended: bool,
+}
+
+impl Running {
+    /// Starts `command` under `registry`; everything must be over at `deadline`.
+    ///
+    /// The program runs under stdbuf: one that is killed at the deadline has then said all that it had to say.
+    pub fn start(
+        label: &str,
+        mut command: Command,
+        registry: &Registry,
+        deadline: Instant,
+    ) -> Result<Self, String> {
+        registry.apply(&mut command);
+        let (reader, writer) = io::pipe().map_err(|error| format!("no pipe: {error}"))?;
+        let stderr = writer.try_clone().map_err(|error| format!("no second end of the pipe: {error}"))?;
+        let mut line_buffered = Command::new("stdbuf");
+        line_buffered.args(["-oL", "-eL", "--"]).arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => line_buffered.env(name, value),
+                None => line_buffered.env_remove(name),
+            };
+        }
+        line_buffered.stdin(Stdio::null()).stdout(writer).stderr(stderr);
+        let child = line_buffered.spawn().map_err(|error| format!("{label} does not start: {error}"))?;
+        drop(line_buffered);
+
+        let output = Arc::new(Output::default());
+        let sink = Arc::clone(&output);
+        let reader = thread::spawn(move || sink.collect(reader));
+        Ok(Self { label: label.to_owned(), child, output, reader: Some(reader), deadline })
+    }
+
+    /// Process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// /proc/PID/maps, empty when the process has ended.
+    pub fn maps(&self) -> String {
+        fs::read_to_string(format!("/proc/{}/maps", self.id())).unwrap_or_default()
+    }
+
+    /// Waits until the program has printed `text`; answers what it has printed so far.
+    pub fn wait_for(&self, text: &str) -> Result<String, String> {
+        let mut state = self.output.lock();
+        while !state.text.contains(text) {
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            if state.ended || left.is_zero() {
+                let why = if state.ended { "ended" } else { "is late" };
+                drop(state);
+                return Err(self.report(&format!("{why} without having said {text:?}")));
+            }
+            let timed = self.output.changed.wait_timeout(state, left);
+            state = timed.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Ok(state.text.clone())
+    }
+
+    /// Waits until the program, which is a server, listens on TCP `port`. Nothing is connected: a server that
+    /// takes a single client stays untouched.
+    pub fn wait_for_listener(&self, port: u16) -> Result<(), String> {
+        loop {
+            if listens(self.id(), port) {
+                return Ok(());
+            }
+            if self.output.lock().ended || Instant::now() >= self.deadline {
+                return Err(self.report(&format!("does not listen on port {port}")));
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Waits for the end of the program.
+    pub fn end(mut self) -> Result<Ended, String> {
+        loop {
+            let status = self.child.try_wait().map_err(|error| format!("{}: {error}", self.label))?;
+            if let Some(status) = status {
+                if let Some(reader) = self.reader.take() {
+                    // It ends with the last writer of the pipe, which is this program.
+                    let _ = reader.join();
+                }
+                return Ok(Ended { status, text: self.output.lock().text.clone() });
+            }
+            if Instant::now() >= self.deadline {
+                return Err(self.report("has not ended in time"));
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Everything that helps to find out why: what it printed, and where each thread is.
+    pub fn report(&self, complaint: &str) -> String {
+        let mut report = format!("{} (pid {}) {complaint}\n", self.label, self.id());
+        let state = self.output.lock();
+        let _ = writeln!(report, "--- output of {}\n{}", self.label, tail(&state.text));
+        if !state.ended {
+            let _ = write!(report, "--- threads of {}\n{}", self.label, backtraces(self.id()));
+        }
+        report
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Ended {
+    /// Success means exit code 0.
+    pub fn succeeded(&self, label: &str) -> Result<(), String> {
+        if self.status.success() {
+            return Ok(());
+        }
+        Err(format!("{label} ended with {}\n--- output of {label}\n{}", self.status, tail(&self.text)))
+    }
+}
+
+impl Output {
+    fn lock(&self) -> std::sync::MutexGuard<'_, OutputState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn collect(&self, reader: impl io::Read) {
+        for line in BufReader::new(reader).split(b'\n') {
+            let Ok(line) = line else { break };
+            let mut state = self.lock();
+            state.text.push_str(&String::from_utf8_lossy(&line));
+            state.text.push('\n');
+            drop(state);
+            self.changed.notify_all();
+        }
+        self.lock().ended = true;
+        self.changed.notify_all();
+    }
+}
+
+/// The last 100 lines: a program that fails says why at the end.
+fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let skipped = lines.len().saturating_sub(100);
+    let cut = if skipped > 0 { format!("({skipped} lines before)\n") } else { String::new() };
+    cut + &lines[skipped..].join("\n")
+}
+
+/// gdb's backtraces of all threads; without gdb what the kernel tells of each thread.
+fn backtraces(pid: u32) -> String {
+    let gdb = Command::new("gdb")
+        .args(["-batch", "-nx", "-iex", "set debuginfod enabled off", "-p", &pid.to_string()])
+        .args(["-ex", "thread apply all bt 24"])
+        .stdin(Stdio::null())
+        .output();
+    match gdb {
+        Ok(output) => String::from_utf8_lossy(&output.stdout)
+            .lines()
+            .filter(|line| line.starts_with('#') || line.starts_with("Thread"))
+            .map(|line| format!("{line}\n"))
+            .collect(),
+        Err(_) => threads_by_proc(pid),
+    }
+}
+
+fn threads_by_proc(pid: u32) -> String {
+    let mut text = String::new();
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return "gone\n".into() };
+    for task in tasks.flatten() {
+        let read =
+            |file: &str| fs::read_to_string(task.path().join(file)).unwrap_or_default().trim().to_owned();
+        let _ = writeln!(
+            text,
+            "{} {}: waits in {}, system call {}",
+            task.file_name().display(),
+            read("comm"),
+            read("wchan"),
+            read("syscall")
+        );
+    }
+    text
+}
+
+/// Is a socket of process `pid` in state LISTEN on this port?
+fn listens(pid: u32, port: u16) -> bool {
+    ["tcp", "tcp6"].iter().any(|table| {
+        let table = fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
+        table.lines().skip(1).any(|line| {
+            let mut fields = line.split_whitespace().skip(1);
+            let local = fields.next().and_then(|address| address.rsplit(':').next());
+            let state = fields.nth(1);
+            local.and_then(|hex| u16::from_str_radix(hex, 16).ok()) == Some(port) && state == Some("0A")
+        })
+    })
+}

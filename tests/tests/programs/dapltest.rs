@@ -1,0 +1,325 @@
+//! `dapltest`: transaction (`-T T`), performance (`P`), limit (`L`) and function (`F`) tests, and quit (`Q`).
+//!
+//! `-T T -r` uses reserved service points, `-P` polls. Debian's dapltest lists a `-Q` among the letters of `-T T` and
+//! then refuses it, so there is no such variant.
+
+use std::net::TcpListener;
+use std::process::Command;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Instant;
+
+use opendat_tests::{Ended, Registry, Running, find_program};
+
+use crate::pair::{LIMIT, Pair, bad_lines, unsaid};
+use crate::{Case, Stop};
+
+/// All cases of `-T F -f queryinfo`.
+pub(crate) const QUERYINFO_CASES: &[u32] = &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17];
+
+/// Objects that `-T L -m 1000` creates until it may or can create no more.
+const MAXIMUM: u32 = 1000;
+
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = vec![quit(), small_transaction()];
+    cases.extend(TRANSACTIONS.iter().map(Transaction::case));
+    cases.extend(PERFORMANCES.iter().map(Performance::case));
+    cases.extend(["1", "3"].map(limits));
+    cases.extend([("hwconn", 4), ("endpoint", 3), ("pz", 3), ("mem", 5), ("connmgt", 2)].map(functions));
+    cases
+}
+
+/// Only a server and the client that ends it.
+pub(crate) fn quit() -> Case {
+    Case::new("dapltest::quit", |registry| {
+        let pair = with_server(registry, None)?;
+        pair.verdict(&said_cleanly(&pair)).map_err(Stop::Fail)
+    })
+}
+
+// ---- transactions ---------------------------------------------------------------------------------------------
+
+struct Transaction {
+    name: &'static str,
+    options: &'static [&'static str],
+    threads: u64,
+    endpoints: u64,
+    iterations: u64,
+    validate: bool,
+    operations: &'static [Op],
+}
+
+/// Who, what, bytes in a segment, segments.
+struct Op(&'static str, Transfer, u64, u64);
+
+#[derive(Clone, Copy, PartialEq)]
+enum Transfer {
+    Send,
+    /// A send whose completion is reaped only when the answer arrives.
+    SendReapedLate,
+    Read,
+    Write,
+}
+
+use Transfer::{Read, Send, SendReapedLate, Write};
+
+const MIX: &[Op] = &[
+    Op("client", Send, 4096, 2),
+    Op("server", Send, 1024, 3),
+    Op("client", Write, 4096, 4),
+    Op("server", Write, 256, 2),
+    Op("client", Read, 4096, 2),
+    Op("server", Read, 1000, 1),
+];
+const LARGE: &[Op] = &[
+    Op("client", Send, 65536, 4),
+    Op("server", Send, 65536, 4),
+    Op("client", Write, 131_072, 4),
+    Op("server", Read, 131_072, 4),
+];
+const PING: &[Op] = &[Op("client", SendReapedLate, 256, 1), Op("server", SendReapedLate, 256, 1)];
+
+const fn transaction(name: &'static str, options: &'static [&'static str]) -> Transaction {
+    Transaction { name, options, threads: 4, endpoints: 8, iterations: 1000, validate: true, operations: MIX }
+}
+
+const TRANSACTIONS: &[Transaction] = &[
+    transaction("mix", &[]),
+    transaction("mix_polling", &["-P"]),
+    Transaction { iterations: 100, ..transaction("mix_reserved_service_points", &["-r"]) },
+    Transaction { validate: false, ..transaction("mix_without_validation", &[]) },
+    Transaction { threads: 2, endpoints: 2, iterations: 200, operations: LARGE, ..transaction("large", &[]) },
+    Transaction { threads: 1, endpoints: 1, iterations: 5000, operations: PING, ..transaction("ping", &[]) },
+];
+
+pub(crate) fn small_transaction() -> Case {
+    Transaction { threads: 1, endpoints: 1, iterations: 10, ..transaction("small", &[]) }.case()
+}
+
+impl Transaction {
+    fn case(&self) -> Case {
+        let mut args: Vec<String> = vec!["-T".into(), "T".into()];
+        args.extend(["-t".into(), self.threads.to_string(), "-w".into(), self.endpoints.to_string()]);
+        args.extend(["-i".into(), self.iterations.to_string()]);
+        args.extend(self.options.iter().map(|&option| option.to_owned()));
+        if self.validate {
+            args.push("-V".into());
+        }
+        for Op(who, transfer, size, segments) in self.operations {
+            let what = match transfer {
+                Send | SendReapedLate => "SR",
+                Read => "RR",
+                Write => "RW",
+            };
+            args.extend([(*who).to_owned(), what.into(), size.to_string(), segments.to_string()]);
+            if *transfer == SendReapedLate {
+                args.push("-f".into());
+            }
+        }
+        let totals = self.totals();
+        let wanted = format!("----- Stats ---- : {} threads, {} EPs", self.threads, self.endpoints);
+        Case::new(format!("dapltest::transaction_{}", self.name), move |registry| {
+            let pair = with_server(registry, Some(&args))?;
+            let mut complaints = said_cleanly(&pair);
+            complaints.extend(unsaid("client", &pair.client.text, &[&wanted]));
+            for (label, bytes) in totals {
+                let expected = bytes as f64 / 1e6;
+                let found = total(&pair.client.text, label);
+                // Two decimals are printed.
+                if found.is_none_or(|found| (found - expected).abs() > 0.02) {
+                    complaints
+                        .push(format!("{label} is {found:?} MB, {expected:.2} MB were to be transferred"));
+                }
+            }
+            pair.verdict(&complaints).map_err(Stop::Fail)
+        })
+    }
+
+    /// What the client's statistics must say, in bytes. They hold the work of the threads that came to the end.
+    fn totals(&self) -> [(&'static str, u64); 4] {
+        let mut totals =
+            [("Total Send", 0), ("Total Recv", 0), ("Total RDMA Read", 0), ("Total RDMA Write", 0)];
+        let validation =
+            [Op("server", Send, 4096, 1), Op("client", Send, 4096, 1), Op("server", Send, 4096, 1)];
+        let added = if self.validate { &validation[..] } else { &[] };
+        for Op(who, transfer, size, segments) in self.operations.iter().chain(added) {
+            let index = match transfer {
+                Send | SendReapedLate => usize::from(*who == "server"),
+                Read => 2,
+                Write => 3,
+            };
+            totals[index].1 += size * segments * self.threads * self.endpoints * self.iterations;
+        }
+        totals
+    }
+}
+
+/// The MB of a line `Total Send       :     131.07 MB - …`.
+fn total(text: &str, label: &str) -> Option<f64> {
+    let line = text.lines().find(|line| line.starts_with(label))?;
+    line.split_once(':')?.1.split_whitespace().next()?.parse().ok()
+}
+
+// ---- performance ----------------------------------------------------------------------------------------------
+
+struct Performance {
+    name: &'static str,
+    mode: &'static str,
+    pipeline: &'static str,
+    operation: &'static [&'static str],
+}
+
+const PERFORMANCES: &[Performance] = &[
+    Performance { name: "read_blocking", mode: "b", pipeline: "4", operation: &["RR", "4096", "1"] },
+    Performance { name: "read_polling", mode: "p", pipeline: "4", operation: &["RR", "4096", "1"] },
+    Performance { name: "write_blocking", mode: "b", pipeline: "8", operation: &["RW", "4096", "2"] },
+    Performance { name: "write_polling", mode: "p", pipeline: "8", operation: &["RW", "65536", "2"] },
+];
+
+impl Performance {
+    fn case(&self) -> Case {
+        let args = ["-T", "P", "-i", "1000", "-m", self.mode, "-p", self.pipeline];
+        let args: Vec<String> = args.iter().chain(self.operation).map(|&arg| arg.to_owned()).collect();
+        Case::new(format!("dapltest::performance_{}", self.name), move |registry| {
+            let pair = with_server(registry, Some(&args))?;
+            let mut complaints = said_cleanly(&pair);
+            // Printed only after all operations of both phases have completed.
+            let wanted = ["Statistics", "Operation Throughput", "Bandwidth"];
+            complaints.extend(unsaid("client", &pair.client.text, &wanted));
+            pair.verdict(&complaints).map_err(Stop::Fail)
+        })
+    }
+}
+
+// ---- limits ---------------------------------------------------------------------------------------------------
+
+/// Every limit is at least `MAXIMUM`; for posted receives and for the size of an LMR the test goes up to a limit of
+/// ours, and that it was reached in order is the verdict.
+fn limits(width: &'static str) -> Case {
+    Case::new(format!("dapltest::limits_width_{width}"), move |registry| {
+        let ended = alone(registry, &["-T", "L", "-m", &MAXIMUM.to_string(), "-w", width])?;
+        let counted = ["PZs", "CNOs", "EVDs", "EPs", "RSPs", "PSPs", "LMRs"];
+        let mut wanted: Vec<String> =
+            counted.iter().map(|what| format!("{what} created: {MAXIMUM}")).collect();
+        wanted.push(format!("IAs opened: {MAXIMUM}"));
+        wanted.push("recv buffers posted per EP: ".into());
+        wanted.push("LMR of 0x40000000 bytes OK".into());
+        let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+        let mut complaints = unsaid("dapltest", &ended.text, &wanted);
+        let full = "dat_ep_post_recv fails: DAT_INSUFFICIENT_RESOURCES";
+        complaints.extend(bad_lines(
+            "dapltest",
+            &ended.text,
+            &["fails", "error", "bogus", "o memory"],
+            &[full],
+        ));
+        judge(&complaints, &ended)
+    })
+}
+
+// ---- functions ------------------------------------------------------------------------------------------------
+
+fn functions((feature, cases): (&'static str, u32)) -> Case {
+    function_cases(&format!("fft_{feature}"), feature, &(0..cases).collect::<Vec<_>>())
+}
+
+pub(crate) fn queryinfo(name: &str, cases: &[u32]) -> Case {
+    function_cases(name, "queryinfo", cases)
+}
+
+fn function_cases(name: &str, feature: &'static str, cases: &[u32]) -> Case {
+    let cases = cases.to_vec();
+    Case::new(format!("dapltest::{name}"), move |registry| {
+        let names: Vec<String> = cases.iter().map(|case| format!("case{case}")).collect();
+        let mut args = vec!["-T", "F", "-f", feature, "-s", "127.0.0.1"];
+        args.extend(names.iter().map(String::as_str));
+        let ended = alone(registry, &args)?;
+        // A failed assertion is named in the output even where the result then says PASS.
+        let mut complaints =
+            bad_lines("dapltest", &ended.text, &["failed in file", "Result: FAIL", "Warning", "ERROR"], &[]);
+        for case in &cases {
+            let result = result_of(&ended.text, *case);
+            // The only case that dapltest itself leaves out: CRs cannot be queried without a peer.
+            let expected = if feature == "queryinfo" && *case == 5 { "use other test tool" } else { "PASS" };
+            if result != Some(expected) {
+                complaints.push(format!("case {case}: result {result:?} instead of {expected}"));
+            }
+        }
+        judge(&complaints, &ended)
+    })
+}
+
+/// The text after `Result: ` of a case.
+fn result_of(text: &str, case: u32) -> Option<&str> {
+    let header = format!("case: {case}");
+    let mut lines = text.lines().skip_while(|line| !line.ends_with(&header));
+    lines.find_map(|line| line.trim().strip_prefix("Result: "))
+}
+
+// ---- running --------------------------------------------------------------------------------------------------
+
+/// A server on ports of its own, the client's work if any, and the client that tells the server to quit.
+fn with_server(registry: &Registry, work: Option<&[String]>) -> Result<Pair, Stop> {
+    let program = find_program("dapltest", "dapl2-utils")?;
+    let port = free_ports().to_string();
+    let command = |test: &[&str]| {
+        let mut command = Command::new(&program);
+        command.args(test).args(["-D", registry.ia(), "-n", &port]);
+        command
+    };
+    let quit = command(&["-T", "Q", "-s", "127.0.0.1"]);
+    let mut clients = Vec::new();
+    if let Some(args) = work {
+        // The operations come last.
+        let options = args.iter().take_while(|arg| !["client", "server", "RR", "RW"].contains(&arg.as_str()));
+        let options: Vec<&str> = options.map(String::as_str).collect();
+        let mut client = command(&options);
+        client.args(["-s", "127.0.0.1"]).args(&args[options.len()..]);
+        clients.push(("client", client));
+    }
+    clients.push(("quitting client", quit));
+    let ready = |server: &Running| server.wait_for("Service Point Ready").map(drop);
+    Ok(Pair::run(registry, command(&["-T", "S"]), ready, clients)?)
+}
+
+/// A test without a server.
+fn alone(registry: &Registry, args: &[&str]) -> Result<Ended, Stop> {
+    let program = find_program("dapltest", "dapl2-utils")?;
+    let mut command = Command::new(program);
+    command.args(&args[..2]).args(["-D", registry.ia(), "-n", &free_ports().to_string()]).args(&args[2..]);
+    let ended = Running::start("dapltest", command, registry, Instant::now() + LIMIT)?.end()?;
+    ended.succeeded("dapltest")?;
+    Ok(ended)
+}
+
+fn judge(complaints: &[String], ended: &Ended) -> Result<(), Stop> {
+    if complaints.is_empty() {
+        return Ok(());
+    }
+    Err(Stop::Fail(format!("{}\n--- output of dapltest\n{}", complaints.join("\n"), ended.text)))
+}
+
+/// Complaints about a server and its client that both should have ended in order.
+fn said_cleanly(pair: &Pair) -> Vec<String> {
+    let bad = [
+        "rror", "FAIL", "ail", "ismatch", "arning", "bad ", "annot", "o memory", "etrying", "nvalid",
+        "NOTICE",
+    ];
+    let mut complaints = bad_lines("server", &pair.server.text, &bad, &[]);
+    complaints.extend(bad_lines("client", &pair.client.text, &bad, &[]));
+    complaints.extend(unsaid("server", &pair.server.text, &["Exiting."]));
+    complaints.extend(unsaid("client", &pair.client.text, &["End of Work -- Client Exiting"]));
+    complaints
+}
+
+/// First of 100 ports: one for dapltest's control connection, the next ones for each endpoint of a test. Below the
+/// range from which the system takes ports for clients.
+fn free_ports() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(22000);
+    loop {
+        let port = NEXT.fetch_add(100, Ordering::Relaxed);
+        assert!(port < 32000, "no free ports below 32000");
+        if TcpListener::bind(("0.0.0.0", port)).is_ok() {
+            return port;
+        }
+    }
+}

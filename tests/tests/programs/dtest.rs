@@ -1,0 +1,102 @@
+//! `dtest`: connection with private data, RDMA writes and reads, ping-pong of messages; always on conn_qual 45248.
+
+use std::process::Command;
+
+use opendat_tests::find_program;
+
+use crate::pair::{Pair, bad_lines, unsaid};
+use crate::{Case, Stop};
+
+/// TCP port on which a dtest server tells its one client how to reach it, before DAT comes in.
+const RENDEZVOUS: u16 = 15828;
+
+/// What one set of options makes both sides do, and prove.
+struct Variant {
+    name: &'static str,
+    args: &'static [&'static str],
+    phases: &'static [Phase],
+}
+
+#[derive(Clone, Copy)]
+enum Phase {
+    /// 1000 RDMA writes in each direction, contents checked at the end.
+    Write,
+    /// Four RDMA reads and their contents, then 100 ping-pongs of messages.
+    ReadAndPing,
+    /// RDMA writes answered by RDMA writes; both sides watch memory and never call DAT for it.
+    WritePingPong,
+}
+
+const WRITE_READ_PING: &[Phase] = &[Phase::Write, Phase::ReadAndPing];
+const VARIANTS: &[Variant] = &[
+    Variant { name: "cno", args: &["-c", "-b", "65536"], phases: WRITE_READ_PING },
+    Variant { name: "polling", args: &["-p", "-b", "65536"], phases: WRITE_READ_PING },
+    Variant { name: "polling_one_byte_more", args: &["-p", "-b", "65537"], phases: WRITE_READ_PING },
+    Variant { name: "times", args: &["-t", "-B", "200", "-S", "7"], phases: WRITE_READ_PING },
+    Variant { name: "delayed_accept", args: &["-d", "1", "-b", "4096"], phases: WRITE_READ_PING },
+    Variant { name: "write_only", args: &["-w", "-b", "262144"], phases: &[Phase::Write] },
+    Variant { name: "write_only_one_way", args: &["-w", "-u", "-b", "262144"], phases: &[] },
+    Variant { name: "write_pingpong", args: &["-W"], phases: &[Phase::WritePingPong] },
+    Variant { name: "write_pingpong_checked", args: &["-D", "-b", "4096"], phases: &[Phase::WritePingPong] },
+    Variant {
+        name: "write_pingpong_sizes",
+        args: &["-W", "-a", "-b", "1024"],
+        phases: &[Phase::WritePingPong],
+    },
+];
+
+pub(crate) fn cases() -> Vec<Case> {
+    let variants = VARIANTS.iter().map(|variant| case(variant.name, variant.args, variant.phases));
+    std::iter::once(plain()).chain(variants).collect()
+}
+
+/// No options: 4 MiB a write.
+pub(crate) fn plain() -> Case {
+    case("plain", &[], WRITE_READ_PING)
+}
+
+fn case(name: &str, args: &'static [&'static str], phases: &'static [Phase]) -> Case {
+    Case::new(format!("dtest::{name}"), move |registry| {
+        let program = find_program("dtest", "dapl2-utils")?;
+        let command = |role: &[&str]| {
+            let mut command = Command::new(&program);
+            command.args(["-P", registry.ia()]).args(args).args(role);
+            command
+        };
+        let pair = Pair::run(
+            registry,
+            command(&["-s"]),
+            |server| server.wait_for_listener(RENDEZVOUS),
+            [("client", command(&["-h", "127.0.0.1"]))],
+        )?;
+        pair.verdict(&complaints(&pair, phases)).map_err(Stop::Fail)
+    })
+}
+
+fn complaints(pair: &Pair, phases: &[Phase]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (who, peer, text) in
+        [("server", "client", &pair.server.text), ("client", "server", &pair.client.text)]
+    {
+        let label = who.to_uppercase();
+        complaints.extend(unsaid(who, text, &["CONNECTED!", "DAPL Test Complete. PASSED"]));
+        complaints.extend(bad_lines(who, text, &["Error", "ERR", "FAILED", "Failed", "unexpected"], &[]));
+        for phase in phases {
+            let wanted = match phase {
+                Phase::Write => {
+                    vec![format!("{label}: RDMA write buffer contains: {peer} RDMA write data...")]
+                }
+                Phase::ReadAndPing => vec![
+                    format!("{label}: RCV RDMA read buffer contains: {peer} RDMA read data..."),
+                    "PING DATA with SEND MSG".to_owned(),
+                ],
+                Phase::WritePingPong => {
+                    vec!["RDMA WRITE PINGPONG".to_owned(), "RDMA write PingPong: (".to_owned()]
+                }
+            };
+            let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+            complaints.extend(unsaid(who, text, &wanted));
+        }
+    }
+    complaints
+}
