@@ -350,7 +350,7 @@ typedef struct dat_ib_collective_group {
 #define dat_ib_collective_read_clock(coll_handle, clock_value) \
     dat_extension_op((DAT_HANDLE)(coll_handle), DAT_IB_COLLECTIVE_READ_CLOCK_OP, (DAT_UINT64 *)(clock_value))
 
-/* The operations of MPI of the same names. Sizes are in bytes; displacements too. */
+/* The operations of MPI of the same names. Sizes are in bytes. */
 #define dat_ib_collective_scatter(coll_handle, sendbuf, sendsize, recvbuf, recvsize, \
     root, user_context, flags) \
     dat_extension_op((DAT_HANDLE)(coll_handle), DAT_IB_COLLECTIVE_SCATTER_OP, \

@@ -32,7 +32,7 @@ typedef struct dat_comm {
     int protocol;
 } DAT_COMM;
 
-/* An IA address is a socket address; the family in its head says how long it is. (The second needs <netinet/in.h>.) */
+/* An IA address is a socket address; the family in its head says how long it is. The second needs <netinet/in.h>. */
 typedef struct sockaddr DAT_SOCK_ADDR;
 typedef struct sockaddr_in6 DAT_SOCK_ADDR6;
 #define DAT_AF_INET  AF_INET

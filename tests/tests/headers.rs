@@ -1,0 +1,410 @@
+//! The C headers of `libdat/include` and the Rust declarations of dat-sys say the same.
+//!
+//! dat-sys describes itself as data (`dat_sys::describe`); here that is written out as lists which `c/layout.c`
+//! checks: every size, offset, value, text, member type and function signature. OFED's own headers, where installed,
+//! have to pass the same check.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use dat_sys::describe::{CONSTANTS, Field, RECORDS, Record, TEXTS};
+use opendat_tests::{Skip, find_program, skip};
+
+#[test]
+fn headers_agree_with_dat_sys_in_c() {
+    run_layout_check(&C11, &our_headers());
+}
+
+#[test]
+fn headers_agree_with_dat_sys_in_cxx() {
+    run_layout_check(&CXX11, &our_headers());
+}
+
+#[test]
+fn ofed_headers_agree_with_dat_sys_in_c() {
+    match ofed_headers() {
+        Ok(headers) => run_layout_check(&C11, &headers),
+        Err(reason) => skip(&reason),
+    }
+}
+
+#[test]
+fn ofed_headers_agree_with_dat_sys_in_cxx() {
+    match ofed_headers() {
+        Ok(headers) => run_layout_check(&CXX11, &headers),
+        Err(reason) => skip(&reason),
+    }
+}
+
+#[test]
+fn a_program_that_uses_every_function_compiles_without_warnings() {
+    for language in [&C99, &C11, &CXX11] {
+        compile_consumer(language, &our_headers());
+    }
+}
+
+#[test]
+fn the_same_program_compiles_with_ofed_headers() {
+    // Not as C++: the constant member of OFED's DAT_PROVIDER_ATTR forbids a variable of that type.
+    match ofed_headers() {
+        Ok(headers) => compile_consumer(&C11, &headers),
+        Err(reason) => skip(&reason),
+    }
+}
+
+#[test]
+fn every_header_can_be_included_alone_and_first() {
+    for language in [&C99, &CXX11] {
+        let compiler = match language.compiler() {
+            Ok(compiler) => compiler,
+            Err(reason) => return skip(&reason),
+        };
+        let directory = tempfile::tempdir().unwrap();
+        for header in fs::read_dir(our_headers().include.join("dat2")).unwrap() {
+            let name = header.unwrap().file_name().into_string().unwrap();
+            let source = directory.path().join("alone.c");
+            fs::write(&source, format!("#include <dat2/{name}>\nint nothing;\n")).unwrap();
+            let output = language.command(&compiler, &our_headers()).arg("-c").arg(source).output().unwrap();
+            assert_succeeds(&format!("{name} as {}", language.standard), &output);
+        }
+    }
+}
+
+#[test]
+fn no_constant_of_the_headers_is_missing_from_dat_sys() {
+    let known: BTreeSet<&str> = CONSTANTS.iter().copied().flatten().map(|constant| constant.name).collect();
+    let mut seen = 0;
+    for (name, _) in headers_text(&our_headers().include.join("dat2")) {
+        let text = fs::read_to_string(&name).unwrap();
+        // `NAME = 1,` of an enumeration, `#define NAME UINT64_C(1)` of a mask
+        for line in text.lines().map(str::trim) {
+            let name = match (line.split_once(" = "), line.strip_prefix("#define ")) {
+                (Some((name, value)), None) if value.starts_with(|c: char| c.is_ascii_digit()) => name.trim(),
+                (None, Some(definition)) if definition.contains(" UINT64_C(") => {
+                    definition.split_once(' ').unwrap().0
+                }
+                _ => continue,
+            };
+            assert!(known.contains(name), "{name} is in the headers but not in dat-sys");
+            seen += 1;
+        }
+    }
+    assert!(seen > 500, "only {seen} constants found: the headers have changed their form");
+}
+
+#[test]
+fn no_name_of_ofed_headers_is_missing() {
+    /// Names that cannot be used, and why they are left out.
+    const UNUSABLE: &[&str] = &[
+        "DAT_IA_FIELD_IA_MAX_DTO_PER_OP",    // an alias of the next,
+        "DAT_IA_FIELD_IA_MAX_DTO_PER_EP_IN", // which is defined nowhere
+        "DAT_COUNTER_TYPE",                  // used by two macros, defined nowhere
+    ];
+    let ofed = match ofed_headers() {
+        Ok(headers) => headers,
+        Err(reason) => return skip(&reason),
+    };
+    let names = |directory: &Path| -> BTreeSet<String> {
+        headers_text(directory).iter().flat_map(|(_, text)| dat_names(text)).collect()
+    };
+    let ours = names(&our_headers().include.join("dat2"));
+    let missing: Vec<_> = names(&ofed.include.join("dat2"))
+        .into_iter()
+        .filter(|name| !ours.contains(name) && !UNUSABLE.contains(&name.as_str()))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+// ---- The C side ----
+
+/// A directory to look for `dat2/` in.
+struct Headers {
+    include: PathBuf,
+    ofed: bool,
+}
+
+fn our_headers() -> Headers {
+    Headers { include: Path::new(env!("CARGO_MANIFEST_DIR")).join("../libdat/include"), ofed: false }
+}
+
+fn ofed_headers() -> Result<Headers, Skip> {
+    let include = PathBuf::from("/usr/include");
+    if include.join("dat2/udat.h").exists() {
+        Ok(Headers { include, ofed: true })
+    } else {
+        Err(Skip("no /usr/include/dat2: install libdapl-dev".to_owned()))
+    }
+}
+
+/// A language that the headers have to suit.
+struct Language {
+    standard: &'static str,
+    name: &'static str,
+    /// Environment variable that names the compiler, and its default.
+    compiler: (&'static str, &'static str),
+}
+
+const C99: Language = Language { standard: "c99", name: "c", compiler: ("CC", "cc") };
+const C11: Language = Language { standard: "c11", name: "c", compiler: ("CC", "cc") };
+const CXX11: Language = Language { standard: "c++11", name: "c++", compiler: ("CXX", "c++") };
+
+impl Language {
+    fn compiler(&self) -> Result<OsString, Skip> {
+        let (variable, default) = self.compiler;
+        match env::var_os(variable) {
+            Some(compiler) => Ok(compiler),
+            None => Ok(find_program(default, "build-essential")?.into_os_string()),
+        }
+    }
+
+    fn command(&self, compiler: &OsString, headers: &Headers) -> Command {
+        let mut command = Command::new(compiler);
+        command.arg(format!("-std={}", self.standard)).args(["-x", self.name, "-o", "/dev/null"]);
+        command.args(["-Wall", "-Wextra", "-Werror", "-pedantic"]);
+        if headers.ofed {
+            // The system directory, where warnings about OFED's own text are not ours to fix.
+            command.arg("-DOFED_HEADERS");
+        } else {
+            command.arg("-I").arg(&headers.include);
+        }
+        command
+    }
+}
+
+fn c_source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("c").join(name)
+}
+
+fn compile_consumer(language: &Language, headers: &Headers) {
+    let compiler = match language.compiler() {
+        Ok(compiler) => compiler,
+        Err(reason) => return skip(&reason),
+    };
+    let output = language.command(&compiler, headers).arg("-c").arg(c_source("consumer.c")).output().unwrap();
+    assert_succeeds(language.standard, &output);
+}
+
+fn run_layout_check(language: &Language, headers: &Headers) {
+    let compiler = match language.compiler() {
+        Ok(compiler) => compiler,
+        Err(reason) => return skip(&reason),
+    };
+    let directory = tempfile::tempdir().unwrap();
+    for (name, text) in lists() {
+        fs::write(directory.path().join(name), text).unwrap();
+    }
+    let program = directory.path().join("layout");
+    let output = language
+        .command(&compiler, headers)
+        .arg("-I")
+        .arg(directory.path())
+        .arg(c_source("layout.c"))
+        .arg("-o")
+        .arg(&program)
+        .output()
+        .unwrap();
+    assert_succeeds(language.standard, &output);
+    assert_succeeds("layout", &Command::new(program).output().unwrap());
+}
+
+fn assert_succeeds(what: &str, output: &Output) {
+    assert!(
+        output.status.success(),
+        "{what}: {}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+}
+
+/// Path and text, without comments, of the headers in a directory.
+fn headers_text(directory: &Path) -> Vec<(PathBuf, String)> {
+    let mut headers = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = fs::read(&path).unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        let mut code = String::new();
+        for (index, part) in text.split("/*").enumerate() {
+            let part = if index == 0 { part } else { part.split_once("*/").map_or("", |(_, code)| code) };
+            for line in part.lines() {
+                code.push_str(line.split("//").next().unwrap());
+                code.push('\n');
+            }
+        }
+        headers.push((path, code));
+    }
+    headers
+}
+
+/// The names in a text that start as those of DAT do.
+fn dat_names(text: &str) -> impl Iterator<Item = String> + '_ {
+    text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+        .filter(|word| ["DAT_", "DCNT_", "dat_"].iter().any(|prefix| word.starts_with(prefix)))
+        // names of header files in #include
+        .filter(|word| {
+            !word.starts_with("dat_") || !["_specific", "_extensions"].iter().any(|end| word.ends_with(end))
+        })
+        .map(str::to_owned)
+}
+
+// ---- The lists ----
+
+fn lists() -> Vec<(&'static str, String)> {
+    vec![
+        ("constants.h", constants()),
+        ("handles.h", handles()),
+        ("texts.h", texts()),
+        ("records.h", records()),
+        ("member_types.h", member_types()),
+        ("functions.h", functions()),
+    ]
+}
+
+fn constants() -> String {
+    let mut list = String::new();
+    for constant in CONSTANTS.iter().copied().flatten() {
+        writeln!(list, "CONSTANT({}, {}LL)", constant.name, constant.value).unwrap();
+    }
+    list
+}
+
+fn handles() -> String {
+    format!(
+        "HANDLE(DAT_HANDLE_NULL, {})\nHANDLE(DAT_EVD_ASYNC_EXISTS, {})\nHANDLE(DAT_EVD_OUT_OF_SCOPE, {})\n",
+        dat_sys::DAT_HANDLE_NULL.addr(),
+        dat_sys::DAT_EVD_ASYNC_EXISTS.addr(),
+        dat_sys::DAT_EVD_OUT_OF_SCOPE.addr(),
+    )
+}
+
+fn texts() -> String {
+    let mut list = String::new();
+    for text in TEXTS.iter().copied().flatten() {
+        writeln!(list, "TEXT({}, {:?})", text.name, text.value.to_str().unwrap()).unwrap();
+    }
+    list
+}
+
+fn records() -> String {
+    let mut list = String::new();
+    for record in named_records() {
+        writeln!(list, "RECORD({}, {}, {})", record.name, record.size, record.align).unwrap();
+        for (offset, field) in named_members(record) {
+            writeln!(list, "MEMBER({}, {}, {offset}, {})", record.name, c_name(field), field.size).unwrap();
+        }
+    }
+    list
+}
+
+fn member_types() -> String {
+    let mut list = String::new();
+    for record in named_records() {
+        // The system's types, only measured in dat-sys.
+        if ["DAT_SOCK_ADDR", "DAT_SOCK_ADDR6"].contains(&record.name) {
+            continue;
+        }
+        for (_, field) in named_members(record) {
+            // 64 bits as `unsigned long` in Rust, as `unsigned long long` in C.
+            if (record.name, field.name) == ("DAT_CONTEXT", "as_index") {
+                continue;
+            }
+            let mut type_name = (field.type_name)();
+            let mut member = c_name(field).to_owned();
+            while let Some((element, _)) = array(type_name) {
+                type_name = element;
+                member.push_str("[0]");
+            }
+            let mut declaration = c_declaration(type_name, "const *pointer");
+            if field.name == "handle_extendedop_func" {
+                declaration = declaration.replace("int, void *)", "int, va_list)");
+            }
+            writeln!(list, "MEMBER_TYPE({}, {member}, {declaration})", record.name).unwrap();
+        }
+    }
+    list
+}
+
+/// The functions that a consumer calls with the arguments of a provider's function.
+fn functions() -> String {
+    let table = RECORDS.iter().copied().flatten().find(|record| record.name == "DAT_PROVIDER").unwrap();
+    let mut list = String::new();
+    for name in table.fields.iter().filter_map(|field| field.name.strip_suffix("_func")) {
+        // dat_ia_openv has three arguments more; the other two have no function of their own.
+        if !["ia_open", "ia_ha_related", "handle_extendedop"].contains(&name) {
+            writeln!(list, "FUNCTION({name})").unwrap();
+        }
+    }
+    list
+}
+
+/// The union of this member has no name in C, nor has the member.
+const ANONYMOUS: (&str, &str) = ("DAT_IB_EVENT_DETAIL", "detail");
+
+fn named_records() -> impl Iterator<Item = &'static Record> {
+    RECORDS.iter().copied().flatten().filter(|record| record.name != ANONYMOUS.0)
+}
+
+/// The members with their offsets, those of an anonymous union in place of the union.
+fn named_members(record: &Record) -> Vec<(usize, &'static Field)> {
+    let mut members = Vec::new();
+    for field in record.fields {
+        if field.name == ANONYMOUS.1 {
+            let union = RECORDS.iter().copied().flatten().find(|record| record.name == ANONYMOUS.0).unwrap();
+            members.extend(union.fields.iter().map(|inner| (field.offset + inner.offset, inner)));
+        } else {
+            members.push((field.offset, field));
+        }
+    }
+    members
+}
+
+fn c_name(field: &Field) -> &'static str {
+    field.name.strip_prefix("r#").unwrap_or(field.name)
+}
+
+/// The C declaration of `name` with a Rust type.
+fn c_declaration(type_name: &str, name: &str) -> String {
+    if let Some(target) = type_name.strip_prefix("*mut ") {
+        return c_declaration(target, &format!("*{name}"));
+    }
+    if let Some(target) = type_name.strip_prefix("*const ") {
+        return format!("const {}", c_declaration(target, &format!("*{name}")));
+    }
+    if let Some((element, length)) = array(type_name) {
+        return c_declaration(element, &format!("({name})[{length}]"));
+    }
+    if let Some(function) = type_name
+        .strip_prefix("core::option::Option<unsafe extern \"C\" fn(")
+        .and_then(|f| f.strip_suffix('>'))
+    {
+        let (arguments, result) = function.rsplit_once(')').unwrap();
+        let arguments: Vec<_> =
+            arguments.split(", ").map(|argument| c_declaration(argument, "").trim_end().to_owned()).collect();
+        let result = result.strip_prefix(" -> ").map_or("void", c_type);
+        return format!("{result} (*{name})({})", arguments.join(", "));
+    }
+    format!("{} {name}", c_type(type_name))
+}
+
+/// Element and length of `[T; N]`.
+fn array(type_name: &str) -> Option<(&str, &str)> {
+    type_name.strip_prefix('[')?.strip_suffix(']')?.rsplit_once("; ")
+}
+
+fn c_type(type_name: &str) -> &str {
+    match type_name {
+        "i8" => "char",
+        "i32" => "int",
+        "u32" => "uint32_t",
+        "u64" => "uint64_t",
+        "core::ffi::c_void" => "void",
+        "dat_sys::ib::ibv_ah" => "struct ibv_ah",
+        path => path.strip_prefix("dat_sys::").unwrap_or(path).rsplit("::").next().unwrap(),
+    }
+}
