@@ -99,7 +99,9 @@ const CASES: &[Case] = &[
         what: "14 seven fields",
         text: "good u2.0 nonthreadsafe default lib.so dapl.2.0 x # y",
         entries: &[],
-        errors: &["1:51: the line ends after 7 of 8 fields; expected the platform parameters (\"\" for none)"],
+        errors: &[
+            "1:51: the line ends after 7 of 8 fields; expected the platform parameters (\"\" for none)",
+        ],
     },
     Case {
         what: "15 nine fields",
@@ -222,7 +224,8 @@ fn a_name_is_at_most_255_bytes() {
 
 #[test]
 fn bytes_that_are_not_utf8_are_a_mistake_in_a_field_only() {
-    let text = b"# caf\xe9\na\xff u2.0 threadsafe default l d.2.0 x y\nb u2.0 threadsafe default l d.2.0 x y\n";
+    let text =
+        b"# caf\xe9\na\xff u2.0 threadsafe default l d.2.0 x y\nb u2.0 threadsafe default l d.2.0 x y\n";
     let (entries, errors) = parse(Path::new("f"), text);
     assert_eq!(lines(&entries), [r#"b u2.0 threadsafe default l d.2.0 "x" "y""#]);
     assert_eq!(errors.len(), 1);

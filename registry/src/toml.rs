@@ -108,9 +108,10 @@ impl Interface {
         }
         let api = match self.api {
             None => Api { space: crate::entry::Space::User, major: 2, minor: 0 },
-            Some(text) => {
-                text.get_ref().parse().map_err(|()| (at(&text), Mistake::ApiVersion(text.get_ref().clone())))?
-            }
+            Some(text) => text
+                .get_ref()
+                .parse()
+                .map_err(|()| (at(&text), Mistake::ApiVersion(text.get_ref().clone())))?,
         };
         let provider_version = match self.version {
             None => ProviderVersion { id: "unknown".into(), major: 0, minor: 0 },

@@ -1,0 +1,128 @@
+//! The three functions that a provider calls, as C functions.
+//!
+//! A built-in provider is handed [`FNS`]. A loadable one looks for the symbols `dat_registry_add_provider`,
+//! `dat_registry_remove_provider` and `dats_get_ia_handle` in the global scope of the process. libdat2 exports
+//! them; a Rust program that loads providers does so with [`export_symbols!`](crate::export_symbols) at its root
+//! and this in its build script, for each symbol:
+//!
+//! ```text
+//! cargo::rustc-link-arg-bins=-Wl,--export-dynamic-symbol=dat_registry_add_provider
+//! ```
+
+use dat_sys::*;
+
+use crate::dynamic::{self, Interface, Table};
+use crate::ia;
+
+/// The functions for built-in providers.
+pub const FNS: RegistryFns = RegistryFns { add_provider, remove_provider, get_ia_handle };
+
+/// dat_registry_add_provider.
+///
+/// # Safety
+///
+/// `info` is null or points to a complete DAT_PROVIDER_INFO. `table` stays in memory until it is removed.
+pub unsafe extern "C" fn add_provider(
+    table: *const DAT_PROVIDER,
+    info: *const DAT_PROVIDER_INFO,
+) -> DAT_RETURN {
+    // SAFETY: as promised.
+    match unsafe { interface(table, info) } {
+        Ok(interface) => status(dynamic::add(Table(table), interface)),
+        Err(invalid) => invalid,
+    }
+}
+
+/// dat_registry_remove_provider.
+///
+/// # Safety
+///
+/// `info` is null or points to a complete DAT_PROVIDER_INFO.
+pub unsafe extern "C" fn remove_provider(
+    table: *const DAT_PROVIDER,
+    info: *const DAT_PROVIDER_INFO,
+) -> DAT_RETURN {
+    // SAFETY: as promised.
+    match unsafe { interface(table, info) } {
+        Ok(interface) => status(dynamic::remove(Table(table), &interface)),
+        Err(invalid) => invalid,
+    }
+}
+
+/// dats_get_ia_handle: from a consumer's IA handle (a small integer) to the provider's, and back.
+///
+/// # Safety
+///
+/// `out` is null or can be written.
+pub unsafe extern "C" fn get_ia_handle(handle: DAT_IA_HANDLE, out: *mut DAT_IA_HANDLE) -> DAT_RETURN {
+    if out.is_null() {
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+    }
+    let Some(translated) = ia::translate(handle) else {
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
+    };
+    // SAFETY: not null, so writable as promised.
+    unsafe { out.write(translated) };
+    DAT_SUCCESS
+}
+
+/// # Safety
+///
+/// `info` is null or points to a complete DAT_PROVIDER_INFO.
+unsafe fn interface(
+    table: *const DAT_PROVIDER,
+    info: *const DAT_PROVIDER_INFO,
+) -> Result<Interface, DAT_RETURN> {
+    if table.is_null() {
+        return Err(DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG1));
+    }
+    // SAFETY: null or complete.
+    unsafe { info.as_ref() }
+        .and_then(Interface::from_c)
+        .ok_or(DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2))
+}
+
+fn status(result: Result<(), DAT_RETURN>) -> DAT_RETURN {
+    result.err().unwrap_or(DAT_SUCCESS)
+}
+
+/// Defines the three symbols that loadable providers look for, in the program that calls it.
+#[macro_export]
+macro_rules! export_symbols {
+    () => {
+        #[doc(hidden)]
+        mod dat_registry_symbols {
+            use $crate::abi::{self, *};
+
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn dat_registry_add_provider(
+                table: *const DAT_PROVIDER,
+                info: *const DAT_PROVIDER_INFO,
+            ) -> DAT_RETURN {
+                // SAFETY: the C function's own contract.
+                unsafe { abi::add_provider(table, info) }
+            }
+
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn dat_registry_remove_provider(
+                table: *const DAT_PROVIDER,
+                info: *const DAT_PROVIDER_INFO,
+            ) -> DAT_RETURN {
+                // SAFETY: the C function's own contract.
+                unsafe { abi::remove_provider(table, info) }
+            }
+
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn dats_get_ia_handle(
+                handle: DAT_IA_HANDLE,
+                out: *mut DAT_IA_HANDLE,
+            ) -> DAT_RETURN {
+                // SAFETY: the C function's own contract.
+                unsafe { abi::get_ia_handle(handle, out) }
+            }
+        }
+    };
+}
+
+#[doc(hidden)] // for export_symbols!, so that its user needs no dependency on dat-sys
+pub use dat_sys::{DAT_IA_HANDLE, DAT_PROVIDER, DAT_PROVIDER_INFO, DAT_RETURN};

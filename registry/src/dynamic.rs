@@ -1,0 +1,147 @@
+//! The dynamic registry: the providers that have registered themselves.
+//!
+//! A provider registers from its `dat_provider_init`; a program that links one may also do so by itself.
+
+use std::ffi::CStr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dat_sys::*;
+
+use crate::handle;
+use crate::list::{Mismatch, Offer, Wanted};
+use crate::report::{About, say};
+
+/// A provider under a name.
+struct Registration {
+    table: Table,
+    interface: Interface,
+    serial: u64,
+    open_ias: usize,
+}
+
+/// The address of a provider's function table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Table(pub *const DAT_PROVIDER);
+
+// SAFETY: an address; whoever reads through it says why the provider is still loaded.
+unsafe impl Send for Table {}
+// SAFETY: as above.
+unsafe impl Sync for Table {}
+
+/// DAT_PROVIDER_INFO with a name of its own size: the key of a provider, all parts exact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// IA name.
+    pub name: String,
+    /// API major version.
+    pub major: u32,
+    /// API minor version.
+    pub minor: u32,
+    /// Whether the provider is thread-safe.
+    pub threadsafe: bool,
+}
+
+impl Interface {
+    /// Reads the C form; `None` where the name is not terminated, empty or not UTF-8.
+    pub fn from_c(info: &DAT_PROVIDER_INFO) -> Option<Interface> {
+        let name = info.ia_name.map(|c| c as u8);
+        let name = CStr::from_bytes_until_nul(&name).ok()?.to_str().ok()?;
+        (!name.is_empty()).then(|| Interface {
+            name: name.to_owned(),
+            major: info.dapl_version_major,
+            minor: info.dapl_version_minor,
+            threadsafe: info.is_thread_safe != DAT_FALSE,
+        })
+    }
+
+    /// Writes the C form. A name that does not fit is cut: entries are checked when they are read.
+    pub fn to_c(&self) -> DAT_PROVIDER_INFO {
+        let mut info = DAT_PROVIDER_INFO::zeroed();
+        let room = info.ia_name.len() - 1;
+        for (to, from) in info.ia_name[..room].iter_mut().zip(self.name.bytes()) {
+            *to = from as _;
+        }
+        info.dapl_version_major = self.major;
+        info.dapl_version_minor = self.minor;
+        info.is_thread_safe = if self.threadsafe { DAT_TRUE } else { DAT_FALSE };
+        info
+    }
+}
+
+#[derive(Default)]
+struct Registrations {
+    all: Vec<Registration>,
+    serial: u64,
+}
+
+fn registrations() -> MutexGuard<'static, Registrations> {
+    static REGISTRATIONS: Mutex<Registrations> = Mutex::new(Registrations { all: Vec::new(), serial: 0 });
+    REGISTRATIONS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// dat_registry_add_provider.
+pub fn add(table: Table, interface: Interface) -> Result<(), DAT_RETURN> {
+    let mut registrations = registrations();
+    if registrations.all.iter().any(|r| r.interface == interface) {
+        return Err(DAT_ERROR(DAT_PROVIDER_ALREADY_REGISTERED, DAT_NO_SUBTYPE));
+    }
+    if !handle::admit(table) {
+        return Err(DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY));
+    }
+    say(About::DynamicRegistry, format_args!("provider {} registered", interface.name));
+    registrations.serial += 1;
+    let serial = registrations.serial;
+    registrations.all.push(Registration { table, interface, serial, open_ias: 0 });
+    Ok(())
+}
+
+/// dat_registry_remove_provider. A table without an open IA may go; the one that is in use answers so.
+pub fn remove(table: Table, interface: &Interface) -> Result<(), DAT_RETURN> {
+    let mut registrations = registrations();
+    let index = registrations
+        .all
+        .iter()
+        .position(|r| r.interface == *interface && r.table == table)
+        .ok_or(DAT_ERROR(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED))?;
+    if registrations.all[index].open_ias > 0 {
+        return Err(DAT_ERROR(DAT_PROVIDER_IN_USE, DAT_NO_SUBTYPE));
+    }
+    say(About::DynamicRegistry, format_args!("provider {} unregistered", interface.name));
+    registrations.all.swap_remove(index);
+    if !registrations.all.iter().any(|r| r.table == table) {
+        handle::expel(table);
+    }
+    Ok(())
+}
+
+/// The number of the latest registration, to tell later ones by.
+pub(crate) fn serial() -> u64 {
+    registrations().serial
+}
+
+/// What registered under this key after registration number `serial`.
+pub(crate) fn registered_since(interface: &Interface, serial: u64) -> Option<Table> {
+    registrations().all.iter().find(|r| r.interface == *interface && r.serial > serial).map(|r| r.table)
+}
+
+/// The providers that fit, exact keys first, for names that no entry of the static registry has.
+pub(crate) fn find(wanted: &Wanted<'_>) -> Result<Vec<(Table, Interface)>, Mismatch> {
+    let named: Vec<_> = registrations()
+        .all
+        .iter()
+        .filter(|r| r.interface.name == wanted.name)
+        .map(|r| (r.table, r.interface.clone()))
+        .collect();
+    let offer = |i: &Interface| Offer { major: i.major, minor: i.minor, threadsafe: i.threadsafe };
+    let mut fitting = wanted.filter(named, |(_, interface)| offer(interface))?;
+    fitting.sort_by_key(|(_, i)| !wanted.is_exact(&offer(i)));
+    Ok(fitting)
+}
+
+/// Counts an IA of a provider in (`true`) or out. A provider that has gone is not counted.
+pub(crate) fn count_ia(table: Table, interface: &Interface, open: bool) {
+    let mut registrations = registrations();
+    if let Some(r) = registrations.all.iter_mut().find(|r| r.table == table && r.interface == *interface) {
+        r.open_ias = if open { r.open_ias + 1 } else { r.open_ias.saturating_sub(1) };
+    }
+}

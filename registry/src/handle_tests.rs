@@ -1,0 +1,106 @@
+use std::ffi::c_void;
+
+use super::*;
+
+fn table() -> Table {
+    Table(Box::leak(Box::new(DAT_PROVIDER::zeroed())))
+}
+
+fn object(table: Table) -> Box<[usize; 4]> {
+    Box::new([table.0.addr(), 1, 2, 3])
+}
+
+fn handle<T>(object: &T) -> DAT_HANDLE {
+    ptr::from_ref(object).cast_mut().cast()
+}
+
+/// Pages mapped for one test.
+struct Pages(*mut c_void, usize);
+
+impl Pages {
+    fn new(protection: libc::c_int, length: usize) -> Pages {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: fresh memory anywhere.
+        let address = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, -1, 0) };
+        assert_ne!(address, libc::MAP_FAILED);
+        Pages(address, length)
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`.
+        unsafe { libc::munmap(self.0, self.1) };
+    }
+}
+
+#[test]
+fn only_objects_of_registered_providers_are_valid() {
+    let (ours, other) = (table(), table());
+    assert!(admit(ours));
+    let good = object(ours);
+    let foreign = object(other);
+    for _ in 0..3 {
+        assert_eq!(table_of(handle(&*good)), Some(ours.0)); // first probed, then from the cache
+        assert_eq!(table_of(handle(&*foreign)), None);
+    }
+    expel(ours);
+    assert_eq!(table_of(handle(&*good)), None);
+}
+
+#[test]
+fn bad_addresses_are_answered_not_followed() {
+    let ours = table();
+    assert!(admit(ours));
+    let good = object(ours);
+    let unreadable = Pages::new(libc::PROT_NONE, PAGE);
+    let unmapped = {
+        let gone = Pages::new(libc::PROT_READ, PAGE);
+        gone.0
+    };
+    let misaligned = handle(&*good).wrapping_byte_add(1);
+    for bad in [0, 1, 2, 63, 4095, 8, 0xdead_beef, 0xffff_8000_0000_0000, usize::MAX - 7, usize::MAX] {
+        assert_eq!(table_of(ptr::without_provenance_mut(bad)), None, "{bad:#x}");
+    }
+    for bad in [unreadable.0, unmapped, misaligned] {
+        assert_eq!(table_of(bad), None);
+    }
+    expel(ours);
+}
+
+#[test]
+fn the_end_of_a_mapping_is_not_crossed() {
+    let ours = table();
+    assert!(admit(ours));
+    let pages = Pages::new(libc::PROT_READ | libc::PROT_WRITE, 2 * PAGE);
+    let second = pages.0.wrapping_byte_add(PAGE);
+    // SAFETY: the second of the two pages just mapped.
+    assert_eq!(unsafe { libc::mprotect(second, PAGE, libc::PROT_NONE) }, 0);
+    let last_word = second.wrapping_byte_sub(8);
+    // SAFETY: in the first page, aligned.
+    unsafe { last_word.cast::<usize>().write(ours.0.addr()) };
+    assert_eq!(table_of(last_word), Some(ours.0));
+    assert_eq!(table_of(second), None);
+    expel(ours);
+}
+
+/// The cost of the hot path; run with `--release -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement"]
+fn cost_of_a_cached_handle() {
+    let ours = table();
+    assert!(admit(ours));
+    let good = object(ours);
+    let rounds = 100_000_000_u32;
+    let start = std::time::Instant::now();
+    for _ in 0..rounds {
+        assert!(std::hint::black_box(table_of(std::hint::black_box(handle(&*good)))).is_some());
+    }
+    println!("{:.2} ns a handle", start.elapsed().as_nanos() as f64 / f64::from(rounds));
+    let start = std::time::Instant::now();
+    for _ in 0..1_000_000 {
+        assert!(std::hint::black_box(is_readable(std::hint::black_box(handle(&*good)))));
+    }
+    println!("{:.0} ns a probe", start.elapsed().as_nanos() as f64 / 1e6);
+    expel(ours);
+}

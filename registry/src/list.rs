@@ -1,0 +1,233 @@
+//! The static registry: which entries there are, where they came from, and which of them fit a consumer.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use dat_sys::{DAT_PROVIDER_FINI_FUNC, DAT_PROVIDER_INIT_FUNC};
+
+use crate::entry::{Entry, Origin, ParseError};
+use crate::{conf, toml};
+
+/// The file used when DAT_OVERRIDE names none.
+pub const DEFAULT_FILE: &str = "/etc/dat.conf";
+
+/// A provider linked into this program or library.
+#[derive(Debug)]
+pub struct Builtin {
+    /// Its dat.conf line; the library field is for people ("builtin"), nothing is loaded.
+    pub line: &'static str,
+    /// What a loadable provider exports as `dat_provider_init`.
+    pub init: DAT_PROVIDER_INIT_FUNC,
+    /// What a loadable provider exports as `dat_provider_fini`.
+    pub fini: DAT_PROVIDER_FINI_FUNC,
+}
+
+/// All entries, in the order in which they are tried: the file's, then the built-in ones.
+#[derive(Debug, Default)]
+pub struct List {
+    candidates: Vec<Candidate>,
+    errors: Vec<ListError>,
+    file: Option<PathBuf>,
+}
+
+/// An entry, and its code when that is linked in.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The entry.
+    pub entry: Entry,
+    /// Present for a built-in entry.
+    pub builtin: Option<&'static Builtin>,
+}
+
+/// Something in the registry's sources that could not be used; the rest was.
+#[derive(Debug, thiserror::Error)]
+pub enum ListError {
+    /// The file could not be read.
+    #[error("cannot read the registry file {}{}: {source}", path.display(), named_by(*overridden))]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Whether DAT_OVERRIDE named it.
+        overridden: bool,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// An entry has a mistake.
+    #[error(transparent)]
+    Entry(#[from] ParseError),
+    /// A built-in line has a mistake: an error in the program that contains it.
+    #[error("built-in entry {0:?}: {1}")]
+    Builtin(&'static str, String),
+}
+
+fn named_by(overridden: bool) -> &'static str {
+    if overridden { " (named by DAT_OVERRIDE)" } else { "" }
+}
+
+impl List {
+    /// The entries of this process: the file that DAT_OVERRIDE names, else /etc/dat.conf if it is there, then
+    /// `builtins` unless OPENDAT_BUILTIN is 0.
+    pub fn from_environment(builtins: &'static [Builtin]) -> List {
+        let with_builtins = std::env::var_os("OPENDAT_BUILTIN").is_none_or(|value| value != "0");
+        List::new(std::env::var_os("DAT_OVERRIDE"), if with_builtins { builtins } else { &[] })
+    }
+
+    /// As [`List::from_environment`], with the two variables given.
+    pub fn new(dat_override: Option<OsString>, builtins: &'static [Builtin]) -> List {
+        let mut list = List::default();
+        match dat_override {
+            // A missing file is an error here, and /etc/dat.conf does not replace it: as in the original.
+            Some(path) => list.read(Path::new(&path), true),
+            None if Path::new(DEFAULT_FILE).exists() => list.read(Path::new(DEFAULT_FILE), false),
+            None => {}
+        }
+        list.add_builtins(builtins);
+        list
+    }
+
+    fn read(&mut self, path: &Path, overridden: bool) {
+        let text = match fs::read(path) {
+            Ok(text) => text,
+            Err(source) => {
+                self.errors.push(ListError::File { path: path.into(), overridden, source });
+                return;
+            }
+        };
+        let is_toml = path.extension().is_some_and(|extension| extension == "toml");
+        let (entries, errors) = if is_toml { toml::parse(path, &text) } else { conf::parse(path, &text) };
+        self.candidates.extend(entries.into_iter().map(|entry| Candidate { entry, builtin: None }));
+        self.errors.extend(errors.into_iter().map(ListError::Entry));
+        self.file = Some(path.into());
+    }
+
+    fn add_builtins(&mut self, builtins: &'static [Builtin]) {
+        for builtin in builtins {
+            match conf::parse_line(builtin.line) {
+                Ok(Some((_, entry))) => self.candidates.push(Candidate { entry, builtin: Some(builtin) }),
+                Ok(None) => self.errors.push(ListError::Builtin(builtin.line, "no entry".into())),
+                Err((_, mistake)) => self.errors.push(ListError::Builtin(builtin.line, mistake.to_string())),
+            }
+        }
+    }
+
+    /// Every entry, unused ones (kernel, `nondefault`) and duplicates too, in the order in which they are tried.
+    pub fn candidates(&self) -> &[Candidate] {
+        &self.candidates
+    }
+
+    /// What could not be read.
+    pub fn errors(&self) -> &[ListError] {
+        &self.errors
+    }
+
+    /// The file that was read, if any.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// What a consumer can open, as `dat_registry_list_providers` tells it: usable entries, duplicates once.
+    pub fn interfaces(&self) -> Vec<&Entry> {
+        let mut interfaces: Vec<&Entry> = Vec::new();
+        for Candidate { entry, .. } in &self.candidates {
+            if entry.usable() && !interfaces.iter().any(|seen| seen.same_interface(entry)) {
+                interfaces.push(entry);
+            }
+        }
+        interfaces
+    }
+
+    /// The entries that fit, in the order to try them: the file's before the built-in ones, and among these
+    /// exact matches before a higher minor version or thread safety that was not asked for.
+    pub fn find(&self, wanted: &Wanted<'_>) -> Result<Vec<&Candidate>, Mismatch> {
+        let named: Vec<_> =
+            self.candidates.iter().filter(|c| c.entry.usable() && c.entry.ia_name == wanted.name).collect();
+        let mut fitting = wanted.filter(named, |c| Offer::from(&c.entry))?;
+        fitting
+            .sort_by_key(|c| (c.entry.origin == Origin::Builtin, !wanted.is_exact(&Offer::from(&c.entry))));
+        Ok(fitting)
+    }
+}
+
+/// What a consumer asks for in `dat_ia_open`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted<'a> {
+    /// IA name.
+    pub name: &'a str,
+    /// API major version; must be equal.
+    pub major: u32,
+    /// API minor version; a provider's may be higher (dat_ia_open: "or higher").
+    pub minor: u32,
+    /// Whether the consumer needs a thread-safe provider; one that does not may get one.
+    pub threadsafe: bool,
+}
+
+/// What an entry or a registered provider offers under a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offer {
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
+    pub(crate) threadsafe: bool,
+}
+
+impl From<&Entry> for Offer {
+    fn from(entry: &Entry) -> Offer {
+        Offer { major: entry.api.major, minor: entry.api.minor, threadsafe: entry.threadsafe }
+    }
+}
+
+impl Wanted<'_> {
+    pub(crate) fn is_exact(&self, offer: &Offer) -> bool {
+        *offer == Offer { major: self.major, minor: self.minor, threadsafe: self.threadsafe }
+    }
+
+    /// Keeps those of equal name that fit, or says what was missing last.
+    pub(crate) fn filter<T>(
+        &self,
+        mut found: Vec<T>,
+        offer: impl Fn(&T) -> Offer,
+    ) -> Result<Vec<T>, Mismatch> {
+        let checks: [(Mismatch, &dyn Fn(Offer) -> bool); 4] = [
+            (Mismatch::Name, &|_| true),
+            (Mismatch::Major, &|offer| offer.major == self.major),
+            (Mismatch::Minor, &|offer| offer.minor >= self.minor),
+            (Mismatch::ThreadSafety, &|offer| offer.threadsafe || !self.threadsafe),
+        ];
+        for (mismatch, fits) in checks {
+            found.retain(|item| fits(offer(item)));
+            if found.is_empty() {
+                return Err(mismatch);
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// What no entry of the wanted name offers; the subtypes of DAT_PROVIDER_NOT_FOUND.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mismatch {
+    /// Nothing has this name.
+    Name,
+    /// The name is there, for another major version.
+    Major,
+    /// The major version is there, with a lower minor version.
+    Minor,
+    /// The version is there, but not thread-safe.
+    ThreadSafety,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mismatch::Name => "no entry has this name",
+            Mismatch::Major => "no entry of this name has this major version",
+            Mismatch::Minor => "no entry of this name has this minor version or a higher one",
+            Mismatch::ThreadSafety => "no entry of this name and version is thread-safe",
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "list_tests.rs"]
+mod tests;

@@ -1,0 +1,105 @@
+use super::*;
+
+static BUILTINS: &[Builtin] = &[
+    Builtin { line: "emu u2.0 nonthreadsafe default builtin opendat.0.1 \"\" \"\"", init, fini },
+    Builtin { line: "both u2.0 nonthreadsafe default builtin opendat.0.1 \"\" \"\"", init, fini },
+];
+
+unsafe extern "C" fn init(_: *const dat_sys::DAT_PROVIDER_INFO, _: *const std::ffi::c_char) {}
+unsafe extern "C" fn fini(_: *const dat_sys::DAT_PROVIDER_INFO) {}
+
+const FILE: &str = "\
+both u2.0 threadsafe default a.so a.1.0 \"\" \"\"
+both u2.0 threadsafe default b.so a.1.0 \"\" \"\"
+both u2.1 nonthreadsafe default c.so a.1.0 \"\" \"\"
+both u2.0 nonthreadsafe default d.so a.1.0 \"\" \"\"
+old  u1.2 nonthreadsafe default e.so a.1.0 \"\" \"\"
+off  u2.0 nonthreadsafe nondefault f.so a.1.0 \"\" \"\"
+kern k2.0 nonthreadsafe default g.so a.1.0 \"\" \"\"
+slow u2.0 nonthreadsafe default h.so a.1.0 \"\" \"\"
+broken line
+";
+
+fn list() -> List {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("dat.conf");
+    fs::write(&path, FILE).expect("written");
+    List::new(Some(path.into()), BUILTINS)
+}
+
+fn find(name: &str, major: u32, minor: u32, threadsafe: bool) -> Result<Vec<String>, Mismatch> {
+    let list = list();
+    let found = list.find(&Wanted { name, major, minor, threadsafe })?;
+    Ok(found.iter().map(|candidate| candidate.entry.library.clone()).collect())
+}
+
+#[test]
+fn the_file_comes_before_builtins_and_exact_matches_before_others() {
+    let libraries = |names: &[&str]| Ok(names.iter().map(|&name| name.to_owned()).collect());
+    assert_eq!(find("both", 2, 0, false), libraries(&["d.so", "a.so", "b.so", "c.so", "builtin"]));
+    assert_eq!(find("both", 2, 0, true), libraries(&["a.so", "b.so"]));
+    assert_eq!(find("both", 2, 1, false), libraries(&["c.so"]));
+    assert_eq!(find("emu", 2, 0, false), libraries(&["builtin"]));
+}
+
+#[test]
+fn what_is_missing_has_a_name() {
+    assert_eq!(find("none", 2, 0, false), Err(Mismatch::Name));
+    assert_eq!(find("off", 2, 0, false), Err(Mismatch::Name));
+    assert_eq!(find("kern", 2, 0, false), Err(Mismatch::Name));
+    assert_eq!(find("old", 2, 0, false), Err(Mismatch::Major));
+    assert_eq!(find("slow", 2, 1, false), Err(Mismatch::Minor));
+    assert_eq!(find("slow", 2, 0, true), Err(Mismatch::ThreadSafety));
+    assert_eq!(find("both", 2, 1, true), Err(Mismatch::ThreadSafety));
+}
+
+#[test]
+fn duplicates_are_listed_once_in_the_order_of_the_file() {
+    let list = list();
+    let listed: Vec<_> =
+        list.interfaces().iter().map(|e| format!("{} {} {}", e.ia_name, e.api, e.threadsafe)).collect();
+    assert_eq!(
+        listed,
+        [
+            "both u2.0 true",
+            "both u2.1 false",
+            "both u2.0 false",
+            "old u1.2 false",
+            "slow u2.0 false",
+            "emu u2.0 false"
+        ]
+    );
+    assert_eq!(list.candidates().len(), 10);
+}
+
+#[test]
+fn mistakes_are_kept_and_located() {
+    let list = list();
+    let errors: Vec<_> = list.errors().iter().map(|e| e.to_string()).collect();
+    assert_eq!(errors.len(), 1);
+    assert!(errors[0].contains("dat.conf:9:12: the line ends after 2 of 8 fields"), "{errors:?}");
+}
+
+#[test]
+fn a_missing_override_says_so_and_leaves_the_builtins() {
+    let list = List::new(Some("/nonexistent/dat.conf".into()), BUILTINS);
+    let errors: Vec<_> = list.errors().iter().map(|e| e.to_string()).collect();
+    assert_eq!(
+        errors,
+        ["cannot read the registry file /nonexistent/dat.conf (named by DAT_OVERRIDE): \
+          No such file or directory (os error 2)"]
+    );
+    assert_eq!(list.interfaces().len(), 2);
+    assert_eq!(list.file(), None);
+}
+
+#[test]
+fn a_toml_file_is_read_as_such() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("dat.toml");
+    fs::write(&path, "[[interface]]\nname = \"t\"\nlibrary = \"t.so\"\n").expect("written");
+    let list = List::new(Some(path.clone().into()), &[]);
+    assert!(list.errors().is_empty());
+    assert_eq!(list.interfaces()[0].ia_name, "t");
+    assert_eq!(list.file(), Some(path.as_path()));
+}

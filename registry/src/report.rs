@@ -1,0 +1,91 @@
+//! Messages for people: what DAT_DBG_TYPE asks for, to where DAT_DBG_DEST says.
+//!
+//! The variables are those of OFED's libdat2. Unlike there, nothing goes to standard output unless asked:
+//! without DAT_DBG_DEST messages go to standard error.
+
+use std::ffi::CString;
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::OnceLock;
+
+/// What a message is about: a bit of DAT_DBG_TYPE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum About {
+    /// Something failed; on unless DAT_DBG_TYPE says otherwise.
+    Error = 1,
+    /// Loading and unloading of libraries.
+    Library = 2,
+    /// Entries read and chosen.
+    StaticRegistry = 4,
+    /// Providers registering and unregistering.
+    DynamicRegistry = 8,
+}
+
+/// Bits of DAT_DBG_DEST.
+const STDOUT: u32 = 1;
+const SYSLOG: u32 = 2;
+
+struct Settings {
+    types: u32,
+    destination: u32,
+}
+
+fn settings() -> &'static Settings {
+    static SETTINGS: OnceLock<Settings> = OnceLock::new();
+    SETTINGS.get_or_init(|| Settings {
+        types: variable("DAT_DBG_TYPE").unwrap_or(About::Error as u32),
+        destination: variable("DAT_DBG_DEST").unwrap_or(0),
+    })
+}
+
+fn variable(name: &str) -> Option<u32> {
+    number(&std::env::var(name).ok()?)
+}
+
+/// Decimal or 0x and hexadecimal.
+fn number(text: &str) -> Option<u32> {
+    match text.trim().strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16).ok(),
+        None => text.trim().parse().ok(),
+    }
+}
+
+/// Whether messages about this are wanted.
+pub fn wants(about: About) -> bool {
+    settings().types & about as u32 != 0
+}
+
+/// Writes a message, if messages about this are wanted. Its further lines are indented by their author.
+pub fn say(about: About, message: impl fmt::Display) {
+    if !wants(about) {
+        return;
+    }
+    let destination = settings().destination;
+    // A closed standard stream is not worth failing for.
+    if destination & STDOUT != 0 {
+        let _ = writeln!(io::stdout(), "dat: {message}");
+    }
+    if destination & SYSLOG != 0
+        && let Ok(text) = CString::new(format!("dat: {message}"))
+    {
+        // SAFETY: both strings are NUL-terminated, and the format takes one of them.
+        unsafe { libc::syslog(libc::LOG_USER | libc::LOG_INFO, c"%s".as_ptr(), text.as_ptr()) };
+    }
+    if destination & (STDOUT | SYSLOG) == 0 {
+        let _ = writeln!(io::stderr(), "dat: {message}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn numbers_are_decimal_or_hexadecimal() {
+        assert_eq!(number("255"), Some(255));
+        assert_eq!(number(" 0xff "), Some(255));
+        assert_eq!(number(""), None);
+        assert_eq!(number("all"), None);
+    }
+}
