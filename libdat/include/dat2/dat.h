@@ -630,7 +630,10 @@ typedef struct dat_provider_attr {
     DAT_EP_CREATOR_FOR_PSP ep_creator;               /* When the provider creates endpoints for service points. */
     DAT_PZ_SUPPORT pz_support;                       /* Whether protection zones can be shared. */
     DAT_UINT32 optimal_buffer_alignment;             /* Bytes; buffers so aligned perform best. */
-    /* Which streams may share an EVD; rows and columns: software, CR, DTO, connection, RMR bind, asynchronous. */
+    /*
+     * Which streams may share an EVD; rows and columns: software, CR, DTO, connection, RMR bind, asynchronous.
+     * (Not constant as elsewhere: C++ could have no variable of the structure.)
+     */
     DAT_BOOLEAN evd_stream_merging_supported[6][6];
     DAT_BOOLEAN srq_supported;                       /* Whether shared receive queues are supported. */
     DAT_COUNT srq_watermarks_supported;              /* Number of SRQ watermarks. */
