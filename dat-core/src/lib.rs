@@ -1,1 +1,24 @@
-//! See the package description.
+//! The semantics of Direct Access Transport, once, generic over a [`provider::Transport`].
+//!
+//! A provider supplies a transport; this crate supplies everything the standard says about adapters, endpoints, event
+//! dispatchers, memory and connections.
+
+#![warn(unreachable_pub)]
+
+pub mod provider;
+
+pub mod conn;
+pub mod ep;
+pub mod evd;
+pub mod ia;
+pub mod mem;
+pub mod mem_transport;
+pub mod srq;
+
+pub mod addr;
+pub mod cno;
+pub mod error;
+pub mod handle;
+pub mod wake;
+
+pub use error::{Error, OpenError, Result};

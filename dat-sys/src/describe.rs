@@ -147,3 +147,21 @@ macro_rules! records {
 }
 
 pub(crate) use {constants, records, texts};
+
+/// The names of a status word's type and subtype (the latter empty for `DAT_NO_SUBTYPE`), whatever its class.
+/// `None` for a status that the standard does not define.
+pub fn status_names(status: crate::DAT_RETURN) -> Option<(&'static str, &'static str)> {
+    let name = |first: &str, last: &str, value: u32| {
+        let declared = crate::error::CONSTANTS.iter();
+        let from_first = declared.skip_while(|c| c.name != first);
+        let mut past_last = false;
+        let mut range = from_first.take_while(|c| !core::mem::replace(&mut past_last, c.name == last));
+        range.find(|c| c.value == i64::from(value)).map(|c| c.name)
+    };
+    let kind = name("DAT_SUCCESS", "DAT_NOT_IMPLEMENTED", status & crate::DAT_TYPE_MASK)?;
+    let subtype = match status & crate::DAT_SUBTYPE_MASK {
+        crate::DAT_NO_SUBTYPE => "",
+        value => name("DAT_NO_SUBTYPE", "DAT_THREAD_SAFETY_NOT_FOUND", value)?,
+    };
+    Some((kind, subtype))
+}

@@ -1,0 +1,101 @@
+//! Socket addresses, as C sees them.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+use dat_sys::*;
+
+use crate::error::{Error, Result};
+
+/// An address in C's form; consumers are handed pointers to it.
+#[derive(Clone, Copy)]
+pub struct SockAddr(libc::sockaddr_storage);
+
+impl SockAddr {
+    /// No address: family 0.
+    pub const fn none() -> Self {
+        // SAFETY: all zeroes is a valid sockaddr_storage.
+        SockAddr(unsafe { std::mem::zeroed() })
+    }
+
+    /// For C.
+    pub fn as_ptr(&self) -> DAT_IA_ADDRESS_PTR {
+        std::ptr::from_ref(&self.0).cast_mut().cast()
+    }
+}
+
+impl From<SocketAddr> for SockAddr {
+    fn from(addr: SocketAddr) -> Self {
+        let mut storage = SockAddr::none();
+        match addr {
+            SocketAddr::V4(v4) => {
+                let sin = libc::sockaddr_in {
+                    sin_family: libc::AF_INET as u16,
+                    sin_port: v4.port().to_be(),
+                    sin_addr: libc::in_addr { s_addr: u32::from(*v4.ip()).to_be() },
+                    sin_zero: [0; 8],
+                };
+                // SAFETY: sockaddr_storage is large and aligned enough for any sockaddr.
+                unsafe { (&raw mut storage.0).cast::<libc::sockaddr_in>().write(sin) }
+            }
+            SocketAddr::V6(v6) => {
+                let sin6 = libc::sockaddr_in6 {
+                    sin6_family: libc::AF_INET6 as u16,
+                    sin6_port: v6.port().to_be(),
+                    sin6_flowinfo: v6.flowinfo(),
+                    sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
+                    sin6_scope_id: v6.scope_id(),
+                };
+                // SAFETY: as above.
+                unsafe { (&raw mut storage.0).cast::<libc::sockaddr_in6>().write(sin6) }
+            }
+        }
+        storage
+    }
+}
+
+/// The address a consumer passed, by its family: `DAT_INVALID_ADDRESS` for NULL and for families without RDMA.
+///
+/// # Safety
+/// A non-NULL pointer leads to an address as long as its family says.
+pub unsafe fn parse(ptr: DAT_IA_ADDRESS_PTR) -> Result<SocketAddr> {
+    if ptr.is_null() {
+        return Err(Error::new(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_MALFORMED));
+    }
+    let raw: *const libc::sockaddr = ptr.cast_const().cast();
+    // SAFETY: as the caller promised; consumers do not align what they pass.
+    match i32::from(unsafe { (&raw const (*raw).sa_family).read_unaligned() }) {
+        libc::AF_INET => {
+            // SAFETY: as above.
+            let sin = unsafe { raw.cast::<libc::sockaddr_in>().read_unaligned() };
+            Ok((Ipv4Addr::from(u32::from_be(sin.sin_addr.s_addr)), u16::from_be(sin.sin_port)).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let sin6 = unsafe { raw.cast::<libc::sockaddr_in6>().read_unaligned() };
+            let ip = Ipv6Addr::from(sin6.sin6_addr.s6_addr);
+            Ok(SocketAddrV6::new(ip, u16::from_be(sin6.sin6_port), sin6.sin6_flowinfo, sin6.sin6_scope_id)
+                .into())
+        }
+        _ => Err(Error::new(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNSUPPORTED)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_survive_the_trip_through_c() {
+        for text in ["127.0.0.1:7", "[::1]:4791", "[fe80::1%3]:1"] {
+            let addr: SocketAddr = text.parse().unwrap();
+            let c = SockAddr::from(addr);
+            // SAFETY: made by us.
+            assert_eq!(unsafe { parse(c.as_ptr()) }.unwrap(), addr);
+        }
+        // SAFETY: NULL and a full storage.
+        unsafe {
+            assert!(parse(std::ptr::null_mut()).is_err());
+            assert!(parse(SockAddr::none().as_ptr()).is_err());
+        }
+    }
+}

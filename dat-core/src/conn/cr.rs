@@ -1,0 +1,178 @@
+//! Connection requests.
+
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+
+use dat_sys::*;
+
+use crate::addr::SockAddr;
+use crate::ep::state::{Event, State};
+use crate::ep::{self, Ep};
+use crate::error::{Error, Result};
+use crate::evd::{Evd, Order};
+use crate::handle::{self, Node, Object, Ref};
+use crate::ia::Ia;
+use crate::provider::Transport;
+
+/// A connection request that waits for an answer. It outlives its service point (uDAPL 1.2, dat_psp_free).
+pub struct Cr<T: Transport> {
+    /// Its adapter.
+    pub ia: Ref<Ia<T>>,
+    request: Mutex<Option<T::Request>>,
+    /// The endpoint that came with it: reserved, or made by the provider.
+    ep: Option<Ref<Ep<T>>>,
+    from: SockAddr,
+    from_port: u64,
+    to: SockAddr,
+    private: Vec<u8>,
+}
+
+/// What arrived.
+pub(super) struct Arrival<'a, T: Transport> {
+    pub(super) request: T::Request,
+    pub(super) from: SocketAddr,
+    pub(super) to: SocketAddr,
+    pub(super) private: &'a [u8],
+}
+
+impl<T: Transport> Object for Cr<T> {
+    const KIND: DAT_HANDLE_TYPE = DAT_HANDLE_TYPE_CR;
+    const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_CR;
+}
+
+/// Makes a connection request of an arrival and reports it on the service point's EVD. An error refuses the peer.
+/// Allowed inside upcalls.
+pub(super) fn arrive<T: Transport>(
+    ia: &Node<Ia<T>>,
+    evd: &Node<Evd<T>>,
+    service_point: DAT_SP_HANDLE,
+    qualifier: DAT_CONN_QUAL,
+    ep: Option<&Node<Ep<T>>>,
+    arrival: Arrival<'_, T>,
+) -> Result<()> {
+    let node = handle::insert(ia.table, |_| {
+        Ok(Cr {
+            ia: Ref::new(ia),
+            request: Mutex::new(Some(arrival.request)),
+            ep: ep.map(Ref::new),
+            from: arrival.from.into(),
+            from_port: arrival.from.port().into(),
+            to: arrival.to.into(),
+            private: arrival.private.to_vec(),
+        })
+    })?;
+    ia.enlist(node);
+    let data = DAT_CR_ARRIVAL_EVENT_DATA {
+        sp_handle: service_point,
+        local_ia_address_ptr: node.to.as_ptr(),
+        conn_qual: qualifier,
+        cr_handle: node.handle(),
+        truncate_flag: DAT_FALSE,
+    };
+    evd.post(DAT_CONNECTION_REQUEST_EVENT, DAT_EVENT_DATA { cr_arrival_event_data: data }, Order::Now)
+        .inspect_err(|_| {
+            // The backlog is the length of the EVD's queue (uDAPL 1.2, dat_psp_create): one more is refused.
+            discard(node);
+        })
+}
+
+/// dat_cr_accept. On an error nothing has happened to request, endpoint or peer.
+pub fn accept<T: Transport>(cr: &Node<Cr<T>>, given: Option<&Node<Ep<T>>>, private: &[u8]) -> Result<()> {
+    if private.len() > cr.ia.transport.attrs().max_private {
+        return Err(Error::arg(3));
+    }
+    let ep: &Node<Ep<T>> = match (&cr.ep, given) {
+        (Some(own), None) => own,
+        (None, Some(given)) if given.ia.handle() == cr.ia.handle() => given,
+        // uDAPL 1.2, dat_cr_accept: NULL exactly when the request brought its own endpoint.
+        _ => return Err(Error::handle(DAT_INVALID_HANDLE_EP)),
+    };
+    let ia = cr.ia.clone();
+    {
+        let _control = ia.control();
+        let state = ep.state();
+        let expected = match &cr.ep {
+            None => [State::Unconnected, State::Unconnected],
+            Some(_) => [State::PassivePending, State::TentativePending],
+        };
+        if !expected.contains(&state) {
+            return Err(state.refusal());
+        }
+        ep.check_ready()?;
+        ep.apply(Event::Accept)?;
+    }
+    let request = cr.request.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(request) = request else { return Err(Error::handle(DAT_INVALID_HANDLE_CR)) };
+    // From here on the request is used up: a failure now is the peer's or the network's.
+    let answer = ep.accept(request, private);
+    if answer.is_err() {
+        ep.retract();
+    }
+    discard(cr);
+    answer
+}
+
+/// dat_cr_reject, with private data as of uDAPL 2.0.
+pub fn reject<T: Transport>(cr: &Node<Cr<T>>, private: &[u8]) -> Result<()> {
+    let ia = cr.ia.clone();
+    if private.len() > ia.transport.attrs().max_private {
+        return Err(Error::arg(2));
+    }
+    let request = cr.request.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(request) = request else { return Err(Error::handle(DAT_INVALID_HANDLE_CR)) };
+    let ep = cr.ep.clone();
+    discard(cr);
+    if let Some(ep) = ep {
+        release_ep(ep);
+    }
+    ia.transport.reject(request, private)
+}
+
+/// Gives the request's endpoint back: a reserved one to its consumer, a tentative one to the provider.
+fn release_ep<T: Transport>(ep: Ref<Ep<T>>) {
+    match ep.state() {
+        State::TentativePending | State::UnconfiguredTentative => {
+            let ia = ep.ia.clone();
+            let mut control = ia.control();
+            // SAFETY: a live handle, and the control lock is held.
+            if let Ok(node) = unsafe { handle::get::<Ep<T>>(ep.handle()) } {
+                drop(ep);
+                ep::retire_tentative(node, &mut control);
+            }
+        }
+        _ => ep.retract(),
+    }
+}
+
+/// Destroys a connection request nobody answers any more (dat_ia_close, abrupt): the peer is refused.
+pub fn abandon<T: Transport>(cr: &Node<Cr<T>>) {
+    let ep = cr.ep.clone();
+    discard(cr);
+    if let Some(ep) = ep {
+        release_ep(ep);
+    }
+}
+
+/// The request's handle is dead. An unanswered request is refused by its drop.
+fn discard<T: Transport>(cr: &Node<Cr<T>>) {
+    let ia = cr.ia.clone();
+    ia.delist(cr);
+    // SAFETY: a request has no dependants; the standard leaves concurrent use of a freed handle to the consumer.
+    drop(unsafe { handle::remove(cr) });
+}
+
+impl<T: Transport> Cr<T> {
+    /// dat_cr_query. Pointers are valid until the request is answered.
+    pub fn query(&self, param: &mut DAT_CR_PARAM) {
+        *param = DAT_CR_PARAM {
+            remote_ia_address_ptr: self.from.as_ptr(),
+            remote_port_qual: self.from_port,
+            private_data_size: self.private.len() as DAT_COUNT,
+            private_data: match self.private.is_empty() {
+                true => std::ptr::null_mut(),
+                false => self.private.as_ptr().cast_mut().cast(),
+            },
+            local_ep_handle: self.ep.as_ref().map_or(std::ptr::null_mut(), |ep| ep.handle()),
+        };
+    }
+}

@@ -1,0 +1,5 @@
+//! The passive side of a connection: service points and connection requests.
+
+pub mod cr;
+pub mod psp;
+pub mod rsp;

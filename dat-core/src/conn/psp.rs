@@ -1,0 +1,113 @@
+//! Public service points: each request makes a connection request, as long as the EVD has room.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use dat_sys::*;
+
+use super::cr::{self, Arrival};
+use crate::ep;
+use crate::error::{Error, Result};
+use crate::evd::Evd;
+use crate::handle::{self, Node, Object, Ref};
+use crate::ia::Ia;
+use crate::provider::{Port, Receiver, Sink, Transport, Upcall};
+
+/// A public service point.
+pub struct Psp<T: Transport> {
+    /// Its adapter.
+    pub ia: Ref<Ia<T>>,
+    // Before `door`: no request arrives once it is dropped.
+    listener: T::Listener,
+    door: Arc<Door<T>>,
+}
+
+/// Where requests come in.
+struct Door<T: Transport> {
+    ia: Ref<Ia<T>>,
+    evd: Ref<Evd<T>>,
+    psp: usize,
+    /// The qualifier asked for; [`Port::Any`] is resolved by the listener.
+    port: Port,
+    /// The provider makes an endpoint for each request.
+    makes_eps: bool,
+}
+
+impl<T: Transport> Object for Psp<T> {
+    const KIND: DAT_HANDLE_TYPE = DAT_HANDLE_TYPE_PSP;
+    const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_PSP;
+}
+
+/// dat_psp_create and dat_psp_create_any.
+pub fn create<T: Transport>(
+    ia: &Node<Ia<T>>,
+    port: Port,
+    evd: &Node<Evd<T>>,
+    flags: DAT_PSP_FLAGS,
+) -> Result<&'static Node<Psp<T>>> {
+    super::rsp::check_evd(ia, evd)?;
+    let makes_eps = match flags {
+        DAT_PSP_CONSUMER_FLAG => false,
+        DAT_PSP_PROVIDER_FLAG => true,
+        _ => return Err(Error::arg(4)),
+    };
+    let _control = ia.control();
+    let node = handle::insert(ia.table, |handle| {
+        let door =
+            Arc::new(Door { ia: Ref::new(ia), evd: Ref::new(evd), psp: handle as usize, port, makes_eps });
+        // SAFETY: the door is dropped after the listener (field order in `Psp`).
+        let sink = unsafe { Sink::new(&*door) };
+        let listener = ia.transport.listen(port, evd.depth(), sink)?;
+        Ok(Psp { ia: Ref::new(ia), listener, door })
+    })?;
+    ia.enlist(node);
+    Ok(node)
+}
+
+/// dat_psp_free. Requests that have arrived stay valid.
+pub fn free<T: Transport>(psp: &Node<Psp<T>>) -> Result<()> {
+    let ia = psp.ia.clone();
+    let _control = ia.control();
+    ia.delist(psp);
+    // SAFETY: service points have no dependants.
+    drop(unsafe { handle::remove(psp) });
+    Ok(())
+}
+
+impl<T: Transport> Psp<T> {
+    /// The connection qualifier it listens on.
+    pub fn qualifier(&self) -> DAT_CONN_QUAL {
+        match self.door.port {
+            Port::Qualifier(qualifier) => qualifier,
+            Port::Any => self.ia.transport.port(&self.listener),
+        }
+    }
+
+    /// dat_psp_query.
+    pub fn query(&self, param: &mut DAT_PSP_PARAM) {
+        *param = DAT_PSP_PARAM {
+            ia_handle: self.ia.consumer_handle(),
+            conn_qual: self.qualifier(),
+            evd_handle: self.door.evd.handle(),
+            psp_flags: if self.door.makes_eps { DAT_PSP_PROVIDER_FLAG } else { DAT_PSP_CONSUMER_FLAG },
+        };
+    }
+}
+
+impl<T: Transport> Receiver<T> for Door<T> {
+    fn upcall(&self, up: Upcall<'_, T>) {
+        let Upcall::Request { request, from, to, private } = up else { return };
+        let qualifier = match self.port {
+            Port::Qualifier(qualifier) => qualifier,
+            Port::Any => to.port().into(),
+        };
+        let arrival = Arrival { request, from, to, private };
+        let psp = DAT_SP_HANDLE { psp_handle: self.psp as *mut c_void };
+        // An error drops the request, which refuses the peer: nothing else is owed to anyone.
+        let _ = match self.makes_eps {
+            false => cr::arrive(&self.ia, &self.evd, psp, qualifier, None, arrival),
+            true => ep::create_tentative(&self.ia)
+                .and_then(|ep| cr::arrive(&self.ia, &self.evd, psp, qualifier, Some(ep), arrival)),
+        };
+    }
+}

@@ -1,0 +1,118 @@
+//! Reserved service points: one request for one endpoint.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use dat_sys::*;
+
+use super::cr::{self, Arrival};
+use crate::ep::Ep;
+use crate::ep::state::Event;
+use crate::error::{Error, Result};
+use crate::evd::Evd;
+use crate::handle::{self, Node, Object, Ref};
+use crate::ia::Ia;
+use crate::provider::{Port, Receiver, Sink, Transport, Upcall};
+
+/// A reserved service point.
+pub struct Rsp<T: Transport> {
+    /// Its adapter.
+    pub ia: Ref<Ia<T>>,
+    // Before `door`: no request arrives once it is dropped.
+    _listener: T::Listener,
+    door: Arc<Door<T>>,
+}
+
+struct Door<T: Transport> {
+    ia: Ref<Ia<T>>,
+    evd: Ref<Evd<T>>,
+    ep: Ref<Ep<T>>,
+    rsp: usize,
+    qualifier: DAT_CONN_QUAL,
+}
+
+impl<T: Transport> Object for Rsp<T> {
+    const KIND: DAT_HANDLE_TYPE = DAT_HANDLE_TYPE_RSP;
+    const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_RSP;
+}
+
+/// A service point's EVD takes connection requests and belongs to the same adapter.
+pub(super) fn check_evd<T: Transport>(ia: &Node<Ia<T>>, evd: &Node<Evd<T>>) -> Result<()> {
+    match evd.flags & DAT_EVD_CR_FLAG != 0 && evd.ia.handle() == ia.handle() {
+        true => Ok(()),
+        false => Err(Error::handle(DAT_INVALID_HANDLE_EVD_CR)),
+    }
+}
+
+/// dat_rsp_create: the endpoint becomes reserved.
+pub fn create<T: Transport>(
+    ia: &Node<Ia<T>>,
+    qualifier: DAT_CONN_QUAL,
+    ep: &Node<Ep<T>>,
+    evd: &Node<Evd<T>>,
+) -> Result<&'static Node<Rsp<T>>> {
+    check_evd(ia, evd)?;
+    if ep.ia.handle() != ia.handle() {
+        return Err(Error::handle(DAT_INVALID_HANDLE_EP));
+    }
+    let _control = ia.control();
+    ep.apply(Event::Reserve)?;
+    let made = handle::insert(ia.table, |handle| {
+        let door = Arc::new(Door {
+            ia: Ref::new(ia),
+            evd: Ref::new(evd),
+            ep: Ref::new(ep),
+            rsp: handle as usize,
+            qualifier,
+        });
+        // SAFETY: the door is dropped after the listener (field order in `Rsp`).
+        let sink = unsafe { Sink::new(&*door) };
+        let listener = ia.transport.listen(Port::Qualifier(qualifier), 1, sink)?;
+        Ok(Rsp { ia: Ref::new(ia), _listener: listener, door })
+    });
+    let node = made.inspect_err(|_| drop(ep.apply(Event::Unreserve)))?;
+    ia.enlist(node);
+    Ok(node)
+}
+
+/// dat_rsp_free: an endpoint that is still reserved becomes unconnected.
+pub fn free<T: Transport>(rsp: &Node<Rsp<T>>) -> Result<()> {
+    let ia = rsp.ia.clone();
+    let _control = ia.control();
+    ia.delist(rsp);
+    // SAFETY: service points have no dependants.
+    if let Some(gone) = unsafe { handle::remove(rsp) } {
+        let ep = gone.door.ep.clone();
+        drop(gone);
+        // Only now, when no request can arrive any more: a request that came first keeps the endpoint.
+        drop(ep.apply(Event::Unreserve));
+    }
+    Ok(())
+}
+
+impl<T: Transport> Rsp<T> {
+    /// dat_rsp_query.
+    pub fn query(&self, param: &mut DAT_RSP_PARAM) {
+        *param = DAT_RSP_PARAM {
+            ia_handle: self.ia.consumer_handle(),
+            conn_qual: self.door.qualifier,
+            evd_handle: self.door.evd.handle(),
+            ep_handle: self.door.ep.handle(),
+        };
+    }
+}
+
+impl<T: Transport> Receiver<T> for Door<T> {
+    fn upcall(&self, up: Upcall<'_, T>) {
+        let Upcall::Request { request, from, to, private } = up else { return };
+        // At most one request: a second finds the endpoint no longer reserved, and its drop refuses the peer.
+        if self.ep.apply(Event::Request).is_err() {
+            return;
+        }
+        let arrival = Arrival { request, from, to, private };
+        let rsp = DAT_SP_HANDLE { rsp_handle: self.rsp as *mut c_void };
+        if cr::arrive(&self.ia, &self.evd, rsp, self.qualifier, Some(&self.ep), arrival).is_err() {
+            self.ep.retract();
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What is outstanding on an endpoint's queues, and how a completion becomes an event.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dat_sys::*;
+
+use crate::evd::Evd;
+use crate::handle::Node;
+use crate::provider::{Transport, Wc, WcOp, WcStatus};
+use crate::srq::SrqCounts;
+
+/// Both queues of one incarnation of an endpoint. Its address is the `token` of the queue pair, so it must stay
+/// until the last completion has been taken: see [`Orphans`].
+pub struct Flow {
+    ep: usize,
+    pub(super) requests: Depth,
+    pub(super) receives: Depth,
+    /// Cookies of requests, by sequence number. Receives need none: the cookie is their id.
+    cookies: Box<[UnsafeCell<u64>]>,
+    srq: Option<Arc<SrqCounts>>,
+}
+
+// SAFETY: a cookie's cell is written by the poster before the request is posted and read by the taker after it has
+// completed; it is not reused before it is retired.
+unsafe impl Send for Flow {}
+// SAFETY: as above.
+unsafe impl Sync for Flow {}
+
+/// How many work requests are outstanding: two counters, each with one writer.
+pub(super) struct Depth {
+    posted: AtomicU64,
+    retired: AtomicU64,
+    max: u64,
+}
+
+impl Flow {
+    pub(super) fn new(
+        ep: *mut c_void,
+        max_requests: usize,
+        max_recvs: usize,
+        srq: Option<Arc<SrqCounts>>,
+    ) -> Self {
+        let ring = max_requests.max(1).next_power_of_two();
+        Flow {
+            ep: ep as usize,
+            requests: Depth::new(max_requests),
+            receives: Depth::new(max_recvs),
+            cookies: (0..ring).map(|_| UnsafeCell::new(0)).collect(),
+            srq,
+        }
+    }
+
+    /// Remembers the cookie of request number `seq`.
+    #[inline]
+    pub(super) fn set_cookie(&self, seq: u64, cookie: u64) {
+        let cell = &self.cookies[seq as usize & (self.cookies.len() - 1)];
+        // SAFETY: fewer requests than cells are outstanding, so nobody reads this one now.
+        unsafe { *cell.get() = cookie }
+    }
+
+    /// Turns a completion into the event's data and gives its place in the queue back.
+    #[inline]
+    pub fn retire(&self, wc: &Wc) -> DAT_DTO_COMPLETION_EVENT_DATA {
+        let cookie = if wc.op == WcOp::Recv {
+            match &self.srq {
+                Some(srq) => srq.retire(),
+                None => self.receives.retire(self.receives.retired() + 1),
+            }
+            wc.id
+        } else {
+            let cell = &self.cookies[wc.id as usize & (self.cookies.len() - 1)];
+            // SAFETY: the request was posted after its cookie was written and is retired only below.
+            let cookie = unsafe { *cell.get() };
+            // Requests complete in order: this one also retires the suppressed ones before it.
+            self.requests.retire(wc.id + 1);
+            cookie
+        };
+        DAT_DTO_COMPLETION_EVENT_DATA {
+            ep_handle: self.ep as *mut c_void,
+            user_cookie: DAT_DTO_COOKIE { as_64: cookie },
+            status: status(wc.status),
+            transfered_length: wc.bytes,
+            operation: match (wc.op, wc.invalidated) {
+                (WcOp::Send, _) => DAT_DTO_SEND,
+                (WcOp::Write, _) => DAT_DTO_RDMA_WRITE,
+                (WcOp::Read, _) => DAT_DTO_RDMA_READ,
+                (WcOp::Recv, None) => DAT_DTO_RECEIVE,
+                (WcOp::Recv, Some(_)) => DAT_DTO_RECEIVE_WITH_INVALIDATE,
+            },
+            rmr_context: wc.invalidated.unwrap_or(0),
+        }
+    }
+}
+
+impl Depth {
+    fn new(max: usize) -> Self {
+        Depth { posted: AtomicU64::new(0), retired: AtomicU64::new(0), max: max as u64 }
+    }
+
+    /// The number of the next work request, or none if all are outstanding.
+    #[inline]
+    pub(super) fn next(&self) -> Option<u64> {
+        let posted = self.posted.load(Ordering::Relaxed);
+        (posted - self.retired() < self.max).then_some(posted)
+    }
+
+    #[inline]
+    pub(super) fn posted(&self, count: u64) {
+        self.posted.store(count, Ordering::Release);
+    }
+
+    #[inline]
+    fn retired(&self) -> u64 {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn retire(&self, count: u64) {
+        self.retired.store(count, Ordering::Release);
+    }
+
+    /// Nothing is outstanding.
+    pub(super) fn is_idle(&self) -> bool {
+        self.posted.load(Ordering::Acquire) == self.retired()
+    }
+}
+
+const fn status(status: WcStatus) -> DAT_DTO_COMPLETION_STATUS {
+    match status {
+        WcStatus::Success => DAT_DTO_SUCCESS,
+        WcStatus::Flushed => DAT_DTO_ERR_FLUSHED,
+        WcStatus::LocalLength => DAT_DTO_ERR_LOCAL_LENGTH,
+        WcStatus::LocalEp => DAT_DTO_ERR_LOCAL_EP,
+        WcStatus::LocalProtection => DAT_DTO_ERR_LOCAL_PROTECTION,
+        WcStatus::BadResponse => DAT_DTO_ERR_BAD_RESPONSE,
+        WcStatus::RemoteAccess => DAT_DTO_ERR_REMOTE_ACCESS,
+        WcStatus::RemoteResponder => DAT_DTO_ERR_REMOTE_RESPONDER,
+        WcStatus::Transport => DAT_DTO_ERR_TRANSPORT,
+        WcStatus::ReceiverNotReady => DAT_DTO_ERR_RECEIVER_NOT_READY,
+    }
+}
+
+/// Flows whose queue pair is gone (dat_ep_free, dat_ep_reset) while completions of it may still be queued. The
+/// consumer gets those (dat_ep_free: they may still be on the EVD), so each flow is kept until both its EVDs have
+/// been seen empty or are gone.
+#[derive(Default)]
+pub struct Orphans(Vec<Orphan>);
+
+struct Orphan {
+    /// Never read again except through the tokens of completions.
+    _flow: Box<Flow>,
+    evds: Vec<Watch>,
+}
+
+struct Watch {
+    evd: usize,
+    empties: Arc<AtomicU64>,
+    /// The flow's completions have been taken when the count gets here.
+    until: u64,
+}
+
+impl Orphans {
+    /// Takes over a flow whose queue pair has just been dropped.
+    pub(super) fn adopt<'a, T: Transport>(
+        &mut self,
+        flow: Box<Flow>,
+        evds: impl IntoIterator<Item = &'a Node<Evd<T>>>,
+    ) {
+        self.reap();
+        let watch = |evd: &Node<Evd<T>>| {
+            let empties = evd.empties();
+            // One look at the queue may be under way and have begun too early; the second one counts.
+            let until = empties.load(Ordering::Acquire) + 2;
+            Watch { evd: evd.handle() as usize, empties, until }
+        };
+        self.0.push(Orphan { _flow: flow, evds: evds.into_iter().map(watch).collect() });
+    }
+
+    /// An EVD is being freed: what it still holds is never taken.
+    pub fn forget_evd(&mut self, evd: usize) {
+        for orphan in &mut self.0 {
+            orphan.evds.retain(|watch| watch.evd != evd);
+        }
+        self.reap();
+    }
+
+    fn reap(&mut self) {
+        self.0.retain(|orphan| orphan.evds.iter().any(|w| w.empties.load(Ordering::Acquire) < w.until));
+    }
+}

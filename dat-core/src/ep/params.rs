@@ -1,0 +1,131 @@
+//! Endpoint attributes: defaults, checks, and which may be modified when.
+
+use dat_sys::*;
+
+use super::post::MAX_SEGMENTS;
+use super::state::State;
+use crate::error::{Error, Result};
+use crate::provider::Attrs;
+
+/// Attributes for an endpoint created without any (uDAPL 1.2, dat_ep_create: reasonable defaults).
+pub fn defaults(limits: &Attrs) -> DAT_EP_ATTR {
+    let dtos = limits.max_dtos.min(64) as DAT_COUNT;
+    let iov = limits.max_segments.min(4) as DAT_COUNT;
+    DAT_EP_ATTR {
+        service_type: DAT_SERVICE_TYPE_RC,
+        max_message_size: limits.max_message,
+        max_rdma_size: limits.max_message,
+        qos: DAT_QOS_BEST_EFFORT,
+        recv_completion_flags: DAT_COMPLETION_DEFAULT_FLAG,
+        request_completion_flags: DAT_COMPLETION_DEFAULT_FLAG,
+        max_recv_dtos: dtos,
+        max_request_dtos: dtos,
+        max_recv_iov: iov,
+        max_request_iov: iov,
+        max_rdma_read_in: limits.max_read_depth.min(4) as DAT_COUNT,
+        max_rdma_read_out: limits.max_read_depth.min(4) as DAT_COUNT,
+        srq_soft_hw: DAT_WATERMARK_INFINITE,
+        max_rdma_read_iov: limits.max_read_segments.min(4) as DAT_COUNT,
+        max_rdma_write_iov: iov,
+        ..DAT_EP_ATTR::zeroed()
+    }
+}
+
+/// Checks attributes against the adapter's limits; `arg` is the position of the attributes in the call.
+pub fn check(attr: &DAT_EP_ATTR, limits: &Attrs, arg: u32) -> Result<()> {
+    if attr.service_type != DAT_SERVICE_TYPE_RC {
+        return Err(Error::of(DAT_MODEL_NOT_SUPPORTED));
+    }
+    check_qos(attr.qos)?;
+    let recv_flags = [
+        DAT_COMPLETION_DEFAULT_FLAG,
+        DAT_COMPLETION_UNSIGNALLED_FLAG,
+        DAT_COMPLETION_SOLICITED_WAIT_FLAG,
+        DAT_COMPLETION_EVD_THRESHOLD_FLAG,
+    ];
+    let request_flags =
+        [DAT_COMPLETION_DEFAULT_FLAG, DAT_COMPLETION_UNSIGNALLED_FLAG, DAT_COMPLETION_EVD_THRESHOLD_FLAG];
+    let within = |value: DAT_COUNT, limit: usize| usize::try_from(value).is_ok_and(|v| v <= limit);
+    let reads = limits.max_read_depth as usize;
+    let fits = recv_flags.contains(&attr.recv_completion_flags)
+        && request_flags.contains(&attr.request_completion_flags)
+        && attr.max_message_size <= limits.max_message
+        && attr.max_rdma_size <= limits.max_message
+        && within(attr.max_recv_dtos, limits.max_dtos)
+        && within(attr.max_request_dtos, limits.max_dtos)
+        && within(attr.max_recv_iov, limits.max_segments)
+        && within(attr.max_request_iov, limits.max_segments)
+        && within(attr.max_rdma_read_iov, limits.max_read_segments.min(MAX_SEGMENTS))
+        && within(attr.max_rdma_write_iov, limits.max_segments)
+        && within(attr.max_rdma_read_in, reads)
+        && within(attr.max_rdma_read_out, reads)
+        && within(attr.ep_transport_specific_count, usize::MAX)
+        && within(attr.ep_provider_specific_count, usize::MAX);
+    if fits { Ok(()) } else { Err(Error::arg(arg)) }
+}
+
+/// Only best effort is offered (uDAPL 1.2, dat_ep_connect: otherwise `DAT_MODEL_NOT_SUPPORTED`, at once).
+pub fn check_qos(qos: DAT_QOS) -> Result<()> {
+    if qos == DAT_QOS_BEST_EFFORT { Ok(()) } else { Err(Error::of(DAT_MODEL_NOT_SUPPORTED)) }
+}
+
+/// Parameters that dat_ep_modify never changes.
+const FIXED: DAT_EP_PARAM_MASK = DAT_EP_FIELD_IA_HANDLE
+    | DAT_EP_FIELD_EP_STATE
+    | DAT_EP_FIELD_COMM
+    | DAT_EP_FIELD_LOCAL_IA_ADDRESS_PTR
+    | DAT_EP_FIELD_LOCAL_PORT_QUAL
+    | DAT_EP_FIELD_REMOTE_IA_ADDRESS_PTR
+    | DAT_EP_FIELD_REMOTE_PORT_QUAL
+    | DAT_EP_FIELD_SRQ_HANDLE;
+
+/// Parameters that change only in a quiescent endpoint.
+const QUIESCENT: DAT_EP_PARAM_MASK = DAT_EP_FIELD_PZ_HANDLE;
+
+/// Parameters that change only in an unconnected endpoint.
+const UNCONNECTED: DAT_EP_PARAM_MASK = DAT_EP_FIELD_EP_ATTR_NUM_TRANSPORT_ATTR
+    | DAT_EP_FIELD_EP_ATTR_TRANSPORT_SPECIFIC_ATTR
+    | DAT_EP_FIELD_EP_ATTR_NUM_PROVIDER_ATTR
+    | DAT_EP_FIELD_EP_ATTR_PROVIDER_SPECIFIC_ATTR;
+
+/// Whether the parameters of `mask` may be modified in this state (uDAPL 1.2, dat_ep_modify, list of parameters).
+/// Everything else may be until a connection is requested or accepted.
+pub fn check_modify(mask: DAT_EP_PARAM_MASK, state: State) -> Result<()> {
+    use State::*;
+    if mask & FIXED != 0 || mask & !DAT_EP_FIELD_ALL != 0 {
+        return Err(Error::arg(2));
+    }
+    let unconnected = matches!(state, Unconnected | UnconfiguredUnconnected);
+    let quiescent = unconnected
+        || matches!(
+            state,
+            TentativePending | UnconfiguredTentative | UnconfiguredPassive | UnconfiguredReserved
+        );
+    let early = quiescent || matches!(state, Reserved | PassivePending);
+    let legal = early && (mask & QUIESCENT == 0 || quiescent) && (mask & UNCONNECTED == 0 || unconnected);
+    if legal { Ok(()) } else { Err(state.refusal()) }
+}
+
+/// Copies the attributes that `mask` names.
+pub fn merge(into: &mut DAT_EP_ATTR, from: &DAT_EP_ATTR, mask: DAT_EP_PARAM_MASK) {
+    macro_rules! copy {
+        ($($bit:ident => $field:ident),* $(,)?) => { $(if mask & $bit != 0 { into.$field = from.$field; })* };
+    }
+    copy! {
+        DAT_EP_FIELD_EP_ATTR_SERVICE_TYPE => service_type,
+        DAT_EP_FIELD_EP_ATTR_MAX_MESSAGE_SIZE => max_message_size,
+        DAT_EP_FIELD_EP_ATTR_MAX_RDMA_SIZE => max_rdma_size,
+        DAT_EP_FIELD_EP_ATTR_QOS => qos,
+        DAT_EP_FIELD_EP_ATTR_RECV_COMPLETION_FLAGS => recv_completion_flags,
+        DAT_EP_FIELD_EP_ATTR_REQUEST_COMPLETION_FLAGS => request_completion_flags,
+        DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS => max_recv_dtos,
+        DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS => max_request_dtos,
+        DAT_EP_FIELD_EP_ATTR_MAX_RECV_IOV => max_recv_iov,
+        DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_IOV => max_request_iov,
+        DAT_EP_FIELD_EP_ATTR_MAX_RDMA_READ_IN => max_rdma_read_in,
+        DAT_EP_FIELD_EP_ATTR_MAX_RDMA_READ_OUT => max_rdma_read_out,
+        DAT_EP_FIELD_EP_ATTR_SRQ_SOFT_HW => srq_soft_hw,
+        DAT_EP_FIELD_EP_ATTR_MAX_RDMA_READ_IOV => max_rdma_read_iov,
+        DAT_EP_FIELD_EP_ATTR_MAX_RDMA_WRITE_IOV => max_rdma_write_iov,
+    }
+}

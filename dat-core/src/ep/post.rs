@@ -1,0 +1,200 @@
+//! The data path: posting work requests. One screen; no lock, no allocation.
+
+use dat_sys::*;
+
+use super::state::Event;
+use super::{Ep, Link};
+use crate::error::{Error, Result};
+use crate::handle::Node;
+use crate::provider::{PostError, Queue, RecvWr, Remote, Segment, SendOp, SendWr, Transport};
+
+/// Segments of one RDMA read at most that dat-core can shorten (see [`trim`]); adapters offer no more.
+pub const MAX_SEGMENTS: usize = 64;
+
+const REQUEST_FLAGS: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SUPPRESS_FLAG
+    | DAT_COMPLETION_SOLICITED_WAIT_FLAG
+    | DAT_COMPLETION_UNSIGNALLED_FLAG
+    | DAT_COMPLETION_BARRIER_FENCE_FLAG
+    | DAT_COMPLETION_EVD_THRESHOLD_FLAG
+    | DAT_COMPLETION_LMR_INVALIDATE_FENCE_FLAG;
+
+/// # Safety of all posts
+/// The segments' memory stays valid until the work request completes, and one thread at a time posts to each queue
+/// of an endpoint (thread-safe tables see to it).
+impl<T: Transport> Node<Ep<T>> {
+    /// dat_ep_post_send.
+    ///
+    /// # Safety
+    /// As above.
+    #[inline]
+    pub unsafe fn post_send(
+        &self,
+        segments: &[Segment],
+        cookie: u64,
+        flags: DAT_COMPLETION_FLAGS,
+    ) -> Result<()> {
+        // SAFETY: as the caller promised.
+        unsafe { self.post_request(SendOp::Send { invalidate: None }, segments, cookie, flags, 5) }
+    }
+
+    /// dat_ep_post_rdma_write. `room`: bytes of the remote segment.
+    ///
+    /// # Safety
+    /// As above.
+    #[inline]
+    pub unsafe fn post_rdma_write(
+        &self,
+        segments: &[Segment],
+        cookie: u64,
+        remote: Remote,
+        room: u64,
+        flags: DAT_COMPLETION_FLAGS,
+    ) -> Result<()> {
+        if length(segments) > room {
+            return Err(Error::of(DAT_LENGTH_ERROR));
+        }
+        // SAFETY: as the caller promised.
+        unsafe { self.post_request(SendOp::Write(remote), segments, cookie, flags, 6) }
+    }
+
+    /// dat_ep_post_rdma_read. `size`: bytes of the remote segment, all of which are read.
+    ///
+    /// # Safety
+    /// As above.
+    #[inline]
+    pub unsafe fn post_rdma_read(
+        &self,
+        segments: &[Segment],
+        cookie: u64,
+        remote: Remote,
+        size: u64,
+        flags: DAT_COMPLETION_FLAGS,
+    ) -> Result<()> {
+        let local = length(segments);
+        if local < size {
+            return Err(Error::of(DAT_LENGTH_ERROR));
+        }
+        let mut shortened = [Segment::default(); MAX_SEGMENTS];
+        let segments = if local == size { segments } else { trim(segments, size, &mut shortened)? };
+        // SAFETY: as the caller promised.
+        unsafe { self.post_request(SendOp::Read(remote), segments, cookie, flags, 6) }
+    }
+
+    /// `flags_arg`: the position of the completion flags in the standard's prototype.
+    #[inline]
+    unsafe fn post_request(
+        &self,
+        op: SendOp,
+        segments: &[Segment],
+        cookie: u64,
+        flags: DAT_COMPLETION_FLAGS,
+        flags_arg: u32,
+    ) -> Result<()> {
+        self.shared.state.check(Event::PostRequest)?;
+        let link = self.link()?;
+        // uDAPL 1.2, dat_ep_post_send: unsignalled only if the endpoint was made for it.
+        if flags & !(REQUEST_FLAGS & !DAT_COMPLETION_UNSIGNALLED_FLAG | link.unsignalled) != 0 {
+            return Err(Error::arg(flags_arg));
+        }
+        let max_segments =
+            if matches!(op, SendOp::Read(_)) { link.max_read_iov } else { link.max_request_iov };
+        if segments.len() > max_segments {
+            return Err(Error::arg(2));
+        }
+        let Some(seq) = link.flow.requests.next() else {
+            return Err(Error::of(DAT_INSUFFICIENT_RESOURCES));
+        };
+        link.flow.set_cookie(seq, cookie);
+        let wr = SendWr {
+            id: seq,
+            op,
+            segments,
+            signalled: flags & DAT_COMPLETION_SUPPRESS_FLAG == 0,
+            solicited: flags & DAT_COMPLETION_SOLICITED_WAIT_FLAG != 0,
+            fence: flags & DAT_COMPLETION_BARRIER_FENCE_FLAG != 0,
+        };
+        // Counted before it is posted: it may complete, and be retired, before `post_send` returns.
+        link.flow.requests.posted(seq + 1);
+        // SAFETY: as the caller promised.
+        unsafe { link.qp.post_send(&wr) }.map_err(|e| {
+            link.flow.requests.posted(seq);
+            refused(e)
+        })
+    }
+
+    /// dat_ep_post_recv.
+    ///
+    /// # Safety
+    /// As above.
+    #[inline]
+    pub unsafe fn post_recv(
+        &self,
+        segments: &[Segment],
+        cookie: u64,
+        flags: DAT_COMPLETION_FLAGS,
+    ) -> Result<()> {
+        self.shared.state.check(Event::PostRecv)?;
+        let link = self.link()?;
+        // uDAPL 1.2, dat_ep_create_with_srq: receive buffers cannot be posted to such an endpoint.
+        if link.on_srq {
+            return Err(Error::state(DAT_INVALID_STATE_SRQ_IN_USE));
+        }
+        // uDAPL 1.2, dat_ep_post_recv: neither suppression nor fence.
+        if flags & !(DAT_COMPLETION_EVD_THRESHOLD_FLAG | link.recv_unsignalled) != 0 {
+            return Err(Error::arg(5));
+        }
+        if segments.len() > link.max_recv_iov {
+            return Err(Error::arg(2));
+        }
+        let Some(seq) = link.flow.receives.next() else {
+            return Err(Error::of(DAT_INSUFFICIENT_RESOURCES));
+        };
+        link.flow.receives.posted(seq + 1);
+        // SAFETY: as the caller promised.
+        unsafe { link.qp.post_recv(&RecvWr { id: cookie, segments }) }.map_err(|e| {
+            link.flow.receives.posted(seq);
+            refused(e)
+        })
+    }
+
+    #[inline]
+    fn link(&self) -> Result<&Link<T>> {
+        // SAFETY: replaced only by control calls, which the standard does not let run beside posts (MT level).
+        unsafe { self.link_ptr().as_ref() }.ok_or(Error::state(DAT_INVALID_STATE_EP_UNCONFIGURED))
+    }
+}
+
+#[inline]
+fn length(segments: &[Segment]) -> u64 {
+    segments.iter().map(|s| u64::from(s.len)).sum()
+}
+
+/// The first `size` bytes of `segments`.
+fn trim<'a>(segments: &[Segment], size: u64, into: &'a mut [Segment; MAX_SEGMENTS]) -> Result<&'a [Segment]> {
+    let mut left = size;
+    let mut used = 0;
+    for segment in segments.iter().take_while(|_| size > 0) {
+        let take = left.min(u64::from(segment.len));
+        let slot = into.get_mut(used).ok_or(Error::arg(2))?;
+        *slot = Segment { len: take as u32, ..*segment };
+        used += 1;
+        left -= take;
+        if left == 0 {
+            break;
+        }
+    }
+    Ok(&into[..used])
+}
+
+/// What a post that the transport refused answers (uDAPL 1.2, dat_ep_post_send: return values).
+#[cold]
+pub fn refused(error: PostError) -> Error {
+    match error {
+        PostError::Full => Error::of(DAT_INSUFFICIENT_RESOURCES),
+        PostError::Bounds => Error::arg(3),
+        PostError::Domain => Error::of(DAT_PROTECTION_VIOLATION),
+        PostError::Access { write: false } => Error::new(DAT_PRIVILEGES_VIOLATION, DAT_PRIVILEGES_READ),
+        PostError::Access { write: true } => Error::new(DAT_PRIVILEGES_VIOLATION, DAT_PRIVILEGES_WRITE),
+        PostError::Unsupported => Error::of(DAT_MODEL_NOT_SUPPORTED),
+    }
+}

@@ -1,0 +1,283 @@
+//! The endpoint state chart (uDAPL 1.2, chapter 6.5; 2.0 adds nothing to it) as one table.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use dat_sys::*;
+
+use crate::error::{Error, Result};
+
+/// `DAT_EP_STATE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+#[allow(missing_docs)] // the standard's names
+pub enum State {
+    Unconnected = DAT_EP_STATE_UNCONNECTED,
+    UnconfiguredUnconnected = DAT_EP_STATE_UNCONFIGURED_UNCONNECTED,
+    Reserved = DAT_EP_STATE_RESERVED,
+    UnconfiguredReserved = DAT_EP_STATE_UNCONFIGURED_RESERVED,
+    PassivePending = DAT_EP_STATE_PASSIVE_CONNECTION_PENDING,
+    UnconfiguredPassive = DAT_EP_STATE_UNCONFIGURED_PASSIVE,
+    ActivePending = DAT_EP_STATE_ACTIVE_CONNECTION_PENDING,
+    TentativePending = DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING,
+    UnconfiguredTentative = DAT_EP_STATE_UNCONFIGURED_TENTATIVE,
+    Connected = DAT_EP_STATE_CONNECTED,
+    DisconnectPending = DAT_EP_STATE_DISCONNECT_PENDING,
+    Disconnected = DAT_EP_STATE_DISCONNECTED,
+    CompletionPending = DAT_EP_STATE_COMPLETION_PENDING,
+}
+
+/// What happens to an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// dat_ep_modify gave it what it lacked.
+    Configure,
+    /// dat_ep_connect, dat_ep_dup_connect.
+    Connect,
+    /// dat_rsp_create.
+    Reserve,
+    /// dat_rsp_free.
+    Unreserve,
+    /// A connection request arrived at the reserved service point.
+    Request,
+    /// dat_cr_accept.
+    Accept,
+    /// dat_cr_reject, or a connect or accept that could not even begin.
+    Retract,
+    /// dat_ep_disconnect, graceful.
+    DisconnectGracefully,
+    /// dat_ep_disconnect, abrupt.
+    DisconnectAbruptly,
+    /// dat_ep_reset.
+    Reset,
+    /// dat_ep_free.
+    Free,
+    /// A send, RDMA read, RDMA write or bind is posted.
+    PostRequest,
+    /// A receive is posted.
+    PostRecv,
+    /// The transport: the connection is up.
+    Established,
+    /// The transport: no connection came about.
+    Failed,
+    /// The transport: the connection has ended.
+    Ended,
+}
+
+/// What an event does in a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Legal; the endpoint goes there.
+    To(State),
+    /// Legal; the state stays.
+    Stay,
+    /// Legal and without any effect.
+    Nothing,
+    /// `DAT_INVALID_STATE`.
+    Refuse,
+}
+
+/// The table.
+pub const fn effect(state: State, event: Event) -> Effect {
+    use Effect::*;
+    use Event::*;
+    use State::*;
+    match (event, state) {
+        (Configure, UnconfiguredUnconnected) => To(Unconnected),
+        (Configure, UnconfiguredReserved) => To(Reserved),
+        (Configure, UnconfiguredPassive) => To(PassivePending),
+        (Configure, UnconfiguredTentative) => To(TentativePending),
+        (Configure, Unconnected | Reserved | PassivePending | TentativePending) => Stay,
+
+        (Connect, Unconnected) => To(ActivePending),
+        (Reserve, Unconnected) => To(Reserved),
+        (Reserve, UnconfiguredUnconnected) => To(UnconfiguredReserved),
+        (Unreserve, Reserved) => To(Unconnected),
+        (Unreserve, UnconfiguredReserved) => To(UnconfiguredUnconnected),
+        // The request that arrived first owns the endpoint; the service point just goes.
+        (Unreserve, _) => Nothing,
+        (Request, Reserved) => To(PassivePending),
+        (Request, UnconfiguredReserved) => To(UnconfiguredPassive),
+        (Accept, Unconnected | PassivePending | TentativePending) => To(CompletionPending),
+        (Retract, PassivePending | ActivePending | CompletionPending) => To(Unconnected),
+        (Retract, UnconfiguredPassive) => To(UnconfiguredUnconnected),
+
+        (DisconnectGracefully | DisconnectAbruptly, Connected | ActivePending | CompletionPending) => {
+            To(DisconnectPending)
+        }
+        (DisconnectAbruptly, DisconnectPending) => Stay,
+        (DisconnectGracefully, DisconnectPending) => Nothing,
+        (DisconnectGracefully | DisconnectAbruptly, Disconnected) => Nothing,
+
+        (Reset, Disconnected) => To(Unconnected),
+        (Reset, Unconnected | UnconfiguredUnconnected) => Nothing,
+        (Free, Reserved | UnconfiguredReserved | PassivePending | UnconfiguredPassive) => Refuse,
+        (Free, TentativePending | UnconfiguredTentative) => Refuse,
+        (Free, _) => To(Disconnected),
+
+        (PostRequest, Connected | Disconnected) => Stay,
+        // uDAPL 1.2, dat_ep_post_recv: all states; an unconfigured endpoint has nowhere to put the buffer.
+        (
+            PostRecv,
+            UnconfiguredUnconnected | UnconfiguredReserved | UnconfiguredPassive | UnconfiguredTentative,
+        ) => Refuse,
+        (PostRecv, _) => Stay,
+
+        (Established, ActivePending | CompletionPending) => To(Connected),
+        (Failed | Ended, ActivePending | CompletionPending | Connected | DisconnectPending) => {
+            To(Disconnected)
+        }
+        // A disconnect of our own was faster than what the network says.
+        (Established | Failed | Ended, _) => Nothing,
+
+        _ => Refuse,
+    }
+}
+
+impl State {
+    /// All states.
+    pub const ALL: [State; 13] = [
+        State::Unconnected,
+        State::UnconfiguredUnconnected,
+        State::Reserved,
+        State::UnconfiguredReserved,
+        State::PassivePending,
+        State::UnconfiguredPassive,
+        State::ActivePending,
+        State::TentativePending,
+        State::UnconfiguredTentative,
+        State::Connected,
+        State::DisconnectPending,
+        State::Disconnected,
+        State::CompletionPending,
+    ];
+
+    const fn from_raw(raw: u32) -> State {
+        State::ALL[raw as usize]
+    }
+
+    /// `DAT_INVALID_STATE` with the subtype that names this state.
+    pub const fn refusal(self) -> Error {
+        Error::state(match self {
+            State::Unconnected => DAT_INVALID_STATE_EP_UNCONNECTED,
+            State::UnconfiguredUnconnected => DAT_INVALID_STATE_EP_UNCONFIGURED,
+            State::Reserved => DAT_INVALID_STATE_EP_RESERVED,
+            State::UnconfiguredReserved => DAT_INVALID_STATE_EP_UNCONFRESERVED,
+            State::PassivePending => DAT_INVALID_STATE_EP_PASSCONNPENDING,
+            State::UnconfiguredPassive => DAT_INVALID_STATE_EP_UNCONFPASSIVE,
+            State::ActivePending => DAT_INVALID_STATE_EP_ACTCONNPENDING,
+            State::TentativePending => DAT_INVALID_STATE_EP_TENTCONNPENDING,
+            State::UnconfiguredTentative => DAT_INVALID_STATE_EP_UNCONFTENTATIVE,
+            State::Connected => DAT_INVALID_STATE_EP_CONNECTED,
+            State::DisconnectPending => DAT_INVALID_STATE_EP_DISCPENDING,
+            State::Disconnected => DAT_INVALID_STATE_EP_DISCONNECTED,
+            State::CompletionPending => DAT_INVALID_STATE_EP_COMPLPENDING,
+        })
+    }
+}
+
+/// An endpoint's state, changed by the consumer's calls and by the network at the same time.
+pub struct StateCell(AtomicU32);
+
+/// A transition that was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// The state before.
+    pub from: State,
+    /// What the table said.
+    pub effect: Effect,
+}
+
+impl StateCell {
+    /// A cell in this state.
+    pub const fn new(state: State) -> Self {
+        StateCell(AtomicU32::new(state as u32))
+    }
+
+    /// The state now.
+    #[inline]
+    pub fn get(&self) -> State {
+        State::from_raw(self.0.load(Ordering::Acquire))
+    }
+
+    /// Applies an event; of several threads that do so one at a time wins. `Refuse` becomes `DAT_INVALID_STATE`.
+    pub fn apply(&self, event: Event) -> Result<Moved> {
+        let mut from = self.get();
+        loop {
+            let effect = effect(from, event);
+            let to = match effect {
+                Effect::To(to) => to,
+                Effect::Stay | Effect::Nothing => return Ok(Moved { from, effect }),
+                Effect::Refuse => return Err(from.refusal()),
+            };
+            match self.0.compare_exchange(from as u32, to as u32, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Ok(Moved { from, effect }),
+                Err(now) => from = State::from_raw(now),
+            }
+        }
+    }
+
+    /// Whether an event is legal now, without applying it. Folds to a bit test on the data path.
+    #[inline]
+    pub fn check(&self, event: Event) -> Result<()> {
+        let state = self.get();
+        match effect(state, event) {
+            Effect::Refuse => Err(state.refusal()),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVENTS: [Event; 16] = [
+        Event::Configure,
+        Event::Connect,
+        Event::Reserve,
+        Event::Unreserve,
+        Event::Request,
+        Event::Accept,
+        Event::Retract,
+        Event::DisconnectGracefully,
+        Event::DisconnectAbruptly,
+        Event::Reset,
+        Event::Free,
+        Event::PostRequest,
+        Event::PostRecv,
+        Event::Established,
+        Event::Failed,
+        Event::Ended,
+    ];
+
+    #[test]
+    fn states_are_numbered_as_in_the_standard() {
+        for (i, state) in State::ALL.into_iter().enumerate() {
+            assert_eq!(state as usize, i);
+        }
+    }
+
+    /// The whole matrix: review a change of this snapshot like code.
+    #[test]
+    fn matrix() {
+        let mut text = String::new();
+        for event in EVENTS {
+            text += &format!("{event:?}\n");
+            for state in State::ALL {
+                let effect = match effect(state, event) {
+                    Effect::To(to) => format!("-> {to:?}"),
+                    other => format!("{other:?}"),
+                };
+                text += &format!("  {:<24}{effect}\n", format!("{state:?}"));
+            }
+        }
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn a_refusal_names_the_state() {
+        let cell = StateCell::new(State::Reserved);
+        assert_eq!(cell.apply(Event::Connect), Err(Error::state(DAT_INVALID_STATE_EP_RESERVED)));
+        assert_eq!(cell.get(), State::Reserved);
+    }
+}

@@ -1,0 +1,105 @@
+//! Errors: what the standard calls a DAT_RETURN.
+
+use std::fmt;
+
+use dat_sys::*;
+
+/// A failure: class, type and subtype of a `DAT_RETURN`. Never success.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Error(DAT_RETURN);
+
+/// What the operations of this crate answer.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error of a type (`DAT_INVALID_STATE`, …) with a subtype (`DAT_NO_SUBTYPE`, …).
+    pub const fn new(kind: DAT_RETURN, subtype: DAT_RETURN) -> Self {
+        Error(DAT_CLASS_ERROR | kind | subtype)
+    }
+
+    /// An error without a subtype.
+    pub const fn of(kind: DAT_RETURN) -> Self {
+        Error::new(kind, DAT_NO_SUBTYPE)
+    }
+
+    /// `DAT_INVALID_PARAMETER` for argument `n`, counted from 1 as in the standard's prototypes.
+    pub const fn arg(n: u32) -> Self {
+        Error::new(DAT_INVALID_PARAMETER, DAT_INVALID_ARG1 + n - 1)
+    }
+
+    /// `DAT_INVALID_HANDLE` with the subtype that names the kind of handle.
+    pub const fn handle(subtype: DAT_RETURN) -> Self {
+        Error::new(DAT_INVALID_HANDLE, subtype)
+    }
+
+    /// `DAT_INVALID_STATE` with the subtype that names the state.
+    pub const fn state(subtype: DAT_RETURN) -> Self {
+        Error::new(DAT_INVALID_STATE, subtype)
+    }
+
+    /// The whole code, as returned to C.
+    pub const fn code(self) -> DAT_RETURN {
+        self.0
+    }
+
+    /// The type: `DAT_INVALID_STATE`, ….
+    pub const fn kind(self) -> DAT_RETURN {
+        self.0 & DAT_TYPE_MASK
+    }
+
+    /// The subtype.
+    pub const fn subtype(self) -> DAT_RETURN {
+        self.0 & DAT_SUBTYPE_MASK
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self} ({:#010x})", self.0)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match dat_sys::describe::status_names(self.0) {
+            Some((kind, "")) => f.write_str(kind),
+            Some((kind, subtype)) => write!(f, "{kind}, {subtype}"),
+            None => write!(f, "undefined status {:#010x}", self.0),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Why an adapter could not be opened: the code for the consumer and the reason for the human.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{reason}")]
+pub struct OpenError {
+    /// For the consumer.
+    pub code: Error,
+    /// What happened and what to do about it.
+    pub reason: String,
+}
+
+impl OpenError {
+    /// A reason with its code.
+    pub fn new(code: Error, reason: impl Into<String>) -> Self {
+        OpenError { code, reason: reason.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_speak_the_names_of_the_standard() {
+        assert_eq!(
+            Error::handle(DAT_INVALID_HANDLE_EP).to_string(),
+            "DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EP"
+        );
+        assert_eq!(Error::of(DAT_QUEUE_EMPTY).to_string(), "DAT_QUEUE_EMPTY");
+        assert_eq!(Error::of(DAT_NOT_IMPLEMENTED).to_string(), "DAT_NOT_IMPLEMENTED");
+        assert_eq!(Error::arg(3).code(), 0x8006_0027);
+    }
+}

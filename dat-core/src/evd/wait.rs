@@ -1,0 +1,91 @@
+//! dat_evd_wait.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use dat_sys::*;
+
+use super::Evd;
+use crate::error::{Error, Result};
+use crate::provider::{Completions, Transport};
+use crate::wake::Slept;
+
+/// What a wait ended with: the event or the reason, and how many events are left.
+pub struct Waited {
+    /// The first event, or why there is none.
+    pub event: Result<DAT_EVENT>,
+    /// Events left on the queue.
+    pub more: usize,
+}
+
+impl<T: Transport> Evd<T> {
+    /// dat_evd_wait: the first event once `threshold` events are queued. `timeout` in microseconds, in total.
+    /// An error here means that nothing was waited for, and `nmore` is undefined.
+    pub fn wait(&self, timeout: DAT_TIMEOUT, threshold: DAT_COUNT) -> Result<Waited> {
+        if threshold < 1 || threshold as usize > self.depth() {
+            return Err(Error::arg(3));
+        }
+        let notified = DAT_COMPLETION_UNSIGNALLED_FLAG | DAT_COMPLETION_SOLICITED_WAIT_FLAG;
+        if threshold > 1 && self.config() & notified != 0 {
+            return Err(Error::state(DAT_INVALID_STATE_EVD_CONFIG_THRESHOLD));
+        }
+        let deadline = match timeout {
+            DAT_TIMEOUT_INFINITE => None,
+            // No deadline can lie past the end of the clock; then there is none.
+            us => Instant::now().checked_add(Duration::from_micros(us.into())),
+        };
+        if self.bell.waiting.swap(true, Ordering::SeqCst) {
+            return Err(Error::state(DAT_INVALID_STATE_EVD_WAITER));
+        }
+        // SAFETY: `waiting` was false and is ours now: everyone else is refused.
+        let waited = unsafe { self.wait_alone(deadline, timeout == 0, threshold as usize) };
+        self.bell.waiting.store(false, Ordering::SeqCst);
+        // What arrived for the CNO while this thread was the one to tell.
+        self.arm_for_cno();
+        waited
+    }
+
+    /// # Safety
+    /// The caller owns the EVD's taking side.
+    unsafe fn wait_alone(&self, deadline: Option<Instant>, poll: bool, threshold: usize) -> Result<Waited> {
+        let mut slept = if poll { Slept::TimedOut } else { Slept::Woken };
+        let mut looked = false;
+        loop {
+            self.bell.wake.reset();
+            if self.ia.is_closing() || self.bell.dead.load(Ordering::SeqCst) {
+                return Err(Error::of(DAT_ABORT));
+            }
+            if !self.bell.waitable.load(Ordering::SeqCst) {
+                return Err(Error::state(DAT_INVALID_STATE_EVD_UNWAITABLE));
+            }
+            if !looked {
+                self.ia.transport.progress();
+                looked = true;
+            }
+            // SAFETY: as the caller promised.
+            let count = unsafe { self.count() };
+            if count >= threshold
+                // SAFETY: as above.
+                && let Some(event) = unsafe { self.take() }
+            {
+                return Ok(Waited { event: Ok(event), more: count - 1 });
+            }
+            match slept {
+                Slept::TimedOut => {
+                    return Ok(Waited { event: Err(Error::of(DAT_TIMEOUT_EXPIRED)), more: count });
+                }
+                Slept::Interrupted => {
+                    return Ok(Waited {
+                        event: Err(Error::new(DAT_INTERRUPTED_CALL, DAT_NO_SUBTYPE)),
+                        more: count,
+                    });
+                }
+                Slept::Woken => {}
+            }
+            // Arm after counting; `false` means that something came in between.
+            if self.cq.as_ref().is_none_or(|cq| cq.arm(self.bell.solicited())) {
+                slept = self.ia.transport.sleep(&self.bell.wake, deadline);
+            }
+        }
+    }
+}

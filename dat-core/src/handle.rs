@@ -1,0 +1,391 @@
+//! Handles: what a consumer holds, and every cast from it.
+//!
+//! A handle is the address of a [`Slot`]: its first word is the provider table, because consumers call through it
+//! (uDAPL, DAT_HANDLE). All slots lie in one reserved region that is never unmapped, so that any word a consumer passes
+//! can be judged by arithmetic and one load, without touching memory that might not be there: a NULL, garbage, foreign
+//! or stale handle is an error, not a crash. Slots are reused oldest first, to keep stale handles stale for long.
+//!
+//! An object lives in a [`Node`] behind its slot. Other objects that depend on it hold a counted [`Ref`].
+
+use std::any::TypeId;
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use dat_sys::*;
+
+use crate::error::{Error, Result};
+
+/// Handles that exist at one time in a process.
+pub const MAX_HANDLES: usize = 1 << 20;
+
+/// What a handle points to.
+#[repr(C, align(64))]
+pub struct Slot {
+    /// First: consumers read it.
+    table: AtomicPtr<DAT_PROVIDER>,
+    /// [`tag`] of the object's type; 0: nothing lives here.
+    tag: AtomicU64,
+    /// The `Node<O>`.
+    node: AtomicPtr<()>,
+    /// Consumer context, all 64 bits.
+    context: AtomicU64,
+    /// `DAT_HANDLE_TYPE`.
+    kind: AtomicU32,
+    /// Spinlock of thread-safe tables.
+    lock: AtomicU32,
+}
+
+/// An object with its handle and the count of those who depend on it.
+pub struct Node<O: Object> {
+    slot: &'static Slot,
+    users: AtomicU32,
+    body: O,
+}
+
+/// What a handle can stand for.
+pub trait Object: Send + Sync + 'static {
+    /// `DAT_HANDLE_TYPE_…`.
+    const KIND: DAT_HANDLE_TYPE;
+    /// Subtype of `DAT_INVALID_HANDLE` when a handle is not one of these.
+    const INVALID: DAT_RETURN;
+}
+
+/// A counted dependency: while it exists, [`Node::in_use`] is true. Made and dropped under the IA's control lock.
+pub struct Ref<O: Object>(NonNull<Node<O>>);
+
+/// Puts an object behind a new handle. The node lives until [`remove`].
+/// `make` builds it and knows the handle it will have.
+pub fn insert<O: Object>(
+    table: *const DAT_PROVIDER,
+    make: impl FnOnce(*mut c_void) -> Result<O>,
+) -> Result<&'static Node<O>> {
+    let slot = pool().take().ok_or(Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY))?;
+    let body = make(std::ptr::from_ref(slot).cast_mut().cast()).inspect_err(|_| pool().give(slot))?;
+    let node = Box::leak(Box::new(Node { slot, users: AtomicU32::new(0), body }));
+    slot.table.store(table.cast_mut(), Ordering::Relaxed);
+    slot.context.store(0, Ordering::Relaxed);
+    slot.kind.store(O::KIND, Ordering::Relaxed);
+    slot.node.store(std::ptr::from_mut(node).cast(), Ordering::Relaxed);
+    slot.tag.store(tag::<O>(), Ordering::Release);
+    Ok(node)
+}
+
+/// The object behind a handle.
+///
+/// # Safety
+/// No other thread removes the object while the reference is used; the standard asks consumers not to free an object
+/// that another thread is using, and thread-safe tables enforce it.
+#[inline]
+pub unsafe fn get<'a, O: Object>(handle: *mut c_void) -> Result<&'a Node<O>> {
+    match slot(handle) {
+        Some(slot) if slot.tag.load(Ordering::Acquire) == tag::<O>() => {
+            // SAFETY: a live slot with the tag of `O` points to a `Node<O>`, which `remove` alone frees.
+            Ok(unsafe { &*slot.node.load(Ordering::Relaxed).cast::<Node<O>>() })
+        }
+        _ => Err(Error::handle(O::INVALID)),
+    }
+}
+
+/// The object behind a handle that may be NULL.
+///
+/// # Safety
+/// As [`get`].
+pub unsafe fn get_or_null<'a, O: Object>(handle: *mut c_void) -> Result<Option<&'a Node<O>>> {
+    match handle.is_null() {
+        true => Ok(None),
+        // SAFETY: as the caller promised.
+        false => unsafe { get(handle) }.map(Some),
+    }
+}
+
+/// Makes the handle stale and gives the object back. `None`: it is stale already.
+///
+/// # Safety
+/// Nobody uses a reference from [`get`] any more, nor will.
+pub unsafe fn remove<O: Object>(node: &Node<O>) -> Option<Box<Node<O>>> {
+    let slot = node.slot;
+    slot.tag.compare_exchange(tag::<O>(), 0, Ordering::AcqRel, Ordering::Acquire).ok()?;
+    let raw = slot.node.swap(std::ptr::null_mut(), Ordering::AcqRel);
+    pool().give(slot);
+    // SAFETY: `insert` leaked this box; whoever wins the exchange above is the only one to take it back.
+    Some(unsafe { Box::from_raw(raw.cast::<Node<O>>()) })
+}
+
+/// The slot of any live handle, whatever its type.
+#[inline]
+pub fn live(handle: *mut c_void) -> Result<&'static Slot> {
+    slot(handle)
+        .filter(|slot| slot.tag.load(Ordering::Acquire) != 0)
+        .ok_or(Error::handle(DAT_INVALID_HANDLE1))
+}
+
+/// Live handles in this process.
+pub fn count() -> usize {
+    pool().live.load(Ordering::Relaxed)
+}
+
+impl Slot {
+    /// `DAT_HANDLE_TYPE` of the object.
+    pub fn kind(&self) -> DAT_HANDLE_TYPE {
+        self.kind.load(Ordering::Relaxed)
+    }
+
+    /// The consumer's context, as 64 bits.
+    pub fn context(&self) -> u64 {
+        self.context.load(Ordering::Relaxed)
+    }
+
+    /// Sets the consumer's context.
+    pub fn set_context(&self, context: u64) {
+        self.context.store(context, Ordering::Relaxed);
+    }
+
+    /// Runs `f` while no other thread is in a `locked` call on this handle.
+    #[inline]
+    pub fn locked<R>(&self, f: impl FnOnce() -> R) -> R {
+        while self.lock.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            // The holder may have been preempted: on few cores spinning would only delay it.
+            std::thread::yield_now();
+        }
+        struct Unlock<'a>(&'a AtomicU32);
+        impl Drop for Unlock<'_> {
+            fn drop(&mut self) {
+                self.0.store(0, Ordering::Release);
+            }
+        }
+        let _unlock = Unlock(&self.lock);
+        f()
+    }
+}
+
+/// The slot that a handle names, live or not, if it is one of ours at all.
+#[inline]
+pub fn slot(handle: *mut c_void) -> Option<&'static Slot> {
+    let pool = POOL.get()?;
+    let offset = (handle as usize).wrapping_sub(pool.base as usize);
+    let ours = offset < pool.bytes && offset.is_multiple_of(size_of::<Slot>());
+    // SAFETY: inside the region, which is mapped for ever and valid as slots from zeroed pages on.
+    ours.then(|| unsafe { &*pool.base.byte_add(offset) })
+}
+
+impl<O: Object> Node<O> {
+    /// The handle.
+    pub fn handle(&self) -> *mut c_void {
+        std::ptr::from_ref(self.slot).cast_mut().cast()
+    }
+
+    /// The slot behind the handle.
+    pub fn slot(&self) -> &'static Slot {
+        self.slot
+    }
+
+    /// Whether others depend on the object.
+    pub fn in_use(&self) -> bool {
+        self.users.load(Ordering::Acquire) != 0
+    }
+}
+
+impl<O: Object> Deref for Node<O> {
+    type Target = O;
+    #[inline]
+    fn deref(&self) -> &O {
+        &self.body
+    }
+}
+
+impl<O: Object> Ref<O> {
+    /// Depends on `node`.
+    pub fn new(node: &Node<O>) -> Self {
+        node.users.fetch_add(1, Ordering::AcqRel);
+        Ref(NonNull::from(node))
+    }
+
+    /// The node.
+    #[inline]
+    pub fn node(&self) -> &Node<O> {
+        // SAFETY: a node is not removed while its count of users is above 0.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<O: Object> Deref for Ref<O> {
+    type Target = Node<O>;
+    #[inline]
+    fn deref(&self) -> &Node<O> {
+        self.node()
+    }
+}
+
+impl<O: Object> Clone for Ref<O> {
+    fn clone(&self) -> Self {
+        Ref::new(self.node())
+    }
+}
+
+impl<O: Object> Drop for Ref<O> {
+    fn drop(&mut self) {
+        self.node().users.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+// SAFETY: a shared, counted pointer to a Sync object.
+unsafe impl<O: Object> Send for Ref<O> {}
+// SAFETY: as above.
+unsafe impl<O: Object> Sync for Ref<O> {}
+
+/// Distinguishes types of objects, generic ones of different transports included. Folds to a constant.
+#[inline]
+fn tag<O: Object>() -> u64 {
+    struct Take(u64);
+    impl Hasher for Take {
+        fn write(&mut self, bytes: &[u8]) {
+            for b in bytes {
+                self.0 = self.0.rotate_left(8) ^ u64::from(*b);
+            }
+        }
+        fn write_u64(&mut self, word: u64) {
+            self.0 ^= word;
+        }
+        fn finish(&self) -> u64 {
+            self.0 | 1
+        }
+    }
+    let mut hasher = Take(0);
+    TypeId::of::<O>().hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The region of slots and which of them are free.
+struct Pool {
+    base: *const Slot,
+    bytes: usize,
+    free: Mutex<Free>,
+    live: AtomicUsize,
+}
+
+struct Free {
+    /// Slots from here on were never used.
+    fresh: usize,
+    /// Used and given back, oldest first.
+    used: VecDeque<u32>,
+}
+
+/// Free slots kept back before any is reused: a stale handle stays stale for at least as many frees.
+const COOLING: usize = 1024;
+
+// SAFETY: `base` is a region that is only accessed through atomics.
+unsafe impl Send for Pool {}
+// SAFETY: as above.
+unsafe impl Sync for Pool {}
+
+static POOL: OnceLock<Pool> = OnceLock::new();
+
+fn pool() -> &'static Pool {
+    POOL.get_or_init(|| {
+        let bytes = MAX_HANDLES * size_of::<Slot>();
+        // SAFETY: a fresh anonymous mapping; pages cost nothing until touched.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        // Without address space for 64 MiB there is no table to fail through; an empty pool answers "no memory".
+        let (bytes, fresh) = if base == libc::MAP_FAILED { (0, MAX_HANDLES) } else { (bytes, 0) };
+        let free = Mutex::new(Free { fresh, used: VecDeque::new() });
+        Pool { base: base.cast_const().cast(), bytes, free, live: AtomicUsize::new(0) }
+    })
+}
+
+impl Pool {
+    fn take(&self) -> Option<&'static Slot> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = if free.used.len() > COOLING || free.fresh == MAX_HANDLES {
+            free.used.pop_front()? as usize
+        } else {
+            free.fresh += 1;
+            free.fresh - 1
+        };
+        self.live.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: below MAX_HANDLES, so inside the region; zeroed or once-used memory is a valid slot.
+        Some(unsafe { &*self.base.add(index) })
+    }
+
+    fn give(&self, slot: &'static Slot) {
+        let index = (std::ptr::from_ref(slot) as usize - self.base as usize) / size_of::<Slot>();
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).used.push_back(index as u32);
+        self.live.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Apple(u8);
+    struct Pear;
+    impl Object for Apple {
+        const KIND: DAT_HANDLE_TYPE = DAT_HANDLE_TYPE_PZ;
+        const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_PZ;
+    }
+    impl Object for Pear {
+        const KIND: DAT_HANDLE_TYPE = DAT_HANDLE_TYPE_EP;
+        const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_EP;
+    }
+
+    #[test]
+    fn bad_handles_are_errors() {
+        let apple = insert(std::ptr::null(), |_| Ok(Apple(7))).unwrap();
+        let handle = apple.handle();
+        // SAFETY: single thread.
+        unsafe {
+            assert_eq!(get::<Apple>(handle).unwrap().0, 7);
+            assert_eq!(get::<Pear>(handle).err(), Some(Error::handle(DAT_INVALID_HANDLE_EP)));
+            for garbage in
+                [0usize, 1, 8, 64, 0xdead_beef, usize::MAX, handle as usize + 8, handle as usize ^ (1 << 40)]
+            {
+                assert!(get::<Apple>(garbage as *mut c_void).is_err(), "{garbage:#x}");
+            }
+            assert!(remove(apple).is_some());
+            assert_eq!(get::<Apple>(handle).err(), Some(Error::handle(DAT_INVALID_HANDLE_PZ)));
+            assert!(live(handle).is_err());
+        }
+    }
+
+    #[test]
+    fn a_freed_slot_is_not_reused_soon() {
+        let first = insert(std::ptr::null(), |_| Ok(Pear)).unwrap();
+        let stale = first.handle();
+        // SAFETY: single owner.
+        unsafe {
+            remove(first);
+            for _ in 0..COOLING / 2 {
+                let node = insert(std::ptr::null(), |_| Ok(Pear)).unwrap();
+                assert_ne!(node.handle(), stale);
+                remove(node);
+            }
+        }
+    }
+
+    #[test]
+    fn dependants_are_counted() {
+        let apple = insert(std::ptr::null(), |_| Ok(Apple(1))).unwrap();
+        let user = Ref::new(apple);
+        assert!(apple.in_use());
+        drop(user.clone());
+        assert!(apple.in_use());
+        drop(user);
+        assert!(!apple.in_use());
+        // SAFETY: single owner.
+        unsafe { remove(apple) };
+    }
+}

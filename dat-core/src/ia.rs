@@ -1,0 +1,140 @@
+//! Interface adapters: the object everything else belongs to.
+
+use std::collections::HashSet;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dat_sys::*;
+
+use crate::ep::Orphans;
+use crate::error::{Error, Result};
+use crate::evd::Evd;
+use crate::handle::{Node, Object, Ref};
+use crate::provider::Transport;
+
+/// An open interface adapter.
+pub struct Ia<T: Transport> {
+    /// The provider under it. Dropped last: every object of the adapter holds a `Ref<Ia>`.
+    pub transport: T,
+    /// The registry's name for it.
+    pub name: String,
+    /// The function table of its objects' handles.
+    pub table: *const DAT_PROVIDER,
+    /// Turns this adapter's handle into the one the consumer holds (a small integer on Linux) and back.
+    pub registry: RegistryFns,
+    /// Whether the consumer asked for a thread-safe adapter.
+    pub thread_safe: bool,
+    /// Where asynchronous errors go; none when the consumer declared the dispatcher out of scope.
+    async_evd: Mutex<Option<Ref<Evd<T>>>>,
+    closing: AtomicBool,
+    control: Mutex<Orphans>,
+    objects: Mutex<HashSet<usize>>,
+}
+
+// SAFETY: `table` is an immutable static.
+unsafe impl<T: Transport> Send for Ia<T> {}
+// SAFETY: as above.
+unsafe impl<T: Transport> Sync for Ia<T> {}
+
+impl<T: Transport> Object for Ia<T> {
+    const KIND: DAT_HANDLE_TYPE = DAT_HANDLE_TYPE_IA;
+    const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_IA;
+}
+
+impl<T: Transport> Ia<T> {
+    /// An adapter without objects.
+    pub fn new(
+        transport: T,
+        name: &str,
+        table: *const DAT_PROVIDER,
+        registry: RegistryFns,
+        thread_safe: bool,
+    ) -> Self {
+        Ia {
+            transport,
+            name: name.to_owned(),
+            table,
+            registry,
+            thread_safe,
+            async_evd: Mutex::new(None),
+            closing: AtomicBool::new(false),
+            control: Mutex::new(Orphans::default()),
+            objects: Mutex::new(HashSet::new()),
+        }
+    }
+
+    /// Serialises calls that create, free or re-wire objects. Never taken inside an upcall.
+    pub fn control(&self) -> MutexGuard<'_, Orphans> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where asynchronous errors are reported.
+    pub fn async_evd(&self) -> Option<Ref<Evd<T>>> {
+        self.async_evd.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets or takes away the dispatcher of asynchronous errors.
+    pub fn set_async_evd(&self, evd: Option<Ref<Evd<T>>>) {
+        let old = std::mem::replace(&mut *self.async_evd.lock().unwrap_or_else(PoisonError::into_inner), evd);
+        drop(old);
+    }
+
+    /// Reports an asynchronous error: `event` is `DAT_ASYNC_ERROR_…`, `reason` one of `DAT_…_ASYNC_ERROR_REASON`.
+    pub fn report(&self, event: DAT_EVENT_NUMBER, handle: *mut c_void, reason: u32) {
+        if let Some(evd) = self.async_evd() {
+            let data = DAT_ASYNCH_ERROR_EVENT_DATA { dat_handle: handle, reason: reason as DAT_COUNT };
+            // A full async queue has nowhere to report its own overflow to.
+            let _ = evd.post(event, DAT_EVENT_DATA { asynch_error_event_data: data }, crate::evd::Order::Now);
+        }
+    }
+
+    /// Whether an abrupt close is under way: waiters give up with `DAT_ABORT`.
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// Announces an abrupt close.
+    pub fn set_closing(&self) {
+        self.closing.store(true, Ordering::Release);
+    }
+
+    /// Remembers an object for graceful and abrupt close. Leaf lock: allowed inside upcalls.
+    pub fn enlist<O: Object>(&self, node: &Node<O>) {
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner).insert(node.handle() as usize);
+    }
+
+    /// Forgets an object.
+    pub fn delist<O: Object>(&self, node: &Node<O>) {
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner).remove(&(node.handle() as usize));
+    }
+
+    /// The handles of all its objects of a kind.
+    pub fn objects(&self, kind: DAT_HANDLE_TYPE) -> Vec<*mut c_void> {
+        let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_kind = |h: &*mut c_void| crate::handle::live(*h).is_ok_and(|slot| slot.kind() == kind);
+        objects.iter().map(|h| *h as *mut c_void).filter(of_kind).collect()
+    }
+
+    /// How many objects it has.
+    pub fn object_count(&self) -> usize {
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Whether a registered name or address fits a NUL-terminated field of `DAT_NAME_MAX_LENGTH`.
+    pub fn check_name(name: &str) -> Result<()> {
+        if name.len() < DAT_NAME_MAX_LENGTH as usize { Ok(()) } else { Err(Error::arg(1)) }
+    }
+}
+
+impl<T: Transport> Node<Ia<T>> {
+    /// The handle that the consumer knows: what queries report.
+    pub fn consumer_handle(&self) -> DAT_IA_HANDLE {
+        let mut mapped = std::ptr::null_mut();
+        // SAFETY: the registry's function takes any value and writes one handle.
+        match unsafe { (self.registry.get_ia_handle)(self.handle(), &mut mapped) } {
+            DAT_SUCCESS => mapped,
+            _ => self.handle(),
+        }
+    }
+}

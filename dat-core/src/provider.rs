@@ -1,0 +1,496 @@
+//! What a provider supplies: the transport under the semantics.
+//!
+//! dat-core decides *what is legal*; a transport *moves data*. It is called only when the standard allows the call,
+//! it knows nothing of DAT states, events or handles, and it reports what the network did through one [`Upcall`]
+//! enum. A transport must uphold four promises:
+//!
+//! 1. Completions of one queue (requests, or receives) of one endpoint come in posting order.
+//! 2. When a connection ends, for whatever reason, every posted work request of the endpoint completes, first those
+//!    that had succeeded, then the rest as [`WcStatus::Flushed`]; only then comes the upcall that says so.
+//! 3. After the `drop` of an object has returned, its [`Sink`] is not called any more.
+//! 4. An upcall is made without holding a lock that any method of these traits takes on the same thread, except
+//!    the transport's own engine lock; dat-core takes only leaf locks inside an upcall and calls
+//!    [`Transport::interrupt`] at most.
+//! 5. A queue pair takes receives before it is connected and keeps them. Once its connection has ended it takes
+//!    requests and receives too, and completes each at once as [`WcStatus::Flushed`]. It is connected at most once:
+//!    for a new connection dat-core makes a new queue pair.
+
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use crate::error::{OpenError, Result};
+use crate::wake::{Slept, Wake};
+
+/// One line of dat.conf, made callable: opens interface adapters.
+pub trait Provider: Send + Sync + 'static {
+    /// What an opened adapter is made of.
+    type Transport: Transport;
+    /// The provider's name as `dat_ia_query` reports it.
+    const NAME: &'static str;
+    /// Opens the adapter `ia` (the registry's IA name) with `params`, the ia_params field of the entry.
+    fn open(&self, ia: &str, params: &str) -> std::result::Result<Self::Transport, OpenError>;
+}
+
+/// An open adapter: makes the objects that move data.
+pub trait Transport: Send + Sync + Sized + 'static {
+    /// Protection domain.
+    type Pd: Send + Sync;
+    /// Registered memory.
+    type Mr: Region;
+    /// Completion queue.
+    type Cq: Completions;
+    /// Shared receive queue.
+    type Srq: Receives;
+    /// Queue pair.
+    type Qp: Queue<Self>;
+    /// A service point on which connection requests arrive; closed by `drop`.
+    type Listener: Send + Sync;
+    /// A connection request nobody has answered; `drop` refuses it (the peer sees a non-peer reject).
+    type Request: Send;
+
+    /// Limits and names; constant for the life of the adapter.
+    fn attrs(&self) -> &Attrs;
+    /// Creates a protection domain.
+    fn pd(&self) -> Result<Self::Pd>;
+    /// Registers memory.
+    ///
+    /// # Safety
+    /// `mem` stays mapped until the region is dropped, and the consumer accepts that peers write to it as `access` says.
+    unsafe fn mr(&self, pd: &Self::Pd, mem: Mem, access: Access) -> Result<Self::Mr>;
+    /// Creates a completion queue for at least `depth` completions.
+    fn cq(&self, depth: usize, sink: Sink<Self>) -> Result<Self::Cq>;
+    /// Creates a shared receive queue.
+    fn srq(&self, pd: &Self::Pd, depth: usize, max_segments: usize, sink: Sink<Self>) -> Result<Self::Srq>;
+    /// Creates an unconnected queue pair.
+    fn qp(&self, cfg: QpCfg<'_, Self>, sink: Sink<Self>) -> Result<Self::Qp>;
+    /// Listens for connection requests on a connection qualifier; errors: `DAT_CONN_QUAL_IN_USE`,
+    /// `DAT_CONN_QUAL_UNAVAILABLE`. At most `backlog` requests wait unanswered; the peer of one more is refused.
+    fn listen(&self, port: Port, backlog: usize, sink: Sink<Self>) -> Result<Self::Listener>;
+    /// The connection qualifier a listener really has (asked of one opened with [`Port::Any`]).
+    fn port(&self, listener: &Self::Listener) -> u64;
+    /// Refuses a connection request with private data.
+    fn reject(&self, request: Self::Request, private: &[u8]) -> Result<()>;
+
+    /// One non-blocking pass over whatever moves data. Called by a consumer thread that found its queue empty.
+    fn progress(&self) {}
+    /// Sleeps until `wake` is signalled or the deadline has passed, making progress meanwhile.
+    fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
+        wake.park(deadline)
+    }
+    /// Makes a thread that sleeps in [`Transport::sleep`] with a [`Wake`] marked as polling look at it again.
+    fn interrupt(&self) {}
+}
+
+/// A queue pair. Posting: one thread at a time for each of the two queues (dat-core serialises where the consumer need not).
+pub trait Queue<T: Transport>: Send + Sync {
+    /// Queues a request.
+    ///
+    /// # Safety
+    /// The segments' memory stays valid until the request completes.
+    unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError>;
+    /// Queues a receive buffer.
+    ///
+    /// # Safety
+    /// The segments' memory stays valid until the receive completes.
+    unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError>;
+    /// Starts a connection; ends in `Established`, `Rejected`, `Unreachable` or `TimedOut`. Until then and after a
+    /// failure receives stay posted or are flushed as promise 2 says.
+    fn connect(&self, to: &Connect<'_>) -> Result<()>;
+    /// Answers a request with this queue pair; ends in `Established` or `AcceptFailed`.
+    fn accept(&self, request: T::Request, private: &[u8], depth: ReadDepth) -> Result<()>;
+    /// Ends the connection or the attempt to make one. Graceful: requests already posted are carried out first.
+    /// Ends in `Disconnected` (also where the peer was faster), possibly before this call returns.
+    fn disconnect(&self, how: Close);
+}
+
+/// Completion queue: single consumer (dat-core serialises).
+pub trait Completions: Send + Sync {
+    /// Moves completions out, oldest first; returns how many. Does not make progress.
+    fn poll(&self, out: &mut [MaybeUninit<Wc>]) -> usize;
+    /// Asks for one `CqReady` upcall at the next completion (`solicited`: the next solicited or failed one).
+    /// False: the queue is not empty (or may not be), poll again; nothing was armed.
+    fn arm(&self, solicited: bool) -> bool;
+    /// Changes the depth; nothing queued is lost. `DAT_INVALID_STATE` when more completions are queued than fit.
+    fn resize(&self, depth: usize) -> Result<()>;
+}
+
+/// Shared receive queue.
+pub trait Receives: Send + Sync {
+    /// Queues a receive buffer.
+    ///
+    /// # Safety
+    /// The segments' memory stays valid until the receive completes.
+    unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError>;
+    /// Asks for one `LowWatermark` upcall when fewer than `mark` buffers are left.
+    fn set_low_watermark(&self, mark: usize) -> Result<()>;
+    /// Changes the depth.
+    fn resize(&self, depth: usize) -> Result<()>;
+    /// Receive buffers posted and not yet taken by a message.
+    fn available(&self) -> usize;
+}
+
+/// Registered memory; deregistered by `drop`.
+pub trait Region: Send + Sync {
+    /// Names the region in local segments (the LMR context).
+    fn lkey(&self) -> u32;
+    /// Names the region to peers (the RMR context); 0 when it grants no remote access.
+    fn rkey(&self) -> u32;
+}
+
+/// Memory to register.
+#[derive(Clone, Copy, Debug)]
+pub struct Mem {
+    /// First byte.
+    pub addr: *mut u8,
+    /// Bytes.
+    pub len: usize,
+}
+
+/// What a region allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// The local side may gather from it.
+    pub local_read: bool,
+    /// The local side may receive and read into it.
+    pub local_write: bool,
+    /// Peers may RDMA read from it.
+    pub remote_read: bool,
+    /// Peers may RDMA write to it.
+    pub remote_write: bool,
+}
+
+/// One segment of local memory; the layout of `DAT_LMR_TRIPLET` (2.0).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// Address of the first byte.
+    pub addr: u64,
+    /// Bytes.
+    pub len: u32,
+    /// The region's local key.
+    pub key: u32,
+}
+
+/// Remote memory of an RDMA operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Remote {
+    /// Address of the first byte at the peer.
+    pub addr: u64,
+    /// The peer's remote key.
+    pub key: u32,
+}
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendOp {
+    /// Send to the peer's next receive buffer; optionally invalidating a remote key there.
+    Send {
+        /// Remote key that the peer shall invalidate.
+        invalidate: Option<u32>,
+    },
+    /// Write local segments to remote memory.
+    Write(Remote),
+    /// Read remote memory into local segments; the length is that of the segments.
+    Read(Remote),
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug)]
+pub struct SendWr<'a> {
+    /// Comes back in [`Wc::id`].
+    pub id: u64,
+    /// The operation.
+    pub op: SendOp,
+    /// Local memory, in order.
+    pub segments: &'a [Segment],
+    /// Success is reported. A failure always is.
+    pub signalled: bool,
+    /// Wakes a receiver that waits for solicited completions only.
+    pub solicited: bool,
+    /// Starts only after all earlier RDMA reads have completed.
+    pub fence: bool,
+}
+
+/// A receive buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct RecvWr<'a> {
+    /// Comes back in [`Wc::id`].
+    pub id: u64,
+    /// Local memory, filled in order.
+    pub segments: &'a [Segment],
+}
+
+/// Why a post was refused. Nothing was queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PostError {
+    /// The queue is full.
+    Full,
+    /// No such local key, or a segment not inside its region.
+    Bounds,
+    /// The region belongs to another protection domain.
+    Domain,
+    /// The region does not grant the local access needed: reading (`false`) or writing (`true`).
+    Access {
+        /// Write access was missing.
+        write: bool,
+    },
+    /// The transport cannot do this operation.
+    Unsupported,
+}
+
+/// A completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wc {
+    /// The work request's id.
+    pub id: u64,
+    /// [`QpCfg::token`] of the queue pair.
+    pub qp: u64,
+    /// Bytes moved; for receives the message's length.
+    pub bytes: u32,
+    /// Remote key that the peer's send invalidated here.
+    pub invalidated: Option<u32>,
+    /// What completed.
+    pub op: WcOp,
+    /// How.
+    pub status: WcStatus,
+}
+
+/// The kind of a completed work request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WcOp {
+    /// Send.
+    Send,
+    /// RDMA write.
+    Write,
+    /// RDMA read.
+    Read,
+    /// Receive.
+    Recv,
+}
+
+/// How a work request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WcStatus {
+    /// Done.
+    Success,
+    /// Not carried out: the connection ended first.
+    Flushed,
+    /// The message was longer than the buffer.
+    LocalLength,
+    /// The local endpoint failed.
+    LocalEp,
+    /// Local memory was not accessible as needed.
+    LocalProtection,
+    /// The peer's answer made no sense.
+    BadResponse,
+    /// The peer refused the access.
+    RemoteAccess,
+    /// The peer could not carry it out.
+    RemoteResponder,
+    /// The transport gave up.
+    Transport,
+    /// The peer had no receive buffer.
+    ReceiverNotReady,
+}
+
+/// Configuration of a queue pair.
+pub struct QpCfg<'a, T: Transport> {
+    /// Protection domain of its requests and of remote access through it.
+    pub pd: &'a T::Pd,
+    /// Where requests complete; none: nobody wants to know.
+    pub request_cq: Option<&'a T::Cq>,
+    /// Where receives complete.
+    pub recv_cq: Option<&'a T::Cq>,
+    /// Shared receive queue instead of its own.
+    pub srq: Option<&'a T::Srq>,
+    /// Comes back in [`Wc::qp`].
+    pub token: u64,
+    /// Requests outstanding at most.
+    pub max_requests: usize,
+    /// Receives outstanding at most.
+    pub max_recvs: usize,
+    /// Segments of one request at most.
+    pub max_request_segments: usize,
+    /// Segments of one receive at most.
+    pub max_recv_segments: usize,
+}
+
+/// RDMA reads in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadDepth {
+    /// Reads from the peer that this side holds at most.
+    pub incoming: u32,
+    /// Reads that this side has outstanding at most.
+    pub outgoing: u32,
+}
+
+/// Where and how to connect.
+#[derive(Clone, Copy, Debug)]
+pub struct Connect<'a> {
+    /// The peer's address; its port number is not used.
+    pub addr: SocketAddr,
+    /// The peer's connection qualifier.
+    pub port: u64,
+    /// Private data for the peer.
+    pub private: &'a [u8],
+    /// Give up after this long; none: the transport's own limit.
+    pub timeout: Option<Duration>,
+    /// RDMA read depths wanted.
+    pub depth: ReadDepth,
+}
+
+/// Which connection qualifier to listen on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Port {
+    /// This one, shared by nobody.
+    Qualifier(u64),
+    /// Any free, non-privileged one.
+    Any,
+}
+
+/// How to end a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Close {
+    /// Carry out the requests already posted, then end.
+    Graceful,
+    /// End now, flushing everything.
+    Abrupt,
+}
+
+/// What happened below.
+pub enum Upcall<'a, T: Transport> {
+    /// An armed completion queue has a completion.
+    CqReady,
+    /// A completion queue had no room; completions were lost.
+    CqOverflow,
+    /// A connection request arrived at a listener.
+    Request {
+        /// Answer it through [`Queue::accept`] or [`Transport::reject`].
+        request: T::Request,
+        /// The peer.
+        from: SocketAddr,
+        /// The address it called.
+        to: SocketAddr,
+        /// Its private data.
+        private: &'a [u8],
+    },
+    /// The connection is up.
+    Established {
+        /// Private data of the peer's accept (active side; empty on the passive side).
+        private: &'a [u8],
+        /// The peer, with its port.
+        peer: SocketAddr,
+        /// The local address, with its port.
+        local: SocketAddr,
+        /// Read depths agreed on.
+        depth: ReadDepth,
+    },
+    /// Refused: by the peer's consumer, or by its provider (no listener, full backlog).
+    Rejected {
+        /// The peer's consumer said no.
+        by_peer: bool,
+        /// Its private data.
+        private: &'a [u8],
+    },
+    /// Nobody answers at this address.
+    Unreachable,
+    /// The attempt took longer than allowed.
+    TimedOut,
+    /// Establishment failed after the request had been accepted.
+    AcceptFailed,
+    /// The connection was ended by either side in order.
+    Disconnected,
+    /// The connection was lost, or an error ended it.
+    Broken,
+    /// A shared receive queue fell below its watermark.
+    LowWatermark,
+    /// The adapter is unusable.
+    Fatal,
+}
+
+/// Where an object's upcalls go. Copied freely; valid until the object is dropped (promise 3).
+pub struct Sink<T: Transport> {
+    target: *const (),
+    call: unsafe fn(*const (), Upcall<'_, T>),
+}
+
+impl<T: Transport> Sink<T> {
+    /// A sink that delivers to `R`.
+    ///
+    /// # Safety
+    /// `target` outlives every object the sink is handed to.
+    pub unsafe fn new<R: Receiver<T>>(target: *const R) -> Self {
+        unsafe fn deliver<T: Transport, R: Receiver<T>>(target: *const (), up: Upcall<'_, T>) {
+            // SAFETY: `new` promised that the target is alive.
+            unsafe { &*target.cast::<R>() }.upcall(up);
+        }
+        Sink { target: target.cast(), call: deliver::<T, R> }
+    }
+
+    /// Delivers an upcall.
+    pub fn call(&self, up: Upcall<'_, T>) {
+        // SAFETY: promise 3 keeps the target alive.
+        unsafe { (self.call)(self.target, up) }
+    }
+}
+
+/// What takes upcalls.
+pub trait Receiver<T: Transport>: Send + Sync {
+    /// Takes one. Must not block and must not call the object it is about.
+    fn upcall(&self, up: Upcall<'_, T>);
+}
+
+impl<T: Transport> Clone for Sink<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T: Transport> Copy for Sink<T> {}
+// SAFETY: the target is a `Receiver`, which is Send + Sync.
+unsafe impl<T: Transport> Send for Sink<T> {}
+// SAFETY: as above.
+unsafe impl<T: Transport> Sync for Sink<T> {}
+
+/// Limits and names of an adapter, as `dat_ia_query` reports them.
+#[derive(Clone, Debug)]
+pub struct Attrs {
+    /// Adapter name: the device or engine behind it.
+    pub adapter: String,
+    /// Vendor name.
+    pub vendor: String,
+    /// The adapter's own address.
+    pub address: SocketAddr,
+    /// Endpoints.
+    pub max_eps: usize,
+    /// Work requests in each queue of an endpoint.
+    pub max_dtos: usize,
+    /// Segments of a work request.
+    pub max_segments: usize,
+    /// Segments of an RDMA read's sink.
+    pub max_read_segments: usize,
+    /// RDMA reads in flight for each endpoint, either direction.
+    pub max_read_depth: u32,
+    /// Event dispatchers.
+    pub max_evds: usize,
+    /// Events in one dispatcher.
+    pub max_evd_depth: usize,
+    /// Registered regions.
+    pub max_regions: usize,
+    /// Bytes of one region.
+    pub max_region_size: u64,
+    /// Protection zones.
+    pub max_pds: usize,
+    /// Bytes of one message or RDMA operation.
+    pub max_message: u32,
+    /// Bytes of private data.
+    pub max_private: usize,
+    /// Shared receive queues; 0: none.
+    pub max_srqs: usize,
+    /// Receive buffers in a shared receive queue.
+    pub max_srq_depth: usize,
+    /// Bytes to which buffers are best aligned.
+    pub optimal_alignment: u32,
+    /// Transport-specific named attributes.
+    pub named: Vec<(String, String)>,
+}
