@@ -9,7 +9,7 @@
 use std::ptr;
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use dat_sys::{DAT_HANDLE, DAT_PROVIDER};
 
@@ -27,9 +27,11 @@ static SEEN: [AtomicUsize; PAGES] = [const { AtomicUsize::new(0) }; PAGES];
 
 /// The tables of registered providers. Slots are filled from the front; a free slot is null.
 static KNOWN: [AtomicPtr<DAT_PROVIDER>; TABLES] = [const { AtomicPtr::new(ptr::null_mut()) }; TABLES];
+/// Whether the provider in the same slot of [`KNOWN`] said that it has extensions.
+static EXTENDED: [AtomicBool; TABLES] = [const { AtomicBool::new(false) }; TABLES];
 /// One more than the highest slot ever used.
 static KNOWN_END: AtomicUsize = AtomicUsize::new(0);
-/// Held to change the two above; reading takes no lock.
+/// Held to change the three above; reading takes no lock.
 static CHANGE: Mutex<()> = Mutex::new(());
 
 /// The table of the provider behind `handle`, or `None` where the handle is none of a registered provider:
@@ -41,6 +43,7 @@ static CHANGE: Mutex<()> = Mutex::new(());
 /// A freed object of a foreign provider can only be told from a live one while its memory keeps other
 /// contents or its page stays mapped; that provider itself must answer for the rest.
 #[inline]
+#[expect(clippy::not_unsafe_ptr_arg_deref, reason = "any pointer may be passed: to check it is the purpose")]
 pub fn table_of(handle: DAT_HANDLE) -> Option<*const DAT_PROVIDER> {
     let address = handle.addr();
     if address < PAGE || !address.is_multiple_of(align_of::<usize>()) {
@@ -85,8 +88,28 @@ unsafe fn first_word(handle: DAT_HANDLE) -> *const DAT_PROVIDER {
 /// Whether this is the table of a provider that is registered now.
 #[inline]
 pub fn is_known(table: *const DAT_PROVIDER) -> bool {
+    slot_of(table).is_some()
+}
+
+#[inline]
+fn slot_of(table: *const DAT_PROVIDER) -> Option<usize> {
     let end = KNOWN_END.load(Ordering::Acquire);
-    !table.is_null() && KNOWN[..end].iter().any(|slot| ptr::eq(slot.load(Ordering::Relaxed), table))
+    let index = KNOWN[..end].iter().position(|slot| ptr::eq(slot.load(Ordering::Relaxed), table))?;
+    (!table.is_null()).then_some(index)
+}
+
+/// Whether a provider has the extension function: the table of one built without extensions ends before it.
+#[inline]
+pub fn is_extended(table: *const DAT_PROVIDER) -> bool {
+    slot_of(table).is_some_and(|slot| EXTENDED[slot].load(Ordering::Relaxed))
+}
+
+/// Notes that a provider has extensions.
+pub(crate) fn set_extended(table: Table) {
+    let _change = CHANGE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(slot) = slot_of(table.0) {
+        EXTENDED[slot].store(true, Ordering::Relaxed);
+    }
 }
 
 /// Whether the aligned word at `address` can be read, asked of the kernel.
@@ -126,10 +149,9 @@ pub(crate) fn admit(table: Table) -> bool {
 /// Ends the validity of a provider's objects, and forgets pages: its memory may be unmapped next.
 pub(crate) fn expel(table: Table) {
     let _change = CHANGE.lock().unwrap_or_else(PoisonError::into_inner);
-    for slot in &KNOWN {
-        if ptr::eq(slot.load(Ordering::Relaxed), table.0) {
-            slot.store(ptr::null_mut(), Ordering::Relaxed);
-        }
+    if let Some(slot) = slot_of(table.0) {
+        EXTENDED[slot].store(false, Ordering::Relaxed);
+        KNOWN[slot].store(ptr::null_mut(), Ordering::Relaxed);
     }
     for page in &SEEN {
         page.store(0, Ordering::Relaxed);

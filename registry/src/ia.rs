@@ -3,6 +3,7 @@
 //! OFED's registry hands out integers, and programs print, compare and index with them; providers translate
 //! with `dats_get_ia_handle`.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use dat_sys::*;
@@ -10,12 +11,11 @@ use dat_sys::*;
 use crate::dynamic;
 use crate::load::Provider;
 
-/// Handles below this are integers, not pointers; the table grows by this much.
+/// How much the range of integers grows by. It never meets pointers: the lowest 64 KiB are not mapped.
 const STEP: usize = 64;
 
 struct OpenIa {
     provider_ia: ProviderIa,
-    extensions: bool,
     /// Taken out while a close is under way, so that a second one finds nothing to close.
     provider: Option<Provider>,
 }
@@ -31,6 +31,8 @@ unsafe impl Sync for ProviderIa {}
 
 /// Index is the consumer's handle; 0 is never used.
 static OPEN: RwLock<Vec<Option<OpenIa>>> = RwLock::new(Vec::new());
+/// Handles below this are integers, all others pointers: the size of the table, rounded up.
+static INTEGERS: AtomicUsize = AtomicUsize::new(STEP);
 
 fn open() -> RwLockReadGuard<'static, Vec<Option<OpenIa>>> {
     OPEN.read().unwrap_or_else(PoisonError::into_inner)
@@ -41,8 +43,8 @@ fn open_mut() -> RwLockWriteGuard<'static, Vec<Option<OpenIa>>> {
 }
 
 /// Whether a handle is in the range of the integers; anything else is a pointer.
-fn is_integer(handle: DAT_HANDLE, open: &[Option<OpenIa>]) -> bool {
-    handle.addr() < open.len().max(1).next_multiple_of(STEP)
+fn is_integer(handle: DAT_HANDLE) -> bool {
+    handle.addr() < INTEGERS.load(Ordering::Relaxed)
 }
 
 /// The provider's handle of the IA that a consumer names.
@@ -59,29 +61,30 @@ pub fn consumer_ia(provider_ia: DAT_IA_HANDLE) -> Option<DAT_IA_HANDLE> {
 
 /// `dats_get_ia_handle`: an integer gives the provider's handle, a provider's handle the integer.
 pub fn translate(handle: DAT_IA_HANDLE) -> Option<DAT_IA_HANDLE> {
-    let integer = is_integer(handle, &open());
-    if integer { provider_ia(handle) } else { consumer_ia(handle) }
+    if is_integer(handle) { provider_ia(handle) } else { consumer_ia(handle) }
 }
 
 /// The object behind any handle: an IA's integer is translated, other handles are what they are.
+#[inline]
 pub fn object(handle: DAT_HANDLE) -> Option<DAT_HANDLE> {
-    let integer = is_integer(handle, &open());
-    if integer { provider_ia(handle) } else { Some(handle) }
+    if is_integer(handle) { provider_ia(handle) } else { Some(handle) }
 }
 
-/// Whether the provider behind an open IA said that it has extensions.
+/// The open IAs of a name, as the provider's handles with their tables.
 ///
-/// A provider built without them has a table that ends before the extension function.
-pub fn has_extensions(table: *const DAT_PROVIDER) -> bool {
-    open().iter().flatten().any(|ia| {
-        ia.extensions && ia.provider.as_ref().is_some_and(|provider| std::ptr::eq(provider.table.0, table))
-    })
+/// The tables stay valid only as long as the consumer keeps these IAs open.
+pub fn open_under(name: &str) -> Vec<(DAT_IA_HANDLE, *const DAT_PROVIDER)> {
+    let of_name = |ia: &OpenIa| match &ia.provider {
+        Some(provider) if provider.interface.name == name => Some((ia.provider_ia.0, provider.table.0)),
+        _ => None,
+    };
+    open().iter().flatten().filter_map(of_name).collect()
 }
 
 /// Enters an IA that a provider has opened; its handle is the lowest free integer.
 pub(crate) fn enter(provider_ia: DAT_IA_HANDLE, provider: Provider) -> DAT_IA_HANDLE {
     dynamic::count_ia(provider.table, &provider.interface, true);
-    let entry = OpenIa { provider_ia: ProviderIa(provider_ia), extensions: false, provider: Some(provider) };
+    let entry = OpenIa { provider_ia: ProviderIa(provider_ia), provider: Some(provider) };
     let mut open = open_mut();
     if open.is_empty() {
         open.push(None);
@@ -90,17 +93,12 @@ pub(crate) fn enter(provider_ia: DAT_IA_HANDLE, provider: Provider) -> DAT_IA_HA
         Some(free) => free + 1,
         None => {
             open.push(None);
+            INTEGERS.store(open.len().next_multiple_of(STEP), Ordering::Relaxed);
             open.len() - 1
         }
     };
     open[index] = Some(entry);
     std::ptr::without_provenance_mut(index)
-}
-
-pub(crate) fn set_extensions(ia: DAT_IA_HANDLE) {
-    if let Some(Some(ia)) = open_mut().get_mut(ia.addr()) {
-        ia.extensions = true;
-    }
 }
 
 /// Closes an IA: asks its provider and, when that agrees, forgets the handle and lets the provider go.

@@ -18,6 +18,7 @@ pub mod toml;
 
 mod load;
 mod open;
+mod query;
 
 pub use abi::FNS;
 pub use entry::{Entry, Origin};
@@ -26,3 +27,4 @@ pub use ia::close;
 pub use list::{Builtin, Candidate, List, ListError, Mismatch, Wanted};
 pub use load::LoadError;
 pub use open::{Attempt, OpenError, Opened, Registry, Request, Why};
+pub use query::close_query;

@@ -11,7 +11,7 @@ use crate::entry::Origin;
 use crate::list::{Builtin, List, Mismatch, Wanted};
 use crate::load::{self, LoadError, Provider};
 use crate::report::{About, say};
-use crate::{ia, strerror};
+use crate::{handle, ia, strerror};
 
 /// The registry of a program or library: its entries, read when first needed, and its built-in providers.
 ///
@@ -158,7 +158,8 @@ impl Registry {
 
 /// Opens an IA of a provider that is in memory; the provider goes again where that fails.
 fn open_with(provider: Provider, request: &Request<'_>) -> Result<Opened, DAT_RETURN> {
-    let Table(table) = provider.table;
+    let provider_table = provider.table;
+    let Table(table) = provider_table;
     // The name of the entry, as the provider registered it.
     let name = provider.interface.to_c().ia_name;
     // SAFETY: `provider` keeps the table in memory.
@@ -175,7 +176,7 @@ fn open_with(provider: Provider, request: &Request<'_>) -> Result<Opened, DAT_RE
     let ia = ia::enter(provider_ia, provider);
     // SAFETY: as above, with the handle that the provider just gave.
     if unsafe { supports_extensions(table, provider_ia) } {
-        ia::set_extensions(ia);
+        handle::set_extended(provider_table);
     }
     Ok(Opened { ia, provider_ia, table, async_evd })
 }
