@@ -70,10 +70,10 @@ impl<T: Transport> Cno<T> {
     }
 
     /// An event arrived on an enabled EVD nobody waits on. Called inside upcalls.
-    pub fn trigger(&self, evd: *mut c_void) {
+    pub(crate) fn trigger(&self, evd: usize) {
         let (agent, interrupt) = {
             let mut state = self.state();
-            state.triggered = Some(evd as usize);
+            state.triggered = Some(evd);
             (state.agent, state.wake_one())
         };
         if interrupt {
@@ -81,7 +81,7 @@ impl<T: Transport> Cno<T> {
         }
         if let Some(call) = agent.proxy_agent_func {
             // SAFETY: the consumer registered this function with this argument.
-            unsafe { call(agent.instance_data, evd) };
+            unsafe { call(agent.instance_data, evd as *mut c_void) };
         }
     }
 
@@ -144,8 +144,11 @@ impl<T: Transport> Cno<T> {
         let (agent, interrupt) = {
             let mut state = self.state();
             state.dead = true;
-            // SAFETY: listed waiters are alive.
-            let interrupt = state.waiters.iter().fold(false, |any, w| unsafe { (**w).signal() } || any);
+            let mut interrupt = false;
+            for waiter in &state.waiters {
+                // SAFETY: listed waiters are alive.
+                interrupt |= unsafe { (**waiter).signal() };
+            }
             (state.agent, interrupt)
         };
         if interrupt {

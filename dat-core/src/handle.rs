@@ -184,6 +184,11 @@ impl<O: Object> Node<O> {
         self.slot
     }
 
+    /// The object alone, its handle being stale already.
+    pub fn into_body(self) -> O {
+        self.body
+    }
+
     /// Whether others depend on the object.
     pub fn in_use(&self) -> bool {
         self.users.load(Ordering::Acquire) != 0

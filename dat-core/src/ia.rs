@@ -123,7 +123,7 @@ impl<T: Transport> Ia<T> {
 
     /// Whether a registered name or address fits a NUL-terminated field of `DAT_NAME_MAX_LENGTH`.
     pub fn check_name(name: &str) -> Result<()> {
-        if name.len() < DAT_NAME_MAX_LENGTH as usize { Ok(()) } else { Err(Error::arg(1)) }
+        if name.len() < DAT_NAME_MAX_LENGTH { Ok(()) } else { Err(Error::arg(1)) }
     }
 }
 

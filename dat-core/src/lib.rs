@@ -3,8 +3,6 @@
 //! A provider supplies a transport; this crate supplies everything the standard says about adapters, endpoints, event
 //! dispatchers, memory and connections.
 
-#![warn(unreachable_pub)]
-
 pub mod provider;
 
 pub mod conn;

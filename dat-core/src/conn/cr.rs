@@ -88,21 +88,21 @@ pub fn accept<T: Transport>(cr: &Node<Cr<T>>, given: Option<&Node<Ep<T>>>, priva
         _ => return Err(Error::handle(DAT_INVALID_HANDLE_EP)),
     };
     let ia = cr.ia.clone();
-    {
+    let request = {
         let _control = ia.control();
         let state = ep.state();
-        let expected = match &cr.ep {
-            None => [State::Unconnected, State::Unconnected],
-            Some(_) => [State::PassivePending, State::TentativePending],
+        let legal = match &cr.ep {
+            None => state == State::Unconnected,
+            Some(_) => matches!(state, State::PassivePending | State::TentativePending),
         };
-        if !expected.contains(&state) {
+        if !legal {
             return Err(state.refusal());
         }
         ep.check_ready()?;
+        let request = cr.take().ok_or(Error::handle(DAT_INVALID_HANDLE_CR))?;
         ep.apply(Event::Accept)?;
-    }
-    let request = cr.request.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let Some(request) = request else { return Err(Error::handle(DAT_INVALID_HANDLE_CR)) };
+        request
+    };
     // From here on the request is used up: a failure now is the peer's or the network's.
     let answer = ep.accept(request, private);
     if answer.is_err() {
@@ -118,8 +118,7 @@ pub fn reject<T: Transport>(cr: &Node<Cr<T>>, private: &[u8]) -> Result<()> {
     if private.len() > ia.transport.attrs().max_private {
         return Err(Error::arg(2));
     }
-    let request = cr.request.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let Some(request) = request else { return Err(Error::handle(DAT_INVALID_HANDLE_CR)) };
+    let request = cr.take().ok_or(Error::handle(DAT_INVALID_HANDLE_CR))?;
     let ep = cr.ep.clone();
     discard(cr);
     if let Some(ep) = ep {
@@ -162,6 +161,11 @@ fn discard<T: Transport>(cr: &Node<Cr<T>>) {
 }
 
 impl<T: Transport> Cr<T> {
+    /// The transport's request, once.
+    fn take(&self) -> Option<T::Request> {
+        self.request.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     /// dat_cr_query. Pointers are valid until the request is answered.
     pub fn query(&self, param: &mut DAT_CR_PARAM) {
         *param = DAT_CR_PARAM {

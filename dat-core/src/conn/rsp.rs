@@ -1,7 +1,7 @@
 //! Reserved service points: one request for one endpoint.
 
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use dat_sys::*;
 
@@ -19,14 +19,16 @@ pub struct Rsp<T: Transport> {
     /// Its adapter.
     pub ia: Ref<Ia<T>>,
     // Before `door`: no request arrives once it is dropped.
-    _listener: T::Listener,
+    listener: T::Listener,
     door: Arc<Door<T>>,
 }
 
 struct Door<T: Transport> {
     ia: Ref<Ia<T>>,
     evd: Ref<Evd<T>>,
-    ep: Ref<Ep<T>>,
+    /// Gone once the request has arrived: then the endpoint is the request's.
+    reserved: Mutex<Option<Ref<Ep<T>>>>,
+    ep: usize,
     rsp: usize,
     qualifier: DAT_CONN_QUAL,
 }
@@ -61,16 +63,19 @@ pub fn create<T: Transport>(
         let door = Arc::new(Door {
             ia: Ref::new(ia),
             evd: Ref::new(evd),
-            ep: Ref::new(ep),
+            reserved: Mutex::new(Some(Ref::new(ep))),
+            ep: ep.handle() as usize,
             rsp: handle as usize,
             qualifier,
         });
         // SAFETY: the door is dropped after the listener (field order in `Rsp`).
         let sink = unsafe { Sink::new(&*door) };
         let listener = ia.transport.listen(Port::Qualifier(qualifier), 1, sink)?;
-        Ok(Rsp { ia: Ref::new(ia), _listener: listener, door })
+        Ok(Rsp { ia: Ref::new(ia), listener, door })
     });
-    let node = made.inspect_err(|_| drop(ep.apply(Event::Unreserve)))?;
+    let node = made.inspect_err(|_| {
+        let _ = ep.apply(Event::Unreserve);
+    })?;
     ia.enlist(node);
     Ok(node)
 }
@@ -82,10 +87,13 @@ pub fn free<T: Transport>(rsp: &Node<Rsp<T>>) -> Result<()> {
     ia.delist(rsp);
     // SAFETY: service points have no dependants.
     if let Some(gone) = unsafe { handle::remove(rsp) } {
-        let ep = gone.door.ep.clone();
-        drop(gone);
-        // Only now, when no request can arrive any more: a request that came first keeps the endpoint.
-        drop(ep.apply(Event::Unreserve));
+        let Rsp { listener, door, .. } = gone.into_body();
+        // No request can arrive any more; one that came first has taken the endpoint.
+        drop(listener);
+        if let Some(ep) = door.take() {
+            // It is reserved, unless an abrupt close was faster.
+            let _ = ep.apply(Event::Unreserve);
+        }
     }
     Ok(())
 }
@@ -97,22 +105,29 @@ impl<T: Transport> Rsp<T> {
             ia_handle: self.ia.consumer_handle(),
             conn_qual: self.door.qualifier,
             evd_handle: self.door.evd.handle(),
-            ep_handle: self.door.ep.handle(),
+            ep_handle: self.door.ep as *mut c_void,
         };
+    }
+}
+
+impl<T: Transport> Door<T> {
+    fn take(&self) -> Option<Ref<Ep<T>>> {
+        self.reserved.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 impl<T: Transport> Receiver<T> for Door<T> {
     fn upcall(&self, up: Upcall<'_, T>) {
         let Upcall::Request { request, from, to, private } = up else { return };
-        // At most one request: a second finds the endpoint no longer reserved, and its drop refuses the peer.
-        if self.ep.apply(Event::Request).is_err() {
+        // At most one request (uDAPL 1.2, dat_rsp_create): the drop of any other refuses the peer.
+        let Some(ep) = self.take() else { return };
+        if ep.apply(Event::Request).is_err() {
             return;
         }
         let arrival = Arrival { request, from, to, private };
         let rsp = DAT_SP_HANDLE { rsp_handle: self.rsp as *mut c_void };
-        if cr::arrive(&self.ia, &self.evd, rsp, self.qualifier, Some(&self.ep), arrival).is_err() {
-            self.ep.retract();
+        if cr::arrive(&self.ia, &self.evd, rsp, self.qualifier, Some(&ep), arrival).is_err() {
+            ep.retract();
         }
     }
 }

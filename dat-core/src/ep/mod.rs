@@ -14,7 +14,7 @@ use std::time::Duration;
 use dat_sys::*;
 
 pub use self::flow::{Flow, Orphans};
-use self::state::{Effect, Event, State, StateCell};
+use self::state::{Effect, Event, Moved, State, StateCell};
 use crate::addr::SockAddr;
 use crate::error::{Error, Result};
 use crate::evd::{Evd, Order};
@@ -578,37 +578,31 @@ impl<T: Transport> Shared<T> {
         self.conn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reports a connection event with the private data kept in `conn`.
-    fn report(&self, conn: &Conn<T>, number: DAT_EVENT_NUMBER, order: Order) {
-        let data = DAT_CONNECTION_EVENT_DATA {
+    /// Reports a connection event. `private` is kept for the consumer until the endpoint is reset or freed.
+    fn report(&self, number: DAT_EVENT_NUMBER, private: &[u8], order: Order) {
+        let mut data = DAT_CONNECTION_EVENT_DATA {
             ep_handle: self.ep as *mut c_void,
-            private_data_size: conn.private.len() as DAT_COUNT,
-            private_data: if conn.private.is_empty() {
-                std::ptr::null_mut()
-            } else {
-                conn.private.as_ptr().cast_mut().cast()
-            },
+            ..DAT_CONNECTION_EVENT_DATA::zeroed()
         };
-        if let Some(evd) = &conn.evd {
+        let evd = {
+            let mut conn = self.conn();
+            if !private.is_empty() {
+                conn.private = private.to_vec();
+                data.private_data_size = private.len() as DAT_COUNT;
+                data.private_data = conn.private.as_ptr().cast_mut().cast();
+            }
+            conn.evd.clone()
+        };
+        // Without the lock: the event may run the consumer's CNO agent, which may query this endpoint.
+        if let Some(evd) = evd {
             evd.post_or_report(number, DAT_EVENT_DATA { connect_event_data: data }, order);
         }
     }
 
     /// The connection, or the attempt at one, has ended: exactly one event says so.
     fn ended(&self, event: Event, private: &[u8], number: impl FnOnce(State) -> DAT_EVENT_NUMBER) {
-        let Ok(moved) = self.state.apply(event) else { return };
-        if let Effect::To(_) = moved.effect {
-            let mut conn = self.conn();
-            if !private.is_empty() {
-                conn.private = private.to_vec();
-            }
-            let was_up = matches!(moved.from, State::Connected | State::DisconnectPending);
-            let kept = if was_up { std::mem::take(&mut conn.private) } else { Vec::new() };
-            self.report(&conn, number(moved.from), Order::AfterCompletions);
-            if was_up {
-                // The data of the accept stays valid (dat_evd_wait); the event that ends the connection has none.
-                conn.private = kept;
-            }
+        if let Ok(Moved { from, effect: Effect::To(_) }) = self.state.apply(event) {
+            self.report(number(from), private, Order::AfterCompletions);
         }
     }
 }
@@ -618,18 +612,21 @@ impl<T: Transport> Receiver<T> for Shared<T> {
     fn upcall(&self, up: Upcall<'_, T>) {
         match up {
             Upcall::Established { private, peer, local, .. } => {
-                let Ok(moved) = self.state.apply(Event::Established) else { return };
-                if let Effect::To(_) = moved.effect {
+                let Ok(Moved { from, effect: Effect::To(_) }) = self.state.apply(Event::Established) else {
+                    return;
+                };
+                let passive = from == State::CompletionPending;
+                {
                     let mut conn = self.conn();
                     conn.local = local.into();
                     conn.remote.sockaddr = peer.into();
-                    if moved.from == State::CompletionPending {
+                    if passive {
                         conn.remote.port = peer.port().into();
-                    } else {
-                        conn.private = private.to_vec();
                     }
-                    self.report(&conn, DAT_CONNECTION_EVENT_ESTABLISHED, Order::Now);
                 }
+                // uDAPL 1.2, dat_evd_wait: no private data on the passive side.
+                let private = if passive { &[] } else { private };
+                self.report(DAT_CONNECTION_EVENT_ESTABLISHED, private, Order::Now);
             }
             Upcall::Rejected { by_peer, private } => {
                 self.ended(Event::Failed, private, |from| match (from, by_peer) {

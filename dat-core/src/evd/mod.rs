@@ -447,7 +447,7 @@ impl<T: Transport> Bell<T> {
             && self.enabled.load(Ordering::Acquire)
             && let Some(cno) = &*self.cno()
         {
-            cno.trigger(self.evd as *mut c_void);
+            cno.trigger(self.evd);
         }
     }
 
