@@ -1,0 +1,330 @@
+//! How connections begin and end.
+
+use std::time::{Duration, Instant};
+
+use super::rig::*;
+use crate::provider::*;
+
+pub fn private_data_and_addresses_arrive<T: Transport>(a: &T, b: &T) {
+    let rig = Rig { a, b };
+    let max = a.attrs().max_private;
+    for len in [0, 1, 56.min(max), max] {
+        let (hello, welcome) = (pattern(1, len), pattern(2, len));
+        let (a, b) = (End::new(a), End::new(b));
+        let service = Service::new(b.t, 1);
+        let port = service.port(b.t);
+        a.connect(port, &hello, None);
+        let (request, from, to, private) = service.request(&rig);
+        assert_eq!(private, hello);
+        assert_eq!((from.ip(), to.ip()), (a.t.attrs().address.ip(), b.t.attrs().address.ip()));
+        b.qp.accept(request, &welcome, DEPTH).expect("accept");
+        match rig.next("the active side", &a.log) {
+            Event::Established { private, peer, local, .. } => {
+                assert_eq!((private, peer, local), (welcome, to, from));
+            }
+            other => panic!("{other:?}"),
+        }
+        match rig.next("the passive side", &b.log) {
+            Event::Established { private, peer, local, .. } => {
+                assert_eq!((private, peer, local), (Vec::new(), from, to));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+pub fn read_depths_are_agreed<T: Transport>(a: &T, b: &T) {
+    let rig = Rig { a, b };
+    let (a, b) = (End::new(a), End::new(b));
+    let service = Service::new(b.t, 1);
+    let depth = ReadDepth { incoming: 4, outgoing: 8 };
+    let (addr, port) = (b.t.attrs().address, service.port(b.t));
+    a.qp.connect(&Connect { addr, port, private: b"", timeout: None, depth }).expect("connect");
+    let (request, ..) = service.request(&rig);
+    b.qp.accept(request, b"", ReadDepth { incoming: 2, outgoing: 16 }).expect("accept");
+    let depth = |end: &End<'_, T>| match rig.until("the connection", || end.log.take()) {
+        Event::Established { depth, .. } => depth,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(depth(&a), ReadDepth { incoming: 4, outgoing: 2 });
+    assert_eq!(depth(&b), ReadDepth { incoming: 2, outgoing: 4 });
+
+    // More reads than may be outstanding wait their turn.
+    b.mem.write(0, &pattern(1, 3200));
+    for i in 0..32 {
+        a.post(i, SendOp::Read(b.mem.remote(i as usize * 100)), &[a.mem.segment(i as usize * 100, 100)]);
+    }
+    assert!(rig.completions(&a.requests, 32).iter().all(|wc| wc.status == WcStatus::Success));
+    assert_eq!(a.mem.read(0, 3200), pattern(1, 3200));
+}
+
+pub fn a_rejection_carries_private_data<T: Transport>(a: &T, b: &T) {
+    let rig = Rig { a, b };
+    let (a, service) = (End::new(a), Service::new(b, 1));
+    a.recv(5, &[a.mem.segment(0, 8)]);
+    a.connect(service.port(b), b"please", None);
+    let (request, ..) = service.request(&rig);
+    b.reject(request, b"no, thank you").expect("reject");
+    match rig.next("the rejection", &a.log) {
+        Event::Rejected { by_peer: true, private } => assert_eq!(private, b"no, thank you"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(outcomes(&poll::<T>(&a.recvs, 2)), [(5, WcStatus::Flushed)]);
+}
+
+pub fn nobody_listening_is_a_rejection<T: Transport>(a: &T, b: &T) {
+    let rig = Rig { a, b };
+    let service = Service::new(b, 1);
+    let port = service.port(b);
+    drop(service);
+    let a = End::new(a);
+    a.connect(port, b"", None);
+    assert_refused(&rig, &a);
+}
+
+pub fn a_dropped_request_is_a_rejection<T: Transport>(a: &T, b: &T) {
+    let rig = Rig { a, b };
+    let (a, service) = (End::new(a), Service::new(b, 1));
+    a.connect(service.port(b), b"", None);
+    drop(service.request(&rig));
+    assert_refused(&rig, &a);
+}
+
+pub fn a_full_backlog_is_a_rejection<T: Transport>(a: &T, b: &T) {
+    let rig = Rig { a, b };
+    let service = Service::new(b, 2);
+    let callers = [End::new(a), End::new(a), End::new(a), End::new(a)];
+    let mut requests = Vec::new();
+    for caller in &callers[..2] {
+        caller.connect(service.port(b), b"", None);
+        requests.push(service.request(&rig).0);
+    }
+    callers[2].connect(service.port(b), b"", None);
+    assert_refused(&rig, &callers[2]);
+    service.log.assert_silent();
+
+    // An answer makes room.
+    let answering = End::new(b);
+    answering.qp.accept(requests.remove(0), b"", DEPTH).expect("accept");
+    assert!(matches!(rig.next("the connection", &callers[0].log), Event::Established { .. }));
+    callers[3].connect(service.port(b), b"", None);
+    requests.push(service.request(&rig).0);
+
+    // What the consumer has seen stays valid without the service point.
+    drop(service);
+    let answering = End::new(b);
+    answering.qp.accept(requests.remove(0), b"", DEPTH).expect("accept");
+    assert!(matches!(rig.next("the connection", &callers[1].log), Event::Established { .. }));
+    drop(requests);
+    assert_refused(&rig, &callers[3]);
+}
+
+fn assert_refused<'t, T: Transport>(rig: &Rig<'t, T>, caller: &End<'t, T>) {
+    match rig.next("the rejection", &caller.log) {
+        Event::Rejected { by_peer: false, private } => assert_eq!(private, b""),
+        other => panic!("expected a rejection by the provider, got {other:?}"),
+    }
+}
+
+pub fn ports_are_exclusive<T: Transport>(_a: &T, b: &T) {
+    let log = Log::new(b);
+    let first = b.listen(Port::Any, 1, log.sink()).expect("listen");
+    let second = b.listen(Port::Any, 1, log.sink()).expect("listen");
+    let port = b.port(&first);
+    assert_ne!(port, b.port(&second));
+    assert!(port >= 1024, "not a privileged one");
+    let error = b.listen(Port::Qualifier(port), 1, log.sink()).err().expect("taken");
+    assert_eq!(error.kind(), dat_sys::DAT_CONN_QUAL_IN_USE);
+    drop(first);
+    let again = b.listen(Port::Qualifier(port), 1, log.sink()).expect("free again");
+    assert_eq!(b.port(&again), port);
+}
+
+pub fn an_unanswered_call_times_out<T: Transport>(a: &T, b: &T) {
+    let rig = Rig { a, b };
+    let service = Service::new(b, 1);
+    let (a, b) = (End::new(a), End::new(b));
+    a.recv(5, &[a.mem.segment(0, 8)]);
+    let patience = Duration::from_millis(30);
+    let start = Instant::now();
+    a.connect(service.port(b.t), b"", Some(patience));
+    let (request, ..) = service.request(&rig);
+    // Asleep: a sleep keeps the time too.
+    let event = loop {
+        a.log.wake.reset();
+        match a.log.take() {
+            Some(event) => break event,
+            None => a.t.sleep(&a.log.wake, Some(start + PATIENCE)),
+        };
+        assert!(start.elapsed() < PATIENCE, "no time-out");
+    };
+    assert!(matches!(event, Event::TimedOut), "{event:?}");
+    assert!(start.elapsed() >= patience, "too early");
+    assert_eq!(outcomes(&poll::<T>(&a.recvs, 2)), [(5, WcStatus::Flushed)]);
+
+    // The answer comes too late, whether that is known at once or only when the wire says so.
+    b.qp.accept(request, b"", DEPTH).expect("accept");
+    match rig.next("the failure", &b.log) {
+        Event::AcceptFailed => {}
+        Event::Established { .. } => {
+            let event = rig.next("the end", &b.log);
+            assert!(matches!(event, Event::Disconnected | Event::Broken), "{event:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+    a.log.assert_silent();
+}
+
+pub fn a_graceful_close_carries_out_what_is_posted<T: Transport>(a: &T, b: &T) {
+    let rig = Rig { a, b };
+    let (a, b) = rig.pair();
+    for i in 0..9 {
+        b.recv(i, &[b.mem.segment(i as usize * 2048, 2048)]);
+    }
+    a.recv(50, &[]);
+    for i in 0..8 {
+        a.mem.write(i as usize * 2048, &pattern(i, 2048));
+        a.send(i, &[a.mem.segment(i as usize * 2048, 2048)]);
+    }
+    b.mem.write(32768, &pattern(77, 1000));
+    a.post(8, SendOp::Read(b.mem.remote(32768)), &[a.mem.segment(32768, 1000)]);
+    a.qp.disconnect(Close::Graceful);
+    a.qp.disconnect(Close::Graceful);
+    for end in [&a, &b] {
+        let event = rig.next("the end", &end.log);
+        assert!(matches!(event, Event::Disconnected), "{event:?}");
+    }
+    // By then everything has completed (promise 2), so one look is enough.
+    let all: Vec<_> = (0..9).map(|i| (i, WcStatus::Success)).collect();
+    assert_eq!(outcomes(&poll::<T>(&a.requests, 16)), all);
+    assert_eq!(a.mem.read(32768, 1000), pattern(77, 1000));
+    let received = outcomes(&poll::<T>(&b.recvs, 16));
+    assert_eq!(received[..8], all[..8]);
+    assert_eq!(received[8..], [(8, WcStatus::Flushed)]);
+    assert_eq!(outcomes(&poll::<T>(&a.recvs, 2)), [(50, WcStatus::Flushed)]);
+    for i in 0..8 {
+        assert_eq!(b.mem.read(i as usize * 2048, 2048), pattern(i, 2048));
+    }
+    a.qp.disconnect(Close::Abrupt);
+    b.qp.disconnect(Close::Graceful);
+    rig.a.progress();
+    rig.b.progress();
+    a.log.assert_silent();
+    b.log.assert_silent();
+}
+
+pub fn an_abrupt_close_flushes<T: Transport>(a: &T, b: &T) {
+    let rig = Rig { a, b };
+    let (a, b) = rig.pair();
+    for i in 0..5 {
+        a.recv(i, &[a.mem.segment(0, 8)]);
+        b.recv(i, &[b.mem.segment(0, 8)]);
+    }
+    a.send(70, &[a.mem.segment(0, 8)]);
+    assert_eq!(outcomes(&rig.completions(&b.recvs, 1)), [(0, WcStatus::Success)]);
+    rig.completions(&a.requests, 1);
+    a.qp.disconnect(Close::Abrupt);
+    let event = rig.next("the end", &a.log);
+    assert!(matches!(event, Event::Disconnected), "{event:?}");
+    let flushed: Vec<_> = (0..5).map(|i| (i, WcStatus::Flushed)).collect();
+    assert_eq!(outcomes(&poll::<T>(&a.recvs, 9)), flushed);
+    // A wire that is cut looks so from the other side.
+    let event = rig.next("the end", &b.log);
+    assert!(matches!(event, Event::Disconnected | Event::Broken), "{event:?}");
+    assert_eq!(outcomes(&poll::<T>(&b.recvs, 9)), flushed[1..]);
+    a.log.assert_silent();
+    b.log.assert_silent();
+}
+
+pub fn posts_after_the_end_are_flushed<T: Transport>(a: &T, b: &T) {
+    let rig = Rig { a, b };
+    let (a, b) = rig.pair();
+    a.qp.disconnect(Close::Graceful);
+    for end in [&a, &b] {
+        rig.next("the end", &end.log);
+        for i in 0..3 {
+            end.send(i, &[end.mem.segment(0, 8)]);
+            end.recv(i, &[end.mem.segment(0, 8)]);
+        }
+        let flushed = [0, 1, 2].map(|i| (i, WcStatus::Flushed));
+        assert_eq!(outcomes(&rig.completions(&end.requests, 3)), flushed);
+        assert_eq!(outcomes(&rig.completions(&end.recvs, 3)), flushed);
+        end.log.assert_silent();
+    }
+}
+
+pub fn both_may_close_at_once<T: Transport>(a: &T, b: &T) {
+    let rig = Rig { a, b };
+    for (one, other) in [
+        (Close::Graceful, Close::Graceful),
+        (Close::Graceful, Close::Abrupt),
+        (Close::Abrupt, Close::Graceful),
+        (Close::Abrupt, Close::Abrupt),
+    ] {
+        let (a, b) = rig.pair();
+        a.qp.disconnect(one);
+        b.qp.disconnect(other);
+        for end in [&a, &b] {
+            let event = rig.next("the end", &end.log);
+            assert!(matches!(event, Event::Disconnected), "{event:?}");
+        }
+        rig.a.progress();
+        rig.b.progress();
+        a.log.assert_silent();
+        b.log.assert_silent();
+    }
+}
+
+pub fn a_dropped_queue_pair_disconnects<T: Transport>(a: &T, b: &T) {
+    let rig = Rig { a, b };
+    let (a, b) = rig.pair();
+    b.recv(1, &[b.mem.segment(0, 8)]);
+    let End { qp, requests: _requests, recvs: _recvs, log, .. } = a;
+    drop(qp);
+    log.close();
+    let event = rig.next("the end", &b.log);
+    assert!(matches!(event, Event::Disconnected | Event::Broken), "{event:?}");
+    assert_eq!(outcomes(&poll::<T>(&b.recvs, 2)), [(1, WcStatus::Flushed)]);
+    assert_eq!(log.late(), 0);
+}
+
+pub fn an_attempt_can_be_abandoned<T: Transport>(a: &T, b: &T) {
+    let rig = Rig { a, b };
+    let (service, b) = (Service::new(b, 2), End::new(b));
+    let caller = End::new(a);
+    caller.recv(1, &[]);
+    caller.connect(service.port(b.t), b"", None);
+    let (request, ..) = service.request(&rig);
+    caller.qp.disconnect(Close::Abrupt);
+    let event = rig.next("the end of the attempt", &caller.log);
+    assert!(matches!(event, Event::Disconnected), "{event:?}");
+    assert_eq!(outcomes(&poll::<T>(&caller.recvs, 2)), [(1, WcStatus::Flushed)]);
+    drop(caller);
+    b.recv(2, &[]);
+    b.qp.accept(request, b"", DEPTH).expect("accept");
+    let mut event = rig.next("the failure", &b.log);
+    if let Event::Established { .. } = event {
+        event = rig.next("the end", &b.log);
+        assert!(matches!(event, Event::Disconnected | Event::Broken), "{event:?}");
+    } else {
+        assert!(matches!(event, Event::AcceptFailed), "{event:?}");
+    }
+    assert_eq!(outcomes(&poll::<T>(&b.recvs, 2)), [(2, WcStatus::Flushed)]);
+}
+
+pub fn connections_come_and_go<T: Transport>(a: &T, b: &T) {
+    let rig = Rig { a, b };
+    for i in 0..100 {
+        let (a, b) = rig.pair();
+        let (from, to) = if i % 2 == 0 { (&a, &b) } else { (&b, &a) };
+        from.mem.write(0, &pattern(i, 100));
+        to.recv(i, &[to.mem.segment(0, 100)]);
+        from.send(i, &[from.mem.segment(0, 100)]);
+        rig.completions(&to.recvs, 1);
+        assert_eq!(to.mem.read(0, 100), pattern(i, 100));
+        if i % 3 != 0 {
+            from.qp.disconnect(if i % 3 == 1 { Close::Graceful } else { Close::Abrupt });
+            rig.next("the end", &to.log);
+        }
+    }
+}

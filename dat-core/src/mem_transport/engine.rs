@@ -1,0 +1,340 @@
+//! The rules: every object of a fabric, what each operation does to them, and which upcalls follow.
+//!
+//! No locks, no threads, no clock but the one asked in `expire`: an operation runs to its end, and what could go on
+//! because of it goes on before it returns.
+
+mod connection;
+mod transfer;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use dat_sys::*;
+
+use super::Adapter;
+use super::memory::Memory;
+use crate::error::{Error, Result};
+use crate::provider::{PostError, ReadDepth, RecvWr, Segment, SendOp, Sink, Wc, WcOp, WcStatus};
+
+/// Names an object; never used twice in a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Id(u64);
+
+impl Id {
+    pub(super) fn new() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Id(LAST.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Engine {
+    pub(super) memory: Memory,
+    /// Upcalls to make, oldest first.
+    pub(super) upcalls: VecDeque<Pending>,
+    cqs: BTreeMap<Id, Cq>,
+    srqs: BTreeMap<Id, Srq>,
+    qps: BTreeMap<Id, Qp>,
+    listeners: BTreeMap<Id, Listener>,
+    calls: BTreeMap<Id, Call>,
+    last_port: u16,
+}
+
+/// An upcall to make.
+pub(super) struct Pending {
+    pub(super) object: Id,
+    pub(super) sink: Sink<Adapter>,
+    pub(super) note: Note,
+}
+
+/// An [`crate::provider::Upcall`] that owns what it says.
+#[derive(Clone)]
+pub(super) enum Note {
+    CqReady,
+    CqOverflow,
+    Request { call: Id, from: SocketAddr, to: SocketAddr, private: Vec<u8> },
+    Established { private: Vec<u8>, peer: SocketAddr, local: SocketAddr, depth: ReadDepth },
+    Rejected { by_peer: bool, private: Vec<u8> },
+    Unreachable,
+    TimedOut,
+    AcceptFailed,
+    Disconnected,
+    Broken,
+    LowWatermark,
+}
+
+struct Cq {
+    sink: Sink<Adapter>,
+    depth: usize,
+    queue: VecDeque<Wc>,
+    /// Armed; `true`: for solicited and failed completions only.
+    armed: Option<bool>,
+    overflowed: bool,
+}
+
+struct Srq {
+    sink: Sink<Adapter>,
+    pd: Id,
+    depth: usize,
+    max_segments: usize,
+    recvs: VecDeque<Recv>,
+    /// Report once that fewer than this are left.
+    watermark: Option<usize>,
+    /// Senders that found it empty, longest waiting first.
+    starved: VecDeque<Id>,
+}
+
+struct Qp {
+    core: QpCore,
+    sink: Sink<Adapter>,
+    link: Link,
+    requests: VecDeque<Request>,
+    recvs: VecDeque<Recv>,
+}
+
+/// What a queue pair was created with.
+#[derive(Clone, Copy)]
+pub(super) struct QpCore {
+    pub(super) pd: Id,
+    pub(super) request_cq: Option<Id>,
+    pub(super) recv_cq: Option<Id>,
+    pub(super) srq: Option<Id>,
+    pub(super) token: u64,
+    pub(super) max_requests: usize,
+    pub(super) max_recvs: usize,
+    pub(super) max_request_segments: usize,
+    pub(super) max_recv_segments: usize,
+}
+
+/// A queue pair connects once in its life.
+#[derive(Clone, Copy)]
+enum Link {
+    Idle,
+    Calling(Id),
+    Up(Up),
+    Ended,
+}
+
+/// A connection, as one of its two ends sees it.
+#[derive(Clone, Copy)]
+struct Up {
+    peer: Id,
+    /// Its `Established` has been delivered. No data moves before both were, so that no completion overtakes them.
+    announced: bool,
+    /// Requests to carry out before a graceful close ends the connection.
+    closing: Option<usize>,
+    /// RDMA reads this end may have outstanding. (They complete at once here, so only zero is a limit.)
+    reads: u32,
+}
+
+struct Request {
+    id: u64,
+    op: SendOp,
+    segments: Vec<Segment>,
+    bytes: u32,
+    signalled: bool,
+    solicited: bool,
+}
+
+struct Recv {
+    id: u64,
+    pd: Id,
+    segments: Vec<Segment>,
+    bytes: u32,
+}
+
+struct Listener {
+    sink: Sink<Adapter>,
+    port: u64,
+    backlog: usize,
+}
+
+/// A connection request that nobody has answered. It outlives its caller's patience: then answering it fails.
+struct Call {
+    caller: Id,
+    listener: Id,
+    from: SocketAddr,
+    to: SocketAddr,
+    depth: ReadDepth,
+    deadline: Option<Instant>,
+}
+
+/// Completion queues.
+impl Engine {
+    pub(super) fn add_cq(&mut self, depth: usize, sink: Sink<Adapter>) -> Id {
+        let id = Id::new();
+        self.cqs.insert(id, Cq { sink, depth, queue: VecDeque::new(), armed: None, overflowed: false });
+        id
+    }
+
+    pub(super) fn remove_cq(&mut self, id: Id) {
+        self.cqs.remove(&id);
+    }
+
+    pub(super) fn poll(&mut self, id: Id, out: &mut [MaybeUninit<Wc>]) -> usize {
+        let Some(cq) = self.cqs.get_mut(&id) else { return 0 };
+        let n = out.len().min(cq.queue.len());
+        for (slot, wc) in out.iter_mut().zip(cq.queue.drain(..n)) {
+            slot.write(wc);
+        }
+        n
+    }
+
+    pub(super) fn arm(&mut self, id: Id, solicited: bool) -> bool {
+        let Some(cq) = self.cqs.get_mut(&id).filter(|cq| cq.queue.is_empty()) else { return false };
+        // Of two requests the wider one holds.
+        cq.armed = Some(solicited && cq.armed != Some(false));
+        true
+    }
+
+    pub(super) fn resize_cq(&mut self, id: Id, depth: usize) -> Result<()> {
+        match self.cqs.get_mut(&id) {
+            Some(cq) if cq.queue.len() <= depth => {
+                cq.depth = depth;
+                Ok(())
+            }
+            _ => Err(Error::of(DAT_INVALID_STATE)),
+        }
+    }
+
+    fn complete(&mut self, cq_id: Option<Id>, wc: Wc, solicited: bool) {
+        let Some((object, cq)) = cq_id.and_then(|id| Some((id, self.cqs.get_mut(&id)?))) else { return };
+        if cq.queue.len() >= cq.depth {
+            if !std::mem::replace(&mut cq.overflowed, true) {
+                self.upcalls.push_back(Pending { object, sink: cq.sink, note: Note::CqOverflow });
+            }
+            return;
+        }
+        cq.queue.push_back(wc);
+        let wakes = solicited || wc.status != WcStatus::Success;
+        if cq.armed.is_some_and(|only_solicited| wakes || !only_solicited) {
+            cq.armed = None;
+            self.upcalls.push_back(Pending { object, sink: cq.sink, note: Note::CqReady });
+        }
+    }
+}
+
+/// Receive queues.
+impl Engine {
+    pub(super) fn add_srq(&mut self, pd: Id, depth: usize, max_segments: usize, sink: Sink<Adapter>) -> Id {
+        let id = Id::new();
+        let (recvs, starved) = Default::default();
+        self.srqs.insert(id, Srq { sink, pd, depth, max_segments, recvs, watermark: None, starved });
+        id
+    }
+
+    pub(super) fn remove_srq(&mut self, id: Id) {
+        self.srqs.remove(&id);
+    }
+
+    pub(super) fn post_srq(&mut self, id: Id, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
+        let srq = self.srqs.get_mut(&id).ok_or(PostError::Unsupported)?;
+        let recv = Recv::new(&self.memory, srq.pd, srq.max_segments, wr)?;
+        if srq.recvs.len() >= srq.depth {
+            return Err(PostError::Full);
+        }
+        srq.recvs.push_back(recv);
+        // Each sender that waits may take as many as there are; one that is starved again queues up behind the others.
+        while let Some(sender) =
+            self.srqs.get_mut(&id).filter(|srq| !srq.recvs.is_empty()).and_then(|srq| srq.starved.pop_front())
+        {
+            self.pump(sender);
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_low_watermark(&mut self, id: Id, mark: usize) -> Result<()> {
+        let srq = self.srqs.get_mut(&id).filter(|srq| mark <= srq.depth).ok_or(Error::arg(2))?;
+        srq.watermark = Some(mark);
+        self.check_watermark(id);
+        Ok(())
+    }
+
+    pub(super) fn resize_srq(&mut self, id: Id, depth: usize) -> Result<()> {
+        match self.srqs.get_mut(&id) {
+            // uDAPL 1.2, dat_srq_resize: neither below what is queued nor below the watermark.
+            Some(srq) if srq.recvs.len().max(srq.watermark.unwrap_or(0)) <= depth => {
+                srq.depth = depth;
+                Ok(())
+            }
+            _ => Err(Error::of(DAT_INVALID_STATE)),
+        }
+    }
+
+    pub(super) fn available(&self, id: Id) -> usize {
+        self.srqs.get(&id).map_or(0, |srq| srq.recvs.len())
+    }
+
+    pub(super) fn post_recv(&mut self, id: Id, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
+        let qp = self.qps.get_mut(&id).filter(|qp| qp.core.srq.is_none()).ok_or(PostError::Unsupported)?;
+        let recv = Recv::new(&self.memory, qp.core.pd, qp.core.max_recv_segments, wr)?;
+        match qp.link {
+            Link::Ended => {
+                let wc = qp.core.wc(recv.id, WcOp::Recv, WcStatus::Flushed);
+                let cq = qp.core.recv_cq;
+                self.complete(cq, wc, false);
+            }
+            _ if qp.recvs.len() >= qp.core.max_recvs => return Err(PostError::Full),
+            Link::Up(Up { peer, .. }) => {
+                qp.recvs.push_back(recv);
+                self.pump(peer);
+            }
+            Link::Idle | Link::Calling(_) => qp.recvs.push_back(recv),
+        }
+        Ok(())
+    }
+
+    /// Takes the buffer for a message to `id` out of its queue; `sender` waits where there is none.
+    fn take_recv(&mut self, id: Id, sender: Id) -> Option<Recv> {
+        let qp = self.qps.get_mut(&id)?;
+        let Some(srq_id) = qp.core.srq else { return qp.recvs.pop_front() };
+        let srq = self.srqs.get_mut(&srq_id)?;
+        let recv = srq.recvs.pop_front();
+        match recv {
+            Some(_) => self.check_watermark(srq_id),
+            None if !srq.starved.contains(&sender) => srq.starved.push_back(sender),
+            None => {}
+        }
+        recv
+    }
+
+    fn check_watermark(&mut self, object: Id) {
+        let Some(srq) = self.srqs.get_mut(&object) else { return };
+        if srq.watermark.is_some_and(|mark| srq.recvs.len() < mark) {
+            srq.watermark = None;
+            self.upcalls.push_back(Pending { object, sink: srq.sink, note: Note::LowWatermark });
+        }
+    }
+}
+
+impl QpCore {
+    fn wc(&self, id: u64, op: WcOp, status: WcStatus) -> Wc {
+        Wc { id, qp: self.token, bytes: 0, invalidated: None, op, status }
+    }
+}
+
+impl Recv {
+    fn new(
+        memory: &Memory,
+        pd: Id,
+        max_segments: usize,
+        wr: &RecvWr<'_>,
+    ) -> std::result::Result<Self, PostError> {
+        if wr.segments.len() > max_segments {
+            return Err(PostError::Unsupported);
+        }
+        let bytes = memory.local(pd, wr.segments, true)?;
+        Ok(Recv { id: wr.id, pd, segments: wr.segments.to_vec(), bytes })
+    }
+}
+
+fn wc_op(op: SendOp) -> WcOp {
+    match op {
+        SendOp::Send { .. } => WcOp::Send,
+        SendOp::Write(_) => WcOp::Write,
+        SendOp::Read(_) => WcOp::Read,
+    }
+}
