@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The peer is killed (SIGKILL) in the middle of RDMA writes. Within a second the survivor gets a disconnected or
+ * broken event, and everything that it had posted completes: first with success, then flushed.
+ *
+ *   killed_peer target   the survivor writes, its target is killed
+ *   killed_peer writer   the survivor is written to, the writer is killed
+ */
+
+#include "dat_test.h"
+
+enum { WINDOW = 16, RECEIVES = 8, LENGTH = 1 << 20 };
+#define BUFFER ((size_t)(WINDOW + 1) * LENGTH)
+
+static void post_write(struct end *end, const struct introduction *peer, DAT_UINT64 number)
+{
+    size_t slot = number % WINDOW;
+    DAT_LMR_TRIPLET local = local_segment(end, slot * LENGTH, LENGTH);
+    DAT_RMR_TRIPLET remote = remote_segment(peer, slot * LENGTH, LENGTH);
+    DAT_DTO_COOKIE cookie = {.as_64 = number};
+    OK(dat_ep_post_rdma_write(end->ep, 1, &local, cookie, &remote, DAT_COMPLETION_DEFAULT_FLAG));
+}
+
+/* Writes until killed, with WINDOW writes outstanding. */
+static void write_forever(struct end *end, const struct introduction *peer)
+{
+    DAT_UINT64 posted = 0;
+    memset(end->buffer, 0x5a, end->size);
+    for (; posted < WINDOW; posted++)
+        post_write(end, peer, posted);
+    for (;; posted++) {
+        DAT_EVENT event = wait_event(end->request, 10 * SECOND);
+        EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "a write failed");
+        post_write(end, peer, posted);
+    }
+}
+
+/* Completions of `count` posted operations: in order, flushed ones after successful ones. Returns the flushed. */
+static DAT_COUNT expect_completions(DAT_EVD_HANDLE evd, DAT_UINT64 first, DAT_COUNT count)
+{
+    DAT_COUNT flushed = 0;
+    for (DAT_COUNT i = 0; i < count; i++) {
+        DAT_EVENT event = wait_event(evd, SECOND);
+        DAT_DTO_COMPLETION_EVENT_DATA *dto = &event.event_data.dto_completion_event_data;
+        EXPECT(event.event_number == DAT_DTO_COMPLETION_EVENT, "event 0x%x", event.event_number);
+        EXPECT(dto->user_cookie.as_64 == first + (DAT_UINT64)i, "completion %lu in place of %lu",
+               (unsigned long)dto->user_cookie.as_64, (unsigned long)(first + (DAT_UINT64)i));
+        if (dto->status == DAT_DTO_SUCCESS)
+            EXPECT(flushed == 0, "operation %d succeeded after one was flushed", i);
+        else
+            flushed++;
+    }
+    return flushed;
+}
+
+static void expect_disconnected_since(struct end *end, double killed)
+{
+    DAT_EVENT event = wait_event(end->connect, SECOND);
+    double seconds = now() - killed;
+    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED ||
+               event.event_number == DAT_CONNECTION_EVENT_BROKEN,
+           "event 0x%x in place of disconnected or broken", event.event_number);
+    EXPECT(event.event_data.connect_event_data.ep_handle == end->ep, "the event is for another endpoint");
+    EXPECT(seconds < 1.0, "disconnected %.3f s after the kill", seconds);
+    printf("disconnected %.1f ms after the kill\n", seconds * 1e3);
+}
+
+/* The dead connection: its state, posts that are flushed at once, nothing else in the queues. */
+static void expect_dead(struct end *end)
+{
+    DAT_EP_STATE state;
+    DAT_BOOLEAN recv_idle, request_idle;
+    DAT_LMR_TRIPLET segment = local_segment(end, 0, LENGTH);
+    DAT_DTO_COOKIE cookie = {.as_64 = 77};
+    DAT_EVENT event;
+
+    OK(dat_ep_get_status(end->ep, &state, &recv_idle, &request_idle));
+    EXPECT(state == DAT_EP_STATE_DISCONNECTED, "state %d", state);
+    EXPECT(recv_idle && request_idle, "the endpoint is not idle");
+    OK(dat_ep_post_send(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
+    EXPECT(expect_completions(end->request, 77, 1) == 1, "a send over a dead connection succeeded");
+    OK(dat_ep_post_recv(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
+    EXPECT(expect_completions(end->recv, 77, 1) == 1, "a receive from a dead connection succeeded");
+    EXPECT(DAT_GET_TYPE(dat_evd_dequeue(end->connect, &event)) == DAT_QUEUE_EMPTY, "a second connection event");
+}
+
+static void survive_target(struct end *end, int fd, pid_t peer_process)
+{
+    struct introduction peer;
+    DAT_UINT64 posted = 0, completed = 0;
+    double killed;
+
+    post_receives(end, RECEIVES, LENGTH);
+    peer = connect_to(end, fd);
+    for (; posted < WINDOW; posted++)
+        post_write(end, &peer, posted);
+    /* In full flight before the kill: at least 64 MiB have gone through, WINDOW writes are posted. */
+    for (; completed < 64; completed++, posted++) {
+        DAT_EVENT event = wait_event(end->request, 10 * SECOND);
+        EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "a write failed");
+        post_write(end, &peer, posted);
+    }
+    EXPECT(kill(peer_process, SIGKILL) == 0, "kill: %s", strerror(errno));
+    killed = now();
+    expect_disconnected_since(end, killed);
+    expect_completions(end->request, completed, (DAT_COUNT)(posted - completed));
+    EXPECT(expect_completions(end->recv, 0, RECEIVES) == RECEIVES, "a receive succeeded");
+    expect_dead(end);
+}
+
+static void survive_writer(struct end *end, int fd, pid_t peer_process)
+{
+    volatile char *last = end->buffer + (size_t)WINDOW * LENGTH - 1;
+    double limit = now() + 10, killed;
+
+    post_receives(end, RECEIVES, LENGTH);
+    serve_one(end, fd);
+    while (*last == 0)
+        EXPECT(now() < limit, "the peer does not write");
+    EXPECT(kill(peer_process, SIGKILL) == 0, "kill: %s", strerror(errno));
+    killed = now();
+    expect_disconnected_since(end, killed);
+    EXPECT(expect_completions(end->recv, 0, RECEIVES) == RECEIVES, "a receive succeeded");
+    expect_dead(end);
+}
+
+int main(int argc, char **argv)
+{
+    bool target_dies = argc == 2 && strcmp(argv[1], "target") == 0;
+    int pipe_ends[2];
+    struct end end;
+    pid_t peer_process;
+
+    EXPECT(target_dies || (argc == 2 && strcmp(argv[1], "writer") == 0), "usage: killed_peer target|writer");
+    EXPECT(pipe(pipe_ends) == 0, "pipe: %s", strerror(errno));
+    /* Before DAT is used: no state of the library is shared by the two processes. */
+    peer_process = fork();
+    EXPECT(peer_process >= 0, "fork: %s", strerror(errno));
+    end_open(&end, BUFFER, 2 * WINDOW);
+    if (peer_process == 0) {
+        if (target_dies) {
+            serve_one(&end, pipe_ends[1]);
+            for (;;)
+                pause();
+        } else {
+            struct introduction peer = connect_to(&end, pipe_ends[0]);
+            write_forever(&end, &peer);
+        }
+    }
+    if (target_dies)
+        survive_target(&end, pipe_ends[0], peer_process);
+    else
+        survive_writer(&end, pipe_ends[1], peer_process);
+    waitpid(peer_process, NULL, 0);
+    end_close(&end);
+    puts("ok");
+    return 0;
+}
