@@ -21,7 +21,10 @@ use crate::evd::{Evd, Order};
 use crate::handle::{self, Node, Object, Ref};
 use crate::ia::Ia;
 use crate::mem::pz::Pz;
-use crate::provider::{Close, Connect, QpCfg, Queue, ReadDepth, Receiver, Sink, Transport, Upcall};
+use crate::provider::{
+    Close, Connect, QpCfg, Queue, ReadDepth, Receiver, RecvWr, Segment, Sink, Transport, Upcall, Wc, WcOp,
+    WcStatus,
+};
 use crate::srq::Srq;
 
 /// An endpoint.
@@ -57,6 +60,13 @@ struct Setup<T: Transport> {
     attr: DAT_EP_ATTR,
     /// Where dat_ep_connect went: dat_ep_dup_connect goes there too.
     peer: Option<(SocketAddr, DAT_CONN_QUAL)>,
+    /// Receives posted while dat_ep_modify may still replace the queue pair.
+    early: Vec<EarlyRecv>,
+}
+
+struct EarlyRecv {
+    segments: Box<[Segment]>,
+    cookie: u64,
 }
 
 // SAFETY: the attribute pointers in `attr` are the consumer's; they are only handed back.
@@ -125,6 +135,7 @@ pub fn create<T: Transport>(
         srq: handles.srq.map(Ref::new),
         attr,
         peer: None,
+        early: Vec::new(),
     };
     let state = if setup.pz.is_some() { State::Unconnected } else { State::UnconfiguredUnconnected };
     build(ia, setup, handles.connect.map(Ref::new), state)
@@ -134,7 +145,8 @@ pub fn create<T: Transport>(
 /// configures it before it accepts. Allowed inside upcalls.
 pub fn create_tentative<T: Transport>(ia: &Node<Ia<T>>) -> Result<&'static Node<Ep<T>>> {
     let attr = params::defaults(ia.transport.attrs());
-    let setup = Setup { pz: None, recv_evd: None, request_evd: None, srq: None, attr, peer: None };
+    let setup =
+        Setup { pz: None, recv_evd: None, request_evd: None, srq: None, attr, peer: None, early: Vec::new() };
     build(ia, setup, None, State::UnconfiguredTentative)
 }
 
@@ -382,10 +394,6 @@ impl<T: Transport> Ep<T> {
         if mask & !DAT_EP_FIELD_CONNECT_EVD_HANDLE == 0 {
             return Ok(());
         }
-        // The queue pair is made anew; receives that wait on the old one would be lost.
-        if !self.status().1 {
-            return Err(state.refusal());
-        }
         self.unlink(&mut control);
         let mut setup = self.setup();
         setup.attr = attr;
@@ -403,7 +411,42 @@ impl<T: Transport> Ep<T> {
         if setup.pz.is_some() {
             self.shared.state.apply(Event::Configure)?;
         }
+        self.repost(&setup);
         Ok(())
+    }
+
+    /// Keeps an early receive for [`Ep::repost`].
+    #[cold]
+    fn remember(&self, segments: &[Segment], cookie: u64) {
+        self.setup().early.push(EarlyRecv { segments: segments.into(), cookie });
+    }
+
+    /// Moves the early receives to the new queue pair. One that does not fit the new protection zone fails (uDAPL 1.2,
+    /// dat_ep_modify, protection zone).
+    fn repost(&self, setup: &Setup<T>) {
+        // SAFETY: made by the caller, who holds the control lock.
+        let Some(link) = (unsafe { self.link_ptr().as_ref() }) else { return };
+        for early in &setup.early {
+            let Some(seq) = link.flow.receives.next() else { return };
+            link.flow.receives.posted(seq + 1);
+            // SAFETY: the consumer leaves the memory alone until the receive completes.
+            let posted =
+                unsafe { link.qp.post_recv(&RecvWr { id: early.cookie, segments: &early.segments }) };
+            if posted.is_err()
+                && let Some(evd) = &setup.recv_evd
+            {
+                let failed = Wc {
+                    id: early.cookie,
+                    qp: 0,
+                    bytes: 0,
+                    invalidated: None,
+                    op: WcOp::Recv,
+                    status: WcStatus::LocalProtection,
+                };
+                let data = DAT_EVENT_DATA { dto_completion_event_data: link.flow.retire(&failed) };
+                evd.post_or_report(DAT_DTO_COMPLETION_EVENT, data, Order::Now);
+            }
+        }
     }
 
     /// dat_ep_connect. `timeout` in microseconds.
@@ -516,7 +559,8 @@ impl<T: Transport> Ep<T> {
             _ => return Ok(()),
         }
         self.unlink(&mut control);
-        let setup = self.setup();
+        let mut setup = self.setup();
+        setup.early.clear();
         let link = self.new_link(&setup)?;
         self.link.store(link, Ordering::Release);
         {

@@ -133,7 +133,7 @@ impl<T: Transport> Node<Ep<T>> {
         cookie: u64,
         flags: DAT_COMPLETION_FLAGS,
     ) -> Result<()> {
-        self.shared.state.check(Event::PostRecv)?;
+        let state = self.shared.state.check(Event::PostRecv)?;
         let link = self.link()?;
         // uDAPL 1.2, dat_ep_create_with_srq: receive buffers cannot be posted to such an endpoint.
         if link.on_srq {
@@ -154,7 +154,11 @@ impl<T: Transport> Node<Ep<T>> {
         unsafe { link.qp.post_recv(&RecvWr { id: cookie, segments }) }.map_err(|e| {
             link.flow.receives.posted(seq);
             refused(e)
-        })
+        })?;
+        if state.may_be_modified() {
+            self.remember(segments, cookie);
+        }
+        Ok(())
     }
 
     #[inline]

@@ -155,6 +155,12 @@ impl State {
         State::ALL[raw as usize]
     }
 
+    /// Whether dat_ep_modify may still make the endpoint anew.
+    #[inline]
+    pub const fn may_be_modified(self) -> bool {
+        !matches!(effect(self, Event::Configure), Effect::Refuse)
+    }
+
     /// `DAT_INVALID_STATE` with the subtype that names this state.
     pub const fn refusal(self) -> Error {
         Error::state(match self {
@@ -216,13 +222,13 @@ impl StateCell {
         }
     }
 
-    /// Whether an event is legal now, without applying it. Folds to a bit test on the data path.
+    /// The state, if an event is legal in it. Does not apply the event; folds to a bit test on the data path.
     #[inline]
-    pub fn check(&self, event: Event) -> Result<()> {
+    pub fn check(&self, event: Event) -> Result<State> {
         let state = self.get();
         match effect(state, event) {
             Effect::Refuse => Err(state.refusal()),
-            _ => Ok(()),
+            _ => Ok(state),
         }
     }
 }
