@@ -3,11 +3,16 @@
 #![forbid(unsafe_code)]
 
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use opendat_tests::{Dist, Registry, Running, Skip, c_program, skip};
 
+/// One at a time: these programs measure time, and some of them take all processors.
+static PROCESSORS: Mutex<()> = Mutex::new(());
+
 fn run(program: &str, args: &[&str], registry: fn(&Dist) -> Result<Registry, Skip>) {
+    let _alone = PROCESSORS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Err(reason) = try_run(program, args, registry) {
         skip(&reason);
     }
