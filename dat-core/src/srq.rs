@@ -1,14 +1,17 @@
 //! Shared receive queues: receive buffers that several endpoints draw from.
 
+use std::ffi::c_void;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use dat_sys::*;
 
-use crate::handle::{Object, Ref};
+use crate::ep::post;
+use crate::error::{Error, Result};
+use crate::handle::{self, Node, Object, Ref};
 use crate::ia::Ia;
 use crate::mem::Pz;
-use crate::provider::Transport;
+use crate::provider::{Receiver, Receives, RecvWr, Segment, Sink, Transport, Upcall};
 
 /// A shared receive queue.
 pub struct Srq<T: Transport> {
@@ -16,19 +19,16 @@ pub struct Srq<T: Transport> {
     pub srq: T::Srq,
     /// How many of its buffers are outstanding.
     pub counts: Arc<SrqCounts>,
-    /// Buffers that may be outstanding.
-    pub max_recv_dtos: usize,
     /// Segments of one buffer.
     pub max_recv_iov: usize,
     /// Its protection zone.
     pub pz: Ref<Pz<T>>,
     /// Its adapter.
     pub ia: Ref<Ia<T>>,
-}
-
-impl<T: Transport> Object for Srq<T> {
-    const KIND: DAT_HANDLE_TYPE = DAT_HANDLE_TYPE_SRQ;
-    const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_SRQ;
+    max_recv_dtos: AtomicUsize,
+    low_watermark: AtomicUsize,
+    /// After `srq`, which calls it until it is dropped.
+    _alarm: Box<Alarm<T>>,
 }
 
 /// How many buffers were posted and how many of them the consumer has got back. Shared with the flows of the
@@ -41,6 +41,154 @@ pub struct SrqCounts {
     retired: AtomicU64,
 }
 
+/// Who hears that the queue runs low.
+struct Alarm<T: Transport> {
+    ia: Ref<Ia<T>>,
+    srq: usize,
+}
+
+impl<T: Transport> Object for Srq<T> {
+    const KIND: DAT_HANDLE_TYPE = DAT_HANDLE_TYPE_SRQ;
+    const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_SRQ;
+}
+
+/// dat_srq_create. The attributes are minima.
+pub fn create<T: Transport>(
+    ia: &Node<Ia<T>>,
+    pz: &Node<Pz<T>>,
+    attr: &DAT_SRQ_ATTR,
+) -> Result<&'static Node<Srq<T>>> {
+    if pz.ia.handle() != ia.handle() {
+        return Err(Error::handle(DAT_INVALID_HANDLE_PZ));
+    }
+    let limits = ia.transport.attrs();
+    if limits.max_srqs == 0 {
+        return Err(Error::of(DAT_MODEL_NOT_SUPPORTED));
+    }
+    let count = |n: DAT_COUNT| usize::try_from(n).map_err(|_| Error::arg(3));
+    let (depth, iov, mark) =
+        (count(attr.max_recv_dtos)?, count(attr.max_recv_iov)?, count(attr.low_watermark)?);
+    if depth == 0 || mark > depth || iov > limits.max_segments {
+        return Err(Error::arg(3));
+    }
+    if depth > limits.max_srq_depth {
+        return Err(Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_SRQ));
+    }
+    let _control = ia.control();
+    let node = handle::insert(ia.table, |handle| {
+        let alarm = Box::new(Alarm { ia: Ref::new(ia), srq: handle as usize });
+        // SAFETY: the alarm is dropped after the transport's queue (field order in `Srq`).
+        let sink = unsafe { Sink::new(&*alarm) };
+        let srq = ia.transport.srq(&pz.pd, depth, iov, sink)?;
+        if mark != DAT_SRQ_LW_DEFAULT as usize {
+            // uDAPL 1.2, dat_srq_create: the queue is empty, so any other mark raises the event at once.
+            srq.set_low_watermark(mark)?;
+        }
+        Ok(Srq {
+            srq,
+            counts: Arc::default(),
+            max_recv_iov: iov,
+            pz: Ref::new(pz),
+            ia: Ref::new(ia),
+            max_recv_dtos: AtomicUsize::new(depth),
+            low_watermark: AtomicUsize::new(mark),
+            _alarm: alarm,
+        })
+    })?;
+    ia.enlist(node);
+    Ok(node)
+}
+
+/// dat_srq_free: refused while an endpoint draws from it.
+pub fn free<T: Transport>(srq: &Node<Srq<T>>) -> Result<()> {
+    let ia = srq.ia.clone();
+    let control = ia.control();
+    if srq.in_use() {
+        return Err(Error::state(DAT_INVALID_STATE_SRQ_IN_USE));
+    }
+    ia.delist(srq);
+    // SAFETY: nobody depends on it.
+    let gone = unsafe { handle::remove(srq) };
+    drop(gone);
+    drop(control);
+    Ok(())
+}
+
+impl<T: Transport> Srq<T> {
+    /// dat_srq_post_recv.
+    ///
+    /// # Safety
+    /// The segments' memory stays valid until the receive completes, and one thread at a time posts to a queue
+    /// (thread-safe tables see to it).
+    #[inline]
+    pub unsafe fn post_recv(&self, segments: &[Segment], cookie: u64) -> Result<()> {
+        if segments.len() > self.max_recv_iov {
+            return Err(Error::arg(2));
+        }
+        let Some(posted) = self.counts.next(self.max_recv_dtos()) else {
+            return Err(Error::of(DAT_INSUFFICIENT_RESOURCES));
+        };
+        // Counted before it is posted: it may complete, and be retired, before `post_recv` returns.
+        self.counts.set_posted(posted + 1);
+        // SAFETY: as the caller promised.
+        unsafe { self.srq.post_recv(&RecvWr { id: cookie, segments }) }.map_err(|e| {
+            self.counts.set_posted(posted);
+            post::refused(e)
+        })
+    }
+
+    /// Buffers that may be outstanding.
+    #[inline]
+    pub fn max_recv_dtos(&self) -> usize {
+        self.max_recv_dtos.load(Ordering::Relaxed)
+    }
+
+    /// dat_srq_query.
+    pub fn query(&self, param: &mut DAT_SRQ_PARAM) {
+        let count = |n: u64| DAT_COUNT::try_from(n).unwrap_or(DAT_COUNT::MAX);
+        *param = DAT_SRQ_PARAM {
+            ia_handle: self.ia.consumer_handle(),
+            srq_state: DAT_SRQ_STATE_OPERATIONAL,
+            pz_handle: self.pz.handle(),
+            max_recv_dtos: count(self.max_recv_dtos() as u64),
+            max_recv_iov: count(self.max_recv_iov as u64),
+            low_watermark: count(self.low_watermark.load(Ordering::Relaxed) as u64),
+            available_dto_count: count(self.srq.available() as u64),
+            outstanding_dto_count: count(self.counts.outstanding()),
+        };
+    }
+
+    /// dat_srq_set_lw: one event when fewer than `mark` buffers are left, which may be now.
+    pub fn set_low_watermark(&self, mark: DAT_COUNT) -> Result<()> {
+        let _control = self.ia.control();
+        let mark = usize::try_from(mark).map_err(|_| Error::arg(2))?;
+        if mark > self.max_recv_dtos() {
+            return Err(Error::arg(2));
+        }
+        self.srq.set_low_watermark(mark)?;
+        self.low_watermark.store(mark, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// dat_srq_resize.
+    pub fn resize(&self, max_recv_dtos: DAT_COUNT) -> Result<()> {
+        let _control = self.ia.control();
+        let depth = usize::try_from(max_recv_dtos).map_err(|_| Error::arg(2))?;
+        if depth == 0 {
+            return Err(Error::arg(2));
+        }
+        if depth > self.ia.transport.attrs().max_srq_depth {
+            return Err(Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_SRQ));
+        }
+        if (depth as u64) < self.counts.outstanding() || depth < self.low_watermark.load(Ordering::Relaxed) {
+            return Err(Error::of(DAT_INVALID_STATE));
+        }
+        self.srq.resize(depth)?;
+        self.max_recv_dtos.store(depth, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
 impl SrqCounts {
     /// A receive that took one of the buffers was dequeued.
     #[inline]
@@ -51,7 +199,30 @@ impl SrqCounts {
 
     /// Buffers posted and not yet given back.
     pub fn outstanding(&self) -> u64 {
+        // In this order: what is retired has been posted.
         let retired = self.retired.load(Ordering::Acquire);
         self.posted.load(Ordering::Acquire) - retired
+    }
+
+    /// How many were posted, if there is room for one more.
+    #[inline]
+    fn next(&self, max: usize) -> Option<u64> {
+        let posted = self.posted.load(Ordering::Relaxed);
+        (posted - self.retired.load(Ordering::Acquire) < max as u64).then_some(posted)
+    }
+
+    #[inline]
+    fn set_posted(&self, posted: u64) {
+        self.posted.store(posted, Ordering::Release);
+    }
+}
+
+impl<T: Transport> Receiver<T> for Alarm<T> {
+    fn upcall(&self, up: Upcall<'_, T>) {
+        if matches!(up, Upcall::LowWatermark) {
+            let srq = self.srq as *mut c_void;
+            // The standard gives the reason and no event number of its own; the handle says what it is about.
+            self.ia.report(DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR, srq, DAT_SRQ_LOW_WATERMARK_EVENT);
+        }
     }
 }

@@ -1,11 +1,14 @@
 //! Local memory regions: memory the adapter may touch.
 
+use std::ffi::c_void;
+
 use dat_sys::*;
 
 use super::Pz;
-use crate::handle::{Object, Ref};
+use crate::error::{Error, Result};
+use crate::handle::{self, Node, Object, Ref};
 use crate::ia::Ia;
-use crate::provider::Transport;
+use crate::provider::{Access, Mem, Region, Segment, Transport};
 
 /// A local memory region.
 pub struct Lmr<T: Transport> {
@@ -15,9 +18,161 @@ pub struct Lmr<T: Transport> {
     pub pz: Ref<Pz<T>>,
     /// Its adapter.
     pub ia: Ref<Ia<T>>,
+    mem: Mem,
+    privileges: DAT_MEM_PRIV_FLAGS,
+    /// The region it was made of, as the consumer named it: the handle may be stale by now.
+    made_of: Option<usize>,
+}
+
+// SAFETY: the address in `mem` is never followed here.
+unsafe impl<T: Transport> Send for Lmr<T> {}
+// SAFETY: as above.
+unsafe impl<T: Transport> Sync for Lmr<T> {}
+
+/// The memory to register.
+pub enum Memory<'a, T: Transport> {
+    /// `DAT_MEM_TYPE_VIRTUAL`: a range of addresses.
+    Virtual {
+        /// First byte.
+        addr: *mut c_void,
+        /// Bytes.
+        length: DAT_VLEN,
+    },
+    /// `DAT_MEM_TYPE_LMR`: the memory of another region, which stays independent.
+    Lmr(&'a Node<Lmr<T>>),
 }
 
 impl<T: Transport> Object for Lmr<T> {
     const KIND: DAT_HANDLE_TYPE = DAT_HANDLE_TYPE_LMR;
     const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_LMR;
+}
+
+/// dat_lmr_create; arguments are counted as in uDAPL 2.0, where `va_type` is the seventh.
+///
+/// # Safety
+/// The memory stays mapped until the region is freed, and the consumer accepts that peers read and write it as
+/// `privileges` say.
+pub unsafe fn create<T: Transport>(
+    ia: &Node<Ia<T>>,
+    memory: Memory<'_, T>,
+    pz: &Node<Pz<T>>,
+    privileges: DAT_MEM_PRIV_FLAGS,
+    va_type: DAT_VA_TYPE,
+) -> Result<&'static Node<Lmr<T>>> {
+    let (mem, made_of) = match memory {
+        Memory::Virtual { addr, length } => (virtual_range(ia, addr, length)?, None),
+        Memory::Lmr(lmr) if lmr.ia.handle() == ia.handle() => (lmr.mem, Some(lmr.handle() as usize)),
+        Memory::Lmr(_) => return Err(Error::handle(DAT_INVALID_HANDLE_LMR)),
+    };
+    if pz.ia.handle() != ia.handle() {
+        return Err(Error::handle(DAT_INVALID_HANDLE_PZ));
+    }
+    if privileges & !DAT_MEM_PRIV_ALL_FLAG != 0 {
+        return Err(Error::arg(6));
+    }
+    match va_type {
+        DAT_VA_TYPE_VA => {}
+        DAT_VA_TYPE_ZB => return Err(Error::of(DAT_NOT_IMPLEMENTED)),
+        _ => return Err(Error::arg(7)),
+    }
+    let _control = ia.control();
+    let node = handle::insert(ia.table, |_| {
+        // SAFETY: as the caller promised.
+        let mr = unsafe { ia.transport.mr(&pz.pd, mem, access(privileges)) }?;
+        Ok(Lmr { mr, pz: Ref::new(pz), ia: Ref::new(ia), mem, privileges, made_of })
+    })?;
+    ia.enlist(node);
+    Ok(node)
+}
+
+fn virtual_range<T: Transport>(ia: &Ia<T>, addr: *mut c_void, length: DAT_VLEN) -> Result<Mem> {
+    if addr.is_null() {
+        return Err(Error::arg(3));
+    }
+    let len = usize::try_from(length).map_err(|_| Error::arg(4))?;
+    let fits = (addr as usize).checked_add(len).is_some() && length <= ia.transport.attrs().max_region_size;
+    if len == 0 || !fits {
+        return Err(Error::arg(4));
+    }
+    Ok(Mem { addr: addr.cast(), len })
+}
+
+fn access(privileges: DAT_MEM_PRIV_FLAGS) -> Access {
+    Access {
+        local_read: privileges & DAT_MEM_PRIV_LOCAL_READ_FLAG != 0,
+        local_write: privileges & DAT_MEM_PRIV_LOCAL_WRITE_FLAG != 0,
+        remote_read: privileges & DAT_MEM_PRIV_REMOTE_READ_FLAG != 0,
+        remote_write: privileges & DAT_MEM_PRIV_REMOTE_WRITE_FLAG != 0,
+    }
+}
+
+/// dat_lmr_free: from here on its contexts name nothing.
+pub fn free<T: Transport>(lmr: &Node<Lmr<T>>) -> Result<()> {
+    let ia = lmr.ia.clone();
+    let control = ia.control();
+    if lmr.in_use() {
+        return Err(Error::state(DAT_INVALID_STATE_LMR_IN_USE));
+    }
+    ia.delist(lmr);
+    // SAFETY: nobody depends on it.
+    let gone = unsafe { handle::remove(lmr) };
+    drop(gone);
+    drop(control);
+    Ok(())
+}
+
+/// dat_lmr_sync_rdma_read and dat_lmr_sync_rdma_write: memory is coherent, so only the segments are checked.
+/// They may be of any protection zone.
+pub fn sync<T: Transport>(ia: &Node<Ia<T>>, segments: &[Segment]) -> Result<()> {
+    let _control = ia.control();
+    let handles = ia.objects(DAT_HANDLE_TYPE_LMR);
+    // SAFETY: under the control lock no region of this adapter goes away.
+    let lmrs: Vec<&Node<Lmr<T>>> =
+        handles.into_iter().filter_map(|handle| unsafe { handle::get(handle) }.ok()).collect();
+    let inside = |segment: &Segment| segment.len == 0 || lmrs.iter().any(|lmr| lmr.contains(segment));
+    if segments.iter().all(inside) { Ok(()) } else { Err(Error::arg(2)) }
+}
+
+impl<T: Transport> Lmr<T> {
+    /// Key for local segments.
+    pub fn context(&self) -> DAT_LMR_CONTEXT {
+        self.mr.lkey()
+    }
+
+    /// Key for peers; 0 if no remote privilege was asked for.
+    pub fn rmr_context(&self) -> DAT_RMR_CONTEXT {
+        let remote = DAT_MEM_PRIV_REMOTE_READ_FLAG | DAT_MEM_PRIV_REMOTE_WRITE_FLAG;
+        if self.privileges & remote == 0 { 0 } else { self.mr.rkey() }
+    }
+
+    /// dat_lmr_query.
+    pub fn query(&self, param: &mut DAT_LMR_PARAM) {
+        let (mem_type, region_desc) = match self.made_of {
+            None => (DAT_MEM_TYPE_VIRTUAL, DAT_REGION_DESCRIPTION { for_va: self.mem.addr.cast() }),
+            Some(lmr) => (DAT_MEM_TYPE_LMR, DAT_REGION_DESCRIPTION { for_lmr_handle: lmr as DAT_LMR_HANDLE }),
+        };
+        *param = DAT_LMR_PARAM {
+            ia_handle: self.ia.consumer_handle(),
+            mem_type,
+            region_desc,
+            length: self.mem.len as DAT_VLEN,
+            pz_handle: self.pz.handle(),
+            mem_priv: self.privileges,
+            va_type: DAT_VA_TYPE_VA,
+            lmr_context: self.context(),
+            rmr_context: self.rmr_context(),
+            registered_size: self.mem.len as DAT_VLEN,
+            registered_address: self.mem.addr as DAT_VADDR,
+        };
+    }
+
+    fn contains(&self, segment: &Segment) -> bool {
+        let base = self.mem.addr as u64;
+        self.context() == segment.key
+            && segment.addr >= base
+            && segment
+                .addr
+                .checked_add(segment.len.into())
+                .is_some_and(|end| end <= base + self.mem.len as u64)
+    }
 }

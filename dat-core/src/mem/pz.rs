@@ -45,7 +45,7 @@ pub fn free<T: Transport>(pz: &Node<Pz<T>>) -> Result<()> {
 
 impl<T: Transport> Pz<T> {
     /// dat_pz_query.
-    pub fn param(&self) -> DAT_PZ_PARAM {
-        DAT_PZ_PARAM { ia_handle: self.ia.consumer_handle() }
+    pub fn query(&self, param: &mut DAT_PZ_PARAM) {
+        *param = DAT_PZ_PARAM { ia_handle: self.ia.consumer_handle() };
     }
 }
