@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::cq::Cq;
 use crate::key::{KeyError, Keys, Pd, Right};
-use crate::ring::{OutOfMemory, Ring};
+use crate::ring::{OutOfMemory, Ring, Slot};
 use crate::srq::Srq;
 use crate::wr::{PostError, RecvWr, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus};
 
@@ -86,6 +86,11 @@ impl Qp {
             None => Some(Ring::new(cfg.max_recvs, cfg.max_recv_segments)?),
         };
         let sq = Ring::new(cfg.max_requests, cfg.max_request_segments)?;
+        let max_recv_segments = match (&cfg.srq, &rq) {
+            (Some(srq), _) => srq.max_segments(),
+            (None, Some(rq)) => rq.max_segments(),
+            (None, None) => 0,
+        };
         let qp = Arc::new(Qp { keys: cfg.keys, pd: cfg.pd, sq, rq });
         let work = Work {
             qp: Arc::clone(&qp),
@@ -93,6 +98,9 @@ impl Qp {
             recv_cq: cfg.recv_cq,
             srq: cfg.srq,
             token: cfg.token,
+            recv: None,
+            recv_segments: vec![Segment::default(); max_recv_segments].into(),
+            failed: None,
         };
         Ok((qp, work))
     }
@@ -101,14 +109,35 @@ impl Qp {
     ///
     /// # Safety
     /// The segments' memory stays valid until the request completes. One thread at a time.
-    pub unsafe fn post_send(&self, _wr: &SendWr<'_>) -> Result<u32, PostError> {
-        todo!()
+    #[inline]
+    pub unsafe fn post_send(&self, wr: &SendWr<'_>) -> Result<u32, PostError> {
+        let (op, right, remote, op_flags) = match wr.op {
+            SendOp::Send { invalidate: None } => (WcOp::Send, Right::LocalRead, Remote::default(), 0),
+            SendOp::Send { invalidate: Some(key) } => {
+                (WcOp::Send, Right::LocalRead, Remote { addr: 0, key }, INVALIDATE)
+            }
+            SendOp::Write(remote) => (WcOp::Write, Right::LocalRead, remote, 0),
+            SendOp::Read(remote) => (WcOp::Read, Right::LocalWrite, remote, 0),
+        };
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let flags =
+            op_flags | flag(wr.signalled, SIGNALLED) | flag(wr.solicited, SOLICITED) | flag(wr.fence, FENCE);
+        // SAFETY: the caller is the only producer; a vacant slot is the producer's.
+        unsafe {
+            let slot = self.sq.vacant().ok_or(PostError::Full)?;
+            let (len, segments) = write_segments(&self.sq, slot, &self.keys, self.pd, right, wr.segments)?;
+            let len = u32::try_from(len).map_err(|_| PostError::Bounds)?;
+            slot.header().write(Wqe { id: wr.id, remote, len, segments, op, flags });
+            self.sq.publish();
+            Ok(len)
+        }
     }
 
     /// Queues a receive buffer.
     ///
     /// # Safety
     /// The segments' memory stays valid until the receive completes. One thread at a time.
+    #[inline]
     pub unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> Result<(), PostError> {
         let rq = self.rq.as_ref().ok_or(PostError::Unsupported)?;
         // SAFETY: the caller is the only producer.
@@ -120,32 +149,272 @@ impl Qp {
 ///
 /// # Safety
 /// The caller is the ring's only producer.
+#[inline]
 pub(crate) unsafe fn write_recv(
-    _ring: &Ring<Rqe>,
-    _keys: &Keys,
-    _pd: Pd,
-    _wr: &RecvWr<'_>,
+    ring: &Ring<Rqe>,
+    keys: &Keys,
+    pd: Pd,
+    wr: &RecvWr<'_>,
 ) -> Result<(), PostError> {
-    todo!()
+    // SAFETY: as the caller promises; a vacant slot is the producer's.
+    unsafe {
+        let slot = ring.vacant().ok_or(PostError::Full)?;
+        let (len, segments) = write_segments(ring, slot, keys, pd, Right::LocalWrite, wr.segments)?;
+        slot.header().write(Rqe { id: wr.id, len, segments });
+        ring.publish();
+    }
+    Ok(())
+}
+
+/// Checks the segments and copies those that are not empty into a slot; returns bytes and segments.
+///
+/// # Safety
+/// The slot is a vacant one of `ring`, and the caller its only producer.
+#[inline]
+unsafe fn write_segments<H: Copy>(
+    ring: &Ring<H>,
+    slot: Slot<H>,
+    keys: &Keys,
+    pd: Pd,
+    right: Right,
+    segments: &[Segment],
+) -> Result<(u64, u16), PostError> {
+    if segments.len() > ring.max_segments() {
+        return Err(PostError::Unsupported);
+    }
+    let (mut len, mut n) = (0, 0);
+    for segment in segments.iter().filter(|segment| segment.len > 0) {
+        keys.check(segment.key, pd, segment.addr, segment.len.into(), right).map_err(
+            |error| match error {
+                KeyError::Invalid | KeyError::Bounds | KeyError::Wrap => PostError::Bounds,
+                KeyError::Domain => PostError::Domain,
+                KeyError::Access => PostError::Access { write: right == Right::LocalWrite },
+            },
+        )?;
+        // SAFETY: a slot has room for `max_segments`, and `n` is less.
+        unsafe { slot.segments().add(usize::from(n)).write(*segment) };
+        len += u64::from(segment.len);
+        n += 1;
+    }
+    Ok((len, n))
 }
 
 /// The engine's half of a queue pair: takes work requests and completes them. Under the engine lock.
 pub struct Work {
     pub(crate) qp: Arc<Qp>,
-    pub(crate) request_cq: Option<Arc<Cq>>,
-    pub(crate) recv_cq: Option<Arc<Cq>>,
-    pub(crate) srq: Option<Arc<Srq>>,
+    request_cq: Option<Arc<Cq>>,
+    recv_cq: Option<Arc<Cq>>,
+    srq: Option<Arc<Srq>>,
     token: u64,
+    /// The receive buffer that a message is being placed in.
+    recv: Option<Rqe>,
+    recv_segments: Box<[Segment]>,
+    /// A request that failed, by its position in the send queue; it completes with this status when it is flushed.
+    failed: Option<(usize, WcStatus)>,
 }
 
 impl Work {
-    /// Whether requests wait to be sent.
+    /// Whether requests are posted and not completed.
     pub fn has_requests(&self) -> bool {
-        todo!()
+        // SAFETY: the engine is the only consumer.
+        unsafe { self.qp.sq.is_filled(self.qp.sq.head()) }
     }
 
-    /// Completes all that is posted as flushed; what is posted later waits for another call.
+    /// Completes all that is posted as flushed; what is posted later waits for another call. Buffers in a shared receive
+    /// queue stay there.
     pub fn flush(&mut self) {
-        todo!()
+        self.flush_requests();
+        if let Some(rqe) = self.recv.take() {
+            self.complete_recv(rqe.id, 0, None, WcStatus::Flushed, false);
+        }
+        if self.srq.is_none() {
+            for _ in 0..self.qp.rq.as_ref().map_or(0, Ring::len) {
+                match self.take_recv() {
+                    Some(rqe) => self.complete_recv(rqe.id, 0, None, WcStatus::Flushed, false),
+                    None => break,
+                }
+            }
+            self.recv = None;
+        }
+        self.announce();
+    }
+
+    fn flush_requests(&mut self) {
+        let failed = self.failed.take();
+        // SAFETY: the engine is the only consumer, filled slots are its own.
+        unsafe {
+            let sq = &self.qp.sq;
+            let head = sq.head();
+            // Not more than are there now: a consumer that goes on posting must not keep us.
+            for at in (0..sq.len()).map(|n| head.wrapping_add(n)) {
+                if !sq.is_filled(at) {
+                    break;
+                }
+                let wqe = sq.slot(at).header().read();
+                sq.release(at.wrapping_add(1));
+                let status = failed.filter(|&(failed, _)| failed == at).map_or(WcStatus::Flushed, |(_, s)| s);
+                self.complete_request(&wqe, 0, status);
+            }
+        }
+    }
+
+    /// Takes the next receive buffer; its segments are then in [`recv_segments`](Self::recv_segments).
+    #[inline]
+    pub(crate) fn take_recv(&mut self) -> Option<Rqe> {
+        let segments = &mut self.recv_segments;
+        // SAFETY: the engine is the only consumer of either queue; it copies no more segments than a slot has.
+        let rqe = unsafe {
+            match &self.srq {
+                Some(srq) => srq.take(segments),
+                None => self.qp.rq.as_ref().and_then(|rq| read_recv(rq, segments)),
+            }
+        };
+        self.recv = rqe;
+        rqe
+    }
+
+    /// The receive buffer in use.
+    #[inline]
+    pub(crate) fn recv(&self) -> Option<Rqe> {
+        self.recv
+    }
+
+    /// Protection domain that local segments of receives are checked against, and the segments.
+    #[inline]
+    pub(crate) fn recv_segments(&self) -> (Pd, &[Segment]) {
+        let n = self.recv.map_or(0, |rqe| usize::from(rqe.segments));
+        (self.srq.as_ref().map_or(self.qp.pd, |srq| srq.pd()), &self.recv_segments[..n])
+    }
+
+    /// Completes the receive buffer in use.
+    #[inline]
+    pub(crate) fn finish_recv(
+        &mut self,
+        bytes: u32,
+        invalidated: Option<u32>,
+        status: WcStatus,
+        solicited: bool,
+    ) {
+        if let Some(rqe) = self.recv.take() {
+            self.complete_recv(rqe.id, bytes, invalidated, status, solicited);
+        }
+    }
+
+    #[inline]
+    fn complete_recv(
+        &self,
+        id: u64,
+        bytes: u32,
+        invalidated: Option<u32>,
+        status: WcStatus,
+        solicited: bool,
+    ) {
+        if let Some(cq) = &self.recv_cq {
+            let wc = Wc { id, qp: self.token, bytes, invalidated, op: WcOp::Recv, status };
+            // SAFETY: under the engine lock.
+            unsafe { cq.push(wc, solicited) };
+        }
+    }
+
+    /// The request at a position of the send queue; `None`: not posted yet.
+    #[inline]
+    pub(crate) fn request(&self, at: usize) -> Option<(Wqe, &[Segment])> {
+        // SAFETY: the engine is the only consumer; a filled slot is its own, with as many segments as it says.
+        unsafe {
+            if !self.qp.sq.is_filled(at) {
+                return None;
+            }
+            let slot = self.qp.sq.slot(at);
+            let wqe = slot.header().read();
+            Some((wqe, std::slice::from_raw_parts(slot.segments(), usize::from(wqe.segments))))
+        }
+    }
+
+    /// The oldest request that has not completed, or the position of the next one.
+    #[inline]
+    pub(crate) fn oldest_request(&self) -> usize {
+        // SAFETY: the engine is the only consumer.
+        unsafe { self.qp.sq.head() }
+    }
+
+    /// Notes that a request has been carried out; [`retire`](Self::retire) completes it in its turn.
+    #[inline]
+    pub(crate) fn done(&mut self, at: usize) {
+        debug_assert!(self.request(at).is_some());
+        // SAFETY: the engine is the only consumer, and the slot is filled.
+        unsafe { (*self.qp.sq.slot(at).header()).flags |= DONE };
+    }
+
+    /// Notes that a request failed.
+    #[cold]
+    pub(crate) fn fail(&mut self, at: usize, status: WcStatus) {
+        self.failed = Some((at, status));
+    }
+
+    /// Completes the requests that have been carried out, up to the first that has not.
+    #[inline]
+    pub(crate) fn retire(&mut self) {
+        let mut at = self.oldest_request();
+        while let Some((wqe, _)) = self.request(at).filter(|(wqe, _)| wqe.flags & DONE != 0) {
+            at = at.wrapping_add(1);
+            // First the slot, then the completion: who has seen that one may post again.
+            // SAFETY: the engine is the only consumer and is done with the slot.
+            unsafe { self.qp.sq.release(at) };
+            if wqe.flags & SIGNALLED != 0 {
+                self.complete_request(&wqe, wqe.len, WcStatus::Success);
+            }
+        }
+    }
+
+    #[inline]
+    fn complete_request(&self, wqe: &Wqe, bytes: u32, status: WcStatus) {
+        if let Some(cq) = &self.request_cq {
+            let wc = Wc { id: wqe.id, qp: self.token, bytes, invalidated: None, op: wqe.op, status };
+            // SAFETY: under the engine lock.
+            unsafe { cq.push(wc, false) };
+        }
+    }
+
+    /// Tells the owners of the completion queues about what was completed, if they want to know.
+    #[inline]
+    pub(crate) fn announce(&self) {
+        for cq in self.request_cq.iter().chain(&self.recv_cq) {
+            // SAFETY: under the engine lock.
+            unsafe { cq.announce() };
+        }
+    }
+
+    #[inline]
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.qp.keys
+    }
+
+    #[inline]
+    pub(crate) fn pd(&self) -> Pd {
+        self.qp.pd
     }
 }
+
+/// Takes the oldest receive buffer of a ring.
+///
+/// # Safety
+/// The caller is the ring's only consumer.
+#[inline]
+pub(crate) unsafe fn read_recv(ring: &Ring<Rqe>, segments: &mut [Segment]) -> Option<Rqe> {
+    // SAFETY: as the caller promises; a filled slot is the consumer's and has as many segments as it says.
+    unsafe {
+        let head = ring.head();
+        if !ring.is_filled(head) {
+            return None;
+        }
+        let slot = ring.slot(head);
+        let rqe = slot.header().read();
+        let from = std::slice::from_raw_parts(slot.segments(), usize::from(rqe.segments));
+        segments[..from.len()].copy_from_slice(from);
+        ring.release(head.wrapping_add(1));
+        Some(rqe)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -48,10 +48,11 @@ unsafe impl<H: Send> Send for Ring<H> {}
 unsafe impl<H: Send> Sync for Ring<H> {}
 
 impl<H: Copy> Ring<H> {
-    /// A ring of at least `depth` slots.
+    /// A ring of at least `depth` slots, for up to 65535 segments each.
     pub(crate) fn new(depth: usize, max_segments: usize) -> Result<Self, OutOfMemory> {
         const { assert!(align_of::<H>() <= align_of::<Segment>() && size_of::<H>() > 0) };
         let no_memory = OutOfMemory { depth };
+        let max_segments = max_segments.min(u16::MAX.into());
         let slots = depth.max(1).checked_next_power_of_two().ok_or(no_memory)?;
         let stride = max_segments
             .checked_mul(size_of::<Segment>())

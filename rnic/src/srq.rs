@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::key::{Keys, Pd};
-use crate::qp::{Rqe, write_recv};
+use crate::qp::{Rqe, read_recv, write_recv};
 use crate::ring::{OutOfMemory, Ring};
-use crate::wr::{PostError, RecvWr};
+use crate::wr::{PostError, RecvWr, Segment};
 
 /// Receive buffers for the messages of any number of queue pairs. Anyone posts (a spinlock of a few nanoseconds);
 /// buffers are taken under the engine lock.
 pub struct Srq {
     keys: Arc<Keys>,
     pd: Pd,
+    max_segments: usize,
     ring: UnsafeCell<Ring<Rqe>>,
     posting: AtomicBool,
     low_watermark: AtomicUsize,
@@ -38,6 +39,7 @@ impl Srq {
         Ok(Srq {
             keys: Arc::clone(keys),
             pd,
+            max_segments,
             ring: UnsafeCell::new(Ring::new(depth, max_segments)?),
             posting: AtomicBool::new(false),
             low_watermark: AtomicUsize::new(0),
@@ -73,7 +75,7 @@ impl Srq {
             if old.len() > depth {
                 return Ok(false);
             }
-            let new = Ring::<Rqe>::new(depth, old.max_segments())?;
+            let new = Ring::<Rqe>::new(depth, self.max_segments)?;
             let mut at = old.head();
             while old.is_filled(at) {
                 if let Some(slot) = new.vacant() {
@@ -94,6 +96,31 @@ impl Srq {
         let _posting = self.lock();
         // SAFETY: nobody replaces the ring while `posting` is held.
         unsafe { &*self.ring.get() }.len()
+    }
+
+    /// Takes the oldest buffer.
+    ///
+    /// # Safety
+    /// Under the engine lock.
+    #[inline]
+    pub(crate) unsafe fn take(&self, segments: &mut [Segment]) -> Option<Rqe> {
+        // SAFETY: the caller is the only consumer, and it is the engine lock's holder who replaces the ring.
+        let ring = unsafe { &*self.ring.get() };
+        // SAFETY: as above.
+        let rqe = unsafe { read_recv(ring, segments) };
+        let mark = self.low_watermark.load(Ordering::Relaxed);
+        if mark != 0 && ring.len() < mark && self.low_watermark.swap(0, Ordering::Relaxed) != 0 {
+            (self.notify)();
+        }
+        rqe
+    }
+
+    pub(crate) fn pd(&self) -> Pd {
+        self.pd
+    }
+
+    pub(crate) fn max_segments(&self) -> usize {
+        self.max_segments
     }
 
     fn lock(&self) -> Posting<'_> {

@@ -1,14 +1,19 @@
-//! The engine of an established connection: queue pair on one side, bytes of the TCP stream on the other.
+//! The engine of an established connection: queue pair on one side, octets of the TCP stream on the other.
 
-use wire::iwarp::Cause;
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
 
+use wire::iwarp::{Cause, Terminate, mpa::fpdu};
+
+use super::rx::Rx;
+use super::tx::{Answer, Tx};
 use super::vec::{RxVec, TxVec};
 use crate::qp::Work;
 
 /// What the setup of the connection agreed on.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamCfg {
-    /// Octets of a ULPDU at most: [`wire::iwarp::mpa::mulpdu_for_mss`] of TCP's MSS, or more where both sides take it.
+    /// Octets of a ULPDU at most: [`wire::iwarp::mpa::fpdu::mulpdu_for_mss`] of TCP's MSS, or more where both sides take it.
     /// Clamped to 128..=65535.
     pub mulpdu: usize,
     /// CRCs are on, in both directions.
@@ -22,7 +27,8 @@ pub struct StreamCfg {
     pub hold: bool,
 }
 
-/// The connection cannot go on. The engine has already failed the work request concerned, if there is one.
+/// The connection cannot go on. The work request concerned, if there is one, completes with its own status, in its turn:
+/// a receive at once, a request when [`Stream::flush`] is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {cause}", if *by_peer { "TERMINATE received" } else { "stream error" })]
 pub struct Failure {
@@ -32,7 +38,7 @@ pub struct Failure {
     pub cause: Cause,
 }
 
-/// Counters of a stream, both directions.
+/// Counters of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Octets given to TCP.
@@ -45,7 +51,7 @@ pub struct Stats {
     pub rx_fpdus: u64,
     /// Messages taken from TCP.
     pub rx_messages: u64,
-    /// Octets of payload that were received to their place without a copy.
+    /// Octets of payload that TCP put to their place, without a copy.
     pub rx_direct: u64,
 }
 
@@ -58,96 +64,185 @@ pub struct Stats {
 /// on FIN, reset:        stream.flush(); upcall
 /// ```
 ///
-/// Vectors must not be mixed up: `tx_done` and `rx_done` get the vector that the call before filled, with no other call
-/// on the same stream in between.
+/// `tx_done` and `rx_done` get the vector that `tx` or `rx` filled, with no other call on the same stream in between.
+/// After a failure `tx` and `rx` repeat it.
 pub struct Stream {
-    work: Work,
+    pub(super) work: Work,
+    pub(super) crc: bool,
+    pub(super) ird: usize,
+    pub(super) ord: u32,
+    pub(super) hold: bool,
+    pub(super) tx: Tx,
+    pub(super) rx: Rx,
+    /// RDMA reads of the peer which wait for their response, the first of them perhaps half sent.
+    pub(super) answers: VecDeque<Answer>,
+    pub(super) reads: Reads,
+    pub(super) failure: Option<Failure>,
+    /// What the peer is to be told about `failure`.
+    pub(super) last_words: Option<Box<Terminate>>,
+    pub(super) stats: Stats,
+}
+
+/// Our RDMA reads whose response has not come yet. Responses come in the order of the requests.
+pub(super) struct Reads {
+    pub(super) outstanding: u32,
+    /// MSN of the next READ request to be sent.
+    pub(super) next_msn: u32,
+    /// Position in the send queue of the oldest one.
+    pub(super) oldest: usize,
+    /// Octets of its response that have been placed.
+    pub(super) placed: u32,
+    /// The STag that stands for any of our sinks. No region has it: a response is matched with the oldest read by a tagged
+    /// offset that is used once, and with nothing else.
+    pub(super) sink_stag: u32,
+}
+
+impl Reads {
+    /// The tagged offset that the READ request with this MSN names as its sink.
+    #[inline]
+    pub(super) fn sink_to(msn: u32) -> u64 {
+        u64::from(msn) << 32
+    }
+
+    /// That of the oldest one outstanding.
+    #[inline]
+    pub(super) fn oldest_sink_to(&self) -> u64 {
+        Self::sink_to(self.next_msn.wrapping_sub(self.outstanding))
+    }
 }
 
 impl Stream {
     /// A stream in full operation, with nothing sent or received yet.
-    pub fn new(_work: Work, _cfg: StreamCfg) -> Self {
-        todo!()
+    pub fn new(work: Work, cfg: StreamCfg) -> Self {
+        let reads = Reads {
+            outstanding: 0,
+            next_msn: 1,
+            oldest: 0,
+            placed: 0,
+            sink_stag: RandomState::new().hash_one(0) as u32 | 1,
+        };
+        Stream {
+            tx: Tx::new(work.oldest_request(), cfg.mulpdu.clamp(fpdu::MIN_MULPDU, fpdu::MAX_ULPDU)),
+            rx: Rx::new(),
+            work,
+            crc: cfg.crc,
+            ird: cfg.ird as usize,
+            ord: cfg.ord,
+            hold: cfg.hold,
+            answers: VecDeque::new(),
+            reads,
+            failure: None,
+            last_words: None,
+            stats: Stats::default(),
+        }
     }
 
     /// Gathers frames that are ready to be sent, from where the last accepted octet was; returns how many octets, 0 if
     /// nothing is ready. At most about 1 MiB.
-    pub fn tx(&mut self, _tx: &mut TxVec) -> Result<usize, Failure> {
-        todo!()
+    pub fn tx(&mut self, tx: &mut TxVec) -> Result<usize, Failure> {
+        self.gather(tx)?;
+        Ok(tx.bytes())
     }
 
     /// TCP has accepted the first `n` octets of what [`tx`](Self::tx) gathered: completes requests.
-    pub fn tx_done(&mut self, _tx: &mut TxVec, _n: usize) {
-        todo!()
+    pub fn tx_done(&mut self, tx: &mut TxVec, n: usize) {
+        self.accepted(tx, n);
+        self.work.retire();
+        self.work.announce();
     }
 
     /// Whether [`tx`](Self::tx) would gather something. Cheap.
-    pub fn wants_tx(&mut self) -> bool {
-        todo!()
+    pub fn wants_tx(&self) -> bool {
+        self.failure.is_none() && !self.hold && (self.is_half_sent() || self.has_ready())
     }
 
     /// Says where the next octets go: the rest of a payload to its place in registered memory, what follows to staging.
-    pub fn rx(&mut self, _rx: &mut RxVec) -> Result<(), Failure> {
-        todo!()
+    pub fn rx(&mut self, rx: &mut RxVec) -> Result<(), Failure> {
+        self.alive()?;
+        let result = self.scatter(rx);
+        self.work.announce();
+        result
     }
 
     /// The first `n` octets of what [`rx`](Self::rx) asked for are there: parses, places, completes. Answers to RDMA reads
     /// then wait for [`tx`](Self::tx).
-    pub fn rx_done(&mut self, _rx: &mut RxVec, _n: usize) -> Result<(), Failure> {
-        todo!()
+    pub fn rx_done(&mut self, rx: &mut RxVec, n: usize) -> Result<(), Failure> {
+        self.alive()?;
+        let result = self.scattered(rx, n);
+        self.work.retire();
+        self.work.announce();
+        result
     }
 
     /// The same for octets which are already in memory.
-    pub fn rx_bytes(&mut self, _bytes: &[u8]) -> Result<(), Failure> {
-        todo!()
-    }
-
-    /// The octets that end this direction after a [`Failure`] not by the peer: the rest of an FPDU that is half sent, and
-    /// the TERMINATE message. Best effort. Once; empty when there is none.
-    pub fn terminate(&mut self) -> Vec<u8> {
-        todo!()
+    pub fn rx_bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.alive()?;
+        let result = self.feed(bytes);
+        self.work.retire();
+        self.work.announce();
+        result
     }
 
     /// Queues a zero-length RDMA write without a work request: the RTR frame of an initiator (RFC 6581, section 9.1), or
     /// a nudge for a peer that seems not to have seen what came last.
     pub fn queue_rtr(&mut self) {
-        todo!()
+        self.tx.rtr += 1;
     }
 
     /// Whether it still waits for the peer's first FPDU before it sends.
     pub fn is_held(&self) -> bool {
-        todo!()
+        self.hold
     }
 
     /// Sends from now on, although no FPDU came.
     pub fn release(&mut self) {
-        todo!()
+        self.hold = false;
     }
 
     /// Everything is done that a graceful close waits for: no request queued or outstanding, no answer owed, no frame
     /// half sent.
-    pub fn is_drained(&mut self) -> bool {
-        todo!()
+    pub fn is_drained(&self) -> bool {
+        !self.work.has_requests() && self.answers.is_empty() && !self.is_half_sent() && self.tx.rtr == 0
     }
 
-    /// Whether octets received so far end inside a message: the peer was cut off.
+    /// Whether the octets received so far end inside a message: the peer was cut off.
     pub fn is_mid_message(&self) -> bool {
-        todo!()
+        self.rx.is_mid_message() || self.reads.placed > 0
     }
 
     /// Completes everything posted and not completed as flushed: also what is posted later, if called again then.
     /// Nothing is sent or received any more.
     pub fn flush(&mut self) {
+        self.failure.get_or_insert(Failure { by_peer: false, cause: Cause::MPA_STREAM_LOST });
+        self.answers = VecDeque::new();
+        self.tx.abandon();
         self.work.flush();
     }
 
     /// Counters.
     pub fn stats(&self) -> Stats {
-        todo!()
+        self.stats
     }
 
     /// Ends the stream; what is posted and not completed stays in the queues until [`Work::flush`].
     pub fn into_work(self) -> Work {
         self.work
+    }
+
+    #[inline]
+    pub(super) fn alive(&self) -> Result<(), Failure> {
+        match self.failure {
+            None => Ok(()),
+            Some(failure) => Err(failure),
+        }
+    }
+
+    /// Ends the stream for a reason of ours.
+    #[cold]
+    pub(super) fn fail(&mut self, terminate: Terminate) -> Failure {
+        let failure = Failure { by_peer: false, cause: terminate.cause };
+        self.failure = Some(failure);
+        self.last_words = Some(Box::new(terminate));
+        failure
     }
 }

@@ -1,26 +1,131 @@
 //! What one system call moves: buffers of an engine, shared by all its streams, which keep nothing in them between calls.
 
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
 use libc::iovec;
+use wire::iwarp::mpa::fpdu;
+
+use super::tx::Part;
+
+/// Elements of one scatter or gather call at most (Linux' UIO_MAXIOV is 1024).
+const MAX_IOV: usize = 1024;
+/// Elements that name registered memory in one scatter read at most; what is beyond comes with the next.
+const MAX_DIRECT: usize = 16;
 
 /// The frames of one gather write.
 pub struct TxVec {
-    pub(crate) iov: Vec<iovec>,
-    pub(crate) bytes: usize,
+    stage: Stage,
+    used: usize,
+    iov: Vec<iovec>,
+    bytes: usize,
+    pub(super) parts: Vec<Part>,
 }
 
+// SAFETY: the addresses in `iov` are for the one who holds the engine lock, whatever thread that is.
+unsafe impl Send for TxVec {}
+
 impl TxVec {
-    /// Empty, with its memory.
+    /// Octets gathered for one call, more or less: a frame that has begun is not cut.
+    pub(super) const MAX_BYTES: usize = 1 << 20;
+    /// Headers, trailers and what is copied: room for the longest FPDU and much more.
+    const STAGE: usize = 2 * fpdu::fpdu_len(fpdu::MAX_ULPDU);
+
+    /// Empty, with its memory: some 150 KiB.
     pub fn new() -> Self {
-        todo!()
+        TxVec {
+            stage: Stage::new(Self::STAGE),
+            used: 0,
+            iov: Vec::with_capacity(MAX_IOV),
+            bytes: 0,
+            parts: Vec::with_capacity(256),
+        }
     }
+
     /// What to send, in order. Valid until the next call of the stream that filled it, under the same hold of the engine
     /// lock. One element: `send` will do.
     pub fn iov(&self) -> &[iovec] {
         &self.iov
     }
-    /// Bytes in all.
+
+    /// Octets in all.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    pub(super) fn clear(&mut self) {
+        (self.used, self.bytes) = (0, 0);
+        self.iov.clear();
+        self.parts.clear();
+    }
+
+    /// Whether there is room for `staged` more octets of stage and `elements` more of `iov`.
+    #[inline]
+    pub(super) fn has_room(&self, staged: usize, elements: usize) -> bool {
+        self.used + staged <= self.stage.len && self.iov.len() + elements <= MAX_IOV
+    }
+
+    /// The next octets of the stage, to be filled; [`has_room`](Self::has_room) said yes.
+    #[inline]
+    pub(super) fn staged(&mut self, len: usize) -> &mut [u8] {
+        let at = self.used;
+        self.used += len;
+        &mut self.stage.bytes()[at..at + len]
+    }
+
+    /// Gathers the last `len` octets that were staged.
+    #[inline]
+    pub(super) fn push_staged(&mut self, len: usize) {
+        // SAFETY: `used` is at most the stage's length, and `len` at most `used`.
+        let from = unsafe { self.stage.start.as_ptr().add(self.used - len) };
+        self.bytes += len;
+        match self.iov.last_mut() {
+            Some(last) if last.iov_base.cast::<u8>().wrapping_add(last.iov_len) == from => {
+                last.iov_len += len;
+            }
+            _ if len > 0 => self.iov.push(iovec { iov_base: from.cast(), iov_len: len }),
+            _ => {}
+        }
+    }
+
+    /// Gathers registered memory.
+    #[inline]
+    pub(super) fn push_memory(&mut self, addr: *mut u8, len: usize) {
+        self.bytes += len;
+        self.iov.push(iovec { iov_base: addr.cast(), iov_len: len });
+    }
+
+    /// Where the vector ends now, for [`cut`](Self::cut).
+    #[inline]
+    pub(super) fn mark(&self) -> Mark {
+        let last_len = self.iov.last().map_or(0, |last| last.iov_len);
+        Mark { used: self.used, elements: self.iov.len(), last_len, bytes: self.bytes }
+    }
+
+    /// Takes back what was added since.
+    pub(super) fn cut(&mut self, mark: Mark) {
+        (self.used, self.bytes) = (mark.used, mark.bytes);
+        self.iov.truncate(mark.elements);
+        if let Some(last) = self.iov.last_mut() {
+            last.iov_len = mark.last_len;
+        }
+    }
+
+    /// Copies `len` gathered octets, `skip` octets from the start.
+    ///
+    /// # Safety
+    /// What was gathered is still valid.
+    pub(super) unsafe fn copy_to(&self, out: &mut Vec<u8>, mut skip: usize, mut len: usize) {
+        for element in &self.iov {
+            let from = skip.min(element.iov_len);
+            let n = len.min(element.iov_len - from);
+            // SAFETY: the element is valid memory, as the caller says.
+            out.extend_from_slice(unsafe {
+                std::slice::from_raw_parts(element.iov_base.cast::<u8>().add(from), n)
+            });
+            skip -= from;
+            len -= n;
+        }
     }
 }
 
@@ -30,29 +135,118 @@ impl Default for TxVec {
     }
 }
 
-/// Where the bytes of one scatter read go.
-pub struct RxVec {
-    pub(crate) iov: Vec<iovec>,
-    pub(crate) bytes: usize,
+/// A length of a [`TxVec`].
+#[derive(Clone, Copy)]
+pub(super) struct Mark {
+    used: usize,
+    elements: usize,
+    last_len: usize,
+    bytes: usize,
 }
 
+/// Where the octets of one scatter read go.
+pub struct RxVec {
+    stage: Stage,
+    iov: Vec<iovec>,
+    bytes: usize,
+    /// Of these, octets that go to their place.
+    direct: usize,
+}
+
+// SAFETY: as of `TxVec`.
+unsafe impl Send for RxVec {}
+
 impl RxVec {
+    const STAGE: usize = 64 << 10;
+    /// The stage behind the rest of a large payload: its trailer and the next header, so that the payload behind that
+    /// goes to its place as well.
+    const SHORT_STAGE: usize = 256;
+
     /// Empty, with a staging buffer of 64 KiB.
     pub fn new() -> Self {
-        todo!()
+        let iov = Vec::with_capacity(MAX_DIRECT + 1);
+        RxVec { stage: Stage::new(Self::STAGE), iov, bytes: 0, direct: 0 }
     }
+
     /// Where to read to, in order. Valid as [`TxVec::iov`] is. One element: `recv` will do.
     pub fn iov(&self) -> &[iovec] {
         &self.iov
     }
-    /// Bytes in all: a read that gives fewer has emptied the socket.
+
+    /// Octets in all: a read that gives fewer has emptied the socket.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.iov.clear();
+        (self.bytes, self.direct) = (0, 0);
+    }
+
+    /// Adds octets of their place; false: no more elements.
+    #[inline]
+    pub(super) fn push_direct(&mut self, addr: *mut u8, len: usize) -> bool {
+        if self.iov.len() == MAX_DIRECT {
+            return false;
+        }
+        self.iov.push(iovec { iov_base: addr.cast(), iov_len: len });
+        self.bytes += len;
+        self.direct += len;
+        true
+    }
+
+    /// Adds the stage, as the last element.
+    #[inline]
+    pub(super) fn push_stage(&mut self, short: bool) {
+        let len = if short { Self::SHORT_STAGE } else { self.stage.len };
+        self.iov.push(iovec { iov_base: self.stage.start.as_ptr().cast(), iov_len: len });
+        self.bytes += len;
+    }
+
+    /// Of `n` octets read, those that went to their place, and those in the stage.
+    #[inline]
+    pub(super) fn split(&mut self, n: usize) -> (usize, &[u8]) {
+        let direct = n.min(self.direct);
+        let staged = (n - direct).min(self.stage.len);
+        (direct, &self.stage.bytes()[..staged])
     }
 }
 
 impl Default for RxVec {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// A buffer whose address is given to system calls: raw, so that no reference to it is ever held across one.
+struct Stage {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+impl Stage {
+    fn new(len: usize) -> Self {
+        let layout = Self::layout(len);
+        // SAFETY: both stages have a length that is not zero.
+        let start = unsafe { alloc_zeroed(layout) };
+        Stage { start: NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout)), len }
+    }
+
+    const fn layout(len: usize) -> Layout {
+        // SAFETY: the alignment is a power of two, the lengths are far from overflow.
+        unsafe { Layout::from_size_align_unchecked(len, 64) }
+    }
+
+    #[inline]
+    fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: allocated and zeroed in `new`; borrowed as long as `self`.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout.
+        unsafe { dealloc(self.start.as_ptr(), Self::layout(self.len)) }
     }
 }
