@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::provider::Attrs;
 
 /// Attributes for an endpoint created without any (uDAPL 1.2, dat_ep_create: reasonable defaults).
-pub fn defaults(limits: &Attrs) -> DAT_EP_ATTR {
+pub(super) fn defaults(limits: &Attrs) -> DAT_EP_ATTR {
     let dtos = limits.max_dtos.min(64) as DAT_COUNT;
     let iov = limits.max_segments.min(4) as DAT_COUNT;
     DAT_EP_ATTR {
@@ -32,7 +32,7 @@ pub fn defaults(limits: &Attrs) -> DAT_EP_ATTR {
 }
 
 /// Checks attributes against the adapter's limits; `arg` is the position of the attributes in the call.
-pub fn check(attr: &DAT_EP_ATTR, limits: &Attrs, arg: u32) -> Result<()> {
+pub(super) fn check(attr: &DAT_EP_ATTR, limits: &Attrs, arg: u32) -> Result<()> {
     if attr.service_type != DAT_SERVICE_TYPE_RC {
         return Err(Error::of(DAT_MODEL_NOT_SUPPORTED));
     }
@@ -65,7 +65,7 @@ pub fn check(attr: &DAT_EP_ATTR, limits: &Attrs, arg: u32) -> Result<()> {
 }
 
 /// Only best effort is offered (uDAPL 1.2, dat_ep_connect: otherwise `DAT_MODEL_NOT_SUPPORTED`, at once).
-pub fn check_qos(qos: DAT_QOS) -> Result<()> {
+pub(super) fn check_qos(qos: DAT_QOS) -> Result<()> {
     if qos == DAT_QOS_BEST_EFFORT { Ok(()) } else { Err(Error::of(DAT_MODEL_NOT_SUPPORTED)) }
 }
 
@@ -90,7 +90,7 @@ const UNCONNECTED: DAT_EP_PARAM_MASK = DAT_EP_FIELD_EP_ATTR_NUM_TRANSPORT_ATTR
 
 /// Whether the parameters of `mask` may be modified in this state (uDAPL 1.2, dat_ep_modify, list of parameters).
 /// Everything else may be until a connection is requested or accepted.
-pub fn check_modify(mask: DAT_EP_PARAM_MASK, state: State) -> Result<()> {
+pub(super) fn check_modify(mask: DAT_EP_PARAM_MASK, state: State) -> Result<()> {
     use State::*;
     if mask & FIXED != 0 || mask & !DAT_EP_FIELD_ALL != 0 {
         return Err(Error::arg(2));
@@ -107,7 +107,7 @@ pub fn check_modify(mask: DAT_EP_PARAM_MASK, state: State) -> Result<()> {
 }
 
 /// Copies the attributes that `mask` names.
-pub fn merge(into: &mut DAT_EP_ATTR, from: &DAT_EP_ATTR, mask: DAT_EP_PARAM_MASK) {
+pub(super) fn merge(into: &mut DAT_EP_ATTR, from: &DAT_EP_ATTR, mask: DAT_EP_PARAM_MASK) {
     macro_rules! copy {
         ($($bit:ident => $field:ident),* $(,)?) => { $(if mask & $bit != 0 { into.$field = from.$field; })* };
     }

@@ -1,0 +1,232 @@
+//! Endpoints, completions and connections over the loopback transport.
+
+mod support;
+
+use dat_core::conn::{cr, rsp};
+use dat_core::ep::{self, state::State};
+use dat_core::error::Error;
+use dat_core::provider::{Port, Region, Remote};
+use dat_sys::*;
+use support::*;
+
+#[test]
+fn a_message_arrives_with_cookie_length_and_operation() {
+    let (a, x, b, y) = connected();
+    let (mut from, mut to) = (*b"forty-two bytes of no particular meaning!!", [0u8; 64]);
+    let (src, dst) = (a.register(&mut from), b.register(&mut to));
+    // SAFETY: the buffers outlive the test.
+    unsafe {
+        y.post_recv(&[dst.segment()], 0xfeed_face_cafe_beef, 0).unwrap();
+        x.post_send(&[src.segment()], u64::MAX, 0).unwrap();
+    }
+    let received = b.completion(b.recv);
+    assert_eq!(
+        (received.status, received.transfered_length, received.operation),
+        (DAT_DTO_SUCCESS, 42, DAT_DTO_RECEIVE)
+    );
+    // SAFETY: cookies are plain words.
+    assert_eq!(unsafe { received.user_cookie.as_64 }, 0xfeed_face_cafe_beef);
+    let sent = a.completion(a.request);
+    assert_eq!((sent.status, sent.operation), (DAT_DTO_SUCCESS, DAT_DTO_SEND));
+    // SAFETY: as above.
+    assert_eq!(unsafe { sent.user_cookie.as_64 }, u64::MAX);
+    assert_eq!(to[..42], from);
+}
+
+#[test]
+fn rdma_checks_lengths_before_anything_moves() {
+    let (a, x, b, _) = connected();
+    let (mut near, mut far) = ([1u8; 64], [2u8; 64]);
+    let (near_mr, far_mr) = (a.register(&mut near), b.register(&mut far));
+    let remote = Remote { addr: far_mr.addr, key: far_mr.mr.rkey() };
+    // SAFETY: the buffers outlive the test.
+    unsafe {
+        let too_long = x.post_rdma_write(&[near_mr.segment()], 0, remote, 63, 0);
+        assert_eq!(too_long, Err(Error::of(DAT_LENGTH_ERROR)));
+        let too_short = x.post_rdma_read(&[near_mr.segment()], 0, remote, 65, 0);
+        assert_eq!(too_short, Err(Error::of(DAT_LENGTH_ERROR)));
+        // A read takes as much as the remote segment says, not as the local buffer holds.
+        x.post_rdma_read(&[near_mr.segment()], 7, remote, 10, 0).unwrap();
+    }
+    assert_eq!(a.completion(a.request).transfered_length, 10);
+    assert_eq!((near[..10].to_vec(), near[10..].to_vec()), (vec![2; 10], vec![1; 54]));
+}
+
+#[test]
+fn depth_counts_until_completions_are_dequeued() {
+    let (a, x, b, y) = connected();
+    let mut buffer = [0u8; 8];
+    let mr = b.register(&mut buffer);
+    let mut small = DAT_EP_PARAM::zeroed();
+    x.query(&mut small);
+    let depth = small.ep_attr.max_request_dtos as u64;
+    // SAFETY: zero-length sends and a buffer that outlives the test.
+    unsafe {
+        for i in 0..depth {
+            y.post_recv(&[mr.segment()], i, 0).unwrap();
+            x.post_send(&[], i, 0).unwrap();
+        }
+        assert_eq!(x.post_send(&[], depth, 0), Err(Error::of(DAT_INSUFFICIENT_RESOURCES)));
+        a.completion(a.request);
+        b.completion(b.recv);
+        y.post_recv(&[mr.segment()], depth, 0).unwrap();
+        x.post_send(&[], depth, 0).unwrap();
+    }
+    for i in 1..=depth {
+        // SAFETY: cookies are plain words.
+        assert_eq!(unsafe { a.completion(a.request).user_cookie.as_64 }, i);
+    }
+    assert!(a.empty(a.request));
+    assert!(x.status().2);
+}
+
+#[test]
+fn abrupt_disconnect_flushes_and_reports_once_on_each_side() {
+    let (a, x, b, y) = connected();
+    let mut buffer = [0u8; 8];
+    let mr = b.register(&mut buffer);
+    // SAFETY: the buffer outlives the test.
+    unsafe { y.post_recv(&[mr.segment()], 5, 0).unwrap() };
+    x.disconnect(DAT_CLOSE_ABRUPT_FLAG).unwrap();
+    x.disconnect(DAT_CLOSE_ABRUPT_FLAG).unwrap();
+    assert_eq!(a.next(a.connect).event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
+    assert_eq!(b.next(b.connect).event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
+    assert_eq!(b.completion(b.recv).status, DAT_DTO_ERR_FLUSHED);
+    assert!(a.empty(a.connect) && b.empty(b.connect));
+    assert_eq!((x.state(), y.state()), (State::Disconnected, State::Disconnected));
+    // uDAPL 1.2, dat_ep_post_send: in Disconnected a post is flushed at once.
+    // SAFETY: no segments.
+    unsafe { x.post_send(&[], 9, 0).unwrap() };
+    assert_eq!(a.completion(a.request).status, DAT_DTO_ERR_FLUSHED);
+}
+
+#[test]
+fn a_reset_endpoint_connects_again() {
+    let (a, x, b, y) = connected();
+    for _ in 0..3 {
+        y.disconnect(DAT_CLOSE_GRACEFUL_FLAG).unwrap();
+        a.next(a.connect);
+        b.next(b.connect);
+        x.reset().unwrap();
+        y.reset().unwrap();
+        connect(&a, x, &b, y);
+    }
+    assert_eq!(x.state(), State::Connected);
+}
+
+#[test]
+fn completions_survive_the_endpoint() {
+    let (a, x, _b, _y) = connected();
+    // SAFETY: no segments; nothing is received, so the sends stay outstanding.
+    unsafe {
+        x.post_send(&[], 1, 0).unwrap();
+        x.post_send(&[], 2, 0).unwrap();
+    }
+    let handle = x.handle();
+    ep::free(x).unwrap();
+    for cookie in 1..=2 {
+        let completion = a.completion(a.request);
+        assert_eq!((completion.ep_handle, completion.status), (handle, DAT_DTO_ERR_FLUSHED));
+        // SAFETY: cookies are plain words.
+        assert_eq!(unsafe { completion.user_cookie.as_64 }, cookie);
+    }
+}
+
+#[test]
+fn a_reject_carries_private_data_and_kills_the_request() {
+    let fabric = fabric();
+    let (a, b) = (Side::new(&fabric), Side::new(&fabric));
+    let psp = dat_core::conn::psp::create(b.ia, Port::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
+    let x = a.ep();
+    x.connect("127.0.0.1:0".parse().unwrap(), psp.qualifier(), 10_000_000, b"please", 0, 0).unwrap();
+    let request = arrival(&b);
+    let handle = request.handle();
+    let mut param = DAT_CR_PARAM::zeroed();
+    request.query(&mut param);
+    assert_eq!(param.private_data_size, 6);
+    cr::reject(request, b"no").unwrap();
+    // SAFETY: a stale handle is an error.
+    assert!(unsafe { dat_core::handle::get::<cr::Cr<T>>(handle) }.is_err());
+    let event = a.next(a.connect);
+    assert_eq!(event.event_number, DAT_CONNECTION_EVENT_PEER_REJECTED);
+    // SAFETY: the number says which member; the data is the endpoint's.
+    let private = unsafe {
+        let data = event.event_data.connect_event_data;
+        std::slice::from_raw_parts(data.private_data.cast::<u8>(), data.private_data_size as usize)
+    };
+    assert_eq!(private, b"no");
+    assert_eq!(x.state(), State::Disconnected);
+}
+
+#[test]
+fn a_reserved_endpoint_takes_one_request() {
+    let fabric = fabric();
+    let (a, b) = (Side::new(&fabric), Side::new(&fabric));
+    let (x, second, y) = (a.ep(), a.ep(), b.ep());
+    let point = rsp::create(b.ia, 4711, y, b.cr).unwrap();
+    assert_eq!(y.state(), State::Reserved);
+    assert_eq!(ep::free(y), Err(Error::state(DAT_INVALID_STATE_EP_RESERVED)));
+    let to = "127.0.0.1:0".parse().unwrap();
+    x.connect(to, 4711, 10_000_000, &[], 0, 0).unwrap();
+    second.connect(to, 4711, 10_000_000, &[], 0, 0).unwrap();
+    let request = arrival(&b);
+    assert_eq!(y.state(), State::PassivePending);
+    assert_eq!(cr::accept(request, Some(y), &[]), Err(Error::handle(DAT_INVALID_HANDLE_EP)));
+    cr::accept(request, None, &[]).unwrap();
+    rsp::free(point).unwrap();
+    assert_eq!(b.next(b.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+    let mut seen = [a.next(a.connect).event_number, a.next(a.connect).event_number];
+    seen.sort_unstable();
+    assert_eq!(seen, [DAT_CONNECTION_EVENT_ESTABLISHED, DAT_CONNECTION_EVENT_NON_PEER_REJECTED]);
+    // Its service point is spent: the endpoint goes like any connected one.
+    ep::free(y).unwrap();
+}
+
+#[test]
+fn a_tentative_endpoint_is_configured_and_accepted() {
+    let fabric = fabric();
+    let (a, b) = (Side::new(&fabric), Side::new(&fabric));
+    let psp = dat_core::conn::psp::create(b.ia, Port::Any, b.cr, DAT_PSP_PROVIDER_FLAG).unwrap();
+    let x = a.ep();
+    x.connect("127.0.0.1:0".parse().unwrap(), psp.qualifier(), 10_000_000, &[], 0, 0).unwrap();
+    let request = arrival(&b);
+    let mut param = DAT_CR_PARAM::zeroed();
+    request.query(&mut param);
+    // SAFETY: the handle came with the request.
+    let y = unsafe { dat_core::handle::get::<ep::Ep<T>>(param.local_ep_handle) }.unwrap();
+    assert_eq!(y.state(), State::UnconfiguredTentative);
+    let mut given = DAT_EP_PARAM::zeroed();
+    given.pz_handle = b.pz.handle();
+    given.recv_evd_handle = b.recv.handle();
+    given.request_evd_handle = b.request.handle();
+    given.connect_evd_handle = b.connect.handle();
+    let mask = DAT_EP_FIELD_PZ_HANDLE
+        | DAT_EP_FIELD_RECV_EVD_HANDLE
+        | DAT_EP_FIELD_REQUEST_EVD_HANDLE
+        | DAT_EP_FIELD_CONNECT_EVD_HANDLE;
+    // SAFETY: live handles.
+    unsafe { y.modify(mask, &given).unwrap() };
+    cr::accept(request, None, &[]).unwrap();
+    assert_eq!(b.next(b.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+    assert_eq!(y.state(), State::Connected);
+}
+
+#[test]
+fn modify_keeps_early_receives() {
+    let fabric = fabric();
+    let (a, b) = (Side::new(&fabric), Side::new(&fabric));
+    let (x, y) = (a.ep(), b.ep());
+    let mut buffer = [0u8; 8];
+    let mr = b.register(&mut buffer);
+    // SAFETY: the buffer outlives the test.
+    unsafe { y.post_recv(&[mr.segment()], 77, 0).unwrap() };
+    let mut param = DAT_EP_PARAM::zeroed();
+    param.ep_attr.max_request_dtos = 3;
+    // SAFETY: no handles.
+    unsafe { y.modify(DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS, &param).unwrap() };
+    connect(&a, x, &b, y);
+    // SAFETY: no segments.
+    unsafe { x.post_send(&[], 1, 0).unwrap() };
+    // SAFETY: cookies are plain words.
+    assert_eq!(unsafe { b.completion(b.recv).user_cookie.as_64 }, 77);
+}

@@ -1,0 +1,151 @@
+//! Event dispatchers and notification objects over the loopback transport.
+
+mod support;
+
+use dat_core::error::Error;
+use dat_core::{cno, evd};
+use dat_sys::*;
+use support::*;
+
+fn software(cookie: usize) -> DAT_EVENT {
+    let mut event = DAT_EVENT::zeroed();
+    event.event_number = DAT_SOFTWARE_EVENT;
+    event.event_data.software_event_data = DAT_SOFTWARE_EVENT_DATA { pointer: cookie as *mut _ };
+    event
+}
+
+#[test]
+fn software_events_come_in_order_and_fill_the_queue() {
+    let ia = open(&fabric());
+    let evd = evd::create(ia, 3, None, DAT_EVD_SOFTWARE_FLAG).unwrap();
+    for i in 0..3 {
+        evd.post_software(&software(i)).unwrap();
+    }
+    assert_eq!(evd.post_software(&software(3)), Err(Error::of(DAT_QUEUE_FULL)));
+    for i in 0..3 {
+        // SAFETY: one thread takes events.
+        let event = unsafe { evd.dequeue() }.unwrap();
+        // SAFETY: a software event.
+        assert_eq!(unsafe { event.event_data.software_event_data.pointer } as usize, i);
+    }
+    assert_eq!(evd.post_software(&DAT_EVENT::zeroed()), Err(Error::arg(2)));
+    evd::free(evd).unwrap();
+}
+
+#[test]
+fn a_wait_checks_its_threshold_and_times_out_with_the_count() {
+    let ia = open(&fabric());
+    let evd = evd::create(ia, 4, None, DAT_EVD_SOFTWARE_FLAG).unwrap();
+    assert_eq!(evd.wait(0, 0).err(), Some(Error::arg(3)));
+    assert_eq!(evd.wait(0, 5).err(), Some(Error::arg(3)));
+    evd.post_software(&software(1)).unwrap();
+    let waited = evd.wait(1000, 2).unwrap();
+    assert_eq!((waited.event.err(), waited.more), (Some(Error::of(DAT_TIMEOUT_EXPIRED)), 1));
+    evd.post_software(&software(2)).unwrap();
+    let waited = evd.wait(1000, 2).unwrap();
+    assert_eq!((waited.event.is_ok(), waited.more), (true, 1));
+}
+
+#[test]
+fn one_waiter_owns_the_evd_until_it_is_unwaitable() {
+    let ia = open(&fabric());
+    let evd = evd::create(ia, 4, None, DAT_EVD_SOFTWARE_FLAG).unwrap();
+    std::thread::scope(|s| {
+        let waiter = s.spawn(|| evd.wait(DAT_TIMEOUT_INFINITE, 1).err());
+        let refused = Some(Error::state(DAT_INVALID_STATE_EVD_WAITER));
+        while evd.wait(0, 1).err() != refused {
+            std::thread::yield_now();
+        }
+        // SAFETY: refused, as a thread waits.
+        assert_eq!(unsafe { evd.dequeue() }.err(), refused);
+        evd.set_waitable(false);
+        assert_eq!(waiter.join().unwrap(), Some(Error::state(DAT_INVALID_STATE_EVD_UNWAITABLE)));
+    });
+    assert_eq!(evd.wait(0, 1).err(), Some(Error::state(DAT_INVALID_STATE_EVD_UNWAITABLE)));
+    evd.set_waitable(true);
+    evd.post_software(&software(0)).unwrap();
+    assert!(evd.wait(0, 1).unwrap().event.is_ok());
+}
+
+#[test]
+fn freeing_an_evd_sends_its_waiter_away() {
+    let ia = open(&fabric());
+    let evd = evd::create(ia, 4, None, DAT_EVD_SOFTWARE_FLAG).unwrap();
+    std::thread::scope(|s| {
+        let waiter = s.spawn(|| evd.wait(DAT_TIMEOUT_INFINITE, 1).err());
+        while evd.wait(0, 1).err() != Some(Error::state(DAT_INVALID_STATE_EVD_WAITER)) {
+            std::thread::yield_now();
+        }
+        evd::free(evd).unwrap();
+        assert_eq!(waiter.join().unwrap(), Some(Error::of(DAT_ABORT)));
+    });
+}
+
+#[test]
+fn a_cno_hears_of_enabled_evds_only() {
+    let ia = open(&fabric());
+    let cno = cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL).unwrap();
+    let evd = evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap();
+    assert_eq!(cno.wait(0).err(), Some(Error::of(DAT_QUEUE_EMPTY)));
+    evd.post_software(&software(0)).unwrap();
+    assert_eq!(cno.wait(0), Ok(evd.handle()));
+    evd.set_enabled(false);
+    evd.post_software(&software(1)).unwrap();
+    assert_eq!(cno.wait(0).err(), Some(Error::of(DAT_QUEUE_EMPTY)));
+    assert_eq!(cno::free(cno), Err(Error::state(DAT_INVALID_STATE_CNO_IN_USE)));
+    evd.set_cno(None);
+    cno::free(cno).unwrap();
+}
+
+#[test]
+fn completions_trigger_a_cno_each_time_the_queue_was_emptied() {
+    let (a, x, b, y) = connected();
+    let cno = cno::create(b.ia, DAT_OS_WAIT_PROXY_AGENT_NULL).unwrap();
+    b.recv.set_cno(Some(cno));
+    for round in 0..3 {
+        // SAFETY: no segments.
+        unsafe {
+            y.post_recv(&[], round, 0).unwrap();
+            x.post_send(&[], round, 0).unwrap();
+        }
+        assert_eq!(cno.wait(10_000_000), Ok(b.recv.handle()));
+        b.completion(b.recv);
+        assert!(b.empty(b.recv));
+        a.completion(a.request);
+    }
+}
+
+#[test]
+fn an_agent_is_called_besides_waiters() {
+    unsafe extern "C" fn agent(instance: DAT_PVOID, evd: DAT_EVD_HANDLE) {
+        // SAFETY: the test passes this cell.
+        unsafe { *instance.cast::<usize>() = evd as usize };
+    }
+    let mut seen = 0usize;
+    let ia = open(&fabric());
+    let proxy =
+        DAT_OS_WAIT_PROXY_AGENT { instance_data: (&raw mut seen).cast(), proxy_agent_func: Some(agent) };
+    let cno = cno::create(ia, proxy).unwrap();
+    let evd = evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap();
+    evd.post_software(&software(0)).unwrap();
+    assert_eq!(seen, evd.handle() as usize);
+    assert_eq!(cno.wait(0), Ok(evd.handle()));
+}
+
+#[test]
+fn resize_loses_nothing() {
+    let ia = open(&fabric());
+    let evd = evd::create(ia, 4, None, DAT_EVD_SOFTWARE_FLAG).unwrap();
+    for i in 0..4 {
+        evd.post_software(&software(i)).unwrap();
+    }
+    // SAFETY: one thread takes events.
+    unsafe {
+        assert_eq!(evd.resize(3).err().map(Error::kind), Some(DAT_INVALID_STATE));
+        evd.resize(8).unwrap();
+        evd.post_software(&software(4)).unwrap();
+        for i in 0..5 {
+            assert_eq!(evd.dequeue().unwrap().event_data.software_event_data.pointer as usize, i);
+        }
+    }
+}
