@@ -1,5 +1,10 @@
 //! Interface adapters: the object everything else belongs to.
 
+mod close;
+mod open;
+mod query;
+mod sharing;
+
 use std::collections::HashSet;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,8 +12,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dat_sys::*;
 
+pub use self::close::close;
+pub use self::open::{AsyncEvd, open};
+use self::query::Facts;
 use crate::ep::Orphans;
-use crate::error::{Error, Result};
 use crate::evd::Evd;
 use crate::handle::{Node, Object, Ref};
 use crate::provider::Transport;
@@ -25,6 +32,9 @@ pub struct Ia<T: Transport> {
     pub registry: RegistryFns,
     /// Whether the consumer asked for a thread-safe adapter.
     pub thread_safe: bool,
+    /// The provider's name.
+    pub provider: &'static str,
+    facts: Facts,
     /// Where asynchronous errors go; none when the consumer declared the dispatcher out of scope.
     async_evd: Mutex<Option<Ref<Evd<T>>>>,
     closing: AtomicBool,
@@ -32,7 +42,22 @@ pub struct Ia<T: Transport> {
     objects: Mutex<HashSet<usize>>,
 }
 
-// SAFETY: `table` is an immutable static.
+/// The registry's entry that an adapter is opened for.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    /// Its name: that of the adapter.
+    pub name: &'a str,
+    /// The name of its provider.
+    pub provider: &'static str,
+    /// The function table that was registered for it.
+    pub table: *const DAT_PROVIDER,
+    /// Where it was registered.
+    pub registry: RegistryFns,
+    /// Whether it promises thread safety.
+    pub thread_safe: bool,
+}
+
+// SAFETY: `table` is an immutable static, and `facts` points into itself and is never changed.
 unsafe impl<T: Transport> Send for Ia<T> {}
 // SAFETY: as above.
 unsafe impl<T: Transport> Sync for Ia<T> {}
@@ -44,19 +69,17 @@ impl<T: Transport> Object for Ia<T> {
 
 impl<T: Transport> Ia<T> {
     /// An adapter without objects.
-    pub fn new(
-        transport: T,
-        name: &str,
-        table: *const DAT_PROVIDER,
-        registry: RegistryFns,
-        thread_safe: bool,
-    ) -> Self {
+    fn new(transport: T, entry: &Entry<'_>) -> Self {
+        let attrs = transport.attrs();
+        let facts = Facts::new(attrs.address, &attrs.named);
         Ia {
             transport,
-            name: name.to_owned(),
-            table,
-            registry,
-            thread_safe,
+            name: entry.name.to_owned(),
+            table: entry.table,
+            registry: entry.registry,
+            thread_safe: entry.thread_safe,
+            provider: entry.provider,
+            facts,
             async_evd: Mutex::new(None),
             closing: AtomicBool::new(false),
             control: Mutex::new(Orphans::default()),
@@ -120,14 +143,14 @@ impl<T: Transport> Ia<T> {
     pub fn object_count(&self) -> usize {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
-
-    /// Whether a registered name or address fits a NUL-terminated field of `DAT_NAME_MAX_LENGTH`.
-    pub fn check_name(name: &str) -> Result<()> {
-        if name.len() < DAT_NAME_MAX_LENGTH { Ok(()) } else { Err(Error::arg(1)) }
-    }
 }
 
 impl<T: Transport> Node<Ia<T>> {
+    /// Whether dat_ia_open made the dispatcher of asynchronous errors.
+    fn owns_async_evd(&self) -> bool {
+        self.async_evd().is_some_and(|evd| evd.ia.handle() == self.handle())
+    }
+
     /// The handle that the consumer knows: what queries report.
     pub fn consumer_handle(&self) -> DAT_IA_HANDLE {
         let mut mapped = std::ptr::null_mut();

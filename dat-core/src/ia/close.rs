@@ -1,0 +1,83 @@
+//! dat_ia_close.
+
+use dat_sys::*;
+
+use super::{Ia, sharing};
+use crate::cno::{self, Cno};
+use crate::conn::cr::{self, Cr};
+use crate::conn::psp::{self, Psp};
+use crate::conn::rsp::{self, Rsp};
+use crate::ep::{self, Ep};
+use crate::error::{Error, Result};
+use crate::evd::{self, Evd};
+use crate::handle::{self, Node, Object};
+use crate::mem::lmr::{self, Lmr};
+use crate::mem::pz::{self, Pz};
+use crate::provider::Transport;
+use crate::srq::{self, Srq};
+
+/// dat_ia_close. Graceful: refused while the consumer has objects left. Abrupt: they go with the adapter.
+/// Either way the asynchronous EVD that dat_ia_open made goes too.
+pub fn close<T: Transport>(ia: &Node<Ia<T>>, flags: DAT_CLOSE_FLAGS) -> Result<()> {
+    match flags {
+        DAT_CLOSE_GRACEFUL_FLAG => {
+            if ia.object_count() > usize::from(ia.owns_async_evd()) {
+                return Err(Error::state(DAT_INVALID_STATE_IA_IN_USE));
+            }
+        }
+        DAT_CLOSE_ABRUPT_FLAG => destroy_objects(ia),
+        _ => return Err(Error::arg(2)),
+    }
+    sharing::expel(ia);
+    sharing::leave(ia);
+    each::<T, Evd<T>>(ia, evd::free);
+    // Only now: a dispatcher refers to its notification object.
+    each::<T, Cno<T>>(ia, cno::free);
+    // SAFETY: nothing of the adapter is left, and the standard leaves a concurrent use to the consumer.
+    if let Some(gone) = unsafe { handle::remove(ia) } {
+        let unused = !gone.in_use();
+        debug_assert!(unused, "an object of adapter {} outlived it", gone.name);
+        if !unused {
+            // Memory lost is better than memory used after it was freed.
+            std::mem::forget(gone);
+        }
+    }
+    Ok(())
+}
+
+/// Everything but EVDs and CNOs, which lose their waiters here: users before what they use.
+fn destroy_objects<T: Transport>(ia: &Node<Ia<T>>) {
+    ia.set_closing();
+    each::<T, Evd<T>>(ia, |evd| {
+        evd.interrupt_waiter();
+        Ok(())
+    });
+    each::<T, Cno<T>>(ia, |cno| {
+        cno.abandon();
+        while cno.has_waiters() {
+            std::thread::yield_now();
+        }
+        Ok(())
+    });
+    each::<T, Psp<T>>(ia, psp::free);
+    each::<T, Rsp<T>>(ia, rsp::free);
+    each::<T, Cr<T>>(ia, |cr| {
+        cr::abandon(cr);
+        Ok(())
+    });
+    each::<T, Ep<T>>(ia, ep::free);
+    each::<T, Srq<T>>(ia, srq::free);
+    each::<T, Lmr<T>>(ia, lmr::free);
+    each::<T, Pz<T>>(ia, pz::free);
+}
+
+/// Frees every object of a kind.
+fn each<T: Transport, O: Object>(ia: &Node<Ia<T>>, free: impl Fn(&Node<O>) -> Result<()>) {
+    for handle in ia.objects(O::KIND) {
+        // SAFETY: the standard leaves it to the consumer not to free what is being closed.
+        if let Ok(node) = unsafe { handle::get::<O>(handle) } {
+            let freed = free(node);
+            debug_assert!(freed.is_ok(), "{handle:p} of adapter {}: {freed:?}", ia.name);
+        }
+    }
+}

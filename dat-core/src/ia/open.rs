@@ -1,0 +1,73 @@
+//! dat_ia_open.
+
+use dat_sys::*;
+
+use super::{Entry, Ia, sharing};
+use crate::error::{Error, OpenError, Result};
+use crate::evd;
+use crate::handle::{self, Node, Ref};
+use crate::provider::{Provider, Transport};
+
+/// Which dispatcher hears of the adapter's asynchronous errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AsyncEvd {
+    /// A new one for at least this many events; it goes with the adapter.
+    Create(DAT_COUNT),
+    /// The consumer's, of another open of this adapter.
+    Given(DAT_EVD_HANDLE),
+    /// None here: there is one in another process or in the kernel (`DAT_EVD_ASYNC_EXISTS`).
+    Elsewhere,
+}
+
+/// Opens the adapter that an entry of the registry describes. The reason for the human is empty where the
+/// consumer's arguments were wrong.
+///
+/// # Safety
+/// Nobody frees a given dispatcher meanwhile.
+pub unsafe fn open<P: Provider>(
+    provider: &P,
+    params: &str,
+    entry: Entry<'_>,
+    async_evd: AsyncEvd,
+) -> std::result::Result<&'static Node<Ia<P::Transport>>, OpenError> {
+    let refuse = |code| OpenError::new(code, "");
+    if let AsyncEvd::Given(evd) = async_evd {
+        // SAFETY: as the caller promised.
+        unsafe { sharing::check::<P::Transport>(evd, entry.name) }.map_err(refuse)?;
+    }
+    let transport = provider.open(entry.name, params)?;
+    let ia = handle::insert(entry.table, |_| Ok(Ia::new(transport, &entry))).map_err(refuse)?;
+    // SAFETY: as the caller promised.
+    unsafe { assign(ia, async_evd) }.map_err(|code| {
+        // SAFETY: nobody has seen the handle.
+        drop(unsafe { handle::remove(ia) });
+        refuse(code)
+    })?;
+    Ok(ia)
+}
+
+unsafe fn assign<T: Transport>(ia: &Node<Ia<T>>, async_evd: AsyncEvd) -> Result<()> {
+    match async_evd {
+        AsyncEvd::Create(min_qlen) => {
+            // A length that is no length is the second argument there and here.
+            let evd = evd::create(ia, min_qlen, None, DAT_EVD_ASYNC_FLAG)?;
+            ia.set_async_evd(Some(Ref::new(evd)));
+            Ok(())
+        }
+        // SAFETY: as the caller promised.
+        AsyncEvd::Given(evd) => unsafe { sharing::join(ia, evd) },
+        AsyncEvd::Elsewhere => Ok(()),
+    }
+}
+
+impl AsyncEvd {
+    /// What the consumer asked for with the second and third argument of dat_ia_open.
+    pub fn from_c(min_qlen: DAT_COUNT, evd: DAT_EVD_HANDLE) -> Result<Self> {
+        match evd {
+            DAT_HANDLE_NULL if min_qlen <= 0 => Err(Error::arg(2)),
+            DAT_HANDLE_NULL => Ok(AsyncEvd::Create(min_qlen)),
+            DAT_EVD_ASYNC_EXISTS => Ok(AsyncEvd::Elsewhere),
+            given => Ok(AsyncEvd::Given(given)),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! dat_ia_query.
+
+use std::ffi::{CString, c_char};
+use std::net::SocketAddr;
+
+use dat_sys::*;
+
+use super::Ia;
+use crate::addr::SockAddr;
+use crate::provider::Transport;
+
+/// What queries point into: valid as long as the adapter is open.
+pub(super) struct Facts {
+    address: SockAddr,
+    named: Vec<DAT_NAMED_ATTR>,
+    /// What `named` points to.
+    _texts: Vec<CString>,
+}
+
+impl Facts {
+    pub(super) fn new(address: SocketAddr, named: &[(String, String)]) -> Self {
+        let mut texts = Vec::with_capacity(2 * named.len());
+        let mut keep = |text: &str| {
+            // C text ends at the first NUL.
+            let bytes: Vec<u8> = text.bytes().take_while(|b| *b != 0).collect();
+            let text = CString::new(bytes).unwrap_or_default();
+            let ptr = text.as_ptr();
+            texts.push(text);
+            ptr
+        };
+        let named = named.iter().map(|(name, value)| DAT_NAMED_ATTR { name: keep(name), value: keep(value) });
+        let named = named.collect();
+        Facts { address: address.into(), named, _texts: texts }
+    }
+}
+
+impl<T: Transport> Ia<T> {
+    /// The dispatcher that dat_ia_query reports.
+    pub fn async_evd_handle(&self) -> DAT_EVD_HANDLE {
+        self.async_evd().map_or(DAT_EVD_OUT_OF_SCOPE, |evd| evd.handle())
+    }
+
+    /// The adapter's attributes.
+    pub fn attributes(&self, out: &mut DAT_IA_ATTR) {
+        let attrs = self.transport.attrs();
+        let reads = attrs.max_read_depth as usize;
+        *out = DAT_IA_ATTR {
+            adapter_name: text(&attrs.adapter),
+            vendor_name: text(&attrs.vendor),
+            firmware_version_major: version().0,
+            firmware_version_minor: version().1,
+            ia_address_ptr: self.facts.address.as_ptr(),
+            max_eps: count(attrs.max_eps),
+            max_dto_per_ep: count(attrs.max_dtos),
+            max_rdma_read_per_ep_in: count(reads),
+            max_rdma_read_per_ep_out: count(reads),
+            max_evds: count(attrs.max_evds),
+            max_evd_qlen: count(attrs.max_evd_depth),
+            max_iov_segments_per_dto: count(attrs.max_segments),
+            max_lmrs: count(attrs.max_regions),
+            max_lmr_block_size: u32::try_from(attrs.max_region_size).unwrap_or(u32::MAX),
+            max_lmr_virtual_address: usize::MAX as u64,
+            max_pzs: count(attrs.max_pds),
+            max_message_size: attrs.max_message,
+            max_rdma_size: attrs.max_message,
+            max_rmr_target_address: usize::MAX as u64,
+            max_srqs: count(attrs.max_srqs),
+            max_ep_per_srq: if attrs.max_srqs == 0 { 0 } else { count(attrs.max_eps) },
+            max_recv_per_srq: count(attrs.max_srq_depth),
+            max_iov_segments_per_rdma_read: count(attrs.max_read_segments),
+            max_iov_segments_per_rdma_write: count(attrs.max_segments),
+            max_rdma_read_in: count(reads.saturating_mul(attrs.max_eps)),
+            max_rdma_read_out: count(reads.saturating_mul(attrs.max_eps)),
+            max_rdma_read_per_ep_in_guaranteed: DAT_TRUE,
+            max_rdma_read_per_ep_out_guaranteed: DAT_TRUE,
+            num_transport_attr: count(self.facts.named.len()),
+            transport_attr: match self.facts.named.as_slice() {
+                [] => std::ptr::null_mut(),
+                named => named.as_ptr().cast_mut(),
+            },
+            // No zero-based regions, no extensions, no RMRs, nothing about the vendor.
+            ..DAT_IA_ATTR::zeroed()
+        };
+    }
+
+    /// The provider's attributes.
+    pub fn provider_attributes(&self, out: &mut DAT_PROVIDER_ATTR) {
+        let attrs = self.transport.attrs();
+        let truth = |yes| if yes { DAT_TRUE } else { DAT_FALSE };
+        *out = DAT_PROVIDER_ATTR {
+            provider_name: text(self.provider),
+            provider_version_major: version().0,
+            provider_version_minor: version().1,
+            dapl_version_major: DAT_VERSION_MAJOR as u32,
+            dapl_version_minor: DAT_VERSION_MINOR as u32,
+            lmr_mem_types_supported: DAT_MEM_TYPE_VIRTUAL | DAT_MEM_TYPE_LMR,
+            iov_ownership_on_return: DAT_IOV_CONSUMER,
+            dat_qos_supported: DAT_QOS_BEST_EFFORT,
+            completion_flags_supported: DAT_COMPLETION_SUPPRESS_FLAG
+                | DAT_COMPLETION_SOLICITED_WAIT_FLAG
+                | DAT_COMPLETION_UNSIGNALLED_FLAG
+                | DAT_COMPLETION_BARRIER_FENCE_FLAG
+                | DAT_COMPLETION_EVD_THRESHOLD_FLAG,
+            is_thread_safe: truth(self.thread_safe),
+            max_private_data_size: count(attrs.max_private),
+            ep_creator: DAT_PSP_CREATES_EP_IFASKED,
+            pz_support: DAT_PZ_UNIQUE,
+            optimal_buffer_alignment: attrs.optimal_alignment,
+            evd_stream_merging_supported: [[DAT_TRUE; 6]; 6],
+            srq_supported: truth(attrs.max_srqs > 0),
+            srq_watermarks_supported: if attrs.max_srqs > 0 { SRQ_LOW_WATERMARK } else { 0 },
+            srq_ep_pz_difference_supported: truth(attrs.max_srqs > 0),
+            srq_info_supported: if attrs.max_srqs > 0 { SRQ_AVAILABLE | SRQ_OUTSTANDING } else { 0 },
+            dto_async_return_guaranteed: DAT_TRUE,
+            // Coherent memory, one path, no dat_ep_recv_query, no RMRs, no use in signal handlers.
+            ..DAT_PROVIDER_ATTR::zeroed()
+        };
+    }
+}
+
+// Bits of two attributes for which the headers define no names; their values are those of OFED's documentation.
+const SRQ_LOW_WATERMARK: DAT_COUNT = 0x1;
+const SRQ_AVAILABLE: DAT_COUNT = 0x1;
+const SRQ_OUTSTANDING: DAT_COUNT = 0x10;
+
+/// Ours, as major and minor.
+fn version() -> (u32, u32) {
+    let number = |text: &str| text.parse().unwrap_or(0);
+    (number(env!("CARGO_PKG_VERSION_MAJOR")), number(env!("CARGO_PKG_VERSION_MINOR")))
+}
+
+fn count(n: usize) -> DAT_COUNT {
+    DAT_COUNT::try_from(n).unwrap_or(DAT_COUNT::MAX)
+}
+
+/// Text for a field of C, cut where it does not fit, always terminated.
+fn text(text: &str) -> [c_char; DAT_NAME_MAX_LENGTH] {
+    let mut field = [0; DAT_NAME_MAX_LENGTH];
+    let (_terminator, room) = field.split_last_mut().unwrap_or((&mut 0, &mut []));
+    for (to, from) in room.iter_mut().zip(text.bytes()) {
+        *to = from as c_char;
+    }
+    field
+}

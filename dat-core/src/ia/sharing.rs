@@ -1,0 +1,72 @@
+//! Adapters that report asynchronous errors to a dispatcher of another open of the same adapter.
+//!
+//! An adapter goes with all its dispatchers, whoever else uses them; so it must be possible to find those who do.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dat_sys::*;
+
+use super::Ia;
+use crate::error::{Error, Result};
+use crate::evd::Evd;
+use crate::handle::{self, Node, Ref};
+use crate::provider::Transport;
+
+/// A dispatcher and an adapter that reports to it but does not own it, by their handles.
+struct Share {
+    evd: usize,
+    ia: usize,
+}
+
+/// Taken by every open, close and cascade that concerns a shared dispatcher; no lock but leaves is taken under it.
+fn shares() -> MutexGuard<'static, Vec<Share>> {
+    static SHARES: Mutex<Vec<Share>> = Mutex::new(Vec::new());
+    SHARES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A dispatcher for asynchronous errors of an adapter of that name.
+///
+/// # Safety
+/// As [`handle::get`].
+pub(super) unsafe fn check<'a, T: Transport>(evd: DAT_EVD_HANDLE, name: &str) -> Result<&'a Node<Evd<T>>> {
+    let invalid = Error::handle(DAT_INVALID_HANDLE_EVD_ASYNC);
+    // SAFETY: as the caller promised.
+    let evd = unsafe { handle::get::<Evd<T>>(evd) }.map_err(|_| invalid)?;
+    if evd.flags & DAT_EVD_ASYNC_FLAG != 0 && evd.ia.name == name { Ok(evd) } else { Err(invalid) }
+}
+
+/// From here on `ia` reports to `evd`.
+///
+/// # Safety
+/// As [`handle::get`].
+pub(super) unsafe fn join<T: Transport>(ia: &Node<Ia<T>>, evd: DAT_EVD_HANDLE) -> Result<()> {
+    let mut shares = shares();
+    // SAFETY: as the caller promised.
+    let evd = unsafe { check::<T>(evd, &ia.name) }?;
+    shares.push(Share { evd: evd.handle() as usize, ia: ia.handle() as usize });
+    ia.set_async_evd(Some(Ref::new(evd)));
+    Ok(())
+}
+
+/// `ia` reports to nobody any more.
+pub(super) fn leave<T: Transport>(ia: &Node<Ia<T>>) {
+    let mut shares = shares();
+    shares.retain(|share| share.ia != ia.handle() as usize);
+    ia.set_async_evd(None);
+}
+
+/// Nobody reports to the dispatchers of `ia` any more.
+pub(super) fn expel<T: Transport>(ia: &Node<Ia<T>>) {
+    let mut shares = shares();
+    let evds = ia.objects(DAT_HANDLE_TYPE_EVD);
+    shares.retain(|share| {
+        let ours = evds.contains(&(share.evd as DAT_EVD_HANDLE));
+        if ours {
+            // SAFETY: an adapter leaves, under the lock held here, before it goes.
+            if let Ok(other) = unsafe { handle::get::<Ia<T>>(share.ia as DAT_IA_HANDLE) } {
+                other.set_async_evd(None);
+            }
+        }
+        !ours
+    });
+}
