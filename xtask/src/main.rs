@@ -6,6 +6,8 @@ mod dist;
 mod prerequisites;
 mod tally;
 mod test;
+#[cfg(test)]
+mod unsafe_files;
 
 use std::process::ExitCode;
 

@@ -1,0 +1,84 @@
+//! The promise of ARCHITECTURE.md: unsafe code is in the files that it lists, and nowhere else.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use crate::cargo::workspace;
+
+const HEADING: &str = "## Where unsafe lives";
+
+#[test]
+fn unsafe_code_is_only_in_the_files_that_architecture_md_lists() {
+    let found = files_with_unsafe();
+    let listed = listed();
+    // A name that ends with a slash lists a directory.
+    let covers =
+        |entry: &str, file: &str| if entry.ends_with('/') { file.starts_with(entry) } else { file == entry };
+    let missing: Vec<_> =
+        found.iter().filter(|file| !listed.iter().any(|entry| covers(entry, file))).collect();
+    let stale: Vec<_> = listed.iter().filter(|entry| !found.iter().any(|file| covers(entry, file))).collect();
+    assert!(
+        missing.is_empty(),
+        "unsafe code in files that ARCHITECTURE.md, {HEADING:?}, does not list: {missing:#?}"
+    );
+    assert!(stale.is_empty(), "ARCHITECTURE.md, {HEADING:?}, lists files without unsafe code: {stale:#?}");
+}
+
+/// Names in back quotes that are paths, in the section under `HEADING`.
+fn listed() -> BTreeSet<String> {
+    let text = fs::read_to_string(workspace().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md is there");
+    let (_, section) = text.split_once(HEADING).expect("ARCHITECTURE.md says where unsafe lives");
+    let section = section.split("\n## ").next().unwrap_or(section);
+    section.split('`').skip(1).step_by(2).filter(|name| name.contains('/')).map(str::to_owned).collect()
+}
+
+fn files_with_unsafe() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    visit(workspace(), &mut found);
+    found
+}
+
+fn visit(dir: &Path, found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(dir).expect("a directory of the workspace").flatten() {
+        let path = entry.path();
+        let name = entry.file_name();
+        if path.is_dir() {
+            if name != "target" && !name.to_string_lossy().starts_with('.') {
+                visit(&path, found);
+            }
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).expect("a source file");
+            if text.lines().any(has_unsafe) {
+                let relative = path.strip_prefix(workspace()).expect("below the workspace");
+                found.insert(relative.to_string_lossy().into_owned());
+            }
+        }
+    }
+}
+
+/// `unsafe` as a keyword of code: a block, a function, an implementation, a trait, a foreign type, an attribute.
+fn has_unsafe(line: &str) -> bool {
+    let outside_of_strings: String = line.split('"').step_by(2).collect();
+    let code = outside_of_strings.split("//").next().unwrap_or_default();
+    code.match_indices("unsafe").any(|(at, word)| {
+        let after = &code[at + word.len()..];
+        let starts = |words: &[&str]| words.iter().any(|word| after.trim_start().starts_with(word));
+        let alone =
+            code[..at].chars().next_back().is_none_or(|before| !before.is_alphanumeric() && before != '_');
+        alone
+            && (after.starts_with('(') || starts(&["{", "fn ", "fn(", "impl ", "impl<", "trait ", "extern "]))
+    })
+}
+
+#[test]
+fn unsafe_is_found_as_a_keyword_only() {
+    assert!(has_unsafe("    unsafe { *p }"));
+    assert!(has_unsafe("pub unsafe fn f() {}"));
+    assert!(has_unsafe("unsafe impl<T> Send for X<T> {}"));
+    assert!(has_unsafe("#[unsafe(no_mangle)]"));
+    assert!(has_unsafe("type F = unsafe extern \"C\" fn();"));
+    assert!(!has_unsafe("#![forbid(unsafe_code)]"));
+    assert!(!has_unsafe("// unsafe { }"));
+    assert!(!has_unsafe("let text = \"unsafe { code }\";"));
+}
