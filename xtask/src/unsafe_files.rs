@@ -77,7 +77,7 @@ fn unsafe_is_found_as_a_keyword_only() {
     assert!(has_unsafe("pub unsafe fn f() {}"));
     assert!(has_unsafe("unsafe impl<T> Send for X<T> {}"));
     assert!(has_unsafe("#[unsafe(no_mangle)]"));
-    assert!(has_unsafe("type F = unsafe extern \"C\" fn();"));
+    assert!(has_unsafe("type F = unsafe extern fn();"));
     assert!(!has_unsafe("#![forbid(unsafe_code)]"));
     assert!(!has_unsafe("// unsafe { }"));
     assert!(!has_unsafe("let text = \"unsafe { code }\";"));
