@@ -94,7 +94,7 @@ pub fn is_known(table: *const DAT_PROVIDER) -> bool {
 #[inline]
 fn slot_of(table: *const DAT_PROVIDER) -> Option<usize> {
     let end = KNOWN_END.load(Ordering::Acquire);
-    let index = KNOWN[..end].iter().position(|slot| ptr::eq(slot.load(Ordering::Relaxed), table))?;
+    let index = KNOWN.iter().take(end).position(|slot| ptr::eq(slot.load(Ordering::Relaxed), table))?;
     (!table.is_null()).then_some(index)
 }
 

@@ -13,7 +13,7 @@ pub mod handle;
 pub mod ia;
 pub mod list;
 pub mod report;
-pub mod strerror;
+pub mod status;
 pub mod toml;
 
 mod load;

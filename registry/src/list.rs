@@ -138,6 +138,17 @@ impl List {
         interfaces
     }
 
+    /// The names that a consumer can open, each once.
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for entry in self.interfaces() {
+            if !names.contains(&entry.ia_name) {
+                names.push(entry.ia_name.clone());
+            }
+        }
+        names
+    }
+
     /// The entries that fit, in the order to try them: the file's before the built-in ones, and among these
     /// exact matches before a higher minor version or thread safety that was not asked for.
     pub fn find(&self, wanted: &Wanted<'_>) -> Result<Vec<&Candidate>, Mismatch> {

@@ -11,7 +11,8 @@ use crate::entry::Origin;
 use crate::list::{Builtin, List, Mismatch, Wanted};
 use crate::load::{self, LoadError, Provider};
 use crate::report::{About, say};
-use crate::{handle, ia, strerror};
+use crate::status::Status;
+use crate::{handle, ia};
 
 /// The registry of a program or library: its entries, read when first needed, and its built-in providers.
 ///
@@ -148,7 +149,7 @@ impl Registry {
             threadsafe,
             mismatch,
             attempts,
-            known: self.list().interfaces().into_iter().map(|entry| entry.ia_name.clone()).collect(),
+            known: self.list().names(),
             file: self.list().file().map(|path| path.display().to_string()),
         };
         say(About::Error, &error);
@@ -267,10 +268,12 @@ impl fmt::Display for OpenError {
             write!(f, ": {mismatch}")?;
             if mismatch == Mismatch::Name {
                 let file = self.file.as_deref().unwrap_or("no registry file");
-                let mut known: Vec<_> = self.known.iter().map(String::as_str).collect();
-                known.dedup();
-                let listed = if known.is_empty() { "nothing".into() } else { known.join(", ") };
-                write!(f, " ({file} and the built-in entries have: {listed})")?;
+                let known = match self.known.len() {
+                    0 => "nothing".into(),
+                    1..=8 => self.known.join(", "),
+                    many => format!("{many} other names"),
+                };
+                write!(f, " ({file} and the built-in entries have {known})")?;
             }
         }
         for attempt in &self.attempts {
@@ -291,7 +294,7 @@ impl fmt::Display for Why {
         match self {
             Why::NotLoaded(error) => error.fmt(f),
             Why::Refused(status) => {
-                write!(f, "the provider's dat_ia_open answered {status:#010x} ({})", strerror::Text(*status))
+                write!(f, "the provider's dat_ia_open answered {status:#010x} ({})", Status(*status))
             }
         }
     }

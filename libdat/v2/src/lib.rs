@@ -8,6 +8,7 @@ mod export;
 mod extension;
 mod forward;
 mod registry;
+mod strerror;
 
 use ::registry::{Builtin, Registry};
 

@@ -5,7 +5,6 @@ use std::ffi::{CStr, c_char};
 use dat_sys::*;
 use registry::abi;
 use registry::dynamic::Interface;
-use registry::strerror::strerror;
 use registry::{Request, Wanted, close, ia};
 
 use crate::REGISTRY;
@@ -193,34 +192,6 @@ export! {
         // SAFETY: not null.
         unsafe { related.write(relationship) };
         DAT_SUCCESS
-    }
-
-    /// dat_strerror: the names of a status's type and subtype, which live for ever.
-    ///
-    /// # Safety
-    ///
-    /// C: the out arguments can be written; null is answered.
-    fn dat_strerror(
-        status: DAT_RETURN,
-        major: *mut *const c_char,
-        minor: *mut *const c_char,
-    ) -> DAT_RETURN {
-        if major.is_null() {
-            return invalid(DAT_INVALID_ARG2);
-        }
-        if minor.is_null() {
-            return invalid(DAT_INVALID_ARG3);
-        }
-        let (names, answer) = match strerror(status) {
-            Some(names) => (names, DAT_SUCCESS),
-            None => ((c"unknown", c"unknown"), invalid(DAT_INVALID_ARG1)),
-        };
-        // SAFETY: neither is null.
-        unsafe {
-            major.write(names.0.as_ptr());
-            minor.write(names.1.as_ptr());
-        }
-        answer
     }
 }
 
