@@ -25,6 +25,7 @@ const NEEDS: &[Need] = &[
     need("gcc", "/usr/bin/gcc", "gcc", "C programs"),
     need("g++", "/usr/bin/g++", "g++", "C++ programs"),
     need("libc headers", "/usr/include/stdio.h", "libc6-dev", "C programs"),
+    need("pkg-config", "/usr/bin/pkg-config", "pkg-config", "the shipped pkg-config file"),
     need("gdb", "/usr/bin/gdb", "gdb", "backtraces of a program that hangs; no test depends on it"),
 ];
 

@@ -1,0 +1,116 @@
+//! What `cargo xtask dist` lays out can be installed and used as it is.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use opendat_tests::{Dist, Registry, Skip, find_program, skip};
+
+fn with_dist(test: impl Fn(&Dist) -> Result<(), Skip>) {
+    if let Err(reason) = Dist::locate().and_then(|dist| test(&dist)) {
+        skip(&reason);
+    }
+}
+
+/// Standard output of a program that must succeed.
+fn output(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?} ended with {}\n{stderr}", output.status);
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn the_library_has_its_soname_and_the_links_lead_to_it() {
+    with_dist(|dist| {
+        for (link, points_to) in [("libdat2.so", "libdat2.so.2"), ("libdat2.so.2", "libdat2.so.2.0.0")] {
+            let link = dist.lib().join(link);
+            assert_eq!(
+                fs::read_link(&link).ok().as_deref(),
+                Some(Path::new(points_to)),
+                "{}",
+                link.display()
+            );
+        }
+        let readelf = find_program("readelf", "binutils")?;
+        let dynamic = output(Command::new(readelf).arg("-dW").arg(dist.lib().join("libdat2.so.2.0.0")));
+        let soname = dynamic.lines().find(|line| line.contains("(SONAME)")).expect("a soname");
+        assert!(soname.contains("[libdat2.so.2]"), "{soname}");
+        Ok(())
+    });
+}
+
+#[test]
+fn nothing_but_the_c_library_is_needed_at_run_time() {
+    with_dist(|dist| {
+        let readelf = find_program("readelf", "binutils")?;
+        let may_need =
+            ["libc.so.6", "libgcc_s.so.1", "libm.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux"];
+        for library in [dist.lib().join("libdat2.so.2.0.0"), dist.plugin()] {
+            let dynamic = output(Command::new(&readelf).arg("-dW").arg(&library));
+            for line in dynamic.lines().filter(|line| line.contains("(NEEDED)")) {
+                assert!(may_need.iter().any(|name| line.contains(name)), "{}: {line}", library.display());
+            }
+        }
+        Ok(())
+    });
+}
+
+/// A consumer that knows nothing but the directory: through pkg-config, from a copy of the tree at another place.
+#[test]
+fn a_moved_tree_serves_a_c_program_through_pkg_config() {
+    with_dist(|dist| {
+        let (cc, pkg_config) = (find_program("cc", "gcc")?, find_program("pkg-config", "pkg-config")?);
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let moved = dir.path().join("moved");
+        output(Command::new("cp").arg("-a").arg(dist.lib().parent().expect("a tree")).arg(&moved));
+
+        let mut ask = Command::new(pkg_config);
+        ask.args(["--cflags", "--libs", "dat2"]).env("PKG_CONFIG_PATH", moved.join("lib/pkgconfig"));
+        let flags = output(&mut ask);
+        let source = dir.path().join("open.c");
+        fs::write(&source, OPEN_C).expect("a source file");
+        let program = dir.path().join("open");
+        output(Command::new(cc).arg(&source).args(flags.split_whitespace()).arg("-o").arg(&program));
+
+        let mut run = Command::new(&program);
+        Registry::builtin(dist).apply(&mut run);
+        run.env("LD_LIBRARY_PATH", moved.join("lib"));
+        assert_eq!(output(&mut run), "opened tcp-emu\n");
+        Ok(())
+    });
+}
+
+const OPEN_C: &str = r#"
+#include <dat2/udat.h>
+#include <stdio.h>
+int main(void)
+{
+    char name[] = "tcp-emu";
+    DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
+    DAT_IA_HANDLE ia;
+    if (dat_ia_open(name, 8, &async, &ia) != DAT_SUCCESS)
+        return 1;
+    if (dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG) != DAT_SUCCESS)
+        return 2;
+    puts("opened tcp-emu");
+    return 0;
+}
+"#;
+
+#[test]
+fn every_line_of_the_shipped_dat_conf_names_a_library_that_is_shipped() {
+    with_dist(|dist| {
+        let conf = dist.lib().with_file_name("share").join("dat.conf");
+        let text = fs::read_to_string(&conf).expect("share/dat.conf");
+        let entries = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
+        let libraries: Vec<&str> =
+            entries.map(|line| line.split_whitespace().nth(4).expect("8 fields")).collect();
+        assert!(!libraries.is_empty(), "{} has no entry", conf.display());
+        for library in libraries {
+            assert!(dist.lib().join(library).exists(), "{library} is not shipped");
+        }
+        Ok(())
+    });
+}
