@@ -153,7 +153,12 @@ fn open_library(name: &str) -> Result<Library, LoadError> {
     // SAFETY: loading runs the library's constructors: what the registry file asks for.
     // RTLD_GLOBAL because providers are written for it: some load further libraries that look for their symbols.
     unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL) }
-        .map_err(|error| LoadError::Open(error.to_string()))
+        .map_err(|error| LoadError::Open(reason(&error)))
+}
+
+/// What the dynamic linker said; the error itself only names the function that failed.
+fn reason(error: &libloading::Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 /// # Safety
@@ -163,7 +168,7 @@ unsafe fn symbol<T: Copy>(library: &Library, name: &std::ffi::CStr) -> Result<T,
     // SAFETY: the type, as the caller says.
     match unsafe { library.get::<T>(name) } {
         Ok(symbol) => Ok(*symbol),
-        Err(error) => Err(LoadError::Symbol(error.to_string())),
+        Err(error) => Err(LoadError::Symbol(reason(&error))),
     }
 }
 
@@ -239,6 +244,6 @@ fn unload(loaded: Loaded) {
     if let Some(library) = loaded.library
         && let Err(error) = library.close()
     {
-        say(About::Library, format_args!("unloading {}: {error}", loaded.key.library));
+        say(About::Library, format_args!("unloading {}: {}", loaded.key.library, reason(&error)));
     }
 }

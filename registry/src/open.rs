@@ -267,13 +267,12 @@ impl fmt::Display for OpenError {
         if let Some(mismatch) = self.mismatch {
             write!(f, ": {mismatch}")?;
             if mismatch == Mismatch::Name {
-                let file = self.file.as_deref().unwrap_or("no registry file");
-                let known = match self.known.len() {
-                    0 => "nothing".into(),
-                    1..=8 => self.known.join(", "),
-                    many => format!("{many} other names"),
-                };
-                write!(f, " ({file} and the built-in entries have {known})")?;
+                match self.known.len() {
+                    0 => f.write_str("; none are known")?,
+                    1..=8 => write!(f, "; known are {}", self.known.join(", "))?,
+                    many => write!(f, "; {many} others are known")?,
+                }
+                write!(f, " (registry file: {})", self.file.as_deref().unwrap_or("none"))?;
             }
         }
         for attempt in &self.attempts {

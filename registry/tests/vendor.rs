@@ -1,0 +1,354 @@
+//! Providers that others built: a small one in C that tells what is done to it, and OFED's own.
+
+use std::ffi::CString;
+use std::path::Path;
+use std::ptr::{self, null_mut};
+
+use dat_sys::*;
+use registry::{Builtin, List, Opened, Origin, Registry, Request, Wanted, Why, abi, close, ia, table_of};
+use support::Vendor;
+
+mod support;
+
+registry::export_symbols!();
+
+const SUCCESS: DAT_RETURN = DAT_SUCCESS;
+
+fn request(name: &str) -> Request<'_> {
+    Request {
+        wanted: Wanted { name, major: 2, minor: 0, threadsafe: false },
+        async_evd_qlen: 8,
+        async_evd: null_mut(),
+    }
+}
+
+fn registry(conf: &Path, builtins: &'static [Builtin]) -> Registry {
+    let list = List::new(Some(conf.into()), builtins);
+    assert!(list.errors().is_empty(), "{:?}", list.errors());
+    Registry::with_list(list)
+}
+
+fn abrupt(opened: Opened) {
+    assert_eq!(close(opened.ia, DAT_CLOSE_ABRUPT_FLAG), SUCCESS);
+}
+
+#[test]
+fn a_provider_is_loaded_started_opened_closed_finished_and_unloaded() {
+    let Some(vendor) = Vendor::build() else { return };
+    vendor.write_conf("one u2.0 threadsafe default LIB fake.1.0 \"LOG\" \"\"");
+    let registry = registry(&vendor.conf(), &[]);
+    assert!(!vendor.is_loaded());
+    let opened = registry.open(&request("one")).expect("opens");
+    assert!(vendor.is_loaded());
+    // The entry's own flag goes to the provider, not the consumer's wish.
+    assert_eq!(vendor.log(), ["init one 2.0 1", "open one 8"]);
+    assert_eq!(table_of(opened.provider_ia), Some(opened.table));
+    assert!(!opened.async_evd.is_null());
+    abrupt(opened);
+    assert_eq!(vendor.log(), ["close 0", "fini one"]);
+    assert!(!vendor.is_loaded());
+    assert_eq!(close(opened.ia, DAT_CLOSE_ABRUPT_FLAG), DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA));
+}
+
+#[test]
+fn a_second_ia_shares_the_provider_and_the_last_one_ends_it() {
+    let Some(vendor) = Vendor::build() else { return };
+    vendor.write_conf("two u2.0 nonthreadsafe default LIB fake.1.0 \"LOG\" \"\"");
+    let registry = registry(&vendor.conf(), &[]);
+    let first = registry.open(&request("two")).expect("opens");
+    let second = registry.open(&request("two")).expect("opens again");
+    assert_ne!(first.ia, second.ia);
+    assert_eq!(vendor.log(), ["init two 2.0 0", "open two 8", "open two 8"]);
+    abrupt(first);
+    assert_eq!(vendor.log(), ["close 0"]);
+    assert_eq!(table_of(second.provider_ia), Some(second.table));
+    abrupt(second);
+    assert_eq!(vendor.log(), ["close 0", "fini two"]);
+    assert!(!vendor.is_loaded());
+}
+
+#[test]
+fn handles_are_small_integers_that_translate_both_ways() {
+    let Some(vendor) = Vendor::build() else { return };
+    vendor.write_conf("many u2.0 nonthreadsafe default LIB fake.1.0 \"\" \"\"");
+    let registry = registry(&vendor.conf(), &[]);
+    let opened: Vec<_> = (0..100).map(|_| registry.open(&request("many")).expect("opens")).collect();
+    for one in &opened {
+        assert!((1..512).contains(&one.ia.addr()));
+        assert_eq!(ia::provider_ia(one.ia), Some(one.provider_ia));
+        assert_eq!(ia::translate(one.ia), Some(one.provider_ia));
+        assert_eq!(ia::translate(one.provider_ia), Some(one.ia));
+        assert_eq!(ia::object(one.ia), Some(one.provider_ia));
+        assert_eq!(ia::object(one.provider_ia), Some(one.provider_ia));
+    }
+    let last = opened[99];
+    opened.into_iter().for_each(abrupt);
+    assert_eq!(ia::provider_ia(last.ia), None);
+    assert_eq!(ia::translate(last.provider_ia), None);
+    assert_eq!(ia::provider_ia(null_mut()), None);
+}
+
+#[test]
+fn duplicates_are_tried_in_order_until_one_opens() {
+    let Some(vendor) = Vendor::build() else { return };
+    vendor.write_conf(
+        "dup u2.0 nonthreadsafe default /nonexistent/lib.so fake.1.0 \"\" \"\"\n\
+         dup u2.0 nonthreadsafe default libm.so.6 fake.1.0 \"\" \"\"\n\
+         dup u2.0 nonthreadsafe default LIB fake.1.0 \"LOG register=no\" \"\"\n\
+         dup u2.0 nonthreadsafe default LIB fake.1.0 \"LOG open=0x80030003\" \"\"\n\
+         dup u2.0 nonthreadsafe default LIB fake.1.0 \"LOG\" \"\"\n",
+    );
+    let registry = registry(&vendor.conf(), &[]);
+    let opened = registry.open(&request("dup")).expect("the fifth opens");
+    assert_eq!(
+        vendor.log(),
+        [
+            "init dup 2.0 0",
+            "fini dup",
+            "init dup 2.0 0",
+            "open dup 8",
+            "fini dup",
+            "init dup 2.0 0",
+            "open dup 8"
+        ]
+    );
+    abrupt(opened);
+    assert_eq!(vendor.log(), ["close 0", "fini dup"]);
+    assert!(!vendor.is_loaded());
+}
+
+#[test]
+fn every_failure_keeps_its_reason() {
+    let Some(vendor) = Vendor::build() else { return };
+    vendor.write_conf(
+        "bad u2.0 nonthreadsafe default /nonexistent/lib.so fake.1.0 \"\" \"\"\n\
+         bad u2.0 nonthreadsafe default libm.so.6 fake.1.0 \"\" \"\"\n\
+         bad u2.0 nonthreadsafe default LIB fake.1.0 \"register=no\" \"\"\n\
+         bad u2.0 nonthreadsafe default LIB fake.1.0 \"open=0x00040000\" \"\"\n\
+         bad u2.0 nonthreadsafe default LIB fake.1.0 \"open=0x80030003\" \"\"\n",
+    );
+    let registry = registry(&vendor.conf(), &[]);
+    let error = registry.open(&request("bad")).expect_err("nothing opens");
+    // The status of the first provider that was asked, as it is: OFED's have no class.
+    assert_eq!(error.status(), 0x0004_0000);
+    let lines: Vec<_> = error
+        .attempts
+        .iter()
+        .map(|attempt| match &attempt.origin {
+            Origin::File { line, column, .. } => (*line, *column),
+            Origin::Builtin => (0, 0),
+        })
+        .collect();
+    assert_eq!(lines, [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1)]);
+    let whys: Vec<_> = error.attempts.iter().map(|attempt| attempt.why.to_string()).collect();
+    assert!(whys[0].contains("/nonexistent/lib.so: cannot open shared object file"), "{}", whys[0]);
+    assert!(whys[1].contains("not a DAT provider") && whys[1].contains("dat_provider_init"), "{}", whys[1]);
+    assert_eq!(whys[2], "its dat_provider_init did not register bad for u2.0");
+    assert!(whys[3].contains("0x00040000 (DAT_INTERNAL_ERROR)"), "{}", whys[3]);
+    assert_eq!(error.attempts[4].why, Why::Refused(0x8003_0003));
+    let text = error.to_string();
+    assert!(text.starts_with("cannot open IA \"bad\" (u2.0)\n"), "{text}");
+    assert!(text.contains("dat.conf:4:1: "), "{text}");
+    assert!(!vendor.is_loaded());
+}
+
+#[test]
+fn what_no_entry_offers_has_its_subtype() {
+    let Some(vendor) = Vendor::build() else { return };
+    vendor.write_conf("some u2.0 nonthreadsafe default LIB fake.1.0 \"\" \"\"\n");
+    let registry = registry(&vendor.conf(), &[]);
+    let status = |name, major, minor, threadsafe| {
+        let wanted = Wanted { name, major, minor, threadsafe };
+        registry.open(&Request { wanted, ..request("") }).expect_err("does not open").status()
+    };
+    assert_eq!(status("none", 2, 0, false), 0x800a_0064);
+    assert_eq!(status("some", 1, 0, false), 0x800a_0065);
+    assert_eq!(status("some", 2, 1, false), 0x800a_0066);
+    assert_eq!(status("some", 2, 0, true), 0x800a_0067);
+    assert!(!vendor.is_loaded());
+}
+
+#[test]
+fn a_builtin_entry_is_tried_after_the_files() {
+    static BUILTINS: &[Builtin] = &[Builtin {
+        line: "shadow u2.0 nonthreadsafe default builtin opendat.0.1 \"inside\" \"\"",
+        init: builtin::init,
+        fini: builtin::fini,
+    }];
+    let Some(vendor) = Vendor::build() else { return };
+    vendor.write_conf("shadow u2.0 nonthreadsafe default LIB fake.1.0 \"LOG open=0x80030003\" \"\"\n");
+    let opened = registry(&vendor.conf(), BUILTINS).open(&request("shadow")).expect("the built-in one opens");
+    assert_eq!(vendor.log(), ["init shadow 2.0 0", "open shadow 8", "fini shadow"]);
+    assert_eq!(table_of(opened.provider_ia), Some(&raw const builtin::TABLE));
+    abrupt(opened);
+    assert_eq!(table_of(opened.provider_ia), None);
+
+    vendor.write_conf("shadow u2.0 nonthreadsafe default LIB fake.1.0 \"LOG\" \"\"\n");
+    let opened = registry(&vendor.conf(), BUILTINS).open(&request("shadow")).expect("the file's opens");
+    assert_ne!(table_of(opened.provider_ia), Some(&raw const builtin::TABLE));
+    abrupt(opened);
+}
+
+/// The smallest provider, linked in.
+mod builtin {
+    use std::ffi::{CStr, c_char};
+
+    use super::*;
+
+    pub(super) static TABLE: DAT_PROVIDER =
+        DAT_PROVIDER { ia_open_func: Some(open), ia_close_func: Some(close), ..DAT_PROVIDER::zeroed() };
+
+    struct Object(
+        #[expect(dead_code, reason = "handles are read by their first word")] &'static DAT_PROVIDER,
+    );
+    static OBJECT: Object = Object(&TABLE);
+
+    pub(super) unsafe extern "C" fn init(info: *const DAT_PROVIDER_INFO, params: *const c_char) {
+        // SAFETY: the registry's contract.
+        assert_eq!(unsafe { CStr::from_ptr(params) }, c"inside");
+        // SAFETY: a static table and the registry's own info.
+        assert_eq!(unsafe { (registry::FNS.add_provider)(&TABLE, info) }, SUCCESS);
+    }
+
+    pub(super) unsafe extern "C" fn fini(info: *const DAT_PROVIDER_INFO) {
+        // SAFETY: as above.
+        assert_eq!(unsafe { (registry::FNS.remove_provider)(&TABLE, info) }, SUCCESS);
+    }
+
+    unsafe extern "C" fn open(
+        _: DAT_NAME_PTR,
+        _: DAT_COUNT,
+        _: *mut DAT_EVD_HANDLE,
+        ia: *mut DAT_IA_HANDLE,
+    ) -> DAT_RETURN {
+        // SAFETY: the registry's contract.
+        unsafe { ia.write(ptr::from_ref(&OBJECT).cast_mut().cast()) };
+        SUCCESS
+    }
+
+    unsafe extern "C" fn close(_: DAT_IA_HANDLE, _: DAT_CLOSE_FLAGS) -> DAT_RETURN {
+        SUCCESS
+    }
+}
+
+#[test]
+fn an_ia_that_its_provider_does_not_close_stays_open() {
+    let Some(vendor) = Vendor::build() else { return };
+    vendor.write_conf("busy u2.0 nonthreadsafe default LIB fake.1.0 \"LOG close=0x80070050\" \"\"\n");
+    let registry = registry(&vendor.conf(), &[]);
+    let opened = registry.open(&request("busy")).expect("opens");
+    assert_eq!(close(opened.ia, DAT_CLOSE_GRACEFUL_FLAG), 0x8007_0050);
+    assert_eq!(ia::provider_ia(opened.ia), Some(opened.provider_ia));
+    abrupt(opened);
+    assert_eq!(vendor.log(), ["init busy 2.0 0", "open busy 8", "close 1", "close 0", "fini busy"]);
+}
+
+#[test]
+fn a_provider_that_forgets_to_unregister_is_forgotten() {
+    let Some(vendor) = Vendor::build() else { return };
+    vendor.write_conf("keep u2.0 nonthreadsafe default LIB fake.1.0 \"keep=yes\" \"\"\n");
+    let registry = registry(&vendor.conf(), &[]);
+    for _ in 0..3 {
+        let opened = registry.open(&request("keep")).expect("opens, also again");
+        abrupt(opened);
+        assert!(!vendor.is_loaded());
+        assert_eq!(table_of(opened.provider_ia), None);
+        assert!(!registry::handle::is_known(opened.table));
+    }
+}
+
+#[test]
+fn a_provider_may_register_itself_and_only_goes_when_unused() {
+    static TABLE: DAT_PROVIDER = DAT_PROVIDER::zeroed();
+    let info = |name: &str| {
+        let name = CString::new(name).expect("no NUL");
+        let mut info = DAT_PROVIDER_INFO { dapl_version_major: 2, ..DAT_PROVIDER_INFO::zeroed() };
+        for (to, from) in info.ia_name.iter_mut().zip(name.as_bytes_with_nul()) {
+            *to = *from as _;
+        }
+        info
+    };
+    let mut endless = info("x");
+    endless.ia_name.fill(b'x' as _);
+    let table = &raw const builtin::TABLE;
+    let (own, other) = (info("own"), info("other"));
+    // SAFETY: static tables and complete infos, or null, which is answered.
+    unsafe {
+        assert_eq!(abi::add_provider(ptr::null(), &own), 0x8006_0025);
+        assert_eq!(abi::add_provider(table, ptr::null()), 0x8006_0026);
+        assert_eq!(abi::add_provider(table, &endless), 0x8006_0026);
+        assert_eq!(abi::add_provider(table, &own), SUCCESS);
+        assert_eq!(abi::add_provider(table, &own), DAT_ERROR(DAT_PROVIDER_ALREADY_REGISTERED, 0));
+        assert_eq!(abi::add_provider(&TABLE, &own), DAT_ERROR(DAT_PROVIDER_ALREADY_REGISTERED, 0));
+        assert_eq!(abi::add_provider(table, &other), SUCCESS);
+        assert_eq!(abi::remove_provider(&TABLE, &own), 0x800a_0064);
+
+        let opened = Registry::with_list(List::default()).open(&request("own")).expect("opens by name");
+        assert_eq!(table_of(opened.provider_ia), Some(table));
+        assert_eq!(abi::remove_provider(table, &own), DAT_ERROR(DAT_PROVIDER_IN_USE, 0));
+        abrupt(opened);
+        assert_eq!(abi::remove_provider(table, &own), SUCCESS);
+        assert_eq!(table_of(opened.provider_ia), Some(table)); // still registered as "other"
+        assert_eq!(abi::remove_provider(table, &other), SUCCESS);
+        assert_eq!(abi::remove_provider(table, &other), 0x800a_0064);
+    }
+    let error = Registry::with_list(List::default()).open(&request("own")).expect_err("gone");
+    assert_eq!(error.status(), 0x800a_0064);
+}
+
+#[test]
+fn eight_threads_open_and_close_without_disturbing_each_other() {
+    let Some(vendor) = Vendor::build() else { return };
+    vendor.write_conf(
+        "a u2.0 nonthreadsafe default LIB fake.1.0 \"\" \"\"\n\
+         b u2.0 nonthreadsafe default LIB fake.1.0 \"\" \"\"\n",
+    );
+    let registry = registry(&vendor.conf(), &[]);
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let registry = &registry;
+            scope.spawn(move || {
+                for _ in 0..125 {
+                    let opened = registry.open(&request(["a", "b"][thread % 2])).expect("opens");
+                    assert_eq!(table_of(opened.provider_ia), Some(opened.table));
+                    abrupt(opened);
+                }
+            });
+        }
+    });
+    assert!(!vendor.is_loaded());
+}
+
+/// OFED's providers, as distributions ship them: no RDMA device is needed to load them.
+#[test]
+fn ofed_providers_load_register_and_say_why_they_do_not_open() {
+    for (library, params) in
+        [("libdaplofa.so.2", "ib0 0"), ("libdaploscm.so.2", "mlx4_0 1"), ("libdaploucm.so.2", "mlx4_0 1")]
+    {
+        // SAFETY: a provider library; its constructors do nothing unusual.
+        if let Err(error) = unsafe { libloading::Library::new(library) }
+            && std::error::Error::source(&error).is_some_and(|why| why.to_string().contains("No such file"))
+        {
+            println!("SKIP: {library} is not installed (package libdapl2)");
+            continue;
+        }
+        let directory = tempfile::tempdir().expect("a directory");
+        let conf = directory.path().join("dat.conf");
+        let line = format!("ofed-{params} u2.0 nonthreadsafe default {library} dapl.2.0 \"{params}\" \"\"\n");
+        let name = line.split(" u2.0").next().expect("a name").replace(' ', "-");
+        std::fs::write(&conf, line.replacen(&format!("ofed-{params}"), &name, 1)).expect("written");
+        let error = match registry(&conf, &[]).open(&request(&name)) {
+            Ok(opened) => {
+                println!("{library}: there is a device");
+                abrupt(opened);
+                continue;
+            }
+            Err(error) => error,
+        };
+        // It was loaded and registered, or it could not have been asked.
+        let Why::Refused(status) = error.attempts[0].why else { panic!("{error}") };
+        assert_ne!(status, SUCCESS);
+        assert_eq!(error.status(), status);
+        assert!(error.to_string().contains(library), "{error}");
+    }
+}
