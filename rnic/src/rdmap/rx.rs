@@ -20,8 +20,9 @@ use crate::wr::{Segment, WcStatus};
 
 /// The rest of a payload goes to its place by itself from so many octets; a smaller one is cheaper copied.
 const DIRECT_MIN: usize = 2 << 10;
-/// Behind so long a rest the stage is short, so that the next payload is not copied either.
-const SHORT_STAGE_MIN: usize = 16 << 10;
+/// Behind an FPDU of so many octets the stage is short: another such is likely to follow, and its payload shall go to its
+/// place as well. If it does not, that costs one system call.
+const BULK_MIN: usize = 16 << 10;
 /// Octets of ULPDU that are looked at together: the longest start of a frame, or a TERMINATE with all it may include.
 const CARRY: usize = {
     let terminate = LENGTH_SIZE + ddp::UNTAGGED_SIZE + Terminate::MAX_SIZE;
@@ -104,25 +105,24 @@ impl Stream {
     /// Says where the next octets go.
     pub(super) fn scatter(&mut self, rx: &mut RxVec) -> Result<(), Failure> {
         rx.clear();
+        let bulk = self.rx.frame.ulpdu_len >= BULK_MIN;
         if self.crc {
             if let Some(missing) = self.rx.missing_of_fpdu() {
                 self.rx.fpdu.reserve_exact(missing);
                 rx.push_direct(self.rx.fpdu.spare_capacity_mut().as_mut_ptr().cast(), missing);
             }
-            rx.push_stage(false);
+            rx.push_stage(bulk);
             return Ok(());
         }
         let left = self.rx.frame.left;
-        if self.rx.state != State::Payload || left < DIRECT_MIN {
-            rx.push_stage(false);
-            return Ok(());
-        }
         let mut room = true;
-        self.places(left, |at, len| {
-            room = room && rx.push_direct(at, len);
-        })?;
+        if self.rx.state == State::Payload && left > 0 && (bulk || left >= DIRECT_MIN) {
+            self.places(left, |at, len| {
+                room = room && rx.push_direct(at, len);
+            })?;
+        }
         if room {
-            rx.push_stage(left >= SHORT_STAGE_MIN);
+            rx.push_stage(bulk);
         }
         Ok(())
     }

@@ -158,8 +158,7 @@ unsafe impl Send for RxVec {}
 
 impl RxVec {
     const STAGE: usize = 64 << 10;
-    /// The stage behind the rest of a large payload: its trailer and the next header, so that the payload behind that
-    /// goes to its place as well.
+    /// Room for a trailer, the next header, and little more.
     const SHORT_STAGE: usize = 256;
 
     /// Empty, with a staging buffer of 64 KiB.

@@ -1,0 +1,317 @@
+//! Streams against each other over pipes in memory, and against bytes made by hand.
+
+mod close;
+mod errors;
+mod hostile;
+mod transfer;
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::VecDeque;
+use std::mem::MaybeUninit;
+use std::ptr::slice_from_raw_parts_mut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::*;
+
+/// A reproducible source of choices (splitmix64).
+pub(crate) struct Rng(pub(crate) u64);
+
+impl Rng {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// Less than `n`.
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    pub(crate) fn chance(&mut self, one_in: usize) -> bool {
+        self.below(one_in) == 0
+    }
+
+    /// 1 to `max`, all orders of magnitude alike.
+    fn chunk(&mut self, max: usize) -> usize {
+        let bits = max.ilog2() as usize + 1;
+        let order = 1 << self.below(bits);
+        (order + self.below(order)).min(max)
+    }
+
+    pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            let value = self.next().to_le_bytes();
+            chunk.copy_from_slice(&value[..chunk.len()]);
+        }
+    }
+}
+
+const ALL: Access = Access { local_read: true, local_write: true, remote_read: true, remote_write: true };
+const LOCAL: Access = Access { local_read: true, local_write: true, remote_read: false, remote_write: false };
+
+/// Registered memory between guards that nobody may write.
+pub(crate) struct Buf {
+    memory: *mut u8,
+    len: usize,
+    pub(crate) mr: Option<Mr>,
+}
+
+const GUARD: usize = 128;
+const GUARD_BYTE: u8 = 0xA5;
+
+impl Buf {
+    pub(crate) fn new(keys: &Arc<Keys>, pd: Pd, len: usize, access: Access) -> Buf {
+        let memory = unsafe { alloc_zeroed(Self::layout(len)) };
+        unsafe {
+            memory.write_bytes(GUARD_BYTE, GUARD);
+            memory.add(GUARD + len).write_bytes(GUARD_BYTE, GUARD);
+            let mr = Mr::new(keys, pd, memory.add(GUARD), len, access).unwrap();
+            Buf { memory, len, mr: Some(mr) }
+        }
+    }
+
+    fn layout(len: usize) -> Layout {
+        Layout::from_size_align(len + 2 * GUARD, 64).unwrap()
+    }
+
+    pub(crate) fn addr(&self) -> u64 {
+        self.memory as u64 + GUARD as u64
+    }
+
+    pub(crate) fn bytes(&self) -> &mut [u8] {
+        unsafe { &mut *slice_from_raw_parts_mut(self.memory.add(GUARD), self.len) }
+    }
+
+    pub(crate) fn seg(&self, offset: usize, len: usize) -> Segment {
+        Segment { addr: self.addr() + offset as u64, len: len as u32, key: self.key() }
+    }
+
+    pub(crate) fn remote(&self, offset: usize) -> Remote {
+        Remote { addr: self.addr() + offset as u64, key: self.key() }
+    }
+
+    fn key(&self) -> u32 {
+        self.mr.as_ref().unwrap().lkey()
+    }
+
+    pub(crate) fn filled(self, rng: &mut Rng) -> Buf {
+        rng.fill(self.bytes());
+        self
+    }
+
+    pub(crate) fn assert_guarded(&self) {
+        for at in [0, GUARD + self.len] {
+            let guard = unsafe { std::slice::from_raw_parts(self.memory.add(at), GUARD) };
+            assert_eq!(guard, [GUARD_BYTE; GUARD], "written outside the region");
+        }
+    }
+}
+
+impl Drop for Buf {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.assert_guarded();
+        }
+        self.mr = None;
+        unsafe { dealloc(self.memory, Self::layout(self.len)) }
+    }
+}
+
+/// One end of a connection.
+pub(crate) struct Side {
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) pd: Pd,
+    pub(crate) requests: Arc<Cq>,
+    pub(crate) recvs: Arc<Cq>,
+    pub(crate) qp: Arc<Qp>,
+    pub(crate) stream: Stream,
+    pub(crate) tx: TxVec,
+    pub(crate) rx: RxVec,
+    /// Ready events of the two completion queues.
+    pub(crate) ready: Arc<AtomicUsize>,
+}
+
+pub(crate) const SEGMENTS: usize = 6;
+
+pub(crate) fn cfg() -> StreamCfg {
+    StreamCfg { mulpdu: 65535, crc: false, ird: 4, ord: 4, hold: false }
+}
+
+impl Side {
+    pub(crate) fn new(cfg: StreamCfg) -> Side {
+        Side::with_srq(cfg, None, Arc::new(Keys::new()))
+    }
+
+    pub(crate) fn with_srq(cfg: StreamCfg, srq: Option<(Arc<Srq>, Pd)>, keys: Arc<Keys>) -> Side {
+        let pd = srq.as_ref().map_or_else(|| keys.pd(), |(_, pd)| *pd);
+        let ready = Arc::new(AtomicUsize::new(0));
+        let cq = || {
+            let ready = Arc::clone(&ready);
+            let notify = move |event| match event {
+                CqEvent::Ready => {
+                    ready.fetch_add(1, Ordering::Relaxed);
+                }
+                CqEvent::Overflow => panic!("completion queue overflow"),
+            };
+            Arc::new(Cq::new(4096, notify).unwrap())
+        };
+        let (requests, recvs) = (cq(), cq());
+        let (qp, work) = unsafe {
+            Qp::new(QpCfg {
+                keys: Arc::clone(&keys),
+                pd,
+                request_cq: Some(Arc::clone(&requests)),
+                recv_cq: Some(Arc::clone(&recvs)),
+                srq: srq.map(|(srq, _)| srq),
+                token: 77,
+                max_requests: 256,
+                max_recvs: 256,
+                max_request_segments: SEGMENTS,
+                max_recv_segments: SEGMENTS,
+            })
+            .unwrap()
+        };
+        let stream = Stream::new(work, cfg);
+        let (tx, rx) = (TxVec::new(), RxVec::new());
+        Side { keys, pd, requests, recvs, qp, stream, tx, rx, ready }
+    }
+
+    pub(crate) fn buf(&self, len: usize) -> Buf {
+        Buf::new(&self.keys, self.pd, len, ALL)
+    }
+
+    pub(crate) fn post(&self, wr: SendWr<'_>) {
+        unsafe { self.qp.post_send(&wr) }.unwrap();
+    }
+
+    pub(crate) fn recv(&self, id: u64, segments: &[Segment]) {
+        unsafe { self.qp.post_recv(&RecvWr { id, segments }) }.unwrap();
+    }
+
+    pub(crate) fn completions(&self) -> Vec<Wc> {
+        poll(&self.requests)
+    }
+
+    pub(crate) fn received(&self) -> Vec<Wc> {
+        poll(&self.recvs)
+    }
+}
+
+pub(crate) fn poll(cq: &Cq) -> Vec<Wc> {
+    let mut all = Vec::new();
+    loop {
+        let mut some = [const { MaybeUninit::uninit() }; 7];
+        match unsafe { cq.poll(&mut some) } {
+            0 => return all,
+            n => all.extend(some[..n].iter().map(|wc| unsafe { wc.assume_init_read() })),
+        }
+    }
+}
+
+pub(crate) fn send(id: u64, segments: &[Segment]) -> SendWr<'_> {
+    request(id, SendOp::Send { invalidate: None }, segments)
+}
+
+pub(crate) fn write(id: u64, segments: &[Segment], to: Remote) -> SendWr<'_> {
+    request(id, SendOp::Write(to), segments)
+}
+
+pub(crate) fn read(id: u64, segments: &[Segment], from: Remote) -> SendWr<'_> {
+    request(id, SendOp::Read(from), segments)
+}
+
+fn request(id: u64, op: SendOp, segments: &[Segment]) -> SendWr<'_> {
+    SendWr { id, op, segments, signalled: true, solicited: false, fence: false }
+}
+
+pub(crate) fn wc(id: u64, op: WcOp, bytes: usize, status: WcStatus) -> Wc {
+    Wc { id, qp: 77, bytes: bytes as u32, invalidated: None, op, status }
+}
+
+/// Two ends and the TCP connection between them, which accepts and delivers octets in portions of any size.
+pub(crate) struct Pair {
+    pub(crate) a: Side,
+    pub(crate) b: Side,
+    to_b: VecDeque<u8>,
+    to_a: VecDeque<u8>,
+    pub(crate) rng: Rng,
+    /// Octets under way at most, each direction.
+    window: usize,
+    /// Largest portion.
+    portion: usize,
+}
+
+impl Pair {
+    pub(crate) fn new(cfg: StreamCfg, seed: u64) -> Pair {
+        Pair::of(Side::new(cfg), Side::new(cfg), seed)
+    }
+
+    pub(crate) fn of(a: Side, b: Side, seed: u64) -> Pair {
+        let (to_a, to_b) = (VecDeque::new(), VecDeque::new());
+        Pair { a, b, to_b, to_a, rng: Rng(seed), window: 4 << 20, portion: 2 << 20 }
+    }
+
+    /// One call of each kind at each end; whether anything moved.
+    pub(crate) fn step(&mut self) -> Result<bool, Failure> {
+        let Pair { a, b, to_b, to_a, rng, window, portion } = self;
+        let mut moved = step_tx(a, to_b, rng, *window, *portion)?;
+        moved |= step_rx(b, to_b, rng, *portion)?;
+        moved |= step_tx(b, to_a, rng, *window, *portion)?;
+        moved |= step_rx(a, to_a, rng, *portion)?;
+        Ok(moved)
+    }
+
+    /// Until nothing moves any more.
+    pub(crate) fn drive(&mut self) -> Result<(), Failure> {
+        while self.step()? {}
+        Ok(())
+    }
+}
+
+fn step_tx(
+    side: &mut Side,
+    out: &mut VecDeque<u8>,
+    rng: &mut Rng,
+    window: usize,
+    portion: usize,
+) -> Result<bool, Failure> {
+    let wants = side.stream.wants_tx();
+    let bytes = side.stream.tx(&mut side.tx)?;
+    assert_eq!(wants, bytes > 0, "wants_tx and tx agree");
+    assert_eq!(bytes, side.tx.iov().iter().map(|v| v.iov_len).sum::<usize>());
+    let accepted = rng.chunk(portion).min(bytes).min(window.saturating_sub(out.len()));
+    let mut left = accepted;
+    for v in side.tx.iov() {
+        let n = left.min(v.iov_len);
+        out.extend(unsafe { std::slice::from_raw_parts(v.iov_base.cast::<u8>(), n) });
+        left -= n;
+    }
+    side.stream.tx_done(&mut side.tx, accepted);
+    Ok(accepted > 0)
+}
+
+fn step_rx(
+    side: &mut Side,
+    input: &mut VecDeque<u8>,
+    rng: &mut Rng,
+    portion: usize,
+) -> Result<bool, Failure> {
+    if input.is_empty() {
+        return Ok(false);
+    }
+    side.stream.rx(&mut side.rx)?;
+    let n = rng.chunk(portion).min(input.len()).min(side.rx.bytes());
+    let bytes: Vec<u8> = input.drain(..n).collect();
+    let mut rest = &bytes[..];
+    for v in side.rx.iov() {
+        let (now, later) = rest.split_at(v.iov_len.min(rest.len()));
+        unsafe { v.iov_base.cast::<u8>().copy_from_nonoverlapping(now.as_ptr(), now.len()) };
+        rest = later;
+    }
+    side.stream.rx_done(&mut side.rx, n)?;
+    Ok(true)
+}

@@ -1,0 +1,391 @@
+//! Everything arrives, whatever the portions in which TCP moves it.
+
+use super::*;
+
+const SIZES: &[usize] = &[
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    63,
+    64,
+    109,
+    110,
+    114,
+    1423,
+    1424,
+    1425,
+    8191,
+    8192,
+    8193,
+    65459,
+    65460,
+    65516,
+    65517,
+    65518,
+    65536,
+    131_001,
+    1 << 20,
+    (1 << 20) + 1,
+    16 << 20,
+];
+
+fn configurations() -> impl Iterator<Item = StreamCfg> {
+    [65535, 65477, 1442, 128]
+        .into_iter()
+        .flat_map(|mulpdu| [false, true].map(|crc| StreamCfg { mulpdu, crc, ..cfg() }))
+}
+
+#[test]
+fn every_operation_of_every_size() {
+    for (seed, cfg) in configurations().enumerate() {
+        let mut pair = Pair::new(cfg, seed as u64);
+        let from = pair.a.buf(16 << 20).filled(&mut pair.rng);
+        let to = pair.b.buf(16 << 20);
+        // The smallest frames would take long for the largest messages, and show nothing new.
+        for &size in SIZES.iter().filter(|&&size| size <= cfg.mulpdu << 12) {
+            pair.b.recv(1, &[to.seg(0, size)]);
+            pair.a.post(send(2, &[from.seg(0, size)]));
+            pair.drive().unwrap();
+            assert_eq!(pair.a.completions(), [wc(2, WcOp::Send, size, WcStatus::Success)]);
+            assert_eq!(pair.b.received(), [wc(1, WcOp::Recv, size, WcStatus::Success)]);
+            assert!(to.bytes()[..size] == from.bytes()[..size], "send {size} {cfg:?}");
+            to.bytes()[..size].fill(0);
+
+            pair.a.post(write(3, &[from.seg(0, size)], to.remote(0)));
+            pair.drive().unwrap();
+            assert_eq!(pair.a.completions(), [wc(3, WcOp::Write, size, WcStatus::Success)]);
+            assert!(to.bytes()[..size] == from.bytes()[..size], "write {size} {cfg:?}");
+            to.bytes()[..size].fill(0);
+
+            pair.b.post(read(4, &[to.seg(0, size)], from.remote(0)));
+            pair.drive().unwrap();
+            assert_eq!(pair.b.completions(), [wc(4, WcOp::Read, size, WcStatus::Success)]);
+            assert!(to.bytes()[..size] == from.bytes()[..size], "read {size} {cfg:?}");
+            assert!(to.bytes()[size..].iter().all(|&byte| byte == 0), "nothing behind it");
+            to.bytes()[..size].fill(0);
+        }
+        assert!(pair.a.stream.is_drained() && pair.b.stream.is_drained());
+        assert!(!pair.a.stream.is_mid_message() && !pair.b.stream.is_mid_message());
+    }
+}
+
+/// Cuts `len` octets of a buffer from `at` on into a few segments, some of them empty.
+fn cut(rng: &mut Rng, buf: &Buf, at: usize, len: usize) -> Vec<Segment> {
+    let n = 1 + rng.below(SEGMENTS);
+    let mut cuts: Vec<usize> = (1..n).map(|_| rng.below(len + 1)).chain([0, len]).collect();
+    cuts.sort_unstable();
+    cuts.windows(2).map(|w| buf.seg(at + w[0], w[1] - w[0])).collect()
+}
+
+/// What both ends should come to have, if each message and only that arrived.
+struct Expected {
+    completions: Vec<Wc>,
+    received: Vec<Wc>,
+    /// Of each buffer's octets: offset, contents.
+    pieces: Vec<(usize, Vec<u8>)>,
+}
+
+/// Random programs: both ends send, write and read at once, with several segments; completions are in order.
+#[test]
+fn interleavings() {
+    const AREA: usize = 40 << 20;
+    for seed in 0..24 {
+        let mut rng = Rng(seed);
+        let cfg = StreamCfg {
+            mulpdu: [65535, 65477, 1442, 500][rng.below(4)],
+            crc: rng.chance(2),
+            ird: 3,
+            ord: 1 + rng.below(3) as u32,
+            hold: false,
+        };
+        let mut pair = Pair::new(cfg, seed);
+        pair.portion = [200, 5_000, 1 << 20][rng.below(3)];
+        let size = |rng: &mut Rng| match rng.below(20) {
+            0 => 0,
+            1 => 200_000 + rng.below(300_000),
+            2..5 => rng.below(40_000),
+            _ => rng.below(2_000),
+        };
+
+        let sources = [&pair.a, &pair.b].map(|side| side.buf(1 << 20).filled(&mut rng));
+        let sinks = [&pair.a, &pair.b].map(|side| side.buf(AREA));
+        let mut expected =
+            [(); 2].map(|()| Expected { completions: vec![], received: vec![], pieces: vec![] });
+        let mut used = [0; 2];
+        let mut place = |end: usize, len: usize| {
+            let at = used[end];
+            used[end] += len + 1;
+            assert!(used[end] <= AREA);
+            at
+        };
+
+        for id in 0..150 {
+            let end = rng.below(2);
+            let other = 1 - end;
+            let (side, peer) = if end == 0 { (&pair.a, &pair.b) } else { (&pair.b, &pair.a) };
+            let (len, fence, signalled) = (size(&mut rng), rng.chance(8), !rng.chance(4));
+            let at = rng.below(sources[0].len - len);
+            let done = |op| wc(id, op, len, WcStatus::Success);
+            let op = match rng.below(3) {
+                0 => {
+                    let (room, to) = (len + rng.below(100), place(other, len + 100));
+                    peer.recv(id, &cut(&mut rng, &sinks[other], to, room));
+                    let data = sources[end].bytes()[at..at + len].to_vec();
+                    expected[other].received.push(done(WcOp::Recv));
+                    expected[other].pieces.push((to, data));
+                    let segments = cut(&mut rng, &sources[end], at, len);
+                    side.post(SendWr { fence, signalled, ..send(id, &segments) });
+                    WcOp::Send
+                }
+                1 => {
+                    let to = place(other, len);
+                    let data = sources[end].bytes()[at..at + len].to_vec();
+                    expected[other].pieces.push((to, data));
+                    let segments = cut(&mut rng, &sources[end], at, len);
+                    side.post(SendWr { fence, signalled, ..write(id, &segments, sinks[other].remote(to)) });
+                    WcOp::Write
+                }
+                _ => {
+                    let to = place(end, len);
+                    let data = sources[other].bytes()[at..at + len].to_vec();
+                    expected[end].pieces.push((to, data));
+                    let segments = cut(&mut rng, &sinks[end], to, len);
+                    side.post(SendWr { fence, signalled, ..read(id, &segments, sources[other].remote(at)) });
+                    WcOp::Read
+                }
+            };
+            if signalled {
+                expected[end].completions.push(done(op));
+            }
+            for _ in 0..rng.below(4) {
+                pair.step().unwrap();
+                assert!(pair.a.stream.reads.outstanding <= cfg.ord);
+            }
+        }
+        pair.drive().unwrap();
+
+        for (end, side) in [&pair.a, &pair.b].into_iter().enumerate() {
+            assert_eq!(side.completions(), expected[end].completions, "seed {seed}");
+            assert_eq!(side.received(), expected[end].received, "seed {seed}");
+            assert!(side.stream.is_drained());
+            let mut whole = vec![0; AREA];
+            for (at, data) in &expected[end].pieces {
+                whole[*at..][..data.len()].copy_from_slice(data);
+            }
+            assert!(sinks[end].bytes() == whole, "seed {seed}: contents of end {end}");
+        }
+    }
+}
+
+#[test]
+fn a_window_of_small_sends_is_one_element() {
+    let mut pair = Pair::new(cfg(), 0);
+    let buf = pair.a.buf(64);
+    for id in 0..64 {
+        pair.a.post(send(id, &[buf.seg(0, 64)]));
+    }
+    let bytes = pair.a.stream.tx(&mut pair.a.tx).unwrap();
+    assert_eq!((pair.a.tx.iov().len(), bytes), (1, 64 * (20 + 64 + 2 + 4 - 2)));
+}
+
+#[test]
+fn large_messages_are_gathered_together_and_not_copied() {
+    let mut pair = Pair::new(cfg(), 0);
+    let (from, to) = (pair.a.buf(16 << 20).filled(&mut pair.rng), pair.b.buf(16 << 20));
+    for id in 0..64 {
+        pair.a.post(write(id, &[from.seg(0, 16 << 10)], to.remote(0)));
+    }
+    let bytes = pair.a.stream.tx(&mut pair.a.tx).unwrap();
+    assert!(bytes >= 1 << 20, "all in one call: {bytes}");
+    pair.a.stream.tx_done(&mut pair.a.tx, 0);
+    pair.drive().unwrap();
+    pair.a.completions();
+
+    let before = pair.b.stream.stats();
+    pair.a.post(write(1, &[from.seg(0, 16 << 20)], to.remote(0)));
+    let mut wire = VecDeque::new();
+    while pair.a.stream.wants_tx() {
+        let n = pair.a.stream.tx(&mut pair.a.tx).unwrap();
+        for v in pair.a.tx.iov() {
+            wire.extend(unsafe { std::slice::from_raw_parts(v.iov_base.cast::<u8>(), v.iov_len) });
+        }
+        pair.a.stream.tx_done(&mut pair.a.tx, n);
+    }
+    while !wire.is_empty() {
+        // As from a socket with much to read: all that is asked for.
+        pair.b.stream.rx(&mut pair.b.rx).unwrap();
+        let mut n = 0;
+        for v in pair.b.rx.iov() {
+            let some: Vec<u8> = wire.drain(..v.iov_len.min(wire.len())).collect();
+            unsafe { v.iov_base.cast::<u8>().copy_from_nonoverlapping(some.as_ptr(), some.len()) };
+            n += some.len();
+        }
+        pair.b.stream.rx_done(&mut pair.b.rx, n).unwrap();
+    }
+    assert!(to.bytes() == from.bytes());
+    let direct = pair.b.stream.stats().rx_direct - before.rx_direct;
+    assert!(direct > (16 << 20) * 98 / 100, "in place without a copy: {direct}");
+}
+
+#[test]
+fn a_fence_waits_for_reads_and_ord_stalls() {
+    let mut pair = Pair::new(StreamCfg { ord: 2, ..cfg() }, 0);
+    let (near, far) = (pair.a.buf(100), pair.b.buf(100));
+    for id in 0..3 {
+        pair.a.post(read(id, &[near.seg(0, 10)], far.remote(0)));
+    }
+    let read_request = 2 + 18 + 28 + 4;
+    assert_eq!(pair.a.stream.tx(&mut pair.a.tx).unwrap(), 2 * read_request);
+    pair.a.stream.tx_done(&mut pair.a.tx, 2 * read_request);
+    assert!(!pair.a.stream.wants_tx() && !pair.a.stream.is_drained());
+
+    let mut pair = Pair::new(cfg(), 0);
+    let (near, far) = (pair.a.buf(100), pair.b.buf(100).filled(&mut Rng(1)));
+    pair.a.post(read(1, &[near.seg(0, 100)], far.remote(0)));
+    // Writes back what is read: right only behind the read.
+    pair.a.post(SendWr { fence: true, ..write(2, &[near.seg(0, 50)], far.remote(50)) });
+    assert_eq!(pair.a.stream.tx(&mut pair.a.tx).unwrap(), read_request);
+    pair.a.stream.tx_done(&mut pair.a.tx, 0);
+    pair.drive().unwrap();
+    assert_eq!(far.bytes()[..50], far.bytes()[50..]);
+    assert_eq!(far.bytes()[..50], near.bytes()[..50]);
+}
+
+#[test]
+fn a_read_holds_back_later_completions() {
+    let mut pair = Pair::new(cfg(), 0);
+    let (near, far) = (pair.a.buf(100), pair.b.buf(100));
+    pair.a.post(read(1, &[near.seg(0, 100)], far.remote(0)));
+    pair.a.post(write(2, &[near.seg(0, 100)], far.remote(0)));
+    let n = pair.a.stream.tx(&mut pair.a.tx).unwrap();
+    pair.a.stream.tx_done(&mut pair.a.tx, n);
+    assert_eq!(pair.a.completions(), []);
+    assert!(!pair.a.stream.is_drained());
+}
+
+#[test]
+fn answers_do_not_starve_requests() {
+    let mut pair = Pair::new(StreamCfg { ird: 16, ord: 16, ..cfg() }, 0);
+    let (near, far) = (pair.a.buf(100), pair.b.buf(100));
+    for id in 0..16 {
+        pair.a.post(read(id, &[near.seg(0, 100)], far.remote(0)));
+    }
+    let n = pair.a.stream.tx(&mut pair.a.tx).unwrap();
+    let requests: Vec<u8> = pair
+        .a
+        .tx
+        .iov()
+        .iter()
+        .flat_map(|v| unsafe { std::slice::from_raw_parts(v.iov_base.cast::<u8>(), v.iov_len) })
+        .copied()
+        .collect();
+    assert_eq!(requests.len(), n);
+    pair.b.stream.rx_bytes(&requests).unwrap();
+    pair.b.post(write(50, &[far.seg(0, 4)], near.remote(0)));
+    pair.b.post(write(51, &[far.seg(0, 4)], near.remote(0)));
+    let n = pair.b.stream.tx(&mut pair.b.tx).unwrap();
+    let answer = 2 + 14 + 100 + 4;
+    let request = 2 + 14 + 4 + 4;
+    assert_eq!(n, 16 * answer + 2 * request);
+    // Four answers, then a request: that has completed with what is accepted here.
+    pair.b.stream.tx_done(&mut pair.b.tx, 4 * answer + request);
+    assert_eq!(pair.b.completions(), [wc(50, WcOp::Write, 4, WcStatus::Success)]);
+}
+
+#[test]
+fn solicited_and_invalidating_sends() {
+    let mut pair = Pair::new(cfg(), 0);
+    let (near, far) = (pair.a.buf(10), pair.b.buf(10));
+    let exposed = pair.b.buf(10);
+    let key = exposed.mr.as_ref().unwrap().rkey();
+    pair.b.recv(1, &[far.seg(0, 10)]);
+    pair.b.recv(2, &[far.seg(0, 10)]);
+    assert!(unsafe { pair.b.recvs.arm(true) });
+
+    pair.a.post(send(1, &[near.seg(0, 10)]));
+    pair.drive().unwrap();
+    assert_eq!(pair.b.ready.load(Ordering::Relaxed), 0, "not solicited");
+    let op = SendOp::Send { invalidate: Some(key) };
+    pair.a.post(SendWr { op, solicited: true, ..send(2, &[near.seg(0, 10)]) });
+    pair.drive().unwrap();
+    assert_eq!(pair.b.ready.load(Ordering::Relaxed), 1);
+
+    let plain = wc(1, WcOp::Recv, 10, WcStatus::Success);
+    assert_eq!(pair.b.received(), [plain, Wc { id: 2, invalidated: Some(key), ..plain }]);
+    // Peers have lost it, the local side has not.
+    pair.b.post(write(3, &[exposed.seg(0, 10)], near.remote(0)));
+    pair.drive().unwrap();
+    pair.a.post(write(3, &[near.seg(0, 10)], exposed.remote(0)));
+    let failure = pair.drive().unwrap_err();
+    assert_eq!(failure.cause, wire::iwarp::Cause::TAGGED_STAG);
+}
+
+#[test]
+fn a_held_responder_waits_for_the_first_frame() {
+    let mut pair = Pair::of(Side::new(cfg()), Side::new(StreamCfg { hold: true, ..cfg() }), 0);
+    let (near, far) = (pair.a.buf(10), pair.b.buf(10));
+    pair.b.post(write(1, &[far.seg(0, 10)], near.remote(0)));
+    pair.drive().unwrap();
+    assert!(pair.b.stream.is_held());
+    assert_eq!(pair.b.completions(), []);
+    pair.a.stream.queue_rtr();
+    pair.drive().unwrap();
+    assert!(!pair.b.stream.is_held());
+    assert_eq!(pair.b.completions(), [wc(1, WcOp::Write, 10, WcStatus::Success)]);
+    assert_eq!(pair.a.completions(), [], "nobody posted the RTR frame");
+
+    let mut pair = Pair::of(Side::new(cfg()), Side::new(StreamCfg { hold: true, ..cfg() }), 0);
+    let (near, far) = (pair.a.buf(10), pair.b.buf(10));
+    pair.b.post(write(1, &[far.seg(0, 10)], near.remote(0)));
+    pair.b.stream.release();
+    pair.drive().unwrap();
+    assert_eq!(pair.b.completions(), [wc(1, WcOp::Write, 10, WcStatus::Success)]);
+}
+
+#[test]
+fn a_shared_receive_queue_serves_many() {
+    let keys = Arc::new(Keys::new());
+    let pd = keys.pd();
+    let low = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&low);
+    let notify = move || {
+        count.fetch_add(1, Ordering::Relaxed);
+    };
+    let srq = Arc::new(Srq::new(&keys, pd, 8, SEGMENTS, notify).unwrap());
+    let shared = || Side::with_srq(cfg(), Some((Arc::clone(&srq), pd)), Arc::clone(&keys));
+    let mut pairs = [0, 1].map(|seed| Pair::of(Side::new(cfg()), shared(), seed));
+
+    let sink = Buf::new(&keys, pd, 80, LOCAL);
+    for id in 0..8 {
+        let segments = [sink.seg(id as usize * 10, 10)];
+        unsafe { srq.post_recv(&RecvWr { id, segments: &segments }) }.unwrap();
+    }
+    let full = unsafe { srq.post_recv(&RecvWr { id: 9, segments: &[] }) };
+    assert_eq!(full, Err(PostError::Full));
+    assert!(!unsafe { srq.resize(4) }.unwrap(), "eight are queued");
+    assert!(unsafe { srq.resize(16) }.unwrap());
+    srq.set_low_watermark(7);
+
+    for round in 0..4u8 {
+        for (n, pair) in pairs.iter_mut().enumerate() {
+            let near = pair.a.buf(10);
+            near.bytes().fill(round * 2 + n as u8);
+            pair.a.post(send(0, &[near.seg(0, 10)]));
+            pair.drive().unwrap();
+            let expected = wc(u64::from(round * 2) + n as u64, WcOp::Recv, 10, WcStatus::Success);
+            assert_eq!(pair.b.received(), [expected]);
+        }
+    }
+    assert_eq!(srq.available(), 0);
+    assert_eq!(low.load(Ordering::Relaxed), 1, "told once");
+    for (at, &byte) in sink.bytes().iter().enumerate() {
+        assert_eq!(usize::from(byte), at / 10);
+    }
+    // The buffers of others are not flushed with one of them; one that is in use is.
+    unsafe { srq.post_recv(&RecvWr { id: 20, segments: &[] }) }.unwrap();
+    pairs[0].b.stream.flush();
+    assert_eq!((pairs[0].b.received(), srq.available()), (vec![], 1));
+}
