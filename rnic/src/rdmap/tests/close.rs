@@ -1,1 +1,100 @@
+//! The end of a connection: what had succeeded completes so, the rest is flushed, in the order it was posted.
+
 use super::*;
+
+#[test]
+fn flush_keeps_the_order() {
+    let mut pair = Pair::new(StreamCfg { ord: 1, ..cfg() }, 0);
+    let (near, far) = (pair.a.buf(1000), pair.b.buf(1000));
+    for id in 1..=3 {
+        pair.b.recv(id, &[far.seg(0, 100)]);
+    }
+    let some = [near.seg(0, 100)];
+    pair.a.post(send(1, &some));
+    pair.a.post(SendWr { signalled: false, ..send(2, &some) });
+    pair.drive().unwrap();
+    // A read that is not answered, a write that has gone out behind it, an unsignalled send half sent, one not begun.
+    pair.a.post(read(3, &some, far.remote(0)));
+    pair.a.post(write(4, &some, far.remote(0)));
+    pair.a.post(SendWr { signalled: false, ..send(5, &some) });
+    pair.a.post(read(6, &some, far.remote(0)));
+    let n = pair.a.stream.tx(&mut pair.a.tx).unwrap();
+    assert_eq!(n, 52 + 120 + 124);
+    pair.a.stream.tx_done(&mut pair.a.tx, 52 + 120 + 30);
+    // A message half received.
+    let frame = errors::fpdu(&errors::sent(3, 0, true, &[1; 100]), false);
+    pair.b.stream.rx_bytes(&frame[..50]).unwrap();
+    assert!(pair.b.stream.is_mid_message());
+    assert!(unsafe { !pair.a.requests.arm(false) }, "the first has not been taken");
+
+    pair.a.stream.flush();
+    pair.b.stream.flush();
+    let flushed = |id, op| wc(id, op, 0, WcStatus::Flushed);
+    assert_eq!(
+        pair.a.completions(),
+        [
+            wc(1, WcOp::Send, 100, WcStatus::Success),
+            flushed(3, WcOp::Read),
+            flushed(4, WcOp::Write),
+            flushed(5, WcOp::Send),
+            flushed(6, WcOp::Read),
+        ]
+    );
+    let received = |id| wc(id, WcOp::Recv, 100, WcStatus::Success);
+    assert_eq!(pair.b.received(), [received(1), received(2), flushed(3, WcOp::Recv)]);
+
+    // Posted later: flushed by the next call. Nothing is sent or taken any more.
+    pair.a.post(send(7, &some));
+    pair.a.recv(8, &some);
+    assert!(!pair.a.stream.wants_tx());
+    assert!(pair.a.stream.tx(&mut pair.a.tx).is_err());
+    assert!(pair.b.stream.rx_bytes(&frame[50..]).is_err());
+    assert!(unsafe { pair.a.requests.arm(true) });
+    pair.a.stream.flush();
+    assert_eq!(pair.a.completions(), [flushed(7, WcOp::Send)]);
+    assert_eq!(pair.a.received(), [flushed(8, WcOp::Recv)]);
+    assert_eq!(pair.a.ready.load(Ordering::Relaxed), 1, "failures count as solicited");
+    assert!(pair.a.stream.is_drained());
+}
+
+#[test]
+fn work_before_and_after_a_stream() {
+    let side = Side::new(cfg());
+    let buf = side.buf(10);
+    side.recv(1, &[buf.seg(0, 10)]);
+    let mut work = side.stream.into_work();
+    assert!(!work.has_requests());
+    unsafe { side.qp.post_send(&send(2, &[])) }.unwrap();
+    assert!(work.has_requests());
+    work.flush();
+    assert_eq!(poll(&side.requests), [wc(2, WcOp::Send, 0, WcStatus::Flushed)]);
+    assert_eq!(poll(&side.recvs), [wc(1, WcOp::Recv, 0, WcStatus::Flushed)]);
+
+    // A second connection with the same queues.
+    unsafe { side.qp.post_recv(&RecvWr { id: 3, segments: &[buf.seg(0, 10)] }) }.unwrap();
+    let mut stream = Stream::new(work, cfg());
+    stream.rx_bytes(&errors::fpdu(&errors::sent(1, 0, true, &[9; 10]), false)).unwrap();
+    assert_eq!(poll(&side.recvs), [wc(3, WcOp::Recv, 10, WcStatus::Success)]);
+    assert_eq!(buf.bytes(), [9; 10]);
+}
+
+#[test]
+fn drained_means_answered_too() {
+    let mut pair = Pair::new(cfg(), 0);
+    let (near, far) = (pair.a.buf(100_000), pair.b.buf(100_000));
+    pair.a.post(read(1, &[near.seg(0, 100_000)], far.remote(0)));
+    let n = pair.a.stream.tx(&mut pair.a.tx).unwrap();
+    let iov = pair.a.tx.iov()[0];
+    let asked = unsafe { std::slice::from_raw_parts(iov.iov_base.cast::<u8>(), n) }.to_vec();
+    pair.a.stream.tx_done(&mut pair.a.tx, n);
+    assert!(!pair.a.stream.is_drained());
+    assert!(pair.b.stream.is_drained());
+    pair.b.stream.rx_bytes(&asked).unwrap();
+    assert!(!pair.b.stream.is_drained());
+    let n = pair.b.stream.tx(&mut pair.b.tx).unwrap();
+    pair.b.stream.tx_done(&mut pair.b.tx, n - 1);
+    assert!(!pair.b.stream.is_drained());
+    assert_eq!(pair.b.stream.tx(&mut pair.b.tx).unwrap(), 1);
+    pair.b.stream.tx_done(&mut pair.b.tx, 1);
+    assert!(pair.b.stream.is_drained());
+}

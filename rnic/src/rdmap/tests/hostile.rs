@@ -1,1 +1,126 @@
+//! A peer that sends anything: never a panic, never an octet outside what it may write.
+
+use wire::iwarp::ReadRequest;
+
+use super::errors::{asked, fpdu, sent, ulpdu, written};
 use super::*;
+
+/// A frame that is nearly right, for a stream whose state the sender does not quite know.
+fn frame(rng: &mut Rng, buf: &Buf, crc: bool) -> Vec<u8> {
+    let mut payload = vec![0xEE; rng.below(300)];
+    let (offset, last) = (rng.below(300) as u64, !rng.chance(4));
+    let body = match rng.below(6) {
+        0 | 1 => sent(1 + rng.below(3) as u32, if last { 0 } else { rng.below(2) as u32 }, last, &payload),
+        2 | 3 => written(buf.key(), buf.addr() + offset, last, &payload),
+        4 => {
+            let request = ReadRequest {
+                sink_stag: rng.next() as u32,
+                sink_to: rng.next(),
+                len: rng.below(500) as u32,
+                source_stag: buf.key(),
+                source_to: buf.addr() + offset,
+            };
+            asked(1 + rng.below(3) as u32, request)
+        }
+        _ => {
+            rng.fill(&mut payload);
+            let header = wire::iwarp::Header::Tagged {
+                last,
+                opcode: wire::iwarp::TaggedOpcode::ReadResponse,
+                stag: rng.next() as u32,
+                to: rng.next(),
+            };
+            ulpdu(header, &payload)
+        }
+    };
+    let mut bytes = fpdu(&body, false);
+    for _ in 0..rng.below(4) {
+        let at = rng.below(bytes.len().min(50));
+        match rng.below(3) {
+            0 => bytes[at] ^= 1 << rng.below(8),
+            1 => bytes[at] = rng.next() as u8,
+            _ => bytes.truncate(at.max(1)),
+        }
+    }
+    if crc && bytes.len() > 6 && !rng.chance(20) {
+        // Past the CRC, or nobody would look at the rest.
+        let body = bytes[2..].to_vec();
+        bytes = fpdu(&body[..body.len() - 4], true);
+    }
+    bytes
+}
+
+#[test]
+fn a_hundred_thousand_frames() {
+    let mut rng = Rng(2026);
+    let keys = Arc::new(Keys::new());
+    let srq_pd = keys.pd();
+    let open = Buf::new(&keys, srq_pd, 400, ALL);
+    let sink = Buf::new(&keys, srq_pd, 400, LOCAL);
+    let closed = Buf::new(&keys, srq_pd, 400, LOCAL);
+    let (mut frames, mut ends, mut taken) = (0, 0, 0);
+    while frames < 100_000 {
+        let cfg = StreamCfg { crc: rng.chance(3), ..cfg() };
+        let srq = Arc::new(Srq::new(&keys, srq_pd, 4, SEGMENTS, || {}).unwrap());
+        for id in 0..3 {
+            let segments = [sink.seg(0, 100), sink.seg(100, 150)];
+            unsafe { srq.post_recv(&RecvWr { id, segments: &segments }) }.unwrap();
+        }
+        let mut side = Side::with_srq(cfg, Some((srq, srq_pd)), Arc::clone(&keys));
+        side.post(read(1, &[sink.seg(250, 100)], Remote { addr: 0, key: 1 }));
+        for _ in 0..50 {
+            frames += 1;
+            let bytes = if rng.chance(10) {
+                let mut noise = vec![0; 1 + rng.below(100)];
+                rng.fill(&mut noise);
+                noise
+            } else {
+                frame(&mut rng, &open, cfg.crc)
+            };
+            let result = match rng.chance(2) {
+                true => side.stream.rx_bytes(&bytes),
+                // In two portions, the second straight to its place where it has one.
+                false => portions(&mut side, &bytes, &mut rng),
+            };
+            let result = result.and_then(|()| {
+                let n = side.stream.tx(&mut side.tx)?;
+                let accepted = rng.below(n + 1);
+                side.stream.tx_done(&mut side.tx, accepted);
+                Ok(())
+            });
+            if let Err(failure) = result {
+                ends += 1;
+                let words = side.stream.terminate();
+                assert!(!failure.by_peer || words.is_empty());
+                break;
+            }
+        }
+        side.stream.flush();
+        taken += side.stream.stats().rx_messages;
+        assert_eq!(side.completions().len(), 1);
+        open.assert_guarded();
+        sink.assert_guarded();
+        assert!(sink.bytes()[350..].iter().all(|&byte| byte == 0));
+        assert!(closed.bytes().iter().all(|&byte| byte == 0));
+    }
+    // The frames are such that much of both happens.
+    assert!(ends > 10_000 && taken > 10_000, "{ends} ends, {taken} messages");
+}
+
+fn portions(side: &mut Side, bytes: &[u8], rng: &mut Rng) -> Result<(), Failure> {
+    let (mut rest, first) = (bytes, rng.below(bytes.len()));
+    let mut limit = first.max(1);
+    while !rest.is_empty() {
+        side.stream.rx(&mut side.rx)?;
+        let mut n = 0;
+        for v in side.rx.iov() {
+            let (now, later) = rest.split_at(v.iov_len.min(rest.len()).min(limit - n));
+            unsafe { v.iov_base.cast::<u8>().copy_from_nonoverlapping(now.as_ptr(), now.len()) };
+            n += now.len();
+            rest = later;
+        }
+        side.stream.rx_done(&mut side.rx, n)?;
+        limit = usize::MAX;
+    }
+    Ok(())
+}
