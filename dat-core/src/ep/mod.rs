@@ -1,6 +1,7 @@
 //! Endpoints.
 
 mod flow;
+mod network;
 mod params;
 pub mod post;
 pub mod state;
@@ -14,16 +15,15 @@ use std::time::Duration;
 use dat_sys::*;
 
 pub use self::flow::{Flow, Orphans};
-use self::state::{Effect, Event, Moved, State, StateCell};
-use crate::addr::SockAddr;
+use self::network::{Address, Shared};
+use self::state::{Effect, Event, State};
 use crate::error::{Error, Result};
 use crate::evd::{Evd, Order};
 use crate::handle::{self, Node, Object, Ref};
 use crate::ia::Ia;
 use crate::mem::pz::Pz;
 use crate::provider::{
-    Close, Connect, QpCfg, Queue, ReadDepth, Receiver, RecvWr, Segment, Sink, Transport, Upcall, Wc, WcOp,
-    WcStatus,
+    Close, Connect, QpCfg, Queue, ReadDepth, RecvWr, Segment, Sink, Transport, Wc, WcOp, WcStatus,
 };
 use crate::srq::Srq;
 
@@ -71,27 +71,6 @@ struct EarlyRecv {
 
 // SAFETY: the attribute pointers in `attr` are the consumer's; they are only handed back.
 unsafe impl<T: Transport> Send for Setup<T> {}
-
-/// What the network changes.
-struct Shared<T: Transport> {
-    ep: usize,
-    state: StateCell,
-    conn: Mutex<Conn<T>>,
-}
-
-struct Conn<T: Transport> {
-    evd: Option<Ref<Evd<T>>>,
-    /// The peer's private data: valid until the endpoint is reset or freed (uDAPL 1.2, dat_evd_wait).
-    private: Vec<u8>,
-    local: Address,
-    remote: Address,
-}
-
-/// An address with its port, as dat_ep_query reports them.
-struct Address {
-    sockaddr: SockAddr,
-    port: u64,
-}
 
 /// The objects an endpoint is made of; each may be NULL.
 pub struct Handles<'a, T: Transport> {
@@ -157,14 +136,11 @@ fn build<T: Transport>(
     state: State,
 ) -> Result<&'static Node<Ep<T>>> {
     let node = handle::insert(ia.table, |handle| {
-        let conn =
-            Conn { evd: connect_evd, private: Vec::new(), local: Address::none(), remote: Address::none() };
-        let shared = Shared { ep: handle as usize, state: StateCell::new(state), conn: Mutex::new(conn) };
         let ep = Ep {
             ia: Ref::new(ia),
             link: AtomicPtr::new(std::ptr::null_mut()),
             setup: Mutex::new(setup),
-            shared: Arc::new(shared),
+            shared: Arc::new(Shared::new(handle, state, connect_evd)),
         };
         let link = ep.new_link(&ep.setup())?;
         ep.link.store(link, Ordering::Release);
@@ -563,12 +539,7 @@ impl<T: Transport> Ep<T> {
         setup.early.clear();
         let link = self.new_link(&setup)?;
         self.link.store(link, Ordering::Release);
-        {
-            let mut conn = self.shared.conn();
-            conn.private = Vec::new();
-            conn.local = Address::none();
-            conn.remote = Address::none();
-        }
+        self.shared.conn().clear();
         self.shared.state.apply(Event::Reset).map(drop)
     }
 }
@@ -602,112 +573,5 @@ impl<T: Transport> Setup<T> {
             incoming: u32::try_from(self.attr.max_rdma_read_in).unwrap_or(0),
             outgoing: u32::try_from(self.attr.max_rdma_read_out).unwrap_or(0),
         }
-    }
-}
-
-impl Address {
-    const fn none() -> Self {
-        Address { sockaddr: SockAddr::none(), port: 0 }
-    }
-}
-
-impl From<SocketAddr> for Address {
-    fn from(addr: SocketAddr) -> Self {
-        Address { sockaddr: addr.into(), port: addr.port().into() }
-    }
-}
-
-impl<T: Transport> Shared<T> {
-    fn conn(&self) -> MutexGuard<'_, Conn<T>> {
-        self.conn.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Reports a connection event. `private` is kept for the consumer until the endpoint is reset or freed.
-    fn report(&self, number: DAT_EVENT_NUMBER, private: &[u8], order: Order) {
-        let mut data = DAT_CONNECTION_EVENT_DATA {
-            ep_handle: self.ep as *mut c_void,
-            ..DAT_CONNECTION_EVENT_DATA::zeroed()
-        };
-        let evd = {
-            let mut conn = self.conn();
-            if !private.is_empty() {
-                conn.private = private.to_vec();
-                data.private_data_size = private.len() as DAT_COUNT;
-                data.private_data = conn.private.as_ptr().cast_mut().cast();
-            }
-            conn.evd.clone()
-        };
-        // Without the lock: the event may run the consumer's CNO agent, which may query this endpoint.
-        if let Some(evd) = evd {
-            evd.post_or_report(number, DAT_EVENT_DATA { connect_event_data: data }, order);
-        }
-    }
-
-    /// The connection, or the attempt at one, has ended: exactly one event says so.
-    fn ended(&self, event: Event, private: &[u8], number: impl FnOnce(State) -> DAT_EVENT_NUMBER) {
-        if let Ok(Moved { from, effect: Effect::To(_) }) = self.state.apply(event) {
-            self.report(number(from), private, Order::AfterCompletions);
-        }
-    }
-}
-
-impl<T: Transport> Receiver<T> for Shared<T> {
-    /// Every transition that the network causes.
-    fn upcall(&self, up: Upcall<'_, T>) {
-        match up {
-            Upcall::Established { private, peer, local, .. } => {
-                let Ok(Moved { from, effect: Effect::To(_) }) = self.state.apply(Event::Established) else {
-                    return;
-                };
-                let passive = from == State::CompletionPending;
-                {
-                    let mut conn = self.conn();
-                    conn.local = local.into();
-                    conn.remote.sockaddr = peer.into();
-                    if passive {
-                        conn.remote.port = peer.port().into();
-                    }
-                }
-                // uDAPL 1.2, dat_evd_wait: no private data on the passive side.
-                let private = if passive { &[] } else { private };
-                self.report(DAT_CONNECTION_EVENT_ESTABLISHED, private, Order::Now);
-            }
-            Upcall::Rejected { by_peer, private } => {
-                self.ended(Event::Failed, private, |from| match (from, by_peer) {
-                    (State::DisconnectPending, _) => DAT_CONNECTION_EVENT_DISCONNECTED,
-                    (_, true) => DAT_CONNECTION_EVENT_PEER_REJECTED,
-                    (_, false) => DAT_CONNECTION_EVENT_NON_PEER_REJECTED,
-                })
-            }
-            Upcall::Unreachable => self.failed(DAT_CONNECTION_EVENT_UNREACHABLE),
-            Upcall::TimedOut => self.failed(DAT_CONNECTION_EVENT_TIMED_OUT),
-            Upcall::AcceptFailed => self.failed(DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR),
-            Upcall::Disconnected => self.lost(DAT_CONNECTION_EVENT_DISCONNECTED),
-            Upcall::Broken => self.lost(DAT_CONNECTION_EVENT_BROKEN),
-            Upcall::CqReady
-            | Upcall::CqOverflow
-            | Upcall::Request { .. }
-            | Upcall::LowWatermark
-            | Upcall::Fatal => {}
-        }
-    }
-}
-
-impl<T: Transport> Shared<T> {
-    fn failed(&self, number: DAT_EVENT_NUMBER) {
-        self.ended(Event::Failed, &[], |from| match from {
-            State::DisconnectPending => DAT_CONNECTION_EVENT_DISCONNECTED,
-            _ => number,
-        });
-    }
-
-    fn lost(&self, number: DAT_EVENT_NUMBER) {
-        self.ended(Event::Ended, &[], |from| match from {
-            // What the consumer asked for, however it came about.
-            State::DisconnectPending => DAT_CONNECTION_EVENT_DISCONNECTED,
-            State::ActivePending => DAT_CONNECTION_EVENT_NON_PEER_REJECTED,
-            State::CompletionPending => DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR,
-            _ => number,
-        });
     }
 }

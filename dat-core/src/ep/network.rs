@@ -1,0 +1,155 @@
+//! What the network does to an endpoint: every transition it causes, and the event that reports it.
+
+use std::ffi::c_void;
+use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dat_sys::*;
+
+use super::state::{Effect, Event, Moved, State, StateCell};
+use crate::addr::SockAddr;
+use crate::evd::{Evd, Order};
+use crate::handle::Ref;
+use crate::provider::{Receiver, Transport, Upcall};
+
+/// What the network changes.
+pub(super) struct Shared<T: Transport> {
+    pub(super) ep: usize,
+    pub(super) state: StateCell,
+    pub(super) conn: Mutex<Conn<T>>,
+}
+
+pub(super) struct Conn<T: Transport> {
+    pub(super) evd: Option<Ref<Evd<T>>>,
+    /// The peer's private data: valid until the endpoint is reset or freed (uDAPL 1.2, dat_evd_wait).
+    private: Vec<u8>,
+    pub(super) local: Address,
+    pub(super) remote: Address,
+}
+
+/// An address with its port, as dat_ep_query reports them.
+pub(super) struct Address {
+    pub(super) sockaddr: SockAddr,
+    pub(super) port: u64,
+}
+
+impl Address {
+    const fn none() -> Self {
+        Address { sockaddr: SockAddr::none(), port: 0 }
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(addr: SocketAddr) -> Self {
+        Address { sockaddr: addr.into(), port: addr.port().into() }
+    }
+}
+
+impl<T: Transport> Conn<T> {
+    /// Forgets the last connection.
+    pub(super) fn clear(&mut self) {
+        self.private = Vec::new();
+        self.local = Address::none();
+        self.remote = Address::none();
+    }
+}
+
+impl<T: Transport> Shared<T> {
+    pub(super) fn new(ep: *mut c_void, state: State, evd: Option<Ref<Evd<T>>>) -> Self {
+        let conn = Conn { evd, private: Vec::new(), local: Address::none(), remote: Address::none() };
+        Shared { ep: ep as usize, state: StateCell::new(state), conn: Mutex::new(conn) }
+    }
+
+    pub(super) fn conn(&self) -> MutexGuard<'_, Conn<T>> {
+        self.conn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reports a connection event. `private` is kept for the consumer until the endpoint is reset or freed.
+    fn report(&self, number: DAT_EVENT_NUMBER, private: &[u8], order: Order) {
+        let mut data = DAT_CONNECTION_EVENT_DATA {
+            ep_handle: self.ep as *mut c_void,
+            ..DAT_CONNECTION_EVENT_DATA::zeroed()
+        };
+        let evd = {
+            let mut conn = self.conn();
+            if !private.is_empty() {
+                conn.private = private.to_vec();
+                data.private_data_size = private.len() as DAT_COUNT;
+                data.private_data = conn.private.as_ptr().cast_mut().cast();
+            }
+            conn.evd.clone()
+        };
+        // Without the lock: the event may run the consumer's CNO agent, which may query this endpoint.
+        if let Some(evd) = evd {
+            evd.post_or_report(number, DAT_EVENT_DATA { connect_event_data: data }, order);
+        }
+    }
+
+    /// The connection, or the attempt at one, has ended: exactly one event says so.
+    fn ended(&self, event: Event, private: &[u8], number: impl FnOnce(State) -> DAT_EVENT_NUMBER) {
+        if let Ok(Moved { from, effect: Effect::To(_) }) = self.state.apply(event) {
+            self.report(number(from), private, Order::AfterCompletions);
+        }
+    }
+}
+
+impl<T: Transport> Receiver<T> for Shared<T> {
+    /// Every transition that the network causes.
+    fn upcall(&self, up: Upcall<'_, T>) {
+        match up {
+            Upcall::Established { private, peer, local, .. } => {
+                let Ok(Moved { from, effect: Effect::To(_) }) = self.state.apply(Event::Established) else {
+                    return;
+                };
+                let passive = from == State::CompletionPending;
+                {
+                    let mut conn = self.conn();
+                    conn.local = local.into();
+                    conn.remote.sockaddr = peer.into();
+                    if passive {
+                        conn.remote.port = peer.port().into();
+                    }
+                }
+                // uDAPL 1.2, dat_evd_wait: no private data on the passive side.
+                let private = if passive { &[] } else { private };
+                self.report(DAT_CONNECTION_EVENT_ESTABLISHED, private, Order::Now);
+            }
+            Upcall::Rejected { by_peer, private } => {
+                self.ended(Event::Failed, private, |from| match (from, by_peer) {
+                    (State::DisconnectPending, _) => DAT_CONNECTION_EVENT_DISCONNECTED,
+                    (_, true) => DAT_CONNECTION_EVENT_PEER_REJECTED,
+                    (_, false) => DAT_CONNECTION_EVENT_NON_PEER_REJECTED,
+                })
+            }
+            Upcall::Unreachable => self.failed(DAT_CONNECTION_EVENT_UNREACHABLE),
+            Upcall::TimedOut => self.failed(DAT_CONNECTION_EVENT_TIMED_OUT),
+            Upcall::AcceptFailed => self.failed(DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR),
+            Upcall::Disconnected => self.lost(DAT_CONNECTION_EVENT_DISCONNECTED),
+            Upcall::Broken => self.lost(DAT_CONNECTION_EVENT_BROKEN),
+            Upcall::CqReady
+            | Upcall::CqOverflow
+            | Upcall::Request { .. }
+            | Upcall::LowWatermark
+            | Upcall::Fatal => {}
+        }
+    }
+}
+
+impl<T: Transport> Shared<T> {
+    fn failed(&self, number: DAT_EVENT_NUMBER) {
+        self.ended(Event::Failed, &[], |from| match from {
+            State::DisconnectPending => DAT_CONNECTION_EVENT_DISCONNECTED,
+            _ => number,
+        });
+    }
+
+    fn lost(&self, number: DAT_EVENT_NUMBER) {
+        self.ended(Event::Ended, &[], |from| match from {
+            // What the consumer asked for, however it came about.
+            State::DisconnectPending => DAT_CONNECTION_EVENT_DISCONNECTED,
+            State::ActivePending => DAT_CONNECTION_EVENT_NON_PEER_REJECTED,
+            State::CompletionPending => DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR,
+            _ => number,
+        });
+    }
+}
