@@ -75,7 +75,10 @@ unsafe extern "C" fn extension_op(handle: DAT_HANDLE, op: DAT_EXTENDED_OP, args:
     }
     let Some((object, table)) = ia::object(handle).and_then(|object| Some((object, table_of(object)?)))
     else {
-        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE1);
+        // A close operation takes the IA that an open operation gave, any other one any object.
+        let is_close = op & DAT_CLOSE_EXTENSION_BASE != 0;
+        let subtype = if is_close { DAT_INVALID_HANDLE_IA } else { DAT_INVALID_HANDLE1 };
+        return DAT_ERROR(DAT_INVALID_HANDLE, subtype);
     };
     if !handle::is_extended(table) {
         return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);

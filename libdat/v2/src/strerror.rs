@@ -20,14 +20,17 @@ export! {
         if minor.is_null() {
             return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
         }
-        let (kind, subtype, answer) = match status_names(status) {
-            Some((kind, subtype)) => (interned(kind), interned(subtype), DAT_SUCCESS),
-            None => (c"unknown", c"unknown", DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG1)),
+        // Asked one by one: of a status with an unknown part the known one is still worth printing.
+        let kind = status_names(DAT_GET_TYPE(status)).map(|(kind, _)| interned(kind));
+        let subtype = status_names(DAT_GET_SUBTYPE(status)).map(|(_, subtype)| interned(subtype));
+        let answer = match (kind, subtype) {
+            (Some(_), Some(_)) => DAT_SUCCESS,
+            _ => DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG1),
         };
         // SAFETY: neither is null.
         unsafe {
-            major.write(kind.as_ptr());
-            minor.write(subtype.as_ptr());
+            major.write(kind.unwrap_or(c"unknown error").as_ptr());
+            minor.write(subtype.unwrap_or(c"unknown minor error").as_ptr());
         }
         answer
     }
