@@ -25,7 +25,7 @@ fn flush_keeps_the_order() {
     let frame = errors::fpdu(&errors::sent(3, 0, true, &[1; 100]), false);
     pair.b.stream.rx_bytes(&frame[..50]).unwrap();
     assert!(pair.b.stream.is_mid_message());
-    assert!(unsafe { !pair.a.requests.arm(false) }, "the first has not been taken");
+    assert!(!arm(&pair.a.requests, false), "the first has not been taken");
 
     pair.a.stream.flush();
     pair.b.stream.flush();
@@ -49,7 +49,7 @@ fn flush_keeps_the_order() {
     assert!(!pair.a.stream.wants_tx());
     assert!(pair.a.stream.tx(&mut pair.a.tx).is_err());
     assert!(pair.b.stream.rx_bytes(&frame[50..]).is_err());
-    assert!(unsafe { pair.a.requests.arm(true) });
+    assert!(arm(&pair.a.requests, true));
     pair.a.stream.flush();
     assert_eq!(pair.a.completions(), [flushed(7, WcOp::Send)]);
     assert_eq!(pair.a.received(), [flushed(8, WcOp::Recv)]);
@@ -62,16 +62,18 @@ fn work_before_and_after_a_stream() {
     let side = Side::new(cfg());
     let buf = side.buf(10);
     side.recv(1, &[buf.seg(0, 10)]);
+    side.post(send(2, &[]));
     let mut work = side.stream.into_work();
-    assert!(!work.has_requests());
-    unsafe { side.qp.post_send(&send(2, &[])) }.unwrap();
     assert!(work.has_requests());
     work.flush();
+    assert!(!work.has_requests());
     assert_eq!(poll(&side.requests), [wc(2, WcOp::Send, 0, WcStatus::Flushed)]);
     assert_eq!(poll(&side.recvs), [wc(1, WcOp::Recv, 0, WcStatus::Flushed)]);
 
     // A second connection with the same queues.
-    unsafe { side.qp.post_recv(&RecvWr { id: 3, segments: &[buf.seg(0, 10)] }) }.unwrap();
+    let segments = [buf.seg(0, 10)];
+    // SAFETY: one thread; the buffer outlives the receive.
+    unsafe { side.qp.post_recv(&RecvWr { id: 3, segments: &segments }) }.unwrap();
     let mut stream = Stream::new(work, cfg());
     stream.rx_bytes(&errors::fpdu(&errors::sent(1, 0, true, &[9; 10]), false)).unwrap();
     assert_eq!(poll(&side.recvs), [wc(3, WcOp::Recv, 10, WcStatus::Success)]);
@@ -84,8 +86,7 @@ fn drained_means_answered_too() {
     let (near, far) = (pair.a.buf(100_000), pair.b.buf(100_000));
     pair.a.post(read(1, &[near.seg(0, 100_000)], far.remote(0)));
     let n = pair.a.stream.tx(&mut pair.a.tx).unwrap();
-    let iov = pair.a.tx.iov()[0];
-    let asked = unsafe { std::slice::from_raw_parts(iov.iov_base.cast::<u8>(), n) }.to_vec();
+    let asked = gathered(&pair.a.tx, n);
     pair.a.stream.tx_done(&mut pair.a.tx, n);
     assert!(!pair.a.stream.is_drained());
     assert!(pair.b.stream.is_drained());

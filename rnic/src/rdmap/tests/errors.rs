@@ -104,6 +104,7 @@ const EMPTY: [u8; 100] = [7; 100];
 fn every_rule_of_reception() {
     use Included::{Header as Head, Nothing, Request};
     type Frames = Box<dyn Fn(&Victim) -> Vec<Vec<u8>>>;
+    type Rule = (&'static str, (u8, u8, u8), Included, Frames);
     let key = |buf: &Buf| buf.key();
     let patched = |at: usize, value: u8, mut frame: Vec<u8>| {
         frame[at] = value;
@@ -113,7 +114,7 @@ fn every_rule_of_reception() {
 
     // What, cause, what is included, frames; the last one offends.
     #[rustfmt::skip]
-    let rules: Vec<(&str, (u8, u8, u8), Included, Frames)> = vec![
+    let rules: Vec<Rule> = vec![
         ("DDP version, tagged", (1, 1, 4), Head, Box::new(move |v| vec![patched(0, 0xC2, written(key(&v.open), v.open.addr(), true, &EMPTY))])),
         ("DDP version, untagged", (1, 2, 6), Head, Box::new(move |_| vec![patched(0, 0x40, sent(1, 0, true, &EMPTY))])),
         ("RDMAP version", (0, 2, 5), Nothing, Box::new(move |_| vec![patched(1, 0x83, sent(1, 0, true, &EMPTY))])),
@@ -223,7 +224,7 @@ fn nothing_is_looked_at_in_messages_of_no_octets() {
     let mut victim = Victim::new(cfg());
     let frames = [written(0xDEAD, 5, true, &[]), asked(1, request(0xDEAD, 5, 0))];
     assert_eq!(victim.run(&frames, false), None);
-    assert!(victim.side.stream.is_mid_message() == false);
+    assert!(!victim.side.stream.is_mid_message());
 }
 
 #[test]
@@ -279,23 +280,18 @@ fn terminates_between_our_own() {
         pair.b.post(write(1, &[far.seg(0, 100)], near.remote(0)));
         let n = pair.b.stream.tx(&mut pair.b.tx).unwrap();
         assert!(n > 30);
-        let half: Vec<u8> = {
-            let iov = pair.b.tx.iov()[0];
-            unsafe { std::slice::from_raw_parts(iov.iov_base.cast::<u8>(), 30) }.to_vec()
-        };
+        let half = gathered(&pair.b.tx, 30);
         pair.b.stream.tx_done(&mut pair.b.tx, 30);
         pair.a.post(read(2, &[near.seg(0, 100)], far.remote(1)));
         pair.a.post(send(3, &[near.seg(0, 1)]));
         let n = pair.a.stream.tx(&mut pair.a.tx).unwrap();
-        let iov = pair.a.tx.iov()[0];
-        let asked = unsafe { std::slice::from_raw_parts(iov.iov_base.cast::<u8>(), 52) }.to_vec();
+        let asked = gathered(&pair.a.tx, 52);
         pair.a.stream.tx_done(&mut pair.a.tx, n);
 
         pair.b.stream.rx_bytes(&asked).unwrap();
         // Nothing is ready before the frame that is half sent.
         let n = pair.b.stream.tx(&mut pair.b.tx).unwrap();
-        let iov = pair.b.tx.iov()[0];
-        let rest = unsafe { std::slice::from_raw_parts(iov.iov_base.cast::<u8>(), 10) }.to_vec();
+        let rest = gathered(&pair.b.tx, 10);
         assert_eq!(n, 2 + 14 + 100 + 2 + 4 - 2 - 30);
         pair.b.stream.tx_done(&mut pair.b.tx, 10);
         // It fails elsewhere meanwhile.

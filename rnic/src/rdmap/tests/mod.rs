@@ -65,8 +65,9 @@ const GUARD_BYTE: u8 = 0xA5;
 
 impl Buf {
     pub(crate) fn new(keys: &Arc<Keys>, pd: Pd, len: usize, access: Access) -> Buf {
-        let memory = unsafe { alloc_zeroed(Self::layout(len)) };
+        // SAFETY: the size is not zero; the guards are inside; `Drop` frees the memory after the region.
         unsafe {
+            let memory = alloc_zeroed(Self::layout(len));
             memory.write_bytes(GUARD_BYTE, GUARD);
             memory.add(GUARD + len).write_bytes(GUARD_BYTE, GUARD);
             let mr = Mr::new(keys, pd, memory.add(GUARD), len, access).unwrap();
@@ -82,7 +83,9 @@ impl Buf {
         self.memory as u64 + GUARD as u64
     }
 
+    #[expect(clippy::mut_from_ref, reason = "engines write to it, too, whatever is borrowed")]
     pub(crate) fn bytes(&self) -> &mut [u8] {
+        // SAFETY: allocated in `new`; tests are done with one slice before they call an engine or take the next.
         unsafe { &mut *slice_from_raw_parts_mut(self.memory.add(GUARD), self.len) }
     }
 
@@ -105,6 +108,7 @@ impl Buf {
 
     pub(crate) fn assert_guarded(&self) {
         for at in [0, GUARD + self.len] {
+            // SAFETY: allocated in `new`.
             let guard = unsafe { std::slice::from_raw_parts(self.memory.add(at), GUARD) };
             assert_eq!(guard, [GUARD_BYTE; GUARD], "written outside the region");
         }
@@ -117,6 +121,7 @@ impl Drop for Buf {
             self.assert_guarded();
         }
         self.mr = None;
+        // SAFETY: allocated in `new` with this layout.
         unsafe { dealloc(self.memory, Self::layout(self.len)) }
     }
 }
@@ -160,6 +165,7 @@ impl Side {
             Arc::new(Cq::new(4096, notify).unwrap())
         };
         let (requests, recvs) = (cq(), cq());
+        // SAFETY: a test is one thread.
         let (qp, work) = unsafe {
             Qp::new(QpCfg {
                 keys: Arc::clone(&keys),
@@ -185,10 +191,12 @@ impl Side {
     }
 
     pub(crate) fn post(&self, wr: SendWr<'_>) {
+        // SAFETY: one thread; `Buf`s outlive what is posted.
         unsafe { self.qp.post_send(&wr) }.unwrap();
     }
 
     pub(crate) fn recv(&self, id: u64, segments: &[Segment]) {
+        // SAFETY: as above.
         unsafe { self.qp.post_recv(&RecvWr { id, segments }) }.unwrap();
     }
 
@@ -205,11 +213,23 @@ pub(crate) fn poll(cq: &Cq) -> Vec<Wc> {
     let mut all = Vec::new();
     loop {
         let mut some = [const { MaybeUninit::uninit() }; 7];
+        // SAFETY: one thread.
         match unsafe { cq.poll(&mut some) } {
             0 => return all,
+            // SAFETY: so many were written.
             n => all.extend(some[..n].iter().map(|wc| unsafe { wc.assume_init_read() })),
         }
     }
+}
+
+pub(crate) fn arm(cq: &Cq, solicited: bool) -> bool {
+    // SAFETY: one thread.
+    unsafe { cq.arm(solicited) }
+}
+
+pub(crate) fn share(srq: &Srq, id: u64, segments: &[Segment]) -> Result<(), PostError> {
+    // SAFETY: `Buf`s outlive what is posted.
+    unsafe { srq.post_recv(&RecvWr { id, segments }) }
 }
 
 pub(crate) fn send(id: u64, segments: &[Segment]) -> SendWr<'_> {
@@ -272,6 +292,29 @@ impl Pair {
     }
 }
 
+/// The first `n` octets of what was gathered.
+pub(crate) fn gathered(tx: &TxVec, n: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(tx.bytes());
+    for v in tx.iov() {
+        // SAFETY: valid until the stream is called again.
+        bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(v.iov_base.cast::<u8>(), v.iov_len) });
+    }
+    bytes.truncate(n);
+    bytes
+}
+
+/// Puts octets where they are asked for, as many as are; how many.
+pub(crate) fn scatter(rx: &RxVec, bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    for v in rx.iov() {
+        let (now, later) = rest.split_at(v.iov_len.min(rest.len()));
+        // SAFETY: valid until the stream is called again.
+        unsafe { v.iov_base.cast::<u8>().copy_from_nonoverlapping(now.as_ptr(), now.len()) };
+        rest = later;
+    }
+    bytes.len() - rest.len()
+}
+
 fn step_tx(
     side: &mut Side,
     out: &mut VecDeque<u8>,
@@ -284,12 +327,7 @@ fn step_tx(
     assert_eq!(wants, bytes > 0, "wants_tx and tx agree");
     assert_eq!(bytes, side.tx.iov().iter().map(|v| v.iov_len).sum::<usize>());
     let accepted = rng.chunk(portion).min(bytes).min(window.saturating_sub(out.len()));
-    let mut left = accepted;
-    for v in side.tx.iov() {
-        let n = left.min(v.iov_len);
-        out.extend(unsafe { std::slice::from_raw_parts(v.iov_base.cast::<u8>(), n) });
-        left -= n;
-    }
+    out.extend(gathered(&side.tx, accepted));
     side.stream.tx_done(&mut side.tx, accepted);
     Ok(accepted > 0)
 }
@@ -306,12 +344,7 @@ fn step_rx(
     side.stream.rx(&mut side.rx)?;
     let n = rng.chunk(portion).min(input.len()).min(side.rx.bytes());
     let bytes: Vec<u8> = input.drain(..n).collect();
-    let mut rest = &bytes[..];
-    for v in side.rx.iov() {
-        let (now, later) = rest.split_at(v.iov_len.min(rest.len()));
-        unsafe { v.iov_base.cast::<u8>().copy_from_nonoverlapping(now.as_ptr(), now.len()) };
-        rest = later;
-    }
+    assert_eq!(scatter(&side.rx, &bytes), n);
     side.stream.rx_done(&mut side.rx, n)?;
     Ok(true)
 }

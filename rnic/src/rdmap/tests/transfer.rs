@@ -206,24 +206,19 @@ fn large_messages_are_gathered_together_and_not_copied() {
 
     let before = pair.b.stream.stats();
     pair.a.post(write(1, &[from.seg(0, 16 << 20)], to.remote(0)));
-    let mut wire = VecDeque::new();
+    let mut wire = Vec::new();
     while pair.a.stream.wants_tx() {
         let n = pair.a.stream.tx(&mut pair.a.tx).unwrap();
-        for v in pair.a.tx.iov() {
-            wire.extend(unsafe { std::slice::from_raw_parts(v.iov_base.cast::<u8>(), v.iov_len) });
-        }
+        wire.extend(gathered(&pair.a.tx, n));
         pair.a.stream.tx_done(&mut pair.a.tx, n);
     }
-    while !wire.is_empty() {
+    let mut rest = &wire[..];
+    while !rest.is_empty() {
         // As from a socket with much to read: all that is asked for.
         pair.b.stream.rx(&mut pair.b.rx).unwrap();
-        let mut n = 0;
-        for v in pair.b.rx.iov() {
-            let some: Vec<u8> = wire.drain(..v.iov_len.min(wire.len())).collect();
-            unsafe { v.iov_base.cast::<u8>().copy_from_nonoverlapping(some.as_ptr(), some.len()) };
-            n += some.len();
-        }
+        let n = scatter(&pair.b.rx, rest);
         pair.b.stream.rx_done(&mut pair.b.rx, n).unwrap();
+        rest = &rest[n..];
     }
     assert!(to.bytes() == from.bytes());
     let direct = pair.b.stream.stats().rx_direct - before.rx_direct;
@@ -274,15 +269,7 @@ fn answers_do_not_starve_requests() {
         pair.a.post(read(id, &[near.seg(0, 100)], far.remote(0)));
     }
     let n = pair.a.stream.tx(&mut pair.a.tx).unwrap();
-    let requests: Vec<u8> = pair
-        .a
-        .tx
-        .iov()
-        .iter()
-        .flat_map(|v| unsafe { std::slice::from_raw_parts(v.iov_base.cast::<u8>(), v.iov_len) })
-        .copied()
-        .collect();
-    assert_eq!(requests.len(), n);
+    let requests = gathered(&pair.a.tx, n);
     pair.b.stream.rx_bytes(&requests).unwrap();
     pair.b.post(write(50, &[far.seg(0, 4)], near.remote(0)));
     pair.b.post(write(51, &[far.seg(0, 4)], near.remote(0)));
@@ -303,7 +290,7 @@ fn solicited_and_invalidating_sends() {
     let key = exposed.mr.as_ref().unwrap().rkey();
     pair.b.recv(1, &[far.seg(0, 10)]);
     pair.b.recv(2, &[far.seg(0, 10)]);
-    assert!(unsafe { pair.b.recvs.arm(true) });
+    assert!(arm(&pair.b.recvs, true));
 
     pair.a.post(send(1, &[near.seg(0, 10)]));
     pair.drive().unwrap();
@@ -361,11 +348,12 @@ fn a_shared_receive_queue_serves_many() {
     let sink = Buf::new(&keys, pd, 80, LOCAL);
     for id in 0..8 {
         let segments = [sink.seg(id as usize * 10, 10)];
-        unsafe { srq.post_recv(&RecvWr { id, segments: &segments }) }.unwrap();
+        share(&srq, id, &segments).unwrap();
     }
-    let full = unsafe { srq.post_recv(&RecvWr { id: 9, segments: &[] }) };
-    assert_eq!(full, Err(PostError::Full));
+    assert_eq!(share(&srq, 9, &[]), Err(PostError::Full));
+    // SAFETY: one thread.
     assert!(!unsafe { srq.resize(4) }.unwrap(), "eight are queued");
+    // SAFETY: one thread.
     assert!(unsafe { srq.resize(16) }.unwrap());
     srq.set_low_watermark(7);
 
@@ -385,7 +373,7 @@ fn a_shared_receive_queue_serves_many() {
         assert_eq!(usize::from(byte), at / 10);
     }
     // The buffers of others are not flushed with one of them; one that is in use is.
-    unsafe { srq.post_recv(&RecvWr { id: 20, segments: &[] }) }.unwrap();
+    share(&srq, 20, &[]).unwrap();
     pairs[0].b.stream.flush();
     assert_eq!((pairs[0].b.received(), srq.available()), (vec![], 1));
 }
