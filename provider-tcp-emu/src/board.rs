@@ -1,0 +1,151 @@
+//! What is known of the engine without its lease.
+//!
+//! Whoever sleeps says so first (`asleep`) and looks for work then; whoever leaves work behind writes that down first
+//! and looks for sleepers then. All of these are SeqCst, so that one of the two sees the other.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use mio::Waker;
+
+use crate::call::CallId;
+use crate::dirty::Dirty;
+
+/// The board.
+pub(crate) struct Board {
+    /// Queue pairs with new requests.
+    pub(crate) dirty: Dirty,
+    /// Counts passes over the engine. A queue pair that posts for the first time since the last is not in a hurry's way.
+    passes: AtomicU32,
+    /// Counts the passes that consumers' threads have made.
+    consumer_passes: AtomicU32,
+    /// Sockets that are open.
+    sockets: AtomicI32,
+    /// Somebody is in the poller, or about to enter it.
+    asleep: AtomicBool,
+    /// There is more to do at once.
+    leftover: AtomicBool,
+    /// When the next timer is due: nanoseconds since `epoch`; `NEVER`.
+    alarm: AtomicU64,
+    epoch: Instant,
+    /// Requests whose consumers have dropped them.
+    refused: Mutex<Vec<CallId>>,
+    any_refused: AtomicBool,
+    waker: Waker,
+}
+
+const NEVER: u64 = u64::MAX;
+
+impl Board {
+    pub(crate) fn new(waker: Waker) -> Self {
+        Board {
+            dirty: Dirty::default(),
+            passes: AtomicU32::new(0),
+            consumer_passes: AtomicU32::new(0),
+            sockets: AtomicI32::new(0),
+            asleep: AtomicBool::new(false),
+            leftover: AtomicBool::new(false),
+            alarm: AtomicU64::new(NEVER),
+            epoch: Instant::now(),
+            refused: Mutex::default(),
+            any_refused: AtomicBool::new(false),
+            waker,
+        }
+    }
+
+    /// Passes so far.
+    #[inline]
+    pub(crate) fn passes(&self) -> u32 {
+        self.passes.load(Ordering::Relaxed)
+    }
+
+    /// One more. By the holder of the lease.
+    #[inline]
+    pub(crate) fn begin_pass(&self) {
+        self.passes.store(self.passes().wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Passes of consumers' threads so far.
+    pub(crate) fn consumer_passes(&self) -> u32 {
+        self.consumer_passes.load(Ordering::Relaxed)
+    }
+
+    /// One more. By the holder of the lease.
+    #[inline]
+    pub(crate) fn consumer_made_progress(&self) {
+        self.consumer_passes.store(self.consumer_passes().wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Whether there is any socket to look at.
+    #[inline]
+    pub(crate) fn has_sockets(&self) -> bool {
+        self.sockets.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn sockets_changed(&self, by: i32) {
+        self.sockets.fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// A consumer has dropped a request. Allowed inside upcalls.
+    pub(crate) fn refuse(&self, call: CallId) {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).push(call);
+        self.any_refused.store(true, Ordering::Release);
+    }
+
+    /// What was dropped since the last time.
+    #[inline]
+    pub(crate) fn take_refused(&self) -> Vec<CallId> {
+        match self.any_refused.load(Ordering::Relaxed) && self.any_refused.swap(false, Ordering::Acquire) {
+            true => std::mem::take(&mut self.refused.lock().unwrap_or_else(PoisonError::into_inner)),
+            false => Vec::new(),
+        }
+    }
+
+    /// The lease is about to be let go of, with this still to do. By its holder.
+    #[inline]
+    pub(crate) fn leave(&self, leftover: bool, alarm: Option<Instant>) {
+        let mut news = leftover;
+        if self.leftover.load(Ordering::Relaxed) != leftover {
+            self.leftover.store(leftover, Ordering::SeqCst);
+        }
+        let alarm = alarm.map_or(NEVER, |at| at.saturating_duration_since(self.epoch).as_nanos() as u64);
+        let before = self.alarm.load(Ordering::Relaxed);
+        if alarm != before {
+            self.alarm.store(alarm, Ordering::SeqCst);
+            news |= alarm < before;
+        }
+        if news && self.asleep.load(Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
+    /// Says that the caller is about to enter the poller; it must look for work after that.
+    pub(crate) fn fall_asleep(&self) {
+        self.asleep.store(true, Ordering::SeqCst);
+    }
+
+    /// The caller has left the poller.
+    pub(crate) fn wake_up(&self) {
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether there is something to do at once.
+    pub(crate) fn has_work(&self) -> bool {
+        self.leftover.load(Ordering::SeqCst) || !self.dirty.is_empty()
+    }
+
+    /// How long until the next timer.
+    pub(crate) fn until_alarm(&self) -> Option<Duration> {
+        match self.alarm.load(Ordering::SeqCst) {
+            NEVER => None,
+            at => Some((self.epoch + Duration::from_nanos(at)).saturating_duration_since(Instant::now())),
+        }
+    }
+
+    /// Ends the sleep of whoever is in the poller, or else the next one.
+    pub(crate) fn wake(&self) {
+        // It cannot fail but for a counter that overflows, which wakes just as well.
+        self.waker.wake().ok();
+    }
+}

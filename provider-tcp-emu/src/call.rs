@@ -1,0 +1,265 @@
+//! The passive side before a queue pair is involved: service points, and those who call at them.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use dat_core::Error;
+use dat_sys::DAT_INVALID_PARAMETER;
+use mio::Interest;
+use rnic::rdmap::setup::{self, Call, REQUEST_TIMEOUT, Responder};
+use socket2::Socket;
+
+use crate::engine::{Key, Kit, Sink, Timer, Upcall};
+use crate::linger::Lingerers;
+use crate::socket::{self, Moved};
+use crate::table::Table;
+use crate::transport::Request;
+
+/// Callers that have not said what they want, in all; one more is refused.
+const MAX_READING: usize = 1024;
+/// How long a service point rests when there are no file descriptors left.
+const REST: Duration = Duration::from_millis(100);
+/// A setup frame is read in pieces of at most this many octets.
+const PIECE: usize = 512 + 20;
+
+/// Service points and callers.
+pub(crate) struct Calls {
+    doors: Table<Door>,
+    callers: Table<Caller>,
+    /// Of the callers, those whose request the consumer has.
+    asking: usize,
+    last_id: u64,
+}
+
+/// A service point.
+struct Door {
+    socket: Socket,
+    sink: Sink,
+    backlog: usize,
+    /// Requests that the consumer has not answered.
+    unanswered: usize,
+    id: u64,
+    timer: Timer,
+}
+
+/// Names a caller whose request was passed on; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CallId {
+    index: usize,
+    id: u64,
+}
+
+/// Somebody who called.
+struct Caller {
+    socket: Socket,
+    peer: SocketAddr,
+    local: SocketAddr,
+    door: usize,
+    door_id: u64,
+    id: u64,
+    state: State,
+    timer: Timer,
+}
+
+enum State {
+    /// The request has not come yet, or not all of it.
+    Reading(Responder),
+    /// The consumer has it.
+    Asking(setup::Request),
+}
+
+/// A caller who is to be given a queue pair.
+pub(crate) struct Accepted {
+    pub(crate) socket: Socket,
+    pub(crate) peer: SocketAddr,
+    pub(crate) local: SocketAddr,
+    pub(crate) request: setup::Request,
+}
+
+impl Default for Calls {
+    fn default() -> Self {
+        Calls { doors: Table::new(), callers: Table::new(), asking: 0, last_id: 0 }
+    }
+}
+
+impl Calls {
+    /// Opens a service point on a socket that listens.
+    pub(crate) fn open(
+        &mut self,
+        kit: &mut Kit,
+        socket: Socket,
+        backlog: usize,
+        sink: Sink,
+    ) -> std::io::Result<usize> {
+        kit.watch(Key::Door(self.doors.next_index()), &socket, Interest::READABLE)?;
+        let id = self.new_id();
+        Ok(self.doors.insert(Door { socket, sink, backlog, unanswered: 0, id, timer: Timer::default() }))
+    }
+
+    /// Closes a service point. Callers whose requests the consumer has wait on for its answer.
+    pub(crate) fn close(&mut self, kit: &mut Kit, index: usize) {
+        let Some(mut door) = self.doors.remove(index) else { return };
+        kit.set_timer(Key::Door(index), &mut door.timer, None);
+        kit.unwatch(&door.socket);
+        let callers: Vec<usize> = self.callers.indices().collect();
+        for caller in callers {
+            let reading = self
+                .callers
+                .get_mut(caller)
+                .is_some_and(|c| c.door_id == door.id && matches!(c.state, State::Reading(_)));
+            if reading {
+                self.give_up_caller(kit, caller);
+            }
+        }
+    }
+
+    fn new_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// Takes all who wait at a service point.
+    pub(crate) fn answer_door(&mut self, kit: &mut Kit, index: usize) {
+        while let Some(door) = self.doors.get_mut(index) {
+            match door.socket.accept4(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) {
+                Ok((socket, _)) => self.admit(kit, index, socket),
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return,
+                Err(e) => match e.raw_os_error() {
+                    Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
+                        let rested = Instant::now() + REST;
+                        kit.set_timer(Key::Door(index), &mut door.timer, Some(rested));
+                        return;
+                    }
+                    // This caller has gone again; the next one, please.
+                    _ => {}
+                },
+            }
+        }
+    }
+
+    /// A service point has rested.
+    pub(crate) fn reopen_door(&mut self, kit: &mut Kit, index: usize) {
+        if let Some(door) = self.doors.get_mut(index) {
+            door.timer = Timer::default();
+        }
+        self.answer_door(kit, index);
+    }
+
+    fn admit(&mut self, kit: &mut Kit, door: usize, socket: Socket) {
+        let Some(door_id) = self.doors.get_mut(door).map(|d| d.id) else { return };
+        let Ok((peer, local)) = socket::tune(&socket, kit.params.cc.as_deref()) else { return };
+        let key = Key::Caller(self.callers.next_index());
+        if self.callers.len() - self.asking >= MAX_READING || kit.watch(key, &socket, READ_WRITE).is_err() {
+            return socket::reset(socket);
+        }
+        let deadline = Instant::now() + REQUEST_TIMEOUT;
+        let mut timer = Timer::default();
+        kit.set_timer(key, &mut timer, Some(deadline));
+        let state = State::Reading(Responder::new(deadline));
+        let id = self.new_id();
+        self.callers.insert(Caller { socket, peer, local, door, door_id, id, state, timer });
+    }
+
+    /// Reads what a caller has to say.
+    pub(crate) fn hear_caller(&mut self, kit: &mut Kit, lingerers: &mut Lingerers, index: usize) {
+        let Some(caller) = self.callers.get_mut(index) else { return };
+        let State::Reading(responder) = &mut caller.state else { return };
+        let call = loop {
+            let mut piece = [0; PIECE];
+            let wanted = responder.wants().min(PIECE);
+            match socket::receive_bytes(&caller.socket, &mut piece[..wanted]) {
+                Moved::Nothing => return,
+                Moved::Octets(0) | Moved::Gone(_) => break Call::Stranger,
+                Moved::Octets(n) => {
+                    if let Some(call) = responder.feed(&piece[..n]) {
+                        break call;
+                    }
+                }
+            }
+        };
+        match call {
+            Call::Stranger => self.give_up_caller(kit, index),
+            Call::Refuse(reply) => self.send_off(kit, lingerers, index, &reply),
+            Call::Request(request) => self.pass_on(kit, index, request),
+        }
+    }
+
+    /// Hands a request to the consumer.
+    fn pass_on(&mut self, kit: &mut Kit, index: usize, request: setup::Request) {
+        let Some(caller) = self.callers.get_mut(index) else { return };
+        let door =
+            self.doors.get_mut(caller.door).filter(|d| d.id == caller.door_id && d.unanswered < d.backlog);
+        let (Some(door), Some(drive)) = (door, kit.drive.upgrade()) else {
+            return self.give_up_caller(kit, index);
+        };
+        door.unanswered += 1;
+        self.asking += 1;
+        kit.set_timer(Key::Caller(index), &mut caller.timer, None);
+        let private = request.private().to_vec();
+        caller.state = State::Asking(request);
+        let call = CallId { index, id: caller.id };
+        let (from, to, sink) = (caller.peer, caller.local, door.sink);
+        sink.call(Upcall::Request { request: Request::new(drive, call), from, to, private: &private });
+    }
+
+    /// The consumer answers: takes the caller out. `None`: it is not known (any more).
+    pub(crate) fn take(&mut self, kit: &mut Kit, call: CallId) -> Option<Accepted> {
+        let caller = self.callers.get_mut(call.index).filter(|c| c.id == call.id)?;
+        kit.set_timer(Key::Caller(call.index), &mut caller.timer, None);
+        let Caller { socket, peer, local, door, door_id, state, .. } = self.callers.remove(call.index)?;
+        if let Some(door) = self.doors.get_mut(door).filter(|d| d.id == door_id) {
+            door.unanswered -= 1;
+        }
+        let State::Asking(request) = state else { return None };
+        self.asking -= 1;
+        Some(Accepted { socket, peer, local, request })
+    }
+
+    /// The consumer refuses. Private data that does not fit leaves the peer without any.
+    pub(crate) fn reject(
+        &mut self,
+        kit: &mut Kit,
+        lingerers: &mut Lingerers,
+        call: CallId,
+        private: &[u8],
+    ) -> Result<(), Error> {
+        // Gone already: so much the better.
+        let Some(accepted) = self.take(kit, call) else { return Ok(()) };
+        let (reply, result) = match accepted.request.reject(private) {
+            Ok(reply) => (reply, Ok(())),
+            Err(_) => (Vec::new(), Err(Error::of(DAT_INVALID_PARAMETER))),
+        };
+        socket::send_bytes(&accepted.socket, &reply);
+        lingerers.add(kit, accepted.socket);
+        result
+    }
+
+    /// Sends a refusal and closes.
+    fn send_off(&mut self, kit: &mut Kit, lingerers: &mut Lingerers, index: usize, reply: &[u8]) {
+        let Some(mut caller) = self.callers.remove(index) else { return };
+        kit.set_timer(Key::Caller(index), &mut caller.timer, None);
+        // The first octets of a socket always find room; if not, the peer sees it closed.
+        socket::send_bytes(&caller.socket, reply);
+        lingerers.add(kit, caller.socket);
+    }
+
+    /// Nobody wants to answer a request.
+    pub(crate) fn refuse(&mut self, kit: &mut Kit, call: CallId) {
+        if let Some(accepted) = self.take(kit, call) {
+            kit.unwatch(&accepted.socket);
+            socket::reset(accepted.socket);
+        }
+    }
+
+    /// Refuses a caller who has said nothing, or nothing sensible.
+    pub(crate) fn give_up_caller(&mut self, kit: &mut Kit, index: usize) {
+        if let Some(mut caller) = self.callers.remove(index) {
+            kit.set_timer(Key::Caller(index), &mut caller.timer, None);
+            kit.unwatch(&caller.socket);
+            socket::reset(caller.socket);
+        }
+    }
+}
+
+/// What is asked of the poller for connections.
+pub(crate) const READ_WRITE: Interest = Interest::READABLE.add(Interest::WRITABLE);

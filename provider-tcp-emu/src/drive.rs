@@ -1,0 +1,441 @@
+//! Who makes progress: whoever waits.
+//!
+//! - A consumer that polls drives the sockets itself ([`Drive::poll`]).
+//! - One that blocks polls for some microseconds, then sleeps in the poller itself ([`Drive::sleep`]): a message costs one
+//!   wake-up and no hand-over. There is one poller, so of several that block one leads and the others follow, asleep on
+//!   their own [`Wake`]; a leader that leaves makes one of them the next.
+//! - A background thread serves those whose consumer does neither:
+//!
+//! ```text
+//! Active   in the poller, without limit        → Watching  when a consumer makes progress, or has posted something
+//! Watching looks once in a tick                → Active    when no consumer has made progress since the last tick
+//!                                              → Resting   when a consumer has been asleep in the poller for some ticks
+//! Resting  asleep, without limit               → Watching  when that consumer leaves the poller
+//! ```
+//!
+//! So no one polls a socket beside another, and a program that does nothing is not woken by anybody.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use dat_core::wake::{Slept, Wake};
+use mio::{Events, Poll};
+
+use crate::board::Board;
+use crate::engine::Engine;
+use crate::lease::{Lease, Serve};
+
+/// How often the background thread looks whether consumers make progress. It looks less often while they do.
+const TICK: Duration = Duration::from_millis(1);
+const LONGEST_TICK: Duration = Duration::from_millis(4);
+/// How long a request that was posted after another may wait for its consumer's next call.
+const SHORT_TICK: Duration = Duration::from_micros(50);
+/// Ticks with the same sleeper in the poller after which the background thread rests.
+const TICKS_TO_REST: u32 = 8;
+/// Timeouts shorter than this are kept to the microsecond; mio's poller knows milliseconds.
+const FINE: Duration = Duration::from_millis(20);
+/// Events taken from the poller at a time.
+const EVENTS: usize = 256;
+
+/// The engine, and who works on it.
+pub(crate) struct Drive {
+    pub(crate) engine: Lease<Engine>,
+    pub(crate) board: Arc<Board>,
+    poller: Mutex<Poller>,
+    /// Those who sleep while another leads.
+    followers: Mutex<Vec<Follower>>,
+    /// Counts entries and exits of leaders: odd while there is one.
+    leaders: AtomicU32,
+    spin: Spin,
+    background: Background,
+}
+
+struct Poller {
+    poll: Poll,
+    events: Events,
+}
+
+/// A follower's signal; valid while it is in the list.
+struct Follower(*const Wake);
+
+// SAFETY: a `Wake` is Sync; the followers' lock keeps it alive while it is used.
+unsafe impl Send for Follower {}
+
+/// How long a blocking wait polls.
+struct Spin {
+    longest: Duration,
+    now_us: AtomicU32,
+    /// One thread at a time: more of them would only be in each other's way.
+    taken: AtomicBool,
+}
+
+#[derive(Default)]
+struct Background {
+    state: AtomicU8,
+    stop: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+const ABSENT: u8 = 0;
+const ACTIVE: u8 = 1;
+const WATCHING: u8 = 2;
+const RESTING: u8 = 3;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drive {
+    pub(crate) fn new(engine: Engine, board: Arc<Board>, poll: Poll, spin: Duration) -> Self {
+        Drive {
+            engine: Lease::new(engine),
+            board,
+            poller: Mutex::new(Poller { poll, events: Events::with_capacity(EVENTS) }),
+            followers: Mutex::default(),
+            leaders: AtomicU32::new(0),
+            spin: Spin {
+                longest: spin,
+                now_us: AtomicU32::new(spin.as_micros() as u32),
+                taken: AtomicBool::new(false),
+            },
+            background: Background::default(),
+        }
+    }
+
+    /// One look at everything, without waiting for anybody.
+    #[inline]
+    pub(crate) fn poll(&self) {
+        if !self.board.has_sockets() {
+            return;
+        }
+        let Some(mut engine) = self.engine.try_lock() else { return };
+        if engine.poll_pass()
+            && let Some(mut poller) = self.try_poller()
+            && poller.wait(Some(Duration::ZERO)).is_ok()
+        {
+            engine.deliver(&poller.events);
+        }
+    }
+
+    /// Sleeps until `wake` is signalled, making progress meanwhile.
+    pub(crate) fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
+        if self.spin(wake, deadline) {
+            return Slept::Woken;
+        }
+        let asleep_since = Instant::now();
+        let slept = match self.try_poller() {
+            Some(poller) => self.lead(poller, wake, deadline),
+            None => self.follow(wake, deadline),
+        };
+        if slept == Slept::Woken {
+            self.spin.learn(asleep_since.elapsed());
+        }
+        slept
+    }
+
+    /// Ends the sleep of the leader.
+    pub(crate) fn interrupt(&self) {
+        self.board.wake();
+    }
+
+    /// Polls for a while. True: signalled.
+    fn spin(&self, wake: &Wake, deadline: Option<Instant>) -> bool {
+        let longest = Duration::from_micros(self.spin.now_us.load(Ordering::Relaxed).into());
+        if longest.is_zero() || self.spin.taken.swap(true, Ordering::Relaxed) {
+            self.poll();
+            return wake.is_signalled();
+        }
+        let end = Instant::now() + longest;
+        let end = deadline.map_or(end, |deadline| deadline.min(end));
+        let signalled = loop {
+            self.poll();
+            if wake.is_signalled() {
+                break true;
+            }
+            if Instant::now() >= end {
+                break false;
+            }
+        };
+        self.spin.taken.store(false, Ordering::Relaxed);
+        signalled
+    }
+
+    /// Sleeps in the poller.
+    fn lead(&self, mut poller: MutexGuard<'_, Poller>, wake: &Wake, deadline: Option<Instant>) -> Slept {
+        self.leaders.fetch_add(1, Ordering::SeqCst);
+        self.board.fall_asleep();
+        let slept = loop {
+            self.engine.serve();
+            let left = match deadline.map(|d| d.checked_duration_since(Instant::now())) {
+                Some(None) if !wake.is_signalled() => break Slept::TimedOut,
+                left => left.flatten(),
+            };
+            let work = self.board.has_work();
+            if !work && !wake.enter_poller() {
+                break Slept::Woken;
+            }
+            let limit = match work {
+                true => Some(Duration::ZERO),
+                false => [left, self.board.until_alarm()].into_iter().flatten().min(),
+            };
+            let waited = poller.wait(limit);
+            if !work && wake.leave_poller() {
+                // What was reported must not get lost: edges are reported once.
+                self.deliver(&mut poller);
+                break Slept::Woken;
+            }
+            match waited {
+                Ok(()) => self.deliver(&mut poller),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => break Slept::Interrupted,
+                // No poller, no progress here; the background thread's ticks make some.
+                Err(_) => break wake.park(Some(Instant::now() + TICK)),
+            }
+            if wake.is_signalled() {
+                break Slept::Woken;
+            }
+        };
+        self.board.wake_up();
+        self.leaders.fetch_add(1, Ordering::SeqCst);
+        drop(poller);
+        self.hand_over();
+        slept
+    }
+
+    fn deliver(&self, poller: &mut Poller) {
+        let mut engine = self.engine.lock();
+        engine.deliver(&poller.events);
+        engine.kit.board.consumer_made_progress();
+        poller.events.clear();
+        engine.serve();
+    }
+
+    /// Sleeps until signalled; as soon as nobody leads, it is signalled to.
+    fn follow(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
+        lock(&self.followers).push(Follower(wake));
+        // The leader may have left before it could see this one in the list.
+        let slept = match self.try_poller() {
+            Some(_) => Slept::Woken,
+            None => wake.park(deadline),
+        };
+        lock(&self.followers).retain(|f| !std::ptr::eq(f.0, wake));
+        slept
+    }
+
+    /// The poller is free: somebody else's turn.
+    fn hand_over(&self) {
+        let followers = lock(&self.followers);
+        match followers.first() {
+            Some(next) => {
+                // SAFETY: it is in the list, and the list is locked.
+                let in_poller = unsafe { &*next.0 }.signal();
+                debug_assert!(!in_poller, "a follower is not in the poller");
+            }
+            None => self.background.rouse(),
+        }
+    }
+
+    fn has_followers(&self) -> bool {
+        !lock(&self.followers).is_empty()
+    }
+
+    fn try_poller(&self) -> Option<MutexGuard<'_, Poller>> {
+        match self.poller.try_lock() {
+            Ok(poller) => Some(poller),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Something was posted that waits for the next pass: sees to it that there is one soon.
+    #[inline]
+    pub(crate) fn nudge(&self) {
+        match self.background.state.load(Ordering::SeqCst) {
+            ACTIVE => self.board.wake(),
+            RESTING => self.background.rouse(),
+            _ => {}
+        }
+    }
+}
+
+impl Poller {
+    /// Waits for events; none: without limit.
+    fn wait(&mut self, limit: Option<Duration>) -> io::Result<()> {
+        match limit {
+            Some(limit) if !limit.is_zero() && limit < FINE => {
+                self.wait_finely(limit)?;
+                self.poll.poll(&mut self.events, Some(Duration::ZERO))
+            }
+            limit => self.poll.poll(&mut self.events, limit),
+        }
+    }
+
+    fn wait_finely(&self, limit: Duration) -> io::Result<()> {
+        let mut fd = libc::pollfd { fd: self.poll.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let limit =
+            libc::timespec { tv_sec: limit.as_secs() as libc::time_t, tv_nsec: limit.subsec_nanos().into() };
+        // SAFETY: one pollfd and one timespec, alive during the call; no signal mask.
+        match unsafe { libc::ppoll(&mut fd, 1, &limit, std::ptr::null()) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Spin {
+    /// A sleep ended after `slept`: had it been worth while to poll on?
+    fn learn(&self, slept: Duration) {
+        let now = self.now_us.load(Ordering::Relaxed);
+        let next = match slept < 2 * self.longest {
+            true => self.longest.as_micros() as u32,
+            false => now / 2,
+        };
+        self.now_us.store(next, Ordering::Relaxed);
+    }
+}
+
+impl Background {
+    /// Makes a thread that rests look again.
+    fn rouse(&self) {
+        if self.state.load(Ordering::SeqCst) == RESTING
+            && self.state.compare_exchange(RESTING, WATCHING, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        {
+            self.unpark();
+        }
+    }
+
+    fn unpark(&self) {
+        if let Some(thread) = lock(&self.thread).as_ref() {
+            thread.thread().unpark();
+        }
+    }
+}
+
+/// The background thread.
+impl Drive {
+    /// Starts it, if it does not run yet.
+    pub(crate) fn start_background(self: &Arc<Self>) -> io::Result<()> {
+        let mut thread = lock(&self.background.thread);
+        if thread.is_none() {
+            let this = Arc::clone(self);
+            self.background.state.store(WATCHING, Ordering::SeqCst);
+            let spawned = std::thread::Builder::new().name("tcp-emu".into()).spawn(move || this.background());
+            match spawned {
+                Ok(spawned) => *thread = Some(spawned),
+                Err(e) => {
+                    self.background.state.store(ABSENT, Ordering::SeqCst);
+                    return Err(e);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends it, and waits for that.
+    pub(crate) fn stop_background(&self) {
+        self.background.stop.store(true, Ordering::SeqCst);
+        let thread = lock(&self.background.thread).take();
+        if let Some(thread) = thread {
+            thread.thread().unpark();
+            self.board.wake();
+            // It has no panics of its own to report; upcalls' are theirs.
+            thread.join().ok();
+        }
+    }
+
+    fn background(&self) {
+        let mut tick = TICK;
+        let mut seen = self.board.consumer_passes();
+        let mut leaders = self.leaders.load(Ordering::SeqCst);
+        let mut same_leader = 0;
+        while !self.background.stop.load(Ordering::SeqCst) {
+            std::thread::park_timeout(tick);
+            let (passes, leaders_now) = (self.board.consumer_passes(), self.leaders.load(Ordering::SeqCst));
+            let progress = passes != seen || leaders_now != leaders;
+            let leader = leaders_now % 2 == 1;
+            same_leader = if leader && !progress { same_leader + 1 } else { 0 };
+            (seen, leaders) = (passes, leaders_now);
+
+            if progress {
+                tick = (tick * 2).clamp(TICK, LONGEST_TICK);
+                continue;
+            }
+            if !leader {
+                tick = self.be_active();
+                seen = self.board.consumer_passes();
+                continue;
+            }
+            // A consumer sleeps in the poller, and another one has posted something and not looked after it.
+            tick = TICK;
+            if self.board.has_work() {
+                self.engine.serve();
+            } else if same_leader >= TICKS_TO_REST {
+                self.rest(leaders);
+                same_leader = 0;
+            }
+        }
+        self.background.state.store(ABSENT, Ordering::SeqCst);
+    }
+
+    /// Serves what comes until a consumer takes over; returns how long to watch it first.
+    fn be_active(&self) -> Duration {
+        let Some(mut poller) = self.try_poller() else { return TICK };
+        self.background.state.store(ACTIVE, Ordering::SeqCst);
+        self.board.fall_asleep();
+        let seen = self.board.consumer_passes();
+        let tick = loop {
+            self.engine.serve();
+            if self.background.stop.load(Ordering::SeqCst) {
+                break TICK;
+            }
+            let limit = match self.board.has_work() {
+                true => Some(Duration::ZERO),
+                false => self.board.until_alarm(),
+            };
+            let waited = poller.wait(limit);
+            if !self.board.dirty.is_empty() {
+                // Posted while the consumer does something else: it may be back in a moment.
+                self.catch_up(&mut poller);
+                break SHORT_TICK;
+            }
+            if waited.is_ok() {
+                self.catch_up(&mut poller);
+            }
+            if self.has_followers() || self.board.consumer_passes() != seen {
+                break TICK;
+            }
+        };
+        self.background.state.store(WATCHING, Ordering::SeqCst);
+        self.board.wake_up();
+        drop(poller);
+        if self.has_followers() {
+            self.hand_over();
+        }
+        tick
+    }
+
+    /// Delivers events without counting as a consumer.
+    fn catch_up(&self, poller: &mut Poller) {
+        if !poller.events.is_empty() {
+            self.engine.lock().deliver(&poller.events);
+            poller.events.clear();
+        }
+    }
+
+    /// Sleeps until the consumer leaves the poller.
+    fn rest(&self, leaders: u32) {
+        self.background.state.store(RESTING, Ordering::SeqCst);
+        // Whoever leaves, or posts, after this store sees it; what happened before is seen here.
+        while self.background.state.load(Ordering::SeqCst) == RESTING
+            && self.leaders.load(Ordering::SeqCst) == leaders
+            && self.board.dirty.is_empty()
+            && !self.background.stop.load(Ordering::SeqCst)
+        {
+            std::thread::park();
+        }
+        self.background.state.store(WATCHING, Ordering::SeqCst);
+    }
+}

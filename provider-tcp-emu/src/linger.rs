@@ -1,0 +1,73 @@
+//! Sockets whose connection has ended here, until their peers have heard of it.
+//!
+//! A socket that is closed with octets unread sends a RST, and a RST may overtake the last messages and the TERMINATE on
+//! their way to the peer. So the socket says that it will send no more, drops what still comes, and is closed when the peer
+//! closes its side, or is too slow.
+
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
+
+use mio::Interest;
+use socket2::Socket;
+
+use crate::engine::{Key, Kit, Timer};
+use crate::socket::{self, Moved};
+use crate::table::Table;
+
+/// How long the peer has to close its side.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Octets dropped before others get their turn.
+const BURST: usize = 4 << 20;
+
+/// The sockets.
+pub(crate) struct Lingerers(Table<Lingerer>);
+
+struct Lingerer {
+    socket: Socket,
+    timer: Timer,
+}
+
+impl Default for Lingerers {
+    fn default() -> Self {
+        Lingerers(Table::new())
+    }
+}
+
+impl Lingerers {
+    /// Ends the sending side of a watched socket, and takes it over.
+    pub(crate) fn add(&mut self, kit: &mut Kit, socket: Socket) {
+        let key = Key::Lingerer(self.0.next_index());
+        if socket.shutdown(Shutdown::Write).is_err() || kit.rename(key, &socket, Interest::READABLE).is_err()
+        {
+            kit.unwatch(&socket);
+            return;
+        }
+        let mut timer = Timer::default();
+        kit.set_timer(key, &mut timer, Some(Instant::now() + PATIENCE));
+        self.0.insert(Lingerer { socket, timer });
+    }
+
+    /// Drops what has come.
+    pub(crate) fn readable(&mut self, kit: &mut Kit, index: usize) {
+        let Some(lingerer) = self.0.get_mut(index) else { return };
+        let mut dropped = 0;
+        let mut octets = [0; 16 << 10];
+        while dropped < BURST {
+            match socket::receive_bytes(&lingerer.socket, &mut octets) {
+                Moved::Octets(n @ 1..) => dropped += n,
+                Moved::Nothing => return,
+                Moved::Octets(0) | Moved::Gone(_) => break,
+            }
+        }
+        // The peer has closed too, or does not think of it.
+        self.give_up(kit, index);
+    }
+
+    /// Closes.
+    pub(crate) fn give_up(&mut self, kit: &mut Kit, index: usize) {
+        if let Some(mut lingerer) = self.0.remove(index) {
+            kit.set_timer(Key::Lingerer(index), &mut lingerer.timer, None);
+            kit.unwatch(&lingerer.socket);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The host's network devices and their addresses.
+
+use std::ffi::CStr;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+
+/// One address of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NetAddr {
+    /// The device.
+    pub(crate) device: String,
+    /// The address, port 0; link-local ones with their scope.
+    pub(crate) addr: SocketAddr,
+    /// The device is up.
+    pub(crate) up: bool,
+}
+
+impl NetAddr {
+    /// How well an address names its device to others: smaller is better.
+    fn rank(&self) -> u8 {
+        match self.addr.ip() {
+            IpAddr::V4(_) => 0,
+            IpAddr::V6(ip) if !ip.is_unicast_link_local() => 1,
+            IpAddr::V6(_) => 2,
+        }
+    }
+}
+
+/// All addresses of all devices.
+pub(crate) fn addresses() -> io::Result<Vec<NetAddr>> {
+    let mut list = std::ptr::null_mut();
+    // SAFETY: getifaddrs stores a list, freed below, through the valid pointer.
+    if unsafe { libc::getifaddrs(&mut list) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut found = Vec::new();
+    let mut next = list;
+    // SAFETY: each entry of the list is valid until freeifaddrs.
+    while let Some(entry) = unsafe { next.as_ref() } {
+        next = entry.ifa_next;
+        // SAFETY: the list's addresses are null or complete for their family.
+        let Some(addr) = (unsafe { socket_addr(entry.ifa_addr) }) else { continue };
+        // SAFETY: the list's names are C strings.
+        let device = unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy().into_owned();
+        found.push(NetAddr { device, addr, up: entry.ifa_flags & libc::IFF_UP as u32 != 0 });
+    }
+    // SAFETY: the list came from getifaddrs, and nothing points into it any more.
+    unsafe { libc::freeifaddrs(list) };
+    Ok(found)
+}
+
+/// The best address of a device: IPv4 before IPv6, global before link-local.
+pub(crate) fn of_device<'a>(all: &'a [NetAddr], device: &str) -> Option<&'a NetAddr> {
+    all.iter().filter(|a| a.device == device).min_by_key(|a| a.rank())
+}
+
+/// The address by which others best know this host: of a device that is up and not the loopback; else the loopback's.
+pub(crate) fn of_host(all: &[NetAddr]) -> SocketAddr {
+    all.iter()
+        .filter(|a| a.up && !a.addr.ip().is_loopback())
+        .min_by_key(|a| a.rank())
+        .map_or(SocketAddr::from(([127, 0, 0, 1], 0)), |a| a.addr)
+}
+
+/// # Safety
+/// `addr` is null or points to a socket address that is complete for its family.
+unsafe fn socket_addr(addr: *const libc::sockaddr) -> Option<SocketAddr> {
+    // SAFETY: the caller's promise.
+    let family = i32::from(unsafe { addr.as_ref() }?.sa_family);
+    match family {
+        libc::AF_INET => {
+            // SAFETY: the family says what it is; sockaddr_in needs no more alignment than getifaddrs gives.
+            let v4 = unsafe { addr.cast::<libc::sockaddr_in>().read_unaligned() };
+            Some(SocketAddrV4::new(u32::from_be(v4.sin_addr.s_addr).into(), 0).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let v6 = unsafe { addr.cast::<libc::sockaddr_in6>().read_unaligned() };
+            let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
+            let scope = if ip.is_unicast_link_local() { v6.sin6_scope_id } else { 0 };
+            Some(SocketAddrV6::new(ip, 0, 0, scope).into())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addr(device: &str, addr: &str, up: bool) -> NetAddr {
+        NetAddr { device: device.into(), addr: SocketAddr::new(addr.parse().expect("an address"), 0), up }
+    }
+
+    #[test]
+    fn the_loopback_is_found() {
+        let all = addresses().expect("devices");
+        assert!(all.iter().any(|a| a.device == "lo" && a.addr.ip().is_loopback() && a.up), "{all:?}");
+    }
+
+    #[test]
+    fn the_best_address_wins() {
+        let mut all = vec![
+            addr("lo", "127.0.0.1", true),
+            addr("eth0", "fe80::1", true),
+            addr("eth0", "fd00::2", true),
+            addr("eth1", "10.0.0.1", false),
+        ];
+        assert_eq!(
+            of_device(&all, "eth0").map(|a| a.addr.ip()),
+            Some("fd00::2".parse().expect("an address"))
+        );
+        assert_eq!(of_device(&all, "eth7"), None);
+        assert_eq!(of_host(&all).ip(), "fd00::2".parse::<IpAddr>().expect("an address"));
+        all.push(addr("eth2", "192.0.2.1", true));
+        assert_eq!(of_host(&all).ip(), "192.0.2.1".parse::<IpAddr>().expect("an address"));
+        assert_eq!(of_host(&all[..1]).ip(), "127.0.0.1".parse::<IpAddr>().expect("an address"));
+    }
+}

@@ -1,0 +1,288 @@
+//! TCP sockets: how they are made, bound and tuned.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use dat_core::Error;
+use dat_core::provider::Port;
+use dat_sys::{
+    DAT_CONN_QUAL_IN_USE, DAT_CONN_QUAL_UNAVAILABLE, DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY,
+};
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+
+/// Connections within the host get the first of these that the system allows: bbr, where it is the system's default,
+/// paces, which halves the bandwidth of a loopback.
+const LOCAL_CONGESTION_CONTROL: [&[u8]; 2] = [b"cubic", b"reno"];
+/// A peer on another host that answers nothing for this long is gone.
+const SILENCE: Duration = Duration::from_secs(60);
+/// Calls that wait in the kernel while this process is busy; how many wait for the consumer is counted elsewhere.
+const KERNEL_BACKLOG: i32 = 4096;
+
+/// The TCP port of a connection qualifier, as libdaplofa maps the two.
+pub(crate) fn port(qualifier: u64) -> u16 {
+    match u16::try_from(qualifier) {
+        Ok(port) => port,
+        Err(_) => (qualifier % 32001 + 33534) as u16,
+    }
+}
+
+/// A socket that listens on one address, or on all of them in both families.
+pub(crate) fn listen(bind: Option<SocketAddr>, port: Port) -> Result<Socket, Error> {
+    let port = match port {
+        Port::Any => 0,
+        Port::Qualifier(qualifier) => match self::port(qualifier) {
+            0 => return Err(Error::of(DAT_CONN_QUAL_UNAVAILABLE)),
+            port => port,
+        },
+    };
+    let listener = match bind {
+        Some(mut addr) => {
+            addr.set_port(port);
+            bound(addr)
+        }
+        None => match bound((Ipv6Addr::UNSPECIFIED, port).into()) {
+            // A host without IPv6.
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)) => {
+                bound((Ipv4Addr::UNSPECIFIED, port).into())
+            }
+            result => result,
+        },
+    };
+    listener.map_err(|e| match e.raw_os_error() {
+        Some(libc::EADDRINUSE) => Error::of(DAT_CONN_QUAL_IN_USE),
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
+            Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY)
+        }
+        _ => Error::of(DAT_CONN_QUAL_UNAVAILABLE),
+    })
+}
+
+fn bound(addr: SocketAddr) -> io::Result<Socket> {
+    let socket = stream(addr)?;
+    if addr.is_ipv6() {
+        socket.set_only_v6(!addr.ip().is_unspecified())?;
+    }
+    // For connections in TIME_WAIT; two listeners on one port exclude each other all the same.
+    socket.set_reuse_address(true)?;
+    socket.bind(&addr.into())?;
+    socket.listen(KERNEL_BACKLOG)?;
+    Ok(socket)
+}
+
+/// A socket on its way to a peer; it becomes writable when it has arrived, or failed.
+pub(crate) fn connect(bind: Option<SocketAddr>, to: SocketAddr) -> io::Result<Socket> {
+    let socket = stream(to)?;
+    if let Some(from) = bind {
+        // Of two families one cannot call the other.
+        if from.is_ipv4() != to.is_ipv4() {
+            return Err(io::Error::from_raw_os_error(libc::ENETUNREACH));
+        }
+        socket.bind(&from.into())?;
+    }
+    match socket.connect(&to.into()) {
+        Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => Err(e),
+        _ => Ok(socket),
+    }
+}
+
+fn stream(addr: SocketAddr) -> io::Result<Socket> {
+    let socket =
+        Socket::new(Domain::for_address(addr), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
+    Ok(socket)
+}
+
+/// Sets the options of a connected socket; returns its peer's and its own address. None of the options is vital.
+pub(crate) fn tune(socket: &Socket, cc: Option<&str>) -> io::Result<(SocketAddr, SocketAddr)> {
+    let (peer, local) = addresses(socket)?;
+    socket.set_tcp_nodelay(true)?;
+    let same_host = peer.ip().is_loopback() || peer.ip() == local.ip();
+    match cc {
+        Some(name) => {
+            socket.set_tcp_congestion(name.as_bytes()).ok();
+        }
+        None if same_host => {
+            LOCAL_CONGESTION_CONTROL.iter().any(|name| socket.set_tcp_congestion(name).is_ok());
+        }
+        None => {}
+    }
+    // Within the host, the kernel itself says when a peer has gone; a stopped one (in a debugger) may take its time.
+    if !same_host {
+        let probes = TcpKeepalive::new().with_time(SILENCE).with_interval(SILENCE / 6).with_retries(6);
+        socket.set_tcp_keepalive(&probes).ok();
+        socket.set_tcp_user_timeout(Some(SILENCE)).ok();
+    }
+    Ok((peer, local))
+}
+
+/// Whether the system knows a congestion control and lets this process use it.
+pub(crate) fn check_congestion_control(name: &str) -> io::Result<()> {
+    let any = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))
+        .or_else(|_| Socket::new(Domain::IPV6, Type::STREAM, Some(Protocol::TCP)))?;
+    any.set_tcp_congestion(name.as_bytes())
+}
+
+/// Whether connections can be made from an address.
+pub(crate) fn check_local(addr: SocketAddr) -> io::Result<()> {
+    stream(addr)?.bind(&addr.into())
+}
+
+/// Closes with a RST: the peer's stack learns that nobody took its call.
+pub(crate) fn reset(socket: Socket) {
+    socket.set_linger(Some(Duration::ZERO)).ok();
+}
+
+/// What one system call did.
+#[derive(Debug)]
+pub(crate) enum Moved {
+    /// This many octets; receiving, 0 is the end of the stream.
+    Octets(usize),
+    /// Nothing: the socket is full, or empty.
+    Nothing,
+    /// The connection is gone.
+    Gone(io::Error),
+}
+
+/// Sends what a gather vector names.
+///
+/// # Safety
+/// The vector names readable memory.
+#[inline]
+pub(crate) unsafe fn send(socket: &Socket, iov: &[libc::iovec]) -> Moved {
+    let fd = socket.as_raw_fd();
+    retry(|| match iov {
+        // SAFETY: the caller's promise.
+        [one] => unsafe { libc::send(fd, one.iov_base, one.iov_len, libc::MSG_NOSIGNAL) },
+        _ => {
+            // SAFETY: a message header of zeros is an empty one.
+            let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+            message.msg_iov = iov.as_ptr().cast_mut();
+            message.msg_iovlen = iov.len() as _;
+            // SAFETY: the caller's promise; sendmsg does not write to the vector.
+            unsafe { libc::sendmsg(fd, &message, libc::MSG_NOSIGNAL) }
+        }
+    })
+}
+
+/// Receives to where a scatter vector says.
+///
+/// # Safety
+/// The vector names writable memory.
+#[inline]
+pub(crate) unsafe fn receive(socket: &Socket, iov: &[libc::iovec]) -> Moved {
+    let fd = socket.as_raw_fd();
+    retry(|| match iov {
+        // SAFETY: the caller's promise.
+        [one] => unsafe { libc::recv(fd, one.iov_base, one.iov_len, 0) },
+        // SAFETY: the caller's promise.
+        _ => unsafe { libc::readv(fd, iov.as_ptr(), iov.len() as libc::c_int) },
+    })
+}
+
+/// Sends a few octets.
+pub(crate) fn send_bytes(socket: &Socket, bytes: &[u8]) -> Moved {
+    let iov = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    // SAFETY: the vector names `bytes`.
+    unsafe { send(socket, &[iov]) }
+}
+
+/// Receives a few octets.
+pub(crate) fn receive_bytes(socket: &Socket, bytes: &mut [u8]) -> Moved {
+    let iov = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    // SAFETY: the vector names `bytes`.
+    unsafe { receive(socket, &[iov]) }
+}
+
+/// Whether the peer of a socket that has nothing to read is still there.
+pub(crate) fn is_alive(socket: &Socket) -> bool {
+    let mut octet = 0u8;
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    // SAFETY: `octet` is one writable octet.
+    let peeked = retry(|| unsafe { libc::recv(socket.as_raw_fd(), (&raw mut octet).cast(), 1, flags) });
+    matches!(peeked, Moved::Nothing | Moved::Octets(1))
+}
+
+/// TCP's maximum segment size on a connection.
+pub(crate) fn mss(socket: &Socket) -> usize {
+    socket.tcp_mss().map_or(536, |mss| mss as usize)
+}
+
+#[inline]
+fn retry(mut call: impl FnMut() -> isize) -> Moved {
+    loop {
+        let n = call();
+        if n >= 0 {
+            return Moved::Octets(n as usize);
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            io::ErrorKind::WouldBlock => return Moved::Nothing,
+            io::ErrorKind::Interrupted => {}
+            _ => return Moved::Gone(error),
+        }
+    }
+}
+
+/// A connected socket's peer and its own address.
+pub(crate) fn addresses(socket: &Socket) -> io::Result<(SocketAddr, SocketAddr)> {
+    Ok((canonical(socket.peer_addr()?)?, canonical(socket.local_addr()?)?))
+}
+
+/// An address as its host writes it: those of IPv4 callers of a socket for both families are IPv4 ones.
+pub(crate) fn canonical(addr: socket2::SockAddr) -> io::Result<SocketAddr> {
+    let addr = addr.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
+    Ok(match addr.ip() {
+        IpAddr::V4(_) => addr,
+        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
+            Some(v4) => (v4, addr.port()).into(),
+            None => addr,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn qualifiers_map_to_ports() {
+        assert_eq!(port(0xFFFF), 0xFFFF);
+        assert_eq!(port(0x1_0000), (0x1_0000 % 32001 + 33534) as u16);
+        assert!((33534..=65534).contains(&port(u64::MAX)));
+    }
+
+    #[test]
+    fn a_port_belongs_to_one_listener() {
+        for bind in [None, Some(SocketAddr::from(([127, 0, 0, 1], 0)))] {
+            let first = listen(bind, Port::Any).expect("any port");
+            let port = first.local_addr().expect("bound").as_socket().expect("IP").port();
+            assert!(port >= 1024);
+            let again = listen(bind, Port::Qualifier(port.into()));
+            assert_eq!(again.expect_err("taken"), Error::of(DAT_CONN_QUAL_IN_USE));
+            drop(first);
+            listen(bind, Port::Qualifier(port.into())).expect("free again");
+        }
+    }
+
+    #[test]
+    fn qualifier_zero_and_foreign_addresses_are_unavailable() {
+        let unavailable = Error::of(DAT_CONN_QUAL_UNAVAILABLE);
+        assert_eq!(listen(None, Port::Qualifier(0)).expect_err("no port"), unavailable);
+        let foreign = SocketAddr::from(([203, 0, 113, 77], 0));
+        assert_eq!(listen(Some(foreign), Port::Any).expect_err("not ours"), unavailable);
+    }
+
+    #[test]
+    fn families_do_not_mix() {
+        let from = SocketAddr::from(([127, 0, 0, 1], 0));
+        let to = SocketAddr::from((Ipv6Addr::LOCALHOST, 9));
+        assert_eq!(connect(Some(from), to).expect_err("mixed").raw_os_error(), Some(libc::ENETUNREACH));
+    }
+
+    #[test]
+    fn unknown_congestion_controls_are_found_out() {
+        assert!(check_congestion_control("reno").is_ok());
+        assert!(check_congestion_control("no-such-thing").is_err());
+    }
+}

@@ -1,0 +1,62 @@
+//! Objects by small numbers that are used again.
+
+/// A table of objects.
+pub(crate) struct Table<T> {
+    slots: Vec<Option<T>>,
+    free: Vec<usize>,
+}
+
+impl<T> Table<T> {
+    pub(crate) const fn new() -> Self {
+        Table { slots: Vec::new(), free: Vec::new() }
+    }
+
+    /// The number that the next [`Table::insert`] gives.
+    pub(crate) fn next_index(&self) -> usize {
+        self.free.last().copied().unwrap_or(self.slots.len())
+    }
+
+    pub(crate) fn insert(&mut self, value: T) -> usize {
+        let index = self.next_index();
+        match self.free.pop() {
+            Some(_) => self.slots[index] = Some(value),
+            None => self.slots.push(Some(value)),
+        }
+        index
+    }
+
+    pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+        self.slots.get_mut(index)?.as_mut()
+    }
+
+    pub(crate) fn remove(&mut self, index: usize) -> Option<T> {
+        let value = self.slots.get_mut(index)?.take()?;
+        self.free.push(index);
+        Some(value)
+    }
+
+    pub(crate) fn indices(&self) -> impl Iterator<Item = usize> {
+        self.slots.iter().enumerate().filter(|(_, slot)| slot.is_some()).map(|(index, _)| index)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_used_again() {
+        let mut table = Table::new();
+        assert_eq!([table.insert('a'), table.insert('b'), table.insert('c')], [0, 1, 2]);
+        assert_eq!(table.remove(1), Some('b'));
+        assert!(table.remove(1).is_none() && table.get_mut(1).is_none() && table.remove(9).is_none());
+        assert_eq!(table.indices().collect::<Vec<_>>(), [0, 2]);
+        assert_eq!((table.next_index(), table.insert('d'), table.next_index()), (1, 1, 3));
+        assert_eq!(table.get_mut(1), Some(&mut 'd'));
+        assert_eq!(table.len(), 3);
+    }
+}

@@ -1,0 +1,26 @@
+//! dat-core's contract for transports, kept by this one: over IPv4, over IPv6, and with CRCs.
+
+use dat_core::provider::Provider;
+use provider_tcp_emu::{Tcp, TcpEmu};
+
+/// Two adapters with the same ia_params.
+fn pair(params: &str) -> (Tcp, Tcp) {
+    let open = || TcpEmu.open("tcp-emu", params).unwrap_or_else(|e| panic!("{params}: {e}"));
+    (open(), open())
+}
+
+mod every_address {
+    dat_core::transport_contract!(|| super::pair(""));
+}
+
+mod ipv4_with_crc {
+    dat_core::transport_contract!(|| super::pair("127.0.0.1 crc=on"));
+}
+
+mod ipv6 {
+    dat_core::transport_contract!(|| super::pair("::1"));
+}
+
+mod small_fpdus_without_spinning {
+    dat_core::transport_contract!(|| super::pair("lo fpdu=1460 spin=0"));
+}
