@@ -1,0 +1,250 @@
+//! Opening an adapter, and what it can do.
+
+use std::ffi::{CStr, c_char};
+use std::fmt;
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+use dat_sys::*;
+use registry::{Registry, Request, Wanted};
+
+use crate::address::Address;
+use crate::error::{Error, Result};
+use crate::object::{Interface, Object, call};
+use crate::{EndpointBuilder, EventDispatcher, Listener, NotificationObject, ProtectionZone, Streams};
+
+/// Events that the asynchronous dispatcher of an adapter holds at least.
+const ASYNC_DEPTH: DAT_COUNT = 16;
+
+/// An open interface adapter. It closes when it and everything made from it is dropped.
+pub struct Adapter {
+    pub(crate) interface: Arc<Interface>,
+    asynchronous: Option<EventDispatcher>,
+}
+
+impl Adapter {
+    /// Opens the adapter of this name, as [`registry`](crate::registry) has it.
+    ///
+    /// # Errors
+    ///
+    /// No entry fits, or none opened; [`Error::open_error`] says of each why.
+    pub fn open(name: &str) -> Result<Self> {
+        Self::open_in(crate::registry(), name)
+    }
+
+    /// As [`open`](Self::open), from a registry of one's own.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_in(registry: &Registry, name: &str) -> Result<Self> {
+        let request = Request {
+            wanted: Wanted { name, major: 2, minor: 0, threadsafe: false },
+            async_evd_qlen: ASYNC_DEPTH,
+            async_evd: DAT_HANDLE_NULL,
+        };
+        let opened = registry.open(&request).map_err(Error::open)?;
+        let interface = Arc::new(Interface::new(opened)?);
+        // SAFETY: the asynchronous EVD of the interface; the interface frees it.
+        let evd = unsafe { Object::new(&interface, interface.async_evd(), None, Vec::new()) };
+        Ok(Adapter { interface, asynchronous: Some(EventDispatcher::new(evd)) })
+    }
+
+    /// What the adapter and its provider can do.
+    pub fn attributes(&self) -> &Attributes {
+        &self.interface.attributes
+    }
+
+    /// The dispatcher on which failures are reported that belong to no request: overflow of a queue, loss of the
+    /// adapter. It is handed out once.
+    pub fn take_asynchronous_events(&mut self) -> Option<EventDispatcher> {
+        self.asynchronous.take()
+    }
+
+    /// A dispatcher for completions, connections and connection requests, for at least `depth` events.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidParameter`](crate::ErrorKind::InvalidParameter) for 0,
+    /// [`InsufficientResources`](crate::ErrorKind::InsufficientResources) for more than
+    /// [`Attributes::max_events`].
+    pub fn dispatcher(&self, depth: usize) -> Result<EventDispatcher> {
+        self.dispatcher_for(depth, Streams::default(), None)
+    }
+
+    /// As [`dispatcher`](Self::dispatcher), for chosen streams, and triggering a notification object.
+    ///
+    /// # Errors
+    ///
+    /// As [`dispatcher`](Self::dispatcher), and what the provider says to streams that it does not merge.
+    pub fn dispatcher_for(
+        &self,
+        depth: usize,
+        streams: Streams,
+        notify: Option<&NotificationObject>,
+    ) -> Result<EventDispatcher> {
+        EventDispatcher::create(&self.interface, depth, streams, notify)
+    }
+
+    /// An object that several dispatchers can trigger, to wait for all of them.
+    ///
+    /// # Errors
+    ///
+    /// What the provider says.
+    pub fn notification_object(&self) -> Result<NotificationObject> {
+        NotificationObject::create(&self.interface)
+    }
+
+    /// A protection zone: endpoints of it use memory of it.
+    ///
+    /// # Errors
+    ///
+    /// What the provider says.
+    pub fn zone(&self) -> Result<ProtectionZone> {
+        ProtectionZone::create(&self.interface)
+    }
+
+    /// An endpoint to be.
+    pub fn endpoint(&self) -> EndpointBuilder<'_> {
+        EndpointBuilder::new(self)
+    }
+
+    /// Listens on a connection qualifier (for IP: a port); requests are reported to `events`.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectionQualifierInUse`](crate::ErrorKind::ConnectionQualifierInUse) and what else the provider says.
+    pub fn listen(&self, qualifier: u64, events: &EventDispatcher) -> Result<Listener> {
+        Listener::create(&self.interface, Some(qualifier), events)
+    }
+
+    /// Listens on any free qualifier, which [`Listener::qualifier`] then tells.
+    ///
+    /// # Errors
+    ///
+    /// What the provider says.
+    pub fn listen_any(&self, events: &EventDispatcher) -> Result<Listener> {
+        Listener::create(&self.interface, None, events)
+    }
+}
+
+impl fmt::Debug for Adapter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Adapter").field("attributes", self.attributes()).finish_non_exhaustive()
+    }
+}
+
+/// What an adapter and its provider can do (uDAPL 2.0, dat_ia_query). Sizes are in bytes; limits are maxima.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// Name of the adapter.
+    pub adapter: String,
+    /// Name of its vendor.
+    pub vendor: String,
+    /// Its address.
+    pub address: Option<Address>,
+    /// Endpoints.
+    pub max_endpoints: usize,
+    /// Requests, and receives, outstanding on an endpoint.
+    pub max_operations: usize,
+    /// RDMA reads in progress on an endpoint as target.
+    pub max_reads_in: usize,
+    /// RDMA reads in progress on an endpoint as initiator.
+    pub max_reads_out: usize,
+    /// Events in a dispatcher.
+    pub max_events: usize,
+    /// Segments of a send or receive.
+    pub max_segments: usize,
+    /// Segments of an RDMA read.
+    pub max_read_segments: usize,
+    /// Segments of an RDMA write.
+    pub max_write_segments: usize,
+    /// A send.
+    pub max_message: u32,
+    /// An RDMA operation.
+    pub max_rdma: u32,
+    /// Name of the provider.
+    pub provider: String,
+    /// Version of the provider, major and minor.
+    pub provider_version: (u32, u32),
+    /// Private data that connection calls accept.
+    pub max_private_data: usize,
+    /// Buffers so aligned perform best.
+    pub optimal_alignment: u32,
+    /// Whether there are shared receive queues.
+    pub shared_receive_queues: bool,
+    /// Whether the sink of an RDMA read must grant peers to write.
+    pub read_sink_needs_remote_write: bool,
+}
+
+impl Attributes {
+    pub(crate) fn query(interface: &Interface) -> Result<Self> {
+        let mut ia = DAT_IA_ATTR::zeroed();
+        let mut provider = DAT_PROVIDER_ATTR::zeroed();
+        let handle = interface.handle();
+        // SAFETY: an open IA and records to write to. No EVD is asked for: null.
+        unsafe {
+            call!(
+                interface,
+                "dat_ia_query",
+                ia_query_func(
+                    handle,
+                    null_mut(),
+                    DAT_IA_FIELD_ALL,
+                    &mut ia,
+                    DAT_PROVIDER_FIELD_ALL,
+                    &mut provider
+                )
+            )
+        }?;
+        if provider.iov_ownership_on_return != DAT_IOV_CONSUMER {
+            // Posts would have to keep the caller's segments alive; no known provider asks for that.
+            return Err(Error::new("Adapter::open", DAT_ERROR(DAT_MODEL_NOT_SUPPORTED, DAT_NO_SUBTYPE)));
+        }
+        Ok(Attributes {
+            adapter: text(&ia.adapter_name),
+            vendor: text(&ia.vendor_name),
+            // SAFETY: null or an address of the provider's, valid while the IA is open.
+            address: unsafe { Address::read(ia.ia_address_ptr) },
+            max_endpoints: count(ia.max_eps),
+            max_operations: count(ia.max_dto_per_ep),
+            max_reads_in: count(ia.max_rdma_read_per_ep_in),
+            max_reads_out: count(ia.max_rdma_read_per_ep_out),
+            max_events: count(ia.max_evd_qlen),
+            max_segments: count(ia.max_iov_segments_per_dto),
+            max_read_segments: count(ia.max_iov_segments_per_rdma_read),
+            max_write_segments: count(ia.max_iov_segments_per_rdma_write),
+            max_message: ia.max_message_size,
+            max_rdma: ia.max_rdma_size,
+            provider: text(&provider.provider_name),
+            provider_version: (provider.provider_version_major, provider.provider_version_minor),
+            max_private_data: count(provider.max_private_data_size),
+            optimal_alignment: provider.optimal_buffer_alignment,
+            shared_receive_queues: provider.srq_supported != DAT_FALSE,
+            read_sink_needs_remote_write: provider.rdma_write_for_rdma_read_req != DAT_FALSE,
+        })
+    }
+}
+
+fn count(value: DAT_COUNT) -> usize {
+    usize::try_from(value).unwrap_or(0)
+}
+
+fn text(name: &[c_char; DAT_NAME_MAX_LENGTH]) -> String {
+    let bytes = name.map(|c| c as u8);
+    CStr::from_bytes_until_nul(&bytes).unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// A count for C: a larger one than C can say is one that no provider has.
+pub(crate) fn count_to_c(value: usize) -> DAT_COUNT {
+    DAT_COUNT::try_from(value).unwrap_or(DAT_COUNT::MAX)
+}
+
+/// A time limit in microseconds; `None` is for ever, and anything longer than the longest limit is that.
+pub(crate) fn timeout_to_c(timeout: Option<std::time::Duration>) -> DAT_TIMEOUT {
+    let finite = |limit: std::time::Duration| {
+        // Rounded up: a wait of 1 ns is not a poll.
+        u32::try_from(limit.as_nanos().div_ceil(1000)).unwrap_or(u32::MAX).min(DAT_TIMEOUT_INFINITE - 1)
+    };
+    timeout.map_or(DAT_TIMEOUT_INFINITE, finite)
+}

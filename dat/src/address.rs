@@ -1,0 +1,138 @@
+//! Addresses of adapters.
+
+use std::fmt;
+use std::net::{AddrParseError, IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::str::FromStr;
+
+use dat_sys::DAT_IA_ADDRESS_PTR;
+
+/// The address of an adapter: an IP address, with the scope where IPv6 needs one. Not a port: in DAT that is the
+/// connection qualifier, or port qualifier.
+///
+/// ```
+/// let address: dat::Address = "192.0.2.7".parse()?;
+/// assert_eq!(address.ip().to_string(), "192.0.2.7");
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Address {
+    ip: IpAddr,
+    scope: u32,
+}
+
+impl Address {
+    /// The IP address.
+    pub fn ip(&self) -> IpAddr {
+        self.ip
+    }
+
+    /// The address that a provider points to, if it is one.
+    ///
+    /// # Safety
+    ///
+    /// Null, or an address as long as its family says.
+    pub(crate) unsafe fn read(ptr: DAT_IA_ADDRESS_PTR) -> Option<Self> {
+        if ptr.is_null() {
+            return None;
+        }
+        let raw: *const libc::sockaddr = ptr.cast_const().cast();
+        // SAFETY: as the caller says; providers need not align it.
+        match i32::from(unsafe { (&raw const (*raw).sa_family).read_unaligned() }) {
+            libc::AF_INET => {
+                // SAFETY: as above.
+                let sin = unsafe { raw.cast::<libc::sockaddr_in>().read_unaligned() };
+                Some(IpAddr::from(Ipv4Addr::from(u32::from_be(sin.sin_addr.s_addr))).into())
+            }
+            libc::AF_INET6 => {
+                // SAFETY: as above.
+                let sin6 = unsafe { raw.cast::<libc::sockaddr_in6>().read_unaligned() };
+                let ip = Ipv6Addr::from(sin6.sin6_addr.s6_addr);
+                Some(Address { ip: ip.into(), scope: sin6.sin6_scope_id })
+            }
+            _ => None,
+        }
+    }
+
+    /// The address in C's form.
+    pub(crate) fn to_c(self) -> libc::sockaddr_in6 {
+        match self.ip {
+            IpAddr::V4(ip) => {
+                let sin = libc::sockaddr_in {
+                    sin_family: libc::AF_INET as u16,
+                    sin_port: 0,
+                    sin_addr: libc::in_addr { s_addr: u32::from(ip).to_be() },
+                    sin_zero: [0; 8],
+                };
+                // SAFETY: all bytes zero is a value of it.
+                let mut storage: libc::sockaddr_in6 = unsafe { std::mem::zeroed() };
+                // SAFETY: a sockaddr_in6 has the room and alignment of a sockaddr_in.
+                unsafe { (&raw mut storage).cast::<libc::sockaddr_in>().write(sin) };
+                storage
+            }
+            IpAddr::V6(ip) => libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as u16,
+                sin6_port: 0,
+                sin6_flowinfo: 0,
+                sin6_addr: libc::in6_addr { s6_addr: ip.octets() },
+                sin6_scope_id: self.scope,
+            },
+        }
+    }
+}
+
+impl From<IpAddr> for Address {
+    fn from(ip: IpAddr) -> Self {
+        Address { ip, scope: 0 }
+    }
+}
+
+/// Leaves the port out.
+impl From<SocketAddr> for Address {
+    fn from(addr: SocketAddr) -> Self {
+        let scope = if let SocketAddr::V6(v6) = addr { v6.scope_id() } else { 0 };
+        Address { ip: addr.ip(), scope }
+    }
+}
+
+/// An IPv4 or IPv6 address; a scope is written as a number, `fe80::1%3`.
+impl FromStr for Address {
+    type Err = AddrParseError;
+
+    fn from_str(text: &str) -> Result<Self, AddrParseError> {
+        match text.parse::<IpAddr>() {
+            Ok(ip) => Ok(ip.into()),
+            Err(error) => format!("[{text}]:0")
+                .parse::<SocketAddrV6>()
+                .map(|a| SocketAddr::V6(a).into())
+                .map_err(|_| error),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.scope {
+            0 => self.ip.fmt(f),
+            scope => write!(f, "{}%{scope}", self.ip),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_survive_the_trip_through_c() {
+        for text in ["127.0.0.1", "::1", "fe80::1%3"] {
+            let address: Address = text.parse().expect(text);
+            let mut c = address.to_c();
+            // SAFETY: just made.
+            assert_eq!(unsafe { Address::read((&raw mut c).cast()) }, Some(address));
+            assert_eq!(address.to_string(), text);
+        }
+        // SAFETY: null is allowed.
+        assert_eq!(unsafe { Address::read(std::ptr::null_mut()) }, None);
+        assert!("fe80::1%eth0%".parse::<Address>().is_err());
+    }
+}

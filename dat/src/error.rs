@@ -1,0 +1,219 @@
+//! What a call answers when it fails: type, subtype, the call, and what to do about it.
+
+use std::fmt;
+
+use dat_sys::describe::status_names;
+use dat_sys::*;
+use registry::OpenError;
+
+/// Result of a DAT call.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A failed DAT call (uDAPL 2.0, DAT_RETURN).
+#[derive(Clone, Debug)]
+pub struct Error {
+    call: &'static str,
+    status: DAT_RETURN,
+    why: Option<Box<OpenError>>,
+}
+
+/// Turns a status into a result. The class is not looked at: some providers leave it out.
+#[inline]
+pub(crate) fn check(call: &'static str, status: DAT_RETURN) -> Result<()> {
+    if DAT_GET_TYPE(status) == DAT_SUCCESS { Ok(()) } else { Err(Error::new(call, status)) }
+}
+
+#[cold]
+pub(crate) fn not_implemented(call: &'static str) -> Error {
+    Error::new(call, DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE))
+}
+
+impl Error {
+    #[cold]
+    pub(crate) fn new(call: &'static str, status: DAT_RETURN) -> Self {
+        Error { call, status, why: None }
+    }
+
+    pub(crate) fn open(why: OpenError) -> Self {
+        Error { call: "dat_ia_open", status: why.status(), why: Some(Box::new(why)) }
+    }
+
+    /// The DAT function that failed, `dat_ep_connect`; or a method of this crate that refused without calling one.
+    pub fn call(&self) -> &'static str {
+        self.call
+    }
+
+    /// The status word, as C programs see it.
+    pub fn status(&self) -> DAT_RETURN {
+        self.status
+    }
+
+    /// The type of the status.
+    pub fn kind(&self) -> ErrorKind {
+        ErrorKind::of(self.status)
+    }
+
+    /// The subtype of the status, comparable with the constants of dat-sys; 0 for none.
+    pub fn subtype(&self) -> DAT_RETURN_SUBTYPE {
+        DAT_GET_SUBTYPE(self.status)
+    }
+
+    /// Every entry that [`Adapter::open`](crate::Adapter::open) tried, with its reason.
+    pub fn open_error(&self) -> Option<&OpenError> {
+        self.why.as_deref()
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(why) = &self.why {
+            why.fmt(f)?;
+        } else {
+            write!(f, "{}: {}", self.call, self.kind())?;
+            match status_names(self.status) {
+                Some((_, subtype)) if !subtype.is_empty() => write!(f, " ({subtype})")?,
+                Some(_) => {}
+                None => write!(f, " ({:#010x})", self.status)?,
+            }
+        }
+        match advice(self.status) {
+            Some(advice) => write!(f, "; {advice}"),
+            None => Ok(()),
+        }
+    }
+}
+
+macro_rules! kinds {
+    ($($name:ident = $value:ident: $words:literal,)*) => {
+        /// The type of a status. Its text is words for a person.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum ErrorKind {
+            $(#[doc = concat!("`", stringify!($value), "`: ", $words, ".")] $name,)*
+            /// A type that the standard does not define.
+            Other(DAT_RETURN_TYPE),
+        }
+
+        impl ErrorKind {
+            fn of(status: DAT_RETURN) -> Self {
+                match DAT_GET_TYPE(status) {
+                    $($value => ErrorKind::$name,)*
+                    other => ErrorKind::Other(other),
+                }
+            }
+        }
+
+        impl fmt::Display for ErrorKind {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $(ErrorKind::$name => $words,)*
+                    ErrorKind::Other(_) => "failed with a status that the standard does not define",
+                })
+            }
+        }
+    };
+}
+
+kinds! {
+    Abort = DAT_ABORT: "ended because the object or its adapter went away",
+    ConnectionQualifierInUse = DAT_CONN_QUAL_IN_USE: "the connection qualifier is in use",
+    InsufficientResources = DAT_INSUFFICIENT_RESOURCES: "not enough resources",
+    Internal = DAT_INTERNAL_ERROR: "internal error of the provider",
+    InvalidHandle = DAT_INVALID_HANDLE: "invalid handle",
+    InvalidParameter = DAT_INVALID_PARAMETER: "invalid parameter",
+    InvalidState = DAT_INVALID_STATE: "not possible in this state",
+    Length = DAT_LENGTH_ERROR: "the lengths do not fit",
+    ModelNotSupported = DAT_MODEL_NOT_SUPPORTED: "not supported by this provider",
+    ProviderNotFound = DAT_PROVIDER_NOT_FOUND: "no provider found",
+    PrivilegesViolation = DAT_PRIVILEGES_VIOLATION: "the memory region does not grant this access",
+    ProtectionViolation = DAT_PROTECTION_VIOLATION: "the memory region is of another protection zone",
+    QueueEmpty = DAT_QUEUE_EMPTY: "the queue is empty",
+    QueueFull = DAT_QUEUE_FULL: "the queue is full",
+    TimeoutExpired = DAT_TIMEOUT_EXPIRED: "nothing happened in the time allowed",
+    ProviderAlreadyRegistered = DAT_PROVIDER_ALREADY_REGISTERED: "the provider is registered already",
+    ProviderInUse = DAT_PROVIDER_IN_USE: "the provider is in use",
+    InvalidAddress = DAT_INVALID_ADDRESS: "invalid address",
+    InterruptedCall = DAT_INTERRUPTED_CALL: "interrupted by a signal",
+    ConnectionQualifierUnavailable = DAT_CONN_QUAL_UNAVAILABLE: "no connection qualifier is available",
+    ReservedMemoryRegion = DAT_RESERVED_LMR: "the memory region is reserved",
+    PortInUse = DAT_PORT_IN_USE: "the port is in use",
+    CommunicatorNotSupported = DAT_COMM_NOT_SUPPORTED: "the communicator is not supported",
+    NotImplemented = DAT_NOT_IMPLEMENTED: "not implemented by this provider",
+}
+
+/// What to do about the usual failures; the first row that fits.
+const ADVICE: &[(DAT_RETURN_TYPE, Option<DAT_RETURN_SUBTYPE>, &str)] = &[
+    (DAT_PROVIDER_NOT_FOUND, None, "`dat list` shows the names there are, and why one does not open"),
+    (DAT_CONN_QUAL_IN_USE, None, "choose another one, or end the program that listens on it"),
+    (DAT_CONN_QUAL_UNAVAILABLE, None, "choose another one: below 1024 needs privileges"),
+    (DAT_INVALID_ADDRESS, Some(DAT_INVALID_ADDRESS_UNREACHABLE), "check the route to this address"),
+    (DAT_INVALID_ADDRESS, Some(DAT_INVALID_ADDRESS_UNSUPPORTED), "give an IPv4 or IPv6 address"),
+    (DAT_INVALID_STATE, Some(DAT_INVALID_STATE_EP_UNCONNECTED), "connect the endpoint first"),
+    (DAT_INVALID_STATE, Some(DAT_INVALID_STATE_EP_CONNECTED), "disconnect the endpoint first"),
+    (DAT_INVALID_STATE, Some(DAT_INVALID_STATE_EP_DISCONNECTED), "reset the endpoint first"),
+    (DAT_INVALID_STATE, Some(DAT_INVALID_STATE_EP_ACTCONNPENDING), "wait for the connection event first"),
+    (DAT_INVALID_STATE, Some(DAT_INVALID_STATE_EP_COMPLPENDING), "wait for the connection event first"),
+    (DAT_INVALID_STATE, Some(DAT_INVALID_STATE_EP_DISCPENDING), "wait for the disconnected event first"),
+    (DAT_INVALID_STATE, Some(DAT_INVALID_STATE_EP_PZ), "give the endpoint a protection zone"),
+    (
+        DAT_INVALID_STATE,
+        Some(DAT_INVALID_STATE_EP_EVD_CONNECT),
+        "give the endpoint a dispatcher for connections",
+    ),
+    (DAT_INVALID_STATE, Some(DAT_INVALID_STATE_EP_NOTREADY), "give the endpoint its dispatchers"),
+    (DAT_INSUFFICIENT_RESOURCES, Some(DAT_RESOURCE_TEVD), "ask for a shorter queue"),
+    (
+        DAT_INSUFFICIENT_RESOURCES,
+        Some(DAT_RESOURCE_MEMORY),
+        "free memory, or raise the limit of locked memory",
+    ),
+    (
+        DAT_INSUFFICIENT_RESOURCES,
+        None,
+        "where this was a post, wait for completions, or create the endpoint for more requests or receives",
+    ),
+    (DAT_PRIVILEGES_VIOLATION, None, "register the memory with the access that the operation needs"),
+    (DAT_PROTECTION_VIOLATION, None, "register the memory in the endpoint's protection zone"),
+    (DAT_INTERRUPTED_CALL, None, "call again"),
+];
+
+fn advice(status: DAT_RETURN) -> Option<&'static str> {
+    let (kind, subtype) = (DAT_GET_TYPE(status), DAT_GET_SUBTYPE(status));
+    let row = ADVICE.iter().find(|row| row.0 == kind && row.1.is_none_or(|wanted| wanted == subtype));
+    row.map(|row| row.2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_what_failed_and_what_to_do() {
+        let text = |kind, subtype| Error::new("dat_ep_connect", DAT_ERROR(kind, subtype)).to_string();
+        assert_eq!(
+            text(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_CONNECTED),
+            "dat_ep_connect: not possible in this state (DAT_INVALID_STATE_EP_CONNECTED); disconnect the endpoint first"
+        );
+        assert_eq!(text(DAT_LENGTH_ERROR, DAT_NO_SUBTYPE), "dat_ep_connect: the lengths do not fit");
+        assert_eq!(
+            text(0x18_0000, DAT_NO_SUBTYPE),
+            "dat_ep_connect: failed with a status that the standard does not define (0x80180000)"
+        );
+    }
+
+    #[test]
+    fn the_class_does_not_matter() {
+        assert!(check("x", DAT_CLASS_WARNING).is_ok());
+        let error = check("x", DAT_QUEUE_EMPTY).expect_err("a failure without its class");
+        assert_eq!((error.kind(), error.subtype()), (ErrorKind::QueueEmpty, 0));
+    }
+
+    #[test]
+    fn every_type_has_its_kind() {
+        for kind in (1..=0x17).map(|n| n << 16).chain([DAT_NOT_IMPLEMENTED]) {
+            assert!(!matches!(ErrorKind::of(DAT_CLASS_ERROR | kind), ErrorKind::Other(_)), "{kind:#x}");
+        }
+    }
+}

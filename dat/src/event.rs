@@ -1,0 +1,296 @@
+//! What a dispatcher reports.
+
+use std::fmt;
+use std::sync::Arc;
+
+use dat_sys::*;
+
+use crate::endpoint::EndpointId;
+use crate::listener::ConnectionRequest;
+use crate::object::Interface;
+
+/// An event.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A posted operation has ended.
+    Completion(Completion),
+    /// A listener was called. Dropping the request rejects it.
+    ConnectionRequest(ConnectionRequest),
+    /// A connection came up, did not, or ended.
+    Connection {
+        /// The endpoint.
+        endpoint: EndpointId,
+        /// What became of it.
+        event: ConnectionEvent,
+    },
+    /// A failure that belongs to no request.
+    Asynchronous(AsynchronousError),
+    /// What a C program or an extension of the provider put there: its event number.
+    Other(DAT_EVENT_NUMBER),
+}
+
+impl Event {
+    /// # Safety
+    ///
+    /// The provider of this interface just filled in the event.
+    #[inline]
+    pub(crate) unsafe fn decode(event: &DAT_EVENT, interface: &Arc<Interface>) -> Self {
+        if event.event_number == DAT_DTO_COMPLETION_EVENT {
+            // SAFETY: what the number says.
+            return Event::Completion(Completion::new(unsafe {
+                &event.event_data.dto_completion_event_data
+            }));
+        }
+        // SAFETY: as the caller says.
+        unsafe { Self::decode_rare(event, interface) }
+    }
+
+    /// # Safety
+    ///
+    /// As [`decode`](Self::decode).
+    #[cold]
+    unsafe fn decode_rare(event: &DAT_EVENT, interface: &Arc<Interface>) -> Self {
+        let data = &event.event_data;
+        let number = event.event_number;
+        if number == DAT_CONNECTION_REQUEST_EVENT {
+            // SAFETY: what the number says; the request is ours from here on.
+            return Event::ConnectionRequest(unsafe {
+                ConnectionRequest::new(interface, &data.cr_arrival_event_data)
+            });
+        }
+        if let Some(what) = ConnectionKind::of(number) {
+            // SAFETY: what the number says; the private data is valid at least until the endpoint is used again.
+            let (handle, private) = unsafe {
+                let data = data.connect_event_data;
+                (data.ep_handle, private_data(data.private_data, data.private_data_size))
+            };
+            return Event::Connection { endpoint: EndpointId(handle.addr()), event: what.with(private) };
+        }
+        AsynchronousError::of(number).map_or(Event::Other(number), Event::Asynchronous)
+    }
+}
+
+/// A copy of what a provider lends out.
+///
+/// # Safety
+///
+/// `start` has `size` bytes, or is null, or `size` is not positive.
+pub(crate) unsafe fn private_data(start: DAT_PVOID, size: DAT_COUNT) -> Vec<u8> {
+    match usize::try_from(size) {
+        // SAFETY: as the caller says.
+        Ok(size) if size > 0 && !start.is_null() => unsafe {
+            std::slice::from_raw_parts(start.cast::<u8>(), size).to_vec()
+        },
+        _ => Vec::new(),
+    }
+}
+
+/// The end of a posted operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The endpoint.
+    pub endpoint: EndpointId,
+    /// What it was posted with.
+    pub cookie: u64,
+    /// What it was.
+    pub operation: Operation,
+    /// How it ended.
+    pub status: Status,
+    /// Bytes that were moved; 0 unless successful.
+    pub length: u32,
+}
+
+impl Completion {
+    #[inline]
+    fn new(data: &DAT_DTO_COMPLETION_EVENT_DATA) -> Self {
+        let status = Status::of(data.status);
+        Completion {
+            endpoint: EndpointId(data.ep_handle.addr()),
+            // SAFETY: all members of the union have 64 bits, and a number may have any.
+            cookie: unsafe { data.user_cookie.as_64 },
+            operation: Operation::of(data.operation),
+            status,
+            // Undefined otherwise (uDAPL 1.2, dat_ep_post_send).
+            length: if status == Status::Success { data.transfered_length } else { 0 },
+        }
+    }
+}
+
+macro_rules! numbers {
+    ($(#[$doc:meta])* $type:ident of $c:ident, other: $other:literal;
+     $($name:ident = $value:ident: $words:literal,)*) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum $type {
+            $(#[doc = concat!("`", stringify!($value), "`: ", $words, ".")] $name,)*
+            /// One that the standard does not define.
+            Other($c),
+        }
+
+        impl $type {
+            #[inline]
+            fn of(value: $c) -> Self {
+                match value {
+                    $($value => $type::$name,)*
+                    other => $type::Other(other),
+                }
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $($type::$name => f.write_str($words),)*
+                    $type::Other(value) => write!(f, concat!($other, " {}"), value),
+                }
+            }
+        }
+    };
+}
+
+numbers! {
+    /// How a posted operation ended. Its text is words for a person.
+    Status of DAT_DTO_COMPLETION_STATUS, other: "completion status";
+    Success = DAT_DTO_SUCCESS: "done",
+    Flushed = DAT_DTO_ERR_FLUSHED: "not carried out: the connection ended before",
+    LocalLength = DAT_DTO_ERR_LOCAL_LENGTH: "the buffer is too short",
+    LocalEndpoint = DAT_DTO_ERR_LOCAL_EP: "the local endpoint failed",
+    LocalProtection = DAT_DTO_ERR_LOCAL_PROTECTION: "local memory is not registered for this",
+    BadResponse = DAT_DTO_ERR_BAD_RESPONSE: "the peer gave an answer that makes no sense",
+    RemoteAccess = DAT_DTO_ERR_REMOTE_ACCESS: "the peer's memory is not registered for this",
+    RemoteResponder = DAT_DTO_ERR_REMOTE_RESPONDER: "the peer could not carry it out",
+    Transport = DAT_DTO_ERR_TRANSPORT: "the connection failed",
+    ReceiverNotReady = DAT_DTO_ERR_RECEIVER_NOT_READY: "the peer has no receive posted",
+    PartialPacket = DAT_DTO_ERR_PARTIAL_PACKET: "a message arrived in part",
+    OperationFailed = DAT_RMR_OPERATION_FAILED: "the operation failed",
+    LocalMemoryManagement = DAT_DTO_ERR_LOCAL_MM_ERROR: "local memory management failed",
+}
+
+numbers! {
+    /// What a completion is of.
+    Operation of DAT_DTOS, other: "operation";
+    Send = DAT_DTO_SEND: "send",
+    Write = DAT_DTO_RDMA_WRITE: "RDMA write",
+    Read = DAT_DTO_RDMA_READ: "RDMA read",
+    Receive = DAT_DTO_RECEIVE: "receive",
+    ReceiveWithInvalidate = DAT_DTO_RECEIVE_WITH_INVALIDATE: "receive with invalidate",
+    Bind = DAT_DTO_BIND_MW: "bind",
+}
+
+/// What became of a connection. Its text is words for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConnectionEvent {
+    /// It is up.
+    Established {
+        /// What the peer gave to its accept; empty on the accepting side.
+        private_data: Vec<u8>,
+    },
+    /// The peer rejected it.
+    PeerRejected {
+        /// What the peer gave to its reject.
+        private_data: Vec<u8>,
+    },
+    /// The peer's provider refused: nobody listens there, or too many requests wait.
+    NonPeerRejected,
+    /// It was accepted and did not come up.
+    AcceptFailed,
+    /// It was ended, by either side.
+    Disconnected,
+    /// It failed.
+    Broken,
+    /// The peer did not answer in the time allowed.
+    TimedOut,
+    /// There is no way to the peer.
+    Unreachable,
+}
+
+impl fmt::Display for ConnectionEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ConnectionEvent::Established { .. } => "established",
+            ConnectionEvent::PeerRejected { .. } => "rejected by the peer",
+            ConnectionEvent::NonPeerRejected => "refused: nobody listens there, or too many requests wait",
+            ConnectionEvent::AcceptFailed => "accepted, but it did not come up",
+            ConnectionEvent::Disconnected => "disconnected",
+            ConnectionEvent::Broken => "broken",
+            ConnectionEvent::TimedOut => "no answer in the time allowed",
+            ConnectionEvent::Unreachable => "the peer cannot be reached",
+        })
+    }
+}
+
+#[derive(Clone, Copy)]
+enum ConnectionKind {
+    Established,
+    PeerRejected,
+    Plain(fn() -> ConnectionEvent),
+}
+
+impl ConnectionKind {
+    fn of(number: DAT_EVENT_NUMBER) -> Option<Self> {
+        use ConnectionKind::*;
+        Some(match number {
+            DAT_CONNECTION_EVENT_ESTABLISHED => Established,
+            DAT_CONNECTION_EVENT_PEER_REJECTED => PeerRejected,
+            DAT_CONNECTION_EVENT_NON_PEER_REJECTED => Plain(|| ConnectionEvent::NonPeerRejected),
+            DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR => Plain(|| ConnectionEvent::AcceptFailed),
+            DAT_CONNECTION_EVENT_DISCONNECTED => Plain(|| ConnectionEvent::Disconnected),
+            DAT_CONNECTION_EVENT_BROKEN => Plain(|| ConnectionEvent::Broken),
+            DAT_CONNECTION_EVENT_TIMED_OUT => Plain(|| ConnectionEvent::TimedOut),
+            DAT_CONNECTION_EVENT_UNREACHABLE => Plain(|| ConnectionEvent::Unreachable),
+            _ => return None,
+        })
+    }
+
+    fn with(self, private_data: Vec<u8>) -> ConnectionEvent {
+        match self {
+            ConnectionKind::Established => ConnectionEvent::Established { private_data },
+            ConnectionKind::PeerRejected => ConnectionEvent::PeerRejected { private_data },
+            ConnectionKind::Plain(event) => event(),
+        }
+    }
+}
+
+/// A failure that belongs to no request. Its text is words for a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AsynchronousError {
+    /// A dispatcher had no room; events were lost.
+    DispatcherOverflow,
+    /// The adapter is lost.
+    Catastrophic,
+    /// An endpoint failed.
+    EndpointBroken,
+    /// An operation took too long.
+    TimedOut,
+    /// The provider made a mistake.
+    ProviderInternal,
+}
+
+impl AsynchronousError {
+    fn of(number: DAT_EVENT_NUMBER) -> Option<Self> {
+        Some(match number {
+            DAT_ASYNC_ERROR_EVD_OVERFLOW => AsynchronousError::DispatcherOverflow,
+            DAT_ASYNC_ERROR_IA_CATASTROPHIC => AsynchronousError::Catastrophic,
+            DAT_ASYNC_ERROR_EP_BROKEN => AsynchronousError::EndpointBroken,
+            DAT_ASYNC_ERROR_TIMED_OUT => AsynchronousError::TimedOut,
+            DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR => AsynchronousError::ProviderInternal,
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for AsynchronousError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AsynchronousError::DispatcherOverflow => "a dispatcher had no room; events were lost",
+            AsynchronousError::Catastrophic => "the adapter is lost",
+            AsynchronousError::EndpointBroken => "an endpoint failed",
+            AsynchronousError::TimedOut => "an operation took too long",
+            AsynchronousError::ProviderInternal => "internal error of the provider",
+        })
+    }
+}
