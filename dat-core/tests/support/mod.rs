@@ -1,16 +1,16 @@
 //! Two adapters of the loopback transport and the objects most tests need.
 
-#![allow(dead_code)] // each test file uses its part
+#![allow(dead_code, unreachable_pub)] // each test file uses its part
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use dat_core::ep::{self, Ep, Handles};
 use dat_core::evd::{self, Evd};
 use dat_core::handle::{self, Node};
-use dat_core::ia::Ia;
+use dat_core::ia::{self, AsyncEvd, Entry, Ia};
 use dat_core::mem::{Pz, pz};
 use dat_core::mem_transport::{Adapter, Mem};
-use dat_core::provider::{Access, Mem as Memory, Port, Provider, Region, Segment, Transport};
+use dat_core::provider::{Access, Mem as Memory, Port, Region, Segment, Transport};
 use dat_sys::*;
 
 pub type T = Adapter;
@@ -40,9 +40,11 @@ pub fn fabric() -> String {
 }
 
 pub fn open(fabric: &str) -> &'static Node<Ia<T>> {
-    let transport = Mem.open("mem", fabric).unwrap();
-    let fns = RegistryFns { add_provider: no_table, remove_provider: no_table, get_ia_handle: no_mapping };
-    handle::insert(std::ptr::null(), |_| Ok(Ia::new(transport, "mem", std::ptr::null(), fns, false))).unwrap()
+    let registry =
+        RegistryFns { add_provider: no_table, remove_provider: no_table, get_ia_handle: no_mapping };
+    let entry = Entry { name: "mem", provider: "mem", table: std::ptr::null(), registry, thread_safe: false };
+    // SAFETY: no dispatcher is given.
+    unsafe { ia::open(&Mem, fabric, entry, AsyncEvd::Elsewhere) }.unwrap()
 }
 
 impl Side {
