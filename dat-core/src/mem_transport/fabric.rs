@@ -158,3 +158,43 @@ impl Drop for InFlight<'_> {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::contract::rig::{End, Event, Service};
+    use super::super::{Mem, advance};
+    use super::*;
+    use crate::provider::{Provider, Transport};
+
+    #[test]
+    fn a_sleeper_learns_of_timers_set_later() {
+        const HOUR: Duration = Duration::from_secs(3600);
+        let t = Mem.open("mem0", "sleeper").expect("open");
+        let service = Service::new(&t, 1);
+        let caller = End::new(&t);
+        thread::scope(|s| {
+            let sleeper = s.spawn(|| {
+                loop {
+                    caller.log.wake.reset();
+                    match caller.log.take() {
+                        Some(event) => break event,
+                        None => t.sleep(&caller.log.wake, None),
+                    };
+                }
+            });
+            let asleep = || {
+                while lock(&t.fabric.state).sleepers.is_empty() {
+                    thread::yield_now();
+                }
+            };
+            asleep();
+            caller.connect(service.port(&t), b"", Some(HOUR));
+            asleep();
+            advance("sleeper", HOUR - Duration::from_millis(5));
+            // The rest passes by itself, in the sleep.
+            assert!(matches!(sleeper.join().expect("the sleeper"), Event::TimedOut));
+        });
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::contract::rig::*;
@@ -101,26 +102,37 @@ fn time_passes_when_told() {
 }
 
 #[test]
-fn a_sleeper_learns_of_timers_set_later() {
-    let fabric = "sleeper";
-    let t = open(fabric);
-    let service = Service::new(&t, 1);
-    let caller = End::new(&t);
-    std::thread::scope(|s| {
-        let sleeper = s.spawn(|| {
-            loop {
-                caller.log.wake.reset();
-                if let Some(event) = caller.log.take() {
-                    break event;
-                }
-                t.sleep(&caller.log.wake, None);
+fn a_drop_waits_for_the_upcall_in_flight() {
+    /// Stays in its upcall for a while, and looks whether the drop returns meanwhile.
+    #[derive(Default)]
+    struct Slow {
+        inside: AtomicBool,
+        dropped: AtomicBool,
+        early: AtomicBool,
+    }
+    impl Receiver<Adapter> for Slow {
+        fn upcall(&self, _: Upcall<'_, Adapter>) {
+            self.inside.store(true, Ordering::SeqCst);
+            for _ in 0..10_000 {
+                std::thread::yield_now();
+                self.early.fetch_or(self.dropped.load(Ordering::SeqCst), Ordering::SeqCst);
             }
-        });
-        caller.connect(service.port(&t), b"", Some(Duration::from_secs(3600)));
-        advance(fabric, Duration::from_secs(3600) - Duration::from_millis(5));
-        // The rest passes by itself, in the sleep.
-        assert!(matches!(sleeper.join().expect("the sleeper"), Event::TimedOut));
+        }
+    }
+    let t = open("slow");
+    let (slow, end) = (Slow::default(), End::new(&t));
+    // SAFETY: `slow` outlives the listener.
+    let listener = t.listen(Port::Any, 1, unsafe { Sink::new(&raw const slow) }).expect("listen");
+    let port = t.port(&listener);
+    std::thread::scope(|s| {
+        s.spawn(|| end.connect(port, b"", None));
+        while !slow.inside.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        drop(listener);
+        slow.dropped.store(true, Ordering::SeqCst);
     });
+    assert!(!slow.early.load(Ordering::SeqCst), "the drop returned before the upcall did");
 }
 
 #[test]
@@ -156,6 +168,7 @@ fn a_graceful_close_waits_for_buffers_too() {
     a.send(1, &[a.mem.segment(0, 4)]);
     a.qp.disconnect(Close::Graceful);
     a.send(2, &[a.mem.segment(0, 4)]);
+    a.qp.disconnect(Close::Graceful);
     a.log.assert_silent();
     b.log.assert_silent();
     b.recv(1, &[b.mem.segment(0, 4)]);
@@ -305,6 +318,66 @@ fn a_closed_service_refuses_what_nobody_saw() {
     log.assert_silent();
     assert!(matches!(second.log.take(), Some(Event::Rejected { by_peer: false, .. })));
     drop(qp);
+}
+
+#[test]
+fn no_completion_overtakes_the_connection() {
+    /// Counts the messages that are there when the connection is reported.
+    struct Early<'t> {
+        end: &'t End<'t, Adapter>,
+        messages: AtomicUsize,
+    }
+    impl Receiver<Adapter> for Early<'_> {
+        fn upcall(&self, up: Upcall<'_, Adapter>) {
+            if let Upcall::Established { .. } = up {
+                self.messages.store(1 + poll::<Adapter>(&self.end.recvs, 8).len(), Ordering::Relaxed);
+            }
+        }
+    }
+    let t = open("early");
+    let rig = Rig { a: &t, b: &t };
+    let (a, b, service) = (End::new(&t), End::new(&t), Service::new(&t, 1));
+    let early = Early { end: &b, messages: AtomicUsize::new(0) };
+    // SAFETY: `early` outlives the queue pair.
+    let sink = unsafe { Sink::new(&raw const early) };
+    let qp = t.qp(cfg(&b.pd, &b.requests, &b.recvs, None), sink).expect("queue pair");
+    // SAFETY: no memory.
+    unsafe { qp.post_recv(&RecvWr { id: 1, segments: &[] }) }.expect("post");
+    a.connect(service.port(&t), b"", None);
+    a.send(1, &[]);
+    qp.accept(service.request(&rig).0, b"", DEPTH).expect("accept");
+    assert_eq!(early.messages.load(Ordering::Relaxed), 1, "established, and no message yet");
+    assert_eq!(outcomes(&poll::<Adapter>(&b.recvs, 8)), [(1, WcStatus::Success)]);
+    drop(qp);
+}
+
+#[test]
+fn no_timer_outlives_its_attempt() {
+    let t = open("timers");
+    let rig = Rig { a: &t, b: &t };
+    let service = Service::new(&t, 8);
+    let call = || {
+        let end = End::new(&t);
+        end.connect(service.port(&t), b"", Some(Duration::from_secs(3600)));
+        assert!(t.fabric.with(|engine| engine.next_timer()).is_some());
+        (end, service.request(&rig).0)
+    };
+    let idle = || assert_eq!(t.fabric.with(|engine| engine.next_timer()), None);
+    let (caller, _request) = call();
+    drop(caller);
+    idle();
+    let (caller, _request) = call();
+    caller.qp.disconnect(Close::Graceful);
+    idle();
+    let (_caller, _request) = call();
+    advance("timers", Duration::from_secs(3600));
+    idle();
+    let (_caller, request) = call();
+    drop(request);
+    idle();
+    let (_caller, request) = call();
+    End::new(&t).qp.accept(request, b"", DEPTH).expect("accept");
+    idle();
 }
 
 #[test]

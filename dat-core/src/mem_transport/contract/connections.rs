@@ -35,27 +35,33 @@ pub fn private_data_and_addresses_arrive<T: Transport>(a: &T, b: &T) {
 
 pub fn read_depths_are_agreed<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
-    let (a, b) = (End::new(a), End::new(b));
-    let service = Service::new(b.t, 1);
-    let depth = ReadDepth { incoming: 4, outgoing: 8 };
-    let (addr, port) = (b.t.attrs().address, service.port(b.t));
-    a.qp.connect(&Connect { addr, port, private: b"", timeout: None, depth }).expect("connect");
-    let (request, ..) = service.request(&rig);
-    b.qp.accept(request, b"", ReadDepth { incoming: 2, outgoing: 16 }).expect("accept");
-    let depth = |end: &End<'_, T>| match rig.until("the connection", || end.log.take()) {
-        Event::Established { depth, .. } => depth,
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(depth(&a), ReadDepth { incoming: 4, outgoing: 2 });
-    assert_eq!(depth(&b), ReadDepth { incoming: 2, outgoing: 4 });
+    let (few, many) = (ReadDepth { incoming: 4, outgoing: 2 }, ReadDepth { incoming: 6, outgoing: 8 });
+    // Neither reads more than the other holds: (active wants, passive wants, active gets).
+    let cases =
+        [(few, many, few), (many, few, ReadDepth { incoming: 2, outgoing: 4 }), (DEPTH, DEPTH, DEPTH)];
+    for (active, passive, agreed) in cases {
+        let (a, b) = (End::new(a), End::new(b));
+        let service = Service::new(b.t, 1);
+        let (addr, port) = (b.t.attrs().address, service.port(b.t));
+        a.qp.connect(&Connect { addr, port, private: b"", timeout: None, depth: active }).expect("connect");
+        let (request, ..) = service.request(&rig);
+        b.qp.accept(request, b"", passive).expect("accept");
+        let depth = |end: &End<'_, T>| match rig.until("the connection", || end.log.take()) {
+            Event::Established { depth, .. } => depth,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(depth(&a), agreed);
+        assert_eq!(depth(&b), ReadDepth { incoming: agreed.outgoing, outgoing: agreed.incoming });
 
-    // More reads than may be outstanding wait their turn.
-    b.mem.write(0, &pattern(1, 3200));
-    for i in 0..32 {
-        a.post(i, SendOp::Read(b.mem.remote(i as usize * 100)), &[a.mem.segment(i as usize * 100, 100)]);
+        // More reads than may be outstanding wait their turn.
+        b.mem.write(0, &pattern(1, 3200));
+        for i in 0..32 {
+            let (from, to) = (b.mem.remote(i * 100), a.mem.segment(i * 100, 100));
+            a.post(i as u64, SendOp::Read(from), &[to]);
+        }
+        assert!(rig.completions(&a.requests, 32).iter().all(|wc| wc.status == WcStatus::Success));
+        assert_eq!(a.mem.read(0, 3200), pattern(1, 3200));
     }
-    assert!(rig.completions(&a.requests, 32).iter().all(|wc| wc.status == WcStatus::Success));
-    assert_eq!(a.mem.read(0, 3200), pattern(1, 3200));
 }
 
 pub fn a_rejection_carries_private_data<T: Transport>(a: &T, b: &T) {

@@ -47,6 +47,12 @@ pub fn an_armed_queue_calls_once<T: Transport>(a: &T, b: &T) {
     assert!(matches!(event, Event::CqReady), "{event:?}");
     assert_eq!(outcomes(&rig.completions(&b.recvs, 2)), [(1, WcStatus::Success), (2, WcStatus::Success)]);
     b.recvs_log.assert_silent();
+
+    // Of two wishes the wider one holds.
+    assert!(b.recvs.arm(false) && b.recvs.arm(true));
+    a.send(3, &[]);
+    rig.next("CqReady", &b.recvs_log);
+    assert_eq!(outcomes(&rig.completions(&b.recvs, 1)), [(3, WcStatus::Success)]);
 }
 
 pub fn solicited_waits_ignore_the_rest<T: Transport>(a: &T, b: &T) {
@@ -114,6 +120,8 @@ pub fn resizing_loses_nothing<T: Transport>(a: &T, b: &T) {
     }
     rig.completions(&a.requests, 8);
     rig.until("completions", || (!b.recvs.arm(false)).then_some(()));
+    let error = b.recvs.resize(4).expect_err("eight are in it");
+    assert_eq!(error.kind(), dat_sys::DAT_INVALID_STATE);
     b.recvs.resize(16).expect("it may grow while it holds completions");
     for i in 8..16 {
         a.send(i, &[]);
@@ -193,6 +201,7 @@ pub fn a_shared_queue_serves_all_its_endpoints<T: Transport>(a: &T, b: &T) {
     assert_eq!(srq.available(), 7);
     peers[1].send(9, &[]);
     assert_eq!(rig.completions(&ends[1].recvs, 1)[0].status, WcStatus::Success);
+    srq_log.assert_silent();
 
     assert!(srq.resize(5).is_err(), "six are in it");
     srq.resize(20).expect("grow");
