@@ -3,6 +3,7 @@
 //! A provider supplies a transport; this crate supplies everything the standard says about adapters, endpoints, event
 //! dispatchers, memory and connections.
 
+pub mod export;
 pub mod provider;
 
 pub mod conn;

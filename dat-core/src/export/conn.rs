@@ -1,0 +1,107 @@
+//! Service points and connection requests.
+
+use dat_sys::*;
+
+use super::convert::{evd, out, private, query, slots};
+use crate::conn::cr::{self, Cr};
+use crate::conn::psp::{self, Psp};
+use crate::conn::rsp::{self, Rsp};
+use crate::ep::Ep;
+use crate::handle;
+use crate::ia::Ia;
+use crate::provider::{Port, Transport};
+
+slots! {
+    /// dat_psp_create.
+    fn psp_create<T>(
+        ia: DAT_IA_HANDLE,
+        qualifier: DAT_CONN_QUAL,
+        cr_evd: DAT_EVD_HANDLE,
+        flags: DAT_PSP_FLAGS,
+        psp: *mut DAT_PSP_HANDLE,
+    ) {
+        let ia = handle::get::<Ia<T>>(ia)?;
+        let cr_evd = evd(cr_evd, DAT_INVALID_HANDLE_EVD_CR)?;
+        let psp = out(psp, 5)?;
+        psp.write(psp::create(ia, Port::Qualifier(qualifier), cr_evd, flags)?.handle());
+        Ok(())
+    }
+
+    /// dat_psp_create_any.
+    fn psp_create_any<T>(
+        ia: DAT_IA_HANDLE,
+        qualifier: *mut DAT_CONN_QUAL,
+        cr_evd: DAT_EVD_HANDLE,
+        flags: DAT_PSP_FLAGS,
+        psp: *mut DAT_PSP_HANDLE,
+    ) {
+        let ia = handle::get::<Ia<T>>(ia)?;
+        let qualifier = out(qualifier, 2)?;
+        let cr_evd = evd(cr_evd, DAT_INVALID_HANDLE_EVD_CR)?;
+        let psp = out(psp, 5)?;
+        let made = psp::create(ia, Port::Any, cr_evd, flags)?;
+        qualifier.write(made.qualifier());
+        psp.write(made.handle());
+        Ok(())
+    }
+
+    /// dat_psp_query.
+    fn psp_query<T>(psp: DAT_PSP_HANDLE, mask: DAT_PSP_PARAM_MASK, param: *mut DAT_PSP_PARAM) {
+        let psp = handle::get::<Psp<T>>(psp)?;
+        let fields = (mask.into(), DAT_PSP_FIELD_ALL.into(), 2);
+        query(fields, param, DAT_PSP_PARAM::zeroed(), |param| psp.query(param))
+    }
+
+    /// dat_psp_free.
+    fn psp_free<T>(psp: DAT_PSP_HANDLE) {
+        psp::free(handle::get::<Psp<T>>(psp)?)
+    }
+
+    /// dat_rsp_create.
+    fn rsp_create<T>(
+        ia: DAT_IA_HANDLE,
+        qualifier: DAT_CONN_QUAL,
+        ep: DAT_EP_HANDLE,
+        cr_evd: DAT_EVD_HANDLE,
+        rsp: *mut DAT_RSP_HANDLE,
+    ) {
+        let ia = handle::get::<Ia<T>>(ia)?;
+        let ep = handle::get::<Ep<T>>(ep)?;
+        let cr_evd = evd(cr_evd, DAT_INVALID_HANDLE_EVD_CR)?;
+        let rsp = out(rsp, 5)?;
+        rsp.write(rsp::create(ia, qualifier, ep, cr_evd)?.handle());
+        Ok(())
+    }
+
+    /// dat_rsp_query.
+    fn rsp_query<T>(rsp: DAT_RSP_HANDLE, mask: DAT_RSP_PARAM_MASK, param: *mut DAT_RSP_PARAM) {
+        let rsp = handle::get::<Rsp<T>>(rsp)?;
+        let fields = (mask.into(), DAT_RSP_FIELD_ALL.into(), 2);
+        query(fields, param, DAT_RSP_PARAM::zeroed(), |param| rsp.query(param))
+    }
+
+    /// dat_rsp_free.
+    fn rsp_free<T>(rsp: DAT_RSP_HANDLE) {
+        rsp::free(handle::get::<Rsp<T>>(rsp)?)
+    }
+
+    /// dat_cr_query.
+    fn cr_query<T>(cr: DAT_CR_HANDLE, mask: DAT_CR_PARAM_MASK, param: *mut DAT_CR_PARAM) {
+        let cr = handle::get::<Cr<T>>(cr)?;
+        let fields = (mask.into(), DAT_CR_FIELD_ALL.into(), 2);
+        query(fields, param, DAT_CR_PARAM::zeroed(), |param| cr.query(param))
+    }
+
+    /// dat_cr_accept.
+    fn cr_accept<T>(cr: DAT_CR_HANDLE, ep: DAT_EP_HANDLE, private_size: DAT_COUNT, private_data: DAT_PVOID) {
+        let cr = handle::get::<Cr<T>>(cr)?;
+        let ep = handle::get_or_null::<Ep<T>>(ep)?;
+        cr::accept(cr, ep, private(private_size, private_data, 3)?)
+    }
+
+    /// dat_cr_reject.
+    fn cr_reject<T>(cr: DAT_CR_HANDLE, private_size: DAT_COUNT, private_data: DAT_PVOID) {
+        let cr = handle::get::<Cr<T>>(cr)?;
+        cr::reject(cr, private(private_size, private_data, 2)?)
+    }
+}

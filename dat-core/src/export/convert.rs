@@ -1,0 +1,146 @@
+//! Between C's arguments and ours.
+
+use std::ffi::c_void;
+use std::mem::{MaybeUninit, offset_of};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use dat_sys::*;
+
+use crate::error::{Error, Result};
+use crate::evd::Evd;
+use crate::handle::{self, Node};
+use crate::provider::{Segment, Transport};
+
+/// Defines control functions of the table: `extern "C"`, returning a `DAT_RETURN`, with a body that is a
+/// `Result<()>` and unsafe by what all of them presume: a handle is any word, a pointer is NULL or leads to what the
+/// prototype says, and nobody frees an object that another call is using.
+macro_rules! slots {
+    ($($(#[$attr:meta])* fn $name:ident<T $(, $safe:ident)?>($($arg:ident: $type:ty),* $(,)?) { $($body:tt)* })*) => {$(
+        $(#[$attr])*
+        #[allow(clippy::too_many_arguments)] // the standard's prototypes
+        pub(super) unsafe extern "C" fn $name<T: Transport $(, const $safe: bool)?>($($arg: $type),*) -> DAT_RETURN {
+            // SAFETY: what the macro says all of them presume; C keeps to the standard or is told of its mistake.
+            $crate::export::convert::call(|| unsafe { $($body)* })
+        }
+    )*};
+}
+pub(super) use slots;
+
+/// Runs a control call. A panic, which is a mistake of ours, does not reach C.
+pub(super) fn call(f: impl FnOnce() -> Result<()>) -> DAT_RETURN {
+    // Locks are used after a panic too (`PoisonError::into_inner`), so what was interrupted can at least be closed.
+    catch_unwind(AssertUnwindSafe(f)).map_or(Error::of(DAT_INTERNAL_ERROR).code(), code)
+}
+
+/// The result as C wants it.
+#[inline]
+pub(super) fn code(result: Result<()>) -> DAT_RETURN {
+    match result {
+        Ok(()) => DAT_SUCCESS,
+        Err(error) => error.code(),
+    }
+}
+
+/// Runs `f` alone on a handle if the table is thread-safe: posts, dequeues, and whatever takes away what they use.
+#[inline]
+pub(super) fn alone<const SAFE: bool, R>(handle: *mut c_void, f: impl FnOnce() -> R) -> R {
+    match handle::slot(handle) {
+        Some(slot) if SAFE => slot.locked(f),
+        _ => f(),
+    }
+}
+
+/// An out argument; `arg` is its position.
+///
+/// # Safety
+/// The pointer is NULL or may be written to.
+pub(super) unsafe fn out<'a, V>(ptr: *mut V, arg: u32) -> Result<&'a mut MaybeUninit<V>> {
+    // SAFETY: as the caller promised.
+    unsafe { ptr.cast::<MaybeUninit<V>>().as_mut() }.ok_or(Error::arg(arg))
+}
+
+/// Answers a query. The mask, at position `arg`, may name the bits of `all`; the record follows it and may be NULL if
+/// nothing is asked for.
+///
+/// # Safety
+/// The pointer is NULL or may be written to.
+pub(super) unsafe fn query<V>(
+    (mask, all, arg): (u64, u64, u32),
+    record: *mut V,
+    blank: V,
+    fill: impl FnOnce(&mut V),
+) -> Result<()> {
+    if mask & !all != 0 {
+        return Err(Error::arg(arg));
+    }
+    if mask != 0 {
+        // The standard lets providers return fields that were not asked for.
+        let mut filled = blank;
+        // SAFETY: as the caller promised.
+        let record = unsafe { out(record, arg + 1) }?;
+        fill(&mut filled);
+        record.write(filled);
+    }
+    Ok(())
+}
+
+/// Private data at positions `arg` (its size) and `arg + 1`.
+///
+/// # Safety
+/// The pointer is NULL or leads to `size` bytes.
+pub(super) unsafe fn private<'a>(size: DAT_COUNT, data: DAT_PVOID, arg: u32) -> Result<&'a [u8]> {
+    match usize::try_from(size) {
+        Ok(0) => Ok(&[]),
+        Ok(_) if data.is_null() => Err(Error::arg(arg + 1)),
+        // SAFETY: as the caller promised.
+        Ok(size) => Ok(unsafe { std::slice::from_raw_parts(data.cast_const().cast(), size) }),
+        Err(_) => Err(Error::arg(arg)),
+    }
+}
+
+const _: () = {
+    assert!(size_of::<DAT_LMR_TRIPLET>() == size_of::<Segment>());
+    assert!(align_of::<DAT_LMR_TRIPLET>() == align_of::<Segment>());
+    assert!(offset_of!(DAT_LMR_TRIPLET, virtual_address) == offset_of!(Segment, addr));
+    assert!(offset_of!(DAT_LMR_TRIPLET, segment_length) == offset_of!(Segment, len));
+    assert!(offset_of!(DAT_LMR_TRIPLET, lmr_context) == offset_of!(Segment, key));
+};
+
+/// The segments of a post, at positions 2 (their number) and 3.
+///
+/// # Safety
+/// The pointer is NULL or leads to `count` triplets.
+#[inline]
+pub(super) unsafe fn segments<'a>(count: DAT_COUNT, iov: *const DAT_LMR_TRIPLET) -> Result<&'a [Segment]> {
+    match usize::try_from(count) {
+        Ok(0) => Ok(&[]),
+        Ok(_) if iov.is_null() || !iov.is_aligned() => Err(Error::arg(3)),
+        // SAFETY: as the caller promised; a triplet has the layout of a segment, see above.
+        Ok(count) => Ok(unsafe { std::slice::from_raw_parts(iov.cast(), count) }),
+        Err(_) => Err(Error::arg(2)),
+    }
+}
+
+/// A dispatcher, with the subtype that says what it was to be for.
+///
+/// # Safety
+/// As [`handle::get`].
+pub(super) unsafe fn evd<'a, T: Transport>(
+    evd: DAT_EVD_HANDLE,
+    invalid: DAT_RETURN,
+) -> Result<&'a Node<Evd<T>>> {
+    // SAFETY: as the caller promised.
+    unsafe { handle::get(evd) }.map_err(|_| Error::handle(invalid))
+}
+
+/// As [`evd`], or NULL.
+///
+/// # Safety
+/// As [`handle::get`].
+pub(super) unsafe fn evd_or_null<'a, T: Transport>(
+    evd: DAT_EVD_HANDLE,
+    invalid: DAT_RETURN,
+) -> Result<Option<&'a Node<Evd<T>>>> {
+    // SAFETY: as the caller promised.
+    unsafe { handle::get_or_null(evd) }.map_err(|_| Error::handle(invalid))
+}

@@ -1,0 +1,164 @@
+//! Event dispatchers and notification objects. dat_evd_dequeue is in `post`.
+
+use dat_sys::*;
+
+use super::convert::{alone, out, query, slots};
+use crate::cno::{self, Cno};
+use crate::error::{Error, Result};
+use crate::evd::{self, Evd};
+use crate::handle::{self, Node};
+use crate::ia::Ia;
+use crate::provider::Transport;
+
+slots! {
+    /// dat_evd_create.
+    fn evd_create<T>(
+        ia: DAT_IA_HANDLE,
+        min_qlen: DAT_COUNT,
+        cno: DAT_CNO_HANDLE,
+        flags: DAT_EVD_FLAGS,
+        evd: *mut DAT_EVD_HANDLE,
+    ) {
+        let ia = handle::get::<Ia<T>>(ia)?;
+        let cno = cno_of(ia, cno)?;
+        let evd = out(evd, 5)?;
+        evd.write(evd::create(ia, min_qlen, cno, flags)?.handle());
+        Ok(())
+    }
+
+    /// dat_evd_query.
+    fn evd_query<T>(evd: DAT_EVD_HANDLE, mask: DAT_EVD_PARAM_MASK, param: *mut DAT_EVD_PARAM) {
+        let evd = handle::get::<Evd<T>>(evd)?;
+        let fields = (mask.into(), DAT_EVD_FIELD_ALL.into(), 2);
+        query(fields, param, DAT_EVD_PARAM::zeroed(), |param| {
+            *param = DAT_EVD_PARAM {
+                ia_handle: evd.ia.consumer_handle(),
+                evd_qlen: DAT_COUNT::try_from(evd.depth()).unwrap_or(DAT_COUNT::MAX),
+                evd_state: evd.state(),
+                cno_handle: evd.cno_handle(),
+                evd_flags: evd.flags,
+            };
+        })
+    }
+
+    /// dat_evd_modify_cno.
+    fn evd_modify_cno<T>(evd: DAT_EVD_HANDLE, cno: DAT_CNO_HANDLE) {
+        let evd = handle::get::<Evd<T>>(evd)?;
+        evd.set_cno(cno_of(&evd.ia, cno)?);
+        Ok(())
+    }
+
+    /// dat_evd_enable.
+    fn evd_enable<T>(evd: DAT_EVD_HANDLE) {
+        handle::get::<Evd<T>>(evd)?.set_enabled(true);
+        Ok(())
+    }
+
+    /// dat_evd_disable.
+    fn evd_disable<T>(evd: DAT_EVD_HANDLE) {
+        handle::get::<Evd<T>>(evd)?.set_enabled(false);
+        Ok(())
+    }
+
+    /// dat_evd_set_unwaitable.
+    fn evd_set_unwaitable<T>(evd: DAT_EVD_HANDLE) {
+        handle::get::<Evd<T>>(evd)?.set_waitable(false);
+        Ok(())
+    }
+
+    /// dat_evd_clear_unwaitable.
+    fn evd_clear_unwaitable<T>(evd: DAT_EVD_HANDLE) {
+        handle::get::<Evd<T>>(evd)?.set_waitable(true);
+        Ok(())
+    }
+
+    /// dat_evd_wait.
+    fn evd_wait<T>(
+        evd: DAT_EVD_HANDLE,
+        timeout: DAT_TIMEOUT,
+        threshold: DAT_COUNT,
+        event: *mut DAT_EVENT,
+        more: *mut DAT_COUNT,
+    ) {
+        let evd = handle::get::<Evd<T>>(evd)?;
+        let (event, more) = (out(event, 4)?, out(more, 5)?);
+        let waited = evd.wait(timeout, threshold)?;
+        more.write(DAT_COUNT::try_from(waited.more).unwrap_or(DAT_COUNT::MAX));
+        event.write(waited.event?);
+        Ok(())
+    }
+
+    /// dat_evd_resize.
+    fn evd_resize<T, SAFE>(evd: DAT_EVD_HANDLE, min_qlen: DAT_COUNT) {
+        alone::<SAFE, _>(evd, || handle::get::<Evd<T>>(evd)?.resize(min_qlen))
+    }
+
+    /// dat_evd_post_se.
+    fn evd_post_se<T>(evd: DAT_EVD_HANDLE, event: *const DAT_EVENT) {
+        let evd = handle::get::<Evd<T>>(evd)?;
+        evd.post_software(event.as_ref().ok_or(Error::arg(2))?)
+    }
+
+    /// dat_evd_free.
+    fn evd_free<T, SAFE>(evd: DAT_EVD_HANDLE) {
+        alone::<SAFE, _>(evd, || evd::free(handle::get::<Evd<T>>(evd)?))
+    }
+
+    /// dat_cno_create.
+    fn cno_create<T>(ia: DAT_IA_HANDLE, agent: DAT_OS_WAIT_PROXY_AGENT, cno: *mut DAT_CNO_HANDLE) {
+        let ia = handle::get::<Ia<T>>(ia)?;
+        let cno = out(cno, 3)?;
+        cno.write(cno::create(ia, agent)?.handle());
+        Ok(())
+    }
+
+    /// dat_cno_modify_agent.
+    fn cno_modify_agent<T>(cno: DAT_CNO_HANDLE, agent: DAT_OS_WAIT_PROXY_AGENT) {
+        handle::get::<Cno<T>>(cno)?.set_agent(agent);
+        Ok(())
+    }
+
+    /// dat_cno_query.
+    fn cno_query<T>(cno: DAT_CNO_HANDLE, mask: DAT_CNO_PARAM_MASK, param: *mut DAT_CNO_PARAM) {
+        let cno = handle::get::<Cno<T>>(cno)?;
+        // The standard's masks overlap: the proxy is 3, everything is 4.
+        let fields = (mask.into(), u64::from(DAT_CNO_FIELD_ALL | DAT_CNO_FIELD_PROXY), 2);
+        query(fields, param, DAT_CNO_PARAM::zeroed(), |param| {
+            let agent = cno.agent();
+            param.ia_handle = cno.ia.consumer_handle();
+            if agent.proxy_agent_func.is_some() {
+                param.proxy_type = DAT_PROXY_TYPE_AGENT;
+                param.proxy = DAT_CNO_PROXY { agent };
+            }
+        })
+    }
+
+    /// dat_cno_wait. Without a trigger the dispatcher is NULL.
+    fn cno_wait<T>(cno: DAT_CNO_HANDLE, timeout: DAT_TIMEOUT, evd: *mut DAT_EVD_HANDLE) {
+        let cno = handle::get::<Cno<T>>(cno)?;
+        let evd = out(evd, 3)?;
+        let answer = cno.wait(timeout);
+        evd.write(answer.unwrap_or(DAT_HANDLE_NULL));
+        answer.map(drop)
+    }
+
+    /// dat_cno_free.
+    fn cno_free<T>(cno: DAT_CNO_HANDLE) {
+        cno::free(handle::get::<Cno<T>>(cno)?)
+    }
+}
+
+/// A notification object of this adapter, or NULL.
+///
+/// # Safety
+/// As [`handle::get`].
+unsafe fn cno_of<'a, T: Transport>(
+    ia: &Node<Ia<T>>,
+    cno: DAT_CNO_HANDLE,
+) -> Result<Option<&'a Node<Cno<T>>>> {
+    // SAFETY: as the caller promised.
+    match unsafe { handle::get_or_null::<Cno<T>>(cno) }? {
+        Some(cno) if cno.ia.handle() != ia.handle() => Err(Error::handle(DAT_INVALID_HANDLE_CNO)),
+        cno => Ok(cno),
+    }
+}

@@ -1,0 +1,108 @@
+//! Adapters, and what is the same for every handle.
+
+use std::ffi::CStr;
+
+use dat_sys::*;
+
+use super::convert::{call, out, query, slots};
+use super::register;
+use crate::error::Error;
+use crate::handle;
+use crate::ia::{self, AsyncEvd, Ia};
+use crate::provider::{Provider, Transport};
+
+/// dat_ia_openv, as the registry calls it. The arguments are those of dat_ia_open.
+pub(super) unsafe extern "C" fn open<P: Provider, const SAFE: bool>(
+    name: DAT_NAME_PTR,
+    async_evd_min_qlen: DAT_COUNT,
+    async_evd: *mut DAT_EVD_HANDLE,
+    ia_handle: *mut DAT_IA_HANDLE,
+) -> DAT_RETURN {
+    // SAFETY: NULL or as the standard's prototype says.
+    call(|| unsafe {
+        if name.is_null() {
+            return Err(Error::arg(1));
+        }
+        let name = CStr::from_ptr(name).to_str().map_err(|_| Error::arg(1))?;
+        let async_evd = async_evd.as_mut().ok_or(Error::arg(3))?;
+        let ia_handle = out(ia_handle, 4)?;
+        let asked = AsyncEvd::from_c(async_evd_min_qlen, *async_evd)?;
+        let registered = register::find::<P>(name, SAFE)
+            .ok_or(Error::new(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED))?;
+        let ia = ia::open(&*registered.provider, &registered.params, registered.entry(name), asked).map_err(
+            |error| {
+                if !error.reason.is_empty() {
+                    register::complain(P::NAME, name, &error.reason);
+                }
+                error.code
+            },
+        )?;
+        if let AsyncEvd::Create(_) = asked {
+            *async_evd = ia.async_evd_handle();
+        }
+        ia_handle.write(ia.handle());
+        Ok(())
+    })
+}
+
+slots! {
+    /// dat_ia_query. Each pointer may be NULL if nothing is asked for through it.
+    fn ia_query<T>(
+        ia: DAT_IA_HANDLE,
+        async_evd: *mut DAT_EVD_HANDLE,
+        ia_mask: DAT_IA_ATTR_MASK,
+        ia_attr: *mut DAT_IA_ATTR,
+        provider_mask: DAT_PROVIDER_ATTR_MASK,
+        provider_attr: *mut DAT_PROVIDER_ATTR,
+    ) {
+        let ia = handle::get::<Ia<T>>(ia)?;
+        query((ia_mask, DAT_IA_FIELD_ALL, 3), ia_attr, DAT_IA_ATTR::zeroed(), |a| ia.attributes(a))?;
+        query((provider_mask, DAT_PROVIDER_FIELD_ALL, 5), provider_attr, DAT_PROVIDER_ATTR::zeroed(), |a| {
+            ia.provider_attributes(a);
+        })?;
+        if let Some(async_evd) = async_evd.as_mut() {
+            *async_evd = ia.async_evd_handle();
+        }
+        Ok(())
+    }
+
+    /// dat_ia_close.
+    fn ia_close<T>(ia: DAT_IA_HANDLE, flags: DAT_CLOSE_FLAGS) {
+        ia::close(handle::get::<Ia<T>>(ia)?, flags)
+    }
+}
+
+/// dat_set_consumer_context.
+pub(super) unsafe extern "C" fn set_consumer_context(handle: DAT_HANDLE, context: DAT_CONTEXT) -> DAT_RETURN {
+    call(|| {
+        // SAFETY: the members have the same size, and an integer may have any bits.
+        handle::live(handle)?.set_context(unsafe { context.as_64 });
+        Ok(())
+    })
+}
+
+/// dat_get_consumer_context.
+pub(super) unsafe extern "C" fn get_consumer_context(
+    handle: DAT_HANDLE,
+    context: *mut DAT_CONTEXT,
+) -> DAT_RETURN {
+    call(|| {
+        let slot = handle::live(handle)?;
+        // SAFETY: NULL or as the standard's prototype says.
+        unsafe { out(context, 2) }?.write(DAT_CONTEXT { as_64: slot.context() });
+        Ok(())
+    })
+}
+
+/// dat_get_handle_type.
+pub(super) unsafe extern "C" fn get_handle_type(
+    handle: DAT_HANDLE,
+    kind: *mut DAT_HANDLE_TYPE,
+) -> DAT_RETURN {
+    call(|| {
+        let slot = handle::live(handle)?;
+        // SAFETY: NULL or as the standard's prototype says.
+        unsafe { out(kind, 2) }?.write(slot.kind());
+        Ok(())
+    })
+}

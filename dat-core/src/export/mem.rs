@@ -1,0 +1,148 @@
+//! Protection zones, memory regions, shared receive queues.
+
+use dat_sys::*;
+
+use super::convert::{alone, out, query, slots};
+use crate::error::{Error, Result};
+use crate::handle;
+use crate::ia::Ia;
+use crate::mem::lmr::{self, Lmr, Memory};
+use crate::mem::pz::{self, Pz};
+use crate::provider::{Segment, Transport};
+use crate::srq::{self, Srq};
+
+slots! {
+    /// dat_pz_create.
+    fn pz_create<T>(ia: DAT_IA_HANDLE, pz: *mut DAT_PZ_HANDLE) {
+        let ia = handle::get::<Ia<T>>(ia)?;
+        let pz = out(pz, 2)?;
+        pz.write(pz::create(ia)?.handle());
+        Ok(())
+    }
+
+    /// dat_pz_query.
+    fn pz_query<T>(pz: DAT_PZ_HANDLE, mask: DAT_PZ_PARAM_MASK, param: *mut DAT_PZ_PARAM) {
+        let pz = handle::get::<Pz<T>>(pz)?;
+        query((mask.into(), DAT_PZ_FIELD_ALL.into(), 2), param, DAT_PZ_PARAM::zeroed(), |param| pz.query(param))
+    }
+
+    /// dat_pz_free.
+    fn pz_free<T>(pz: DAT_PZ_HANDLE) {
+        pz::free(handle::get::<Pz<T>>(pz)?)
+    }
+
+    /// dat_lmr_create. Of the out arguments only the handle is required, as with OFED.
+    fn lmr_create<T>(
+        ia: DAT_IA_HANDLE,
+        mem_type: DAT_MEM_TYPE,
+        region: DAT_REGION_DESCRIPTION,
+        length: DAT_VLEN,
+        pz: DAT_PZ_HANDLE,
+        privileges: DAT_MEM_PRIV_FLAGS,
+        va_type: DAT_VA_TYPE,
+        lmr: *mut DAT_LMR_HANDLE,
+        lmr_context: *mut DAT_LMR_CONTEXT,
+        rmr_context: *mut DAT_RMR_CONTEXT,
+        registered_length: *mut DAT_VLEN,
+        registered_address: *mut DAT_VADDR,
+    ) {
+        let ia = handle::get::<Ia<T>>(ia)?;
+        let memory = match mem_type {
+            DAT_MEM_TYPE_VIRTUAL => Memory::Virtual { addr: region.for_va, length },
+            DAT_MEM_TYPE_LMR => Memory::Lmr(handle::get::<Lmr<T>>(region.for_lmr_handle)?),
+            DAT_MEM_TYPE_SHARED_VIRTUAL => return Err(Error::of(DAT_NOT_IMPLEMENTED)),
+            _ => return Err(Error::arg(2)),
+        };
+        let pz = handle::get::<Pz<T>>(pz)?;
+        let lmr = out(lmr, 8)?;
+        let made = lmr::create(ia, memory, pz, privileges, va_type)?;
+        lmr.write(made.handle());
+        let mut param = DAT_LMR_PARAM::zeroed();
+        made.query(&mut param);
+        for (ptr, context) in [(lmr_context, param.lmr_context), (rmr_context, param.rmr_context)] {
+            if let Some(out) = ptr.as_mut() {
+                *out = context;
+            }
+        }
+        for (ptr, value) in
+            [(registered_length, param.registered_size), (registered_address, param.registered_address)]
+        {
+            if let Some(out) = ptr.as_mut() {
+                *out = value;
+            }
+        }
+        Ok(())
+    }
+
+    /// dat_lmr_query.
+    fn lmr_query<T>(lmr: DAT_LMR_HANDLE, mask: DAT_LMR_PARAM_MASK, param: *mut DAT_LMR_PARAM) {
+        let lmr = handle::get::<Lmr<T>>(lmr)?;
+        let fields = (mask.into(), DAT_LMR_FIELD_ALL.into(), 2);
+        query(fields, param, DAT_LMR_PARAM::zeroed(), |param| lmr.query(param))
+    }
+
+    /// dat_lmr_free.
+    fn lmr_free<T>(lmr: DAT_LMR_HANDLE) {
+        lmr::free(handle::get::<Lmr<T>>(lmr)?)
+    }
+
+    /// dat_lmr_sync_rdma_read.
+    fn lmr_sync_rdma_read<T>(ia: DAT_IA_HANDLE, iov: *const DAT_LMR_TRIPLET, count: DAT_VLEN) {
+        lmr::sync(handle::get::<Ia<T>>(ia)?, counted(iov, count)?)
+    }
+
+    /// dat_lmr_sync_rdma_write.
+    fn lmr_sync_rdma_write<T>(ia: DAT_IA_HANDLE, iov: *const DAT_LMR_TRIPLET, count: DAT_VLEN) {
+        lmr::sync(handle::get::<Ia<T>>(ia)?, counted(iov, count)?)
+    }
+
+    /// dat_srq_create.
+    fn srq_create<T>(ia: DAT_IA_HANDLE, pz: DAT_PZ_HANDLE, attr: *mut DAT_SRQ_ATTR, srq: *mut DAT_SRQ_HANDLE) {
+        let ia = handle::get::<Ia<T>>(ia)?;
+        let pz = handle::get::<Pz<T>>(pz)?;
+        let attr = attr.as_ref().ok_or(Error::arg(3))?;
+        let srq = out(srq, 4)?;
+        srq.write(srq::create(ia, pz, attr)?.handle());
+        Ok(())
+    }
+
+    /// dat_srq_query.
+    fn srq_query<T>(srq: DAT_SRQ_HANDLE, mask: DAT_SRQ_PARAM_MASK, param: *mut DAT_SRQ_PARAM) {
+        let srq = handle::get::<Srq<T>>(srq)?;
+        let fields = (mask.into(), DAT_SRQ_FIELD_ALL.into(), 2);
+        query(fields, param, DAT_SRQ_PARAM::zeroed(), |param| srq.query(param))
+    }
+
+    /// dat_srq_resize.
+    fn srq_resize<T, SAFE>(srq: DAT_SRQ_HANDLE, max_recv_dtos: DAT_COUNT) {
+        alone::<SAFE, _>(srq, || handle::get::<Srq<T>>(srq)?.resize(max_recv_dtos))
+    }
+
+    /// dat_srq_set_lw.
+    fn srq_set_lw<T>(srq: DAT_SRQ_HANDLE, low_watermark: DAT_COUNT) {
+        handle::get::<Srq<T>>(srq)?.set_low_watermark(low_watermark)
+    }
+
+    /// dat_srq_free.
+    fn srq_free<T, SAFE>(srq: DAT_SRQ_HANDLE) {
+        alone::<SAFE, _>(srq, || srq::free(handle::get::<Srq<T>>(srq)?))
+    }
+}
+
+/// The segments of a synchronisation, at positions 2 and 3 (their number).
+///
+/// # Safety
+/// The pointer is NULL or leads to `count` triplets.
+unsafe fn counted<'a>(iov: *const DAT_LMR_TRIPLET, count: DAT_VLEN) -> Result<&'a [Segment]> {
+    match usize::try_from(count) {
+        Ok(0) => Ok(&[]),
+        Ok(count) if count <= isize::MAX as usize / size_of::<Segment>() => {
+            if iov.is_null() || !iov.is_aligned() {
+                return Err(Error::arg(2));
+            }
+            // SAFETY: as the caller promised; a triplet has the layout of a segment (`convert`).
+            Ok(unsafe { std::slice::from_raw_parts(iov.cast(), count) })
+        }
+        _ => Err(Error::arg(3)),
+    }
+}

@@ -1,0 +1,90 @@
+//! A provider as C sees it: the function table of uDAPL 2.0, and the pair of functions that registers it.
+//!
+//! Everything behind the table is generic over the provider, so the table's functions are as direct as if they had
+//! been written for it. They trust nobody: a handle may be any word, a pointer may be NULL, numbers may be out of
+//! range. What they do trust is that a pointer that is not NULL leads to what the standard's prototype says.
+//!
+//! Control calls end at a panic boundary (`DAT_INTERNAL_ERROR`). The data path, in [`post`](self), has none: posting
+//! and dequeuing are inlined into the table's functions whole.
+//!
+//! A loadable provider calls [`export_provider!`](crate::export_provider). A program that links a provider in names
+//! [`init`] and [`fini`] with its own [`Registry`].
+
+mod conn;
+mod convert;
+mod ep;
+mod evd;
+mod ia;
+mod mem;
+mod missing;
+mod post;
+mod register;
+mod table;
+
+pub use self::register::{Registry, fini, init};
+
+/// Makes a `cdylib` a loadable provider: defines `dat_provider_init`, `dat_provider_fini` and `dapl_extensions`, which
+/// libdat looks for. The argument is a type that is [`Provider`](crate::provider::Provider) and `Default`.
+///
+/// The registry's three functions stay undefined in the library; whoever loads it has them in the global scope.
+#[macro_export]
+macro_rules! export_provider {
+    ($provider:ty) => {
+        const _: () = {
+            use $crate::export::symbols::*;
+
+            unsafe extern "C" {
+                fn dat_registry_add_provider(
+                    table: *const DAT_PROVIDER,
+                    info: *const DAT_PROVIDER_INFO,
+                ) -> DAT_RETURN;
+                fn dat_registry_remove_provider(
+                    table: *const DAT_PROVIDER,
+                    info: *const DAT_PROVIDER_INFO,
+                ) -> DAT_RETURN;
+                fn dats_get_ia_handle(handle: DAT_IA_HANDLE, mapped: *mut DAT_IA_HANDLE) -> DAT_RETURN;
+            }
+
+            struct Global;
+
+            impl $crate::export::Registry for Global {
+                const FNS: RegistryFns = RegistryFns {
+                    add_provider: dat_registry_add_provider,
+                    remove_provider: dat_registry_remove_provider,
+                    get_ia_handle: dats_get_ia_handle,
+                };
+            }
+
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn dat_provider_init(info: *const DAT_PROVIDER_INFO, ia_params: *const c_char) {
+                // SAFETY: the C function's own contract.
+                unsafe { $crate::export::init::<$provider, Global>(info, ia_params) }
+            }
+
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn dat_provider_fini(info: *const DAT_PROVIDER_INFO) {
+                // SAFETY: the C function's own contract.
+                unsafe { $crate::export::fini::<$provider, Global>(info) }
+            }
+
+            /// Its presence tells libdat that the provider is one of uDAPL 2.0.
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn dapl_extensions(
+                _: DAT_HANDLE,
+                _: DAT_EXTENDED_OP,
+                _: DAT_VA_LIST,
+            ) -> DAT_RETURN {
+                DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE)
+            }
+        };
+    };
+}
+
+#[doc(hidden)] // for export_provider!, so that its user needs no dependency on dat-sys
+pub mod symbols {
+    pub use core::ffi::c_char;
+    pub use dat_sys::{
+        DAT_ERROR, DAT_EXTENDED_OP, DAT_HANDLE, DAT_IA_HANDLE, DAT_NO_SUBTYPE, DAT_NOT_IMPLEMENTED,
+        DAT_PROVIDER, DAT_PROVIDER_INFO, DAT_RETURN, DAT_VA_LIST, RegistryFns,
+    };
+}

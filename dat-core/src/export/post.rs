@@ -1,0 +1,115 @@
+//! The data path: nothing between C and `ep/post.rs`, `evd/` and `srq.rs` but the conversion of arguments.
+
+use std::ffi::c_void;
+
+use dat_sys::*;
+
+use super::convert::{alone, code, segments};
+use crate::ep::Ep;
+use crate::error::{Error, Result};
+use crate::evd::Evd;
+use crate::handle::{self, Node, Object};
+use crate::provider::{Remote, Transport};
+use crate::srq::Srq;
+
+/// Defines functions as `slots!` does, on one object, without a panic boundary and with the lock of thread-safe
+/// tables.
+macro_rules! hot {
+    ($($(#[$attr:meta])* fn $name:ident($node:ident: $object:ty, $($arg:ident: $type:ty),* $(,)?) { $($body:tt)* })*) => {$(
+        $(#[$attr])*
+        pub(super) unsafe extern "C" fn $name<T: Transport, const SAFE: bool>(
+            handle: *mut c_void,
+            $($arg: $type),*
+        ) -> DAT_RETURN {
+            // SAFETY: as `slots!` says; the memory of segments is the consumer's to keep, and where one thread at a
+            // time may call, the consumer sees to it or the table is thread-safe.
+            unsafe { on::<$object, SAFE>(handle, |$node| { $($body)* }) }
+        }
+    )*};
+}
+
+/// # Safety
+/// As [`handle::get`].
+#[inline(always)]
+unsafe fn on<O: Object, const SAFE: bool>(
+    handle: *mut c_void,
+    f: impl FnOnce(&Node<O>) -> Result<()>,
+) -> DAT_RETURN {
+    // SAFETY: as the caller promised.
+    alone::<SAFE, _>(handle, || code(unsafe { handle::get::<O>(handle) }.and_then(f)))
+}
+
+hot! {
+    /// dat_ep_post_send.
+    fn ep_post_send(
+        ep: Ep<T>,
+        count: DAT_COUNT,
+        iov: *mut DAT_LMR_TRIPLET,
+        cookie: DAT_DTO_COOKIE,
+        flags: DAT_COMPLETION_FLAGS,
+    ) {
+        ep.post_send(segments(count, iov)?, cookie.as_64, flags)
+    }
+
+    /// dat_ep_post_recv.
+    fn ep_post_recv(
+        ep: Ep<T>,
+        count: DAT_COUNT,
+        iov: *mut DAT_LMR_TRIPLET,
+        cookie: DAT_DTO_COOKIE,
+        flags: DAT_COMPLETION_FLAGS,
+    ) {
+        ep.post_recv(segments(count, iov)?, cookie.as_64, flags)
+    }
+
+    /// dat_ep_post_rdma_read.
+    fn ep_post_rdma_read(
+        ep: Ep<T>,
+        count: DAT_COUNT,
+        iov: *mut DAT_LMR_TRIPLET,
+        cookie: DAT_DTO_COOKIE,
+        remote: *const DAT_RMR_TRIPLET,
+        flags: DAT_COMPLETION_FLAGS,
+    ) {
+        let (at, size) = target(remote)?;
+        ep.post_rdma_read(segments(count, iov)?, cookie.as_64, at, size, flags)
+    }
+
+    /// dat_ep_post_rdma_write.
+    fn ep_post_rdma_write(
+        ep: Ep<T>,
+        count: DAT_COUNT,
+        iov: *mut DAT_LMR_TRIPLET,
+        cookie: DAT_DTO_COOKIE,
+        remote: *const DAT_RMR_TRIPLET,
+        flags: DAT_COMPLETION_FLAGS,
+    ) {
+        let (at, room) = target(remote)?;
+        ep.post_rdma_write(segments(count, iov)?, cookie.as_64, at, room, flags)
+    }
+
+    /// dat_srq_post_recv.
+    fn srq_post_recv(srq: Srq<T>, count: DAT_COUNT, iov: *mut DAT_LMR_TRIPLET, cookie: DAT_DTO_COOKIE) {
+        srq.post_recv(segments(count, iov)?, cookie.as_64)
+    }
+
+    /// dat_evd_dequeue.
+    fn evd_dequeue(evd: Evd<T>, event: *mut DAT_EVENT) {
+        if event.is_null() {
+            return Err(Error::arg(2));
+        }
+        event.write(evd.dequeue()?);
+        Ok(())
+    }
+}
+
+/// The remote segment of an RDMA operation, at position 5, and its bytes.
+///
+/// # Safety
+/// The pointer is NULL or leads to a triplet.
+#[inline]
+unsafe fn target(remote: *const DAT_RMR_TRIPLET) -> Result<(Remote, u64)> {
+    // SAFETY: as the caller promised.
+    let remote = unsafe { remote.as_ref() }.ok_or(Error::arg(5))?;
+    Ok((Remote { addr: remote.virtual_address, key: remote.rmr_context }, remote.segment_length.into()))
+}

@@ -1,0 +1,205 @@
+//! dat_provider_init and dat_provider_fini: what is registered, and with which parameters.
+
+use std::any::{Any, TypeId};
+use std::ffi::{CStr, CString, c_char};
+use std::fmt;
+use std::io::{self, Write};
+use std::panic::catch_unwind;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dat_sys::*;
+
+use super::table::table;
+use crate::ia::Entry;
+use crate::provider::Provider;
+
+/// The registry that a provider registers with.
+pub trait Registry: 'static {
+    /// Its functions.
+    const FNS: RegistryFns;
+}
+
+/// A table with the name in it. They are never freed: freed handles still lead to them, so a name that is registered
+/// again gets the table it had.
+struct Listed {
+    provider: TypeId,
+    name: CString,
+    thread_safe: bool,
+    table: DAT_PROVIDER,
+    /// None between fini and the next init.
+    active: Mutex<Option<Active>>,
+}
+
+struct Active {
+    provider: Arc<dyn Any + Send + Sync>,
+    params: Arc<str>,
+    registry: RegistryFns,
+}
+
+/// A registered entry with its provider.
+pub(super) struct Registered<P> {
+    pub(super) provider: Arc<P>,
+    pub(super) params: Arc<str>,
+    listed: &'static Listed,
+    registry: RegistryFns,
+}
+
+/// `dat_provider_init` of a provider: registers a function table for the IA name that `info` gives, to be opened with
+/// `ia_params`.
+///
+/// # Safety
+/// Both pointers are NULL or lead to what the standard says; the registry's functions are what they claim to be.
+pub unsafe extern "C" fn init<P: Provider + Default, R: Registry>(
+    info: *const DAT_PROVIDER_INFO,
+    ia_params: *const c_char,
+) {
+    // SAFETY: as the caller promised.
+    let (info, params) = unsafe {
+        let Some(info) = info.as_ref() else { return complain(P::NAME, "?", &"no provider info") };
+        let params = if ia_params.is_null() { c"" } else { CStr::from_ptr(ia_params) };
+        (info, params)
+    };
+    let name = name_of(info).unwrap_or_default();
+    // A panic must not reach C, which has no answer to give here.
+    let outcome = catch_unwind(|| register::<P>(info, params, R::FNS));
+    match outcome {
+        Ok(Ok(())) => {}
+        Ok(Err(reason)) => complain(P::NAME, &name, &reason),
+        Err(_) => complain(P::NAME, &name, &"panicked while it registered"),
+    }
+}
+
+/// `dat_provider_fini` of a provider: takes back what [`init`] did.
+///
+/// # Safety
+/// As [`init`], with no adapter of the provider open.
+pub unsafe extern "C" fn fini<P: Provider, R: Registry>(info: *const DAT_PROVIDER_INFO) {
+    // SAFETY: as the caller promised.
+    let Some(info) = (unsafe { info.as_ref() }) else { return };
+    let _ = catch_unwind(|| {
+        let Some(name) = name_of(info) else { return };
+        let Some(listed) = listed::<P>(&name, info.is_thread_safe != DAT_FALSE) else { return };
+        let was = listed.active().take();
+        if was.is_some() {
+            // SAFETY: the registry's own function with what was registered. A refusal changes nothing: the registry
+            // is about to unload the provider.
+            unsafe { (R::FNS.remove_provider)(&listed.table, info) };
+        }
+    });
+}
+
+fn register<P: Provider + Default>(
+    info: &DAT_PROVIDER_INFO,
+    params: &CStr,
+    registry: RegistryFns,
+) -> Result<(), String> {
+    let (major, minor) = (info.dapl_version_major, info.dapl_version_minor);
+    if (major, minor) != (DAT_VERSION_MAJOR as u32, DAT_VERSION_MINOR as u32) {
+        return Err(format!(
+            "the entry asks for uDAPL {major}.{minor}; this provider speaks 2.0 (write u2.0)"
+        ));
+    }
+    let name = name_of(info).ok_or("the IA name is not terminated or not UTF-8")?;
+    let params: Arc<str> = params.to_str().map_err(|_| "the IA parameters are not UTF-8")?.into();
+    let listed = list::<P>(&name, info.is_thread_safe != DAT_FALSE)?;
+    {
+        let mut active = listed.active();
+        if active.is_some() {
+            return Err("registered already".into());
+        }
+        *active = Some(Active { provider: Arc::new(P::default()), params, registry });
+    }
+    // SAFETY: the registry's own function; table and info are complete.
+    match unsafe { (registry.add_provider)(&listed.table, info) } {
+        DAT_SUCCESS => Ok(()),
+        status => {
+            *listed.active() = None;
+            Err(format!("the registry refused it with {status:#010x}"))
+        }
+    }
+}
+
+/// The entry that is registered for an IA name.
+pub(super) fn find<P: Provider>(name: &str, thread_safe: bool) -> Option<Registered<P>> {
+    let listed = listed::<P>(name, thread_safe)?;
+    let active = listed.active();
+    let Active { provider, params, registry } = active.as_ref()?;
+    let provider = Arc::clone(provider).downcast().ok()?;
+    Some(Registered { provider, params: Arc::clone(params), listed, registry: *registry })
+}
+
+impl<P: Provider> Registered<P> {
+    /// For an adapter of that name.
+    pub(super) fn entry<'a>(&self, name: &'a str) -> Entry<'a> {
+        Entry {
+            name,
+            provider: P::NAME,
+            table: &self.listed.table,
+            registry: self.registry,
+            thread_safe: self.listed.thread_safe,
+        }
+    }
+}
+
+impl Listed {
+    fn active(&self) -> MutexGuard<'_, Option<Active>> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn tables() -> MutexGuard<'static, Vec<&'static Listed>> {
+    static TABLES: Mutex<Vec<&'static Listed>> = Mutex::new(Vec::new());
+    TABLES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Listed {
+    fn is<P: Provider>(&self, name: &str, thread_safe: bool) -> bool {
+        self.provider == TypeId::of::<P>()
+            && self.thread_safe == thread_safe
+            && self.name.as_bytes() == name.as_bytes()
+    }
+}
+
+fn listed<P: Provider>(name: &str, thread_safe: bool) -> Option<&'static Listed> {
+    tables().iter().find(|listed| listed.is::<P>(name, thread_safe)).copied()
+}
+
+/// As [`listed`], made if there is none.
+fn list<P: Provider>(name: &str, thread_safe: bool) -> Result<&'static Listed, String> {
+    let mut tables = tables();
+    if let Some(listed) = tables.iter().find(|listed| listed.is::<P>(name, thread_safe)) {
+        return Ok(listed);
+    }
+    let name = CString::new(name).map_err(|error| error.to_string())?;
+    let table = match thread_safe {
+        true => table::<P, true>(name.as_ptr()),
+        false => table::<P, false>(name.as_ptr()),
+    };
+    let listed = Listed { provider: TypeId::of::<P>(), name, thread_safe, table, active: Mutex::new(None) };
+    let listed: &Listed = Box::leak(Box::new(listed));
+    tables.push(listed);
+    Ok(listed)
+}
+
+fn name_of(info: &DAT_PROVIDER_INFO) -> Option<String> {
+    let bytes = info.ia_name.map(|c| c as u8);
+    CStr::from_bytes_until_nul(&bytes).ok()?.to_str().ok().map(str::to_owned)
+}
+
+/// Tells people what C has no words for, on standard error unless DAT_DBG_TYPE leaves errors out.
+pub(super) fn complain(provider: &str, ia: &str, reason: &dyn fmt::Display) {
+    const ERRORS: u32 = 1;
+    let wanted = std::env::var("DAT_DBG_TYPE").ok().and_then(|text| number(&text)).unwrap_or(ERRORS);
+    if wanted & ERRORS != 0 {
+        // A closed standard error is not worth failing for.
+        let _ = writeln!(io::stderr(), "dat: {ia} ({provider}): {reason}");
+    }
+}
+
+/// Decimal or 0x and hexadecimal.
+fn number(text: &str) -> Option<u32> {
+    match text.trim().strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16).ok(),
+        None => text.trim().parse().ok(),
+    }
+}
