@@ -1,4 +1,4 @@
-//! The contract of [`Transport`] as test cases, for any transport.
+//! The contract of [`Transport`](crate::provider::Transport) as test cases, for any transport.
 //!
 //! A case takes two adapters that reach each other (or the same one twice), panics where a promise is broken, and
 //! does not know the transport. [`transport_contract!`](crate::transport_contract) makes one `#[test]` of each.
