@@ -26,5 +26,5 @@ pub use handle::table_of;
 pub use ia::close;
 pub use list::{Builtin, Candidate, List, ListError, Mismatch, Wanted};
 pub use load::LoadError;
-pub use open::{Attempt, OpenError, Opened, Registry, Request, Why};
+pub use open::{Attempt, OpenError, Opened, Registry, Request, Why, open_candidate};
 pub use query::close_query;

@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use dat_sys::*;
 
 use crate::dynamic::{self, Table};
-use crate::entry::Origin;
-use crate::list::{Builtin, List, Mismatch, Wanted};
+use crate::entry::{Entry, Origin};
+use crate::list::{Builtin, Candidate, List, Mismatch, Wanted};
 use crate::load::{self, LoadError, Provider};
 use crate::report::{About, say};
 use crate::status::Status;
@@ -82,24 +82,13 @@ impl Registry {
         };
         let mut attempts = Vec::new();
         for candidate in candidates {
-            let why = match load::acquire(candidate) {
-                Ok(provider) => match open_with(provider, request) {
-                    Ok(opened) => {
-                        self.report_success(request, &attempts);
-                        return Ok(opened);
-                    }
-                    Err(status) => Why::Refused(status),
-                },
-                Err(error) => Why::NotLoaded(error),
-            };
-            let entry = &candidate.entry;
-            let library = entry.library.clone();
-            attempts.push(Attempt {
-                origin: entry.origin.clone(),
-                library,
-                ia_params: entry.ia_params.clone(),
-                why,
-            });
+            match open_candidate(candidate, request) {
+                Ok(opened) => {
+                    self.report_success(request, &attempts);
+                    return Ok(opened);
+                }
+                Err(why) => attempts.push(Attempt::new(&candidate.entry, why)),
+            }
         }
         if let Some(mismatch) = mismatch {
             match self.open_registered(request) {
@@ -155,6 +144,16 @@ impl Registry {
         say(About::Error, &error);
         error
     }
+}
+
+/// Opens an IA of one entry, whatever others there are of its name, and reports nothing: for listings and checks.
+///
+/// # Errors
+///
+/// Why the entry does not open.
+pub fn open_candidate(candidate: &Candidate, request: &Request<'_>) -> Result<Opened, Why> {
+    let provider = load::acquire(candidate).map_err(Why::NotLoaded)?;
+    open_with(provider, request).map_err(Why::Refused)
 }
 
 /// Opens an IA of a provider that is in memory; the provider goes again where that fails.
@@ -254,6 +253,13 @@ impl OpenError {
             Some(Mismatch::ThreadSafety) => DAT_THREAD_SAFETY_NOT_FOUND,
         };
         refused.unwrap_or(DAT_ERROR(DAT_PROVIDER_NOT_FOUND, subtype))
+    }
+}
+
+impl Attempt {
+    fn new(entry: &Entry, why: Why) -> Attempt {
+        let Entry { origin, library, ia_params, .. } = entry.clone();
+        Attempt { origin, library, ia_params, why }
     }
 }
 

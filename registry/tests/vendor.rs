@@ -3,9 +3,12 @@
 use std::ffi::CString;
 use std::path::Path;
 use std::ptr::{self, null_mut};
+use std::sync::{Mutex, PoisonError};
 
 use dat_sys::*;
-use registry::{Builtin, List, Opened, Origin, Registry, Request, Wanted, Why, abi, close, ia, table_of};
+use registry::{
+    Builtin, List, Opened, Origin, Registry, Request, Wanted, Why, abi, close, ia, open_candidate, table_of,
+};
 use support::Vendor;
 
 mod support;
@@ -153,6 +156,20 @@ fn every_failure_keeps_its_reason() {
 }
 
 #[test]
+fn each_entry_can_be_tried_by_itself() {
+    let Some(vendor) = Vendor::build() else { return };
+    vendor.write_conf(
+        "each u2.0 nonthreadsafe default LIB fake.1.0 \"open=0x80030003\" \"\"\n\
+         each u2.0 nonthreadsafe default LIB fake.1.0 \"LOG\" \"\"\n",
+    );
+    let registry = registry(&vendor.conf(), &[]);
+    let [first, second] = registry.list().candidates() else { panic!("two entries") };
+    assert_eq!(open_candidate(first, &request("each")).err(), Some(Why::Refused(0x8003_0003)));
+    abrupt(open_candidate(second, &request("each")).expect("opens"));
+    assert_eq!(vendor.log(), ["init each 2.0 0", "open each 8", "close 0", "fini each"]);
+}
+
+#[test]
 fn what_no_entry_offers_has_its_subtype() {
     let Some(vendor) = Vendor::build() else { return };
     vendor.write_conf("some u2.0 nonthreadsafe default LIB fake.1.0 \"\" \"\"\n");
@@ -168,8 +185,12 @@ fn what_no_entry_offers_has_its_subtype() {
     assert!(!vendor.is_loaded());
 }
 
+/// Held by the tests that register the table below.
+static BUILTIN_TABLE: Mutex<()> = Mutex::new(());
+
 #[test]
 fn a_builtin_entry_is_tried_after_the_files() {
+    let _alone = BUILTIN_TABLE.lock().unwrap_or_else(PoisonError::into_inner);
     static BUILTINS: &[Builtin] = &[Builtin {
         line: "shadow u2.0 nonthreadsafe default builtin opendat.0.1 \"inside\" \"\"",
         init: builtin::init,
@@ -259,6 +280,7 @@ fn a_provider_that_forgets_to_unregister_is_forgotten() {
 
 #[test]
 fn a_provider_may_register_itself_and_only_goes_when_unused() {
+    let _alone = BUILTIN_TABLE.lock().unwrap_or_else(PoisonError::into_inner);
     static TABLE: DAT_PROVIDER = DAT_PROVIDER::zeroed();
     let info = |name: &str| {
         let name = CString::new(name).expect("no NUL");

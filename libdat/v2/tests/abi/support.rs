@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 
 #[path = "../../../../registry/tests/support/mod.rs"]
+#[allow(dead_code, reason = "the tests of the registry use more of it")]
 mod vendor;
 pub(crate) use vendor::Vendor;
 
@@ -83,14 +84,11 @@ impl Child {
     }
 }
 
-/// In a child: the path of the library it is to load.
-pub(crate) fn library_path() -> PathBuf {
-    std::env::var_os(LIBRARY).expect("only run by its parent").into()
-}
-
 /// In a child: the library, in the global scope as a linked one is, or hidden as a plug-in system loads it.
-pub(crate) fn load(global: bool) -> Library {
+/// `None` where no parent started this test.
+pub(crate) fn load(global: bool) -> Option<Library> {
+    let path = std::env::var_os(LIBRARY)?;
     let scope = if global { RTLD_GLOBAL } else { RTLD_LOCAL };
     // SAFETY: a library of ours or of the distribution, whose constructors do nothing unusual.
-    unsafe { Library::open(Some(library_path()), RTLD_NOW | scope) }.expect("the library loads")
+    Some(unsafe { Library::open(Some(path), RTLD_NOW | scope) }.expect("the library loads"))
 }

@@ -8,11 +8,9 @@ use std::fmt::Write as _;
 use std::io::Read as _;
 use std::ptr::{null, null_mut, without_provenance_mut};
 
+use crate::support::{Child, Vendor, load, original, ours};
 use dat_sys::*;
 use libloading::os::unix::Library;
-use support::{Child, Vendor, load, original, ours};
-
-mod support;
 
 /// Functions that go to a provider, with the subtype of DAT_INVALID_HANDLE for a first argument that is no handle.
 const FUNCTIONS: &[(DAT_RETURN_SUBTYPE, &str)] = &[
@@ -188,8 +186,8 @@ fn answers_are_those_of_the_original_but_for_known_differences() {
     let Some(original) = original() else { return };
     let Some(vendor) = Vendor::build() else { return };
     vendor.write_conf(CONF);
-    let theirs = transcript(&Child::new("child", &original, &vendor.conf()).run());
-    let our = transcript(&Child::new("child", ours(), &vendor.conf()).run());
+    let theirs = transcript(&Child::new("differential::child", &original, &vendor.conf()).run());
+    let our = transcript(&Child::new("differential::child", ours(), &vendor.conf()).run());
     assert_eq!(our.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>());
     assert!(our.len() > 500, "{} calls", our.len());
     let mut unexpected = String::new();
@@ -219,7 +217,7 @@ fn answers_are_those_of_the_original_but_for_known_differences() {
 fn answers_are_the_measured_ones() {
     let Some(vendor) = Vendor::build() else { return };
     vendor.write_conf(CONF);
-    let answers = transcript(&Child::new("child", ours(), &vendor.conf()).run());
+    let answers = transcript(&Child::new("differential::child", ours(), &vendor.conf()).run());
     for (name, subtype) in functions() {
         for handle in HANDLES {
             let expected = format!("{:#010x}", DAT_ERROR(DAT_INVALID_HANDLE, subtype));
@@ -309,7 +307,7 @@ fn handle(name: &str) -> DAT_HANDLE {
 #[test]
 #[ignore = "run by the other tests, in a process of its own for each library"]
 fn child() {
-    let library = load(true);
+    let Some(library) = load(true) else { return };
     let calls = Calls(&library);
     calls.bad_handles();
     calls.names();
