@@ -68,7 +68,6 @@ struct Dialing {
     initiator: Initiator,
     /// Not empty: the connection is not there yet.
     request: Vec<u8>,
-    depth: ReadDepth,
     /// The time limit is the consumer's.
     limited: bool,
 }
@@ -163,7 +162,6 @@ impl Link {
             socket: socket.ok(),
             initiator,
             request,
-            depth: target.depth,
             limited: target.timeout.is_some(),
         }));
         Ok(())
@@ -216,7 +214,7 @@ impl Link {
     /// The peer has accepted.
     fn come_up(&mut self, kit: &mut Kit, lingerers: &mut Lingerers, terms: &Terms, private: &[u8]) {
         let Phase::Dialing(dialing) = std::mem::replace(&mut self.phase, Phase::Between) else { return };
-        let Dialing { work, socket, depth, .. } = *dialing;
+        let Dialing { work, socket, .. } = *dialing;
         let gate = Gate::initiator(terms, Instant::now());
         let Some(socket) = socket else { return };
         let addresses = socket::addresses(&socket);
@@ -225,7 +223,7 @@ impl Link {
             stream.queue_rtr();
         }
         let (peer, local) = addresses.unwrap_or((UNKNOWN, UNKNOWN));
-        let depth = ReadDepth { incoming: terms.ird.min(depth.incoming), outgoing: terms.ord };
+        let depth = ReadDepth { incoming: terms.ird, outgoing: terms.ord };
         self.set_timer(kit, gate.deadline());
         self.phase = Phase::Up(Box::new(Up::new(stream, socket, peer, local, depth, gate)));
         if let Phase::Up(up) = &mut self.phase {

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 use std::time::Instant;
 
 use dat_core::provider::{
@@ -57,6 +57,11 @@ pub struct Cq {
 /// Shared receive queue.
 pub struct Srq {
     srq: Arc<rnic::Srq>,
+    /// What was asked for; rnic's queue may have room for more.
+    depth: AtomicUsize,
+    /// The watermark that was asked for last.
+    low_watermark: AtomicUsize,
+    sink: Sink<Tcp>,
     drive: Arc<Drive>,
 }
 
@@ -208,7 +213,8 @@ impl Transport for Tcp {
     fn srq(&self, pd: &Pd, depth: usize, max_segments: usize, sink: Sink<Self>) -> Result<Srq> {
         let notify = move || sink.call(Upcall::LowWatermark);
         let srq = rnic::Srq::new(&self.keys, pd.0, depth, max_segments, notify).map_err(no_memory)?;
-        Ok(Srq { srq: Arc::new(srq), drive: Arc::clone(&self.drive) })
+        let (depth, low_watermark) = (AtomicUsize::new(depth), AtomicUsize::new(0));
+        Ok(Srq { srq: Arc::new(srq), depth, low_watermark, sink, drive: Arc::clone(&self.drive) })
     }
 
     fn qp(&self, cfg: QpCfg<'_, Self>, sink: Sink<Self>) -> Result<Qp> {
@@ -416,20 +422,42 @@ impl Completions for Cq {
 
 impl Receives for Srq {
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
+        if self.srq.available() >= self.depth.load(Ordering::Relaxed) {
+            return Err(PostError::Full);
+        }
         // SAFETY: the caller's promise.
         unsafe { self.srq.post_recv(&map::recv(wr)) }.map_err(map::post_error)
     }
 
     fn set_low_watermark(&self, mark: usize) -> Result<()> {
-        self.srq.set_low_watermark(mark);
+        if mark > self.depth.load(Ordering::Relaxed) {
+            return Err(Error::arg(2));
+        }
+        // No buffer is taken while the lease is held.
+        let _lease = self.drive.engine.lock();
+        self.low_watermark.store(mark, Ordering::Relaxed);
+        if self.srq.available() < mark {
+            // So few already: the event of this watermark comes now.
+            self.srq.set_low_watermark(0);
+            self.sink.call(Upcall::LowWatermark);
+        } else {
+            self.srq.set_low_watermark(mark);
+        }
         Ok(())
     }
 
     fn resize(&self, depth: usize) -> Result<()> {
         let _lease = self.drive.engine.lock();
+        // uDAPL 1.2, dat_srq_resize: not below the watermark.
+        if depth < self.low_watermark.load(Ordering::Relaxed) {
+            return Err(Error::of(DAT_INVALID_STATE));
+        }
         // SAFETY: the lease is held.
         match unsafe { self.srq.resize(depth) }.map_err(no_memory)? {
-            true => Ok(()),
+            true => {
+                self.depth.store(depth, Ordering::Relaxed);
+                Ok(())
+            }
             false => Err(Error::of(DAT_INVALID_STATE)),
         }
     }

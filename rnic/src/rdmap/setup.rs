@@ -141,7 +141,7 @@ impl Initiator {
         }
         let terms = Terms {
             // A responder that insists on more READs than it was offered gets them (siw is as relaxed).
-            ird: depth(theirs.ord).map_or(offer.ird, |ord| ord.max(offer.ird)).min(MAX_READ_DEPTH),
+            ird: depth(theirs.ord).unwrap_or(offer.ird).min(MAX_READ_DEPTH),
             ord: depth(theirs.ird).map_or(offer.ord, |ird| ird.min(offer.ord)).min(MAX_READ_DEPTH),
             crc: offer.crc || reply.crc,
             large_fpdus: reply.gso,

@@ -134,7 +134,7 @@ fn replies_of_siw() {
         }
     };
     // Plain.
-    let plain = Terms { ird: 4, ord: 1, crc: false, large_fpdus: false, rtr: Rtr::None };
+    let plain = Terms { ird: 1, ord: 1, crc: false, large_fpdus: false, rtr: Rtr::None };
     assert_eq!(accepted(b"\x10\x02\x00\x04\x00\x01\x00\x01"), plain);
     // To our A + C.
     assert_eq!(accepted(b"\x10\x02\x00\x04\x80\x01\x80\x01"), Terms { rtr: Rtr::Write, ..plain });
