@@ -90,17 +90,15 @@ impl Registry {
                 Err(why) => attempts.push(Attempt::new(&candidate.entry, why)),
             }
         }
-        if let Some(mismatch) = mismatch {
+        if mismatch.is_some() {
             match self.open_registered(request) {
                 Some(Ok(opened)) => return Ok(opened),
-                Some(Err(why)) => attempts.push(why),
+                Some(Err(attempt)) => attempts.push(attempt),
                 None => {}
             }
-            if attempts.is_empty() {
-                return Err(self.failure(request, Some(mismatch), attempts));
-            }
         }
-        Err(self.failure(request, None, attempts))
+        let mismatch = mismatch.filter(|_| attempts.is_empty());
+        Err(self.failure(request, mismatch, attempts))
     }
 
     /// A name that only a provider registered by the program itself has.
