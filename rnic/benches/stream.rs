@@ -1,5 +1,5 @@
 //! What a message costs in the engines alone: two streams in one thread, and a copy in memory for TCP.
-//! `cargo bench -p rnic`
+//! `cargo bench -p rnic --bench stream [FILTER]`
 
 use std::hint::black_box;
 use std::mem::MaybeUninit;
@@ -105,6 +105,9 @@ fn carry(from: &mut Side, to: &mut Side, tx: &mut TxVec, rx: &mut RxVec) -> (Dur
 }
 
 fn run(what: &str, window: usize, len: usize, op: fn(&Side) -> SendOp, rounds: usize) {
+    if std::env::args().skip(1).any(|filter| !filter.starts_with('-') && !what.contains(&filter)) {
+        return;
+    }
     let keys = Arc::new(Keys::new());
     let pd = keys.pd();
     let (mut a, mut b) = (Side::new(&keys, pd, len), Side::new(&keys, pd, len));

@@ -318,14 +318,14 @@ impl Work {
 
     /// The request at a position of the send queue; `None`: not posted yet.
     #[inline]
-    pub(crate) fn request(&self, at: usize) -> Option<(Wqe, &[Segment])> {
+    pub(crate) fn request(&self, at: usize) -> Option<(&Wqe, &[Segment])> {
         // SAFETY: the engine is the only consumer; a filled slot is its own, with as many segments as it says.
         unsafe {
             if !self.qp.sq.is_filled(at) {
                 return None;
             }
             let slot = self.qp.sq.slot(at);
-            let wqe = slot.header().read();
+            let wqe = &*slot.header();
             Some((wqe, std::slice::from_raw_parts(slot.segments(), usize::from(wqe.segments))))
         }
     }
@@ -355,7 +355,7 @@ impl Work {
     #[inline]
     pub(crate) fn retire(&mut self) {
         let mut at = self.oldest_request();
-        while let Some((wqe, _)) = self.request(at).filter(|(wqe, _)| wqe.flags & DONE != 0) {
+        while let Some((&wqe, _)) = self.request(at).filter(|(wqe, _)| wqe.flags & DONE != 0) {
             at = at.wrapping_add(1);
             // First the slot, then the completion: who has seen that one may post again.
             // SAFETY: the engine is the only consumer and is done with the slot.

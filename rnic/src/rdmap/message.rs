@@ -80,6 +80,13 @@ impl Cut {
         full as u64 * self.full_frame() as u64 + self.wire_len(last) as u64
     }
 
+    /// The message's FPDU, if it has but one.
+    #[inline]
+    pub(super) fn only_frame(&self) -> Option<Frame> {
+        let frame = Frame { offset: 0, payload: self.len, last: true, start: 0 };
+        (self.len <= self.payload).then_some(frame)
+    }
+
     /// The FPDU that an octet on the wire belongs to; `pos` is less than [`total`](Self::total).
     #[inline]
     pub(super) fn frame(&self, pos: u64) -> Frame {

@@ -6,9 +6,10 @@
 //! | [`stream`] | the engine of an established connection: its interface and what both directions share |
 //! | `tx` | from work requests to frames |
 //! | `rx` | from frames to memory and completions: the rules of reception |
-//! | `message` | how a message is cut into FPDUs |
+//! | `message`, `frame` | how a message is cut into FPDUs, and how these are made |
 //! | [`vec`] | the buffers of one system call |
 
+mod frame;
 mod message;
 mod rx;
 pub mod setup;

@@ -403,7 +403,7 @@ impl Stream {
     fn start_response(&mut self, last: bool, stag: u32, to: u64) -> Result<(), Failure> {
         let read = match self.reads.outstanding {
             0 => None,
-            _ => self.work.request(self.reads.oldest).map(|(wqe, _)| wqe),
+            _ => self.work.request(self.reads.oldest).map(|(&wqe, _)| wqe),
         };
         let Some(wqe) = read else { return Err(self.refuse(Cause::TAGGED_STAG)) };
         let end = u64::from(self.reads.placed) + self.rx.frame.left as u64;

@@ -4,24 +4,19 @@
 //! again. So a stream needs no buffer of its own. The exception is a frame under a CRC that is half sent: the memory it was
 //! built from may have changed, so its rest is kept.
 
-use std::ptr::with_exposed_provenance_mut;
-
-use wire::iwarp::mpa::fpdu::{LENGTH_SIZE, Trailer, fpdu_len};
+use wire::iwarp::mpa::fpdu::{LENGTH_SIZE, fpdu_len};
 use wire::iwarp::{
     Cause, Crc32c, Header, Queue, ReadRequest, TaggedOpcode, Terminate, UntaggedOpcode, crc::crc32c,
 };
 
-use super::message::{Cut, Frame};
+use super::frame::{Framing, Inline, Local, Source};
+use super::message::Cut;
 use super::stream::{Failure, Reads, Stream};
 use super::vec::TxVec;
-use crate::key::{KeyError, Right};
-use crate::qp::{self, Wqe};
-use crate::wr::{Segment, WcOp, WcStatus};
+use crate::key::KeyError;
+use crate::qp;
+use crate::wr::{WcOp, WcStatus};
 
-/// Messages up to so many octets are copied next to their headers; others are sent from where they are.
-const COPY_MAX: usize = 8 << 10;
-/// Messages of more segments are copied as well.
-const REFERENCE_MAX_SEGMENTS: usize = 128;
 /// Answers to the peer's reads in a row while requests of ours wait.
 const ANSWER_BURST: u8 = 4;
 
@@ -57,7 +52,11 @@ enum Kind {
     /// The first (or a later one, while gathering) of [`Stream::answers`].
     Answer,
     /// The request at [`Tx::next`] (or later).
-    Request,
+    Send,
+    /// The same.
+    Write,
+    /// The same.
+    Read,
 }
 
 /// What a [`TxVec`] holds of one message: the octets from `from` to `to` of it.
@@ -80,20 +79,37 @@ struct Ahead {
     reads: u32,
 }
 
-/// A message about to be framed.
-struct Message<'a> {
+/// How far a message went into a [`TxVec`].
+struct Framed {
     cut: Cut,
-    /// The header of its first segment, but for `last`.
-    header: Header,
-    body: Body<'a>,
+    to: u64,
+    result: Result<(), KeyError>,
 }
 
-enum Body<'a> {
-    Segments(&'a [Segment]),
-    /// A READ request's own header.
-    Inline([u8; ReadRequest::SIZE]),
-    /// What the peer reads.
-    Source(ReadRequest),
+impl Ahead {
+    /// Moves on behind a message.
+    #[inline]
+    fn step(&mut self, kind: Kind) {
+        match kind {
+            Kind::Rtr => {
+                self.rtr -= 1;
+                return;
+            }
+            Kind::Answer => {
+                self.answer += 1;
+                self.answered = self.answered.saturating_add(1);
+                return;
+            }
+            Kind::Send => self.send_msn = self.send_msn.wrapping_add(1),
+            Kind::Write => {}
+            Kind::Read => {
+                self.read_msn = self.read_msn.wrapping_add(1);
+                self.reads += 1;
+            }
+        }
+        self.request = self.request.wrapping_add(1);
+        self.answered = 0;
+    }
 }
 
 impl Tx {
@@ -135,20 +151,20 @@ impl Stream {
         if ahead.rtr > 0 {
             return Some(Kind::Rtr);
         }
-        let answer = ahead.answer < self.answers.len();
-        if answer && ahead.answered < ANSWER_BURST {
-            return Some(Kind::Answer);
+        let answer = (ahead.answer < self.answers.len()).then_some(Kind::Answer);
+        if answer.is_some() && ahead.answered < ANSWER_BURST {
+            return answer;
         }
-        let request = self.work.request(ahead.request).is_some_and(|(wqe, _)| {
-            // iwarp, section 4: a fenced request waits for all own reads, a read for one of ORD to come back.
-            let fenced = wqe.flags & qp::FENCE != 0 && ahead.reads > 0;
-            let stalled = wqe.op == WcOp::Read && ahead.reads >= self.ord;
-            !fenced && !stalled
-        });
-        match (request, answer) {
-            (true, _) => Some(Kind::Request),
-            (false, true) => Some(Kind::Answer),
-            (false, false) => None,
+        let Some((wqe, _)) = self.work.request(ahead.request) else { return answer };
+        // A fenced request waits for all own reads, a read for one of ORD to come back.
+        if wqe.flags & qp::FENCE != 0 && ahead.reads > 0 {
+            return answer;
+        }
+        match wqe.op {
+            WcOp::Read if ahead.reads >= self.ord => answer,
+            WcOp::Read => Some(Kind::Read),
+            WcOp::Write => Some(Kind::Write),
+            WcOp::Send | WcOp::Recv => Some(Kind::Send),
         }
     }
 
@@ -169,9 +185,7 @@ impl Stream {
         let (mut half, mut pos) = (self.tx.half, self.tx.pos);
         while tx.bytes() < TxVec::MAX_BYTES {
             let Some(kind) = half.take().or_else(|| self.choose(&ahead)) else { break };
-            let Some(message) = self.message(kind, &ahead) else { break };
-            let (cut, total) = (message.cut, message.cut.total());
-            let (to, result) = self.frames(tx, &message, pos, total);
+            let Some(Framed { cut, to, result }) = self.frame(tx, kind, &ahead, pos, false) else { break };
             if to > pos {
                 tx.parts.push(Part { message: Some((kind, cut)), from: pos, to });
             }
@@ -182,74 +196,44 @@ impl Stream {
                 }
                 break;
             }
-            if to < total {
+            if to < cut.total() {
                 break;
             }
             pos = 0;
-            self.step(kind, &mut ahead);
+            ahead.step(kind);
         }
         Ok(())
     }
 
-    /// Moves on behind a message.
+    /// Frames a message from position `pos` on, or only the frame that this is in.
     #[inline]
-    fn step(&self, kind: Kind, ahead: &mut Ahead) {
-        match kind {
-            Kind::Rtr => ahead.rtr -= 1,
-            Kind::Answer => {
-                ahead.answer += 1;
-                ahead.answered = ahead.answered.saturating_add(1);
+    fn frame(&self, tx: &mut TxVec, kind: Kind, ahead: &Ahead, pos: u64, one: bool) -> Option<Framed> {
+        let (crc, mulpdu, keys, pd) = (self.crc, self.tx.mulpdu, self.work.keys(), self.work.pd());
+        let until = |cut: Cut| if one { cut.frame_end(pos) } else { cut.total() };
+        let request = || self.work.request(ahead.request);
+        let (cut, (to, result)) = match kind {
+            Kind::Send => {
+                let (wqe, segments) = request()?;
+                let invalidates = wqe.flags & qp::INVALIDATE != 0;
+                let opcode = UntaggedOpcode::send(wqe.flags & qp::SOLICITED != 0, invalidates);
+                let invalidate = if invalidates { wqe.remote.key } else { 0 };
+                let cut = Cut::untagged(mulpdu, wqe.len as usize);
+                let header = |last, offset: usize| {
+                    let (qn, msn, mo) = (Queue::Send.number(), ahead.send_msn, offset as u32);
+                    Header::Untagged { last, opcode, invalidate, qn, msn, mo }
+                };
+                let payload = Local { keys, pd, segments };
+                (cut, Framing { cut, header, payload, crc }.put(tx, pos, until(cut)))
             }
-            Kind::Request => {
-                match self.work.request(ahead.request).map(|(wqe, _)| wqe.op) {
-                    Some(WcOp::Send) => ahead.send_msn = ahead.send_msn.wrapping_add(1),
-                    Some(WcOp::Read) => {
-                        ahead.read_msn = ahead.read_msn.wrapping_add(1);
-                        ahead.reads += 1;
-                    }
-                    _ => {}
-                }
-                ahead.request = ahead.request.wrapping_add(1);
-                ahead.answered = 0;
+            Kind::Write => {
+                let (wqe, segments) = request()?;
+                let cut = Cut::tagged(mulpdu, wqe.len as usize);
+                let header = tagged(TaggedOpcode::Write, wqe.remote.key, wqe.remote.addr);
+                let payload = Local { keys, pd, segments };
+                (cut, Framing { cut, header, payload, crc }.put(tx, pos, until(cut)))
             }
-        }
-    }
-
-    #[inline]
-    fn message(&self, kind: Kind, ahead: &Ahead) -> Option<Message<'_>> {
-        let mulpdu = self.tx.mulpdu;
-        Some(match kind {
-            Kind::Request => {
-                let (wqe, segments) = self.work.request(ahead.request)?;
-                self.request_message(&wqe, segments, ahead)
-            }
-            Kind::Answer => {
-                let request = self.answers.get(ahead.answer)?.request;
-                Message {
-                    cut: Cut::tagged(mulpdu, request.len as usize),
-                    header: tagged(TaggedOpcode::ReadResponse, request.sink_stag, request.sink_to),
-                    body: Body::Source(request),
-                }
-            }
-            // RFC 6581, section 9.1: any STag and offset will do in a zero-length write; siw uses these.
-            Kind::Rtr => Message {
-                cut: Cut::tagged(mulpdu, 0),
-                header: tagged(TaggedOpcode::Write, 1, 0),
-                body: Body::Segments(&[]),
-            },
-        })
-    }
-
-    #[inline]
-    fn request_message<'a>(&self, wqe: &Wqe, segments: &'a [Segment], ahead: &Ahead) -> Message<'a> {
-        let (mulpdu, len) = (self.tx.mulpdu, wqe.len as usize);
-        match wqe.op {
-            WcOp::Write => Message {
-                cut: Cut::tagged(mulpdu, len),
-                header: tagged(TaggedOpcode::Write, wqe.remote.key, wqe.remote.addr),
-                body: Body::Segments(segments),
-            },
-            WcOp::Read => {
+            Kind::Read => {
+                let (wqe, _) = request()?;
                 let request = ReadRequest {
                     sink_stag: self.reads.sink_stag,
                     sink_to: Reads::sink_to(ahead.read_msn),
@@ -257,170 +241,28 @@ impl Stream {
                     source_stag: wqe.remote.key,
                     source_to: wqe.remote.addr,
                 };
-                let mut bytes = [0; ReadRequest::SIZE];
-                request.emit(&mut bytes);
-                Message {
-                    cut: Cut::untagged(mulpdu, ReadRequest::SIZE),
-                    header: untagged(UntaggedOpcode::ReadRequest, 0, ahead.read_msn),
-                    body: Body::Inline(bytes),
-                }
+                let mut payload = Inline([0; ReadRequest::SIZE]);
+                request.emit(&mut payload.0);
+                let cut = Cut::untagged(mulpdu, ReadRequest::SIZE);
+                let header = |_, _| read_request(ahead.read_msn);
+                (cut, Framing { cut, header, payload, crc }.put(tx, pos, until(cut)))
             }
-            WcOp::Send | WcOp::Recv => {
-                let invalidates = wqe.flags & qp::INVALIDATE != 0;
-                let opcode = UntaggedOpcode::send(wqe.flags & qp::SOLICITED != 0, invalidates);
-                let invalidate = if invalidates { wqe.remote.key } else { 0 };
-                Message {
-                    cut: Cut::untagged(mulpdu, len),
-                    header: untagged(opcode, invalidate, ahead.send_msn),
-                    body: Body::Segments(segments),
-                }
+            Kind::Answer => {
+                let request = self.answers.get(ahead.answer)?.request;
+                let cut = Cut::tagged(mulpdu, request.len as usize);
+                let header = tagged(TaggedOpcode::ReadResponse, request.sink_stag, request.sink_to);
+                let payload = Source { keys, pd, request };
+                (cut, Framing { cut, header, payload, crc }.put(tx, pos, until(cut)))
             }
-        }
-    }
-
-    /// Frames a message from position `pos` to `until` or until there is no room; returns how far it came. The last position
-    /// is the end of a frame, and so is `until`.
-    #[inline]
-    fn frames(
-        &self,
-        tx: &mut TxVec,
-        message: &Message<'_>,
-        mut pos: u64,
-        until: u64,
-    ) -> (u64, Result<(), KeyError>) {
-        let cut = message.cut;
-        let elements = match message.body {
-            Body::Segments(segments) => segments.len(),
-            Body::Inline(_) | Body::Source(_) => 1,
+            Kind::Rtr => {
+                // RFC 6581, section 9.1: any STag and offset will do in a zero-length write; siw uses these.
+                let cut = Cut::tagged(mulpdu, 0);
+                let header = tagged(TaggedOpcode::Write, 1, 0);
+                let payload = Local { keys, pd, segments: &[] };
+                (cut, Framing { cut, header, payload, crc }.put(tx, pos, until(cut)))
+            }
         };
-        let copied = self.crc
-            || cut.len() <= COPY_MAX
-            || elements > REFERENCE_MAX_SEGMENTS
-            || matches!(message.body, Body::Inline(_));
-        while pos < until && tx.bytes() < TxVec::MAX_BYTES {
-            let frame = cut.frame(pos);
-            let wire_len = cut.wire_len(frame.payload);
-            let (staged, elements) =
-                if copied { (wire_len, 1) } else { (wire_len - frame.payload, 2 + elements) };
-            if !tx.has_room(staged, elements) {
-                break;
-            }
-            let mark = tx.mark();
-            let skip = (pos - frame.start) as usize;
-            let result = match copied {
-                true => self.copy_frame(tx, message, frame, skip),
-                false => self.refer_frame(tx, message, frame, skip),
-            };
-            if let Err(error) = result {
-                tx.cut(mark);
-                return (pos, Err(error));
-            }
-            pos = frame.start + wire_len as u64;
-        }
-        (pos, Ok(()))
-    }
-
-    /// Gathers a frame, less the first `skip` octets, with its payload copied.
-    #[inline]
-    fn copy_frame(
-        &self,
-        tx: &mut TxVec,
-        message: &Message<'_>,
-        frame: Frame,
-        skip: usize,
-    ) -> Result<(), KeyError> {
-        let wire_len = message.cut.wire_len(frame.payload);
-        let out = tx.staged(wire_len);
-        let (header, rest) = out.split_at_mut(message.cut.header());
-        let (payload, trailer) = rest.split_at_mut(frame.payload);
-        message.emit_header(frame, header);
-        if let Body::Inline(bytes) = &message.body {
-            payload.copy_from_slice(bytes);
-        } else {
-            let mut at = payload.as_mut_ptr();
-            self.pieces(message, frame.offset, frame.payload, |from, len| {
-                // SAFETY: the pieces' lengths add up to the payload's; registered memory is readable.
-                unsafe {
-                    at.copy_from_nonoverlapping(from, len);
-                    at = at.add(len);
-                }
-            })?;
-        }
-        trailer.fill(0);
-        if self.crc {
-            let (covered, crc) = out.split_at_mut(wire_len - Crc32c::SIZE);
-            crc.copy_from_slice(&crc32c(covered).to_le_bytes());
-        }
-        tx.push_staged(wire_len - skip);
-        Ok(())
-    }
-
-    /// Gathers a frame without CRC, less the first `skip` octets, with its payload where it is.
-    fn refer_frame(
-        &self,
-        tx: &mut TxVec,
-        message: &Message<'_>,
-        frame: Frame,
-        skip: usize,
-    ) -> Result<(), KeyError> {
-        let header = message.cut.header();
-        message.emit_header(frame, tx.staged(header));
-        tx.push_staged(header - skip.min(header));
-
-        let skip = skip.saturating_sub(header);
-        let skipped = skip.min(frame.payload);
-        self.pieces(message, frame.offset + skipped, frame.payload - skipped, |from, len| {
-            tx.push_memory(from, len);
-        })?;
-
-        let trailer = Trailer::size(message.cut.ulpdu(frame.payload));
-        tx.staged(trailer).fill(0);
-        tx.push_staged(trailer - (skip - skipped));
-        Ok(())
-    }
-
-    /// Names the memory of `len` octets of a message, once it has been checked that it may be read now.
-    #[inline]
-    fn pieces(
-        &self,
-        message: &Message<'_>,
-        mut offset: usize,
-        mut len: usize,
-        mut piece: impl FnMut(*mut u8, usize),
-    ) -> Result<(), KeyError> {
-        if len == 0 {
-            return Ok(());
-        }
-        let (keys, pd) = (self.work.keys(), self.work.pd());
-        match &message.body {
-            Body::Inline(_) => {}
-            Body::Source(request) => {
-                // All the rest is checked, not this frame alone: nothing of a read that must fail is sent.
-                // `wrapping_add`: then one beyond 2^64 was refused with its first frame.
-                let addr = request.source_to.wrapping_add(offset as u64);
-                let rest = u64::from(request.len) - offset as u64;
-                keys.check(request.source_stag, pd, addr, rest, Right::RemoteRead)?;
-                piece(with_exposed_provenance_mut(addr as usize), len);
-            }
-            Body::Segments(segments) => {
-                for segment in *segments {
-                    let size = segment.len as usize;
-                    if offset >= size {
-                        offset -= size;
-                        continue;
-                    }
-                    let n = len.min(size - offset);
-                    let addr = segment.addr + offset as u64;
-                    keys.check(segment.key, pd, addr, n as u64, Right::LocalRead)?;
-                    piece(with_exposed_provenance_mut(addr as usize), n);
-                    (offset, len) = (0, len - n);
-                    if len == 0 {
-                        break;
-                    }
-                }
-            }
-        }
-        Ok(())
+        Some(Framed { cut, to, result })
     }
 
     /// A message's memory may not be read (any more).
@@ -435,8 +277,7 @@ impl Stream {
                     KeyError::Domain => Cause::PROTECTION_NOT_ASSOCIATED,
                     KeyError::Wrap => Cause::PROTECTION_TO_WRAP,
                 };
-                let mut header = untagged(UntaggedOpcode::ReadRequest, 0, msn);
-                set_last(&mut header, true);
+                let header = read_request(msn);
                 Terminate {
                     cause,
                     segment_len: Some((header.len() + ReadRequest::SIZE) as u16),
@@ -490,35 +331,32 @@ impl Stream {
     /// A message has been accepted whole.
     #[inline]
     fn finish(&mut self, kind: Kind) {
+        self.stats.tx_messages += 1;
         match kind {
-            Kind::Rtr => self.tx.rtr -= 1,
+            Kind::Rtr => {
+                self.tx.rtr -= 1;
+                return;
+            }
             Kind::Answer => {
                 self.answers.pop_front();
                 self.tx.answered = self.tx.answered.saturating_add(1);
+                return;
             }
-            Kind::Request => {
-                let at = self.tx.next;
-                match self.work.request(at).map(|(wqe, _)| wqe.op) {
-                    Some(WcOp::Read) => {
-                        if self.reads.outstanding == 0 {
-                            self.reads.oldest = at;
-                        }
-                        self.reads.outstanding += 1;
-                        self.reads.next_msn = self.reads.next_msn.wrapping_add(1);
-                    }
-                    Some(op) => {
-                        if op == WcOp::Send {
-                            self.tx.send_msn = self.tx.send_msn.wrapping_add(1);
-                        }
-                        self.work.done(at);
-                    }
-                    None => {}
+            Kind::Send => self.tx.send_msn = self.tx.send_msn.wrapping_add(1),
+            Kind::Write => {}
+            Kind::Read => {
+                if self.reads.outstanding == 0 {
+                    self.reads.oldest = self.tx.next;
                 }
-                self.tx.next = at.wrapping_add(1);
-                self.tx.answered = 0;
+                self.reads.outstanding += 1;
+                self.reads.next_msn = self.reads.next_msn.wrapping_add(1);
             }
         }
-        self.stats.tx_messages += 1;
+        if kind != Kind::Read {
+            self.work.done(self.tx.next);
+        }
+        self.tx.next = self.tx.next.wrapping_add(1);
+        self.tx.answered = 0;
     }
 
     /// The octets that end this direction after a [`Failure`] not by the peer: the rest of an FPDU that is half sent, and
@@ -528,15 +366,12 @@ impl Stream {
         let mut out = std::mem::take(&mut self.tx.rest);
         if let Some(kind) = self.tx.half {
             let pos = self.tx.pos;
-            let Some(message) = self.message(kind, &self.ahead()) else { return Vec::new() };
-            if message.cut.frame(pos).start != pos {
-                let mut tx = TxVec::new();
-                let (_, result) = self.frames(&mut tx, &message, pos, message.cut.frame_end(pos));
-                if result.is_err() {
-                    return Vec::new();
-                }
+            let mut tx = TxVec::new();
+            match self.frame(&mut tx, kind, &self.ahead(), pos, true) {
+                Some(framed) if framed.cut.frame(pos).start == pos => {}
                 // SAFETY: just gathered.
-                unsafe { tx.copy_to(&mut out, 0, tx.bytes()) };
+                Some(Framed { result: Ok(()), .. }) => unsafe { tx.copy_to(&mut out, 0, tx.bytes()) },
+                _ => return Vec::new(),
             }
         }
         self.tx.abandon();
@@ -564,36 +399,16 @@ impl Stream {
     }
 }
 
-impl Message<'_> {
-    /// Writes ULPDU length and header of a frame.
-    #[inline]
-    fn emit_header(&self, frame: Frame, out: &mut [u8]) {
-        let mut header = self.header;
-        set_last(&mut header, frame.last);
-        match &mut header {
-            // `wrapping_add`: the peer checks for a wrap.
-            Header::Tagged { to, .. } => *to = to.wrapping_add(frame.offset as u64),
-            Header::Untagged { mo, .. } => *mo = frame.offset as u32,
-        }
-        let ulpdu_len = self.cut.ulpdu(frame.payload) as u16;
-        out[..LENGTH_SIZE].copy_from_slice(&ulpdu_len.to_be_bytes());
-        header.emit(&mut out[LENGTH_SIZE..]);
-    }
+/// The headers of a tagged message.
+#[inline]
+fn tagged(opcode: TaggedOpcode, stag: u32, base: u64) -> impl Fn(bool, usize) -> Header {
+    // `wrapping_add`: the peer checks for a wrap.
+    move |last, offset| Header::Tagged { last, opcode, stag, to: base.wrapping_add(offset as u64) }
 }
 
+/// The header of a READ request.
 #[inline]
-fn tagged(opcode: TaggedOpcode, stag: u32, to: u64) -> Header {
-    Header::Tagged { last: false, opcode, stag, to }
-}
-
-#[inline]
-fn untagged(opcode: UntaggedOpcode, invalidate: u32, msn: u32) -> Header {
-    Header::Untagged { last: false, opcode, invalidate, qn: opcode.queue().number(), msn, mo: 0 }
-}
-
-#[inline]
-fn set_last(header: &mut Header, value: bool) {
-    match header {
-        Header::Tagged { last, .. } | Header::Untagged { last, .. } => *last = value,
-    }
+fn read_request(msn: u32) -> Header {
+    let opcode = UntaggedOpcode::ReadRequest;
+    Header::Untagged { last: true, opcode, invalidate: 0, qn: Queue::Request.number(), msn, mo: 0 }
 }

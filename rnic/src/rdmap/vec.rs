@@ -73,6 +73,11 @@ impl TxVec {
         &mut self.stage.bytes()[at..at + len]
     }
 
+    /// Takes back the last `len` octets that were staged, which have not been gathered.
+    pub(super) fn unstage(&mut self, len: usize) {
+        self.used -= len;
+    }
+
     /// Gathers the last `len` octets that were staged.
     #[inline]
     pub(super) fn push_staged(&mut self, len: usize) {

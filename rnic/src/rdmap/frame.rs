@@ -1,0 +1,227 @@
+//! From a message to frames in a [`TxVec`].
+//!
+//! Generic over where the payload comes from, so that each kind of message has its own, straight code.
+
+use std::ptr::with_exposed_provenance_mut;
+
+use wire::iwarp::mpa::fpdu::{LENGTH_SIZE, Trailer};
+use wire::iwarp::{Crc32c, Header, ReadRequest, crc::crc32c};
+
+use super::message::{Cut, Frame};
+use super::vec::TxVec;
+use crate::key::{KeyError, Keys, Pd, Right};
+use crate::wr::Segment;
+
+/// Messages up to so many octets are copied next to their headers; others are sent from where they are.
+const COPY_MAX: usize = 8 << 10;
+/// Messages of more elements are copied as well.
+const REFERENCE_MAX_ELEMENTS: usize = 128;
+
+/// Where a message's payload is.
+pub(super) trait Payload {
+    /// Contiguous pieces at most.
+    fn elements(&self) -> usize;
+
+    /// Names the memory of `len` octets, once it has been checked that it may be read now.
+    fn pieces(&self, offset: usize, len: usize, piece: impl FnMut(*const u8, usize)) -> Result<(), KeyError>;
+}
+
+/// Segments of a request.
+pub(super) struct Local<'a> {
+    pub(super) keys: &'a Keys,
+    pub(super) pd: Pd,
+    pub(super) segments: &'a [Segment],
+}
+
+/// What the peer reads.
+pub(super) struct Source<'a> {
+    pub(super) keys: &'a Keys,
+    pub(super) pd: Pd,
+    pub(super) request: ReadRequest,
+}
+
+/// A few octets of the engine's own.
+pub(super) struct Inline(pub(super) [u8; ReadRequest::SIZE]);
+
+impl Payload for Local<'_> {
+    #[inline]
+    fn elements(&self) -> usize {
+        self.segments.len()
+    }
+
+    #[inline]
+    fn pieces(
+        &self,
+        mut offset: usize,
+        mut len: usize,
+        mut piece: impl FnMut(*const u8, usize),
+    ) -> Result<(), KeyError> {
+        for segment in self.segments {
+            let size = segment.len as usize;
+            if offset >= size {
+                offset -= size;
+                continue;
+            }
+            if len == 0 {
+                break;
+            }
+            let n = len.min(size - offset);
+            let addr = segment.addr + offset as u64;
+            self.keys.check(segment.key, self.pd, addr, n as u64, Right::LocalRead)?;
+            piece(with_exposed_provenance_mut(addr as usize), n);
+            (offset, len) = (0, len - n);
+        }
+        Ok(())
+    }
+}
+
+impl Payload for Source<'_> {
+    #[inline]
+    fn elements(&self) -> usize {
+        1
+    }
+
+    #[inline]
+    fn pieces(
+        &self,
+        offset: usize,
+        len: usize,
+        mut piece: impl FnMut(*const u8, usize),
+    ) -> Result<(), KeyError> {
+        if len > 0 {
+            // All the rest is checked, not these octets alone: nothing of a read that must fail is sent.
+            // `wrapping_add`: so one beyond 2^64 was refused with its first frame.
+            let addr = self.request.source_to.wrapping_add(offset as u64);
+            let rest = u64::from(self.request.len) - offset as u64;
+            self.keys.check(self.request.source_stag, self.pd, addr, rest, Right::RemoteRead)?;
+            piece(with_exposed_provenance_mut(addr as usize), len);
+        }
+        Ok(())
+    }
+}
+
+impl Payload for Inline {
+    #[inline]
+    fn elements(&self) -> usize {
+        1
+    }
+
+    #[inline]
+    fn pieces(
+        &self,
+        offset: usize,
+        len: usize,
+        mut piece: impl FnMut(*const u8, usize),
+    ) -> Result<(), KeyError> {
+        piece(self.0[offset..offset + len].as_ptr(), len);
+        Ok(())
+    }
+}
+
+/// A message, its header given for each frame by whether it is the last, and the offset of its payload.
+pub(super) struct Framing<H, P> {
+    pub(super) cut: Cut,
+    pub(super) header: H,
+    pub(super) payload: P,
+    pub(super) crc: bool,
+}
+
+impl<H: Fn(bool, usize) -> Header, P: Payload> Framing<H, P> {
+    /// Frames the message from position `pos` to `until` or until there is no room; returns how far it came. Both that and
+    /// `until` are ends of frames.
+    #[inline]
+    pub(super) fn put(&self, tx: &mut TxVec, mut pos: u64, until: u64) -> (u64, Result<(), KeyError>) {
+        let cut = self.cut;
+        let copied = self.crc || cut.len() <= COPY_MAX || self.payload.elements() > REFERENCE_MAX_ELEMENTS;
+        if let Some(frame) = cut.only_frame().filter(|_| pos == 0 && copied) {
+            // What the loop comes to in the most frequent case.
+            let wire_len = cut.wire_len(frame.payload);
+            if !tx.has_room(wire_len, 1) {
+                return (0, Ok(()));
+            }
+            return match self.copy(tx, frame, 0) {
+                Ok(()) => (wire_len as u64, Ok(())),
+                Err(error) => {
+                    tx.unstage(wire_len);
+                    (0, Err(error))
+                }
+            };
+        }
+        while pos < until && tx.bytes() < TxVec::MAX_BYTES {
+            let frame = cut.frame(pos);
+            let wire_len = cut.wire_len(frame.payload);
+            let (staged, elements) = match copied {
+                true => (wire_len, 1),
+                false => (wire_len - frame.payload, 2 + self.payload.elements()),
+            };
+            if !tx.has_room(staged, elements) {
+                break;
+            }
+            let mark = tx.mark();
+            let skip = (pos - frame.start) as usize;
+            let result = match copied {
+                true => self.copy(tx, frame, skip),
+                false => self.refer(tx, frame, skip),
+            };
+            if let Err(error) = result {
+                tx.cut(mark);
+                return (pos, Err(error));
+            }
+            pos = frame.start + wire_len as u64;
+        }
+        (pos, Ok(()))
+    }
+
+    /// Gathers a frame, less the first `skip` octets, with its payload copied.
+    #[inline]
+    fn copy(&self, tx: &mut TxVec, frame: Frame, skip: usize) -> Result<(), KeyError> {
+        let wire_len = self.cut.wire_len(frame.payload);
+        let out = tx.staged(wire_len);
+        // Pad and CRC, and perhaps some octets before them, which are written next.
+        if let Some(tail) = out.last_chunk_mut::<8>() {
+            *tail = [0; 8];
+        }
+        let (header, rest) = out.split_at_mut(self.cut.header());
+        self.emit_header(frame, header);
+        let mut at = rest[..frame.payload].as_mut_ptr();
+        self.payload.pieces(frame.offset, frame.payload, |from, len| {
+            // SAFETY: the pieces' lengths add up to the payload's; registered memory is readable.
+            unsafe {
+                at.copy_from_nonoverlapping(from, len);
+                at = at.add(len);
+            }
+        })?;
+        if self.crc {
+            let (covered, crc) = out.split_at_mut(wire_len - Crc32c::SIZE);
+            crc.copy_from_slice(&crc32c(covered).to_le_bytes());
+        }
+        tx.push_staged(wire_len - skip);
+        Ok(())
+    }
+
+    /// Gathers a frame without CRC, less the first `skip` octets, with its payload where it is.
+    fn refer(&self, tx: &mut TxVec, frame: Frame, skip: usize) -> Result<(), KeyError> {
+        let header = self.cut.header();
+        self.emit_header(frame, tx.staged(header));
+        tx.push_staged(header - skip.min(header));
+
+        let skip = skip.saturating_sub(header);
+        let skipped = skip.min(frame.payload);
+        self.payload.pieces(frame.offset + skipped, frame.payload - skipped, |from, len| {
+            tx.push_memory(from.cast_mut(), len);
+        })?;
+
+        let trailer = Trailer::size(self.cut.ulpdu(frame.payload));
+        tx.staged(trailer).fill(0);
+        tx.push_staged(trailer - (skip - skipped));
+        Ok(())
+    }
+
+    /// Writes ULPDU length and header of a frame.
+    #[inline]
+    fn emit_header(&self, frame: Frame, out: &mut [u8]) {
+        let ulpdu_len = self.cut.ulpdu(frame.payload) as u16;
+        out[..LENGTH_SIZE].copy_from_slice(&ulpdu_len.to_be_bytes());
+        (self.header)(frame.last, frame.offset).emit(&mut out[LENGTH_SIZE..]);
+    }
+}
