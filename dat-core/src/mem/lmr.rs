@@ -99,7 +99,8 @@ fn virtual_range<T: Transport>(ia: &Ia<T>, addr: *mut c_void, length: DAT_VLEN) 
 
 fn access(privileges: DAT_MEM_PRIV_FLAGS) -> Access {
     Access {
-        local_read: privileges & DAT_MEM_PRIV_LOCAL_READ_FLAG != 0,
+        // Implied, as verbs have it: programs send from memory they registered for writing only (dtest does).
+        local_read: true,
         local_write: privileges & DAT_MEM_PRIV_LOCAL_WRITE_FLAG != 0,
         remote_read: privileges & DAT_MEM_PRIV_REMOTE_READ_FLAG != 0,
         remote_write: privileges & DAT_MEM_PRIV_REMOTE_WRITE_FLAG != 0,

@@ -12,8 +12,24 @@ mod registry;
 mod strerror;
 
 use ::registry::{Builtin, Registry};
+use dat_core::export as provider;
+use provider_tcp_emu::TcpEmu;
 
 /// The providers linked into this library, tried after the entries of the registry file.
-static BUILTINS: &[Builtin] = &[];
+static BUILTINS: &[Builtin] = &[tcp_emu(NONTHREADSAFE), tcp_emu(THREADSAFE)];
+
+const NONTHREADSAFE: &str = r#"tcp-emu u2.0 nonthreadsafe default builtin opendat.0.1 "" """#;
+const THREADSAFE: &str = r#"tcp-emu u2.0 threadsafe default builtin opendat.0.1 "" """#;
+
+const fn tcp_emu(line: &'static str) -> Builtin {
+    Builtin { line, init: provider::init::<TcpEmu, This>, fini: provider::fini::<TcpEmu, This> }
+}
+
+/// What built-in providers register with.
+struct This;
+
+impl provider::Registry for This {
+    const FNS: dat_sys::RegistryFns = ::registry::FNS;
+}
 
 static REGISTRY: Registry = Registry::new(BUILTINS);

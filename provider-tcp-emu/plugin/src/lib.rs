@@ -1,1 +1,3 @@
-//! See the package description.
+//! libdat_tcp_emu.so: provider-tcp-emu for any DAT registry that loads providers by name.
+
+dat_core::export_provider!(provider_tcp_emu::TcpEmu);
