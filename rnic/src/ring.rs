@@ -41,6 +41,9 @@ struct Side {
     other: UnsafeCell<usize>,
 }
 
+/// Not more than malloc aligns anyway, so that zeroed memory is fresh from the system and counts only when it is used.
+const ALIGN: usize = 16;
+
 // SAFETY: slots are handed from the producer to the consumer and back by release/acquire on `tail` and `head`; the
 // callers of the unsafe methods keep each role to one thread at a time.
 unsafe impl<H: Send> Send for Ring<H> {}
@@ -76,7 +79,7 @@ impl<H: Copy> Ring<H> {
     const HEADER: usize = size_of::<H>().next_multiple_of(align_of::<Segment>());
 
     fn layout(slots: usize, stride: usize) -> Option<Layout> {
-        Layout::from_size_align(slots.checked_mul(stride)?, 64).ok()
+        Layout::from_size_align(slots.checked_mul(stride)?, ALIGN).ok()
     }
 
     /// Slots in all.
@@ -170,7 +173,7 @@ impl<H> Drop for Ring<H> {
     fn drop(&mut self) {
         let size = (self.mask + 1) * self.stride;
         // SAFETY: allocated in `new` with this layout, which was valid.
-        unsafe { dealloc(self.slots.as_ptr(), Layout::from_size_align_unchecked(size, 64)) }
+        unsafe { dealloc(self.slots.as_ptr(), Layout::from_size_align_unchecked(size, ALIGN)) }
     }
 }
 

@@ -1,1 +1,141 @@
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::thread;
 
+use super::*;
+use crate::wr::WcOp;
+
+fn wc(id: u64) -> Wc {
+    Wc { id, qp: 0, bytes: 0, invalidated: None, op: WcOp::Send, status: WcStatus::Success }
+}
+
+fn counted(depth: usize) -> (Cq, Arc<AtomicUsize>, Arc<AtomicUsize>) {
+    let (ready, overflow) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counters = (Arc::clone(&ready), Arc::clone(&overflow));
+    let notify = move |event| {
+        let counter = match event {
+            CqEvent::Ready => &counters.0,
+            CqEvent::Overflow => &counters.1,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    };
+    (Cq::new(depth, notify).unwrap(), ready, overflow)
+}
+
+/// What the engine does: some completions, then one look at who waits.
+fn produce(cq: &Cq, wcs: impl IntoIterator<Item = (Wc, bool)>) {
+    // SAFETY: the caller is the only producer.
+    unsafe {
+        for (wc, solicited) in wcs {
+            cq.push(wc, solicited);
+        }
+        cq.announce();
+    }
+}
+
+fn take(cq: &Cq, max: usize) -> Vec<u64> {
+    let mut ids = Vec::new();
+    // SAFETY: the caller is the only consumer.
+    unsafe { cq.poll_with(max, |wc| ids.push(wc.id)) };
+    ids
+}
+
+fn arm(cq: &Cq, solicited: bool) -> bool {
+    // SAFETY: the caller is the only consumer.
+    unsafe { cq.arm(solicited) }
+}
+
+#[test]
+fn one_event_for_one_arming() {
+    let (cq, ready, _) = counted(8);
+    produce(&cq, [(wc(1), false)]);
+    assert!(!arm(&cq, false), "it is not empty");
+    assert_eq!(take(&cq, 9), [1]);
+    assert!(arm(&cq, false));
+    assert_eq!(ready.load(Ordering::Relaxed), 0);
+    produce(&cq, [(wc(2), false), (wc(3), false)]);
+    produce(&cq, [(wc(4), false)]);
+    produce(&cq, []);
+    assert_eq!(ready.load(Ordering::Relaxed), 1);
+    assert_eq!(take(&cq, 2), [2, 3]);
+    assert_eq!(take(&cq, 2), [4]);
+    produce(&cq, [(wc(5), true)]);
+    assert_eq!(ready.load(Ordering::Relaxed), 1, "not armed");
+}
+
+#[test]
+fn solicited_or_failed() {
+    let (cq, ready, _) = counted(8);
+    assert!(arm(&cq, true));
+    produce(&cq, [(wc(1), false)]);
+    assert_eq!(ready.load(Ordering::Relaxed), 0);
+    produce(&cq, [(wc(2), false), (wc(3), true), (wc(4), false)]);
+    assert_eq!(ready.load(Ordering::Relaxed), 1);
+    take(&cq, 9);
+    assert!(arm(&cq, true));
+    produce(&cq, [(Wc { status: WcStatus::Flushed, ..wc(5) }, false)]);
+    assert_eq!(ready.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn overflow_is_told_once_and_keeps_the_old() {
+    let (cq, _, overflow) = counted(4);
+    produce(&cq, (0..7).map(|id| (wc(id), false)));
+    assert_eq!(overflow.load(Ordering::Relaxed), 1);
+    assert_eq!(take(&cq, 9), [0, 1, 2, 3]);
+}
+
+#[test]
+fn resizing_loses_nothing() {
+    let (cq, ready, overflow) = counted(4);
+    produce(&cq, (0..4).map(|id| (wc(id), false)));
+    // SAFETY: one thread.
+    let resize = |depth| unsafe { cq.resize(depth) };
+    assert_eq!(resize(3), Ok(false));
+    assert_eq!(resize(100), Ok(true));
+    produce(&cq, (4..100).map(|id| (wc(id), false)));
+    assert_eq!(resize(usize::MAX), Err(OutOfMemory { depth: usize::MAX }));
+    assert_eq!(take(&cq, 95), (0..95).collect::<Vec<_>>());
+    assert_eq!(resize(5), Ok(true));
+    assert_eq!(take(&cq, 9), [95, 96, 97, 98, 99]);
+    assert!(arm(&cq, false));
+    assert_eq!(resize(1), Ok(true));
+    produce(&cq, [(wc(1), false)]);
+    assert_eq!((ready.load(Ordering::Relaxed), overflow.load(Ordering::Relaxed)), (1, 0));
+}
+
+/// A consumer that sleeps unless `arm` says no is always woken.
+#[test]
+fn no_wake_up_is_lost() {
+    const COMPLETIONS: u64 = 50_000;
+    let (send, receive) = std::sync::mpsc::channel();
+    let notify = move |event| {
+        assert_eq!(event, CqEvent::Ready);
+        send.send(()).unwrap();
+    };
+    let cq = Cq::new(16, notify).unwrap();
+    let taken = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for id in 0..COMPLETIONS {
+                while id as usize - taken.load(Ordering::Relaxed) >= 16 {
+                    thread::yield_now();
+                }
+                produce(&cq, [(wc(id), false)]);
+            }
+        });
+        let mut next = 0;
+        while next < COMPLETIONS {
+            for id in take(&cq, 16) {
+                assert_eq!(id, next);
+                next += 1;
+            }
+            taken.store(next as usize, Ordering::Relaxed);
+            if next < COMPLETIONS && arm(&cq, false) {
+                receive
+                    .recv_timeout(std::time::Duration::from_secs(20))
+                    .expect("a completion without an event");
+            }
+        }
+    });
+}

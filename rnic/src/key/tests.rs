@@ -1,1 +1,154 @@
+use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 
+use proptest::prelude::*;
+
+use super::*;
+
+const ALL: Access = Access { local_read: true, local_write: true, remote_read: true, remote_write: true };
+const RIGHTS: [Right; 4] = [Right::LocalRead, Right::LocalWrite, Right::RemoteRead, Right::RemoteWrite];
+
+#[test]
+fn each_check() {
+    let keys = Keys::new();
+    let (pd, other) = (keys.pd(), keys.pd());
+    let stag = keys.register(pd, 1000, 100, ALL).unwrap();
+    let check = |pd, addr, len| keys.check(stag, pd, addr, len, Right::RemoteRead);
+    assert_eq!(check(pd, 1000, 100), Ok(()));
+    assert_eq!(check(pd, 1100, 0), Ok(()));
+    assert_eq!(check(pd, 1099, 1), Ok(()));
+    assert_eq!(check(other, 1000, 100), Err(KeyError::Domain));
+    for (addr, len) in [(999, 1), (1000, 101), (1100, 1), (1101, 0), (0, 2000), (u64::MAX, 0)] {
+        assert_eq!(check(pd, addr, len), Err(KeyError::Bounds), "{addr} {len}");
+    }
+    assert_eq!(check(pd, u64::MAX, 1), Err(KeyError::Wrap));
+    assert_eq!(check(pd, 1000, u64::MAX), Err(KeyError::Wrap));
+    for unknown in [0, stag ^ 1, stag ^ 0x8000_0000, stag.wrapping_add(64)] {
+        assert_eq!(keys.check(unknown, pd, 1000, 1, Right::RemoteRead), Err(KeyError::Invalid));
+    }
+    keys.deregister(stag);
+    assert_eq!(check(pd, 1000, 100), Err(KeyError::Invalid));
+    keys.deregister(stag);
+    assert_eq!(keys.live(), 0);
+}
+
+#[test]
+fn each_right_is_its_own() {
+    let keys = Keys::new();
+    let pd = keys.pd();
+    for (n, right) in RIGHTS.into_iter().enumerate() {
+        let access =
+            Access { local_read: n == 0, local_write: n == 1, remote_read: n == 2, remote_write: n == 3 };
+        let stag = keys.register(pd, 0, 10, access).unwrap();
+        for asked in RIGHTS {
+            let expected = if asked == right { Ok(()) } else { Err(KeyError::Access) };
+            assert_eq!(keys.check(stag, pd, 0, 10, asked), expected);
+        }
+        assert_eq!(access.is_remote(), n >= 2);
+    }
+}
+
+#[test]
+fn invalidation_is_for_peers() {
+    let keys = Keys::new();
+    let (pd, other) = (keys.pd(), keys.pd());
+    let stag = keys.register(pd, 0, 10, ALL).unwrap();
+    assert_eq!(keys.invalidate(stag, other), Err(KeyError::Domain));
+    assert_eq!(keys.invalidate(stag ^ 1, pd), Err(KeyError::Invalid));
+    assert_eq!(keys.invalidate(stag, pd), Ok(()));
+    assert_eq!(keys.invalidate(stag, pd), Err(KeyError::Access));
+    assert_eq!(keys.check(stag, pd, 0, 10, Right::RemoteWrite), Err(KeyError::Access));
+    assert_eq!(keys.check(stag, pd, 0, 10, Right::LocalWrite), Ok(()));
+}
+
+#[test]
+fn a_region_does_not_wrap() {
+    let keys = Keys::new();
+    let pd = keys.pd();
+    assert_eq!(keys.register(pd, u64::MAX, 1, ALL), Err(RegisterError::Range));
+    assert!(keys.register(pd, u64::MAX, 0, ALL).is_ok());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// Against a map: keys stay valid while the table grows, and no key names anything but its own region.
+    #[test]
+    fn behaves_as_a_map(ops in proptest::collection::vec((0u8..3, any::<u16>()), 1..600)) {
+        let keys = Keys::new();
+        let pd = keys.pd();
+        let mut model = HashMap::new();
+        let mut gone = Vec::new();
+        for (op, n) in ops {
+            if op < 2 {
+                let base = u64::from(n) << 20;
+                let stag = keys.register(pd, base, 16, ALL).unwrap();
+                prop_assert!(model.insert(stag, base).is_none());
+            } else if let Some(&stag) = model.keys().nth(usize::from(n) % model.len().max(1)) {
+                keys.deregister(stag);
+                model.remove(&stag);
+                gone.push(stag);
+            }
+        }
+        prop_assert_eq!(keys.live(), model.len());
+        for (&stag, &base) in &model {
+            prop_assert_eq!(keys.check(stag, pd, base, 16, Right::LocalRead), Ok(()));
+            prop_assert_eq!(keys.check(stag, pd, base + 1, 16, Right::LocalRead), Err(KeyError::Bounds));
+        }
+        for stag in gone.into_iter().filter(|stag| !model.contains_key(stag)) {
+            prop_assert_eq!(keys.check(stag, pd, 0, 0, Right::LocalRead), Err(KeyError::Invalid));
+        }
+    }
+}
+
+/// A peer cannot walk from one STag to the next: they spread over all of 32 bits.
+#[test]
+fn stags_are_spread() {
+    let keys = Keys::new();
+    let pd = keys.pd();
+    let mut stags: Vec<u32> = (0..4096).map(|_| keys.register(pd, 0, 1, ALL).unwrap()).collect();
+    for bit in 0..32 {
+        let ones = stags.iter().filter(|&&stag| stag & (1 << bit) != 0).count();
+        assert!((1700..2400).contains(&ones), "bit {bit}: {ones} of 4096");
+    }
+    stags.sort_unstable();
+    stags.dedup();
+    assert_eq!(stags.len(), 4096);
+    let near = stags.windows(2).filter(|pair| pair[1] - pair[0] < 16).count();
+    assert!(near < 20, "{near} close pairs");
+    // Those of another adapter are others.
+    let other = Keys::new();
+    let again = (0..100).filter(|_| stags.contains(&other.register(pd, 0, 1, ALL).unwrap())).count();
+    assert!(again < 5);
+}
+
+/// While other keys come and go and the table grows, a look-up never is wrong about a key that stays, and never takes the
+/// fields of one region for those of another.
+#[test]
+fn look_ups_during_changes() {
+    let keys = Keys::new();
+    let pd = keys.pd();
+    let stays = keys.register(pd, 4096, 4096, ALL).unwrap();
+    let (done, shown) = (AtomicBool::new(false), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut live = Vec::new();
+            for n in 0..40_000u64 {
+                let base = (n % 7 + 1) << 32;
+                let stag = keys.register(pd, base, n % 7 + 1, ALL).unwrap();
+                shown.store(stag, Ordering::Relaxed);
+                live.push(stag);
+                if live.len() > 500 + (n / 50) as usize {
+                    keys.deregister(live.swap_remove((n % 400) as usize));
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        while !done.load(Ordering::Relaxed) {
+            assert_eq!(keys.check(stays, pd, 4096, 4096, Right::RemoteRead), Ok(()));
+            let stag = shown.load(Ordering::Relaxed);
+            let fits = (1..8).filter(|n| keys.check(stag, pd, n << 32, *n, Right::LocalRead).is_ok()).count();
+            assert!(fits <= 1);
+        }
+    });
+}

@@ -1,1 +1,126 @@
+use std::collections::VecDeque;
+use std::thread;
 
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+
+fn push(ring: &Ring<u64>, value: u64) -> bool {
+    // SAFETY: the caller is the only producer.
+    unsafe {
+        let Some(slot) = ring.vacant() else { return false };
+        slot.header().write(value);
+        for n in 0..ring.max_segments() {
+            let segment = Segment { addr: value, len: n as u32, key: !(value as u32) };
+            slot.segments().add(n).write(segment);
+        }
+        ring.publish();
+    }
+    true
+}
+
+/// The oldest value; what its segments are is checked.
+fn pop(ring: &Ring<u64>) -> Option<u64> {
+    // SAFETY: the caller is the only consumer.
+    unsafe {
+        let head = ring.head();
+        let value = peek(ring, head)?;
+        ring.release(head.wrapping_add(1));
+        Some(value)
+    }
+}
+
+/// # Safety
+/// The caller is the only consumer.
+unsafe fn peek(ring: &Ring<u64>, at: usize) -> Option<u64> {
+    // SAFETY: as the caller promises; a filled slot was written by `push`.
+    unsafe {
+        if !ring.is_filled(at) {
+            return None;
+        }
+        let slot = ring.slot(at);
+        let value = slot.header().read();
+        for n in 0..ring.max_segments() {
+            let segment = slot.segments().add(n).read();
+            assert_eq!(segment, Segment { addr: value, len: n as u32, key: !(value as u32) });
+        }
+        Some(value)
+    }
+}
+
+proptest! {
+    /// Against a queue of the standard library: pushes (positive) and pops (negative) in bursts.
+    #[test]
+    fn behaves_as_a_bounded_queue(
+        depth in 0usize..40,
+        segments in 0usize..5,
+        start in prop_oneof![Just(0usize), Just(usize::MAX - 20)],
+        bursts in vec(-50i32..50, 1..60),
+    ) {
+        let ring = Ring::<u64>::new(depth, segments).unwrap();
+        prop_assert!(ring.capacity() >= depth && ring.capacity().is_power_of_two());
+        // Counters may be anywhere, also about to wrap.
+        ring.producer.own.store(start, Ordering::Relaxed);
+        ring.consumer.own.store(start, Ordering::Relaxed);
+        // SAFETY: one thread.
+        unsafe { (*ring.producer.other.get(), *ring.consumer.other.get()) = (start, start) };
+
+        let (mut model, mut next) = (VecDeque::new(), 0);
+        for burst in bursts {
+            for _ in 0..burst {
+                let room = model.len() < ring.capacity();
+                prop_assert_eq!(push(&ring, next), room);
+                if room {
+                    model.push_back(next);
+                    next += 1;
+                }
+            }
+            for _ in burst..0 {
+                prop_assert_eq!(pop(&ring), model.pop_front());
+            }
+            prop_assert_eq!(ring.len(), model.len());
+            // All that is queued can be looked at, and nothing else.
+            for n in 0..=model.len() {
+                // SAFETY: one thread.
+                let seen = unsafe { peek(&ring, ring.head().wrapping_add(n)) };
+                prop_assert_eq!(seen, model.get(n).copied());
+            }
+        }
+    }
+}
+
+#[test]
+fn two_threads() {
+    const VALUES: u64 = if cfg!(miri) { 500 } else { 300_000 };
+    for depth in [1, 2, 64] {
+        let ring = Ring::<u64>::new(depth, 2).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for value in 0..VALUES {
+                    while !push(&ring, value) {
+                        thread::yield_now();
+                    }
+                }
+            });
+            for expected in 0..VALUES {
+                loop {
+                    match pop(&ring) {
+                        Some(value) => break assert_eq!(value, expected),
+                        None => thread::yield_now(),
+                    }
+                }
+            }
+        });
+        assert_eq!(ring.len(), 0);
+    }
+}
+
+#[test]
+fn impossible_depths_are_refused() {
+    for (depth, segments) in [(usize::MAX, 0), (1 << 62, 4), (1 << 40, 60_000)] {
+        // Seen by nobody, the memory would not be asked for at all.
+        let ring = std::hint::black_box(Ring::<u64>::new(depth, segments));
+        assert_eq!(ring.err(), Some(OutOfMemory { depth }));
+    }
+}
