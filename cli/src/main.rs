@@ -1,2 +1,84 @@
-//! See the package description.
-fn main() {}
+//! The program `dat`. Without arguments it shows that DAT works here; `dat --help` has the rest.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod cpu;
+mod demo;
+mod link;
+mod list;
+mod measure;
+mod pair;
+mod peer;
+mod raw;
+mod table;
+mod units;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+// What a provider that is a shared library looks for in the program that loads it.
+registry::export_symbols!();
+
+/// Direct Access Transport: RDMA for programs, with or without an RDMA device.
+///
+/// Without a command: starts a server and a client process on this host, moves data between them in every way there
+/// is, verifies it, and prints how fast that was, next to plain TCP.
+#[derive(Parser)]
+#[command(name = "dat", version, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    demo: demo::Options,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List the entries of the registry, where each came from, and whether it opens
+    List(list::Options),
+    /// Measure against plain TCP, row by row, with a bar for each
+    Bench(bench::Options),
+    /// One of the two processes of a demonstration or benchmark; takes its plan from standard input
+    #[command(hide = true)]
+    Peer,
+}
+
+/// Which adapter the two processes use, and how the result is printed.
+#[derive(Args)]
+struct Common {
+    /// The adapter, by its name in the registry
+    #[arg(long, value_name = "NAME", default_value = "tcp-emu")]
+    adapter: String,
+    /// The address at which the adapter is reached on this host
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    address: dat::Address,
+    /// Print one JSON document instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match cli.command {
+        None => demo::run(&cli.demo),
+        Some(Command::List(options)) => list::run(&options),
+        Some(Command::Bench(options)) => bench::run(&options),
+        Some(Command::Peer) => return peer::run(),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        // Whoever reads our output has read enough (`dat list | head -1`).
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("dat: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+}

@@ -7,14 +7,28 @@ pub const fn builtins() -> &'static [Builtin] {
     BUILTINS
 }
 
-#[cfg(feature = "tcp-emu")]
-const BUILTINS: &[Builtin] = &[];
-#[cfg(not(feature = "tcp-emu"))]
-const BUILTINS: &[Builtin] = &[];
-
 /// The registry that [`Adapter::open`](crate::Adapter::open) asks: the file that DAT_OVERRIDE names, else
 /// /etc/dat.conf, then [`builtins`]. It is read when first used.
 pub fn registry() -> &'static Registry {
     static REGISTRY: Registry = Registry::new(BUILTINS);
     &REGISTRY
+}
+
+// Not thread-safe: here an object is used by one thread at a time anyway, so its posts need no lock.
+const BUILTINS: &[Builtin] = &[
+    #[cfg(feature = "tcp-emu")]
+    Builtin {
+        line: r#"tcp-emu u2.0 nonthreadsafe default builtin opendat.0.1 "" """#,
+        init: dat_core::export::init::<provider_tcp_emu::TcpEmu, Linked>,
+        fini: dat_core::export::fini::<provider_tcp_emu::TcpEmu, Linked>,
+    },
+];
+
+/// Providers that are linked in register with the registry that is.
+#[cfg(feature = "tcp-emu")]
+struct Linked;
+
+#[cfg(feature = "tcp-emu")]
+impl dat_core::export::Registry for Linked {
+    const FNS: dat_sys::RegistryFns = registry::FNS;
 }

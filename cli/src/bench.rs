@@ -1,0 +1,366 @@
+//! `dat bench`: DAT against plain TCP, row by row. Each round measures both, one after the other, in the same two
+//! processes; what counts is the median of the rounds' ratios, since the speed of a machine changes from one second to
+//! the next.
+
+use std::io::{Write, stdout};
+
+use anyhow::Result;
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use crate::link::Link;
+use crate::measure::{self, Operation, Role, Wait, median};
+use crate::pair::Pair;
+use crate::peer::{self, Facts, Plan, Said, say};
+use crate::raw::{Direction, Raw};
+use crate::table::{Align::*, Colour, Table, colour};
+use crate::{Common, cpu, units};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    common: Common,
+    /// Rounds of each row, at least 5
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(5..=1000))]
+    rounds: u32,
+    /// Only the rows whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    row: Option<String>,
+    /// Exit with 1 when a row misses its bar
+    #[arg(long)]
+    check: bool,
+}
+
+/// A row of the benchmark.
+struct Row {
+    name: &'static str,
+    what: What,
+    size: usize,
+    /// How DAT waits, and how plain TCP does.
+    wait: Wait,
+    raw_wait: Wait,
+    /// For both processes: how long a blocking wait polls first (provider-tcp-emu).
+    environment: &'static [(&'static str, &'static str)],
+    bar: Bar,
+}
+
+/// What a round measures.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+enum What {
+    /// Half round trips, in seconds.
+    PingPong { count: usize },
+    /// A stream, in bytes a second; so many messages of DAT, and of plain TCP.
+    Stream { operation: Operation, window: usize, count: usize, raw_count: usize },
+}
+
+/// What the ratio of DAT to plain TCP must be.
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Bar {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+const MIB: usize = 1 << 20;
+
+const ROWS: [Row; 6] = [
+    Row {
+        name: "64 B ping-pong, polling",
+        what: What::PingPong { count: 20_000 },
+        size: 64,
+        wait: Wait::Poll,
+        raw_wait: Wait::Poll,
+        environment: &[],
+        bar: Bar::AtMost(1.10),
+    },
+    Row {
+        name: "64 B ping-pong, blocking",
+        what: What::PingPong { count: 4_000 },
+        size: 64,
+        wait: Wait::Block,
+        raw_wait: Wait::Block,
+        environment: &[("OPENDAT_SPIN_US", "0")],
+        bar: Bar::AtMost(1.15),
+    },
+    Row {
+        name: "64 B, adaptive wait / spin",
+        what: What::PingPong { count: 20_000 },
+        size: 64,
+        wait: Wait::Block,
+        raw_wait: Wait::Poll,
+        environment: &[],
+        bar: Bar::AtMost(1.20),
+    },
+    Row {
+        name: "1 MiB RDMA write, window 16",
+        what: What::Stream { operation: Operation::RdmaWrite, window: 16, count: 2_000, raw_count: 2_000 },
+        size: MIB,
+        wait: Wait::Poll,
+        raw_wait: Wait::Poll,
+        environment: &[],
+        bar: Bar::AtLeast(0.90),
+    },
+    Row {
+        name: "1 MiB RDMA read, window 16",
+        what: What::Stream { operation: Operation::RdmaRead, window: 16, count: 2_000, raw_count: 2_000 },
+        size: MIB,
+        wait: Wait::Poll,
+        raw_wait: Wait::Poll,
+        environment: &[],
+        bar: Bar::AtLeast(0.85),
+    },
+    Row {
+        name: "64 B sends, 64 outstanding",
+        what: What::Stream { operation: Operation::Send, window: 64, count: 1_000_000, raw_count: 100_000 },
+        size: 64,
+        wait: Wait::Poll,
+        raw_wait: Wait::Poll,
+        environment: &[],
+        bar: Bar::AtLeast(10.0),
+    },
+];
+
+/// What both processes do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Work {
+    pub(crate) size: usize,
+    what: What,
+    rounds: u32,
+}
+
+/// One round: a time in seconds for half a round trip, or bytes a second.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Round {
+    dat: f64,
+    raw: f64,
+}
+
+/// The result of a row, as machines are told.
+#[derive(Serialize)]
+struct Measured {
+    name: &'static str,
+    size: usize,
+    /// `seconds` (half round trips) or `bytes_per_second`.
+    unit: &'static str,
+    dat_wait: Wait,
+    raw_wait: Wait,
+    rounds: Vec<Round>,
+    dat: f64,
+    raw: f64,
+    /// The median of the rounds' ratios, the least and the greatest.
+    ratio: f64,
+    ratio_min: f64,
+    ratio_max: f64,
+    bar: Bar,
+    met: bool,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    adapter: &'a str,
+    provider: &'a str,
+    congestion_control: &'a str,
+    processors: usize,
+    /// The processors of client and server.
+    pinned: Option<[usize; 2]>,
+    kernel: String,
+    rows: Vec<Measured>,
+}
+
+const TABLE: Table<6> =
+    Table { columns: [(Left, 27), (Right, 9), (Right, 9), (Left, 18), (Left, 6), (Left, 6)] };
+
+/// Runs all rows; false when one misses its bar and that was asked about.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let Common { adapter, json, .. } = &options.common;
+    let wanted = |row: &&Row| options.row.as_ref().is_none_or(|text| row.name.contains(text.as_str()));
+    let rows: Vec<&Row> = ROWS.iter().filter(wanted).collect();
+    anyhow::ensure!(!rows.is_empty(), "no row has this in its name; the rows are: {}", names());
+    if !json {
+        let head = ["", "DAT", "raw TCP", "ratio (min–max)", "bar", ""];
+        writeln!(stdout(), "{}", colour(&TABLE.row(head), Colour::Strong))?;
+    }
+    let mut facts = Facts::default();
+    let mut measured = Vec::new();
+    for row in rows {
+        let (said, rounds) = row.run(options)?;
+        facts = said;
+        let result = row.judge(rounds);
+        if !json {
+            print_row(&result)?;
+        }
+        measured.push(result);
+    }
+    let met = measured.iter().all(|row| row.met);
+    let document = Document {
+        adapter,
+        provider: &facts.provider,
+        congestion_control: &facts.congestion_control,
+        processors: cpu::allowed().len(),
+        pinned: cpu::two(),
+        kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
+        rows: measured,
+    };
+    if *json {
+        writeln!(stdout(), "{}", serde_json::to_string_pretty(&document)?)?;
+    } else {
+        print_foot(&document, options.rounds)?;
+    }
+    Ok(met || !options.check)
+}
+
+fn names() -> String {
+    ROWS.map(|row| format!("{:?}", row.name)).join(", ")
+}
+
+impl Row {
+    fn run(&self, options: &Options) -> Result<(Facts, Vec<Round>)> {
+        let plan = Plan {
+            role: Role::Server,
+            adapter: options.common.adapter.clone(),
+            address: options.common.address.to_string(),
+            server: None,
+            cpu: None,
+            wait: self.wait,
+            raw_wait: self.raw_wait,
+            work: peer::Work::Bench(Work { size: self.size, what: self.what, rounds: options.rounds }),
+        };
+        let mut pair = Pair::start(&plan, self.environment)?;
+        let (mut facts, mut rounds, mut done) = (Facts::default(), Vec::new(), 0);
+        while done < 2 {
+            match pair.next()? {
+                (Role::Client, Said::Connected(said)) => facts = said,
+                (Role::Client, Said::Round(round)) => rounds.push(round),
+                (_, Said::Done) => done += 1,
+                _ => {}
+            }
+        }
+        Ok((facts, rounds))
+    }
+
+    fn judge(&self, rounds: Vec<Round>) -> Measured {
+        let ratios: Vec<f64> = rounds.iter().map(|round| round.dat / round.raw).collect();
+        let ratio = median(&ratios);
+        let column = |value: fn(&Round) -> f64| median(&rounds.iter().map(value).collect::<Vec<_>>());
+        Measured {
+            name: self.name,
+            size: self.size,
+            unit: match self.what {
+                What::PingPong { .. } => "seconds",
+                What::Stream { .. } => "bytes_per_second",
+            },
+            dat_wait: self.wait,
+            raw_wait: self.raw_wait,
+            dat: column(|round| round.dat),
+            raw: column(|round| round.raw),
+            ratio,
+            ratio_min: ratios.iter().copied().fold(f64::INFINITY, f64::min),
+            ratio_max: ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            bar: self.bar,
+            met: match self.bar {
+                Bar::AtMost(bar) => ratio <= bar,
+                Bar::AtLeast(bar) => ratio >= bar,
+            },
+            rounds,
+        }
+    }
+}
+
+fn print_row(row: &Measured) -> Result<()> {
+    let value = |value: f64| match row.unit {
+        "seconds" => units::time(value),
+        _ if row.size < 1024 => units::rate(value / row.size as f64),
+        _ => units::bandwidth(value),
+    };
+    let digits = if row.ratio < 9.995 { 2 } else { 1 };
+    let bar = match row.bar {
+        Bar::AtMost(bar) => format!("≤ {bar:.2}"),
+        Bar::AtLeast(bar) => format!("≥ {bar:.*}", if bar < 10.0 { 2 } else { 0 }),
+    };
+    let line = TABLE.row([
+        row.name.to_owned(),
+        value(row.dat),
+        value(row.raw),
+        format!("{:.digits$} ({:.digits$}–{:.digits$})", row.ratio, row.ratio_min, row.ratio_max),
+        bar,
+        "met".to_owned(),
+    ]);
+    let verdict = if row.met { colour("met", Colour::Good) } else { colour("missed", Colour::Bad) };
+    writeln!(stdout(), "{}{verdict}", line.trim_end_matches("met"))?;
+    Ok(())
+}
+
+fn print_foot(document: &Document<'_>, rounds: u32) -> Result<()> {
+    let placement = match document.pinned {
+        Some([client, server]) => format!("pinned to processors {client} and {server}"),
+        None => "on one processor".to_owned(),
+    };
+    let text = format!(
+        "\nTwo processes {placement}, Linux {}; {rounds} rounds of both, interleaved, after a\n\
+         warm-up; medians, and the median of the rounds' ratios. {} over {}; raw TCP\n\
+         with the same congestion control ({}). Ping-pong: half a round trip.",
+        document.kernel, document.adapter, document.provider, document.congestion_control
+    );
+    writeln!(stdout(), "{}", colour(&text, Colour::Faint))?;
+    Ok(())
+}
+
+impl Work {
+    /// The part of one process.
+    pub(crate) fn run(&self, link: &mut Link, raw: &mut Raw, role: Role) -> Result<()> {
+        let warm_up = self.what.part(10);
+        warm_up.raw(raw, role, self.size)?;
+        warm_up.dat(link, raw, role, self.size)?;
+        for round in 0..self.rounds {
+            // Who is second may find the machine warmer, or a noisy neighbour back: they take turns.
+            let raw_first = round % 2 == 0;
+            let before = if raw_first { Some(self.what.raw(raw, role, self.size)?) } else { None };
+            let dat = self.what.dat(link, raw, role, self.size)?;
+            let raw = match before {
+                Some(before) => before,
+                None => self.what.raw(raw, role, self.size)?,
+            };
+            say(&Said::Round(Round { dat, raw }));
+        }
+        Ok(())
+    }
+}
+
+impl What {
+    /// One n-th of it.
+    fn part(self, n: usize) -> What {
+        match self {
+            What::PingPong { count } => What::PingPong { count: count / n },
+            What::Stream { operation, window, count, raw_count } => {
+                What::Stream { operation, window, count: count / n, raw_count: raw_count / n }
+            }
+        }
+    }
+
+    fn dat(self, link: &mut Link, raw: &mut Raw, role: Role, size: usize) -> Result<f64> {
+        match self {
+            What::PingPong { count } => {
+                Ok(median(&measure::latency(link, raw, role, Operation::Send, size, count)?))
+            }
+            What::Stream { operation, window, count, .. } => {
+                let seconds = measure::stream(link, raw, role, operation, size, count, window)?;
+                Ok((count * size) as f64 / seconds)
+            }
+        }
+    }
+
+    fn raw(self, raw: &mut Raw, role: Role, size: usize) -> Result<f64> {
+        match self {
+            What::PingPong { count } => {
+                raw.barrier()?;
+                Ok(median(&raw.ping_pong(role, size, count)?))
+            }
+            What::Stream { operation, raw_count, .. } => {
+                let direction =
+                    if operation == Operation::RdmaRead { Direction::ToClient } else { Direction::ToServer };
+                let seconds = raw.stream(role, direction, size, raw_count)?;
+                Ok((raw_count * size) as f64 / seconds)
+            }
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The program without a command: does DAT work here, and how fast.
+
+use std::collections::VecDeque;
+use std::io::{Write, stdout};
+
+use anyhow::Result;
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use crate::Common;
+use crate::link::Link;
+use crate::measure::{self, Operation, Role, Wait, median};
+use crate::pair::Pair;
+use crate::peer::{self, Facts, Plan, Said, say};
+use crate::raw::{Direction, Raw};
+use crate::table::{Align::*, Colour, Table, colour};
+use crate::{units, verify};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Message sizes, in bytes.
+const SIZES: [usize; 6] = [1, 64, 4 << 10, 64 << 10, 1 << 20, 16 << 20];
+
+/// What both processes do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Work {
+    pub(crate) sizes: Vec<usize>,
+}
+
+/// What came out for one operation and size. Times in seconds, bandwidths in bytes a second.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Row {
+    operation: Operation,
+    size: usize,
+    latency: f64,
+    raw_latency: f64,
+    bandwidth: f64,
+    raw_bandwidth: f64,
+}
+
+/// The result for machines.
+#[derive(Serialize)]
+struct Document<'a> {
+    adapter: &'a str,
+    address: String,
+    provider: &'a str,
+    congestion_control: &'a str,
+    rows: Vec<VerifiedRow>,
+    verified: bool,
+}
+
+#[derive(Serialize)]
+struct VerifiedRow {
+    #[serde(flatten)]
+    row: Row,
+    verified: bool,
+}
+
+const TABLE: Table<7> =
+    Table { columns: [(Left, 12), (Right, 6), (Right, 9), (Right, 9), (Right, 9), (Right, 9), (Left, 8)] };
+
+/// Runs the two processes; true when all that was moved was right.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let Common { adapter, address, json } = &options.common;
+    let plan = Plan {
+        role: Role::Server,
+        adapter: adapter.clone(),
+        address: address.to_string(),
+        server: None,
+        cpu: None,
+        wait: Wait::Poll,
+        raw_wait: Wait::Poll,
+        work: peer::Work::Demo(Work { sizes: SIZES.to_vec() }),
+    };
+    let expected = SIZES.len() * Operation::ALL.len();
+    let mut pair = Pair::start(&plan, &[])?;
+    let mut facts = Facts::default();
+    let mut rows = Vec::new();
+    // A row counts when both processes are through with it.
+    let (mut measured, mut checked, mut done) = (VecDeque::new(), 0, 0);
+    while done < 2 {
+        match pair.next()? {
+            (Role::Client, Said::Connected(said)) => {
+                facts = said;
+                if !json {
+                    print_head(adapter, address, &facts)?;
+                }
+            }
+            (_, Said::Row(Some(row))) => measured.push_back(row),
+            (_, Said::Row(None)) => checked += 1,
+            (_, Said::Done) => done += 1,
+            _ => {}
+        }
+        while checked > 0
+            && let Some(row) = measured.pop_front()
+        {
+            checked -= 1;
+            if !json {
+                print_row(&row)?;
+            }
+            rows.push(VerifiedRow { row, verified: true });
+        }
+    }
+    let verified = rows.len() == expected;
+    if *json {
+        let address = address.to_string();
+        let Facts { provider, congestion_control } = &facts;
+        let document = Document { adapter, address, provider, congestion_control, rows, verified };
+        writeln!(stdout(), "{}", serde_json::to_string_pretty(&document)?)?;
+    } else {
+        print_foot(verified, &facts)?;
+    }
+    Ok(verified)
+}
+
+fn print_head(adapter: &str, address: &dat::Address, facts: &Facts) -> Result<()> {
+    let mut out = stdout().lock();
+    writeln!(out, "Two processes on this host, {adapter} at {address} (provider {}).", facts.provider)?;
+    writeln!(out, "Connected with private data both ways.\n")?;
+    let strong = |line: String| colour(&line, Colour::Strong);
+    writeln!(out, "{}", strong(TABLE.row(["", "", "latency", "", "bandwidth", "", ""])))?;
+    let head = ["operation", "size", "DAT", "raw TCP", "DAT", "raw TCP", "content"];
+    writeln!(out, "{}", strong(TABLE.row(head)))?;
+    Ok(())
+}
+
+fn print_row(row: &Row) -> Result<()> {
+    let cells = [
+        row.operation.name().to_owned(),
+        units::size(row.size),
+        units::time(row.latency),
+        units::time(row.raw_latency),
+        units::bandwidth(row.bandwidth),
+        units::bandwidth(row.raw_bandwidth),
+        String::new(),
+    ];
+    writeln!(stdout(), "{:<72}  {}", TABLE.row(cells), colour("verified", Colour::Good))?;
+    Ok(())
+}
+
+fn print_foot(verified: bool, facts: &Facts) -> Result<()> {
+    let mut out = stdout().lock();
+    let verdict = if verified {
+        colour("All data arrived as it was sent; disconnected in order.", Colour::Good)
+    } else {
+        colour("Not all rows were verified.", Colour::Bad)
+    };
+    writeln!(out, "\n{verdict}")?;
+    let notes = format!(
+        "Latency: half a round trip; an RDMA write with the send that announces it; all of\n\
+         an RDMA read. Bandwidth: one way. Raw TCP: the same sizes in the same run, both\n\
+         spinning, congestion control {}.",
+        facts.congestion_control
+    );
+    writeln!(out, "{}", colour(&notes, Colour::Faint))?;
+    Ok(())
+}
+
+impl Work {
+    /// The part of one process.
+    pub(crate) fn run(&self, link: &mut Link, raw: &mut Raw, role: Role) -> Result<()> {
+        for &size in &self.sizes {
+            for operation in Operation::ALL {
+                let row = measure_row(link, raw, role, operation, size)?;
+                say(&Said::Row((role == Role::Client).then_some(row)));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn measure_row(link: &mut Link, raw: &mut Raw, role: Role, operation: Operation, size: usize) -> Result<Row> {
+    verify::both_ways(link, raw, role, operation, size)?;
+
+    // Enough for some hundredths of a second each: 4 µs and 4 GB/s are the order of what comes out.
+    let round_trip = 8.0e-6 + size as f64 / 2e9;
+    let count = ((0.04 / round_trip) as usize).clamp(4, 5000);
+    let warm_up = count / 10 + 1;
+    measure::latency(link, raw, role, operation, size, warm_up)?;
+    let latency = median(&measure::latency(link, raw, role, operation, size, count)?);
+    let mut raw_latency = |count| match operation {
+        Operation::RdmaRead => raw.ask(role, size, count),
+        _ => raw.ping_pong(role, size, count),
+    };
+    raw_latency(warm_up)?;
+    let raw_latency = median(&raw_latency(count)?);
+
+    let window = if size < 64 << 10 { 64 } else { 16 };
+    let per_message = 0.3e-6 + size as f64 / 4e9;
+    let count = ((0.08 / per_message) as usize).clamp(8, 200_000);
+    verify::prepare_stream(link, role, operation, size)?;
+    let seconds = measure::stream(link, raw, role, operation, size, count, window)?;
+    verify::stream_arrived(link, role, operation, size)?;
+    let bandwidth = (count * size) as f64 / seconds;
+
+    // One system call a message: fewer of the small ones do.
+    let count = count.min(20_000);
+    let direction = if operation == Operation::RdmaRead { Direction::ToClient } else { Direction::ToServer };
+    let seconds = raw.stream(role, direction, size, count)?;
+    let raw_bandwidth = (count * size) as f64 / seconds;
+    Ok(Row { operation, size, latency, raw_latency, bandwidth, raw_bandwidth })
+}

@@ -1,0 +1,281 @@
+//! A DAT connection between the two processes, with the memory that they use on each other.
+//!
+//! Every receive takes a whole message, up to the largest, into one place; as many as [`RECEIVES`] are always posted. A
+//! message without content is a note. A sender stays within what is posted at the other side: notes from there say that
+//! another [`CREDIT`] were posted.
+
+use anyhow::{Context, Result, bail, ensure};
+use dat::{
+    Adapter, Address, Close, Completion, ConnectionEvent, Endpoint, Event, EventDispatcher, Flags,
+    MemoryRegion, RemoteRegion, Segment, Status,
+};
+
+use crate::measure::{PATIENCE, Wait};
+
+/// Receives that are always posted.
+pub(crate) const RECEIVES: usize = 512;
+/// After so many messages of a stream the receiver sends a note.
+pub(crate) const CREDIT: usize = 128;
+/// Requests outstanding at most, notes included.
+const REQUESTS: usize = 128;
+/// RDMA reads outstanding at most, each way; more wait at the reader.
+const READS: usize = 16;
+/// Bytes behind the incoming data, which nothing may change.
+pub(crate) const GUARD: usize = 64;
+
+/// What each side tells the other in private data, before the description of its memory.
+const GREETING: &[u8] = b"opendat 1 ";
+
+/// One end of a DAT connection.
+pub(crate) struct Link {
+    endpoint: Endpoint,
+    /// First the outgoing data, then the incoming, then the guard.
+    pub(crate) memory: MemoryRegion<'static>,
+    peer: RemoteRegion,
+    /// Bytes of the largest message.
+    largest: usize,
+    receives: EventDispatcher,
+    requests: EventDispatcher,
+    connections: EventDispatcher,
+    /// Requests that have not completed.
+    pub(crate) outstanding: usize,
+    wait: Wait,
+}
+
+/// A link that waits for its peer.
+pub(crate) struct Listening {
+    link: Link,
+    listener: dat::Listener,
+}
+
+impl Listening {
+    /// Listens on a free connection qualifier.
+    pub(crate) fn new(adapter: &Adapter, largest: usize, wait: Wait) -> Result<Self> {
+        let link = Link::new(adapter, largest, wait)?;
+        let listener = adapter.listen_any(&link.connections)?;
+        Ok(Listening { link, listener })
+    }
+
+    pub(crate) fn qualifier(&self) -> u64 {
+        self.listener.qualifier()
+    }
+
+    /// Takes the first request that knows the greeting.
+    pub(crate) fn accept(mut self) -> Result<Link> {
+        let request = match self.link.connections.wait(Some(PATIENCE)).context("waiting for the client")? {
+            Event::ConnectionRequest(request) => request,
+            other => bail!("expected a connection request, got {other:?}"),
+        };
+        self.link.peer = introduction(&request.private_data()?)?;
+        let own = self.link.introduce();
+        request.accept(&mut self.link.endpoint, &own)?;
+        self.link.established()?;
+        Ok(self.link)
+    }
+}
+
+impl Link {
+    fn new(adapter: &Adapter, largest: usize, wait: Wait) -> Result<Self> {
+        let limits = adapter.attributes();
+        ensure!(
+            largest <= limits.max_message as usize,
+            "adapter {} sends at most {} bytes at once; needed are {largest}",
+            limits.adapter,
+            limits.max_message
+        );
+        let zone = adapter.zone()?;
+        let memory = zone.register(vec![0; 2 * largest + GUARD], dat::Access::ALL)?;
+        let receives = adapter.dispatcher(RECEIVES)?;
+        let requests = adapter.dispatcher(REQUESTS)?;
+        let connections = adapter.dispatcher(8)?;
+        let mut endpoint = adapter
+            .endpoint()
+            .zone(&zone)
+            .receives(&receives)
+            .requests(&requests)
+            .connections(&connections)
+            .max_receives(RECEIVES)
+            .max_requests(REQUESTS)
+            .max_reads(READS.min(limits.max_reads_out), READS.min(limits.max_reads_in))
+            .create()?;
+        let incoming = memory.segment(largest..2 * largest)?;
+        for _ in 0..RECEIVES {
+            endpoint.post_receive(&[incoming], 0)?;
+        }
+        let peer = memory.remote(); // until the peer has introduced itself
+        Ok(Link { endpoint, memory, peer, largest, receives, requests, connections, outstanding: 0, wait })
+    }
+
+    /// Connects to a peer that is [`Listening`].
+    pub(crate) fn connect(
+        adapter: &Adapter,
+        peer: Address,
+        qualifier: u64,
+        largest: usize,
+        wait: Wait,
+    ) -> Result<Self> {
+        let mut link = Link::new(adapter, largest, wait)?;
+        let own = link.introduce();
+        link.endpoint.connect(peer, qualifier, &own, Some(PATIENCE))?;
+        let answer = link.established().with_context(|| format!("connecting to {peer}"))?;
+        link.peer = introduction(&answer)?;
+        Ok(link)
+    }
+
+    fn introduce(&self) -> Vec<u8> {
+        [GREETING, &self.memory.remote().to_bytes()].concat()
+    }
+
+    fn established(&mut self) -> Result<Vec<u8>> {
+        match self.connections.wait(Some(PATIENCE)).context("waiting for the connection")? {
+            Event::Connection { event: ConnectionEvent::Established { private_data }, .. } => {
+                Ok(private_data)
+            }
+            Event::Connection { event, .. } => bail!("{event}"),
+            other => bail!("expected the connection, got {other:?}"),
+        }
+    }
+
+    /// Ends the connection, or sees it end.
+    pub(crate) fn disconnect(mut self) -> Result<()> {
+        self.endpoint.disconnect(Close::Graceful)?;
+        match self.connections.wait(Some(PATIENCE)).context("waiting for the disconnection")? {
+            Event::Connection { event: ConnectionEvent::Disconnected, .. } => Ok(()),
+            other => bail!("expected the disconnection, got {other:?}"),
+        }
+    }
+
+    /// The outgoing data, of some size.
+    pub(crate) fn outgoing(&self, size: usize) -> Result<Segment> {
+        Ok(self.memory.segment(0..size)?)
+    }
+
+    /// Where incoming data begins in the memory.
+    pub(crate) fn incoming_at(&self) -> usize {
+        self.largest
+    }
+
+    /// Posts a send of the outgoing data.
+    #[inline]
+    pub(crate) fn send(&mut self, data: Segment) -> Result<()> {
+        self.endpoint.post_send(&[data], 0, Flags::default())?;
+        self.outstanding += 1;
+        Ok(())
+    }
+
+    /// Posts a note.
+    #[inline]
+    pub(crate) fn note(&mut self) -> Result<()> {
+        self.endpoint.post_send(&[], 0, Flags::default())?;
+        self.outstanding += 1;
+        Ok(())
+    }
+
+    /// Posts an RDMA write of the outgoing data to where the peer has incoming data.
+    #[inline]
+    pub(crate) fn write(&mut self, size: usize) -> Result<()> {
+        let local = self.memory.segment(0..size)?;
+        let remote = self.peer.segment(self.largest..self.largest + size)?;
+        self.endpoint.post_write(&[local], remote, 0, Flags::default())?;
+        self.outstanding += 1;
+        Ok(())
+    }
+
+    /// Posts an RDMA read of the peer's outgoing data to where we have incoming data.
+    #[inline]
+    pub(crate) fn read(&mut self, size: usize) -> Result<()> {
+        let local = self.memory.segment(self.largest..self.largest + size)?;
+        let remote = self.peer.segment(0..size)?;
+        self.endpoint.post_read(&[local], remote, 0, Flags::default())?;
+        self.outstanding += 1;
+        Ok(())
+    }
+
+    /// Waits for a message; its length. The receive is posted again.
+    #[inline]
+    pub(crate) fn receive(&mut self) -> Result<usize> {
+        let completion = next(&mut self.receives, self.wait, "a message")?;
+        self.received(completion)
+    }
+
+    /// A message, if there is one.
+    #[inline]
+    pub(crate) fn try_receive(&mut self) -> Result<Option<usize>> {
+        match self.receives.dequeue()? {
+            Some(event) => self.received(successful(event)?).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    #[inline]
+    fn received(&mut self, completion: Completion) -> Result<usize> {
+        let incoming = self.memory.segment(self.largest..2 * self.largest)?;
+        self.endpoint.post_receive(&[incoming], 0)?;
+        Ok(completion.length as usize)
+    }
+
+    /// Waits for a message that has to be a note.
+    pub(crate) fn receive_note(&mut self) -> Result<()> {
+        match self.receive()? {
+            0 => Ok(()),
+            length => bail!("expected a note, got a message of {length} bytes"),
+        }
+    }
+
+    /// Takes the completions of requests that are known to be there.
+    #[inline]
+    pub(crate) fn reap(&mut self) -> Result<()> {
+        while self.outstanding > 0
+            && let Some(event) = self.requests.dequeue()?
+        {
+            successful(event)?;
+            self.outstanding -= 1;
+        }
+        Ok(())
+    }
+
+    /// Waits until at most `left` requests are outstanding.
+    #[inline]
+    pub(crate) fn complete(&mut self, left: usize) -> Result<()> {
+        while self.outstanding > left {
+            next(&mut self.requests, self.wait, "a completion")?;
+            self.outstanding -= 1;
+        }
+        Ok(())
+    }
+}
+
+/// The memory of a peer, from its private data.
+fn introduction(private_data: &[u8]) -> Result<RemoteRegion> {
+    // Providers of InfiniBand fill private data up with zeros.
+    let description = private_data.strip_prefix(GREETING).and_then(|rest| rest.get(..RemoteRegion::SIZE));
+    description
+        .and_then(RemoteRegion::from_bytes)
+        .context("the private data of the other process did not arrive as it was sent")
+}
+
+#[inline]
+fn next(events: &mut EventDispatcher, wait: Wait, what: &str) -> Result<Completion> {
+    let event = match wait {
+        Wait::Block => events.wait(Some(PATIENCE)).with_context(|| format!("waiting for {what}"))?,
+        Wait::Poll => {
+            let mut patience = wait.patience();
+            loop {
+                match events.dequeue()? {
+                    Some(event) => break event,
+                    None => patience.spend(what)?,
+                }
+            }
+        }
+    };
+    successful(event)
+}
+
+#[inline]
+fn successful(event: Event) -> Result<Completion> {
+    match event {
+        Event::Completion(completion) if completion.status == Status::Success => Ok(completion),
+        Event::Completion(failed) => bail!("{} failed: {}", failed.operation, failed.status),
+        other => bail!("expected a completion, got {other:?}"),
+    }
+}

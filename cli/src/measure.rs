@@ -1,0 +1,242 @@
+//! What is measured: how long a message takes, and how much goes through. Both processes run the same code in step.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use crate::link::{CREDIT, Link, RECEIVES};
+use crate::raw::Raw;
+
+/// Nothing takes longer between two processes that work; longer than this and something is wrong.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Which of the two processes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Role {
+    Client,
+    Server,
+}
+
+/// How a process waits: turning, or asleep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Wait {
+    Poll,
+    Block,
+}
+
+impl Wait {
+    /// Ends a loop that turns for too long.
+    #[inline]
+    pub(crate) fn patience(self) -> Patience {
+        Patience { turns: 0, since: None }
+    }
+}
+
+/// Looks at the clock every so many turns.
+pub(crate) struct Patience {
+    turns: u32,
+    since: Option<Instant>,
+}
+
+impl Patience {
+    #[inline]
+    pub(crate) fn spend(&mut self, what: &str) -> Result<()> {
+        self.turns = self.turns.wrapping_add(1);
+        if self.turns.is_multiple_of(1 << 12)
+            && self.since.get_or_insert_with(Instant::now).elapsed() > PATIENCE
+        {
+            bail!("waited {} s for {what}", PATIENCE.as_secs());
+        }
+        Ok(())
+    }
+}
+
+/// A way to move data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Operation {
+    Send,
+    RdmaWrite,
+    RdmaRead,
+}
+
+impl Operation {
+    pub(crate) const ALL: [Operation; 3] = [Operation::Send, Operation::RdmaWrite, Operation::RdmaRead];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Operation::Send => "send/receive",
+            Operation::RdmaWrite => "RDMA write",
+            Operation::RdmaRead => "RDMA read",
+        }
+    }
+}
+
+/// How long `count` operations took, one after the other; the client's times in seconds, none at the server.
+///
+/// A send, or an RDMA write with a note after it: half of the way there and back. An RDMA read: all of it.
+pub(crate) fn latency(
+    link: &mut Link,
+    raw: &mut Raw,
+    role: Role,
+    operation: Operation,
+    size: usize,
+    count: usize,
+) -> Result<Vec<f64>> {
+    raw.barrier()?;
+    let mut times = Vec::with_capacity(count);
+    if operation == Operation::RdmaRead {
+        if role == Role::Server {
+            link.receive_note()?;
+            return Ok(times);
+        }
+        for _ in 0..count {
+            let start = Instant::now();
+            link.read(size)?;
+            link.complete(0)?;
+            times.push(start.elapsed().as_secs_f64());
+        }
+        link.note()?;
+        link.complete(0)?;
+        return Ok(times);
+    }
+    let data = link.outgoing(size)?;
+    let there = |link: &mut Link| match operation {
+        Operation::Send => link.send(data),
+        _ => link.write(size).and_then(|()| link.note()),
+    };
+    let expected = if operation == Operation::Send { size } else { 0 };
+    for _ in 0..count {
+        let start = Instant::now();
+        if role == Role::Client {
+            there(link)?;
+        }
+        let length = link.receive()?;
+        ensure!(length == expected, "expected {expected} bytes, got {length}");
+        match role {
+            Role::Client => times.push(start.elapsed().as_secs_f64() / 2.0),
+            Role::Server => there(link)?,
+        }
+        // The answer, or the next question, has shown that they are done.
+        if link.outstanding > 8 {
+            link.reap()?;
+        }
+    }
+    link.complete(0)?;
+    Ok(times)
+}
+
+/// Moves `count` times `size` bytes with `window` operations outstanding; seconds until the client knows that all of
+/// it has arrived.
+pub(crate) fn stream(
+    link: &mut Link,
+    raw: &mut Raw,
+    role: Role,
+    operation: Operation,
+    size: usize,
+    count: usize,
+    window: usize,
+) -> Result<f64> {
+    raw.barrier()?;
+    let start = Instant::now();
+    match (operation, role) {
+        (Operation::Send, Role::Client) => {
+            send_all(link, size, count, window)?;
+            link.complete(0)?;
+        }
+        (Operation::Send, Role::Server) => {
+            for received in 1..=count {
+                let length = link.receive()?;
+                ensure!(length == size, "expected {size} bytes, got {length}");
+                if received % CREDIT == 0 {
+                    link.note()?;
+                    link.complete(1)?;
+                }
+            }
+            link.note()?;
+            link.complete(0)?;
+        }
+        (Operation::RdmaWrite, Role::Client) => {
+            for _ in 0..count {
+                link.complete(window - 1)?;
+                link.write(size)?;
+            }
+            link.note()?; // arrives behind what was written
+            link.receive_note()?;
+            link.complete(0)?;
+        }
+        (Operation::RdmaRead, Role::Client) => {
+            for _ in 0..count {
+                link.complete(window - 1)?;
+                link.read(size)?;
+            }
+            link.complete(0)?;
+            let elapsed = start.elapsed().as_secs_f64();
+            link.note()?;
+            link.receive_note()?;
+            link.complete(0)?;
+            return Ok(elapsed);
+        }
+        (_, Role::Server) => {
+            link.receive_note()?;
+            link.note()?;
+            link.complete(0)?;
+        }
+    }
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// Sends, never more than the receiver has receives for, until the receiver says that it has all.
+fn send_all(link: &mut Link, size: usize, count: usize, window: usize) -> Result<()> {
+    let data = link.outgoing(size)?;
+    let notes = count / CREDIT + 1;
+    // One receive is kept for a note of ours.
+    let (mut allowed, mut sent, mut noted) = (RECEIVES - 1, 0, 0);
+    while sent < count {
+        while sent < count && sent < allowed && link.outstanding < window {
+            link.send(data)?;
+            sent += 1;
+        }
+        link.complete(window.saturating_sub(1).min(link.outstanding.saturating_sub(1)))?;
+        if sent == allowed {
+            link.receive_note()?;
+            noted += 1;
+            allowed += CREDIT;
+        } else if sent + CREDIT > allowed
+            && let Some(length) = link.try_receive()?
+        {
+            ensure!(length == 0, "expected a note, got a message of {length} bytes");
+            noted += 1;
+            allowed += CREDIT;
+        }
+    }
+    while noted < notes {
+        link.receive_note()?;
+        noted += 1;
+    }
+    Ok(())
+}
+
+/// The middle value.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => sorted[n / 2],
+        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::median;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert!(median(&[]).is_nan());
+    }
+}

@@ -1,0 +1,156 @@
+//! One of the two processes: reads its plan, does it, and tells the parent what came out, a line of JSON at a time.
+
+use std::io::{BufRead, Read, Write, stdin, stdout};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use dat::Adapter;
+use serde::{Deserialize, Serialize};
+
+use crate::link::{Link, Listening};
+use crate::measure::{Role, Wait};
+use crate::raw::Raw;
+use crate::{bench, cpu, demo};
+
+/// What a process is to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Plan {
+    pub(crate) role: Role,
+    /// The adapter's name.
+    pub(crate) adapter: String,
+    /// Where the server is.
+    pub(crate) address: String,
+    /// What the server said; for the client.
+    pub(crate) server: Option<Ports>,
+    /// The processor to stay on.
+    pub(crate) cpu: Option<usize>,
+    /// How DAT waits.
+    pub(crate) wait: Wait,
+    /// How plain TCP waits.
+    pub(crate) raw_wait: Wait,
+    pub(crate) work: Work,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Work {
+    Demo(demo::Work),
+    Bench(bench::Work),
+}
+
+/// Where the server listens.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Ports {
+    pub(crate) qualifier: u64,
+    pub(crate) tcp: u16,
+}
+
+/// What a process tells its parent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Said {
+    /// The server can be connected to.
+    Listening(Ports),
+    /// The connection is up, with private data exchanged.
+    Connected(Facts),
+    /// A row of the demonstration is through: at the server what arrived was right, at the client there are numbers.
+    Row(Option<demo::Row>),
+    /// A round of the benchmark is through.
+    Round(bench::Round),
+    /// All is done, and the connection was ended in order.
+    Done,
+    /// It did not work.
+    Failed(String),
+}
+
+/// What the result is of.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Facts {
+    pub(crate) provider: String,
+    pub(crate) congestion_control: String,
+}
+
+impl Work {
+    /// Bytes of the largest message.
+    fn largest(&self) -> usize {
+        match self {
+            Work::Demo(work) => work.sizes.iter().copied().max().unwrap_or(1),
+            Work::Bench(work) => work.size,
+        }
+    }
+}
+
+/// Runs as one of the two processes.
+pub(crate) fn run() -> ExitCode {
+    match follow_plan() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&Said::Failed(format!("{error:#}")));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Tells the parent. Where there is none any more, nothing is left to be done.
+pub(crate) fn say(said: &Said) {
+    let line = serde_json::to_string(said).unwrap_or_default();
+    let mut out = stdout().lock();
+    if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
+        std::process::exit(1);
+    }
+}
+
+fn follow_plan() -> Result<()> {
+    let mut line = String::new();
+    stdin().lock().read_line(&mut line).context("reading the plan")?;
+    let plan: Plan = serde_json::from_str(&line)
+        .context("this command is one of the two processes that `dat` starts; it needs a plan")?;
+    end_with_parent();
+    if let Some(cpu) = plan.cpu {
+        cpu::pin(cpu).with_context(|| format!("staying on processor {cpu}"))?;
+    }
+    let adapter = Adapter::open(&plan.adapter)?;
+    let (mut link, mut raw) = match plan.role {
+        Role::Server => serve(&plan, &adapter)?,
+        Role::Client => connect(&plan, &adapter)?,
+    };
+    let provider = &adapter.attributes().provider;
+    let congestion_control = raw.congestion_control();
+    say(&Said::Connected(Facts { provider: provider.clone(), congestion_control }));
+    match &plan.work {
+        Work::Demo(work) => work.run(&mut link, &mut raw, plan.role)?,
+        Work::Bench(work) => work.run(&mut link, &mut raw, plan.role)?,
+    }
+    raw.barrier()?;
+    link.disconnect()?;
+    say(&Said::Done);
+    Ok(())
+}
+
+/// The parent holds the other end of our standard input; when it goes, however it does, so do we.
+fn end_with_parent() {
+    std::thread::spawn(|| {
+        while stdin().lock().read(&mut [0; 64]).is_ok_and(|n| n > 0) {}
+        std::process::exit(1);
+    });
+}
+
+fn serve(plan: &Plan, adapter: &Adapter) -> Result<(Link, Raw)> {
+    let address: dat::Address = plan.address.parse()?;
+    let tcp = TcpListener::bind(SocketAddr::new(address.ip(), 0))
+        .with_context(|| format!("listening on {address} for plain TCP"))?;
+    let listening = Listening::new(adapter, plan.work.largest(), plan.wait)?;
+    let ports = Ports { qualifier: listening.qualifier(), tcp: tcp.local_addr()?.port() };
+    say(&Said::Listening(ports));
+    let (stream, _) = tcp.accept().context("waiting for the client's plain TCP connection")?;
+    let raw = Raw::new(stream, plan.raw_wait, plan.work.largest())?;
+    Ok((listening.accept()?, raw))
+}
+
+fn connect(plan: &Plan, adapter: &Adapter) -> Result<(Link, Raw)> {
+    let address: dat::Address = plan.address.parse()?;
+    let ports = plan.server.context("the plan does not say where the server is")?;
+    let stream = TcpStream::connect(SocketAddr::new(address.ip(), ports.tcp))
+        .with_context(|| format!("connecting to {address} with plain TCP"))?;
+    let raw = Raw::new(stream, plan.raw_wait, plan.work.largest())?;
+    Ok((Link::connect(adapter, address, ports.qualifier, plan.work.largest(), plan.wait)?, raw))
+}

@@ -1,0 +1,190 @@
+//! Plain TCP, as a careful program would use it: what DAT is measured against. It also keeps the two processes in step.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use socket2::SockRef;
+
+use crate::measure::{PATIENCE, Role, Wait};
+
+/// Bytes that a reader of small messages asks for at once: as a program would that knows what comes.
+const READ_AHEAD: usize = 64 << 10;
+
+/// What providers choose for connections within the host, in this order; both sides of a comparison get the same.
+const CONGESTION_CONTROL: [&str; 2] = ["cubic", "reno"];
+
+/// One end of a TCP connection between the two processes.
+pub(crate) struct Raw {
+    stream: TcpStream,
+    wait: Wait,
+    buffer: Vec<u8>,
+}
+
+/// Which way the bulk of the data goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Direction {
+    ToServer,
+    ToClient,
+}
+
+impl Raw {
+    pub(crate) fn new(stream: TcpStream, wait: Wait, largest: usize) -> Result<Self> {
+        stream.set_nodelay(true)?;
+        let socket = SockRef::from(&stream);
+        for name in CONGESTION_CONTROL {
+            if socket.set_tcp_congestion(name.as_bytes()).is_ok() {
+                break;
+            }
+        }
+        stream.set_nonblocking(wait == Wait::Poll)?;
+        if wait == Wait::Block {
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+        }
+        Ok(Raw { stream, wait, buffer: vec![0; largest.max(READ_AHEAD)] })
+    }
+
+    /// The congestion control in use.
+    pub(crate) fn congestion_control(&self) -> String {
+        let name = SockRef::from(&self.stream).tcp_congestion().unwrap_or_default();
+        String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
+    }
+
+    /// Meets the other process.
+    pub(crate) fn barrier(&mut self) -> Result<()> {
+        self.send(1)?;
+        self.receive(1)
+    }
+
+    /// One `write` where it takes all.
+    fn send(&mut self, size: usize) -> Result<()> {
+        let mut sent = 0;
+        while sent < size {
+            let chunk = &self.buffer[sent..size];
+            sent += retry(self.wait, "writing", || (&self.stream).write(chunk))?;
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, size: usize) -> Result<()> {
+        let mut received = 0;
+        while received < size {
+            received += self.receive_some(received, size)?;
+        }
+        Ok(())
+    }
+
+    fn receive_some(&mut self, from: usize, to: usize) -> Result<usize> {
+        let Raw { stream, wait, buffer } = self;
+        let room = &mut buffer[from..to];
+        match retry(*wait, "reading", || (&*stream).read(room))? {
+            0 => bail!("the other process closed the TCP connection"),
+            n => Ok(n),
+        }
+    }
+
+    /// `count` round trips of `size` bytes each way; the client's times of half of each, in seconds.
+    pub(crate) fn ping_pong(&mut self, role: Role, size: usize, count: usize) -> Result<Vec<f64>> {
+        let mut times = Vec::with_capacity(count);
+        for _ in 0..count {
+            match role {
+                Role::Client => {
+                    let start = Instant::now();
+                    self.send(size)?;
+                    self.receive(size)?;
+                    times.push(start.elapsed().as_secs_f64() / 2.0);
+                }
+                Role::Server => {
+                    self.receive(size)?;
+                    self.send(size)?;
+                }
+            }
+        }
+        Ok(times)
+    }
+
+    /// `count` times: the client asks with one byte, the server answers with `size`; the client's times, in seconds.
+    pub(crate) fn ask(&mut self, role: Role, size: usize, count: usize) -> Result<Vec<f64>> {
+        let mut times = Vec::with_capacity(count);
+        for _ in 0..count {
+            match role {
+                Role::Client => {
+                    let start = Instant::now();
+                    self.send(1)?;
+                    self.receive(size)?;
+                    times.push(start.elapsed().as_secs_f64());
+                }
+                Role::Server => {
+                    self.receive(1)?;
+                    self.send(size)?;
+                }
+            }
+        }
+        Ok(times)
+    }
+
+    /// `count` messages of `size` bytes, one `write` each; seconds until the client knows that all have arrived.
+    pub(crate) fn stream(
+        &mut self,
+        role: Role,
+        direction: Direction,
+        size: usize,
+        count: usize,
+    ) -> Result<f64> {
+        self.barrier()?;
+        let start = Instant::now();
+        match (role, direction) {
+            (Role::Client, Direction::ToServer) => {
+                self.send_many(size, count)?;
+                self.receive(1)?;
+            }
+            (Role::Server, Direction::ToServer) => {
+                self.receive_many(size, count)?;
+                self.send(1)?;
+            }
+            (Role::Client, Direction::ToClient) => {
+                self.send(1)?;
+                self.receive_many(size, count)?;
+            }
+            (Role::Server, Direction::ToClient) => {
+                self.receive(1)?;
+                self.send_many(size, count)?;
+            }
+        }
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    fn send_many(&mut self, size: usize, count: usize) -> Result<()> {
+        for _ in 0..count {
+            self.send(size)?;
+        }
+        Ok(())
+    }
+
+    fn receive_many(&mut self, size: usize, count: usize) -> Result<()> {
+        let mut left = size * count;
+        while left > 0 {
+            let room = left.min(size.max(READ_AHEAD));
+            left -= self.receive_some(0, room)?;
+        }
+        Ok(())
+    }
+}
+
+/// Calls until it is done: spinning, or as often as a signal interrupts it.
+fn retry(wait: Wait, what: &str, mut call: impl FnMut() -> std::io::Result<usize>) -> Result<usize> {
+    let mut patience = wait.patience();
+    loop {
+        match call() {
+            Ok(n) => return Ok(n),
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == ErrorKind::WouldBlock && wait == Wait::Poll => {
+                patience.spend("TCP data")?;
+            }
+            Err(e) => return Err(e).with_context(|| format!("{what} TCP data")),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Whether what arrives is what was sent, every byte of it, and nothing beside it.
+
+use anyhow::{Result, ensure};
+
+use crate::link::{GUARD, Link};
+use crate::measure::{Operation, Role};
+use crate::raw::Raw;
+
+/// What nothing was written to.
+const UNTOUCHED: u8 = 0xa5;
+
+/// Moves `size` bytes once in each direction and looks at them.
+pub(crate) fn both_ways(
+    link: &mut Link,
+    raw: &mut Raw,
+    role: Role,
+    operation: Operation,
+    size: usize,
+) -> Result<()> {
+    for sender in [Role::Client, Role::Server] {
+        // No two movements have the same content.
+        let seed = (size as u64) << 8 | (operation as u64) << 4 | sender as u64;
+        if role == sender {
+            fill(link, size, seed)?;
+        } else {
+            clear(link, size)?;
+        }
+        raw.barrier()?;
+        let reader = operation == Operation::RdmaRead && role != sender;
+        if reader {
+            link.read(size)?;
+            link.complete(0)?;
+            link.note()?; // that the sender, who waits, has served us
+            link.complete(0)?;
+        } else if operation == Operation::RdmaRead {
+            link.receive_note()?;
+        } else if role == sender {
+            match operation {
+                Operation::Send => link.send(link.outgoing(size)?)?,
+                _ => {
+                    link.write(size)?;
+                    link.note()?;
+                }
+            }
+            link.complete(0)?;
+        } else {
+            let expected = if operation == Operation::Send { size } else { 0 };
+            let length = link.receive()?;
+            ensure!(length == expected, "{} of {expected} bytes came as {length}", operation.name());
+        }
+        if role != sender {
+            check(link, operation, size, seed)?;
+        }
+        raw.barrier()?;
+    }
+    Ok(())
+}
+
+/// Prepares for a stream from the client to the server, or back for RDMA reads, that [`stream_arrived`] looks at.
+pub(crate) fn prepare_stream(link: &mut Link, role: Role, operation: Operation, size: usize) -> Result<()> {
+    if role == sender_of_stream(operation) {
+        fill(link, size, stream_seed(operation, size))
+    } else {
+        clear(link, size)
+    }
+}
+
+/// Whether the last data of a stream is in place.
+pub(crate) fn stream_arrived(link: &Link, role: Role, operation: Operation, size: usize) -> Result<()> {
+    if role == sender_of_stream(operation) {
+        return Ok(());
+    }
+    check(link, operation, size, stream_seed(operation, size))
+}
+
+fn sender_of_stream(operation: Operation) -> Role {
+    if operation == Operation::RdmaRead { Role::Server } else { Role::Client }
+}
+
+fn stream_seed(operation: Operation, size: usize) -> u64 {
+    (size as u64) << 8 | (operation as u64) << 4 | 0xf
+}
+
+fn fill(link: &mut Link, size: usize, seed: u64) -> Result<()> {
+    Ok(link.memory.store(0, &pattern(size, seed))?)
+}
+
+fn clear(link: &mut Link, size: usize) -> Result<()> {
+    let start = link.incoming_at();
+    Ok(link.memory.store(start, &vec![UNTOUCHED; size + GUARD])?)
+}
+
+fn check(link: &Link, operation: Operation, size: usize, seed: u64) -> Result<()> {
+    let start = link.incoming_at();
+    let arrived = link.memory.to_vec(start..start + size + GUARD)?;
+    let (data, guard) = arrived.split_at(size);
+    let expected = pattern(size, seed);
+    if let Some(at) = data.iter().zip(&expected).position(|(a, b)| a != b) {
+        let (got, wanted) = (data[at], expected[at]);
+        anyhow::bail!("{} of {size} bytes: byte {at} is {got:#04x}, not {wanted:#04x}", operation.name());
+    }
+    ensure!(
+        guard.iter().all(|&byte| byte == UNTOUCHED),
+        "{} of {size} bytes changed memory behind its target",
+        operation.name()
+    );
+    Ok(())
+}
+
+/// Bytes that look like noise, so that data which is shifted, doubled or cut never looks right (splitmix64).
+fn pattern(size: usize, seed: u64) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(size + 8);
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    while bytes.len() < size {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bytes.extend_from_slice(&(z ^ (z >> 31)).to_le_bytes());
+    }
+    bytes.truncate(size);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pattern;
+
+    #[test]
+    fn patterns_differ_and_have_their_size() {
+        for size in [0, 1, 7, 8, 9, 4096] {
+            assert_eq!(pattern(size, 1).len(), size);
+        }
+        assert_ne!(pattern(8, 1), pattern(8, 2));
+        let page = pattern(4096, 3);
+        assert_ne!(page[..8], page[8..16]);
+    }
+}
