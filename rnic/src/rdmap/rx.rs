@@ -431,7 +431,9 @@ impl Stream {
         if mo != 0 || !last {
             return Err(self.refuse(Cause::UNTAGGED_MO));
         }
-        if self.answers.len() >= self.ird {
+        // A zero-length READ may serve as RTR frame, which no depth is needed for (RFC 6581, section 9.1).
+        let rtr = msn == 1 && request.len == 0;
+        if self.answers.len() >= self.ird && !rtr {
             return Err(self.fail(Terminate::new(Cause::STREAM_CATASTROPHIC)));
         }
         Ok(())

@@ -228,6 +228,15 @@ fn nothing_is_looked_at_in_messages_of_no_octets() {
 }
 
 #[test]
+fn a_zero_length_read_may_be_the_first_frame() {
+    let mut victim = Victim::new(StreamCfg { ird: 0, ..cfg() });
+    assert_eq!(victim.run(&[asked(1, request(1, 0, 0))], false), None);
+    assert_eq!(victim.side.stream.stats().tx_messages, 3, "two reads of its own, and the answer");
+    let failure = victim.run(&[asked(2, request(1, 0, 0))], false).unwrap();
+    assert_eq!(failure.cause, Cause::STREAM_CATASTROPHIC, "no depth was agreed on");
+}
+
+#[test]
 fn a_damaged_frame() {
     let mut victim = Victim::new(StreamCfg { crc: true, ..cfg() });
     let mut frame = fpdu(&sent(1, 0, true, &EMPTY), true);

@@ -1,0 +1,151 @@
+//! Bytes into an established connection, with and without CRC: never a panic, never an octet written outside the memory
+//! that the peer may write, every request and receive completed at the end.
+//!
+//! The input is frames in a short form (length, then ULPDU), which are given the MPA framing here, so that the fuzzer need
+//! not find lengths, pads and CRCs by chance; the first octet says how all this is done. STags are random in each run:
+//! where a frame names the region by its number, the STag is put in.
+#![no_main]
+
+use std::cell::RefCell;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+use libfuzzer_sys::fuzz_target;
+use rnic::{
+    Access, Cq, Keys, Mr, Qp, QpCfg, RecvWr, Remote, RxVec, Segment, SendOp, SendWr, Stream, StreamCfg,
+    TxVec, Wc,
+};
+
+const REGION: usize = 256;
+const GUARD: usize = 64;
+
+thread_local! {
+    /// Large, and as in an adapter the same for all streams.
+    static VECS: RefCell<(TxVec, RxVec)> = RefCell::default();
+}
+
+fuzz_target!(|data: &[u8]| VECS.with_borrow_mut(|(tx, rx)| run(data, tx, rx)));
+
+fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
+    let Some((&flags, mut data)) = data.split_first() else { return };
+    let (crc, raw, direct) = (flags & 1 != 0, flags & 2 != 0, flags & 4 != 0);
+
+    let keys = Arc::new(Keys::new());
+    let pd = keys.pd();
+    let mut memory = vec![0xA5u8; 2 * REGION + 3 * GUARD].into_boxed_slice();
+    let start = memory.as_mut_ptr();
+    let local = Access { local_read: true, local_write: true, ..Access::default() };
+    let open = Access { remote_read: true, remote_write: true, ..local };
+    // SAFETY: the memory outlives the regions, which are dropped at the end; it is looked at only then.
+    let (exposed, sink) = unsafe {
+        (
+            Mr::new(&keys, pd, start.add(GUARD), REGION, open).unwrap(),
+            Mr::new(&keys, pd, start.add(2 * GUARD + REGION), REGION, local).unwrap(),
+        )
+    };
+    let base = start as u64 + GUARD as u64;
+    let sink_at = |offset: usize, len: usize| Segment {
+        addr: base + (REGION + GUARD + offset) as u64,
+        len: len as u32,
+        key: sink.lkey(),
+    };
+
+    let cq = Arc::new(Cq::new(64, |_| {}).unwrap());
+    let cfg = QpCfg {
+        keys: Arc::clone(&keys),
+        pd,
+        request_cq: Some(Arc::clone(&cq)),
+        recv_cq: Some(Arc::clone(&cq)),
+        srq: None,
+        token: 0,
+        max_requests: 4,
+        max_recvs: 8,
+        max_request_segments: 2,
+        max_recv_segments: 2,
+    };
+    // SAFETY: one thread.
+    let (qp, work) = unsafe { Qp::new(cfg) }.unwrap();
+    let mut stream = Stream::new(work, StreamCfg { mulpdu: 128, crc, ird: 2, ord: 2, hold: flags & 8 != 0 });
+    for id in 0..4 {
+        let segments = [sink_at(0, 50), sink_at(50, 100)];
+        // SAFETY: the memory outlives the stream.
+        unsafe { qp.post_recv(&RecvWr { id, segments: &segments }) }.unwrap();
+    }
+    for id in 0..2 {
+        let (op, segments) = (SendOp::Read(Remote { addr: 1, key: 2 }), [sink_at(150 + 40 * id, 40)]);
+        let wr = SendWr { id: 9, op, segments: &segments, signalled: true, solicited: false, fence: false };
+        // SAFETY: as above.
+        unsafe { qp.post_send(&wr) }.unwrap();
+    }
+
+    let mut failed = false;
+    while let (Some((&len, rest)), false) = (data.split_first(), failed) {
+        let (frame, rest) = rest.split_at(usize::from(len).min(rest.len()));
+        data = rest;
+        let bytes = if raw { frame.to_vec() } else { fpdu(frame, crc, exposed.rkey(), base) };
+        failed = match direct {
+            false => stream.rx_bytes(&bytes).is_err(),
+            true => portions(&mut stream, rx, &bytes).is_err(),
+        };
+        match stream.tx(tx) {
+            Ok(n) => stream.tx_done(tx, n.min(usize::from(len))),
+            Err(_) => failed = true,
+        }
+    }
+    if failed {
+        stream.terminate();
+    }
+    stream.flush();
+    assert!(stream.is_drained());
+
+    let mut done = [const { MaybeUninit::<Wc>::uninit() }; 8];
+    // SAFETY: one thread.
+    assert_eq!(unsafe { cq.poll(&mut done) }, 6, "each posted work request completes once");
+    drop((exposed, sink));
+    for guard in [0, GUARD + REGION, 2 * (GUARD + REGION)] {
+        assert_eq!(memory[guard..guard + GUARD], [0xA5; GUARD]);
+    }
+    // Nothing is ever placed behind the second read's sink.
+    assert_eq!(memory[GUARD + REGION + GUARD + 230..][..26], [0xA5; 26]);
+}
+
+/// MPA framing around a ULPDU. STag and address of a region are put where a tagged segment or a READ request has them, if
+/// the first octet there is 1.
+fn fpdu(ulpdu: &[u8], crc: bool, stag: u32, base: u64) -> Vec<u8> {
+    let mut bytes = (ulpdu.len() as u16).to_be_bytes().to_vec();
+    bytes.extend_from_slice(ulpdu);
+    for at in [2 + 2, 2 + 18 + 16] {
+        if let Some(place) = bytes.get_mut(at..at + 12).filter(|place| place[0] == 1) {
+            let offset = u64::from(place[11]) + u64::from(place[10] & 1) * 256;
+            place[..4].copy_from_slice(&stag.to_be_bytes());
+            place[4..].copy_from_slice(&(base + offset).to_be_bytes());
+        }
+    }
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    let sum = if crc { crc32c(&bytes) } else { 0 };
+    bytes.extend_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+/// Bit by bit: an implementation of its own.
+fn crc32c(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |crc: u32, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| crc >> 1 ^ if crc & 1 != 0 { 0x82F6_3B78 } else { 0 })
+    })
+}
+
+/// As from a socket: to where the stream wants it.
+fn portions(stream: &mut Stream, rx: &mut RxVec, mut bytes: &[u8]) -> Result<(), rnic::Failure> {
+    while !bytes.is_empty() {
+        stream.rx(rx)?;
+        let mut n = 0;
+        for place in rx.iov() {
+            let (now, later) = bytes.split_at(place.iov_len.min(bytes.len()));
+            // SAFETY: valid until the stream is called again.
+            unsafe { place.iov_base.cast::<u8>().copy_from_nonoverlapping(now.as_ptr(), now.len()) };
+            (n, bytes) = (n + now.len(), later);
+        }
+        stream.rx_done(rx, n)?;
+    }
+    Ok(())
+}
