@@ -3,16 +3,17 @@
 //! the next.
 
 use std::io::{Write, stdout};
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::link::Link;
-use crate::measure::{self, Operation, Role, Wait, median};
+use crate::measure::{Operation, Role, Wait, What, median};
 use crate::pair::Pair;
 use crate::peer::{self, Facts, Plan, Said, say};
-use crate::raw::{Direction, Raw};
+use crate::raw::Raw;
 use crate::table::{Align::*, Colour, Table, colour};
 use crate::{Common, cpu, units};
 
@@ -35,22 +36,12 @@ pub(crate) struct Options {
 struct Row {
     name: &'static str,
     what: What,
-    size: usize,
     /// How DAT waits, and how plain TCP does.
     wait: Wait,
     raw_wait: Wait,
     /// For both processes: how long a blocking wait polls first (provider-tcp-emu).
     environment: &'static [(&'static str, &'static str)],
     bar: Bar,
-}
-
-/// What a round measures.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-enum What {
-    /// Half round trips, in seconds.
-    PingPong { count: usize },
-    /// A stream, in bytes a second; so many messages of DAT, and of plain TCP.
-    Stream { operation: Operation, window: usize, count: usize, raw_count: usize },
 }
 
 /// What the ratio of DAT to plain TCP must be.
@@ -61,13 +52,17 @@ enum Bar {
     AtLeast(f64),
 }
 
+/// How long one measurement takes; each round has one of DAT and one of plain TCP.
+const BUDGET: Duration = Duration::from_millis(250);
+
 const MIB: usize = 1 << 20;
+
+const PING_PONG: What = What::Latency { operation: Operation::Send, size: 64 };
 
 const ROWS: [Row; 6] = [
     Row {
         name: "64 B ping-pong, polling",
-        what: What::PingPong { count: 20_000 },
-        size: 64,
+        what: PING_PONG,
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
         environment: &[],
@@ -75,8 +70,7 @@ const ROWS: [Row; 6] = [
     },
     Row {
         name: "64 B ping-pong, blocking",
-        what: What::PingPong { count: 4_000 },
-        size: 64,
+        what: PING_PONG,
         wait: Wait::Block,
         raw_wait: Wait::Block,
         environment: &[("OPENDAT_SPIN_US", "0")],
@@ -84,8 +78,7 @@ const ROWS: [Row; 6] = [
     },
     Row {
         name: "64 B, adaptive wait / spin",
-        what: What::PingPong { count: 20_000 },
-        size: 64,
+        what: PING_PONG,
         wait: Wait::Block,
         raw_wait: Wait::Poll,
         environment: &[],
@@ -93,8 +86,7 @@ const ROWS: [Row; 6] = [
     },
     Row {
         name: "1 MiB RDMA write, window 16",
-        what: What::Stream { operation: Operation::RdmaWrite, window: 16, count: 2_000, raw_count: 2_000 },
-        size: MIB,
+        what: What::Stream { operation: Operation::RdmaWrite, size: MIB, window: 16 },
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
         environment: &[],
@@ -102,8 +94,7 @@ const ROWS: [Row; 6] = [
     },
     Row {
         name: "1 MiB RDMA read, window 16",
-        what: What::Stream { operation: Operation::RdmaRead, window: 16, count: 2_000, raw_count: 2_000 },
-        size: MIB,
+        what: What::Stream { operation: Operation::RdmaRead, size: MIB, window: 16 },
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
         environment: &[],
@@ -111,8 +102,7 @@ const ROWS: [Row; 6] = [
     },
     Row {
         name: "64 B sends, 64 outstanding",
-        what: What::Stream { operation: Operation::Send, window: 64, count: 1_000_000, raw_count: 100_000 },
-        size: 64,
+        what: What::Stream { operation: Operation::Send, size: 64, window: 64 },
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
         environment: &[],
@@ -123,8 +113,7 @@ const ROWS: [Row; 6] = [
 /// What both processes do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Work {
-    pub(crate) size: usize,
-    what: What,
+    pub(crate) what: What,
     rounds: u32,
 }
 
@@ -223,15 +212,14 @@ impl Row {
             cpu: None,
             wait: self.wait,
             raw_wait: self.raw_wait,
-            work: peer::Work::Bench(Work { size: self.size, what: self.what, rounds: options.rounds }),
+            work: peer::Work::Bench(Work { what: self.what, rounds: options.rounds }),
         };
         let mut pair = Pair::start(&plan, self.environment)?;
-        let (mut facts, mut rounds, mut done) = (Facts::default(), Vec::new(), 0);
-        while done < 2 {
-            match pair.next()? {
+        let (mut facts, mut rounds) = (Facts::default(), Vec::new());
+        while let Some(said) = pair.next()? {
+            match said {
                 (Role::Client, Said::Connected(said)) => facts = said,
                 (Role::Client, Said::Round(round)) => rounds.push(round),
-                (_, Said::Done) => done += 1,
                 _ => {}
             }
         }
@@ -244,9 +232,9 @@ impl Row {
         let column = |value: fn(&Round) -> f64| median(&rounds.iter().map(value).collect::<Vec<_>>());
         Measured {
             name: self.name,
-            size: self.size,
+            size: self.what.size(),
             unit: match self.what {
-                What::PingPong { .. } => "seconds",
+                What::Latency { .. } => "seconds",
                 What::Stream { .. } => "bytes_per_second",
             },
             dat_wait: self.wait,
@@ -277,16 +265,16 @@ fn print_row(row: &Measured) -> Result<()> {
         Bar::AtMost(bar) => format!("≤ {bar:.2}"),
         Bar::AtLeast(bar) => format!("≥ {bar:.*}", if bar < 10.0 { 2 } else { 0 }),
     };
+    let verdict = if row.met { colour("met", Colour::Good) } else { colour("missed", Colour::Bad) };
     let line = TABLE.row([
         row.name.to_owned(),
         value(row.dat),
         value(row.raw),
         format!("{:.digits$} ({:.digits$}–{:.digits$})", row.ratio, row.ratio_min, row.ratio_max),
         bar,
-        "met".to_owned(),
+        verdict,
     ]);
-    let verdict = if row.met { colour("met", Colour::Good) } else { colour("missed", Colour::Bad) };
-    writeln!(stdout(), "{}{verdict}", line.trim_end_matches("met"))?;
+    writeln!(stdout(), "{line}")?;
     Ok(())
 }
 
@@ -308,59 +296,18 @@ fn print_foot(document: &Document<'_>, rounds: u32) -> Result<()> {
 impl Work {
     /// The part of one process.
     pub(crate) fn run(&self, link: &mut Link, raw: &mut Raw, role: Role) -> Result<()> {
-        let warm_up = self.what.part(10);
-        warm_up.raw(raw, role, self.size)?;
-        warm_up.dat(link, raw, role, self.size)?;
+        let count = self.what.calibrate(link, raw, role, BUDGET)?;
         for round in 0..self.rounds {
             // Who is second may find the machine warmer, or a noisy neighbour back: they take turns.
             let raw_first = round % 2 == 0;
-            let before = if raw_first { Some(self.what.raw(raw, role, self.size)?) } else { None };
-            let dat = self.what.dat(link, raw, role, self.size)?;
+            let before = if raw_first { Some(self.what.raw(raw, role, count.raw)?) } else { None };
+            let dat = self.what.dat(link, raw, role, count.dat)?;
             let raw = match before {
                 Some(before) => before,
-                None => self.what.raw(raw, role, self.size)?,
+                None => self.what.raw(raw, role, count.raw)?,
             };
             say(&Said::Round(Round { dat, raw }));
         }
         Ok(())
-    }
-}
-
-impl What {
-    /// One n-th of it.
-    fn part(self, n: usize) -> What {
-        match self {
-            What::PingPong { count } => What::PingPong { count: count / n },
-            What::Stream { operation, window, count, raw_count } => {
-                What::Stream { operation, window, count: count / n, raw_count: raw_count / n }
-            }
-        }
-    }
-
-    fn dat(self, link: &mut Link, raw: &mut Raw, role: Role, size: usize) -> Result<f64> {
-        match self {
-            What::PingPong { count } => {
-                Ok(median(&measure::latency(link, raw, role, Operation::Send, size, count)?))
-            }
-            What::Stream { operation, window, count, .. } => {
-                let seconds = measure::stream(link, raw, role, operation, size, count, window)?;
-                Ok((count * size) as f64 / seconds)
-            }
-        }
-    }
-
-    fn raw(self, raw: &mut Raw, role: Role, size: usize) -> Result<f64> {
-        match self {
-            What::PingPong { count } => {
-                raw.barrier()?;
-                Ok(median(&raw.ping_pong(role, size, count)?))
-            }
-            What::Stream { operation, raw_count, .. } => {
-                let direction =
-                    if operation == Operation::RdmaRead { Direction::ToClient } else { Direction::ToServer };
-                let seconds = raw.stream(role, direction, size, raw_count)?;
-                Ok((raw_count * size) as f64 / seconds)
-            }
-        }
     }
 }

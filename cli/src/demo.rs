@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{Write, stdout};
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
@@ -9,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::Common;
 use crate::link::Link;
-use crate::measure::{self, Operation, Role, Wait, median};
+use crate::measure::{Operation, Role, Wait, What};
 use crate::pair::Pair;
 use crate::peer::{self, Facts, Plan, Said, say};
-use crate::raw::{Direction, Raw};
+use crate::raw::Raw;
 use crate::table::{Align::*, Colour, Table, colour};
 use crate::{units, verify};
 
@@ -24,6 +25,9 @@ pub(crate) struct Options {
 
 /// Message sizes, in bytes.
 const SIZES: [usize; 6] = [1, 64, 4 << 10, 64 << 10, 1 << 20, 16 << 20];
+
+/// How long one measurement takes; there are four for each row.
+const BUDGET: Duration = Duration::from_millis(50);
 
 /// What both processes do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -81,9 +85,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let mut facts = Facts::default();
     let mut rows = Vec::new();
     // A row counts when both processes are through with it.
-    let (mut measured, mut checked, mut done) = (VecDeque::new(), 0, 0);
-    while done < 2 {
-        match pair.next()? {
+    let (mut measured, mut checked) = (VecDeque::new(), 0);
+    while let Some(said) = pair.next()? {
+        match said {
             (Role::Client, Said::Connected(said)) => {
                 facts = said;
                 if !json {
@@ -92,7 +96,6 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             }
             (_, Said::Row(Some(row))) => measured.push_back(row),
             (_, Said::Row(None)) => checked += 1,
-            (_, Said::Done) => done += 1,
             _ => {}
         }
         while checked > 0
@@ -136,9 +139,9 @@ fn print_row(row: &Row) -> Result<()> {
         units::time(row.raw_latency),
         units::bandwidth(row.bandwidth),
         units::bandwidth(row.raw_bandwidth),
-        String::new(),
+        colour("verified", Colour::Good),
     ];
-    writeln!(stdout(), "{:<72}  {}", TABLE.row(cells), colour("verified", Colour::Good))?;
+    writeln!(stdout(), "{}", TABLE.row(cells))?;
     Ok(())
 }
 
@@ -175,32 +178,17 @@ impl Work {
 
 fn measure_row(link: &mut Link, raw: &mut Raw, role: Role, operation: Operation, size: usize) -> Result<Row> {
     verify::both_ways(link, raw, role, operation, size)?;
-
-    // Enough for some hundredths of a second each: 4 µs and 4 GB/s are the order of what comes out.
-    let round_trip = 8.0e-6 + size as f64 / 2e9;
-    let count = ((0.04 / round_trip) as usize).clamp(4, 5000);
-    let warm_up = count / 10 + 1;
-    measure::latency(link, raw, role, operation, size, warm_up)?;
-    let latency = median(&measure::latency(link, raw, role, operation, size, count)?);
-    let mut raw_latency = |count| match operation {
-        Operation::RdmaRead => raw.ask(role, size, count),
-        _ => raw.ping_pong(role, size, count),
-    };
-    raw_latency(warm_up)?;
-    let raw_latency = median(&raw_latency(count)?);
+    let what = What::Latency { operation, size };
+    let count = what.calibrate(link, raw, role, BUDGET)?;
+    let latency = what.dat(link, raw, role, count.dat)?;
+    let raw_latency = what.raw(raw, role, count.raw)?;
 
     let window = if size < 64 << 10 { 64 } else { 16 };
-    let per_message = 0.3e-6 + size as f64 / 4e9;
-    let count = ((0.08 / per_message) as usize).clamp(8, 200_000);
+    let what = What::Stream { operation, size, window };
+    let count = what.calibrate(link, raw, role, BUDGET)?;
     verify::prepare_stream(link, role, operation, size)?;
-    let seconds = measure::stream(link, raw, role, operation, size, count, window)?;
+    let bandwidth = what.dat(link, raw, role, count.dat)?;
     verify::stream_arrived(link, role, operation, size)?;
-    let bandwidth = (count * size) as f64 / seconds;
-
-    // One system call a message: fewer of the small ones do.
-    let count = count.min(20_000);
-    let direction = if operation == Operation::RdmaRead { Direction::ToClient } else { Direction::ToServer };
-    let seconds = raw.stream(role, direction, size, count)?;
-    let raw_bandwidth = (count * size) as f64 / seconds;
+    let raw_bandwidth = what.raw(raw, role, count.raw)?;
     Ok(Row { operation, size, latency, raw_latency, bandwidth, raw_bandwidth })
 }

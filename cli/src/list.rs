@@ -1,8 +1,9 @@
 //! `dat list`: which adapters there are by name, and why one does not open.
 
 use std::io::{Write, stdout};
+use std::process::{Command, Stdio};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use registry::{Candidate, Entry, List, Request, Wanted, close, open_candidate};
 use serde::Serialize;
@@ -56,7 +57,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let list = List::from_environment(dat::builtins());
     let document = Document {
         file: list.file().map(|path| path.display().to_string()),
-        entries: list.candidates().iter().map(item).collect(),
+        entries: list.candidates().iter().enumerate().map(item).collect(),
         errors: list.errors().iter().map(ToString::to_string).collect(),
     };
     if options.json {
@@ -67,7 +68,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(document.errors.is_empty())
 }
 
-fn item(candidate: &Candidate) -> Item {
+fn item((index, candidate): (usize, &Candidate)) -> Item {
     let Entry { ia_name, api, threadsafe, library, provider_version, ia_params, origin, .. } =
         &candidate.entry;
     Item {
@@ -78,12 +79,12 @@ fn item(candidate: &Candidate) -> Item {
         version: provider_version.to_string(),
         parameters: ia_params.clone(),
         origin: origin.to_string(),
-        state: state(candidate),
+        state: state(index, candidate),
     }
 }
 
-fn state(candidate: &Candidate) -> State {
-    let Entry { ia_name, api, threadsafe, default, .. } = &candidate.entry;
+fn state(index: usize, candidate: &Candidate) -> State {
+    let Entry { api, default, .. } = &candidate.entry;
     if !default {
         return State::Unused("marked nondefault");
     }
@@ -93,18 +94,66 @@ fn state(candidate: &Candidate) -> State {
     if api.major != 2 {
         return State::Unused("of another version of the API; this program speaks 2.0");
     }
+    match ask(index) {
+        Ok(None) => State::Opens,
+        Ok(Some(reason)) => State::Fails(reason),
+        Err(error) => State::Fails(format!("{error:#}")),
+    }
+}
+
+/// Opens an entry in a process of its own, which a foreign library may crash, and in which it may print what it likes.
+/// Nothing when it opens, else why not, with what the library printed.
+fn ask(index: usize) -> Result<Option<String>> {
+    let program = std::env::current_exe().context("finding this program")?;
+    let output = Command::new(&program)
+        .args(["probe", &index.to_string()])
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("starting {}", program.display()))?;
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let (answers, printed): (Vec<_>, Vec<_>) = stdout.lines().partition(|line| line.starts_with(ANSWER));
+    let mut reason = match answers[..] {
+        [answer] => match &answer[ANSWER.len()..] {
+            "" => return Ok(None),
+            reason => reason.to_owned(),
+        },
+        _ => format!("opening it ended the program ({})", output.status),
+    };
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    for line in printed.into_iter().chain(complaints.lines()) {
+        reason += &format!("\n{line}");
+    }
+    Ok(Some(reason))
+}
+
+/// What the answer of [`probe`] begins with, among whatever a library prints.
+const ANSWER: &str = "dat probe: ";
+
+#[derive(Args)]
+pub(crate) struct Probe {
+    /// Which entry of the list, from 0
+    index: usize,
+}
+
+/// Opens one entry and closes it, and says on one line why not.
+pub(crate) fn probe(probe: &Probe) -> Result<bool> {
+    let list = List::from_environment(dat::builtins());
+    let candidate = list.candidates().get(probe.index).context("the registry has no such entry")?;
+    let Entry { ia_name, api, threadsafe, .. } = &candidate.entry;
     let request = Request {
         wanted: Wanted { name: ia_name, major: api.major, minor: api.minor, threadsafe: *threadsafe },
         async_evd_qlen: 8,
         async_evd: std::ptr::null_mut(),
     };
-    match open_candidate(candidate, &request) {
+    let reason = match open_candidate(candidate, &request) {
         Ok(opened) => {
             close(opened.ia, 0); // DAT_CLOSE_ABRUPT_FLAG
-            State::Opens
+            String::new()
         }
-        Err(why) => State::Fails(why.to_string()),
-    }
+        Err(why) => why.to_string().replace('\n', " "),
+    };
+    writeln!(stdout(), "{ANSWER}{reason}")?;
+    Ok(true)
 }
 
 fn print(document: &Document) -> Result<()> {
@@ -128,8 +177,8 @@ fn print(document: &Document) -> Result<()> {
             "{:<width$}  {state}  {}  {library}{parameters}  {}",
             item.name, item.api, item.origin
         )?;
-        if let Some(reason) = reason {
-            writeln!(out, "{:<width$}  {reason}", "")?;
+        for line in reason.into_iter().flat_map(str::lines) {
+            writeln!(out, "{:<width$}  {line}", "")?;
         }
     }
     if document.entries.is_empty() {

@@ -43,6 +43,9 @@ enum Command {
     /// One of the two processes of a demonstration or benchmark; takes its plan from standard input
     #[command(hide = true)]
     Peer,
+    /// Open one entry of the registry and close it, and say why not
+    #[command(hide = true)]
+    Probe(list::Probe),
 }
 
 /// Which adapter the two processes use, and how the result is printed.
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         None => demo::run(&cli.demo),
         Some(Command::List(options)) => list::run(&options),
         Some(Command::Bench(options)) => bench::run(&options),
+        Some(Command::Probe(probe)) => list::probe(&probe),
         Some(Command::Peer) => return peer::run(),
     };
     match outcome {

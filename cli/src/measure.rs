@@ -6,7 +6,7 @@ use anyhow::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::link::{CREDIT, Link, RECEIVES};
-use crate::raw::Raw;
+use crate::raw::{Direction, Raw};
 
 /// Nothing takes longer between two processes that work; longer than this and something is wrong.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
@@ -73,18 +73,98 @@ impl Operation {
     }
 }
 
+/// Something that is measured, with DAT and with plain TCP.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) enum What {
+    /// In seconds: half a round trip of a send, or of an RDMA write with the note after it; all of an RDMA read.
+    Latency { operation: Operation, size: usize },
+    /// In bytes a second, with so many operations outstanding.
+    Stream { operation: Operation, size: usize, window: usize },
+}
+
+/// How often it is done in one measurement.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Count {
+    pub(crate) dat: usize,
+    pub(crate) raw: usize,
+}
+
+impl What {
+    pub(crate) fn size(self) -> usize {
+        match self {
+            What::Latency { size, .. } | What::Stream { size, .. } => size,
+        }
+    }
+
+    /// Warms up, and finds how often each can be done within the budget, whatever else the machine is busy with.
+    pub(crate) fn calibrate(
+        self,
+        link: &mut Link,
+        raw: &mut Raw,
+        role: Role,
+        budget: Duration,
+    ) -> Result<Count> {
+        let dat = settle(raw, role, budget, |raw, count| self.dat(link, raw, role, count))?;
+        let raw = settle(raw, role, budget, |raw, count| self.raw(raw, role, count))?;
+        Ok(Count { dat, raw })
+    }
+
+    /// With DAT; the value at the client.
+    pub(crate) fn dat(self, link: &mut Link, raw: &mut Raw, role: Role, count: usize) -> Result<f64> {
+        raw.barrier()?;
+        match self {
+            What::Latency { operation, size } => Ok(median(&latency(link, role, operation, size, count)?)),
+            What::Stream { operation, size, window } => {
+                let seconds = stream(link, role, operation, size, count, window)?;
+                Ok((count * size) as f64 / seconds)
+            }
+        }
+    }
+
+    /// With plain TCP; the value at the client.
+    pub(crate) fn raw(self, raw: &mut Raw, role: Role, count: usize) -> Result<f64> {
+        raw.barrier()?;
+        match self {
+            What::Latency { operation: Operation::RdmaRead, size } => {
+                Ok(median(&raw.ask(role, size, count)?))
+            }
+            What::Latency { size, .. } => Ok(median(&raw.ping_pong(role, size, count)?)),
+            What::Stream { operation, size, .. } => {
+                let direction = match operation {
+                    Operation::RdmaRead => Direction::ToClient,
+                    _ => Direction::ToServer,
+                };
+                let seconds = raw.stream(role, direction, size, count)?;
+                Ok((count * size) as f64 / seconds)
+            }
+        }
+    }
+}
+
+/// Tries with more and more until one took a tenth of the budget.
+fn settle(
+    raw: &mut Raw,
+    role: Role,
+    budget: Duration,
+    mut run: impl FnMut(&mut Raw, usize) -> Result<f64>,
+) -> Result<usize> {
+    let mut trial = 2;
+    loop {
+        let start = Instant::now();
+        run(raw, trial)?;
+        let took = start.elapsed();
+        let fitting = (trial as f64 * budget.as_secs_f64() / took.as_secs_f64()).max(4.0) as usize;
+        match raw.agree(role, if took < budget / 10 { 0 } else { fitting })? {
+            0 => trial *= 4,
+            count => return Ok(count),
+        }
+    }
+}
+
 /// How long `count` operations took, one after the other; the client's times in seconds, none at the server.
 ///
 /// A send, or an RDMA write with a note after it: half of the way there and back. An RDMA read: all of it.
-pub(crate) fn latency(
-    link: &mut Link,
-    raw: &mut Raw,
-    role: Role,
-    operation: Operation,
-    size: usize,
-    count: usize,
-) -> Result<Vec<f64>> {
-    raw.barrier()?;
+fn latency(link: &mut Link, role: Role, operation: Operation, size: usize, count: usize) -> Result<Vec<f64>> {
     let mut times = Vec::with_capacity(count);
     if operation == Operation::RdmaRead {
         if role == Role::Server {
@@ -129,16 +209,14 @@ pub(crate) fn latency(
 
 /// Moves `count` times `size` bytes with `window` operations outstanding; seconds until the client knows that all of
 /// it has arrived.
-pub(crate) fn stream(
+fn stream(
     link: &mut Link,
-    raw: &mut Raw,
     role: Role,
     operation: Operation,
     size: usize,
     count: usize,
     window: usize,
 ) -> Result<f64> {
-    raw.barrier()?;
     let start = Instant::now();
     match (operation, role) {
         (Operation::Send, Role::Client) => {

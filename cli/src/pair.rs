@@ -19,6 +19,8 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// The two processes.
 pub(crate) struct Pair {
     inbox: Receiver<(Role, Heard)>,
+    /// How many have said that they are done.
+    done: usize,
     /// Both are killed when this goes.
     _processes: [Process; 2],
 }
@@ -52,16 +54,22 @@ impl Pair {
         };
         let plan = Plan { role: Role::Client, cpu: client_cpu, server: Some(ports), ..plan };
         let client = spawn(&plan, environment, &outbox)?;
-        Ok(Pair { inbox, _processes: [server, client] })
+        Ok(Pair { inbox, done: 0, _processes: [server, client] })
     }
 
-    /// The next thing that either says.
+    /// The next thing that either says; nothing when both are done.
     ///
     /// # Errors
     ///
     /// A process failed, ended early, or has been silent for too long.
-    pub(crate) fn next(&mut self) -> Result<(Role, Said)> {
-        hear(&self.inbox)
+    pub(crate) fn next(&mut self) -> Result<Option<(Role, Said)>> {
+        while self.done < 2 {
+            match hear(&self.inbox)? {
+                (_, Said::Done) => self.done += 1,
+                said => return Ok(Some(said)),
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -87,8 +95,10 @@ fn spawn(plan: &Plan, environment: &[(&str, &str)], outbox: &Sender<(Role, Heard
             Err(_) => Heard::Said(Said::Failed(format!("printed {line:?}"))),
         });
         for heard in said.chain([Heard::Silence]) {
-            if outbox.send((role, heard)).is_err() {
-                return; // nobody listens any more
+            let last = matches!(heard, Heard::Said(Said::Done));
+            // When nobody listens any more, or nothing more is to be said, this ends too.
+            if outbox.send((role, heard)).is_err() || last {
+                return;
             }
         }
     });

@@ -74,7 +74,7 @@ impl Work {
     fn largest(&self) -> usize {
         match self {
             Work::Demo(work) => work.sizes.iter().copied().max().unwrap_or(1),
-            Work::Bench(work) => work.size,
+            Work::Bench(work) => work.what.size(),
         }
     }
 }

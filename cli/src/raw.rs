@@ -5,7 +5,6 @@ use std::net::TcpStream;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use serde::{Deserialize, Serialize};
 use socket2::SockRef;
 
 use crate::measure::{PATIENCE, Role, Wait};
@@ -24,7 +23,7 @@ pub(crate) struct Raw {
 }
 
 /// Which way the bulk of the data goes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy)]
 pub(crate) enum Direction {
     ToServer,
     ToClient,
@@ -57,6 +56,24 @@ impl Raw {
     pub(crate) fn barrier(&mut self) -> Result<()> {
         self.send(1)?;
         self.receive(1)
+    }
+
+    /// Tells the server what the client has chosen.
+    pub(crate) fn agree(&mut self, role: Role, choice: usize) -> Result<usize> {
+        const SIZE: usize = size_of::<u64>();
+        match role {
+            Role::Client => {
+                self.buffer[..SIZE].copy_from_slice(&(choice as u64).to_be_bytes());
+                self.send(SIZE)?;
+                Ok(choice)
+            }
+            Role::Server => {
+                self.receive(SIZE)?;
+                let mut bytes = [0; SIZE];
+                bytes.copy_from_slice(&self.buffer[..SIZE]);
+                Ok(usize::try_from(u64::from_be_bytes(bytes))?)
+            }
+        }
     }
 
     /// One `write` where it takes all.
@@ -134,7 +151,6 @@ impl Raw {
         size: usize,
         count: usize,
     ) -> Result<f64> {
-        self.barrier()?;
         let start = Instant::now();
         match (role, direction) {
             (Role::Client, Direction::ToServer) => {
