@@ -117,7 +117,7 @@ impl End {
         // SAFETY: the log lives forever.
         let sink = unsafe { Sink::new(log) };
         let pd = t.pd().expect("protection domain");
-        let mem = vec![0u8; WINDOW * LARGE].leak();
+        let mem = vec![1u8; WINDOW * LARGE].leak();
         let all = Access { local_read: true, local_write: true, remote_read: true, remote_write: true };
         // SAFETY: the memory is leaked.
         let mr = unsafe { t.mr(&pd, Mem { addr: mem.as_mut_ptr(), len: mem.len() }, all) }.expect("region");
@@ -352,6 +352,7 @@ struct Side {
     ends: [End; 2],
     raw: Raw,
     remote: Remote,
+    /// As large as the ends' memory, and walked through as they do: caches matter.
     buf: Vec<u8>,
 }
 
@@ -363,13 +364,15 @@ impl Side {
             Step::RawSpin => raw.spinning(|raw| raw.ping(n, first)),
             Step::RawBlocking => raw.ping(n, first),
             Step::RawStream if first => raw.spinning(|raw| {
-                for _ in 0..n {
-                    raw.write_all(&self.buf);
+                for i in 0..n as usize {
+                    raw.write_all(&self.buf[i % WINDOW * LARGE..][..LARGE]);
                 }
                 raw.read_exact(&mut [0]);
             }),
             Step::RawStream => raw.spinning(|raw| {
-                raw.receive(n as usize * LARGE, &mut self.buf);
+                for i in 0..n as usize {
+                    raw.receive(LARGE, &mut self.buf[i % WINDOW * LARGE..][..LARGE]);
+                }
                 raw.write_all(&[0]);
             }),
             Step::RawSends if first => raw.spinning(|raw| {
@@ -379,7 +382,7 @@ impl Side {
                 raw.read_exact(&mut [0]);
             }),
             Step::RawSends => raw.spinning(|raw| {
-                raw.receive(n as usize * SMALL, &mut self.buf);
+                raw.receive(n as usize * SMALL, &mut self.buf[..LARGE]);
                 raw.write_all(&[0]);
             }),
             Step::Spin => end.ping(n, first, End::wait_recv),
@@ -423,7 +426,7 @@ fn server() {
         let Event::Established = end.event() else { panic!("not established") };
     }
     let raw = Raw::new(listener.accept().expect("caller").0);
-    let mut side = Side { ends, raw, remote: Remote::default(), buf: vec![0; LARGE] };
+    let mut side = Side { ends, raw, remote: Remote::default(), buf: vec![1; WINDOW * LARGE] };
     let mut command = [0; 9];
     while side.raw.0.read_exact(&mut command).is_ok() {
         let n = u64::from_le_bytes(command[1..].try_into().expect("eight octets"));
@@ -460,7 +463,7 @@ fn client(args: &[String]) {
         let Event::Established = end.event() else { panic!("not established") };
     }
     let raw = Raw::new(TcpStream::connect(("127.0.0.1", raw_port)).expect("server"));
-    let mut side = Side { ends, raw, remote, buf: vec![0; LARGE] };
+    let mut side = Side { ends, raw, remote, buf: vec![1; WINDOW * LARGE] };
     let mut run = |step: Step, n: u64| {
         let mut command = vec![step as u8];
         command.extend(n.to_le_bytes());

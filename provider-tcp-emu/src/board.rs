@@ -4,10 +4,11 @@
 //! and looks for sleepers then. All of these are SeqCst, so that one of the two sees the other.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mio::Waker;
+use mio::event::Event;
 
 use crate::call::CallId;
 use crate::dirty::Dirty;
@@ -29,10 +30,19 @@ pub(crate) struct Board {
     /// When the next timer is due: nanoseconds since `epoch`; `NEVER`.
     alarm: AtomicU64,
     epoch: Instant,
-    /// Requests whose consumers have dropped them.
-    refused: Mutex<Vec<CallId>>,
-    any_refused: AtomicBool,
+    /// What came in while somebody else had the lease.
+    mail: Mutex<Mail>,
+    any_mail: AtomicBool,
     waker: Waker,
+}
+
+/// Things for the engine to know.
+#[derive(Default)]
+pub(crate) struct Mail {
+    /// Requests whose consumers have dropped them.
+    pub(crate) refused: Vec<CallId>,
+    /// What the poller reported.
+    pub(crate) events: Vec<Event>,
 }
 
 const NEVER: u64 = u64::MAX;
@@ -48,8 +58,8 @@ impl Board {
             leftover: AtomicBool::new(false),
             alarm: AtomicU64::new(NEVER),
             epoch: Instant::now(),
-            refused: Mutex::default(),
-            any_refused: AtomicBool::new(false),
+            mail: Mutex::default(),
+            any_mail: AtomicBool::new(false),
             waker,
         }
     }
@@ -89,17 +99,25 @@ impl Board {
 
     /// A consumer has dropped a request. Allowed inside upcalls.
     pub(crate) fn refuse(&self, call: CallId) {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner).push(call);
-        self.any_refused.store(true, Ordering::Release);
+        self.mail().refused.push(call);
+        self.any_mail.store(true, Ordering::Release);
     }
 
-    /// What was dropped since the last time.
+    /// The poller has reported something.
+    pub(crate) fn report<'a>(&self, events: impl IntoIterator<Item = &'a Event>) {
+        self.mail().events.extend(events.into_iter().cloned());
+        self.any_mail.store(true, Ordering::Release);
+    }
+
+    /// What came in since the last time. To be given back, empty, for its memory.
     #[inline]
-    pub(crate) fn take_refused(&self) -> Vec<CallId> {
-        match self.any_refused.load(Ordering::Relaxed) && self.any_refused.swap(false, Ordering::Acquire) {
-            true => std::mem::take(&mut self.refused.lock().unwrap_or_else(PoisonError::into_inner)),
-            false => Vec::new(),
-        }
+    pub(crate) fn take_mail(&self) -> Option<Mail> {
+        (self.any_mail.load(Ordering::Relaxed) && self.any_mail.swap(false, Ordering::Acquire))
+            .then(|| std::mem::take(&mut *self.mail()))
+    }
+
+    fn mail(&self) -> MutexGuard<'_, Mail> {
+        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The lease is about to be let go of, with this still to do. By its holder.

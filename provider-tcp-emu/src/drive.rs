@@ -27,7 +27,7 @@ use mio::{Events, Poll};
 
 use crate::board::Board;
 use crate::engine::Engine;
-use crate::lease::{Lease, Serve};
+use crate::lease::Lease;
 
 /// How often the background thread looks whether consumers make progress. It looks less often while they do.
 const TICK: Duration = Duration::from_millis(1);
@@ -188,6 +188,7 @@ impl Drive {
                 self.deliver(&mut poller);
                 break Slept::Woken;
             }
+            self.board.consumer_made_progress();
             match waited {
                 Ok(()) => self.deliver(&mut poller),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => break Slept::Interrupted,
@@ -205,12 +206,19 @@ impl Drive {
         slept
     }
 
+    /// Passes on what the poller reported, without waiting for the lease: whoever has it sees to it otherwise.
     fn deliver(&self, poller: &mut Poller) {
-        let mut engine = self.engine.lock();
-        engine.deliver(&poller.events);
-        engine.kit.board.consumer_made_progress();
+        if poller.events.is_empty() {
+            return;
+        }
+        match self.engine.try_lock() {
+            Some(mut engine) => engine.deliver(&poller.events),
+            None => {
+                self.board.report(&poller.events);
+                self.engine.serve();
+            }
+        }
         poller.events.clear();
-        engine.serve();
     }
 
     /// Sleeps until signalled; as soon as nobody leads, it is signalled to.
@@ -398,11 +406,11 @@ impl Drive {
             let waited = poller.wait(limit);
             if !self.board.dirty.is_empty() {
                 // Posted while the consumer does something else: it may be back in a moment.
-                self.catch_up(&mut poller);
+                self.deliver(&mut poller);
                 break SHORT_TICK;
             }
             if waited.is_ok() {
-                self.catch_up(&mut poller);
+                self.deliver(&mut poller);
             }
             if self.has_followers() || self.board.consumer_passes() != seen {
                 break TICK;
@@ -415,14 +423,6 @@ impl Drive {
             self.hand_over();
         }
         tick
-    }
-
-    /// Delivers events without counting as a consumer.
-    fn catch_up(&self, poller: &mut Poller) {
-        if !poller.events.is_empty() {
-            self.engine.lock().deliver(&poller.events);
-            poller.events.clear();
-        }
     }
 
     /// Sleeps until the consumer leaves the poller.

@@ -277,8 +277,11 @@ impl Serve for Engine {
         if !board.dirty.is_empty() {
             board.dirty.take(|index| self.transmit(index));
         }
-        for call in board.take_refused() {
-            self.calls.refuse(&mut self.kit, call);
+        if let Some(mail) = board.take_mail() {
+            for call in mail.refused {
+                self.calls.refuse(&mut self.kit, call);
+            }
+            self.deliver(&mail.events);
         }
         for index in std::mem::take(&mut self.kit.again) {
             if let Some(link) = self.links.get_mut(index) {

@@ -2,7 +2,8 @@
 //!
 //! A [`Lease`] is a lock that a hurried thread need not wait for. Who only wants work done publishes the work and calls
 //! [`Lease::serve`]: either it gets the lease and does the work, or the thread that has the lease is told to look again
-//! before it lets go. Who must have the thing itself calls [`Lease::lock`], waits, and goes before all others.
+//! before it lets go. Who must have the thing itself calls [`Lease::lock`] and waits; those who only look whether there is
+//! something to do ([`Lease::try_lock`]) let it go first.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -19,17 +20,21 @@ pub(crate) trait Serve {
 /// A thing that one thread at a time works on.
 pub(crate) struct Lease<T: Serve> {
     state: AtomicU32,
+    /// How often somebody let waiters go first, since one did go.
+    courtesies: AtomicU32,
     value: UnsafeCell<T>,
 }
 
 /// Somebody holds the lease.
 const HELD: u32 = 1;
-/// Work was published while somebody held it, or was about to.
+/// Work was published while somebody held it.
 const PENDING: u32 = 2;
 /// One thread that waits in `lock`; the bits above count.
 const WAITER: u32 = 4;
 /// Looks at a held lease before a waiter sleeps: most holders are gone within a few microseconds.
 const SPINS: u32 = 500;
+/// How often a free lease is left to its waiters: one that has not come by then has no processor to run on.
+const COURTESIES: u32 = 1000;
 
 // SAFETY: the value is reached through a `Held`, of which there is one at a time.
 unsafe impl<T: Serve + Send> Sync for Lease<T> {}
@@ -39,21 +44,29 @@ pub(crate) struct Held<'a, T: Serve>(&'a Lease<T>);
 
 impl<T: Serve> Lease<T> {
     pub(crate) fn new(value: T) -> Self {
-        Lease { state: AtomicU32::new(0), value: UnsafeCell::new(value) }
+        Lease { state: AtomicU32::new(0), courtesies: AtomicU32::new(0), value: UnsafeCell::new(value) }
     }
 
     /// The lease, unless somebody has it or waits for it.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<Held<'_, T>> {
         let state = self.state.load(Ordering::Relaxed);
-        (is_free(state) && self.swap(state, state | HELD).is_ok()).then(|| Held(self))
+        let free = state & HELD == 0 && (state < WAITER || self.is_courteous_enough());
+        (free && self.swap(state, state | HELD).is_ok()).then(|| Held(self))
+    }
+
+    #[cold]
+    fn is_courteous_enough(&self) -> bool {
+        let courtesies = self.courtesies.load(Ordering::Relaxed);
+        self.courtesies.store(courtesies.wrapping_add(1), Ordering::Relaxed);
+        courtesies >= COURTESIES
     }
 
     /// The lease; else whoever has it serves once more before letting go.
     pub(crate) fn lock_or_ask(&self) -> Option<Held<'_, T>> {
         let mut state = self.state.load(Ordering::Relaxed);
         loop {
-            let free = is_free(state);
+            let free = state & HELD == 0;
             match self.swap(state, state | if free { HELD } else { PENDING }) {
                 Ok(_) => return free.then(|| Held(self)),
                 Err(now) => state = now,
@@ -75,7 +88,10 @@ impl<T: Serve> Lease<T> {
         loop {
             if state & HELD == 0 {
                 match self.swap(state, (state - WAITER) | HELD) {
-                    Ok(_) => return Held(self),
+                    Ok(_) => {
+                        self.courtesies.store(0, Ordering::Relaxed);
+                        return Held(self);
+                    }
                     Err(now) => state = now,
                 }
                 continue;
@@ -95,10 +111,6 @@ impl<T: Serve> Lease<T> {
     fn swap(&self, from: u32, to: u32) -> Result<u32, u32> {
         self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed)
     }
-}
-
-fn is_free(state: u32) -> bool {
-    state & HELD == 0 && state < WAITER
 }
 
 impl<T: Serve> Deref for Held<'_, T> {
