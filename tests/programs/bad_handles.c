@@ -226,12 +226,16 @@ static bool acceptable(const struct call *call, DAT_RETURN status)
     return SUBTYPE[call->kind] == 0 || DAT_GET_SUBTYPE(status) == SUBTYPE[call->kind];
 }
 
+/* Whether the handle is wrong for this parameter. */
+static bool is_wrong(const struct call *call, const struct wrong *wrong)
+{
+    if (wrong->handle == DAT_HANDLE_NULL && call->leave == NULL_IS_FINE)
+        return false;
+    return wrong->live_as == KINDS || (call->kind != ANY && call->kind != wrong->live_as);
+}
+
 static int try_call(const struct call *call, const struct wrong *wrong)
 {
-    if (wrong->live_as != KINDS && (call->kind == ANY || call->kind == wrong->live_as))
-        return 0;
-    if (wrong->handle == DAT_HANDLE_NULL && call->leave == NULL_IS_FINE)
-        return 0;
     if (sigsetjmp(crash, 1)) {
         fprintf(stderr, "dat_%s with %s: crashed\n", call->name, wrong->name);
         return 1;
@@ -328,8 +332,11 @@ int main(void)
     sigaction(SIGSEGV, &action, NULL);
     sigaction(SIGBUS, &action, NULL);
     for (size_t c = 0; c < sizeof calls / sizeof *calls; c++)
-        for (size_t w = 0; w < count; w++, tried++)
-            failures += try_call(&calls[c], &wrong[w]);
+        for (size_t w = 0; w < count; w++)
+            if (is_wrong(&calls[c], &wrong[w])) {
+                failures += try_call(&calls[c], &wrong[w]);
+                tried++;
+            }
     EXPECT(failures == 0, "%d of %zu calls were not answered as they should be", failures, tried);
 
     /* What was alive still is, and nothing was created on the way: the graceful close says so. */
