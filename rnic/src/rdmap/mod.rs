@@ -7,7 +7,7 @@
 //! | `tx` | from work requests to frames |
 //! | `rx` | from frames to memory and completions: the rules of reception |
 //! | `message`, `frame` | how a message is cut into FPDUs, and how these are made |
-//! | [`vec`] | the buffers of one system call |
+//! | [`mod@vec`] | the buffers of one system call |
 
 mod frame;
 mod message;

@@ -6,7 +6,6 @@ mod hostile;
 mod transfer;
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::ptr::slice_from_raw_parts_mut;
 use std::sync::Arc;
@@ -256,13 +255,26 @@ pub(crate) fn wc(id: u64, op: WcOp, bytes: usize, status: WcStatus) -> Wc {
 pub(crate) struct Pair {
     pub(crate) a: Side,
     pub(crate) b: Side,
-    to_b: VecDeque<u8>,
-    to_a: VecDeque<u8>,
+    to_b: Pipe,
+    to_a: Pipe,
     pub(crate) rng: Rng,
     /// Octets under way at most, each direction.
     window: usize,
     /// Largest portion.
     portion: usize,
+}
+
+/// Octets on their way.
+#[derive(Default)]
+struct Pipe {
+    bytes: Vec<u8>,
+    taken: usize,
+}
+
+impl Pipe {
+    fn len(&self) -> usize {
+        self.bytes.len() - self.taken
+    }
 }
 
 impl Pair {
@@ -271,7 +283,7 @@ impl Pair {
     }
 
     pub(crate) fn of(a: Side, b: Side, seed: u64) -> Pair {
-        let (to_a, to_b) = (VecDeque::new(), VecDeque::new());
+        let (to_a, to_b) = (Pipe::default(), Pipe::default());
         Pair { a, b, to_b, to_a, rng: Rng(seed), window: 4 << 20, portion: 2 << 20 }
     }
 
@@ -317,7 +329,7 @@ pub(crate) fn scatter(rx: &RxVec, bytes: &[u8]) -> usize {
 
 fn step_tx(
     side: &mut Side,
-    out: &mut VecDeque<u8>,
+    out: &mut Pipe,
     rng: &mut Rng,
     window: usize,
     portion: usize,
@@ -327,24 +339,22 @@ fn step_tx(
     assert_eq!(wants, bytes > 0, "wants_tx and tx agree");
     assert_eq!(bytes, side.tx.iov().iter().map(|v| v.iov_len).sum::<usize>());
     let accepted = rng.chunk(portion).min(bytes).min(window.saturating_sub(out.len()));
-    out.extend(gathered(&side.tx, accepted));
+    out.bytes.extend(gathered(&side.tx, accepted));
     side.stream.tx_done(&mut side.tx, accepted);
     Ok(accepted > 0)
 }
 
-fn step_rx(
-    side: &mut Side,
-    input: &mut VecDeque<u8>,
-    rng: &mut Rng,
-    portion: usize,
-) -> Result<bool, Failure> {
-    if input.is_empty() {
+fn step_rx(side: &mut Side, input: &mut Pipe, rng: &mut Rng, portion: usize) -> Result<bool, Failure> {
+    if input.len() == 0 {
         return Ok(false);
     }
     side.stream.rx(&mut side.rx)?;
     let n = rng.chunk(portion).min(input.len()).min(side.rx.bytes());
-    let bytes: Vec<u8> = input.drain(..n).collect();
-    assert_eq!(scatter(&side.rx, &bytes), n);
+    assert_eq!(scatter(&side.rx, &input.bytes[input.taken..][..n]), n);
+    input.taken += n;
+    if input.len() == 0 || input.taken > 4 << 20 {
+        input.bytes.drain(..std::mem::take(&mut input.taken));
+    }
     side.stream.rx_done(&mut side.rx, n)?;
     Ok(true)
 }
