@@ -1,0 +1,302 @@
+//! A registry of tables, and a consumer of them.
+
+use std::collections::HashMap;
+use std::ffi::{CString, c_char};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use dat_core::Error;
+use dat_core::export::{self, Registry};
+use dat_core::mem_transport::Mem;
+use dat_core::provider::Provider;
+use dat_sys::*;
+
+/// Calls a function of a table; the answer is a `Result<(), Error>`.
+macro_rules! dat {
+    ($table:expr, $func:ident($($arg:expr),* $(,)?)) => {{
+        let function = $table.$func.expect(stringify!($func));
+        // SAFETY: tests pass NULL or what the prototype says.
+        $crate::client::result(unsafe { function($($arg),*) })
+    }};
+}
+pub(crate) use dat;
+
+pub(crate) fn result(status: DAT_RETURN) -> Result<(), Error> {
+    match status {
+        DAT_SUCCESS => Ok(()),
+        _ => {
+            assert_ne!(status & DAT_CLASS_ERROR, 0, "{status:#x} lacks the error class");
+            Err(Error::new(status & DAT_TYPE_MASK, status & DAT_SUBTYPE_MASK))
+        }
+    }
+}
+
+pub(crate) type Table = &'static DAT_PROVIDER;
+
+/// A registry that keeps one table a name, as the address of a static.
+pub(crate) struct Shelf;
+
+fn shelf() -> MutexGuard<'static, HashMap<String, usize>> {
+    static SHELF: LazyLock<Mutex<HashMap<String, usize>>> = LazyLock::new(Mutex::default);
+    SHELF.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+unsafe fn name_in(info: *const DAT_PROVIDER_INFO) -> String {
+    // SAFETY: given by the provider, complete.
+    let name = unsafe { (*info).ia_name }.map(|c| c as u8);
+    std::ffi::CStr::from_bytes_until_nul(&name).unwrap().to_str().unwrap().to_owned()
+}
+
+unsafe extern "C" fn add(table: *const DAT_PROVIDER, info: *const DAT_PROVIDER_INFO) -> DAT_RETURN {
+    // SAFETY: from the provider.
+    let name = unsafe { name_in(info) };
+    match shelf().insert(name, table as usize) {
+        None => DAT_SUCCESS,
+        Some(_) => DAT_ERROR(DAT_PROVIDER_ALREADY_REGISTERED, DAT_NO_SUBTYPE),
+    }
+}
+
+unsafe extern "C" fn remove(table: *const DAT_PROVIDER, info: *const DAT_PROVIDER_INFO) -> DAT_RETURN {
+    // SAFETY: from the provider.
+    let name = unsafe { name_in(info) };
+    assert_eq!(shelf().remove(&name), Some(table as usize));
+    DAT_SUCCESS
+}
+
+/// What the consumer of this registry knows an adapter by.
+pub(crate) fn consumer_handle(ia: DAT_IA_HANDLE) -> DAT_IA_HANDLE {
+    (ia as usize | 1) as DAT_IA_HANDLE
+}
+
+unsafe extern "C" fn map(ia: DAT_IA_HANDLE, out: *mut DAT_IA_HANDLE) -> DAT_RETURN {
+    // SAFETY: the provider passes a place to write to.
+    unsafe { out.write(consumer_handle(ia)) };
+    DAT_SUCCESS
+}
+
+impl Registry for Shelf {
+    const FNS: RegistryFns = RegistryFns { add_provider: add, remove_provider: remove, get_ia_handle: map };
+}
+
+pub(crate) fn info(name: &str, major: u32, minor: u32, thread_safe: bool) -> DAT_PROVIDER_INFO {
+    let mut info = DAT_PROVIDER_INFO::zeroed();
+    for (to, from) in info.ia_name.iter_mut().zip(name.bytes()) {
+        *to = from as c_char;
+    }
+    info.dapl_version_major = major;
+    info.dapl_version_minor = minor;
+    info.is_thread_safe = thread_safe.into();
+    info
+}
+
+/// The table of that name, if one is registered.
+pub(crate) fn table(name: &str) -> Option<Table> {
+    // SAFETY: tables are never freed.
+    shelf().get(name).map(|table| unsafe { &*(*table as *const DAT_PROVIDER) })
+}
+
+pub(crate) fn register<P: Provider + Default>(name: &str, params: &str, thread_safe: bool) -> Table {
+    let params = CString::new(params).unwrap();
+    // SAFETY: both are complete.
+    unsafe { export::init::<P, Shelf>(&info(name, 2, 0, thread_safe), params.as_ptr()) };
+    table(name).expect("registered")
+}
+
+/// A name nobody else has.
+pub(crate) fn unique(what: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("{what}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A loopback adapter's table on a fabric of its own, and its name.
+pub(crate) fn loopback(thread_safe: bool) -> (Table, String) {
+    let name = unique("mem");
+    (register::<Mem>(&name, &name, thread_safe), name)
+}
+
+/// Opens an adapter; the second handle is its asynchronous EVD.
+pub(crate) fn open(table: Table, name: &str) -> (DAT_IA_HANDLE, DAT_EVD_HANDLE) {
+    let name = CString::new(name).unwrap();
+    let (mut ia, mut evd) = (null_mut(), DAT_HANDLE_NULL);
+    dat!(table, ia_open_func(name.as_ptr().cast_mut(), 8, &mut evd, &mut ia)).unwrap();
+    (ia, evd)
+}
+
+/// An open adapter with a zone and one dispatcher for everything but connection requests.
+#[derive(Clone, Copy)]
+pub(crate) struct Side {
+    pub(crate) table: Table,
+    pub(crate) ia: DAT_IA_HANDLE,
+    pub(crate) async_evd: DAT_EVD_HANDLE,
+    pub(crate) pz: DAT_PZ_HANDLE,
+    pub(crate) evd: DAT_EVD_HANDLE,
+    pub(crate) cr_evd: DAT_EVD_HANDLE,
+}
+
+// SAFETY: handles may be used from any thread; thread-safe tables are made for it.
+unsafe impl Send for Side {}
+// SAFETY: as above.
+unsafe impl Sync for Side {}
+
+impl Side {
+    pub(crate) fn new(table: Table, name: &str) -> Side {
+        let (ia, async_evd) = open(table, name);
+        let mut side = Side { table, ia, async_evd, pz: null_mut(), evd: null_mut(), cr_evd: null_mut() };
+        dat!(table, pz_create_func(ia, &mut side.pz)).unwrap();
+        side.evd = side.new_evd(DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG | DAT_EVD_SOFTWARE_FLAG);
+        side.cr_evd = side.new_evd(DAT_EVD_CR_FLAG);
+        side
+    }
+
+    pub(crate) fn new_evd(&self, flags: DAT_EVD_FLAGS) -> DAT_EVD_HANDLE {
+        let mut evd = null_mut();
+        dat!(self.table, evd_create_func(self.ia, 256, null_mut(), flags, &mut evd)).unwrap();
+        evd
+    }
+
+    pub(crate) fn new_ep(&self) -> DAT_EP_HANDLE {
+        let mut ep = null_mut();
+        let Side { table, ia, pz, evd, .. } = *self;
+        dat!(table, ep_create_func(ia, pz, evd, evd, evd, std::ptr::null(), &mut ep)).unwrap();
+        ep
+    }
+
+    pub(crate) fn new_cno(&self) -> DAT_CNO_HANDLE {
+        let mut cno = null_mut();
+        dat!(self.table, cno_create_func(self.ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &mut cno)).unwrap();
+        cno
+    }
+
+    pub(crate) fn new_psp(&self, flags: DAT_PSP_FLAGS) -> (DAT_PSP_HANDLE, DAT_CONN_QUAL) {
+        let (mut psp, mut qualifier) = (null_mut(), 0);
+        dat!(self.table, psp_create_any_func(self.ia, &mut qualifier, self.cr_evd, flags, &mut psp)).unwrap();
+        (psp, qualifier)
+    }
+
+    pub(crate) fn new_srq(&self, max_recv_dtos: DAT_COUNT) -> DAT_SRQ_HANDLE {
+        let mut srq = null_mut();
+        let mut attr = DAT_SRQ_ATTR { max_recv_dtos, max_recv_iov: 2, low_watermark: DAT_SRQ_LW_DEFAULT };
+        dat!(self.table, srq_create_func(self.ia, self.pz, &mut attr, &mut srq)).unwrap();
+        srq
+    }
+
+    pub(crate) fn connect(&self, ep: DAT_EP_HANDLE, qualifier: DAT_CONN_QUAL, private: &[u8]) {
+        let address = dat_core::addr::SockAddr::from(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+        let (size, data) = c_bytes(private);
+        let (qos, flags) = (DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG);
+        dat!(
+            self.table,
+            ep_connect_func(ep, address.as_ptr(), qualifier, TEN_SECONDS, size, data, qos, flags)
+        )
+        .unwrap();
+    }
+
+    /// The next event, within ten seconds.
+    pub(crate) fn next(&self, evd: DAT_EVD_HANDLE) -> DAT_EVENT {
+        let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
+        dat!(self.table, evd_wait_func(evd, TEN_SECONDS, 1, &mut event, &mut more)).unwrap();
+        assert_eq!(event.evd_handle, evd);
+        event
+    }
+
+    /// The next event of the side's dispatcher, which is a completion.
+    pub(crate) fn completion(&self) -> DAT_DTO_COMPLETION_EVENT_DATA {
+        let event = self.next(self.evd);
+        assert_eq!(event.event_number, DAT_DTO_COMPLETION_EVENT);
+        // SAFETY: the number says which member.
+        unsafe { event.event_data.dto_completion_event_data }
+    }
+
+    /// The next connection request.
+    pub(crate) fn arrival(&self) -> DAT_CR_HANDLE {
+        let event = self.next(self.cr_evd);
+        assert_eq!(event.event_number, DAT_CONNECTION_REQUEST_EVENT);
+        // SAFETY: the number says which member.
+        unsafe { event.event_data.cr_arrival_event_data }.cr_handle
+    }
+
+    /// Registers a buffer with all privileges.
+    pub(crate) fn register(&self, buffer: &mut [u8]) -> Lmr {
+        let mut lmr = Lmr::default();
+        let region = DAT_REGION_DESCRIPTION { for_va: buffer.as_mut_ptr().cast() };
+        dat!(
+            self.table,
+            lmr_create_func(
+                self.ia,
+                DAT_MEM_TYPE_VIRTUAL,
+                region,
+                buffer.len() as DAT_VLEN,
+                self.pz,
+                DAT_MEM_PRIV_ALL_FLAG,
+                DAT_VA_TYPE_VA,
+                &mut lmr.handle,
+                &mut lmr.context,
+                &mut lmr.rmr_context,
+                &mut lmr.size,
+                &mut lmr.address,
+            )
+        )
+        .unwrap();
+        lmr
+    }
+
+    pub(crate) fn close(&self) {
+        dat!(self.table, ia_close_func(self.ia, DAT_CLOSE_ABRUPT_FLAG)).unwrap();
+    }
+}
+
+pub(crate) const TEN_SECONDS: DAT_TIMEOUT = 10_000_000;
+
+/// Private data as C wants it.
+pub(crate) fn c_bytes(bytes: &[u8]) -> (DAT_COUNT, DAT_PVOID) {
+    (bytes.len() as DAT_COUNT, bytes.as_ptr().cast_mut().cast())
+}
+
+/// What dat_lmr_create answers.
+#[derive(Debug)]
+pub(crate) struct Lmr {
+    pub(crate) handle: DAT_LMR_HANDLE,
+    pub(crate) context: DAT_LMR_CONTEXT,
+    pub(crate) rmr_context: DAT_RMR_CONTEXT,
+    pub(crate) size: DAT_VLEN,
+    pub(crate) address: DAT_VADDR,
+}
+
+impl Default for Lmr {
+    fn default() -> Self {
+        Lmr { handle: null_mut(), context: 0, rmr_context: 0, size: 0, address: 0 }
+    }
+}
+
+impl Lmr {
+    /// Part of the region as a local segment.
+    pub(crate) fn local(&self, from: u64, bytes: u32) -> DAT_LMR_TRIPLET {
+        let virtual_address = self.address + from;
+        DAT_LMR_TRIPLET { virtual_address, segment_length: bytes, lmr_context: self.context }
+    }
+
+    /// Part of the region as a peer sees it.
+    pub(crate) fn remote(&self, from: u64, bytes: u32) -> DAT_RMR_TRIPLET {
+        let virtual_address = self.address + from;
+        DAT_RMR_TRIPLET { virtual_address, segment_length: bytes, rmr_context: self.rmr_context }
+    }
+}
+
+pub(crate) fn cookie(value: u64) -> DAT_DTO_COOKIE {
+    DAT_DTO_COOKIE { as_64: value }
+}
+
+/// Two adapters with an endpoint each, connected: the first is active.
+pub(crate) fn connected(thread_safe: bool) -> [(Side, DAT_EP_HANDLE); 2] {
+    let (table, name) = loopback(thread_safe);
+    let (a, b) = (Side::new(table, &name), Side::new(table, &name));
+    let (x, y) = (a.new_ep(), b.new_ep());
+    let (psp, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);
+    a.connect(x, qualifier, b"hello");
+    dat!(table, cr_accept_func(b.arrival(), y, 0, null_mut())).unwrap();
+    assert_eq!(a.next(a.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+    assert_eq!(b.next(b.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+    dat!(table, psp_free_func(psp)).unwrap();
+    [(a, x), (b, y)]
+}

@@ -1,0 +1,10 @@
+//! The exported function table, called as C calls it, over the loopback transport.
+
+mod arguments;
+mod client;
+mod closing;
+mod handles;
+mod memory;
+mod opening;
+mod queries;
+mod transfer;

@@ -1,0 +1,278 @@
+//! Protection zones, regions and shared receive queues.
+
+use std::ptr::null_mut;
+
+use dat_core::Error;
+use dat_sys::*;
+
+use crate::client::*;
+
+/// dat_lmr_create with what varies.
+fn create(
+    side: &Side,
+    (kind, region): (DAT_MEM_TYPE, DAT_REGION_DESCRIPTION),
+    length: u64,
+    pz: DAT_PZ_HANDLE,
+    privileges: DAT_MEM_PRIV_FLAGS,
+    va_type: DAT_VA_TYPE,
+) -> Result<Lmr, Error> {
+    let mut lmr = Lmr::default();
+    dat!(
+        side.table,
+        lmr_create_func(
+            side.ia,
+            kind,
+            region,
+            length,
+            pz,
+            privileges,
+            va_type,
+            &mut lmr.handle,
+            &mut lmr.context,
+            &mut lmr.rmr_context,
+            &mut lmr.size,
+            &mut lmr.address,
+        )
+    )
+    .map(|()| lmr)
+}
+
+fn at(addr: *mut u8) -> (DAT_MEM_TYPE, DAT_REGION_DESCRIPTION) {
+    (DAT_MEM_TYPE_VIRTUAL, DAT_REGION_DESCRIPTION { for_va: addr.cast() })
+}
+
+fn query(side: &Side, lmr: DAT_LMR_HANDLE) -> DAT_LMR_PARAM {
+    let mut param = DAT_LMR_PARAM::zeroed();
+    dat!(side.table, lmr_query_func(lmr, DAT_LMR_FIELD_ALL, &mut param)).unwrap();
+    param
+}
+
+#[test]
+fn a_region_is_judged_before_it_is_registered() {
+    let (table, name) = loopback(false);
+    let side = Side::new(table, &name);
+    let mut buffer = [0u8; 64];
+    let here = at(buffer.as_mut_ptr());
+    let all = DAT_MEM_PRIV_ALL_FLAG;
+    let pz = side.pz;
+    let refused = |region, length, privileges, va_type| {
+        create(&side, region, length, pz, privileges, va_type).err().expect("refused")
+    };
+    assert_eq!(refused(at(null_mut()), 64, all, 0), Error::arg(3));
+    assert_eq!(refused(here, 0, all, 0), Error::arg(4));
+    assert_eq!(refused(here, u64::MAX, all, 0), Error::arg(4));
+    assert_eq!(refused((7, here.1), 64, all, 0), Error::arg(2));
+    assert_eq!(refused(here, 64, 0x40, 0), Error::arg(6));
+    assert_eq!(refused(here, 64, all, 9), Error::arg(7));
+    assert_eq!(refused(here, 64, all, DAT_VA_TYPE_ZB), Error::of(DAT_NOT_IMPLEMENTED));
+    assert_eq!(refused((DAT_MEM_TYPE_SHARED_VIRTUAL, here.1), 64, all, 0), Error::of(DAT_NOT_IMPLEMENTED));
+    let none = (DAT_MEM_TYPE_LMR, DAT_REGION_DESCRIPTION { for_lmr_handle: pz });
+    assert_eq!(refused(none, 0, all, 0), Error::handle(DAT_INVALID_HANDLE_LMR));
+    // What was refused left nothing behind.
+    dat!(table, pz_free_func(pz)).unwrap();
+    side.close();
+}
+
+#[test]
+fn a_region_tells_what_it_is() {
+    let (table, name) = loopback(false);
+    let side = Side::new(table, &name);
+    let mut buffer = [0u8; 64];
+    let local = DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG;
+    for privileges in (0..=DAT_MEM_PRIV_ALL_FLAG).filter(|p| p & !DAT_MEM_PRIV_ALL_FLAG == 0) {
+        let lmr = create(&side, at(buffer.as_mut_ptr()), 64, side.pz, privileges, 0).unwrap();
+        assert!(lmr.size >= 64 && lmr.address <= buffer.as_ptr() as u64);
+        // uDAPL 1.2, dat_lmr_create: no remote privilege, no RMR context.
+        assert_eq!(lmr.rmr_context == 0, privileges & !local == 0, "{privileges:#x}");
+        let param = query(&side, lmr.handle);
+        assert_eq!((param.ia_handle, param.pz_handle), (consumer_handle(side.ia), side.pz));
+        assert_eq!((param.mem_type, param.length, param.mem_priv), (DAT_MEM_TYPE_VIRTUAL, 64, privileges));
+        assert_eq!((param.lmr_context, param.rmr_context), (lmr.context, lmr.rmr_context));
+        assert_eq!((param.registered_size, param.registered_address), (lmr.size, lmr.address));
+        // SAFETY: the type says which member.
+        assert_eq!(unsafe { param.region_desc.for_va }, buffer.as_mut_ptr().cast());
+        dat!(table, lmr_free_func(lmr.handle)).unwrap();
+    }
+    side.close();
+}
+
+#[test]
+fn a_region_of_a_region_is_another_view_of_the_same_memory() {
+    let (table, name) = loopback(false);
+    let side = Side::new(table, &name);
+    let mut other_pz = null_mut();
+    dat!(table, pz_create_func(side.ia, &mut other_pz)).unwrap();
+    let mut buffer = [0u8; 64];
+    let base = side.register(&mut buffer);
+    let of = (DAT_MEM_TYPE_LMR, DAT_REGION_DESCRIPTION { for_lmr_handle: base.handle });
+    let view = create(&side, of, 999, other_pz, DAT_MEM_PRIV_LOCAL_READ_FLAG, 0).unwrap();
+    assert_eq!((view.size, view.address, view.rmr_context), (base.size, base.address, 0));
+    assert_ne!(view.context, base.context);
+    let param = query(&side, view.handle);
+    assert_eq!((param.mem_type, param.length, param.pz_handle), (DAT_MEM_TYPE_LMR, 64, other_pz));
+    // SAFETY: the type says which member.
+    assert_eq!(unsafe { param.region_desc.for_lmr_handle }, base.handle);
+    // It outlives the region it was made of, and holds its own zone.
+    dat!(table, lmr_free_func(base.handle)).unwrap();
+    assert_eq!(query(&side, view.handle).registered_address, base.address);
+    assert_eq!(dat!(table, pz_free_func(other_pz)), Err(Error::state(DAT_INVALID_STATE_PZ_IN_USE)));
+    dat!(table, lmr_free_func(view.handle)).unwrap();
+    dat!(table, pz_free_func(other_pz)).unwrap();
+    side.close();
+}
+
+#[test]
+fn a_zone_is_in_use_by_whatever_is_in_it() {
+    let (table, name) = loopback(false);
+    let side = Side::new(table, &name);
+    let in_use = Err(Error::state(DAT_INVALID_STATE_PZ_IN_USE));
+    let mut buffer = [0u8; 8];
+    let lmr = side.register(&mut buffer).handle;
+    assert_eq!(dat!(table, pz_free_func(side.pz)), in_use);
+    dat!(table, lmr_free_func(lmr)).unwrap();
+    let ep = side.new_ep();
+    assert_eq!(dat!(table, pz_free_func(side.pz)), in_use);
+    dat!(table, ep_free_func(ep)).unwrap();
+    let srq = side.new_srq(1);
+    assert_eq!(dat!(table, pz_free_func(side.pz)), in_use);
+    dat!(table, srq_free_func(srq)).unwrap();
+    dat!(table, pz_free_func(side.pz)).unwrap();
+    side.close();
+}
+
+#[test]
+fn synchronising_checks_segments() {
+    let (table, name) = loopback(false);
+    let side = Side::new(table, &name);
+    let mut buffer = [0u8; 64];
+    let lmr = side.register(&mut buffer);
+    let sync = |segments: &[DAT_LMR_TRIPLET]| {
+        let (iov, n) = (segments.as_ptr(), segments.len() as u64);
+        let read = dat!(table, lmr_sync_rdma_read_func(side.ia, iov, n));
+        assert_eq!(dat!(table, lmr_sync_rdma_write_func(side.ia, iov, n)), read);
+        read
+    };
+    let beyond =
+        |by: u64| DAT_LMR_TRIPLET { virtual_address: lmr.address.wrapping_add(by), ..lmr.local(0, 8) };
+    assert_eq!(sync(&[]), Ok(()));
+    assert_eq!(sync(&[lmr.local(0, 64), lmr.local(63, 1), DAT_LMR_TRIPLET::zeroed()]), Ok(()));
+    assert_eq!(sync(&[lmr.local(0, 64), beyond(57)]), Err(Error::arg(2)));
+    assert_eq!(sync(&[beyond(u64::MAX)]), Err(Error::arg(2)));
+    assert_eq!(
+        sync(&[DAT_LMR_TRIPLET { virtual_address: u64::MAX - 3, ..lmr.local(0, 8) }]),
+        Err(Error::arg(2))
+    );
+    assert_eq!(
+        sync(&[DAT_LMR_TRIPLET { lmr_context: lmr.context ^ 1, ..lmr.local(0, 8) }]),
+        Err(Error::arg(2))
+    );
+    assert_eq!(dat!(table, lmr_sync_rdma_read_func(side.ia, std::ptr::null(), 1)), Err(Error::arg(2)));
+    let some = [lmr.local(0, 1)];
+    assert_eq!(dat!(table, lmr_sync_rdma_read_func(side.ia, some.as_ptr(), u64::MAX)), Err(Error::arg(3)));
+    side.close();
+}
+
+fn counts(side: &Side, srq: DAT_SRQ_HANDLE) -> [DAT_COUNT; 3] {
+    let mut param = DAT_SRQ_PARAM::zeroed();
+    dat!(side.table, srq_query_func(srq, DAT_SRQ_FIELD_ALL, &mut param)).unwrap();
+    assert_eq!(param.srq_state, DAT_SRQ_STATE_OPERATIONAL);
+    [param.max_recv_dtos, param.available_dto_count, param.outstanding_dto_count]
+}
+
+#[test]
+fn an_srq_is_judged_before_it_is_made() {
+    let (table, name) = loopback(false);
+    let side = Side::new(table, &name);
+    let create = |max_recv_dtos, max_recv_iov, low_watermark| {
+        let mut attr = DAT_SRQ_ATTR { max_recv_dtos, max_recv_iov, low_watermark };
+        let mut srq = null_mut();
+        dat!(table, srq_create_func(side.ia, side.pz, &mut attr, &mut srq))
+    };
+    for (dtos, iov, mark) in [(0, 1, 0), (-1, 1, 0), (4, -1, 0), (4, 33, 0), (4, 1, -1), (4, 1, 5)] {
+        assert_eq!(create(dtos, iov, mark), Err(Error::arg(3)), "{dtos} {iov} {mark}");
+    }
+    let too_deep = Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_SRQ);
+    assert_eq!(create(DAT_COUNT::MAX, 1, 0), Err(too_deep));
+    assert_eq!(create(4, 0, 0), Ok(()));
+    side.close();
+}
+
+#[test]
+fn an_srq_runs_low_once_for_each_mark() {
+    let (table, name) = loopback(false);
+    let side = Side::new(table, &name);
+    let srq = side.new_srq(4);
+    for i in 0..3 {
+        dat!(table, srq_post_recv_func(srq, 0, null_mut(), cookie(i))).unwrap();
+    }
+    assert_eq!(dat!(table, srq_set_lw_func(srq, -1)), Err(Error::arg(2)));
+    assert_eq!(dat!(table, srq_set_lw_func(srq, 5)), Err(Error::arg(2)));
+    let mut event = DAT_EVENT::zeroed();
+    dat!(table, srq_set_lw_func(srq, 3)).unwrap();
+    assert_eq!(dat!(table, evd_dequeue_func(side.async_evd, &mut event)), Err(Error::of(DAT_QUEUE_EMPTY)));
+    dat!(table, srq_set_lw_func(srq, 4)).unwrap();
+    dat!(table, evd_dequeue_func(side.async_evd, &mut event)).unwrap();
+    // SAFETY: an asynchronous event.
+    let error = unsafe { event.event_data.asynch_error_event_data };
+    assert_eq!((error.dat_handle, error.reason as u32), (srq, DAT_SRQ_LOW_WATERMARK_EVENT));
+    assert_eq!(dat!(table, evd_dequeue_func(side.async_evd, &mut event)), Err(Error::of(DAT_QUEUE_EMPTY)));
+    // uDAPL 1.2, dat_srq_resize: not below the watermark, nor below what is outstanding.
+    assert_eq!(dat!(table, srq_resize_func(srq, 3)), Err(Error::of(DAT_INVALID_STATE)));
+    dat!(table, srq_set_lw_func(srq, 0)).unwrap();
+    assert_eq!(dat!(table, srq_resize_func(srq, 2)), Err(Error::of(DAT_INVALID_STATE)));
+    assert_eq!(dat!(table, srq_resize_func(srq, 0)), Err(Error::arg(2)));
+    dat!(table, srq_resize_func(srq, 3)).unwrap();
+    let full = Err(Error::of(DAT_INSUFFICIENT_RESOURCES));
+    assert_eq!(dat!(table, srq_post_recv_func(srq, 0, null_mut(), cookie(9))), full);
+    assert_eq!(counts(&side, srq), [3, 3, 3]);
+    side.close();
+}
+
+#[test]
+fn an_srq_counts_what_is_available_and_what_is_outstanding() {
+    let (table, name) = loopback(false);
+    let (a, b) = (Side::new(table, &name), Side::new(table, &name));
+    let srq = b.new_srq(10);
+    let x = a.new_ep();
+    let mut param = DAT_EP_PARAM::zeroed();
+    dat!(table, ep_query_func(x, DAT_EP_FIELD_ALL, &mut param)).unwrap();
+    let mut y = null_mut();
+    let evd = b.evd;
+    dat!(table, ep_create_with_srq_func(b.ia, b.pz, evd, evd, evd, srq, &param.ep_attr, &mut y)).unwrap();
+    dat!(table, ep_query_func(y, DAT_EP_FIELD_ALL, &mut param)).unwrap();
+    assert_eq!(param.srq_handle, srq);
+    assert_eq!(dat!(table, srq_free_func(srq)), Err(Error::state(DAT_INVALID_STATE_SRQ_IN_USE)));
+
+    let mut buffer = [0u8; 32];
+    let lmr = b.register(&mut buffer);
+    for i in 0..3 {
+        dat!(table, srq_post_recv_func(srq, 1, &mut lmr.local(8 * i, 8), cookie(i))).unwrap();
+    }
+    let (_, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);
+    a.connect(x, qualifier, b"");
+    dat!(table, cr_accept_func(b.arrival(), y, 0, null_mut())).unwrap();
+    assert_eq!(a.next(a.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+    assert_eq!(b.next(b.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+
+    // The example of uDAPL 1.2, dat_srq_query.
+    assert_eq!(counts(&b, srq), [10, 3, 3]);
+    let mut hello = *b"hello";
+    let greeting = a.register(&mut hello);
+    dat!(table, ep_post_send_func(x, 1, &mut greeting.local(0, 5), cookie(7), 0)).unwrap();
+    assert_eq!(a.completion().status, DAT_DTO_SUCCESS);
+    assert_eq!(counts(&b, srq), [10, 2, 3]);
+    let received = b.completion();
+    assert_eq!((received.ep_handle, received.status, received.transfered_length), (y, DAT_DTO_SUCCESS, 5));
+    assert_eq!(counts(&b, srq), [10, 2, 2]);
+    // SAFETY: an integer may have any bits.
+    let slot = unsafe { received.user_cookie.as_64 } as usize;
+    assert_eq!(&buffer[8 * slot..8 * slot + 5], b"hello");
+
+    // Such an endpoint takes no receives of its own.
+    let own = dat!(table, ep_post_recv_func(y, 1, &mut lmr.local(0, 8), cookie(0), 0));
+    assert!(own.is_err());
+    dat!(table, ep_free_func(y)).unwrap();
+    dat!(table, srq_free_func(srq)).unwrap();
+    a.close();
+    b.close();
+}

@@ -1,0 +1,191 @@
+//! What the queries tell.
+
+use std::ffi::CStr;
+use std::ptr::null_mut;
+
+use dat_core::Error;
+use dat_core::provider::{Provider, Transport};
+use dat_sys::*;
+
+use crate::client::*;
+
+#[test]
+fn an_adapter_tells_what_its_transport_can_do() {
+    let (table, name) = loopback(false);
+    let (ia, evd) = open(table, &name);
+    let mut told = null_mut();
+    let (mut attr, mut provider) = (DAT_IA_ATTR::zeroed(), DAT_PROVIDER_ATTR::zeroed());
+    dat!(
+        table,
+        ia_query_func(ia, &mut told, DAT_IA_FIELD_ALL, &mut attr, DAT_PROVIDER_FIELD_ALL, &mut provider)
+    )
+    .unwrap();
+    assert_eq!(told, evd);
+
+    let limits = dat_core::mem_transport::Mem.open(&name, &name).unwrap().attrs().clone();
+    let text = |field: &[std::ffi::c_char]| {
+        // SAFETY: the field is terminated, as the next assertions would notice.
+        unsafe { CStr::from_ptr(field.as_ptr()) }.to_str().unwrap().to_owned()
+    };
+    assert_eq!(text(&attr.adapter_name), limits.adapter);
+    assert_eq!(text(&attr.vendor_name), limits.vendor);
+    assert_eq!(text(&provider.provider_name), "mem");
+    // SAFETY: the adapter's own address.
+    let address = unsafe { dat_core::addr::parse(attr.ia_address_ptr) }.unwrap();
+    assert_eq!(address, limits.address);
+
+    let count = |n: usize| n as DAT_COUNT;
+    assert_eq!(attr.max_eps, count(limits.max_eps));
+    assert_eq!(attr.max_dto_per_ep, count(limits.max_dtos));
+    assert_eq!(attr.max_rdma_read_per_ep_in, limits.max_read_depth as DAT_COUNT);
+    assert_eq!(attr.max_rdma_read_per_ep_out, limits.max_read_depth as DAT_COUNT);
+    assert_eq!(attr.max_evds, count(limits.max_evds));
+    assert_eq!(attr.max_evd_qlen, count(limits.max_evd_depth));
+    assert_eq!(attr.max_iov_segments_per_dto, count(limits.max_segments));
+    assert_eq!(attr.max_iov_segments_per_rdma_read, count(limits.max_read_segments));
+    assert_eq!(attr.max_lmrs, count(limits.max_regions));
+    assert_eq!(attr.max_pzs, count(limits.max_pds));
+    assert_eq!(attr.max_message_size, limits.max_message);
+    assert_eq!(attr.max_rdma_size, limits.max_message);
+    assert_eq!(attr.max_srqs, count(limits.max_srqs));
+    assert_eq!(attr.max_recv_per_srq, count(limits.max_srq_depth));
+    // Sizes that their fields cannot hold are the most that these can.
+    assert_eq!(attr.max_lmr_block_size, u32::MAX);
+    assert_eq!(
+        (attr.max_rmrs, attr.zb_supported, attr.extension_supported),
+        (0, DAT_FALSE, DAT_EXTENSION_NONE)
+    );
+    assert_eq!(attr.num_transport_attr, 1);
+    // SAFETY: as many as the count says, with terminated texts, as long as the adapter is open.
+    unsafe {
+        assert_eq!(CStr::from_ptr((*attr.transport_attr).name), c"fabric");
+        assert_eq!(CStr::from_ptr((*attr.transport_attr).value).to_str(), Ok(name.as_str()));
+    }
+
+    assert_eq!((provider.dapl_version_major, provider.dapl_version_minor), (2, 0));
+    assert_eq!(provider.lmr_mem_types_supported, DAT_MEM_TYPE_VIRTUAL | DAT_MEM_TYPE_LMR);
+    assert_eq!(provider.max_private_data_size, count(limits.max_private));
+    assert_eq!(provider.evd_stream_merging_supported, [[DAT_TRUE; 6]; 6]);
+    assert_eq!(provider.srq_supported, DAT_TRUE);
+    assert_eq!(DAT_OPTIMAL_ALIGNMENT as u32 % provider.optimal_buffer_alignment, 0);
+    dat!(table, ia_close_func(ia, DAT_CLOSE_GRACEFUL_FLAG)).unwrap();
+}
+
+#[test]
+fn an_adapter_is_asked_for_what_exists_and_into_what_exists() {
+    let (table, name) = loopback(false);
+    let (ia, _) = open(table, &name);
+    let (mut attr, mut provider) = (DAT_IA_ATTR::zeroed(), DAT_PROVIDER_ATTR::zeroed());
+    let mut query = |ia_mask, with_attr: bool, provider_mask, with_provider: bool| {
+        let attr = if with_attr { &raw mut attr } else { null_mut() };
+        let provider = if with_provider { &raw mut provider } else { null_mut() };
+        dat!(table, ia_query_func(ia, null_mut(), ia_mask, attr, provider_mask, provider))
+    };
+    assert_eq!(query(0, false, 0, false), Ok(()));
+    assert_eq!(query(DAT_IA_FIELD_IA_MAX_EPS, false, 0, false), Err(Error::arg(4)));
+    assert_eq!(query(0, false, DAT_PROVIDER_FIELD_PROVIDER_NAME, false), Err(Error::arg(6)));
+    assert_eq!(query(1 << 38, true, 0, false), Err(Error::arg(3)));
+    assert_eq!(query(0, false, 1 << 31, true), Err(Error::arg(5)));
+    for bit in 0..38 {
+        assert_eq!(query(1 << bit, true, 0, false), Ok(()), "bit {bit}");
+    }
+    for bit in 0..31 {
+        assert_eq!(query(0, false, 1 << bit, true), Ok(()), "bit {bit}");
+    }
+    dat!(table, ia_close_func(ia, DAT_CLOSE_GRACEFUL_FLAG)).unwrap();
+}
+
+#[test]
+fn objects_tell_what_they_were_made_of() {
+    let (table, name) = loopback(false);
+    let side = Side::new(table, &name);
+    let ia = consumer_handle(side.ia);
+
+    let mut pz = DAT_PZ_PARAM::zeroed();
+    dat!(table, pz_query_func(side.pz, DAT_PZ_FIELD_ALL, &mut pz)).unwrap();
+    assert_eq!(pz.ia_handle, ia);
+
+    let mut cno = null_mut();
+    unsafe extern "C" fn proxy(_: DAT_PVOID, _: DAT_EVD_HANDLE) {}
+    let agent = DAT_OS_WAIT_PROXY_AGENT { instance_data: null_mut(), proxy_agent_func: Some(proxy) };
+    dat!(table, cno_create_func(side.ia, agent, &mut cno)).unwrap();
+    let mut param = DAT_CNO_PARAM::zeroed();
+    dat!(table, cno_query_func(cno, DAT_CNO_FIELD_ALL, &mut param)).unwrap();
+    assert_eq!((param.ia_handle, param.proxy_type), (ia, DAT_PROXY_TYPE_AGENT));
+    // SAFETY: the type says which member.
+    assert!(unsafe { param.proxy.agent }.proxy_agent_func.is_some());
+    dat!(table, cno_modify_agent_func(cno, DAT_OS_WAIT_PROXY_AGENT_NULL)).unwrap();
+    dat!(table, cno_query_func(cno, DAT_CNO_FIELD_PROXY_TYPE, &mut param)).unwrap();
+    assert_eq!(param.proxy_type, DAT_PROXY_TYPE_NONE);
+
+    let mut evd = null_mut();
+    dat!(table, evd_create_func(side.ia, 5, cno, DAT_EVD_SOFTWARE_FLAG, &mut evd)).unwrap();
+    let mut param = DAT_EVD_PARAM::zeroed();
+    dat!(table, evd_query_func(evd, DAT_EVD_FIELD_ALL, &mut param)).unwrap();
+    assert_eq!((param.ia_handle, param.cno_handle, param.evd_flags), (ia, cno, DAT_EVD_SOFTWARE_FLAG));
+    assert!(param.evd_qlen >= 5);
+    assert_eq!(param.evd_state, DAT_EVD_STATE_ENABLED | DAT_EVD_STATE_WAITABLE);
+    dat!(table, evd_disable_func(evd)).unwrap();
+    dat!(table, evd_set_unwaitable_func(evd)).unwrap();
+    dat!(table, evd_modify_cno_func(evd, null_mut())).unwrap();
+    dat!(table, evd_query_func(evd, DAT_EVD_FIELD_ALL, &mut param)).unwrap();
+    assert_eq!(param.evd_state, DAT_EVD_STATE_DISABLED | DAT_EVD_STATE_UNWAITABLE);
+    assert!(param.cno_handle.is_null());
+
+    let ep = side.new_ep();
+    let mut param = DAT_EP_PARAM::zeroed();
+    dat!(table, ep_query_func(ep, DAT_EP_FIELD_ALL, &mut param)).unwrap();
+    assert_eq!((param.ia_handle, param.pz_handle), (ia, side.pz));
+    assert_eq!([param.recv_evd_handle, param.request_evd_handle, param.connect_evd_handle], [side.evd; 3]);
+    assert_eq!(param.ep_state, DAT_EP_STATE_UNCONNECTED);
+
+    let (psp, qualifier) = side.new_psp(DAT_PSP_PROVIDER_FLAG);
+    let mut param = DAT_PSP_PARAM::zeroed();
+    dat!(table, psp_query_func(psp, DAT_PSP_FIELD_ALL, &mut param)).unwrap();
+    assert_eq!((param.ia_handle, param.conn_qual, param.evd_handle), (ia, qualifier, side.cr_evd));
+    assert_eq!(param.psp_flags, DAT_PSP_PROVIDER_FLAG);
+
+    let mut rsp = null_mut();
+    dat!(table, rsp_create_func(side.ia, qualifier + 1, ep, side.cr_evd, &mut rsp)).unwrap();
+    let mut param = DAT_RSP_PARAM::zeroed();
+    dat!(table, rsp_query_func(rsp, DAT_RSP_FIELD_ALL, &mut param)).unwrap();
+    assert_eq!((param.ia_handle, param.conn_qual), (ia, qualifier + 1));
+    assert_eq!((param.ep_handle, param.evd_handle), (ep, side.cr_evd));
+    side.close();
+}
+
+#[test]
+fn every_handle_keeps_its_consumers_context() {
+    let (table, name) = loopback(false);
+    let side = Side::new(table, &name);
+    let ep = side.new_ep();
+    let mut buffer = [0; 8];
+    let all = [
+        (side.ia, DAT_HANDLE_TYPE_IA),
+        (side.async_evd, DAT_HANDLE_TYPE_EVD),
+        (side.pz, DAT_HANDLE_TYPE_PZ),
+        (ep, DAT_HANDLE_TYPE_EP),
+        (side.new_cno(), DAT_HANDLE_TYPE_CNO),
+        (side.new_psp(DAT_PSP_CONSUMER_FLAG).0, DAT_HANDLE_TYPE_PSP),
+        (side.new_srq(4), DAT_HANDLE_TYPE_SRQ),
+        (side.register(&mut buffer).handle, DAT_HANDLE_TYPE_LMR),
+    ];
+    for (i, (handle, kind)) in all.into_iter().enumerate() {
+        let mut context = DAT_CONTEXT { as_64: 1 };
+        dat!(table, get_consumer_context_func(handle, &mut context)).unwrap();
+        // SAFETY: an integer may have any bits.
+        assert_eq!(unsafe { context.as_64 }, 0);
+        let mine = u64::MAX - i as u64;
+        dat!(table, set_consumer_context_func(handle, DAT_CONTEXT { as_64: mine })).unwrap();
+        let mut told = DAT_HANDLE_TYPE::MAX;
+        dat!(table, get_handle_type_func(handle, &mut told)).unwrap();
+        assert_eq!(told, kind);
+    }
+    for (i, (handle, _)) in all.into_iter().enumerate() {
+        let mut context = DAT_CONTEXT { as_64: 1 };
+        dat!(table, get_consumer_context_func(handle, &mut context)).unwrap();
+        // SAFETY: as above.
+        assert_eq!(unsafe { context.as_64 }, u64::MAX - i as u64);
+    }
+    side.close();
+}
