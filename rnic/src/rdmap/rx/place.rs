@@ -1,0 +1,120 @@
+//! Where payload goes.
+
+use std::ptr::with_exposed_provenance_mut;
+
+use wire::iwarp::{Cause, Header, TaggedOpcode, Terminate};
+
+use super::super::stream::{Failure, Stream};
+use crate::key::{KeyError, Pd, Right};
+use crate::wr::{Segment, WcStatus};
+
+impl Stream {
+    /// Copies payload to its place.
+    #[inline]
+    pub(super) fn copy_to_place(&mut self, mut payload: &[u8]) -> Result<(), Failure> {
+        self.places(payload.len(), |at, len| {
+            let (piece, rest) = payload.split_at(len);
+            // SAFETY: registered memory, checked to be writable for this use; the stage is no part of it.
+            unsafe { at.copy_from_nonoverlapping(piece.as_ptr(), len) };
+            payload = rest;
+        })
+    }
+
+    /// Names the memory where the next `len` octets of the payload in hand go, once it has been checked that they may.
+    #[inline]
+    pub(super) fn places(
+        &mut self,
+        len: usize,
+        mut place: impl FnMut(*mut u8, usize),
+    ) -> Result<(), Failure> {
+        let failed = match self.rx.frame.header {
+            Header::Tagged { opcode: TaggedOpcode::Write, .. } => {
+                self.check_write()?;
+                if let Some((_, to)) = self.rx.write {
+                    place(with_exposed_provenance_mut(to as usize), len);
+                }
+                return Ok(());
+            }
+            Header::Tagged { opcode: TaggedOpcode::ReadResponse, .. } => {
+                let read = self.work.request(self.reads.oldest);
+                let segments = read.map_or(&[][..], |(_, segments)| segments);
+                let placed = self.reads.placed as usize;
+                self.pieces_of(segments, self.work.pd(), placed, len, &mut place)
+            }
+            Header::Untagged { .. } => {
+                let (pd, segments) = self.work.recv_segments();
+                self.pieces_of(segments, pd, self.rx.send_placed as usize, len, &mut place)
+            }
+        };
+        failed.map_err(|_| self.sink_gone())
+    }
+
+    #[inline]
+    fn pieces_of(
+        &self,
+        segments: &[Segment],
+        pd: Pd,
+        mut offset: usize,
+        mut len: usize,
+        place: &mut impl FnMut(*mut u8, usize),
+    ) -> Result<(), KeyError> {
+        for segment in segments {
+            let size = segment.len as usize;
+            if offset >= size {
+                offset -= size;
+                continue;
+            }
+            let n = len.min(size - offset);
+            let addr = segment.addr + offset as u64;
+            self.work.keys().check(segment.key, pd, addr, n as u64, Right::LocalWrite)?;
+            place(with_exposed_provenance_mut(addr as usize), n);
+            (offset, len) = (0, len - n);
+            if len == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Local memory of the message in hand is registered no more.
+    #[cold]
+    fn sink_gone(&mut self) -> Failure {
+        match self.rx.frame.header {
+            Header::Tagged { .. } => self.work.fail(self.reads.oldest, WcStatus::LocalProtection),
+            Header::Untagged { .. } => {
+                self.work.finish_recv(self.rx.send_placed, None, WcStatus::LocalProtection, true);
+            }
+        }
+        self.fail(Terminate::new(Cause::RDMAP_CATASTROPHIC))
+    }
+
+    /// `n` octets of payload are in their place.
+    #[inline]
+    pub(super) fn placed(&mut self, n: usize) {
+        self.rx.frame.left -= n;
+        match self.rx.frame.header {
+            Header::Tagged { opcode: TaggedOpcode::Write, .. } => {
+                if let Some((_, to)) = &mut self.rx.write {
+                    *to = to.wrapping_add(n as u64);
+                }
+            }
+            Header::Tagged { opcode: TaggedOpcode::ReadResponse, .. } => self.reads.placed += n as u32,
+            Header::Untagged { .. } => self.rx.send_placed += n as u32,
+        }
+    }
+
+    /// Checks that the rest of a WRITE segment may be placed.
+    #[inline]
+    pub(super) fn check_write(&mut self) -> Result<(), Failure> {
+        let left = self.rx.frame.left as u64;
+        let Some((stag, to)) = self.rx.write.filter(|_| left > 0) else { return Ok(()) };
+        self.work.keys().check(stag, self.work.pd(), to, left, Right::RemoteWrite).map_err(|error| {
+            self.refuse(match error {
+                KeyError::Invalid | KeyError::Access => Cause::TAGGED_STAG,
+                KeyError::Domain => Cause::TAGGED_NOT_ASSOCIATED,
+                KeyError::Bounds => Cause::TAGGED_BOUNDS,
+                KeyError::Wrap => Cause::TAGGED_TO_WRAP,
+            })
+        })
+    }
+}

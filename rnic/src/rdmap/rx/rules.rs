@@ -1,0 +1,254 @@
+//! The rules of reception: what a segment may be, what is done with it, what its sender is told if it may not be.
+
+use wire::iwarp::mpa::fpdu::LENGTH_SIZE;
+use wire::iwarp::{
+    Cause, Header, ReadRequest, TaggedOpcode, Terminate, TerminatedHeader, UntaggedOpcode, ddp,
+};
+
+use super::super::stream::{Failure, Stream};
+use super::super::tx::Answer;
+use super::{CARRY, Frame, Start, State};
+use crate::key::KeyError;
+use crate::wr::{WcOp, WcStatus};
+
+impl Stream {
+    /// Reads the start of a frame and decides what to do with its payload.
+    #[inline]
+    pub(super) fn start(&mut self, bytes: &[u8]) -> Result<Start, Failure> {
+        let Some((len, ulpdu)) = bytes.split_first_chunk::<LENGTH_SIZE>() else {
+            return Ok(Start::Needs(LENGTH_SIZE));
+        };
+        let ulpdu_len = usize::from(u16::from_be_bytes(*len));
+        if ulpdu_len < ddp::TAGGED_SIZE {
+            return Err(self.fail(Terminate::new(Cause::MPA_LENGTH)));
+        }
+        let shown = ulpdu.get(..ulpdu_len).unwrap_or(ulpdu);
+        let (header, size) = match Header::parse(shown) {
+            Ok(Some(parsed)) => parsed,
+            Ok(None) if shown.len() < ulpdu_len => {
+                // The control octets tell which of the two.
+                let untagged = shown.first().is_some_and(|control| control & 0x80 == 0);
+                let size = if untagged { ddp::UNTAGGED_SIZE } else { ddp::TAGGED_SIZE };
+                return Ok(Start::Needs(LENGTH_SIZE + size.min(ulpdu_len)));
+            }
+            Ok(None) => return Err(self.fail(Terminate::new(Cause::MPA_LENGTH))),
+            Err(error) => {
+                let cause = error.cause();
+                // Errors of DDP name the segment (RFC 5040, figure 10): wait for its header.
+                let header = TerminatedHeader::new(shown);
+                if cause.layer == 1 && header.is_none() && shown.len() < ulpdu_len {
+                    let size =
+                        if cause == Cause::TAGGED_VERSION { ddp::TAGGED_SIZE } else { ddp::UNTAGGED_SIZE };
+                    return Ok(Start::Needs(LENGTH_SIZE + size.min(ulpdu_len)));
+                }
+                let mut terminate = Terminate::new(cause);
+                if cause.layer == 1 && header.is_some() {
+                    terminate.header = header;
+                    terminate.segment_len = Some(ulpdu_len as u16);
+                }
+                return Err(self.fail(terminate));
+            }
+        };
+        let took = LENGTH_SIZE + size;
+        self.rx.frame = Frame { header, ulpdu_len, left: ulpdu_len - size, request: None };
+        let took = match header {
+            Header::Tagged { opcode: TaggedOpcode::Write, stag, to, .. } => {
+                self.start_write(stag, to)?;
+                took
+            }
+            Header::Tagged { opcode: TaggedOpcode::ReadResponse, last, stag, to } => {
+                self.start_response(last, stag, to)?;
+                took
+            }
+            Header::Untagged { opcode, qn, msn, mo, last, .. } => {
+                if qn != opcode.queue().number() {
+                    return Err(self.refuse(Cause::UNTAGGED_QN));
+                }
+                match opcode {
+                    _ if opcode.is_send() => {
+                        self.start_send(msn, mo)?;
+                        took
+                    }
+                    UntaggedOpcode::ReadRequest => {
+                        if ulpdu_len != size + ReadRequest::SIZE {
+                            return Err(self.fail(Terminate::new(Cause::MPA_LENGTH)));
+                        }
+                        let Some(request) = ReadRequest::parse(&shown[size..]) else {
+                            return Ok(Start::Needs(took + ReadRequest::SIZE));
+                        };
+                        self.start_request(msn, mo, last, request)?;
+                        took + ReadRequest::SIZE
+                    }
+                    UntaggedOpcode::Terminate => {
+                        let len = ulpdu_len.min(CARRY - LENGTH_SIZE);
+                        if shown.len() < len {
+                            return Ok(Start::Needs(LENGTH_SIZE + len));
+                        }
+                        return Err(self.terminated(&shown[size..len]));
+                    }
+                    // The operations of RFC 7306 have not been agreed on.
+                    _ => return Err(self.fail(Terminate::new(Cause::UNEXPECTED_OPCODE))),
+                }
+            }
+        };
+        self.rx.state = State::Payload;
+        Ok(Start::Took(took))
+    }
+
+    #[inline]
+    fn start_send(&mut self, msn: u32, mo: u32) -> Result<(), Failure> {
+        if msn != self.rx.send_msn {
+            return Err(self.refuse(Cause::UNTAGGED_MSN));
+        }
+        if mo != self.rx.send_placed {
+            return Err(self.refuse(Cause::UNTAGGED_MO));
+        }
+        let Some(buffer) = self.work.recv().or_else(|| self.work.take_recv()) else {
+            return Err(self.refuse(Cause::UNTAGGED_NO_BUFFER));
+        };
+        let len = u64::from(mo) + self.rx.frame.left as u64;
+        if len > buffer.len.min(u32::MAX.into()) {
+            self.work.finish_recv(len.min(u32::MAX.into()) as u32, None, WcStatus::LocalLength, true);
+            return Err(self.refuse(Cause::UNTAGGED_TOO_LONG));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn start_write(&mut self, stag: u32, to: u64) -> Result<(), Failure> {
+        if let Some((expected_stag, expected_to)) = self.rx.write {
+            if stag != expected_stag {
+                return Err(self.refuse(Cause::TAGGED_STAG));
+            }
+            if to != expected_to {
+                return Err(self.refuse(Cause::TAGGED_BOUNDS));
+            }
+        }
+        self.rx.write = Some((stag, to));
+        self.check_write()
+    }
+
+    #[inline]
+    fn start_response(&mut self, last: bool, stag: u32, to: u64) -> Result<(), Failure> {
+        let read = match self.reads.outstanding {
+            0 => None,
+            _ => self.work.request(self.reads.oldest).map(|(&wqe, _)| wqe),
+        };
+        let Some(wqe) = read else { return Err(self.refuse(Cause::TAGGED_STAG)) };
+        let end = u64::from(self.reads.placed) + self.rx.frame.left as u64;
+        let cause = match wqe.len {
+            // STag and offset of nothing are not looked at.
+            0 if last && end == 0 => return Ok(()),
+            _ if stag != self.reads.sink_stag => Cause::TAGGED_STAG,
+            _ if to != self.reads.oldest_sink_to() + u64::from(self.reads.placed) => Cause::TAGGED_BOUNDS,
+            // Too much, or the end too soon.
+            len if end > len.into() || (last && end < len.into()) => Cause::TAGGED_BOUNDS,
+            _ => return Ok(()),
+        };
+        self.work.fail(self.reads.oldest, WcStatus::BadResponse);
+        Err(self.refuse(cause))
+    }
+
+    #[inline]
+    fn start_request(&mut self, msn: u32, mo: u32, last: bool, request: ReadRequest) -> Result<(), Failure> {
+        self.rx.frame.left = 0;
+        self.rx.frame.request = Some(request);
+        if msn != self.rx.read_msn {
+            return Err(self.refuse(Cause::UNTAGGED_MSN));
+        }
+        // RFC 5040, section 4.4: a READ request is one segment.
+        if mo != 0 || !last {
+            return Err(self.refuse(Cause::UNTAGGED_MO));
+        }
+        // A zero-length READ may serve as RTR frame, which no depth is needed for (RFC 6581, section 9.1).
+        let rtr = msn == 1 && request.len == 0;
+        if self.answers.len() >= self.ird && !rtr {
+            return Err(self.fail(Terminate::new(Cause::STREAM_CATASTROPHIC)));
+        }
+        Ok(())
+    }
+
+    /// The FPDU in hand is complete.
+    #[inline]
+    pub(super) fn end_of_frame(&mut self) -> Result<(), Failure> {
+        self.stats.rx_fpdus += 1;
+        // RFC 5044, section 7.1.3: with the first FPDU the initiator shows that it is ready.
+        self.hold = false;
+        if !self.rx.frame.header.last() {
+            return Ok(());
+        }
+        self.stats.rx_messages += 1;
+        match self.rx.frame.header {
+            Header::Tagged { opcode: TaggedOpcode::Write, .. } => self.rx.write = None,
+            Header::Tagged { opcode: TaggedOpcode::ReadResponse, .. } => self.end_of_response(),
+            Header::Untagged { opcode: UntaggedOpcode::ReadRequest, msn, .. } => {
+                self.rx.read_msn = msn.wrapping_add(1);
+                if let Some(request) = self.rx.frame.request {
+                    self.answers.push_back(Answer { request, msn });
+                }
+            }
+            Header::Untagged { opcode, invalidate, .. } => {
+                let invalidated = opcode.invalidates().then_some(invalidate);
+                if let Some(stag) = invalidated {
+                    self.invalidate(stag)?;
+                }
+                let bytes = std::mem::take(&mut self.rx.send_placed);
+                self.rx.send_msn = self.rx.send_msn.wrapping_add(1);
+                self.work.finish_recv(bytes, invalidated, WcStatus::Success, opcode.solicited());
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn end_of_response(&mut self) {
+        let reads = &mut self.reads;
+        self.work.done(reads.oldest);
+        (reads.placed, reads.outstanding) = (0, reads.outstanding - 1);
+        if reads.outstanding > 0 {
+            loop {
+                reads.oldest = reads.oldest.wrapping_add(1);
+                match self.work.request(reads.oldest) {
+                    Some((wqe, _)) if wqe.op != WcOp::Read => {}
+                    _ => break,
+                }
+            }
+        }
+    }
+
+    fn invalidate(&mut self, stag: u32) -> Result<(), Failure> {
+        let cause = match self.work.keys().invalidate(stag, self.work.pd()) {
+            Ok(()) => return Ok(()),
+            Err(KeyError::Domain) => Cause::PROTECTION_INVALIDATE,
+            Err(_) => Cause::OPERATION_INVALIDATE,
+        };
+        Err(self.refuse(cause))
+    }
+
+    /// The peer has sent TERMINATE.
+    #[cold]
+    fn terminated(&mut self, bytes: &[u8]) -> Failure {
+        let cause = match Terminate::parse(bytes) {
+            Ok((terminate, _)) => terminate.cause,
+            // Its sender has given up, whatever for.
+            Err(_) => Cause::OPERATION_UNSPECIFIED,
+        };
+        // It does not say which request it is about, or truncates it; where access was refused, the read that waits for
+        // its answer is the likely one.
+        if self.reads.outstanding > 0 && matches!(cause, Cause { layer: 0 | 1, etype: 1, .. }) {
+            self.work.fail(self.reads.oldest, WcStatus::RemoteAccess);
+        }
+        let failure = Failure { by_peer: true, cause };
+        self.failure = Some(failure);
+        failure
+    }
+
+    /// Refuses the segment in hand, naming it.
+    #[cold]
+    pub(super) fn refuse(&mut self, cause: Cause) -> Failure {
+        let mut terminate = Terminate::new(cause);
+        terminate.segment_len = Some(self.rx.frame.ulpdu_len as u16);
+        terminate.header = Some(self.rx.frame.header.into());
+        self.fail(terminate)
+    }
+}
