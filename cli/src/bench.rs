@@ -306,7 +306,9 @@ impl Work {
                 Some(before) => before,
                 None => self.what.raw(raw, role, count.raw)?,
             };
-            say(&Said::Round(Round { dat, raw }));
+            if role == Role::Client {
+                say(&Said::Round(Round { dat, raw }));
+            }
         }
         Ok(())
     }

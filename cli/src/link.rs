@@ -174,11 +174,24 @@ impl Link {
     /// Posts an RDMA write of the outgoing data to where the peer has incoming data.
     #[inline]
     pub(crate) fn write(&mut self, size: usize) -> Result<()> {
-        let local = self.memory.segment(0..size)?;
-        let remote = self.peer.segment(self.largest..self.largest + size)?;
-        self.endpoint.post_write(&[local], remote, 0, Flags::default())?;
+        self.post_write(size, Flags::default())?;
         self.outstanding += 1;
         Ok(())
+    }
+
+    /// As [`write`](Self::write), and a note that announces it. Only the note reports that it is done, and with it the
+    /// write.
+    #[inline]
+    pub(crate) fn write_and_note(&mut self, size: usize) -> Result<()> {
+        self.post_write(size, Flags::SUPPRESS)?;
+        self.note()
+    }
+
+    #[inline]
+    fn post_write(&mut self, size: usize, flags: Flags) -> Result<()> {
+        let local = self.memory.segment(0..size)?;
+        let remote = self.peer.segment(self.largest..self.largest + size)?;
+        Ok(self.endpoint.post_write(&[local], remote, 0, flags)?)
     }
 
     /// Posts an RDMA read of the peer's outgoing data to where we have incoming data.

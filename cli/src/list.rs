@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use clap::Args;
+use dat_sys::DAT_CLOSE_ABRUPT_FLAG;
 use registry::{Candidate, Entry, List, Request, Wanted, close, open_candidate};
 use serde::Serialize;
 
@@ -147,7 +148,7 @@ pub(crate) fn probe(probe: &Probe) -> Result<bool> {
     };
     let reason = match open_candidate(candidate, &request) {
         Ok(opened) => {
-            close(opened.ia, 0); // DAT_CLOSE_ABRUPT_FLAG
+            close(opened.ia, DAT_CLOSE_ABRUPT_FLAG);
             String::new()
         }
         Err(why) => why.to_string().replace('\n', " "),

@@ -184,7 +184,7 @@ fn latency(link: &mut Link, role: Role, operation: Operation, size: usize, count
     let data = link.outgoing(size)?;
     let there = |link: &mut Link| match operation {
         Operation::Send => link.send(data),
-        _ => link.write(size).and_then(|()| link.note()),
+        _ => link.write_and_note(size),
     };
     let expected = if operation == Operation::Send { size } else { 0 };
     for _ in 0..count {

@@ -1,6 +1,6 @@
 //! Whether what arrives is what was sent, every byte of it, and nothing beside it.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::link::{GUARD, Link};
 use crate::measure::{Operation, Role};
@@ -37,10 +37,7 @@ pub(crate) fn both_ways(
         } else if role == sender {
             match operation {
                 Operation::Send => link.send(link.outgoing(size)?)?,
-                _ => {
-                    link.write(size)?;
-                    link.note()?;
-                }
+                _ => link.write_and_note(size)?,
             }
             link.complete(0)?;
         } else {
@@ -93,17 +90,16 @@ fn clear(link: &mut Link, size: usize) -> Result<()> {
 fn check(link: &Link, operation: Operation, size: usize, seed: u64) -> Result<()> {
     let start = link.incoming_at();
     let arrived = link.memory.to_vec(start..start + size + GUARD)?;
-    let (data, guard) = arrived.split_at(size);
-    let expected = pattern(size, seed);
-    if let Some(at) = data.iter().zip(&expected).position(|(a, b)| a != b) {
-        let (got, wanted) = (data[at], expected[at]);
-        anyhow::bail!("{} of {size} bytes: byte {at} is {got:#04x}, not {wanted:#04x}", operation.name());
+    compare(&arrived, &pattern(size, seed)).with_context(|| format!("{} of {size} bytes", operation.name()))
+}
+
+/// Whether data is what was expected, and what follows it in memory untouched.
+fn compare(arrived: &[u8], expected: &[u8]) -> Result<()> {
+    let (data, guard) = arrived.split_at(expected.len());
+    if let Some(at) = data.iter().zip(expected).position(|(got, wanted)| got != wanted) {
+        bail!("byte {at} is {:#04x}, not {:#04x}", data[at], expected[at]);
     }
-    ensure!(
-        guard.iter().all(|&byte| byte == UNTOUCHED),
-        "{} of {size} bytes changed memory behind its target",
-        operation.name()
-    );
+    ensure!(guard.iter().all(|&byte| byte == UNTOUCHED), "memory behind the target was changed");
     Ok(())
 }
 
@@ -124,7 +120,7 @@ fn pattern(size: usize, seed: u64) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::pattern;
+    use super::{UNTOUCHED, compare, pattern};
 
     #[test]
     fn patterns_differ_and_have_their_size() {
@@ -134,5 +130,19 @@ mod tests {
         assert_ne!(pattern(8, 1), pattern(8, 2));
         let page = pattern(4096, 3);
         assert_ne!(page[..8], page[8..16]);
+    }
+
+    #[test]
+    fn any_byte_that_is_wrong_is_found() {
+        let expected = pattern(64, 1);
+        let arrived = [expected.as_slice(), &[UNTOUCHED; 8]].concat();
+        assert!(compare(&arrived, &expected).is_ok());
+        for at in 0..arrived.len() {
+            let mut wrong = arrived.clone();
+            wrong[at] ^= 0x10;
+            let error = compare(&wrong, &expected).expect_err("wrong").to_string();
+            let place = if at < 64 { format!("byte {at} is") } else { "behind the target".into() };
+            assert!(error.contains(&place), "{error}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use registry::OpenError;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A failed DAT call (uDAPL 2.0, DAT_RETURN).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Error {
     call: &'static str,
     status: DAT_RETURN,
@@ -65,6 +65,13 @@ impl Error {
 }
 
 impl std::error::Error for Error {}
+
+/// The same text: it is what a `main` that returns the error shows.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

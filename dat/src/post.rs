@@ -17,7 +17,8 @@ use crate::object::call;
 pub struct Flags(DAT_COMPLETION_FLAGS);
 
 impl Flags {
-    /// Success is not reported; failure is. A later operation that is reported says that this one is done too.
+    /// Success is not reported; failure is. A later operation that is reported says that this one is done too; until
+    /// then it counts as outstanding.
     pub const SUPPRESS: Flags = Flags(DAT_COMPLETION_SUPPRESS_FLAG);
     /// Wakes a peer that waits for solicited receives only.
     pub const SOLICITED_WAIT: Flags = Flags(DAT_COMPLETION_SOLICITED_WAIT_FLAG);

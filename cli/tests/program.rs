@@ -1,0 +1,185 @@
+//! The program as its users run it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// The program, in an environment where nothing is configured for it.
+fn dat(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dat"));
+    command.args(arguments);
+    for name in ["DAT_OVERRIDE", "DAT_DBG_TYPE", "DAT_DBG_DEST", "OPENDAT_BUILTIN", "OPENDAT_SPIN_US"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn run(command: &mut Command) -> Output {
+    command.stdin(Stdio::null()).output().expect("the program starts")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("UTF-8")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("UTF-8")
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_str(&stdout(output)).unwrap_or_else(|e| panic!("{e}: {}{}", stdout(output), stderr(output)))
+}
+
+fn positive(value: &Value) -> bool {
+    value.as_f64().is_some_and(|number| number > 0.0 && number.is_finite())
+}
+
+#[test]
+fn without_arguments_every_way_to_move_data_is_verified() {
+    let output = run(&mut dat(&["--json"]));
+    let document = json(&output);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(document["verified"], true);
+    assert_eq!(document["provider"], "tcp-emu");
+    let rows = document["rows"].as_array().expect("rows");
+    let keys: Vec<_> = rows
+        .iter()
+        .map(|row| (row["size"].as_u64().expect("a size"), row["operation"].as_str().expect("an operation")))
+        .collect();
+    let operations = ["send", "rdma_write", "rdma_read"];
+    let sizes = [1, 64, 4096, 65536, 1 << 20, 16 << 20];
+    let expected: Vec<_> = sizes.iter().flat_map(|&size| operations.map(|operation| (size, operation))).collect();
+    assert_eq!(keys, expected);
+    for row in rows {
+        assert_eq!(row["verified"], true, "{row}");
+        for field in ["latency", "raw_latency", "bandwidth", "raw_bandwidth"] {
+            assert!(positive(&row[field]), "{field}: {row}");
+        }
+    }
+}
+
+#[test]
+fn the_table_fits_a_terminal_and_has_no_colours_in_a_file() {
+    let output = run(&mut dat(&[]));
+    let text = stdout(&output);
+    assert!(output.status.success(), "{text}{}", stderr(&output));
+    assert_eq!(text.lines().filter(|line| line.ends_with("verified")).count(), 18, "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(!text.contains('\x1b'));
+    assert_eq!(stderr(&output), "");
+}
+
+#[test]
+fn an_adapter_that_does_not_open_is_an_error_in_words() {
+    let output = run(&mut dat(&["--adapter", "no-such-adapter"]));
+    assert_eq!(output.status.code(), Some(1));
+    let text = stderr(&output);
+    assert!(text.contains("no-such-adapter") && text.contains("no entry has this name"), "{text}");
+    assert!(!text.contains("panicked"), "{text}");
+    let output = run(&mut dat(&["--address", "192.0.2.1"]));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("192.0.2.1"), "{}", stderr(&output));
+}
+
+fn with_registry(arguments: &[&str], text: &str) -> (Output, String) {
+    let file = tempfile::Builder::new().suffix(".conf").tempfile().expect("a temporary file");
+    file.as_file().write_all(text.as_bytes()).expect("writes");
+    let output = run(dat(arguments).env("DAT_OVERRIDE", file.path()));
+    (output, file.path().display().to_string())
+}
+
+const REGISTRY: &str = "\
+# ours
+gone u2.0 nonthreadsafe default libopendat_not_there.so vendor.1.0 \"\" \"\"
+off u2.0 nonthreadsafe nondefault libopendat_not_there.so vendor.1.0 \"\" \"\"
+old u1.2 nonthreadsafe default libopendat_not_there.so vendor.1.0 \"\" \"\"
+";
+
+#[test]
+fn list_shows_where_an_entry_is_and_why_it_does_not_open() {
+    let (output, path) = with_registry(&["list"], REGISTRY);
+    let text = stdout(&output);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let lines: Vec<&str> = text.lines().collect();
+    let at = lines.iter().position(|line| line.starts_with("gone ")).expect("the entry");
+    assert!(lines[at].contains("fails") && lines[at].contains(&format!("{path}:2:1")), "{text}");
+    assert!(lines[at + 1].contains("libopendat_not_there.so: cannot open shared object file"), "{text}");
+    assert!(text.contains("marked nondefault"), "{text}");
+    let builtin = lines.iter().find(|line| line.starts_with("tcp-emu")).expect("the built-in entry");
+    assert!(builtin.contains("opens") && builtin.contains("built in"), "{text}");
+}
+
+#[test]
+fn list_has_the_same_for_machines() {
+    let (output, path) = with_registry(&["list", "--json"], REGISTRY);
+    let document = json(&output);
+    assert_eq!(document["file"], path.as_str());
+    let states: Vec<_> = document["entries"]
+        .as_array()
+        .expect("entries")
+        .iter()
+        .map(|entry| (entry["name"].as_str().expect("a name"), entry["state"].as_str().expect("a state")))
+        .collect();
+    assert_eq!(states, [("gone", "fails"), ("off", "unused"), ("old", "unused"), ("tcp-emu", "opens")]);
+    assert_eq!(document["entries"][0]["origin"], format!("{path}:2:1"));
+    assert_eq!(document["entries"][3]["library"], Value::Null);
+}
+
+#[test]
+fn list_points_at_a_mistake_and_uses_the_rest() {
+    let (output, path) = with_registry(&["list"], "broken u2.0 \"nonthreadsafe\n");
+    assert_eq!(output.status.code(), Some(1));
+    let text = stdout(&output);
+    assert!(text.contains(&format!("{path}:1:13: ")) && text.contains("never closed"), "{text}");
+    assert!(text.contains("tcp-emu  opens"), "{text}");
+    let output = run(dat(&["list"]).env("DAT_OVERRIDE", "/no/such/file"));
+    assert!(stdout(&output).contains("/no/such/file"), "{}", stdout(&output));
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn bench_measures_a_row_against_plain_tcp() {
+    let output = run(&mut dat(&["bench", "--json", "--rounds", "5", "--row", "64 B ping-pong, polling"]));
+    let document = json(&output);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let [row] = document["rows"].as_array().expect("rows").as_slice() else { panic!("one row: {document}") };
+    assert_eq!(row["rounds"].as_array().expect("rounds").len(), 5);
+    let number = |field: &str| row[field].as_f64().expect("a number");
+    assert!(number("ratio_min") > 0.0 && number("ratio_min") <= number("ratio"));
+    assert!(number("ratio") <= number("ratio_max"));
+    assert_eq!(row["bar"]["at_most"], 1.1);
+    assert_eq!(row["met"].as_bool(), Some(number("ratio") <= 1.1));
+    let output = run(&mut dat(&["bench", "--row", "no such row"]));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("the rows are"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_process_ends_with_its_parent() {
+    let mut child = dat(&["peer"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    let plan = r#"{"role":"Server","adapter":"tcp-emu","address":"127.0.0.1","server":null,"cpu":null,
+        "wait":"Poll","raw_wait":"Poll","work":{"Demo":{"sizes":[64]}}}"#;
+    writeln!(stdin, "{}", plan.replace('\n', " ")).expect("it listens");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("it speaks");
+    assert!(line.contains("Listening"), "{line}");
+    drop(stdin); // as when its parent is gone, however it went
+    assert_eq!(child.wait().expect("it ends").code(), Some(1));
+}
+
+#[test]
+fn vendor_providers_find_the_registry_in_the_program() {
+    let program = Path::new(env!("CARGO_BIN_EXE_dat"));
+    let image = std::fs::read(program).expect("the program");
+    for symbol in ["dat_registry_add_provider", "dat_registry_remove_provider", "dats_get_ia_handle"] {
+        let name = [b"\0", symbol.as_bytes(), b"\0"].concat();
+        assert!(image.windows(name.len()).any(|bytes| bytes == name), "{symbol} is not exported");
+    }
+}

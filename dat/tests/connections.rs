@@ -1,0 +1,199 @@
+//! Opening, connecting, refusing, waiting, and letting go.
+
+use std::time::Duration;
+
+use dat::{
+    Access, Adapter, ConnectionEvent, EndpointState, Error, ErrorKind, Event, Flags, Operation, Registry,
+    Status, Streams,
+};
+use support::{LIMIT, Side, connected, loopback};
+
+mod support;
+
+#[test]
+fn an_unknown_name_says_which_there_are() {
+    let error = Adapter::open("no-such-adapter").expect_err("not there");
+    assert_eq!((error.kind(), error.call()), (ErrorKind::ProviderNotFound, "dat_ia_open"));
+    let text = error.to_string();
+    assert!(text.contains("\"no-such-adapter\"") && text.contains("`dat list`"), "{text}");
+    assert!(error.open_error().is_some());
+}
+
+#[test]
+fn a_registry_of_ones_own_is_asked() {
+    static NONE: Registry = Registry::new(&[]);
+    let error = Adapter::open_in(&NONE, "opendat-test").expect_err("nothing there");
+    assert_eq!(error.kind(), ErrorKind::ProviderNotFound);
+}
+
+#[test]
+fn attributes_tell_what_there_is() {
+    let adapter = Adapter::open("tcp-emu").expect("opens");
+    let attributes = adapter.attributes();
+    assert_eq!(attributes.provider, "tcp-emu");
+    assert!(attributes.address.is_some());
+    assert!(attributes.max_private_data >= 64, "uDAPL 1.2, dat_ep_connect: at least 64 bytes");
+    assert!(attributes.max_message >= 16 << 20 && attributes.max_operations >= 512, "{attributes:?}");
+}
+
+#[test]
+fn private_data_goes_both_ways() {
+    let (mut client, mut server) = (Side::new(), Side::new());
+    let listener = server.adapter.listen_any(&server.events).expect("listens");
+    client.endpoint.connect(loopback(), listener.qualifier(), b"question", LIMIT).expect("connects");
+    assert_eq!(client.endpoint.state().expect("a state"), EndpointState::ActiveConnectionPending);
+    let request = server.request();
+    assert_eq!(request.qualifier(), listener.qualifier());
+    assert_eq!(request.private_data().expect("queries"), b"question");
+    assert_eq!(request.peer().expect("queries"), Some(loopback()));
+    request.accept(&mut server.endpoint, b"answer").expect("accepts");
+    assert_eq!(client.connection(), ConnectionEvent::Established { private_data: b"answer".to_vec() });
+    assert_eq!(server.connection(), ConnectionEvent::Established { private_data: Vec::new() });
+    assert_eq!(client.endpoint.state().expect("a state"), EndpointState::Connected);
+    let error = client.endpoint.connect(loopback(), 1, b"", LIMIT).expect_err("connected already");
+    assert_eq!(error.kind(), ErrorKind::InvalidState);
+    assert!(error.to_string().contains("disconnect the endpoint first"), "{error}");
+}
+
+#[test]
+fn a_request_is_rejected_or_dropped() {
+    let (mut client, mut server) = (Side::new(), Side::new());
+    let listener = server.adapter.listen_any(&server.events).expect("listens");
+    client.endpoint.connect(loopback(), listener.qualifier(), b"", LIMIT).expect("connects");
+    server.request().reject(b"not today").expect("rejects");
+    assert_eq!(client.connection(), ConnectionEvent::PeerRejected { private_data: b"not today".to_vec() });
+    client.endpoint.reset().expect("resets");
+    client.endpoint.connect(loopback(), listener.qualifier(), b"", LIMIT).expect("connects");
+    drop(server.request());
+    assert_eq!(client.connection(), ConnectionEvent::PeerRejected { private_data: Vec::new() });
+    // An accept that fails rejects too.
+    client.endpoint.reset().expect("resets");
+    client.endpoint.connect(loopback(), listener.qualifier(), b"", LIMIT).expect("connects");
+    let error = server.request().accept(&mut server.endpoint, &[0; 1 << 16]).expect_err("too much");
+    assert_eq!(error.kind(), ErrorKind::InvalidParameter);
+    assert_eq!(client.connection(), ConnectionEvent::PeerRejected { private_data: Vec::new() });
+}
+
+#[test]
+fn where_nobody_listens_the_connection_is_refused() {
+    let mut client = Side::new();
+    let qualifier = client.adapter.listen_any(&client.events).expect("listens").qualifier();
+    client.endpoint.connect(loopback(), qualifier, b"", LIMIT).expect("begins");
+    assert_eq!(client.connection(), ConnectionEvent::NonPeerRejected);
+    assert_eq!(client.endpoint.state().expect("a state"), EndpointState::Disconnected);
+}
+
+#[test]
+fn a_qualifier_is_listened_on_once() {
+    let side = Side::new();
+    let listener = side.adapter.listen_any(&side.events).expect("listens");
+    let error = side.adapter.listen(listener.qualifier(), &side.events).err().expect("in use");
+    assert_eq!(error.kind(), ErrorKind::ConnectionQualifierInUse);
+    let qualifier = listener.qualifier();
+    drop(listener);
+    assert_eq!(side.adapter.listen(qualifier, &side.events).expect("free again").qualifier(), qualifier);
+}
+
+#[test]
+fn waiting_ends_when_its_time_is_over() {
+    let mut side = Side::new();
+    let kind = |result: Result<Event, Error>| result.expect_err("nothing happens").kind();
+    assert_eq!(kind(side.events.wait(Some(Duration::ZERO))), ErrorKind::TimeoutExpired);
+    assert_eq!(kind(side.events.wait(Some(Duration::from_micros(500)))), ErrorKind::TimeoutExpired);
+    let error = side.events.wait_for(1000, LIMIT).expect_err("more than it holds");
+    assert_eq!(error.kind(), ErrorKind::InvalidParameter);
+    let mut notify = side.adapter.notification_object().expect("a notification object");
+    let error = notify.wait(Some(Duration::from_micros(500))).expect_err("nothing happens");
+    assert_eq!(error.kind(), ErrorKind::TimeoutExpired, "{error}");
+}
+
+#[test]
+fn a_threshold_is_waited_for() {
+    let (mut client, mut server) = connected();
+    let data = client.memory.segment(0..8).expect("inside");
+    for cookie in 0..3 {
+        let target = server.memory.remote().segment(0..8).expect("inside");
+        client.endpoint.post_write(&[data], target, cookie, Flags::default()).expect("posts");
+    }
+    let (first, left) = client.events.wait_for(3, LIMIT).expect("three events");
+    assert!(matches!(first, Event::Completion(c) if c.cookie == 0 && c.status == Status::Success));
+    assert_eq!(left, 2);
+    server.endpoint.disconnect(dat::Close::Abrupt).expect("disconnects");
+}
+
+#[test]
+fn a_notification_object_tells_which_dispatcher() {
+    let (mut client, mut server) = (Side::new(), Side::new());
+    let mut notify = server.adapter.notification_object().expect("a notification object");
+    let mut requests =
+        server.adapter.dispatcher_for(4, Streams::REQUESTS, Some(&notify)).expect("a dispatcher");
+    let quiet = server.adapter.dispatcher_for(4, Streams::COMPLETIONS, Some(&notify)).expect("a dispatcher");
+    assert_ne!(requests.id(), quiet.id());
+    let listener = server.adapter.listen_any(&requests).expect("listens");
+    client.endpoint.connect(loopback(), listener.qualifier(), b"", LIMIT).expect("connects");
+    assert_eq!(notify.wait(LIMIT).expect("a trigger"), requests.id());
+    let Some(Event::ConnectionRequest(request)) = requests.dequeue().expect("polls") else {
+        panic!("expected the request");
+    };
+    request.accept(&mut server.endpoint, b"").expect("accepts");
+    assert!(matches!(client.connection(), ConnectionEvent::Established { .. }));
+}
+
+#[test]
+fn objects_are_dropped_in_any_order() {
+    let (client, server) = connected();
+    let Side { mut endpoint, events, memory, zone, mut adapter } = client;
+    let mut asynchronous = adapter.take_asynchronous_events().expect("handed out once");
+    assert!(adapter.take_asynchronous_events().is_none());
+    drop(adapter);
+    drop(zone);
+    drop(events);
+    // All of them are still there for the endpoint.
+    let data = memory.segment(0..4).expect("inside");
+    endpoint.post_send(&[data], 1, Flags::default()).expect("posts");
+    assert!(asynchronous.dequeue().expect("polls").is_none());
+    drop(endpoint);
+    drop(memory);
+    drop(asynchronous);
+    let Side { endpoint, mut events, .. } = server;
+    assert!(matches!(events.wait(LIMIT).expect("an event"), Event::Completion(_)));
+    drop(events);
+    drop(endpoint);
+}
+
+#[test]
+fn an_adapter_outlives_its_handle() {
+    let adapter = Adapter::open("tcp-emu").expect("opens");
+    let zone = adapter.zone().expect("a zone");
+    let region = zone.register(vec![0; 16], Access::LOCAL).expect("registers");
+    drop(adapter);
+    drop(zone);
+    assert_eq!(region.deregister().expect("deregisters").expect("it owned one").len(), 16);
+}
+
+#[test]
+fn endpoints_work_in_threads_of_their_own() {
+    let (mut client, mut server) = connected();
+    std::thread::scope(|scope| {
+        let echo = scope.spawn(|| {
+            let buffer = server.memory.segment(0..8).expect("inside");
+            for round in 0..500 {
+                // The message, and but for the first round the end of the last answer.
+                let operations: Vec<_> =
+                    (0..1 + round.min(1)).map(|_| server.completion().operation).collect();
+                assert!(operations.contains(&Operation::Receive));
+                server.endpoint.post_receive(&[buffer], 0).expect("posts");
+                server.endpoint.post_send(&[buffer], 0, Flags::default()).expect("posts");
+            }
+        });
+        let buffer = client.memory.segment(0..8).expect("inside");
+        for cookie in 0..500 {
+            client.endpoint.post_receive(&[buffer], cookie).expect("posts");
+            client.endpoint.post_send(&[buffer], cookie, Flags::default()).expect("posts");
+            for completion in [client.completion(), client.completion()] {
+                assert_eq!((completion.cookie, completion.status), (cookie, Status::Success));
+            }
+        }
+        echo.join().expect("the echo ends well");
+    });
+}

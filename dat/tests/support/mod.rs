@@ -1,0 +1,71 @@
+//! Two connected endpoints in one process, each on an adapter of its own.
+
+use std::time::Duration;
+
+use dat::{
+    Access, Adapter, Address, Completion, ConnectionEvent, Endpoint, Event, EventDispatcher, MemoryRegion,
+    ProtectionZone,
+};
+
+/// Long enough for anything on a busy machine.
+pub(crate) const LIMIT: Option<Duration> = Some(Duration::from_secs(20));
+
+pub(crate) struct Side {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) events: EventDispatcher,
+    pub(crate) memory: MemoryRegion<'static>,
+    pub(crate) zone: ProtectionZone,
+    pub(crate) adapter: Adapter,
+}
+
+impl Side {
+    pub(crate) fn new() -> Self {
+        let adapter = Adapter::open("tcp-emu").expect("opens with nothing configured");
+        let zone = adapter.zone().expect("a zone");
+        let events = adapter.dispatcher(32).expect("a dispatcher");
+        let memory = zone.register(vec![0; 4096], Access::ALL).expect("memory");
+        let endpoint = adapter.endpoint().zone(&zone).events(&events).create().expect("an endpoint");
+        Side { endpoint, events, memory, zone, adapter }
+    }
+
+    pub(crate) fn completion(&mut self) -> Completion {
+        match self.events.wait(LIMIT).expect("an event") {
+            Event::Completion(completion) => completion,
+            other => panic!("expected a completion, got {other:?}"),
+        }
+    }
+
+    pub(crate) fn connection(&mut self) -> ConnectionEvent {
+        match self.events.wait(LIMIT).expect("an event") {
+            Event::Connection { endpoint, event } => {
+                assert_eq!(endpoint, self.endpoint.id());
+                event
+            }
+            other => panic!("expected a connection event, got {other:?}"),
+        }
+    }
+
+    pub(crate) fn request(&mut self) -> dat::ConnectionRequest {
+        match self.events.wait(LIMIT).expect("an event") {
+            Event::ConnectionRequest(request) => request,
+            other => panic!("expected a connection request, got {other:?}"),
+        }
+    }
+}
+
+pub(crate) fn loopback() -> Address {
+    "127.0.0.1".parse().expect("an address")
+}
+
+/// Client and server, connected, with one receive posted at the server.
+pub(crate) fn connected() -> (Side, Side) {
+    let (mut client, mut server) = (Side::new(), Side::new());
+    let listener = server.adapter.listen_any(&server.events).expect("listens");
+    let buffer = server.memory.segment(0..1024).expect("inside");
+    server.endpoint.post_receive(&[buffer], 100).expect("a receive before the connection");
+    client.endpoint.connect(loopback(), listener.qualifier(), b"", LIMIT).expect("connects");
+    server.request().accept(&mut server.endpoint, b"").expect("accepts");
+    assert_eq!(server.connection(), ConnectionEvent::Established { private_data: Vec::new() });
+    assert_eq!(client.connection(), ConnectionEvent::Established { private_data: Vec::new() });
+    (client, server)
+}
