@@ -124,15 +124,13 @@ impl Calls {
             match door.socket.accept4(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) {
                 Ok((socket, _)) => self.admit(kit, index, socket),
                 Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return,
-                Err(e) => match e.raw_os_error() {
-                    Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
-                        let rested = Instant::now() + REST;
-                        kit.set_timer(Key::Door(index), &mut door.timer, Some(rested));
-                        return;
-                    }
-                    // This caller has gone again; the next one, please.
-                    _ => {}
-                },
+                Err(e) if is_scarcity(&e) => {
+                    let rested = Instant::now() + REST;
+                    kit.set_timer(Key::Door(index), &mut door.timer, Some(rested));
+                    return;
+                }
+                // This caller has gone again; the next one, please.
+                Err(_) => {}
             }
         }
     }
@@ -259,6 +257,11 @@ impl Calls {
             socket::reset(caller.socket);
         }
     }
+}
+
+/// No file descriptors, or no memory for sockets; both may be back soon.
+fn is_scarcity(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
 
 /// What is asked of the poller for connections.

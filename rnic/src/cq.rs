@@ -109,7 +109,9 @@ impl Cq {
     /// # Safety
     /// As [`poll`](Self::poll).
     pub unsafe fn arm(&self, solicited: bool) -> bool {
-        self.armed.store(if solicited { SOLICITED } else { ANY }, Ordering::Relaxed);
+        // Of two wishes the wider one holds.
+        let wish = if solicited && self.armed.load(Ordering::Relaxed) != ANY { SOLICITED } else { ANY };
+        self.armed.store(wish, Ordering::Relaxed);
         // Either the producer sees the mark (its fence is in `announce`) or the look below sees its completion.
         fence(Ordering::SeqCst);
         // SAFETY: the caller is the only consumer.

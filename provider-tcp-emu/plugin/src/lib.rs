@@ -1,3 +1,3 @@
-//! libdat_tcp_emu.so: provider-tcp-emu for any DAT registry that loads providers by name.
+//! See the package description.
 
 dat_core::export_provider!(provider_tcp_emu::TcpEmu);

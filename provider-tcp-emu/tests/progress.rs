@@ -1,0 +1,257 @@
+//! Who makes progress: targets that compute, threads that block, and both beside one another.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use dat_core::mem_transport::contract::rig::{End, PATIENCE, Rig, pattern, poll};
+use dat_core::provider::{Completions, Provider, Queue, Region, SendOp, Transport, WcStatus};
+use dat_core::wake::Slept;
+use provider_tcp_emu::{Tcp, TcpEmu};
+
+fn open(params: &str) -> Tcp {
+    TcpEmu.open("tcp-emu", params).unwrap_or_else(|e| panic!("{params}: {e}"))
+}
+
+/// Waits as a consumer that blocks.
+fn sleep_for_completion(end: &End<'_, Tcp>) -> u64 {
+    let wake = &end.recvs_log.wake;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        wake.reset();
+        if let [wc] = poll::<Tcp>(&end.recvs, 1)[..] {
+            assert_eq!(wc.status, WcStatus::Success);
+            return wc.id;
+        }
+        if end.recvs.arm(false) {
+            assert_ne!(end.t.sleep(wake, Some(deadline)), Slept::TimedOut, "no message came");
+        }
+    }
+}
+
+#[test]
+fn sizes_up_to_16_mib_arrive() {
+    const MAX: usize = 16 << 20;
+    for params in ["127.0.0.1", "127.0.0.1 crc=on", "::1"] {
+        let (a, b) = (open(params), open(params));
+        let rig = Rig { a: &a, b: &b };
+        let (a, b) = (End::with(&a, 8, MAX), End::with(&b, 8, MAX));
+        rig.join(&a, &b);
+        for len in [1, 5, 64, 4096, 65536, 1 << 20, MAX - 3, MAX] {
+            let there = pattern(len as u64, len);
+            a.mem.write(0, &there);
+            b.recv(1, &[b.mem.segment(0, MAX)]);
+            a.send(2, &[a.mem.segment(0, len)]);
+            assert_eq!(rig.completions(&b.recvs, 1)[0].bytes as usize, len);
+            assert!(b.mem.read(0, len) == there, "send of {len} bytes");
+            let back = pattern(len as u64 + 1, len);
+            b.mem.write(0, &back);
+            a.post(3, SendOp::Read(b.mem.remote(0)), &[a.mem.segment(0, len)]);
+            let done = rig.completions(&a.requests, 2);
+            assert!(done.iter().all(|wc| wc.status == WcStatus::Success), "{done:?}");
+            assert!(a.mem.read(0, len) == back, "read of {len} bytes");
+            // The read follows the write on the same stream, so it proves that the write has arrived.
+            a.mem.write(0, &there);
+            a.post(4, SendOp::Write(b.mem.remote(0)), &[a.mem.segment(0, len)]);
+            a.post(5, SendOp::Read(b.mem.remote(0)), &[a.mem.segment(0, 1)]);
+            rig.completions(&a.requests, 2);
+            assert!(b.mem.read(0, len) == there, "write of {len} bytes");
+        }
+    }
+}
+
+/// Nobody calls into the target's adapter: its background thread serves reads and writes.
+#[test]
+fn a_target_that_computes_serves_one_sided_operations() {
+    const LEN: usize = 1 << 20;
+    for blocking in [false, true] {
+        let (ta, tb) = (open("127.0.0.1"), open("127.0.0.1"));
+        let (a, b) = (End::with(&ta, 8, 2 * LEN), End::with(&tb, 8, LEN));
+        Rig { a: &ta, b: &tb }.join(&a, &b);
+        let bytes = pattern(7, LEN);
+        a.mem.write(0, &bytes);
+        // From here on the target computes.
+        let start = Instant::now();
+        a.post(1, SendOp::Write(b.mem.remote(0)), &[a.mem.segment(0, LEN)]);
+        a.post(2, SendOp::Read(b.mem.remote(0)), &[a.mem.segment(LEN, LEN)]);
+        let mut done = Vec::new();
+        while done.len() < 2 {
+            assert!(start.elapsed() < PATIENCE, "the target does not answer");
+            let wake = &a.requests_log.wake;
+            wake.reset();
+            done.extend(poll::<Tcp>(&a.requests, 2));
+            if !blocking {
+                ta.progress();
+            } else if done.len() < 2 && a.requests.arm(false) {
+                ta.sleep(wake, Some(start + PATIENCE));
+            }
+        }
+        assert!(done.iter().all(|wc| wc.status == WcStatus::Success), "{done:?}");
+        assert!(a.mem.read(LEN, LEN) == bytes);
+        assert!(start.elapsed() < Duration::from_secs(1), "the background thread took {:?}", start.elapsed());
+    }
+}
+
+/// A request that was posted behind another one leaves, although its consumer does nothing after that.
+#[test]
+fn a_deferred_request_leaves_by_itself() {
+    let (ta, tb) = (open("127.0.0.1"), open("127.0.0.1"));
+    let (a, b) = (End::new(&ta), End::new(&tb));
+    let rig = Rig { a: &ta, b: &tb };
+    rig.join(&a, &b);
+    let only_target = Rig { a: &tb, b: &tb };
+    for round in 0..100 {
+        for i in 0..3 {
+            b.recv(i, &[]);
+        }
+        for i in 0..3 {
+            a.send(i, &[]);
+        }
+        only_target.completions(&b.recvs, 3);
+        // Different moments of the background thread's rhythm.
+        if round % 10 == 0 {
+            rig.completions(&a.requests, 3 * if round == 0 { 1 } else { 10 });
+        }
+    }
+}
+
+#[test]
+fn many_threads_block_and_all_are_woken() {
+    const THREADS: usize = 4;
+    const ROUNDS: u64 = 300;
+    for params in ["127.0.0.1", "127.0.0.1 spin=0"] {
+        let (ta, tb) = (open(params), open(params));
+        let rig = Rig { a: &ta, b: &tb };
+        let pairs: Vec<_> = (0..THREADS).map(|_| rig.pair()).collect();
+        std::thread::scope(|s| {
+            for (a, b) in &pairs {
+                a.recv(0, &[]);
+                b.recv(0, &[]);
+                let echo = |end: &End<'_, Tcp>, first: bool| {
+                    for i in 1..=ROUNDS {
+                        if first {
+                            end.send(i, &[]);
+                        }
+                        assert_eq!(sleep_for_completion(end), i - 1);
+                        end.recv(i, &[]);
+                        if !first {
+                            end.send(i, &[]);
+                        }
+                        poll::<Tcp>(&end.requests, 64);
+                    }
+                };
+                s.spawn(move || echo(a, true));
+                s.spawn(move || echo(b, false));
+            }
+        });
+    }
+}
+
+#[test]
+fn a_poller_and_a_sleeper_share_an_adapter() {
+    let (ta, tb) = (open("127.0.0.1"), open("127.0.0.1"));
+    let rig = Rig { a: &ta, b: &tb };
+    let ((a1, b1), (a2, b2)) = (rig.pair(), rig.pair());
+    let done = AtomicBool::new(false);
+    for end in [&a1, &b1, &a2, &b2] {
+        end.recv(0, &[]);
+    }
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            for i in 1..=500 {
+                a1.send(i, &[]);
+                assert_eq!(sleep_for_completion(&a1), i - 1);
+                a1.recv(i, &[]);
+                poll::<Tcp>(&a1.requests, 64);
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        s.spawn(|| {
+            for i in 1..=500 {
+                assert_eq!(sleep_for_completion(&b1), i - 1);
+                b1.recv(i, &[]);
+                b1.send(i, &[]);
+                poll::<Tcp>(&b1.requests, 64);
+            }
+        });
+        // Beside them, this thread polls both adapters as hard as it can.
+        let mut i = 0;
+        while !done.load(Ordering::Relaxed) {
+            a2.send(i, &[]);
+            rig.completions(&b2.recvs, 1);
+            i += 1;
+            b2.recv(i, &[]);
+            poll::<Tcp>(&a2.requests, 64);
+        }
+    });
+}
+
+#[test]
+fn a_short_deadline_is_kept() {
+    let t = open("127.0.0.1 spin=0");
+    let rig = Rig { a: &t, b: &t };
+    let (a, _b) = rig.pair();
+    let wake = &a.recvs_log.wake;
+    for us in [200, 2_000, 30_000] {
+        wake.reset();
+        let limit = Duration::from_micros(us);
+        let start = Instant::now();
+        assert!(a.recvs.arm(false));
+        assert_eq!(t.sleep(wake, Some(start + limit)), Slept::TimedOut);
+        assert!(start.elapsed() >= limit);
+    }
+}
+
+#[test]
+fn an_interrupt_ends_a_sleep() {
+    let t = open("127.0.0.1");
+    let rig = Rig { a: &t, b: &t };
+    let (a, b) = rig.pair();
+    b.recv(0, &[]);
+    std::thread::scope(|s| {
+        let sleeper = s.spawn(|| sleep_for_completion(&b));
+        // A signal from outside, as dat_evd_set_unwaitable gives: the sleeper looks, and sleeps on.
+        for _ in 0..200 {
+            if b.recvs_log.wake.signal() {
+                t.interrupt();
+            }
+            std::thread::yield_now();
+        }
+        assert!(!sleeper.is_finished());
+        a.send(0, &[]);
+        assert_eq!(sleeper.join().expect("the sleeper"), 0);
+    });
+}
+
+/// Regions come and go while peers write to them: what a `drop` has given back is not touched any more.
+#[test]
+fn memory_is_left_alone_once_its_region_is_dropped() {
+    const LEN: usize = 256 << 10;
+    let (ta, tb) = (open("127.0.0.1"), open("127.0.0.1"));
+    let rig = Rig { a: &ta, b: &tb };
+    for round in 0..20 {
+        let (a, b) = (End::with(&ta, 64, LEN), End::with(&tb, 64, 64));
+        rig.join(&a, &b);
+        let mut memory = vec![0u8; LEN];
+        let mem = dat_core::provider::Mem { addr: memory.as_mut_ptr(), len: LEN };
+        let access = dat_core::mem_transport::contract::rig::ALL;
+        // SAFETY: the region is dropped before the memory.
+        let mr = unsafe { tb.mr(&b.pd, mem, access) }.expect("region");
+        let to = dat_core::provider::Remote { addr: mem.addr as u64, key: mr.rkey() };
+        a.mem.write(0, &vec![0xAA; LEN]);
+        for i in 0..32 {
+            a.post(i, SendOp::Write(to), &[a.mem.segment(0, LEN)]);
+        }
+        // Somewhere in the middle.
+        for _ in 0..round * 3 {
+            ta.progress();
+            tb.progress();
+        }
+        drop(mr);
+        let before = memory.clone();
+        a.post(32, SendOp::Write(to), &[a.mem.segment(0, LEN)]);
+        let end = rig.next("the end", &b.log);
+        assert_eq!(format!("{end:?}"), "Broken");
+        assert!(memory == before, "written to after the region was dropped");
+        a.qp.disconnect(dat_core::provider::Close::Abrupt);
+    }
+}

@@ -1,0 +1,292 @@
+//! Peers that are not ours: other stacks, broken ones, and no RDMA stacks at all, played by raw sockets.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use dat_core::mem_transport::contract::rig::{DEPTH, End, Event, Rig, Service, outcomes, pattern};
+use dat_core::provider::{Connect, Provider, Queue, Transport, WcStatus};
+use provider_tcp_emu::{Tcp, TcpEmu};
+
+/// What siw sends as initiator: no peer-to-peer model, one RDMA read each way.
+const REQUEST: &[u8] = b"MPA ID Req Frame\x10\x02\x00\x04\x00\x01\x00\x01";
+/// What siw sends as responder to a request without and with the peer-to-peer model.
+const REPLY: &[u8] = b"MPA ID Rep Frame\x10\x02\x00\x04\x00\x01\x00\x01";
+const REPLY_P2P: &[u8] = b"MPA ID Rep Frame\x10\x02\x00\x04\x80\x01\x80\x01";
+/// A SEND of 16 octets, MSN 1, CRC off.
+const SEND: &[u8] = b"\x00\x22\x41\x43\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0sixteen octets!!\0\0\0\0";
+/// The zero-length RDMA WRITE that says "ready to receive".
+const RTR: &[u8] = b"\x00\x0e\xC1\x40";
+
+fn open() -> Tcp {
+    TcpEmu.open("tcp-emu", "127.0.0.1").expect("adapter")
+}
+
+fn call(port: u64) -> TcpStream {
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port as u16)).expect("connect");
+    prepared(stream)
+}
+
+fn prepared(stream: TcpStream) -> TcpStream {
+    stream.set_nodelay(true).expect("nodelay");
+    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("timeout");
+    stream
+}
+
+fn reset(stream: TcpStream) {
+    socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).expect("linger");
+}
+
+fn read<const N: usize>(stream: &mut TcpStream) -> [u8; N] {
+    let mut octets = [0; N];
+    stream.read_exact(&mut octets).expect("octets");
+    octets
+}
+
+/// Reads until the peer closes; a reset is an end, too.
+fn rest(stream: &mut TcpStream) -> Vec<u8> {
+    let mut all = Vec::new();
+    let _ = stream.read_to_end(&mut all);
+    all
+}
+
+/// A stranger that has called `end` and was accepted.
+fn accepted<'t>(rig: &Rig<'t, Tcp>, end: &End<'t, Tcp>) -> TcpStream {
+    let service = Service::new(rig.b, 8);
+    let mut stranger = call(service.port(rig.b));
+    stranger.write_all(REQUEST).expect("request");
+    let (request, _, _, private) = service.request(rig);
+    assert!(private.is_empty());
+    end.qp.accept(request, b"", DEPTH).expect("accept");
+    assert!(matches!(rig.next("the connection", &end.log), Event::Established { .. }));
+    assert_eq!(read::<24>(&mut stranger), REPLY);
+    stranger
+}
+
+/// Connects `end` to a stranger, who sees our request first.
+fn connected<'t>(end: &End<'t, Tcp>, answer: &[u8]) -> TcpStream {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("port");
+    end.connect(listener.local_addr().expect("bound").port().into(), b"hi", None);
+    let mut stranger = prepared(listener.accept().expect("caller").0);
+    let request = read::<26>(&mut stranger);
+    assert_eq!(&request[..20], b"MPA ID Req Frame\x18\x02\x00\x06", "enhanced, no markers, no CRC");
+    assert_eq!(&request[20..], b"\x80\x04\x80\x04hi", "peer to peer with a WRITE; both depths");
+    stranger.write_all(answer).expect("answer");
+    stranger
+}
+
+#[test]
+fn a_responder_keeps_quiet_until_the_first_frame_or_a_grace_period() {
+    let t = open();
+    let rig = Rig { a: &t, b: &t };
+    for speaks_first in [true, false] {
+        let end = End::new(&t);
+        end.recv(9, &[end.mem.segment(0, 64)]);
+        let mut stranger = accepted(&rig, &end);
+        end.send(1, &[end.mem.segment(64, 16)]);
+        let start = Instant::now();
+        if speaks_first {
+            stranger.write_all(SEND).expect("frame");
+            let wc = rig.completions(&end.recvs, 1)[0];
+            assert_eq!((wc.id, wc.bytes), (9, 16));
+            assert_eq!(end.mem.read(0, 16), b"sixteen octets!!");
+        }
+        rig.completions(&end.requests, 1);
+        let waited = start.elapsed();
+        assert_eq!(read::<40>(&mut stranger)[..4], SEND[..4]);
+        if !speaks_first {
+            assert!(waited >= Duration::from_millis(80), "the first frame left after {waited:?}");
+        }
+    }
+}
+
+#[test]
+fn an_initiator_gives_a_stranger_time_and_keeps_what_it_agreed_on() {
+    let t = open();
+    let rig = Rig { a: &t, b: &t };
+    for (answer, rtr) in [(REPLY, false), (REPLY_P2P, true)] {
+        let end = End::new(&t);
+        let start = Instant::now();
+        let mut stranger = connected(&end, answer);
+        match rig.next("the connection", &end.log) {
+            Event::Established { depth, private, .. } => {
+                assert_eq!((depth.incoming, depth.outgoing), (1, 1));
+                assert!(private.is_empty());
+            }
+            other => panic!("{other:?}"),
+        }
+        end.send(1, &[end.mem.segment(0, 16)]);
+        rig.completions(&end.requests, 1);
+        assert!(start.elapsed() >= Duration::from_millis(10));
+        if rtr {
+            assert_eq!(read::<20>(&mut stranger)[..4], RTR[..]);
+        }
+        assert_eq!(read::<40>(&mut stranger)[..16], SEND[..16]);
+    }
+}
+
+#[test]
+fn answers_that_are_none() {
+    let t = open();
+    let rig = Rig { a: &t, b: &t };
+    let answers: [(&[u8], &str); 6] = [
+        (b"", "Rejected, not by the peer"),
+        (b"MPA ID Rep", "Rejected, not by the peer"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "Rejected, not by the peer"),
+        (b"MPA ID Rep Frame\x90\x02\x00\x04\x00\x01\x00\x01", "Rejected, not by the peer"),
+        (b"MPA ID Rep Frame\x00\x01\x00\x00", "Rejected, not by the peer"),
+        (b"MPA ID Rep Frame\x30\x02\x00\x06\0\0\0\0no", "Rejected by the peer"),
+    ];
+    for (answer, outcome) in answers {
+        for abrupt in [false, true] {
+            let end = End::new(&t);
+            end.recv(5, &[]);
+            let stranger = connected(&end, answer);
+            match abrupt && answer.is_empty() {
+                true => reset(stranger),
+                false => drop(stranger),
+            }
+            let event = rig.next("the outcome", &end.log);
+            assert_eq!(format!("{event:?}"), outcome, "{answer:x?}");
+            assert_eq!(outcomes(&rig.completions(&end.recvs, 1)), [(5, WcStatus::Flushed)]);
+        }
+    }
+}
+
+#[test]
+fn a_silent_peer_times_out_and_an_impossible_one_is_unreachable() {
+    let t = open();
+    let rig = Rig { a: &t, b: &t };
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("port");
+    let end = End::new(&t);
+    let start = Instant::now();
+    let timeout = Duration::from_millis(150);
+    end.connect(silent.local_addr().expect("bound").port().into(), b"", Some(timeout));
+    let event = rig.next("the outcome", &end.log);
+    assert_eq!(format!("{event:?}"), "TimedOut");
+    assert!(start.elapsed() >= timeout);
+
+    // From 127.0.0.1 nothing leads to another host, or to IPv6.
+    for addr in ["203.0.113.1:0", "[::1]:0"] {
+        let end = End::new(&t);
+        let addr: SocketAddr = addr.parse().expect("an address");
+        let to = Connect { addr, port: 5000, private: b"", timeout: None, depth: DEPTH };
+        end.qp.connect(&to).expect("connect");
+        let event = rig.next("the outcome", &end.log);
+        assert_eq!(format!("{event:?}"), "Unreachable", "{addr}");
+    }
+}
+
+#[test]
+fn the_end_of_a_stranger_is_told_from_its_death() {
+    let t = open();
+    let rig = Rig { a: &t, b: &t };
+    // (octets of a frame that arrive, whether the end is a reset, what it is)
+    let cases =
+        [(0, false, "Disconnected"), (0, true, "Disconnected"), (30, false, "Broken"), (30, true, "Broken")];
+    for (octets, abrupt, outcome) in cases {
+        let end = End::new(&t);
+        end.recv(0, &[end.mem.segment(0, 64)]);
+        end.recv(1, &[end.mem.segment(64, 64)]);
+        end.recv(2, &[end.mem.segment(128, 64)]);
+        let mut stranger = accepted(&rig, &end);
+        stranger.write_all(SEND).expect("frame");
+        rig.completions(&end.recvs, 1);
+        stranger.write_all(&SEND[..octets]).expect("part of a frame");
+        let start = Instant::now();
+        match abrupt {
+            true => reset(stranger),
+            false => drop(stranger),
+        }
+        let event = rig.next("the end", &end.log);
+        assert_eq!(format!("{event:?}"), outcome, "{octets} octets, abrupt: {abrupt}");
+        assert!(start.elapsed() < Duration::from_secs(1));
+        let flushed = rig.completions(&end.recvs, 2);
+        assert_eq!(outcomes(&flushed), [(1, WcStatus::Flushed), (2, WcStatus::Flushed)]);
+    }
+}
+
+#[test]
+fn a_broken_rule_is_answered_with_terminate() {
+    let t = open();
+    let rig = Rig { a: &t, b: &t };
+    let end = End::new(&t);
+    // No receive is posted.
+    let mut stranger = accepted(&rig, &end);
+    stranger.write_all(SEND).expect("frame");
+    assert_eq!(format!("{:?}", rig.next("the end", &end.log)), "Broken");
+    let last = rest(&mut stranger);
+    assert_eq!(last[2..4], [0x41, 0x47], "an untagged TERMINATE, the last of its message");
+    assert_eq!(last[20..22], [0x12, 0x02], "DDP, untagged buffer, no buffer");
+}
+
+/// Callers that say half of something, or anything, harm nobody else.
+#[test]
+fn noise_at_the_door_is_ignored() {
+    let t = open();
+    let rig = Rig { a: &t, b: &t };
+    let service = Service::new(&t, 8);
+    let port = service.port(&t);
+    let mut held = Vec::new();
+    for i in 0..300u64 {
+        let mut stranger = call(port);
+        let mut noise = pattern(i, 1 + i as usize % 600);
+        match i % 4 {
+            0 => {}
+            1 => noise = REQUEST[..i as usize % REQUEST.len()].to_vec(),
+            2 => noise.splice(..0, REQUEST[..20].iter().copied()).for_each(drop),
+            _ => {
+                noise = REQUEST.to_vec();
+                let at = i as usize / 4 % 20;
+                noise[at] ^= 1 << (i % 8);
+            }
+        }
+        // It may have been thrown out before it is done.
+        let _ = stranger.write_all(&noise);
+        match i % 3 {
+            0 => reset(stranger),
+            1 => drop(stranger),
+            _ => held.push(stranger),
+        }
+        t.progress();
+    }
+    // Some of it was a request; nobody wants those.
+    while service.log.take().is_some() {}
+    drop(held);
+    let (a, b) = (End::new(&t), End::new(&t));
+    rig.join(&a, &b);
+    b.recv(1, &[]);
+    a.send(1, &[]);
+    assert_eq!(outcomes(&rig.completions(&b.recvs, 1)), [(1, WcStatus::Success)]);
+}
+
+/// Noise behind a proper setup ends that connection, and nothing else.
+#[test]
+fn noise_in_a_connection_ends_it() {
+    let t = open();
+    let rig = Rig { a: &t, b: &t };
+    let (a, b) = rig.pair();
+    for i in 0..100 {
+        let end = End::new(&t);
+        let guard = pattern(1, 1 << 16);
+        end.mem.write(0, &guard);
+        end.recv(0, &[end.mem.segment(1024, 64)]);
+        let mut stranger = accepted(&rig, &end);
+        let mut noise = match i % 2 {
+            0 => SEND.repeat(3),
+            _ => pattern(i, 2000),
+        };
+        let at = i as usize * 7 % noise.len();
+        noise[at] ^= 1 << (i % 8);
+        let _ = stranger.write_all(&noise);
+        drop(stranger);
+        let event = format!("{:?}", rig.next("the end", &end.log));
+        assert!(event == "Broken" || event == "Disconnected", "{event}");
+        // Only where a receive was posted may anything have changed.
+        let after = end.mem.read(0, 1 << 16);
+        assert!(after[..1024] == guard[..1024] && after[1088..] == guard[1088..], "noise {i}");
+    }
+    b.recv(1, &[]);
+    a.send(1, &[]);
+    assert_eq!(outcomes(&rig.completions(&b.recvs, 1)), [(1, WcStatus::Success)]);
+}
