@@ -154,9 +154,9 @@ fn print_foot(verified: bool, facts: &Facts) -> Result<()> {
     };
     writeln!(out, "\n{verdict}")?;
     let notes = format!(
-        "Latency: half a round trip; an RDMA write with the send that announces it; all of\n\
-         an RDMA read. Bandwidth: one way. Raw TCP: the same sizes in the same run, both\n\
-         spinning, congestion control {}.",
+        "Latency: half a round trip; an RDMA write with the send that announces it; all\n\
+         of an RDMA read. Bandwidth: one way. Raw TCP: the same sizes in the same run,\n\
+         both spinning, congestion control {}.",
         facts.congestion_control
     );
     writeln!(out, "{}", colour(&notes, Colour::Faint))?;
