@@ -191,8 +191,9 @@ pub(super) fn complain(provider: &str, ia: &str, reason: &dyn fmt::Display) {
     const ERRORS: u32 = 1;
     let wanted = std::env::var("DAT_DBG_TYPE").ok().and_then(|text| number(&text)).unwrap_or(ERRORS);
     if wanted & ERRORS != 0 {
-        // A closed standard error is not worth failing for.
-        let _ = writeln!(io::stderr(), "dat: {ia} ({provider}): {reason}");
+        // In one piece, so that lines of several threads stay lines; a closed standard error is not worth failing for.
+        let line = format!("dat: {ia} ({provider}): {reason}\n");
+        let _ = io::stderr().write_all(line.as_bytes());
     }
 }
 

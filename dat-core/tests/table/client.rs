@@ -290,7 +290,11 @@ pub(crate) fn cookie(value: u64) -> DAT_DTO_COOKIE {
 /// Two adapters with an endpoint each, connected: the first is active.
 pub(crate) fn connected(thread_safe: bool) -> [(Side, DAT_EP_HANDLE); 2] {
     let (table, name) = loopback(thread_safe);
-    let (a, b) = (Side::new(table, &name), Side::new(table, &name));
+    connected_by(table, &name)
+}
+
+pub(crate) fn connected_by(table: Table, name: &str) -> [(Side, DAT_EP_HANDLE); 2] {
+    let (a, b) = (Side::new(table, name), Side::new(table, name));
     let (x, y) = (a.new_ep(), b.new_ep());
     let (psp, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);
     a.connect(x, qualifier, b"hello");

@@ -3,6 +3,7 @@
 mod arguments;
 mod client;
 mod closing;
+mod crowd;
 mod handles;
 mod memory;
 mod opening;
