@@ -46,6 +46,8 @@ struct Bell<T: Transport> {
     evd: usize,
     /// A thread waits in dat_evd_wait.
     waiting: AtomicBool,
+    /// Threads that are on their way out of dat_evd_wait.
+    leaving: AtomicU32,
     wake: Wake,
     enabled: AtomicBool,
     waitable: AtomicBool,
@@ -115,6 +117,7 @@ pub fn create<T: Transport>(
             ia: Ref::new(ia),
             evd: handle as usize,
             waiting: AtomicBool::new(false),
+            leaving: AtomicU32::new(0),
             wake: Wake::new(),
             enabled: AtomicBool::new(true),
             waitable: AtomicBool::new(true),
@@ -153,7 +156,7 @@ pub fn free<T: Transport>(evd: &Node<Evd<T>>) -> Result<()> {
     }
     evd.bell.dead.store(true, Ordering::SeqCst);
     evd.bell.interrupt_waiter();
-    while evd.bell.waiting.load(Ordering::Acquire) {
+    while evd.bell.waiting.load(Ordering::SeqCst) || evd.bell.leaving.load(Ordering::SeqCst) != 0 {
         std::thread::yield_now();
     }
     ia.delist(evd);
@@ -351,6 +354,10 @@ impl<T: Transport> Evd<T> {
         let depth = depth as usize;
         if depth > self.ia.transport.attrs().max_evd_depth {
             return Err(Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEVD));
+        }
+        // Counting what is queued takes it out of the transport, which is the waiter's while there is one.
+        if self.bell.waiting.load(Ordering::SeqCst) {
+            return Err(Error::state(DAT_INVALID_STATE_EVD_WAITER));
         }
         let _control = self.ia.control();
         // SAFETY: as the caller promised.

@@ -1,5 +1,6 @@
 //! dat_evd_wait.
 
+use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -7,6 +8,7 @@ use dat_sys::*;
 
 use super::Evd;
 use crate::error::{Error, Result};
+use crate::handle;
 use crate::provider::{Completions, Transport};
 use crate::wake::Slept;
 
@@ -34,15 +36,28 @@ impl<T: Transport> Evd<T> {
             // No deadline can lie past the end of the clock; then there is none.
             us => Instant::now().checked_add(Duration::from_micros(us.into())),
         };
-        if self.bell.waiting.swap(true, Ordering::SeqCst) {
+        if !self.claim() {
             return Err(Error::state(DAT_INVALID_STATE_EVD_WAITER));
         }
         // SAFETY: `waiting` was false and is ours now: everyone else is refused.
         let waited = unsafe { self.wait_alone(deadline, timeout == 0, threshold as usize) };
+        self.bell.leaving.fetch_add(1, Ordering::SeqCst);
         self.bell.waiting.store(false, Ordering::SeqCst);
         // What arrived for the CNO while this thread was the one to tell.
         self.arm_for_cno();
+        // The last that this thread touches: dat_evd_free waits for it.
+        self.bell.leaving.fetch_sub(1, Ordering::SeqCst);
         waited
+    }
+
+    /// Makes this thread the waiter, unless there is one. Not while a dequeue of a thread-safe table is under way,
+    /// which has the handle's lock.
+    fn claim(&self) -> bool {
+        let claim = || !self.bell.waiting.swap(true, Ordering::SeqCst);
+        match handle::slot(self.bell.evd as *mut c_void) {
+            Some(slot) if self.ia.thread_safe => slot.locked(claim),
+            _ => claim(),
+        }
     }
 
     /// # Safety
