@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dat_sys::*;
 
 use super::cr::{self, Arrival};
-use crate::ep;
+use crate::ep::{self, Orphans};
 use crate::error::{Error, Result};
 use crate::evd::Evd;
 use crate::handle::{self, Node, Object, Ref};
@@ -106,8 +106,12 @@ impl<T: Transport> Receiver<T> for Door<T> {
         // An error drops the request, which refuses the peer: nothing else is owed to anyone.
         let _ = match self.makes_eps {
             false => cr::arrive(&self.ia, &self.evd, psp, qualifier, None, arrival),
-            true => ep::create_tentative(&self.ia)
-                .and_then(|ep| cr::arrive(&self.ia, &self.evd, psp, qualifier, Some(ep), arrival)),
+            true => ep::create_tentative(&self.ia).and_then(|ep| {
+                cr::arrive(&self.ia, &self.evd, psp, qualifier, Some(ep), arrival).inspect_err(|_| {
+                    // Nobody has seen the endpoint, and it has no queue pair yet whose completions could be queued.
+                    ep::retire_tentative(ep, &mut Orphans::default());
+                })
+            }),
         };
     }
 }

@@ -44,3 +44,29 @@ fn an_abrupt_close_takes_everything_along() {
         }
     }
 }
+
+#[test]
+fn a_request_without_room_leaves_nothing() {
+    let (t, name) = loopback(false);
+    let (a, b) = (Side::new(t, &name), Side::new(t, &name));
+    let mut cr_evd = null_mut();
+    let flags = DAT_EVD_CR_FLAG | DAT_EVD_SOFTWARE_FLAG;
+    dat!(t, evd_create_func(b.ia, 1, null_mut(), flags, &mut cr_evd)).unwrap();
+    let mut software = DAT_EVENT::zeroed();
+    software.event_number = DAT_SOFTWARE_EVENT;
+    dat!(t, evd_post_se_func(cr_evd, &software)).unwrap();
+    for flags in [DAT_PSP_CONSUMER_FLAG, DAT_PSP_PROVIDER_FLAG] {
+        let (psp, qualifier) = Side { cr_evd, ..b }.new_psp(flags);
+        let ep = a.new_ep();
+        a.connect(ep, qualifier, b"");
+        assert_eq!(a.next(a.evd).event_number, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+        dat!(t, psp_free_func(psp)).unwrap();
+    }
+    // So that all that is left can be freed, and the adapter closed gracefully.
+    for evd in [cr_evd, b.cr_evd, b.evd] {
+        dat!(t, evd_free_func(evd)).unwrap();
+    }
+    dat!(t, pz_free_func(b.pz)).unwrap();
+    dat!(t, ia_close_func(b.ia, DAT_CLOSE_GRACEFUL_FLAG)).unwrap();
+    a.close();
+}
