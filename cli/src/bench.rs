@@ -284,9 +284,10 @@ fn print_foot(document: &Document<'_>, rounds: u32) -> Result<()> {
         None => "on one processor".to_owned(),
     };
     let text = format!(
-        "\nTwo processes {placement}, Linux {}; {rounds} rounds of both, interleaved, after a\n\
-         warm-up; medians, and the median of the rounds' ratios. {} over {}; raw TCP\n\
-         with the same congestion control ({}). Ping-pong: half a round trip.",
+        "\nTwo processes {placement}, Linux {}.\n\
+         {rounds} rounds of both, interleaved, after a warm-up; medians, and the median of the\n\
+         rounds' ratios. Adapter {}, provider {}; raw TCP with the same\n\
+         congestion control ({}). Ping-pong: half a round trip.",
         document.kernel, document.adapter, document.provider, document.congestion_control
     );
     writeln!(stdout(), "{}", colour(&text, Colour::Faint))?;

@@ -16,7 +16,7 @@ pub(crate) fn two() -> Option<[usize; 2]> {
     }
 }
 
-/// Keeps this process, and the threads that it starts from here on, on one processor.
+/// Keeps this thread, and those that it starts from here on, on one processor.
 pub(crate) fn pin(cpu: usize) -> std::io::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);

@@ -105,10 +105,11 @@ fn follow_plan() -> Result<()> {
     let plan: Plan = serde_json::from_str(&line)
         .context("this command is one of the two processes that `dat` starts; it needs a plan")?;
     end_with_parent();
+    // Opened first: a provider may ask how many processors there are, and this is about the machine.
+    let adapter = Adapter::open(&plan.adapter)?;
     if let Some(cpu) = plan.cpu {
         cpu::pin(cpu).with_context(|| format!("staying on processor {cpu}"))?;
     }
-    let adapter = Adapter::open(&plan.adapter)?;
     let (mut link, mut raw) = match plan.role {
         Role::Server => serve(&plan, &adapter)?,
         Role::Client => connect(&plan, &adapter)?,
