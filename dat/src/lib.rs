@@ -3,8 +3,8 @@
 //!
 //! An [`Adapter`] is opened by name. It makes [`EventDispatcher`]s, on which everything is reported;
 //! a [`ProtectionZone`], in which memory becomes a [`MemoryRegion`]; [`Endpoint`]s that connect, send, receive, write
-//! and read; and [`Listener`]s, which report a [`ConnectionRequest`] for each caller. `examples/hello.rs` shows all
-//! of it in 40 lines.
+//! and read; and [`Listener`]s, which report a [`ConnectionRequest`] for each caller. `examples/hello.rs` shows
+//! most of it on one screen.
 //!
 //! ```no_run
 //! use dat::{Access, Adapter};

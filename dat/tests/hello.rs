@@ -10,7 +10,19 @@ fn hello_sends_writes_and_reads() {
         .expect("cargo runs");
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let mut lines: Vec<&str> = stdout.lines().collect();
-    lines.sort_unstable(); // two threads print
-    assert_eq!(lines, [r#"client: "RDMA read""#, r#"server: "RDMA write""#, r#"server: "send""#]);
+    let lines: Vec<&str> = stdout.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            r#"private data: "hello""#,
+            "RDMA write 2: done, 10 bytes",
+            "send 3: done, 4 bytes",
+            "RDMA read 4: done, 9 bytes",
+            "established",
+            "receive 1: done, 4 bytes",
+            r#"server has "send__RDMA write""#,
+            r#"client has "RDMA read""#,
+            "disconnected",
+        ]
+    );
 }
