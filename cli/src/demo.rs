@@ -15,7 +15,7 @@ use crate::pair::Pair;
 use crate::peer::{self, Facts, Plan, Said, say};
 use crate::raw::Raw;
 use crate::table::{Align::*, Colour, Table, colour};
-use crate::{units, verify};
+use crate::{cpu, units, verify};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -70,14 +70,16 @@ const TABLE: Table<7> =
 /// Runs the two processes; true when all that was moved was right.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let Common { adapter, address, json } = &options.common;
+    // On one processor, who spins keeps the other from working.
+    let wait = if cpu::two().is_some() { Wait::Poll } else { Wait::Block };
     let plan = Plan {
         role: Role::Server,
         adapter: adapter.clone(),
         address: address.to_string(),
         server: None,
         cpu: None,
-        wait: Wait::Poll,
-        raw_wait: Wait::Poll,
+        wait,
+        raw_wait: wait,
         work: peer::Work::Demo(Work { sizes: SIZES.to_vec() }),
     };
     let expected = SIZES.len() * Operation::ALL.len();
@@ -156,7 +158,8 @@ fn print_foot(verified: bool, facts: &Facts) -> Result<()> {
     let notes = format!(
         "Latency: half a round trip; an RDMA write with the send that announces it; all\n\
          of an RDMA read. Bandwidth: one way. Raw TCP: the same sizes in the same run,\n\
-         both spinning, congestion control {}.",
+         both {}, congestion control {}.",
+        if cpu::two().is_some() { "spinning" } else { "asleep while they wait (one processor)" },
         facts.congestion_control
     );
     writeln!(out, "{}", colour(&notes, Colour::Faint))?;

@@ -164,29 +164,31 @@ fn print(document: &Document) -> Result<()> {
     let width = document.entries.iter().map(|item| item.name.chars().count()).max().unwrap_or(0);
     for item in &document.entries {
         let (state, reason) = match &item.state {
-            State::Opens => (colour("opens ", Colour::Good), None),
-            State::Fails(reason) => (colour("fails ", Colour::Bad), Some(reason.as_str())),
-            State::Unused(reason) => (colour("unused", Colour::Faint), Some(*reason)),
+            State::Opens => (colour("opens ", Colour::Good), ""),
+            State::Fails(reason) => (colour("fails ", Colour::Bad), reason.as_str()),
+            State::Unused(reason) => (colour("unused", Colour::Faint), *reason),
         };
+        writeln!(out, "{:<width$}  {state}  {}", item.name, item.origin)?;
         let parameters = match item.parameters.as_str() {
             "" => String::new(),
             parameters => format!(" {parameters:?}"),
         };
-        let library = item.library.as_deref().unwrap_or("linked in");
-        writeln!(
-            out,
-            "{:<width$}  {state}  {}  {library}{parameters}  {}",
-            item.name, item.api, item.origin
-        )?;
-        for line in reason.into_iter().flat_map(str::lines) {
-            writeln!(out, "{:<width$}  {line}", "")?;
+        if item.library.is_some() || !parameters.is_empty() {
+            let library = item.library.as_deref().unwrap_or("linked in");
+            writeln!(out, "    {} {library}{parameters}", item.api)?;
         }
-    }
-    if document.entries.is_empty() {
-        writeln!(out, "no entries")?;
+        for line in reason.lines() {
+            writeln!(out, "    {line}")?;
+        }
     }
     for error in &document.errors {
         writeln!(out, "{} {error}", colour("error:", Colour::Bad))?;
     }
+    let opening = document.entries.iter().filter(|item| matches!(item.state, State::Opens)).count();
+    let total = match document.entries.len() {
+        1 => "1 entry".to_owned(),
+        n => format!("{n} entries"),
+    };
+    writeln!(out, "{}", colour(&format!("{opening} of {total} can be opened"), Colour::Faint))?;
     Ok(())
 }

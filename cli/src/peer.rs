@@ -1,7 +1,7 @@
 //! One of the two processes: reads its plan, does it, and tells the parent what came out, a line of JSON at a time.
 
 use std::io::{BufRead, Read, Write, stdin, stdout};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -137,7 +137,7 @@ fn end_with_parent() {
 
 fn serve(plan: &Plan, adapter: &Adapter) -> Result<(Link, Raw)> {
     let address: dat::Address = plan.address.parse()?;
-    let tcp = TcpListener::bind(SocketAddr::new(address.ip(), 0))
+    let tcp = TcpListener::bind(address.with_port(0))
         .with_context(|| format!("listening on {address} for plain TCP"))?;
     let listening = Listening::new(adapter, plan.work.largest(), plan.wait)?;
     let ports = Ports { qualifier: listening.qualifier(), tcp: tcp.local_addr()?.port() };
@@ -150,7 +150,7 @@ fn serve(plan: &Plan, adapter: &Adapter) -> Result<(Link, Raw)> {
 fn connect(plan: &Plan, adapter: &Adapter) -> Result<(Link, Raw)> {
     let address: dat::Address = plan.address.parse()?;
     let ports = plan.server.context("the plan does not say where the server is")?;
-    let stream = TcpStream::connect(SocketAddr::new(address.ip(), ports.tcp))
+    let stream = TcpStream::connect(address.with_port(ports.tcp))
         .with_context(|| format!("connecting to {address} with plain TCP"))?;
     let raw = Raw::new(stream, plan.raw_wait, plan.work.largest())?;
     Ok((Link::connect(adapter, address, ports.qualifier, plan.work.largest(), plan.wait)?, raw))

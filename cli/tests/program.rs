@@ -106,7 +106,9 @@ fn list_shows_where_an_entry_is_and_why_it_does_not_open() {
     let lines: Vec<&str> = text.lines().collect();
     let at = lines.iter().position(|line| line.starts_with("gone ")).expect("the entry");
     assert!(lines[at].contains("fails") && lines[at].contains(&format!("{path}:2:1")), "{text}");
-    assert!(lines[at + 1].contains("libopendat_not_there.so: cannot open shared object file"), "{text}");
+    assert_eq!(lines[at + 1], "    u2.0 libopendat_not_there.so");
+    assert!(lines[at + 2].contains("libopendat_not_there.so: cannot open shared object file"), "{text}");
+    assert_eq!(lines.last(), Some(&"1 of 4 entries can be opened"));
     assert!(text.contains("marked nondefault"), "{text}");
     let builtin = lines.iter().find(|line| line.starts_with("tcp-emu")).expect("the built-in entry");
     assert!(builtin.contains("opens") && builtin.contains("built in"), "{text}");

@@ -26,6 +26,14 @@ impl Address {
         self.ip
     }
 
+    /// The address with a port, for sockets.
+    pub fn with_port(&self, port: u16) -> SocketAddr {
+        match self.ip {
+            IpAddr::V4(ip) => (ip, port).into(),
+            IpAddr::V6(ip) => SocketAddrV6::new(ip, port, 0, self.scope).into(),
+        }
+    }
+
     /// The address that a provider points to, if it is one.
     ///
     /// # Safety
@@ -130,6 +138,7 @@ mod tests {
             // SAFETY: just made.
             assert_eq!(unsafe { Address::read((&raw mut c).cast()) }, Some(address));
             assert_eq!(address.to_string(), text);
+            assert_eq!(Address::from(address.with_port(7)), address);
         }
         // SAFETY: null is allowed.
         assert_eq!(unsafe { Address::read(std::ptr::null_mut()) }, None);

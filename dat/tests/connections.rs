@@ -1,5 +1,6 @@
 //! Opening, connecting, refusing, waiting, and letting go.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dat::{
@@ -195,5 +196,31 @@ fn endpoints_work_in_threads_of_their_own() {
             }
         }
         echo.join().expect("the echo ends well");
+    });
+}
+
+#[test]
+fn endpoints_go_while_another_thread_takes_their_events() {
+    let mut side = Side::new();
+    let endpoints: Vec<_> = (0..100)
+        .map(|cookie| {
+            let builder = side.adapter.endpoint().zone(&side.zone).events(&side.events);
+            let mut endpoint = builder.create().expect("an endpoint");
+            let buffer = side.memory.segment(0..8).expect("inside");
+            endpoint.post_receive(&[buffer], cookie).expect("posts");
+            endpoint
+        })
+        .collect();
+    let gone = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            drop(endpoints);
+            gone.store(true, Ordering::Release);
+        });
+        while !gone.load(Ordering::Acquire) {
+            if let Some(event) = side.events.dequeue().expect("polls") {
+                assert!(matches!(event, Event::Completion(c) if c.status == Status::Flushed), "{event:?}");
+            }
+        }
     });
 }
