@@ -38,11 +38,13 @@ enum Phase {
 }
 
 const WRITE_READ_PING: &[Phase] = &[Phase::Write, Phase::ReadAndPing];
+/// The burst (`-B`) is a multiple of the signal rate (`-S`), as it is by default: else dtest overwrites its buffer while
+/// the last, unsignalled writes from it are under way.
 const VARIANTS: &[Variant] = &[
     Variant { name: "cno", args: &["-c", "-b", "65536"], phases: WRITE_READ_PING },
     Variant { name: "polling", args: &["-p", "-b", "65536"], phases: WRITE_READ_PING },
     Variant { name: "polling_one_byte_more", args: &["-p", "-b", "65537"], phases: WRITE_READ_PING },
-    Variant { name: "times", args: &["-t", "-B", "200", "-S", "7"], phases: WRITE_READ_PING },
+    Variant { name: "times", args: &["-t", "-B", "200", "-S", "8"], phases: WRITE_READ_PING },
     Variant { name: "delayed_accept", args: &["-d", "1", "-b", "4096"], phases: WRITE_READ_PING },
     Variant { name: "write_only", args: &["-w", "-b", "262144"], phases: &[Phase::Write] },
     Variant { name: "write_only_one_way", args: &["-w", "-u", "-b", "262144"], phases: &[] },
