@@ -202,24 +202,34 @@ impl<T: Transport> Evd<T> {
     ///
     /// # Safety
     /// One caller at a time (see [`Taker`]).
-    #[inline]
     pub unsafe fn dequeue(&self) -> Result<DAT_EVENT> {
+        let mut event = DAT_EVENT::zeroed();
+        // SAFETY: as the caller promised.
+        unsafe { self.dequeue_into(&mut event) }?;
+        Ok(event)
+    }
+
+    /// As [`Evd::dequeue`], straight to where the consumer wants it: the record is large, and most of it unused.
+    ///
+    /// # Safety
+    /// One caller at a time (see [`Taker`]), and `event` may be written to.
+    #[inline]
+    pub unsafe fn dequeue_into(&self, event: *mut DAT_EVENT) -> Result<()> {
         if self.bell.waiting.load(Ordering::Acquire) {
             return Err(Error::state(DAT_INVALID_STATE_EVD_WAITER));
         }
         // SAFETY: as the caller promised.
-        unsafe {
-            if let Some(event) = self.take() {
-                return Ok(event);
+        if unsafe { self.take(event) } {
+            return Ok(());
+        }
+        self.ia.transport.progress();
+        loop {
+            // SAFETY: as the caller promised.
+            if unsafe { self.take(event) } {
+                return Ok(());
             }
-            self.ia.transport.progress();
-            loop {
-                if let Some(event) = self.take() {
-                    return Ok(event);
-                }
-                if self.arm_for_cno() {
-                    return Err(Error::of(DAT_QUEUE_EMPTY));
-                }
+            if self.arm_for_cno() {
+                return Err(Error::of(DAT_QUEUE_EMPTY));
             }
         }
     }
@@ -227,27 +237,25 @@ impl<T: Transport> Evd<T> {
     /// The first event, if any.
     ///
     /// # Safety
-    /// As [`Evd::dequeue`].
-    #[inline]
-    unsafe fn take(&self) -> Option<DAT_EVENT> {
-        if self.soft_len.load(Ordering::Acquire) > 0
-            && let Some(event) = self.take_soft(Order::Now)
-        {
-            return Some(event);
-        }
+    /// As [`Evd::dequeue_into`].
+    #[inline(always)]
+    unsafe fn take(&self, event: *mut DAT_EVENT) -> bool {
         // SAFETY: as the caller promised.
-        if let Some(wc) = unsafe { self.take_completion() } {
-            return Some(self.completion_event(&wc));
-        }
-        match self.soft_len.load(Ordering::Acquire) {
-            0 => None,
-            _ => self.take_soft(Order::AfterCompletions),
+        unsafe {
+            if self.soft_len.load(Ordering::Acquire) > 0 && self.take_soft(Order::Now, event) {
+                return true;
+            }
+            if let Some(wc) = self.take_completion() {
+                self.write_completion(&wc, event);
+                return true;
+            }
+            self.soft_len.load(Ordering::Acquire) > 0 && self.take_soft(Order::AfterCompletions, event)
         }
     }
 
     /// # Safety
     /// As [`Evd::dequeue`].
-    #[inline]
+    #[inline(always)]
     unsafe fn take_completion(&self) -> Option<Wc> {
         let cq = self.cq.as_ref()?;
         // SAFETY: the caller is the only one that takes events.
@@ -264,13 +272,21 @@ impl<T: Transport> Evd<T> {
     }
 
     /// The first queued event, if its order is at most `order`.
-    fn take_soft(&self, order: Order) -> Option<DAT_EVENT> {
+    ///
+    /// # Safety
+    /// `event` may be written to.
+    #[cold]
+    unsafe fn take_soft(&self, order: Order, event: *mut DAT_EVENT) -> bool {
         let mut soft = self.soft();
-        let first = soft.front()?;
-        let ready = order == Order::AfterCompletions || first.order == Order::Now;
-        let taken = if ready { soft.pop_front() } else { None };
+        let Some(first) =
+            soft.pop_front_if(|first| order == Order::AfterCompletions || first.order == Order::Now)
+        else {
+            return false;
+        };
         self.soft_len.store(soft.len(), Ordering::Release);
-        taken.map(|s| s.event)
+        // SAFETY: as the caller promised.
+        unsafe { event.write(first.event) };
+        true
     }
 
     /// Counts the events, taking completions out of the transport to do so.
@@ -294,11 +310,20 @@ impl<T: Transport> Evd<T> {
         staged.len() + self.soft_len.load(Ordering::Acquire)
     }
 
-    #[inline]
-    fn completion_event(&self, wc: &Wc) -> DAT_EVENT {
+    /// Only what the event number makes valid.
+    ///
+    /// # Safety
+    /// `event` may be written to.
+    #[inline(always)]
+    unsafe fn write_completion(&self, wc: &Wc, event: *mut DAT_EVENT) {
         // SAFETY: `Wc::qp` is the address of the endpoint's flow, which outlives every completion of it (`Orphans`).
         let flow = unsafe { &*(wc.qp as *const Flow) };
-        self.event(DAT_DTO_COMPLETION_EVENT, DAT_EVENT_DATA { dto_completion_event_data: flow.retire(wc) })
+        // SAFETY: as the caller promised.
+        unsafe {
+            (&raw mut (*event).event_number).write(DAT_DTO_COMPLETION_EVENT);
+            (&raw mut (*event).evd_handle).write(self.bell.evd as *mut c_void);
+            (&raw mut (*event).event_data.dto_completion_event_data).write(flow.retire(wc));
+        }
     }
 
     #[inline]

@@ -79,10 +79,9 @@ impl<T: Transport> Evd<T> {
             }
             // SAFETY: as the caller promised.
             let count = unsafe { self.count() };
-            if count >= threshold
-                // SAFETY: as above.
-                && let Some(event) = unsafe { self.take() }
-            {
+            let mut event = DAT_EVENT::zeroed();
+            // SAFETY: as above.
+            if count >= threshold && unsafe { self.take(&mut event) } {
                 return Ok(Waited { event: Ok(event), more: count - 1 });
             }
             match slept {

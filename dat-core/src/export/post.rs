@@ -98,8 +98,7 @@ hot! {
         if event.is_null() {
             return Err(Error::arg(2));
         }
-        event.write(evd.dequeue()?);
-        Ok(())
+        evd.dequeue_into(event)
     }
 }
 

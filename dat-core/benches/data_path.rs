@@ -1,0 +1,277 @@
+//! What the semantics cost: one post and the dequeue of its completion, through the function table, over a transport
+//! that does nothing but queue the completion. Prints nanoseconds for the plain and the thread-safe table.
+//!
+//! `cargo bench -p dat-core --bench data_path`
+
+use std::cell::UnsafeCell;
+use std::ffi::CString;
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::ptr::{null, null_mut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::{Duration, Instant};
+
+use dat_core::addr::SockAddr;
+use dat_core::error::Result;
+use dat_core::export::{self, Registry};
+use dat_core::provider::*;
+use dat_core::wake::{Slept, Wake};
+use dat_core::{Error, OpenError};
+use dat_sys::*;
+
+const RING: usize = 64;
+
+/// Completions, written by the poster and read by the taker, who are one thread here.
+struct Ring(UnsafeCell<[MaybeUninit<Wc>; RING]>, UnsafeCell<(usize, usize)>);
+
+// SAFETY: the benchmark has one thread.
+unsafe impl Sync for Ring {}
+// SAFETY: as above.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    #[inline]
+    fn push(&self, wc: Wc) {
+        // SAFETY: one thread; fewer than RING are outstanding.
+        unsafe {
+            let ends = &mut *self.1.get();
+            (*self.0.get())[ends.1 % RING].write(wc);
+            ends.1 += 1;
+        }
+    }
+}
+
+#[derive(Default)]
+struct Nothing;
+/// What this adapter has none of.
+struct Absent;
+struct Adapter(Attrs);
+struct Cq(Arc<Ring>);
+struct Qp(Arc<Ring>, u64, Sink<Adapter>);
+
+impl Provider for Nothing {
+    type Transport = Adapter;
+    const NAME: &'static str = "nothing";
+    fn open(&self, _: &str, _: &str) -> std::result::Result<Adapter, OpenError> {
+        Ok(Adapter(Attrs {
+            adapter: "nothing".into(),
+            vendor: "nobody".into(),
+            address: ([127, 0, 0, 1], 0).into(),
+            max_eps: 1,
+            max_dtos: RING,
+            max_segments: 4,
+            max_read_segments: 4,
+            max_read_depth: 4,
+            max_evds: 8,
+            max_evd_depth: RING,
+            max_regions: 1,
+            max_region_size: u64::MAX,
+            max_pds: 1,
+            max_message: u32::MAX,
+            max_private: 64,
+            max_srqs: 0,
+            max_srq_depth: 0,
+            optimal_alignment: 64,
+            named: Vec::new(),
+        }))
+    }
+}
+
+fn absent<T>() -> Result<T> {
+    Err(Error::of(DAT_NOT_IMPLEMENTED))
+}
+
+impl Transport for Adapter {
+    type Pd = ();
+    type Mr = Absent;
+    type Cq = Cq;
+    type Srq = Absent;
+    type Qp = Qp;
+    type Listener = ();
+    type Request = ();
+
+    fn attrs(&self) -> &Attrs {
+        &self.0
+    }
+    fn pd(&self) -> Result<()> {
+        Ok(())
+    }
+    unsafe fn mr(&self, _: &(), _: Mem, _: Access) -> Result<Absent> {
+        absent()
+    }
+    fn cq(&self, _: usize, _: Sink<Self>) -> Result<Cq> {
+        let slots = UnsafeCell::new([MaybeUninit::uninit(); RING]);
+        Ok(Cq(Arc::new(Ring(slots, UnsafeCell::new((0, 0))))))
+    }
+    fn srq(&self, _: &(), _: usize, _: usize, _: Sink<Self>) -> Result<Absent> {
+        absent()
+    }
+    fn qp(&self, cfg: QpCfg<'_, Self>, sink: Sink<Self>) -> Result<Qp> {
+        Ok(Qp(cfg.request_cq.ok_or(Error::of(DAT_INVALID_STATE))?.0.clone(), cfg.token, sink))
+    }
+    fn listen(&self, _: Port, _: usize, _: Sink<Self>) -> Result<()> {
+        absent()
+    }
+    fn port(&self, _: &()) -> u64 {
+        0
+    }
+    fn reject(&self, _: (), _: &[u8]) -> Result<()> {
+        absent()
+    }
+    fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
+        wake.park(deadline)
+    }
+}
+
+impl Region for Absent {
+    fn lkey(&self) -> u32 {
+        0
+    }
+    fn rkey(&self) -> u32 {
+        0
+    }
+}
+
+impl Receives for Absent {
+    unsafe fn post_recv(&self, _: &RecvWr<'_>) -> std::result::Result<(), PostError> {
+        Err(PostError::Unsupported)
+    }
+    fn set_low_watermark(&self, _: usize) -> Result<()> {
+        absent()
+    }
+    fn resize(&self, _: usize) -> Result<()> {
+        absent()
+    }
+    fn available(&self) -> usize {
+        0
+    }
+}
+
+impl Completions for Cq {
+    #[inline]
+    fn poll(&self, out: &mut [MaybeUninit<Wc>]) -> usize {
+        // SAFETY: one thread; between the ends is what was pushed.
+        unsafe {
+            let ends = &mut *self.0.1.get();
+            if ends.0 == ends.1 {
+                return 0;
+            }
+            out[0] = (*self.0.0.get())[ends.0 % RING];
+            ends.0 += 1;
+            1
+        }
+    }
+    fn arm(&self, _: bool) -> bool {
+        true
+    }
+    fn resize(&self, _: usize) -> Result<()> {
+        absent()
+    }
+}
+
+impl Queue<Adapter> for Qp {
+    #[inline]
+    unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
+        let wc = Wc {
+            id: wr.id,
+            qp: self.1,
+            bytes: 0,
+            invalidated: None,
+            op: WcOp::Send,
+            status: WcStatus::Success,
+        };
+        self.0.push(wc);
+        Ok(())
+    }
+    unsafe fn post_recv(&self, _: &RecvWr<'_>) -> std::result::Result<(), PostError> {
+        Err(PostError::Unsupported)
+    }
+    fn connect(&self, to: &Connect<'_>) -> Result<()> {
+        let (peer, local) = (to.addr, to.addr);
+        self.2.call(Upcall::Established { private: &[], peer, local, depth: to.depth });
+        Ok(())
+    }
+    fn accept(&self, (): (), _: &[u8], _: ReadDepth) -> Result<()> {
+        absent()
+    }
+    fn disconnect(&self, _: Close) {}
+}
+
+static TABLE: AtomicPtr<DAT_PROVIDER> = AtomicPtr::new(null_mut());
+
+struct One;
+
+unsafe extern "C" fn add(table: *const DAT_PROVIDER, _: *const DAT_PROVIDER_INFO) -> DAT_RETURN {
+    TABLE.store(table.cast_mut(), Ordering::SeqCst);
+    DAT_SUCCESS
+}
+
+unsafe extern "C" fn remove(_: *const DAT_PROVIDER, _: *const DAT_PROVIDER_INFO) -> DAT_RETURN {
+    DAT_SUCCESS
+}
+
+unsafe extern "C" fn same(ia: DAT_IA_HANDLE, out: *mut DAT_IA_HANDLE) -> DAT_RETURN {
+    // SAFETY: a place to write to.
+    unsafe { out.write(ia) };
+    DAT_SUCCESS
+}
+
+impl Registry for One {
+    const FNS: RegistryFns = RegistryFns { add_provider: add, remove_provider: remove, get_ia_handle: same };
+}
+
+/// Short, so that some samples are not interrupted by other work on the machine.
+const ROUNDS: u32 = 100_000;
+const SAMPLES: usize = 500;
+
+/// Nanoseconds for a post and a dequeue: the best sample.
+fn measure(thread_safe: bool) -> f64 {
+    let name = CString::new(if thread_safe { "safe" } else { "plain" }).unwrap_or_default();
+    let mut info = DAT_PROVIDER_INFO::zeroed();
+    for (to, from) in info.ia_name.iter_mut().zip(name.as_bytes()) {
+        *to = *from as _;
+    }
+    (info.dapl_version_major, info.is_thread_safe) = (2, thread_safe.into());
+    // SAFETY: everything as the standard's prototypes say; one thread.
+    unsafe {
+        export::init::<Nothing, One>(&info, c"".as_ptr());
+        let table = &*TABLE.load(Ordering::SeqCst);
+        let (mut ia, mut evd, mut pz, mut ep) = (null_mut(), null_mut(), null_mut(), null_mut());
+        let mut async_evd = DAT_HANDLE_NULL;
+        let check = |status: DAT_RETURN| assert_eq!(status, DAT_SUCCESS);
+        check(table.ia_open_func.unwrap()(name.as_ptr().cast_mut(), 1, &mut async_evd, &mut ia));
+        check(table.pz_create_func.unwrap()(ia, &mut pz));
+        let depth = RING as DAT_COUNT;
+        let flags = DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG;
+        check(table.evd_create_func.unwrap()(ia, depth, null_mut(), flags, &mut evd));
+        check(table.ep_create_func.unwrap()(ia, pz, evd, evd, evd, null(), &mut ep));
+        let to = SockAddr::from(SocketAddr::from(([127, 0, 0, 1], 0)));
+        check(table.ep_connect_func.unwrap()(ep, to.as_ptr(), 1, DAT_TIMEOUT_INFINITE, 0, null_mut(), 0, 0));
+        let mut event = DAT_EVENT::zeroed();
+        check(table.evd_dequeue_func.unwrap()(evd, &mut event));
+        assert_eq!(event.event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+        let mut best = Duration::MAX;
+        for _ in 0..SAMPLES {
+            let start = Instant::now();
+            for i in 0..ROUNDS {
+                // As a consumer does it: through the handle's first word.
+                let table = &**ep.cast::<*const DAT_PROVIDER>();
+                let cookie = DAT_DTO_COOKIE { as_64: i.into() };
+                check(table.ep_post_send_func.unwrap()(ep, 0, null_mut(), cookie, 0));
+                let table = &**evd.cast::<*const DAT_PROVIDER>();
+                check(table.evd_dequeue_func.unwrap()(evd, &mut event));
+            }
+            best = best.min(start.elapsed());
+        }
+        assert_eq!(event.event_data.dto_completion_event_data.user_cookie.as_64, u64::from(ROUNDS) - 1);
+        check(table.ia_close_func.unwrap()(ia, DAT_CLOSE_ABRUPT_FLAG));
+        best.as_secs_f64() * 1e9 / f64::from(ROUNDS)
+    }
+}
+
+fn main() {
+    for (what, thread_safe) in [("plain", false), ("thread-safe", true)] {
+        println!("{what:>11}: {:5.1} ns for a post and a dequeue", measure(thread_safe));
+    }
+}
