@@ -224,3 +224,18 @@ fn endpoints_go_while_another_thread_takes_their_events() {
         }
     });
 }
+
+#[test]
+fn everything_can_go_to_another_thread() {
+    fn can<T: Send + Sync>() {}
+    can::<Adapter>();
+    can::<dat::ProtectionZone>();
+    can::<dat::MemoryRegion<'static>>();
+    can::<dat::EventDispatcher>();
+    can::<dat::NotificationObject>();
+    can::<dat::Endpoint>();
+    can::<dat::SharedReceiveQueue>();
+    can::<dat::Listener>();
+    can::<Event>();
+    can::<Error>();
+}
