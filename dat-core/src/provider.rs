@@ -405,8 +405,6 @@ pub enum Upcall<'a, T: Transport> {
     Broken,
     /// A shared receive queue fell below its watermark.
     LowWatermark,
-    /// The adapter is unusable.
-    Fatal,
 }
 
 /// Where an object's upcalls go. Copied freely; valid until the object is dropped (promise 3).

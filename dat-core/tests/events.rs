@@ -53,11 +53,11 @@ fn one_waiter_owns_the_evd_until_it_is_unwaitable() {
     std::thread::scope(|s| {
         let waiter = s.spawn(|| evd.wait(DAT_TIMEOUT_INFINITE, 1).err());
         let refused = Some(Error::state(DAT_INVALID_STATE_EVD_WAITER));
-        while evd.wait(0, 1).err() != refused {
+        // SAFETY: no other thread dequeues; refused as soon as one waits.
+        while unsafe { evd.dequeue() }.err() != refused {
             std::thread::yield_now();
         }
-        // SAFETY: refused, as a thread waits.
-        assert_eq!(unsafe { evd.dequeue() }.err(), refused);
+        assert_eq!(evd.wait(0, 1).err(), refused);
         evd.set_waitable(false);
         assert_eq!(waiter.join().unwrap(), Some(Error::state(DAT_INVALID_STATE_EVD_UNWAITABLE)));
     });
@@ -73,7 +73,8 @@ fn freeing_an_evd_sends_its_waiter_away() {
     let evd = evd::create(ia, 4, None, DAT_EVD_SOFTWARE_FLAG).unwrap();
     std::thread::scope(|s| {
         let waiter = s.spawn(|| evd.wait(DAT_TIMEOUT_INFINITE, 1).err());
-        while evd.wait(0, 1).err() != Some(Error::state(DAT_INVALID_STATE_EVD_WAITER)) {
+        // SAFETY: no other thread dequeues; refused as soon as one waits.
+        while unsafe { evd.dequeue() }.err() != Some(Error::state(DAT_INVALID_STATE_EVD_WAITER)) {
             std::thread::yield_now();
         }
         evd::free(evd).unwrap();

@@ -341,23 +341,19 @@ impl<T: Transport> Ep<T> {
         params::check_modify(mask, state)?;
         // SAFETY: as the caller promised.
         let (pz, recv, request, connect) = unsafe {
+            let evd = |bit, handle, invalid| {
+                handle::get_or_null::<Evd<T>>(param_handle(mask, bit, handle))
+                    .map_err(|_| Error::handle(invalid))
+            };
             (
                 handle::get_or_null::<Pz<T>>(param_handle(mask, DAT_EP_FIELD_PZ_HANDLE, param.pz_handle))?,
-                handle::get_or_null::<Evd<T>>(param_handle(
-                    mask,
-                    DAT_EP_FIELD_RECV_EVD_HANDLE,
-                    param.recv_evd_handle,
-                ))?,
-                handle::get_or_null::<Evd<T>>(param_handle(
-                    mask,
+                evd(DAT_EP_FIELD_RECV_EVD_HANDLE, param.recv_evd_handle, DAT_INVALID_HANDLE_EVD_RECV)?,
+                evd(
                     DAT_EP_FIELD_REQUEST_EVD_HANDLE,
                     param.request_evd_handle,
-                ))?,
-                handle::get_or_null::<Evd<T>>(param_handle(
-                    mask,
-                    DAT_EP_FIELD_CONNECT_EVD_HANDLE,
-                    param.connect_evd_handle,
-                ))?,
+                    DAT_INVALID_HANDLE_EVD_REQUEST,
+                )?,
+                evd(DAT_EP_FIELD_CONNECT_EVD_HANDLE, param.connect_evd_handle, DAT_INVALID_HANDLE_EVD_CONN)?,
             )
         };
         Handles { pz, recv, request, connect, srq: None }.check(&self.ia)?;

@@ -126,11 +126,7 @@ impl<T: Transport> Receiver<T> for Shared<T> {
             Upcall::AcceptFailed => self.failed(DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR),
             Upcall::Disconnected => self.lost(DAT_CONNECTION_EVENT_DISCONNECTED),
             Upcall::Broken => self.lost(DAT_CONNECTION_EVENT_BROKEN),
-            Upcall::CqReady
-            | Upcall::CqOverflow
-            | Upcall::Request { .. }
-            | Upcall::LowWatermark
-            | Upcall::Fatal => {}
+            Upcall::CqReady | Upcall::CqOverflow | Upcall::Request { .. } | Upcall::LowWatermark => {}
         }
     }
 }

@@ -44,7 +44,9 @@ impl<T: Transport> Evd<T> {
         self.bell.leaving.fetch_add(1, Ordering::SeqCst);
         self.bell.waiting.store(false, Ordering::SeqCst);
         // What arrived for the CNO while this thread was the one to tell.
-        self.arm_for_cno();
+        if !self.arm_for_cno() {
+            self.bell.ring();
+        }
         // The last that this thread touches: dat_evd_free waits for it.
         self.bell.leaving.fetch_sub(1, Ordering::SeqCst);
         waited

@@ -287,7 +287,6 @@ pub enum Event<T: Transport> {
     Disconnected,
     Broken,
     LowWatermark,
-    Fatal,
 }
 
 impl<T: Transport> std::fmt::Debug for Event<T> {
@@ -305,7 +304,6 @@ impl<T: Transport> std::fmt::Debug for Event<T> {
             Event::Disconnected => "Disconnected",
             Event::Broken => "Broken",
             Event::LowWatermark => "LowWatermark",
-            Event::Fatal => "Fatal",
         })
     }
 }
@@ -372,7 +370,6 @@ impl<T: Transport> Receiver<T> for Log<'_, T> {
             Upcall::Disconnected => Event::Disconnected,
             Upcall::Broken => Event::Broken,
             Upcall::LowWatermark => Event::LowWatermark,
-            Upcall::Fatal => Event::Fatal,
         };
         self.events.lock().expect("no case panics in an upcall").push_back(event);
         if self.wake.signal() {
