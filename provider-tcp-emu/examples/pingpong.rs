@@ -475,13 +475,15 @@ fn client(args: &[String]) {
         side.step(step, n, true);
         start.elapsed().as_secs_f64()
     };
+    // Acknowledgements are of so many messages at once.
+    let whole = ACK_EVERY as u64;
     println!(
         "{:<52} {:>8} {:>8} {:>8} {:>8}   {:>8}..{:<8}",
         "", "here", "raw", "ratio", "best", "least", "most"
     );
     for (name, step, raw, n, more_is_better) in ROWS.into_iter().filter(|row| row.0.contains(only)) {
-        let n = n / divisor;
-        run(step, n / 10);
+        let n = n / divisor / whole * whole;
+        run(step, n / 10 / whole * whole);
         run(raw, n / 10);
         let (mut ratios, mut here, mut beside) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..rounds {

@@ -133,7 +133,7 @@ impl Board {
             self.alarm.store(alarm, Ordering::SeqCst);
             news |= alarm < before;
         }
-        if news && self.asleep.load(Ordering::SeqCst) {
+        if news && self.is_asleep() {
             self.wake();
         }
     }
@@ -141,6 +141,12 @@ impl Board {
     /// Says that the caller is about to enter the poller; it must look for work after that.
     pub(crate) fn fall_asleep(&self) {
         self.asleep.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether somebody is in the poller, or about to enter it.
+    #[inline]
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.asleep.load(Ordering::SeqCst)
     }
 
     /// The caller has left the poller.

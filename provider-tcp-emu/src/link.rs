@@ -42,6 +42,8 @@ pub(crate) struct Link {
     pub(crate) timer: Timer,
     /// Looks in a row that found nothing.
     pub(crate) idle_looks: u32,
+    /// Looks that found something, since the poller last had to tell of it.
+    pub(crate) good_looks: u32,
 }
 
 /// What posting threads and engine share of a queue pair.
@@ -90,6 +92,8 @@ struct Up {
     hung_up: bool,
     /// In the list of those that could go on at once.
     queued: bool,
+    /// Not in the poller.
+    absent: bool,
 }
 
 /// Why a connection ends.
@@ -121,7 +125,15 @@ pub(crate) struct Target<'a> {
 
 impl Link {
     pub(crate) fn new(index: usize, sink: Sink, shared: Arc<Shared>, work: Work) -> Self {
-        Link { index, sink, shared, phase: Phase::Idle(work), timer: Timer::default(), idle_looks: 0 }
+        Link {
+            index,
+            sink,
+            shared,
+            phase: Phase::Idle(work),
+            timer: Timer::default(),
+            idle_looks: 0,
+            good_looks: 0,
+        }
     }
 
     pub(crate) fn is_up(&self) -> bool {
@@ -373,6 +385,7 @@ impl Link {
     pub(crate) fn transmit(&mut self, kit: &mut Kit, lingerers: &mut Lingerers) {
         match &mut self.phase {
             Phase::Up(up) => match up.transmit(kit) {
+                Ok(Sent::All) if up.absent && !up.writable => self.enter_poller(kit, lingerers),
                 Ok(Sent::All) => {}
                 Ok(Sent::More) => self.again(kit),
                 Err(end) => self.end(kit, lingerers, end),
@@ -391,6 +404,31 @@ impl Link {
             }
             Phase::Dialing(_) => self.dialing(kit, lingerers),
             _ => {}
+        }
+    }
+
+    /// The poller need not tell of this connection, since consumers look at it all the time. False: it is to stay.
+    pub(crate) fn leave_poller(&mut self, kit: &Kit) -> bool {
+        match &mut self.phase {
+            // One that waits for room needs to be told.
+            Phase::Up(up) if up.writable && !up.absent => {
+                up.absent = kit.suspend(&up.socket).is_ok();
+                up.absent
+            }
+            _ => false,
+        }
+    }
+
+    /// It must tell again.
+    pub(crate) fn enter_poller(&mut self, kit: &mut Kit, lingerers: &mut Lingerers) {
+        self.good_looks = 0;
+        let key = self.key();
+        if let Phase::Up(up) = &mut self.phase
+            && std::mem::take(&mut up.absent)
+            && kit.resume(key, &up.socket, READ_WRITE).is_err()
+        {
+            // Out of memory for the poller: nobody would ever hear of this connection.
+            self.end(kit, lingerers, End::Lost);
         }
     }
 
@@ -529,8 +567,20 @@ impl Up {
         depth: ReadDepth,
         gate: Gate,
     ) -> Self {
-        let (announced, closing, writable, hung_up, queued) = (false, false, true, false, false);
-        Up { stream, socket, peer, local, depth, gate, announced, closing, writable, hung_up, queued }
+        Up {
+            stream,
+            socket,
+            peer,
+            local,
+            depth,
+            gate,
+            announced: false,
+            closing: false,
+            writable: true,
+            hung_up: false,
+            queued: false,
+            absent: false,
+        }
     }
 
     fn announce(&mut self, sink: &Sink, private: &[u8]) {

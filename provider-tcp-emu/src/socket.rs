@@ -153,7 +153,7 @@ pub(crate) unsafe fn send(socket: &Socket, iov: &[libc::iovec]) -> Moved {
     let fd = socket.as_raw_fd();
     retry(|| match iov {
         // SAFETY: the caller's promise.
-        [one] => unsafe { libc::send(fd, one.iov_base, one.iov_len, libc::MSG_NOSIGNAL) },
+        [one] => unsafe { send_one(fd, one) },
         _ => {
             // SAFETY: a message header of zeros is an empty one.
             let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -174,10 +174,35 @@ pub(crate) unsafe fn receive(socket: &Socket, iov: &[libc::iovec]) -> Moved {
     let fd = socket.as_raw_fd();
     retry(|| match iov {
         // SAFETY: the caller's promise.
-        [one] => unsafe { libc::recv(fd, one.iov_base, one.iov_len, 0) },
+        [one] => unsafe { recv(fd, one) },
         // SAFETY: the caller's promise.
         _ => unsafe { libc::readv(fd, iov.as_ptr(), iov.len() as libc::c_int) },
     })
+}
+
+/// `recv` and `send` without the C library's: those are cancellation points, which in a process with threads takes two
+/// atomic operations a call.
+///
+/// # Safety
+/// The element names writable memory.
+#[inline]
+unsafe fn recv(fd: libc::c_int, to: &libc::iovec) -> isize {
+    const NO: usize = 0;
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_recvfrom, fd, to.iov_base, to.iov_len, NO, NO, NO) as isize }
+}
+
+/// See [`recv`].
+///
+/// # Safety
+/// The element names readable memory.
+#[inline]
+unsafe fn send_one(fd: libc::c_int, from: &libc::iovec) -> isize {
+    const NO: usize = 0;
+    // SAFETY: the caller's promise.
+    unsafe {
+        libc::syscall(libc::SYS_sendto, fd, from.iov_base, from.iov_len, libc::MSG_NOSIGNAL, NO, NO) as isize
+    }
 }
 
 /// Sends a few octets.
@@ -215,11 +240,12 @@ fn retry(mut call: impl FnMut() -> isize) -> Moved {
         if n >= 0 {
             return Moved::Octets(n as usize);
         }
-        let error = io::Error::last_os_error();
-        match error.kind() {
-            io::ErrorKind::WouldBlock => return Moved::Nothing,
-            io::ErrorKind::Interrupted => {}
-            _ => return Moved::Gone(error),
+        // Most looks find nothing, so this is the path to be short.
+        // SAFETY: the address of this thread's errno.
+        match unsafe { *libc::__errno_location() } {
+            libc::EAGAIN => return Moved::Nothing,
+            libc::EINTR => {}
+            errno => return Moved::Gone(io::Error::from_raw_os_error(errno)),
         }
     }
 }
@@ -230,7 +256,7 @@ pub(crate) fn addresses(socket: &Socket) -> io::Result<(SocketAddr, SocketAddr)>
 }
 
 /// An address as its host writes it: those of IPv4 callers of a socket for both families are IPv4 ones.
-pub(crate) fn canonical(addr: socket2::SockAddr) -> io::Result<SocketAddr> {
+fn canonical(addr: socket2::SockAddr) -> io::Result<SocketAddr> {
     let addr = addr.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
     Ok(match addr.ip() {
         IpAddr::V4(_) => addr,
