@@ -71,6 +71,15 @@ impl<T: Transport> Cno<T> {
 
     /// An event arrived on an enabled EVD nobody waits on. Called inside upcalls.
     pub(crate) fn trigger(&self, evd: usize) {
+        let agent = self.remind(evd);
+        if let Some(call) = agent.proxy_agent_func {
+            // SAFETY: the consumer registered this function with this argument.
+            unsafe { call(agent.instance_data, evd as *mut c_void) };
+        }
+    }
+
+    /// Triggers without calling the agent, which may be what takes the events just now.
+    pub(crate) fn remind(&self, evd: usize) -> DAT_OS_WAIT_PROXY_AGENT {
         let (agent, interrupt) = {
             let mut state = self.state();
             state.triggered = Some(evd);
@@ -79,10 +88,13 @@ impl<T: Transport> Cno<T> {
         if interrupt {
             self.ia.transport.interrupt();
         }
-        if let Some(call) = agent.proxy_agent_func {
-            // SAFETY: the consumer registered this function with this argument.
-            unsafe { call(agent.instance_data, evd as *mut c_void) };
-        }
+        agent
+    }
+
+    /// An EVD was found empty: its trigger, if nobody has consumed it, means nothing any more.
+    pub(crate) fn settle(&self, evd: usize) {
+        let mut state = self.state();
+        state.triggered = state.triggered.filter(|triggered| *triggered != evd);
     }
 
     /// dat_cno_wait: the EVD that triggered. A time-out is `DAT_QUEUE_EMPTY` (uDAPL 1.2, dat_cno_wait).

@@ -117,6 +117,28 @@ fn completions_trigger_a_cno_each_time_the_queue_was_emptied() {
 }
 
 #[test]
+fn a_cno_stays_triggered_until_the_queue_is_empty() {
+    let (a, x, b, y) = connected();
+    let cno = cno::create(b.ia, DAT_OS_WAIT_PROXY_AGENT_NULL).unwrap();
+    b.recv.set_cno(Some(cno));
+    // SAFETY: no segments.
+    unsafe {
+        for i in 0..3 {
+            y.post_recv(&[], i, 0).unwrap();
+            x.post_send(&[], i, 0).unwrap();
+        }
+    }
+    for _ in 0..3 {
+        a.completion(a.request);
+        assert_eq!(cno.wait(10_000_000), Ok(b.recv.handle()));
+        // SAFETY: one thread takes events.
+        assert!(unsafe { b.recv.dequeue() }.is_ok());
+    }
+    assert!(b.empty(b.recv));
+    assert_eq!(cno.wait(0).err(), Some(Error::of(DAT_QUEUE_EMPTY)));
+}
+
+#[test]
 fn an_agent_is_called_besides_waiters() {
     unsafe extern "C" fn agent(instance: DAT_PVOID, evd: DAT_EVD_HANDLE) {
         // SAFETY: the test passes this cell.

@@ -47,6 +47,8 @@ fn closed_adapters_leave_nothing() {
                 bytes = BYTES.load(Ordering::Relaxed);
             }
         }
-        assert_eq!(BYTES.load(Ordering::Relaxed) - bytes, 0, "bytes in use, from round {warm} on");
+        // The test harness has a thread of its own, which may free what it had.
+        let grown = BYTES.load(Ordering::Relaxed) - bytes;
+        assert!(grown <= 0, "{grown} more bytes in use, from round {warm} on");
     }
 }

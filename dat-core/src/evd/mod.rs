@@ -220,18 +220,44 @@ impl<T: Transport> Evd<T> {
         }
         // SAFETY: as the caller promised.
         if unsafe { self.take(event) } {
+            self.remind_cno();
             return Ok(());
         }
         self.ia.transport.progress();
         loop {
             // SAFETY: as the caller promised.
             if unsafe { self.take(event) } {
+                self.remind_cno();
                 return Ok(());
             }
-            if self.arm_for_cno() {
+            if self.settle_cno() {
                 return Err(Error::of(DAT_QUEUE_EMPTY));
             }
         }
+    }
+
+    /// One event was taken. If more are queued, a CNO that is waited on next shall return at once: not every consumer
+    /// empties the queue after each trigger.
+    #[inline(always)]
+    fn remind_cno(&self) {
+        if self.bell.has_cno.load(Ordering::Acquire)
+            && (!self.arm_for_cno() || self.soft_len.load(Ordering::Acquire) > 0)
+        {
+            self.bell.remind();
+        }
+    }
+
+    /// The queue was found empty: the CNO forgets this EVD and hears of the next event. False: there is one already.
+    #[inline]
+    fn settle_cno(&self) -> bool {
+        if self.bell.has_cno.load(Ordering::Acquire) {
+            self.bell.settle();
+            // An event that was queued before that has had its trigger taken back.
+            if self.soft_len.load(Ordering::Acquire) > 0 {
+                return false;
+            }
+        }
+        self.arm_for_cno()
     }
 
     /// The first event, if any.
@@ -480,6 +506,23 @@ impl<T: Transport> Bell<T> {
             && let Some(cno) = &*self.cno()
         {
             cno.trigger(self.evd);
+        }
+    }
+
+    /// Triggers the CNO again for what is still queued.
+    #[cold]
+    fn remind(&self) {
+        if self.enabled.load(Ordering::Acquire)
+            && let Some(cno) = &*self.cno()
+        {
+            cno.remind(self.evd);
+        }
+    }
+
+    /// Takes a trigger back that nobody has consumed.
+    fn settle(&self) {
+        if let Some(cno) = &*self.cno() {
+            cno.settle(self.evd);
         }
     }
 
