@@ -86,7 +86,7 @@ fn the_end_of_a_mapping_is_not_crossed() {
 
 /// The cost of the hot path; run with `--release -- --ignored --nocapture`.
 #[test]
-#[ignore = "a measurement"]
+#[ignore = "not a test: a measurement"]
 fn cost_of_a_cached_handle() {
     let ours = table();
     assert!(admit(ours));

@@ -10,9 +10,8 @@
 #include "dat_test.h"
 
 #include <pthread.h>
-#include <sched.h>
 
-enum { LARGEST = 1 << 20, ROUNDS = 20 };
+enum { LARGEST = 1 << 20, ROUNDS = 20, MOST_THREADS = 64 };
 /* The target's buffer ends with a byte that tells it to stop; the initiator's has room to read back into. */
 #define STOP ((size_t)LARGEST)
 #define BUFFER ((size_t)2 * LARGEST)
@@ -44,13 +43,16 @@ static void be_target(struct end *end, int fd, bool sleeps)
             nanosleep(&pause_time, NULL);
         }
     } else {
-        long processors = sysconf(_SC_NPROCESSORS_ONLN);
-        pthread_t thread;
-        for (long i = 1; i < processors; i++)
-            EXPECT(pthread_create(&thread, NULL, compute, (void *)stop) == 0 && pthread_detach(thread) == 0,
-                   "no thread");
+        long others = sysconf(_SC_NPROCESSORS_ONLN) - 1;
+        pthread_t threads[MOST_THREADS];
+        if (others > MOST_THREADS)
+            others = MOST_THREADS;
+        for (long i = 0; i < others; i++)
+            EXPECT(pthread_create(&threads[i], NULL, compute, (void *)stop) == 0, "no thread");
         alarm(60);
         compute((void *)stop);
+        for (long i = 0; i < others; i++)
+            pthread_join(threads[i], NULL);
     }
     wait_event(end->connect, 10 * SECOND);
 }

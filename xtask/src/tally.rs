@@ -2,6 +2,9 @@
 //!
 //! A test says that it could not run in one of three ways, all counted as skipped and never as passed:
 //! `#[ignore = "reason"]`, libtest-mimic's `Completion::ignored_with(reason)`, or a printed line `SKIP: reason`.
+//!
+//! What only looks like a test is not counted at all: `#[ignore = "not a test: reason"]` marks the part that a test
+//! runs in a process of its own, or a measurement.
 
 use std::fmt;
 
@@ -68,7 +71,9 @@ impl Tally {
         if let Some(reason) = outcome.strip_prefix("ignored") {
             let reason = reason.trim_start_matches([',', ' ', '(']).trim_end_matches(')');
             let reason = if reason.is_empty() { "no reason given" } else { reason };
-            self.skips.push(format!("{name}: {reason}"));
+            if !reason.starts_with("not a test: ") {
+                self.skips.push(format!("{name}: {reason}"));
+            }
         } else if outcome.ends_with("FAILED") {
             self.named.push(name.to_owned());
         }
@@ -156,6 +161,13 @@ mod tests {
             tally(output, true),
             "skipped: b: needs a device\nskipped: d: no gcc\nskipped: a: no dtest\n1 passed, 0 failed, 3 skipped"
         );
+    }
+
+    #[test]
+    fn what_is_not_a_test_is_not_counted() {
+        let output = "     Running tests/x.rs (x)\ntest a ... ok\ntest child ... ignored, not a test: run by a\n\
+                      test result: ok. 1 passed; 0 failed; 1 ignored; 0 measured\n";
+        assert_eq!(tally(output, true), "1 passed, 0 failed, 0 skipped");
     }
 
     #[test]

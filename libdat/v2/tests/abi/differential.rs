@@ -305,7 +305,7 @@ fn handle(name: &str) -> DAT_HANDLE {
 
 /// In a child: makes the calls and prints `@ call = answer`.
 #[test]
-#[ignore = "run by the other tests, in a process of its own for each library"]
+#[ignore = "not a test: run by the other tests, in a process of its own for each library"]
 fn child() {
     let Some(library) = load(true) else { return };
     let calls = Calls(&library);

@@ -57,7 +57,7 @@ fn the_dynamic_linker_finds_every_function_under_its_version() {
 }
 
 #[test]
-#[ignore = "a child of the test above"]
+#[ignore = "not a test: a child of the test above"]
 fn child_looks_functions_up() {
     let Some(library) = load(false) else { return };
     let library = library.into_raw();
@@ -108,7 +108,7 @@ fn a_library_that_was_opened_locally_still_loads_providers() {
 }
 
 #[test]
-#[ignore = "a child of the test above"]
+#[ignore = "not a test: a child of the test above"]
 fn child_opened_locally() {
     let Some(library) = load(false) else { return };
     let ia = open(&library, "v").expect("opens");
@@ -124,7 +124,7 @@ fn ending_with_open_adapters_is_no_crash() {
 }
 
 #[test]
-#[ignore = "a child of the test above"]
+#[ignore = "not a test: a child of the test above"]
 fn child_leaves_adapters_open() {
     for _ in 0..2 {
         let Some(library) = load(false) else { return };
@@ -145,7 +145,7 @@ fn opening_and_closing_leaves_nothing_behind() {
 }
 
 #[test]
-#[ignore = "a child of the test above"]
+#[ignore = "not a test: a child of the test above"]
 fn child_opens_a_thousand_times() {
     let cycle = || {
         let Some(library) = load(false) else { return };
@@ -226,7 +226,7 @@ fn said(child: Child) -> (String, String) {
 }
 
 #[test]
-#[ignore = "a child of a test above"]
+#[ignore = "not a test: a child of a test above"]
 fn child_fails_to_open() {
     let Some(library) = load(true) else { return };
     let ia = open(&library, "v").expect("the second entry opens");
@@ -235,7 +235,7 @@ fn child_fails_to_open() {
 }
 
 #[test]
-#[ignore = "a child of a test above"]
+#[ignore = "not a test: a child of a test above"]
 fn child_finds_nothing() {
     let Some(library) = load(true) else { return };
     assert_eq!(open(&library, "v"), Err(0x800a_0064));
@@ -252,7 +252,7 @@ fn providers_are_asked_whether_they_are_related() {
 }
 
 #[test]
-#[ignore = "a child of the test above"]
+#[ignore = "not a test: a child of the test above"]
 fn child_asks_for_relations() {
     let Some(library) = load(true) else { return };
     type Related = unsafe extern "C" fn(*const c_char, *const c_char, *mut DAT_HA_RELATIONSHIP) -> DAT_RETURN;
