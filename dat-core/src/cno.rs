@@ -1,5 +1,6 @@
 //! Consumer notification objects: one thing to wait on for many event dispatchers.
 
+use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,8 +21,9 @@ pub struct Cno<T: Transport> {
 }
 
 struct State {
-    /// An EVD has triggered it and no waiter has consumed that yet. The handle is a hint and may be stale.
-    triggered: Option<usize>,
+    /// EVDs that have triggered it and whose trigger no waiter has consumed, oldest first, each once: a consumer that
+    /// serves one of them does not miss the others. The handles are hints and may be stale.
+    triggered: VecDeque<usize>,
     /// Threads in dat_cno_wait, oldest first. The pointers are to their stacks; they leave before they return.
     waiters: Vec<*const Wake>,
     agent: DAT_OS_WAIT_PROXY_AGENT,
@@ -43,7 +45,7 @@ pub fn create<T: Transport>(
     agent: DAT_OS_WAIT_PROXY_AGENT,
 ) -> Result<&'static Node<Cno<T>>> {
     let _control = ia.control();
-    let state = State { triggered: None, waiters: Vec::new(), agent, dead: false };
+    let state = State { triggered: VecDeque::new(), waiters: Vec::new(), agent, dead: false };
     let node = handle::insert(ia.table, |_| Ok(Cno { ia: Ref::new(ia), state: Mutex::new(state) }))?;
     ia.enlist(node);
     Ok(node)
@@ -82,7 +84,9 @@ impl<T: Transport> Cno<T> {
     pub(crate) fn remind(&self, evd: usize) -> DAT_OS_WAIT_PROXY_AGENT {
         let (agent, interrupt) = {
             let mut state = self.state();
-            state.triggered = Some(evd);
+            if !state.triggered.contains(&evd) {
+                state.triggered.push_back(evd);
+            }
             (state.agent, state.wake_one())
         };
         if interrupt {
@@ -93,8 +97,7 @@ impl<T: Transport> Cno<T> {
 
     /// An EVD was found empty: its trigger, if nobody has consumed it, means nothing any more.
     pub(crate) fn settle(&self, evd: usize) {
-        let mut state = self.state();
-        state.triggered = state.triggered.filter(|triggered| *triggered != evd);
+        self.state().triggered.retain(|triggered| *triggered != evd);
     }
 
     /// dat_cno_wait: the EVD that triggered. A time-out is `DAT_QUEUE_EMPTY` (uDAPL 1.2, dat_cno_wait).
@@ -110,7 +113,7 @@ impl<T: Transport> Cno<T> {
             let mut state = self.state();
             state.waiters.retain(|w| !std::ptr::eq(*w, &wake));
             // A trigger meant for this thread that it did not take belongs to the next.
-            state.triggered.is_some() && state.wake_one()
+            !state.triggered.is_empty() && state.wake_one()
         };
         if pass_on {
             self.ia.transport.interrupt();
@@ -125,7 +128,7 @@ impl<T: Transport> Cno<T> {
             wake.reset();
             let dead = {
                 let mut state = self.state();
-                if let Some(evd) = state.triggered.take() {
+                if let Some(evd) = state.triggered.pop_front() {
                     return Ok(evd as *mut c_void);
                 }
                 state.dead

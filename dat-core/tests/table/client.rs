@@ -26,8 +26,9 @@ pub(crate) fn result(status: DAT_RETURN) -> Result<(), Error> {
     match status {
         DAT_SUCCESS => Ok(()),
         _ => {
-            assert_ne!(status & DAT_CLASS_ERROR, 0, "{status:#x} lacks the error class");
-            Err(Error::new(status & DAT_TYPE_MASK, status & DAT_SUBTYPE_MASK))
+            let error = Error::new(status & DAT_TYPE_MASK, status & DAT_SUBTYPE_MASK);
+            assert_eq!(status, error.code(), "the class, which only an empty queue lacks");
+            Err(error)
         }
     }
 }
