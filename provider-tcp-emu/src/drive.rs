@@ -40,6 +40,8 @@ const TICKS_TO_REST: u32 = 8;
 const FINE: Duration = Duration::from_millis(20);
 /// Looks between two looks at the clock, while a blocking wait polls: each takes some hundred nanoseconds.
 const LOOKS: u32 = 8;
+/// Polls that find somebody else at work before one lets others have its processor.
+const MISSES: u32 = 1000;
 /// Events taken from the poller at a time.
 const EVENTS: usize = 256;
 
@@ -52,6 +54,8 @@ pub(crate) struct Drive {
     followers: Mutex<Vec<Follower>>,
     /// Counts entries and exits of leaders: odd while there is one.
     leaders: AtomicU32,
+    /// Counts polls that found somebody else at work.
+    misses: AtomicU32,
     spin: Spin,
     background: Background,
 }
@@ -99,6 +103,7 @@ impl Drive {
             poller: Mutex::new(Poller { poll, events: Events::with_capacity(EVENTS) }),
             followers: Mutex::default(),
             leaders: AtomicU32::new(0),
+            misses: AtomicU32::new(0),
             spin: Spin {
                 longest: spin,
                 now_us: AtomicU32::new(spin.as_micros() as u32),
@@ -114,12 +119,32 @@ impl Drive {
         if !self.board.has_sockets() {
             return;
         }
-        let Some(mut engine) = self.engine.try_lock() else { return };
-        if engine.poll_pass()
-            && let Some(mut poller) = self.try_poller()
-            && poller.wait(Some(Duration::ZERO)).is_ok()
-        {
-            engine.deliver(&poller.events);
+        let Some(mut engine) = self.engine.try_lock() else { return self.give_way() };
+        if !engine.poll_pass() {
+            return;
+        }
+        match self.try_poller() {
+            Some(mut poller) => {
+                if poller.wait(Some(Duration::ZERO)).is_ok() {
+                    engine.deliver(&poller.events);
+                    poller.events.clear();
+                }
+            }
+            None => {
+                drop(engine);
+                self.give_way();
+            }
+        }
+    }
+
+    /// Somebody else is at work. One that polls must not keep it from the processor for long: it may be the very one that
+    /// has the news.
+    #[cold]
+    fn give_way(&self) {
+        let misses = self.misses.load(Ordering::Relaxed).wrapping_add(1);
+        self.misses.store(misses, Ordering::Relaxed);
+        if misses.is_multiple_of(MISSES) {
+            std::thread::yield_now();
         }
     }
 

@@ -201,7 +201,7 @@ impl Engine {
             stale |= !link.is_up() || link.idle_looks > PATIENCE;
         }
         self.fruitless = if moved { 0 } else { self.fruitless.wrapping_add(1) };
-        if stale && (self.links.len() > 1 || self.fruitless == PATIENCE) {
+        if stale && self.links.len() > 1 {
             let links = &mut self.links;
             self.hot.retain(|&i| links.get_mut(i).is_some_and(|l| l.is_up() && l.idle_looks <= PATIENCE));
             self.assemble();
