@@ -26,6 +26,12 @@ const NEEDS: &[Need] = &[
     need("g++", "/usr/bin/g++", "g++", "C++ programs"),
     need("libc headers", "/usr/include/stdio.h", "libc6-dev", "C programs"),
     need("pkg-config", "/usr/bin/pkg-config", "pkg-config", "the shipped pkg-config file"),
+    need(
+        "ip",
+        "/usr/bin/ip",
+        "iproute2",
+        "a network namespace, so that no port is found in use; no test depends on it",
+    ),
     need("gdb", "/usr/bin/gdb", "gdb", "backtraces of a program that hangs; no test depends on it"),
 ];
 

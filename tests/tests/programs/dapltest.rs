@@ -197,7 +197,7 @@ impl Performance {
 /// get an EVD of the first.
 fn limits() -> Case {
     Case::new("dapltest::limits", |registry| {
-        let ended = alone(registry, &["-T", "L", "-m", &MAXIMUM.to_string()], Network::OfItsOwn)?;
+        let ended = alone(registry, &["-T", "L", "-m", &MAXIMUM.to_string()])?;
         let counted = ["PZs", "CNOs", "EVDs", "EPs", "RSPs", "PSPs", "LMRs"];
         let mut wanted: Vec<String> =
             counted.iter().map(|what| format!("{what} created: {MAXIMUM}")).collect();
@@ -233,7 +233,7 @@ fn function_cases(name: &str, feature: &'static str, cases: &[u32]) -> Case {
         let names: Vec<String> = cases.iter().map(|case| format!("case{case}")).collect();
         let mut args = vec!["-T", "F", "-f", feature, "-s", "127.0.0.1"];
         args.extend(names.iter().map(String::as_str));
-        let ended = alone(registry, &args, Network::Host)?;
+        let ended = alone(registry, &args)?;
         // A failed assertion is named in the output even where the result then says PASS.
         let mut complaints =
             bad_lines("dapltest", &ended.text, &["failed in file", "Result: FAIL", "Warning", "ERROR"], &[]);
@@ -282,27 +282,10 @@ fn with_server(registry: &Registry, work: Option<&[String]>) -> Result<Pair, Sto
     Ok(Pair::run(registry, command(&["-T", "S"]), ready, clients)?)
 }
 
-/// Where a test without a server runs.
-#[derive(PartialEq)]
-enum Network {
-    Host,
-    /// A network namespace where this user may make one: `-T L` listens on a thousand ports in a row, in the range
-    /// from which the system takes ports for clients, and any of them may be taken on the host.
-    OfItsOwn,
-}
-
 /// A test without a server.
-fn alone(registry: &Registry, args: &[&str], network: Network) -> Result<Ended, Stop> {
+fn alone(registry: &Registry, args: &[&str]) -> Result<Ended, Stop> {
     let program = find_program("dapltest", "dapl2-utils")?;
-    let mut command = Command::new(&program);
-    if network == Network::OfItsOwn {
-        let unshare = ["--net", "--map-root-user", "--"];
-        let allowed = Command::new("unshare").args(unshare).arg("true").output();
-        if allowed.is_ok_and(|output| output.status.success()) {
-            command = Command::new("unshare");
-            command.args(unshare).arg(&program);
-        }
-    }
+    let mut command = Command::new(program);
     command.args(&args[..2]).args(["-D", registry.ia(), "-n", &free_ports().to_string()]).args(&args[2..]);
     let ended = Running::start("dapltest", command, registry, Instant::now() + LIMIT)?.end()?;
     ended.succeeded("dapltest")?;

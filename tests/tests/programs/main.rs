@@ -11,6 +11,7 @@
 mod connections;
 mod dapltest;
 mod dtest;
+mod network;
 mod pair;
 
 use std::sync::Arc;
@@ -52,6 +53,9 @@ impl From<String> for Stop {
 
 fn main() {
     let mut arguments = Arguments::from_args();
+    if !arguments.list {
+        network::enter_own();
+    }
     // One at a time: dtest's ports are fixed, and polling programs want the processors for themselves.
     arguments.test_threads = Some(1);
 
