@@ -1,0 +1,37 @@
+//! A network of one's own: the ports that these programs insist on lie in the range from which the system takes ports
+//! for clients (dtest's 45248, and a thousand in a row for `dapltest -T L`), so on the host any of them may be taken.
+
+use std::env;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// Set in the process that is in its own network.
+const INSIDE: &str = "OPENDAT_TEST_NETWORK";
+
+/// Loopback works, and clients get their ports elsewhere.
+const SET_UP: &str =
+    "ip link set lo up && echo 61000 65535 > /proc/sys/net/ipv4/ip_local_port_range && exec \"$@\"";
+
+/// Starts this program again in a network namespace of its own, where this user may make one. Elsewhere the tests
+/// run on the host's network.
+pub(crate) fn enter_own() {
+    if env::var_os(INSIDE).is_some() {
+        return;
+    }
+    let works = inside("true".as_ref()).output().is_ok_and(|output| output.status.success());
+    let (Ok(program), true) = (env::current_exe(), works) else {
+        eprintln!("no network namespace (needs unshare, ip, and the permission): a port may be found in use");
+        return;
+    };
+    let error = inside(program.as_os_str()).args(env::args_os().skip(1)).exec();
+    eprintln!("this program does not start in a network namespace: {error}");
+}
+
+fn inside(program: &std::ffi::OsStr) -> Command {
+    let mut command = Command::new("unshare");
+    command
+        .args(["--net", "--map-root-user", "--", "sh", "-c", SET_UP, "sh"])
+        .arg(program)
+        .env(INSIDE, "own");
+    command
+}
