@@ -95,6 +95,17 @@ impl Key {
     }
 }
 
+/// What came of a consumer's pass.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pass {
+    /// Something moved.
+    Fruitful,
+    /// Nothing did.
+    Fruitless,
+    /// The poller may know of something that the pass did not look at.
+    Ask,
+}
+
 /// One timer of an object.
 #[derive(Debug, Default)]
 pub(crate) struct Timer(Option<Instant>);
@@ -176,8 +187,7 @@ impl Engine {
     }
 
     /// A pass of a consumer's thread that found its queue empty: looks at hot sockets without asking the poller.
-    /// True: the poller should be asked, too.
-    pub(crate) fn poll_pass(&mut self) -> bool {
+    pub(crate) fn poll_pass(&mut self) -> Pass {
         self.kit.board.consumer_made_progress();
         self.serve();
         let (mut moved, mut blocked, mut stale) = (false, false, false);
@@ -207,7 +217,11 @@ impl Engine {
             self.assemble();
         }
         let cold = self.links.len() > self.hot.len();
-        blocked || (!moved && (cold || self.fruitless.is_multiple_of(ASK_EVERY)))
+        match blocked || (!moved && (cold || self.fruitless.is_multiple_of(ASK_EVERY))) {
+            true => Pass::Ask,
+            false if moved => Pass::Fruitful,
+            false => Pass::Fruitless,
+        }
     }
 
     /// What the poller reported.
