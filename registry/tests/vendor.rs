@@ -372,5 +372,8 @@ fn ofed_providers_load_register_and_say_why_they_do_not_open() {
         assert_ne!(status, SUCCESS);
         assert_eq!(error.status(), status);
         assert!(error.to_string().contains(library), "{error}");
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("the process's own memory map");
+        // Still there only if something else holds it: the probe above has been dropped.
+        assert!(!maps.contains(library), "{library} is unloaded after the failed open");
     }
 }
