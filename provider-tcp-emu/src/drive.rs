@@ -161,10 +161,7 @@ impl Drive {
             return Slept::Woken;
         }
         let asleep_since = (!self.spin.longest.is_zero()).then(Instant::now);
-        let slept = match self.try_poller() {
-            Some(poller) => self.lead(poller, wake, deadline),
-            None => self.follow(wake, deadline),
-        };
+        let slept = self.lead_or_follow(wake, deadline);
         if let Some(since) = asleep_since {
             self.spin.learn(since.elapsed());
         }
@@ -256,16 +253,20 @@ impl Drive {
         poller.events.clear();
     }
 
-    /// Sleeps until signalled; as soon as nobody leads, it is signalled to.
-    fn follow(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
+    /// Sleeps in the poller, or, as long as somebody else is there, on its own signal.
+    fn lead_or_follow(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
+        if let Some(poller) = self.try_poller() {
+            return self.lead(poller, wake, deadline);
+        }
         lock(&self.followers).push(Follower(wake));
         // The leader may have left before it could see this one in the list.
-        let slept = match self.try_poller() {
-            Some(_) => Slept::Woken,
-            None => wake.park(deadline),
-        };
+        let poller = self.try_poller();
+        let slept = poller.is_none().then(|| wake.park(deadline));
         lock(&self.followers).retain(|f| !std::ptr::eq(f.0, wake));
-        slept
+        match poller {
+            Some(poller) => self.lead(poller, wake, deadline),
+            None => slept.unwrap_or(Slept::Woken),
+        }
     }
 
     /// The poller is free: somebody else's turn.

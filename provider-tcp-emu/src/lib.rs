@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | [`params`](self) | ia_params: which addresses, which options |
+//! | `params` | ia_params: which addresses, which options |
 //! | `netdev`, `socket` | the host's devices and addresses; sockets and their options |
 //! | `transport`, `map` | dat-core's contract, over rnic's queues |
 //! | `engine` | all that touches sockets, under one lease |
