@@ -225,14 +225,29 @@ impl Engine {
     }
 
     /// What the poller reported.
-    pub(crate) fn deliver<'a>(&mut self, events: impl IntoIterator<Item = &'a Event>) {
+    ///
+    /// First what has arrived anywhere, then what has ended: what a peer did on one connection before it ended another
+    /// is seen in that order.
+    pub(crate) fn deliver<'a>(&mut self, events: impl IntoIterator<Item = &'a Event> + Copy) {
+        let mut any_end = false;
         for event in events {
             match Key::of(event.token()) {
+                Some(Key::Link(index)) if is_end(event) => {
+                    any_end = true;
+                    if let Some(link) = self.links.get_mut(index) {
+                        link.receive_before_end(&mut self.kit, &mut self.lingerers);
+                    }
+                }
                 Some(Key::Link(index)) => self.ready(index, event),
                 Some(Key::Door(index)) => self.calls.answer_door(&mut self.kit, index),
                 Some(Key::Caller(index)) => self.calls.hear_caller(&mut self.kit, &mut self.lingerers, index),
                 Some(Key::Lingerer(index)) => self.lingerers.readable(&mut self.kit, index),
                 None => {}
+            }
+        }
+        for event in events.into_iter().filter(|event| any_end && is_end(event)) {
+            if let Some(Key::Link(index)) = Key::of(event.token()) {
+                self.ready(index, event);
             }
         }
     }
@@ -245,8 +260,7 @@ impl Engine {
         if event.is_readable() || event.is_read_closed() || event.is_error() {
             (link.idle_looks, link.good_looks) = (0, 0);
             // The end of the stream is reported once: a read that gives less than asked must not stop before it.
-            let until_end = event.is_read_closed() || event.is_error();
-            link.receive_until(&mut self.kit, &mut self.lingerers, until_end);
+            link.receive_until(&mut self.kit, &mut self.lingerers, is_end(event));
         }
         self.heat(index);
     }
@@ -323,6 +337,11 @@ impl Engine {
             link.close(&mut self.kit, &mut self.lingerers);
         }
     }
+}
+
+/// Whether an event says that a stream is over.
+fn is_end(event: &Event) -> bool {
+    event.is_read_closed() || event.is_error()
 }
 
 impl Serve for Engine {

@@ -318,6 +318,19 @@ impl Link {
         self.receive_until(kit, lingerers, false)
     }
 
+    /// Reads what there is, but leaves the end of the stream, if that is next, for another look.
+    pub(crate) fn receive_before_end(&mut self, kit: &mut Kit, lingerers: &mut Lingerers) {
+        let Phase::Up(up) = &mut self.phase else { return };
+        for _ in 0..RX_BURST {
+            match up.receive(kit, &self.sink, false) {
+                Ok(Received::Some { drained: false }) => {}
+                Ok(_) => break,
+                Err(end) => return self.end(kit, lingerers, end),
+            }
+        }
+        self.after_receive(kit, lingerers, Progress::Some, false);
+    }
+
     /// As `receive`; `until_end`: the stream has an end, and no other sign of it will come.
     pub(crate) fn receive_until(
         &mut self,
@@ -331,7 +344,7 @@ impl Link {
         };
         let mut progress = Progress::None;
         for _ in 0..RX_BURST {
-            match up.receive(kit, &self.sink) {
+            match up.receive(kit, &self.sink, true) {
                 Ok(Received::Nothing) => return self.after_receive(kit, lingerers, progress, false),
                 Ok(Received::Some { drained }) => {
                     progress = Progress::Some;
@@ -589,15 +602,16 @@ impl Up {
         sink.call(Upcall::Established { private, peer, local, depth });
     }
 
-    /// One scatter read.
+    /// One scatter read. `ends`: the end of the stream counts; else it is as if nothing had come.
     #[inline]
-    fn receive(&mut self, kit: &mut Kit, sink: &Sink) -> Result<Received, End> {
+    fn receive(&mut self, kit: &mut Kit, sink: &Sink, ends: bool) -> Result<Received, End> {
         self.stream.rx(&mut kit.rx).map_err(End::Protocol)?;
         // SAFETY: the stream has just said where octets may go.
         let n = match unsafe { socket::receive(&self.socket, kit.rx.iov()) } {
             Moved::Octets(n @ 1..) => n,
-            Moved::Nothing if self.hung_up => return Err(End::Lost),
+            Moved::Nothing if self.hung_up && ends => return Err(End::Lost),
             Moved::Nothing => return Ok(Received::Nothing),
+            Moved::Octets(0) | Moved::Gone(_) if !ends => return Ok(Received::Nothing),
             Moved::Octets(0) => return Err(self.cut(End::Peer)),
             Moved::Gone(e) if is_reset(&e) => return Err(self.cut(End::Peer)),
             Moved::Gone(_) => return Err(End::Lost),

@@ -74,6 +74,8 @@ fn bound(addr: SocketAddr) -> io::Result<Socket> {
 /// A socket on its way to a peer; it becomes writable when it has arrived, or failed.
 pub(crate) fn connect(bind: Option<SocketAddr>, to: SocketAddr) -> io::Result<Socket> {
     let socket = stream(to)?;
+    // Else its local port, in TIME_WAIT, would keep a service point from being opened there.
+    socket.set_reuse_address(true)?;
     if let Some(from) = bind {
         // Of two families one cannot call the other.
         if from.is_ipv4() != to.is_ipv4() {

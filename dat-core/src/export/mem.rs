@@ -8,6 +8,7 @@ use crate::handle;
 use crate::ia::Ia;
 use crate::mem::lmr::{self, Lmr, Memory};
 use crate::mem::pz::{self, Pz};
+use crate::mem::rmr::{self, Rmr};
 use crate::provider::{Segment, Transport};
 use crate::srq::{self, Srq};
 
@@ -84,6 +85,26 @@ slots! {
     /// dat_lmr_free.
     fn lmr_free<T>(lmr: DAT_LMR_HANDLE) {
         lmr::free(handle::get::<Lmr<T>>(lmr)?)
+    }
+
+    /// dat_rmr_create.
+    fn rmr_create<T>(pz: DAT_PZ_HANDLE, rmr: *mut DAT_RMR_HANDLE) {
+        let pz = handle::get::<Pz<T>>(pz)?;
+        let rmr = out(rmr, 2)?;
+        rmr.write(rmr::create(pz)?.handle());
+        Ok(())
+    }
+
+    /// dat_rmr_query.
+    fn rmr_query<T>(rmr: DAT_RMR_HANDLE, mask: DAT_RMR_PARAM_MASK, param: *mut DAT_RMR_PARAM) {
+        let rmr = handle::get::<Rmr<T>>(rmr)?;
+        let fields = (mask.into(), DAT_RMR_FIELD_ALL.into(), 2);
+        query(fields, param, DAT_RMR_PARAM::zeroed(), |param| rmr.query(param))
+    }
+
+    /// dat_rmr_free.
+    fn rmr_free<T>(rmr: DAT_RMR_HANDLE) {
+        rmr::free(handle::get::<Rmr<T>>(rmr)?)
     }
 
     /// dat_lmr_sync_rdma_read.

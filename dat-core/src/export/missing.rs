@@ -11,19 +11,11 @@ use crate::ep::Ep;
 use crate::error::Error;
 use crate::handle::{self, Object};
 use crate::ia::Ia;
-use crate::mem::Pz;
+use crate::mem::{Pz, Rmr};
 use crate::provider::Transport;
 
-/// Remote memory regions: none can be created, so no handle is one.
-enum Rmr {}
-
-/// Common service points: the same.
+/// Common service points: none can be created, so no handle is one.
 enum Csp {}
-
-impl Object for Rmr {
-    const KIND: DAT_HANDLE_TYPE = DAT_HANDLE_TYPE_RMR;
-    const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_RMR;
-}
 
 impl Object for Csp {
     const KIND: DAT_HANDLE_TYPE = DAT_HANDLE_TYPE_CSP;
@@ -44,11 +36,9 @@ macro_rules! missing {
 
 missing! {
     cr_handoff(Cr<T>, DAT_CONN_QUAL);
-    rmr_create(Pz<T>, *mut DAT_RMR_HANDLE);
     rmr_create_for_ep(Pz<T>, *mut DAT_RMR_HANDLE);
-    rmr_query(Rmr, DAT_RMR_PARAM_MASK, *mut DAT_RMR_PARAM);
     rmr_bind(
-        Rmr,
+        Rmr<T>,
         DAT_LMR_HANDLE,
         *const DAT_LMR_TRIPLET,
         DAT_MEM_PRIV_FLAGS,
@@ -58,7 +48,6 @@ missing! {
         DAT_COMPLETION_FLAGS,
         *mut DAT_RMR_CONTEXT
     );
-    rmr_free(Rmr);
     csp_create(Ia<T>, *mut DAT_COMM, DAT_IA_ADDRESS_PTR, DAT_EVD_HANDLE, *mut DAT_CSP_HANDLE);
     csp_query(Csp, DAT_CSP_PARAM_MASK, *mut DAT_CSP_PARAM);
     csp_free(Csp);

@@ -13,6 +13,7 @@ use crate::evd::{self, Evd};
 use crate::handle::{self, Node, Object};
 use crate::mem::lmr::{self, Lmr};
 use crate::mem::pz::{self, Pz};
+use crate::mem::rmr::{self, Rmr};
 use crate::provider::Transport;
 use crate::srq::{self, Srq};
 
@@ -67,6 +68,7 @@ fn destroy_objects<T: Transport>(ia: &Node<Ia<T>>) {
     });
     each::<T, Ep<T>>(ia, ep::free);
     each::<T, Srq<T>>(ia, srq::free);
+    each::<T, Rmr<T>>(ia, rmr::free);
     each::<T, Lmr<T>>(ia, lmr::free);
     each::<T, Pz<T>>(ia, pz::free);
 }

@@ -13,6 +13,7 @@ use crate::provider::Transport;
 pub(super) struct Facts {
     address: SockAddr,
     named: Vec<DAT_NAMED_ATTR>,
+    provider: [DAT_NAMED_ATTR; 1],
     /// What `named` points to.
     _texts: Vec<CString>,
 }
@@ -30,7 +31,9 @@ impl Facts {
         };
         let named = named.iter().map(|(name, value)| DAT_NAMED_ATTR { name: keep(name), value: keep(value) });
         let named = named.collect();
-        Facts { address: address.into(), named, _texts: texts }
+        // What consumers written for OFED look up before they post RDMA reads (dtest does).
+        let provider = [DAT_NAMED_ATTR { name: c"DAT_IB_RDMA_READ".as_ptr(), value: c"TRUE".as_ptr() }];
+        Facts { address: address.into(), named, provider, _texts: texts }
     }
 }
 
@@ -112,6 +115,8 @@ impl<T: Transport> Ia<T> {
             srq_ep_pz_difference_supported: truth(attrs.max_srqs > 0),
             srq_info_supported: if attrs.max_srqs > 0 { SRQ_AVAILABLE | SRQ_OUTSTANDING } else { 0 },
             dto_async_return_guaranteed: DAT_TRUE,
+            num_provider_specific_attr: count(self.facts.provider.len()),
+            provider_specific_attr: self.facts.provider.as_ptr().cast_mut(),
             // Coherent memory, one path, no dat_ep_recv_query, no RMRs, no use in signal handlers.
             ..DAT_PROVIDER_ATTR::zeroed()
         };

@@ -86,12 +86,16 @@ pub unsafe fn create<T: Transport>(
 }
 
 fn virtual_range<T: Transport>(ia: &Ia<T>, addr: *mut c_void, length: DAT_VLEN) -> Result<Mem> {
+    // uDAPL 1.2, dat_lmr_create: DAT_LENGTH_ERROR (dapltest -T F mem asks for it).
+    if length == 0 {
+        return Err(Error::of(DAT_LENGTH_ERROR));
+    }
     if addr.is_null() {
         return Err(Error::arg(3));
     }
     let len = usize::try_from(length).map_err(|_| Error::arg(4))?;
     let fits = (addr as usize).checked_add(len).is_some() && length <= ia.transport.attrs().max_region_size;
-    if len == 0 || !fits {
+    if !fits {
         return Err(Error::arg(4));
     }
     Ok(Mem { addr: addr.cast(), len })

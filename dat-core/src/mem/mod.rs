@@ -2,6 +2,8 @@
 
 pub mod lmr;
 pub mod pz;
+pub mod rmr;
 
 pub use lmr::Lmr;
 pub use pz::Pz;
+pub use rmr::Rmr;
