@@ -59,7 +59,7 @@ fn a_region_is_judged_before_it_is_registered() {
         create(&side, region, length, pz, privileges, va_type).expect_err("refused")
     };
     assert_eq!(refused(at(null_mut()), 64, all, 0), Error::arg(3));
-    assert_eq!(refused(here, 0, all, 0), Error::Err(Error::of(DAT_LENGTH_ERROR)));
+    assert_eq!(refused(here, 0, all, 0), Error::of(DAT_LENGTH_ERROR));
     assert_eq!(refused(here, u64::MAX, all, 0), Error::arg(4));
     assert_eq!(refused((7, here.1), 64, all, 0), Error::arg(2));
     assert_eq!(refused(here, 64, 0x40, 0), Error::arg(6));
