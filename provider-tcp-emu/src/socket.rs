@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use dat_core::Error;
@@ -92,8 +93,18 @@ pub(crate) fn connect(bind: Option<SocketAddr>, to: SocketAddr) -> io::Result<So
 fn stream(addr: SocketAddr) -> io::Result<Socket> {
     let socket =
         Socket::new(Domain::for_address(addr), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
+    // Until the peer is known, as for one on this host: a congestion control that paces (bbr) and is replaced only
+    // after the connection has begun leaves its pacing behind.
+    SYSTEM_CONGESTION_CONTROL.get_or_init(|| {
+        let name = socket.tcp_congestion().unwrap_or_default();
+        name.into_iter().take_while(|octet| *octet != 0).collect()
+    });
+    LOCAL_CONGESTION_CONTROL.iter().any(|name| socket.set_tcp_congestion(name).is_ok());
     Ok(socket)
 }
+
+/// What sockets begin with, unless told otherwise.
+static SYSTEM_CONGESTION_CONTROL: OnceLock<Vec<u8>> = OnceLock::new();
 
 /// Sets the options of a connected socket; returns its peer's and its own address. None of the options is vital.
 pub(crate) fn tune(socket: &Socket, cc: Option<&str>) -> io::Result<(SocketAddr, SocketAddr)> {
@@ -104,10 +115,12 @@ pub(crate) fn tune(socket: &Socket, cc: Option<&str>) -> io::Result<(SocketAddr,
         Some(name) => {
             socket.set_tcp_congestion(name.as_bytes()).ok();
         }
-        None if same_host => {
-            LOCAL_CONGESTION_CONTROL.iter().any(|name| socket.set_tcp_congestion(name).is_ok());
+        None if same_host => {}
+        None => {
+            if let Some(name) = SYSTEM_CONGESTION_CONTROL.get() {
+                socket.set_tcp_congestion(name).ok();
+            }
         }
-        None => {}
     }
     // Within the host, the kernel itself says when a peer has gone; a stopped one (in a debugger) may take its time.
     if !same_host {
