@@ -201,12 +201,13 @@ impl Drive {
         self.leaders.fetch_add(1, Ordering::SeqCst);
         self.board.fall_asleep();
         let slept = loop {
-            self.engine.serve();
+            // What is left over by another that is at work is its own; it says so when it leaves it (`Board::leave`).
+            let served = self.engine.serve();
             let left = match deadline.map(|d| d.checked_duration_since(Instant::now())) {
                 Some(None) if !wake.is_signalled() => break Slept::TimedOut,
                 left => left.flatten(),
             };
-            let work = self.board.has_work();
+            let work = served && self.board.has_work();
             if !work && !wake.enter_poller() {
                 break Slept::Woken;
             }
@@ -431,7 +432,10 @@ impl Drive {
         self.board.fall_asleep();
         let seen = self.board.consumer_passes();
         let tick = loop {
-            self.engine.serve();
+            // Somebody at work is a consumer. It may have been interrupted, by this very thread: no asking again and again.
+            if !self.engine.serve() {
+                break TICK;
+            }
             if self.background.stop.load(Ordering::SeqCst) {
                 break TICK;
             }

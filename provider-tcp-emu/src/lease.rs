@@ -74,11 +74,10 @@ impl<T: Serve> Lease<T> {
         }
     }
 
-    /// Sees to it that what this thread has published is served: now by this thread, or soon by the one that has the lease.
-    pub(crate) fn serve(&self) {
-        if let Some(mut held) = self.lock_or_ask() {
-            held.serve();
-        }
+    /// Sees to it that what this thread has published is served: now by this thread (true), or soon by the one that has
+    /// the lease.
+    pub(crate) fn serve(&self) -> bool {
+        self.lock_or_ask().map(|mut held| held.serve()).is_some()
     }
 
     /// Waits for the lease. Must not be called by the thread that has it.
