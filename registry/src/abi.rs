@@ -11,6 +11,7 @@
 
 use dat_sys::*;
 
+use crate::boundary::guard;
 use crate::dynamic::{self, Interface, Table};
 use crate::ia;
 
@@ -27,10 +28,10 @@ pub unsafe extern "C" fn add_provider(
     info: *const DAT_PROVIDER_INFO,
 ) -> DAT_RETURN {
     // SAFETY: as promised.
-    match unsafe { interface(table, info) } {
+    guard(|| match unsafe { interface(table, info) } {
         Ok(interface) => status(dynamic::add(Table(table), interface)),
         Err(invalid) => invalid,
-    }
+    })
 }
 
 /// dat_registry_remove_provider.
@@ -43,10 +44,10 @@ pub unsafe extern "C" fn remove_provider(
     info: *const DAT_PROVIDER_INFO,
 ) -> DAT_RETURN {
     // SAFETY: as promised.
-    match unsafe { interface(table, info) } {
+    guard(|| match unsafe { interface(table, info) } {
         Ok(interface) => status(dynamic::remove(Table(table), &interface)),
         Err(invalid) => invalid,
-    }
+    })
 }
 
 /// dats_get_ia_handle: from a consumer's IA handle (a small integer) to the provider's, and back.
@@ -55,15 +56,17 @@ pub unsafe extern "C" fn remove_provider(
 ///
 /// `out` is null or can be written.
 pub unsafe extern "C" fn get_ia_handle(handle: DAT_IA_HANDLE, out: *mut DAT_IA_HANDLE) -> DAT_RETURN {
-    if out.is_null() {
-        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
-    }
-    let Some(translated) = ia::translate(handle) else {
-        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
-    };
-    // SAFETY: not null, so writable as promised.
-    unsafe { out.write(translated) };
-    DAT_SUCCESS
+    guard(|| {
+        if out.is_null() {
+            return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+        }
+        let Some(translated) = ia::translate(handle) else {
+            return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
+        };
+        // SAFETY: not null, so writable as promised.
+        unsafe { out.write(translated) };
+        DAT_SUCCESS
+    })
 }
 
 /// # Safety

@@ -6,6 +6,7 @@
 //! open IAs ([`ia`]) and the check of any other handle ([`handle`]) are one for the process, as C has it.
 
 pub mod abi;
+pub mod boundary;
 pub mod conf;
 pub mod dynamic;
 pub mod entry;

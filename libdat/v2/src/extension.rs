@@ -6,6 +6,7 @@ use std::arch::naked_asm;
 use std::ffi::{CStr, c_char};
 
 use dat_sys::*;
+use registry::boundary::guard;
 use registry::{close_query, handle, ia, table_of};
 
 use crate::REGISTRY;
@@ -64,35 +65,37 @@ version!(dat_extension_op);
 ///
 /// `args` is a live `va_list` with the arguments of the operation.
 unsafe extern "C" fn extension_op(handle: DAT_HANDLE, op: DAT_EXTENDED_OP, args: DAT_VA_LIST) -> DAT_RETURN {
-    if op & DAT_OPEN_EXTENSION_BASE != 0 {
-        // SAFETY: the first argument of an open operation is the name of an IA.
-        let name: *const c_char = unsafe { next_pointer(args) }.cast();
-        if name.is_null() {
-            return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
+    guard(|| {
+        if op & DAT_OPEN_EXTENSION_BASE != 0 {
+            // SAFETY: the first argument of an open operation is the name of an IA.
+            let name: *const c_char = unsafe { next_pointer(args) }.cast();
+            if name.is_null() {
+                return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
+            }
+            // SAFETY: NUL-terminated, the consumer says; the other arguments are the operation's.
+            return unsafe { REGISTRY.open_query(CStr::from_ptr(name), op, args) };
         }
-        // SAFETY: NUL-terminated, the consumer says; the other arguments are the operation's.
-        return unsafe { REGISTRY.open_query(CStr::from_ptr(name), op, args) };
-    }
-    let Some((object, table)) = ia::object(handle).and_then(|object| Some((object, table_of(object)?)))
-    else {
-        // A close operation takes the IA that an open operation gave, any other one any object.
-        let is_close = op & DAT_CLOSE_EXTENSION_BASE != 0;
-        let subtype = if is_close { DAT_INVALID_HANDLE_IA } else { DAT_INVALID_HANDLE1 };
-        return DAT_ERROR(DAT_INVALID_HANDLE, subtype);
-    };
-    if !handle::is_extended(table) {
-        return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
-    }
-    // SAFETY: the table of a registered provider, which is in memory and long enough for extensions.
-    let Some(function) = (unsafe { (*table).handle_extendedop_func }) else {
-        return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
-    };
-    // SAFETY: the provider's own function and object; the arguments are the consumer's word.
-    let status = unsafe { function(object, op, args) };
-    if op & DAT_CLOSE_EXTENSION_BASE != 0 && status == DAT_SUCCESS {
-        close_query(table);
-    }
-    status
+        let Some((object, table)) = ia::object(handle).and_then(|object| Some((object, table_of(object)?)))
+        else {
+            // A close operation takes the IA that an open operation gave, any other one any object.
+            let is_close = op & DAT_CLOSE_EXTENSION_BASE != 0;
+            let subtype = if is_close { DAT_INVALID_HANDLE_IA } else { DAT_INVALID_HANDLE1 };
+            return DAT_ERROR(DAT_INVALID_HANDLE, subtype);
+        };
+        if !handle::is_extended(table) {
+            return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
+        }
+        // SAFETY: the table of a registered provider, which is in memory and long enough for extensions.
+        let Some(function) = (unsafe { (*table).handle_extendedop_func }) else {
+            return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
+        };
+        // SAFETY: the provider's own function and object; the arguments are the consumer's word.
+        let status = unsafe { function(object, op, args) };
+        if op & DAT_CLOSE_EXTENSION_BASE != 0 && status == DAT_SUCCESS {
+            close_query(table);
+        }
+        status
+    })
 }
 
 /// `va_arg(args, void *)`.

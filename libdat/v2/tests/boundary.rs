@@ -1,0 +1,23 @@
+//! The macro that exports the library's functions, on functions that panic.
+
+use dat_sys::{DAT_ERROR, DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE, DAT_RETURN, DAT_SUCCESS};
+
+#[macro_use]
+#[path = "../src/export.rs"]
+mod export;
+
+export! {
+    /// Panics if it is told to.
+    fn dat_test_panic(panics: bool) -> DAT_RETURN {
+        assert!(!panics, "as the test wants");
+        DAT_SUCCESS
+    }
+}
+
+#[test]
+fn a_panic_does_not_reach_c() {
+    // SAFETY: Rust's own function.
+    let calls = unsafe { [dat_test_panic(true), dat_test_panic(false), dat_test_panic(true)] };
+    let internal = DAT_ERROR(DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE);
+    assert_eq!(calls, [internal, DAT_SUCCESS, internal]);
+}
