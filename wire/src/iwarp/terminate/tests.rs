@@ -1,5 +1,5 @@
 use super::*;
-use crate::iwarp::{TaggedOpcode, UntaggedOpcode};
+use crate::iwarp::{MAX_HEADER, TaggedOpcode, UntaggedOpcode};
 
 fn emit(terminate: Terminate) -> Vec<u8> {
     let mut buf = [0xEE; Terminate::MAX_SIZE];
@@ -18,13 +18,64 @@ fn read_header() -> TerminatedHeader {
     Header::Untagged { last: true, opcode, invalidate: 0, qn: 1, msn: 1, mo: 0 }.into()
 }
 
+fn send_header() -> TerminatedHeader {
+    let opcode = UntaggedOpcode::Send;
+    Header::Untagged { last: true, opcode, invalidate: 0, qn: 0, msn: 3, mo: 0 }.into()
+}
+
 const READ: ReadRequest = ReadRequest { sink_stag: 1, sink_to: 2, len: 3, source_stag: 4, source_to: 5 };
+
+/// Whole messages laid out by hand, field by field, as RFC 5041 (sections 4.2, 4.3: DDP's headers) and RFC 5040 (sections 4.1:
+/// RDMAP's octet, 4.4: READ request, 4.8: TERMINATE) say: none of the captures has one.
+#[test]
+fn octets_of_the_standard() {
+    /// Untagged, last, DDP version 1; RDMAP version 1, opcode 7; reserved; queue 2, MSN 1, offset 0.
+    const MESSAGE: [u8; 18] = [0x41, 0x47, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0];
+    #[rustfmt::skip]
+    let cases: [(&[u8], Terminate); 4] = [
+        // LLP (2), MPA (0), CRC (2); nothing is included.
+        (&[0x20, 0x02, 0b000_00000, 0], Terminate::new(Cause::MPA_CRC)),
+        // DDP (1), tagged buffer (1), invalid STag (0); M and D: 78 octets, a WRITE to STag 0xBAD at 0x1000.
+        (&[
+            0x11, 0x00, 0b110_00000, 0,
+            0x00, 0x4E,
+            0xC1, 0x40, 0x00, 0x00, 0x0B, 0xAD, 0, 0, 0, 0, 0, 0, 0x10, 0x00,
+        ], Terminate { segment_len: Some(78), header: Some(write_header()), ..Terminate::new(Cause::TAGGED_STAG) }),
+        // DDP (1), untagged buffer (2), no buffer (2); D without M: the length's place is there and means nothing.
+        (&[
+            0x12, 0x02, 0b010_00000, 0,
+            0x00, 0x00,
+            0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0,
+        ], Terminate { header: Some(send_header()), ..Terminate::new(Cause::UNTAGGED_NO_BUFFER) }),
+        // RDMAP (0), remote protection (1), base and bounds (1); M, D and R: a READ request of 46 octets.
+        (&[
+            0x01, 0x01, 0b111_00000, 0,
+            0x00, 0x2E,
+            0x41, 0x41, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0,
+            0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 5,
+        ], Terminate {
+            segment_len: Some(46),
+            header: Some(read_header()),
+            read_request: Some(READ),
+            ..Terminate::new(Cause::PROTECTION_BOUNDS)
+        }),
+    ];
+    for (octets, terminate) in cases {
+        let ulpdu = [&MESSAGE, octets].concat();
+        let (header, size) = Header::parse(&ulpdu).unwrap().unwrap();
+        let opcode = UntaggedOpcode::Terminate;
+        assert_eq!(header, Header::Untagged { last: true, opcode, invalidate: 0, qn: 2, msn: 1, mo: 0 });
+        assert_eq!(Terminate::parse(&ulpdu[size..]), Ok((terminate, BitOrder::Standard)), "{terminate}");
+        let mut emitted = [0xEE; MAX_HEADER];
+        assert_eq!(header.emit(&mut emitted), MESSAGE.len());
+        assert_eq!(emitted[..MESSAGE.len()], MESSAGE);
+        assert_eq!(emit(terminate), octets, "{terminate}");
+    }
+}
 
 /// The four failures measured at a siw peer, in its order of bits and in the standard's.
 #[test]
 fn both_orders() {
-    let opcode = UntaggedOpcode::Send;
-    let send_header = Header::Untagged { last: true, opcode, invalidate: 0, qn: 0, msn: 3, mo: 0 }.into();
     let with_header = |cause, header, read_request| Terminate {
         cause,
         segment_len: Some(0x4E),
@@ -33,7 +84,7 @@ fn both_orders() {
     };
     let cases = [
         ([0x11, 0, 3, 0], [0x11, 0, 0xC0, 0], with_header(Cause::TAGGED_STAG, write_header(), None)),
-        ([0x21, 2, 3, 0], [0x12, 2, 0xC0, 0], with_header(Cause::UNTAGGED_NO_BUFFER, send_header, None)),
+        ([0x21, 2, 3, 0], [0x12, 2, 0xC0, 0], with_header(Cause::UNTAGGED_NO_BUFFER, send_header(), None)),
         ([0x10, 0, 7, 0], [0x01, 0, 0xE0, 0], with_header(Cause::PROTECTION_STAG, read_header(), Some(READ))),
         ([0x02, 4, 0, 0], [0x20, 4, 0, 0], Terminate::new(Cause::MPA_SETUP)),
     ];
