@@ -15,7 +15,7 @@
 //!
 //! So no one polls a socket beside another, and a program that does nothing is not woken by anybody.
 
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -359,6 +359,17 @@ impl Background {
     }
 }
 
+/// Ends the process if `f` panics, as a panic on the data path does: nobody knows any more what state the engine is in, and
+/// without its thread consumers would wait for completions that never come.
+fn die_of_a_panic(f: impl FnOnce()) {
+    if std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).is_err() {
+        // A closed standard error is no reason to live on.
+        let _ = io::stderr()
+            .write_all(b"dat: tcp-emu: the thread that makes progress panicked; the process ends\n");
+        std::process::abort();
+    }
+}
+
 /// The background thread.
 impl Drive {
     /// Starts it, if it does not run yet.
@@ -367,7 +378,8 @@ impl Drive {
         if thread.is_none() {
             let this = Arc::clone(self);
             self.background.state.store(WATCHING, Ordering::SeqCst);
-            let spawned = std::thread::Builder::new().name("tcp-emu".into()).spawn(move || this.background());
+            let body = move || die_of_a_panic(|| this.background());
+            let spawned = std::thread::Builder::new().name("tcp-emu".into()).spawn(body);
             match spawned {
                 Ok(spawned) => *thread = Some(spawned),
                 Err(e) => {
@@ -386,8 +398,8 @@ impl Drive {
         if let Some(thread) = thread {
             thread.thread().unpark();
             self.board.wake();
-            // It has no panics of its own to report; upcalls' are theirs.
-            thread.join().ok();
+            let ended = thread.join();
+            debug_assert!(ended.is_ok(), "a panic ends the process");
         }
     }
 

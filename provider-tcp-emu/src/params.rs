@@ -61,12 +61,11 @@ impl Params {
             }
         };
 
-        let spare_processor = std::thread::available_parallelism().is_ok_and(|n| n.get() >= 2);
         let mut params = Params {
             bind,
             address: bind.unwrap_or_else(|| netdev::of_host(&devices)),
             crc: false,
-            spin: if spare_processor { DEFAULT_SPIN } else { Duration::ZERO },
+            spin: default_spin(online_processors()),
             cc: None,
             fpdu: *FPDU.end(),
         };
@@ -99,6 +98,17 @@ impl Params {
         }
         Ok(())
     }
+}
+
+/// Where there is but one processor, polling keeps from it whoever is to send the message.
+fn default_spin(processors: libc::c_long) -> Duration {
+    if processors >= 2 { DEFAULT_SPIN } else { Duration::ZERO }
+}
+
+/// Of the host. Not those that the calling thread may run on: a consumer that is bound to one leaves the others to its peers.
+fn online_processors() -> libc::c_long {
+    // SAFETY: no memory is involved.
+    unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }
 }
 
 fn spin(value: &str) -> Result<Duration, String> {
@@ -206,6 +216,34 @@ mod tests {
         assert_eq!(Params::parse("spin=8", env("7")).expect("parses").spin, Duration::from_micros(8));
         let error = Params::parse("", env("soon")).expect_err("no number").reason;
         assert_eq!(error, "ia_params: OPENDAT_SPIN_US=soon: expected 0 to 1000000 microseconds");
+    }
+
+    #[test]
+    fn one_processor_does_not_spin() {
+        assert_eq!(
+            [-1, 1, 2, 64].map(default_spin),
+            [Duration::ZERO, Duration::ZERO, DEFAULT_SPIN, DEFAULT_SPIN]
+        );
+    }
+
+    /// A consumer that is bound to a processor of its own still has the others beside it.
+    #[test]
+    fn affinity_does_not_count() {
+        let spin = parse("").expect("parses").spin;
+        let bound = std::thread::spawn(|| {
+            // SAFETY: a set of this thread's, which is zeroes, alive during the calls.
+            unsafe {
+                let mut set: libc::cpu_set_t = std::mem::zeroed();
+                libc::sched_getaffinity(0, size_of_val(&set), &mut set);
+                let first =
+                    (0..libc::CPU_SETSIZE as usize).find(|&cpu| libc::CPU_ISSET(cpu, &set)).expect("one");
+                libc::CPU_ZERO(&mut set);
+                libc::CPU_SET(first, &mut set);
+                assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
+            }
+            parse("").expect("parses").spin
+        });
+        assert_eq!(bound.join().expect("no panic"), spin);
     }
 
     #[test]
