@@ -27,7 +27,7 @@ fn a_panic_of_the_background_thread_is_reported_and_ends_the_process() {
 }
 
 #[test]
-#[ignore = "a child of the test above"]
+#[ignore = "not a test: a child of the test above"]
 fn panic_in_the_background() {
     let open = || TcpEmu.open("tcp-emu", "127.0.0.1").expect("adapter");
     let (ta, tb) = (open(), open());
