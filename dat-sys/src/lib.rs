@@ -1,4 +1,4 @@
-//! The C interface of uDAPL 2.0: scalar types, constants, structures, and the function table of a provider, under
+//! The C interface of uDAPL 2.0, and in [`v1`] where 1.2 differs: scalar types, constants, structures, and the function table of a provider, under
 //! their C names.
 //!
 //! Layouts are those of `libdat2.so.2` on LP64 Linux. Enumerations are integers with constants, so that no value a
@@ -23,6 +23,7 @@ pub mod ib;
 mod memory;
 mod provider;
 mod types;
+pub mod v1;
 
 #[cfg(test)]
 mod layout_tests;
