@@ -46,9 +46,7 @@ pub fn create<T: Transport>(
 ) -> Result<&'static Node<Cno<T>>> {
     let _control = ia.control();
     let state = State { triggered: VecDeque::new(), waiters: Vec::new(), agent, dead: false };
-    let node = handle::insert(ia.table, |_| Ok(Cno { ia: Ref::new(ia), state: Mutex::new(state) }))?;
-    ia.enlist(node);
-    Ok(node)
+    ia.add(|_| Ok(Cno { ia: Ref::new(ia), state: Mutex::new(state) }))
 }
 
 /// dat_cno_free: refused while an EVD refers to it or a thread waits on it.

@@ -280,8 +280,8 @@ struct Free {
     used: VecDeque<u32>,
 }
 
-/// Free slots kept back before any is reused: a stale handle stays stale for at least as many frees.
-const COOLING: usize = 1024;
+/// Free slots kept back before any is reused: a stale handle stays stale for at least as many frees. Together 4 MiB.
+const COOLING: usize = 1 << 16;
 
 // SAFETY: `base` is a region that is only accessed through atomics.
 unsafe impl Send for Pool {}
@@ -373,7 +373,8 @@ mod tests {
         // SAFETY: single owner.
         unsafe {
             remove(first);
-            for _ in 0..COOLING / 2 {
+            // Other tests of this process free a few, too.
+            for _ in 0..COOLING - 4096 {
                 let node = insert(std::ptr::null(), |_| Ok(Pear)).unwrap();
                 assert_ne!(node.handle(), stale);
                 remove(node);

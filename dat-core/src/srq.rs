@@ -75,7 +75,7 @@ pub fn create<T: Transport>(
         return Err(Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_SRQ));
     }
     let _control = ia.control();
-    let node = handle::insert(ia.table, |handle| {
+    ia.add(|handle| {
         let alarm = Box::new(Alarm { ia: Ref::new(ia), srq: handle as usize });
         // SAFETY: the alarm is dropped after the transport's queue (field order in `Srq`).
         let sink = unsafe { Sink::new(&*alarm) };
@@ -94,9 +94,7 @@ pub fn create<T: Transport>(
             low_watermark: AtomicUsize::new(mark),
             _alarm: alarm,
         })
-    })?;
-    ia.enlist(node);
-    Ok(node)
+    })
 }
 
 /// dat_srq_free: refused while an endpoint draws from it.

@@ -50,7 +50,7 @@ pub(super) fn arrive<T: Transport>(
     ep: Option<&Node<Ep<T>>>,
     arrival: Arrival<'_, T>,
 ) -> Result<()> {
-    let node = handle::insert(ia.table, |_| {
+    let node = ia.add(|_| {
         Ok(Cr {
             ia: Ref::new(ia),
             request: Mutex::new(Some(arrival.request)),
@@ -61,7 +61,6 @@ pub(super) fn arrive<T: Transport>(
             private: arrival.private.to_vec(),
         })
     })?;
-    ia.enlist(node);
     let data = DAT_CR_ARRIVAL_EVENT_DATA {
         sp_handle: service_point,
         local_ia_address_ptr: node.to.as_ptr(),

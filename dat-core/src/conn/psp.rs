@@ -52,16 +52,14 @@ pub fn create<T: Transport>(
         _ => return Err(Error::arg(4)),
     };
     let _control = ia.control();
-    let node = handle::insert(ia.table, |handle| {
+    ia.add(|handle| {
         let door =
             Arc::new(Door { ia: Ref::new(ia), evd: Ref::new(evd), psp: handle as usize, port, makes_eps });
         // SAFETY: the door is dropped after the listener (field order in `Psp`).
         let sink = unsafe { Sink::new(&*door) };
         let listener = ia.transport.listen(port, evd.depth(), sink)?;
         Ok(Psp { ia: Ref::new(ia), listener, door })
-    })?;
-    ia.enlist(node);
-    Ok(node)
+    })
 }
 
 /// dat_psp_free. Requests that have arrived stay valid.

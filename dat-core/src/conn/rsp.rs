@@ -59,7 +59,7 @@ pub fn create<T: Transport>(
     }
     let _control = ia.control();
     ep.apply(Event::Reserve)?;
-    let made = handle::insert(ia.table, |handle| {
+    let made = ia.add(|handle| {
         let door = Arc::new(Door {
             ia: Ref::new(ia),
             evd: Ref::new(evd),
@@ -73,11 +73,9 @@ pub fn create<T: Transport>(
         let listener = ia.transport.listen(Port::Qualifier(qualifier), 1, sink)?;
         Ok(Rsp { ia: Ref::new(ia), listener, door })
     });
-    let node = made.inspect_err(|_| {
+    made.inspect_err(|_| {
         let _ = ep.apply(Event::Unreserve);
-    })?;
-    ia.enlist(node);
-    Ok(node)
+    })
 }
 
 /// dat_rsp_free: an endpoint that is still reserved becomes unconnected.

@@ -135,7 +135,7 @@ fn build<T: Transport>(
     connect_evd: Option<Ref<Evd<T>>>,
     state: State,
 ) -> Result<&'static Node<Ep<T>>> {
-    let node = handle::insert(ia.table, |handle| {
+    ia.add(|handle| {
         let ep = Ep {
             ia: Ref::new(ia),
             link: AtomicPtr::new(std::ptr::null_mut()),
@@ -145,9 +145,7 @@ fn build<T: Transport>(
         let link = ep.new_link(&ep.setup())?;
         ep.link.store(link, Ordering::Release);
         Ok(ep)
-    })?;
-    ia.enlist(node);
-    Ok(node)
+    })
 }
 
 /// dat_ep_free. A connection is ended abruptly; completions not yet taken stay on their EVDs.

@@ -112,7 +112,7 @@ pub fn create<T: Transport>(
         return Err(Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEVD));
     }
     let _control = ia.control();
-    let node = handle::insert(ia.table, |handle| {
+    let node = ia.add(|handle| {
         let bell = Arc::new(Bell {
             ia: Ref::new(ia),
             evd: handle as usize,
@@ -142,7 +142,6 @@ pub fn create<T: Transport>(
             bell,
         })
     })?;
-    ia.enlist(node);
     node.arm_for_cno();
     Ok(node)
 }

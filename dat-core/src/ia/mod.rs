@@ -1,11 +1,11 @@
 //! Interface adapters: the object everything else belongs to.
 
 mod close;
+mod objects;
 mod open;
 mod query;
 mod sharing;
 
-use std::collections::HashSet;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,6 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use dat_sys::*;
 
 pub use self::close::close;
+use self::objects::Objects;
 pub use self::open::{AsyncEvd, open};
 use self::query::Facts;
 use crate::ep::Orphans;
@@ -39,7 +40,7 @@ pub struct Ia<T: Transport> {
     async_evd: Mutex<Option<Ref<Evd<T>>>>,
     closing: AtomicBool,
     control: Mutex<Orphans>,
-    objects: Mutex<HashSet<usize>>,
+    objects: Objects,
 }
 
 /// The registry's entry that an adapter is opened for.
@@ -83,7 +84,7 @@ impl<T: Transport> Ia<T> {
             async_evd: Mutex::new(None),
             closing: AtomicBool::new(false),
             control: Mutex::new(Orphans::default()),
-            objects: Mutex::new(HashSet::new()),
+            objects: Objects::default(),
         }
     }
 
@@ -120,28 +121,6 @@ impl<T: Transport> Ia<T> {
     /// Announces an abrupt close.
     pub fn set_closing(&self) {
         self.closing.store(true, Ordering::Release);
-    }
-
-    /// Remembers an object for graceful and abrupt close. Leaf lock: allowed inside upcalls.
-    pub fn enlist<O: Object>(&self, node: &Node<O>) {
-        self.objects.lock().unwrap_or_else(PoisonError::into_inner).insert(node.handle() as usize);
-    }
-
-    /// Forgets an object.
-    pub fn delist<O: Object>(&self, node: &Node<O>) {
-        self.objects.lock().unwrap_or_else(PoisonError::into_inner).remove(&(node.handle() as usize));
-    }
-
-    /// The handles of all its objects of a kind.
-    pub fn objects(&self, kind: DAT_HANDLE_TYPE) -> Vec<*mut c_void> {
-        let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_kind = |h: &*mut c_void| crate::handle::live(*h).is_ok_and(|slot| slot.kind() == kind);
-        objects.iter().map(|h| *h as *mut c_void).filter(of_kind).collect()
-    }
-
-    /// How many objects it has.
-    pub fn object_count(&self) -> usize {
-        self.objects.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 }
 

@@ -76,13 +76,11 @@ pub unsafe fn create<T: Transport>(
         _ => return Err(Error::arg(7)),
     }
     let _control = ia.control();
-    let node = handle::insert(ia.table, |_| {
+    ia.add(|_| {
         // SAFETY: as the caller promised.
         let mr = unsafe { ia.transport.mr(&pz.pd, mem, access(privileges)) }?;
         Ok(Lmr { mr, pz: Ref::new(pz), ia: Ref::new(ia), mem, privileges, made_of })
-    })?;
-    ia.enlist(node);
-    Ok(node)
+    })
 }
 
 fn virtual_range<T: Transport>(ia: &Ia<T>, addr: *mut c_void, length: DAT_VLEN) -> Result<Mem> {

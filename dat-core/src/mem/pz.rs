@@ -23,9 +23,7 @@ impl<T: Transport> Object for Pz<T> {
 /// dat_pz_create.
 pub fn create<T: Transport>(ia: &Node<Ia<T>>) -> Result<&'static Node<Pz<T>>> {
     let _control = ia.control();
-    let node = handle::insert(ia.table, |_| Ok(Pz { pd: ia.transport.pd()?, ia: Ref::new(ia) }))?;
-    ia.enlist(node);
-    Ok(node)
+    ia.add(|_| Ok(Pz { pd: ia.transport.pd()?, ia: Ref::new(ia) }))
 }
 
 /// dat_pz_free: refused while an endpoint, a region or a shared receive queue is in it.

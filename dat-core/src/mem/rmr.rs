@@ -26,9 +26,7 @@ impl<T: Transport> Object for Rmr<T> {
 pub fn create<T: Transport>(pz: &Node<Pz<T>>) -> Result<&'static Node<Rmr<T>>> {
     let ia = pz.ia.clone();
     let _control = ia.control();
-    let node = handle::insert(ia.table, |_| Ok(Rmr { pz: Ref::new(pz), ia: ia.clone() }))?;
-    ia.enlist(node);
-    Ok(node)
+    ia.add(|_| Ok(Rmr { pz: Ref::new(pz), ia: ia.clone() }))
 }
 
 /// dat_rmr_free.

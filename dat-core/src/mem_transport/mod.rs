@@ -86,6 +86,12 @@ pub struct Adapter {
 }
 
 impl Adapter {
+    /// With other limits: only dat-core keeps to them.
+    pub fn with_attrs(mut self, change: impl FnOnce(&mut Attrs)) -> Self {
+        change(&mut self.attrs);
+        self
+    }
+
     fn object(&self, id: Id) -> Object {
         Object { fabric: self.fabric.clone(), id }
     }

@@ -39,12 +39,16 @@ pub fn fabric() -> String {
     format!("test-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-pub fn open(fabric: &str) -> &'static Node<Ia<T>> {
+/// An entry of a registry that knows no IAs.
+pub fn entry(name: &'static str) -> Entry<'static> {
     let registry =
         RegistryFns { add_provider: no_table, remove_provider: no_table, get_ia_handle: no_mapping };
-    let entry = Entry { name: "mem", provider: "mem", table: std::ptr::null(), registry, thread_safe: false };
+    Entry { name, provider: name, table: std::ptr::null(), registry, thread_safe: false }
+}
+
+pub fn open(fabric: &str) -> &'static Node<Ia<T>> {
     // SAFETY: no dispatcher is given.
-    unsafe { ia::open(&Mem, fabric, entry, AsyncEvd::Elsewhere) }.unwrap()
+    unsafe { ia::open(&Mem, fabric, entry("mem"), AsyncEvd::Elsewhere) }.unwrap()
 }
 
 impl Side {

@@ -1,0 +1,78 @@
+//! Which objects an adapter has, and how many it may have.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::c_void;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dat_sys::*;
+
+use super::Ia;
+use crate::error::{Error, Result};
+use crate::handle::{self, Node, Object};
+use crate::provider::{Attrs, Transport};
+
+/// The handles of an adapter's objects. A leaf lock: allowed inside upcalls.
+#[derive(Default)]
+pub(super) struct Objects(Mutex<HashMap<DAT_HANDLE_TYPE, HashSet<usize>>>);
+
+impl<T: Transport> Ia<T> {
+    /// Puts an object of the adapter behind a new handle, which `make` is told. `DAT_INSUFFICIENT_RESOURCES`: there are as
+    /// many of its kind as the adapter's attributes promise.
+    pub fn add<O: Object>(&self, make: impl FnOnce(*mut c_void) -> Result<O>) -> Result<&'static Node<O>> {
+        handle::insert(self.table, |handle| {
+            self.enlist::<O>(handle)?;
+            make(handle).inspect_err(|_| self.strike(O::KIND, handle))
+        })
+    }
+
+    /// Forgets an object: the first step of whoever frees it.
+    pub fn delist<O: Object>(&self, node: &Node<O>) {
+        self.strike(O::KIND, node.handle());
+    }
+
+    /// The handles of all its objects of a kind.
+    pub fn objects(&self, kind: DAT_HANDLE_TYPE) -> Vec<*mut c_void> {
+        self.objects.lock().get(&kind).into_iter().flatten().map(|handle| *handle as *mut c_void).collect()
+    }
+
+    /// How many objects it has.
+    pub fn object_count(&self) -> usize {
+        self.objects.lock().values().map(HashSet::len).sum()
+    }
+
+    fn enlist<O: Object>(&self, handle: *mut c_void) -> Result<()> {
+        let (max, resource) = limit(self.transport.attrs(), O::KIND);
+        let mut objects = self.objects.lock();
+        let of_kind = objects.entry(O::KIND).or_default();
+        if of_kind.len() >= max {
+            return Err(Error::new(DAT_INSUFFICIENT_RESOURCES, resource));
+        }
+        of_kind.insert(handle as usize);
+        Ok(())
+    }
+
+    fn strike(&self, kind: DAT_HANDLE_TYPE, handle: *mut c_void) {
+        if let Some(of_kind) = self.objects.lock().get_mut(&kind) {
+            of_kind.remove(&(handle as usize));
+        }
+    }
+}
+
+/// How many objects of a kind an adapter may have, and the resource that one more would lack.
+fn limit(attrs: &Attrs, kind: DAT_HANDLE_TYPE) -> (usize, DAT_RETURN) {
+    match kind {
+        DAT_HANDLE_TYPE_EP => (attrs.max_eps, DAT_RESOURCE_TEP),
+        DAT_HANDLE_TYPE_EVD => (attrs.max_evds, DAT_RESOURCE_TEVD),
+        DAT_HANDLE_TYPE_LMR => (attrs.max_regions, DAT_RESOURCE_MEMORY_REGION),
+        DAT_HANDLE_TYPE_PZ => (attrs.max_pds, DAT_RESOURCE_PROTECTION_DOMAIN),
+        DAT_HANDLE_TYPE_SRQ => (attrs.max_srqs, DAT_RESOURCE_SRQ),
+        // There is no attribute for these; that for RMRs is 0, because none can be bound, but programs create them unasked.
+        _ => (usize::MAX, DAT_NO_SUBTYPE),
+    }
+}
+
+impl Objects {
+    fn lock(&self) -> MutexGuard<'_, HashMap<DAT_HANDLE_TYPE, HashSet<usize>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

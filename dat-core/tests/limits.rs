@@ -1,0 +1,89 @@
+//! As many objects as the adapter's attributes promise, and not one more.
+
+mod support;
+
+use dat_core::ep::{self, Handles};
+use dat_core::error::{Error, OpenError, Result};
+use dat_core::handle::{Node, Object};
+use dat_core::ia::{self, AsyncEvd, Ia};
+use dat_core::mem::lmr::{self, Memory};
+use dat_core::mem::pz;
+use dat_core::mem_transport::{Adapter, Mem};
+use dat_core::provider::Provider;
+use dat_core::{evd, srq};
+use dat_sys::*;
+use support::*;
+
+/// The loopback transport with room for few objects.
+struct Small;
+
+impl Provider for Small {
+    type Transport = Adapter;
+    const NAME: &'static str = "small";
+
+    fn open(&self, ia: &str, params: &str) -> std::result::Result<Adapter, OpenError> {
+        Ok(Mem.open(ia, params)?.with_attrs(|attrs| {
+            (attrs.max_pds, attrs.max_eps, attrs.max_evds) = (1, 2, 3);
+            (attrs.max_regions, attrs.max_srqs) = (4, 2);
+        }))
+    }
+}
+
+fn open_small() -> &'static Node<Ia<T>> {
+    // SAFETY: no dispatcher is given.
+    unsafe { ia::open(&Small, &fabric(), entry("small"), AsyncEvd::Create(8)) }.unwrap()
+}
+
+/// Makes objects until one is refused; frees one, and there is room for one again.
+fn fill<O: Object>(
+    count: usize,
+    resource: DAT_RETURN,
+    make: impl Fn() -> Result<&'static Node<O>>,
+    free: impl Fn(&Node<O>) -> Result<()>,
+) {
+    let refused = Error::new(DAT_INSUFFICIENT_RESOURCES, resource);
+    let made: Vec<_> = (0..count).map(|_| make().unwrap()).collect();
+    assert_eq!(make().err(), Some(refused));
+    free(made[0]).unwrap();
+    let again = make().unwrap();
+    assert_eq!(make().err(), Some(refused));
+    made[1..].iter().copied().chain([again]).for_each(|node| free(node).unwrap());
+}
+
+#[test]
+fn one_object_more_than_promised_is_refused() {
+    let ia = open_small();
+    // The dispatcher of asynchronous errors is one of the three.
+    fill(2, DAT_RESOURCE_TEVD, || evd::create(ia, 1, None, DAT_EVD_SOFTWARE_FLAG), evd::free);
+    fill(1, DAT_RESOURCE_PROTECTION_DOMAIN, || pz::create(ia), pz::free);
+
+    let zone = pz::create(ia).unwrap();
+    let none = || Handles { pz: Some(zone), recv: None, request: None, connect: None, srq: None };
+    fill(2, DAT_RESOURCE_TEP, || ep::create(ia, none(), None), ep::free);
+    let attr = DAT_SRQ_ATTR { max_recv_dtos: 4, max_recv_iov: 1, low_watermark: 0 };
+    fill(2, DAT_RESOURCE_SRQ, || srq::create(ia, zone, &attr), srq::free);
+
+    let mut buffer = [0u8; 16];
+    let addr = buffer.as_mut_ptr();
+    let register = || {
+        let memory = Memory::Virtual { addr: addr.cast(), length: 16 };
+        // SAFETY: the buffer outlives the regions, which are freed below.
+        unsafe { lmr::create(ia, memory, zone, DAT_MEM_PRIV_LOCAL_READ_FLAG, DAT_VA_TYPE_VA) }
+    };
+    fill(4, DAT_RESOURCE_MEMORY_REGION, register, lmr::free);
+
+    pz::free(zone).unwrap();
+    // Nothing that was refused is still counted.
+    ia::close(ia, DAT_CLOSE_GRACEFUL_FLAG).unwrap();
+}
+
+#[test]
+fn limits_are_each_adapters_own() {
+    let (one, other) = (open_small(), open_small());
+    pz::create(one).unwrap();
+    assert!(pz::create(one).is_err());
+    pz::create(other).unwrap();
+    for ia in [one, other] {
+        ia::close(ia, DAT_CLOSE_ABRUPT_FLAG).unwrap();
+    }
+}
