@@ -8,13 +8,12 @@
 //! An object lives in a [`Node`] behind its slot. Other objects that depend on it hold a counted [`Ref`].
 
 use std::any::TypeId;
-use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use dat_sys::*;
 
@@ -38,6 +37,8 @@ pub struct Slot {
     kind: AtomicU32,
     /// Spinlock of thread-safe tables.
     lock: AtomicU32,
+    /// While it is free: the slot that was given back after it.
+    next: AtomicU32,
 }
 
 /// An object with its handle and the count of those who depend on it.
@@ -276,8 +277,10 @@ struct Pool {
 struct Free {
     /// Slots from here on were never used.
     fresh: usize,
-    /// Used and given back, oldest first.
-    used: VecDeque<u32>,
+    /// Used and given back: how many, and the first and the last of them in that order.
+    used: usize,
+    oldest: u32,
+    newest: u32,
 }
 
 /// Free slots kept back before any is reused: a stale handle stays stale for at least as many frees. Together 4 MiB.
@@ -306,29 +309,50 @@ fn pool() -> &'static Pool {
         };
         // Without address space for 64 MiB there is no table to fail through; an empty pool answers "no memory".
         let (bytes, fresh) = if base == libc::MAP_FAILED { (0, MAX_HANDLES) } else { (bytes, 0) };
-        let free = Mutex::new(Free { fresh, used: VecDeque::new() });
+        let free = Mutex::new(Free { fresh, used: 0, oldest: 0, newest: 0 });
         Pool { base: base.cast_const().cast(), bytes, free, live: AtomicUsize::new(0) }
     })
 }
 
 impl Pool {
     fn take(&self) -> Option<&'static Slot> {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = if free.used.len() > COOLING || free.fresh == MAX_HANDLES {
-            free.used.pop_front()? as usize
-        } else {
+        let mut free = self.free();
+        let index = if free.used > COOLING || (free.fresh == MAX_HANDLES && free.used != 0) {
+            let index = free.oldest;
+            free.oldest = self.slot(index).next.load(Ordering::Relaxed);
+            free.used -= 1;
+            index
+        } else if free.fresh < MAX_HANDLES {
             free.fresh += 1;
-            free.fresh - 1
+            free.fresh as u32 - 1
+        } else {
+            return None;
         };
         self.live.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: below MAX_HANDLES, so inside the region; zeroed or once-used memory is a valid slot.
-        Some(unsafe { &*self.base.add(index) })
+        Some(self.slot(index))
     }
 
     fn give(&self, slot: &'static Slot) {
-        let index = (std::ptr::from_ref(slot) as usize - self.base as usize) / size_of::<Slot>();
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).used.push_back(index as u32);
+        let index = ((std::ptr::from_ref(slot) as usize - self.base as usize) / size_of::<Slot>()) as u32;
+        let mut free = self.free();
+        match free.used {
+            0 => free.oldest = index,
+            _ => self.slot(free.newest).next.store(index, Ordering::Relaxed),
+        }
+        free.newest = index;
+        free.used += 1;
         self.live.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn free(&self) -> MutexGuard<'_, Free> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn slot(&self, index: u32) -> &'static Slot {
+        debug_assert!((index as usize) < MAX_HANDLES);
+        // SAFETY: `take` and `give` know no index that is not below MAX_HANDLES, so it is inside the region; zeroed or
+        // once-used memory is a valid slot.
+        unsafe { &*self.base.add(index as usize) }
     }
 }
 
