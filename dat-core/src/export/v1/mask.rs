@@ -1,0 +1,86 @@
+//! Masks of 1.2 as masks of 2.0. A bit that 1.2 does not know becomes one that 2.0 does not know either.
+
+use dat_sys::*;
+
+/// The bits in `moved` go up by `places`, the others of `all` stay.
+const fn translate(mask: u64, all: u64, moved: u64, places: u32, unknown: u64) -> u64 {
+    let known = mask & !moved | (mask & moved) << places;
+    if mask & !all == 0 { known } else { unknown }
+}
+
+/// In a mask of 64 bits and in one of 32, a bit of no field.
+const UNKNOWN: u64 = 1 << 63;
+const UNKNOWN_32: u64 = 1 << 31;
+
+pub(super) fn ia(mask: v1::DAT_IA_ATTR_MASK) -> DAT_IA_ATTR_MASK {
+    let moved = v1::DAT_IA_FIELD_ALL & !(v1::DAT_IA_FIELD_IA_NUM_TRANSPORT_ATTR - 1);
+    translate(mask, v1::DAT_IA_FIELD_ALL, moved, 3, UNKNOWN)
+}
+
+pub(super) fn provider(mask: v1::DAT_PROVIDER_ATTR_MASK) -> DAT_PROVIDER_ATTR_MASK {
+    let moved = v1::DAT_PROVIDER_FIELD_ALL & !(v1::DAT_PROVIDER_FIELD_NUM_PROVIDER_SPECIFIC_ATTR - 1);
+    translate(mask, v1::DAT_PROVIDER_FIELD_ALL, moved, 5, UNKNOWN)
+}
+
+pub(super) fn ep(mask: v1::DAT_EP_PARAM_MASK) -> DAT_EP_PARAM_MASK {
+    let moved = (v1::DAT_EP_FIELD_SRQ_HANDLE << 1) - v1::DAT_EP_FIELD_LOCAL_IA_ADDRESS_PTR;
+    translate(mask, v1::DAT_EP_FIELD_ALL, moved, 1, UNKNOWN)
+}
+
+pub(super) fn lmr(mask: v1::DAT_LMR_PARAM_MASK) -> DAT_LMR_PARAM_MASK {
+    let moved = v1::DAT_LMR_FIELD_ALL & !(v1::DAT_LMR_FIELD_LMR_CONTEXT - 1);
+    translate(mask.into(), v1::DAT_LMR_FIELD_ALL.into(), moved.into(), 1, UNKNOWN_32) as DAT_LMR_PARAM_MASK
+}
+
+pub(super) fn rmr(mask: v1::DAT_RMR_PARAM_MASK) -> DAT_RMR_PARAM_MASK {
+    translate(mask.into(), v1::DAT_RMR_FIELD_ALL.into(), 0, 0, UNKNOWN_32) as DAT_RMR_PARAM_MASK
+}
+
+/// The masks of 2.0 overlap: the proxy is 3, everything is 4.
+pub(super) fn cno(mask: v1::DAT_CNO_PARAM_MASK) -> DAT_CNO_PARAM_MASK {
+    match mask {
+        0 | DAT_CNO_FIELD_IA_HANDLE => mask,
+        v1::DAT_CNO_FIELD_AGENT => DAT_CNO_FIELD_PROXY,
+        v1::DAT_CNO_FIELD_ALL => DAT_CNO_FIELD_ALL,
+        _ => UNKNOWN_32 as DAT_CNO_PARAM_MASK,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By name: every constant of 1.2 with this beginning, translated, is the constant of 2.0 with the same name.
+    fn agree(beginning: &str, translate: impl Fn(u64) -> u64) -> usize {
+        let new = |name: &str| {
+            let all = describe::CONSTANTS.iter().copied().flatten();
+            all.clone().find(|constant| constant.name == name).expect("a name of 2.0").value as u64
+        };
+        let old = v1::constants().filter(|constant| constant.name.starts_with(beginning));
+        old.filter(|constant| !constant.name.ends_with("ALL") && constant.name != "DAT_CNO_FIELD_AGENT")
+            .map(|constant| {
+                assert_eq!(translate(constant.value as u64), new(constant.name), "{}", constant.name)
+            })
+            .count()
+    }
+
+    #[test]
+    fn every_field_keeps_its_name() {
+        assert_eq!(agree("DAT_IA_FIELD_", ia), 37);
+        assert_eq!(agree("DAT_PROVIDER_FIELD_", provider), 27);
+        assert_eq!(agree("DAT_EP_FIELD_", ep), 30);
+        assert_eq!(agree("DAT_LMR_FIELD_", |mask| lmr(mask as u32).into()), 10);
+        assert_eq!(agree("DAT_RMR_FIELD_", |mask| rmr(mask as u32).into()), 5);
+        assert_eq!(agree("DAT_CNO_FIELD_", |mask| cno(mask as u32).into()), 1);
+    }
+
+    #[test]
+    fn unknown_bits_stay_unknown() {
+        assert_ne!(ia(v1::DAT_IA_FIELD_ALL + 1) & !DAT_IA_FIELD_ALL, 0);
+        assert_ne!(provider(v1::DAT_PROVIDER_FIELD_ALL + 1) & !DAT_PROVIDER_FIELD_ALL, 0);
+        assert_ne!(ep(0x800) & !DAT_EP_FIELD_ALL, 0, "the bit between the two halves");
+        assert_ne!(lmr(0x400) & !DAT_LMR_FIELD_ALL, 0);
+        assert_ne!(rmr(0x20) & !DAT_RMR_FIELD_ALL, 0);
+        assert_ne!(cno(4) & !(DAT_CNO_FIELD_ALL | DAT_CNO_FIELD_PROXY), 0);
+    }
+}

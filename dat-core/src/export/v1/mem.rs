@@ -1,0 +1,151 @@
+//! Memory regions and shared receive queues.
+
+use dat_sys::*;
+
+use super::convert::{functions, query, refuse, renumber};
+use super::record::lmr_triplet_to_2_0;
+use super::{mask, record};
+use crate::error::{Error, Result};
+use crate::export::{mem, missing};
+use crate::handle::{self, Node};
+use crate::ia::Ia;
+use crate::mem::lmr::Lmr;
+use crate::mem::rmr::Rmr;
+use crate::provider::Transport;
+
+functions! {
+    /// dat_lmr_create: addresses are virtual.
+    fn lmr_create<T>(
+        ia: DAT_IA_HANDLE,
+        mem_type: DAT_MEM_TYPE,
+        region: DAT_REGION_DESCRIPTION,
+        length: DAT_VLEN,
+        pz: DAT_PZ_HANDLE,
+        privileges: DAT_MEM_PRIV_FLAGS,
+        lmr: *mut DAT_LMR_HANDLE,
+        lmr_context: *mut DAT_LMR_CONTEXT,
+        rmr_context: *mut DAT_RMR_CONTEXT,
+        registered_length: *mut DAT_VLEN,
+        registered_address: *mut DAT_VADDR,
+    ) {
+        let status = mem::lmr_create::<T>(
+            ia, mem_type, region, length, pz, privileges, DAT_VA_TYPE_VA, lmr, lmr_context, rmr_context,
+            registered_length, registered_address,
+        );
+        // The type of addresses is the seventh argument of 2.0.
+        renumber(status, |argument| if argument > 7 { argument - 1 } else { argument })
+    }
+
+    /// dat_lmr_query.
+    fn lmr_query<T>(lmr: DAT_LMR_HANDLE, mask: v1::DAT_LMR_PARAM_MASK, param: *mut v1::DAT_LMR_PARAM) {
+        let ask = |param: *mut _| mem::lmr_query::<T>(lmr, mask::lmr(mask), param);
+        query(mask != 0, param, DAT_LMR_PARAM::zeroed(), ask, record::lmr_param)
+    }
+
+    /// dat_lmr_sync_rdma_read.
+    fn lmr_sync_rdma_read<T>(ia: DAT_IA_HANDLE, iov: *const v1::DAT_LMR_TRIPLET, count: DAT_VLEN) {
+        match segments(iov, count) {
+            None => mem::lmr_sync_rdma_read::<T>(ia, iov.cast(), count),
+            Some(Ok(segments)) => mem::lmr_sync_rdma_read::<T>(ia, segments.as_ptr(), segments.len() as DAT_VLEN),
+            Some(Err(error)) => refuse::<Ia<T>>(ia, error),
+        }
+    }
+
+    /// dat_lmr_sync_rdma_write.
+    fn lmr_sync_rdma_write<T>(ia: DAT_IA_HANDLE, iov: *const v1::DAT_LMR_TRIPLET, count: DAT_VLEN) {
+        match segments(iov, count) {
+            None => mem::lmr_sync_rdma_write::<T>(ia, iov.cast(), count),
+            Some(Ok(segments)) => mem::lmr_sync_rdma_write::<T>(ia, segments.as_ptr(), segments.len() as DAT_VLEN),
+            Some(Err(error)) => refuse::<Ia<T>>(ia, error),
+        }
+    }
+
+    /// dat_rmr_query.
+    fn rmr_query<T>(rmr: DAT_RMR_HANDLE, mask: v1::DAT_RMR_PARAM_MASK, param: *mut v1::DAT_RMR_PARAM) {
+        let ask = |param: *mut _| mem::rmr_query::<T>(rmr, mask::rmr(mask), param);
+        query(mask != 0, param, DAT_RMR_PARAM::zeroed(), ask, record::rmr_param)
+    }
+
+    /// dat_rmr_bind: the region is found by the context of the triplet; with length 0, which unbinds, there is none.
+    fn rmr_bind<T>(
+        rmr: DAT_RMR_HANDLE,
+        triplet: *const v1::DAT_LMR_TRIPLET,
+        privileges: DAT_MEM_PRIV_FLAGS,
+        ep: DAT_EP_HANDLE,
+        cookie: DAT_RMR_COOKIE,
+        flags: DAT_COMPLETION_FLAGS,
+        context: *mut DAT_RMR_CONTEXT,
+    ) {
+        const TRIPLET: u32 = 2;
+        let Some(Ok(triplet)) = triplet.as_ref().map(lmr_triplet_to_2_0) else {
+            return refuse::<Rmr<T>>(rmr, Error::arg(TRIPLET));
+        };
+        let lmr = match handle::get::<Rmr<T>>(rmr) {
+            Ok(node) if triplet.segment_length > 0 => match find(node, triplet.lmr_context) {
+                Some(lmr) => lmr,
+                None => return refuse::<Rmr<T>>(rmr, Error::arg(TRIPLET)),
+            },
+            _ => DAT_HANDLE_NULL,
+        };
+        let status = missing::rmr_bind::<T>(
+            rmr, lmr, &triplet, privileges, DAT_VA_TYPE_VA, ep, cookie, flags, context,
+        );
+        renumber(status, |argument| match argument {
+            1 => 1,
+            // The region, of which 1.2 only knows the context, and the type of addresses.
+            2 | 3 | 5 => TRIPLET,
+            4 => 3,
+            later => later - 2,
+        })
+    }
+
+    /// dat_srq_query.
+    fn srq_query<T>(srq: DAT_SRQ_HANDLE, mask: DAT_SRQ_PARAM_MASK, param: *mut DAT_SRQ_PARAM) {
+        let ask = |param: *mut _| mem::srq_query::<T>(srq, mask, param);
+        query(mask != 0, param, DAT_SRQ_PARAM::zeroed(), ask, record::srq_param)
+    }
+}
+
+/// The region of the RMR's adapter that has this context.
+fn find<T: Transport>(rmr: &Node<Rmr<T>>, context: DAT_LMR_CONTEXT) -> Option<DAT_LMR_HANDLE> {
+    let _control = rmr.ia.control();
+    rmr.ia.objects(DAT_HANDLE_TYPE_LMR).into_iter().find(|&lmr| {
+        // SAFETY: under the control lock no region of this adapter goes away.
+        unsafe { handle::get::<Lmr<T>>(lmr) }.is_ok_and(|lmr| lmr.context() == context)
+    })
+}
+
+/// No process has more bytes of addresses, so no region has.
+const ADDRESSES: u64 = 1 << 47;
+
+/// The segments of a synchronisation. `None`: there is nothing at `iov` to convert, and the 2.0 function says so.
+///
+/// # Safety
+/// The pointer is NULL or leads to `count` triplets.
+unsafe fn segments(iov: *const v1::DAT_LMR_TRIPLET, count: DAT_VLEN) -> Option<Result<Vec<DAT_LMR_TRIPLET>>> {
+    let count = usize::try_from(count).ok()?;
+    if count == 0 || iov.is_null() || !iov.is_aligned() {
+        return None;
+    }
+    if count > isize::MAX as usize / size_of::<v1::DAT_LMR_TRIPLET>() {
+        return Some(Err(Error::arg(3)));
+    }
+    // SAFETY: as the caller promised.
+    let segments = unsafe { std::slice::from_raw_parts(iov, count) };
+    if segments.iter().any(|segment| segment.segment_length > ADDRESSES) {
+        return Some(Err(Error::arg(2)));
+    }
+    Some(Ok(segments.iter().flat_map(parts).collect()))
+}
+
+/// A segment of 64 bits of length as segments of 32.
+fn parts(segment: &v1::DAT_LMR_TRIPLET) -> impl Iterator<Item = DAT_LMR_TRIPLET> {
+    const PART: u64 = DAT_SEG_LENGTH::MAX as u64;
+    let (start, length) = (segment.virtual_address, segment.segment_length);
+    let lmr_context = segment.lmr_context;
+    (0..length.div_ceil(PART)).map(move |part| DAT_LMR_TRIPLET {
+        virtual_address: start.wrapping_add(part * PART),
+        segment_length: (length - part * PART).min(PART) as DAT_SEG_LENGTH,
+        lmr_context,
+    })
+}

@@ -1,0 +1,163 @@
+//! The data path: no lock, no allocation. Segments are converted on the stack, events on their way to the consumer.
+
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::ptr::{null, null_mut};
+
+use dat_sys::*;
+
+use super::convert::{functions, refuse};
+use super::record::{TooLarge, lmr_triplet_to_2_0, write_event};
+use crate::ep::Ep;
+use crate::error::Error;
+use crate::export::{evd, post};
+use crate::handle::Object;
+use crate::provider::Transport;
+use crate::srq::Srq;
+
+/// Segments of one post that are converted; adapters offer fewer, and more are refused.
+const MAX_SEGMENTS: usize = 64;
+
+functions! {
+    /// dat_ep_post_send.
+    fn ep_post_send<T, SAFE>(
+        ep: DAT_EP_HANDLE,
+        count: DAT_COUNT,
+        iov: *mut v1::DAT_LMR_TRIPLET,
+        cookie: DAT_DTO_COOKIE,
+        flags: DAT_COMPLETION_FLAGS,
+    ) {
+        with_segments::<Ep<T>>(ep, count, iov, |iov| post::ep_post_send::<T, SAFE>(ep, count, iov, cookie, flags))
+    }
+
+    /// dat_ep_post_recv.
+    fn ep_post_recv<T, SAFE>(
+        ep: DAT_EP_HANDLE,
+        count: DAT_COUNT,
+        iov: *mut v1::DAT_LMR_TRIPLET,
+        cookie: DAT_DTO_COOKIE,
+        flags: DAT_COMPLETION_FLAGS,
+    ) {
+        with_segments::<Ep<T>>(ep, count, iov, |iov| post::ep_post_recv::<T, SAFE>(ep, count, iov, cookie, flags))
+    }
+
+    /// dat_ep_post_rdma_read. All of the remote segment is read, so one that is too long is refused.
+    fn ep_post_rdma_read<T, SAFE>(
+        ep: DAT_EP_HANDLE,
+        count: DAT_COUNT,
+        iov: *mut v1::DAT_LMR_TRIPLET,
+        cookie: DAT_DTO_COOKIE,
+        remote: *const v1::DAT_RMR_TRIPLET,
+        flags: DAT_COMPLETION_FLAGS,
+    ) {
+        if remote.as_ref().is_some_and(|remote| remote.segment_length > DAT_SEG_LENGTH::MAX.into()) {
+            return refuse::<Ep<T>>(ep, Error::of(DAT_LENGTH_ERROR));
+        }
+        with_segments::<Ep<T>>(ep, count, iov, |iov| {
+            with_target(remote, |remote| post::ep_post_rdma_read::<T, SAFE>(ep, count, iov, cookie, remote, flags))
+        })
+    }
+
+    /// dat_ep_post_rdma_write. The remote segment may have more room than any message fills.
+    fn ep_post_rdma_write<T, SAFE>(
+        ep: DAT_EP_HANDLE,
+        count: DAT_COUNT,
+        iov: *mut v1::DAT_LMR_TRIPLET,
+        cookie: DAT_DTO_COOKIE,
+        remote: *const v1::DAT_RMR_TRIPLET,
+        flags: DAT_COMPLETION_FLAGS,
+    ) {
+        with_segments::<Ep<T>>(ep, count, iov, |iov| {
+            with_target(remote, |remote| post::ep_post_rdma_write::<T, SAFE>(ep, count, iov, cookie, remote, flags))
+        })
+    }
+
+    /// dat_srq_post_recv.
+    fn srq_post_recv<T, SAFE>(
+        srq: DAT_SRQ_HANDLE,
+        count: DAT_COUNT,
+        iov: *mut v1::DAT_LMR_TRIPLET,
+        cookie: DAT_DTO_COOKIE,
+    ) {
+        with_segments::<Srq<T>>(srq, count, iov, |iov| post::srq_post_recv::<T, SAFE>(srq, count, iov, cookie))
+    }
+
+    /// dat_evd_dequeue.
+    fn evd_dequeue<T, SAFE>(evd: DAT_EVD_HANDLE, event: *mut v1::DAT_EVENT) {
+        deliver(event, |event| post::evd_dequeue::<T, SAFE>(evd, event))
+    }
+
+    /// dat_evd_wait.
+    fn evd_wait<T>(
+        evd: DAT_EVD_HANDLE,
+        timeout: DAT_TIMEOUT,
+        threshold: DAT_COUNT,
+        event: *mut v1::DAT_EVENT,
+        more: *mut DAT_COUNT,
+    ) {
+        deliver(event, |event| evd::evd_wait::<T>(evd, timeout, threshold, event, more))
+    }
+}
+
+/// Calls a post with the segments of 2.0. A number or a pointer that is none is the post's to refuse.
+///
+/// # Safety
+/// The pointer is NULL or leads to `count` triplets; `handle` as [`handle::get`](crate::handle::get).
+#[inline(always)]
+unsafe fn with_segments<O: Object>(
+    handle: *mut c_void,
+    count: DAT_COUNT,
+    iov: *mut v1::DAT_LMR_TRIPLET,
+    post: impl FnOnce(*mut DAT_LMR_TRIPLET) -> DAT_RETURN,
+) -> DAT_RETURN {
+    let count = match usize::try_from(count) {
+        Ok(count @ 1..=MAX_SEGMENTS) if !iov.is_null() && iov.is_aligned() => count,
+        // SAFETY: as the caller promised.
+        Ok(count) if count > MAX_SEGMENTS => return unsafe { refuse::<O>(handle, Error::arg(2)) },
+        _ => return post(iov.cast()),
+    };
+    let mut segments = [const { MaybeUninit::<DAT_LMR_TRIPLET>::uninit() }; MAX_SEGMENTS];
+    for (at, segment) in segments.iter_mut().enumerate().take(count) {
+        // SAFETY: one of the `count` triplets.
+        match lmr_triplet_to_2_0(unsafe { &*iov.add(at) }) {
+            Ok(converted) => segment.write(converted),
+            // No adapter has messages of that size.
+            // SAFETY: as the caller promised.
+            Err(TooLarge) => return unsafe { refuse::<O>(handle, Error::of(DAT_LENGTH_ERROR)) },
+        };
+    }
+    post(segments.as_mut_ptr().cast())
+}
+
+/// Calls a post with the remote segment of 2.0, whose length stays below 4 GiB.
+///
+/// # Safety
+/// The pointer is NULL or leads to a triplet.
+#[inline(always)]
+unsafe fn with_target(
+    remote: *const v1::DAT_RMR_TRIPLET,
+    post: impl FnOnce(*const DAT_RMR_TRIPLET) -> DAT_RETURN,
+) -> DAT_RETURN {
+    // SAFETY: as the caller promised.
+    let Some(remote) = (unsafe { remote.as_ref() }) else { return post(null()) };
+    post(&DAT_RMR_TRIPLET {
+        virtual_address: remote.target_address,
+        segment_length: remote.segment_length.try_into().unwrap_or(DAT_SEG_LENGTH::MAX),
+        rmr_context: remote.rmr_context,
+    })
+}
+
+/// Takes an event of 2.0 and delivers it as one of 1.2.
+///
+/// # Safety
+/// The pointer is NULL or may be written to.
+#[inline(always)]
+unsafe fn deliver(event: *mut v1::DAT_EVENT, take: impl FnOnce(*mut DAT_EVENT) -> DAT_RETURN) -> DAT_RETURN {
+    let mut taken = MaybeUninit::<DAT_EVENT>::uninit();
+    let status = take(if event.is_null() { null_mut() } else { taken.as_mut_ptr() });
+    if status == DAT_SUCCESS {
+        // SAFETY: the event was taken; a NULL would have been refused.
+        unsafe { write_event(taken.as_ptr(), event) };
+    }
+    status
+}
