@@ -7,7 +7,7 @@ use proptest::sample::select;
 use wire::iwarp::mpa::fpdu::{check_trailer, fpdu_len};
 use wire::iwarp::mpa::{MAX_PRIVATE_DATA, MAX_SETUP};
 use wire::iwarp::{
-    BitOrder, Cause, Crc32c, Enhanced, Fpdu, Header, ReadDepth, ReadRequest, Revision, Setup, SetupKind,
+    AtomicOp, AtomicRequest, AtomicResponse, BitOrder, Cause, Crc32c, Enhanced, Fpdu, Header, Immediate, ReadDepth, ReadRequest, Revision, Setup, SetupKind,
     SetupProgress, TaggedOpcode, Terminate, TerminatedHeader, Trailer, UntaggedOpcode,
 };
 
@@ -51,14 +51,52 @@ proptest! {
     }
 
     #[test]
+    fn bodies_of_extensions_come_back(request in atomic_request(), id in any::<u32>(), original in any::<u64>()) {
+        let mut bytes = [0; AtomicRequest::SIZE];
+        request.emit(&mut bytes);
+        prop_assert_eq!(AtomicRequest::parse(&bytes), Some(Ok(request)));
+        let response = AtomicResponse { id, original };
+        response.emit(&mut bytes);
+        prop_assert_eq!(AtomicResponse::parse(&bytes), Some(response));
+        Immediate(id).emit(&mut bytes);
+        prop_assert_eq!(Immediate::parse(&bytes), Some(Immediate(id)));
+    }
+
+    #[test]
+    fn any_octets_as_atomic_request(bytes in vec(any::<u8>(), 0..60)) {
+        match AtomicRequest::parse(&bytes) {
+            None => prop_assert!(bytes.len() < AtomicRequest::SIZE),
+            Some(Ok(request)) => {
+                let mut again = [0; AtomicRequest::SIZE];
+                request.emit(&mut again);
+                prop_assert_eq!(AtomicRequest::parse(&again), Some(Ok(request)));
+            }
+            Some(Err(error)) => prop_assert!(![0, 2].contains(&error.code)),
+        }
+    }
+
+    /// Against RFC 7306's own words for it, bit by bit.
+    #[test]
+    fn masked_addition(original in any::<u64>(), add in any::<u64>(), mask in masks()) {
+        let (mut expected, mut carry) = (0, 0);
+        for bit in 0..64 {
+            let sum = carry + (original >> bit & 1) + (add >> bit & 1);
+            expected |= (sum & 1) << bit;
+            carry = if mask >> bit & 1 == 1 { 0 } else { sum >> 1 };
+        }
+        prop_assert_eq!(AtomicOp::FetchAdd { add, mask }.apply(original), expected);
+    }
+
+    #[test]
     fn setup_frames_come_back(
         (kind, revision) in (select(&[SetupKind::Request, SetupKind::Reply][..]), revision()),
-        [markers, crc, rejected, gso] in any::<[bool; 4]>(),
+        [markers, crc, rejected, gso, extended] in any::<[bool; 5]>(),
         private_data in vec(any::<u8>(), 0..=MAX_PRIVATE_DATA - Enhanced::SIZE),
         next in vec(any::<u8>(), 0..8),
     ) {
         let rejected = rejected && kind == SetupKind::Reply;
-        let setup = Setup { kind, markers, crc, rejected, gso, revision, private_data: &private_data };
+        let extended = extended && matches!(revision, Revision::Two(Some(_)));
+        let setup = Setup { kind, markers, crc, rejected, gso, extended, revision, private_data: &private_data };
         let mut bytes = vec![];
         setup.emit(&mut bytes).unwrap();
         let len = bytes.len();
@@ -199,4 +237,25 @@ fn revision() -> impl Strategy<Value = Revision> {
         },
     );
     prop_oneof![Just(Revision::One), option::of(enhanced).prop_map(Revision::Two)]
+}
+
+fn masks() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), Just(u64::MAX), Just(0x8080_8080_8080_8080), any::<u64>()]
+}
+
+fn atomic_request() -> impl Strategy<Value = AtomicRequest> {
+    let fetch_add = (any::<u64>(), masks()).prop_map(|(add, mask)| AtomicOp::FetchAdd { add, mask });
+    let cmp_swap = any::<[u64; 4]>().prop_map(|[swap, swap_mask, compare, compare_mask]| AtomicOp::CmpSwap {
+        swap,
+        swap_mask,
+        compare,
+        compare_mask,
+    });
+    let place = (any::<u32>(), any::<u32>(), any::<u64>());
+    (place, prop_oneof![fetch_add, cmp_swap]).prop_map(|((id, stag, to), op)| AtomicRequest {
+        id,
+        stag,
+        to,
+        op,
+    })
 }

@@ -6,21 +6,24 @@
 //! | [`crc`] | the checksum of a frame | RFC 5044, section 4.4 |
 //! | [`ddp`] | direct placement: tagged and untagged segments | RFC 5041 |
 //! | [`rdmap`] | operations, and the [`Header`] at the start of each record | RFC 5040, opcodes of RFC 7306 |
+//! | [`atomic`] | atomic operations and immediate data | RFC 7306 |
 //! | [`terminate`] | the last message of a failed stream, and its causes | RFC 5040, section 4.8 |
 //!
 //! The stream after setup is a sequence of FPDUs, and what a reader meets in one of them is:
 //!
 //! ```text
-//! ULPDU length (2) | Header (14 or 18) | payload, ReadRequest or Terminate | pad (0..3) | CRC (4)
-//!                  |<------------------- ULPDU --------------------------->|
+//! ULPDU length (2) | Header (14 or 18) | payload or body | pad (0..3) | CRC (4)
+//!                  |<------------- ULPDU -------------->|
 //! ```
 
+pub mod atomic;
 pub mod crc;
 pub mod ddp;
 pub mod mpa;
 pub mod rdmap;
 pub mod terminate;
 
+pub use atomic::{AtomicOp, AtomicRequest, AtomicResponse, Immediate, UnknownAtomic};
 pub use crc::Crc32c;
 pub use ddp::Queue;
 pub use mpa::fpdu::{CrcError, Fpdu, Trailer};
@@ -29,5 +32,5 @@ pub use rdmap::{Header, HeaderError, ReadRequest, TaggedOpcode, UntaggedOpcode};
 pub use terminate::{BitOrder, Cause, Terminate, TerminateError, TerminatedHeader};
 
 /// Octets that hold the longest start of an FPDU which carries no payload of a consumer, TERMINATE excepted:
-/// ULPDU length, untagged header, READ request.
-pub const MAX_HEADER: usize = mpa::fpdu::LENGTH_SIZE + ddp::UNTAGGED_SIZE + rdmap::ReadRequest::SIZE;
+/// ULPDU length, untagged header, atomic request.
+pub const MAX_HEADER: usize = mpa::fpdu::LENGTH_SIZE + ddp::UNTAGGED_SIZE + atomic::AtomicRequest::SIZE;

@@ -246,13 +246,13 @@ pub enum UntaggedOpcode {
     SendSolicitedInvalidate = 0x6,
     /// TERMINATE; a [`Terminate`](super::Terminate) header follows.
     Terminate = 0x7,
-    /// Immediate data (RFC 7306); 8 octets follow.
+    /// Immediate data (RFC 7306); [`Immediate`](super::Immediate) follows.
     Immediate = 0x8,
-    /// Immediate data with solicited event (RFC 7306); 8 octets follow.
+    /// Immediate data with solicited event (RFC 7306); [`Immediate`](super::Immediate) follows.
     ImmediateSolicited = 0x9,
-    /// Atomic request (RFC 7306); its header of 52 octets follows.
+    /// Atomic request (RFC 7306); an [`AtomicRequest`](super::AtomicRequest) follows.
     AtomicRequest = 0xA,
-    /// Atomic response (RFC 7306); its header of 12 octets follows.
+    /// Atomic response (RFC 7306); an [`AtomicResponse`](super::AtomicResponse) follows.
     AtomicResponse = 0xB,
 }
 
@@ -289,6 +289,12 @@ impl UntaggedOpcode {
             self,
             Self::Send | Self::SendInvalidate | Self::SendSolicited | Self::SendSolicitedInvalidate
         )
+    }
+
+    /// The immediate data message with this property.
+    #[inline]
+    pub const fn immediate(solicited: bool) -> Self {
+        if solicited { Self::ImmediateSolicited } else { Self::Immediate }
     }
 
     /// Carries an STag to invalidate.
@@ -409,12 +415,12 @@ impl fmt::Display for ReadRequest {
 
 /// Big-endian field at a constant offset: inlined, the bounds check folds away.
 #[inline(always)]
-fn be32<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
+pub(super) fn be32<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
 #[inline(always)]
-fn be64<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
+pub(super) fn be64<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
     u64::from(be32(bytes, at)) << 32 | u64::from(be32(bytes, at + 4))
 }
 

@@ -16,6 +16,10 @@ const CRC: u8 = 0x40;
 const REJECTED: u8 = 0x20;
 const ENHANCED: u8 = 0x10;
 const GSO: u8 = 0x08;
+/// Not in the standard either. The answer is another bit than the question, because a responder may reflect bits that it
+/// does not know: siw does.
+const EXTENDED_REQUEST: u8 = 0x04;
+const EXTENDED_REPLY: u8 = 0x02;
 
 /// A request or reply frame: the first octets in either direction.
 ///
@@ -32,6 +36,9 @@ pub struct Setup<'a> {
     pub rejected: bool,
     /// Not in the standard: a siw peer takes FPDUs larger than the MSS.
     pub gso: bool,
+    /// Not in the standard: the sender carries out the operations of RFC 7306. It marks a peer of this project. Only with
+    /// enhanced data.
+    pub extended: bool,
     /// The protocol's revision, and what it adds.
     pub revision: Revision,
     /// The consumer's private data, without the enhanced data.
@@ -179,7 +186,16 @@ impl<'a> Setup<'a> {
     /// A frame of revision 2 with all flags clear.
     pub const fn new(kind: SetupKind, enhanced: Enhanced, private_data: &'a [u8]) -> Self {
         let revision = Revision::Two(Some(enhanced));
-        Self { kind, markers: false, crc: false, rejected: false, gso: false, revision, private_data }
+        Self {
+            kind,
+            markers: false,
+            crc: false,
+            rejected: false,
+            gso: false,
+            extended: false,
+            revision,
+            private_data,
+        }
     }
 
     /// The enhanced data, if there is any.
@@ -228,6 +244,7 @@ impl<'a> Setup<'a> {
             crc: flags & CRC != 0,
             rejected: expected == SetupKind::Reply && flags & REJECTED != 0,
             gso: flags & GSO != 0,
+            extended: has_enhanced && flags & expected.extended() != 0,
             revision: if rev == 1 { Revision::One } else { Revision::Two(enhanced) },
             private_data,
         };
@@ -246,7 +263,8 @@ impl<'a> Setup<'a> {
             | flag(self.crc, CRC)
             | flag(self.rejected && self.kind == SetupKind::Reply, REJECTED)
             | flag(enhanced.is_some(), ENHANCED)
-            | flag(self.gso, GSO);
+            | flag(self.gso, GSO)
+            | flag(self.extended && enhanced.is_some(), self.kind.extended());
         let revision = match self.revision {
             Revision::One => 1,
             Revision::Two(_) => 2,
@@ -265,6 +283,13 @@ impl<'a> Setup<'a> {
 }
 
 impl SetupKind {
+    const fn extended(self) -> u8 {
+        match self {
+            Self::Request => EXTENDED_REQUEST,
+            Self::Reply => EXTENDED_REPLY,
+        }
+    }
+
     const fn key(self) -> &'static [u8; 16] {
         match self {
             Self::Request => b"MPA ID Req Frame",
@@ -276,8 +301,13 @@ impl SetupKind {
 impl fmt::Display for Setup<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "MPA {} {}", self.kind, self.revision)?;
-        let flags =
-            [("markers", self.markers), ("crc", self.crc), ("gso", self.gso), ("REJECTED", self.rejected)];
+        let flags = [
+            ("markers", self.markers),
+            ("crc", self.crc),
+            ("gso", self.gso),
+            ("extended", self.extended),
+            ("REJECTED", self.rejected),
+        ];
         for (name, _) in flags.iter().filter(|(_, set)| *set) {
             write!(f, " {name}")?;
         }

@@ -102,6 +102,20 @@ fn octets_come_one_by_one() {
     assert_eq!(Setup::parse(SetupKind::Request, &more), Ok(SetupProgress::Frame(setup, 27)));
 }
 
+/// A request reflected octet by octet, as siw does it with bits it does not know, says no.
+#[test]
+fn the_answer_to_extended_is_another_bit() {
+    let extended = |kind, frame: &[u8]| parse(kind, frame).extended;
+    let ask = request(&[0x1C, 2, 0, 4, 0, 1, 0, 1]);
+    let reflected = reply(&ask[16..]);
+    assert!(extended(SetupKind::Request, &ask) && !extended(SetupKind::Reply, &reflected));
+    let yes = reply(&[0x1A, 2, 0, 4, 0, 1, 0, 1]);
+    assert!(extended(SetupKind::Reply, &yes));
+    for (kind, frame) in [(SetupKind::Request, ask), (SetupKind::Reply, yes)] {
+        assert_eq!(emit(&parse(kind, &frame)), frame);
+    }
+}
+
 #[test]
 fn revision_two_without_enhanced_data() {
     let bytes = request(&[0, 2, 0, 2, 8, 9]);
