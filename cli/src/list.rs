@@ -1,7 +1,8 @@
 //! `dat list`: which adapters there are by name, and why one does not open.
 
-use std::io::{Write, stdout};
-use std::process::{Command, Stdio};
+use std::io::{Read, Write, stdout};
+use std::net::Shutdown;
+use std::process::Command;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -9,6 +10,7 @@ use dat_sys::DAT_CLOSE_ABRUPT_FLAG;
 use registry::{Candidate, Entry, List, Request, Wanted, close, open_candidate};
 use serde::Serialize;
 
+use crate::parent;
 use crate::table::{Colour, colour};
 
 #[derive(Args)]
@@ -106,29 +108,26 @@ fn state(index: usize, candidate: &Candidate) -> State {
 /// Nothing when it opens, else why not, with what the library printed.
 fn ask(index: usize) -> Result<Option<String>> {
     let program = std::env::current_exe().context("finding this program")?;
-    let output = Command::new(&program)
-        .args(["probe", &index.to_string()])
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("starting {}", program.display()))?;
-    let stdout = String::from_utf8_lossy(&output.stdout);
-    let (answers, printed): (Vec<_>, Vec<_>) = stdout.lines().partition(|line| line.starts_with(ANSWER));
-    let mut reason = match answers[..] {
-        [answer] => match &answer[ANSWER.len()..] {
-            "" => return Ok(None),
-            reason => reason.to_owned(),
-        },
-        _ => format!("opening it ended the program ({})", output.status),
+    let mut command = Command::new(&program);
+    command.args(["probe", &index.to_string()]);
+    let mut socket = parent::connect(&mut command)?;
+    socket.shutdown(Shutdown::Write)?; // there is nothing to be read for a library either
+    let output = command.output().with_context(|| format!("starting {}", program.display()))?;
+    drop(command); // and with it our copy of the process's end of the socket
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).context("reading the answer of the process that opens it")?;
+    let mut reason = match serde_json::from_str(&answer) {
+        Ok(None) => return Ok(None),
+        Ok(Some(reason)) => reason,
+        Err(_) => format!("opening it ended the program ({})", output.status),
     };
+    let printed = String::from_utf8_lossy(&output.stdout);
     let complaints = String::from_utf8_lossy(&output.stderr);
-    for line in printed.into_iter().chain(complaints.lines()) {
+    for line in printed.lines().chain(complaints.lines()) {
         reason += &format!("\n{line}");
     }
     Ok(Some(reason))
 }
-
-/// What the answer of [`probe`] begins with, among whatever a library prints.
-const ANSWER: &str = "dat probe: ";
 
 #[derive(Args)]
 pub(crate) struct Probe {
@@ -136,7 +135,7 @@ pub(crate) struct Probe {
     index: usize,
 }
 
-/// Opens one entry and closes it, and says on one line why not.
+/// Opens one entry and closes it, and tells the parent why not.
 pub(crate) fn probe(probe: &Probe) -> Result<bool> {
     let list = List::from_environment(dat::builtins());
     let candidate = list.candidates().get(probe.index).context("the registry has no such entry")?;
@@ -149,11 +148,11 @@ pub(crate) fn probe(probe: &Probe) -> Result<bool> {
     let reason = match open_candidate(candidate, &request) {
         Ok(opened) => {
             close(opened.ia, DAT_CLOSE_ABRUPT_FLAG);
-            String::new()
+            None
         }
-        Err(why) => why.to_string().replace('\n', " "),
+        Err(why) => Some(why.to_string()),
     };
-    writeln!(stdout(), "{ANSWER}{reason}")?;
+    parent::say(&reason);
     Ok(true)
 }
 

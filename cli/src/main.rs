@@ -8,6 +8,7 @@ mod link;
 mod list;
 mod measure;
 mod pair;
+mod parent;
 mod peer;
 mod raw;
 mod table;
@@ -40,7 +41,7 @@ enum Command {
     List(list::Options),
     /// Measure against plain TCP, row by row, with a bar for each
     Bench(bench::Options),
-    /// One of the two processes of a demonstration or benchmark; takes its plan from standard input
+    /// One of the two processes of a demonstration or benchmark; takes its plan from the process that starts it
     #[command(hide = true)]
     Peer,
     /// Open one entry of the registry and close it, and say why not

@@ -1,15 +1,16 @@
 //! Two processes of this program, a server and a client, that end when their parent does.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader, stderr};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::cpu;
 use crate::measure::Role;
 use crate::peer::{Plan, Said};
+use crate::{cpu, parent};
 
 /// A process that works says something more often than this.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -27,11 +28,12 @@ pub(crate) struct Pair {
 
 enum Heard {
     Said(Said),
-    /// Its output ended.
+    /// It closed its socket.
     Silence,
 }
 
-struct Process(Child);
+/// With our end of its socket, which stays open until it is to end.
+struct Process(Child, UnixStream);
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -77,22 +79,22 @@ fn spawn(plan: &Plan, environment: &[(&str, &str)], outbox: &Sender<(Role, Heard
     let role = plan.role;
     let program = std::env::current_exe().context("finding this program")?;
     let mut command = Command::new(&program);
-    command.arg("peer").stdin(Stdio::piped()).stdout(Stdio::piped()).envs(environment.iter().copied());
+    // What its provider prints is for people, and not the result.
+    command.arg("peer").stdout(stderr()).envs(environment.iter().copied());
     if std::env::var_os("DAT_DBG_TYPE").is_none() {
         command.env("DAT_DBG_TYPE", "0"); // what the registry has to say is in the errors that we print
     }
+    let socket = parent::connect(&mut command)?;
+    let lines = BufReader::new(socket.try_clone()?).lines();
     let child = command.spawn().with_context(|| format!("starting {}", program.display()))?;
-    let mut process = Process(child);
-    let stdin = process.0.stdin.as_mut().context("a process without standard input")?;
-    writeln!(stdin, "{}", serde_json::to_string(plan)?)
-        .with_context(|| format!("giving the {} its plan", name(role)))?;
-    let output = process.0.stdout.take().context("a process without standard output")?;
+    let process = Process(child, socket);
+    drop(command); // and with it our copy of the process's end of the socket
+    parent::instruct(&process.1, plan).with_context(|| format!("giving the {} its plan", name(role)))?;
     let outbox = outbox.clone();
     std::thread::spawn(move || {
-        let lines = BufReader::new(output).lines().map_while(Result::ok);
-        let said = lines.map(|line| match serde_json::from_str(&line) {
+        let said = lines.map_while(Result::ok).map(|line| match serde_json::from_str(&line) {
             Ok(said) => Heard::Said(said),
-            Err(_) => Heard::Said(Said::Failed(format!("printed {line:?}"))),
+            Err(_) => Heard::Said(Said::Failed(format!("said {line:?}, which is not known here"))),
         });
         for heard in said.chain([Heard::Silence]) {
             let last = matches!(heard, Heard::Said(Said::Done));

@@ -1,6 +1,5 @@
-//! One of the two processes: reads its plan, does it, and tells the parent what came out, a line of JSON at a time.
+//! One of the two processes: takes its plan from the parent, does it, and tells the parent what came out.
 
-use std::io::{BufRead, Read, Write, stdin, stdout};
 use std::net::{TcpListener, TcpStream};
 use std::process::ExitCode;
 
@@ -10,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::link::{Link, Listening};
 use crate::measure::{Role, Wait};
+use crate::parent::{self, say};
 use crate::raw::Raw;
 use crate::{bench, cpu, demo};
 
@@ -90,21 +90,9 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-/// Tells the parent. Where there is none any more, nothing is left to be done.
-pub(crate) fn say(said: &Said) {
-    let line = serde_json::to_string(said).unwrap_or_default();
-    let mut out = stdout().lock();
-    if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
-        std::process::exit(1);
-    }
-}
-
 fn follow_plan() -> Result<()> {
-    let mut line = String::new();
-    stdin().lock().read_line(&mut line).context("reading the plan")?;
-    let plan: Plan = serde_json::from_str(&line)
-        .context("this command is one of the two processes that `dat` starts; it needs a plan")?;
-    end_with_parent();
+    let plan: Plan = parent::instructions()?;
+    parent::end_with()?;
     // Opened first: a provider may ask how many processors there are, and this is about the machine.
     let adapter = Adapter::open(&plan.adapter)?;
     if let Some(cpu) = plan.cpu {
@@ -125,14 +113,6 @@ fn follow_plan() -> Result<()> {
     link.disconnect()?;
     say(&Said::Done);
     Ok(())
-}
-
-/// The parent holds the other end of our standard input; when it goes, however it does, so do we.
-fn end_with_parent() {
-    std::thread::spawn(|| {
-        while stdin().lock().read(&mut [0; 64]).is_ok_and(|n| n > 0) {}
-        std::process::exit(1);
-    });
 }
 
 fn serve(plan: &Plan, adapter: &Adapter) -> Result<(Link, Raw)> {

@@ -1,6 +1,8 @@
 //! The program as its users run it.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -161,17 +163,26 @@ fn bench_measures_a_row_against_plain_tcp() {
 
 #[test]
 fn a_process_ends_with_its_parent() {
-    let mut child =
-        dat(&["peer"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts");
-    let mut stdin = child.stdin.take().expect("a pipe");
+    let (ours, theirs) = UnixStream::pair().expect("sockets");
+    let mut child = dat(&["peer"]).stdin(OwnedFd::from(theirs)).spawn().expect("the program starts");
     let plan = r#"{"role":"Server","adapter":"tcp-emu","address":"127.0.0.1","server":null,"cpu":null,
         "wait":"Poll","raw_wait":"Poll","work":{"Demo":{"sizes":[64]}}}"#;
-    writeln!(stdin, "{}", plan.replace('\n', " ")).expect("it listens");
+    writeln!(&ours, "{}", plan.replace('\n', " ")).expect("it listens");
     let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("it speaks");
+    BufReader::new(&ours).read_line(&mut line).expect("it speaks");
     assert!(line.contains("Listening"), "{line}");
-    drop(stdin); // as when its parent is gone, however it went
+    drop(ours); // as when its parent is gone, however it went
     assert_eq!(child.wait().expect("it ends").code(), Some(1));
+}
+
+#[test]
+fn what_providers_print_does_not_disturb_the_result() {
+    // The registry prints each step to standard output, from within both processes, as a noisy provider would.
+    let output = run(dat(&["--json"]).env("DAT_DBG_TYPE", "0xff").env("DAT_DBG_DEST", "1"));
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(json(&output)["verified"], true);
+    let noise = stderr(&output);
+    assert_eq!(noise.matches("provider tcp-emu registered").count(), 2, "once from each process: {noise}");
 }
 
 #[test]
