@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use dat_sys::*;
 
 use super::convert::{call, out, query, slots};
-use super::register;
+use super::register::{self, Version};
 use crate::error::Error;
 use crate::handle;
 use crate::ia::{self, AsyncEvd, Ia};
@@ -13,6 +13,22 @@ use crate::provider::{Provider, Transport};
 
 /// dat_ia_openv, as the registry calls it. The arguments are those of dat_ia_open.
 pub(super) unsafe extern "C" fn open<P: Provider, const SAFE: bool>(
+    name: DAT_NAME_PTR,
+    async_evd_min_qlen: DAT_COUNT,
+    async_evd: *mut DAT_EVD_HANDLE,
+    ia_handle: *mut DAT_IA_HANDLE,
+) -> DAT_RETURN {
+    // SAFETY: as C promises.
+    unsafe { open_as::<P>(Version::V2_0, SAFE, name, async_evd_min_qlen, async_evd, ia_handle) }
+}
+
+/// As [`open`], of the entry for this version and thread safety.
+///
+/// # Safety
+/// The pointers are NULL or as the standard's prototype says.
+pub(super) unsafe fn open_as<P: Provider>(
+    version: Version,
+    thread_safe: bool,
     name: DAT_NAME_PTR,
     async_evd_min_qlen: DAT_COUNT,
     async_evd: *mut DAT_EVD_HANDLE,
@@ -27,7 +43,7 @@ pub(super) unsafe extern "C" fn open<P: Provider, const SAFE: bool>(
         let async_evd = async_evd.as_mut().ok_or(Error::arg(3))?;
         let ia_handle = out(ia_handle, 4)?;
         let asked = AsyncEvd::from_c(async_evd_min_qlen, *async_evd)?;
-        let registered = register::find::<P>(name, SAFE)
+        let registered = register::find::<P>(name, version, thread_safe)
             .ok_or(Error::new(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED))?;
         let ia = ia::open(&*registered.provider, &registered.params, registered.entry(name), asked).map_err(
             |error| {

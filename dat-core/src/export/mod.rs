@@ -1,4 +1,5 @@
-//! A provider as C sees it: the function table of uDAPL 2.0, and the pair of functions that registers it.
+//! A provider as C sees it: the function tables of uDAPL 2.0 and, in [`v1`], of 1.2, and the pair of functions that
+//! registers the one that an entry asks for.
 //!
 //! Everything behind the table is generic over the provider, so the table's functions are as direct as if they had
 //! been written for it. They trust nobody: a handle may be any word, a pointer may be NULL, numbers may be out of
@@ -20,6 +21,7 @@ mod missing;
 mod post;
 mod register;
 mod table;
+mod v1;
 
 pub use self::register::{Registry, fini, init};
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dat_sys::*;
 
-use super::table::table;
+use super::{table, v1};
 use crate::ia::Entry;
 use crate::provider::Provider;
 
@@ -19,15 +19,34 @@ pub trait Registry: 'static {
     const FNS: RegistryFns;
 }
 
+/// The version of uDAPL that an entry asks for, and with it the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    V1_2,
+    V2_0,
+}
+
 /// A table with the name in it. They are never freed: freed handles still lead to them, so a name that is registered
 /// again gets the table it had.
 struct Listed {
-    provider: TypeId,
+    key: Key,
     name: CString,
-    thread_safe: bool,
-    table: DAT_PROVIDER,
+    table: Table,
     /// None between fini and the next init.
     active: Mutex<Option<Active>>,
+}
+
+/// What a table is for, besides a name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Key {
+    provider: TypeId,
+    version: Version,
+    thread_safe: bool,
+}
+
+enum Table {
+    V1(v1::Table),
+    V2(DAT_PROVIDER),
 }
 
 struct Active {
@@ -77,13 +96,13 @@ pub unsafe extern "C" fn fini<P: Provider, R: Registry>(info: *const DAT_PROVIDE
     // SAFETY: as the caller promised.
     let Some(info) = (unsafe { info.as_ref() }) else { return };
     let _ = catch_unwind(|| {
-        let Some(name) = name_of(info) else { return };
-        let Some(listed) = listed::<P>(&name, info.is_thread_safe != DAT_FALSE) else { return };
+        let (Some(name), Ok(key)) = (name_of(info), key_of::<P>(info)) else { return };
+        let Some(listed) = listed(key, &name) else { return };
         let was = listed.active().take();
         if was.is_some() {
             // SAFETY: the registry's own function with what was registered. A refusal changes nothing: the registry
             // is about to unload the provider.
-            unsafe { (R::FNS.remove_provider)(&listed.table, info) };
+            unsafe { (R::FNS.remove_provider)(listed.table.address(), info) };
         }
     });
 }
@@ -93,15 +112,10 @@ fn register<P: Provider + Default>(
     params: &CStr,
     registry: RegistryFns,
 ) -> Result<(), String> {
-    let (major, minor) = (info.dapl_version_major, info.dapl_version_minor);
-    if (major, minor) != (DAT_VERSION_MAJOR as u32, DAT_VERSION_MINOR as u32) {
-        return Err(format!(
-            "the entry asks for uDAPL {major}.{minor}; this provider speaks 2.0 (write u2.0)"
-        ));
-    }
+    let key = key_of::<P>(info)?;
     let name = name_of(info).ok_or("the IA name is not terminated or not UTF-8")?;
     let params: Arc<str> = params.to_str().map_err(|_| "the IA parameters are not UTF-8")?.into();
-    let listed = list::<P>(&name, info.is_thread_safe != DAT_FALSE)?;
+    let listed = list::<P>(key, &name)?;
     {
         let mut active = listed.active();
         if active.is_some() {
@@ -110,7 +124,7 @@ fn register<P: Provider + Default>(
         *active = Some(Active { provider: Arc::new(P::default()), params, registry });
     }
     // SAFETY: the registry's own function; table and info are complete.
-    match unsafe { (registry.add_provider)(&listed.table, info) } {
+    match unsafe { (registry.add_provider)(listed.table.address(), info) } {
         DAT_SUCCESS => Ok(()),
         status => {
             *listed.active() = None;
@@ -120,8 +134,8 @@ fn register<P: Provider + Default>(
 }
 
 /// The entry that is registered for an IA name.
-pub(super) fn find<P: Provider>(name: &str, thread_safe: bool) -> Option<Registered<P>> {
-    let listed = listed::<P>(name, thread_safe)?;
+pub(super) fn find<P: Provider>(name: &str, version: Version, thread_safe: bool) -> Option<Registered<P>> {
+    let listed = listed(Key { provider: TypeId::of::<P>(), version, thread_safe }, name)?;
     let active = listed.active();
     let Active { provider, params, registry } = active.as_ref()?;
     let provider = Arc::clone(provider).downcast().ok()?;
@@ -134,9 +148,9 @@ impl<P: Provider> Registered<P> {
         Entry {
             name,
             provider: P::NAME,
-            table: &self.listed.table,
+            table: self.listed.table.address(),
             registry: self.registry,
-            thread_safe: self.listed.thread_safe,
+            thread_safe: self.listed.key.thread_safe,
         }
     }
 }
@@ -152,33 +166,55 @@ fn tables() -> MutexGuard<'static, Vec<&'static Listed>> {
     TABLES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Listed {
-    fn is<P: Provider>(&self, name: &str, thread_safe: bool) -> bool {
-        self.provider == TypeId::of::<P>()
-            && self.thread_safe == thread_safe
-            && self.name.as_bytes() == name.as_bytes()
-    }
-}
-
-fn listed<P: Provider>(name: &str, thread_safe: bool) -> Option<&'static Listed> {
-    tables().iter().find(|listed| listed.is::<P>(name, thread_safe)).copied()
+fn listed(key: Key, name: &str) -> Option<&'static Listed> {
+    tables().iter().find(|listed| listed.is(key, name)).copied()
 }
 
 /// As [`listed`], made if there is none.
-fn list<P: Provider>(name: &str, thread_safe: bool) -> Result<&'static Listed, String> {
+fn list<P: Provider>(key: Key, name: &str) -> Result<&'static Listed, String> {
     let mut tables = tables();
-    if let Some(listed) = tables.iter().find(|listed| listed.is::<P>(name, thread_safe)) {
+    if let Some(listed) = tables.iter().find(|listed| listed.is(key, name)) {
         return Ok(listed);
     }
     let name = CString::new(name).map_err(|error| error.to_string())?;
-    let table = match thread_safe {
-        true => table::<P, true>(name.as_ptr()),
-        false => table::<P, false>(name.as_ptr()),
+    let table = match (key.version, key.thread_safe) {
+        (Version::V1_2, true) => Table::V1(v1::table::<P, true>(name.as_ptr())),
+        (Version::V1_2, false) => Table::V1(v1::table::<P, false>(name.as_ptr())),
+        (Version::V2_0, true) => Table::V2(table::table::<P, true>(name.as_ptr())),
+        (Version::V2_0, false) => Table::V2(table::table::<P, false>(name.as_ptr())),
     };
-    let listed = Listed { provider: TypeId::of::<P>(), name, thread_safe, table, active: Mutex::new(None) };
-    let listed: &Listed = Box::leak(Box::new(listed));
+    let listed: &Listed = Box::leak(Box::new(Listed { key, name, table, active: Mutex::new(None) }));
     tables.push(listed);
     Ok(listed)
+}
+
+impl Listed {
+    fn is(&self, key: Key, name: &str) -> bool {
+        self.key == key && self.name.as_bytes() == name.as_bytes()
+    }
+}
+
+impl Table {
+    /// As registries and handles have it, whatever the version: whoever calls through it knows which one it opened.
+    fn address(&self) -> *const DAT_PROVIDER {
+        match self {
+            Table::V1(table) => std::ptr::from_ref(table).cast(),
+            Table::V2(table) => table,
+        }
+    }
+}
+
+fn key_of<P: Provider>(info: &DAT_PROVIDER_INFO) -> Result<Key, String> {
+    let version = match (info.dapl_version_major, info.dapl_version_minor) {
+        (1, 2) => Version::V1_2,
+        (2, 0) => Version::V2_0,
+        (major, minor) => {
+            return Err(format!(
+                "the entry asks for uDAPL {major}.{minor}; this provider speaks 1.2 and 2.0 (write u1.2 or u2.0)"
+            ));
+        }
+    };
+    Ok(Key { provider: TypeId::of::<P>(), version, thread_safe: info.is_thread_safe != DAT_FALSE })
 }
 
 fn name_of(info: &DAT_PROVIDER_INFO) -> Option<String> {
