@@ -1,8 +1,8 @@
 //! Shared receive queues: receive buffers that several endpoints draw from.
 
 use std::ffi::c_void;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dat_sys::*;
 
@@ -31,14 +31,28 @@ pub struct Srq<T: Transport> {
     _alarm: Box<Alarm<T>>,
 }
 
-/// How many buffers were posted and how many of them the consumer has got back. Shared with the flows of the
-/// endpoints on the queue.
+/// How many buffers were posted and how many of them the consumer has got back.
 #[derive(Debug, Default)]
 pub struct SrqCounts {
     /// Written by the poster: one thread at a time.
     posted: AtomicU64,
-    /// Written by whoever dequeues a receive of any of the endpoints.
-    retired: AtomicU64,
+    retired: Mutex<Retired>,
+}
+
+/// Buffers that were given back, counted where they are: a count of all would have many writers.
+#[derive(Debug, Default)]
+struct Retired {
+    /// Through flows that are gone.
+    past: u64,
+    /// Through each of the others.
+    flows: Vec<Arc<AtomicU64>>,
+}
+
+/// What one endpoint's flow gives back of a queue's buffers.
+pub struct SrqShare {
+    counts: Arc<SrqCounts>,
+    /// Written by whoever takes the events of the flow's receives: one thread at a time.
+    retired: Arc<AtomicU64>,
 }
 
 /// Who hears that the queue runs low.
@@ -123,14 +137,13 @@ impl<T: Transport> Srq<T> {
         if segments.len() > self.max_recv_iov {
             return Err(Error::arg(2));
         }
-        let Some(posted) = self.counts.next(self.max_recv_dtos()) else {
-            return Err(Error::of(DAT_INSUFFICIENT_RESOURCES));
-        };
+        let posted = self.counts.posted.load(Ordering::Relaxed);
         // Counted before it is posted: it may complete, and be retired, before `post_recv` returns.
-        self.counts.set_posted(posted + 1);
+        self.counts.posted.store(posted + 1, Ordering::Release);
+        // The transport sees whether there is room, among buffers that no message has taken yet.
         // SAFETY: as the caller promised.
         unsafe { self.srq.post_recv(&RecvWr { id: cookie, segments }) }.map_err(|e| {
-            self.counts.set_posted(posted);
+            self.counts.posted.store(posted, Ordering::Release);
             post::refused(e)
         })
     }
@@ -188,30 +201,41 @@ impl<T: Transport> Srq<T> {
 }
 
 impl SrqCounts {
-    /// A receive that took one of the buffers was dequeued.
-    #[inline]
-    pub fn retire(&self) {
-        // Endpoints of one queue may complete on different EVDs, so there are several writers.
-        self.retired.fetch_add(1, Ordering::Release);
+    /// Of one more flow.
+    pub fn share(self: &Arc<Self>) -> SrqShare {
+        let retired = Arc::<AtomicU64>::default();
+        self.retired().flows.push(Arc::clone(&retired));
+        SrqShare { counts: Arc::clone(self), retired }
     }
 
     /// Buffers posted and not yet given back.
     pub fn outstanding(&self) -> u64 {
         // In this order: what is retired has been posted.
-        let retired = self.retired.load(Ordering::Acquire);
+        let retired = {
+            let retired = self.retired();
+            retired.past + retired.flows.iter().map(|flow| flow.load(Ordering::Acquire)).sum::<u64>()
+        };
         self.posted.load(Ordering::Acquire) - retired
     }
 
-    /// How many were posted, if there is room for one more.
-    #[inline]
-    fn next(&self, max: usize) -> Option<u64> {
-        let posted = self.posted.load(Ordering::Relaxed);
-        (posted - self.retired.load(Ordering::Acquire) < max as u64).then_some(posted)
+    fn retired(&self) -> MutexGuard<'_, Retired> {
+        self.retired.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
+impl SrqShare {
+    /// A receive that took one of the buffers was dequeued.
     #[inline]
-    fn set_posted(&self, posted: u64) {
-        self.posted.store(posted, Ordering::Release);
+    pub fn retire(&self) {
+        self.retired.store(self.retired.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+}
+
+impl Drop for SrqShare {
+    fn drop(&mut self) {
+        let mut retired = self.counts.retired();
+        retired.flows.retain(|flow| !Arc::ptr_eq(flow, &self.retired));
+        retired.past += self.retired.load(Ordering::Acquire);
     }
 }
 

@@ -10,7 +10,7 @@ use dat_sys::*;
 use crate::evd::Evd;
 use crate::handle::Node;
 use crate::provider::{Transport, Wc, WcOp, WcStatus};
-use crate::srq::SrqCounts;
+use crate::srq::SrqShare;
 
 /// Both queues of one incarnation of an endpoint. Its address is the `token` of the queue pair, so it must stay
 /// until the last completion has been taken: see [`Orphans`].
@@ -20,7 +20,7 @@ pub struct Flow {
     pub(super) receives: Depth,
     /// Cookies of requests, by sequence number. Receives need none: the cookie is their id.
     cookies: Box<[UnsafeCell<u64>]>,
-    srq: Option<Arc<SrqCounts>>,
+    srq: Option<SrqShare>,
 }
 
 // SAFETY: a cookie's cell is written by the poster before the request is posted and read by the taker after it has
@@ -37,12 +37,7 @@ pub(super) struct Depth {
 }
 
 impl Flow {
-    pub(super) fn new(
-        ep: *mut c_void,
-        max_requests: usize,
-        max_recvs: usize,
-        srq: Option<Arc<SrqCounts>>,
-    ) -> Self {
+    pub(super) fn new(ep: *mut c_void, max_requests: usize, max_recvs: usize, srq: Option<SrqShare>) -> Self {
         let ring = max_requests.max(1).next_power_of_two();
         Flow {
             ep: ep as usize,

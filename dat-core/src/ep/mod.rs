@@ -237,9 +237,9 @@ impl<T: Transport> Ep<T> {
         let Some(pz) = &setup.pz else { return Ok(std::ptr::null_mut()) };
         let attr = &setup.attr;
         let count = |n: DAT_COUNT| usize::try_from(n).unwrap_or(0);
-        let srq_counts = setup.srq.as_ref().map(|srq| Arc::clone(&srq.counts));
+        let srq_share = setup.srq.as_ref().map(|srq| srq.counts.share());
         let (requests, recvs) = (count(attr.max_request_dtos), count(attr.max_recv_dtos));
-        let flow = Box::new(Flow::new(self.shared.ep as *mut c_void, requests, recvs, srq_counts));
+        let flow = Box::new(Flow::new(self.shared.ep as *mut c_void, requests, recvs, srq_share));
         let write_iov = count(attr.max_rdma_write_iov);
         let cfg = QpCfg {
             pd: &pz.pd,

@@ -159,6 +159,8 @@ pub fn free<T: Transport>(evd: &Node<Evd<T>>) -> Result<()> {
         std::thread::yield_now();
     }
     ia.delist(evd);
+    // SAFETY: no waiter is left, and the standard leaves a concurrent use of a freed handle to the consumer.
+    unsafe { evd.retire_all() };
     control.forget_evd(evd.handle() as usize);
     // SAFETY: nobody depends on it, and the standard leaves a concurrent use of a freed handle to the consumer.
     let gone = unsafe { handle::remove(evd) };
@@ -294,6 +296,18 @@ impl<T: Transport> Evd<T> {
         }
         // SAFETY: poll wrote one.
         Some(unsafe { wc[0].assume_init() })
+    }
+
+    /// Gives back what completions that nobody will take still occupy: buffers of shared receive queues.
+    ///
+    /// # Safety
+    /// As [`Evd::dequeue`].
+    unsafe fn retire_all(&self) {
+        // SAFETY: as the caller promised; the flow of each outlives it (`Orphans`).
+        while let Some(wc) = unsafe { self.take_completion() } {
+            // SAFETY: as above.
+            unsafe { &*(wc.qp as *const Flow) }.retire(&wc);
+        }
     }
 
     /// The first queued event, if its order is at most `order`.

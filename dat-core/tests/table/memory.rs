@@ -276,3 +276,39 @@ fn an_srq_counts_what_is_available_and_what_is_outstanding() {
     a.close();
     b.close();
 }
+
+/// What was received and never dequeued is not outstanding for ever.
+#[test]
+fn an_evd_that_is_freed_gives_the_buffers_of_its_completions_back() {
+    let (table, name) = loopback(false);
+    let (a, b) = (Side::new(table, &name), Side::new(table, &name));
+    let srq = b.new_srq(10);
+    let x = a.new_ep();
+    let mut param = DAT_EP_PARAM::zeroed();
+    dat!(table, ep_query_func(x, DAT_EP_FIELD_ALL, &mut param)).unwrap();
+    let (mut recv, mut y) = (null_mut(), null_mut());
+    dat!(table, evd_create_func(b.ia, 8, null_mut(), DAT_EVD_DTO_FLAG, &mut recv)).unwrap();
+    let attr = &param.ep_attr;
+    dat!(table, ep_create_with_srq_func(b.ia, b.pz, recv, b.evd, b.evd, srq, attr, &mut y)).unwrap();
+    for i in 0..4 {
+        dat!(table, srq_post_recv_func(srq, 0, null_mut(), cookie(i))).unwrap();
+    }
+    let (_, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);
+    a.connect(x, qualifier, b"");
+    dat!(table, cr_accept_func(b.arrival(), y, 0, null_mut())).unwrap();
+    assert_eq!(a.next(a.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+    for i in 0..3 {
+        dat!(table, ep_post_send_func(x, 0, null_mut(), cookie(i), 0)).unwrap();
+        assert_eq!(a.completion().status, DAT_DTO_SUCCESS);
+    }
+    let mut event = DAT_EVENT::zeroed();
+    dat!(table, evd_dequeue_func(recv, &mut event)).unwrap();
+    assert_eq!(counts(&b, srq), [10, 1, 3]);
+    dat!(table, ep_free_func(y)).unwrap();
+    assert_eq!(counts(&b, srq), [10, 1, 3]);
+    dat!(table, evd_free_func(recv)).unwrap();
+    assert_eq!(counts(&b, srq), [10, 1, 1]);
+    dat!(table, srq_free_func(srq)).unwrap();
+    a.close();
+    b.close();
+}
