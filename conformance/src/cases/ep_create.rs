@@ -1,0 +1,544 @@
+//! dat_ep_create.
+
+use std::ptr::{null, null_mut};
+
+use dat_sys::*;
+
+use crate::case::{Outcome, Row, must, should};
+use crate::check::{answers, answers_with, ok, one_of, same, that};
+use crate::rig::{Ep, Rig};
+
+pub(super) const CASES: &[Row] = &[
+    must("dat_ep_create/unconnected", "DESCRIPTION 2", "A new EP is unconnected.", |rig| {
+        rig.state_is(rig.ep()?.ep, DAT_EP_STATE_UNCONNECTED)
+    }),
+    must("dat_ep_create/idle", "DESCRIPTION 2", "Both queues of a new EP are idle.", |rig| {
+        let (mut state, mut recv_idle, mut request_idle) = (0, 0, 0);
+        ok(rig.api.dat_ep_get_status(rig.ep()?.ep, &mut state, &mut recv_idle, &mut request_idle))?;
+        same("idleness", (recv_idle, request_idle), (DAT_TRUE, DAT_TRUE))
+    }),
+    must(
+        "dat_ep_create/parameters",
+        "PARAMETERS 1-6",
+        "The EP belongs to the IA, zone and EVDs that it was created with.",
+        |rig| {
+            let ep = rig.ep()?;
+            let param = rig.query(ep.ep)?;
+            same("ia_handle", param.ia_handle, rig.ia)?;
+            same("pz_handle", param.pz_handle, rig.pz()?)?;
+            same("recv_evd_handle", param.recv_evd_handle, ep.recv)?;
+            same("request_evd_handle", param.request_evd_handle, ep.request)?;
+            same("connect_evd_handle", param.connect_evd_handle, ep.connect)?;
+            same("srq_handle", param.srq_handle, DAT_HANDLE_NULL)
+        },
+    ),
+    must("dat_ep_create/handle-type", "PARAMETERS 7", "The handle is that of an EP.", |rig| {
+        let mut kind = DAT_HANDLE_TYPE::MAX;
+        ok(rig.api.dat_get_handle_type(rig.ep()?.ep, &mut kind))?;
+        same("the type of the handle", kind, DAT_HANDLE_TYPE_EP)
+    }),
+    must(
+        "dat_ep_create/other-pz-in-segment",
+        "DESCRIPTION 3",
+        "An EP cannot send from memory of another zone.",
+        |rig| {
+            let pair = rig.pair()?;
+            let strange = rig.memory_with(rig.new_pz()?, 64, DAT_MEM_PRIV_ALL_FLAG)?;
+            refused_or_fails(
+                rig,
+                rig.send(pair.active.ep, &[strange.all()], 1),
+                DAT_PROTECTION_VIOLATION,
+                pair.active,
+            )
+        },
+    ),
+    must(
+        "dat_ep_create/other-pz-at-target",
+        "DESCRIPTION 3",
+        "Peers cannot write through the connection of an EP to memory of another zone.",
+        |rig| {
+            let pair = rig.pair()?;
+            let strange = rig.memory_with(rig.new_pz()?, 64, DAT_MEM_PRIV_ALL_FLAG)?;
+            let from = rig.memory(64)?;
+            from.store(0, &[0xff; 64]);
+            ok(rig.write(pair.active.ep, &[from.all()], 1, &strange.remote()))?;
+            // Whether the initiator is told why depends on the wire; that the connection ends does not.
+            rig.connection(pair.passive.connect, DAT_CONNECTION_EVENT_BROKEN)?;
+            same("the memory", strange.load(0, 64), vec![0; 64])
+        },
+    ),
+    must(
+        "dat_ep_create/completions-go-to-their-evd",
+        "DESCRIPTION 4",
+        "Receives complete on the receive EVD; sends, RDMA writes and reads on the request EVD.",
+        |rig| {
+            let pair = rig.pair()?;
+            let (near, far) = (rig.memory(64)?, rig.memory(64)?);
+            let Ep { ep, request, .. } = pair.active;
+            ok(rig.recv(pair.passive.ep, &[far.all()], 1))?;
+            ok(rig.write(ep, &[near.all()], 2, &far.remote()))?;
+            rig.completes(request, 2, DAT_DTO_SUCCESS)?;
+            ok(rig.read(ep, &[near.all()], 3, &far.remote()))?;
+            rig.completes(request, 3, DAT_DTO_SUCCESS)?;
+            ok(rig.send(ep, &[near.all()], 4))?;
+            rig.completes(request, 4, DAT_DTO_SUCCESS)?;
+            rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS)?;
+            rig.quiet(pair.active.recv)?;
+            rig.quiet(pair.passive.request)
+        },
+    ),
+    must(
+        "dat_ep_create/binds-complete-on-request-evd",
+        "DESCRIPTION 4",
+        "RMR binds complete on the request EVD.",
+        |rig| {
+            let pair = rig.pair()?;
+            let (rmr, memory, mut context) = (rig.rmr()?, rig.memory(64)?, 0);
+            ok(super::bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, pair.active.ep, 7, &mut context))?;
+            let bound = rig.bound(pair.active.request)?;
+            same("cookie and status", (bound.cookie, bound.status), (7, DAT_RMR_BIND_SUCCESS))
+        },
+    ),
+    must(
+        "dat_ep_create/connection-events-go-to-connect-evd",
+        "DESCRIPTION 5",
+        "Connection events of the EP come to its connect EVD, and name the EP.",
+        |rig| {
+            let (active, passive, listener) = (rig.ep()?, rig.ep()?, rig.listen()?);
+            ok(rig.connect(active.ep, listener.qualifier, b""))?;
+            ok(rig.accept(rig.arrival(listener.evd)?.cr, passive.ep, b""))?;
+            for end in [active, passive] {
+                let up = rig.connection(end.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
+                same("ep_handle", up.ep_handle, end.ep)?;
+            }
+            ok(rig.api.dat_ep_disconnect(active.ep, DAT_CLOSE_ABRUPT_FLAG))?;
+            for end in [active, passive] {
+                let down = rig.connection(end.connect, DAT_CONNECTION_EVENT_DISCONNECTED)?;
+                same("ep_handle", down.ep_handle, end.ep)?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_ep_create/attributes",
+        "DESCRIPTION 6",
+        "The EP has the attributes that were asked for, or larger ones.",
+        |rig| {
+            let asked = rig.ep_attr();
+            let is = rig.query(rig.ep_with(&asked)?.ep)?.ep_attr;
+            let sizes = |attr: &DAT_EP_ATTR| (attr.service_type, attr.qos);
+            same("service type and QoS", sizes(&is), sizes(&asked))?;
+            let flags = |attr: &DAT_EP_ATTR| (attr.recv_completion_flags, attr.request_completion_flags);
+            same("the completion flags", flags(&is), flags(&asked))?;
+            for (what, is, asked) in [
+                ("max_recv_dtos", is.max_recv_dtos, asked.max_recv_dtos),
+                ("max_request_dtos", is.max_request_dtos, asked.max_request_dtos),
+                ("max_recv_iov", is.max_recv_iov, asked.max_recv_iov),
+                ("max_request_iov", is.max_request_iov, asked.max_request_iov),
+                ("max_rdma_read_in", is.max_rdma_read_in, asked.max_rdma_read_in),
+                ("max_rdma_read_out", is.max_rdma_read_out, asked.max_rdma_read_out),
+            ] {
+                that(is >= asked, format_args!("{what} is {is}, less than {asked}"))?;
+            }
+            that(is.max_message_size >= asked.max_message_size, "max_message_size is less")?;
+            that(is.max_rdma_size >= asked.max_rdma_size, "max_rdma_size is less")
+        },
+    ),
+    must(
+        "dat_ep_create/null-attributes",
+        "DESCRIPTION 6",
+        "Without attributes the provider fills in its own, within the limits of the adapter.",
+        |rig| {
+            let is = rig.query(rig.ep_in(rig.pz()?, None)?.ep)?.ep_attr;
+            that(is.max_recv_dtos >= 0 && is.max_recv_dtos <= rig.attr.max_dto_per_ep, "max_recv_dtos")?;
+            that(
+                is.max_request_dtos >= 0 && is.max_request_dtos <= rig.attr.max_dto_per_ep,
+                "max_request_dtos",
+            )?;
+            that(is.max_message_size <= rig.attr.max_message_size, "max_message_size")?;
+            that(is.max_rdma_read_in <= rig.attr.max_rdma_read_per_ep_in, "max_rdma_read_in")?;
+            that(is.max_rdma_read_out <= rig.attr.max_rdma_read_per_ep_out, "max_rdma_read_out")
+        },
+    ),
+    should(
+        "dat_ep_create/reasonable-defaults",
+        "USAGE 7",
+        "An EP with the provider's attributes can be connected, and send and receive.",
+        |rig| {
+            let pz = rig.pz()?;
+            let pair = rig.pair_of(rig.ep_in(pz, None)?, rig.ep_in(pz, None)?)?;
+            let (from, to) = (rig.memory(64)?, rig.memory(64)?);
+            ok(rig.recv(pair.passive.ep, &[to.all()], 1))?;
+            ok(rig.send(pair.active.ep, &[from.all()], 2))?;
+            rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS).map(drop)
+        },
+    ),
+    must(
+        "dat_ep_create/defaults-can-be-modified",
+        "USAGE 6",
+        "An EP with the provider's attributes answers queries, takes others by dat_ep_modify, and can be freed.",
+        |rig| {
+            let ep = rig.ep_in(rig.pz()?, None)?;
+            let mut param = rig.query(ep.ep)?;
+            param.ep_attr.max_recv_dtos = 5;
+            ok(rig.api.dat_ep_modify(ep.ep, DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS, &param))?;
+            that(rig.query(ep.ep)?.ep_attr.max_recv_dtos >= 5, "max_recv_dtos has not become 5")?;
+            rig.state_is(ep.ep, DAT_EP_STATE_UNCONNECTED)?;
+            ok(rig.api.dat_ep_free(ep.ep))
+        },
+    ),
+    must(
+        "dat_ep_create/null-recv-evd",
+        "PARAMETERS 3",
+        "Without a receive EVD receives take place and are not reported.",
+        |rig| {
+            let mut passive = rig.evds_of_an_ep()?;
+            let (pz, attr) = (rig.pz()?, rig.ep_attr());
+            let Ep { recv, request, connect, .. } = passive;
+            let none = DAT_HANDLE_NULL;
+            ok(rig.api.dat_ep_create(rig.ia, pz, none, request, connect, &attr, &mut passive.ep))?;
+            let pair = rig.pair_of(rig.ep()?, passive)?;
+            let (from, to) = (rig.memory(8)?, rig.memory(8)?);
+            from.store(0, b"unheard.");
+            ok(rig.recv(passive.ep, &[to.all()], 1))?;
+            ok(rig.send(pair.active.ep, &[from.all()], 2))?;
+            rig.completes(pair.active.request, 2, DAT_DTO_SUCCESS)?;
+            // A read that follows the send on its connection sees what the send has put there.
+            let back = rig.memory(8)?;
+            ok(rig.read(pair.active.ep, &[back.all()], 3, &to.remote()))?;
+            rig.completes(pair.active.request, 3, DAT_DTO_SUCCESS)?;
+            same("the memory of the receive", back.load(0, 8), b"unheard.".to_vec())?;
+            rig.quiet(recv)
+        },
+    ),
+    must(
+        "dat_ep_create/null-request-evd",
+        "PARAMETERS 4",
+        "Without a request EVD requests take place and are not reported.",
+        |rig| {
+            let mut active = rig.evds_of_an_ep()?;
+            let (pz, attr) = (rig.pz()?, rig.ep_attr());
+            let Ep { recv, request, connect, .. } = active;
+            let none = DAT_HANDLE_NULL;
+            ok(rig.api.dat_ep_create(rig.ia, pz, recv, none, connect, &attr, &mut active.ep))?;
+            let pair = rig.pair_of(active, rig.ep()?)?;
+            let (from, to) = (rig.memory(8)?, rig.memory(8)?);
+            ok(rig.recv(pair.passive.ep, &[to.all()], 1))?;
+            ok(rig.send(active.ep, &[from.all()], 2))?;
+            rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS)?;
+            rig.quiet(request)
+        },
+    ),
+    must(
+        "dat_ep_create/null-connect-evd",
+        "PARAMETERS 5",
+        "An EP can be made without a connect EVD, and get one later.",
+        |rig| {
+            let mut ep = rig.evds_of_an_ep()?;
+            let (pz, attr) = (rig.pz()?, rig.ep_attr());
+            let none = DAT_HANDLE_NULL;
+            ok(rig.api.dat_ep_create(rig.ia, pz, ep.recv, ep.request, none, &attr, &mut ep.ep))?;
+            let param = DAT_EP_PARAM { connect_evd_handle: ep.connect, ..DAT_EP_PARAM::zeroed() };
+            ok(rig.api.dat_ep_modify(ep.ep, DAT_EP_FIELD_CONNECT_EVD_HANDLE, &param))?;
+            rig.pair_of(ep, rig.ep()?).map(drop)
+        },
+    ),
+    must("dat_ep_create/null-ia", "RETURN VALUES 3", "A null IA handle is refused.", |rig| {
+        let (evds, mut ep) = (rig.evds_of_an_ep()?, null_mut());
+        let Ep { recv, request, connect, .. } = evds;
+        let answer =
+            rig.api.dat_ep_create(DAT_HANDLE_NULL, rig.pz()?, recv, request, connect, null(), &mut ep);
+        answers(answer, DAT_INVALID_HANDLE)
+    }),
+    must("dat_ep_create/freed-pz", "RETURN VALUES 3", "The handle of a freed zone is refused.", |rig| {
+        let pz = rig.new_pz()?;
+        ok(rig.api.dat_pz_free(pz))?;
+        with_pz(rig, pz)
+    }),
+    must("dat_ep_create/pz-other-ia", "RETURN VALUES 3", "A zone of another IA is refused.", |rig| {
+        if rig.provider.pz_support == DAT_PZ_SHAREABLE {
+            return crate::check::unsupported("zones are shared by all IAs of this provider");
+        }
+        with_pz(rig, rig.pz_of(rig.other_ia()?)?)
+    }),
+    must(
+        "dat_ep_create/evd-as-pz",
+        "RETURN VALUES 3",
+        "A handle of another kind is refused as a zone.",
+        |rig| with_pz(rig, rig.evd(DAT_EVD_DTO_FLAG)?),
+    ),
+    must("dat_ep_create/evd-recv-freed", "RETURN VALUES 3", "A freed receive EVD is refused.", |rig| {
+        let evds = rig.evds_of_an_ep()?;
+        ok(rig.api.dat_evd_free(evds.recv))?;
+        with_evds(rig, evds, DAT_INVALID_HANDLE_EVD_RECV)
+    }),
+    must("dat_ep_create/evd-request-freed", "RETURN VALUES 3", "A freed request EVD is refused.", |rig| {
+        let evds = rig.evds_of_an_ep()?;
+        ok(rig.api.dat_evd_free(evds.request))?;
+        with_evds(rig, evds, DAT_INVALID_HANDLE_EVD_REQUEST)
+    }),
+    must("dat_ep_create/evd-connect-freed", "RETURN VALUES 3", "A freed connect EVD is refused.", |rig| {
+        let evds = rig.evds_of_an_ep()?;
+        ok(rig.api.dat_evd_free(evds.connect))?;
+        with_evds(rig, evds, DAT_INVALID_HANDLE_EVD_CONN)
+    }),
+    must(
+        "dat_ep_create/evd-recv-other-ia",
+        "RETURN VALUES 3",
+        "A receive EVD of another IA is refused.",
+        |rig| {
+            let recv = rig.evd_of(rig.other_ia()?, 8, DAT_EVD_DTO_FLAG)?;
+            with_evds(rig, Ep { recv, ..rig.evds_of_an_ep()? }, DAT_INVALID_HANDLE_EVD_RECV)
+        },
+    ),
+    must(
+        "dat_ep_create/evd-recv-other-stream",
+        "RETURN VALUES 3",
+        "A receive EVD that takes no DTO completions is refused.",
+        |rig| {
+            let recv = rig.evd(DAT_EVD_CONNECTION_FLAG)?;
+            with_evds(rig, Ep { recv, ..rig.evds_of_an_ep()? }, DAT_INVALID_HANDLE_EVD_RECV)
+        },
+    ),
+    must(
+        "dat_ep_create/evd-request-other-stream",
+        "RETURN VALUES 3",
+        "A request EVD that takes no DTO completions is refused.",
+        |rig| {
+            let request = rig.evd(DAT_EVD_CONNECTION_FLAG)?;
+            with_evds(rig, Ep { request, ..rig.evds_of_an_ep()? }, DAT_INVALID_HANDLE_EVD_REQUEST)
+        },
+    ),
+    must(
+        "dat_ep_create/evd-connect-other-stream",
+        "RETURN VALUES 3",
+        "A connect EVD that takes no connection events is refused.",
+        |rig| {
+            let connect = rig.evd(DAT_EVD_DTO_FLAG)?;
+            with_evds(rig, Ep { connect, ..rig.evds_of_an_ep()? }, DAT_INVALID_HANDLE_EVD_CONN)
+        },
+    ),
+    must(
+        "dat_ep_create/pz-as-evd",
+        "RETURN VALUES 3",
+        "A handle of another kind is refused as an EVD.",
+        |rig| {
+            let recv = rig.pz()?;
+            with_evds(rig, Ep { recv, ..rig.evds_of_an_ep()? }, DAT_INVALID_HANDLE_EVD_RECV)
+        },
+    ),
+    must(
+        "dat_ep_create/null-out",
+        "RETURN VALUES 4",
+        "Without a place for the handle nothing is created.",
+        |rig| {
+            let (evds, attr) = (rig.evds_of_an_ep()?, rig.ep_attr());
+            let Ep { recv, request, connect, .. } = evds;
+            let answer = rig.api.dat_ep_create(rig.ia, rig.pz()?, recv, request, connect, &attr, null_mut());
+            answers(answer, DAT_INVALID_PARAMETER)?;
+            // An EP that had been created would keep them in use.
+            ok(rig.api.dat_evd_free(recv))
+        },
+    ),
+    must(
+        "dat_ep_create/negative-counts",
+        "RETURN VALUES 4",
+        "Attributes that are less than nothing are invalid.",
+        |rig| {
+            with_attr(rig, DAT_EP_ATTR { max_recv_dtos: -1, ..rig.ep_attr() })?;
+            with_attr(rig, DAT_EP_ATTR { max_request_dtos: -1, ..rig.ep_attr() })?;
+            with_attr(rig, DAT_EP_ATTR { max_recv_iov: -1, ..rig.ep_attr() })?;
+            with_attr(rig, DAT_EP_ATTR { max_request_iov: -1, ..rig.ep_attr() })?;
+            with_attr(rig, DAT_EP_ATTR { max_rdma_read_in: -1, ..rig.ep_attr() })?;
+            with_attr(rig, DAT_EP_ATTR { max_rdma_read_out: -1, ..rig.ep_attr() })
+        },
+    ),
+    must(
+        "dat_ep_create/recv-flags",
+        "RETURN VALUES 4",
+        "Receives cannot be suppressed or fenced: such receive flags are invalid.",
+        |rig| {
+            for recv_completion_flags in [DAT_COMPLETION_SUPPRESS_FLAG, DAT_COMPLETION_BARRIER_FENCE_FLAG] {
+                with_attr(rig, DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() })?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_ep_create/service-type",
+        "RETURN VALUES 5",
+        "A service type that the provider does not have is refused as a model.",
+        |rig| {
+            let attr = DAT_EP_ATTR { service_type: 77, ..rig.ep_attr() };
+            one_of(
+                create(rig, rig.pz()?, rig.evds_of_an_ep()?, &attr),
+                &[DAT_MODEL_NOT_SUPPORTED, DAT_INVALID_PARAMETER],
+            )
+        },
+    ),
+    must(
+        "dat_ep_create/qos",
+        "RETURN VALUES 5",
+        "A QoS that the provider does not have is refused as a model.",
+        |rig| {
+            for qos in [DAT_QOS_HIGH_THROUGHPUT, DAT_QOS_LOW_LATENCY, DAT_QOS_ECONOMY, DAT_QOS_PREMIUM] {
+                let answer =
+                    create(rig, rig.pz()?, rig.evds_of_an_ep()?, &DAT_EP_ATTR { qos, ..rig.ep_attr() });
+                let there = qos & rig.provider.dat_qos_supported != 0;
+                answers(answer, if there { DAT_SUCCESS } else { DAT_MODEL_NOT_SUPPORTED })?;
+            }
+            Ok(())
+        },
+    ),
+    must("dat_ep_create/connects", "USAGE 1", "A connection can be requested on a new EP.", |rig| {
+        rig.request(b"").map(drop)
+    }),
+    must(
+        "dat_ep_create/dup-connects",
+        "USAGE 1",
+        "A connection like another can be requested on a new EP.",
+        |rig| {
+            let (first, second, third, listener) = (rig.ep()?, rig.ep()?, rig.ep()?, rig.listen()?);
+            ok(rig.connect(first.ep, listener.qualifier, b""))?;
+            ok(rig.accept(rig.arrival(listener.evd)?.cr, second.ep, b""))?;
+            rig.connection(first.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
+            let (size, data) = (0, null_mut());
+            ok(rig.api.dat_ep_dup_connect(
+                third.ep,
+                first.ep,
+                crate::rig::SOON,
+                size,
+                data,
+                DAT_QOS_BEST_EFFORT,
+            ))?;
+            same("the qualifier", rig.arrival(listener.evd)?.qualifier, listener.qualifier)
+        },
+    ),
+    must("dat_ep_create/accepts", "USAGE 2", "A request without an EP can be accepted on a new EP.", |rig| {
+        rig.pair().map(drop)
+    }),
+    must(
+        "dat_ep_create/reserves",
+        "USAGE 3",
+        "An RSP can be created with a new EP; a request that arrives has the EP with it.",
+        |rig| {
+            let (ep, evd, qualifier, mut rsp) =
+                (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
+            ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
+            let caller = rig.ep()?;
+            ok(rig.connect(caller.ep, qualifier, b""))?;
+            let arrival = rig.arrival(evd)?;
+            let mut param = DAT_CR_PARAM::zeroed();
+            ok(rig.api.dat_cr_query(arrival.cr, DAT_CR_FIELD_ALL, &mut param))?;
+            same("local_ep_handle", param.local_ep_handle, ep.ep)?;
+            ok(rig.accept(arrival.cr, DAT_HANDLE_NULL, b""))?;
+            rig.connection(caller.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
+            rig.connection(ep.connect, DAT_CONNECTION_EVENT_ESTABLISHED).map(drop)
+        },
+    ),
+    must(
+        "dat_ep_create/flags-differ-on-one-request-evd",
+        "USAGE 4",
+        "EPs that share a request EVD have the same request completion flags.",
+        |rig| {
+            let first = rig.ep()?;
+            let evds = Ep { request: first.request, ..rig.evds_of_an_ep()? };
+            let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
+            answers(
+                create(rig, rig.pz()?, evds, &DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() }),
+                DAT_INVALID_PARAMETER,
+            )
+        },
+    ),
+    must(
+        "dat_ep_create/flags-differ-on-one-recv-evd",
+        "USAGE 4",
+        "EPs that share a receive EVD have the same receive completion flags.",
+        |rig| {
+            let first = rig.ep()?;
+            let evds = Ep { recv: first.recv, ..rig.evds_of_an_ep()? };
+            let recv_completion_flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
+            answers(
+                create(rig, rig.pz()?, evds, &DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() }),
+                DAT_INVALID_PARAMETER,
+            )
+        },
+    ),
+    must(
+        "dat_ep_create/unsignalled-request-and-default-recv",
+        "USAGE 4",
+        "On one EVD, receives are unsignalled if requests are.",
+        |rig| {
+            let evds = rig.evds_of_an_ep()?;
+            let evds = Ep { recv: evds.request, ..evds };
+            let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
+            answers(
+                create(rig, rig.pz()?, evds, &DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() }),
+                DAT_INVALID_PARAMETER,
+            )
+        },
+    ),
+    must(
+        "dat_ep_create/solicited-wait-evd-for-recv-only",
+        "USAGE 4",
+        "A receive EVD with solicited wait is used for no other stream.",
+        |rig| {
+            let evds = rig.evds_of_an_ep()?;
+            let both = rig.evd(DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG)?;
+            let evds = Ep { recv: both, connect: both, ..evds };
+            let recv_completion_flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
+            answers(
+                create(rig, rig.pz()?, evds, &DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() }),
+                DAT_INVALID_PARAMETER,
+            )
+        },
+    ),
+    must(
+        "dat_ep_create/same-flags-share-an-evd",
+        "USAGE 4",
+        "EPs with the same completion flags share EVDs.",
+        |rig| {
+            for (recv_completion_flags, request_completion_flags) in [
+                (DAT_COMPLETION_DEFAULT_FLAG, DAT_COMPLETION_DEFAULT_FLAG),
+                (DAT_COMPLETION_UNSIGNALLED_FLAG, DAT_COMPLETION_UNSIGNALLED_FLAG),
+                (DAT_COMPLETION_EVD_THRESHOLD_FLAG, DAT_COMPLETION_EVD_THRESHOLD_FLAG),
+            ] {
+                let attr = DAT_EP_ATTR { recv_completion_flags, request_completion_flags, ..rig.ep_attr() };
+                let evds = rig.ep_with(&attr)?;
+                ok(create(rig, rig.pz()?, evds, &attr))?;
+            }
+            Ok(())
+        },
+    ),
+];
+
+/// dat_ep_create on these EVDs.
+fn create(rig: &Rig, pz: DAT_PZ_HANDLE, evds: Ep, attr: &DAT_EP_ATTR) -> DAT_RETURN {
+    let (Ep { recv, request, connect, .. }, mut ep) = (evds, null_mut());
+    rig.api.dat_ep_create(rig.ia, pz, recv, request, connect, attr, &mut ep)
+}
+
+#[track_caller]
+fn with_pz(rig: &Rig, pz: DAT_PZ_HANDLE) -> Outcome {
+    let answer = create(rig, pz, rig.evds_of_an_ep()?, &rig.ep_attr());
+    answers_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_PZ)
+}
+
+#[track_caller]
+fn with_evds(rig: &Rig, evds: Ep, subtype: DAT_RETURN_SUBTYPE) -> Outcome {
+    answers_with(create(rig, rig.pz()?, evds, &rig.ep_attr()), DAT_INVALID_HANDLE, subtype)
+}
+
+#[track_caller]
+fn with_attr(rig: &Rig, attr: DAT_EP_ATTR) -> Outcome {
+    answers(create(rig, rig.pz()?, rig.evds_of_an_ep()?, &attr), DAT_INVALID_PARAMETER)
+}
+
+/// A post that names memory it must not: refused at once with this type, or failed by its completion.
+#[track_caller]
+pub(super) fn refused_or_fails(rig: &Rig, answer: DAT_RETURN, kind: DAT_RETURN_TYPE, end: Ep) -> Outcome {
+    if answer != DAT_SUCCESS {
+        return answers(answer, kind);
+    }
+    same("the status of the completion", rig.completion(end.request)?.status, DAT_DTO_ERR_LOCAL_PROTECTION)
+}

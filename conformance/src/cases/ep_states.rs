@@ -1,0 +1,199 @@
+//! Every operation in every state of an endpoint: one table, written down from the manual pages of the operations
+//! ("valid in", "state transitions") and from nothing else.
+
+mod operation;
+mod reach;
+
+use dat_sys::*;
+
+use self::operation::Operation;
+use crate::case::{Case, Level, Outcome, Run};
+use crate::check::{answers, failed, name, ok, same, supported};
+use crate::rig::Rig;
+
+/// An operation in a state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cell {
+    operation: Operation,
+    state: DAT_EP_STATE,
+    expected: Expected,
+}
+
+/// What an operation does in a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expected {
+    /// DAT_INVALID_STATE, and the endpoint stays as it is.
+    Refused,
+    /// Success, and the state stays.
+    Stays,
+    /// Success, and the endpoint goes to that state, at once or soon.
+    To(DAT_EP_STATE),
+    /// Success, and what was posted is flushed.
+    Flushed,
+    /// Success, and the endpoint is gone.
+    Gone,
+    /// The standard leaves it open: no case.
+    Open,
+}
+
+/// The states, in the order of the columns, with the words of the cases.
+const STATES: [(DAT_EP_STATE, &str); 15] = [
+    (DAT_EP_STATE_UNCONNECTED, "unconnected"),
+    (DAT_EP_STATE_UNCONFIGURED_UNCONNECTED, "unconfigured-unconnected"),
+    (DAT_EP_STATE_RESERVED, "reserved"),
+    (DAT_EP_STATE_UNCONFIGURED_RESERVED, "unconfigured-reserved"),
+    (DAT_EP_STATE_PASSIVE_CONNECTION_PENDING, "passive-connection-pending"),
+    (DAT_EP_STATE_UNCONFIGURED_PASSIVE, "unconfigured-passive"),
+    (DAT_EP_STATE_ACTIVE_CONNECTION_PENDING, "active-connection-pending"),
+    (DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING, "tentative-connection-pending"),
+    (DAT_EP_STATE_UNCONFIGURED_TENTATIVE, "unconfigured-tentative"),
+    (DAT_EP_STATE_CONNECTED, "connected"),
+    (DAT_EP_STATE_DISCONNECT_PENDING, "disconnect-pending"),
+    (DAT_EP_STATE_DISCONNECTED, "disconnected"),
+    (DAT_EP_STATE_COMPLETION_PENDING, "completion-pending"),
+    (DAT_EP_STATE_CONNECTED_SINGLE_PATH, "connected-single-path"),
+    (DAT_EP_STATE_CONNECTED_MULTI_PATH, "connected-multi-path"),
+];
+
+/// Short names, so that a row is a line.
+const X: Expected = Expected::Refused;
+const S: Expected = Expected::Stays;
+const F: Expected = Expected::Flushed;
+const G: Expected = Expected::Gone;
+const O: Expected = Expected::Open;
+const UNC: Expected = Expected::To(DAT_EP_STATE_UNCONNECTED);
+const RSV: Expected = Expected::To(DAT_EP_STATE_RESERVED);
+const URS: Expected = Expected::To(DAT_EP_STATE_UNCONFIGURED_RESERVED);
+const TEN: Expected = Expected::To(DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING);
+const ACT: Expected = Expected::To(DAT_EP_STATE_ACTIVE_CONNECTION_PENDING);
+const CON: Expected = Expected::To(DAT_EP_STATE_CONNECTED);
+const DIS: Expected = Expected::To(DAT_EP_STATE_DISCONNECTED);
+
+/// The table. Single and multi-path connected are ways of being connected (2.0 headers).
+#[rustfmt::skip]
+const TABLE: &[(Operation, [Expected; 15])] = {
+    use Operation::*;
+    &[
+        // operation             unc  uunc  rsv  ursv pass upas act  tent uten conn dpen disc comp sing mult
+        (Query,                 [S,   S,    S,   S,   S,   S,   S,   S,   S,   S,   O,   S,   O,   S,   S]),
+        (GetStatus,             [S,   S,    S,   S,   S,   S,   S,   S,   S,   S,   O,   S,   O,   S,   S]),
+        (RecvQuery,             [S,   O,    S,   O,   S,   O,   S,   S,   O,   S,   O,   S,   O,   S,   S]),
+        (ModifyPz,              [S,   UNC,  X,   O,   X,   O,   X,   S,   TEN, X,   X,   X,   X,   X,   X]),
+        (ModifyTransportAttr,   [S,   S,    X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X]),
+        (ModifyRequestEvd,      [S,   S,    S,   S,   S,   S,   X,   S,   S,   X,   X,   X,   X,   X,   X]),
+        (ModifyMaxRecvDtos,     [S,   S,    S,   S,   S,   S,   X,   S,   S,   X,   X,   X,   X,   X,   X]),
+        (ModifyAddress,         [X,   X,    X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X]),
+        (Connect,               [ACT, X,    X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X]),
+        (DupConnect,            [ACT, X,    X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X]),
+        (CommonConnect,         [O,   X,    X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X]),
+        (RspCreate,             [RSV, URS,  X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X]),
+        (CrAccept,              [CON, X,    X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X]),
+        (DisconnectGracefully,  [X,   X,    X,   X,   X,   X,   DIS, X,   X,   DIS, O,   S,   DIS, DIS, DIS]),
+        (DisconnectAbruptly,    [X,   X,    X,   X,   X,   X,   DIS, X,   X,   DIS, DIS, S,   DIS, DIS, DIS]),
+        (Reset,                 [S,   S,    X,   X,   X,   X,   X,   X,   X,   X,   X,   UNC, X,   X,   X]),
+        (Free,                  [G,   G,    X,   X,   X,   X,   G,   X,   X,   G,   G,   G,   G,   G,   G]),
+        (PostRecv,              [S,   O,    S,   O,   S,   O,   S,   S,   O,   S,   O,   F,   O,   S,   S]),
+        (PostSend,              [X,   X,    X,   X,   X,   X,   X,   X,   X,   S,   X,   F,   X,   S,   S]),
+        (PostRdmaWrite,         [X,   X,    X,   X,   X,   X,   X,   X,   X,   S,   X,   F,   X,   S,   S]),
+        (PostRdmaRead,          [X,   X,    X,   X,   X,   X,   X,   X,   X,   S,   X,   F,   X,   S,   S]),
+        (RmrBind,               [X,   X,    X,   X,   X,   X,   X,   X,   X,   S,   X,   F,   X,   S,   S]),
+        (PostSendWithInvalidate,[X,   X,    X,   X,   X,   X,   X,   X,   X,   S,   X,   F,   X,   S,   S]),
+        (PostRdmaReadToRmr,     [X,   X,    X,   X,   X,   X,   X,   X,   X,   S,   X,   F,   X,   S,   S]),
+    ]
+};
+
+/// A case for each cell that the standard determines.
+pub(super) fn cases() -> impl Iterator<Item = Case> {
+    TABLE.iter().flat_map(|&(operation, row)| {
+        let cells = STATES.into_iter().zip(row).filter(|(_, expected)| *expected != Expected::Open);
+        cells.map(move |((state, words), expected)| {
+            let (function, variant) = operation.names();
+            let multipath = [DAT_EP_STATE_CONNECTED_SINGLE_PATH, DAT_EP_STATE_CONNECTED_MULTI_PATH];
+            Case {
+                id: format!("{function}/{variant}in-{words}"),
+                level: Level::Must,
+                clause: match multipath.contains(&state) {
+                    true => "2.0 headers: states of a connection over several paths",
+                    false => operation.clause(),
+                },
+                requirement: format!("In the state {words} the operation {}.", expected.words()),
+                run: Run::Cell(Cell { operation, state, expected }),
+            }
+        })
+    })
+}
+
+impl Expected {
+    fn words(self) -> String {
+        match self {
+            Expected::Refused => "is an invalid state".into(),
+            Expected::Stays => "succeeds and leaves the state".into(),
+            Expected::To(to) => match STATES.iter().find(|(state, _)| *state == to) {
+                Some((_, words)) => format!("succeeds and leads to {words}"),
+                None => "succeeds".into(),
+            },
+            Expected::Flushed => "succeeds and is flushed at once".into(),
+            Expected::Gone => "succeeds and ends the endpoint".into(),
+            Expected::Open => "is not determined".into(),
+        }
+    }
+}
+
+impl Cell {
+    /// Brings an endpoint into the state, operates on it, looks.
+    pub(crate) fn run(&self, rig: &mut Rig) -> Outcome {
+        // What the operation needs exists before the state does: some states do not last.
+        let tools = operation::Tools::new(rig, self.operation)?;
+        let end = reach::reach(rig, self.state)?;
+        let answer = self.operation.run(rig, &tools, end);
+        if self.operation == Operation::ModifyAddress {
+            // It can never be modified: which of the two mistakes is named first is the provider's choice.
+            return crate::check::one_of(answer, &[DAT_INVALID_PARAMETER, DAT_INVALID_STATE]);
+        }
+        match self.expected {
+            Expected::Refused => {
+                answers(answer, DAT_INVALID_STATE)?;
+                match self.state {
+                    // These end by themselves.
+                    DAT_EP_STATE_DISCONNECT_PENDING | DAT_EP_STATE_COMPLETION_PENDING => Ok(()),
+                    state => rig.state_is(end.ep, state),
+                }
+            }
+            Expected::Stays => {
+                supported(answer)?;
+                rig.state_is(end.ep, self.state)
+            }
+            Expected::To(state) => {
+                supported(answer)?;
+                self.comes_to(rig, end.ep, state)
+            }
+            Expected::Flushed => {
+                ok(answer)?;
+                self.operation.is_flushed(rig, end)
+            }
+            Expected::Gone => {
+                ok(answer)?;
+                let (mut state, mut recv_idle, mut request_idle) = (0, 0, 0);
+                let stale = rig.api.dat_ep_get_status(end.ep, &mut state, &mut recv_idle, &mut request_idle);
+                answers(stale, DAT_INVALID_HANDLE)
+            }
+            Expected::Open => Err(failed("no case")),
+        }
+    }
+
+    /// The state is that one, or becomes it with the connection event that says so.
+    fn comes_to(&self, rig: &Rig, ep: DAT_EP_HANDLE, to: DAT_EP_STATE) -> Outcome {
+        let event = match to {
+            DAT_EP_STATE_CONNECTED => DAT_CONNECTION_EVENT_ESTABLISHED,
+            DAT_EP_STATE_DISCONNECTED => DAT_CONNECTION_EVENT_DISCONNECTED,
+            _ => return rig.state_is(ep, to),
+        };
+        let evd = rig.query(ep)?.connect_evd_handle;
+        let arrived = rig.connection(evd, event)?;
+        same("ep_handle of the event", arrived.ep_handle, ep)?;
+        rig.state_is(ep, to).map_err(|stop| match stop {
+            crate::case::Stop::Failed(why) => failed(format_args!("after {}: {why}", name(event))),
+            other => other,
+        })
+    }
+}

@@ -1,0 +1,144 @@
+//! Bringing an endpoint into a state.
+
+use std::ptr::null_mut;
+
+use dat_sys::*;
+
+use crate::case::Outcome;
+use crate::check::{failed, ok, supported, unsupported};
+use crate::rig::{Ep, Rig};
+
+/// A new endpoint in this state.
+pub(super) fn reach(rig: &Rig, state: DAT_EP_STATE) -> Outcome<Ep> {
+    let ep = match state {
+        DAT_EP_STATE_UNCONNECTED => rig.ep()?,
+        DAT_EP_STATE_UNCONFIGURED_UNCONNECTED => unconfigured(rig)?,
+        DAT_EP_STATE_RESERVED => reserved(rig, rig.ep()?)?.0,
+        DAT_EP_STATE_UNCONFIGURED_RESERVED => reserved(rig, unconfigured(rig)?)?.0,
+        DAT_EP_STATE_PASSIVE_CONNECTION_PENDING => passive(rig, rig.ep()?)?,
+        DAT_EP_STATE_UNCONFIGURED_PASSIVE => passive(rig, unconfigured(rig)?)?,
+        DAT_EP_STATE_ACTIVE_CONNECTION_PENDING => rig.request(b"")?.0,
+        DAT_EP_STATE_UNCONFIGURED_TENTATIVE => tentative(rig)?,
+        DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING => configured(rig, tentative(rig)?)?,
+        DAT_EP_STATE_CONNECTED => connected(rig)?,
+        DAT_EP_STATE_DISCONNECT_PENDING => disconnecting(rig)?,
+        DAT_EP_STATE_DISCONNECTED => rig.ended_pair()?.active,
+        DAT_EP_STATE_COMPLETION_PENDING => completing(rig)?,
+        _ => return several_paths(rig, state),
+    };
+    let is = rig.state(ep.ep)?;
+    match (is == state, state) {
+        (true, _) => Ok(ep),
+        (false, DAT_EP_STATE_DISCONNECT_PENDING | DAT_EP_STATE_COMPLETION_PENDING) => {
+            unsupported("the state has ended before it could be looked at: this transport is too fast for it")
+        }
+        (false, _) => Err(failed(format_args!("the EP is in state {is}, not in {state}"))),
+    }
+}
+
+/// Without a zone. Providers need not have such endpoints.
+fn unconfigured(rig: &Rig) -> Outcome<Ep> {
+    let mut ep = rig.evds_of_an_ep()?;
+    let (none, attr) = (DAT_HANDLE_NULL, rig.ep_attr());
+    let Ep { recv, request, connect, .. } = ep;
+    match rig.api.dat_ep_create(rig.ia, none, recv, request, connect, &attr, &mut ep.ep) {
+        DAT_SUCCESS => Ok(ep),
+        _ => unsupported("the provider has no EPs without a zone"),
+    }
+}
+
+/// Reserved for a service point; where that listens and reports.
+fn reserved(rig: &Rig, ep: Ep) -> Outcome<(Ep, DAT_CONN_QUAL, DAT_EVD_HANDLE)> {
+    let (evd, qualifier, mut rsp) = (rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
+    ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
+    Ok((ep, qualifier, evd))
+}
+
+/// With a request at its reserved service point.
+fn passive(rig: &Rig, ep: Ep) -> Outcome<Ep> {
+    let (ep, qualifier, evd) = reserved(rig, ep)?;
+    let caller = rig.ep()?;
+    ok(rig.connect(caller.ep, qualifier, b""))?;
+    rig.arrival(evd)?;
+    Ok(ep)
+}
+
+/// Made by the provider for a request. The handles other than the endpoint's are for the consumer to give it.
+fn tentative(rig: &Rig) -> Outcome<Ep> {
+    if rig.provider.ep_creator == DAT_PSP_CREATES_EP_NEVER {
+        return unsupported("the provider attribute ep_creator is DAT_PSP_CREATES_EP_NEVER");
+    }
+    let listener = rig.listen_for(DAT_PSP_PROVIDER_FLAG, 8)?;
+    let caller = rig.ep()?;
+    ok(rig.connect(caller.ep, listener.qualifier, b""))?;
+    let arrival = rig.arrival(listener.evd)?;
+    let mut param = DAT_CR_PARAM::zeroed();
+    ok(rig.api.dat_cr_query(arrival.cr, DAT_CR_FIELD_ALL, &mut param))?;
+    Ok(Ep { ep: param.local_ep_handle, ..rig.evds_of_an_ep()? })
+}
+
+/// With a zone and EVDs.
+fn configured(rig: &Rig, ep: Ep) -> Outcome<Ep> {
+    let param = DAT_EP_PARAM {
+        pz_handle: rig.pz()?,
+        recv_evd_handle: ep.recv,
+        request_evd_handle: ep.request,
+        connect_evd_handle: ep.connect,
+        ..DAT_EP_PARAM::zeroed()
+    };
+    let mask = DAT_EP_FIELD_PZ_HANDLE
+        | DAT_EP_FIELD_RECV_EVD_HANDLE
+        | DAT_EP_FIELD_REQUEST_EVD_HANDLE
+        | DAT_EP_FIELD_CONNECT_EVD_HANDLE;
+    ok(rig.api.dat_ep_modify(ep.ep, mask, &param))?;
+    Ok(ep)
+}
+
+/// Connected, to an endpoint that takes what is sent to it.
+fn connected(rig: &Rig) -> Outcome<Ep> {
+    let (pair, memory) = (rig.pair()?, rig.memory(64)?);
+    ok(rig.recv(pair.passive.ep, &[memory.all()], 0))?;
+    Ok(pair.active)
+}
+
+/// Disconnecting gracefully while a lot of data is still to be moved.
+fn disconnecting(rig: &Rig) -> Outcome<Ep> {
+    const LOT: u32 = 16 << 20;
+    let pair = rig.pair()?;
+    let (from, to) = (rig.memory(LOT)?, rig.memory(LOT)?);
+    for id in 0..8 {
+        ok(rig.write(pair.active.ep, &[from.all()], id, &to.remote()))?;
+    }
+    ok(rig.api.dat_ep_disconnect(pair.active.ep, DAT_CLOSE_GRACEFUL_FLAG))?;
+    Ok(pair.active)
+}
+
+/// Accepted, and the connection not yet up.
+fn completing(rig: &Rig) -> Outcome<Ep> {
+    let (_, arrival) = rig.request(b"")?;
+    let ep = rig.ep()?;
+    ok(rig.accept(arrival.cr, ep.ep, b""))?;
+    Ok(ep)
+}
+
+/// Connected over one or several of several paths.
+fn several_paths(rig: &Rig, state: DAT_EP_STATE) -> Outcome<Ep> {
+    if rig.provider.supports_multipath == DAT_FALSE {
+        return unsupported("the provider attribute supports_multipath is false");
+    }
+    let flags = match state {
+        DAT_EP_STATE_CONNECTED_MULTI_PATH => DAT_CONNECT_MULTIPATH_REQUIRED_FLAG,
+        _ => DAT_CONNECT_MULTIPATH_REQUESTED_FLAG,
+    };
+    let (active, passive, listener, qos) = (rig.ep()?, rig.ep()?, rig.listen()?, DAT_QOS_BEST_EFFORT);
+    let (address, timeout) = (rig.attr.ia_address_ptr, crate::rig::SOON);
+    let answer =
+        rig.api.dat_ep_connect(active.ep, address, listener.qualifier, timeout, 0, null_mut(), qos, flags);
+    supported(answer)?;
+    ok(rig.accept(rig.arrival(listener.evd)?.cr, passive.ep, b""))?;
+    rig.connection(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
+    match rig.state(active.ep)? {
+        is if is == state => Ok(active),
+        is => unsupported(format_args!("such a connection is in state {is} here")),
+    }
+}

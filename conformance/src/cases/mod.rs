@@ -1,0 +1,38 @@
+//! The cases, a file for each function or theme.
+#![forbid(unsafe_code)]
+
+mod ep_create;
+mod ep_states;
+mod ia_query;
+
+use dat_sys::*;
+
+use crate::case::{Case, Row};
+use crate::rig::{Region, Rig, cookie};
+
+pub(crate) use self::ep_states::Cell;
+
+/// All cases.
+pub fn all() -> Vec<Case> {
+    let tables: &[&[Row]] = &[ia_query::CASES, ep_create::CASES];
+    let rows = tables.iter().flat_map(|table| table.iter()).map(Case::from);
+    rows.chain(ep_states::cases()).collect()
+}
+
+/// dat_rmr_bind of all of a region, with virtual addresses.
+fn bind(
+    rig: &Rig,
+    rmr: DAT_RMR_HANDLE,
+    region: &Region,
+    privileges: DAT_MEM_PRIV_FLAGS,
+    ep: DAT_EP_HANDLE,
+    id: u64,
+    context: &mut DAT_RMR_CONTEXT,
+) -> DAT_RETURN {
+    let (triplet, flags) = (region.all(), DAT_COMPLETION_DEFAULT_FLAG);
+    let va = DAT_VA_TYPE_VA;
+    rig.api.dat_rmr_bind(rmr, region.lmr, &triplet, privileges, va, ep, cookie(id), flags, context)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! What cases say of answers. Each check that fails names the place in the case.
+
+use std::fmt::{Debug, Display};
+use std::panic::Location;
+
+use dat_sys::describe::status_names;
+use dat_sys::*;
+
+use crate::case::{Outcome, Stop};
+
+/// A failure with its place.
+#[track_caller]
+pub(crate) fn failed(why: impl Display) -> Stop {
+    let place = Location::caller();
+    let file = place.file().rsplit_once("src/").map_or(place.file(), |(_, file)| file);
+    Stop::Failed(format!("{why} ({file}:{})", place.line()))
+}
+
+/// What the standard lets this provider do without.
+pub(crate) fn unsupported<T>(why: impl Display) -> Outcome<T> {
+    Err(Stop::Unsupported(why.to_string()))
+}
+
+/// The call succeeded.
+#[track_caller]
+pub(crate) fn ok(status: DAT_RETURN) -> Outcome {
+    answers(status, DAT_SUCCESS)
+}
+
+/// As [`ok`], where the standard lets a provider answer that it does not have this.
+#[track_caller]
+pub(crate) fn supported(status: DAT_RETURN) -> Outcome {
+    match DAT_GET_TYPE(status) {
+        DAT_MODEL_NOT_SUPPORTED => unsupported("the provider answers DAT_MODEL_NOT_SUPPORTED"),
+        _ => ok(status),
+    }
+}
+
+/// The call answered with this type of status; providers are free in the subtype.
+#[track_caller]
+pub(crate) fn answers(status: DAT_RETURN, kind: DAT_RETURN_TYPE) -> Outcome {
+    one_of(status, &[kind])
+}
+
+/// The call answered with one of these types.
+#[track_caller]
+pub(crate) fn one_of(status: DAT_RETURN, kinds: &[DAT_RETURN_TYPE]) -> Outcome {
+    if kinds.contains(&DAT_GET_TYPE(status)) {
+        return Ok(());
+    }
+    let wanted: Vec<_> = kinds.iter().map(|kind| name(*kind)).collect();
+    Err(failed(format_args!("expected {}, answered {}", wanted.join(" or "), name(status))))
+}
+
+/// The call answered with this type and subtype.
+#[track_caller]
+pub(crate) fn answers_with(
+    status: DAT_RETURN,
+    kind: DAT_RETURN_TYPE,
+    subtype: DAT_RETURN_SUBTYPE,
+) -> Outcome {
+    match (DAT_GET_TYPE(status), DAT_GET_SUBTYPE(status)) == (kind, subtype) {
+        true => Ok(()),
+        false => Err(failed(format_args!("expected {}, answered {}", name(kind | subtype), name(status)))),
+    }
+}
+
+/// A condition; `otherwise` says what is wrong.
+#[track_caller]
+pub(crate) fn that(holds: bool, otherwise: impl Display) -> Outcome {
+    if holds { Ok(()) } else { Err(failed(otherwise)) }
+}
+
+/// Two values are equal.
+#[track_caller]
+pub(crate) fn same<V: PartialEq + Debug>(what: &str, is: V, should_be: V) -> Outcome {
+    if is == should_be {
+        return Ok(());
+    }
+    Err(failed(format_args!("{what} is {is:?}, not {should_be:?}")))
+}
+
+/// The names of a status.
+pub(crate) fn name(status: DAT_RETURN) -> String {
+    match status_names(status) {
+        Some((kind, "")) => kind.to_owned(),
+        Some((kind, subtype)) => format!("{kind} {subtype}"),
+        None => format!("{status:#010x}"),
+    }
+}

@@ -1,0 +1,120 @@
+//! The linked-in registry: what libdat2 does between a consumer and a provider's table, in this program.
+
+use std::ffi::CStr;
+
+use dat_core::export as provider;
+use dat_core::mem_transport::Mem;
+use dat_core::provider::Provider;
+use dat_sys::*;
+use provider_tcp_emu::TcpEmu;
+use registry::{Builtin, Registry, Request, Wanted, ia, table_of};
+
+use crate::api::Api;
+use crate::functions::functions;
+
+/// The providers linked in, tried after the entries of the registry file.
+static BUILTINS: &[Builtin] = &[
+    builtin::<Mem>(r#"mem u2.0 nonthreadsafe default builtin opendat.0.1 "conformance" """#),
+    builtin::<Mem>(r#"mem u2.0 threadsafe default builtin opendat.0.1 "conformance" """#),
+    builtin::<TcpEmu>(r#"tcp-emu u2.0 nonthreadsafe default builtin opendat.0.1 "" """#),
+    builtin::<TcpEmu>(r#"tcp-emu u2.0 threadsafe default builtin opendat.0.1 "" """#),
+];
+
+const fn builtin<P: Provider + Default>(line: &'static str) -> Builtin {
+    Builtin { line, init: provider::init::<P, This>, fini: provider::fini::<P, This> }
+}
+
+/// What built-in providers register with.
+struct This;
+
+impl provider::Registry for This {
+    const FNS: RegistryFns = registry::FNS;
+}
+
+/// The registry of this door; also for the cases of the crate `dat`.
+pub(crate) static REGISTRY: Registry = Registry::new(BUILTINS);
+
+/// What a function expects as its first argument: how the object behind it is found, and what is said of none.
+type Kind = (fn(DAT_HANDLE) -> Option<DAT_HANDLE>, DAT_RETURN_SUBTYPE);
+
+const IA: Kind = (ia::provider_ia, DAT_INVALID_HANDLE_IA);
+const ANY: Kind = (ia::object, DAT_INVALID_HANDLE1);
+const CNO: Kind = (Some, DAT_INVALID_HANDLE_CNO);
+const CR: Kind = (Some, DAT_INVALID_HANDLE_CR);
+const CSP: Kind = (Some, DAT_INVALID_HANDLE_CSP);
+const EP: Kind = (Some, DAT_INVALID_HANDLE_EP);
+const EVD: Kind = (Some, DAT_INVALID_HANDLE_EVD_REQUEST);
+const LMR: Kind = (Some, DAT_INVALID_HANDLE_LMR);
+const PSP: Kind = (Some, DAT_INVALID_HANDLE_PSP);
+const PZ: Kind = (Some, DAT_INVALID_HANDLE_PZ);
+const RMR: Kind = (Some, DAT_INVALID_HANDLE_RMR);
+const RSP: Kind = (Some, DAT_INVALID_HANDLE_RSP);
+const SRQ: Kind = (Some, DAT_INVALID_HANDLE_SRQ);
+
+macro_rules! link {
+    (
+        registry { $($own:tt)* }
+        forwarded { $($name:ident($kind:ident $(, $arg:ident: $type:ty)*) => $slot:ident;)* }
+    ) => {
+        pub(super) static API: Api = Api {
+            dat_ia_openv: Some(dat_ia_openv),
+            dat_ia_close: Some(dat_ia_close),
+            dat_registry_add_provider: Some(registry::FNS.add_provider),
+            dat_registry_remove_provider: Some(registry::FNS.remove_provider),
+            // These three are the C library's own.
+            dat_registry_list_providers: None,
+            dat_registry_providers_related: None,
+            dat_strerror: None,
+            $($name: Some($name),)*
+        };
+
+        $(
+            unsafe extern "C" fn $name(handle: DAT_HANDLE $(, $arg: $type)*) -> DAT_RETURN {
+                let (object, subtype) = $kind;
+                let found = object(handle).and_then(|object| Some((object, table_of(object)?)));
+                let Some((object, table)) = found else {
+                    return DAT_ERROR(DAT_INVALID_HANDLE, subtype);
+                };
+                // SAFETY: the table of a registered provider, which an open IA keeps in memory.
+                let Some(function) = (unsafe { (*table).$slot }) else {
+                    return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
+                };
+                // SAFETY: the provider's own function and object; the other arguments are the case's word.
+                unsafe { function(object $(, $arg)*) }
+            }
+        )*
+    };
+}
+
+functions!(link);
+
+unsafe extern "C" fn dat_ia_openv(
+    name: DAT_NAME_PTR,
+    async_evd_qlen: DAT_COUNT,
+    async_evd: *mut DAT_EVD_HANDLE,
+    ia_handle: *mut DAT_IA_HANDLE,
+    major: u32,
+    minor: u32,
+    threadsafe: DAT_BOOLEAN,
+) -> DAT_RETURN {
+    let invalid = |argument| DAT_ERROR(DAT_INVALID_PARAMETER, argument);
+    // SAFETY: null or NUL-terminated, as the case says.
+    let name = unsafe { name.as_ref().map(|name| CStr::from_ptr(name)) };
+    let Some(name) = name.and_then(|name| name.to_str().ok()) else { return invalid(DAT_INVALID_ARG1) };
+    // SAFETY: null or writable, as the case says.
+    let (async_evd, ia_handle) = unsafe { (async_evd.as_mut(), ia_handle.as_mut()) };
+    let Some(async_evd) = async_evd else { return invalid(DAT_INVALID_ARG3) };
+    let Some(ia_handle) = ia_handle else { return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA) };
+    let wanted = Wanted { name, major, minor, threadsafe: threadsafe != DAT_FALSE };
+    match REGISTRY.open(&Request { wanted, async_evd_qlen, async_evd: *async_evd }) {
+        Ok(opened) => {
+            (*async_evd, *ia_handle) = (opened.async_evd, opened.ia);
+            DAT_SUCCESS
+        }
+        Err(error) => error.status(),
+    }
+}
+
+unsafe extern "C" fn dat_ia_close(ia: DAT_IA_HANDLE, flags: DAT_CLOSE_FLAGS) -> DAT_RETURN {
+    registry::close(ia, flags)
+}

@@ -1,0 +1,41 @@
+//! How the functions of DAT are reached.
+//!
+//! A third door, `libdat.so.1`, needs a shim here: an [`Api`] of functions with these signatures that convert to
+//! uDAPL 1.2 and back. [`Case::is_in_1_2`](crate::Case::is_in_1_2) says which cases it can be asked.
+
+mod library;
+mod linked;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::api::Api;
+
+/// How the functions of DAT are reached.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Door {
+    /// The registry and the function tables, linked into this program, as the crate `dat` uses them. `mem` and
+    /// `tcp-emu` are built in; other names are looked up in dat.conf.
+    Linked,
+    /// A `libdat2.so.2`: its file.
+    Library(PathBuf),
+}
+
+impl Door {
+    /// The functions; a library stays loaded.
+    pub(crate) fn api(&self) -> Result<&'static Api, String> {
+        match self {
+            Door::Linked => Ok(&linked::API),
+            Door::Library(path) => library::api(path),
+        }
+    }
+}
+
+impl fmt::Display for Door {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Door::Linked => f.write_str("the linked-in registry"),
+            Door::Library(path) => path.display().fmt(f),
+        }
+    }
+}

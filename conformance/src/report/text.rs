@@ -1,0 +1,43 @@
+//! For people.
+
+use std::fmt::Write;
+
+use super::{Count, Report, Verdict};
+use crate::case::Level;
+
+pub(super) fn write(report: &Report) -> String {
+    let mut out = String::new();
+    let functions = report.functions();
+    let width = functions.iter().map(|name| name.len()).max().unwrap_or(0).max("function".len());
+    let _ = writeln!(out, "{}\n", report.target);
+    let _ = writeln!(
+        out,
+        "{:width$} {:>6} {:>7} {:>7} {:>12}",
+        "function", "cases", "passed", "failed", "unsupported"
+    );
+    for function in functions {
+        let row = report.count(|record| record.case.function() == function);
+        let _ = writeln!(out, "{function:width$} {}", columns(row));
+    }
+    let _ = writeln!(out);
+    for record in &report.records {
+        let (what, reason) = match &record.verdict {
+            Verdict::Passed => continue,
+            Verdict::Failed { reason } => ("failed", reason),
+            Verdict::Unsupported { reason } => ("unsupported", reason),
+        };
+        let (id, level, clause) = (&record.case.id, record.case.level, record.case.clause);
+        let _ = writeln!(out, "{what}: {id} ({level}; {clause}): {reason}");
+    }
+    for (name, level) in [("MUST", Level::Must), ("SHOULD", Level::Should)] {
+        let row = report.count(|record| record.case.level == level);
+        let _ = writeln!(out, "{name:width$} {}", columns(row));
+    }
+    let _ = writeln!(out, "{:width$} {}", "all", columns(report.count(|_| true)));
+    out
+}
+
+fn columns(count: Count) -> String {
+    let Count { cases, passed, failed, unsupported } = count;
+    format!("{cases:>6} {passed:>7} {failed:>7} {unsupported:>12}")
+}

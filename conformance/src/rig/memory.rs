@@ -1,0 +1,242 @@
+//! Registered memory, and what goes through it.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::null_mut;
+
+use dat_sys::*;
+
+use super::{Rig, cookie};
+use crate::case::Outcome;
+use crate::check::ok;
+
+/// Memory that a provider may write to at any time: only ever copied from and to.
+pub(super) struct Block {
+    at: *mut u8,
+    layout: Layout,
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout; the adapter that knew it is closed.
+        unsafe { dealloc(self.at, self.layout) }
+    }
+}
+
+/// Memory that is registered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Region {
+    /// Its LMR.
+    pub(crate) lmr: DAT_LMR_HANDLE,
+    /// Key for segments.
+    pub(crate) lmr_context: DAT_LMR_CONTEXT,
+    /// Key for peers.
+    pub(crate) rmr_context: DAT_RMR_CONTEXT,
+    /// First byte.
+    pub(crate) address: DAT_VADDR,
+    /// Bytes.
+    pub(crate) length: u32,
+}
+
+impl Rig {
+    /// Zeroed memory that stays until the rig is closed.
+    pub(crate) fn allocate(&self, length: usize) -> DAT_PVOID {
+        let layout = Layout::from_size_align(length.max(1), 4096).expect("a small buffer");
+        // SAFETY: not of size 0.
+        let at = unsafe { alloc_zeroed(layout) };
+        if at.is_null() {
+            handle_alloc_error(layout);
+        }
+        self.memory.borrow_mut().push(Block { at, layout });
+        at.cast()
+    }
+
+    /// So many bytes, registered with all privileges in the rig's zone.
+    pub(crate) fn memory(&self, length: u32) -> Outcome<Region> {
+        self.memory_with(self.pz()?, length, DAT_MEM_PRIV_ALL_FLAG)
+    }
+
+    /// So many bytes, registered in a zone with these privileges.
+    pub(crate) fn memory_with(
+        &self,
+        pz: DAT_PZ_HANDLE,
+        length: u32,
+        privileges: DAT_MEM_PRIV_FLAGS,
+    ) -> Outcome<Region> {
+        let at = self.allocate(length as usize);
+        let mut region =
+            Region { lmr: null_mut(), lmr_context: 0, rmr_context: 0, address: at as DAT_VADDR, length };
+        ok(self.register(at, length.into(), pz, privileges, &mut region))?;
+        Ok(region)
+    }
+
+    /// dat_lmr_create of virtual memory.
+    pub(crate) fn register(
+        &self,
+        at: DAT_PVOID,
+        length: DAT_VLEN,
+        pz: DAT_PZ_HANDLE,
+        privileges: DAT_MEM_PRIV_FLAGS,
+        region: &mut Region,
+    ) -> DAT_RETURN {
+        let (mut size, mut address) = (0, 0);
+        self.api.dat_lmr_create(
+            self.ia,
+            DAT_MEM_TYPE_VIRTUAL,
+            DAT_REGION_DESCRIPTION { for_va: at },
+            length,
+            pz,
+            privileges,
+            DAT_VA_TYPE_VA,
+            &mut region.lmr,
+            &mut region.lmr_context,
+            &mut region.rmr_context,
+            &mut size,
+            &mut address,
+        )
+    }
+
+    /// dat_ep_post_send of whole segments.
+    pub(crate) fn send(&self, ep: DAT_EP_HANDLE, iov: &[DAT_LMR_TRIPLET], id: u64) -> DAT_RETURN {
+        self.send_with(ep, iov, id, DAT_COMPLETION_DEFAULT_FLAG)
+    }
+
+    /// dat_ep_post_send.
+    pub(crate) fn send_with(
+        &self,
+        ep: DAT_EP_HANDLE,
+        iov: &[DAT_LMR_TRIPLET],
+        id: u64,
+        flags: DAT_COMPLETION_FLAGS,
+    ) -> DAT_RETURN {
+        let (count, iov) = (iov.len() as DAT_COUNT, iov.as_ptr().cast_mut());
+        self.api.dat_ep_post_send(ep, count, iov, cookie(id), flags)
+    }
+
+    /// dat_ep_post_recv.
+    pub(crate) fn recv(&self, ep: DAT_EP_HANDLE, iov: &[DAT_LMR_TRIPLET], id: u64) -> DAT_RETURN {
+        self.recv_with(ep, iov, id, DAT_COMPLETION_DEFAULT_FLAG)
+    }
+
+    /// dat_ep_post_recv with flags.
+    pub(crate) fn recv_with(
+        &self,
+        ep: DAT_EP_HANDLE,
+        iov: &[DAT_LMR_TRIPLET],
+        id: u64,
+        flags: DAT_COMPLETION_FLAGS,
+    ) -> DAT_RETURN {
+        let (count, iov) = (iov.len() as DAT_COUNT, iov.as_ptr().cast_mut());
+        self.api.dat_ep_post_recv(ep, count, iov, cookie(id), flags)
+    }
+
+    /// dat_srq_post_recv.
+    pub(crate) fn recv_srq(&self, srq: DAT_SRQ_HANDLE, iov: &[DAT_LMR_TRIPLET], id: u64) -> DAT_RETURN {
+        let (count, iov) = (iov.len() as DAT_COUNT, iov.as_ptr().cast_mut());
+        self.api.dat_srq_post_recv(srq, count, iov, cookie(id))
+    }
+
+    /// dat_ep_post_rdma_write.
+    pub(crate) fn write(
+        &self,
+        ep: DAT_EP_HANDLE,
+        iov: &[DAT_LMR_TRIPLET],
+        id: u64,
+        remote: &DAT_RMR_TRIPLET,
+    ) -> DAT_RETURN {
+        self.write_with(ep, iov, id, remote, DAT_COMPLETION_DEFAULT_FLAG)
+    }
+
+    /// dat_ep_post_rdma_write with flags.
+    pub(crate) fn write_with(
+        &self,
+        ep: DAT_EP_HANDLE,
+        iov: &[DAT_LMR_TRIPLET],
+        id: u64,
+        remote: &DAT_RMR_TRIPLET,
+        flags: DAT_COMPLETION_FLAGS,
+    ) -> DAT_RETURN {
+        let (count, iov) = (iov.len() as DAT_COUNT, iov.as_ptr().cast_mut());
+        self.api.dat_ep_post_rdma_write(ep, count, iov, cookie(id), remote, flags)
+    }
+
+    /// dat_ep_post_rdma_read.
+    pub(crate) fn read(
+        &self,
+        ep: DAT_EP_HANDLE,
+        iov: &[DAT_LMR_TRIPLET],
+        id: u64,
+        remote: &DAT_RMR_TRIPLET,
+    ) -> DAT_RETURN {
+        let (count, iov) = (iov.len() as DAT_COUNT, iov.as_ptr().cast_mut());
+        self.api.dat_ep_post_rdma_read(ep, count, iov, cookie(id), remote, DAT_COMPLETION_DEFAULT_FLAG)
+    }
+}
+
+impl Region {
+    /// All of it as a local segment.
+    pub(crate) fn all(&self) -> DAT_LMR_TRIPLET {
+        self.part(0, self.length)
+    }
+
+    /// Some of it, whether or not it is inside.
+    pub(crate) fn part(&self, from: u32, length: u32) -> DAT_LMR_TRIPLET {
+        DAT_LMR_TRIPLET {
+            virtual_address: self.address + u64::from(from),
+            segment_length: length,
+            lmr_context: self.lmr_context,
+        }
+    }
+
+    /// All of it as a peer sees it.
+    pub(crate) fn remote(&self) -> DAT_RMR_TRIPLET {
+        self.remote_part(0, self.length)
+    }
+
+    /// Some of it as a peer sees it.
+    pub(crate) fn remote_part(&self, from: u32, length: u32) -> DAT_RMR_TRIPLET {
+        self.remote_through(self.rmr_context, from, length)
+    }
+
+    /// Some of it as a peer sees it through a context.
+    pub(crate) fn remote_through(
+        &self,
+        rmr_context: DAT_RMR_CONTEXT,
+        from: u32,
+        length: u32,
+    ) -> DAT_RMR_TRIPLET {
+        let virtual_address = self.address + u64::from(from);
+        DAT_RMR_TRIPLET { virtual_address, segment_length: length, rmr_context }
+    }
+
+    /// Copies bytes in; what does not fit is left out.
+    pub(crate) fn store(&self, from: u32, bytes: &[u8]) {
+        let room = self.length.saturating_sub(from) as usize;
+        let bytes = &bytes[..bytes.len().min(room)];
+        // SAFETY: inside the block, which lives as long as the rig; nobody holds a reference into it.
+        unsafe {
+            let to = (self.address as *mut u8).add(from as usize);
+            to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        }
+    }
+
+    /// Copies bytes out, as far as there are some.
+    pub(crate) fn load(&self, from: u32, length: u32) -> Vec<u8> {
+        let length = length.min(self.length.saturating_sub(from)) as usize;
+        let mut bytes = vec![0; length];
+        // SAFETY: as in `store`.
+        unsafe {
+            let source = (self.address as *const u8).add(from as usize);
+            source.copy_to_nonoverlapping(bytes.as_mut_ptr(), length);
+        }
+        bytes
+    }
+}
+
+/// Private data that a provider owns.
+pub(crate) fn private(at: DAT_PVOID, size: DAT_COUNT) -> Vec<u8> {
+    match usize::try_from(size) {
+        // SAFETY: the provider's, valid while the request or endpoint it came with is.
+        Ok(size) if !at.is_null() => unsafe { std::slice::from_raw_parts(at.cast::<u8>(), size) }.to_vec(),
+        _ => Vec::new(),
+    }
+}

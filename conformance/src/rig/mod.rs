@@ -1,0 +1,149 @@
+//! What cases are made with: an open adapter, objects with sane defaults, connected pairs, waiting with a deadline.
+//!
+//! Everything is cleaned up by an abrupt close, which the standard says takes all objects with it.
+
+mod connect;
+mod events;
+mod memory;
+mod named;
+mod objects;
+mod threads;
+
+use std::cell::{OnceCell, RefCell};
+use std::ffi::{CStr, CString, c_char};
+use std::ptr::null_mut;
+
+use dat_sys::*;
+
+pub(crate) use self::connect::{Arrival, Listener, Pair};
+pub(crate) use self::events::{Dto, cookie, dto, software};
+pub(crate) use self::memory::{Region, private};
+pub(crate) use self::named::named;
+pub(crate) use self::objects::Ep;
+use crate::api::Api;
+use crate::case::Outcome;
+use crate::check::{failed, ok};
+
+/// How long a case waits for what must happen, in microseconds.
+pub(crate) const SOON: DAT_TIMEOUT = 5_000_000;
+
+/// An open adapter and what cases make with it.
+pub(crate) struct Rig {
+    /// The functions under test.
+    pub(crate) api: &'static Api,
+    /// The adapter.
+    pub(crate) ia: DAT_IA_HANDLE,
+    /// Its asynchronous EVD.
+    pub(crate) async_evd: DAT_EVD_HANDLE,
+    /// What the adapter says it can do.
+    pub(crate) attr: DAT_IA_ATTR,
+    /// What the provider says it can do.
+    pub(crate) provider: DAT_PROVIDER_ATTR,
+    name: CString,
+    pz: OnceCell<DAT_PZ_HANDLE>,
+    /// Further opens, closed with the first.
+    others: RefCell<Vec<DAT_IA_HANDLE>>,
+    memory: RefCell<Vec<memory::Block>>,
+}
+
+impl Rig {
+    /// Opens the adapter of this name.
+    pub(crate) fn open(api: &'static Api, name: &str) -> Outcome<Rig> {
+        let name = CString::new(name).map_err(|_| failed("the name of the provider has a NUL in it"))?;
+        let mut rig = Rig {
+            api,
+            ia: null_mut(),
+            async_evd: DAT_HANDLE_NULL,
+            attr: DAT_IA_ATTR::zeroed(),
+            provider: DAT_PROVIDER_ATTR::zeroed(),
+            name,
+            pz: OnceCell::new(),
+            others: RefCell::default(),
+            memory: RefCell::default(),
+        };
+        (rig.ia, rig.async_evd) = rig.open_once(8, DAT_HANDLE_NULL)?;
+        let (all_ia, all_provider) = (DAT_IA_FIELD_ALL, DAT_PROVIDER_FIELD_ALL);
+        ok(api.dat_ia_query(rig.ia, null_mut(), all_ia, &mut rig.attr, all_provider, &mut rig.provider))?;
+        Ok(rig)
+    }
+
+    /// dat_ia_openv, as a consumer of uDAPL 2.0 that is not threaded.
+    pub(crate) fn openv(
+        &self,
+        name: &CStr,
+        qlen: DAT_COUNT,
+        async_evd: &mut DAT_EVD_HANDLE,
+        ia: &mut DAT_IA_HANDLE,
+    ) -> DAT_RETURN {
+        self.api.dat_ia_openv(name.as_ptr().cast_mut(), qlen, async_evd, ia, 2, 0, DAT_FALSE)
+    }
+
+    fn open_once(
+        &self,
+        qlen: DAT_COUNT,
+        mut async_evd: DAT_EVD_HANDLE,
+    ) -> Outcome<(DAT_IA_HANDLE, DAT_EVD_HANDLE)> {
+        let mut ia = null_mut();
+        ok(self.openv(&self.name, qlen, &mut async_evd, &mut ia))?;
+        Ok((ia, async_evd))
+    }
+
+    /// The name of the adapter.
+    pub(crate) fn name(&self) -> &CStr {
+        &self.name
+    }
+
+    /// A second open of the same adapter, with an asynchronous EVD of its own.
+    pub(crate) fn other_ia(&self) -> Outcome<DAT_IA_HANDLE> {
+        self.open_again(DAT_HANDLE_NULL).map(|(ia, _)| ia)
+    }
+
+    /// A second open of the same adapter, which reports to this asynchronous EVD.
+    pub(crate) fn open_again(&self, async_evd: DAT_EVD_HANDLE) -> Outcome<(DAT_IA_HANDLE, DAT_EVD_HANDLE)> {
+        let (ia, async_evd) = self.open_once(8, async_evd)?;
+        self.others.borrow_mut().push(ia);
+        Ok((ia, async_evd))
+    }
+
+    /// The case closed this adapter itself.
+    pub(crate) fn forget_ia(&mut self, ia: DAT_IA_HANDLE) {
+        self.others.borrow_mut().retain(|other| *other != ia);
+        if self.ia == ia {
+            self.ia = null_mut();
+        }
+    }
+
+    /// Closes everything. Memory is given back after the adapter that could have written to it.
+    pub(crate) fn close(mut self) -> Outcome {
+        self.close_all()
+    }
+
+    fn close_all(&mut self) -> Outcome {
+        let mut all = std::mem::take(&mut *self.others.borrow_mut());
+        // The first open last: others may report to its asynchronous EVD.
+        all.push(std::mem::replace(&mut self.ia, null_mut()));
+        let mut outcome = Ok(());
+        for ia in all.into_iter().filter(|ia| !ia.is_null()) {
+            let closed = ok(self.api.dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG));
+            outcome = outcome.and(closed);
+        }
+        if outcome.is_err() {
+            // Whatever is still open may still write to it.
+            std::mem::take(&mut *self.memory.borrow_mut()).into_iter().for_each(std::mem::forget);
+        }
+        outcome
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        // Only when the case panicked: its verdict is there already.
+        let _ = self.close_all();
+    }
+}
+
+/// The text in a field of C.
+pub(crate) fn text(field: &[c_char; DAT_NAME_MAX_LENGTH]) -> Option<String> {
+    let bytes = field.map(|c| c as u8);
+    CStr::from_bytes_until_nul(&bytes).ok().map(|text| text.to_string_lossy().into_owned())
+}

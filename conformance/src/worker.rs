@@ -1,0 +1,153 @@
+//! Running cases in processes of their own: one that hangs or crashes is one failure, and the next case gets a new
+//! process.
+//!
+//! The parent writes the name of a case to the child's standard input, a line each; the child answers each with a
+//! line on its standard output.
+
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::case::{Case, Stop};
+use crate::door::Door;
+use crate::report::{Record, Verdict};
+
+/// A case that takes longer hangs. Cases wait 5 s for what must happen, some several times.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// What marks an answer, because libraries and providers may print too.
+const MARK: &str = "conformance: ";
+
+/// What is asked: a provider behind a door.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Target {
+    /// How the functions are reached.
+    pub door: Door,
+    /// Name of the adapter in that door's registry.
+    pub provider: String,
+}
+
+impl Target {
+    /// For the command line of a worker; [`serve`] reads it.
+    pub fn to_argument(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} through {}", self.provider, self.door)
+    }
+}
+
+/// A process that runs cases, started when needed and again when it has died.
+pub struct Pool {
+    command: Box<dyn Fn() -> Command + Send>,
+    worker: Option<Worker>,
+}
+
+struct Worker {
+    child: Child,
+    asked: ChildStdin,
+    answers: Receiver<String>,
+}
+
+impl Pool {
+    /// `command` makes a process that calls [`serve`].
+    pub fn new(command: impl Fn() -> Command + Send + 'static) -> Pool {
+        Pool { command: Box::new(command), worker: None }
+    }
+
+    /// Runs a case.
+    pub fn run(&mut self, case: &Case) -> Record {
+        let begun = Instant::now();
+        let verdict = self.ask(case).unwrap_or_else(|why| Verdict::Failed { reason: why });
+        Record { case: case.clone(), verdict, took: begun.elapsed() }
+    }
+
+    fn ask(&mut self, case: &Case) -> Result<Verdict, String> {
+        let mut worker = match self.worker.take() {
+            Some(worker) => worker,
+            None => Worker::start(&mut (self.command)()).map_err(|error| format!("no process: {error}"))?,
+        };
+        // A process that has died meanwhile is noticed below.
+        let _ = writeln!(worker.asked, "{}", case.id);
+        match worker.answers.recv_timeout(LIMIT) {
+            Ok(line) => {
+                self.worker = Some(worker);
+                serde_json::from_str(&line).map_err(|error| format!("unreadable answer {line:?}: {error}"))
+            }
+            Err(RecvTimeoutError::Timeout) => Err(format!("has not returned within {} s", LIMIT.as_secs())),
+            Err(RecvTimeoutError::Disconnected) => Err(worker.death()),
+        }
+    }
+}
+
+impl Worker {
+    fn start(command: &mut Command) -> io::Result<Worker> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let (Some(asked), Some(answered)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(io::Error::other("a child without pipes"));
+        };
+        let (sender, answers) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(answered).split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line);
+                let Some((_, answer)) = line.split_once(MARK) else { continue };
+                if sender.send(answer.to_owned()).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Worker { child, asked, answers })
+    }
+
+    /// How the process ended.
+    fn death(&mut self) -> String {
+        match self.child.wait() {
+            Ok(status) => match status.signal() {
+                Some(signal) => format!("the process died of signal {signal}"),
+                None => format!("the process ended ({status})"),
+            },
+            Err(error) => format!("the process is gone ({error})"),
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The other side: runs the cases that standard input names, until its end.
+///
+/// # Errors
+///
+/// The argument is not one of [`Target::to_argument`], or the pipes break.
+pub fn serve(target: &str) -> io::Result<()> {
+    let target: Target = serde_json::from_str(target)?;
+    let api = target.door.api();
+    let cases = crate::all();
+    for id in io::stdin().lines() {
+        let id = id?;
+        let outcome = match (&api, cases.iter().find(|case| case.id == id)) {
+            (Err(why), _) => Err(Stop::Failed(why.clone())),
+            (_, None) => Err(Stop::Failed(format!("there is no case {id}"))),
+            (Ok(api), Some(case)) => catch_unwind(AssertUnwindSafe(|| case.run(api, &target.provider)))
+                .unwrap_or_else(|_| Err(Stop::Failed("the case panicked".into()))),
+        };
+        let answer = serde_json::to_string(&Verdict::from(outcome))?;
+        let mut out = io::stdout().lock();
+        // The line may begin after something that a library printed without ending it.
+        writeln!(out, "{MARK}{answer}")?;
+        out.flush()?;
+    }
+    Ok(())
+}
