@@ -144,6 +144,8 @@ pub enum Origin {
     },
     /// Linked into this program or library.
     Builtin,
+    /// No entry: a provider that the program registered itself.
+    Program,
 }
 
 impl fmt::Display for Origin {
@@ -151,6 +153,7 @@ impl fmt::Display for Origin {
         match self {
             Origin::File { path, line, column } => write!(f, "{}:{line}:{column}", path.display()),
             Origin::Builtin => f.write_str("built in"),
+            Origin::Program => f.write_str("registered by the program"),
         }
     }
 }

@@ -19,6 +19,7 @@ pub mod toml;
 
 mod load;
 mod open;
+mod open_error;
 mod query;
 
 pub use abi::FNS;
@@ -27,5 +28,6 @@ pub use handle::table_of;
 pub use ia::close;
 pub use list::{Builtin, Candidate, List, ListError, Mismatch, Wanted};
 pub use load::LoadError;
-pub use open::{Attempt, OpenError, Opened, Registry, Request, Why, open_candidate};
+pub use open::{Opened, Registry, Request, open_candidate};
+pub use open_error::{Attempt, OpenError, Why};
 pub use query::close_query;

@@ -30,6 +30,7 @@ pub struct List {
     candidates: Vec<Candidate>,
     errors: Vec<ListError>,
     file: Option<PathBuf>,
+    builtins_off: bool,
 }
 
 /// An entry, and its code when that is linked in.
@@ -70,12 +71,15 @@ impl List {
     /// The entries of this process: the file that DAT_OVERRIDE names, else /etc/dat.conf if it is there, then
     /// `builtins` unless OPENDAT_BUILTIN is 0.
     pub fn from_environment(builtins: &'static [Builtin]) -> List {
-        let with_builtins = std::env::var_os("OPENDAT_BUILTIN").is_none_or(|value| value != "0");
-        List::new(std::env::var_os("DAT_OVERRIDE"), if with_builtins { builtins } else { &[] })
+        List::new(std::env::var_os("DAT_OVERRIDE"), std::env::var_os("OPENDAT_BUILTIN"), builtins)
     }
 
     /// As [`List::from_environment`], with the two variables given.
-    pub fn new(dat_override: Option<OsString>, builtins: &'static [Builtin]) -> List {
+    pub fn new(
+        dat_override: Option<OsString>,
+        opendat_builtin: Option<OsString>,
+        builtins: &'static [Builtin],
+    ) -> List {
         let mut list = List::default();
         match dat_override {
             // A missing file is an error here, and /etc/dat.conf does not replace it: as in the original.
@@ -83,7 +87,10 @@ impl List {
             None if Path::new(DEFAULT_FILE).exists() => list.read(Path::new(DEFAULT_FILE), false),
             None => {}
         }
-        list.add_builtins(builtins);
+        list.builtins_off = !builtins.is_empty() && opendat_builtin.is_some_and(|value| value == "0");
+        if !list.builtins_off {
+            list.add_builtins(builtins);
+        }
         list
     }
 
@@ -127,6 +134,11 @@ impl List {
         self.file.as_deref()
     }
 
+    /// Whether there are built-in entries that OPENDAT_BUILTIN turned off.
+    pub fn builtins_off(&self) -> bool {
+        self.builtins_off
+    }
+
     /// What a consumer can open, as `dat_registry_list_providers` tells it: usable entries, duplicates once.
     pub fn interfaces(&self) -> Vec<&Entry> {
         let mut interfaces: Vec<&Entry> = Vec::new();
@@ -138,10 +150,12 @@ impl List {
         interfaces
     }
 
-    /// The names that a consumer can open, each once.
+    /// The names that a consumer can open, each once; those of built-in entries, which need no device, first.
     pub fn names(&self) -> Vec<String> {
+        let (builtin, others): (Vec<_>, Vec<_>) =
+            self.interfaces().into_iter().partition(|entry| entry.origin == Origin::Builtin);
         let mut names: Vec<String> = Vec::new();
-        for entry in self.interfaces() {
+        for entry in builtin.into_iter().chain(others) {
             if !names.contains(&entry.ia_name) {
                 names.push(entry.ia_name.clone());
             }

@@ -24,7 +24,7 @@ fn list() -> List {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("dat.conf");
     fs::write(&path, FILE).expect("written");
-    List::new(Some(path.into()), BUILTINS)
+    List::new(Some(path.into()), None, BUILTINS)
 }
 
 fn find(name: &str, major: u32, minor: u32, threadsafe: bool) -> Result<Vec<String>, Mismatch> {
@@ -82,7 +82,7 @@ fn mistakes_are_kept_and_located() {
 
 #[test]
 fn a_missing_override_says_so_and_leaves_the_builtins() {
-    let list = List::new(Some("/nonexistent/dat.conf".into()), BUILTINS);
+    let list = List::new(Some("/nonexistent/dat.conf".into()), None, BUILTINS);
     let errors: Vec<_> = list.errors().iter().map(|e| e.to_string()).collect();
     assert_eq!(
         errors,
@@ -98,8 +98,16 @@ fn a_toml_file_is_read_as_such() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("dat.toml");
     fs::write(&path, "[[interface]]\nname = \"t\"\nlibrary = \"t.so\"\n").expect("written");
-    let list = List::new(Some(path.clone().into()), &[]);
+    let list = List::new(Some(path.clone().into()), None, &[]);
     assert!(list.errors().is_empty());
     assert_eq!(list.interfaces()[0].ia_name, "t");
     assert_eq!(list.file(), Some(path.as_path()));
+}
+
+#[test]
+fn builtins_can_be_turned_off() {
+    let list = |value: &str| List::new(Some("/dev/null".into()), Some(value.into()), BUILTINS);
+    assert!(list("0").builtins_off() && list("0").interfaces().is_empty());
+    assert!(!list("1").builtins_off() && list("1").interfaces().len() == 2);
+    assert!(!List::new(Some("/dev/null".into()), Some("0".into()), &[]).builtins_off(), "there are none");
 }

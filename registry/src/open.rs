@@ -1,17 +1,16 @@
 //! Opening an IA: from a name to an open adapter, trying entry after entry, keeping each reason.
 
-use std::fmt;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 
 use dat_sys::*;
 
 use crate::dynamic::{self, Table};
-use crate::entry::{Entry, Origin};
+use crate::entry::Origin;
 use crate::list::{Builtin, Candidate, List, Mismatch, Wanted};
-use crate::load::{self, LoadError, Provider};
+use crate::load::{self, Provider};
+use crate::open_error::{Attempt, OpenError, Why};
 use crate::report::{About, say};
-use crate::status::Status;
 use crate::{handle, ia};
 
 /// The registry of a program or library: its entries, read when first needed, and its built-in providers.
@@ -87,7 +86,12 @@ impl Registry {
                     self.report_success(request, &attempts);
                     return Ok(opened);
                 }
-                Err(why) => attempts.push(Attempt::new(&candidate.entry, why)),
+                Err(why) => {
+                    let attempt = Attempt::new(&candidate.entry, why);
+                    if !attempts.contains(&attempt) {
+                        attempts.push(attempt);
+                    }
+                }
             }
         }
         if mismatch.is_some() {
@@ -105,8 +109,8 @@ impl Registry {
     fn open_registered(&self, request: &Request<'_>) -> Option<Result<Opened, Attempt>> {
         let (table, interface) = dynamic::find(&request.wanted).ok()?.into_iter().next()?;
         let attempt = |status| Attempt {
-            origin: Origin::Builtin,
-            library: "registered by the program".into(),
+            origin: Origin::Program,
+            library: String::new(),
             ia_params: String::new(),
             why: Why::Refused(status),
         };
@@ -128,17 +132,7 @@ impl Registry {
         mismatch: Option<Mismatch>,
         attempts: Vec<Attempt>,
     ) -> OpenError {
-        let Wanted { name, major, minor, threadsafe } = request.wanted;
-        let error = OpenError {
-            name: name.to_owned(),
-            major,
-            minor,
-            threadsafe,
-            mismatch,
-            attempts,
-            known: self.list().names(),
-            file: self.list().file().map(|path| path.display().to_string()),
-        };
+        let error = OpenError::new(&request.wanted, mismatch, attempts, self.list());
         say(About::Error, &error);
         error
     }
@@ -191,114 +185,4 @@ unsafe fn supports_extensions(table: *const DAT_PROVIDER, provider_ia: DAT_IA_HA
             .map(|query| query(provider_ia, null_mut(), DAT_IA_FIELD_ALL, &mut attr, 0, null_mut()))
     };
     status == Some(DAT_SUCCESS) && attr.extension_supported != 0
-}
-
-/// Why no IA was opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenError {
-    /// The name asked for.
-    pub name: String,
-    /// The API major version asked for.
-    pub major: u32,
-    /// The API minor version asked for.
-    pub minor: u32,
-    /// Whether thread safety was asked for.
-    pub threadsafe: bool,
-    /// What no entry offers; `None` when entries were tried.
-    pub mismatch: Option<Mismatch>,
-    /// Every entry that was tried, in order.
-    pub attempts: Vec<Attempt>,
-    /// The names that the registry has.
-    known: Vec<String>,
-    /// The registry file.
-    file: Option<String>,
-}
-
-/// An entry that was tried.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attempt {
-    /// Where the entry is.
-    pub origin: Origin,
-    /// Its library.
-    pub library: String,
-    /// Its IA parameters.
-    pub ia_params: String,
-    /// Why it did not open.
-    pub why: Why,
-}
-
-/// Why an entry did not open.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// Its provider could not be brought in.
-    NotLoaded(LoadError),
-    /// Its provider was asked and refused, with this status.
-    Refused(DAT_RETURN),
-}
-
-impl OpenError {
-    /// The status for the consumer: what the first provider that was asked said, else DAT_PROVIDER_NOT_FOUND with the
-    /// subtype of what is missing.
-    pub fn status(&self) -> DAT_RETURN {
-        let refused = self.attempts.iter().find_map(|attempt| match attempt.why {
-            Why::Refused(status) => Some(status),
-            Why::NotLoaded(_) => None,
-        });
-        let subtype = match self.mismatch {
-            None | Some(Mismatch::Name) => DAT_NAME_NOT_REGISTERED,
-            Some(Mismatch::Major) => DAT_MAJOR_NOT_FOUND,
-            Some(Mismatch::Minor) => DAT_MINOR_NOT_FOUND,
-            Some(Mismatch::ThreadSafety) => DAT_THREAD_SAFETY_NOT_FOUND,
-        };
-        refused.unwrap_or(DAT_ERROR(DAT_PROVIDER_NOT_FOUND, subtype))
-    }
-}
-
-impl Attempt {
-    fn new(entry: &Entry, why: Why) -> Attempt {
-        let Entry { origin, library, ia_params, .. } = entry.clone();
-        Attempt { origin, library, ia_params, why }
-    }
-}
-
-impl std::error::Error for OpenError {}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let OpenError { name, major, minor, .. } = self;
-        let safety = if self.threadsafe { ", thread-safe" } else { "" };
-        write!(f, "cannot open IA {name:?} (u{major}.{minor}{safety})")?;
-        if let Some(mismatch) = self.mismatch {
-            write!(f, ": {mismatch}")?;
-            if mismatch == Mismatch::Name {
-                match self.known.len() {
-                    0 => f.write_str("; none are known")?,
-                    1..=8 => write!(f, "; known are {}", self.known.join(", "))?,
-                    many => write!(f, "; {many} others are known")?,
-                }
-                write!(f, " (registry file: {})", self.file.as_deref().unwrap_or("none"))?;
-            }
-        }
-        for attempt in &self.attempts {
-            write!(f, "\n    {attempt}")?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for Attempt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} {:?}: {}", self.origin, self.library, self.ia_params, self.why)
-    }
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Why::NotLoaded(error) => error.fmt(f),
-            Why::Refused(status) => {
-                write!(f, "the provider's dat_ia_open answered {status:#010x} ({})", Status(*status))
-            }
-        }
-    }
 }

@@ -26,7 +26,7 @@ fn request(name: &str) -> Request<'_> {
 }
 
 fn registry(conf: &Path, builtins: &'static [Builtin]) -> Registry {
-    let list = List::new(Some(conf.into()), builtins);
+    let list = List::new(Some(conf.into()), None, builtins);
     assert!(list.errors().is_empty(), "{:?}", list.errors());
     Registry::with_list(list)
 }
@@ -139,7 +139,7 @@ fn every_failure_keeps_its_reason() {
         .iter()
         .map(|attempt| match &attempt.origin {
             Origin::File { line, column, .. } => (*line, *column),
-            Origin::Builtin => (0, 0),
+            _ => (0, 0),
         })
         .collect();
     assert_eq!(lines, [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1)]);
@@ -183,6 +183,53 @@ fn what_no_entry_offers_has_its_subtype() {
     assert_eq!(status("some", 2, 1, false), 0x800a_0066);
     assert_eq!(status("some", 2, 0, true), 0x800a_0067);
     assert!(!vendor.is_loaded());
+}
+
+#[test]
+fn an_unknown_name_says_which_are_known_and_what_is_turned_off() {
+    static BUILTINS: &[Builtin] = &[Builtin {
+        line: "inside u2.0 nonthreadsafe default builtin opendat.0.1 \"inside\" \"\"",
+        init: builtin::init,
+        fini: builtin::fini,
+    }];
+    let directory = tempfile::tempdir().expect("a directory");
+    let conf = directory.path().join("dat.conf");
+    let line = |n| format!("n{n} u2.0 nonthreadsafe default n.so fake.1.0 \"\" \"\"\n");
+    let text = |entries, opendat_builtin: &str| {
+        std::fs::write(&conf, (0..entries).map(line).collect::<String>()).expect("written");
+        let list = List::new(Some(conf.clone().into()), Some(opendat_builtin.into()), BUILTINS);
+        let error = Registry::with_list(list).open(&request("x")).expect_err("not there").to_string();
+        error.replace(&conf.display().to_string(), "FILE")
+    };
+    let unknown = "cannot open IA \"x\" (u2.0): no entry has this name";
+    let off = "; built-in providers are turned off by OPENDAT_BUILTIN=0";
+    assert_eq!(text(1, "1"), format!("{unknown}; known are inside, n0 (registry file: FILE)"));
+    assert_eq!(text(0, "0"), format!("{unknown}; none are known (registry file: FILE{off})"));
+    let eight = "inside, n0, n1, n2, n3, n4, n5, n6";
+    assert_eq!(text(9, ""), format!("{unknown}; known are {eight} and 2 more (registry file: FILE)"));
+}
+
+#[test]
+fn a_builtin_provider_that_fails_is_reported_once() {
+    static BUILTINS: &[Builtin] = &[
+        Builtin {
+            line: "deaf u2.0 nonthreadsafe default builtin opendat.0.1 \"\" \"\"",
+            init: deaf,
+            fini: deaf_fini,
+        },
+        Builtin {
+            line: "deaf u2.0 threadsafe default builtin opendat.0.1 \"\" \"\"",
+            init: deaf,
+            fini: deaf_fini,
+        },
+    ];
+    unsafe extern "C" fn deaf(_: *const DAT_PROVIDER_INFO, _: *const std::ffi::c_char) {}
+    unsafe extern "C" fn deaf_fini(_: *const DAT_PROVIDER_INFO) {}
+    let error = registry(Path::new("/dev/null"), BUILTINS).open(&request("deaf")).expect_err("does not open");
+    assert_eq!(
+        error.to_string(),
+        "cannot open IA \"deaf\" (u2.0)\n    built in: its dat_provider_init did not register deaf for u2.0"
+    );
 }
 
 /// Held by the tests that register the table below.
