@@ -66,6 +66,7 @@ impl Provider for Nothing {
             max_evds: 8,
             max_evd_depth: RING,
             max_regions: 1,
+            max_windows: 0,
             max_region_size: u64::MAX,
             max_pds: 1,
             max_message: u32::MAX,
@@ -85,6 +86,7 @@ fn absent<T>() -> Result<T> {
 impl Transport for Adapter {
     type Pd = ();
     type Mr = Absent;
+    type Mw = std::convert::Infallible;
     type Cq = Cq;
     type Srq = Absent;
     type Qp = Qp;

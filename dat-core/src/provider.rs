@@ -15,11 +15,14 @@
 //!    requests and receives too, and completes each at once as [`WcStatus::Flushed`]. It is connected at most once:
 //!    for a new connection dat-core makes a new queue pair.
 
+use std::convert::Infallible;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::error::{OpenError, Result};
+use dat_sys::DAT_MODEL_NOT_SUPPORTED;
+
+use crate::error::{Error, OpenError, Result};
 use crate::wake::{Slept, Wake};
 
 /// One line of dat.conf, made callable: opens interface adapters.
@@ -38,6 +41,8 @@ pub trait Transport: Send + Sync + Sized + 'static {
     type Pd: Send + Sync;
     /// Registered memory.
     type Mr: Region;
+    /// Memory window; [`Infallible`] where there are none.
+    type Mw: Window;
     /// Completion queue.
     type Cq: Completions;
     /// Shared receive queue.
@@ -58,6 +63,11 @@ pub trait Transport: Send + Sync + Sized + 'static {
     /// # Safety
     /// `mem` stays mapped until the region is dropped, and the consumer accepts that peers write to it as `access` says.
     unsafe fn mr(&self, pd: &Self::Pd, mem: Mem, access: Access) -> Result<Self::Mr>;
+    /// Creates an unbound memory window. `scoped`: it lets in the peer of the queue pair that a bind is posted to; else the
+    /// peers of all queue pairs in the domain.
+    fn mw(&self, _pd: &Self::Pd, _scoped: bool) -> Result<Self::Mw> {
+        Err(Error::of(DAT_MODEL_NOT_SUPPORTED))
+    }
     /// Creates a completion queue for at least `depth` completions.
     fn cq(&self, depth: usize, sink: Sink<Self>) -> Result<Self::Cq>;
     /// Creates a shared receive queue.
@@ -89,6 +99,15 @@ pub trait Queue<T: Transport>: Send + Sync {
     /// # Safety
     /// The segments' memory stays valid until the request completes.
     unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError>;
+    /// Queues the bind of a window; answers its new remote key, or 0 if it unbinds. It starts when all earlier requests are
+    /// done, and later ones start when it is; then the new key is valid and the old one is not. A bind that fails ends the
+    /// connection; one that fails or is flushed leaves the window as it was.
+    ///
+    /// # Safety
+    /// One thread at a time posts requests.
+    unsafe fn post_bind(&self, _wr: &BindWr<'_, T>) -> std::result::Result<u32, PostError> {
+        Err(PostError::Unsupported)
+    }
     /// Queues a receive buffer.
     ///
     /// # Safety
@@ -138,6 +157,29 @@ pub trait Region: Send + Sync {
     fn rkey(&self) -> u32;
 }
 
+/// Memory window; unbound by `drop`: from then on its keys name nothing, and binds that are still queued do nothing.
+pub trait Window: Send + Sync {
+    /// What became of the bind for which [`Queue::post_bind`] answered this key.
+    fn state(&self, rkey: u32) -> BindState;
+}
+
+impl Window for Infallible {
+    fn state(&self, _: u32) -> BindState {
+        match *self {}
+    }
+}
+
+/// How far a bind has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BindState {
+    /// Queued.
+    Posted,
+    /// The window is bound by it.
+    Bound,
+    /// It failed or was flushed, or a later bind or a peer's invalidation has ended it.
+    Over,
+}
+
 /// Memory to register.
 #[derive(Clone, Copy, Debug)]
 pub struct Mem {
@@ -145,6 +187,8 @@ pub struct Mem {
     pub addr: *mut u8,
     /// Bytes.
     pub len: usize,
+    /// Segments and peers name its bytes by offsets from 0 on, not by addresses.
+    pub zero_based: bool,
 }
 
 /// What a region allows.
@@ -193,6 +237,9 @@ pub enum SendOp {
     Write(Remote),
     /// Read remote memory into local segments; the length is that of the segments.
     Read(Remote),
+    /// The same, into memory that the segments name by remote keys of this side (of windows, or of regions) which let peers
+    /// write there.
+    ReadToWindow(Remote),
 }
 
 /// A request.
@@ -212,6 +259,32 @@ pub struct SendWr<'a> {
     pub fence: bool,
 }
 
+/// Binding a window.
+pub struct BindWr<'a, T: Transport> {
+    /// Comes back in [`Wc::id`].
+    pub id: u64,
+    /// The window.
+    pub window: &'a T::Mw,
+    /// What it shall show; none: nothing any more.
+    pub view: Option<View<'a, T>>,
+    /// Success is reported. A failure always is.
+    pub signalled: bool,
+}
+
+/// What a window shows.
+pub struct View<'a, T: Transport> {
+    /// Part of this region, which is not dropped while a window shows it or a bind to it is queued.
+    pub region: &'a T::Mr,
+    /// The first byte, as segments name it.
+    pub addr: u64,
+    /// Bytes.
+    pub len: u64,
+    /// What peers may do. Remote reading takes a region that may be read locally, remote writing one that may be written.
+    pub access: Access,
+    /// Peers name the bytes by offsets from 0 on, not by addresses.
+    pub zero_based: bool,
+}
+
 /// A receive buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvWr<'a> {
@@ -224,7 +297,7 @@ pub struct RecvWr<'a> {
 /// Why a post was refused. Nothing was queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PostError {
-    /// The queue is full.
+    /// The queue is full, or there is no room for another key.
     Full,
     /// No such local key, or a segment not inside its region.
     Bounds,
@@ -267,6 +340,8 @@ pub enum WcOp {
     Read,
     /// Receive.
     Recv,
+    /// Bind of a window.
+    Bind,
 }
 
 /// How a work request ended.
@@ -292,6 +367,8 @@ pub enum WcStatus {
     Transport,
     /// The peer had no receive buffer.
     ReceiverNotReady,
+    /// The window could not be bound.
+    BindFailed,
 }
 
 /// Configuration of a queue pair.
@@ -475,6 +552,8 @@ pub struct Attrs {
     pub max_evd_depth: usize,
     /// Registered regions.
     pub max_regions: usize,
+    /// Memory windows; 0: none.
+    pub max_windows: usize,
     /// Bytes of one region.
     pub max_region_size: u64,
     /// Protection zones.

@@ -39,8 +39,8 @@ fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
     // SAFETY: the memory outlives the regions, which are dropped at the end; it is looked at only then.
     let (exposed, sink) = unsafe {
         (
-            Mr::new(&keys, pd, start.add(GUARD), REGION, open).unwrap(),
-            Mr::new(&keys, pd, start.add(2 * GUARD + REGION), REGION, local).unwrap(),
+            Mr::new(&keys, pd, start.add(GUARD), REGION, open, false).unwrap(),
+            Mr::new(&keys, pd, start.add(2 * GUARD + REGION), REGION, local, false).unwrap(),
         )
     };
     let base = start as u64 + GUARD as u64;

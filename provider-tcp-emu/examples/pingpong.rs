@@ -121,7 +121,8 @@ impl End {
         let mem = vec![1u8; WINDOW * LARGE].leak();
         let all = Access { local_read: true, local_write: true, remote_read: true, remote_write: true };
         // SAFETY: the memory is leaked.
-        let mr = unsafe { t.mr(&pd, Mem { addr: mem.as_mut_ptr(), len: mem.len() }, all) }.expect("region");
+        let mr = unsafe { t.mr(&pd, Mem { addr: mem.as_mut_ptr(), len: mem.len(), zero_based: false }, all) }
+            .expect("region");
         let (requests, recvs) = (t.cq(4096, sink).expect("cq"), t.cq(4096, sink).expect("cq"));
         let cfg = QpCfg {
             pd: &pd,

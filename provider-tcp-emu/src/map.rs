@@ -29,6 +29,7 @@ pub(crate) fn send<'a>(wr: &dat::SendWr<'a>) -> rnic::SendWr<'a> {
             dat::SendOp::Send { invalidate } => rnic::SendOp::Send { invalidate },
             dat::SendOp::Write(to) => rnic::SendOp::Write(remote(to)),
             dat::SendOp::Read(from) => rnic::SendOp::Read(remote(from)),
+            dat::SendOp::ReadToWindow(from) => rnic::SendOp::ReadToWindow(remote(from)),
         },
         segments: segments(wr.segments),
         signalled: wr.signalled,
@@ -40,6 +41,14 @@ pub(crate) fn send<'a>(wr: &dat::SendWr<'a>) -> rnic::SendWr<'a> {
 #[inline]
 pub(crate) fn recv<'a>(wr: &dat::RecvWr<'a>) -> rnic::RecvWr<'a> {
     rnic::RecvWr { id: wr.id, segments: segments(wr.segments) }
+}
+
+pub(crate) fn bind_state(state: rnic::BindState) -> dat::BindState {
+    match state {
+        rnic::BindState::Posted => dat::BindState::Posted,
+        rnic::BindState::Bound => dat::BindState::Bound,
+        rnic::BindState::Over => dat::BindState::Over,
+    }
 }
 
 pub(crate) fn post_error(error: rnic::PostError) -> dat::PostError {
@@ -65,6 +74,7 @@ fn wc_op(op: rnic::WcOp) -> dat::WcOp {
         rnic::WcOp::Write => dat::WcOp::Write,
         rnic::WcOp::Read => dat::WcOp::Read,
         rnic::WcOp::Recv => dat::WcOp::Recv,
+        rnic::WcOp::Bind => dat::WcOp::Bind,
     }
 }
 
@@ -81,5 +91,6 @@ fn wc_status(status: rnic::WcStatus) -> dat::WcStatus {
         rnic::WcStatus::RemoteResponder => dat::WcStatus::RemoteResponder,
         rnic::WcStatus::Transport => dat::WcStatus::Transport,
         rnic::WcStatus::ReceiverNotReady => dat::WcStatus::ReceiverNotReady,
+        rnic::WcStatus::BindFailed => dat::WcStatus::BindFailed,
     }
 }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 use std::time::Instant;
 
 use dat_core::provider::{
-    Access, Attrs, Close, Completions, Connect, Mem, Port, PostError, QpCfg, Queue, ReadDepth, Receives,
-    RecvWr, Region, SendWr, Sink, Transport, Upcall, Wc,
+    Access, Attrs, BindState, BindWr, Close, Completions, Connect, Mem, Port, PostError, QpCfg, Queue,
+    ReadDepth, Receives, RecvWr, Region, SendWr, Sink, Transport, Upcall, Wc, Window,
 };
 use dat_core::wake::{Slept, Wake};
 use dat_core::{Error, OpenError, Result};
@@ -45,6 +45,13 @@ pub struct Pd(rnic::Pd);
 pub struct Mr {
     /// Emptied by `drop`.
     mr: Option<rnic::Mr>,
+    drive: Arc<Drive>,
+}
+
+/// Memory window.
+pub struct Mw {
+    /// Emptied by `drop`.
+    mw: Option<rnic::Mw>,
     drive: Arc<Drive>,
 }
 
@@ -156,6 +163,8 @@ fn attrs(ia: &str, params: &Params) -> Attrs {
         max_evds: 1 << 16,
         max_evd_depth: 1 << 20,
         max_regions: Keys::MAX,
+        // Each may have a key that is valid and one that is about to be.
+        max_windows: Keys::MAX / 4,
         max_region_size: isize::MAX as u64,
         max_pds: 1 << 16,
         max_message: u32::MAX,
@@ -173,6 +182,7 @@ fn attrs(ia: &str, params: &Params) -> Attrs {
 impl Transport for Tcp {
     type Pd = Pd;
     type Mr = Mr;
+    type Mw = Mw;
     type Cq = Cq;
     type Srq = Srq;
     type Qp = Qp;
@@ -189,7 +199,9 @@ impl Transport for Tcp {
 
     unsafe fn mr(&self, pd: &Pd, mem: Mem, access: Access) -> Result<Mr> {
         // SAFETY: the caller's promise; `Mr::drop` holds the lease.
-        let mr = unsafe { rnic::Mr::new(&self.keys, pd.0, mem.addr, mem.len, map::access(access)) };
+        let mr = unsafe {
+            rnic::Mr::new(&self.keys, pd.0, mem.addr, mem.len, map::access(access), mem.zero_based)
+        };
         let mr = mr.map_err(|e| match e {
             rnic::key::RegisterError::Range => Error::arg(3),
             rnic::key::RegisterError::Exhausted => {
@@ -197,6 +209,10 @@ impl Transport for Tcp {
             }
         })?;
         Ok(Mr { mr: Some(mr), drive: Arc::clone(&self.drive) })
+    }
+
+    fn mw(&self, pd: &Pd, scoped: bool) -> Result<Mw> {
+        Ok(Mw { mw: Some(rnic::Mw::new(&self.keys, pd.0, scoped)), drive: Arc::clone(&self.drive) })
     }
 
     fn cq(&self, depth: usize, sink: Sink<Self>) -> Result<Cq> {
@@ -283,27 +299,28 @@ impl Queue<Tcp> for Qp {
     unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
         // SAFETY: the caller's promise, and dat-core's to post from one thread at a time.
         let bytes = unsafe { self.qp.post_send(&map::send(wr)) }.map_err(map::post_error)?;
-        let pass = self.drive.board.passes();
-        if self.batch.pass.load(Ordering::Relaxed) != pass {
-            self.batch.begin(pass);
-            // Alone since the last pass: somebody may wait for it, so it goes at once.
-            match self.drive.engine.try_lock() {
-                Some(mut engine) => engine.transmit(self.index),
-                None => {
-                    self.mark();
-                    self.drive.engine.serve();
-                }
-            }
-            return Ok(());
-        }
-        // More may follow: they go together, at the latest with the consumer's next look at a queue.
-        if self.mark() {
-            self.drive.nudge();
-        }
-        if self.batch.is_full_with(bytes) {
-            self.drive.engine.serve();
-        }
+        self.posted(bytes);
         Ok(())
+    }
+
+    unsafe fn post_bind(&self, wr: &BindWr<'_, Tcp>) -> std::result::Result<u32, PostError> {
+        // Windows and regions lose what is rnic's only when they are dropped.
+        let window = wr.window.mw.as_ref().ok_or(PostError::Unsupported)?;
+        let view = match &wr.view {
+            Some(view) => Some(rnic::View {
+                region: view.region.mr.as_ref().ok_or(PostError::Bounds)?,
+                addr: view.addr,
+                len: view.len,
+                access: map::access(view.access),
+                zero_based: view.zero_based,
+            }),
+            None => None,
+        };
+        let wr = rnic::BindWr { id: wr.id, window, view, signalled: wr.signalled };
+        // SAFETY: the caller's promise.
+        let key = unsafe { self.qp.post_bind(&wr) }.map_err(map::post_error)?;
+        self.posted(0);
+        Ok(key)
     }
 
     #[inline]
@@ -357,6 +374,31 @@ impl Queue<Tcp> for Qp {
 }
 
 impl Qp {
+    /// A request of so many bytes is in the queue: sees to it that it is sent.
+    #[inline]
+    fn posted(&self, bytes: u32) {
+        let pass = self.drive.board.passes();
+        if self.batch.pass.load(Ordering::Relaxed) != pass {
+            self.batch.begin(pass);
+            // Alone since the last pass: somebody may wait for it, so it goes at once.
+            match self.drive.engine.try_lock() {
+                Some(mut engine) => engine.transmit(self.index),
+                None => {
+                    self.mark();
+                    self.drive.engine.serve();
+                }
+            }
+            return;
+        }
+        // More may follow: they go together, at the latest with the consumer's next look at a queue.
+        if self.mark() {
+            self.drive.nudge();
+        }
+        if self.batch.is_full_with(bytes) {
+            self.drive.engine.serve();
+        }
+    }
+
     /// Marks the queue pair. True: it was not marked yet.
     fn mark(&self) -> bool {
         // SAFETY: the mark is shared with the link, whose removal (`drop`) takes all marks from the stack first.
@@ -481,6 +523,19 @@ impl Drop for Mr {
     fn drop(&mut self) {
         let _lease = self.drive.engine.lock();
         self.mr = None;
+    }
+}
+
+impl Window for Mw {
+    fn state(&self, rkey: u32) -> BindState {
+        self.mw.as_ref().map_or(BindState::Over, |mw| map::bind_state(mw.state(rkey)))
+    }
+}
+
+impl Drop for Mw {
+    fn drop(&mut self) {
+        let _lease = self.drive.engine.lock();
+        self.mw = None;
     }
 }
 

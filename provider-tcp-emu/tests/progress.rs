@@ -232,7 +232,7 @@ fn memory_is_left_alone_once_its_region_is_dropped() {
         let (a, b) = (End::with(&ta, 64, LEN), End::with(&tb, 64, 64));
         rig.join(&a, &b);
         let mut memory = vec![0u8; LEN];
-        let mem = dat_core::provider::Mem { addr: memory.as_mut_ptr(), len: LEN };
+        let mem = dat_core::provider::Mem { addr: memory.as_mut_ptr(), len: LEN, zero_based: false };
         let access = dat_core::mem_transport::contract::rig::ALL;
         // SAFETY: the region is dropped before the memory.
         let mr = unsafe { tb.mr(&b.pd, mem, access) }.expect("region");

@@ -41,7 +41,7 @@ impl Side {
         let mut memory = vec![1; len].into_boxed_slice();
         let access = Access { local_read: true, local_write: true, remote_read: true, remote_write: true };
         // SAFETY: the memory lives as long as the region, and only the engines use it.
-        let mr = unsafe { Mr::new(keys, pd, memory.as_mut_ptr(), len, access) }.unwrap();
+        let mr = unsafe { Mr::new(keys, pd, memory.as_mut_ptr(), len, access, false) }.unwrap();
         Side { qp, cq, stream, memory, mr }
     }
 

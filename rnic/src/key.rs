@@ -1,12 +1,39 @@
 //! The table of STags: which memory a key names, and who may touch it.
 
+pub mod window;
+
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
+use self::window::Windows;
+
 /// A protection domain: keys and queue pairs of different ones do not meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pd(u32);
+
+/// Who uses a key, or may: a queue pair of a protection domain, or all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scope(u64);
+
+impl Scope {
+    /// The queue pair alone. Its number comes from [`Keys::qp_number`].
+    pub(crate) fn of_qp(pd: Pd, number: u32) -> Self {
+        Scope(u64::from(pd.0) << 32 | u64::from(number))
+    }
+
+    /// Whether one who acts as `self` may use what belongs to `owner`.
+    #[inline]
+    fn is_within(self, owner: u64) -> bool {
+        owner == self.0 || owner == self.0 & !u64::from(u32::MAX)
+    }
+}
+
+impl From<Pd> for Scope {
+    fn from(pd: Pd) -> Self {
+        Scope::of_qp(pd, 0)
+    }
+}
 
 /// What a region allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,8 +62,6 @@ pub enum Right {
     RemoteWrite = 8,
 }
 
-const REMOTE: u32 = Right::RemoteRead as u32 | Right::RemoteWrite as u32;
-
 impl Access {
     const fn bits(self) -> u32 {
         self.local_read as u32
@@ -54,11 +79,11 @@ impl Access {
 /// Why an access is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// No region has this STag.
+    /// Neither a region nor a bound window has this STag.
     #[error("invalid STag")]
     Invalid,
-    /// The region belongs to another protection domain.
-    #[error("STag of another protection domain")]
+    /// The key belongs to another protection domain, or to another queue pair of this one.
+    #[error("STag of another protection domain or queue pair")]
     Domain,
     /// The region does not grant this access.
     #[error("access right missing")]
@@ -77,8 +102,8 @@ pub enum RegisterError {
     /// Its end lies beyond 2^64.
     #[error("the region wraps around the address space")]
     Range,
-    /// [`Keys::MAX`] regions are registered.
-    #[error("{} regions are registered, no more are possible", Keys::MAX)]
+    /// [`Keys::MAX`] keys are in use.
+    #[error("{} keys are in use, no more are possible", Keys::MAX)]
     Exhausted,
 }
 
@@ -91,6 +116,7 @@ pub struct Keys {
     table: AtomicPtr<Table>,
     registry: Mutex<Registry>,
     pds: AtomicU32,
+    qps: AtomicU32,
 }
 
 struct Registry {
@@ -99,6 +125,7 @@ struct Registry {
     live: usize,
     random: RandomState,
     drawn: u64,
+    windows: Windows,
 }
 
 // SAFETY: the tables are freed by the drop of `Keys` only.
@@ -114,14 +141,28 @@ struct Table {
 struct Slot {
     /// 0: free.
     stag: AtomicU32,
-    pd: AtomicU32,
     rights: AtomicU32,
+    /// A [`Scope`].
+    owner: AtomicU64,
+    /// The tagged offset of the first byte.
     base: AtomicU64,
     len: AtomicU64,
+    /// What makes a tagged offset an address, added to it: 0 unless the key's offsets count from zero.
+    shift: AtomicU64,
+}
+
+/// What a key stands for.
+#[derive(Clone, Copy)]
+struct Entry {
+    owner: u64,
+    rights: u32,
+    base: u64,
+    len: u64,
+    shift: u64,
 }
 
 impl Keys {
-    /// Regions at most.
+    /// Keys at most.
     pub const MAX: usize = 1 << 20;
 
     /// An empty table.
@@ -134,8 +175,10 @@ impl Keys {
                 live: 0,
                 random: RandomState::new(),
                 drawn: 0,
+                windows: Windows::default(),
             }),
             pds: AtomicU32::new(1),
+            qps: AtomicU32::new(1),
         }
     }
 
@@ -144,96 +187,64 @@ impl Keys {
         Pd(self.pds.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Regions registered now.
+    /// A number for a queue pair: not 0.
+    pub(crate) fn qp_number(&self) -> u32 {
+        match self.qps.fetch_add(1, Ordering::Relaxed) {
+            0 => self.qps.fetch_add(1, Ordering::Relaxed),
+            number => number,
+        }
+    }
+
+    /// Keys in use now: of regions and of windows that are bound or about to be.
     pub fn live(&self) -> usize {
         self.registry().live
     }
 
-    /// Whether `pd` may access `len` bytes at `addr` through `stag`. Zero bytes may be accessed through any key that
-    /// grants the right. The order of the checks is siw's, so that a peer is told the same cause.
+    /// Whether `by` may access `len` bytes at the tagged offset `to` through `stag`; answers their address. Zero bytes may be
+    /// accessed through any key that grants the right. The order of the checks is siw's, so that a peer is told the same
+    /// cause.
     #[inline]
-    pub fn check(&self, stag: u32, pd: Pd, addr: u64, len: u64, right: Right) -> Result<(), KeyError> {
+    pub fn check(&self, stag: u32, by: Scope, to: u64, len: u64, right: Right) -> Result<u64, KeyError> {
+        self.look_up(stag)?.check(by, to, len, right as u32)
+    }
+
+    #[inline]
+    fn look_up(&self, stag: u32) -> Result<Entry, KeyError> {
         // SAFETY: tables live as long as `self`.
         let table = unsafe { &*self.table.load(Ordering::Acquire) };
         let slot = table.slot(stag);
         if slot.stag.load(Ordering::Acquire) != stag || stag == 0 {
             return Err(KeyError::Invalid);
         }
-        let owner = slot.pd.load(Ordering::Relaxed);
-        let rights = slot.rights.load(Ordering::Relaxed);
-        let base = slot.base.load(Ordering::Relaxed);
-        let size = slot.len.load(Ordering::Relaxed);
+        let entry = slot.entry();
         fence(Ordering::Acquire);
         if slot.stag.load(Ordering::Relaxed) != stag {
             return Err(KeyError::Invalid);
         }
-        if owner != pd.0 {
-            return Err(KeyError::Domain);
-        }
-        if rights & right as u32 == 0 {
-            return Err(KeyError::Access);
-        }
+        Ok(entry)
+    }
+
+    /// Makes a key for `len` bytes at `addr`; with `zero_based` they are at the tagged offsets from 0 on.
+    pub(crate) fn register(
+        &self,
+        pd: Pd,
+        addr: u64,
+        len: u64,
+        access: Access,
+        zero_based: bool,
+    ) -> Result<u32, RegisterError> {
         if addr.checked_add(len).is_none() {
-            return Err(KeyError::Wrap);
-        }
-        let offset = addr.wrapping_sub(base);
-        if offset > size || len > size - offset {
-            return Err(KeyError::Bounds);
-        }
-        Ok(())
-    }
-
-    /// Withdraws what peers may do through an STag, as a SEND with invalidate asks; local use goes on.
-    /// `Invalid`: no region has it; `Access`: it grants peers nothing.
-    pub fn invalidate(&self, stag: u32, pd: Pd) -> Result<(), KeyError> {
-        let registry = self.registry();
-        let mut result = Err(KeyError::Invalid);
-        for slot in registry.slots(stag) {
-            if slot.pd.load(Ordering::Relaxed) != pd.0 {
-                return Err(KeyError::Domain);
-            }
-            let rights = slot.rights.fetch_and(!REMOTE, Ordering::Relaxed);
-            result = if rights & REMOTE == 0 { Err(KeyError::Access) } else { Ok(()) };
-        }
-        result
-    }
-
-    /// Makes a key for `len` bytes at `base`.
-    pub(crate) fn register(&self, pd: Pd, base: u64, len: u64, access: Access) -> Result<u32, RegisterError> {
-        if base.checked_add(len).is_none() {
             return Err(RegisterError::Range);
         }
-        let mut registry = self.registry();
-        if registry.live >= Self::MAX {
-            return Err(RegisterError::Exhausted);
-        }
-        if 2 * registry.live >= registry.current().slots.len() {
-            let grown = registry.current().doubled();
-            registry.tables.push(grown);
-            self.table.store(grown, Ordering::Release);
-        }
-        let stag = registry.draw();
-        registry.live += 1;
-        let slot = registry.current().slot(stag);
-        // Not before the marks of the slot's earlier use are gone (`deregister`) may its fields change.
-        fence(Ordering::Release);
-        slot.pd.store(pd.0, Ordering::Relaxed);
-        slot.rights.store(access.bits(), Ordering::Relaxed);
-        slot.base.store(base, Ordering::Relaxed);
-        slot.len.store(len, Ordering::Relaxed);
-        slot.stag.store(stag, Ordering::Release);
-        Ok(stag)
+        let owner = Scope::from(pd).0;
+        self.registry().add(&self.table, Entry::new(owner, access, addr, len, zero_based))
     }
 
-    /// Ends the life of a key.
+    /// Ends the life of a region's key, and of the keys of windows bound to it.
     pub(crate) fn deregister(&self, stag: u32) {
         let mut registry = self.registry();
-        let mut found = false;
-        for slot in registry.slots(stag) {
-            slot.stag.store(0, Ordering::Release);
-            found = true;
-        }
-        registry.live -= usize::from(found);
+        registry.remove(stag);
+        registry.unbind_all(stag);
     }
 
     fn registry(&self) -> std::sync::MutexGuard<'_, Registry> {
@@ -259,6 +270,36 @@ impl Registry {
         }
     }
 
+    /// Puts an entry into the table under a new STag.
+    fn add(&mut self, table: &AtomicPtr<Table>, entry: Entry) -> Result<u32, RegisterError> {
+        if self.live >= Keys::MAX {
+            return Err(RegisterError::Exhausted);
+        }
+        if 2 * self.live >= self.current().slots.len() {
+            let grown = self.current().doubled();
+            self.tables.push(grown);
+            table.store(grown, Ordering::Release);
+        }
+        let stag = self.draw();
+        self.live += 1;
+        let slot = self.current().slot(stag);
+        // Not before the marks of the slot's earlier use are gone (`remove`) may its fields change.
+        fence(Ordering::Release);
+        slot.set(entry);
+        slot.stag.store(stag, Ordering::Release);
+        Ok(stag)
+    }
+
+    /// Takes an STag out of the table.
+    fn remove(&mut self, stag: u32) {
+        let mut found = false;
+        for slot in self.slots(stag) {
+            slot.stag.store(0, Ordering::Release);
+            found = true;
+        }
+        self.live -= usize::from(found);
+    }
+
     /// Where an STag is found, also by look-ups which still are in an older table.
     fn slots(&self, stag: u32) -> impl Iterator<Item = &Slot> {
         // SAFETY: tables live as long as the registry.
@@ -280,10 +321,7 @@ impl Table {
             if stag != 0 {
                 // SAFETY: just made, and nobody else has it.
                 let copy = unsafe { &*grown }.slot(stag);
-                copy.pd.store(slot.pd.load(Ordering::Relaxed), Ordering::Relaxed);
-                copy.rights.store(slot.rights.load(Ordering::Relaxed), Ordering::Relaxed);
-                copy.base.store(slot.base.load(Ordering::Relaxed), Ordering::Relaxed);
-                copy.len.store(slot.len.load(Ordering::Relaxed), Ordering::Relaxed);
+                copy.set(slot.entry());
                 copy.stag.store(stag, Ordering::Relaxed);
             }
         }
@@ -294,6 +332,54 @@ impl Table {
     fn slot(&self, stag: u32) -> &Slot {
         // SAFETY: `mask` is the number of slots, a power of two, less one.
         unsafe { self.slots.get_unchecked((stag & self.mask) as usize) }
+    }
+}
+
+impl Slot {
+    #[inline]
+    fn entry(&self) -> Entry {
+        Entry {
+            owner: self.owner.load(Ordering::Relaxed),
+            rights: self.rights.load(Ordering::Relaxed),
+            base: self.base.load(Ordering::Relaxed),
+            len: self.len.load(Ordering::Relaxed),
+            shift: self.shift.load(Ordering::Relaxed),
+        }
+    }
+
+    fn set(&self, entry: Entry) {
+        self.owner.store(entry.owner, Ordering::Relaxed);
+        self.rights.store(entry.rights, Ordering::Relaxed);
+        self.base.store(entry.base, Ordering::Relaxed);
+        self.len.store(entry.len, Ordering::Relaxed);
+        self.shift.store(entry.shift, Ordering::Relaxed);
+    }
+}
+
+impl Entry {
+    /// For `len` bytes at `addr`.
+    fn new(owner: u64, access: Access, addr: u64, len: u64, zero_based: bool) -> Self {
+        let base = if zero_based { 0 } else { addr };
+        Entry { owner, rights: access.bits(), base, len, shift: addr - base }
+    }
+
+    /// `rights`: all of these are needed.
+    #[inline]
+    fn check(&self, by: Scope, to: u64, len: u64, rights: u32) -> Result<u64, KeyError> {
+        if !by.is_within(self.owner) {
+            return Err(KeyError::Domain);
+        }
+        if self.rights & rights != rights {
+            return Err(KeyError::Access);
+        }
+        if to.checked_add(len).is_none() {
+            return Err(KeyError::Wrap);
+        }
+        let offset = to.wrapping_sub(self.base);
+        if offset > self.len || len > self.len - offset {
+            return Err(KeyError::Bounds);
+        }
+        Ok(to.wrapping_add(self.shift))
     }
 }
 

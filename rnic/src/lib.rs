@@ -4,7 +4,7 @@
 //! | file | what |
 //! |---|---|
 //! | [`wr`] | work requests and completions |
-//! | [`key`] | the table of STags: who may touch which memory |
+//! | [`key`] | the table of STags: who may touch which memory; memory windows |
 //! | [`mr`] | registered memory |
 //! | [`cq`], [`srq`], [`qp`] | completion queue, shared receive queue, queue pair |
 //! | [`rdmap`] | RDMAP over DDP over MPA: connection setup, and the engine of an established stream |
@@ -25,11 +25,12 @@ pub mod srq;
 pub mod wr;
 
 pub use cq::{Cq, CqEvent};
-pub use key::{Access, KeyError, Keys, Pd, RegisterError};
+pub use key::window::{BindState, Mw, View};
+pub use key::{Access, KeyError, Keys, Pd, RegisterError, Scope};
 pub use mr::Mr;
 pub use qp::{Qp, QpCfg, Work};
 pub use rdmap::stream::{Failure, Stats, Stream, StreamCfg};
 pub use rdmap::vec::{RxVec, TxVec};
 pub use ring::OutOfMemory;
 pub use srq::Srq;
-pub use wr::{PostError, RecvWr, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus};
+pub use wr::{BindWr, PostError, RecvWr, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus};

@@ -13,7 +13,7 @@ pub struct Mr {
 }
 
 impl Mr {
-    /// Registers `len` bytes at `addr`.
+    /// Registers `len` bytes at `addr`; with `zero_based` they are named by offsets from 0 on, locally and by peers.
     ///
     /// # Safety
     /// The memory stays mapped until the region is dropped, writable if `access` grants any writing, and whoever reads or
@@ -24,8 +24,9 @@ impl Mr {
         addr: *mut u8,
         len: usize,
         access: Access,
+        zero_based: bool,
     ) -> Result<Self, RegisterError> {
-        let stag = keys.register(pd, addr.expose_provenance() as u64, len as u64, access)?;
+        let stag = keys.register(pd, addr.expose_provenance() as u64, len as u64, access, zero_based)?;
         Ok(Mr { keys: Arc::clone(keys), stag, remote: access.is_remote() })
     }
 

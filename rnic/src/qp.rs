@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::cq::Cq;
-use crate::key::{KeyError, Keys, Pd, Right};
+use crate::key::{Keys, Pd, Right, Scope};
 use crate::ring::{OutOfMemory, Ring, Slot};
 use crate::srq::Srq;
-use crate::wr::{PostError, RecvWr, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus};
+use crate::wr::{BindWr, PostError, RecvWr, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus};
 
 /// Configuration of a queue pair.
 pub struct QpCfg {
@@ -35,7 +35,7 @@ pub struct QpCfg {
 /// The half of a queue pair that consumers post to, without a lock.
 pub struct Qp {
     keys: Arc<Keys>,
-    pd: Pd,
+    scope: Scope,
     sq: Ring<Wqe>,
     rq: Option<Ring<Rqe>>,
 }
@@ -61,6 +61,8 @@ pub(crate) const SOLICITED: u8 = 2;
 pub(crate) const FENCE: u8 = 4;
 /// [`Wqe::flags`]: `remote.key` is the STag to invalidate.
 pub(crate) const INVALIDATE: u8 = 8;
+/// [`Wqe::flags`]: the segments' keys are those for peers.
+pub(crate) const TO_WINDOW: u8 = 32;
 /// [`Wqe::flags`]: carried out, waits for earlier ones to complete.
 pub(crate) const DONE: u8 = 16;
 
@@ -91,7 +93,8 @@ impl Qp {
             (None, Some(rq)) => rq.max_segments(),
             (None, None) => 0,
         };
-        let qp = Arc::new(Qp { keys: cfg.keys, pd: cfg.pd, sq, rq });
+        let scope = Scope::of_qp(cfg.pd, cfg.keys.qp_number());
+        let qp = Arc::new(Qp { keys: cfg.keys, scope, sq, rq });
         let work = Work {
             qp: Arc::clone(&qp),
             request_cq: cfg.request_cq,
@@ -118,6 +121,7 @@ impl Qp {
             }
             SendOp::Write(remote) => (WcOp::Write, Right::LocalRead, remote, 0),
             SendOp::Read(remote) => (WcOp::Read, Right::LocalWrite, remote, 0),
+            SendOp::ReadToWindow(remote) => (WcOp::Read, Right::RemoteWrite, remote, TO_WINDOW),
         };
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let flags =
@@ -125,11 +129,27 @@ impl Qp {
         // SAFETY: the caller is the only producer; a vacant slot is the producer's.
         unsafe {
             let slot = self.sq.vacant().ok_or(PostError::Full)?;
-            let (len, segments) = write_segments(&self.sq, slot, &self.keys, self.pd, right, wr.segments)?;
+            let (len, segments) = write_segments(&self.sq, slot, &self.keys, self.scope, right, wr.segments)?;
             let len = u32::try_from(len).map_err(|_| PostError::Bounds)?;
             slot.header().write(Wqe { id: wr.id, remote, len, segments, op, flags });
             self.sq.publish();
             Ok(len)
+        }
+    }
+
+    /// Queues the bind of a window; returns its new STag, which is valid once this is done (0: none, it unbinds).
+    ///
+    /// # Safety
+    /// One thread at a time.
+    pub unsafe fn post_bind(&self, wr: &BindWr<'_>) -> Result<u32, PostError> {
+        // SAFETY: the caller is the only producer; a vacant slot is the producer's.
+        unsafe {
+            let slot = self.sq.vacant().ok_or(PostError::Full)?;
+            let stag = self.keys.reserve(wr.window, self.scope, wr.view.as_ref())?;
+            let (remote, flags) = (Remote { addr: 0, key: stag }, if wr.signalled { SIGNALLED } else { 0 });
+            slot.header().write(Wqe { id: wr.id, remote, len: 0, segments: 0, op: WcOp::Bind, flags });
+            self.sq.publish();
+            Ok(if wr.view.is_some() { stag } else { 0 })
         }
     }
 
@@ -141,7 +161,7 @@ impl Qp {
     pub unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> Result<(), PostError> {
         let rq = self.rq.as_ref().ok_or(PostError::Unsupported)?;
         // SAFETY: the caller is the only producer.
-        unsafe { write_recv(rq, &self.keys, self.pd, wr) }
+        unsafe { write_recv(rq, &self.keys, self.scope, wr) }
     }
 }
 
@@ -153,13 +173,13 @@ impl Qp {
 pub(crate) unsafe fn write_recv(
     ring: &Ring<Rqe>,
     keys: &Keys,
-    pd: Pd,
+    by: Scope,
     wr: &RecvWr<'_>,
 ) -> Result<(), PostError> {
     // SAFETY: as the caller promises; a vacant slot is the producer's.
     unsafe {
         let slot = ring.vacant().ok_or(PostError::Full)?;
-        let (len, segments) = write_segments(ring, slot, keys, pd, Right::LocalWrite, wr.segments)?;
+        let (len, segments) = write_segments(ring, slot, keys, by, Right::LocalWrite, wr.segments)?;
         slot.header().write(Rqe { id: wr.id, len, segments });
         ring.publish();
     }
@@ -175,7 +195,7 @@ unsafe fn write_segments<H: Copy>(
     ring: &Ring<H>,
     slot: Slot<H>,
     keys: &Keys,
-    pd: Pd,
+    by: Scope,
     right: Right,
     segments: &[Segment],
 ) -> Result<(u64, u16), PostError> {
@@ -184,13 +204,8 @@ unsafe fn write_segments<H: Copy>(
     }
     let (mut len, mut n) = (0, 0);
     for segment in segments.iter().filter(|segment| segment.len > 0) {
-        keys.check(segment.key, pd, segment.addr, segment.len.into(), right).map_err(
-            |error| match error {
-                KeyError::Invalid | KeyError::Bounds | KeyError::Wrap => PostError::Bounds,
-                KeyError::Domain => PostError::Domain,
-                KeyError::Access => PostError::Access { write: right == Right::LocalWrite },
-            },
-        )?;
+        keys.check(segment.key, by, segment.addr, segment.len.into(), right)
+            .map_err(|error| PostError::of(error, right != Right::LocalRead))?;
         // SAFETY: a slot has room for `max_segments`, and `n` is less.
         unsafe { slot.segments().add(usize::from(n)).write(*segment) };
         len += u64::from(segment.len);
@@ -252,6 +267,9 @@ impl Work {
                 }
                 let wqe = sq.slot(at).header().read();
                 sq.release(at.wrapping_add(1));
+                if wqe.op == WcOp::Bind {
+                    self.qp.keys.cancel(wqe.remote.key);
+                }
                 let status = failed.filter(|&(failed, _)| failed == at).map_or(WcStatus::Flushed, |(_, s)| s);
                 self.complete_request(&wqe, 0, status);
             }
@@ -279,11 +297,11 @@ impl Work {
         self.recv
     }
 
-    /// Protection domain that local segments of receives are checked against, and the segments.
+    /// Whom local segments of receives are checked for, and the segments.
     #[inline]
-    pub(crate) fn recv_segments(&self) -> (Pd, &[Segment]) {
+    pub(crate) fn recv_segments(&self) -> (Scope, &[Segment]) {
         let n = self.recv.map_or(0, |rqe| usize::from(rqe.segments));
-        (self.srq.as_ref().map_or(self.qp.pd, |srq| srq.pd()), &self.recv_segments[..n])
+        (self.srq.as_ref().map_or(self.qp.scope, |srq| srq.pd().into()), &self.recv_segments[..n])
     }
 
     /// Completes the receive buffer in use.
@@ -389,9 +407,23 @@ impl Work {
         &self.qp.keys
     }
 
+    /// Whom this queue pair and its peer act as.
     #[inline]
-    pub(crate) fn pd(&self) -> Pd {
-        self.qp.pd
+    pub(crate) fn scope(&self) -> Scope {
+        self.qp.scope
+    }
+}
+
+impl Drop for Work {
+    /// Binds that were never carried out give their keys back.
+    fn drop(&mut self) {
+        let mut at = self.oldest_request();
+        while let Some((&wqe, _)) = self.request(at) {
+            if wqe.op == WcOp::Bind {
+                self.qp.keys.cancel(wqe.remote.key);
+            }
+            at = at.wrapping_add(1);
+        }
     }
 }
 

@@ -54,7 +54,7 @@ impl Srq {
     pub unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> Result<(), PostError> {
         let _posting = self.lock();
         // SAFETY: holding `posting` makes the caller the only producer, and nobody replaces the ring.
-        unsafe { write_recv(&*self.ring.get(), &self.keys, self.pd, wr) }
+        unsafe { write_recv(&*self.ring.get(), &self.keys, self.pd.into(), wr) }
     }
 
     /// Asks for one notification when fewer than `mark` buffers are left; 0: none. If so few are left already, it comes

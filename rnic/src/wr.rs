@@ -1,6 +1,9 @@
 //! Work requests and completions. Variant for variant the types of dat-core's provider contract, so that mapping one
 //! to the other costs nothing.
 
+use crate::key::KeyError;
+use crate::key::window::{Mw, View};
+
 /// One segment of local memory; the layout of `DAT_LMR_TRIPLET` (2.0).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +37,9 @@ pub enum SendOp {
     Write(Remote),
     /// Read remote memory into local segments; the length is that of the segments.
     Read(Remote),
+    /// The same, into memory that the segments name by STags of this side that let peers write there: of windows, or of
+    /// regions.
+    ReadToWindow(Remote),
 }
 
 /// A request.
@@ -53,6 +59,19 @@ pub struct SendWr<'a> {
     pub fence: bool,
 }
 
+/// Binding a window. It starts when all earlier requests are done, and later ones start when it is.
+#[derive(Clone, Copy)]
+pub struct BindWr<'a> {
+    /// Comes back in [`Wc::id`].
+    pub id: u64,
+    /// The window.
+    pub window: &'a Mw,
+    /// What it shall show; none: nothing any more.
+    pub view: Option<View<'a>>,
+    /// Success is reported. A failure always is.
+    pub signalled: bool,
+}
+
 /// A receive buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvWr<'a> {
@@ -65,7 +84,7 @@ pub struct RecvWr<'a> {
 /// Why a post was refused. Nothing was queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PostError {
-    /// The queue is full.
+    /// The queue is full, or the table of keys.
     #[error("the queue is full")]
     Full,
     /// No such local key, a segment not inside its region, or more than 2^32-1 bytes in all.
@@ -83,6 +102,17 @@ pub enum PostError {
     /// More segments than the queue was made for, or a receive for a queue pair that uses a shared receive queue.
     #[error("the queue does not take such a request")]
     Unsupported,
+}
+
+impl PostError {
+    /// What a key did not allow; `write`: that was asked for.
+    pub(crate) fn of(error: KeyError, write: bool) -> Self {
+        match error {
+            KeyError::Invalid | KeyError::Bounds | KeyError::Wrap => PostError::Bounds,
+            KeyError::Domain => PostError::Domain,
+            KeyError::Access => PostError::Access { write },
+        }
+    }
 }
 
 /// A completion.
@@ -113,6 +143,8 @@ pub enum WcOp {
     Read,
     /// Receive.
     Recv,
+    /// Bind of a window.
+    Bind,
 }
 
 /// How a work request ended.
@@ -138,4 +170,6 @@ pub enum WcStatus {
     Transport,
     /// The peer had no receive buffer.
     ReceiverNotReady,
+    /// The window could not be bound.
+    BindFailed,
 }

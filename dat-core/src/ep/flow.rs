@@ -84,6 +84,7 @@ impl Flow {
                 (WcOp::Read, _) => DAT_DTO_RDMA_READ,
                 (WcOp::Recv, None) => DAT_DTO_RECEIVE,
                 (WcOp::Recv, Some(_)) => DAT_DTO_RECEIVE_WITH_INVALIDATE,
+                (WcOp::Bind, _) => DAT_DTO_BIND_MW,
             },
             rmr_context: wc.invalidated.unwrap_or(0),
         }
@@ -135,6 +136,7 @@ const fn status(status: WcStatus) -> DAT_DTO_COMPLETION_STATUS {
         WcStatus::RemoteResponder => DAT_DTO_ERR_REMOTE_RESPONDER,
         WcStatus::Transport => DAT_DTO_ERR_TRANSPORT,
         WcStatus::ReceiverNotReady => DAT_DTO_ERR_RECEIVER_NOT_READY,
+        WcStatus::BindFailed => DAT_RMR_OPERATION_FAILED,
     }
 }
 

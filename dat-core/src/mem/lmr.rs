@@ -96,7 +96,7 @@ fn virtual_range<T: Transport>(ia: &Ia<T>, addr: *mut c_void, length: DAT_VLEN) 
     if !fits {
         return Err(Error::arg(4));
     }
-    Ok(Mem { addr: addr.cast(), len })
+    Ok(Mem { addr: addr.cast(), len, zero_based: false })
 }
 
 fn access(privileges: DAT_MEM_PRIV_FLAGS) -> Access {

@@ -9,10 +9,12 @@ mod connections;
 mod data;
 mod queues;
 pub mod rig;
+mod windows;
 
 pub use connections::*;
 pub use data::*;
 pub use queues::*;
+pub use windows::*;
 
 /// Makes a test of each contract case; the argument opens two adapters that reach each other: `|| (a, b)`.
 #[macro_export]
@@ -28,10 +30,21 @@ macro_rules! transport_contract {
             empty_operations_complete
             a_fence_waits_for_reads
             many_requests_in_both_directions
-            a_send_invalidates_a_key
             too_long_a_message_breaks_the_connection
             forbidden_remote_access_breaks_the_connection
             posts_are_checked
+            // Windows.
+            a_window_lets_peers_in_until_it_is_bound_anew
+            a_bind_takes_its_turn
+            windows_are_checked_where_regions_are
+            a_scoped_window_is_for_one_connection
+            addresses_may_count_from_zero
+            a_send_invalidates_a_window
+            a_send_does_not_invalidate_a_region
+            a_read_may_end_in_a_window
+            binds_are_checked
+            a_flushed_bind_leaves_the_window_as_it_was
+            a_dropped_window_is_unbound
             // Queues.
             unsignalled_requests_complete_silently
             an_armed_queue_calls_once

@@ -15,7 +15,7 @@ use std::time::Instant;
 use dat_sys::*;
 
 use super::Adapter;
-use super::memory::Memory;
+use super::memory::{Memory, length};
 use crate::error::{Error, Result};
 use crate::provider::{PostError, ReadDepth, RecvWr, Segment, SendOp, Sink, Wc, WcOp, WcStatus};
 
@@ -132,11 +132,18 @@ struct Up {
 
 struct Request {
     id: u64,
-    op: SendOp,
+    task: Task,
     segments: Vec<Segment>,
     bytes: u32,
     signalled: bool,
     solicited: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Task {
+    Transfer(SendOp),
+    /// Carries out the bind that makes this key.
+    Bind(u32),
 }
 
 struct Recv {
@@ -326,15 +333,19 @@ impl Recv {
         if wr.segments.len() > max_segments {
             return Err(PostError::Unsupported);
         }
-        let bytes = memory.local(pd, wr.segments, true)?;
+        memory.local(pd, wr.segments, true)?;
+        let bytes = length(wr.segments)?;
         Ok(Recv { id: wr.id, pd, segments: wr.segments.to_vec(), bytes })
     }
 }
 
-fn wc_op(op: SendOp) -> WcOp {
-    match op {
-        SendOp::Send { .. } => WcOp::Send,
-        SendOp::Write(_) => WcOp::Write,
-        SendOp::Read(_) => WcOp::Read,
+impl Task {
+    fn op(self) -> WcOp {
+        match self {
+            Task::Transfer(SendOp::Send { .. }) => WcOp::Send,
+            Task::Transfer(SendOp::Write(_)) => WcOp::Write,
+            Task::Transfer(SendOp::Read(_) | SendOp::ReadToWindow(_)) => WcOp::Read,
+            Task::Bind(_) => WcOp::Bind,
+        }
     }
 }

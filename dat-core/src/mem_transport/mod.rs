@@ -27,8 +27,8 @@ use self::engine::{Engine, Id, QpCore};
 use self::fabric::Fabric;
 use crate::error::{Error, OpenError, Result};
 use crate::provider::{
-    self, Access, Attrs, Close, Completions, Connect, Port, PostError, Provider, Queue, ReadDepth, Receives,
-    RecvWr, Region, SendWr, Sink, Transport, Wc,
+    self, Access, Attrs, BindState, BindWr, Close, Completions, Connect, Port, PostError, Provider, Queue,
+    ReadDepth, Receives, RecvWr, Region, SendWr, Sink, Transport, Wc, Window,
 };
 use crate::wake::{Slept, Wake};
 
@@ -67,6 +67,7 @@ fn attrs(ia: &str, fabric: &str) -> Attrs {
         max_evds: 1 << 16,
         max_evd_depth: 1 << 20,
         max_regions: 1 << 20,
+        max_windows: 1 << 20,
         max_region_size: u64::MAX,
         max_pds: 1 << 16,
         // What a `Wc` can count.
@@ -100,6 +101,7 @@ impl Adapter {
 impl Transport for Adapter {
     type Pd = Pd;
     type Mr = Mr;
+    type Mw = Mw;
     type Cq = Cq;
     type Srq = Srq;
     type Qp = Qp;
@@ -117,6 +119,12 @@ impl Transport for Adapter {
     unsafe fn mr(&self, pd: &Pd, mem: provider::Mem, access: Access) -> Result<Mr> {
         let keys = self.fabric.with(|e| e.memory.register(pd.0, mem, access))?;
         Ok(Mr { fabric: self.fabric.clone(), lkey: keys.0, rkey: keys.1 })
+    }
+
+    fn mw(&self, pd: &Pd, scoped: bool) -> Result<Mw> {
+        let window = memory::Window { id: Id::new(), pd: pd.0, scoped };
+        self.fabric.with(|e| e.memory.open(window.id));
+        Ok(Mw { fabric: self.fabric.clone(), window })
     }
 
     fn cq(&self, depth: usize, sink: Sink<Self>) -> Result<Cq> {
@@ -215,6 +223,24 @@ impl Drop for Mr {
     }
 }
 
+/// Memory window.
+pub struct Mw {
+    fabric: Arc<Fabric>,
+    window: memory::Window,
+}
+
+impl Window for Mw {
+    fn state(&self, rkey: u32) -> BindState {
+        self.fabric.with(|e| e.memory.state(self.window.id, rkey))
+    }
+}
+
+impl Drop for Mw {
+    fn drop(&mut self) {
+        self.fabric.with(|e| e.memory.close(self.window.id));
+    }
+}
+
 /// Completion queue.
 pub struct Cq(Object);
 
@@ -272,6 +298,17 @@ pub struct Qp(Object);
 impl Queue<Adapter> for Qp {
     unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
         self.0.with(|e, id| e.post_send(id, wr))
+    }
+
+    unsafe fn post_bind(&self, wr: &BindWr<'_, Adapter>) -> std::result::Result<u32, PostError> {
+        let view = wr.view.as_ref().map(|view| memory::View {
+            lkey: view.region.lkey,
+            addr: view.addr,
+            len: view.len,
+            access: view.access,
+            zero_based: view.zero_based,
+        });
+        self.0.with(|e, id| e.post_bind(id, (wr.id, wr.signalled), wr.window.window, view))
     }
 
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {

@@ -188,8 +188,9 @@ fn senders_to_a_shared_queue_take_turns() {
     let mut ends = [End::new(&t), End::new(&t)];
     let peers = [End::new(&t), End::new(&t)];
     for (end, peer) in ends.iter_mut().zip(&peers) {
-        end.qp =
-            t.qp(cfg(&end.pd, &end.requests, &end.recvs, Some(&srq)), end.log.sink()).expect("queue pair");
+        end.qp = t
+            .qp(cfg::<Adapter>(&end.pd, &end.requests, &end.recvs, Some(&srq)), end.log.sink())
+            .expect("queue pair");
         rig.join(peer, end);
         for i in 0..4 {
             peer.send(i, &[]);
@@ -312,7 +313,7 @@ fn a_closed_service_refuses_what_nobody_saw() {
     let closing = Closing { caller: &second, port: t.port(&listener), listener: Mutex::new(Some(listener)) };
     // SAFETY: `closing` outlives the queue pair.
     let sink = unsafe { Sink::new(&raw const closing) };
-    let qp = t.qp(cfg(&first.pd, &first.requests, &first.recvs, None), sink).expect("queue pair");
+    let qp = t.qp(cfg::<Adapter>(&first.pd, &first.requests, &first.recvs, None), sink).expect("queue pair");
     let nowhere = Connect { addr: t.attrs().address, port: 1, private: b"", timeout: None, depth: DEPTH };
     qp.connect(&nowhere).expect("connect");
     log.assert_silent();
@@ -340,7 +341,7 @@ fn no_completion_overtakes_the_connection() {
     let early = Early { end: &b, messages: AtomicUsize::new(0) };
     // SAFETY: `early` outlives the queue pair.
     let sink = unsafe { Sink::new(&raw const early) };
-    let qp = t.qp(cfg(&b.pd, &b.requests, &b.recvs, None), sink).expect("queue pair");
+    let qp = t.qp(cfg::<Adapter>(&b.pd, &b.requests, &b.recvs, None), sink).expect("queue pair");
     // SAFETY: no memory.
     unsafe { qp.post_recv(&RecvWr { id: 1, segments: &[] }) }.expect("post");
     a.connect(service.port(&t), b"", None);

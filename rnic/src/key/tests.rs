@@ -12,8 +12,8 @@ const RIGHTS: [Right; 4] = [Right::LocalRead, Right::LocalWrite, Right::RemoteRe
 fn each_check() {
     let keys = Keys::new();
     let (pd, other) = (keys.pd(), keys.pd());
-    let stag = keys.register(pd, 1000, 100, ALL).unwrap();
-    let check = |pd, addr, len| keys.check(stag, pd, addr, len, Right::RemoteRead);
+    let stag = keys.register(pd, 1000, 100, ALL, false).unwrap();
+    let check = |pd: Pd, addr, len| keys.check(stag, pd.into(), addr, len, Right::RemoteRead).map(drop);
     assert_eq!(check(pd, 1000, 100), Ok(()));
     assert_eq!(check(pd, 1100, 0), Ok(()));
     assert_eq!(check(pd, 1099, 1), Ok(()));
@@ -24,7 +24,7 @@ fn each_check() {
     assert_eq!(check(pd, u64::MAX, 1), Err(KeyError::Wrap));
     assert_eq!(check(pd, 1000, u64::MAX), Err(KeyError::Wrap));
     for unknown in [0, stag ^ 1, stag ^ 0x8000_0000, stag.wrapping_add(64)] {
-        assert_eq!(keys.check(unknown, pd, 1000, 1, Right::RemoteRead), Err(KeyError::Invalid));
+        assert_eq!(keys.check(unknown, pd.into(), 1000, 1, Right::RemoteRead), Err(KeyError::Invalid));
     }
     keys.deregister(stag);
     assert_eq!(check(pd, 1000, 100), Err(KeyError::Invalid));
@@ -39,34 +39,37 @@ fn each_right_is_its_own() {
     for (n, right) in RIGHTS.into_iter().enumerate() {
         let access =
             Access { local_read: n == 0, local_write: n == 1, remote_read: n == 2, remote_write: n == 3 };
-        let stag = keys.register(pd, 0, 10, access).unwrap();
+        let stag = keys.register(pd, 0, 10, access, false).unwrap();
         for asked in RIGHTS {
             let expected = if asked == right { Ok(()) } else { Err(KeyError::Access) };
-            assert_eq!(keys.check(stag, pd, 0, 10, asked), expected);
+            assert_eq!(keys.check(stag, pd.into(), 0, 10, asked).map(drop), expected);
         }
         assert_eq!(access.is_remote(), n >= 2);
     }
 }
 
 #[test]
-fn invalidation_is_for_peers() {
+fn a_zero_based_region_is_named_by_offsets() {
     let keys = Keys::new();
-    let (pd, other) = (keys.pd(), keys.pd());
-    let stag = keys.register(pd, 0, 10, ALL).unwrap();
-    assert_eq!(keys.invalidate(stag, other), Err(KeyError::Domain));
-    assert_eq!(keys.invalidate(stag ^ 1, pd), Err(KeyError::Invalid));
-    assert_eq!(keys.invalidate(stag, pd), Ok(()));
-    assert_eq!(keys.invalidate(stag, pd), Err(KeyError::Access));
-    assert_eq!(keys.check(stag, pd, 0, 10, Right::RemoteWrite), Err(KeyError::Access));
-    assert_eq!(keys.check(stag, pd, 0, 10, Right::LocalWrite), Ok(()));
+    let pd = keys.pd();
+    let stag = keys.register(pd, 0x7000, 100, ALL, true).unwrap();
+    let check = |to, len| keys.check(stag, pd.into(), to, len, Right::RemoteWrite);
+    assert_eq!(check(0, 100), Ok(0x7000));
+    assert_eq!(check(99, 1), Ok(0x7063));
+    assert_eq!(check(100, 0), Ok(0x7064));
+    for (to, len) in [(0, 101), (100, 1), (0x7000, 1), (u64::MAX, 0)] {
+        assert_eq!(check(to, len), Err(KeyError::Bounds));
+    }
+    let by_address = keys.register(pd, 0x7000, 100, ALL, false).unwrap();
+    assert_eq!(keys.check(by_address, pd.into(), 0x7001, 1, Right::LocalRead), Ok(0x7001));
 }
 
 #[test]
 fn a_region_does_not_wrap() {
     let keys = Keys::new();
     let pd = keys.pd();
-    assert_eq!(keys.register(pd, u64::MAX, 1, ALL), Err(RegisterError::Range));
-    assert!(keys.register(pd, u64::MAX, 0, ALL).is_ok());
+    assert_eq!(keys.register(pd, u64::MAX, 1, ALL, false), Err(RegisterError::Range));
+    assert!(keys.register(pd, u64::MAX, 0, ALL, false).is_ok());
 }
 
 proptest! {
@@ -82,7 +85,7 @@ proptest! {
         for (op, n) in ops {
             if op < 2 {
                 let base = u64::from(n) << 20;
-                let stag = keys.register(pd, base, 16, ALL).unwrap();
+                let stag = keys.register(pd, base, 16, ALL, false).unwrap();
                 prop_assert!(model.insert(stag, base).is_none());
             } else if let Some(&stag) = model.keys().nth(usize::from(n) % model.len().max(1)) {
                 keys.deregister(stag);
@@ -92,11 +95,11 @@ proptest! {
         }
         prop_assert_eq!(keys.live(), model.len());
         for (&stag, &base) in &model {
-            prop_assert_eq!(keys.check(stag, pd, base, 16, Right::LocalRead), Ok(()));
-            prop_assert_eq!(keys.check(stag, pd, base + 1, 16, Right::LocalRead), Err(KeyError::Bounds));
+            prop_assert_eq!(keys.check(stag, pd.into(), base, 16, Right::LocalRead), Ok(base));
+            prop_assert_eq!(keys.check(stag, pd.into(), base + 1, 16, Right::LocalRead), Err(KeyError::Bounds));
         }
         for stag in gone.into_iter().filter(|stag| !model.contains_key(stag)) {
-            prop_assert_eq!(keys.check(stag, pd, 0, 0, Right::LocalRead), Err(KeyError::Invalid));
+            prop_assert_eq!(keys.check(stag, pd.into(), 0, 0, Right::LocalRead), Err(KeyError::Invalid));
         }
     }
 }
@@ -106,7 +109,7 @@ proptest! {
 fn stags_are_spread() {
     let keys = Keys::new();
     let pd = keys.pd();
-    let mut stags: Vec<u32> = (0..4096).map(|_| keys.register(pd, 0, 1, ALL).unwrap()).collect();
+    let mut stags: Vec<u32> = (0..4096).map(|_| keys.register(pd, 0, 1, ALL, false).unwrap()).collect();
     for bit in 0..32 {
         let ones = stags.iter().filter(|&&stag| stag & (1 << bit) != 0).count();
         assert!((1700..2400).contains(&ones), "bit {bit}: {ones} of 4096");
@@ -118,7 +121,7 @@ fn stags_are_spread() {
     assert!(near < 20, "{near} close pairs");
     // Those of another adapter are others.
     let other = Keys::new();
-    let again = (0..100).filter(|_| stags.contains(&other.register(pd, 0, 1, ALL).unwrap())).count();
+    let again = (0..100).filter(|_| stags.contains(&other.register(pd, 0, 1, ALL, false).unwrap())).count();
     assert!(again < 5);
 }
 
@@ -128,14 +131,14 @@ fn stags_are_spread() {
 fn look_ups_during_changes() {
     let keys = Keys::new();
     let pd = keys.pd();
-    let stays = keys.register(pd, 4096, 4096, ALL).unwrap();
+    let stays = keys.register(pd, 4096, 4096, ALL, false).unwrap();
     let (done, shown) = (AtomicBool::new(false), AtomicU32::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut live = Vec::new();
             for n in 0..40_000u64 {
                 let base = (n % 7 + 1) << 32;
-                let stag = keys.register(pd, base, n % 7 + 1, ALL).unwrap();
+                let stag = keys.register(pd, base, n % 7 + 1, ALL, false).unwrap();
                 shown.store(stag, Ordering::Relaxed);
                 live.push(stag);
                 if live.len() > 500 + (n / 50) as usize {
@@ -145,9 +148,10 @@ fn look_ups_during_changes() {
             done.store(true, Ordering::Relaxed);
         });
         while !done.load(Ordering::Relaxed) {
-            assert_eq!(keys.check(stays, pd, 4096, 4096, Right::RemoteRead), Ok(()));
+            assert_eq!(keys.check(stays, pd.into(), 4096, 4096, Right::RemoteRead), Ok(4096));
             let stag = shown.load(Ordering::Relaxed);
-            let fits = (1..8).filter(|n| keys.check(stag, pd, n << 32, *n, Right::LocalRead).is_ok()).count();
+            let fits =
+                (1..8).filter(|n| keys.check(stag, pd.into(), n << 32, *n, Right::LocalRead).is_ok()).count();
             assert!(fits <= 1);
         }
     });

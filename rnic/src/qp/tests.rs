@@ -24,12 +24,14 @@ fn posts_are_checked() {
     let (pd, other) = (keys.pd(), keys.pd());
     let (qp, mut work) = pair(4, 2, &keys, pd);
     let readable =
-        keys.register(pd, 0x1000, 0x1000, Access { local_read: true, ..Access::default() }).unwrap();
+        keys.register(pd, 0x1000, 0x1000, Access { local_read: true, ..Access::default() }, false).unwrap();
     let writable =
-        keys.register(pd, 0x1000, 0x1000, Access { local_write: true, ..Access::default() }).unwrap();
-    let vast = keys.register(pd, 0, u64::MAX, Access { local_read: true, ..Access::default() }).unwrap();
-    let foreign =
-        keys.register(other, 0x1000, 0x1000, Access { local_read: true, ..Access::default() }).unwrap();
+        keys.register(pd, 0x1000, 0x1000, Access { local_write: true, ..Access::default() }, false).unwrap();
+    let vast =
+        keys.register(pd, 0, u64::MAX, Access { local_read: true, ..Access::default() }, false).unwrap();
+    let foreign = keys
+        .register(other, 0x1000, 0x1000, Access { local_read: true, ..Access::default() }, false)
+        .unwrap();
 
     let segment = |addr, len, key| Segment { addr, len, key };
     let remote = Remote { addr: 0, key: 1 };

@@ -9,7 +9,7 @@ use wire::iwarp::{Crc32c, Header, ReadRequest, crc::crc32c};
 
 use super::message::{Cut, Frame};
 use super::vec::TxVec;
-use crate::key::{KeyError, Keys, Pd, Right};
+use crate::key::{KeyError, Keys, Right, Scope};
 use crate::wr::Segment;
 
 /// Messages up to so many octets are copied next to their headers; others are sent from where they are.
@@ -29,14 +29,14 @@ pub(super) trait Payload {
 /// Segments of a request.
 pub(super) struct Local<'a> {
     pub(super) keys: &'a Keys,
-    pub(super) pd: Pd,
+    pub(super) by: Scope,
     pub(super) segments: &'a [Segment],
 }
 
 /// What the peer reads.
 pub(super) struct Source<'a> {
     pub(super) keys: &'a Keys,
-    pub(super) pd: Pd,
+    pub(super) by: Scope,
     pub(super) request: ReadRequest,
 }
 
@@ -67,7 +67,7 @@ impl Payload for Local<'_> {
             }
             let n = len.min(size - offset);
             let addr = segment.addr + offset as u64;
-            self.keys.check(segment.key, self.pd, addr, n as u64, Right::LocalRead)?;
+            let addr = self.keys.check(segment.key, self.by, addr, n as u64, Right::LocalRead)?;
             piece(with_exposed_provenance_mut(addr as usize), n);
             (offset, len) = (0, len - n);
         }
@@ -91,9 +91,9 @@ impl Payload for Source<'_> {
         if len > 0 {
             // All the rest is checked, not these octets alone: nothing of a read that must fail is sent.
             // `wrapping_add`: so one beyond 2^64 was refused with its first frame.
-            let addr = self.request.source_to.wrapping_add(offset as u64);
+            let to = self.request.source_to.wrapping_add(offset as u64);
             let rest = u64::from(self.request.len) - offset as u64;
-            self.keys.check(self.request.source_stag, self.pd, addr, rest, Right::RemoteRead)?;
+            let addr = self.keys.check(self.request.source_stag, self.by, to, rest, Right::RemoteRead)?;
             piece(with_exposed_provenance_mut(addr as usize), len);
         }
         Ok(())

@@ -137,8 +137,8 @@ impl Stream {
         }
     }
 
-    /// Gathers frames that are ready to be sent, from where the last accepted octet was; returns how many octets, 0 if
-    /// nothing is ready. At most about 1 MiB.
+    /// Carries out binds and gathers frames that are ready to be sent, from where the last accepted octet was; returns how
+    /// many octets, 0 if nothing is ready. At most about 1 MiB.
     pub fn tx(&mut self, tx: &mut TxVec) -> Result<usize, Failure> {
         self.gather(tx)?;
         Ok(tx.bytes())
@@ -151,7 +151,7 @@ impl Stream {
         self.work.announce();
     }
 
-    /// Whether [`tx`](Self::tx) would gather something. Cheap.
+    /// Whether [`tx`](Self::tx) would gather or bind something. Cheap.
     pub fn wants_tx(&self) -> bool {
         self.failure.is_none() && !self.hold && (self.is_half_sent() || self.has_ready())
     }

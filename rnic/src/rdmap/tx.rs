@@ -57,6 +57,8 @@ enum Kind {
     Write,
     /// The same.
     Read,
+    /// The same; nothing is sent for it.
+    Bind,
 }
 
 /// What a [`TxVec`] holds of one message: the octets from `from` to `to` of it.
@@ -101,7 +103,7 @@ impl Ahead {
                 return;
             }
             Kind::Send => self.send_msn = self.send_msn.wrapping_add(1),
-            Kind::Write => {}
+            Kind::Write | Kind::Bind => {}
             Kind::Read => {
                 self.read_msn = self.read_msn.wrapping_add(1);
                 self.reads += 1;
@@ -161,6 +163,8 @@ impl Stream {
             return answer;
         }
         match wqe.op {
+            WcOp::Bind if ahead.reads > 0 => answer,
+            WcOp::Bind => Some(Kind::Bind),
             WcOp::Read if ahead.reads >= self.ord => answer,
             WcOp::Read => Some(Kind::Read),
             WcOp::Write => Some(Kind::Write),
@@ -185,6 +189,15 @@ impl Stream {
         let (mut half, mut pos) = (self.tx.half, self.tx.pos);
         while tx.bytes() < TxVec::MAX_BYTES {
             let Some(kind) = half.take().or_else(|| self.choose(&ahead)) else { break };
+            if kind == Kind::Bind {
+                // Not before what is gathered has been accepted: then it is met again.
+                if tx.bytes() > 0 {
+                    break;
+                }
+                self.bind()?;
+                ahead = self.ahead();
+                continue;
+            }
             let Some(Framed { cut, to, result }) = self.frame(tx, kind, &ahead, pos, false) else { break };
             if to > pos {
                 tx.parts.push(Part { message: Some((kind, cut)), from: pos, to });
@@ -208,7 +221,7 @@ impl Stream {
     /// Frames a message from position `pos` on, or only the frame that this is in.
     #[inline]
     fn frame(&self, tx: &mut TxVec, kind: Kind, ahead: &Ahead, pos: u64, one: bool) -> Option<Framed> {
-        let (crc, mulpdu, keys, pd) = (self.crc, self.tx.mulpdu, self.work.keys(), self.work.pd());
+        let (crc, mulpdu, keys, by) = (self.crc, self.tx.mulpdu, self.work.keys(), self.work.scope());
         let until = |cut: Cut| if one { cut.frame_end(pos) } else { cut.total() };
         let request = || self.work.request(ahead.request);
         let (cut, (to, result)) = match kind {
@@ -222,14 +235,14 @@ impl Stream {
                     let (qn, msn, mo) = (Queue::Send.number(), ahead.send_msn, offset as u32);
                     Header::Untagged { last, opcode, invalidate, qn, msn, mo }
                 };
-                let payload = Local { keys, pd, segments };
+                let payload = Local { keys, by, segments };
                 (cut, Framing { cut, header, payload, crc }.put(tx, pos, until(cut)))
             }
             Kind::Write => {
                 let (wqe, segments) = request()?;
                 let cut = Cut::tagged(mulpdu, wqe.len as usize);
                 let header = tagged(TaggedOpcode::Write, wqe.remote.key, wqe.remote.addr);
-                let payload = Local { keys, pd, segments };
+                let payload = Local { keys, by, segments };
                 (cut, Framing { cut, header, payload, crc }.put(tx, pos, until(cut)))
             }
             Kind::Read => {
@@ -251,18 +264,38 @@ impl Stream {
                 let request = self.answers.get(ahead.answer)?.request;
                 let cut = Cut::tagged(mulpdu, request.len as usize);
                 let header = tagged(TaggedOpcode::ReadResponse, request.sink_stag, request.sink_to);
-                let payload = Source { keys, pd, request };
+                let payload = Source { keys, by, request };
                 (cut, Framing { cut, header, payload, crc }.put(tx, pos, until(cut)))
             }
+            // There is nothing of it to be sent.
+            Kind::Bind => return None,
             Kind::Rtr => {
                 // RFC 6581, section 9.1: any STag and offset will do in a zero-length write; siw uses these.
                 let cut = Cut::tagged(mulpdu, 0);
                 let header = tagged(TaggedOpcode::Write, 1, 0);
-                let payload = Local { keys, pd, segments: &[] };
+                let payload = Local { keys, by, segments: &[] };
                 (cut, Framing { cut, header, payload, crc }.put(tx, pos, until(cut)))
             }
         };
         Some(Framed { cut, to, result })
+    }
+
+    /// Binds a window, at the head of the send queue: all earlier requests are done.
+    fn bind(&mut self) -> Result<(), Failure> {
+        let bound = match self.work.request(self.tx.next) {
+            Some((wqe, _)) => self.work.keys().bind(wqe.remote.key),
+            None => Ok(()),
+        };
+        if bound.is_err() {
+            self.work.fail(self.tx.next, WcStatus::BindFailed);
+            return Err(self.fail(Terminate::new(Cause::RDMAP_CATASTROPHIC)));
+        }
+        self.work.done(self.tx.next);
+        self.work.retire();
+        self.work.announce();
+        self.tx.next = self.tx.next.wrapping_add(1);
+        self.tx.answered = 0;
+        Ok(())
     }
 
     /// A message's memory may not be read (any more).
@@ -343,7 +376,7 @@ impl Stream {
                 return;
             }
             Kind::Send => self.tx.send_msn = self.tx.send_msn.wrapping_add(1),
-            Kind::Write => {}
+            Kind::Write | Kind::Bind => {}
             Kind::Read => {
                 if self.reads.outstanding == 0 {
                     self.reads.oldest = self.tx.next;

@@ -11,9 +11,9 @@ fn refusals_are_those_of_a_queue_pair() {
     let srq = Srq::new(&keys, pd, 2, 2, || {}).unwrap();
     let write_only = Access { local_write: true, ..Access::default() };
     let read_only = Access { local_read: true, ..Access::default() };
-    let good = keys.register(pd, 100, 100, write_only).unwrap();
-    let foreign = keys.register(other, 100, 100, write_only).unwrap();
-    let sealed = keys.register(pd, 100, 100, read_only).unwrap();
+    let good = keys.register(pd, 100, 100, write_only, false).unwrap();
+    let foreign = keys.register(other, 100, 100, write_only, false).unwrap();
+    let sealed = keys.register(pd, 100, 100, read_only, false).unwrap();
 
     // SAFETY: nothing is ever placed in these.
     let post = |segments: &[Segment]| unsafe { srq.post_recv(&RecvWr { id: 0, segments }) };

@@ -72,7 +72,7 @@ pub fn every_size_arrives<T: Transport>(a: &T, b: &T) {
 }
 
 /// Makes sure that what `a` wrote is in place: a message does not overtake it.
-fn settle<'t, T: Transport>(rig: &Rig<'t, T>, a: &End<'t, T>, b: &End<'t, T>) {
+pub(super) fn settle<'t, T: Transport>(rig: &Rig<'t, T>, a: &End<'t, T>, b: &End<'t, T>) {
     b.recv(0, &[]);
     a.send(0, &[]);
     assert_eq!(outcomes(&rig.completions(&b.recvs, 1)), [(0, WcStatus::Success)]);
@@ -210,27 +210,6 @@ pub fn many_requests_in_both_directions<T: Transport>(a: &T, b: &T) {
     }
 }
 
-pub fn a_send_invalidates_a_key<T: Transport>(a: &T, b: &T) {
-    let rig = Rig { a, b };
-    let (a, b) = rig.pair();
-    let extra = Buffer::new(b.t, &b.pd, 64, ALL);
-    a.post(1, SendOp::Write(extra.remote(0)), &[a.mem.segment(0, 64)]);
-    b.recv(5, &[b.mem.segment(0, 8)]);
-    a.mem.write(0, b"revoked!");
-    a.post(2, SendOp::Send { invalidate: Some(extra.mr.rkey()) }, &[a.mem.segment(0, 8)]);
-    let wc = rig.completions(&b.recvs, 1)[0];
-    assert_eq!((wc.id, wc.status, wc.invalidated), (5, WcStatus::Success, Some(extra.mr.rkey())));
-    assert_eq!(b.mem.read(0, 8), b"revoked!");
-    rig.completions(&a.requests, 2);
-    // The peers' key is dead, the local one is not.
-    extra.write(0, b"my own");
-    a.recv(9, &[a.mem.segment(100, 6)]);
-    b.send(9, &[extra.segment(0, 6)]);
-    assert_eq!(outcomes(&rig.completions(&a.recvs, 1)), [(9, WcStatus::Success)]);
-    assert_eq!(a.mem.read(100, 6), b"my own");
-    refused(&rig, &a, &b, SendOp::Write(extra.remote(0)), a.mem.segment(8, 8));
-}
-
 /// A message that does not fit ends the connection; what was there is not overwritten beyond the buffer.
 pub fn too_long_a_message_breaks_the_connection<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
@@ -299,7 +278,13 @@ pub fn forbidden_remote_access_breaks_the_connection<T: Transport>(a: &T, b: &T)
 }
 
 /// The peer refuses `op`: both connections break, everything posted is flushed.
-fn refused<'t, T: Transport>(rig: &Rig<'t, T>, a: &End<'t, T>, b: &End<'t, T>, op: SendOp, local: Segment) {
+pub(super) fn refused<'t, T: Transport>(
+    rig: &Rig<'t, T>,
+    a: &End<'t, T>,
+    b: &End<'t, T>,
+    op: SendOp,
+    local: Segment,
+) {
     b.recv(21, &[b.mem.segment(0, 1)]);
     a.recv(22, &[a.mem.segment(16, 1)]);
     a.post(20, op, &[local]);
@@ -317,7 +302,7 @@ fn refused<'t, T: Transport>(rig: &Rig<'t, T>, a: &End<'t, T>, b: &End<'t, T>, o
     assert_eq!(outcomes(&poll::<T>(&a.recvs, 2)), [(22, WcStatus::Flushed)]);
 }
 
-fn assert_broken<'t, T: Transport>(rig: &Rig<'t, T>, end: &End<'t, T>) {
+pub(super) fn assert_broken<'t, T: Transport>(rig: &Rig<'t, T>, end: &End<'t, T>) {
     let event = rig.next("the end of the connection", &end.log);
     assert!(matches!(event, Event::Broken), "expected Broken, got {event:?}");
 }

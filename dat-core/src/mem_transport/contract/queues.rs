@@ -146,8 +146,9 @@ pub fn a_shared_queue_serves_all_its_endpoints<T: Transport>(a: &T, b: &T) {
     let mem = Buffer::new(b, &pd, 4096, ALL);
     let srq = b.srq(&pd, 10, 2, srq_log.sink()).expect("shared receive queue");
     for end in &mut ends {
-        end.qp =
-            b.qp(cfg(&end.pd, &end.requests, &end.recvs, Some(&srq)), end.log.sink()).expect("queue pair");
+        end.qp = b
+            .qp(cfg::<T>(&end.pd, &end.requests, &end.recvs, Some(&srq)), end.log.sink())
+            .expect("queue pair");
     }
     let peers = [End::new(a), End::new(a), End::new(a)];
     for (peer, end) in peers.iter().zip(&ends) {

@@ -4,8 +4,8 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::provider::*;
@@ -109,7 +109,7 @@ pub struct End<'t, T: Transport> {
     pub requests: T::Cq,
     pub recvs: T::Cq,
     pub mem: Buffer<T>,
-    pub pd: T::Pd,
+    pub pd: Arc<T::Pd>,
     pub log: Box<Log<'t, T>>,
     pub requests_log: Box<Log<'t, T>>,
     pub recvs_log: Box<Log<'t, T>>,
@@ -126,11 +126,19 @@ impl<'t, T: Transport> End<'t, T> {
 
     /// With completion queues of `depth` and `len` bytes of registered memory.
     pub fn with(t: &'t T, depth: usize, len: usize) -> Self {
+        Self::within(Arc::new(t.pd().expect("protection domain")), t, depth, len)
+    }
+
+    /// Another of the same protection domain.
+    pub fn in_domain_of(end: &Self) -> Self {
+        Self::within(Arc::clone(&end.pd), end.t, 2 * QUEUE, 1 << 16)
+    }
+
+    fn within(pd: Arc<T::Pd>, t: &'t T, depth: usize, len: usize) -> Self {
         let (log, requests_log, recvs_log) = (Log::new(t), Log::new(t), Log::new(t));
-        let pd = t.pd().expect("protection domain");
         let requests = t.cq(depth, requests_log.sink()).expect("completion queue");
         let recvs = t.cq(depth, recvs_log.sink()).expect("completion queue");
-        let cfg = cfg(&pd, &requests, &recvs, None);
+        let cfg = cfg::<T>(&pd, &requests, &recvs, None);
         let qp = t.qp(cfg, log.sink()).expect("queue pair");
         let mem = Buffer::new(t, &pd, len, ALL);
         End { qp, requests, recvs, mem, pd, log, requests_log, recvs_log, t }
@@ -153,6 +161,20 @@ impl<'t, T: Transport> End<'t, T> {
 
     pub fn send(&self, id: u64, segments: &[Segment]) {
         self.post(id, SEND, segments);
+    }
+
+    pub fn bind(&self, id: u64, window: &T::Mw, view: Option<View<'_, T>>) -> u32 {
+        self.try_bind(id, window, view).expect("post a bind")
+    }
+
+    pub fn try_bind(&self, id: u64, window: &T::Mw, view: Option<View<'_, T>>) -> Result<u32, PostError> {
+        // SAFETY: an end is used from one thread.
+        unsafe { self.qp.post_bind(&BindWr { id, window, view, signalled: true }) }
+    }
+
+    /// An unbound window of this end.
+    pub fn window(&self, scoped: bool) -> T::Mw {
+        self.t.mw(&self.pd, scoped).expect("memory window")
     }
 
     pub fn recv(&self, id: u64, segments: &[Segment]) {
@@ -231,13 +253,18 @@ impl Drop for Memory {
 
 impl<T: Transport> Buffer<T> {
     pub fn new(t: &T, pd: &T::Pd, len: usize, access: Access) -> Self {
+        Self::with(t, pd, len, access, false)
+    }
+
+    pub fn with(t: &T, pd: &T::Pd, len: usize, access: Access, zero_based: bool) -> Self {
         let memory = Memory::new(len);
         // SAFETY: `mr` is dropped before `memory`.
-        let mr = unsafe { t.mr(pd, Mem { addr: memory.addr, len }, access) }.expect("register memory");
+        let mr =
+            unsafe { t.mr(pd, Mem { addr: memory.addr, len, zero_based }, access) }.expect("register memory");
         Buffer { mr, memory }
     }
 
-    fn at(&self, offset: usize, len: usize) -> *mut u8 {
+    pub fn at(&self, offset: usize, len: usize) -> *mut u8 {
         assert!(offset + len <= self.memory.layout.size(), "outside the buffer");
         // SAFETY: inside the allocation.
         unsafe { self.memory.addr.add(offset) }
@@ -245,6 +272,12 @@ impl<T: Transport> Buffer<T> {
 
     pub fn segment(&self, offset: usize, len: usize) -> Segment {
         Segment { addr: self.at(offset, len) as u64, len: len as u32, key: self.mr.lkey() }
+    }
+
+    /// Part of it, for a window that allows everything.
+    pub fn view(&self, offset: usize, len: usize) -> View<'_, T> {
+        let addr = self.at(offset, len) as u64;
+        View { region: &self.mr, addr, len: len as u64, access: ALL, zero_based: false }
     }
 
     pub fn remote(&self, offset: usize) -> Remote {

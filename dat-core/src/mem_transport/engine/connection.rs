@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use dat_sys::*;
 
-use super::{Call, Engine, Id, Link, Listener, Note, Pending, Qp, QpCore, Up, wc_op};
+use super::{Call, Engine, Id, Link, Listener, Note, Pending, Qp, QpCore, Task, Up};
 use crate::error::{Error, Result};
 use crate::mem_transport::Adapter;
 use crate::provider::{Close, Connect, Port, ReadDepth, Sink, WcOp, WcStatus};
@@ -19,10 +19,13 @@ impl Engine {
     }
 
     pub(in crate::mem_transport) fn remove_qp(&mut self, id: Id) {
-        let link = self.qps.remove(&id).map(|qp| qp.link);
+        let Some(Qp { link, requests, .. }) = self.qps.remove(&id) else { return };
+        for request in requests {
+            self.give_up(request.task);
+        }
         match link {
-            Some(Link::Up(up)) => self.end(up.peer, Note::Disconnected),
-            Some(Link::Calling(call)) => self.abandon(call),
+            Link::Up(up) => self.end(up.peer, Note::Disconnected),
+            Link::Calling(call) => self.abandon(call),
             _ => {}
         }
     }
@@ -211,7 +214,9 @@ impl Engine {
         let core = qp.core;
         let (requests, recvs) = (std::mem::take(&mut qp.requests), std::mem::take(&mut qp.recvs));
         for request in requests {
-            self.complete(core.request_cq, core.wc(request.id, wc_op(request.op), WcStatus::Flushed), false);
+            self.give_up(request.task);
+            let wc = core.wc(request.id, request.task.op(), WcStatus::Flushed);
+            self.complete(core.request_cq, wc, false);
         }
         for recv in recvs {
             self.complete(core.recv_cq, core.wc(recv.id, WcOp::Recv, WcStatus::Flushed), false);
@@ -220,6 +225,13 @@ impl Engine {
             self.abandon(call);
         }
         self.notify(id, why);
+    }
+
+    /// A request is not carried out.
+    pub(super) fn give_up(&mut self, task: Task) {
+        if let Task::Bind(key) = task {
+            self.memory.end(key);
+        }
     }
 
     /// The caller waits no longer.

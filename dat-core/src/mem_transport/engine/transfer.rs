@@ -1,7 +1,7 @@
 //! Requests: posted, carried out one after the other, completed.
 
-use super::{Engine, Id, Link, Note, QpCore, Request, Up, wc_op};
-use crate::mem_transport::memory::copy;
+use super::{Engine, Id, Link, Note, QpCore, Request, Task, Up};
+use crate::mem_transport::memory::{View, Window, copy, length};
 use crate::provider::{PostError, Segment, SendOp, SendWr, WcOp, WcStatus};
 
 /// What became of the request at the head of a queue.
@@ -15,36 +15,74 @@ enum Outcome {
 impl Engine {
     pub(in crate::mem_transport) fn post_send(
         &mut self,
-        id: Id,
+        qp_id: Id,
         wr: &SendWr<'_>,
     ) -> std::result::Result<(), PostError> {
-        let qp = self.qps.get_mut(&id).ok_or(PostError::Unsupported)?;
+        let qp = self.qps.get(&qp_id).ok_or(PostError::Unsupported)?;
         if wr.segments.len() > qp.core.max_request_segments {
             return Err(PostError::Unsupported);
         }
-        let bytes = self.memory.local(qp.core.pd, wr.segments, writes_locally(wr.op))?;
-        if let Link::Ended = qp.link {
-            let wc = qp.core.wc(wr.id, wc_op(wr.op), WcStatus::Flushed);
-            let cq = qp.core.request_cq;
-            self.complete(cq, wc, false);
-            return Ok(());
-        }
-        if qp.requests.len() >= qp.core.max_requests {
-            return Err(PostError::Full);
-        }
+        let core = qp.core;
+        self.local(qp_id, core.pd, wr.op, wr.segments)?;
         // A fence needs no more: requests are carried out one after the other.
-        let &SendWr { id: wr_id, op, signalled, solicited, .. } = wr;
-        let segments = wr.segments.to_vec();
-        qp.requests.push_back(Request { id: wr_id, op, segments, bytes, signalled, solicited });
-        self.pump(id);
+        let &SendWr { id, op, signalled, solicited, .. } = wr;
+        let (bytes, segments) = (length(wr.segments)?, wr.segments.to_vec());
+        self.queue(qp_id, Request { id, task: Task::Transfer(op), segments, bytes, signalled, solicited })
+    }
+
+    pub(in crate::mem_transport) fn post_bind(
+        &mut self,
+        qp_id: Id,
+        (id, signalled): (u64, bool),
+        window: Window,
+        view: Option<View>,
+    ) -> std::result::Result<u32, PostError> {
+        let pd = self.qps.get(&qp_id).ok_or(PostError::Unsupported)?.core.pd;
+        let key = self.memory.reserve(window, pd, qp_id, view)?;
+        let (task, segments) = (Task::Bind(key), Vec::new());
+        let request = Request { id, task, segments, bytes: 0, signalled, solicited: false };
+        self.queue(qp_id, request).inspect_err(|_| self.memory.end(key))?;
+        Ok(if view.is_some() { key } else { 0 })
+    }
+
+    fn queue(&mut self, id: Id, request: Request) -> std::result::Result<(), PostError> {
+        let qp = self.qps.get_mut(&id).ok_or(PostError::Unsupported)?;
+        match qp.link {
+            Link::Ended => {
+                let wc = qp.core.wc(request.id, request.task.op(), WcStatus::Flushed);
+                let cq = qp.core.request_cq;
+                self.give_up(request.task);
+                self.complete(cq, wc, false);
+            }
+            _ if qp.requests.len() >= qp.core.max_requests => return Err(PostError::Full),
+            _ => {
+                qp.requests.push_back(request);
+                self.pump(id);
+            }
+        }
         Ok(())
+    }
+
+    /// Where the local memory of a transfer is, if it may be used so.
+    fn local(
+        &self,
+        qp: Id,
+        pd: Id,
+        op: SendOp,
+        segments: &[Segment],
+    ) -> std::result::Result<Vec<Segment>, PostError> {
+        match op {
+            SendOp::Send { .. } | SendOp::Write(_) => self.memory.local(pd, segments, false),
+            SendOp::Read(_) => self.memory.local(pd, segments, true),
+            SendOp::ReadToWindow(_) => self.memory.exposed(pd, qp, segments),
+        }
     }
 
     /// Carries out the requests of `id` as far as possible.
     pub(super) fn pump(&mut self, id: Id) {
         while let Some((up, core)) = self.running(id) {
             let Some(request) = self.qps.get_mut(&id).and_then(|qp| qp.requests.pop_front()) else { return };
-            let mut wc = core.wc(request.id, wc_op(request.op), WcStatus::Success);
+            let mut wc = core.wc(request.id, request.task.op(), WcStatus::Success);
             match self.carry_out(id, &core, &up, &request) {
                 Outcome::Starved => {
                     if let Some(qp) = self.qps.get_mut(&id) {
@@ -77,26 +115,33 @@ impl Engine {
     }
 
     fn carry_out(&mut self, id: Id, core: &QpCore, up: &Up, request: &Request) -> Outcome {
+        let op = match request.task {
+            Task::Transfer(op) => op,
+            Task::Bind(key) if self.memory.bind(key) => return Outcome::Done,
+            Task::Bind(_) => return Outcome::Failed(WcStatus::BindFailed),
+        };
         // The region may have gone since the post.
-        if self.memory.local(core.pd, &request.segments, writes_locally(request.op)).is_err() {
+        let Ok(local) = self.local(id, core.pd, op, &request.segments) else {
             return Outcome::Failed(WcStatus::LocalProtection);
-        }
+        };
         let Some(peer) = self.qps.get(&up.peer).map(|qp| qp.core) else {
             return Outcome::Failed(WcStatus::Transport);
         };
-        match request.op {
-            SendOp::Send { invalidate } => self.send(id, up.peer, &peer, request, invalidate),
-            SendOp::Write(to) => match self.memory.remote(peer.pd, to, request.bytes, true) {
+        match op {
+            SendOp::Send { invalidate } => self.send(id, up.peer, &peer, (request, &local), invalidate),
+            SendOp::Write(to) => match self.memory.remote(peer.pd, up.peer, to, request.bytes, true) {
                 // SAFETY: local and remote segments were checked against live regions just now.
-                Some(to) => unsafe { moved(&request.segments, &[to]) },
+                Some(to) => unsafe { moved(&local, &[to]) },
                 None => Outcome::Failed(WcStatus::RemoteAccess),
             },
-            SendOp::Read(_) if up.reads == 0 => Outcome::Failed(WcStatus::LocalEp),
-            SendOp::Read(from) => match self.memory.remote(peer.pd, from, request.bytes, false) {
-                // SAFETY: as above.
-                Some(from) => unsafe { moved(&[from], &request.segments) },
-                None => Outcome::Failed(WcStatus::RemoteAccess),
-            },
+            SendOp::Read(_) | SendOp::ReadToWindow(_) if up.reads == 0 => Outcome::Failed(WcStatus::LocalEp),
+            SendOp::Read(from) | SendOp::ReadToWindow(from) => {
+                match self.memory.remote(peer.pd, up.peer, from, request.bytes, false) {
+                    // SAFETY: as above.
+                    Some(from) => unsafe { moved(&[from], &local) },
+                    None => Outcome::Failed(WcStatus::RemoteAccess),
+                }
+            }
         }
     }
 
@@ -105,28 +150,28 @@ impl Engine {
         from: Id,
         to: Id,
         peer: &QpCore,
-        request: &Request,
+        (request, local): (&Request, &[Segment]),
         invalidate: Option<u32>,
     ) -> Outcome {
         let Some(recv) = self.take_recv(to, from) else { return Outcome::Starved };
         let mut wc = peer.wc(recv.id, WcOp::Recv, WcStatus::Success);
         let fits = request.bytes <= recv.bytes;
-        let (receiver, sender) = if !fits {
-            (WcStatus::LocalLength, WcStatus::RemoteResponder)
-        } else if self.memory.local(recv.pd, &recv.segments, true).is_err() {
-            (WcStatus::LocalProtection, WcStatus::RemoteResponder)
-        } else if invalidate.is_some_and(|key| !self.memory.invalidate(peer.pd, key)) {
-            (WcStatus::LocalProtection, WcStatus::RemoteAccess)
-        } else {
-            (WcStatus::Success, WcStatus::Success)
+        let sink = self.memory.local(recv.pd, &recv.segments, true);
+        let (receiver, sender) = match sink {
+            _ if !fits => (WcStatus::LocalLength, WcStatus::RemoteResponder),
+            Err(_) => (WcStatus::LocalProtection, WcStatus::RemoteResponder),
+            Ok(_) if invalidate.is_some_and(|key| !self.memory.invalidate(peer.pd, to, key)) => {
+                (WcStatus::LocalProtection, WcStatus::RemoteAccess)
+            }
+            Ok(sink) => {
+                // SAFETY: both lists were checked against live regions just now.
+                unsafe { copy(local, &sink) };
+                wc.bytes = request.bytes;
+                wc.invalidated = invalidate;
+                (WcStatus::Success, WcStatus::Success)
+            }
         };
         wc.status = receiver;
-        if receiver == WcStatus::Success {
-            // SAFETY: both lists were checked against live regions just now.
-            unsafe { copy(&request.segments, &recv.segments) };
-            wc.bytes = request.bytes;
-            wc.invalidated = invalidate;
-        }
         self.complete(peer.recv_cq, wc, request.solicited);
         match sender {
             WcStatus::Success => Outcome::Done,
@@ -141,8 +186,4 @@ unsafe fn moved(from: &[Segment], to: &[Segment]) -> Outcome {
     // SAFETY: the caller's promise.
     unsafe { copy(from, to) };
     Outcome::Done
-}
-
-fn writes_locally(op: SendOp) -> bool {
-    matches!(op, SendOp::Read(_))
 }

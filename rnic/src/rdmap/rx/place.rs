@@ -5,7 +5,8 @@ use std::ptr::with_exposed_provenance_mut;
 use wire::iwarp::{Cause, Header, TaggedOpcode, Terminate};
 
 use super::super::stream::{Failure, Stream};
-use crate::key::{KeyError, Pd, Right};
+use crate::key::{KeyError, Right, Scope};
+use crate::qp;
 use crate::wr::{Segment, WcStatus};
 
 impl Stream {
@@ -29,21 +30,30 @@ impl Stream {
     ) -> Result<(), Failure> {
         let failed = match self.rx.frame.header {
             Header::Tagged { opcode: TaggedOpcode::Write, .. } => {
-                self.check_write()?;
-                if let Some((_, to)) = self.rx.write {
-                    place(with_exposed_provenance_mut(to as usize), len);
+                if let Some(addr) = self.check_write()? {
+                    place(with_exposed_provenance_mut(addr as usize), len);
                 }
                 return Ok(());
             }
             Header::Tagged { opcode: TaggedOpcode::ReadResponse, .. } => {
                 let read = self.work.request(self.reads.oldest);
-                let segments = read.map_or(&[][..], |(_, segments)| segments);
                 let placed = self.reads.placed as usize;
-                self.pieces_of(segments, self.work.pd(), placed, len, &mut place)
+                let (segments, right) = match read {
+                    Some((wqe, segments)) if wqe.flags & qp::TO_WINDOW != 0 => (segments, Right::RemoteWrite),
+                    Some((_, segments)) => (segments, Right::LocalWrite),
+                    None => (&[][..], Right::LocalWrite),
+                };
+                self.pieces_of(segments, (self.work.scope(), right), placed, len, &mut place)
             }
             Header::Untagged { .. } => {
-                let (pd, segments) = self.work.recv_segments();
-                self.pieces_of(segments, pd, self.rx.send_placed as usize, len, &mut place)
+                let (by, segments) = self.work.recv_segments();
+                self.pieces_of(
+                    segments,
+                    (by, Right::LocalWrite),
+                    self.rx.send_placed as usize,
+                    len,
+                    &mut place,
+                )
             }
         };
         failed.map_err(|_| self.sink_gone())
@@ -53,7 +63,7 @@ impl Stream {
     fn pieces_of(
         &self,
         segments: &[Segment],
-        pd: Pd,
+        (by, right): (Scope, Right),
         mut offset: usize,
         mut len: usize,
         place: &mut impl FnMut(*mut u8, usize),
@@ -66,7 +76,7 @@ impl Stream {
             }
             let n = len.min(size - offset);
             let addr = segment.addr + offset as u64;
-            self.work.keys().check(segment.key, pd, addr, n as u64, Right::LocalWrite)?;
+            let addr = self.work.keys().check(segment.key, by, addr, n as u64, right)?;
             place(with_exposed_provenance_mut(addr as usize), n);
             (offset, len) = (0, len - n);
             if len == 0 {
@@ -103,12 +113,13 @@ impl Stream {
         }
     }
 
-    /// Checks that the rest of a WRITE segment may be placed.
+    /// Checks that the rest of a WRITE segment may be placed; answers where, if there is any.
     #[inline]
-    pub(super) fn check_write(&mut self) -> Result<(), Failure> {
+    pub(super) fn check_write(&mut self) -> Result<Option<u64>, Failure> {
         let left = self.rx.frame.left as u64;
-        let Some((stag, to)) = self.rx.write.filter(|_| left > 0) else { return Ok(()) };
-        self.work.keys().check(stag, self.work.pd(), to, left, Right::RemoteWrite).map_err(|error| {
+        let Some((stag, to)) = self.rx.write.filter(|_| left > 0) else { return Ok(None) };
+        let checked = self.work.keys().check(stag, self.work.scope(), to, left, Right::RemoteWrite);
+        checked.map(Some).map_err(|error| {
             self.refuse(match error {
                 KeyError::Invalid | KeyError::Access => Cause::TAGGED_STAG,
                 KeyError::Domain => Cause::TAGGED_NOT_ASSOCIATED,

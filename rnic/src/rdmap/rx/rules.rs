@@ -125,7 +125,7 @@ impl Stream {
             }
         }
         self.rx.write = Some((stag, to));
-        self.check_write()
+        self.check_write().map(drop)
     }
 
     #[inline]
@@ -217,9 +217,10 @@ impl Stream {
     }
 
     fn invalidate(&mut self, stag: u32) -> Result<(), Failure> {
-        let cause = match self.work.keys().invalidate(stag, self.work.pd()) {
+        let cause = match self.work.keys().invalidate(stag, self.work.scope()) {
             Ok(()) => return Ok(()),
-            Err(KeyError::Domain) => Cause::PROTECTION_INVALIDATE,
+            // There is such a key, but it is not this peer's, or no window's.
+            Err(KeyError::Domain | KeyError::Access) => Cause::PROTECTION_INVALIDATE,
             Err(_) => Cause::OPERATION_INVALIDATE,
         };
         Err(self.refuse(cause))

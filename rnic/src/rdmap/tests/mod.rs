@@ -4,6 +4,7 @@ mod close;
 mod errors;
 mod hostile;
 mod transfer;
+mod windows;
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::mem::MaybeUninit;
@@ -69,7 +70,7 @@ impl Buf {
             let memory = alloc_zeroed(Self::layout(len));
             memory.write_bytes(GUARD_BYTE, GUARD);
             memory.add(GUARD + len).write_bytes(GUARD_BYTE, GUARD);
-            let mr = Mr::new(keys, pd, memory.add(GUARD), len, access).unwrap();
+            let mr = Mr::new(keys, pd, memory.add(GUARD), len, access, false).unwrap();
             Buf { memory, len, mr: Some(mr) }
         }
     }
@@ -94,6 +95,12 @@ impl Buf {
 
     pub(crate) fn remote(&self, offset: usize) -> Remote {
         Remote { addr: self.addr() + offset as u64, key: self.key() }
+    }
+
+    /// Part of it, for a window that lets peers do anything.
+    pub(crate) fn view(&self, offset: usize, len: usize) -> View<'_> {
+        let (region, addr) = (self.mr.as_ref().unwrap(), self.addr() + offset as u64);
+        View { region, addr, len: len as u64, access: ALL, zero_based: false }
     }
 
     fn key(&self) -> u32 {
@@ -192,6 +199,15 @@ impl Side {
     pub(crate) fn post(&self, wr: SendWr<'_>) {
         // SAFETY: one thread; `Buf`s outlive what is posted.
         unsafe { self.qp.post_send(&wr) }.unwrap();
+    }
+
+    pub(crate) fn try_bind(&self, id: u64, window: &Mw, view: Option<View<'_>>) -> Result<u32, PostError> {
+        // SAFETY: one thread.
+        unsafe { self.qp.post_bind(&BindWr { id, window, view, signalled: true }) }
+    }
+
+    pub(crate) fn bind(&self, id: u64, window: &Mw, view: Option<View<'_>>) -> u32 {
+        self.try_bind(id, window, view).unwrap()
     }
 
     pub(crate) fn recv(&self, id: u64, segments: &[Segment]) {
@@ -336,7 +352,8 @@ fn step_tx(
 ) -> Result<bool, Failure> {
     let wants = side.stream.wants_tx();
     let bytes = side.stream.tx(&mut side.tx)?;
-    assert_eq!(wants, bytes > 0, "wants_tx and tx agree");
+    // A bind is wanted, too, and is done when `tx` returns.
+    assert_eq!(bytes > 0, side.stream.wants_tx() && wants, "wants_tx and tx agree");
     assert_eq!(bytes, side.tx.iov().iter().map(|v| v.iov_len).sum::<usize>());
     let accepted = rng.chunk(portion).min(bytes).min(window.saturating_sub(out.len()));
     out.bytes.extend(gathered(&side.tx, accepted));

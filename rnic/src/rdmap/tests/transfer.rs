@@ -287,7 +287,8 @@ fn solicited_and_invalidating_sends() {
     let mut pair = Pair::new(cfg(), 0);
     let (near, far) = (pair.a.buf(10), pair.b.buf(10));
     let exposed = pair.b.buf(10);
-    let key = exposed.mr.as_ref().unwrap().rkey();
+    let window = Mw::new(&pair.b.keys, pair.b.pd, false);
+    let key = pair.b.bind(9, &window, Some(exposed.view(0, 10)));
     pair.b.recv(1, &[far.seg(0, 10)]);
     pair.b.recv(2, &[far.seg(0, 10)]);
     assert!(arm(&pair.b.recvs, true));
@@ -302,10 +303,11 @@ fn solicited_and_invalidating_sends() {
 
     let plain = wc(1, WcOp::Recv, 10, WcStatus::Success);
     assert_eq!(pair.b.received(), [plain, Wc { id: 2, invalidated: Some(key), ..plain }]);
-    // Peers have lost it, the local side has not.
-    pair.b.post(write(3, &[exposed.seg(0, 10)], near.remote(0)));
-    pair.drive().unwrap();
+    assert_eq!(window.state(key), BindState::Over);
+    // The region's own key is as it was; the window's is gone.
     pair.a.post(write(3, &[near.seg(0, 10)], exposed.remote(0)));
+    pair.drive().unwrap();
+    pair.a.post(write(4, &[near.seg(0, 10)], Remote { key, ..exposed.remote(0) }));
     let failure = pair.drive().unwrap_err();
     assert_eq!(failure.cause, wire::iwarp::Cause::TAGGED_STAG);
 }
