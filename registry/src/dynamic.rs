@@ -19,7 +19,8 @@ struct Registration {
     open_ias: usize,
 }
 
-/// The address of a provider's function table.
+/// The address of a provider's function table. That of a provider of uDAPL 1.2 has the first 70 words only, some of
+/// which have other signatures: what calls through it must know the version it was opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Table(pub *const DAT_PROVIDER);
 

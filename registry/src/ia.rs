@@ -10,6 +10,7 @@ use dat_sys::*;
 
 use crate::dynamic;
 use crate::load::Provider;
+use crate::status::in_version;
 
 /// How much the range of integers grows by. It never meets pointers: the lowest 64 KiB are not mapped.
 const STEP: usize = 64;
@@ -116,12 +117,11 @@ pub fn close(ia: DAT_IA_HANDLE, flags: DAT_CLOSE_FLAGS) -> DAT_RETURN {
         let Some(provider) = entry.provider.take() else { return invalid };
         (entry.provider_ia, provider)
     };
+    let missing = in_version(provider.interface.major, DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE));
     // SAFETY: the provider is loaded, which `provider` ensures, and its table lives as long.
     let close = unsafe { (*provider.table.0).ia_close_func };
     // SAFETY: the provider's own function and its own handle.
-    let status = close.map_or(DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE), |close| unsafe {
-        close(provider_ia.0, flags)
-    });
+    let status = close.map_or(missing, |close| unsafe { close(provider_ia.0, flags) });
     if status != DAT_SUCCESS {
         if let Some(Some(entry)) = open_mut().get_mut(ia.addr()) {
             entry.provider = Some(provider);

@@ -11,6 +11,7 @@ use crate::list::{Builtin, Candidate, List, Mismatch, Wanted};
 use crate::load::{self, Provider};
 use crate::open_error::{Attempt, OpenError, Why};
 use crate::report::{About, say};
+use crate::status::{Status, in_version};
 use crate::{handle, ia};
 
 /// The registry of a program or library: its entries, read when first needed, and its built-in providers.
@@ -148,14 +149,19 @@ pub fn open_candidate(candidate: &Candidate, request: &Request<'_>) -> Result<Op
     open_with(provider, request).map_err(Why::Refused)
 }
 
-/// Opens an IA of a provider that is in memory; the provider goes again where that fails.
-fn open_with(provider: Provider, request: &Request<'_>) -> Result<Opened, DAT_RETURN> {
+/// Opens an IA of a provider that is in memory; the provider goes again where that fails. The word of the table that is
+/// used, `ia_open_func`, is the same in every version.
+fn open_with(provider: Provider, request: &Request<'_>) -> Result<Opened, Status> {
     let provider_table = provider.table;
+    let major = provider.interface.major;
     let Table(table) = provider_table;
     // The name of the entry, as the provider registered it.
     let name = provider.interface.to_c().ia_name;
     // SAFETY: `provider` keeps the table in memory.
-    let open = unsafe { (*table).ia_open_func }.ok_or(DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE))?;
+    let Some(open) = (unsafe { (*table).ia_open_func }) else {
+        let word = in_version(major, DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE));
+        return Err(Status { word, major });
+    };
     let mut async_evd = request.async_evd;
     let mut provider_ia = DAT_HANDLE_NULL;
     // SAFETY: the provider's own function; the name is NUL-terminated and the out arguments are writable. Providers
@@ -163,11 +169,12 @@ fn open_with(provider: Provider, request: &Request<'_>) -> Result<Opened, DAT_RE
     let status =
         unsafe { open(name.as_ptr().cast_mut(), request.async_evd_qlen, &mut async_evd, &mut provider_ia) };
     if status != DAT_SUCCESS {
-        return Err(status);
+        return Err(Status { word: status, major });
     }
     let ia = ia::enter(provider_ia, provider);
+    // uDAPL 1.2 has no extensions, and another structure to ask for.
     // SAFETY: as above, with the handle that the provider just gave.
-    if unsafe { supports_extensions(table, provider_ia) } {
+    if major >= 2 && unsafe { supports_extensions(table, provider_ia) } {
         handle::set_extended(provider_table);
     }
     Ok(Opened { ia, provider_ia, table, async_evd })
@@ -175,7 +182,7 @@ fn open_with(provider: Provider, request: &Request<'_>) -> Result<Opened, DAT_RE
 
 /// # Safety
 ///
-/// `provider_ia` is an open IA of the provider whose table this is.
+/// `provider_ia` is an open IA of the provider whose table, of uDAPL 2.0, this is.
 unsafe fn supports_extensions(table: *const DAT_PROVIDER, provider_ia: DAT_IA_HANDLE) -> bool {
     let mut attr = DAT_IA_ATTR::zeroed();
     // SAFETY: the provider's own function and handle; with an empty mask and null it fills in no provider attributes.

@@ -7,7 +7,7 @@ use dat_sys::*;
 use crate::entry::{Entry, Origin};
 use crate::list::{List, Mismatch, Wanted};
 use crate::load::LoadError;
-use crate::status::Status;
+use crate::status::{Status, in_version};
 
 /// Why no IA was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub enum Why {
     /// Its provider could not be brought in.
     NotLoaded(LoadError),
     /// Its provider was asked and refused, with this status.
-    Refused(DAT_RETURN),
+    Refused(Status),
 }
 
 /// A list of names is cut to so many.
@@ -80,10 +80,10 @@ impl OpenError {
     }
 
     /// The status for the consumer: what the first provider that was asked said, else DAT_PROVIDER_NOT_FOUND with the
-    /// subtype of what is missing.
+    /// subtype of what is missing, in the numbers of the version asked for.
     pub fn status(&self) -> DAT_RETURN {
         let refused = self.attempts.iter().find_map(|attempt| match attempt.why {
-            Why::Refused(status) => Some(status),
+            Why::Refused(status) => Some(status.word),
             Why::NotLoaded(_) => None,
         });
         let subtype = match self.mismatch {
@@ -92,7 +92,7 @@ impl OpenError {
             Some(Mismatch::Minor) => DAT_MINOR_NOT_FOUND,
             Some(Mismatch::ThreadSafety) => DAT_THREAD_SAFETY_NOT_FOUND,
         };
-        refused.unwrap_or(DAT_ERROR(DAT_PROVIDER_NOT_FOUND, subtype))
+        refused.unwrap_or(in_version(self.major, DAT_ERROR(DAT_PROVIDER_NOT_FOUND, subtype)))
     }
 }
 
@@ -151,7 +151,7 @@ impl fmt::Display for Why {
         match self {
             Why::NotLoaded(error) => error.fmt(f),
             Why::Refused(status) => {
-                write!(f, "the provider's dat_ia_open answered {status:#010x} ({})", Status(*status))
+                write!(f, "the provider's dat_ia_open answered {:#010x} ({status})", status.word)
             }
         }
     }

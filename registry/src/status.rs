@@ -1,17 +1,30 @@
-//! Status words for people.
+//! Status words for people, and those of the registry in the numbers of a consumer's version.
 
 use std::fmt;
 
 use dat_sys::DAT_RETURN;
 use dat_sys::describe::status_names;
+use dat_sys::v1;
 
-/// Displays a status as the names of its type and subtype: `DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED`.
+/// A status as a provider of an API version has it. Displays as the names of its type and subtype:
+/// `DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Status(pub DAT_RETURN);
+pub struct Status {
+    /// The word.
+    pub word: DAT_RETURN,
+    /// Major version of the API whose numbers it has.
+    pub major: u32,
+}
+
+/// A status of this crate, which has the numbers of 2.0, as consumers of a major version know it.
+pub fn in_version(major: u32, status: DAT_RETURN) -> DAT_RETURN {
+    if major < 2 { v1::status(status) } else { status }
+}
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match status_names(self.0) {
+        let names = if self.major < 2 { v1::status_names(self.word) } else { status_names(self.word) };
+        match names {
             Some((kind, "")) => f.write_str(kind),
             Some((kind, subtype)) => write!(f, "{kind}, {subtype}"),
             None => f.write_str("a status that the standard does not define"),
@@ -25,10 +38,14 @@ mod tests {
 
     #[test]
     fn a_status_reads_as_its_names_whatever_its_class() {
-        let text = |status| Status(status).to_string();
+        let text = |word| Status { word, major: 2 }.to_string();
         assert_eq!(text(0), "DAT_SUCCESS");
         assert_eq!(text(0x0004_0000), "DAT_INTERNAL_ERROR");
         assert_eq!(text(0x800a_0064), "DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED");
+        assert_eq!(
+            Status { word: 0x800a_0062, major: 1 }.to_string(),
+            "DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED"
+        );
         assert_eq!(text(0x8018_0000), "a status that the standard does not define");
     }
 }

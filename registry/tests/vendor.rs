@@ -6,6 +6,7 @@ use std::ptr::{self, null_mut};
 use std::sync::{Mutex, PoisonError};
 
 use dat_sys::*;
+use registry::status::Status;
 use registry::{
     Builtin, List, Opened, Origin, Registry, Request, Wanted, Why, abi, close, ia, open_candidate, table_of,
 };
@@ -29,6 +30,10 @@ fn registry(conf: &Path, builtins: &'static [Builtin]) -> Registry {
     let list = List::new(Some(conf.into()), None, builtins);
     assert!(list.errors().is_empty(), "{:?}", list.errors());
     Registry::with_list(list)
+}
+
+fn refused(word: DAT_RETURN) -> Why {
+    Why::Refused(Status { word, major: 2 })
 }
 
 fn abrupt(opened: Opened) {
@@ -148,7 +153,7 @@ fn every_failure_keeps_its_reason() {
     assert!(whys[1].contains("not a DAT provider") && whys[1].contains("dat_provider_init"), "{}", whys[1]);
     assert_eq!(whys[2], "its dat_provider_init did not register bad for u2.0");
     assert!(whys[3].contains("0x00040000 (DAT_INTERNAL_ERROR)"), "{}", whys[3]);
-    assert_eq!(error.attempts[4].why, Why::Refused(0x8003_0003));
+    assert_eq!(error.attempts[4].why, refused(0x8003_0003));
     let text = error.to_string();
     assert!(text.starts_with("cannot open IA \"bad\" (u2.0)\n"), "{text}");
     assert!(text.contains("dat.conf:4:1: "), "{text}");
@@ -164,7 +169,7 @@ fn each_entry_can_be_tried_by_itself() {
     );
     let registry = registry(&vendor.conf(), &[]);
     let [first, second] = registry.list().candidates() else { panic!("two entries") };
-    assert_eq!(open_candidate(first, &request("each")).err(), Some(Why::Refused(0x8003_0003)));
+    assert_eq!(open_candidate(first, &request("each")).err(), Some(refused(0x8003_0003)));
     abrupt(open_candidate(second, &request("each")).expect("opens"));
     assert_eq!(vendor.log(), ["init each 2.0 0", "open each 8", "close 0", "fini each"]);
 }
@@ -179,7 +184,8 @@ fn what_no_entry_offers_has_its_subtype() {
         registry.open(&Request { wanted, ..request("") }).expect_err("does not open").status()
     };
     assert_eq!(status("none", 2, 0, false), 0x800a_0064);
-    assert_eq!(status("some", 1, 0, false), 0x800a_0065);
+    assert_eq!(status("some", 3, 0, false), 0x800a_0065);
+    assert_eq!(status("some", 1, 0, false), 0x800a_0063, "in the numbers of 1.2");
     assert_eq!(status("some", 2, 1, false), 0x800a_0066);
     assert_eq!(status("some", 2, 0, true), 0x800a_0067);
     assert!(!vendor.is_loaded());
@@ -415,7 +421,7 @@ fn ofed_providers_load_register_and_say_why_they_do_not_open() {
             Err(error) => error,
         };
         // It was loaded and registered, or it could not have been asked.
-        let Why::Refused(status) = error.attempts[0].why else { panic!("{error}") };
+        let Why::Refused(Status { word: status, .. }) = error.attempts[0].why else { panic!("{error}") };
         assert_ne!(status, SUCCESS);
         assert_eq!(error.status(), status);
         assert!(error.to_string().contains(library), "{error}");

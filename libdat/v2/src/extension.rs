@@ -9,7 +9,7 @@ use dat_sys::*;
 use registry::boundary::guard;
 use registry::{close_query, handle, ia, table_of};
 
-use crate::REGISTRY;
+use crate::LIBRARY;
 
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!("dat_extension_op needs a trampoline for this architecture, see libdat/v2/src/extension.rs");
@@ -59,7 +59,7 @@ unsafe extern "C" fn dat_extension_op(handle: DAT_HANDLE, op: DAT_EXTENDED_OP) -
         extension_op = sym extension_op,
     )
 }
-version!(dat_extension_op);
+libdat::version!("DAT_2.0", dat_extension_op);
 
 /// # Safety
 ///
@@ -73,7 +73,7 @@ unsafe extern "C" fn extension_op(handle: DAT_HANDLE, op: DAT_EXTENDED_OP, args:
                 return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
             }
             // SAFETY: NUL-terminated, the consumer says; the other arguments are the operation's.
-            return unsafe { REGISTRY.open_query(CStr::from_ptr(name), op, args) };
+            return unsafe { LIBRARY.registry.open_query(CStr::from_ptr(name), op, args) };
         }
         let Some((object, table)) = ia::object(handle).and_then(|object| Some((object, table_of(object)?)))
         else {

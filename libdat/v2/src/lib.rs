@@ -1,18 +1,16 @@
 //! libdat2.so.2: the C library of uDAPL 2.0.
 //!
-//! Functions that concern an object go to the provider behind its handle (`forward`); the registry itself answers
-//! others (`registry`, `strerror`); `extension` is the one variadic function. Each is exported as `name@@DAT_2.0`
-//! (`export`, `libdat2.map`, `build.rs`).
+//! What it shares with libdat.so.1 is in the crate `libdat`; here are the functions that only 2.0 has: those that go to a
+//! provider (`forward`), the one variadic function (`extension`), and the question about related adapters (`related`).
+//! Each is exported as `name@@DAT_2.0` (`libdat2.map`, `build.rs`).
 
-#[macro_use]
-mod export;
 mod extension;
 mod forward;
-mod registry;
-mod strerror;
+mod related;
 
-use ::registry::{Builtin, Registry};
+use ::registry::Builtin;
 use dat_core::export as provider;
+use libdat::Library;
 use provider_tcp_emu::TcpEmu;
 
 /// The providers linked into this library, tried after the entries of the registry file.
@@ -32,4 +30,4 @@ impl provider::Registry for This {
     const FNS: dat_sys::RegistryFns = ::registry::FNS;
 }
 
-static REGISTRY: Registry = Registry::new(BUILTINS);
+static LIBRARY: Library = Library::new(2, BUILTINS);

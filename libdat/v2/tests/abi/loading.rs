@@ -213,7 +213,8 @@ fn a_missing_registry_file_is_said_once_and_nothing_replaces_it() {
         stderr,
         "dat: cannot read the registry file /nonexistent/dat.conf (named by DAT_OVERRIDE): \
          No such file or directory (os error 2)\n\
-         dat: cannot open IA \"v\" (u2.0): no entry has this name; none are known (registry file: none)\n"
+         dat: cannot open IA \"v\" (u2.0): no entry has this name; none are known \
+         (registry file: none; built-in providers are turned off by OPENDAT_BUILTIN=0)\n"
     );
 }
 

@@ -1,12 +1,9 @@
-//! The macro that exports the library's functions, on functions that panic.
+//! The macro that exports the libraries' functions, on functions that panic.
 
 use dat_sys::{DAT_ERROR, DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE, DAT_RETURN, DAT_SUCCESS};
 
-#[macro_use]
-#[path = "../src/export.rs"]
-mod export;
-
-export! {
+libdat::export! {
+    "DAT_2.0";
     /// Panics if it is told to.
     fn dat_test_panic(panics: bool) -> DAT_RETURN {
         assert!(!panics, "as the test wants");
