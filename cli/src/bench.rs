@@ -166,6 +166,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let wanted = |row: &&Row| options.row.as_ref().is_none_or(|text| row.name.contains(text.as_str()));
     let rows: Vec<&Row> = ROWS.iter().filter(wanted).collect();
     anyhow::ensure!(!rows.is_empty(), "no row has this in its name; the rows are: {}", names());
+    options.common.check()?;
     if !json {
         let head = ["", "DAT", "raw TCP", "ratio (min–max)", "bar", ""];
         writeln!(stdout(), "{}", colour(&TABLE.row(head), Colour::Strong))?;

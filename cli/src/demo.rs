@@ -71,6 +71,7 @@ const TABLE: Table<7> =
 /// Runs the two processes; true when all that was moved was right.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let Common { adapter, address, json } = &options.common;
+    options.common.check()?;
     // On one processor, who spins keeps the other from working.
     let wait = if cpu::two().is_some() { Wait::Poll } else { Wait::Block };
     let plan = Plan {

@@ -15,8 +15,11 @@ mod table;
 mod units;
 mod verify;
 
+use std::io::ErrorKind;
+use std::net::TcpListener;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 
 // What a provider that is a shared library looks for in the program that loads it.
@@ -56,11 +59,36 @@ struct Common {
     #[arg(long, value_name = "NAME", default_value = "tcp-emu")]
     adapter: String,
     /// The address at which the adapter is reached on this host
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = address)]
     address: dat::Address,
     /// Print one JSON document instead of a table
     #[arg(long)]
     json: bool,
+}
+
+fn address(text: &str) -> Result<dat::Address, &'static str> {
+    text.parse().map_err(|_| "expected an IPv4 or IPv6 address of this host, as in 127.0.0.1 or fe80::1%2")
+}
+
+impl Common {
+    /// What can be said better before the two processes start: mistakes in the registry's file, which go to standard
+    /// error, and an address that is of no use.
+    fn check(&self) -> anyhow::Result<()> {
+        dat::registry().list();
+        let address = self.address;
+        match TcpListener::bind(address.with_port(0)) {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::AddrNotAvailable => anyhow::bail!(
+                "{address} is not an address of this host; `ip -brief address` lists those that are, and \
+                 without --address it is 127.0.0.1"
+            ),
+            Err(error) if error.kind() == ErrorKind::InvalidInput => anyhow::bail!(
+                "{address} does not say on which network device; add the number that `ip address` shows, as in \
+                 {address}%2"
+            ),
+            Err(error) => Err(error).with_context(|| format!("listening on {address} for plain TCP")),
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -85,5 +113,5 @@ fn main() -> ExitCode {
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+    error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe)
 }

@@ -133,5 +133,12 @@ fn connect(plan: &Plan, adapter: &Adapter) -> Result<(Link, Raw)> {
     let stream = TcpStream::connect(address.with_port(ports.tcp))
         .with_context(|| format!("connecting to {address} with plain TCP"))?;
     let raw = Raw::new(stream, plan.raw_wait, plan.work.largest())?;
-    Ok((Link::connect(adapter, address, ports.qualifier, plan.work.largest(), plan.wait)?, raw))
+    let link = Link::connect(adapter, address, ports.qualifier, plan.work.largest(), plan.wait);
+    let link = match adapter.attributes().address {
+        Some(own) if own != address => link.with_context(|| {
+            format!("adapter {} gives its address as {own}, so --address {own} may help", plan.adapter)
+        })?,
+        _ => link?,
+    };
+    Ok((link, raw))
 }

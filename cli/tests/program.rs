@@ -76,14 +76,34 @@ fn the_table_fits_a_terminal_and_has_no_colours_in_a_file() {
 
 #[test]
 fn an_adapter_that_does_not_open_is_an_error_in_words() {
-    let output = run(&mut dat(&["--adapter", "no-such-adapter"]));
-    assert_eq!(output.status.code(), Some(1));
-    let text = stderr(&output);
+    let text = fails(dat(&["--adapter", "no-such-adapter"]).env("DAT_OVERRIDE", "/dev/null"));
     assert!(text.contains("no-such-adapter") && text.contains("no entry has this name"), "{text}");
+    assert!(text.contains("known are tcp-emu"), "{text}");
+
+    let text = fails(dat(&[]).env("OPENDAT_BUILTIN", "0").env("DAT_OVERRIDE", "/dev/null"));
+    assert!(text.contains("built-in providers are turned off by OPENDAT_BUILTIN=0"), "{text}");
+
+    let text = fails(dat(&["--adapter", "other"]).env("DAT_OVERRIDE", "/no/such/file"));
+    assert!(text.contains("cannot read the registry file /no/such/file (named by DAT_OVERRIDE)"), "{text}");
+}
+
+#[test]
+fn an_address_of_no_use_is_an_error_that_says_what_to_do() {
+    let text = fails(&mut dat(&["--address", "192.0.2.1"]));
+    assert!(text.contains("192.0.2.1 is not an address of this host; `ip -brief address` lists"), "{text}");
+    let text = fails(&mut dat(&["bench", "--address", "fe80::1"]));
+    assert!(text.contains("fe80::1 does not say on which network device"), "{text}");
+    let text = fails(&mut dat(&["--address", "localhost"]));
+    assert!(text.contains("expected an IPv4 or IPv6 address of this host, as in 127.0.0.1"), "{text}");
+}
+
+/// What it says on standard error when it fails.
+fn fails(command: &mut Command) -> String {
+    let output = run(command);
+    let text = stderr(&output);
+    assert!(matches!(output.status.code(), Some(1 | 2)), "{}: {text}", output.status);
     assert!(!text.contains("panicked"), "{text}");
-    let output = run(&mut dat(&["--address", "192.0.2.1"]));
-    assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("192.0.2.1"), "{}", stderr(&output));
+    text
 }
 
 fn with_registry(arguments: &[&str], text: &str) -> (Output, String) {
