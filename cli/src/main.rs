@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod conformance;
 mod cpu;
 mod demo;
 mod link;
@@ -44,6 +45,8 @@ enum Command {
     List(list::Options),
     /// Measure against plain TCP, row by row, with a bar for each
     Bench(bench::Options),
+    /// Ask a provider everything that the standard requires of it, case by case
+    Conformance(conformance::Options),
     /// One of the two processes of a demonstration or benchmark; takes its plan from the process that starts it
     #[command(hide = true)]
     Peer,
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
         None => demo::run(&cli.demo),
         Some(Command::List(options)) => list::run(&options),
         Some(Command::Bench(options)) => bench::run(&options),
+        Some(Command::Conformance(options)) => conformance::run(&options),
         Some(Command::Probe(probe)) => list::probe(&probe),
         Some(Command::Peer) => return peer::run(),
     };

@@ -101,22 +101,26 @@ fn trials(setup: Setup) -> Vec<Trial> {
 /// failure.
 fn judge(provider: &str, case: &Case, pool: &Mutex<Pool>) -> Result<Completion, Failed> {
     let verdict = pool.lock().unwrap_or_else(PoisonError::into_inner).run(case).verdict;
-    let known = known::look_up(provider, &case.id);
-    let no_test = |why: &str| Ok(Completion::ignored_with(format!("not a test: {why}")));
-    let said = |reason: &str| format!("{} {}: {}\n{reason}", case.level, case.clause, case.requirement);
-    match (verdict, known) {
-        (Verdict::Passed, None | Some((How::Fleeting, _))) => Ok(Completion::Completed),
-        (Verdict::Failed { .. }, Some((How::Fails, why))) => no_test(&format!("known to fail: {why}")),
-        (Verdict::Unsupported { reason }, Some((How::Unsupported | How::Fleeting, _))) => {
-            no_test(&format!("unsupported: {reason}"))
-        }
-        (Verdict::Unsupported { reason }, None) if case.level == Level::Should => {
-            no_test(&format!("unsupported: {reason}"))
-        }
-        (Verdict::Passed, Some((how, why))) => {
-            Err(format!("passes, and is listed as {how:?} ({why}): shorten conformance/tests/known/mod.rs").into())
-        }
-        (Verdict::Failed { reason }, _) => Err(said(&reason).into()),
-        (Verdict::Unsupported { reason }, _) => Err(said(&format!("unsupported: {reason}")).into()),
-    }
+    let known = known::entries(provider, &case.id);
+    let listed = |hows: &[How]| known.iter().find(|(how, _)| hows.contains(how));
+    let no_test = |why: String| Ok(Completion::ignored_with(format!("not a test: {why}")));
+    let (what, reason) = match verdict {
+        Verdict::Passed => match listed(&[How::Fails, How::Unsupported]) {
+            None => return Ok(Completion::Completed),
+            Some((how, why)) => {
+                let list = "conformance/tests/known/mod.rs";
+                return Err(format!("passes, and is listed as {how:?} ({why}): take it out of {list}").into());
+            }
+        },
+        Verdict::Failed { reason } => match listed(&[How::Fails]) {
+            Some((_, why)) => return no_test(format!("known to fail: {why}")),
+            None => ("", reason),
+        },
+        Verdict::Unsupported { reason } => match listed(&[How::Unsupported, How::Fleeting]) {
+            Some((_, why)) => return no_test(format!("unsupported: {why}")),
+            None if case.level == Level::Should => return no_test(format!("unsupported: {reason}")),
+            None => ("unsupported: ", reason),
+        },
+    };
+    Err(format!("{} {}: {}\n{what}{reason}", case.level, case.clause, case.requirement).into())
 }

@@ -4,6 +4,7 @@
 mod ep_create;
 mod ep_states;
 mod ia_query;
+mod post_rdma_write;
 
 use dat_sys::*;
 
@@ -14,7 +15,7 @@ pub(crate) use self::ep_states::Cell;
 
 /// All cases.
 pub fn all() -> Vec<Case> {
-    let tables: &[&[Row]] = &[ia_query::CASES, ep_create::CASES];
+    let tables: &[&[Row]] = &[ia_query::CASES, ep_create::CASES, post_rdma_write::CASES];
     let rows = tables.iter().flat_map(|table| table.iter()).map(Case::from);
     rows.chain(ep_states::cases()).collect()
 }

@@ -19,7 +19,7 @@ pub(crate) use self::connect::{Arrival, Listener, Pair};
 pub(crate) use self::events::{Dto, cookie, dto, software};
 pub(crate) use self::memory::{Region, private};
 pub(crate) use self::named::named;
-pub(crate) use self::objects::Ep;
+pub(crate) use self::objects::{Ep, QLEN};
 use crate::api::Api;
 use crate::case::Outcome;
 use crate::check::{failed, ok};

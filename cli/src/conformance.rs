@@ -1,0 +1,91 @@
+//! `dat conformance`: the conformance suite over a provider.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use conformance::{Case, Door, Format, Pool, Report, Target};
+
+/// How this program is told to run cases for another of its kind.
+const WORKER: &str = "--worker";
+
+/// Options of `dat conformance`.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// The cases to run: names, or beginnings of names such as `dat_ep_create`; all if none is given
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+    /// The provider, by its name in the registry; `mem` is the loopback transport
+    #[arg(long, value_name = "NAME", default_value = "tcp-emu")]
+    provider: String,
+    /// Something that a provider has to have and that this one does not is a failure
+    #[arg(long)]
+    strict: bool,
+    /// Write the result to this file as JUnit XML too
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Print one JSON document instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Print the cases and what they require, and run none
+    #[arg(long)]
+    list: bool,
+    /// Run the cases that standard input names
+    #[arg(long, hide = true, value_name = "TARGET")]
+    worker: Option<String>,
+}
+
+/// Runs the suite; answers whether the provider conforms.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    if let Some(target) = &options.worker {
+        conformance::serve(target).context("asked by what is not this program")?;
+        return Ok(true);
+    }
+    let cases = chosen(&options.ids)?;
+    if options.list {
+        list(&cases)?;
+        return Ok(true);
+    }
+    let target = Target { door: Door::Linked, provider: options.provider.clone() };
+    let program = std::env::current_exe().context("where is this program?")?;
+    let argument = target.to_argument();
+    let mut pool = Pool::new(move || {
+        let mut command = Command::new(&program);
+        command.args(["conformance", WORKER, &argument]);
+        // What the registry says of the mistakes that cases make on purpose.
+        command.env("DAT_DBG_TYPE", "0");
+        command
+    });
+    let records = cases.iter().map(|case| pool.run(case)).collect();
+    let report = Report { target: options.provider.clone(), records };
+    if let Some(file) = &options.junit {
+        fs::write(file, report.write(Format::Junit))
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    let text = report.write(if options.json { Format::Json } else { Format::Text });
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(report.is_good(options.strict))
+}
+
+fn chosen(ids: &[String]) -> Result<Vec<Case>> {
+    let all = conformance::all();
+    for id in ids {
+        let named = all.iter().any(|case| case.id.starts_with(id));
+        ensure!(named, "no case is called {id} or begins so; `dat conformance --list` prints all");
+    }
+    let wanted = |case: &Case| ids.is_empty() || ids.iter().any(|id| case.id.starts_with(id));
+    Ok(all.into_iter().filter(wanted).collect())
+}
+
+fn list(cases: &[Case]) -> Result<()> {
+    let mut out = io::stdout().lock();
+    let width = cases.iter().map(|case| case.id.len()).max().unwrap_or(0);
+    for case in cases {
+        let Case { id, clause, requirement, .. } = case;
+        writeln!(out, "{id:width$}  {:6}  {requirement} [{clause}]", case.level.to_string())?;
+    }
+    Ok(())
+}

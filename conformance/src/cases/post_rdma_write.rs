@@ -1,0 +1,507 @@
+//! dat_ep_post_rdma_write.
+
+use std::ptr::{null, null_mut};
+
+use dat_sys::*;
+
+use super::ep_create::refused_or_fails;
+use crate::case::{Outcome, Row, must};
+use crate::check::{answers, failed, ok, one_of, same, that};
+use crate::rig::{Pair, Region, Rig, cookie};
+
+pub(super) const CASES: &[Row] = &[
+    must(
+        "dat_ep_post_rdma_write/transfers-all",
+        "DESCRIPTION 1",
+        "All data of the local IOV gets into the remote buffer.",
+        |rig| {
+            let (pair, from, to) = start(rig, 70_000)?;
+            let data: Vec<u8> = (0..70_000_u32).map(|n| (n % 251) as u8).collect();
+            from.store(0, &data);
+            ok(rig.write(pair.active.ep, &[from.all()], 1, &to.remote()))?;
+            done(rig, pair, 1)?;
+            same("the remote buffer", to.load(0, 70_000) == data, true)
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/only-there",
+        "DESCRIPTION 1",
+        "Nothing but the remote buffer is written to.",
+        |rig| {
+            let (pair, from, to) = start(rig, 64)?;
+            from.store(0, &[0xff; 64]);
+            ok(rig.write(pair.active.ep, &[from.part(0, 8)], 1, &to.remote_part(16, 8)))?;
+            done(rig, pair, 1)?;
+            let mut wanted = vec![0; 64];
+            wanted[16..24].fill(0xff);
+            same("the remote memory", to.load(0, 64), wanted)
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/shorter-than-remote",
+        "DESCRIPTION 1",
+        "The remote buffer may be longer than the data.",
+        |rig| {
+            let (pair, from, to) = start(rig, 64)?;
+            from.store(0, &[7; 64]);
+            ok(rig.write(pair.active.ep, &[from.part(0, 8)], 1, &to.remote()))?;
+            done(rig, pair, 1)?;
+            same("the remote memory", to.load(0, 9), vec![7, 7, 7, 7, 7, 7, 7, 7, 0])
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/iov-order",
+        "DESCRIPTION 2",
+        "Segments are taken in the order of the IOV.",
+        |rig| {
+            let (pair, from, to) = start(rig, 8)?;
+            from.store(0, b"worldwow");
+            ok(rig.write(pair.active.ep, &[from.part(5, 3), from.part(0, 5)], 1, &to.remote()))?;
+            done(rig, pair, 1)?;
+            same("the remote buffer", to.load(0, 8), b"wowworld".to_vec())
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/segments-beyond-count",
+        "PARAMETERS 2",
+        "Only as many segments as are named are taken.",
+        |rig| {
+            let (pair, from, to) = start(rig, 8)?;
+            from.store(0, b"onetwo..");
+            let mut iov = [from.part(0, 3), from.part(3, 3)];
+            let (remote, flags) = (to.remote(), DAT_COMPLETION_DEFAULT_FLAG);
+            ok(rig.api.dat_ep_post_rdma_write(
+                pair.active.ep,
+                1,
+                iov.as_mut_ptr(),
+                cookie(1),
+                &remote,
+                flags,
+            ))?;
+            done(rig, pair, 1)?;
+            same("the remote buffer", to.load(0, 8), b"one\0\0\0\0\0".to_vec())
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/no-segments",
+        "PARAMETERS 2",
+        "A write of no segments succeeds and moves nothing.",
+        |rig| {
+            let (pair, _, to) = start(rig, 8)?;
+            ok(rig.write(pair.active.ep, &[], 1, &to.remote()))?;
+            same("the bytes", done(rig, pair, 1)?, 0)?;
+            same("the remote buffer", to.load(0, 8), vec![0; 8])
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/empty-segments",
+        "DESCRIPTION 2",
+        "Segments of length 0 move nothing, whatever else is in them.",
+        |rig| {
+            let (pair, from, to) = start(rig, 8)?;
+            from.store(0, b"abcdefgh");
+            let nothing = DAT_LMR_TRIPLET { virtual_address: 1, segment_length: 0, lmr_context: 0x1234_5678 };
+            ok(rig.write(pair.active.ep, &[nothing, from.all()], 1, &to.remote()))?;
+            done(rig, pair, 1)?;
+            same("the remote buffer", to.load(0, 8), b"abcdefgh".to_vec())
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/not-reported-at-target",
+        "DESCRIPTION 1",
+        "The peer hears nothing of it: no receive is used.",
+        |rig| {
+            let (pair, from, to) = start(rig, 8)?;
+            let spare = rig.memory(8)?;
+            ok(rig.recv(pair.passive.ep, &[spare.all()], 9))?;
+            ok(rig.write(pair.active.ep, &[from.all()], 1, &to.remote()))?;
+            done(rig, pair, 1)?;
+            // A send after it is the first that the receive hears of.
+            ok(rig.send(pair.active.ep, &[from.part(0, 3)], 2))?;
+            same("the bytes of the receive", rig.completes(pair.passive.recv, 9, DAT_DTO_SUCCESS)?.length, 3)
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/completion",
+        "DESCRIPTION 5",
+        "The end is reported by a DTO completion event on the request EVD: EP, cookie, status, bytes.",
+        |rig| {
+            let (pair, from, to) = start(rig, 64)?;
+            ok(rig.write(
+                pair.active.ep,
+                &[from.part(0, 20), from.part(20, 22)],
+                u64::MAX - 3,
+                &to.remote(),
+            ))?;
+            let dto = rig.completion(pair.active.request)?;
+            same(
+                "the completion",
+                (dto.ep, dto.cookie, dto.status, dto.length),
+                (pair.active.ep, u64::MAX - 3, DAT_DTO_SUCCESS, 42),
+            )
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/operation",
+        "2.0 headers: operation of a DTO completion",
+        "The completion says that it is of an RDMA write.",
+        |rig| {
+            let (pair, from, to) = start(rig, 8)?;
+            ok(rig.write(pair.active.ep, &[from.all()], 1, &to.remote()))?;
+            same("operation", rig.completion(pair.active.request)?.operation, DAT_DTO_RDMA_WRITE)
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/suppressed",
+        "PARAMETERS 6",
+        "A suppressed write that succeeds is not reported; the next that is not suppressed is.",
+        |rig| {
+            let (pair, from, to) = start(rig, 8)?;
+            ok(rig.write_with(pair.active.ep, &[from.all()], 1, &to.remote(), DAT_COMPLETION_SUPPRESS_FLAG))?;
+            ok(rig.write(pair.active.ep, &[from.all()], 2, &to.remote()))?;
+            done(rig, pair, 2)?;
+            rig.quiet(pair.active.request)
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/suppressed-failure",
+        "PARAMETERS 6",
+        "Suppression is of success only: a suppressed write that fails is reported.",
+        |rig| {
+            let pair = rig.ended_pair()?;
+            let (from, to) = (rig.memory(8)?, rig.memory(8)?);
+            ok(rig.write_with(pair.active.ep, &[from.all()], 1, &to.remote(), DAT_COMPLETION_SUPPRESS_FLAG))?;
+            rig.completes(pair.active.request, 1, DAT_DTO_ERR_FLUSHED).map(drop)
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/unsignalled-not-configured",
+        "DESCRIPTION 5",
+        "The unsignalled flag is invalid on an EP that is not made for it.",
+        |rig| {
+            let (pair, from, to) = start(rig, 8)?;
+            let flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
+            answers(
+                rig.write_with(pair.active.ep, &[from.all()], 1, &to.remote(), flags),
+                DAT_INVALID_PARAMETER,
+            )
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/unsignalled",
+        "DESCRIPTION 5",
+        "On an EP that is made for it, an unsignalled write is queued as an event all the same.",
+        |rig| {
+            let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
+            let pair = rig.pair_with(&DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() })?;
+            let (from, to) = (rig.memory(8)?, rig.memory(8)?);
+            let flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
+            ok(rig.write_with(pair.active.ep, &[from.all()], 1, &to.remote(), flags))?;
+            ok(rig.write(pair.active.ep, &[from.all()], 2, &to.remote()))?;
+            rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?;
+            rig.completes(pair.active.request, 2, DAT_DTO_SUCCESS).map(drop)
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/barrier-fence",
+        "PARAMETERS 6",
+        "A fenced write begins after the reads before it have ended.",
+        |rig| {
+            let (pair, near, far) = start(rig, 4096)?;
+            far.store(0, &[1; 4096]);
+            let other = rig.memory(4096)?;
+            other.store(0, &[2; 4096]);
+            // The read wants what is there now; the write then writes over it.
+            ok(rig.read(pair.active.ep, &[near.all()], 1, &far.remote()))?;
+            let flags = DAT_COMPLETION_BARRIER_FENCE_FLAG;
+            ok(rig.write_with(pair.active.ep, &[other.all()], 2, &far.remote(), flags))?;
+            rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?;
+            rig.completes(pair.active.request, 2, DAT_DTO_SUCCESS)?;
+            same("what was read is what was there", near.load(0, 4096) == vec![1; 4096], true)
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/unknown-flags",
+        "RETURN VALUES 3",
+        "Flags that the standard does not know are invalid.",
+        |rig| {
+            let (pair, from, to) = start(rig, 8)?;
+            answers(
+                rig.write_with(pair.active.ep, &[from.all()], 1, &to.remote(), 0x4000),
+                DAT_INVALID_PARAMETER,
+            )
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/same-cookie",
+        "DESCRIPTION 6",
+        "Cookies need not differ: each write comes back with its own, in order.",
+        |rig| {
+            let (pair, from, to) = start(rig, 8)?;
+            for id in [5, 5, 0, 5] {
+                ok(rig.write(pair.active.ep, &[from.all()], id, &to.remote()))?;
+            }
+            for id in [5, 5, 0, 5] {
+                rig.completes(pair.active.request, id, DAT_DTO_SUCCESS)?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/flushed-when-disconnected",
+        "DESCRIPTION 7",
+        "On a disconnected EP a write is accepted and flushed at once.",
+        |rig| {
+            let pair = rig.ended_pair()?;
+            let (from, to) = (rig.memory(8)?, rig.memory(8)?);
+            ok(rig.write(pair.active.ep, &[from.all()], 1, &to.remote()))?;
+            // At once: without waiting.
+            let mut event = DAT_EVENT::zeroed();
+            ok(rig.api.dat_evd_dequeue(pair.active.request, &mut event))?;
+            let dto = crate::rig::dto(&event);
+            same("cookie and status", (dto.cookie, dto.status), (1, DAT_DTO_ERR_FLUSHED))
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/out-of-resources",
+        "RETURN VALUES 2",
+        "More than max_request_dtos outstanding requests are refused for want of resources.",
+        |rig| {
+            let pair = rig.ended_pair()?;
+            let max = rig.query(pair.active.ep)?.ep_attr.max_request_dtos;
+            let (from, to) = (rig.memory(8)?, rig.memory(8)?);
+            // What is flushed counts until its event is taken. The EVD has room for it.
+            if max >= crate::rig::QLEN {
+                return crate::check::unsupported(
+                    "the provider gives EPs more requests than an EVD has room for",
+                );
+            }
+            for id in 0..max {
+                ok(rig.write(pair.active.ep, &[from.all()], id as u64, &to.remote()))?;
+            }
+            answers(rig.write(pair.active.ep, &[from.all()], 99, &to.remote()), DAT_INSUFFICIENT_RESOURCES)
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/outside-lmr",
+        "RETURN VALUES 3",
+        "A segment that reaches beyond its LMR is invalid, at its end as before its beginning.",
+        |rig| {
+            let (pair, from, to) = start(rig, 64)?;
+            let before = DAT_LMR_TRIPLET { virtual_address: from.address - 1, ..from.part(0, 8) };
+            let wraps = DAT_LMR_TRIPLET { virtual_address: u64::MAX - 3, ..from.part(0, 8) };
+            for segment in [from.part(60, 5), from.part(64, 1), before, wraps] {
+                answers(rig.write(pair.active.ep, &[segment], 1, &to.remote()), DAT_INVALID_PARAMETER)?;
+            }
+            ok(rig.write(pair.active.ep, &[from.part(60, 4)], 2, &to.remote()))?;
+            done(rig, pair, 2).map(drop)
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/negative-count",
+        "RETURN VALUES 3",
+        "A negative number of segments is invalid.",
+        |rig| {
+            let (pair, from, to) = start(rig, 8)?;
+            let (mut iov, remote) = ([from.all()], to.remote());
+            let answer =
+                rig.api.dat_ep_post_rdma_write(pair.active.ep, -1, iov.as_mut_ptr(), cookie(1), &remote, 0);
+            answers(answer, DAT_INVALID_PARAMETER)
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/too-many-segments",
+        "RETURN VALUES 3",
+        "More segments than the EP takes are invalid.",
+        |rig| {
+            let (pair, from, to) = start(rig, 64)?;
+            let attr = rig.query(pair.active.ep)?.ep_attr;
+            let max = attr.max_request_iov.max(attr.max_rdma_write_iov);
+            let iov = vec![from.part(0, 1); max as usize + 1];
+            answers(rig.write(pair.active.ep, &iov, 1, &to.remote()), DAT_INVALID_PARAMETER)
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/null-iov",
+        "RETURN VALUES 3",
+        "Segments behind a null pointer are invalid.",
+        |rig| {
+            let (pair, _, to) = start(rig, 8)?;
+            let remote = to.remote();
+            let answer = rig.api.dat_ep_post_rdma_write(pair.active.ep, 1, null_mut(), cookie(1), &remote, 0);
+            answers(answer, DAT_INVALID_PARAMETER)
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/null-remote-buffer",
+        "RETURN VALUES 3",
+        "A remote buffer behind a null pointer is invalid.",
+        |rig| {
+            let (pair, from, _) = start(rig, 8)?;
+            let mut iov = [from.all()];
+            let answer =
+                rig.api.dat_ep_post_rdma_write(pair.active.ep, 1, iov.as_mut_ptr(), cookie(1), null(), 0);
+            answers(answer, DAT_INVALID_PARAMETER)
+        },
+    ),
+    must("dat_ep_post_rdma_write/null-handle", "RETURN VALUES 4", "A null EP handle is refused.", |rig| {
+        with_handle(rig, DAT_HANDLE_NULL)
+    }),
+    must(
+        "dat_ep_post_rdma_write/freed-handle",
+        "RETURN VALUES 4",
+        "The handle of a freed EP is refused.",
+        |rig| {
+            let ep = rig.ep()?.ep;
+            ok(rig.api.dat_ep_free(ep))?;
+            with_handle(rig, ep)
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/other-kind-of-handle",
+        "RETURN VALUES 4",
+        "A handle of another object is refused.",
+        |rig| with_handle(rig, rig.pz()?),
+    ),
+    must(
+        "dat_ep_post_rdma_write/remote-too-small",
+        "RETURN VALUES 6",
+        "Data that is longer than the remote buffer is a length error.",
+        |rig| {
+            let (pair, from, to) = start(rig, 64)?;
+            answers(rig.write(pair.active.ep, &[from.all()], 1, &to.remote_part(0, 63)), DAT_LENGTH_ERROR)
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/local-pz",
+        "RETURN VALUES 7",
+        "A segment of another zone is a protection violation.",
+        |rig| {
+            let (pair, _, to) = start(rig, 64)?;
+            let strange = rig.memory_with(rig.new_pz()?, 64, DAT_MEM_PRIV_ALL_FLAG)?;
+            let answer = rig.write(pair.active.ep, &[strange.all()], 1, &to.remote());
+            refused_or_fails(rig, answer, DAT_PROTECTION_VIOLATION, pair.active)
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/remote-pz",
+        "RETURN VALUES 7",
+        "An RMR context of another zone than the remote EP's is a protection violation there: nothing is written, the connection breaks.",
+        |rig| {
+            let pair = rig.pair()?;
+            let strange = rig.memory_with(rig.new_pz()?, 64, DAT_MEM_PRIV_ALL_FLAG)?;
+            remote_fails(rig, pair, &strange)
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/freed-lmr",
+        "RETURN VALUES 8",
+        "A segment of a freed LMR is refused.",
+        |rig| {
+            let (pair, from, to) = start(rig, 64)?;
+            ok(rig.api.dat_lmr_free(from.lmr))?;
+            let answer = rig.write(pair.active.ep, &[from.all()], 1, &to.remote());
+            match answer {
+                DAT_SUCCESS => refused_or_fails(rig, answer, 0, pair.active),
+                answer => one_of(
+                    answer,
+                    &[DAT_PRIVILEGES_VIOLATION, DAT_PROTECTION_VIOLATION, DAT_INVALID_PARAMETER],
+                ),
+            }
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/no-local-read",
+        "RETURN VALUES 8",
+        "A segment without the local read privilege is a privileges violation.",
+        |rig| {
+            let (pair, _, to) = start(rig, 64)?;
+            let from = rig.memory_with(rig.pz()?, 64, DAT_MEM_PRIV_LOCAL_WRITE_FLAG)?;
+            let answer = rig.write(pair.active.ep, &[from.all()], 1, &to.remote());
+            refused_or_fails(rig, answer, DAT_PRIVILEGES_VIOLATION, pair.active)
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/no-remote-write",
+        "RETURN VALUES 8",
+        "A remote buffer without the remote write privilege is not written to, and the connection breaks.",
+        |rig| {
+            let pair = rig.pair()?;
+            let read_only =
+                DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG | DAT_MEM_PRIV_REMOTE_READ_FLAG;
+            let to = rig.memory_with(rig.pz()?, 64, read_only)?;
+            remote_fails(rig, pair, &to)
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/freed-remote-lmr",
+        "RETURN VALUES 8",
+        "A remote buffer of a freed LMR is not written to, and the connection breaks.",
+        |rig| {
+            let (pair, _, to) = start(rig, 64)?;
+            ok(rig.api.dat_lmr_free(to.lmr))?;
+            remote_fails(rig, pair, &to)
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_write/outside-remote-lmr",
+        "RETURN VALUES 7",
+        "A remote buffer that reaches beyond its LMR is not written to, and the connection breaks.",
+        |rig| {
+            let (pair, from, to) = start(rig, 64)?;
+            from.store(0, &[0xff; 64]);
+            ok(rig.write(pair.active.ep, &[from.all()], 1, &to.remote_part(1, 64)))?;
+            broken(rig, pair)?;
+            same("the last byte", to.load(63, 1), vec![0])
+        },
+    ),
+];
+
+/// A connection, and memory on both sides.
+fn start(rig: &Rig, length: u32) -> Outcome<(Pair, Region, Region)> {
+    Ok((rig.pair()?, rig.memory(length)?, rig.memory(length)?))
+}
+
+/// The write of this cookie has succeeded; its bytes. What it wrote is there: the peer is in this process, and
+/// a read behind it on the same connection sees it too.
+#[track_caller]
+fn done(rig: &Rig, pair: Pair, id: u64) -> Outcome<u32> {
+    let length = rig.completes(pair.active.request, id, DAT_DTO_SUCCESS)?.length;
+    let (near, far) = (rig.memory(1)?, rig.memory(1)?);
+    const READ: u64 = 0xdead_beef;
+    ok(rig.read(pair.active.ep, &[near.all()], READ, &far.remote()))?;
+    rig.completes(pair.active.request, READ, DAT_DTO_SUCCESS)?;
+    Ok(length)
+}
+
+#[track_caller]
+fn with_handle(rig: &Rig, ep: DAT_EP_HANDLE) -> Outcome {
+    let memory = rig.memory(8)?;
+    answers(rig.write(ep, &[memory.all()], 1, &memory.remote()), DAT_INVALID_HANDLE)
+}
+
+/// A write to memory that the peer does not let it write to.
+#[track_caller]
+fn remote_fails(rig: &Rig, pair: Pair, to: &Region) -> Outcome {
+    let from = rig.memory(64)?;
+    from.store(0, &[0xff; 64]);
+    match rig.write(pair.active.ep, &[from.all()], 1, &to.remote()) {
+        DAT_SUCCESS => broken(rig, pair)?,
+        // A provider may know at once; ours cannot.
+        answer => one_of(answer, &[DAT_PROTECTION_VIOLATION, DAT_PRIVILEGES_VIOLATION])?,
+    }
+    that(to.load(0, 64) == vec![0; 64], "the memory has been written to")
+}
+
+/// Both ends learn that the connection has broken.
+#[track_caller]
+fn broken(rig: &Rig, pair: Pair) -> Outcome {
+    for end in [pair.passive, pair.active] {
+        let event = rig.event(end.connect)?;
+        let ends = [DAT_CONNECTION_EVENT_BROKEN, DAT_CONNECTION_EVENT_DISCONNECTED];
+        if !ends.contains(&event.event_number) {
+            return Err(failed(format_args!("the event is {:#x}", event.event_number)));
+        }
+    }
+    rig.state_is(pair.active.ep, DAT_EP_STATE_DISCONNECTED)
+}
