@@ -1,5 +1,5 @@
 /*
- * Checks <dat2/...> against lists of sizes, offsets, values, types and names, which tests/headers.rs writes from
+ * Checks <dat2/...>, or <dat/...> if UDAPL_1_2 is defined, against lists of sizes, offsets, values, types and names, which tests/headers.rs writes from
  * dat-sys. Valid as C11 and as C++11. Most of it is checked while it compiles; running it checks the rest.
  */
 
@@ -10,9 +10,14 @@
 
 #include <netinet/in.h>
 
+#ifdef UDAPL_1_2
+#include <dat/udat.h>
+#include <dat/dat_registry.h>
+#else
 #include <dat2/udat.h>
 #include <dat2/dat_registry.h>
 #include <dat2/dat_ib_extensions.h>
+#endif
 
 #ifdef __cplusplus
 #define CHECK(condition) static_assert(condition, #condition)
@@ -22,9 +27,11 @@
 #define ALIGNMENT(type)  _Alignof(type)
 #endif
 
+#ifndef UDAPL_1_2
 /* Types that have a name in dat-sys only. */
 typedef __typeof__(((DAT_CNO_PARAM *)0)->proxy) DAT_CNO_PROXY;
 typedef __typeof__(((DAT_IB_EXTENSION_EVENT_DATA *)0)->val) DAT_IB_EVENT_VALUE;
+#endif
 
 #define CONSTANT(name, value) CHECK((long long)(name) == (value));
 #include "constants.h"

@@ -1,4 +1,5 @@
-//! The C headers of `libdat/include` and the Rust declarations of dat-sys say the same.
+//! The C headers of `libdat/include` (`dat/` for uDAPL 1.2, `dat2/` for 2.0) and the Rust declarations of dat-sys say the
+//! same.
 //!
 //! dat-sys describes itself as data (`dat_sys::describe`); here that is written out as lists which `c/layout.c`
 //! checks: every size, offset, value, text, member type and function signature. OFED's own headers, where installed,
@@ -12,17 +13,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use dat_sys::describe::{CONSTANTS, Field, RECORDS, Record, TEXTS};
+use dat_sys::describe::{CONSTANTS, Constant, Field, RECORDS, Record, TEXTS};
+use dat_sys::v1;
 use opendat_tests::{Skip, find_program, skip};
 
 #[test]
 fn headers_agree_with_dat_sys_in_c() {
-    run_layout_check(&C11, &our_headers());
+    for headers in [our_headers(), our_headers_1_2()] {
+        run_layout_check(&C11, &headers);
+    }
 }
 
 #[test]
 fn headers_agree_with_dat_sys_in_cxx() {
-    run_layout_check(&CXX11, &our_headers());
+    for headers in [our_headers(), our_headers_1_2()] {
+        run_layout_check(&CXX11, &headers);
+    }
 }
 
 #[test]
@@ -59,17 +65,23 @@ fn the_same_program_compiles_with_ofed_headers() {
 
 #[test]
 fn every_header_can_be_included_alone_and_first() {
-    for language in [&C99, &CXX11] {
+    for (language, headers) in [
+        (&C99, our_headers()),
+        (&CXX11, our_headers()),
+        (&C99, our_headers_1_2()),
+        (&CXX11, our_headers_1_2()),
+    ] {
         let compiler = match language.compiler() {
             Ok(compiler) => compiler,
             Err(reason) => return skip(&reason),
         };
         let directory = tempfile::tempdir().unwrap();
-        for header in fs::read_dir(our_headers().include.join("dat2")).unwrap() {
+        for header in fs::read_dir(headers.directory()).unwrap() {
             let name = header.unwrap().file_name().into_string().unwrap();
             let source = directory.path().join("alone.c");
-            fs::write(&source, format!("#include <dat2/{name}>\nint nothing;\n")).unwrap();
-            let output = language.command(&compiler, &our_headers()).arg("-c").arg(source).output().unwrap();
+            fs::write(&source, format!("#include <{}/{name}>\nint nothing;\n", headers.api.directory))
+                .unwrap();
+            let output = language.command(&compiler, &headers).arg("-c").arg(source).output().unwrap();
             assert_succeeds(&format!("{name} as {}", language.standard), &output);
         }
     }
@@ -77,24 +89,28 @@ fn every_header_can_be_included_alone_and_first() {
 
 #[test]
 fn no_constant_of_the_headers_is_missing_from_dat_sys() {
-    let known: BTreeSet<&str> = CONSTANTS.iter().copied().flatten().map(|constant| constant.name).collect();
-    let mut seen = 0;
-    for (name, _) in headers_text(&our_headers().include.join("dat2")) {
-        let text = fs::read_to_string(&name).unwrap();
-        // `NAME = 1,` of an enumeration, `#define NAME UINT64_C(1)` of a mask
-        for line in text.lines().map(str::trim) {
-            let name = match (line.split_once(" = "), line.strip_prefix("#define ")) {
-                (Some((name, value)), None) if value.starts_with(|c: char| c.is_ascii_digit()) => name.trim(),
-                (None, Some(definition)) if definition.contains(" UINT64_C(") => {
-                    definition.split_once(' ').unwrap().0
-                }
-                _ => continue,
-            };
-            assert!(known.contains(name), "{name} is in the headers but not in dat-sys");
-            seen += 1;
+    for (headers, at_least) in [(our_headers(), 500), (our_headers_1_2(), 350)] {
+        let known: BTreeSet<&str> = (headers.api.constants)().iter().map(|constant| constant.name).collect();
+        let mut seen = 0;
+        for (name, _) in headers_text(&headers.directory()) {
+            let text = fs::read_to_string(&name).unwrap();
+            // `NAME = 1,` of an enumeration, `#define NAME UINT64_C(1)` of a mask
+            for line in text.lines().map(str::trim) {
+                let name = match (line.split_once(" = "), line.strip_prefix("#define ")) {
+                    (Some((name, value)), None) if value.starts_with(|c: char| c.is_ascii_digit()) => {
+                        name.trim()
+                    }
+                    (None, Some(definition)) if definition.contains(" UINT64_C(") => {
+                        definition.split_once(' ').unwrap().0
+                    }
+                    _ => continue,
+                };
+                assert!(known.contains(name), "{name} is in the headers but not in dat-sys");
+                seen += 1;
+            }
         }
+        assert!(seen > at_least, "only {seen} constants found: the headers have changed their form");
     }
-    assert!(seen > 500, "only {seen} constants found: the headers have changed their form");
 }
 
 #[test]
@@ -112,7 +128,7 @@ fn no_name_of_ofed_headers_is_missing() {
     let names = |directory: &Path| -> BTreeSet<String> {
         headers_text(directory).iter().flat_map(|(_, text)| dat_names(text)).collect()
     };
-    let ours = names(&our_headers().include.join("dat2"));
+    let ours = names(&our_headers().directory());
     let missing: Vec<_> = names(&ofed.include.join("dat2"))
         .into_iter()
         .filter(|name| !ours.contains(name) && !UNUSABLE.contains(&name.as_str()))
@@ -122,20 +138,56 @@ fn no_name_of_ofed_headers_is_missing() {
 
 // ---- The C side ----
 
-/// A directory to look for `dat2/` in.
+/// A directory to look for the headers of an API version in.
 struct Headers {
     include: PathBuf,
     ofed: bool,
+    api: &'static Api,
+}
+
+/// A version of the API, and what dat-sys declares of it.
+struct Api {
+    /// Of its headers.
+    directory: &'static str,
+    /// Macros that tell the C programs which it is.
+    defines: &'static [&'static str],
+    constants: fn() -> Vec<&'static Constant>,
+    records: fn() -> Vec<&'static Record>,
+}
+
+static API_2_0: Api = Api {
+    directory: "dat2",
+    defines: &[],
+    constants: || CONSTANTS.iter().copied().flatten().collect(),
+    records: || RECORDS.iter().copied().flatten().collect(),
+};
+
+static API_1_2: Api = Api {
+    directory: "dat",
+    defines: &["-DUDAPL_1_2"],
+    constants: || v1::constants().collect(),
+    records: || v1::records().collect(),
+};
+
+impl Headers {
+    fn directory(&self) -> PathBuf {
+        self.include.join(self.api.directory)
+    }
 }
 
 fn our_headers() -> Headers {
-    Headers { include: Path::new(env!("CARGO_MANIFEST_DIR")).join("../libdat/include"), ofed: false }
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../libdat/include");
+    Headers { include, ofed: false, api: &API_2_0 }
+}
+
+fn our_headers_1_2() -> Headers {
+    Headers { api: &API_1_2, ..our_headers() }
 }
 
 fn ofed_headers() -> Result<Headers, Skip> {
     let include = PathBuf::from("/usr/include");
     if include.join("dat2/udat.h").exists() {
-        Ok(Headers { include, ofed: true })
+        Ok(Headers { include, ofed: true, api: &API_2_0 })
     } else {
         Err(Skip("no /usr/include/dat2: install libdapl-dev".to_owned()))
     }
@@ -165,7 +217,7 @@ impl Language {
     fn command(&self, compiler: &OsString, headers: &Headers) -> Command {
         let mut command = Command::new(compiler);
         command.arg(format!("-std={}", self.standard)).args(["-x", self.name, "-o", "/dev/null"]);
-        command.args(["-Wall", "-Wextra", "-Werror", "-pedantic"]);
+        command.args(["-Wall", "-Wextra", "-Werror", "-pedantic"]).args(headers.api.defines);
         if headers.ofed {
             // The system directory, where warnings about OFED's own text are not ours to fix.
             command.arg("-DOFED_HEADERS");
@@ -195,7 +247,7 @@ fn run_layout_check(language: &Language, headers: &Headers) {
         Err(reason) => return skip(&reason),
     };
     let directory = tempfile::tempdir().unwrap();
-    for (name, text) in lists() {
+    for (name, text) in headers.api.lists() {
         fs::write(directory.path().join(name), text).unwrap();
     }
     let program = directory.path().join("layout");
@@ -255,24 +307,115 @@ fn dat_names(text: &str) -> impl Iterator<Item = String> + '_ {
 
 // ---- The lists ----
 
-fn lists() -> Vec<(&'static str, String)> {
-    vec![
-        ("constants.h", constants()),
-        ("handles.h", handles()),
-        ("texts.h", texts()),
-        ("records.h", records()),
-        ("member_types.h", member_types()),
-        ("functions.h", functions()),
-    ]
+impl Api {
+    fn lists(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("constants.h", self.constant_list()),
+            ("handles.h", handles()),
+            ("texts.h", self.texts()),
+            ("records.h", self.record_list()),
+            ("member_types.h", self.member_types()),
+            ("functions.h", self.functions()),
+        ]
+    }
+
+    fn constant_list(&self) -> String {
+        let mut list = String::new();
+        for constant in (self.constants)() {
+            writeln!(list, "CONSTANT({}, {}LL)", constant.name, constant.value).unwrap();
+        }
+        list
+    }
+    fn texts(&self) -> String {
+        let mut list = String::new();
+        // Those of the provider's functions are the same in both; the extension is one of 2.0.
+        let in_1_2 = |name: &str| name.starts_with("DAT_PROVIDER_");
+        for text in
+            TEXTS.iter().copied().flatten().filter(|text| self.directory == "dat2" || in_1_2(text.name))
+        {
+            writeln!(list, "TEXT({}, {:?})", text.name, text.value.to_str().unwrap()).unwrap();
+        }
+        list
+    }
+
+    fn record_list(&self) -> String {
+        let mut list = String::new();
+        for record in self.named_records() {
+            writeln!(list, "RECORD({}, {}, {})", record.name, record.size, record.align).unwrap();
+            for (offset, field) in self.named_members(record) {
+                writeln!(list, "MEMBER({}, {}, {offset}, {})", record.name, c_name(field), field.size)
+                    .unwrap();
+            }
+        }
+        list
+    }
+
+    fn member_types(&self) -> String {
+        let mut list = String::new();
+        for record in self.named_records() {
+            // The system's types, only measured in dat-sys.
+            if ["DAT_SOCK_ADDR", "DAT_SOCK_ADDR6"].contains(&record.name) {
+                continue;
+            }
+            for (_, field) in self.named_members(record) {
+                // 64 bits as `unsigned long` in Rust, as `unsigned long long` in C.
+                if (record.name, field.name) == ("DAT_CONTEXT", "as_index") {
+                    continue;
+                }
+                let mut type_name = (field.type_name)();
+                let mut member = c_name(field).to_owned();
+                while let Some((element, _)) = array(type_name) {
+                    type_name = element;
+                    member.push_str("[0]");
+                }
+                let mut declaration = c_declaration(type_name, "const *pointer");
+                if field.name == "handle_extendedop_func" {
+                    declaration = declaration.replace("int, void *)", "int, va_list)");
+                }
+                writeln!(list, "MEMBER_TYPE({}, {member}, {declaration})", record.name).unwrap();
+            }
+        }
+        list
+    }
+
+    /// The functions that a consumer calls with the arguments of a provider's function.
+    fn functions(&self) -> String {
+        let table = self.record("DAT_PROVIDER");
+        let mut list = String::new();
+        for name in table.fields.iter().filter_map(|field| field.name.strip_suffix("_func")) {
+            // dat_ia_openv has three arguments more; the other two have no function of their own.
+            if !["ia_open", "ia_ha_related", "handle_extendedop"].contains(&name) {
+                writeln!(list, "FUNCTION({name})").unwrap();
+            }
+        }
+        list
+    }
+
+    fn record(&self, name: &str) -> &'static Record {
+        (self.records)().into_iter().find(|record| record.name == name).unwrap()
+    }
+
+    fn named_records(&self) -> impl Iterator<Item = &'static Record> {
+        (self.records)().into_iter().filter(|record| record.name != ANONYMOUS.0)
+    }
+
+    /// The members with their offsets, those of an anonymous union in place of the union.
+    fn named_members(&self, record: &Record) -> Vec<(usize, &'static Field)> {
+        let mut members = Vec::new();
+        for field in record.fields {
+            if field.name == ANONYMOUS.1 {
+                let union = self.record(ANONYMOUS.0);
+                members.extend(union.fields.iter().map(|inner| (field.offset + inner.offset, inner)));
+            } else {
+                members.push((field.offset, field));
+            }
+        }
+        members
+    }
 }
 
-fn constants() -> String {
-    let mut list = String::new();
-    for constant in CONSTANTS.iter().copied().flatten() {
-        writeln!(list, "CONSTANT({}, {}LL)", constant.name, constant.value).unwrap();
-    }
-    list
-}
+/// The union of this member has no name in C, nor has the member.
+const ANONYMOUS: (&str, &str) = ("DAT_IB_EVENT_DETAIL", "detail");
 
 fn handles() -> String {
     format!(
@@ -281,87 +424,6 @@ fn handles() -> String {
         dat_sys::DAT_EVD_ASYNC_EXISTS.addr(),
         dat_sys::DAT_EVD_OUT_OF_SCOPE.addr(),
     )
-}
-
-fn texts() -> String {
-    let mut list = String::new();
-    for text in TEXTS.iter().copied().flatten() {
-        writeln!(list, "TEXT({}, {:?})", text.name, text.value.to_str().unwrap()).unwrap();
-    }
-    list
-}
-
-fn records() -> String {
-    let mut list = String::new();
-    for record in named_records() {
-        writeln!(list, "RECORD({}, {}, {})", record.name, record.size, record.align).unwrap();
-        for (offset, field) in named_members(record) {
-            writeln!(list, "MEMBER({}, {}, {offset}, {})", record.name, c_name(field), field.size).unwrap();
-        }
-    }
-    list
-}
-
-fn member_types() -> String {
-    let mut list = String::new();
-    for record in named_records() {
-        // The system's types, only measured in dat-sys.
-        if ["DAT_SOCK_ADDR", "DAT_SOCK_ADDR6"].contains(&record.name) {
-            continue;
-        }
-        for (_, field) in named_members(record) {
-            // 64 bits as `unsigned long` in Rust, as `unsigned long long` in C.
-            if (record.name, field.name) == ("DAT_CONTEXT", "as_index") {
-                continue;
-            }
-            let mut type_name = (field.type_name)();
-            let mut member = c_name(field).to_owned();
-            while let Some((element, _)) = array(type_name) {
-                type_name = element;
-                member.push_str("[0]");
-            }
-            let mut declaration = c_declaration(type_name, "const *pointer");
-            if field.name == "handle_extendedop_func" {
-                declaration = declaration.replace("int, void *)", "int, va_list)");
-            }
-            writeln!(list, "MEMBER_TYPE({}, {member}, {declaration})", record.name).unwrap();
-        }
-    }
-    list
-}
-
-/// The functions that a consumer calls with the arguments of a provider's function.
-fn functions() -> String {
-    let table = RECORDS.iter().copied().flatten().find(|record| record.name == "DAT_PROVIDER").unwrap();
-    let mut list = String::new();
-    for name in table.fields.iter().filter_map(|field| field.name.strip_suffix("_func")) {
-        // dat_ia_openv has three arguments more; the other two have no function of their own.
-        if !["ia_open", "ia_ha_related", "handle_extendedop"].contains(&name) {
-            writeln!(list, "FUNCTION({name})").unwrap();
-        }
-    }
-    list
-}
-
-/// The union of this member has no name in C, nor has the member.
-const ANONYMOUS: (&str, &str) = ("DAT_IB_EVENT_DETAIL", "detail");
-
-fn named_records() -> impl Iterator<Item = &'static Record> {
-    RECORDS.iter().copied().flatten().filter(|record| record.name != ANONYMOUS.0)
-}
-
-/// The members with their offsets, those of an anonymous union in place of the union.
-fn named_members(record: &Record) -> Vec<(usize, &'static Field)> {
-    let mut members = Vec::new();
-    for field in record.fields {
-        if field.name == ANONYMOUS.1 {
-            let union = RECORDS.iter().copied().flatten().find(|record| record.name == ANONYMOUS.0).unwrap();
-            members.extend(union.fields.iter().map(|inner| (field.offset + inner.offset, inner)));
-        } else {
-            members.push((field.offset, field));
-        }
-    }
-    members
 }
 
 fn c_name(field: &Field) -> &'static str {

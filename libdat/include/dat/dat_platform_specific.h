@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+
+/*
+ * Scalar types and socket addresses of the platform: Linux and other systems with POSIX sockets.
+ */
+
+#ifndef DAT1_DAT_PLATFORM_SPECIFIC_H
+#define DAT1_DAT_PLATFORM_SPECIFIC_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+typedef uint32_t DAT_UINT32;
+typedef uint64_t DAT_UINT64;
+typedef unsigned long long DAT_UVERYLONG; /* 64 bits */
+typedef void *DAT_PVOID;
+typedef int DAT_COUNT;        /* signed, so that a bad count is recognisable */
+typedef DAT_UINT64 DAT_PADDR; /* physical address */
+
+#ifndef UINT64_C
+#define UINT64_C(c) c##ULL
+#endif
+
+/* An IA address is a socket address; the family in its head says how long it is. */
+typedef struct sockaddr DAT_SOCK_ADDR;
+#define DAT_AF_INET  AF_INET
+#define DAT_AF_INET6 AF_INET6
+
+/* Bytes; buffers so aligned perform best. */
+#ifndef DAT_OPTIMAL_ALIGNMENT
+#define DAT_OPTIMAL_ALIGNMENT 256
+#endif
+
+/* An IA handle as an integer and back. */
+#define DAT_IA_HANDLE_TO_UL(handle) ((unsigned long)(handle))
+#define DAT_UL_TO_IA_HANDLE(number) ((DAT_IA_HANDLE)(number))
+
+/* Calling convention and linkage. */
+#define DAT_API
+#define DAT_EXPORT extern
+
+/* Direction of an argument, for the reader. */
+#ifndef IN
+#define IN
+#endif
+#ifndef OUT
+#define OUT
+#endif
+#ifndef INOUT
+#define INOUT
+#endif
+
+#endif /* DAT1_DAT_PLATFORM_SPECIFIC_H */

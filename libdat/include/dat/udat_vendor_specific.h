@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+
+/*
+ * Nothing: room that the standard leaves for vendors. Kept for programs that include it by name.
+ */
+
+#ifndef DAT1_UDAT_VENDOR_SPECIFIC_H
+#define DAT1_UDAT_VENDOR_SPECIFIC_H
+
+#include <dat/dat_vendor_specific.h>
+
+#endif /* DAT1_UDAT_VENDOR_SPECIFIC_H */
