@@ -11,12 +11,20 @@ use registry::{Candidate, Entry, List, Request, Wanted, close, open_candidate};
 use serde::Serialize;
 
 use crate::parent;
-use crate::table::{Colour, colour};
+use text::{View, text};
+
+mod text;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Print one JSON document instead of text
+    /// Only the entries that open
+    #[arg(long, conflicts_with = "all")]
+    usable: bool,
+    /// Each entry by itself, also where many fail for the same reason, with all that its library printed
     #[arg(long)]
+    all: bool,
+    /// Print one JSON document instead of text: every entry, with everything
+    #[arg(long, conflicts_with_all = ["usable", "all"])]
     json: bool,
 }
 
@@ -50,6 +58,8 @@ enum State {
 struct Document {
     /// The registry file.
     file: Option<String>,
+    /// Whether OPENDAT_BUILTIN=0 turned the built-in entries off.
+    builtins_off: bool,
     entries: Vec<Item>,
     /// What in the file could not be used.
     errors: Vec<String>,
@@ -60,13 +70,19 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let list = List::from_environment(dat::builtins());
     let document = Document {
         file: list.file().map(|path| path.display().to_string()),
+        builtins_off: list.builtins_off(),
         entries: list.candidates().iter().enumerate().map(item).collect(),
         errors: list.errors().iter().map(ToString::to_string).collect(),
     };
     if options.json {
         writeln!(stdout(), "{}", serde_json::to_string_pretty(&document)?)?;
     } else {
-        print(&document)?;
+        let view = match options {
+            Options { usable: true, .. } => View::Usable,
+            Options { all: true, .. } => View::All,
+            _ => View::Grouped,
+        };
+        write!(stdout(), "{}", text(&document, view))?;
     }
     Ok(document.errors.is_empty())
 }
@@ -154,40 +170,4 @@ pub(crate) fn probe(probe: &Probe) -> Result<bool> {
     };
     parent::say(&reason);
     Ok(true)
-}
-
-fn print(document: &Document) -> Result<()> {
-    let mut out = stdout().lock();
-    let file = document.file.as_deref().unwrap_or("none");
-    writeln!(out, "{}", colour(&format!("registry file: {file}"), Colour::Faint))?;
-    let width = document.entries.iter().map(|item| item.name.chars().count()).max().unwrap_or(0);
-    for item in &document.entries {
-        let (state, reason) = match &item.state {
-            State::Opens => (colour("opens ", Colour::Good), ""),
-            State::Fails(reason) => (colour("fails ", Colour::Bad), reason.as_str()),
-            State::Unused(reason) => (colour("unused", Colour::Faint), *reason),
-        };
-        writeln!(out, "{:<width$}  {state}  {}", item.name, item.origin)?;
-        let parameters = match item.parameters.as_str() {
-            "" => String::new(),
-            parameters => format!(" {parameters:?}"),
-        };
-        if item.library.is_some() || !parameters.is_empty() {
-            let library = item.library.as_deref().unwrap_or("linked in");
-            writeln!(out, "    {} {library}{parameters}", item.api)?;
-        }
-        for line in reason.lines() {
-            writeln!(out, "    {line}")?;
-        }
-    }
-    for error in &document.errors {
-        writeln!(out, "{} {error}", colour("error:", Colour::Bad))?;
-    }
-    let opening = document.entries.iter().filter(|item| matches!(item.state, State::Opens)).count();
-    let total = match document.entries.len() {
-        1 => "1 entry".to_owned(),
-        n => format!("{n} entries"),
-    };
-    writeln!(out, "{}", colour(&format!("{opening} of {total} can be opened"), Colour::Faint))?;
-    Ok(())
 }

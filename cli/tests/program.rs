@@ -130,7 +130,10 @@ fn list_shows_where_an_entry_is_and_why_it_does_not_open() {
     assert!(lines[at].contains("fails") && lines[at].contains(&format!("{path}:2:1")), "{text}");
     assert_eq!(lines[at + 1], "    u2.0 libopendat_not_there.so");
     assert!(lines[at + 2].contains("libopendat_not_there.so: cannot open shared object file"), "{text}");
-    assert_eq!(lines.last(), Some(&"1 of 4 entries can be opened"));
+    assert_eq!(
+        lines.last().copied(),
+        Some(format!("3 entries of {path}, none usable; 1 built in, ready").as_str())
+    );
     assert!(text.contains("marked nondefault"), "{text}");
     let builtin = lines.iter().find(|line| line.starts_with("tcp-emu")).expect("the built-in entry");
     assert!(builtin.contains("opens") && builtin.contains("built in"), "{text}");
@@ -150,6 +153,31 @@ fn list_has_the_same_for_machines() {
     assert_eq!(states, [("gone", "fails"), ("off", "unused"), ("old", "unused"), ("tcp-emu", "opens")]);
     assert_eq!(document["entries"][0]["origin"], format!("{path}:2:1"));
     assert_eq!(document["entries"][3]["library"], Value::Null);
+}
+
+#[test]
+fn list_says_once_what_many_entries_fail_of() {
+    let entry =
+        |n| format!("gone{n} u2.0 nonthreadsafe default libopendat_not_there.so vendor.1.0 \"\" \"\"\n");
+    let registry: String = (0..62).map(entry).collect();
+    let reason = "libopendat_not_there.so: cannot open shared object file";
+    let (output, path) = with_registry(&["list"], &registry);
+    let text = stdout(&output);
+    assert_eq!(text.matches(reason).count(), 1, "{text}");
+    assert!(text.starts_with("62 entries  fails   libopendat_not_there.so\n"), "{text}");
+    assert!(text.contains(" gone61\n") && text.lines().count() < 20, "{text}");
+    assert!(text.ends_with(&format!("62 entries of {path}, none usable; 1 built in, ready\n")), "{text}");
+
+    let (output, path) = with_registry(&["list", "--all"], &registry);
+    let text = stdout(&output);
+    assert_eq!((text.matches(reason).count(), text.matches(&format!("{path}:")).count()), (62, 62), "{text}");
+
+    let (output, _) = with_registry(&["list", "--usable"], &registry);
+    let text = stdout(&output);
+    assert!(text.starts_with("tcp-emu  opens   built in\n") && text.lines().count() == 3, "{text}");
+
+    let (output, _) = with_registry(&["list", "--json"], &registry);
+    assert_eq!(json(&output)["entries"].as_array().expect("entries").len(), 63);
 }
 
 #[test]

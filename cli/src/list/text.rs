@@ -1,0 +1,230 @@
+//! The list as text. Registries that distributions ship have dozens of entries for devices that are not there: what
+//! fails for the same reason is said once.
+
+use std::fmt::Write;
+
+use super::{Document, Item, State};
+use crate::table::{Colour, colour};
+
+/// What of the list is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum View {
+    /// Everything; entries of one library that do not open for the same reason as one.
+    Grouped,
+    /// Every entry by itself.
+    All,
+    /// The entries that open.
+    Usable,
+}
+
+/// Columns for lists of names, their indentation included.
+const WIDTH: usize = 80;
+
+/// The list, what is wrong with its sources, and a summary.
+pub(super) fn text(document: &Document, view: View) -> String {
+    let mut text = String::new();
+    let groups = groups(&document.entries, view);
+    let alone = groups.iter().filter(|group| group.len() == 1);
+    let width = alone.map(|group| group[0].name.chars().count()).max().unwrap_or(0);
+    for group in groups {
+        // Writing to a string does not fail.
+        let _ = match group[..] {
+            [item] => write_item(&mut text, item, width),
+            _ => write_group(&mut text, &group),
+        };
+    }
+    for error in &document.errors {
+        text += &format!("{} {error}\n", colour("error:", Colour::Bad));
+    }
+    text + &colour(&summary(document), Colour::Faint) + "\n"
+}
+
+/// What is shown as one, in the order of the list.
+fn groups(items: &[Item], view: View) -> Vec<Vec<&Item>> {
+    let mut groups: Vec<Vec<&Item>> = Vec::new();
+    for item in items {
+        let alike = |group: &&mut Vec<&Item>| {
+            view == View::Grouped && item.why().is_some() && item.why() == group[0].why()
+        };
+        match groups.iter_mut().find(alike) {
+            Some(group) => group.push(item),
+            None if view == View::Usable && item.why().is_some() => {}
+            None => groups.push(vec![item]),
+        }
+    }
+    groups
+}
+
+impl Item {
+    /// The library and why it is not of use; without what the library printed, which has times and process ids in it.
+    fn why(&self) -> Option<(Option<&str>, &str)> {
+        let reason = match &self.state {
+            State::Opens => return None,
+            State::Fails(reason) => reason.lines().next().unwrap_or_default(),
+            State::Unused(reason) => reason,
+        };
+        Some((self.library.as_deref(), reason))
+    }
+
+    fn builtin(&self) -> bool {
+        self.library.is_none()
+    }
+
+    fn word(&self) -> String {
+        match self.state {
+            State::Opens => colour("opens ", Colour::Good),
+            State::Fails(_) => colour("fails ", Colour::Bad),
+            State::Unused(_) => colour("unused", Colour::Faint),
+        }
+    }
+
+    /// Why it is not of use, line by line.
+    fn reason(&self) -> std::str::Lines<'_> {
+        match &self.state {
+            State::Opens => "",
+            State::Fails(reason) => reason.as_str(),
+            State::Unused(reason) => reason,
+        }
+        .lines()
+    }
+}
+
+fn write_item(text: &mut String, item: &Item, width: usize) -> std::fmt::Result {
+    writeln!(text, "{:<width$}  {}  {}", item.name, item.word(), item.origin)?;
+    let mut details = vec![item.api.clone()];
+    details.extend(item.thread_safe.then(|| "threadsafe".to_owned()));
+    details.push(item.library.clone().unwrap_or_else(|| "linked in".to_owned()));
+    details.extend((!item.parameters.is_empty()).then(|| format!("{:?}", item.parameters)));
+    writeln!(text, "    {}", details.join(" "))?;
+    item.reason().try_for_each(|line| writeln!(text, "    {line}"))
+}
+
+fn write_group(text: &mut String, group: &[&Item]) -> std::fmt::Result {
+    let first = group[0];
+    let library = first.library.as_deref().unwrap_or("linked in");
+    writeln!(text, "{} entries  {}  {library}", group.len(), first.word())?;
+    for (index, line) in first.reason().enumerate() {
+        let whose = if index == 0 { String::new() } else { format!("{}: ", first.name) };
+        writeln!(text, "    {whose}{line}")?;
+    }
+    let mut names: Vec<&str> = group.iter().map(|item| item.name.as_str()).collect();
+    names.dedup();
+    let mut line = String::from("   ");
+    for name in names {
+        if line.len() + 1 + name.len() > WIDTH && !line.trim().is_empty() {
+            writeln!(text, "{line}")?;
+            line.truncate(3);
+        }
+        line = line + " " + name;
+    }
+    writeln!(text, "{line}")
+}
+
+fn summary(document: &Document) -> String {
+    let count = |builtin: bool| {
+        let items = document.entries.iter().filter(move |item| item.builtin() == builtin);
+        (items.clone().count(), items.filter(|item| matches!(item.state, State::Opens)).count())
+    };
+    let file = match (&document.file, count(false)) {
+        (None, _) => "no registry file".to_owned(),
+        (Some(file), (0, _)) => format!("no entry of {file}"),
+        (Some(file), (1, usable)) => format!("1 entry of {file}, {}", verdict(1, usable)),
+        (Some(file), (total, usable)) => format!("{total} entries of {file}, {}", verdict(total, usable)),
+    };
+    let builtin = match count(true) {
+        _ if document.builtins_off => "those built in are turned off by OPENDAT_BUILTIN=0".to_owned(),
+        (0, _) => "none built in".to_owned(),
+        (total, usable) => format!("{total} built in, {}", verdict(total, usable)),
+    };
+    format!("{file}; {builtin}")
+}
+
+fn verdict(total: usize, usable: usize) -> String {
+    match (total, usable) {
+        (1, 0) => "not usable".to_owned(),
+        (1, _) => "ready".to_owned(),
+        (_, 0) => "none usable".to_owned(),
+        (total, usable) if total == usable => "all ready".to_owned(),
+        (_, usable) => format!("{usable} ready"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(name: &str, library: Option<&str>, state: State) -> Item {
+        Item {
+            name: name.to_owned(),
+            api: "u2.0".to_owned(),
+            thread_safe: false,
+            library: library.map(ToOwned::to_owned),
+            version: "x.1.0".to_owned(),
+            parameters: String::new(),
+            origin: "FILE:1:1".to_owned(),
+            state,
+        }
+    }
+
+    /// As a distribution ships it: dozens of devices that are not there.
+    fn stale() -> Document {
+        let entries = (0..60).map(|n| {
+            let library = ["libscm.so", "libucm.so", "libgone.so"][n % 3];
+            let reason = match library {
+                "libgone.so" => "libgone.so: cannot open shared object file".to_owned(),
+                _ => format!("the provider refused\n{n} us: no device"),
+            };
+            item(&format!("device{n}"), Some(library), State::Fails(reason))
+        });
+        let builtin = Item { origin: "built in".to_owned(), ..item("emu", None, State::Opens) };
+        let entries = entries.chain([builtin]).collect();
+        Document { file: Some("FILE".to_owned()), builtins_off: false, entries, errors: Vec::new() }
+    }
+
+    #[test]
+    fn what_fails_for_the_same_reason_is_said_once() {
+        let text = text(&stale(), View::Grouped);
+        assert!(text.lines().count() <= 20, "{text}");
+        assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
+        assert!(text.starts_with(
+            "20 entries  fails   libscm.so\n    the provider refused\n    device0: 0 us: no device\n    \
+             device0 device3 device6 "
+        ));
+        assert_eq!(text.matches("cannot open shared object file").count(), 1, "{text}");
+        for n in 0..60 {
+            assert!(text.split_whitespace().any(|word| word == format!("device{n}")), "{n}: {text}");
+        }
+        assert!(text.ends_with(
+            "emu  opens   built in\n    u2.0 linked in\n60 entries of FILE, none usable; 1 built in, ready\n"
+        ));
+    }
+
+    #[test]
+    fn all_of_them_or_those_that_open() {
+        let all = text(&stale(), View::All);
+        assert_eq!(all.matches(" us: no device").count(), 40, "{all}");
+        assert_eq!(all.matches("FILE:1:1").count(), 60, "{all}");
+        assert_eq!(
+            text(&stale(), View::Usable),
+            "emu  opens   built in\n    u2.0 linked in\n60 entries of FILE, none usable; 1 built in, ready\n"
+        );
+    }
+
+    #[test]
+    fn the_summary_counts_what_there_is() {
+        let opens = || item("a", Some("a.so"), State::Opens);
+        let unused = || item("b", Some("a.so"), State::Unused("marked nondefault"));
+        let of = |file: Option<&str>, builtins_off, entries| {
+            summary(&Document { file: file.map(Into::into), builtins_off, entries, errors: Vec::new() })
+        };
+        assert_eq!(of(None, false, vec![]), "no registry file; none built in");
+        assert_eq!(
+            of(Some("F"), true, vec![]),
+            "no entry of F; those built in are turned off by OPENDAT_BUILTIN=0"
+        );
+        assert_eq!(of(Some("F"), false, vec![opens()]), "1 entry of F, ready; none built in");
+        assert_eq!(of(Some("F"), false, vec![unused()]), "1 entry of F, not usable; none built in");
+        assert_eq!(of(Some("F"), false, vec![opens(), unused()]), "2 entries of F, 1 ready; none built in");
+        assert_eq!(of(Some("F"), false, vec![opens(), opens()]), "2 entries of F, all ready; none built in");
+    }
+}
