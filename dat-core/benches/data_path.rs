@@ -198,6 +198,9 @@ impl Queue<Adapter> for Qp {
         absent()
     }
     fn disconnect(&self, _: Close) {}
+    fn allocated(&self) -> Allocated {
+        Allocated::default()
+    }
 }
 
 static TABLE: AtomicPtr<DAT_PROVIDER> = AtomicPtr::new(null_mut());

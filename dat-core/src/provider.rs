@@ -18,10 +18,12 @@
 use std::convert::Infallible;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dat_sys::DAT_MODEL_NOT_SUPPORTED;
 
+pub use crate::ep::{Exceeded, Holding};
 use crate::error::{Error, OpenError, Result};
 use crate::wake::{Slept, Wake};
 
@@ -121,6 +123,8 @@ pub trait Queue<T: Transport>: Send + Sync {
     /// Ends the connection or the attempt to make one. Graceful: requests already posted are carried out first.
     /// Ends in `Disconnected` (also where the peer was faster), possibly before this call returns.
     fn disconnect(&self, how: Close);
+    /// The receive buffers allocated to the queue pair, in one look and not while a message is being taken in.
+    fn allocated(&self) -> Allocated;
 }
 
 /// Completion queue: single consumer (dat-core serialises).
@@ -294,6 +298,17 @@ pub struct RecvWr<'a> {
     pub segments: &'a [Segment],
 }
 
+/// Receive buffers that belong to a queue pair and have not completed: those posted to its own queue, and those its
+/// messages have taken from a shared one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allocated {
+    /// How many.
+    pub buffers: usize,
+    /// From the message after the last completed one to the last that has a buffer, both counted: never less than
+    /// `buffers`, and more only where messages are received out of order.
+    pub span: usize,
+}
+
 /// Why a post was refused. Nothing was queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PostError {
@@ -383,6 +398,9 @@ pub struct QpCfg<'a, T: Transport> {
     pub srq: Option<&'a T::Srq>,
     /// Comes back in [`Wc::qp`].
     pub token: u64,
+    /// Told of each receive buffer that a message takes ([`Holding::took`]). If that exceeds the hard watermark, the
+    /// buffer is flushed and the connection ends as [`Upcall::Broken`]; of the soft one, [`Upcall::HighWatermark`] tells.
+    pub holding: Arc<Holding>,
     /// Requests outstanding at most.
     pub max_requests: usize,
     /// Receives outstanding at most.
@@ -482,6 +500,8 @@ pub enum Upcall<'a, T: Transport> {
     Broken,
     /// A shared receive queue fell below its watermark.
     LowWatermark,
+    /// A queue pair holds more receive buffers than its soft watermark says.
+    HighWatermark,
 }
 
 /// Where an object's upcalls go. Copied freely; valid until the object is dropped (promise 3).

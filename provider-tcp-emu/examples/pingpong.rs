@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use dat_core::provider::*;
@@ -130,6 +130,7 @@ impl End {
             recv_cq: Some(&recvs),
             srq: None,
             token: 0,
+            holding: Arc::default(),
             max_requests: 512,
             max_recvs: 512,
             max_request_segments: 1,

@@ -145,6 +145,16 @@ impl Link {
         matches!(&self.phase, Phase::Up(up) if !up.writable)
     }
 
+    /// Receive buffers that belong to it and have not completed.
+    pub(crate) fn allocated(&self) -> usize {
+        match &self.phase {
+            Phase::Idle(work) | Phase::Ended(work) => work.allocated(),
+            Phase::Dialing(dialing) => dialing.work.allocated(),
+            Phase::Up(up) => up.stream.work().allocated(),
+            Phase::Between => 0,
+        }
+    }
+
     fn key(&self) -> Key {
         Key::Link(self.index)
     }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 use std::time::Instant;
 
 use dat_core::provider::{
-    Access, Attrs, BindState, BindWr, Close, Completions, Connect, Mem, Port, PostError, QpCfg, Queue,
-    ReadDepth, Receives, RecvWr, Region, SendWr, Sink, Transport, Upcall, Wc, Window,
+    Access, Allocated, Attrs, BindState, BindWr, Close, Completions, Connect, Mem, Port, PostError, QpCfg,
+    Queue, ReadDepth, Receives, RecvWr, Region, SendWr, Sink, Transport, Upcall, Wc, Window,
 };
 use dat_core::wake::{Slept, Wake};
 use dat_core::{Error, OpenError, Result};
@@ -234,6 +234,7 @@ impl Transport for Tcp {
     }
 
     fn qp(&self, cfg: QpCfg<'_, Self>, sink: Sink<Self>) -> Result<Qp> {
+        let holding = Arc::clone(&cfg.holding);
         let cfg = rnic::QpCfg {
             keys: Arc::clone(&self.keys),
             pd: cfg.pd.0,
@@ -247,7 +248,14 @@ impl Transport for Tcp {
             max_recv_segments: cfg.max_recv_segments,
         };
         // SAFETY: the engine lock is the adapter's lease; queues of other adapters are not of this type's values.
-        let (qp, work) = unsafe { rnic::Qp::new(cfg) }.map_err(no_memory)?;
+        let (qp, mut work) = unsafe { rnic::Qp::new(cfg) }.map_err(no_memory)?;
+        work.watch_receives(move || {
+            let exceeded = holding.took();
+            if exceeded.soft {
+                sink.call(Upcall::HighWatermark);
+            }
+            !exceeded.hard
+        });
         let mut engine = self.drive.engine.lock();
         let index = engine.links.next_index();
         let shared = Arc::new(link::Shared { mark: Mark::new(index), ended: AtomicBool::new(false) });
@@ -370,6 +378,13 @@ impl Queue<Tcp> for Qp {
         if let Some(link) = links.get_mut(self.index) {
             link.disconnect(kit, lingerers, how);
         }
+    }
+
+    fn allocated(&self) -> Allocated {
+        let mut engine = self.drive.engine.lock();
+        let buffers = engine.links.get_mut(self.index).map_or(0, |link| link.allocated());
+        // TCP delivers messages in order.
+        Allocated { buffers, span: buffers }
     }
 }
 

@@ -103,6 +103,7 @@ impl Qp {
             token: cfg.token,
             recv: None,
             recv_segments: vec![Segment::default(); max_recv_segments].into(),
+            watch: None,
             failed: None,
         };
         Ok((qp, work))
@@ -224,6 +225,8 @@ pub struct Work {
     /// The receive buffer that a message is being placed in.
     recv: Option<Rqe>,
     recv_segments: Box<[Segment]>,
+    /// Told of each receive buffer that a message takes; false: the message may not have it.
+    watch: Option<Box<dyn Fn() -> bool + Send + Sync>>,
     /// A request that failed, by its position in the send queue; it completes with this status when it is flushed.
     failed: Option<(usize, WcStatus)>,
 }
@@ -233,6 +236,18 @@ impl Work {
     pub fn has_requests(&self) -> bool {
         // SAFETY: the engine is the only consumer.
         unsafe { self.qp.sq.is_filled(self.qp.sq.head()) }
+    }
+
+    /// `watch` is called, under the engine lock, with each receive buffer that a message takes. False: the connection
+    /// breaks, and the buffer is flushed.
+    pub fn watch_receives(&mut self, watch: impl Fn() -> bool + Send + Sync + 'static) {
+        self.watch = Some(Box::new(watch));
+    }
+
+    /// Receive buffers that are this queue pair's and have not completed: posted to its own queue, or taken by the message
+    /// that is coming in.
+    pub fn allocated(&self) -> usize {
+        self.qp.rq.as_ref().map_or(0, Ring::len) + usize::from(self.recv.is_some())
     }
 
     /// Completes all that is posted as flushed; what is posted later waits for another call. Buffers in a shared receive
@@ -289,6 +304,12 @@ impl Work {
         };
         self.recv = rqe;
         rqe
+    }
+
+    /// Whether the message that has just taken a buffer may have it.
+    #[inline]
+    pub(crate) fn may_take(&self) -> bool {
+        self.watch.as_ref().is_none_or(|watch| watch())
     }
 
     /// The receive buffer in use.

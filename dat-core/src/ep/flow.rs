@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dat_sys::*;
 
+use super::watermark::Holding;
 use crate::evd::Evd;
 use crate::handle::Node;
 use crate::provider::{Transport, Wc, WcOp, WcStatus};
@@ -21,6 +22,7 @@ pub struct Flow {
     /// Cookies of requests, by sequence number. Receives need none: the cookie is their id.
     cookies: Box<[UnsafeCell<u64>]>,
     srq: Option<SrqShare>,
+    pub(super) holding: Arc<Holding>,
 }
 
 // SAFETY: a cookie's cell is written by the poster before the request is posted and read by the taker after it has
@@ -37,7 +39,13 @@ pub(super) struct Depth {
 }
 
 impl Flow {
-    pub(super) fn new(ep: *mut c_void, max_requests: usize, max_recvs: usize, srq: Option<SrqShare>) -> Self {
+    pub(super) fn new(
+        ep: *mut c_void,
+        max_requests: usize,
+        max_recvs: usize,
+        srq: Option<SrqShare>,
+        holding: Arc<Holding>,
+    ) -> Self {
         let ring = max_requests.max(1).next_power_of_two();
         Flow {
             ep: ep as usize,
@@ -45,7 +53,13 @@ impl Flow {
             receives: Depth::new(max_recvs),
             cookies: (0..ring).map(|_| UnsafeCell::new(0)).collect(),
             srq,
+            holding,
         }
+    }
+
+    /// No receive is outstanding: of an endpoint on a shared queue, those that it has taken count.
+    pub(super) fn receives_idle(&self) -> bool {
+        self.receives.is_idle() && (self.srq.is_none() || self.holding.held() == 0)
     }
 
     /// Remembers the cookie of request number `seq`.
@@ -61,8 +75,17 @@ impl Flow {
     pub fn retire(&self, wc: &Wc) -> DAT_DTO_COMPLETION_EVENT_DATA {
         let cookie = if wc.op == WcOp::Recv {
             match &self.srq {
-                Some(srq) => srq.retire(),
-                None => self.receives.retire(self.receives.retired() + 1),
+                Some(srq) => {
+                    srq.retire();
+                    self.holding.gave_back();
+                }
+                None => {
+                    self.receives.retire(self.receives.retired() + 1);
+                    // One that was flushed from the queue was no message's, and after it there will be none.
+                    if wc.status != WcStatus::Flushed {
+                        self.holding.gave_back();
+                    }
+                }
             }
             wc.id
         } else {

@@ -5,6 +5,7 @@ mod network;
 mod params;
 pub mod post;
 pub mod state;
+mod watermark;
 
 use std::ffi::c_void;
 use std::net::SocketAddr;
@@ -17,13 +18,14 @@ use dat_sys::*;
 pub use self::flow::{Flow, Orphans};
 use self::network::{Address, Shared};
 use self::state::{Effect, Event, State};
+pub use self::watermark::{Exceeded, Holding};
 use crate::error::{Error, Result};
 use crate::evd::{Evd, Order};
 use crate::handle::{self, Node, Object, Ref};
 use crate::ia::Ia;
 use crate::mem::pz::Pz;
 use crate::provider::{
-    Close, Connect, QpCfg, Queue, ReadDepth, RecvWr, Segment, Sink, Transport, Wc, WcOp, WcStatus,
+    Allocated, Close, Connect, QpCfg, Queue, ReadDepth, RecvWr, Segment, Sink, Transport, Wc, WcOp, WcStatus,
 };
 use crate::srq::Srq;
 
@@ -58,6 +60,8 @@ struct Setup<T: Transport> {
     request_evd: Option<Ref<Evd<T>>>,
     srq: Option<Ref<Srq<T>>>,
     attr: DAT_EP_ATTR,
+    /// The watermarks, and what the queue pair of now holds.
+    holding: Arc<Holding>,
     /// Where dat_ep_connect went: dat_ep_dup_connect goes there too.
     peer: Option<(SocketAddr, DAT_CONN_QUAL)>,
     /// Receives posted while dat_ep_modify may still replace the queue pair.
@@ -104,7 +108,7 @@ pub fn create<T: Transport>(
         None if handles.srq.is_some() => return Err(Error::arg(attr_arg)),
         None => params::defaults(limits),
     };
-    params::check(&attr, limits, attr_arg)?;
+    params::check(&attr, limits, handles.srq.is_some(), attr_arg)?;
     handles.check(ia)?;
     let _control = ia.control();
     let setup = Setup {
@@ -113,9 +117,11 @@ pub fn create<T: Transport>(
         request_evd: handles.request.map(Ref::new),
         srq: handles.srq.map(Ref::new),
         attr,
+        holding: Arc::default(),
         peer: None,
         early: Vec::new(),
     };
+    setup.holding.set_soft(params::soft_watermark(&setup.attr));
     let state = if setup.pz.is_some() { State::Unconnected } else { State::UnconfiguredUnconnected };
     build(ia, setup, handles.connect.map(Ref::new), state)
 }
@@ -124,8 +130,16 @@ pub fn create<T: Transport>(
 /// configures it before it accepts. Allowed inside upcalls.
 pub fn create_tentative<T: Transport>(ia: &Node<Ia<T>>) -> Result<&'static Node<Ep<T>>> {
     let attr = params::defaults(ia.transport.attrs());
-    let setup =
-        Setup { pz: None, recv_evd: None, request_evd: None, srq: None, attr, peer: None, early: Vec::new() };
+    let setup = Setup {
+        pz: None,
+        recv_evd: None,
+        request_evd: None,
+        srq: None,
+        attr,
+        holding: Arc::default(),
+        peer: None,
+        early: Vec::new(),
+    };
     build(ia, setup, None, State::UnconfiguredTentative)
 }
 
@@ -140,9 +154,9 @@ fn build<T: Transport>(
             ia: Ref::new(ia),
             link: AtomicPtr::new(std::ptr::null_mut()),
             setup: Mutex::new(setup),
-            shared: Arc::new(Shared::new(handle, state, connect_evd)),
+            shared: Arc::new(Shared::new(handle, Ref::new(ia), state, connect_evd)),
         };
-        let link = ep.new_link(&ep.setup())?;
+        let link = ep.new_link(&mut ep.setup())?;
         ep.link.store(link, Ordering::Release);
         Ok(ep)
     })
@@ -233,13 +247,15 @@ impl<T: Transport> Ep<T> {
     }
 
     /// A queue pair as configured; NULL if something is missing.
-    fn new_link(&self, setup: &Setup<T>) -> Result<*mut Link<T>> {
+    fn new_link(&self, setup: &mut Setup<T>) -> Result<*mut Link<T>> {
         let Some(pz) = &setup.pz else { return Ok(std::ptr::null_mut()) };
+        setup.holding = Arc::new(setup.holding.successor());
         let attr = &setup.attr;
         let count = |n: DAT_COUNT| usize::try_from(n).unwrap_or(0);
         let srq_share = setup.srq.as_ref().map(|srq| srq.counts.share());
         let (requests, recvs) = (count(attr.max_request_dtos), count(attr.max_recv_dtos));
-        let flow = Box::new(Flow::new(self.shared.ep as *mut c_void, requests, recvs, srq_share));
+        let holding = Arc::clone(&setup.holding);
+        let flow = Box::new(Flow::new(self.shared.ep as *mut c_void, requests, recvs, srq_share, holding));
         let write_iov = count(attr.max_rdma_write_iov);
         let cfg = QpCfg {
             pd: &pz.pd,
@@ -247,6 +263,7 @@ impl<T: Transport> Ep<T> {
             recv_cq: setup.recv_evd.as_ref().and_then(|evd| evd.cq()),
             srq: setup.srq.as_ref().map(|srq| &srq.srq),
             token: std::ptr::from_ref(&*flow) as u64,
+            holding: Arc::clone(&setup.holding),
             max_requests: requests,
             max_recvs: recvs,
             max_request_segments: count(attr.max_request_iov)
@@ -302,7 +319,50 @@ impl<T: Transport> Ep<T> {
         // SAFETY: control calls do not run beside one another on one endpoint (MT level).
         let link = unsafe { self.link_ptr().as_ref() };
         let idle = |f: fn(&Flow) -> bool| link.is_none_or(|link| f(&link.flow));
-        (self.state() as DAT_EP_STATE, idle(|f| f.receives.is_idle()), idle(|f| f.requests.is_idle()))
+        (self.state() as DAT_EP_STATE, idle(Flow::receives_idle), idle(|f| f.requests.is_idle()))
+    }
+
+    /// dat_ep_recv_query: the buffers allocated to the endpoint and not completed, and their span.
+    pub fn allocated(&self) -> Allocated {
+        // SAFETY: control calls do not run beside one another on one endpoint (MT level).
+        unsafe { self.link_ptr().as_ref() }.map_or(Allocated::default(), |link| link.qp.allocated())
+    }
+
+    /// dat_ep_set_watermark; legal in every state. What is exceeded already is for [`Ep::exceeds`].
+    pub fn set_watermarks(&self, soft: DAT_COUNT, hard: DAT_COUNT) -> Result<Exceeded> {
+        for (mark, arg) in [(soft, 2), (hard, 3)] {
+            if !watermark::is_valid(mark) {
+                return Err(Error::arg(arg));
+            }
+        }
+        let holding = {
+            let mut setup = self.setup();
+            setup.attr.srq_soft_hw = soft;
+            setup.holding.set_soft(soft);
+            setup.holding.set_hard(hard);
+            Arc::clone(&setup.holding)
+        };
+        // SAFETY: control calls do not run beside one another on one endpoint (MT level).
+        let Some(link) = (unsafe { self.link_ptr().as_ref() }) else { return Ok(Exceeded::default()) };
+        // The transport looks under its own lock: a message either took its buffer before, and is counted below, or
+        // finds the new watermarks.
+        link.qp.allocated();
+        Ok(holding.test())
+    }
+
+    /// The other half of dat_ep_set_watermark: reports the soft watermark, breaks the connection for the hard one. Apart
+    /// because upcalls follow, in which the consumer's CNO agent may use the endpoint.
+    pub fn exceeds(&self, exceeded: Exceeded) {
+        if exceeded.soft {
+            self.shared.exceeds_soft_watermark();
+        }
+        if exceeded.hard && matches!(self.state(), State::Connected | State::DisconnectPending) {
+            self.shared.break_off();
+            // SAFETY: control calls do not run beside one another on one endpoint (MT level).
+            if let Some(link) = unsafe { self.link_ptr().as_ref() } {
+                link.qp.disconnect(Close::Abrupt);
+            }
+        }
     }
 
     /// dat_ep_query. Addresses point into the endpoint.
@@ -357,7 +417,7 @@ impl<T: Transport> Ep<T> {
         Handles { pz, recv, request, connect, srq: None }.check(&self.ia)?;
         let mut attr = self.setup().attr;
         params::merge(&mut attr, &param.ep_attr, mask);
-        params::check(&attr, self.ia.transport.attrs(), 3)?;
+        params::check(&attr, self.ia.transport.attrs(), self.setup().srq.is_some(), 3)?;
         if mask & DAT_EP_FIELD_CONNECT_EVD_HANDLE != 0 {
             self.shared.conn().evd = connect.map(Ref::new);
         }
@@ -367,6 +427,9 @@ impl<T: Transport> Ep<T> {
         self.unlink(&mut control);
         let mut setup = self.setup();
         setup.attr = attr;
+        if mask & DAT_EP_FIELD_EP_ATTR_SRQ_SOFT_HW != 0 {
+            setup.holding.set_soft(params::soft_watermark(&attr));
+        }
         if mask & DAT_EP_FIELD_PZ_HANDLE != 0 {
             setup.pz = pz.map(Ref::new);
         }
@@ -376,7 +439,7 @@ impl<T: Transport> Ep<T> {
         if mask & DAT_EP_FIELD_REQUEST_EVD_HANDLE != 0 {
             setup.request_evd = request.map(Ref::new);
         }
-        let link = self.new_link(&setup)?;
+        let link = self.new_link(&mut setup)?;
         self.link.store(link, Ordering::Release);
         if setup.pz.is_some() {
             self.shared.state.apply(Event::Configure)?;
@@ -413,6 +476,7 @@ impl<T: Transport> Ep<T> {
                     op: WcOp::Recv,
                     status: WcStatus::LocalProtection,
                 };
+                link.flow.holding.count();
                 let data = DAT_EVENT_DATA { dto_completion_event_data: link.flow.retire(&failed) };
                 evd.post_or_report(DAT_DTO_COMPLETION_EVENT, data, Order::Now);
             }
@@ -531,9 +595,9 @@ impl<T: Transport> Ep<T> {
         self.unlink(&mut control);
         let mut setup = self.setup();
         setup.early.clear();
-        let link = self.new_link(&setup)?;
+        let link = self.new_link(&mut setup)?;
         self.link.store(link, Ordering::Release);
-        self.shared.conn().clear();
+        self.shared.renew();
         self.shared.state.apply(Event::Reset).map(drop)
     }
 }

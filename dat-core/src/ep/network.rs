@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dat_sys::*;
@@ -10,12 +11,16 @@ use super::state::{Effect, Event, Moved, State, StateCell};
 use crate::addr::SockAddr;
 use crate::evd::{Evd, Order};
 use crate::handle::Ref;
+use crate::ia::Ia;
 use crate::provider::{Receiver, Transport, Upcall};
 
 /// What the network changes.
 pub(super) struct Shared<T: Transport> {
     pub(super) ep: usize,
+    ia: Ref<Ia<T>>,
     pub(super) state: StateCell,
+    /// The hard watermark is exceeded: however the connection ends, it is broken.
+    breaking: AtomicBool,
     pub(super) conn: Mutex<Conn<T>>,
 }
 
@@ -55,9 +60,10 @@ impl<T: Transport> Conn<T> {
 }
 
 impl<T: Transport> Shared<T> {
-    pub(super) fn new(ep: *mut c_void, state: State, evd: Option<Ref<Evd<T>>>) -> Self {
+    pub(super) fn new(ep: *mut c_void, ia: Ref<Ia<T>>, state: State, evd: Option<Ref<Evd<T>>>) -> Self {
         let conn = Conn { evd, private: Vec::new(), local: Address::none(), remote: Address::none() };
-        Shared { ep: ep as usize, state: StateCell::new(state), conn: Mutex::new(conn) }
+        let (state, breaking) = (StateCell::new(state), AtomicBool::new(false));
+        Shared { ep: ep as usize, ia, state, breaking, conn: Mutex::new(conn) }
     }
 
     pub(super) fn conn(&self) -> MutexGuard<'_, Conn<T>> {
@@ -126,12 +132,31 @@ impl<T: Transport> Receiver<T> for Shared<T> {
             Upcall::AcceptFailed => self.failed(DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR),
             Upcall::Disconnected => self.lost(DAT_CONNECTION_EVENT_DISCONNECTED),
             Upcall::Broken => self.lost(DAT_CONNECTION_EVENT_BROKEN),
+            Upcall::HighWatermark => self.exceeds_soft_watermark(),
             Upcall::CqReady | Upcall::CqOverflow | Upcall::Request { .. } | Upcall::LowWatermark => {}
         }
     }
 }
 
 impl<T: Transport> Shared<T> {
+    /// The endpoint holds more receive buffers than its soft watermark says.
+    pub(super) fn exceeds_soft_watermark(&self) {
+        let ep = self.ep as *mut c_void;
+        // The standard gives the reason and no event number of its own; the handle says what it is about.
+        self.ia.report(DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR, ep, DAT_SRQ_SOFT_HIGH_WATERMARK_EVENT);
+    }
+
+    /// The connection is about to be ended because the hard watermark is exceeded.
+    pub(super) fn break_off(&self) {
+        self.breaking.store(true, Ordering::Release);
+    }
+
+    /// Ready for the next connection.
+    pub(super) fn renew(&self) {
+        self.breaking.store(false, Ordering::Release);
+        self.conn().clear();
+    }
+
     fn failed(&self, number: DAT_EVENT_NUMBER) {
         self.ended(Event::Failed, &[], |from| match from {
             State::DisconnectPending => DAT_CONNECTION_EVENT_DISCONNECTED,
@@ -145,6 +170,7 @@ impl<T: Transport> Shared<T> {
             State::DisconnectPending => DAT_CONNECTION_EVENT_DISCONNECTED,
             State::ActivePending => DAT_CONNECTION_EVENT_NON_PEER_REJECTED,
             State::CompletionPending => DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR,
+            _ if self.breaking.load(Ordering::Acquire) => DAT_CONNECTION_EVENT_BROKEN,
             _ => number,
         });
     }

@@ -4,6 +4,7 @@ use dat_sys::*;
 
 use super::post::MAX_SEGMENTS;
 use super::state::State;
+use super::watermark;
 use crate::error::{Error, Result};
 use crate::provider::Attrs;
 
@@ -31,8 +32,9 @@ pub(super) fn defaults(limits: &Attrs) -> DAT_EP_ATTR {
     }
 }
 
-/// Checks attributes against the adapter's limits; `arg` is the position of the attributes in the call.
-pub(super) fn check(attr: &DAT_EP_ATTR, limits: &Attrs, arg: u32) -> Result<()> {
+/// Checks attributes against the adapter's limits; `arg` is the position of the attributes in the call. Of an endpoint on
+/// a shared receive queue max_recv_iov is ignored (uDAPL 1.2, dat_ep_create_with_srq).
+pub(super) fn check(attr: &DAT_EP_ATTR, limits: &Attrs, on_srq: bool, arg: u32) -> Result<()> {
     if attr.service_type != DAT_SERVICE_TYPE_RC {
         return Err(Error::of(DAT_MODEL_NOT_SUPPORTED));
     }
@@ -53,15 +55,21 @@ pub(super) fn check(attr: &DAT_EP_ATTR, limits: &Attrs, arg: u32) -> Result<()> 
         && attr.max_rdma_size <= limits.max_message
         && within(attr.max_recv_dtos, limits.max_dtos)
         && within(attr.max_request_dtos, limits.max_dtos)
-        && within(attr.max_recv_iov, limits.max_segments)
+        && (on_srq || within(attr.max_recv_iov, limits.max_segments))
         && within(attr.max_request_iov, limits.max_segments)
         && within(attr.max_rdma_read_iov, limits.max_read_segments.min(MAX_SEGMENTS))
         && within(attr.max_rdma_write_iov, limits.max_segments)
         && within(attr.max_rdma_read_in, reads)
         && within(attr.max_rdma_read_out, reads)
+        && watermark::is_valid(attr.srq_soft_hw)
         && within(attr.ep_transport_specific_count, usize::MAX)
         && within(attr.ep_provider_specific_count, usize::MAX);
     if fits { Ok(()) } else { Err(Error::arg(arg)) }
+}
+
+/// The soft high watermark that the attributes ask for. Programs zero them and mean no watermark.
+pub(super) fn soft_watermark(attr: &DAT_EP_ATTR) -> DAT_COUNT {
+    if attr.srq_soft_hw == 0 { DAT_WATERMARK_INFINITE } else { attr.srq_soft_hw }
 }
 
 /// Only best effort is offered (uDAPL 1.2, dat_ep_connect: otherwise `DAT_MODEL_NOT_SUPPORTED`, at once).

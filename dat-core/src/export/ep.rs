@@ -124,6 +124,24 @@ slots! {
         Ok(())
     }
 
+    /// dat_ep_recv_query. What the caller does not want to know it leaves NULL.
+    fn ep_recv_query<T, SAFE>(ep: DAT_EP_HANDLE, buffers: *mut DAT_COUNT, span: *mut DAT_COUNT) {
+        let now = alone::<SAFE, _>(ep, || Ok(handle::get::<Ep<T>>(ep)?.allocated()))?;
+        for (ptr, count) in [(buffers, now.buffers), (span, now.span)] {
+            if let Some(out) = ptr.as_mut() {
+                *out = DAT_COUNT::try_from(count).unwrap_or(DAT_COUNT::MAX);
+            }
+        }
+        Ok(())
+    }
+
+    /// dat_ep_set_watermark.
+    fn ep_set_watermark<T, SAFE>(ep: DAT_EP_HANDLE, soft: DAT_COUNT, hard: DAT_COUNT) {
+        let exceeded = alone::<SAFE, _>(ep, || handle::get::<Ep<T>>(ep)?.set_watermarks(soft, hard))?;
+        handle::get::<Ep<T>>(ep)?.exceeds(exceeded);
+        Ok(())
+    }
+
     /// dat_ep_reset.
     fn ep_reset<T, SAFE>(ep: DAT_EP_HANDLE) {
         alone::<SAFE, _>(ep, || handle::get::<Ep<T>>(ep)?.reset())

@@ -51,8 +51,6 @@ missing! {
     csp_create(Ia<T>, *mut DAT_COMM, DAT_IA_ADDRESS_PTR, DAT_EVD_HANDLE, *mut DAT_CSP_HANDLE);
     csp_query(Csp, DAT_CSP_PARAM_MASK, *mut DAT_CSP_PARAM);
     csp_free(Csp);
-    ep_recv_query(Ep<T>, *mut DAT_COUNT, *mut DAT_COUNT);
-    ep_set_watermark(Ep<T>, DAT_COUNT, DAT_COUNT);
     ep_common_connect(Ep<T>, DAT_IA_ADDRESS_PTR, DAT_TIMEOUT, DAT_COUNT, DAT_PVOID);
     ep_post_send_with_invalidate(
         Ep<T>,

@@ -111,22 +111,29 @@ impl<T: Transport> Ia<T> {
             optimal_buffer_alignment: attrs.optimal_alignment,
             evd_stream_merging_supported: [[DAT_TRUE; 6]; 6],
             srq_supported: truth(attrs.max_srqs > 0),
-            srq_watermarks_supported: if attrs.max_srqs > 0 { SRQ_LOW_WATERMARK } else { 0 },
+            srq_watermarks_supported: EP_SOFT_WATERMARK
+                | EP_HARD_WATERMARK
+                | if attrs.max_srqs > 0 { SRQ_LOW_WATERMARK } else { 0 },
             srq_ep_pz_difference_supported: truth(attrs.max_srqs > 0),
             srq_info_supported: if attrs.max_srqs > 0 { SRQ_AVAILABLE | SRQ_OUTSTANDING } else { 0 },
+            ep_recv_info_supported: RECV_BUFFERS | RECV_SPAN,
             dto_async_return_guaranteed: DAT_TRUE,
             num_provider_specific_attr: count(self.facts.provider.len()),
             provider_specific_attr: self.facts.provider.as_ptr().cast_mut(),
-            // Coherent memory, one path, no dat_ep_recv_query, no RMRs, no use in signal handlers.
+            // Coherent memory, one path, no RMRs, no use in signal handlers.
             ..DAT_PROVIDER_ATTR::zeroed()
         };
     }
 }
 
-// Bits of two attributes for which the headers define no names; their values are those of OFED's documentation.
+// Bits of three attributes for which the headers define no names; their values are those of OFED's documentation.
 const SRQ_LOW_WATERMARK: DAT_COUNT = 0x1;
+const EP_SOFT_WATERMARK: DAT_COUNT = 0x10;
+const EP_HARD_WATERMARK: DAT_COUNT = 0x100;
 const SRQ_AVAILABLE: DAT_COUNT = 0x1;
 const SRQ_OUTSTANDING: DAT_COUNT = 0x10;
+const RECV_BUFFERS: DAT_COUNT = 0x1;
+const RECV_SPAN: DAT_COUNT = 0x10;
 
 /// Ours, as major and minor.
 fn version() -> (u32, u32) {

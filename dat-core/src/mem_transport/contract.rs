@@ -52,6 +52,8 @@ macro_rules! transport_contract {
             a_full_completion_queue_overflows
             resizing_loses_nothing
             a_shared_queue_serves_all_its_endpoints
+            allocated_buffers_are_counted
+            watermarks_limit_what_is_held
             upcalls_stop_at_drop
             a_sleeper_is_woken
             // Connections.

@@ -9,6 +9,7 @@ mod transfer;
 use std::collections::{BTreeMap, VecDeque};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -17,7 +18,9 @@ use dat_sys::*;
 use super::Adapter;
 use super::memory::{Memory, length};
 use crate::error::{Error, Result};
-use crate::provider::{PostError, ReadDepth, RecvWr, Segment, SendOp, Sink, Wc, WcOp, WcStatus};
+use crate::provider::{
+    Allocated, Holding, PostError, ReadDepth, RecvWr, Segment, SendOp, Sink, Wc, WcOp, WcStatus,
+};
 
 /// Names an object; never used twice in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,6 +67,7 @@ pub(super) enum Note {
     Disconnected,
     Broken,
     LowWatermark,
+    HighWatermark,
 }
 
 struct Cq {
@@ -96,13 +100,14 @@ struct Qp {
 }
 
 /// What a queue pair was created with.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct QpCore {
     pub(super) pd: Id,
     pub(super) request_cq: Option<Id>,
     pub(super) recv_cq: Option<Id>,
     pub(super) srq: Option<Id>,
     pub(super) token: u64,
+    pub(super) holding: Arc<Holding>,
     pub(super) max_requests: usize,
     pub(super) max_recvs: usize,
     pub(super) max_request_segments: usize,
@@ -292,6 +297,12 @@ impl Engine {
             Link::Idle | Link::Calling(_) => qp.recvs.push_back(recv),
         }
         Ok(())
+    }
+
+    /// Receives are carried out at once and in order: what is allocated is what is posted to the queue pair itself.
+    pub(super) fn allocated(&self, id: Id) -> Allocated {
+        let buffers = self.qps.get(&id).map_or(0, |qp| qp.recvs.len());
+        Allocated { buffers, span: buffers }
     }
 
     /// Takes the buffer for a message to `id` out of its queue; `sender` waits where there is none.

@@ -133,6 +133,7 @@ impl Fabric {
             Note::Disconnected => Upcall::Disconnected,
             Note::Broken => Upcall::Broken,
             Note::LowWatermark => Upcall::LowWatermark,
+            Note::HighWatermark => Upcall::HighWatermark,
         });
     }
 }

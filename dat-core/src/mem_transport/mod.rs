@@ -27,8 +27,8 @@ use self::engine::{Engine, Id, QpCore};
 use self::fabric::Fabric;
 use crate::error::{Error, OpenError, Result};
 use crate::provider::{
-    self, Access, Attrs, BindState, BindWr, Close, Completions, Connect, Port, PostError, Provider, Queue,
-    ReadDepth, Receives, RecvWr, Region, SendWr, Sink, Transport, Wc, Window,
+    self, Access, Allocated, Attrs, BindState, BindWr, Close, Completions, Connect, Port, PostError,
+    Provider, Queue, ReadDepth, Receives, RecvWr, Region, SendWr, Sink, Transport, Wc, Window,
 };
 use crate::wake::{Slept, Wake};
 
@@ -142,6 +142,7 @@ impl Transport for Adapter {
             recv_cq: cfg.recv_cq.map(|cq| cq.0.id),
             srq: cfg.srq.map(|srq| srq.0.id),
             token: cfg.token,
+            holding: cfg.holding,
             max_requests: cfg.max_requests,
             max_recvs: cfg.max_recvs,
             max_request_segments: cfg.max_request_segments,
@@ -327,6 +328,10 @@ impl Queue<Adapter> for Qp {
 
     fn disconnect(&self, how: Close) {
         self.0.with(|e, id| e.disconnect(id, how));
+    }
+
+    fn allocated(&self) -> Allocated {
+        self.0.with(|e, id| e.allocated(id))
     }
 }
 

@@ -9,3 +9,4 @@ mod memory;
 mod opening;
 mod queries;
 mod transfer;
+mod watermarks;

@@ -67,6 +67,11 @@ fn an_adapter_tells_what_its_transport_can_do() {
     assert_eq!(provider.max_private_data_size, count(limits.max_private));
     assert_eq!(provider.evd_stream_merging_supported, [[DAT_TRUE; 6]; 6]);
     assert_eq!(provider.srq_supported, DAT_TRUE);
+    assert_eq!(provider.srq_ep_pz_difference_supported, DAT_TRUE);
+    // Low, soft high and hard high watermark; available and outstanding; buffers and span.
+    let supported =
+        (provider.srq_watermarks_supported, provider.srq_info_supported, provider.ep_recv_info_supported);
+    assert_eq!(supported, (0x111, 0x11, 0x11));
     assert_eq!(DAT_OPTIMAL_ALIGNMENT as u32 % provider.optimal_buffer_alignment, 0);
     dat!(table, ia_close_func(ia, DAT_CLOSE_GRACEFUL_FLAG)).unwrap();
 }

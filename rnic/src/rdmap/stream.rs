@@ -219,6 +219,16 @@ impl Stream {
         self.work.flush();
     }
 
+    /// The queue pair's half that completes work.
+    pub fn work(&self) -> &Work {
+        &self.work
+    }
+
+    #[cfg(test)]
+    pub(super) fn work_mut(&mut self) -> &mut Work {
+        &mut self.work
+    }
+
     /// Counters.
     pub fn stats(&self) -> Stats {
         self.stats

@@ -58,8 +58,8 @@ same! {
     ep_reset<SAFE>(ep: DAT_EP_HANDLE) => ep::ep_reset::<T, SAFE>;
     evd_set_unwaitable(evd: DAT_EVD_HANDLE) => evd::evd_set_unwaitable::<T>;
     evd_clear_unwaitable(evd: DAT_EVD_HANDLE) => evd::evd_clear_unwaitable::<T>;
-    ep_recv_query(ep: DAT_EP_HANDLE, nbufs_allocated: *mut DAT_COUNT, bufs_alloc_span: *mut DAT_COUNT) => missing::ep_recv_query::<T>;
-    ep_set_watermark(ep: DAT_EP_HANDLE, ep_soft_high_watermark: DAT_COUNT, hard_high_watermark: DAT_COUNT) => missing::ep_set_watermark::<T>;
+    ep_recv_query<SAFE>(ep: DAT_EP_HANDLE, nbufs_allocated: *mut DAT_COUNT, bufs_alloc_span: *mut DAT_COUNT) => ep::ep_recv_query::<T, SAFE>;
+    ep_set_watermark<SAFE>(ep: DAT_EP_HANDLE, ep_soft_high_watermark: DAT_COUNT, hard_high_watermark: DAT_COUNT) => ep::ep_set_watermark::<T, SAFE>;
     srq_create(ia: DAT_IA_HANDLE, pz: DAT_PZ_HANDLE, srq_attributes: *mut DAT_SRQ_ATTR, srq: *mut DAT_SRQ_HANDLE) => mem::srq_create::<T>;
     srq_free<SAFE>(srq: DAT_SRQ_HANDLE) => mem::srq_free::<T, SAFE>;
     srq_resize<SAFE>(srq: DAT_SRQ_HANDLE, srq_max_recv_dto: DAT_COUNT) => mem::srq_resize::<T, SAFE>;

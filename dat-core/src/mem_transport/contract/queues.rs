@@ -212,6 +212,66 @@ pub fn a_shared_queue_serves_all_its_endpoints<T: Transport>(a: &T, b: &T) {
     drop(ends);
 }
 
+pub fn allocated_buffers_are_counted<T: Transport>(a: &T, b: &T) {
+    let rig = Rig { a, b };
+    let (a, b) = (End::new(a), End::new(b));
+    let of = |buffers| Allocated { buffers, span: buffers };
+    assert_eq!(b.qp.allocated(), of(0));
+    for i in 0..3 {
+        b.recv(i, &[b.mem.segment(0, 8)]);
+    }
+    assert_eq!(b.qp.allocated(), of(3), "before there is a connection");
+    rig.join(&a, &b);
+    a.send(0, &[a.mem.segment(0, 8)]);
+    // Completed, though nobody has polled it.
+    rig.until("the message", || (!b.recvs.arm(false)).then_some(()));
+    assert_eq!(b.qp.allocated(), of(2));
+    b.qp.disconnect(Close::Abrupt);
+    rig.next("the end", &b.log);
+    assert_eq!(b.qp.allocated(), of(0));
+    assert_eq!(rig.completions(&b.recvs, 3).len(), 3);
+}
+
+pub fn watermarks_limit_what_is_held<T: Transport>(a: &T, b: &T) {
+    let rig = Rig { a, b };
+    let (peer, mut end) = (End::new(a), End::new(b));
+    // From a queue of its own, and from a shared one.
+    let srq_log = Log::new(b);
+    let srq = (b.attrs().max_srqs > 0).then(|| b.srq(&end.pd, 8, 1, srq_log.sink()).expect("shared queue"));
+    let holding = std::sync::Arc::new(Holding::default());
+    holding.set_soft(1);
+    holding.set_hard(3);
+    let cfg = cfg::<T>(&end.pd, &end.requests, &end.recvs, srq.as_ref());
+    let cfg = QpCfg { holding, ..cfg };
+    end.qp = b.qp(cfg, end.log.sink()).expect("queue pair");
+    for id in 0..8 {
+        match &srq {
+            // SAFETY: no memory.
+            Some(srq) => unsafe { srq.post_recv(&RecvWr { id, segments: &[] }) }.expect("post"),
+            None => end.recv(id, &[]),
+        }
+    }
+    rig.join(&peer, &end);
+    for i in 0..3 {
+        peer.send(i, &[]);
+        assert_eq!(outcomes(&rig.completions(&end.recvs, 1)), [(i, WcStatus::Success)]);
+        match i {
+            1 => assert!(matches!(rig.next("the soft watermark", &end.log), Event::HighWatermark)),
+            _ => end.log.assert_silent(),
+        }
+    }
+    peer.send(3, &[]);
+    assert!(matches!(rig.next("the hard watermark", &end.log), Event::Broken));
+    let taken = rig.completions(&end.recvs, 1);
+    assert_eq!(outcomes(&taken), [(3, WcStatus::Flushed)], "the buffer it may not have");
+    if let Some(srq) = &srq {
+        assert_eq!(srq.available(), 4, "what no message took stays");
+    }
+    let event = rig.next("the end", &peer.log);
+    assert!(matches!(event, Event::Disconnected | Event::Broken), "{event:?}");
+    drop(end);
+}
+
 /// Drops objects while a peer makes them call.
 pub fn upcalls_stop_at_drop<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };

@@ -197,6 +197,7 @@ pub fn cfg<'c, T: Transport>(
         recv_cq: Some(recvs),
         srq,
         token: TOKEN,
+        holding: Arc::default(),
         max_requests: QUEUE,
         max_recvs: QUEUE,
         max_request_segments: 4,
@@ -320,6 +321,7 @@ pub enum Event<T: Transport> {
     Disconnected,
     Broken,
     LowWatermark,
+    HighWatermark,
 }
 
 impl<T: Transport> std::fmt::Debug for Event<T> {
@@ -337,6 +339,7 @@ impl<T: Transport> std::fmt::Debug for Event<T> {
             Event::Disconnected => "Disconnected",
             Event::Broken => "Broken",
             Event::LowWatermark => "LowWatermark",
+            Event::HighWatermark => "HighWatermark",
         })
     }
 }
@@ -403,6 +406,7 @@ impl<T: Transport> Receiver<T> for Log<'_, T> {
             Upcall::Disconnected => Event::Disconnected,
             Upcall::Broken => Event::Broken,
             Upcall::LowWatermark => Event::LowWatermark,
+            Upcall::HighWatermark => Event::HighWatermark,
         };
         self.events.lock().expect("no case panics in an upcall").push_back(event);
         if self.wake.signal() {

@@ -211,7 +211,7 @@ impl Engine {
     fn end(&mut self, id: Id, why: Note) {
         let Some(qp) = self.qps.get_mut(&id) else { return };
         let link = std::mem::replace(&mut qp.link, Link::Ended);
-        let core = qp.core;
+        let core = qp.core.clone();
         let (requests, recvs) = (std::mem::take(&mut qp.requests), std::mem::take(&mut qp.recvs));
         for request in requests {
             self.give_up(request.task);
@@ -245,7 +245,7 @@ impl Engine {
         matches!(self.qps.get(&id), Some(Qp { link: Link::Calling(c), .. }) if *c == call)
     }
 
-    fn notify(&mut self, object: Id, note: Note) {
+    pub(super) fn notify(&mut self, object: Id, note: Note) {
         if let Some(qp) = self.qps.get(&object) {
             self.upcalls.push_back(Pending { object, sink: qp.sink, note });
         }

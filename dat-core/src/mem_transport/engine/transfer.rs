@@ -22,7 +22,7 @@ impl Engine {
         if wr.segments.len() > qp.core.max_request_segments {
             return Err(PostError::Unsupported);
         }
-        let core = qp.core;
+        let core = qp.core.clone();
         self.local(qp_id, core.pd, wr.op, wr.segments)?;
         // A fence needs no more: requests are carried out one after the other.
         let &SendWr { id, op, signalled, solicited, .. } = wr;
@@ -111,7 +111,7 @@ impl Engine {
         let qp = self.qps.get(&id)?;
         let Link::Up(up) = qp.link else { return None };
         let Link::Up(peer) = self.qps.get(&up.peer)?.link else { return None };
-        (up.announced && peer.announced).then_some((up, qp.core))
+        (up.announced && peer.announced).then(|| (up, qp.core.clone()))
     }
 
     fn carry_out(&mut self, id: Id, core: &QpCore, up: &Up, request: &Request) -> Outcome {
@@ -124,7 +124,7 @@ impl Engine {
         let Ok(local) = self.local(id, core.pd, op, &request.segments) else {
             return Outcome::Failed(WcStatus::LocalProtection);
         };
-        let Some(peer) = self.qps.get(&up.peer).map(|qp| qp.core) else {
+        let Some(peer) = self.qps.get(&up.peer).map(|qp| qp.core.clone()) else {
             return Outcome::Failed(WcStatus::Transport);
         };
         match op {
@@ -155,6 +155,15 @@ impl Engine {
     ) -> Outcome {
         let Some(recv) = self.take_recv(to, from) else { return Outcome::Starved };
         let mut wc = peer.wc(recv.id, WcOp::Recv, WcStatus::Success);
+        let exceeded = peer.holding.took();
+        if exceeded.soft {
+            self.notify(to, Note::HighWatermark);
+        }
+        if exceeded.hard {
+            wc.status = WcStatus::Flushed;
+            self.complete(peer.recv_cq, wc, false);
+            return Outcome::Failed(WcStatus::ReceiverNotReady);
+        }
         let fits = request.bytes <= recv.bytes;
         let sink = self.memory.local(recv.pd, &recv.segments, true);
         let (receiver, sender) = match sink {

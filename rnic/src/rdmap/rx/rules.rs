@@ -103,9 +103,12 @@ impl Stream {
         if mo != self.rx.send_placed {
             return Err(self.refuse(Cause::UNTAGGED_MO));
         }
-        let Some(buffer) = self.work.recv().or_else(|| self.work.take_recv()) else {
-            return Err(self.refuse(Cause::UNTAGGED_NO_BUFFER));
+        let taken = match self.work.recv() {
+            Some(buffer) => Some(buffer),
+            // A buffer that the message may not have is flushed with the rest.
+            None => self.work.take_recv().filter(|_| self.work.may_take()),
         };
+        let Some(buffer) = taken else { return Err(self.refuse(Cause::UNTAGGED_NO_BUFFER)) };
         let len = u64::from(mo) + self.rx.frame.left as u64;
         if len > buffer.len.min(u32::MAX.into()) {
             self.work.finish_recv(len.min(u32::MAX.into()) as u32, None, WcStatus::LocalLength, true);

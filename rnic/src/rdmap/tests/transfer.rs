@@ -1,5 +1,7 @@
 //! Everything arrives, whatever the portions in which TCP moves it.
 
+use wire::iwarp::Cause;
+
 use super::*;
 
 const SIZES: &[usize] = &[
@@ -375,7 +377,34 @@ fn a_shared_receive_queue_serves_many() {
         assert_eq!(usize::from(byte), at / 10);
     }
     // The buffers of others are not flushed with one of them; one that is in use is.
-    share(&srq, 20, &[]).unwrap();
-    pairs[0].b.stream.flush();
-    assert_eq!((pairs[0].b.received(), srq.available()), (vec![], 1));
+    share(&srq, 20, &[sink.seg(0, 10)]).unwrap();
+    share(&srq, 21, &[]).unwrap();
+    let frame = errors::fpdu(&errors::sent(5, 0, true, &[1; 10]), false);
+    let side = &mut pairs[0].b;
+    side.stream.rx_bytes(&frame[..frame.len() - 6]).unwrap();
+    assert_eq!((side.stream.work().allocated(), srq.available()), (1, 1));
+    side.stream.flush();
+    assert_eq!(side.received(), [wc(20, WcOp::Recv, 0, WcStatus::Flushed)]);
+    assert_eq!((side.stream.work().allocated(), srq.available()), (0, 1));
+}
+
+#[test]
+fn a_message_may_be_denied_its_buffer() {
+    let mut pair = Pair::new(cfg(), 0);
+    let takes = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&takes);
+    pair.b.stream.work_mut().watch_receives(move || count.fetch_add(1, Ordering::Relaxed) < 2);
+    for id in 1..=4 {
+        pair.b.recv(id, &[]);
+        pair.a.post(send(id, &[]));
+    }
+    assert_eq!(pair.b.stream.work().allocated(), 4);
+    let failure = pair.drive().unwrap_err();
+    assert_eq!(failure, Failure { by_peer: false, cause: Cause::UNTAGGED_NO_BUFFER });
+    assert_eq!(pair.b.stream.work().allocated(), 2, "the one it may not have, and the one not taken");
+    pair.b.stream.flush();
+    let of = |id, status| wc(id, WcOp::Recv, 0, status);
+    let (done, flushed) = (WcStatus::Success, WcStatus::Flushed);
+    assert_eq!(pair.b.received(), [of(1, done), of(2, done), of(3, flushed), of(4, flushed)]);
+    assert_eq!(takes.load(Ordering::Relaxed), 3, "what is flushed no message takes");
 }
