@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use dat_sys::*;
 
+use crate::agent::Agent;
 use crate::error::{Error, Result};
 use crate::handle::{self, Node, Object, Ref};
 use crate::ia::Ia;
@@ -18,6 +19,7 @@ pub struct Cno<T: Transport> {
     /// Its adapter.
     pub ia: Ref<Ia<T>>,
     state: Mutex<State>,
+    agent: Agent,
 }
 
 struct State {
@@ -26,7 +28,6 @@ struct State {
     triggered: VecDeque<usize>,
     /// Threads in dat_cno_wait, oldest first. The pointers are to their stacks; they leave before they return.
     waiters: Vec<*const Wake>,
-    agent: DAT_OS_WAIT_PROXY_AGENT,
     /// The last EVD went or the adapter closes: everyone leaves with a NULL EVD.
     dead: bool,
 }
@@ -45,8 +46,8 @@ pub fn create<T: Transport>(
     agent: DAT_OS_WAIT_PROXY_AGENT,
 ) -> Result<&'static Node<Cno<T>>> {
     let _control = ia.control();
-    let state = State { triggered: VecDeque::new(), waiters: Vec::new(), agent, dead: false };
-    ia.add(|_| Ok(Cno { ia: Ref::new(ia), state: Mutex::new(state) }))
+    let state = State { triggered: VecDeque::new(), waiters: Vec::new(), dead: false };
+    ia.add(|_| Ok(Cno { ia: Ref::new(ia), state: Mutex::new(state), agent: Agent::new(agent)? }))
 }
 
 /// dat_cno_free: refused while an EVD refers to it or a thread waits on it.
@@ -59,8 +60,9 @@ pub fn free<T: Transport>(cno: &Node<Cno<T>>) -> Result<()> {
     ia.delist(cno);
     // SAFETY: nobody depends on it or waits on it.
     let gone = unsafe { handle::remove(cno) };
-    drop(gone);
+    // The agent may be at work, and want the lock for it; the drop waits for it.
     drop(control);
+    drop(gone);
     Ok(())
 }
 
@@ -71,31 +73,33 @@ impl<T: Transport> Cno<T> {
 
     /// An event arrived on an enabled EVD nobody waits on. Called inside upcalls.
     pub(crate) fn trigger(&self, evd: usize) {
-        let agent = self.remind(evd);
-        if let Some(call) = agent.proxy_agent_func {
-            // SAFETY: the consumer registered this function with this argument.
-            unsafe { call(agent.instance_data, evd as *mut c_void) };
-        }
+        self.remind(evd);
+        self.agent.call(evd);
     }
 
     /// Triggers without calling the agent, which may be what takes the events just now.
-    pub(crate) fn remind(&self, evd: usize) -> DAT_OS_WAIT_PROXY_AGENT {
-        let (agent, interrupt) = {
+    pub(crate) fn remind(&self, evd: usize) {
+        let interrupt = {
             let mut state = self.state();
             if !state.triggered.contains(&evd) {
                 state.triggered.push_back(evd);
             }
-            (state.agent, state.wake_one())
+            state.wake_one()
         };
         if interrupt {
             self.ia.transport.interrupt();
         }
-        agent
     }
 
     /// An EVD was found empty: its trigger, if nobody has consumed it, means nothing any more.
     pub(crate) fn settle(&self, evd: usize) {
         self.state().triggered.retain(|triggered| *triggered != evd);
+    }
+
+    /// An EVD is being freed.
+    pub(crate) fn forget(&self, evd: usize) {
+        self.settle(evd);
+        self.agent.forget(evd);
     }
 
     /// dat_cno_wait: the EVD that triggered. A time-out is `DAT_QUEUE_EMPTY` (uDAPL 1.2, dat_cno_wait).
@@ -143,18 +147,18 @@ impl<T: Transport> Cno<T> {
     }
 
     /// dat_cno_modify_agent.
-    pub fn set_agent(&self, agent: DAT_OS_WAIT_PROXY_AGENT) {
-        self.state().agent = agent;
+    pub fn set_agent(&self, agent: DAT_OS_WAIT_PROXY_AGENT) -> Result<()> {
+        self.agent.set(agent)
     }
 
     /// The agent, as dat_cno_query reports it.
     pub fn agent(&self) -> DAT_OS_WAIT_PROXY_AGENT {
-        self.state().agent
+        self.agent.get()
     }
 
     /// Every waiter leaves; the agent is told with a NULL EVD (dat_ia_close).
     pub fn abandon(&self) {
-        let (agent, interrupt) = {
+        let interrupt = {
             let mut state = self.state();
             state.dead = true;
             let mut interrupt = false;
@@ -162,15 +166,12 @@ impl<T: Transport> Cno<T> {
                 // SAFETY: listed waiters are alive.
                 interrupt |= unsafe { (**waiter).signal() };
             }
-            (state.agent, interrupt)
+            interrupt
         };
         if interrupt {
             self.ia.transport.interrupt();
         }
-        if let Some(call) = agent.proxy_agent_func {
-            // SAFETY: the consumer registered this function with this argument.
-            unsafe { call(agent.instance_data, std::ptr::null_mut()) };
-        }
+        self.agent.call_off();
     }
 
     /// Whether threads wait on it.

@@ -15,6 +15,7 @@ pub mod mem_transport;
 pub mod srq;
 
 pub mod addr;
+mod agent;
 pub mod cno;
 pub mod error;
 pub mod handle;

@@ -2,8 +2,14 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use dat_core::cno::{self, Cno};
 use dat_core::error::Error;
-use dat_core::{cno, evd};
+use dat_core::{ep, evd, handle, ia};
 use dat_sys::*;
 use support::*;
 
@@ -138,21 +144,100 @@ fn a_cno_stays_triggered_until_the_queue_is_empty() {
     assert_eq!(cno.wait(0).err(), Some(Error::of(DAT_QUEUE_EMPTY)));
 }
 
+/// An agent that calls `f` with each EVD; the closure lives as long as the test program.
+fn agent(f: impl Fn(DAT_EVD_HANDLE) + Send + Sync + 'static) -> DAT_OS_WAIT_PROXY_AGENT {
+    type Call = Box<dyn Fn(DAT_EVD_HANDLE) + Send + Sync>;
+    unsafe extern "C" fn call(instance: DAT_PVOID, evd: DAT_EVD_HANDLE) {
+        // SAFETY: the leaked closure below.
+        let f = unsafe { &*instance.cast::<Call>() };
+        f(evd);
+    }
+    let f: Call = Box::new(f);
+    let instance_data = Box::into_raw(Box::new(f)).cast();
+    DAT_OS_WAIT_PROXY_AGENT { instance_data, proxy_agent_func: Some(call) }
+}
+
+/// An agent that says which EVD it was told of.
+fn witness() -> (DAT_OS_WAIT_PROXY_AGENT, Receiver<usize>) {
+    let (tell, told) = channel();
+    (agent(move |evd| tell.send(evd as usize).unwrap()), told)
+}
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
 #[test]
 fn an_agent_is_called_besides_waiters() {
-    unsafe extern "C" fn agent(instance: DAT_PVOID, evd: DAT_EVD_HANDLE) {
-        // SAFETY: the test passes this cell.
-        unsafe { *instance.cast::<usize>() = evd as usize };
-    }
-    let mut seen = 0usize;
+    let (agent, told) = witness();
     let ia = open(&fabric());
-    let proxy =
-        DAT_OS_WAIT_PROXY_AGENT { instance_data: (&raw mut seen).cast(), proxy_agent_func: Some(agent) };
-    let cno = cno::create(ia, proxy).unwrap();
+    let cno = cno::create(ia, agent).unwrap();
     let evd = evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap();
     evd.post_software(&software(0)).unwrap();
-    assert_eq!(seen, evd.handle() as usize);
+    assert_eq!(told.recv_timeout(PATIENCE), Ok(evd.handle() as usize));
     assert_eq!(cno.wait(0), Ok(evd.handle()));
+}
+
+#[test]
+fn an_agent_may_be_changed_and_taken_away() {
+    let ((one, told_one), (two, told_two)) = (witness(), witness());
+    let ia = open(&fabric());
+    let cno = cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL).unwrap();
+    let evd = evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap();
+    evd.post_software(&software(0)).unwrap();
+    cno.set_agent(one).unwrap();
+    evd.post_software(&software(1)).unwrap();
+    assert_eq!(told_one.recv_timeout(PATIENCE), Ok(evd.handle() as usize));
+    cno.set_agent(two).unwrap();
+    evd.post_software(&software(2)).unwrap();
+    assert_eq!(told_two.recv_timeout(PATIENCE), Ok(evd.handle() as usize));
+    cno.set_agent(DAT_OS_WAIT_PROXY_AGENT_NULL).unwrap();
+    evd.post_software(&software(3)).unwrap();
+    evd::free(evd).unwrap();
+    // Its thread ends here, so nobody is told of anything later.
+    cno::free(cno).unwrap();
+    assert!(told_one.try_recv().is_err() && told_two.try_recv().is_err());
+}
+
+#[test]
+fn an_agent_hears_of_an_abrupt_close_last() {
+    let (agent, told) = witness();
+    let ia = open(&fabric());
+    let cno = cno::create(ia, agent).unwrap();
+    evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap();
+    ia::close(ia, DAT_CLOSE_ABRUPT_FLAG).unwrap();
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [0]);
+}
+
+/// No lock of ours is held while it runs.
+#[test]
+fn an_agent_may_call_any_function_and_free_its_own_object() {
+    let (a, x, b, y) = connected();
+    let (tell, told) = channel();
+    let (recv, request, connect, cr) = (b.recv, b.request, b.connect, b.cr);
+    let handle = Arc::new(AtomicUsize::new(0));
+    let own = Arc::clone(&handle);
+    let agent = agent(move |evd| {
+        assert_eq!(evd, recv.handle());
+        // SAFETY: nobody else takes events from it.
+        let event = unsafe { recv.dequeue() }.unwrap();
+        y.disconnect(DAT_CLOSE_ABRUPT_FLAG).unwrap();
+        ep::free(y).unwrap();
+        for evd in [recv, request, connect, cr] {
+            evd::free(evd).unwrap();
+        }
+        let own = own.load(Ordering::Relaxed) as DAT_CNO_HANDLE;
+        // SAFETY: the test keeps its hands off it.
+        cno::free(unsafe { handle::get::<Cno<T>>(own) }.unwrap()).unwrap();
+        tell.send(event.event_number).unwrap();
+    });
+    let cno = cno::create(b.ia, agent).unwrap();
+    handle.store(cno.handle() as usize, Ordering::Relaxed);
+    // SAFETY: no segments.
+    unsafe { y.post_recv(&[], 0, 0) }.unwrap();
+    recv.set_cno(Some(cno));
+    // SAFETY: as above.
+    unsafe { x.post_send(&[], 0, 0) }.unwrap();
+    assert_eq!(told.recv_timeout(PATIENCE), Ok(DAT_DTO_COMPLETION_EVENT));
+    assert_eq!(a.next(a.connect).event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
 }
 
 #[test]

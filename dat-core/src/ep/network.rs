@@ -85,7 +85,6 @@ impl<T: Transport> Shared<T> {
             }
             conn.evd.clone()
         };
-        // Without the lock: the event may run the consumer's CNO agent, which may query this endpoint.
         if let Some(evd) = evd {
             evd.post_or_report(number, DAT_EVENT_DATA { connect_event_data: data }, order);
         }

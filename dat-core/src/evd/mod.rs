@@ -159,6 +159,9 @@ pub fn free<T: Transport>(evd: &Node<Evd<T>>) -> Result<()> {
         std::thread::yield_now();
     }
     ia.delist(evd);
+    if let Some(cno) = &*evd.bell.cno() {
+        cno.forget(evd.bell.evd);
+    }
     // SAFETY: no waiter is left, and the standard leaves a concurrent use of a freed handle to the consumer.
     unsafe { evd.retire_all() };
     control.forget_evd(evd.handle() as usize);

@@ -114,8 +114,7 @@ slots! {
 
     /// dat_cno_modify_agent.
     fn cno_modify_agent<T>(cno: DAT_CNO_HANDLE, agent: DAT_OS_WAIT_PROXY_AGENT) {
-        handle::get::<Cno<T>>(cno)?.set_agent(agent);
-        Ok(())
+        handle::get::<Cno<T>>(cno)?.set_agent(agent)
     }
 
     /// dat_cno_query.
