@@ -3,6 +3,7 @@
 
 mod bench;
 mod conformance;
+mod convert;
 mod cpu;
 mod demo;
 mod link;
@@ -43,6 +44,8 @@ struct Cli {
 enum Command {
     /// List the entries of the registry, where each came from, and whether it opens
     List(list::Options),
+    /// Print a registry file in its other form: a dat.conf as TOML, TOML as a dat.conf; comments are not kept
+    Convert(convert::Options),
     /// Measure against plain TCP, row by row, with a bar for each
     Bench(bench::Options),
     /// Ask a provider everything that the standard requires of it, case by case
@@ -99,6 +102,7 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         None => demo::run(&cli.demo),
         Some(Command::List(options)) => list::run(&options),
+        Some(Command::Convert(options)) => convert::run(&options),
         Some(Command::Bench(options)) => bench::run(&options),
         Some(Command::Conformance(options)) => conformance::run(&options),
         Some(Command::Probe(probe)) => list::probe(&probe),

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -107,10 +108,9 @@ fn fails(command: &mut Command) -> String {
 }
 
 fn with_registry(arguments: &[&str], text: &str) -> (Output, String) {
-    let file = tempfile::Builder::new().suffix(".conf").tempfile().expect("a temporary file");
-    file.as_file().write_all(text.as_bytes()).expect("writes");
-    let output = run(dat(arguments).env("DAT_OVERRIDE", file.path()));
-    (output, file.path().display().to_string())
+    let path = file(".conf", text);
+    let output = run(dat(arguments).env("DAT_OVERRIDE", &path));
+    (output, path.display().to_string())
 }
 
 const REGISTRY: &str = "\
@@ -190,6 +190,56 @@ fn list_points_at_a_mistake_and_uses_the_rest() {
     let output = run(dat(&["list"]).env("DAT_OVERRIDE", "/no/such/file"));
     assert!(stdout(&output).contains("/no/such/file"), "{}", stdout(&output));
     assert_eq!(output.status.code(), Some(1));
+}
+
+fn file(suffix: &str, text: &str) -> tempfile::TempPath {
+    let file = tempfile::Builder::new().suffix(suffix).tempfile().expect("a temporary file");
+    file.as_file().write_all(text.as_bytes()).expect("writes");
+    file.into_temp_path()
+}
+
+fn convert(path: &Path) -> Output {
+    run(&mut dat(&["convert", path.to_str().expect("UTF-8")]))
+}
+
+#[test]
+fn convert_goes_both_ways_without_loss() {
+    let conf = "\
+a u2.0 nonthreadsafe default liba.so a.1.0 \"eth0 \\\"crc=on\\\"\" \"\"
+b u1.2 threadsafe nondefault \"/opt/lib b.so\" b.2.1 \"\" \"platform\"
+k k1.2 threadsafe default libk.so k.1.0 \"\" \"\"
+";
+    let toml = convert(&file(".conf", conf));
+    assert!(toml.status.success(), "{}", stderr(&toml));
+    let toml = stdout(&toml);
+    assert!(toml.starts_with("[[interface]]\nname = \"a\"\n"), "{toml}");
+    let again = convert(&file(".toml", &toml));
+    assert_eq!(stdout(&again), conf, "{}", stderr(&again));
+    // Without an extension that says it, the content does.
+    assert_eq!(stdout(&convert(&file("", &format!("# ours\n\n{toml}")))), conf);
+    assert_eq!(stdout(&convert(&file(".old", &format!("# ours\n{conf}")))), toml);
+}
+
+#[test]
+fn convert_points_at_mistakes_and_prints_no_half() {
+    let good = "a u2.0 nonthreadsafe default liba.so a.1.0 \"\" \"\"\n";
+    let path = file(".conf", &format!("{good}b u2.0 sometimes default libb.so b.1.0 \"\" \"\"\n"));
+    let output = convert(&path);
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""));
+    let text = stderr(&output);
+    assert!(
+        text.starts_with(&format!("{}:2:8: unknown thread safety \"sometimes\"", path.display())),
+        "{text}"
+    );
+    assert!(text.contains("nothing was converted"), "{text}");
+
+    let path = file(".toml", "[[interface]]\nname = \"a\"\nlibrary = \"\"\n");
+    let output = convert(&path);
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""));
+    assert!(stderr(&output).starts_with(&format!("{}:3:11: the library is empty", path.display())));
+
+    let text = fails(&mut dat(&["convert", "/no/such/file"]));
+    assert!(text.contains("reading /no/such/file: No such file"), "{text}");
 }
 
 #[test]

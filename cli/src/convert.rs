@@ -1,0 +1,45 @@
+//! `dat convert`: a registry file from one form to the other.
+
+use std::io::{Write, stderr, stdout};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use registry::{conf, toml};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// The file: TOML if its name ends in .toml, eight fields a line if it ends in .conf, else as its content looks
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+/// Prints the file in the other form. One with mistakes is not converted: what is printed would lack entries.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let path = &options.file;
+    let text = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+    let is_toml = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("toml") => true,
+        Some("conf") => false,
+        _ => looks_like_toml(&text),
+    };
+    let (entries, errors) = if is_toml { toml::parse(path, &text) } else { conf::parse(path, &text) };
+    for error in &errors {
+        writeln!(stderr(), "{error}")?;
+    }
+    match errors.len() {
+        0 => {}
+        1 => bail!("nothing was converted: mend this mistake first"),
+        _ => bail!("nothing was converted: mend these {} mistakes first", errors.len()),
+    }
+    let converted = if is_toml { conf::write(&entries) } else { toml::write(&entries) };
+    write!(stdout(), "{converted}")?;
+    Ok(true)
+}
+
+/// Entries in TOML begin with `[[interface]]`; an IA name of a dat.conf line could, but does not.
+fn looks_like_toml(text: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(text);
+    let mut lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
+    lines.find(|line| !line.is_empty() && !line.starts_with('#')).is_some_and(|line| line.starts_with("[["))
+}
