@@ -28,14 +28,14 @@ fuzz_target!(|data: &[u8]| VECS.with_borrow_mut(|(tx, rx)| run(data, tx, rx)));
 
 fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
     let Some((&flags, mut data)) = data.split_first() else { return };
-    let (crc, raw, direct) = (flags & 1 != 0, flags & 2 != 0, flags & 4 != 0);
+    let (crc, raw, direct, extended) = (flags & 1 != 0, flags & 2 != 0, flags & 4 != 0, flags & 16 != 0);
 
     let keys = Arc::new(Keys::new());
     let pd = keys.pd();
     let mut memory = vec![0xA5u8; 2 * REGION + 3 * GUARD].into_boxed_slice();
     let start = memory.as_mut_ptr();
     let local = Access { local_read: true, local_write: true, ..Access::default() };
-    let open = Access { remote_read: true, remote_write: true, ..local };
+    let open = Access { remote_read: true, remote_write: true, remote_atomic: true, ..local };
     // SAFETY: the memory outlives the regions, which are dropped at the end; it is looked at only then.
     let (exposed, sink) = unsafe {
         (
@@ -65,14 +65,19 @@ fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
     };
     // SAFETY: one thread.
     let (qp, work) = unsafe { Qp::new(cfg) }.unwrap();
-    let mut stream = Stream::new(work, StreamCfg { mulpdu: 128, crc, ird: 2, ord: 2, hold: flags & 8 != 0 });
+    let mut stream = Stream::new(work, StreamCfg { mulpdu: 128, crc, extended, ird: 2, ord: 2, hold: flags & 8 != 0 });
     for id in 0..4 {
         let segments = [sink_at(0, 50), sink_at(50, 100)];
         // SAFETY: the memory outlives the stream.
         unsafe { qp.post_recv(&RecvWr { id, segments: &segments }) }.unwrap();
     }
     for id in 0..2 {
-        let (op, segments) = (SendOp::Read(Remote { addr: 1, key: 2 }), [sink_at(150 + 40 * id, 40)]);
+        let at = Remote { addr: 1, key: 2 };
+        let (op, len) = match extended && id == 0 {
+            true => (SendOp::FetchAdd { at, add: 1 }, 8),
+            false => (SendOp::Read(at), 40),
+        };
+        let segments = [sink_at(150 + 40 * id, len)];
         let wr = SendWr { id: 9, op, segments: &segments, signalled: true, solicited: false, fence: false };
         // SAFETY: as above.
         unsafe { qp.post_send(&wr) }.unwrap();
@@ -109,12 +114,12 @@ fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
     assert_eq!(memory[GUARD + REGION + GUARD + 230..][..26], [0xA5; 26]);
 }
 
-/// MPA framing around a ULPDU. STag and address of a region are put where a tagged segment or a READ request has them, if
-/// the first octet there is 1.
+/// MPA framing around a ULPDU. STag and address of a region are put where a tagged segment, a READ request or an atomic
+/// request has them, if the first octet there is 1.
 fn fpdu(ulpdu: &[u8], crc: bool, stag: u32, base: u64) -> Vec<u8> {
     let mut bytes = (ulpdu.len() as u16).to_be_bytes().to_vec();
     bytes.extend_from_slice(ulpdu);
-    for at in [2 + 2, 2 + 18 + 16] {
+    for at in [2 + 2, 2 + 18 + 8, 2 + 18 + 16] {
         if let Some(place) = bytes.get_mut(at..at + 12).filter(|place| place[0] == 1) {
             let offset = u64::from(place[11]) + u64::from(place[10] & 1) * 256;
             place[..4].copy_from_slice(&stag.to_be_bytes());

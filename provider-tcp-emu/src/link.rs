@@ -94,6 +94,8 @@ struct Up {
     queued: bool,
     /// Not in the poller.
     absent: bool,
+    /// The end of the stream has been seen; what came elsewhere before it goes first (`Engine::deliver`).
+    over: Option<End>,
 }
 
 /// Why a connection ends.
@@ -328,19 +330,6 @@ impl Link {
         self.receive_until(kit, lingerers, false)
     }
 
-    /// Reads what there is, but leaves the end of the stream, if that is next, for another look.
-    pub(crate) fn receive_before_end(&mut self, kit: &mut Kit, lingerers: &mut Lingerers) {
-        let Phase::Up(up) = &mut self.phase else { return };
-        for _ in 0..RX_BURST {
-            match up.receive(kit, &self.sink, false) {
-                Ok(Received::Some { drained: false }) => {}
-                Ok(_) => break,
-                Err(end) => return self.end(kit, lingerers, end),
-            }
-        }
-        self.after_receive(kit, lingerers, Progress::Some, false);
-    }
-
     /// As `receive`; `until_end`: the stream has an end, and no other sign of it will come.
     pub(crate) fn receive_until(
         &mut self,
@@ -352,9 +341,12 @@ impl Link {
             self.dialing(kit, lingerers);
             return Progress::None;
         };
+        if up.over.is_some() {
+            return Progress::None;
+        }
         let mut progress = Progress::None;
         for _ in 0..RX_BURST {
-            match up.receive(kit, &self.sink, true) {
+            match up.receive(kit, &self.sink) {
                 Ok(Received::Nothing) => return self.after_receive(kit, lingerers, progress, false),
                 Ok(Received::Some { drained }) => {
                     progress = Progress::Some;
@@ -362,13 +354,28 @@ impl Link {
                         return self.after_receive(kit, lingerers, progress, false);
                     }
                 }
-                Err(end) => {
+                Err(end @ End::Protocol(_)) => {
                     self.end(kit, lingerers, end);
+                    return Progress::Some;
+                }
+                Err(end) => {
+                    up.over = Some(end);
+                    kit.over.push(self.index);
+                    self.after_receive(kit, lingerers, progress, false);
                     return Progress::Some;
                 }
             }
         }
         self.after_receive(kit, lingerers, progress, true)
+    }
+
+    /// Whatever came elsewhere before the end of this stream has been seen.
+    pub(crate) fn end_if_over(&mut self, kit: &mut Kit, lingerers: &mut Lingerers) {
+        if let Phase::Up(up) = &mut self.phase
+            && let Some(end) = up.over.take()
+        {
+            self.end(kit, lingerers, end);
+        }
     }
 
     #[inline]
@@ -603,6 +610,7 @@ impl Up {
             hung_up: false,
             queued: false,
             absent: false,
+            over: None,
         }
     }
 
@@ -612,16 +620,15 @@ impl Up {
         sink.call(Upcall::Established { private, peer, local, depth });
     }
 
-    /// One scatter read. `ends`: the end of the stream counts; else it is as if nothing had come.
+    /// One scatter read.
     #[inline]
-    fn receive(&mut self, kit: &mut Kit, sink: &Sink, ends: bool) -> Result<Received, End> {
+    fn receive(&mut self, kit: &mut Kit, sink: &Sink) -> Result<Received, End> {
         self.stream.rx(&mut kit.rx).map_err(End::Protocol)?;
         // SAFETY: the stream has just said where octets may go.
         let n = match unsafe { socket::receive(&self.socket, kit.rx.iov()) } {
             Moved::Octets(n @ 1..) => n,
-            Moved::Nothing if self.hung_up && ends => return Err(End::Lost),
+            Moved::Nothing if self.hung_up => return Err(End::Lost),
             Moved::Nothing => return Ok(Received::Nothing),
-            Moved::Octets(0) | Moved::Gone(_) if !ends => return Ok(Received::Nothing),
             Moved::Octets(0) => return Err(self.cut(End::Peer)),
             Moved::Gone(e) if is_reset(&e) => return Err(self.cut(End::Peer)),
             Moved::Gone(_) => return Err(End::Lost),
@@ -706,5 +713,6 @@ fn stream_cfg(kit: &Kit, socket: &Socket, terms: &Terms, hold: bool) -> StreamCf
         true => kit.params.fpdu,
         false => kit.params.fpdu.min(socket::mss(socket)),
     };
-    StreamCfg { mulpdu: mulpdu_for_mss(fpdu), crc: terms.crc, ird: terms.ird, ord: terms.ord, hold }
+    let &Terms { crc, extended, ird, ord, .. } = terms;
+    StreamCfg { mulpdu: mulpdu_for_mss(fpdu), crc, extended, ird, ord, hold }
 }

@@ -4,7 +4,7 @@ use dat_core::provider as dat;
 
 pub(crate) fn access(access: dat::Access) -> rnic::Access {
     let dat::Access { local_read, local_write, remote_read, remote_write } = access;
-    rnic::Access { local_read, local_write, remote_read, remote_write }
+    rnic::Access { local_read, local_write, remote_read, remote_write, remote_atomic: false }
 }
 
 fn segments(segments: &[dat::Segment]) -> &[rnic::Segment] {
@@ -63,7 +63,7 @@ pub(crate) fn post_error(error: rnic::PostError) -> dat::PostError {
 
 #[inline]
 pub(crate) fn wc(wc: rnic::Wc) -> dat::Wc {
-    let rnic::Wc { id, qp, bytes, invalidated, op, status } = wc;
+    let rnic::Wc { id, qp, bytes, invalidated, op, status, .. } = wc;
     dat::Wc { id, qp, bytes, invalidated, op: wc_op(op), status: wc_status(status) }
 }
 
@@ -71,8 +71,8 @@ pub(crate) fn wc(wc: rnic::Wc) -> dat::Wc {
 fn wc_op(op: rnic::WcOp) -> dat::WcOp {
     match op {
         rnic::WcOp::Send => dat::WcOp::Send,
-        rnic::WcOp::Write => dat::WcOp::Write,
-        rnic::WcOp::Read => dat::WcOp::Read,
+        rnic::WcOp::Write | rnic::WcOp::WriteImm => dat::WcOp::Write,
+        rnic::WcOp::Read | rnic::WcOp::FetchAdd | rnic::WcOp::CompareSwap => dat::WcOp::Read,
         rnic::WcOp::Recv => dat::WcOp::Recv,
         rnic::WcOp::Bind => dat::WcOp::Bind,
     }

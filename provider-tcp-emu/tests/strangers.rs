@@ -10,6 +10,8 @@ use provider_tcp_emu::{Tcp, TcpEmu};
 
 /// What siw sends as initiator: no peer-to-peer model, one RDMA read each way.
 const REQUEST: &[u8] = b"MPA ID Req Frame\x10\x02\x00\x04\x00\x01\x00\x01";
+/// The same with the peer-to-peer model, and an RDMA WRITE to come as the first frame.
+const REQUEST_P2P: &[u8] = b"MPA ID Req Frame\x10\x02\x00\x04\x80\x01\x80\x01";
 /// What siw sends as responder to a request without and with the peer-to-peer model.
 const REPLY: &[u8] = b"MPA ID Rep Frame\x10\x02\x00\x04\x00\x01\x00\x01";
 const REPLY_P2P: &[u8] = b"MPA ID Rep Frame\x10\x02\x00\x04\x80\x01\x80\x01";
@@ -69,7 +71,7 @@ fn connected<'t>(end: &End<'t, Tcp>, answer: &[u8]) -> TcpStream {
     end.connect(listener.local_addr().expect("bound").port().into(), b"hi", None);
     let mut stranger = prepared(listener.accept().expect("caller").0);
     let request = read::<26>(&mut stranger);
-    assert_eq!(&request[..20], b"MPA ID Req Frame\x18\x02\x00\x06", "enhanced, no markers, no CRC");
+    assert_eq!(&request[..20], b"MPA ID Req Frame\x1C\x02\x00\x06", "enhanced, no markers, no CRC");
     assert_eq!(&request[20..], b"\x80\x04\x80\x04hi", "peer to peer with a WRITE; both depths");
     stranger.write_all(answer).expect("answer");
     stranger
@@ -203,6 +205,44 @@ fn the_end_of_a_stranger_is_told_from_its_death() {
         assert!(start.elapsed() < Duration::from_secs(1));
         let flushed = rig.completions(&end.recvs, 2);
         assert_eq!(outcomes(&flushed), [(1, WcStatus::Flushed), (2, WcStatus::Flushed)]);
+    }
+}
+
+/// A connection that is up because of a frame, and then another one's end: in this order also where a polling consumer
+/// looks at the other one first, and at the one only when the poller says so.
+#[test]
+fn what_came_before_an_end_elsewhere_is_seen_before_it() {
+    let t = open();
+    let rig = Rig { a: &t, b: &t };
+    let mut rtr = [0; 20];
+    rtr[..4].copy_from_slice(RTR);
+    for _ in 0..50 {
+        let service = Service::new(&t, 8);
+        let caller = |_| {
+            let end = End::new(&t);
+            let mut stranger = call(service.port(&t));
+            stranger.write_all(REQUEST_P2P).expect("request");
+            let (request, ..) = service.request(&rig);
+            end.qp.accept(request, b"", DEPTH).expect("accept");
+            assert_eq!(read::<24>(&mut stranger)[..16], REPLY[..16]);
+            (end, stranger)
+        };
+        // More than are looked at in each pass.
+        let mut callers: Vec<_> = (0..12).map(caller).collect();
+        for (end, stranger) in &mut callers[1..] {
+            stranger.write_all(&rtr).expect("first frame");
+            assert!(matches!(rig.next("the connection", &end.log), Event::Established { .. }));
+        }
+        callers[0].1.write_all(&rtr).expect("first frame");
+        let (last, stranger) = callers.pop().expect("a caller");
+        drop(stranger);
+        // Not a look more than it takes.
+        let end = rig.until("the end", || {
+            t.progress();
+            last.log.take()
+        });
+        assert!(matches!(end, Event::Disconnected));
+        assert!(matches!(callers[0].0.log.take(), Some(Event::Established { .. })));
     }
 }
 

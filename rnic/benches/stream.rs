@@ -36,10 +36,18 @@ impl Side {
         };
         // SAFETY: all in one thread.
         let (qp, work) = unsafe { Qp::new(cfg) }.unwrap();
-        let stream =
-            Stream::new(work, StreamCfg { mulpdu: 65535, crc: false, ird: 16, ord: 16, hold: false });
+        let stream = Stream::new(
+            work,
+            StreamCfg { mulpdu: 65535, crc: false, extended: true, ird: 16, ord: 16, hold: false },
+        );
         let mut memory = vec![1; len].into_boxed_slice();
-        let access = Access { local_read: true, local_write: true, remote_read: true, remote_write: true };
+        let access = Access {
+            local_read: true,
+            local_write: true,
+            remote_read: true,
+            remote_write: true,
+            ..Access::default()
+        };
         // SAFETY: the memory lives as long as the region, and only the engines use it.
         let mr = unsafe { Mr::new(keys, pd, memory.as_mut_ptr(), len, access, false) }.unwrap();
         Side { qp, cq, stream, memory, mr }

@@ -46,9 +46,11 @@ pub struct Access {
     pub remote_read: bool,
     /// Peers may RDMA write to it.
     pub remote_write: bool,
+    /// Peers may perform atomic operations on it.
+    pub remote_atomic: bool,
 }
 
-/// One of the four kinds of access.
+/// One of the kinds of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Right {
@@ -60,6 +62,8 @@ pub enum Right {
     RemoteRead = 4,
     /// RDMA write by a peer.
     RemoteWrite = 8,
+    /// Atomic operation by a peer.
+    RemoteAtomic = 16,
 }
 
 impl Access {
@@ -68,11 +72,12 @@ impl Access {
             | (self.local_write as u32) << 1
             | (self.remote_read as u32) << 2
             | (self.remote_write as u32) << 3
+            | (self.remote_atomic as u32) << 4
     }
 
     /// Whether peers have any access.
     pub const fn is_remote(self) -> bool {
-        self.remote_read || self.remote_write
+        self.remote_read || self.remote_write || self.remote_atomic
     }
 }
 

@@ -16,7 +16,7 @@ impl Mr {
     /// Registers `len` bytes at `addr`; with `zero_based` they are named by offsets from 0 on, locally and by peers.
     ///
     /// # Safety
-    /// The memory stays mapped until the region is dropped, writable if `access` grants any writing, and whoever reads or
+    /// The memory stays mapped until the region is dropped, writable if `access` grants any writing or atomic operations, and whoever reads or
     /// writes it meanwhile accepts that engines read and write it as `access` says.
     pub unsafe fn new(
         keys: &Arc<Keys>,

@@ -1,6 +1,7 @@
 //! Queue pair.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::cq::Cq;
 use crate::key::{Keys, Pd, Right, Scope};
@@ -38,6 +39,8 @@ pub struct Qp {
     scope: Scope,
     sq: Ring<Wqe>,
     rq: Option<Ring<Rqe>>,
+    /// The peer can do RFC 7306's operations, or there is none any more.
+    extended: AtomicBool,
 }
 
 /// A request in its slot of the send queue.
@@ -45,6 +48,8 @@ pub struct Qp {
 pub(crate) struct Wqe {
     pub(crate) id: u64,
     pub(crate) remote: Remote,
+    /// What else the operation needs: immediate data; the number to be added; what is expected, and its replacement.
+    pub(crate) operands: [u64; 2],
     /// Bytes in all.
     pub(crate) len: u32,
     /// Of non-empty ones.
@@ -66,6 +71,9 @@ pub(crate) const TO_WINDOW: u8 = 32;
 /// [`Wqe::flags`]: carried out, waits for earlier ones to complete.
 pub(crate) const DONE: u8 = 16;
 
+/// Octets that an atomic operation works on.
+const ATOMIC_SIZE: u32 = size_of::<u64>() as u32;
+
 /// A receive buffer in its slot of a receive queue.
 #[derive(Clone, Copy)]
 pub(crate) struct Rqe {
@@ -77,7 +85,8 @@ pub(crate) struct Rqe {
 }
 
 impl Qp {
-    /// A queue pair in its two halves.
+    /// A queue pair in its two halves. It takes immediate data and atomic operations once it is connected to a peer that can
+    /// do them, and once its connection has ended.
     ///
     /// # Safety
     /// There is one engine lock for all queue pairs that share a completion queue or shared receive queue, and the
@@ -94,7 +103,7 @@ impl Qp {
             (None, None) => 0,
         };
         let scope = Scope::of_qp(cfg.pd, cfg.keys.qp_number());
-        let qp = Arc::new(Qp { keys: cfg.keys, scope, sq, rq });
+        let qp = Arc::new(Qp { keys: cfg.keys, scope, sq, rq, extended: AtomicBool::new(false) });
         let work = Work {
             qp: Arc::clone(&qp),
             request_cq: cfg.request_cq,
@@ -115,14 +124,32 @@ impl Qp {
     /// The segments' memory stays valid until the request completes. One thread at a time.
     #[inline]
     pub unsafe fn post_send(&self, wr: &SendWr<'_>) -> Result<u32, PostError> {
-        let (op, right, remote, op_flags) = match wr.op {
-            SendOp::Send { invalidate: None } => (WcOp::Send, Right::LocalRead, Remote::default(), 0),
+        let (mut op_flags, mut operands) = (0, [0; 2]);
+        let (op, right, remote) = match wr.op {
+            SendOp::Send { invalidate: None } => (WcOp::Send, Right::LocalRead, Remote::default()),
             SendOp::Send { invalidate: Some(key) } => {
-                (WcOp::Send, Right::LocalRead, Remote { addr: 0, key }, INVALIDATE)
+                op_flags = INVALIDATE;
+                (WcOp::Send, Right::LocalRead, Remote { addr: 0, key })
             }
-            SendOp::Write(remote) => (WcOp::Write, Right::LocalRead, remote, 0),
-            SendOp::Read(remote) => (WcOp::Read, Right::LocalWrite, remote, 0),
-            SendOp::ReadToWindow(remote) => (WcOp::Read, Right::RemoteWrite, remote, TO_WINDOW),
+            SendOp::Write(remote) => (WcOp::Write, Right::LocalRead, remote),
+            SendOp::Read(remote) => (WcOp::Read, Right::LocalWrite, remote),
+            SendOp::ReadToWindow(remote) => {
+                op_flags = TO_WINDOW;
+                (WcOp::Read, Right::RemoteWrite, remote)
+            }
+            _ if !self.extended.load(Ordering::Relaxed) => return Err(PostError::Unsupported),
+            SendOp::WriteImm { to, immediate } => {
+                operands[0] = immediate.into();
+                (WcOp::WriteImm, Right::LocalRead, to)
+            }
+            SendOp::FetchAdd { at, add } => {
+                operands[0] = add;
+                (WcOp::FetchAdd, Right::LocalWrite, at)
+            }
+            SendOp::CompareSwap { at, compare, swap } => {
+                operands = [compare, swap];
+                (WcOp::CompareSwap, Right::LocalWrite, at)
+            }
         };
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let flags =
@@ -132,7 +159,10 @@ impl Qp {
             let slot = self.sq.vacant().ok_or(PostError::Full)?;
             let (len, segments) = write_segments(&self.sq, slot, &self.keys, self.scope, right, wr.segments)?;
             let len = u32::try_from(len).map_err(|_| PostError::Bounds)?;
-            slot.header().write(Wqe { id: wr.id, remote, len, segments, op, flags });
+            if matches!(op, WcOp::FetchAdd | WcOp::CompareSwap) && len != ATOMIC_SIZE {
+                return Err(PostError::Bounds);
+            }
+            slot.header().write(Wqe { id: wr.id, remote, operands, len, segments, op, flags });
             self.sq.publish();
             Ok(len)
         }
@@ -148,7 +178,8 @@ impl Qp {
             let slot = self.sq.vacant().ok_or(PostError::Full)?;
             let stag = self.keys.reserve(wr.window, self.scope, wr.view.as_ref())?;
             let (remote, flags) = (Remote { addr: 0, key: stag }, if wr.signalled { SIGNALLED } else { 0 });
-            slot.header().write(Wqe { id: wr.id, remote, len: 0, segments: 0, op: WcOp::Bind, flags });
+            let (op, operands) = (WcOp::Bind, [0; 2]);
+            slot.header().write(Wqe { id: wr.id, remote, operands, len: 0, segments: 0, op, flags });
             self.sq.publish();
             Ok(if wr.view.is_some() { stag } else { 0 })
         }
@@ -215,6 +246,23 @@ unsafe fn write_segments<H: Copy>(
     Ok((len, n))
 }
 
+/// What a message brought for a receive buffer; see [`Wc`].
+#[derive(Clone, Copy)]
+pub(crate) struct Received {
+    pub(crate) bytes: u32,
+    pub(crate) invalidated: Option<u32>,
+    pub(crate) immediate: Option<u32>,
+}
+
+impl Received {
+    pub(crate) const NOTHING: Self = Self::bytes(0);
+
+    /// So many octets, and nothing else.
+    pub(crate) const fn bytes(bytes: u32) -> Self {
+        Received { bytes, invalidated: None, immediate: None }
+    }
+}
+
 /// The engine's half of a queue pair: takes work requests and completes them. Under the engine lock.
 pub struct Work {
     pub(crate) qp: Arc<Qp>,
@@ -253,14 +301,16 @@ impl Work {
     /// Completes all that is posted as flushed; what is posted later waits for another call. Buffers in a shared receive
     /// queue stay there.
     pub fn flush(&mut self) {
+        // Whatever is posted from now on is only flushed.
+        self.set_extended(true);
         self.flush_requests();
         if let Some(rqe) = self.recv.take() {
-            self.complete_recv(rqe.id, 0, None, WcStatus::Flushed, false);
+            self.complete_recv(rqe.id, Received::NOTHING, WcStatus::Flushed, false);
         }
         if self.srq.is_none() {
             for _ in 0..self.qp.rq.as_ref().map_or(0, Ring::len) {
                 match self.take_recv() {
-                    Some(rqe) => self.complete_recv(rqe.id, 0, None, WcStatus::Flushed, false),
+                    Some(rqe) => self.complete_recv(rqe.id, Received::NOTHING, WcStatus::Flushed, false),
                     None => break,
                 }
             }
@@ -327,29 +377,17 @@ impl Work {
 
     /// Completes the receive buffer in use.
     #[inline]
-    pub(crate) fn finish_recv(
-        &mut self,
-        bytes: u32,
-        invalidated: Option<u32>,
-        status: WcStatus,
-        solicited: bool,
-    ) {
+    pub(crate) fn finish_recv(&mut self, received: Received, status: WcStatus, solicited: bool) {
         if let Some(rqe) = self.recv.take() {
-            self.complete_recv(rqe.id, bytes, invalidated, status, solicited);
+            self.complete_recv(rqe.id, received, status, solicited);
         }
     }
 
     #[inline]
-    fn complete_recv(
-        &self,
-        id: u64,
-        bytes: u32,
-        invalidated: Option<u32>,
-        status: WcStatus,
-        solicited: bool,
-    ) {
+    fn complete_recv(&self, id: u64, received: Received, status: WcStatus, solicited: bool) {
         if let Some(cq) = &self.recv_cq {
-            let wc = Wc { id, qp: self.token, bytes, invalidated, op: WcOp::Recv, status };
+            let Received { bytes, invalidated, immediate } = received;
+            let wc = Wc { id, qp: self.token, bytes, invalidated, immediate, op: WcOp::Recv, status };
             // SAFETY: under the engine lock.
             unsafe { cq.push(wc, solicited) };
         }
@@ -408,7 +446,8 @@ impl Work {
     #[inline]
     fn complete_request(&self, wqe: &Wqe, bytes: u32, status: WcStatus) {
         if let Some(cq) = &self.request_cq {
-            let wc = Wc { id: wqe.id, qp: self.token, bytes, invalidated: None, op: wqe.op, status };
+            let (qp, op) = (self.token, wqe.op);
+            let wc = Wc { id: wqe.id, qp, bytes, invalidated: None, immediate: None, op, status };
             // SAFETY: under the engine lock.
             unsafe { cq.push(wc, false) };
         }
@@ -421,6 +460,11 @@ impl Work {
             // SAFETY: under the engine lock.
             unsafe { cq.announce() };
         }
+    }
+
+    /// Whether requests of RFC 7306 are taken.
+    pub(crate) fn set_extended(&self, extended: bool) {
+        self.qp.extended.store(extended, Ordering::Relaxed);
     }
 
     #[inline]

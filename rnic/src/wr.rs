@@ -40,6 +40,33 @@ pub enum SendOp {
     /// The same, into memory that the segments name by STags of this side that let peers write there: of windows, or of
     /// regions.
     ReadToWindow(Remote),
+    /// Write local segments to remote memory, then consume the peer's next receive buffer, of whatever size, and tell its
+    /// owner a number. One request, one completion at each end. Needs an extended connection, see
+    /// [`StreamCfg::extended`](crate::StreamCfg).
+    WriteImm {
+        /// Where to write to.
+        to: Remote,
+        /// The number.
+        immediate: u32,
+    },
+    /// Add to 64 bits of remote memory, aligned to as many; what they held before goes to the local segments, of eight
+    /// bytes in all. Atomic towards all other such operations at the peer's adapter and its processors' atomic
+    /// instructions. Needs an extended connection.
+    FetchAdd {
+        /// The target.
+        at: Remote,
+        /// What is added.
+        add: u64,
+    },
+    /// The same with another operation: replace them if they are as expected.
+    CompareSwap {
+        /// The target.
+        at: Remote,
+        /// What is expected.
+        compare: u64,
+        /// The replacement.
+        swap: u64,
+    },
 }
 
 /// A request.
@@ -55,7 +82,7 @@ pub struct SendWr<'a> {
     pub signalled: bool,
     /// Wakes a receiver that waits for solicited completions only.
     pub solicited: bool,
-    /// Starts only after all earlier RDMA reads have completed.
+    /// Starts only after all earlier RDMA reads and atomic operations have completed.
     pub fence: bool,
 }
 
@@ -87,7 +114,8 @@ pub enum PostError {
     /// The queue is full, or the table of keys.
     #[error("the queue is full")]
     Full,
-    /// No such local key, a segment not inside its region, or more than 2^32-1 bytes in all.
+    /// No such local key, a segment not inside its region, more than 2^32-1 bytes in all, or not eight for an atomic
+    /// operation.
     #[error("a segment is not inside registered memory")]
     Bounds,
     /// The region belongs to another protection domain.
@@ -99,7 +127,8 @@ pub enum PostError {
         /// Write access was missing.
         write: bool,
     },
-    /// More segments than the queue was made for, or a receive for a queue pair that uses a shared receive queue.
+    /// More segments than the queue was made for, a receive for a queue pair that uses a shared receive queue, or an
+    /// operation that the peer cannot do.
     #[error("the queue does not take such a request")]
     Unsupported,
 }
@@ -122,10 +151,12 @@ pub struct Wc {
     pub id: u64,
     /// [`crate::QpCfg::token`] of the queue pair.
     pub qp: u64,
-    /// Bytes moved; for receives the message's length.
+    /// Bytes moved; for receives the message's length, with immediate data that of the RDMA write before them.
     pub bytes: u32,
     /// STag that the peer's send invalidated here.
     pub invalidated: Option<u32>,
+    /// Immediate data that consumed a receive buffer, in which nothing was placed.
+    pub immediate: Option<u32>,
     /// What completed.
     pub op: WcOp,
     /// How.
@@ -141,10 +172,24 @@ pub enum WcOp {
     Write,
     /// RDMA read.
     Read,
+    /// RDMA write followed by immediate data.
+    WriteImm,
+    /// Atomic addition.
+    FetchAdd,
+    /// Atomic comparison and replacement.
+    CompareSwap,
     /// Receive.
     Recv,
     /// Bind of a window.
     Bind,
+}
+
+impl WcOp {
+    /// Goes to the peer's request queue, and completes with its response.
+    #[inline]
+    pub(crate) const fn awaits_response(self) -> bool {
+        matches!(self, Self::Read | Self::FetchAdd | Self::CompareSwap)
+    }
 }
 
 /// How a work request ended.

@@ -5,8 +5,15 @@ use proptest::prelude::*;
 
 use super::*;
 
-const ALL: Access = Access { local_read: true, local_write: true, remote_read: true, remote_write: true };
-const RIGHTS: [Right; 4] = [Right::LocalRead, Right::LocalWrite, Right::RemoteRead, Right::RemoteWrite];
+const ALL: Access = Access {
+    local_read: true,
+    local_write: true,
+    remote_read: true,
+    remote_write: true,
+    remote_atomic: true,
+};
+const RIGHTS: [Right; 5] =
+    [Right::LocalRead, Right::LocalWrite, Right::RemoteRead, Right::RemoteWrite, Right::RemoteAtomic];
 
 #[test]
 fn each_check() {
@@ -37,8 +44,13 @@ fn each_right_is_its_own() {
     let keys = Keys::new();
     let pd = keys.pd();
     for (n, right) in RIGHTS.into_iter().enumerate() {
-        let access =
-            Access { local_read: n == 0, local_write: n == 1, remote_read: n == 2, remote_write: n == 3 };
+        let access = Access {
+            local_read: n == 0,
+            local_write: n == 1,
+            remote_read: n == 2,
+            remote_write: n == 3,
+            remote_atomic: n == 4,
+        };
         let stag = keys.register(pd, 0, 10, access, false).unwrap();
         for asked in RIGHTS {
             let expected = if asked == right { Ok(()) } else { Err(KeyError::Access) };

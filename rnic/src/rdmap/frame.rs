@@ -41,7 +41,7 @@ pub(super) struct Source<'a> {
 }
 
 /// A few octets of the engine's own.
-pub(super) struct Inline(pub(super) [u8; ReadRequest::SIZE]);
+pub(super) struct Inline<const N: usize>(pub(super) [u8; N]);
 
 impl Payload for Local<'_> {
     #[inline]
@@ -100,7 +100,7 @@ impl Payload for Source<'_> {
     }
 }
 
-impl Payload for Inline {
+impl<const N: usize> Payload for Inline<N> {
     #[inline]
     fn elements(&self) -> usize {
         1

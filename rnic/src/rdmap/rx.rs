@@ -10,7 +10,9 @@ mod place;
 mod rules;
 
 use wire::iwarp::mpa::fpdu::{self, Fpdu, LENGTH_SIZE, Trailer, fpdu_len};
-use wire::iwarp::{Header, MAX_HEADER, ReadRequest, TaggedOpcode, Terminate, ddp};
+use wire::iwarp::{
+    AtomicRequest, AtomicResponse, Header, Immediate, MAX_HEADER, ReadRequest, TaggedOpcode, Terminate, ddp,
+};
 
 use super::stream::{Failure, Stream};
 use super::vec::RxVec;
@@ -40,10 +42,14 @@ pub(super) struct Rx {
     /// MSN of the SEND in hand or to come, and the octets of it that have been placed.
     send_msn: u32,
     send_placed: u32,
-    /// MSN of the next READ request.
+    /// MSN of the next READ or atomic request.
     read_msn: u32,
+    /// MSN of the next atomic response.
+    atomic_msn: u32,
     /// The WRITE in hand: STag, and where it goes on.
     write: Option<(u32, u64)>,
+    /// Octets of the WRITE in hand, or of the one before, as long as immediate data may follow it.
+    written: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,8 +67,18 @@ struct Frame {
     ulpdu_len: usize,
     /// Octets of payload to be placed.
     left: usize,
-    /// A [`Header::Untagged`] READ request's own header.
-    request: Option<ReadRequest>,
+    /// What follows the header of a message of a fixed size.
+    body: Body,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Body {
+    /// Nothing: the message has payload.
+    None,
+    Read(ReadRequest),
+    Atomic(AtomicRequest),
+    AtomicResponse(AtomicResponse),
+    Immediate(Immediate),
 }
 
 /// What is known of the start of a frame.
@@ -78,14 +94,16 @@ impl Rx {
         let header = Header::Tagged { last: true, opcode: TaggedOpcode::Write, stag: 0, to: 0 };
         Rx {
             state: State::Header,
-            frame: Frame { header, ulpdu_len: 0, left: 0, request: None },
+            frame: Frame { header, ulpdu_len: 0, left: 0, body: Body::None },
             carry: [0; CARRY],
             carried: 0,
             fpdu: Vec::new(),
             send_msn: 1,
             send_placed: 0,
             read_msn: 1,
+            atomic_msn: 1,
             write: None,
+            written: 0,
         }
     }
 

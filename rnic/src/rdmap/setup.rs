@@ -52,8 +52,10 @@ pub struct Terms {
     pub ord: u32,
     /// FPDUs carry CRCs, both ways.
     pub crc: bool,
-    /// Both sides take FPDUs beyond the MSS. No siw says so unless it was built to: it marks a peer of this project.
+    /// Both sides take FPDUs beyond the MSS.
     pub large_fpdus: bool,
+    /// Both sides take the operations of RFC 7306. It marks a peer of this project.
+    pub extended: bool,
     /// The initiator sends a zero-length frame first.
     pub rtr: Rtr,
 }
@@ -105,7 +107,12 @@ impl Initiator {
             rtr_write: true,
             ..Enhanced::new(ReadDepth::new(offer.ird), ReadDepth::new(offer.ord))
         };
-        let frame = Setup { crc: offer.crc, gso: true, ..Setup::new(SetupKind::Request, enhanced, private) };
+        let frame = Setup {
+            crc: offer.crc,
+            gso: true,
+            extended: true,
+            ..Setup::new(SetupKind::Request, enhanced, private)
+        };
         let mut request = Vec::new();
         frame.emit(&mut request)?;
         Ok((Initiator { offer, inbox: Inbox::new(SetupKind::Reply), deadline }, request))
@@ -144,7 +151,9 @@ impl Initiator {
             ird: depth(theirs.ord).unwrap_or(offer.ird).min(MAX_READ_DEPTH),
             ord: depth(theirs.ird).map_or(offer.ord, |ird| ird.min(offer.ord)).min(MAX_READ_DEPTH),
             crc: offer.crc || reply.crc,
-            large_fpdus: reply.gso,
+            // A siw responder reflects the bit as it came.
+            large_fpdus: reply.gso && reply.extended,
+            extended: reply.extended,
             // What was offered is a WRITE; a reply that names nothing means that.
             rtr: if theirs.peer_to_peer { Rtr::Write } else { Rtr::None },
         };
@@ -207,6 +216,7 @@ impl Responder {
             enhanced,
             crc: frame.crc,
             gso: frame.gso,
+            extended: frame.extended,
             rtr: rtr.unwrap_or(Rtr::None),
             private: frame.private_data.to_vec(),
         };
@@ -224,6 +234,7 @@ pub struct Request {
     enhanced: Option<Enhanced>,
     crc: bool,
     gso: bool,
+    extended: bool,
     rtr: Rtr,
     private: Vec<u8>,
 }
@@ -242,11 +253,13 @@ impl Request {
             ord: their_ird.map_or(offer.ord, |ird| ird.min(offer.ord)).min(MAX_READ_DEPTH),
             crc: offer.crc || self.crc,
             large_fpdus: self.gso,
+            extended: self.extended,
             rtr: self.rtr,
         };
         let frame = Setup {
             crc: terms.crc,
             gso: self.gso,
+            extended: self.extended,
             revision: self.revision(Enhanced {
                 peer_to_peer: self.rtr != Rtr::None,
                 rtr_write: self.rtr == Rtr::Write,
@@ -315,7 +328,7 @@ pub enum Gate {
 impl Gate {
     /// The initiator's gate, once the reply is in.
     pub fn initiator(terms: &Terms, now: Instant) -> Self {
-        match terms.large_fpdus {
+        match terms.extended {
             true => Gate::Open,
             false => Gate::Delay(now + FIRST_FRAME_DELAY),
         }

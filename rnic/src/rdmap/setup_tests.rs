@@ -80,9 +80,10 @@ fn two_of_ours_agree() {
                 panic!("refused")
             };
             assert_eq!(private, b"welcome");
-            let agreed = crc.0 || crc.1;
-            assert_eq!(passive, Terms { ird: 2, ord: 4, crc: agreed, large_fpdus: true, rtr: Rtr::Write });
-            assert_eq!(active, Terms { ird: 4, ord: 2, crc: agreed, large_fpdus: true, rtr: Rtr::Write });
+            let crc = crc.0 || crc.1;
+            let ours = Terms { ird: 0, ord: 0, crc, large_fpdus: true, extended: true, rtr: Rtr::Write };
+            assert_eq!(passive, Terms { ird: 2, ord: 4, ..ours });
+            assert_eq!(active, Terms { ird: 4, ord: 2, ..ours });
             assert!(Gate::initiator(&active, at(0)).is_open(), "no delay towards our own");
             assert_eq!(Gate::responder(&passive, at(0)), Gate::Rtr(at(5000)));
         }
@@ -134,7 +135,7 @@ fn replies_of_siw() {
         }
     };
     // Plain.
-    let plain = Terms { ird: 1, ord: 1, crc: false, large_fpdus: false, rtr: Rtr::None };
+    let plain = Terms { ird: 1, ord: 1, crc: false, large_fpdus: false, extended: false, rtr: Rtr::None };
     assert_eq!(accepted(b"\x10\x02\x00\x04\x00\x01\x00\x01"), plain);
     // To our A + C.
     assert_eq!(accepted(b"\x10\x02\x00\x04\x80\x01\x80\x01"), Terms { rtr: Rtr::Write, ..plain });
@@ -143,6 +144,8 @@ fn replies_of_siw() {
     // More READs than offered, and a depth that is not negotiated.
     assert_eq!(accepted(b"\x10\x02\x00\x04\x00\x05\x00\x05"), Terms { ird: 5, ord: 5, ..plain });
     assert_eq!(accepted(b"\x10\x02\x00\x04\x3F\xFF\x3F\xFF"), Terms { ird: 4, ord: 8, ..plain });
+    // What it does not know of our request it reflects: that is no consent.
+    assert_eq!(accepted(b"\x1C\x02\x00\x04\x80\x01\x80\x01"), Terms { rtr: Rtr::Write, ..plain });
     assert_eq!(Gate::initiator(&plain, at(0)), Gate::Delay(at(10)));
 }
 
@@ -173,7 +176,10 @@ fn requests_of_siw() {
     assert_eq!(request.private(), b"DAPL and RDMA rule! Test 4321.");
     let (reply, terms) = request.accept(Offer { ird: 1, ord: 1, crc: false }, b"").expect("fits");
     assert_eq!(reply, frame(REP, b"\x10\x02\x00\x04\x00\x01\x00\x01"));
-    assert_eq!(terms, Terms { ird: 1, ord: 1, crc: false, large_fpdus: false, rtr: Rtr::None });
+    assert_eq!(
+        terms,
+        Terms { ird: 1, ord: 1, crc: false, large_fpdus: false, extended: false, rtr: Rtr::None }
+    );
     assert_eq!(Gate::responder(&terms, at(0)), Gate::FirstFrame(at(100)));
 }
 
@@ -190,7 +196,10 @@ fn models_of_other_initiators() {
     // Revision 1 is answered in kind.
     let (reply, old) = terms(b"\x00\x01\x00\x00");
     assert_eq!(reply, frame(REP, b"\x00\x01\x00\x00"));
-    assert_eq!(old, Terms { ird: 4, ord: 8, crc: false, large_fpdus: false, rtr: Rtr::None });
+    assert_eq!(
+        old,
+        Terms { ird: 4, ord: 8, crc: false, large_fpdus: false, extended: false, rtr: Rtr::None }
+    );
 }
 
 #[test]

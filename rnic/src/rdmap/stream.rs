@@ -1,12 +1,12 @@
 //! The engine of an established connection: queue pair on one side, octets of the TCP stream on the other.
 
-use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 
 use wire::iwarp::{Cause, Terminate, mpa::fpdu};
 
+use super::answer::Answers;
 use super::rx::Rx;
-use super::tx::{Answer, Tx};
+use super::tx::Tx;
 use super::vec::{RxVec, TxVec};
 use crate::qp::Work;
 
@@ -18,9 +18,11 @@ pub struct StreamCfg {
     pub mulpdu: usize,
     /// CRCs are on, in both directions.
     pub crc: bool,
-    /// RDMA reads of the peer held here at most.
+    /// Both sides take the operations of RFC 7306: immediate data and atomic operations.
+    pub extended: bool,
+    /// RDMA reads and atomic operations of the peer held here at most.
     pub ird: u32,
-    /// RDMA reads outstanding at the peer at most. With 0 a posted read never starts.
+    /// RDMA reads and atomic operations outstanding at the peer at most. With 0 a posted one never starts.
     pub ord: u32,
     /// The responder of the setup: sends nothing before the peer's first FPDU (RFC 5044, section 7.1.3) or
     /// [`Stream::release`].
@@ -43,7 +45,7 @@ pub struct Failure {
 pub struct Stats {
     /// Octets given to TCP.
     pub tx_bytes: u64,
-    /// Messages (SEND, WRITE, READ request, READ response) given to TCP.
+    /// Messages (of any kind but TERMINATE) given to TCP.
     pub tx_messages: u64,
     /// Octets taken from TCP.
     pub rx_bytes: u64,
@@ -69,13 +71,14 @@ pub struct Stats {
 pub struct Stream {
     pub(super) work: Work,
     pub(super) crc: bool,
+    pub(super) extended: bool,
     pub(super) ird: usize,
     pub(super) ord: u32,
     pub(super) hold: bool,
     pub(super) tx: Tx,
     pub(super) rx: Rx,
-    /// RDMA reads of the peer which wait for their response, the first of them perhaps half sent.
-    pub(super) answers: VecDeque<Answer>,
+    /// Requests of the peer which wait for their response, the first of these perhaps half sent.
+    pub(super) answers: Answers,
     pub(super) reads: Reads,
     pub(super) failure: Option<Failure>,
     /// What the peer is to be told about `failure`.
@@ -83,14 +86,14 @@ pub struct Stream {
     pub(super) stats: Stats,
 }
 
-/// Our RDMA reads whose response has not come yet. Responses come in the order of the requests.
+/// Our RDMA reads and atomic operations whose response has not come yet. Responses come in the order of the requests.
 pub(super) struct Reads {
     pub(super) outstanding: u32,
-    /// MSN of the next READ request to be sent.
+    /// MSN of the next request to be sent.
     pub(super) next_msn: u32,
     /// Position in the send queue of the oldest one.
     pub(super) oldest: usize,
-    /// Octets of its response that have been placed.
+    /// Octets of a READ response to it that have been placed.
     pub(super) placed: u32,
     /// The STag that stands for any of our sinks. No region has it: a response is matched with the oldest read by a tagged
     /// offset that is used once, and with nothing else.
@@ -104,10 +107,16 @@ impl Reads {
         u64::from(msn) << 32
     }
 
-    /// That of the oldest one outstanding.
+    /// The MSN of the oldest one outstanding.
+    #[inline]
+    pub(super) fn oldest_msn(&self) -> u32 {
+        self.next_msn.wrapping_sub(self.outstanding)
+    }
+
+    /// The tagged offset of its sink.
     #[inline]
     pub(super) fn oldest_sink_to(&self) -> u64 {
-        Self::sink_to(self.next_msn.wrapping_sub(self.outstanding))
+        Self::sink_to(self.oldest_msn())
     }
 }
 
@@ -121,15 +130,17 @@ impl Stream {
             placed: 0,
             sink_stag: RandomState::new().hash_one(0) as u32 | 1,
         };
+        work.set_extended(cfg.extended);
         Stream {
             tx: Tx::new(work.oldest_request(), cfg.mulpdu.clamp(fpdu::MIN_MULPDU, fpdu::MAX_ULPDU)),
             rx: Rx::new(),
             work,
             crc: cfg.crc,
+            extended: cfg.extended,
             ird: cfg.ird as usize,
             ord: cfg.ord,
             hold: cfg.hold,
-            answers: VecDeque::new(),
+            answers: Answers::default(),
             reads,
             failure: None,
             last_words: None,
@@ -164,8 +175,8 @@ impl Stream {
         result
     }
 
-    /// The first `n` octets of what [`rx`](Self::rx) asked for are there: parses, places, completes. Answers to RDMA reads
-    /// then wait for [`tx`](Self::tx).
+    /// The first `n` octets of what [`rx`](Self::rx) asked for are there: parses, places, completes. Answers to the peer's
+    /// requests then wait for [`tx`](Self::tx).
     pub fn rx_done(&mut self, rx: &mut RxVec, n: usize) -> Result<(), Failure> {
         self.alive()?;
         let result = self.scattered(rx, n);
@@ -214,7 +225,7 @@ impl Stream {
     /// Nothing is sent or received any more.
     pub fn flush(&mut self) {
         self.failure.get_or_insert(Failure { by_peer: false, cause: Cause::MPA_STREAM_LOST });
-        self.answers = VecDeque::new();
+        self.answers = Answers::default();
         self.tx.abandon();
         self.work.flush();
     }

@@ -6,9 +6,11 @@
 
 use wire::iwarp::mpa::fpdu::{LENGTH_SIZE, fpdu_len};
 use wire::iwarp::{
-    Cause, Crc32c, Header, Queue, ReadRequest, TaggedOpcode, Terminate, UntaggedOpcode, crc::crc32c,
+    AtomicOp, AtomicRequest, AtomicResponse, Cause, Crc32c, Header, Immediate, Queue, ReadRequest,
+    TaggedOpcode, Terminate, UntaggedOpcode, crc::crc32c,
 };
 
+use super::answer::{Answer, request_header, response_header};
 use super::frame::{Framing, Inline, Local, Source};
 use super::message::Cut;
 use super::stream::{Failure, Reads, Stream};
@@ -17,7 +19,7 @@ use crate::key::KeyError;
 use crate::qp;
 use crate::wr::{WcOp, WcStatus};
 
-/// Answers to the peer's reads in a row while requests of ours wait.
+/// Answers to the peer's requests in a row while requests of ours wait.
 const ANSWER_BURST: u8 = 4;
 
 /// The sending side of a stream.
@@ -28,6 +30,8 @@ pub(super) struct Tx {
     /// The message of which TCP has accepted `pos` octets, but not all.
     half: Option<Kind>,
     pos: u64,
+    /// Of the request at `next` the write has been sent; its immediate data are next.
+    written: bool,
     send_msn: u32,
     /// Answers since the last request of ours.
     answered: u8,
@@ -35,13 +39,6 @@ pub(super) struct Tx {
     pub(super) rtr: u32,
     /// With CRC: the rest of a frame that is half sent. `pos` is behind it.
     rest: Vec<u8>,
-}
-
-/// An RDMA read of the peer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Answer {
-    pub(super) request: ReadRequest,
-    pub(super) msn: u32,
 }
 
 /// What a message is made from.
@@ -55,8 +52,14 @@ enum Kind {
     Send,
     /// The same.
     Write,
+    /// The same: the first of its two messages.
+    WriteFirst,
+    /// The same: the second.
+    Immediate,
     /// The same.
     Read,
+    /// The same.
+    Atomic,
     /// The same; nothing is sent for it.
     Bind,
 }
@@ -73,6 +76,7 @@ pub(super) struct Part {
 /// Where gathering is: as [`Tx`] and [`Reads`] will be when all that is gathered has been accepted.
 struct Ahead {
     request: usize,
+    written: bool,
     answer: usize,
     answered: u8,
     rtr: u32,
@@ -102,21 +106,36 @@ impl Ahead {
                 self.answered = self.answered.saturating_add(1);
                 return;
             }
-            Kind::Send => self.send_msn = self.send_msn.wrapping_add(1),
+            Kind::WriteFirst => {
+                self.written = true;
+                return;
+            }
+            Kind::Send | Kind::Immediate => self.send_msn = self.send_msn.wrapping_add(1),
             Kind::Write | Kind::Bind => {}
-            Kind::Read => {
+            Kind::Read | Kind::Atomic => {
                 self.read_msn = self.read_msn.wrapping_add(1);
                 self.reads += 1;
             }
         }
         self.request = self.request.wrapping_add(1);
+        self.written = false;
         self.answered = 0;
     }
 }
 
 impl Tx {
     pub(super) fn new(next: usize, mulpdu: usize) -> Self {
-        Tx { mulpdu, next, half: None, pos: 0, send_msn: 1, answered: 0, rtr: 0, rest: Vec::new() }
+        Tx {
+            mulpdu,
+            next,
+            half: None,
+            pos: 0,
+            written: false,
+            send_msn: 1,
+            answered: 0,
+            rtr: 0,
+            rest: Vec::new(),
+        }
     }
 
     /// Forgets what is half sent.
@@ -138,6 +157,7 @@ impl Stream {
     fn ahead(&self) -> Ahead {
         Ahead {
             request: self.tx.next,
+            written: self.tx.written,
             answer: 0,
             answered: self.tx.answered,
             rtr: self.tx.rtr,
@@ -153,21 +173,26 @@ impl Stream {
         if ahead.rtr > 0 {
             return Some(Kind::Rtr);
         }
-        let answer = (ahead.answer < self.answers.len()).then_some(Kind::Answer);
+        if ahead.written {
+            return Some(Kind::Immediate);
+        }
+        let answer = self.answers.ready(ahead.answer).map(|_| Kind::Answer);
         if answer.is_some() && ahead.answered < ANSWER_BURST {
             return answer;
         }
         let Some((wqe, _)) = self.work.request(ahead.request) else { return answer };
-        // A fenced request waits for all own reads, a read for one of ORD to come back.
+        // A fenced request waits for all own reads and atomic operations, one of these for one of ORD to come back.
         if wqe.flags & qp::FENCE != 0 && ahead.reads > 0 {
             return answer;
         }
         match wqe.op {
             WcOp::Bind if ahead.reads > 0 => answer,
             WcOp::Bind => Some(Kind::Bind),
-            WcOp::Read if ahead.reads >= self.ord => answer,
+            op if op.awaits_response() && ahead.reads >= self.ord => answer,
             WcOp::Read => Some(Kind::Read),
+            WcOp::FetchAdd | WcOp::CompareSwap => Some(Kind::Atomic),
             WcOp::Write => Some(Kind::Write),
+            WcOp::WriteImm => Some(Kind::WriteFirst),
             WcOp::Send | WcOp::Recv => Some(Kind::Send),
         }
     }
@@ -238,11 +263,39 @@ impl Stream {
                 let payload = Local { keys, by, segments };
                 (cut, Framing { cut, header, payload, crc }.put(tx, pos, until(cut)))
             }
-            Kind::Write => {
+            Kind::Write | Kind::WriteFirst => {
                 let (wqe, segments) = request()?;
                 let cut = Cut::tagged(mulpdu, wqe.len as usize);
                 let header = tagged(TaggedOpcode::Write, wqe.remote.key, wqe.remote.addr);
                 let payload = Local { keys, by, segments };
+                (cut, Framing { cut, header, payload, crc }.put(tx, pos, until(cut)))
+            }
+            Kind::Immediate => {
+                let (wqe, _) = request()?;
+                let mut payload = Inline([0; Immediate::SIZE]);
+                Immediate(wqe.operands[0] as u32).emit(&mut payload.0);
+                let cut = Cut::untagged(mulpdu, Immediate::SIZE);
+                let opcode = UntaggedOpcode::immediate(wqe.flags & qp::SOLICITED != 0);
+                let (qn, msn) = (Queue::Send.number(), ahead.send_msn);
+                let header = |last, _| Header::Untagged { last, opcode, invalidate: 0, qn, msn, mo: 0 };
+                (cut, Framing { cut, header, payload, crc }.put(tx, pos, until(cut)))
+            }
+            Kind::Atomic => {
+                let (wqe, _) = request()?;
+                let [first, second] = wqe.operands;
+                let request = AtomicRequest {
+                    id: ahead.read_msn,
+                    stag: wqe.remote.key,
+                    to: wqe.remote.addr,
+                    op: match wqe.op {
+                        WcOp::CompareSwap => AtomicOp::cmp_swap(first, second),
+                        _ => AtomicOp::fetch_add(first),
+                    },
+                };
+                let mut payload = Inline([0; AtomicRequest::SIZE]);
+                request.emit(&mut payload.0);
+                let cut = Cut::untagged(mulpdu, AtomicRequest::SIZE);
+                let header = |_, _| request_header(UntaggedOpcode::AtomicRequest, ahead.read_msn);
                 (cut, Framing { cut, header, payload, crc }.put(tx, pos, until(cut)))
             }
             Kind::Read => {
@@ -257,16 +310,27 @@ impl Stream {
                 let mut payload = Inline([0; ReadRequest::SIZE]);
                 request.emit(&mut payload.0);
                 let cut = Cut::untagged(mulpdu, ReadRequest::SIZE);
-                let header = |_, _| read_request(ahead.read_msn);
+                let header = |_, _| request_header(UntaggedOpcode::ReadRequest, ahead.read_msn);
                 (cut, Framing { cut, header, payload, crc }.put(tx, pos, until(cut)))
             }
-            Kind::Answer => {
-                let request = self.answers.get(ahead.answer)?.request;
-                let cut = Cut::tagged(mulpdu, request.len as usize);
-                let header = tagged(TaggedOpcode::ReadResponse, request.sink_stag, request.sink_to);
-                let payload = Source { keys, by, request };
-                (cut, Framing { cut, header, payload, crc }.put(tx, pos, until(cut)))
-            }
+            Kind::Answer => match *self.answers.ready(ahead.answer)? {
+                Answer::Read { request, .. } => {
+                    let cut = Cut::tagged(mulpdu, request.len as usize);
+                    let header = tagged(TaggedOpcode::ReadResponse, request.sink_stag, request.sink_to);
+                    let payload = Source { keys, by, request };
+                    (cut, Framing { cut, header, payload, crc }.put(tx, pos, until(cut)))
+                }
+                Answer::Performed { response, response_msn } => {
+                    let mut payload = Inline([0; AtomicResponse::SIZE]);
+                    response.emit(&mut payload.0);
+                    let cut = Cut::untagged(mulpdu, AtomicResponse::SIZE);
+                    let header = |_, _| response_header(response_msn);
+                    (cut, Framing { cut, header, payload, crc }.put(tx, pos, until(cut)))
+                }
+                // Met in its turn, as with a read that fails; the cause is known already.
+                Answer::Refused { .. } => (Cut::untagged(mulpdu, 0), (pos, Err(KeyError::Access))),
+                Answer::Atomic { .. } => return None,
+            },
             // There is nothing of it to be sent.
             Kind::Bind => return None,
             Kind::Rtr => {
@@ -301,28 +365,11 @@ impl Stream {
     /// A message's memory may not be read (any more).
     #[cold]
     fn gather_failed(&mut self, kind: Kind, error: KeyError) -> Failure {
-        let terminate = match (kind, self.answers.front()) {
-            (Kind::Answer, Some(&Answer { request, msn })) => {
-                let cause = match error {
-                    KeyError::Invalid => Cause::PROTECTION_STAG,
-                    KeyError::Bounds => Cause::PROTECTION_BOUNDS,
-                    KeyError::Access => Cause::PROTECTION_ACCESS,
-                    KeyError::Domain => Cause::PROTECTION_NOT_ASSOCIATED,
-                    KeyError::Wrap => Cause::PROTECTION_TO_WRAP,
-                };
-                let header = read_request(msn);
-                Terminate {
-                    cause,
-                    segment_len: Some((header.len() + ReadRequest::SIZE) as u16),
-                    header: Some(header.into()),
-                    read_request: Some(request),
-                }
-            }
-            _ => {
-                self.work.fail(self.tx.next, WcStatus::LocalProtection);
-                Terminate::new(Cause::RDMAP_CATASTROPHIC)
-            }
-        };
+        let refusal = if kind == Kind::Answer { self.answers.refusal(error) } else { None };
+        let terminate = refusal.unwrap_or_else(|| {
+            self.work.fail(self.tx.next, WcStatus::LocalProtection);
+            Terminate::new(Cause::RDMAP_CATASTROPHIC)
+        });
         self.fail(terminate)
     }
 
@@ -371,13 +418,17 @@ impl Stream {
                 return;
             }
             Kind::Answer => {
-                self.answers.pop_front();
+                self.answers.done(self.work.keys(), self.work.scope());
                 self.tx.answered = self.tx.answered.saturating_add(1);
                 return;
             }
-            Kind::Send => self.tx.send_msn = self.tx.send_msn.wrapping_add(1),
+            Kind::WriteFirst => {
+                self.tx.written = true;
+                return;
+            }
+            Kind::Send | Kind::Immediate => self.tx.send_msn = self.tx.send_msn.wrapping_add(1),
             Kind::Write | Kind::Bind => {}
-            Kind::Read => {
+            Kind::Read | Kind::Atomic => {
                 if self.reads.outstanding == 0 {
                     self.reads.oldest = self.tx.next;
                 }
@@ -385,10 +436,11 @@ impl Stream {
                 self.reads.next_msn = self.reads.next_msn.wrapping_add(1);
             }
         }
-        if kind != Kind::Read {
+        if !matches!(kind, Kind::Read | Kind::Atomic) {
             self.work.done(self.tx.next);
         }
         self.tx.next = self.tx.next.wrapping_add(1);
+        self.tx.written = false;
         self.tx.answered = 0;
     }
 
@@ -437,11 +489,4 @@ impl Stream {
 fn tagged(opcode: TaggedOpcode, stag: u32, base: u64) -> impl Fn(bool, usize) -> Header {
     // `wrapping_add`: the peer checks for a wrap.
     move |last, offset| Header::Tagged { last, opcode, stag, to: base.wrapping_add(offset as u64) }
-}
-
-/// The header of a READ request.
-#[inline]
-fn read_request(msn: u32) -> Header {
-    let opcode = UntaggedOpcode::ReadRequest;
-    Header::Untagged { last: true, opcode, invalidate: 0, qn: Queue::Request.number(), msn, mo: 0 }
 }

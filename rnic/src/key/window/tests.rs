@@ -1,6 +1,12 @@
 use super::*;
 
-const ALL: Access = Access { local_read: true, local_write: true, remote_read: true, remote_write: true };
+const ALL: Access = Access {
+    local_read: true,
+    local_write: true,
+    remote_read: true,
+    remote_write: true,
+    remote_atomic: false,
+};
 
 struct Rig {
     keys: Arc<Keys>,

@@ -2,11 +2,11 @@
 
 use std::ptr::with_exposed_provenance_mut;
 
-use wire::iwarp::{Cause, Header, TaggedOpcode, Terminate};
+use wire::iwarp::{Cause, Header, TaggedOpcode, Terminate, UntaggedOpcode};
 
 use super::super::stream::{Failure, Stream};
 use crate::key::{KeyError, Right, Scope};
-use crate::qp;
+use crate::qp::{self, Received};
 use crate::wr::{Segment, WcStatus};
 
 impl Stream {
@@ -86,13 +86,32 @@ impl Stream {
         Ok(())
     }
 
+    /// Puts what the target of our oldest atomic operation held to its place.
+    pub(super) fn place_original(&mut self, original: u64) -> Result<(), Failure> {
+        let segments = self.work.request(self.reads.oldest).map_or(&[][..], |(_, segments)| segments);
+        let octets = original.to_ne_bytes();
+        let mut rest = &octets[..];
+        let right = (self.work.scope(), Right::LocalWrite);
+        let placed = self.pieces_of(segments, right, 0, octets.len(), &mut |at, len| {
+            let (piece, after) = rest.split_at(len);
+            // SAFETY: registered memory, checked to be writable for this use.
+            unsafe { at.copy_from_nonoverlapping(piece.as_ptr(), len) };
+            rest = after;
+        });
+        placed.map_err(|_| self.sink_gone())
+    }
+
     /// Local memory of the message in hand is registered no more.
     #[cold]
     fn sink_gone(&mut self) -> Failure {
         match self.rx.frame.header {
             Header::Tagged { .. } => self.work.fail(self.reads.oldest, WcStatus::LocalProtection),
+            Header::Untagged { opcode: UntaggedOpcode::AtomicResponse, .. } => {
+                self.work.fail(self.reads.oldest, WcStatus::LocalProtection);
+            }
             Header::Untagged { .. } => {
-                self.work.finish_recv(self.rx.send_placed, None, WcStatus::LocalProtection, true);
+                let received = Received::bytes(self.rx.send_placed);
+                self.work.finish_recv(received, WcStatus::LocalProtection, true);
             }
         }
         self.fail(Terminate::new(Cause::RDMAP_CATASTROPHIC))

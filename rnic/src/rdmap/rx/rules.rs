@@ -2,13 +2,14 @@
 
 use wire::iwarp::mpa::fpdu::LENGTH_SIZE;
 use wire::iwarp::{
-    Cause, Header, ReadRequest, TaggedOpcode, Terminate, TerminatedHeader, UntaggedOpcode, ddp,
+    AtomicRequest, AtomicResponse, Cause, Header, Immediate, ReadRequest, TaggedOpcode, Terminate,
+    TerminatedHeader, UntaggedOpcode, ddp,
 };
 
 use super::super::stream::{Failure, Stream};
-use super::super::tx::Answer;
-use super::{CARRY, Frame, Start, State};
+use super::{Body, CARRY, Frame, Start, State};
 use crate::key::KeyError;
+use crate::qp::{Received, Wqe};
 use crate::wr::{WcOp, WcStatus};
 
 impl Stream {
@@ -50,7 +51,7 @@ impl Stream {
             }
         };
         let took = LENGTH_SIZE + size;
-        self.rx.frame = Frame { header, ulpdu_len, left: ulpdu_len - size, request: None };
+        self.rx.frame = Frame { header, ulpdu_len, left: ulpdu_len - size, body: Body::None };
         let took = match header {
             Header::Tagged { opcode: TaggedOpcode::Write, stag, to, .. } => {
                 self.start_write(stag, to)?;
@@ -69,16 +70,6 @@ impl Stream {
                         self.start_send(msn, mo)?;
                         took
                     }
-                    UntaggedOpcode::ReadRequest => {
-                        if ulpdu_len != size + ReadRequest::SIZE {
-                            return Err(self.fail(Terminate::new(Cause::MPA_LENGTH)));
-                        }
-                        let Some(request) = ReadRequest::parse(&shown[size..]) else {
-                            return Ok(Start::Needs(took + ReadRequest::SIZE));
-                        };
-                        self.start_request(msn, mo, last, request)?;
-                        took + ReadRequest::SIZE
-                    }
                     UntaggedOpcode::Terminate => {
                         let len = ulpdu_len.min(CARRY - LENGTH_SIZE);
                         if shown.len() < len {
@@ -86,8 +77,17 @@ impl Stream {
                         }
                         return Err(self.terminated(&shown[size..len]));
                     }
-                    // The operations of RFC 7306 have not been agreed on.
-                    _ => return Err(self.fail(Terminate::new(Cause::UNEXPECTED_OPCODE))),
+                    _ => {
+                        let size = self.body_size(opcode)?;
+                        if ulpdu_len != header.len() + size {
+                            return Err(self.fail(Terminate::new(Cause::MPA_LENGTH)));
+                        }
+                        let Some(body) = shown[header.len()..].get(..size) else {
+                            return Ok(Start::Needs(took + size));
+                        };
+                        self.start_body(opcode, body, (msn, mo, last))?;
+                        took + size
+                    }
                 }
             }
         };
@@ -111,7 +111,8 @@ impl Stream {
         let Some(buffer) = taken else { return Err(self.refuse(Cause::UNTAGGED_NO_BUFFER)) };
         let len = u64::from(mo) + self.rx.frame.left as u64;
         if len > buffer.len.min(u32::MAX.into()) {
-            self.work.finish_recv(len.min(u32::MAX.into()) as u32, None, WcStatus::LocalLength, true);
+            let received = Received::bytes(len.min(u32::MAX.into()) as u32);
+            self.work.finish_recv(received, WcStatus::LocalLength, true);
             return Err(self.refuse(Cause::UNTAGGED_TOO_LONG));
         }
         Ok(())
@@ -127,17 +128,18 @@ impl Stream {
                 return Err(self.refuse(Cause::TAGGED_BOUNDS));
             }
         }
-        self.rx.write = Some((stag, to));
+        if self.rx.write.replace((stag, to)).is_none() {
+            self.rx.written = 0;
+        }
+        self.rx.written = self.rx.written.wrapping_add(self.rx.frame.left as u32);
         self.check_write().map(drop)
     }
 
     #[inline]
     fn start_response(&mut self, last: bool, stag: u32, to: u64) -> Result<(), Failure> {
-        let read = match self.reads.outstanding {
-            0 => None,
-            _ => self.work.request(self.reads.oldest).map(|(&wqe, _)| wqe),
+        let Some(wqe) = self.oldest_read().filter(|wqe| wqe.op == WcOp::Read) else {
+            return Err(self.refuse(Cause::TAGGED_STAG));
         };
-        let Some(wqe) = read else { return Err(self.refuse(Cause::TAGGED_STAG)) };
         let end = u64::from(self.reads.placed) + self.rx.frame.left as u64;
         let cause = match wqe.len {
             // STag and offset of nothing are not looked at.
@@ -152,23 +154,90 @@ impl Stream {
         Err(self.refuse(cause))
     }
 
+    /// The oldest of our reads and atomic operations that wait for their response.
     #[inline]
-    fn start_request(&mut self, msn: u32, mo: u32, last: bool, request: ReadRequest) -> Result<(), Failure> {
+    fn oldest_read(&self) -> Option<Wqe> {
+        match self.reads.outstanding {
+            0 => None,
+            _ => self.work.request(self.reads.oldest).map(|(&wqe, _)| wqe),
+        }
+    }
+
+    /// Octets that follow the header of a message which has no payload.
+    #[inline]
+    fn body_size(&mut self, opcode: UntaggedOpcode) -> Result<usize, Failure> {
+        use UntaggedOpcode::{AtomicRequest as Atomic, AtomicResponse as Response, Immediate as Data};
+        match opcode {
+            UntaggedOpcode::ReadRequest => Ok(ReadRequest::SIZE),
+            Data | UntaggedOpcode::ImmediateSolicited if self.extended => Ok(Immediate::SIZE),
+            Atomic if self.extended => Ok(AtomicRequest::SIZE),
+            Response if self.extended => Ok(AtomicResponse::SIZE),
+            // What has not been agreed on.
+            _ => Err(self.fail(Terminate::new(Cause::UNEXPECTED_OPCODE))),
+        }
+    }
+
+    /// A message without payload; `octets` are its body.
+    #[inline]
+    fn start_body(
+        &mut self,
+        opcode: UntaggedOpcode,
+        octets: &[u8],
+        (msn, mo, last): (u32, u32, bool),
+    ) -> Result<(), Failure> {
         self.rx.frame.left = 0;
-        self.rx.frame.request = Some(request);
-        if msn != self.rx.read_msn {
+        let (body, next_msn) = match opcode {
+            UntaggedOpcode::AtomicRequest => {
+                let request = match AtomicRequest::parse(octets) {
+                    Some(Err(unknown)) => return Err(self.refuse(unknown.cause())),
+                    parsed => parsed.and_then(Result::ok).map(Body::Atomic),
+                };
+                (request, self.rx.read_msn)
+            }
+            UntaggedOpcode::AtomicResponse => {
+                (AtomicResponse::parse(octets).map(Body::AtomicResponse), self.rx.atomic_msn)
+            }
+            UntaggedOpcode::Immediate | UntaggedOpcode::ImmediateSolicited => {
+                (Immediate::parse(octets).map(Body::Immediate), self.rx.send_msn)
+            }
+            _ => (ReadRequest::parse(octets).map(Body::Read), self.rx.read_msn),
+        };
+        self.rx.frame.body = body.unwrap_or(Body::None);
+        if msn != next_msn {
             return Err(self.refuse(Cause::UNTAGGED_MSN));
         }
-        // RFC 5040, section 4.4: a READ request is one segment.
+        // RFC 5040, section 4.4; RFC 7306: each of them is one segment.
         if mo != 0 || !last {
             return Err(self.refuse(Cause::UNTAGGED_MO));
         }
-        // A zero-length READ may serve as RTR frame, which no depth is needed for (RFC 6581, section 9.1).
-        let rtr = msn == 1 && request.len == 0;
-        if self.answers.len() >= self.ird && !rtr {
-            return Err(self.fail(Terminate::new(Cause::STREAM_CATASTROPHIC)));
+        match self.rx.frame.body {
+            // A zero-length READ may serve as RTR frame, which no depth is needed for (RFC 6581, section 9.1).
+            Body::Read(request) if msn == 1 && request.len == 0 => Ok(()),
+            Body::Read(_) | Body::Atomic(_) if self.answers.len() >= self.ird => {
+                Err(self.fail(Terminate::new(Cause::STREAM_CATASTROPHIC)))
+            }
+            // In the middle of a SEND, whose MSN it has.
+            Body::Immediate(_) if self.rx.send_placed > 0 => Err(self.refuse(Cause::UNTAGGED_MO)),
+            Body::Immediate(_) if self.work.recv().or_else(|| self.work.take_recv()).is_none() => {
+                Err(self.refuse(Cause::UNTAGGED_NO_BUFFER))
+            }
+            Body::AtomicResponse(response) => self.start_atomic_response(response),
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    fn start_atomic_response(&mut self, response: AtomicResponse) -> Result<(), Failure> {
+        match self.oldest_read() {
+            Some(wqe) if matches!(wqe.op, WcOp::FetchAdd | WcOp::CompareSwap) => {
+                if response.id == self.reads.oldest_msn() {
+                    return Ok(());
+                }
+                self.work.fail(self.reads.oldest, WcStatus::BadResponse);
+                Err(self.refuse(Cause::OPERATION_UNSPECIFIED))
+            }
+            // Nobody waits for it, or for a READ response first.
+            _ => Err(self.refuse(Cause::UNTAGGED_NO_BUFFER)),
+        }
     }
 
     /// The FPDU in hand is complete.
@@ -184,11 +253,8 @@ impl Stream {
         match self.rx.frame.header {
             Header::Tagged { opcode: TaggedOpcode::Write, .. } => self.rx.write = None,
             Header::Tagged { opcode: TaggedOpcode::ReadResponse, .. } => self.end_of_response(),
-            Header::Untagged { opcode: UntaggedOpcode::ReadRequest, msn, .. } => {
-                self.rx.read_msn = msn.wrapping_add(1);
-                if let Some(request) = self.rx.frame.request {
-                    self.answers.push_back(Answer { request, msn });
-                }
+            Header::Untagged { opcode, msn, .. } if !opcode.is_send() => {
+                self.end_of_body(opcode.solicited(), msn)?;
             }
             Header::Untagged { opcode, invalidate, .. } => {
                 let invalidated = opcode.invalidates().then_some(invalidate);
@@ -197,8 +263,38 @@ impl Stream {
                 }
                 let bytes = std::mem::take(&mut self.rx.send_placed);
                 self.rx.send_msn = self.rx.send_msn.wrapping_add(1);
-                self.work.finish_recv(bytes, invalidated, WcStatus::Success, opcode.solicited());
+                self.rx.written = 0;
+                let received = Received { invalidated, ..Received::bytes(bytes) };
+                self.work.finish_recv(received, WcStatus::Success, opcode.solicited());
             }
+        }
+        Ok(())
+    }
+
+    /// A message without payload is complete.
+    #[inline]
+    fn end_of_body(&mut self, solicited: bool, msn: u32) -> Result<(), Failure> {
+        match self.rx.frame.body {
+            Body::Read(request) => {
+                self.rx.read_msn = msn.wrapping_add(1);
+                self.answers.add_read(request, msn);
+            }
+            Body::Atomic(request) => {
+                self.rx.read_msn = msn.wrapping_add(1);
+                self.answers.add_atomic(request, msn, self.work.keys(), self.work.scope());
+            }
+            Body::AtomicResponse(response) => {
+                self.rx.atomic_msn = msn.wrapping_add(1);
+                self.place_original(response.original)?;
+                self.end_of_response();
+            }
+            Body::Immediate(Immediate(data)) => {
+                self.rx.send_msn = msn.wrapping_add(1);
+                let bytes = std::mem::take(&mut self.rx.written);
+                let received = Received { immediate: Some(data), ..Received::bytes(bytes) };
+                self.work.finish_recv(received, WcStatus::Success, solicited);
+            }
+            Body::None => {}
         }
         Ok(())
     }
@@ -212,7 +308,7 @@ impl Stream {
             loop {
                 reads.oldest = reads.oldest.wrapping_add(1);
                 match self.work.request(reads.oldest) {
-                    Some((wqe, _)) if wqe.op != WcOp::Read => {}
+                    Some((wqe, _)) if !wqe.op.awaits_response() => {}
                     _ => break,
                 }
             }
@@ -237,10 +333,17 @@ impl Stream {
             // Its sender has given up, whatever for.
             Err(_) => Cause::OPERATION_UNSPECIFIED,
         };
-        // It does not say which request it is about, or truncates it; where access was refused, the read that waits for
-        // its answer is the likely one.
-        if self.reads.outstanding > 0 && matches!(cause, Cause { layer: 0 | 1, etype: 1, .. }) {
-            self.work.fail(self.reads.oldest, WcStatus::RemoteAccess);
+        // It does not say which request it is about, or truncates it; where access was refused, the read or atomic operation
+        // that waits for its answer is the likely one.
+        match self.oldest_read() {
+            Some(_) if matches!(cause, Cause { layer: 0 | 1, etype: 1, .. }) => {
+                self.work.fail(self.reads.oldest, WcStatus::RemoteAccess);
+            }
+            // RFC 7306, section 8.2: a target that is not aligned.
+            Some(wqe) if wqe.op != WcOp::Read && cause == Cause::STREAM_CATASTROPHIC => {
+                self.work.fail(self.reads.oldest, WcStatus::RemoteResponder);
+            }
+            _ => {}
         }
         let failure = Failure { by_peer: true, cause };
         self.failure = Some(failure);

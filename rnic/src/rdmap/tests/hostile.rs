@@ -1,8 +1,9 @@
 //! A peer that sends anything: never a panic, never an octet outside what it may write.
 
-use wire::iwarp::ReadRequest;
+use wire::iwarp::{AtomicOp, AtomicRequest, AtomicResponse, Immediate, ReadRequest};
 
 use super::errors::{asked, fpdu, sent, ulpdu, written};
+use super::extended::{atomic, atomic_response, immediate};
 use super::*;
 
 /// What a sender knows of the stream: MSNs to come.
@@ -15,7 +16,21 @@ struct Peer {
 fn frame(rng: &mut Rng, peer: &mut Peer, buf: &Buf, crc: bool) -> Vec<u8> {
     let mut payload = vec![0xEE; rng.below(150)];
     let (offset, last) = (rng.below(270) as u64, !rng.chance(8));
-    let body = match rng.below(6) {
+    let body = match rng.below(9) {
+        6 => {
+            peer.send_msn += 1;
+            immediate(peer.send_msn, Immediate(rng.next() as u32))
+        }
+        7 => {
+            peer.read_msn += 1;
+            let op = match rng.chance(2) {
+                true => AtomicOp::FetchAdd { add: rng.next(), mask: rng.next() },
+                false => AtomicOp::cmp_swap(0, rng.next()),
+            };
+            let offset = if rng.chance(8) { offset } else { offset & !7 };
+            atomic(peer.read_msn, AtomicRequest { id: 1, stag: buf.key(), to: buf.addr() + offset, op })
+        }
+        8 if rng.chance(3) => atomic_response(1, AtomicResponse { id: 2, original: rng.next() }),
         0 | 1 => {
             peer.send_msn += 1;
             sent(peer.send_msn, u32::from(rng.chance(20)), last, &payload)
@@ -72,14 +87,18 @@ fn a_hundred_thousand_frames() {
     let closed = Buf::new(&keys, srq_pd, 400, LOCAL);
     let (mut frames, mut ends, mut taken) = (0, 0, 0);
     while frames < 100_000 {
-        let cfg = StreamCfg { crc: rng.chance(3), ..cfg() };
+        let cfg = StreamCfg { crc: rng.chance(3), extended: !rng.chance(4), ..cfg() };
         let srq = Arc::new(Srq::new(&keys, srq_pd, 4, SEGMENTS, || {}).unwrap());
         for id in 0..4 {
             let segments = [sink.seg(0, 100), sink.seg(100, 150)];
             share(&srq, id, &segments).unwrap();
         }
         let mut side = Side::with_srq(cfg, Some((srq, srq_pd)), Arc::clone(&keys));
-        side.post(read(1, &[sink.seg(250, 100)], Remote { addr: 0, key: 1 }));
+        side.post(read(1, &[sink.seg(250, 90)], Remote { addr: 0, key: 1 }));
+        let target = Remote { addr: 0, key: 1 };
+        if cfg.extended {
+            side.post(fetch_add(2, &[sink.seg(340, 8)], target, 1));
+        }
         let mut peer = Peer { send_msn: 0, read_msn: 0 };
         for _ in 0..50 {
             frames += 1;
@@ -110,7 +129,7 @@ fn a_hundred_thousand_frames() {
         }
         side.stream.flush();
         taken += side.stream.stats().rx_messages;
-        assert_eq!(side.completions().len(), 1);
+        assert_eq!(side.completions().len(), 1 + usize::from(cfg.extended));
         open.assert_guarded();
         sink.assert_guarded();
         assert!(sink.bytes()[350..].iter().all(|&byte| byte == 0));

@@ -2,6 +2,7 @@
 
 mod close;
 mod errors;
+mod extended;
 mod hostile;
 mod transfer;
 mod windows;
@@ -50,8 +51,14 @@ impl Rng {
     }
 }
 
-const ALL: Access = Access { local_read: true, local_write: true, remote_read: true, remote_write: true };
-const LOCAL: Access = Access { local_read: true, local_write: true, remote_read: false, remote_write: false };
+const LOCAL: Access = Access {
+    local_read: true,
+    local_write: true,
+    remote_read: false,
+    remote_write: false,
+    remote_atomic: false,
+};
+const ALL: Access = Access { remote_read: true, remote_write: true, remote_atomic: true, ..LOCAL };
 
 /// Registered memory between guards that nobody may write.
 pub(crate) struct Buf {
@@ -91,6 +98,15 @@ impl Buf {
 
     pub(crate) fn seg(&self, offset: usize, len: usize) -> Segment {
         Segment { addr: self.addr() + offset as u64, len: len as u32, key: self.key() }
+    }
+
+    /// Eight octets as the number they are to a processor.
+    pub(crate) fn number(&self, at: usize) -> u64 {
+        u64::from_ne_bytes(self.bytes()[at..at + 8].try_into().unwrap())
+    }
+
+    pub(crate) fn set_number(&self, at: usize, value: u64) {
+        self.bytes()[at..at + 8].copy_from_slice(&value.to_ne_bytes());
     }
 
     pub(crate) fn remote(&self, offset: usize) -> Remote {
@@ -149,7 +165,7 @@ pub(crate) struct Side {
 pub(crate) const SEGMENTS: usize = 6;
 
 pub(crate) fn cfg() -> StreamCfg {
-    StreamCfg { mulpdu: 65535, crc: false, ird: 4, ord: 4, hold: false }
+    StreamCfg { mulpdu: 65535, crc: false, extended: false, ird: 4, ord: 4, hold: false }
 }
 
 impl Side {
@@ -259,12 +275,29 @@ pub(crate) fn read(id: u64, segments: &[Segment], from: Remote) -> SendWr<'_> {
     request(id, SendOp::Read(from), segments)
 }
 
+pub(crate) fn write_imm(id: u64, segments: &[Segment], to: Remote, immediate: u32) -> SendWr<'_> {
+    request(id, SendOp::WriteImm { to, immediate }, segments)
+}
+
+pub(crate) fn fetch_add(id: u64, segments: &[Segment], at: Remote, add: u64) -> SendWr<'_> {
+    request(id, SendOp::FetchAdd { at, add }, segments)
+}
+
+pub(crate) fn compare_swap(
+    id: u64,
+    segments: &[Segment],
+    at: Remote,
+    (compare, swap): (u64, u64),
+) -> SendWr<'_> {
+    request(id, SendOp::CompareSwap { at, compare, swap }, segments)
+}
+
 fn request(id: u64, op: SendOp, segments: &[Segment]) -> SendWr<'_> {
     SendWr { id, op, segments, signalled: true, solicited: false, fence: false }
 }
 
 pub(crate) fn wc(id: u64, op: WcOp, bytes: usize, status: WcStatus) -> Wc {
-    Wc { id, qp: 77, bytes: bytes as u32, invalidated: None, op, status }
+    Wc { id, qp: 77, bytes: bytes as u32, invalidated: None, immediate: None, op, status }
 }
 
 /// Two ends and the TCP connection between them, which accepts and delivers octets in portions of any size.

@@ -99,6 +99,7 @@ fn interleavings() {
         let cfg = StreamCfg {
             mulpdu: [65535, 65477, 1442, 500][rng.below(4)],
             crc: rng.chance(2),
+            extended: true,
             ird: 3,
             ord: 1 + rng.below(3) as u32,
             hold: false,
@@ -116,6 +117,9 @@ fn interleavings() {
         let sinks = [&pair.a, &pair.b].map(|side| side.buf(AREA));
         let mut expected =
             [(); 2].map(|()| Expected { completions: vec![], received: vec![], pieces: vec![] });
+        // At each end a number that the other adds to.
+        let counters = [&pair.a, &pair.b].map(|side| side.buf(8));
+        let mut sums = [0; 2];
         let mut used = [0; 2];
         let mut place = |end: usize, len: usize| {
             let at = used[end];
@@ -131,7 +135,35 @@ fn interleavings() {
             let (len, fence, signalled) = (size(&mut rng), rng.chance(8), !rng.chance(4));
             let at = rng.below(sources[0].len - len);
             let done = |op| wc(id, op, len, WcStatus::Success);
-            let op = match rng.below(3) {
+            let op = match rng.below(5) {
+                0 | 1 if rng.chance(3) => {
+                    let (room, to, within) = (rng.below(100), place(other, len), place(other, 100));
+                    peer.recv(id, &cut(&mut rng, &sinks[other], within, room));
+                    let data = sources[end].bytes()[at..at + len].to_vec();
+                    let wc = Wc { immediate: Some(id as u32), ..done(WcOp::Recv) };
+                    expected[other].received.push(wc);
+                    expected[other].pieces.push((to, data));
+                    let segments = cut(&mut rng, &sources[end], at, len);
+                    let wr = write_imm(id, &segments, sinks[other].remote(to), id as u32);
+                    side.post(SendWr { fence, signalled, ..wr });
+                    WcOp::WriteImm
+                }
+                4 => {
+                    let to = place(end, 8);
+                    let (add, sum) = (rng.next(), &mut sums[other]);
+                    expected[end].pieces.push((to, u64::to_ne_bytes(*sum).to_vec()));
+                    *sum = sum.wrapping_add(add);
+                    let segments = cut(&mut rng, &sinks[end], to, 8);
+                    side.post(SendWr {
+                        fence,
+                        signalled,
+                        ..fetch_add(id, &segments, counters[other].remote(0), add)
+                    });
+                    if signalled {
+                        expected[end].completions.push(wc(id, WcOp::FetchAdd, 8, WcStatus::Success));
+                    }
+                    continue;
+                }
                 0 => {
                     let (room, to) = (len + rng.below(100), place(other, len + 100));
                     peer.recv(id, &cut(&mut rng, &sinks[other], to, room));
@@ -142,21 +174,21 @@ fn interleavings() {
                     side.post(SendWr { fence, signalled, ..send(id, &segments) });
                     WcOp::Send
                 }
-                1 => {
-                    let to = place(other, len);
-                    let data = sources[end].bytes()[at..at + len].to_vec();
-                    expected[other].pieces.push((to, data));
-                    let segments = cut(&mut rng, &sources[end], at, len);
-                    side.post(SendWr { fence, signalled, ..write(id, &segments, sinks[other].remote(to)) });
-                    WcOp::Write
-                }
-                _ => {
+                2 | 3 => {
                     let to = place(end, len);
                     let data = sources[other].bytes()[at..at + len].to_vec();
                     expected[end].pieces.push((to, data));
                     let segments = cut(&mut rng, &sinks[end], to, len);
                     side.post(SendWr { fence, signalled, ..read(id, &segments, sources[other].remote(at)) });
                     WcOp::Read
+                }
+                _ => {
+                    let to = place(other, len);
+                    let data = sources[end].bytes()[at..at + len].to_vec();
+                    expected[other].pieces.push((to, data));
+                    let segments = cut(&mut rng, &sources[end], at, len);
+                    side.post(SendWr { fence, signalled, ..write(id, &segments, sinks[other].remote(to)) });
+                    WcOp::Write
                 }
             };
             if signalled {
@@ -173,6 +205,7 @@ fn interleavings() {
             assert_eq!(side.completions(), expected[end].completions, "seed {seed}");
             assert_eq!(side.received(), expected[end].received, "seed {seed}");
             assert!(side.stream.is_drained());
+            assert_eq!(counters[end].number(0), sums[end], "seed {seed}");
             let mut whole = vec![0; AREA];
             for (at, data) in &expected[end].pieces {
                 whole[*at..][..data.len()].copy_from_slice(data);

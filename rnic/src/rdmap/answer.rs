@@ -1,0 +1,145 @@
+//! What the peer has asked for and waits for: its RDMA reads and atomic operations, answered in the order in which they came.
+//!
+//! A read is carried out when its answer is sent. An atomic operation is performed once: when it comes, or when the reads
+//! before it have been answered, so that these show what was there before. Its answer then waits here for its turn.
+
+use std::collections::VecDeque;
+use std::ptr::with_exposed_provenance_mut;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use wire::iwarp::{
+    AtomicRequest, AtomicResponse, Cause, Header, Queue, ReadRequest, Terminate, UntaggedOpcode,
+};
+
+use crate::key::{KeyError, Keys, Right, Scope};
+
+/// Requests of the peer, the oldest first.
+#[derive(Default)]
+pub(super) struct Answers {
+    queue: VecDeque<Answer>,
+    /// Atomic operations that have been performed.
+    performed: u32,
+}
+
+/// A request of the peer; `msn` is that of the message.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Answer {
+    /// An RDMA read.
+    Read { request: ReadRequest, msn: u32 },
+    /// An atomic operation behind a read.
+    Atomic { request: AtomicRequest, msn: u32 },
+    /// One that has been performed; the number is that of the answer among its kind.
+    Performed { response: AtomicResponse, response_msn: u32 },
+    /// One that may not be performed.
+    Refused { cause: Cause, msn: u32 },
+}
+
+impl Answers {
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// The request at a place in the queue, if it can be answered when those before it have been.
+    #[inline]
+    pub(super) fn ready(&self, at: usize) -> Option<&Answer> {
+        self.queue.get(at).filter(|answer| !matches!(answer, Answer::Atomic { .. }))
+    }
+
+    #[inline]
+    pub(super) fn add_read(&mut self, request: ReadRequest, msn: u32) {
+        self.queue.push_back(Answer::Read { request, msn });
+    }
+
+    /// Adds an atomic operation of a peer that acts as `by`, and performs it unless it has to wait.
+    pub(super) fn add_atomic(&mut self, request: AtomicRequest, msn: u32, keys: &Keys, by: Scope) {
+        self.queue.push_back(Answer::Atomic { request, msn });
+        self.perform(keys, by);
+    }
+
+    /// The oldest has been answered.
+    #[inline]
+    pub(super) fn done(&mut self, keys: &Keys, by: Scope) {
+        self.queue.pop_front();
+        if let Some(Answer::Atomic { .. }) = self.queue.front() {
+            self.perform(keys, by);
+        }
+    }
+
+    /// Performs atomic operations up to the first request that they have to wait for.
+    fn perform(&mut self, keys: &Keys, by: Scope) {
+        for answer in &mut self.queue {
+            match *answer {
+                Answer::Performed { .. } => {}
+                Answer::Read { .. } | Answer::Refused { .. } => return,
+                Answer::Atomic { request, msn } => {
+                    *answer = match perform(&request, keys, by) {
+                        Ok(original) => {
+                            self.performed = self.performed.wrapping_add(1);
+                            let response = AtomicResponse { id: request.id, original };
+                            Answer::Performed { response, response_msn: self.performed }
+                        }
+                        Err(cause) => Answer::Refused { cause, msn },
+                    };
+                }
+            }
+        }
+    }
+
+    /// What the peer is told if the oldest cannot be answered.
+    pub(super) fn refusal(&self, error: KeyError) -> Option<Terminate> {
+        let (cause, header, len, read_request) = match *self.queue.front()? {
+            Answer::Read { request, msn } => {
+                let header = request_header(UntaggedOpcode::ReadRequest, msn);
+                (protection(error), header, ReadRequest::SIZE, Some(request))
+            }
+            // RFC 7306, section 8.1: the body of an atomic request is not included.
+            Answer::Refused { cause, msn } => {
+                (cause, request_header(UntaggedOpcode::AtomicRequest, msn), AtomicRequest::SIZE, None)
+            }
+            Answer::Atomic { .. } | Answer::Performed { .. } => return None,
+        };
+        let segment_len = Some((header.len() + len) as u16);
+        Some(Terminate { cause, segment_len, header: Some(header.into()), read_request })
+    }
+}
+
+/// Performs an atomic operation; answers what the target held before.
+fn perform(request: &AtomicRequest, keys: &Keys, by: Scope) -> Result<u64, Cause> {
+    let size = size_of::<u64>() as u64;
+    let addr = keys.check(request.stag, by, request.to, size, Right::RemoteAtomic).map_err(protection)?;
+    // RFC 7306, section 8.2.
+    if !addr.is_multiple_of(align_of::<AtomicU64>() as u64) {
+        return Err(Cause::STREAM_CATASTROPHIC);
+    }
+    // SAFETY: eight octets of registered memory, aligned, checked just now to be open to this.
+    let target = unsafe { AtomicU64::from_ptr(with_exposed_provenance_mut(addr as usize)) };
+    let apply = |original| Some(request.op.apply(original)).filter(|&value| value != original);
+    Ok(target.fetch_update(Ordering::AcqRel, Ordering::Acquire, apply).unwrap_or_else(|original| original))
+}
+
+/// What a peer is told whose request names memory that it may not use.
+fn protection(error: KeyError) -> Cause {
+    match error {
+        KeyError::Invalid => Cause::PROTECTION_STAG,
+        KeyError::Bounds => Cause::PROTECTION_BOUNDS,
+        KeyError::Access => Cause::PROTECTION_ACCESS,
+        KeyError::Domain => Cause::PROTECTION_NOT_ASSOCIATED,
+        KeyError::Wrap => Cause::PROTECTION_TO_WRAP,
+    }
+}
+
+/// The header of a READ or atomic request.
+#[inline]
+pub(super) fn request_header(opcode: UntaggedOpcode, msn: u32) -> Header {
+    Header::Untagged { last: true, opcode, invalidate: 0, qn: Queue::Request.number(), msn, mo: 0 }
+}
+
+/// The header of an atomic response.
+pub(super) fn response_header(msn: u32) -> Header {
+    let (opcode, qn) = (UntaggedOpcode::AtomicResponse, Queue::AtomicResponse.number());
+    Header::Untagged { last: true, opcode, invalidate: 0, qn, msn, mo: 0 }
+}
