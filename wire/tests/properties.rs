@@ -7,8 +7,9 @@ use proptest::sample::select;
 use wire::iwarp::mpa::fpdu::{check_trailer, fpdu_len};
 use wire::iwarp::mpa::{MAX_PRIVATE_DATA, MAX_SETUP};
 use wire::iwarp::{
-    AtomicOp, AtomicRequest, AtomicResponse, BitOrder, Cause, Crc32c, Enhanced, Fpdu, Header, Immediate, ReadDepth, ReadRequest, Revision, Setup, SetupKind,
-    SetupProgress, TaggedOpcode, Terminate, TerminatedHeader, Trailer, UntaggedOpcode,
+    AtomicOp, AtomicRequest, AtomicResponse, BitOrder, Cause, Crc32c, Enhanced, Fpdu, Header, Immediate,
+    ReadDepth, ReadRequest, Revision, Setup, SetupKind, SetupProgress, TaggedOpcode, Terminate,
+    TerminatedHeader, Trailer, UntaggedOpcode,
 };
 
 proptest! {

@@ -31,16 +31,17 @@ fn fetch_add_by_hand() {
         0, 0, 0, 0, 0, 0, 0, 0,                                     // no compare data
         0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF,
     ];
-    let request =
-        AtomicRequest { id: 0xAABB_CCDD, stag: 0xCD1C_B600, to: 0x55A0_F357_7130, op: AtomicOp::fetch_add(7) };
+    let request = AtomicRequest {
+        id: 0xAABB_CCDD,
+        stag: 0xCD1C_B600,
+        to: 0x55A0_F357_7130,
+        op: AtomicOp::fetch_add(7),
+    };
     let body = emit(52, |buf| request.emit(buf));
     assert_eq!(segment(UntaggedOpcode::AtomicRequest, Queue::Request, 5, &body), octets);
     assert_eq!(AtomicRequest::parse(&octets[18..]), Some(Ok(request)));
     assert_eq!(AtomicRequest::parse(&octets[18..69]), None);
-    assert_eq!(
-        request.to_string(),
-        "fetch-add 0x7 mask=0x0 target=0xcd1cb600+0x55a0f3577130 id=2864434397"
-    );
+    assert_eq!(request.to_string(), "fetch-add 0x7 mask=0x0 target=0xcd1cb600+0x55a0f3577130 id=2864434397");
 }
 
 #[test]
