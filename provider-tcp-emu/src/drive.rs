@@ -241,7 +241,8 @@ impl Drive {
 
     /// Passes on what the poller reported, without waiting for the lease: whoever has it sees to it otherwise.
     fn deliver(&self, poller: &mut Poller) {
-        if poller.events.is_empty() {
+        // No news is news, too, where a connection waits with its end for what else there is.
+        if poller.events.is_empty() && !self.board.has_work() {
             return;
         }
         match self.engine.try_lock() {

@@ -56,6 +56,8 @@ pub(crate) struct Kit {
     timers: BTreeSet<(Instant, Key)>,
     /// Connections that could go on at once: the next pass does.
     pub(crate) again: Vec<usize>,
+    /// Connections whose end has been seen: they end when the poller has been asked what else there is.
+    pub(crate) over: Vec<usize>,
     pub(crate) tx: TxVec,
     pub(crate) rx: RxVec,
 }
@@ -171,6 +173,7 @@ impl Engine {
             registry,
             timers: BTreeSet::new(),
             again: Vec::new(),
+            over: Vec::new(),
             tx: TxVec::new(),
             rx: RxVec::new(),
         };
@@ -217,7 +220,10 @@ impl Engine {
             self.assemble();
         }
         let cold = self.links.len() > self.hot.len();
-        match blocked || (!moved && (cold || self.fruitless.is_multiple_of(ASK_EVERY))) {
+        match blocked
+            || !self.kit.over.is_empty()
+            || (!moved && (cold || self.fruitless.is_multiple_of(ASK_EVERY)))
+        {
             true => Pass::Ask,
             false if moved => Pass::Fruitful,
             false => Pass::Fruitless,
@@ -227,17 +233,11 @@ impl Engine {
     /// What the poller reported.
     ///
     /// First what has arrived anywhere, then what has ended: what a peer did on one connection before it ended another
-    /// is seen in that order.
-    pub(crate) fn deliver<'a>(&mut self, events: impl IntoIterator<Item = &'a Event> + Copy) {
-        let mut any_end = false;
+    /// is seen in that order. A look at a connection may see its end before the poller is asked about the others; that is
+    /// why it only makes a note.
+    pub(crate) fn deliver<'a>(&mut self, events: impl IntoIterator<Item = &'a Event>) {
         for event in events {
             match Key::of(event.token()) {
-                Some(Key::Link(index)) if is_end(event) => {
-                    any_end = true;
-                    if let Some(link) = self.links.get_mut(index) {
-                        link.receive_before_end(&mut self.kit, &mut self.lingerers);
-                    }
-                }
                 Some(Key::Link(index)) => self.ready(index, event),
                 Some(Key::Door(index)) => self.calls.answer_door(&mut self.kit, index),
                 Some(Key::Caller(index)) => self.calls.hear_caller(&mut self.kit, &mut self.lingerers, index),
@@ -245,9 +245,9 @@ impl Engine {
                 None => {}
             }
         }
-        for event in events.into_iter().filter(|event| any_end && is_end(event)) {
-            if let Some(Key::Link(index)) = Key::of(event.token()) {
-                self.ready(index, event);
+        for index in std::mem::take(&mut self.kit.over) {
+            if let Some(link) = self.links.get_mut(index) {
+                link.end_if_over(&mut self.kit, &mut self.lingerers);
             }
         }
     }
@@ -260,7 +260,8 @@ impl Engine {
         if event.is_readable() || event.is_read_closed() || event.is_error() {
             (link.idle_looks, link.good_looks) = (0, 0);
             // The end of the stream is reported once: a read that gives less than asked must not stop before it.
-            link.receive_until(&mut self.kit, &mut self.lingerers, is_end(event));
+            let until_end = event.is_read_closed() || event.is_error();
+            link.receive_until(&mut self.kit, &mut self.lingerers, until_end);
         }
         self.heat(index);
     }
@@ -298,7 +299,7 @@ impl Engine {
 
     /// Whether there is something to do at once.
     pub(crate) fn has_leftover(&self) -> bool {
-        !self.kit.again.is_empty()
+        !self.kit.again.is_empty() || !self.kit.over.is_empty()
     }
 
     /// When the next timer is due.
@@ -339,11 +340,6 @@ impl Engine {
     }
 }
 
-/// Whether an event says that a stream is over.
-fn is_end(event: &Event) -> bool {
-    event.is_read_closed() || event.is_error()
-}
-
 impl Serve for Engine {
     /// Does what was published, what was left over and what is due.
     fn serve(&mut self) {
@@ -361,7 +357,9 @@ impl Serve for Engine {
             for call in mail.refused {
                 self.calls.refuse(&mut self.kit, call);
             }
-            self.deliver(&mail.events);
+            if !mail.events.is_empty() {
+                self.deliver(&mail.events);
+            }
         }
         for index in std::mem::take(&mut self.kit.again) {
             if let Some(link) = self.links.get_mut(index) {
