@@ -1,10 +1,14 @@
 //! The cases, a file for each function or theme.
 #![forbid(unsafe_code)]
 
+mod cno;
 mod ep_create;
+mod ep_create_with_srq;
 mod ep_states;
+mod evd;
 mod ia_query;
 mod post_rdma_write;
+mod recv_query;
 
 use dat_sys::*;
 
@@ -15,7 +19,15 @@ pub(crate) use self::ep_states::Cell;
 
 /// All cases.
 pub fn all() -> Vec<Case> {
-    let tables: &[&[Row]] = &[ia_query::CASES, ep_create::CASES, post_rdma_write::CASES];
+    let tables: &[&[Row]] = &[
+        ia_query::CASES,
+        ep_create::CASES,
+        ep_create_with_srq::CASES,
+        post_rdma_write::CASES,
+        recv_query::CASES,
+        evd::CASES,
+        cno::CASES,
+    ];
     let rows = tables.iter().flat_map(|table| table.iter()).map(Case::from);
     rows.chain(ep_states::cases()).collect()
 }

@@ -1,0 +1,186 @@
+//! Consumer notification objects.
+
+use std::ptr::null_mut;
+
+use dat_sys::*;
+
+use crate::case::{Outcome, Row, must};
+use crate::check::{answers, ok, same};
+use crate::rig::{Rig, SOON};
+
+pub(super) const CASES: &[Row] = &[
+    must(
+        "dat_cno_wait/triggered",
+        "DESCRIPTION",
+        "An event on an EVD of the CNO wakes the waiter, who is told which EVD.",
+        |rig| {
+            let (cno, evd) = both(rig)?;
+            ok(rig.post_se(evd, 1))?;
+            same("the EVD", wait(rig, cno, SOON)?, evd)
+        },
+    ),
+    must(
+        "dat_cno_wait/times-out",
+        "RETURN VALUES",
+        "When nothing comes the answer is an empty queue, and the EVD null.",
+        |rig| {
+            let (cno, _) = both(rig)?;
+            let mut evd = rig.async_evd;
+            answers(rig.api.dat_cno_wait(cno, 1000, &mut evd), DAT_QUEUE_EMPTY)?;
+            same("the EVD", evd, DAT_HANDLE_NULL)
+        },
+    ),
+    must("dat_cno_wait/each-evd", "DESCRIPTION", "Of several EVDs with events each is told.", |rig| {
+        let (cno, one) = both(rig)?;
+        let two = rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG)?;
+        ok(rig.post_se(one, 1))?;
+        ok(rig.post_se(two, 1))?;
+        let mut told = [wait(rig, cno, SOON)?, wait(rig, cno, SOON)?];
+        let mut wanted = [one, two];
+        told.sort();
+        wanted.sort();
+        same("the EVDs", told, wanted)
+    }),
+    must(
+        "dat_cno_wait/not-while-waited-for",
+        "dat_evd_wait, DESCRIPTION",
+        "An event that a waiter of the EVD gets does not trigger the CNO.",
+        |rig| {
+            let (cno, evd) = both(rig)?;
+            ok(rig.while_waiting(evd, || ok(rig.post_se(evd, 1)))?)?;
+            answers(rig.api.dat_cno_wait(cno, 0, &mut null_mut()), DAT_QUEUE_EMPTY)
+        },
+    ),
+    must("dat_cno_wait/completion", "DESCRIPTION", "A DTO completion triggers the CNO too.", |rig| {
+        let cno = rig.cno()?;
+        let pair = rig.pair()?;
+        ok(rig.api.dat_evd_modify_cno(pair.passive.recv, cno))?;
+        let (from, to) = (rig.memory(8)?, rig.memory(8)?);
+        ok(rig.recv(pair.passive.ep, &[to.all()], 1))?;
+        ok(rig.send(pair.active.ep, &[from.all()], 2))?;
+        same("the EVD", wait(rig, cno, SOON)?, pair.passive.recv)?;
+        rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS).map(drop)
+    }),
+    must("dat_cno_wait/bad-handle", "RETURN VALUES", "A null, freed or other handle is refused.", |rig| {
+        let cno = rig.cno()?;
+        ok(rig.api.dat_cno_free(cno))?;
+        for cno in [DAT_HANDLE_NULL, cno, rig.pz()?] {
+            answers(rig.api.dat_cno_wait(cno, 0, &mut null_mut()), DAT_INVALID_HANDLE)?;
+        }
+        Ok(())
+    }),
+    must(
+        "dat_evd_disable/no-trigger",
+        "DESCRIPTION",
+        "Events on a disabled EVD do not trigger its CNO; they are queued all the same.",
+        |rig| {
+            let (cno, evd) = both(rig)?;
+            ok(rig.api.dat_evd_disable(evd))?;
+            same("the state", rig.query_evd(evd)?.evd_state & 0x3, DAT_EVD_STATE_DISABLED)?;
+            ok(rig.post_se(evd, 1))?;
+            answers(rig.api.dat_cno_wait(cno, 0, &mut null_mut()), DAT_QUEUE_EMPTY)?;
+            rig.expect(evd, DAT_SOFTWARE_EVENT).map(drop)
+        },
+    ),
+    must(
+        "dat_evd_enable/triggers-again",
+        "DESCRIPTION",
+        "Once enabled again, an EVD triggers its CNO.",
+        |rig| {
+            let (cno, evd) = both(rig)?;
+            ok(rig.api.dat_evd_disable(evd))?;
+            ok(rig.api.dat_evd_enable(evd))?;
+            same("the state", rig.query_evd(evd)?.evd_state & 0x3, DAT_EVD_STATE_ENABLED)?;
+            ok(rig.post_se(evd, 1))?;
+            same("the EVD", wait(rig, cno, SOON)?, evd)
+        },
+    ),
+    must(
+        "dat_evd_modify_cno/new-one-only",
+        "DESCRIPTION",
+        "Of an EVD that was disabled, given another CNO and enabled, only the new one is triggered.",
+        |rig| {
+            let (old, evd) = both(rig)?;
+            let new = rig.cno()?;
+            ok(rig.api.dat_evd_disable(evd))?;
+            ok(rig.api.dat_evd_modify_cno(evd, new))?;
+            ok(rig.api.dat_evd_enable(evd))?;
+            same("cno_handle", rig.query_evd(evd)?.cno_handle, new)?;
+            ok(rig.post_se(evd, 1))?;
+            same("the EVD", wait(rig, new, SOON)?, evd)?;
+            answers(rig.api.dat_cno_wait(old, 0, &mut null_mut()), DAT_QUEUE_EMPTY)
+        },
+    ),
+    must("dat_evd_modify_cno/none", "DESCRIPTION", "A null CNO takes the EVD's away.", |rig| {
+        let (cno, evd) = both(rig)?;
+        ok(rig.api.dat_evd_modify_cno(evd, DAT_HANDLE_NULL))?;
+        ok(rig.post_se(evd, 1))?;
+        answers(rig.api.dat_cno_wait(cno, 0, &mut null_mut()), DAT_QUEUE_EMPTY)?;
+        ok(rig.api.dat_cno_free(cno))
+    }),
+    must("dat_cno_free/in-use", "RETURN VALUES", "A CNO that an EVD triggers cannot be freed.", |rig| {
+        let (cno, evd) = both(rig)?;
+        answers(rig.api.dat_cno_free(cno), DAT_INVALID_STATE)?;
+        ok(rig.api.dat_evd_free(evd))?;
+        ok(rig.api.dat_cno_free(cno))
+    }),
+    must(
+        "dat_cno_query/parameters",
+        "DESCRIPTION",
+        "The IA is told; without an agent there is no proxy.",
+        |rig| {
+            let mut param = DAT_CNO_PARAM::zeroed();
+            ok(rig.api.dat_cno_query(rig.cno()?, DAT_CNO_FIELD_ALL, &mut param))?;
+            same("ia_handle", param.ia_handle, rig.ia)?;
+            same("proxy_type", param.proxy_type, DAT_PROXY_TYPE_NONE)
+        },
+    ),
+    must(
+        "dat_cno_create/bad-ia",
+        "RETURN VALUES",
+        "A null IA handle is refused; the handle needs a place.",
+        |rig| {
+            let none = DAT_OS_WAIT_PROXY_AGENT_NULL;
+            answers(rig.api.dat_cno_create(DAT_HANDLE_NULL, none, &mut null_mut()), DAT_INVALID_HANDLE)?;
+            answers(rig.api.dat_cno_create(rig.ia, none, null_mut()), DAT_INVALID_PARAMETER)
+        },
+    ),
+    must(
+        "dat_cno_trigger/wakes",
+        "2.0 headers: dat_cno_trigger",
+        "A consumer can trigger a CNO without an event, and is told of the EVD that did last.",
+        |rig| {
+            let (cno, evd) = both(rig)?;
+            ok(rig.post_se(evd, 1))?;
+            let mut told = null_mut();
+            ok(rig.api.dat_cno_trigger(cno, &mut told))?;
+            same("the EVD", told, evd)
+        },
+    ),
+    must(
+        "dat_cno_fd_create/descriptor",
+        "2.0 headers: dat_cno_fd_create",
+        "A CNO can have a file descriptor, which dat_cno_query tells.",
+        |rig| {
+            let (mut fd, mut cno) = (-1, null_mut());
+            ok(rig.api.dat_cno_fd_create(rig.ia, &mut fd, &mut cno))?;
+            crate::check::that(fd >= 0, format_args!("the descriptor is {fd}"))?;
+            let mut param = DAT_CNO_PARAM::zeroed();
+            ok(rig.api.dat_cno_query(cno, DAT_CNO_FIELD_ALL, &mut param))?;
+            same("proxy_type", param.proxy_type, DAT_PROXY_TYPE_FD)
+        },
+    ),
+];
+
+/// A CNO and an EVD that triggers it.
+fn both(rig: &Rig) -> Outcome<(DAT_CNO_HANDLE, DAT_EVD_HANDLE)> {
+    let cno = rig.cno()?;
+    Ok((cno, rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG)?))
+}
+
+#[track_caller]
+fn wait(rig: &Rig, cno: DAT_CNO_HANDLE, timeout: DAT_TIMEOUT) -> Outcome<DAT_EVD_HANDLE> {
+    let mut evd = null_mut();
+    ok(rig.api.dat_cno_wait(cno, timeout, &mut evd))?;
+    Ok(evd)
+}

@@ -1,0 +1,453 @@
+//! Event dispatchers.
+
+use std::ptr::null_mut;
+
+use dat_sys::*;
+
+use crate::case::{Outcome, Row, must};
+use crate::check::{answers, answers_with, ok, one_of, same, that};
+use crate::rig::{Ep, QLEN, Rig, SOON, software};
+
+pub(super) const CASES: &[Row] = &[
+    // dat_evd_create has no page: headers, other pages and OFED's behaviour say what it does.
+    must(
+        "dat_evd_create/queue-length-is-a-minimum",
+        "headers: evd_min_qlen",
+        "The queue has room for at least as many events as were asked for.",
+        |rig| {
+            let evd = rig.evd_of(rig.ia, 10, DAT_EVD_SOFTWARE_FLAG)?;
+            that(rig.query_evd(evd)?.evd_qlen >= 10, "evd_qlen is less than 10")?;
+            (0..10).try_for_each(|n| ok(rig.post_se(evd, n)))
+        },
+    ),
+    must(
+        "dat_evd_create/no-queue",
+        "headers: evd_min_qlen",
+        "A queue of no length, or less, is an invalid parameter.",
+        |rig| {
+            for qlen in [0, -1, DAT_COUNT::MIN] {
+                let mut evd = null_mut();
+                let answer =
+                    rig.api.dat_evd_create(rig.ia, qlen, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &mut evd);
+                answers(answer, DAT_INVALID_PARAMETER)?;
+            }
+            Ok(())
+        },
+    ),
+    must("dat_evd_create/null-ia", "headers: ia_handle", "A null IA handle is refused.", |rig| {
+        let answer =
+            rig.api.dat_evd_create(DAT_HANDLE_NULL, 8, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &mut null_mut());
+        answers(answer, DAT_INVALID_HANDLE)
+    }),
+    must("dat_evd_create/freed-cno", "headers: cno_handle", "A CNO that is none is refused.", |rig| {
+        let cno = rig.cno()?;
+        ok(rig.api.dat_cno_free(cno))?;
+        let answer = rig.api.dat_evd_create(rig.ia, 8, cno, DAT_EVD_DTO_FLAG, &mut null_mut());
+        answers_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CNO)
+    }),
+    must(
+        "dat_evd_create/no-streams",
+        "headers: DAT_EVD_FLAGS",
+        "An EVD for no stream, or for unknown ones, is an invalid parameter.",
+        |rig| {
+            for flags in [0, 0x4000_0000] {
+                let answer = rig.api.dat_evd_create(rig.ia, 8, DAT_HANDLE_NULL, flags, &mut null_mut());
+                answers(answer, DAT_INVALID_PARAMETER)?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_evd_create/null-out",
+        "headers: evd_handle",
+        "Without a place for the handle nothing is created.",
+        |rig| {
+            let answer = rig.api.dat_evd_create(rig.ia, 8, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, null_mut());
+            answers(answer, DAT_INVALID_PARAMETER)
+        },
+    ),
+    must("dat_evd_query/parameters", "DESCRIPTION", "What the EVD was created with is told.", |rig| {
+        let cno = rig.cno()?;
+        let evd = rig.evd_with(rig.ia, 8, cno, DAT_EVD_DTO_FLAG | DAT_EVD_SOFTWARE_FLAG)?;
+        let param = rig.query_evd(evd)?;
+        same("ia_handle", param.ia_handle, rig.ia)?;
+        same("cno_handle", param.cno_handle, cno)?;
+        same("evd_flags", param.evd_flags, DAT_EVD_DTO_FLAG | DAT_EVD_SOFTWARE_FLAG)?;
+        let both = DAT_EVD_STATE_ENABLED | DAT_EVD_STATE_WAITABLE;
+        same("evd_state", param.evd_state & 0xf, both)
+    }),
+    must(
+        "dat_evd_query/null",
+        "RETURN VALUES",
+        "A record that is asked for is needed, and a mask has known bits.",
+        |rig| {
+            let evd = rig.evd(DAT_EVD_DTO_FLAG)?;
+            answers(rig.api.dat_evd_query(evd, DAT_EVD_FIELD_ALL, null_mut()), DAT_INVALID_PARAMETER)?;
+            answers(rig.api.dat_evd_query(evd, 0x100, &mut DAT_EVD_PARAM::zeroed()), DAT_INVALID_PARAMETER)?;
+            ok(rig.api.dat_evd_query(evd, 0, null_mut()))
+        },
+    ),
+    must("dat_evd_wait/event", "DESCRIPTION", "The first event is taken; what is left is counted.", |rig| {
+        let evd = soft(rig, 3)?;
+        let mut event = DAT_EVENT::zeroed();
+        let (status, more) = rig.wait(evd, SOON, 1, &mut event);
+        ok(status)?;
+        same("the first event and what is left", (software(&event), more), (0, 2))
+    }),
+    must(
+        "dat_evd_wait/threshold-reached",
+        "DESCRIPTION: threshold",
+        "With enough events queued one is taken, and at least threshold - 1 are left.",
+        |rig| {
+            let evd = soft(rig, 5)?;
+            let mut event = DAT_EVENT::zeroed();
+            let (status, more) = rig.wait(evd, SOON, 3, &mut event);
+            ok(status)?;
+            same("the first event and what is left", (software(&event), more), (0, 4))
+        },
+    ),
+    must(
+        "dat_evd_wait/threshold-not-reached",
+        "DESCRIPTION: threshold, timeout",
+        "With too few events the time runs out, nothing is taken, and what is there is counted.",
+        |rig| {
+            let evd = soft(rig, 2)?;
+            let mut event = DAT_EVENT::zeroed();
+            let (status, more) = rig.wait(evd, 1000, 3, &mut event);
+            answers(status, DAT_TIMEOUT_EXPIRED)?;
+            same("nmore", more, 2)?;
+            same("events still there", rig.drain(evd)?.len(), 2)
+        },
+    ),
+    must(
+        "dat_evd_wait/threshold-wakes",
+        "DESCRIPTION: threshold",
+        "The event that reaches the threshold wakes the waiter.",
+        |rig| {
+            let evd = soft(rig, 1)?;
+            let mut event = DAT_EVENT::zeroed();
+            let api = rig.api;
+            let number = evd as usize;
+            let post = std::thread::spawn(move || {
+                let event = DAT_EVENT { event_number: DAT_SOFTWARE_EVENT, ..DAT_EVENT::zeroed() };
+                api.dat_evd_post_se(number as DAT_EVD_HANDLE, &event)
+            });
+            let (status, more) = rig.wait(evd, SOON, 2, &mut event);
+            ok(status)?;
+            same("nmore", more, 1)?;
+            ok(post.join().unwrap_or(DAT_ERROR(DAT_INTERNAL_ERROR, 0)))
+        },
+    ),
+    must(
+        "dat_evd_wait/threshold-range",
+        "RETURN VALUES: invalid parameter",
+        "A threshold below 1 or above the length of the queue is invalid.",
+        |rig| {
+            let evd = soft(rig, 1)?;
+            let qlen = rig.query_evd(evd)?.evd_qlen;
+            for threshold in [0, -1, qlen.saturating_add(1)] {
+                let (status, _) = rig.wait(evd, 0, threshold, &mut DAT_EVENT::zeroed());
+                answers(status, DAT_INVALID_PARAMETER)?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_evd_wait/threshold-on-unsignalled",
+        "RETURN VALUES: invalid state",
+        "On an EVD that is fed by an unsignalled or solicited stream, a threshold above 1 is an invalid state.",
+        |rig| {
+            let recv_completion_flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
+            let ep = rig.ep_with(&DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() })?;
+            let (status, _) = rig.wait(ep.recv, 0, 2, &mut DAT_EVENT::zeroed());
+            // OFED says invalid parameter.
+            one_of(status, &[DAT_INVALID_STATE, DAT_INVALID_PARAMETER])
+        },
+    ),
+    must(
+        "dat_evd_wait/poll",
+        "DESCRIPTION: timeout",
+        "A time-out of 0 is a look: it takes an event, or times out at once.",
+        |rig| {
+            let evd = soft(rig, 1)?;
+            ok(rig.wait(evd, 0, 1, &mut DAT_EVENT::zeroed()).0)?;
+            let (status, more) = rig.wait(evd, 0, 1, &mut DAT_EVENT::zeroed());
+            answers(status, DAT_TIMEOUT_EXPIRED)?;
+            same("nmore", more, 0)
+        },
+    ),
+    must(
+        "dat_evd_wait/times-out",
+        "DESCRIPTION: timeout",
+        "A wait ends after its time, and not before.",
+        |rig| {
+            let evd = soft(rig, 0)?;
+            let begun = std::time::Instant::now();
+            answers(rig.wait(evd, 20_000, 1, &mut DAT_EVENT::zeroed()).0, DAT_TIMEOUT_EXPIRED)?;
+            let took = begun.elapsed();
+            that(took.as_micros() >= 20_000, format_args!("it took only {took:?}"))
+        },
+    ),
+    must(
+        "dat_evd_wait/infinite",
+        "DESCRIPTION: timeout",
+        "A wait without limit ends with an event.",
+        |rig| {
+            let evd = soft(rig, 1)?;
+            ok(rig.wait(evd, DAT_TIMEOUT_INFINITE, 1, &mut DAT_EVENT::zeroed()).0)
+        },
+    ),
+    must(
+        "dat_evd_wait/null-arguments",
+        "RETURN VALUES: invalid parameter",
+        "The event and the count need a place.",
+        |rig| {
+            let (evd, mut event, mut more) = (soft(rig, 1)?, DAT_EVENT::zeroed(), 0);
+            answers(rig.api.dat_evd_wait(evd, 0, 1, null_mut(), &mut more), DAT_INVALID_PARAMETER)?;
+            answers(rig.api.dat_evd_wait(evd, 0, 1, &mut event, null_mut()), DAT_INVALID_PARAMETER)?;
+            same("events still there", rig.drain(evd)?.len(), 1)
+        },
+    ),
+    must(
+        "dat_evd_wait/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null or freed EVD is refused.",
+        |rig| {
+            let evd = soft(rig, 0)?;
+            ok(rig.api.dat_evd_free(evd))?;
+            for evd in [DAT_HANDLE_NULL, evd] {
+                answers(rig.wait(evd, 0, 1, &mut DAT_EVENT::zeroed()).0, DAT_INVALID_HANDLE)?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_evd_wait/one-waiter",
+        "DESCRIPTION: only one waiter",
+        "While a thread waits, a second wait and a dequeue are an invalid state.",
+        |rig| {
+            let evd = soft(rig, 0)?;
+            let woken = rig.while_waiting(evd, || {
+                answers(rig.wait(evd, 0, 1, &mut DAT_EVENT::zeroed()).0, DAT_INVALID_STATE)?;
+                answers(rig.api.dat_evd_dequeue(evd, &mut DAT_EVENT::zeroed()), DAT_INVALID_STATE)?;
+                ok(rig.post_se(evd, 1))
+            })?;
+            ok(woken)
+        },
+    ),
+    must(
+        "dat_evd_set_unwaitable/wakes-the-waiter",
+        "DESCRIPTION",
+        "A thread that waits leaves with an invalid state.",
+        |rig| {
+            let evd = soft(rig, 0)?;
+            let woken = rig.while_waiting(evd, || ok(rig.api.dat_evd_set_unwaitable(evd)))?;
+            answers(woken, DAT_INVALID_STATE)
+        },
+    ),
+    must(
+        "dat_evd_set_unwaitable/blocks-waits",
+        "DESCRIPTION",
+        "Later waits are an invalid state, with events or without; dequeuing works.",
+        |rig| {
+            let evd = soft(rig, 1)?;
+            ok(rig.api.dat_evd_set_unwaitable(evd))?;
+            same("the state", rig.query_evd(evd)?.evd_state & 0xc, DAT_EVD_STATE_UNWAITABLE)?;
+            answers(rig.wait(evd, SOON, 1, &mut DAT_EVENT::zeroed()).0, DAT_INVALID_STATE)?;
+            ok(rig.api.dat_evd_dequeue(evd, &mut DAT_EVENT::zeroed()))?;
+            answers(rig.wait(evd, 0, 1, &mut DAT_EVENT::zeroed()).0, DAT_INVALID_STATE)
+        },
+    ),
+    must(
+        "dat_evd_clear_unwaitable/waits-again",
+        "DESCRIPTION",
+        "Afterwards the EVD can be waited on again.",
+        |rig| {
+            let evd = soft(rig, 1)?;
+            ok(rig.api.dat_evd_set_unwaitable(evd))?;
+            ok(rig.api.dat_evd_clear_unwaitable(evd))?;
+            same("the state", rig.query_evd(evd)?.evd_state & 0xc, DAT_EVD_STATE_WAITABLE)?;
+            ok(rig.wait(evd, SOON, 1, &mut DAT_EVENT::zeroed()).0)
+        },
+    ),
+    must(
+        "dat_evd_dequeue/order",
+        "DESCRIPTION",
+        "Events come in the order in which they were posted, each once; then the queue is empty.",
+        |rig| {
+            let evd = soft(rig, 20)?;
+            let values: Vec<_> = rig.drain(evd)?.iter().map(software).collect();
+            same("the events", values, (0..20).collect())?;
+            rig.quiet(evd)
+        },
+    ),
+    must("dat_evd_dequeue/null-event", "RETURN VALUES", "The event needs a place.", |rig| {
+        let evd = soft(rig, 1)?;
+        answers(rig.api.dat_evd_dequeue(evd, null_mut()), DAT_INVALID_PARAMETER)?;
+        same("events still there", rig.drain(evd)?.len(), 1)
+    }),
+    must("dat_evd_dequeue/bad-handle", "RETURN VALUES", "A null, freed or other handle is refused.", |rig| {
+        let evd = soft(rig, 0)?;
+        ok(rig.api.dat_evd_free(evd))?;
+        for evd in [DAT_HANDLE_NULL, evd, rig.pz()?] {
+            answers(rig.api.dat_evd_dequeue(evd, &mut DAT_EVENT::zeroed()), DAT_INVALID_HANDLE)?;
+        }
+        Ok(())
+    }),
+    must(
+        "dat_evd_post_se/delivered",
+        "DESCRIPTION",
+        "A software event comes with its pointer and number.",
+        |rig| {
+            let evd = soft(rig, 0)?;
+            ok(rig.post_se(evd, 0xabcd_ef01))?;
+            same("the pointer", software(&rig.expect(evd, DAT_SOFTWARE_EVENT)?), 0xabcd_ef01)
+        },
+    ),
+    must(
+        "dat_evd_post_se/other-stream",
+        "RETURN VALUES",
+        "An EVD that takes no software events refuses them.",
+        |rig| {
+            let answer = rig.post_se(rig.evd(DAT_EVD_DTO_FLAG)?, 1);
+            one_of(answer, &[DAT_INVALID_PARAMETER, DAT_INVALID_HANDLE, DAT_INVALID_STATE])
+        },
+    ),
+    must(
+        "dat_evd_post_se/other-number",
+        "RETURN VALUES",
+        "An event that is not a software event is an invalid parameter.",
+        |rig| {
+            let evd = soft(rig, 0)?;
+            let event = DAT_EVENT { event_number: DAT_DTO_COMPLETION_EVENT, ..DAT_EVENT::zeroed() };
+            answers(rig.api.dat_evd_post_se(evd, &event), DAT_INVALID_PARAMETER)?;
+            answers(rig.api.dat_evd_post_se(evd, std::ptr::null()), DAT_INVALID_PARAMETER)?;
+            rig.quiet(evd)
+        },
+    ),
+    must(
+        "dat_evd_post_se/full",
+        "RETURN VALUES",
+        "A full queue refuses the event; nothing is lost and no overflow is reported.",
+        |rig| {
+            let evd = rig.evd_of(rig.ia, 4, DAT_EVD_SOFTWARE_FLAG)?;
+            let qlen = rig.query_evd(evd)?.evd_qlen;
+            for n in 0..qlen {
+                ok(rig.post_se(evd, n as usize))?;
+            }
+            answers(rig.post_se(evd, 99), DAT_QUEUE_FULL)?;
+            same("events", rig.drain(evd)?.len(), qlen as usize)?;
+            rig.quiet(rig.async_evd)
+        },
+    ),
+    must("dat_evd_resize/grows", "DESCRIPTION", "A longer queue holds more, and nothing is lost.", |rig| {
+        let evd = rig.evd_of(rig.ia, 4, DAT_EVD_SOFTWARE_FLAG)?;
+        (0..4).try_for_each(|n| ok(rig.post_se(evd, n)))?;
+        ok(rig.api.dat_evd_resize(evd, 12))?;
+        that(rig.query_evd(evd)?.evd_qlen >= 12, "evd_qlen is less than 12")?;
+        (4..12).try_for_each(|n| ok(rig.post_se(evd, n)))?;
+        let values: Vec<_> = rig.drain(evd)?.iter().map(software).collect();
+        same("the events", values, (0..12).collect())
+    }),
+    must(
+        "dat_evd_resize/below-fill",
+        "RETURN VALUES",
+        "A queue cannot become shorter than what is in it.",
+        |rig| {
+            let evd = soft(rig, 20)?;
+            answers(rig.api.dat_evd_resize(evd, 10), DAT_INVALID_STATE)?;
+            same("events", rig.drain(evd)?.len(), 20)
+        },
+    ),
+    must(
+        "dat_evd_resize/no-queue",
+        "RETURN VALUES",
+        "A length of 0 or less is an invalid parameter.",
+        |rig| {
+            let evd = soft(rig, 0)?;
+            answers(rig.api.dat_evd_resize(evd, 0), DAT_INVALID_PARAMETER)?;
+            answers(rig.api.dat_evd_resize(evd, -4), DAT_INVALID_PARAMETER)
+        },
+    ),
+    must(
+        "dat_evd_resize/while-connected",
+        "DESCRIPTION",
+        "Completions are not lost when their queue is resized.",
+        |rig| {
+            let (pair, from, to) = (rig.pair()?, rig.memory(8)?, rig.memory(8)?);
+            for id in 0..4 {
+                ok(rig.write(pair.active.ep, &[from.all()], id, &to.remote()))?;
+            }
+            ok(rig.api.dat_evd_resize(pair.active.request, 2 * QLEN))?;
+            for id in 0..4 {
+                rig.completes(pair.active.request, id, DAT_DTO_SUCCESS)?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_evd_free/fed-by-ep",
+        "RETURN VALUES",
+        "An EVD that an EP feeds is in use, in each of its three parts.",
+        |rig| {
+            let Ep { ep, recv, request, connect } = rig.ep()?;
+            for evd in [recv, request, connect] {
+                answers(rig.api.dat_evd_free(evd), DAT_INVALID_STATE)?;
+            }
+            ok(rig.api.dat_ep_free(ep))?;
+            for evd in [recv, request, connect] {
+                ok(rig.api.dat_evd_free(evd))?;
+            }
+            Ok(())
+        },
+    ),
+    must("dat_evd_free/fed-by-psp", "RETURN VALUES", "An EVD that a PSP feeds is in use.", |rig| {
+        let listener = rig.listen()?;
+        answers(rig.api.dat_evd_free(listener.evd), DAT_INVALID_STATE)?;
+        ok(rig.api.dat_psp_free(listener.psp))?;
+        ok(rig.api.dat_evd_free(listener.evd))
+    }),
+    must("dat_evd_free/fed-by-rsp", "RETURN VALUES", "An EVD that an RSP feeds is in use.", |rig| {
+        let (ep, evd, qualifier, mut rsp) =
+            (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
+        ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
+        answers(rig.api.dat_evd_free(evd), DAT_INVALID_STATE)?;
+        ok(rig.api.dat_rsp_free(rsp))?;
+        ok(rig.api.dat_evd_free(evd))
+    }),
+    must("dat_evd_free/with-events", "DESCRIPTION", "An EVD with events in it can be freed.", |rig| {
+        ok(rig.api.dat_evd_free(soft(rig, 3)?))
+    }),
+    must("dat_evd_free/twice", "RETURN VALUES", "A freed EVD is none.", |rig| {
+        let evd = soft(rig, 0)?;
+        ok(rig.api.dat_evd_free(evd))?;
+        answers(rig.api.dat_evd_free(evd), DAT_INVALID_HANDLE)
+    }),
+    must(
+        "dat_evd_create/overflow",
+        "dat_evd_create: asynchronous errors",
+        "Completions that find no room are reported as an EVD overflow.",
+        |rig| {
+            let mut ep = rig.evds_of_an_ep()?;
+            ep.request = rig.evd_of(rig.ia, 1, DAT_EVD_DTO_FLAG)?;
+            let qlen = rig.query_evd(ep.request)?.evd_qlen;
+            let attr = DAT_EP_ATTR { max_request_dtos: qlen + 8, ..rig.ep_attr() };
+            let (pz, Ep { recv, request, connect, .. }) = (rig.pz()?, ep);
+            ok(rig.api.dat_ep_create(rig.ia, pz, recv, request, connect, &attr, &mut ep.ep))?;
+            let pair = rig.pair_of(ep, rig.ep()?)?;
+            let (from, to) = (rig.memory(8)?, rig.memory(8)?);
+            for id in 0..(qlen as u64 + 4) {
+                ok(rig.write(pair.active.ep, &[from.all()], id, &to.remote()))?;
+            }
+            let (whom, reason) = rig.trouble(DAT_ASYNC_ERROR_EVD_OVERFLOW)?;
+            same("EVD and reason", (whom, reason), (request, DAT_EVD_OVERFLOW_ERROR as DAT_COUNT))
+        },
+    ),
+];
+
+/// An EVD with so many software events in it.
+fn soft(rig: &Rig, events: usize) -> Outcome<DAT_EVD_HANDLE> {
+    let evd = rig.evd(DAT_EVD_SOFTWARE_FLAG)?;
+    (0..events).try_for_each(|n| ok(rig.post_se(evd, n)))?;
+    Ok(evd)
+}

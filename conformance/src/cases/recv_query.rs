@@ -1,0 +1,202 @@
+//! dat_ep_recv_query.
+
+use std::ptr::null_mut;
+
+use dat_sys::*;
+
+use crate::case::{Outcome, Row, must};
+use crate::check::{answers, ok, same, supported, that, unsupported};
+use crate::rig::Rig;
+
+pub(super) const CASES: &[Row] = &[
+    must(
+        "dat_ep_recv_query/unsupported-model",
+        "DESCRIPTION 2",
+        "Only a provider whose attribute says that it has neither count answers that the model is not supported.",
+        |rig| {
+            let (mut buffers, mut span) = (0, 0);
+            let answer = rig.api.dat_ep_recv_query(rig.ep()?.ep, &mut buffers, &mut span);
+            match rig.provider.ep_recv_info_supported {
+                0 if DAT_GET_TYPE(answer) == DAT_MODEL_NOT_SUPPORTED => Ok(()),
+                _ => ok(answer),
+            }
+        },
+    ),
+    must(
+        "dat_ep_recv_query/posted-without-srq",
+        "DESCRIPTION 4",
+        "Without an SRQ a buffer belongs to the EP as soon as it is posted.",
+        |rig| {
+            let (ep, memory) = (rig.ep()?, rig.memory(64)?);
+            for posted in 0..4 {
+                counts(rig, ep.ep, posted, None)?;
+                ok(rig.recv(ep.ep, &[memory.all()], posted as u64))?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_ep_recv_query/completed",
+        "DESCRIPTION 3",
+        "A buffer whose completion has been generated counts no more.",
+        |rig| {
+            let (pair, from, to) = (rig.pair()?, rig.memory(8)?, rig.memory(8)?);
+            for id in 0..3 {
+                ok(rig.recv(pair.passive.ep, &[to.all()], id))?;
+            }
+            for sent in 0..3 {
+                counts(rig, pair.passive.ep, 3 - sent, None)?;
+                ok(rig.send(pair.active.ep, &[from.all()], 10))?;
+                rig.completion(pair.passive.recv)?;
+            }
+            counts(rig, pair.passive.ep, 0, None)
+        },
+    ),
+    must(
+        "dat_ep_recv_query/srq-not-taken",
+        "DESCRIPTION 4",
+        "With an SRQ a buffer belongs to the EP only when the EP takes it.",
+        |rig| {
+            let (srq, memory) = (rig.srq(8)?, rig.memory(8)?);
+            let ep = rig.ep_on(srq)?;
+            for id in 0..3 {
+                ok(rig.recv_srq(srq, &[memory.all()], id))?;
+            }
+            counts(rig, ep.ep, 0, Some(0))
+        },
+    ),
+    must(
+        "dat_ep_recv_query/null-count",
+        "DESCRIPTION 3",
+        "The number of buffers need not be asked for.",
+        |rig| {
+            let mut span = -7;
+            supported(rig.api.dat_ep_recv_query(rig.ep()?.ep, null_mut(), &mut span))?;
+            that(span >= 0 || span == DAT_VALUE_UNKNOWN, format_args!("the span is {span}"))
+        },
+    ),
+    must("dat_ep_recv_query/null-span", "DESCRIPTION 5", "The span need not be asked for.", |rig| {
+        let mut buffers = -7;
+        supported(rig.api.dat_ep_recv_query(rig.ep()?.ep, &mut buffers, null_mut()))?;
+        that(buffers >= 0 || buffers == DAT_VALUE_UNKNOWN, format_args!("the number is {buffers}"))
+    }),
+    must(
+        "dat_ep_recv_query/span-idle",
+        "DESCRIPTION 5",
+        "With an SRQ the span is that of the messages under way: of none, it is 0.",
+        |rig| {
+            let (srq, memory, from) = (rig.srq(8)?, rig.memory(8)?, rig.memory(8)?);
+            let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
+            for id in 0..3 {
+                ok(rig.recv_srq(srq, &[memory.all()], id))?;
+            }
+            ok(rig.send(pair.active.ep, &[from.all()], 10))?;
+            rig.completion(pair.passive.recv)?;
+            counts(rig, pair.passive.ep, 0, Some(0))
+        },
+    ),
+    must(
+        "dat_ep_recv_query/unknown",
+        "DESCRIPTION 8",
+        "A count that the provider cannot tell is DAT_VALUE_UNKNOWN, and nothing else below 0.",
+        |rig| {
+            let (buffers, span) = ask(rig, rig.ep()?.ep)?;
+            for (what, value) in [("the number", buffers), ("the span", span)] {
+                that(value >= 0 || value == DAT_VALUE_UNKNOWN, format_args!("{what} is {value}"))?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_ep_recv_query/attribute",
+        "USAGE 1",
+        "What the attribute says that the provider cannot tell is DAT_VALUE_UNKNOWN.",
+        |rig| {
+            let (buffers, span) = ask(rig, rig.ep()?.ep)?;
+            let known = usize::from(buffers != DAT_VALUE_UNKNOWN) + usize::from(span != DAT_VALUE_UNKNOWN);
+            let said = (rig.provider.ep_recv_info_supported as u32).count_ones() as usize;
+            same("the number of counts that the attribute names", said, known)
+        },
+    ),
+    must(
+        "dat_ep_recv_query/never-more-than-span",
+        "USAGE 7",
+        "There are never more buffers than their span, whatever arrives meanwhile.",
+        |rig| {
+            let (srq, memory, from) = (rig.srq(16)?, rig.memory(8)?, rig.memory(8)?);
+            let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
+            for id in 0..12 {
+                ok(rig.recv_srq(srq, &[memory.all()], id))?;
+            }
+            for id in 0..12 {
+                ok(rig.send(pair.active.ep, &[from.all()], id))?;
+                let (buffers, span) = ask(rig, pair.passive.ep)?;
+                if buffers == DAT_VALUE_UNKNOWN || span == DAT_VALUE_UNKNOWN {
+                    return unsupported("the provider tells only one of the counts");
+                }
+                that(buffers <= span, format_args!("{buffers} buffers in a span of {span}"))?;
+            }
+            for _ in 0..12 {
+                rig.completion(pair.passive.recv)?;
+            }
+            counts(rig, pair.passive.ep, 0, Some(0))
+        },
+    ),
+    must(
+        "dat_ep_recv_query/changes-nothing",
+        "DESCRIPTION 1",
+        "Asking is a look: asked again, the answer is the same, and what was posted is still there.",
+        |rig| {
+            let (pair, from, to) = (rig.pair()?, rig.memory(8)?, rig.memory(8)?);
+            ok(rig.recv(pair.passive.ep, &[to.all()], 1))?;
+            same("the second answer", ask(rig, pair.passive.ep)?, ask(rig, pair.passive.ep)?)?;
+            ok(rig.send(pair.active.ep, &[from.all()], 2))?;
+            rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS).map(drop)
+        },
+    ),
+    must("dat_ep_recv_query/null-handle", "RETURN VALUES 3", "A null EP handle is refused.", |rig| {
+        with_handle(rig, DAT_HANDLE_NULL)
+    }),
+    must(
+        "dat_ep_recv_query/freed-handle",
+        "RETURN VALUES 3",
+        "The handle of a freed EP is refused.",
+        |rig| {
+            let ep = rig.ep()?.ep;
+            ok(rig.api.dat_ep_free(ep))?;
+            with_handle(rig, ep)
+        },
+    ),
+    must(
+        "dat_ep_recv_query/other-kind-of-handle",
+        "RETURN VALUES 3",
+        "A handle of another object is refused.",
+        |rig| with_handle(rig, rig.pz()?),
+    ),
+];
+
+/// Both counts.
+#[track_caller]
+fn ask(rig: &Rig, ep: DAT_EP_HANDLE) -> Outcome<(DAT_COUNT, DAT_COUNT)> {
+    let (mut buffers, mut span) = (-7, -7);
+    supported(rig.api.dat_ep_recv_query(ep, &mut buffers, &mut span))?;
+    Ok((buffers, span))
+}
+
+/// The EP has so many buffers, and their span is that, as far as the provider can tell.
+#[track_caller]
+fn counts(rig: &Rig, ep: DAT_EP_HANDLE, buffers: DAT_COUNT, span: Option<DAT_COUNT>) -> Outcome {
+    let (is, is_span) = ask(rig, ep)?;
+    if is != DAT_VALUE_UNKNOWN {
+        same("the number of buffers", is, buffers)?;
+    }
+    match span {
+        Some(span) if is_span != DAT_VALUE_UNKNOWN => same("the span", is_span, span),
+        _ => Ok(()),
+    }
+}
+
+#[track_caller]
+fn with_handle(rig: &Rig, ep: DAT_EP_HANDLE) -> Outcome {
+    answers(rig.api.dat_ep_recv_query(ep, &mut 0, &mut 0), DAT_INVALID_HANDLE)
+}
