@@ -6,8 +6,8 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use dat::{
-    Adapter, Address, Close, Completion, ConnectionEvent, Endpoint, Event, EventDispatcher, Flags,
-    MemoryRegion, RemoteRegion, Segment, Status,
+    Adapter, Address, Close, Completion, Endpoint, Event, EventDispatcher, Flags, MemoryRegion, RemoteRegion,
+    Segment, Status,
 };
 
 use crate::measure::{PATIENCE, Wait};
@@ -62,10 +62,8 @@ impl Listening {
 
     /// Takes the first request that knows the greeting.
     pub(crate) fn accept(mut self) -> Result<Link> {
-        let request = match self.link.connections.wait(Some(PATIENCE)).context("waiting for the client")? {
-            Event::ConnectionRequest(request) => request,
-            other => bail!("expected a connection request, got {other:?}"),
-        };
+        let request =
+            self.link.connections.wait(Some(PATIENCE)).context("waiting for the client")?.request()?;
         self.link.peer = introduction(&request.private_data()?)?;
         let own = self.link.introduce();
         request.accept(&mut self.link.endpoint, &own)?;
@@ -127,22 +125,13 @@ impl Link {
     }
 
     fn established(&mut self) -> Result<Vec<u8>> {
-        match self.connections.wait(Some(PATIENCE)).context("waiting for the connection")? {
-            Event::Connection { event: ConnectionEvent::Established { private_data }, .. } => {
-                Ok(private_data)
-            }
-            Event::Connection { event, .. } => bail!("{event}"),
-            other => bail!("expected the connection, got {other:?}"),
-        }
+        Ok(self.connections.wait(Some(PATIENCE)).context("waiting for the connection")?.established()?)
     }
 
     /// Ends the connection, or sees it end.
     pub(crate) fn disconnect(mut self) -> Result<()> {
         self.endpoint.disconnect(Close::Graceful)?;
-        match self.connections.wait(Some(PATIENCE)).context("waiting for the disconnection")? {
-            Event::Connection { event: ConnectionEvent::Disconnected, .. } => Ok(()),
-            other => bail!("expected the disconnection, got {other:?}"),
-        }
+        Ok(self.connections.wait(Some(PATIENCE)).context("waiting for the disconnection")?.disconnected()?)
     }
 
     /// The outgoing data, of some size.
@@ -260,9 +249,8 @@ impl Link {
 
 /// The memory of a peer, from its private data.
 fn introduction(private_data: &[u8]) -> Result<RemoteRegion> {
-    // Providers of InfiniBand fill private data up with zeros.
-    let description = private_data.strip_prefix(GREETING).and_then(|rest| rest.get(..RemoteRegion::SIZE));
-    description
+    private_data
+        .strip_prefix(GREETING)
         .and_then(RemoteRegion::from_bytes)
         .context("the private data of the other process did not arrive as it was sent")
 }

@@ -1,6 +1,6 @@
 //! A client and a server: the client sends, writes into the server's memory, and reads from it.
 
-use dat::{Access, Adapter, Close, ConnectionEvent, Event, EventDispatcher, Flags, RemoteRegion};
+use dat::{Access, Adapter, Close, Flags, RemoteRegion};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let adapter = Adapter::open("tcp-emu")?;
@@ -18,37 +18,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let memory = zone.register(b"sendRDMA write.........".to_vec(), Access::LOCAL)?;
     let mut client = adapter.endpoint().zone(&zone).events(&events).create()?;
     client.connect("127.0.0.1".parse()?, listener.qualifier(), b"hello", None)?;
-    let Event::ConnectionRequest(request) = server_events.wait(None)? else {
-        return Err("no request".into());
-    };
+    let request = server_events.wait(None)?.request()?;
     println!("private data: {:?}", String::from_utf8(request.private_data()?)?);
     request.accept(&mut server, &server_memory.remote().to_bytes())?;
-    let Event::Connection { event: ConnectionEvent::Established { private_data }, .. } = events.wait(None)?
-    else {
-        return Err("not connected".into());
-    };
-    let remote = RemoteRegion::from_bytes(&private_data).ok_or("no memory in the private data")?;
+    let answer = events.wait(None)?.established()?;
+    let remote = RemoteRegion::from_bytes(&answer).ok_or("the answer does not describe memory")?;
 
+    // The client does all the work; the server only sees the message arrive.
     client.post_write(&[memory.segment(4..14)?], remote.segment(6..16)?, 2, Flags::default())?;
     client.post_send(&[memory.segment(0..4)?], 3, Flags::default())?;
     client.post_read(&[memory.segment(14..23)?], remote.segment(16..25)?, 4, Flags::default())?;
-    show(&mut events, 3)?;
-    show(&mut server_events, 2)?; // that it is connected, and a message
+    for _ in 0..3 {
+        println!("client: {}", events.wait(None)?);
+    }
+    for _ in 0..2 {
+        println!("server: {}", server_events.wait(None)?); // that it is connected, and the message
+    }
     println!("server has {:?}", String::from_utf8(server_memory.to_vec(0..16)?)?);
     println!("client has {:?}", String::from_utf8(memory.to_vec(14..23)?)?);
     client.disconnect(Close::Graceful)?;
-    Ok(show(&mut server_events, 1)?)
-}
-
-fn show(events: &mut EventDispatcher, count: usize) -> dat::Result<()> {
-    for _ in 0..count {
-        match events.wait(None)? {
-            Event::Completion(c) => {
-                println!("{} {}: {}, {} bytes", c.operation, c.cookie, c.status, c.length)
-            }
-            Event::Connection { event, .. } => println!("{event}"),
-            other => println!("{other:?}"),
-        }
-    }
-    Ok(())
+    Ok(server_events.wait(None)?.disconnected()?)
 }

@@ -15,7 +15,7 @@
 //! let mut region = zone.register(vec![0; 4096], Access::LOCAL)?;
 //! let mut endpoint = adapter.endpoint().zone(&zone).events(&events).create()?;
 //! endpoint.connect("192.0.2.7".parse()?, 7777, b"private data", None)?;
-//! println!("{:?}", events.wait(None)?); // Event::Connection: established, or why not
+//! let answer = events.wait(None)?.established()?; // the peer's private data, or an error that says why not
 //! region.store(0, b"hello")?;
 //! endpoint.post_send(&[region.segment(0..5)?], 1, Default::default())?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -51,6 +51,7 @@ mod dispatcher;
 mod endpoint;
 mod error;
 mod event;
+mod expect;
 mod listener;
 mod memory;
 mod object;
@@ -64,6 +65,7 @@ pub use dispatcher::{DispatcherId, EventDispatcher, NotificationObject, Streams}
 pub use endpoint::{Close, Endpoint, EndpointBuilder, EndpointId, EndpointState};
 pub use error::{Error, ErrorKind, Result};
 pub use event::{AsynchronousError, Completion, ConnectionEvent, Event, Operation, Status};
+pub use expect::Unexpected;
 pub use listener::{ConnectionRequest, Listener};
 pub use memory::{Access, MemoryRegion, ProtectionZone, RemoteRegion, RemoteSegment, Segment};
 pub use post::Flags;

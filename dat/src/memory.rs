@@ -344,22 +344,24 @@ impl RemoteRegion {
         bytes
     }
 
-    /// Reads [`to_bytes`](Self::to_bytes); `None` for any other number of bytes.
+    /// Reads [`to_bytes`](Self::to_bytes); `None` for fewer bytes. More are left alone: providers of InfiniBand fill
+    /// private data up with zeros.
     ///
     /// ```
     /// use dat::RemoteRegion;
     /// let region = RemoteRegion { address: 0x7f00_0000_1000, length: 4096, key: 0x1234_5601 };
     /// assert_eq!(RemoteRegion::from_bytes(&region.to_bytes()), Some(region));
+    /// assert_eq!(RemoteRegion::from_bytes(&[&region.to_bytes()[..], &[0; 36]].concat()), Some(region));
     /// assert_eq!(RemoteRegion::from_bytes(b"short"), None);
     /// ```
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (address, rest) = bytes.split_first_chunk()?;
         let (length, rest) = rest.split_first_chunk()?;
-        let key = rest.try_into().ok()?;
+        let key = rest.first_chunk()?;
         Some(RemoteRegion {
             address: u64::from_be_bytes(*address),
             length: u64::from_be_bytes(*length),
-            key: u32::from_be_bytes(key),
+            key: u32::from_be_bytes(*key),
         })
     }
 }

@@ -15,14 +15,13 @@ fn hello_sends_writes_and_reads() {
         lines,
         [
             r#"private data: "hello""#,
-            "RDMA write 2: done, 10 bytes",
-            "send 3: done, 4 bytes",
-            "RDMA read 4: done, 9 bytes",
-            "established",
-            "receive 1: done, 4 bytes",
+            "client: RDMA write 2: done, 10 bytes",
+            "client: send 3: done, 4 bytes",
+            "client: RDMA read 4: done, 9 bytes",
+            "server: established",
+            "server: receive 1: done, 4 bytes",
             r#"server has "send__RDMA write""#,
             r#"client has "RDMA read""#,
-            "disconnected",
         ]
     );
 }
