@@ -5,8 +5,17 @@ use std::process::Command;
 
 use crate::{Dist, Skip, find_program};
 
-/// Compiles and links `programs/<name>.c`; the program is left in `into`.
+/// Compiles `programs/<name>.c` and links it with libdat2; the program is left in `into`.
 pub fn c_program(dist: &Dist, name: &str, into: &Path) -> Result<PathBuf, Skip> {
+    build(dist, name, "-ldat2", into)
+}
+
+/// As [`c_program`], with the library of uDAPL 1.2.
+pub fn c_program_1_2(dist: &Dist, name: &str, into: &Path) -> Result<PathBuf, Skip> {
+    build(dist, name, "-ldat", into)
+}
+
+fn build(dist: &Dist, name: &str, library: &str, into: &Path) -> Result<PathBuf, Skip> {
     let compiler = find_program("cc", "gcc")?;
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name).with_extension("c");
     let program = into.join(name);
@@ -19,7 +28,7 @@ pub fn c_program(dist: &Dist, name: &str, into: &Path) -> Result<PathBuf, Skip> 
         .arg(&program)
         .arg("-L")
         .arg(dist.lib())
-        .args(["-ldat2", "-ldl"])
+        .args([library, "-ldl"])
         .output()
         .expect("the C compiler starts");
     assert!(

@@ -38,6 +38,25 @@ impl Registry {
         Self::new("plugin", Some(dist.lib()), false, &entry(&dist.plugin()), maps)
     }
 
+    /// As [`Registry::builtin`], for programs of uDAPL 1.2: our libdat.so.1.
+    pub fn builtin_1_2(dist: &Dist) -> Self {
+        Self::new("builtin of 1.2", Some(dist.lib()), true, "", vec![dist.lib().join("libdat.so.1")])
+    }
+
+    /// As [`Registry::plugin`], for programs of uDAPL 1.2: our libdat.so.1 loads the same provider for a u1.2 entry. An
+    /// entry for 2.0, which it cannot use, comes first.
+    pub fn plugin_1_2(dist: &Dist) -> Self {
+        let plugin = dist.plugin();
+        let conf = entry(&plugin) + &entry(&plugin).replace("u2.0", "u1.2");
+        Self::new(
+            "plugin of 1.2",
+            Some(dist.lib()),
+            false,
+            &conf,
+            vec![dist.lib().join("libdat.so.1"), plugin],
+        )
+    }
+
     /// Debian's own libdat2.so.2; the dat.conf names the loadable provider.
     pub fn debian(dist: &Dist) -> Result<Self, Skip> {
         let library = PathBuf::from(DEBIAN_LIBDAT2);

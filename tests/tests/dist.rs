@@ -24,7 +24,12 @@ fn output(command: &mut Command) -> String {
 #[test]
 fn the_library_has_its_soname_and_the_links_lead_to_it() {
     with_dist(|dist| {
-        for (link, points_to) in [("libdat2.so", "libdat2.so.2"), ("libdat2.so.2", "libdat2.so.2.0.0")] {
+        for (link, points_to) in [
+            ("libdat.so", "libdat.so.1"),
+            ("libdat.so.1", "libdat.so.1.0.2"),
+            ("libdat2.so", "libdat2.so.2"),
+            ("libdat2.so.2", "libdat2.so.2.0.0"),
+        ] {
             let link = dist.lib().join(link);
             assert_eq!(
                 fs::read_link(&link).ok().as_deref(),
@@ -34,9 +39,11 @@ fn the_library_has_its_soname_and_the_links_lead_to_it() {
             );
         }
         let readelf = find_program("readelf", "binutils")?;
-        let dynamic = output(Command::new(readelf).arg("-dW").arg(dist.lib().join("libdat2.so.2.0.0")));
-        let soname = dynamic.lines().find(|line| line.contains("(SONAME)")).expect("a soname");
-        assert!(soname.contains("[libdat2.so.2]"), "{soname}");
+        for expected in ["libdat.so.1", "libdat2.so.2"] {
+            let dynamic = output(Command::new(&readelf).arg("-dW").arg(dist.lib().join(expected)));
+            let soname = dynamic.lines().find(|line| line.contains("(SONAME)")).expect("a soname");
+            assert!(soname.contains(&format!("[{expected}]")), "{soname}");
+        }
         Ok(())
     });
 }
@@ -47,7 +54,7 @@ fn nothing_but_the_c_library_is_needed_at_run_time() {
         let readelf = find_program("readelf", "binutils")?;
         let may_need =
             ["libc.so.6", "libgcc_s.so.1", "libm.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux"];
-        for library in [dist.lib().join("libdat2.so.2.0.0"), dist.plugin()] {
+        for library in [dist.lib().join("libdat.so.1"), dist.lib().join("libdat2.so.2"), dist.plugin()] {
             let dynamic = output(Command::new(&readelf).arg("-dW").arg(&library));
             for line in dynamic.lines().filter(|line| line.contains("(NEEDED)")) {
                 assert!(may_need.iter().any(|name| line.contains(name)), "{}: {line}", library.display());
@@ -66,24 +73,25 @@ fn a_moved_tree_serves_a_c_program_through_pkg_config() {
         let moved = dir.path().join("moved");
         output(Command::new("cp").arg("-a").arg(dist.lib().parent().expect("a tree")).arg(&moved));
 
-        let mut ask = Command::new(pkg_config);
-        ask.args(["--cflags", "--libs", "dat2"]).env("PKG_CONFIG_PATH", moved.join("lib/pkgconfig"));
-        let flags = output(&mut ask);
-        let source = dir.path().join("open.c");
-        fs::write(&source, OPEN_C).expect("a source file");
-        let program = dir.path().join("open");
-        output(Command::new(cc).arg(&source).args(flags.split_whitespace()).arg("-o").arg(&program));
+        for name in ["dat", "dat2"] {
+            let mut ask = Command::new(&pkg_config);
+            ask.args(["--cflags", "--libs", name]).env("PKG_CONFIG_PATH", moved.join("lib/pkgconfig"));
+            let flags = output(&mut ask);
+            let source = dir.path().join("open.c");
+            fs::write(&source, format!("#include <{name}/udat.h>{OPEN_C}")).expect("a source file");
+            let program = dir.path().join("open");
+            output(Command::new(&cc).arg(&source).args(flags.split_whitespace()).arg("-o").arg(&program));
 
-        let mut run = Command::new(&program);
-        Registry::builtin(dist).apply(&mut run);
-        run.env("LD_LIBRARY_PATH", moved.join("lib"));
-        assert_eq!(output(&mut run), "opened tcp-emu\n");
+            let mut run = Command::new(&program);
+            Registry::builtin(dist).apply(&mut run);
+            run.env("LD_LIBRARY_PATH", moved.join("lib"));
+            assert_eq!(output(&mut run), "opened tcp-emu\n", "{name}");
+        }
         Ok(())
     });
 }
 
 const OPEN_C: &str = r#"
-#include <dat2/udat.h>
 #include <stdio.h>
 int main(void)
 {

@@ -8,13 +8,50 @@ use anyhow::{Context, Result, ensure};
 
 use crate::cargo::{cargo, target, workspace};
 
-/// `libdat2.so.2`: the soname number is the C library's, the rest is ours.
-const LIBDAT2: &str = "libdat2.so.2.0.0";
+/// A C library of DAT as it is installed.
+struct Library {
+    /// What cargo calls its package and builds.
+    package: &'static str,
+    built: &'static str,
+    /// The file, and what leads to it: the soname (whose number is the original's) and the name for the linker.
+    file: &'static str,
+    soname: &'static str,
+    link: &'static str,
+    /// For `-l` and pkg-config.
+    name: &'static str,
+    /// Of its headers.
+    include: &'static str,
+    api: &'static str,
+}
+
+const LIBRARIES: [Library; 2] = [
+    Library {
+        package: "libdat1",
+        built: "libdat1.so",
+        file: "libdat.so.1.0.2",
+        soname: "libdat.so.1",
+        link: "libdat.so",
+        name: "dat",
+        include: "dat",
+        api: "1.2",
+    },
+    Library {
+        package: "libdat2",
+        built: "libdat2.so",
+        file: "libdat2.so.2.0.0",
+        soname: "libdat2.so.2",
+        link: "libdat2.so",
+        name: "dat2",
+        include: "dat2",
+        api: "2.0",
+    },
+];
 
 /// Builds and lays out everything; answers the root of the layout.
 pub(crate) fn build() -> Result<PathBuf> {
     let built = cargo()
-        .args(["build", "--release", "-p", "libdat2", "-p", "provider-tcp-emu-plugin", "-p", "cli"])
+        .args(["build", "--release", "-p", "provider-tcp-emu-plugin", "-p", "cli"])
+        .args(LIBRARIES.iter().flat_map(|library| ["-p", library.package]))
         .status()
         .context("cargo does not start")?;
     ensure!(built.success(), "cargo build --release failed ({built})");
@@ -24,11 +61,13 @@ pub(crate) fn build() -> Result<PathBuf> {
     // Laid out beside and swapped in: whoever looks never sees half of it.
     let stage = target.join("dist.new");
     remove(&stage)?;
-    for dir in ["lib/pkgconfig", "include/dat2", "bin", "share"] {
+    for dir in ["lib/pkgconfig", "bin", "share"] {
         fs::create_dir_all(stage.join(dir)).with_context(|| format!("cannot create {dir}"))?;
     }
-    libraries(&release, &stage.join("lib"))?;
-    headers(&stage.join("include/dat2"))?;
+    for library in &LIBRARIES {
+        library.install(&release, &stage)?;
+    }
+    copy(&release.join("libdat_tcp_emu.so"), &stage.join("lib/libdat_tcp_emu.so"))?;
     copy(&release.join("dat"), &stage.join("bin/dat"))?;
     copy(&workspace().join("dat.conf"), &stage.join("share/dat.conf"))?;
 
@@ -37,42 +76,47 @@ pub(crate) fn build() -> Result<PathBuf> {
     Ok(root)
 }
 
-fn libraries(release: &Path, lib: &Path) -> Result<()> {
-    copy(&release.join("libdat2.so"), &lib.join(LIBDAT2))?;
-    for (link, points_to) in [("libdat2.so.2", LIBDAT2), ("libdat2.so", "libdat2.so.2")] {
-        symlink(points_to, lib.join(link)).with_context(|| format!("cannot link {link}"))?;
-    }
-    copy(&release.join("libdat_tcp_emu.so"), &lib.join("libdat_tcp_emu.so"))?;
-    let pc = lib.join("pkgconfig/dat2.pc");
-    fs::write(&pc, pkg_config()).with_context(|| format!("cannot write {}", pc.display()))
-}
-
-fn headers(include: &Path) -> Result<()> {
-    let source = workspace().join("libdat/include/dat2");
-    let entries = fs::read_dir(&source).with_context(|| format!("no headers in {}", source.display()))?;
-    for entry in entries {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "h") {
-            copy(&path, &include.join(path.file_name().unwrap_or_default()))?;
+impl Library {
+    fn install(&self, release: &Path, stage: &Path) -> Result<()> {
+        let lib = stage.join("lib");
+        copy(&release.join(self.built), &lib.join(self.file))?;
+        for (link, points_to) in [(self.soname, self.file), (self.link, self.soname)] {
+            symlink(points_to, lib.join(link)).with_context(|| format!("cannot link {link}"))?;
         }
+        let pc = lib.join("pkgconfig").join(self.name).with_extension("pc");
+        fs::write(&pc, self.pkg_config()).with_context(|| format!("cannot write {}", pc.display()))?;
+        self.install_headers(&stage.join("include").join(self.include))
     }
-    Ok(())
-}
 
-/// Relocatable: the whole tree may be moved or packed.
-fn pkg_config() -> String {
-    format!(
-        "prefix=${{pcfiledir}}/../..\n\
-         libdir=${{prefix}}/lib\n\
-         includedir=${{prefix}}/include\n\
-         \n\
-         Name: dat2\n\
-         Description: Direct Access Transport (uDAPL) 2.0\n\
-         Version: {}\n\
-         Cflags: -I${{includedir}}\n\
-         Libs: -L${{libdir}} -ldat2\n",
-        env!("CARGO_PKG_VERSION")
-    )
+    fn install_headers(&self, include: &Path) -> Result<()> {
+        fs::create_dir_all(include).with_context(|| format!("cannot create {}", include.display()))?;
+        let source = workspace().join("libdat/include").join(self.include);
+        let entries = fs::read_dir(&source).with_context(|| format!("no headers in {}", source.display()))?;
+        for entry in entries {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "h") {
+                copy(&path, &include.join(path.file_name().unwrap_or_default()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Relocatable: the whole tree may be moved or packed.
+    fn pkg_config(&self) -> String {
+        let Library { name, api, .. } = self;
+        format!(
+            "prefix=${{pcfiledir}}/../..\n\
+             libdir=${{prefix}}/lib\n\
+             includedir=${{prefix}}/include\n\
+             \n\
+             Name: {name}\n\
+             Description: Direct Access Transport (uDAPL) {api}\n\
+             Version: {}\n\
+             Cflags: -I${{includedir}}\n\
+             Libs: -L${{libdir}} -l{name}\n",
+            env!("CARGO_PKG_VERSION")
+        )
+    }
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {

@@ -17,11 +17,17 @@ macro_rules! functions {
         #[allow(clippy::too_many_arguments)] // the standard's prototypes
         pub(super) unsafe extern "C" fn $name<T: Transport $(, const $safe: bool)?>($($arg: $type),*) -> DAT_RETURN {
             // SAFETY: the consumer promises the function of 2.0 what it promised this one.
-            $crate::export::v1::convert::status(unsafe { $($body)* })
+            $crate::export::v1::convert::converted(|| unsafe { $($body)* })
         }
     )*};
 }
 pub(super) use functions;
+
+/// Runs a function of the 1.2 table; wherever its body returns, the status is converted.
+#[inline(always)]
+pub(super) fn converted(call: impl FnOnce() -> DAT_RETURN) -> DAT_RETURN {
+    status(call())
+}
 
 /// A status of 2.0 in the numbers of 1.2.
 #[inline]
