@@ -2,8 +2,8 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use dat_sys::*;
 
@@ -21,6 +21,8 @@ pub struct Flow {
     pub(super) receives: Depth,
     /// Cookies of requests, by sequence number. Receives need none: the cookie is their id.
     cookies: Box<[UnsafeCell<u64>]>,
+    /// The RMRs of binds, likewise; made by the first one.
+    rmrs: OnceLock<Box<[AtomicUsize]>>,
     srq: Option<SrqShare>,
     pub(super) holding: Arc<Holding>,
 }
@@ -52,6 +54,7 @@ impl Flow {
             requests: Depth::new(max_requests),
             receives: Depth::new(max_recvs),
             cookies: (0..ring).map(|_| UnsafeCell::new(0)).collect(),
+            rmrs: OnceLock::new(),
             srq,
             holding,
         }
@@ -68,6 +71,21 @@ impl Flow {
         let cell = &self.cookies[seq as usize & (self.cookies.len() - 1)];
         // SAFETY: fewer requests than cells are outstanding, so nobody reads this one now.
         unsafe { *cell.get() = cookie }
+    }
+
+    /// Remembers the RMR that request number `seq` binds.
+    pub(super) fn set_rmr(&self, seq: u64, rmr: *mut c_void) {
+        let rmrs = self.rmrs.get_or_init(|| self.cookies.iter().map(|_| AtomicUsize::new(0)).collect());
+        rmrs[seq as usize & (rmrs.len() - 1)].store(rmr as usize, Ordering::Relaxed);
+    }
+
+    /// As [`Flow::retire`], for a bind.
+    #[cold]
+    pub fn retire_bind(&self, wc: &Wc) -> DAT_RMR_BIND_COMPLETION_EVENT_DATA {
+        let rmr =
+            self.rmrs.get().map_or(0, |rmrs| rmrs[wc.id as usize & (rmrs.len() - 1)].load(Ordering::Relaxed));
+        let DAT_DTO_COMPLETION_EVENT_DATA { user_cookie, status, .. } = self.retire(wc);
+        DAT_RMR_BIND_COMPLETION_EVENT_DATA { rmr_handle: rmr as DAT_RMR_HANDLE, user_cookie, status }
     }
 
     /// Turns a completion into the event's data and gives its place in the queue back.

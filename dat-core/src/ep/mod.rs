@@ -1,5 +1,6 @@
 //! Endpoints.
 
+mod bind;
 mod flow;
 mod network;
 mod params;

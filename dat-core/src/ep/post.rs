@@ -37,6 +37,22 @@ impl<T: Transport> Node<Ep<T>> {
         unsafe { self.post_request(SendOp::Send { invalidate: None }, segments, cookie, flags, 5) }
     }
 
+    /// dat_ep_post_send_with_invalidate: the peer loses the access that `context` named.
+    ///
+    /// # Safety
+    /// As above.
+    #[inline]
+    pub unsafe fn post_send_with_invalidate(
+        &self,
+        segments: &[Segment],
+        cookie: u64,
+        flags: DAT_COMPLETION_FLAGS,
+        context: Option<DAT_RMR_CONTEXT>,
+    ) -> Result<()> {
+        // SAFETY: as the caller promised.
+        unsafe { self.post_request(SendOp::Send { invalidate: context }, segments, cookie, flags, 5) }
+    }
+
     /// dat_ep_post_rdma_write. `room`: bytes of the remote segment.
     ///
     /// # Safety
@@ -80,6 +96,26 @@ impl<T: Transport> Node<Ep<T>> {
         unsafe { self.post_request(SendOp::Read(remote), segments, cookie, flags, 6) }
     }
 
+    /// dat_ep_post_rdma_read_to_rmr. `sink` names memory of this side by an RMR context; `size` bytes are read into it.
+    ///
+    /// # Safety
+    /// As above.
+    pub unsafe fn post_rdma_read_to_rmr(
+        &self,
+        sink: Segment,
+        cookie: u64,
+        remote: Remote,
+        size: u32,
+        flags: DAT_COMPLETION_FLAGS,
+    ) -> Result<()> {
+        if sink.len < size {
+            return Err(Error::of(DAT_LENGTH_ERROR));
+        }
+        let sink = [Segment { len: size, ..sink }];
+        // SAFETY: as the caller promised.
+        unsafe { self.post_request(SendOp::ReadToWindow(remote), &sink, cookie, flags, 5) }
+    }
+
     /// `flags_arg`: the position of the completion flags in the standard's prototype.
     #[inline]
     unsafe fn post_request(
@@ -96,8 +132,11 @@ impl<T: Transport> Node<Ep<T>> {
         if flags & !(REQUEST_FLAGS & !DAT_COMPLETION_UNSIGNALLED_FLAG | link.unsignalled) != 0 {
             return Err(Error::arg(flags_arg));
         }
-        let max_segments =
-            if matches!(op, SendOp::Read(_)) { link.max_read_iov } else { link.max_request_iov };
+        let max_segments = if matches!(op, SendOp::Read(_) | SendOp::ReadToWindow(_)) {
+            link.max_read_iov
+        } else {
+            link.max_request_iov
+        };
         if segments.len() > max_segments {
             return Err(Error::arg(2));
         }
@@ -118,7 +157,7 @@ impl<T: Transport> Node<Ep<T>> {
         // SAFETY: as the caller promised.
         unsafe { link.qp.post_send(&wr) }.map_err(|e| {
             link.flow.requests.posted(seq);
-            refused(e)
+            if let SendOp::ReadToWindow(_) = op { sink_refused(e) } else { refused(e) }
         })
     }
 
@@ -162,7 +201,7 @@ impl<T: Transport> Node<Ep<T>> {
     }
 
     #[inline]
-    fn link(&self) -> Result<&Link<T>> {
+    pub(super) fn link(&self) -> Result<&Link<T>> {
         // SAFETY: replaced only by control calls, which the standard does not let run beside posts (MT level).
         unsafe { self.link_ptr().as_ref() }.ok_or(Error::state(DAT_INVALID_STATE_EP_UNCONFIGURED))
     }
@@ -200,5 +239,15 @@ pub fn refused(error: PostError) -> Error {
         PostError::Access { write: false } => Error::new(DAT_PRIVILEGES_VIOLATION, DAT_PRIVILEGES_READ),
         PostError::Access { write: true } => Error::new(DAT_PRIVILEGES_VIOLATION, DAT_PRIVILEGES_WRITE),
         PostError::Unsupported => Error::of(DAT_MODEL_NOT_SUPPORTED),
+    }
+}
+
+/// The same for a sink that is named by an RMR context, at position 2: it takes the right that peers would need.
+#[cold]
+fn sink_refused(error: PostError) -> Error {
+    match error {
+        PostError::Bounds => Error::arg(2),
+        PostError::Access { .. } => Error::new(DAT_PRIVILEGES_VIOLATION, DAT_PRIVILEGES_RDMA_WRITE),
+        other => refused(other),
     }
 }

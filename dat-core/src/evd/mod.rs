@@ -21,7 +21,7 @@ use crate::ep::Flow;
 use crate::error::{Error, Result};
 use crate::handle::{self, Node, Object, Ref};
 use crate::ia::Ia;
-use crate::provider::{Completions, Receiver, Sink, Transport, Upcall, Wc};
+use crate::provider::{Completions, Receiver, Sink, Transport, Upcall, Wc, WcOp};
 use crate::wake::Wake;
 
 /// An event dispatcher.
@@ -362,8 +362,13 @@ impl<T: Transport> Evd<T> {
         let flow = unsafe { &*(wc.qp as *const Flow) };
         // SAFETY: as the caller promised.
         unsafe {
-            (&raw mut (*event).event_number).write(DAT_DTO_COMPLETION_EVENT);
             (&raw mut (*event).evd_handle).write(self.bell.evd as *mut c_void);
+            if wc.op == WcOp::Bind {
+                (&raw mut (*event).event_number).write(DAT_RMR_BIND_COMPLETION_EVENT);
+                (&raw mut (*event).event_data.rmr_completion_event_data).write(flow.retire_bind(wc));
+                return;
+            }
+            (&raw mut (*event).event_number).write(DAT_DTO_COMPLETION_EVENT);
             (&raw mut (*event).event_data.dto_completion_event_data).write(flow.retire(wc));
         }
     }

@@ -3,13 +3,14 @@
 use dat_sys::*;
 
 use super::convert::{alone, out, query, slots};
+use crate::ep::Ep;
 use crate::error::{Error, Result};
 use crate::handle;
 use crate::ia::Ia;
 use crate::mem::lmr::{self, Lmr, Memory};
 use crate::mem::pz::{self, Pz};
 use crate::mem::rmr::{self, Rmr};
-use crate::provider::{Segment, Transport};
+use crate::provider::Transport;
 use crate::srq::{self, Srq};
 
 slots! {
@@ -91,8 +92,39 @@ slots! {
     fn rmr_create<T>(pz: DAT_PZ_HANDLE, rmr: *mut DAT_RMR_HANDLE) {
         let pz = handle::get::<Pz<T>>(pz)?;
         let rmr = out(rmr, 2)?;
-        rmr.write(rmr::create(pz)?.handle());
+        rmr.write(rmr::create(pz, DAT_RMR_SCOPE_PZ)?.handle());
         Ok(())
+    }
+
+    /// dat_rmr_create_for_ep.
+    fn rmr_create_for_ep<T>(pz: DAT_PZ_HANDLE, rmr: *mut DAT_RMR_HANDLE) {
+        let pz = handle::get::<Pz<T>>(pz)?;
+        let rmr = out(rmr, 2)?;
+        rmr.write(rmr::create(pz, DAT_RMR_SCOPE_EP)?.handle());
+        Ok(())
+    }
+
+    /// dat_rmr_bind.
+    fn rmr_bind<T, SAFE>(
+        rmr: DAT_RMR_HANDLE,
+        lmr: DAT_LMR_HANDLE,
+        triplet: *const DAT_LMR_TRIPLET,
+        privileges: DAT_MEM_PRIV_FLAGS,
+        va_type: DAT_VA_TYPE,
+        ep: DAT_EP_HANDLE,
+        cookie: DAT_RMR_COOKIE,
+        flags: DAT_COMPLETION_FLAGS,
+        context: *mut DAT_RMR_CONTEXT,
+    ) {
+        handle::get::<Rmr<T>>(rmr)?;
+        let to = *triplet.as_ref().ok_or(Error::arg(3))?;
+        let context = out(context, 9)?;
+        let cookie = cookie.as_64;
+        let request = rmr::Request { lmr, to, privileges, va_type, cookie, flags };
+        alone::<SAFE, _>(ep, || {
+            context.write(rmr::bind(rmr, handle::get::<Ep<T>>(ep)?, &request)?);
+            Ok(())
+        })
     }
 
     /// dat_rmr_query.
@@ -154,15 +186,15 @@ slots! {
 ///
 /// # Safety
 /// The pointer is NULL or leads to `count` triplets.
-unsafe fn counted<'a>(iov: *const DAT_LMR_TRIPLET, count: DAT_VLEN) -> Result<&'a [Segment]> {
+unsafe fn counted<'a>(iov: *const DAT_LMR_TRIPLET, count: DAT_VLEN) -> Result<&'a [DAT_LMR_TRIPLET]> {
     match usize::try_from(count) {
         Ok(0) => Ok(&[]),
-        Ok(count) if count <= isize::MAX as usize / size_of::<Segment>() => {
+        Ok(count) if count <= isize::MAX as usize / size_of::<DAT_LMR_TRIPLET>() => {
             if iov.is_null() || !iov.is_aligned() {
                 return Err(Error::arg(2));
             }
-            // SAFETY: as the caller promised; a triplet has the layout of a segment (`convert`).
-            Ok(unsafe { std::slice::from_raw_parts(iov.cast(), count) })
+            // SAFETY: as the caller promised.
+            Ok(unsafe { std::slice::from_raw_parts(iov, count) })
         }
         _ => Err(Error::arg(3)),
     }

@@ -9,7 +9,7 @@ use crate::ep::Ep;
 use crate::error::{Error, Result};
 use crate::evd::Evd;
 use crate::handle::{self, Node, Object};
-use crate::provider::{Remote, Transport};
+use crate::provider::{Remote, Segment, Transport};
 use crate::srq::Srq;
 
 /// Defines functions as `slots!` does, on one object, without a panic boundary and with the lock of thread-safe
@@ -51,6 +51,26 @@ hot! {
         ep.post_send(segments(count, iov)?, cookie.as_64, flags)
     }
 
+    /// dat_ep_post_send_with_invalidate.
+    fn ep_post_send_with_invalidate(
+        ep: Ep<T>,
+        count: DAT_COUNT,
+        iov: *mut DAT_LMR_TRIPLET,
+        cookie: DAT_DTO_COOKIE,
+        flags: DAT_COMPLETION_FLAGS,
+        invalidate: DAT_BOOLEAN,
+        context: DAT_RMR_CONTEXT,
+    ) {
+        let context = match (invalidate, context) {
+            (DAT_FALSE, _) => None,
+            // No region has this one.
+            (DAT_TRUE, 0) => return Err(Error::arg(7)),
+            (DAT_TRUE, context) => Some(context),
+            _ => return Err(Error::arg(6)),
+        };
+        ep.post_send_with_invalidate(segments(count, iov)?, cookie.as_64, flags, context)
+    }
+
     /// dat_ep_post_recv.
     fn ep_post_recv(
         ep: Ep<T>,
@@ -71,8 +91,22 @@ hot! {
         remote: *const DAT_RMR_TRIPLET,
         flags: DAT_COMPLETION_FLAGS,
     ) {
-        let (at, size) = target(remote)?;
-        ep.post_rdma_read(segments(count, iov)?, cookie.as_64, at, size, flags)
+        let (at, size) = target(remote, 5)?;
+        ep.post_rdma_read(segments(count, iov)?, cookie.as_64, at, size.into(), flags)
+    }
+
+    /// dat_ep_post_rdma_read_to_rmr.
+    fn ep_post_rdma_read_to_rmr(
+        ep: Ep<T>,
+        local: *const DAT_RMR_TRIPLET,
+        cookie: DAT_DTO_COOKIE,
+        remote: *const DAT_RMR_TRIPLET,
+        flags: DAT_COMPLETION_FLAGS,
+    ) {
+        let (sink, len) = target(local, 2)?;
+        let (at, size) = target(remote, 4)?;
+        let sink = Segment { addr: sink.addr, len, key: sink.key };
+        ep.post_rdma_read_to_rmr(sink, cookie.as_64, at, size, flags)
     }
 
     /// dat_ep_post_rdma_write.
@@ -84,8 +118,8 @@ hot! {
         remote: *const DAT_RMR_TRIPLET,
         flags: DAT_COMPLETION_FLAGS,
     ) {
-        let (at, room) = target(remote)?;
-        ep.post_rdma_write(segments(count, iov)?, cookie.as_64, at, room, flags)
+        let (at, room) = target(remote, 5)?;
+        ep.post_rdma_write(segments(count, iov)?, cookie.as_64, at, room.into(), flags)
     }
 
     /// dat_srq_post_recv.
@@ -102,13 +136,13 @@ hot! {
     }
 }
 
-/// The remote segment of an RDMA operation, at position 5, and its bytes.
+/// The segment that an RMR triplet at position `arg` names, and its bytes.
 ///
 /// # Safety
 /// The pointer is NULL or leads to a triplet.
 #[inline]
-unsafe fn target(remote: *const DAT_RMR_TRIPLET) -> Result<(Remote, u64)> {
+unsafe fn target(triplet: *const DAT_RMR_TRIPLET, arg: u32) -> Result<(Remote, u32)> {
     // SAFETY: as the caller promised.
-    let remote = unsafe { remote.as_ref() }.ok_or(Error::arg(5))?;
-    Ok((Remote { addr: remote.virtual_address, key: remote.rmr_context }, remote.segment_length.into()))
+    let triplet = unsafe { triplet.as_ref() }.ok_or(Error::arg(arg))?;
+    Ok((Remote { addr: triplet.virtual_address, key: triplet.rmr_context }, triplet.segment_length))
 }

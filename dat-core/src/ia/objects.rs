@@ -66,7 +66,8 @@ fn limit(attrs: &Attrs, kind: DAT_HANDLE_TYPE) -> (usize, DAT_RETURN) {
         DAT_HANDLE_TYPE_LMR => (attrs.max_regions, DAT_RESOURCE_MEMORY_REGION),
         DAT_HANDLE_TYPE_PZ => (attrs.max_pds, DAT_RESOURCE_PROTECTION_DOMAIN),
         DAT_HANDLE_TYPE_SRQ => (attrs.max_srqs, DAT_RESOURCE_SRQ),
-        // There is no attribute for these; that for RMRs is 0, because none can be bound, but programs create them unasked.
+        DAT_HANDLE_TYPE_RMR => (attrs.max_windows, DAT_RESOURCE_MEMORY_REGION),
+        // There is no attribute for these.
         _ => (usize::MAX, DAT_NO_SUBTYPE),
     }
 }

@@ -66,6 +66,7 @@ impl<T: Transport> Ia<T> {
             max_pzs: count(attrs.max_pds),
             max_message_size: attrs.max_message,
             max_rdma_size: attrs.max_message,
+            max_rmrs: count(attrs.max_windows),
             max_rmr_target_address: usize::MAX as u64,
             max_srqs: count(attrs.max_srqs),
             max_ep_per_srq: if attrs.max_srqs == 0 { 0 } else { count(attrs.max_eps) },
@@ -76,12 +77,13 @@ impl<T: Transport> Ia<T> {
             max_rdma_read_out: count(reads.saturating_mul(attrs.max_eps)),
             max_rdma_read_per_ep_in_guaranteed: DAT_TRUE,
             max_rdma_read_per_ep_out_guaranteed: DAT_TRUE,
+            zb_supported: DAT_TRUE,
             num_transport_attr: count(self.facts.named.len()),
             transport_attr: match self.facts.named.as_slice() {
                 [] => std::ptr::null_mut(),
                 named => named.as_ptr().cast_mut(),
             },
-            // No zero-based regions, no extensions, no RMRs, nothing about the vendor.
+            // No extensions, nothing about the vendor.
             ..DAT_IA_ATTR::zeroed()
         };
     }
@@ -118,9 +120,11 @@ impl<T: Transport> Ia<T> {
             srq_info_supported: if attrs.max_srqs > 0 { SRQ_AVAILABLE | SRQ_OUTSTANDING } else { 0 },
             ep_recv_info_supported: RECV_BUFFERS | RECV_SPAN,
             dto_async_return_guaranteed: DAT_TRUE,
+            rmr_scope_supported: if attrs.max_windows > 0 { DAT_RMR_SCOPE_ANY } else { 0 },
             num_provider_specific_attr: count(self.facts.provider.len()),
             provider_specific_attr: self.facts.provider.as_ptr().cast_mut(),
-            // Coherent memory, one path, no RMRs, no use in signal handlers.
+            // Coherent memory, sinks of RDMA reads that peers neither need access to nor learn of, one path, no use in
+            // signal handlers.
             ..DAT_PROVIDER_ATTR::zeroed()
         };
     }

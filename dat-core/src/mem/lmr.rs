@@ -4,11 +4,11 @@ use std::ffi::c_void;
 
 use dat_sys::*;
 
-use super::Pz;
+use super::{Pz, Rmr};
 use crate::error::{Error, Result};
 use crate::handle::{self, Node, Object, Ref};
 use crate::ia::Ia;
-use crate::provider::{Access, Mem, Region, Segment, Transport};
+use crate::provider::{Access, Mem, Region, Transport};
 
 /// A local memory region.
 pub struct Lmr<T: Transport> {
@@ -70,11 +70,11 @@ pub unsafe fn create<T: Transport>(
     if privileges & !DAT_MEM_PRIV_ALL_FLAG != 0 {
         return Err(Error::arg(6));
     }
-    match va_type {
-        DAT_VA_TYPE_VA => {}
-        DAT_VA_TYPE_ZB => return Err(Error::of(DAT_NOT_IMPLEMENTED)),
+    let mem = match va_type {
+        DAT_VA_TYPE_VA => Mem { zero_based: false, ..mem },
+        DAT_VA_TYPE_ZB => Mem { zero_based: true, ..mem },
         _ => return Err(Error::arg(7)),
-    }
+    };
     let _control = ia.control();
     ia.add(|_| {
         // SAFETY: as the caller promised.
@@ -99,7 +99,7 @@ fn virtual_range<T: Transport>(ia: &Ia<T>, addr: *mut c_void, length: DAT_VLEN) 
     Ok(Mem { addr: addr.cast(), len, zero_based: false })
 }
 
-fn access(privileges: DAT_MEM_PRIV_FLAGS) -> Access {
+pub(super) fn access(privileges: DAT_MEM_PRIV_FLAGS) -> Access {
     Access {
         // Implied, as verbs have it: programs send from memory they registered for writing only (dtest does).
         local_read: true,
@@ -109,10 +109,18 @@ fn access(privileges: DAT_MEM_PRIV_FLAGS) -> Access {
     }
 }
 
-/// dat_lmr_free: from here on its contexts name nothing.
+/// dat_lmr_free: from here on its contexts name nothing. Refused while an RMR is bound to it, or a bind to it is queued.
 pub fn free<T: Transport>(lmr: &Node<Lmr<T>>) -> Result<()> {
     let ia = lmr.ia.clone();
     let control = ia.control();
+    if lmr.in_use() {
+        for rmr in ia.objects(DAT_HANDLE_TYPE_RMR) {
+            // SAFETY: under the control lock none goes away.
+            if let Ok(rmr) = unsafe { handle::get::<Rmr<T>>(rmr) } {
+                rmr.settle();
+            }
+        }
+    }
     if lmr.in_use() {
         return Err(Error::state(DAT_INVALID_STATE_LMR_IN_USE));
     }
@@ -126,13 +134,15 @@ pub fn free<T: Transport>(lmr: &Node<Lmr<T>>) -> Result<()> {
 
 /// dat_lmr_sync_rdma_read and dat_lmr_sync_rdma_write: memory is coherent, so only the segments are checked.
 /// They may be of any protection zone.
-pub fn sync<T: Transport>(ia: &Node<Ia<T>>, segments: &[Segment]) -> Result<()> {
+pub fn sync<T: Transport>(ia: &Node<Ia<T>>, segments: &[DAT_LMR_TRIPLET]) -> Result<()> {
     let _control = ia.control();
     let handles = ia.objects(DAT_HANDLE_TYPE_LMR);
     // SAFETY: under the control lock no region of this adapter goes away.
     let lmrs: Vec<&Node<Lmr<T>>> =
         handles.into_iter().filter_map(|handle| unsafe { handle::get(handle) }.ok()).collect();
-    let inside = |segment: &Segment| segment.len == 0 || lmrs.iter().any(|lmr| lmr.contains(segment));
+    let inside = |segment: &DAT_LMR_TRIPLET| {
+        segment.segment_length == 0 || lmrs.iter().any(|lmr| lmr.contains(segment))
+    };
     if segments.iter().all(inside) { Ok(()) } else { Err(Error::arg(2)) }
 }
 
@@ -161,7 +171,7 @@ impl<T: Transport> Lmr<T> {
             length: self.mem.len as DAT_VLEN,
             pz_handle: self.pz.handle(),
             mem_priv: self.privileges,
-            va_type: DAT_VA_TYPE_VA,
+            va_type: if self.mem.zero_based { DAT_VA_TYPE_ZB } else { DAT_VA_TYPE_VA },
             lmr_context: self.context(),
             rmr_context: self.rmr_context(),
             registered_size: self.mem.len as DAT_VLEN,
@@ -169,13 +179,17 @@ impl<T: Transport> Lmr<T> {
         };
     }
 
-    fn contains(&self, segment: &Segment) -> bool {
-        let base = self.mem.addr as u64;
-        self.context() == segment.key
-            && segment.addr >= base
-            && segment
-                .addr
-                .checked_add(segment.len.into())
-                .is_some_and(|end| end <= base + self.mem.len as u64)
+    /// The privileges it was created with.
+    pub fn privileges(&self) -> DAT_MEM_PRIV_FLAGS {
+        self.privileges
+    }
+
+    /// Whether a segment is in the region and names it.
+    pub fn contains(&self, segment: &DAT_LMR_TRIPLET) -> bool {
+        let base = if self.mem.zero_based { 0 } else { self.mem.addr as u64 };
+        let end = segment.virtual_address.checked_add(segment.segment_length.into());
+        self.context() == segment.lmr_context
+            && segment.virtual_address >= base
+            && end.is_some_and(|end| end <= base + self.mem.len as u64)
     }
 }

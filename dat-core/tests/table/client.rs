@@ -145,7 +145,8 @@ impl Side {
         let (ia, async_evd) = open(table, name);
         let mut side = Side { table, ia, async_evd, pz: null_mut(), evd: null_mut(), cr_evd: null_mut() };
         dat!(table, pz_create_func(ia, &mut side.pz)).unwrap();
-        side.evd = side.new_evd(DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG | DAT_EVD_SOFTWARE_FLAG);
+        let streams = DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG | DAT_EVD_CONNECTION_FLAG;
+        side.evd = side.new_evd(streams | DAT_EVD_SOFTWARE_FLAG);
         side.cr_evd = side.new_evd(DAT_EVD_CR_FLAG);
         side
     }
@@ -219,6 +220,15 @@ impl Side {
 
     /// Registers a buffer with all privileges.
     pub(crate) fn register(&self, buffer: &mut [u8]) -> Lmr {
+        self.register_as(buffer, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA)
+    }
+
+    pub(crate) fn register_as(
+        &self,
+        buffer: &mut [u8],
+        privileges: DAT_MEM_PRIV_FLAGS,
+        va_type: DAT_VA_TYPE,
+    ) -> Lmr {
         let mut lmr = Lmr::default();
         let region = DAT_REGION_DESCRIPTION { for_va: buffer.as_mut_ptr().cast() };
         dat!(
@@ -229,8 +239,8 @@ impl Side {
                 region,
                 buffer.len() as DAT_VLEN,
                 self.pz,
-                DAT_MEM_PRIV_ALL_FLAG,
-                DAT_VA_TYPE_VA,
+                privileges,
+                va_type,
                 &mut lmr.handle,
                 &mut lmr.context,
                 &mut lmr.rmr_context,

@@ -194,29 +194,12 @@ fn what_is_not_built_says_so() {
     let ep = side.new_ep();
     let cno = side.new_cno();
     let mut out = null_mut();
-    let mut rmr = null_mut();
-    dat!(t, rmr_create_func(side.pz, &mut rmr)).unwrap();
-    let mut param = DAT_RMR_PARAM::zeroed();
-    dat!(t, rmr_query_func(rmr, DAT_RMR_FIELD_ALL, &mut param)).unwrap();
-    assert_eq!((param.pz_handle, param.rmr_context), (side.pz, 0));
-    assert_eq!(
-        dat!(t, rmr_bind_func(rmr, null_mut(), null(), 0, 0, null_mut(), cookie(0), 0, null_mut())),
-        missing
-    );
-    dat!(t, rmr_free_func(rmr)).unwrap();
-    assert_eq!(dat!(t, rmr_free_func(rmr)), Err(Error::handle(DAT_INVALID_HANDLE_RMR)));
-    assert_eq!(dat!(t, rmr_create_for_ep_func(side.pz, &mut out)), missing);
     assert_eq!(dat!(t, csp_create_func(side.ia, null_mut(), null_mut(), side.cr_evd, &mut out)), missing);
     assert_eq!(dat!(t, cno_fd_create_func(side.ia, null_mut(), &mut out)), missing);
     assert_eq!(dat!(t, cno_trigger_func(cno, &mut out)), missing);
     assert_eq!(dat!(t, ia_ha_related_func(side.ia, null_mut(), null_mut())), missing);
     assert_eq!(dat!(t, handle_extendedop_func(side.ia, 0, null_mut())), missing);
     assert_eq!(dat!(t, ep_common_connect_func(ep, null_mut(), 0, 0, null_mut())), missing);
-    assert_eq!(
-        dat!(t, ep_post_send_with_invalidate_func(ep, 0, null_mut(), cookie(0), 0, DAT_FALSE, 0)),
-        missing
-    );
-    assert_eq!(dat!(t, ep_post_rdma_read_to_rmr_func(ep, null(), cookie(0), null(), 0)), missing);
     side.close();
 }
 

@@ -10,3 +10,4 @@ mod opening;
 mod queries;
 mod transfer;
 mod watermarks;
+mod windows;

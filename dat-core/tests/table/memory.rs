@@ -64,7 +64,6 @@ fn a_region_is_judged_before_it_is_registered() {
     assert_eq!(refused((7, here.1), 64, all, 0), Error::arg(2));
     assert_eq!(refused(here, 64, 0x40, 0), Error::arg(6));
     assert_eq!(refused(here, 64, all, 9), Error::arg(7));
-    assert_eq!(refused(here, 64, all, DAT_VA_TYPE_ZB), Error::of(DAT_NOT_IMPLEMENTED));
     assert_eq!(refused((DAT_MEM_TYPE_SHARED_VIRTUAL, here.1), 64, all, 0), Error::of(DAT_NOT_IMPLEMENTED));
     let none = (DAT_MEM_TYPE_LMR, DAT_REGION_DESCRIPTION { for_lmr_handle: pz });
     assert_eq!(refused(none, 0, all, 0), Error::handle(DAT_INVALID_HANDLE_LMR));
@@ -94,6 +93,38 @@ fn a_region_tells_what_it_is() {
         dat!(table, lmr_free_func(lmr.handle)).unwrap();
     }
     side.close();
+}
+
+#[test]
+fn a_zero_based_region_is_named_by_offsets() {
+    let [(a, x), (b, y)] = connected(false);
+    let t = a.table;
+    let (mut near, mut far) = ([7u8; 64], [0u8; 64]);
+    let from = a.register_as(&mut near, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_ZB);
+    let to = b.register_as(&mut far, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_ZB);
+    let param = query(&a, from.handle);
+    assert_eq!((param.va_type, param.registered_address), (DAT_VA_TYPE_ZB, near.as_ptr() as u64));
+    let local = |lmr: &Lmr, at, bytes| DAT_LMR_TRIPLET { virtual_address: at, ..lmr.local(0, bytes) };
+    let remote = |at, bytes| DAT_RMR_TRIPLET { virtual_address: at, ..to.remote(0, bytes) };
+    dat!(t, ep_post_recv_func(y, 1, &mut local(&to, 8, 8), cookie(1), 0)).unwrap();
+    dat!(t, ep_post_send_func(x, 1, &mut local(&from, 56, 8), cookie(2), 0)).unwrap();
+    dat!(t, ep_post_rdma_write_func(x, 1, &mut local(&from, 0, 8), cookie(3), &remote(56, 8), 0)).unwrap();
+    for side in [&a, &a, &b] {
+        assert_eq!(side.completion().status, DAT_DTO_SUCCESS);
+    }
+    assert_eq!(dat!(t, ep_post_send_func(x, 1, &mut local(&from, 57, 8), cookie(4), 0)), Err(Error::arg(3)));
+    assert_eq!(dat!(t, ep_post_send_func(x, 1, &mut from.local(0, 8), cookie(4), 0)), Err(Error::arg(3)));
+    for (segment, expected) in [
+        (local(&from, 0, 64), Ok(())),
+        (local(&from, 1, 64), Err(Error::arg(2))),
+        (from.local(0, 1), Err(Error::arg(2))),
+    ] {
+        assert_eq!(dat!(t, lmr_sync_rdma_read_func(a.ia, &segment, 1)), expected);
+        assert_eq!(dat!(t, lmr_sync_rdma_write_func(a.ia, &segment, 1)), expected);
+    }
+    a.close();
+    b.close();
+    assert_eq!((far[8..16].to_vec(), far[56..].to_vec()), (vec![7; 8], vec![7; 8]));
 }
 
 #[test]

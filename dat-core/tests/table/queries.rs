@@ -53,7 +53,7 @@ fn an_adapter_tells_what_its_transport_can_do() {
     assert_eq!(attr.max_lmr_block_size, u32::MAX);
     assert_eq!(
         (attr.max_rmrs, attr.zb_supported, attr.extension_supported),
-        (0, DAT_FALSE, DAT_EXTENSION_NONE)
+        (count(limits.max_windows), DAT_TRUE, DAT_EXTENSION_NONE)
     );
     assert_eq!(attr.num_transport_attr, 1);
     // SAFETY: as many as the count says, with terminated texts, as long as the adapter is open.
@@ -64,6 +64,10 @@ fn an_adapter_tells_what_its_transport_can_do() {
 
     assert_eq!((provider.dapl_version_major, provider.dapl_version_minor), (2, 0));
     assert_eq!(provider.lmr_mem_types_supported, DAT_MEM_TYPE_VIRTUAL | DAT_MEM_TYPE_LMR);
+    assert_eq!(provider.rmr_scope_supported, DAT_RMR_SCOPE_ANY);
+    // Coherent memory; the sink of an RDMA read needs no right for peers, nor do they learn its context.
+    assert_eq!((provider.lmr_sync_req, provider.rdma_write_for_rdma_read_req), (DAT_FALSE, DAT_FALSE));
+    assert_eq!(provider.rdma_read_lmr_rmr_context_exposure, DAT_FALSE);
     assert_eq!(provider.max_private_data_size, count(limits.max_private));
     assert_eq!(provider.evd_stream_merging_supported, [[DAT_TRUE; 6]; 6]);
     assert_eq!(provider.srq_supported, DAT_TRUE);

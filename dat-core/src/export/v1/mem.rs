@@ -6,7 +6,7 @@ use super::convert::{functions, query, refuse, renumber};
 use super::record::lmr_triplet_to_2_0;
 use super::{mask, record};
 use crate::error::{Error, Result};
-use crate::export::{mem, missing};
+use crate::export::mem;
 use crate::handle::{self, Node};
 use crate::ia::Ia;
 use crate::mem::lmr::Lmr;
@@ -67,7 +67,7 @@ functions! {
     }
 
     /// dat_rmr_bind: the region is found by the context of the triplet; with length 0, which unbinds, there is none.
-    fn rmr_bind<T>(
+    fn rmr_bind<T, SAFE>(
         rmr: DAT_RMR_HANDLE,
         triplet: *const v1::DAT_LMR_TRIPLET,
         privileges: DAT_MEM_PRIV_FLAGS,
@@ -87,7 +87,7 @@ functions! {
             },
             _ => DAT_HANDLE_NULL,
         };
-        let status = missing::rmr_bind::<T>(
+        let status = mem::rmr_bind::<T, SAFE>(
             rmr, lmr, &triplet, privileges, DAT_VA_TYPE_VA, ep, cookie, flags, context,
         );
         renumber(status, |argument| match argument {

@@ -61,7 +61,7 @@ fn build<P: Provider<Transport = T>, T: Transport, const SAFE: bool>(device_name
         lmr_free_func: Some(same::lmr_free::<T>),
         rmr_create_func: Some(same::rmr_create::<T>),
         rmr_query_func: Some(mem::rmr_query::<T>),
-        rmr_bind_func: Some(mem::rmr_bind::<T>),
+        rmr_bind_func: Some(mem::rmr_bind::<T, SAFE>),
         rmr_free_func: Some(same::rmr_free::<T>),
         psp_create_func: Some(same::psp_create::<T>),
         psp_query_func: Some(same::psp_query::<T>),

@@ -1,0 +1,65 @@
+//! An endpoint's part in binding a remote memory region.
+
+use std::ffi::c_void;
+
+use dat_sys::*;
+
+use super::Ep;
+use super::post::refused;
+use super::state::Event;
+use crate::error::{Error, Result};
+use crate::handle::Node;
+use crate::mem::Pz;
+use crate::provider::{BindWr, Queue, Transport, View};
+
+/// uDAPL 1.2, dat_rmr_bind: neither solicits anybody. It waits for earlier requests, fence or not.
+const BIND_FLAGS: DAT_COMPLETION_FLAGS =
+    DAT_COMPLETION_SUPPRESS_FLAG | DAT_COMPLETION_BARRIER_FENCE_FLAG | DAT_COMPLETION_EVD_THRESHOLD_FLAG;
+
+impl<T: Transport> Node<Ep<T>> {
+    /// Whether a bind may be posted now, with these flags.
+    pub(crate) fn check_bind(&self, flags: DAT_COMPLETION_FLAGS) -> Result<()> {
+        self.shared.state.check(Event::PostRequest)?;
+        // uDAPL 1.2, dat_rmr_bind: the completion is an event of the request EVD, which must be made for such.
+        if self.setup().request_evd.as_ref().is_some_and(|evd| evd.flags & DAT_EVD_RMR_BIND_FLAG == 0) {
+            return Err(Error::state(DAT_INVALID_STATE_EP_EVD_REQUEST));
+        }
+        // uDAPL 1.2, dat_rmr_bind: unsignalled only if the endpoint was made for it.
+        if flags & !(BIND_FLAGS | self.link()?.unsignalled) != 0 {
+            return Err(Error::arg(8));
+        }
+        Ok(())
+    }
+
+    /// Whether the endpoint is in this protection zone.
+    pub(crate) fn is_in(&self, pz: &Node<Pz<T>>) -> bool {
+        self.setup().pz.as_ref().is_some_and(|own| own.handle() == pz.handle())
+    }
+
+    /// Posts the bind of an RMR, given by its handle and window; answers its new context.
+    ///
+    /// # Safety
+    /// One thread at a time posts requests.
+    pub(crate) unsafe fn post_bind(
+        &self,
+        (rmr, window): (*mut c_void, &T::Mw),
+        view: Option<View<'_, T>>,
+        cookie: u64,
+        flags: DAT_COMPLETION_FLAGS,
+    ) -> Result<DAT_RMR_CONTEXT> {
+        let link = self.link()?;
+        let Some(seq) = link.flow.requests.next() else {
+            return Err(Error::of(DAT_INSUFFICIENT_RESOURCES));
+        };
+        link.flow.set_cookie(seq, cookie);
+        link.flow.set_rmr(seq, rmr);
+        let wr = BindWr { id: seq, window, view, signalled: flags & DAT_COMPLETION_SUPPRESS_FLAG == 0 };
+        // Counted before it is posted, as in `post_request`.
+        link.flow.requests.posted(seq + 1);
+        // SAFETY: as the caller promised.
+        unsafe { link.qp.post_bind(&wr) }.map_err(|e| {
+            link.flow.requests.posted(seq);
+            refused(e)
+        })
+    }
+}
