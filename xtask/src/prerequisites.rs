@@ -23,7 +23,7 @@ const NEEDS: &[Need] = &[
     ),
     need("Debian's DAT headers", "/usr/include/dat2/udat.h", "libdapl-dev", "comparison of the C ABI"),
     need("gcc", "/usr/bin/gcc", "gcc", "C programs"),
-    need("g++", "/usr/bin/g++", "g++", "C++ programs"),
+    need("g++", "/usr/bin/g++", "g++", "C++ programs and libFuzzer"),
     need("libc headers", "/usr/include/stdio.h", "libc6-dev", "C programs"),
     need("pkg-config", "/usr/bin/pkg-config", "pkg-config", "the shipped pkg-config file"),
     need(

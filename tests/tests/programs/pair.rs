@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use opendat_tests::{Ended, Registry, Running};
 
-/// How long any one case may take before it counts as hanging.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+/// How long any one case may take before it counts as hanging. Alone, none takes 5 s; but where both sides spin on memory,
+/// as in dtest's ping-pong of writes, each message waits for its turn on a machine that has ten times as much to do.
+pub(crate) const LIMIT: Duration = Duration::from_secs(180);
 
 /// What both programs said.
 pub(crate) struct Pair {
