@@ -15,20 +15,35 @@ pub fn c_program_1_2(dist: &Dist, name: &str, into: &Path) -> Result<PathBuf, Sk
     build(dist, name, "-ldat", into)
 }
 
+/// A vendor's provider, `programs/<name>.c` compiled with VENDOR defined; the library is left in `into`.
+pub fn c_vendor(dist: &Dist, name: &str, into: &Path) -> Result<PathBuf, Skip> {
+    compile(dist, name, &into.join(name).with_extension("so"), &["-DVENDOR", "-shared", "-fPIC"], &[])
+}
+
 fn build(dist: &Dist, name: &str, library: &str, into: &Path) -> Result<PathBuf, Skip> {
+    compile(dist, name, &into.join(name), &[], &[library, "-ldl"])
+}
+
+fn compile(
+    dist: &Dist,
+    name: &str,
+    program: &Path,
+    options: &[&str],
+    libraries: &[&str],
+) -> Result<PathBuf, Skip> {
     let compiler = find_program("cc", "gcc")?;
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name).with_extension("c");
-    let program = into.join(name);
     let output = Command::new(compiler)
         .args(["-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"])
+        .args(options)
         .arg("-I")
         .arg(dist.include())
         .arg(&source)
         .arg("-o")
-        .arg(&program)
+        .arg(program)
         .arg("-L")
         .arg(dist.lib())
-        .args([library, "-ldl"])
+        .args(libraries)
         .output()
         .expect("the C compiler starts");
     assert!(
@@ -37,5 +52,5 @@ fn build(dist: &Dist, name: &str, library: &str, into: &Path) -> Result<PathBuf,
         source.display(),
         String::from_utf8_lossy(&output.stderr)
     );
-    Ok(program)
+    Ok(program.to_owned())
 }

@@ -57,6 +57,14 @@ impl Registry {
         )
     }
 
+    /// Our libdat.so.1 without built-in entries, and this provider of uDAPL 1.2 as `vendor`.
+    pub fn vendor_1_2(dist: &Dist, provider: &Path) -> Self {
+        let conf =
+            format!("vendor u1.2 nonthreadsafe default {} vendor.1.0 vendor \"\"\n", provider.display());
+        let maps = vec![dist.lib().join("libdat.so.1"), provider.to_owned()];
+        Self::new("vendor of 1.2", Some(dist.lib()), false, &conf, maps)
+    }
+
     /// Debian's own libdat2.so.2; the dat.conf names the loadable provider.
     pub fn debian(dist: &Dist) -> Result<Self, Skip> {
         let library = PathBuf::from(DEBIAN_LIBDAT2);

@@ -2,10 +2,11 @@
 //! linked in and loaded.
 #![forbid(unsafe_code)]
 
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use opendat_tests::{Dist, Registry, Running, Skip, c_program_1_2, find_program, skip};
+use opendat_tests::{Dist, Registry, Running, Skip, c_program_1_2, c_vendor, find_program, skip};
 
 /// The functions of uDAPL 1.2, and the one that providers on Linux need.
 const FUNCTIONS: &str = "\
@@ -53,23 +54,37 @@ fn every_function_has_its_version_and_nothing_else_is_exported() {
 
 #[test]
 fn a_consumer_of_1_2_gets_what_it_was_compiled_for() {
-    or_skip(|| consumer("builtin", Registry::builtin_1_2));
+    or_skip(|| run("udapl_1_2", &["builtin"], |dist, _| Ok(Registry::builtin_1_2(dist))));
 }
 
 #[test]
 fn the_loadable_provider_serves_1_2_as_well() {
-    or_skip(|| consumer("plugin", Registry::plugin_1_2));
+    or_skip(|| run("udapl_1_2", &["plugin"], |dist, _| Ok(Registry::plugin_1_2(dist))));
 }
 
-fn consumer(provider: &str, registry: fn(&Dist) -> Registry) -> Result<(), Skip> {
+#[test]
+fn a_vendors_provider_of_1_2_is_called_as_such() {
+    or_skip(|| {
+        run("vendor_1_2", &[], |dist, dir| {
+            Ok(Registry::vendor_1_2(dist, &c_vendor(dist, "vendor_1_2", dir)?))
+        })
+    });
+}
+
+fn run(
+    program: &str,
+    args: &[&str],
+    registry: impl FnOnce(&Dist, &Path) -> Result<Registry, Skip>,
+) -> Result<(), Skip> {
     let dist = Dist::locate()?;
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let mut command = Command::new(c_program_1_2(&dist, "udapl_1_2", dir.path())?);
-    command.arg(provider);
+    let registry = registry(&dist, dir.path())?;
+    let mut command = Command::new(c_program_1_2(&dist, program, dir.path())?);
+    command.args(args);
     let deadline = Instant::now() + Duration::from_secs(60);
-    let ended = Running::start("udapl_1_2", command, &registry(&dist), deadline).and_then(Running::end);
+    let ended = Running::start(program, command, &registry, deadline).and_then(Running::end);
     let text = ended
-        .and_then(|ended| ended.succeeded("udapl_1_2").map(|()| ended.text))
+        .and_then(|ended| ended.succeeded(program).map(|()| ended.text))
         .unwrap_or_else(|why| panic!("{why}"));
     assert_eq!(text.lines().last(), Some("ok"), "{text}");
     Ok(())
