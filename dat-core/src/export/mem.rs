@@ -52,7 +52,11 @@ slots! {
         let memory = match mem_type {
             DAT_MEM_TYPE_VIRTUAL => Memory::Virtual { addr: region.for_va, length },
             DAT_MEM_TYPE_LMR => Memory::Lmr(handle::get::<Lmr<T>>(region.for_lmr_handle)?),
-            DAT_MEM_TYPE_SHARED_VIRTUAL => return Err(Error::of(DAT_NOT_IMPLEMENTED)),
+            DAT_MEM_TYPE_SHARED_VIRTUAL => {
+                let DAT_SHARED_MEMORY { virtual_address: addr, shared_memory_id } = region.for_shared_memory;
+                let cookie = *shared_memory_id.as_ref().ok_or(Error::arg(3))?;
+                Memory::Shared { addr, length, cookie }
+            }
             _ => return Err(Error::arg(2)),
         };
         let pz = handle::get::<Pz<T>>(pz)?;

@@ -98,7 +98,7 @@ impl<T: Transport> Ia<T> {
             provider_version_minor: version().1,
             dapl_version_major: DAT_VERSION_MAJOR as u32,
             dapl_version_minor: DAT_VERSION_MINOR as u32,
-            lmr_mem_types_supported: DAT_MEM_TYPE_VIRTUAL | DAT_MEM_TYPE_LMR,
+            lmr_mem_types_supported: DAT_MEM_TYPE_VIRTUAL | DAT_MEM_TYPE_LMR | DAT_MEM_TYPE_SHARED_VIRTUAL,
             iov_ownership_on_return: DAT_IOV_CONSUMER,
             dat_qos_supported: DAT_QOS_BEST_EFFORT,
             completion_flags_supported: DAT_COMPLETION_SUPPRESS_FLAG

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 
 use dat_sys::*;
 
+use super::shared::{Claim, Cookie};
 use super::{Pz, Rmr};
 use crate::error::{Error, Result};
 use crate::handle::{self, Node, Object, Ref};
@@ -20,8 +21,15 @@ pub struct Lmr<T: Transport> {
     pub ia: Ref<Ia<T>>,
     mem: Mem,
     privileges: DAT_MEM_PRIV_FLAGS,
-    /// The region it was made of, as the consumer named it: the handle may be stale by now.
-    made_of: Option<usize>,
+    origin: Origin,
+}
+
+/// What the consumer made it of.
+enum Origin {
+    Virtual,
+    /// Another region, as the consumer named it: the handle may be stale by now.
+    Lmr(usize),
+    Shared(Claim),
 }
 
 // SAFETY: the address in `mem` is never followed here.
@@ -40,6 +48,15 @@ pub enum Memory<'a, T: Transport> {
     },
     /// `DAT_MEM_TYPE_LMR`: the memory of another region, which stays independent.
     Lmr(&'a Node<Lmr<T>>),
+    /// `DAT_MEM_TYPE_SHARED_VIRTUAL`: a range of addresses that other processes have mapped, too.
+    Shared {
+        /// First byte.
+        addr: *mut c_void,
+        /// Bytes.
+        length: DAT_VLEN,
+        /// What all of them call it.
+        cookie: Cookie,
+    },
 }
 
 impl<T: Transport> Object for Lmr<T> {
@@ -59,9 +76,11 @@ pub unsafe fn create<T: Transport>(
     privileges: DAT_MEM_PRIV_FLAGS,
     va_type: DAT_VA_TYPE,
 ) -> Result<&'static Node<Lmr<T>>> {
-    let (mem, made_of) = match memory {
-        Memory::Virtual { addr, length } => (virtual_range(ia, addr, length)?, None),
-        Memory::Lmr(lmr) if lmr.ia.handle() == ia.handle() => (lmr.mem, Some(lmr.handle() as usize)),
+    let mem = match memory {
+        Memory::Virtual { addr, length } | Memory::Shared { addr, length, .. } => {
+            virtual_range(ia, addr, length)?
+        }
+        Memory::Lmr(lmr) if lmr.ia.handle() == ia.handle() => lmr.mem,
         Memory::Lmr(_) => return Err(Error::handle(DAT_INVALID_HANDLE_LMR)),
     };
     if pz.ia.handle() != ia.handle() {
@@ -75,11 +94,18 @@ pub unsafe fn create<T: Transport>(
         DAT_VA_TYPE_ZB => Mem { zero_based: true, ..mem },
         _ => return Err(Error::arg(7)),
     };
+    let origin = match memory {
+        Memory::Virtual { .. } => Origin::Virtual,
+        Memory::Lmr(lmr) => Origin::Lmr(lmr.handle() as usize),
+        Memory::Shared { cookie, .. } => {
+            Origin::Shared(Claim::new(ia.provider, cookie, mem.addr as u64, mem.len as u64)?)
+        }
+    };
     let _control = ia.control();
     ia.add(|_| {
         // SAFETY: as the caller promised.
         let mr = unsafe { ia.transport.mr(&pz.pd, mem, access(privileges)) }?;
-        Ok(Lmr { mr, pz: Ref::new(pz), ia: Ref::new(ia), mem, privileges, made_of })
+        Ok(Lmr { mr, pz: Ref::new(pz), ia: Ref::new(ia), mem, privileges, origin })
     })
 }
 
@@ -160,9 +186,18 @@ impl<T: Transport> Lmr<T> {
 
     /// dat_lmr_query.
     pub fn query(&self, param: &mut DAT_LMR_PARAM) {
-        let (mem_type, region_desc) = match self.made_of {
-            None => (DAT_MEM_TYPE_VIRTUAL, DAT_REGION_DESCRIPTION { for_va: self.mem.addr.cast() }),
-            Some(lmr) => (DAT_MEM_TYPE_LMR, DAT_REGION_DESCRIPTION { for_lmr_handle: lmr as DAT_LMR_HANDLE }),
+        let for_va = self.mem.addr.cast();
+        let (mem_type, region_desc) = match &self.origin {
+            Origin::Virtual => (DAT_MEM_TYPE_VIRTUAL, DAT_REGION_DESCRIPTION { for_va }),
+            &Origin::Lmr(lmr) => {
+                (DAT_MEM_TYPE_LMR, DAT_REGION_DESCRIPTION { for_lmr_handle: lmr as DAT_LMR_HANDLE })
+            }
+            Origin::Shared(claim) => {
+                // The consumer's may be gone; this one is as long as the region.
+                let shared_memory_id = std::ptr::from_ref(claim.cookie()).cast_mut();
+                let for_shared_memory = DAT_SHARED_MEMORY { virtual_address: for_va, shared_memory_id };
+                (DAT_MEM_TYPE_SHARED_VIRTUAL, DAT_REGION_DESCRIPTION { for_shared_memory })
+            }
         };
         *param = DAT_LMR_PARAM {
             ia_handle: self.ia.consumer_handle(),

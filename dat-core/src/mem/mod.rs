@@ -3,6 +3,7 @@
 pub mod lmr;
 pub mod pz;
 pub mod rmr;
+pub mod shared;
 
 pub use lmr::Lmr;
 pub use pz::Pz;

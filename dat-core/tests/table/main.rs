@@ -8,6 +8,7 @@ mod handles;
 mod memory;
 mod opening;
 mod queries;
+mod shared;
 mod transfer;
 mod watermarks;
 mod windows;

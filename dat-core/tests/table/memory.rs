@@ -64,7 +64,6 @@ fn a_region_is_judged_before_it_is_registered() {
     assert_eq!(refused((7, here.1), 64, all, 0), Error::arg(2));
     assert_eq!(refused(here, 64, 0x40, 0), Error::arg(6));
     assert_eq!(refused(here, 64, all, 9), Error::arg(7));
-    assert_eq!(refused((DAT_MEM_TYPE_SHARED_VIRTUAL, here.1), 64, all, 0), Error::of(DAT_NOT_IMPLEMENTED));
     let none = (DAT_MEM_TYPE_LMR, DAT_REGION_DESCRIPTION { for_lmr_handle: pz });
     assert_eq!(refused(none, 0, all, 0), Error::handle(DAT_INVALID_HANDLE_LMR));
     // What was refused left nothing behind.

@@ -63,7 +63,8 @@ fn an_adapter_tells_what_its_transport_can_do() {
     }
 
     assert_eq!((provider.dapl_version_major, provider.dapl_version_minor), (2, 0));
-    assert_eq!(provider.lmr_mem_types_supported, DAT_MEM_TYPE_VIRTUAL | DAT_MEM_TYPE_LMR);
+    let kinds = DAT_MEM_TYPE_VIRTUAL | DAT_MEM_TYPE_LMR | DAT_MEM_TYPE_SHARED_VIRTUAL;
+    assert_eq!(provider.lmr_mem_types_supported, kinds);
     assert_eq!(provider.rmr_scope_supported, DAT_RMR_SCOPE_ANY);
     // Coherent memory; the sink of an RDMA read needs no right for peers, nor do they learn its context.
     assert_eq!((provider.lmr_sync_req, provider.rdma_write_for_rdma_read_req), (DAT_FALSE, DAT_FALSE));

@@ -1,0 +1,235 @@
+//! Shared memory regions: a cookie names memory that several processes have mapped, so that they mean the same when they
+//! say it.
+//!
+//! In user space each process registers its own mapping, with its own contexts, privileges and zone (uDAPL 1.2,
+//! dat_lmr_create: the scope of a context is the consumer's address space). What there is to share is the name: as long as
+//! anybody has a region by a cookie, nobody can use that cookie, all 40 bytes of it, for other memory. The processes of one
+//! user find out through a file for each cookie in a directory of memory that the host shares. Whoever has the region has a
+//! shared lock on the file, which ends with its process however that ends.
+
+use std::ffi::c_char;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use dat_sys::*;
+
+use crate::error::{Error, Result};
+
+/// A region's name.
+pub type Cookie = [c_char; DAT_LMR_COOKIE_SIZE];
+
+/// The right to use a cookie; given back by `drop`.
+pub struct Claim {
+    cookie: Cookie,
+    file: File,
+    path: PathBuf,
+}
+
+/// Where names are kept.
+const HOST: &str = "/dev/shm";
+
+impl Claim {
+    /// Claims a cookie for `len` bytes at `addr`, among consumers of a provider. `DAT_INVALID_STATE`: the memory is not
+    /// shared. `DAT_INVALID_PARAMETER`: the cookie names other memory (argument 3), or more or less of it (4).
+    pub(super) fn new(provider: &str, cookie: Cookie, addr: u64, len: u64) -> Result<Self> {
+        let maps = fs::read_to_string("/proc/self/maps").map_err(|_| Error::of(DAT_INTERNAL_ERROR))?;
+        // uDAPL 1.2, dat_lmr_create: an invalid state, if the buffer was not created shared by the platform.
+        let memory = object(&maps, addr, len).ok_or(Error::of(DAT_INVALID_STATE))?;
+        match Claim::file(Path::new(HOST), provider, cookie, &format!("{memory} {len}")) {
+            Ok(Ok(claim)) => Ok(claim),
+            Ok(Err(other)) if other.rsplit_once(' ').is_some_and(|(named, _)| named == memory) => {
+                Err(Error::arg(4))
+            }
+            Ok(Err(_)) => Err(Error::arg(3)),
+            Err(_) => Err(Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION)),
+        }
+    }
+
+    /// The cookie.
+    pub(super) fn cookie(&self) -> &Cookie {
+        &self.cookie
+    }
+
+    /// As [`Claim::new`], for memory that `memory` describes. `Ok(Err)`: what the cookie is claimed for.
+    fn file(
+        directory: &Path,
+        provider: &str,
+        cookie: Cookie,
+        memory: &str,
+    ) -> io::Result<std::result::Result<Self, String>> {
+        let user = fs::metadata("/proc/self")?.uid();
+        let hex: String = cookie.iter().map(|byte| format!("{:02x}", *byte as u8)).collect();
+        let path = directory.join(format!("opendat-{user}-{}-{hex}", provider.replace('/', "-")));
+        loop {
+            let mut options = OpenOptions::new();
+            options
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .custom_flags(libc::O_NOFOLLOW);
+            let mut file = options.open(&path)?;
+            let own = file.metadata()?;
+            if own.uid() != user {
+                return Err(io::ErrorKind::PermissionDenied.into());
+            }
+            let alone = match file.try_lock() {
+                Ok(()) => true,
+                Err(TryLockError::WouldBlock) => false,
+                Err(TryLockError::Error(e)) => return Err(e),
+            };
+            if alone && is_at(&path, own.ino()) {
+                // Nobody has the region, so nobody minds: what it says is of processes that are gone.
+                file.set_len(0)?;
+                file.write_all(memory.as_bytes())?;
+            }
+            // Not in one step from the other lock: others may come in between. So the last word is what it says now.
+            file.lock_shared()?;
+            let mut named = String::new();
+            file.rewind()?;
+            file.read_to_string(&mut named)?;
+            match named {
+                // Whoever made it has gone again, or is about to write.
+                _ if !is_at(&path, own.ino()) => {}
+                named if named.is_empty() => {}
+                named if named == memory => return Ok(Ok(Claim { cookie, file, path })),
+                other => return Ok(Err(other)),
+            }
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // The last one takes the file away, under a lock that keeps others from joining in.
+        if self.file.try_lock().is_ok() {
+            // Nothing depends on it: an old file is overwritten.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Whether a path still leads to this file.
+fn is_at(path: &Path, inode: u64) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.ino() == inode)
+}
+
+/// What is mapped at `len` bytes from `addr`, as any process sees it: device, inode and offset. None: not all of it is one
+/// object that is mapped shared.
+fn object(maps: &str, addr: u64, len: u64) -> Option<String> {
+    let end = addr.checked_add(len)?;
+    let mut first: Option<(&str, &str, u64)> = None;
+    let mut covered = addr;
+    for line in maps.lines() {
+        let mut fields = line.split_ascii_whitespace();
+        let (from, to) = fields.next()?.split_once('-')?;
+        let (from, to) = (u64::from_str_radix(from, 16).ok()?, u64::from_str_radix(to, 16).ok()?);
+        if to <= covered || covered >= end {
+            continue;
+        }
+        let (rights, offset) = (fields.next()?, u64::from_str_radix(fields.next()?, 16).ok()?);
+        let (device, inode) = (fields.next()?, fields.next()?);
+        // The offset at which the object has what is at `addr`.
+        let start = offset.wrapping_add(addr.wrapping_sub(from));
+        let known = *first.get_or_insert((device, inode, start));
+        if from > covered || !rights.ends_with('s') || known != (device, inode, start) {
+            return None;
+        }
+        covered = to;
+    }
+    let (device, inode, offset) = first.filter(|_| covered >= end)?;
+    Some(format!("{device} {inode} {offset:x}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAPS: &str = "\
+        1000-3000 rw-s 00000000 00:01 77                         /memfd:a (deleted)\n\
+        3000-5000 r--s 00002000 00:01 77                         /memfd:a (deleted)\n\
+        5000-6000 rw-s 00009000 00:01 77                         /memfd:a (deleted)\n\
+        6000-7000 rw-s 00000000 00:01 78 \n\
+        7000-8000 rw-p 00001000 00:01 78 \n\
+        9000-a000 rw-s 00001000 fe:02 79                         /tmp/with spaces\n";
+
+    #[test]
+    fn shared_memory_is_known_by_what_is_mapped() {
+        let found = |addr, len| object(MAPS, addr, len);
+        assert_eq!(found(0x1000, 0x1000).as_deref(), Some("00:01 77 0"));
+        assert_eq!(found(0x1010, 0x3ff0).as_deref(), Some("00:01 77 10"), "two mappings of one object");
+        assert_eq!(found(0x4800, 1).as_deref(), Some("00:01 77 3800"));
+        assert_eq!(found(0x9fff, 1).as_deref(), Some("fe:02 79 1fff"));
+        let not: [(u64, u64); 8] = [
+            (0x4800, 0x1000),  // the same object, elsewhere
+            (0x5800, 0x1000),  // two objects
+            (0x6800, 0x1000),  // partly private
+            (0x7000, 1),       // private
+            (0x8000, 1),       // nothing
+            (0x9800, 0x1000),  // partly nothing
+            (0x800, 0x1000),   // nothing at first
+            (u64::MAX - 3, 8), // around the end
+        ];
+        for (addr, len) in not {
+            assert_eq!(found(addr, len), None, "{addr:#x} {len:#x}");
+        }
+    }
+
+    #[test]
+    fn a_cookie_names_one_memory_while_anybody_has_it() {
+        let directory = std::env::temp_dir().join(format!("opendat-cookies-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let claim = |cookie, memory| Claim::file(&directory, "mem", cookie, memory).unwrap();
+        let cookie: Cookie = std::array::from_fn(|n| n as c_char);
+        let mut other = cookie;
+        // A NUL ends nothing, and the last byte counts.
+        other[39] ^= 1;
+
+        let first = claim(cookie, "a 1").unwrap();
+        let second = claim(cookie, "a 1").unwrap();
+        assert_eq!(claim(cookie, "b 1").err().as_deref(), Some("a 1"));
+        let third = claim(other, "b 1").unwrap();
+        assert!(Claim::file(&directory, "another/provider", cookie, "b 1").unwrap().is_ok());
+        drop(first);
+        assert_eq!(claim(cookie, "b 1").err().as_deref(), Some("a 1"), "the second has it still");
+        drop(second);
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "the third's");
+        let again = claim(cookie, "b 1").unwrap();
+        drop((again, third));
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+
+        // What a process that was killed has left is of no account.
+        let path = claim(cookie, "a 1").unwrap().path.clone();
+        fs::write(path, "a 1").unwrap();
+        drop(claim(cookie, "b 1").unwrap());
+        fs::remove_dir(&directory).unwrap();
+    }
+
+    #[test]
+    fn claims_race_without_two_winners() {
+        let directory = std::env::temp_dir().join(format!("opendat-race-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let holders = [const { std::sync::atomic::AtomicUsize::new(0) }; 2];
+        std::thread::scope(|scope| {
+            for n in 0..4 {
+                let (directory, holders) = (&directory, &holders);
+                scope.spawn(move || {
+                    use std::sync::atomic::Ordering::SeqCst;
+                    for _ in 0..300 {
+                        let mine = n % 2;
+                        if let Ok(claim) = Claim::file(directory, "mem", [7; 40], ["a", "b"][mine]).unwrap() {
+                            holders[mine].fetch_add(1, SeqCst);
+                            assert_eq!(holders[1 - mine].load(SeqCst), 0);
+                            holders[mine].fetch_sub(1, SeqCst);
+                            drop(claim);
+                        }
+                    }
+                });
+            }
+        });
+        fs::remove_dir(&directory).unwrap();
+    }
+}
