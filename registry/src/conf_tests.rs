@@ -259,7 +259,7 @@ fn lines(entries: &[Entry]) -> Vec<String> {
 
 /// The registry file that is shipped.
 #[test]
-fn the_shipped_file_has_two_lines_for_each_provider() {
+fn the_shipped_file_has_each_provider_for_every_version_with_and_without_thread_safety() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dat.conf");
     let text = std::fs::read(&path).expect("the shipped dat.conf");
     let (entries, errors) = parse(&path, &text);
@@ -268,7 +268,9 @@ fn the_shipped_file_has_two_lines_for_each_provider() {
         lines(&entries),
         [
             r#"tcp-emu u2.0 nonthreadsafe default libdat_tcp_emu.so opendat.0.1 "" """#,
-            r#"tcp-emu u2.0 threadsafe default libdat_tcp_emu.so opendat.0.1 "" """#
+            r#"tcp-emu u2.0 threadsafe default libdat_tcp_emu.so opendat.0.1 "" """#,
+            r#"tcp-emu u1.2 nonthreadsafe default libdat_tcp_emu.so opendat.0.1 "" """#,
+            r#"tcp-emu u1.2 threadsafe default libdat_tcp_emu.so opendat.0.1 "" """#,
         ]
     );
 }
