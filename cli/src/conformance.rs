@@ -76,7 +76,9 @@ fn chosen(ids: &[String]) -> Result<Vec<Case>> {
         let named = all.iter().any(|case| case.id.starts_with(id));
         ensure!(named, "no case is called {id} or begins so; `dat conformance --list` prints all");
     }
-    let wanted = |case: &Case| ids.is_empty() || ids.iter().any(|id| case.id.starts_with(id));
+    let wanted = |case: &Case| {
+        Door::Linked.has(case) && (ids.is_empty() || ids.iter().any(|id| case.id.starts_with(id)))
+    };
     Ok(all.into_iter().filter(wanted).collect())
 }
 

@@ -108,12 +108,8 @@ impl Case {
 
     /// Whether uDAPL 1.2 says it too; what is new in 2.0 says so in its clause.
     pub fn is_in_1_2(&self) -> bool {
-        !self.clause.starts_with("2.0") && !NEW_IN_2_0.contains(&self.function())
-    }
-
-    /// Whether it is about the Rust API, which only the linked-in door has.
-    pub fn is_about_rust(&self) -> bool {
-        self.function() == "rust"
+        let new = self.clause.starts_with("2.0") || NEW_IN_2_0.contains(&self.function());
+        !new && self.function() != "rust"
     }
 
     /// Runs it here and now, on a fresh adapter of this name.

@@ -2,13 +2,19 @@
 #![forbid(unsafe_code)]
 
 mod cno;
+mod connect;
+mod dto;
 mod ep_create;
 mod ep_create_with_srq;
 mod ep_states;
 mod evd;
+mod ia;
 mod ia_query;
+mod memory;
 mod post_rdma_write;
 mod recv_query;
+mod rust;
+mod srq;
 
 use dat_sys::*;
 
@@ -27,6 +33,12 @@ pub fn all() -> Vec<Case> {
         recv_query::CASES,
         evd::CASES,
         cno::CASES,
+        ia::CASES,
+        connect::CASES,
+        dto::CASES,
+        memory::CASES,
+        srq::CASES,
+        rust::CASES,
     ];
     let rows = tables.iter().flat_map(|table| table.iter()).map(Case::from);
     rows.chain(ep_states::cases()).collect()

@@ -9,7 +9,10 @@ mod linked;
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::Case;
 use crate::api::Api;
+
+pub(crate) use self::linked::REGISTRY;
 
 /// How the functions of DAT are reached.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -21,7 +24,18 @@ pub enum Door {
     Library(PathBuf),
 }
 
+/// Functions that no provider has a part in.
+const C_LIBRARY: &[&str] = &["dat_registry_list_providers", "dat_registry_providers_related", "dat_strerror"];
+
 impl Door {
+    /// Whether a case is about something that this door has: the C library's own functions, or the Rust API.
+    pub fn has(&self, case: &Case) -> bool {
+        match self {
+            Door::Linked => !C_LIBRARY.contains(&case.function()),
+            Door::Library(_) => case.function() != "rust",
+        }
+    }
+
     /// The functions; a library stays loaded.
     pub(crate) fn api(&self) -> Result<&'static Api, String> {
         match self {

@@ -138,6 +138,18 @@ impl Rig {
         Ok((data.dat_handle, data.reason))
     }
 
+    /// The next event of the asynchronous EVD, whatever its number.
+    #[track_caller]
+    pub(crate) fn any_trouble(&self) -> Outcome<(DAT_HANDLE, DAT_COUNT)> {
+        let event = self.event(self.async_evd)?;
+        if event.event_number & 0x8000 == 0 {
+            return Err(failed(format_args!("the event is {}", event_name(event.event_number))));
+        }
+        // SAFETY: the number is that of an asynchronous event.
+        let data = unsafe { event.event_data.asynch_error_event_data };
+        Ok((data.dat_handle, data.reason))
+    }
+
     /// Nothing is queued now.
     #[track_caller]
     pub(crate) fn quiet(&self, evd: DAT_EVD_HANDLE) -> Outcome {

@@ -16,9 +16,9 @@ use std::ptr::null_mut;
 use dat_sys::*;
 
 pub(crate) use self::connect::{Arrival, Listener, Pair};
-pub(crate) use self::events::{Dto, cookie, dto, software};
+pub(crate) use self::events::{cookie, dto, software};
 pub(crate) use self::memory::{Region, private};
-pub(crate) use self::named::named;
+pub(crate) use self::named::{named, named_infos};
 pub(crate) use self::objects::{Ep, QLEN};
 use crate::api::Api;
 use crate::case::Outcome;

@@ -4,8 +4,9 @@ use std::ffi::{CStr, c_char};
 
 use dat_sys::*;
 
+use super::Rig;
 use crate::case::Outcome;
-use crate::check::{failed, that};
+use crate::check::{failed, ok, that};
 
 /// The attributes of an array, as names and values.
 #[track_caller]
@@ -30,4 +31,16 @@ pub(crate) fn named(
             Ok((text(attr.name)?, text(attr.value)?))
         })
         .collect()
+}
+
+/// The names that dat_registry_list_providers lists.
+#[track_caller]
+pub(crate) fn named_infos(rig: &Rig) -> Outcome<Vec<String>> {
+    let mut infos = [DAT_PROVIDER_INFO::zeroed(); 64];
+    let mut places = infos.each_mut().map(|info| info as *mut DAT_PROVIDER_INFO);
+    let mut count = -1;
+    ok(rig.api.dat_registry_list_providers(places.len() as DAT_COUNT, &mut count, places.as_mut_ptr()))?;
+    let count = usize::try_from(count).unwrap_or(0);
+    that(count <= infos.len(), format_args!("{count} are listed"))?;
+    Ok(infos[..count].iter().filter_map(|info| super::text(&info.ia_name)).collect())
 }

@@ -1,0 +1,702 @@
+//! Connections: asking for them, ending them.
+
+use std::ptr::null_mut;
+
+use dat_sys::*;
+
+use crate::case::{Outcome, Row, must};
+use crate::check::{answers, ok, one_of, same, that};
+use crate::rig::{Ep, SOON, private};
+
+pub(super) const CASES: &[Row] = &[
+    must(
+        "dat_ep_connect/private-data",
+        "DESCRIPTION: private data",
+        "Private data of the caller comes with the request, that of the answer with the established event.",
+        |rig| {
+            let (active, passive, listener) = (rig.ep()?, rig.ep()?, rig.listen()?);
+            ok(rig.connect(active.ep, listener.qualifier, b"a question"))?;
+            let arrival = rig.arrival(listener.evd)?;
+            let mut param = DAT_CR_PARAM::zeroed();
+            ok(rig.api.dat_cr_query(arrival.cr, DAT_CR_FIELD_ALL, &mut param))?;
+            that(param.private_data_size >= 10, format_args!("{} bytes arrived", param.private_data_size))?;
+            same("the question", private(param.private_data, 10), b"a question".to_vec())?;
+            ok(rig.accept(arrival.cr, passive.ep, b"an answer"))?;
+            let up = rig.connection(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
+            that(up.private_data_size >= 9, format_args!("{} bytes came back", up.private_data_size))?;
+            same("the answer", private(up.private_data, 9), b"an answer".to_vec())?;
+            let up = rig.connection(passive.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
+            same("private data for the passive side", up.private_data_size, 0)
+        },
+    ),
+    must(
+        "dat_ep_connect/answer-stays",
+        "DESCRIPTION: private data",
+        "Private data of the answer stays until the EP is reset or freed.",
+        |rig| {
+            let (active, passive, listener) = (rig.ep()?, rig.ep()?, rig.listen()?);
+            ok(rig.connect(active.ep, listener.qualifier, b""))?;
+            ok(rig.accept(rig.arrival(listener.evd)?.cr, passive.ep, b"keep me"))?;
+            let up = rig.connection(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
+            ok(rig.api.dat_ep_disconnect(active.ep, DAT_CLOSE_ABRUPT_FLAG))?;
+            rig.connection(active.connect, DAT_CONNECTION_EVENT_DISCONNECTED)?;
+            same("the answer", private(up.private_data, 7), b"keep me".to_vec())
+        },
+    ),
+    must(
+        "dat_ep_connect/no-listener",
+        "DESCRIPTION: events",
+        "Where nobody listens, the connection is rejected, and not by a peer.",
+        |rig| {
+            let (ep, qualifier) = (rig.ep()?, rig.free_qualifier()?);
+            ok(rig.connect(ep.ep, qualifier, b""))?;
+            let down = rig.connection(ep.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED)?;
+            same("ep_handle", down.ep_handle, ep.ep)?;
+            rig.state_is(ep.ep, DAT_EP_STATE_DISCONNECTED)
+        },
+    ),
+    must(
+        "dat_ep_connect/failure-flushes-receives",
+        "state transitions",
+        "Receives that wait for a connection that does not come about are flushed.",
+        |rig| {
+            let (ep, qualifier, memory) = (rig.ep()?, rig.free_qualifier()?, rig.memory(8)?);
+            ok(rig.recv(ep.ep, &[memory.all()], 1))?;
+            ok(rig.connect(ep.ep, qualifier, b""))?;
+            rig.connection(ep.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED)?;
+            rig.completes(ep.recv, 1, DAT_DTO_ERR_FLUSHED).map(drop)
+        },
+    ),
+    must(
+        "dat_ep_connect/times-out",
+        "DESCRIPTION: timeout",
+        "An attempt that nobody answers in its time times out.",
+        |rig| {
+            let (ep, listener) = (rig.ep()?, rig.listen()?);
+            ok(rig.connect_within(ep.ep, listener.qualifier, b"", 100_000))?;
+            rig.arrival(listener.evd)?;
+            rig.connection(ep.connect, DAT_CONNECTION_EVENT_TIMED_OUT)?;
+            rig.state_is(ep.ep, DAT_EP_STATE_DISCONNECTED)
+        },
+    ),
+    must(
+        "dat_ep_connect/no-connect-evd",
+        "RETURN VALUES: invalid state",
+        "An EP without a connect EVD cannot be connected.",
+        |rig| {
+            let evds = Ep { connect: DAT_HANDLE_NULL, ..rig.evds_of_an_ep()? };
+            let (pz, attr, mut ep, Ep { recv, request, connect, .. }) =
+                (rig.pz()?, rig.ep_attr(), null_mut(), evds);
+            ok(rig.api.dat_ep_create(rig.ia, pz, recv, request, connect, &attr, &mut ep))?;
+            answers(rig.connect(ep, rig.listen()?.qualifier, b""), DAT_INVALID_STATE)
+        },
+    ),
+    must(
+        "dat_ep_connect/too-much-private-data",
+        "RETURN VALUES: invalid parameter",
+        "More private data than the provider takes is invalid; the EP stays unconnected.",
+        |rig| {
+            let (ep, listener) = (rig.ep()?, rig.listen()?);
+            let too_much = vec![0; rig.provider.max_private_data_size as usize + 1];
+            answers(rig.connect(ep.ep, listener.qualifier, &too_much), DAT_INVALID_PARAMETER)?;
+            rig.state_is(ep.ep, DAT_EP_STATE_UNCONNECTED)
+        },
+    ),
+    must(
+        "dat_ep_connect/null-private-data",
+        "RETURN VALUES: invalid parameter",
+        "Private data behind a null pointer is invalid, and so is less than none.",
+        |rig| {
+            let (ep, listener, address) = (rig.ep()?, rig.listen()?, rig.attr.ia_address_ptr);
+            for size in [4, -1] {
+                let answer = rig.api.dat_ep_connect(
+                    ep.ep,
+                    address,
+                    listener.qualifier,
+                    SOON,
+                    size,
+                    null_mut(),
+                    DAT_QOS_BEST_EFFORT,
+                    DAT_CONNECT_DEFAULT_FLAG,
+                );
+                answers(answer, DAT_INVALID_PARAMETER)?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_ep_connect/address-family",
+        "RETURN VALUES: invalid address",
+        "An address of a family that the provider does not know is an invalid address.",
+        |rig| {
+            let (ep, listener) = (rig.ep()?, rig.listen()?);
+            let mut address = DAT_SOCK_ADDR { sa_family: 0x7777, sa_data: [0; 14] };
+            let answer = rig.api.dat_ep_connect(
+                ep.ep,
+                &mut address,
+                listener.qualifier,
+                SOON,
+                0,
+                null_mut(),
+                DAT_QOS_BEST_EFFORT,
+                DAT_CONNECT_DEFAULT_FLAG,
+            );
+            answers(answer, DAT_INVALID_ADDRESS)
+        },
+    ),
+    must("dat_ep_connect/null-address", "RETURN VALUES", "A null address is refused.", |rig| {
+        let (ep, listener) = (rig.ep()?, rig.listen()?);
+        let answer = rig.api.dat_ep_connect(
+            ep.ep,
+            null_mut(),
+            listener.qualifier,
+            SOON,
+            0,
+            null_mut(),
+            DAT_QOS_BEST_EFFORT,
+            DAT_CONNECT_DEFAULT_FLAG,
+        );
+        one_of(answer, &[DAT_INVALID_ADDRESS, DAT_INVALID_PARAMETER])
+    }),
+    must(
+        "dat_ep_connect/unknown-flags",
+        "RETURN VALUES: invalid parameter",
+        "Connect flags that the standard does not know are refused.",
+        |rig| {
+            let (ep, listener, address) = (rig.ep()?, rig.listen()?, rig.attr.ia_address_ptr);
+            let answer = rig.api.dat_ep_connect(
+                ep.ep,
+                address,
+                listener.qualifier,
+                SOON,
+                0,
+                null_mut(),
+                DAT_QOS_BEST_EFFORT,
+                0x80,
+            );
+            one_of(answer, &[DAT_INVALID_PARAMETER, DAT_MODEL_NOT_SUPPORTED])
+        },
+    ),
+    must(
+        "dat_ep_connect/bad-handle",
+        "RETURN VALUES: invalid handle",
+        "A null, freed or other handle is refused.",
+        |rig| {
+            let (ep, listener) = (rig.ep()?.ep, rig.listen()?);
+            ok(rig.api.dat_ep_free(ep))?;
+            for ep in [DAT_HANDLE_NULL, ep, rig.pz()?] {
+                answers(rig.connect(ep, listener.qualifier, b""), DAT_INVALID_HANDLE)?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_ep_query/ports",
+        "dat_ep_connect: local_port_qual",
+        "The port of the caller is the one that the request tells, and both ends know of both.",
+        |rig| {
+            let (active, passive, listener) = (rig.ep()?, rig.ep()?, rig.listen()?);
+            ok(rig.connect(active.ep, listener.qualifier, b""))?;
+            let arrival = rig.arrival(listener.evd)?;
+            let mut request = DAT_CR_PARAM::zeroed();
+            ok(rig.api.dat_cr_query(arrival.cr, DAT_CR_FIELD_ALL, &mut request))?;
+            ok(rig.accept(arrival.cr, passive.ep, b""))?;
+            rig.connection(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
+            rig.connection(passive.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
+            let (near, far) = (rig.query(active.ep)?, rig.query(passive.ep)?);
+            same("remote_port_qual of the request", request.remote_port_qual, near.local_port_qual)?;
+            same("remote_port_qual of the passive EP", far.remote_port_qual, near.local_port_qual)?;
+            that(!near.remote_ia_address_ptr.is_null(), "the active EP has no remote address")
+        },
+    ),
+    must(
+        "dat_ep_dup_connect/model-not-connected",
+        "RETURN VALUES: invalid state",
+        "The EP to be like has to be connected.",
+        |rig| {
+            let (ep, model) = (rig.ep()?, rig.ep()?);
+            let answer =
+                rig.api.dat_ep_dup_connect(ep.ep, model.ep, SOON, 0, null_mut(), DAT_QOS_BEST_EFFORT);
+            answers(answer, DAT_INVALID_STATE)
+        },
+    ),
+    must(
+        "dat_ep_dup_connect/bad-model",
+        "RETURN VALUES: invalid handle",
+        "The EP to be like has to be one.",
+        |rig| {
+            let ep = rig.ep()?;
+            for model in [DAT_HANDLE_NULL, rig.pz()?] {
+                let answer =
+                    rig.api.dat_ep_dup_connect(ep.ep, model, SOON, 0, null_mut(), DAT_QOS_BEST_EFFORT);
+                answers(answer, DAT_INVALID_HANDLE)?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_ep_disconnect/graceful-completes-first",
+        "DESCRIPTION",
+        "Gracefully: what was posted is done first, and the disconnected event comes after its completions.",
+        |rig| {
+            let mut active = rig.evds_of_an_ep()?;
+            let all = rig.evd(DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG)?;
+            (active.request, active.connect) = (all, all);
+            let (pz, attr) = (rig.pz()?, rig.ep_attr());
+            ok(rig.api.dat_ep_create(rig.ia, pz, active.recv, all, all, &attr, &mut active.ep))?;
+            let pair = rig.pair_of(active, rig.ep()?)?;
+            let (from, to) = (rig.memory(1 << 20)?, rig.memory(1 << 20)?);
+            for id in 0..8 {
+                ok(rig.write(active.ep, &[from.all()], id, &to.remote()))?;
+            }
+            ok(rig.api.dat_ep_disconnect(active.ep, DAT_CLOSE_GRACEFUL_FLAG))?;
+            for id in 0..8 {
+                rig.completes(all, id, DAT_DTO_SUCCESS)?;
+            }
+            rig.connection(all, DAT_CONNECTION_EVENT_DISCONNECTED)?;
+            rig.connection(pair.passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED).map(drop)
+        },
+    ),
+    must(
+        "dat_ep_disconnect/abrupt-flushes-in-order",
+        "DESCRIPTION",
+        "Abruptly: what is outstanding comes back in order; after the first that is flushed all are.",
+        |rig| {
+            let pair = rig.pair()?;
+            let memory = rig.memory(8)?;
+            for id in 0..6 {
+                ok(rig.recv(pair.active.ep, &[memory.all()], id))?;
+            }
+            ok(rig.api.dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG))?;
+            for id in 0..6 {
+                rig.completes(pair.active.recv, id, DAT_DTO_ERR_FLUSHED)?;
+            }
+            rig.connection(pair.active.connect, DAT_CONNECTION_EVENT_DISCONNECTED).map(drop)
+        },
+    ),
+    must(
+        "dat_ep_disconnect/peer-is-told",
+        "DESCRIPTION",
+        "The peer is disconnected too, and its receives flushed.",
+        |rig| {
+            let (pair, memory) = (rig.pair()?, rig.memory(8)?);
+            ok(rig.recv(pair.passive.ep, &[memory.all()], 1))?;
+            ok(rig.api.dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG))?;
+            rig.connection(pair.passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED)?;
+            rig.completes(pair.passive.recv, 1, DAT_DTO_ERR_FLUSHED)?;
+            rig.state_is(pair.passive.ep, DAT_EP_STATE_DISCONNECTED)
+        },
+    ),
+    must(
+        "dat_ep_disconnect/one-event",
+        "DESCRIPTION",
+        "There is one disconnected event, however often the EP is disconnected.",
+        |rig| {
+            let pair = rig.ended_pair()?;
+            ok(rig.api.dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG))?;
+            ok(rig.api.dat_ep_disconnect(pair.active.ep, DAT_CLOSE_GRACEFUL_FLAG))?;
+            rig.quiet(pair.active.connect)
+        },
+    ),
+    must(
+        "dat_ep_disconnect/pending-attempt",
+        "state transitions",
+        "An attempt that is under way ends with a disconnected event.",
+        |rig| {
+            let (ep, _) = rig.request(b"")?;
+            ok(rig.api.dat_ep_disconnect(ep.ep, DAT_CLOSE_GRACEFUL_FLAG))?;
+            rig.connection(ep.connect, DAT_CONNECTION_EVENT_DISCONNECTED)?;
+            rig.state_is(ep.ep, DAT_EP_STATE_DISCONNECTED)
+        },
+    ),
+    must(
+        "dat_ep_disconnect/unknown-flags",
+        "RETURN VALUES: invalid parameter",
+        "Close flags that the standard does not know are invalid.",
+        |rig| {
+            let pair = rig.pair()?;
+            answers(rig.api.dat_ep_disconnect(pair.active.ep, 0x40), DAT_INVALID_PARAMETER)?;
+            rig.state_is(pair.active.ep, DAT_EP_STATE_CONNECTED)
+        },
+    ),
+    must(
+        "dat_ep_reset/connects-again",
+        "DESCRIPTION",
+        "After a reset the EP can be connected again, and moves data.",
+        |rig| {
+            let pair = rig.ended_pair()?;
+            ok(rig.api.dat_ep_reset(pair.active.ep))?;
+            ok(rig.api.dat_ep_reset(pair.passive.ep))?;
+            let pair = rig.pair_of(pair.passive, pair.active)?;
+            let (from, to) = (rig.memory(8)?, rig.memory(8)?);
+            ok(rig.recv(pair.passive.ep, &[to.all()], 1))?;
+            ok(rig.send(pair.active.ep, &[from.all()], 2))?;
+            rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS).map(drop)
+        },
+    ),
+    must(
+        "dat_ep_reset/keeps-early-receives",
+        "DESCRIPTION",
+        "A reset of an unconnected EP keeps the receives that are posted.",
+        |rig| {
+            let (passive, to, from) = (rig.ep()?, rig.memory(8)?, rig.memory(8)?);
+            ok(rig.recv(passive.ep, &[to.all()], 5))?;
+            ok(rig.api.dat_ep_reset(passive.ep))?;
+            let pair = rig.pair_of(rig.ep()?, passive)?;
+            ok(rig.send(pair.active.ep, &[from.all()], 1))?;
+            rig.completes(passive.recv, 5, DAT_DTO_SUCCESS).map(drop)
+        },
+    ),
+    must("dat_ep_free/disconnects", "DESCRIPTION", "Freeing a connected EP disconnects its peer.", |rig| {
+        let pair = rig.pair()?;
+        ok(rig.api.dat_ep_free(pair.active.ep))?;
+        rig.connection(pair.passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED).map(drop)
+    }),
+    must(
+        "dat_psp_create/reports-requests",
+        "DESCRIPTION",
+        "A request tells its PSP, qualifier, address and handle.",
+        |rig| {
+            let (ep, listener) = (rig.ep()?, rig.listen()?);
+            ok(rig.connect(ep.ep, listener.qualifier, b""))?;
+            let arrival = rig.arrival(listener.evd)?;
+            same(
+                "sp_handle and qualifier",
+                (arrival.sp, arrival.qualifier),
+                (listener.psp, listener.qualifier),
+            )?;
+            that(!arrival.address.is_null(), "local_ia_address_ptr is null")?;
+            let mut kind = DAT_HANDLE_TYPE::MAX;
+            ok(rig.api.dat_get_handle_type(arrival.cr, &mut kind))?;
+            same("the type of the request's handle", kind, DAT_HANDLE_TYPE_CR)
+        },
+    ),
+    must(
+        "dat_psp_create/qualifier-in-use",
+        "RETURN VALUES",
+        "A qualifier that a PSP has is in use.",
+        |rig| {
+            let listener = rig.listen()?;
+            let evd = rig.evd(DAT_EVD_CR_FLAG)?;
+            let answer = rig.api.dat_psp_create(
+                rig.ia,
+                listener.qualifier,
+                evd,
+                DAT_PSP_CONSUMER_FLAG,
+                &mut null_mut(),
+            );
+            answers(answer, DAT_CONN_QUAL_IN_USE)
+        },
+    ),
+    must(
+        "dat_psp_create/free-again",
+        "dat_psp_free, DESCRIPTION",
+        "The qualifier of a freed PSP can be used again.",
+        |rig| {
+            let (qualifier, evd, mut psp) = (rig.free_qualifier()?, rig.evd(DAT_EVD_CR_FLAG)?, null_mut());
+            ok(rig.api.dat_psp_create(rig.ia, qualifier, evd, DAT_PSP_CONSUMER_FLAG, &mut psp))?;
+            let mut param = DAT_PSP_PARAM::zeroed();
+            ok(rig.api.dat_psp_query(psp, DAT_PSP_FIELD_ALL, &mut param))?;
+            let told = (param.ia_handle, param.conn_qual, param.evd_handle, param.psp_flags);
+            same("what dat_psp_query tells", told, (rig.ia, qualifier, evd, DAT_PSP_CONSUMER_FLAG))
+        },
+    ),
+    must(
+        "dat_psp_create/evd-of-other-stream",
+        "RETURN VALUES",
+        "An EVD that takes no connection requests is refused.",
+        |rig| {
+            let evd = rig.evd(DAT_EVD_DTO_FLAG)?;
+            let answer = rig.api.dat_psp_create(
+                rig.ia,
+                rig.free_qualifier()?,
+                evd,
+                DAT_PSP_CONSUMER_FLAG,
+                &mut null_mut(),
+            );
+            answers(answer, DAT_INVALID_HANDLE)
+        },
+    ),
+    must(
+        "dat_psp_create/backlog",
+        "DESCRIPTION: backlog",
+        "More requests than the EVD has room for are rejected, and not by a peer.",
+        |rig| {
+            let listener = rig.listen_for(DAT_PSP_CONSUMER_FLAG, 1)?;
+            let room = rig.query_evd(listener.evd)?.evd_qlen;
+            let callers = (0..room + 1).map(|_| rig.ep()).collect::<Outcome<Vec<_>>>()?;
+            for caller in &callers {
+                ok(rig.connect(caller.ep, listener.qualifier, b""))?;
+            }
+            // Which of them is refused depends on the order of their arrival.
+            let limit = std::time::Instant::now() + std::time::Duration::from_secs(4);
+            let mut refused = 0;
+            while refused == 0 && std::time::Instant::now() < limit {
+                for caller in &callers {
+                    let events = rig.drain(caller.connect)?;
+                    refused += events
+                        .iter()
+                        .filter(|e| e.event_number == DAT_CONNECTION_EVENT_NON_PEER_REJECTED)
+                        .count();
+                }
+                std::thread::yield_now();
+            }
+            same("callers that are refused", refused, 1)
+        },
+    ),
+    must("dat_psp_create_any/qualifier", "DESCRIPTION", "A free qualifier is chosen and told.", |rig| {
+        let (one, two) = (rig.listen()?, rig.listen()?);
+        that(one.qualifier != two.qualifier, "two PSPs have one qualifier")?;
+        let mut param = DAT_PSP_PARAM::zeroed();
+        ok(rig.api.dat_psp_query(one.psp, DAT_PSP_FIELD_ALL, &mut param))?;
+        same("conn_qual", param.conn_qual, one.qualifier)
+    }),
+    must(
+        "dat_psp_free/pending-requests-stay",
+        "DESCRIPTION",
+        "A request that has arrived can be accepted though its PSP is gone; later ones are rejected.",
+        |rig| {
+            let (early, late, passive, listener) = (rig.ep()?, rig.ep()?, rig.ep()?, rig.listen()?);
+            ok(rig.connect(early.ep, listener.qualifier, b""))?;
+            let arrival = rig.arrival(listener.evd)?;
+            ok(rig.api.dat_psp_free(listener.psp))?;
+            ok(rig.connect(late.ep, listener.qualifier, b""))?;
+            rig.connection(late.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED)?;
+            ok(rig.accept(arrival.cr, passive.ep, b""))?;
+            rig.connection(early.connect, DAT_CONNECTION_EVENT_ESTABLISHED).map(drop)
+        },
+    ),
+    must(
+        "dat_rsp_create/one-request",
+        "DESCRIPTION",
+        "An RSP takes one request; the next is rejected, and not by a peer.",
+        |rig| {
+            let (ep, evd, qualifier, mut rsp) =
+                (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
+            ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
+            let (first, second) = (rig.ep()?, rig.ep()?);
+            ok(rig.connect(first.ep, qualifier, b""))?;
+            rig.arrival(evd)?;
+            ok(rig.connect(second.ep, qualifier, b""))?;
+            rig.connection(second.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED).map(drop)
+        },
+    ),
+    must("dat_rsp_query/parameters", "DESCRIPTION", "What the RSP was created with is told.", |rig| {
+        let (ep, evd, qualifier, mut rsp) =
+            (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
+        ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
+        let mut param = DAT_RSP_PARAM::zeroed();
+        ok(rig.api.dat_rsp_query(rsp, DAT_RSP_FIELD_ALL, &mut param))?;
+        let told = (param.ia_handle, param.conn_qual, param.evd_handle, param.ep_handle);
+        same("what dat_rsp_query tells", told, (rig.ia, qualifier, evd, ep.ep))
+    }),
+    must(
+        "dat_rsp_free/releases-the-ep",
+        "DESCRIPTION",
+        "The EP of a freed RSP is unconnected again.",
+        |rig| {
+            let (ep, evd, qualifier, mut rsp) =
+                (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
+            ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
+            ok(rig.api.dat_rsp_free(rsp))?;
+            rig.state_is(ep.ep, DAT_EP_STATE_UNCONNECTED)
+        },
+    ),
+    must(
+        "dat_cr_accept/without-ep",
+        "RETURN VALUES: invalid handle",
+        "A request at a consumer's PSP needs an EP; it is not affected by the mistake.",
+        |rig| {
+            let (caller, arrival) = rig.request(b"")?;
+            answers(rig.accept(arrival.cr, DAT_HANDLE_NULL, b""), DAT_INVALID_HANDLE)?;
+            ok(rig.accept(arrival.cr, rig.ep()?.ep, b""))?;
+            rig.connection(caller.connect, DAT_CONNECTION_EVENT_ESTABLISHED).map(drop)
+        },
+    ),
+    must(
+        "dat_cr_accept/with-ep-at-rsp",
+        "RETURN VALUES: invalid handle",
+        "A request at an RSP has its EP: another is refused.",
+        |rig| {
+            let (ep, evd, qualifier, mut rsp) =
+                (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
+            ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
+            ok(rig.connect(rig.ep()?.ep, qualifier, b""))?;
+            answers(rig.accept(rig.arrival(evd)?.cr, rig.ep()?.ep, b""), DAT_INVALID_HANDLE)
+        },
+    ),
+    must(
+        "dat_cr_accept/too-much-private-data",
+        "RETURN VALUES: invalid parameter",
+        "Too much private data, or some behind a null pointer, is invalid; the request is not affected.",
+        |rig| {
+            let ((_, arrival), ep) = (rig.request(b"")?, rig.ep()?);
+            let too_much = vec![0; rig.provider.max_private_data_size as usize + 1];
+            answers(rig.accept(arrival.cr, ep.ep, &too_much), DAT_INVALID_PARAMETER)?;
+            answers(rig.api.dat_cr_accept(arrival.cr, ep.ep, 3, null_mut()), DAT_INVALID_PARAMETER)?;
+            ok(rig.accept(arrival.cr, ep.ep, b""))
+        },
+    ),
+    must(
+        "dat_cr_accept/handle-is-dead",
+        "DESCRIPTION",
+        "A request that has been answered is none any more.",
+        |rig| {
+            let (_, accepted) = rig.request(b"")?;
+            ok(rig.accept(accepted.cr, rig.ep()?.ep, b""))?;
+            let (_, rejected) = rig.request(b"")?;
+            ok(rig.reject(rejected.cr, b""))?;
+            for cr in [accepted.cr, rejected.cr] {
+                answers(rig.accept(cr, rig.ep()?.ep, b""), DAT_INVALID_HANDLE)?;
+                answers(
+                    rig.api.dat_cr_query(cr, DAT_CR_FIELD_ALL, &mut DAT_CR_PARAM::zeroed()),
+                    DAT_INVALID_HANDLE,
+                )?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_cr_accept/provider-made-ep",
+        "DESCRIPTION",
+        "A request at a PSP whose EPs the provider makes is accepted with that EP, once it is configured.",
+        |rig| {
+            if rig.provider.ep_creator == DAT_PSP_CREATES_EP_NEVER {
+                return crate::check::unsupported(
+                    "the provider attribute ep_creator is DAT_PSP_CREATES_EP_NEVER",
+                );
+            }
+            let (caller, listener) = (rig.ep()?, rig.listen_for(DAT_PSP_PROVIDER_FLAG, 8)?);
+            ok(rig.connect(caller.ep, listener.qualifier, b""))?;
+            let (arrival, mut request) = (rig.arrival(listener.evd)?, DAT_CR_PARAM::zeroed());
+            ok(rig.api.dat_cr_query(arrival.cr, DAT_CR_FIELD_ALL, &mut request))?;
+            let made = rig.query(request.local_ep_handle)?;
+            let nothing =
+                [made.pz_handle, made.recv_evd_handle, made.request_evd_handle, made.connect_evd_handle];
+            same("zone and EVDs of the EP", nothing, [DAT_HANDLE_NULL; 4])?;
+            let evds = rig.evds_of_an_ep()?;
+            let param = DAT_EP_PARAM {
+                pz_handle: rig.pz()?,
+                recv_evd_handle: evds.recv,
+                request_evd_handle: evds.request,
+                connect_evd_handle: evds.connect,
+                ..DAT_EP_PARAM::zeroed()
+            };
+            let evd_fields = DAT_EP_FIELD_RECV_EVD_HANDLE
+                | DAT_EP_FIELD_REQUEST_EVD_HANDLE
+                | DAT_EP_FIELD_CONNECT_EVD_HANDLE;
+            ok(rig.api.dat_ep_modify(request.local_ep_handle, DAT_EP_FIELD_PZ_HANDLE | evd_fields, &param))?;
+            ok(rig.accept(arrival.cr, DAT_HANDLE_NULL, b""))?;
+            rig.connection(evds.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
+            rig.connection(caller.connect, DAT_CONNECTION_EVENT_ESTABLISHED).map(drop)
+        },
+    ),
+    must(
+        "dat_cr_reject/peer-is-told",
+        "DESCRIPTION",
+        "The caller is rejected by the peer and disconnected.",
+        |rig| {
+            let (caller, arrival) = rig.request(b"")?;
+            ok(rig.reject(arrival.cr, b""))?;
+            rig.connection(caller.connect, DAT_CONNECTION_EVENT_PEER_REJECTED)?;
+            rig.state_is(caller.ep, DAT_EP_STATE_DISCONNECTED)
+        },
+    ),
+    must(
+        "dat_cr_reject/private-data",
+        "2.0 headers: private data of dat_cr_reject",
+        "Private data of a rejection comes with its event.",
+        |rig| {
+            let (caller, arrival) = rig.request(b"")?;
+            ok(rig.reject(arrival.cr, b"no, thank you"))?;
+            let down = rig.connection(caller.connect, DAT_CONNECTION_EVENT_PEER_REJECTED)?;
+            that(down.private_data_size >= 13, format_args!("{} bytes came", down.private_data_size))?;
+            same("the private data", private(down.private_data, 13), b"no, thank you".to_vec())
+        },
+    ),
+    must(
+        "dat_cr_reject/reserved-ep",
+        "state transitions",
+        "The EP of a rejected request at an RSP is unconnected again.",
+        |rig| {
+            let (ep, evd, qualifier, mut rsp) =
+                (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
+            ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
+            ok(rig.connect(rig.ep()?.ep, qualifier, b""))?;
+            ok(rig.reject(rig.arrival(evd)?.cr, b""))?;
+            rig.state_is(ep.ep, DAT_EP_STATE_UNCONNECTED)
+        },
+    ),
+    must(
+        "dat_cr_reject/tentative-ep",
+        "state transitions",
+        "The EP that the provider made for a rejected request is gone.",
+        |rig| {
+            if rig.provider.ep_creator == DAT_PSP_CREATES_EP_NEVER {
+                return crate::check::unsupported(
+                    "the provider attribute ep_creator is DAT_PSP_CREATES_EP_NEVER",
+                );
+            }
+            let (caller, listener) = (rig.ep()?, rig.listen_for(DAT_PSP_PROVIDER_FLAG, 8)?);
+            ok(rig.connect(caller.ep, listener.qualifier, b""))?;
+            let (arrival, mut request) = (rig.arrival(listener.evd)?, DAT_CR_PARAM::zeroed());
+            ok(rig.api.dat_cr_query(arrival.cr, DAT_CR_FIELD_ALL, &mut request))?;
+            ok(rig.reject(arrival.cr, b""))?;
+            let mut param = DAT_EP_PARAM::zeroed();
+            answers(
+                rig.api.dat_ep_query(request.local_ep_handle, DAT_EP_FIELD_ALL, &mut param),
+                DAT_INVALID_HANDLE,
+            )
+        },
+    ),
+    must(
+        "dat_cr_handoff/to-another-psp",
+        "DESCRIPTION",
+        "A request that is handed off arrives at the other qualifier, and its old handle is dead.",
+        |rig| {
+            let (caller, arrival) = rig.request(b"pass it on")?;
+            let other = rig.listen()?;
+            ok(rig.api.dat_cr_handoff(arrival.cr, other.qualifier))?;
+            let moved = rig.arrival(other.evd)?;
+            same("the qualifier", moved.qualifier, other.qualifier)?;
+            answers(rig.reject(arrival.cr, b""), DAT_INVALID_HANDLE)?;
+            let mut param = DAT_CR_PARAM::zeroed();
+            ok(rig.api.dat_cr_query(moved.cr, DAT_CR_FIELD_ALL, &mut param))?;
+            same("the private data", private(param.private_data, 10), b"pass it on".to_vec())?;
+            ok(rig.accept(moved.cr, rig.ep()?.ep, b""))?;
+            rig.connection(caller.connect, DAT_CONNECTION_EVENT_ESTABLISHED).map(drop)
+        },
+    ),
+    must(
+        "dat_cr_handoff/nobody-there",
+        "DESCRIPTION",
+        "Handed off to a qualifier where nobody listens, the caller is rejected, and not by a peer.",
+        |rig| {
+            let (caller, arrival) = rig.request(b"")?;
+            ok(rig.api.dat_cr_handoff(arrival.cr, rig.free_qualifier()?))?;
+            rig.connection(caller.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED).map(drop)
+        },
+    ),
+    must("dat_cr_handoff/bad-handle", "RETURN VALUES", "A null handle is refused.", |rig| {
+        answers(rig.api.dat_cr_handoff(DAT_HANDLE_NULL, 1), DAT_INVALID_HANDLE)
+    }),
+    must(
+        "dat_ep_common_connect/connects",
+        "2.0 headers: dat_csp_create, dat_ep_common_connect",
+        "A common service point takes a common connection.",
+        |rig| {
+            let (mut csp, evd, ep) = (null_mut(), rig.evd(DAT_EVD_CR_FLAG)?, rig.ep()?);
+            let mut comm = DAT_COMM { domain: 2, r#type: 1, protocol: 6 };
+            let made = rig.api.dat_csp_create(rig.ia, &mut comm, rig.attr.ia_address_ptr, evd, &mut csp);
+            if DAT_GET_TYPE(made) == DAT_COMM_NOT_SUPPORTED {
+                return crate::check::unsupported("the provider answers DAT_COMM_NOT_SUPPORTED");
+            }
+            crate::check::supported(made)?;
+            let param = DAT_EP_PARAM { comm, ..DAT_EP_PARAM::zeroed() };
+            crate::check::supported(rig.api.dat_ep_modify(ep.ep, DAT_EP_FIELD_COMM, &param))?;
+            ok(rig.api.dat_ep_common_connect(ep.ep, rig.attr.ia_address_ptr, SOON, 0, null_mut()))?;
+            let arrival = rig.arrival(evd)?;
+            same("the service point", arrival.sp, csp)
+        },
+    ),
+];

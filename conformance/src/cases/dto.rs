@@ -1,0 +1,420 @@
+//! Sends, receives, RDMA reads, and the flags of all DTOs.
+
+use std::ptr::null_mut;
+
+use dat_sys::*;
+
+use crate::case::{Outcome, Row, must};
+use crate::check::{answers, ok, one_of, same, unsupported};
+use crate::rig::{Pair, Rig, cookie};
+
+pub(super) const CASES: &[Row] = &[
+    must(
+        "dat_ep_post_send/message",
+        "DESCRIPTION",
+        "A message arrives whole; both ends are told EP, cookie, bytes and status.",
+        |rig| {
+            let (pair, from, to) = (rig.pair()?, rig.memory(64)?, rig.memory(64)?);
+            from.store(0, b"forty-two bytes of no particular meaning!!");
+            ok(rig.recv(pair.passive.ep, &[to.all()], 0xfeed_face_cafe_beef))?;
+            ok(rig.send(pair.active.ep, &[from.part(0, 42)], u64::MAX))?;
+            let received = rig.completion(pair.passive.recv)?;
+            same("the receive", (received.ep, received.cookie), (pair.passive.ep, 0xfeed_face_cafe_beef))?;
+            same("its status and bytes", (received.status, received.length), (DAT_DTO_SUCCESS, 42))?;
+            let sent = rig.completion(pair.active.request)?;
+            same(
+                "the send",
+                (sent.ep, sent.cookie, sent.status),
+                (pair.active.ep, u64::MAX, DAT_DTO_SUCCESS),
+            )?;
+            same("the message", to.load(0, 42), from.load(0, 42))
+        },
+    ),
+    must(
+        "dat_ep_post_send/operation",
+        "2.0 headers: operation of a DTO completion",
+        "The completions say what they are of.",
+        |rig| {
+            let (pair, memory) = (rig.pair()?, rig.memory(8)?);
+            ok(rig.recv(pair.passive.ep, &[memory.all()], 1))?;
+            ok(rig.send(pair.active.ep, &[], 2))?;
+            same("of the send", rig.completion(pair.active.request)?.operation, DAT_DTO_SEND)?;
+            same("of the receive", rig.completion(pair.passive.recv)?.operation, DAT_DTO_RECEIVE)
+        },
+    ),
+    must(
+        "dat_ep_post_send/empty",
+        "DESCRIPTION",
+        "A message of no bytes takes a receive, with segments or without.",
+        |rig| {
+            let (pair, memory) = (rig.pair()?, rig.memory(8)?);
+            for segments in [&[][..], &[memory.part(0, 0)]] {
+                ok(rig.recv(pair.passive.ep, &[], 1))?;
+                ok(rig.send(pair.active.ep, segments, 2))?;
+                same("the bytes", rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS)?.length, 0)?;
+                rig.completes(pair.active.request, 2, DAT_DTO_SUCCESS)?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_ep_post_send/scatter",
+        "dat_ep_post_recv, DESCRIPTION",
+        "The segments of a receive are filled in their order.",
+        |rig| {
+            let (pair, from, to) = (rig.pair()?, rig.memory(8)?, rig.memory(8)?);
+            from.store(0, b"abcdefgh");
+            ok(rig.recv(pair.passive.ep, &[to.part(5, 3), to.part(0, 5)], 1))?;
+            ok(rig.send(pair.active.ep, &[from.part(0, 6)], 2))?;
+            rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS)?;
+            same("the memory", to.load(0, 8), b"def\0\0abc".to_vec())
+        },
+    ),
+    must(
+        "dat_ep_post_send/in-order",
+        "DESCRIPTION",
+        "Messages arrive in the order in which they were posted, and complete so on both sides.",
+        |rig| {
+            let (pair, from, to) = (rig.pair()?, rig.memory(16)?, rig.memory(16)?);
+            for n in 0..10 {
+                ok(rig.recv(pair.passive.ep, &[to.all()], n))?;
+            }
+            for n in 0..10 {
+                ok(rig.send(pair.active.ep, &[from.part(0, n)], n.into()))?;
+            }
+            for n in 0..10 {
+                rig.completes(pair.active.request, n.into(), DAT_DTO_SUCCESS)?;
+                same("the bytes", rig.completes(pair.passive.recv, n.into(), DAT_DTO_SUCCESS)?.length, n)?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_ep_post_send/too-long-for-receive",
+        "dat_ep_post_recv: length",
+        "A message that is longer than the receive is a local length error there, and breaks the connection.",
+        |rig| {
+            let (pair, from, to) = (rig.pair()?, rig.memory(16)?, rig.memory(16)?);
+            ok(rig.recv(pair.passive.ep, &[to.part(0, 8)], 1))?;
+            ok(rig.send(pair.active.ep, &[from.part(0, 9)], 2))?;
+            rig.completes(pair.passive.recv, 1, DAT_DTO_ERR_LOCAL_LENGTH)?;
+            rig.connection(pair.passive.connect, DAT_CONNECTION_EVENT_BROKEN)?;
+            same("the byte behind the receive", to.load(8, 1), vec![0])
+        },
+    ),
+    must(
+        "dat_ep_post_send/too-many",
+        "RETURN VALUES: insufficient resources",
+        "More requests than the EP has room for are refused.",
+        |rig| {
+            let pair = rig.ended_pair()?;
+            let max = rig.query(pair.active.ep)?.ep_attr.max_request_dtos;
+            if max >= crate::rig::QLEN {
+                return unsupported("the provider gives EPs more requests than an EVD has room for");
+            }
+            (0..max).try_for_each(|id| ok(rig.send(pair.active.ep, &[], id as u64)))?;
+            answers(rig.send(pair.active.ep, &[], 99), DAT_INSUFFICIENT_RESOURCES)?;
+            rig.completes(pair.active.request, 0, DAT_DTO_ERR_FLUSHED)?;
+            // There is room for one again.
+            ok(rig.send(pair.active.ep, &[], 100))
+        },
+    ),
+    must(
+        "dat_ep_post_send/bad-arguments",
+        "RETURN VALUES: invalid parameter",
+        "Segments beyond their LMR, more than the EP takes, less than none, or behind null are invalid.",
+        |rig| {
+            let (pair, memory) = (rig.pair()?, rig.memory(8)?);
+            let max =
+                rig.query(pair.active.ep)?.ep_attr.max_request_iov.max(rig.ep_attr().max_rdma_write_iov);
+            let ep = pair.active.ep;
+            answers(rig.send(ep, &[memory.part(4, 5)], 1), DAT_INVALID_PARAMETER)?;
+            answers(rig.send(ep, &vec![memory.part(0, 1); max as usize + 1], 1), DAT_INVALID_PARAMETER)?;
+            answers(rig.api.dat_ep_post_send(ep, -1, null_mut(), cookie(1), 0), DAT_INVALID_PARAMETER)?;
+            answers(rig.api.dat_ep_post_send(ep, 1, null_mut(), cookie(1), 0), DAT_INVALID_PARAMETER)?;
+            rig.state_is(ep, DAT_EP_STATE_CONNECTED)
+        },
+    ),
+    must(
+        "dat_ep_post_send/unsignalled-not-configured",
+        "DESCRIPTION: completion flags",
+        "The unsignalled flag is invalid on an EP that is not made for it.",
+        |rig| {
+            let pair = rig.pair()?;
+            let flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
+            answers(rig.send_with(pair.active.ep, &[], 1, flags), DAT_INVALID_PARAMETER)
+        },
+    ),
+    must(
+        "dat_ep_post_send/suppressed",
+        "DESCRIPTION: completion flags",
+        "Suppressed sends that succeed are not reported, and their room is free after a later one that is.",
+        |rig| {
+            let attr = DAT_EP_ATTR { max_request_dtos: 4, ..rig.ep_attr() };
+            let (pair, memory) = (rig.pair_with(&attr)?, rig.memory(8)?);
+            for round in 0..4 {
+                for n in 0..4 {
+                    ok(rig.recv(pair.passive.ep, &[memory.all()], n))?;
+                    let flags =
+                        if n == 3 { DAT_COMPLETION_DEFAULT_FLAG } else { DAT_COMPLETION_SUPPRESS_FLAG };
+                    ok(rig.send_with(pair.active.ep, &[], 10 * round + n, flags))?;
+                }
+                rig.completes(pair.active.request, 10 * round + 3, DAT_DTO_SUCCESS)?;
+                rig.quiet(pair.active.request)?;
+                (0..4).try_for_each(|n| rig.completes(pair.passive.recv, n, DAT_DTO_SUCCESS).map(drop))?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_ep_post_send/solicited-wait",
+        "DESCRIPTION: completion flags",
+        "A solicited send wakes a receiver that waits for such; another just queues its completion.",
+        |rig| {
+            let recv_completion_flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
+            let passive = rig.ep_with(&DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() })?;
+            let (pair, memory) = (rig.pair_of(rig.ep()?, passive)?, rig.memory(8)?);
+            for id in [1, 2] {
+                ok(rig.recv(passive.ep, &[memory.all()], id))?;
+            }
+            let woken = rig.while_waiting(passive.recv, || {
+                ok(rig.send(pair.active.ep, &[], 3))?;
+                ok(rig.send_with(pair.active.ep, &[], 4, DAT_COMPLETION_SOLICITED_WAIT_FLAG))
+            })?;
+            ok(woken)?;
+            // The waiter has taken the first; the second was queued.
+            rig.completes(passive.recv, 2, DAT_DTO_SUCCESS).map(drop)
+        },
+    ),
+    must(
+        "dat_ep_post_recv/early",
+        "DESCRIPTION",
+        "A receive that was posted before the connection takes its first message.",
+        |rig| {
+            let (passive, from, to) = (rig.ep()?, rig.memory(8)?, rig.memory(8)?);
+            ok(rig.recv(passive.ep, &[to.all()], 1))?;
+            let pair = rig.pair_of(rig.ep()?, passive)?;
+            from.store(0, b"earliest");
+            ok(rig.send(pair.active.ep, &[from.all()], 2))?;
+            rig.completes(passive.recv, 1, DAT_DTO_SUCCESS)?;
+            same("the message", to.load(0, 8), b"earliest".to_vec())
+        },
+    ),
+    must(
+        "dat_ep_post_recv/flags",
+        "DESCRIPTION: completion flags",
+        "Receives cannot be suppressed or fenced, and unsignalled only where the EP is made for it.",
+        |rig| {
+            let (ep, memory) = (rig.ep()?, rig.memory(8)?);
+            let fence = DAT_COMPLETION_BARRIER_FENCE_FLAG;
+            for flags in [DAT_COMPLETION_SUPPRESS_FLAG, fence, DAT_COMPLETION_UNSIGNALLED_FLAG] {
+                answers(rig.recv_with(ep.ep, &[memory.all()], 1, flags), DAT_INVALID_PARAMETER)?;
+            }
+            let recv_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
+            let ep = rig.ep_with(&DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() })?;
+            ok(rig.recv_with(ep.ep, &[memory.all()], 1, DAT_COMPLETION_UNSIGNALLED_FLAG))
+        },
+    ),
+    must(
+        "dat_ep_post_recv/needs-local-write",
+        "RETURN VALUES: privileges",
+        "Memory without the local write privilege does not take a message. (The page says read; the page of dat_srq_post_recv is right.)",
+        |rig| {
+            let memory = rig.memory_with(rig.pz()?, 8, DAT_MEM_PRIV_LOCAL_READ_FLAG)?;
+            answers(rig.recv(rig.ep()?.ep, &[memory.all()], 1), DAT_PRIVILEGES_VIOLATION)
+        },
+    ),
+    must(
+        "dat_ep_post_recv/other-pz",
+        "RETURN VALUES: protection",
+        "Memory of another zone is a protection violation.",
+        |rig| {
+            let memory = rig.memory_with(rig.new_pz()?, 8, DAT_MEM_PRIV_ALL_FLAG)?;
+            answers(rig.recv(rig.ep()?.ep, &[memory.all()], 1), DAT_PROTECTION_VIOLATION)
+        },
+    ),
+    must(
+        "dat_ep_post_recv/too-many",
+        "RETURN VALUES: insufficient resources",
+        "More receives than the EP has room for are refused.",
+        |rig| {
+            let (ep, memory) = (rig.ep()?, rig.memory(8)?);
+            let max = rig.query(ep.ep)?.ep_attr.max_recv_dtos;
+            (0..max).try_for_each(|id| ok(rig.recv(ep.ep, &[memory.all()], id as u64)))?;
+            answers(rig.recv(ep.ep, &[memory.all()], 99), DAT_INSUFFICIENT_RESOURCES)
+        },
+    ),
+    must(
+        "dat_ep_post_recv/bad-arguments",
+        "RETURN VALUES: invalid parameter",
+        "Segments beyond their LMR, more than the EP takes, or less than none are invalid.",
+        |rig| {
+            let (ep, memory) = (rig.ep()?.ep, rig.memory(8)?);
+            let max = rig.query(ep)?.ep_attr.max_recv_iov;
+            answers(rig.recv(ep, &[memory.part(4, 5)], 1), DAT_INVALID_PARAMETER)?;
+            answers(rig.recv(ep, &vec![memory.part(0, 1); max as usize + 1], 1), DAT_INVALID_PARAMETER)?;
+            answers(rig.api.dat_ep_post_recv(ep, -1, null_mut(), cookie(1), 0), DAT_INVALID_PARAMETER)?;
+            answers(rig.api.dat_ep_post_recv(ep, 1, null_mut(), cookie(1), 0), DAT_INVALID_PARAMETER)
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_read/reads",
+        "DESCRIPTION",
+        "The remote buffer is read into the segments in their order; the completion tells the bytes.",
+        |rig| {
+            let (pair, near, far) = (rig.pair()?, rig.memory(8)?, rig.memory(8)?);
+            far.store(0, b"abcdefgh");
+            ok(rig.read(pair.active.ep, &[near.part(6, 2), near.part(0, 4)], 1, &far.remote_part(1, 5)))?;
+            same("the bytes", rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?.length, 5)?;
+            same("the memory", near.load(0, 8), b"def\0\0\0bc".to_vec())
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_read/operation",
+        "2.0 headers: operation of a DTO completion",
+        "The completion says that it is of an RDMA read.",
+        |rig| {
+            let (pair, near, far) = (rig.pair()?, rig.memory(8)?, rig.memory(8)?);
+            ok(rig.read(pair.active.ep, &[near.all()], 1, &far.remote()))?;
+            same("operation", rig.completion(pair.active.request)?.operation, DAT_DTO_RDMA_READ)
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_read/longer-than-local",
+        "RETURN VALUES: length error",
+        "More remote data than the local segments take is a length error.",
+        |rig| {
+            let (pair, near, far) = (rig.pair()?, rig.memory(16)?, rig.memory(16)?);
+            answers(rig.read(pair.active.ep, &[near.part(0, 8)], 1, &far.remote()), DAT_LENGTH_ERROR)
+        },
+    ),
+    must("dat_ep_post_rdma_read/empty", "DESCRIPTION", "A read of no bytes succeeds.", |rig| {
+        let (pair, near, far) = (rig.pair()?, rig.memory(8)?, rig.memory(8)?);
+        ok(rig.read(pair.active.ep, &[near.part(0, 0)], 1, &far.remote_part(0, 0)))?;
+        same("the bytes", rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?.length, 0)
+    }),
+    must(
+        "dat_ep_post_rdma_read/no-remote-read",
+        "RETURN VALUES: privileges",
+        "Memory without the remote read privilege cannot be read: remote access error, and the connection breaks.",
+        |rig| {
+            let write_only =
+                DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG | DAT_MEM_PRIV_REMOTE_WRITE_FLAG;
+            let (pair, near, far) = (rig.pair()?, rig.memory(8)?, rig.memory_with(rig.pz()?, 8, write_only)?);
+            far.store(0, &[5; 8]);
+            ok(rig.read(pair.active.ep, &[near.all()], 1, &far.remote()))?;
+            rig.completes(pair.active.request, 1, DAT_DTO_ERR_REMOTE_ACCESS)?;
+            rig.connection(pair.active.connect, DAT_CONNECTION_EVENT_BROKEN)?;
+            same("the memory", near.load(0, 8), vec![0; 8])
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_read/more-than-the-depth",
+        "DESCRIPTION",
+        "More reads than can be in progress wait their turn, and all complete in order.",
+        |rig| {
+            let (pair, near, far) = (rig.pair()?, rig.memory(8)?, rig.memory(8)?);
+            for id in 0..12 {
+                ok(rig.read(pair.active.ep, &[near.all()], id, &far.remote()))?;
+            }
+            (0..12).try_for_each(|id| rig.completes(pair.active.request, id, DAT_DTO_SUCCESS).map(drop))
+        },
+    ),
+    must(
+        "dat_ep_post_send_with_invalidate/kills-a-context",
+        "2.0 headers: dat_ep_post_send_with_invalidate",
+        "The context that the send names is dead when the receive completes, which tells it.",
+        |rig| {
+            let (pair, memory, from) = (rig.pair()?, rig.memory(64)?, rig.memory(8)?);
+            let (rmr, mut context) = (rig.rmr()?, 0);
+            ok(super::bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 1, &mut context))?;
+            rig.bound(pair.passive.request)?;
+            ok(rig.recv(pair.passive.ep, &[memory.part(0, 8)], 2))?;
+            let mut iov = [from.all()];
+            ok(rig.api.dat_ep_post_send_with_invalidate(
+                pair.active.ep,
+                1,
+                iov.as_mut_ptr(),
+                cookie(3),
+                0,
+                DAT_TRUE,
+                context,
+            ))?;
+            let dto = rig.completes(pair.passive.recv, 2, DAT_DTO_SUCCESS)?;
+            same(
+                "what was invalidated",
+                (dto.operation, dto.invalidated),
+                (DAT_DTO_RECEIVE_WITH_INVALIDATE, context),
+            )?;
+            rig.completes(pair.active.request, 3, DAT_DTO_SUCCESS)?;
+            ok(rig.write(pair.active.ep, &[from.all()], 4, &memory.remote_through(context, 0, 8)))?;
+            rig.connection(pair.passive.connect, DAT_CONNECTION_EVENT_BROKEN).map(drop)
+        },
+    ),
+    must(
+        "dat_ep_get_status/idle",
+        "DESCRIPTION",
+        "A queue is idle exactly when nothing is outstanding on it.",
+        |rig| {
+            let (pair, memory) = (rig.pair()?, rig.memory(8)?);
+            idle(rig, pair, (DAT_TRUE, DAT_TRUE))?;
+            ok(rig.recv(pair.passive.ep, &[memory.all()], 1))?;
+            idle(rig, pair, (DAT_FALSE, DAT_TRUE))?;
+            ok(rig.send(pair.active.ep, &[], 2))?;
+            rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS)?;
+            idle(rig, pair, (DAT_TRUE, DAT_TRUE))
+        },
+    ),
+    must(
+        "dat_ep_set_watermark/hard",
+        "DESCRIPTION",
+        "More buffers of an SRQ than the hard watermark break the connection of the EP.",
+        |rig| {
+            let (srq, memory) = (rig.srq(16)?, rig.memory(8)?);
+            let ep = rig.ep_on(srq)?;
+            crate::check::supported(rig.api.dat_ep_set_watermark(ep.ep, DAT_WATERMARK_INFINITE, 1))?;
+            let pair = rig.pair_of(rig.ep()?, ep)?;
+            for id in 0..4 {
+                ok(rig.recv_srq(srq, &[memory.all()], id))?;
+            }
+            for id in 0..4 {
+                // The connection may be broken before the last is posted.
+                one_of(rig.send(pair.active.ep, &[], id), &[DAT_SUCCESS, DAT_INVALID_STATE])?;
+            }
+            rig.connection(ep.connect, DAT_CONNECTION_EVENT_BROKEN).map(drop)
+        },
+    ),
+    must(
+        "dat_ep_set_watermark/soft",
+        "DESCRIPTION",
+        "More buffers of an SRQ than the soft watermark are reported once, on the asynchronous EVD.",
+        |rig| {
+            let (srq, memory) = (rig.srq(16)?, rig.memory(8)?);
+            let ep = rig.ep_on(srq)?;
+            crate::check::supported(rig.api.dat_ep_set_watermark(ep.ep, 1, DAT_WATERMARK_INFINITE))?;
+            let pair = rig.pair_of(rig.ep()?, ep)?;
+            for id in 0..4 {
+                ok(rig.recv_srq(srq, &[memory.all()], id))?;
+            }
+            for id in 0..4 {
+                ok(rig.send(pair.active.ep, &[], id))?;
+            }
+            let event = rig.event(rig.async_evd)?;
+            let is_trouble = event.event_number & 0x8000 != 0;
+            crate::check::that(is_trouble, format_args!("the event is {:#x}", event.event_number))?;
+            (0..4).try_for_each(|_| rig.completion(ep.recv).map(drop))?;
+            rig.quiet(rig.async_evd)
+        },
+    ),
+    must("dat_ep_set_watermark/bad-handle", "RETURN VALUES", "A null handle is refused.", |rig| {
+        answers(rig.api.dat_ep_set_watermark(DAT_HANDLE_NULL, 1, 1), DAT_INVALID_HANDLE)
+    }),
+];
+
+/// Whether the receives and the requests of the passive side are idle.
+#[track_caller]
+fn idle(rig: &Rig, pair: Pair, wanted: (DAT_BOOLEAN, DAT_BOOLEAN)) -> Outcome {
+    let (mut state, mut recv, mut request) = (0, 7, 7);
+    ok(rig.api.dat_ep_get_status(pair.passive.ep, &mut state, &mut recv, &mut request))?;
+    same("idleness", (recv, request), wanted)
+}

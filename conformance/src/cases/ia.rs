@@ -1,0 +1,272 @@
+//! Adapters, handles, contexts, the registry.
+
+use std::ptr::null_mut;
+
+use dat_sys::*;
+
+use crate::case::{Outcome, Row, must};
+use crate::check::{answers, answers_with, ok, one_of, same, that};
+use crate::rig::{Rig, cookie, named_infos};
+
+pub(super) const CASES: &[Row] = &[
+    must(
+        "dat_ia_openv/unknown-name",
+        "dat_ia_open, RETURN VALUES",
+        "A name that the registry does not have is not found.",
+        |rig| {
+            let answer = rig.openv(c"no such adapter", 8, &mut null_mut(), &mut null_mut());
+            answers(answer, DAT_PROVIDER_NOT_FOUND)
+        },
+    ),
+    must(
+        "dat_ia_openv/other-version",
+        "dat_ia_open, RETURN VALUES",
+        "A major version that the registry does not have is not found.",
+        |rig| {
+            let (mut evd, name) = (DAT_HANDLE_NULL, rig.name().as_ptr().cast_mut());
+            let answer = rig.api.dat_ia_openv(name, 8, &mut evd, &mut null_mut(), 77, 0, DAT_FALSE);
+            answers(answer, DAT_PROVIDER_NOT_FOUND)
+        },
+    ),
+    must(
+        "dat_ia_openv/bad-arguments",
+        "dat_ia_open, RETURN VALUES",
+        "No name, no place for the handles: refused.",
+        |rig| {
+            let (api, name, mut evd, mut ia) =
+                (rig.api, rig.name().as_ptr().cast_mut(), DAT_HANDLE_NULL, null_mut());
+            answers(
+                api.dat_ia_openv(null_mut(), 8, &mut evd, &mut ia, 2, 0, DAT_FALSE),
+                DAT_INVALID_PARAMETER,
+            )?;
+            answers(api.dat_ia_openv(name, 8, null_mut(), &mut ia, 2, 0, DAT_FALSE), DAT_INVALID_PARAMETER)?;
+            let answer = api.dat_ia_openv(name, 8, &mut evd, null_mut(), 2, 0, DAT_FALSE);
+            one_of(answer, &[DAT_INVALID_PARAMETER, DAT_INVALID_HANDLE])
+        },
+    ),
+    must(
+        "dat_ia_openv/again",
+        "dat_ia_open, DESCRIPTION",
+        "An adapter can be opened several times: each open has its own handle and asynchronous EVD.",
+        |rig| {
+            let (ia, evd) = rig.open_again(DAT_HANDLE_NULL)?;
+            that(ia != rig.ia && evd != rig.async_evd, "the second open is the first")
+        },
+    ),
+    must(
+        "dat_ia_openv/shared-async-evd",
+        "dat_ia_open, DESCRIPTION",
+        "A second open can report to the asynchronous EVD of the first.",
+        |rig| {
+            let (ia, evd) = rig.open_again(rig.async_evd)?;
+            same("the EVD", evd, rig.async_evd)?;
+            let mut told = DAT_HANDLE_NULL;
+            ok(rig.api.dat_ia_query(ia, &mut told, 0, null_mut(), 0, null_mut()))?;
+            same("the EVD that dat_ia_query tells", told, rig.async_evd)
+        },
+    ),
+    must(
+        "dat_ia_openv/async-evd-elsewhere",
+        "dat_ia_open, DESCRIPTION",
+        "An open that leaves the asynchronous EVD to others has it out of scope.",
+        |rig| {
+            let (ia, _) = rig.open_again(DAT_EVD_ASYNC_EXISTS)?;
+            let mut told = DAT_HANDLE_NULL;
+            ok(rig.api.dat_ia_query(ia, &mut told, 0, null_mut(), 0, null_mut()))?;
+            same("the EVD that dat_ia_query tells", told, DAT_EVD_OUT_OF_SCOPE)
+        },
+    ),
+    must(
+        "dat_ia_openv/bad-async-evd",
+        "dat_ia_open, RETURN VALUES",
+        "What is no asynchronous EVD is refused.",
+        |rig| {
+            let (mut evd, mut ia) = (rig.evd(DAT_EVD_DTO_FLAG)?, null_mut());
+            answers(rig.openv(rig.name(), 8, &mut evd, &mut ia), DAT_INVALID_HANDLE)
+        },
+    ),
+    must(
+        "dat_ia_close/graceful-with-objects",
+        "DESCRIPTION",
+        "Gracefully an adapter closes only when no object is left, its asynchronous EVD apart.",
+        |rig| {
+            let ia = rig.other_ia()?;
+            let pz = rig.pz_of(ia)?;
+            answers(rig.api.dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG), DAT_INVALID_STATE)?;
+            ok(rig.api.dat_pz_free(pz))?;
+            ok(rig.api.dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG))?;
+            rig.forget_ia(ia);
+            Ok(())
+        },
+    ),
+    must(
+        "dat_ia_close/abrupt",
+        "DESCRIPTION",
+        "Abruptly everything goes: the handles of its objects are none any more.",
+        |rig| {
+            let ia = rig.other_ia()?;
+            let (pz, evd) = (rig.pz_of(ia)?, rig.evd_of(ia, 8, DAT_EVD_SOFTWARE_FLAG)?);
+            ok(rig.api.dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG))?;
+            rig.forget_ia(ia);
+            answers(rig.api.dat_pz_free(pz), DAT_INVALID_HANDLE)?;
+            answers(rig.api.dat_evd_free(evd), DAT_INVALID_HANDLE)?;
+            answers(rig.api.dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG), DAT_INVALID_HANDLE)
+        },
+    ),
+    must(
+        "dat_ia_close/wakes-waiters",
+        "DESCRIPTION",
+        "An abrupt close wakes who waits on an EVD, with an abort.",
+        |rig| {
+            let ia = rig.other_ia()?;
+            let evd = rig.evd_of(ia, 8, DAT_EVD_SOFTWARE_FLAG)?;
+            let woken = rig.while_waiting(evd, || ok(rig.api.dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG)))?;
+            rig.forget_ia(ia);
+            answers(woken, DAT_ABORT)
+        },
+    ),
+    must(
+        "dat_ia_close/unknown-flags",
+        "RETURN VALUES",
+        "Close flags that the standard does not know are invalid.",
+        |rig| answers(rig.api.dat_ia_close(rig.ia, 0x40), DAT_INVALID_PARAMETER),
+    ),
+    must(
+        "dat_get_handle_type/every-kind",
+        "DESCRIPTION",
+        "Every handle has the type of what it stands for.",
+        |rig| {
+            for (object, wanted) in one_of_each(rig)? {
+                let mut kind = DAT_HANDLE_TYPE::MAX;
+                ok(rig.api.dat_get_handle_type(object, &mut kind))?;
+                same("the type", kind, wanted)?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_get_handle_type/bad-arguments",
+        "RETURN VALUES",
+        "A null handle is refused; the type needs a place.",
+        |rig| {
+            answers(rig.api.dat_get_handle_type(DAT_HANDLE_NULL, &mut 0), DAT_INVALID_HANDLE)?;
+            answers(rig.api.dat_get_handle_type(rig.pz()?, null_mut()), DAT_INVALID_PARAMETER)
+        },
+    ),
+    must(
+        "dat_set_consumer_context/every-kind",
+        "DESCRIPTION",
+        "Every object keeps a context of the consumer's.",
+        |rig| {
+            for (value, (object, _)) in (0xfeed_0000_0000_u64..).zip(one_of_each(rig)?) {
+                ok(rig.api.dat_set_consumer_context(object, cookie(value)))?;
+                let mut context = cookie(0);
+                ok(rig.api.dat_get_consumer_context(object, &mut context))?;
+                same("the context", format!("{context:?}"), format!("{:?}", cookie(value)))?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_get_consumer_context/bad-handle",
+        "RETURN VALUES",
+        "A null or freed handle is refused.",
+        |rig| {
+            let pz = rig.new_pz()?;
+            ok(rig.api.dat_pz_free(pz))?;
+            for object in [DAT_HANDLE_NULL, pz] {
+                answers(rig.api.dat_get_consumer_context(object, &mut cookie(0)), DAT_INVALID_HANDLE)?;
+                answers(rig.api.dat_set_consumer_context(object, cookie(0)), DAT_INVALID_HANDLE)?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_registry_list_providers/lists",
+        "DESCRIPTION",
+        "The adapter that is open is among those listed.",
+        |rig| {
+            let names = named_infos(rig)?;
+            let name = rig.name().to_string_lossy();
+            that(names.iter().any(|listed| *listed == name), format_args!("listed are {names:?}"))
+        },
+    ),
+    must(
+        "dat_registry_list_providers/bad-arguments",
+        "RETURN VALUES",
+        "The count and the records need a place.",
+        |rig| {
+            let mut count = 0;
+            answers(rig.api.dat_registry_list_providers(1, null_mut(), null_mut()), DAT_INVALID_PARAMETER)?;
+            answers(rig.api.dat_registry_list_providers(1, &mut count, null_mut()), DAT_INVALID_PARAMETER)
+        },
+    ),
+    must(
+        "dat_registry_providers_related/unknown-name",
+        "2.0 headers: dat_registry_providers_related",
+        "Of an adapter that there is not, nothing is known.",
+        |rig| {
+            let mut related = 0;
+            let name = rig.name().as_ptr();
+            let answer =
+                rig.api.dat_registry_providers_related(name, c"no such adapter".as_ptr(), &mut related);
+            answers(answer, DAT_PROVIDER_NOT_FOUND)
+        },
+    ),
+    must(
+        "dat_strerror/every-status",
+        "DESCRIPTION",
+        "A status has a name, an unknown one is an invalid parameter, and the texts need a place.",
+        |rig| {
+            let (mut major, mut minor) = (std::ptr::null(), std::ptr::null());
+            for status in [
+                DAT_SUCCESS,
+                DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EP),
+                DAT_ERROR(DAT_QUEUE_EMPTY, 0),
+            ] {
+                ok(rig.api.dat_strerror(status, &mut major, &mut minor))?;
+                that(!major.is_null() && !minor.is_null(), "a text is null")?;
+            }
+            answers(rig.api.dat_strerror(0xabcd_ef01, &mut major, &mut minor), DAT_INVALID_PARAMETER)?;
+            answers(rig.api.dat_strerror(DAT_SUCCESS, null_mut(), &mut minor), DAT_INVALID_PARAMETER)
+        },
+    ),
+    must(
+        "dat_ia_openv/thread-safety",
+        "dat_ia_open, RETURN VALUES",
+        "Where no thread-safe provider is registered the subtype says so; where one is, it opens.",
+        |rig| {
+            let (mut evd, mut ia, name) = (DAT_HANDLE_NULL, null_mut(), rig.name().as_ptr().cast_mut());
+            match rig.api.dat_ia_openv(name, 8, &mut evd, &mut ia, 2, 0, DAT_TRUE) {
+                DAT_SUCCESS => ok(rig.api.dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG)),
+                status => answers_with(status, DAT_PROVIDER_NOT_FOUND, DAT_THREAD_SAFETY_NOT_FOUND),
+            }
+        },
+    ),
+];
+
+/// An object of every kind that can be made without a peer, and the adapter.
+fn one_of_each(rig: &Rig) -> Outcome<Vec<(DAT_HANDLE, DAT_HANDLE_TYPE)>> {
+    let (ep, reserved, evd, qualifier) =
+        (rig.ep()?, rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?);
+    let mut rsp = null_mut();
+    ok(rig.api.dat_rsp_create(rig.ia, qualifier, reserved.ep, evd, &mut rsp))?;
+    let mut all = vec![
+        (rig.ia, DAT_HANDLE_TYPE_IA),
+        (rig.pz()?, DAT_HANDLE_TYPE_PZ),
+        (evd, DAT_HANDLE_TYPE_EVD),
+        (rig.cno()?, DAT_HANDLE_TYPE_CNO),
+        (ep.ep, DAT_HANDLE_TYPE_EP),
+        (rig.memory(8)?.lmr, DAT_HANDLE_TYPE_LMR),
+        (rig.listen()?.psp, DAT_HANDLE_TYPE_PSP),
+        (rsp, DAT_HANDLE_TYPE_RSP),
+        (rig.request(b"")?.1.cr, DAT_HANDLE_TYPE_CR),
+    ];
+    if rig.provider.srq_supported != DAT_FALSE {
+        all.push((rig.srq(4)?, DAT_HANDLE_TYPE_SRQ));
+    }
+    if rig.attr.max_rmrs > 0 {
+        all.push((rig.rmr()?, DAT_HANDLE_TYPE_RMR));
+    }
+    Ok(all)
+}

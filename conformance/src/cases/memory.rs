@@ -1,0 +1,390 @@
+//! Zones, local and remote memory regions.
+
+use std::ptr::null_mut;
+
+use dat_sys::*;
+
+use super::bind;
+use crate::case::{Outcome, Row, must};
+use crate::check::{answers, ok, one_of, same, supported, that};
+use crate::rig::{Region, Rig, cookie};
+
+pub(super) const CASES: &[Row] = &[
+    must(
+        "dat_pz_create/query",
+        "DESCRIPTION",
+        "A zone belongs to its IA; the handle is that of a zone.",
+        |rig| {
+            let (pz, mut param, mut kind) = (rig.new_pz()?, DAT_PZ_PARAM::zeroed(), 0);
+            ok(rig.api.dat_pz_query(pz, DAT_PZ_FIELD_ALL, &mut param))?;
+            same("ia_handle", param.ia_handle, rig.ia)?;
+            ok(rig.api.dat_get_handle_type(pz, &mut kind))?;
+            same("the type of the handle", kind, DAT_HANDLE_TYPE_PZ)
+        },
+    ),
+    must(
+        "dat_pz_free/in-use",
+        "RETURN VALUES",
+        "A zone that a region, an EP or an SRQ is in cannot be freed.",
+        |rig| {
+            let pz = rig.new_pz()?;
+            let region = rig.memory_with(pz, 8, DAT_MEM_PRIV_ALL_FLAG)?;
+            answers(rig.api.dat_pz_free(pz), DAT_INVALID_STATE)?;
+            ok(rig.api.dat_lmr_free(region.lmr))?;
+            let ep = rig.ep_in(pz, None)?;
+            answers(rig.api.dat_pz_free(pz), DAT_INVALID_STATE)?;
+            ok(rig.api.dat_ep_free(ep.ep))?;
+            ok(rig.api.dat_pz_free(pz))?;
+            answers(rig.api.dat_pz_free(pz), DAT_INVALID_HANDLE)
+        },
+    ),
+    must("dat_lmr_create/covers", "DESCRIPTION", "What is registered covers what was asked for.", |rig| {
+        let (at, pz) = (rig.allocate(1000), rig.pz()?);
+        let region = DAT_REGION_DESCRIPTION { for_va: at };
+        let (mut lmr, mut lmr_context, mut rmr_context, mut size, mut address) = (null_mut(), 0, 0, 0, 0);
+        ok(rig.api.dat_lmr_create(
+            rig.ia,
+            DAT_MEM_TYPE_VIRTUAL,
+            region,
+            1000,
+            pz,
+            DAT_MEM_PRIV_ALL_FLAG,
+            DAT_VA_TYPE_VA,
+            &mut lmr,
+            &mut lmr_context,
+            &mut rmr_context,
+            &mut size,
+            &mut address,
+        ))?;
+        let asked = at as DAT_VADDR;
+        that(address <= asked, "registered_address is behind the beginning")?;
+        that(address + size >= asked + 1000, "the registered memory ends too early")
+    }),
+    must("dat_lmr_query/parameters", "DESCRIPTION", "What the region was created with is told.", |rig| {
+        let (pz, region, mut param) = (rig.pz()?, rig.memory(64)?, DAT_LMR_PARAM::zeroed());
+        ok(rig.api.dat_lmr_query(region.lmr, DAT_LMR_FIELD_ALL, &mut param))?;
+        same("IA and zone", (param.ia_handle, param.pz_handle), (rig.ia, pz))?;
+        same(
+            "type, length, privileges",
+            (param.mem_type, param.length, param.mem_priv),
+            (DAT_MEM_TYPE_VIRTUAL, 64, DAT_MEM_PRIV_ALL_FLAG),
+        )?;
+        same("contexts", (param.lmr_context, param.rmr_context), (region.lmr_context, region.rmr_context))
+    }),
+    must(
+        "dat_lmr_create/no-remote-privilege",
+        "DESCRIPTION: rmr_context",
+        "Without a remote privilege there is no RMR context.",
+        |rig| {
+            let local = DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG;
+            same("rmr_context", rig.memory_with(rig.pz()?, 8, local)?.rmr_context, 0)
+        },
+    ),
+    must(
+        "dat_lmr_create/of-an-lmr",
+        "DESCRIPTION: memory type",
+        "A region can be made of another, with another zone and other privileges, and outlives it.",
+        |rig| {
+            let first = rig.memory(8)?;
+            let other = rig.new_pz()?;
+            let (mut lmr, mut lmr_context, mut rmr_context, mut size, mut address) = (null_mut(), 0, 0, 0, 0);
+            let read_only = DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_REMOTE_READ_FLAG;
+            ok(rig.api.dat_lmr_create(
+                rig.ia,
+                DAT_MEM_TYPE_LMR,
+                DAT_REGION_DESCRIPTION { for_lmr_handle: first.lmr },
+                8,
+                other,
+                read_only,
+                DAT_VA_TYPE_VA,
+                &mut lmr,
+                &mut lmr_context,
+                &mut rmr_context,
+                &mut size,
+                &mut address,
+            ))?;
+            ok(rig.api.dat_lmr_free(first.lmr))?;
+            let passive = rig.ep_in(other, Some(&rig.ep_attr()))?;
+            let pair = rig.pair_of(rig.ep()?, passive)?;
+            first.store(0, b"the same");
+            let near = rig.memory(8)?;
+            ok(rig.read(pair.active.ep, &[near.all()], 1, &first.remote_through(rmr_context, 0, 8)))?;
+            rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?;
+            same("the memory", near.load(0, 8), b"the same".to_vec())
+        },
+    ),
+    must(
+        "dat_lmr_create/shared-virtual",
+        "DESCRIPTION: memory type",
+        "Shared virtual memory can be registered under a cookie, and again under the same.",
+        |rig| {
+            let (at, pz) = (rig.allocate(4096), rig.pz()?);
+            let mut name = [7; DAT_LMR_COOKIE_SIZE];
+            for _ in 0..2 {
+                let memory = DAT_SHARED_MEMORY { virtual_address: at, shared_memory_id: &mut name };
+                let region = DAT_REGION_DESCRIPTION { for_shared_memory: memory };
+                let (mut lmr, mut lmr_context, mut rmr_context, mut size, mut address) =
+                    (null_mut(), 0, 0, 0, 0);
+                ok(rig.api.dat_lmr_create(
+                    rig.ia,
+                    DAT_MEM_TYPE_SHARED_VIRTUAL,
+                    region,
+                    4096,
+                    pz,
+                    DAT_MEM_PRIV_ALL_FLAG,
+                    DAT_VA_TYPE_VA,
+                    &mut lmr,
+                    &mut lmr_context,
+                    &mut rmr_context,
+                    &mut size,
+                    &mut address,
+                ))?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_lmr_create/zero-based",
+        "2.0 headers: DAT_VA_TYPE_ZB",
+        "A zero-based region can be made exactly where the attribute says so.",
+        |rig| {
+            let (at, pz) = (rig.allocate(64), rig.pz()?);
+            let (mut lmr, mut lmr_context, mut rmr_context, mut size, mut address) = (null_mut(), 0, 0, 0, 0);
+            let answer = rig.api.dat_lmr_create(
+                rig.ia,
+                DAT_MEM_TYPE_VIRTUAL,
+                DAT_REGION_DESCRIPTION { for_va: at },
+                64,
+                pz,
+                DAT_MEM_PRIV_ALL_FLAG,
+                DAT_VA_TYPE_ZB,
+                &mut lmr,
+                &mut lmr_context,
+                &mut rmr_context,
+                &mut size,
+                &mut address,
+            );
+            match rig.attr.zb_supported {
+                DAT_FALSE => answers(answer, DAT_MODEL_NOT_SUPPORTED),
+                _ => ok(answer),
+            }
+        },
+    ),
+    must(
+        "dat_lmr_create/bad-arguments",
+        "RETURN VALUES",
+        "No length, no zone, unknown privileges: refused.",
+        |rig| {
+            let (at, pz, mut region) = (rig.allocate(64), rig.pz()?, rig.memory(8)?);
+            let all = DAT_MEM_PRIV_ALL_FLAG;
+            one_of(rig.register(at, 0, pz, all, &mut region), &[DAT_LENGTH_ERROR, DAT_INVALID_PARAMETER])?;
+            answers(rig.register(at, 64, DAT_HANDLE_NULL, all, &mut region), DAT_INVALID_HANDLE)?;
+            answers(rig.register(at, 64, pz, 0x4000, &mut region), DAT_INVALID_PARAMETER)?;
+            answers(rig.register(null_mut(), 64, pz, all, &mut region), DAT_INVALID_PARAMETER)
+        },
+    ),
+    must(
+        "dat_lmr_free/dead",
+        "DESCRIPTION",
+        "The contexts of a freed region name nothing: it cannot be sent from.",
+        |rig| {
+            let (pair, region) = (rig.pair()?, rig.memory(8)?);
+            ok(rig.api.dat_lmr_free(region.lmr))?;
+            answers(rig.api.dat_lmr_free(region.lmr), DAT_INVALID_HANDLE)?;
+            let answer = rig.send(pair.active.ep, &[region.all()], 1);
+            one_of(answer, &[DAT_PROTECTION_VIOLATION, DAT_PRIVILEGES_VIOLATION, DAT_INVALID_PARAMETER])
+        },
+    ),
+    must(
+        "dat_lmr_sync_rdma_read/checks",
+        "DESCRIPTION",
+        "Segments inside regions are accepted; one that is not is invalid.",
+        |rig| {
+            let region = rig.memory(8)?;
+            let (inside, outside) = ([region.all(), region.part(2, 3)], [region.part(4, 5)]);
+            ok(rig.api.dat_lmr_sync_rdma_read(rig.ia, inside.as_ptr(), 2))?;
+            answers(rig.api.dat_lmr_sync_rdma_read(rig.ia, outside.as_ptr(), 1), DAT_INVALID_PARAMETER)?;
+            answers(rig.api.dat_lmr_sync_rdma_read(DAT_HANDLE_NULL, inside.as_ptr(), 2), DAT_INVALID_HANDLE)
+        },
+    ),
+    must(
+        "dat_lmr_sync_rdma_write/checks",
+        "DESCRIPTION",
+        "Segments inside regions are accepted; one that is not is invalid.",
+        |rig| {
+            let region = rig.memory(8)?;
+            let (inside, outside) = ([region.all()], [region.part(4, 5)]);
+            ok(rig.api.dat_lmr_sync_rdma_write(rig.ia, inside.as_ptr(), 1))?;
+            answers(rig.api.dat_lmr_sync_rdma_write(rig.ia, outside.as_ptr(), 1), DAT_INVALID_PARAMETER)?;
+            answers(rig.api.dat_lmr_sync_rdma_write(DAT_HANDLE_NULL, inside.as_ptr(), 1), DAT_INVALID_HANDLE)
+        },
+    ),
+    must(
+        "dat_rmr_create/query",
+        "DESCRIPTION",
+        "A new RMR belongs to its zone and is bound to nothing.",
+        |rig| {
+            let (rmr, mut param) = (rig.rmr()?, DAT_RMR_PARAM::zeroed());
+            ok(rig.api.dat_rmr_query(rmr, DAT_RMR_FIELD_ALL, &mut param))?;
+            same("IA and zone", (param.ia_handle, param.pz_handle), (rig.ia, rig.pz()?))?;
+            same("bytes and privileges", (param.lmr_triplet.segment_length, param.mem_priv), (0, 0))
+        },
+    ),
+    must(
+        "dat_rmr_bind/peers-use-it",
+        "DESCRIPTION",
+        "Once bound, peers read and write through the context, and only inside.",
+        |rig| {
+            let (pair, memory, near) = (rig.pair()?, rig.memory(64)?, rig.memory(64)?);
+            let (rmr, mut context, part) = (rig.rmr()?, 0, memory.part(16, 16));
+            let (va, id, flags, all) =
+                (DAT_VA_TYPE_VA, cookie(7), DAT_COMPLETION_DEFAULT_FLAG, DAT_MEM_PRIV_ALL_FLAG);
+            ok(rig.api.dat_rmr_bind(
+                rmr,
+                memory.lmr,
+                &part,
+                all,
+                va,
+                pair.passive.ep,
+                id,
+                flags,
+                &mut context,
+            ))?;
+            let bound = rig.bound(pair.passive.request)?;
+            same("the event", (bound.rmr, bound.cookie, bound.status), (rmr, 7, DAT_RMR_BIND_SUCCESS))?;
+            near.store(0, &[9; 16]);
+            ok(rig.write(pair.active.ep, &[near.part(0, 16)], 1, &memory.remote_through(context, 16, 16)))?;
+            rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?;
+            ok(rig.read(pair.active.ep, &[near.part(32, 16)], 2, &memory.remote_through(context, 16, 16)))?;
+            rig.completes(pair.active.request, 2, DAT_DTO_SUCCESS)?;
+            same("what was written and read", near.load(32, 16), vec![9; 16])?;
+            ok(rig.write(pair.active.ep, &[near.part(0, 16)], 3, &memory.remote_through(context, 17, 16)))?;
+            rig.connection(pair.passive.connect, DAT_CONNECTION_EVENT_BROKEN).map(drop)
+        },
+    ),
+    must(
+        "dat_rmr_bind/new-context",
+        "DESCRIPTION",
+        "Each bind gives a new context, and the one before is dead.",
+        |rig| {
+            let (pair, memory) = (rig.pair()?, rig.memory(64)?);
+            let (rmr, mut old, mut new) = (rig.rmr()?, 0, 0);
+            ok(bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 1, &mut old))?;
+            ok(bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 2, &mut new))?;
+            rig.bound(pair.passive.request)?;
+            rig.bound(pair.passive.request)?;
+            that(old != new, "both binds gave one context")?;
+            dead(rig, &memory, old, pair)
+        },
+    ),
+    must(
+        "dat_rmr_bind/length-0-unbinds",
+        "DESCRIPTION",
+        "A bind of no bytes takes the binding back.",
+        |rig| {
+            let (pair, memory) = (rig.pair()?, rig.memory(64)?);
+            let (rmr, mut context, mut none) = (rig.rmr()?, 0, 0);
+            ok(bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 1, &mut context))?;
+            let (nothing, va, flags) = (memory.part(0, 0), DAT_VA_TYPE_VA, DAT_COMPLETION_DEFAULT_FLAG);
+            let all = DAT_MEM_PRIV_ALL_FLAG;
+            ok(rig.api.dat_rmr_bind(
+                rmr,
+                memory.lmr,
+                &nothing,
+                all,
+                va,
+                pair.passive.ep,
+                cookie(2),
+                flags,
+                &mut none,
+            ))?;
+            rig.bound(pair.passive.request)?;
+            rig.bound(pair.passive.request)?;
+            // An unbound RMR no longer keeps the region.
+            ok(rig.api.dat_lmr_free(memory.lmr))
+        },
+    ),
+    must(
+        "dat_rmr_bind/keeps-the-lmr",
+        "dat_lmr_free, RETURN VALUES",
+        "A region that an RMR is bound to cannot be freed.",
+        |rig| {
+            let (pair, memory) = (rig.pair()?, rig.memory(64)?);
+            let (rmr, mut context) = (rig.rmr()?, 0);
+            ok(bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 1, &mut context))?;
+            rig.bound(pair.passive.request)?;
+            answers(rig.api.dat_lmr_free(memory.lmr), DAT_INVALID_STATE)?;
+            ok(rig.api.dat_rmr_free(rmr))?;
+            ok(rig.api.dat_lmr_free(memory.lmr))
+        },
+    ),
+    must("dat_rmr_bind/other-pz", "RETURN VALUES", "RMR, region and EP are of one zone.", |rig| {
+        let (pair, strange) = (rig.pair()?, rig.memory_with(rig.new_pz()?, 64, DAT_MEM_PRIV_ALL_FLAG)?);
+        let (rmr, mut context) = (rig.rmr()?, 0);
+        let answer = bind(rig, rmr, &strange, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 1, &mut context);
+        one_of(answer, &[DAT_PROTECTION_VIOLATION, DAT_INVALID_PARAMETER])
+    }),
+    must(
+        "dat_rmr_bind/privileges",
+        "RETURN VALUES",
+        "A window cannot let peers write where the region cannot be written to.",
+        |rig| {
+            let read_only = rig.memory_with(rig.pz()?, 64, DAT_MEM_PRIV_LOCAL_READ_FLAG)?;
+            let (pair, rmr, mut context) = (rig.pair()?, rig.rmr()?, 0);
+            let answer =
+                bind(rig, rmr, &read_only, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, pair.passive.ep, 1, &mut context);
+            one_of(answer, &[DAT_PRIVILEGES_VIOLATION, DAT_INVALID_PARAMETER])
+        },
+    ),
+    must(
+        "dat_rmr_bind/outside-lmr",
+        "RETURN VALUES",
+        "A window that reaches beyond its region is invalid.",
+        |rig| {
+            let (pair, memory, rmr, mut context) = (rig.pair()?, rig.memory(64)?, rig.rmr()?, 0);
+            let (part, va, all) = (memory.part(60, 5), DAT_VA_TYPE_VA, DAT_MEM_PRIV_ALL_FLAG);
+            let answer = rig.api.dat_rmr_bind(
+                rmr,
+                memory.lmr,
+                &part,
+                all,
+                va,
+                pair.passive.ep,
+                cookie(1),
+                0,
+                &mut context,
+            );
+            one_of(answer, &[DAT_INVALID_PARAMETER, DAT_LENGTH_ERROR])
+        },
+    ),
+    must("dat_rmr_free/bound", "DESCRIPTION", "A bound RMR can be freed; its context is dead then.", |rig| {
+        let (pair, memory) = (rig.pair()?, rig.memory(64)?);
+        let (rmr, mut context) = (rig.rmr()?, 0);
+        ok(bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 1, &mut context))?;
+        rig.bound(pair.passive.request)?;
+        ok(rig.api.dat_rmr_free(rmr))?;
+        answers(rig.api.dat_rmr_free(rmr), DAT_INVALID_HANDLE)?;
+        dead(rig, &memory, context, pair)
+    }),
+    must(
+        "dat_rmr_create_for_ep/creates",
+        "2.0 headers: dat_rmr_create_for_ep",
+        "An RMR of the scope of an EP can be made.",
+        |rig| {
+            let (mut rmr, mut param) = (null_mut(), DAT_RMR_PARAM::zeroed());
+            supported(rig.api.dat_rmr_create_for_ep(rig.pz()?, &mut rmr))?;
+            ok(rig.api.dat_rmr_query(rmr, DAT_RMR_FIELD_ALL, &mut param))?;
+            same("rmr_scope", param.rmr_scope, DAT_RMR_SCOPE_EP)
+        },
+    ),
+];
+
+/// A write through this context breaks the connection and changes nothing.
+#[track_caller]
+fn dead(rig: &Rig, memory: &Region, context: DAT_RMR_CONTEXT, pair: crate::rig::Pair) -> Outcome {
+    let from = rig.memory(8)?;
+    from.store(0, &[0xff; 8]);
+    ok(rig.write(pair.active.ep, &[from.all()], 99, &memory.remote_through(context, 0, 8)))?;
+    rig.connection(pair.passive.connect, DAT_CONNECTION_EVENT_BROKEN)?;
+    same("the memory", memory.load(0, 8), vec![0; 8])
+}

@@ -1,0 +1,100 @@
+//! The Rust API: that it says what the functions under it say.
+
+use std::time::Duration;
+
+use dat::{Access, Adapter, Close, ConnectionEvent, EndpointState, ErrorKind, Event, Status};
+
+use crate::case::{Outcome, Row, must};
+use crate::check::{failed, same, that};
+use crate::door::REGISTRY;
+use crate::rig::Rig;
+
+const SOON: Option<Duration> = Some(Duration::from_secs(5));
+
+pub(super) const CASES: &[Row] = &[
+    must(
+        "rust/attributes",
+        "crate dat: Adapter::attributes",
+        "The attributes are those of dat_ia_query.",
+        |rig| {
+            let adapter = open(rig)?;
+            let attributes = adapter.attributes();
+            same("the largest message", attributes.max_message, rig.attr.max_message_size)?;
+            same("private data", attributes.max_private_data as i32, rig.provider.max_private_data_size)
+        },
+    ),
+    must(
+        "rust/unknown-name",
+        "crate dat: Adapter::open_in",
+        "An adapter that there is not is not found.",
+        |_| match Adapter::open_in(&REGISTRY, "no such adapter") {
+            Ok(_) => Err(failed("it opened")),
+            Err(error) => same("the error", error.kind(), ErrorKind::ProviderNotFound),
+        },
+    ),
+    must(
+        "rust/state-error",
+        "crate dat: Endpoint::disconnect",
+        "A call in a wrong state is an error of that kind.",
+        |rig| {
+            let adapter = open(rig)?;
+            let (zone, events) = (said(adapter.zone())?, said(adapter.dispatcher(16))?);
+            let mut endpoint = said(adapter.endpoint().zone(&zone).events(&events).create())?;
+            match endpoint.disconnect(Close::Abrupt) {
+                Ok(()) => Err(failed("an unconnected EP was disconnected")),
+                Err(error) => same("the error", error.kind(), ErrorKind::InvalidState),
+            }
+        },
+    ),
+    must(
+        "rust/message",
+        "crate dat: the example",
+        "Two endpoints connect, and a message goes from one to the other.",
+        |rig| {
+            let adapter = open(rig)?;
+            let (mut events, mut calls) = (said(adapter.dispatcher(16))?, said(adapter.dispatcher(4))?);
+            let zone = said(adapter.zone())?;
+            let endpoint = || said(adapter.endpoint().zone(&zone).events(&events).create());
+            let (mut active, mut passive) = (endpoint()?, endpoint()?);
+            let listener = said(adapter.listen_any(&calls))?;
+            let address = adapter.attributes().address.ok_or_else(|| failed("the adapter has no address"))?;
+            said(active.connect(address, listener.qualifier(), b"hi", SOON))?;
+            let Event::ConnectionRequest(request) = said(calls.wait(SOON))? else {
+                return Err(failed("the event is no connection request"));
+            };
+            that(said(request.private_data())?.starts_with(b"hi"), "the private data is not what was sent")?;
+            said(request.accept(&mut passive, b""))?;
+            for _ in 0..2 {
+                let event = said(events.wait(SOON))?;
+                let up =
+                    matches!(event, Event::Connection { event: ConnectionEvent::Established { .. }, .. });
+                that(up, format_args!("the event is {event:?}"))?;
+            }
+            same("the state", said(active.state())?, EndpointState::Connected)?;
+            let mut from = said(zone.register(vec![0; 8], Access::LOCAL))?;
+            let to = said(zone.register(vec![0; 8], Access::LOCAL))?;
+            said(from.store(0, b"in Rust!"))?;
+            said(passive.post_receive(&[said(to.segment(0..8))?], 1))?;
+            said(active.post_send(&[said(from.segment(0..8))?], 2, Default::default()))?;
+            for _ in 0..2 {
+                match said(events.wait(SOON))? {
+                    Event::Completion(completion) => same("the status", completion.status, Status::Success)?,
+                    other => return Err(failed(format_args!("the event is {other:?}"))),
+                }
+            }
+            let mut message = [0; 8];
+            said(to.load(0, &mut message))?;
+            same("the message", &message, b"in Rust!")
+        },
+    ),
+];
+
+fn open(rig: &Rig) -> Outcome<Adapter> {
+    said(Adapter::open_in(&REGISTRY, &rig.name().to_string_lossy()))
+}
+
+/// What went wrong in words.
+#[track_caller]
+fn said<T>(result: dat::Result<T>) -> Outcome<T> {
+    result.map_err(failed)
+}

@@ -1,0 +1,260 @@
+//! Shared receive queues.
+
+use std::ptr::null_mut;
+
+use dat_sys::*;
+
+use crate::case::{Outcome, Row, must};
+use crate::check::{answers, ok, one_of, same, supported, that, unsupported};
+use crate::rig::{Rig, cookie};
+
+pub(super) const CASES: &[Row] = &[
+    must(
+        "dat_srq_create/at-least",
+        "DESCRIPTION",
+        "The queue has at least what was asked for, the low watermark's default, and works.",
+        |rig| {
+            let param = rig.query_srq(rig.srq(7)?)?;
+            that(param.max_recv_dtos >= 7, format_args!("max_recv_dtos is {}", param.max_recv_dtos))?;
+            that(param.max_recv_iov >= 2, format_args!("max_recv_iov is {}", param.max_recv_iov))?;
+            same("IA and zone", (param.ia_handle, param.pz_handle), (rig.ia, rig.pz()?))?;
+            same("low_watermark", param.low_watermark, DAT_SRQ_LW_DEFAULT)?;
+            same("srq_state", param.srq_state, DAT_SRQ_STATE_OPERATIONAL)
+        },
+    ),
+    must("dat_srq_create/handle-type", "PARAMETERS", "The handle is that of an SRQ.", |rig| {
+        let mut kind = 0;
+        ok(rig.api.dat_get_handle_type(rig.srq(4)?, &mut kind))?;
+        same("the type of the handle", kind, DAT_HANDLE_TYPE_SRQ)
+    }),
+    must(
+        "dat_srq_create/bad-arguments",
+        "RETURN VALUES",
+        "A null zone, no attributes, less than no receives: refused.",
+        |rig| {
+            rig.srq(4)?;
+            let (pz, mut srq) = (rig.pz()?, null_mut());
+            let attr = |max_recv_dtos| DAT_SRQ_ATTR { max_recv_dtos, max_recv_iov: 1, low_watermark: 0 };
+            answers(
+                rig.api.dat_srq_create(rig.ia, DAT_HANDLE_NULL, &mut attr(4), &mut srq),
+                DAT_INVALID_HANDLE,
+            )?;
+            answers(rig.api.dat_srq_create(rig.ia, pz, null_mut(), &mut srq), DAT_INVALID_PARAMETER)?;
+            answers(rig.api.dat_srq_create(rig.ia, pz, &mut attr(-1), &mut srq), DAT_INVALID_PARAMETER)?;
+            let more = rig.attr.max_recv_per_srq.saturating_add(1);
+            let answer = rig.api.dat_srq_create(rig.ia, pz, &mut attr(more), &mut srq);
+            one_of(answer, &[DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_PARAMETER])
+        },
+    ),
+    must("dat_srq_free/in-use", "RETURN VALUES", "A queue that an EP draws from cannot be freed.", |rig| {
+        let srq = rig.srq(4)?;
+        let ep = rig.ep_on(srq)?;
+        answers(rig.api.dat_srq_free(srq), DAT_INVALID_STATE)?;
+        ok(rig.api.dat_ep_free(ep.ep))?;
+        ok(rig.api.dat_srq_free(srq))?;
+        answers(rig.api.dat_srq_free(srq), DAT_INVALID_HANDLE)
+    }),
+    must(
+        "dat_srq_query/counts",
+        "USAGE: example",
+        "Of 10 receives, 3 posted: 10, 3, 3; one taken and not completed or dequeued: 10, 2, 3; dequeued: 10, 2, 2.",
+        |rig| {
+            let (srq, memory) = (rig.srq(10)?, rig.memory(8)?);
+            let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
+            for id in 0..3 {
+                ok(rig.recv_srq(srq, &[memory.all()], id))?;
+            }
+            counts(rig, srq, 3, 3)?;
+            ok(rig.send(pair.active.ep, &[], 9))?;
+            rig.completion(pair.passive.recv)?;
+            counts(rig, srq, 2, 2)
+        },
+    ),
+    must(
+        "dat_srq_query/unknown",
+        "DESCRIPTION",
+        "A count that the provider cannot tell is DAT_VALUE_UNKNOWN.",
+        |rig| {
+            let param = rig.query_srq(rig.srq(4)?)?;
+            for count in [param.available_dto_count, param.outstanding_dto_count] {
+                that(count == 0 || count == DAT_VALUE_UNKNOWN, format_args!("the count is {count}"))?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_srq_post_recv/order",
+        "DESCRIPTION",
+        "Messages of one connection are in order; each takes one buffer.",
+        |rig| {
+            let (srq, memory, from) = (rig.srq(8)?, rig.memory(64)?, rig.memory(8)?);
+            let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
+            for id in 0..6 {
+                ok(rig.recv_srq(srq, &[memory.part(8 * id, 8)], id.into()))?;
+            }
+            for n in 0..6 {
+                ok(rig.send(pair.active.ep, &[from.part(0, n)], 9))?;
+            }
+            let mut cookies = Vec::new();
+            for n in 0..6 {
+                let dto = rig.completion(pair.passive.recv)?;
+                same("the bytes", dto.length, n)?;
+                cookies.push(dto.cookie);
+            }
+            cookies.sort();
+            same("the buffers", cookies, (0..6).collect())
+        },
+    ),
+    must(
+        "dat_srq_post_recv/too-many",
+        "RETURN VALUES",
+        "More buffers than the queue has room for are refused.",
+        |rig| {
+            let (srq, memory) = (rig.srq(3)?, rig.memory(8)?);
+            let max = rig.query_srq(srq)?.max_recv_dtos;
+            (0..max).try_for_each(|id| ok(rig.recv_srq(srq, &[memory.all()], id as u64)))?;
+            answers(rig.recv_srq(srq, &[memory.all()], 99), DAT_INSUFFICIENT_RESOURCES)
+        },
+    ),
+    must(
+        "dat_srq_post_recv/bad-arguments",
+        "RETURN VALUES",
+        "Segments beyond their LMR, more than the queue takes, less than none; a wrong handle.",
+        |rig| {
+            let (srq, memory) = (rig.srq(3)?, rig.memory(8)?);
+            let max = rig.query_srq(srq)?.max_recv_iov as usize;
+            answers(rig.recv_srq(srq, &[memory.part(4, 5)], 1), DAT_INVALID_PARAMETER)?;
+            answers(rig.recv_srq(srq, &vec![memory.part(0, 1); max + 1], 1), DAT_INVALID_PARAMETER)?;
+            answers(rig.api.dat_srq_post_recv(srq, -1, null_mut(), cookie(1)), DAT_INVALID_PARAMETER)?;
+            for srq in [DAT_HANDLE_NULL, rig.ep()?.ep] {
+                answers(rig.recv_srq(srq, &[memory.all()], 1), DAT_INVALID_HANDLE)?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_srq_post_recv/needs-local-write",
+        "RETURN VALUES",
+        "Memory without the local write privilege does not take a message.",
+        |rig| {
+            let memory = rig.memory_with(rig.pz()?, 8, DAT_MEM_PRIV_LOCAL_READ_FLAG)?;
+            answers(rig.recv_srq(rig.srq(3)?, &[memory.all()], 1), DAT_PRIVILEGES_VIOLATION)
+        },
+    ),
+    must(
+        "dat_srq_post_recv/stays-after-disconnect",
+        "DESCRIPTION",
+        "Buffers that no EP has taken are not flushed when one disconnects.",
+        |rig| {
+            let (srq, memory) = (rig.srq(8)?, rig.memory(8)?);
+            let first = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
+            ok(rig.recv_srq(srq, &[memory.all()], 5))?;
+            ok(rig.api.dat_ep_disconnect(first.active.ep, DAT_CLOSE_ABRUPT_FLAG))?;
+            rig.connection(first.passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED)?;
+            rig.quiet(first.passive.recv)?;
+            let second = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
+            ok(rig.send(second.active.ep, &[], 1))?;
+            rig.completes(second.passive.recv, 5, DAT_DTO_SUCCESS).map(drop)
+        },
+    ),
+    must("dat_srq_resize/grows", "DESCRIPTION", "A longer queue holds more, and nothing is lost.", |rig| {
+        let (srq, memory) = (rig.srq(3)?, rig.memory(8)?);
+        for id in 0..3 {
+            ok(rig.recv_srq(srq, &[memory.all()], id))?;
+        }
+        supported(rig.api.dat_srq_resize(srq, 8))?;
+        let max = rig.query_srq(srq)?.max_recv_dtos;
+        that(max >= 8, format_args!("max_recv_dtos is {max}"))?;
+        (3..8).try_for_each(|id| ok(rig.recv_srq(srq, &[memory.all()], id)))?;
+        counts(rig, srq, 8, 8)
+    }),
+    must(
+        "dat_srq_resize/below-outstanding",
+        "RETURN VALUES",
+        "A queue cannot become shorter than what is outstanding, nor than its watermark.",
+        |rig| {
+            let (srq, memory) = (rig.srq(8)?, rig.memory(8)?);
+            for id in 0..5 {
+                ok(rig.recv_srq(srq, &[memory.all()], id))?;
+            }
+            answers(rig.api.dat_srq_resize(srq, 4), DAT_INVALID_STATE)?;
+            counts(rig, srq, 5, 5)?;
+            answers(rig.api.dat_srq_resize(srq, -1), DAT_INVALID_PARAMETER)
+        },
+    ),
+    must(
+        "dat_srq_set_lw/once",
+        "DESCRIPTION",
+        "When fewer buffers than the watermark are left, that is reported once; set again, once more.",
+        |rig| {
+            let (srq, memory) = (low(rig)?, rig.memory(8)?);
+            let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
+            for id in 0..6 {
+                ok(rig.recv_srq(srq, &[memory.all()], id))?;
+            }
+            supported(rig.api.dat_srq_set_lw(srq, 5))?;
+            rig.quiet(rig.async_evd)?;
+            for _ in 0..3 {
+                ok(rig.send(pair.active.ep, &[], 9))?;
+                rig.completion(pair.passive.recv)?;
+            }
+            reported(rig, srq)?;
+            rig.quiet(rig.async_evd)?;
+            ok(rig.api.dat_srq_set_lw(srq, 3))?;
+            rig.quiet(rig.async_evd)?;
+            ok(rig.send(pair.active.ep, &[], 9))?;
+            rig.completion(pair.passive.recv)?;
+            reported(rig, srq)
+        },
+    ),
+    must(
+        "dat_srq_set_lw/at-once",
+        "DESCRIPTION",
+        "Where fewer buffers are there already, that is reported at once.",
+        |rig| {
+            let srq = low(rig)?;
+            supported(rig.api.dat_srq_set_lw(srq, 2))?;
+            reported(rig, srq)
+        },
+    ),
+    must(
+        "dat_srq_set_lw/out-of-range",
+        "RETURN VALUES",
+        "A watermark above the length of the queue, or below 0, is invalid.",
+        |rig| {
+            let srq = low(rig)?;
+            let max = rig.query_srq(srq)?.max_recv_dtos;
+            answers(rig.api.dat_srq_set_lw(srq, max + 1), DAT_INVALID_PARAMETER)?;
+            answers(rig.api.dat_srq_set_lw(srq, -5), DAT_INVALID_PARAMETER)
+        },
+    ),
+];
+
+/// A queue, if the provider has low watermarks.
+fn low(rig: &Rig) -> Outcome<DAT_SRQ_HANDLE> {
+    let srq = rig.srq(8)?;
+    match rig.provider.srq_watermarks_supported {
+        0 => unsupported("the provider attribute srq_watermarks_supported is 0"),
+        _ => Ok(srq),
+    }
+}
+
+/// Buffers that no EP has taken, and buffers that have not come back, as far as the provider can tell.
+#[track_caller]
+fn counts(rig: &Rig, srq: DAT_SRQ_HANDLE, available: DAT_COUNT, outstanding: DAT_COUNT) -> Outcome {
+    let param = rig.query_srq(srq)?;
+    for (what, is, wanted) in [
+        ("available_dto_count", param.available_dto_count, available),
+        ("outstanding_dto_count", param.outstanding_dto_count, outstanding),
+    ] {
+        that(is == wanted || is == DAT_VALUE_UNKNOWN, format_args!("{what} is {is}, not {wanted}"))?;
+    }
+    Ok(())
+}
+
+/// The low watermark of the queue is reported next. The standard gives no event number: any asynchronous one will do.
+#[track_caller]
+fn reported(rig: &Rig, srq: DAT_SRQ_HANDLE) -> Outcome {
+    let about = rig.any_trouble()?;
+    same("what the event is about, and why", about, (srq, DAT_SRQ_LOW_WATERMARK_EVENT as DAT_COUNT))
+}
