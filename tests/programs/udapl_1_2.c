@@ -183,6 +183,16 @@ static void adapter(bool builtin)
     ANSWERS(INVALID_ARGUMENT(4), dat_ia_query(ia, NULL, DAT_IA_FIELD_ALL, NULL, 0, NULL));
     ANSWERS(INVALID_ARGUMENT(5), dat_ia_query(ia, NULL, 0, NULL, DAT_PROVIDER_FIELD_ALL + 1, &provider));
 
+    if (builtin) {
+        DAT_EVD_HANDLE second_evd = DAT_HANDLE_NULL;
+        DAT_IA_HANDLE second;
+        OK(dat_ia_openv(name, 8, &second_evd, &second, 1, 2, DAT_TRUE));
+        EXPECT((uintptr_t)second == 2);
+        OK(dat_ia_query(second, NULL, 0, NULL, DAT_PROVIDER_FIELD_IS_THREAD_SAFE, &provider));
+        EXPECT(provider.is_thread_safe == DAT_TRUE);
+        OK(dat_ia_close(second, DAT_CLOSE_GRACEFUL_FLAG));
+    }
+
     OK(dat_set_consumer_context(ia, context));
     context.as_64 = 0;
     OK(dat_get_consumer_context(ia, &context));
@@ -212,7 +222,7 @@ static void dispatchers(void)
     DAT_COUNT more;
 
     OK(dat_evd_create(ia, 64, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &recv_evd));
-    OK(dat_evd_create(ia, 64, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &request_evd));
+    OK(dat_evd_create(ia, 64, DAT_HANDLE_NULL, (DAT_EVD_FLAGS)(DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG), &request_evd));
     OK(dat_evd_create(ia, 16, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &connect_evd));
     OK(dat_evd_create(ia, 16, DAT_HANDLE_NULL, DAT_EVD_CR_FLAG, &cr_evd));
 
@@ -518,6 +528,57 @@ static void transfers(void)
     disconnect_pair(active, passive);
 }
 
+/* A window on a part of the region, written to by the peer; its region is known by the context alone. */
+static void windows(void)
+{
+    const DAT_COMPLETION_FLAGS flags = DAT_COMPLETION_DEFAULT_FLAG;
+    const DAT_MEM_PRIV_FLAGS privileges = (DAT_MEM_PRIV_FLAGS)(DAT_MEM_PRIV_REMOTE_READ_FLAG | DAT_MEM_PRIV_REMOTE_WRITE_FLAG);
+    DAT_EP_HANDLE active = endpoint(), passive = endpoint();
+    DAT_RMR_HANDLE rmr;
+    DAT_RMR_CONTEXT window = 0;
+    DAT_RMR_PARAM param;
+    DAT_RMR_BIND_COMPLETION_EVENT_DATA bound;
+    DAT_LMR_TRIPLET segment = local(3072, 64);
+    DAT_RMR_TRIPLET target;
+    DAT_DTO_COOKIE cookie = {.as_64 = 31};
+
+    connect_pair(active, passive);
+    OK(dat_rmr_create(pz, &rmr));
+    ANSWERS(INVALID_ARGUMENT(3), dat_rmr_bind(rmr, &segment, (DAT_MEM_PRIV_FLAGS)0x100, passive, cookie, flags, &window));
+    ANSWERS(0x8005000c, dat_rmr_bind(rmr, &segment, privileges, rmr, cookie, flags, &window));
+    ANSWERS(INVALID_ARGUMENT(7), dat_rmr_bind(rmr, &segment, privileges, passive, cookie, flags, NULL));
+    OK(dat_rmr_bind(rmr, &segment, privileges, passive, cookie, flags, &window));
+    bound = next_event(request_evd, DAT_RMR_BIND_COMPLETION_EVENT).event_data.rmr_completion_event_data;
+    EXPECT(bound.rmr_handle == rmr && bound.user_cookie.as_64 == 31 && bound.status == DAT_RMR_BIND_SUCCESS);
+    OK(dat_rmr_query(rmr, DAT_RMR_FIELD_ALL, &param));
+    EXPECT(param.rmr_context == window && param.mem_priv == privileges && param.lmr_triplet.lmr_context == lmr_context);
+    EXPECT(param.lmr_triplet.virtual_address == segment.virtual_address && param.lmr_triplet.segment_length == 64);
+
+    strcpy(memory, "window");
+    target = remote(3072, 64);
+    target.rmr_context = window;
+    segment = local(0, 7);
+    cookie.as_64 = 32;
+    OK(dat_ep_post_rdma_write(active, 1, &segment, cookie, &target, flags));
+    completes(request_evd, active, 32, 7);
+    /* The read is carried out after the write. */
+    segment = local(3200, 7);
+    target.segment_length = 7;
+    cookie.as_64 = 33;
+    OK(dat_ep_post_rdma_read(active, 1, &segment, cookie, &target, flags));
+    completes(request_evd, active, 33, 7);
+    EXPECT(!strcmp(memory + 3072, "window") && !strcmp(memory + 3200, "window"));
+
+    /* Length 0 unbinds. */
+    memset(&segment, 0, sizeof segment);
+    cookie.as_64 = 34;
+    OK(dat_rmr_bind(rmr, &segment, privileges, passive, cookie, flags, &window));
+    bound = next_event(request_evd, DAT_RMR_BIND_COMPLETION_EVENT).event_data.rmr_completion_event_data;
+    EXPECT(bound.rmr_handle == rmr && bound.user_cookie.as_64 == 34 && bound.status == DAT_RMR_BIND_SUCCESS);
+    disconnect_pair(active, passive);
+    OK(dat_rmr_free(rmr));
+}
+
 static void shared_receives(void)
 {
     DAT_SRQ_ATTR srq_attr = {.max_recv_dtos = 8, .max_recv_iov = 1, .low_watermark = DAT_SRQ_LW_DEFAULT};
@@ -572,6 +633,7 @@ int main(int argc, char **argv)
     endpoint_parameters();
     rejection();
     transfers();
+    windows();
     shared_receives();
 
     OK(dat_lmr_free(lmr));
