@@ -14,3 +14,48 @@ fn a_name_is_a_function_and_words() {
         assert!(seen.insert(case.id.clone()), "{} is there twice", case.id);
     }
 }
+
+/// docs/conformance.md: of each of the five pages, the names that its table mentions, without the function.
+fn documented() -> Vec<(&'static str, HashSet<&'static str>)> {
+    let pages = include_str!("../../../docs/conformance.md").split("\n### ").skip(1);
+    let table = |page: &'static str| {
+        let (function, rows) = page.split_once('\n').expect("a table below the heading");
+        let cells = rows.lines().filter_map(|row| row.trim_end_matches(['|', ' ']).rsplit('|').next());
+        let words = cells.flat_map(str::split_whitespace).map(|word| word.trim_matches([',', ';', ':']));
+        (function, words.collect())
+    };
+    pages.map(table).collect()
+}
+
+#[test]
+fn every_case_of_the_five_pages_is_in_the_document() {
+    let pages = documented();
+    assert_eq!(pages.len(), 5);
+    for case in all() {
+        let (function, about) = case.id.split_once('/').expect(&case.id);
+        // The matrix is one entry.
+        let Some((_, words)) = pages.iter().find(|(page, _)| *page == function) else { continue };
+        let family = |word: &&str| word.strip_suffix('*').is_some_and(|start| about.starts_with(start));
+        let named = words.contains(about) || words.contains(&*case.id) || words.iter().any(family);
+        assert!(named || about.starts_with("in-"), "{} is not in docs/conformance.md", case.id);
+    }
+}
+
+#[test]
+fn the_document_names_cases_that_there_are() {
+    let cases = all();
+    for (function, words) in documented() {
+        let is_name = |word: &&&str| {
+            let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_/*".contains(c);
+            word.contains('-') && word.chars().all(plain) && !word.starts_with('-')
+        };
+        for word in words.iter().filter(is_name) {
+            let id = if word.contains('/') { (*word).to_owned() } else { format!("{function}/{word}") };
+            let there = match id.strip_suffix('*') {
+                Some(start) => cases.iter().any(|case| case.id.starts_with(start)),
+                None => cases.iter().any(|case| case.id == id),
+            };
+            assert!(there, "docs/conformance.md, {function}: there is no case {id}");
+        }
+    }
+}
