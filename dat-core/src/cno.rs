@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
+use std::os::fd::AsRawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dat_sys::*;
 
 use crate::agent::Agent;
+use crate::beacon::Beacon;
 use crate::error::{Error, Result};
 use crate::handle::{self, Node, Object, Ref};
 use crate::ia::Ia;
@@ -22,6 +24,7 @@ pub struct Cno<T: Transport> {
     agent: Agent,
 }
 
+#[derive(Default)]
 struct State {
     /// EVDs that have triggered it and whose trigger no waiter has consumed, oldest first, each once: a consumer that
     /// serves one of them does not miss the others. The handles are hints and may be stale.
@@ -30,6 +33,8 @@ struct State {
     waiters: Vec<*const Wake>,
     /// The last EVD went or the adapter closes: everyone leaves with a NULL EVD.
     dead: bool,
+    /// Readable while the next dat_cno_trigger has something to tell.
+    beacon: Option<Beacon>,
 }
 
 // SAFETY: the pointers are only used under the lock, while the waiters they point to are listed.
@@ -46,8 +51,19 @@ pub fn create<T: Transport>(
     agent: DAT_OS_WAIT_PROXY_AGENT,
 ) -> Result<&'static Node<Cno<T>>> {
     let _control = ia.control();
-    let state = State { triggered: VecDeque::new(), waiters: Vec::new(), dead: false };
-    ia.add(|_| Ok(Cno { ia: Ref::new(ia), state: Mutex::new(state), agent: Agent::new(agent)? }))
+    ia.add(|_| Ok(Cno { ia: Ref::new(ia), state: Mutex::default(), agent: Agent::new(agent)? }))
+}
+
+/// dat_cno_fd_create (uDAPL 2.0): a notification object whose triggers can be waited for with poll(2) and the like, on the
+/// file descriptor that is returned; it is the object's, and closed with it.
+pub fn create_with_fd<T: Transport>(ia: &Node<Ia<T>>) -> Result<(&'static Node<Cno<T>>, DAT_FD)> {
+    let no_fd = |_| Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+    let beacon = Beacon::new().map_err(no_fd)?;
+    let fd = beacon.as_raw_fd();
+    let cno = create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL)?;
+    cno.state().beacon = Some(beacon);
+    ia.transport.attend(true);
+    Ok((cno, fd))
 }
 
 /// dat_cno_free: refused while an EVD refers to it or a thread waits on it.
@@ -66,7 +82,20 @@ pub fn free<T: Transport>(cno: &Node<Cno<T>>) -> Result<()> {
     Ok(())
 }
 
+impl<T: Transport> Drop for Cno<T> {
+    fn drop(&mut self) {
+        if self.fd().is_some() {
+            self.ia.transport.attend(false);
+        }
+    }
+}
+
 impl<T: Transport> Cno<T> {
+    /// The file descriptor of its triggers, if it was made with one.
+    pub fn fd(&self) -> Option<DAT_FD> {
+        self.state().beacon.as_ref().map(|beacon| beacon.as_raw_fd())
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -83,6 +112,7 @@ impl<T: Transport> Cno<T> {
             let mut state = self.state();
             if !state.triggered.contains(&evd) {
                 state.triggered.push_back(evd);
+                state.show();
             }
             state.wake_one()
         };
@@ -93,7 +123,9 @@ impl<T: Transport> Cno<T> {
 
     /// An EVD was found empty: its trigger, if nobody has consumed it, means nothing any more.
     pub(crate) fn settle(&self, evd: usize) {
-        self.state().triggered.retain(|triggered| *triggered != evd);
+        let mut state = self.state();
+        state.triggered.retain(|triggered| *triggered != evd);
+        state.show();
     }
 
     /// An EVD is being freed.
@@ -131,6 +163,7 @@ impl<T: Transport> Cno<T> {
             let dead = {
                 let mut state = self.state();
                 if let Some(evd) = state.triggered.pop_front() {
+                    state.show();
                     return Ok(evd as *mut c_void);
                 }
                 state.dead
@@ -161,6 +194,7 @@ impl<T: Transport> Cno<T> {
         let interrupt = {
             let mut state = self.state();
             state.dead = true;
+            state.show();
             let mut interrupt = false;
             for waiter in &state.waiters {
                 // SAFETY: listed waiters are alive.
@@ -181,6 +215,14 @@ impl<T: Transport> Cno<T> {
 }
 
 impl State {
+    /// Lights the beacon while there is something to tell.
+    fn show(&mut self) {
+        let lit = self.dead || !self.triggered.is_empty();
+        if let Some(beacon) = &mut self.beacon {
+            beacon.show(lit);
+        }
+    }
+
     /// Wakes the oldest waiter that is not awake yet. True: it sits in the transport's poller.
     fn wake_one(&self) -> bool {
         // SAFETY: listed waiters are alive.

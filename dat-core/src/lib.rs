@@ -16,6 +16,7 @@ pub mod srq;
 
 pub mod addr;
 mod agent;
+mod beacon;
 pub mod cno;
 pub mod error;
 pub mod handle;

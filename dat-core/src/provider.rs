@@ -90,6 +90,11 @@ pub trait Transport: Send + Sync + Sized + 'static {
     fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
         wake.park(deadline)
     }
+    /// A consumer sleeps elsewhere, on a file descriptor of its own (dat_cno_fd_create): from now on there is progress
+    /// without any call, at once; until as many calls with false.
+    fn attend(&self, on: bool) {
+        let _ = on;
+    }
     /// Makes a thread that sleeps in [`Transport::sleep`] with a [`Wake`] marked as polling look at it again.
     fn interrupt(&self) {}
 }

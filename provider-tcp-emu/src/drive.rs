@@ -13,7 +13,10 @@
 //! Resting  asleep, without limit               → Watching  when that consumer leaves the poller
 //! ```
 //!
-//! So no one polls a socket beside another, and a program that does nothing is not woken by anybody.
+//! While a consumer sleeps on a file descriptor of its own (dat_cno_fd_create), nobody can tell when it makes progress: then
+//! the background thread stays active beside those who do.
+//!
+//! So, otherwise, no one polls a socket beside another, and a program that does nothing is not woken by anybody.
 
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
@@ -85,6 +88,8 @@ struct Spin {
 struct Background {
     state: AtomicU8,
     stop: AtomicBool,
+    /// How many notification objects have a file descriptor that consumers may sleep on.
+    attended: AtomicU32,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -166,6 +171,15 @@ impl Drive {
             self.spin.learn(since.elapsed());
         }
         slept
+    }
+
+    /// See [`Transport::attend`](dat_core::provider::Transport::attend).
+    pub(crate) fn attend(&self, on: bool) {
+        match on {
+            true => self.background.attended.fetch_add(1, Ordering::SeqCst),
+            false => self.background.attended.fetch_sub(1, Ordering::SeqCst),
+        };
+        self.background.unpark();
     }
 
     /// Ends the sleep of the leader.
@@ -344,6 +358,10 @@ impl Spin {
 }
 
 impl Background {
+    fn is_attended(&self) -> bool {
+        self.attended.load(Ordering::SeqCst) > 0
+    }
+
     /// Makes a thread that rests look again.
     fn rouse(&self) {
         if self.state.load(Ordering::SeqCst) == RESTING
@@ -417,7 +435,7 @@ impl Drive {
             same_leader = if leader && !progress { same_leader + 1 } else { 0 };
             (seen, leaders) = (passes, leaders_now);
 
-            if progress {
+            if progress && !self.background.is_attended() {
                 tick = (tick * 2).clamp(TICK, LONGEST_TICK);
                 continue;
             }
@@ -446,8 +464,9 @@ impl Drive {
         let seen = self.board.consumer_passes();
         let tick = loop {
             // Somebody at work is a consumer. It may have been interrupted, by this very thread: no asking again and again.
+            let attended = self.background.is_attended();
             if !self.engine.serve() {
-                break TICK;
+                break if attended { SHORT_TICK } else { TICK };
             }
             if self.background.stop.load(Ordering::SeqCst) {
                 break TICK;
@@ -457,7 +476,7 @@ impl Drive {
                 false => self.board.until_alarm(),
             };
             let waited = poller.wait(limit);
-            if !self.board.dirty.is_empty() {
+            if !attended && !self.board.dirty.is_empty() {
                 // Posted while the consumer does something else: it may be back in a moment.
                 self.deliver(&mut poller);
                 break SHORT_TICK;
@@ -465,7 +484,7 @@ impl Drive {
             if waited.is_ok() {
                 self.deliver(&mut poller);
             }
-            if self.has_followers() || self.board.consumer_passes() != seen {
+            if self.has_followers() || (!attended && self.board.consumer_passes() != seen) {
                 break TICK;
             }
         };

@@ -297,6 +297,10 @@ impl Transport for Tcp {
         self.drive.sleep(wake, deadline)
     }
 
+    fn attend(&self, on: bool) {
+        self.drive.attend(on);
+    }
+
     fn interrupt(&self) {
         self.drive.interrupt();
     }

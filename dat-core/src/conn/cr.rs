@@ -5,6 +5,9 @@ use std::sync::{Mutex, PoisonError};
 
 use dat_sys::*;
 
+use super::csp::Csp;
+use super::psp::Psp;
+use super::rsp::Rsp;
 use crate::addr::SockAddr;
 use crate::ep::state::{Event, State};
 use crate::ep::{self, Ep};
@@ -21,9 +24,10 @@ pub struct Cr<T: Transport> {
     request: Mutex<Option<T::Request>>,
     /// The endpoint that came with it: reserved, or made by the provider.
     ep: Option<Ref<Ep<T>>>,
-    from: SockAddr,
-    from_port: u64,
-    to: SockAddr,
+    from: SocketAddr,
+    to: SocketAddr,
+    /// For C: consumers are handed pointers to these.
+    sockaddrs: (SockAddr, SockAddr),
     private: Vec<u8>,
 }
 
@@ -55,15 +59,15 @@ pub(super) fn arrive<T: Transport>(
             ia: Ref::new(ia),
             request: Mutex::new(Some(arrival.request)),
             ep: ep.map(Ref::new),
-            from: arrival.from.into(),
-            from_port: arrival.from.port().into(),
-            to: arrival.to.into(),
+            from: arrival.from,
+            to: arrival.to,
+            sockaddrs: (arrival.from.into(), arrival.to.into()),
             private: arrival.private.to_vec(),
         })
     })?;
     let data = DAT_CR_ARRIVAL_EVENT_DATA {
         sp_handle: service_point,
-        local_ia_address_ptr: node.to.as_ptr(),
+        local_ia_address_ptr: node.sockaddrs.1.as_ptr(),
         conn_qual: qualifier,
         cr_handle: node.handle(),
         truncate_flag: DAT_FALSE,
@@ -126,6 +130,39 @@ pub fn reject<T: Transport>(cr: &Node<Cr<T>>, private: &[u8]) -> Result<()> {
     ia.transport.reject(request, private)
 }
 
+/// dat_cr_handoff: the request arrives at the service point of another connection qualifier of this adapter, as if it had
+/// come there in the first place: where there is none, or its EVD is full, the peer is refused, not by a consumer.
+/// `DAT_INVALID_PARAMETER`: no connection qualifier; nothing has happened.
+pub fn handoff<T: Transport>(cr: &Node<Cr<T>>, qualifier: DAT_CONN_QUAL) -> Result<()> {
+    // The one that stands for "any" where a service point is made.
+    if qualifier == 0 {
+        return Err(Error::arg(2));
+    }
+    let ia = cr.ia.clone();
+    let request = cr.take().ok_or(Error::handle(DAT_INVALID_HANDLE_CR))?;
+    let (from, to, private, ep) = (cr.from, cr.to, cr.private.clone(), cr.ep.clone());
+    discard(cr);
+    // Before the request is seen elsewhere: its endpoint may be what the consumer accepts it with there.
+    if let Some(ep) = ep {
+        release_ep(ep);
+    }
+    // Under the control lock no service point goes away.
+    let _control = ia.control();
+    deliver(&ia, qualifier, Arrival { request, from, to, private: &private });
+    Ok(())
+}
+
+/// Hands an arrival to the service point of a qualifier; dropped, and so refused, where there is none.
+fn deliver<T: Transport>(ia: &Node<Ia<T>>, qualifier: DAT_CONN_QUAL, arrival: Arrival<'_, T>) {
+    if let Some(psp) = ia.find::<Psp<T>>(|psp| psp.qualifier() == qualifier) {
+        psp.admit(arrival);
+    } else if let Some(csp) = ia.find::<Csp<T>>(|csp| csp.qualifier() == qualifier) {
+        csp.admit(arrival);
+    } else if let Some(rsp) = ia.find::<Rsp<T>>(|rsp| rsp.qualifier() == qualifier) {
+        rsp.admit(arrival);
+    }
+}
+
 /// Gives the request's endpoint back: a reserved one to its consumer, a tentative one to the provider.
 fn release_ep<T: Transport>(ep: Ref<Ep<T>>) {
     match ep.state() {
@@ -168,8 +205,8 @@ impl<T: Transport> Cr<T> {
     /// dat_cr_query. Pointers are valid until the request is answered.
     pub fn query(&self, param: &mut DAT_CR_PARAM) {
         *param = DAT_CR_PARAM {
-            remote_ia_address_ptr: self.from.as_ptr(),
-            remote_port_qual: self.from_port,
+            remote_ia_address_ptr: self.sockaddrs.0.as_ptr(),
+            remote_port_qual: self.from.port().into(),
             private_data_size: self.private.len() as DAT_COUNT,
             private_data: match self.private.is_empty() {
                 true => std::ptr::null_mut(),

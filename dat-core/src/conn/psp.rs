@@ -1,17 +1,16 @@
 //! Public service points: each request makes a connection request, as long as the EVD has room.
 
-use std::ffi::c_void;
 use std::sync::Arc;
 
 use dat_sys::*;
 
-use super::cr::{self, Arrival};
-use crate::ep::{self, Orphans};
+use super::cr::Arrival;
+use super::door::Door;
 use crate::error::{Error, Result};
 use crate::evd::Evd;
 use crate::handle::{self, Node, Object, Ref};
 use crate::ia::Ia;
-use crate::provider::{Port, Receiver, Sink, Transport, Upcall};
+use crate::provider::{Port, Sink, Transport};
 
 /// A public service point.
 pub struct Psp<T: Transport> {
@@ -20,17 +19,6 @@ pub struct Psp<T: Transport> {
     // Before `door`: no request arrives once it is dropped.
     listener: T::Listener,
     door: Arc<Door<T>>,
-}
-
-/// Where requests come in.
-struct Door<T: Transport> {
-    ia: Ref<Ia<T>>,
-    evd: Ref<Evd<T>>,
-    psp: usize,
-    /// The qualifier asked for; [`Port::Any`] is resolved by the listener.
-    port: Port,
-    /// The provider makes an endpoint for each request.
-    makes_eps: bool,
 }
 
 impl<T: Transport> Object for Psp<T> {
@@ -53,8 +41,14 @@ pub fn create<T: Transport>(
     };
     let _control = ia.control();
     ia.add(|handle| {
-        let door =
-            Arc::new(Door { ia: Ref::new(ia), evd: Ref::new(evd), psp: handle as usize, port, makes_eps });
+        let door = Arc::new(Door {
+            ia: Ref::new(ia),
+            evd: Ref::new(evd),
+            point: handle as usize,
+            port,
+            only: None,
+            makes_eps,
+        });
         // SAFETY: the door is dropped after the listener (field order in `Psp`).
         let sink = unsafe { Sink::new(&*door) };
         let listener = ia.transport.listen(port, evd.depth(), sink)?;
@@ -81,6 +75,11 @@ impl<T: Transport> Psp<T> {
         }
     }
 
+    /// Takes a request that another service point hands off.
+    pub(super) fn admit(&self, arrival: Arrival<'_, T>) {
+        self.door.admit(self.qualifier(), arrival);
+    }
+
     /// dat_psp_query.
     pub fn query(&self, param: &mut DAT_PSP_PARAM) {
         *param = DAT_PSP_PARAM {
@@ -88,28 +87,6 @@ impl<T: Transport> Psp<T> {
             conn_qual: self.qualifier(),
             evd_handle: self.door.evd.handle(),
             psp_flags: if self.door.makes_eps { DAT_PSP_PROVIDER_FLAG } else { DAT_PSP_CONSUMER_FLAG },
-        };
-    }
-}
-
-impl<T: Transport> Receiver<T> for Door<T> {
-    fn upcall(&self, up: Upcall<'_, T>) {
-        let Upcall::Request { request, from, to, private } = up else { return };
-        let qualifier = match self.port {
-            Port::Qualifier(qualifier) => qualifier,
-            Port::Any => to.port().into(),
-        };
-        let arrival = Arrival { request, from, to, private };
-        let psp = DAT_SP_HANDLE { psp_handle: self.psp as *mut c_void };
-        // An error drops the request, which refuses the peer: nothing else is owed to anyone.
-        let _ = match self.makes_eps {
-            false => cr::arrive(&self.ia, &self.evd, psp, qualifier, None, arrival),
-            true => ep::create_tentative(&self.ia).and_then(|ep| {
-                cr::arrive(&self.ia, &self.evd, psp, qualifier, Some(ep), arrival).inspect_err(|_| {
-                    // Nobody has seen the endpoint, and it has no queue pair yet whose completions could be queued.
-                    ep::retire_tentative(ep, &mut Orphans::default());
-                })
-            }),
         };
     }
 }

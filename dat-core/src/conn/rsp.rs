@@ -97,6 +97,16 @@ pub fn free<T: Transport>(rsp: &Node<Rsp<T>>) -> Result<()> {
 }
 
 impl<T: Transport> Rsp<T> {
+    /// The connection qualifier it listens on.
+    pub fn qualifier(&self) -> DAT_CONN_QUAL {
+        self.door.qualifier
+    }
+
+    /// Takes a request that another service point hands off.
+    pub(super) fn admit(&self, arrival: Arrival<'_, T>) {
+        self.door.admit(arrival);
+    }
+
     /// dat_rsp_query.
     pub fn query(&self, param: &mut DAT_RSP_PARAM) {
         *param = DAT_RSP_PARAM {
@@ -109,6 +119,19 @@ impl<T: Transport> Rsp<T> {
 }
 
 impl<T: Transport> Door<T> {
+    /// Makes the connection request of the one arrival that it is for. Allowed inside upcalls.
+    fn admit(&self, arrival: Arrival<'_, T>) {
+        // At most one request (uDAPL 1.2, dat_rsp_create): the drop of any other refuses the peer.
+        let Some(ep) = self.take() else { return };
+        if ep.apply(Event::Request).is_err() {
+            return;
+        }
+        let rsp = DAT_SP_HANDLE { rsp_handle: self.rsp as *mut c_void };
+        if cr::arrive(&self.ia, &self.evd, rsp, self.qualifier, Some(&ep), arrival).is_err() {
+            ep.retract();
+        }
+    }
+
     fn take(&self) -> Option<Ref<Ep<T>>> {
         self.reserved.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -117,15 +140,6 @@ impl<T: Transport> Door<T> {
 impl<T: Transport> Receiver<T> for Door<T> {
     fn upcall(&self, up: Upcall<'_, T>) {
         let Upcall::Request { request, from, to, private } = up else { return };
-        // At most one request (uDAPL 1.2, dat_rsp_create): the drop of any other refuses the peer.
-        let Some(ep) = self.take() else { return };
-        if ep.apply(Event::Request).is_err() {
-            return;
-        }
-        let arrival = Arrival { request, from, to, private };
-        let rsp = DAT_SP_HANDLE { rsp_handle: self.rsp as *mut c_void };
-        if cr::arrive(&self.ia, &self.evd, rsp, self.qualifier, Some(&ep), arrival).is_err() {
-            ep.retract();
-        }
+        self.admit(Arrival { request, from, to, private });
     }
 }

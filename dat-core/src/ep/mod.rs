@@ -502,12 +502,32 @@ impl<T: Transport> Ep<T> {
             _ => return Err(Error::arg(8)),
         }
         params::check_qos(qos)?;
+        self.dial(addr, qualifier, timeout, private, 4)
+    }
+
+    /// dat_ep_common_connect (uDAPL 2.0): to a service point named as a socket is, by an address with its port.
+    pub fn common_connect(&self, addr: SocketAddr, timeout: DAT_TIMEOUT, private: &[u8]) -> Result<()> {
+        if addr.port() == 0 {
+            return Err(Error::new(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_MALFORMED));
+        }
+        self.dial(addr, addr.port().into(), timeout, private, 3)
+    }
+
+    /// `arg`: the position of the timeout in the call; the size of the private data is behind it.
+    fn dial(
+        &self,
+        addr: SocketAddr,
+        qualifier: DAT_CONN_QUAL,
+        timeout: DAT_TIMEOUT,
+        private: &[u8],
+        arg: u32,
+    ) -> Result<()> {
         // uDAPL 1.2, dat_ep_connect: timeout values must be positive.
         if timeout == 0 {
-            return Err(Error::arg(4));
+            return Err(Error::arg(arg));
         }
         if private.len() > self.ia.transport.attrs().max_private {
-            return Err(Error::arg(5));
+            return Err(Error::arg(arg + 1));
         }
         let mut setup = self.setup();
         let link = self.ready(&setup)?;
@@ -530,7 +550,8 @@ impl<T: Transport> Ep<T> {
         let peer = model.setup().peer;
         match (model.state(), peer) {
             (State::Connected, Some((addr, qualifier))) => {
-                self.connect(addr, qualifier, timeout, private, qos, DAT_CONNECT_DEFAULT_FLAG)
+                params::check_qos(qos)?;
+                self.dial(addr, qualifier, timeout, private, 3)
             }
             (state, _) => Err(state.refusal()),
         }

@@ -3,10 +3,13 @@
 use dat_sys::*;
 
 use super::convert::{evd, out, private, query, slots};
+use crate::addr;
 use crate::conn::cr::{self, Cr};
+use crate::conn::csp::{self, Csp};
 use crate::conn::psp::{self, Psp};
 use crate::conn::rsp::{self, Rsp};
 use crate::ep::Ep;
+use crate::error::Error;
 use crate::handle;
 use crate::ia::Ia;
 use crate::provider::{Port, Transport};
@@ -85,6 +88,34 @@ slots! {
         rsp::free(handle::get::<Rsp<T>>(rsp)?)
     }
 
+    /// dat_csp_create.
+    fn csp_create<T>(
+        ia: DAT_IA_HANDLE,
+        comm: *mut DAT_COMM,
+        address: DAT_IA_ADDRESS_PTR,
+        cr_evd: DAT_EVD_HANDLE,
+        csp: *mut DAT_CSP_HANDLE,
+    ) {
+        let ia = handle::get::<Ia<T>>(ia)?;
+        let comm = comm.as_ref().ok_or(Error::arg(2))?;
+        let cr_evd = evd(cr_evd, DAT_INVALID_HANDLE_EVD_CR)?;
+        let csp = out(csp, 5)?;
+        csp.write(csp::create(ia, comm, addr::parse(address)?, cr_evd)?.handle());
+        Ok(())
+    }
+
+    /// dat_csp_query.
+    fn csp_query<T>(csp: DAT_CSP_HANDLE, mask: DAT_CSP_PARAM_MASK, param: *mut DAT_CSP_PARAM) {
+        let csp = handle::get::<Csp<T>>(csp)?;
+        let fields = (mask.into(), DAT_CSP_FIELD_ALL.into(), 2);
+        query(fields, param, DAT_CSP_PARAM::zeroed(), |param| csp.query(param))
+    }
+
+    /// dat_csp_free.
+    fn csp_free<T>(csp: DAT_CSP_HANDLE) {
+        csp::free(handle::get::<Csp<T>>(csp)?)
+    }
+
     /// dat_cr_query.
     fn cr_query<T>(cr: DAT_CR_HANDLE, mask: DAT_CR_PARAM_MASK, param: *mut DAT_CR_PARAM) {
         let cr = handle::get::<Cr<T>>(cr)?;
@@ -103,5 +134,10 @@ slots! {
     fn cr_reject<T>(cr: DAT_CR_HANDLE, private_size: DAT_COUNT, private_data: DAT_PVOID) {
         let cr = handle::get::<Cr<T>>(cr)?;
         cr::reject(cr, private(private_size, private_data, 2)?)
+    }
+
+    /// dat_cr_handoff.
+    fn cr_handoff<T>(cr: DAT_CR_HANDLE, qualifier: DAT_CONN_QUAL) {
+        cr::handoff(handle::get::<Cr<T>>(cr)?, qualifier)
     }
 }

@@ -103,6 +103,18 @@ slots! {
         ep.dup_connect(model, timeout, private(private_size, private_data, 4)?, qos)
     }
 
+    /// dat_ep_common_connect.
+    fn ep_common_connect<T>(
+        ep: DAT_EP_HANDLE,
+        address: DAT_IA_ADDRESS_PTR,
+        timeout: DAT_TIMEOUT,
+        private_size: DAT_COUNT,
+        private_data: DAT_PVOID,
+    ) {
+        let ep = handle::get::<Ep<T>>(ep)?;
+        ep.common_connect(addr::parse(address)?, timeout, private(private_size, private_data, 4)?)
+    }
+
     /// dat_ep_disconnect.
     fn ep_disconnect<T>(ep: DAT_EP_HANDLE, flags: DAT_CLOSE_FLAGS) {
         handle::get::<Ep<T>>(ep)?.disconnect(flags)

@@ -112,6 +112,25 @@ slots! {
         Ok(())
     }
 
+    /// dat_cno_fd_create.
+    fn cno_fd_create<T>(ia: DAT_IA_HANDLE, fd: *mut DAT_FD, cno: *mut DAT_CNO_HANDLE) {
+        let ia = handle::get::<Ia<T>>(ia)?;
+        let (fd, cno) = (out(fd, 2)?, out(cno, 3)?);
+        let (made, its_fd) = cno::create_with_fd(ia)?;
+        fd.write(its_fd);
+        cno.write(made.handle());
+        Ok(())
+    }
+
+    /// dat_cno_trigger: the dispatcher that triggered, which ends the trigger. `DAT_QUEUE_EMPTY` and NULL: none did.
+    fn cno_trigger<T>(cno: DAT_CNO_HANDLE, evd: *mut DAT_EVD_HANDLE) {
+        let cno = handle::get::<Cno<T>>(cno)?;
+        let evd = out(evd, 2)?;
+        let answer = cno.wait(0);
+        evd.write(answer.unwrap_or(DAT_HANDLE_NULL));
+        answer.map(drop)
+    }
+
     /// dat_cno_modify_agent.
     fn cno_modify_agent<T>(cno: DAT_CNO_HANDLE, agent: DAT_OS_WAIT_PROXY_AGENT) {
         handle::get::<Cno<T>>(cno)?.set_agent(agent)
@@ -125,7 +144,10 @@ slots! {
         query(fields, param, DAT_CNO_PARAM::zeroed(), |param| {
             let agent = cno.agent();
             param.ia_handle = cno.ia.consumer_handle();
-            if agent.proxy_agent_func.is_some() {
+            if let Some(fd) = cno.fd() {
+                param.proxy_type = DAT_PROXY_TYPE_FD;
+                param.proxy = DAT_CNO_PROXY { fd };
+            } else if agent.proxy_agent_func.is_some() {
                 param.proxy_type = DAT_PROXY_TYPE_AGENT;
                 param.proxy = DAT_CNO_PROXY { agent };
             }

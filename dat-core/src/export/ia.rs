@@ -82,6 +82,18 @@ slots! {
         Ok(())
     }
 
+    /// The provider's part of dat_registry_providers_related: whether two adapters share a point of failure. There is no
+    /// high availability here, so only one adapter does with itself.
+    fn ia_ha_related<T>(ia: DAT_IA_HANDLE, name: DAT_NAME_PTR, answer: *mut DAT_BOOLEAN) {
+        let ia = handle::get::<Ia<T>>(ia)?;
+        if name.is_null() {
+            return Err(Error::arg(2));
+        }
+        let same = CStr::from_ptr(name).to_bytes() == ia.name.as_bytes();
+        out(answer, 3)?.write(if same { DAT_TRUE } else { DAT_FALSE });
+        Ok(())
+    }
+
     /// dat_ia_close.
     fn ia_close<T>(ia: DAT_IA_HANDLE, flags: DAT_CLOSE_FLAGS) {
         ia::close(handle::get::<Ia<T>>(ia)?, flags)

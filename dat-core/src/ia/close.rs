@@ -5,6 +5,7 @@ use dat_sys::*;
 use super::{Ia, sharing};
 use crate::cno::{self, Cno};
 use crate::conn::cr::{self, Cr};
+use crate::conn::csp::{self, Csp};
 use crate::conn::psp::{self, Psp};
 use crate::conn::rsp::{self, Rsp};
 use crate::ep::{self, Ep};
@@ -61,6 +62,7 @@ fn destroy_objects<T: Transport>(ia: &Node<Ia<T>>) {
         Ok(())
     });
     each::<T, Psp<T>>(ia, psp::free);
+    each::<T, Csp<T>>(ia, csp::free);
     each::<T, Rsp<T>>(ia, rsp::free);
     each::<T, Cr<T>>(ia, |cr| {
         cr::abandon(cr);

@@ -35,6 +35,14 @@ impl<T: Transport> Ia<T> {
         self.objects.lock().get(&kind).into_iter().flatten().map(|handle| *handle as *mut c_void).collect()
     }
 
+    /// One of its objects. Under the control lock, where no object goes away.
+    pub fn find<O: Object>(&self, wanted: impl Fn(&Node<O>) -> bool) -> Option<&Node<O>> {
+        // SAFETY: as the caller promised.
+        let nodes =
+            self.objects(O::KIND).into_iter().filter_map(|handle| unsafe { handle::get::<O>(handle) }.ok());
+        nodes.into_iter().find(|node| wanted(node))
+    }
+
     /// How many objects it has.
     pub fn object_count(&self) -> usize {
         self.objects.lock().values().map(HashSet::len).sum()

@@ -5,7 +5,7 @@ use std::ptr::null_mut;
 use dat_sys::*;
 
 use super::convert::status;
-use crate::export::{conn, ep, evd, ia, mem, missing};
+use crate::export::{conn, ep, evd, ia, mem};
 use crate::provider::Transport;
 
 macro_rules! same {
@@ -30,7 +30,7 @@ same! {
     cno_wait(cno: DAT_CNO_HANDLE, timeout: DAT_TIMEOUT, evd: *mut DAT_EVD_HANDLE) => evd::cno_wait::<T>;
     cr_query(cr: DAT_CR_HANDLE, cr_param_mask: DAT_CR_PARAM_MASK, cr_param: *mut DAT_CR_PARAM) => conn::cr_query::<T>;
     cr_accept(cr: DAT_CR_HANDLE, ep: DAT_EP_HANDLE, private_data_size: DAT_COUNT, private_data: DAT_PVOID) => conn::cr_accept::<T>;
-    cr_handoff(cr: DAT_CR_HANDLE, handoff: DAT_CONN_QUAL) => missing::cr_handoff::<T>;
+    cr_handoff(cr: DAT_CR_HANDLE, handoff: DAT_CONN_QUAL) => conn::cr_handoff::<T>;
     evd_create(ia: DAT_IA_HANDLE, evd_min_qlen: DAT_COUNT, cno: DAT_CNO_HANDLE, evd_flags: DAT_EVD_FLAGS, evd: *mut DAT_EVD_HANDLE) => evd::evd_create::<T>;
     evd_query(evd: DAT_EVD_HANDLE, evd_param_mask: DAT_EVD_PARAM_MASK, evd_param: *mut DAT_EVD_PARAM) => evd::evd_query::<T>;
     evd_modify_cno(evd: DAT_EVD_HANDLE, cno: DAT_CNO_HANDLE) => evd::evd_modify_cno::<T>;

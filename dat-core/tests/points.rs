@@ -1,0 +1,191 @@
+//! Service points of uDAPL 2.0, requests that are handed from one service point to another, and notification objects that
+//! are polled.
+
+mod support;
+
+use dat_core::conn::{cr, csp, psp, rsp};
+use dat_core::ep::state::State;
+use dat_core::error::Error;
+use dat_core::provider::Port;
+use dat_core::{cno, evd};
+use dat_sys::*;
+use support::*;
+
+const TCP: DAT_COMM = DAT_COMM { domain: libc::AF_INET, r#type: libc::SOCK_STREAM, protocol: 0 };
+
+fn address(port: u64) -> std::net::SocketAddr {
+    format!("127.0.0.1:{port}").parse().unwrap()
+}
+
+#[test]
+fn a_common_service_point_is_called_by_its_address() {
+    let fabric = fabric();
+    let (a, b) = (Side::new(&fabric), Side::new(&fabric));
+    let (x, y) = (a.ep(), b.ep());
+    let csp = csp::create(b.ia, &TCP, address(0), b.cr).unwrap();
+    let mut param = DAT_CSP_PARAM { ..zeroed_csp() };
+    csp.query(&mut param);
+    // SAFETY: valid as long as the service point.
+    assert_eq!(unsafe { *param.comm }, TCP);
+    assert_eq!(param.evd_handle, b.cr.handle());
+    // SAFETY: as above.
+    let listens_at = unsafe { dat_core::addr::parse(param.address_ptr) }.unwrap();
+    assert_eq!(listens_at, address(csp.qualifier()));
+
+    x.common_connect(listens_at, 10_000_000, b"hello").unwrap();
+    let event = b.next(b.cr);
+    // SAFETY: a connection request, as `arrival` will say.
+    let request = unsafe { event.event_data.cr_arrival_event_data };
+    // SAFETY: the members are one word.
+    assert_eq!(unsafe { request.sp_handle.csp_handle }, csp.handle());
+    assert_eq!(request.conn_qual, csp.qualifier());
+    // SAFETY: live until it is answered.
+    let request = unsafe { dat_core::handle::get(request.cr_handle) }.unwrap();
+    cr::accept(request, Some(y), b"").unwrap();
+    assert_eq!(a.next(a.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+    csp::free(csp).unwrap();
+}
+
+fn zeroed_csp() -> DAT_CSP_PARAM {
+    DAT_CSP_PARAM {
+        ia_handle: std::ptr::null_mut(),
+        comm: std::ptr::null_mut(),
+        address_ptr: std::ptr::null_mut(),
+        evd_handle: std::ptr::null_mut(),
+    }
+}
+
+#[test]
+fn a_common_service_point_is_judged() {
+    let fabric = fabric();
+    let a = Side::new(&fabric);
+    let refusal =
+        |comm: DAT_COMM, to: &str| csp::create(a.ia, &comm, to.parse().unwrap(), a.cr).err().unwrap();
+    let odd = Error::of(DAT_COMM_NOT_SUPPORTED);
+    assert_eq!(refusal(DAT_COMM { r#type: libc::SOCK_DGRAM, ..TCP }, "127.0.0.1:0"), odd);
+    assert_eq!(refusal(DAT_COMM { protocol: libc::IPPROTO_UDP, ..TCP }, "127.0.0.1:0"), odd);
+    assert_eq!(refusal(TCP, "[::1]:0"), odd);
+    assert_eq!(refusal(TCP, "203.0.113.7:0").kind(), DAT_INVALID_ADDRESS);
+    let not_for_requests = csp::create(a.ia, &TCP, address(0), a.connect).err();
+    assert_eq!(not_for_requests, Some(Error::handle(DAT_INVALID_HANDLE_EVD_CR)));
+    let first = csp::create(a.ia, &TCP, address(0), a.cr).unwrap();
+    let again = csp::create(a.ia, &TCP, address(first.qualifier()), a.cr).err();
+    assert_eq!(again, Some(Error::of(DAT_PORT_IN_USE)));
+
+    // It takes calls to its own address only: the adapter's is another.
+    let port = first.qualifier();
+    csp::free(first).unwrap();
+    csp::create(a.ia, &TCP, format!("127.0.0.2:{port}").parse().unwrap(), a.cr).unwrap();
+    let b = Side::new(&fabric);
+    let ep = b.ep();
+    ep.common_connect(address(port), 10_000_000, b"").unwrap();
+    assert_eq!(b.next(b.connect).event_number, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+
+    // Where the positions of arguments are not those of dat_ep_connect.
+    let ep = b.ep();
+    assert_eq!(ep.common_connect(address(port), 0, b""), Err(Error::arg(3)));
+    assert_eq!(ep.common_connect(address(port), 1, &[0; 1 << 16]), Err(Error::arg(4)));
+    assert_eq!(ep.common_connect(address(0), 1, b"").unwrap_err().kind(), DAT_INVALID_ADDRESS);
+    assert_eq!(ep.dup_connect(a.ep(), 1, b"", DAT_QOS_BEST_EFFORT).unwrap_err().kind(), DAT_INVALID_STATE);
+}
+
+#[test]
+fn a_request_is_handed_to_another_service_point() {
+    let fabric = fabric();
+    let (a, b) = (Side::new(&fabric), Side::new(&fabric));
+    let front = psp::create(b.ia, Port::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
+    let second_desk = evd::create(b.ia, 4, None, DAT_EVD_CR_FLAG).unwrap();
+    let back = psp::create(b.ia, Port::Any, second_desk, DAT_PSP_CONSUMER_FLAG).unwrap();
+    let (x, y) = (a.ep(), b.ep());
+    x.connect(address(0), front.qualifier(), 10_000_000, b"hello", DAT_QOS_BEST_EFFORT, 0).unwrap();
+    let request = arrival(&b);
+    let stale = request.handle();
+    assert_eq!(cr::handoff(request, 0), Err(Error::arg(2)));
+    cr::handoff(request, back.qualifier()).unwrap();
+    // SAFETY: any word may be asked about.
+    assert!(unsafe { dat_core::handle::get::<cr::Cr<T>>(stale) }.is_err(), "the handle is dead");
+
+    let event = b.next(second_desk);
+    // SAFETY: the number says which member.
+    let data = unsafe { event.event_data.cr_arrival_event_data };
+    assert_eq!((event.event_number, data.conn_qual), (DAT_CONNECTION_REQUEST_EVENT, back.qualifier()));
+    // SAFETY: live until it is answered.
+    let request = unsafe { dat_core::handle::get::<cr::Cr<T>>(data.cr_handle) }.unwrap();
+    let mut param = DAT_CR_PARAM::zeroed();
+    request.query(&mut param);
+    // SAFETY: the request's own octets.
+    let private = unsafe { std::slice::from_raw_parts(param.private_data.cast::<u8>(), 5) };
+    assert_eq!((param.private_data_size, private), (5, &b"hello"[..]));
+    cr::accept(request, Some(y), b"").unwrap();
+    assert_eq!(a.next(a.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+    assert_eq!(b.next(b.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+}
+
+#[test]
+fn a_request_for_a_reserved_endpoint_is_handed_on_and_back() {
+    let fabric = fabric();
+    let (a, b) = (Side::new(&fabric), Side::new(&fabric));
+    let front = psp::create(b.ia, Port::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
+    let (x, y) = (a.ep(), b.ep());
+    let reserved = rsp::create(b.ia, front.qualifier() + 1, y, b.cr).unwrap();
+    x.connect(address(0), front.qualifier(), 10_000_000, b"", DAT_QOS_BEST_EFFORT, 0).unwrap();
+    cr::handoff(arrival(&b), reserved.qualifier()).unwrap();
+    assert_eq!(y.state(), State::PassivePending);
+    // And on to the first: the endpoint is its consumer's again.
+    cr::handoff(arrival(&b), front.qualifier()).unwrap();
+    assert_eq!(y.state(), State::Unconnected);
+    cr::accept(arrival(&b), Some(y), b"").unwrap();
+    assert_eq!(a.next(a.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+}
+
+#[test]
+fn a_request_handed_to_nobody_is_refused_by_no_consumer() {
+    let fabric = fabric();
+    let (a, b) = (Side::new(&fabric), Side::new(&fabric));
+    let front = psp::create(b.ia, Port::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
+    let x = a.ep();
+    x.connect(address(0), front.qualifier(), 10_000_000, b"", DAT_QOS_BEST_EFFORT, 0).unwrap();
+    cr::handoff(arrival(&b), 0xffff_ffff).unwrap();
+    assert_eq!(a.next(a.connect).event_number, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+}
+
+/// Whether poll(2) finds the file descriptor readable, at once.
+fn readable(fd: DAT_FD) -> bool {
+    let mut fd = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one element, which outlives the call.
+    unsafe { libc::poll(&mut fd, 1, 0) == 1 && fd.revents == libc::POLLIN }
+}
+
+#[test]
+fn a_file_descriptor_is_readable_while_there_are_triggers() {
+    let ia = open(&fabric());
+    let (cno, fd) = cno::create_with_fd(ia).unwrap();
+    assert_eq!(cno.fd(), Some(fd));
+    let soft = || evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap();
+    let (first, second) = (soft(), soft());
+    let event = DAT_EVENT { event_number: DAT_SOFTWARE_EVENT, ..DAT_EVENT::zeroed() };
+    assert!(!readable(fd));
+    assert_eq!(cno.wait(0), Err(Error::of(DAT_QUEUE_EMPTY)));
+
+    first.post_software(&event).unwrap();
+    second.post_software(&event).unwrap();
+    assert!(readable(fd));
+    assert_eq!(cno.wait(0), Ok(first.handle()));
+    assert!(readable(fd), "the other has triggered it, too");
+    assert_eq!(cno.wait(0), Ok(second.handle()));
+    assert!(!readable(fd));
+
+    // An EVD that is emptied by somebody who looked without having been told takes its trigger back.
+    first.post_software(&event).unwrap();
+    // SAFETY: one thread takes events.
+    while unsafe { first.dequeue() }.is_ok() {}
+    assert!(!readable(fd));
+
+    // The end of the adapter is something to tell, and the descriptor is the object's.
+    for evd in [first, second] {
+        evd::free(evd).unwrap();
+    }
+    cno::free(cno).unwrap();
+    // SAFETY: asks only whether it is open.
+    assert_eq!(unsafe { libc::fcntl(fd, libc::F_GETFD) }, -1);
+}
