@@ -3,7 +3,7 @@
 //!
 //! The input is frames in a short form (length, then ULPDU), which are given the MPA framing here, so that the fuzzer need
 //! not find lengths, pads and CRCs by chance; the first octet says how all this is done. STags are random in each run:
-//! where a frame names the region by its number, the STag is put in.
+//! where a frame names the region, or the window, by its number, the STag is put in.
 #![no_main]
 
 use std::cell::RefCell;
@@ -12,12 +12,14 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use rnic::{
-    Access, Cq, Keys, Mr, Qp, QpCfg, RecvWr, Remote, RxVec, Segment, SendOp, SendWr, Stream, StreamCfg,
-    TxVec, Wc,
+    Access, BindWr, Cq, Keys, Mr, Mw, Qp, QpCfg, RecvWr, Remote, RxVec, Segment, SendOp, SendWr, Stream,
+    StreamCfg, TxVec, View, Wc,
 };
 
 const REGION: usize = 256;
 const GUARD: usize = 64;
+/// Octets of the sink that the window shows: behind all that the sink is for.
+const WINDOW: usize = 10;
 
 thread_local! {
     /// Large, and as in an adapter the same for all streams.
@@ -65,6 +67,13 @@ fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
     };
     // SAFETY: one thread.
     let (qp, work) = unsafe { Qp::new(cfg) }.unwrap();
+    let window = Mw::new(&keys, pd, flags & 32 != 0);
+    let shown = sink_at(240, WINDOW);
+    let access = Access { remote_read: true, remote_write: true, ..Access::default() };
+    let view = View { region: &sink, addr: shown.addr, len: WINDOW as u64, access, zero_based: true };
+    // SAFETY: as above.
+    let key = unsafe { qp.post_bind(&BindWr { id: 8, window: &window, view: Some(view), signalled: true }) }
+        .unwrap();
     let mut stream =
         Stream::new(work, StreamCfg { mulpdu: 128, crc, extended, ird: 2, ord: 2, hold: flags & 8 != 0 });
     for id in 0..4 {
@@ -88,7 +97,7 @@ fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
     while let (Some((&len, rest)), false) = (data.split_first(), failed) {
         let (frame, rest) = rest.split_at(usize::from(len).min(rest.len()));
         data = rest;
-        let bytes = if raw { frame.to_vec() } else { fpdu(frame, crc, exposed.rkey(), base) };
+        let bytes = if raw { frame.to_vec() } else { fpdu(frame, crc, (exposed.rkey(), base), key) };
         failed = match direct {
             false => stream.rx_bytes(&bytes).is_err(),
             true => portions(&mut stream, rx, &bytes).is_err(),
@@ -106,24 +115,34 @@ fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
 
     let mut done = [const { MaybeUninit::<Wc>::uninit() }; 8];
     // SAFETY: one thread.
-    assert_eq!(unsafe { cq.poll(&mut done) }, 6, "each posted work request completes once");
-    drop((exposed, sink));
+    assert_eq!(unsafe { cq.poll(&mut done) }, 7, "each posted work request completes once");
+    drop((window, exposed, sink));
+    assert_eq!(keys.live(), 0);
     for guard in [0, GUARD + REGION, 2 * (GUARD + REGION)] {
         assert_eq!(memory[guard..guard + GUARD], [0xA5; GUARD]);
     }
-    // Nothing is ever placed behind the second read's sink.
-    assert_eq!(memory[GUARD + REGION + GUARD + 230..][..26], [0xA5; 26]);
+    // Nothing is ever placed behind the second read's sink but through the window.
+    let behind = &memory[GUARD + REGION + GUARD..][230..REGION];
+    assert_eq!((&behind[..10], &behind[10 + WINDOW..]), (&[0xA5; 10][..], &[0xA5; 6][..]));
 }
 
 /// MPA framing around a ULPDU. STag and address of a region are put where a tagged segment, a READ request or an atomic
-/// request has them, if the first octet there is 1.
-fn fpdu(ulpdu: &[u8], crc: bool, stag: u32, base: u64) -> Vec<u8> {
+/// request has them, if the first octet there is 1; those of the window if it is 2. If it is 3 the window's STag alone is,
+/// which a SEND may invalidate.
+fn fpdu(ulpdu: &[u8], crc: bool, region: (u32, u64), window: u32) -> Vec<u8> {
     let mut bytes = (ulpdu.len() as u16).to_be_bytes().to_vec();
     bytes.extend_from_slice(ulpdu);
     for at in [2 + 2, 2 + 18 + 8, 2 + 18 + 16] {
-        if let Some(place) = bytes.get_mut(at..at + 12).filter(|place| place[0] == 1) {
-            let offset = u64::from(place[11]) + u64::from(place[10] & 1) * 256;
-            place[..4].copy_from_slice(&stag.to_be_bytes());
+        let Some(place) = bytes.get_mut(at..at + 12) else { continue };
+        let (stag, base) = match place[0] {
+            1 => region,
+            2 | 3 => (window, 0),
+            _ => continue,
+        };
+        let alone = place[0] == 3;
+        let offset = u64::from(place[11]) + u64::from(place[10] & 1) * 256;
+        place[..4].copy_from_slice(&stag.to_be_bytes());
+        if !alone {
             place[4..].copy_from_slice(&(base + offset).to_be_bytes());
         }
     }

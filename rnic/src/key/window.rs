@@ -29,7 +29,8 @@ pub struct View<'a> {
     pub addr: u64,
     /// Bytes.
     pub len: u64,
-    /// What peers may do. Remote reading takes a region that may be read locally, remote writing one that may be written.
+    /// What peers may do. Remote reading takes a region that may be read locally, remote writing and atomic operations
+    /// one that may be written.
     pub access: Access,
     /// Peers count from 0 instead of from the address.
     pub zero_based: bool,
@@ -125,21 +126,15 @@ impl Keys {
         let owner = if mw.scoped { by } else { mw.pd.into() }.0;
         let (entry, region, rights) = match view {
             None => (Entry::new(owner, Access::default(), 0, 0, true), 0, 0),
-            Some(&View {
-                region,
-                addr,
-                len,
-                access: Access { remote_read, remote_write, .. },
-                zero_based,
-            }) => {
+            Some(&View { region, addr, len, access, zero_based }) => {
                 let region = region.lkey();
                 let shown = self.look_up(region).map_err(|error| PostError::of(error, false))?;
                 let needed = |asked: bool, right: Right| if asked { right as u32 } else { 0 };
-                let (read, write) =
-                    (needed(remote_read, Right::LocalRead), needed(remote_write, Right::LocalWrite));
+                let read = needed(access.remote_read, Right::LocalRead);
+                let write = needed(access.remote_write || access.remote_atomic, Right::LocalWrite);
                 shown.check(by, addr, len, write).map_err(|error| PostError::of(error, true))?;
                 let addr = shown.check(by, addr, len, read).map_err(|error| PostError::of(error, false))?;
-                let access = Access { remote_read, remote_write, ..Access::default() };
+                let access = Access { local_read: false, local_write: false, ..access };
                 let entry = Entry::new(owner, access, addr, len, zero_based);
                 (Entry { rights: 0, ..entry }, region, entry.rights)
             }

@@ -111,6 +111,9 @@ fn a_view_is_judged() {
     assert_eq!(refused(rig.view(&unreadable, 0, 8)), PostError::Access { write: false });
     let unwritable = rig.region(Access { local_write: false, ..ALL }, false);
     assert_eq!(refused(rig.view(&unwritable, 0, 8)), PostError::Access { write: true });
+    let atomic =
+        View { access: Access { remote_atomic: true, ..Access::default() }, ..rig.view(&unwritable, 0, 8) };
+    assert_eq!(refused(atomic), PostError::Access { write: true });
     let read_only = Access { remote_write: false, ..ALL };
     let shown = View { access: read_only, ..rig.view(&unwritable, 0, 8) };
     let stag = rig.bound(&window, shown);

@@ -12,10 +12,11 @@ struct Peer {
     read_msn: u32,
 }
 
-/// A frame that is right or nearly so.
-fn frame(rng: &mut Rng, peer: &mut Peer, buf: &Buf, crc: bool) -> Vec<u8> {
+/// A frame that is right or nearly so. `targets`: what the peer knows of, key and first byte.
+fn frame(rng: &mut Rng, peer: &mut Peer, targets: &[(u32, u64)], crc: bool) -> Vec<u8> {
     let mut payload = vec![0xEE; rng.below(150)];
     let (offset, last) = (rng.below(270) as u64, !rng.chance(8));
+    let (key, addr) = targets[rng.below(targets.len())];
     let body = match rng.below(9) {
         6 => {
             peer.send_msn += 1;
@@ -28,21 +29,27 @@ fn frame(rng: &mut Rng, peer: &mut Peer, buf: &Buf, crc: bool) -> Vec<u8> {
                 false => AtomicOp::cmp_swap(0, rng.next()),
             };
             let offset = if rng.chance(8) { offset } else { offset & !7 };
-            atomic(peer.read_msn, AtomicRequest { id: 1, stag: buf.key(), to: buf.addr() + offset, op })
+            atomic(peer.read_msn, AtomicRequest { id: 1, stag: key, to: addr + offset, op })
         }
         8 if rng.chance(3) => atomic_response(1, AtomicResponse { id: 2, original: rng.next() }),
         0 | 1 => {
             peer.send_msn += 1;
-            sent(peer.send_msn, u32::from(rng.chance(20)), last, &payload)
+            let mut body = sent(peer.send_msn, u32::from(rng.chance(20)), last, &payload);
+            if rng.chance(10) {
+                // With invalidate, of a key that may be a region's or stale.
+                body[1] += 1;
+                body[2..6].copy_from_slice(&key.to_be_bytes());
+            }
+            body
         }
-        2 | 3 => written(buf.key(), buf.addr() + offset, last, &payload),
+        2 | 3 => written(key, addr + offset, last, &payload),
         4 => {
             let request = ReadRequest {
                 sink_stag: rng.next() as u32,
                 sink_to: rng.next(),
                 len: rng.below(150) as u32,
-                source_stag: buf.key(),
-                source_to: buf.addr() + offset,
+                source_stag: key,
+                source_to: addr + offset,
             };
             peer.read_msn += 1;
             asked(peer.read_msn, request)
@@ -85,7 +92,11 @@ fn a_hundred_thousand_frames() {
     let open = Buf::new(&keys, srq_pd, 400, ALL);
     let sink = Buf::new(&keys, srq_pd, 400, LOCAL);
     let closed = Buf::new(&keys, srq_pd, 400, LOCAL);
-    let (mut frames, mut ends, mut taken) = (0, 0, 0);
+    // Peers see 100 octets of it, through a window.
+    let shown = Buf::new(&keys, srq_pd, 400, LOCAL);
+    let access = Access { remote_atomic: false, ..ALL };
+    let view = View { zero_based: true, access, ..shown.view(200, 100) };
+    let (mut frames, mut ends, mut taken, mut invalidated, mut rebound) = (0, 0, 0, 0, 0);
     while frames < 100_000 {
         let cfg = StreamCfg { crc: rng.chance(3), extended: !rng.chance(4), ..cfg() };
         let srq = Arc::new(Srq::new(&keys, srq_pd, 4, SEGMENTS, || {}).unwrap());
@@ -94,20 +105,32 @@ fn a_hundred_thousand_frames() {
             share(&srq, id, &segments).unwrap();
         }
         let mut side = Side::with_srq(cfg, Some((srq, srq_pd)), Arc::clone(&keys));
-        side.post(read(1, &[sink.seg(250, 90)], Remote { addr: 0, key: 1 }));
+        let window = Mw::new(&keys, srq_pd, rng.chance(2));
+        let mut posted = 1;
+        let mut targets = vec![(open.key(), open.addr()), (side.bind(0, &window, Some(view)), 0)];
         let target = Remote { addr: 0, key: 1 };
-        if cfg.extended {
-            side.post(fetch_add(2, &[sink.seg(340, 8)], target, 1));
+        // Until these are answered no other bind has its turn.
+        if rng.chance(2) {
+            side.post(read(1, &[sink.seg(250, 90)], target));
+            posted += 1;
+            if cfg.extended {
+                side.post(fetch_add(2, &[sink.seg(340, 8)], target, 1));
+                posted += 1;
+            }
         }
         let mut peer = Peer { send_msn: 0, read_msn: 0 };
         for _ in 0..50 {
             frames += 1;
+            if rng.chance(10) {
+                targets.push((side.bind(3, &window, rng.chance(2).then_some(view)), 0));
+                posted += 1;
+            }
             let bytes = if rng.chance(20) {
                 let mut noise = vec![0; 1 + rng.below(100)];
                 rng.fill(&mut noise);
                 noise
             } else {
-                frame(&mut rng, &mut peer, &open, cfg.crc)
+                frame(&mut rng, &mut peer, &targets, cfg.crc)
             };
             let result = match rng.chance(2) {
                 true => side.stream.rx_bytes(&bytes),
@@ -129,14 +152,25 @@ fn a_hundred_thousand_frames() {
         }
         side.stream.flush();
         taken += side.stream.stats().rx_messages;
-        assert_eq!(side.completions().len(), 1 + usize::from(cfg.extended));
+        let done = side.completions();
+        assert_eq!(done.len(), posted);
+        rebound += done.iter().filter(|wc| (wc.id, wc.status) == (3, WcStatus::Success)).count();
+        invalidated += side.received().iter().filter(|wc| wc.invalidated.is_some()).count();
+        drop(window);
+        assert_eq!(keys.live(), 4, "no key is left of windows and binds");
+        shown.assert_guarded();
+        assert!(shown.bytes()[..200].iter().chain(&shown.bytes()[300..]).all(|&byte| byte == 0));
         open.assert_guarded();
         sink.assert_guarded();
         assert!(sink.bytes()[350..].iter().all(|&byte| byte == 0));
         assert!(closed.bytes().iter().all(|&byte| byte == 0));
     }
     // The frames are such that much of both happens.
-    assert!(ends > 10_000 && taken > 30_000, "{ends} ends, {taken} messages");
+    assert!(ends > 10_000 && taken > 25_000, "{ends} ends, {taken} messages");
+    assert!(invalidated > 100 && rebound > 1_000, "{invalidated} invalidations, {rebound} binds");
+    // Some frames have been mutated.
+    let written = shown.bytes()[200..300].iter().filter(|&&byte| byte == 0xEE).count();
+    assert!(written > 80, "{written} octets of the window were written");
 }
 
 fn portions(side: &mut Side, bytes: &[u8], rng: &mut Rng) -> Result<(), Failure> {
