@@ -136,7 +136,9 @@ pub trait Queue<T: Transport>: Send + Sync {
 pub trait Completions: Send + Sync {
     /// Moves completions out, oldest first; returns how many. Does not make progress.
     fn poll(&self, out: &mut [MaybeUninit<Wc>]) -> usize;
-    /// Asks for one `CqReady` upcall at the next completion (`solicited`: the next solicited or failed one).
+    /// Asks for one `CqReady` upcall at the next completion. `solicited`: at the next that failed or is solicited, as
+    /// requests are that were not posted quiet, and receives as [`QpCfg::sender_wakes`] says. Of two wishes the
+    /// last one holds.
     /// False: the queue is not empty (or may not be), poll again; nothing was armed.
     fn arm(&self, solicited: bool) -> bool;
     /// Changes the depth; nothing queued is lost. `DAT_INVALID_STATE` when more completions are queued than fit.
@@ -266,6 +268,8 @@ pub struct SendWr<'a> {
     pub solicited: bool,
     /// Starts only after all earlier RDMA reads have completed.
     pub fence: bool,
+    /// Its success does not wake a queue that is armed for solicited completions only.
+    pub quiet: bool,
 }
 
 /// Binding a window.
@@ -278,6 +282,8 @@ pub struct BindWr<'a, T: Transport> {
     pub view: Option<View<'a, T>>,
     /// Success is reported. A failure always is.
     pub signalled: bool,
+    /// As [`SendWr::quiet`].
+    pub quiet: bool,
 }
 
 /// What a window shows.
@@ -301,6 +307,8 @@ pub struct RecvWr<'a> {
     pub id: u64,
     /// Local memory, filled in order.
     pub segments: &'a [Segment],
+    /// As [`SendWr::quiet`], unless that is the sender's to say.
+    pub quiet: bool,
 }
 
 /// Receive buffers that belong to a queue pair and have not completed: those posted to its own queue, and those its
@@ -406,6 +414,8 @@ pub struct QpCfg<'a, T: Transport> {
     /// Told of each receive buffer that a message takes ([`Holding::took`]). If that exceeds the hard watermark, the
     /// buffer is flushed and the connection ends as [`Upcall::Broken`]; of the soft one, [`Upcall::HighWatermark`] tells.
     pub holding: Arc<Holding>,
+    /// A receive is a solicited completion if its sender says so; else, if it was not posted quiet.
+    pub sender_wakes: bool,
     /// Requests outstanding at most.
     pub max_requests: usize,
     /// Receives outstanding at most.

@@ -142,7 +142,7 @@ impl<T: Transport> Srq<T> {
         self.counts.posted.store(posted + 1, Ordering::Release);
         // The transport sees whether there is room, among buffers that no message has taken yet.
         // SAFETY: as the caller promised.
-        unsafe { self.srq.post_recv(&RecvWr { id: cookie, segments }) }.map_err(|e| {
+        unsafe { self.srq.post_recv(&RecvWr { id: cookie, segments, quiet: false }) }.map_err(|e| {
             self.counts.posted.store(posted, Ordering::Release);
             post::refused(e)
         })

@@ -79,7 +79,7 @@ fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
     for id in 0..4 {
         let segments = [sink_at(0, 50), sink_at(50, 100)];
         // SAFETY: the memory outlives the stream.
-        unsafe { qp.post_recv(&RecvWr { id, segments: &segments }) }.unwrap();
+        unsafe { qp.post_recv(&RecvWr { id, segments: &segments, quiet: false }) }.unwrap();
     }
     for id in 0..2 {
         let at = Remote { addr: 1, key: 2 };
@@ -88,7 +88,7 @@ fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
             false => (SendOp::Read(at), 40),
         };
         let segments = [sink_at(150 + 40 * id, len)];
-        let wr = SendWr { id: 9, op, segments: &segments, signalled: true, solicited: false, fence: false };
+        let wr = SendWr { id: 9, op, segments: &segments, signalled: true, solicited: false, fence: false, quiet: false };
         // SAFETY: as above.
         unsafe { qp.post_send(&wr) }.unwrap();
     }

@@ -131,6 +131,7 @@ impl End {
             srq: None,
             token: 0,
             holding: Arc::default(),
+            sender_wakes: true,
             max_requests: 512,
             max_recvs: 512,
             max_request_segments: 1,
@@ -149,13 +150,21 @@ impl End {
     }
 
     fn post_recv(&self, i: usize) {
-        let wr = RecvWr { id: i as u64, segments: &[self.segment(i % RECVS * SMALL, SMALL)] };
+        let wr = RecvWr { id: i as u64, segments: &[self.segment(i % RECVS * SMALL, SMALL)], quiet: false };
         // SAFETY: the memory is leaked.
         unsafe { self.qp.post_recv(&wr) }.expect("receive");
     }
 
     fn post(&self, op: SendOp, segment: Segment) {
-        let wr = SendWr { id: 0, op, segments: &[segment], signalled: true, solicited: false, fence: false };
+        let wr = SendWr {
+            id: 0,
+            op,
+            segments: &[segment],
+            signalled: true,
+            solicited: false,
+            fence: false,
+            quiet: false,
+        };
         // SAFETY: the memory is leaked.
         unsafe { self.qp.post_send(&wr) }.expect("request");
     }

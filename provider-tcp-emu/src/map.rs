@@ -35,12 +35,13 @@ pub(crate) fn send<'a>(wr: &dat::SendWr<'a>) -> rnic::SendWr<'a> {
         signalled: wr.signalled,
         solicited: wr.solicited,
         fence: wr.fence,
+        quiet: wr.quiet,
     }
 }
 
 #[inline]
 pub(crate) fn recv<'a>(wr: &dat::RecvWr<'a>) -> rnic::RecvWr<'a> {
-    rnic::RecvWr { id: wr.id, segments: segments(wr.segments) }
+    rnic::RecvWr { id: wr.id, segments: segments(wr.segments), quiet: wr.quiet }
 }
 
 pub(crate) fn bind_state(state: rnic::BindState) -> dat::BindState {

@@ -234,7 +234,7 @@ impl Transport for Tcp {
     }
 
     fn qp(&self, cfg: QpCfg<'_, Self>, sink: Sink<Self>) -> Result<Qp> {
-        let holding = Arc::clone(&cfg.holding);
+        let (holding, sender_wakes) = (Arc::clone(&cfg.holding), cfg.sender_wakes);
         let cfg = rnic::QpCfg {
             keys: Arc::clone(&self.keys),
             pd: cfg.pd.0,
@@ -256,6 +256,9 @@ impl Transport for Tcp {
             }
             !exceeded.hard
         });
+        if !sender_wakes {
+            work.let_poster_wake();
+        }
         let mut engine = self.drive.engine.lock();
         let index = engine.links.next_index();
         let shared = Arc::new(link::Shared { mark: Mark::new(index), ended: AtomicBool::new(false) });
@@ -328,7 +331,7 @@ impl Queue<Tcp> for Qp {
             }),
             None => None,
         };
-        let wr = rnic::BindWr { id: wr.id, window, view, signalled: wr.signalled };
+        let wr = rnic::BindWr { id: wr.id, window, view, signalled: wr.signalled, quiet: wr.quiet };
         // SAFETY: the caller's promise.
         let key = unsafe { self.qp.post_bind(&wr) }.map_err(map::post_error)?;
         self.posted(0);

@@ -130,12 +130,20 @@ fn run(what: &str, window: usize, len: usize, op: fn(&Side) -> SendOp, rounds: u
             if matches!(op, SendOp::Send { .. }) {
                 for id in 0..window as u64 {
                     // SAFETY: one thread; the memory outlives the stream.
-                    unsafe { b.qp.post_recv(&RecvWr { id, segments: &to }) }.unwrap();
+                    unsafe { b.qp.post_recv(&RecvWr { id, segments: &to, quiet: false }) }.unwrap();
                 }
             }
             let posted = Instant::now();
             for id in 0..window as u64 {
-                let wr = SendWr { id, op, segments: &from, signalled: true, solicited: false, fence: false };
+                let wr = SendWr {
+                    id,
+                    op,
+                    segments: &from,
+                    signalled: true,
+                    solicited: false,
+                    fence: false,
+                    quiet: false,
+                };
                 // SAFETY: as above.
                 unsafe { a.qp.post_send(black_box(&wr)) }.unwrap();
             }

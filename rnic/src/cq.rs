@@ -103,15 +103,13 @@ impl Cq {
         unsafe { !self.ring().is_filled(self.ring().head()) }
     }
 
-    /// Asks for one [`CqEvent::Ready`] at the next completion (`solicited`: the next solicited or failed one). False:
+    /// Asks for one [`CqEvent::Ready`] at the next completion (`solicited`: the next solicited or failed one); of two wishes the last one holds. False:
     /// the queue is not empty, poll again; nothing was armed.
     ///
     /// # Safety
     /// As [`poll`](Self::poll).
     pub unsafe fn arm(&self, solicited: bool) -> bool {
-        // Of two wishes the wider one holds.
-        let wish = if solicited && self.armed.load(Ordering::Relaxed) != ANY { SOLICITED } else { ANY };
-        self.armed.store(wish, Ordering::Relaxed);
+        self.armed.store(if solicited { SOLICITED } else { ANY }, Ordering::Relaxed);
         // Either the producer sees the mark (its fence is in `announce`) or the look below sees its completion.
         fence(Ordering::SeqCst);
         // SAFETY: the caller is the only consumer.

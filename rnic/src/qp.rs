@@ -71,6 +71,9 @@ pub(crate) const TO_WINDOW: u8 = 32;
 /// [`Wqe::flags`]: carried out, waits for earlier ones to complete.
 pub(crate) const DONE: u8 = 16;
 
+/// [`Wqe::flags`]: its success wakes no queue that is armed for solicited completions only.
+pub(crate) const QUIET: u8 = 64;
+
 /// Octets that an atomic operation works on.
 const ATOMIC_SIZE: u32 = size_of::<u64>() as u32;
 
@@ -82,6 +85,7 @@ pub(crate) struct Rqe {
     pub(crate) len: u64,
     /// Of non-empty ones.
     pub(crate) segments: u16,
+    pub(crate) quiet: bool,
 }
 
 impl Qp {
@@ -112,6 +116,7 @@ impl Qp {
             token: cfg.token,
             recv: None,
             recv_segments: vec![Segment::default(); max_recv_segments].into(),
+            poster_wakes: false,
             watch: None,
             failed: None,
         };
@@ -152,8 +157,11 @@ impl Qp {
             }
         };
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
-        let flags =
-            op_flags | flag(wr.signalled, SIGNALLED) | flag(wr.solicited, SOLICITED) | flag(wr.fence, FENCE);
+        let flags = op_flags
+            | flag(wr.signalled, SIGNALLED)
+            | flag(wr.solicited, SOLICITED)
+            | flag(wr.fence, FENCE)
+            | flag(wr.quiet, QUIET);
         // SAFETY: the caller is the only producer; a vacant slot is the producer's.
         unsafe {
             let slot = self.sq.vacant().ok_or(PostError::Full)?;
@@ -177,7 +185,8 @@ impl Qp {
         unsafe {
             let slot = self.sq.vacant().ok_or(PostError::Full)?;
             let stag = self.keys.reserve(wr.window, self.scope, wr.view.as_ref())?;
-            let (remote, flags) = (Remote { addr: 0, key: stag }, if wr.signalled { SIGNALLED } else { 0 });
+            let remote = Remote { addr: 0, key: stag };
+            let flags = if wr.signalled { SIGNALLED } else { 0 } | if wr.quiet { QUIET } else { 0 };
             let (op, operands) = (WcOp::Bind, [0; 2]);
             slot.header().write(Wqe { id: wr.id, remote, operands, len: 0, segments: 0, op, flags });
             self.sq.publish();
@@ -212,7 +221,7 @@ pub(crate) unsafe fn write_recv(
     unsafe {
         let slot = ring.vacant().ok_or(PostError::Full)?;
         let (len, segments) = write_segments(ring, slot, keys, by, Right::LocalWrite, wr.segments)?;
-        slot.header().write(Rqe { id: wr.id, len, segments });
+        slot.header().write(Rqe { id: wr.id, len, segments, quiet: wr.quiet });
         ring.publish();
     }
     Ok(())
@@ -273,6 +282,8 @@ pub struct Work {
     /// The receive buffer that a message is being placed in.
     recv: Option<Rqe>,
     recv_segments: Box<[Segment]>,
+    /// A receive is solicited unless it was posted quiet, whatever its sender says.
+    poster_wakes: bool,
     /// Told of each receive buffer that a message takes; false: the message may not have it.
     watch: Option<Box<dyn Fn() -> bool + Send + Sync>>,
     /// A request that failed, by its position in the send queue; it completes with this status when it is flushed.
@@ -290,6 +301,11 @@ impl Work {
     /// breaks, and the buffer is flushed.
     pub fn watch_receives(&mut self, watch: impl Fn() -> bool + Send + Sync + 'static) {
         self.watch = Some(Box::new(watch));
+    }
+
+    /// From now on receives are solicited completions unless they were posted quiet; not, as else, if their sender says so.
+    pub fn let_poster_wake(&mut self) {
+        self.poster_wakes = true;
     }
 
     /// Receive buffers that are this queue pair's and have not completed: posted to its own queue, or taken by the message
@@ -379,6 +395,7 @@ impl Work {
     #[inline]
     pub(crate) fn finish_recv(&mut self, received: Received, status: WcStatus, solicited: bool) {
         if let Some(rqe) = self.recv.take() {
+            let solicited = if self.poster_wakes { !rqe.quiet } else { solicited };
             self.complete_recv(rqe.id, received, status, solicited);
         }
     }
@@ -449,7 +466,7 @@ impl Work {
             let (qp, op) = (self.token, wqe.op);
             let wc = Wc { id: wqe.id, qp, bytes, invalidated: None, immediate: None, op, status };
             // SAFETY: under the engine lock.
-            unsafe { cq.push(wc, false) };
+            unsafe { cq.push(wc, wqe.flags & QUIET == 0) };
         }
     }
 

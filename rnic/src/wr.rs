@@ -84,6 +84,8 @@ pub struct SendWr<'a> {
     pub solicited: bool,
     /// Starts only after all earlier RDMA reads and atomic operations have completed.
     pub fence: bool,
+    /// Its success does not wake a queue that is armed for solicited completions only.
+    pub quiet: bool,
 }
 
 /// Binding a window. It starts when all earlier requests are done, and later ones start when it is.
@@ -97,6 +99,8 @@ pub struct BindWr<'a> {
     pub view: Option<View<'a>>,
     /// Success is reported. A failure always is.
     pub signalled: bool,
+    /// As [`SendWr::quiet`].
+    pub quiet: bool,
 }
 
 /// A receive buffer.
@@ -106,6 +110,8 @@ pub struct RecvWr<'a> {
     pub id: u64,
     /// Local memory, filled in order.
     pub segments: &'a [Segment],
+    /// As [`SendWr::quiet`], unless that is the sender's to say.
+    pub quiet: bool,
 }
 
 /// Why a post was refused. Nothing was queued.

@@ -53,7 +53,9 @@ impl<T: Transport> Node<Ep<T>> {
         };
         link.flow.set_cookie(seq, cookie);
         link.flow.set_rmr(seq, rmr);
-        let wr = BindWr { id: seq, window, view, signalled: flags & DAT_COMPLETION_SUPPRESS_FLAG == 0 };
+        let signalled = flags & DAT_COMPLETION_SUPPRESS_FLAG == 0;
+        let quiet = flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0;
+        let wr = BindWr { id: seq, window, view, signalled, quiet };
         // Counted before it is posted, as in `post_request`.
         link.flow.requests.posted(seq + 1);
         // SAFETY: as the caller promised.

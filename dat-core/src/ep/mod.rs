@@ -10,6 +10,7 @@ mod watermark;
 
 use std::ffi::c_void;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,7 +22,7 @@ use self::network::{Address, Shared};
 use self::state::{Effect, Event, State};
 pub use self::watermark::{Exceeded, Holding};
 use crate::error::{Error, Result};
-use crate::evd::{Evd, Order};
+use crate::evd::{Evd, Feed, Order};
 use crate::handle::{self, Node, Object, Ref};
 use crate::ia::Ia;
 use crate::mem::pz::Pz;
@@ -57,8 +58,8 @@ struct Link<T: Transport> {
 /// What the consumer configured.
 struct Setup<T: Transport> {
     pz: Option<Ref<Pz<T>>>,
-    recv_evd: Option<Ref<Evd<T>>>,
-    request_evd: Option<Ref<Evd<T>>>,
+    recv_evd: Option<Feed<T>>,
+    request_evd: Option<Feed<T>>,
     srq: Option<Ref<Srq<T>>>,
     attr: DAT_EP_ATTR,
     /// The watermarks, and what the queue pair of now holds.
@@ -72,6 +73,7 @@ struct Setup<T: Transport> {
 struct EarlyRecv {
     segments: Box<[Segment]>,
     cookie: u64,
+    quiet: bool,
 }
 
 // SAFETY: the attribute pointers in `attr` are the consumer's; they are only handed back.
@@ -114,8 +116,8 @@ pub fn create<T: Transport>(
     let _control = ia.control();
     let setup = Setup {
         pz: handles.pz.map(Ref::new),
-        recv_evd: handles.recv.map(Ref::new),
-        request_evd: handles.request.map(Ref::new),
+        recv_evd: feed(handles.recv, attr.recv_completion_flags).ok_or(Error::arg(attr_arg))?,
+        request_evd: feed(handles.request, attr.request_completion_flags).ok_or(Error::arg(attr_arg))?,
         srq: handles.srq.map(Ref::new),
         attr,
         holding: Arc::default(),
@@ -125,6 +127,14 @@ pub fn create<T: Transport>(
     setup.holding.set_soft(params::soft_watermark(&setup.attr));
     let state = if setup.pz.is_some() { State::Unconnected } else { State::UnconfiguredUnconnected };
     build(ia, setup, handles.connect.map(Ref::new), state)
+}
+
+/// A completion stream to an EVD, if there is one. `None`: the flags do not match those of its other streams.
+fn feed<T: Transport>(evd: Option<&Node<Evd<T>>>, flags: DAT_COMPLETION_FLAGS) -> Option<Option<Feed<T>>> {
+    match evd {
+        Some(evd) => Feed::new(evd, flags).map(Some),
+        None => Some(None),
+    }
 }
 
 /// An endpoint that the provider makes for a connection request (PSP with `DAT_PSP_PROVIDER_FLAG`): the consumer
@@ -194,7 +204,7 @@ fn destroy<T: Transport>(ep: &Node<Ep<T>>, was: State, control: &mut Orphans) {
     ia.delist(ep);
     // SAFETY: the caller made sure that nobody depends on the endpoint.
     if let Some(gone) = unsafe { handle::remove(ep) } {
-        gone.unlink(control);
+        gone.unlink(control, gone.setup().evds());
         drop(gone);
     }
 }
@@ -265,6 +275,7 @@ impl<T: Transport> Ep<T> {
             srq: setup.srq.as_ref().map(|srq| &srq.srq),
             token: std::ptr::from_ref(&*flow) as u64,
             holding: Arc::clone(&setup.holding),
+            sender_wakes: attr.recv_completion_flags == DAT_COMPLETION_SOLICITED_WAIT_FLAG,
             max_requests: requests,
             max_recvs: recvs,
             max_request_segments: count(attr.max_request_iov)
@@ -275,16 +286,6 @@ impl<T: Transport> Ep<T> {
         // SAFETY: `shared` is dropped after the link (`unlink` precedes the drop of the endpoint).
         let sink = unsafe { Sink::new(&*self.shared) };
         let qp = self.ia.transport.qp(cfg, sink)?;
-        for (evd, flags) in [
-            (&setup.recv_evd, attr.recv_completion_flags),
-            (&setup.request_evd, attr.request_completion_flags),
-        ] {
-            if let Some(evd) = evd
-                && flags != DAT_COMPLETION_DEFAULT_FLAG
-            {
-                evd.set_config(flags);
-            }
-        }
         Ok(Box::into_raw(Box::new(Link {
             qp,
             flow,
@@ -301,8 +302,8 @@ impl<T: Transport> Ep<T> {
         })))
     }
 
-    /// Drops the queue pair; its completions keep their flow. Called under the control lock.
-    fn unlink(&self, control: &mut Orphans) {
+    /// Drops the queue pair; its completions, which are on `evds`, keep their flow. Called under the control lock.
+    fn unlink(&self, control: &mut Orphans, evds: Evds<T>) {
         let raw = self.link.swap(std::ptr::null_mut(), Ordering::AcqRel);
         if raw.is_null() {
             return;
@@ -310,9 +311,7 @@ impl<T: Transport> Ep<T> {
         // SAFETY: made by `new_link`, and whoever swaps it out owns it.
         let Link { qp, flow, .. } = *unsafe { Box::from_raw(raw) };
         drop(qp);
-        let setup = self.setup();
-        let evds = [&setup.recv_evd, &setup.request_evd];
-        control.adopt(flow, evds.into_iter().flatten().map(Ref::node));
+        control.adopt(flow, evds.iter().flatten().map(Ref::node));
     }
 
     /// dat_ep_get_status: the state, and whether each queue is idle.
@@ -368,7 +367,7 @@ impl<T: Transport> Ep<T> {
 
     /// dat_ep_query. Addresses point into the endpoint.
     pub fn query(&self, param: &mut DAT_EP_PARAM) {
-        fn raw<O: Object>(object: &Option<Ref<O>>) -> *mut c_void {
+        fn raw<O: Object>(object: &Option<impl Deref<Target = Node<O>>>) -> *mut c_void {
             object.as_ref().map_or(std::ptr::null_mut(), |o| o.handle())
         }
         let setup = self.setup();
@@ -397,7 +396,7 @@ impl<T: Transport> Ep<T> {
     pub unsafe fn modify(&self, mask: DAT_EP_PARAM_MASK, param: &DAT_EP_PARAM) -> Result<()> {
         let mut control = self.ia.control();
         let state = self.state();
-        params::check_modify(mask, state)?;
+        params::check_modify(mask, state, !self.setup().early.is_empty())?;
         // SAFETY: as the caller promised.
         let (pz, recv, request, connect) = unsafe {
             let evd = |bit, handle, invalid| {
@@ -425,20 +424,19 @@ impl<T: Transport> Ep<T> {
         if mask & !DAT_EP_FIELD_CONNECT_EVD_HANDLE == 0 {
             return Ok(());
         }
-        self.unlink(&mut control);
         let mut setup = self.setup();
-        setup.attr = attr;
+        let old = setup.evds();
+        setup.feed(
+            if mask & DAT_EP_FIELD_RECV_EVD_HANDLE != 0 { recv } else { old[0].as_deref() },
+            if mask & DAT_EP_FIELD_REQUEST_EVD_HANDLE != 0 { request } else { old[1].as_deref() },
+            attr,
+        )?;
+        self.unlink(&mut control, old);
         if mask & DAT_EP_FIELD_EP_ATTR_SRQ_SOFT_HW != 0 {
             setup.holding.set_soft(params::soft_watermark(&attr));
         }
         if mask & DAT_EP_FIELD_PZ_HANDLE != 0 {
             setup.pz = pz.map(Ref::new);
-        }
-        if mask & DAT_EP_FIELD_RECV_EVD_HANDLE != 0 {
-            setup.recv_evd = recv.map(Ref::new);
-        }
-        if mask & DAT_EP_FIELD_REQUEST_EVD_HANDLE != 0 {
-            setup.request_evd = request.map(Ref::new);
         }
         let link = self.new_link(&mut setup)?;
         self.link.store(link, Ordering::Release);
@@ -451,8 +449,8 @@ impl<T: Transport> Ep<T> {
 
     /// Keeps an early receive for [`Ep::repost`].
     #[cold]
-    fn remember(&self, segments: &[Segment], cookie: u64) {
-        self.setup().early.push(EarlyRecv { segments: segments.into(), cookie });
+    fn remember(&self, segments: &[Segment], cookie: u64, quiet: bool) {
+        self.setup().early.push(EarlyRecv { segments: segments.into(), cookie, quiet });
     }
 
     /// Moves the early receives to the new queue pair. One that does not fit the new protection zone fails (uDAPL 1.2,
@@ -463,9 +461,9 @@ impl<T: Transport> Ep<T> {
         for early in &setup.early {
             let Some(seq) = link.flow.receives.next() else { return };
             link.flow.receives.posted(seq + 1);
+            let EarlyRecv { segments, cookie, quiet } = early;
             // SAFETY: the consumer leaves the memory alone until the receive completes.
-            let posted =
-                unsafe { link.qp.post_recv(&RecvWr { id: early.cookie, segments: &early.segments }) };
+            let posted = unsafe { link.qp.post_recv(&RecvWr { id: *cookie, segments, quiet: *quiet }) };
             if posted.is_err()
                 && let Some(evd) = &setup.recv_evd
             {
@@ -614,8 +612,8 @@ impl<T: Transport> Ep<T> {
             Effect::To(_) => {}
             _ => return Ok(()),
         }
-        self.unlink(&mut control);
         let mut setup = self.setup();
+        self.unlink(&mut control, setup.evds());
         setup.early.clear();
         let link = self.new_link(&mut setup)?;
         self.link.store(link, Ordering::Release);
@@ -647,7 +645,46 @@ impl<T: Transport> Drop for Ep<T> {
     }
 }
 
+/// The EVDs of receives and of requests.
+type Evds<T> = [Option<Ref<Evd<T>>>; 2];
+
 impl<T: Transport> Setup<T> {
+    fn evds(&self) -> Evds<T> {
+        [&self.recv_evd, &self.request_evd].map(|feed| feed.as_ref().map(Feed::evd))
+    }
+
+    /// Feeds these EVDs with these attributes from now on; as before, if the attributes' completion flags do not match
+    /// those of the EVDs' other streams.
+    fn feed(
+        &mut self,
+        recv: Option<&Node<Evd<T>>>,
+        request: Option<&Node<Evd<T>>>,
+        attr: DAT_EP_ATTR,
+    ) -> Result<()> {
+        let feeds = |[recv, request]: [Option<&Node<Evd<T>>>; 2], attr: &DAT_EP_ATTR| {
+            let recv = feed(recv, attr.recv_completion_flags)?;
+            Some((recv, feed(request, attr.request_completion_flags)?))
+        };
+        let old = self.evds();
+        // The endpoint's own streams are none of the others.
+        (self.recv_evd, self.request_evd) = (None, None);
+        match feeds([recv, request], &attr) {
+            Some(new) => {
+                (self.recv_evd, self.request_evd) = new;
+                self.attr = attr;
+                Ok(())
+            }
+            None => {
+                let [recv, request] = &old;
+                // Nobody else has come under the control lock.
+                if let Some(old) = feeds([recv.as_deref(), request.as_deref()], &self.attr) {
+                    (self.recv_evd, self.request_evd) = old;
+                }
+                Err(Error::arg(3))
+            }
+        }
+    }
+
     fn read_depth(&self) -> ReadDepth {
         ReadDepth {
             incoming: u32::try_from(self.attr.max_rdma_read_in).unwrap_or(0),

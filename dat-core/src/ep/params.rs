@@ -97,8 +97,9 @@ const UNCONNECTED: DAT_EP_PARAM_MASK = DAT_EP_FIELD_EP_ATTR_NUM_TRANSPORT_ATTR
     | DAT_EP_FIELD_EP_ATTR_PROVIDER_SPECIFIC_ATTR;
 
 /// Whether the parameters of `mask` may be modified in this state (uDAPL 1.2, dat_ep_modify, list of parameters).
-/// Everything else may be until a connection is requested or accepted.
-pub(super) fn check_modify(mask: DAT_EP_PARAM_MASK, state: State) -> Result<()> {
+/// Everything else may be until a connection is requested or accepted; `posted`: but the receive flags only before
+/// receives are.
+pub(super) fn check_modify(mask: DAT_EP_PARAM_MASK, state: State, posted: bool) -> Result<()> {
     use State::*;
     if mask & FIXED != 0 || mask & !DAT_EP_FIELD_ALL != 0 {
         return Err(Error::arg(2));
@@ -110,6 +111,7 @@ pub(super) fn check_modify(mask: DAT_EP_PARAM_MASK, state: State) -> Result<()> 
             TentativePending | UnconfiguredTentative | UnconfiguredPassive | UnconfiguredReserved
         );
     let early = quiescent || matches!(state, Reserved | PassivePending);
+    let early = early && !(posted && mask & DAT_EP_FIELD_EP_ATTR_RECV_COMPLETION_FLAGS != 0);
     let legal = early && (mask & QUIESCENT == 0 || quiescent) && (mask & UNCONNECTED == 0 || unconnected);
     if legal { Ok(()) } else { Err(state.refusal()) }
 }

@@ -15,8 +15,7 @@ const REQUEST_FLAGS: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SUPPRESS_FLAG
     | DAT_COMPLETION_SOLICITED_WAIT_FLAG
     | DAT_COMPLETION_UNSIGNALLED_FLAG
     | DAT_COMPLETION_BARRIER_FENCE_FLAG
-    | DAT_COMPLETION_EVD_THRESHOLD_FLAG
-    | DAT_COMPLETION_LMR_INVALIDATE_FENCE_FLAG;
+    | DAT_COMPLETION_EVD_THRESHOLD_FLAG;
 
 /// # Safety of all posts
 /// The segments' memory stays valid until the work request completes, and one thread at a time posts to each queue
@@ -151,6 +150,7 @@ impl<T: Transport> Node<Ep<T>> {
             signalled: flags & DAT_COMPLETION_SUPPRESS_FLAG == 0,
             solicited: flags & DAT_COMPLETION_SOLICITED_WAIT_FLAG != 0,
             fence: flags & DAT_COMPLETION_BARRIER_FENCE_FLAG != 0,
+            quiet: flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0,
         };
         // Counted before it is posted: it may complete, and be retired, before `post_send` returns.
         link.flow.requests.posted(seq + 1);
@@ -185,17 +185,18 @@ impl<T: Transport> Node<Ep<T>> {
         if segments.len() > link.max_recv_iov {
             return Err(Error::arg(2));
         }
+        let quiet = flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0;
         let Some(seq) = link.flow.receives.next() else {
             return Err(Error::of(DAT_INSUFFICIENT_RESOURCES));
         };
         link.flow.receives.posted(seq + 1);
         // SAFETY: as the caller promised.
-        unsafe { link.qp.post_recv(&RecvWr { id: cookie, segments }) }.map_err(|e| {
+        unsafe { link.qp.post_recv(&RecvWr { id: cookie, segments, quiet }) }.map_err(|e| {
             link.flow.receives.posted(seq);
             refused(e)
         })?;
         if state.may_be_modified() {
-            self.remember(segments, cookie);
+            self.remember(segments, cookie, quiet);
         }
         Ok(())
     }

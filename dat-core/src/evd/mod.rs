@@ -5,6 +5,7 @@
 //! asynchronous errors) is queued here, in `soft`. An event that ends a connection waits until the completion queue has
 //! been empty, so that completions come before it (dat_ep_disconnect: all completions precede the disconnect event).
 
+mod feed;
 mod wait;
 
 use std::cell::UnsafeCell;
@@ -16,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dat_sys::*;
 
+pub use self::feed::Feed;
 use crate::cno::Cno;
 use crate::ep::Flow;
 use crate::error::{Error, Result};
@@ -55,7 +57,9 @@ struct Bell<T: Transport> {
     dead: AtomicBool,
     cno: Mutex<Option<Ref<Cno<T>>>>,
     has_cno: AtomicBool,
-    /// How receives of the attached endpoints ask to be signalled: 0, or a bit of `DAT_COMPLETION_FLAGS`.
+    /// Completion streams that feed it.
+    feeds: AtomicU32,
+    /// What they agree on (see [`Feed`]): 0, or a bit of `DAT_COMPLETION_FLAGS`.
     config: AtomicU32,
 }
 
@@ -124,6 +128,7 @@ pub fn create<T: Transport>(
             dead: AtomicBool::new(false),
             cno: Mutex::new(cno.map(Ref::new)),
             has_cno: AtomicBool::new(cno.is_some()),
+            feeds: AtomicU32::new(0),
             config: AtomicU32::new(0),
         });
         let completes = flags & (DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG) != 0;
@@ -188,14 +193,9 @@ impl<T: Transport> Evd<T> {
         Arc::clone(&self.empties)
     }
 
-    /// Which of `DAT_COMPLETION_…` decides what wakes a waiter; 0: every completion does.
+    /// Which of `DAT_COMPLETION_…` decides what wakes a waiter; 0: every completion counts.
     pub fn config(&self) -> DAT_COMPLETION_FLAGS {
         self.bell.config.load(Ordering::Relaxed)
-    }
-
-    /// Sets [`Evd::config`]: an endpoint with these completion flags was attached.
-    pub fn set_config(&self, flags: DAT_COMPLETION_FLAGS) {
-        self.bell.config.store(flags, Ordering::Relaxed);
     }
 
     fn soft(&self) -> MutexGuard<'_, VecDeque<Soft>> {
@@ -449,8 +449,8 @@ impl<T: Transport> Evd<T> {
         let config = match self.config() {
             DAT_COMPLETION_UNSIGNALLED_FLAG => DAT_EVD_STATE_CONFIG_NOTIFY,
             DAT_COMPLETION_SOLICITED_WAIT_FLAG => DAT_EVD_STATE_CONFIG_SOLICITED,
-            DAT_COMPLETION_EVD_THRESHOLD_FLAG => DAT_EVD_STATE_CONFIG_THRESHOLD,
-            _ => 0,
+            // Always exactly one of the three (DAT_INVALID_STATE_EVD_CONFIG_… in the headers).
+            _ => DAT_EVD_STATE_CONFIG_THRESHOLD,
         };
         bit(&self.bell.enabled, DAT_EVD_STATE_ENABLED, DAT_EVD_STATE_DISABLED)
             | bit(&self.bell.waitable, DAT_EVD_STATE_WAITABLE, DAT_EVD_STATE_UNWAITABLE)
@@ -513,9 +513,9 @@ impl<T: Transport> Bell<T> {
         self.cno.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Only solicited completions wake.
+    /// Only completions wake that the consumer, here or at the peer, wants to.
     fn solicited(&self) -> bool {
-        self.config.load(Ordering::Relaxed) == DAT_COMPLETION_SOLICITED_WAIT_FLAG
+        self.config.load(Ordering::Relaxed) != 0
     }
 
     /// There is a new event. The waiter is told, or else the CNO (dat_evd_wait: not both).

@@ -27,9 +27,15 @@ impl<T: Transport> Evd<T> {
         if threshold < 1 || threshold as usize > self.depth() {
             return Err(Error::arg(3));
         }
-        let notified = DAT_COMPLETION_UNSIGNALLED_FLAG | DAT_COMPLETION_SOLICITED_WAIT_FLAG;
-        if threshold > 1 && self.config() & notified != 0 {
-            return Err(Error::state(DAT_INVALID_STATE_EVD_CONFIG_THRESHOLD));
+        // uDAPL 1.2, dat_evd_wait: what controls waking is one or the other.
+        match self.config() {
+            DAT_COMPLETION_UNSIGNALLED_FLAG if threshold > 1 => {
+                return Err(Error::state(DAT_INVALID_STATE_EVD_CONFIG_NOTIFY));
+            }
+            DAT_COMPLETION_SOLICITED_WAIT_FLAG if threshold > 1 => {
+                return Err(Error::state(DAT_INVALID_STATE_EVD_CONFIG_SOLICITED));
+            }
+            _ => {}
         }
         let deadline = match timeout {
             DAT_TIMEOUT_INFINITE => None,

@@ -49,6 +49,7 @@ macro_rules! transport_contract {
             unsignalled_requests_complete_silently
             an_armed_queue_calls_once
             solicited_waits_ignore_the_rest
+            solicited_waits_ignore_what_is_posted_quiet
             a_full_completion_queue_overflows
             resizing_loses_nothing
             a_shared_queue_serves_all_its_endpoints

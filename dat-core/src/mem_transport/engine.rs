@@ -108,6 +108,7 @@ pub(super) struct QpCore {
     pub(super) srq: Option<Id>,
     pub(super) token: u64,
     pub(super) holding: Arc<Holding>,
+    pub(super) sender_wakes: bool,
     pub(super) max_requests: usize,
     pub(super) max_recvs: usize,
     pub(super) max_request_segments: usize,
@@ -142,6 +143,7 @@ struct Request {
     bytes: u32,
     signalled: bool,
     solicited: bool,
+    quiet: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -156,6 +158,7 @@ struct Recv {
     pd: Id,
     segments: Vec<Segment>,
     bytes: u32,
+    quiet: bool,
 }
 
 struct Listener {
@@ -197,8 +200,7 @@ impl Engine {
 
     pub(super) fn arm(&mut self, id: Id, solicited: bool) -> bool {
         let Some(cq) = self.cqs.get_mut(&id).filter(|cq| cq.queue.is_empty()) else { return false };
-        // Of two requests the wider one holds.
-        cq.armed = Some(solicited && cq.armed != Some(false));
+        cq.armed = Some(solicited);
         true
     }
 
@@ -346,7 +348,7 @@ impl Recv {
         }
         memory.local(pd, wr.segments, true)?;
         let bytes = length(wr.segments)?;
-        Ok(Recv { id: wr.id, pd, segments: wr.segments.to_vec(), bytes })
+        Ok(Recv { id: wr.id, pd, segments: wr.segments.to_vec(), bytes, quiet: wr.quiet })
     }
 }
 

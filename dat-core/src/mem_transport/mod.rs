@@ -143,6 +143,7 @@ impl Transport for Adapter {
             srq: cfg.srq.map(|srq| srq.0.id),
             token: cfg.token,
             holding: cfg.holding,
+            sender_wakes: cfg.sender_wakes,
             max_requests: cfg.max_requests,
             max_recvs: cfg.max_recvs,
             max_request_segments: cfg.max_request_segments,
@@ -309,7 +310,7 @@ impl Queue<Adapter> for Qp {
             access: view.access,
             zero_based: view.zero_based,
         });
-        self.0.with(|e, id| e.post_bind(id, (wr.id, wr.signalled), wr.window.window, view))
+        self.0.with(|e, id| e.post_bind(id, (wr.id, wr.signalled, wr.quiet), wr.window.window, view))
     }
 
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {

@@ -198,7 +198,7 @@ fn senders_to_a_shared_queue_take_turns() {
     }
     for i in 0..6 {
         // SAFETY: no memory.
-        unsafe { srq.post_recv(&RecvWr { id: i, segments: &[] }) }.expect("post");
+        unsafe { srq.post_recv(&RecvWr { id: i, segments: &[], quiet: false }) }.expect("post");
         assert_eq!(srq.available(), 0);
     }
     for end in &ends {
@@ -343,7 +343,7 @@ fn no_completion_overtakes_the_connection() {
     let sink = unsafe { Sink::new(&raw const early) };
     let qp = t.qp(cfg::<Adapter>(&b.pd, &b.requests, &b.recvs, None), sink).expect("queue pair");
     // SAFETY: no memory.
-    unsafe { qp.post_recv(&RecvWr { id: 1, segments: &[] }) }.expect("post");
+    unsafe { qp.post_recv(&RecvWr { id: 1, segments: &[], quiet: false }) }.expect("post");
     a.connect(service.port(&t), b"", None);
     a.send(1, &[]);
     qp.accept(service.request(&rig).0, b"", DEPTH).expect("accept");

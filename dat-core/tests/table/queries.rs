@@ -134,12 +134,13 @@ fn objects_tell_what_they_were_made_of() {
     dat!(table, evd_query_func(evd, DAT_EVD_FIELD_ALL, &mut param)).unwrap();
     assert_eq!((param.ia_handle, param.cno_handle, param.evd_flags), (ia, cno, DAT_EVD_SOFTWARE_FLAG));
     assert!(param.evd_qlen >= 5);
-    assert_eq!(param.evd_state, DAT_EVD_STATE_ENABLED | DAT_EVD_STATE_WAITABLE);
+    let config = DAT_EVD_STATE_CONFIG_THRESHOLD;
+    assert_eq!(param.evd_state, DAT_EVD_STATE_ENABLED | DAT_EVD_STATE_WAITABLE | config);
     dat!(table, evd_disable_func(evd)).unwrap();
     dat!(table, evd_set_unwaitable_func(evd)).unwrap();
     dat!(table, evd_modify_cno_func(evd, null_mut())).unwrap();
     dat!(table, evd_query_func(evd, DAT_EVD_FIELD_ALL, &mut param)).unwrap();
-    assert_eq!(param.evd_state, DAT_EVD_STATE_DISABLED | DAT_EVD_STATE_UNWAITABLE);
+    assert_eq!(param.evd_state, DAT_EVD_STATE_DISABLED | DAT_EVD_STATE_UNWAITABLE | config);
     assert!(param.cno_handle.is_null());
 
     let ep = side.new_ep();

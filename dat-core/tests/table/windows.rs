@@ -308,7 +308,8 @@ fn binds_complete_on_the_request_evd() {
     let (lmr, window) = (b.register(&mut memory), rmr(&b));
     // For the first the request EVD takes no such events; the second asks for unsignalled ones; the third has none.
     let dtos = b.new_evd(DAT_EVD_DTO_FLAG);
-    for (request, unsignalled) in [(dtos, false), (b.evd, true), (null_mut(), false)] {
+    let quiet = Side { evd: b.new_evd(DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG), ..b };
+    for (request, unsignalled) in [(dtos, false), (quiet.evd, true), (null_mut(), false)] {
         let mut param = DAT_EP_PARAM::zeroed();
         let probe = b.new_ep();
         dat!(t, ep_query_func(probe, DAT_EP_FIELD_ALL, &mut param)).unwrap();
@@ -329,8 +330,8 @@ fn binds_complete_on_the_request_evd() {
         if request == dtos {
             assert_eq!(bind.post(&b, 1), Err(Error::state(DAT_INVALID_STATE_EP_EVD_REQUEST)));
         } else if unsignalled {
-            Bind { flags, ..bind }.done(&b);
-            Bind { flags: DAT_COMPLETION_BARRIER_FENCE_FLAG, ..bind }.done(&b);
+            Bind { flags, ..bind }.done(&quiet);
+            Bind { flags: DAT_COMPLETION_BARRIER_FENCE_FLAG, ..bind }.done(&quiet);
         } else {
             let context = bind.post(&b, 1).unwrap();
             assert_eq!((query(&b, window).rmr_context, empty(&b)), (context, true));

@@ -37,7 +37,8 @@ fn posts_are_checked() {
     let remote = Remote { addr: 0, key: 1 };
     let send = SendOp::Send { invalidate: None };
     let post = |op, segments: &[Segment]| {
-        let wr = SendWr { id: 1, op, segments, signalled: true, solicited: false, fence: false };
+        let wr =
+            SendWr { id: 1, op, segments, signalled: true, solicited: false, fence: false, quiet: false };
         // SAFETY: nothing is ever sent.
         unsafe { qp.post_send(&wr) }
     };
@@ -64,7 +65,7 @@ fn posts_are_checked() {
     assert_eq!(post(send, &[]), Err(PostError::Full));
 
     // SAFETY: nothing is ever received.
-    let recv = |segments: &[Segment]| unsafe { qp.post_recv(&RecvWr { id: 2, segments }) };
+    let recv = |segments: &[Segment]| unsafe { qp.post_recv(&RecvWr { id: 2, segments, quiet: false }) };
     assert_eq!(recv(&[segment(0x1000, 1, readable)]), Err(PostError::Access { write: true }));
     assert_eq!(recv(&[segment(0x1000, 1, writable)]), Ok(()));
     assert_eq!(recv(&[]), Ok(()));
@@ -80,7 +81,8 @@ fn requests_retire_in_order() {
     let (qp, mut work) = pair(8, 1, &keys, keys.pd());
     for id in 0..4 {
         let op = SendOp::Send { invalidate: None };
-        let wr = SendWr { id, op, segments: &[], signalled: true, solicited: false, fence: false };
+        let wr =
+            SendWr { id, op, segments: &[], signalled: true, solicited: false, fence: false, quiet: false };
         // SAFETY: there is no memory.
         unsafe { qp.post_send(&wr) }.unwrap();
     }

@@ -16,7 +16,7 @@ fn refusals_are_those_of_a_queue_pair() {
     let sealed = keys.register(pd, 100, 100, read_only, false).unwrap();
 
     // SAFETY: nothing is ever placed in these.
-    let post = |segments: &[Segment]| unsafe { srq.post_recv(&RecvWr { id: 0, segments }) };
+    let post = |segments: &[Segment]| unsafe { srq.post_recv(&RecvWr { id: 0, segments, quiet: false }) };
     let segment = |addr, len, key| Segment { addr, len, key };
     assert_eq!(post(&[segment(100, 101, good)]), Err(PostError::Bounds));
     assert_eq!(post(&[segment(100, 1, good ^ 1)]), Err(PostError::Bounds));
@@ -49,7 +49,7 @@ fn many_threads_post() {
             let srq = &srq;
             scope.spawn(move || {
                 for n in 0..EACH {
-                    let wr = RecvWr { id: poster << 32 | n, segments: &[] };
+                    let wr = RecvWr { id: poster << 32 | n, segments: &[], quiet: false };
                     // SAFETY: there is no memory.
                     while unsafe { srq.post_recv(&wr) } == Err(PostError::Full) {
                         thread::yield_now();

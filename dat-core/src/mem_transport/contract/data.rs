@@ -162,8 +162,15 @@ pub fn a_fence_waits_for_reads<T: Transport>(a: &T, b: &T) {
         // What was read goes back at once; without the fence it might be sent before it has come.
         let segments = [a.mem.segment(0, 8192)];
         a.post(1, SendOp::Read(b.mem.remote(0)), &segments);
-        let send =
-            SendWr { id: 2, op: SEND, segments: &segments, signalled: true, solicited: false, fence: true };
+        let send = SendWr {
+            id: 2,
+            op: SEND,
+            segments: &segments,
+            signalled: true,
+            solicited: false,
+            fence: true,
+            quiet: false,
+        };
         // SAFETY: the buffer outlives the case.
         unsafe { a.qp.post_send(&send) }.expect("post");
         rig.completions(&b.recvs, 1);
@@ -352,5 +359,5 @@ pub fn posts_are_checked<T: Transport>(a: &T, b: &T) {
 
 fn recv<T: Transport>(end: &End<'_, T>, segments: &[Segment]) -> Result<(), PostError> {
     // SAFETY: refused, or the buffer outlives the case.
-    unsafe { end.qp.post_recv(&RecvWr { id: 0, segments }) }
+    unsafe { end.qp.post_recv(&RecvWr { id: 0, segments, quiet: false }) }
 }

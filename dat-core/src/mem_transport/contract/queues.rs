@@ -17,6 +17,7 @@ pub fn unsignalled_requests_complete_silently<T: Transport>(a: &T, b: &T) {
                 signalled: i == 15,
                 solicited: false,
                 fence: false,
+                quiet: false,
             };
             // SAFETY: the buffer outlives the case.
             unsafe { a.qp.post_send(&wr) }.expect("post");
@@ -47,8 +48,8 @@ pub fn an_armed_queue_calls_once<T: Transport>(a: &T, b: &T) {
     assert_eq!(outcomes(&rig.completions(&b.recvs, 2)), [(1, WcStatus::Success), (2, WcStatus::Success)]);
     b.recvs_log.assert_silent();
 
-    // Of two wishes the wider one holds.
-    assert!(b.recvs.arm(false) && b.recvs.arm(true));
+    // Of two wishes the last one holds.
+    assert!(b.recvs.arm(true) && b.recvs.arm(false));
     a.send(3, &[]);
     rig.next("CqReady", &b.recvs_log);
     assert_eq!(outcomes(&rig.completions(&b.recvs, 1)), [(3, WcStatus::Success)]);
@@ -58,14 +59,15 @@ pub fn solicited_waits_ignore_the_rest<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
     let send = |id, solicited| {
-        let wr = SendWr { id, op: SEND, segments: &[], signalled: true, solicited, fence: false };
+        let wr =
+            SendWr { id, op: SEND, segments: &[], signalled: true, solicited, fence: false, quiet: false };
         // SAFETY: no memory.
         unsafe { a.qp.post_send(&wr) }.expect("post");
     };
     for i in 0..4 {
         b.recv(i, &[]);
     }
-    assert!(b.recvs.arm(true));
+    assert!(b.recvs.arm(false) && b.recvs.arm(true));
     send(0, false);
     rig.completions(&b.recvs, 1);
     b.recvs_log.assert_silent();
@@ -79,6 +81,46 @@ pub fn solicited_waits_ignore_the_rest<T: Transport>(a: &T, b: &T) {
     rig.next("CqReady", &b.recvs_log);
     let flushed = rig.completions(&b.recvs, 2);
     assert_eq!(outcomes(&flushed), [(2, WcStatus::Flushed), (3, WcStatus::Flushed)]);
+}
+
+pub fn solicited_waits_ignore_what_is_posted_quiet<T: Transport>(a: &T, b: &T) {
+    let rig = Rig { a, b };
+    let (a, mut b) = (End::new(a), End::new(b));
+    let cfg = cfg::<T>(&b.pd, &b.requests, &b.recvs, None);
+    b.qp = b.t.qp(QpCfg { sender_wakes: false, ..cfg }, b.log.sink()).expect("queue pair");
+    rig.join(&a, &b);
+    let send = |id, solicited, quiet| {
+        let wr = SendWr { id, op: SEND, segments: &[], signalled: true, solicited, fence: false, quiet };
+        // SAFETY: no memory.
+        unsafe { a.qp.post_send(&wr) }.expect("post");
+    };
+    let recv = |id, quiet| {
+        // SAFETY: no memory.
+        unsafe { b.qp.post_recv(&RecvWr { id, segments: &[], quiet }) }.expect("post");
+    };
+    for id in 0..4 {
+        recv(id, id % 2 == 0);
+    }
+    assert!(a.requests.arm(true) && b.recvs.arm(true));
+    // Where the poster decides, the sender does not.
+    send(0, true, true);
+    rig.completions(&a.requests, 1);
+    rig.completions(&b.recvs, 1);
+    a.requests_log.assert_silent();
+    b.recvs_log.assert_silent();
+    send(1, false, false);
+    rig.next("CqReady", &a.requests_log);
+    rig.next("CqReady", &b.recvs_log);
+    rig.completions(&a.requests, 1);
+    rig.completions(&b.recvs, 1);
+
+    // A failure is news to everybody.
+    assert!(b.recvs.arm(true));
+    b.qp.disconnect(Close::Abrupt);
+    rig.next("CqReady", &b.recvs_log);
+    let flushed = rig.completions(&b.recvs, 2);
+    assert_eq!(outcomes(&flushed), [(2, WcStatus::Flushed), (3, WcStatus::Flushed)]);
+    drop(b);
 }
 
 /// A queue may have more room than asked for, so this fills it until it is full.
@@ -158,6 +200,7 @@ pub fn a_shared_queue_serves_all_its_endpoints<T: Transport>(a: &T, b: &T) {
         let wr = RecvWr {
             id,
             segments: &[mem.segment(id as usize * 64, 32), mem.segment(id as usize * 64 + 32, 32)],
+            quiet: false,
         };
         // SAFETY: the buffer outlives the case.
         unsafe { srq.post_recv(&wr) }
@@ -167,7 +210,7 @@ pub fn a_shared_queue_serves_all_its_endpoints<T: Transport>(a: &T, b: &T) {
     }
     assert_eq!(post(10), Err(PostError::Full));
     assert_eq!(srq.available(), 10);
-    let own = RecvWr { id: 0, segments: &[] };
+    let own = RecvWr { id: 0, segments: &[], quiet: false };
     // SAFETY: no memory.
     let refused = unsafe { ends[0].qp.post_recv(&own) };
     assert!(refused.is_err(), "an endpoint with a shared queue has none of its own");
@@ -247,7 +290,7 @@ pub fn watermarks_limit_what_is_held<T: Transport>(a: &T, b: &T) {
     for id in 0..8 {
         match &srq {
             // SAFETY: no memory.
-            Some(srq) => unsafe { srq.post_recv(&RecvWr { id, segments: &[] }) }.expect("post"),
+            Some(srq) => unsafe { srq.post_recv(&RecvWr { id, segments: &[], quiet: false }) }.expect("post"),
             None => end.recv(id, &[]),
         }
     }

@@ -154,7 +154,7 @@ impl<'t, T: Transport> End<'t, T> {
     }
 
     pub fn try_post(&self, id: u64, op: SendOp, segments: &[Segment]) -> Result<(), PostError> {
-        let wr = SendWr { id, op, segments, signalled: true, solicited: false, fence: false };
+        let wr = SendWr { id, op, segments, signalled: true, solicited: false, fence: false, quiet: false };
         // SAFETY: the cases keep their buffers until they are done.
         unsafe { self.qp.post_send(&wr) }
     }
@@ -169,7 +169,7 @@ impl<'t, T: Transport> End<'t, T> {
 
     pub fn try_bind(&self, id: u64, window: &T::Mw, view: Option<View<'_, T>>) -> Result<u32, PostError> {
         // SAFETY: an end is used from one thread.
-        unsafe { self.qp.post_bind(&BindWr { id, window, view, signalled: true }) }
+        unsafe { self.qp.post_bind(&BindWr { id, window, view, signalled: true, quiet: false }) }
     }
 
     /// An unbound window of this end.
@@ -179,7 +179,7 @@ impl<'t, T: Transport> End<'t, T> {
 
     pub fn recv(&self, id: u64, segments: &[Segment]) {
         // SAFETY: as above.
-        unsafe { self.qp.post_recv(&RecvWr { id, segments }) }.expect("post_recv");
+        unsafe { self.qp.post_recv(&RecvWr { id, segments, quiet: false }) }.expect("post_recv");
     }
 }
 
@@ -198,6 +198,7 @@ pub fn cfg<'c, T: Transport>(
         srq,
         token: TOKEN,
         holding: Arc::default(),
+        sender_wakes: true,
         max_requests: QUEUE,
         max_recvs: QUEUE,
         max_request_segments: 4,

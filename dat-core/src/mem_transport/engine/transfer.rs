@@ -25,22 +25,23 @@ impl Engine {
         let core = qp.core.clone();
         self.local(qp_id, core.pd, wr.op, wr.segments)?;
         // A fence needs no more: requests are carried out one after the other.
-        let &SendWr { id, op, signalled, solicited, .. } = wr;
+        let &SendWr { id, op, signalled, solicited, quiet, .. } = wr;
         let (bytes, segments) = (length(wr.segments)?, wr.segments.to_vec());
-        self.queue(qp_id, Request { id, task: Task::Transfer(op), segments, bytes, signalled, solicited })
+        let task = Task::Transfer(op);
+        self.queue(qp_id, Request { id, task, segments, bytes, signalled, solicited, quiet })
     }
 
     pub(in crate::mem_transport) fn post_bind(
         &mut self,
         qp_id: Id,
-        (id, signalled): (u64, bool),
+        (id, signalled, quiet): (u64, bool, bool),
         window: Window,
         view: Option<View>,
     ) -> std::result::Result<u32, PostError> {
         let pd = self.qps.get(&qp_id).ok_or(PostError::Unsupported)?.core.pd;
         let key = self.memory.reserve(window, pd, qp_id, view)?;
         let (task, segments) = (Task::Bind(key), Vec::new());
-        let request = Request { id, task, segments, bytes: 0, signalled, solicited: false };
+        let request = Request { id, task, segments, bytes: 0, signalled, solicited: false, quiet };
         self.queue(qp_id, request).inspect_err(|_| self.memory.end(key))?;
         Ok(if view.is_some() { key } else { 0 })
     }
@@ -98,7 +99,7 @@ impl Engine {
                 Outcome::Done => {
                     wc.bytes = request.bytes;
                     if request.signalled {
-                        self.complete(core.request_cq, wc, false);
+                        self.complete(core.request_cq, wc, !request.quiet);
                     }
                     self.drained(id, 1);
                 }
@@ -181,7 +182,8 @@ impl Engine {
             }
         };
         wc.status = receiver;
-        self.complete(peer.recv_cq, wc, request.solicited);
+        let wakes = if peer.sender_wakes { request.solicited } else { !recv.quiet };
+        self.complete(peer.recv_cq, wc, wakes);
         match sender {
             WcStatus::Success => Outcome::Done,
             status => Outcome::Failed(status),

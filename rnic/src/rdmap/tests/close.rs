@@ -73,7 +73,7 @@ fn work_before_and_after_a_stream() {
     // A second connection with the same queues.
     let segments = [buf.seg(0, 10)];
     // SAFETY: one thread; the buffer outlives the receive.
-    unsafe { side.qp.post_recv(&RecvWr { id: 3, segments: &segments }) }.unwrap();
+    unsafe { side.qp.post_recv(&RecvWr { id: 3, segments: &segments, quiet: false }) }.unwrap();
     let mut stream = Stream::new(work, cfg());
     stream.rx_bytes(&errors::fpdu(&errors::sent(1, 0, true, &[9; 10]), false)).unwrap();
     assert_eq!(poll(&side.recvs), [wc(3, WcOp::Recv, 10, WcStatus::Success)]);

@@ -219,7 +219,7 @@ impl Side {
 
     pub(crate) fn try_bind(&self, id: u64, window: &Mw, view: Option<View<'_>>) -> Result<u32, PostError> {
         // SAFETY: one thread.
-        unsafe { self.qp.post_bind(&BindWr { id, window, view, signalled: true }) }
+        unsafe { self.qp.post_bind(&BindWr { id, window, view, signalled: true, quiet: false }) }
     }
 
     pub(crate) fn bind(&self, id: u64, window: &Mw, view: Option<View<'_>>) -> u32 {
@@ -228,7 +228,7 @@ impl Side {
 
     pub(crate) fn recv(&self, id: u64, segments: &[Segment]) {
         // SAFETY: as above.
-        unsafe { self.qp.post_recv(&RecvWr { id, segments }) }.unwrap();
+        unsafe { self.qp.post_recv(&RecvWr { id, segments, quiet: false }) }.unwrap();
     }
 
     pub(crate) fn completions(&self) -> Vec<Wc> {
@@ -260,7 +260,7 @@ pub(crate) fn arm(cq: &Cq, solicited: bool) -> bool {
 
 pub(crate) fn share(srq: &Srq, id: u64, segments: &[Segment]) -> Result<(), PostError> {
     // SAFETY: `Buf`s outlive what is posted.
-    unsafe { srq.post_recv(&RecvWr { id, segments }) }
+    unsafe { srq.post_recv(&RecvWr { id, segments, quiet: false }) }
 }
 
 pub(crate) fn send(id: u64, segments: &[Segment]) -> SendWr<'_> {
@@ -293,7 +293,7 @@ pub(crate) fn compare_swap(
 }
 
 fn request(id: u64, op: SendOp, segments: &[Segment]) -> SendWr<'_> {
-    SendWr { id, op, segments, signalled: true, solicited: false, fence: false }
+    SendWr { id, op, segments, signalled: true, solicited: false, fence: false, quiet: false }
 }
 
 pub(crate) fn wc(id: u64, op: WcOp, bytes: usize, status: WcStatus) -> Wc {

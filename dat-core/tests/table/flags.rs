@@ -1,0 +1,296 @@
+//! Completion flags: which endpoints may share a dispatcher, and which completions are told of.
+
+use std::ptr::null_mut;
+
+use dat_core::Error;
+use dat_sys::*;
+
+use crate::client::*;
+
+const PLAIN: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
+const THRESHOLD: DAT_COMPLETION_FLAGS = DAT_COMPLETION_EVD_THRESHOLD_FLAG;
+const UNSIGNALLED: DAT_COMPLETION_FLAGS = DAT_COMPLETION_UNSIGNALLED_FLAG;
+const SOLICITED: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
+
+/// Flags for receives and requests, and the dispatchers of both.
+type Wish = (DAT_COMPLETION_FLAGS, DAT_COMPLETION_FLAGS, DAT_EVD_HANDLE, DAT_EVD_HANDLE);
+
+fn attributes(side: &Side, recv: DAT_COMPLETION_FLAGS, request: DAT_COMPLETION_FLAGS) -> DAT_EP_ATTR {
+    let (ep, mut param) = (side.new_ep(), DAT_EP_PARAM::zeroed());
+    dat!(side.table, ep_query_func(ep, DAT_EP_FIELD_ALL, &mut param)).unwrap();
+    dat!(side.table, ep_free_func(ep)).unwrap();
+    DAT_EP_ATTR { recv_completion_flags: recv, request_completion_flags: request, ..param.ep_attr }
+}
+
+fn create(side: &Side, (recv, request, recv_evd, request_evd): Wish) -> Result<DAT_EP_HANDLE, Error> {
+    let attr = attributes(side, recv, request);
+    let Side { table, ia, pz, evd, .. } = *side;
+    let mut ep = null_mut();
+    dat!(table, ep_create_func(ia, pz, recv_evd, request_evd, evd, &attr, &mut ep)).map(|()| ep)
+}
+
+fn config(side: &Side, evd: DAT_EVD_HANDLE) -> DAT_EVD_STATE {
+    let mut param = DAT_EVD_PARAM::zeroed();
+    dat!(side.table, evd_query_func(evd, DAT_EVD_FIELD_EVD_STATE, &mut param)).unwrap();
+    param.evd_state & DAT_EVD_STATE_CONFIG_THRESHOLD
+}
+
+fn wait(side: &Side, evd: DAT_EVD_HANDLE, threshold: DAT_COUNT) -> Result<DAT_COUNT, Error> {
+    let (mut event, mut more) = (DAT_EVENT::zeroed(), -1);
+    dat!(side.table, evd_wait_func(evd, 0, threshold, &mut event, &mut more)).map(|()| more)
+}
+
+/// uDAPL 1.2, dat_ep_create: the flags of all completion streams of an EVD match.
+#[test]
+fn endpoints_that_share_a_dispatcher_agree() {
+    let (table, name) = loopback(false);
+    let side = Side::new(table, &name);
+    let none = null_mut();
+    let kind = |flags| flags & (UNSIGNALLED | SOLICITED);
+    for first in [PLAIN, THRESHOLD, UNSIGNALLED, SOLICITED] {
+        let shared = side.new_evd(DAT_EVD_DTO_FLAG);
+        let ep = create(&side, (first, PLAIN, shared, none)).unwrap();
+        for second in [PLAIN, THRESHOLD, UNSIGNALLED, SOLICITED] {
+            let matches = kind(first) == kind(second);
+            let expected = if matches { Ok(()) } else { Err(Error::arg(6)) };
+            let receives = create(&side, (second, PLAIN, shared, none));
+            assert_eq!(receives.map(drop), expected, "{first:#x} and {second:#x}");
+            if second != SOLICITED {
+                let requests = create(&side, (PLAIN, second, none, shared));
+                assert_eq!(requests.map(drop), expected, "{first:#x} and requests of {second:#x}");
+                // Both streams of one endpoint.
+                let other = side.new_evd(DAT_EVD_DTO_FLAG);
+                let both = create(&side, (first, second, other, other)).map(drop);
+                assert_eq!(both, expected, "{first:#x} and {second:#x} of one endpoint");
+                dat!(table, evd_free_func(other))
+                    .unwrap_or_else(|e| assert!(matches, "{e}: nothing is left of it"));
+            }
+        }
+        dat!(table, ep_free_func(ep)).unwrap();
+    }
+    side.close();
+}
+
+#[test]
+fn a_dispatcher_tells_its_configuration_until_the_last_endpoint_goes() {
+    let (table, name) = loopback(false);
+    let side = Side::new(table, &name);
+    let evd = side.new_evd(DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG);
+    let none = null_mut();
+    let wrong = |subtype| Err(Error::state(subtype));
+    for (flags, expected, two) in [
+        (PLAIN, DAT_EVD_STATE_CONFIG_THRESHOLD, Err(Error::of(DAT_TIMEOUT_EXPIRED))),
+        (THRESHOLD, DAT_EVD_STATE_CONFIG_THRESHOLD, Err(Error::of(DAT_TIMEOUT_EXPIRED))),
+        (UNSIGNALLED, DAT_EVD_STATE_CONFIG_NOTIFY, wrong(DAT_INVALID_STATE_EVD_CONFIG_NOTIFY)),
+        (SOLICITED, DAT_EVD_STATE_CONFIG_SOLICITED, wrong(DAT_INVALID_STATE_EVD_CONFIG_SOLICITED)),
+    ] {
+        let eps = [(); 2].map(|()| create(&side, (flags, PLAIN, evd, none)).unwrap());
+        for ep in eps {
+            assert_eq!(config(&side, evd), expected);
+            // uDAPL 1.2, dat_evd_wait: the threshold must be 1 where the consumer controls the notification.
+            assert_eq!(wait(&side, evd, 2), two);
+            assert_eq!(wait(&side, evd, 1), Err(Error::of(DAT_TIMEOUT_EXPIRED)));
+            dat!(table, ep_free_func(ep)).unwrap();
+        }
+        assert_eq!(config(&side, evd), DAT_EVD_STATE_CONFIG_THRESHOLD);
+    }
+    side.close();
+}
+
+/// uDAPL 1.2, dat_ep_create: only thresholds where an EVD takes other streams, too.
+#[test]
+fn a_dispatcher_of_other_streams_wakes_for_everything() {
+    let (table, name) = loopback(false);
+    let side = Side::new(table, &name);
+    let none = null_mut();
+    for other in [DAT_EVD_SOFTWARE_FLAG, DAT_EVD_CR_FLAG, DAT_EVD_CONNECTION_FLAG, DAT_EVD_ASYNC_FLAG] {
+        let evd = side.new_evd(DAT_EVD_DTO_FLAG | other);
+        for flags in [PLAIN, THRESHOLD] {
+            assert!(create(&side, (flags, flags, evd, evd)).is_ok());
+        }
+        let refused = Err(Error::arg(6));
+        assert_eq!(create(&side, (UNSIGNALLED, PLAIN, evd, none)), refused);
+        assert_eq!(create(&side, (PLAIN, UNSIGNALLED, none, evd)), refused);
+        assert_eq!(create(&side, (SOLICITED, PLAIN, evd, none)), refused);
+    }
+    let (srq, mut ep) = (side.new_srq(4), null_mut());
+    let attr = attributes(&side, SOLICITED, PLAIN);
+    let Side { ia, pz, evd, .. } = side;
+    let on_srq = dat!(table, ep_create_with_srq_func(ia, pz, evd, evd, evd, srq, &attr, &mut ep));
+    assert_eq!(on_srq, Err(Error::arg(7)));
+    side.close();
+}
+
+#[test]
+fn modified_flags_and_dispatchers_agree_too() {
+    let (table, name) = loopback(false);
+    let side = Side::new(table, &name);
+    let (shared, other) = (side.new_evd(DAT_EVD_DTO_FLAG), side.new_evd(DAT_EVD_DTO_FLAG));
+    let ep = create(&side, (UNSIGNALLED, PLAIN, shared, null_mut())).unwrap();
+    let second = create(&side, (UNSIGNALLED, PLAIN, shared, null_mut())).unwrap();
+    let modify = |ep, mask, flags, evd| {
+        let mut param = DAT_EP_PARAM::zeroed();
+        (param.ep_attr.recv_completion_flags, param.recv_evd_handle) = (flags, evd);
+        param.request_evd_handle = evd;
+        dat!(table, ep_modify_func(ep, mask, &param))
+    };
+    let (flags, recv, request) = (
+        DAT_EP_FIELD_EP_ATTR_RECV_COMPLETION_FLAGS,
+        DAT_EP_FIELD_RECV_EVD_HANDLE,
+        DAT_EP_FIELD_REQUEST_EVD_HANDLE,
+    );
+    let refused = Err(Error::arg(3));
+    assert_eq!(modify(ep, flags, SOLICITED, shared), refused);
+    assert_eq!(modify(ep, request, PLAIN, shared), refused, "its requests are plain");
+    // Refused, it is as it was.
+    assert_eq!(config(&side, shared), DAT_EVD_STATE_CONFIG_NOTIFY);
+    assert_eq!(dat!(table, evd_free_func(shared)), Err(Error::state(DAT_INVALID_STATE_EVD_IN_USE)));
+    assert_eq!(modify(ep, flags | recv, SOLICITED, other), Ok(()));
+    assert_eq!(config(&side, other), DAT_EVD_STATE_CONFIG_SOLICITED);
+    // Alone on a dispatcher, an endpoint may change its mind.
+    assert_eq!(modify(second, flags, THRESHOLD, shared), Ok(()));
+    assert_eq!(config(&side, shared), DAT_EVD_STATE_CONFIG_THRESHOLD);
+
+    // uDAPL 1.2, dat_ep_modify: the receive flags only before receives are posted.
+    dat!(table, ep_post_recv_func(ep, 0, null_mut(), cookie(1), 0)).unwrap();
+    let late = Err(Error::state(DAT_INVALID_STATE_EP_UNCONNECTED));
+    assert_eq!(modify(ep, flags, UNSIGNALLED, other), late);
+    let mut param = DAT_EP_PARAM::zeroed();
+    dat!(table, ep_query_func(ep, DAT_EP_FIELD_ALL, &mut param)).unwrap();
+    assert_eq!((param.ep_attr.recv_completion_flags, param.recv_evd_handle), (SOLICITED, other));
+    side.close();
+}
+
+/// A pair of which the second endpoint has these flags, with a CNO on each of its dispatchers.
+struct Pair {
+    a: Side,
+    x: DAT_EP_HANDLE,
+    b: Side,
+    y: DAT_EP_HANDLE,
+    recv: (DAT_EVD_HANDLE, DAT_CNO_HANDLE),
+    request: (DAT_EVD_HANDLE, DAT_CNO_HANDLE),
+}
+
+impl Pair {
+    fn new(recv_flags: DAT_COMPLETION_FLAGS, request_flags: DAT_COMPLETION_FLAGS) -> Pair {
+        let (table, name) = loopback(false);
+        let (a, b) = (Side::new(table, &name), Side::new(table, &name));
+        let watched = |side: &Side| {
+            let (evd, cno) = (side.new_evd(DAT_EVD_DTO_FLAG), side.new_cno());
+            dat!(table, evd_modify_cno_func(evd, cno)).unwrap();
+            (evd, cno)
+        };
+        let (recv, request) = (watched(&b), watched(&b));
+        let y = create(&b, (recv_flags, request_flags, recv.0, request.0)).unwrap();
+        let x = a.new_ep();
+        let (_, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);
+        a.connect(x, qualifier, b"");
+        dat!(table, cr_accept_func(b.arrival(), y, 0, null_mut())).unwrap();
+        assert_eq!(a.next(a.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+        assert_eq!(b.next(b.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+        Pair { a, x, b, y, recv, request }
+    }
+
+    fn send(&self, (side, ep): (&Side, DAT_EP_HANDLE), flags: DAT_COMPLETION_FLAGS) -> Result<(), Error> {
+        dat!(side.table, ep_post_send_func(ep, 0, null_mut(), cookie(0), flags))
+    }
+
+    fn recv(&self, (side, ep): (&Side, DAT_EP_HANDLE), flags: DAT_COMPLETION_FLAGS) -> Result<(), Error> {
+        dat!(side.table, ep_post_recv_func(ep, 0, null_mut(), cookie(0), flags))
+    }
+
+    fn triggered(&self, cno: DAT_CNO_HANDLE) -> bool {
+        let mut evd = null_mut();
+        dat!(self.b.table, cno_wait_func(cno, 0, &mut evd)).is_ok()
+    }
+
+    /// Takes all events; how many there were.
+    fn drain(&self, evd: DAT_EVD_HANDLE) -> usize {
+        let mut event = DAT_EVENT::zeroed();
+        (0..).take_while(|_| dat!(self.b.table, evd_dequeue_func(evd, &mut event)).is_ok()).count()
+    }
+
+    fn close(self) {
+        self.a.close();
+        self.b.close();
+    }
+}
+
+#[test]
+fn unsignalled_completions_are_queued_and_wake_nobody() {
+    let p = Pair::new(UNSIGNALLED, UNSIGNALLED);
+    let (x, y) = ((&p.a, p.x), (&p.b, p.y));
+    for _ in 0..8 {
+        p.recv(x, 0).unwrap();
+    }
+    // Requests.
+    p.drain(p.request.0);
+    p.send(y, UNSIGNALLED).unwrap();
+    assert!(!p.triggered(p.request.1));
+    p.send(y, 0).unwrap();
+    assert!(p.triggered(p.request.1));
+    assert_eq!(p.drain(p.request.0), 2);
+
+    // Receives: what the sender solicits does not matter.
+    p.drain(p.recv.0);
+    p.recv(y, UNSIGNALLED).unwrap();
+    p.send(x, SOLICITED).unwrap();
+    assert!(!p.triggered(p.recv.1));
+    p.recv(y, 0).unwrap();
+    p.send(x, 0).unwrap();
+    assert!(p.triggered(p.recv.1));
+    assert_eq!(p.drain(p.recv.0), 2);
+
+    // A failure is always told of.
+    p.recv(y, UNSIGNALLED).unwrap();
+    dat!(p.b.table, ep_disconnect_func(p.y, DAT_CLOSE_ABRUPT_FLAG)).unwrap();
+    assert!(p.triggered(p.recv.1));
+    p.close();
+}
+
+#[test]
+fn a_solicited_wait_ends_when_the_sender_says_so() {
+    let p = Pair::new(SOLICITED, PLAIN);
+    let (x, y) = ((&p.a, p.x), (&p.b, p.y));
+    for _ in 0..2 {
+        p.recv(y, 0).unwrap();
+    }
+    p.drain(p.recv.0);
+    p.send(x, 0).unwrap();
+    assert!(!p.triggered(p.recv.1));
+    p.send(x, SOLICITED).unwrap();
+    assert!(p.triggered(p.recv.1));
+    assert_eq!(p.drain(p.recv.0), 2);
+    p.close();
+}
+
+#[test]
+fn flags_of_a_post_are_those_of_its_endpoint() {
+    let p = Pair::new(PLAIN, THRESHOLD);
+    let (x, y) = ((&p.a, p.x), (&p.b, p.y));
+    for flags in [UNSIGNALLED, DAT_COMPLETION_LMR_INVALIDATE_FENCE_FLAG, 0x40] {
+        assert_eq!(p.send(y, flags), Err(Error::arg(5)), "{flags:#x}");
+    }
+    // uDAPL 1.2, dat_ep_modify: receives have neither of these.
+    let fence = DAT_COMPLETION_BARRIER_FENCE_FLAG;
+    for flags in [UNSIGNALLED, DAT_COMPLETION_SUPPRESS_FLAG, fence, SOLICITED, 0x40] {
+        assert_eq!(p.recv(y, flags), Err(Error::arg(5)), "{flags:#x}");
+    }
+    for flags in [DAT_COMPLETION_SUPPRESS_FLAG, SOLICITED, fence] {
+        p.recv(x, 0).unwrap();
+        assert_eq!(p.send(y, flags), Ok(()), "{flags:#x}");
+    }
+    assert_eq!(p.drain(p.request.0), 2, "one was suppressed");
+
+    // Suppressed or not, a failure is reported.
+    let mut buffer = [0u8; 8];
+    let lmr = p.b.register(&mut buffer);
+    let nowhere = DAT_RMR_TRIPLET { rmr_context: 0, ..lmr.remote(0, 8) };
+    let (mut from, quiet) = (lmr.local(0, 8), DAT_COMPLETION_SUPPRESS_FLAG);
+    dat!(p.b.table, ep_post_rdma_write_func(p.y, 1, &mut from, cookie(7), &nowhere, quiet)).unwrap();
+    let event = p.b.next(p.request.0);
+    // SAFETY: the only kind this dispatcher takes.
+    let data = unsafe { event.event_data.dto_completion_event_data };
+    assert_eq!(data.status, DAT_DTO_ERR_REMOTE_ACCESS);
+    p.close();
+}
