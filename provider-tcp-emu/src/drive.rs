@@ -135,12 +135,7 @@ impl Drive {
                 (0..PAUSES).for_each(|_| std::hint::spin_loop());
             }
             Pass::Ask => match self.try_poller() {
-                Some(mut poller) => {
-                    if poller.wait(Some(Duration::ZERO)).is_ok() {
-                        engine.deliver(&poller.events);
-                        poller.events.clear();
-                    }
-                }
+                Some(mut poller) => poller.ask(&mut engine),
                 None => {
                     drop(engine);
                     self.give_way();
@@ -260,7 +255,12 @@ impl Drive {
             return;
         }
         match self.engine.try_lock() {
-            Some(mut engine) => engine.deliver(&poller.events),
+            Some(mut engine) => {
+                engine.deliver(&poller.events);
+                if engine.has_ends() {
+                    poller.ask(&mut engine);
+                }
+            }
             None => {
                 self.board.report(&poller.events);
                 self.engine.serve();
@@ -322,6 +322,15 @@ impl Drive {
 }
 
 impl Poller {
+    /// Delivers what there is now. Who has poller and lease knows that nothing is under way elsewhere: what is over may end.
+    fn ask(&mut self, engine: &mut Engine) {
+        if self.wait(Some(Duration::ZERO)).is_ok() {
+            engine.deliver(&self.events);
+            engine.end();
+            self.events.clear();
+        }
+    }
+
     /// Waits for events; none: without limit.
     fn wait(&mut self, limit: Option<Duration>) -> io::Result<()> {
         match limit {

@@ -220,35 +220,51 @@ impl Engine {
             self.assemble();
         }
         let cold = self.links.len() > self.hot.len();
-        match blocked
-            || !self.kit.over.is_empty()
-            || (!moved && (cold || self.fruitless.is_multiple_of(ASK_EVERY)))
-        {
+        match blocked || self.has_ends() || (!moved && (cold || self.fruitless.is_multiple_of(ASK_EVERY))) {
             true => Pass::Ask,
             false if moved => Pass::Fruitful,
             false => Pass::Fruitless,
         }
     }
 
-    /// What the poller reported.
+    /// What the poller reported, behind what it reported while somebody else had the lease.
     ///
-    /// First what has arrived anywhere, then what has ended: what a peer did on one connection before it ended another
-    /// is seen in that order. A look at a connection may see its end before the poller is asked about the others; that is
-    /// why it only makes a note.
+    /// What a peer did on one connection before it ended another is seen in that order. But a look at a connection may see
+    /// its end before anybody has asked the poller about the others; so it only makes a note, and `end` is later.
     pub(crate) fn deliver<'a>(&mut self, events: impl IntoIterator<Item = &'a Event>) {
-        for event in events {
-            match Key::of(event.token()) {
-                Some(Key::Link(index)) => self.ready(index, event),
-                Some(Key::Door(index)) => self.calls.answer_door(&mut self.kit, index),
-                Some(Key::Caller(index)) => self.calls.hear_caller(&mut self.kit, &mut self.lingerers, index),
-                Some(Key::Lingerer(index)) => self.lingerers.readable(&mut self.kit, index),
-                None => {}
-            }
-        }
+        self.open_mail();
+        events.into_iter().for_each(|event| self.see(event));
+    }
+
+    /// Whether connections are over that have not ended yet.
+    pub(crate) fn has_ends(&self) -> bool {
+        !self.kit.over.is_empty()
+    }
+
+    /// Ends them. All that the poller knows, asked after they were seen to be over, has been delivered.
+    pub(crate) fn end(&mut self) {
         for index in std::mem::take(&mut self.kit.over) {
             if let Some(link) = self.links.get_mut(index) {
                 link.end_if_over(&mut self.kit, &mut self.lingerers);
             }
+        }
+    }
+
+    fn open_mail(&mut self) {
+        let Some(mail) = self.kit.board.take_mail() else { return };
+        for call in mail.refused {
+            self.calls.refuse(&mut self.kit, call);
+        }
+        mail.events.iter().for_each(|event| self.see(event));
+    }
+
+    fn see(&mut self, event: &Event) {
+        match Key::of(event.token()) {
+            Some(Key::Link(index)) => self.ready(index, event),
+            Some(Key::Door(index)) => self.calls.answer_door(&mut self.kit, index),
+            Some(Key::Caller(index)) => self.calls.hear_caller(&mut self.kit, &mut self.lingerers, index),
+            Some(Key::Lingerer(index)) => self.lingerers.readable(&mut self.kit, index),
+            None => {}
         }
     }
 
@@ -299,7 +315,7 @@ impl Engine {
 
     /// Whether there is something to do at once.
     pub(crate) fn has_leftover(&self) -> bool {
-        !self.kit.again.is_empty() || !self.kit.over.is_empty()
+        !self.kit.again.is_empty() || self.has_ends()
     }
 
     /// When the next timer is due.
@@ -353,14 +369,7 @@ impl Serve for Engine {
             marked.drain(..).for_each(|index| self.transmit(index));
             self.marked = marked;
         }
-        if let Some(mail) = self.kit.board.take_mail() {
-            for call in mail.refused {
-                self.calls.refuse(&mut self.kit, call);
-            }
-            if !mail.events.is_empty() {
-                self.deliver(&mail.events);
-            }
-        }
+        self.open_mail();
         for index in std::mem::take(&mut self.kit.again) {
             if let Some(link) = self.links.get_mut(index) {
                 link.go_on(&mut self.kit, &mut self.lingerers);

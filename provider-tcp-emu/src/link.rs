@@ -94,7 +94,7 @@ struct Up {
     queued: bool,
     /// Not in the poller.
     absent: bool,
-    /// The end of the stream has been seen; what came elsewhere before it goes first (`Engine::deliver`).
+    /// The end of the stream has been seen; what came elsewhere before it goes first (`Engine::end`).
     over: Option<End>,
 }
 
