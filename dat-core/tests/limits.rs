@@ -7,7 +7,7 @@ use dat_core::error::{Error, OpenError, Result};
 use dat_core::handle::{Node, Object};
 use dat_core::ia::{self, AsyncEvd, Ia};
 use dat_core::mem::lmr::{self, Memory};
-use dat_core::mem::pz;
+use dat_core::mem::{pz, rmr};
 use dat_core::mem_transport::{Adapter, Mem};
 use dat_core::provider::Provider;
 use dat_core::{evd, srq};
@@ -24,7 +24,7 @@ impl Provider for Small {
     fn open(&self, ia: &str, params: &str) -> std::result::Result<Adapter, OpenError> {
         Ok(Mem.open(ia, params)?.with_attrs(|attrs| {
             (attrs.max_pds, attrs.max_eps, attrs.max_evds) = (1, 2, 3);
-            (attrs.max_regions, attrs.max_srqs) = (4, 2);
+            (attrs.max_regions, attrs.max_windows, attrs.max_srqs) = (4, 3, 2);
         }))
     }
 }
@@ -71,6 +71,9 @@ fn one_object_more_than_promised_is_refused() {
         unsafe { lmr::create(ia, memory, zone, DAT_MEM_PRIV_LOCAL_READ_FLAG, DAT_VA_TYPE_VA) }
     };
     fill(4, DAT_RESOURCE_MEMORY_REGION, register, lmr::free);
+    for scope in [DAT_RMR_SCOPE_PZ, DAT_RMR_SCOPE_EP] {
+        fill(3, DAT_RESOURCE_MEMORY_REGION, || rmr::create(zone, scope), rmr::free);
+    }
 
     pz::free(zone).unwrap();
     // Nothing that was refused is still counted.

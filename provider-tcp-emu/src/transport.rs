@@ -162,9 +162,10 @@ fn attrs(ia: &str, params: &Params) -> Attrs {
         max_read_depth: MAX_READ_DEPTH,
         max_evds: 1 << 16,
         max_evd_depth: 1 << 20,
-        max_regions: Keys::MAX,
-        // Each may have a key that is valid and one that is about to be.
+        // One table has room for all of them; a window may have a key that is valid and one that is about to be.
+        max_regions: Keys::MAX / 2,
         max_windows: Keys::MAX / 4,
+        extended: true,
         max_region_size: isize::MAX as u64,
         max_pds: 1 << 16,
         max_message: u32::MAX,

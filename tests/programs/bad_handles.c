@@ -92,13 +92,13 @@ enum leave { STRICT, NULL_IS_FINE, MAY_BE_MISSING };
     X(lmr_free, LMR, STRICT, dat_lmr_free(h))                                                                   \
     X(lmr_sync_rdma_read, IA, STRICT, dat_lmr_sync_rdma_read(h, &segment, 1))                                   \
     X(lmr_sync_rdma_write, IA, STRICT, dat_lmr_sync_rdma_write(h, &segment, 1))                                 \
-    X(rmr_create, PZ, MAY_BE_MISSING, dat_rmr_create(h, &out.handle))                                           \
-    X(rmr_create_for_ep, PZ, MAY_BE_MISSING, dat_rmr_create_for_ep(h, &out.handle))                             \
-    X(rmr_query, RMR, MAY_BE_MISSING, dat_rmr_query(h, DAT_RMR_FIELD_ALL, &out.rmr))                            \
-    X(rmr_bind, RMR, MAY_BE_MISSING,                                                                            \
+    X(rmr_create, PZ, STRICT, dat_rmr_create(h, &out.handle))                                                   \
+    X(rmr_create_for_ep, PZ, STRICT, dat_rmr_create_for_ep(h, &out.handle))                                     \
+    X(rmr_query, RMR, STRICT, dat_rmr_query(h, DAT_RMR_FIELD_ALL, &out.rmr))                                    \
+    X(rmr_bind, RMR, STRICT,                                                                                    \
       dat_rmr_bind(h, live.lmr, &segment, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, live.ep, cookie,               \
         DAT_COMPLETION_DEFAULT_FLAG, &out.rmr_context))                                                         \
-    X(rmr_free, RMR, MAY_BE_MISSING, dat_rmr_free(h))                                                           \
+    X(rmr_free, RMR, STRICT, dat_rmr_free(h))                                                                   \
     X(evd_create_IA, IA, STRICT, dat_evd_create(h, 4, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &out.handle))          \
     X(evd_create_CNO, CNO, NULL_IS_FINE, dat_evd_create(live.ia, 4, h, DAT_EVD_DTO_FLAG, &out.handle))          \
     X(evd_query, EVD, STRICT, dat_evd_query(h, DAT_EVD_FIELD_ALL, &out.evd))                                    \
@@ -155,9 +155,9 @@ enum leave { STRICT, NULL_IS_FINE, MAY_BE_MISSING };
       dat_ep_post_rdma_read(h, 1, &segment, cookie, &remote, DAT_COMPLETION_DEFAULT_FLAG))                      \
     X(ep_post_rdma_write, EP, STRICT,                                                                           \
       dat_ep_post_rdma_write(h, 1, &segment, cookie, &remote, DAT_COMPLETION_DEFAULT_FLAG))                     \
-    X(ep_post_send_with_invalidate, EP, MAY_BE_MISSING,                                                         \
+    X(ep_post_send_with_invalidate, EP, STRICT,                                                                 \
       dat_ep_post_send_with_invalidate(h, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG, DAT_TRUE, 1))       \
-    X(ep_post_rdma_read_to_rmr, EP, MAY_BE_MISSING,                                                             \
+    X(ep_post_rdma_read_to_rmr, EP, STRICT,                                                                     \
       dat_ep_post_rdma_read_to_rmr(h, &remote, cookie, &remote, DAT_COMPLETION_DEFAULT_FLAG))                   \
     X(srq_create_IA, IA, STRICT, dat_srq_create(h, live.pz, &srq_attr, &out.handle))                            \
     X(srq_create_PZ, PZ, STRICT, dat_srq_create(live.ia, h, &srq_attr, &out.handle))                            \

@@ -479,3 +479,34 @@ fn rmrs_go_with_their_adapter() {
     );
     a.close();
 }
+
+#[test]
+fn threads_bind_through_one_endpoint() {
+    let [(a, _), (b, y)] = connected(true);
+    let endpoint = y as usize;
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            let b = &b;
+            scope.spawn(move || {
+                let y = endpoint as DAT_EP_HANDLE;
+                let (mut memory, window) = ([0u8; 64], rmr(b));
+                let quiet = |bind| Bind { flags: DAT_COMPLETION_SUPPRESS_FLAG, ..bind };
+                for _ in 0..200 {
+                    let lmr = b.register(&mut memory);
+                    let context = quiet(Bind::new(window, y, &lmr, lmr.local(0, 64))).post(b, 1).unwrap();
+                    assert_eq!(query(b, window).rmr_context, context);
+                    let in_use = Error::state(DAT_INVALID_STATE_LMR_IN_USE);
+                    assert_eq!(dat!(b.table, lmr_free_func(lmr.handle)), Err(in_use));
+                    Bind::none(window, y).post(b, 2).unwrap();
+                    // Perhaps another thread's: there is one for each.
+                    assert!(!empty(b));
+                    dat!(b.table, lmr_free_func(lmr.handle)).unwrap();
+                }
+                dat!(b.table, rmr_free_func(window)).unwrap();
+            });
+        }
+    });
+    assert!(empty(&b));
+    a.close();
+    b.close();
+}
