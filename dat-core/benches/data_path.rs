@@ -67,6 +67,7 @@ impl Provider for Nothing {
             max_evd_depth: RING,
             max_regions: 1,
             max_windows: 0,
+            extended: false,
             max_region_size: u64::MAX,
             max_pds: 1,
             max_message: u32::MAX,
@@ -180,6 +181,7 @@ impl Queue<Adapter> for Qp {
             qp: self.1,
             bytes: 0,
             invalidated: None,
+            immediate: None,
             op: WcOp::Send,
             status: WcStatus::Success,
         };

@@ -213,6 +213,8 @@ pub struct Access {
     pub remote_read: bool,
     /// Peers may RDMA write to it.
     pub remote_write: bool,
+    /// Peers may perform atomic operations on it, which then may be written as well.
+    pub remote_atomic: bool,
 }
 
 /// One segment of local memory; the layout of `DAT_LMR_TRIPLET` (2.0).
@@ -251,6 +253,32 @@ pub enum SendOp {
     /// The same, into memory that the segments name by remote keys of this side (of windows, or of regions) which let peers
     /// write there.
     ReadToWindow(Remote),
+    /// Write local segments to remote memory, then consume the peer's next receive buffer, of whatever size, and tell its
+    /// owner a number. One request, one completion at each end. Where there is no such operation, or the peer cannot do it:
+    /// [`PostError::Unsupported`]; so with the two below.
+    WriteImm {
+        /// Where to write to.
+        to: Remote,
+        /// The number.
+        immediate: u32,
+    },
+    /// Add to 64 bits of remote memory, aligned to as many; what they held before goes to the local segments, of eight
+    /// bytes in all. Atomic towards such operations of all connections of the peer's adapter.
+    FetchAdd {
+        /// The target.
+        at: Remote,
+        /// What is added.
+        add: u64,
+    },
+    /// The same with another operation: replace them if they are as expected.
+    CompareSwap {
+        /// The target.
+        at: Remote,
+        /// What is expected.
+        compare: u64,
+        /// The replacement.
+        swap: u64,
+    },
 }
 
 /// A request.
@@ -266,7 +294,7 @@ pub struct SendWr<'a> {
     pub signalled: bool,
     /// Wakes a receiver that waits for solicited completions only.
     pub solicited: bool,
-    /// Starts only after all earlier RDMA reads have completed.
+    /// Starts only after all earlier RDMA reads and atomic operations have completed.
     pub fence: bool,
     /// Its success does not wake a queue that is armed for solicited completions only.
     pub quiet: bool,
@@ -336,7 +364,7 @@ pub enum PostError {
         /// Write access was missing.
         write: bool,
     },
-    /// The transport cannot do this operation.
+    /// The transport, or the peer, cannot do this operation.
     Unsupported,
 }
 
@@ -351,6 +379,8 @@ pub struct Wc {
     pub bytes: u32,
     /// Remote key that the peer's send invalidated here.
     pub invalidated: Option<u32>,
+    /// Immediate data that consumed a receive buffer, in which nothing was placed; then `bytes` are those of the RDMA write.
+    pub immediate: Option<u32>,
     /// What completed.
     pub op: WcOp,
     /// How.
@@ -366,6 +396,12 @@ pub enum WcOp {
     Write,
     /// RDMA read.
     Read,
+    /// RDMA write with immediate data.
+    WriteImm,
+    /// Atomic addition.
+    FetchAdd,
+    /// Atomic comparison and replacement.
+    CompareSwap,
     /// Receive.
     Recv,
     /// Bind of a window.
@@ -589,6 +625,8 @@ pub struct Attrs {
     pub max_regions: usize,
     /// Memory windows; 0: none.
     pub max_windows: usize,
+    /// Immediate data and atomic operations are there, towards peers that can do them.
+    pub extended: bool,
     /// Bytes of one region.
     pub max_region_size: u64,
     /// Protection zones.

@@ -119,7 +119,13 @@ impl End {
         let sink = unsafe { Sink::new(log) };
         let pd = t.pd().expect("protection domain");
         let mem = vec![1u8; WINDOW * LARGE].leak();
-        let all = Access { local_read: true, local_write: true, remote_read: true, remote_write: true };
+        let all = Access {
+            local_read: true,
+            local_write: true,
+            remote_read: true,
+            remote_write: true,
+            remote_atomic: false,
+        };
         // SAFETY: the memory is leaked.
         let mr = unsafe { t.mr(&pd, Mem { addr: mem.as_mut_ptr(), len: mem.len(), zero_based: false }, all) }
             .expect("region");

@@ -3,8 +3,8 @@
 use dat_core::provider as dat;
 
 pub(crate) fn access(access: dat::Access) -> rnic::Access {
-    let dat::Access { local_read, local_write, remote_read, remote_write } = access;
-    rnic::Access { local_read, local_write, remote_read, remote_write, remote_atomic: false }
+    let dat::Access { local_read, local_write, remote_read, remote_write, remote_atomic } = access;
+    rnic::Access { local_read, local_write, remote_read, remote_write, remote_atomic }
 }
 
 fn segments(segments: &[dat::Segment]) -> &[rnic::Segment] {
@@ -30,6 +30,11 @@ pub(crate) fn send<'a>(wr: &dat::SendWr<'a>) -> rnic::SendWr<'a> {
             dat::SendOp::Write(to) => rnic::SendOp::Write(remote(to)),
             dat::SendOp::Read(from) => rnic::SendOp::Read(remote(from)),
             dat::SendOp::ReadToWindow(from) => rnic::SendOp::ReadToWindow(remote(from)),
+            dat::SendOp::WriteImm { to, immediate } => rnic::SendOp::WriteImm { to: remote(to), immediate },
+            dat::SendOp::FetchAdd { at, add } => rnic::SendOp::FetchAdd { at: remote(at), add },
+            dat::SendOp::CompareSwap { at, compare, swap } => {
+                rnic::SendOp::CompareSwap { at: remote(at), compare, swap }
+            }
         },
         segments: segments(wr.segments),
         signalled: wr.signalled,
@@ -64,16 +69,19 @@ pub(crate) fn post_error(error: rnic::PostError) -> dat::PostError {
 
 #[inline]
 pub(crate) fn wc(wc: rnic::Wc) -> dat::Wc {
-    let rnic::Wc { id, qp, bytes, invalidated, op, status, .. } = wc;
-    dat::Wc { id, qp, bytes, invalidated, op: wc_op(op), status: wc_status(status) }
+    let rnic::Wc { id, qp, bytes, invalidated, immediate, op, status } = wc;
+    dat::Wc { id, qp, bytes, invalidated, immediate, op: wc_op(op), status: wc_status(status) }
 }
 
 #[inline]
 fn wc_op(op: rnic::WcOp) -> dat::WcOp {
     match op {
         rnic::WcOp::Send => dat::WcOp::Send,
-        rnic::WcOp::Write | rnic::WcOp::WriteImm => dat::WcOp::Write,
-        rnic::WcOp::Read | rnic::WcOp::FetchAdd | rnic::WcOp::CompareSwap => dat::WcOp::Read,
+        rnic::WcOp::Write => dat::WcOp::Write,
+        rnic::WcOp::Read => dat::WcOp::Read,
+        rnic::WcOp::WriteImm => dat::WcOp::WriteImm,
+        rnic::WcOp::FetchAdd => dat::WcOp::FetchAdd,
+        rnic::WcOp::CompareSwap => dat::WcOp::CompareSwap,
         rnic::WcOp::Recv => dat::WcOp::Recv,
         rnic::WcOp::Bind => dat::WcOp::Bind,
     }

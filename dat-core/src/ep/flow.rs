@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use dat_sys::ib::*;
 use dat_sys::*;
 
 use super::watermark::Holding;
@@ -119,13 +120,17 @@ impl Flow {
             user_cookie: DAT_DTO_COOKIE { as_64: cookie },
             status: status(wc.status),
             transfered_length: wc.bytes,
-            operation: match (wc.op, wc.invalidated) {
-                (WcOp::Send, _) => DAT_DTO_SEND,
-                (WcOp::Write, _) => DAT_DTO_RDMA_WRITE,
-                (WcOp::Read, _) => DAT_DTO_RDMA_READ,
-                (WcOp::Recv, None) => DAT_DTO_RECEIVE,
-                (WcOp::Recv, Some(_)) => DAT_DTO_RECEIVE_WITH_INVALIDATE,
-                (WcOp::Bind, _) => DAT_DTO_BIND_MW,
+            operation: match wc.op {
+                WcOp::Send => DAT_DTO_SEND,
+                WcOp::Write => DAT_DTO_RDMA_WRITE,
+                WcOp::Read => DAT_DTO_RDMA_READ,
+                WcOp::WriteImm => DAT_IB_DTO_RDMA_WRITE_IMMED,
+                WcOp::FetchAdd => DAT_IB_DTO_FETCH_ADD,
+                WcOp::CompareSwap => DAT_IB_DTO_CMP_SWAP,
+                WcOp::Recv if wc.immediate.is_some() => DAT_IB_DTO_RECV_IMMED,
+                WcOp::Recv if wc.invalidated.is_some() => DAT_DTO_RECEIVE_WITH_INVALIDATE,
+                WcOp::Recv => DAT_DTO_RECEIVE,
+                WcOp::Bind => DAT_DTO_BIND_MW,
             },
             rmr_context: wc.invalidated.unwrap_or(0),
         }

@@ -1,6 +1,7 @@
 //! Endpoints.
 
 mod bind;
+mod extended;
 mod flow;
 mod network;
 mod params;
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use dat_sys::*;
 
+pub use self::extended::Atomic;
 pub use self::flow::{Flow, Orphans};
 use self::network::{Address, Shared};
 use self::state::{Effect, Event, State};
@@ -472,6 +474,7 @@ impl<T: Transport> Ep<T> {
                     qp: 0,
                     bytes: 0,
                     invalidated: None,
+                    immediate: None,
                     op: WcOp::Recv,
                     status: WcStatus::LocalProtection,
                 };

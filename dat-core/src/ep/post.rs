@@ -117,7 +117,7 @@ impl<T: Transport> Node<Ep<T>> {
 
     /// `flags_arg`: the position of the completion flags in the standard's prototype.
     #[inline]
-    unsafe fn post_request(
+    pub(super) unsafe fn post_request(
         &self,
         op: SendOp,
         segments: &[Segment],
@@ -209,7 +209,7 @@ impl<T: Transport> Node<Ep<T>> {
 }
 
 #[inline]
-fn length(segments: &[Segment]) -> u64 {
+pub(super) fn length(segments: &[Segment]) -> u64 {
     segments.iter().map(|s| u64::from(s.len)).sum()
 }
 

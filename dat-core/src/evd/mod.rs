@@ -5,6 +5,7 @@
 //! asynchronous errors) is queued here, in `soft`. An event that ends a connection waits until the completion queue has
 //! been empty, so that completions come before it (dat_ep_disconnect: all completions precede the disconnect event).
 
+mod extended;
 mod feed;
 mod wait;
 
@@ -15,6 +16,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use dat_sys::ib::{DAT_IB_DTO_EVENT, DAT_IB_EXTENSION_EVENT_DATA};
 use dat_sys::*;
 
 pub use self::feed::Feed;
@@ -368,7 +370,12 @@ impl<T: Transport> Evd<T> {
                 (&raw mut (*event).event_data.rmr_completion_event_data).write(flow.retire_bind(wc));
                 return;
             }
-            (&raw mut (*event).event_number).write(DAT_DTO_COMPLETION_EVENT);
+            let mut number = DAT_DTO_COMPLETION_EVENT;
+            if let Some(data) = extended::data(wc) {
+                number = DAT_IB_DTO_EVENT;
+                (&raw mut (*event).event_extension_data).cast::<DAT_IB_EXTENSION_EVENT_DATA>().write(data);
+            }
+            (&raw mut (*event).event_number).write(number);
             (&raw mut (*event).event_data.dto_completion_event_data).write(flow.retire(wc));
         }
     }

@@ -15,13 +15,14 @@ mod conn;
 mod convert;
 mod ep;
 mod evd;
+mod extension;
 mod ia;
 mod mem;
-mod missing;
 mod post;
 mod register;
 mod table;
 mod v1;
+mod va_list;
 
 pub use self::register::{Registry, fini, init};
 

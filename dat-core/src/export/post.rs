@@ -141,7 +141,7 @@ hot! {
 /// # Safety
 /// The pointer is NULL or leads to a triplet.
 #[inline]
-unsafe fn target(triplet: *const DAT_RMR_TRIPLET, arg: u32) -> Result<(Remote, u32)> {
+pub(super) unsafe fn target(triplet: *const DAT_RMR_TRIPLET, arg: u32) -> Result<(Remote, u32)> {
     // SAFETY: as the caller promised.
     let triplet = unsafe { triplet.as_ref() }.ok_or(Error::arg(arg))?;
     Ok((Remote { addr: triplet.virtual_address, key: triplet.rmr_context }, triplet.segment_length))

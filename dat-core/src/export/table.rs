@@ -4,7 +4,7 @@ use std::ffi::c_char;
 
 use dat_sys::*;
 
-use super::{conn, ep, evd, ia, mem, missing, post};
+use super::{conn, ep, evd, extension, ia, mem, post};
 use crate::provider::Provider;
 
 /// All 81 words, for a provider and an IA name that outlives the table. `SAFE`: calls on one handle may come from
@@ -97,6 +97,6 @@ fn build<P: Provider<Transport = T>, T: crate::provider::Transport, const SAFE: 
         cno_fd_create_func: Some(evd::cno_fd_create::<T>),
         cno_trigger_func: Some(evd::cno_trigger::<T>),
         ia_ha_related_func: Some(ia::ia_ha_related::<T>),
-        handle_extendedop_func: Some(missing::handle_extendedop),
+        handle_extendedop_func: Some(extension::handle_extendedop::<P, SAFE>),
     }
 }

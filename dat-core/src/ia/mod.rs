@@ -71,8 +71,7 @@ impl<T: Transport> Object for Ia<T> {
 impl<T: Transport> Ia<T> {
     /// An adapter without objects.
     fn new(transport: T, entry: &Entry<'_>) -> Self {
-        let attrs = transport.attrs();
-        let facts = Facts::new(attrs.address, &attrs.named);
+        let facts = Facts::new(transport.attrs());
         Ia {
             transport,
             name: entry.name.to_owned(),

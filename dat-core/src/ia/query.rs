@@ -1,25 +1,31 @@
 //! dat_ia_query.
 
-use std::ffi::{CString, c_char};
-use std::net::SocketAddr;
+use std::ffi::{CStr, CString, c_char};
 
+use dat_sys::ib::*;
 use dat_sys::*;
 
 use super::Ia;
 use crate::addr::SockAddr;
-use crate::provider::Transport;
+use crate::provider::{Attrs, Transport};
+
+/// What consumers written for OFED look up before they use it (dtest and dtestx do).
+const PROVIDER: &[&CStr] = &[c"DAT_IB_RDMA_READ", c"DAT_EXTENSION_INTERFACE", DAT_IB_ATTR_COUNTERS];
+/// The same, where the transport has it.
+const EXTENDED: &[&CStr] = &[DAT_IB_ATTR_FETCH_AND_ADD, DAT_IB_ATTR_CMP_AND_SWAP, DAT_IB_ATTR_IMMED_DATA];
 
 /// What queries point into: valid as long as the adapter is open.
 pub(super) struct Facts {
     address: SockAddr,
     named: Vec<DAT_NAMED_ATTR>,
-    provider: [DAT_NAMED_ATTR; 1],
+    provider: Vec<DAT_NAMED_ATTR>,
     /// What `named` points to.
     _texts: Vec<CString>,
 }
 
 impl Facts {
-    pub(super) fn new(address: SocketAddr, named: &[(String, String)]) -> Self {
+    pub(super) fn new(attrs: &Attrs) -> Self {
+        let Attrs { address, named, extended, .. } = attrs;
         let mut texts = Vec::with_capacity(2 * named.len());
         let mut keep = |text: &str| {
             // C text ends at the first NUL.
@@ -31,9 +37,9 @@ impl Facts {
         };
         let named = named.iter().map(|(name, value)| DAT_NAMED_ATTR { name: keep(name), value: keep(value) });
         let named = named.collect();
-        // What consumers written for OFED look up before they post RDMA reads (dtest does).
-        let provider = [DAT_NAMED_ATTR { name: c"DAT_IB_RDMA_READ".as_ptr(), value: c"TRUE".as_ptr() }];
-        Facts { address: address.into(), named, provider, _texts: texts }
+        let provider = PROVIDER.iter().chain(if *extended { EXTENDED } else { &[] });
+        let provider = provider.map(|name| DAT_NAMED_ATTR { name: name.as_ptr(), value: c"TRUE".as_ptr() });
+        Facts { address: (*address).into(), named, provider: provider.collect(), _texts: texts }
     }
 }
 
@@ -83,7 +89,10 @@ impl<T: Transport> Ia<T> {
                 [] => std::ptr::null_mut(),
                 named => named.as_ptr().cast_mut(),
             },
-            // No extensions, nothing about the vendor.
+            // The counters are always there.
+            extension_supported: DAT_EXTENSION_IB,
+            extension_version: DAT_IB_EXTENSION_VERSION as DAT_COUNT,
+            // Nothing about the vendor.
             ..DAT_IA_ATTR::zeroed()
         };
     }

@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 
+use dat_sys::ib::DAT_IB_MEM_PRIV_REMOTE_ATOMIC;
 use dat_sys::*;
 
 use super::shared::{Claim, Cookie};
@@ -86,7 +87,8 @@ pub unsafe fn create<T: Transport>(
     if pz.ia.handle() != ia.handle() {
         return Err(Error::handle(DAT_INVALID_HANDLE_PZ));
     }
-    if privileges & !DAT_MEM_PRIV_ALL_FLAG != 0 {
+    let extended = if ia.transport.attrs().extended { DAT_IB_MEM_PRIV_REMOTE_ATOMIC } else { 0 };
+    if privileges & !(DAT_MEM_PRIV_ALL_FLAG | extended) != 0 {
         return Err(Error::arg(6));
     }
     let mem = match va_type {
@@ -132,6 +134,7 @@ pub(super) fn access(privileges: DAT_MEM_PRIV_FLAGS) -> Access {
         local_write: privileges & DAT_MEM_PRIV_LOCAL_WRITE_FLAG != 0,
         remote_read: privileges & DAT_MEM_PRIV_REMOTE_READ_FLAG != 0,
         remote_write: privileges & DAT_MEM_PRIV_REMOTE_WRITE_FLAG != 0,
+        remote_atomic: privileges & DAT_IB_MEM_PRIV_REMOTE_ATOMIC != 0,
     }
 }
 

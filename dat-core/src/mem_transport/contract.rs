@@ -7,12 +7,14 @@
 
 mod connections;
 mod data;
+mod extended;
 mod queues;
 pub mod rig;
 mod windows;
 
 pub use connections::*;
 pub use data::*;
+pub use extended::*;
 pub use queues::*;
 pub use windows::*;
 
@@ -45,6 +47,11 @@ macro_rules! transport_contract {
             binds_are_checked
             a_flushed_bind_leaves_the_window_as_it_was
             a_dropped_window_is_unbound
+            // Immediate data and atomic operations.
+            what_is_not_offered_is_refused
+            a_write_with_immediate_data_is_one_operation
+            atomic_operations_tell_what_was_there
+            atomic_operations_are_checked
             // Queues.
             unsignalled_requests_complete_silently
             an_armed_queue_calls_once

@@ -332,7 +332,7 @@ impl Engine {
 
 impl QpCore {
     fn wc(&self, id: u64, op: WcOp, status: WcStatus) -> Wc {
-        Wc { id, qp: self.token, bytes: 0, invalidated: None, op, status }
+        Wc { id, qp: self.token, bytes: 0, invalidated: None, immediate: None, op, status }
     }
 }
 
@@ -358,6 +358,9 @@ impl Task {
             Task::Transfer(SendOp::Send { .. }) => WcOp::Send,
             Task::Transfer(SendOp::Write(_)) => WcOp::Write,
             Task::Transfer(SendOp::Read(_) | SendOp::ReadToWindow(_)) => WcOp::Read,
+            Task::Transfer(SendOp::WriteImm { .. }) => WcOp::WriteImm,
+            Task::Transfer(SendOp::FetchAdd { .. }) => WcOp::FetchAdd,
+            Task::Transfer(SendOp::CompareSwap { .. }) => WcOp::CompareSwap,
             Task::Bind(_) => WcOp::Bind,
         }
     }

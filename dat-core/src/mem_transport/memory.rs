@@ -1,12 +1,13 @@
 //! Registered memory: keys, what they allow, and the copy itself.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 
 use dat_sys::*;
 
 use super::engine::Id;
 use crate::error::{Error, Result};
-use crate::provider::{Access, BindState, Mem, PostError, Remote, Segment};
+use crate::provider::{Access, BindState, Mem, PostError, Remote, Segment, WcStatus};
 
 /// The regions of a fabric by local and by remote key, and windows by remote key. No number is ever both.
 #[derive(Default)]
@@ -69,7 +70,7 @@ impl Memory {
         let region = Region { pd, qp: None, addr, len, base, access };
         let lkey = self.key();
         self.local.insert(lkey, region);
-        if !access.remote_read && !access.remote_write {
+        if !access.remote_read && !access.remote_write && !access.remote_atomic {
             return Ok((lkey, 0));
         }
         let rkey = self.key();
@@ -141,6 +142,18 @@ impl Memory {
         let allowed = if write { region.access.remote_write } else { region.access.remote_read };
         let addr = region.locate(at.addr, len.into()).filter(|_| allowed && region.admits(pd, qp))?;
         Some(Segment { addr, len, key: at.key })
+    }
+
+    /// The same for an atomic operation on 64 bits. `Err`: they are not aligned.
+    pub(super) fn atomic(&self, pd: Id, qp: Id, at: Remote) -> std::result::Result<u64, WcStatus> {
+        let region = self.remote.get(&at.key).filter(|r| r.access.remote_atomic && r.admits(pd, qp));
+        let addr =
+            region.and_then(|r| r.locate(at.addr, size_of::<u64>() as u64)).ok_or(WcStatus::RemoteAccess)?;
+        if addr.is_multiple_of(align_of::<AtomicU64>() as u64) {
+            Ok(addr)
+        } else {
+            Err(WcStatus::RemoteResponder)
+        }
     }
 
     fn key(&mut self) -> u32 {

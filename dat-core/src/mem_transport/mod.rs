@@ -68,6 +68,7 @@ fn attrs(ia: &str, fabric: &str) -> Attrs {
         max_evd_depth: 1 << 20,
         max_regions: 1 << 20,
         max_windows: 1 << 20,
+        extended: true,
         max_region_size: u64::MAX,
         max_pds: 1 << 16,
         // What a `Wc` can count.

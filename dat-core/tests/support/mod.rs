@@ -82,7 +82,13 @@ impl Side {
 
     /// Registers a buffer; the region lives as long as the returned guard.
     pub fn register(&self, buffer: &mut [u8]) -> Registered {
-        let access = Access { local_read: true, local_write: true, remote_read: true, remote_write: true };
+        let access = Access {
+            local_read: true,
+            local_write: true,
+            remote_read: true,
+            remote_write: true,
+            remote_atomic: true,
+        };
         let memory = Memory { addr: buffer.as_mut_ptr(), len: buffer.len(), zero_based: false };
         // SAFETY: tests keep their buffers until the end.
         let mr = unsafe { self.ia.transport.mr(&self.pz.pd, memory, access) }.unwrap();

@@ -198,7 +198,6 @@ fn what_is_not_built_says_so() {
     assert_eq!(dat!(t, cno_fd_create_func(side.ia, null_mut(), &mut out)), missing);
     assert_eq!(dat!(t, cno_trigger_func(cno, &mut out)), missing);
     assert_eq!(dat!(t, ia_ha_related_func(side.ia, null_mut(), null_mut())), missing);
-    assert_eq!(dat!(t, handle_extendedop_func(side.ia, 0, null_mut())), missing);
     assert_eq!(dat!(t, ep_common_connect_func(ep, null_mut(), 0, 0, null_mut())), missing);
     side.close();
 }

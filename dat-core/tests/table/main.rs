@@ -4,6 +4,7 @@ mod arguments;
 mod client;
 mod closing;
 mod crowd;
+mod extended;
 mod flags;
 mod handles;
 mod memory;

@@ -62,7 +62,7 @@ fn a_region_is_judged_before_it_is_registered() {
     assert_eq!(refused(here, 0, all, 0), Error::of(DAT_LENGTH_ERROR));
     assert_eq!(refused(here, u64::MAX, all, 0), Error::arg(4));
     assert_eq!(refused((7, here.1), 64, all, 0), Error::arg(2));
-    assert_eq!(refused(here, 64, 0x40, 0), Error::arg(6));
+    assert_eq!(refused(here, 64, 0x80, 0), Error::arg(6));
     assert_eq!(refused(here, 64, all, 9), Error::arg(7));
     let none = (DAT_MEM_TYPE_LMR, DAT_REGION_DESCRIPTION { for_lmr_handle: pz });
     assert_eq!(refused(none, 0, all, 0), Error::handle(DAT_INVALID_HANDLE_LMR));

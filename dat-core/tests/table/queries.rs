@@ -53,7 +53,7 @@ fn an_adapter_tells_what_its_transport_can_do() {
     assert_eq!(attr.max_lmr_block_size, u32::MAX);
     assert_eq!(
         (attr.max_rmrs, attr.zb_supported, attr.extension_supported),
-        (count(limits.max_windows), DAT_TRUE, DAT_EXTENSION_NONE)
+        (count(limits.max_windows), DAT_TRUE, DAT_EXTENSION_IB)
     );
     assert_eq!(attr.num_transport_attr, 1);
     // SAFETY: as many as the count says, with terminated texts, as long as the adapter is open.

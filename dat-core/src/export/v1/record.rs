@@ -1,5 +1,6 @@
 //! Structures of 2.0 as those of 1.2, and back where the consumer passes one.
 
+use dat_sys::ib::DAT_IB_DTO_EVENT;
 use dat_sys::*;
 
 /// A size in an argument of 1.2 has 64 bits; 2.0 has no words for one of more than 32.
@@ -190,9 +191,12 @@ pub(super) fn provider_attr(attr: &DAT_PROVIDER_ATTR) -> v1::DAT_PROVIDER_ATTR {
 pub(super) unsafe fn write_event(event: *const DAT_EVENT, to: *mut v1::DAT_EVENT) {
     // SAFETY: as the caller promised; of a union only the member that the number selects is read.
     unsafe {
+        let mut number = (*event).event_number;
         let data = &raw const (*event).event_data;
         let event_data = match (*event).event_number {
-            DAT_DTO_COMPLETION_EVENT => {
+            // 1.2 has no number for what a peer of 2.0 did: a write with immediate data.
+            DAT_DTO_COMPLETION_EVENT | DAT_IB_DTO_EVENT => {
+                number = DAT_DTO_COMPLETION_EVENT;
                 let dto = (*data).dto_completion_event_data;
                 v1::DAT_EVENT_DATA {
                     dto_completion_event_data: v1::DAT_DTO_COMPLETION_EVENT_DATA {
@@ -224,11 +228,7 @@ pub(super) unsafe fn write_event(event: *const DAT_EVENT, to: *mut v1::DAT_EVENT
             // What is left is asynchronous: an adapter of 1.2 has no extensions.
             _ => v1::DAT_EVENT_DATA { asynch_error_event_data: (*data).asynch_error_event_data },
         };
-        to.write(v1::DAT_EVENT {
-            event_number: (*event).event_number,
-            evd_handle: (*event).evd_handle,
-            event_data,
-        });
+        to.write(v1::DAT_EVENT { event_number: number, evd_handle: (*event).evd_handle, event_data });
     }
 }
 

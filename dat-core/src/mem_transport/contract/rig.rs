@@ -15,7 +15,13 @@ use crate::wake::Wake;
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 pub const DEPTH: ReadDepth = ReadDepth { incoming: 4, outgoing: 4 };
-pub const ALL: Access = Access { local_read: true, local_write: true, remote_read: true, remote_write: true };
+pub const ALL: Access = Access {
+    local_read: true,
+    local_write: true,
+    remote_read: true,
+    remote_write: true,
+    remote_atomic: false,
+};
 /// Requests and receives of an end at most.
 pub const QUEUE: usize = 64;
 

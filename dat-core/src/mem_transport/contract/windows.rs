@@ -7,7 +7,15 @@ use crate::provider::*;
 /// Waits until the bind of `end` with this id is done.
 fn bound<'t, T: Transport>(rig: &Rig<'t, T>, end: &End<'t, T>, id: u64) {
     let wc = rig.completions(&end.requests, 1)[0];
-    let want = Wc { id, qp: TOKEN, bytes: 0, invalidated: None, op: WcOp::Bind, status: WcStatus::Success };
+    let want = Wc {
+        id,
+        qp: TOKEN,
+        bytes: 0,
+        invalidated: None,
+        immediate: None,
+        op: WcOp::Bind,
+        status: WcStatus::Success,
+    };
     assert_eq!(wc, want);
 }
 

@@ -1,8 +1,11 @@
 //! Requests: posted, carried out one after the other, completed.
 
-use super::{Engine, Id, Link, Note, QpCore, Request, Task, Up};
+use std::ptr::with_exposed_provenance_mut;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Engine, Id, Link, Note, QpCore, Recv, Request, Task, Up};
 use crate::mem_transport::memory::{View, Window, copy, length};
-use crate::provider::{PostError, Segment, SendOp, SendWr, WcOp, WcStatus};
+use crate::provider::{PostError, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus};
 
 /// What became of the request at the head of a queue.
 enum Outcome {
@@ -24,6 +27,9 @@ impl Engine {
         }
         let core = qp.core.clone();
         self.local(qp_id, core.pd, wr.op, wr.segments)?;
+        if is_atomic(wr.op) && length(wr.segments)? != ATOMIC_SIZE {
+            return Err(PostError::Bounds);
+        }
         // A fence needs no more: requests are carried out one after the other.
         let &SendWr { id, op, signalled, solicited, quiet, .. } = wr;
         let (bytes, segments) = (length(wr.segments)?, wr.segments.to_vec());
@@ -73,8 +79,12 @@ impl Engine {
         segments: &[Segment],
     ) -> std::result::Result<Vec<Segment>, PostError> {
         match op {
-            SendOp::Send { .. } | SendOp::Write(_) => self.memory.local(pd, segments, false),
-            SendOp::Read(_) => self.memory.local(pd, segments, true),
+            SendOp::Send { .. } | SendOp::Write(_) | SendOp::WriteImm { .. } => {
+                self.memory.local(pd, segments, false)
+            }
+            SendOp::Read(_) | SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. } => {
+                self.memory.local(pd, segments, true)
+            }
             SendOp::ReadToWindow(_) => self.memory.exposed(pd, qp, segments),
         }
     }
@@ -130,6 +140,19 @@ impl Engine {
         };
         match op {
             SendOp::Send { invalidate } => self.send(id, up.peer, &peer, (request, &local), invalidate),
+            SendOp::WriteImm { to, immediate } => {
+                let place = self.memory.remote(peer.pd, up.peer, to, request.bytes, true);
+                let Some(place) = place else { return Outcome::Failed(WcStatus::RemoteAccess) };
+                self.write_imm(id, up.peer, &peer, (request, &local), (place, immediate))
+            }
+            op if is_atomic(op) && up.reads == 0 => Outcome::Failed(WcStatus::LocalEp),
+            SendOp::FetchAdd { at, add } => {
+                self.atomic(&peer, up.peer, at, &local, |target| target.fetch_add(add, Ordering::AcqRel))
+            }
+            SendOp::CompareSwap { at, compare, swap } => self.atomic(&peer, up.peer, at, &local, |target| {
+                let swapped = target.compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire);
+                swapped.unwrap_or_else(|original| original)
+            }),
             SendOp::Write(to) => match self.memory.remote(peer.pd, up.peer, to, request.bytes, true) {
                 // SAFETY: local and remote segments were checked against live regions just now.
                 Some(to) => unsafe { moved(&local, &[to]) },
@@ -146,6 +169,61 @@ impl Engine {
         }
     }
 
+    /// Consumes a receive buffer of the peer without looking at it.
+    fn write_imm(
+        &mut self,
+        from: Id,
+        to: Id,
+        peer: &QpCore,
+        (request, local): (&Request, &[Segment]),
+        (place, immediate): (Segment, u32),
+    ) -> Outcome {
+        let Some(recv) = self.take_recv(to, from) else { return Outcome::Starved };
+        if let Some(failed) = self.hold(to, peer, &recv) {
+            return failed;
+        }
+        // SAFETY: local and remote segments were checked against live regions just now.
+        let outcome = unsafe { moved(local, &[place]) };
+        let wc = peer.wc(recv.id, WcOp::Recv, WcStatus::Success);
+        let wc = Wc { bytes: request.bytes, immediate: Some(immediate), ..wc };
+        self.complete(peer.recv_cq, wc, request.solicited);
+        outcome
+    }
+
+    fn atomic(
+        &mut self,
+        peer: &QpCore,
+        to: Id,
+        at: Remote,
+        local: &[Segment],
+        operation: impl FnOnce(&AtomicU64) -> u64,
+    ) -> Outcome {
+        match self.memory.atomic(peer.pd, to, at) {
+            Ok(addr) => {
+                // SAFETY: aligned, and checked against a live region just now.
+                let target = unsafe { AtomicU64::from_ptr(with_exposed_provenance_mut(addr as usize)) };
+                let original = operation(target).to_ne_bytes();
+                let from =
+                    Segment { addr: original.as_ptr().expose_provenance() as u64, len: ATOMIC_SIZE, key: 0 };
+                // SAFETY: the local segments were checked just now; the other one is `original`.
+                unsafe { moved(&[from], local) }
+            }
+            Err(status) => Outcome::Failed(status),
+        }
+    }
+
+    /// Counts a buffer as held by the endpoint. `Some`: by the hard watermark it is one too many.
+    fn hold(&mut self, to: Id, peer: &QpCore, recv: &Recv) -> Option<Outcome> {
+        let exceeded = peer.holding.took();
+        if exceeded.soft {
+            self.notify(to, Note::HighWatermark);
+        }
+        exceeded.hard.then(|| {
+            self.complete(peer.recv_cq, peer.wc(recv.id, WcOp::Recv, WcStatus::Flushed), false);
+            Outcome::Failed(WcStatus::ReceiverNotReady)
+        })
+    }
+
     fn send(
         &mut self,
         from: Id,
@@ -156,14 +234,8 @@ impl Engine {
     ) -> Outcome {
         let Some(recv) = self.take_recv(to, from) else { return Outcome::Starved };
         let mut wc = peer.wc(recv.id, WcOp::Recv, WcStatus::Success);
-        let exceeded = peer.holding.took();
-        if exceeded.soft {
-            self.notify(to, Note::HighWatermark);
-        }
-        if exceeded.hard {
-            wc.status = WcStatus::Flushed;
-            self.complete(peer.recv_cq, wc, false);
-            return Outcome::Failed(WcStatus::ReceiverNotReady);
+        if let Some(failed) = self.hold(to, peer, &recv) {
+            return failed;
         }
         let fits = request.bytes <= recv.bytes;
         let sink = self.memory.local(recv.pd, &recv.segments, true);
@@ -189,6 +261,13 @@ impl Engine {
             status => Outcome::Failed(status),
         }
     }
+}
+
+/// Bytes that an atomic operation works on.
+const ATOMIC_SIZE: u32 = size_of::<u64>() as u32;
+
+fn is_atomic(op: SendOp) -> bool {
+    matches!(op, SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. })
 }
 
 /// # Safety

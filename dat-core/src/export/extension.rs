@@ -1,0 +1,142 @@
+//! dat_extension_op: the IB extension, version 2.0.9. Of it there are immediate data, atomic operations, counters, and
+//! queries of an adapter that is not open; unreliable datagrams and collective operations are not.
+
+use std::ffi::c_void;
+
+use dat_sys::ib::*;
+use dat_sys::*;
+
+use super::convert::{alone, code};
+use super::ia;
+use super::post::target;
+use super::va_list::VaList;
+use crate::ep::{Atomic, Ep};
+use crate::error::{Error, Result};
+use crate::handle::{self, Node};
+use crate::provider::{Provider, Segment, Transport};
+
+/// dat_extension_op, as libdat hands it on. `handle` is any handle, but the adapter's name for an operation that opens.
+pub(super) unsafe extern "C" fn handle_extendedop<P: Provider, const SAFE: bool>(
+    handle: DAT_HANDLE,
+    op: DAT_EXTENDED_OP,
+    args: DAT_VA_LIST,
+) -> DAT_RETURN {
+    let op = op as DAT_IB_OP;
+    if op != DAT_IB_OPEN_QUERY_OP
+        && let Err(error) = handle::live(handle)
+    {
+        return error.code();
+    }
+    if args.is_null() {
+        return Error::arg(3).code();
+    }
+    // SAFETY: the arguments of the operation, as its macro in dat_ib_extensions.h has them.
+    unsafe {
+        let mut args = VaList::new(args);
+        match op {
+            DAT_IB_FETCH_AND_ADD_OP => {
+                let add = args.next();
+                atomic::<P::Transport, SAFE>(handle, Atomic::FetchAdd(add), &mut args)
+            }
+            DAT_IB_CMP_AND_SWAP_OP => {
+                let (compare, swap) = (args.next(), args.next());
+                atomic::<P::Transport, SAFE>(handle, Atomic::CompareSwap { compare, swap }, &mut args)
+            }
+            DAT_IB_RDMA_WRITE_IMMED_OP => write_immed::<P::Transport, SAFE>(handle, &mut args),
+            DAT_IB_OPEN_QUERY_OP => open_query::<P, SAFE>(handle.cast(), &mut args),
+            DAT_IB_CLOSE_QUERY_OP => ia::ia_close::<P::Transport>(handle, DAT_CLOSE_ABRUPT_FLAG),
+            DAT_IB_UD_SEND_OP
+            | DAT_IB_UD_CM_FREE_OP
+            | DAT_IB_UD_AH_FREE_OP
+            | DAT_IB_COLLECTIVE_CREATE_MEMBER_OP..=DAT_IB_COLLECTIVE_BARRIER_OP => {
+                Error::of(DAT_MODEL_NOT_SUPPORTED).code()
+            }
+            _ => Error::of(DAT_NOT_IMPLEMENTED).code(),
+        }
+    }
+}
+
+/// Calls `f` with an endpoint, alone with it if the table is thread-safe.
+///
+/// # Safety
+/// As [`handle::get`].
+unsafe fn on_ep<T: Transport, const SAFE: bool>(
+    handle: *mut c_void,
+    f: impl FnOnce(&Node<Ep<T>>) -> Result<()>,
+) -> DAT_RETURN {
+    // SAFETY: as the caller promised.
+    alone::<SAFE, _>(handle, || code(unsafe { handle::get::<Ep<T>>(handle) }.and_then(f)))
+}
+
+/// `count, lmr_triplets, cookie, rmr_triplet, immediate, flags`.
+///
+/// # Safety
+/// As [`handle_extendedop`].
+unsafe fn write_immed<T: Transport, const SAFE: bool>(handle: *mut c_void, args: &mut VaList) -> DAT_RETURN {
+    // SAFETY: as the caller promised; the memory of segments is the consumer's to keep.
+    unsafe {
+        let (count, iov) = (args.next() as DAT_COUNT, args.pointer::<DAT_LMR_TRIPLET>());
+        let (cookie, remote) = (args.next(), args.pointer::<DAT_RMR_TRIPLET>());
+        let (immediate, flags) = (args.next() as u32, args.next() as DAT_COMPLETION_FLAGS);
+        on_ep::<T, SAFE>(handle, |ep| {
+            let segments = super::convert::segments(count, iov).map_err(|error| match error {
+                _ if error == Error::arg(2) => Error::arg(3),
+                _ => Error::arg(4),
+            })?;
+            ep.post_rdma_write_immed(segments, cookie, target(remote, 6)?, immediate, flags)
+        })
+    }
+}
+
+/// `lmr_triplet, cookie, rmr_triplet, flags`, after the operands.
+///
+/// # Safety
+/// As [`handle_extendedop`].
+unsafe fn atomic<T: Transport, const SAFE: bool>(
+    handle: *mut c_void,
+    atomic: Atomic,
+    args: &mut VaList,
+) -> DAT_RETURN {
+    let sink_arg = if let Atomic::FetchAdd(_) = atomic { 4 } else { 5 };
+    // SAFETY: as the caller promised.
+    unsafe {
+        let (sink, cookie) = (args.pointer::<DAT_LMR_TRIPLET>(), args.next());
+        let (remote, flags) = (args.pointer::<DAT_RMR_TRIPLET>(), args.next() as DAT_COMPLETION_FLAGS);
+        on_ep::<T, SAFE>(handle, |ep| {
+            let sink = sink.as_ref().ok_or(Error::arg(sink_arg))?;
+            let sink =
+                Segment { addr: sink.virtual_address, len: sink.segment_length, key: sink.lmr_context };
+            ep.post_atomic(atomic, sink, cookie, target(remote, sink_arg + 2)?, flags)
+        })
+    }
+}
+
+/// `ia_handle, ia_mask, ia_attr, provider_mask, provider_attr`: opens an adapter to be asked, and closed by
+/// `DAT_IB_CLOSE_QUERY_OP`.
+///
+/// # Safety
+/// As [`handle_extendedop`].
+unsafe fn open_query<P: Provider, const SAFE: bool>(name: DAT_NAME_PTR, args: &mut VaList) -> DAT_RETURN {
+    // SAFETY: as the caller promised.
+    unsafe {
+        let handle = args.pointer::<DAT_IA_HANDLE>();
+        let (ia_mask, ia_attr) = (args.next(), args.pointer::<DAT_IA_ATTR>());
+        let (provider_mask, provider_attr) = (args.next(), args.pointer::<DAT_PROVIDER_ATTR>());
+        if handle.is_null() {
+            return Error::arg(4).code();
+        }
+        let (mut ia, mut nobody) = (std::ptr::null_mut(), DAT_EVD_ASYNC_EXISTS);
+        let opened = ia::open::<P, SAFE>(name, 0, &raw mut nobody, &raw mut ia);
+        if opened != DAT_SUCCESS {
+            return opened;
+        }
+        let no_evd = std::ptr::null_mut();
+        let asked = ia::ia_query::<P::Transport>(ia, no_evd, ia_mask, ia_attr, provider_mask, provider_attr);
+        if asked != DAT_SUCCESS {
+            ia::ia_close::<P::Transport>(ia, DAT_CLOSE_ABRUPT_FLAG);
+            return asked;
+        }
+        handle.write(ia);
+        DAT_SUCCESS
+    }
+}
