@@ -187,22 +187,6 @@ fn no_function_takes_what_is_not_its_handle() {
 }
 
 #[test]
-fn what_is_not_built_says_so() {
-    let (t, name) = loopback(false);
-    let side = Side::new(t, &name);
-    let missing = Err(Error::of(DAT_NOT_IMPLEMENTED));
-    let ep = side.new_ep();
-    let cno = side.new_cno();
-    let mut out = null_mut();
-    assert_eq!(dat!(t, csp_create_func(side.ia, null_mut(), null_mut(), side.cr_evd, &mut out)), missing);
-    assert_eq!(dat!(t, cno_fd_create_func(side.ia, null_mut(), &mut out)), missing);
-    assert_eq!(dat!(t, cno_trigger_func(cno, &mut out)), missing);
-    assert_eq!(dat!(t, ia_ha_related_func(side.ia, null_mut(), null_mut())), missing);
-    assert_eq!(dat!(t, ep_common_connect_func(ep, null_mut(), 0, 0, null_mut())), missing);
-    side.close();
-}
-
-#[test]
 fn handles_inside_calls_are_judged_by_their_part_in_it() {
     let (t, name) = loopback(false);
     let side = Side::new(t, &name);
