@@ -683,20 +683,44 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_common_connect/connects",
         "2.0 headers: dat_csp_create, dat_ep_common_connect",
-        "A common service point takes a common connection.",
+        "A common service point, which dat_csp_query tells the address of, takes a common connection.",
         |rig| {
-            let (mut csp, evd, ep) = (null_mut(), rig.evd(DAT_EVD_CR_FLAG)?, rig.ep()?);
-            let mut comm = DAT_COMM { domain: 2, r#type: 1, protocol: 6 };
-            let made = rig.api.dat_csp_create(rig.ia, &mut comm, rig.attr.ia_address_ptr, evd, &mut csp);
-            if DAT_GET_TYPE(made) == DAT_COMM_NOT_SUPPORTED {
-                return crate::check::unsupported("the provider answers DAT_COMM_NOT_SUPPORTED");
-            }
-            crate::check::supported(made)?;
-            let param = DAT_EP_PARAM { comm, ..DAT_EP_PARAM::zeroed() };
-            crate::check::supported(rig.api.dat_ep_modify(ep.ep, DAT_EP_FIELD_COMM, &param))?;
-            ok(rig.api.dat_ep_common_connect(ep.ep, rig.attr.ia_address_ptr, SOON, 0, null_mut()))?;
-            let arrival = rig.arrival(evd)?;
-            same("the service point", arrival.sp, csp)
+            let (point, ep) = (rig.common_point()?, rig.ep()?);
+            ok(rig.api.dat_ep_common_connect(
+                ep.ep,
+                point.address,
+                SOON,
+                2,
+                b"hi".as_ptr().cast_mut().cast(),
+            ))?;
+            let (arrival, mut param) = (rig.arrival(point.evd)?, DAT_CR_PARAM::zeroed());
+            same("the service point", arrival.sp, point.csp)?;
+            ok(rig.api.dat_cr_query(arrival.cr, DAT_CR_FIELD_ALL, &mut param))?;
+            same("the private data", private(param.private_data, 2), b"hi".to_vec())?;
+            ok(rig.accept(arrival.cr, rig.ep()?.ep, b""))?;
+            rig.connection(ep.connect, DAT_CONNECTION_EVENT_ESTABLISHED).map(drop)
+        },
+    ),
+    must(
+        "dat_csp_query/parameters",
+        "2.0 headers: DAT_CSP_PARAM",
+        "What the point was created with is told.",
+        |rig| {
+            let (point, mut param) = (rig.common_point()?, DAT_CSP_PARAM::zeroed());
+            ok(rig.api.dat_csp_query(point.csp, DAT_CSP_FIELD_ALL, &mut param))?;
+            same("IA and EVD", (param.ia_handle, param.evd_handle), (rig.ia, point.evd))
+        },
+    ),
+    must(
+        "dat_csp_free/dead",
+        "2.0 headers: dat_csp_free",
+        "A freed point is none, and others go on listening.",
+        |rig| {
+            let (free, point, ep) = (rig.common_point()?, rig.common_point()?, rig.ep()?);
+            ok(rig.api.dat_csp_free(free.csp))?;
+            answers(rig.api.dat_csp_free(free.csp), DAT_INVALID_HANDLE)?;
+            ok(rig.api.dat_ep_common_connect(ep.ep, point.address, SOON, 0, null_mut()))?;
+            rig.arrival(point.evd).map(drop)
         },
     ),
 ];

@@ -217,8 +217,8 @@ pub(super) const CASES: &[Row] = &[
     ),
     must(
         "dat_ep_post_recv/needs-local-write",
-        "RETURN VALUES: privileges",
-        "Memory without the local write privilege does not take a message. (The page says read; the page of dat_srq_post_recv is right.)",
+        "RETURN VALUES: privileges; says read, the page of dat_srq_post_recv has it right",
+        "Memory without the local write privilege does not take a message.",
         |rig| {
             let memory = rig.memory_with(rig.pz()?, 8, DAT_MEM_PRIV_LOCAL_READ_FLAG)?;
             answers(rig.recv(rig.ep()?.ep, &[memory.all()], 1), DAT_PRIVILEGES_VIOLATION)

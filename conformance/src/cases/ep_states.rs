@@ -85,7 +85,7 @@ const TABLE: &[(Operation, [Expected; 15])] = {
         (ModifyAddress,         [X,   X,    X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X]),
         (Connect,               [ACT, X,    X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X]),
         (DupConnect,            [ACT, X,    X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X]),
-        (CommonConnect,         [O,   X,    X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X]),
+        (CommonConnect,         [ACT,  X,    X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X]),
         (RspCreate,             [RSV, URS,  X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X]),
         (CrAccept,              [CON, X,    X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X]),
         (DisconnectGracefully,  [X,   X,    X,   X,   X,   X,   DIS, X,   X,   DIS, O,   S,   DIS, DIS, DIS]),

@@ -116,32 +116,18 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_create/shared-virtual",
         "DESCRIPTION: memory type",
-        "Shared virtual memory can be registered under a cookie, and again under the same.",
+        "Shared memory can be registered under a cookie, and again under the same.",
         |rig| {
-            let (at, pz) = (rig.allocate(4096), rig.pz()?);
-            let mut name = [7; DAT_LMR_COOKIE_SIZE];
-            for _ in 0..2 {
-                let memory = DAT_SHARED_MEMORY { virtual_address: at, shared_memory_id: &mut name };
-                let region = DAT_REGION_DESCRIPTION { for_shared_memory: memory };
-                let (mut lmr, mut lmr_context, mut rmr_context, mut size, mut address) =
-                    (null_mut(), 0, 0, 0, 0);
-                ok(rig.api.dat_lmr_create(
-                    rig.ia,
-                    DAT_MEM_TYPE_SHARED_VIRTUAL,
-                    region,
-                    4096,
-                    pz,
-                    DAT_MEM_PRIV_ALL_FLAG,
-                    DAT_VA_TYPE_VA,
-                    &mut lmr,
-                    &mut lmr_context,
-                    &mut rmr_context,
-                    &mut size,
-                    &mut address,
-                ))?;
-            }
-            Ok(())
+            let at = rig.allocate_shared(4096)?;
+            ok(share(rig, at)?)?;
+            ok(share(rig, at)?)
         },
+    ),
+    must(
+        "dat_lmr_create/not-shared",
+        "RETURN VALUES: invalid state",
+        "Memory that the platform does not share is not registered as shared memory.",
+        |rig| answers(share(rig, rig.allocate(4096))?, DAT_INVALID_STATE),
     ),
     must(
         "dat_lmr_create/zero-based",
@@ -378,6 +364,27 @@ pub(super) const CASES: &[Row] = &[
         },
     ),
 ];
+
+/// Registers a page as shared memory, always under the same cookie.
+fn share(rig: &Rig, at: DAT_PVOID) -> Outcome<DAT_RETURN> {
+    let mut name = [7; DAT_LMR_COOKIE_SIZE];
+    let memory = DAT_SHARED_MEMORY { virtual_address: at, shared_memory_id: &mut name };
+    let (mut lmr, mut lmr_context, mut rmr_context, mut size, mut address) = (null_mut(), 0, 0, 0, 0);
+    Ok(rig.api.dat_lmr_create(
+        rig.ia,
+        DAT_MEM_TYPE_SHARED_VIRTUAL,
+        DAT_REGION_DESCRIPTION { for_shared_memory: memory },
+        4096,
+        rig.pz()?,
+        DAT_MEM_PRIV_ALL_FLAG,
+        DAT_VA_TYPE_VA,
+        &mut lmr,
+        &mut lmr_context,
+        &mut rmr_context,
+        &mut size,
+        &mut address,
+    ))
+}
 
 /// A write through this context breaks the connection and changes nothing.
 #[track_caller]

@@ -19,6 +19,17 @@ pub(crate) struct Listener {
     pub(crate) evd: DAT_EVD_HANDLE,
 }
 
+/// A common service point with an EVD of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CommonPoint {
+    /// The service point.
+    pub(crate) csp: DAT_CSP_HANDLE,
+    /// Where it listens, with the port; the provider's, as long as the point is there.
+    pub(crate) address: DAT_IA_ADDRESS_PTR,
+    /// Where requests are reported.
+    pub(crate) evd: DAT_EVD_HANDLE,
+}
+
 /// A connection request, as its event tells it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
@@ -53,6 +64,20 @@ impl Rig {
         let (mut psp, mut qualifier) = (null_mut(), 0);
         crate::check::supported(self.api.dat_psp_create_any(self.ia, &mut qualifier, evd, flags, &mut psp))?;
         Ok(Listener { psp, qualifier, evd })
+    }
+
+    /// A common service point at the adapter's address, on any port, where the provider has such.
+    pub(crate) fn common_point(&self) -> Outcome<CommonPoint> {
+        const TCP: DAT_COMM = DAT_COMM { domain: 2, r#type: 1, protocol: 6 };
+        let (evd, mut csp, mut comm) = (self.evd(DAT_EVD_CR_FLAG)?, null_mut(), TCP);
+        let answer = self.api.dat_csp_create(self.ia, &mut comm, self.attr.ia_address_ptr, evd, &mut csp);
+        if DAT_GET_TYPE(answer) == DAT_COMM_NOT_SUPPORTED {
+            return crate::check::unsupported("the provider answers DAT_COMM_NOT_SUPPORTED");
+        }
+        crate::check::supported(answer)?;
+        let mut param = DAT_CSP_PARAM::zeroed();
+        ok(self.api.dat_csp_query(csp, DAT_CSP_FIELD_ALL, &mut param))?;
+        Ok(CommonPoint { csp, address: param.address_ptr, evd })
     }
 
     /// A qualifier that was free a moment ago.

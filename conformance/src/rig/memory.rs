@@ -7,7 +7,7 @@ use dat_sys::*;
 
 use super::{Rig, cookie};
 use crate::case::Outcome;
-use crate::check::ok;
+use crate::check::{failed, ok};
 
 /// Memory that a provider may write to at any time: only ever copied from and to.
 pub(super) struct Block {
@@ -48,6 +48,17 @@ impl Rig {
         }
         self.memory.borrow_mut().push(Block { at, layout });
         at.cast()
+    }
+
+    /// Zeroed memory that other processes could share; it is never given back.
+    pub(crate) fn allocate_shared(&self, length: usize) -> Outcome<DAT_PVOID> {
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping, wherever the system has room for it.
+        let at = unsafe { libc::mmap(null_mut(), length, access, kind, -1, 0) };
+        match at == libc::MAP_FAILED {
+            true => Err(failed("the system has no shared memory")),
+            false => Ok(at),
+        }
     }
 
     /// So many bytes, registered with all privileges in the rig's zone.

@@ -15,7 +15,7 @@ use std::ptr::null_mut;
 
 use dat_sys::*;
 
-pub(crate) use self::connect::{Arrival, Listener, Pair};
+pub(crate) use self::connect::{Arrival, CommonPoint, Listener, Pair};
 pub(crate) use self::events::{cookie, dto, software};
 pub(crate) use self::memory::{Region, private};
 pub(crate) use self::named::{named, named_infos};

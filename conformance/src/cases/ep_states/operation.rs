@@ -6,7 +6,7 @@ use dat_sys::*;
 
 use crate::case::Outcome;
 use crate::check::{ok, same};
-use crate::rig::{Arrival, Ep, Listener, Pair, Region, Rig, SOON, cookie};
+use crate::rig::{Arrival, CommonPoint, Ep, Listener, Pair, Region, Rig, SOON, cookie};
 
 /// An operation on an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +107,10 @@ impl Operation {
                 let model = tools.pair.map_or(DAT_HANDLE_NULL, |pair| pair.active.ep);
                 api.dat_ep_dup_connect(ep, model, SOON, 0, null_mut(), DAT_QOS_BEST_EFFORT)
             }
-            CommonConnect => api.dat_ep_common_connect(ep, rig.attr.ia_address_ptr, SOON, 0, null_mut()),
+            CommonConnect => {
+                let address = tools.common.map_or(null_mut(), |point| point.address);
+                api.dat_ep_common_connect(ep, address, SOON, 0, null_mut())
+            }
             RspCreate => {
                 let Listener { qualifier, evd, .. } = tools.listener;
                 api.dat_rsp_create(rig.ia, qualifier, ep, evd, &mut null_mut())
@@ -159,6 +162,8 @@ pub(super) struct Tools {
     listener: Listener,
     /// A request that waits for an answer.
     arrival: Option<Arrival>,
+    /// For dat_ep_common_connect.
+    common: Option<CommonPoint>,
     /// A connection to be like.
     pair: Option<Pair>,
 }
@@ -173,11 +178,13 @@ impl Tools {
             rmr: null_mut(),
             listener,
             arrival: None,
+            common: None,
             pair: None,
         };
         match operation {
             RspCreate => ok(rig.api.dat_psp_free(listener.psp))?,
             CrAccept => tools.arrival = Some(rig.request(b"")?.1),
+            CommonConnect => tools.common = Some(rig.common_point()?),
             RmrBind => tools.rmr = rig.rmr()?,
             DupConnect => tools.pair = Some(like_this(rig, listener)?),
             _ => {}
