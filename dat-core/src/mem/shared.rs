@@ -25,6 +25,7 @@ pub struct Claim {
     cookie: Cookie,
     file: File,
     path: PathBuf,
+    inode: u64,
 }
 
 /// Where names are kept.
@@ -91,11 +92,12 @@ impl Claim {
             let mut named = String::new();
             file.rewind()?;
             file.read_to_string(&mut named)?;
+            let claim = Claim { cookie, file, path: path.clone(), inode: own.ino() };
             match named {
                 // Whoever made it has gone again, or is about to write.
                 _ if !is_at(&path, own.ino()) => {}
                 named if named.is_empty() => {}
-                named if named == memory => return Ok(Ok(Claim { cookie, file, path })),
+                named if named == memory => return Ok(Ok(claim)),
                 other => return Ok(Err(other)),
             }
         }
@@ -104,8 +106,9 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // The last one takes the file away, under a lock that keeps others from joining in.
-        if self.file.try_lock().is_ok() {
+        // The last one, whether it had the region or only looked, takes the file away, under a lock that keeps others from
+        // joining in.
+        if self.file.try_lock().is_ok() && is_at(&self.path, self.inode) {
             // Nothing depends on it: an old file is overwritten.
             let _ = fs::remove_file(&self.path);
         }
