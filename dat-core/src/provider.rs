@@ -508,7 +508,7 @@ pub enum Close {
 pub enum Upcall<'a, T: Transport> {
     /// An armed completion queue has a completion.
     CqReady,
-    /// A completion queue had no room; completions were lost.
+    /// A completion queue had no room: this completion is lost, and so are all that follow. Told once.
     CqOverflow,
     /// A connection request arrived at a listener.
     Request {

@@ -12,7 +12,7 @@ use crate::wr::{Wc, WcStatus};
 pub enum CqEvent {
     /// It was armed and has a completion that counts; it is armed no more.
     Ready,
-    /// It had no room for a completion, which is lost. Told once.
+    /// It had no room for a completion, which is lost, and so are all that follow. Told once.
     Overflow,
 }
 
@@ -153,11 +153,12 @@ impl Cq {
         unsafe {
             let ring = self.ring();
             match ring.vacant() {
-                Some(slot) => {
+                // Behind a gap nothing makes sense any more.
+                Some(slot) if !self.overrun.load(Ordering::Relaxed) => {
                     slot.header().write(wc);
                     ring.publish();
                 }
-                None => self.overrun(),
+                _ => self.overrun(),
             }
             let fresh = &mut *self.fresh.get();
             fresh.any = true;

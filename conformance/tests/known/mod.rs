@@ -46,12 +46,6 @@ const KNOWN: &[Known] = &[
         Fails,
         "decided: local read is implied, because programs rely on it (docs/compatibility.md)",
     ),
-    known(
-        "dat_ep_create_with_srq/threshold",
-        "",
-        Fails,
-        "default and threshold flags mean the same here, so their streams share an EVD (dat-core, evd/feed.rs)",
-    ),
 ];
 
 /// How this case is known not to pass, and why: what it fails at may moreover be a state that is gone too soon.

@@ -61,6 +61,17 @@ impl Flow {
         }
     }
 
+    /// Without an EVD nobody learns of completions, so that nothing is counted back here: then the transport's own queue is
+    /// the limit (uDAPL 1.2, dat_ep_create: a NULL EVD, the consumer is not interested in completions).
+    pub(super) fn count_only_reported(&mut self, requests: bool, receives: bool) {
+        if !requests {
+            self.requests.max = u64::MAX;
+        }
+        if !receives {
+            self.receives.max = u64::MAX;
+        }
+    }
+
     /// No receive is outstanding: of an endpoint on a shared queue, those that it has taken count.
     pub(super) fn receives_idle(&self) -> bool {
         self.receives.is_idle() && (self.srq.is_none() || self.holding.held() == 0)

@@ -268,7 +268,9 @@ impl<T: Transport> Ep<T> {
         let srq_share = setup.srq.as_ref().map(|srq| srq.counts.share());
         let (requests, recvs) = (count(attr.max_request_dtos), count(attr.max_recv_dtos));
         let holding = Arc::clone(&setup.holding);
-        let flow = Box::new(Flow::new(self.shared.ep as *mut c_void, requests, recvs, srq_share, holding));
+        let mut flow =
+            Box::new(Flow::new(self.shared.ep as *mut c_void, requests, recvs, srq_share, holding));
+        flow.count_only_reported(setup.request_evd.is_some(), setup.recv_evd.is_some());
         let write_iov = count(attr.max_rdma_write_iov);
         let cfg = QpCfg {
             pd: &pz.pd,
@@ -442,9 +444,8 @@ impl<T: Transport> Ep<T> {
         }
         let link = self.new_link(&mut setup)?;
         self.link.store(link, Ordering::Release);
-        if setup.pz.is_some() {
-            self.shared.state.apply(Event::Configure)?;
-        }
+        let configured = if setup.pz.is_some() { Event::Configure } else { Event::Unconfigure };
+        self.shared.state.apply(configured)?;
         self.repost(&setup);
         Ok(())
     }

@@ -31,6 +31,8 @@ pub enum State {
 pub enum Event {
     /// dat_ep_modify gave it what it lacked.
     Configure,
+    /// dat_ep_modify took its protection zone away.
+    Unconfigure,
     /// dat_ep_connect, dat_ep_dup_connect.
     Connect,
     /// dat_rsp_create.
@@ -87,6 +89,13 @@ pub const fn effect(state: State, event: Event) -> Effect {
         (Configure, UnconfiguredPassive) => To(PassivePending),
         (Configure, UnconfiguredTentative) => To(TentativePending),
         (Configure, Unconnected | Reserved | PassivePending | TentativePending) => Stay,
+
+        (Unconfigure, Unconnected) => To(UnconfiguredUnconnected),
+        (Unconfigure, TentativePending) => To(UnconfiguredTentative),
+        (
+            Unconfigure,
+            UnconfiguredUnconnected | UnconfiguredReserved | UnconfiguredPassive | UnconfiguredTentative,
+        ) => Stay,
 
         (Connect, Unconnected) => To(ActivePending),
         (Reserve, Unconnected) => To(Reserved),
@@ -237,8 +246,9 @@ impl StateCell {
 mod tests {
     use super::*;
 
-    const EVENTS: [Event; 16] = [
+    const EVENTS: [Event; 17] = [
         Event::Configure,
+        Event::Unconfigure,
         Event::Connect,
         Event::Reserve,
         Event::Unreserve,

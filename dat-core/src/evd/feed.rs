@@ -13,11 +13,10 @@ use crate::provider::Transport;
 /// control lock.
 pub struct Feed<T: Transport>(Ref<Evd<T>>);
 
-/// What decides when completions wake: with these flags the consumer, for each work request
-/// (`DAT_COMPLETION_UNSIGNALLED_FLAG`) or at the peer (`DAT_COMPLETION_SOLICITED_WAIT_FLAG`). With the others, which are
-/// 0 here, every completion counts against the threshold of dat_evd_wait.
-fn control(flags: DAT_COMPLETION_FLAGS) -> DAT_COMPLETION_FLAGS {
-    flags & (DAT_COMPLETION_UNSIGNALLED_FLAG | DAT_COMPLETION_SOLICITED_WAIT_FLAG)
+/// Whether the consumer says for each work request, here or at the peer, if its completion wakes. Else every completion
+/// counts against the threshold of dat_evd_wait.
+pub(super) fn is_selective(flags: DAT_COMPLETION_FLAGS) -> bool {
+    flags & (DAT_COMPLETION_UNSIGNALLED_FLAG | DAT_COMPLETION_SOLICITED_WAIT_FLAG) != 0
 }
 
 impl<T: Transport> Feed<T> {
@@ -25,15 +24,15 @@ impl<T: Transport> Feed<T> {
     /// dat_ep_create, usage), or the EVD takes streams that are not of completions and so cannot have a waiter that some
     /// completions do not wake.
     pub fn new(evd: &Node<Evd<T>>, flags: DAT_COMPLETION_FLAGS) -> Option<Self> {
-        let (bell, control) = (&evd.bell, control(flags));
+        let bell = &evd.bell;
         let mixed = evd.flags & !(DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG) != 0;
         let others = bell.feeds.load(Ordering::Relaxed);
-        if (control != 0 && mixed) || (others > 0 && control != evd.config()) {
+        if (is_selective(flags) && mixed) || (others > 0 && flags != evd.config()) {
             return None;
         }
         bell.feeds.store(others + 1, Ordering::Relaxed);
         if others == 0 {
-            bell.config.store(control, Ordering::Relaxed);
+            bell.config.store(flags, Ordering::Relaxed);
             // A CNO hears of what this stream wants it to, not of what the last one did.
             evd.renotify();
         }
@@ -51,7 +50,7 @@ impl<T: Transport> Drop for Feed<T> {
         let left = self.bell.feeds.load(Ordering::Relaxed) - 1;
         self.bell.feeds.store(left, Ordering::Relaxed);
         if left == 0 {
-            self.bell.config.store(0, Ordering::Relaxed);
+            self.bell.config.store(DAT_COMPLETION_DEFAULT_FLAG, Ordering::Relaxed);
         }
     }
 }

@@ -61,8 +61,10 @@ struct Bell<T: Transport> {
     has_cno: AtomicBool,
     /// Completion streams that feed it.
     feeds: AtomicU32,
-    /// What they agree on (see [`Feed`]): 0, or a bit of `DAT_COMPLETION_FLAGS`.
+    /// The completion flags they agree on (see [`Feed`]).
     config: AtomicU32,
+    /// Events were lost: what was there before can be taken, then it is of no use.
+    overflowed: AtomicBool,
 }
 
 /// An event that is not a completion.
@@ -131,7 +133,8 @@ pub fn create<T: Transport>(
             cno: Mutex::new(cno.map(Ref::new)),
             has_cno: AtomicBool::new(cno.is_some()),
             feeds: AtomicU32::new(0),
-            config: AtomicU32::new(0),
+            config: AtomicU32::new(DAT_COMPLETION_DEFAULT_FLAG),
+            overflowed: AtomicBool::new(false),
         });
         let completes = flags & (DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG) != 0;
         // SAFETY: the bell is dropped after the completion queue (field order in `Evd`).
@@ -195,7 +198,7 @@ impl<T: Transport> Evd<T> {
         Arc::clone(&self.empties)
     }
 
-    /// Which of `DAT_COMPLETION_…` decides what wakes a waiter; 0: every completion counts.
+    /// The completion flags of the streams that feed it: what wakes a waiter.
     pub fn config(&self) -> DAT_COMPLETION_FLAGS {
         self.bell.config.load(Ordering::Relaxed)
     }
@@ -237,9 +240,17 @@ impl<T: Transport> Evd<T> {
                 return Ok(());
             }
             if self.settle_cno() {
-                return Err(Error::of(DAT_QUEUE_EMPTY));
+                return Err(self.nothing());
             }
         }
+    }
+
+    /// Why there is no event.
+    #[cold]
+    fn nothing(&self) -> Error {
+        // uDAPL 1.2: an EVD that has overflowed is broken; an empty queue would be a lie.
+        let overflowed = self.bell.overflowed.load(Ordering::Acquire);
+        Error::of(if overflowed { DAT_INVALID_STATE } else { DAT_QUEUE_EMPTY })
     }
 
     /// One event was taken. If more are queued, a CNO that is waited on next shall return at once: not every consumer
@@ -390,8 +401,12 @@ impl<T: Transport> Evd<T> {
         }
     }
 
-    /// Queues an event that is not a completion and tells whoever cares. `DAT_QUEUE_FULL`: there was no room.
+    /// Queues an event that is not a completion and tells whoever cares. `DAT_QUEUE_FULL`: there was no room;
+    /// `DAT_INVALID_STATE`: nor will there be.
     pub fn post(&self, number: DAT_EVENT_NUMBER, data: DAT_EVENT_DATA, order: Order) -> Result<()> {
+        if self.bell.overflowed.load(Ordering::Acquire) {
+            return Err(Error::of(DAT_INVALID_STATE));
+        }
         {
             let mut soft = self.soft();
             if soft.len() >= self.depth() {
@@ -437,6 +452,9 @@ impl<T: Transport> Evd<T> {
         // Counting what is queued takes it out of the transport, which is the waiter's while there is one.
         if self.bell.waiting.load(Ordering::SeqCst) {
             return Err(Error::state(DAT_INVALID_STATE_EVD_WAITER));
+        }
+        if self.bell.overflowed.load(Ordering::Acquire) {
+            return Err(Error::of(DAT_INVALID_STATE));
         }
         let _control = self.ia.control();
         // SAFETY: as the caller promised.
@@ -522,7 +540,7 @@ impl<T: Transport> Bell<T> {
 
     /// Only completions wake that the consumer, here or at the peer, wants to.
     fn solicited(&self) -> bool {
-        self.config.load(Ordering::Relaxed) != 0
+        feed::is_selective(self.config.load(Ordering::Relaxed))
     }
 
     /// There is a new event. The waiter is told, or else the CNO (dat_evd_wait: not both).
@@ -560,7 +578,12 @@ impl<T: Transport> Bell<T> {
         }
     }
 
+    /// Events were lost. Told once.
     fn overflow(&self) {
+        if self.overflowed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.interrupt_waiter();
         self.ia.report(DAT_ASYNC_ERROR_EVD_OVERFLOW, self.evd as *mut c_void, DAT_EVD_OVERFLOW_ERROR);
     }
 }

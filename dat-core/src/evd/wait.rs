@@ -92,6 +92,9 @@ impl<T: Transport> Evd<T> {
             if count >= threshold && unsafe { self.take(&mut event) } {
                 return Ok(Waited { event: Ok(event), more: count - 1 });
             }
+            if self.bell.overflowed.load(Ordering::Acquire) {
+                return Err(self.nothing());
+            }
             match slept {
                 Slept::TimedOut => {
                     return Ok(Waited { event: Err(Error::of(DAT_TIMEOUT_EXPIRED)), more: count });

@@ -216,7 +216,7 @@ impl Engine {
 
     fn complete(&mut self, cq_id: Option<Id>, wc: Wc, solicited: bool) {
         let Some((object, cq)) = cq_id.and_then(|id| Some((id, self.cqs.get_mut(&id)?))) else { return };
-        if cq.queue.len() >= cq.depth {
+        if cq.overflowed || cq.queue.len() >= cq.depth {
             if !std::mem::replace(&mut cq.overflowed, true) {
                 self.upcalls.push_back(Pending { object, sink: cq.sink, note: Note::CqOverflow });
             }
