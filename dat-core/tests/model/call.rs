@@ -1,0 +1,293 @@
+//! The calls a consumer may make, legal or not: each names its objects by slots.
+//!
+//! A slot belongs to the adapter of its parity. Where nothing was created the handle is garbage, where it was freed it is
+//! stale; so every sequence of calls can be made, and every part of one, which is what lets a failure shrink.
+
+use std::fmt;
+
+use dat_sys::*;
+use proptest::prelude::*;
+
+pub(crate) const CNOS: usize = 2;
+pub(crate) const EVDS: usize = 6;
+pub(crate) const PZS: usize = 4;
+pub(crate) const LMRS: usize = 4;
+pub(crate) const EPS: usize = 4;
+pub(crate) const SPS: usize = 4;
+/// Bytes of every region.
+pub(crate) const BYTES: u32 = 64;
+/// Work requests that may be outstanding on either queue of an endpoint.
+pub(crate) const DTOS: usize = 3;
+/// A slot that is NULL for ever.
+pub(crate) const NULL: usize = usize::MAX;
+
+/// Everything that completes or connects; deep enough never to overflow.
+pub(crate) const WORK: DAT_EVD_FLAGS = DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG | DAT_EVD_SOFTWARE_FLAG;
+
+#[derive(Clone, Copy)]
+pub(crate) enum Call {
+    CnoCreate { cno: usize },
+    CnoFree { cno: usize },
+    CnoWait { cno: usize },
+    EvdCreate { evd: usize, qlen: DAT_COUNT, cno: usize, flags: DAT_EVD_FLAGS },
+    EvdFree { evd: usize },
+    EvdDequeue { evd: usize },
+    EvdWait { evd: usize, threshold: DAT_COUNT },
+    EvdPostSe { evd: usize, number: DAT_EVENT_NUMBER },
+    EvdResize { evd: usize, qlen: DAT_COUNT },
+    EvdModifyCno { evd: usize, cno: usize },
+    EvdSetWaitable { evd: usize, waitable: bool },
+    EvdEnable { evd: usize, enable: bool },
+    PzCreate { pz: usize },
+    PzFree { pz: usize },
+    LmrCreate { lmr: usize, pz: usize, privileges: DAT_MEM_PRIV_FLAGS },
+    LmrFree { lmr: usize },
+    EpCreate { ep: usize, pz: usize, recv: usize, request: usize, connect: usize },
+    EpFree { ep: usize },
+    EpReset { ep: usize },
+    EpStatus { ep: usize },
+    EpConnect { ep: usize, qualifier: DAT_CONN_QUAL },
+    EpDisconnect { ep: usize, flags: DAT_CLOSE_FLAGS },
+    PostRecv { ep: usize, lmr: usize, length: u32 },
+    PostSend { ep: usize, lmr: usize, length: u32, flags: DAT_COMPLETION_FLAGS },
+    PostWrite { ep: usize, lmr: usize, length: u32, remote: usize },
+    PspCreate { sp: usize, evd: usize, qualifier: DAT_CONN_QUAL },
+    RspCreate { sp: usize, ep: usize, evd: usize, qualifier: DAT_CONN_QUAL },
+    SpFree { sp: usize },
+    CrAccept { cr: usize, ep: usize, private: usize },
+    CrReject { cr: usize },
+}
+
+/// Calls that often belong together; each can still be left out alone.
+#[derive(Clone, Debug)]
+pub(crate) struct Step(pub(crate) Vec<Call>);
+
+/// The calls, one a line.
+pub(crate) fn listing(steps: &[Step]) -> String {
+    steps.iter().flat_map(|step| &step.0).map(|call| format!("    {call:?}\n")).collect()
+}
+
+/// As one would write it down.
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |kind: &'static str, slot: usize| match slot {
+            NULL => "NULL".to_owned(),
+            slot => format!("{kind}{slot}"),
+        };
+        let (evd, ep, pz) = (|s| name("evd", s), |s| name("ep", s), |s| name("pz", s));
+        let (cno, lmr, sp) = (|s| name("cno", s), |s| name("lmr", s), |s| name("sp", s));
+        match *self {
+            Call::CnoCreate { cno: c } => write!(f, "dat_cno_create({})", cno(c)),
+            Call::CnoFree { cno: c } => write!(f, "dat_cno_free({})", cno(c)),
+            Call::CnoWait { cno: c } => write!(f, "dat_cno_wait({}, timeout 0)", cno(c)),
+            Call::EvdCreate { evd: e, qlen, cno: c, flags } => {
+                write!(f, "dat_evd_create({}, qlen {qlen}, {}, flags {flags:#x})", evd(e), cno(c))
+            }
+            Call::EvdFree { evd: e } => write!(f, "dat_evd_free({})", evd(e)),
+            Call::EvdDequeue { evd: e } => write!(f, "dat_evd_dequeue({})", evd(e)),
+            Call::EvdWait { evd: e, threshold } => {
+                write!(f, "dat_evd_wait({}, timeout 0, threshold {threshold})", evd(e))
+            }
+            Call::EvdPostSe { evd: e, number } => {
+                write!(f, "dat_evd_post_se({}, event number {number:#x})", evd(e))
+            }
+            Call::EvdResize { evd: e, qlen } => write!(f, "dat_evd_resize({}, qlen {qlen})", evd(e)),
+            Call::EvdModifyCno { evd: e, cno: c } => write!(f, "dat_evd_modify_cno({}, {})", evd(e), cno(c)),
+            Call::EvdSetWaitable { evd: e, waitable: true } => {
+                write!(f, "dat_evd_clear_unwaitable({})", evd(e))
+            }
+            Call::EvdSetWaitable { evd: e, .. } => write!(f, "dat_evd_set_unwaitable({})", evd(e)),
+            Call::EvdEnable { evd: e, enable: true } => write!(f, "dat_evd_enable({})", evd(e)),
+            Call::EvdEnable { evd: e, .. } => write!(f, "dat_evd_disable({})", evd(e)),
+            Call::PzCreate { pz: p } => write!(f, "dat_pz_create({})", pz(p)),
+            Call::PzFree { pz: p } => write!(f, "dat_pz_free({})", pz(p)),
+            Call::LmrCreate { lmr: l, pz: p, privileges } => {
+                write!(f, "dat_lmr_create({}, {}, privileges {privileges:#x})", lmr(l), pz(p))
+            }
+            Call::LmrFree { lmr: l } => write!(f, "dat_lmr_free({})", lmr(l)),
+            Call::EpCreate { ep: x, pz: p, recv, request, connect } => {
+                let (recv, request, connect) = (evd(recv), evd(request), evd(connect));
+                write!(f, "dat_ep_create({}, {}, {recv}, {request}, {connect})", ep(x), pz(p))
+            }
+            Call::EpFree { ep: x } => write!(f, "dat_ep_free({})", ep(x)),
+            Call::EpReset { ep: x } => write!(f, "dat_ep_reset({})", ep(x)),
+            Call::EpStatus { ep: x } => write!(f, "dat_ep_get_status({})", ep(x)),
+            Call::EpConnect { ep: x, qualifier } => write!(f, "dat_ep_connect({}, {qualifier})", ep(x)),
+            Call::EpDisconnect { ep: x, flags: DAT_CLOSE_ABRUPT_FLAG } => {
+                write!(f, "dat_ep_disconnect({}, abrupt)", ep(x))
+            }
+            Call::EpDisconnect { ep: x, .. } => write!(f, "dat_ep_disconnect({}, graceful)", ep(x)),
+            Call::PostRecv { ep: x, lmr: l, length } => {
+                write!(f, "dat_ep_post_recv({}, {length} bytes of {})", ep(x), lmr(l))
+            }
+            Call::PostSend { ep: x, lmr: l, length, flags } => {
+                write!(f, "dat_ep_post_send({}, {length} bytes of {}, flags {flags:#x})", ep(x), lmr(l))
+            }
+            Call::PostWrite { ep: x, lmr: l, length, remote } => {
+                let remote = lmr(remote);
+                write!(f, "dat_ep_post_rdma_write({}, {length} bytes of {}, to {remote})", ep(x), lmr(l))
+            }
+            Call::PspCreate { sp: s, evd: e, qualifier } => {
+                write!(f, "dat_psp_create({}, {qualifier}, {})", sp(s), evd(e))
+            }
+            Call::RspCreate { sp: s, ep: x, evd: e, qualifier } => {
+                write!(f, "dat_rsp_create({}, {qualifier}, {}, {})", sp(s), ep(x), evd(e))
+            }
+            Call::SpFree { sp: s } => write!(f, "dat_psp_free or dat_rsp_free({})", sp(s)),
+            Call::CrAccept { cr, ep: x, private } => {
+                write!(f, "dat_cr_accept(cr{cr}, {}, {private} bytes of private data)", ep(x))
+            }
+            Call::CrReject { cr } => write!(f, "dat_cr_reject(cr{cr})"),
+        }
+    }
+}
+
+/// What every sequence begins with: both adapters can connect and transfer, and nothing is connected. The objects of
+/// adapter 0 are in even slots, those of adapter 1 in odd ones.
+pub(crate) fn prelude() -> Vec<Call> {
+    let mut calls = Vec::new();
+    for side in 0..2 {
+        calls.push(Call::PzCreate { pz: side });
+        calls.push(Call::EvdCreate { evd: side, qlen: 256, cno: NULL, flags: WORK });
+        calls.push(Call::EvdCreate { evd: side + 2, qlen: 2, cno: NULL, flags: DAT_EVD_CR_FLAG });
+        calls.push(Call::LmrCreate { lmr: side, pz: side, privileges: DAT_MEM_PRIV_ALL_FLAG });
+        for ep in [side, side + 2] {
+            calls.push(Call::EpCreate { ep, pz: side, recv: side, request: side, connect: side });
+        }
+        let (sp, qualifier) = (side, 1000 + side as u64);
+        calls.push(Call::PspCreate { sp, evd: side + 2, qualifier });
+    }
+    calls
+}
+
+/// Any sequence of up to `steps` steps.
+pub(crate) fn sequence(steps: usize) -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(step(), 1..steps)
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => call().prop_map(|call| Step(vec![call])),
+        2 => (0..EPS, 0..EPS, 0u64..4, 0..8usize).prop_map(|(ep, to, qualifier, cr)| {
+            // The usual way: connect, take the request, answer it, take what comes of it.
+            Step(vec![
+                Call::EpConnect { ep, qualifier: 1000 + qualifier },
+                Call::EvdDequeue { evd: 2 + qualifier as usize % 2 },
+                Call::CrAccept { cr, ep: to, private: 5 },
+                Call::EvdDequeue { evd: 0 },
+                Call::EvdDequeue { evd: 1 },
+            ])
+        }),
+        // The same where it works from the start on.
+        2 => any::<bool>().prop_map(|second| {
+            let (ep, to) = if second { (2, 3) } else { (0, 1) };
+            Step(vec![
+                Call::EpConnect { ep, qualifier: 1001 },
+                Call::EvdDequeue { evd: 3 },
+                Call::CrAccept { cr: 0, ep: to, private: 5 },
+            ])
+        }),
+    ]
+}
+
+fn or_null(slots: usize) -> impl Strategy<Value = usize> {
+    prop_oneof![9 => 0..slots, 1 => Just(NULL)]
+}
+
+fn call() -> impl Strategy<Value = Call> {
+    let qlen = || prop::sample::select(vec![-1, 0, 1, 2, 4, 256]);
+    let stream = || {
+        let (dto, cr, soft) = (DAT_EVD_DTO_FLAG, DAT_EVD_CR_FLAG, DAT_EVD_SOFTWARE_FLAG);
+        prop::sample::select(vec![WORK, WORK, soft, cr, cr | soft, dto, DAT_EVD_CONNECTION_FLAG, 0, 0x8000])
+    };
+    let length = || prop::sample::select(vec![0, 8, 8, BYTES, BYTES + 1]);
+    let privileges = prop::sample::select(vec![
+        DAT_MEM_PRIV_ALL_FLAG,
+        DAT_MEM_PRIV_LOCAL_READ_FLAG,
+        DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG,
+        0x4000,
+    ]);
+    let close = prop::sample::select(vec![DAT_CLOSE_ABRUPT_FLAG, DAT_CLOSE_GRACEFUL_FLAG]);
+    let number = prop::sample::select(vec![DAT_SOFTWARE_EVENT, DAT_SOFTWARE_EVENT, DAT_DTO_COMPLETION_EVENT]);
+    let flags = prop::sample::select(vec![
+        DAT_COMPLETION_DEFAULT_FLAG,
+        DAT_COMPLETION_DEFAULT_FLAG,
+        DAT_COMPLETION_SUPPRESS_FLAG,
+        // The endpoint is not made for it.
+        DAT_COMPLETION_UNSIGNALLED_FLAG,
+    ]);
+    let private = prop::sample::select(vec![0usize, 5, 5, 1 << 20]);
+    let qualifier = || 1000u64..1004;
+    let objects = prop_oneof![
+        (0..CNOS).prop_map(|cno| Call::CnoCreate { cno }),
+        (0..CNOS).prop_map(|cno| Call::CnoFree { cno }),
+        (0..EVDS, qlen(), prop_oneof![3 => Just(NULL), 2 => 0..CNOS], stream())
+            .prop_map(|(evd, qlen, cno, flags)| Call::EvdCreate { evd, qlen, cno, flags }),
+        (0..EVDS).prop_map(|evd| Call::EvdFree { evd }),
+        (0..EVDS, qlen()).prop_map(|(evd, qlen)| Call::EvdResize { evd, qlen }),
+        (0..EVDS, or_null(CNOS)).prop_map(|(evd, cno)| Call::EvdModifyCno { evd, cno }),
+        (0..PZS).prop_map(|pz| Call::PzCreate { pz }),
+        (0..PZS).prop_map(|pz| Call::PzFree { pz }),
+        (0..LMRS, or_null(PZS), privileges).prop_map(|(lmr, pz, privileges)| Call::LmrCreate {
+            lmr,
+            pz,
+            privileges
+        }),
+        (0..LMRS).prop_map(|lmr| Call::LmrFree { lmr }),
+        (0..EPS, or_null(PZS), 0..EVDS, 0..EVDS, or_null(EVDS))
+            .prop_map(|(ep, pz, recv, request, connect)| Call::EpCreate { ep, pz, recv, request, connect }),
+        (0..EPS, 0..2usize).prop_map(|(ep, second)| {
+            let (pz, recv) = (ep % 2, ep % 2 + 4 * second);
+            Call::EpCreate { ep, pz, recv, request: ep % 2, connect: ep % 2 }
+        }),
+        (0..EPS).prop_map(|ep| Call::EpFree { ep }),
+    ];
+    let events = prop_oneof![
+        4 => (0..EVDS).prop_map(|evd| Call::EvdDequeue { evd }),
+        2 => (0..EVDS, prop::sample::select(vec![1, 1, 1, 2, 0, -1, 1 << 20]))
+            .prop_map(|(evd, threshold)| Call::EvdWait { evd, threshold }),
+        2 => (0..EVDS, number).prop_map(|(evd, number)| Call::EvdPostSe { evd, number }),
+        2 => (0..CNOS).prop_map(|cno| Call::CnoWait { cno }),
+        1 => (0..EVDS, any::<bool>()).prop_map(|(evd, waitable)| Call::EvdSetWaitable { evd, waitable }),
+        1 => (0..EVDS, any::<bool>()).prop_map(|(evd, enable)| Call::EvdEnable { evd, enable }),
+    ];
+    let connections = prop_oneof![
+        (0..EPS, qualifier()).prop_map(|(ep, qualifier)| Call::EpConnect { ep, qualifier }),
+        (0..EPS, close).prop_map(|(ep, flags)| Call::EpDisconnect { ep, flags }),
+        (0..EPS).prop_map(|ep| Call::EpReset { ep }),
+        (0..EPS).prop_map(|ep| Call::EpStatus { ep }),
+        (0..SPS, 0..EVDS, qualifier()).prop_map(|(sp, evd, qualifier)| Call::PspCreate {
+            sp,
+            evd,
+            qualifier
+        }),
+        (0..SPS, 0..EPS, 0..EVDS, qualifier()).prop_map(|(sp, ep, evd, qualifier)| Call::RspCreate {
+            sp,
+            ep,
+            evd,
+            qualifier
+        }),
+        (0..SPS).prop_map(|sp| Call::SpFree { sp }),
+        (0..8usize, or_null(EPS), private).prop_map(|(cr, ep, private)| Call::CrAccept { cr, ep, private }),
+        (0..8usize).prop_map(|cr| Call::CrAccept { cr, ep: NULL, private: 0 }),
+        (0..8usize).prop_map(|cr| Call::CrReject { cr }),
+    ];
+    let transfers = prop_oneof![
+        (0..EPS, 0..LMRS, length()).prop_map(|(ep, lmr, length)| Call::PostRecv { ep, lmr, length }),
+        (0..EPS).prop_map(|ep| Call::PostRecv { ep, lmr: ep % 2, length: 8 }),
+        (0..EPS, 0..LMRS, length(), flags.clone()).prop_map(|(ep, lmr, length, flags)| Call::PostSend {
+            ep,
+            lmr,
+            length,
+            flags
+        }),
+        (0..EPS, flags).prop_map(|(ep, flags)| Call::PostSend { ep, lmr: ep % 2, length: 8, flags }),
+        (0..EPS, 0..LMRS, length(), 0..LMRS).prop_map(|(ep, lmr, length, remote)| Call::PostWrite {
+            ep,
+            lmr,
+            length,
+            remote
+        }),
+    ];
+    prop_oneof![3 => objects, 4 => events, 4 => connections, 4 => transfers]
+}

@@ -1,0 +1,462 @@
+//! The objects of the standard as a consumer can know them, and what each call must answer.
+//!
+//! Written from the standard. Where it leaves a choice (a depth is a minimum; what is left of a freed endpoint may come or
+//! not) the model allows both and goes on from what happened. Data moves at once, as it does in the loopback transport.
+
+use std::collections::VecDeque;
+
+use dat_sys::*;
+
+use crate::call::*;
+use crate::queue::{Event, Queue, Source, Status};
+
+/// What a call may answer.
+#[derive(Debug, Default)]
+pub(crate) struct Verdict {
+    /// Why it must fail: with any of these. Empty: it must not, but for `may`.
+    pub(crate) must: Vec<DAT_RETURN>,
+    /// Errors it may give instead of succeeding.
+    pub(crate) may: Vec<DAT_RETURN>,
+    /// The slot is taken: the call would lose its object.
+    pub(crate) senseless: bool,
+}
+
+pub(crate) struct Cno {
+    /// A wait may answer: something was queued, or may count as new.
+    pub(crate) may: bool,
+}
+
+pub(crate) struct Evd {
+    pub(crate) qlen: usize,
+    pub(crate) flags: DAT_EVD_FLAGS,
+    pub(crate) cno: Option<usize>,
+    pub(crate) enabled: bool,
+    pub(crate) waitable: bool,
+    pub(crate) queue: Queue,
+    /// It went from empty to not empty when it was to trigger its CNO, and no wait on that has answered.
+    pub(crate) triggered: bool,
+}
+
+pub(crate) struct Lmr {
+    pub(crate) incarnation: usize,
+    pub(crate) pz: usize,
+    pub(crate) privileges: DAT_MEM_PRIV_FLAGS,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Unconfigured,
+    Unconnected,
+    Reserved,
+    UnconfiguredReserved,
+    Passive,
+    UnconfiguredPassive,
+    Active(usize),
+    Connected(usize),
+    /// To this peer, with so many requests to carry out.
+    DisconnectPending(usize, usize),
+    Disconnected,
+}
+
+pub(crate) struct Ep {
+    pub(crate) handle: usize,
+    /// Renewed by a reset.
+    pub(crate) incarnation: usize,
+    pub(crate) pz: Option<usize>,
+    pub(crate) recv: usize,
+    pub(crate) request: usize,
+    pub(crate) connect: Option<usize>,
+    pub(crate) state: State,
+    pub(crate) recvs: VecDeque<Work>,
+    pub(crate) requests: VecDeque<Work>,
+    /// Cookies of work whose completion the consumer has not taken.
+    pub(crate) open_recvs: VecDeque<u64>,
+    pub(crate) open_requests: VecDeque<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Work {
+    pub(crate) cookie: u64,
+    pub(crate) length: u32,
+    /// The region of its segment, by slot and incarnation.
+    pub(crate) lmr: Option<(usize, usize)>,
+    /// RDMA write: the target, likewise.
+    pub(crate) remote: Option<Option<(usize, usize)>>,
+    pub(crate) suppressed: bool,
+}
+
+pub(crate) struct Sp {
+    pub(crate) number: usize,
+    pub(crate) evd: usize,
+    pub(crate) qualifier: DAT_CONN_QUAL,
+    /// Requests that may wait.
+    pub(crate) backlog: usize,
+    /// A reserved one's endpoint, until a request has taken it; of a public one None.
+    pub(crate) reserved: Option<Option<usize>>,
+}
+
+/// A connection attempt that reached a service point.
+pub(crate) struct Attempt {
+    pub(crate) caller: Option<usize>,
+    pub(crate) sp: usize,
+    pub(crate) side: usize,
+    /// The reserved endpoint.
+    pub(crate) ep: Option<usize>,
+    pub(crate) answered: bool,
+}
+
+/// Everything.
+#[derive(Default)]
+pub(crate) struct Model {
+    pub(crate) cno: [Option<Cno>; CNOS],
+    pub(crate) evd: [Option<Evd>; EVDS],
+    pub(crate) pz: [bool; PZS],
+    pub(crate) lmr: [Option<Lmr>; LMRS],
+    pub(crate) ep: [Option<Ep>; EPS],
+    pub(crate) sp: [Option<Sp>; SPS],
+    pub(crate) attempts: Vec<Attempt>,
+    /// The attempts whose requests the consumer has, in order.
+    pub(crate) cr: Vec<usize>,
+    /// The last number given to something that has an identity of its own.
+    pub(crate) last: usize,
+}
+
+const ENDED: &[DAT_EVENT_NUMBER] = &[DAT_CONNECTION_EVENT_DISCONNECTED];
+/// A failed transfer breaks the connection; its peer may see a mere disconnect.
+const BROKEN: &[DAT_EVENT_NUMBER] = &[DAT_CONNECTION_EVENT_BROKEN, DAT_CONNECTION_EVENT_DISCONNECTED];
+const REFUSED: &[DAT_EVENT_NUMBER] = &[DAT_CONNECTION_EVENT_NON_PEER_REJECTED];
+const REJECTED: &[DAT_EVENT_NUMBER] = &[DAT_CONNECTION_EVENT_PEER_REJECTED];
+const ESTABLISHED: &[DAT_EVENT_NUMBER] = &[DAT_CONNECTION_EVENT_ESTABLISHED];
+const ACCEPT_FAILED: &[DAT_EVENT_NUMBER] = &[DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR];
+
+impl Model {
+    pub(crate) fn number(&mut self) -> usize {
+        self.last += 1;
+        self.last
+    }
+
+    pub(crate) fn evd(&self, slot: usize) -> Option<&Evd> {
+        self.evd.get(slot)?.as_ref()
+    }
+
+    pub(crate) fn ep(&self, slot: usize) -> Option<&Ep> {
+        self.ep.get(slot)?.as_ref()
+    }
+
+    pub(crate) fn has_pz(&self, slot: usize) -> bool {
+        self.pz.get(slot).is_some_and(|live| *live)
+    }
+
+    /// The region in a slot, if it is still that one.
+    pub(crate) fn region(&self, (slot, incarnation): (usize, usize)) -> Option<&Lmr> {
+        self.lmr[slot].as_ref().filter(|lmr| lmr.incarnation == incarnation)
+    }
+
+    /// The request at a position, unanswered.
+    pub(crate) fn attempt(&self, cr: usize) -> Option<(usize, &Attempt)> {
+        let number = *self.cr.get(cr)?;
+        let attempt = &self.attempts[number];
+        (!attempt.answered).then_some((number, attempt))
+    }
+
+    /// Objects of an adapter.
+    pub(crate) fn objects(&self, side: usize) -> usize {
+        fn of<'a, T: 'a>(slots: &'a [Option<T>], side: usize) -> usize {
+            slots.iter().skip(side).step_by(2).flatten().count()
+        }
+        let pzs = self.pz.iter().skip(side).step_by(2).filter(|live| **live).count();
+        let requests = self.attempts.iter().filter(|a| a.side == side && !a.answered).count();
+        of(&self.cno, side)
+            + of(&self.evd, side)
+            + of(&self.lmr, side)
+            + of(&self.ep, side)
+            + of(&self.sp, side)
+            + pzs
+            + requests
+    }
+
+    pub(crate) fn uses_evd(&self, evd: usize) -> bool {
+        self.ep.iter().flatten().any(|ep| [Some(ep.recv), Some(ep.request), ep.connect].contains(&Some(evd)))
+            || self.sp.iter().flatten().any(|sp| sp.evd == evd)
+    }
+
+    pub(crate) fn push(
+        &mut self,
+        slot: usize,
+        source: Source,
+        event: Event,
+        firm: bool,
+        after: Option<usize>,
+    ) {
+        let Some(evd) = self.evd.get_mut(slot).and_then(Option::as_mut) else { return };
+        let was_empty = *evd.queue.count().end() == 0;
+        evd.queue.push(source, event, firm, after);
+        if let Some(cno) = evd.cno.and_then(|cno| self.cno[cno].as_mut()) {
+            cno.may = true;
+            evd.triggered |= evd.enabled && was_empty && firm;
+        }
+    }
+
+    /// Reports a connection event of an endpoint; `last` says that its completions come first.
+    fn report(
+        &mut self,
+        ep: usize,
+        numbers: &'static [DAT_EVENT_NUMBER],
+        private: &'static [u8],
+        last: bool,
+    ) {
+        let Some(Ep { handle, incarnation, connect: Some(evd), .. }) = self.ep[ep] else { return };
+        let event = Event::Connection { ep: handle, numbers, private };
+        self.push(evd, Source::Connection(incarnation), event, true, last.then_some(incarnation));
+    }
+
+    pub(crate) fn complete(&mut self, ep: usize, work: &Work, receive: bool, status: Status, length: u32) {
+        let Some(Ep { handle, incarnation, recv, request, .. }) = self.ep[ep] else { return };
+        if work.suppressed && status == Status::Success {
+            return;
+        }
+        let (evd, source, operation) = match (receive, work.remote) {
+            (true, _) => (recv, Source::Receives(incarnation), DAT_DTO_RECEIVE),
+            (false, None) => (request, Source::Requests(incarnation), DAT_DTO_SEND),
+            (false, Some(_)) => (request, Source::Requests(incarnation), DAT_DTO_RDMA_WRITE),
+        };
+        let event = Event::Dto { ep: handle, cookie: work.cookie, status, length, operation };
+        self.push(evd, source, event, true, None);
+    }
+
+    /// The connection of an endpoint, or its attempt at one, is over: everything is flushed, then an event says so.
+    fn end(&mut self, slot: usize, numbers: &'static [DAT_EVENT_NUMBER]) {
+        let Some(ep) = &mut self.ep[slot] else { return };
+        let was = std::mem::replace(&mut ep.state, State::Disconnected);
+        let (requests, recvs) = (std::mem::take(&mut ep.requests), std::mem::take(&mut ep.recvs));
+        for work in requests {
+            self.complete(slot, &work, false, Status::Flushed, 0);
+        }
+        for work in recvs {
+            self.complete(slot, &work, true, Status::Flushed, 0);
+        }
+        if let State::Active(attempt) = was
+            && let Some(attempt) = self.attempts.get_mut(attempt)
+        {
+            attempt.caller = None;
+        }
+        self.report(slot, numbers, &[], true);
+    }
+
+    fn end_both(&mut self, ep: usize, numbers: &'static [DAT_EVENT_NUMBER]) {
+        let peer = self.ep[ep].as_ref().and_then(Ep::peer);
+        self.end(ep, numbers);
+        if let Some(peer) = peer {
+            self.end(peer, numbers);
+        }
+    }
+
+    /// Carries out requests as far as the peer has buffers.
+    pub(crate) fn pump(&mut self, slot: usize) {
+        loop {
+            let Some((ep, peer)) = self.ep[slot].as_ref().and_then(|ep| Some((ep, ep.peer()?))) else {
+                return;
+            };
+            let (Some(work), Some(pz)) = (ep.requests.front().cloned(), ep.pz) else { return };
+            let Some(to) = self.ep[peer].as_ref() else { return };
+            let receives = work.remote.is_none();
+            let readable = work.lmr.is_none_or(|lmr| self.region(lmr).is_some_and(|lmr| lmr.pz == pz));
+            // Memory that is gone is found out when the request is first, buffer or not.
+            if readable && receives && to.recvs.is_empty() {
+                return;
+            }
+            let mut outcome = if readable { Status::Success } else { Status::Failed };
+            if let Some(target) = work.remote
+                && readable
+                && work.length > 0
+            {
+                let target = target.and_then(|target| Some((target.0, self.region(target)?)));
+                let writable = target.is_some_and(|(slot, lmr)| {
+                    slot % 2 == peer % 2
+                        && Some(lmr.pz) == to.pz
+                        && lmr.privileges & DAT_MEM_PRIV_REMOTE_WRITE_FLAG != 0
+                });
+                if !writable {
+                    outcome = Status::Failed;
+                }
+            } else if receives && readable {
+                let to_pz = to.pz;
+                let buffer =
+                    self.ep[peer].as_mut().and_then(|to| to.recvs.pop_front()).expect("looked above");
+                let there =
+                    buffer.lmr.is_none_or(|lmr| self.region(lmr).is_some_and(|lmr| Some(lmr.pz) == to_pz));
+                let arrived = match (work.length <= buffer.length, there) {
+                    (false, _) => Status::Is(DAT_DTO_ERR_LOCAL_LENGTH),
+                    (true, false) => Status::Is(DAT_DTO_ERR_LOCAL_PROTECTION),
+                    (true, true) => Status::Success,
+                };
+                // Of two faults of one buffer either may be told.
+                let arrived = if work.length > buffer.length && !there { Status::Failed } else { arrived };
+                self.complete(peer, &buffer, true, arrived, work.length);
+                if arrived != Status::Success {
+                    outcome = Status::Failed;
+                }
+            }
+            if let Some(ep) = &mut self.ep[slot] {
+                ep.requests.pop_front();
+            }
+            self.complete(slot, &work, false, outcome, work.length);
+            if outcome != Status::Success {
+                self.end_both(slot, BROKEN);
+                return;
+            }
+            if let Some(Ep { state: State::DisconnectPending(_, left), .. }) = &mut self.ep[slot] {
+                *left -= 1;
+                if *left == 0 {
+                    self.end_both(slot, ENDED);
+                }
+            }
+        }
+    }
+
+    /// dat_ep_connect, legal. The state says whether the attempt has arrived.
+    pub(crate) fn connect(
+        &mut self,
+        slot: usize,
+        qualifier: DAT_CONN_QUAL,
+        arrived: bool,
+    ) -> Result<(), String> {
+        let listens = |sp: &&mut Option<Sp>| sp.as_ref().is_some_and(|sp| sp.qualifier == qualifier);
+        let sp_slot = self.sp.iter().position(|sp| sp.as_ref().is_some_and(|sp| sp.qualifier == qualifier));
+        let sp = self.sp.iter_mut().find(listens).and_then(Option::as_mut);
+        let (Some(sp), Some(sp_slot)) = (sp, sp_slot) else {
+            if arrived {
+                return Err("nobody listens, and the endpoint is not disconnected".into());
+            }
+            self.end(slot, REFUSED);
+            return Ok(());
+        };
+        let (number, evd, backlog, reserved) = (sp.number, sp.evd, sp.backlog, sp.reserved);
+        let waiting = self.attempts.iter().filter(|a| a.sp == number && !a.answered).count();
+        let queued = self.evd(evd).map_or(0, |evd| *evd.queue.count().end());
+        let room = match reserved {
+            None => waiting < backlog && queued < self.evd(evd).map_or(0, |evd| evd.qlen),
+            Some(reserved) => reserved.is_some() && queued < self.evd(evd).map_or(0, |evd| evd.qlen),
+        };
+        match (arrived, room, reserved) {
+            (false, true, _) => return Err("there is room for the request, and it was refused".into()),
+            (true, _, Some(None)) => return Err("a second request at a reserved service point".into()),
+            (false, false, _) => {
+                self.end(slot, REFUSED);
+                return Ok(());
+            }
+            (true, ..) => {}
+        }
+        let attempt = self.attempts.len();
+        if let Some(ep) = &mut self.ep[slot] {
+            ep.state = State::Active(attempt);
+        }
+        let ep = reserved.flatten();
+        if let Some(sp) = self.sp[sp_slot].as_mut() {
+            sp.reserved = sp.reserved.map(|_| None);
+        }
+        if let Some(ep) = ep.and_then(|ep| self.ep[ep].as_mut()) {
+            ep.state = if ep.pz.is_some() { State::Passive } else { State::UnconfiguredPassive };
+        }
+        self.attempts.push(Attempt {
+            caller: Some(slot),
+            sp: number,
+            side: sp_slot % 2,
+            ep,
+            answered: false,
+        });
+        self.push(evd, Source::Arrivals(number), Event::Arrival { attempt, qualifier }, true, None);
+        Ok(())
+    }
+
+    pub(crate) fn accept(&mut self, attempt: usize, ep: usize, private: usize) {
+        self.attempts[attempt].answered = true;
+        let Some(caller) = self.attempts[attempt].caller.take() else {
+            self.end(ep, ACCEPT_FAILED);
+            return;
+        };
+        for (slot, peer, private) in [(caller, ep, &[7; 5][..private]), (ep, caller, &[])] {
+            if let Some(ep) = &mut self.ep[slot] {
+                ep.state = State::Connected(peer);
+            }
+            self.report(slot, ESTABLISHED, private, false);
+        }
+    }
+
+    pub(crate) fn reject(&mut self, attempt: usize) {
+        self.attempts[attempt].answered = true;
+        if let Some(ep) = self.attempts[attempt].ep.and_then(|ep| self.ep[ep].as_mut()) {
+            ep.state = if ep.pz.is_some() { State::Unconnected } else { State::Unconfigured };
+        }
+        if let Some(caller) = self.attempts[attempt].caller.take() {
+            self.end(caller, REJECTED);
+        }
+    }
+
+    pub(crate) fn disconnect(&mut self, slot: usize, flags: DAT_CLOSE_FLAGS) {
+        let Some(ep) = &mut self.ep[slot] else { return };
+        match (ep.state, flags) {
+            (State::Connected(peer), DAT_CLOSE_GRACEFUL_FLAG) if !ep.requests.is_empty() => {
+                ep.state = State::DisconnectPending(peer, ep.requests.len());
+            }
+            (State::DisconnectPending(..), DAT_CLOSE_GRACEFUL_FLAG) | (State::Disconnected, _) => {}
+            _ => self.end_both(slot, ENDED),
+        }
+    }
+
+    /// dat_ep_free (`gone`) and dat_ep_reset: what was due of the endpoint need not come any more.
+    pub(crate) fn renew(&mut self, slot: usize, gone: bool) {
+        let Some(ep) = &self.ep[slot] else { return };
+        let incarnation = ep.incarnation;
+        if gone {
+            match ep.state {
+                State::Connected(_) | State::DisconnectPending(..) | State::Active(_) => {
+                    self.end_both(slot, ENDED);
+                }
+                // Receives that were never anybody's: flushed or just gone.
+                _ => self.end(slot, ENDED),
+            }
+        }
+        for evd in self.evd.iter_mut().flatten() {
+            evd.queue.loosen(incarnation);
+            evd.triggered &= *evd.queue.count().start() > 0;
+        }
+        let next = self.number();
+        match &mut self.ep[slot] {
+            slot if gone => *slot = None,
+            Some(ep) => {
+                ep.incarnation = next;
+                ep.state = State::Unconnected;
+                ep.open_recvs.clear();
+                ep.open_requests.clear();
+            }
+            None => {}
+        }
+    }
+}
+
+impl Ep {
+    pub(crate) fn peer(&self) -> Option<usize> {
+        match self.state {
+            State::Connected(peer) | State::DisconnectPending(peer, _) => Some(peer),
+            _ => None,
+        }
+    }
+}
+
+impl State {
+    pub(crate) fn value(self) -> DAT_EP_STATE {
+        match self {
+            State::Unconfigured => DAT_EP_STATE_UNCONFIGURED_UNCONNECTED,
+            State::Unconnected => DAT_EP_STATE_UNCONNECTED,
+            State::Reserved => DAT_EP_STATE_RESERVED,
+            State::UnconfiguredReserved => DAT_EP_STATE_UNCONFIGURED_RESERVED,
+            State::Passive => DAT_EP_STATE_PASSIVE_CONNECTION_PENDING,
+            State::UnconfiguredPassive => DAT_EP_STATE_UNCONFIGURED_PASSIVE,
+            State::Active(_) => DAT_EP_STATE_ACTIVE_CONNECTION_PENDING,
+            State::Connected(_) => DAT_EP_STATE_CONNECTED,
+            State::DisconnectPending(..) => DAT_EP_STATE_DISCONNECT_PENDING,
+            State::Disconnected => DAT_EP_STATE_DISCONNECTED,
+        }
+    }
+}

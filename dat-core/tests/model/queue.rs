@@ -1,0 +1,159 @@
+//! What must come out of a dispatcher: streams, each in its own order.
+
+use std::collections::VecDeque;
+
+use dat_sys::*;
+
+use crate::world::Seen;
+
+/// An event stream of one dispatcher. Between streams the standard demands no order, but for ends (see [`Due::after`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Software,
+    /// Of the service point with this number.
+    Arrivals(usize),
+    /// Of the endpoint's incarnation with this number.
+    Connection(usize),
+    Receives(usize),
+    Requests(usize),
+}
+
+/// An event that is due.
+#[derive(Clone, Debug)]
+pub(crate) struct Due {
+    pub(crate) event: Event,
+    /// It must come. Else it may: its endpoint was freed or reset (uDAPL 1.2, dat_ep_free, dat_ep_reset).
+    pub(crate) firm: bool,
+    /// When it was queued.
+    number: usize,
+    /// Not before the completions of this incarnation that were queued earlier (uDAPL 1.2, dat_ep_disconnect).
+    after: Option<usize>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    Software(u64),
+    /// The connection attempt with this number.
+    Arrival {
+        attempt: usize,
+        qualifier: DAT_CONN_QUAL,
+    },
+    /// One of these numbers.
+    Connection {
+        ep: usize,
+        numbers: &'static [DAT_EVENT_NUMBER],
+        private: &'static [u8],
+    },
+    Dto {
+        ep: usize,
+        cookie: u64,
+        status: Status,
+        length: u32,
+        operation: DAT_DTOS,
+    },
+}
+
+/// How a work request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    Success,
+    Flushed,
+    Is(DAT_DTO_COMPLETION_STATUS),
+    /// Neither of the first two.
+    Failed,
+}
+
+/// A dispatcher's queue.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    streams: Vec<(Source, VecDeque<Due>)>,
+    queued: usize,
+}
+
+impl Queue {
+    pub(crate) fn push(&mut self, source: Source, event: Event, firm: bool, after: Option<usize>) {
+        self.queued += 1;
+        let due = Due { event, firm, number: self.queued, after };
+        match self.streams.iter_mut().find(|(s, _)| *s == source) {
+            Some((_, stream)) => stream.push_back(due),
+            None => self.streams.push((source, VecDeque::from([due]))),
+        }
+    }
+
+    /// Events that must be there, and those that may.
+    pub(crate) fn count(&self) -> std::ops::RangeInclusive<usize> {
+        let all = || self.streams.iter().flat_map(|(_, stream)| stream);
+        all().filter(|due| due.firm).count()..=all().count()
+    }
+
+    /// Nothing of this incarnation must come any more.
+    pub(crate) fn loosen(&mut self, incarnation: usize) {
+        use Source::{Connection, Receives, Requests};
+        for (source, stream) in &mut self.streams {
+            if matches!(source, Connection(i) | Receives(i) | Requests(i) if *i == incarnation) {
+                stream.iter_mut().for_each(|due| due.firm = false);
+            }
+        }
+    }
+
+    /// Takes what the consumer saw. Whatever may come and did not before what it stands before never will.
+    pub(crate) fn take(&mut self, seen: &Seen) -> Result<(Source, Event), String> {
+        for i in 0..self.streams.len() {
+            let (source, stream) = &self.streams[i];
+            // The first that must come is the last that can.
+            let last = stream.iter().position(|due| due.firm).unwrap_or(stream.len().saturating_sub(1));
+            let Some(at) = stream.iter().take(last + 1).position(|due| due.event.is(seen)) else { continue };
+            let source = *source;
+            if let Some(early) = stream[at].after.and_then(|i| self.completion_before(i, stream[at].number)) {
+                return Err(format!("{seen:?} came before {early:?}"));
+            }
+            let taken = self.streams[i].1.drain(..=at).next_back().expect("at least one");
+            return Ok((source, taken.event));
+        }
+        Err(format!("{seen:?}; due were, in the order of each stream, {:#?}", self.streams))
+    }
+
+    fn completion_before(&self, incarnation: usize, number: usize) -> Option<&Due> {
+        let of_it = |source: &Source| matches!(source, Source::Receives(i) | Source::Requests(i) if *i == incarnation);
+        let streams = self.streams.iter().filter(|(source, _)| of_it(source));
+        streams.flat_map(|(_, stream)| stream).find(|due| due.firm && due.number < number)
+    }
+}
+
+impl Event {
+    fn is(&self, seen: &Seen) -> bool {
+        match (self, seen) {
+            (Event::Software(due), Seen::Software(cookie)) => due == cookie,
+            (Event::Arrival { qualifier: due, .. }, Seen::Arrival { qualifier, .. }) => due == qualifier,
+            (
+                Event::Connection { ep: due, numbers, private: bytes },
+                Seen::Connection { ep, number, private },
+            ) => {
+                // What is left of an endpoint that was reset has lost them.
+                due == ep
+                    && numbers.contains(number)
+                    && private.as_ref().is_none_or(|private| bytes == private)
+            }
+            (
+                Event::Dto {
+                    ep: due,
+                    cookie: due_cookie,
+                    status: due_status,
+                    length: due_length,
+                    operation: due_op,
+                },
+                Seen::Dto { ep, cookie, status, length, operation },
+            ) => {
+                let success = *status == DAT_DTO_SUCCESS;
+                let as_due = match due_status {
+                    Status::Success => success && length == due_length,
+                    Status::Flushed => *status == DAT_DTO_ERR_FLUSHED,
+                    Status::Is(due) => status == due,
+                    Status::Failed => !success && *status != DAT_DTO_ERR_FLUSHED,
+                };
+                (due, due_cookie, due_op) == (ep, cookie, operation) && as_due
+            }
+            _ => false,
+        }
+    }
+}

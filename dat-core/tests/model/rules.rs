@@ -1,0 +1,413 @@
+//! Which calls are legal, and what a legal one does.
+
+use dat_sys::*;
+
+use crate::call::*;
+use crate::model::{Cno, Ep, Evd, Lmr, Model, Sp, State, Verdict, Work};
+use crate::queue::{Event, Queue, Source, Status};
+use crate::world::Answer;
+
+const STREAMS: DAT_EVD_FLAGS = DAT_EVD_SOFTWARE_FLAG | DAT_EVD_DEFAULT_FLAG;
+
+/// Collects what is wrong with a call.
+struct Faults(Verdict);
+
+impl Faults {
+    fn when(mut self, wrong: bool, answers: &[DAT_RETURN]) -> Self {
+        if wrong {
+            self.0.must.extend(answers);
+        }
+        self
+    }
+
+    fn may(mut self, possible: bool, answer: DAT_RETURN) -> Self {
+        if possible {
+            self.0.may.push(answer);
+        }
+        self
+    }
+}
+
+fn unless_taken(taken: bool) -> Faults {
+    Faults(Verdict { senseless: taken, ..Verdict::default() })
+}
+
+fn none() -> Faults {
+    unless_taken(false)
+}
+
+/// The slots of these belong to different adapters.
+fn apart(a: usize, b: usize) -> bool {
+    a != NULL && b != NULL && a % 2 != b % 2
+}
+
+/// dat_evd_create and dat_evd_resize: dispatchers that completions and connections come to are deep enough for all of them.
+pub(crate) fn qlen_for(flags: DAT_EVD_FLAGS, qlen: DAT_COUNT) -> DAT_COUNT {
+    if flags & (DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG) != 0 && qlen > 0 { qlen.max(256) } else { qlen }
+}
+
+impl Model {
+    /// The call as it is made: with queues that do not overflow.
+    pub(crate) fn sensible(&self, call: Call) -> Call {
+        match call {
+            Call::EvdCreate { evd, qlen, cno, flags } => {
+                Call::EvdCreate { evd, qlen: qlen_for(flags, qlen), cno, flags }
+            }
+            Call::EvdResize { evd, qlen } => {
+                let flags = self.evd(evd).map_or(0, |evd| evd.flags);
+                Call::EvdResize { evd, qlen: qlen_for(flags, qlen) }
+            }
+            call => call,
+        }
+    }
+
+    /// What the call may answer.
+    pub(crate) fn judge(&self, call: Call) -> Verdict {
+        let bad = &[DAT_INVALID_HANDLE][..];
+        let argument = &[DAT_INVALID_PARAMETER][..];
+        let state = &[DAT_INVALID_STATE][..];
+        let no_cno = |cno: usize| cno != NULL && self.cno[cno].is_none();
+        let lacks = |slot: usize, flag| self.evd(slot).is_none_or(|evd| evd.flags & flag == 0);
+        let verdict = match call {
+            Call::CnoCreate { cno } => unless_taken(self.cno[cno].is_some()),
+            Call::CnoFree { cno } => none()
+                .when(self.cno[cno].is_none(), bad)
+                .when(self.evd.iter().flatten().any(|evd| evd.cno == Some(cno)), state),
+            Call::CnoWait { cno } => none().when(self.cno[cno].is_none(), bad),
+            Call::EvdCreate { evd, qlen, cno, flags } => unless_taken(self.evd[evd].is_some())
+                .when(qlen <= 0 || flags == 0 || flags & !STREAMS != 0, argument)
+                .when(no_cno(cno) || apart(evd, cno), bad),
+            Call::EvdFree { evd } => {
+                none().when(self.evd(evd).is_none(), bad).when(self.uses_evd(evd), state)
+            }
+            Call::EvdDequeue { evd } | Call::EvdSetWaitable { evd, .. } | Call::EvdEnable { evd, .. } => {
+                none().when(self.evd(evd).is_none(), bad)
+            }
+            Call::EvdWait { evd, threshold } => {
+                let there = self.evd(evd);
+                let qlen = there.map_or(1, |evd| evd.qlen);
+                none()
+                    .when(there.is_none(), bad)
+                    .when(threshold <= 0 || threshold == 1 << 20, argument)
+                    .may(threshold > 0 && threshold as usize > qlen, DAT_INVALID_PARAMETER)
+                    .when(there.is_some_and(|evd| !evd.waitable), state)
+            }
+            Call::EvdPostSe { evd, number } => {
+                let there = self.evd(evd);
+                none()
+                    .when(there.is_none(), bad)
+                    .when(lacks(evd, DAT_EVD_SOFTWARE_FLAG), &[DAT_INVALID_PARAMETER, DAT_INVALID_HANDLE])
+                    .when(number != DAT_SOFTWARE_EVENT, argument)
+                    .may(there.is_some_and(|evd| *evd.queue.count().end() >= evd.qlen), DAT_QUEUE_FULL)
+            }
+            Call::EvdResize { evd, qlen } => {
+                let count = self.evd(evd).map_or(0..=0, |evd| evd.queue.count());
+                let less = |than: usize| qlen > 0 && (qlen as usize) < than;
+                none()
+                    .when(self.evd(evd).is_none(), bad)
+                    .when(qlen <= 0, argument)
+                    .when(less(*count.start()), state)
+                    .may(less(*count.end()), DAT_INVALID_STATE)
+            }
+            Call::EvdModifyCno { evd, cno } => {
+                none().when(self.evd(evd).is_none() || no_cno(cno) || apart(evd, cno), bad)
+            }
+            Call::PzCreate { pz } => unless_taken(self.pz[pz]),
+            Call::PzFree { pz } => {
+                let in_use = self.ep.iter().flatten().any(|ep| ep.pz == Some(pz))
+                    || self.lmr.iter().flatten().any(|lmr| lmr.pz == pz);
+                none().when(!self.pz[pz], bad).when(in_use, state)
+            }
+            Call::LmrCreate { lmr, pz, privileges } => unless_taken(self.lmr[lmr].is_some())
+                .when(!self.has_pz(pz) || apart(lmr, pz), bad)
+                .when(privileges & !DAT_MEM_PRIV_ALL_FLAG != 0, argument),
+            Call::LmrFree { lmr } => none().when(self.lmr[lmr].is_none(), bad),
+            Call::EpCreate { ep, pz, recv, request, connect } => {
+                let wrong = |evd: usize, flag| evd != NULL && (lacks(evd, flag) || apart(ep, evd));
+                unless_taken(self.ep[ep].is_some())
+                    .when(pz != NULL && (!self.has_pz(pz) || apart(ep, pz)), bad)
+                    .when(wrong(recv, DAT_EVD_DTO_FLAG) || wrong(request, DAT_EVD_DTO_FLAG), bad)
+                    .when(wrong(connect, DAT_EVD_CONNECTION_FLAG), bad)
+            }
+            Call::EpStatus { ep } => none().when(self.ep(ep).is_none(), bad),
+            Call::EpFree { ep } => {
+                use State::{Passive, Reserved, UnconfiguredPassive, UnconfiguredReserved};
+                let held = self.ep(ep).is_some_and(|ep| {
+                    matches!(ep.state, Reserved | UnconfiguredReserved | Passive | UnconfiguredPassive)
+                });
+                none().when(self.ep(ep).is_none(), bad).when(held, state)
+            }
+            Call::EpReset { ep } => {
+                use State::{Disconnected, Unconfigured, Unconnected};
+                let legal = |ep: &Ep| matches!(ep.state, Unconnected | Unconfigured | Disconnected);
+                none().when(self.ep(ep).is_none(), bad).when(!self.ep(ep).is_none_or(legal), state)
+            }
+            Call::EpConnect { ep, .. } => {
+                let legal = |ep: &Ep| ep.state == State::Unconnected && ep.connect.is_some();
+                none().when(self.ep(ep).is_none(), bad).when(!self.ep(ep).is_none_or(legal), state)
+            }
+            Call::EpDisconnect { ep, .. } => {
+                use State::{Active, Connected, DisconnectPending, Disconnected};
+                let legal = |ep: &Ep| {
+                    matches!(ep.state, Active(_) | Connected(_) | DisconnectPending(..) | Disconnected)
+                };
+                none().when(self.ep(ep).is_none(), bad).when(!self.ep(ep).is_none_or(legal), state)
+            }
+            Call::PostRecv { ep, lmr, length } => {
+                let there = self.ep(ep);
+                let full = there.is_some_and(|ep| ep.open_recvs.len() >= DTOS);
+                none()
+                    .when(there.is_none(), bad)
+                    .when(there.is_some_and(|ep| ep.state.is_unconfigured()), state)
+                    .segment(self, there, (lmr, length), DAT_MEM_PRIV_LOCAL_WRITE_FLAG)
+                    .may(full, DAT_INSUFFICIENT_RESOURCES)
+            }
+            Call::PostSend { ep, lmr, length, .. } | Call::PostWrite { ep, lmr, length, .. } => {
+                let there = self.ep(ep);
+                let legal = |ep: &Ep| matches!(ep.state, State::Connected(_) | State::Disconnected);
+                let full = there.is_some_and(|ep| ep.open_requests.len() >= DTOS);
+                let flags = if let Call::PostSend { flags, .. } = call { flags } else { 0 };
+                none()
+                    .when(there.is_none(), bad)
+                    .when(!there.is_none_or(legal), state)
+                    .when(flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0, argument)
+                    .when(matches!(call, Call::PostWrite { .. }) && length > BYTES, &[DAT_LENGTH_ERROR])
+                    .segment(self, there, (lmr, length), DAT_MEM_PRIV_NONE_FLAG)
+                    .may(full, DAT_INSUFFICIENT_RESOURCES)
+            }
+            Call::PspCreate { sp, evd, qualifier } => self.service_point(sp, evd, qualifier),
+            Call::RspCreate { sp, ep, evd, qualifier } => {
+                let there = self.ep(ep);
+                let legal = |ep: &Ep| matches!(ep.state, State::Unconnected | State::Unconfigured);
+                self.service_point(sp, evd, qualifier)
+                    .when(there.is_none() || apart(sp, ep), bad)
+                    .when(!there.is_none_or(legal), state)
+            }
+            Call::SpFree { sp } => none().when(self.sp[sp].is_none(), bad),
+            Call::CrAccept { cr, ep, private } => {
+                let attempt = self.attempt(cr).map(|(_, attempt)| attempt);
+                let own = attempt.and_then(|attempt| attempt.ep);
+                let wrong = attempt.is_some_and(|attempt| match attempt.ep {
+                    Some(_) => ep != NULL,
+                    None => self.ep(ep).is_none() || ep % 2 != attempt.side,
+                });
+                let legal = |ep: &Ep| {
+                    let state = if own.is_some() { State::Passive } else { State::Unconnected };
+                    ep.state == state && ep.connect.is_some()
+                };
+                none()
+                    .when(attempt.is_none() || wrong, bad)
+                    .when(!self.ep(own.unwrap_or(ep)).is_none_or(legal), state)
+                    .when(private > 1 << 16, argument)
+            }
+            Call::CrReject { cr } => none().when(self.attempt(cr).is_none(), bad),
+        };
+        verdict.0
+    }
+
+    fn service_point(&self, sp: usize, evd: usize, qualifier: DAT_CONN_QUAL) -> Faults {
+        let same =
+            |other: &(usize, &Option<Sp>)| other.1.as_ref().is_some_and(|sp| sp.qualifier == qualifier);
+        let mut others = self.sp.iter().enumerate().filter(same);
+        // Both adapters have one address: whether they share its qualifiers is the transport's.
+        let taken = others.clone().any(|(other, _)| other % 2 == sp % 2);
+        let lacks = self.evd(evd).is_none_or(|evd| evd.flags & DAT_EVD_CR_FLAG == 0);
+        unless_taken(self.sp[sp].is_some())
+            .when(lacks || apart(sp, evd), &[DAT_INVALID_HANDLE])
+            .when(taken, &[DAT_CONN_QUAL_IN_USE])
+            .may(others.next().is_some(), DAT_CONN_QUAL_IN_USE)
+    }
+
+    /// A legal call was made.
+    pub(crate) fn apply(&mut self, call: Call, cookie: u64, answer: &Answer) -> Result<(), String> {
+        let number = self.number();
+        match call {
+            Call::CnoCreate { cno } => self.cno[cno] = Some(Cno { may: false }),
+            Call::CnoFree { cno } => self.cno[cno] = None,
+            Call::EvdCreate { evd, qlen, cno, flags } => {
+                self.evd[evd] = Some(Evd {
+                    qlen: qlen as usize,
+                    flags,
+                    cno: (cno != NULL).then_some(cno),
+                    enabled: true,
+                    waitable: true,
+                    queue: Queue::default(),
+                    triggered: false,
+                });
+            }
+            Call::EvdFree { evd } => self.evd[evd] = None,
+            Call::EvdPostSe { evd, .. } => {
+                self.push(evd, Source::Software, Event::Software(cookie), true, None);
+            }
+            Call::EvdResize { evd, qlen } => self.on_evd(evd, |evd| evd.qlen = qlen as usize),
+            Call::EvdSetWaitable { evd, waitable } => self.on_evd(evd, |evd| evd.waitable = waitable),
+            Call::EvdModifyCno { evd, cno } => {
+                self.on_evd(evd, |evd| {
+                    evd.cno = (cno != NULL).then_some(cno);
+                    evd.triggered = false;
+                });
+                self.may_trigger(evd);
+            }
+            Call::EvdEnable { evd, enable } => {
+                self.on_evd(evd, |evd| {
+                    evd.enabled = enable;
+                    evd.triggered &= enable;
+                });
+                self.may_trigger(evd);
+            }
+            Call::PzCreate { pz } => self.pz[pz] = true,
+            Call::PzFree { pz } => self.pz[pz] = false,
+            Call::LmrCreate { lmr, pz, privileges } => {
+                self.lmr[lmr] = Some(Lmr { incarnation: number, pz, privileges });
+            }
+            Call::LmrFree { lmr } => self.lmr[lmr] = None,
+            Call::EpCreate { ep, pz, recv, request, connect } => {
+                self.ep[ep] = Some(Ep {
+                    handle: answer.handle,
+                    incarnation: number,
+                    pz: (pz != NULL).then_some(pz),
+                    recv,
+                    request,
+                    connect: (connect != NULL).then_some(connect),
+                    state: if pz == NULL { State::Unconfigured } else { State::Unconnected },
+                    recvs: Default::default(),
+                    requests: Default::default(),
+                    open_recvs: Default::default(),
+                    open_requests: Default::default(),
+                });
+            }
+            Call::EpFree { ep } => self.renew(ep, true),
+            Call::EpReset { ep } => {
+                if self.ep(ep).is_some_and(|ep| ep.state == State::Disconnected) {
+                    self.renew(ep, false);
+                }
+            }
+            Call::EpStatus { ep } => return self.check_status(ep, answer),
+            Call::EpConnect { ep, qualifier } => {
+                let arrived = answer.state == DAT_EP_STATE_ACTIVE_CONNECTION_PENDING;
+                return self.connect(ep, qualifier, arrived);
+            }
+            Call::EpDisconnect { ep, flags } => self.disconnect(ep, flags),
+            Call::PostRecv { ep, lmr, length } => {
+                let work = self.work(cookie, lmr, length);
+                let Some(there) = &mut self.ep[ep] else { return Ok(()) };
+                there.open_recvs.push_back(cookie);
+                if there.state == State::Disconnected {
+                    self.complete(ep, &work, true, Status::Flushed, 0);
+                } else {
+                    there.recvs.push_back(work);
+                    if let Some(peer) = there.peer() {
+                        self.pump(peer);
+                    }
+                }
+            }
+            Call::PostSend { ep, lmr, length, flags } => {
+                let suppressed = flags & DAT_COMPLETION_SUPPRESS_FLAG != 0;
+                let work = Work { suppressed, ..self.work(cookie, lmr, length) };
+                self.request(ep, work);
+            }
+            Call::PostWrite { ep, lmr, length, remote } => {
+                let target = self.lmr[remote].as_ref().map(|lmr| (remote, lmr.incarnation));
+                let work = Work { remote: Some(target), ..self.work(cookie, lmr, length) };
+                self.request(ep, work);
+            }
+            Call::PspCreate { sp, evd, qualifier } => {
+                let backlog = self.evd(evd).map_or(0, |evd| evd.qlen);
+                self.sp[sp] = Some(Sp { number, evd, qualifier, backlog, reserved: None });
+            }
+            Call::RspCreate { sp, ep, evd, qualifier } => {
+                self.sp[sp] = Some(Sp { number, evd, qualifier, backlog: 1, reserved: Some(Some(ep)) });
+                if let Some(ep) = &mut self.ep[ep] {
+                    ep.state = if ep.pz.is_some() { State::Reserved } else { State::UnconfiguredReserved };
+                }
+            }
+            Call::SpFree { sp } => {
+                let reserved = self.sp[sp].take().and_then(|sp| sp.reserved.flatten());
+                if let Some(ep) = reserved.and_then(|ep| self.ep[ep].as_mut()) {
+                    ep.state = if ep.pz.is_some() { State::Unconnected } else { State::Unconfigured };
+                }
+            }
+            Call::CrAccept { cr, ep, private } => {
+                if let Some((number, attempt)) = self.attempt(cr) {
+                    let ep = attempt.ep.unwrap_or(ep);
+                    self.accept(number, ep, private);
+                }
+            }
+            Call::CrReject { cr } => {
+                if let Some((number, _)) = self.attempt(cr) {
+                    self.reject(number);
+                }
+            }
+            Call::EvdDequeue { .. } | Call::EvdWait { .. } | Call::CnoWait { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn on_evd(&mut self, slot: usize, change: impl FnOnce(&mut Evd)) {
+        self.evd[slot].as_mut().map(change);
+    }
+
+    /// A wait on the dispatcher's CNO may answer: what is queued may count as new.
+    pub(crate) fn may_trigger(&mut self, evd: usize) {
+        if let Some(cno) = self.evd(evd).and_then(|evd| evd.cno).and_then(|cno| self.cno[cno].as_mut()) {
+            cno.may = true;
+        }
+    }
+
+    fn work(&self, cookie: u64, lmr: usize, length: u32) -> Work {
+        let region = self.lmr[lmr].as_ref().map(|region| (lmr, region.incarnation));
+        let lmr = region.filter(|_| length > 0);
+        Work { cookie, length, lmr, remote: None, suppressed: false }
+    }
+
+    fn request(&mut self, slot: usize, work: Work) {
+        let Some(ep) = &mut self.ep[slot] else { return };
+        ep.open_requests.push_back(work.cookie);
+        if ep.state == State::Disconnected {
+            self.complete(slot, &work, false, Status::Flushed, 0);
+        } else {
+            ep.requests.push_back(work);
+            self.pump(slot);
+        }
+    }
+
+    fn check_status(&self, slot: usize, answer: &Answer) -> Result<(), String> {
+        let Some(ep) = self.ep(slot) else { return Ok(()) };
+        if answer.state != ep.state.value() {
+            return Err(format!("the state is {}, and should be {:?}", answer.state, ep.state));
+        }
+        let (recv, request) = answer.idle;
+        let busy = (!ep.recvs.is_empty(), !ep.requests.is_empty());
+        let open = (!ep.open_recvs.is_empty(), !ep.open_requests.is_empty());
+        match (recv && busy.0) || (request && busy.1) || (!recv && !open.0) || (!request && !open.1) {
+            true => Err(format!("idle: {:?}; at work: {busy:?}, not taken: {open:?}", answer.idle)),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Faults {
+    /// What is wrong with a local segment (uDAPL 1.2, dat_ep_post_send: return values).
+    fn segment(
+        self,
+        model: &Model,
+        ep: Option<&Ep>,
+        (lmr, length): (usize, u32),
+        privilege: DAT_MEM_PRIV_FLAGS,
+    ) -> Self {
+        let Some(pz) = ep.and_then(|ep| ep.pz).filter(|_| length > 0) else { return self };
+        match &model.lmr[lmr] {
+            None => self.when(true, &[DAT_INVALID_PARAMETER, DAT_PROTECTION_VIOLATION]),
+            Some(region) => self
+                .when(length > BYTES, &[DAT_INVALID_PARAMETER])
+                .when(region.pz != pz, &[DAT_PROTECTION_VIOLATION])
+                .when(region.privileges & privilege != privilege, &[DAT_PRIVILEGES_VIOLATION]),
+        }
+    }
+}
+
+impl State {
+    fn is_unconfigured(self) -> bool {
+        matches!(self, State::Unconfigured | State::UnconfiguredReserved | State::UnconfiguredPassive)
+    }
+}

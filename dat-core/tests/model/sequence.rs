@@ -1,0 +1,192 @@
+//! One thread, both adapters: every answer and every event is checked.
+
+use dat_sys::*;
+use proptest::prelude::*;
+use proptest::test_runner::{TestError, TestRunner};
+
+use crate::call::{self, Call, EVDS, Step, listing};
+use crate::client;
+use crate::model::Model;
+use crate::queue::{Event, Source};
+use crate::world::{Answer, Seen, World};
+
+/// Makes calls and compares.
+struct Comparison {
+    world: World,
+    model: Model,
+    cookie: u64,
+}
+
+impl Comparison {
+    fn make(&mut self, call: Call) -> Result<(), String> {
+        let call = self.model.sensible(call);
+        let verdict = self.model.judge(call);
+        if verdict.senseless {
+            return Ok(());
+        }
+        self.cookie += 1;
+        let answer = self.world.make(call, self.cookie);
+        let kind = answer.kind;
+        let complain = |why: &str| Err(format!("{call:?} answered {kind:#x}, {why}"));
+        if !verdict.must.is_empty() {
+            let must = &verdict.must;
+            return if must.contains(&kind) || verdict.may.contains(&kind) {
+                Ok(())
+            } else {
+                complain(&format!("not one of {must:#x?}"))
+            };
+        }
+        match call {
+            Call::EvdDequeue { evd } => self.dequeued(evd, 1, DAT_QUEUE_EMPTY, &answer),
+            Call::EvdWait { evd, threshold } if kind == DAT_SUCCESS || kind == DAT_TIMEOUT_EXPIRED => {
+                self.dequeued(evd, threshold as usize, DAT_TIMEOUT_EXPIRED, &answer)
+            }
+            Call::CnoWait { cno } => self.cno_waited(cno, &answer),
+            _ if kind == DAT_SUCCESS => self.model.apply(call, self.cookie, &answer),
+            _ if verdict.may.contains(&kind) => Ok(()),
+            _ => return complain("and should have succeeded"),
+        }
+        .map_err(|why| format!("{call:?}: {why}"))
+    }
+
+    /// dat_evd_dequeue, or dat_evd_wait for `threshold` events without patience.
+    fn dequeued(
+        &mut self,
+        slot: usize,
+        threshold: usize,
+        nothing: DAT_RETURN,
+        answer: &Answer,
+    ) -> Result<(), String> {
+        let Some(evd) = self.model.evd[slot].as_mut() else { return Ok(()) };
+        let (least, most) = evd.queue.count().into_inner();
+        let Some(seen) = &answer.event else {
+            return if answer.kind != nothing {
+                Err(format!("answered {:#x} of {least} to {most} events", answer.kind))
+            } else if least >= threshold {
+                Err(format!("nothing, of at least {least} events: {:#?}", evd.queue))
+            } else if nothing == DAT_TIMEOUT_EXPIRED && !(least..=most).contains(&answer.more) {
+                Err(format!("nmore is {} of {least} to {most} events", answer.more))
+            } else {
+                Ok(())
+            };
+        };
+        if most < threshold {
+            return Err(format!("an event, of at most {most}: {seen:?}"));
+        }
+        let (source, event) = evd.queue.take(seen)?;
+        let left = evd.queue.count();
+        // What might have come and did not is not counted by anybody.
+        let (low, high) = (least.saturating_sub(1), most - 1);
+        if nothing == DAT_TIMEOUT_EXPIRED && !(low..=high).contains(&answer.more) {
+            return Err(format!("nmore is {}, not {low} to {high}", answer.more));
+        }
+        if *left.start() == 0 {
+            evd.triggered = false;
+        }
+        self.model.may_trigger(slot);
+        self.taken(source, &event, seen);
+        Ok(())
+    }
+
+    /// The consumer has the event.
+    fn taken(&mut self, source: Source, event: &Event, seen: &Seen) {
+        match (source, event, seen) {
+            (_, Event::Arrival { attempt, .. }, _) => self.model.cr.push(*attempt),
+            (Source::Receives(i) | Source::Requests(i), Event::Dto { cookie, .. }, _) => {
+                if let Some(ep) = self.model.ep.iter_mut().flatten().find(|ep| ep.incarnation == i) {
+                    let receive = matches!(source, Source::Receives(_));
+                    let open = if receive { &mut ep.open_recvs } else { &mut ep.open_requests };
+                    // This one, and the suppressed ones before it.
+                    if let Some(at) = open.iter().position(|open| open == cookie) {
+                        open.drain(..=at);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn cno_waited(&mut self, slot: usize, answer: &Answer) -> Result<(), String> {
+        let due = self.model.evd.iter().flatten().any(|evd| evd.cno == Some(slot) && evd.triggered);
+        let Some(cno) = self.model.cno[slot].as_mut() else { return Ok(()) };
+        let may = due || cno.may;
+        match answer.kind {
+            DAT_SUCCESS if may => {
+                // The EVD is a hint, and may be stale; but it names one.
+                if answer.handle == 0 {
+                    return Err("no EVD handle".into());
+                }
+                for evd in self.model.evd.iter_mut().flatten().filter(|evd| evd.cno == Some(slot)) {
+                    evd.triggered = false;
+                }
+                Ok(())
+            }
+            DAT_QUEUE_EMPTY if !due => {
+                cno.may = false;
+                match answer.handle {
+                    0 => Ok(()),
+                    _ => Err("an EVD handle without a trigger".into()),
+                }
+            }
+            kind => Err(format!("answered {kind:#x}; triggered: {due}, perhaps: {may}")),
+        }
+    }
+
+    /// Everything that is due comes, and the adapters count what is left.
+    fn end(mut self) -> Result<(), String> {
+        for evd in 0..EVDS {
+            while *self.model.evd(evd).map_or(0..=0, |evd| evd.queue.count()).start() > 0 {
+                self.make(Call::EvdDequeue { evd })?;
+            }
+        }
+        for side in 0..2 {
+            if let Some(event) = self.world.async_event(side) {
+                return Err(format!("asynchronous event {event:#x} on adapter {side}"));
+            }
+            let left = self.model.objects(side);
+            let answer = self.world.close(side, DAT_CLOSE_GRACEFUL_FLAG);
+            let expected = if left > 0 { DAT_INVALID_STATE } else { DAT_SUCCESS };
+            if answer != expected {
+                return Err(format!("dat_ia_close(ia{side}, graceful) of {left} objects: {answer:#x}"));
+            }
+            if left > 0 {
+                let answer = self.world.close(side, DAT_CLOSE_ABRUPT_FLAG);
+                if answer != DAT_SUCCESS {
+                    return Err(format!("dat_ia_close(ia{side}, abrupt): {answer:#x}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn compare(thread_safe: bool, steps: &[Step]) -> Result<(), String> {
+    let (table, name) = client::loopback(thread_safe);
+    let handles = dat_core::handle::count();
+    let world = World::open(table, &name);
+    let mut comparison = Comparison { world, model: Model::default(), cookie: 0 };
+    for call in call::prelude().into_iter().chain(steps.iter().flat_map(|step| step.0.iter().copied())) {
+        comparison.make(call)?;
+    }
+    comparison.end()?;
+    match dat_core::handle::count() - handles {
+        0 => Ok(()),
+        left => Err(format!("{left} handles are left")),
+    }
+}
+
+#[test]
+fn any_sequence_of_calls_is_answered_as_the_standard_says() {
+    let _alone = crate::alone();
+    let input = (any::<bool>(), call::sequence(60));
+    let mut runner = TestRunner::new(crate::cases(4000));
+    let outcome =
+        runner.run(&input, |(thread_safe, steps)| compare(thread_safe, &steps).map_err(TestCaseError::fail));
+    match outcome {
+        Ok(()) => {}
+        Err(TestError::Fail(why, (_, steps))) => {
+            panic!("{why}\nafter what `prelude` does, by\n{}", listing(&steps))
+        }
+        Err(abort) => panic!("{abort}"),
+    }
+}

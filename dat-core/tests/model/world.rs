@@ -1,0 +1,368 @@
+//! Makes the calls: two adapters of one fabric, and what lives in each slot.
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+
+use dat_core::Error;
+use dat_core::addr::SockAddr;
+use dat_sys::*;
+
+use crate::call::*;
+use crate::client::{self, Table, c_bytes, cookie, dat};
+
+/// What a call answered.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    /// `DAT_RETURN` without class and subtype; 0: success.
+    pub(crate) kind: DAT_RETURN,
+    pub(crate) event: Option<Seen>,
+    /// Of dat_evd_wait.
+    pub(crate) more: usize,
+    /// Of a create, as a number; of dat_cno_wait the EVD.
+    pub(crate) handle: usize,
+    /// Of an endpoint after the call: its state.
+    pub(crate) state: DAT_EP_STATE,
+    /// Of dat_ep_get_status: both queues are idle.
+    pub(crate) idle: (bool, bool),
+}
+
+/// An event as the consumer sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    Software(u64),
+    Arrival {
+        cr: usize,
+        qualifier: DAT_CONN_QUAL,
+    },
+    /// Without private data where they are gone.
+    Connection {
+        ep: usize,
+        number: DAT_EVENT_NUMBER,
+        private: Option<Vec<u8>>,
+    },
+    Dto {
+        ep: usize,
+        cookie: u64,
+        status: DAT_DTO_COMPLETION_STATUS,
+        length: u32,
+        operation: DAT_DTOS,
+    },
+    Other(DAT_EVENT_NUMBER),
+}
+
+pub(crate) struct World {
+    table: Table,
+    ia: [DAT_IA_HANDLE; 2],
+    asynchronous: [DAT_EVD_HANDLE; 2],
+    cno: [DAT_CNO_HANDLE; CNOS],
+    evd: [DAT_EVD_HANDLE; EVDS],
+    pz: [DAT_PZ_HANDLE; PZS],
+    ep: [DAT_EP_HANDLE; EPS],
+    lmr: [Region; LMRS],
+    sp: [(bool, *mut c_void); SPS],
+    /// Endpoints that were reset or freed: private data of events that are still queued is gone.
+    past: Vec<usize>,
+    /// In the order in which the consumer learned of them.
+    cr: Vec<DAT_CR_HANDLE>,
+}
+
+/// A region; the buffer belongs to the slot.
+struct Region {
+    handle: DAT_LMR_HANDLE,
+    context: DAT_LMR_CONTEXT,
+    rmr_context: DAT_RMR_CONTEXT,
+    buffer: Box<[u8; BYTES as usize]>,
+}
+
+/// In the slots where nothing ever was.
+const GARBAGE: *mut c_void = 0x5150 as *mut c_void;
+
+fn at<T>(slots: &[*mut T], slot: usize) -> *mut T {
+    slots.get(slot).copied().unwrap_or(null_mut())
+}
+
+impl World {
+    /// Both adapters open, with nothing in the slots.
+    pub(crate) fn open(table: Table, name: &str) -> World {
+        let [(a, a_async), (b, b_async)] = [client::open(table, name), client::open(table, name)];
+        let region =
+            |_| Region { handle: GARBAGE, context: 0, rmr_context: 0, buffer: Box::new([0; BYTES as usize]) };
+        World {
+            table,
+            ia: [a, b],
+            asynchronous: [a_async, b_async],
+            cno: [GARBAGE; CNOS],
+            evd: [GARBAGE; EVDS],
+            pz: [GARBAGE; PZS],
+            ep: [GARBAGE; EPS],
+            lmr: std::array::from_fn(region),
+            sp: [(true, GARBAGE); SPS],
+            past: Vec::new(),
+            cr: Vec::new(),
+        }
+    }
+
+    /// The handle of the EVD in a slot.
+    pub(crate) fn evd(&self, slot: usize) -> usize {
+        at(&self.evd, slot) as usize
+    }
+
+    /// The next event of an adapter's asynchronous EVD.
+    pub(crate) fn async_event(&self, side: usize) -> Option<DAT_EVENT_NUMBER> {
+        let mut event = DAT_EVENT::zeroed();
+        let taken = dat!(self.table, evd_dequeue_func(self.asynchronous[side], &mut event));
+        taken.is_ok().then_some(event.event_number)
+    }
+
+    /// dat_ia_close; answers the kind of error.
+    pub(crate) fn close(&self, side: usize, flags: DAT_CLOSE_FLAGS) -> DAT_RETURN {
+        kind(dat!(self.table, ia_close_func(self.ia[side], flags)))
+    }
+
+    /// The segment a call names: none for length 0.
+    fn local(&self, lmr: usize, length: u32) -> (DAT_COUNT, DAT_LMR_TRIPLET) {
+        let region = &self.lmr[lmr];
+        let virtual_address = region.buffer.as_ptr() as u64;
+        let triplet =
+            DAT_LMR_TRIPLET { virtual_address, segment_length: length, lmr_context: region.context };
+        ((length > 0).into(), triplet)
+    }
+
+    fn state(&self, ep: usize) -> DAT_EP_STATE {
+        let (mut state, mut recv, mut request) = (DAT_EP_STATE::MAX, 0, 0);
+        let asked =
+            dat!(self.table, ep_get_status_func(at(&self.ep, ep), &mut state, &mut recv, &mut request));
+        asked.map_or(DAT_EP_STATE::MAX, |()| state)
+    }
+
+    /// Makes the call; `number` is a cookie that no other has.
+    pub(crate) fn make(&mut self, call: Call, number: u64) -> Answer {
+        let t = self.table;
+        let ia = |slot: usize| self.ia[slot % 2];
+        let mut answer = Answer::default();
+        let mut event = DAT_EVENT::zeroed();
+        let result = match call {
+            Call::CnoCreate { cno } => {
+                let none = DAT_OS_WAIT_PROXY_AGENT_NULL;
+                dat!(t, cno_create_func(ia(cno), none, &mut self.cno[cno]))
+            }
+            Call::CnoFree { cno } => dat!(t, cno_free_func(at(&self.cno, cno))),
+            Call::CnoWait { cno } => {
+                let mut evd = null_mut();
+                let result = dat!(t, cno_wait_func(at(&self.cno, cno), 0, &mut evd));
+                answer.handle = evd as usize;
+                result
+            }
+            Call::EvdCreate { evd, qlen, cno, flags } => {
+                let cno = at(&self.cno, cno);
+                dat!(t, evd_create_func(ia(evd), qlen, cno, flags, &mut self.evd[evd]))
+            }
+            Call::EvdFree { evd } => dat!(t, evd_free_func(at(&self.evd, evd))),
+            Call::EvdDequeue { evd } => dat!(t, evd_dequeue_func(at(&self.evd, evd), &mut event)),
+            Call::EvdWait { evd, threshold } => {
+                let mut more = 0;
+                let result = dat!(t, evd_wait_func(at(&self.evd, evd), 0, threshold, &mut event, &mut more));
+                answer.more = usize::try_from(more).unwrap_or(usize::MAX);
+                result
+            }
+            Call::EvdPostSe { evd, number: event_number } => {
+                event.event_number = event_number;
+                let pointer = number as *mut c_void;
+                event.event_data.software_event_data = DAT_SOFTWARE_EVENT_DATA { pointer };
+                let result = dat!(t, evd_post_se_func(at(&self.evd, evd), &event));
+                event = DAT_EVENT::zeroed();
+                result
+            }
+            Call::EvdResize { evd, qlen } => dat!(t, evd_resize_func(at(&self.evd, evd), qlen)),
+            Call::EvdModifyCno { evd, cno } => {
+                dat!(t, evd_modify_cno_func(at(&self.evd, evd), at(&self.cno, cno)))
+            }
+            Call::EvdSetWaitable { evd, waitable: true } => {
+                dat!(t, evd_clear_unwaitable_func(at(&self.evd, evd)))
+            }
+            Call::EvdSetWaitable { evd, .. } => dat!(t, evd_set_unwaitable_func(at(&self.evd, evd))),
+            Call::EvdEnable { evd, enable: true } => dat!(t, evd_enable_func(at(&self.evd, evd))),
+            Call::EvdEnable { evd, .. } => dat!(t, evd_disable_func(at(&self.evd, evd))),
+            Call::PzCreate { pz } => dat!(t, pz_create_func(ia(pz), &mut self.pz[pz])),
+            Call::PzFree { pz } => dat!(t, pz_free_func(at(&self.pz, pz))),
+            Call::LmrCreate { lmr, pz, privileges } => {
+                let (ia, pz) = (ia(lmr), at(&self.pz, pz));
+                let region = &mut self.lmr[lmr];
+                let of = DAT_REGION_DESCRIPTION { for_va: region.buffer.as_mut_ptr().cast() };
+                let (mut size, mut address) = (0, 0);
+                dat!(
+                    t,
+                    lmr_create_func(
+                        ia,
+                        DAT_MEM_TYPE_VIRTUAL,
+                        of,
+                        BYTES.into(),
+                        pz,
+                        privileges,
+                        DAT_VA_TYPE_VA,
+                        &mut region.handle,
+                        &mut region.context,
+                        &mut region.rmr_context,
+                        &mut size,
+                        &mut address
+                    )
+                )
+            }
+            Call::LmrFree { lmr } => dat!(t, lmr_free_func(self.lmr[lmr].handle)),
+            Call::EpCreate { ep, pz, recv, request, connect } => {
+                let [recv, request, connect] = [recv, request, connect].map(|evd| at(&self.evd, evd));
+                let (ia, pz, attr) = (ia(ep), at(&self.pz, pz), attributes());
+                dat!(t, ep_create_func(ia, pz, recv, request, connect, &attr, &mut self.ep[ep]))
+            }
+            Call::EpFree { ep } => dat!(t, ep_free_func(at(&self.ep, ep))),
+            Call::EpReset { ep } => dat!(t, ep_reset_func(at(&self.ep, ep))),
+            Call::EpStatus { ep } => {
+                let (mut state, mut recv, mut request) = (0, 0, 0);
+                let status =
+                    dat!(t, ep_get_status_func(at(&self.ep, ep), &mut state, &mut recv, &mut request));
+                answer.idle = (recv != 0, request != 0);
+                status
+            }
+            Call::EpConnect { ep, qualifier } => {
+                let address = SockAddr::from(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+                let (size, data) = c_bytes(b"caller");
+                let (qos, flags) = (DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG);
+                let (ep, to) = (at(&self.ep, ep), address.as_ptr());
+                dat!(t, ep_connect_func(ep, to, qualifier, 1_000_000_000, size, data, qos, flags))
+            }
+            Call::EpDisconnect { ep, flags } => dat!(t, ep_disconnect_func(at(&self.ep, ep), flags)),
+            Call::PostRecv { ep, lmr, length } => {
+                let (n, mut local) = self.local(lmr, length);
+                dat!(t, ep_post_recv_func(at(&self.ep, ep), n, &mut local, cookie(number), 0))
+            }
+            Call::PostSend { ep, lmr, length, flags } => {
+                let (n, mut local) = self.local(lmr, length);
+                dat!(t, ep_post_send_func(at(&self.ep, ep), n, &mut local, cookie(number), flags))
+            }
+            Call::PostWrite { ep, lmr, length, remote } => {
+                let (n, mut local) = self.local(lmr, length);
+                let target = &self.lmr[remote];
+                let remote = DAT_RMR_TRIPLET {
+                    virtual_address: target.buffer.as_ptr() as u64,
+                    segment_length: BYTES,
+                    rmr_context: target.rmr_context,
+                };
+                let (ep, cookie) = (at(&self.ep, ep), cookie(number));
+                dat!(t, ep_post_rdma_write_func(ep, n, &mut local, cookie, &remote, 0))
+            }
+            Call::PspCreate { sp, evd, qualifier } => {
+                let (evd, mut psp) = (at(&self.evd, evd), null_mut());
+                let result =
+                    dat!(t, psp_create_func(ia(sp), qualifier, evd, DAT_PSP_CONSUMER_FLAG, &mut psp));
+                if result.is_ok() {
+                    self.sp[sp] = (true, psp.cast());
+                }
+                result
+            }
+            Call::RspCreate { sp, ep, evd, qualifier } => {
+                let (ep, evd, mut rsp) = (at(&self.ep, ep), at(&self.evd, evd), null_mut());
+                let result = dat!(t, rsp_create_func(ia(sp), qualifier, ep, evd, &mut rsp));
+                if result.is_ok() {
+                    self.sp[sp] = (false, rsp.cast());
+                }
+                result
+            }
+            Call::SpFree { sp } => match self.sp[sp] {
+                (true, psp) => dat!(t, psp_free_func(psp.cast())),
+                (false, rsp) => dat!(t, rsp_free_func(rsp.cast())),
+            },
+            Call::CrAccept { cr, ep, private } => {
+                let bytes = vec![7; private];
+                let (size, data) = c_bytes(&bytes);
+                dat!(t, cr_accept_func(self.cr(cr), at(&self.ep, ep), size, data))
+            }
+            Call::CrReject { cr } => dat!(t, cr_reject_func(self.cr(cr), 0, null_mut())),
+        };
+        answer.kind = kind(result);
+        if answer.kind == DAT_SUCCESS {
+            self.note(call, &event, &mut answer);
+        }
+        answer
+    }
+
+    fn cr(&self, cr: usize) -> DAT_CR_HANDLE {
+        self.cr.get(cr).copied().unwrap_or(null_mut())
+    }
+
+    fn note(&mut self, call: Call, event: &DAT_EVENT, answer: &mut Answer) {
+        match call {
+            Call::EvdDequeue { .. } | Call::EvdWait { .. } => {
+                let seen = self.seen(event);
+                if let Seen::Arrival { cr, .. } = seen {
+                    self.cr.push(cr as DAT_CR_HANDLE);
+                }
+                answer.event = Some(seen);
+            }
+            Call::EvdCreate { evd, .. } => answer.handle = self.evd(evd),
+            Call::EpCreate { ep, .. } => answer.handle = self.ep[ep] as usize,
+            Call::EpConnect { ep, .. } | Call::EpStatus { ep } => answer.state = self.state(ep),
+            Call::EpFree { ep } | Call::EpReset { ep } => self.past.push(self.ep[ep] as usize),
+            _ => {}
+        }
+    }
+}
+
+fn kind(result: Result<(), Error>) -> DAT_RETURN {
+    result.err().map_or(DAT_SUCCESS, Error::kind)
+}
+
+fn attributes() -> DAT_EP_ATTR {
+    DAT_EP_ATTR {
+        service_type: DAT_SERVICE_TYPE_RC,
+        max_message_size: 4096,
+        max_rdma_size: 4096,
+        qos: DAT_QOS_BEST_EFFORT,
+        max_recv_dtos: DTOS as DAT_COUNT,
+        max_request_dtos: DTOS as DAT_COUNT,
+        max_recv_iov: 1,
+        max_request_iov: 1,
+        max_rdma_write_iov: 1,
+        srq_soft_hw: DAT_WATERMARK_INFINITE,
+        ..DAT_EP_ATTR::zeroed()
+    }
+}
+
+impl World {
+    fn seen(&self, event: &DAT_EVENT) -> Seen {
+        // SAFETY: each member is the one that the event number names; private data is valid until the endpoint is reset or
+        // freed.
+        unsafe {
+            let data = &event.event_data;
+            match event.event_number {
+                DAT_SOFTWARE_EVENT => Seen::Software(data.software_event_data.pointer as u64),
+                DAT_CONNECTION_REQUEST_EVENT => {
+                    let data = data.cr_arrival_event_data;
+                    Seen::Arrival { cr: data.cr_handle as usize, qualifier: data.conn_qual }
+                }
+                DAT_DTO_COMPLETION_EVENT => {
+                    let data = data.dto_completion_event_data;
+                    Seen::Dto {
+                        ep: data.ep_handle as usize,
+                        cookie: data.user_cookie.as_64,
+                        status: data.status,
+                        length: data.transfered_length,
+                        operation: data.operation,
+                    }
+                }
+                number @ DAT_CONNECTION_EVENT_ESTABLISHED..0x5000 => {
+                    let data = data.connect_event_data;
+                    let private = match data.private_data_size {
+                        _ if self.past.contains(&(data.ep_handle as usize)) => None,
+                        0 => Some(Vec::new()),
+                        n => {
+                            let data = data.private_data.cast::<u8>();
+                            Some(std::slice::from_raw_parts(data, n as usize).to_vec())
+                        }
+                    };
+                    Seen::Connection { ep: data.ep_handle as usize, number, private }
+                }
+                number => Seen::Other(number),
+            }
+        }
+    }
+}
