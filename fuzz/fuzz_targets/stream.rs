@@ -72,8 +72,10 @@ fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
     let access = Access { remote_read: true, remote_write: true, ..Access::default() };
     let view = View { region: &sink, addr: shown.addr, len: WINDOW as u64, access, zero_based: true };
     // SAFETY: as above.
-    let key = unsafe { qp.post_bind(&BindWr { id: 8, window: &window, view: Some(view), signalled: true }) }
-        .unwrap();
+    let key = unsafe {
+        qp.post_bind(&BindWr { id: 8, window: &window, view: Some(view), signalled: true, quiet: false })
+    }
+    .unwrap();
     let mut stream =
         Stream::new(work, StreamCfg { mulpdu: 128, crc, extended, ird: 2, ord: 2, hold: flags & 8 != 0 });
     for id in 0..4 {
@@ -88,7 +90,15 @@ fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
             false => (SendOp::Read(at), 40),
         };
         let segments = [sink_at(150 + 40 * id, len)];
-        let wr = SendWr { id: 9, op, segments: &segments, signalled: true, solicited: false, fence: false, quiet: false };
+        let wr = SendWr {
+            id: 9,
+            op,
+            segments: &segments,
+            signalled: true,
+            solicited: false,
+            fence: false,
+            quiet: false,
+        };
         // SAFETY: as above.
         unsafe { qp.post_send(&wr) }.unwrap();
     }
