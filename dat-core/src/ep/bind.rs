@@ -21,11 +21,12 @@ impl<T: Transport> Node<Ep<T>> {
     pub(crate) fn check_bind(&self, flags: DAT_COMPLETION_FLAGS) -> Result<()> {
         self.shared.state.check(Event::PostRequest)?;
         // uDAPL 1.2, dat_rmr_bind: the completion is an event of the request EVD, which must be made for such.
-        if self.setup().request_evd.as_ref().is_some_and(|evd| evd.flags & DAT_EVD_RMR_BIND_FLAG == 0) {
+        let link = self.link()?;
+        if !link.takes_binds {
             return Err(Error::state(DAT_INVALID_STATE_EP_EVD_REQUEST));
         }
         // uDAPL 1.2, dat_rmr_bind: unsignalled only if the endpoint was made for it.
-        if flags & !(BIND_FLAGS | self.link()?.unsignalled) != 0 {
+        if flags & !(BIND_FLAGS | link.unsignalled) != 0 {
             return Err(Error::arg(8));
         }
         Ok(())
@@ -33,7 +34,7 @@ impl<T: Transport> Node<Ep<T>> {
 
     /// Whether the endpoint is in this protection zone.
     pub(crate) fn is_in(&self, pz: &Node<Pz<T>>) -> bool {
-        self.setup().pz.as_ref().is_some_and(|own| own.handle() == pz.handle())
+        self.link().is_ok_and(|link| link.pz == pz.handle() as usize)
     }
 
     /// Posts the bind of an RMR, given by its handle and window; answers its new context.

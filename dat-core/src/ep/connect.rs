@@ -1,0 +1,147 @@
+//! Connecting, accepting, disconnecting.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use dat_sys::*;
+
+use super::link::Link;
+use super::network::Address;
+use super::state::{Effect, Event, State};
+use super::{Ep, Setup, params};
+use crate::error::{Error, Result};
+use crate::provider::{Close, Connect, Queue, ReadDepth, Transport};
+
+impl<T: Transport> Ep<T> {
+    /// dat_ep_connect. `timeout` in microseconds.
+    pub fn connect(
+        &self,
+        addr: SocketAddr,
+        qualifier: DAT_CONN_QUAL,
+        timeout: DAT_TIMEOUT,
+        private: &[u8],
+        qos: DAT_QOS,
+        flags: DAT_CONNECT_FLAGS,
+    ) -> Result<()> {
+        match flags {
+            DAT_CONNECT_DEFAULT_FLAG => {}
+            DAT_CONNECT_MULTIPATH_REQUESTED_FLAG | DAT_CONNECT_MULTIPATH_REQUIRED_FLAG => {
+                return Err(Error::of(DAT_MODEL_NOT_SUPPORTED));
+            }
+            _ => return Err(Error::arg(8)),
+        }
+        params::check_qos(qos)?;
+        self.dial(addr, qualifier, timeout, private, 4)
+    }
+
+    /// dat_ep_common_connect (uDAPL 2.0): to a service point named as a socket is, by an address with its port.
+    pub fn common_connect(&self, addr: SocketAddr, timeout: DAT_TIMEOUT, private: &[u8]) -> Result<()> {
+        if addr.port() == 0 {
+            return Err(Error::new(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_MALFORMED));
+        }
+        self.dial(addr, addr.port().into(), timeout, private, 3)
+    }
+
+    /// `arg`: the position of the timeout in the call; the size of the private data is behind it.
+    fn dial(
+        &self,
+        addr: SocketAddr,
+        qualifier: DAT_CONN_QUAL,
+        timeout: DAT_TIMEOUT,
+        private: &[u8],
+        arg: u32,
+    ) -> Result<()> {
+        // uDAPL 1.2, dat_ep_connect: timeout values must be positive.
+        if timeout == 0 {
+            return Err(Error::arg(arg));
+        }
+        if private.len() > self.ia.transport.attrs().max_private {
+            return Err(Error::arg(arg + 1));
+        }
+        let mut setup = self.setup();
+        let link = self.ready(&setup)?;
+        self.shared.state.apply(Event::Connect)?;
+        setup.peer = Some((addr, qualifier));
+        self.shared.conn().remote = Address { sockaddr: addr.into(), port: qualifier };
+        let timeout = (timeout != DAT_TIMEOUT_INFINITE).then(|| Duration::from_micros(timeout.into()));
+        let to = Connect { addr, port: qualifier, private, timeout, depth: setup.read_depth() };
+        link.qp.connect(&to).inspect_err(|_| self.retract())
+    }
+
+    /// dat_ep_dup_connect: to where `model` is connected.
+    pub fn dup_connect(
+        &self,
+        model: &Ep<T>,
+        timeout: DAT_TIMEOUT,
+        private: &[u8],
+        qos: DAT_QOS,
+    ) -> Result<()> {
+        let peer = model.setup().peer;
+        match (model.state(), peer) {
+            (State::Connected, Some((addr, qualifier))) => {
+                params::check_qos(qos)?;
+                self.dial(addr, qualifier, timeout, private, 3)
+            }
+            (state, _) => Err(state.refusal()),
+        }
+    }
+
+    /// dat_cr_accept on this endpoint, whose state has been checked by the caller's `Accept`.
+    pub(crate) fn accept(&self, request: T::Request, private: &[u8]) -> Result<()> {
+        let setup = self.setup();
+        let link = self.ready(&setup)?;
+        link.qp.accept(request, private, setup.read_depth())
+    }
+
+    /// Whether it could accept: it has a protection zone and a connection EVD.
+    pub(crate) fn check_ready(&self) -> Result<()> {
+        self.ready(&self.setup()).map(drop)
+    }
+
+    /// A connect or accept that failed before it began.
+    pub(crate) fn retract(&self) {
+        // Whatever else happened meanwhile has the last word.
+        let _ = self.shared.state.apply(Event::Retract);
+    }
+
+    /// The parts that a connection needs (uDAPL 1.2, dat_ep_connect: otherwise an invalid state).
+    fn ready(&self, setup: &Setup<T>) -> Result<&Link<T>> {
+        if setup.pz.is_none() {
+            return Err(Error::state(DAT_INVALID_STATE_EP_PZ));
+        }
+        if self.shared.conn().evd.is_none() {
+            return Err(Error::state(DAT_INVALID_STATE_EP_EVD_CONNECT));
+        }
+        // SAFETY: control calls do not run beside one another on one endpoint (MT level).
+        unsafe { self.link_ptr().as_ref() }.ok_or(Error::state(DAT_INVALID_STATE_EP_NOTREADY))
+    }
+
+    /// dat_ep_disconnect.
+    pub fn disconnect(&self, flags: DAT_CLOSE_FLAGS) -> Result<()> {
+        let (event, how) = match flags {
+            DAT_CLOSE_ABRUPT_FLAG => (Event::DisconnectAbruptly, Close::Abrupt),
+            DAT_CLOSE_GRACEFUL_FLAG => (Event::DisconnectGracefully, Close::Graceful),
+            _ => return Err(Error::arg(2)),
+        };
+        let moved = self.shared.state.apply(event)?;
+        if moved.effect == Effect::Nothing {
+            return Ok(());
+        }
+        // uDAPL 1.2, dat_ep_disconnect: unless connected, both flags mean the same.
+        let how = if moved.from == State::Connected { how } else { Close::Abrupt };
+        // SAFETY: an endpoint in any of these states has a link, and only reset and free take it.
+        if let Some(link) = unsafe { self.link_ptr().as_ref() } {
+            link.qp.disconnect(how);
+        }
+        Ok(())
+    }
+}
+
+impl<T: Transport> Setup<T> {
+    fn read_depth(&self) -> ReadDepth {
+        ReadDepth {
+            incoming: u32::try_from(self.attr.max_rdma_read_in).unwrap_or(0),
+            outgoing: u32::try_from(self.attr.max_rdma_read_out).unwrap_or(0),
+        }
+    }
+}

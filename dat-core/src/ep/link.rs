@@ -1,0 +1,104 @@
+//! What an endpoint is connected by.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use dat_sys::*;
+
+use super::{Ep, Evds, Flow, Orphans, Setup};
+use crate::error::Result;
+use crate::handle::Ref;
+use crate::provider::{QpCfg, Sink, Transport};
+
+/// A queue pair with what is outstanding on it: one incarnation of the endpoint, from (re)configuration to reset.
+pub(super) struct Link<T: Transport> {
+    pub(super) qp: T::Qp,
+    pub(super) flow: Box<Flow>,
+    /// `DAT_COMPLETION_UNSIGNALLED_FLAG` if requests may carry it, else 0.
+    pub(super) unsignalled: DAT_COMPLETION_FLAGS,
+    /// The same for receives.
+    pub(super) recv_unsignalled: DAT_COMPLETION_FLAGS,
+    pub(super) max_request_iov: usize,
+    pub(super) max_read_iov: usize,
+    pub(super) max_recv_iov: usize,
+    pub(super) on_srq: bool,
+    /// The protection zone, by its handle.
+    pub(super) pz: usize,
+    /// Completions of binds may go to the request EVD, if there is one.
+    pub(super) takes_binds: bool,
+}
+
+impl<T: Transport> Ep<T> {
+    /// A queue pair as configured; NULL if something is missing.
+    pub(super) fn new_link(&self, setup: &mut Setup<T>) -> Result<*mut Link<T>> {
+        let Some(pz) = &setup.pz else { return Ok(std::ptr::null_mut()) };
+        setup.holding = Arc::new(setup.holding.successor());
+        let attr = &setup.attr;
+        let count = |n: DAT_COUNT| usize::try_from(n).unwrap_or(0);
+        let srq_share = setup.srq.as_ref().map(|srq| srq.counts.share());
+        let (requests, recvs) = (count(attr.max_request_dtos), count(attr.max_recv_dtos));
+        let holding = Arc::clone(&setup.holding);
+        let mut flow =
+            Box::new(Flow::new(self.shared.ep as *mut c_void, requests, recvs, srq_share, holding));
+        flow.count_only_reported(setup.request_evd.is_some(), setup.recv_evd.is_some());
+        let write_iov = count(attr.max_rdma_write_iov);
+        let cfg = QpCfg {
+            pd: &pz.pd,
+            request_cq: setup.request_evd.as_ref().and_then(|evd| evd.cq()),
+            recv_cq: setup.recv_evd.as_ref().and_then(|evd| evd.cq()),
+            srq: setup.srq.as_ref().map(|srq| &srq.srq),
+            token: std::ptr::from_ref(&*flow) as u64,
+            holding: Arc::clone(&setup.holding),
+            sender_wakes: attr.recv_completion_flags == DAT_COMPLETION_SOLICITED_WAIT_FLAG,
+            max_requests: requests,
+            max_recvs: recvs,
+            max_request_segments: count(attr.max_request_iov)
+                .max(write_iov)
+                .max(count(attr.max_rdma_read_iov)),
+            max_recv_segments: count(attr.max_recv_iov),
+        };
+        // SAFETY: `shared` is dropped after the link (`unlink` precedes the drop of the endpoint).
+        let sink = unsafe { Sink::new(&*self.shared) };
+        let qp = self.ia.transport.qp(cfg, sink)?;
+        Ok(Box::into_raw(Box::new(Link {
+            qp,
+            flow,
+            unsignalled: attr.request_completion_flags & DAT_COMPLETION_UNSIGNALLED_FLAG,
+            recv_unsignalled: attr.recv_completion_flags & DAT_COMPLETION_UNSIGNALLED_FLAG,
+            max_request_iov: count(attr.max_request_iov).max(write_iov),
+            // Consumers of uDAPL 1.1 leave max_rdma_read_iov at 0 and mean max_request_iov.
+            max_read_iov: match attr.max_rdma_read_iov {
+                0 => count(attr.max_request_iov).min(self.ia.transport.attrs().max_read_segments),
+                n => count(n),
+            },
+            max_recv_iov: count(attr.max_recv_iov),
+            on_srq: setup.srq.is_some(),
+            pz: pz.handle() as usize,
+            takes_binds: setup.request_evd.as_ref().is_none_or(|evd| evd.flags & DAT_EVD_RMR_BIND_FLAG != 0),
+        })))
+    }
+
+    /// Drops the queue pair; its completions, which are on `evds`, keep their flow. Called under the control lock.
+    pub(super) fn unlink(&self, control: &mut Orphans, evds: Evds<T>) {
+        let raw = self.link.swap(std::ptr::null_mut(), Ordering::AcqRel);
+        if raw.is_null() {
+            return;
+        }
+        // SAFETY: made by `new_link`, and whoever swaps it out owns it.
+        let Link { qp, flow, .. } = *unsafe { Box::from_raw(raw) };
+        drop(qp);
+        control.adopt(flow, evds.iter().flatten().map(Ref::node));
+    }
+}
+
+impl<T: Transport> Drop for Ep<T> {
+    fn drop(&mut self) {
+        let raw = *self.link.get_mut();
+        if !raw.is_null() {
+            // SAFETY: made by `new_link`; nobody else has it. Only an endpoint that was never listed gets here with
+            // a link, so no completion refers to its flow.
+            drop(unsafe { Box::from_raw(raw) });
+        }
+    }
+}

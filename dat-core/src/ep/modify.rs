@@ -1,0 +1,156 @@
+//! dat_ep_modify.
+
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+
+use dat_sys::*;
+
+use super::create::{Handles, feed};
+use super::state::Event;
+use super::{Ep, Setup, params};
+use crate::error::{Error, Result};
+use crate::evd::{Evd, Order};
+use crate::handle::{self, Node, Ref};
+use crate::mem::Pz;
+use crate::provider::{Queue, RecvWr, Segment, Transport, Wc, WcOp, WcStatus};
+
+/// A receive that may have to move to another queue pair.
+pub(super) struct EarlyRecv {
+    segments: Box<[Segment]>,
+    cookie: u64,
+    quiet: bool,
+}
+
+impl<T: Transport> Ep<T> {
+    /// dat_ep_modify.
+    ///
+    /// # Safety
+    /// As [`handle::get`] for the handles in `param`.
+    pub unsafe fn modify(&self, mask: DAT_EP_PARAM_MASK, param: &DAT_EP_PARAM) -> Result<()> {
+        let mut control = self.ia.control();
+        let state = self.state();
+        params::check_modify(mask, state, !self.setup().early.is_empty())?;
+        // SAFETY: as the caller promised.
+        let (pz, recv, request, connect) = unsafe {
+            let evd = |bit, handle, invalid| {
+                handle::get_or_null::<Evd<T>>(param_handle(mask, bit, handle))
+                    .map_err(|_| Error::handle(invalid))
+            };
+            (
+                handle::get_or_null::<Pz<T>>(param_handle(mask, DAT_EP_FIELD_PZ_HANDLE, param.pz_handle))?,
+                evd(DAT_EP_FIELD_RECV_EVD_HANDLE, param.recv_evd_handle, DAT_INVALID_HANDLE_EVD_RECV)?,
+                evd(
+                    DAT_EP_FIELD_REQUEST_EVD_HANDLE,
+                    param.request_evd_handle,
+                    DAT_INVALID_HANDLE_EVD_REQUEST,
+                )?,
+                evd(DAT_EP_FIELD_CONNECT_EVD_HANDLE, param.connect_evd_handle, DAT_INVALID_HANDLE_EVD_CONN)?,
+            )
+        };
+        Handles { pz, recv, request, connect, srq: None }.check(&self.ia)?;
+        let mut attr = self.setup().attr;
+        params::merge(&mut attr, &param.ep_attr, mask);
+        params::check(&attr, self.ia.transport.attrs(), self.setup().srq.is_some(), 3)?;
+        if mask & DAT_EP_FIELD_CONNECT_EVD_HANDLE != 0 {
+            self.shared.conn().evd = connect.map(Ref::new);
+        }
+        if mask & !DAT_EP_FIELD_CONNECT_EVD_HANDLE == 0 {
+            return Ok(());
+        }
+        let mut setup = self.setup();
+        let old = setup.evds();
+        setup.feed(
+            if mask & DAT_EP_FIELD_RECV_EVD_HANDLE != 0 { recv } else { old[0].as_deref() },
+            if mask & DAT_EP_FIELD_REQUEST_EVD_HANDLE != 0 { request } else { old[1].as_deref() },
+            attr,
+        )?;
+        self.unlink(&mut control, old);
+        if mask & DAT_EP_FIELD_EP_ATTR_SRQ_SOFT_HW != 0 {
+            setup.holding.set_soft(params::soft_watermark(&attr));
+        }
+        if mask & DAT_EP_FIELD_PZ_HANDLE != 0 {
+            setup.pz = pz.map(Ref::new);
+        }
+        let link = self.new_link(&mut setup)?;
+        self.link.store(link, Ordering::Release);
+        let configured = if setup.pz.is_some() { Event::Configure } else { Event::Unconfigure };
+        self.shared.state.apply(configured)?;
+        self.repost(&setup);
+        Ok(())
+    }
+
+    /// Keeps an early receive for the next dat_ep_modify.
+    #[cold]
+    pub(super) fn remember(&self, segments: &[Segment], cookie: u64, quiet: bool) {
+        self.setup().early.push(EarlyRecv { segments: segments.into(), cookie, quiet });
+    }
+
+    /// Moves the early receives to the new queue pair. One that does not fit the new protection zone fails (uDAPL 1.2,
+    /// dat_ep_modify, protection zone).
+    fn repost(&self, setup: &Setup<T>) {
+        // SAFETY: made by the caller, who holds the control lock.
+        let Some(link) = (unsafe { self.link_ptr().as_ref() }) else { return };
+        for early in &setup.early {
+            let Some(seq) = link.flow.receives.next() else { return };
+            link.flow.receives.posted(seq + 1);
+            let EarlyRecv { segments, cookie, quiet } = early;
+            // SAFETY: the consumer leaves the memory alone until the receive completes.
+            let posted = unsafe { link.qp.post_recv(&RecvWr { id: *cookie, segments, quiet: *quiet }) };
+            if posted.is_err()
+                && let Some(evd) = &setup.recv_evd
+            {
+                let failed = Wc {
+                    id: early.cookie,
+                    qp: 0,
+                    bytes: 0,
+                    invalidated: None,
+                    immediate: None,
+                    op: WcOp::Recv,
+                    status: WcStatus::LocalProtection,
+                };
+                link.flow.holding.count();
+                let data = DAT_EVENT_DATA { dto_completion_event_data: link.flow.retire(&failed) };
+                evd.post_or_report(DAT_DTO_COMPLETION_EVENT, data, Order::Now);
+            }
+        }
+    }
+}
+
+impl<T: Transport> Setup<T> {
+    /// Feeds these EVDs with these attributes from now on; as before, if the attributes' completion flags do not match
+    /// those of the EVDs' other streams.
+    fn feed(
+        &mut self,
+        recv: Option<&Node<Evd<T>>>,
+        request: Option<&Node<Evd<T>>>,
+        attr: DAT_EP_ATTR,
+    ) -> Result<()> {
+        let feeds = |[recv, request]: [Option<&Node<Evd<T>>>; 2], attr: &DAT_EP_ATTR| {
+            let recv = feed(recv, attr.recv_completion_flags)?;
+            Some((recv, feed(request, attr.request_completion_flags)?))
+        };
+        let old = self.evds();
+        // The endpoint's own streams are none of the others.
+        (self.recv_evd, self.request_evd) = (None, None);
+        match feeds([recv, request], &attr) {
+            Some(new) => {
+                (self.recv_evd, self.request_evd) = new;
+                self.attr = attr;
+                Ok(())
+            }
+            None => {
+                let [recv, request] = &old;
+                // Nobody else has come under the control lock.
+                if let Some(old) = feeds([recv.as_deref(), request.as_deref()], &self.attr) {
+                    (self.recv_evd, self.request_evd) = old;
+                }
+                Err(Error::arg(3))
+            }
+        }
+    }
+}
+
+/// The handle if the mask names it, else NULL.
+fn param_handle(mask: DAT_EP_PARAM_MASK, bit: DAT_EP_PARAM_MASK, handle: *mut c_void) -> *mut c_void {
+    if mask & bit != 0 { handle } else { std::ptr::null_mut() }
+}

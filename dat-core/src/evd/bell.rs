@@ -1,0 +1,101 @@
+//! Who is told of new events.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dat_sys::*;
+
+use super::feed;
+use crate::cno::Cno;
+use crate::handle::Ref;
+use crate::ia::Ia;
+use crate::provider::{Receiver, Transport, Upcall};
+use crate::wake::Wake;
+
+/// Who is told of new events. Apart from the EVD because the completion queue's upcalls come here.
+pub(super) struct Bell<T: Transport> {
+    pub(super) ia: Ref<Ia<T>>,
+    pub(super) evd: usize,
+    /// A thread waits in dat_evd_wait.
+    pub(super) waiting: AtomicBool,
+    /// Threads that are on their way out of dat_evd_wait.
+    pub(super) leaving: AtomicU32,
+    pub(super) wake: Wake,
+    pub(super) enabled: AtomicBool,
+    pub(super) waitable: AtomicBool,
+    /// The EVD is being destroyed.
+    pub(super) dead: AtomicBool,
+    pub(super) cno: Mutex<Option<Ref<Cno<T>>>>,
+    pub(super) has_cno: AtomicBool,
+    /// Completion streams that feed it.
+    pub(super) feeds: AtomicU32,
+    /// The completion flags they agree on (see [`Feed`]).
+    pub(super) config: AtomicU32,
+    /// Events were lost: what was there before can be taken, then it is of no use.
+    pub(super) overflowed: AtomicBool,
+}
+
+impl<T: Transport> Bell<T> {
+    pub(super) fn cno(&self) -> MutexGuard<'_, Option<Ref<Cno<T>>>> {
+        self.cno.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Only completions wake that the consumer, here or at the peer, wants to.
+    pub(super) fn solicited(&self) -> bool {
+        feed::is_selective(self.config.load(Ordering::Relaxed))
+    }
+
+    /// There is a new event. The waiter is told, or else the CNO (dat_evd_wait: not both).
+    pub(super) fn ring(&self) {
+        if self.waiting.load(Ordering::SeqCst) {
+            self.interrupt_waiter();
+        } else if self.has_cno.load(Ordering::Acquire)
+            && self.enabled.load(Ordering::Acquire)
+            && let Some(cno) = &*self.cno()
+        {
+            cno.trigger(self.evd);
+        }
+    }
+
+    /// Triggers the CNO again for what is still queued.
+    #[cold]
+    pub(super) fn remind(&self) {
+        if self.enabled.load(Ordering::Acquire)
+            && let Some(cno) = &*self.cno()
+        {
+            cno.remind(self.evd);
+        }
+    }
+
+    /// Takes a trigger back that nobody has consumed.
+    pub(super) fn settle(&self) {
+        if let Some(cno) = &*self.cno() {
+            cno.settle(self.evd);
+        }
+    }
+
+    pub(super) fn interrupt_waiter(&self) {
+        if self.wake.signal() {
+            self.ia.transport.interrupt();
+        }
+    }
+
+    /// Events were lost. Told once.
+    pub(super) fn overflow(&self) {
+        if self.overflowed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.interrupt_waiter();
+        self.ia.report(DAT_ASYNC_ERROR_EVD_OVERFLOW, self.evd as *mut c_void, DAT_EVD_OVERFLOW_ERROR);
+    }
+}
+
+impl<T: Transport> Receiver<T> for Bell<T> {
+    fn upcall(&self, up: Upcall<'_, T>) {
+        match up {
+            Upcall::CqOverflow => self.overflow(),
+            _ => self.ring(),
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Taking events from an EVD.
+
+use std::cell::UnsafeCell;
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::sync::atomic::Ordering;
+
+use dat_sys::ib::{DAT_IB_DTO_EVENT, DAT_IB_EXTENSION_EVENT_DATA};
+use dat_sys::*;
+
+use super::{Evd, Order, extended};
+use crate::ep::Flow;
+use crate::error::{Error, Result};
+use crate::provider::{Completions, Transport, Wc, WcOp};
+
+/// Completions taken from the transport to be counted, not yet taken by the consumer.
+#[derive(Default)]
+pub(super) struct Taker(UnsafeCell<VecDeque<Wc>>);
+
+// SAFETY: only the one thread that takes events from the EVD uses it: the waiter while there is one (others are
+// refused), else the caller of dat_evd_dequeue, which the standard lets consumers of an adapter that is not
+// thread-safe call from one thread at a time; thread-safe tables serialise it with the handle's lock.
+unsafe impl Sync for Taker {}
+
+impl<T: Transport> Evd<T> {
+    /// dat_evd_dequeue: the first event.
+    ///
+    /// # Safety
+    /// One caller at a time (see [`Taker`]).
+    pub unsafe fn dequeue(&self) -> Result<DAT_EVENT> {
+        let mut event = DAT_EVENT::zeroed();
+        // SAFETY: as the caller promised.
+        unsafe { self.dequeue_into(&mut event) }?;
+        Ok(event)
+    }
+
+    /// As [`Evd::dequeue`], straight to where the consumer wants it: the record is large, and most of it unused.
+    ///
+    /// # Safety
+    /// One caller at a time (see [`Taker`]), and `event` may be written to.
+    #[inline]
+    pub unsafe fn dequeue_into(&self, event: *mut DAT_EVENT) -> Result<()> {
+        if self.bell.waiting.load(Ordering::Acquire) {
+            return Err(Error::state(DAT_INVALID_STATE_EVD_WAITER));
+        }
+        // SAFETY: as the caller promised.
+        if unsafe { self.take(event) } {
+            self.remind_cno();
+            return Ok(());
+        }
+        self.ia.transport.progress();
+        loop {
+            // SAFETY: as the caller promised.
+            if unsafe { self.take(event) } {
+                self.remind_cno();
+                return Ok(());
+            }
+            if self.settle_cno() {
+                return Err(self.nothing());
+            }
+        }
+    }
+
+    /// Why there is no event.
+    #[cold]
+    pub(super) fn nothing(&self) -> Error {
+        // uDAPL 1.2: an EVD that has overflowed is broken; an empty queue would be a lie.
+        let overflowed = self.bell.overflowed.load(Ordering::Acquire);
+        Error::of(if overflowed { DAT_INVALID_STATE } else { DAT_QUEUE_EMPTY })
+    }
+
+    /// One event was taken. If more are queued, a CNO that is waited on next shall return at once: not every consumer
+    /// empties the queue after each trigger.
+    #[inline(always)]
+    fn remind_cno(&self) {
+        if self.bell.has_cno.load(Ordering::Acquire)
+            && (!self.arm_for_cno() || self.soft_len.load(Ordering::Acquire) > 0)
+        {
+            self.bell.remind();
+        }
+    }
+
+    /// The queue was found empty: the CNO forgets this EVD and hears of the next event. False: there is one already.
+    #[inline]
+    fn settle_cno(&self) -> bool {
+        if self.bell.has_cno.load(Ordering::Acquire) {
+            self.bell.settle();
+            // An event that was queued before that has had its trigger taken back.
+            if self.soft_len.load(Ordering::Acquire) > 0 {
+                return false;
+            }
+        }
+        self.arm_for_cno()
+    }
+
+    /// The first event, if any.
+    ///
+    /// # Safety
+    /// As [`Evd::dequeue_into`].
+    #[inline(always)]
+    pub(super) unsafe fn take(&self, event: *mut DAT_EVENT) -> bool {
+        // SAFETY: as the caller promised.
+        unsafe {
+            if self.soft_len.load(Ordering::Acquire) > 0 && self.take_soft(Order::Now, event) {
+                return true;
+            }
+            if let Some(wc) = self.take_completion() {
+                self.write_completion(&wc, event);
+                return true;
+            }
+            self.soft_len.load(Ordering::Acquire) > 0 && self.take_soft(Order::AfterCompletions, event)
+        }
+    }
+
+    /// # Safety
+    /// As [`Evd::dequeue`].
+    #[inline(always)]
+    unsafe fn take_completion(&self) -> Option<Wc> {
+        let cq = self.cq.as_ref()?;
+        // SAFETY: the caller is the only one that takes events.
+        if let Some(wc) = unsafe { (*self.taker.0.get()).pop_front() } {
+            return Some(wc);
+        }
+        let mut wc = [MaybeUninit::uninit()];
+        if cq.poll(&mut wc) == 0 {
+            self.empties.store(self.empties.load(Ordering::Relaxed) + 1, Ordering::Release);
+            return None;
+        }
+        // SAFETY: poll wrote one.
+        Some(unsafe { wc[0].assume_init() })
+    }
+
+    /// Gives back what completions that nobody will take still occupy: buffers of shared receive queues.
+    ///
+    /// # Safety
+    /// As [`Evd::dequeue`].
+    pub(super) unsafe fn retire_all(&self) {
+        // SAFETY: as the caller promised; the flow of each outlives it (`Orphans`).
+        while let Some(wc) = unsafe { self.take_completion() } {
+            // SAFETY: as above.
+            unsafe { &*(wc.qp as *const Flow) }.retire(&wc);
+        }
+    }
+
+    /// The first queued event, if its order is at most `order`.
+    ///
+    /// # Safety
+    /// `event` may be written to.
+    #[cold]
+    unsafe fn take_soft(&self, order: Order, event: *mut DAT_EVENT) -> bool {
+        let mut soft = self.soft();
+        let Some(first) =
+            soft.pop_front_if(|first| order == Order::AfterCompletions || first.order == Order::Now)
+        else {
+            return false;
+        };
+        self.soft_len.store(soft.len(), Ordering::Release);
+        // SAFETY: as the caller promised.
+        unsafe { event.write(first.event) };
+        true
+    }
+
+    /// Counts the events, taking completions out of the transport to do so.
+    ///
+    /// # Safety
+    /// As [`Evd::dequeue`].
+    pub(super) unsafe fn count(&self) -> usize {
+        // SAFETY: the caller is the only one that takes events.
+        let staged = unsafe { &mut *self.taker.0.get() };
+        if let Some(cq) = &self.cq {
+            let mut batch = [MaybeUninit::uninit(); 16];
+            loop {
+                let n = cq.poll(&mut batch);
+                // SAFETY: poll wrote the first n.
+                staged.extend(batch[..n].iter().map(|wc| unsafe { wc.assume_init() }));
+                if n < batch.len() {
+                    break;
+                }
+            }
+        }
+        staged.len() + self.soft_len.load(Ordering::Acquire)
+    }
+
+    /// Only what the event number makes valid.
+    ///
+    /// # Safety
+    /// `event` may be written to.
+    #[inline(always)]
+    unsafe fn write_completion(&self, wc: &Wc, event: *mut DAT_EVENT) {
+        // SAFETY: `Wc::qp` is the address of the endpoint's flow, which outlives every completion of it (`Orphans`).
+        let flow = unsafe { &*(wc.qp as *const Flow) };
+        // SAFETY: as the caller promised.
+        unsafe {
+            (&raw mut (*event).evd_handle).write(self.bell.evd as *mut c_void);
+            if wc.op == WcOp::Bind {
+                (&raw mut (*event).event_number).write(DAT_RMR_BIND_COMPLETION_EVENT);
+                (&raw mut (*event).event_data.rmr_completion_event_data).write(flow.retire_bind(wc));
+                return;
+            }
+            let mut number = DAT_DTO_COMPLETION_EVENT;
+            if let Some(data) = extended::data(wc) {
+                number = DAT_IB_DTO_EVENT;
+                (&raw mut (*event).event_extension_data).cast::<DAT_IB_EXTENSION_EVENT_DATA>().write(data);
+            }
+            (&raw mut (*event).event_number).write(number);
+            (&raw mut (*event).event_data.dto_completion_event_data).write(flow.retire(wc));
+        }
+    }
+}
