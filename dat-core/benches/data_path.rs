@@ -140,9 +140,7 @@ impl Receives for Absent {
     unsafe fn post_recv(&self, _: &RecvWr<'_>) -> std::result::Result<(), PostError> {
         Err(PostError::Unsupported)
     }
-    fn set_low_watermark(&self, _: usize) -> Result<()> {
-        absent()
-    }
+    fn set_low_watermark(&self, _: usize) {}
     fn resize(&self, _: usize) -> Result<()> {
         absent()
     }

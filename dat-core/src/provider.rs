@@ -152,9 +152,9 @@ pub trait Receives: Send + Sync {
     /// # Safety
     /// The segments' memory stays valid until the receive completes.
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError>;
-    /// Asks for one `LowWatermark` upcall when fewer than `mark` buffers are left.
-    fn set_low_watermark(&self, mark: usize) -> Result<()>;
-    /// Changes the depth.
+    /// Asks for one `LowWatermark` upcall when fewer than `mark` buffers are left, which may be now. At most the depth.
+    fn set_low_watermark(&self, mark: usize);
+    /// Changes the depth; not below the mark. `DAT_INVALID_STATE` when more buffers are queued than fit.
     fn resize(&self, depth: usize) -> Result<()>;
     /// Receive buffers posted and not yet taken by a message.
     fn available(&self) -> usize;

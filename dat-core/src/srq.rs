@@ -96,7 +96,7 @@ pub fn create<T: Transport>(
         let srq = ia.transport.srq(&pz.pd, depth, iov, sink)?;
         if mark != DAT_SRQ_LW_DEFAULT as usize {
             // uDAPL 1.2, dat_srq_create: the queue is empty, so any other mark raises the event at once.
-            srq.set_low_watermark(mark)?;
+            srq.set_low_watermark(mark);
         }
         Ok(Srq {
             srq,
@@ -176,7 +176,7 @@ impl<T: Transport> Srq<T> {
         if mark > self.max_recv_dtos() {
             return Err(Error::arg(2));
         }
-        self.srq.set_low_watermark(mark)?;
+        self.srq.set_low_watermark(mark);
         self.low_watermark.store(mark, Ordering::Relaxed);
         Ok(())
     }

@@ -32,7 +32,7 @@ mod transport;
 use dat_core::OpenError;
 use dat_core::provider::Provider;
 
-pub use transport::{Cq, Listener, Mr, Pd, Qp, Request, Srq, Tcp};
+pub use transport::{Cq, Listener, Mr, Mw, Pd, Qp, Request, Srq, Tcp};
 
 /// The provider: opens adapters.
 #[derive(Clone, Copy, Debug, Default)]

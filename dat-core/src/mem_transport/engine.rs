@@ -260,17 +260,16 @@ impl Engine {
         Ok(())
     }
 
-    pub(super) fn set_low_watermark(&mut self, id: Id, mark: usize) -> Result<()> {
-        let srq = self.srqs.get_mut(&id).filter(|srq| mark <= srq.depth).ok_or(Error::arg(2))?;
-        srq.watermark = Some(mark);
-        self.check_watermark(id);
-        Ok(())
+    pub(super) fn set_low_watermark(&mut self, id: Id, mark: usize) {
+        if let Some(srq) = self.srqs.get_mut(&id) {
+            srq.watermark = Some(mark);
+            self.check_watermark(id);
+        }
     }
 
     pub(super) fn resize_srq(&mut self, id: Id, depth: usize) -> Result<()> {
         match self.srqs.get_mut(&id) {
-            // uDAPL 1.2, dat_srq_resize: neither below what is queued nor below the watermark.
-            Some(srq) if srq.recvs.len().max(srq.watermark.unwrap_or(0)) <= depth => {
+            Some(srq) if srq.recvs.len() <= depth => {
                 srq.depth = depth;
                 Ok(())
             }

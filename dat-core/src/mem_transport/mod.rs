@@ -275,8 +275,8 @@ impl Receives for Srq {
         self.0.with(|e, id| e.post_srq(id, wr))
     }
 
-    fn set_low_watermark(&self, mark: usize) -> Result<()> {
-        self.0.with(|e, id| e.set_low_watermark(id, mark))
+    fn set_low_watermark(&self, mark: usize) {
+        self.0.with(|e, id| e.set_low_watermark(id, mark));
     }
 
     fn resize(&self, depth: usize) -> Result<()> {

@@ -1,0 +1,149 @@
+//! A connection: frames to the socket, frames from it.
+
+use std::net::SocketAddr;
+
+use dat_core::provider::ReadDepth;
+use rnic::Stream;
+use rnic::rdmap::setup::Gate;
+use socket2::Socket;
+
+use super::End;
+use crate::engine::{Kit, Sink, Upcall};
+use crate::socket::{self, Moved};
+
+/// Gather writes of one connection before others get their turn.
+const TX_BURST: usize = 16;
+
+/// A connection.
+pub(super) struct Up {
+    pub(super) stream: Stream,
+    pub(super) socket: Socket,
+    pub(super) peer: SocketAddr,
+    pub(super) local: SocketAddr,
+    pub(super) depth: ReadDepth,
+    pub(super) gate: Gate,
+    /// The consumer knows that the connection is up.
+    pub(super) announced: bool,
+    /// A graceful end is under way.
+    pub(super) closing: bool,
+    /// The socket took all it was given last.
+    pub(super) writable: bool,
+    /// The peer takes nothing any more; what it has sent before is still to be read.
+    pub(super) hung_up: bool,
+    /// In the list of those that could go on at once.
+    pub(super) queued: bool,
+    /// Not in the poller.
+    pub(super) absent: bool,
+    /// The end of the stream has been seen; what came elsewhere before it goes first (`Engine::end`).
+    pub(super) over: Option<End>,
+}
+
+pub(super) enum Received {
+    Nothing,
+    /// `drained`: there was no more than that.
+    Some {
+        drained: bool,
+    },
+}
+
+pub(super) enum Sent {
+    All,
+    More,
+}
+
+impl Up {
+    pub(super) fn new(
+        stream: Stream,
+        socket: Socket,
+        peer: SocketAddr,
+        local: SocketAddr,
+        depth: ReadDepth,
+        gate: Gate,
+    ) -> Self {
+        Up {
+            stream,
+            socket,
+            peer,
+            local,
+            depth,
+            gate,
+            announced: false,
+            closing: false,
+            writable: true,
+            hung_up: false,
+            queued: false,
+            absent: false,
+            over: None,
+        }
+    }
+
+    pub(super) fn announce(&mut self, sink: &Sink, private: &[u8]) {
+        self.announced = true;
+        let Up { peer, local, depth, .. } = *self;
+        sink.call(Upcall::Established { private, peer, local, depth });
+    }
+
+    /// One scatter read.
+    #[inline]
+    pub(super) fn receive(&mut self, kit: &mut Kit, sink: &Sink) -> Result<Received, End> {
+        self.stream.rx(&mut kit.rx).map_err(End::Protocol)?;
+        // SAFETY: the stream has just said where octets may go.
+        let n = match unsafe { socket::receive(&self.socket, kit.rx.iov()) } {
+            Moved::Octets(n @ 1..) => n,
+            Moved::Nothing if self.hung_up => return Err(End::Lost),
+            Moved::Nothing => return Ok(Received::Nothing),
+            Moved::Octets(0) => return Err(self.cut(End::Peer)),
+            Moved::Gone(e) if is_reset(&e) => return Err(self.cut(End::Peer)),
+            Moved::Gone(_) => return Err(End::Lost),
+        };
+        if !self.announced {
+            // What comes is the RTR frame, or stands for it; no completion may come before the news.
+            self.announce(sink, &[]);
+        }
+        let drained = n < kit.rx.bytes();
+        self.stream.rx_done(&mut kit.rx, n).map_err(End::Protocol)?;
+        Ok(Received::Some { drained })
+    }
+
+    /// The stream is over: in the middle of a message that is a loss.
+    pub(super) fn cut(&self, end: End) -> End {
+        if self.stream.is_mid_message() { End::Lost } else { end }
+    }
+
+    /// Gather writes until nothing is ready or the socket is full.
+    #[inline]
+    pub(super) fn transmit(&mut self, kit: &mut Kit) -> Result<Sent, End> {
+        for _ in 0..TX_BURST {
+            if !self.writable {
+                return Ok(Sent::All);
+            }
+            let ready = self.stream.tx(&mut kit.tx).map_err(End::Protocol)?;
+            if ready == 0 {
+                return match self.closing && self.stream.is_drained() {
+                    true => Err(End::Local),
+                    false => Ok(Sent::All),
+                };
+            }
+            // SAFETY: the stream has just gathered memory that is registered.
+            let sent = match unsafe { socket::send(&self.socket, kit.tx.iov()) } {
+                Moved::Octets(n) => n,
+                Moved::Nothing => 0,
+                Moved::Gone(_) => {
+                    // The peer's last messages may wait to be read.
+                    self.writable = false;
+                    self.hung_up = true;
+                    self.stream.tx_done(&mut kit.tx, 0);
+                    return Ok(Sent::More);
+                }
+            };
+            // A socket that took a part has noted that room is wanted: the poller tells.
+            self.writable = sent == ready;
+            self.stream.tx_done(&mut kit.tx, sent);
+        }
+        Ok(Sent::More)
+    }
+}
+
+fn is_reset(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ECONNRESET | libc::EPIPE))
+}

@@ -1,0 +1,59 @@
+//! Shared receive queues.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use dat_core::provider::{PostError, Receives, RecvWr, Sink, Upcall};
+use dat_core::{Error, Result};
+use dat_sys::DAT_INVALID_STATE;
+
+use super::{Tcp, no_memory};
+use crate::drive::Drive;
+use crate::map;
+
+/// Shared receive queue.
+pub struct Srq {
+    pub(super) srq: Arc<rnic::Srq>,
+    /// What was asked for; rnic's queue may have room for more.
+    pub(super) depth: AtomicUsize,
+    pub(super) sink: Sink<Tcp>,
+    pub(super) drive: Arc<Drive>,
+}
+
+impl Receives for Srq {
+    unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
+        if self.srq.available() >= self.depth.load(Ordering::Relaxed) {
+            return Err(PostError::Full);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.srq.post_recv(&map::recv(wr)) }.map_err(map::post_error)
+    }
+
+    fn set_low_watermark(&self, mark: usize) {
+        // No buffer is taken while the lease is held.
+        let _lease = self.drive.engine.lock();
+        if self.srq.available() < mark {
+            // So few already: the event of this watermark comes now.
+            self.srq.set_low_watermark(0);
+            self.sink.call(Upcall::LowWatermark);
+        } else {
+            self.srq.set_low_watermark(mark);
+        }
+    }
+
+    fn resize(&self, depth: usize) -> Result<()> {
+        let _lease = self.drive.engine.lock();
+        // SAFETY: the lease is held.
+        match unsafe { self.srq.resize(depth) }.map_err(no_memory)? {
+            true => {
+                self.depth.store(depth, Ordering::Relaxed);
+                Ok(())
+            }
+            false => Err(Error::of(DAT_INVALID_STATE)),
+        }
+    }
+
+    fn available(&self) -> usize {
+        self.srq.available()
+    }
+}
