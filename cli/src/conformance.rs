@@ -5,22 +5,28 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use conformance::{Case, Door, Format, Pool, Report, Target};
 
 /// How this program is told to run cases for another of its kind.
 const WORKER: &str = "--worker";
 
-/// Options of `dat conformance`.
+/// Options of `dat conformance`. Its exit code is 0 if nothing failed, 1 if something did, 2 if nothing could be asked.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The cases to run: names, or beginnings of names such as `dat_ep_create`; all if none is given
+    /// The cases to run: names, beginnings of names (`dat_ep_create`), or patterns (`*/in-connected`); all if none is given
     #[arg(value_name = "ID")]
     ids: Vec<String>,
     /// The provider, by its name in the registry; `mem` is the loopback transport
     #[arg(long, value_name = "NAME", default_value = "tcp-emu")]
     provider: String,
+    /// Reach it through this libdat2.so.2 or libdat.so.1, not through the registry of this program
+    #[arg(long, value_name = "PATH")]
+    library: Option<PathBuf>,
+    /// Look its name up in this registry file, as if DAT_OVERRIDE named it
+    #[arg(long, value_name = "FILE")]
+    registry: Option<PathBuf>,
     /// Something that a provider has to have and that this one does not is a failure
     #[arg(long)]
     strict: bool,
@@ -38,29 +44,44 @@ pub(crate) struct Options {
     worker: Option<String>,
 }
 
-/// Runs the suite; answers whether the provider conforms.
+/// Runs the suite; answers whether the provider conforms. An error is that it could not be asked.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     if let Some(target) = &options.worker {
         conformance::serve(target).context("asked by what is not this program")?;
         return Ok(true);
     }
-    let cases = chosen(&options.ids)?;
+    let door = match &options.library {
+        Some(path) => Door::library(path).map_err(anyhow::Error::msg)?,
+        None => Door::Linked,
+    };
+    let cases = chosen(&options.ids, &door)?;
     if options.list {
         list(&cases)?;
         return Ok(true);
     }
-    let target = Target { door: Door::Linked, provider: options.provider.clone() };
-    let program = std::env::current_exe().context("where is this program?")?;
-    let argument = target.to_argument();
-    let mut pool = Pool::new(move || {
+    let target = Target { door, provider: options.provider.clone() };
+    let (program, argument) =
+        (std::env::current_exe().context("where is this program?")?, target.to_argument());
+    let registry = options.registry.clone();
+    let worker = move |quiet: bool| {
         let mut command = Command::new(&program);
         command.args(["conformance", WORKER, &argument]);
-        // What the registry says of the mistakes that cases make on purpose.
-        command.env("DAT_DBG_TYPE", "0");
+        if let Some(file) = &registry {
+            command.env("DAT_OVERRIDE", file);
+        }
+        if quiet {
+            // What the registry says of the mistakes that cases make on purpose.
+            command.env("DAT_DBG_TYPE", "0");
+        }
         command
-    });
+    };
+    let loud = worker.clone();
+    Pool::new(move || loud(false))
+        .open()
+        .map_err(|why| anyhow!("{target} cannot be opened, so that there is nothing to ask: {why}"))?;
+    let mut pool = Pool::new(move || worker(true));
     let records = cases.iter().map(|case| pool.run(case)).collect();
-    let report = Report { target: options.provider.clone(), records };
+    let report = Report { target: target.to_string(), records };
     if let Some(file) = &options.junit {
         fs::write(file, report.write(Format::Junit))
             .with_context(|| format!("cannot write {}", file.display()))?;
@@ -70,15 +91,14 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(report.is_good(options.strict))
 }
 
-fn chosen(ids: &[String]) -> Result<Vec<Case>> {
+fn chosen(ids: &[String], door: &Door) -> Result<Vec<Case>> {
     let all = conformance::all();
     for id in ids {
-        let named = all.iter().any(|case| case.id.starts_with(id));
+        let named = all.iter().any(|case| case.is_meant_by(id));
         ensure!(named, "no case is called {id} or begins so; `dat conformance --list` prints all");
     }
-    let wanted = |case: &Case| {
-        Door::Linked.has(case) && (ids.is_empty() || ids.iter().any(|id| case.id.starts_with(id)))
-    };
+    let wanted =
+        |case: &Case| door.has(case) && (ids.is_empty() || ids.iter().any(|id| case.is_meant_by(id)));
     Ok(all.into_iter().filter(wanted).collect())
 }
 

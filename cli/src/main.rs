@@ -48,7 +48,8 @@ enum Command {
     Convert(convert::Options),
     /// Measure against plain TCP, row by row, with a bar for each
     Bench(bench::Options),
-    /// Ask a provider everything that the standard requires of it, case by case
+    /// Ask a provider everything that the standard requires of it, case by case; exits with 0 if nothing failed, 1 if
+    /// something did, 2 if the provider could not be asked
     Conformance(conformance::Options),
     /// One of the two processes of a demonstration or benchmark; takes its plan from the process that starts it
     #[command(hide = true)]
@@ -99,6 +100,11 @@ impl Common {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    let trouble = match &cli.command {
+        // 1 is a verdict on the provider, this is none: as clap's for a wrong command line.
+        Some(Command::Conformance(_)) => ExitCode::from(2),
+        _ => ExitCode::FAILURE,
+    };
     let outcome = match cli.command {
         None => demo::run(&cli.demo),
         Some(Command::List(options)) => list::run(&options),
@@ -115,7 +121,7 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("dat: {error:#}");
-            ExitCode::FAILURE
+            trouble
         }
     }
 }

@@ -260,6 +260,40 @@ fn bench_measures_a_row_against_plain_tcp() {
 }
 
 #[test]
+fn conformance_counts_what_is_unsupported_apart() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let junit = dir.path().join("result.xml");
+    let ids = ["dat_ep_reset/in-*connected", "dat_ep_reset/in-connected-multi-path", "dat_pz_create"];
+    let arguments =
+        [&["conformance", "--json", "--junit", junit.to_str().expect("UTF-8")][..], &ids].concat();
+    let lenient = run(&mut dat(&arguments));
+    assert_eq!(lenient.status.code(), Some(0), "{}", stderr(&lenient));
+    let document = json(&lenient);
+    let (all, unsupported) = (document["all"]["cases"].as_u64(), document["all"]["unsupported"].as_u64());
+    assert_eq!((unsupported, document["all"]["failed"].as_u64()), (Some(1), Some(0)), "{document}");
+    assert_eq!(document["all"]["passed"].as_u64(), all.map(|all| all - 1));
+    let xml = std::fs::read_to_string(&junit).expect("the file is there");
+    assert_eq!(Some(xml.matches("<testcase ").count() as u64), all);
+    assert_eq!(xml.matches("<skipped ").count(), 1);
+
+    let strict = run(&mut dat(&[&arguments[..], &["--strict"]].concat()));
+    assert_eq!(strict.status.code(), Some(1), "{}", stderr(&strict));
+}
+
+#[test]
+fn conformance_says_when_there_is_nothing_to_ask() {
+    let refused = |arguments: &[&str], why: &str| {
+        let output = run(&mut dat(&[&["conformance", "--registry", "/dev/null"], arguments].concat()));
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stdout(&output));
+        assert!(stderr(&output).contains(why), "{arguments:?}: {}", stderr(&output));
+    };
+    refused(&["dat_ep_created"], "no case is called dat_ep_created or begins so");
+    refused(&["--provider", "other"], "other through the linked-in registry cannot be opened");
+    refused(&["--library", "/no/such/library.so"], "cannot load /no/such/library.so");
+    refused(&["--library", "libc.so.6"], "libc.so.6 does not export dat_ia_openv");
+}
+
+#[test]
 fn a_process_ends_with_its_parent() {
     let (ours, theirs) = UnixStream::pair().expect("sockets");
     let mut child = dat(&["peer"]).stdin(OwnedFd::from(theirs)).spawn().expect("the program starts");

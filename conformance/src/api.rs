@@ -29,7 +29,7 @@ macro_rules! declare {
             ///
             /// What it exports under these names has the signatures of uDAPL 2.0.
             pub(crate) unsafe fn of(library: &Library) -> Api {
-                // SAFETY: as the caller promised; the library stays loaded (see `door::library`).
+                // SAFETY: as the caller promised; the library stays loaded (`door::library::stays`).
                 unsafe {
                     Api {
                         $($own: library.get(stringify!($own)).ok().map(|symbol| *symbol),)*

@@ -106,6 +106,23 @@ impl Case {
         self.id.split_once('/').map_or(&self.id, |(function, _)| function)
     }
 
+    /// Whether a word of the user means it: its name or the beginning of it, or, with stars for any text, all of it.
+    pub fn is_meant_by(&self, pattern: &str) -> bool {
+        let Some((start, rest)) = pattern.split_once('*') else { return self.id.starts_with(pattern) };
+        let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
+        let Some(mut left) = self.id.strip_prefix(start).and_then(|id| id.strip_suffix(end)) else {
+            return false;
+        };
+        // The first place where a part fits leaves the most for the others.
+        middle.split('*').all(|part| match left.split_once(part) {
+            Some((_, after)) => {
+                left = after;
+                true
+            }
+            None => false,
+        })
+    }
+
     /// Whether uDAPL 1.2 says it too; what is new in 2.0 says so in its clause.
     pub fn is_in_1_2(&self) -> bool {
         let new = self.clause.starts_with("2.0") || NEW_IN_2_0.contains(&self.function());

@@ -3,7 +3,7 @@
 //!
 //! A [`Case`] names a function, a clause and a requirement. It works on raw handles, because half of the standard is
 //! about calls that are wrong, and knows neither its provider nor how the functions are reached: a [`Door`] is the
-//! registry linked into this program or a `libdat2.so.2`, and a provider is a name in that door's registry.
+//! registry linked into this program, a `libdat2.so.2` or a `libdat.so.1`, and a provider is a name in its registry.
 //! [`Pool`] runs cases in processes of their own, so that one that hangs or crashes is one failure and no more.
 //! docs/conformance.md maps the sentences of the manual to cases.
 
@@ -19,6 +19,6 @@ mod worker;
 
 pub use case::{Case, Level, Stop};
 pub use cases::all;
-pub use door::Door;
+pub use door::{Door, Version};
 pub use report::{Format, Record, Report, Verdict};
 pub use worker::{Pool, Target, serve};

@@ -2,7 +2,7 @@
 //! process.
 //!
 //! The parent writes the name of a case to the child's standard input, a line each; the child answers each with a
-//! line on its standard output.
+//! line on its standard output. Before the first case it can be asked to open the adapter and no more.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
@@ -16,12 +16,16 @@ use std::time::{Duration, Instant};
 use crate::case::{Case, Stop};
 use crate::door::Door;
 use crate::report::{Record, Verdict};
+use crate::rig::Rig;
 
 /// A case that takes longer hangs. Cases wait 5 s for what must happen, some several times.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// What marks an answer, because libraries and providers may print too.
 const MARK: &str = "conformance: ";
+
+/// In place of the name of a case: whether the adapter opens.
+const OPEN: &str = "open";
 
 /// What is asked: a provider behind a door.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -63,20 +67,32 @@ impl Pool {
         Pool { command: Box::new(command), worker: None }
     }
 
+    /// Opens the adapter and closes it: without that no case says anything.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be opened.
+    pub fn open(&mut self) -> Result<(), String> {
+        match self.ask(OPEN)? {
+            Verdict::Passed => Ok(()),
+            Verdict::Failed { reason } | Verdict::Unsupported { reason } => Err(reason),
+        }
+    }
+
     /// Runs a case.
     pub fn run(&mut self, case: &Case) -> Record {
         let begun = Instant::now();
-        let verdict = self.ask(case).unwrap_or_else(|why| Verdict::Failed { reason: why });
+        let verdict = self.ask(&case.id).unwrap_or_else(|why| Verdict::Failed { reason: why });
         Record { case: case.clone(), verdict, took: begun.elapsed() }
     }
 
-    fn ask(&mut self, case: &Case) -> Result<Verdict, String> {
+    fn ask(&mut self, what: &str) -> Result<Verdict, String> {
         let mut worker = match self.worker.take() {
             Some(worker) => worker,
             None => Worker::start(&mut (self.command)()).map_err(|error| format!("no process: {error}"))?,
         };
         // A process that has died meanwhile is noticed below.
-        let _ = writeln!(worker.asked, "{}", case.id);
+        let _ = writeln!(worker.asked, "{what}");
         match worker.answers.recv_timeout(LIMIT) {
             Ok(line) => {
                 self.worker = Some(worker);
@@ -139,6 +155,7 @@ pub fn serve(target: &str) -> io::Result<()> {
         let id = id?;
         let outcome = match (&api, cases.iter().find(|case| case.id == id)) {
             (Err(why), _) => Err(Stop::Failed(why.clone())),
+            (Ok(api), None) if id == OPEN => Rig::open(api, &target.provider).and_then(Rig::close),
             (_, None) => Err(Stop::Failed(format!("there is no case {id}"))),
             (Ok(api), Some(case)) => catch_unwind(AssertUnwindSafe(|| case.run(api, &target.provider)))
                 .unwrap_or_else(|_| Err(Stop::Failed("the case panicked".into()))),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conformance::{Case, Door, Level, Pool, Target, Verdict};
+use conformance::{Case, Door, Level, Pool, Target, Verdict, Version};
 use known::How;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use opendat_tests::{Dist, Skip};
@@ -41,8 +41,11 @@ struct Setup {
 
 fn setups(dir: &TempDir) -> Vec<Setup> {
     let dist = Dist::locate();
-    let ours =
-        || dist.as_ref().map(|dist| Door::Library(dist.lib().join("libdat2.so.2"))).map_err(Clone::clone);
+    let ours = || {
+        dist.as_ref()
+            .map(|dist| Door::Library(dist.lib().join("libdat2.so.2"), Version::V2_0))
+            .map_err(Clone::clone)
+    };
     let empty = conf(dir, "empty", "");
     let plugin = conf(dir, "mem", &entry("mem", &loopback_plugin(), "conformance"));
     vec![

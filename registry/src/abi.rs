@@ -9,6 +9,8 @@
 //! cargo::rustc-link-arg-bins=-Wl,--export-dynamic-symbol=dat_registry_add_provider
 //! ```
 
+use std::sync::OnceLock;
+
 use dat_sys::*;
 
 use crate::boundary::guard;
@@ -17,6 +19,23 @@ use crate::ia;
 
 /// The functions for built-in providers.
 pub const FNS: RegistryFns = RegistryFns { add_provider, remove_provider, get_ia_handle };
+
+static ANSWERS: OnceLock<RegistryFns> = OnceLock::new();
+
+/// Has the symbols of [`export_symbols!`](crate::export_symbols) lead to a C library that this program has loaded: its
+/// providers, and the library itself, find the program's symbols first. Only the first call counts.
+///
+/// # Safety
+///
+/// The functions are those of their types, and stay in memory.
+pub unsafe fn answer_with(library: RegistryFns) {
+    let _ = ANSWERS.set(library);
+}
+
+#[doc(hidden)] // for export_symbols!
+pub fn exported() -> &'static RegistryFns {
+    ANSWERS.get().unwrap_or(&FNS)
+}
 
 /// dat_registry_add_provider.
 ///
@@ -103,7 +122,7 @@ macro_rules! export_symbols {
                 info: *const DAT_PROVIDER_INFO,
             ) -> DAT_RETURN {
                 // SAFETY: the C function's own contract.
-                unsafe { abi::add_provider(table, info) }
+                unsafe { (abi::exported().add_provider)(table, info) }
             }
 
             #[unsafe(no_mangle)]
@@ -112,7 +131,7 @@ macro_rules! export_symbols {
                 info: *const DAT_PROVIDER_INFO,
             ) -> DAT_RETURN {
                 // SAFETY: the C function's own contract.
-                unsafe { abi::remove_provider(table, info) }
+                unsafe { (abi::exported().remove_provider)(table, info) }
             }
 
             #[unsafe(no_mangle)]
@@ -121,7 +140,7 @@ macro_rules! export_symbols {
                 out: *mut DAT_IA_HANDLE,
             ) -> DAT_RETURN {
                 // SAFETY: the C function's own contract.
-                unsafe { abi::get_ia_handle(handle, out) }
+                unsafe { (abi::exported().get_ia_handle)(handle, out) }
             }
         }
     };

@@ -15,6 +15,19 @@ fn a_name_is_a_function_and_words() {
     }
 }
 
+#[test]
+fn stars_stand_for_any_text() {
+    let all = all();
+    let meant = |pattern: &str| all.iter().filter(|case| case.is_meant_by(pattern)).count();
+    assert_eq!(meant(""), all.len());
+    assert_eq!(meant("*"), all.len());
+    assert_eq!(meant("dat_ep_reset/in-connected"), 3, "the paths too: a beginning");
+    assert_eq!(meant("dat_ep_reset*/in-connected"), 1, "a star asks for all of the name");
+    assert_eq!(meant("*_reset*in-*connected"), 4, "{:?}", all.len());
+    assert_eq!(meant("dat_ep_reset/*reset*"), 0, "no part of a name fits twice");
+    assert_eq!(meant("no-such*"), 0);
+}
+
 /// docs/conformance.md: of each of the five pages, the names that its table mentions, without the function.
 fn documented() -> Vec<(&'static str, HashSet<&'static str>)> {
     let pages = include_str!("../../../docs/conformance.md").split("\n### ").skip(1);
