@@ -303,12 +303,23 @@ impl Drive {
 }
 
 impl Poller {
-    /// Delivers what there is now. Who has poller and lease knows that nothing is under way elsewhere: what is over may end.
+    /// Delivers what there is now. Who has poller and lease knows that nothing is under way elsewhere: what was over before
+    /// may end. What is found to be over meanwhile is younger than the poller's answer, so that asks again.
     fn ask(&mut self, engine: &mut Engine) {
-        if self.wait(Some(Duration::ZERO)).is_ok() {
-            engine.deliver(&self.events);
-            engine.end();
-            self.events.clear();
+        loop {
+            let over = engine.take_over();
+            while self.wait(Some(Duration::ZERO)).is_ok() {
+                let all = self.events.iter().count() < EVENTS;
+                engine.deliver(&self.events);
+                self.events.clear();
+                if all {
+                    break;
+                }
+            }
+            engine.end(over);
+            if !engine.has_ends() {
+                return;
+            }
         }
     }
 

@@ -241,9 +241,14 @@ impl Engine {
         !self.kit.over.is_empty()
     }
 
-    /// Ends them. All that the poller knows, asked after they were seen to be over, has been delivered.
-    pub(crate) fn end(&mut self) {
-        for index in std::mem::take(&mut self.kit.over) {
+    /// These connections, to be ended when all that the poller knows has been delivered.
+    pub(crate) fn take_over(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.kit.over)
+    }
+
+    /// Ends them.
+    pub(crate) fn end(&mut self, over: Vec<usize>) {
+        for index in over {
             if let Some(link) = self.links.get_mut(index) {
                 link.end_if_over(&mut self.kit, &mut self.lingerers);
             }
