@@ -109,11 +109,17 @@ impl Board {
         self.any_mail.store(true, Ordering::Release);
     }
 
-    /// What came in since the last time. To be given back, empty, for its memory.
+    /// Whether anything came in since the last time.
     #[inline]
-    pub(crate) fn take_mail(&self) -> Option<Mail> {
-        (self.any_mail.load(Ordering::Relaxed) && self.any_mail.swap(false, Ordering::Acquire))
-            .then(|| std::mem::take(&mut *self.mail()))
+    pub(crate) fn has_mail(&self) -> bool {
+        self.any_mail.load(Ordering::Relaxed)
+    }
+
+    /// Takes what came in and leaves `empty`, for its memory.
+    pub(crate) fn swap_mail(&self, empty: &mut Mail) {
+        let mut mail = self.mail();
+        self.any_mail.store(false, Ordering::Relaxed);
+        std::mem::swap(&mut *mail, empty);
     }
 
     fn mail(&self) -> MutexGuard<'_, Mail> {

@@ -1,6 +1,6 @@
 //! Everything that touches sockets, under one lease: connections, service points, timers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use rnic::{RxVec, TxVec};
 use socket2::Socket;
 use std::os::fd::AsRawFd;
 
-use crate::board::Board;
+use crate::board::{Board, Mail};
 use crate::call::Calls;
 use crate::drive::Drive;
 use crate::lease::Serve;
@@ -45,6 +45,8 @@ pub(crate) struct Engine {
     fruitless: u32,
     /// Marked queue pairs, while they are dealt with; kept for its memory.
     marked: Vec<usize>,
+    /// Mail, while it is read; likewise.
+    mail: Mail,
 }
 
 /// What the parts of the engine use in common.
@@ -55,7 +57,7 @@ pub(crate) struct Kit {
     registry: Registry,
     timers: BTreeSet<(Instant, Key)>,
     /// Connections that could go on at once: the next pass does.
-    pub(crate) again: Vec<usize>,
+    pub(crate) again: VecDeque<usize>,
     /// Connections whose end has been seen: they end when the poller has been asked what else there is.
     pub(crate) over: Vec<usize>,
     pub(crate) tx: TxVec,
@@ -172,7 +174,7 @@ impl Engine {
             params,
             registry,
             timers: BTreeSet::new(),
-            again: Vec::new(),
+            again: VecDeque::new(),
             over: Vec::new(),
             tx: TxVec::new(),
             rx: RxVec::new(),
@@ -186,6 +188,7 @@ impl Engine {
             absent: Vec::new(),
             fruitless: 0,
             marked: Vec::new(),
+            mail: Mail::default(),
         }
     }
 
@@ -256,11 +259,16 @@ impl Engine {
     }
 
     fn open_mail(&mut self) {
-        let Some(mail) = self.kit.board.take_mail() else { return };
-        for call in mail.refused {
+        if !self.kit.board.has_mail() {
+            return;
+        }
+        let mut mail = std::mem::take(&mut self.mail);
+        self.kit.board.swap_mail(&mut mail);
+        for call in mail.refused.drain(..) {
             self.calls.refuse(&mut self.kit, call);
         }
-        mail.events.iter().for_each(|event| self.see(event));
+        mail.events.drain(..).for_each(|event| self.see(&event));
+        self.mail = mail;
     }
 
     fn see(&mut self, event: &Event) {
@@ -302,7 +310,7 @@ impl Engine {
 
     /// All connections are back in the poller.
     fn assemble(&mut self) {
-        for index in std::mem::take(&mut self.absent) {
+        while let Some(index) = self.absent.pop() {
             if let Some(link) = self.links.get_mut(index) {
                 link.enter_poller(&mut self.kit, &mut self.lingerers);
             }
@@ -375,8 +383,9 @@ impl Serve for Engine {
             self.marked = marked;
         }
         self.open_mail();
-        for index in std::mem::take(&mut self.kit.again) {
-            if let Some(link) = self.links.get_mut(index) {
+        // Each once: whoever has still more to do is behind them by then.
+        for _ in 0..self.kit.again.len() {
+            if let Some(link) = self.kit.again.pop_front().and_then(|index| self.links.get_mut(index)) {
                 link.go_on(&mut self.kit, &mut self.lingerers);
             }
         }

@@ -262,7 +262,7 @@ impl Link {
         if let Phase::Up(up) = &mut self.phase
             && !std::mem::replace(&mut up.queued, true)
         {
-            kit.again.push(self.index);
+            kit.again.push_back(self.index);
         }
     }
 

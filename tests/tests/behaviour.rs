@@ -1,5 +1,5 @@
 //! Behaviour that takes processes of our own to see, in C (`programs/*.c`): a killed peer, leaks, one-sided progress,
-//! wrong handles.
+//! wrong handles, allocations.
 #![forbid(unsafe_code)]
 
 use std::process::Command;
@@ -81,4 +81,9 @@ fn connections_leave_nothing_behind() {
 #[test]
 fn wrong_handles_are_refused_by_every_function() {
     run("bad_handles", &[], builtin);
+}
+
+#[test]
+fn moving_data_allocates_nothing() {
+    run("allocations", &[], builtin);
 }
