@@ -55,6 +55,9 @@ pub enum ListError {
         /// Why.
         source: std::io::Error,
     },
+    /// DAT_OVERRIDE is there and empty.
+    #[error("DAT_OVERRIDE names no file: it is set and empty; name a registry file, or unset it")]
+    EmptyOverride,
     /// An entry has a mistake.
     #[error(transparent)]
     Entry(#[from] ParseError),
@@ -82,6 +85,7 @@ impl List {
     ) -> List {
         let mut list = List::default();
         match dat_override {
+            Some(path) if path.is_empty() => list.errors.push(ListError::EmptyOverride),
             // A missing file is an error here, and /etc/dat.conf does not replace it: as in the original.
             Some(path) => list.read(Path::new(&path), true),
             None if Path::new(DEFAULT_FILE).exists() => list.read(Path::new(DEFAULT_FILE), false),

@@ -81,6 +81,14 @@ fn mistakes_are_kept_and_located() {
 }
 
 #[test]
+fn an_empty_override_is_an_error_and_builtins_remain() {
+    let list = List::new(Some("".into()), None, BUILTINS);
+    assert_eq!(list.names(), ["emu", "both"]);
+    assert_eq!(list.file(), None);
+    assert!(matches!(list.errors(), [ListError::EmptyOverride]), "{:?}", list.errors());
+}
+
+#[test]
 fn a_missing_override_says_so_and_leaves_the_builtins() {
     let list = List::new(Some("/nonexistent/dat.conf".into()), None, BUILTINS);
     let errors: Vec<_> = list.errors().iter().map(|e| e.to_string()).collect();
