@@ -19,7 +19,9 @@ mod agent;
 mod beacon;
 pub mod cno;
 pub mod error;
+pub mod futex;
 pub mod handle;
+mod sync;
 pub mod wake;
 
 pub use error::{Error, OpenError, Result};

@@ -1,12 +1,14 @@
 //! What a sleeping thread and the one that wakes it share.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
+
+use crate::futex::Futex;
+use crate::sync::atomic::Ordering;
 
 /// A one-shot signal that a thread can sleep on: on a futex, or, while it drives a transport, inside the transport's poller.
 #[derive(Debug, Default)]
 pub struct Wake {
-    state: AtomicU32,
+    state: Futex,
 }
 
 const AWAKE: u32 = 0;
@@ -27,8 +29,8 @@ pub enum Slept {
 
 impl Wake {
     /// Not signalled.
-    pub const fn new() -> Self {
-        Wake { state: AtomicU32::new(AWAKE) }
+    pub fn new() -> Self {
+        Wake { state: Futex::new(AWAKE) }
     }
 
     /// Forgets a signal; to be called before the condition is checked for the last time.
@@ -46,7 +48,7 @@ impl Wake {
     pub fn signal(&self) -> bool {
         match self.state.swap(SIGNALLED, Ordering::AcqRel) {
             PARKED => {
-                futex_wake(&self.state);
+                self.state.wake_all();
                 false
             }
             POLLING => true,
@@ -76,7 +78,7 @@ impl Wake {
                 Some(left) => left,
                 None => None,
             };
-            match futex_wait(&self.state, PARKED, left) {
+            match self.state.wait(PARKED, left) {
                 Some(slept) => break slept,
                 None if self.is_signalled() => return Slept::Woken,
                 None => {}
@@ -89,38 +91,7 @@ impl Wake {
     }
 }
 
-/// `None`: woken, or the word was not `expected`: look again.
-fn futex_wait(word: &AtomicU32, expected: u32, left: Option<Duration>) -> Option<Slept> {
-    let ts = left.map(|d| libc::timespec {
-        tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(d.subsec_nanos()),
-    });
-    let ts = ts.as_ref().map_or(std::ptr::null(), |t| t as *const libc::timespec);
-    // SAFETY: `word` and `ts` outlive the call; FUTEX_WAIT reads them only.
-    let r = unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-            expected,
-            ts,
-        )
-    };
-    match (r, std::io::Error::last_os_error().raw_os_error()) {
-        (-1, Some(libc::EINTR)) => Some(Slept::Interrupted),
-        (-1, Some(libc::ETIMEDOUT)) => Some(Slept::TimedOut),
-        _ => None,
-    }
-}
-
-fn futex_wake(word: &AtomicU32) {
-    // SAFETY: FUTEX_WAKE only uses the address as a key; waking nobody is harmless.
-    unsafe {
-        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, i32::MAX)
-    };
-}
-
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -155,3 +126,6 @@ mod tests {
         assert!(!wake.enter_poller());
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests;

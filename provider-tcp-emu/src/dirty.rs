@@ -1,7 +1,8 @@
 //! Which queue pairs have work that nobody has looked at yet.
 
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 /// A lock-free stack of queue pairs: anyone pushes, the holder of the engine's lease takes all.
 #[derive(Default)]
@@ -65,7 +66,7 @@ impl Dirty {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicU64;
@@ -112,3 +113,6 @@ mod tests {
         assert_eq!(done, [EACH; MARKS]);
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests;

@@ -7,7 +7,11 @@
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU32, Ordering};
+
+use dat_core::futex::Futex;
+
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::spin_loop;
 
 /// Something for which work is published while its lease is held by another thread.
 pub(crate) trait Serve {
@@ -19,7 +23,7 @@ pub(crate) trait Serve {
 
 /// A thing that one thread at a time works on.
 pub(crate) struct Lease<T: Serve> {
-    state: AtomicU32,
+    state: Futex,
     /// How often somebody let waiters go first, since one did go.
     courtesies: AtomicU32,
     value: UnsafeCell<T>,
@@ -32,9 +36,9 @@ const PENDING: u32 = 2;
 /// One thread that waits in `lock`; the bits above count.
 const WAITER: u32 = 4;
 /// Looks at a held lease before a waiter sleeps: most holders are gone within a few microseconds.
-const SPINS: u32 = 500;
+const SPINS: u32 = if cfg!(loom) { 1 } else { 500 };
 /// How often a free lease is left to its waiters: one that has not come by then has no processor to run on.
-const COURTESIES: u32 = 1000;
+const COURTESIES: u32 = if cfg!(loom) { 1 } else { 1000 };
 
 // SAFETY: the value is reached through a `Held`, of which there is one at a time.
 unsafe impl<T: Serve + Send> Sync for Lease<T> {}
@@ -44,7 +48,7 @@ pub(crate) struct Held<'a, T: Serve>(&'a Lease<T>);
 
 impl<T: Serve> Lease<T> {
     pub(crate) fn new(value: T) -> Self {
-        Lease { state: AtomicU32::new(0), courtesies: AtomicU32::new(0), value: UnsafeCell::new(value) }
+        Lease { state: Futex::new(0), courtesies: AtomicU32::new(0), value: UnsafeCell::new(value) }
     }
 
     /// The lease, unless somebody has it or waits for it.
@@ -97,9 +101,9 @@ impl<T: Serve> Lease<T> {
             }
             looks += 1;
             if looks < SPINS {
-                std::hint::spin_loop();
+                spin_loop();
             } else {
-                futex_wait(&self.state, state);
+                self.state.wait(state, None);
             }
             state = self.state.load(Ordering::Relaxed);
         }
@@ -147,31 +151,12 @@ impl<T: Serve> Drop for Held<'_, T> {
             }
         }
         if state >= WAITER {
-            futex_wake(&self.0.state);
+            self.0.state.wake_one();
         }
     }
 }
 
-fn futex_wait(word: &AtomicU32, expected: u32) {
-    let forever = std::ptr::null::<libc::timespec>();
-    // SAFETY: `word` outlives the call, which reads it only. Whatever ends the wait, the caller looks again.
-    unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-            expected,
-            forever,
-        )
-    };
-}
-
-fn futex_wake(word: &AtomicU32) {
-    // SAFETY: FUTEX_WAKE uses the address as a key only; waking nobody is harmless.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
-}
-
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -258,3 +243,6 @@ mod tests {
         assert_eq!(lease.lock().sum, 7);
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests;

@@ -26,6 +26,7 @@ mod map;
 mod netdev;
 mod params;
 mod socket;
+mod sync;
 mod table;
 mod transport;
 

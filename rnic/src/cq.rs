@@ -2,9 +2,9 @@
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
 
 use crate::ring::{OutOfMemory, Ring};
+use crate::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
 use crate::wr::{Wc, WcStatus};
 
 /// What a completion queue tells its owner.
@@ -199,5 +199,5 @@ impl Cq {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

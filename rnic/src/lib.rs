@@ -22,6 +22,7 @@ pub mod qp;
 pub mod rdmap;
 mod ring;
 pub mod srq;
+mod sync;
 pub mod wr;
 
 pub use cq::{Cq, CqEvent};
@@ -34,3 +35,6 @@ pub use rdmap::vec::{RxVec, TxVec};
 pub use ring::OutOfMemory;
 pub use srq::Srq;
 pub use wr::{BindWr, PostError, RecvWr, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus};
+
+#[cfg(all(test, loom))]
+mod loom_tests;

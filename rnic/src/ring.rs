@@ -4,8 +4,8 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::wr::Segment;
 
 /// There is no memory for a queue of this depth.
@@ -199,5 +199,5 @@ impl<H: Copy> Slot<H> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

@@ -2,11 +2,12 @@
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::key::{Keys, Pd};
 use crate::qp::{Rqe, read_recv, write_recv};
 use crate::ring::{OutOfMemory, Ring};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{spin_loop, yield_now};
 use crate::wr::{PostError, RecvWr, Segment};
 
 /// Receive buffers for the messages of any number of queue pairs. Anyone posts (a spinlock of a few nanoseconds);
@@ -129,7 +130,7 @@ impl Srq {
             while self.posting.load(Ordering::Relaxed) {
                 // The holder may have been preempted; on few cores it needs ours.
                 spins += 1;
-                if spins % 64 == 0 { std::thread::yield_now() } else { std::hint::spin_loop() }
+                if spins % 64 == 0 { yield_now() } else { spin_loop() }
             }
         }
         Posting(&self.posting)
@@ -145,5 +146,5 @@ impl Drop for Posting<'_> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

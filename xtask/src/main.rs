@@ -1,8 +1,9 @@
-//! Development tasks: `cargo xtask test | dist`.
+//! Development tasks: `cargo xtask test | loom | dist`.
 #![forbid(unsafe_code)]
 
 mod cargo;
 mod dist;
+mod loom;
 mod prerequisites;
 mod tally;
 mod test;
@@ -21,6 +22,8 @@ enum Task {
     Dist,
     /// Run every test, the unmodified Debian programs included
     Test(test::Options),
+    /// Run only the tests that try every interleaving of the lock-free parts
+    Loom,
 }
 
 fn main() -> ExitCode {
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
             true
         }),
         Task::Test(options) => test::run(&options),
+        Task::Loom => loom::tests().and_then(|mut tests| test::run_only(&mut tests)),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

@@ -42,6 +42,13 @@ impl Tally {
         self.skips.len()
     }
 
+    /// Adds another run to this one; both are finished.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failures.extend(other.failures);
+        self.skips.extend(other.skips);
+    }
+
     /// Takes the next line of output.
     pub(crate) fn line(&mut self, line: &str) {
         let text = line.trim();

@@ -2,12 +2,13 @@
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
 use crate::cargo::cargo;
 use crate::tally::Tally;
-use crate::{dist, prerequisites};
+use crate::{dist, loom, prerequisites};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -22,13 +23,25 @@ pub(crate) struct Options {
 /// whether that is good enough.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     prerequisites::provide();
-    let tally = match dist::build() {
-        Ok(root) => cargo_test(&root, options.filter.as_deref())?,
+    let mut tally = match dist::build() {
+        Ok(root) => count(&mut workspace_tests(&root, options.filter.as_deref()))?,
         Err(error) => Tally::of_failure("cargo xtask dist", &format!("{error:#}")),
     };
+    if options.filter.is_none() {
+        tally.add(count(&mut loom::tests()?)?);
+    }
+    Ok(verdict(&tally, options.strict))
+}
+
+/// Runs the tests of one command only.
+pub(crate) fn run_only(command: &mut Command) -> Result<bool> {
+    Ok(verdict(&count(command)?, false))
+}
+
+fn verdict(tally: &Tally, strict: bool) -> bool {
     let complaint = if tally.failed() > 0 {
         Some("a test failed")
-    } else if options.strict && tally.skipped() > 0 {
+    } else if strict && tally.skipped() > 0 {
         Some("a test was skipped, which --strict forbids")
     } else if tally.passed() == 0 {
         Some("no test ran")
@@ -39,30 +52,27 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         println!("\nnot good: {complaint}");
     }
     println!("\n{tally}");
-    Ok(complaint.is_none())
+    complaint.is_none()
 }
 
-fn cargo_test(dist: &Path, filter: Option<&str>) -> Result<Tally> {
-    // One pipe for both streams: cargo names the binary on stderr, the binary reports on stdout.
-    let (reader, writer) = io::pipe().context("no pipe")?;
+fn workspace_tests(dist: &Path, filter: Option<&str>) -> Command {
     let mut command = cargo();
     command
-        .args([
-            "test",
-            "--workspace",
-            "--no-fail-fast",
-            "--color=never",
-            "--",
-            "--color=never",
-            "--show-output",
-        ])
+        .args(["test", "--workspace", "--no-fail-fast", "--color=never", "--"])
+        .args(["--color=never", "--show-output"])
         .args(filter)
-        .env("OPENDAT_DIST", dist)
-        .stdout(writer.try_clone().context("no second end of the pipe")?)
-        .stderr(writer);
+        .env("OPENDAT_DIST", dist);
+    command
+}
+
+/// Runs a `cargo test` and counts what it prints.
+fn count(command: &mut Command) -> Result<Tally> {
+    // One pipe for both streams: cargo names the binary on stderr, the binary reports on stdout.
+    let (reader, writer) = io::pipe().context("no pipe")?;
+    command.stdout(writer.try_clone().context("no second end of the pipe")?).stderr(writer);
     let mut child = command.spawn().context("cargo does not start")?;
     // The command holds the writing ends; the pipe ends only when the last of them is closed.
-    drop(command);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
 
     let mut tally = Tally::default();
     let mut out = io::stdout().lock();

@@ -6,22 +6,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dat_sys::*;
 
+use super::attendance::Attendance;
 use super::feed;
 use crate::cno::Cno;
 use crate::handle::Ref;
 use crate::ia::Ia;
 use crate::provider::{Receiver, Transport, Upcall};
-use crate::wake::Wake;
 
 /// Who is told of new events. Apart from the EVD because the completion queue's upcalls come here.
 pub(super) struct Bell<T: Transport> {
     pub(super) ia: Ref<Ia<T>>,
     pub(super) evd: usize,
-    /// A thread waits in dat_evd_wait.
-    pub(super) waiting: AtomicBool,
-    /// Threads that are on their way out of dat_evd_wait.
-    pub(super) leaving: AtomicU32,
-    pub(super) wake: Wake,
+    pub(super) attendance: Attendance,
     pub(super) enabled: AtomicBool,
     pub(super) waitable: AtomicBool,
     /// The EVD is being destroyed.
@@ -48,7 +44,7 @@ impl<T: Transport> Bell<T> {
 
     /// There is a new event. The waiter is told, or else the CNO (dat_evd_wait: not both).
     pub(super) fn ring(&self) {
-        if self.waiting.load(Ordering::SeqCst) {
+        if self.attendance.is_attended_now() {
             self.interrupt_waiter();
         } else if self.has_cno.load(Ordering::Acquire)
             && self.enabled.load(Ordering::Acquire)
@@ -76,7 +72,7 @@ impl<T: Transport> Bell<T> {
     }
 
     pub(super) fn interrupt_waiter(&self) {
-        if self.wake.signal() {
+        if self.attendance.wake.signal() {
             self.ia.transport.interrupt();
         }
     }

@@ -5,6 +5,7 @@
 //! asynchronous errors) is queued here, in `soft`. An event that ends a connection waits until the completion queue has
 //! been empty, so that completions come before it (dat_ep_disconnect: all completions precede the disconnect event).
 
+mod attendance;
 mod bell;
 mod extended;
 mod feed;
@@ -13,11 +14,12 @@ mod wait;
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dat_sys::*;
 
+use self::attendance::Attendance;
 use self::bell::Bell;
 pub use self::feed::Feed;
 use self::take::Taker;
@@ -26,7 +28,6 @@ use crate::error::{Error, Result};
 use crate::handle::{self, Node, Object, Ref};
 use crate::ia::Ia;
 use crate::provider::{Completions, Sink, Transport};
-use crate::wake::Wake;
 
 /// An event dispatcher.
 pub struct Evd<T: Transport> {
@@ -93,9 +94,7 @@ pub fn create<T: Transport>(
         let bell = Arc::new(Bell {
             ia: Ref::new(ia),
             evd: handle as usize,
-            waiting: AtomicBool::new(false),
-            leaving: AtomicU32::new(0),
-            wake: Wake::new(),
+            attendance: Attendance::default(),
             enabled: AtomicBool::new(true),
             waitable: AtomicBool::new(true),
             dead: AtomicBool::new(false),
@@ -134,7 +133,7 @@ pub fn free<T: Transport>(evd: &Node<Evd<T>>) -> Result<()> {
     }
     evd.bell.dead.store(true, Ordering::SeqCst);
     evd.bell.interrupt_waiter();
-    while evd.bell.waiting.load(Ordering::SeqCst) || evd.bell.leaving.load(Ordering::SeqCst) != 0 {
+    while !evd.bell.attendance.is_deserted() {
         std::thread::yield_now();
     }
     ia.delist(evd);
@@ -235,7 +234,7 @@ impl<T: Transport> Evd<T> {
             return Err(Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEVD));
         }
         // Counting what is queued takes it out of the transport, which is the waiter's while there is one.
-        if self.bell.waiting.load(Ordering::SeqCst) {
+        if self.bell.attendance.is_attended() {
             return Err(Error::state(DAT_INVALID_STATE_EVD_WAITER));
         }
         if self.bell.overflowed.load(Ordering::Acquire) {
@@ -312,6 +311,8 @@ impl<T: Transport> Evd<T> {
 
     /// After a change of CNO or its enabling: events that are queued already count as new.
     fn renotify(&self) {
+        // Whoever queues an event looks for the CNO after that (`Bell::ring`).
+        fence(Ordering::SeqCst);
         if !self.arm_for_cno() || self.soft_len.load(Ordering::Acquire) > 0 {
             self.bell.ring();
         }

@@ -41,7 +41,7 @@ impl<T: Transport> Evd<T> {
     /// One caller at a time (see [`Taker`]), and `event` may be written to.
     #[inline]
     pub unsafe fn dequeue_into(&self, event: *mut DAT_EVENT) -> Result<()> {
-        if self.bell.waiting.load(Ordering::Acquire) {
+        if self.bell.attendance.is_attended() {
             return Err(Error::state(DAT_INVALID_STATE_EVD_WAITER));
         }
         // SAFETY: as the caller promised.

@@ -1,6 +1,5 @@
 //! dat_evd_wait.
 
-use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -8,7 +7,6 @@ use dat_sys::*;
 
 use super::Evd;
 use crate::error::{Error, Result};
-use crate::handle;
 use crate::provider::{Completions, Transport};
 use crate::wake::Slept;
 
@@ -20,10 +18,22 @@ pub struct Waited {
     pub more: usize,
 }
 
+/// The right to wait on an EVD, which one thread at a time has.
+pub struct Waiter<'a, T: Transport> {
+    evd: &'a Evd<T>,
+    threshold: usize,
+}
+
 impl<T: Transport> Evd<T> {
     /// dat_evd_wait: the first event once `threshold` events are queued. `timeout` in microseconds, in total.
     /// An error here means that nothing was waited for, and `nmore` is undefined.
     pub fn wait(&self, timeout: DAT_TIMEOUT, threshold: DAT_COUNT) -> Result<Waited> {
+        self.attend(threshold)?.wait(timeout)
+    }
+
+    /// Makes this thread the waiter, unless there is one. Not while it is being freed or a dequeue is under way: a
+    /// thread-safe table calls this under the handle's lock. Whoever waits then need not hold that.
+    pub fn attend(&self, threshold: DAT_COUNT) -> Result<Waiter<'_, T>> {
         if threshold < 1 || threshold as usize > self.depth() {
             return Err(Error::arg(3));
         }
@@ -37,44 +47,41 @@ impl<T: Transport> Evd<T> {
             }
             _ => {}
         }
+        match self.bell.attendance.claim() {
+            true => Ok(Waiter { evd: self, threshold: threshold as usize }),
+            false => Err(Error::state(DAT_INVALID_STATE_EVD_WAITER)),
+        }
+    }
+}
+
+impl<T: Transport> Waiter<'_, T> {
+    /// See [`Evd::wait`].
+    pub fn wait(self, timeout: DAT_TIMEOUT) -> Result<Waited> {
         let deadline = match timeout {
             DAT_TIMEOUT_INFINITE => None,
             // No deadline can lie past the end of the clock; then there is none.
             us => Instant::now().checked_add(Duration::from_micros(us.into())),
         };
-        if !self.claim() {
-            return Err(Error::state(DAT_INVALID_STATE_EVD_WAITER));
-        }
-        // SAFETY: `waiting` was false and is ours now: everyone else is refused.
-        let waited = unsafe { self.wait_alone(deadline, timeout == 0, threshold as usize) };
-        self.bell.leaving.fetch_add(1, Ordering::SeqCst);
-        self.bell.waiting.store(false, Ordering::SeqCst);
-        // What arrived for the CNO while this thread was the one to tell.
-        if !self.arm_for_cno() {
-            self.bell.ring();
-        }
-        // The last that this thread touches: dat_evd_free waits for it.
-        self.bell.leaving.fetch_sub(1, Ordering::SeqCst);
-        waited
+        // SAFETY: this is the waiter: everyone else is refused.
+        unsafe { self.evd.wait_alone(deadline, timeout == 0, self.threshold) }
     }
+}
 
-    /// Makes this thread the waiter, unless there is one. Not while a dequeue of a thread-safe table is under way,
-    /// which has the handle's lock.
-    fn claim(&self) -> bool {
-        let claim = || !self.bell.waiting.swap(true, Ordering::SeqCst);
-        match handle::slot(self.bell.evd as *mut c_void) {
-            Some(slot) if self.ia.thread_safe => slot.locked(claim),
-            _ => claim(),
-        }
+impl<T: Transport> Drop for Waiter<'_, T> {
+    fn drop(&mut self) {
+        // What arrived for the CNO while this thread was the one to tell. dat_evd_free waits for the end of this.
+        self.evd.bell.attendance.leave(|| self.evd.renotify());
     }
+}
 
+impl<T: Transport> Evd<T> {
     /// # Safety
     /// The caller owns the EVD's taking side.
     unsafe fn wait_alone(&self, deadline: Option<Instant>, poll: bool, threshold: usize) -> Result<Waited> {
         let mut slept = if poll { Slept::TimedOut } else { Slept::Woken };
         let mut looked = false;
         loop {
-            self.bell.wake.reset();
+            self.bell.attendance.wake.reset();
             if self.ia.is_closing() || self.bell.dead.load(Ordering::SeqCst) {
                 return Err(Error::of(DAT_ABORT));
             }
@@ -109,7 +116,7 @@ impl<T: Transport> Evd<T> {
             }
             // Arm after counting; `false` means that something came in between.
             if self.cq.as_ref().is_none_or(|cq| cq.arm(self.bell.solicited())) {
-                slept = self.ia.transport.sleep(&self.bell.wake, deadline);
+                slept = self.ia.transport.sleep(&self.bell.attendance.wake, deadline);
             }
         }
     }

@@ -107,7 +107,7 @@ fn resizing_loses_nothing() {
 /// A consumer that sleeps unless `arm` says no is always woken.
 #[test]
 fn no_wake_up_is_lost() {
-    const COMPLETIONS: u64 = 50_000;
+    const COMPLETIONS: u64 = if cfg!(miri) { 200 } else { 50_000 };
     let (send, receive) = std::sync::mpsc::channel();
     let notify = move |event| {
         assert_eq!(event, CqEvent::Ready);
@@ -118,7 +118,8 @@ fn no_wake_up_is_lost() {
     thread::scope(|scope| {
         scope.spawn(|| {
             for id in 0..COMPLETIONS {
-                while id as usize - taken.load(Ordering::Relaxed) >= 16 {
+                // Acquire: the queue has seen what was taken, too.
+                while id as usize - taken.load(Ordering::Acquire) >= 16 {
                     thread::yield_now();
                 }
                 produce(&cq, [(wc(id), false)]);
@@ -130,7 +131,7 @@ fn no_wake_up_is_lost() {
                 assert_eq!(id, next);
                 next += 1;
             }
-            taken.store(next as usize, Ordering::Relaxed);
+            taken.store(next as usize, Ordering::Release);
             if next < COMPLETIONS && arm(&cq, false) {
                 receive
                     .recv_timeout(std::time::Duration::from_secs(20))

@@ -141,6 +141,7 @@ fn stags_are_spread() {
 /// fields of one region for those of another.
 #[test]
 fn look_ups_during_changes() {
+    const CHANGES: u64 = if cfg!(miri) { 600 } else { 40_000 };
     let keys = Keys::new();
     let pd = keys.pd();
     let stays = keys.register(pd, 4096, 4096, ALL, false).unwrap();
@@ -148,7 +149,7 @@ fn look_ups_during_changes() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut live = Vec::new();
-            for n in 0..40_000u64 {
+            for n in 0..CHANGES {
                 let base = (n % 7 + 1) << 32;
                 let stag = keys.register(pd, base, n % 7 + 1, ALL, false).unwrap();
                 shown.store(stag, Ordering::Relaxed);

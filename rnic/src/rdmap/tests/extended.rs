@@ -250,7 +250,7 @@ fn an_atomic_operation_waits_for_earlier_reads() {
 /// Towards other atomic operations of the adapter, and the processor's.
 #[test]
 fn atomic_towards_everybody() {
-    const TIMES: u64 = 2_000;
+    const TIMES: u64 = if cfg!(miri) { 20 } else { 2_000 };
     let keys = Arc::new(Keys::new());
     let pd = keys.pd();
     let srq = || Some((Arc::new(Srq::new(&keys, pd, 1, 1, || {}).unwrap()), pd));

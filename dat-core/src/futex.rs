@@ -1,0 +1,107 @@
+//! A word that threads sleep on (futex(2)).
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use crate::sync::atomic::AtomicU32;
+use crate::wake::Slept;
+
+/// An atomic word, and the threads that sleep until it changes.
+#[derive(Debug, Default)]
+pub struct Futex {
+    word: AtomicU32,
+    #[cfg(loom)]
+    kernel: modelled::Kernel,
+}
+
+impl Deref for Futex {
+    type Target = AtomicU32;
+    #[inline]
+    fn deref(&self) -> &AtomicU32 {
+        &self.word
+    }
+}
+
+#[cfg(not(loom))]
+impl Futex {
+    /// A word with this value.
+    pub const fn new(word: u32) -> Self {
+        Futex { word: AtomicU32::new(word) }
+    }
+
+    /// Sleeps while the word is `expected`. `None`: woken, or the word was another: look again.
+    pub fn wait(&self, expected: u32, left: Option<Duration>) -> Option<Slept> {
+        let ts = left.map(|d| libc::timespec {
+            tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(d.subsec_nanos()),
+        });
+        let ts = ts.as_ref().map_or(std::ptr::null(), |t| t as *const libc::timespec);
+        // SAFETY: `word` and `ts` outlive the call; FUTEX_WAIT reads them only.
+        let r = unsafe { libc::syscall(libc::SYS_futex, self.word.as_ptr(), WAIT, expected, ts) };
+        match (r, std::io::Error::last_os_error().raw_os_error()) {
+            (-1, Some(libc::EINTR)) => Some(Slept::Interrupted),
+            (-1, Some(libc::ETIMEDOUT)) => Some(Slept::TimedOut),
+            _ => None,
+        }
+    }
+
+    /// Wakes one thread that sleeps.
+    pub fn wake_one(&self) {
+        self.wake(1);
+    }
+
+    /// Wakes all threads that sleep.
+    pub fn wake_all(&self) {
+        self.wake(i32::MAX);
+    }
+
+    fn wake(&self, threads: i32) {
+        // SAFETY: FUTEX_WAKE uses the address as a key only; waking nobody is harmless.
+        unsafe { libc::syscall(libc::SYS_futex, self.word.as_ptr(), WAKE, threads) };
+    }
+}
+
+#[cfg(not(loom))]
+const WAIT: i32 = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+#[cfg(not(loom))]
+const WAKE: i32 = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+
+/// What the kernel promises, for loom: it looks at the word and puts the thread to sleep under the lock that a wake takes.
+#[cfg(loom)]
+mod modelled {
+    use loom::sync::{Condvar, Mutex};
+
+    use super::*;
+    use crate::sync::atomic::Ordering;
+
+    #[derive(Debug, Default)]
+    pub(super) struct Kernel {
+        lock: Mutex<()>,
+        sleepers: Condvar,
+    }
+
+    #[allow(missing_docs)] // as above
+    impl Futex {
+        pub fn new(word: u32) -> Self {
+            Futex { word: AtomicU32::new(word), kernel: Kernel::default() }
+        }
+
+        pub fn wait(&self, expected: u32, _: Option<Duration>) -> Option<Slept> {
+            let lock = self.kernel.lock.lock().unwrap();
+            if self.word.load(Ordering::SeqCst) == expected {
+                drop(self.kernel.sleepers.wait(lock).unwrap());
+            }
+            None
+        }
+
+        pub fn wake_one(&self) {
+            let _lock = self.kernel.lock.lock().unwrap();
+            self.kernel.sleepers.notify_one();
+        }
+
+        pub fn wake_all(&self) {
+            let _lock = self.kernel.lock.lock().unwrap();
+            self.kernel.sleepers.notify_all();
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! No wake is lost: else the sleeper of a model sleeps for ever, which loom reports.
+
+use loom::sync::atomic::AtomicBool;
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread;
+
+use super::*;
+
+/// Sleeps until it is told of something, as dat_evd_wait does; the other thread tells.
+fn model(sleep: impl Fn(&Wake, &Poller) + Copy + Send + Sync + 'static) {
+    loom::model(move || {
+        let shared = Arc::new((Wake::new(), AtomicBool::new(false), Poller::default()));
+        let teller = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let (wake, news, poller) = &*shared;
+                news.store(true, Ordering::Release);
+                if wake.signal() {
+                    poller.interrupt();
+                }
+            })
+        };
+        let (wake, news, poller) = &*shared;
+        loop {
+            wake.reset();
+            if news.load(Ordering::Acquire) {
+                break;
+            }
+            sleep(wake, poller);
+        }
+        teller.join().unwrap();
+    });
+}
+
+/// What a transport sleeps in: an interrupt ends this sleep, or the next.
+#[derive(Default)]
+struct Poller {
+    interrupted: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Poller {
+    fn interrupt(&self) {
+        *self.interrupted.lock().unwrap() = true;
+        self.changed.notify_one();
+    }
+
+    fn poll(&self) {
+        let mut interrupted = self.interrupted.lock().unwrap();
+        while !*interrupted {
+            interrupted = self.changed.wait(interrupted).unwrap();
+        }
+        *interrupted = false;
+    }
+}
+
+#[test]
+fn loom_a_parked_thread_is_told() {
+    model(|wake, _| {
+        wake.park(None);
+    });
+}
+
+#[test]
+fn loom_a_polling_thread_is_told() {
+    model(|wake, poller| {
+        if wake.enter_poller() {
+            poller.poll();
+            wake.leave_poller();
+        }
+    });
+}
+
+/// The sleeper changes from the poller to the futex, as followers do whose leader has left.
+#[test]
+fn loom_a_thread_that_changes_its_bed_is_told() {
+    model(|wake, _| {
+        if wake.enter_poller() && !wake.leave_poller() {
+            wake.park(None);
+        }
+    });
+}

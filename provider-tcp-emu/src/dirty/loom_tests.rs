@@ -1,0 +1,48 @@
+//! No work is lost between those who mark and the one who takes.
+
+use loom::sync::Arc;
+use loom::sync::atomic::AtomicU64;
+use loom::thread;
+
+use super::*;
+
+struct Shared {
+    dirty: Dirty,
+    marks: [Mark; 2],
+    work: [AtomicU64; 2],
+}
+
+impl Shared {
+    fn publish(&self, index: usize) {
+        self.work[index].fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the marks outlive the threads.
+        unsafe { self.dirty.push(&self.marks[index]) };
+    }
+
+    fn take(&self) -> u64 {
+        let mut taken = 0;
+        self.dirty.take(|index| taken += self.work[index].swap(0, Ordering::Relaxed));
+        taken
+    }
+}
+
+#[test]
+fn loom_marked_work_is_found() {
+    loom::model(|| {
+        let shared = Arc::new(Shared {
+            dirty: Dirty::default(),
+            marks: [0, 1].map(Mark::new),
+            work: [0, 0].map(AtomicU64::new),
+        });
+        // Both mark the first queue pair; one of them the other, too.
+        let pushers = [&[0][..], &[0, 1]].map(|indices| {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || indices.iter().for_each(|index| shared.publish(*index)))
+        });
+        let mut taken = shared.take() + shared.take();
+        pushers.into_iter().for_each(|thread| thread.join().unwrap());
+        taken += shared.take();
+        assert_eq!(taken, 3);
+        assert!(shared.dirty.is_empty());
+    });
+}

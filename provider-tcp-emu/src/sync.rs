@@ -1,0 +1,6 @@
+//! The atomics of the lock-free parts; under `--cfg loom` those of loom, which tries every interleaving.
+
+#[cfg(loom)]
+pub(crate) use loom::{hint::spin_loop, sync::atomic};
+#[cfg(not(loom))]
+pub(crate) use std::{hint::spin_loop, sync::atomic};

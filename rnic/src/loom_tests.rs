@@ -1,0 +1,132 @@
+//! The queues under loom: every interleaving of their threads that takes few pre-emptions.
+
+use loom::cell::UnsafeCell;
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread;
+
+use crate::cq::{Cq, CqEvent};
+use crate::key::Keys;
+use crate::ring::Ring;
+use crate::srq::Srq;
+use crate::wr::{RecvWr, Segment, Wc, WcOp, WcStatus};
+
+const SLOTS: usize = 2;
+
+/// Stands for the memory of the slots: loom sees who touches it without having been handed it.
+struct Watched {
+    ring: Ring<u64>,
+    slots: [UnsafeCell<u64>; SLOTS],
+}
+
+#[test]
+fn loom_a_ring_hands_its_slots_over_and_back() {
+    loom::model(|| {
+        let slots = [0, 0].map(UnsafeCell::new);
+        let shared = Arc::new(Watched { ring: Ring::new(SLOTS, 0).unwrap(), slots });
+        let producer = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let mut sent = 0;
+                while sent < 3 {
+                    // SAFETY: the only producer.
+                    if unsafe { shared.ring.vacant() }.is_none() {
+                        thread::yield_now();
+                        continue;
+                    }
+                    // SAFETY: vacant, so the producer's.
+                    shared.slots[sent % SLOTS].with_mut(|slot| unsafe { *slot = sent as u64 });
+                    // SAFETY: as above.
+                    unsafe { shared.ring.publish() };
+                    sent += 1;
+                }
+            })
+        };
+        for at in 0..3 {
+            // SAFETY: the only consumer.
+            while !unsafe { shared.ring.is_filled(at) } {
+                thread::yield_now();
+            }
+            // SAFETY: filled, so the consumer's.
+            let value = shared.slots[at % SLOTS].with(|slot| unsafe { *slot });
+            assert_eq!(value, at as u64);
+            // SAFETY: as above.
+            unsafe { shared.ring.release(at + 1) };
+        }
+        producer.join().unwrap();
+        assert_eq!(shared.ring.len(), 0);
+    });
+}
+
+fn wc(id: u64) -> Wc {
+    Wc { id, qp: 0, bytes: 0, invalidated: None, immediate: None, op: WcOp::Send, status: WcStatus::Success }
+}
+
+/// A consumer that has armed the queue and sleeps is told of the next completion: else it sleeps for ever.
+#[test]
+fn loom_an_armed_completion_queue_tells() {
+    loom::model(|| {
+        let bell = Arc::new((Mutex::new(false), Condvar::new()));
+        let rung = Arc::clone(&bell);
+        let ring = move |event| {
+            assert_eq!(event, CqEvent::Ready);
+            *rung.0.lock().unwrap() = true;
+            rung.1.notify_one();
+        };
+        let cq = Arc::new(Cq::new(4, ring).unwrap());
+        let producer = {
+            let cq = Arc::clone(&cq);
+            thread::spawn(move || {
+                for id in 0..2 {
+                    // SAFETY: the only producer.
+                    unsafe {
+                        cq.push(wc(id), false);
+                        cq.announce();
+                    }
+                }
+            })
+        };
+        let mut next = 0;
+        while next < 2 {
+            let take = |wc: Wc| {
+                assert_eq!(wc.id, next);
+                next += 1;
+            };
+            // SAFETY: the only consumer.
+            let taken = unsafe { cq.poll_with(1, take) };
+            // SAFETY: as above.
+            if taken == 0 && unsafe { cq.arm(false) } {
+                let mut rung = bell.0.lock().unwrap();
+                while !std::mem::take(&mut *rung) {
+                    rung = bell.1.wait(rung).unwrap();
+                }
+            }
+        }
+        producer.join().unwrap();
+    });
+}
+
+/// Of two threads that post and the engine that takes, nobody loses or doubles a buffer.
+#[test]
+fn loom_a_shared_receive_queue_is_posted_to_by_anyone() {
+    loom::model(|| {
+        let keys = std::sync::Arc::new(Keys::new());
+        let srq = Arc::new(Srq::new(&keys, keys.pd(), 2, 0, || {}).unwrap());
+        let posters: Vec<_> = (1..3)
+            .map(|id| {
+                let srq = Arc::clone(&srq);
+                thread::spawn(move || {
+                    // SAFETY: there are no segments.
+                    unsafe { srq.post_recv(&RecvWr { id, segments: &[], quiet: false }) }.unwrap();
+                })
+            })
+            .collect();
+        let mut segments: [Segment; 0] = [];
+        // SAFETY: the only one that takes.
+        let mut take = || unsafe { srq.take(&mut segments) }.map_or(0, |recv| recv.id);
+        let early = take();
+        posters.into_iter().for_each(|thread| thread.join().unwrap());
+        let mut ids = [early, take(), take()];
+        ids.sort_unstable();
+        assert_eq!(ids, [0, 1, 2]);
+    });
+}

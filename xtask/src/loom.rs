@@ -1,0 +1,25 @@
+//! loom: the lock-free parts, with every interleaving of their threads that takes few pre-emptions.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::cargo::{cargo, target};
+
+/// Crates with such parts; their `sync.rs` says which atomics they use.
+const CRATES: [&str; 3] = ["dat-core", "provider-tcp-emu", "rnic"];
+/// Pre-emptions in one interleaving. Without a limit some of the tests take hours.
+const PREEMPTIONS: &str = "3";
+
+/// A compilation of its own: `--cfg loom` changes what the crates are made of.
+pub(crate) fn tests() -> Result<Command> {
+    let mut command = cargo();
+    command
+        .args(["test", "--no-fail-fast", "--color=never", "--lib"])
+        .args(CRATES.iter().flat_map(|name| ["-p", name]))
+        .args(["--", "--color=never", "--show-output", "loom_"])
+        .env("CARGO_TARGET_DIR", target()?.join("loom"))
+        .env("RUSTFLAGS", "--cfg loom")
+        .env("LOOM_MAX_PREEMPTIONS", PREEMPTIONS);
+    Ok(command)
+}
