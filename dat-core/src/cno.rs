@@ -143,15 +143,14 @@ impl<T: Transport> Cno<T> {
         let wake = Wake::new();
         self.state().waiters.push(&wake);
         let answer = self.wait_listed(&wake, deadline, timeout == 0);
-        let pass_on = {
-            let mut state = self.state();
-            state.waiters.retain(|w| !std::ptr::eq(*w, &wake));
-            // A trigger meant for this thread that it did not take belongs to the next.
-            !state.triggered.is_empty() && state.wake_one()
-        };
-        if pass_on {
+        let mut state = self.state();
+        state.waiters.retain(|w| !std::ptr::eq(*w, &wake));
+        // A trigger meant for this thread that it did not take belongs to the next. Told before the lock goes: then
+        // dat_cno_free may come.
+        if !state.triggered.is_empty() && state.wake_one() {
             self.ia.transport.interrupt();
         }
+        drop(state);
         answer
     }
 

@@ -116,18 +116,18 @@ slots! {
     }
 
     /// dat_ep_disconnect.
-    fn ep_disconnect<T>(ep: DAT_EP_HANDLE, flags: DAT_CLOSE_FLAGS) {
-        handle::get::<Ep<T>>(ep)?.disconnect(flags)
+    fn ep_disconnect<T, SAFE>(ep: DAT_EP_HANDLE, flags: DAT_CLOSE_FLAGS) {
+        alone::<SAFE, _>(ep, || handle::get::<Ep<T>>(ep)?.disconnect(flags))
     }
 
     /// dat_ep_get_status. What the caller does not want to know it leaves NULL, as with OFED.
-    fn ep_get_status<T>(
+    fn ep_get_status<T, SAFE>(
         ep: DAT_EP_HANDLE,
         state: *mut DAT_EP_STATE,
         recv_idle: *mut DAT_BOOLEAN,
         request_idle: *mut DAT_BOOLEAN,
     ) {
-        let now = handle::get::<Ep<T>>(ep)?.status();
+        let now = alone::<SAFE, _>(ep, || Ok(handle::get::<Ep<T>>(ep)?.status()))?;
         for (ptr, value) in [(state, now.0), (recv_idle, now.1.into()), (request_idle, now.2.into())] {
             if let Some(out) = ptr.as_mut() {
                 *out = value;

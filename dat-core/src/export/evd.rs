@@ -27,62 +27,78 @@ slots! {
     }
 
     /// dat_evd_query.
-    fn evd_query<T>(evd: DAT_EVD_HANDLE, mask: DAT_EVD_PARAM_MASK, param: *mut DAT_EVD_PARAM) {
-        let evd = handle::get::<Evd<T>>(evd)?;
-        let fields = (mask.into(), DAT_EVD_FIELD_ALL.into(), 2);
-        query(fields, param, DAT_EVD_PARAM::zeroed(), |param| {
-            *param = DAT_EVD_PARAM {
-                ia_handle: evd.ia.consumer_handle(),
-                evd_qlen: DAT_COUNT::try_from(evd.depth()).unwrap_or(DAT_COUNT::MAX),
-                evd_state: evd.state(),
-                cno_handle: evd.cno_handle(),
-                evd_flags: evd.flags,
-            };
+    fn evd_query<T, SAFE>(evd: DAT_EVD_HANDLE, mask: DAT_EVD_PARAM_MASK, param: *mut DAT_EVD_PARAM) {
+        alone::<SAFE, _>(evd, || {
+            let evd = handle::get::<Evd<T>>(evd)?;
+            let fields = (mask.into(), DAT_EVD_FIELD_ALL.into(), 2);
+            query(fields, param, DAT_EVD_PARAM::zeroed(), |param| {
+                *param = DAT_EVD_PARAM {
+                    ia_handle: evd.ia.consumer_handle(),
+                    evd_qlen: DAT_COUNT::try_from(evd.depth()).unwrap_or(DAT_COUNT::MAX),
+                    evd_state: evd.state(),
+                    cno_handle: evd.cno_handle(),
+                    evd_flags: evd.flags,
+                };
+            })
         })
     }
 
     /// dat_evd_modify_cno.
-    fn evd_modify_cno<T>(evd: DAT_EVD_HANDLE, cno: DAT_CNO_HANDLE) {
-        let evd = handle::get::<Evd<T>>(evd)?;
-        evd.set_cno(cno_of(&evd.ia, cno)?);
-        Ok(())
+    fn evd_modify_cno<T, SAFE>(evd: DAT_EVD_HANDLE, cno: DAT_CNO_HANDLE) {
+        alone::<SAFE, _>(evd, || {
+            let evd = handle::get::<Evd<T>>(evd)?;
+            evd.set_cno(cno_of(&evd.ia, cno)?);
+            Ok(())
+        })
     }
 
     /// dat_evd_enable.
-    fn evd_enable<T>(evd: DAT_EVD_HANDLE) {
-        handle::get::<Evd<T>>(evd)?.set_enabled(true);
-        Ok(())
+    fn evd_enable<T, SAFE>(evd: DAT_EVD_HANDLE) {
+        alone::<SAFE, _>(evd, || {
+            handle::get::<Evd<T>>(evd)?.set_enabled(true);
+            Ok(())
+        })
     }
 
     /// dat_evd_disable.
-    fn evd_disable<T>(evd: DAT_EVD_HANDLE) {
-        handle::get::<Evd<T>>(evd)?.set_enabled(false);
-        Ok(())
+    fn evd_disable<T, SAFE>(evd: DAT_EVD_HANDLE) {
+        alone::<SAFE, _>(evd, || {
+            handle::get::<Evd<T>>(evd)?.set_enabled(false);
+            Ok(())
+        })
     }
 
     /// dat_evd_set_unwaitable.
-    fn evd_set_unwaitable<T>(evd: DAT_EVD_HANDLE) {
-        handle::get::<Evd<T>>(evd)?.set_waitable(false);
-        Ok(())
+    fn evd_set_unwaitable<T, SAFE>(evd: DAT_EVD_HANDLE) {
+        alone::<SAFE, _>(evd, || {
+            handle::get::<Evd<T>>(evd)?.set_waitable(false);
+            Ok(())
+        })
     }
 
     /// dat_evd_clear_unwaitable.
-    fn evd_clear_unwaitable<T>(evd: DAT_EVD_HANDLE) {
-        handle::get::<Evd<T>>(evd)?.set_waitable(true);
-        Ok(())
+    fn evd_clear_unwaitable<T, SAFE>(evd: DAT_EVD_HANDLE) {
+        alone::<SAFE, _>(evd, || {
+            handle::get::<Evd<T>>(evd)?.set_waitable(true);
+            Ok(())
+        })
     }
 
     /// dat_evd_wait.
-    fn evd_wait<T>(
+    fn evd_wait<T, SAFE>(
         evd: DAT_EVD_HANDLE,
         timeout: DAT_TIMEOUT,
         threshold: DAT_COUNT,
         event: *mut DAT_EVENT,
         more: *mut DAT_COUNT,
     ) {
-        let evd = handle::get::<Evd<T>>(evd)?;
-        let (event, more) = (out(event, 4)?, out(more, 5)?);
-        let waited = evd.wait(timeout, threshold)?;
+        // dat_evd_free waits for those who wait, so the lock is not held longer than that.
+        let (waiter, event, more) = alone::<SAFE, _>(evd, || {
+            let evd = handle::get::<Evd<T>>(evd)?;
+            let (event, more) = (out(event, 4)?, out(more, 5)?);
+            Ok((evd.attend(threshold)?, event, more))
+        })?;
+        let waited = waiter.wait(timeout)?;
         more.write(DAT_COUNT::try_from(waited.more).unwrap_or(DAT_COUNT::MAX));
         event.write(waited.event?);
         Ok(())
@@ -94,9 +110,10 @@ slots! {
     }
 
     /// dat_evd_post_se.
-    fn evd_post_se<T>(evd: DAT_EVD_HANDLE, event: *const DAT_EVENT) {
-        let evd = handle::get::<Evd<T>>(evd)?;
-        evd.post_software(event.as_ref().ok_or(Error::arg(2))?)
+    fn evd_post_se<T, SAFE>(evd: DAT_EVD_HANDLE, event: *const DAT_EVENT) {
+        alone::<SAFE, _>(evd, || {
+            handle::get::<Evd<T>>(evd)?.post_software(event.as_ref().ok_or(Error::arg(2))?)
+        })
     }
 
     /// dat_evd_free.

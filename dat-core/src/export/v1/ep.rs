@@ -66,13 +66,13 @@ functions! {
     }
 
     /// dat_ep_get_status.
-    fn ep_get_status<T>(
+    fn ep_get_status<T, SAFE>(
         ep: DAT_EP_HANDLE,
         state: *mut DAT_EP_STATE,
         recv_idle: *mut DAT_BOOLEAN,
         request_idle: *mut DAT_BOOLEAN,
     ) {
-        let status = ep::ep_get_status::<T>(ep, state, recv_idle, request_idle);
+        let status = ep::ep_get_status::<T, SAFE>(ep, state, recv_idle, request_idle);
         if status == DAT_SUCCESS && let Some(state) = state.as_mut() {
             *state = record::ep_state(*state);
         }

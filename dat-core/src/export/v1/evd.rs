@@ -11,8 +11,8 @@ use crate::provider::Transport;
 
 functions! {
     /// dat_evd_post_se.
-    fn evd_post_se<T>(evd: DAT_EVD_HANDLE, event: *const v1::DAT_EVENT) {
-        let Some(event) = event.as_ref() else { return evd::evd_post_se::<T>(evd, null()) };
+    fn evd_post_se<T, SAFE>(evd: DAT_EVD_HANDLE, event: *const v1::DAT_EVENT) {
+        let Some(event) = event.as_ref() else { return evd::evd_post_se::<T, SAFE>(evd, null()) };
         let software_event_data = event.event_data.software_event_data;
         let event = DAT_EVENT {
             event_number: event.event_number,
@@ -20,7 +20,7 @@ functions! {
             event_data: DAT_EVENT_DATA { software_event_data },
             ..DAT_EVENT::zeroed()
         };
-        evd::evd_post_se::<T>(evd, &event)
+        evd::evd_post_se::<T, SAFE>(evd, &event)
     }
 
     /// dat_cno_query.

@@ -88,14 +88,14 @@ functions! {
     }
 
     /// dat_evd_wait.
-    fn evd_wait<T>(
+    fn evd_wait<T, SAFE>(
         evd: DAT_EVD_HANDLE,
         timeout: DAT_TIMEOUT,
         threshold: DAT_COUNT,
         event: *mut v1::DAT_EVENT,
         more: *mut DAT_COUNT,
     ) {
-        deliver(event, |event| evd::evd_wait::<T>(evd, timeout, threshold, event, more))
+        deliver(event, |event| evd::evd_wait::<T, SAFE>(evd, timeout, threshold, event, more))
     }
 }
 
