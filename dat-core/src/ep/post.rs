@@ -8,8 +8,9 @@ use crate::error::{Error, Result};
 use crate::handle::Node;
 use crate::provider::{PostError, Queue, RecvWr, Remote, Segment, SendOp, SendWr, Transport};
 
-/// Segments of one RDMA read at most that dat-core can shorten (see [`trim`]); adapters offer no more.
-pub(super) const MAX_SEGMENTS: usize = 64;
+/// Segments of one post at most; adapters offer no more. A larger count is refused before anybody looks at the segments,
+/// which may not be there, and an RDMA read of so many can be shortened (see [`trim`]).
+pub(crate) const MAX_SEGMENTS: usize = 64;
 
 const REQUEST_FLAGS: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SUPPRESS_FLAG
     | DAT_COMPLETION_SOLICITED_WAIT_FLAG

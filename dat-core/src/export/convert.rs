@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use dat_sys::*;
 
+use crate::ep::post::MAX_SEGMENTS;
 use crate::error::{Error, Result};
 use crate::evd::Evd;
 use crate::handle::{self, Node};
@@ -109,15 +110,15 @@ const _: () = {
 /// The segments of a post, at positions 2 (their number) and 3.
 ///
 /// # Safety
-/// The pointer is NULL or leads to `count` triplets.
+/// The pointer is NULL or leads to `count` triplets, if these are not more than `MAX_SEGMENTS`.
 #[inline]
 pub(super) unsafe fn segments<'a>(count: DAT_COUNT, iov: *const DAT_LMR_TRIPLET) -> Result<&'a [Segment]> {
     match usize::try_from(count) {
         Ok(0) => Ok(&[]),
-        Ok(_) if iov.is_null() || !iov.is_aligned() => Err(Error::arg(3)),
+        Ok(1..=MAX_SEGMENTS) if iov.is_null() || !iov.is_aligned() => Err(Error::arg(3)),
         // SAFETY: as the caller promised; a triplet has the layout of a segment, see above.
-        Ok(count) => Ok(unsafe { std::slice::from_raw_parts(iov.cast(), count) }),
-        Err(_) => Err(Error::arg(2)),
+        Ok(count @ 1..=MAX_SEGMENTS) => Ok(unsafe { std::slice::from_raw_parts(iov.cast(), count) }),
+        _ => Err(Error::arg(2)),
     }
 }
 

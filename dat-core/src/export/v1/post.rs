@@ -9,14 +9,12 @@ use dat_sys::*;
 use super::convert::{functions, refuse};
 use super::record::{TooLarge, lmr_triplet_to_2_0, write_event};
 use crate::ep::Ep;
+use crate::ep::post::MAX_SEGMENTS;
 use crate::error::Error;
 use crate::export::{evd, post};
 use crate::handle::Object;
 use crate::provider::Transport;
 use crate::srq::Srq;
-
-/// Segments of one post that are converted; adapters offer fewer, and more are refused.
-const MAX_SEGMENTS: usize = 64;
 
 functions! {
     /// dat_ep_post_send.
