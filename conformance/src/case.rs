@@ -86,6 +86,23 @@ impl From<&Row> for Case {
     }
 }
 
+/// Whether a text is what a pattern says, in which a star stands for any text.
+pub fn fits(pattern: &str, text: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('*') else { return text == pattern };
+    let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
+    let Some(mut left) = text.strip_prefix(start).and_then(|text| text.strip_suffix(end)) else {
+        return false;
+    };
+    // The first place where a part fits leaves the most for the others.
+    middle.split('*').all(|part| match left.split_once(part) {
+        Some((_, after)) => {
+            left = after;
+            true
+        }
+        None => false,
+    })
+}
+
 /// The functions that uDAPL 1.2 does not have.
 const NEW_IN_2_0: &[&str] = &[
     "dat_cno_fd_create",
@@ -108,19 +125,7 @@ impl Case {
 
     /// Whether a word of the user means it: its name or the beginning of it, or, with stars for any text, all of it.
     pub fn is_meant_by(&self, pattern: &str) -> bool {
-        let Some((start, rest)) = pattern.split_once('*') else { return self.id.starts_with(pattern) };
-        let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
-        let Some(mut left) = self.id.strip_prefix(start).and_then(|id| id.strip_suffix(end)) else {
-            return false;
-        };
-        // The first place where a part fits leaves the most for the others.
-        middle.split('*').all(|part| match left.split_once(part) {
-            Some((_, after)) => {
-                left = after;
-                true
-            }
-            None => false,
-        })
+        if pattern.contains('*') { fits(pattern, &self.id) } else { self.id.starts_with(pattern) }
     }
 
     /// Whether uDAPL 1.2 says it too; what is new in 2.0 says so in its clause.

@@ -17,7 +17,7 @@ mod report;
 mod rig;
 mod worker;
 
-pub use case::{Case, Level, Stop};
+pub use case::{Case, Level, Stop, fits};
 pub use cases::all;
 pub use door::{Door, Version};
 pub use report::{Format, Record, Report, Verdict};

@@ -2,7 +2,8 @@
 //! process.
 //!
 //! The parent writes the name of a case to the child's standard input, a line each; the child answers each with a
-//! line on its standard output. Before the first case it can be asked to open the adapter and no more.
+//! line on its standard output. Before the first case it can be asked to open the adapter and no more. A
+//! case that needs a second process starts one of its own kind, which is asked to be a peer (`rig/peer.rs`).
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
@@ -17,6 +18,7 @@ use crate::case::{Case, Stop};
 use crate::door::Door;
 use crate::report::{Record, Verdict};
 use crate::rig::Rig;
+use crate::rig::peer::{self, PEER};
 
 /// A case that takes longer hangs. Cases wait 5 s for what must happen, some several times.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -151,8 +153,12 @@ pub fn serve(target: &str) -> io::Result<()> {
     let target: Target = serde_json::from_str(target)?;
     let api = target.door.api();
     let cases = crate::all();
-    for id in io::stdin().lines() {
+    let mut asked = io::stdin().lines();
+    while let Some(id) = asked.next() {
         let id = id?;
+        if let (PEER, Ok(api)) = (&*id, &api) {
+            return peer::serve(api, &target.provider, asked);
+        }
         let outcome = match (&api, cases.iter().find(|case| case.id == id)) {
             (Err(why), _) => Err(Stop::Failed(why.clone())),
             (Ok(api), None) if id == OPEN => Rig::open(api, &target.provider).and_then(Rig::close),

@@ -1,4 +1,4 @@
-//! The suite over our providers, through both doors, as tests: `PROVIDER::DOOR::CASE`.
+//! The suite over our providers, through all doors, as tests: `PROVIDER::DOOR::CASE`.
 #![forbid(unsafe_code)]
 
 mod known;
@@ -34,26 +34,47 @@ fn main() {
 /// A target, and the environment that leads to it.
 struct Setup {
     provider: &'static str,
+    /// What leads there, as the names of the tests say it.
     door: &'static str,
     target: Result<Door, Skip>,
+    /// The registry file.
     conf: PathBuf,
+    /// Whether the library's own providers are looked at too.
+    builtin: bool,
 }
 
 fn setups(dir: &TempDir) -> Vec<Setup> {
     let dist = Dist::locate();
-    let ours = || {
-        dist.as_ref()
-            .map(|dist| Door::Library(dist.lib().join("libdat2.so.2"), Version::V2_0))
-            .map_err(Clone::clone)
+    let library = |name: &str, version| {
+        let dist = dist.as_ref().map_err(Clone::clone)?;
+        Ok(Door::Library(dist.lib().join(name), version))
     };
+    let ours = || library("libdat2.so.2", Version::V2_0);
     let empty = conf(dir, "empty", "");
-    let plugin = conf(dir, "mem", &entry("mem", &loopback_plugin(), "conformance"));
+    let mem = conf(dir, "mem", &entry("mem", &loopback_plugin(), "conformance"));
+    let plugin = dist.as_ref().map(Dist::plugin).unwrap_or_default();
+    let tcp = conf(dir, "tcp-emu", &entry("tcp-emu", &plugin, ""));
+    let setup = |provider, door, target, conf: &PathBuf, builtin| {
+        let conf = conf.clone();
+        Setup { provider, door, target, conf, builtin }
+    };
     vec![
-        Setup { provider: "mem", door: "linked", target: Ok(Door::Linked), conf: empty.clone() },
-        Setup { provider: "mem", door: "libdat2", target: ours(), conf: plugin },
-        Setup { provider: "tcp-emu", door: "linked", target: Ok(Door::Linked), conf: empty.clone() },
-        Setup { provider: "tcp-emu", door: "libdat2", target: ours(), conf: empty },
+        setup("mem", "linked", Ok(Door::Linked), &empty, true),
+        setup("mem", "libdat2", ours(), &mem, false),
+        setup("tcp-emu", "linked", Ok(Door::Linked), &empty, true),
+        setup("tcp-emu", "libdat2", ours(), &empty, true),
+        setup("tcp-emu", "plugin", ours(), &tcp, false),
+        setup("tcp-emu", "debian", debian(), &tcp, false),
     ]
+}
+
+/// The distribution's own library.
+fn debian() -> Result<Door, Skip> {
+    let path = Path::new("/usr/lib/x86_64-linux-gnu/libdat2.so.2");
+    match path.exists() {
+        true => Ok(Door::Library(path.to_owned(), Version::V2_0)),
+        false => Err(Skip(format!("no {} (package libdapl2)", path.display()))),
+    }
 }
 
 fn conf(dir: &TempDir, name: &str, text: &str) -> PathBuf {
@@ -77,7 +98,7 @@ fn loopback_plugin() -> PathBuf {
 }
 
 fn trials(setup: Setup) -> Vec<Trial> {
-    let Setup { provider, door, target, conf } = setup;
+    let Setup { provider, door, target, conf, builtin } = setup;
     let has = |case: &Case| target.as_ref().map_or(true, |target| target.has(case));
     let cases: Vec<_> = conformance::all().into_iter().filter(has).collect();
     let pool = target.map(|target| {
@@ -86,15 +107,16 @@ fn trials(setup: Setup) -> Vec<Trial> {
             let mut command = Command::new(std::env::current_exe().expect("this test has a path"));
             command.env(WORKER, &target).env("DAT_OVERRIDE", &conf);
             // What libraries say on standard error of the mistakes that cases make on purpose.
-            command.env("DAT_DBG_TYPE", "0").env_remove("OPENDAT_BUILTIN");
+            command.env("DAT_DBG_TYPE", "0");
+            command.env("OPENDAT_BUILTIN", if builtin { "1" } else { "0" });
             command
         })))
     });
     let trial = |case: Case| {
         let pool = pool.clone();
         let name = format!("{provider}::{door}::{}", case.id);
-        Trial::ignorable_test(name, move || match pool {
-            Ok(pool) => judge(provider, &case, &pool),
+        Trial::ignorable_test(name.clone(), move || match pool {
+            Ok(pool) => judge(&name, &case, &pool),
             Err(Skip(reason)) => Ok(Completion::ignored_with(reason)),
         })
     };
@@ -103,28 +125,24 @@ fn trials(setup: Setup) -> Vec<Trial> {
 
 /// Only what passes is counted. What is known not to pass is no test; what is not known, or passes all the same, is a
 /// failure.
-fn judge(provider: &str, case: &Case, pool: &Mutex<Pool>) -> Result<Completion, Failed> {
+fn judge(test: &str, case: &Case, pool: &Mutex<Pool>) -> Result<Completion, Failed> {
     let verdict = pool.lock().unwrap_or_else(PoisonError::into_inner).run(case).verdict;
-    let known = known::entries(provider, &case.id);
-    let listed = |hows: &[How]| known.iter().find(|(how, _)| hows.contains(how));
     let no_test = |why: String| Ok(Completion::ignored_with(format!("not a test: {why}")));
-    let (what, reason) = match verdict {
-        Verdict::Passed => match listed(&[How::Fails, How::Unsupported]) {
-            None => return Ok(Completion::Completed),
-            Some((how, why)) => {
-                let list = "conformance/tests/known/mod.rs";
-                return Err(format!("passes, and is listed as {how:?} ({why}): take it out of {list}").into());
-            }
-        },
-        Verdict::Failed { reason } => match listed(&[How::Fails]) {
-            Some((_, why)) => return no_test(format!("known to fail: {why}")),
-            None => ("", reason),
-        },
-        Verdict::Unsupported { reason } => match listed(&[How::Unsupported, How::Fleeting]) {
-            Some((_, why)) => return no_test(format!("unsupported: {why}")),
-            None if case.level == Level::Should => return no_test(format!("unsupported: {reason}")),
-            None => ("unsupported: ", reason),
-        },
+    let said = match (verdict, known::entry(test)) {
+        (Verdict::Passed, None) => return Ok(Completion::Completed),
+        (Verdict::Passed, Some((how, why))) => {
+            let list = "conformance/tests/known/mod.rs";
+            return Err(format!("passes, and is listed as {how:?} ({why}): take it out of {list}").into());
+        }
+        (Verdict::Failed { .. }, Some((How::Fails, why))) => return no_test(format!("known to fail: {why}")),
+        (Verdict::Unsupported { .. }, Some((How::Unsupported, why))) => {
+            return no_test(format!("unsupported: {why}"));
+        }
+        (Verdict::Unsupported { reason }, None) if case.level == Level::Should => {
+            return no_test(format!("unsupported: {reason}"));
+        }
+        (Verdict::Failed { reason }, _) => reason,
+        (Verdict::Unsupported { reason }, _) => format!("unsupported: {reason}"),
     };
-    Err(format!("{} {}: {}\n{what}{reason}", case.level, case.clause, case.requirement).into())
+    Err(format!("{} {}: {}\n{said}", case.level, case.clause, case.requirement).into())
 }

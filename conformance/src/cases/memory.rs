@@ -118,16 +118,55 @@ pub(super) const CASES: &[Row] = &[
         "DESCRIPTION: memory type",
         "Shared memory can be registered under a cookie, and again under the same.",
         |rig| {
-            let at = rig.allocate_shared(4096)?;
-            ok(share(rig, at)?)?;
-            ok(share(rig, at)?)
+            let memory = rig.to_share(4096)?;
+            let (at, mut first, mut second) = (rig.map(&memory)?, Region::none(), Region::none());
+            ok(rig.share_at(at, &memory, &mut first)?)?;
+            ok(rig.share_at(at, &memory, &mut second)?)?;
+            that(first.lmr != second.lmr, "both registrations are one region")
+        },
+    ),
+    must(
+        "dat_lmr_create/shared-by-processes",
+        "DESCRIPTION: shared memory",
+        "Another process registers the same memory under the same cookie; what comes to one is seen by both.",
+        |rig| {
+            let (mut peer, memory) = (rig.peer()?, rig.to_share(4096)?);
+            ok(peer.share(&memory)?)?;
+            let (mut here, pair, from) = (Region::none(), rig.pair()?, rig.memory(8)?);
+            ok(rig.share(&memory, &mut here)?)?;
+            from.store(0, b"for both");
+            ok(rig.write(pair.active.ep, &[from.all()], 1, &here.remote_part(0, 8)))?;
+            rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?;
+            rig.settle(pair)?;
+            let elsewhere = Region { address: rig.map(&memory)? as DAT_VADDR, ..here };
+            same("the other mapping", elsewhere.load(0, 8), b"for both".to_vec())
+        },
+    ),
+    must(
+        "dat_lmr_create/shared-cookie",
+        "DESCRIPTION: shared memory",
+        "A cookie is all of its 40 bytes: with another last byte it names other memory, with the same it cannot.",
+        |rig| {
+            let (mut peer, first, mut second) = (rig.peer()?, rig.to_share(4096)?, rig.to_share(4096)?);
+            ok(rig.share(&first, &mut Region::none())?)?;
+            second.cookie.clone_from(&first.cookie);
+            answers(rig.share(&second, &mut Region::none())?, DAT_INVALID_PARAMETER)?;
+            answers(peer.share(&second)?, DAT_INVALID_PARAMETER)?;
+            if let Some(last) = second.cookie.last_mut() {
+                *last ^= 1;
+            }
+            ok(peer.share(&second)?)?;
+            ok(rig.share(&second, &mut Region::none())?)
         },
     ),
     must(
         "dat_lmr_create/not-shared",
         "RETURN VALUES: invalid state",
         "Memory that the platform does not share is not registered as shared memory.",
-        |rig| answers(share(rig, rig.allocate(4096))?, DAT_INVALID_STATE),
+        |rig| {
+            let named = rig.to_share(4096)?;
+            answers(rig.share_at(rig.allocate(4096), &named, &mut Region::none())?, DAT_INVALID_STATE)
+        },
     ),
     must(
         "dat_lmr_create/zero-based",
@@ -364,27 +403,6 @@ pub(super) const CASES: &[Row] = &[
         },
     ),
 ];
-
-/// Registers a page as shared memory, always under the same cookie.
-fn share(rig: &Rig, at: DAT_PVOID) -> Outcome<DAT_RETURN> {
-    let mut name = [7; DAT_LMR_COOKIE_SIZE];
-    let memory = DAT_SHARED_MEMORY { virtual_address: at, shared_memory_id: &mut name };
-    let (mut lmr, mut lmr_context, mut rmr_context, mut size, mut address) = (null_mut(), 0, 0, 0, 0);
-    Ok(rig.api.dat_lmr_create(
-        rig.ia,
-        DAT_MEM_TYPE_SHARED_VIRTUAL,
-        DAT_REGION_DESCRIPTION { for_shared_memory: memory },
-        4096,
-        rig.pz()?,
-        DAT_MEM_PRIV_ALL_FLAG,
-        DAT_VA_TYPE_VA,
-        &mut lmr,
-        &mut lmr_context,
-        &mut rmr_context,
-        &mut size,
-        &mut address,
-    ))
-}
 
 /// A write through this context breaks the connection and changes nothing.
 #[track_caller]

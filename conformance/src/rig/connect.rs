@@ -148,6 +148,15 @@ impl Rig {
         Ok(Pair { active, passive })
     }
 
+    /// All that the active side wrote before is in the memory of the other: a read behind it has come back.
+    #[track_caller]
+    pub(crate) fn settle(&self, pair: Pair) -> Outcome {
+        const READ: u64 = 0xdead_beef;
+        let (near, far) = (self.memory(1)?, self.memory(1)?);
+        ok(self.read(pair.active.ep, &[near.all()], READ, &far.remote()))?;
+        self.completes(pair.active.request, READ, DAT_DTO_SUCCESS).map(drop)
+    }
+
     /// A connection that has ended: both endpoints are disconnected, and their events taken.
     pub(crate) fn ended_pair(&self) -> Outcome<Pair> {
         let pair = self.pair()?;

@@ -7,7 +7,7 @@ use dat_sys::*;
 
 use super::{Rig, cookie};
 use crate::case::Outcome;
-use crate::check::{failed, ok};
+use crate::check::ok;
 
 /// Memory that a provider may write to at any time: only ever copied from and to.
 pub(super) struct Block {
@@ -50,17 +50,6 @@ impl Rig {
         at.cast()
     }
 
-    /// Zeroed memory that other processes could share; it is never given back.
-    pub(crate) fn allocate_shared(&self, length: usize) -> Outcome<DAT_PVOID> {
-        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping, wherever the system has room for it.
-        let at = unsafe { libc::mmap(null_mut(), length, access, kind, -1, 0) };
-        match at == libc::MAP_FAILED {
-            true => Err(failed("the system has no shared memory")),
-            false => Ok(at),
-        }
-    }
-
     /// So many bytes, registered with all privileges in the rig's zone.
     pub(crate) fn memory(&self, length: u32) -> Outcome<Region> {
         self.memory_with(self.pz()?, length, DAT_MEM_PRIV_ALL_FLAG)
@@ -74,8 +63,7 @@ impl Rig {
         privileges: DAT_MEM_PRIV_FLAGS,
     ) -> Outcome<Region> {
         let at = self.allocate(length as usize);
-        let mut region =
-            Region { lmr: null_mut(), lmr_context: 0, rmr_context: 0, address: at as DAT_VADDR, length };
+        let mut region = Region { address: at as DAT_VADDR, length, ..Region::none() };
         ok(self.register(at, length.into(), pz, privileges, &mut region))?;
         Ok(region)
     }
@@ -184,6 +172,11 @@ impl Rig {
 }
 
 impl Region {
+    /// To be filled in.
+    pub(crate) fn none() -> Region {
+        Region { lmr: null_mut(), lmr_context: 0, rmr_context: 0, address: 0, length: 0 }
+    }
+
     /// All of it as a local segment.
     pub(crate) fn all(&self) -> DAT_LMR_TRIPLET {
         self.part(0, self.length)
@@ -223,7 +216,7 @@ impl Region {
     pub(crate) fn store(&self, from: u32, bytes: &[u8]) {
         let room = self.length.saturating_sub(from) as usize;
         let bytes = &bytes[..bytes.len().min(room)];
-        // SAFETY: inside the block, which lives as long as the rig; nobody holds a reference into it.
+        // SAFETY: inside the block or mapping, which lives as long as the rig; nobody holds a reference into it.
         unsafe {
             let to = (self.address as *mut u8).add(from as usize);
             to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());

@@ -7,6 +7,8 @@ mod events;
 mod memory;
 mod named;
 mod objects;
+pub(crate) mod peer;
+mod shared;
 mod threads;
 
 use std::cell::{OnceCell, RefCell};
@@ -20,6 +22,8 @@ pub(crate) use self::events::{cookie, dto, software};
 pub(crate) use self::memory::{Region, private};
 pub(crate) use self::named::{named, named_infos};
 pub(crate) use self::objects::{Ep, QLEN};
+pub(crate) use self::peer::Peer;
+pub(crate) use self::shared::Shared;
 use crate::api::Api;
 use crate::case::Outcome;
 use crate::check::{failed, ok};
@@ -44,6 +48,8 @@ pub(crate) struct Rig {
     /// Further opens, closed with the first.
     others: RefCell<Vec<DAT_IA_HANDLE>>,
     memory: RefCell<Vec<memory::Block>>,
+    /// Processes that stay until the adapter is closed.
+    peers: RefCell<Vec<Peer>>,
 }
 
 impl Rig {
@@ -60,6 +66,7 @@ impl Rig {
             pz: OnceCell::new(),
             others: RefCell::default(),
             memory: RefCell::default(),
+            peers: RefCell::default(),
         };
         (rig.ia, rig.async_evd) = rig.open_once(8, DAT_HANDLE_NULL)?;
         let (all_ia, all_provider) = (DAT_IA_FIELD_ALL, DAT_PROVIDER_FIELD_ALL);
@@ -127,6 +134,7 @@ impl Rig {
             let closed = ok(self.api.dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG));
             outcome = outcome.and(closed);
         }
+        self.peers.borrow_mut().clear();
         if outcome.is_err() {
             // Whatever is still open may still write to it.
             std::mem::take(&mut *self.memory.borrow_mut()).into_iter().for_each(std::mem::forget);

@@ -26,13 +26,9 @@ pub(super) fn reach(rig: &Rig, state: DAT_EP_STATE) -> Outcome<Ep> {
         DAT_EP_STATE_COMPLETION_PENDING => completing(rig)?,
         _ => return several_paths(rig, state),
     };
-    let is = rig.state(ep.ep)?;
-    match (is == state, state) {
-        (true, _) => Ok(ep),
-        (false, DAT_EP_STATE_DISCONNECT_PENDING | DAT_EP_STATE_COMPLETION_PENDING) => {
-            unsupported("the state has ended before it could be looked at: this transport is too fast for it")
-        }
-        (false, _) => Err(failed(format_args!("the EP is in state {is}, not in {state}"))),
+    match rig.state(ep.ep)? {
+        is if is == state => Ok(ep),
+        is => Err(failed(format_args!("the EP is in state {is}, not in {state}"))),
     }
 }
 
@@ -101,23 +97,25 @@ fn connected(rig: &Rig) -> Outcome<Ep> {
     Ok(pair.active)
 }
 
-/// Disconnecting gracefully while a lot of data is still to be moved.
+/// Disconnecting gracefully from a process that stands still, while it owes the answer to an RDMA read.
 fn disconnecting(rig: &Rig) -> Outcome<Ep> {
-    const LOT: u32 = 16 << 20;
-    let pair = rig.pair()?;
-    let (from, to) = (rig.memory(LOT)?, rig.memory(LOT)?);
-    for id in 0..8 {
-        ok(rig.write(pair.active.ep, &[from.all()], id, &to.remote()))?;
-    }
-    ok(rig.api.dat_ep_disconnect(pair.active.ep, DAT_CLOSE_GRACEFUL_FLAG))?;
-    Ok(pair.active)
+    let ((ep, peer), memory) = (rig.far_pair()?, rig.memory(64)?);
+    peer.hold()?;
+    let remote = DAT_RMR_TRIPLET { segment_length: memory.length, ..peer.memory };
+    ok(rig.read(ep.ep, &[memory.all()], 0, &remote))?;
+    ok(rig.api.dat_ep_disconnect(ep.ep, DAT_CLOSE_GRACEFUL_FLAG))?;
+    rig.keep(peer);
+    Ok(ep)
 }
 
-/// Accepted, and the connection not yet up.
+/// Accepted, while the process that connected stands still and does not learn it.
 fn completing(rig: &Rig) -> Outcome<Ep> {
-    let (_, arrival) = rig.request(b"")?;
-    let ep = rig.ep()?;
+    let ((_, mut peer), listener, ep) = (rig.far_pair()?, rig.listen()?, rig.ep()?);
+    peer.connect(listener.qualifier)?;
+    let arrival = rig.arrival(listener.evd)?;
+    peer.hold()?;
     ok(rig.accept(arrival.cr, ep.ep, b""))?;
+    rig.keep(peer);
     Ok(ep)
 }
 
