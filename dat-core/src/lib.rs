@@ -18,6 +18,7 @@ pub mod addr;
 mod agent;
 mod beacon;
 pub mod cno;
+pub mod counters;
 pub mod error;
 pub mod futex;
 pub mod handle;

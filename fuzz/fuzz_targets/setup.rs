@@ -11,7 +11,7 @@ fuzz_target!(|data: &[u8]| {
     let Some((&portion, data)) = data.split_first() else { return };
     let portion = usize::from(portion).max(1);
     let now = Instant::now();
-    let offer = Offer { ird: 4, ord: 4, crc: false };
+    let offer = Offer { ird: 4, ord: 4, crc: false, extended: true };
 
     let mut responder = Responder::new(now);
     let mut rest = data;

@@ -12,6 +12,7 @@
 //! | `crc` | `on`: ask peers for CRCs; `off`: only where the peer asks | `off` |
 //! | `spin` | µs that a blocking wait polls before it sleeps; also `OPENDAT_SPIN_US` | 30; 0 on one processor |
 //! | `cc` | TCP congestion control of all connections | `cubic` or `reno` within the host, else the system's |
+//! | `extended` | `on`: immediate data and atomic operations (RFC 7306) with peers that know them; `off`: with none | `on` |
 //! | `fpdu` | octets of the largest FPDU sent, 128 to 65536 | 65536; MSS towards strangers |
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -31,6 +32,8 @@ pub(crate) struct Params {
     pub(crate) address: SocketAddr,
     /// CRCs are asked for.
     pub(crate) crc: bool,
+    /// The operations of RFC 7306 are there for peers that know them.
+    pub(crate) extended: bool,
     /// How long a blocking wait polls before it sleeps.
     pub(crate) spin: Duration,
     /// TCP congestion control.
@@ -65,6 +68,7 @@ impl Params {
             bind,
             address: bind.unwrap_or_else(|| netdev::of_host(&devices)),
             crc: false,
+            extended: true,
             spin: default_spin(online_processors()),
             cc: None,
             fpdu: *FPDU.end(),
@@ -81,9 +85,8 @@ impl Params {
     fn set(&mut self, word: &str) -> Result<(), String> {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
         match (key, value) {
-            ("crc", "on") => self.crc = true,
-            ("crc", "off") => self.crc = false,
-            ("crc", _) => return Err("expected on or off".into()),
+            ("crc", _) => self.crc = on(value)?,
+            ("extended", _) => self.extended = on(value)?,
             ("spin", _) => self.spin = spin(value)?,
             ("cc", "") => return Err("expected the name of a congestion control".into()),
             ("cc", _) => self.cc = Some(value.into()),
@@ -94,9 +97,17 @@ impl Params {
                     .filter(|n| FPDU.contains(n))
                     .ok_or_else(|| format!("expected {} to {} octets", FPDU.start(), FPDU.end()))?;
             }
-            _ => return Err("unknown key; known are crc, spin, cc and fpdu".into()),
+            _ => return Err("unknown key; known are crc, extended, spin, cc and fpdu".into()),
         }
         Ok(())
+    }
+}
+
+fn on(value: &str) -> Result<bool, String> {
+    match value {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("expected on or off".into()),
     }
 }
 
@@ -205,6 +216,7 @@ mod tests {
         assert_eq!(params.spin, Duration::from_micros(100));
         assert_eq!(params.cc.as_deref(), Some("reno"));
         assert_eq!(params.fpdu, 4096);
+        assert!(params.extended && !parse("extended=off").expect("parses").extended);
         assert!(!parse("crc=on crc=off").expect("parses").crc, "the last one counts");
     }
 
@@ -249,7 +261,11 @@ mod tests {
     #[test]
     fn errors_say_what_is_wrong() {
         assert_eq!(reason("crc=maybe"), "ia_params: crc=maybe: expected on or off");
-        assert_eq!(reason("speed=11"), "ia_params: speed=11: unknown key; known are crc, spin, cc and fpdu");
+        assert_eq!(reason("extended="), "ia_params: extended=: expected on or off");
+        assert_eq!(
+            reason("speed=11"),
+            "ia_params: speed=11: unknown key; known are crc, extended, spin, cc and fpdu"
+        );
         assert_eq!(reason("fpdu=1"), "ia_params: fpdu=1: expected 128 to 65536 octets");
         assert_eq!(reason("spin=-1"), "ia_params: spin=-1: expected 0 to 1000000 microseconds");
         assert_eq!(reason("cc="), "ia_params: cc=: expected the name of a congestion control");

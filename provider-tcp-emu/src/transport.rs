@@ -103,7 +103,7 @@ fn attrs(ia: &str, params: &Params) -> Attrs {
         // One table has room for all of them; a window may have a key that is valid and one that is about to be.
         max_regions: Keys::MAX / 2,
         max_windows: Keys::MAX / 4,
-        extended: true,
+        extended: params.extended,
         max_region_size: isize::MAX as u64,
         max_pds: 1 << 16,
         max_message: u32::MAX,

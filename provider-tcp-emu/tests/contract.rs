@@ -1,12 +1,15 @@
-//! dat-core's contract for transports, kept by this one: over IPv4, over IPv6, and with CRCs.
+//! dat-core's contract for transports, kept by this one: over IPv4 and IPv6, with CRCs, without RFC 7306.
 
 use dat_core::provider::Provider;
 use provider_tcp_emu::{Tcp, TcpEmu};
 
 /// Two adapters with the same ia_params.
 fn pair(params: &str) -> (Tcp, Tcp) {
-    let open = || TcpEmu.open("tcp-emu", params).unwrap_or_else(|e| panic!("{params}: {e}"));
-    (open(), open())
+    (open(params), open(params))
+}
+
+fn open(params: &str) -> Tcp {
+    TcpEmu.open("tcp-emu", params).unwrap_or_else(|e| panic!("{params}: {e}"))
 }
 
 mod every_address {
@@ -23,4 +26,13 @@ mod ipv6 {
 
 mod small_fpdus_without_spinning {
     dat_core::transport_contract!(|| super::pair("lo fpdu=1460 spin=0"));
+}
+
+/// RFC 7306 is for two. A peer without it is taken for a stranger.
+mod towards_a_peer_without_rfc_7306 {
+    dat_core::transport_contract!(|| (super::open(""), super::open("extended=off")));
+}
+
+mod without_rfc_7306 {
+    dat_core::transport_contract!(|| (super::open("extended=off"), super::open("")));
 }

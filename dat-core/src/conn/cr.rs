@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 
+use dat_sys::ib::*;
 use dat_sys::*;
 
 use super::csp::Csp;
@@ -110,6 +111,8 @@ pub fn accept<T: Transport>(cr: &Node<Cr<T>>, given: Option<&Node<Ep<T>>>, priva
     let answer = ep.accept(request, private);
     if answer.is_err() {
         ep.retract();
+    } else {
+        ia.counters.count(&[DCNT_IA_SP_CR_ACCEPTED, DCNT_IA_CM_REP_TX]);
     }
     discard(cr);
     answer
@@ -122,6 +125,7 @@ pub fn reject<T: Transport>(cr: &Node<Cr<T>>, private: &[u8]) -> Result<()> {
         return Err(Error::arg(2));
     }
     let request = cr.take().ok_or(Error::handle(DAT_INVALID_HANDLE_CR))?;
+    ia.counters.count(&[DCNT_IA_SP_CR_REJECTED, DCNT_IA_CM_USER_REJ_TX]);
     let ep = cr.ep.clone();
     discard(cr);
     if let Some(ep) = ep {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use dat_sys::ib::*;
 use dat_sys::*;
 
 use super::cr::Arrival;
@@ -53,6 +54,12 @@ pub fn create<T: Transport>(
         let sink = unsafe { Sink::new(&*door) };
         let listener = ia.transport.listen(port, evd.depth(), sink)?;
         Ok(Psp { ia: Ref::new(ia), listener, door })
+    })
+    .inspect(|_| {
+        ia.counters.count(match port {
+            Port::Any => &[DCNT_IA_PSP_CREATE_ANY],
+            Port::Qualifier(_) => &[DCNT_IA_PSP_CREATE],
+        });
     })
 }
 

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use dat_sys::ib::*;
 use dat_sys::*;
 
 use super::link::Link;
@@ -65,7 +66,10 @@ impl<T: Transport> Ep<T> {
         self.shared.conn().remote = Address { sockaddr: addr.into(), port: qualifier };
         let timeout = (timeout != DAT_TIMEOUT_INFINITE).then(|| Duration::from_micros(timeout.into()));
         let to = Connect { addr, port: qualifier, private, timeout, depth: setup.read_depth() };
-        link.qp.connect(&to).inspect_err(|_| self.retract())
+        link.qp.connect(&to).inspect_err(|_| self.retract())?;
+        self.counters.count(DCNT_EP_CONNECT);
+        self.ia.counters.count(&[DCNT_IA_CM_REQ_TX]);
+        Ok(())
     }
 
     /// dat_ep_dup_connect: to where `model` is connected.
@@ -124,11 +128,15 @@ impl<T: Transport> Ep<T> {
             _ => return Err(Error::arg(2)),
         };
         let moved = self.shared.state.apply(event)?;
+        self.counters.count(DCNT_EP_DISCONNECT);
         if moved.effect == Effect::Nothing {
             return Ok(());
         }
         // uDAPL 1.2, dat_ep_disconnect: unless connected, both flags mean the same.
         let how = if moved.from == State::Connected { how } else { Close::Abrupt };
+        if moved.from == State::Connected {
+            self.ia.counters.count(&[DCNT_IA_CM_DREQ_TX]);
+        }
         // SAFETY: an endpoint in any of these states has a link, and only reset and free take it.
         if let Some(link) = unsafe { self.link_ptr().as_ref() } {
             link.qp.disconnect(how);

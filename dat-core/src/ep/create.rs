@@ -8,6 +8,7 @@ use dat_sys::*;
 use super::network::Shared;
 use super::state::{Event, State};
 use super::{Ep, Orphans, Setup, params};
+use crate::counters::EpCounters;
 use crate::error::{Error, Result};
 use crate::evd::{Evd, Feed};
 use crate::handle::{self, Node, Ref};
@@ -101,6 +102,7 @@ fn build<T: Transport>(
             link: AtomicPtr::new(std::ptr::null_mut()),
             setup: Mutex::new(setup),
             shared: Arc::new(Shared::new(handle, Ref::new(ia), state, connect_evd)),
+            counters: EpCounters::default(),
         };
         let link = ep.new_link(&mut ep.setup())?;
         ep.link.store(link, Ordering::Release);

@@ -9,6 +9,7 @@ use dat_sys::ib::*;
 use dat_sys::*;
 
 use super::watermark::Holding;
+use crate::counters::{self, Tally};
 use crate::evd::Evd;
 use crate::handle::Node;
 use crate::provider::{Transport, Wc, WcOp, WcStatus};
@@ -26,6 +27,8 @@ pub struct Flow {
     rmrs: OnceLock<Box<[AtomicUsize]>>,
     srq: Option<SrqShare>,
     pub(super) holding: Arc<Holding>,
+    /// Posts are counted by whoever posts to each queue, receives by whoever takes their completions.
+    pub(super) tally: Arc<Tally<{ counters::EP }>>,
 }
 
 // SAFETY: a cookie's cell is written by the poster before the request is posted and read by the taker after it has
@@ -48,6 +51,7 @@ impl Flow {
         max_recvs: usize,
         srq: Option<SrqShare>,
         holding: Arc<Holding>,
+        tally: Arc<Tally<{ counters::EP }>>,
     ) -> Self {
         let ring = max_requests.max(1).next_power_of_two();
         Flow {
@@ -58,6 +62,7 @@ impl Flow {
             rmrs: OnceLock::new(),
             srq,
             holding,
+            tally,
         }
     }
 
@@ -116,6 +121,14 @@ impl Flow {
                         self.holding.gave_back();
                     }
                 }
+            }
+            if wc.status == WcStatus::Success {
+                let (messages, bytes) = match wc.immediate {
+                    None => (DCNT_EP_RECV, DCNT_EP_RECV_DATA),
+                    Some(_) => (DCNT_EP_RECV_RDMA_IMM, DCNT_EP_RECV_RDMA_IMM_DATA),
+                };
+                self.tally.add(messages, 1);
+                self.tally.add(bytes, wc.bytes.into());
             }
             wc.id
         } else {

@@ -38,9 +38,9 @@ impl<T: Transport> Ep<T> {
         let count = |n: DAT_COUNT| usize::try_from(n).unwrap_or(0);
         let srq_share = setup.srq.as_ref().map(|srq| srq.counts.share());
         let (requests, recvs) = (count(attr.max_request_dtos), count(attr.max_recv_dtos));
-        let holding = Arc::clone(&setup.holding);
-        let mut flow =
-            Box::new(Flow::new(self.shared.ep as *mut c_void, requests, recvs, srq_share, holding));
+        let (holding, tally) = (Arc::clone(&setup.holding), self.counters.flow());
+        let ep = self.shared.ep as *mut c_void;
+        let mut flow = Box::new(Flow::new(ep, requests, recvs, srq_share, holding, tally));
         flow.count_only_reported(setup.request_evd.is_some(), setup.recv_evd.is_some());
         let write_iov = count(attr.max_rdma_write_iov);
         let cfg = QpCfg {

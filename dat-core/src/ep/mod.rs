@@ -30,6 +30,7 @@ use self::modify::EarlyRecv;
 use self::network::Shared;
 use self::state::{Effect, Event, State};
 pub use self::watermark::{Exceeded, Holding};
+use crate::counters::EpCounters;
 use crate::error::{Error, Result};
 use crate::evd::{Evd, Feed};
 use crate::handle::{Node, Object, Ref};
@@ -46,6 +47,8 @@ pub struct Ep<T: Transport> {
     link: AtomicPtr<Link<T>>,
     setup: Mutex<Setup<T>>,
     shared: Arc<Shared<T>>,
+    /// What it has done.
+    pub counters: EpCounters,
 }
 
 /// What the consumer configured.

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use dat_sys::ib::*;
 use dat_sys::*;
 
 use super::state::{Effect, Event, Moved, State, StateCell};
@@ -93,8 +94,24 @@ impl<T: Transport> Shared<T> {
     /// The connection, or the attempt at one, has ended: exactly one event says so.
     fn ended(&self, event: Event, private: &[u8], number: impl FnOnce(State) -> DAT_EVENT_NUMBER) {
         if let Ok(Moved { from, effect: Effect::To(_) }) = self.state.apply(event) {
-            self.report(number(from), private, Order::AfterCompletions);
+            let number = number(from);
+            self.count(from, number);
+            self.report(number, private, Order::AfterCompletions);
         }
+    }
+
+    /// How a connection, or an attempt at one, ended.
+    fn count(&self, from: State, number: DAT_EVENT_NUMBER) {
+        let counter = match number {
+            DAT_CONNECTION_EVENT_PEER_REJECTED => DCNT_IA_CM_USER_REJ_RX,
+            DAT_CONNECTION_EVENT_DISCONNECTED if from == State::Connected => DCNT_IA_CM_DREQ_RX,
+            DAT_CONNECTION_EVENT_DISCONNECTED => return,
+            DAT_CONNECTION_EVENT_NON_PEER_REJECTED => DCNT_IA_CM_ERR_REFUSED,
+            DAT_CONNECTION_EVENT_TIMED_OUT => DCNT_IA_CM_ERR_TIMEOUT,
+            DAT_CONNECTION_EVENT_BROKEN => DCNT_IA_CM_ERR_RESET,
+            _ => DCNT_IA_CM_ERR,
+        };
+        self.ia.counters.count(&[counter]);
     }
 }
 
@@ -115,6 +132,10 @@ impl<T: Transport> Receiver<T> for Shared<T> {
                         conn.remote.port = peer.port().into();
                     }
                 }
+                self.ia.counters.count(match passive {
+                    true => &[DCNT_IA_CM_PASSIVE_EST],
+                    false => &[DCNT_IA_CM_REP_RX, DCNT_IA_CM_ACTIVE_EST],
+                });
                 // uDAPL 1.2, dat_evd_wait: no private data on the passive side.
                 let private = if passive { &[] } else { private };
                 self.report(DAT_CONNECTION_EVENT_ESTABLISHED, private, Order::Now);

@@ -1,5 +1,6 @@
 //! The data path: posting work requests. One screen; no lock, no allocation.
 
+use dat_sys::ib::*;
 use dat_sys::*;
 
 use super::state::Event;
@@ -159,7 +160,20 @@ impl<T: Transport> Node<Ep<T>> {
         unsafe { link.qp.post_send(&wr) }.map_err(|e| {
             link.flow.requests.posted(seq);
             if let SendOp::ReadToWindow(_) = op { sink_refused(e) } else { refused(e) }
-        })
+        })?;
+        let (posts, bytes) = match op {
+            SendOp::Send { .. } => (DCNT_EP_POST_SEND, Some(DCNT_EP_POST_SEND_DATA)),
+            SendOp::Write(_) => (DCNT_EP_POST_WRITE, Some(DCNT_EP_POST_WRITE_DATA)),
+            SendOp::WriteImm { .. } => (DCNT_EP_POST_WRITE_IMM, Some(DCNT_EP_POST_WRITE_IMM_DATA)),
+            SendOp::Read(_) | SendOp::ReadToWindow(_) => (DCNT_EP_POST_READ, Some(DCNT_EP_POST_READ_DATA)),
+            SendOp::FetchAdd { .. } => (DCNT_EP_POST_FETCH_ADD, None),
+            SendOp::CompareSwap { .. } => (DCNT_EP_POST_CMP_SWAP, None),
+        };
+        link.flow.tally.add(posts, 1);
+        if let Some(bytes) = bytes {
+            link.flow.tally.add(bytes, length(segments));
+        }
+        Ok(())
     }
 
     /// dat_ep_post_recv.
@@ -196,6 +210,8 @@ impl<T: Transport> Node<Ep<T>> {
             link.flow.receives.posted(seq);
             refused(e)
         })?;
+        link.flow.tally.add(DCNT_EP_POST_RECV, 1);
+        link.flow.tally.add(DCNT_EP_POST_RECV_DATA, length(segments));
         if state.may_be_modified() {
             self.remember(segments, cookie, quiet);
         }

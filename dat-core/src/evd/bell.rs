@@ -4,11 +4,13 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use dat_sys::ib::*;
 use dat_sys::*;
 
 use super::attendance::Attendance;
 use super::feed;
 use crate::cno::Cno;
+use crate::counters::EvdCounters;
 use crate::handle::Ref;
 use crate::ia::Ia;
 use crate::provider::{Receiver, Transport, Upcall};
@@ -24,6 +26,8 @@ pub(super) struct Bell<T: Transport> {
     pub(super) dead: AtomicBool,
     pub(super) cno: Mutex<Option<Ref<Cno<T>>>>,
     pub(super) has_cno: AtomicBool,
+    /// What the EVD has done.
+    pub(super) counters: EvdCounters,
     /// Completion streams that feed it.
     pub(super) feeds: AtomicU32,
     /// The completion flags they agree on (see [`Feed`]).
@@ -91,7 +95,10 @@ impl<T: Transport> Receiver<T> for Bell<T> {
     fn upcall(&self, up: Upcall<'_, T>) {
         match up {
             Upcall::CqOverflow => self.overflow(),
-            _ => self.ring(),
+            _ => {
+                self.counters.tally.count(DCNT_EVD_DTO_CALLBACK);
+                self.ring();
+            }
         }
     }
 }

@@ -17,6 +17,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use dat_sys::ib::*;
 use dat_sys::*;
 
 use self::attendance::Attendance;
@@ -24,6 +25,7 @@ use self::bell::Bell;
 pub use self::feed::Feed;
 use self::take::Taker;
 use crate::cno::Cno;
+use crate::counters::{self, Ask, EvdCounters};
 use crate::error::{Error, Result};
 use crate::handle::{self, Node, Object, Ref};
 use crate::ia::Ia;
@@ -100,6 +102,7 @@ pub fn create<T: Transport>(
             dead: AtomicBool::new(false),
             cno: Mutex::new(cno.map(Ref::new)),
             has_cno: AtomicBool::new(cno.is_some()),
+            counters: EvdCounters::default(),
             feeds: AtomicU32::new(0),
             config: AtomicU32::new(DAT_COMPLETION_DEFAULT_FLAG),
             overflowed: AtomicBool::new(false),
@@ -199,8 +202,18 @@ impl<T: Transport> Evd<T> {
             soft.push_back(Soft { event: self.event(number, data), order });
             self.soft_len.store(soft.len(), Ordering::Release);
         }
+        if let DAT_CONNECTION_REQUEST_EVENT
+        | DAT_CONNECTION_EVENT_ESTABLISHED..=DAT_CONNECTION_EVENT_UNREACHABLE = number
+        {
+            self.bell.counters.tally.count(DCNT_EVD_CONN_CALLBACK);
+        }
         self.bell.ring();
         Ok(())
+    }
+
+    /// dat_ib_query_counters.
+    pub fn counters(&self, ask: Ask) -> [u64; counters::EVD] {
+        self.bell.counters.read(ask, self.empties.load(Ordering::Relaxed))
     }
 
     /// As [`Evd::post`]; a full queue is reported as an EVD overflow (uDAPL 1.2, dat_evd_create: async EVD).

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;
 
-use dat_sys::ib::{DAT_IB_DTO_EVENT, DAT_IB_EXTENSION_EVENT_DATA};
+use dat_sys::ib::*;
 use dat_sys::*;
 
 use super::{Evd, Order, extended};
@@ -45,18 +45,21 @@ impl<T: Transport> Evd<T> {
             return Err(Error::state(DAT_INVALID_STATE_EVD_WAITER));
         }
         // SAFETY: as the caller promised.
-        if unsafe { self.take(event) } {
+        if let Some(found) = unsafe { self.take(event) } {
+            self.bell.counters.tally.add(found, 1);
             self.remind_cno();
             return Ok(());
         }
         self.ia.transport.progress();
         loop {
             // SAFETY: as the caller promised.
-            if unsafe { self.take(event) } {
+            if let Some(found) = unsafe { self.take(event) } {
+                self.bell.counters.tally.add(found, 1);
                 self.remind_cno();
                 return Ok(());
             }
             if self.settle_cno() {
+                self.bell.counters.tally.add(DCNT_EVD_DEQUEUE_NOT_FOUND, 1);
                 return Err(self.nothing());
             }
         }
@@ -94,33 +97,35 @@ impl<T: Transport> Evd<T> {
         self.arm_for_cno()
     }
 
-    /// The first event, if any.
+    /// The first event, if any: as what it counts that it was found.
     ///
     /// # Safety
     /// As [`Evd::dequeue_into`].
     #[inline(always)]
-    pub(super) unsafe fn take(&self, event: *mut DAT_EVENT) -> bool {
+    pub(super) unsafe fn take(&self, event: *mut DAT_EVENT) -> Option<DAT_EVD_COUNTERS> {
         // SAFETY: as the caller promised.
         unsafe {
             if self.soft_len.load(Ordering::Acquire) > 0 && self.take_soft(Order::Now, event) {
-                return true;
+                return Some(DCNT_EVD_DEQUEUE_FOUND);
             }
-            if let Some(wc) = self.take_completion() {
+            if let Some((wc, found)) = self.take_completion() {
                 self.write_completion(&wc, event);
-                return true;
+                return Some(found);
             }
-            self.soft_len.load(Ordering::Acquire) > 0 && self.take_soft(Order::AfterCompletions, event)
+            let taken =
+                self.soft_len.load(Ordering::Acquire) > 0 && self.take_soft(Order::AfterCompletions, event);
+            taken.then_some(DCNT_EVD_DEQUEUE_FOUND)
         }
     }
 
     /// # Safety
     /// As [`Evd::dequeue`].
     #[inline(always)]
-    unsafe fn take_completion(&self) -> Option<Wc> {
+    unsafe fn take_completion(&self) -> Option<(Wc, DAT_EVD_COUNTERS)> {
         let cq = self.cq.as_ref()?;
         // SAFETY: the caller is the only one that takes events.
         if let Some(wc) = unsafe { (*self.taker.0.get()).pop_front() } {
-            return Some(wc);
+            return Some((wc, DCNT_EVD_DEQUEUE_FOUND));
         }
         let mut wc = [MaybeUninit::uninit()];
         if cq.poll(&mut wc) == 0 {
@@ -128,7 +133,7 @@ impl<T: Transport> Evd<T> {
             return None;
         }
         // SAFETY: poll wrote one.
-        Some(unsafe { wc[0].assume_init() })
+        Some((unsafe { wc[0].assume_init() }, DCNT_EVD_DEQUEUE_POLL_FOUND))
     }
 
     /// Gives back what completions that nobody will take still occupy: buffers of shared receive queues.
@@ -137,7 +142,7 @@ impl<T: Transport> Evd<T> {
     /// As [`Evd::dequeue`].
     pub(super) unsafe fn retire_all(&self) {
         // SAFETY: as the caller promised; the flow of each outlives it (`Orphans`).
-        while let Some(wc) = unsafe { self.take_completion() } {
+        while let Some((wc, _)) = unsafe { self.take_completion() } {
             // SAFETY: as above.
             unsafe { &*(wc.qp as *const Flow) }.retire(&wc);
         }

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use dat_sys::ib::*;
 use dat_sys::*;
 
 use super::Evd;
@@ -62,6 +63,7 @@ impl<T: Transport> Waiter<'_, T> {
             // No deadline can lie past the end of the clock; then there is none.
             us => Instant::now().checked_add(Duration::from_micros(us.into())),
         };
+        self.evd.bell.counters.tally.add(DCNT_EVD_WAIT, 1);
         // SAFETY: this is the waiter: everyone else is refused.
         unsafe { self.evd.wait_alone(deadline, timeout == 0, self.threshold) }
     }
@@ -96,7 +98,7 @@ impl<T: Transport> Evd<T> {
             let count = unsafe { self.count() };
             let mut event = DAT_EVENT::zeroed();
             // SAFETY: as above.
-            if count >= threshold && unsafe { self.take(&mut event) } {
+            if count >= threshold && unsafe { self.take(&mut event) }.is_some() {
                 return Ok(Waited { event: Ok(event), more: count - 1 });
             }
             if self.bell.overflowed.load(Ordering::Acquire) {
@@ -115,7 +117,10 @@ impl<T: Transport> Evd<T> {
                 Slept::Woken => {}
             }
             // Arm after counting; `false` means that something came in between.
+            let tally = &self.bell.counters.tally;
+            tally.add(DCNT_EVD_WAIT_NOTIFY, self.cq.is_some().into());
             if self.cq.as_ref().is_none_or(|cq| cq.arm(self.bell.solicited())) {
+                tally.add(DCNT_EVD_WAIT_BLOCKED, 1);
                 slept = self.ia.transport.sleep(&self.bell.attendance.wake, deadline);
             }
         }

@@ -6,10 +6,10 @@ use std::ffi::c_void;
 use dat_sys::ib::*;
 use dat_sys::*;
 
-use super::convert::{alone, code};
-use super::ia;
+use super::convert::{alone, call, code};
 use super::post::target;
 use super::va_list::VaList;
+use super::{counters, ia};
 use crate::ep::{Atomic, Ep};
 use crate::error::{Error, Result};
 use crate::handle::{self, Node};
@@ -43,6 +43,18 @@ pub(super) unsafe extern "C" fn handle_extendedop<P: Provider, const SAFE: bool>
                 atomic::<P::Transport, SAFE>(handle, Atomic::CompareSwap { compare, swap }, &mut args)
             }
             DAT_IB_RDMA_WRITE_IMMED_OP => write_immed::<P::Transport, SAFE>(handle, &mut args),
+            DAT_IB_QUERY_COUNTERS_OP => {
+                call(|| alone::<SAFE, _>(handle, || counters::query::<P::Transport>(handle, &mut args)))
+            }
+            DAT_IB_PRINT_COUNTERS_OP => {
+                call(|| alone::<SAFE, _>(handle, || counters::print::<P::Transport>(handle, &mut args)))
+            }
+            DAT_IB_START_COUNTERS_OP => {
+                call(|| alone::<SAFE, _>(handle, || counters::start::<P::Transport>(handle, &mut args)))
+            }
+            DAT_IB_STOP_COUNTERS_OP => {
+                call(|| alone::<SAFE, _>(handle, || counters::stop::<P::Transport>(handle, &mut args)))
+            }
             DAT_IB_OPEN_QUERY_OP => open_query::<P, SAFE>(handle.cast(), &mut args),
             DAT_IB_CLOSE_QUERY_OP => ia::ia_close::<P::Transport>(handle, DAT_CLOSE_ABRUPT_FLAG),
             DAT_IB_UD_SEND_OP

@@ -13,6 +13,7 @@
 
 mod conn;
 mod convert;
+mod counters;
 mod ep;
 mod evd;
 mod extension;

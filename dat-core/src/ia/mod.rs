@@ -10,15 +10,17 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use dat_sys::ib::*;
 use dat_sys::*;
 
 pub use self::close::close;
 use self::objects::Objects;
 pub use self::open::{AsyncEvd, open};
 use self::query::Facts;
+use crate::counters::IaCounters;
 use crate::ep::Orphans;
 use crate::evd::Evd;
-use crate::handle::{Node, Object, Ref};
+use crate::handle::{self, Node, Object, Ref, Slot};
 use crate::provider::Transport;
 
 /// An open interface adapter.
@@ -35,6 +37,8 @@ pub struct Ia<T: Transport> {
     pub thread_safe: bool,
     /// The provider's name.
     pub provider: &'static str,
+    /// What it has done.
+    pub counters: IaCounters,
     facts: Facts,
     /// Where asynchronous errors go; none when the consumer declared the dispatcher out of scope.
     async_evd: Mutex<Option<Ref<Evd<T>>>>,
@@ -79,6 +83,7 @@ impl<T: Transport> Ia<T> {
             registry: entry.registry,
             thread_safe: entry.thread_safe,
             provider: entry.provider,
+            counters: IaCounters::default(),
             facts,
             async_evd: Mutex::new(None),
             closing: AtomicBool::new(false),
@@ -105,6 +110,11 @@ impl<T: Transport> Ia<T> {
 
     /// Reports an asynchronous error: `event` is `DAT_ASYNC_ERROR_…`, `reason` one of `DAT_…_ASYNC_ERROR_REASON`.
     pub fn report(&self, event: DAT_EVENT_NUMBER, handle: *mut c_void, reason: u32) {
+        self.counters.count(&[match handle::live(handle).map(Slot::kind) {
+            Ok(DAT_HANDLE_TYPE_EP) => DCNT_IA_ASYNC_QP_ERROR,
+            Ok(DAT_HANDLE_TYPE_EVD) => DCNT_IA_ASYNC_CQ_ERROR,
+            _ => DCNT_IA_ASYNC_ERROR,
+        }]);
         if let Some(evd) = self.async_evd() {
             let data = DAT_ASYNCH_ERROR_EVENT_DATA { dat_handle: handle, reason: reason as DAT_COUNT };
             // A full async queue has nowhere to report its own overflow to.

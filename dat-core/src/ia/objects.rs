@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use dat_sys::ib::*;
 use dat_sys::*;
 
 use super::Ia;
@@ -23,11 +24,13 @@ impl<T: Transport> Ia<T> {
             self.enlist::<O>(handle)?;
             make(handle).inspect_err(|_| self.strike(O::KIND, handle))
         })
+        .inspect(|_| self.counters.count(made(O::KIND)))
     }
 
     /// Forgets an object: the first step of whoever frees it.
     pub fn delist<O: Object>(&self, node: &Node<O>) {
         self.strike(O::KIND, node.handle());
+        self.counters.count(freed(O::KIND));
     }
 
     /// The handles of all its objects of a kind.
@@ -77,6 +80,37 @@ fn limit(attrs: &Attrs, kind: DAT_HANDLE_TYPE) -> (usize, DAT_RETURN) {
         DAT_HANDLE_TYPE_RMR => (attrs.max_windows, DAT_RESOURCE_MEMORY_REGION),
         // There is no attribute for these.
         _ => (usize::MAX, DAT_NO_SUBTYPE),
+    }
+}
+
+/// What one more object counts for. There are two calls that make a public service point, and count on their own.
+fn made(kind: DAT_HANDLE_TYPE) -> &'static [DAT_IA_COUNTERS] {
+    match kind {
+        DAT_HANDLE_TYPE_PZ => &[DCNT_IA_PZ_CREATE],
+        DAT_HANDLE_TYPE_LMR => &[DCNT_IA_LMR_CREATE],
+        DAT_HANDLE_TYPE_RMR => &[DCNT_IA_RMR_CREATE],
+        DAT_HANDLE_TYPE_EVD => &[DCNT_IA_EVD_CREATE],
+        DAT_HANDLE_TYPE_EP => &[DCNT_IA_EP_CREATE],
+        DAT_HANDLE_TYPE_SRQ => &[DCNT_IA_SRQ_CREATE],
+        DAT_HANDLE_TYPE_RSP => &[DCNT_IA_RSP_CREATE, DCNT_IA_CM_LISTEN],
+        DAT_HANDLE_TYPE_PSP | DAT_HANDLE_TYPE_CSP => &[DCNT_IA_CM_LISTEN],
+        DAT_HANDLE_TYPE_CR => &[DCNT_IA_SP_CR, DCNT_IA_CM_REQ_RX],
+        _ => &[],
+    }
+}
+
+/// What one less counts for.
+fn freed(kind: DAT_HANDLE_TYPE) -> &'static [DAT_IA_COUNTERS] {
+    match kind {
+        DAT_HANDLE_TYPE_PZ => &[DCNT_IA_PZ_FREE],
+        DAT_HANDLE_TYPE_LMR => &[DCNT_IA_LMR_FREE],
+        DAT_HANDLE_TYPE_RMR => &[DCNT_IA_RMR_FREE],
+        DAT_HANDLE_TYPE_EVD => &[DCNT_IA_EVD_FREE],
+        DAT_HANDLE_TYPE_EP => &[DCNT_IA_EP_FREE],
+        DAT_HANDLE_TYPE_SRQ => &[DCNT_IA_SRQ_FREE],
+        DAT_HANDLE_TYPE_RSP => &[DCNT_IA_RSP_FREE],
+        DAT_HANDLE_TYPE_PSP => &[DCNT_IA_PSP_FREE],
+        _ => &[],
     }
 }
 

@@ -39,12 +39,14 @@ pub(crate) fn extended(
     dat!(table, handle_extendedop_func(handle, op as DAT_EXTENDED_OP, (&raw mut list).cast()))
 }
 
-fn word<V>(pointer: &V) -> u64 {
+pub(crate) fn word<V>(pointer: &V) -> u64 {
     std::ptr::from_ref(pointer).expose_provenance() as u64
 }
 
 /// An event of an extended operation: what it is, its completion, and what it carries.
-fn extended_completion(side: &Side) -> (DAT_DTO_COMPLETION_EVENT_DATA, DAT_IB_EXTENSION_EVENT_DATA) {
+pub(crate) fn extended_completion(
+    side: &Side,
+) -> (DAT_DTO_COMPLETION_EVENT_DATA, DAT_IB_EXTENSION_EVENT_DATA) {
     let event = side.next(side.evd);
     assert_eq!(event.event_number, DAT_IB_DTO_EVENT);
     let data = (&raw const event.event_extension_data).cast::<DAT_IB_EXTENSION_EVENT_DATA>();

@@ -3,6 +3,7 @@
 mod arguments;
 mod client;
 mod closing;
+mod counters;
 mod crowd;
 mod dispatchers;
 mod extended;

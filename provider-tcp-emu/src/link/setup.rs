@@ -16,6 +16,7 @@ use super::{Link, Phase};
 use crate::call::{Accepted, READ_WRITE};
 use crate::engine::{Kit, Upcall};
 use crate::linger::Lingerers;
+use crate::params::Params;
 use crate::socket::{self, Moved};
 
 /// How long the whole of an attempt may take where the consumer sets no limit.
@@ -50,7 +51,7 @@ impl Link {
         let Phase::Idle(_) = self.phase else { return Err(Error::of(DAT_INVALID_STATE)) };
         let now = Instant::now();
         let deadline = target.timeout.and_then(|t| now.checked_add(t)).unwrap_or(now + PATIENCE);
-        let offer = Offer { ird: target.depth.incoming, ord: target.depth.outgoing, crc: kit.params.crc };
+        let offer = offer(target.depth, &kit.params);
         let (initiator, request) =
             Initiator::new(offer, target.private, deadline).map_err(|_| Error::of(DAT_INVALID_PARAMETER))?;
         let socket = socket::connect(kit.params.bind, target.to)
@@ -158,7 +159,7 @@ impl Link {
         depth: ReadDepth,
     ) -> Result<(), Error> {
         let Accepted { socket, peer, local, request } = caller;
-        let offer = Offer { ird: depth.incoming, ord: depth.outgoing, crc: kit.params.crc };
+        let offer = offer(depth, &kit.params);
         let prepared = match &self.phase {
             Phase::Idle(_) => request.accept(offer, private).map_err(|_| Error::of(DAT_INVALID_PARAMETER)),
             _ => Err(Error::of(DAT_INVALID_STATE)),
@@ -220,6 +221,12 @@ fn refusal(error: &std::io::Error) -> Upcall<'static> {
         Some(libc::ECONNREFUSED | libc::ECONNRESET | libc::EPIPE) => NOT_BY_PEER,
         _ => Upcall::Unreachable,
     }
+}
+
+/// What this side brings to the negotiation.
+fn offer(depth: ReadDepth, params: &Params) -> Offer {
+    let &Params { crc, extended, .. } = params;
+    Offer { ird: depth.incoming, ord: depth.outgoing, crc, extended }
 }
 
 fn stream_cfg(kit: &Kit, socket: &Socket, terms: &Terms, hold: bool) -> StreamCfg {

@@ -41,6 +41,8 @@ pub struct Offer {
     pub ord: u32,
     /// CRCs are wanted.
     pub crc: bool,
+    /// The operations of RFC 7306 are taken.
+    pub extended: bool,
 }
 
 /// What was agreed on.
@@ -110,7 +112,7 @@ impl Initiator {
         let frame = Setup {
             crc: offer.crc,
             gso: true,
-            extended: true,
+            extended: offer.extended,
             ..Setup::new(SetupKind::Request, enhanced, private)
         };
         let mut request = Vec::new();
@@ -153,7 +155,7 @@ impl Initiator {
             crc: offer.crc || reply.crc,
             // A siw responder reflects the bit as it came.
             large_fpdus: reply.gso && reply.extended,
-            extended: reply.extended,
+            extended: offer.extended && reply.extended,
             // What was offered is a WRITE; a reply that names nothing means that.
             rtr: if theirs.peer_to_peer { Rtr::Write } else { Rtr::None },
         };
@@ -253,13 +255,13 @@ impl Request {
             ord: their_ird.map_or(offer.ord, |ird| ird.min(offer.ord)).min(MAX_READ_DEPTH),
             crc: offer.crc || self.crc,
             large_fpdus: self.gso,
-            extended: self.extended,
+            extended: offer.extended && self.extended,
             rtr: self.rtr,
         };
         let frame = Setup {
             crc: terms.crc,
             gso: self.gso,
-            extended: self.extended,
+            extended: terms.extended,
             revision: self.revision(Enhanced {
                 peer_to_peer: self.rtr != Rtr::None,
                 rtr_write: self.rtr == Rtr::Write,

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const OFFER: Offer = Offer { ird: 4, ord: 8, crc: false };
+const OFFER: Offer = Offer { ird: 4, ord: 8, crc: false, extended: true };
 
 fn at(ms: u64) -> Instant {
     use std::sync::OnceLock;
@@ -75,7 +75,7 @@ fn two_of_ours_agree() {
             let Call::Request(request) = call(&sent, step) else { panic!("refused") };
             assert_eq!(request.private(), b"hello");
             let (reply, passive) =
-                request.accept(Offer { ird: 2, ord: 16, crc: crc.1 }, b"welcome").expect("fits");
+                request.accept(Offer { ird: 2, ord: 16, crc: crc.1, ..OFFER }, b"welcome").expect("fits");
             let Reply::Accepted { terms: active, private } = answer(&mut ours, &reply, step) else {
                 panic!("refused")
             };
@@ -87,6 +87,17 @@ fn two_of_ours_agree() {
             assert!(Gate::initiator(&active, at(0)).is_open(), "no delay towards our own");
             assert_eq!(Gate::responder(&passive, at(0)), Gate::Rtr(at(5000)));
         }
+    }
+}
+
+#[test]
+fn rfc_7306_takes_two() {
+    for (active, passive) in [(true, false), (false, true), (false, false)] {
+        let (mut ours, sent) = initiator(Offer { extended: active, ..OFFER }, b"");
+        let (reply, theirs) = request(&sent).accept(Offer { extended: passive, ..OFFER }, b"").expect("fits");
+        let Reply::Accepted { terms, .. } = answer(&mut ours, &reply, 64) else { panic!("refused") };
+        assert!(!terms.extended && !theirs.extended, "offered: {active}, {passive}");
+        assert!(!Gate::initiator(&terms, at(0)).is_open(), "such a peer may be a stranger");
     }
 }
 
@@ -174,7 +185,7 @@ fn requests_of_siw() {
     let dapltest = frame(REQ, b"\x10\x02\x00\x22\x00\x04\x00\x04DAPL and RDMA rule! Test 4321.");
     let Call::Request(request) = call(&dapltest, 5) else { panic!("refused") };
     assert_eq!(request.private(), b"DAPL and RDMA rule! Test 4321.");
-    let (reply, terms) = request.accept(Offer { ird: 1, ord: 1, crc: false }, b"").expect("fits");
+    let (reply, terms) = request.accept(Offer { ird: 1, ord: 1, ..OFFER }, b"").expect("fits");
     assert_eq!(reply, frame(REP, b"\x10\x02\x00\x04\x00\x01\x00\x01"));
     assert_eq!(
         terms,

@@ -1,23 +1,14 @@
 //! `dtest`: connection with private data, RDMA writes and reads, ping-pong of messages.
 
-use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
 
-use opendat_tests::{Running, find_program};
+use opendat_tests::find_program;
 
 use crate::pair::{Pair, bad_lines, unsaid};
+use crate::rendezvous::{Answer, Rendezvous};
 use crate::{Case, Stop};
 
-/// TCP port on which a dtest server tells its one client how to reach it, before DAT comes in.
-const RENDEZVOUS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 15828);
-/// What it tells has this many bytes.
-const MESSAGE: usize = 128;
-/// On what it then listens.
+/// On what a dtest server listens.
 const CONN_QUAL: u16 = 45248;
 
 /// What one set of options makes both sides do, and prove.
@@ -75,48 +66,15 @@ fn case(name: &str, args: &'static [&'static str], phases: &'static [Phase]) -> 
             command.args(["-P", registry.ia()]).args(args).args(role);
             command
         };
-        let done = Done::default();
-        let ready = |server: &Running| relay(server, &done);
-        let pair = Pair::run(registry, command(&["-s"]), ready, [("client", command(&["-h", "127.0.0.1"]))])?;
+        let rendezvous = Rendezvous::new(CONN_QUAL, Answer::None);
+        let pair = Pair::run(
+            registry,
+            command(&["-s"]),
+            |server| rendezvous.arrange(server),
+            [("client", command(&["-h", "127.0.0.1"]))],
+        )?;
         pair.verdict(&complaints(&pair, phases)).map_err(Stop::Fail)
     })
-}
-
-/// Passes the server's message on to the client, but not before the server listens: a dtest server sends the message
-/// first and listens afterwards, and a client that is quick enough finds nobody there.
-fn relay(server: &Running, done: &Done) -> Result<(), String> {
-    server.wait_for_listener(RENDEZVOUS.port())?;
-    let said = |error: io::Error| server.report(&format!("cannot be asked for its address: {error}"));
-    let mut message = [0; MESSAGE];
-    TcpStream::connect(RENDEZVOUS).and_then(|mut stream| stream.read_exact(&mut message)).map_err(said)?;
-    server.wait_for_listener(CONN_QUAL)?;
-
-    let listener = TcpListener::bind(RENDEZVOUS).map_err(said)?;
-    listener.set_nonblocking(true).map_err(said)?;
-    let done = Arc::clone(&done.0);
-    thread::spawn(move || {
-        while !done.load(Ordering::Relaxed) {
-            match listener.accept() {
-                Ok((mut stream, _)) => return stream.write_all(&message),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    thread::sleep(Duration::from_millis(1))
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    });
-    Ok(())
-}
-
-/// Tells the relay, when it is dropped, that no client will come.
-#[derive(Default)]
-struct Done(Arc<AtomicBool>);
-
-impl Drop for Done {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 fn complaints(pair: &Pair, phases: &[Phase]) -> Vec<String> {

@@ -4,15 +4,16 @@
 //! provider named in dat.conf, and Debian's own libdat2.so.2 with the same. A verdict is read from the exit code
 //! and from the output: several of these programs exit with 0 whatever happened.
 //!
-//! Left out: `dtestx`, which tests nothing but the InfiniBand extension (atomics, immediate data, datagrams), and the
-//! datagram modes (`-u`) of `dtestcm` and `dtestsrq`.
+//! Left out are the datagram modes (`-u`) of `dtestcm` and `dtestsrq`; that of `dtestx` is refused.
 #![forbid(unsafe_code)]
 
 mod connections;
 mod dapltest;
 mod dtest;
+mod dtestx;
 mod network;
 mod pair;
+mod rendezvous;
 
 use std::sync::Arc;
 
@@ -73,12 +74,13 @@ fn every_case() -> Vec<Case> {
     cases.extend(dapltest::cases());
     cases.push(dapltest::queryinfo("fft_queryinfo", dapltest::QUERYINFO_CASES));
     cases.extend(connections::cases());
+    cases.extend(dtestx::cases());
     cases
 }
 
 /// The other entry into the same code: one case of each program is enough.
 fn some_cases() -> Vec<Case> {
-    vec![dtest::plain(), dapltest::small_transaction(), dapltest::quit()]
+    vec![dtest::plain(), dapltest::small_transaction(), dapltest::quit(), dtestx::plain()]
 }
 
 /// Debian's libdat2 calls through whatever handle it is given. The cases of queryinfo that hand the (small integer)
@@ -89,6 +91,7 @@ fn every_case_debian_survives() -> Vec<Case> {
     let survived = dapltest::QUERYINFO_CASES.iter().copied().filter(|case| ![13, 15].contains(case));
     cases.push(dapltest::queryinfo("fft_queryinfo", &survived.collect::<Vec<_>>()));
     cases.extend(connections::cases());
+    cases.extend(dtestx::cases());
     cases
 }
 

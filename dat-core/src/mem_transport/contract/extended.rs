@@ -1,10 +1,16 @@
-//! Immediate data and atomic operations. A transport that has none says so in its attributes, and refuses them.
+//! Immediate data and atomic operations. A transport that has none says so in its attributes, and
+//! refuses them; so does one that has them, towards a peer without.
 
 use super::data::{refused, settle};
 use super::rig::*;
 use crate::provider::*;
 
 const ATOMIC: Access = Access { remote_atomic: true, ..ALL };
+
+/// Both sides have them; else neither can use them.
+fn both<T: Transport>(rig: &Rig<'_, T>) -> bool {
+    rig.a.attrs().extended && rig.b.attrs().extended
+}
 
 fn immediate(to: Remote, immediate: u32) -> SendOp {
     SendOp::WriteImm { to, immediate }
@@ -20,15 +26,18 @@ pub fn what_is_not_offered_is_refused<T: Transport>(a: &T, b: &T) {
         let unconnected = End::new(a.t);
         let answer = unconnected.try_post(1, op, &[unconnected.mem.segment(0, 8)]);
         assert!(matches!(answer, Ok(()) | Err(PostError::Unsupported)), "{answer:?}");
-        if !a.t.attrs().extended {
-            assert_eq!(a.try_post(1, op, &[a.mem.segment(0, 8)]), Err(PostError::Unsupported));
+        if !both(&rig) {
+            for end in [&a, &b] {
+                assert_eq!(end.try_post(1, op, &[end.mem.segment(0, 8)]), Err(PostError::Unsupported));
+            }
         }
     }
+    settle(&rig, &a, &b);
 }
 
 pub fn a_write_with_immediate_data_is_one_operation<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
-    if !rig.a.attrs().extended {
+    if !both(&rig) {
         return;
     }
     let (a, b) = rig.pair();
@@ -60,7 +69,7 @@ pub fn a_write_with_immediate_data_is_one_operation<T: Transport>(a: &T, b: &T) 
 
 pub fn atomic_operations_tell_what_was_there<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
-    if !rig.a.attrs().extended {
+    if !both(&rig) {
         return;
     }
     let (a, b) = rig.pair();
@@ -96,7 +105,7 @@ pub fn atomic_operations_tell_what_was_there<T: Transport>(a: &T, b: &T) {
 
 pub fn atomic_operations_are_checked<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
-    if !rig.a.attrs().extended {
+    if !both(&rig) {
         return;
     }
     // Without the right, not aligned, past the end.

@@ -1,0 +1,278 @@
+//! Counters of the IB extension: what an adapter, an endpoint, or a dispatcher has done since it was made.
+//!
+//! They cost the data path an addition to memory that one thread writes at a time: no lock, no atomic read-modify-write.
+//! So a reset leaves the counts alone; it marks where they are, and what is reported is how far they are from there.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dat_sys::describe::CONSTANTS;
+use dat_sys::ib::*;
+
+/// How many an adapter has.
+pub const IA: usize = DCNT_IA_ALL_COUNTERS as usize;
+/// How many an endpoint has.
+pub const EP: usize = DCNT_EP_ALL_COUNTERS as usize;
+/// How many a dispatcher has.
+pub const EVD: usize = DCNT_EVD_ALL_COUNTERS as usize;
+
+/// Counts, by the header's numbers.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct Tally<const N: usize>([AtomicU64; N]);
+
+impl<const N: usize> Default for Tally<N> {
+    fn default() -> Self {
+        Tally(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
+
+impl<const N: usize> Tally<N> {
+    /// For a counter that one thread at a time adds to.
+    #[inline(always)]
+    pub fn add(&self, counter: u32, n: u64) {
+        let count = &self.0[counter as usize];
+        count.store(count.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// For one that any thread may count on.
+    pub fn count(&self, counter: u32) {
+        self.0[counter as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn now(&self) -> [u64; N] {
+        std::array::from_fn(|i| self.0[i].load(Ordering::Relaxed))
+    }
+}
+
+/// Which counters are asked for, and whether they begin at 0 again.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask {
+    /// One of them, or all.
+    pub which: Option<usize>,
+    /// To be reset.
+    pub reset: bool,
+}
+
+impl Ask {
+    /// Where the counts are, seen from the marks, which move if this is a reset.
+    fn since<const N: usize>(self, marks: &mut [u64; N], now: [u64; N]) -> [u64; N] {
+        let counted = std::array::from_fn(|i| now[i].wrapping_sub(marks[i]));
+        if self.reset {
+            match self.which {
+                Some(i) => marks[i] = now[i],
+                None => *marks = now,
+            }
+        }
+        counted
+    }
+}
+
+fn lock<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An adapter's. They are counted by control calls and upcalls alone.
+#[derive(Debug, Default)]
+pub struct IaCounters {
+    tally: Tally<IA>,
+    marks: Mutex<IaMarks>,
+}
+
+#[derive(Debug)]
+struct IaMarks {
+    reset: [u64; IA],
+    /// Where those of connection management stopped.
+    stopped: Option<[u64; IA]>,
+}
+
+impl Default for IaMarks {
+    fn default() -> Self {
+        IaMarks { reset: [0; IA], stopped: None }
+    }
+}
+
+impl IaCounters {
+    /// One more of each.
+    pub fn count(&self, counters: &[DAT_IA_COUNTERS]) {
+        counters.iter().for_each(|counter| self.tally.count(*counter));
+    }
+
+    /// dat_ib_query_counters.
+    pub fn read(&self, ask: Ask) -> [u64; IA] {
+        let mut marks = lock(&self.marks);
+        let now = self.now(&marks);
+        ask.since(&mut marks.reset, now)
+    }
+
+    /// dat_ib_start_counter: those of connection management count on, from 0.
+    pub fn start_cm(&self) {
+        let mut marks = lock(&self.marks);
+        marks.stopped = None;
+        let now = self.now(&marks);
+        marks.reset[CM].copy_from_slice(&now[CM]);
+    }
+
+    /// dat_ib_stop_counter: they stay as they are.
+    pub fn stop_cm(&self) {
+        let mut marks = lock(&self.marks);
+        let now = self.now(&marks);
+        marks.stopped = Some(now);
+    }
+
+    fn now(&self, marks: &IaMarks) -> [u64; IA] {
+        let mut now = self.tally.now();
+        if let Some(stopped) = &marks.stopped {
+            now[CM].copy_from_slice(&stopped[CM]);
+        }
+        now
+    }
+}
+
+/// The counters of connection management (`DCNT_IA_CM_…`).
+const CM: std::ops::Range<usize> = DCNT_IA_CM_LISTEN as usize..DCNT_IA_LNK_ERR_RCV as usize;
+
+/// An endpoint's, through all its incarnations.
+#[derive(Debug)]
+pub struct EpCounters(Mutex<EpCounts>);
+
+#[derive(Debug)]
+struct EpCounts {
+    /// Of incarnations that are gone, and what is counted for the endpoint itself.
+    past: [u64; EP],
+    /// One for each incarnation with completions that may still be taken: an event dispatcher of one is another's thread.
+    flows: Vec<Arc<Tally<EP>>>,
+    reset: [u64; EP],
+}
+
+impl Default for EpCounters {
+    fn default() -> Self {
+        EpCounters(Mutex::new(EpCounts { past: [0; EP], flows: Vec::new(), reset: [0; EP] }))
+    }
+}
+
+impl EpCounters {
+    /// One more of what control calls do.
+    pub fn count(&self, counter: DAT_EP_COUNTERS) {
+        lock(&self.0).past[counter as usize] += 1;
+    }
+
+    /// Where one more incarnation counts.
+    pub fn flow(&self) -> Arc<Tally<EP>> {
+        let mut counts = lock(&self.0);
+        let EpCounts { past, flows, .. } = &mut *counts;
+        flows.retain_mut(|flow| {
+            let Some(gone) = Arc::get_mut(flow) else { return true };
+            past.iter_mut().zip(gone.now()).for_each(|(sum, n)| *sum += n);
+            false
+        });
+        let flow = Arc::<Tally<EP>>::default();
+        flows.push(Arc::clone(&flow));
+        flow
+    }
+
+    /// dat_ib_query_counters.
+    pub fn read(&self, ask: Ask) -> [u64; EP] {
+        let mut counts = lock(&self.0);
+        let mut now = counts.past;
+        for flow in &counts.flows {
+            now.iter_mut().zip(flow.now()).for_each(|(sum, n)| *sum += n);
+        }
+        ask.since(&mut counts.reset, now)
+    }
+}
+
+/// A dispatcher's.
+#[derive(Debug)]
+pub struct EvdCounters {
+    /// Whoever takes the events, or waits for them, counts; callbacks are counted by whoever calls.
+    pub tally: Tally<EVD>,
+    reset: Mutex<[u64; EVD]>,
+}
+
+impl Default for EvdCounters {
+    fn default() -> Self {
+        EvdCounters { tally: Tally::default(), reset: Mutex::new([0; EVD]) }
+    }
+}
+
+impl EvdCounters {
+    /// dat_ib_query_counters. `empties`: how often the completion queue was polled in vain.
+    pub fn read(&self, ask: Ask, empties: u64) -> [u64; EVD] {
+        let mut now = self.tally.now();
+        let of = |counter: u32| now[counter as usize];
+        let found = of(DCNT_EVD_DEQUEUE_FOUND) + of(DCNT_EVD_DEQUEUE_POLL_FOUND);
+        let dequeues = found + of(DCNT_EVD_DEQUEUE_NOT_FOUND);
+        let polls = of(DCNT_EVD_DEQUEUE_POLL_FOUND) + empties;
+        now[DCNT_EVD_DEQUEUE as usize] = dequeues;
+        now[DCNT_EVD_DEQUEUE_POLL as usize] = polls;
+        ask.since(&mut lock(&self.reset), now)
+    }
+}
+
+/// The names of as many counters as there are of a kind; `first` is that of counter 0.
+pub fn names(first: &'static str) -> impl Iterator<Item = &'static str> {
+    CONSTANTS.iter().copied().flatten().map(|constant| constant.name).skip_while(move |name| *name != first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Ask = Ask { which: None, reset: false };
+    const SENDS: usize = DCNT_EP_POST_SEND as usize;
+
+    #[test]
+    fn a_reset_marks_one_counter_or_all() {
+        let counters = EpCounters::default();
+        let flow = counters.flow();
+        flow.add(DCNT_EP_POST_SEND, 1);
+        flow.add(DCNT_EP_POST_SEND_DATA, 10);
+        counters.count(DCNT_EP_CONNECT);
+        assert_eq!(counters.read(Ask { which: Some(SENDS), reset: true })[SENDS], 1);
+        flow.add(DCNT_EP_POST_SEND, 1);
+        assert_eq!(counters.read(ALL)[..4], [1, 0, 1, 10]);
+        counters.read(Ask { which: None, reset: true });
+        assert_eq!(counters.read(ALL), [0; EP]);
+    }
+
+    #[test]
+    fn an_endpoint_counts_through_its_incarnations() {
+        let counters = EpCounters::default();
+        let first = counters.flow();
+        first.add(DCNT_EP_POST_SEND, 3);
+        let second = counters.flow();
+        // A completion of the first may still be taken.
+        first.add(DCNT_EP_RECV, 1);
+        drop(first);
+        second.add(DCNT_EP_POST_SEND, 2);
+        drop(second);
+        let _third = counters.flow();
+        assert_eq!(counters.0.lock().unwrap().flows.len(), 1);
+        let counted = counters.read(ALL);
+        assert_eq!((counted[SENDS], counted[DCNT_EP_RECV as usize]), (5, 1));
+    }
+
+    #[test]
+    fn counters_of_connections_stop_and_start() {
+        let counters = IaCounters::default();
+        let read = |counter: u32| counters.read(ALL)[counter as usize];
+        counters.count(&[DCNT_IA_CM_LISTEN, DCNT_IA_PZ_CREATE]);
+        counters.stop_cm();
+        counters.count(&[DCNT_IA_CM_LISTEN, DCNT_IA_PZ_CREATE]);
+        // To stop again is not to catch up.
+        counters.stop_cm();
+        assert_eq!((read(DCNT_IA_CM_LISTEN), read(DCNT_IA_PZ_CREATE)), (1, 2));
+        counters.start_cm();
+        counters.count(&[DCNT_IA_CM_LISTEN]);
+        assert_eq!((read(DCNT_IA_CM_LISTEN), read(DCNT_IA_PZ_CREATE)), (1, 2));
+    }
+
+    #[test]
+    fn names_are_those_of_the_header() {
+        let at = |first, counter: u32| names(first).nth(counter as usize).unwrap();
+        assert_eq!(at("DCNT_IA_PZ_CREATE", DCNT_IA_DIAG_ERR_SQ_TREE), "DCNT_IA_DIAG_ERR_SQ_TREE");
+        assert_eq!(at("DCNT_EP_CONNECT", DCNT_EP_RECV_RDMA_IMM_DATA), "DCNT_EP_RECV_RDMA_IMM_DATA");
+        assert_eq!(at("DCNT_EVD_WAIT", DCNT_EVD_DTO_CALLBACK), "DCNT_EVD_DTO_CALLBACK");
+    }
+}

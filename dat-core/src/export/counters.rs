@@ -1,0 +1,126 @@
+//! The operations of dat_extension_op on counters.
+
+use std::ffi::c_void;
+
+use dat_sys::ib::*;
+use dat_sys::*;
+
+use super::va_list::VaList;
+use crate::counters::{self, Ask};
+use crate::ep::Ep;
+use crate::error::{Error, Result};
+use crate::evd::Evd;
+use crate::handle;
+use crate::ia::Ia;
+use crate::provider::Transport;
+
+/// The counters of an adapter, endpoint or dispatcher: which of them `ask` means, their values, and their names.
+type Counted = (std::ops::Range<usize>, Vec<u64>, &'static str);
+
+/// Those that counter number `counter`, or that of all, means; `reset`: they begin at 0 again.
+///
+/// # Safety
+/// As [`handle::get`].
+unsafe fn counters<T: Transport>(handle: *mut c_void, counter: i32, reset: bool) -> Result<Counted> {
+    let ask = |number: usize| match usize::try_from(counter) {
+        Ok(all) if all == number => Ok((Ask { which: None, reset }, 0..number)),
+        Ok(one) if one < number => Ok((Ask { which: Some(one), reset }, one..one + 1)),
+        _ => Err(Error::arg(3)),
+    };
+    // SAFETY: as the caller promised.
+    unsafe {
+        match handle::live(handle)?.kind() {
+            DAT_HANDLE_TYPE_IA => {
+                let (ask, range) = ask(counters::IA)?;
+                let values = handle::get::<Ia<T>>(handle)?.counters.read(ask).to_vec();
+                Ok((range, values, "DCNT_IA_PZ_CREATE"))
+            }
+            DAT_HANDLE_TYPE_EP => {
+                let (ask, range) = ask(counters::EP)?;
+                let values = handle::get::<Ep<T>>(handle)?.counters.read(ask).to_vec();
+                Ok((range, values, "DCNT_EP_CONNECT"))
+            }
+            DAT_HANDLE_TYPE_EVD => {
+                let (ask, range) = ask(counters::EVD)?;
+                let values = handle::get::<Evd<T>>(handle)?.counters(ask).to_vec();
+                Ok((range, values, "DCNT_EVD_WAIT"))
+            }
+            _ => Err(Error::handle(DAT_INVALID_HANDLE1)),
+        }
+    }
+}
+
+/// `counter, values, reset`: each goes to the place of its number.
+///
+/// # Safety
+/// As [`handle_extendedop`](super::extension::handle_extendedop).
+pub(super) unsafe fn query<T: Transport>(handle: *mut c_void, args: &mut VaList) -> Result<()> {
+    // SAFETY: as the caller promised.
+    unsafe {
+        let (counter, out, reset) = (args.next() as i32, args.pointer::<u64>(), args.next() as i32 != 0);
+        if out.is_null() {
+            return Err(Error::arg(4));
+        }
+        let (range, values, _) = counters::<T>(handle, counter, reset)?;
+        range.for_each(|i| out.add(i).write(values[i]));
+        Ok(())
+    }
+}
+
+/// `counter, reset`: a line for each. Through C's stream, so that they come where the program's own lines do.
+///
+/// # Safety
+/// As [`handle_extendedop`](super::extension::handle_extendedop).
+pub(super) unsafe fn print<T: Transport>(handle: *mut c_void, args: &mut VaList) -> Result<()> {
+    // SAFETY: as the caller promised.
+    unsafe {
+        let (counter, reset) = (args.next() as i32, args.next() as i32 != 0);
+        let (range, values, first) = counters::<T>(handle, counter, reset)?;
+        let process = std::process::id();
+        for (i, name) in counters::names(first).enumerate().take(range.end).skip(range.start) {
+            let line = format!(" {process:#x}: {name} = {}", values[i]);
+            // Without the NUL that it would fail for.
+            if let Ok(line) = std::ffi::CString::new(line) {
+                libc::puts(line.as_ptr());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `type`: that of connection management counts on, from 0.
+///
+/// # Safety
+/// As [`handle_extendedop`](super::extension::handle_extendedop).
+pub(super) unsafe fn start<T: Transport>(handle: *mut c_void, args: &mut VaList) -> Result<()> {
+    // SAFETY: as the caller promised.
+    unsafe {
+        let ia = handle::get::<Ia<T>>(handle)?;
+        only_cm(args).map(|()| ia.counters.start_cm())
+    }
+}
+
+/// `type`: that of connection management stays as it is.
+///
+/// # Safety
+/// As [`handle_extendedop`](super::extension::handle_extendedop).
+pub(super) unsafe fn stop<T: Transport>(handle: *mut c_void, args: &mut VaList) -> Result<()> {
+    // SAFETY: as the caller promised.
+    unsafe {
+        let ia = handle::get::<Ia<T>>(handle)?;
+        only_cm(args).map(|()| ia.counters.stop_cm())
+    }
+}
+
+/// The other types are samples of a device's own counters, and there is no device.
+///
+/// # Safety
+/// As [`handle_extendedop`](super::extension::handle_extendedop).
+unsafe fn only_cm(args: &mut VaList) -> Result<()> {
+    // SAFETY: as the caller promised.
+    match unsafe { args.next() } as DAT_IA_COUNTER_TYPE {
+        DCNT_IA_CM => Ok(()),
+        DCNT_IA_LNK | DCNT_IA_DIAG => Err(Error::of(DAT_MODEL_NOT_SUPPORTED)),
+        _ => Err(Error::arg(3)),
+    }
+}

@@ -1,0 +1,131 @@
+//! `dtestx`: the InfiniBand extension. RDMA writes with immediate data, compare and swap, fetch and add, in both directions
+//! at once; counters; a query of an adapter that is not open.
+
+use std::process::Command;
+use std::time::Instant;
+
+use opendat_tests::{Registry, Running, find_program};
+
+use crate::pair::{LIMIT, Pair, bad_lines, unsaid};
+use crate::rendezvous::{Answer, Rendezvous};
+use crate::{Case, Stop};
+
+/// On what a server listens.
+const CONN_QUAL: u16 = 31112;
+
+pub(crate) fn cases() -> Vec<Case> {
+    vec![plain(), pair("counters", &["-p", "-v", "-b", "65536"], counters), query(), datagrams()]
+}
+
+/// No options.
+pub(crate) fn plain() -> Case {
+    pair("plain", &[], |_, _| Vec::new())
+}
+
+/// A server and a client with these options; `more` says what else is wrong with what one has said.
+fn pair(name: &str, args: &'static [&'static str], more: fn(&str, &str) -> Vec<String>) -> Case {
+    Case::new(format!("dtestx::{name}"), move |registry| {
+        let program = find_program("dtestx", "dapl2-utils")?;
+        let command = |role: &[&str]| {
+            let mut command = Command::new(&program);
+            command.args(["-P", registry.ia()]).args(args).args(role);
+            command
+        };
+        let rendezvous = Rendezvous::new(CONN_QUAL, Answer::Echo);
+        let pair = Pair::run(
+            registry,
+            command(&["-s"]),
+            |server| rendezvous.arrange(server),
+            [("client", command(&["-h", "127.0.0.1"]))],
+        )?;
+        let mut complaints = Vec::new();
+        for (who, text, immediate, in_memory) in [
+            ("server", &pair.server.text, "Server received immed_data=0x7777", "Client written data"),
+            ("client", &pair.client.text, "Client received immed_data=0x1111", "Server data"),
+        ] {
+            let said = [
+                immediate,
+                in_memory,
+                "RDMA_WRITE_WITH_IMMEDIATE_DATA test - PASSED",
+                "CMP_SWAP test - PASSED",
+                "FETCH_ADD test - PASSED",
+                "IB extension test - immed/atomic test PASSED",
+            ];
+            complaints.extend(unsaid(who, text, &said));
+            complaints.extend(bad_lines(
+                who,
+                text,
+                &["ERROR", "rror ", "Skipping", "unexpected"],
+                &["DCNT_"],
+            ));
+            complaints.extend(more(who, text));
+        }
+        pair.verdict(&complaints).map_err(Stop::Fail)
+    })
+}
+
+/// What both sides did is in the counters they print.
+fn counters(who: &str, text: &str) -> Vec<String> {
+    let counted = |name: &str| {
+        let value = text
+            .lines()
+            .find_map(|line| line.trim().split_once(": ")?.1.strip_prefix(name)?.strip_prefix(" = "));
+        value.and_then(|value| value.trim().parse::<u64>().ok())
+    };
+    let wrong = |&(name, expected): &(&str, u64)| {
+        let found = counted(name);
+        (found != Some(expected)).then(|| format!("{who} counts {name} = {found:?}, not {expected}"))
+    };
+    const EXPECTED: &[(&str, u64)] = &[
+        // Ten buffers of the size given, and one for atomic operations.
+        ("DCNT_IA_LMR_CREATE", 11),
+        ("DCNT_IA_PZ_CREATE", 1),
+        ("DCNT_IA_EP_CREATE", 1),
+        ("DCNT_EP_POST_SEND", 1),
+        ("DCNT_EP_POST_SEND_DATA", 16),
+        ("DCNT_EP_POST_RECV", 7),
+        ("DCNT_EP_POST_RECV_DATA", 7 * 65536),
+        ("DCNT_EP_POST_WRITE_IMM", 1),
+        ("DCNT_EP_POST_WRITE_IMM_DATA", 65536),
+        ("DCNT_EP_POST_CMP_SWAP", 1),
+        ("DCNT_EP_POST_FETCH_ADD", 2),
+        ("DCNT_EP_RECV", 1),
+        ("DCNT_EP_RECV_DATA", 16),
+        ("DCNT_EP_RECV_RDMA_IMM", 1),
+        ("DCNT_EP_RECV_RDMA_IMM_DATA", 65536),
+        ("DCNT_EP_DISCONNECT", 1),
+    ];
+    EXPECTED.iter().filter_map(wrong).collect()
+}
+
+/// `-q`: asks an adapter by name, and lets it be.
+fn query() -> Case {
+    Case::new("dtestx::query", |registry| {
+        let ended = alone(registry, &["-q"])?;
+        let mut complaints = Vec::new();
+        for name in ["COUNTERS", "IB_FETCH_AND_ADD", "IB_CMP_AND_SWAP", "IB_IMMED_DATA"] {
+            complaints.extend(unsaid("it", &ended.text, &[&format!("DAT_{name}=TRUE")]));
+        }
+        ended.succeeded("dtestx").map_err(|why| complaints.join("\n") + &why)?;
+        if complaints.is_empty() { Ok(()) } else { Err(Stop::Fail(complaints.join("\n") + &ended.text)) }
+    })
+}
+
+/// `-u`: there are no datagrams, and it is told so.
+fn datagrams() -> Case {
+    Case::new("dtestx::datagrams_are_refused", |registry| {
+        let ended = alone(registry, &["-u"])?;
+        let refusal = "dat_ep_create returned DAT_MODEL_NOT_SUPPORTED";
+        match (ended.status.code(), ended.text.contains(refusal)) {
+            (Some(1), true) => Ok(()),
+            (code, _) => Err(Stop::Fail(format!("ended with {code:?}, without {refusal:?}\n{}", ended.text))),
+        }
+    })
+}
+
+/// A run without a peer.
+fn alone(registry: &Registry, args: &[&str]) -> Result<opendat_tests::Ended, Stop> {
+    let mut command = Command::new(find_program("dtestx", "dapl2-utils")?);
+    command.args(["-P", registry.ia()]).args(args);
+    Ok(Running::start("dtestx", command, registry, Instant::now() + LIMIT)?.end()?)
+}

@@ -1,0 +1,92 @@
+//! How dtest and dtestx find each other before DAT comes in: over a TCP connection on a fixed port the server tells its
+//! one client how to reach it.
+//!
+//! They listen with DAT only afterwards, so that a client that is quick enough finds nobody there. A relay in between lets
+//! the client have the message when the server listens.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use opendat_tests::Running;
+
+/// The port of both programs.
+const PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 15828);
+/// What a side tells has this many bytes.
+const MESSAGE: usize = 128;
+
+/// Whether the client says in the same form where it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// It does not, and the server goes on at once (dtest).
+    None,
+    /// It does, and the server listens only then (dtestx). Both are on one adapter: the server is given its own message.
+    Echo,
+}
+
+/// A relay between one server and its client. Dropped, it no longer waits for a client.
+pub(crate) struct Rendezvous {
+    conn_qual: u16,
+    answer: Answer,
+    over: Arc<AtomicBool>,
+}
+
+impl Rendezvous {
+    /// For a server that listens on `conn_qual` in the end.
+    pub(crate) fn new(conn_qual: u16, answer: Answer) -> Self {
+        Rendezvous { conn_qual, answer, over: Arc::default() }
+    }
+
+    /// Takes the server's message, waits until it listens, and has the message ready for the client.
+    pub(crate) fn arrange(&self, server: &Running) -> Result<(), String> {
+        server.wait_for_listener(PORT.port())?;
+        let said = |error: io::Error| server.report(&format!("cannot be asked for its address: {error}"));
+        let mut message = [0; MESSAGE];
+        let mut stream = TcpStream::connect(PORT).map_err(said)?;
+        stream.read_exact(&mut message).map_err(said)?;
+        if self.answer == Answer::Echo {
+            stream.write_all(&message).map_err(said)?;
+        }
+        drop(stream);
+        server.wait_for_listener(self.conn_qual)?;
+
+        let listener = TcpListener::bind(PORT).map_err(said)?;
+        listener.set_nonblocking(true).map_err(said)?;
+        let (over, answer) = (Arc::clone(&self.over), self.answer);
+        thread::spawn(move || tell_client(&listener, &mut message, answer, &over));
+        Ok(())
+    }
+}
+
+impl Drop for Rendezvous {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// An error here is one of the client's: it says so itself.
+fn tell_client(
+    listener: &TcpListener,
+    message: &mut [u8; MESSAGE],
+    answer: Answer,
+    over: &AtomicBool,
+) -> io::Result<()> {
+    while !over.load(Ordering::Relaxed) {
+        match listener.accept() {
+            Ok((mut stream, _)) => {
+                stream.set_nonblocking(false)?;
+                stream.write_all(message)?;
+                // Closed before the client has written, the connection would be one that breaks.
+                return if answer == Answer::Echo { stream.read_exact(message) } else { Ok(()) };
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
