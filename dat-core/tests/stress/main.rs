@@ -1,0 +1,13 @@
+//! Many threads on two thread-safe adapters, over the loopback transport. provider-tcp-emu runs the same race over TCP.
+
+#[path = "../table/client.rs"]
+#[allow(dead_code)] // the other tests' part
+mod client;
+mod race;
+mod victims;
+
+#[test]
+fn threads_race_on_shared_objects() {
+    let (table, name) = client::loopback(true);
+    race::rounds(30, table, &name);
+}

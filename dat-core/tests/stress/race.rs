@@ -1,0 +1,375 @@
+//! One round: on each side of a connection threads make numbered events of three kinds, others take them in every way there
+//! is, and others change the dispatcher meanwhile; then both sides disconnect while requests are still being posted. Every
+//! event that was made is taken once.
+//!
+//! Few events are under way at a time, so whoever misses a wake-up stops everything: the watchdog ends the process then, with
+//! the seed of the round. `OPENDAT_SEED` repeats one.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dat_sys::*;
+
+use crate::client::{self, Side, Table, cookie, dat};
+use crate::victims;
+
+/// Events of each kind and side, before and after somebody disconnects.
+const EVENTS: u64 = 60;
+/// Events of a kind that are under way at a time.
+const WINDOW: u64 = 4;
+/// Alone on the machine, no round takes a second.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub(crate) fn rounds(count: u64, table: Table, name: &str) {
+    let seed = std::env::var("OPENDAT_SEED").ok().map(|seed| seed.parse().expect("OPENDAT_SEED is a number"));
+    let seeds = seed.map_or(1..=count, |seed: u64| seed..=seed);
+    println!("seeds {seeds:?}");
+    for seed in seeds {
+        let (done, ended) = channel::<()>();
+        let watchdog = thread::spawn(move || {
+            if ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                eprintln!("seed {seed}: no end after {PATIENCE:?}");
+                std::process::abort();
+            }
+        });
+        let before = Footprint::now();
+        round(seed, table, name);
+        before.comes_back(seed);
+        drop(done);
+        watchdog.join().expect("a watchdog");
+    }
+}
+
+/// What the process has of what a round needs.
+#[derive(Debug, PartialEq)]
+struct Footprint {
+    handles: usize,
+    fds: usize,
+    threads: usize,
+}
+
+impl Footprint {
+    fn now() -> Self {
+        let count = |dir| std::fs::read_dir(dir).expect("procfs").count();
+        Footprint {
+            handles: dat_core::handle::count(),
+            fds: count("/proc/self/fd"),
+            threads: count("/proc/self/task"),
+        }
+    }
+
+    /// A thread that was joined may be listed for a moment.
+    fn comes_back(&self, seed: u64) {
+        let start = Instant::now();
+        while Footprint::now() != *self {
+            assert!(
+                start.elapsed() < PATIENCE / 4,
+                "seed {seed}: {self:?} has become {:?}",
+                Footprint::now()
+            );
+            thread::yield_now();
+        }
+    }
+}
+
+/// splitmix64.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % limit
+    }
+
+    fn pause(&mut self) {
+        (0..self.below(4)).for_each(|_| thread::yield_now());
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Software,
+    Receive,
+    Send,
+}
+
+/// Which threads take a side's events: any mixture must do.
+#[derive(Clone, Copy, Debug)]
+enum Taker {
+    /// Blocks in dat_evd_wait.
+    Waits,
+    /// Blocks in dat_cno_wait, then empties the dispatcher.
+    Notified,
+    /// Calls dat_evd_dequeue and dat_evd_wait without patience.
+    Polls,
+}
+
+const MIXTURES: [&[Taker]; 5] = [
+    &[Taker::Waits],
+    &[Taker::Notified],
+    &[Taker::Notified, Taker::Notified],
+    &[Taker::Waits, Taker::Polls],
+    &[Taker::Waits, Taker::Notified, Taker::Polls, Taker::Waits],
+];
+
+/// One side, with what its threads agree on.
+struct Arena {
+    side: Side,
+    ep: DAT_EP_HANDLE,
+    cno: DAT_CNO_HANDLE,
+    made: [AtomicU64; 3],
+    taken: [AtomicU64; 3],
+    disconnected: AtomicUsize,
+    /// All has been made and taken.
+    over: AtomicBool,
+}
+
+// SAFETY: handles of a thread-safe adapter may be used from any thread.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+/// Numbers of events, by kind.
+type Numbers = Vec<(Kind, u64)>;
+
+fn round(seed: u64, table: Table, name: &str) {
+    let mut random = Random(seed);
+    let arenas = client::connected_by(table, name).map(|(side, ep)| {
+        let cno = side.new_cno();
+        dat!(table, evd_modify_cno_func(side.evd, cno)).unwrap();
+        let [made, taken] = [(); 2].map(|()| [0; 3].map(AtomicU64::new));
+        Arena { side, ep, cno, made, taken, disconnected: AtomicUsize::new(0), over: AtomicBool::new(false) }
+    });
+    let mixtures = [(); 2].map(|()| MIXTURES[random.below(MIXTURES.len() as u64) as usize]);
+    println!("seed {seed}: {mixtures:?}");
+    thread::scope(|s| {
+        let mut takers = Vec::new();
+        let mut makers = Vec::new();
+        let mut others = Vec::new();
+        for (index, arena) in arenas.iter().enumerate() {
+            let peer = &arenas[1 - index];
+            let mut seed = || Random(random.below(u64::MAX));
+            for taker in mixtures[index] {
+                let mut random = seed();
+                takers.push((index, s.spawn(move || arena.take_all(*taker, &mut random))));
+            }
+            let (mut a, mut b, mut c, mut d, mut e) = (seed(), seed(), seed(), seed(), seed());
+            makers.push((index, s.spawn(move || arena.make(Kind::Software, peer, &mut a))));
+            makers.push((index, s.spawn(move || arena.make(Kind::Receive, peer, &mut b))));
+            makers.push((index, s.spawn(move || arena.make(Kind::Send, peer, &mut c))));
+            others.push(s.spawn(move || arena.meddle(&mut d)));
+            others.push(s.spawn(move || victims::race(&arena.side, &mut e)));
+        }
+        let mut made = [Numbers::new(), Numbers::new()];
+        for (index, maker) in makers {
+            made[index].extend(maker.join().expect("a maker"));
+        }
+        others.into_iter().for_each(|other| other.join().expect("a meddler"));
+        for arena in &arenas {
+            arena.until(|| {
+                let all = |count: &[AtomicU64; 3]| count.each_ref().map(|n| n.load(Ordering::SeqCst));
+                all(&arena.made) == all(&arena.taken) && arena.disconnected.load(Ordering::SeqCst) > 0
+            });
+            arena.over.store(true, Ordering::SeqCst);
+        }
+        let mut taken = [Numbers::new(), Numbers::new()];
+        for (index, taker) in takers {
+            while !taker.is_finished() {
+                // It sleeps, and shall see that it is over. The queue may be full of these.
+                let _ = arenas[index].post_se(0);
+                thread::yield_now();
+            }
+            taken[index].extend(taker.join().expect("a taker"));
+        }
+        for index in 0..2 {
+            made[index].sort_unstable();
+            taken[index].sort_unstable();
+            assert_eq!(made[index], taken[index], "seed {seed}, side {index}");
+            assert_eq!(arenas[index].disconnected.load(Ordering::SeqCst), 1, "seed {seed}, side {index}");
+        }
+    });
+    for arena in &arenas {
+        let mut event = DAT_EVENT::zeroed();
+        let error = dat!(table, evd_dequeue_func(arena.side.async_evd, &mut event)).unwrap_err();
+        assert_eq!(error.kind(), DAT_QUEUE_EMPTY, "seed {seed}: asynchronous event");
+        arena.side.close();
+    }
+}
+
+impl Arena {
+    fn until(&self, mut condition: impl FnMut() -> bool) {
+        while !condition() {
+            thread::yield_now();
+        }
+    }
+
+    fn count(counts: &[AtomicU64; 3], kind: Kind) -> u64 {
+        counts[kind as usize].load(Ordering::SeqCst)
+    }
+
+    fn post_se(&self, number: u64) -> Result<(), dat_core::Error> {
+        let mut event = DAT_EVENT::zeroed();
+        event.event_number = DAT_SOFTWARE_EVENT;
+        event.event_data.software_event_data = DAT_SOFTWARE_EVENT_DATA { pointer: number as *mut c_void };
+        dat!(self.side.table, evd_post_se_func(self.side.evd, &event))
+    }
+
+    /// Makes events of a kind; one of the makers disconnects on the way.
+    fn make(&self, kind: Kind, peer: &Arena, random: &mut Random) -> Numbers {
+        let mut made = Numbers::new();
+        let Side { table, .. } = self.side;
+        for number in 1..=2 * EVENTS {
+            if number == EVENTS && kind == Kind::Software {
+                // Both do; the second one may be told that it has happened already.
+                let _ = dat!(table, ep_disconnect_func(self.ep, DAT_CLOSE_ABRUPT_FLAG));
+            }
+            let gone = || self.disconnected.load(Ordering::SeqCst) > 0;
+            match kind {
+                // A message without a receive would break the connection.
+                Kind::Send => self.until(|| {
+                    Self::count(&self.made, kind) < Self::count(&peer.made, Kind::Receive) || gone()
+                }),
+                // The peer takes as many as it is sent.
+                Kind::Receive => self.until(|| {
+                    Self::count(&self.made, kind) < Self::count(&self.taken, kind) + WINDOW || gone()
+                }),
+                Kind::Software => {}
+            }
+            self.until(|| {
+                kind == Kind::Receive
+                    || Self::count(&self.made, kind) < Self::count(&self.taken, kind) + WINDOW
+            });
+            let answer = match kind {
+                Kind::Software => self.post_se(number),
+                Kind::Receive => {
+                    dat!(table, ep_post_recv_func(self.ep, 0, null_mut(), cookie(number), 0))
+                }
+                Kind::Send => dat!(table, ep_post_send_func(self.ep, 0, null_mut(), cookie(number), 0)),
+            };
+            match answer {
+                Ok(()) => {
+                    made.push((kind, number));
+                    self.made[kind as usize].fetch_add(1, Ordering::SeqCst);
+                }
+                Err(error) => {
+                    let full = error.kind() == DAT_INSUFFICIENT_RESOURCES && gone();
+                    assert!(kind != Kind::Software && (full || gone() || error.kind() == DAT_INVALID_STATE));
+                }
+            }
+            random.pause();
+        }
+        made
+    }
+
+    fn take_all(&self, taker: Taker, random: &mut Random) -> Numbers {
+        let mut taken = Numbers::new();
+        let Side { table, .. } = self.side;
+        while !self.over.load(Ordering::SeqCst) {
+            match taker {
+                Taker::Waits => {
+                    let patience =
+                        [DAT_TIMEOUT_INFINITE, DAT_TIMEOUT_INFINITE, 50, 0][random.below(4) as usize];
+                    self.take(Some(patience), &mut taken);
+                }
+                Taker::Polls => {
+                    self.take((random.below(2) == 0).then_some(0), &mut taken);
+                    random.pause();
+                }
+                Taker::Notified => {
+                    let mut evd = null_mut();
+                    dat!(table, cno_wait_func(self.cno, DAT_TIMEOUT_INFINITE, &mut evd)).unwrap();
+                    assert_eq!(evd, self.side.evd);
+                    while self.take(None, &mut taken) {}
+                }
+            }
+        }
+        taken
+    }
+
+    /// Takes an event with dat_evd_wait, or, without a time-out, with dat_evd_dequeue. False: there was none for this thread.
+    fn take(&self, timeout: Option<DAT_TIMEOUT>, taken: &mut Numbers) -> bool {
+        let Side { table, evd, .. } = self.side;
+        let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
+        let answer = match timeout {
+            None => dat!(table, evd_dequeue_func(evd, &mut event)),
+            Some(timeout) => dat!(table, evd_wait_func(evd, timeout, 1, &mut event, &mut more)),
+        };
+        if let Err(error) = answer {
+            let none = if timeout.is_some() { DAT_TIMEOUT_EXPIRED } else { DAT_QUEUE_EMPTY };
+            // Another thread waits, or nobody may just now.
+            assert!([none, DAT_INVALID_STATE].contains(&error.kind()), "{timeout:?}: {error:?}");
+            return false;
+        }
+        let (kind, number) = match event.event_number {
+            // SAFETY: the number says which member.
+            DAT_SOFTWARE_EVENT => unsafe {
+                (Kind::Software, event.event_data.software_event_data.pointer as u64)
+            },
+            DAT_DTO_COMPLETION_EVENT => {
+                // SAFETY: as above; a cookie is any 64 bits.
+                let (operation, number) = unsafe {
+                    let data = &event.event_data.dto_completion_event_data;
+                    (data.operation, data.user_cookie.as_64)
+                };
+                (if operation == DAT_DTO_RECEIVE { Kind::Receive } else { Kind::Send }, number)
+            }
+            DAT_CONNECTION_EVENT_DISCONNECTED => {
+                self.disconnected.fetch_add(1, Ordering::SeqCst);
+                return true;
+            }
+            other => panic!("event {other:#x}"),
+        };
+        if number != 0 {
+            taken.push((kind, number));
+            self.taken[kind as usize].fetch_add(1, Ordering::SeqCst);
+        }
+        true
+    }
+
+    /// Changes the dispatcher under the others, and in the end leaves it as it was.
+    fn meddle(&self, random: &mut Random) {
+        let Side { table, evd, .. } = self.side;
+        let mut seen = BTreeMap::new();
+        for _ in 0..EVENTS {
+            let what = random.below(5);
+            *seen.entry(what).or_insert(0) += 1;
+            match what {
+                0 => {
+                    // Not while another thread waits.
+                    let answer = dat!(table, evd_resize_func(evd, 128 + random.below(128) as DAT_COUNT));
+                    assert!(
+                        answer.is_ok_and(|()| true) || answer.is_err_and(|e| e.kind() == DAT_INVALID_STATE)
+                    );
+                }
+                1 => {
+                    dat!(table, evd_modify_cno_func(evd, null_mut())).unwrap();
+                    random.pause();
+                    dat!(table, evd_modify_cno_func(evd, self.cno)).unwrap();
+                }
+                2 => {
+                    dat!(table, evd_set_unwaitable_func(evd)).unwrap();
+                    random.pause();
+                    dat!(table, evd_clear_unwaitable_func(evd)).unwrap();
+                }
+                3 => {
+                    dat!(table, evd_disable_func(evd)).unwrap();
+                    random.pause();
+                    dat!(table, evd_enable_func(evd)).unwrap();
+                }
+                _ => {
+                    let mut param = DAT_EVD_PARAM::zeroed();
+                    dat!(table, evd_query_func(evd, DAT_EVD_FIELD_ALL, &mut param)).unwrap();
+                    assert!((128..=512).contains(&param.evd_qlen));
+                }
+            }
+        }
+    }
+}
