@@ -8,6 +8,7 @@ use std::ffi::c_char;
 use dat_sys::*;
 use libloading::os::unix::Library;
 
+use crate::door::extension::{ExtensionOp, Words};
 use crate::functions::functions;
 
 macro_rules! declare {
@@ -20,6 +21,7 @@ macro_rules! declare {
         pub(crate) struct Api {
             $(pub(crate) $own: Option<unsafe extern "C" fn($($own_type),*) -> DAT_RETURN>,)*
             $(pub(crate) $name: Option<unsafe extern "C" fn(DAT_HANDLE $(, $type)*) -> DAT_RETURN>,)*
+            pub(crate) dat_extension_op: Option<ExtensionOp>,
         }
 
         impl Api {
@@ -34,6 +36,7 @@ macro_rules! declare {
                     Api {
                         $($own: library.get(stringify!($own)).ok().map(|symbol| *symbol),)*
                         $($name: library.get(stringify!($name)).ok().map(|symbol| *symbol),)*
+                        dat_extension_op: ExtensionOp::of(library),
                     }
                 }
             }
@@ -43,6 +46,7 @@ macro_rules! declare {
                 match name {
                     $(stringify!($own) => self.$own.is_some(),)*
                     $(stringify!($name) => self.$name.is_some(),)*
+                    "dat_extension_op" => self.dat_extension_op.is_some(),
                     _ => true,
                 }
             }
@@ -71,3 +75,12 @@ macro_rules! declare {
 const ABSENT: DAT_RETURN = DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
 
 functions!(declare);
+
+impl Api {
+    /// `dat_extension_op`. A pointer is a word too, as `word` makes it.
+    pub(crate) fn dat_extension_op(&self, handle: DAT_HANDLE, op: u32, words: Words) -> DAT_RETURN {
+        let op = op as DAT_EXTENDED_OP;
+        // SAFETY: the case's word, see above.
+        self.dat_extension_op.map_or(ABSENT, |function| unsafe { function.call(handle, op, words) })
+    }
+}

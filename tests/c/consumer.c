@@ -207,11 +207,10 @@ int extensions(struct objects *o, const DAT_EVENT *event)
 {
     const DAT_IB_EXTENSION_EVENT_DATA *payload = (const DAT_IB_EXTENSION_EVENT_DATA *)event->event_extension_data;
     DAT_IB_ADDR_HANDLE peer = payload->remote_ah;
-    DAT_UINT64 counters[DCNT_EP_ALL_COUNTERS], clock;
+    DAT_UINT64 counters[DCNT_IA_ALL_COUNTERS];
     DAT_CONTEXT context = payload->context;
     DAT_IA_ATTR ia_attr;
     DAT_PROVIDER_ATTR provider_attr;
-    DAT_HANDLE group = payload->coll.handle;
     const DAT_COMPLETION_FLAGS flags = DAT_COMPLETION_DEFAULT_FLAG;
     const char *text;
     int bad = 0;
@@ -222,21 +221,58 @@ int extensions(struct objects *o, const DAT_EVENT *event)
     bad |= failed(dat_ib_post_rdma_write_immed(o->ep, 1, o->local, o->cookie, &o->remote, payload->val.immed.data, flags));
     bad |= failed(dat_ib_post_send_ud(o->ep, 1, o->local, &peer, o->cookie, flags));
     bad |= failed(dat_ib_post_recv_ud(o->ep, 1, o->local, o->cookie, flags));
+    bad |= failed(dat_ib_ud_cm_free(o->ep, context.as_ptr)) | failed(dat_ib_ud_ah_free(o->ep, &peer));
     bad |= failed(dat_ib_query_counters(o->ep, DCNT_EP_ALL_COUNTERS, counters, 0));
     bad |= failed(dat_ib_print_counters(o->ep, DCNT_EP_ALL_COUNTERS, 1));
+    bad |= failed(dat_query_counters(o->ia, DCNT_IA_CM_LISTEN, counters, 0));
+    bad |= failed(dat_print_counters(o->evd, DCNT_EVD_WAIT, 1));
     bad |= failed(dat_ib_open_query("ib0", &o->ia, DAT_IA_FIELD_ALL, &ia_attr, DAT_PROVIDER_FIELD_ALL, &provider_attr));
     bad |= failed(dat_ib_close_query(o->ia));
-    bad |= failed(dat_ib_collective_barrier(group, context, flags));
-    bad |= failed(dat_ib_collective_broadcast(group, o->data, 64, 0, context, flags));
     bad |= failed(dat_strerror_extension(DAT_IB_ERR, &text)) | failed(dat_strerror_ext_status(payload->status, &text));
-#ifndef OFED_HEADERS /* these macros of OFED do not compile */
-    bad |= failed(dat_ib_start_counter(o->ia, DCNT_IA_CM)) | failed(dat_ib_stop_counter(o->ia, DCNT_IA_CM));
-    bad |= failed(dat_ib_collective_set_clock(group, 1, context)) | failed(dat_ib_collective_read_clock(group, &clock));
-    bad |= failed(dat_ib_collective_alltoallv(group, o->data, &o->count, &o->count, o->data, &o->count, &o->count,
-                                              context, flags));
-#else
-    (void)clock;
+#ifdef OFED_HEADERS /* its macros use this type and do not declare it */
+    typedef DAT_IA_COUNTER_TYPE DAT_COUNTER_TYPE;
 #endif
+    bad |= failed(dat_ib_start_counter(o->ia, DCNT_IA_CM)) | failed(dat_ib_stop_counter(o->ia, DCNT_IA_CM));
+    return bad;
+}
+
+int collectives(struct objects *o, const DAT_EVENT *event)
+{
+    const DAT_IB_EXTENSION_EVENT_DATA *payload = (const DAT_IB_EXTENSION_EVENT_DATA *)event->event_extension_data;
+    const DAT_COMPLETION_FLAGS flags = DAT_COMPLETION_DEFAULT_FLAG;
+    const DAT_IB_COLLECTIVE_REDUCE_DATA_OP sum = DAT_IB_COLLECTIVE_REDUCE_OP_SUM;
+    const DAT_IB_COLLECTIVE_DATA_TYPE u64 = DAT_IB_COLLECTIVE_TYPE_UINT64;
+    DAT_CONTEXT context = payload->context;
+    DAT_HANDLE group = payload->coll.handle;
+    DAT_IB_COLLECTIVE_MEMBER member;
+    DAT_IB_COLLECTIVE_GROUP all;
+    DAT_UINT32 size;
+    DAT_COUNT sizes[2] = {32, 32}, places[2] = {0, 32};
+    char *in = o->data, *out = o->data;
+    int bad = 0;
+
+    all.local_size = 2;
+    bad |= failed(dat_ib_collective_create_member(o->ia, DAT_HANDLE_NULL, &member, &size));
+    bad |= failed(dat_ib_collective_create_group(&member, 2, 0, 7, &all, o->evd, o->pz, context));
+    bad |= failed(dat_ib_collective_scatter(group, in, 64, out, 32, 0, context, flags));
+    bad |= failed(dat_ib_collective_scatterv(group, in, sizes, places, out, 32, 0, context, flags));
+    bad |= failed(dat_ib_collective_gather(group, in, 32, out, 64, 0, context, flags));
+    bad |= failed(dat_ib_collective_allgather(group, in, 32, out, 64, context, flags));
+    bad |= failed(dat_ib_collective_allgatherv(group, in, 32, out, sizes, places, context, flags));
+    bad |= failed(dat_ib_collective_alltoall(group, in, 64, out, 64, context, flags));
+    bad |= failed(dat_ib_collective_reduce(group, in, 64, out, 64, sum, u64, 0, context, flags));
+    bad |= failed(dat_ib_collective_allreduce(group, in, 64, out, 64, sum, u64, context, flags));
+    bad |= failed(dat_ib_collective_reduce_scatter(group, in, 64, out, sizes, sum, u64, context, flags));
+    bad |= failed(dat_ib_collective_scan(group, in, 64, out, 64, sum, u64, context, flags));
+    bad |= failed(dat_ib_collective_barrier(group, context, flags));
+    bad |= failed(dat_ib_collective_broadcast(group, in, 64, 0, context, flags));
+#ifndef OFED_HEADERS /* these macros of OFED name what is no argument of theirs, or lack a parenthesis */
+    DAT_UINT64 clock;
+    bad |= failed(dat_ib_collective_set_clock(group, 1, context)) | failed(dat_ib_collective_read_clock(group, &clock));
+    bad |= failed(dat_ib_collective_gatherv(group, in, 32, out, sizes, places, 0, context, flags));
+    bad |= failed(dat_ib_collective_alltoallv(group, in, sizes, places, out, sizes, places, context, flags));
+#endif
+    bad |= failed(dat_ib_collective_free_group(group)) | failed(dat_ib_collective_free_member(o->ia, member));
     return bad;
 }
 

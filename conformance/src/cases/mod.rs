@@ -8,6 +8,7 @@ mod ep_create;
 mod ep_create_with_srq;
 mod ep_states;
 mod evd;
+mod extension;
 mod ia;
 mod ia_query;
 mod memory;
@@ -38,6 +39,7 @@ pub fn all() -> Vec<Case> {
         dto::CASES,
         memory::CASES,
         srq::CASES,
+        extension::CASES,
         rust::CASES,
     ];
     let rows = tables.iter().flat_map(|table| table.iter()).map(Case::from);

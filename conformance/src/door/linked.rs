@@ -9,6 +9,7 @@ use dat_sys::*;
 use provider_tcp_emu::TcpEmu;
 use registry::{Builtin, Registry, Request, Wanted, ia, table_of};
 
+use super::extension::ExtensionOp;
 use crate::api::Api;
 use crate::functions::functions;
 
@@ -66,6 +67,7 @@ macro_rules! link {
             dat_registry_providers_related: None,
             dat_strerror: None,
             $($name: Some($name),)*
+            dat_extension_op: Some(ExtensionOp::Linked),
         };
 
         $(

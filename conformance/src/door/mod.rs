@@ -1,5 +1,6 @@
 //! How the functions of DAT are reached.
 
+pub(crate) mod extension;
 mod library;
 mod linked;
 

@@ -234,7 +234,10 @@ typedef struct dat_ib_extension_event_data {
 #define dat_ib_ud_ah_free(ep, ah) \
     dat_extension_op((DAT_HANDLE)(ep), DAT_IB_UD_AH_FREE_OP, (DAT_IB_ADDR_HANDLE *)(ah))
 
-/* Reads counter cntr of an IA, EP or EVD (or all of them, with ..._ALL_COUNTERS) and sets it to 0 if reset. */
+/*
+ * Reads counter cntr of an IA, EP or EVD into p_cntrs_out[cntr], or all of them, with ..._ALL_COUNTERS; begins at 0
+ * again if reset.
+ */
 #define dat_ib_query_counters(dat_handle, cntr, p_cntrs_out, reset) \
     dat_extension_op((DAT_HANDLE)(dat_handle), DAT_IB_QUERY_COUNTERS_OP, \
         (int)(cntr), (DAT_UINT64 *)(p_cntrs_out), (int)(reset))

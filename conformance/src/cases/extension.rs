@@ -1,0 +1,592 @@
+//! The IB extension: immediate data, atomic operations, counters. What the header of OFED's extension 2.0.9 says of them;
+//! as to the rest they are DTOs as all others (uDAPL 2.0 pages of the RDMA functions).
+
+use dat_sys::ib::*;
+use dat_sys::*;
+
+use crate::case::{Outcome, Row, must};
+use crate::check::{answers, failed, ok, one_of, same, that, unsupported};
+use crate::door::extension::Words;
+use crate::rig::{Pair, Region, Rig, dto, named};
+
+pub(super) const CASES: &[Row] = &[
+    must(
+        "dat_extension_op/attributes",
+        "2.0 headers: extension_supported, extension_version",
+        "A provider that names operations of the extension says that it has it, and which version.",
+        |rig| {
+            let any =
+                [IMMEDIATE, FETCH_ADD, CMP_SWAP, COUNTERS].into_iter().any(|name| has(rig, name) == Ok(true));
+            if !any {
+                return unsupported("the provider names no operation of the IB extension");
+            }
+            same("extension_supported", rig.attr.extension_supported, DAT_EXTENSION_IB)?;
+            that(rig.attr.extension_version >= 200, format_args!("version {}", rig.attr.extension_version))
+        },
+    ),
+    must(
+        "dat_extension_op/unknown-operation",
+        "2.0 headers: DAT_NOT_IMPLEMENTED",
+        "An operation that there is none of is not carried out, and said not to be implemented or supported.",
+        |rig| {
+            let answer = rig.api.dat_extension_op(rig.ep()?.ep, 0x7ff, [0; 6]);
+            one_of(answer, &[DAT_GET_TYPE(DAT_NOT_IMPLEMENTED), DAT_MODEL_NOT_SUPPORTED])
+        },
+    ),
+    must(
+        "dat_extension_op/null-handle",
+        "2.0 headers: DAT_INVALID_HANDLE",
+        "Without a handle, the answer is DAT_INVALID_HANDLE.",
+        |rig| answers(rig.api.dat_extension_op(DAT_HANDLE_NULL, FETCH_ADD_OP, [0; 6]), DAT_INVALID_HANDLE),
+    ),
+    must(
+        "dat_extension_op/datagrams-by-name-only",
+        "2.0, dat_ep_create: service_type; DAT_IB_ATTR_UD",
+        "An endpoint for datagrams is not supported where the provider does not name DAT_IB_UD.",
+        |rig| {
+            if has(rig, "DAT_IB_UD")? {
+                return unsupported("the provider has datagrams, which no case is about");
+            }
+            let attr = DAT_EP_ATTR { service_type: DAT_IB_SERVICE_TYPE_UD, ..rig.ep_attr() };
+            let mut ep = DAT_HANDLE_NULL;
+            let none = DAT_HANDLE_NULL;
+            let made = rig.api.dat_ep_create(rig.ia, rig.pz()?, none, none, none, &attr, &mut ep);
+            one_of(made, &[DAT_MODEL_NOT_SUPPORTED, DAT_INVALID_PARAMETER])
+        },
+    ),
+    // ---- Immediate data ----
+    must(
+        "dat_extension_op/write-immed",
+        "2.0, dat_ib_post_rdma_write_immed",
+        "Data and 32 bits arrive; both completions are DAT_IB_DTO_EVENTs that say what they are of, with the bytes written.",
+        |rig| {
+            let Immediate { pair, from, to } = immediate(rig)?;
+            from.store(0, b"written, and told of");
+            ok(rig.recv(pair.passive.ep, &[], 7))?;
+            ok(write_immed(rig, pair, &[from.part(0, 20)], 8, &to.remote_part(4, 40), 0xdead_beef, 0))?;
+            let sent = extended(rig, pair.active.request)?;
+            same(
+                "the request",
+                sent,
+                Extended::good(DAT_IB_DTO_RDMA_WRITE_IMMED, DAT_IB_RDMA_WRITE_IMMED, 8, 20),
+            )?;
+            let received = extended(rig, pair.passive.recv)?;
+            let expected = Extended::good(DAT_IB_DTO_RECV_IMMED, DAT_IB_RDMA_WRITE_IMMED_DATA, 7, 20);
+            same("the receive", received, Extended { immediate: 0xdead_beef, ..expected })?;
+            same("the data", to.load(0, 24), b"\0\0\0\0written, and told of".to_vec())
+        },
+    ),
+    must(
+        "dat_extension_op/write-immed-empty",
+        "2.0, dat_ib_post_rdma_write_immed",
+        "A write of no bytes, with segments or without, hands over its 32 bits, whatever these are.",
+        |rig| {
+            let Immediate { pair, from, to } = immediate(rig)?;
+            for (n, number) in [0, 1, u32::MAX].into_iter().enumerate() {
+                let segments = if n == 0 { &[][..] } else { &[from.part(0, 0)] };
+                ok(rig.recv(pair.passive.ep, &[], 1))?;
+                ok(write_immed(rig, pair, segments, 2, &to.remote(), number, 0))?;
+                let received = extended(rig, pair.passive.recv)?;
+                same("bytes and bits", (received.length, received.immediate), (0, number))?;
+                same("the bytes of the request", extended(rig, pair.active.request)?.length, 0)?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_extension_op/write-immed-takes-a-receive",
+        "2.0, dat_ib_post_rdma_write_immed: note to consumers",
+        "It consumes one receive buffer, in its turn among messages, and puts nothing into it.",
+        |rig| {
+            let Immediate { pair, from, to } = immediate(rig)?;
+            let buffers = rig.memory(24)?;
+            buffers.store(0, &[0x5a; 24]);
+            for n in 0..3 {
+                ok(rig.recv(pair.passive.ep, &[buffers.part(8 * n, 8)], n.into()))?;
+            }
+            from.store(0, b"messages");
+            ok(rig.send(pair.active.ep, &[from.part(0, 8)], 10))?;
+            ok(write_immed(rig, pair, &[from.part(0, 8)], 11, &to.remote(), 5, 0))?;
+            ok(rig.send(pair.active.ep, &[from.part(0, 8)], 12))?;
+            rig.completes(pair.passive.recv, 0, DAT_DTO_SUCCESS)?;
+            same("the second", extended(rig, pair.passive.recv)?.cookie, 1)?;
+            rig.completes(pair.passive.recv, 2, DAT_DTO_SUCCESS)?;
+            same("the buffers", buffers.load(0, 24), b"messagesZZZZZZZZmessages".to_vec())?;
+            rig.completes(pair.active.request, 10, DAT_DTO_SUCCESS)?;
+            same("the second request", extended(rig, pair.active.request)?.cookie, 11)?;
+            rig.completes(pair.active.request, 12, DAT_DTO_SUCCESS).map(drop)
+        },
+    ),
+    must(
+        "dat_extension_op/write-immed-suppressed",
+        "2.0, dat_ib_post_rdma_write_immed: completion flags",
+        "One whose completion is suppressed is told to the peer, and not to the one who posted it.",
+        |rig| {
+            let Immediate { pair, from, to } = immediate(rig)?;
+            ok(rig.recv(pair.passive.ep, &[], 1))?;
+            ok(rig.recv(pair.passive.ep, &[], 2))?;
+            let suppress = DAT_COMPLETION_SUPPRESS_FLAG;
+            ok(write_immed(rig, pair, &[from.part(0, 8)], 3, &to.remote(), 9, suppress))?;
+            ok(rig.send(pair.active.ep, &[], 4))?;
+            same("what the peer is told", extended(rig, pair.passive.recv)?.immediate, 9)?;
+            rig.completes(pair.active.request, 4, DAT_DTO_SUCCESS)?;
+            rig.quiet(pair.active.request)
+        },
+    ),
+    must(
+        "dat_extension_op/write-immed-too-long",
+        "2.0, dat_ep_post_rdma_write, RETURN VALUES: DAT_LENGTH_ERROR",
+        "More than fits into the remote segment is refused, and nothing is written.",
+        |rig| {
+            let Immediate { pair, from, to } = immediate(rig)?;
+            from.store(0, &[1; 64]);
+            ok(rig.recv(pair.passive.ep, &[], 1))?;
+            let answer = write_immed(rig, pair, &[from.all()], 2, &to.remote_part(0, 63), 1, 0);
+            answers(answer, DAT_LENGTH_ERROR)?;
+            rig.quiet(pair.passive.recv)?;
+            same("the target", to.load(0, 64), vec![0; 64])
+        },
+    ),
+    must(
+        "dat_extension_op/write-immed-no-remote-write",
+        "2.0, dat_ep_post_rdma_write, RETURN VALUES: DAT_PRIVILEGES_VIOLATION",
+        "Where peers may not write, nothing is written or told, and the connection breaks.",
+        |rig| {
+            let Immediate { pair, from, .. } = immediate(rig)?;
+            let to =
+                rig.memory_with(rig.pz()?, 64, DAT_MEM_PRIV_ALL_FLAG & !DAT_MEM_PRIV_REMOTE_WRITE_FLAG)?;
+            // Such memory may have no context for peers at all; that is as good.
+            from.store(0, &[1; 64]);
+            ok(rig.recv(pair.passive.ep, &[], 1))?;
+            ok(write_immed(rig, pair, &[from.all()], 2, &to.remote(), 1, 0))?;
+            broken(rig, pair)?;
+            rig.completes(pair.passive.recv, 1, DAT_DTO_ERR_FLUSHED)?;
+            same("the target", to.load(0, 64), vec![0; 64])
+        },
+    ),
+    // ---- Atomic operations ----
+    must(
+        "dat_extension_op/fetch-and-add",
+        "2.0, dat_ib_post_fetch_and_add",
+        "The 64 bits at the target are added to, modulo 2^64, and what was there comes back.",
+        |rig| {
+            let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
+            for (n, (before, add)) in [(40, 2), (u64::MAX, 2), (7, 0), (5, u64::MAX)].into_iter().enumerate()
+            {
+                store(&target, 8, before);
+                ok(fetch_add(rig, pair, add, &sink.part(0, 8), n as u64, &target.remote_part(8, 8), 0))?;
+                let done = extended(rig, pair.active.request)?;
+                let expected = Extended::good(DAT_IB_DTO_FETCH_ADD, DAT_IB_FETCH_AND_ADD, n as u64, 8);
+                same("the completion", done, expected)?;
+                same("what was there", load(&sink, 0), before)?;
+                same("what is there", load(&target, 8), before.wrapping_add(add))?;
+            }
+            same("what is beside it", (load(&target, 0), load(&target, 16)), (0, 0))
+        },
+    ),
+    must(
+        "dat_extension_op/cmp-and-swap",
+        "2.0, dat_ib_post_cmp_and_swap",
+        "The 64 bits at the target are replaced if they are as expected, and what was there comes back in any case.",
+        |rig| {
+            let Atomics { pair, sink, target } = atomics(rig, CMP_SWAP)?;
+            let there = 0x1234_5678_9abc_def0;
+            for (n, compare) in [there, there ^ 1, there ^ 1 << 63].into_iter().enumerate() {
+                store(&target, 8, there);
+                let at = target.remote_part(8, 8);
+                ok(cmp_swap(rig, pair, (compare, 42), &sink.part(8, 8), n as u64, &at))?;
+                let done = extended(rig, pair.active.request)?;
+                let expected = Extended::good(DAT_IB_DTO_CMP_SWAP, DAT_IB_CMP_AND_SWAP, n as u64, 8);
+                same("the completion", done, expected)?;
+                same("what was there", load(&sink, 8), there)?;
+                same("what is there", load(&target, 8), if compare == there { 42 } else { there })?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_extension_op/atomic-among-connections",
+        "2.0, dat_ib_post_fetch_and_add: modeled after InfiniBand's",
+        "Operations that come through several connections at once are atomic: each finds another value.",
+        |rig| {
+            const EACH: u64 = 32;
+            let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
+            let pairs = [pair, rig.pair()?, rig.pair()?];
+            let all = rig.memory(8 * 3 * EACH as u32)?;
+            let mut posted = [0; 3];
+            let mut found = Vec::new();
+            // As many at a time as an endpoint takes.
+            while found.len() < 3 * EACH as usize {
+                for (n, pair) in pairs.into_iter().enumerate() {
+                    while posted[n] < EACH {
+                        let place = 8 * (n as u32 * EACH as u32 + posted[n] as u32);
+                        let into = all.part(place, 8);
+                        match fetch_add(rig, pair, 1, &into, place.into(), &target.remote_part(0, 8), 0) {
+                            status if DAT_GET_TYPE(status) == DAT_INSUFFICIENT_RESOURCES => break,
+                            status => ok(status)?,
+                        }
+                        posted[n] += 1;
+                    }
+                }
+                for pair in pairs {
+                    for event in rig.drain(pair.active.request)? {
+                        same("the status", dto(&event).status, DAT_DTO_SUCCESS)?;
+                        found.push(load(&all, dto(&event).cookie as u32));
+                    }
+                }
+                // Completions that are not there yet are not polled for: the peers' side makes progress, too.
+                let mut event = DAT_EVENT::zeroed();
+                rig.wait(pair.passive.recv, 1000, 1, &mut event);
+            }
+            found.sort_unstable();
+            same("what they found", found, (0..3 * EACH).collect())?;
+            same("the sum", (load(&target, 0), load(&sink, 0)), (3 * EACH, 0))
+        },
+    ),
+    must(
+        "dat_extension_op/atomic-fence",
+        "2.0, dat_ib_post_fetch_and_add: DAT_COMPLETION_BARRIER_FENCE_FLAG",
+        "What is posted behind with a barrier fence starts when the result is there.",
+        |rig| {
+            let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
+            let to = rig.memory(8)?;
+            store(&target, 0, 0x0102_0304_0506_0708);
+            ok(rig.recv(pair.passive.ep, &[to.all()], 1))?;
+            ok(fetch_add(rig, pair, 1, &sink.part(0, 8), 2, &target.remote_part(0, 8), 0))?;
+            ok(rig.send_with(pair.active.ep, &[sink.part(0, 8)], 3, DAT_COMPLETION_BARRIER_FENCE_FLAG))?;
+            rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS)?;
+            same("what was sent", load(&to, 0), 0x0102_0304_0506_0708)?;
+            same("the first completion", extended(rig, pair.active.request)?.cookie, 2)?;
+            rig.completes(pair.active.request, 3, DAT_DTO_SUCCESS).map(drop)
+        },
+    ),
+    must(
+        "dat_extension_op/atomic-not-aligned",
+        "2.0, dat_ib_post_fetch_and_add: modeled after InfiniBand's, InfiniBand 9.4.5",
+        "At an address that is no multiple of 8 nothing is changed: it is refused, or fails and the connection breaks.",
+        |rig| {
+            let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
+            remote_fails(rig, pair, &sink, &target, &target.remote_part(4, 8))
+        },
+    ),
+    must(
+        "dat_extension_op/atomic-no-privilege",
+        "2.0 headers: DAT_IB_MEM_PRIV_REMOTE_ATOMIC",
+        "Without the privilege for atomic operations nothing is changed, and the connection breaks.",
+        |rig| {
+            let Atomics { pair, sink, .. } = atomics(rig, FETCH_ADD)?;
+            let target = rig.memory(64)?;
+            remote_fails(rig, pair, &sink, &target, &target.remote_part(8, 8))
+        },
+    ),
+    must(
+        "dat_extension_op/atomic-outside",
+        "2.0, dat_ep_post_rdma_read, RETURN VALUES: DAT_PROTECTION_VIOLATION",
+        "Beyond the end of the target's region nothing is changed, and the connection breaks.",
+        |rig| {
+            let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
+            remote_fails(rig, pair, &sink, &target, &target.remote_part(64, 8))
+        },
+    ),
+    must(
+        "dat_extension_op/atomic-no-local-write",
+        "2.0, dat_ep_post_rdma_read, RETURN VALUES: DAT_PRIVILEGES_VIOLATION",
+        "A sink that may not be written to is refused, and nothing happens at the target.",
+        |rig| {
+            let Atomics { pair, target, .. } = atomics(rig, FETCH_ADD)?;
+            let sink = rig.memory_with(rig.pz()?, 64, DAT_MEM_PRIV_LOCAL_READ_FLAG)?;
+            let answer = fetch_add(rig, pair, 1, &sink.part(0, 8), 1, &target.remote_part(0, 8), 0);
+            answers(answer, DAT_PRIVILEGES_VIOLATION)?;
+            same("the target", load(&target, 0), 0)
+        },
+    ),
+    must(
+        "dat_extension_op/atomic-too-short",
+        "2.0, dat_ib_post_cmp_and_swap",
+        "A sink or a target of fewer than 8 bytes is refused.",
+        |rig| {
+            let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
+            for (local, remote) in [(7, 8), (8, 7), (0, 8)] {
+                let at = target.remote_part(0, remote);
+                let answer = fetch_add(rig, pair, 1, &sink.part(0, local), 1, &at, 0);
+                one_of(answer, &[DAT_LENGTH_ERROR, DAT_INVALID_PARAMETER])?;
+            }
+            same("the target", load(&target, 0), 0)
+        },
+    ),
+    // ---- As other DTOs ----
+    must(
+        "dat_extension_op/flushed",
+        "2.0, dat_ep_disconnect: posts after it",
+        "On a disconnected endpoint each operation completes as flushed, with an event of its own kind.",
+        |rig| {
+            let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
+            has(rig, IMMEDIATE).and_then(|has| if has { Ok(()) } else { unsupported(IMMEDIATE) })?;
+            ok(rig.api.dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG))?;
+            rig.connection(pair.active.connect, DAT_CONNECTION_EVENT_DISCONNECTED)?;
+            let at = target.remote_part(0, 8);
+            ok(fetch_add(rig, pair, 1, &sink.part(0, 8), 1, &at, 0))?;
+            ok(cmp_swap(rig, pair, (0, 1), &sink.part(0, 8), 2, &at))?;
+            ok(write_immed(rig, pair, &[sink.part(0, 8)], 3, &at, 1, 0))?;
+            for (cookie, kind) in
+                [(1, DAT_IB_FETCH_AND_ADD), (2, DAT_IB_CMP_AND_SWAP), (3, DAT_IB_RDMA_WRITE_IMMED)]
+            {
+                let flushed = extended(rig, pair.active.request)?;
+                same("which", (flushed.cookie, flushed.kind), (cookie, kind))?;
+                same("how", (flushed.status, flushed.outcome), (DAT_DTO_ERR_FLUSHED, DAT_IB_OP_ERR))?;
+            }
+            same("the target", load(&target, 0), 0)
+        },
+    ),
+    must(
+        "dat_extension_op/unconnected",
+        "2.0, dat_ep_post_rdma_write, RETURN VALUES: DAT_INVALID_STATE",
+        "On an endpoint that never was connected, an operation is refused.",
+        |rig| {
+            let Atomics { sink, target, .. } = atomics(rig, FETCH_ADD)?;
+            let ep = rig.ep()?;
+            let pair = Pair { active: ep, passive: ep };
+            let answer = fetch_add(rig, pair, 1, &sink.part(0, 8), 1, &target.remote_part(0, 8), 0);
+            answers(answer, DAT_INVALID_STATE)
+        },
+    ),
+    must(
+        "dat_extension_op/not-an-endpoint",
+        "2.0 headers: DAT_INVALID_HANDLE",
+        "Operations of an endpoint are refused on other objects.",
+        |rig| {
+            let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
+            for handle in [rig.pz()?, pair.active.request] {
+                let words = [1, word(&sink.part(0, 8)), 1, word(&target.remote_part(0, 8)), 0, 0];
+                answers(rig.api.dat_extension_op(handle, FETCH_ADD_OP, words), DAT_INVALID_HANDLE)?;
+            }
+            Ok(())
+        },
+    ),
+    // ---- Counters ----
+    must(
+        "dat_extension_op/counters",
+        "2.0, dat_ib_query_counters",
+        "An endpoint counts its posts and their bytes; a reset starts at 0; one counter is written to its place.",
+        |rig| {
+            let pair = counting(rig)?;
+            let memory = rig.memory(64)?;
+            for n in 0..3 {
+                ok(rig.recv(pair.passive.ep, &[memory.all()], n))?;
+                ok(rig.send(pair.active.ep, &[memory.part(0, 20)], n))?;
+                rig.completes(pair.passive.recv, n, DAT_DTO_SUCCESS)?;
+                rig.completes(pair.active.request, n, DAT_DTO_SUCCESS)?;
+            }
+            let counted = |ep, counter: u32, reset: bool| {
+                let mut values = [u64::MAX; DCNT_EP_ALL_COUNTERS as usize];
+                let words =
+                    [counter.into(), (&raw mut values).expose_provenance() as u64, reset.into(), 0, 0, 0];
+                ok(rig.api.dat_extension_op(ep, DAT_IB_QUERY_COUNTERS_OP, words)).map(|()| values)
+            };
+            let (sends, bytes) = (DCNT_EP_POST_SEND as usize, DCNT_EP_POST_SEND_DATA as usize);
+            let all = counted(pair.active.ep, DCNT_EP_ALL_COUNTERS, false)?;
+            same("sends and their bytes", (all[sends], all[bytes]), (3, 60))?;
+            let one = counted(pair.active.ep, DCNT_EP_POST_SEND, true)?;
+            same("one of them", (one[sends], one[bytes]), (3, u64::MAX))?;
+            let all = counted(pair.active.ep, DCNT_EP_ALL_COUNTERS, false)?;
+            same("after its reset", (all[sends], all[bytes]), (0, 60))?;
+            let all = counted(pair.passive.ep, DCNT_EP_ALL_COUNTERS, false)?;
+            let of = |counter: u32| all[counter as usize];
+            same("the receives", (of(DCNT_EP_POST_RECV), of(DCNT_EP_POST_RECV_DATA)), (3, 192))?;
+            same("the messages", (of(DCNT_EP_RECV), of(DCNT_EP_RECV_DATA)), (3, 60))
+        },
+    ),
+    must(
+        "dat_extension_op/counters-of-objects",
+        "2.0, dat_ib_query_counters",
+        "Adapters, endpoints and dispatchers have counters; a protection zone has none.",
+        |rig| {
+            let pair = counting(rig)?;
+            let query = |handle, all: u32| {
+                let mut values = [0u64; DCNT_IA_ALL_COUNTERS as usize];
+                let words = [all.into(), (&raw mut values).expose_provenance() as u64, 0, 0, 0, 0];
+                (rig.api.dat_extension_op(handle, DAT_IB_QUERY_COUNTERS_OP, words), values)
+            };
+            let (answer, values) = query(rig.ia, DCNT_IA_ALL_COUNTERS);
+            ok(answer)?;
+            same("the endpoints made", values[DCNT_IA_EP_CREATE as usize], 2)?;
+            ok(query(pair.active.ep, DCNT_EP_ALL_COUNTERS).0)?;
+            let (answer, values) = query(pair.active.connect, DCNT_EVD_ALL_COUNTERS);
+            ok(answer)?;
+            that(values[DCNT_EVD_WAIT as usize] > 0, "nobody is said to have waited for the connection")?;
+            answers(query(rig.pz()?, 0).0, DAT_INVALID_HANDLE)
+        },
+    ),
+];
+
+const IMMEDIATE: &str = "DAT_IB_IMMED_DATA";
+const FETCH_ADD: &str = "DAT_IB_FETCH_AND_ADD";
+const CMP_SWAP: &str = "DAT_IB_CMP_AND_SWAP";
+const COUNTERS: &str = "DAT_COUNTERS";
+const FETCH_ADD_OP: u32 = DAT_IB_FETCH_AND_ADD_OP;
+
+/// Whether the provider names an operation.
+fn has(rig: &Rig, name: &str) -> Outcome<bool> {
+    let DAT_PROVIDER_ATTR { num_provider_specific_attr, provider_specific_attr, .. } = rig.provider;
+    let attributes = named("provider attributes", num_provider_specific_attr, provider_specific_attr)?;
+    Ok(attributes.iter().any(|(known, value)| known == name && value != "FALSE"))
+}
+
+fn needs(rig: &Rig, name: &str) -> Outcome {
+    if has(rig, name)? { Ok(()) } else { unsupported(format_args!("the provider does not name {name}")) }
+}
+
+/// Two connected endpoints of a provider that counts.
+fn counting(rig: &Rig) -> Outcome<Pair> {
+    needs(rig, COUNTERS)?;
+    rig.pair()
+}
+
+/// What writes with immediate data need: 64 bytes at each end.
+struct Immediate {
+    pair: Pair,
+    from: Region,
+    to: Region,
+}
+
+fn immediate(rig: &Rig) -> Outcome<Immediate> {
+    needs(rig, IMMEDIATE)?;
+    Ok(Immediate { pair: rig.pair()?, from: rig.memory(64)?, to: rig.memory(64)? })
+}
+
+/// What atomic operations need: 64 bytes at each end.
+struct Atomics {
+    pair: Pair,
+    sink: Region,
+    target: Region,
+}
+
+fn atomics(rig: &Rig, name: &str) -> Outcome<Atomics> {
+    needs(rig, name)?;
+    let privileges = DAT_MEM_PRIV_ALL_FLAG | DAT_IB_MEM_PRIV_REMOTE_ATOMIC;
+    let target = rig.memory_with(rig.pz()?, 64, privileges)?;
+    Ok(Atomics { pair: rig.pair()?, sink: rig.memory(64)?, target })
+}
+
+/// A pointer as a word.
+fn word<V>(place: &V) -> u64 {
+    std::ptr::from_ref(place).expose_provenance() as u64
+}
+
+fn write_immed(
+    rig: &Rig,
+    pair: Pair,
+    segments: &[DAT_LMR_TRIPLET],
+    cookie: u64,
+    to: &DAT_RMR_TRIPLET,
+    immediate: u32,
+    flags: DAT_COMPLETION_FLAGS,
+) -> DAT_RETURN {
+    let iov = segments.as_ptr().expose_provenance() as u64;
+    let words: Words = [segments.len() as u64, iov, cookie, word(to), immediate.into(), flags.into()];
+    rig.api.dat_extension_op(pair.active.ep, DAT_IB_RDMA_WRITE_IMMED_OP, words)
+}
+
+fn fetch_add(
+    rig: &Rig,
+    pair: Pair,
+    add: u64,
+    sink: &DAT_LMR_TRIPLET,
+    cookie: u64,
+    at: &DAT_RMR_TRIPLET,
+    flags: DAT_COMPLETION_FLAGS,
+) -> DAT_RETURN {
+    let words = [add, word(sink), cookie, word(at), flags.into(), 0];
+    rig.api.dat_extension_op(pair.active.ep, FETCH_ADD_OP, words)
+}
+
+fn cmp_swap(
+    rig: &Rig,
+    pair: Pair,
+    (compare, swap): (u64, u64),
+    sink: &DAT_LMR_TRIPLET,
+    cookie: u64,
+    at: &DAT_RMR_TRIPLET,
+) -> DAT_RETURN {
+    let words = [compare, swap, word(sink), cookie, word(at), DAT_COMPLETION_DEFAULT_FLAG.into()];
+    rig.api.dat_extension_op(pair.active.ep, DAT_IB_CMP_AND_SWAP_OP, words)
+}
+
+/// The completion of an extended operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Extended {
+    operation: DAT_DTOS,
+    status: DAT_DTO_COMPLETION_STATUS,
+    cookie: u64,
+    length: u32,
+    kind: DAT_IB_EXT_TYPE,
+    outcome: DAT_IB_STATUS,
+    /// 0 where there is none.
+    immediate: u32,
+}
+
+impl Extended {
+    fn good(operation: DAT_DTOS, kind: DAT_IB_EXT_TYPE, cookie: u64, length: u32) -> Extended {
+        let (status, outcome) = (DAT_DTO_SUCCESS, DAT_OP_SUCCESS);
+        Extended { operation, status, cookie, length, kind, outcome, immediate: 0 }
+    }
+}
+
+/// The next event, which must be of an extended operation.
+#[track_caller]
+fn extended(rig: &Rig, evd: DAT_EVD_HANDLE) -> Outcome<Extended> {
+    let event = rig.expect(evd, DAT_IB_DTO_EVENT)?;
+    // A record of 32-bit members in the first words of the extension data.
+    let member = |n: usize| {
+        let bytes = event.event_extension_data[n / 2].to_ne_bytes();
+        u32::from_ne_bytes(std::array::from_fn(|i| bytes[4 * (n % 2) + i]))
+    };
+    let dto = dto(&event);
+    let told = member(0) == DAT_IB_RDMA_WRITE_IMMED_DATA;
+    Ok(Extended {
+        operation: dto.operation,
+        status: dto.status,
+        cookie: dto.cookie,
+        length: dto.length,
+        kind: member(0),
+        outcome: member(1),
+        immediate: if told { member(2) } else { 0 },
+    })
+}
+
+/// An addition that the peer refuses: nothing has changed, there or here.
+fn remote_fails(rig: &Rig, pair: Pair, sink: &Region, target: &Region, at: &DAT_RMR_TRIPLET) -> Outcome {
+    store(sink, 0, 77);
+    let before = target.load(0, 64);
+    match fetch_add(rig, pair, 1, &sink.part(0, 8), 1, at, 0) {
+        DAT_SUCCESS => {
+            let failed = extended(rig, pair.active.request)?;
+            that(failed.status != DAT_DTO_SUCCESS, "it is said to have succeeded")?;
+            same("kind and outcome", (failed.kind, failed.outcome), (DAT_IB_FETCH_AND_ADD, DAT_IB_OP_ERR))?;
+            broken(rig, pair)?;
+        }
+        refused => one_of(refused, &[DAT_INVALID_ADDRESS, DAT_INVALID_PARAMETER, DAT_PRIVILEGES_VIOLATION])?,
+    }
+    same("the target", target.load(0, 64), before)?;
+    same("the sink", load(sink, 0), 77)
+}
+
+/// Both sides hear that the connection has ended.
+fn broken(rig: &Rig, pair: Pair) -> Outcome {
+    for end in [pair.passive, pair.active] {
+        let event = rig.event(end.connect)?;
+        if ![DAT_CONNECTION_EVENT_BROKEN, DAT_CONNECTION_EVENT_DISCONNECTED].contains(&event.event_number) {
+            return Err(failed(format_args!("the event is {:#x}", event.event_number)));
+        }
+    }
+    Ok(())
+}
+
+fn store(region: &Region, at: u32, value: u64) {
+    region.store(at, &value.to_ne_bytes());
+}
+
+fn load(region: &Region, at: u32) -> u64 {
+    let bytes = region.load(at, 8);
+    u64::from_ne_bytes(std::array::from_fn(|i| bytes[i]))
+}

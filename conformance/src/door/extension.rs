@@ -1,0 +1,70 @@
+//! dat_extension_op, the one function with variable arguments: all of them here are words.
+
+use dat_sys::*;
+use libloading::os::unix::Library;
+use registry::{ia, table_of};
+
+#[cfg(not(target_arch = "x86_64"))]
+compile_error!("dat_extension_op needs the va_list of this architecture");
+
+/// How dat_extension_op is reached.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ExtensionOp {
+    /// The function of a C library.
+    Exported(unsafe extern "C" fn(DAT_HANDLE, DAT_EXTENDED_OP, ...) -> DAT_RETURN),
+    /// The provider's function, which takes a `va_list`, through the linked-in registry.
+    Linked,
+}
+
+/// What an operation may have, besides handle and number; it does not look at more than it has.
+pub(crate) type Words = [u64; 6];
+
+/// System V AMD64 ABI, 3.5.7: all arguments are in memory, as if the registers were used up.
+#[repr(C)]
+struct VaList {
+    gp_offset: u32,
+    fp_offset: u32,
+    overflow_arg_area: *const u64,
+    reg_save_area: *const u64,
+}
+
+impl ExtensionOp {
+    /// That of a library, if it exports one.
+    ///
+    /// # Safety
+    ///
+    /// What it exports under this name is the function of uDAPL 2.0, and it stays loaded.
+    pub(crate) unsafe fn of(library: &Library) -> Option<ExtensionOp> {
+        // SAFETY: as the caller promised.
+        unsafe { library.get(b"dat_extension_op") }.ok().map(|symbol| ExtensionOp::Exported(*symbol))
+    }
+
+    /// Calls it.
+    ///
+    /// # Safety
+    ///
+    /// The words are the operation's arguments.
+    pub(crate) unsafe fn call(self, handle: DAT_HANDLE, op: DAT_EXTENDED_OP, words: Words) -> DAT_RETURN {
+        match self {
+            // SAFETY: as the caller promised; a function of C may be given more arguments than it takes.
+            ExtensionOp::Exported(function) => unsafe {
+                function(handle, op, words[0], words[1], words[2], words[3], words[4], words[5])
+            },
+            ExtensionOp::Linked => {
+                let found = ia::object(handle).and_then(|object| Some((object, table_of(object)?)));
+                let Some((object, table)) = found else {
+                    return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE1);
+                };
+                let area = words.as_ptr();
+                let mut list =
+                    VaList { gp_offset: 48, fp_offset: 176, overflow_arg_area: area, reg_save_area: area };
+                // SAFETY: the table of a registered provider of 2.0, all of whose tables in this program have the function.
+                let Some(function) = (unsafe { (*table).handle_extendedop_func }) else {
+                    return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
+                };
+                // SAFETY: as the caller promised.
+                unsafe { function(object, op, (&raw mut list).cast()) }
+            }
+        }
+    }
+}
