@@ -22,8 +22,8 @@ use crate::{Common, cpu, units};
 pub(crate) struct Options {
     #[command(flatten)]
     common: Common,
-    /// Rounds of each row, at least 5
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(5..=1000))]
+    /// Rounds of each row; fewer than 5 say little
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Only the rows whose name contains this
     #[arg(long, value_name = "TEXT")]

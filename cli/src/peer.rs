@@ -130,8 +130,14 @@ fn serve(plan: &Plan, adapter: &Adapter) -> Result<(Link, Raw)> {
 fn connect(plan: &Plan, adapter: &Adapter) -> Result<(Link, Raw)> {
     let address: dat::Address = plan.address.parse()?;
     let ports = plan.server.context("the plan does not say where the server is")?;
-    let stream = TcpStream::connect(address.with_port(ports.tcp))
-        .with_context(|| format!("connecting to {address} with plain TCP"))?;
+    let stream = TcpStream::connect(address.with_port(ports.tcp)).with_context(|| {
+        // In a network namespace that was just made nothing is reachable, this host included.
+        let hint = match address.ip().is_loopback() {
+            true => " (is the loopback interface up? `ip link set lo up`)",
+            false => "",
+        };
+        format!("connecting to {address} with plain TCP{hint}")
+    })?;
     let raw = Raw::new(stream, plan.raw_wait, plan.work.largest())?;
     let link = Link::connect(adapter, address, ports.qualifier, plan.work.largest(), plan.wait);
     let link = match adapter.attributes().address {
