@@ -52,6 +52,8 @@ fn setups(dir: &TempDir) -> Vec<Setup> {
     let ours = || library("libdat2.so.2", Version::V2_0);
     let empty = conf(dir, "empty", "");
     let mem = conf(dir, "mem", &entry("mem", &loopback_plugin(), "conformance"));
+    let mem_1_2 = entry("mem", &loopback_plugin(), "conformance").replace(" u2.0 ", " u1.2 ");
+    let mem_1_2 = conf(dir, "mem-1.2", &mem_1_2);
     let plugin = dist.as_ref().map(Dist::plugin).unwrap_or_default();
     let tcp = conf(dir, "tcp-emu", &entry("tcp-emu", &plugin, ""));
     let setup = |provider, door, target, conf: &PathBuf, builtin| {
@@ -65,6 +67,8 @@ fn setups(dir: &TempDir) -> Vec<Setup> {
         setup("tcp-emu", "libdat2", ours(), &empty, true),
         setup("tcp-emu", "plugin", ours(), &tcp, false),
         setup("tcp-emu", "debian", debian(), &tcp, false),
+        setup("mem", "libdat1", library("libdat.so.1", Version::V1_2), &mem_1_2, false),
+        setup("tcp-emu", "libdat1", library("libdat.so.1", Version::V1_2), &empty, true),
     ]
 }
 

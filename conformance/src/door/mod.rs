@@ -1,6 +1,7 @@
 //! How the functions of DAT are reached.
 
 pub(crate) mod extension;
+mod libdat1;
 mod library;
 mod linked;
 
@@ -57,7 +58,7 @@ impl Door {
     pub(crate) fn api(&self) -> Result<&'static Api, String> {
         match self {
             Door::Linked => Ok(&linked::API),
-            Door::Library(path, Version::V1_2) => Err(format!("{}: not yet", path.display())),
+            Door::Library(path, Version::V1_2) => libdat1::api(path),
             Door::Library(path, Version::V2_0) => library::api(path),
         }
     }
