@@ -1,5 +1,5 @@
 //! Behaviour that takes processes of our own to see, in C (`programs/*.c`): a killed peer, leaks, one-sided progress,
-//! wrong handles, allocations.
+//! wrong handles, allocations, signals, forks, the end of the process.
 #![forbid(unsafe_code)]
 
 use std::process::Command;
@@ -36,6 +36,10 @@ fn try_run(program: &str, args: &[&str], registry: fn(&Dist) -> Result<Registry,
 
 fn builtin(dist: &Dist) -> Result<Registry, Skip> {
     Ok(Registry::builtin(dist))
+}
+
+fn plugin(dist: &Dist) -> Result<Registry, Skip> {
+    Ok(Registry::plugin(dist))
 }
 
 #[test]
@@ -86,4 +90,34 @@ fn wrong_handles_are_refused_by_every_function() {
 #[test]
 fn moving_data_allocates_nothing() {
     run("allocations", &[], builtin);
+}
+
+#[test]
+fn a_signal_interrupts_a_wait_and_loses_nothing() {
+    run("interrupted", &["waits"], builtin);
+}
+
+#[test]
+fn a_storm_of_signals_disturbs_no_transfer() {
+    run("interrupted", &["storm"], builtin);
+}
+
+#[test]
+fn children_of_a_connected_process_disturb_nothing() {
+    run("forks", &["graceful"], builtin);
+}
+
+#[test]
+fn a_child_does_not_keep_a_connection_open() {
+    run("forks", &["abrupt"], builtin);
+}
+
+#[test]
+fn a_process_may_end_at_any_moment() {
+    run("exits", &["400"], builtin);
+}
+
+#[test]
+fn a_process_with_a_loaded_provider_may_end_at_any_moment() {
+    run("exits", &["400"], plugin);
 }

@@ -133,6 +133,47 @@ fn child_leaves_adapters_open() {
     }
 }
 
+/// The library may go, for its program, while a thread of a built-in provider works: with everything open, and with nothing.
+#[test]
+fn closing_the_library_leaves_the_provider_its_code() {
+    let child = Child::new("loading::child_closes_a_busy_library", ours(), Path::new("/dev/null"));
+    child.env("OPENDAT_BUILTIN", "1").run();
+}
+
+#[test]
+#[ignore = "not a test: a child of the test above"]
+fn child_closes_a_busy_library() {
+    let threads = || std::fs::read_dir("/proc/self/task").expect("procfs").count();
+    let before = threads();
+    for round in 0..40 {
+        let Some(library) = load(false) else { return };
+        let ia = open(&library, "tcp-emu").expect("opens");
+        listen(&library, ia);
+        assert_eq!(threads(), before + 1 + round / 2, "a listener needs the provider's thread");
+        if round % 2 == 0 {
+            close(&library, ia);
+        }
+        library.close().expect("dlclose");
+    }
+    // The process ends with half of them open.
+}
+
+/// Makes a service point, through the provider's table.
+fn listen(library: &Library, ia: DAT_IA_HANDLE) {
+    type Mapped = unsafe extern "C" fn(DAT_IA_HANDLE, *mut DAT_IA_HANDLE) -> DAT_RETURN;
+    let (mut handle, mut evd, mut psp, mut qualifier) = (null_mut(), null_mut(), null_mut(), 0);
+    // SAFETY: the functions' own types, valid arguments; a handle leads to its table.
+    unsafe {
+        let mapped = library.get::<Mapped>("dats_get_ia_handle").expect("exported");
+        assert_eq!(mapped(ia, &mut handle), DAT_SUCCESS);
+        let table = &**handle.cast::<*const DAT_PROVIDER>();
+        let create = table.evd_create_func.expect("every slot is filled");
+        assert_eq!(create(handle, 8, null_mut(), DAT_EVD_CR_FLAG, &mut evd), DAT_SUCCESS);
+        let create = table.psp_create_any_func.expect("every slot is filled");
+        assert_eq!(create(handle, &mut qualifier, evd, DAT_PSP_CONSUMER_FLAG, &mut psp), DAT_SUCCESS);
+    }
+}
+
 #[test]
 fn opening_and_closing_leaves_nothing_behind() {
     let Some(vendor) = Vendor::build() else { return };

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * A connected process forks. Its children execute another program, end in every way, or hold what they inherited; neither
+ * the parent's connection nor its end is disturbed by that.
+ */
+
+#include "dat_test.h"
+
+#include <dirent.h>
+
+enum { ROUNDS = 40, SIZE = 4096, DTOS = 4 };
+
+enum kind { EXECUTES, EXITS, EXITS_AT_ONCE, ABORTS, KINDS };
+
+/* `forks descriptors`: fails if any but the standard ones are open. */
+static int count_descriptors(void)
+{
+    DIR *list = opendir("/proc/self/fd");
+    struct dirent *entry;
+    int open = 0;
+    EXPECT(list != NULL, "no /proc");
+    while ((entry = readdir(list)) != NULL) {
+        int fd = atoi(entry->d_name);
+        open += entry->d_name[0] != '.' && fd > 2 && fd != dirfd(list);
+    }
+    closedir(list);
+    return open;
+}
+
+static pid_t fork_one(enum kind kind, char *self)
+{
+    pid_t child = fork();
+    EXPECT(child >= 0, "fork: %s", strerror(errno));
+    if (child != 0)
+        return child;
+    switch (kind) {
+    case EXECUTES:
+        execl(self, self, "descriptors", (char *)NULL);
+        _exit(127);
+    case EXITS:
+        exit(0); /* with what the library does at the end of a process */
+    case EXITS_AT_ONCE:
+        _exit(0);
+    default:
+        signal(SIGABRT, SIG_DFL);
+        raise(SIGKILL);
+        _exit(1);
+    }
+}
+
+static void expect_end(pid_t child, enum kind kind)
+{
+    int status;
+    EXPECT(waitpid(child, &status, 0) == child, "no child: %s", strerror(errno));
+    if (kind == ABORTS)
+        EXPECT(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "status 0x%x", status);
+    else
+        EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0, "child of kind %d: status 0x%x", kind, status);
+}
+
+static void transfer(struct end *end, const struct introduction *peer, int round)
+{
+    DAT_LMR_TRIPLET segment = local_segment(end, 0, SIZE);
+    DAT_RMR_TRIPLET remote = remote_segment(peer, 0, SIZE);
+    DAT_DTO_COOKIE cookie = {.as_64 = (DAT_UINT64)round};
+    DAT_EVENT event;
+
+    memset(end->buffer, round + 1, SIZE);
+    OK(dat_ep_post_rdma_write(end->ep, 1, &segment, cookie, &remote, DAT_COMPLETION_DEFAULT_FLAG));
+    event = wait_event(end->request, 10 * SECOND);
+    EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "write failed");
+    segment = local_segment(end, SIZE, SIZE);
+    OK(dat_ep_post_rdma_read(end->ep, 1, &segment, cookie, &remote, DAT_COMPLETION_DEFAULT_FLAG));
+    event = wait_event(end->request, 10 * SECOND);
+    EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "read failed");
+    EXPECT(memcmp(end->buffer, end->buffer + SIZE, SIZE) == 0, "round %d: other bytes", round);
+}
+
+int main(int argc, char **argv)
+{
+    DAT_CLOSE_FLAGS close_flags;
+    struct introduction peer;
+    int to_parent[2], hold[2];
+    struct end end;
+    pid_t target, holder;
+    DAT_EVENT event;
+    double started;
+
+    if (argc == 2 && strcmp(argv[1], "descriptors") == 0)
+        return count_descriptors();
+    EXPECT(argc == 2, "usage: forks graceful|abrupt");
+    closefrom(3); /* what whoever started this left open */
+    close_flags = strcmp(argv[1], "abrupt") == 0 ? DAT_CLOSE_ABRUPT_FLAG : DAT_CLOSE_GRACEFUL_FLAG;
+    EXPECT(pipe(to_parent) == 0, "pipe: %s", strerror(errno));
+    target = fork();
+    EXPECT(target >= 0, "fork: %s", strerror(errno));
+    if (target == 0) {
+        end_open(&end, 2 * SIZE, DTOS);
+        serve_one(&end, to_parent[1]);
+        event = wait_event(end.connect, 60 * SECOND);
+        EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
+        end_close(&end);
+        return 0;
+    }
+    end_open(&end, 2 * SIZE, DTOS);
+    peer = connect_to(&end, to_parent[0]);
+    /* These are the program's own and would be inherited. */
+    close(to_parent[0]);
+    close(to_parent[1]);
+    for (int round = 0; round < ROUNDS; round++) {
+        enum kind kind = (enum kind)(round % KINDS);
+        pid_t child = fork_one(kind, argv[0]);
+        transfer(&end, &peer, round);
+        expect_end(child, kind);
+        transfer(&end, &peer, round);
+    }
+
+    /* One holds the connection's socket while the parent disconnects: the peer hears of it all the same. */
+    EXPECT(pipe(hold) == 0, "pipe: %s", strerror(errno));
+    holder = fork();
+    EXPECT(holder >= 0, "fork: %s", strerror(errno));
+    if (holder == 0) {
+        char byte;
+        close(hold[1]);
+        _exit(read(hold[0], &byte, 1) == 0 ? 0 : 1);
+    }
+    started = now();
+    OK(dat_ep_disconnect(end.ep, close_flags));
+    event = wait_event(end.connect, 10 * SECOND);
+    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
+    join(target);
+    EXPECT(now() - started < 5, "the peer heard of the end only after %.1f s", now() - started);
+    end_close(&end);
+    close(hold[1]);
+    join(holder);
+    puts("ok");
+    return 0;
+}

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Signals and DAT.
+ *
+ *   interrupted waits   a handler runs while a thread waits: the call answers DAT_INTERRUPTED_CALL, or, if the handler restarts
+ *                       calls, goes on; either way the next event comes, and comes once
+ *   interrupted storm   thousands of signals hit every thread of both processes while they transfer data
+ */
+
+#include "dat_test.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/time.h>
+
+/* ---- waits --------------------------------------------------------------------------------------------------- */
+
+enum { EVENTS = 200 };
+
+struct waiter {
+    DAT_EVD_HANDLE evd;
+    DAT_CNO_HANDLE cno; /* waited on in place of the EVD, if there is one */
+    atomic_int interrupted, taken;
+};
+
+static atomic_int handled;
+
+static void on_signal(int number)
+{
+    (void)number;
+    atomic_fetch_add(&handled, 1);
+}
+
+static void handle(int number, int flags)
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    action.sa_flags = flags;
+    EXPECT(sigaction(number, &action, NULL) == 0, "sigaction: %s", strerror(errno));
+}
+
+/* Takes EVENTS software events, which are numbered. */
+static void *wait_for_all(void *argument)
+{
+    struct waiter *self = argument;
+    while (self->taken < EVENTS) {
+        DAT_EVD_HANDLE triggered = DAT_HANDLE_NULL;
+        DAT_RETURN status;
+        DAT_EVENT event;
+        DAT_COUNT more;
+
+        if (self->cno != DAT_HANDLE_NULL) {
+            status = dat_cno_wait(self->cno, DAT_TIMEOUT_INFINITE, &triggered);
+            EXPECT(status != DAT_SUCCESS || triggered == self->evd, "another EVD");
+        } else {
+            status = dat_evd_wait(self->evd, DAT_TIMEOUT_INFINITE, 1, &event, &more);
+        }
+        if (DAT_GET_TYPE(status) == DAT_INTERRUPTED_CALL) {
+            atomic_fetch_add(&self->interrupted, 1);
+            continue;
+        }
+        OK(status);
+        if (self->cno != DAT_HANDLE_NULL) {
+            status = dat_evd_dequeue(self->evd, &event);
+            /* A trigger may tell of what was taken already. */
+            if (DAT_GET_TYPE(status) == DAT_QUEUE_EMPTY)
+                continue;
+            OK(status);
+        }
+        EXPECT(event.event_data.software_event_data.pointer == (DAT_PVOID)(uintptr_t)(self->taken + 1),
+               "event %p after %d", event.event_data.software_event_data.pointer, self->taken);
+        atomic_fetch_add(&self->taken, 1);
+    }
+    return NULL;
+}
+
+static void post_se(DAT_EVD_HANDLE evd, int number)
+{
+    DAT_EVENT event;
+    memset(&event, 0, sizeof event);
+    event.event_number = DAT_SOFTWARE_EVENT;
+    event.event_data.software_event_data.pointer = (DAT_PVOID)(uintptr_t)number;
+    OK(dat_evd_post_se(evd, &event));
+}
+
+static void interrupt_waits(DAT_IA_HANDLE ia, bool on_cno, bool restarts)
+{
+    struct waiter waiter = {.cno = DAT_HANDLE_NULL};
+    pthread_t thread;
+
+    handle(SIGUSR1, restarts ? SA_RESTART : 0);
+    if (on_cno)
+        OK(dat_cno_create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &waiter.cno));
+    OK(dat_evd_create(ia, 8, waiter.cno, DAT_EVD_SOFTWARE_FLAG, &waiter.evd));
+    EXPECT(pthread_create(&thread, NULL, wait_for_all, &waiter) == 0, "no thread");
+    for (int number = 1; number <= EVENTS; number++) {
+        int before = waiter.interrupted, signals = handled;
+        /* One that comes before the thread sleeps interrupts nothing. */
+        do {
+            EXPECT(pthread_kill(thread, SIGUSR1) == 0, "no such thread");
+            while (handled == signals)
+                sched_yield();
+            signals = handled;
+            for (int i = 0; i < 20 && waiter.interrupted == before; i++)
+                sched_yield();
+        } while (waiter.interrupted == before && !restarts);
+        post_se(waiter.evd, number);
+        while (waiter.taken < number)
+            sched_yield();
+    }
+    pthread_join(thread, NULL);
+    printf("%s, %s: %d waits interrupted\n", on_cno ? "CNO" : "EVD", restarts ? "SA_RESTART" : "no flags",
+           waiter.interrupted);
+    OK(dat_evd_free(waiter.evd));
+    if (on_cno)
+        OK(dat_cno_free(waiter.cno));
+}
+
+/* Waits all the time, so that the others follow. */
+static void *lead(void *evd)
+{
+    DAT_RETURN status;
+    DAT_EVENT event;
+    DAT_COUNT more;
+    status = dat_evd_wait(evd, DAT_TIMEOUT_INFINITE, 1, &event, &more);
+    OK(status);
+    return NULL;
+}
+
+static void waits(void)
+{
+    char name[] = "tcp-emu";
+    DAT_EVD_HANDLE async = DAT_HANDLE_NULL, aside;
+    DAT_IA_HANDLE ia;
+    pthread_t leader;
+
+    OK(dat_ia_open(name, 8, &async, &ia));
+    for (int which = 0; which < 4; which++)
+        interrupt_waits(ia, which & 1, which & 2);
+    OK(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_SOFTWARE_FLAG, &aside));
+    EXPECT(pthread_create(&leader, NULL, lead, aside) == 0, "no thread");
+    for (int which = 0; which < 4; which++)
+        interrupt_waits(ia, which & 1, which & 2);
+    post_se(aside, 1);
+    pthread_join(leader, NULL);
+    OK(dat_evd_free(aside));
+    OK(dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG));
+}
+
+/* ---- storm --------------------------------------------------------------------------------------------------- */
+
+enum { ROUNDS = 1500, PING = 64, BULK = 65536, DTOS = 8 };
+
+static void start_storm(void)
+{
+    struct itimerval often = {.it_interval.tv_usec = 100, .it_value.tv_usec = 100};
+    handle(SIGPROF, 0);
+    handle(SIGALRM, 0);
+    EXPECT(setitimer(ITIMER_PROF, &often, NULL) == 0 && setitimer(ITIMER_REAL, &often, NULL) == 0, "no timer");
+}
+
+static void end_storm(void)
+{
+    struct itimerval never;
+    memset(&never, 0, sizeof never);
+    EXPECT(setitimer(ITIMER_PROF, &never, NULL) == 0 && setitimer(ITIMER_REAL, &never, NULL) == 0, "no timer");
+}
+
+static DAT_EVENT next_event(DAT_EVD_HANDLE evd)
+{
+    DAT_RETURN status;
+    DAT_EVENT event;
+    DAT_COUNT more;
+    do
+        status = dat_evd_wait(evd, 20 * SECOND, 1, &event, &more);
+    while (DAT_GET_TYPE(status) == DAT_INTERRUPTED_CALL);
+    OK(status);
+    return event;
+}
+
+static void expect_dto(DAT_EVD_HANDLE evd, DAT_UINT64 cookie)
+{
+    DAT_EVENT event = next_event(evd);
+    DAT_DTO_COMPLETION_EVENT_DATA *dto = &event.event_data.dto_completion_event_data;
+    EXPECT(event.event_number == DAT_DTO_COMPLETION_EVENT, "event 0x%x", event.event_number);
+    EXPECT(dto->status == DAT_DTO_SUCCESS && dto->user_cookie.as_64 == cookie, "status %d, cookie %lu, not %lu",
+           dto->status, (unsigned long)dto->user_cookie.as_64, (unsigned long)cookie);
+}
+
+static void fill(char *bytes, size_t length, int seed)
+{
+    for (size_t i = 0; i < length; i++)
+        bytes[i] = (char)(i * 31 + (size_t)seed);
+}
+
+/* The buffer: what is sent, what is received (by turns in two places), what the peer writes. */
+static char *received(struct end *end, int round)
+{
+    return end->buffer + PING + (round & 1) * PING;
+}
+
+static void post_receive(struct end *end, int round)
+{
+    DAT_LMR_TRIPLET segment = local_segment(end, (size_t)(received(end, round) - end->buffer), PING);
+    DAT_DTO_COOKIE cookie = {.as_64 = (DAT_UINT64)round};
+    OK(dat_ep_post_recv(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
+}
+
+/* The initiator writes and says so in a message; the target looks at what was written and answers. */
+static void exchange(struct end *end, const struct introduction *peer)
+{
+    static char expected[BULK];
+    for (int round = 0; round < ROUNDS; round++) {
+        DAT_LMR_TRIPLET segment;
+        DAT_DTO_COOKIE cookie = {.as_64 = (DAT_UINT64)round};
+
+        if (peer != NULL) {
+            DAT_RMR_TRIPLET remote = remote_segment(peer, 4096, BULK);
+            fill(end->buffer + 4096, BULK, round);
+            segment = local_segment(end, 4096, BULK);
+            OK(dat_ep_post_rdma_write(end->ep, 1, &segment, cookie, &remote, DAT_COMPLETION_SUPPRESS_FLAG));
+        } else {
+            expect_dto(end->recv, (DAT_UINT64)round);
+            fill(expected, BULK, round);
+            EXPECT(memcmp(end->buffer + 4096, expected, BULK) == 0, "round %d: other bytes were written", round);
+            fill(expected, PING, round);
+            EXPECT(memcmp(received(end, round), expected, PING) == 0, "round %d: another message", round);
+            post_receive(end, round + 2);
+        }
+        fill(end->buffer, PING, round);
+        segment = local_segment(end, 0, PING);
+        OK(dat_ep_post_send(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
+        if (peer != NULL) {
+            expect_dto(end->recv, (DAT_UINT64)round);
+            fill(expected, PING, round);
+            EXPECT(memcmp(received(end, round), expected, PING) == 0, "round %d: another answer", round);
+            post_receive(end, round + 2);
+        }
+        expect_dto(end->request, (DAT_UINT64)round);
+    }
+}
+
+static void storm(void)
+{
+    struct introduction peer;
+    int pipe_ends[2];
+    struct end end;
+    pid_t target;
+
+    EXPECT(pipe(pipe_ends) == 0, "pipe: %s", strerror(errno));
+    target = fork();
+    EXPECT(target >= 0, "fork: %s", strerror(errno));
+    end_open(&end, 4096 + BULK, DTOS);
+    post_receive(&end, 0);
+    post_receive(&end, 1);
+    if (target == 0)
+        serve_one(&end, pipe_ends[1]);
+    else
+        peer = connect_to(&end, pipe_ends[0]);
+    start_storm();
+    exchange(&end, target == 0 ? NULL : &peer);
+    if (target != 0)
+        OK(dat_ep_disconnect(end.ep, DAT_CLOSE_GRACEFUL_FLAG));
+    EXPECT(next_event(end.connect).event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "no disconnection");
+    end_storm();
+    EXPECT(handled > 100, "only %d signals", handled);
+    end_close(&end);
+    if (target == 0)
+        exit(0);
+    join(target);
+    printf("%d signals here\n", handled);
+}
+
+int main(int argc, char **argv)
+{
+    const char *how = argc == 2 ? argv[1] : "";
+    if (strcmp(how, "waits") == 0)
+        waits();
+    else if (strcmp(how, "storm") == 0)
+        storm();
+    else
+        FAIL("usage: interrupted waits|storm");
+    puts("ok");
+    return 0;
+}
