@@ -15,6 +15,18 @@ pub fn c_program_1_2(dist: &Dist, name: &str, into: &Path) -> Result<PathBuf, Sk
     build(dist, name, "-ldat", into)
 }
 
+/// As [`c_program`], with the library of this name, and with gcc's sanitizers of addresses and of undefined behaviour in it.
+pub fn c_program_sanitized(dist: &Dist, name: &str, library: &str, into: &Path) -> Result<PathBuf, Skip> {
+    // Static: the programs are started with another library preloaded, and the sanitizer's must come before any.
+    let options = [
+        "-fsanitize=address,undefined",
+        "-fno-sanitize-recover=all",
+        "-static-libasan",
+        "-fno-omit-frame-pointer",
+    ];
+    compile(dist, name, &into.join(name), &options, &[&format!("-l{library}"), "-ldl"])
+}
+
 /// A vendor's provider, `programs/<name>.c` compiled with VENDOR defined; the library is left in `into`.
 pub fn c_vendor(dist: &Dist, name: &str, into: &Path) -> Result<PathBuf, Skip> {
     compile(dist, name, &into.join(name).with_extension("so"), &["-DVENDOR", "-shared", "-fPIC"], &[])

@@ -10,7 +10,7 @@ mod dist;
 mod process;
 mod registry;
 
-pub use build::{c_program, c_program_1_2, c_vendor};
+pub use build::{c_program, c_program_1_2, c_program_sanitized, c_vendor};
 pub use dist::{Dist, find_program};
 pub use process::{Ended, Running};
 pub use registry::Registry;

@@ -58,11 +58,44 @@ pub(crate) fn plain() -> Case {
     case("plain", &[], WRITE_READ_PING)
 }
 
+/// Small, and under valgrind: no access to memory that is not there or not ours, and nothing left when it ends.
+pub(crate) fn under_valgrind() -> Case {
+    case_in("plain", Some(VALGRIND), &["-b", "4096"], WRITE_READ_PING)
+}
+
+const VALGRIND: &[&str] = &[
+    "--quiet",
+    "--error-exitcode=9",
+    "--leak-check=full",
+    "--show-leak-kinds=definite",
+    "--errors-for-leak-kinds=definite",
+    "--num-callers=40",
+    concat!("--suppressions=", env!("CARGO_MANIFEST_DIR"), "/tests/programs/dtest.supp"),
+];
+
 fn case(name: &str, args: &'static [&'static str], phases: &'static [Phase]) -> Case {
+    case_in(name, None, args, phases)
+}
+
+fn case_in(
+    name: &str,
+    valgrind: Option<&'static [&'static str]>,
+    args: &'static [&'static str],
+    phases: &'static [Phase],
+) -> Case {
     Case::new(format!("dtest::{name}"), move |registry| {
-        let program = find_program("dtest", "dapl2-utils")?;
+        let dtest = find_program("dtest", "dapl2-utils")?;
+        let valgrind = valgrind.map(|options| Ok((find_program("valgrind", "valgrind")?, options)));
+        let valgrind: Option<(_, _)> = valgrind.transpose().map_err(Stop::Skip)?;
         let command = |role: &[&str]| {
-            let mut command = Command::new(&program);
+            let mut command = match &valgrind {
+                None => Command::new(&dtest),
+                Some((program, options)) => {
+                    let mut command = Command::new(program);
+                    command.args(*options).arg("--").arg(&dtest);
+                    command
+                }
+            };
             command.args(["-P", registry.ia()]).args(args).args(role);
             command
         };

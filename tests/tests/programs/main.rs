@@ -1,7 +1,7 @@
 //! Debian's unmodified programs over our library and our provider: server and client on one host, over loopback.
 //!
 //! Each program runs under three registries (see `Registry`): ours with its built-in entry, ours with the loadable
-//! provider named in dat.conf, and Debian's own libdat2.so.2 with the same. A verdict is read from the exit code
+//! provider named in dat.conf, and Debian's own libdat2.so.2 with the same; dtest once more under valgrind. A verdict is read from the exit code
 //! and from the output: several of these programs exit with 0 whatever happened.
 //!
 //! Left out are the datagram modes (`-u`) of `dtestcm` and `dtestsrq`; that of `dtestx` is refused.
@@ -64,6 +64,11 @@ fn main() {
     let registry = |make: &dyn Fn(&Dist) -> Result<Registry, Skip>| dist.clone().and_then(|dist| make(&dist));
     let mut trials = Vec::new();
     trials.extend(under("builtin", registry(&|dist| Ok(Registry::builtin(dist))), every_case()));
+    trials.extend(under(
+        "valgrind",
+        registry(&|dist| Ok(Registry::builtin(dist))),
+        vec![dtest::under_valgrind()],
+    ));
     trials.extend(under("plugin", registry(&|dist| Ok(Registry::plugin(dist))), some_cases()));
     trials.extend(under("debian", registry(&Registry::debian), every_case_debian_survives()));
     libtest_mimic::run(&arguments, trials).exit();
