@@ -2,12 +2,13 @@
 #![forbid(unsafe_code)]
 
 mod known;
+mod table;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conformance::{Case, Door, Level, Pool, Target, Verdict, Version};
+use conformance::{Case, Door, Pool, Target, Verdict, Version};
 use known::How;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use opendat_tests::{Dist, Skip};
@@ -25,7 +26,9 @@ fn main() {
     // A target's cases run one after the other anyway, and some measure time.
     arguments.test_threads = Some(arguments.test_threads.unwrap_or(2));
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let trials = setups(&dir).into_iter().flat_map(trials).collect();
+    let setups = setups(&dir);
+    let mut trials = vec![table::trial(&setups)];
+    trials.extend(setups.into_iter().flat_map(self::trials));
     let conclusion = libtest_mimic::run(&arguments, trials);
     drop(dir);
     conclusion.exit();
@@ -35,8 +38,12 @@ fn main() {
 struct Setup {
     provider: &'static str,
     /// What leads there, as the names of the tests say it.
-    door: &'static str,
-    target: Result<Door, Skip>,
+    name: &'static str,
+    /// The same in words.
+    words: &'static str,
+    door: Door,
+    /// Why it cannot be asked here.
+    missing: Option<Skip>,
     /// The registry file.
     conf: PathBuf,
     /// Whether the library's own providers are looked at too.
@@ -45,39 +52,73 @@ struct Setup {
 
 fn setups(dir: &TempDir) -> Vec<Setup> {
     let dist = Dist::locate();
-    let library = |name: &str, version| {
-        let dist = dist.as_ref().map_err(Clone::clone)?;
-        Ok(Door::Library(dist.lib().join(name), version))
+    let lib = dist.as_ref().map(Dist::lib).unwrap_or_default();
+    let (libdat2, libdat1) = (lib.join("libdat2.so.2"), lib.join("libdat.so.1"));
+    let debian = PathBuf::from("/usr/lib/x86_64-linux-gnu/libdat2.so.2");
+    let not_built = || dist.as_ref().err().cloned();
+    let not_installed = || {
+        (!debian.exists())
+            .then(|| Skip(format!("no {} (package libdapl2)", debian.display())))
+            .or_else(not_built)
     };
-    let ours = || library("libdat2.so.2", Version::V2_0);
-    let empty = conf(dir, "empty", "");
-    let mem = conf(dir, "mem", &entry("mem", &loopback_plugin(), "conformance"));
-    let mem_1_2 = entry("mem", &loopback_plugin(), "conformance").replace(" u2.0 ", " u1.2 ");
-    let mem_1_2 = conf(dir, "mem-1.2", &mem_1_2);
+
+    let mem_entry = entry("mem", &loopback_plugin(), "conformance");
     let plugin = dist.as_ref().map(Dist::plugin).unwrap_or_default();
+    let empty = conf(dir, "empty", "");
+    let mem = conf(dir, "mem", &mem_entry);
+    let mem_1_2 = conf(dir, "mem-1.2", &mem_entry.replace(" u2.0 ", " u1.2 "));
     let tcp = conf(dir, "tcp-emu", &entry("tcp-emu", &plugin, ""));
-    let setup = |provider, door, target, conf: &PathBuf, builtin| {
-        let conf = conf.clone();
-        Setup { provider, door, target, conf, builtin }
+
+    let linked = |provider| Setup {
+        provider,
+        name: "linked",
+        words: "the linked-in registry",
+        door: Door::Linked,
+        missing: None,
+        conf: empty.clone(),
+        builtin: true,
     };
+    // Through a library; with a registry file, which names it, the provider is a loaded one.
+    let through = |provider, name, words, library: &Path, version, missing, conf: Option<&PathBuf>| Setup {
+        provider,
+        name,
+        words,
+        door: Door::Library(library.to_owned(), version),
+        missing,
+        conf: conf.unwrap_or(&empty).clone(),
+        builtin: conf.is_none(),
+    };
+    let (v2, v1) = (Version::V2_0, Version::V1_2);
+    let loaded = "libdat2.so.2, provider loaded";
     vec![
-        setup("mem", "linked", Ok(Door::Linked), &empty, true),
-        setup("mem", "libdat2", ours(), &mem, false),
-        setup("tcp-emu", "linked", Ok(Door::Linked), &empty, true),
-        setup("tcp-emu", "libdat2", ours(), &empty, true),
-        setup("tcp-emu", "plugin", ours(), &tcp, false),
-        setup("tcp-emu", "debian", debian(), &tcp, false),
-        setup("mem", "libdat1", library("libdat.so.1", Version::V1_2), &mem_1_2, false),
-        setup("tcp-emu", "libdat1", library("libdat.so.1", Version::V1_2), &empty, true),
+        linked("mem"),
+        through("mem", "libdat2", loaded, &libdat2, v2, not_built(), Some(&mem)),
+        through("mem", "libdat1", "libdat.so.1, provider loaded", &libdat1, v1, not_built(), Some(&mem_1_2)),
+        linked("tcp-emu"),
+        through("tcp-emu", "libdat2", "libdat2.so.2, provider built in", &libdat2, v2, not_built(), None),
+        through("tcp-emu", "plugin", loaded, &libdat2, v2, not_built(), Some(&tcp)),
+        through(
+            "tcp-emu",
+            "debian",
+            "Debian's libdat2.so.2, provider loaded",
+            &debian,
+            v2,
+            not_installed(),
+            Some(&tcp),
+        ),
+        through("tcp-emu", "libdat1", "libdat.so.1, provider built in", &libdat1, v1, not_built(), None),
     ]
 }
 
-/// The distribution's own library.
-fn debian() -> Result<Door, Skip> {
-    let path = Path::new("/usr/lib/x86_64-linux-gnu/libdat2.so.2");
-    match path.exists() {
-        true => Ok(Door::Library(path.to_owned(), Version::V2_0)),
-        false => Err(Skip(format!("no {} (package libdapl2)", path.display()))),
+impl Setup {
+    /// The cases that it is asked.
+    fn cases(&self) -> Vec<Case> {
+        conformance::all().into_iter().filter(|case| self.door.has(case)).collect()
+    }
+
+    /// The name of a test.
+    fn test(&self, case: &Case) -> String {
+        format!("{}::{}::{}", self.provider, self.name, case.id)
     }
 }
 
@@ -102,29 +143,23 @@ fn loopback_plugin() -> PathBuf {
 }
 
 fn trials(setup: Setup) -> Vec<Trial> {
-    let Setup { provider, door, target, conf, builtin } = setup;
-    let has = |case: &Case| target.as_ref().map_or(true, |target| target.has(case));
-    let cases: Vec<_> = conformance::all().into_iter().filter(has).collect();
-    let pool = target.map(|target| {
-        let target = Target { door: target, provider: provider.into() }.to_argument();
-        Arc::new(Mutex::new(Pool::new(move || {
-            let mut command = Command::new(std::env::current_exe().expect("this test has a path"));
-            command.env(WORKER, &target).env("DAT_OVERRIDE", &conf);
-            // What libraries say on standard error of the mistakes that cases make on purpose.
-            command.env("DAT_DBG_TYPE", "0");
-            command.env("OPENDAT_BUILTIN", if builtin { "1" } else { "0" });
-            command
-        })))
-    });
+    let target = Target { door: setup.door.clone(), provider: setup.provider.into() }.to_argument();
+    let (conf, builtin) = (setup.conf.clone(), if setup.builtin { "1" } else { "0" });
+    let pool = Arc::new(Mutex::new(Pool::new(move || {
+        let mut command = Command::new(std::env::current_exe().expect("this test has a path"));
+        command.env(WORKER, &target).env("DAT_OVERRIDE", &conf).env("OPENDAT_BUILTIN", builtin);
+        // What libraries say on standard error of the mistakes that cases make on purpose.
+        command.env("DAT_DBG_TYPE", "0");
+        command
+    })));
     let trial = |case: Case| {
-        let pool = pool.clone();
-        let name = format!("{provider}::{door}::{}", case.id);
-        Trial::ignorable_test(name.clone(), move || match pool {
-            Ok(pool) => judge(&name, &case, &pool),
-            Err(Skip(reason)) => Ok(Completion::ignored_with(reason)),
+        let (pool, missing, name) = (pool.clone(), setup.missing.clone(), setup.test(&case));
+        Trial::ignorable_test(name.clone(), move || match missing {
+            None => judge(&name, &case, &pool),
+            Some(Skip(reason)) => Ok(Completion::ignored_with(reason)),
         })
     };
-    cases.into_iter().map(trial).collect()
+    setup.cases().into_iter().map(trial).collect()
 }
 
 /// Only what passes is counted. What is known not to pass is no test; what is not known, or passes all the same, is a
@@ -141,9 +176,6 @@ fn judge(test: &str, case: &Case, pool: &Mutex<Pool>) -> Result<Completion, Fail
         (Verdict::Failed { .. }, Some((How::Fails, why))) => return no_test(format!("known to fail: {why}")),
         (Verdict::Unsupported { .. }, Some((How::Unsupported, why))) => {
             return no_test(format!("unsupported: {why}"));
-        }
-        (Verdict::Unsupported { reason }, None) if case.level == Level::Should => {
-            return no_test(format!("unsupported: {reason}"));
         }
         (Verdict::Failed { reason }, _) => reason,
         (Verdict::Unsupported { reason }, _) => format!("unsupported: {reason}"),
