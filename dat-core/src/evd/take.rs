@@ -27,7 +27,7 @@ impl<T: Transport> Evd<T> {
     /// dat_evd_dequeue: the first event.
     ///
     /// # Safety
-    /// One caller at a time (see [`Taker`]).
+    /// One caller at a time (see `Taker`).
     pub unsafe fn dequeue(&self) -> Result<DAT_EVENT> {
         let mut event = DAT_EVENT::zeroed();
         // SAFETY: as the caller promised.
@@ -38,7 +38,7 @@ impl<T: Transport> Evd<T> {
     /// As [`Evd::dequeue`], straight to where the consumer wants it: the record is large, and most of it unused.
     ///
     /// # Safety
-    /// One caller at a time (see [`Taker`]), and `event` may be written to.
+    /// One caller at a time (see `Taker`), and `event` may be written to.
     #[inline]
     pub unsafe fn dequeue_into(&self, event: *mut DAT_EVENT) -> Result<()> {
         if self.bell.attendance.is_attended() {

@@ -1,4 +1,4 @@
-//! A provider as C sees it: the function tables of uDAPL 2.0 and, in [`v1`], of 1.2, and the pair of functions that
+//! A provider as C sees it: the function tables of uDAPL 2.0 and, in `v1`, of 1.2, and the pair of functions that
 //! registers the one that an entry asks for.
 //!
 //! Everything behind the table is generic over the provider, so the table's functions are as direct as if they had

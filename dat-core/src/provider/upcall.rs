@@ -12,7 +12,7 @@ pub enum Upcall<'a, T: Transport> {
     CqOverflow,
     /// A connection request arrived at a listener.
     Request {
-        /// Answer it through [`Queue::accept`] or [`Transport::reject`].
+        /// Answer it through [`Queue::accept`](super::Queue::accept) or [`Transport::reject`].
         request: T::Request,
         /// The peer.
         from: SocketAddr,

@@ -195,7 +195,7 @@ pub enum PostError {
 pub struct Wc {
     /// The work request's id.
     pub id: u64,
-    /// [`QpCfg::token`] of the queue pair.
+    /// [`QpCfg::token`](super::QpCfg::token) of the queue pair.
     pub qp: u64,
     /// Bytes moved; for receives the message's length.
     pub bytes: u32,
