@@ -7,16 +7,19 @@
 //!
 //! An object lives in a [`Node`] behind its slot. Other objects that depend on it hold a counted [`Ref`].
 
+mod pool;
+
 use std::any::TypeId;
 use std::ffi::c_void;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use dat_sys::*;
 
+use self::pool::pool;
+pub use self::pool::slot;
 use crate::error::{Error, Result};
 
 /// Handles that exist at one time in a process.
@@ -164,16 +167,6 @@ impl Slot {
     }
 }
 
-/// The slot that a handle names, live or not, if it is one of ours at all.
-#[inline]
-pub fn slot(handle: *mut c_void) -> Option<&'static Slot> {
-    let pool = POOL.get()?;
-    let offset = (handle as usize).wrapping_sub(pool.base as usize);
-    let ours = offset < pool.bytes && offset.is_multiple_of(size_of::<Slot>());
-    // SAFETY: inside the region, which is mapped for ever and valid as slots from zeroed pages on.
-    ours.then(|| unsafe { &*pool.base.byte_add(offset) })
-}
-
 impl<O: Object> Node<O> {
     /// The handle.
     pub fn handle(&self) -> *mut c_void {
@@ -266,98 +259,9 @@ fn tag<O: Object>() -> u64 {
     hasher.finish()
 }
 
-/// The region of slots and which of them are free.
-struct Pool {
-    base: *const Slot,
-    bytes: usize,
-    free: Mutex<Free>,
-    live: AtomicUsize,
-}
-
-struct Free {
-    /// Slots from here on were never used.
-    fresh: usize,
-    /// Used and given back: how many, and the first and the last of them in that order.
-    used: usize,
-    oldest: u32,
-    newest: u32,
-}
-
-/// Free slots kept back before any is reused: a stale handle stays stale for at least as many frees. Together 4 MiB.
-const COOLING: usize = 1 << 16;
-
-// SAFETY: `base` is a region that is only accessed through atomics.
-unsafe impl Send for Pool {}
-// SAFETY: as above.
-unsafe impl Sync for Pool {}
-
-static POOL: OnceLock<Pool> = OnceLock::new();
-
-fn pool() -> &'static Pool {
-    POOL.get_or_init(|| {
-        let bytes = MAX_HANDLES * size_of::<Slot>();
-        // SAFETY: a fresh anonymous mapping; pages cost nothing until touched.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        // Without address space for 64 MiB there is no table to fail through; an empty pool answers "no memory".
-        let (bytes, fresh) = if base == libc::MAP_FAILED { (0, MAX_HANDLES) } else { (bytes, 0) };
-        let free = Mutex::new(Free { fresh, used: 0, oldest: 0, newest: 0 });
-        Pool { base: base.cast_const().cast(), bytes, free, live: AtomicUsize::new(0) }
-    })
-}
-
-impl Pool {
-    fn take(&self) -> Option<&'static Slot> {
-        let mut free = self.free();
-        let index = if free.used > COOLING || (free.fresh == MAX_HANDLES && free.used != 0) {
-            let index = free.oldest;
-            free.oldest = self.slot(index).next.load(Ordering::Relaxed);
-            free.used -= 1;
-            index
-        } else if free.fresh < MAX_HANDLES {
-            free.fresh += 1;
-            free.fresh as u32 - 1
-        } else {
-            return None;
-        };
-        self.live.fetch_add(1, Ordering::Relaxed);
-        Some(self.slot(index))
-    }
-
-    fn give(&self, slot: &'static Slot) {
-        let index = ((std::ptr::from_ref(slot) as usize - self.base as usize) / size_of::<Slot>()) as u32;
-        let mut free = self.free();
-        match free.used {
-            0 => free.oldest = index,
-            _ => self.slot(free.newest).next.store(index, Ordering::Relaxed),
-        }
-        free.newest = index;
-        free.used += 1;
-        self.live.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    fn free(&self) -> MutexGuard<'_, Free> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn slot(&self, index: u32) -> &'static Slot {
-        debug_assert!((index as usize) < MAX_HANDLES);
-        // SAFETY: `take` and `give` know no index that is not below MAX_HANDLES, so it is inside the region; zeroed or
-        // once-used memory is a valid slot.
-        unsafe { &*self.base.add(index as usize) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::pool::COOLING;
     use super::*;
 
     struct Apple(u8);
