@@ -9,6 +9,7 @@ mod ep_create_with_srq;
 mod ep_states;
 mod evd;
 mod extension;
+mod far;
 mod ia;
 mod ia_query;
 mod memory;
@@ -16,6 +17,7 @@ mod post_rdma_write;
 mod recv_query;
 mod rust;
 mod srq;
+mod waiting;
 
 use dat_sys::*;
 
@@ -39,6 +41,8 @@ pub fn all() -> Vec<Case> {
         dto::CASES,
         memory::CASES,
         srq::CASES,
+        waiting::CASES,
+        far::CASES,
         extension::CASES,
         rust::CASES,
     ];

@@ -18,12 +18,13 @@ use std::ptr::null_mut;
 use dat_sys::*;
 
 pub(crate) use self::connect::{Arrival, CommonPoint, Listener, Pair};
-pub(crate) use self::events::{cookie, dto, software};
+pub(crate) use self::events::{cookie, dto, event_name, software};
 pub(crate) use self::memory::{Region, private};
 pub(crate) use self::named::{named, named_infos};
 pub(crate) use self::objects::{Ep, QLEN};
 pub(crate) use self::peer::Peer;
 pub(crate) use self::shared::Shared;
+pub(crate) use self::threads::Calls;
 use crate::api::Api;
 use crate::case::Outcome;
 use crate::check::{failed, ok};

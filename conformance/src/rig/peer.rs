@@ -105,9 +105,7 @@ impl Rig {
         match self.event(ep.connect)?.event_number {
             DAT_CONNECTION_EVENT_ESTABLISHED => peer.done()?,
             DAT_CONNECTION_EVENT_NON_PEER_REJECTED | DAT_CONNECTION_EVENT_UNREACHABLE => {
-                return unsupported(
-                    "this adapter does not lead to another process, which is what holds a peer still",
-                );
+                return unsupported("this adapter does not lead to another process");
             }
             number => return Err(failed(super::events::event_name(number))),
         }

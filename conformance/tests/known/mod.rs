@@ -29,7 +29,7 @@ const fn known(tests: &'static str, how: How, reason: &'static str) -> Known {
 }
 
 const ONE_PATH: &str = "one path: no transport of ours has several";
-const NO_PEER: &str = "within one process nothing holds a peer still";
+const NO_PEER: &str = "it does not lead to another process, which could be held still";
 const NOT_EXPORTED: &str = "OFED's libdat2 lacks this function of 2.0";
 
 const KNOWN: &[Known] = &[
@@ -37,6 +37,9 @@ const KNOWN: &[Known] = &[
     known("*in-connected-multi-path", Unsupported, ONE_PATH),
     known("mem::*in-completion-pending", Unsupported, NO_PEER),
     known("mem::*in-disconnect-pending", Unsupported, NO_PEER),
+    known("mem::*::dat_ep_connect/another-process", Unsupported, NO_PEER),
+    known("mem::*/silent-peer", Unsupported, NO_PEER),
+    known("mem::*/peer-dies", Unsupported, NO_PEER),
     // The distribution's library, not a provider.
     known("*::debian::dat_cno_fd_create/*", Unsupported, NOT_EXPORTED),
     known("*::debian::dat_cno_trigger/*", Unsupported, NOT_EXPORTED),

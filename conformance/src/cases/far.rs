@@ -1,0 +1,77 @@
+//! Peers in a process of their own, which can be held still or die.
+
+use dat_sys::*;
+
+use crate::case::{Row, must};
+use crate::check::{failed, ok, same, that};
+use crate::rig::event_name;
+
+pub(super) const CASES: &[Row] = &[
+    must(
+        "dat_ep_connect/another-process",
+        "DESCRIPTION",
+        "An endpoint is connected to one of another process, and its memory is read.",
+        |rig| {
+            let ((ep, peer), memory) = (rig.far_pair()?, rig.memory(8)?);
+            memory.store(0, &[0xff; 8]);
+            ok(rig.read(ep.ep, &[memory.all()], 1, &DAT_RMR_TRIPLET { segment_length: 8, ..peer.memory }))?;
+            rig.completes(ep.request, 1, DAT_DTO_SUCCESS)?;
+            same("what the peer has", memory.load(0, 8), vec![0; 8])
+        },
+    ),
+    must(
+        "dat_ep_connect/silent-peer",
+        "DESCRIPTION: timeout",
+        "A peer that does not answer in time: timed out or unreachable, and the EP is disconnected.",
+        |rig| {
+            let ((_, peer), ep) = (rig.far_pair()?, rig.ep()?);
+            peer.hold()?;
+            ok(rig.connect_within(ep.ep, peer.qualifier, b"", 100_000))?;
+            let number = rig.event(ep.connect)?.event_number;
+            let ends = [DAT_CONNECTION_EVENT_TIMED_OUT, DAT_CONNECTION_EVENT_UNREACHABLE];
+            that(ends.contains(&number), format_args!("the event is {}", event_name(number)))?;
+            rig.state_is(ep.ep, DAT_EP_STATE_DISCONNECTED)
+        },
+    ),
+    must(
+        "dat_ep_disconnect/peer-dies",
+        "DESCRIPTION: transport errors",
+        "When the peer's process dies the EP is disconnected, what it has posted is flushed, and an event tells.",
+        |rig| {
+            let ((ep, peer), memory) = (rig.far_pair()?, rig.memory(64)?);
+            ok(rig.recv(ep.ep, &[memory.part(0, 8)], 1))?;
+            peer.hold()?;
+            ok(rig.read(
+                ep.ep,
+                &[memory.part(8, 8)],
+                2,
+                &DAT_RMR_TRIPLET { segment_length: 8, ..peer.memory },
+            ))?;
+            drop(peer);
+            let number = rig.event(ep.connect)?.event_number;
+            let ends = [DAT_CONNECTION_EVENT_BROKEN, DAT_CONNECTION_EVENT_DISCONNECTED];
+            that(ends.contains(&number), format_args!("the event is {}", event_name(number)))?;
+            rig.completes(ep.recv, 1, DAT_DTO_ERR_FLUSHED)?;
+            let read = rig.completion(ep.request)?;
+            match read.cookie == 2 && read.status != DAT_DTO_SUCCESS {
+                true => rig.state_is(ep.ep, DAT_EP_STATE_DISCONNECTED),
+                false => Err(failed(format_args!("the completion is {read:?}"))),
+            }
+        },
+    ),
+    must(
+        "dat_ep_disconnect/silent-peer",
+        "DESCRIPTION: abrupt",
+        "An abrupt disconnect does not wait for the peer, nor for what it still owes.",
+        |rig| {
+            let ((ep, peer), memory) = (rig.far_pair()?, rig.memory(8)?);
+            peer.hold()?;
+            ok(rig.read(ep.ep, &[memory.all()], 1, &DAT_RMR_TRIPLET { segment_length: 8, ..peer.memory }))?;
+            ok(rig.api.dat_ep_disconnect(ep.ep, DAT_CLOSE_ABRUPT_FLAG))?;
+            rig.completes(ep.request, 1, DAT_DTO_ERR_FLUSHED)?;
+            rig.connection(ep.connect, DAT_CONNECTION_EVENT_DISCONNECTED)?;
+            rig.keep(peer);
+            Ok(())
+        },
+    ),
+];

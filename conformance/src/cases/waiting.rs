@@ -1,0 +1,160 @@
+//! Threads that wait, signals, proxy agents.
+
+use std::ptr::null_mut;
+
+use dat_sys::*;
+
+use crate::case::{Row, must};
+use crate::check::{answers, ok, same, that, unsupported};
+use crate::rig::{Calls, SOON};
+
+pub(super) const CASES: &[Row] = &[
+    must(
+        "dat_evd_wait/interrupted",
+        "RETURN VALUES: interrupted call",
+        "A signal ends a wait, which says so and takes no event.",
+        |rig| {
+            let evd = rig.evd(DAT_EVD_SOFTWARE_FLAG)?;
+            let (api, number) = (rig.api, evd as usize);
+            let answer = rig.interrupted(|| {
+                let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
+                api.dat_evd_wait(number as DAT_EVD_HANDLE, SOON, 1, &mut event, &mut more)
+            })?;
+            answers(answer, DAT_INTERRUPTED_CALL)?;
+            ok(rig.post_se(evd, 1))?;
+            rig.expect(evd, DAT_SOFTWARE_EVENT).map(drop)
+        },
+    ),
+    must(
+        "dat_cno_wait/interrupted",
+        "RETURN VALUES: interrupted call",
+        "A signal ends a wait on a CNO, which says so.",
+        |rig| {
+            let (api, number) = (rig.api, rig.cno()? as usize);
+            let answer =
+                rig.interrupted(|| api.dat_cno_wait(number as DAT_CNO_HANDLE, SOON, &mut null_mut()))?;
+            answers(answer, DAT_INTERRUPTED_CALL)
+        },
+    ),
+    must(
+        "dat_cno_wait/several-waiters",
+        "DESCRIPTION",
+        "Several threads wait on one CNO; each trigger ends the wait of one of them.",
+        |rig| {
+            let cno = rig.cno()?;
+            let evd = || rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG);
+            let mut evds = [evd()?, evd()?, evd()?];
+            let woken = rig
+                .while_waiting_on_cno(cno, 3, || evds.iter().try_for_each(|evd| ok(rig.post_se(*evd, 1))))?;
+            woken.iter().try_for_each(|(answer, _)| ok(*answer))?;
+            let mut told: Vec<_> = woken.into_iter().map(|(_, evd)| evd).collect();
+            told.sort();
+            evds.sort();
+            same("the EVDs", told, evds.to_vec())
+        },
+    ),
+    must(
+        "dat_ia_close/wakes-cno-waiters",
+        "dat_cno_wait, DESCRIPTION",
+        "Everybody who waits on a CNO is woken when its adapter is closed, and told no EVD.",
+        |rig| {
+            let (ia, mut cno) = (rig.other_ia()?, null_mut());
+            ok(rig.api.dat_cno_create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &mut cno))?;
+            rig.evd_with(ia, 8, cno, DAT_EVD_SOFTWARE_FLAG)?;
+            let woken =
+                rig.while_waiting_on_cno(cno, 2, || ok(rig.api.dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG)))?;
+            rig.forget_ia(ia);
+            for (answer, evd) in woken {
+                that(DAT_GET_TYPE(answer) != DAT_QUEUE_EMPTY, "a waiter was left to its time-out")?;
+                same("the EVD", evd, DAT_HANDLE_NULL)?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_cno_free/waited-for",
+        "RETURN VALUES: invalid state",
+        "A CNO that somebody waits on is not freed.",
+        |rig| {
+            let cno = rig.cno()?;
+            let evd = rig.evd(DAT_EVD_SOFTWARE_FLAG)?;
+            let woken = rig.while_waiting_on_cno(cno, 1, || {
+                answers(rig.api.dat_cno_free(cno), DAT_INVALID_STATE)?;
+                ok(rig.api.dat_evd_modify_cno(evd, cno))?;
+                ok(rig.post_se(evd, 1))
+            })?;
+            woken.iter().try_for_each(|(answer, _)| ok(*answer))?;
+            ok(rig.api.dat_evd_free(evd))?;
+            ok(rig.api.dat_cno_free(cno))
+        },
+    ),
+    must(
+        "dat_cno_create/agent",
+        "DESCRIPTION: agent",
+        "The agent is called for a trigger, with the EVD, besides the waiter that is woken.",
+        |rig| {
+            let ((agent, calls), mut cno) = (Calls::agent(), null_mut());
+            ok(rig.api.dat_cno_create(rig.ia, agent, &mut cno))?;
+            let evd = rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG)?;
+            let woken = rig.while_waiting_on_cno(cno, 1, || ok(rig.post_se(evd, 1)))?;
+            same("the waiter's EVD", woken, vec![(DAT_SUCCESS, evd)])?;
+            calls.until(1)?;
+            same("the agent's EVD", calls.last(), evd)
+        },
+    ),
+    must(
+        "dat_cno_modify_agent/any-trigger",
+        "DESCRIPTION",
+        "An agent that is set later hears of every trigger, and of none once there is no agent.",
+        |rig| {
+            let ((agent, calls), cno) = (Calls::agent(), rig.cno()?);
+            let evd = rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG)?;
+            ok(rig.api.dat_cno_modify_agent(cno, agent))?;
+            for count in 1..=2 {
+                ok(rig.post_se(evd, count))?;
+                calls.until(count)?;
+                rig.expect(evd, DAT_SOFTWARE_EVENT)?;
+            }
+            ok(rig.api.dat_cno_modify_agent(cno, DAT_OS_WAIT_PROXY_AGENT_NULL))?;
+            let told = calls.count();
+            ok(rig.post_se(evd, 3))?;
+            same("the EVD", rig.while_waiting_on_cno(cno, 0, || Ok(()))?.len(), 0)?;
+            let mut woken = null_mut();
+            ok(rig.api.dat_cno_wait(cno, SOON, &mut woken))?;
+            same("calls", calls.count(), told)
+        },
+    ),
+    must(
+        "dat_ia_close/calls-agents-off",
+        "dat_cno_create, DESCRIPTION: agent",
+        "The agent is told no EVD when the adapter is closed.",
+        |rig| {
+            let (ia, (agent, calls), mut cno) = (rig.other_ia()?, Calls::agent(), null_mut());
+            ok(rig.api.dat_cno_create(ia, agent, &mut cno))?;
+            rig.evd_with(ia, 8, cno, DAT_EVD_SOFTWARE_FLAG)?;
+            ok(rig.api.dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG))?;
+            rig.forget_ia(ia);
+            calls.until(1)?;
+            same("the EVD", calls.last(), DAT_HANDLE_NULL)
+        },
+    ),
+    must(
+        "dat_evd_dequeue/exactly-once",
+        "ATTRIBUTES: safe",
+        "Threads that dequeue from one EVD of a thread-safe adapter get each event once.",
+        |rig| {
+            const EVENTS: usize = 200;
+            let (mut async_evd, mut ia, name) = (DAT_HANDLE_NULL, null_mut(), rig.name().as_ptr().cast_mut());
+            match rig.api.dat_ia_openv(name, 8, &mut async_evd, &mut ia, 2, 0, DAT_TRUE) {
+                DAT_SUCCESS => {}
+                _ => return unsupported("there is no thread-safe provider of this name"),
+            }
+            let evd = rig.evd_of(ia, EVENTS as DAT_COUNT, DAT_EVD_SOFTWARE_FLAG)?;
+            (1..=EVENTS).try_for_each(|value| ok(rig.post_se(evd, value)))?;
+            let mut taken = rig.dequeue_together(evd, 3, EVENTS);
+            taken.sort();
+            same("what was taken", taken == (1..=EVENTS).collect::<Vec<_>>(), true)?;
+            ok(rig.api.dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG))
+        },
+    ),
+];
