@@ -546,7 +546,9 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.accept(accepted.cr, rig.ep()?.ep, b""))?;
             let (_, rejected) = rig.request(b"")?;
             ok(rig.reject(rejected.cr, b""))?;
-            for cr in [accepted.cr, rejected.cr] {
+            let (_, handed) = rig.request(b"")?;
+            ok(rig.api.dat_cr_handoff(handed.cr, rig.listen()?.qualifier))?;
+            for cr in [accepted.cr, rejected.cr, handed.cr] {
                 answers(rig.accept(cr, rig.ep()?.ep, b""), DAT_INVALID_HANDLE)?;
                 answers(
                     rig.api.dat_cr_query(cr, DAT_CR_FIELD_ALL, &mut DAT_CR_PARAM::zeroed()),

@@ -74,4 +74,22 @@ pub(super) const CASES: &[Row] = &[
             Ok(())
         },
     ),
+    must(
+        "dat_cr_accept/peer-is-gone",
+        "DESCRIPTION: events",
+        "When whoever asked is gone by the time of the acceptance the EP is disconnected, with an event of that, and \
+         its receives are flushed.",
+        |rig| {
+            let ((_, mut peer), listener, ep) = (rig.far_pair()?, rig.listen()?, rig.ep()?);
+            peer.connect(listener.qualifier)?;
+            let (arrival, memory) = (rig.arrival(listener.evd)?, rig.memory(8)?);
+            ok(rig.recv(ep.ep, &[memory.all()], 1))?;
+            peer.hold()?;
+            ok(rig.accept(arrival.cr, ep.ep, b""))?;
+            drop(peer);
+            rig.connection(ep.connect, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR)?;
+            rig.completes(ep.recv, 1, DAT_DTO_ERR_FLUSHED)?;
+            rig.state_is(ep.ep, DAT_EP_STATE_DISCONNECTED)
+        },
+    ),
 ];

@@ -402,6 +402,42 @@ pub(super) const CASES: &[Row] = &[
             same("rmr_scope", param.rmr_scope, DAT_RMR_SCOPE_EP)
         },
     ),
+    must(
+        "dat_rmr_create_for_ep/only-its-ep",
+        "2.0 headers: DAT_RMR_SCOPE_EP",
+        "What such an RMR is bound to is for the peer of the EP that the bind was posted to, and for no other.",
+        |rig| {
+            let (mine, other, memory) = (rig.pair()?, rig.pair()?, rig.memory(64)?);
+            let (mut rmr, mut context) = (null_mut(), 0);
+            supported(rig.api.dat_rmr_create_for_ep(rig.pz()?, &mut rmr))?;
+            ok(bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, mine.passive.ep, 1, &mut context))?;
+            rig.bound(mine.passive.request)?;
+            let near = rig.memory(8)?;
+            let remote = memory.remote_through(context, 0, 8);
+            ok(rig.read(mine.active.ep, &[near.all()], 1, &remote))?;
+            rig.completes(mine.active.request, 1, DAT_DTO_SUCCESS)?;
+            dead(rig, &memory, context, other)
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_read_to_rmr/reads",
+        "2.0 headers: dat_ep_post_rdma_read_to_rmr",
+        "The peer's memory is read into what an RMR, or the remote key of a region, names.",
+        |rig| {
+            let (pair, from, to) = (rig.pair()?, rig.memory(16)?, rig.memory(16)?);
+            from.store(0, b"into the window!");
+            let (local, remote, flags) = (to.remote(), from.remote(), DAT_COMPLETION_DEFAULT_FLAG);
+            supported(rig.api.dat_ep_post_rdma_read_to_rmr(
+                pair.active.ep,
+                &local,
+                cookie(3),
+                &remote,
+                flags,
+            ))?;
+            rig.completes(pair.active.request, 3, DAT_DTO_SUCCESS)?;
+            same("the memory", to.load(0, 16), b"into the window!".to_vec())
+        },
+    ),
 ];
 
 /// A write through this context breaks the connection and changes nothing.

@@ -6,6 +6,7 @@ mod connect;
 mod dto;
 mod ep_create;
 mod ep_create_with_srq;
+mod ep_modify;
 mod ep_states;
 mod evd;
 mod extension;
@@ -41,6 +42,7 @@ pub fn all() -> Vec<Case> {
         dto::CASES,
         memory::CASES,
         srq::CASES,
+        ep_modify::CASES,
         waiting::CASES,
         far::CASES,
         extension::CASES,

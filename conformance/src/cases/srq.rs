@@ -179,6 +179,9 @@ pub(super) const CASES: &[Row] = &[
             }
             answers(rig.api.dat_srq_resize(srq, 4), DAT_INVALID_STATE)?;
             counts(rig, srq, 5, 5)?;
+            let marked = rig.srq(8)?;
+            supported(rig.api.dat_srq_set_lw(marked, 6))?;
+            answers(rig.api.dat_srq_resize(marked, 5), DAT_INVALID_STATE)?;
             answers(rig.api.dat_srq_resize(srq, -1), DAT_INVALID_PARAMETER)
         },
     ),

@@ -40,6 +40,7 @@ const KNOWN: &[Known] = &[
     known("mem::*::dat_ep_connect/another-process", Unsupported, NO_PEER),
     known("mem::*/silent-peer", Unsupported, NO_PEER),
     known("mem::*/peer-dies", Unsupported, NO_PEER),
+    known("mem::*/peer-is-gone", Unsupported, NO_PEER),
     // The distribution's library, not a provider.
     known("*::debian::dat_cno_fd_create/*", Unsupported, NOT_EXPORTED),
     known("*::debian::dat_cno_trigger/*", Unsupported, NOT_EXPORTED),
