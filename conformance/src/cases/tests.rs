@@ -1,6 +1,7 @@
 use std::collections::HashSet;
 
 use super::all;
+use crate::case::{Case, Run, fits};
 
 #[test]
 fn a_name_is_a_function_and_words() {
@@ -71,4 +72,44 @@ fn the_document_names_cases_that_there_are() {
             assert!(there, "docs/conformance.md, {function}: there is no case {id}");
         }
     }
+}
+
+/// docs/conformance.md: the rows of the tables below these headings, cell by cell, without the header.
+fn mapped() -> Vec<Vec<&'static str>> {
+    let sections = include_str!("../../../docs/conformance.md").split("\n## ");
+    let maps = sections.filter(|section| {
+        section.starts_with("The endpoint states\n") || section.starts_with("Corner points\n")
+    });
+    let rows = maps.flat_map(|map| map.lines().filter(|line| line.starts_with("| ")).skip(1));
+    rows.map(|row| row.trim_matches(['|', ' ']).split('|').map(str::trim).collect()).collect()
+}
+
+#[test]
+fn every_state_and_corner_point_has_a_case() {
+    let (cases, rows) = (all(), mapped());
+    assert!(rows.len() > 80, "{} rows", rows.len());
+    for row in rows {
+        let named = row.last().expect("a cell");
+        if named.starts_with("n/t ") {
+            continue;
+        }
+        for pattern in named.split(", ") {
+            let there = cases.iter().any(|case| fits(pattern, &case.id));
+            assert!(there, "docs/conformance.md, {:?}: there is no case {pattern}", row[0]);
+        }
+    }
+}
+
+#[test]
+fn every_case_is_in_the_document() {
+    let (pages, rows) = (documented(), mapped());
+    let patterns: Vec<_> =
+        rows.iter().filter_map(|row| row.last()).flat_map(|cell| cell.split(", ")).collect();
+    let is_there = |case: &Case| {
+        matches!(case.run, Run::Cell(_))
+            || pages.iter().any(|(page, _)| *page == case.function())
+            || patterns.iter().any(|pattern| fits(pattern, &case.id))
+    };
+    let missing: Vec<_> = all().into_iter().filter(|case| !is_there(case)).map(|case| case.id).collect();
+    assert!(missing.is_empty(), "not in docs/conformance.md: {missing:?}");
 }
