@@ -122,3 +122,54 @@ fn every_line_of_the_shipped_dat_conf_names_a_library_that_is_shipped() {
         Ok(())
     });
 }
+
+#[test]
+fn the_conformance_suite_asks_a_provider_behind_any_library() {
+    with_dist(|dist| {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let conf = dir.path().join("dat.conf");
+        let entry = |safety: &str, api: &str| {
+            let plugin = dist.plugin();
+            format!("x u{api} {safety} default {} opendat.0.1 \"\" \"\"\n", plugin.display())
+        };
+        let safeties = ["nonthreadsafe", "threadsafe"];
+        let entries = safeties.map(|safety| entry(safety, "2.0") + &entry(safety, "1.2"));
+        fs::write(&conf, entries.concat()).expect("dat.conf can be written");
+        let dat = |library: &Path| {
+            let mut command = Command::new(dist.lib().join("../bin/dat"));
+            command.args(["conformance", "--json", "--provider", "x", "dat_pz_free", "--library"]);
+            command.arg(library).arg("--registry").arg(&conf).env("OPENDAT_BUILTIN", "0");
+            command
+        };
+        let debian = Path::new("/usr/lib/x86_64-linux-gnu/libdat2.so.2");
+        let ours = ["libdat2.so.2", "libdat.so.1"].map(|name| dist.lib().join(name));
+        for library in ours.iter().map(|path| &**path).chain(debian.exists().then_some(debian)) {
+            let json = output(&mut dat(library));
+            assert!(json.contains("\"verdict\": \"passed\""), "{json}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_provider_that_does_not_open_is_no_verdict() {
+    with_dist(|dist| {
+        let vendor = Path::new("/usr/lib/x86_64-linux-gnu/libdaplofa.so.2");
+        if !vendor.exists() {
+            return Err(Skip(format!("no {} (package libdapl2)", vendor.display())));
+        }
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let conf = dir.path().join("dat.conf");
+        let line = format!("ofa u2.0 nonthreadsafe default {} dapl.2.0 \"none0 0\" \"\"\n", vendor.display());
+        fs::write(&conf, line).expect("dat.conf can be written");
+        for library in [dist.lib().join("libdat2.so.2"), "/usr/lib/x86_64-linux-gnu/libdat2.so.2".into()] {
+            let mut command = Command::new(dist.lib().join("../bin/dat"));
+            command.args(["conformance", "--provider", "ofa", "--library"]).arg(&library);
+            let ended = command.arg("--registry").arg(&conf).output().expect("the program starts");
+            let stderr = String::from_utf8_lossy(&ended.stderr);
+            assert_eq!(ended.status.code(), Some(2), "{}: {stderr}", library.display());
+            assert!(stderr.contains("ofa through ") && stderr.contains("cannot be opened"), "{stderr}");
+        }
+        Ok(())
+    });
+}

@@ -74,6 +74,24 @@ fn the_document_names_cases_that_there_are() {
     }
 }
 
+#[test]
+fn every_sentence_of_the_five_pages_has_a_case_or_says_why_not() {
+    let cases = all();
+    for page in include_str!("../../../docs/conformance.md").split("\n### ").skip(1) {
+        let (function, table) = page.split_once('\n').expect("a table below the heading");
+        for row in table.lines().filter(|line| line.starts_with("| ")).skip(1) {
+            let cell = row.trim_end_matches(['|', ' ']).rsplit('|').next().expect("a cell");
+            let mut words = cell.split_whitespace().map(|word| word.trim_matches([',', ';', ':']));
+            let is_case = |word: &str| {
+                let id = if word.contains('/') { word.to_owned() } else { format!("{function}/{word}") };
+                cases.iter().any(|case| fits(&id, &case.id))
+            };
+            let answered = cell.contains("n/t") || cell.trim() == "all others" || words.any(is_case);
+            assert!(answered, "docs/conformance.md, {function}: {row}");
+        }
+    }
+}
+
 /// docs/conformance.md: the rows of the tables below these headings, cell by cell, without the header.
 fn mapped() -> Vec<Vec<&'static str>> {
     let sections = include_str!("../../../docs/conformance.md").split("\n## ");
