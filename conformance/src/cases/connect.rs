@@ -704,6 +704,36 @@ pub(super) const CASES: &[Row] = &[
         },
     ),
     must(
+        "dat_csp_create/in-use",
+        "2.0 headers: DAT_PORT_IN_USE, DAT_COMM_NOT_SUPPORTED",
+        "A port that a point listens on is in use until that is freed; an unknown communicator is not supported.",
+        |rig| {
+            const TCP: DAT_COMM = DAT_COMM { domain: 2, r#type: 1, protocol: 6 };
+            let (point, mut csp) = (rig.common_point()?, null_mut());
+            let mut create = |mut comm: DAT_COMM| {
+                rig.api.dat_csp_create(rig.ia, &mut comm, point.address, point.evd, &mut csp)
+            };
+            answers(create(TCP), DAT_PORT_IN_USE)?;
+            answers(create(DAT_COMM { domain: 99, ..TCP }), DAT_COMM_NOT_SUPPORTED)
+        },
+    ),
+    must(
+        "dat_csp_create/bad-arguments",
+        "2.0 headers: dat_csp_create",
+        "No address, no communicator, an EVD of other streams: refused.",
+        |rig| {
+            const TCP: DAT_COMM = DAT_COMM { domain: 2, r#type: 1, protocol: 6 };
+            let (point, mut comm, mut csp) = (rig.common_point()?, TCP, null_mut());
+            let create = rig.api.dat_csp_create(rig.ia, &mut comm, null_mut(), point.evd, &mut csp);
+            one_of(create, &[DAT_INVALID_PARAMETER, DAT_INVALID_ADDRESS])?;
+            let create = rig.api.dat_csp_create(rig.ia, null_mut(), point.address, point.evd, &mut csp);
+            answers(create, DAT_INVALID_PARAMETER)?;
+            let (other, address) = (rig.evd(DAT_EVD_DTO_FLAG)?, rig.attr.ia_address_ptr);
+            let create = rig.api.dat_csp_create(rig.ia, &mut comm, address, other, &mut csp);
+            one_of(create, &[DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER])
+        },
+    ),
+    must(
         "dat_csp_query/parameters",
         "2.0 headers: DAT_CSP_PARAM",
         "What the point was created with is told.",
