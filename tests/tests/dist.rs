@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use opendat_tests::{Dist, Registry, Skip, find_program, skip};
+use opendat_tests::{Dist, Registry, Skip, c_vendor, find_program, skip};
 
 fn with_dist(test: impl Fn(&Dist) -> Result<(), Skip>) {
     if let Err(reason) = Dist::locate().and_then(|dist| test(&dist)) {
@@ -170,6 +170,34 @@ fn a_provider_that_does_not_open_is_no_verdict() {
             assert_eq!(ended.status.code(), Some(2), "{}: {stderr}", library.display());
             assert!(stderr.contains("ofa through ") && stderr.contains("cannot be opened"), "{stderr}");
         }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_vendors_provider_that_does_little_fails_what_it_does_not() {
+    with_dist(|dist| {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let (provider, conf) = (c_vendor(dist, "vendor_1_2", dir.path())?, dir.path().join("dat.conf"));
+        let line = format!("vendor u1.2 nonthreadsafe default {} v.1.0 vendor \"\"\n", provider.display());
+        fs::write(&conf, line).expect("dat.conf can be written");
+        let mut command = Command::new(dist.lib().join("../bin/dat"));
+        command.args([
+            "conformance",
+            "--json",
+            "--provider",
+            "vendor",
+            "dat_ep_create",
+            "dat_srq_",
+            "--library",
+        ]);
+        command.arg(dist.lib().join("libdat.so.1")).arg("--registry").arg(&conf);
+        let ended = command.output().expect("the program starts");
+        assert_eq!(ended.status.code(), Some(1), "{}", String::from_utf8_lossy(&ended.stderr));
+        // Nothing of it is there, and a case that is about nothing does not pass.
+        let json = String::from_utf8_lossy(&ended.stdout);
+        assert!(json.matches("\"verdict\": \"failed\"").count() > 50, "{json}");
+        assert!(!json.contains("\"verdict\": \"passed\"") && !json.contains("died of signal"), "{json}");
         Ok(())
     });
 }
