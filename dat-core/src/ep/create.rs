@@ -96,12 +96,13 @@ fn build<T: Transport>(
     connect_evd: Option<Ref<Evd<T>>>,
     state: State,
 ) -> Result<&'static Node<Ep<T>>> {
+    let on_srq = setup.srq.is_some();
     ia.add(|handle| {
         let ep = Ep {
             ia: Ref::new(ia),
             link: AtomicPtr::new(std::ptr::null_mut()),
             setup: Mutex::new(setup),
-            shared: Arc::new(Shared::new(handle, Ref::new(ia), state, connect_evd)),
+            shared: Arc::new(Shared::new(handle, Ref::new(ia), on_srq, state, connect_evd)),
             counters: EpCounters::default(),
         };
         let link = ep.new_link(&mut ep.setup())?;

@@ -19,6 +19,8 @@ use crate::provider::{Receiver, Transport, Upcall};
 pub(super) struct Shared<T: Transport> {
     pub(super) ep: usize,
     ia: Ref<Ia<T>>,
+    /// It draws from a shared receive queue.
+    on_srq: bool,
     pub(super) state: StateCell,
     /// The hard watermark is exceeded: however the connection ends, it is broken.
     breaking: AtomicBool,
@@ -61,10 +63,16 @@ impl<T: Transport> Conn<T> {
 }
 
 impl<T: Transport> Shared<T> {
-    pub(super) fn new(ep: *mut c_void, ia: Ref<Ia<T>>, state: State, evd: Option<Ref<Evd<T>>>) -> Self {
+    pub(super) fn new(
+        ep: *mut c_void,
+        ia: Ref<Ia<T>>,
+        on_srq: bool,
+        state: State,
+        evd: Option<Ref<Evd<T>>>,
+    ) -> Self {
         let conn = Conn { evd, private: Vec::new(), local: Address::none(), remote: Address::none() };
         let (state, breaking) = (StateCell::new(state), AtomicBool::new(false));
-        Shared { ep: ep as usize, ia, state, breaking, conn: Mutex::new(conn) }
+        Shared { ep: ep as usize, ia, on_srq, state, breaking, conn: Mutex::new(conn) }
     }
 
     pub(super) fn conn(&self) -> MutexGuard<'_, Conn<T>> {
@@ -97,7 +105,16 @@ impl<T: Transport> Shared<T> {
             let number = number(from);
             self.count(from, number);
             self.report(number, private, Order::AfterCompletions);
+            if self.on_srq && matches!(from, State::Connected | State::DisconnectPending) {
+                self.leaves_srq();
+            }
         }
+    }
+
+    /// The endpoint takes no more buffers of its shared receive queue. No flushed receive says so; OFED's providers send this
+    /// event for it, and programs wait for it (docs/compatibility.md).
+    fn leaves_srq(&self) {
+        self.ia.report(DAT_ASYNC_ERROR_EP_BROKEN, self.ep as *mut c_void, DAT_EP_TRANSFER_TO_ERROR);
     }
 
     /// How a connection, or an attempt at one, ended.

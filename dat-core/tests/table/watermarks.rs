@@ -74,24 +74,33 @@ impl Drawn {
         unsafe { event.event_data.dto_completion_event_data }.status
     }
 
+    /// The next asynchronous event about `y`: its number and reason.
+    fn error(&self) -> Option<(DAT_EVENT_NUMBER, u32)> {
+        let mut event = DAT_EVENT::zeroed();
+        let taken = dat!(self.b.table, evd_dequeue_func(self.b.async_evd, &mut event));
+        if taken.is_err() {
+            assert_eq!(taken, Err(Error::of(DAT_QUEUE_EMPTY)));
+            return None;
+        }
+        // SAFETY: an asynchronous event.
+        let error = unsafe { event.event_data.asynch_error_event_data };
+        assert_eq!(error.dat_handle, self.y);
+        Some((event.event_number, error.reason as u32))
+    }
+
     /// Whether exactly one asynchronous event says that `y` holds more than its soft watermark.
     fn told(&self) -> bool {
-        let mut event = DAT_EVENT::zeroed();
-        match dat!(self.b.table, evd_dequeue_func(self.b.async_evd, &mut event)) {
-            Err(empty) => {
-                assert_eq!(empty, Error::of(DAT_QUEUE_EMPTY));
-                false
-            }
-            Ok(()) => {
-                // SAFETY: an asynchronous event.
-                let error = unsafe { event.event_data.asynch_error_event_data };
-                let about = (event.event_number, error.dat_handle, error.reason as u32);
-                let number = DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR;
-                assert_eq!(about, (number, self.y, DAT_SRQ_SOFT_HIGH_WATERMARK_EVENT));
-                assert!(!self.told(), "one event for each setting");
-                true
-            }
-        }
+        let Some(error) = self.error() else { return false };
+        assert_eq!(error, (DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR, DAT_SRQ_SOFT_HIGH_WATERMARK_EVENT));
+        assert_eq!(self.error(), None, "one event for each setting");
+        true
+    }
+
+    /// Whether exactly one asynchronous event says that `y` takes no more buffers of the shared queue.
+    fn left(&self) -> bool {
+        let error = self.error();
+        assert_eq!(self.error(), None);
+        error == Some((DAT_ASYNC_ERROR_EP_BROKEN, DAT_EP_TRANSFER_TO_ERROR))
     }
 
     fn state(&self) -> DAT_EP_STATE {
@@ -173,8 +182,26 @@ fn a_hard_watermark_breaks_the_connection() {
     let mut param = DAT_SRQ_PARAM::zeroed();
     dat!(d.b.table, srq_query_func(d.srq, DAT_SRQ_FIELD_ALL, &mut param)).unwrap();
     assert_eq!((param.available_dto_count, param.outstanding_dto_count), (2, 2));
-    assert!(!d.told(), "the two watermarks are independent");
+    assert!(d.left(), "and no more: the two watermarks are independent");
     d.close();
+}
+
+/// As with OFED's providers: no flushed receive says so.
+#[test]
+fn the_end_of_a_connection_says_that_the_endpoint_takes_no_more_buffers() {
+    for flag in [DAT_CLOSE_ABRUPT_FLAG, DAT_CLOSE_GRACEFUL_FLAG] {
+        let d = Drawn::new(|_| {});
+        dat!(d.b.table, ep_disconnect_func(d.y, flag)).unwrap();
+        assert_eq!(d.b.next(d.conn).event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
+        assert!(d.left());
+        // Only endpoints that draw from a shared queue.
+        let (mut param, mut event) = (DAT_EP_PARAM::zeroed(), DAT_EVENT::zeroed());
+        dat!(d.a.table, ep_query_func(d.x, DAT_EP_FIELD_ALL, &mut param)).unwrap();
+        assert_eq!(d.a.next(param.connect_evd_handle).event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
+        let empty = Err(Error::of(DAT_QUEUE_EMPTY));
+        assert_eq!(dat!(d.a.table, evd_dequeue_func(d.a.async_evd, &mut event)), empty);
+        d.close();
+    }
 }
 
 #[test]
