@@ -19,6 +19,9 @@ pub enum AsyncEvd {
     Elsewhere,
 }
 
+/// Asynchronous events for which there is room.
+const ASYNC_DEPTH: DAT_COUNT = 4096;
+
 /// Opens the adapter that an entry of the registry describes. The reason for the human is empty where the
 /// consumer's arguments were wrong.
 ///
@@ -49,8 +52,11 @@ pub unsafe fn open<P: Provider>(
 unsafe fn assign<T: Transport>(ia: &Node<Ia<T>>, async_evd: AsyncEvd) -> Result<()> {
     match async_evd {
         AsyncEvd::Create(min_qlen) => {
+            // What does not fit is lost, and endpoints may end by the thousand; the consumer's length is a minimum.
+            let most = DAT_COUNT::try_from(ia.transport.attrs().max_evd_depth).unwrap_or(DAT_COUNT::MAX);
+            let depth = if min_qlen > 0 { min_qlen.max(ASYNC_DEPTH.min(most)) } else { min_qlen };
             // A length that is no length is the second argument there and here.
-            let evd = evd::create(ia, min_qlen, None, DAT_EVD_ASYNC_FLAG)?;
+            let evd = evd::create(ia, depth, None, DAT_EVD_ASYNC_FLAG)?;
             ia.set_async_evd(Some(Ref::new(evd)));
             Ok(())
         }
