@@ -28,7 +28,7 @@ pub struct Srq<T: Transport> {
     max_recv_dtos: AtomicUsize,
     low_watermark: AtomicUsize,
     /// After `srq`, which calls it until it is dropped.
-    _alarm: Box<Alarm<T>>,
+    _alarm: Arc<Alarm<T>>,
 }
 
 /// How many buffers were posted and how many of them the consumer has got back.
@@ -90,7 +90,7 @@ pub fn create<T: Transport>(
     }
     let _control = ia.control();
     ia.add(|handle| {
-        let alarm = Box::new(Alarm { ia: Ref::new(ia), srq: handle as usize });
+        let alarm = Arc::new(Alarm { ia: Ref::new(ia), srq: handle as usize });
         // SAFETY: the alarm is dropped after the transport's queue (field order in `Srq`).
         let sink = unsafe { Sink::new(&*alarm) };
         let srq = ia.transport.srq(&pz.pd, depth, iov, sink)?;

@@ -1,9 +1,10 @@
-//! Development tasks: `cargo xtask test | loom | dist`.
+//! Development tasks: `cargo xtask test | loom | miri | dist`.
 #![forbid(unsafe_code)]
 
 mod cargo;
 mod dist;
 mod loom;
+mod miri;
 mod prerequisites;
 mod tally;
 mod test;
@@ -24,6 +25,8 @@ enum Task {
     Test(test::Options),
     /// Run only the tests that try every interleaving of the lock-free parts
     Loom,
+    /// Run the tests of what talks to memory alone under Miri (not part of test)
+    Miri,
 }
 
 fn main() -> ExitCode {
@@ -33,7 +36,8 @@ fn main() -> ExitCode {
             true
         }),
         Task::Test(options) => test::run(&options),
-        Task::Loom => loom::tests().and_then(|mut tests| test::run_only(&mut tests)),
+        Task::Loom => loom::tests().and_then(|tests| test::run_only([tests])),
+        Task::Miri => miri::tests().and_then(test::run_only),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

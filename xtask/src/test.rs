@@ -33,9 +33,13 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(verdict(&tally, options.strict))
 }
 
-/// Runs the tests of one command only.
-pub(crate) fn run_only(command: &mut Command) -> Result<bool> {
-    Ok(verdict(&count(command)?, false))
+/// Runs the tests of these commands only.
+pub(crate) fn run_only(commands: impl IntoIterator<Item = Command>) -> Result<bool> {
+    let mut tally = Tally::default();
+    for mut command in commands {
+        tally.add(count(&mut command)?);
+    }
+    Ok(verdict(&tally, false))
 }
 
 fn verdict(tally: &Tally, strict: bool) -> bool {

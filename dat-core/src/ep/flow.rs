@@ -218,7 +218,7 @@ pub struct Orphans(Vec<Orphan>);
 
 struct Orphan {
     /// Never read again except through the tokens of completions.
-    _flow: Box<Flow>,
+    _flow: Arc<Flow>,
     evds: Vec<Watch>,
 }
 
@@ -233,7 +233,7 @@ impl Orphans {
     /// Takes over a flow whose queue pair has just been dropped.
     pub(super) fn adopt<'a, T: Transport>(
         &mut self,
-        flow: Box<Flow>,
+        flow: Arc<Flow>,
         evds: impl IntoIterator<Item = &'a Node<Evd<T>>>,
     ) {
         self.reap();

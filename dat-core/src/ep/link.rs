@@ -14,7 +14,7 @@ use crate::provider::{QpCfg, Sink, Transport};
 /// A queue pair with what is outstanding on it: one incarnation of the endpoint, from (re)configuration to reset.
 pub(super) struct Link<T: Transport> {
     pub(super) qp: T::Qp,
-    pub(super) flow: Box<Flow>,
+    pub(super) flow: Arc<Flow>,
     /// `DAT_COMPLETION_UNSIGNALLED_FLAG` if requests may carry it, else 0.
     pub(super) unsignalled: DAT_COMPLETION_FLAGS,
     /// The same for receives.
@@ -40,8 +40,10 @@ impl<T: Transport> Ep<T> {
         let (requests, recvs) = (count(attr.max_request_dtos), count(attr.max_recv_dtos));
         let (holding, tally) = (Arc::clone(&setup.holding), self.counters.flow());
         let ep = self.shared.ep as *mut c_void;
-        let mut flow = Box::new(Flow::new(ep, requests, recvs, srq_share, holding, tally));
+        let mut flow = Flow::new(ep, requests, recvs, srq_share, holding, tally);
         flow.count_only_reported(setup.request_evd.is_some(), setup.recv_evd.is_some());
+        // Not a box: its address is used, and a box that is moved promises that nobody else has that.
+        let flow = Arc::new(flow);
         let write_iov = count(attr.max_rdma_write_iov);
         let cfg = QpCfg {
             pd: &pz.pd,

@@ -31,6 +31,9 @@ unsafe impl Send for Pool {}
 // SAFETY: as above.
 unsafe impl Sync for Pool {}
 
+/// Miri's mmap does not know it.
+const UNRESERVED: i32 = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
+
 static POOL: OnceLock<Pool> = OnceLock::new();
 
 pub(super) fn pool() -> &'static Pool {
@@ -42,7 +45,7 @@ pub(super) fn pool() -> &'static Pool {
                 std::ptr::null_mut(),
                 bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | UNRESERVED,
                 -1,
                 0,
             )

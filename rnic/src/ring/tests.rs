@@ -117,6 +117,7 @@ fn two_threads() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "not a test: Miri itself ends where there is no memory")]
 fn impossible_depths_are_refused() {
     for (depth, segments) in [(usize::MAX, 0), (1 << 62, 4), (1 << 40, 60_000)] {
         // Seen by nobody, the memory would not be asked for at all.

@@ -86,7 +86,7 @@ impl<'t, T: Transport> Rig<'t, T> {
 /// A service point with its log.
 pub struct Service<'t, T: Transport> {
     pub listener: T::Listener,
-    pub log: Box<Log<'t, T>>,
+    pub log: Arc<Log<'t, T>>,
 }
 
 impl<'t, T: Transport> Service<'t, T> {
@@ -116,9 +116,9 @@ pub struct End<'t, T: Transport> {
     pub recvs: T::Cq,
     pub mem: Buffer<T>,
     pub pd: Arc<T::Pd>,
-    pub log: Box<Log<'t, T>>,
-    pub requests_log: Box<Log<'t, T>>,
-    pub recvs_log: Box<Log<'t, T>>,
+    pub log: Arc<Log<'t, T>>,
+    pub requests_log: Arc<Log<'t, T>>,
+    pub recvs_log: Arc<Log<'t, T>>,
     pub t: &'t T,
 }
 
@@ -362,9 +362,9 @@ pub struct Log<'t, T: Transport> {
 }
 
 impl<'t, T: Transport> Log<'t, T> {
-    pub fn new(t: &'t T) -> Box<Self> {
+    pub fn new(t: &'t T) -> Arc<Self> {
         let (events, wake, closed, late) = Default::default();
-        Box::new(Log { t, events, wake, closed, late })
+        Arc::new(Log { t, events, wake, closed, late })
     }
 
     pub fn sink(&self) -> Sink<T> {

@@ -90,9 +90,14 @@ impl Buf {
         self.memory as u64 + GUARD as u64
     }
 
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: allocated in `new`; tests are done with it before they call an engine.
+        unsafe { std::slice::from_raw_parts(self.memory.add(GUARD), self.len) }
+    }
+
     #[expect(clippy::mut_from_ref, reason = "engines write to it, too, whatever is borrowed")]
-    pub(crate) fn bytes(&self) -> &mut [u8] {
-        // SAFETY: allocated in `new`; tests are done with one slice before they call an engine or take the next.
+    pub(crate) fn bytes_mut(&self) -> &mut [u8] {
+        // SAFETY: allocated in `new`; tests are done with it before they call an engine or take another slice.
         unsafe { &mut *slice_from_raw_parts_mut(self.memory.add(GUARD), self.len) }
     }
 
@@ -106,7 +111,7 @@ impl Buf {
     }
 
     pub(crate) fn set_number(&self, at: usize, value: u64) {
-        self.bytes()[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+        self.bytes_mut()[at..at + 8].copy_from_slice(&value.to_ne_bytes());
     }
 
     pub(crate) fn remote(&self, offset: usize) -> Remote {
@@ -124,7 +129,7 @@ impl Buf {
     }
 
     pub(crate) fn filled(self, rng: &mut Rng) -> Buf {
-        rng.fill(self.bytes());
+        rng.fill(self.bytes_mut());
         self
     }
 

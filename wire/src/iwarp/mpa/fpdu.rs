@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn frames_are_multiples_of_four() {
-        for ulpdu_len in 0..=MAX_ULPDU {
+        for ulpdu_len in (0..=MAX_ULPDU).step_by(if cfg!(miri) { 251 } else { 1 }) {
             let (pad, total) = (pad(ulpdu_len), fpdu_len(ulpdu_len));
             assert!(pad < 4 && total % 4 == 0 && total == 2 + ulpdu_len + Trailer::size(ulpdu_len));
             assert_eq!(Trailer::without_crc(ulpdu_len).as_bytes().len(), pad + 4);
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn mulpdu_is_the_longest_that_fits_the_segment() {
-        for mss in 136..=MAX_MULPDU + 6 {
+        for mss in (136..=MAX_MULPDU + 6).step_by(if cfg!(miri) { 251 } else { 1 }) {
             let mulpdu = mulpdu_for_mss(mss);
             assert!(fpdu_len(mulpdu) <= mss, "MSS {mss}");
             assert!(mulpdu == MAX_MULPDU || fpdu_len(mulpdu + 1) > mss, "MSS {mss}");

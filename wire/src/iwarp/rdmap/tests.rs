@@ -115,7 +115,7 @@ fn reserved_bits_are_not_looked_at() {
 /// Every control field there is: taken or refused with the cause that the standard wants.
 #[test]
 fn every_control_field() {
-    for control in 0..=u16::MAX {
+    for control in (0..=u16::MAX).step_by(if cfg!(miri) { 251 } else { 1 }) {
         let [ddp_control, rdmap_control] = control.to_be_bytes();
         let mut bytes = [0; UNTAGGED_SIZE];
         bytes[..2].copy_from_slice(&[ddp_control, rdmap_control]);

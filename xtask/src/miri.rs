@@ -1,0 +1,46 @@
+//! Miri: the parts that talk to memory alone, with every access checked against Rust's rules.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, ensure};
+
+use crate::cargo::{target, workspace};
+
+/// What it is, if it is missing.
+const INSTALL: &str = "rustup toolchain install nightly --profile minimal --component miri,rust-src";
+
+/// Crates, and which of their tests; none: all. Left out are those of dat-core that start programs or read headers.
+const PARTS: [(&str, &[&str]); 3] = [
+    ("wire", &[]),
+    ("rnic", &[]),
+    ("dat-core", &["handle::", "evd::", "wake::", "counters::", "ep::watermark::", "mem_transport::"]),
+];
+
+/// A command for each crate. Fails, with what to do, if there is no Miri.
+pub(crate) fn tests() -> Result<Vec<Command>> {
+    let version = miri().arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    ensure!(
+        version.is_ok_and(|status| status.success()),
+        "there is no Miri, which comes with the nightly compiler: {INSTALL}"
+    );
+    let target = target()?.join("miri");
+    let command = |(name, filters): (&str, &[&str])| {
+        let mut command = miri();
+        command
+            .args(["test", "--no-fail-fast", "--color=never", "--lib", "-p", name])
+            .args(["--", "--color=never", "--show-output"])
+            .args(filters)
+            .env("CARGO_TARGET_DIR", &target)
+            // Property tests keep files. Addresses come as numbers over the C interface, so provenance is exposed.
+            .env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance")
+            .env("PROPTEST_CASES", "2");
+        command
+    };
+    Ok(PARTS.map(command).into())
+}
+
+fn miri() -> Command {
+    let mut command = Command::new("rustup");
+    command.args(["run", "nightly", "cargo", "miri"]).current_dir(workspace());
+    command
+}
