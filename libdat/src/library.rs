@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char};
 use dat_sys::*;
 use registry::dynamic::Interface;
 use registry::status::in_version;
-use registry::{Builtin, Registry, Request, Wanted, abi, ia};
+use registry::{Builtin, Registry, Request, Wanted, abi};
 
 /// A C library: its registry, and the version of the API that its functions have.
 #[derive(Debug)]
@@ -175,15 +175,12 @@ impl Library {
         self.status(unsafe { abi::remove_provider(table, info) })
     }
 
-    /// dats_get_ia_handle: from a consumer's IA handle to the provider's; in the library of 2.0 also back.
+    /// dats_get_ia_handle: from a consumer's IA handle to the provider's, and back.
     ///
     /// # Safety
     ///
     /// That of [`abi::get_ia_handle`].
     pub unsafe fn get_ia_handle(&self, handle: DAT_IA_HANDLE, out: *mut DAT_IA_HANDLE) -> DAT_RETURN {
-        if self.major < 2 && ia::provider_ia(handle).is_none() {
-            return self.status(DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA));
-        }
         // SAFETY: the caller's promise.
         self.status(unsafe { abi::get_ia_handle(handle, out) })
     }

@@ -51,20 +51,7 @@ const KNOWN: &[Known] = &[
     known("*::debian::dat_registry_providers_related/*", Unsupported, NOT_EXPORTED),
     known("*::debian::dat_rmr_create_for_ep/*", Unsupported, NOT_EXPORTED),
     known("*::debian::dat_strerror/every-status", Fails, "OFED's dat_strerror crashes on some statuses"),
-    known("mem::libdat1::dat_ep_create/parameters", Fails, NO_WAY_BACK),
-    known("mem::libdat1::dat_evd_query/parameters", Fails, NO_WAY_BACK),
-    known("mem::libdat1::dat_cno_query/parameters", Fails, NO_WAY_BACK),
-    known("mem::libdat1::dat_psp_create/free-again", Fails, NO_WAY_BACK),
-    known("mem::libdat1::dat_rsp_query/parameters", Fails, NO_WAY_BACK),
-    known("mem::libdat1::dat_pz_create/query", Fails, NO_WAY_BACK),
-    known("mem::libdat1::dat_lmr_query/parameters", Fails, NO_WAY_BACK),
-    known("mem::libdat1::dat_rmr_create/query", Fails, NO_WAY_BACK),
-    known("mem::libdat1::dat_srq_create/at-least", Fails, NO_WAY_BACK),
 ];
-
-/// In queries, where a provider that libdat.so.1 has loaded tells which IA an object is of. Built in, it knows better.
-const NO_WAY_BACK: &str =
-    "1.2 gives a loaded provider no way from its own handle to the consumer's (docs/compatibility.md)";
 
 /// How this test is known not to pass, and why.
 pub(crate) fn entry(test: &str) -> Option<(How, &'static str)> {
