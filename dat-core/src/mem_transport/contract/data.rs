@@ -43,12 +43,15 @@ pub fn sends_arrive_in_order_and_complete<T: Transport>(a: &T, b: &T) {
 }
 
 pub fn every_size_arrives<T: Transport>(a: &T, b: &T) {
-    const MAX: usize = 1 << 20;
+    // A larger one is more work for Miri, and nothing new.
+    const MAX: usize = if cfg!(miri) { 128 } else { 1 << 20 };
     let rig = Rig { a, b };
     let (a, b) = (End::with(a, 8, 2 * MAX), End::with(b, 8, 2 * MAX));
     rig.join(&a, &b);
-    for (i, len) in
-        [1, 2, 3, 63, 64, 65, 1459, 1460, 4095, 65535, 65536, 300_001, MAX].into_iter().enumerate()
+    for (i, len) in [1, 2, 3, 63, 64, 65, 1459, 1460, 4095, 65535, 65536, 300_001, MAX]
+        .into_iter()
+        .filter(|&len| len <= MAX)
+        .enumerate()
     {
         let i = i as u64;
         a.mem.write(0, &pattern(i, len));
