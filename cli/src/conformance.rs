@@ -59,6 +59,10 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         list(&cases)?;
         return Ok(true);
     }
+    if let Some(file) = &options.registry {
+        // To the registry a file that is not there is no more than an empty one.
+        fs::File::open(file).with_context(|| format!("cannot read the registry file {}", file.display()))?;
+    }
     let target = Target { door, provider: options.provider.clone() };
     let (program, argument) =
         (std::env::current_exe().context("where is this program?")?, target.to_argument());

@@ -289,8 +289,13 @@ fn conformance_says_when_there_is_nothing_to_ask() {
     };
     refused(&["dat_ep_created"], "no case is called dat_ep_created or begins so");
     refused(&["--provider", "other"], "other through the linked-in registry cannot be opened");
-    refused(&["--library", "/no/such/library.so"], "cannot load /no/such/library.so");
+    refused(&["--library", "/no/such/library.so"], "cannot load /no/such/library.so: /no/such/library.so:");
     refused(&["--library", "libc.so.6"], "libc.so.6 does not export dat_ia_openv");
+
+    // It would have asked the built-in adapter.
+    let output = run(&mut dat(&["conformance", "--registry", "/no/such/dat.conf", "dat_pz_create"]));
+    assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
+    assert!(stderr(&output).contains("cannot read the registry file /no/such/dat.conf: No such file"));
 }
 
 #[test]

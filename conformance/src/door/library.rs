@@ -1,5 +1,6 @@
 //! A `libdat2.so.2` or `libdat.so.1` that is opened at run time.
 
+use std::error::Error;
 use std::ffi::c_void;
 use std::path::Path;
 
@@ -55,6 +56,8 @@ pub(super) fn version(path: &Path) -> Result<Version, String> {
     }
 }
 
+/// What the dynamic linker says of it is the cause of the error, not the error.
 fn because(path: &Path, error: &libloading::Error) -> String {
-    format!("cannot load {}: {error}", path.display())
+    let reason = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+    format!("cannot load {}: {reason}", path.display())
 }

@@ -124,7 +124,21 @@ fn virtual_range<T: Transport>(ia: &Ia<T>, addr: *mut c_void, length: DAT_VLEN) 
     if !fits {
         return Err(Error::arg(4));
     }
+    // uDAPL 1.2, dat_lmr_create: the buffer must have been allocated. What is not there would end the process when a
+    // peer writes to it.
+    if !is_mapped(addr as usize, len) {
+        return Err(Error::arg(3));
+    }
     Ok(Mem { addr: addr.cast(), len, zero_based: false })
+}
+
+/// Whether there is memory at all of these addresses, whatever may be done with it.
+fn is_mapped(addr: usize, len: usize) -> bool {
+    // SAFETY: no pointers.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let start = addr - addr % page;
+    // SAFETY: with MS_ASYNC nothing is written, Linux only looks for the mappings.
+    unsafe { libc::msync(start as *mut c_void, addr - start + len, libc::MS_ASYNC) == 0 }
 }
 
 pub(super) fn access(privileges: DAT_MEM_PRIV_FLAGS) -> Access {

@@ -48,6 +48,22 @@ fn query(side: &Side, lmr: DAT_LMR_HANDLE) -> DAT_LMR_PARAM {
 }
 
 #[test]
+fn memory_that_is_not_there_is_not_registered() {
+    let (table, name) = loopback(false);
+    let side = Side::new(table, &name);
+    let mut buffer = vec![0u8; 3 << 16];
+    let register = |addr: *mut u8, length| {
+        create(&side, at(addr), length, side.pz, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA).map(drop)
+    };
+    // Any part of a page and several pages; the first page of a process is nobody's, and so is the kernel's half.
+    assert_eq!(register(buffer.as_mut_ptr().wrapping_add(7), (3 << 16) - 7), Ok(()));
+    assert_eq!(register(16 as *mut u8, 1), Err(Error::arg(3)));
+    assert_eq!(register((1usize << 63) as *mut u8, 4096), Err(Error::arg(3)));
+    // It begins in memory and ends in none.
+    assert_eq!(register(buffer.as_mut_ptr(), 1 << 46), Err(Error::arg(3)));
+}
+
+#[test]
 fn a_region_is_judged_before_it_is_registered() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);

@@ -212,10 +212,10 @@ typedef struct dat_ib_extension_event_data {
         (DAT_UINT64)(cmp_val), (DAT_UINT64)(swap_val), (DAT_LMR_TRIPLET *)(lbuf), (cookie), \
         (DAT_RMR_TRIPLET *)(rbuf), (DAT_COMPLETION_FLAGS)(flags))
 
-/* RDMA write that consumes a receive of the peer and hands it 32 bits. */
-#define dat_ib_post_rdma_write_immed(ep, size, lbuf, cookie, rbuf, idata, flags) \
+/* RDMA write of some segments that consumes a receive of the peer and hands it 32 bits. */
+#define dat_ib_post_rdma_write_immed(ep, segments, lbuf, cookie, rbuf, idata, flags) \
     dat_extension_op((DAT_HANDLE)(ep), DAT_IB_RDMA_WRITE_IMMED_OP, \
-        (DAT_COUNT)(size), (DAT_LMR_TRIPLET *)(lbuf), (cookie), (DAT_RMR_TRIPLET *)(rbuf), \
+        (DAT_COUNT)(segments), (DAT_LMR_TRIPLET *)(lbuf), (cookie), (DAT_RMR_TRIPLET *)(rbuf), \
         (DAT_UINT32)(idata), (DAT_COMPLETION_FLAGS)(flags))
 
 /* Datagram to ah_ptr; received with dat_ib_post_recv_ud. */
