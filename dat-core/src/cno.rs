@@ -31,7 +31,9 @@ struct State {
     triggered: VecDeque<usize>,
     /// Threads in dat_cno_wait, oldest first. The pointers are to their stacks; they leave before they return.
     waiters: Vec<*const Wake>,
-    /// The last EVD went or the adapter closes: everyone leaves with a NULL EVD.
+    /// How often the last of its EVDs was freed: who waits then leaves with a NULL EVD.
+    bereavements: u64,
+    /// The adapter closes: everyone leaves with a NULL EVD.
     dead: bool,
     /// Readable while the next dat_cno_trigger has something to tell.
     beacon: Option<Beacon>,
@@ -141,8 +143,12 @@ impl<T: Transport> Cno<T> {
             us => Instant::now().checked_add(Duration::from_micros(us.into())),
         };
         let wake = Wake::new();
-        self.state().waiters.push(&wake);
-        let answer = self.wait_listed(&wake, deadline, timeout == 0);
+        let bereavements = {
+            let mut state = self.state();
+            state.waiters.push(&wake);
+            state.bereavements
+        };
+        let answer = self.wait_listed(&wake, bereavements, deadline, timeout == 0);
         let mut state = self.state();
         state.waiters.retain(|w| !std::ptr::eq(*w, &wake));
         // A trigger meant for this thread that it did not take belongs to the next. Told before the lock goes: then
@@ -154,7 +160,13 @@ impl<T: Transport> Cno<T> {
         answer
     }
 
-    fn wait_listed(&self, wake: &Wake, deadline: Option<Instant>, poll: bool) -> Result<DAT_EVD_HANDLE> {
+    fn wait_listed(
+        &self,
+        wake: &Wake,
+        bereavements: u64,
+        deadline: Option<Instant>,
+        poll: bool,
+    ) -> Result<DAT_EVD_HANDLE> {
         self.ia.transport.progress();
         let mut slept = if poll { Slept::TimedOut } else { Slept::Woken };
         loop {
@@ -165,7 +177,7 @@ impl<T: Transport> Cno<T> {
                     state.show();
                     return Ok(evd as *mut c_void);
                 }
-                state.dead
+                state.dead || state.bereavements != bereavements
             };
             if dead || self.ia.is_closing() {
                 return Err(Error::of(DAT_ABORT));
@@ -194,17 +206,26 @@ impl<T: Transport> Cno<T> {
             let mut state = self.state();
             state.dead = true;
             state.show();
-            let mut interrupt = false;
-            for waiter in &state.waiters {
-                // SAFETY: listed waiters are alive.
-                interrupt |= unsafe { (**waiter).signal() };
-            }
-            interrupt
+            state.wake_all()
         };
         if interrupt {
             self.ia.transport.interrupt();
         }
         self.agent.call_off();
+    }
+
+    /// The last of its EVDs was freed: who waits leaves, and the agent is told, with a NULL EVD (uDAPL 1.2, dat_cno_wait).
+    /// EVDs may be given to it again.
+    pub(crate) fn bereave(&self) {
+        let interrupt = {
+            let mut state = self.state();
+            state.bereavements += 1;
+            state.wake_all()
+        };
+        if interrupt {
+            self.ia.transport.interrupt();
+        }
+        self.agent.call(0);
     }
 
     /// Whether threads wait on it.
@@ -220,6 +241,16 @@ impl State {
         if let Some(beacon) = &mut self.beacon {
             beacon.show(lit);
         }
+    }
+
+    /// Wakes everyone. True: one sits in the transport's poller.
+    fn wake_all(&self) -> bool {
+        let mut interrupt = false;
+        for waiter in &self.waiters {
+            // SAFETY: listed waiters are alive.
+            interrupt |= unsafe { (**waiter).signal() };
+        }
+        interrupt
     }
 
     /// Wakes the oldest waiter that is not awake yet. True: it sits in the transport's poller.

@@ -72,6 +72,34 @@ pub(super) const CASES: &[Row] = &[
         },
     ),
     must(
+        "dat_evd_free/wakes-cno-waiters",
+        "dat_cno_wait, DESCRIPTION",
+        "When the last EVD of a CNO is freed, everybody who waits on it is woken and told no EVD, the agent too.",
+        |rig| {
+            let ((agent, calls), mut cno) = (Calls::agent(), null_mut());
+            ok(rig.api.dat_cno_create(rig.ia, agent, &mut cno))?;
+            let evd = || rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG);
+            let (first, last) = (evd()?, evd()?);
+            let woken = rig.while_waiting_on_cno(cno, 2, || {
+                ok(rig.api.dat_evd_free(first))?;
+                ok(rig.api.dat_evd_free(last))
+            })?;
+            for (answer, evd) in woken {
+                that(DAT_GET_TYPE(answer) != DAT_QUEUE_EMPTY, "a waiter was left to its time-out")?;
+                same("the EVD", evd, DAT_HANDLE_NULL)?;
+            }
+            calls.until(1)?;
+            same("the agent's EVD", calls.last(), DAT_HANDLE_NULL)?;
+            same("calls", calls.count(), 1)?;
+            // It is as good as before.
+            let evd = evd()?;
+            ok(rig.post_se(evd, 1))?;
+            let mut told = null_mut();
+            ok(rig.api.dat_cno_wait(cno, SOON, &mut told))?;
+            same("the EVD", told, evd)
+        },
+    ),
+    must(
         "dat_cno_free/waited-for",
         "RETURN VALUES: invalid state",
         "A CNO that somebody waits on is not freed.",

@@ -140,9 +140,7 @@ pub fn free<T: Transport>(evd: &Node<Evd<T>>) -> Result<()> {
         std::thread::yield_now();
     }
     ia.delist(evd);
-    if let Some(cno) = &*evd.bell.cno() {
-        cno.forget(evd.bell.evd);
-    }
+    evd.leave_cno();
     // SAFETY: no waiter is left, and the standard leaves a concurrent use of a freed handle to the consumer.
     unsafe { evd.retire_all() };
     control.forget_evd(evd.handle() as usize);
@@ -282,6 +280,21 @@ impl<T: Transport> Evd<T> {
     /// The CNO's handle, or NULL.
     pub fn cno_handle(&self) -> DAT_CNO_HANDLE {
         self.bell.cno().as_ref().map_or(std::ptr::null_mut(), |cno| cno.handle())
+    }
+
+    /// The EVD is being freed, under the control lock. The last one of a CNO takes its waiters along.
+    fn leave_cno(&self) {
+        self.bell.has_cno.store(false, Ordering::Release);
+        let Some(cno) = self.bell.cno().take() else { return };
+        cno.forget(self.bell.evd);
+        let handle = cno.handle();
+        drop(cno);
+        // SAFETY: under the control lock no CNO of this adapter goes away.
+        if let Ok(cno) = unsafe { handle::get::<Cno<T>>(handle) }
+            && !cno.in_use()
+        {
+            cno.bereave();
+        }
     }
 
     /// dat_evd_modify_cno: `None` takes it away.
