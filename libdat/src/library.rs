@@ -100,7 +100,7 @@ impl Library {
     }
 
     /// dat_registry_list_providers: the first `max` interfaces in the order of the registry, of whichever version;
-    /// `count` is how many.
+    /// `count` is how many, and how many there are if the call is refused.
     ///
     /// # Safety
     ///
@@ -115,12 +115,10 @@ impl Library {
             return self.status(invalid(DAT_INVALID_ARG2));
         }
         let interfaces = self.registry.list().interfaces();
+        // What a refusal leaves there: how much room is needed.
         // SAFETY: not null.
-        unsafe { count.write(0) };
+        unsafe { count.write(interfaces.len().try_into().unwrap_or(DAT_COUNT::MAX)) };
         let Ok(max @ 1..) = usize::try_from(max) else {
-            // How much room is needed, for a consumer that asks with none.
-            // SAFETY: not null.
-            unsafe { count.write(interfaces.len().try_into().unwrap_or(DAT_COUNT::MAX)) };
             return self.status(invalid(DAT_INVALID_ARG1));
         };
         if infos.is_null() {

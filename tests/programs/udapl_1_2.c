@@ -108,6 +108,9 @@ static void registry(bool builtin)
     ANSWERS(INVALID_ARGUMENT(1), dat_registry_list_providers(0, &count, list));
     EXPECT(count == 2);
     ANSWERS(INVALID_ARGUMENT(2), dat_registry_list_providers(8, NULL, list));
+    count = -1;
+    ANSWERS(INVALID_ARGUMENT(3), dat_registry_list_providers(8, &count, NULL));
+    EXPECT(count == 2);
     OK(dat_registry_list_providers(8, &count, list));
     for (i = 0; i < count; i++)
         found += !strcmp(infos[i].ia_name, name) && infos[i].dapl_version_major == 1 && infos[i].dapl_version_minor == 2;
