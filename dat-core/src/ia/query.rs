@@ -13,6 +13,8 @@ use crate::provider::{Attrs, Transport};
 const PROVIDER: &[&CStr] = &[c"DAT_IB_RDMA_READ", c"DAT_EXTENSION_INTERFACE", DAT_IB_ATTR_COUNTERS];
 /// The same, where the transport has it.
 const EXTENDED: &[&CStr] = &[DAT_IB_ATTR_FETCH_AND_ADD, DAT_IB_ATTR_CMP_AND_SWAP, DAT_IB_ATTR_IMMED_DATA];
+/// How long they make their buffers if nobody tells them (dtestsrq does): InfiniBand's largest packet. No limit of ours.
+const MTU: (&CStr, &CStr) = (c"DAT_IB_TRANSPORT_MTU", c"4096");
 
 /// What queries point into: valid as long as the adapter is open.
 pub(super) struct Facts {
@@ -38,7 +40,9 @@ impl Facts {
         let named = named.iter().map(|(name, value)| DAT_NAMED_ATTR { name: keep(name), value: keep(value) });
         let named = named.collect();
         let provider = PROVIDER.iter().chain(if *extended { EXTENDED } else { &[] });
-        let provider = provider.map(|name| DAT_NAMED_ATTR { name: name.as_ptr(), value: c"TRUE".as_ptr() });
+        let provider = provider.map(|name| (*name, c"TRUE")).chain([MTU]);
+        let provider =
+            provider.map(|(name, value)| DAT_NAMED_ATTR { name: name.as_ptr(), value: value.as_ptr() });
         Facts { address: (*address).into(), named, provider: provider.collect(), _texts: texts }
     }
 }

@@ -12,10 +12,10 @@ pub(crate) fn cases() -> Vec<Case> {
         dtestcm("polling", 21000, &["-c", "200", "-b", "50"]),
         dtestcm("waiting", 21100, &["-c", "200", "-b", "50", "-w"]),
         dtestcm("many_listeners", 21200, &["-c", "100", "-b", "50", "-m", "-w"]),
-        dtestsrq("own_queue", 21300, "none ", &["-S", "0", "-c", "1", "-B", "1", "-t", "100"]),
+        dtestsrq("own_queue", 21300, "none ", &["-S", "0", "-b", "2048", "-c", "1", "-B", "1", "-t", "100"]),
         dtestsrq("own_queues", 21302, "none ", &["-S", "0", "-c", "50", "-B", "20", "-t", "20"]),
         dtestsrq("one_endpoint", 21304, "", &["-c", "1", "-B", "1", "-t", "100"]),
-        dtestsrq("many_endpoints", 21306, "", &["-c", "50", "-B", "20", "-t", "20"]),
+        dtestsrq("many_endpoints", 21306, "", &["-b", "2048", "-c", "50", "-B", "20", "-t", "20"]),
     ]
 }
 
@@ -28,8 +28,7 @@ fn dtestcm(name: &str, port: u16, args: &'static [&'static str]) -> Case {
 /// `kind`: what the program calls the kind of receive queue.
 fn dtestsrq(name: &str, port: u16, kind: &'static str, args: &'static [&'static str]) -> Case {
     Case::new(format!("dtestsrq::{name}"), move |registry| {
-        let args = [&["-b", "2048"], args].concat();
-        run(registry, "dtestsrq", port, &args, &format!("DAPL RC {kind}SRQ Test Complete."))
+        run(registry, "dtestsrq", port, args, &format!("DAPL RC {kind}SRQ Test Complete."))
     })
 }
 

@@ -230,6 +230,7 @@ fn a_window_of_small_sends_is_one_element() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "not a test: its volume takes Miri hours and shows it nothing new")]
 fn large_messages_are_gathered_together_and_not_copied() {
     let mut pair = Pair::new(cfg(), 0);
     let (from, to) = (pair.a.buf(16 << 20).filled(&mut pair.rng), pair.b.buf(16 << 20));
