@@ -35,7 +35,7 @@ fn trial(name: String, run: impl FnOnce() -> Result<(), String> + Send + 'static
 }
 
 fn clippy() -> Result<(), String> {
-    said(cargo().args(["clippy", "--locked", "--release", "--all-targets", "--", "-D", "warnings"])).map(drop)
+    said(cargo().args(["clippy", "--release", "--all-targets", "--", "-D", "warnings"])).map(drop)
 }
 
 fn fuzz(name: &str) -> Result<(), String> {
@@ -44,7 +44,7 @@ fn fuzz(name: &str) -> Result<(), String> {
     fs::create_dir_all(&artifacts).map_err(|error| format!("{}: {error}", artifacts.display()))?;
     let text = said(
         cargo()
-            .args(["run", "--locked", "--release", "--bin", name, "--"])
+            .args(["run", "--release", "--bin", name, "--"])
             .args([format!("-runs={RUNS}"), format!("-artifact_prefix={}/", artifacts.display())])
             // Always the same run; long inputs from the beginning; an input that takes 10 s is a finding.
             .args(["-seed=1", "-len_control=0", "-max_len=600", "-timeout=10", "-print_funcs=0"]),
