@@ -108,8 +108,7 @@ impl<T: Transport> Evd<T> {
             if self.soft_len.load(Ordering::Acquire) > 0 && self.take_soft(Order::Now, event) {
                 return Some(DCNT_EVD_DEQUEUE_FOUND);
             }
-            if let Some((wc, found)) = self.take_completion() {
-                self.write_completion(&wc, event);
+            if let Some(found) = self.take_completion(|wc| self.write_completion(wc, event)) {
                 return Some(found);
             }
             let taken =
@@ -118,14 +117,19 @@ impl<T: Transport> Evd<T> {
         }
     }
 
+    /// Takes the first completion; answers what counts it. By reference from where it was polled to: moved, it would be
+    /// taken to pieces and put together again.
+    ///
     /// # Safety
     /// As [`Evd::dequeue`].
     #[inline(always)]
-    unsafe fn take_completion(&self) -> Option<(Wc, DAT_EVD_COUNTERS)> {
+    unsafe fn take_completion(&self, then: impl Fn(&Wc)) -> Option<DAT_EVD_COUNTERS> {
         let cq = self.cq.as_ref()?;
         // SAFETY: the caller is the only one that takes events.
-        if let Some(wc) = unsafe { (*self.taker.0.get()).pop_front() } {
-            return Some((wc, DCNT_EVD_DEQUEUE_FOUND));
+        let staged = unsafe { &mut *self.taker.0.get() };
+        if !staged.is_empty() {
+            take_staged(staged, then);
+            return Some(DCNT_EVD_DEQUEUE_FOUND);
         }
         let mut wc = [MaybeUninit::uninit()];
         if cq.poll(&mut wc) == 0 {
@@ -133,7 +137,8 @@ impl<T: Transport> Evd<T> {
             return None;
         }
         // SAFETY: poll wrote one.
-        Some((unsafe { wc[0].assume_init() }, DCNT_EVD_DEQUEUE_POLL_FOUND))
+        then(unsafe { wc[0].assume_init_ref() });
+        Some(DCNT_EVD_DEQUEUE_POLL_FOUND)
     }
 
     /// Gives back what completions that nobody will take still occupy: buffers of shared receive queues.
@@ -141,11 +146,12 @@ impl<T: Transport> Evd<T> {
     /// # Safety
     /// As [`Evd::dequeue`].
     pub(super) unsafe fn retire_all(&self) {
-        // SAFETY: as the caller promised; the flow of each outlives it (`Orphans`).
-        while let Some((wc, _)) = unsafe { self.take_completion() } {
-            // SAFETY: as above.
-            unsafe { &*(wc.qp as *const Flow) }.retire(&wc);
-        }
+        let retire = |wc: &Wc| {
+            // SAFETY: the flow of each completion outlives it (`Orphans`).
+            unsafe { &*(wc.qp as *const Flow) }.retire(wc);
+        };
+        // SAFETY: as the caller promised.
+        while unsafe { self.take_completion(retire) }.is_some() {}
     }
 
     /// The first queued event, if its order is at most `order`.
@@ -204,12 +210,20 @@ impl<T: Transport> Evd<T> {
                 return;
             }
             let mut number = DAT_DTO_COMPLETION_EVENT;
-            if let Some(data) = extended::data(wc) {
+            if extended::is_extended(wc) {
                 number = DAT_IB_DTO_EVENT;
-                (&raw mut (*event).event_extension_data).cast::<DAT_IB_EXTENSION_EVENT_DATA>().write(data);
+                extended::write(wc, (&raw mut (*event).event_extension_data).cast());
             }
             (&raw mut (*event).event_number).write(number);
             (&raw mut (*event).event_data.dto_completion_event_data).write(flow.retire(wc));
         }
+    }
+}
+
+/// Takes the first of some completions.
+#[cold]
+fn take_staged(staged: &mut VecDeque<Wc>, then: impl Fn(&Wc)) {
+    if let Some(wc) = staged.pop_front() {
+        then(&wc);
     }
 }
