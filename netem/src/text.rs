@@ -1,0 +1,243 @@
+//! Conditions as one word, both ways.
+
+use std::fmt;
+use std::num::NonZeroU64;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::link::MAX_DELAY;
+use crate::{Conditions, Probability};
+
+/// Which part of the text is wrong, and what was expected there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{word}: {expected}")]
+pub struct ConditionsError {
+    /// The part between two commas.
+    pub word: String,
+    /// What is wrong with it.
+    pub expected: &'static str,
+}
+
+const PERCENTAGE: &str = "expected a percentage from 0% to 100%, with at most 4 decimal places";
+const TIME: &str = "expected a time of at most 1 hour, such as 200us (ns, us, ms, s)";
+const RATE: &str = "expected bits a second, at least 1, such as 1gbit (bit, kbit, mbit, gbit)";
+const LIMIT: &str = "expected a number of packets, at least 1";
+const SEED: &str = "expected a number from 0 to 18446744073709551615";
+const KEYS: &str =
+    "expected key=value with loss, duplicate, reorder, delay, jitter, rate, limit or seed, or off";
+
+/// Of one percent, in parts of a million.
+const PERCENT: Units = &[("%", 10_000)];
+/// In nanoseconds, the largest first.
+const TIMES: Units = &[("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
+/// In bits a second, the largest first.
+const RATES: Units = &[("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1_000), ("bit", 1)];
+
+type Units = &'static [(&'static str, u64)];
+
+impl FromStr for Conditions {
+    type Err = ConditionsError;
+
+    fn from_str(text: &str) -> Result<Self, ConditionsError> {
+        let mut conditions = Self::OFF;
+        if text != "off" {
+            for word in text.split(',') {
+                conditions.set(word).map_err(|expected| ConditionsError { word: word.into(), expected })?;
+            }
+        }
+        Ok(conditions)
+    }
+}
+
+impl Conditions {
+    fn set(&mut self, word: &str) -> Result<(), &'static str> {
+        let (key, value) = word.split_once('=').ok_or(KEYS)?;
+        match key {
+            "loss" => self.loss = probability(value)?,
+            "duplicate" => self.duplicate = probability(value)?,
+            "reorder" => self.reorder = probability(value)?,
+            "delay" => self.delay = time(value)?,
+            "jitter" => self.jitter = time(value)?,
+            "rate" => self.rate = Some(quantity(value, RATES).and_then(NonZeroU64::new).ok_or(RATE)?),
+            "limit" => self.limit = value.parse().ok().filter(|&packets| packets > 0).ok_or(LIMIT)?,
+            "seed" => self.seed = value.parse().map_err(|_| SEED)?,
+            _ => return Err(KEYS),
+        }
+        Ok(())
+    }
+}
+
+fn probability(text: &str) -> Result<Probability, &'static str> {
+    let times = quantity(text, PERCENT).and_then(|times| u32::try_from(times).ok());
+    times
+        .filter(|&times| times <= Probability::ALWAYS.in_a_million())
+        .map(Probability::per_million)
+        .ok_or(PERCENTAGE)
+}
+
+fn time(text: &str) -> Result<Duration, &'static str> {
+    quantity(text, TIMES).map(Duration::from_nanos).filter(|&time| time <= MAX_DELAY).ok_or(TIME)
+}
+
+/// A decimal number and its unit. `None` also for what is no whole number of the smallest unit.
+fn quantity(text: &str, units: Units) -> Option<u64> {
+    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let (number, unit) = text.split_at(unit_at);
+    let scale = units.iter().find(|(name, _)| *name == unit)?.1;
+    let (whole, decimals) = match number.split_once('.') {
+        Some((whole, decimals)) => (whole, Some(decimals)),
+        None => (number, None),
+    };
+    let whole = whole.parse::<u64>().ok()?.checked_mul(scale)?;
+    let Some(decimals) = decimals else { return Some(whole) };
+    let divisor = 10u64.checked_pow(decimals.len().try_into().ok()?)?;
+    let part = decimals.parse::<u64>().ok()?.checked_mul(scale)?;
+    if part % divisor == 0 { whole.checked_add(part / divisor) } else { None }
+}
+
+impl fmt::Display for Conditions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { loss, duplicate, reorder, delay, jitter, rate, limit, seed } = self;
+        let mut words = Vec::new();
+        for (key, probability) in [("loss", loss), ("duplicate", duplicate), ("reorder", reorder)] {
+            if *probability != Probability::NEVER {
+                words.push(format!("{key}={probability}"));
+            }
+        }
+        for (key, time) in [("delay", delay), ("jitter", jitter)] {
+            if !time.is_zero() {
+                let nanos = time.as_nanos().try_into().unwrap_or(u64::MAX);
+                words.push(format!("{key}={}", in_units(nanos, TIMES)));
+            }
+        }
+        if let Some(rate) = rate {
+            words.push(format!("rate={}", in_units(rate.get(), RATES)));
+        }
+        if *limit != Self::OFF.limit {
+            words.push(format!("limit={limit}"));
+        }
+        if *seed != Self::OFF.seed {
+            words.push(format!("seed={seed}"));
+        }
+        f.write_str(if words.is_empty() { "off".into() } else { words.join(",") }.as_str())
+    }
+}
+
+impl fmt::Display for Probability {
+    /// A percentage: `0.5%`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, decimals) = (self.in_a_million() / 10_000, self.in_a_million() % 10_000);
+        match decimals {
+            0 => write!(f, "{whole}%"),
+            _ => write!(f, "{whole}.{}%", format!("{decimals:04}").trim_end_matches('0')),
+        }
+    }
+}
+
+/// In the largest unit of which it is a whole number.
+fn in_units(value: u64, units: Units) -> String {
+    let fitting = units.iter().find(|(_, scale)| value.is_multiple_of(*scale));
+    fitting.map_or_else(|| value.to_string(), |(name, scale)| format!("{}{name}", value / scale))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::option;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn error(text: &str) -> String {
+        text.parse::<Conditions>().expect_err(text).to_string()
+    }
+
+    #[test]
+    fn every_key() {
+        let text = "loss=1%,duplicate=0.5%,reorder=2%,delay=200us,jitter=50us,rate=1gbit,limit=64,seed=7";
+        let conditions: Conditions = text.parse().expect(text);
+        let expected = Conditions {
+            loss: Probability::percent(1),
+            duplicate: Probability::per_million(5_000),
+            reorder: Probability::percent(2),
+            delay: Duration::from_micros(200),
+            jitter: Duration::from_micros(50),
+            rate: NonZeroU64::new(1_000_000_000),
+            limit: 64,
+            seed: 7,
+        };
+        assert_eq!(conditions, expected);
+        assert_eq!(conditions.to_string(), text);
+    }
+
+    #[test]
+    fn off() {
+        assert_eq!("off".parse(), Ok(Conditions::OFF));
+        assert_eq!(Conditions::OFF.to_string(), "off");
+        assert!("seed=9".parse::<Conditions>().expect("parses").is_off());
+        assert!("loss=0%".parse::<Conditions>().expect("parses").is_off());
+        assert!(!"loss=0.0001%".parse::<Conditions>().expect("parses").is_off());
+    }
+
+    #[test]
+    fn decimals_and_units() {
+        for (text, shown) in [
+            ("loss=0.0001%", "loss=0.0001%"),
+            ("loss=12.50%", "loss=12.5%"),
+            ("delay=1.5ms", "delay=1500us"),
+            ("delay=0.000001ms", "delay=1ns"),
+            ("delay=3600s", "delay=3600s"),
+            ("rate=2.5gbit", "rate=2500mbit"),
+            ("rate=1500bit", "rate=1500bit"),
+            ("loss=1%,loss=2%", "loss=2%"),
+        ] {
+            assert_eq!(text.parse::<Conditions>().expect(text).to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn errors_name_the_word() {
+        assert_eq!(error("loss=1%,delay=soon"), format!("delay=soon: {TIME}"));
+        for text in
+            ["loss=1", "loss=101%", "loss=0.00001%", "loss=%", "loss=.5%", "loss=1.%", "loss=-1%", "loss="]
+        {
+            assert_eq!(error(text), format!("{text}: {PERCENTAGE}"));
+        }
+        for text in ["delay=1", "delay=0.5ns", "delay=3601s", "jitter=1min", "delay=99999999999999999999s"] {
+            assert_eq!(error(text), format!("{text}: {TIME}"));
+        }
+        for text in ["rate=0bit", "rate=1", "rate=0.5bit", "rate=99999999999999999999gbit", "rate=1gb"] {
+            assert_eq!(error(text), format!("{text}: {RATE}"));
+        }
+        assert_eq!(error("limit=0"), format!("limit=0: {LIMIT}"));
+        assert_eq!(error("seed=-1"), format!("seed=-1: {SEED}"));
+        for text in ["", "on", "speed=1", "loss 1%"] {
+            assert_eq!(error(text), format!("{text}: {KEYS}"));
+        }
+        assert_eq!(error("loss=1%,off"), format!("off: {KEYS}"));
+        assert_eq!(error("loss=1%,"), format!(": {KEYS}"));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_parses_to_the_same(
+            probabilities in any::<[u32; 3]>(),
+            times in [0..=MAX_DELAY.as_nanos() as u64, 0..=MAX_DELAY.as_nanos() as u64],
+            rate in option::of(1..=u64::MAX),
+            limit in 1..=usize::MAX,
+            seed in any::<u64>(),
+        ) {
+            let [loss, duplicate, reorder] = probabilities.map(|p| Probability::per_million(p % 1_000_001));
+            let [delay, jitter] = times.map(Duration::from_nanos);
+            let rate = rate.and_then(NonZeroU64::new);
+            let conditions = Conditions { loss, duplicate, reorder, delay, jitter, rate, limit, seed };
+            prop_assert_eq!(conditions.to_string().parse(), Ok(conditions));
+        }
+
+        #[test]
+        fn any_text_is_taken_or_refused(text in "(loss|delay|rate|limit|seed)?=?[0-9.]{0,30}(%|us|s|gbit)?,?.{0,8}") {
+            if let Ok(conditions) = text.parse::<Conditions>() {
+                prop_assert_eq!(conditions.to_string().parse(), Ok(conditions));
+            }
+        }
+    }
+}
