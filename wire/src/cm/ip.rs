@@ -1,0 +1,97 @@
+//! What makes an IP connection of a REQ (IBA volume 1, annex A11): the port in the service ID, the addresses in the private
+//! data.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// What a REQ asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ServiceId(pub u64);
+
+/// The RDMA CM's port space of TCP, above a port of 16 bits.
+const TCP: u64 = 0x0106;
+
+impl ServiceId {
+    /// A port in the port space of TCP.
+    pub const fn tcp(port: u16) -> Self {
+        ServiceId(TCP << 16 | port as u64)
+    }
+
+    /// The port, if it is one in the port space of TCP.
+    pub const fn tcp_port(self) -> Option<u16> {
+        if self.0 >> 16 == TCP { Some(self.0 as u16) } else { None }
+    }
+}
+
+impl fmt::Debug for ServiceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#018x}", self.0)
+    }
+}
+
+/// The first 36 octets of a REQ's private data. The port that is called is in the service ID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IpHeader {
+    /// The caller's port.
+    pub source_port: u16,
+    /// The caller.
+    pub source: IpAddr,
+    /// Who is called; of the same family.
+    pub destination: IpAddr,
+}
+
+impl IpHeader {
+    /// Octets on the wire.
+    pub const SIZE: usize = 36;
+
+    /// Reads the header at the start of private data; what follows it is the consumer's.
+    pub fn parse(private: &[u8]) -> Result<(Self, &[u8]), IpHeaderError> {
+        let (header, consumer) = private.split_first_chunk::<{ Self::SIZE }>().ok_or(IpHeaderError::Size)?;
+        let &[version, ip_version, ..] = header;
+        if version != 0 {
+            return Err(IpHeaderError::Version(version));
+        }
+        let address = |at| match ip_version >> 4 {
+            // IPv4 is at the end of the field.
+            4 => Ok(IpAddr::from(Ipv4Addr::from_octets(octets_at(header, at + 12)))),
+            6 => Ok(IpAddr::from(Ipv6Addr::from_octets(octets_at(header, at)))),
+            other => Err(IpHeaderError::IpVersion(other)),
+        };
+        let source_port = u16::from_be_bytes(octets_at(header, 2));
+        Ok((IpHeader { source_port, source: address(4)?, destination: address(20)? }, consumer))
+    }
+
+    /// The header on the wire.
+    pub fn emit(&self) -> [u8; Self::SIZE] {
+        let mut header = [0; Self::SIZE];
+        header[1] = if self.source.is_ipv4() { 0x40 } else { 0x60 };
+        header[2..4].copy_from_slice(&self.source_port.to_be_bytes());
+        for (address, end) in [(self.source, 20), (self.destination, 36)] {
+            match address {
+                IpAddr::V4(v4) => header[end - 4..end].copy_from_slice(&v4.octets()),
+                IpAddr::V6(v6) => header[end - 16..end].copy_from_slice(&v6.octets()),
+            }
+        }
+        header
+    }
+}
+
+fn octets_at<const N: usize>(header: &[u8; IpHeader::SIZE], at: usize) -> [u8; N] {
+    let mut octets = [0; N];
+    octets.copy_from_slice(&header[at..at + N]);
+    octets
+}
+
+/// Private data that do not start with the addresses of an IP connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IpHeaderError {
+    /// Less than 36 octets.
+    #[error("private data are too short for the RDMA IP CM header")]
+    Size,
+    /// Not version 0 of the header.
+    #[error("RDMA IP CM header of version {0}")]
+    Version(u8),
+    /// Neither 4 nor 6.
+    #[error("RDMA IP CM header with addresses of IP version {0}")]
+    IpVersion(u8),
+}

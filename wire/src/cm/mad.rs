@@ -1,0 +1,165 @@
+//! The management datagram (IBA volume 1, section 13.4) that carries each message.
+
+use super::octets::Body;
+use super::{Drep, Dreq, Mra, Rej, Rep, Req, Rtu};
+
+/// Octets of a MAD, always: what a message does not fill is zero.
+pub const MAD_SIZE: usize = 256;
+
+const HEADER_SIZE: usize = 24;
+const BASE_VERSION: u8 = 1;
+/// Communication management.
+const CLASS: u8 = 7;
+const CLASS_VERSION: u8 = 2;
+/// Send: the class knows no other method.
+const METHOD: u8 = 3;
+
+/// A datagram of the class communication management.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mad<'a> {
+    /// Chosen by the sender of a REQ or DREQ, repeated by each answer to it.
+    pub transaction: u64,
+    /// What it says.
+    pub message: Message<'a>,
+}
+
+/// The messages, by their attribute of the class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // what each says is told where it is defined
+pub enum Message<'a> {
+    Req(Req<'a>),
+    Mra(Mra<'a>),
+    Rej(Rej<'a>),
+    Rep(Rep<'a>),
+    Rtu(Rtu<'a>),
+    Dreq(Dreq<'a>),
+    Drep(Drep<'a>),
+}
+
+const REQ: u16 = 0x10;
+const MRA: u16 = 0x11;
+const REJ: u16 = 0x12;
+const REP: u16 = 0x13;
+const RTU: u16 = 0x14;
+const DREQ: u16 = 0x15;
+const DREP: u16 = 0x16;
+
+impl<'a> Mad<'a> {
+    /// Reads a datagram. Status and attribute modifier say nothing in this class and are passed over.
+    pub fn parse(octets: &'a [u8]) -> Result<Self, MadError> {
+        let mad: &[u8; MAD_SIZE] = octets.try_into().map_err(|_| MadError::Size(octets.len()))?;
+        let (header, body) = mad.split_first_chunk::<HEADER_SIZE>().expect("a MAD is longer");
+        let body: &Body = body.try_into().expect("the rest of a MAD");
+        let [base_version, class, class_version, method, ..] = *header;
+        if (base_version, class, class_version) != (BASE_VERSION, CLASS, CLASS_VERSION) {
+            return Err(MadError::Class { base_version, class, class_version });
+        }
+        if method != METHOD {
+            return Err(MadError::Method(method));
+        }
+        let message = match u16::from_be_bytes([header[16], header[17]]) {
+            REQ => Message::Req(Req::parse(body)),
+            MRA => Message::Mra(Mra::parse(body)?),
+            REJ => Message::Rej(Rej::parse(body)?),
+            REP => Message::Rep(Rep::parse(body)),
+            RTU => Message::Rtu(Rtu::parse(body)),
+            DREQ => Message::Dreq(Dreq::parse(body)),
+            DREP => Message::Drep(Drep::parse(body)),
+            other => return Err(MadError::Attribute(other)),
+        };
+        let mut transaction = [0; 8];
+        transaction.copy_from_slice(&header[8..16]);
+        Ok(Mad { transaction: u64::from_be_bytes(transaction), message })
+    }
+
+    /// The datagram.
+    ///
+    /// # Panics
+    /// If private data are longer than the `MAX_PRIVATE` of their message.
+    pub fn emit(&self) -> [u8; MAD_SIZE] {
+        let mut mad = [0; MAD_SIZE];
+        let (header, body) = mad.split_first_chunk_mut::<HEADER_SIZE>().expect("a MAD is longer");
+        header[..4].copy_from_slice(&[BASE_VERSION, CLASS, CLASS_VERSION, METHOD]);
+        header[8..16].copy_from_slice(&self.transaction.to_be_bytes());
+        header[16..18].copy_from_slice(&self.message.attribute().to_be_bytes());
+        let body: &mut Body = body.try_into().expect("the rest of a MAD");
+        match &self.message {
+            Message::Req(req) => req.emit(body),
+            Message::Mra(mra) => mra.emit(body),
+            Message::Rej(rej) => rej.emit(body),
+            Message::Rep(rep) => rep.emit(body),
+            Message::Rtu(rtu) => rtu.emit(body),
+            Message::Dreq(dreq) => dreq.emit(body),
+            Message::Drep(drep) => drep.emit(body),
+        }
+        mad
+    }
+}
+
+impl Message<'_> {
+    const fn attribute(&self) -> u16 {
+        match self {
+            Message::Req(_) => REQ,
+            Message::Mra(_) => MRA,
+            Message::Rej(_) => REJ,
+            Message::Rep(_) => REP,
+            Message::Rtu(_) => RTU,
+            Message::Dreq(_) => DREQ,
+            Message::Drep(_) => DREP,
+        }
+    }
+}
+
+/// The message that an MRA or a REJ answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// A REQ.
+    Req = 0,
+    /// A REP.
+    Rep = 1,
+    /// Another, or none.
+    Other = 2,
+}
+
+impl Answered {
+    /// From the upper two bits of an octet.
+    pub(super) fn parse(octet: u8) -> Result<Self, MadError> {
+        match octet >> 6 {
+            0 => Ok(Answered::Req),
+            1 => Ok(Answered::Rep),
+            2 => Ok(Answered::Other),
+            _ => Err(MadError::Answered),
+        }
+    }
+
+    pub(super) fn octet(self) -> u8 {
+        (self as u8) << 6
+    }
+}
+
+/// A datagram that is not a message of this class. There is nobody to tell: drop it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MadError {
+    /// Not 256 octets.
+    #[error("a MAD has 256 octets, this one {0}")]
+    Size(usize),
+    /// Another class, or another version of it.
+    #[error("MAD of class {class:#04x}, version {class_version}, base version {base_version}: not CM, 2, 1")]
+    Class {
+        /// Of the header.
+        base_version: u8,
+        /// Management class.
+        class: u8,
+        /// Version of the class.
+        class_version: u8,
+    },
+    /// Not Send.
+    #[error("CM method {0:#04x} is not Send")]
+    Method(u8),
+    /// A message that is not spoken (LAP 0x19, APR 0x1a, SIDR 0x17 and 0x18) or does not exist.
+    #[error("CM attribute {0:#06x} is not a message for connections")]
+    Attribute(u16),
+    /// An MRA or a REJ that answers a message of a kind that does not exist.
+    #[error("MRA or REJ of message 3, which does not exist")]
+    Answered,
+}

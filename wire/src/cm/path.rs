@@ -1,0 +1,130 @@
+//! The path that a REQ proposes (IBA volume 1, section 12.7.13 and what follows it).
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use super::Timeout;
+use super::octets::{Body, gid_at, put, u16_at, u32_at};
+
+/// A path, from the sender of the REQ to its receiver. On Ethernet only the GIDs, traffic class, hop limit and the ACK
+/// timeout have a meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// The sender's LID; 0xFFFF on Ethernet.
+    pub local_lid: u16,
+    /// The receiver's.
+    pub remote_lid: u16,
+    /// The sender's GID: what RC packets will come from.
+    pub local_gid: Ipv6Addr,
+    /// The receiver's.
+    pub remote_gid: Ipv6Addr,
+    /// 20 bits.
+    pub flow_label: u32,
+    /// Rate of packets, an enumeration in 6 bits; 0: unknown.
+    pub packet_rate: u8,
+    /// Traffic class, TOS with IPv4.
+    pub traffic_class: u8,
+    /// Hop limit, TTL with IPv4.
+    pub hop_limit: u8,
+    /// Service level, 4 bits.
+    pub service_level: u8,
+    /// Both ends are in one subnet.
+    pub subnet_local: bool,
+    /// How long a requester waits for an ACK.
+    pub ack_timeout: Timeout,
+}
+
+impl Path {
+    /// Between two addresses, as Linux describes a path over Ethernet.
+    pub fn over_ip(local: IpAddr, remote: IpAddr, ack_timeout: Timeout) -> Self {
+        Path {
+            local_lid: 0xFFFF,
+            remote_lid: 0xFFFF,
+            local_gid: gid(local),
+            remote_gid: gid(remote),
+            flow_label: 0,
+            packet_rate: 0,
+            traffic_class: 0,
+            hop_limit: 64,
+            service_level: 0,
+            subnet_local: false,
+            ack_timeout,
+        }
+    }
+
+    pub(super) fn parse(body: &Body, at: usize) -> Self {
+        let label_and_rate = u32_at(body, at + 36);
+        Path {
+            local_lid: u16_at(body, at),
+            remote_lid: u16_at(body, at + 2),
+            local_gid: gid_at(body, at + 4),
+            remote_gid: gid_at(body, at + 20),
+            flow_label: label_and_rate >> 12,
+            packet_rate: label_and_rate as u8 & 0x3F,
+            traffic_class: body[at + 40],
+            hop_limit: body[at + 41],
+            service_level: body[at + 42] >> 4,
+            subnet_local: body[at + 42] & 0x08 != 0,
+            ack_timeout: Timeout::new(body[at + 43] >> 3),
+        }
+    }
+
+    pub(super) fn emit(&self, body: &mut Body, at: usize) {
+        put(body, at, &self.local_lid.to_be_bytes());
+        put(body, at + 2, &self.remote_lid.to_be_bytes());
+        put(body, at + 4, &self.local_gid.octets());
+        put(body, at + 20, &self.remote_gid.octets());
+        put(body, at + 36, &(self.flow_label << 12 | u32::from(self.packet_rate & 0x3F)).to_be_bytes());
+        body[at + 40] = self.traffic_class;
+        body[at + 41] = self.hop_limit;
+        body[at + 42] = self.service_level << 4 | u8::from(self.subnet_local) << 3;
+        body[at + 43] = self.ack_timeout.code() << 3;
+    }
+}
+
+/// The GID of an address on Ethernet (annex A17): itself, or IPv4 mapped into IPv6.
+pub fn gid(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    }
+}
+
+/// Octets of payload in a packet at most, as an enumeration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)] // each is named by its size
+pub enum PathMtu {
+    Octets256 = 1,
+    Octets512 = 2,
+    Octets1024 = 3,
+    Octets2048 = 4,
+    Octets4096 = 5,
+}
+
+impl PathMtu {
+    /// All, the smallest first.
+    pub const ALL: [Self; 5] =
+        [Self::Octets256, Self::Octets512, Self::Octets1024, Self::Octets2048, Self::Octets4096];
+
+    /// By its number on the wire; `None` for those that are reserved.
+    pub const fn new(code: u8) -> Option<Self> {
+        match code {
+            1..=5 => Some(Self::ALL[code as usize - 1]),
+            _ => None,
+        }
+    }
+
+    /// The largest that is not above a number of octets; `None` below 256.
+    pub fn within(octets: usize) -> Option<Self> {
+        Self::ALL.into_iter().rev().find(|mtu| mtu.octets() <= octets)
+    }
+
+    /// The number on the wire.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// 256 to 4096.
+    pub const fn octets(self) -> usize {
+        128 << self as u8
+    }
+}

@@ -1,0 +1,54 @@
+//! REJ: a message is refused, or the sender has given up (IBA volume 1, section 12.6.7).
+
+use super::octets::{Body, private, put, put_private, u16_at, u32_at};
+use super::{Answered, MadError, Reason};
+
+/// A message is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rej<'a> {
+    /// The sender's communication ID; 0 if it never had one for this connection.
+    pub local_id: u32,
+    /// The receiver's; 0 if it never said one.
+    pub remote_id: u32,
+    /// Which message.
+    pub answered: Answered,
+    /// Why.
+    pub reason: Reason,
+    /// Additional rejection information: what would do instead, or for [`Reason::TIMEOUT`] the sender's CA GUID. At most
+    /// [`MAX_ARI`](Self::MAX_ARI) octets.
+    pub ari: &'a [u8],
+    /// At most [`MAX_PRIVATE`](Self::MAX_PRIVATE) octets.
+    pub private: &'a [u8],
+}
+
+const ARI: usize = 12;
+
+impl<'a> Rej<'a> {
+    /// Octets of private data.
+    pub const MAX_PRIVATE: usize = 148;
+    /// Octets of additional information.
+    pub const MAX_ARI: usize = 72;
+
+    pub(super) fn parse(body: &'a Body) -> Result<Self, MadError> {
+        let ari_len = usize::from(body[9] >> 1);
+        Ok(Rej {
+            local_id: u32_at(body, 0),
+            remote_id: u32_at(body, 4),
+            answered: Answered::parse(body[8])?,
+            reason: Reason(u16_at(body, 10)),
+            ari: &body[ARI..ARI + Self::MAX_ARI][..ari_len.min(Self::MAX_ARI)],
+            private: private(body, Self::MAX_PRIVATE),
+        })
+    }
+
+    pub(super) fn emit(&self, body: &mut Body) {
+        assert!(self.ari.len() <= Self::MAX_ARI, "{} octets of information on a REJ", self.ari.len());
+        put(body, 0, &self.local_id.to_be_bytes());
+        put(body, 4, &self.remote_id.to_be_bytes());
+        body[8] = self.answered.octet();
+        body[9] = (self.ari.len() as u8) << 1;
+        put(body, 10, &self.reason.0.to_be_bytes());
+        put(body, ARI, self.ari);
+        put_private(body, Self::MAX_PRIVATE, self.private);
+    }
+}

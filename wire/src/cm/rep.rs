@@ -1,0 +1,72 @@
+//! REP: the request is accepted (IBA volume 1, section 12.6.8).
+
+use super::Timeout;
+use super::octets::{Body, private, put, put_private, put_u24, u24_at, u32_at, u64_at};
+
+/// A request is accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rep<'a> {
+    /// The sender's communication ID.
+    pub local_id: u32,
+    /// That of the REQ.
+    pub remote_id: u32,
+    /// The sender's queue pair, 24 bits.
+    pub qpn: u32,
+    /// With this PSN, 24 bits, the *receiver's* send queue shall start.
+    pub starting_psn: u32,
+    /// READs and atomics from the receiver that the sender holds at most.
+    pub responder_resources: u8,
+    /// READs and atomics that the sender will have outstanding.
+    pub initiator_depth: u8,
+    /// How long the sender takes to acknowledge.
+    pub target_ack_delay: Timeout,
+    /// What became of the REQ's alternate path, 2 bits: 0 accepted, 1 failover is not supported, 2 rejected.
+    pub failover: u8,
+    /// The sender's ACKs carry credits.
+    pub flow_control: bool,
+    /// How often the receiver repeats a packet for which there was no receive, 3 bits; 7: for ever.
+    pub rnr_retry_count: u8,
+    /// The sender's queue pair takes its receives from a shared queue.
+    pub srq: bool,
+    /// The sender's channel adapter.
+    pub ca_guid: u64,
+    /// At most [`MAX_PRIVATE`](Self::MAX_PRIVATE) octets.
+    pub private: &'a [u8],
+}
+
+impl<'a> Rep<'a> {
+    /// Octets of private data.
+    pub const MAX_PRIVATE: usize = 196;
+
+    pub(super) fn parse(body: &'a Body) -> Self {
+        Rep {
+            local_id: u32_at(body, 0),
+            remote_id: u32_at(body, 4),
+            qpn: u24_at(body, 12),
+            starting_psn: u24_at(body, 20),
+            responder_resources: body[24],
+            initiator_depth: body[25],
+            target_ack_delay: Timeout::new(body[26] >> 3),
+            failover: body[26] >> 1 & 0x3,
+            flow_control: body[26] & 0x1 != 0,
+            rnr_retry_count: body[27] >> 5,
+            srq: body[27] & 0x10 != 0,
+            ca_guid: u64_at(body, 28),
+            private: private(body, Self::MAX_PRIVATE),
+        }
+    }
+
+    pub(super) fn emit(&self, body: &mut Body) {
+        put(body, 0, &self.local_id.to_be_bytes());
+        put(body, 4, &self.remote_id.to_be_bytes());
+        put_u24(body, 12, self.qpn);
+        put_u24(body, 20, self.starting_psn);
+        body[24] = self.responder_resources;
+        body[25] = self.initiator_depth;
+        body[26] =
+            self.target_ack_delay.code() << 3 | (self.failover & 0x3) << 1 | u8::from(self.flow_control);
+        body[27] = self.rnr_retry_count << 5 | u8::from(self.srq) << 4;
+        put(body, 28, &self.ca_guid.to_be_bytes());
+        put_private(body, Self::MAX_PRIVATE, self.private);
+    }
+}

@@ -1,0 +1,107 @@
+//! REQ: a request for a connection (IBA volume 1, section 12.6.5).
+
+use super::octets::{Body, private, put, put_private, put_u24, u16_at, u24_at, u32_at, u64_at};
+use super::{Path, ServiceId, Timeout};
+
+/// A request for a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Req<'a> {
+    /// The sender's communication ID: names the connection at its end.
+    pub local_id: u32,
+    /// What is asked for.
+    pub service: ServiceId,
+    /// The sender's channel adapter.
+    pub ca_guid: u64,
+    /// The sender's queue pair, 24 bits.
+    pub qpn: u32,
+    /// READs and atomics from the receiver that the sender holds at most.
+    pub responder_resources: u8,
+    /// READs and atomics that the sender would have outstanding.
+    pub initiator_depth: u8,
+    /// How long the sender waits for an answer before it repeats itself, the way there and back excluded.
+    pub remote_response_timeout: Timeout,
+    /// 2 bits; [`RC`](Self::RC) is 0.
+    pub transport: u8,
+    /// The sender's ACKs carry credits.
+    pub flow_control: bool,
+    /// With this PSN, 24 bits, the *receiver's* send queue shall start.
+    pub starting_psn: u32,
+    /// How long the sender takes to answer at most.
+    pub local_response_timeout: Timeout,
+    /// How often a packet is repeated that is not acknowledged, 3 bits.
+    pub retry_count: u8,
+    /// Partition.
+    pub p_key: u16,
+    /// [`PathMtu`](super::PathMtu) by its number, 4 bits: others may come.
+    pub path_mtu: u8,
+    /// How often a packet is repeated for which there was no receive, 3 bits; 7: for ever.
+    pub rnr_retry_count: u8,
+    /// How often the receiver shall repeat its REP, 4 bits.
+    pub max_cm_retries: u8,
+    /// The sender's queue pair takes its receives from a shared queue.
+    pub srq: bool,
+    /// Between the two.
+    pub primary: Path,
+    /// Another, for failover. There is one if it has a local LID.
+    pub alternate: Option<Path>,
+    /// At most [`MAX_PRIVATE`](Self::MAX_PRIVATE) octets; those of an IP connection start with an
+    /// [`IpHeader`](super::IpHeader).
+    pub private: &'a [u8],
+}
+
+const PRIMARY: usize = 52;
+const ALTERNATE: usize = 96;
+
+impl<'a> Req<'a> {
+    /// Octets of private data.
+    pub const MAX_PRIVATE: usize = 92;
+    /// Transport service type: reliable connection.
+    pub const RC: u8 = 0;
+
+    pub(super) fn parse(body: &'a Body) -> Self {
+        Req {
+            local_id: u32_at(body, 0),
+            service: ServiceId(u64_at(body, 8)),
+            ca_guid: u64_at(body, 16),
+            qpn: u24_at(body, 32),
+            responder_resources: body[35],
+            initiator_depth: body[39],
+            remote_response_timeout: Timeout::new(body[43] >> 3),
+            transport: body[43] >> 1 & 0x3,
+            flow_control: body[43] & 0x1 != 0,
+            starting_psn: u24_at(body, 44),
+            local_response_timeout: Timeout::new(body[47] >> 3),
+            retry_count: body[47] & 0x7,
+            p_key: u16_at(body, 48),
+            path_mtu: body[50] >> 4,
+            rnr_retry_count: body[50] & 0x7,
+            max_cm_retries: body[51] >> 4,
+            srq: body[51] & 0x8 != 0,
+            primary: Path::parse(body, PRIMARY),
+            alternate: (u16_at(body, ALTERNATE) != 0).then(|| Path::parse(body, ALTERNATE)),
+            private: private(body, Self::MAX_PRIVATE),
+        }
+    }
+
+    pub(super) fn emit(&self, body: &mut Body) {
+        put(body, 0, &self.local_id.to_be_bytes());
+        put(body, 8, &self.service.0.to_be_bytes());
+        put(body, 16, &self.ca_guid.to_be_bytes());
+        put_u24(body, 32, self.qpn);
+        body[35] = self.responder_resources;
+        body[39] = self.initiator_depth;
+        body[43] = self.remote_response_timeout.code() << 3
+            | (self.transport & 0x3) << 1
+            | u8::from(self.flow_control);
+        put_u24(body, 44, self.starting_psn);
+        body[47] = self.local_response_timeout.code() << 3 | self.retry_count & 0x7;
+        put(body, 48, &self.p_key.to_be_bytes());
+        body[50] = self.path_mtu << 4 | self.rnr_retry_count & 0x7;
+        body[51] = self.max_cm_retries << 4 | u8::from(self.srq) << 3;
+        self.primary.emit(body, PRIMARY);
+        if let Some(alternate) = &self.alternate {
+            alternate.emit(body, ALTERNATE);
+        }
+        put_private(body, Self::MAX_PRIVATE, self.private);
+    }
+}
