@@ -14,7 +14,11 @@ use std::time::{Duration, Instant};
 
 use dat_core::provider::*;
 use dat_core::wake::Wake;
-use provider_tcp_emu::{Cq, Mr, Qp, Tcp, TcpEmu};
+use provider_tcp_emu::{Tcp, TcpEmu};
+
+type Qp = <Tcp as Transport>::Qp;
+type Cq = <Tcp as Transport>::Cq;
+type Mr = <Tcp as Transport>::Mr;
 
 const SMALL: usize = 64;
 const LARGE: usize = 1 << 20;

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use adapter::Table;
 use dat_core::Error;
 use dat_sys::DAT_INVALID_PARAMETER;
 use mio::Interest;
@@ -12,8 +13,6 @@ use socket2::Socket;
 use crate::engine::{Key, Kit, Sink, Timer, Upcall};
 use crate::linger::Lingerers;
 use crate::socket::{self, Moved};
-use crate::table::Table;
-use crate::transport::Request;
 
 /// Callers that have not said what they want, in all; one more is refused.
 const MAX_READING: usize = 1024;
@@ -23,6 +22,7 @@ const REST: Duration = Duration::from_millis(100);
 const PIECE: usize = 512 + 20;
 
 /// Service points and callers.
+#[derive(Default)]
 pub(crate) struct Calls {
     doors: Table<Door>,
     callers: Table<Caller>,
@@ -44,7 +44,7 @@ struct Door {
 
 /// Names a caller whose request was passed on; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CallId {
+pub struct CallId {
     index: usize,
     id: u64,
 }
@@ -76,12 +76,6 @@ pub(crate) struct Accepted {
     pub(crate) request: setup::Request,
 }
 
-impl Default for Calls {
-    fn default() -> Self {
-        Calls { doors: Table::new(), callers: Table::new(), asking: 0, last_id: 0 }
-    }
-}
-
 impl Calls {
     /// Opens a service point on a socket that listens.
     pub(crate) fn open(
@@ -91,7 +85,7 @@ impl Calls {
         backlog: usize,
         sink: Sink,
     ) -> std::io::Result<usize> {
-        kit.watch(Key::Door(self.doors.next_index()), &socket, Interest::READABLE)?;
+        kit.context.watch(Key::Door(self.doors.next_index()), &socket, Interest::READABLE)?;
         let id = self.new_id();
         Ok(self.doors.insert(Door { socket, sink, backlog, unanswered: 0, id, timer: Timer::default() }))
     }
@@ -100,7 +94,7 @@ impl Calls {
     pub(crate) fn close(&mut self, kit: &mut Kit, index: usize) {
         let Some(mut door) = self.doors.remove(index) else { return };
         kit.set_timer(Key::Door(index), &mut door.timer, None);
-        kit.unwatch(&door.socket);
+        kit.context.unwatch(&door.socket);
         let callers: Vec<usize> = self.callers.indices().collect();
         for caller in callers {
             let reading = self
@@ -147,7 +141,9 @@ impl Calls {
         let Some(door_id) = self.doors.get_mut(door).map(|d| d.id) else { return };
         let Ok((peer, local)) = socket::tune(&socket, kit.params.cc.as_deref()) else { return };
         let key = Key::Caller(self.callers.next_index());
-        if self.callers.len() - self.asking >= MAX_READING || kit.watch(key, &socket, READ_WRITE).is_err() {
+        if self.callers.len() - self.asking >= MAX_READING
+            || kit.context.watch(key, &socket, READ_WRITE).is_err()
+        {
             return socket::reset(socket);
         }
         let deadline = Instant::now() + REQUEST_TIMEOUT;
@@ -187,17 +183,16 @@ impl Calls {
         let Some(caller) = self.callers.get_mut(index) else { return };
         let door =
             self.doors.get_mut(caller.door).filter(|d| d.id == caller.door_id && d.unanswered < d.backlog);
-        let (Some(door), Some(drive)) = (door, kit.drive.upgrade()) else {
-            return self.give_up_caller(kit, index);
-        };
+        let Some(door) = door else { return self.give_up_caller(kit, index) };
+        let call = CallId { index, id: caller.id };
+        let Some(asked) = kit.context.request(call) else { return self.give_up_caller(kit, index) };
         door.unanswered += 1;
         self.asking += 1;
         kit.set_timer(Key::Caller(index), &mut caller.timer, None);
         let private = request.private().to_vec();
         caller.state = State::Asking(request);
-        let call = CallId { index, id: caller.id };
         let (from, to, sink) = (caller.peer, caller.local, door.sink);
-        sink.call(Upcall::Request { request: Request::new(drive, call), from, to, private: &private });
+        sink.call(Upcall::Request { request: asked, from, to, private: &private });
     }
 
     /// The consumer answers: takes the caller out. `None`: it is not known (any more).
@@ -244,7 +239,7 @@ impl Calls {
     /// Nobody wants to answer a request.
     pub(crate) fn refuse(&mut self, kit: &mut Kit, call: CallId) {
         if let Some(accepted) = self.take(kit, call) {
-            kit.unwatch(&accepted.socket);
+            kit.context.unwatch(&accepted.socket);
             socket::reset(accepted.socket);
         }
     }
@@ -253,7 +248,7 @@ impl Calls {
     pub(crate) fn give_up_caller(&mut self, kit: &mut Kit, index: usize) {
         if let Some(mut caller) = self.callers.remove(index) {
             kit.set_timer(Key::Caller(index), &mut caller.timer, None);
-            kit.unwatch(&caller.socket);
+            kit.context.unwatch(&caller.socket);
             socket::reset(caller.socket);
         }
     }

@@ -3,47 +3,65 @@
 //! | file | what |
 //! |---|---|
 //! | `params` | ia_params: which addresses, which options |
-//! | `netdev`, `socket` | the host's devices and addresses; sockets and their options |
-//! | `transport`, `map` | dat-core's contract, over rnic's queues |
-//! | `engine` | all that touches sockets, under one lease |
+//! | `socket` | sockets and their options |
+//! | `engine` | all that touches sockets: what the adapter (see the crate `adapter`) is built on |
 //! | `call` | the passive side before a queue pair is involved: service points and callers |
 //! | `link` | a queue pair and its connection, from the first SYN to the last completion |
 //! | `linger` | sockets that wait for their peers to close |
-//! | `lease`, `dirty`, `board` | who works on the engine, and how others leave work for it |
-//! | `drive` | who makes progress: polling consumers, blocking consumers, a background thread |
 //!
-//! The protocol itself is in `rnic` and `wire`.
+//! Who makes progress, and dat-core's objects over rnic's queues, are in `adapter`; the protocol itself is in `rnic` and
+//! `wire`.
 
-mod board;
 mod call;
-mod dirty;
-mod drive;
 mod engine;
-mod lease;
 mod linger;
 mod link;
-mod map;
-mod netdev;
 mod params;
 mod socket;
-mod sync;
-mod table;
-mod transport;
 
-use dat_core::OpenError;
+use adapter::{Adapter, Wire, params::invalid};
 use dat_core::provider::Provider;
+use dat_core::{Error, OpenError};
+use dat_sys::DAT_INVALID_ADDRESS;
+use rnic::rdmap::setup::MAX_READ_DEPTH;
 
-pub use transport::{Cq, Listener, Mr, Mw, Pd, Qp, Request, Srq, Tcp};
+use crate::engine::Engine;
+use crate::params::Params;
 
 /// The provider: opens adapters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcpEmu;
+
+/// An open adapter.
+pub type Tcp = Adapter<Engine>;
 
 impl Provider for TcpEmu {
     type Transport = Tcp;
     const NAME: &'static str = "tcp-emu";
 
     fn open(&self, ia: &str, params: &str) -> Result<Tcp, OpenError> {
-        Tcp::open(ia, params)
+        let params = Params::parse(params, |name| std::env::var(name).ok())?;
+        if let Some(cc) = &params.cc {
+            socket::check_congestion_control(cc).map_err(|e| {
+                invalid(format!("cc={cc}: {e}; see /proc/sys/net/ipv4/tcp_allowed_congestion_control"))
+            })?;
+        }
+        if let Some(addr) = params.adapter.bind {
+            socket::check_local(addr).map_err(|e| {
+                let reason = format!("ia_params: binding to {}: {e}", addr.ip());
+                OpenError::new(Error::of(DAT_INVALID_ADDRESS), reason)
+            })?;
+        }
+        let wire = Wire {
+            max_read_depth: MAX_READ_DEPTH,
+            max_private: 252,
+            extended: params.extended,
+            named: vec![
+                ("transport".to_owned(), "iWARP over TCP, in user space".to_owned()),
+                ("crc".to_owned(), if params.crc { "asked for" } else { "where the peer asks" }.to_owned()),
+            ],
+        };
+        let adapter = params.adapter.clone();
+        Adapter::open(ia, &adapter, wire, |context| Ok(Engine::new(context, params)))
     }
 }

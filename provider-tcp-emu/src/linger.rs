@@ -7,12 +7,12 @@
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
+use adapter::Table;
 use mio::Interest;
 use socket2::Socket;
 
 use crate::engine::{Key, Kit, Timer};
 use crate::socket::{self, Moved};
-use crate::table::Table;
 
 /// How long the peer has to close its side.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -20,6 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const BURST: usize = 4 << 20;
 
 /// The sockets.
+#[derive(Default)]
 pub(crate) struct Lingerers(Table<Lingerer>);
 
 struct Lingerer {
@@ -27,19 +28,14 @@ struct Lingerer {
     timer: Timer,
 }
 
-impl Default for Lingerers {
-    fn default() -> Self {
-        Lingerers(Table::new())
-    }
-}
-
 impl Lingerers {
     /// Ends the sending side of a watched socket, and takes it over.
     pub(crate) fn add(&mut self, kit: &mut Kit, socket: Socket) {
         let key = Key::Lingerer(self.0.next_index());
-        if socket.shutdown(Shutdown::Write).is_err() || kit.rename(key, &socket, Interest::READABLE).is_err()
+        if socket.shutdown(Shutdown::Write).is_err()
+            || kit.context.rename(key, &socket, Interest::READABLE).is_err()
         {
-            kit.unwatch(&socket);
+            kit.context.unwatch(&socket);
             return;
         }
         let mut timer = Timer::default();
@@ -67,7 +63,7 @@ impl Lingerers {
     pub(crate) fn give_up(&mut self, kit: &mut Kit, index: usize) {
         if let Some(mut lingerer) = self.0.remove(index) {
             kit.set_timer(Key::Lingerer(index), &mut lingerer.timer, None);
-            kit.unwatch(&lingerer.socket);
+            kit.context.unwatch(&lingerer.socket);
         }
     }
 }

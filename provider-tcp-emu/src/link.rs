@@ -9,9 +9,9 @@ mod setup;
 mod up;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::Instant;
 
+use adapter::Shared;
 use dat_core::provider::Close;
 use rnic::rdmap::setup::Gate;
 use rnic::{Failure, Work};
@@ -20,7 +20,6 @@ use self::setup::Dialing;
 pub(crate) use self::setup::Target;
 use self::up::{Received, Sent, Up};
 use crate::call::READ_WRITE;
-use crate::dirty::Mark;
 use crate::engine::{Key, Kit, Sink, Timer, Upcall};
 use crate::linger::Lingerers;
 use crate::socket;
@@ -39,13 +38,6 @@ pub(crate) struct Link {
     pub(crate) idle_looks: u32,
     /// Looks that found something, since the poller last had to tell of it.
     pub(crate) good_looks: u32,
-}
-
-/// What posting threads and engine share of a queue pair.
-pub(crate) struct Shared {
-    pub(crate) mark: Mark,
-    /// What is posted from now on only waits to be flushed.
-    pub(crate) ended: AtomicBool,
 }
 
 enum Phase {
@@ -237,7 +229,7 @@ impl Link {
         match &mut self.phase {
             // One that waits for room needs to be told.
             Phase::Up(up) if up.writable && !up.absent => {
-                up.absent = kit.suspend(&up.socket).is_ok();
+                up.absent = kit.context.suspend(&up.socket).is_ok();
                 up.absent
             }
             _ => false,
@@ -250,7 +242,7 @@ impl Link {
         let key = self.key();
         if let Phase::Up(up) = &mut self.phase
             && std::mem::take(&mut up.absent)
-            && kit.resume(key, &up.socket, READ_WRITE).is_err()
+            && kit.context.resume(key, &up.socket, READ_WRITE).is_err()
         {
             // Out of memory for the poller: nobody would ever hear of this connection.
             self.end(kit, lingerers, End::Lost);
@@ -333,8 +325,8 @@ impl Link {
         stream.flush();
         self.finish(stream.into_work());
         match end {
-            End::Peer | End::Lost => kit.unwatch(&socket),
-            End::Local | End::Protocol(_) if hung_up => kit.unwatch(&socket),
+            End::Peer | End::Lost => kit.context.unwatch(&socket),
+            End::Local | End::Protocol(_) if hung_up => kit.context.unwatch(&socket),
             End::Local | End::Protocol(_) => lingerers.add(kit, socket),
         }
         self.sink.call(match end {
@@ -348,9 +340,7 @@ impl Link {
 
     /// Completes all that is posted, and sees to it that what is posted later is completed, too.
     fn finish(&mut self, mut work: Work) {
-        self.shared.ended.store(true, Ordering::Relaxed);
-        // Either a posting thread sees the flag (its fence is in transport/queue.rs), or its request is seen here.
-        fence(Ordering::SeqCst);
+        self.shared.end();
         work.flush();
         self.phase = Phase::Ended(work);
     }
@@ -362,7 +352,7 @@ impl Link {
             Phase::Up(up) => lingerers.add(kit, up.socket),
             Phase::Dialing(dialing) => {
                 if let Some(socket) = &dialing.socket {
-                    kit.unwatch(socket);
+                    kit.context.unwatch(socket);
                 }
             }
             Phase::Idle(_) | Phase::Ended(_) | Phase::Between => {}

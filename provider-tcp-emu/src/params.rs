@@ -1,176 +1,62 @@
-//! ia_params: which addresses an adapter serves, and how.
-//!
-//! ```text
-//! ia_params = [ where [ number ] ] { key "=" value }        words, separated by blanks
-//! where     = network device | IPv4 or IPv6 address | host name        nothing: every address of the host
-//! ```
-//!
-//! The number is the port in entries written for OFED's providers (`"eth0 0"`); sockets have no such thing.
+//! ia_params: what [`adapter::params`] says, and these keys.
 //!
 //! | key | value | default |
 //! |---|---|---|
 //! | `crc` | `on`: ask peers for CRCs; `off`: only where the peer asks | `off` |
-//! | `spin` | µs that a blocking wait polls before it sleeps; also `OPENDAT_SPIN_US` | 30; 0 on one processor |
 //! | `cc` | TCP congestion control of all connections | `cubic` or `reno` within the host, else the system's |
 //! | `extended` | `on`: immediate data and atomic operations (RFC 7306) with peers that know them; `off`: with none | `on` |
 //! | `fpdu` | octets of the largest FPDU sent, 128 to 65536 | 65536; MSS towards strangers |
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::time::Duration;
-
-use dat_core::{Error, OpenError};
-use dat_sys::{DAT_INVALID_ADDRESS, DAT_INVALID_PARAMETER};
-
-use crate::netdev::{self, NetAddr};
+use adapter::params::on;
+use dat_core::OpenError;
 
 /// Parsed ia_params.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Params {
-    /// The one address served; none: all of the host's.
-    pub(crate) bind: Option<SocketAddr>,
-    /// The address reported as the adapter's.
-    pub(crate) address: SocketAddr,
+    /// What every adapter has.
+    pub(crate) adapter: adapter::Params,
     /// CRCs are asked for.
     pub(crate) crc: bool,
     /// The operations of RFC 7306 are there for peers that know them.
     pub(crate) extended: bool,
-    /// How long a blocking wait polls before it sleeps.
-    pub(crate) spin: Duration,
     /// TCP congestion control.
     pub(crate) cc: Option<String>,
     /// Octets of the largest FPDU sent.
     pub(crate) fpdu: usize,
 }
 
-const MAX_SPIN: u64 = 1_000_000;
-const DEFAULT_SPIN: Duration = Duration::from_micros(30);
 const FPDU: std::ops::RangeInclusive<usize> = 128..=65536;
 
 impl Params {
-    /// Reads ia_params. `env` looks up an environment variable; the host's resolver is asked only for what is neither
-    /// an address nor a device.
+    /// Reads ia_params; see [`adapter::params::parse`].
     pub(crate) fn parse(text: &str, env: impl Fn(&str) -> Option<String>) -> Result<Self, OpenError> {
-        let devices = netdev::addresses().map_err(|e| {
-            OpenError::new(Error::of(DAT_INVALID_ADDRESS), format!("listing network devices: {e}"))
+        let (mut crc, mut extended, mut cc, mut fpdu) = (false, true, None, *FPDU.end());
+        let adapter = adapter::params::parse(text, env, |key, value| {
+            match (key, value) {
+                ("crc", _) => crc = on(value)?,
+                ("extended", _) => extended = on(value)?,
+                ("cc", "") => return Err("expected the name of a congestion control".into()),
+                ("cc", _) => cc = Some(value.to_owned()),
+                ("fpdu", _) => fpdu = self::fpdu(value)?,
+                _ => return Err("unknown key; known are crc, extended, spin, cc and fpdu".into()),
+            }
+            Ok(())
         })?;
-        let (wheres, options): (Vec<_>, Vec<_>) =
-            text.split_whitespace().partition(|word| !word.contains('='));
-        let bind = match wheres[..] {
-            [] => None,
-            [place] => Some(locate(place, &devices)?),
-            [place, port] if port.bytes().all(|b| b.is_ascii_digit()) => Some(locate(place, &devices)?),
-            [_, word, ..] => {
-                return Err(invalid(format!("\"{word}\": expected key=value after the address")));
-            }
-        };
-
-        let mut params = Params {
-            bind,
-            address: bind.unwrap_or_else(|| netdev::of_host(&devices)),
-            crc: false,
-            extended: true,
-            spin: default_spin(online_processors()),
-            cc: None,
-            fpdu: *FPDU.end(),
-        };
-        if let Some(value) = env("OPENDAT_SPIN_US") {
-            params.spin = spin(&value).map_err(|e| invalid(format!("OPENDAT_SPIN_US={value}: {e}")))?;
-        }
-        for word in options {
-            params.set(word).map_err(|e| invalid(format!("{word}: {e}")))?;
-        }
-        Ok(params)
-    }
-
-    fn set(&mut self, word: &str) -> Result<(), String> {
-        let (key, value) = word.split_once('=').unwrap_or((word, ""));
-        match (key, value) {
-            ("crc", _) => self.crc = on(value)?,
-            ("extended", _) => self.extended = on(value)?,
-            ("spin", _) => self.spin = spin(value)?,
-            ("cc", "") => return Err("expected the name of a congestion control".into()),
-            ("cc", _) => self.cc = Some(value.into()),
-            ("fpdu", _) => {
-                self.fpdu = value
-                    .parse()
-                    .ok()
-                    .filter(|n| FPDU.contains(n))
-                    .ok_or_else(|| format!("expected {} to {} octets", FPDU.start(), FPDU.end()))?;
-            }
-            _ => return Err("unknown key; known are crc, extended, spin, cc and fpdu".into()),
-        }
-        Ok(())
+        Ok(Params { adapter, crc, extended, cc, fpdu })
     }
 }
 
-fn on(value: &str) -> Result<bool, String> {
-    match value {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err("expected on or off".into()),
-    }
-}
-
-/// Where there is but one processor, polling keeps from it whoever is to send the message.
-fn default_spin(processors: libc::c_long) -> Duration {
-    if processors >= 2 { DEFAULT_SPIN } else { Duration::ZERO }
-}
-
-/// Of the host. Not those that the calling thread may run on: a consumer that is bound to one leaves the others to its peers.
-fn online_processors() -> libc::c_long {
-    // SAFETY: no memory is involved.
-    unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }
-}
-
-fn spin(value: &str) -> Result<Duration, String> {
-    match value.parse() {
-        Ok(us @ 0..=MAX_SPIN) => Ok(Duration::from_micros(us)),
-        _ => Err(format!("expected 0 to {MAX_SPIN} microseconds")),
-    }
-}
-
-/// The local address that a word means.
-fn locate(place: &str, devices: &[NetAddr]) -> Result<SocketAddr, OpenError> {
-    let unbracketed = place.strip_prefix('[').and_then(|p| p.strip_suffix(']')).unwrap_or(place);
-    if let Ok(ip) = unbracketed.parse::<IpAddr>() {
-        return local(ip, devices).ok_or_else(|| no_address(format!("{ip} is not an address of this host")));
-    }
-    if let Some(found) = netdev::of_device(devices, place) {
-        return match found.up {
-            true => Ok(found.addr),
-            false => Err(no_address(format!("network device {place} is down"))),
-        };
-    }
-    let addrs: Vec<SocketAddr> = (place, 0)
-        .to_socket_addrs()
-        .map_err(|e| {
-            no_address(format!("\"{place}\" is no network device with an address, and as a host name: {e}"))
-        })?
-        .collect();
-    addrs.iter().find_map(|a| local(a.ip(), devices)).ok_or_else(|| {
-        let ips: Vec<String> = addrs.iter().map(|a| a.ip().to_string()).collect();
-        no_address(format!("{place} is {}, which is not this host", ips.join(", ")))
-    })
-}
-
-/// An address of this host, with its scope.
-fn local(ip: IpAddr, devices: &[NetAddr]) -> Option<SocketAddr> {
-    let exact = devices.iter().find(|d| d.addr.ip() == ip).map(|d| d.addr);
-    // All of 127/8 is local, though the device has but one address of it.
-    exact.or_else(|| (ip.is_ipv4() && ip.is_loopback()).then(|| SocketAddr::new(ip, 0)))
-}
-
-fn invalid(reason: String) -> OpenError {
-    OpenError::new(Error::of(DAT_INVALID_PARAMETER), format!("ia_params: {reason}"))
-}
-
-fn no_address(reason: String) -> OpenError {
-    OpenError::new(Error::of(DAT_INVALID_ADDRESS), format!("ia_params: {reason}"))
+fn fpdu(value: &str) -> Result<usize, String> {
+    let octets = value.parse().ok().filter(|octets| FPDU.contains(octets));
+    octets.ok_or_else(|| format!("expected {} to {} octets", FPDU.start(), FPDU.end()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dat_core::Error;
+    use dat_sys::DAT_INVALID_PARAMETER;
+    use std::time::Duration;
 
     fn parse(text: &str) -> Result<Params, OpenError> {
         Params::parse(text, |_| None)
@@ -181,81 +67,21 @@ mod tests {
     }
 
     #[test]
-    fn nothing_means_every_address() {
+    fn nothing_means_the_defaults() {
         let params = parse(" ").expect("parses");
-        assert_eq!(params.bind, None);
-        assert!(!params.crc && params.cc.is_none() && params.fpdu == 65536);
-        assert!(!params.address.ip().is_unspecified());
-    }
-
-    #[test]
-    fn one_address_by_number_device_or_name() {
-        for text in ["127.0.0.1", "lo", "localhost", "lo 0"] {
-            let bind = parse(text).expect(text).bind.expect(text);
-            assert!(bind.ip().is_loopback() && bind.port() == 0, "{text}: {bind}");
-        }
-        assert_eq!(
-            parse("127.0.0.9").expect("parses").bind,
-            Some("127.0.0.9:0".parse().expect("an address"))
-        );
-        if netdev::addresses()
-            .expect("devices")
-            .iter()
-            .any(|d| d.addr.ip() == IpAddr::from([0u16, 0, 0, 0, 0, 0, 0, 1]))
-        {
-            for text in ["::1", "[::1]"] {
-                assert_eq!(parse(text).expect(text).bind, Some("[::1]:0".parse().expect("an address")));
-            }
-        }
+        assert_eq!(params.adapter.bind, None);
+        assert!(!params.crc && params.extended && params.cc.is_none() && params.fpdu == 65536);
     }
 
     #[test]
     fn options() {
         let params = parse("lo crc=on spin=100 cc=reno fpdu=4096").expect("parses");
-        assert!(params.crc);
-        assert_eq!(params.spin, Duration::from_micros(100));
+        assert!(params.crc && params.adapter.bind.is_some_and(|bind| bind.ip().is_loopback()));
+        assert_eq!(params.adapter.spin, Duration::from_micros(100));
         assert_eq!(params.cc.as_deref(), Some("reno"));
         assert_eq!(params.fpdu, 4096);
         assert!(params.extended && !parse("extended=off").expect("parses").extended);
         assert!(!parse("crc=on crc=off").expect("parses").crc, "the last one counts");
-    }
-
-    #[test]
-    fn the_environment_sets_the_spin_and_the_entry_wins() {
-        let env =
-            |value: &'static str| move |name: &str| (name == "OPENDAT_SPIN_US").then(|| value.to_owned());
-        assert_eq!(Params::parse("", env("7")).expect("parses").spin, Duration::from_micros(7));
-        assert_eq!(Params::parse("spin=8", env("7")).expect("parses").spin, Duration::from_micros(8));
-        let error = Params::parse("", env("soon")).expect_err("no number").reason;
-        assert_eq!(error, "ia_params: OPENDAT_SPIN_US=soon: expected 0 to 1000000 microseconds");
-    }
-
-    #[test]
-    fn one_processor_does_not_spin() {
-        assert_eq!(
-            [-1, 1, 2, 64].map(default_spin),
-            [Duration::ZERO, Duration::ZERO, DEFAULT_SPIN, DEFAULT_SPIN]
-        );
-    }
-
-    /// A consumer that is bound to a processor of its own still has the others beside it.
-    #[test]
-    fn affinity_does_not_count() {
-        let spin = parse("").expect("parses").spin;
-        let bound = std::thread::spawn(|| {
-            // SAFETY: a set of this thread's, which is zeroes, alive during the calls.
-            unsafe {
-                let mut set: libc::cpu_set_t = std::mem::zeroed();
-                libc::sched_getaffinity(0, size_of_val(&set), &mut set);
-                let first =
-                    (0..libc::CPU_SETSIZE as usize).find(|&cpu| libc::CPU_ISSET(cpu, &set)).expect("one");
-                libc::CPU_ZERO(&mut set);
-                libc::CPU_SET(first, &mut set);
-                assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
-            }
-            parse("").expect("parses").spin
-        });
-        assert_eq!(bound.join().expect("no panic"), spin);
     }
 
     #[test]
@@ -267,18 +93,7 @@ mod tests {
             "ia_params: speed=11: unknown key; known are crc, extended, spin, cc and fpdu"
         );
         assert_eq!(reason("fpdu=1"), "ia_params: fpdu=1: expected 128 to 65536 octets");
-        assert_eq!(reason("spin=-1"), "ia_params: spin=-1: expected 0 to 1000000 microseconds");
         assert_eq!(reason("cc="), "ia_params: cc=: expected the name of a congestion control");
-        assert_eq!(reason("lo eth0"), "ia_params: \"eth0\": expected key=value after the address");
-        assert_eq!(reason("203.0.113.77"), "ia_params: 203.0.113.77 is not an address of this host");
-        let unknown = reason("no-such-device0.invalid");
-        assert!(
-            unknown.starts_with(
-                "ia_params: \"no-such-device0.invalid\" is no network device with an address, and as"
-            ),
-            "{unknown}"
-        );
         assert_eq!(parse("crc=maybe").expect_err("bad").code, Error::of(DAT_INVALID_PARAMETER));
-        assert_eq!(parse("203.0.113.77").expect_err("bad").code, Error::of(DAT_INVALID_ADDRESS));
     }
 }

@@ -21,19 +21,11 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// Calls that wait in the kernel while this process is busy; how many wait for the consumer is counted elsewhere.
 const KERNEL_BACKLOG: i32 = 4096;
 
-/// The TCP port of a connection qualifier, as libdaplofa maps the two.
-pub(crate) fn port(qualifier: u64) -> u16 {
-    match u16::try_from(qualifier) {
-        Ok(port) => port,
-        Err(_) => (qualifier % 32001 + 33534) as u16,
-    }
-}
-
 /// A socket that listens on one address, or on all of them in both families.
 pub(crate) fn listen(bind: Option<SocketAddr>, port: Port) -> Result<Socket, Error> {
     let port = match port {
         Port::Any => 0,
-        Port::Qualifier(qualifier) => match self::port(qualifier) {
+        Port::Qualifier(qualifier) => match adapter::port(qualifier) {
             0 => return Err(Error::of(DAT_CONN_QUAL_UNAVAILABLE)),
             port => port,
         },
@@ -285,13 +277,6 @@ fn canonical(addr: socket2::SockAddr) -> io::Result<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn qualifiers_map_to_ports() {
-        assert_eq!(port(0xFFFF), 0xFFFF);
-        assert_eq!(port(0x1_0000), (0x1_0000 % 32001 + 33534) as u16);
-        assert!((33534..=65534).contains(&port(u64::MAX)));
-    }
 
     #[test]
     fn a_port_belongs_to_one_listener() {

@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::cargo::{cargo, target};
 
 /// Crates with such parts; their `sync.rs` says which atomics they use.
-const CRATES: [&str; 3] = ["dat-core", "provider-tcp-emu", "rnic"];
+const CRATES: [&str; 3] = ["adapter", "dat-core", "rnic"];
 /// Pre-emptions in one interleaving. Without a limit some of the tests take hours.
 const PREEMPTIONS: &str = "3";
 

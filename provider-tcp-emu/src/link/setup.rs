@@ -54,8 +54,8 @@ impl Link {
         let offer = offer(target.depth, &kit.params);
         let (initiator, request) =
             Initiator::new(offer, target.private, deadline).map_err(|_| Error::of(DAT_INVALID_PARAMETER))?;
-        let socket = socket::connect(kit.params.bind, target.to)
-            .and_then(|socket| kit.watch(self.key(), &socket, READ_WRITE).map(|()| socket));
+        let socket = socket::connect(kit.params.adapter.bind, target.to)
+            .and_then(|socket| kit.context.watch(self.key(), &socket, READ_WRITE).map(|()| socket));
 
         let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Between) else { return Ok(()) };
         self.set_timer(kit, Some(if socket.is_ok() { deadline } else { now }));
@@ -140,7 +140,7 @@ impl Link {
     pub(super) fn fail(&mut self, kit: &mut Kit, upcall: Upcall<'_>) {
         let Phase::Dialing(dialing) = std::mem::replace(&mut self.phase, Phase::Between) else { return };
         if let Some(socket) = &dialing.socket {
-            kit.unwatch(socket);
+            kit.context.unwatch(socket);
         }
         self.set_timer(kit, None);
         self.finish(dialing.work);
@@ -167,7 +167,7 @@ impl Link {
         let (reply, terms) = match prepared {
             Ok(prepared) => prepared,
             Err(e) => {
-                kit.unwatch(&socket);
+                kit.context.unwatch(&socket);
                 socket::reset(socket);
                 return Err(e);
             }
@@ -178,7 +178,7 @@ impl Link {
         let stream = Stream::new(work, stream_cfg(kit, &socket, &terms, true));
         let gate = Gate::responder(&terms, Instant::now());
         self.set_timer(kit, gate.deadline());
-        let renamed = kit.rename(self.key(), &socket, READ_WRITE).is_ok();
+        let renamed = kit.context.rename(self.key(), &socket, READ_WRITE).is_ok();
         let depth = ReadDepth { incoming: terms.ird, outgoing: terms.ord };
         let mut up = Up::new(stream, socket, peer, local, depth, gate);
         let sent = match renamed && socket::is_alive(&up.socket) {

@@ -27,12 +27,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use dat_core::wake::{Slept, Wake};
-use mio::{Events, Poll};
+use mio::{Events, Poll, Token};
 
 use self::background::{ACTIVE, Background, RESTING, TICK};
 use crate::board::Board;
+use crate::desk::Desk;
 use crate::engine::{Engine, Pass};
 use crate::lease::Lease;
+
+/// The token of the poller's waker.
+pub(crate) const WAKER: Token = Token(usize::MAX);
 
 /// Timeouts shorter than this are kept to the microsecond; mio's poller knows milliseconds.
 const FINE: Duration = Duration::from_millis(20);
@@ -46,9 +50,9 @@ const MISSES: u32 = 1000;
 const EVENTS: usize = 256;
 
 /// The engine, and who works on it.
-pub(crate) struct Drive {
-    pub(crate) engine: Lease<Engine>,
-    pub(crate) board: Arc<Board>,
+pub(crate) struct Drive<E: Engine> {
+    pub(crate) desk: Lease<Desk<E>>,
+    pub(crate) board: Arc<Board<E>>,
     poller: Mutex<Poller>,
     /// Those who sleep while another leads.
     followers: Mutex<Vec<Follower>>,
@@ -83,10 +87,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Drive {
-    pub(crate) fn new(engine: Engine, board: Arc<Board>, poll: Poll, spin: Duration) -> Self {
+impl<E: Engine> Drive<E> {
+    pub(crate) fn new(engine: E, board: Arc<Board<E>>, poll: Poll, spin: Duration) -> Self {
         Drive {
-            engine: Lease::new(engine),
+            desk: Lease::new(Desk::new(engine, Arc::clone(&board))),
             board,
             poller: Mutex::new(Poller { poll, events: Events::with_capacity(EVENTS) }),
             followers: Mutex::default(),
@@ -107,18 +111,18 @@ impl Drive {
         if !self.board.has_sockets() {
             return;
         }
-        let Some(mut engine) = self.engine.try_lock() else { return self.give_way() };
-        match engine.poll_pass() {
+        let Some(mut desk) = self.desk.try_lock() else { return self.give_way() };
+        match desk.poll_pass() {
             Pass::Fruitful => {}
             Pass::Fruitless => {
-                drop(engine);
+                drop(desk);
                 // While a look has the socket's lock, what arrives has to wait, and a look is not over soon.
                 (0..PAUSES).for_each(|_| std::hint::spin_loop());
             }
             Pass::Ask => match self.try_poller() {
-                Some(mut poller) => poller.ask(&mut engine),
+                Some(mut poller) => poller.ask(&mut desk),
                 None => {
-                    drop(engine);
+                    drop(desk);
                     self.give_way();
                 }
             },
@@ -192,7 +196,7 @@ impl Drive {
         self.board.fall_asleep();
         let slept = loop {
             // What is left over by another that is at work is its own; it says so when it leaves it (`Board::leave`).
-            let served = self.engine.serve();
+            let served = self.desk.serve();
             let left = match deadline.map(|d| d.checked_duration_since(Instant::now())) {
                 Some(None) if !wake.is_signalled() => break Slept::TimedOut,
                 left => left.flatten(),
@@ -235,16 +239,16 @@ impl Drive {
         if poller.events.is_empty() && !self.board.has_work() {
             return;
         }
-        match self.engine.try_lock() {
-            Some(mut engine) => {
-                engine.deliver(&poller.events);
-                if engine.has_ends() {
-                    poller.ask(&mut engine);
+        match self.desk.try_lock() {
+            Some(mut desk) => {
+                desk.deliver(&poller.events);
+                if desk.engine.has_ends() {
+                    poller.ask(&mut desk);
                 }
             }
             None => {
                 self.board.report(&poller.events);
-                self.engine.serve();
+                self.desk.serve();
             }
         }
         poller.events.clear();
@@ -305,19 +309,19 @@ impl Drive {
 impl Poller {
     /// Delivers what there is now. Who has poller and lease knows that nothing is under way elsewhere: what was over before
     /// may end. What is found to be over meanwhile is younger than the poller's answer, so that asks again.
-    fn ask(&mut self, engine: &mut Engine) {
+    fn ask<E: Engine>(&mut self, desk: &mut Desk<E>) {
         loop {
-            let over = engine.take_over();
+            let over = desk.engine.take_over();
             while self.wait(Some(Duration::ZERO)).is_ok() {
                 let all = self.events.iter().count() < EVENTS;
-                engine.deliver(&self.events);
+                desk.deliver(&self.events);
                 self.events.clear();
                 if all {
                     break;
                 }
             }
-            engine.end(over);
-            if !engine.has_ends() {
+            desk.engine.end(over);
+            if !desk.engine.has_ends() {
                 return;
             }
         }

@@ -3,24 +3,25 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dat_core::provider::{PostError, Receives, RecvWr, Sink, Upcall};
+use dat_core::provider::{PostError, Receives, RecvWr, Upcall};
 use dat_core::{Error, Result};
 use dat_sys::DAT_INVALID_STATE;
 
-use super::{Tcp, no_memory};
+use super::no_memory;
 use crate::drive::Drive;
+use crate::engine::{Engine, Sink};
 use crate::map;
 
 /// Shared receive queue.
-pub struct Srq {
+pub struct Srq<E: Engine> {
     pub(super) srq: Arc<rnic::Srq>,
     /// What was asked for; rnic's queue may have room for more.
     pub(super) depth: AtomicUsize,
-    pub(super) sink: Sink<Tcp>,
-    pub(super) drive: Arc<Drive>,
+    pub(super) sink: Sink<E>,
+    pub(super) drive: Arc<Drive<E>>,
 }
 
-impl Receives for Srq {
+impl<E: Engine> Receives for Srq<E> {
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
         if self.srq.available() >= self.depth.load(Ordering::Relaxed) {
             return Err(PostError::Full);
@@ -31,7 +32,7 @@ impl Receives for Srq {
 
     fn set_low_watermark(&self, mark: usize) {
         // No buffer is taken while the lease is held.
-        let _lease = self.drive.engine.lock();
+        let _lease = self.drive.desk.lock();
         if self.srq.available() < mark {
             // So few already: the event of this watermark comes now.
             self.srq.set_low_watermark(0);
@@ -42,7 +43,7 @@ impl Receives for Srq {
     }
 
     fn resize(&self, depth: usize) -> Result<()> {
-        let _lease = self.drive.engine.lock();
+        let _lease = self.drive.desk.lock();
         // SAFETY: the lease is held.
         match unsafe { self.srq.resize(depth) }.map_err(no_memory)? {
             true => {

@@ -1,27 +1,51 @@
 //! Queue pairs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
+use dat_core::Result;
 use dat_core::provider::{Allocated, BindWr, Close, Connect, PostError, Queue, ReadDepth, RecvWr, SendWr};
-use dat_core::{Error, Result};
-use dat_sys::DAT_INVALID_STATE;
-use rnic::rdmap::setup::MAX_READ_DEPTH;
 
-use super::{Request, Tcp, no_resources};
+use super::{Adapter, Request, no_resources};
+use crate::dirty::Mark;
 use crate::drive::Drive;
 use crate::engine::Engine;
-use crate::link::{self, Target};
 use crate::map;
-use crate::socket;
 
 /// Queue pair.
-pub struct Qp {
+pub struct Qp<E: Engine> {
     pub(super) qp: Arc<rnic::Qp>,
-    pub(super) shared: Arc<link::Shared>,
+    pub(super) shared: Arc<Shared>,
+    /// The engine's number of it.
     pub(super) index: usize,
     pub(super) batch: Batch,
-    pub(super) drive: Arc<Drive>,
+    pub(super) drive: Arc<Drive<E>>,
+}
+
+/// What posting threads and engine share of a queue pair.
+pub struct Shared {
+    mark: Mark,
+    /// What is posted from now on only waits to be flushed.
+    ended: AtomicBool,
+}
+
+impl Shared {
+    /// For the queue pair of this number.
+    pub fn new(index: usize) -> Self {
+        Shared { mark: Mark::new(index), ended: AtomicBool::new(false) }
+    }
+
+    /// The connection has ended, or will never be. What was posted is to be flushed after this; what is posted later makes
+    /// its thread call [`Engine::transmit`], which flushes it.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+        // Either a posting thread sees the flag (its fence is in `post_recv`), or the engine sees its buffer.
+        fence(Ordering::SeqCst);
+    }
+
+    pub(super) fn index(&self) -> usize {
+        self.mark.index()
+    }
 }
 
 /// What was posted since the last pass over the engine. Written by the posting thread alone.
@@ -35,7 +59,7 @@ pub(super) struct Batch {
 /// Requests, or bytes of them, that are sent without waiting for the consumer's next look at a queue.
 const FULL_BATCH: (u32, u32) = (64, 64 << 10);
 
-impl Queue<Tcp> for Qp {
+impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
     #[inline]
     unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
         // SAFETY: the caller's promise, and dat-core's to post from one thread at a time.
@@ -44,7 +68,7 @@ impl Queue<Tcp> for Qp {
         Ok(())
     }
 
-    unsafe fn post_bind(&self, wr: &BindWr<'_, Tcp>) -> std::result::Result<u32, PostError> {
+    unsafe fn post_bind(&self, wr: &BindWr<'_, Adapter<E>>) -> std::result::Result<u32, PostError> {
         // Windows and regions lose what is rnic's only when they are dropped.
         let window = wr.window.mw.as_ref().ok_or(PostError::Unsupported)?;
         let view = match &wr.view {
@@ -68,60 +92,35 @@ impl Queue<Tcp> for Qp {
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
         // SAFETY: as above.
         unsafe { self.qp.post_recv(&map::recv(wr)) }.map_err(map::post_error)?;
-        // Either the end of the connection finds the buffer (its fence is in link.rs), or it is seen here.
+        // Either the end of the connection finds the buffer (its fence is in `Shared::end`), or it is seen here.
         fence(Ordering::SeqCst);
         if self.shared.ended.load(Ordering::Relaxed) {
             self.mark();
-            self.drive.engine.serve();
+            self.drive.desk.serve();
         }
         Ok(())
     }
 
     fn connect(&self, to: &Connect<'_>) -> Result<()> {
-        let mut addr = to.addr;
-        addr.set_port(socket::port(to.port));
-        let target =
-            Target { to: addr, private: to.private, timeout: to.timeout, depth: within_limits(to.depth) };
-        {
-            let mut engine = self.drive.engine.lock();
-            let Engine { kit, links, .. } = &mut *engine;
-            let link = links.get_mut(self.index).ok_or(Error::of(DAT_INVALID_STATE))?;
-            link.dial(kit, &target)?;
-        }
+        self.drive.desk.lock().engine.connect(self.index, to)?;
         self.drive.start_background().map_err(no_resources)
     }
 
-    fn accept(&self, mut request: Request, private: &[u8], depth: ReadDepth) -> Result<()> {
+    fn accept(&self, mut request: Request<E>, private: &[u8], depth: ReadDepth) -> Result<()> {
         request.answered = true;
-        let mut engine = self.drive.engine.lock();
-        let Engine { kit, links, calls, .. } = &mut *engine;
-        let link = links.get_mut(self.index).ok_or(Error::of(DAT_INVALID_STATE))?;
-        match calls.take(kit, request.call) {
-            Some(caller) => link.answer(kit, caller, private, within_limits(depth)),
-            None => {
-                link.answer_nobody(kit);
-                Ok(())
-            }
-        }
+        self.drive.desk.lock().engine.accept(self.index, request.call, private, depth)
     }
 
     fn disconnect(&self, how: Close) {
-        let mut engine = self.drive.engine.lock();
-        let Engine { kit, links, lingerers, .. } = &mut *engine;
-        if let Some(link) = links.get_mut(self.index) {
-            link.disconnect(kit, lingerers, how);
-        }
+        self.drive.desk.lock().engine.disconnect(self.index, how);
     }
 
     fn allocated(&self) -> Allocated {
-        let mut engine = self.drive.engine.lock();
-        let buffers = engine.links.get_mut(self.index).map_or(0, |link| link.allocated());
-        // TCP delivers messages in order.
-        Allocated { buffers, span: buffers }
+        self.drive.desk.lock().engine.allocated(self.index)
     }
 }
 
-impl Qp {
+impl<E: Engine> Qp<E> {
     /// A request of so many bytes is in the queue: sees to it that it is sent.
     #[inline]
     fn posted(&self, bytes: u32) {
@@ -129,11 +128,11 @@ impl Qp {
         if self.batch.pass.load(Ordering::Relaxed) != pass {
             self.batch.begin(pass);
             // Alone since the last pass: somebody may wait for it, so it goes at once.
-            match self.drive.engine.try_lock() {
-                Some(mut engine) => engine.transmit(self.index),
+            match self.drive.desk.try_lock() {
+                Some(mut desk) => desk.engine.transmit(self.index),
                 None => {
                     self.mark();
-                    self.drive.engine.serve();
+                    self.drive.desk.serve();
                 }
             }
             return;
@@ -143,13 +142,13 @@ impl Qp {
             self.drive.nudge();
         }
         if self.batch.is_full_with(bytes) {
-            self.drive.engine.serve();
+            self.drive.desk.serve();
         }
     }
 
     /// Marks the queue pair. True: it was not marked yet.
     fn mark(&self) -> bool {
-        // SAFETY: the mark is shared with the link, whose removal (`drop`) takes all marks from the stack first.
+        // SAFETY: this queue pair keeps the mark until `drop`, which takes all marks from the stack first.
         unsafe { self.drive.board.dirty.push(&self.shared.mark) }
     }
 }
@@ -174,12 +173,8 @@ impl Batch {
     }
 }
 
-impl Drop for Qp {
+impl<E: Engine> Drop for Qp<E> {
     fn drop(&mut self) {
-        self.drive.engine.lock().remove_link(self.index);
+        self.drive.desk.lock().remove_qp(self.index);
     }
-}
-
-fn within_limits(depth: ReadDepth) -> ReadDepth {
-    ReadDepth { incoming: depth.incoming.min(MAX_READ_DEPTH), outgoing: depth.outgoing.min(MAX_READ_DEPTH) }
 }

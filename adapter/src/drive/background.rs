@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::{Drive, lock};
+use crate::engine::Engine;
 
 /// How often the background thread looks whether consumers make progress. It looks less often while they do.
 pub(super) const TICK: Duration = Duration::from_millis(1);
@@ -53,25 +54,25 @@ impl Background {
 
 /// Ends the process if `f` panics, as a panic on the data path does: nobody knows any more what state the engine is in, and
 /// without its thread consumers would wait for completions that never come.
-fn die_of_a_panic(f: impl FnOnce()) {
+fn die_of_a_panic(provider: &str, f: impl FnOnce()) {
     if std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).is_err() {
+        let message = format!("dat: {provider}: the thread that makes progress panicked; the process ends\n");
         // A closed standard error is no reason to live on.
-        let _ = io::stderr()
-            .write_all(b"dat: tcp-emu: the thread that makes progress panicked; the process ends\n");
+        let _ = io::stderr().write_all(message.as_bytes());
         std::process::abort();
     }
 }
 
 /// The background thread.
-impl Drive {
+impl<E: Engine> Drive<E> {
     /// Starts it, if it does not run yet.
     pub(crate) fn start_background(self: &Arc<Self>) -> io::Result<()> {
         let mut thread = lock(&self.background.thread);
         if thread.is_none() {
             let this = Arc::clone(self);
             self.background.state.store(WATCHING, Ordering::SeqCst);
-            let body = move || die_of_a_panic(|| this.background());
-            let spawned = std::thread::Builder::new().name("tcp-emu".into()).spawn(body);
+            let body = move || die_of_a_panic(E::NAME, || this.background());
+            let spawned = std::thread::Builder::new().name(E::NAME.into()).spawn(body);
             match spawned {
                 Ok(spawned) => *thread = Some(spawned),
                 Err(e) => {
@@ -120,7 +121,7 @@ impl Drive {
             // A consumer sleeps in the poller, and another one has posted something and not looked after it.
             tick = TICK;
             if self.board.has_work() {
-                self.engine.serve();
+                self.desk.serve();
             } else if same_leader >= TICKS_TO_REST {
                 self.rest(leaders);
                 same_leader = 0;
@@ -138,7 +139,7 @@ impl Drive {
         let tick = loop {
             // Somebody at work is a consumer. It may have been interrupted, by this very thread: no asking again and again.
             let attended = self.background.is_attended();
-            if !self.engine.serve() {
+            if !self.desk.serve() {
                 break if attended { SHORT_TICK } else { TICK };
             }
             if self.background.stop.load(Ordering::SeqCst) {

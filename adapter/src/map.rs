@@ -7,6 +7,7 @@ pub(crate) fn access(access: dat::Access) -> rnic::Access {
     rnic::Access { local_read, local_write, remote_read, remote_write, remote_atomic }
 }
 
+#[inline]
 fn segments(segments: &[dat::Segment]) -> &[rnic::Segment] {
     const {
         use std::mem::offset_of;

@@ -9,15 +9,16 @@ use dat_sys::DAT_INVALID_STATE;
 
 use super::no_memory;
 use crate::drive::Drive;
+use crate::engine::Engine;
 use crate::map;
 
 /// Completion queue.
-pub struct Cq {
+pub struct Cq<E: Engine> {
     pub(super) cq: Arc<rnic::Cq>,
-    pub(super) drive: Arc<Drive>,
+    pub(super) drive: Arc<Drive<E>>,
 }
 
-impl Completions for Cq {
+impl<E: Engine> Completions for Cq<E> {
     #[inline]
     fn poll(&self, out: &mut [MaybeUninit<Wc>]) -> usize {
         let room = out.len();
@@ -38,7 +39,7 @@ impl Completions for Cq {
     }
 
     fn resize(&self, depth: usize) -> Result<()> {
-        let _lease = self.drive.engine.lock();
+        let _lease = self.drive.desk.lock();
         // SAFETY: the lease is held, and dat-core does not poll meanwhile.
         match unsafe { self.cq.resize(depth) }.map_err(no_memory)? {
             true => Ok(()),

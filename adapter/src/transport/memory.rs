@@ -5,26 +5,27 @@ use std::sync::Arc;
 use dat_core::provider::{BindState, Region, Window};
 
 use crate::drive::Drive;
+use crate::engine::Engine;
 use crate::map;
 
 /// Protection domain.
 pub struct Pd(pub(super) rnic::Pd);
 
 /// Registered memory.
-pub struct Mr {
+pub struct Mr<E: Engine> {
     /// Emptied by `drop`.
     pub(super) mr: Option<rnic::Mr>,
-    pub(super) drive: Arc<Drive>,
+    pub(super) drive: Arc<Drive<E>>,
 }
 
 /// Memory window.
-pub struct Mw {
+pub struct Mw<E: Engine> {
     /// Emptied by `drop`.
     pub(super) mw: Option<rnic::Mw>,
-    pub(super) drive: Arc<Drive>,
+    pub(super) drive: Arc<Drive<E>>,
 }
 
-impl Region for Mr {
+impl<E: Engine> Region for Mr<E> {
     fn lkey(&self) -> u32 {
         self.mr.as_ref().map_or(0, rnic::Mr::lkey)
     }
@@ -34,22 +35,22 @@ impl Region for Mr {
     }
 }
 
-impl Drop for Mr {
+impl<E: Engine> Drop for Mr<E> {
     fn drop(&mut self) {
-        let _lease = self.drive.engine.lock();
+        let _lease = self.drive.desk.lock();
         self.mr = None;
     }
 }
 
-impl Window for Mw {
+impl<E: Engine> Window for Mw<E> {
     fn state(&self, rkey: u32) -> BindState {
         self.mw.as_ref().map_or(BindState::Over, |mw| map::bind_state(mw.state(rkey)))
     }
 }
 
-impl Drop for Mw {
+impl<E: Engine> Drop for Mw<E> {
     fn drop(&mut self) {
-        let _lease = self.drive.engine.lock();
+        let _lease = self.drive.desk.lock();
         self.mw = None;
     }
 }

@@ -4,17 +4,18 @@
 //! and looks for sleepers then. All of these are SeqCst, so that one of the two sees the other.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use mio::Waker;
 use mio::event::Event;
 
-use crate::call::CallId;
 use crate::dirty::Dirty;
+use crate::drive::Drive;
+use crate::engine::Engine;
 
 /// The board.
-pub(crate) struct Board {
+pub(crate) struct Board<E: Engine> {
     /// Queue pairs with new requests.
     pub(crate) dirty: Dirty,
     /// Counts passes over the engine. A queue pair that posts for the first time since the last is not in a hurry's way.
@@ -31,23 +32,30 @@ pub(crate) struct Board {
     alarm: AtomicU64,
     epoch: Instant,
     /// What came in while somebody else had the lease.
-    mail: Mutex<Mail>,
+    mail: Mutex<Mail<E::Call>>,
     any_mail: AtomicBool,
     waker: Waker,
+    /// Whose board this is.
+    drive: OnceLock<Weak<Drive<E>>>,
 }
 
 /// Things for the engine to know.
-#[derive(Default)]
-pub(crate) struct Mail {
+pub(crate) struct Mail<Call> {
     /// Requests whose consumers have dropped them.
-    pub(crate) refused: Vec<CallId>,
+    pub(crate) refused: Vec<Call>,
     /// What the poller reported.
     pub(crate) events: Vec<Event>,
 }
 
+impl<Call> Default for Mail<Call> {
+    fn default() -> Self {
+        Mail { refused: Vec::new(), events: Vec::new() }
+    }
+}
+
 const NEVER: u64 = u64::MAX;
 
-impl Board {
+impl<E: Engine> Board<E> {
     pub(crate) fn new(waker: Waker) -> Self {
         Board {
             dirty: Dirty::default(),
@@ -58,10 +66,22 @@ impl Board {
             leftover: AtomicBool::new(false),
             alarm: AtomicU64::new(NEVER),
             epoch: Instant::now(),
-            mail: Mutex::default(),
+            mail: Mutex::new(Mail::default()),
             any_mail: AtomicBool::new(false),
             waker,
+            drive: OnceLock::new(),
         }
+    }
+
+    /// Says whose board this is; once.
+    pub(crate) fn belongs_to(&self, drive: &Arc<Drive<E>>) {
+        let set = self.drive.set(Arc::downgrade(drive));
+        debug_assert!(set.is_ok(), "a board belongs to one drive");
+    }
+
+    /// Whose board this is. None: it is being taken down, or not set up yet.
+    pub(crate) fn drive(&self) -> Option<Arc<Drive<E>>> {
+        self.drive.get()?.upgrade()
     }
 
     /// Passes so far.
@@ -98,7 +118,7 @@ impl Board {
     }
 
     /// A consumer has dropped a request. Allowed inside upcalls.
-    pub(crate) fn refuse(&self, call: CallId) {
+    pub(crate) fn refuse(&self, call: E::Call) {
         self.mail().refused.push(call);
         self.any_mail.store(true, Ordering::Release);
     }
@@ -116,13 +136,13 @@ impl Board {
     }
 
     /// Takes what came in and leaves `empty`, for its memory.
-    pub(crate) fn swap_mail(&self, empty: &mut Mail) {
+    pub(crate) fn swap_mail(&self, empty: &mut Mail<E::Call>) {
         let mut mail = self.mail();
         self.any_mail.store(false, Ordering::Relaxed);
         std::mem::swap(&mut *mail, empty);
     }
 
-    fn mail(&self) -> MutexGuard<'_, Mail> {
+    fn mail(&self) -> MutexGuard<'_, Mail<E::Call>> {
         self.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -6,13 +6,13 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 /// One address of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NetAddr {
+pub struct NetAddr {
     /// The device.
-    pub(crate) device: String,
+    pub device: String,
     /// The address, port 0; link-local ones with their scope.
-    pub(crate) addr: SocketAddr,
+    pub addr: SocketAddr,
     /// The device is up.
-    pub(crate) up: bool,
+    pub up: bool,
 }
 
 impl NetAddr {
@@ -27,7 +27,7 @@ impl NetAddr {
 }
 
 /// All addresses of all devices.
-pub(crate) fn addresses() -> io::Result<Vec<NetAddr>> {
+pub fn addresses() -> io::Result<Vec<NetAddr>> {
     let mut list = std::ptr::null_mut();
     // SAFETY: getifaddrs stores a list, freed below, through the valid pointer.
     if unsafe { libc::getifaddrs(&mut list) } != 0 {
@@ -50,12 +50,12 @@ pub(crate) fn addresses() -> io::Result<Vec<NetAddr>> {
 }
 
 /// The best address of a device: IPv4 before IPv6, global before link-local.
-pub(crate) fn of_device<'a>(all: &'a [NetAddr], device: &str) -> Option<&'a NetAddr> {
+pub fn of_device<'a>(all: &'a [NetAddr], device: &str) -> Option<&'a NetAddr> {
     all.iter().filter(|a| a.device == device).min_by_key(|a| a.rank())
 }
 
 /// The address by which others best know this host: of a device that is up and not the loopback; else the loopback's.
-pub(crate) fn of_host(all: &[NetAddr]) -> SocketAddr {
+pub fn of_host(all: &[NetAddr]) -> SocketAddr {
     all.iter()
         .filter(|a| a.up && !a.addr.ip().is_loopback())
         .min_by_key(|a| a.rank())

@@ -22,6 +22,11 @@ impl Mark {
     pub(crate) fn new(index: usize) -> Self {
         Mark { next: AtomicPtr::default(), set: AtomicBool::new(false), index }
     }
+
+    /// The queue pair's index.
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
 }
 
 impl Dirty {
@@ -29,6 +34,7 @@ impl Dirty {
     ///
     /// # Safety
     /// The mark stays where it is until a [`Dirty::take`] that begins after the last push of it.
+    #[inline]
     pub(crate) unsafe fn push(&self, mark: &Mark) -> bool {
         // Even where the mark is set already this must be a write: who takes it then sees the work (see `take`).
         if mark.set.swap(true, Ordering::AcqRel) {

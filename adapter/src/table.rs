@@ -1,22 +1,31 @@
 //! Objects by small numbers that are used again.
 
 /// A table of objects.
-pub(crate) struct Table<T> {
+#[derive(Debug)]
+pub struct Table<T> {
     slots: Vec<Option<T>>,
     free: Vec<usize>,
 }
 
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Table::new()
+    }
+}
+
 impl<T> Table<T> {
-    pub(crate) const fn new() -> Self {
+    /// An empty table.
+    pub const fn new() -> Self {
         Table { slots: Vec::new(), free: Vec::new() }
     }
 
     /// The number that the next [`Table::insert`] gives.
-    pub(crate) fn next_index(&self) -> usize {
+    pub fn next_index(&self) -> usize {
         self.free.last().copied().unwrap_or(self.slots.len())
     }
 
-    pub(crate) fn insert(&mut self, value: T) -> usize {
+    /// Puts an object in; returns its number.
+    pub fn insert(&mut self, value: T) -> usize {
         let index = self.next_index();
         match self.free.pop() {
             Some(_) => self.slots[index] = Some(value),
@@ -25,22 +34,31 @@ impl<T> Table<T> {
         index
     }
 
-    pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+    /// The object of this number.
+    pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
         self.slots.get_mut(index)?.as_mut()
     }
 
-    pub(crate) fn remove(&mut self, index: usize) -> Option<T> {
+    /// Takes the object of this number out.
+    pub fn remove(&mut self, index: usize) -> Option<T> {
         let value = self.slots.get_mut(index)?.take()?;
         self.free.push(index);
         Some(value)
     }
 
-    pub(crate) fn indices(&self) -> impl Iterator<Item = usize> {
+    /// The numbers of all objects.
+    pub fn indices(&self) -> impl Iterator<Item = usize> {
         self.slots.iter().enumerate().filter(|(_, slot)| slot.is_some()).map(|(index, _)| index)
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 }
 

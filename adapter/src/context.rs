@@ -1,0 +1,85 @@
+//! What an engine has of its adapter.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+
+use crate::board::Board;
+use crate::engine::Engine;
+use crate::transport::Request;
+
+/// The poller for an engine's sockets, and the way back to its adapter.
+pub struct Context<E: Engine> {
+    board: Arc<Board<E>>,
+    registry: Registry,
+}
+
+impl<E: Engine> Context<E> {
+    pub(crate) fn new(board: Arc<Board<E>>, registry: Registry) -> Self {
+        Context { board, registry }
+    }
+
+    /// The poller reports a socket from now on, edge triggered; what is there already, at once. The token may be any number
+    /// but `usize::MAX`.
+    pub fn watch(
+        &self,
+        token: impl Into<Token>,
+        socket: &impl AsRawFd,
+        interest: Interest,
+    ) -> io::Result<()> {
+        self.resume(token, socket, interest)?;
+        self.board.sockets_changed(1);
+        Ok(())
+    }
+
+    /// The poller reports a watched socket by another name, and what is there already at once.
+    pub fn rename(
+        &self,
+        token: impl Into<Token>,
+        socket: &impl AsRawFd,
+        interest: Interest,
+    ) -> io::Result<()> {
+        let token = token.into();
+        match self.registry.reregister(&mut SourceFd(&socket.as_raw_fd()), token, interest) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => self.resume(token, socket, interest),
+            result => result,
+        }
+    }
+
+    /// The poller reports a watched socket no more, until `resume` or `rename`.
+    pub fn suspend(&self, socket: &impl AsRawFd) -> io::Result<()> {
+        self.registry.deregister(&mut SourceFd(&socket.as_raw_fd()))
+    }
+
+    /// The poller reports a suspended socket again, and what is there already at once.
+    pub fn resume(
+        &self,
+        token: impl Into<Token>,
+        socket: &impl AsRawFd,
+        interest: Interest,
+    ) -> io::Result<()> {
+        self.registry.register(&mut SourceFd(&socket.as_raw_fd()), token.into(), interest)
+    }
+
+    /// The poller forgets a watched socket, which is about to be closed.
+    pub fn unwatch(&self, socket: &impl AsRawFd) {
+        // Fails only for one that is suspended.
+        self.suspend(socket).ok();
+        self.board.sockets_changed(-1);
+    }
+
+    /// Whether somebody is in the poller, or about to enter it.
+    #[inline]
+    pub fn has_sleeper(&self) -> bool {
+        self.board.is_asleep()
+    }
+
+    /// A request for the consumer, to go with [`Upcall::Request`](dat_core::provider::Upcall::Request). None: the adapter is
+    /// being closed.
+    pub fn request(&self, call: E::Call) -> Option<Request<E>> {
+        self.board.drive().map(|drive| Request::new(drive, call))
+    }
+}

@@ -1,0 +1,78 @@
+//! An engine, and what is left for it to do: what the lease is about.
+
+use std::sync::Arc;
+
+use mio::event::Event;
+
+use crate::board::{Board, Mail};
+use crate::drive::WAKER;
+use crate::engine::{Engine, Left, Pass};
+use crate::lease::Serve;
+
+/// The desk.
+pub(crate) struct Desk<E: Engine> {
+    pub(crate) engine: E,
+    board: Arc<Board<E>>,
+    /// Mail, while it is read; kept for its memory.
+    mail: Mail<E::Call>,
+}
+
+impl<E: Engine> Desk<E> {
+    pub(crate) fn new(engine: E, board: Arc<Board<E>>) -> Self {
+        Desk { engine, board, mail: Mail::default() }
+    }
+
+    /// A pass of a consumer's thread that found its queue empty.
+    #[inline]
+    pub(crate) fn poll_pass(&mut self) -> Pass {
+        self.board.consumer_made_progress();
+        self.serve();
+        self.engine.look()
+    }
+
+    /// What the poller reported, behind what it reported while somebody else had the lease.
+    pub(crate) fn deliver<'a>(&mut self, events: impl IntoIterator<Item = &'a Event>) {
+        self.open_mail();
+        events.into_iter().for_each(|event| see(&mut self.engine, event));
+    }
+
+    fn open_mail(&mut self) {
+        if !self.board.has_mail() {
+            return;
+        }
+        self.board.swap_mail(&mut self.mail);
+        let Mail { refused, events } = &mut self.mail;
+        refused.drain(..).for_each(|call| self.engine.refuse(call));
+        events.drain(..).for_each(|event| see(&mut self.engine, &event));
+    }
+
+    /// Takes a queue pair away.
+    pub(crate) fn remove_qp(&mut self, qp: usize) {
+        // Its mark must not stay in the stack, and what others have marked must not be lost.
+        self.serve();
+        self.engine.remove_qp(qp);
+    }
+}
+
+fn see<E: Engine>(engine: &mut E, event: &Event) {
+    if event.token() != WAKER {
+        engine.see(event);
+    }
+}
+
+impl<E: Engine> Serve for Desk<E> {
+    /// Does what was published, what was left over and what is due.
+    fn serve(&mut self) {
+        self.board.begin_pass();
+        if !self.board.dirty.is_empty() {
+            self.board.dirty.take(|qp| self.engine.transmit(qp));
+        }
+        self.open_mail();
+        self.engine.go_on();
+    }
+
+    fn leave(&mut self) {
+        let Left { more, alarm } = self.engine.leave();
+        self.board.leave(more, alarm);
+    }
+}

@@ -1,0 +1,103 @@
+//! What a provider supplies: the engine of one open adapter.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use dat_core::Result;
+use dat_core::provider::{Allocated, Close, Connect, Port, ReadDepth};
+use mio::event::Event;
+use rnic::Work;
+
+use crate::transport::{Adapter, Shared};
+
+/// Connections, service points and timers of an adapter: all that touches sockets. Whoever calls it has the lease, so there
+/// is one call at a time.
+///
+/// Objects are named by small numbers, which the engine chooses. It makes upcalls whenever it likes, as dat-core's
+/// [contract](dat_core::provider) says.
+///
+/// # Safety
+/// What [`Engine::add_qp`] is given of a queue pair, and whatever is made of it, is used inside these calls alone. After
+/// [`Engine::remove_qp`] or [`Engine::close`] the sink that came with the object is not called any more.
+pub unsafe trait Engine: Send + Sized + 'static {
+    /// The provider's name, for its thread.
+    const NAME: &'static str;
+    /// Names somebody who called at a service point, and whose request the consumer has. Never used twice.
+    type Call: Copy + Send + 'static;
+
+    /// A consumer's thread polls: looks at the sockets that are likely to have news, without asking the poller.
+    fn look(&mut self) -> Pass;
+    /// The poller has reported a socket. Edges are reported once: the engine keeps in mind what it leaves there.
+    fn see(&mut self, event: &Event);
+    /// A pass, after marked queue pairs have transmitted: what was left over, and what is due.
+    fn go_on(&mut self);
+    /// The lease is about to be let go of: says what is still to do. Called more than once if work comes in meanwhile.
+    fn leave(&mut self) -> Left;
+
+    /// Whether connections are over that have not ended yet.
+    ///
+    /// What a peer did on one connection before it ended another is to be seen in that order. But a look at a socket may see
+    /// its end before anybody has asked the poller about the others; so an engine with a socket for each connection only
+    /// makes a note, and [`Engine::end`] is called when all that the poller knew has been seen.
+    fn has_ends(&self) -> bool {
+        false
+    }
+    /// These connections, taken from the engine.
+    fn take_over(&mut self) -> Vec<usize> {
+        Vec::new()
+    }
+    /// Ends them.
+    fn end(&mut self, _over: Vec<usize>) {}
+
+    /// A new queue pair: where its upcalls go, and the side of its queues that completes.
+    ///
+    /// # Errors
+    /// `DAT_INSUFFICIENT_RESOURCES` when the wire has no names left.
+    fn add_qp(&mut self, sink: Sink<Self>, work: Work) -> Result<Arc<Shared>>;
+    /// A queue pair goes away, and its connection with it: no upcalls any more.
+    fn remove_qp(&mut self, qp: usize);
+    /// Sends what a queue pair has been given; where its connection has ended, flushes it.
+    fn transmit(&mut self, qp: usize);
+    /// See [`Queue::connect`](dat_core::provider::Queue::connect).
+    fn connect(&mut self, qp: usize, to: &Connect<'_>) -> Result<()>;
+    /// See [`Queue::accept`](dat_core::provider::Queue::accept).
+    fn accept(&mut self, qp: usize, call: Self::Call, private: &[u8], depth: ReadDepth) -> Result<()>;
+    /// See [`Queue::disconnect`](dat_core::provider::Queue::disconnect).
+    fn disconnect(&mut self, qp: usize, how: Close);
+    /// See [`Queue::allocated`](dat_core::provider::Queue::allocated).
+    fn allocated(&mut self, qp: usize) -> Allocated;
+
+    /// Opens a service point; says its number and its port. See [`Transport::listen`](dat_core::provider::Transport::listen).
+    fn listen(&mut self, port: Port, backlog: usize, sink: Sink<Self>) -> Result<(usize, u16)>;
+    /// Closes a service point. Callers whose requests the consumer has wait on for its answer.
+    fn close(&mut self, listener: usize);
+    /// The consumer refuses a request, with private data.
+    fn reject(&mut self, call: Self::Call, private: &[u8]) -> Result<()>;
+    /// The consumer has dropped a request.
+    fn refuse(&mut self, call: Self::Call);
+}
+
+/// What came of a consumer's pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// Something moved.
+    Fruitful,
+    /// Nothing did.
+    Fruitless,
+    /// The poller may know of something that the pass did not look at.
+    Ask,
+}
+
+/// What is still to do when the lease is let go of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// There is more to do at once.
+    pub more: bool,
+    /// When the next timer is due.
+    pub alarm: Option<Instant>,
+}
+
+/// What upcalls of an engine go to.
+pub type Sink<E> = dat_core::provider::Sink<Adapter<E>>;
+/// What upcalls of an engine say.
+pub type Upcall<'a, E> = dat_core::provider::Upcall<'a, Adapter<E>>;

@@ -1,0 +1,52 @@
+//! What every software adapter is made of, whatever its wire: dat-core's objects over rnic's queues, and who makes progress.
+//!
+//! | file | what |
+//! |---|---|
+//! | `engine` | what a provider supplies: [`Engine`] |
+//! | `context` | what its engine has of the adapter: [`Context`] |
+//! | `transport` | dat-core's contract, over rnic's queues and the engine: [`Adapter`] and its objects |
+//! | `map` | rnic's types and dat-core's |
+//! | `desk` | the engine, and what is left for it to do |
+//! | `lease`, `dirty`, `board` | who works on the engine, and how others leave work for it |
+//! | `drive` | who makes progress: polling consumers, blocking consumers, a background thread |
+//! | [`params`], [`netdev`] | what is the same in all ia_params; the host's devices and addresses |
+//! | `table` | objects by small numbers: [`Table`] |
+//!
+//! # How to build a provider on this
+//!
+//! 1. Write an [`Engine`]: sockets, connections and timers of one open adapter, as plain data. It never locks, blocks or
+//!    starts a thread: whoever calls it has the lease, and it is called
+//!    - when a socket has news ([`Engine::see`]), or a consumer polls ([`Engine::look`]);
+//!    - when a queue pair has something to send ([`Engine::transmit`]): at once for a lone request, once for a batch;
+//!    - in every pass, for timers and what was left over ([`Engine::go_on`]);
+//!    - by the consumer's calls, each named as in dat-core ([`Engine::connect`], [`Engine::listen`], …).
+//! 2. It gives its sockets to the poller through the [`Context`] it was made with, edge triggered, each by a token of its own.
+//!    It keeps queue pairs in a [`Table`]; the number in there is the queue pair's name. What it is handed of a queue pair is
+//!    [`rnic::Work`], the side of the queues that completes; news of a connection go to the sink beside it.
+//! 3. What is left to do when the lease ends is the answer of [`Engine::leave`]: more at once, or a time to be called at. A
+//!    pass must end, so bursts are limited; what does not fit is left over.
+//! 4. Parse ia_params with [`params::parse`], which knows addresses and `spin`, and asks for the provider's own keys.
+//! 5. `impl Provider`, its transport an `Adapter<YourEngine>`, its `open` little more than [`Adapter::open`].
+//! 6. `dat_core::transport_contract!` over a pair of adapters is its first test; provider-tcp-emu shows the others.
+//!
+//! Everything is compiled for the one engine: no call between here and there is dynamic.
+
+mod board;
+mod context;
+mod desk;
+mod dirty;
+mod drive;
+mod engine;
+mod lease;
+mod map;
+pub mod netdev;
+pub mod params;
+mod sync;
+mod table;
+mod transport;
+
+pub use context::Context;
+pub use engine::{Engine, Left, Pass, Sink, Upcall};
+pub use params::Params;
+pub use table::Table;
+pub use transport::{Adapter, Cq, Listener, Mr, Mw, Pd, Qp, Request, Shared, Srq, Wire, no_resources, port};

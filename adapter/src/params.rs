@@ -1,0 +1,253 @@
+//! What is the same in all ia_params: where, and how long to poll.
+//!
+//! ```text
+//! ia_params = [ where [ number ] ] { key "=" value }        words, separated by blanks
+//! where     = network device | IPv4 or IPv6 address | host name        nothing: every address of the host
+//! ```
+//!
+//! The number is the port in entries written for OFED's providers (`"eth0 0"`); sockets have no such thing.
+//!
+//! | key | value | default |
+//! |---|---|---|
+//! | `spin` | µs that a blocking wait polls before it sleeps; also `OPENDAT_SPIN_US` | 30; 0 on one processor |
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use dat_core::{Error, OpenError};
+use dat_sys::{DAT_INVALID_ADDRESS, DAT_INVALID_PARAMETER};
+
+use crate::netdev::{self, NetAddr};
+
+/// Parsed ia_params, but for the provider's own keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Params {
+    /// The one address served, port 0; none: all of the host's.
+    pub bind: Option<SocketAddr>,
+    /// The address reported as the adapter's, port 0.
+    pub address: SocketAddr,
+    /// How long a blocking wait polls before it sleeps.
+    pub spin: Duration,
+}
+
+const MAX_SPIN: u64 = 1_000_000;
+const DEFAULT_SPIN: Duration = Duration::from_micros(30);
+
+/// Reads ia_params. `env` looks up an environment variable; the host's resolver is asked only for what is neither an
+/// address nor a device. `own` takes each key that is not in the table above, with its value, in their order; its error
+/// says what was expected.
+///
+/// # Errors
+/// `DAT_INVALID_ADDRESS` for an address that is not this host's, `DAT_INVALID_PARAMETER` for everything else.
+pub fn parse(
+    text: &str,
+    env: impl Fn(&str) -> Option<String>,
+    mut own: impl FnMut(&str, &str) -> Result<(), String>,
+) -> Result<Params, OpenError> {
+    let devices = netdev::addresses().map_err(|e| {
+        OpenError::new(Error::of(DAT_INVALID_ADDRESS), format!("listing network devices: {e}"))
+    })?;
+    let (wheres, options): (Vec<_>, Vec<_>) = text.split_whitespace().partition(|word| !word.contains('='));
+    let bind = match wheres[..] {
+        [] => None,
+        [place] => Some(locate(place, &devices)?),
+        [place, port] if port.bytes().all(|b| b.is_ascii_digit()) => Some(locate(place, &devices)?),
+        [_, word, ..] => {
+            return Err(invalid(format!("\"{word}\": expected key=value after the address")));
+        }
+    };
+    let address = bind.unwrap_or_else(|| netdev::of_host(&devices));
+    let mut params = Params { bind, address, spin: default_spin(online_processors()) };
+    if let Some(value) = env("OPENDAT_SPIN_US") {
+        params.spin = spin(&value).map_err(|e| invalid(format!("OPENDAT_SPIN_US={value}: {e}")))?;
+    }
+    for word in options {
+        let set = match word.split_once('=').unwrap_or((word, "")) {
+            ("spin", value) => spin(value).map(|spin| params.spin = spin),
+            (key, value) => own(key, value),
+        };
+        set.map_err(|e| invalid(format!("{word}: {e}")))?;
+    }
+    Ok(params)
+}
+
+/// The value of a switch.
+pub fn on(value: &str) -> Result<bool, String> {
+    match value {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("expected on or off".into()),
+    }
+}
+
+/// Where there is but one processor, polling keeps from it whoever is to send the message.
+fn default_spin(processors: libc::c_long) -> Duration {
+    if processors >= 2 { DEFAULT_SPIN } else { Duration::ZERO }
+}
+
+/// Of the host. Not those that the calling thread may run on: a consumer that is bound to one leaves the others to its peers.
+fn online_processors() -> libc::c_long {
+    // SAFETY: no memory is involved.
+    unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }
+}
+
+fn spin(value: &str) -> Result<Duration, String> {
+    match value.parse() {
+        Ok(us @ 0..=MAX_SPIN) => Ok(Duration::from_micros(us)),
+        _ => Err(format!("expected 0 to {MAX_SPIN} microseconds")),
+    }
+}
+
+/// The local address that a word means.
+fn locate(place: &str, devices: &[NetAddr]) -> Result<SocketAddr, OpenError> {
+    let unbracketed = place.strip_prefix('[').and_then(|p| p.strip_suffix(']')).unwrap_or(place);
+    if let Ok(ip) = unbracketed.parse::<IpAddr>() {
+        return local(ip, devices).ok_or_else(|| no_address(format!("{ip} is not an address of this host")));
+    }
+    if let Some(found) = netdev::of_device(devices, place) {
+        return match found.up {
+            true => Ok(found.addr),
+            false => Err(no_address(format!("network device {place} is down"))),
+        };
+    }
+    let addrs: Vec<SocketAddr> = (place, 0)
+        .to_socket_addrs()
+        .map_err(|e| {
+            no_address(format!("\"{place}\" is no network device with an address, and as a host name: {e}"))
+        })?
+        .collect();
+    addrs.iter().find_map(|a| local(a.ip(), devices)).ok_or_else(|| {
+        let ips: Vec<String> = addrs.iter().map(|a| a.ip().to_string()).collect();
+        no_address(format!("{place} is {}, which is not this host", ips.join(", ")))
+    })
+}
+
+/// An address of this host, with its scope.
+fn local(ip: IpAddr, devices: &[NetAddr]) -> Option<SocketAddr> {
+    let exact = devices.iter().find(|d| d.addr.ip() == ip).map(|d| d.addr);
+    // All of 127/8 is local, though the device has but one address of it.
+    exact.or_else(|| (ip.is_ipv4() && ip.is_loopback()).then(|| SocketAddr::new(ip, 0)))
+}
+
+/// What is wrong with ia_params.
+pub fn invalid(reason: String) -> OpenError {
+    OpenError::new(Error::of(DAT_INVALID_PARAMETER), format!("ia_params: {reason}"))
+}
+
+fn no_address(reason: String) -> OpenError {
+    OpenError::new(Error::of(DAT_INVALID_ADDRESS), format!("ia_params: {reason}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Params, OpenError> {
+        with(text, |_| None)
+    }
+
+    fn with(text: &str, env: impl Fn(&str) -> Option<String>) -> Result<Params, OpenError> {
+        super::parse(text, env, |_, _| Err("unknown key".into()))
+    }
+
+    fn reason(text: &str) -> String {
+        parse(text).expect_err(text).reason
+    }
+
+    #[test]
+    fn nothing_means_every_address() {
+        let params = parse(" ").expect("parses");
+        assert_eq!(params.bind, None);
+        assert!(!params.address.ip().is_unspecified());
+    }
+
+    #[test]
+    fn one_address_by_number_device_or_name() {
+        for text in ["127.0.0.1", "lo", "localhost", "lo 0"] {
+            let bind = parse(text).expect(text).bind.expect(text);
+            assert!(bind.ip().is_loopback() && bind.port() == 0, "{text}: {bind}");
+        }
+        assert_eq!(
+            parse("127.0.0.9").expect("parses").bind,
+            Some("127.0.0.9:0".parse().expect("an address"))
+        );
+        if netdev::addresses()
+            .expect("devices")
+            .iter()
+            .any(|d| d.addr.ip() == IpAddr::from([0u16, 0, 0, 0, 0, 0, 0, 1]))
+        {
+            for text in ["::1", "[::1]"] {
+                assert_eq!(parse(text).expect(text).bind, Some("[::1]:0".parse().expect("an address")));
+            }
+        }
+    }
+
+    #[test]
+    fn the_provider_is_asked_for_its_own_keys() {
+        let mut asked = Vec::new();
+        let own = |key: &str, value: &str| {
+            asked.push(format!("{key}: {value}"));
+            Ok(())
+        };
+        let params = super::parse("crc=on spin=100 lo cc= crc=a=b", |_| None, own).expect("parses");
+        assert_eq!(asked, ["crc: on", "cc: ", "crc: a=b"]);
+        assert!(params.bind.is_some_and(|bind| bind.ip().is_loopback()));
+        assert_eq!(params.spin, Duration::from_micros(100));
+        assert_eq!(reason("bad=1"), "ia_params: bad=1: unknown key");
+    }
+
+    #[test]
+    fn the_environment_sets_the_spin_and_the_entry_wins() {
+        let env =
+            |value: &'static str| move |name: &str| (name == "OPENDAT_SPIN_US").then(|| value.to_owned());
+        assert_eq!(with("", env("7")).expect("parses").spin, Duration::from_micros(7));
+        assert_eq!(with("spin=8", env("7")).expect("parses").spin, Duration::from_micros(8));
+        let error = with("", env("soon")).expect_err("no number").reason;
+        assert_eq!(error, "ia_params: OPENDAT_SPIN_US=soon: expected 0 to 1000000 microseconds");
+    }
+
+    #[test]
+    fn one_processor_does_not_spin() {
+        assert_eq!(
+            [-1, 1, 2, 64].map(default_spin),
+            [Duration::ZERO, Duration::ZERO, DEFAULT_SPIN, DEFAULT_SPIN]
+        );
+    }
+
+    /// A consumer that is bound to a processor of its own still has the others beside it.
+    #[test]
+    fn affinity_does_not_count() {
+        let spin = parse("").expect("parses").spin;
+        let bound = std::thread::spawn(|| {
+            // SAFETY: a set of this thread's, which is zeroes, alive during the calls.
+            unsafe {
+                let mut set: libc::cpu_set_t = std::mem::zeroed();
+                libc::sched_getaffinity(0, size_of_val(&set), &mut set);
+                let first =
+                    (0..libc::CPU_SETSIZE as usize).find(|&cpu| libc::CPU_ISSET(cpu, &set)).expect("one");
+                libc::CPU_ZERO(&mut set);
+                libc::CPU_SET(first, &mut set);
+                assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
+            }
+            parse("").expect("parses").spin
+        });
+        assert_eq!(bound.join().expect("no panic"), spin);
+    }
+
+    #[test]
+    fn errors_say_what_is_wrong() {
+        assert_eq!(on("maybe"), Err("expected on or off".into()));
+        assert_eq!(reason("spin=-1"), "ia_params: spin=-1: expected 0 to 1000000 microseconds");
+        assert_eq!(reason("lo eth0"), "ia_params: \"eth0\": expected key=value after the address");
+        assert_eq!(reason("203.0.113.77"), "ia_params: 203.0.113.77 is not an address of this host");
+        let unknown = reason("no-such-device0.invalid");
+        assert!(
+            unknown.starts_with(
+                "ia_params: \"no-such-device0.invalid\" is no network device with an address, and as"
+            ),
+            "{unknown}"
+        );
+        assert_eq!(parse("spin=soon").expect_err("bad").code, Error::of(DAT_INVALID_PARAMETER));
+        assert_eq!(parse("203.0.113.77").expect_err("bad").code, Error::of(DAT_INVALID_ADDRESS));
+    }
+}

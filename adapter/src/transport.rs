@@ -1,0 +1,242 @@
+//! dat-core's contract, fulfilled by rnic's queues and a provider's engine.
+
+mod completion;
+mod memory;
+mod queue;
+mod receive;
+mod service;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Instant;
+
+use dat_core::provider::{Access, Attrs, Mem, Port, QpCfg, Transport};
+use dat_core::wake::{Slept, Wake};
+use dat_core::{Error, OpenError, Result};
+use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY, DAT_RESOURCE_MEMORY_REGION};
+use mio::{Poll, Waker};
+use rnic::{CqEvent, Keys};
+
+pub use self::completion::Cq;
+pub use self::memory::{Mr, Mw, Pd};
+pub use self::queue::{Qp, Shared};
+pub use self::receive::Srq;
+pub use self::service::{Listener, Request, port};
+use crate::board::Board;
+use crate::context::Context;
+use crate::drive::{Drive, WAKER};
+use crate::engine::{Engine, Sink, Upcall};
+use crate::map;
+use crate::params::Params;
+
+/// An open adapter.
+pub struct Adapter<E: Engine> {
+    attrs: Attrs,
+    keys: Arc<Keys>,
+    drive: Arc<Drive<E>>,
+}
+
+/// What a wire decides of an adapter's limits and names; see [`Attrs`].
+#[derive(Clone, Debug)]
+pub struct Wire {
+    /// RDMA reads in flight for each endpoint, either direction.
+    pub max_read_depth: u32,
+    /// Bytes of private data.
+    pub max_private: usize,
+    /// Immediate data and atomic operations are there, towards peers that can do them.
+    pub extended: bool,
+    /// Transport-specific named attributes.
+    pub named: Vec<(String, String)>,
+}
+
+impl<E: Engine> Adapter<E> {
+    /// Opens an adapter; `engine` makes its engine, and may have sockets watched already.
+    ///
+    /// # Errors
+    /// What `engine` says; `DAT_INSUFFICIENT_RESOURCES` if there is no poller.
+    pub fn open(
+        ia: &str,
+        params: &Params,
+        wire: Wire,
+        engine: impl FnOnce(Context<E>) -> std::result::Result<E, OpenError>,
+    ) -> std::result::Result<Self, OpenError> {
+        let no_poller = |e: io::Error| {
+            let reason = format!("making a poller: {e}");
+            OpenError::new(no_resources(e), reason)
+        };
+        let poll = Poll::new().map_err(no_poller)?;
+        let waker = Waker::new(poll.registry(), WAKER).map_err(no_poller)?;
+        let registry = poll.registry().try_clone().map_err(no_poller)?;
+
+        let board = Arc::new(Board::new(waker));
+        let engine = engine(Context::new(Arc::clone(&board), registry))?;
+        let drive = Arc::new(Drive::new(engine, Arc::clone(&board), poll, params.spin));
+        board.belongs_to(&drive);
+        Ok(Adapter { attrs: attrs(ia, params.address, wire), keys: Arc::new(Keys::new()), drive })
+    }
+}
+
+impl<E: Engine> Drop for Adapter<E> {
+    fn drop(&mut self) {
+        self.drive.stop_background();
+    }
+}
+
+fn attrs(ia: &str, address: SocketAddr, wire: Wire) -> Attrs {
+    let Wire { max_read_depth, max_private, extended, named } = wire;
+    Attrs {
+        adapter: ia.to_owned(),
+        vendor: "OpenDAT".to_owned(),
+        address,
+        max_eps: 1 << 16,
+        max_dtos: 1 << 16,
+        max_segments: 32,
+        max_read_segments: 32,
+        max_read_depth,
+        max_evds: 1 << 16,
+        max_evd_depth: 1 << 20,
+        // One table has room for all of them; a window may have a key that is valid and one that is about to be.
+        max_regions: Keys::MAX / 2,
+        max_windows: Keys::MAX / 4,
+        extended,
+        max_region_size: isize::MAX as u64,
+        max_pds: 1 << 16,
+        max_message: u32::MAX,
+        max_private,
+        max_srqs: 1 << 16,
+        max_srq_depth: 1 << 16,
+        optimal_alignment: 64,
+        named,
+    }
+}
+
+impl<E: Engine> Transport for Adapter<E> {
+    type Pd = Pd;
+    type Mr = Mr<E>;
+    type Mw = Mw<E>;
+    type Cq = Cq<E>;
+    type Srq = Srq<E>;
+    type Qp = Qp<E>;
+    type Listener = Listener<E>;
+    type Request = Request<E>;
+
+    fn attrs(&self) -> &Attrs {
+        &self.attrs
+    }
+
+    fn pd(&self) -> Result<Pd> {
+        Ok(Pd(self.keys.pd()))
+    }
+
+    unsafe fn mr(&self, pd: &Pd, mem: Mem, access: Access) -> Result<Mr<E>> {
+        // SAFETY: the caller's promise; `Mr::drop` holds the lease.
+        let mr = unsafe {
+            rnic::Mr::new(&self.keys, pd.0, mem.addr, mem.len, map::access(access), mem.zero_based)
+        };
+        let mr = mr.map_err(|e| match e {
+            rnic::key::RegisterError::Range => Error::arg(3),
+            rnic::key::RegisterError::Exhausted => {
+                Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION)
+            }
+        })?;
+        Ok(Mr { mr: Some(mr), drive: Arc::clone(&self.drive) })
+    }
+
+    fn mw(&self, pd: &Pd, scoped: bool) -> Result<Mw<E>> {
+        Ok(Mw { mw: Some(rnic::Mw::new(&self.keys, pd.0, scoped)), drive: Arc::clone(&self.drive) })
+    }
+
+    fn cq(&self, depth: usize, sink: Sink<E>) -> Result<Cq<E>> {
+        let notify = move |event| {
+            sink.call(match event {
+                CqEvent::Ready => Upcall::<E>::CqReady,
+                CqEvent::Overflow => Upcall::<E>::CqOverflow,
+            });
+        };
+        let cq = rnic::Cq::new(depth, notify).map_err(no_memory)?;
+        Ok(Cq { cq: Arc::new(cq), drive: Arc::clone(&self.drive) })
+    }
+
+    fn srq(&self, pd: &Pd, depth: usize, max_segments: usize, sink: Sink<E>) -> Result<Srq<E>> {
+        let notify = move || sink.call(Upcall::<E>::LowWatermark);
+        let srq = rnic::Srq::new(&self.keys, pd.0, depth, max_segments, notify).map_err(no_memory)?;
+        let depth = AtomicUsize::new(depth);
+        Ok(Srq { srq: Arc::new(srq), depth, sink, drive: Arc::clone(&self.drive) })
+    }
+
+    fn qp(&self, cfg: QpCfg<'_, Self>, sink: Sink<E>) -> Result<Qp<E>> {
+        let (holding, sender_wakes) = (Arc::clone(&cfg.holding), cfg.sender_wakes);
+        let cfg = rnic::QpCfg {
+            keys: Arc::clone(&self.keys),
+            pd: cfg.pd.0,
+            request_cq: cfg.request_cq.map(|cq| Arc::clone(&cq.cq)),
+            recv_cq: cfg.recv_cq.map(|cq| Arc::clone(&cq.cq)),
+            srq: cfg.srq.map(|srq| Arc::clone(&srq.srq)),
+            token: cfg.token,
+            max_requests: cfg.max_requests,
+            max_recvs: cfg.max_recvs,
+            max_request_segments: cfg.max_request_segments,
+            max_recv_segments: cfg.max_recv_segments,
+        };
+        // SAFETY: the engine lock is the adapter's lease, as `Engine` promises; queues of other adapters are not of this
+        // type's values.
+        let (qp, mut work) = unsafe { rnic::Qp::new(cfg) }.map_err(no_memory)?;
+        work.watch_receives(move || {
+            let exceeded = holding.took();
+            if exceeded.soft {
+                sink.call(Upcall::<E>::HighWatermark);
+            }
+            !exceeded.hard
+        });
+        if !sender_wakes {
+            work.let_poster_wake();
+        }
+        let shared = self.drive.desk.lock().engine.add_qp(sink, work)?;
+        let index = shared.index();
+        Ok(Qp { qp, shared, index, batch: queue::Batch::default(), drive: Arc::clone(&self.drive) })
+    }
+
+    fn listen(&self, port: Port, backlog: usize, sink: Sink<E>) -> Result<Listener<E>> {
+        let (index, port) = self.drive.desk.lock().engine.listen(port, backlog, sink)?;
+        let listener = Listener { index, port, drive: Arc::clone(&self.drive) };
+        self.drive.start_background().map_err(no_resources)?;
+        Ok(listener)
+    }
+
+    fn port(&self, listener: &Listener<E>) -> u64 {
+        listener.port.into()
+    }
+
+    fn reject(&self, mut request: Request<E>, private: &[u8]) -> Result<()> {
+        request.answered = true;
+        self.drive.desk.lock().engine.reject(request.call, private)
+    }
+
+    #[inline]
+    fn progress(&self) {
+        self.drive.poll();
+    }
+
+    fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
+        self.drive.sleep(wake, deadline)
+    }
+
+    fn attend(&self, on: bool) {
+        self.drive.attend(on);
+    }
+
+    fn interrupt(&self) {
+        self.drive.interrupt();
+    }
+}
+
+fn no_memory(_: rnic::OutOfMemory) -> Error {
+    Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY)
+}
+
+/// No file descriptor, no thread.
+pub fn no_resources(_: io::Error) -> Error {
+    Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY)
+}

@@ -1,0 +1,62 @@
+//! Service points and connection requests.
+
+use std::sync::Arc;
+
+use crate::drive::Drive;
+use crate::engine::Engine;
+
+/// The port of a connection qualifier, as libdaplofa maps the two.
+pub fn port(qualifier: u64) -> u16 {
+    match u16::try_from(qualifier) {
+        Ok(port) => port,
+        Err(_) => (qualifier % 32001 + 33534) as u16,
+    }
+}
+
+/// Service point.
+pub struct Listener<E: Engine> {
+    pub(super) index: usize,
+    pub(super) port: u16,
+    pub(super) drive: Arc<Drive<E>>,
+}
+
+/// A connection request nobody has answered.
+pub struct Request<E: Engine> {
+    pub(super) call: E::Call,
+    pub(super) answered: bool,
+    pub(super) drive: Arc<Drive<E>>,
+}
+
+impl<E: Engine> Drop for Listener<E> {
+    fn drop(&mut self) {
+        self.drive.desk.lock().engine.close(self.index);
+    }
+}
+
+impl<E: Engine> Request<E> {
+    pub(crate) fn new(drive: Arc<Drive<E>>, call: E::Call) -> Self {
+        Request { call, answered: false, drive }
+    }
+}
+
+impl<E: Engine> Drop for Request<E> {
+    /// May happen inside an upcall, where this very thread has the lease: then it looks again before it lets go.
+    fn drop(&mut self) {
+        if !self.answered {
+            self.drive.board.refuse(self.call);
+            self.drive.desk.serve();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn qualifiers_map_to_ports() {
+        assert_eq!(port(0xFFFF), 0xFFFF);
+        assert_eq!(port(0x1_0000), (0x1_0000 % 32001 + 33534) as u16);
+        assert!((33534..=65534).contains(&port(u64::MAX)));
+    }
+}
