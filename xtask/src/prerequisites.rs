@@ -26,6 +26,7 @@ const NEEDS: &[Need] = &[
     need("g++", "/usr/bin/g++", "g++", "C++ programs and libFuzzer"),
     need("libc headers", "/usr/include/stdio.h", "libc6-dev", "C programs"),
     need("pkg-config", "/usr/bin/pkg-config", "pkg-config", "the shipped pkg-config file"),
+    need("tshark", "/usr/bin/tshark", "tshark", "captures as Wireshark sees them"),
     need("valgrind", "/usr/bin/valgrind", "valgrind", "dtest under valgrind"),
     need(
         "ip",

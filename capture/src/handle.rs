@@ -1,0 +1,123 @@
+//! The handle of a capture.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, MutexGuard};
+use std::time::Instant;
+
+use crate::flow::Flow;
+use crate::headers::{self, Ip};
+use crate::output::{OpenError, Output, State};
+
+/// A capture that is being written, seen as one of its interfaces. Clones are the same interface.
+#[derive(Clone, Debug)]
+pub struct Capture {
+    output: Arc<Output>,
+    interface: u32,
+}
+
+/// Which way something went, from the adapter's point of view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// To the adapter.
+    In,
+    /// From the adapter.
+    Out,
+}
+
+impl Direction {
+    /// The other one.
+    pub const fn reversed(self) -> Self {
+        match self {
+            Direction::In => Direction::Out,
+            Direction::Out => Direction::In,
+        }
+    }
+}
+
+/// A UDP datagram.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagram<'a> {
+    /// From where.
+    pub src: SocketAddr,
+    /// To where.
+    pub dst: SocketAddr,
+    /// IPv4: the identification, which the ICRC of RoCEv2 covers.
+    pub id: u16,
+    /// IPv4: whether the flag "don't fragment" is set; likewise.
+    pub dont_fragment: bool,
+    /// What UDP carries; what does not fit into a datagram is cut off.
+    pub payload: &'a [u8],
+}
+
+impl Capture {
+    /// Begins to write to a file, or goes on with one that this process is writing. `interface` is what the packets are
+    /// to be filed under: the adapter's name.
+    ///
+    /// # Errors
+    /// Everything that can be known at once: a name that cannot be expanded, a file that cannot be opened, replaced or
+    /// written to, one that another process is writing to.
+    pub fn open(name: &str, interface: &str) -> Result<Self, OpenError> {
+        let output = Output::open(name)?;
+        let interface = output.add_interface(interface)?;
+        Ok(Self { output, interface })
+    }
+
+    /// The file, with its name expanded.
+    pub fn path(&self) -> &Path {
+        self.output.path()
+    }
+
+    /// Records a datagram.
+    pub fn udp(&self, at: Instant, direction: Direction, datagram: &Datagram<'_>) {
+        self.batch().udp(at, direction, datagram);
+    }
+
+    /// Records several datagrams with one write, when it is dropped. Others have to wait until then.
+    pub fn batch(&self) -> Batch<'_> {
+        Batch { output: &self.output, state: self.output.lock(), interface: self.interface }
+    }
+
+    /// Begins to record a TCP connection, which `opened` says who opened. `None`: this file has the connection already,
+    /// as seen from its other end.
+    pub fn tcp(&self, at: Instant, local: SocketAddr, peer: SocketAddr, opened: Direction) -> Option<Flow> {
+        Flow::open(self.clone(), at, local, peer, opened)
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        self.output.leave();
+    }
+}
+
+/// Datagrams that go into a file together.
+#[derive(Debug)]
+pub struct Batch<'a> {
+    output: &'a Output,
+    state: MutexGuard<'a, State>,
+    interface: u32,
+}
+
+impl Batch<'_> {
+    /// Records a datagram.
+    pub fn udp(&mut self, at: Instant, direction: Direction, datagram: &Datagram<'_>) {
+        let &Datagram { src, dst, id, dont_fragment, payload } = datagram;
+        let ip = Ip { src: src.ip(), dst: dst.ip(), id, dont_fragment };
+        self.packet(at, direction, |frame| headers::udp(frame, ip, src.port(), dst.port(), payload));
+    }
+
+    pub(crate) fn packet(&mut self, at: Instant, direction: Direction, frame: impl FnOnce(&mut Vec<u8>)) {
+        self.output.packet(&mut self.state, self.interface, at, direction, frame);
+    }
+
+    pub(crate) fn state(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        self.output.write(&mut self.state);
+    }
+}

@@ -1,0 +1,105 @@
+//! Blocks of a pcapng file (draft-ietf-opsawg-pcapng), in little-endian order.
+
+use crate::Direction;
+
+const SECTION_HEADER: u32 = 0x0A0D_0D0A;
+const INTERFACE_DESCRIPTION: u32 = 1;
+const ENHANCED_PACKET: u32 = 6;
+
+const BYTE_ORDER_MAGIC: u32 = 0x1A2B_3C4D;
+const LINKTYPE_ETHERNET: u16 = 1;
+/// Ten to the minus ninth of a second.
+const NANOSECONDS: u8 = 9;
+
+/// Options of any block.
+const END_OF_OPTIONS: u16 = 0;
+const COMMENT: u16 = 1;
+/// Of a section header.
+const USER_APPLICATION: u16 = 4;
+/// Of an interface description.
+const NAME: u16 = 2;
+const TIMESTAMP_RESOLUTION: u16 = 9;
+/// Of a packet.
+const FLAGS: u16 = 2;
+
+/// The beginning of a file, or of another part of it: interfaces are counted from 0 again.
+pub(crate) fn section(to: &mut Vec<u8>, application: &str, comment: &str) {
+    block(to, SECTION_HEADER, |to| {
+        to.extend(BYTE_ORDER_MAGIC.to_le_bytes());
+        to.extend(1u16.to_le_bytes());
+        to.extend(0u16.to_le_bytes());
+        // Its length is not known.
+        to.extend((-1i64).to_le_bytes());
+        option(to, COMMENT, comment.as_bytes());
+        option(to, USER_APPLICATION, application.as_bytes());
+        option(to, END_OF_OPTIONS, &[]);
+    });
+}
+
+/// An interface whose packets are Ethernet frames of any length.
+pub(crate) fn interface(to: &mut Vec<u8>, name: &str) {
+    block(to, INTERFACE_DESCRIPTION, |to| {
+        to.extend(LINKTYPE_ETHERNET.to_le_bytes());
+        to.extend([0; 2]);
+        to.extend(0u32.to_le_bytes());
+        option(to, NAME, name.as_bytes());
+        option(to, TIMESTAMP_RESOLUTION, &[NANOSECONDS]);
+        option(to, END_OF_OPTIONS, &[]);
+    });
+}
+
+/// A packet, `nanos` after 1970 began.
+pub(crate) fn packet(
+    to: &mut Vec<u8>,
+    interface: u32,
+    nanos: u64,
+    direction: Direction,
+    frame: impl FnOnce(&mut Vec<u8>),
+) {
+    block(to, ENHANCED_PACKET, |to| {
+        to.extend(interface.to_le_bytes());
+        to.extend(((nanos >> 32) as u32).to_le_bytes());
+        to.extend((nanos as u32).to_le_bytes());
+        let lengths = to.len();
+        to.extend([0; 8]);
+        let begin = to.len();
+        frame(to);
+        let length = ((to.len() - begin) as u32).to_le_bytes();
+        // As much as was captured is all there was.
+        to[lengths..lengths + 4].copy_from_slice(&length);
+        to[lengths + 4..begin].copy_from_slice(&length);
+        pad(to, begin);
+        let flags: u32 = match direction {
+            Direction::In => 1,
+            Direction::Out => 2,
+        };
+        option(to, FLAGS, &flags.to_le_bytes());
+        option(to, END_OF_OPTIONS, &[]);
+    });
+}
+
+/// A block has its length at both ends.
+fn block(to: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
+    let begin = to.len();
+    to.extend(kind.to_le_bytes());
+    to.extend([0; 4]);
+    body(to);
+    let length = ((to.len() - begin + 4) as u32).to_le_bytes();
+    to[begin + 4..begin + 8].copy_from_slice(&length);
+    to.extend(length);
+}
+
+/// A value that is too long for an option is cut off.
+fn option(to: &mut Vec<u8>, code: u16, value: &[u8]) {
+    let value = &value[..value.len().min(u16::MAX.into())];
+    to.extend(code.to_le_bytes());
+    to.extend((value.len() as u16).to_le_bytes());
+    let begin = to.len();
+    to.extend(value);
+    pad(to, begin);
+}
+
+/// To a multiple of four octets.
+fn pad(to: &mut Vec<u8>, begin: usize) {
+    to.resize(begin + (to.len() - begin).next_multiple_of(4), 0);
+}

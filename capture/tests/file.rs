@@ -1,0 +1,381 @@
+//! Files as they are written, read back with a reader of our own.
+
+mod reader;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use capture::{Capture, Datagram, Direction, Flow, OpenError};
+
+use self::reader::{Body, Contents, Packet};
+
+const FIN: u8 = 0x01;
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
+const PSH: u8 = 0x08;
+const ACK: u8 = 0x10;
+
+fn open(path: &Path, interface: &str) -> Capture {
+    Capture::open(path.to_str().expect("UTF-8"), interface).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn read(path: &Path) -> Contents {
+    reader::read(&fs::read(path).expect("the file"))
+}
+
+fn addr(text: &str) -> SocketAddr {
+    text.parse().expect(text)
+}
+
+struct Scratch {
+    _dir: tempfile::TempDir,
+    file: PathBuf,
+}
+
+fn scratch() -> Scratch {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("capture.pcapng");
+    Scratch { _dir: dir, file }
+}
+
+#[test]
+fn datagrams_of_all_lengths_over_both_families() {
+    let scratch = scratch();
+    let capture = open(&scratch.file, "softroce");
+    let payload: Vec<u8> = (0..65_507).map(|i| (i * 7) as u8).collect();
+    let mut expected = Vec::new();
+    for (src, dst) in [("10.77.0.1:4791", "10.77.0.3:4791"), ("[fd77::1]:49152", "[fd77::3]:4791")] {
+        for length in [0, 1, 2, 3, 4, 5, 16, 17, 1039, 1040, 4096, 65_507] {
+            let id = (length as u16).rotate_left(3);
+            let (direction, number) = if length % 2 == 0 { (Direction::Out, 2) } else { (Direction::In, 1) };
+            let datagram = Datagram {
+                src: addr(src),
+                dst: addr(dst),
+                id,
+                dont_fragment: length % 3 == 0,
+                payload: &payload[..length],
+            };
+            capture.udp(Instant::now(), direction, &datagram);
+            let id = addr(src).is_ipv4().then_some((id, length % 3 == 0));
+            expected.push((
+                addr(src),
+                addr(dst),
+                number,
+                Body::Udp { id, payload: payload[..length].into() },
+            ));
+        }
+    }
+    // Without closing it: what a process that is killed leaves is readable.
+    let contents = read(&scratch.file);
+    assert_eq!(contents.sections.len(), 1);
+    let (application, interfaces) = &contents.sections[0];
+    assert!(application.starts_with("OpenDAT ") && application.contains(&std::process::id().to_string()));
+    assert_eq!(interfaces, &["softroce"]);
+    let got = contents
+        .packets
+        .into_iter()
+        .map(|Packet { src, dst, direction, body, .. }| (src, dst, direction, body));
+    assert!(got.eq(expected));
+}
+
+#[test]
+fn families_that_differ_meet_in_ipv6_and_what_is_too_long_is_cut_off() {
+    let scratch = scratch();
+    let capture = open(&scratch.file, "x");
+    let payload = vec![1; 70_000];
+    for (src, dst) in [("10.0.0.1:1", "[::2]:2"), ("[::1]:1", "10.0.0.2:2"), ("10.0.0.1:1", "10.0.0.2:2")] {
+        let datagram =
+            Datagram { src: addr(src), dst: addr(dst), id: 0, dont_fragment: true, payload: &payload };
+        capture.udp(Instant::now(), Direction::Out, &datagram);
+    }
+    let packets = read(&scratch.file).packets;
+    assert_eq!(packets[0].src, addr("[::ffff:10.0.0.1]:1"));
+    assert_eq!(packets[1].dst, addr("[::ffff:10.0.0.2]:2"));
+    for packet in packets {
+        assert!(matches!(packet.body, Body::Udp { payload, .. } if payload.len() == 65_507));
+    }
+}
+
+#[test]
+fn time_is_that_of_the_packet() {
+    let scratch = scratch();
+    let before = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    let capture = open(&scratch.file, "x");
+    let now = Instant::now();
+    let after = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    let datagram = Datagram {
+        src: addr("10.0.0.1:1"),
+        dst: addr("10.0.0.2:2"),
+        id: 0,
+        dont_fragment: true,
+        payload: &[],
+    };
+    let offsets = [0, 1, 999, 1_000_000_007];
+    for offset in offsets {
+        capture.udp(now + Duration::from_nanos(offset), Direction::Out, &datagram);
+    }
+    capture.udp(now - Duration::from_secs(3), Direction::Out, &datagram);
+    let nanos: Vec<u64> = read(&scratch.file).packets.iter().map(|packet| packet.nanos).collect();
+    assert!((before.as_nanos()..=after.as_nanos()).contains(&u128::from(nanos[0])));
+    assert_eq!(nanos[1..4], offsets[1..].iter().map(|offset| nanos[0] + offset).collect::<Vec<_>>());
+    assert_eq!(nanos[4], nanos[0] - 3_000_000_000);
+}
+
+/// Who, flags, octets.
+fn segments(packets: &[Packet]) -> Vec<(u32, u8, usize)> {
+    let segment = |packet: &Packet| match &packet.body {
+        Body::Tcp { flags, payload, .. } => (packet.direction, *flags, payload.len()),
+        Body::Udp { .. } => panic!("{packet:?}"),
+    };
+    packets.iter().map(segment).collect()
+}
+
+/// Checks that each side's octets are numbered without a gap and that nothing is acknowledged that was not sent; answers
+/// what each side, in and out, has sent.
+fn streams(packets: &[Packet]) -> [Vec<u8>; 2] {
+    let mut next: [Option<u32>; 2] = [None; 2];
+    let mut streams = [Vec::new(), Vec::new()];
+    for packet in packets {
+        let Body::Tcp { sequence, acknowledged, flags, payload } = &packet.body else { panic!("{packet:?}") };
+        let (from, to) = if packet.direction == 1 { (0, 1) } else { (1, 0) };
+        assert_eq!(*sequence, next[from].unwrap_or(*sequence));
+        match flags & ACK {
+            0 => assert_eq!((*acknowledged, *flags), (0, SYN)),
+            _ => assert_eq!(Some(*acknowledged), next[to]),
+        }
+        assert!(payload.len() <= 65_495);
+        streams[from].extend(payload);
+        let numbered = payload.len() as u32 + u32::from(flags & (SYN | FIN) != 0);
+        next[from] = Some(sequence.wrapping_add(numbered));
+    }
+    streams
+}
+
+const CLIENT: &str = "192.0.2.1:40000";
+const SERVER: &str = "192.0.2.2:7174";
+
+fn flow(capture: &Capture, local: &str, peer: &str, opened: Direction) -> Flow {
+    capture.tcp(Instant::now(), addr(local), addr(peer), opened).expect("a connection that is not known")
+}
+
+#[test]
+fn a_connection_from_its_first_segment_to_its_last() {
+    let scratch = scratch();
+    let capture = open(&scratch.file, "tcp-emu");
+    let mut flow = flow(&capture, CLIENT, SERVER, Direction::Out);
+    let now = Instant::now();
+    flow.data(now, Direction::Out, b"request");
+    flow.data(now, Direction::In, b"reply");
+    flow.data(now, Direction::In, b"");
+    flow.finish(now, Direction::Out);
+    flow.finish(now, Direction::Out);
+    flow.data(now, Direction::In, b"last words");
+    flow.finish(now, Direction::In);
+    flow.data(now, Direction::In, b"none");
+    drop(flow);
+    let packets = read(&scratch.file).packets;
+    let expected = [
+        (2, SYN, 0),
+        (1, SYN | ACK, 0),
+        (2, ACK, 0),
+        (2, ACK | PSH, 7),
+        (1, ACK | PSH, 5),
+        (2, FIN | ACK, 0),
+        (1, ACK, 0),
+        (1, ACK | PSH, 10),
+        (1, FIN | ACK, 0),
+        (2, ACK, 0),
+    ];
+    assert_eq!(segments(&packets), expected);
+    assert_eq!(streams(&packets), [b"replylast words".to_vec(), b"request".to_vec()]);
+    assert_eq!((packets[0].src, packets[0].dst), (addr(CLIENT), addr(SERVER)));
+}
+
+#[test]
+fn the_passive_side_and_a_reset() {
+    let scratch = scratch();
+    let capture = open(&scratch.file, "tcp-emu");
+    let mut flow = flow(&capture, "[::1]:7174", "[::1]:40000", Direction::In);
+    flow.reset(Instant::now(), Direction::In);
+    flow.data(Instant::now(), Direction::Out, b"too late");
+    drop(flow);
+    let packets = read(&scratch.file).packets;
+    assert_eq!(segments(&packets), [(1, SYN, 0), (2, SYN | ACK, 0), (1, ACK, 0), (1, RST | ACK, 0)]);
+    assert_eq!(streams(&packets), [const { Vec::new() }; 2]);
+}
+
+#[test]
+fn a_flow_that_is_dropped_has_closed() {
+    let scratch = scratch();
+    let capture = open(&scratch.file, "tcp-emu");
+    drop(flow(&capture, CLIENT, SERVER, Direction::Out));
+    assert_eq!(segments(&read(&scratch.file).packets)[3..], [(2, FIN | ACK, 0), (1, ACK, 0)]);
+}
+
+/// Sequence numbers wrap on the way.
+#[test]
+fn a_long_stream_is_cut_and_acknowledged() {
+    let scratch = scratch();
+    let capture = open(&scratch.file, "tcp-emu");
+    let sent: Vec<u8> = (0..3_000_000u32).map(|i| (i ^ (i >> 8)) as u8).collect();
+    for _ in 0..8 {
+        let mut flow = flow(&capture, CLIENT, SERVER, Direction::Out);
+        for piece in sent.chunks(100_000) {
+            flow.data(Instant::now(), Direction::In, piece);
+        }
+        flow.data(Instant::now(), Direction::Out, &sent);
+    }
+    let packets = read(&scratch.file).packets;
+    let connections: Vec<_> =
+        packets.chunk_by(|_, next| segments(std::slice::from_ref(next))[0].1 != SYN).collect();
+    assert_eq!(connections.len(), 8);
+    for packets in connections {
+        assert!(streams(packets) == [sent.clone(), sent.clone()]);
+        let acknowledgements = segments(packets).iter().filter(|segment| **segment == (2, ACK, 0)).count();
+        assert!((14..=17).contains(&acknowledgements), "{acknowledgements}");
+    }
+}
+
+#[test]
+fn a_connection_within_a_file_is_recorded_once() {
+    let scratch = scratch();
+    let (a, b) = (open(&scratch.file, "a"), open(&scratch.file, "b"));
+    let (client, server) = (addr(CLIENT), addr(SERVER));
+    let now = Instant::now();
+    let first = a.tcp(now, client, server, Direction::Out).expect("new");
+    assert!(b.tcp(now, server, client, Direction::In).is_none());
+    assert!(a.tcp(now, server, client, Direction::In).is_none());
+    drop(first);
+    assert!(b.tcp(now, server, client, Direction::In).is_some());
+}
+
+#[test]
+fn captures_of_one_name_share_a_file_and_later_ones_go_on() {
+    let scratch = scratch();
+    let datagram = |port| Datagram {
+        src: SocketAddr::from(([10, 0, 0, 1], port)),
+        dst: addr("10.0.0.2:2"),
+        id: 0,
+        dont_fragment: true,
+        payload: &[],
+    };
+    let (a, b) = (open(&scratch.file, "a"), open(&scratch.file, "b"));
+    b.udp(Instant::now(), Direction::Out, &datagram(1));
+    a.udp(Instant::now(), Direction::Out, &datagram(0));
+    drop(a);
+    b.udp(Instant::now(), Direction::Out, &datagram(1));
+    drop(b);
+    open(&scratch.file, "c").udp(Instant::now(), Direction::Out, &datagram(2));
+    let contents = read(&scratch.file);
+    let interfaces: Vec<_> = contents.sections.iter().map(|(_, interfaces)| interfaces.clone()).collect();
+    assert_eq!(interfaces, [vec!["a", "b"], vec!["c"]]);
+    let filed: Vec<_> = contents.packets.iter().map(|p| (p.section, p.interface, p.src.port())).collect();
+    assert_eq!(filed, [(0, 1, 1), (0, 0, 0), (0, 1, 1), (1, 0, 2)]);
+}
+
+/// Threads that open and close, and threads that record, leave a file of whole blocks in which nothing is missing.
+#[test]
+fn many_threads() {
+    let scratch = scratch();
+    let record = |thread: u16| {
+        for number in 0..200 {
+            let capture = open(&scratch.file, "x");
+            let datagram = Datagram {
+                src: SocketAddr::from(([10, 0, 0, 1], thread)),
+                dst: addr("10.0.0.2:2"),
+                id: number,
+                dont_fragment: true,
+                payload: &[0; 100],
+            };
+            capture.clone().udp(Instant::now(), Direction::In, &datagram);
+            let mut batch = capture.batch();
+            batch.udp(Instant::now(), Direction::In, &datagram);
+            batch.udp(Instant::now(), Direction::In, &datagram);
+        }
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            scope.spawn(move || record(thread));
+        }
+    });
+    let packets = read(&scratch.file).packets;
+    for thread in 0..4 {
+        let of_thread = packets.iter().filter(|packet| packet.src.port() == thread);
+        let ids = of_thread.map(|packet| match packet.body {
+            Body::Udp { id: Some((id, true)), .. } => id,
+            _ => panic!("{packet:?}"),
+        });
+        assert!(ids.eq((0..200).flat_map(|number| [number; 3])));
+    }
+}
+
+#[test]
+fn a_file_is_replaced_and_belongs_to_its_owner() {
+    let scratch = scratch();
+    fs::write(&scratch.file, "something else").expect("written");
+    let capture = open(&scratch.file, "x");
+    assert!(read(&scratch.file).packets.is_empty());
+    drop(capture);
+    let fresh = scratch.file.with_extension("fresh");
+    let _capture = open(&fresh, "x");
+    assert_eq!(fs::metadata(fresh).expect("it is there").permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn names_are_expanded() {
+    let scratch = scratch();
+    let pattern = scratch.file.with_extension("%p.%n");
+    let (a, b) = (open(&pattern, "a"), open(&pattern, "b"));
+    assert_ne!(a.path(), b.path());
+    for capture in [a, b] {
+        let name = capture.path().display().to_string();
+        assert!(name.contains(&format!("capture.{}.", std::process::id())), "{name}");
+        assert_eq!(read(capture.path()).sections.len(), 1);
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_said_at_once() {
+    let scratch = scratch();
+    let dir = scratch.file.parent().expect("a directory");
+    let error =
+        |path: &Path| Capture::open(path.to_str().expect("UTF-8"), "x").expect_err("not to be written");
+
+    let missing = dir.join("missing/capture.pcapng");
+    let text = error(&missing).to_string();
+    assert_eq!(text, format!("{}: No such file or directory (os error 2)", missing.display()));
+    assert!(matches!(error(dir), OpenError::NotAFile(path) if path == dir));
+    assert!(matches!(error(Path::new("/dev/null")), OpenError::NotAFile(_)));
+    let dangling = dir.join("dangling");
+    symlink("/proc/no/such", &dangling).expect("a link");
+    assert!(matches!(error(&dangling), OpenError::Io { .. }));
+    assert!(matches!(Capture::open("", "x"), Err(OpenError::Nameless)));
+    assert!(matches!(Capture::open("/tmp/%d", "x"), Err(OpenError::Pattern { .. })));
+}
+
+/// This test again, in a process of its own, finds the file in use.
+#[test]
+fn another_process_is_kept_away() {
+    const FILE: &str = "CAPTURE_TEST_FILE";
+    if let Some(file) = std::env::var_os(FILE) {
+        let error = Capture::open(file.to_str().expect("UTF-8"), "intruder").expect_err("in use");
+        assert!(matches!(error, OpenError::InUse(_)));
+        assert!(error.to_string().ends_with("put %p, the process id, into the name"), "{error}");
+        return;
+    }
+    let scratch = scratch();
+    let capture = open(&scratch.file, "owner");
+    let before = fs::read(&scratch.file).expect("the file");
+    let intruder = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "another_process_is_kept_away"])
+        .env(FILE, &scratch.file)
+        .output()
+        .expect("starts");
+    assert!(intruder.status.success(), "{}", String::from_utf8_lossy(&intruder.stdout));
+    assert_eq!(fs::read(&scratch.file).expect("the file"), before);
+    drop(capture);
+}
