@@ -6,5 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bytes;
 pub mod cm;
 pub mod iwarp;
+pub mod rocev2;

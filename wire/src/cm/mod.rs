@@ -35,13 +35,15 @@ pub use disconnect::{Drep, Dreq};
 pub use ip::{IpHeader, IpHeaderError, ServiceId};
 pub use mad::{Answered, MAD_SIZE, Mad, MadError, Message};
 pub use mra::Mra;
-pub use path::{Path, PathMtu};
+pub use path::Path;
 pub use reason::Reason;
 pub use rej::Rej;
 pub use rep::Rep;
 pub use req::Req;
 pub use rtu::Rtu;
 pub use timeout::Timeout;
+
+pub use crate::rocev2::PathMtu;
 
 #[cfg(test)]
 mod tests;

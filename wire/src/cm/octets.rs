@@ -5,22 +5,7 @@ use std::net::Ipv6Addr;
 /// What follows the header of a MAD: where the offsets of the messages count from.
 pub(super) type Body = [u8; 232];
 
-pub(super) fn u16_at(body: &Body, at: usize) -> u16 {
-    u16::from_be_bytes([body[at], body[at + 1]])
-}
-
-/// 24 bits.
-pub(super) fn u24_at(body: &Body, at: usize) -> u32 {
-    u32::from_be_bytes([0, body[at], body[at + 1], body[at + 2]])
-}
-
-pub(super) fn u32_at(body: &Body, at: usize) -> u32 {
-    u32::from_be_bytes([body[at], body[at + 1], body[at + 2], body[at + 3]])
-}
-
-pub(super) fn u64_at(body: &Body, at: usize) -> u64 {
-    u64::from(u32_at(body, at)) << 32 | u64::from(u32_at(body, at + 4))
-}
+pub(super) use crate::bytes::{be16 as u16_at, be24 as u24_at, be32 as u32_at, be64 as u64_at};
 
 pub(super) fn gid_at(body: &Body, at: usize) -> Ipv6Addr {
     let mut gid = [0; 16];

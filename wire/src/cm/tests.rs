@@ -287,18 +287,6 @@ fn times() {
 }
 
 #[test]
-fn path_mtus() {
-    assert_eq!(PathMtu::ALL.map(PathMtu::octets), [256, 512, 1024, 2048, 4096]);
-    for mtu in PathMtu::ALL {
-        assert_eq!(PathMtu::new(mtu.code()), Some(mtu));
-        assert_eq!(PathMtu::within(mtu.octets()), Some(mtu));
-    }
-    assert_eq!([0, 6, 15].map(PathMtu::new), [None; 3]);
-    assert_eq!(PathMtu::within(1404), Some(PathMtu::Octets1024));
-    assert_eq!(PathMtu::within(255), None);
-}
-
-#[test]
 fn gids() {
     assert_eq!(gid([10, 77, 0, 2].into()).octets(), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 10, 77, 0, 2]);
     assert_eq!(gid("fd00::1".parse().unwrap()).to_string(), "fd00::1");

@@ -11,8 +11,8 @@
 
 use std::fmt;
 
-use super::rdmap::{be32, be64};
 use super::terminate::Cause;
+use crate::bytes::{be32, be64};
 
 /// An operation on 64 bits of a peer's memory, aligned to as many (RFC 7306, section 5.1). Values are numbers: the target
 /// holds them in its own byte order, the wire in network order.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::ddp::{self, Queue, TAGGED_SIZE, UNTAGGED_SIZE};
 use super::terminate::Cause;
+use crate::bytes::{be32, be64};
 
 /// RV: the RDMAP version, in the two high bits. Bits 2..3 are reserved: zero when sent, not looked at when received.
 const VERSION_MASK: u8 = 0xC0;
@@ -411,17 +412,6 @@ impl fmt::Display for ReadRequest {
         let Self { sink_stag, sink_to, len, source_stag, source_to } = self;
         write!(f, "len={len} source={source_stag:#010x}+{source_to:#x} sink={sink_stag:#010x}+{sink_to:#x}")
     }
-}
-
-/// Big-endian field at a constant offset: inlined, the bounds check folds away.
-#[inline(always)]
-pub(super) fn be32<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
-    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-#[inline(always)]
-pub(super) fn be64<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
-    u64::from(be32(bytes, at)) << 32 | u64::from(be32(bytes, at + 4))
 }
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
-//! What holds for any header and for any octets a peer may send.
+//! iWARP.
 
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
-use wire::cm::Mad;
 use wire::iwarp::mpa::fpdu::{check_trailer, fpdu_len};
 use wire::iwarp::mpa::{MAX_PRIVATE_DATA, MAX_SETUP};
 use wire::iwarp::{
@@ -14,23 +13,6 @@ use wire::iwarp::{
 };
 
 proptest! {
-    /// Of any octets; what is not read of them is written as zeros.
-    #[test]
-    fn mads_come_back(kind in 0x0F..=0x17_u8, body in vec(any::<u8>(), 232), transaction in any::<[u8; 8]>()) {
-        let start = [&[1, 7, 2, 3, 0, 0, 0, 0][..], &transaction, &[0, kind, 0, 0, 0, 0, 0, 0]].concat();
-        let octets = [start, body].concat();
-        match Mad::parse(&octets) {
-            Ok(mad) => {
-                let again = mad.emit();
-                prop_assert_eq!(Mad::parse(&again), Ok(mad));
-                // A REJ may count more information than fits.
-                let unread = again.iter().zip(&octets).all(|(again, octet)| again & !octet == 0);
-                prop_assert!(unread || kind == 0x12);
-            }
-            Err(_) => prop_assert!(![0x10, 0x13, 0x14, 0x15, 0x16].contains(&kind)),
-        }
-    }
-
     #[test]
     fn headers_come_back(header in header(), payload in vec(any::<u8>(), 0..8)) {
         let mut bytes = [0; 18];

@@ -1,0 +1,32 @@
+//! Numbers in network order. At a constant place in an array: inlined, the checks of bounds fold away.
+
+/// 2 octets.
+#[inline(always)]
+pub(crate) fn be16<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+/// 3 octets.
+#[inline(always)]
+pub(crate) fn be24<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
+    u32::from_be_bytes([0, bytes[at], bytes[at + 1], bytes[at + 2]])
+}
+
+/// 4 octets.
+#[inline(always)]
+pub(crate) fn be32<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// 8 octets.
+#[inline(always)]
+pub(crate) fn be64<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
+    u64::from(be32(bytes, at)) << 32 | u64::from(be32(bytes, at + 4))
+}
+
+/// One octet, then the low 24 bits of `number`: what several headers pack into 4 octets.
+#[inline(always)]
+pub(crate) fn octet_and_24(octet: u8, number: u32) -> [u8; 4] {
+    debug_assert!(number < 1 << 24, "{number:#x} has more than 24 bits");
+    (u32::from(octet) << 24 | number & 0xFF_FFFF).to_be_bytes()
+}

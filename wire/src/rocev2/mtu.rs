@@ -1,0 +1,100 @@
+//! Path MTU: the most octets of payload in a packet (IBA, section 9.4.3 and the PathMTU of connection management).
+
+use std::fmt;
+
+/// One of the five sizes. Every packet of a message but the last has exactly this much payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+#[expect(missing_docs, reason = "the names are the numbers of octets")]
+pub enum PathMtu {
+    Octets256 = 1,
+    Octets512 = 2,
+    Octets1024 = 3,
+    Octets2048 = 4,
+    Octets4096 = 5,
+}
+
+impl PathMtu {
+    /// Every one, the smallest first.
+    pub const ALL: [Self; 5] =
+        [Self::Octets256, Self::Octets512, Self::Octets1024, Self::Octets2048, Self::Octets4096];
+
+    /// Octets around the payload: IPv6, UDP, BTH, XRCETH, AtomicETH, ICRC. Our packets never have all of them, but Linux
+    /// counts so for a connection, and both sides of a link must come to the same.
+    const AROUND: usize = 40 + 8 + 12 + 4 + 28 + 4;
+
+    /// By its code; `None` for those that are reserved.
+    #[inline]
+    pub const fn new(code: u8) -> Option<Self> {
+        match code {
+            1..=5 => Some(Self::ALL[code as usize - 1]),
+            _ => None,
+        }
+    }
+
+    /// The largest that is not above a number of octets; `None` below 256.
+    pub fn within(octets: usize) -> Option<Self> {
+        Self::ALL.into_iter().rev().find(|size| size.octets() <= octets)
+    }
+
+    /// The code in messages of connection management, 1 to 5.
+    #[inline]
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// Octets of payload, 256 to 4096.
+    #[inline]
+    pub const fn octets(self) -> usize {
+        128 << self as u8
+    }
+
+    /// The largest whose packets an interface with this MTU (octets of an IP packet) carries; `None` if there is none.
+    pub fn of_interface(mtu: usize) -> Option<Self> {
+        Self::within(mtu.saturating_sub(Self::AROUND))
+    }
+
+    /// Packets of a message of this many octets: at least one.
+    #[inline]
+    pub const fn packets(self, len: u32) -> u32 {
+        if len == 0 { 1 } else { len.div_ceil(self.octets() as u32) }
+    }
+}
+
+impl fmt::Display for PathMtu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.octets().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_and_octets() {
+        assert_eq!(PathMtu::ALL.map(PathMtu::octets), [256, 512, 1024, 2048, 4096]);
+        for (mtu, code) in PathMtu::ALL.into_iter().zip(1..) {
+            assert_eq!((mtu.code(), PathMtu::new(code)), (code, Some(mtu)));
+            assert_eq!(PathMtu::within(mtu.octets()), Some(mtu));
+        }
+        assert_eq!([0, 6, 255].map(PathMtu::new), [None; 3]);
+        assert_eq!(
+            [255, 511, 9000].map(PathMtu::within),
+            [None, Some(PathMtu::Octets256), Some(PathMtu::Octets4096)]
+        );
+    }
+
+    #[test]
+    fn interfaces() {
+        let octets = |mtu| PathMtu::of_interface(mtu).map(PathMtu::octets);
+        assert_eq!([0, 351, 352].map(octets), [None, None, Some(256)]);
+        assert_eq!([1500, 4191, 4192, 9000, 65536].map(octets), [1024, 2048, 4096, 4096, 4096].map(Some));
+    }
+
+    #[test]
+    fn packets_of_a_message() {
+        let packets = |len| PathMtu::Octets1024.packets(len);
+        assert_eq!([0, 1, 1024, 1025, 1 << 31, u32::MAX].map(packets), [1, 1, 1, 2, 1 << 21, 1 << 22]);
+    }
+}

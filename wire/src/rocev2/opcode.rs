@@ -1,0 +1,390 @@
+//! Opcodes of the BTH: the operation, which part of its message a packet is, and which headers follow (IBA, section 9.2.1,
+//! table 35; the CNP: annex A17.9.3).
+
+use std::fmt;
+
+use super::aeth::Aeth;
+use super::atomic::{AtomicAckEth, AtomicEth};
+use super::bth::Bth;
+use super::deth::Deth;
+use super::reth::Reth;
+
+/// What a packet is. Of the transports: reliable connection, the datagrams that connection management uses, and the
+/// congestion notification of RoCEv2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[expect(missing_docs, reason = "the standard's names say it")]
+pub enum Opcode {
+    SendFirst = 0x00,
+    SendMiddle = 0x01,
+    SendLast = 0x02,
+    SendLastImmediate = 0x03,
+    SendOnly = 0x04,
+    SendOnlyImmediate = 0x05,
+    WriteFirst = 0x06,
+    WriteMiddle = 0x07,
+    WriteLast = 0x08,
+    WriteLastImmediate = 0x09,
+    WriteOnly = 0x0A,
+    WriteOnlyImmediate = 0x0B,
+    ReadRequest = 0x0C,
+    ReadResponseFirst = 0x0D,
+    ReadResponseMiddle = 0x0E,
+    ReadResponseLast = 0x0F,
+    ReadResponseOnly = 0x10,
+    Acknowledge = 0x11,
+    AtomicAcknowledge = 0x12,
+    CompareSwap = 0x13,
+    FetchAdd = 0x14,
+    SendLastInvalidate = 0x16,
+    SendOnlyInvalidate = 0x17,
+    DatagramSendOnly = 0x64,
+    DatagramSendOnlyImmediate = 0x65,
+    CongestionNotification = 0x81,
+}
+
+/// What the packets of a message do together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the standard's names say it")]
+pub enum Operation {
+    Send,
+    Write,
+    ReadRequest,
+    ReadResponse,
+    Acknowledge,
+    AtomicAcknowledge,
+    CompareSwap,
+    FetchAdd,
+    DatagramSend,
+    CongestionNotification,
+}
+
+/// Which part of its message a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Position {
+    /// More packets follow.
+    First,
+    /// Packets come before and after.
+    Middle,
+    /// The end of a message of several packets.
+    Last,
+    /// The whole message.
+    Only,
+}
+
+impl Position {
+    /// The position of a packet that does, or does not, start and end its message.
+    #[inline]
+    pub const fn new(starts: bool, ends: bool) -> Self {
+        match (starts, ends) {
+            (true, false) => Self::First,
+            (false, false) => Self::Middle,
+            (false, true) => Self::Last,
+            (true, true) => Self::Only,
+        }
+    }
+
+    /// First or only.
+    #[inline]
+    pub const fn starts(self) -> bool {
+        matches!(self, Self::First | Self::Only)
+    }
+
+    /// Last or only.
+    #[inline]
+    pub const fn ends(self) -> bool {
+        matches!(self, Self::Last | Self::Only)
+    }
+}
+
+/// What a SEND brings besides its payload, in the packet that ends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SendKind {
+    /// Nothing.
+    Plain,
+    /// Immediate data.
+    Immediate,
+    /// An R_Key to invalidate.
+    Invalidate,
+}
+
+/// Which extended transport headers follow the BTH.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Carries {
+    /// None.
+    Nothing,
+    /// ImmDt.
+    Immediate,
+    /// IETH.
+    Invalidate,
+    /// RETH.
+    Reth,
+    /// RETH and ImmDt.
+    RethImmediate,
+    /// AETH.
+    Aeth,
+    /// AETH and AtomicAckETH.
+    AtomicAck,
+    /// AtomicETH.
+    Atomic,
+    /// DETH.
+    Deth,
+    /// DETH and ImmDt.
+    DethImmediate,
+    /// The 16 reserved octets of a CNP.
+    Reserved,
+}
+
+impl Carries {
+    /// Octets of these headers.
+    #[inline]
+    pub const fn len(self) -> usize {
+        /// Of ImmDt and IETH, which are a bare number.
+        const WORD: usize = 4;
+        match self {
+            Self::Nothing => 0,
+            Self::Immediate | Self::Invalidate => WORD,
+            Self::Reth => Reth::SIZE,
+            Self::RethImmediate => Reth::SIZE + WORD,
+            Self::Aeth => Aeth::SIZE,
+            Self::AtomicAck => Aeth::SIZE + AtomicAckEth::SIZE,
+            Self::Atomic => AtomicEth::SIZE,
+            Self::Deth => Deth::SIZE,
+            Self::DethImmediate => Deth::SIZE + WORD,
+            Self::Reserved => 16,
+        }
+    }
+
+    /// None.
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        matches!(self, Self::Nothing)
+    }
+}
+
+impl Opcode {
+    /// Every one.
+    pub const ALL: [Self; 26] = [
+        Self::SendFirst,
+        Self::SendMiddle,
+        Self::SendLast,
+        Self::SendLastImmediate,
+        Self::SendOnly,
+        Self::SendOnlyImmediate,
+        Self::WriteFirst,
+        Self::WriteMiddle,
+        Self::WriteLast,
+        Self::WriteLastImmediate,
+        Self::WriteOnly,
+        Self::WriteOnlyImmediate,
+        Self::ReadRequest,
+        Self::ReadResponseFirst,
+        Self::ReadResponseMiddle,
+        Self::ReadResponseLast,
+        Self::ReadResponseOnly,
+        Self::Acknowledge,
+        Self::AtomicAcknowledge,
+        Self::CompareSwap,
+        Self::FetchAdd,
+        Self::SendLastInvalidate,
+        Self::SendOnlyInvalidate,
+        Self::DatagramSendOnly,
+        Self::DatagramSendOnlyImmediate,
+        Self::CongestionNotification,
+    ];
+
+    /// The SEND at this place of its message.
+    #[inline]
+    pub const fn send(position: Position, kind: SendKind) -> Self {
+        match (position, kind) {
+            (Position::First, _) => Self::SendFirst,
+            (Position::Middle, _) => Self::SendMiddle,
+            (Position::Last, SendKind::Plain) => Self::SendLast,
+            (Position::Last, SendKind::Immediate) => Self::SendLastImmediate,
+            (Position::Last, SendKind::Invalidate) => Self::SendLastInvalidate,
+            (Position::Only, SendKind::Plain) => Self::SendOnly,
+            (Position::Only, SendKind::Immediate) => Self::SendOnlyImmediate,
+            (Position::Only, SendKind::Invalidate) => Self::SendOnlyInvalidate,
+        }
+    }
+
+    /// The WRITE at this place of its message, which brings immediate data or does not.
+    #[inline]
+    pub const fn write(position: Position, immediate: bool) -> Self {
+        match (position, immediate) {
+            (Position::First, _) => Self::WriteFirst,
+            (Position::Middle, _) => Self::WriteMiddle,
+            (Position::Last, false) => Self::WriteLast,
+            (Position::Last, true) => Self::WriteLastImmediate,
+            (Position::Only, false) => Self::WriteOnly,
+            (Position::Only, true) => Self::WriteOnlyImmediate,
+        }
+    }
+
+    /// The READ response at this place of its message.
+    #[inline]
+    pub const fn read_response(position: Position) -> Self {
+        match position {
+            Position::First => Self::ReadResponseFirst,
+            Position::Middle => Self::ReadResponseMiddle,
+            Position::Last => Self::ReadResponseLast,
+            Position::Only => Self::ReadResponseOnly,
+        }
+    }
+
+    /// The opcode of this code, if it is one we know.
+    #[inline]
+    pub const fn from_code(code: u8) -> Option<Self> {
+        BY_CODE[code as usize]
+    }
+
+    /// The octet on the wire.
+    #[inline]
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The operation.
+    #[inline]
+    pub const fn operation(self) -> Operation {
+        self.layout().0
+    }
+
+    /// The place in the message.
+    #[inline]
+    pub const fn position(self) -> Position {
+        self.layout().1
+    }
+
+    /// The headers behind the BTH.
+    #[inline]
+    pub const fn carries(self) -> Carries {
+        self.layout().2
+    }
+
+    /// Octets of the BTH and the headers behind it: where the payload starts.
+    #[inline]
+    pub const fn header_len(self) -> usize {
+        Bth::SIZE + self.carries().len()
+    }
+
+    /// Whether octets may follow the headers.
+    #[inline]
+    pub const fn has_payload(self) -> bool {
+        matches!(
+            self.operation(),
+            Operation::Send | Operation::Write | Operation::ReadResponse | Operation::DatagramSend
+        )
+    }
+
+    /// From the requester to the responder: all but READ responses and acknowledgements. (Datagrams and congestion
+    /// notifications, which have no response, are neither.)
+    #[inline]
+    pub const fn is_request(self) -> bool {
+        matches!(
+            self.operation(),
+            Operation::Send
+                | Operation::Write
+                | Operation::ReadRequest
+                | Operation::CompareSwap
+                | Operation::FetchAdd
+        )
+    }
+
+    /// From the responder to the requester.
+    #[inline]
+    pub const fn is_response(self) -> bool {
+        matches!(
+            self.operation(),
+            Operation::ReadResponse | Operation::Acknowledge | Operation::AtomicAcknowledge
+        )
+    }
+
+    /// One line for each opcode.
+    #[inline]
+    const fn layout(self) -> (Operation, Position, Carries) {
+        use Carries as C;
+        use Operation as O;
+        use Position::{First, Last, Middle, Only};
+        match self {
+            Self::SendFirst => (O::Send, First, C::Nothing),
+            Self::SendMiddle => (O::Send, Middle, C::Nothing),
+            Self::SendLast => (O::Send, Last, C::Nothing),
+            Self::SendLastImmediate => (O::Send, Last, C::Immediate),
+            Self::SendOnly => (O::Send, Only, C::Nothing),
+            Self::SendOnlyImmediate => (O::Send, Only, C::Immediate),
+            Self::WriteFirst => (O::Write, First, C::Reth),
+            Self::WriteMiddle => (O::Write, Middle, C::Nothing),
+            Self::WriteLast => (O::Write, Last, C::Nothing),
+            Self::WriteLastImmediate => (O::Write, Last, C::Immediate),
+            Self::WriteOnly => (O::Write, Only, C::Reth),
+            Self::WriteOnlyImmediate => (O::Write, Only, C::RethImmediate),
+            Self::ReadRequest => (O::ReadRequest, Only, C::Reth),
+            Self::ReadResponseFirst => (O::ReadResponse, First, C::Aeth),
+            Self::ReadResponseMiddle => (O::ReadResponse, Middle, C::Nothing),
+            Self::ReadResponseLast => (O::ReadResponse, Last, C::Aeth),
+            Self::ReadResponseOnly => (O::ReadResponse, Only, C::Aeth),
+            Self::Acknowledge => (O::Acknowledge, Only, C::Aeth),
+            Self::AtomicAcknowledge => (O::AtomicAcknowledge, Only, C::AtomicAck),
+            Self::CompareSwap => (O::CompareSwap, Only, C::Atomic),
+            Self::FetchAdd => (O::FetchAdd, Only, C::Atomic),
+            Self::SendLastInvalidate => (O::Send, Last, C::Invalidate),
+            Self::SendOnlyInvalidate => (O::Send, Only, C::Invalidate),
+            Self::DatagramSendOnly => (O::DatagramSend, Only, C::Deth),
+            Self::DatagramSendOnlyImmediate => (O::DatagramSend, Only, C::DethImmediate),
+            Self::CongestionNotification => (O::CongestionNotification, Only, C::Reserved),
+        }
+    }
+}
+
+static BY_CODE: [Option<Opcode>; 256] = {
+    let mut table = [None; 256];
+    let mut i = 0;
+    while i < Opcode::ALL.len() {
+        table[Opcode::ALL[i] as usize] = Some(Opcode::ALL[i]);
+        i += 1;
+    }
+    table
+};
+
+impl fmt::Display for Opcode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.operation().fmt(f)?;
+        if matches!(self.operation(), Operation::Send | Operation::Write | Operation::ReadResponse) {
+            write!(f, " {}", self.position())?;
+        }
+        f.write_str(match self.carries() {
+            Carries::Immediate | Carries::RethImmediate | Carries::DethImmediate => " immediate",
+            Carries::Invalidate => " invalidate",
+            _ => "",
+        })
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Send => "SEND",
+            Self::Write => "WRITE",
+            Self::ReadRequest => "READ request",
+            Self::ReadResponse => "READ response",
+            Self::Acknowledge => "ACK",
+            Self::AtomicAcknowledge => "ATOMIC ACK",
+            Self::CompareSwap => "COMPARE SWAP",
+            Self::FetchAdd => "FETCH ADD",
+            Self::DatagramSend => "UD SEND",
+            Self::CongestionNotification => "CNP",
+        })
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::First => "first",
+            Self::Middle => "middle",
+            Self::Last => "last",
+            Self::Only => "only",
+        })
+    }
+}

@@ -1,0 +1,303 @@
+//! A packet as a whole: the payload of a UDP datagram, but for the ICRC at its end.
+//!
+//! ```text
+//! BTH (12) | extension (0 to 28) | payload | pad (0..3) | ICRC (4)
+//! |<--------------- a multiple of 4 --------------->|
+//! ```
+
+use std::fmt;
+
+use super::aeth::Aeth;
+use super::atomic::{AtomicAckEth, AtomicEth};
+use super::bth::Bth;
+use super::deth::Deth;
+use super::opcode::{Carries, Opcode};
+use super::reth::Reth;
+
+/// Pad octets after a payload, 0 to 3.
+#[inline]
+pub const fn pad(payload_len: usize) -> usize {
+    payload_len.wrapping_neg() & 3
+}
+
+/// Octets of a packet without its ICRC.
+#[inline]
+pub const fn packet_len(opcode: Opcode, payload_len: usize) -> usize {
+    opcode.header_len() + payload_len + pad(payload_len)
+}
+
+/// A packet: headers and payload. Whether they make sense at this place of a conversation is for an engine to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// The base transport header.
+    pub bth: Bth,
+    /// The headers that its opcode announces.
+    pub extension: Extension,
+    /// The consumer's octets, without pad.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Packet<'a> {
+    /// Reads a packet out of a datagram whose ICRC was checked and taken off. Pad octets are not looked at.
+    #[inline]
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
+        let len = bytes.len();
+        if !len.is_multiple_of(4) {
+            return Err(ParseError::Unaligned { len });
+        }
+        let short = |needed| ParseError::Short { len, needed };
+        let (bth, rest) = bytes.split_first_chunk().ok_or(short(Bth::SIZE))?;
+        let (bth, pad) = Bth::parse(bth)?;
+        let (extension, rest) =
+            Extension::parse(bth.opcode.carries(), rest).ok_or(short(bth.opcode.header_len()))?;
+        let Some(payload_len) = rest.len().checked_sub(pad) else {
+            return Err(ParseError::Pad { pad, len: rest.len() });
+        };
+        if !rest.is_empty() && !bth.opcode.has_payload() {
+            return Err(ParseError::Payload { opcode: bth.opcode, len: rest.len() });
+        }
+        Ok(Self { bth, extension, payload: &rest[..payload_len] })
+    }
+
+    /// Octets of the packet without its ICRC.
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "a packet is never empty")]
+    pub const fn len(&self) -> usize {
+        packet_len(self.bth.opcode, self.payload.len())
+    }
+
+    /// Writes the packet at the start of `buf` and gives its size.
+    ///
+    /// # Panics
+    /// If `buf` is shorter than [`len`](Self::len), or the extension not that of the opcode.
+    pub fn emit(&self, buf: &mut [u8]) -> usize {
+        Self::emit_around(&self.bth, &self.extension, self.payload.len(), buf).copy_from_slice(self.payload);
+        self.len()
+    }
+
+    /// Writes all but the payload at the start of `buf`, and gives the place of the payload, which the caller
+    /// gathers there. The packet takes [`packet_len`] octets.
+    ///
+    /// # Panics
+    /// If `buf` is shorter than that, or the extension not that of the opcode.
+    #[inline]
+    pub fn emit_around<'b>(
+        bth: &Bth,
+        extension: &Extension,
+        payload_len: usize,
+        buf: &'b mut [u8],
+    ) -> &'b mut [u8] {
+        debug_assert_eq!(extension.carries(), bth.opcode.carries(), "{}", bth.opcode);
+        debug_assert!(payload_len == 0 || bth.opcode.has_payload(), "{} has no payload", bth.opcode);
+        let pad = pad(payload_len);
+        let (start, rest) = buf.split_first_chunk_mut::<{ Bth::SIZE }>().expect("room for the BTH");
+        *start = bth.to_wire(pad);
+        let (place, rest) = rest.split_at_mut(bth.opcode.carries().len());
+        extension.emit(place);
+        let (payload, rest) = rest.split_at_mut(payload_len);
+        rest[..pad].fill(0);
+        payload
+    }
+}
+
+impl fmt::Display for Packet<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.bth, self.extension)?;
+        if self.payload.is_empty() { Ok(()) } else { write!(f, " payload={}", self.payload.len()) }
+    }
+}
+
+/// The extended transport headers between BTH and payload, one variant for each value of [`Carries`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extension {
+    /// Nothing.
+    None,
+    /// ImmDt: 32 bits for the consumer, passed on as a number.
+    Immediate(u32),
+    /// IETH: the R_Key to invalidate.
+    Invalidate(u32),
+    /// RETH.
+    Reth(Reth),
+    /// RETH and ImmDt.
+    RethImmediate(Reth, u32),
+    /// AETH.
+    Aeth(Aeth),
+    /// AETH and AtomicAckETH.
+    AtomicAck(Aeth, AtomicAckEth),
+    /// AtomicETH.
+    Atomic(AtomicEth),
+    /// DETH.
+    Deth(Deth),
+    /// DETH and ImmDt.
+    DethImmediate(Deth, u32),
+    /// The 16 octets of a CNP, which are reserved: zero when sent, not looked at when received.
+    Reserved,
+}
+
+impl Extension {
+    /// Which headers these are. A packet's opcode carries the same.
+    #[inline]
+    pub const fn carries(&self) -> Carries {
+        match self {
+            Self::None => Carries::Nothing,
+            Self::Immediate(_) => Carries::Immediate,
+            Self::Invalidate(_) => Carries::Invalidate,
+            Self::Reth(_) => Carries::Reth,
+            Self::RethImmediate(..) => Carries::RethImmediate,
+            Self::Aeth(_) => Carries::Aeth,
+            Self::AtomicAck(..) => Carries::AtomicAck,
+            Self::Atomic(_) => Carries::Atomic,
+            Self::Deth(_) => Carries::Deth,
+            Self::DethImmediate(..) => Carries::DethImmediate,
+            Self::Reserved => Carries::Reserved,
+        }
+    }
+
+    /// Reads the headers, and gives what follows them; `None` if the octets end before they do.
+    #[inline]
+    fn parse(carries: Carries, bytes: &[u8]) -> Option<(Self, &[u8])> {
+        Some(match carries {
+            Carries::Nothing => (Self::None, bytes),
+            Carries::Immediate => {
+                let (number, rest) = word(bytes)?;
+                (Self::Immediate(number), rest)
+            }
+            Carries::Invalidate => {
+                let (r_key, rest) = word(bytes)?;
+                (Self::Invalidate(r_key), rest)
+            }
+            Carries::Reth => {
+                let (reth, rest) = bytes.split_first_chunk()?;
+                (Self::Reth(Reth::parse(reth)), rest)
+            }
+            Carries::RethImmediate => {
+                let (reth, rest) = bytes.split_first_chunk()?;
+                let (number, rest) = word(rest)?;
+                (Self::RethImmediate(Reth::parse(reth), number), rest)
+            }
+            Carries::Aeth => {
+                let (aeth, rest) = bytes.split_first_chunk()?;
+                (Self::Aeth(Aeth::parse(aeth)), rest)
+            }
+            Carries::AtomicAck => {
+                let (aeth, rest) = bytes.split_first_chunk()?;
+                let (ack, rest) = rest.split_first_chunk()?;
+                (Self::AtomicAck(Aeth::parse(aeth), AtomicAckEth::parse(ack)), rest)
+            }
+            Carries::Atomic => {
+                let (atomic, rest) = bytes.split_first_chunk()?;
+                (Self::Atomic(AtomicEth::parse(atomic)), rest)
+            }
+            Carries::Deth => {
+                let (deth, rest) = bytes.split_first_chunk()?;
+                (Self::Deth(Deth::parse(deth)), rest)
+            }
+            Carries::DethImmediate => {
+                let (deth, rest) = bytes.split_first_chunk()?;
+                let (number, rest) = word(rest)?;
+                (Self::DethImmediate(Deth::parse(deth), number), rest)
+            }
+            Carries::Reserved => (Self::Reserved, bytes.get(Carries::Reserved.len()..)?),
+        })
+    }
+
+    /// Writes the headers over the whole of `place`.
+    #[inline]
+    fn emit(&self, place: &mut [u8]) {
+        match *self {
+            Self::None => place.copy_from_slice(&[]),
+            Self::Immediate(number) | Self::Invalidate(number) => {
+                place.copy_from_slice(&number.to_be_bytes());
+            }
+            Self::Reth(reth) => place.copy_from_slice(&reth.to_wire()),
+            Self::RethImmediate(reth, number) => two(place, reth.to_wire(), number.to_be_bytes()),
+            Self::Aeth(aeth) => place.copy_from_slice(&aeth.to_wire()),
+            Self::AtomicAck(aeth, ack) => two(place, aeth.to_wire(), ack.to_wire()),
+            Self::Atomic(atomic) => place.copy_from_slice(&atomic.to_wire()),
+            Self::Deth(deth) => place.copy_from_slice(&deth.to_wire()),
+            Self::DethImmediate(deth, number) => two(place, deth.to_wire(), number.to_be_bytes()),
+            Self::Reserved => place.copy_from_slice(&[0; Carries::Reserved.len()]),
+        }
+    }
+}
+
+#[inline]
+fn word(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    let (word, rest) = bytes.split_first_chunk()?;
+    Some((u32::from_be_bytes(*word), rest))
+}
+
+#[inline]
+fn two<const A: usize, const B: usize>(place: &mut [u8], first: [u8; A], second: [u8; B]) {
+    let (start, end) = place.split_at_mut(A);
+    start.copy_from_slice(&first);
+    end.copy_from_slice(&second);
+}
+
+/// As it follows the BTH: with a space before it, if it is anything.
+impl fmt::Display for Extension {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None | Self::Reserved => Ok(()),
+            Self::Immediate(number) => write!(f, " immediate={number:#010x}"),
+            Self::Invalidate(r_key) => write!(f, " invalidate={r_key:#010x}"),
+            Self::Reth(reth) => write!(f, " {reth}"),
+            Self::RethImmediate(reth, number) => write!(f, " {reth} immediate={number:#010x}"),
+            Self::Aeth(aeth) => write!(f, " {aeth}"),
+            Self::AtomicAck(aeth, ack) => write!(f, " {aeth} {ack}"),
+            Self::Atomic(atomic) => write!(f, " {atomic}"),
+            Self::Deth(deth) => write!(f, " {deth}"),
+            Self::DethImmediate(deth, number) => write!(f, " {deth} immediate={number:#010x}"),
+        }
+    }
+}
+
+/// Why a datagram is no packet. A receiver drops it without a word (IBA, section 9.6): nothing in it can be believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// The length is not a multiple of 4.
+    #[error("packet of {len} octets, which is no multiple of 4")]
+    Unaligned {
+        /// Octets without the ICRC.
+        len: usize,
+    },
+    /// The headers are not all there.
+    #[error("packet of {len} octets is shorter than its headers' {needed}")]
+    Short {
+        /// Octets without the ICRC.
+        len: usize,
+        /// Octets of the headers.
+        needed: usize,
+    },
+    /// A transport or an operation that we do not know.
+    #[error("unknown opcode {code:#04x}")]
+    Opcode {
+        /// The opcode found.
+        code: u8,
+    },
+    /// A version of the transport's headers other than 0.
+    #[error("transport header version {version}; only 0 is known")]
+    Version {
+        /// The version found.
+        version: u8,
+    },
+    /// More pad than there are octets after the headers.
+    #[error("pad of {pad} octets, where only {len} follow the headers")]
+    Pad {
+        /// The pad count.
+        pad: usize,
+        /// Octets after the headers.
+        len: usize,
+    },
+    /// Octets after the headers of an operation that brings none.
+    #[error("{opcode} with {len} octets after its headers")]
+    Payload {
+        /// The opcode.
+        opcode: Opcode,
+        /// Octets after the headers.
+        len: usize,
+    },
+}
+
+#[cfg(test)]
+mod tests;
