@@ -1,0 +1,135 @@
+//! Letters between adapters of one address: packets that came to the wrong one, and newcomers' wish for the vault.
+
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::net::{self, UnixDatagram};
+
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix, UCred, sockopt};
+
+/// What a newcomer says.
+pub(super) const HELLO: &[u8] = b"hello";
+/// In front of a packet: its sender's address, scope and port.
+const HEAD: usize = 16 + 4 + 2;
+/// The longest packet, at the largest path MTU with all extension headers, and more.
+const LONGEST: usize = HEAD + 4096 + 256;
+
+/// A local socket with a name, read without blocking.
+pub(crate) struct Mailbox(UnixDatagram);
+
+/// Something that was in a mailbox.
+pub(crate) enum Letter<'a> {
+    /// An adapter that wants the vault.
+    Hello(Newcomer),
+    /// A packet, checked and without its ICRC, and who sent it.
+    Packet { from: SocketAddr, packet: &'a [u8] },
+}
+
+/// The name of an adapter that has no slot yet.
+pub(crate) struct Newcomer(pub(super) SocketAddrUnix);
+
+/// Where a letter is read to.
+pub(crate) struct Desk(Box<[u8; LONGEST]>);
+
+impl Default for Desk {
+    fn default() -> Self {
+        Desk(Box::new([0; LONGEST]))
+    }
+}
+
+impl Mailbox {
+    pub(super) fn bind(name: &net::SocketAddr) -> io::Result<Self> {
+        let socket = UnixDatagram::bind_addr(name)?;
+        socket.set_nonblocking(true)?;
+        sockopt::set_socket_passcred(&socket, true)?;
+        Ok(Mailbox(socket))
+    }
+
+    /// Sends a packet to another mailbox. False: there is none of this name; a full one loses the packet.
+    pub(super) fn send(&self, to: &net::SocketAddr, from: SocketAddr, packet: &[u8]) -> bool {
+        if packet.len() > LONGEST - HEAD {
+            return true;
+        }
+        let (ip, scope) = match from {
+            SocketAddr::V4(v4) => (v4.ip().to_ipv6_mapped(), 0),
+            SocketAddr::V6(v6) => (*v6.ip(), v6.scope_id()),
+        };
+        let mut letter = [0; LONGEST];
+        letter[..16].copy_from_slice(&ip.octets());
+        letter[16..20].copy_from_slice(&scope.to_ne_bytes());
+        letter[20..HEAD].copy_from_slice(&from.port().to_ne_bytes());
+        letter[HEAD..HEAD + packet.len()].copy_from_slice(packet);
+        let sent = self.0.send_to_addr(&letter[..HEAD + packet.len()], to);
+        !matches!(sent, Err(error) if error.kind() == io::ErrorKind::ConnectionRefused)
+    }
+
+    /// The next letter of our own user's processes.
+    pub(crate) fn next<'a>(&self, desk: &'a mut Desk) -> io::Result<Option<Letter<'a>>> {
+        loop {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let mut iov = [IoSliceMut::new(&mut desk.0[..])];
+            let received =
+                match rustix::net::recvmsg(&self.0, &mut iov, &mut control, RecvFlags::CMSG_CLOEXEC) {
+                    Err(rustix::io::Errno::AGAIN) => return Ok(None),
+                    Err(rustix::io::Errno::INTR) => continue,
+                    result => result?,
+                };
+            let ours = control
+                .drain()
+                .any(|m| matches!(m, RecvAncillaryMessage::ScmCredentials(of) if is_ours(&of)));
+            if !ours {
+                continue;
+            }
+            let len = received.bytes;
+            if &desk.0[..len] == HELLO {
+                match received.address.and_then(|address| address.try_into().ok()) {
+                    Some(name) => return Ok(Some(Letter::Hello(Newcomer(name)))),
+                    None => continue,
+                }
+            }
+            if len >= HEAD {
+                let (head, packet) = desk.0[..len].split_at(HEAD);
+                return Ok(Some(Letter::Packet { from: sender(head), packet }));
+            }
+        }
+    }
+}
+
+fn sender(head: &[u8]) -> SocketAddr {
+    let mut octets = [0; 16];
+    octets.copy_from_slice(&head[..16]);
+    let scope = u32::from_ne_bytes([head[16], head[17], head[18], head[19]]);
+    let (ip, port) = (Ipv6Addr::from(octets), u16::from_ne_bytes([head[20], head[21]]));
+    match ip.to_ipv4_mapped() {
+        Some(v4) => SocketAddr::new(v4.into(), port),
+        None => SocketAddrV6::new(ip, port, 0, scope).into(),
+    }
+}
+
+/// A socket with a name that the kernel invents, for one question.
+pub(super) fn unnamed() -> io::Result<UnixDatagram> {
+    let socket = UnixDatagram::unbound()?;
+    sockopt::set_socket_passcred(&socket, true)?;
+    // Binding to no name at all asks for one; passcred alone would do so only on some kernels.
+    rustix::net::bind(&socket, &SocketAddrUnix::new_unnamed())?;
+    Ok(socket)
+}
+
+/// Whether a process acts for our user.
+pub(super) fn is_ours(of: &UCred) -> bool {
+    of.uid == rustix::process::getuid()
+}
+
+impl AsFd for Mailbox {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Mailbox {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}

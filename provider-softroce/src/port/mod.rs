@@ -1,0 +1,191 @@
+//! UDP port 4791 of one address, shared by all the adapters of this host that use it, without anybody in charge.
+//!
+//! RoCEv2 has one UDP port, and a queue pair's peer sends there whatever process the queue pair lives in. So 128 sockets
+//! are bound to it together (SO_REUSEPORT), once, by the first adapter that comes, and a program in the kernel
+//! ([`steer`]) says which of them a packet goes to: 127 *slots*, and the *door* for requests of strangers. Each adapter
+//! takes one slot for itself; the low bits of its queue pair numbers and communication ids name it.
+//!
+//! The sockets must outlive whoever bound them: the kernel fills the place of one that is closed with another, and
+//! packets would go astray. So nobody keeps 128 descriptors, and nobody's death closes one: they lie in the *vault*, a
+//! message with 128 descriptors in the queue of a local socket that is never taken, only looked at (MSG_PEEK gives a
+//! duplicate). Every adapter holds the vault; newcomers are given it by any of the others. When the last one has gone, the
+//! kernel closes all.
+//!
+//! | name in the abstract namespace | who binds it, and why |
+//! |---|---|
+//! | `opendat/roce/ADDRESS/slot/N` | the adapter that has slot N: proof that it lives, and its letter box ([`mail`]) |
+//! | `opendat/roce/ADDRESS/service/ID` | the adapter that listens for this service |
+//! | `opendat/roce/ADDRESS/founding` | who is about to bind the sockets |
+//!
+//! All these names go with their process, however it ends: no file, no lock and no shared memory is left to be cleaned up.
+
+mod mail;
+mod names;
+mod steer;
+#[cfg(test)]
+mod tests;
+mod vault;
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+pub(crate) use self::mail::{Desk, Letter, Mailbox, Newcomer};
+use self::names::Names;
+pub(crate) use self::steer::{DOOR, SLOTS, slot_of};
+use self::vault::Vault;
+use crate::socket::Udp;
+
+/// RoCEv2's (IBA annex A17).
+pub(crate) const UDP_PORT: u16 = 4791;
+
+/// How long an adapter tries to get a slot. Those who could give it the vault may be very busy, or just leaving.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Pause between two tries.
+const PAUSE: Duration = Duration::from_millis(2);
+/// How long somebody who lives has to hand over the vault, before the next one is asked.
+const ANSWER: Duration = Duration::from_millis(250);
+
+/// One adapter's share of an address's port.
+pub(crate) struct Port {
+    address: SocketAddr,
+    slot: u8,
+    names: Names,
+    /// What is meant for this adapter's queue pairs and connections comes here.
+    pub(crate) socket: Udp,
+    /// Requests of strangers: whoever reads one passes it on to the adapter that listens.
+    pub(crate) door: Udp,
+    pub(crate) mailbox: Mailbox,
+    vault: Vault,
+}
+
+/// Why an adapter did not get a slot.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PortError {
+    /// Something that is not ours has the port.
+    #[error(
+        "UDP port 4791 of {0} is taken: by the kernel's RoCE (rdma link show), or by a program of another user"
+    )]
+    Taken(std::net::IpAddr),
+    /// All slots have their adapters.
+    #[error("127 adapters use UDP port 4791 of {0}, no more are possible")]
+    Full(std::net::IpAddr),
+    /// Others have the port and do not answer.
+    #[error("the processes that share UDP port 4791 of {0} do not answer")]
+    Silent(std::net::IpAddr),
+    /// The operating system refused something.
+    #[error("UDP port 4791 of {0}: {1}")]
+    System(std::net::IpAddr, io::Error),
+}
+
+/// A service that this adapter listens for; `drop` gives it up.
+pub(crate) struct Service {
+    /// Where others put requests for it.
+    pub(crate) mailbox: Mailbox,
+}
+
+impl Port {
+    /// Takes a slot of an address of this host.
+    pub(crate) fn open(address: SocketAddr) -> Result<Port, PortError> {
+        let address = with_port(address);
+        let names = Names::new(address);
+        let ip = address.ip();
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let obstacle = match Self::try_open(address, &names) {
+                Ok(Some(port)) => return Ok(port),
+                Ok(None) => return Err(PortError::Full(ip)),
+                // The last adapter may just be closing its sockets.
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => PortError::Taken(ip),
+                // It has gone meanwhile, or does not answer, or another one is founding.
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => PortError::Silent(ip),
+                Err(error) => return Err(PortError::System(ip, error)),
+            };
+            if Instant::now() >= deadline {
+                return Err(obstacle);
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// `None`: there is no slot left.
+    fn try_open(address: SocketAddr, names: &Names) -> io::Result<Option<Port>> {
+        let asked = SLOTS.filter(|&slot| names.is_alive(slot)).find_map(|slot| names.ask(slot, ANSWER));
+        match asked {
+            Some(vault) => Self::settle(address, names, vault),
+            None => {
+                // Held until the first slot has its owner, so that there is always one or the other.
+                let _founding = names.bind_founding().map_err(|_| io::ErrorKind::TimedOut)?;
+                match { SLOTS }.any(|slot| names.is_alive(slot)) {
+                    true => Err(io::ErrorKind::TimedOut.into()),
+                    false => Self::settle(address, names, found(address)?),
+                }
+            }
+        }
+    }
+
+    /// Takes the first free slot.
+    fn settle(address: SocketAddr, names: &Names, vault: Vault) -> io::Result<Option<Port>> {
+        let Some((slot, mailbox)) = names.claim_slot()? else { return Ok(None) };
+        let [socket, door] = vault.take([slot.into(), DOOR.into()])?.map(Udp::from);
+        // What came for the slot's last owner.
+        socket.drain();
+        Ok(Some(Port { address, slot, names: names.clone(), socket, door, mailbox, vault }))
+    }
+
+    /// The address, with the port's number.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The low bits of what names this adapter's queue pairs and connections.
+    pub(crate) fn slot(&self) -> u8 {
+        self.slot
+    }
+
+    /// Whether some adapter has a slot.
+    pub(crate) fn is_alive(&self, slot: u8) -> bool {
+        self.names.is_alive(slot)
+    }
+
+    /// Listens for a service; `AddrInUse`: another adapter does.
+    pub(crate) fn listen(&self, service: u64) -> io::Result<Service> {
+        Ok(Service { mailbox: self.names.bind_service(service)? })
+    }
+
+    /// Passes a packet on to the adapter that has a slot.
+    pub(crate) fn forward(&self, slot: u8, from: SocketAddr, packet: &[u8]) {
+        self.mailbox.send(&self.names.slot(slot), from, packet);
+    }
+
+    /// Passes a request on to the adapter that listens for a service. False: there is none.
+    pub(crate) fn forward_request(&self, service: u64, from: SocketAddr, packet: &[u8]) -> bool {
+        self.mailbox.send(&self.names.service(service), from, packet)
+    }
+
+    /// Gives the vault to a newcomer.
+    pub(crate) fn welcome(&self, newcomer: &Newcomer) {
+        // Who is gone again needs none.
+        self.vault.give(&self.mailbox, newcomer).ok();
+    }
+}
+
+fn with_port(mut address: SocketAddr) -> SocketAddr {
+    address.set_port(UDP_PORT);
+    address
+}
+
+/// Binds the sockets, all of them for all adapters to come.
+fn found(address: SocketAddr) -> io::Result<Vault> {
+    // Sockets that share a port would let others in that share it, too: those of an adapter that is just closing.
+    drop(Udp::bind_alone(address)?);
+    let mut sockets = Vec::with_capacity(usize::from(DOOR) + 1);
+    for n in 0..=DOOR {
+        let socket = Udp::bind_shared(address)?;
+        if n == 0 {
+            steer::attach(&socket)?;
+        }
+        sockets.push(socket);
+    }
+    Vault::new(&sockets)
+}

@@ -1,0 +1,70 @@
+//! Names in the abstract namespace of local sockets, which is the network namespace's, as the UDP port is.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{self, UnixDatagram};
+use std::time::Duration;
+
+use super::SLOTS;
+use super::mail::Mailbox;
+use super::vault::Vault;
+
+/// The names that belong to one address.
+#[derive(Clone)]
+pub(super) struct Names(String);
+
+impl Names {
+    pub(super) fn new(address: SocketAddr) -> Self {
+        let scope = match address {
+            SocketAddr::V6(v6) if v6.scope_id() != 0 => format!("%{}", v6.scope_id()),
+            _ => String::new(),
+        };
+        Names(format!("opendat/roce/{}{scope}", address.ip()))
+    }
+
+    fn name(&self, of: &str) -> net::SocketAddr {
+        // At most 73 octets: "opendat/roce/", an IPv6 address with its scope, "/service/" and 16 digits.
+        net::SocketAddr::from_abstract_name(format!("{}/{of}", self.0)).expect("short enough")
+    }
+
+    pub(super) fn slot(&self, slot: u8) -> net::SocketAddr {
+        self.name(&format!("slot/{slot}"))
+    }
+
+    pub(super) fn service(&self, service: u64) -> net::SocketAddr {
+        self.name(&format!("service/{service:x}"))
+    }
+
+    /// Whether somebody has the slot.
+    pub(super) fn is_alive(&self, slot: u8) -> bool {
+        // Connecting a datagram socket asks nothing of the other side.
+        UnixDatagram::unbound().and_then(|socket| socket.connect_addr(&self.slot(slot))).is_ok()
+    }
+
+    /// Takes the first free slot.
+    pub(super) fn claim_slot(&self) -> io::Result<Option<(u8, Mailbox)>> {
+        for slot in SLOTS {
+            match Mailbox::bind(&self.slot(slot)) {
+                Ok(mailbox) => return Ok(Some((slot, mailbox))),
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn bind_service(&self, service: u64) -> io::Result<Mailbox> {
+        Mailbox::bind(&self.service(service))
+    }
+
+    /// While this socket is there nobody else founds.
+    pub(super) fn bind_founding(&self) -> io::Result<UnixDatagram> {
+        UnixDatagram::bind_addr(&self.name("founding"))
+    }
+
+    /// Asks the owner of a slot for the vault.
+    pub(super) fn ask(&self, slot: u8, patience: Duration) -> Option<Vault> {
+        Vault::ask(&self.slot(slot), patience).ok()
+    }
+}

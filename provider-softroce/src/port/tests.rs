@@ -1,0 +1,190 @@
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use super::mail::Desk;
+use super::*;
+use crate::socket::RxBatch;
+
+/// An address of this host that no other test uses.
+fn address() -> SocketAddr {
+    static LAST: AtomicU8 = AtomicU8::new(0);
+    let n = LAST.fetch_add(1, Ordering::Relaxed);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 64 + n, high, low.max(1))), 0)
+}
+
+/// Runs `f` while all who have a port answer newcomers.
+fn with_answers<R>(ports: &[&Port], f: impl FnOnce() -> R) -> R {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for port in ports {
+            let done = &done;
+            scope.spawn(move || {
+                let mut desk = Desk::default();
+                while !done.load(Ordering::Relaxed) {
+                    if let Ok(Some(Letter::Hello(newcomer))) = port.mailbox.next(&mut desk) {
+                        port.welcome(&newcomer);
+                    }
+                    std::thread::yield_now();
+                }
+            });
+        }
+        let result = f();
+        done.store(true, Ordering::Relaxed);
+        result
+    })
+}
+
+/// A packet for a queue pair; for the connection manager's, about a connection.
+fn packet(qpn: u32, connection: u32) -> Vec<u8> {
+    let mut octets = vec![0; 72];
+    octets[4..8].copy_from_slice(&qpn.to_be_bytes());
+    octets[48..52].copy_from_slice(&connection.to_be_bytes());
+    octets
+}
+
+fn arrived(socket: &Udp) -> usize {
+    let (mut batch, mut n) = (RxBatch::new(), 0);
+    while socket.receive(&mut batch) {
+        n += (0..batch.len())
+            .filter_map(|i| batch.get(i))
+            .map(|d| d.octets.len().div_ceil(d.size))
+            .sum::<usize>();
+    }
+    n
+}
+
+fn send(to: SocketAddr, packet: &[u8]) {
+    let stranger = Udp::bind_alone(SocketAddr::new(to.ip(), 0)).expect("a socket");
+    assert_eq!(stranger.send(to, packet, packet.len()), crate::socket::Sent::All);
+}
+
+#[test]
+fn each_slot_gets_its_packets_whoever_comes_and_goes() {
+    let first = Port::open(address()).expect("founds");
+    assert_eq!(first.slot(), 0);
+    let second = with_answers(&[&first], || Port::open(first.address())).expect("joins");
+    assert_eq!((second.slot(), second.address()), (1, first.address()));
+    let to = first.address();
+    for (qpn, connection, expected) in [
+        (0x12_3400 << 1, 0, [1, 0, 0]),
+        (0x12_3401, 0, [0, 1, 0]),
+        // Of the connection manager: requests, then messages about connections.
+        (1, 0, [0, 0, 1]),
+        (1, 0x7700, [1, 0, 0]),
+        (1, 0x7781, [0, 1, 0]),
+        // The slot of nobody.
+        (0x55, 0, [0, 0, 0]),
+    ] {
+        send(to, &packet(qpn, connection));
+        let got = [arrived(&first.socket), arrived(&second.socket), arrived(&first.door)];
+        assert_eq!(got, expected, "queue pair {qpn:#x}, connection {connection:#x}");
+    }
+    // The founder goes; order is kept for those who stay and for those who come.
+    drop(first);
+    send(to, &packet(0x12_3480, 0));
+    let third = with_answers(&[&second], || Port::open(to)).expect("joins");
+    assert_eq!(third.slot(), 0, "the slot is free again");
+    assert_eq!(arrived(&third.socket), 0, "what came for its last owner is dropped");
+    send(to, &packet(0x80, 0));
+    send(to, &packet(0x81, 0));
+    send(to, &packet(1, 0));
+    assert_eq!([arrived(&third.socket), arrived(&second.socket)], [1, 1]);
+    assert_eq!([arrived(&third.door), arrived(&second.door)], [1, 0], "whoever looks first");
+    assert!(second.is_alive(0) && second.is_alive(1) && !second.is_alive(2));
+    // When all have gone, so has the port.
+    drop((second, third));
+    Udp::bind_alone(to).expect("free");
+}
+
+#[test]
+fn short_packets_hurt_nobody() {
+    let port = Port::open(address()).expect("founds");
+    for len in 0..12 {
+        send(port.address(), &vec![0xff; len]);
+    }
+    arrived(&port.socket);
+}
+
+#[test]
+fn requests_find_who_listens() {
+    let first = Port::open(address()).expect("founds");
+    let second = with_answers(&[&first], || Port::open(first.address())).expect("joins");
+    let service = second.listen(0x0106_1234).expect("free");
+    let error = first.listen(0x0106_1234).map(drop).expect_err("taken");
+    assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    let from: SocketAddr = "[fe80::1%7]:4791".parse().expect("an address");
+    assert!(first.forward_request(0x0106_1234, from, b"request"));
+    assert!(!first.forward_request(0x0106_1235, from, b"request"), "nobody listens");
+    let mut desk = Desk::default();
+    match service.mailbox.next(&mut desk) {
+        Ok(Some(Letter::Packet { from: sender, packet })) => {
+            assert_eq!((sender, packet), (from, &b"request"[..]));
+        }
+        _ => panic!("no packet"),
+    }
+    assert!(service.mailbox.next(&mut desk).expect("empty").is_none());
+    drop(service);
+    first.listen(0x0106_1234).expect("free again");
+    // By slot, likewise.
+    first.forward(second.slot(), "127.0.0.9:7".parse().expect("an address"), b"astray");
+    assert!(matches!(
+        second.mailbox.next(&mut desk),
+        Ok(Some(Letter::Packet { from, packet: b"astray" })) if from.port() == 7 && from.is_ipv4()
+    ));
+}
+
+#[test]
+fn a_port_that_others_have_is_an_error_that_says_so() {
+    let taken = Udp::bind_alone(with_port(address())).expect("free");
+    let address = taken.local_addr().expect("bound");
+    let error = Port::open(address).map(drop).expect_err("taken").to_string();
+    let expected = format!("UDP port 4791 of {} is taken: by the kernel's RoCE", address.ip());
+    assert!(error.starts_with(&expected), "{error}");
+}
+
+#[test]
+fn those_who_do_not_answer_are_an_error_too() {
+    let first = Port::open(address()).expect("founds");
+    assert!(matches!(Port::open(first.address()), Err(PortError::Silent(_))));
+}
+
+#[test]
+fn there_are_127_slots() {
+    let first = Port::open(address()).expect("founds");
+    let full = with_answers(&[&first], || {
+        let others: Vec<Port> = (1..DOOR).map(|_| Port::open(first.address()).expect("joins")).collect();
+        assert_eq!(others.last().map(Port::slot), Some(DOOR - 1));
+        Port::open(first.address()).map(drop)
+    });
+    assert!(matches!(full, Err(PortError::Full(_))));
+}
+
+#[test]
+fn many_who_come_at_once_all_get_a_slot() {
+    let address = address();
+    let (done, came) = (&AtomicBool::new(false), &AtomicU8::new(0));
+    let mut slots: Vec<u8> = std::thread::scope(|scope| {
+        let comers: Vec<_> = (0..8)
+            .map(|_| {
+                scope.spawn(move || {
+                    let port = Port::open(address).expect("a slot");
+                    if came.fetch_add(1, Ordering::Relaxed) == 7 {
+                        done.store(true, Ordering::Relaxed);
+                    }
+                    let mut desk = Desk::default();
+                    while !done.load(Ordering::Relaxed) {
+                        if let Ok(Some(Letter::Hello(newcomer))) = port.mailbox.next(&mut desk) {
+                            port.welcome(&newcomer);
+                        }
+                        std::thread::yield_now();
+                    }
+                    port.slot()
+                })
+            })
+            .collect();
+        comers.into_iter().map(|comer| comer.join().expect("no panic")).collect()
+    });
+    slots.sort_unstable();
+    assert_eq!(slots, [0, 1, 2, 3, 4, 5, 6, 7]);
+}

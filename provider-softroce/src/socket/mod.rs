@@ -1,0 +1,127 @@
+//! UDP sockets, as RoCEv2 needs them.
+//!
+//! The ICRC covers the IPv4 header's identification and flags, which a UDP socket neither sets nor shows. What is certain: an
+//! *unconnected* socket that forbids fragmentation sends identification 0, and in a batch that the kernel cuts into packets
+//! (UDP_SEGMENT) the k-th has k. So a socket here is never connected, and its path MTU discovery is always on.
+
+mod errors;
+mod receive;
+mod send;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+pub(crate) use self::errors::Undelivered;
+pub(crate) use self::receive::{Datagrams, RxBatch};
+pub(crate) use self::send::{MAX_SEGMENTS, Sent};
+
+/// Octets that may wait in a socket: as many as the system allows up to this.
+const BUFFER: usize = 16 << 20;
+
+/// A UDP socket that does not block.
+pub(crate) struct Udp(Socket);
+
+impl Udp {
+    /// One that has its address for itself.
+    pub(crate) fn bind_alone(address: SocketAddr) -> io::Result<Self> {
+        let socket = Self::new(address)?;
+        socket.0.bind(&address.into())?;
+        Ok(socket)
+    }
+
+    /// One that shares its address with others of this kind, of the same user.
+    pub(crate) fn bind_shared(address: SocketAddr) -> io::Result<Self> {
+        let socket = Self::new(address)?;
+        socket.0.set_reuse_port(true)?;
+        socket.0.bind(&address.into())?;
+        Ok(socket)
+    }
+
+    fn new(address: SocketAddr) -> io::Result<Self> {
+        let socket = Socket::new(
+            Domain::for_address(address),
+            Type::DGRAM.nonblocking().cloexec(),
+            Some(Protocol::UDP),
+        )?;
+        let udp = Udp(socket);
+        match address {
+            SocketAddr::V4(_) => {
+                udp.set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
+                udp.set(libc::IPPROTO_IP, libc::IP_RECVERR, 1)?;
+            }
+            SocketAddr::V6(_) => {
+                udp.0.set_only_v6(true)?;
+                udp.set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
+                udp.set(libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
+                // Kernel rxe and adapters send without a checksum.
+                udp.set(libc::IPPROTO_UDP, UDP_NO_CHECK6_RX, 1)?;
+            }
+        }
+        // Without it a batch comes in pieces; slower, but whole.
+        udp.set(libc::IPPROTO_UDP, libc::UDP_GRO, 1).ok();
+        for (plain, force) in
+            [(libc::SO_RCVBUF, libc::SO_RCVBUFFORCE), (libc::SO_SNDBUF, libc::SO_SNDBUFFORCE)]
+        {
+            // Beyond the system's limit only for the privileged; what there is will do.
+            if udp.set(libc::SOL_SOCKET, force, BUFFER as libc::c_int).is_err() {
+                udp.set(libc::SOL_SOCKET, plain, BUFFER as libc::c_int)?;
+            }
+        }
+        Ok(udp)
+    }
+
+    fn set(&self, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+        // SAFETY: an integer, alive during the call.
+        let result = unsafe {
+            libc::setsockopt(
+                self.as_raw_fd(),
+                level,
+                option,
+                (&raw const value).cast(),
+                size_of_val(&value) as libc::socklen_t,
+            )
+        };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Its address.
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// Accept IPv6 datagrams without a checksum; libc does not have it.
+const UDP_NO_CHECK6_RX: libc::c_int = 102;
+
+impl From<OwnedFd> for Udp {
+    /// A duplicate of such a socket.
+    fn from(fd: OwnedFd) -> Self {
+        Udp(fd.into())
+    }
+}
+
+impl AsFd for Udp {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Udp {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// A socket address as the kernel writes it.
+fn address_of(storage: &libc::sockaddr_storage, len: libc::socklen_t) -> Option<SocketAddr> {
+    // SAFETY: the kernel's, with its length; SockAddr looks at no more than the family has.
+    unsafe {
+        socket2::SockAddr::new(std::ptr::from_ref(storage).cast::<socket2::SockAddrStorage>().read(), len)
+    }
+    .as_socket()
+}

@@ -1,0 +1,60 @@
+use super::*;
+
+fn pair(ip: &str) -> (Udp, Udp) {
+    let bind = || Udp::bind_alone(SocketAddr::new(ip.parse().expect("an address"), 0)).expect("a socket");
+    (bind(), bind())
+}
+
+fn receive(socket: &Udp) -> Vec<(Vec<u8>, usize)> {
+    let (mut batch, mut all) = (RxBatch::new(), Vec::new());
+    while socket.receive(&mut batch) {
+        all.extend((0..batch.len()).filter_map(|n| batch.get(n)).map(|d| (d.octets.to_vec(), d.size)));
+    }
+    all
+}
+
+#[test]
+fn packets_arrive_alone_and_in_batches() {
+    for ip in ["127.0.0.1", "::1"] {
+        let (a, b) = pair(ip);
+        let to = b.local_addr().expect("bound");
+        assert!(receive(&b).is_empty());
+        assert_eq!(a.send(to, b"one", 3), Sent::All);
+        assert_eq!(a.send(to, &[7; 10 * 100 + 50], 100), Sent::All);
+        assert_eq!(a.send(to, b"", 1), Sent::All);
+        for _ in 0..20 {
+            assert_eq!(a.send(to, b"many", 4), Sent::All);
+        }
+        let got = receive(&b);
+        let lens: Vec<usize> = got.iter().map(|(octets, _)| octets.len()).collect();
+        let mut expected = vec![3, 1050, 0];
+        expected.extend([4; 20]);
+        assert_eq!(lens, expected, "{ip}");
+        assert_eq!(got[1].1, 100, "the batch says how it is cut");
+        assert_eq!(got[0], (b"one".to_vec(), 3));
+    }
+}
+
+#[test]
+fn a_port_that_nobody_has_is_reported() {
+    for ip in ["127.0.0.1", "::1"] {
+        let (a, b) = pair(ip);
+        let to = b.local_addr().expect("bound");
+        drop(b);
+        assert_eq!(a.send(to, b"who is there?", 13), Sent::All);
+        let mut reports = Vec::new();
+        a.errors(|back| reports.push((back.to, back.packet.to_vec(), back.refused)));
+        assert_eq!(reports, [(to, b"who is there?".to_vec(), true)]);
+        // And does not stand in the way of what follows.
+        let c = Udp::bind_alone(to).expect("free again");
+        assert_eq!(a.send(to, b"hello", 5), Sent::All);
+        assert_eq!(receive(&c).len(), 1);
+    }
+}
+
+#[test]
+fn what_is_too_long_is_refused() {
+    let (a, b) = pair("127.0.0.1");
+    let to = b.local_addr().expect("bound");
+    assert_eq!(a.send(to, &vec![0; 66_000], 66_000), Sent::TooLong);
+}
