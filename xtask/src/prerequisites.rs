@@ -29,6 +29,12 @@ const NEEDS: &[Need] = &[
     need("tshark", "/usr/bin/tshark", "tshark", "captures as Wireshark sees them"),
     need("valgrind", "/usr/bin/valgrind", "valgrind", "dtest under valgrind"),
     need(
+        "scapy",
+        "/usr/lib/python3/dist-packages/scapy/contrib/roce.py",
+        "python3-scapy",
+        "an ICRC that is not of our making",
+    ),
+    need(
         "ip",
         "/usr/bin/ip",
         "iproute2",
