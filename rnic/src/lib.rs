@@ -8,21 +8,26 @@
 //! | [`mr`] | registered memory |
 //! | [`cq`], [`srq`], [`qp`] | completion queue, shared receive queue, queue pair |
 //! | [`rdmap`] | RDMAP over DDP over MPA: connection setup, and the engine of an established stream |
+//! | [`rc`] | InfiniBand's reliable connection over RoCEv2: the engine of an established connection |
 //!
 //! # Who calls what
 //!
 //! An adapter has one *engine lock* (the provider's). Everything that completes work runs under it: [`Work`],
-//! [`Stream`] and the `drop` of an [`Mr`]. Posting, polling and arming take no lock: each ring has one producer and
+//! [`Stream`], [`Rc`] and the `drop` of an [`Mr`]. Posting, polling and arming take no lock: each ring has one producer and
 //! one consumer, and of these two one is the holder of the engine lock.
 
 pub mod cq;
 pub mod key;
+mod memory;
 pub mod mr;
 pub mod qp;
+pub mod rc;
 pub mod rdmap;
 mod ring;
 pub mod srq;
 mod sync;
+#[cfg(test)]
+mod testing;
 pub mod wr;
 
 pub use cq::{Cq, CqEvent};
@@ -30,6 +35,7 @@ pub use key::window::{BindState, Mw, View};
 pub use key::{Access, KeyError, Keys, Pd, RegisterError, Scope};
 pub use mr::Mr;
 pub use qp::{Qp, QpCfg, Work};
+pub use rc::{Burst, Rc, RcCfg};
 pub use rdmap::stream::{Failure, Stats, Stream, StreamCfg};
 pub use rdmap::vec::{RxVec, TxVec};
 pub use ring::OutOfMemory;

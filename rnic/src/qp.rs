@@ -445,19 +445,21 @@ impl Work {
         self.failed = Some((at, status));
     }
 
-    /// Completes the requests that have been carried out, up to the first that has not.
+    /// Completes the requests that have been carried out, up to the first that has not; answers how many.
     #[inline]
-    pub(crate) fn retire(&mut self) {
-        let mut at = self.oldest_request();
+    pub(crate) fn retire(&mut self) -> u64 {
+        let (mut at, mut retired) = (self.oldest_request(), 0);
         while let Some((&wqe, _)) = self.request(at).filter(|(wqe, _)| wqe.flags & DONE != 0) {
             at = at.wrapping_add(1);
             // First the slot, then the completion: who has seen that one may post again.
             // SAFETY: the engine is the only consumer and is done with the slot.
             unsafe { self.qp.sq.release(at) };
+            retired += 1;
             if wqe.flags & SIGNALLED != 0 {
                 self.complete_request(&wqe, wqe.len, WcStatus::Success);
             }
         }
+        retired
     }
 
     #[inline]

@@ -4,14 +4,13 @@
 //! before it have been answered, so that these show what was there before. Its answer then waits here for its turn.
 
 use std::collections::VecDeque;
-use std::ptr::with_exposed_provenance_mut;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use wire::iwarp::{
     AtomicRequest, AtomicResponse, Cause, Header, Queue, ReadRequest, Terminate, UntaggedOpcode,
 };
 
-use crate::key::{KeyError, Keys, Right, Scope};
+use crate::key::{KeyError, Keys, Scope};
+use crate::memory::{AtomicError, update};
 
 /// Requests of the peer, the oldest first.
 #[derive(Default)]
@@ -109,16 +108,12 @@ impl Answers {
 
 /// Performs an atomic operation; answers what the target held before.
 fn perform(request: &AtomicRequest, keys: &Keys, by: Scope) -> Result<u64, Cause> {
-    let size = size_of::<u64>() as u64;
-    let addr = keys.check(request.stag, by, request.to, size, Right::RemoteAtomic).map_err(protection)?;
-    // RFC 7306, section 8.2.
-    if !addr.is_multiple_of(align_of::<AtomicU64>() as u64) {
-        return Err(Cause::STREAM_CATASTROPHIC);
-    }
-    // SAFETY: eight octets of registered memory, aligned, checked just now to be open to this.
-    let target = unsafe { AtomicU64::from_ptr(with_exposed_provenance_mut(addr as usize)) };
-    let apply = |original| Some(request.op.apply(original)).filter(|&value| value != original);
-    Ok(target.fetch_update(Ordering::AcqRel, Ordering::Acquire, apply).unwrap_or_else(|original| original))
+    let performed = update(keys, by, (request.stag, request.to), |original| request.op.apply(original));
+    performed.map_err(|error| match error {
+        AtomicError::Key(error) => protection(error),
+        // RFC 7306, section 8.2.
+        AtomicError::Misaligned => Cause::STREAM_CATASTROPHIC,
+    })
 }
 
 /// What a peer is told whose request names memory that it may not use.

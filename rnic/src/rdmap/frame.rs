@@ -10,6 +10,7 @@ use wire::iwarp::{Crc32c, Header, ReadRequest, crc::crc32c};
 use super::message::{Cut, Frame};
 use super::vec::TxVec;
 use crate::key::{KeyError, Keys, Right, Scope};
+use crate::memory;
 use crate::wr::Segment;
 
 /// Messages up to so many octets are copied next to their headers; others are sent from where they are.
@@ -52,26 +53,12 @@ impl Payload for Local<'_> {
     #[inline]
     fn pieces(
         &self,
-        mut offset: usize,
-        mut len: usize,
+        offset: usize,
+        len: usize,
         mut piece: impl FnMut(*const u8, usize),
     ) -> Result<(), KeyError> {
-        for segment in self.segments {
-            let size = segment.len as usize;
-            if offset >= size {
-                offset -= size;
-                continue;
-            }
-            if len == 0 {
-                break;
-            }
-            let n = len.min(size - offset);
-            let addr = segment.addr + offset as u64;
-            let addr = self.keys.check(segment.key, self.by, addr, n as u64, Right::LocalRead)?;
-            piece(with_exposed_provenance_mut(addr as usize), n);
-            (offset, len) = (0, len - n);
-        }
-        Ok(())
+        let by = (self.by, Right::LocalRead);
+        memory::pieces(self.keys, by, self.segments, offset, len, |from, n| piece(from, n))
     }
 }
 

@@ -5,9 +5,10 @@ use std::ptr::with_exposed_provenance_mut;
 use wire::iwarp::{Cause, Header, TaggedOpcode, Terminate, UntaggedOpcode};
 
 use super::super::stream::{Failure, Stream};
-use crate::key::{KeyError, Right, Scope};
+use crate::key::{KeyError, Right};
+use crate::memory::pieces;
 use crate::qp::{self, Received};
-use crate::wr::{Segment, WcStatus};
+use crate::wr::WcStatus;
 
 impl Stream {
     /// Copies payload to its place.
@@ -43,61 +44,22 @@ impl Stream {
                     Some((_, segments)) => (segments, Right::LocalWrite),
                     None => (&[][..], Right::LocalWrite),
                 };
-                self.pieces_of(segments, (self.work.scope(), right), placed, len, &mut place)
+                pieces(self.work.keys(), (self.work.scope(), right), segments, placed, len, &mut place)
             }
             Header::Untagged { .. } => {
                 let (by, segments) = self.work.recv_segments();
-                self.pieces_of(
-                    segments,
-                    (by, Right::LocalWrite),
-                    self.rx.send_placed as usize,
-                    len,
-                    &mut place,
-                )
+                let placed = self.rx.send_placed as usize;
+                pieces(self.work.keys(), (by, Right::LocalWrite), segments, placed, len, &mut place)
             }
         };
         failed.map_err(|_| self.sink_gone())
     }
 
-    #[inline]
-    fn pieces_of(
-        &self,
-        segments: &[Segment],
-        (by, right): (Scope, Right),
-        mut offset: usize,
-        mut len: usize,
-        place: &mut impl FnMut(*mut u8, usize),
-    ) -> Result<(), KeyError> {
-        for segment in segments {
-            let size = segment.len as usize;
-            if offset >= size {
-                offset -= size;
-                continue;
-            }
-            let n = len.min(size - offset);
-            let addr = segment.addr + offset as u64;
-            let addr = self.work.keys().check(segment.key, by, addr, n as u64, right)?;
-            place(with_exposed_provenance_mut(addr as usize), n);
-            (offset, len) = (0, len - n);
-            if len == 0 {
-                break;
-            }
-        }
-        Ok(())
-    }
-
     /// Puts what the target of our oldest atomic operation held to its place.
     pub(super) fn place_original(&mut self, original: u64) -> Result<(), Failure> {
         let segments = self.work.request(self.reads.oldest).map_or(&[][..], |(_, segments)| segments);
-        let octets = original.to_ne_bytes();
-        let mut rest = &octets[..];
-        let right = (self.work.scope(), Right::LocalWrite);
-        let placed = self.pieces_of(segments, right, 0, octets.len(), &mut |at, len| {
-            let (piece, after) = rest.split_at(len);
-            // SAFETY: registered memory, checked to be writable for this use.
-            unsafe { at.copy_from_nonoverlapping(piece.as_ptr(), len) };
-            rest = after;
-        });
+        let by = (self.work.scope(), Right::LocalWrite);
+        let placed = self.work.scatter(by, segments, 0, &original.to_ne_bytes());
         placed.map_err(|_| self.sink_gone())
     }
 

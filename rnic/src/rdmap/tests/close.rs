@@ -63,7 +63,8 @@ fn work_before_and_after_a_stream() {
     let buf = side.buf(10);
     side.recv(1, &[buf.seg(0, 10)]);
     side.post(send(2, &[]));
-    let mut work = side.stream.into_work();
+    let Side { queues: side, stream, .. } = side;
+    let mut work = stream.into_work();
     assert!(work.has_requests());
     work.flush();
     assert!(!work.has_requests());

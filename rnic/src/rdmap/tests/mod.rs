@@ -7,167 +7,28 @@ mod hostile;
 mod transfer;
 mod windows;
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::mem::MaybeUninit;
-use std::ptr::slice_from_raw_parts_mut;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::testing::*;
 use crate::*;
-
-/// A reproducible source of choices (splitmix64).
-pub(crate) struct Rng(pub(crate) u64);
-
-impl Rng {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// Less than `n`.
-    pub(crate) fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-
-    pub(crate) fn chance(&mut self, one_in: usize) -> bool {
-        self.below(one_in) == 0
-    }
-
-    /// 1 to `max`, all orders of magnitude alike.
-    fn chunk(&mut self, max: usize) -> usize {
-        let bits = max.ilog2() as usize + 1;
-        let order = 1 << self.below(bits);
-        (order + self.below(order)).min(max)
-    }
-
-    pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(8) {
-            let value = self.next().to_le_bytes();
-            chunk.copy_from_slice(&value[..chunk.len()]);
-        }
-    }
-}
-
-const LOCAL: Access = Access {
-    local_read: true,
-    local_write: true,
-    remote_read: false,
-    remote_write: false,
-    remote_atomic: false,
-};
-const ALL: Access = Access { remote_read: true, remote_write: true, remote_atomic: true, ..LOCAL };
-
-/// Registered memory between guards that nobody may write.
-pub(crate) struct Buf {
-    memory: *mut u8,
-    len: usize,
-    pub(crate) mr: Option<Mr>,
-}
-
-const GUARD: usize = 128;
-const GUARD_BYTE: u8 = 0xA5;
-
-impl Buf {
-    pub(crate) fn new(keys: &Arc<Keys>, pd: Pd, len: usize, access: Access) -> Buf {
-        // SAFETY: the size is not zero; the guards are inside; `Drop` frees the memory after the region.
-        unsafe {
-            let memory = alloc_zeroed(Self::layout(len));
-            memory.write_bytes(GUARD_BYTE, GUARD);
-            memory.add(GUARD + len).write_bytes(GUARD_BYTE, GUARD);
-            let mr = Mr::new(keys, pd, memory.add(GUARD), len, access, false).unwrap();
-            Buf { memory, len, mr: Some(mr) }
-        }
-    }
-
-    fn layout(len: usize) -> Layout {
-        Layout::from_size_align(len + 2 * GUARD, 64).unwrap()
-    }
-
-    pub(crate) fn addr(&self) -> u64 {
-        self.memory as u64 + GUARD as u64
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: allocated in `new`; tests are done with it before they call an engine.
-        unsafe { std::slice::from_raw_parts(self.memory.add(GUARD), self.len) }
-    }
-
-    #[expect(clippy::mut_from_ref, reason = "engines write to it, too, whatever is borrowed")]
-    pub(crate) fn bytes_mut(&self) -> &mut [u8] {
-        // SAFETY: allocated in `new`; tests are done with it before they call an engine or take another slice.
-        unsafe { &mut *slice_from_raw_parts_mut(self.memory.add(GUARD), self.len) }
-    }
-
-    pub(crate) fn seg(&self, offset: usize, len: usize) -> Segment {
-        Segment { addr: self.addr() + offset as u64, len: len as u32, key: self.key() }
-    }
-
-    /// Eight octets as the number they are to a processor.
-    pub(crate) fn number(&self, at: usize) -> u64 {
-        u64::from_ne_bytes(self.bytes()[at..at + 8].try_into().unwrap())
-    }
-
-    pub(crate) fn set_number(&self, at: usize, value: u64) {
-        self.bytes_mut()[at..at + 8].copy_from_slice(&value.to_ne_bytes());
-    }
-
-    pub(crate) fn remote(&self, offset: usize) -> Remote {
-        Remote { addr: self.addr() + offset as u64, key: self.key() }
-    }
-
-    /// Part of it, for a window that lets peers do anything.
-    pub(crate) fn view(&self, offset: usize, len: usize) -> View<'_> {
-        let (region, addr) = (self.mr.as_ref().unwrap(), self.addr() + offset as u64);
-        View { region, addr, len: len as u64, access: ALL, zero_based: false }
-    }
-
-    fn key(&self) -> u32 {
-        self.mr.as_ref().unwrap().lkey()
-    }
-
-    pub(crate) fn filled(self, rng: &mut Rng) -> Buf {
-        rng.fill(self.bytes_mut());
-        self
-    }
-
-    pub(crate) fn assert_guarded(&self) {
-        for at in [0, GUARD + self.len] {
-            // SAFETY: allocated in `new`.
-            let guard = unsafe { std::slice::from_raw_parts(self.memory.add(at), GUARD) };
-            assert_eq!(guard, [GUARD_BYTE; GUARD], "written outside the region");
-        }
-    }
-}
-
-impl Drop for Buf {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            self.assert_guarded();
-        }
-        self.mr = None;
-        // SAFETY: allocated in `new` with this layout.
-        unsafe { dealloc(self.memory, Self::layout(self.len)) }
-    }
-}
 
 /// One end of a connection.
 pub(crate) struct Side {
-    pub(crate) keys: Arc<Keys>,
-    pub(crate) pd: Pd,
-    pub(crate) requests: Arc<Cq>,
-    pub(crate) recvs: Arc<Cq>,
-    pub(crate) qp: Arc<Qp>,
+    pub(crate) queues: Queues,
     pub(crate) stream: Stream,
     pub(crate) tx: TxVec,
     pub(crate) rx: RxVec,
-    /// Ready events of the two completion queues.
-    pub(crate) ready: Arc<AtomicUsize>,
 }
 
-pub(crate) const SEGMENTS: usize = 6;
+impl Deref for Side {
+    type Target = Queues;
+
+    fn deref(&self) -> &Queues {
+        &self.queues
+    }
+}
 
 pub(crate) fn cfg() -> StreamCfg {
     StreamCfg { mulpdu: 65535, crc: false, extended: false, ird: 4, ord: 4, hold: false }
@@ -179,130 +40,9 @@ impl Side {
     }
 
     pub(crate) fn with_srq(cfg: StreamCfg, srq: Option<(Arc<Srq>, Pd)>, keys: Arc<Keys>) -> Side {
-        let pd = srq.as_ref().map_or_else(|| keys.pd(), |(_, pd)| *pd);
-        let ready = Arc::new(AtomicUsize::new(0));
-        let cq = || {
-            let ready = Arc::clone(&ready);
-            let notify = move |event| match event {
-                CqEvent::Ready => {
-                    ready.fetch_add(1, Ordering::Relaxed);
-                }
-                CqEvent::Overflow => panic!("completion queue overflow"),
-            };
-            Arc::new(Cq::new(4096, notify).unwrap())
-        };
-        let (requests, recvs) = (cq(), cq());
-        // SAFETY: a test is one thread.
-        let (qp, work) = unsafe {
-            Qp::new(QpCfg {
-                keys: Arc::clone(&keys),
-                pd,
-                request_cq: Some(Arc::clone(&requests)),
-                recv_cq: Some(Arc::clone(&recvs)),
-                srq: srq.map(|(srq, _)| srq),
-                token: 77,
-                max_requests: 256,
-                max_recvs: 256,
-                max_request_segments: SEGMENTS,
-                max_recv_segments: SEGMENTS,
-            })
-            .unwrap()
-        };
-        let stream = Stream::new(work, cfg);
-        let (tx, rx) = (TxVec::new(), RxVec::new());
-        Side { keys, pd, requests, recvs, qp, stream, tx, rx, ready }
+        let (queues, work) = Queues::new(srq, keys);
+        Side { queues, stream: Stream::new(work, cfg), tx: TxVec::new(), rx: RxVec::new() }
     }
-
-    pub(crate) fn buf(&self, len: usize) -> Buf {
-        Buf::new(&self.keys, self.pd, len, ALL)
-    }
-
-    pub(crate) fn post(&self, wr: SendWr<'_>) {
-        // SAFETY: one thread; `Buf`s outlive what is posted.
-        unsafe { self.qp.post_send(&wr) }.unwrap();
-    }
-
-    pub(crate) fn try_bind(&self, id: u64, window: &Mw, view: Option<View<'_>>) -> Result<u32, PostError> {
-        // SAFETY: one thread.
-        unsafe { self.qp.post_bind(&BindWr { id, window, view, signalled: true, quiet: false }) }
-    }
-
-    pub(crate) fn bind(&self, id: u64, window: &Mw, view: Option<View<'_>>) -> u32 {
-        self.try_bind(id, window, view).unwrap()
-    }
-
-    pub(crate) fn recv(&self, id: u64, segments: &[Segment]) {
-        // SAFETY: as above.
-        unsafe { self.qp.post_recv(&RecvWr { id, segments, quiet: false }) }.unwrap();
-    }
-
-    pub(crate) fn completions(&self) -> Vec<Wc> {
-        poll(&self.requests)
-    }
-
-    pub(crate) fn received(&self) -> Vec<Wc> {
-        poll(&self.recvs)
-    }
-}
-
-pub(crate) fn poll(cq: &Cq) -> Vec<Wc> {
-    let mut all = Vec::new();
-    loop {
-        let mut some = [const { MaybeUninit::uninit() }; 7];
-        // SAFETY: one thread.
-        match unsafe { cq.poll(&mut some) } {
-            0 => return all,
-            // SAFETY: so many were written.
-            n => all.extend(some[..n].iter().map(|wc| unsafe { wc.assume_init_read() })),
-        }
-    }
-}
-
-pub(crate) fn arm(cq: &Cq, solicited: bool) -> bool {
-    // SAFETY: one thread.
-    unsafe { cq.arm(solicited) }
-}
-
-pub(crate) fn share(srq: &Srq, id: u64, segments: &[Segment]) -> Result<(), PostError> {
-    // SAFETY: `Buf`s outlive what is posted.
-    unsafe { srq.post_recv(&RecvWr { id, segments, quiet: false }) }
-}
-
-pub(crate) fn send(id: u64, segments: &[Segment]) -> SendWr<'_> {
-    request(id, SendOp::Send { invalidate: None }, segments)
-}
-
-pub(crate) fn write(id: u64, segments: &[Segment], to: Remote) -> SendWr<'_> {
-    request(id, SendOp::Write(to), segments)
-}
-
-pub(crate) fn read(id: u64, segments: &[Segment], from: Remote) -> SendWr<'_> {
-    request(id, SendOp::Read(from), segments)
-}
-
-pub(crate) fn write_imm(id: u64, segments: &[Segment], to: Remote, immediate: u32) -> SendWr<'_> {
-    request(id, SendOp::WriteImm { to, immediate }, segments)
-}
-
-pub(crate) fn fetch_add(id: u64, segments: &[Segment], at: Remote, add: u64) -> SendWr<'_> {
-    request(id, SendOp::FetchAdd { at, add }, segments)
-}
-
-pub(crate) fn compare_swap(
-    id: u64,
-    segments: &[Segment],
-    at: Remote,
-    (compare, swap): (u64, u64),
-) -> SendWr<'_> {
-    request(id, SendOp::CompareSwap { at, compare, swap }, segments)
-}
-
-fn request(id: u64, op: SendOp, segments: &[Segment]) -> SendWr<'_> {
-    SendWr { id, op, segments, signalled: true, solicited: false, fence: false, quiet: false }
-}
-
-pub(crate) fn wc(id: u64, op: WcOp, bytes: usize, status: WcStatus) -> Wc {
-    Wc { id, qp: 77, bytes: bytes as u32, invalidated: None, immediate: None, op, status }
 }
 
 /// Two ends and the TCP connection between them, which accepts and delivers octets in portions of any size.

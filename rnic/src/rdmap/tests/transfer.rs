@@ -136,7 +136,7 @@ fn interleavings() {
             let other = 1 - end;
             let (side, peer) = if end == 0 { (&pair.a, &pair.b) } else { (&pair.b, &pair.a) };
             let (len, fence, signalled) = (size(&mut rng), rng.chance(8), !rng.chance(4));
-            let at = rng.below(sources[0].len - len);
+            let at = rng.below(sources[0].bytes().len() - len);
             let done = |op| wc(id, op, len, WcStatus::Success);
             let op = match rng.below(5) {
                 0 | 1 if rng.chance(3) => {

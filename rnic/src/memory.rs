@@ -1,0 +1,121 @@
+//! Registered memory as engines touch it: every access is checked against its key at the moment it is made, since a region
+//! may go between two calls.
+
+use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::key::{KeyError, Keys, Right, Scope};
+use crate::qp::Work;
+use crate::wr::Segment;
+
+/// Why an atomic operation is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtomicError {
+    /// The key does not let the peer do this.
+    Key(KeyError),
+    /// The target is not aligned to its size.
+    Misaligned,
+}
+
+/// Names the memory of `len` octets, `offset` octets into the segments, once it has been checked that `by` may use it.
+#[inline]
+pub(crate) fn pieces(
+    keys: &Keys,
+    (by, right): (Scope, Right),
+    segments: &[Segment],
+    mut offset: usize,
+    mut len: usize,
+    mut piece: impl FnMut(*mut u8, usize),
+) -> Result<(), KeyError> {
+    for segment in segments {
+        if len == 0 {
+            break;
+        }
+        let size = segment.len as usize;
+        if offset >= size {
+            offset -= size;
+            continue;
+        }
+        let n = len.min(size - offset);
+        let addr = keys.check(segment.key, by, segment.addr + offset as u64, n as u64, right)?;
+        piece(with_exposed_provenance_mut(addr as usize), n);
+        (offset, len) = (0, len - n);
+    }
+    Ok(())
+}
+
+/// Performs an atomic operation of a peer that acts as `by` on eight octets; answers what they held before.
+pub(crate) fn update(
+    keys: &Keys,
+    by: Scope,
+    (key, to): (u32, u64),
+    apply: impl Fn(u64) -> u64,
+) -> Result<u64, AtomicError> {
+    let size = size_of::<u64>() as u64;
+    let addr = keys.check(key, by, to, size, Right::RemoteAtomic).map_err(AtomicError::Key)?;
+    if !addr.is_multiple_of(align_of::<AtomicU64>() as u64) {
+        return Err(AtomicError::Misaligned);
+    }
+    // SAFETY: eight octets of registered memory, aligned, checked just now to be open to this.
+    let target = unsafe { AtomicU64::from_ptr(with_exposed_provenance_mut(addr as usize)) };
+    let changed = |original| Some(apply(original)).filter(|&value| value != original);
+    Ok(target.fetch_update(Ordering::AcqRel, Ordering::Acquire, changed).unwrap_or_else(|original| original))
+}
+
+/// Copies. That a region stays as long as an access lasts is the engine lock's doing, under which [`Work`] is.
+impl Work {
+    /// Fills `out` from local segments, `offset` octets in.
+    #[inline]
+    pub(crate) fn gather(&self, segments: &[Segment], offset: usize, out: &mut [u8]) -> Result<(), KeyError> {
+        let by = (self.scope(), Right::LocalRead);
+        let mut rest = out;
+        pieces(self.keys(), by, segments, offset, rest.len(), |from, len| {
+            let (piece, after) = std::mem::take(&mut rest).split_at_mut(len);
+            // SAFETY: registered memory, checked to be readable for this use; `out` is no part of it.
+            unsafe { piece.as_mut_ptr().copy_from_nonoverlapping(from, len) };
+            rest = after;
+        })
+    }
+
+    /// Places octets in segments, `offset` octets in.
+    #[inline]
+    pub(crate) fn scatter(
+        &self,
+        by: (Scope, Right),
+        segments: &[Segment],
+        offset: usize,
+        octets: &[u8],
+    ) -> Result<(), KeyError> {
+        let mut rest = octets;
+        pieces(self.keys(), by, segments, offset, rest.len(), |at, len| {
+            let (piece, after) = rest.split_at(len);
+            // SAFETY: registered memory, checked to be writable for this use; `octets` are no part of it.
+            unsafe { at.copy_from_nonoverlapping(piece.as_ptr(), len) };
+            rest = after;
+        })
+    }
+
+    /// Fills `out` for the peer from its view of our memory. All the `rest` of what it reads is checked, so that nothing of
+    /// a read is sent that must fail.
+    #[inline]
+    pub(crate) fn fetch(&self, (key, from): (u32, u64), rest: u64, out: &mut [u8]) -> Result<(), KeyError> {
+        debug_assert!(out.len() as u64 <= rest);
+        let addr = self.keys().check(key, self.scope(), from, rest, Right::RemoteRead)?;
+        // SAFETY: registered memory, checked to be open to this; `out` is no part of it.
+        unsafe {
+            out.as_mut_ptr().copy_from_nonoverlapping(with_exposed_provenance(addr as usize), out.len())
+        };
+        Ok(())
+    }
+
+    /// Places octets of the peer; all the `rest` of what it writes is checked.
+    #[inline]
+    pub(crate) fn store(&self, (key, to): (u32, u64), rest: u64, octets: &[u8]) -> Result<(), KeyError> {
+        debug_assert!(octets.len() as u64 <= rest);
+        let addr = self.keys().check(key, self.scope(), to, rest, Right::RemoteWrite)?;
+        let at: *mut u8 = with_exposed_provenance_mut(addr as usize);
+        // SAFETY: registered memory, checked to be open to this; `octets` are no part of it.
+        unsafe { at.copy_from_nonoverlapping(octets.as_ptr(), octets.len()) };
+        Ok(())
+    }
+}

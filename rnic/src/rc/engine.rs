@@ -1,0 +1,282 @@
+//! The engine of an established connection: queue pair on one side, packets on the other.
+
+use std::time::Instant;
+
+use wire::rocev2::{Bth, NakCode, Packet, PathMtu, Psn, RnrTimer};
+
+use super::burst::Burst;
+use super::requester::Requester;
+use super::responder::Responder;
+use crate::qp::Work;
+
+/// What connection management agreed on, and the two ends' own choices.
+#[derive(Clone, Copy, Debug)]
+pub struct RcCfg {
+    /// Octets of payload in a packet.
+    pub mtu: PathMtu,
+    /// The peer's queue pair.
+    pub peer_qpn: u32,
+    /// The partition.
+    pub p_key: u16,
+    /// Our first packet's number: the starting PSN that the peer told us.
+    pub sq_psn: Psn,
+    /// The peer's first packet's number: the starting PSN that we told the peer.
+    pub rq_psn: Psn,
+    /// RDMA reads and atomic operations outstanding at the peer at most. With 0 a posted one never starts.
+    pub initiator_depth: u32,
+    /// RDMA reads and atomic operations of the peer held here at most, until others take their place.
+    pub responder_resources: u32,
+    /// The local ACK timeout: 4.096 µs << n; 0: never.
+    pub ack_timeout: u8,
+    /// Timeouts in a row after which the requester goes on.
+    pub retries: u8,
+    /// RNR NAKs in a row after which the requester goes on; 7: any number.
+    pub rnr_retries: u8,
+    /// How long the peer shall wait when no receive is posted here.
+    pub rnr_timer: RnrTimer,
+    /// PSNs in flight at most, 1 to 2^20. What the peer's socket can hold is a good measure.
+    pub window: u32,
+}
+
+/// The connection cannot go on (IBA: the queue pair enters the error state). The work request concerned, if there is one,
+/// completes with its own status, in its turn: a receive at once, a request when [`Rc::flush`] is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The peer refused a request of ours.
+    #[error("the peer answered a request with a NAK: {0}")]
+    Refused(NakCode),
+    /// A request of the peer is refused; [`Rc::last_words`] tells it.
+    #[error("a request of the peer was refused: {0}")]
+    Refusing(NakCode),
+    /// The peer is silent, whatever is sent again.
+    #[error("the peer does not answer")]
+    Silent,
+    /// The peer has no receive posted, however long we wait.
+    #[error("the peer had no receive buffer each time it was asked")]
+    ReceiverNotReady,
+    /// The peer's answer does not fit the request.
+    #[error("the peer's response makes no sense")]
+    BadResponse,
+    /// Memory of a request of ours is registered no more, or a request is longer than 2^31 octets.
+    #[error("a request could not be carried out on this side")]
+    Local,
+    /// [`Rc::flush`] was called.
+    #[error("the queue pair was flushed")]
+    Flushed,
+}
+
+/// Counters of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Packets put into bursts.
+    pub tx_packets: u64,
+    /// Of these, requests sent again.
+    pub repeated: u64,
+    /// Requests that have completed.
+    pub tx_messages: u64,
+    /// Packets taken.
+    pub rx_packets: u64,
+    /// Of these, requests taken before.
+    pub duplicates: u64,
+    /// Of these, requests behind one that is missing.
+    pub out_of_order: u64,
+    /// Requests of the peer that are complete.
+    pub rx_messages: u64,
+    /// NAKs for a PSN sequence error, sent and received.
+    pub sequence_naks: [u64; 2],
+    /// RNR NAKs, sent and received.
+    pub rnr_naks: [u64; 2],
+    /// Times nothing was heard and the oldest packet was sent again before the ACK timeout.
+    pub probes: u64,
+    /// ACK timeouts.
+    pub timeouts: u64,
+}
+
+/// [`Stats::sequence_naks`], [`Stats::rnr_naks`].
+pub(super) const SENT: usize = 0;
+/// The same.
+pub(super) const RECEIVED: usize = 1;
+
+/// Octets of a message at most (IBA, section 9.7.4.1.6).
+pub(super) const MAX_MESSAGE: u32 = 1 << 31;
+
+/// The engine's half of a connection. Under the engine lock.
+///
+/// ```text
+/// on a packet:            rc.receive(now, &packet)?
+/// on work, or after that: while rc.wants_tx() { rc.transmit(now, &mut burst)?; send }
+/// when no packet is left: if rc.owes_ack() { rc.acknowledge(&mut burst); send }
+/// at rc.deadline():       rc.expire(now)?
+/// on Err(failure):        rc.last_words(&mut burst); send; rc.flush(); upcall
+/// ```
+///
+/// An acknowledgement is not urgent: it waits for [`acknowledge`](Self::acknowledge), unless the peer has asked for many. So
+/// it stays out of the way of an answer that the consumer sends first.
+///
+/// A packet that is not of this connection's window, or that has been taken before, changes nothing. After a failure
+/// `receive`, `transmit` and `expire` repeat it.
+pub struct Rc {
+    work: Work,
+    path: Path,
+    requester: Requester,
+    responder: Responder,
+    failure: Option<Failure>,
+    stats: Stats,
+}
+
+/// Where packets go, and how long they are.
+#[derive(Clone, Copy)]
+pub(super) struct Path {
+    pub(super) mtu: PathMtu,
+    pub(super) peer_qpn: u32,
+    pub(super) p_key: u16,
+}
+
+impl Path {
+    /// The BTH of a packet to the peer.
+    #[inline]
+    pub(super) fn bth(&self, opcode: wire::rocev2::Opcode, psn: Psn) -> Bth {
+        // As HCAs that do not migrate paths say.
+        Bth { p_key: self.p_key, migrated: true, ..Bth::new(opcode, self.peer_qpn, psn) }
+    }
+}
+
+impl Rc {
+    /// The engine of a connection over which nothing has been sent or received yet.
+    pub fn new(work: Work, cfg: RcCfg, now: Instant) -> Self {
+        // RC always knows immediate data and atomic operations.
+        work.set_extended(true);
+        Rc {
+            path: Path { mtu: cfg.mtu, peer_qpn: cfg.peer_qpn, p_key: cfg.p_key },
+            requester: Requester::new(work.oldest_request(), &cfg, now),
+            responder: Responder::new(&cfg),
+            work,
+            failure: None,
+            stats: Stats::default(),
+        }
+    }
+
+    /// Takes a packet of this queue pair, whose ICRC is right and which came from the peer's address: places, completes.
+    /// What is to be answered waits for [`transmit`](Self::transmit) or [`acknowledge`](Self::acknowledge).
+    #[inline]
+    pub fn receive(&mut self, now: Instant, packet: &Packet<'_>) -> Result<(), Failure> {
+        self.alive()?;
+        if !Bth::same_partition(packet.bth.p_key, self.path.p_key) {
+            return Ok(());
+        }
+        self.stats.rx_packets += 1;
+        let opcode = packet.bth.opcode;
+        let Rc { work, path, requester, responder, stats, .. } = self;
+        let result = if opcode.is_response() {
+            let result = requester.receive(work, path, now, packet, stats);
+            stats.tx_messages += work.retire();
+            result
+        } else if opcode.is_request() {
+            responder.receive(work, path, packet, stats)
+        } else {
+            // Datagrams, and congestion notifications: the window heeds losses alone.
+            Ok(())
+        };
+        self.work.announce();
+        result.map_err(|failure| self.fail(failure))
+    }
+
+    /// Adds what may be sent now to a burst: responses first, then requests, until the burst is full or the window is.
+    /// Carries out binds.
+    pub fn transmit(&mut self, now: Instant, burst: &mut Burst) -> Result<(), Failure> {
+        self.alive()?;
+        let before = burst.len();
+        let Rc { work, path, requester, responder, stats, .. } = self;
+        // A peer that reads all the time leaves some room for our own requests.
+        let kept = if requester.is_ready(work) { burst.room() / 4 } else { 0 };
+        let mut result = responder.transmit(work, path, burst, kept);
+        if result.is_ok() {
+            result = requester.transmit(work, path, now, burst, stats);
+        }
+        stats.tx_packets += (burst.len() - before) as u64;
+        result.map_err(|failure| self.fail(failure))
+    }
+
+    /// Adds the acknowledgement that is owed, if there is one and it may be sent: not before the responses to earlier READs.
+    #[inline]
+    pub fn acknowledge(&mut self, burst: &mut Burst) {
+        if self.failure.is_none() && self.responder.acknowledge(&self.path, burst) {
+            self.stats.tx_packets += 1;
+        }
+    }
+
+    /// After a [`Failure`]: adds the NAK that tells the peer, if it is to be told. Once, and before [`flush`](Self::flush).
+    pub fn last_words(&mut self, burst: &mut Burst) {
+        if self.failure.is_some() && self.responder.last_words(&self.path, burst) {
+            self.stats.tx_packets += 1;
+        }
+    }
+
+    /// Whether [`transmit`](Self::transmit) would add or bind something. Cheap.
+    #[inline]
+    pub fn wants_tx(&self) -> bool {
+        self.failure.is_none() && (self.responder.is_ready() || self.requester.is_ready(&self.work))
+    }
+
+    /// Whether [`acknowledge`](Self::acknowledge) would add something.
+    #[inline]
+    pub fn owes_ack(&self) -> bool {
+        self.failure.is_none() && self.responder.owes_ack()
+    }
+
+    /// When [`expire`](Self::expire) is to be called. Changes with each call; may be earlier than needed.
+    #[inline]
+    pub fn deadline(&self) -> Option<Instant> {
+        if self.failure.is_some() { None } else { self.requester.deadline() }
+    }
+
+    /// A deadline may have passed: what is to be sent again then waits for [`transmit`](Self::transmit).
+    pub fn expire(&mut self, now: Instant) -> Result<(), Failure> {
+        self.alive()?;
+        let Rc { work, requester, stats, .. } = self;
+        requester.expire(work, now, stats).map_err(|failure| self.fail(failure))
+    }
+
+    /// Everything is done that a graceful close waits for: no request queued or in flight, no answer owed.
+    pub fn is_drained(&self) -> bool {
+        let answered = !self.responder.is_ready() && !self.responder.owes_ack();
+        !self.work.has_requests() && answered
+    }
+
+    /// Completes everything posted and not completed as flushed: also what is posted later, if called again then.
+    /// Nothing is sent or received any more.
+    pub fn flush(&mut self) {
+        self.failure.get_or_insert(Failure::Flushed);
+        self.responder.abandon();
+        self.work.flush();
+    }
+
+    /// The queue pair's half that completes work.
+    pub fn work(&self) -> &Work {
+        &self.work
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Ends the engine; what is posted and not completed stays in the queues until [`Work::flush`].
+    pub fn into_work(self) -> Work {
+        self.work
+    }
+
+    #[inline]
+    fn alive(&self) -> Result<(), Failure> {
+        match self.failure {
+            None => Ok(()),
+            Some(failure) => Err(failure),
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self, failure: Failure) -> Failure {
+        self.failure = Some(failure);
+        failure
+    }
+}

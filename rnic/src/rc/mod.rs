@@ -1,0 +1,29 @@
+//! The reliable connection of InfiniBand, as RoCEv2 carries it (IBA, chapter 9): the engine between a queue pair and packets.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`engine`] | the engine's interface, and what both its halves share |
+//! | `requester` | the send queue's requests: which of them are acknowledged, in flight, to be sent |
+//! | `requests`, `responses` | the requester's two directions: from work requests to packets, from answers to completions |
+//! | `responder` | the peer's requests: from packets to memory and completions, and what is acknowledged |
+//! | `answers` | the peer's READs and atomic operations: their responses, also when it asks again |
+//! | `pace` | the window, and the clocks of a requester that hears nothing |
+//! | [`burst`] | datagrams on their way out |
+//! | [`wheel`] | the deadlines of all queue pairs of an adapter |
+
+mod answers;
+pub mod burst;
+pub mod engine;
+mod pace;
+mod requester;
+mod requests;
+mod responder;
+mod responses;
+pub mod wheel;
+
+pub use burst::Burst;
+pub use engine::{Failure, Rc, RcCfg, Stats};
+pub use wheel::Wheel;
+
+#[cfg(test)]
+mod tests;

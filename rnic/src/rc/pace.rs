@@ -1,0 +1,214 @@
+//! How much may be in flight, and when a requester that hears nothing asks again.
+//!
+//! The window follows the rules that TCP made usual: halved when a packet is lost, one packet when nothing is heard, doubled
+//! with each round trip up to where the last loss was, then grown by one. IBA's local ACK timeout is half a second as a rule,
+//! which is long for the last packet of a message that is lost: so before it the requester *probes*, and sends the oldest
+//! packet again. Probes are not counted; the timeouts are, as IBA says.
+
+use std::time::{Duration, Instant};
+
+use wire::rocev2::Psn;
+
+/// A probe comes after so many round trips, at the earliest.
+const PROBE_ROUND_TRIPS: u32 = 4;
+/// A probe comes after this time, at the earliest: a peer that shares its processor with others is silent for as long.
+const PROBE_MIN: Duration = Duration::from_millis(5);
+/// Between two probes of a requester without ACK timeout.
+const PROBE_MAX: Duration = Duration::from_secs(1);
+/// The window after a loss, at least.
+const WINDOW_MIN: u32 = 2;
+
+/// The window: PSNs from the oldest packet not acknowledged to the next to be sent.
+pub(super) struct Window {
+    max: u32,
+    now: u32,
+    /// Below it the window doubles with each round trip.
+    threshold: u32,
+    /// PSNs acknowledged since the window grew.
+    acked: u32,
+    /// Losses before this PSN have made the window smaller already.
+    recovery: Option<Psn>,
+    /// What it was before the last loss, if that turns out to be none.
+    before: Option<(u32, u32)>,
+}
+
+impl Window {
+    pub(super) fn new(max: u32) -> Self {
+        Window { max, now: max, threshold: max, acked: 0, recovery: None, before: None }
+    }
+
+    /// PSNs in flight at most.
+    #[inline]
+    pub(super) fn size(&self) -> u32 {
+        self.now
+    }
+
+    /// So many PSNs have been acknowledged, up to `oldest`.
+    #[inline]
+    pub(super) fn acknowledged(&mut self, packets: u32, oldest: Psn) {
+        if self.recovery.is_some_and(|end| !oldest.is_before(end)) {
+            (self.recovery, self.before) = (None, None);
+        }
+        if self.now >= self.max {
+            return;
+        }
+        if self.now < self.threshold {
+            self.now = (self.now + packets).min(self.threshold);
+            return;
+        }
+        self.acked += packets;
+        if self.acked >= self.now {
+            self.acked = 0;
+            self.now += 1;
+        }
+    }
+
+    /// A packet was lost; those up to `fresh` had been sent.
+    pub(super) fn lost(&mut self, fresh: Psn) {
+        self.reduce(fresh);
+        self.now = self.now.min(self.threshold);
+    }
+
+    /// Nothing is heard.
+    pub(super) fn silent(&mut self, fresh: Psn) {
+        self.reduce(fresh);
+        self.now = 1;
+    }
+
+    /// It was not lost: the acknowledgement was late.
+    pub(super) fn restore(&mut self) {
+        if let Some((now, threshold)) = self.before.take() {
+            (self.now, self.threshold, self.recovery) = (now, threshold, None);
+        }
+    }
+
+    fn reduce(&mut self, fresh: Psn) {
+        if self.recovery.is_none() {
+            self.before = Some((self.now, self.threshold));
+            self.threshold = (self.now / 2).max(WINDOW_MIN).min(self.max);
+            self.recovery = Some(fresh);
+        }
+        self.acked = 0;
+    }
+}
+
+/// What a requester is to do that has heard nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Overdue {
+    /// Send the oldest packet again.
+    Probe,
+    /// The same; it counts.
+    Retry,
+    /// Give up.
+    Exhausted,
+}
+
+/// The clocks of a requester that waits for an acknowledgement.
+pub(super) struct Clocks {
+    /// IBA's local ACK timeout; none: it waits for ever.
+    timeout: Option<Duration>,
+    retries: u8,
+    retries_left: u8,
+    /// While something is in flight: since when nothing new was acknowledged, or since the last retry.
+    since: Option<Instant>,
+    /// With `since`: when to probe.
+    probe: Instant,
+    probes: u32,
+    /// Smoothed.
+    round_trip: Option<Duration>,
+    /// A packet whose acknowledgement is waited for to measure one, and when it was sent.
+    sample: Option<(Psn, Instant)>,
+}
+
+impl Clocks {
+    /// `timeout`: 4.096 µs << n; 0: none.
+    pub(super) fn new(timeout: u8, retries: u8, now: Instant) -> Self {
+        // 5 bits.
+        let timeout = (timeout != 0).then(|| Duration::from_nanos(4096 << (timeout & 0x1F)));
+        Clocks {
+            timeout,
+            retries,
+            retries_left: retries,
+            since: None,
+            probe: now,
+            probes: 0,
+            round_trip: None,
+            sample: None,
+        }
+    }
+
+    /// A packet leaves; `fresh`: for the first time, asking for an acknowledgement.
+    #[inline]
+    pub(super) fn sent(&mut self, psn: Psn, fresh: bool, now: Instant) {
+        if self.since.is_none() {
+            self.restart(now);
+        }
+        if fresh && self.sample.is_none() {
+            self.sample = Some((psn, now));
+        }
+    }
+
+    /// All before `oldest` is acknowledged, some of it now; `idle`: nothing is in flight any more.
+    #[inline]
+    pub(super) fn acknowledged(&mut self, oldest: Psn, idle: bool, now: Instant) {
+        if let Some((_, at)) = self.sample.take_if(|(psn, _)| psn.is_before(oldest)) {
+            let measured = now.saturating_duration_since(at);
+            self.round_trip = Some(match self.round_trip {
+                None => measured,
+                Some(smoothed) => (smoothed * 7 + measured) / 8,
+            });
+        }
+        self.restart(now);
+        if idle {
+            self.since = None;
+        }
+    }
+
+    /// The peer is alive: all waiting begins anew.
+    #[inline]
+    pub(super) fn restart(&mut self, now: Instant) {
+        (self.since, self.retries_left, self.probes) = (Some(now), self.retries, 0);
+        self.probe = now + self.probe_after();
+    }
+
+    /// Packets are sent again: their acknowledgements say nothing about a round trip.
+    pub(super) fn forget_sample(&mut self) {
+        self.sample = None;
+    }
+
+    /// Less than this after a packet was sent again, what comes is about the first time.
+    pub(super) fn shortest_answer(&self) -> Duration {
+        self.round_trip.unwrap_or_default() / 2
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let since = self.since?;
+        Some(self.timeout.map_or(self.probe, |timeout| self.probe.min(since + timeout)))
+    }
+
+    /// What is to be done at this time, if anything.
+    pub(super) fn expire(&mut self, now: Instant) -> Option<Overdue> {
+        let since = self.since?;
+        if self.timeout.is_some_and(|timeout| now >= since + timeout) {
+            if self.retries_left == 0 {
+                return Some(Overdue::Exhausted);
+            }
+            self.retries_left -= 1;
+            (self.since, self.probes) = (Some(now), 0);
+            self.probe = now + self.probe_after();
+            return Some(Overdue::Retry);
+        }
+        if now < self.probe {
+            return None;
+        }
+        self.probes += 1;
+        self.probe = now + self.probe_after();
+        Some(Overdue::Probe)
+    }
+
+    #[inline]
+    fn probe_after(&self) -> Duration {
+        let shortest = PROBE_MIN.max(self.round_trip.unwrap_or_default() * PROBE_ROUND_TRIPS);
+        (shortest * (1 << self.probes.min(16))).min(self.timeout.unwrap_or(PROBE_MAX))
+    }
+}

@@ -1,0 +1,231 @@
+//! Over networks that lose, repeat and reorder: every octet right, every completion once and in order, no stall.
+
+use std::collections::VecDeque;
+
+use netem::Probability;
+
+use super::*;
+use crate::{WcOp, WcStatus};
+
+/// Requests of each end in each run.
+const REQUESTS: usize = 30;
+/// Octets of a message at most.
+const MAX: usize = 9 * OCTETS;
+
+/// The lengths where packets come to an end, and others.
+fn len(rng: &mut Rng) -> usize {
+    match rng.below(4) {
+        0 => rng.below(MAX),
+        _ => (rng.below(8) * OCTETS + rng.below(3)).saturating_sub(1),
+    }
+}
+
+/// What one end asks of the other, and must find done.
+struct Traffic {
+    rng: Rng,
+    /// Of the requester.
+    source: Buf,
+    sinks: Buf,
+    /// Of the responder: for WRITEs; for READs, which nobody changes; a counter.
+    target: Buf,
+    shown: Buf,
+    counter: Buf,
+    receives: Buf,
+    posted: usize,
+    received: usize,
+    /// What the completions will be.
+    completions: VecDeque<Wc>,
+    arrivals: VecDeque<Arrival>,
+    /// What must be in memory at the end.
+    target_bytes: Vec<u8>,
+    sink_bytes: Vec<u8>,
+    adds: u64,
+}
+
+/// A message that takes a receive buffer.
+struct Arrival {
+    bytes: Vec<u8>,
+    immediate: Option<u32>,
+}
+
+impl Traffic {
+    fn new(requester: &Side, responder: &Side, seed: u64) -> Traffic {
+        let mut rng = Rng(seed);
+        Traffic {
+            source: requester.buf(MAX).filled(&mut rng),
+            sinks: requester.buf(REQUESTS * MAX),
+            target: responder.buf(2 * MAX),
+            shown: responder.buf(2 * MAX).filled(&mut rng),
+            counter: responder.buf(8),
+            receives: responder.buf(REQUESTS * MAX),
+            rng,
+            posted: 0,
+            received: 0,
+            completions: VecDeque::new(),
+            arrivals: VecDeque::new(),
+            target_bytes: vec![0; 2 * MAX],
+            sink_bytes: vec![0; REQUESTS * MAX],
+            adds: 0,
+        }
+    }
+
+    /// Posts the next request.
+    fn post(&mut self, requester: &Side) {
+        let id = self.posted as u64;
+        let (len, sink) = (len(&mut self.rng), self.posted * MAX);
+        let from = self.rng.below(MAX - len + 1);
+        let cut = self.rng.below(len + 1);
+        let segments = [self.source.seg(from, cut), self.source.seg(from + cut, len - cut)];
+        let octets = &self.source.bytes()[from..from + len];
+        let to = self.rng.below(MAX);
+        let (mut wr, op, bytes) = match self.rng.below(6) {
+            0 | 1 => {
+                self.arrivals.push_back(Arrival { bytes: octets.to_vec(), immediate: None });
+                (send(id, &segments), WcOp::Send, len)
+            }
+            2 => {
+                self.target_bytes[to..to + len].copy_from_slice(octets);
+                (write(id, &segments, self.target.remote(to)), WcOp::Write, len)
+            }
+            3 => {
+                self.target_bytes[to..to + len].copy_from_slice(octets);
+                self.arrivals.push_back(Arrival { bytes: vec![0; len], immediate: Some(id as u32) });
+                (write_imm(id, &segments, self.target.remote(to), id as u32), WcOp::WriteImm, len)
+            }
+            4 => {
+                self.sink_bytes[sink..sink + len].copy_from_slice(&self.shown.bytes()[to..to + len]);
+                let segments = [self.sinks.seg(sink, cut), self.sinks.seg(sink + cut, len - cut)];
+                requester.post(read(id, &segments, self.shown.remote(to)));
+                self.expect(id, WcOp::Read, len);
+                return;
+            }
+            _ => {
+                self.sink_bytes[sink..sink + 8].copy_from_slice(&self.adds.to_ne_bytes());
+                let segments = [self.sinks.seg(sink, 8)];
+                let (op, wr) = match self.rng.chance(2) {
+                    true => (WcOp::FetchAdd, fetch_add(id, &segments, self.counter.remote(0), 1)),
+                    false => {
+                        let change = (self.adds, self.adds + 1);
+                        let at = self.counter.remote(0);
+                        (WcOp::CompareSwap, compare_swap(id, &segments, at, change))
+                    }
+                };
+                self.adds += 1;
+                requester.post(wr);
+                self.expect(id, op, 8);
+                return;
+            }
+        };
+        wr.fence = self.rng.chance(8);
+        requester.post(wr);
+        self.expect(id, op, bytes);
+    }
+
+    fn expect(&mut self, id: u64, op: WcOp, bytes: usize) {
+        self.posted += 1;
+        self.completions.push_back(wc(id, op, bytes, WcStatus::Success));
+    }
+
+    /// Posts the next receive buffer.
+    fn receive(&mut self, responder: &Side) {
+        if self.received < REQUESTS {
+            responder.recv(self.received as u64, &[self.receives.seg(self.received * MAX, MAX)]);
+            self.received += 1;
+        }
+    }
+
+    /// Compares what has been done so far.
+    fn check(&mut self, requester: &Side, responder: &Side, taken: &mut usize) {
+        for wc in requester.completions() {
+            assert_eq!(Some(wc), self.completions.pop_front());
+        }
+        for got in responder.received() {
+            let Arrival { bytes, immediate } = self.arrivals.pop_front().expect("a message was sent");
+            let expected = wc(*taken as u64, WcOp::Recv, bytes.len(), WcStatus::Success);
+            assert_eq!(got, Wc { immediate, ..expected });
+            let placed = &self.receives.bytes()[*taken * MAX..][..bytes.len()];
+            assert_eq!(placed, bytes, "a message, or nothing where the message was elsewhere");
+            *taken += 1;
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.posted == REQUESTS && self.completions.is_empty() && self.arrivals.is_empty()
+    }
+
+    fn check_memory(&self) {
+        assert_eq!(self.target.bytes(), self.target_bytes);
+        assert_eq!(self.sinks.bytes(), self.sink_bytes);
+        assert_eq!(self.counter.number(0), self.adds);
+    }
+}
+
+/// A run; how long it took.
+fn run(seed: u64) -> (Stats, Duration) {
+    let mut rng = Rng(seed);
+    let mut evil = || Probability::percent(if rng.chance(3) { 0 } else { rng.below(21) as u32 });
+    let conditions = Conditions {
+        loss: evil(),
+        duplicate: evil(),
+        reorder: evil(),
+        delay: Duration::from_micros(rng.below(300) as u64),
+        jitter: Duration::from_micros(rng.below(100) as u64),
+        seed,
+        ..Conditions::default()
+    };
+    let depth = 1 + rng.below(5) as u32;
+    let window = 1 << rng.below(8);
+    let mut pair = Pair::with(|cfg| {
+        (cfg.initiator_depth, cfg.responder_resources, cfg.window) = (depth, depth, window);
+    })
+    .over(&conditions);
+    let mut there = Traffic::new(&pair.a, &pair.b, seed << 1);
+    let mut back = Traffic::new(&pair.b, &pair.a, seed << 1 | 1);
+    let mut taken = [0; 2];
+    while !there.is_done() || !back.is_done() {
+        for (traffic, requester, responder) in [(&mut there, &pair.a, &pair.b), (&mut back, &pair.b, &pair.a)]
+        {
+            while traffic.posted < REQUESTS && rng.chance(3) {
+                traffic.post(requester);
+            }
+            while traffic.received < REQUESTS && rng.chance(3) {
+                traffic.receive(responder);
+            }
+        }
+        if let Err((end, failure)) = pair.step() {
+            panic!("seed {seed}, {conditions}: {end} failed: {failure}");
+        }
+        there.check(&pair.a, &pair.b, &mut taken[0]);
+        back.check(&pair.b, &pair.a, &mut taken[1]);
+        assert!(pair.elapsed() < Duration::from_secs(60), "seed {seed}, {conditions}: a stall");
+    }
+    let took = pair.elapsed();
+    // What is still under way changes nothing.
+    pair.drive().unwrap();
+    assert_eq!(all(&pair), [const { Vec::new() }; 4]);
+    there.check_memory();
+    back.check_memory();
+    assert!(pair.a.rc.is_drained() && pair.b.rc.is_drained());
+    (pair.a.rc.stats(), took)
+}
+
+#[test]
+fn a_thousand_networks() {
+    const SEEDS: u64 = if cfg!(miri) { 2 } else { 1000 };
+    let mut longest = Duration::ZERO;
+    let mut sum = Stats::default();
+    for seed in 0..SEEDS {
+        let (stats, took) = run(seed);
+        longest = longest.max(took);
+        sum.repeated += stats.repeated;
+        sum.duplicates += stats.duplicates;
+        sum.out_of_order += stats.out_of_order;
+        sum.timeouts += stats.timeouts;
+        sum.probes += stats.probes;
+        for kind in 0..2 {
+            sum.sequence_naks[kind] += stats.sequence_naks[kind];
+            sum.rnr_naks[kind] += stats.rnr_naks[kind];
+        }
+    }
+    println!("longest {longest:?} {sum:?}");
+}

@@ -1,0 +1,212 @@
+//! Engines against each other over an emulated network under a clock of its own, and against packets made by hand.
+
+mod lossy;
+mod responder;
+mod transfer;
+mod wheel;
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use netem::{Conditions, Link};
+use wire::rocev2::{Bth, Extension, Opcode, Packet, PathMtu, Psn, Reth, RnrTimer, packet_len};
+
+use super::*;
+use crate::testing::*;
+use crate::{Keys, Pd, Srq, Wc, Work};
+
+/// One end of a connection, and the network from there to the other.
+pub(crate) struct Side {
+    queues: Queues,
+    pub(crate) rc: Rc,
+    pub(crate) burst: Burst,
+    link: Link<Vec<u8>>,
+}
+
+impl Deref for Side {
+    type Target = Queues;
+
+    fn deref(&self) -> &Queues {
+        &self.queues
+    }
+}
+
+pub(crate) const MTU: PathMtu = PathMtu::Octets256;
+pub(crate) const OCTETS: usize = MTU.octets();
+/// Of what `cfg` says: what one side's packets begin with is what the other expects.
+pub(crate) const PSNS: [Psn; 2] = [Psn::new(0xFF_FFF0), Psn::new(7)];
+pub(crate) const QPNS: [u32; 2] = [0x11, 0x22];
+
+/// Of the side that `peer` numbers the peer of.
+pub(crate) fn cfg(peer: usize) -> RcCfg {
+    RcCfg {
+        mtu: MTU,
+        peer_qpn: QPNS[peer],
+        p_key: 0xFFFF,
+        sq_psn: PSNS[1 - peer],
+        rq_psn: PSNS[peer],
+        initiator_depth: 4,
+        responder_resources: 4,
+        ack_timeout: 17,
+        retries: 7,
+        rnr_retries: 7,
+        rnr_timer: RnrTimer::from_code(12),
+        window: 64,
+    }
+}
+
+impl Side {
+    pub(crate) fn new(cfg: RcCfg, now: Instant) -> Side {
+        Side::with_srq(cfg, None, Arc::new(Keys::new()), now)
+    }
+
+    pub(crate) fn with_srq(cfg: RcCfg, srq: Option<(Arc<Srq>, Pd)>, keys: Arc<Keys>, now: Instant) -> Side {
+        Side::of(Queues::new(srq, keys), cfg, now)
+    }
+
+    pub(crate) fn of((queues, work): (Queues, Work), cfg: RcCfg, now: Instant) -> Side {
+        let rc = Rc::new(work, cfg, now);
+        Side { queues, rc, burst: Burst::new(64, cfg.mtu), link: Link::new(Conditions::default()) }
+    }
+
+    /// Takes the packets out of the burst, without their ICRCs.
+    pub(crate) fn sent(&mut self) -> Vec<Vec<u8>> {
+        let mut rest = self.burst.bytes();
+        let packets = self.burst.lens().iter().map(|&len| {
+            let (datagram, after) = rest.split_at(len.into());
+            rest = after;
+            datagram[..datagram.len() - burst::ICRC_SIZE].to_vec()
+        });
+        let packets = packets.collect();
+        self.burst.clear();
+        packets
+    }
+
+    pub(crate) fn take(&mut self, now: Instant, packet: &[u8]) -> Result<(), Failure> {
+        self.rc.receive(now, &Packet::parse(packet).unwrap())
+    }
+
+    /// Gives the burst to the network.
+    fn leave(&mut self, now: Instant) -> bool {
+        let packets = self.sent();
+        let any = !packets.is_empty();
+        for packet in packets {
+            // Ethernet, IPv4, UDP, ICRC.
+            let octets = packet.len() + 14 + 20 + 8 + 4;
+            self.link.send(now, packet, octets);
+        }
+        any
+    }
+
+    /// Everything that can be done at this time; whether anything was.
+    fn run(&mut self, now: Instant, from: &mut Link<Vec<u8>>) -> Result<bool, Failure> {
+        let mut moved = false;
+        while let Some(packet) = from.receive(now) {
+            self.take(now, &packet)?;
+            moved = true;
+        }
+        if self.rc.deadline().is_some_and(|at| at <= now) {
+            self.rc.expire(now)?;
+            moved = true;
+        }
+        while self.rc.wants_tx() {
+            let result = self.rc.transmit(now, &mut self.burst);
+            self.leave(now);
+            result?;
+            moved = true;
+        }
+        if self.rc.owes_ack() {
+            self.rc.acknowledge(&mut self.burst);
+            moved |= self.leave(now);
+        }
+        Ok(moved)
+    }
+}
+
+/// Two ends, and the network between them.
+pub(crate) struct Pair {
+    pub(crate) a: Side,
+    pub(crate) b: Side,
+    pub(crate) start: Instant,
+    pub(crate) now: Instant,
+}
+
+impl Pair {
+    pub(crate) fn new() -> Pair {
+        Pair::with(|_| {})
+    }
+
+    /// With another configuration of both.
+    pub(crate) fn with(change: impl Fn(&mut RcCfg)) -> Pair {
+        let now = Instant::now();
+        let side = |peer| {
+            let mut cfg = cfg(peer);
+            change(&mut cfg);
+            Side::new(cfg, now)
+        };
+        Pair { a: side(1), b: side(0), start: now, now }
+    }
+
+    /// Over such a network, in both directions.
+    pub(crate) fn over(mut self, conditions: &Conditions) -> Pair {
+        self.a.link = Link::new(conditions.clone());
+        self.b.link = Link::new(Conditions { seed: conditions.seed ^ 0xB, ..conditions.clone() });
+        self
+    }
+
+    /// Everything that can be done now, then on to the time of the next event; whether there is one.
+    pub(crate) fn step(&mut self) -> Result<bool, (char, Failure)> {
+        loop {
+            let moved = self.b.run(self.now, &mut self.a.link).map_err(|failure| ('b', failure))?;
+            if !moved & !self.a.run(self.now, &mut self.b.link).map_err(|failure| ('a', failure))? {
+                break;
+            }
+        }
+        let Pair { a, b, now, .. } = self;
+        let events = [a.link.deadline(), b.link.deadline(), a.rc.deadline(), b.rc.deadline()];
+        let next = events.into_iter().flatten().min();
+        // Whatever is late is late by something: time goes on.
+        *now = next.map_or(*now, |at| at.max(*now + Duration::from_nanos(1)));
+        Ok(next.is_some())
+    }
+
+    /// Until nothing will happen any more.
+    pub(crate) fn drive(&mut self) -> Result<(), (char, Failure)> {
+        while self.step()? {}
+        Ok(())
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.now - self.start
+    }
+}
+
+/// What both ends have completed: requests and receives of `a`, then of `b`.
+pub(crate) fn all(pair: &Pair) -> [Vec<Wc>; 4] {
+    [pair.a.completions(), pair.a.received(), pair.b.completions(), pair.b.received()]
+}
+
+/// A packet made by hand, asking for an acknowledgement.
+pub(crate) fn packet(opcode: Opcode, psn: Psn, extension: Extension, payload: &[u8]) -> Vec<u8> {
+    let bth = Bth { ack_request: opcode.is_request(), ..Bth::new(opcode, 0, psn) };
+    let mut bytes = vec![0; packet_len(opcode, payload.len())];
+    Packet { bth, extension, payload }.emit(&mut bytes);
+    bytes
+}
+
+/// Packets in words, without queue pairs and keys.
+pub(crate) fn words(packets: &[Vec<u8>]) -> Vec<String> {
+    let word = |bytes: &Vec<u8>| {
+        let Packet { bth, extension, payload } = Packet::parse(bytes).unwrap();
+        let flags = [(bth.solicited, " solicited"), (bth.ack_request, " ask")];
+        let flags: String = flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag).collect();
+        let extension = match extension {
+            Extension::Reth(Reth { len, .. }) => format!(" of {len}"),
+            Extension::Aeth(aeth) | Extension::AtomicAck(aeth, _) => format!(" {}", aeth.syndrome),
+            other => other.to_string(),
+        };
+        format!("{} {}{extension}{flags} {}", bth.psn, bth.opcode, payload.len())
+    };
+    packets.iter().map(word).collect()
+}

@@ -1,0 +1,537 @@
+//! What the responder does with packets made by hand.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use wire::rocev2::{AtomicAckEth, AtomicEth, NakCode};
+
+use super::*;
+use crate::{Mw, Remote, Segment, WcOp, WcStatus};
+
+/// A side with its peer's packets to come.
+struct Bench {
+    side: Side,
+    now: Instant,
+    psn: Psn,
+}
+
+const FULL: [u8; OCTETS] = [7; OCTETS];
+
+impl Bench {
+    fn new() -> Bench {
+        Bench::with(|_| {})
+    }
+
+    fn with(change: impl Fn(&mut RcCfg)) -> Bench {
+        let now = Instant::now();
+        let mut cfg = cfg(1);
+        change(&mut cfg);
+        Bench { side: Side::new(cfg, now), now, psn: cfg.rq_psn }
+    }
+
+    /// Takes the packet with the number that is expected.
+    fn take(&mut self, opcode: Opcode, extension: Extension, payload: &[u8]) -> Result<(), Failure> {
+        let psn = self.psn;
+        self.psn = psn.next();
+        self.side.take(self.now, &packet(opcode, psn, extension, payload))
+    }
+
+    fn send(&mut self, payload: &[u8]) {
+        self.take(Opcode::SendOnly, Extension::None, payload).unwrap();
+    }
+
+    /// What leaves when nothing more comes.
+    fn said(&mut self) -> Vec<String> {
+        while self.side.rc.wants_tx() {
+            self.side.rc.transmit(self.now, &mut self.side.burst).unwrap();
+        }
+        self.side.rc.acknowledge(&mut self.side.burst);
+        words(&self.side.sent())
+    }
+
+    /// What the peer is told at the end.
+    fn last(&mut self) -> Vec<String> {
+        self.side.rc.last_words(&mut self.side.burst);
+        self.side.rc.last_words(&mut self.side.burst);
+        words(&self.side.sent())
+    }
+
+    fn psn(&self, ahead: i32) -> Psn {
+        self.psn + ahead as u32
+    }
+}
+
+fn reth(to: Remote, len: usize) -> Reth {
+    Reth { va: to.addr, r_key: to.key, len: len as u32 }
+}
+
+#[test]
+fn one_acknowledgement_for_all() {
+    let mut bench = Bench::new();
+    let sink = bench.side.buf(OCTETS);
+    for id in 0..100 {
+        bench.side.recv(id, &[sink.seg(0, OCTETS)]);
+    }
+    for _ in 0..3 {
+        bench.send(b"abc");
+        assert!(bench.side.rc.owes_ack() && !bench.side.rc.wants_tx(), "it can wait");
+    }
+    let last = bench.psn(-1);
+    assert_eq!(bench.said(), [format!("{last} ACK ACK 0")]);
+    assert_eq!(bench.said(), [""; 0]);
+    assert!(!bench.side.rc.owes_ack() && bench.side.rc.is_drained());
+    // Not for ever.
+    for _ in 0..15 {
+        bench.send(b"abc");
+    }
+    assert!(!bench.side.rc.wants_tx());
+    bench.send(b"abc");
+    assert!(bench.side.rc.wants_tx());
+    assert_eq!(bench.said(), [format!("{} ACK ACK 0", bench.psn(-1))]);
+    assert_eq!(bench.side.rc.stats().rx_messages, 19);
+    assert_eq!(bench.side.received().len(), 19);
+}
+
+#[test]
+fn what_is_not_asked_for_is_not_acknowledged() {
+    let mut bench = Bench::new();
+    let target = bench.side.buf(4 * OCTETS);
+    let mut first =
+        packet(Opcode::WriteFirst, bench.psn, Extension::Reth(reth(target.remote(0), 2 * OCTETS)), &FULL);
+    // AckReq.
+    first[8] = 0;
+    bench.side.take(bench.now, &first).unwrap();
+    assert!(!bench.side.rc.owes_ack());
+    bench.psn = bench.psn.next();
+    bench.take(Opcode::WriteLast, Extension::None, &FULL).unwrap();
+    assert!(bench.side.rc.owes_ack());
+}
+
+#[test]
+fn a_gap_is_told_once_and_again_when_the_peer_has_started_over() {
+    let mut bench = Bench::new();
+    let sink = bench.side.buf(OCTETS);
+    for id in 0..9 {
+        bench.side.recv(id, &[sink.seg(0, OCTETS)]);
+    }
+    let expected = bench.psn;
+    let told = [format!("{expected} ACK NAK PSN sequence error 0")];
+    let at = |ahead: u32| packet(Opcode::SendOnly, expected + ahead, Extension::None, b"x");
+    bench.side.take(bench.now, &at(2)).unwrap();
+    assert_eq!(bench.said(), told);
+    for ahead in [3, 4, 9] {
+        bench.side.take(bench.now, &at(ahead)).unwrap();
+        assert_eq!(bench.said(), [""; 0]);
+    }
+    bench.side.take(bench.now, &at(1)).unwrap();
+    assert_eq!(bench.said(), told);
+    bench.side.take(bench.now, &at(2)).unwrap();
+    assert_eq!(bench.said(), [""; 0]);
+    // One that comes late after all withdraws what has not been said yet.
+    bench.side.take(bench.now, &at(1)).unwrap();
+    bench.side.take(bench.now, &at(0)).unwrap();
+    bench.side.take(bench.now, &at(1)).unwrap();
+    assert_eq!(bench.said(), [format!("{} ACK ACK 0", expected + 1)]);
+    assert_eq!(bench.side.received().len(), 2);
+    assert_eq!(bench.side.rc.stats().out_of_order, 7);
+}
+
+#[test]
+fn a_duplicate_is_acknowledged_and_not_executed() {
+    let mut bench = Bench::new();
+    let (sink, target) = (bench.side.buf(OCTETS), bench.side.buf(OCTETS));
+    bench.side.recv(1, &[sink.seg(0, OCTETS)]);
+    bench.side.recv(2, &[sink.seg(0, OCTETS)]);
+    let first = bench.psn;
+    bench.take(Opcode::WriteOnly, Extension::Reth(reth(target.remote(0), 3)), b"abc").unwrap();
+    bench.send(b"abc");
+    assert_eq!(bench.said(), [format!("{} ACK ACK 0", bench.psn(-1))]);
+    target.bytes_mut().fill(0);
+    let again = packet(Opcode::WriteOnly, first, Extension::Reth(reth(target.remote(0), 3)), b"abc");
+    bench.side.take(bench.now, &again).unwrap();
+    let again = packet(Opcode::SendOnly, first.next(), Extension::None, b"abc");
+    bench.side.take(bench.now, &again).unwrap();
+    assert_eq!(target.bytes(), [0; OCTETS]);
+    assert_eq!(bench.side.received().len(), 1);
+    assert_eq!(bench.said(), [format!("{} ACK ACK 0", bench.psn(-1))]);
+    assert_eq!(bench.side.rc.stats().duplicates, 2);
+    // Far behind, or another partition's.
+    bench.side.take(bench.now, &packet(Opcode::SendOnly, first - 1000, Extension::None, b"abc")).unwrap();
+    let mut foreign = packet(Opcode::SendOnly, bench.psn, Extension::None, b"abc");
+    foreign[2..4].copy_from_slice(&[0x80, 0x01]);
+    bench.side.take(bench.now, &foreign).unwrap();
+    assert_eq!(bench.side.received().len(), 0);
+}
+
+#[test]
+fn responses_to_a_read_come_before_later_acknowledgements() {
+    let mut bench = Bench::new();
+    let (sink, shown) = (bench.side.buf(OCTETS), bench.side.buf(3 * OCTETS));
+    bench.side.recv(1, &[sink.seg(0, OCTETS)]);
+    bench.send(b"abc");
+    let first = bench.psn;
+    bench.take(Opcode::ReadRequest, Extension::Reth(reth(shown.remote(0), 2 * OCTETS + 1)), &[]).unwrap();
+    bench.psn = first + 3;
+    bench.take(Opcode::WriteOnly, Extension::Reth(reth(shown.remote(0), 3)), b"abc").unwrap();
+    assert!(!bench.side.rc.owes_ack(), "not before the responses");
+    assert!(!bench.side.rc.is_drained());
+    let responses = [
+        format!("{first} READ response first ACK {OCTETS}"),
+        format!("{} READ response middle {OCTETS}", first + 1),
+        format!("{} READ response last ACK 1", first + 2),
+        format!("{} ACK ACK 0", first + 3),
+    ];
+    assert_eq!(bench.said(), responses);
+    // Alone it needs no other acknowledgement.
+    bench.take(Opcode::ReadRequest, Extension::Reth(reth(shown.remote(0), 1)), &[]).unwrap();
+    assert_eq!(bench.said(), [format!("{} READ response only ACK 1", first + 4)]);
+    assert!(!bench.side.rc.owes_ack() && bench.side.rc.is_drained());
+}
+
+#[test]
+fn no_receive_buffer() {
+    let mut bench = Bench::new();
+    let (sink, target) = (bench.side.buf(OCTETS), bench.side.buf(2 * OCTETS));
+    let psn = bench.psn;
+    bench.send(b"abc");
+    let not_ready = [format!("{psn} ACK RNR NAK 640µs 0")];
+    assert_eq!(bench.said(), not_ready);
+    // What was under way.
+    bench.send(b"def");
+    assert_eq!(bench.said(), [""; 0]);
+    bench.psn = psn;
+    bench.send(b"abc");
+    assert_eq!(bench.said(), not_ready);
+    bench.side.recv(1, &[sink.seg(0, OCTETS)]);
+    bench.psn = psn;
+    bench.send(b"abc");
+    assert_eq!(bench.said(), [format!("{psn} ACK ACK 0")]);
+    // A WRITE with immediate data needs one for its last packet only.
+    let to = Extension::Reth(reth(target.remote(0), OCTETS + 1));
+    bench.take(Opcode::WriteFirst, to, &FULL).unwrap();
+    let psn = bench.psn;
+    bench.take(Opcode::WriteLastImmediate, Extension::Immediate(5), b"x").unwrap();
+    assert_eq!(bench.said(), [format!("{psn} ACK RNR NAK 640µs 0")]);
+    bench.side.recv(2, &[]);
+    bench.psn = psn;
+    bench.take(Opcode::WriteLastImmediate, Extension::Immediate(5), b"x").unwrap();
+    assert_eq!(bench.said(), [format!("{psn} ACK ACK 0")]);
+    let written = wc(2, WcOp::Recv, OCTETS + 1, WcStatus::Success);
+    let received = [wc(1, WcOp::Recv, 3, WcStatus::Success), Wc { immediate: Some(5), ..written }];
+    assert_eq!(bench.side.received(), received);
+    assert_eq!(bench.side.rc.stats().rnr_naks, [3, 0]);
+}
+
+#[test]
+fn sends_bring_immediate_data_and_invalidate() {
+    let mut bench = Bench::new();
+    let (sink, shown) = (bench.side.buf(2 * OCTETS), bench.side.buf(OCTETS));
+    let window = Mw::new(&bench.side.keys, bench.side.pd, true);
+    let key = bench.side.bind(1, &window, Some(shown.view(0, OCTETS)));
+    assert_eq!(bench.said(), [""; 0]);
+    for id in 0..3 {
+        bench.side.recv(id, &[sink.seg(0, 2 * OCTETS)]);
+    }
+    bench.take(Opcode::SendOnlyImmediate, Extension::Immediate(9), b"abc").unwrap();
+    bench.take(Opcode::SendFirst, Extension::None, &FULL).unwrap();
+    bench.take(Opcode::SendLastImmediate, Extension::Immediate(10), b"abc").unwrap();
+    bench.take(Opcode::SendOnlyInvalidate, Extension::Invalidate(key), &[]).unwrap();
+    let got = |id, len| wc(id, WcOp::Recv, len, WcStatus::Success);
+    let received = [
+        Wc { immediate: Some(9), ..got(0, 3) },
+        Wc { immediate: Some(10), ..got(1, OCTETS + 3) },
+        Wc { invalidated: Some(key), ..got(2, 0) },
+    ];
+    assert_eq!(bench.side.received(), received);
+    let to = Remote { addr: shown.addr(), key };
+    let failure = bench.take(Opcode::WriteOnly, Extension::Reth(reth(to, 1)), b"x").unwrap_err();
+    assert_eq!(failure, Failure::Refusing(NakCode::RemoteAccess));
+}
+
+/// A sequence of packets, the last of which is refused.
+type Script = Vec<(Opcode, Extension, Vec<u8>)>;
+
+#[test]
+fn each_reason_to_refuse() {
+    use Opcode::*;
+    let none = Extension::None;
+    let side = Side::new(cfg(1), Instant::now());
+    let open = side.buf(8 * OCTETS);
+    let (keys, pd) = (Arc::clone(&side.keys), side.pd);
+    let silent = Buf::new(&keys, pd, 64, LOCAL);
+    let foreign = Buf::new(&keys, keys.pd(), 64, ALL);
+    let write = |len| Extension::Reth(reth(open.remote(0), len));
+    let at = |remote: Remote, len| Extension::Reth(reth(remote, len));
+    let add = |remote: Remote| {
+        Extension::Atomic(AtomicEth { va: remote.addr, r_key: remote.key, swap_or_add: 1, compare: 0 })
+    };
+    let (full, over) = (FULL.to_vec(), vec![0; OCTETS + 4]);
+    let none_such = Remote { addr: open.addr(), key: !open.key() };
+    let beyond = open.remote(8 * OCTETS - 1);
+    let x = || b"x".to_vec();
+    let invalid: [Script; 26] = [
+        vec![(SendMiddle, none, full.clone())],
+        vec![(SendLast, none, x())],
+        vec![(WriteMiddle, none, full.clone())],
+        vec![(WriteLast, none, x())],
+        vec![(SendFirst, none, full.clone()), (SendFirst, none, full.clone())],
+        vec![(SendFirst, none, full.clone()), (SendOnly, none, x())],
+        vec![(SendFirst, none, full.clone()), (WriteLast, none, x())],
+        vec![(SendFirst, none, full.clone()), (WriteOnly, write(1), x())],
+        vec![(SendFirst, none, full.clone()), (ReadRequest, write(1), vec![])],
+        vec![(SendFirst, none, full.clone()), (FetchAdd, add(open.remote(0)), vec![])],
+        vec![(WriteFirst, write(2 * OCTETS), full.clone()), (WriteFirst, write(2 * OCTETS), full.clone())],
+        vec![(WriteFirst, write(2 * OCTETS), full.clone()), (SendLast, none, x())],
+        vec![(SendFirst, none, x())],
+        vec![(SendFirst, none, full.clone()), (SendMiddle, none, x())],
+        vec![(SendFirst, none, full.clone()), (SendLast, none, vec![])],
+        vec![(SendOnly, none, over.clone())],
+        vec![(WriteOnly, write(OCTETS + 4), over.clone())],
+        // The RETH says another length than there is.
+        vec![(WriteOnly, write(2), x())],
+        vec![(WriteOnly, write(0), x())],
+        vec![(WriteFirst, write(OCTETS), full.clone())],
+        vec![(WriteFirst, write(2 * OCTETS), full.clone()), (WriteLast, none, x())],
+        vec![(WriteFirst, write(OCTETS + 1), full.clone()), (WriteMiddle, none, full.clone())],
+        vec![(WriteFirst, write((1 << 31) + 1), full.clone())],
+        vec![(ReadRequest, write((1 << 31) + 1), vec![])],
+        vec![(FetchAdd, add(open.remote(4)), vec![])],
+        // More than was agreed on.
+        vec![(ReadRequest, write(1), vec![]); 5],
+    ];
+    let access: [Script; 9] = [
+        vec![(WriteOnly, at(none_such, 1), x())],
+        vec![(WriteOnly, at(silent.remote(0), 1), x())],
+        vec![(WriteOnly, at(foreign.remote(0), 1), x())],
+        vec![(WriteOnly, at(beyond, 2), b"xy".to_vec())],
+        vec![(WriteFirst, at(open.remote(4 * OCTETS + 1), 4 * OCTETS), full.clone())],
+        vec![(ReadRequest, at(silent.remote(0), 1), vec![])],
+        vec![(ReadRequest, at(Remote { addr: u64::MAX, ..open.remote(0) }, 2), vec![])],
+        vec![(CompareSwap, add(foreign.remote(0)), vec![])],
+        // A region's key is not the peer's to end.
+        vec![(SendOnlyInvalidate, Extension::Invalidate(open.key()), vec![])],
+    ];
+    drop(side);
+    let scripts = invalid.into_iter().map(|script| (script, NakCode::InvalidRequest));
+    for (script, code) in scripts.chain(access.into_iter().map(|script| (script, NakCode::RemoteAccess))) {
+        let now = Instant::now();
+        let queues = Queues::of(None, pd, Arc::clone(&keys));
+        let mut bench = Bench { side: Side::of(queues, cfg(1), now), now, psn: cfg(1).rq_psn };
+        let sink = bench.side.buf(4 * OCTETS);
+        bench.side.recv(1, &[sink.seg(0, 4 * OCTETS)]);
+        let name = format!("{:?}", script.iter().map(|(opcode, ..)| opcode).collect::<Vec<_>>());
+        let last = script.len() - 1;
+        for (n, (opcode, extension, payload)) in script.into_iter().enumerate() {
+            let result = bench.take(opcode, extension, &payload);
+            match n == last {
+                false => assert_eq!(result, Ok(()), "{name}"),
+                true => assert_eq!(result, Err(Failure::Refusing(code)), "{name}"),
+            }
+        }
+        let nak = format!("{} ACK NAK {code} 0", bench.psn(-1));
+        assert_eq!(bench.last(), [nak], "{name}");
+        let repeated = bench.take(SendOnly, none, &[]);
+        assert_eq!(repeated, Err(Failure::Refusing(code)), "{name}: nothing is taken any more");
+        assert_eq!(bench.last(), [""; 0]);
+        bench.side.rc.flush();
+        assert_eq!(bench.side.received(), [wc(1, WcOp::Recv, 0, WcStatus::Flushed)], "{name}");
+        assert!(bench.side.rc.is_drained());
+    }
+    for buf in [&silent, &foreign] {
+        assert!(buf.bytes().iter().all(|&byte| byte == 0));
+    }
+}
+
+#[test]
+fn a_send_longer_than_its_buffer() {
+    let mut bench = Bench::new();
+    let sink = bench.side.buf(OCTETS + 5);
+    bench.side.recv(1, &[sink.seg(0, OCTETS), sink.seg(OCTETS, 5)]);
+    bench.take(Opcode::SendFirst, Extension::None, &FULL).unwrap();
+    let failure = bench.take(Opcode::SendLast, Extension::None, b"123456").unwrap_err();
+    assert_eq!(failure, Failure::Refusing(NakCode::InvalidRequest));
+    assert_eq!(bench.side.received(), [wc(1, WcOp::Recv, OCTETS + 6, WcStatus::LocalLength)]);
+    assert_eq!(bench.last(), [format!("{} ACK NAK invalid request 0", bench.psn(-1))]);
+}
+
+#[test]
+fn a_message_may_be_denied_its_buffer() {
+    for imm in [false, true] {
+        let now = Instant::now();
+        let (queues, mut work) = Queues::new(None, Arc::new(Keys::new()));
+        let allowed = Arc::new(AtomicBool::new(true));
+        let watched = Arc::clone(&allowed);
+        work.watch_receives(move || watched.load(Ordering::Relaxed));
+        let mut bench = Bench { side: Side::of((queues, work), cfg(1), now), now, psn: cfg(1).rq_psn };
+        let zero = Extension::RethImmediate(Reth { va: 0, r_key: 0, len: 0 }, 3);
+        let (opcode, extension) = match imm {
+            true => (Opcode::WriteOnlyImmediate, zero),
+            false => (Opcode::SendOnly, Extension::None),
+        };
+        bench.side.recv(1, &[]);
+        bench.side.recv(2, &[]);
+        bench.take(opcode, extension, &[]).unwrap();
+        allowed.store(false, Ordering::Relaxed);
+        let failure = bench.take(opcode, extension, &[]).unwrap_err();
+        assert_eq!(failure, Failure::Refusing(NakCode::RemoteOperational));
+        assert_eq!(bench.side.received().len(), 1);
+        bench.side.rc.flush();
+        assert_eq!(bench.side.received(), [wc(2, WcOp::Recv, 0, WcStatus::Flushed)]);
+    }
+}
+
+#[test]
+fn nothing_is_read_or_written_without_a_look_at_the_key() {
+    let mut bench = Bench::new();
+    let nowhere = Extension::Reth(Reth { va: 5, r_key: 6, len: 0 });
+    bench.take(Opcode::WriteOnly, nowhere, &[]).unwrap();
+    bench.take(Opcode::ReadRequest, nowhere, &[]).unwrap();
+    assert_eq!(bench.said(), [format!("{} READ response only ACK 0", bench.psn(-1))]);
+}
+
+#[test]
+fn memory_that_goes_away() {
+    // Of a WRITE, between two packets.
+    let mut bench = Bench::new();
+    let mut target = bench.side.buf(4 * OCTETS);
+    let to = Extension::Reth(reth(target.remote(0), 3 * OCTETS));
+    bench.take(Opcode::WriteFirst, to, &FULL).unwrap();
+    target.mr = None;
+    let failure = bench.take(Opcode::WriteMiddle, Extension::None, &FULL).unwrap_err();
+    assert_eq!(failure, Failure::Refusing(NakCode::RemoteAccess));
+    assert_eq!(target.bytes()[OCTETS..], [0; 3 * OCTETS]);
+
+    // Of a READ, between two bursts; what was sent is counted.
+    let mut bench = Bench::new();
+    let mut shown = bench.side.buf(100 * OCTETS);
+    let first = bench.psn;
+    bench.take(Opcode::ReadRequest, Extension::Reth(reth(shown.remote(0), 100 * OCTETS)), &[]).unwrap();
+    bench.side.rc.transmit(bench.now, &mut bench.side.burst).unwrap();
+    assert_eq!(bench.side.sent().len(), 64);
+    shown.mr = None;
+    let failure = bench.side.rc.transmit(bench.now, &mut bench.side.burst).unwrap_err();
+    assert_eq!(failure, Failure::Refusing(NakCode::RemoteAccess));
+    assert_eq!(bench.last(), [format!("{} ACK NAK remote access error 0", first + 64)]);
+
+    // Of a receive buffer.
+    let mut bench = Bench::new();
+    let mut sink = bench.side.buf(2 * OCTETS);
+    bench.side.recv(1, &[sink.seg(0, 2 * OCTETS)]);
+    bench.take(Opcode::SendFirst, Extension::None, &FULL).unwrap();
+    sink.mr = None;
+    let failure = bench.take(Opcode::SendLast, Extension::None, b"x").unwrap_err();
+    assert_eq!(failure, Failure::Refusing(NakCode::RemoteOperational));
+    assert_eq!(bench.side.received(), [wc(1, WcOp::Recv, OCTETS, WcStatus::LocalProtection)]);
+}
+
+#[test]
+fn a_read_is_asked_for_again() {
+    let mut bench = Bench::new();
+    let mut rng = Rng(1);
+    let shown = bench.side.buf(4 * OCTETS).filled(&mut rng);
+    let first = bench.psn;
+    let ask = |psn: Psn, from: usize, len: usize| {
+        packet(Opcode::ReadRequest, psn, Extension::Reth(reth(shown.remote(from), len)), &[])
+    };
+    bench.side.take(bench.now, &ask(first, 0, 3 * OCTETS + 1)).unwrap();
+    assert_eq!(bench.said().len(), 4);
+    // From the middle on: a READ of its own; memory is read again.
+    shown.bytes_mut()[2 * OCTETS] ^= 1;
+    bench.side.take(bench.now, &ask(first + 2, 2 * OCTETS, OCTETS + 1)).unwrap();
+    bench.side.rc.transmit(bench.now, &mut bench.side.burst).unwrap();
+    let sent = bench.side.sent();
+    let expected = [
+        format!("{} READ response first ACK {OCTETS}", first + 2),
+        format!("{} READ response last ACK 1", first + 3),
+    ];
+    assert_eq!(words(&sent), expected);
+    assert_eq!(Packet::parse(&sent[0]).unwrap().payload, &shown.bytes()[2 * OCTETS..3 * OCTETS]);
+    // A part of it.
+    bench.side.take(bench.now, &ask(first + 1, OCTETS, 2 * OCTETS)).unwrap();
+    assert_eq!(bench.said().len(), 2);
+    // What was not asked for then: another place, more, another number.
+    for other in [
+        ask(first, OCTETS, OCTETS),
+        ask(first + 1, OCTETS, 3 * OCTETS),
+        ask(first - 1, 0, 1),
+        ask(first + 1, OCTETS + 1, OCTETS),
+    ] {
+        bench.side.take(bench.now, &other).unwrap();
+        assert_eq!(bench.said(), [""; 0]);
+    }
+    // The fourth one after it takes its place.
+    for n in 0..4 {
+        bench.side.take(bench.now, &ask(first + 4 + n, 0, 1)).unwrap();
+        assert_eq!(bench.said().len(), 1);
+    }
+    bench.side.take(bench.now, &ask(first, 0, 3 * OCTETS + 1)).unwrap();
+    assert_eq!(bench.said(), [""; 0]);
+}
+
+#[test]
+fn an_atomic_operation_is_performed_once() {
+    let mut bench = Bench::new();
+    let counter = bench.side.buf(16);
+    counter.set_number(8, 40);
+    let Remote { addr: va, key: r_key } = counter.remote(8);
+    let add = Extension::Atomic(AtomicEth { va, r_key, swap_or_add: 2, compare: 0 });
+    let swap = Extension::Atomic(AtomicEth { va, r_key, swap_or_add: 7, compare: 42 });
+    let psn = bench.psn;
+    let requests = [
+        packet(Opcode::FetchAdd, psn, add, &[]),
+        packet(Opcode::CompareSwap, psn + 1, swap, &[]),
+        packet(Opcode::CompareSwap, psn + 2, swap, &[]),
+    ];
+    for _ in 0..3 {
+        for (request, original) in requests.iter().zip([40, 42, 7]) {
+            bench.side.take(bench.now, request).unwrap();
+            bench.side.rc.transmit(bench.now, &mut bench.side.burst).unwrap();
+            let sent = bench.side.sent();
+            let Extension::AtomicAck(_, ack) = Packet::parse(&sent[0]).unwrap().extension else { panic!() };
+            assert_eq!((ack, sent.len()), (AtomicAckEth { original }, 1));
+        }
+        assert_eq!(counter.number(8), 7);
+    }
+    // A READ there is none.
+    let read = packet(Opcode::ReadRequest, psn, Extension::Reth(reth(counter.remote(0), 1)), &[]);
+    bench.side.take(bench.now, &read).unwrap();
+    assert_eq!(bench.said(), [""; 0]);
+}
+
+#[test]
+fn without_resources_there_are_no_reads() {
+    for opcode in [Opcode::ReadRequest, Opcode::FetchAdd] {
+        let mut bench = Bench::with(|cfg| cfg.responder_resources = 0);
+        let shown = bench.side.buf(8);
+        let Remote { addr: va, key: r_key } = shown.remote(0);
+        let extension = match opcode {
+            Opcode::ReadRequest => Extension::Reth(Reth { va, r_key, len: 1 }),
+            _ => Extension::Atomic(AtomicEth { va, r_key, swap_or_add: 1, compare: 0 }),
+        };
+        let failure = bench.take(opcode, extension, &[]).unwrap_err();
+        assert_eq!(failure, Failure::Refusing(NakCode::InvalidRequest));
+        assert_eq!(shown.number(0), 0);
+    }
+}
+
+#[test]
+fn a_shared_queue_serves_and_runs_dry() {
+    let now = Instant::now();
+    let keys = Arc::new(Keys::new());
+    let pd = keys.pd();
+    let srq = Arc::new(Srq::new(&keys, pd, 4, SEGMENTS, || {}).unwrap());
+    let sink = Buf::new(&keys, pd, 8, LOCAL);
+    let segments: [Segment; 1] = [sink.seg(0, 8)];
+    share(&srq, 5, &segments).unwrap();
+    let side = Side::with_srq(cfg(1), Some((Arc::clone(&srq), pd)), keys, now);
+    let mut bench = Bench { side, now, psn: cfg(1).rq_psn };
+    bench.send(b"abc");
+    bench.send(b"abc");
+    let naked = bench.psn(-1);
+    assert_eq!(bench.said(), [format!("{naked} ACK RNR NAK 640µs 0")]);
+    share(&srq, 6, &segments).unwrap();
+    bench.psn = naked;
+    bench.send(b"def");
+    assert_eq!(bench.said(), [format!("{naked} ACK ACK 0")]);
+    let got = |id| wc(id, WcOp::Recv, 3, WcStatus::Success);
+    assert_eq!(bench.side.received(), [got(5), got(6)]);
+}
