@@ -7,6 +7,7 @@
 //! | [`key`] | the table of STags: who may touch which memory; memory windows |
 //! | [`mr`] | registered memory |
 //! | [`cq`], [`srq`], [`qp`] | completion queue, shared receive queue, queue pair |
+//! | [`cm`] | communication management of InfiniBand: how queue pairs find each other |
 //! | [`rdmap`] | RDMAP over DDP over MPA: connection setup, and the engine of an established stream |
 //! | [`rc`] | InfiniBand's reliable connection over RoCEv2: the engine of an established connection |
 //!
@@ -16,6 +17,7 @@
 //! [`Stream`], [`Rc`] and the `drop` of an [`Mr`]. Posting, polling and arming take no lock: each ring has one producer and
 //! one consumer, and of these two one is the holder of the engine lock.
 
+pub mod cm;
 pub mod cq;
 pub mod key;
 mod memory;

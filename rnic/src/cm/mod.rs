@@ -1,0 +1,51 @@
+//! Communication management of InfiniBand (IBA volume 1, chapter 12), without I/O: which queue pairs are connected to which,
+//! and how they came to be.
+//!
+//! ```text
+//! active                                                passive
+//! Cm::connect ───── REQ ─────────────────────────────►  Event::Request
+//!                                                       Cm::accept / Cm::reject
+//! Event::Accepted ◄──── REP ──────────────────────────
+//!                 ───── RTU ─────────────────────────►  Event::Established
+//!
+//! Cm::disconnect ────── DREQ ────────────────────────►  Event::Disconnected
+//! Event::Disconnected ◄─ DREP ────────────────────────
+//!             both sides, when nothing of it can be under way any more: Event::Released
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | [`state`] | what a message, a call or a timer does in each state: one table |
+//! | [`manager`] | [`Cm`]: the connections of an adapter, and what its consumer calls |
+//! | [`call`] | what the consumer says |
+//! | [`act`] | what the table says, done |
+//! | [`receive`](self::receive) | which connection a message belongs to, if it does |
+//! | [`request`] | new REQs: who may connect; what of them is answered without a trace |
+//! | [`conn`] | one connection: who is at its ends, what it says, when it says it again |
+//! | [`event`] | what the consumer is told |
+//! | [`ids`] | communication and transaction IDs |
+//!
+//! Nothing is believed that does not come from a connection's peer, that is from its address, with the IDs and for a DREQ the
+//! queue pair number of the connection. All that strangers can make this keep is a request for each place of a listener's
+//! backlog, and a number of refusals.
+
+mod act;
+mod call;
+mod conn;
+mod event;
+mod ids;
+mod manager;
+mod receive;
+mod request;
+pub mod state;
+
+pub use call::{Accept, Cfg, CmError, Connect, Ending, Transmit};
+pub use event::{Accepted, Event, Request};
+pub use manager::Cm;
+
+/// A connection of a [`Cm`], by its communication ID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnId(pub u32);
+
+#[cfg(test)]
+mod tests;

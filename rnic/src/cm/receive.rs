@@ -1,0 +1,134 @@
+//! Which connection a message belongs to, if it does.
+
+use std::net::IpAddr;
+use std::time::Instant;
+
+use wire::cm::{Answered, Drep, Dreq, Mad, MadError, Message, Reason, Rej, Rep};
+
+use super::conn::Peer;
+use super::state::{Input, State};
+use super::{Cm, Transmit};
+
+/// Datagrams that wait to be sent, at most: beyond them nothing is read that might be answered.
+const MAX_QUEUED: usize = 1024;
+
+impl Cm {
+    /// Takes the payload of a datagram to QP 1. What does not belong to a connection is answered or passed over; an error
+    /// is a payload that is not of this class.
+    pub fn receive(&mut self, now: Instant, from: IpAddr, to: IpAddr, octets: &[u8]) -> Result<(), MadError> {
+        let mad = &Mad::parse(octets)?;
+        if self.transmits.len() >= MAX_QUEUED {
+            return Ok(());
+        }
+        let route = Route { from, to };
+        match &mad.message {
+            Message::Req(req) => self.request(now, from, to, mad, req),
+            Message::Mra(mra) => match mra.answered {
+                Answered::Req => self.take(now, route, (mra.remote_id, mra.local_id), Input::MraOfReq, mad),
+                Answered::Rep => self.take(now, route, (mra.remote_id, mra.local_id), Input::MraOfRep, mad),
+                Answered::Other => {}
+            },
+            Message::Rej(rej) => self.rej(now, route, mad, rej),
+            Message::Rep(rep) => self.rep(now, route, mad, rep),
+            Message::Rtu(rtu) => self.take(now, route, (rtu.remote_id, rtu.local_id), Input::Rtu, mad),
+            Message::Dreq(dreq) => self.dreq(now, route, mad, dreq),
+            Message::Drep(drep) => self.take(now, route, (drep.remote_id, drep.local_id), Input::Drep, mad),
+        }
+        Ok(())
+    }
+
+    /// Applies a message to the connection between both ends with these IDs, ours and the peer's.
+    fn take(&mut self, now: Instant, route: Route, ids: (u32, u32), input: Input, mad: &Mad<'_>) {
+        if self.belongs(route, ids, mad.transaction) {
+            self.apply(now, ids.0, input, Some(mad));
+        }
+    }
+
+    fn belongs(&self, route: Route, (ours, theirs): (u32, u32), transaction: u64) -> bool {
+        self.conns.get(&ours).is_some_and(|conn| {
+            conn.is_between(route.from, route.to)
+                && match conn.state {
+                    // Its ID is not known yet. Of whoever has not seen the REQ, it does not know the transaction.
+                    State::ReqSent => conn.transaction == transaction,
+                    _ => conn.peer.id == theirs,
+                }
+        })
+    }
+
+    fn rej(&mut self, now: Instant, route: Route, mad: &Mad<'_>, rej: &Rej<'_>) {
+        let input = if rej.answered == Answered::Req { Input::RejOfReq } else { Input::Rej };
+        // A caller that gave up before it had an answer does not know our ID.
+        if rej.remote_id == 0
+            && rej.reason == Reason::TIMEOUT
+            && let Some(guid) = rej.ari.first_chunk()
+        {
+            let request = (route.from, u64::from_be_bytes(*guid), rej.local_id);
+            if let Some(&id) = self.by_request.get(&request) {
+                self.take(now, route, (id, rej.local_id), input, mad);
+            }
+        } else {
+            self.take(now, route, (rej.remote_id, rej.local_id), input, mad);
+        }
+    }
+
+    fn rep(&mut self, now: Instant, route: Route, mad: &Mad<'_>, rep: &Rep<'_>) {
+        let id = rep.remote_id;
+        let Some(conn) = self.conns.get_mut(&id) else {
+            // An attempt that was given up. The sender need not repeat itself.
+            return self.refuse_rep(route, mad, rep, Reason::INVALID_COMM_ID);
+        };
+        if conn.state == State::ReqSent
+            && conn.transaction == mad.transaction
+            && conn.is_between(route.from, route.to)
+        {
+            let peer_qp = (route.from, rep.ca_guid, rep.qpn);
+            if let Some(&old) = self.by_peer_qp.get(&peer_qp) {
+                self.apply(now, old, Input::Stale, None);
+                return self.refuse_rep(route, mad, rep, Reason::STALE_CONNECTION);
+            }
+            conn.peer = Peer { id: rep.local_id, ca_guid: rep.ca_guid, qpn: rep.qpn };
+            self.by_peer_qp.insert(peer_qp, id);
+        }
+        self.take(now, route, (id, rep.local_id), Input::Rep, mad);
+    }
+
+    fn refuse_rep(&mut self, route: Route, mad: &Mad<'_>, rep: &Rep<'_>, reason: Reason) {
+        let rej = Rej {
+            local_id: rep.remote_id,
+            remote_id: rep.local_id,
+            answered: Answered::Rep,
+            reason,
+            ari: &[],
+            private: &[],
+        };
+        self.answer(route, Mad { transaction: mad.transaction, message: Message::Rej(rej) });
+    }
+
+    fn dreq(&mut self, now: Instant, route: Route, mad: &Mad<'_>, dreq: &Dreq<'_>) {
+        match self.conns.get(&dreq.remote_id) {
+            Some(conn) if !conn.is_between(route.from, route.to) => {}
+            Some(conn) if conn.peer.id == dreq.local_id => {
+                if conn.qpn == Some(dreq.remote_qpn) {
+                    self.apply(now, dreq.remote_id, Input::Dreq, Some(mad));
+                }
+            }
+            // A connection that has been forgotten: its end is no secret.
+            _ => {
+                let drep = Drep { local_id: dreq.remote_id, remote_id: dreq.local_id, private: &[] };
+                self.answer(route, Mad { transaction: mad.transaction, message: Message::Drep(drep) });
+            }
+        }
+    }
+
+    /// Answers without a connection.
+    fn answer(&mut self, Route { from, to }: Route, mad: Mad<'_>) {
+        self.transmits.push_back(Transmit { from: to, to: from, mad: mad.emit() });
+    }
+}
+
+/// Where a datagram came from and where it went.
+#[derive(Clone, Copy)]
+struct Route {
+    from: IpAddr,
+    to: IpAddr,
+}

@@ -1,0 +1,257 @@
+//! The end of connections.
+
+use wire::cm::{Dreq, Mad, Message};
+
+use super::*;
+
+const DREQ_INTERVAL: Duration = Duration::from_millis(2 * 256 + 4096);
+const TIME_WAIT: Duration = Duration::from_secs(2);
+
+#[test]
+fn either_side_disconnects() {
+    for side in [A, B] {
+        let mut pair = Pair::new();
+        let ids = pair.connected();
+        pair.cms[side].disconnect(pair.now, ids[side], Ending::Graceful);
+        assert_eq!(pair.told(side), []);
+        pair.run();
+        assert_eq!(pair.sent(), ["A:DREQ B:DREP", "B:DREQ A:DREP"][side]);
+        for side in [A, B] {
+            assert_eq!(pair.told(side), [(ids[side], Event::Disconnected)]);
+            assert_eq!(pair.state(side, ids[side]), State::TimeWait);
+            pair.cms[side].disconnect(pair.now, ids[side], Ending::Abrupt);
+        }
+        pair.pass(TIME_WAIT);
+        for side in [A, B] {
+            assert_eq!(pair.told(side), [(ids[side], Event::Released { qpn: QPN[side] })]);
+        }
+        assert_eq!(pair.sent(), "");
+        assert!(pair.is_empty());
+    }
+}
+
+#[test]
+fn both_disconnect_at_once() {
+    let mut pair = Pair::new();
+    let ids = pair.connected();
+    for side in [A, B] {
+        pair.cms[side].disconnect(pair.now, ids[side], Ending::Graceful);
+    }
+    pair.run();
+    assert_eq!(pair.sent(), "A:DREQ B:DREQ A:DREP B:DREP");
+    for side in [A, B] {
+        assert_eq!(pair.told(side), [(ids[side], Event::Disconnected)]);
+    }
+    pair.pass_all();
+    assert!(pair.is_empty());
+}
+
+#[test]
+fn a_lost_dreq_or_drep() {
+    for (lost, sent) in [("A:DREQ", "(A:DREQ) A:DREQ B:DREP"), ("B:DREP", "A:DREQ (B:DREP) A:DREQ B:DREP")] {
+        let mut pair = Pair::new();
+        let ids = pair.connected();
+        pair.lose.push(lost);
+        pair.cms[A].disconnect(pair.now, ids[A], Ending::Graceful);
+        pair.pass(DREQ_INTERVAL - Duration::from_nanos(1));
+        assert_eq!(pair.told(A), []);
+        pair.pass(Duration::from_nanos(1));
+        assert_eq!(pair.told(A), [(ids[A], Event::Disconnected)]);
+        // It is answered even if nothing is known of the connection any more.
+        assert_eq!(pair.sent(), sent);
+        assert_eq!(pair.told(B)[0], (ids[B], Event::Disconnected));
+    }
+}
+
+#[test]
+fn an_abrupt_end_is_told_soon() {
+    let mut pair = Pair::new();
+    let ids = pair.connected();
+    pair.lose.push("A:DREQ");
+    pair.cms[A].disconnect(pair.now, ids[A], Ending::Graceful);
+    pair.cms[A].disconnect(pair.now, ids[A], Ending::Abrupt);
+    pair.pass(Duration::from_millis(249));
+    assert_eq!(pair.told(A), []);
+    pair.pass(Duration::from_millis(1));
+    assert_eq!(pair.told(A), [(ids[A], Event::Disconnected)]);
+    // The peer is told nevertheless.
+    pair.pass_all();
+    assert_eq!(pair.told(A), [(ids[A], Event::Released { qpn: QPN[A] })]);
+    assert_eq!(pair.told(B)[0], (ids[B], Event::Disconnected));
+    assert!(pair.is_empty());
+}
+
+#[test]
+fn the_peer_is_gone() {
+    let mut pair = Pair::new();
+    let ids = pair.connected();
+    pair.lose = vec!["A:DREQ"; 16];
+    pair.cms[A].disconnect(pair.now, ids[A], Ending::Graceful);
+    pair.pass(16 * DREQ_INTERVAL);
+    assert_eq!(pair.told(A), [(ids[A], Event::Disconnected)]);
+    pair.pass(TIME_WAIT);
+    assert_eq!(pair.told(A), [(ids[A], Event::Released { qpn: QPN[A] })]);
+}
+
+/// A DREQ that is faster than the RTU, or comes instead of it.
+#[test]
+fn a_dreq_stands_for_a_lost_rtu() {
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 1).unwrap();
+    pair.lose.push("A:RTU");
+    let a = pair.connect(QPN[A]);
+    pair.run();
+    let (b, _) = pair.request();
+    pair.accept(b, QPN[B]);
+    pair.run();
+    pair.cms[A].disconnect(pair.now, a, Ending::Graceful);
+    pair.run();
+    assert_eq!(pair.told(B), [(b, Event::Established), (b, Event::Disconnected)]);
+}
+
+/// The passive side ends what it has accepted before it knows whether the acceptance arrived.
+#[test]
+fn an_acceptance_is_taken_back() {
+    for (lost, sent, told) in [
+        // REJ and DREQ: the first finds an active side that waits for the REP, the second one that has had it.
+        ("B:REP", "(B:REP) B:REJ28 B:DREQ A:DREP", Event::Rejected { private: padded(b"", 148) }),
+        ("A:RTU", "B:REP (A:RTU) B:REJ28 B:DREQ A:DREP", Event::Disconnected),
+    ] {
+        let mut pair = Pair::new();
+        pair.cms[B].listen(PORT, 1).unwrap();
+        let a = pair.connect(QPN[A]);
+        pair.run();
+        let (b, _) = pair.request();
+        pair.sent();
+        pair.lose.push(lost);
+        pair.accept(b, QPN[B]);
+        pair.run();
+        pair.cms[B].disconnect(pair.now, b, Ending::Graceful);
+        assert_eq!(pair.told(B), [(b, Event::Disconnected)]);
+        pair.run();
+        assert_eq!(pair.sent(), sent);
+        let told_a = pair.told(A);
+        assert!(told_a.contains(&(a, told)), "{told_a:?}");
+        pair.pass_all();
+        assert_eq!(pair.told(B), [(b, Event::Released { qpn: QPN[B] })]);
+        assert!(pair.is_empty());
+    }
+}
+
+/// Whatever has become of it, the peer is told and the consumer is not.
+#[test]
+fn a_connection_is_forgotten() {
+    // An attempt.
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 2).unwrap();
+    let a = pair.connect(QPN[A]);
+    pair.run();
+    let (b, _) = pair.request();
+    pair.cms[A].forget(pair.now, a);
+    pair.run();
+    assert_eq!(pair.told(A), [(a, Event::Released { qpn: QPN[A] })]);
+    assert_eq!(pair.told(B), [(b, Event::Withdrawn)]);
+
+    pair.pass_all();
+
+    // A request, even one that the consumer has not seen.
+    let a = pair.connect(QPN[A]);
+    pair.run();
+    let b = *pair.cms[B].conns.keys().next().unwrap();
+    pair.cms[B].forget(pair.now, ConnId(b));
+    pair.run();
+    assert!(matches!(pair.told(A)[0], (id, Event::Rejected { .. }) if id == a));
+    assert_eq!(pair.told(B), []);
+    pair.pass_all();
+
+    // A connection.
+    for side in [A, B] {
+        let ids = pair.connected();
+        pair.cms[side].forget(pair.now, ids[side]);
+        pair.cms[side].forget(pair.now, ids[side]);
+        pair.run();
+        assert_eq!(pair.told(1 - side), [(ids[1 - side], Event::Disconnected)]);
+        pair.pass_all();
+        assert_eq!(pair.told(side), [(ids[side], Event::Released { qpn: QPN[side] })]);
+        assert!(pair.is_empty());
+        pair.told(1 - side);
+    }
+}
+
+/// A DREQ for what is not known any more, or never was.
+#[test]
+fn the_end_of_an_unknown_connection() {
+    let mut pair = Pair::new();
+    let dreq = Message::Dreq(Dreq { local_id: 5, remote_id: 6, remote_qpn: 7, private: &[] });
+    let mad = Mad { transaction: 8, message: dreq }.emit();
+    pair.cms[B].receive(pair.now, address(A), address(B), &mad).unwrap();
+    let Transmit { from, to, mad } = pair.cms[B].poll_transmit().unwrap();
+    assert_eq!((from, to), (address(B), address(A)));
+    let Ok(Mad { transaction: 8, message: Message::Drep(drep) }) = Mad::parse(&mad) else { panic!() };
+    assert_eq!((drep.local_id, drep.remote_id), (6, 5));
+    assert!(pair.is_empty());
+}
+
+/// The active process died and another one, or the same one after all, uses its queue pair number.
+#[test]
+fn a_stale_connection() {
+    let mut pair = Pair::new();
+    let [old, b] = pair.connected();
+    pair.cms[A].conns.remove(&old.0);
+    pair.cms[A].by_peer_qp.clear();
+    let a = pair.connect(QPN[A]);
+    pair.run();
+    assert_eq!(pair.sent(), "A:REQ B:DREQ B:REJ10 A:DREP");
+    assert_eq!(pair.told(B), [(b, Event::Broken)]);
+    assert_eq!(pair.told(A)[0], (a, refused(Reason::STALE_CONNECTION)));
+
+    // Another attempt, even with the same one.
+    let a = pair.connect(QPN[A]);
+    pair.run();
+    let (id, _) = pair.request();
+    pair.accept(id, QPN[B] + 0x80);
+    pair.run();
+    assert!(matches!(pair.told(A)[..], [(id, Event::Accepted(_))] if id == a));
+}
+
+/// A queue pair number of the passive side that the active one believes to be connected.
+#[test]
+fn a_stale_acceptance() {
+    let mut pair = Pair::new();
+    let [old, gone] = pair.connected();
+    pair.cms[B].conns.remove(&gone.0);
+    pair.cms[B].by_request.clear();
+    pair.cms[B].by_peer_qp.clear();
+    let a = pair.connect(QPN[A] + 0x80);
+    pair.run();
+    let (b, _) = pair.request();
+    pair.accept(b, QPN[B]);
+    pair.run();
+    assert_eq!(pair.told(A), [(old, Event::Broken)]);
+    assert_eq!(pair.told(B), [(b, Event::AcceptFailed)]);
+    assert_eq!(pair.state(A, a), State::ReqSent, "it asks again");
+    pair.pass(5 * SECOND);
+    assert_eq!(pair.told(A)[0].0, old, "released");
+}
+
+#[test]
+fn a_late_req_in_time_wait() {
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 1).unwrap();
+    let a = pair.connect(QPN[A]);
+    let req = pair.cms[A].poll_transmit().unwrap();
+    pair.cms[B].receive(pair.now, req.from, req.to, &req.mad).unwrap();
+    let (b, _) = pair.request();
+    pair.accept(b, QPN[B]);
+    pair.run();
+    pair.cms[A].disconnect(pair.now, a, Ending::Graceful);
+    pair.run();
+    assert_eq!(pair.state(B, b), State::TimeWait);
+    pair.sent();
+    pair.told(B);
+    pair.cms[B].receive(pair.now, req.from, req.to, &req.mad).unwrap();
+    pair.run();
+    assert_eq!(pair.sent(), "B:REJ10");
+    assert_eq!(pair.told(B), []);
+    assert_eq!(pair.state(A, a), State::TimeWait, "it is not waiting for an answer to that");
+}

@@ -1,0 +1,231 @@
+//! Messages of strangers.
+
+use std::panic::AssertUnwindSafe;
+
+use wire::cm::{Answered, Dreq, MAD_SIZE, Mad, Message, Mra, Rej};
+
+use super::*;
+
+/// All that the tables and timers say.
+fn snapshot(cm: &Cm) -> String {
+    let mut conns: Vec<_> = cm
+        .conns
+        .values()
+        .map(|conn| {
+            (conn.id, conn.state, conn.local, conn.remote, conn.qpn, conn.peer, conn.silent, conn.armed)
+        })
+        .collect();
+    conns.sort_by_key(|conn| conn.0);
+    format!("{conns:?} {:?} {:?}", cm.by_request.len(), cm.timers)
+}
+
+/// Each message that ends or changes a connection, right but for one thing that only the peer knows.
+#[test]
+fn a_forged_message_changes_nothing() {
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 4).unwrap();
+    let [a, b] = pair.connected();
+    // In other states: waiting for the REP, the decision, the RTU and the DREP.
+    let calling = pair.connect(QPN[A] + 0x80);
+    pair.run();
+    let (undecided, _) = pair.request();
+    pair.lose = vec!["A:RTU", "A:DREQ"];
+    pair.connect(QPN[A] + 0x100);
+    pair.run();
+    let (accepted, _) = pair.request();
+    pair.accept(accepted, QPN[B] + 0x100);
+    pair.run();
+    let ending = pair.connect(QPN[A] + 0x180);
+    pair.run();
+    let (id, _) = pair.request();
+    pair.accept(id, QPN[B] + 0x180);
+    pair.run();
+    pair.cms[A].disconnect(pair.now, ending, Ending::Graceful);
+    pair.run();
+    for side in [A, B] {
+        pair.told(side);
+    }
+
+    for (side, id) in [(A, a), (B, b), (A, calling), (B, undecided), (B, accepted), (A, ending)] {
+        let conn = &pair.cms[side].conns[&id.0];
+        let (ours, theirs, qpn, transaction) = (id.0, conn.peer.id, conn.qpn.unwrap_or(0), conn.transaction);
+        let rej = |local_id, remote_id, answered| {
+            let (reason, ari, private) = (Reason::CONSUMER, &[][..], &[][..]);
+            Message::Rej(Rej { local_id, remote_id, answered, reason, ari, private })
+        };
+        let dreq = |local_id, remote_id, remote_qpn| {
+            Message::Dreq(Dreq { local_id, remote_id, remote_qpn, private: &[] })
+        };
+        let rtu = |local_id, remote_id| Message::Rtu(wire::cm::Rtu { local_id, remote_id, private: &[] });
+        let drep = |local_id, remote_id| Message::Drep(wire::cm::Drep { local_id, remote_id, private: &[] });
+        let mra = |local_id, remote_id, answered| {
+            let service_timeout = Timeout::new(31);
+            Message::Mra(Mra { local_id, remote_id, answered, service_timeout, private: &[] })
+        };
+        let stranger = theirs ^ 1;
+        let mut forged = vec![
+            rej(stranger, ours, Answered::Other),
+            rej(stranger, ours, Answered::Rep),
+            rtu(stranger, ours),
+            drep(stranger, ours),
+            dreq(stranger, ours, qpn),
+            dreq(theirs, ours, qpn ^ 1),
+            mra(stranger, ours, Answered::Rep),
+        ];
+        if pair.state(side, id) == State::ReqSent {
+            // Its peer has no ID yet: what counts is the transaction.
+            forged.push(mra(theirs, ours, Answered::Req));
+            forged.push(rej(theirs, ours, Answered::Req));
+        }
+        let before = snapshot(&pair.cms[side]);
+        for message in forged {
+            let transaction =
+                if pair.state(side, id) == State::ReqSent { transaction ^ 1 } else { transaction };
+            let mad = Mad { transaction, message }.emit();
+            pair.cms[side].receive(pair.now, address(1 - side), address(side), &mad).unwrap();
+            assert_eq!(snapshot(&pair.cms[side]), before, "{message:?}");
+        }
+        // All right, but from elsewhere or to another address.
+        let right = [
+            rej(theirs, ours, Answered::Other),
+            rej(theirs, ours, Answered::Req),
+            rtu(theirs, ours),
+            drep(theirs, ours),
+            dreq(theirs, ours, qpn),
+            mra(theirs, ours, Answered::Rep),
+            mra(theirs, ours, Answered::Req),
+        ];
+        for message in right {
+            let mad = Mad { transaction, message }.emit();
+            let elsewhere = IpAddr::from([10, 0, 0, 3]);
+            for (from, to) in [(elsewhere, address(side)), (address(1 - side), elsewhere)] {
+                pair.cms[side].receive(pair.now, from, to, &mad).unwrap();
+                assert_eq!(snapshot(&pair.cms[side]), before, "{message:?} from {from} to {to}");
+            }
+        }
+        assert_eq!(pair.told(side), []);
+    }
+}
+
+/// REQs without end: a listener's backlog is all that they get.
+#[test]
+fn a_flood_of_requests() {
+    const BACKLOG: usize = 16;
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, BACKLOG).unwrap();
+    for n in 0..if cfg!(miri) { 100 } else { 10_000_u32 } {
+        let from = SocketAddr::new(IpAddr::from(0x0A01_0000_u32.wrapping_add(n % 500).to_be_bytes()), 1);
+        let now = pair.now;
+        let mut caller = Cm::new(Cfg::new(1, u64::from(n) + 1, 0));
+        caller.connect(now, &Connect { local: from, ..call() }).unwrap();
+        let req = caller.poll_transmit().unwrap();
+        pair.cms[B].receive(now, req.from, req.to, &req.mad).unwrap();
+        assert!(pair.cms[B].len() <= BACKLOG);
+        assert!(pair.cms[B].transmits.len() <= 1024);
+    }
+    // Nobody answers, nobody asks: they go away.
+    assert_eq!(pair.told(B).len(), BACKLOG);
+    while pair.cms[B].poll_transmit().is_some() {}
+    pair.pass(Duration::from_secs(130));
+    assert_eq!(pair.told(B).iter().filter(|(_, event)| *event == Event::Withdrawn).count(), BACKLOG);
+    assert!(pair.is_empty());
+}
+
+/// Refusals are remembered, but not without end.
+#[test]
+fn a_flood_of_refusals() {
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 1).unwrap();
+    const REFUSALS: usize = if cfg!(miri) { 20 } else { 3 * act::MAX_REFUSED };
+    for n in 0..REFUSALS as u64 {
+        let mut caller = Cm::new(Cfg::new(1, n + 1, 0));
+        caller.connect(pair.now, &call()).unwrap();
+        let req = caller.poll_transmit().unwrap();
+        pair.cms[B].receive(pair.now, req.from, req.to, &req.mad).unwrap();
+        let (id, _) = pair.request();
+        pair.cms[B].reject(pair.now, id, Reason::CONSUMER, &[]).unwrap();
+        while pair.cms[B].poll_transmit().is_some() {}
+        assert!(pair.cms[B].len() <= act::MAX_REFUSED);
+        assert!(pair.cms[B].refused.len() <= act::MAX_REFUSED);
+    }
+    pair.pass_all();
+    assert!(pair.is_empty());
+}
+
+/// Random datagrams, and changed ones of a real exchange: never a panic, tables stay bounded, timers run out.
+#[test]
+fn hostile_datagrams() {
+    let mut seed = 1_u64;
+    let mut random = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize
+    };
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 8).unwrap();
+    let mut seen: Vec<(usize, [u8; MAD_SIZE])> = vec![];
+    const ROUNDS: usize = if cfg!(miri) { 500 } else { 100_000 };
+    for round in 0..ROUNDS {
+        if round % 100 == 0 && pair.cms[A].len() < 16 {
+            pair.connect((random() as u32 & 0xFFFF) << 7 | 1);
+        }
+        for side in [A, B] {
+            while let Some(transmit) = pair.cms[side].poll_transmit() {
+                if seen.len() < 256 {
+                    seen.push((side, transmit.mad));
+                } else {
+                    seen[random() % 256] = (side, transmit.mad);
+                }
+                if random() % 4 != 0 {
+                    pair.cms[1 - side].receive(pair.now, transmit.from, transmit.to, &transmit.mad).unwrap();
+                }
+            }
+            for (id, event) in pair.told(side) {
+                match event {
+                    Event::Request(_) if random() % 4 == 0 => {
+                        pair.cms[side].reject(pair.now, id, Reason::CONSUMER, &[]).unwrap();
+                    }
+                    Event::Request(_) if random() % 2 == 0 => pair.accept(id, id.0 & 0xFF_FFFF),
+                    Event::Accepted(_) if random() % 2 == 0 => {
+                        pair.cms[side].disconnect(pair.now, id, Ending::Graceful);
+                    }
+                    Event::Established | Event::Accepted(_) => pair.cms[side].forget(pair.now, id),
+                    _ => {}
+                }
+            }
+        }
+        let mut octets = [0; MAD_SIZE];
+        let mut to = random() % 2;
+        match random() % 4 {
+            0 => octets.fill_with(|| random() as u8),
+            _ => {
+                let (sender, mad) = seen[random() % seen.len()];
+                (octets, to) = (mad, 1 - sender);
+                for _ in 0..random() % 4 {
+                    octets[random() % 60] = random() as u8;
+                }
+            }
+        }
+        if random() % 2 == 0 {
+            octets[..4].copy_from_slice(&[1, 7, 2, 3]);
+            octets[16..18].copy_from_slice(&[0, 0x10 + (random() % 8) as u8]);
+        }
+        let size = if random() % 16 == 0 { random() % MAD_SIZE } else { MAD_SIZE };
+        let received = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            pair.cms[to].receive(pair.now, address(1 - to), address(to), &octets[..size])
+        }));
+        assert!(received.is_ok(), "round {round}: {octets:02x?}");
+        pair.now += Duration::from_millis(random() as u64 % 200);
+        for cm in &mut pair.cms {
+            cm.expire(pair.now);
+            assert!(cm.len() < 200 + act::MAX_REFUSED, "{}", cm.len());
+        }
+    }
+    for side in [A, B] {
+        let ids: Vec<_> = pair.cms[side].conns.keys().copied().collect();
+        for id in ids {
+            pair.cms[side].forget(pair.now, ConnId(id));
+        }
+    }
+    pair.pass_all();
+    assert!(pair.is_empty());
+}

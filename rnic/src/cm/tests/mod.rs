@@ -1,0 +1,236 @@
+//! Two [`Cm`]s with a network between them, under a clock that the test turns.
+
+mod close;
+mod forged;
+mod many;
+mod network;
+mod repeat;
+mod setup;
+
+use std::fmt::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use netem::{Conditions, Link};
+use wire::cm::{Mad, Message, PathMtu, Reason, Timeout};
+
+use super::state::State;
+use super::*;
+
+/// The active side, and the passive one.
+const A: usize = 0;
+const B: usize = 1;
+const PORT: u16 = 7174;
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Two adapters.
+struct Pair {
+    now: Instant,
+    cms: [Cm; 2],
+    /// From A, and from B.
+    links: [Link<Transmit>; 2],
+    /// What was sent, as one letter for the sender and the name of the message; what was lost in parentheses.
+    log: Vec<String>,
+    /// To be lost, each once.
+    lose: Vec<&'static str>,
+}
+
+impl Pair {
+    /// Over a network that loses nothing and takes no time.
+    fn new() -> Self {
+        Self::over(Conditions::OFF)
+    }
+
+    fn over(conditions: Conditions) -> Self {
+        let cm =
+            |slot: u8| Cm::new(Cfg::new(slot, 0xA0 + u64::from(slot), conditions.seed ^ u64::from(slot)));
+        let link = |salt| {
+            Link::new(Conditions { seed: conditions.seed.wrapping_mul(31) + salt, ..conditions.clone() })
+        };
+        Pair {
+            now: Instant::now(),
+            cms: [cm(1), cm(2)],
+            links: [link(1), link(2)],
+            log: vec![],
+            lose: vec![],
+        }
+    }
+
+    /// A calls B.
+    fn connect(&mut self, qpn: u32) -> ConnId {
+        self.connect_with(|call| call.qpn = qpn)
+    }
+
+    fn connect_with(&mut self, change: impl FnOnce(&mut Connect<'_>)) -> ConnId {
+        let mut call = call();
+        change(&mut call);
+        self.cms[A].connect(self.now, &call).unwrap()
+    }
+
+    /// The request that B has been told of, and nothing else.
+    fn request(&mut self) -> (ConnId, Request) {
+        match &self.told(B)[..] {
+            [(id, Event::Request(request))] => (*id, (**request).clone()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn accept(&mut self, id: ConnId, qpn: u32) {
+        self.cms[B].accept(self.now, id, &Accept { qpn, ..accept() }).unwrap();
+    }
+
+    /// A connection, established: its name at either end.
+    fn connected(&mut self) -> [ConnId; 2] {
+        if self.cms[B].listeners.is_empty() {
+            self.cms[B].listen(PORT, 16).unwrap();
+        }
+        let a = self.connect(QPN[A]);
+        self.run();
+        let (b, _) = self.request();
+        self.accept(b, QPN[B]);
+        self.run();
+        assert!(matches!(self.told(A)[..], [(id, Event::Accepted(_))] if id == a));
+        assert_eq!(self.told(B), [(b, Event::Established)]);
+        self.log.clear();
+        [a, b]
+    }
+
+    /// Sends and delivers all that takes no time.
+    fn run(&mut self) {
+        loop {
+            for side in [A, B] {
+                while let Some(transmit) = self.cms[side].poll_transmit() {
+                    let name = format!("{}:{}", ["A", "B"][side], name(&transmit));
+                    if let Some(at) = self.lose.iter().position(|&lost| lost == name) {
+                        self.lose.remove(at);
+                        self.log.push(format!("({name})"));
+                    } else {
+                        self.log.push(name);
+                        self.links[side].send(self.now, transmit, 320);
+                    }
+                }
+            }
+            let arrivals = [A, B].map(|side| self.links[side].receive(self.now));
+            if arrivals.iter().all(Option::is_none) {
+                return;
+            }
+            for (from, arrival) in arrivals.into_iter().enumerate() {
+                if let Some(Transmit { from: sender, to, mad }) = arrival {
+                    self.cms[1 - from].receive(self.now, sender, to, &mad).unwrap();
+                }
+            }
+        }
+    }
+
+    /// The next time at which something is due.
+    fn deadline(&self) -> Option<Instant> {
+        let cms = self.cms.iter().filter_map(Cm::deadline);
+        cms.chain(self.links.iter().filter_map(Link::deadline)).min()
+    }
+
+    /// Lets time pass.
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        self.run();
+        while let Some(due) = self.deadline().filter(|&due| due <= end) {
+            self.now = self.now.max(due);
+            for cm in &mut self.cms {
+                cm.expire(self.now);
+            }
+            self.run();
+        }
+        self.now = end;
+    }
+
+    /// Lets time pass until nothing waits for anything.
+    fn pass_all(&mut self) {
+        while let Some(due) = self.deadline() {
+            self.pass(due.saturating_duration_since(self.now));
+        }
+    }
+
+    fn told(&mut self, side: usize) -> Vec<(ConnId, Event)> {
+        std::iter::from_fn(|| self.cms[side].poll_event()).collect()
+    }
+
+    fn state(&self, side: usize, id: ConnId) -> State {
+        self.cms[side].conns.get(&id.0).map_or(State::Closed, |conn| conn.state)
+    }
+
+    /// What was sent since the last call.
+    fn sent(&mut self) -> String {
+        std::mem::take(&mut self.log).join(" ")
+    }
+
+    /// Nothing of any connection is left.
+    fn is_empty(&self) -> bool {
+        self.cms.iter().all(|cm| {
+            cm.is_empty()
+                && cm.by_request.is_empty()
+                && cm.by_peer_qp.is_empty()
+                && cm.timers.is_empty()
+                && cm.listeners.values().all(|listener| listener.pending == 0)
+        })
+    }
+}
+
+const QPN: [u32; 2] = [0x00_1181, 0x00_2282];
+
+fn address(side: usize) -> IpAddr {
+    [[10, 0, 0, 1], [10, 0, 0, 2]][side].into()
+}
+
+fn call() -> Connect<'static> {
+    Connect {
+        local: SocketAddr::new(address(A), 40_000),
+        remote: SocketAddr::new(address(B), PORT),
+        qpn: QPN[A],
+        starting_psn: 0x11_1111,
+        path_mtu: PathMtu::Octets1024,
+        responder_resources: 3,
+        initiator_depth: 4,
+        ack_timeout: Timeout::new(17),
+        retry_count: 7,
+        rnr_retry_count: 6,
+        srq: true,
+        private: b"call",
+        deadline: None,
+    }
+}
+
+fn accept() -> Accept<'static> {
+    Accept {
+        qpn: QPN[B],
+        starting_psn: 0x22_2222,
+        responder_resources: 4,
+        initiator_depth: 3,
+        rnr_retry_count: 5,
+        srq: false,
+        private: b"accept",
+    }
+}
+
+fn name(transmit: &Transmit) -> String {
+    let mut name = String::new();
+    match Mad::parse(&transmit.mad).unwrap().message {
+        Message::Req(_) => name += "REQ",
+        Message::Mra(_) => name += "MRA",
+        Message::Rep(_) => name += "REP",
+        Message::Rtu(_) => name += "RTU",
+        Message::Dreq(_) => name += "DREQ",
+        Message::Drep(_) => name += "DREP",
+        Message::Rej(rej) => write!(name, "REJ{}", rej.reason.0).unwrap(),
+    }
+    name
+}
+
+/// Private data as the peer sees them.
+fn padded(private: &[u8], size: usize) -> Vec<u8> {
+    let mut padded = private.to_vec();
+    padded.resize(size, 0);
+    padded
+}
+
+fn refused(reason: Reason) -> Event {
+    Event::Refused { reason, path_mtu: None }
+}

@@ -1,0 +1,216 @@
+//! What is lost is said again; what comes again is said once.
+
+use super::*;
+
+const REQ_INTERVAL: Duration = Duration::from_millis(2 * 256 + 4096);
+
+#[test]
+fn a_lost_message_is_repeated() {
+    for (lost, sent) in [
+        ("A:REQ", "(A:REQ) A:REQ B:REP A:RTU"),
+        // It is decided on: the REP's own timer repeats it.
+        ("B:REP", "A:REQ (B:REP) A:REQ B:REP A:RTU"),
+        ("A:RTU", "A:REQ B:REP (A:RTU) B:REP A:RTU"),
+    ] {
+        let mut pair = Pair::new();
+        pair.cms[B].listen(PORT, 1).unwrap();
+        pair.lose.push(lost);
+        let a = pair.connect(QPN[A]);
+        let start = pair.now;
+        pair.run();
+        if lost == "A:REQ" {
+            pair.pass(REQ_INTERVAL - Duration::from_nanos(1));
+            assert_eq!(pair.sent(), "(A:REQ)");
+            pair.log = vec!["(A:REQ)".to_owned()];
+            pair.pass(Duration::from_nanos(1));
+            assert_eq!(pair.now, start + REQ_INTERVAL);
+        }
+        let (b, _) = pair.request();
+        pair.accept(b, QPN[B]);
+        pair.pass(REQ_INTERVAL);
+        assert!(matches!(pair.told(A)[..], [(id, Event::Accepted(_))] if id == a), "{lost}");
+        assert_eq!(pair.told(B), [(b, Event::Established)], "{lost}");
+        assert_eq!(pair.sent(), sent);
+        assert_eq!(pair.deadline(), None);
+    }
+}
+
+#[test]
+fn data_stand_for_a_lost_rtu() {
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 1).unwrap();
+    pair.lose.push("A:RTU");
+    pair.connect(QPN[A]);
+    pair.run();
+    let (b, _) = pair.request();
+    pair.accept(b, QPN[B]);
+    pair.run();
+    assert_eq!(pair.told(B), []);
+    for _ in 0..2 {
+        pair.cms[B].established_by_data(pair.now, b);
+    }
+    assert_eq!(pair.told(B), [(b, Event::Established)]);
+    assert_eq!(pair.deadline(), None);
+}
+
+/// Each REP is answered: the kernel's consumer hears nothing before.
+#[test]
+fn every_rep_is_answered() {
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 1).unwrap();
+    pair.lose = vec!["A:RTU"; 5];
+    pair.connect(QPN[A]);
+    pair.run();
+    let (b, _) = pair.request();
+    pair.accept(b, QPN[B]);
+    pair.pass(6 * REQ_INTERVAL);
+    assert_eq!(pair.told(A).len(), 1);
+    assert_eq!(pair.told(B), [(b, Event::Established)]);
+    assert_eq!(pair.sent().matches("B:REP").count(), 6);
+}
+
+#[test]
+fn an_mra_answers_who_repeats_itself() {
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 1).unwrap();
+    let a = pair.connect(QPN[A]);
+    pair.pass(REQ_INTERVAL + Duration::from_secs(60));
+    assert_eq!(pair.sent(), "A:REQ A:REQ B:MRA", "it waits for as long as it was asked to");
+    pair.pass(Duration::from_secs(90));
+    assert_eq!(pair.sent(), "A:REQ B:MRA A:REQ B:MRA");
+    let (b, _) = pair.request();
+    pair.accept(b, QPN[B]);
+    pair.run();
+    assert!(matches!(pair.told(A)[..], [(id, Event::Accepted(_))] if id == a));
+}
+
+/// One MRA counts for each time that the message is sent.
+#[test]
+fn a_peer_cannot_make_us_wait_for_ever() {
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 1).unwrap();
+    let a = pair.connect(QPN[A]);
+    pair.run();
+    let mra = pair.cms[B].conns.values_mut().next().unwrap().mra(pair.now);
+    for _ in 0..16 * (66 + 5) {
+        pair.cms[A].receive(pair.now, mra.from, mra.to, &mra.mad).unwrap();
+        pair.pass(SECOND);
+    }
+    assert_eq!(pair.told(A), [(a, Event::Unreachable), (a, Event::Released { qpn: QPN[A] })]);
+}
+
+#[test]
+fn nobody_answers() {
+    let mut pair = Pair::new();
+    pair.lose = vec!["A:REQ"; 16];
+    let a = pair.connect(QPN[A]);
+    pair.pass(16 * REQ_INTERVAL - Duration::from_nanos(1));
+    assert_eq!(pair.told(A), []);
+    pair.pass(Duration::from_nanos(1));
+    assert_eq!(pair.told(A), [(a, Event::Unreachable), (a, Event::Released { qpn: QPN[A] })]);
+    assert_eq!(pair.sent(), ["(A:REQ) "; 16].concat() + "A:REJ4");
+    assert!(pair.is_empty());
+}
+
+#[test]
+fn the_consumer_has_less_patience() {
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 1).unwrap();
+    let deadline = pair.now + 3 * SECOND;
+    let a = pair.connect_with(|call| call.deadline = Some(deadline));
+    pair.run();
+    let (b, _) = pair.request();
+    pair.pass(3 * SECOND);
+    assert_eq!(pair.told(A), [(a, Event::TimedOut), (a, Event::Released { qpn: QPN[A] })]);
+    assert_eq!(pair.told(B), [(b, Event::Withdrawn)]);
+    assert_eq!(pair.sent(), "A:REQ A:REJ4");
+    assert_eq!(pair.cms[B].accept(pair.now, b, &accept()), Err(CmError::NoRequest));
+    pair.pass_all();
+    assert!(pair.is_empty());
+}
+
+/// Of an attempt that was given up: it is neither a new call, nor does it end what the queue pair is used for by now.
+#[test]
+fn a_late_req() {
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 1).unwrap();
+    let a = pair.connect(QPN[A]);
+    let req = pair.cms[A].poll_transmit().unwrap();
+    pair.cms[B].receive(pair.now, req.from, req.to, &req.mad).unwrap();
+    pair.request();
+    pair.cms[A].disconnect(pair.now, a, Ending::Graceful);
+    pair.run();
+    pair.told(A);
+    assert!(matches!(pair.told(B)[..], [(_, Event::Withdrawn)]));
+
+    let [_, b] = pair.connected();
+    pair.cms[B].receive(pair.now, req.from, req.to, &req.mad).unwrap();
+    pair.run();
+    assert_eq!(pair.told(B), []);
+    assert_eq!(pair.state(B, b), State::Established);
+}
+
+/// An acceptance that crosses with the end of the attempt.
+#[test]
+fn a_late_acceptance() {
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 1).unwrap();
+    pair.lose.push("A:REJ4");
+    let a = pair.connect(QPN[A]);
+    pair.run();
+    let (b, _) = pair.request();
+    pair.cms[A].disconnect(pair.now, a, Ending::Graceful);
+    pair.run();
+    assert_eq!(pair.told(A), [(a, Event::Disconnected), (a, Event::Released { qpn: QPN[A] })]);
+    pair.accept(b, QPN[B]);
+    pair.run();
+    assert_eq!(pair.sent(), "A:REQ (A:REJ4) B:REP A:REJ6");
+    assert_eq!(pair.told(B), [(b, Event::AcceptFailed)]);
+    pair.pass_all();
+    assert_eq!(pair.told(B), [(b, Event::Released { qpn: QPN[B] })]);
+    assert!(pair.is_empty());
+}
+
+/// The caller is killed: nothing comes any more.
+#[test]
+fn a_caller_that_vanishes() {
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 2).unwrap();
+    let ids = [1, 2].map(|qpn| {
+        pair.connect(qpn << 7);
+        pair.run();
+        pair.request().0
+    });
+    pair.cms[A] = Cm::new(Cfg::new(1, 9, 9));
+    pair.accept(ids[1], QPN[B]);
+    pair.lose = vec!["B:REP"; 16];
+    pair.pass(Duration::from_secs(600));
+    let mut told = pair.told(B);
+    told.sort_by_key(|(id, _)| *id);
+    let mut expected = vec![
+        (ids[0], Event::Withdrawn),
+        (ids[1], Event::AcceptFailed),
+        (ids[1], Event::Released { qpn: QPN[B] }),
+    ];
+    expected.sort_by_key(|(id, _)| *id);
+    assert_eq!(told, expected);
+    assert!(pair.is_empty());
+}
+
+/// The RTUs are lost and the passive side gives up: the active one is told that there is no connection.
+#[test]
+fn no_rtu_arrives() {
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 1).unwrap();
+    pair.lose = vec!["A:RTU"; 16];
+    let a = pair.connect(QPN[A]);
+    pair.run();
+    let (b, _) = pair.request();
+    pair.accept(b, QPN[B]);
+    pair.pass_all();
+    let told = pair.told(A);
+    assert!(matches!(&told[0], (id, Event::Accepted(_)) if *id == a));
+    assert_eq!(told[1..], [(a, Event::Broken), (a, Event::Released { qpn: QPN[A] })]);
+    assert_eq!(pair.told(B), [(b, Event::AcceptFailed), (b, Event::Released { qpn: QPN[B] })]);
+    assert!(pair.is_empty());
+}
