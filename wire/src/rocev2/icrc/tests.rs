@@ -85,9 +85,9 @@ fn sealing_writes_the_last_four_octets() {
 /// Every length that a packet may have, every octet covered as the definition says, both IP versions.
 #[test]
 fn every_length_as_defined() {
-    let step = if cfg!(miri) { 1024 } else { 4 };
+    let (max, step) = if cfg!(miri) { (300, 92) } else { (Icrc::MAX_DATAGRAM - 4, 4) };
     for example in examples() {
-        for len in (12..=Icrc::MAX_DATAGRAM - 4).step_by(step) {
+        for len in (12..=max).step_by(step) {
             let ip = resized(&example, len);
             let (icrc, identification, datagram) = parts(&ip);
             let expected = by_definition(&ip);
