@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use wire::cm::{Mad, Message, PathMtu, Reason, Rej};
+use wire::cm::{Mad, Message, Reason, Rej};
+use wire::rocev2::PathMtu;
 
 use super::manager::OFED_REJECT_PREFIX;
 use super::state::{Act, Input, News, State, effect};

@@ -3,7 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use wire::cm::{MAD_SIZE, PathMtu, Timeout};
+use wire::cm::{MAD_SIZE, Timeout};
+use wire::rocev2::{PathMtu, Psn};
 
 /// What an adapter says and takes.
 #[derive(Clone, Debug)]
@@ -60,7 +61,7 @@ pub struct Connect<'a> {
     /// Our queue pair.
     pub qpn: u32,
     /// The PSN with which the peer's send queue starts.
-    pub starting_psn: u32,
+    pub starting_psn: Psn,
     /// What is proposed.
     pub path_mtu: PathMtu,
     /// READs and atomics from the peer that we hold at most.
@@ -87,7 +88,7 @@ pub struct Accept<'a> {
     /// Our queue pair. It must be ready to receive.
     pub qpn: u32,
     /// The PSN with which the peer's send queue starts.
-    pub starting_psn: u32,
+    pub starting_psn: Psn,
     /// READs and atomics from the peer that we hold at most.
     pub responder_resources: u8,
     /// READs and atomics that we will have outstanding.

@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use wire::cm::{PathMtu, Reason, Timeout};
+use wire::cm::{Reason, Timeout};
+use wire::rocev2::{PathMtu, Psn};
 
 /// What became of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +57,7 @@ pub struct Request {
     /// Its queue pair.
     pub qpn: u32,
     /// The PSN with which our send queue starts.
-    pub starting_psn: u32,
+    pub starting_psn: Psn,
     /// What it proposes; not above [`Cfg::path_mtu`](super::Cfg::path_mtu).
     pub path_mtu: PathMtu,
     /// READs and atomics that it holds at most.
@@ -81,7 +82,7 @@ pub struct Accepted {
     /// Its queue pair.
     pub qpn: u32,
     /// The PSN with which our send queue starts.
-    pub starting_psn: u32,
+    pub starting_psn: Psn,
     /// READs and atomics that it holds at most.
     pub responder_resources: u8,
     /// READs and atomics that it will have outstanding.

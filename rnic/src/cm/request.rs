@@ -5,7 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use wire::cm::path::gid;
-use wire::cm::{Answered, IpHeader, Mad, Message, PathMtu, Reason, Rej, Req};
+use wire::cm::{Answered, IpHeader, Mad, Message, Reason, Rej, Req};
+use wire::rocev2::PathMtu;
 
 use super::conn::Peer;
 use super::state::{Input, State};

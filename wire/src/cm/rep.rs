@@ -2,6 +2,7 @@
 
 use super::Timeout;
 use super::octets::{Body, private, put, put_private, put_u24, u24_at, u32_at, u64_at};
+use crate::rocev2::Psn;
 
 /// A request is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,8 +13,8 @@ pub struct Rep<'a> {
     pub remote_id: u32,
     /// The sender's queue pair, 24 bits.
     pub qpn: u32,
-    /// With this PSN, 24 bits, the *receiver's* send queue shall start.
-    pub starting_psn: u32,
+    /// With this PSN the *receiver's* send queue shall start.
+    pub starting_psn: Psn,
     /// READs and atomics from the receiver that the sender holds at most.
     pub responder_resources: u8,
     /// READs and atomics that the sender will have outstanding.
@@ -43,7 +44,7 @@ impl<'a> Rep<'a> {
             local_id: u32_at(body, 0),
             remote_id: u32_at(body, 4),
             qpn: u24_at(body, 12),
-            starting_psn: u24_at(body, 20),
+            starting_psn: Psn::new(u24_at(body, 20)),
             responder_resources: body[24],
             initiator_depth: body[25],
             target_ack_delay: Timeout::new(body[26] >> 3),
@@ -60,7 +61,7 @@ impl<'a> Rep<'a> {
         put(body, 0, &self.local_id.to_be_bytes());
         put(body, 4, &self.remote_id.to_be_bytes());
         put_u24(body, 12, self.qpn);
-        put_u24(body, 20, self.starting_psn);
+        put_u24(body, 20, self.starting_psn.value());
         body[24] = self.responder_resources;
         body[25] = self.initiator_depth;
         body[26] =

@@ -2,6 +2,7 @@
 
 use super::octets::{Body, private, put, put_private, put_u24, u16_at, u24_at, u32_at, u64_at};
 use super::{Path, ServiceId, Timeout};
+use crate::rocev2::Psn;
 
 /// A request for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +25,8 @@ pub struct Req<'a> {
     pub transport: u8,
     /// The sender's ACKs carry credits.
     pub flow_control: bool,
-    /// With this PSN, 24 bits, the *receiver's* send queue shall start.
-    pub starting_psn: u32,
+    /// With this PSN the *receiver's* send queue shall start.
+    pub starting_psn: Psn,
     /// How long the sender takes to answer at most.
     pub local_response_timeout: Timeout,
     /// How often a packet is repeated that is not acknowledged, 3 bits.
@@ -69,7 +70,7 @@ impl<'a> Req<'a> {
             remote_response_timeout: Timeout::new(body[43] >> 3),
             transport: body[43] >> 1 & 0x3,
             flow_control: body[43] & 0x1 != 0,
-            starting_psn: u24_at(body, 44),
+            starting_psn: Psn::new(u24_at(body, 44)),
             local_response_timeout: Timeout::new(body[47] >> 3),
             retry_count: body[47] & 0x7,
             p_key: u16_at(body, 48),
@@ -93,7 +94,7 @@ impl<'a> Req<'a> {
         body[43] = self.remote_response_timeout.code() << 3
             | (self.transport & 0x3) << 1
             | u8::from(self.flow_control);
-        put_u24(body, 44, self.starting_psn);
+        put_u24(body, 44, self.starting_psn.value());
         body[47] = self.local_response_timeout.code() << 3 | self.retry_count & 0x7;
         put(body, 48, &self.p_key.to_be_bytes());
         body[50] = self.path_mtu << 4 | self.rnr_retry_count & 0x7;

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use super::path::gid;
 use super::*;
+use crate::rocev2::Psn;
 
 /// Sent by rping of Linux 6.1: what follows the header of the MAD, without the zeros at the end.
 const REQ: &str = "
@@ -46,7 +47,7 @@ fn the_req_of_a_kernel() {
         remote_response_timeout: Timeout::new(20),
         transport: Req::RC,
         flow_control: false,
-        starting_psn: 0x65_3B5D,
+        starting_psn: Psn::new(0x65_3B5D),
         local_response_timeout: Timeout::new(20),
         retry_count: 7,
         p_key: 0xFFFF,
@@ -114,7 +115,7 @@ fn every_field_of_the_short_messages() {
                 local_id: 0x0102_0304,
                 remote_id: 0x0506_0708,
                 qpn: 0x11_1213,
-                starting_psn: 0x21_2223,
+                starting_psn: Psn::new(0x21_2223),
                 responder_resources: 0x31,
                 initiator_depth: 0x41,
                 target_ack_delay: Timeout::new(15),
@@ -183,7 +184,7 @@ fn every_field_of_a_req() {
         remote_response_timeout: Timeout::new(21),
         transport: 3,
         flow_control: true,
-        starting_psn: 0x41_4243,
+        starting_psn: Psn::new(0x41_4243),
         local_response_timeout: Timeout::new(22),
         retry_count: 5,
         p_key: 0x4445,

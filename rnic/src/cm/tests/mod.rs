@@ -12,7 +12,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use netem::{Conditions, Link};
-use wire::cm::{Mad, Message, PathMtu, Reason, Timeout};
+use wire::cm::{Mad, Message, Reason, Timeout};
+use wire::rocev2::{PathMtu, Psn};
 
 use super::state::State;
 use super::*;
@@ -185,7 +186,7 @@ fn call() -> Connect<'static> {
         local: SocketAddr::new(address(A), 40_000),
         remote: SocketAddr::new(address(B), PORT),
         qpn: QPN[A],
-        starting_psn: 0x11_1111,
+        starting_psn: Psn::new(0x11_1111),
         path_mtu: PathMtu::Octets1024,
         responder_resources: 3,
         initiator_depth: 4,
@@ -201,7 +202,7 @@ fn call() -> Connect<'static> {
 fn accept() -> Accept<'static> {
     Accept {
         qpn: QPN[B],
-        starting_psn: 0x22_2222,
+        starting_psn: Psn::new(0x22_2222),
         responder_resources: 4,
         initiator_depth: 3,
         rnr_retry_count: 5,

@@ -15,7 +15,7 @@ fn a_call_is_accepted() {
         from: call().local,
         to: call().remote,
         qpn: QPN[A],
-        starting_psn: 0x11_1111,
+        starting_psn: Psn::new(0x11_1111),
         path_mtu: PathMtu::Octets1024,
         responder_resources: 3,
         initiator_depth: 4,
@@ -30,7 +30,7 @@ fn a_call_is_accepted() {
     pair.run();
     let expected = Accepted {
         qpn: QPN[B],
-        starting_psn: 0x22_2222,
+        starting_psn: Psn::new(0x22_2222),
         responder_resources: 4,
         initiator_depth: 3,
         target_ack_delay: Timeout::new(15),
