@@ -29,7 +29,7 @@ use super::bth::{Bth, CONGESTION_OCTET};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Icrc {
     /// The CRC's register where the packet starts, had the headers before it zero lengths and, in IPv4, an ID of zero and
-    /// DF. Taken for the packet's octet of congestion marks is zero.
+    /// DF.
     register: u32,
     ipv4: bool,
 }
@@ -61,14 +61,17 @@ impl Icrc {
     /// For packets from `source` to `destination`; `None` if one is IPv4 and the other IPv6. IPv4 addresses may be in the
     /// form that sockets of IPv6 have for them.
     pub fn new(source: SocketAddr, destination: SocketAddr) -> Option<Self> {
-        let ports = [source.port(), destination.port()];
-        let (image, ipv4) = match (source.ip().to_canonical(), destination.ip().to_canonical()) {
-            (IpAddr::V4(source), IpAddr::V4(destination)) => (v4_image(source, destination, ports), true),
-            (IpAddr::V6(source), IpAddr::V6(destination)) => (v6_image(source, destination, ports), false),
+        let udp = udp_image(source.port(), destination.port());
+        let (crc, ipv4) = match (source.ip().to_canonical(), destination.ip().to_canonical()) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                (flow(&v4_image(source, destination), udp), true)
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                (flow(&v6_image(source, destination), udp), false)
+            }
             _ => return None,
         };
-        let image = &image[if ipv4 { 20 } else { 0 }..];
-        Some(Self { register: !crc32(linear::ALL_ONES_8, image), ipv4 })
+        Some(Self { register: !crc, ipv4 })
     }
 
     /// The checksum of `packet`, which is a whole one but for its ICRC. `ip` is not looked at in IPv6.
@@ -102,8 +105,8 @@ impl Icrc {
     ///
     /// If the ID is `hint`, with DF, this is one pass and all 32 bits of the ICRC are checked. If not, the one ID, with
     /// DF or without, is computed that makes the ICRC right: of 2^15 damaged packets one finds such an ID by chance.
-    /// Our own peers send 0, or the place in a GSO send; Linux's in-kernel senders count, so that the ID after the last
-    /// one is a good hint.
+    /// Our own peers send 0, or the place in a GSO send; Linux's in-kernel senders count. So a good hint for the first
+    /// datagram of a batch is 0, and for another one more than the ID before it.
     ///
     /// In IPv6 there is no ID: all 32 bits are checked, and `hint` comes back.
     #[inline]
@@ -144,7 +147,7 @@ impl Icrc {
         if !self.ipv4 {
             return register ^ pair(&V6_LENGTH, udp_len as u16);
         }
-        let flags = if ip.dont_fragment { 0 } else { V4_FLAGS[usize::from(DONT_FRAGMENT)] };
+        let flags = if ip.dont_fragment { 0 } else { V4_DONT_FRAGMENT };
         register ^ pair(&V4_LENGTH, (20 + udp_len) as u16) ^ pair(&V4_ID, ip.id) ^ flags
     }
 }
@@ -179,31 +182,35 @@ fn solve(assumed: u16, difference: u32, packet_len: usize) -> Option<Identificat
 /// The flag DF, in octet 6 of an IPv4 header.
 const DONT_FRAGMENT: u8 = 0x40;
 
-/// IPv4 and UDP headers as the ICRC takes them, lengths and ID zero, at the end of the array.
-fn v4_image(source: Ipv4Addr, destination: Ipv4Addr, ports: [u16; 2]) -> [u8; 48] {
-    let mut image = [0; 48];
-    let ip = &mut image[20..];
-    ip[..12].copy_from_slice(&[0x45, 0xFF, 0, 0, 0, 0, DONT_FRAGMENT, 0, 0xFF, UDP, 0xFF, 0xFF]);
-    ip[12..16].copy_from_slice(&source.octets());
-    ip[16..20].copy_from_slice(&destination.octets());
-    udp_image(&mut image, ports);
+/// The CRC of the headers before a packet, the octets of ones before them included.
+fn flow(ip: &[u8], udp: [u8; 8]) -> u32 {
+    let mut hasher = hasher(linear::ALL_ONES_8);
+    hasher.update(ip);
+    hasher.update(&udp);
+    hasher.finalize()
+}
+
+/// An IPv4 header as the ICRC takes it, with total length and ID zero.
+fn v4_image(source: Ipv4Addr, destination: Ipv4Addr) -> [u8; 20] {
+    let mut image = [0x45, 0xFF, 0, 0, 0, 0, DONT_FRAGMENT, 0, 0xFF, UDP, 0xFF, 0xFF, 0, 0, 0, 0, 0, 0, 0, 0];
+    image[12..16].copy_from_slice(&source.octets());
+    image[16..].copy_from_slice(&destination.octets());
     image
 }
 
-/// The same for IPv6.
-fn v6_image(source: Ipv6Addr, destination: Ipv6Addr, ports: [u16; 2]) -> [u8; 48] {
-    let mut image = [0; 48];
+/// An IPv6 header as the ICRC takes it, with payload length zero.
+fn v6_image(source: Ipv6Addr, destination: Ipv6Addr) -> [u8; 40] {
+    let mut image = [0; 40];
     image[..8].copy_from_slice(&[0x6F, 0xFF, 0xFF, 0xFF, 0, 0, UDP, 0xFF]);
     image[8..24].copy_from_slice(&source.octets());
-    image[24..40].copy_from_slice(&destination.octets());
-    udp_image(&mut image, ports);
+    image[24..].copy_from_slice(&destination.octets());
     image
 }
 
-fn udp_image(image: &mut [u8; 48], ports: [u16; 2]) {
-    image[40..42].copy_from_slice(&ports[0].to_be_bytes());
-    image[42..44].copy_from_slice(&ports[1].to_be_bytes());
-    image[46..48].fill(0xFF);
+/// A UDP header as the ICRC takes it, with length zero.
+fn udp_image(source: u16, destination: u16) -> [u8; 8] {
+    let ([a, b], [c, d]) = (source.to_be_bytes(), destination.to_be_bytes());
+    [a, b, c, d, 0, 0, 0xFF, 0xFF]
 }
 
 /// The protocol number of UDP.
@@ -212,10 +219,15 @@ const UDP: u8 = 17;
 /// The CRC of `bytes` that follow what has left this register.
 #[inline]
 fn crc32(register: u32, bytes: &[u8]) -> u32 {
-    // A hasher goes on from a finished CRC, which is the register inverted.
-    let mut hasher = crc32fast::Hasher::new_with_initial(!register);
+    let mut hasher = hasher(register);
     hasher.update(bytes);
     hasher.finalize()
+}
+
+#[inline]
+fn hasher(register: u32) -> crc32fast::Hasher {
+    // It goes on from a finished CRC, which is the register inverted.
+    crc32fast::Hasher::new_with_initial(!register)
 }
 
 /// What the two octets of a field do to the register at the packet's start, by value.
@@ -232,10 +244,11 @@ const fn field(octets_before: i32) -> Field {
     [effect_of_octet(octets_before), effect_of_octet(octets_before - 1)]
 }
 
+/// Of the flag DF.
+const V4_DONT_FRAGMENT: u32 = effect_of_octet(28 - 6)[DONT_FRAGMENT as usize];
 static UDP_LENGTH: Field = field(4);
 static V4_LENGTH: Field = field(28 - 2);
 static V4_ID: Field = field(28 - 4);
-static V4_FLAGS: [u32; 256] = effect_of_octet(28 - 6);
 static V6_LENGTH: Field = field(48 - 4);
 /// Of an octet inside the packet: what would do the same before it.
 static MARKS: [u32; 256] = effect_of_octet(-(CONGESTION_OCTET as i32));
