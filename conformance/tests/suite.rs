@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use conformance::{Case, Door, Pool, Target, Verdict, Version};
 use known::How;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use opendat_tests::{Dist, Skip};
+use opendat_tests::{Dist, PROVIDERS, Skip};
 use tempfile::TempDir;
 
 /// How this program is told to run cases for another of its kind.
@@ -63,11 +63,9 @@ fn setups(dir: &TempDir) -> Vec<Setup> {
     };
 
     let mem_entry = entry("mem", &loopback_plugin(), "conformance");
-    let plugin = dist.as_ref().map(Dist::plugin).unwrap_or_default();
     let empty = conf(dir, "empty", "");
     let mem = conf(dir, "mem", &mem_entry);
     let mem_1_2 = conf(dir, "mem-1.2", &mem_entry.replace(" u2.0 ", " u1.2 "));
-    let tcp = conf(dir, "tcp-emu", &entry("tcp-emu", &plugin, ""));
 
     let linked = |provider| Setup {
         provider,
@@ -90,24 +88,25 @@ fn setups(dir: &TempDir) -> Vec<Setup> {
     };
     let (v2, v1) = (Version::V2_0, Version::V1_2);
     let loaded = "libdat2.so.2, provider loaded";
-    vec![
+    let mut setups = vec![
         linked("mem"),
         through("mem", "libdat2", loaded, &libdat2, v2, not_built(), Some(&mem)),
         through("mem", "libdat1", "libdat.so.1, provider loaded", &libdat1, v1, not_built(), Some(&mem_1_2)),
-        linked("tcp-emu"),
-        through("tcp-emu", "libdat2", "libdat2.so.2, provider built in", &libdat2, v2, not_built(), None),
-        through("tcp-emu", "plugin", loaded, &libdat2, v2, not_built(), Some(&tcp)),
-        through(
-            "tcp-emu",
-            "debian",
-            "Debian's libdat2.so.2, provider loaded",
-            &debian,
-            v2,
-            not_installed(),
-            Some(&tcp),
-        ),
-        through("tcp-emu", "libdat1", "libdat.so.1, provider built in", &libdat1, v1, not_built(), None),
-    ]
+    ];
+    for provider in PROVIDERS {
+        let ia = provider.ia;
+        let plugin = dist.as_ref().map(|dist| dist.plugin(provider)).unwrap_or_default();
+        let conf = Some(&conf(dir, ia, &entry(ia, &plugin, "")));
+        let in_debians = "Debian's libdat2.so.2, provider loaded";
+        setups.extend([
+            linked(ia),
+            through(ia, "libdat2", "libdat2.so.2, provider built in", &libdat2, v2, not_built(), None),
+            through(ia, "plugin", loaded, &libdat2, v2, not_built(), conf),
+            through(ia, "debian", in_debians, &debian, v2, not_installed(), conf),
+            through(ia, "libdat1", "libdat.so.1, provider built in", &libdat1, v1, not_built(), None),
+        ]);
+    }
+    setups
 }
 
 impl Setup {

@@ -264,13 +264,9 @@ fn the_shipped_file_has_each_provider_for_every_version_with_and_without_thread_
     let text = std::fs::read(&path).expect("the shipped dat.conf");
     let (entries, errors) = parse(&path, &text);
     assert_eq!(errors, []);
-    assert_eq!(
-        lines(&entries),
-        [
-            r#"tcp-emu u2.0 nonthreadsafe default libdat_tcp_emu.so opendat.0.1 "" """#,
-            r#"tcp-emu u2.0 threadsafe default libdat_tcp_emu.so opendat.0.1 "" """#,
-            r#"tcp-emu u1.2 nonthreadsafe default libdat_tcp_emu.so opendat.0.1 "" """#,
-            r#"tcp-emu u1.2 threadsafe default libdat_tcp_emu.so opendat.0.1 "" """#,
-        ]
-    );
+    let providers = [("tcp-emu", "libdat_tcp_emu.so")];
+    let kinds = ["u2.0 nonthreadsafe", "u2.0 threadsafe", "u1.2 nonthreadsafe", "u1.2 threadsafe"];
+    let line = |name, kind, library| format!(r#"{name} {kind} default {library} opendat.0.1 "" """#);
+    let each = |(name, library)| kinds.map(|kind| line(name, kind, library));
+    assert_eq!(lines(&entries), providers.map(each).concat());
 }

@@ -59,6 +59,14 @@ static inline double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
+/* The name of the adapter under test. */
+static inline char *ia_under_test(void)
+{
+    char *name = getenv("OPENDAT_TEST_IA");
+    EXPECT(name, "OPENDAT_TEST_IA does not say which adapter to open");
+    return name;
+}
+
 /* One process's end of a connection: an adapter, a registered buffer, an endpoint and all that it needs. */
 struct end {
     DAT_IA_HANDLE ia;
@@ -95,14 +103,13 @@ static inline void end_open(struct end *end, size_t size, DAT_COUNT dtos)
     DAT_VLEN registered_size;
     DAT_VADDR registered_address;
     DAT_EP_ATTR attr = ep_attributes(dtos);
-    char ia_name[] = "tcp-emu";
 
     memset(end, 0, sizeof *end);
     end->size = size;
     EXPECT(posix_memalign((void **)&end->buffer, 4096, size) == 0, "no memory");
     memset(end->buffer, 0, size);
     end->async = DAT_HANDLE_NULL;
-    OK(dat_ia_open(ia_name, 8, &end->async, &end->ia));
+    OK(dat_ia_open(ia_under_test(), 8, &end->async, &end->ia));
     OK(dat_pz_create(end->ia, &end->pz));
     OK(dat_evd_create(end->ia, dtos + 1, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &end->recv));
     OK(dat_evd_create(end->ia, dtos + 1, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &end->request));

@@ -130,12 +130,11 @@ static void *lead(void *evd)
 
 static void waits(void)
 {
-    char name[] = "tcp-emu";
     DAT_EVD_HANDLE async = DAT_HANDLE_NULL, aside;
     DAT_IA_HANDLE ia;
     pthread_t leader;
 
-    OK(dat_ia_open(name, 8, &async, &ia));
+    OK(dat_ia_open(ia_under_test(), 8, &async, &ia));
     for (int which = 0; which < 4; which++)
         interrupt_waits(ia, which & 1, which & 2);
     OK(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_SOFTWARE_FLAG, &aside));

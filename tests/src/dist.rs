@@ -3,7 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use crate::Skip;
+use crate::{Provider, Skip};
 
 /// The layout that `cargo xtask dist` makes: `lib/`, `include/`, `bin/`, `share/`.
 #[derive(Debug, Clone)]
@@ -37,9 +37,9 @@ impl Dist {
         self.root.join("include")
     }
 
-    /// The loadable form of provider-tcp-emu.
-    pub fn plugin(&self) -> PathBuf {
-        self.lib().join("libdat_tcp_emu.so")
+    /// The loadable form of a provider.
+    pub fn plugin(&self, provider: &Provider) -> PathBuf {
+        self.lib().join(provider.library)
     }
 }
 

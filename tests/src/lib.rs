@@ -8,12 +8,16 @@
 mod build;
 mod dist;
 mod process;
+mod provider;
 mod registry;
+mod trial;
 
 pub use build::{c_program, c_program_1_2, c_program_sanitized, c_vendor};
 pub use dist::{Dist, find_program};
-pub use process::{Ended, Running};
+pub use process::{Ended, Running, ends_with_ok};
+pub use provider::{PROVIDERS, Provider};
 pub use registry::Registry;
+pub use trial::{Stop, trial};
 
 /// Why a test cannot run here. It is not a failure of the product, and never counted as a pass.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -40,6 +40,21 @@ struct OutputState {
     ended: bool,
 }
 
+/// Runs a C program of ours under `registry`: it must succeed, and its last line must be `ok`.
+pub fn ends_with_ok(
+    label: &str,
+    command: Command,
+    registry: &Registry,
+    limit: Duration,
+) -> Result<(), String> {
+    let ended = Running::start(label, command, registry, Instant::now() + limit)?.end()?;
+    ended.succeeded(label)?;
+    match ended.text.lines().last() {
+        Some("ok") => Ok(()),
+        _ => Err(format!("{label} does not end with ok\n{}", tail(&ended.text))),
+    }
+}
+
 impl Running {
     /// Starts `command` under `registry`; everything must be over at `deadline`.
     ///

@@ -1,4 +1,4 @@
-//! Which libdat2.so.2 a program gets, and what it finds behind the name `tcp-emu`.
+//! Which C library a program gets, and what it finds behind the name of a provider's adapter.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,17 +6,18 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::{Dist, Skip};
+use crate::{Dist, Provider, Skip};
 
 const DEBIAN_LIBDAT2: &str = "/usr/lib/x86_64-linux-gnu/libdat2.so.2";
 
-/// The IA name that every test opens.
-const IA: &str = "tcp-emu";
+/// Tells the C programs of `programs/` which adapter they are to open.
+const IA: &str = "OPENDAT_TEST_IA";
 
-/// A libdat2 and a dat.conf for it.
+/// A C library and a dat.conf for it.
 #[derive(Debug)]
 pub struct Registry {
     name: &'static str,
+    ia: &'static str,
     library_path: Option<PathBuf>,
     builtin: bool,
     /// Files that a process under this registry must have mapped.
@@ -26,56 +27,69 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Our libdat2.so.2 and its built-in entry; the dat.conf is empty.
-    pub fn builtin(dist: &Dist) -> Self {
-        let library = dist.lib().join("libdat2.so.2");
-        Self::new("builtin", Some(dist.lib()), true, "", vec![library])
-    }
-
-    /// Our libdat2.so.2 without built-in entries; the dat.conf names the loadable provider.
-    pub fn plugin(dist: &Dist) -> Self {
-        let maps = vec![dist.lib().join("libdat2.so.2"), dist.plugin()];
-        Self::new("plugin", Some(dist.lib()), false, &entry(&dist.plugin()), maps)
+    /// Our libdat2.so.2 and its built-in entries; the dat.conf is empty.
+    pub fn builtin(dist: &Dist, provider: &Provider) -> Self {
+        Self::built_in("builtin", provider, dist, "libdat2.so.2")
     }
 
     /// As [`Registry::builtin`], for programs of uDAPL 1.2: our libdat.so.1.
-    pub fn builtin_1_2(dist: &Dist) -> Self {
-        Self::new("builtin of 1.2", Some(dist.lib()), true, "", vec![dist.lib().join("libdat.so.1")])
+    pub fn builtin_1_2(dist: &Dist, provider: &Provider) -> Self {
+        Self::built_in("builtin of 1.2", provider, dist, "libdat.so.1")
+    }
+
+    /// Our libdat2.so.2 without built-in entries; the dat.conf names the loadable provider.
+    pub fn plugin(dist: &Dist, provider: &Provider) -> Self {
+        let plugin = dist.plugin(provider);
+        let conf = entry(provider.ia, "u2.0", &plugin);
+        Self::loaded("plugin", provider.ia, dist, "libdat2.so.2", &conf, plugin)
     }
 
     /// As [`Registry::plugin`], for programs of uDAPL 1.2: our libdat.so.1 loads the same provider for a u1.2 entry. An
     /// entry for 2.0, which it cannot use, comes first.
-    pub fn plugin_1_2(dist: &Dist) -> Self {
-        let plugin = dist.plugin();
-        let conf = entry(&plugin) + &entry(&plugin).replace("u2.0", "u1.2");
-        Self::new(
-            "plugin of 1.2",
-            Some(dist.lib()),
-            false,
-            &conf,
-            vec![dist.lib().join("libdat.so.1"), plugin],
-        )
+    pub fn plugin_1_2(dist: &Dist, provider: &Provider) -> Self {
+        let plugin = dist.plugin(provider);
+        let conf = ["u2.0", "u1.2"].map(|api| entry(provider.ia, api, &plugin)).concat();
+        Self::loaded("plugin of 1.2", provider.ia, dist, "libdat.so.1", &conf, plugin)
     }
 
     /// Our libdat.so.1 without built-in entries, and this provider of uDAPL 1.2 as `vendor`.
-    pub fn vendor_1_2(dist: &Dist, provider: &Path) -> Self {
+    pub fn vendor_1_2(dist: &Dist, library: PathBuf) -> Self {
         let conf =
-            format!("vendor u1.2 nonthreadsafe default {} vendor.1.0 vendor \"\"\n", provider.display());
-        let maps = vec![dist.lib().join("libdat.so.1"), provider.to_owned()];
-        Self::new("vendor of 1.2", Some(dist.lib()), false, &conf, maps)
+            format!("vendor u1.2 nonthreadsafe default {} vendor.1.0 vendor \"\"\n", library.display());
+        Self::loaded("vendor of 1.2", "vendor", dist, "libdat.so.1", &conf, library)
     }
 
     /// Debian's own libdat2.so.2; the dat.conf names the loadable provider.
-    pub fn debian(dist: &Dist) -> Result<Self, Skip> {
+    pub fn debian(dist: &Dist, provider: &Provider) -> Result<Self, Skip> {
         let library = PathBuf::from(DEBIAN_LIBDAT2);
         if !library.exists() {
             return Err(Skip(format!("no {DEBIAN_LIBDAT2} (package libdapl2)")));
         }
-        Ok(Self::new("debian", None, false, &entry(&dist.plugin()), vec![library, dist.plugin()]))
+        let plugin = dist.plugin(provider);
+        let conf = entry(provider.ia, "u2.0", &plugin);
+        Ok(Self::new("debian", provider.ia, None, false, &conf, vec![library, plugin]))
+    }
+
+    fn built_in(name: &'static str, provider: &Provider, dist: &Dist, library: &str) -> Self {
+        let maps = vec![dist.lib().join(library)];
+        Self::new(name, provider.ia, Some(dist.lib()), true, "", maps)
+    }
+
+    fn loaded(
+        name: &'static str,
+        ia: &'static str,
+        dist: &Dist,
+        library: &str,
+        conf: &str,
+        plugin: PathBuf,
+    ) -> Self {
+        let maps = vec![dist.lib().join(library), plugin];
+        Self::new(name, ia, Some(dist.lib()), false, conf, maps)
     }
 
     fn new(
         name: &'static str,
+        ia: &'static str,
         library_path: Option<PathBuf>,
         builtin: bool,
         conf: &str,
@@ -84,7 +98,7 @@ impl Registry {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("dat.conf");
         fs::write(&path, conf).expect("dat.conf can be written");
-        Self { name, library_path, builtin, maps, conf: path, _dir: dir }
+        Self { name, ia, library_path, builtin, maps, conf: path, _dir: dir }
     }
 
     /// Short name, for names of tests.
@@ -94,7 +108,7 @@ impl Registry {
 
     /// The IA name to give to a program.
     pub fn ia(&self) -> &'static str {
-        IA
+        self.ia
     }
 
     /// Sets a program's environment: this registry and nothing else that could change what DAT does.
@@ -106,7 +120,7 @@ impl Registry {
         for name in inherited {
             command.env_remove(name);
         }
-        command.env("DAT_OVERRIDE", &self.conf);
+        command.env("DAT_OVERRIDE", &self.conf).env(IA, self.ia);
         if let Some(path) = &self.library_path {
             command.env("LD_LIBRARY_PATH", path);
         }
@@ -128,6 +142,6 @@ impl Registry {
     }
 }
 
-fn entry(plugin: &Path) -> String {
-    format!("{IA} u2.0 nonthreadsafe default {} opendat.0.1 \"\" \"\"\n", plugin.display())
+fn entry(ia: &str, api: &str, library: &Path) -> String {
+    format!("{ia} {api} nonthreadsafe default {} opendat.0.1 \"\" \"\"\n", library.display())
 }

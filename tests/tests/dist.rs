@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use opendat_tests::{Dist, Registry, Skip, c_vendor, find_program, skip};
+use opendat_tests::{Dist, PROVIDERS, Registry, Skip, c_vendor, find_program, skip};
 
 fn with_dist(test: impl Fn(&Dist) -> Result<(), Skip>) {
     if let Err(reason) = Dist::locate().and_then(|dist| test(&dist)) {
@@ -54,7 +54,8 @@ fn nothing_but_the_c_library_is_needed_at_run_time() {
         let readelf = find_program("readelf", "binutils")?;
         let may_need =
             ["libc.so.6", "libgcc_s.so.1", "libm.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux"];
-        for library in [dist.lib().join("libdat.so.1"), dist.lib().join("libdat2.so.2"), dist.plugin()] {
+        let libraries = ["libdat.so.1", "libdat2.so.2"].map(|name| dist.lib().join(name));
+        for library in libraries.into_iter().chain(PROVIDERS.iter().map(|provider| dist.plugin(provider))) {
             let dynamic = output(Command::new(&readelf).arg("-dW").arg(&library));
             for line in dynamic.lines().filter(|line| line.contains("(NEEDED)")) {
                 assert!(may_need.iter().any(|name| line.contains(name)), "{}: {line}", library.display());
@@ -82,10 +83,12 @@ fn a_moved_tree_serves_a_c_program_through_pkg_config() {
             let program = dir.path().join("open");
             output(Command::new(&cc).arg(&source).args(flags.split_whitespace()).arg("-o").arg(&program));
 
-            let mut run = Command::new(&program);
-            Registry::builtin(dist).apply(&mut run);
-            run.env("LD_LIBRARY_PATH", moved.join("lib"));
-            assert_eq!(output(&mut run), "opened tcp-emu\n", "{name}");
+            for provider in PROVIDERS {
+                let mut run = Command::new(&program);
+                Registry::builtin(dist, provider).apply(&mut run);
+                run.arg(provider.ia).env("LD_LIBRARY_PATH", moved.join("lib"));
+                assert_eq!(output(&mut run), format!("opened {}\n", provider.ia), "{name}");
+            }
         }
         Ok(())
     });
@@ -93,16 +96,15 @@ fn a_moved_tree_serves_a_c_program_through_pkg_config() {
 
 const OPEN_C: &str = r#"
 #include <stdio.h>
-int main(void)
+int main(int argc, char **argv)
 {
-    char name[] = "tcp-emu";
     DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
     DAT_IA_HANDLE ia;
-    if (dat_ia_open(name, 8, &async, &ia) != DAT_SUCCESS)
+    if (argc != 2 || dat_ia_open(argv[1], 8, &async, &ia) != DAT_SUCCESS)
         return 1;
     if (dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG) != DAT_SUCCESS)
         return 2;
-    puts("opened tcp-emu");
+    printf("opened %s\n", argv[1]);
     return 0;
 }
 "#;
@@ -129,7 +131,7 @@ fn the_conformance_suite_asks_a_provider_behind_any_library() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let conf = dir.path().join("dat.conf");
         let entry = |safety: &str, api: &str| {
-            let plugin = dist.plugin();
+            let plugin = dist.plugin(&PROVIDERS[0]);
             format!("x u{api} {safety} default {} opendat.0.1 \"\" \"\"\n", plugin.display())
         };
         let safeties = ["nonthreadsafe", "threadsafe"];

@@ -1,86 +1,70 @@
-//! The C programs of `programs/` under the address and undefined-behaviour sanitizers: what the library does with their memory
-//! and they with its, and that it has given all of its own back when they end.
+//! The C programs of `programs/` under the address and undefined-behaviour sanitizers, over each of our providers: what the
+//! library does with their memory and they with its, and that it has given all of its own back when they end.
 //!
 //! Left out are programs that end with objects open on purpose (`exits`, and `forks`, whose children do), and `allocations`,
 //! which has an allocator of its own.
 #![forbid(unsafe_code)]
 
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use opendat_tests::{Dist, Registry, Running, Skip, c_program_sanitized, skip};
+use libtest_mimic::Arguments;
+use opendat_tests::{Dist, PROVIDERS, Provider, Registry, Stop, c_program_sanitized, ends_with_ok, trial};
 
-/// One at a time: they are slower as it is.
-static PROCESSORS: Mutex<()> = Mutex::new(());
+/// A program and its arguments.
+struct Case {
+    name: &'static str,
+    program: &'static str,
+    args: &'static [&'static str],
+    /// The C library, for `-l`.
+    library: &'static str,
+    registry: fn(&Dist, &Provider) -> Registry,
+}
 
-/// `library` is the name of the C library, for `-l`.
-fn run(program: &str, args: &[&str], library: &str, registry: fn(&Dist) -> Registry) {
-    let _alone = PROCESSORS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Err(reason) = try_run(program, args, library, registry) {
-        skip(&reason);
+const CASES: &[Case] = &[
+    case("wrong_handles", "bad_handles", &[]),
+    case("connections", "connection_cycles", &[]),
+    case("a_killed_target", "killed_peer", &["target"]),
+    case("a_killed_writer", "killed_peer", &["writer"]),
+    case("one_sided_operations", "one_sided", &["poll"]),
+    case("interrupted_waits", "interrupted", &["waits"]),
+    case("a_storm_of_signals", "interrupted", &["storm"]),
+    case_1_2("a_consumer_of_1_2", &["builtin"], Registry::builtin_1_2),
+    case_1_2("a_consumer_of_1_2_with_a_loaded_provider", &["plugin"], Registry::plugin_1_2),
+];
+
+const fn case(name: &'static str, program: &'static str, args: &'static [&'static str]) -> Case {
+    Case { name, program, args, library: "dat2", registry: Registry::builtin }
+}
+
+const fn case_1_2(
+    name: &'static str,
+    args: &'static [&'static str],
+    registry: fn(&Dist, &Provider) -> Registry,
+) -> Case {
+    Case { name, program: "udapl_1_2", args, library: "dat", registry }
+}
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    // One at a time: they are slower as it is.
+    arguments.test_threads = Some(1);
+    let trials = PROVIDERS.iter().flat_map(|provider| {
+        let name = move |case: &Case| format!("{}::{}", provider.ia, case.name);
+        CASES.iter().map(move |case| trial(name(case), || case.run(provider)))
+    });
+    libtest_mimic::run(&arguments, trials.collect()).exit();
+}
+
+impl Case {
+    fn run(&self, provider: &Provider) -> Result<(), Stop> {
+        let dist = Dist::locate()?;
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let program = c_program_sanitized(&dist, self.program, self.library, dir.path())?;
+        let mut command = Command::new(program);
+        command.args(self.args).env("ASAN_OPTIONS", "detect_leaks=1");
+        command.env("UBSAN_OPTIONS", "print_stacktrace=1");
+        let registry = (self.registry)(&dist, provider);
+        Ok(ends_with_ok(self.program, command, &registry, Duration::from_secs(120))?)
     }
-}
-
-fn try_run(program: &str, args: &[&str], library: &str, registry: fn(&Dist) -> Registry) -> Result<(), Skip> {
-    let dist = Dist::locate()?;
-    let dir = tempfile::tempdir().expect("a temporary directory");
-    let mut command = Command::new(c_program_sanitized(&dist, program, library, dir.path())?);
-    command.args(args).env("ASAN_OPTIONS", "detect_leaks=1").env("UBSAN_OPTIONS", "print_stacktrace=1");
-    let deadline = Instant::now() + Duration::from_secs(120);
-    let ended = Running::start(program, command, &registry(&dist), deadline).and_then(Running::end);
-    let text = ended
-        .and_then(|ended| ended.succeeded(program).map(|()| ended.text))
-        .unwrap_or_else(|why| panic!("{why}"));
-    assert_eq!(text.lines().last(), Some("ok"), "{text}");
-    Ok(())
-}
-
-fn run_2_0(program: &str, args: &[&str]) {
-    run(program, args, "dat2", Registry::builtin);
-}
-
-#[test]
-fn wrong_handles() {
-    run_2_0("bad_handles", &[]);
-}
-
-#[test]
-fn connections() {
-    run_2_0("connection_cycles", &[]);
-}
-
-#[test]
-fn a_killed_target() {
-    run_2_0("killed_peer", &["target"]);
-}
-
-#[test]
-fn a_killed_writer() {
-    run_2_0("killed_peer", &["writer"]);
-}
-
-#[test]
-fn one_sided_operations() {
-    run_2_0("one_sided", &["poll"]);
-}
-
-#[test]
-fn interrupted_waits() {
-    run_2_0("interrupted", &["waits"]);
-}
-
-#[test]
-fn a_storm_of_signals() {
-    run_2_0("interrupted", &["storm"]);
-}
-
-#[test]
-fn a_consumer_of_1_2() {
-    run("udapl_1_2", &["builtin"], "dat", Registry::builtin_1_2);
-}
-
-#[test]
-fn a_consumer_of_1_2_with_a_loaded_provider() {
-    run("udapl_1_2", &["plugin"], "dat", Registry::plugin_1_2);
 }

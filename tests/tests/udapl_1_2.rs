@@ -1,12 +1,13 @@
-//! libdat.so.1 as consumers of uDAPL 1.2 see it: its symbols, and a C program (`programs/udapl_1_2.c`) with its provider
-//! linked in and loaded.
+//! libdat.so.1 as consumers of uDAPL 1.2 see it: its symbols, and a C program (`programs/udapl_1_2.c`) with each of our
+//! providers linked in and loaded.
 #![forbid(unsafe_code)]
 
-use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use opendat_tests::{Dist, Registry, Running, Skip, c_program_1_2, c_vendor, find_program, skip};
+use opendat_tests::{
+    Dist, PROVIDERS, Provider, Registry, Skip, c_program_1_2, c_vendor, ends_with_ok, find_program, skip,
+};
 
 /// The functions of uDAPL 1.2, and the one that providers on Linux need.
 const FUNCTIONS: &str = "\
@@ -54,38 +55,33 @@ fn every_function_has_its_version_and_nothing_else_is_exported() {
 
 #[test]
 fn a_consumer_of_1_2_gets_what_it_was_compiled_for() {
-    or_skip(|| run("udapl_1_2", &["builtin"], |dist, _| Ok(Registry::builtin_1_2(dist))));
+    or_skip(|| run_over_each("builtin", Registry::builtin_1_2));
 }
 
 #[test]
 fn the_loadable_provider_serves_1_2_as_well() {
-    or_skip(|| run("udapl_1_2", &["plugin"], |dist, _| Ok(Registry::plugin_1_2(dist))));
+    or_skip(|| run_over_each("plugin", Registry::plugin_1_2));
 }
 
 #[test]
 fn a_vendors_provider_of_1_2_is_called_as_such() {
     or_skip(|| {
-        run("vendor_1_2", &[], |dist, dir| {
-            Ok(Registry::vendor_1_2(dist, &c_vendor(dist, "vendor_1_2", dir)?))
-        })
+        let (dist, dir) = (Dist::locate()?, tempfile::tempdir().expect("a temporary directory"));
+        let vendor = c_vendor(&dist, "vendor_1_2", dir.path())?;
+        run(&dist, "vendor_1_2", &[], &Registry::vendor_1_2(&dist, vendor))
     });
 }
 
-fn run(
-    program: &str,
-    args: &[&str],
-    registry: impl FnOnce(&Dist, &Path) -> Result<Registry, Skip>,
-) -> Result<(), Skip> {
+fn run_over_each(how: &str, registry: fn(&Dist, &Provider) -> Registry) -> Result<(), Skip> {
     let dist = Dist::locate()?;
+    PROVIDERS.iter().try_for_each(|provider| run(&dist, "udapl_1_2", &[how], &registry(&dist, provider)))
+}
+
+fn run(dist: &Dist, program: &str, args: &[&str], registry: &Registry) -> Result<(), Skip> {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let registry = registry(&dist, dir.path())?;
-    let mut command = Command::new(c_program_1_2(&dist, program, dir.path())?);
+    let mut command = Command::new(c_program_1_2(dist, program, dir.path())?);
     command.args(args);
-    let deadline = Instant::now() + Duration::from_secs(60);
-    let ended = Running::start(program, command, &registry, deadline).and_then(Running::end);
-    let text = ended
-        .and_then(|ended| ended.succeeded(program).map(|()| ended.text))
-        .unwrap_or_else(|why| panic!("{why}"));
-    assert_eq!(text.lines().last(), Some("ok"), "{text}");
+    let label = format!("{program} over {}", registry.ia());
+    ends_with_ok(&label, command, registry, Duration::from_secs(60)).unwrap_or_else(|why| panic!("{why}"));
     Ok(())
 }

@@ -47,11 +47,20 @@ const LIBRARIES: [Library; 2] = [
     },
 ];
 
+/// The loadable form of a provider.
+struct Plugin {
+    package: &'static str,
+    file: &'static str,
+}
+
+const PLUGINS: [Plugin; 1] = [Plugin { package: "provider-tcp-emu-plugin", file: "libdat_tcp_emu.so" }];
+
 /// Builds and lays out everything; answers the root of the layout.
 pub(crate) fn build() -> Result<PathBuf> {
     let built = cargo()
-        .args(["build", "--release", "-p", "provider-tcp-emu-plugin", "-p", "cli"])
+        .args(["build", "--release", "-p", "cli"])
         .args(LIBRARIES.iter().flat_map(|library| ["-p", library.package]))
+        .args(PLUGINS.iter().flat_map(|plugin| ["-p", plugin.package]))
         .status()
         .context("cargo does not start")?;
     ensure!(built.success(), "cargo build --release failed ({built})");
@@ -67,7 +76,9 @@ pub(crate) fn build() -> Result<PathBuf> {
     for library in &LIBRARIES {
         library.install(&release, &stage)?;
     }
-    copy(&release.join("libdat_tcp_emu.so"), &stage.join("lib/libdat_tcp_emu.so"))?;
+    for Plugin { file, .. } in &PLUGINS {
+        copy(&release.join(file), &stage.join("lib").join(file))?;
+    }
     copy(&release.join("dat"), &stage.join("bin/dat"))?;
     copy(&workspace().join("dat.conf"), &stage.join("share/dat.conf"))?;
 

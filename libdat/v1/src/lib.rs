@@ -4,6 +4,7 @@
 //! arguments 2.0 changed. Each is exported as `name@@DAT_1.2` (`libdat1.map`, `build.rs`).
 
 use dat_core::export as provider;
+use dat_core::provider::Provider;
 // What differs comes before what does not.
 use dat_sys::v1::{
     DAT_CNO_PARAM, DAT_EP_ATTR, DAT_EP_PARAM, DAT_EVENT, DAT_IA_ATTR, DAT_LMR_PARAM, DAT_LMR_TRIPLET,
@@ -15,13 +16,13 @@ use provider_tcp_emu::TcpEmu;
 use registry::Builtin;
 
 /// The providers linked into this library, tried after the entries of the registry file.
-static BUILTINS: &[Builtin] = &[tcp_emu(NONTHREADSAFE), tcp_emu(THREADSAFE)];
+static BUILTINS: &[Builtin] = &[
+    builtin::<TcpEmu>(r#"tcp-emu u1.2 nonthreadsafe default builtin opendat.0.1 "" """#),
+    builtin::<TcpEmu>(r#"tcp-emu u1.2 threadsafe default builtin opendat.0.1 "" """#),
+];
 
-const NONTHREADSAFE: &str = r#"tcp-emu u1.2 nonthreadsafe default builtin opendat.0.1 "" """#;
-const THREADSAFE: &str = r#"tcp-emu u1.2 threadsafe default builtin opendat.0.1 "" """#;
-
-const fn tcp_emu(line: &'static str) -> Builtin {
-    Builtin { line, init: provider::init::<TcpEmu, This>, fini: provider::fini::<TcpEmu, This> }
+const fn builtin<P: Provider + Default>(line: &'static str) -> Builtin {
+    Builtin { line, init: provider::init::<P, This>, fini: provider::fini::<P, This> }
 }
 
 /// What built-in providers register with.

@@ -10,17 +10,18 @@ mod related;
 
 use ::registry::Builtin;
 use dat_core::export as provider;
+use dat_core::provider::Provider;
 use libdat::Library;
 use provider_tcp_emu::TcpEmu;
 
 /// The providers linked into this library, tried after the entries of the registry file.
-static BUILTINS: &[Builtin] = &[tcp_emu(NONTHREADSAFE), tcp_emu(THREADSAFE)];
+static BUILTINS: &[Builtin] = &[
+    builtin::<TcpEmu>(r#"tcp-emu u2.0 nonthreadsafe default builtin opendat.0.1 "" """#),
+    builtin::<TcpEmu>(r#"tcp-emu u2.0 threadsafe default builtin opendat.0.1 "" """#),
+];
 
-const NONTHREADSAFE: &str = r#"tcp-emu u2.0 nonthreadsafe default builtin opendat.0.1 "" """#;
-const THREADSAFE: &str = r#"tcp-emu u2.0 threadsafe default builtin opendat.0.1 "" """#;
-
-const fn tcp_emu(line: &'static str) -> Builtin {
-    Builtin { line, init: provider::init::<TcpEmu, This>, fini: provider::fini::<TcpEmu, This> }
+const fn builtin<P: Provider + Default>(line: &'static str) -> Builtin {
+    Builtin { line, init: provider::init::<P, This>, fini: provider::fini::<P, This> }
 }
 
 /// What built-in providers register with.

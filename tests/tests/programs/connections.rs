@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-use opendat_tests::{Registry, find_program};
+use opendat_tests::{Registry, Stop, find_program};
 
+use crate::Case;
 use crate::pair::{Pair, bad_lines, unsaid};
-use crate::{Case, Stop};
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![

@@ -8,10 +8,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Instant;
 
-use opendat_tests::{Ended, Registry, Running, find_program};
+use opendat_tests::{Ended, Registry, Running, Stop, find_program};
 
+use crate::Case;
 use crate::pair::{LIMIT, Pair, bad_lines, unsaid};
-use crate::{Case, Stop};
 
 /// All cases of `-T F -f queryinfo`.
 pub(crate) const QUERYINFO_CASES: &[u32] = &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17];

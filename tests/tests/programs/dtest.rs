@@ -2,14 +2,14 @@
 
 use std::process::Command;
 
-use opendat_tests::find_program;
+use opendat_tests::{Stop, find_program};
 
+use crate::Case;
 use crate::pair::{Pair, bad_lines, unsaid};
 use crate::rendezvous::{Answer, Rendezvous};
-use crate::{Case, Stop};
 
-/// On what a dtest server listens.
-const CONN_QUAL: u16 = 45248;
+/// What a server says when it listens.
+const LISTENS: &str = "Server waiting for connect request";
 
 /// What one set of options makes both sides do, and prove.
 struct Variant {
@@ -99,7 +99,7 @@ fn case_in(
             command.args(["-P", registry.ia()]).args(args).args(role);
             command
         };
-        let rendezvous = Rendezvous::new(CONN_QUAL, Answer::None);
+        let rendezvous = Rendezvous::new(LISTENS, Answer::None);
         let pair = Pair::run(
             registry,
             command(&["-s"]),

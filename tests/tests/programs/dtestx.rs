@@ -4,20 +4,20 @@
 use std::process::Command;
 use std::time::Instant;
 
-use opendat_tests::{Registry, Running, find_program};
+use opendat_tests::{Registry, Running, Stop, find_program};
 
+use crate::Case;
 use crate::pair::{LIMIT, Pair, bad_lines, unsaid};
 use crate::rendezvous::{Answer, Rendezvous};
-use crate::{Case, Stop};
 
-/// On what a server listens.
-const CONN_QUAL: u16 = 31112;
+/// What a server says when it listens, if it is to say much.
+const LISTENS: &str = "Server waiting for connect[0] request";
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![plain(), pair("counters", &["-p", "-v", "-b", "65536"], counters), query(), datagrams()]
 }
 
-/// No options.
+/// No options that matter.
 pub(crate) fn plain() -> Case {
     pair("plain", &[], |_, _| Vec::new())
 }
@@ -31,10 +31,10 @@ fn pair(name: &str, args: &'static [&'static str], more: fn(&str, &str) -> Vec<S
             command.args(["-P", registry.ia()]).args(args).args(role);
             command
         };
-        let rendezvous = Rendezvous::new(CONN_QUAL, Answer::Echo);
+        let rendezvous = Rendezvous::new(LISTENS, Answer::Echo);
         let pair = Pair::run(
             registry,
-            command(&["-s"]),
+            command(&["-s", "-v"]),
             |server| rendezvous.arrange(server),
             [("client", command(&["-h", "127.0.0.1"]))],
         )?;

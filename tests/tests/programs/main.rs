@@ -1,4 +1,4 @@
-//! Debian's unmodified programs over our library and our provider: server and client on one host, over loopback.
+//! Debian's unmodified programs over our library and each of our providers: server and client on one host, over loopback.
 //!
 //! Each program runs under three registries (see `Registry`): ours with its built-in entry, ours with the loadable
 //! provider named in dat.conf, and Debian's own libdat2.so.2 with the same; dtest once more under valgrind. A verdict is read from the exit code
@@ -17,8 +17,8 @@ mod rendezvous;
 
 use std::sync::Arc;
 
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use opendat_tests::{Dist, Registry, Skip};
+use libtest_mimic::{Arguments, Trial};
+use opendat_tests::{Dist, PROVIDERS, Provider, Registry, Skip, Stop, trial};
 
 /// One run of a program: its name and what runs and judges it.
 struct Case {
@@ -32,23 +32,13 @@ impl Case {
     fn new(name: impl Into<String>, run: impl Fn(&Registry) -> Result<(), Stop> + Send + 'static) -> Self {
         Self { name: name.into(), run: Box::new(run) }
     }
-}
 
-/// Why a run is not a pass.
-enum Stop {
-    Skip(Skip),
-    Fail(String),
-}
-
-impl From<Skip> for Stop {
-    fn from(skip: Skip) -> Self {
-        Self::Skip(skip)
-    }
-}
-
-impl From<String> for Stop {
-    fn from(why: String) -> Self {
-        Self::Fail(why)
+    fn trial(self, prefix: &str, registry: Arc<Result<Registry, Skip>>) -> Trial {
+        let name = format!("{prefix}::{}", self.name);
+        trial(name, move || match registry.as_ref() {
+            Ok(registry) => (self.run)(registry),
+            Err(skip) => Err(skip.clone().into()),
+        })
     }
 }
 
@@ -61,17 +51,23 @@ fn main() {
     arguments.test_threads = Some(1);
 
     let dist = Dist::locate();
-    let registry = |make: &dyn Fn(&Dist) -> Result<Registry, Skip>| dist.clone().and_then(|dist| make(&dist));
-    let mut trials = Vec::new();
-    trials.extend(under("builtin", registry(&|dist| Ok(Registry::builtin(dist))), every_case()));
-    trials.extend(under(
-        "valgrind",
-        registry(&|dist| Ok(Registry::builtin(dist))),
-        vec![dtest::under_valgrind()],
-    ));
-    trials.extend(under("plugin", registry(&|dist| Ok(Registry::plugin(dist))), some_cases()));
-    trials.extend(under("debian", registry(&Registry::debian), every_case_debian_survives()));
-    libtest_mimic::run(&arguments, trials).exit();
+    let trials = PROVIDERS.iter().flat_map(|provider| over(provider, &dist));
+    libtest_mimic::run(&arguments, trials.collect()).exit();
+}
+
+fn over(provider: &'static Provider, dist: &Result<Dist, Skip>) -> Vec<Trial> {
+    let under = |name: &str, make: fn(&Dist, &Provider) -> Result<Registry, Skip>, cases: Vec<Case>| {
+        let registry = Arc::new(dist.clone().and_then(|dist| make(&dist, provider)));
+        let prefix = format!("{}::{name}", provider.ia);
+        cases.into_iter().map(move |case| case.trial(&prefix, Arc::clone(&registry)))
+    };
+    let builtin = |dist: &Dist, provider: &Provider| Ok(Registry::builtin(dist, provider));
+    let plugin = |dist: &Dist, provider: &Provider| Ok(Registry::plugin(dist, provider));
+    under("builtin", builtin, every_case())
+        .chain(under("valgrind", builtin, vec![dtest::under_valgrind()]))
+        .chain(under("plugin", plugin, some_cases()))
+        .chain(under("debian", Registry::debian, every_case_debian_survives()))
+        .collect()
 }
 
 fn every_case() -> Vec<Case> {
@@ -98,23 +94,4 @@ fn every_case_debian_survives() -> Vec<Case> {
     cases.extend(connections::cases());
     cases.extend(dtestx::cases());
     cases
-}
-
-fn under(name: &str, registry: Result<Registry, Skip>, cases: Vec<Case>) -> Vec<Trial> {
-    let registry = Arc::new(registry);
-    let trial = |case: Case| {
-        let registry = Arc::clone(&registry);
-        Trial::ignorable_test(format!("{name}::{}", case.name), move || {
-            let outcome = match registry.as_ref() {
-                Ok(registry) => (case.run)(registry),
-                Err(skip) => Err(Stop::Skip(skip.clone())),
-            };
-            match outcome {
-                Ok(()) => Ok(Completion::Completed),
-                Err(Stop::Skip(Skip(reason))) => Ok(Completion::ignored_with(reason)),
-                Err(Stop::Fail(why)) => Err(Failed::from(why)),
-            }
-        })
-    };
-    cases.into_iter().map(trial).collect()
 }

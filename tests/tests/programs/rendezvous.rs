@@ -29,15 +29,15 @@ pub(crate) enum Answer {
 
 /// A relay between one server and its client. Dropped, it no longer waits for a client.
 pub(crate) struct Rendezvous {
-    conn_qual: u16,
+    listens: &'static str,
     answer: Answer,
     over: Arc<AtomicBool>,
 }
 
 impl Rendezvous {
-    /// For a server that listens on `conn_qual` in the end.
-    pub(crate) fn new(conn_qual: u16, answer: Answer) -> Self {
-        Rendezvous { conn_qual, answer, over: Arc::default() }
+    /// For a server that says this when it listens with DAT.
+    pub(crate) fn new(listens: &'static str, answer: Answer) -> Self {
+        Rendezvous { listens, answer, over: Arc::default() }
     }
 
     /// Takes the server's message, waits until it listens, and has the message ready for the client.
@@ -51,7 +51,7 @@ impl Rendezvous {
             stream.write_all(&message).map_err(said)?;
         }
         drop(stream);
-        server.wait_for_listener(self.conn_qual)?;
+        server.wait_for(self.listens)?;
 
         let listener = TcpListener::bind(PORT).map_err(said)?;
         listener.set_nonblocking(true).map_err(said)?;

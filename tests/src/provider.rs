@@ -1,0 +1,13 @@
+//! Our providers.
+
+/// A provider of ours, as the tests see it: every suite runs over each.
+#[derive(Debug)]
+pub struct Provider {
+    /// The IA name of its entries.
+    pub ia: &'static str,
+    /// Its loadable form, in the directory of the libraries.
+    pub library: &'static str,
+}
+
+/// All of them. The suite in `conformance/tests/suite.rs` has a list of its own providers beside.
+pub const PROVIDERS: &[Provider] = &[Provider { ia: "tcp-emu", library: "libdat_tcp_emu.so" }];
