@@ -45,6 +45,14 @@ impl Ids {
 }
 
 #[cfg(test)]
+impl Ids {
+    /// The next communication ID; the slot is the same.
+    pub(super) fn start_with(&mut self, id: u32) {
+        self.next = id >> SLOT_BITS;
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

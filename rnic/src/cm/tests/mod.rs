@@ -5,6 +5,7 @@ mod forged;
 mod many;
 mod network;
 mod repeat;
+mod replay;
 mod setup;
 
 use std::fmt::Write;

@@ -1,0 +1,183 @@
+//! Messages of connection management from a peer, and a consumer's calls between them: never a panic, one end told of each
+//! connection and then its release, tables that are empty when all connections have been forgotten and their time is over.
+//!
+//! The input is steps in a short form. A message starts as a right answer to something that was said, or as a right REQ, since
+//! the fuzzer would not find IDs by chance; then octets of it are changed.
+#![no_main]
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use libfuzzer_sys::fuzz_target;
+use rnic::cm::{Accept, Cfg, Cm, ConnId, Connect, Ending, Event};
+use wire::cm::{MAD_SIZE, Reason, Timeout};
+use wire::rocev2::{PathMtu, Psn};
+
+const PORT: u16 = 7174;
+const BACKLOG: usize = 4;
+/// Of all our queue pairs: DREQs must name it.
+const QPN: u32 = 0x11_2233;
+/// Where the fields of a message begin.
+const BODY: usize = 24;
+
+fuzz_target!(|data: &[u8]| {
+    let mut fuzz = Fuzz {
+        now: Instant::now(),
+        cm: Cm::new(Cfg::new(5, 7, 1)),
+        caller: Cm::new(Cfg::new(6, 8, 2)),
+        conns: vec![],
+        told: HashMap::new(),
+        said: vec![],
+    };
+    fuzz.cm.listen(PORT, BACKLOG).unwrap();
+    let mut rest = data;
+    while let Some((&[step, pick], after)) = rest.split_first_chunk() {
+        rest = fuzz.step(step, pick.into(), after);
+        fuzz.look();
+    }
+    fuzz.end();
+});
+
+struct Fuzz {
+    now: Instant,
+    cm: Cm,
+    /// Makes the REQs.
+    caller: Cm,
+    conns: Vec<ConnId>,
+    /// Whether the last of a connection was told, and whether it was released.
+    told: HashMap<ConnId, (bool, bool)>,
+    said: Vec<[u8; MAD_SIZE]>,
+}
+
+impl Fuzz {
+    /// One step; what is left of the input.
+    fn step<'a>(&mut self, step: u8, pick: usize, rest: &'a [u8]) -> &'a [u8] {
+        let now = self.now;
+        let conn = (!self.conns.is_empty()).then(|| self.conns[pick % self.conns.len()]);
+        match (step % 16, conn) {
+            (0, _) if self.conns.len() < 64 => {
+                let deadline = (pick > 128).then(|| now + Duration::from_secs(3));
+                let call = Connect { deadline, ..call(address(1), address(2), QPN) };
+                self.conns.push(self.cm.connect(now, &call).unwrap());
+            }
+            (1 | 2, Some(id)) => drop(self.cm.accept(now, id, &accept())),
+            (3, Some(id)) => drop(self.cm.reject(now, id, Reason(pick as u16), b"no")),
+            (4, Some(id)) => self.cm.disconnect(now, id, Ending::Graceful),
+            (5, Some(id)) => self.cm.disconnect(now, id, Ending::Abrupt),
+            (6, Some(id)) => self.cm.established_by_data(now, id),
+            (7, Some(id)) => {
+                self.cm.forget(now, id);
+                self.told.entry(id).or_default().0 = true;
+            }
+            (8, _) => {
+                self.now = self.cm.deadline().map_or(now, |due| now.max(due));
+                self.cm.expire(self.now);
+            }
+            (kind, _) => return self.message(kind, pick, rest),
+        }
+        rest
+    }
+
+    /// A message of this kind, some octets of which are changed: how many, from where on, and how.
+    fn message<'a>(&mut self, kind: u8, pick: usize, rest: &'a [u8]) -> &'a [u8] {
+        let mut mad = [0; MAD_SIZE];
+        if kind % 7 == 0 {
+            self.caller.connect(self.now, &call(address(2), address(1), pick as u32)).unwrap();
+            mad = self.caller.poll_transmit().unwrap().mad;
+        } else {
+            mad[..4].copy_from_slice(&[1, 7, 2, 3]);
+            mad[17] = 0x10 + kind % 7;
+            mad[BODY..][..4].copy_from_slice(&9_u32.to_be_bytes());
+            if !self.said.is_empty() {
+                // Who said something is addressed in the same transaction.
+                let said = &self.said[pick % self.said.len()];
+                mad[8..16].copy_from_slice(&said[8..16]);
+                mad[BODY + 4..][..4].copy_from_slice(&said[BODY..][..4]);
+                if said[17] != 0x10 {
+                    mad[BODY..][..4].copy_from_slice(&said[BODY + 4..][..4]);
+                }
+            }
+            if mad[17] == 0x15 {
+                mad[BODY + 8..][..3].copy_from_slice(&QPN.to_be_bytes()[1..]);
+            }
+        }
+        let Some((&[count, at], octets)) = rest.split_first_chunk() else { return &[] };
+        let (changes, rest) = octets.split_at(usize::from(count % 8).min(octets.len()));
+        for (octet, change) in mad.iter_mut().skip(at.into()).zip(changes) {
+            *octet ^= change;
+        }
+        let _ = self.cm.receive(self.now, address(2), address(1), &mad);
+        rest
+    }
+
+    /// Takes what is to be sent and told.
+    fn look(&mut self) {
+        while let Some(transmit) = self.cm.poll_transmit() {
+            assert_eq!((transmit.from, transmit.to), (address(1), address(2)));
+            self.said.push(transmit.mad);
+        }
+        while let Some((id, event)) = self.cm.poll_event() {
+            let (ended, released) = self.told.entry(id).or_default();
+            assert!(!*released, "{event:?}");
+            match event {
+                Event::Request(_) => self.conns.push(id),
+                Event::Accepted(_) | Event::Established => assert!(!*ended, "{event:?}"),
+                Event::Released { qpn } => {
+                    assert!(*ended && qpn == QPN);
+                    *released = true;
+                }
+                _ => assert!(!std::mem::replace(ended, true), "{event:?}"),
+            }
+        }
+        assert!(self.cm.len() <= self.conns.len());
+    }
+
+    fn end(mut self) {
+        for &id in &self.conns {
+            self.cm.forget(self.now, id);
+            self.told.entry(id).or_default().0 = true;
+        }
+        while let Some(due) = self.cm.deadline() {
+            self.now = self.now.max(due);
+            self.cm.expire(self.now);
+            self.look();
+        }
+        self.look();
+        assert!(self.cm.is_empty());
+    }
+}
+
+fn address(last: u8) -> IpAddr {
+    [10, 0, 0, last].into()
+}
+
+fn call(from: IpAddr, to: IpAddr, qpn: u32) -> Connect<'static> {
+    Connect {
+        local: SocketAddr::new(from, 1),
+        remote: SocketAddr::new(to, PORT),
+        qpn,
+        starting_psn: Psn::new(1),
+        path_mtu: PathMtu::Octets1024,
+        responder_resources: 1,
+        initiator_depth: 1,
+        ack_timeout: Timeout::new(17),
+        retry_count: 7,
+        rnr_retry_count: 7,
+        srq: false,
+        private: &[],
+        deadline: None,
+    }
+}
+
+fn accept() -> Accept<'static> {
+    Accept {
+        qpn: QPN,
+        starting_psn: Psn::new(2),
+        responder_resources: 1,
+        initiator_depth: 1,
+        rnr_retry_count: 7,
+        srq: false,
+        private: &[],
+    }
+}

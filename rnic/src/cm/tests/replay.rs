@@ -1,0 +1,234 @@
+//! Both sides of every exchange that was captured between other implementations: with the numbers that are a side's own
+//! choice (communication IDs, transaction IDs, GUIDs, PSNs, queue pairs) taken from there, each message is sent to the same
+//! octets, and what the other side sent is understood.
+
+use std::net::SocketAddr;
+
+use wire::cm::{IpHeader, MAD_SIZE, Message, Rep, Req};
+use wire::rocev2::{Deth, Extension, Icrc, Packet, UDP_PORT};
+
+use super::*;
+
+#[allow(dead_code, reason = "shared with tests that look at IP headers")]
+#[path = "../../../../wire/tests/golden/capture.rs"]
+mod capture;
+
+/// Of all captures together.
+const EXCHANGES: Outcome = Outcome { refused: 1, connected: 28, disconnected: 27 };
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Outcome {
+    refused: usize,
+    connected: usize,
+    disconnected: usize,
+}
+
+#[test]
+fn every_exchange_of_the_captures() {
+    let mut outcome = Outcome::default();
+    for (name, file) in capture::captures(&capture::root("rocev2")) {
+        let mads = mads(&file);
+        for req in &mads {
+            if let Ok(Mad { transaction, message: Message::Req(called) }) = Mad::parse(&req.mad) {
+                // What else is said about the connection names the caller's ID.
+                let of_call = |said: &&Transmit| of(called.local_id, &said.mad);
+                let said: Vec<_> = mads.iter().filter(of_call).collect();
+                let mut exchange = Exchange::new(&name, req, called, transaction, &said);
+                for message in said {
+                    exchange.take(message);
+                }
+                exchange.end(&mut outcome);
+            }
+        }
+    }
+    assert_eq!(outcome, EXCHANGES);
+}
+
+/// What was sent from QP 1 to QP 1.
+fn mads(file: &[u8]) -> Vec<Transmit> {
+    const UDP: u8 = 17;
+    let gsi = Extension::Deth(Deth { q_key: Deth::GSI_Q_KEY, source_qpn: Deth::GSI_QPN });
+    let datagrams =
+        capture::packets(file).filter(|ip| ip.protocol == UDP && ip.payload[2..4] == UDP_PORT.to_be_bytes());
+    datagrams
+        .filter_map(|ip| {
+            let packet = Packet::parse(&ip.payload[8..ip.payload.len() - Icrc::SIZE]).unwrap();
+            let mad = (packet.extension == gsi).then(|| packet.payload.try_into().unwrap())?;
+            Some(Transmit { from: ip.source, to: ip.destination, mad })
+        })
+        .collect()
+}
+
+/// Whether a message is of the connection whose caller has this ID.
+fn of(caller: u32, mad: &[u8; MAD_SIZE]) -> bool {
+    let ids = match Mad::parse(mad).map(|mad| mad.message) {
+        Ok(Message::Req(req)) => [req.local_id, 0],
+        Ok(Message::Rej(rej)) => [rej.local_id, rej.remote_id],
+        Ok(Message::Rep(rep)) => [rep.local_id, rep.remote_id],
+        Ok(Message::Rtu(rtu)) => [rtu.local_id, rtu.remote_id],
+        Ok(Message::Dreq(dreq)) => [dreq.local_id, dreq.remote_id],
+        Ok(Message::Drep(drep)) => [drep.local_id, drep.remote_id],
+        Ok(Message::Mra(mra)) => [mra.local_id, mra.remote_id],
+        Err(_) => return false,
+    };
+    ids.contains(&caller)
+}
+
+struct Exchange<'a> {
+    place: String,
+    now: Instant,
+    /// Active and passive.
+    cms: [Cm; 2],
+    addresses: [IpAddr; 2],
+    ids: [Option<ConnId>; 2],
+    /// Sent, and not seen in the capture yet.
+    sent: [Vec<Transmit>; 2],
+    told: [Vec<Event>; 2],
+    /// Who sends a DREQ.
+    disconnects: [bool; 2],
+    req: Req<'a>,
+}
+
+impl<'a> Exchange<'a> {
+    fn new(name: &str, call: &Transmit, req: Req<'a>, transaction: u64, said: &[&Transmit]) -> Self {
+        let rep = said.iter().find_map(|said| match Mad::parse(&said.mad).unwrap().message {
+            Message::Rep(rep) => Some(rep),
+            _ => None,
+        });
+        let (passive_id, passive_guid) = rep.map_or((1 << 7, 1), |rep| (rep.local_id, rep.ca_guid));
+        let now = Instant::now();
+        let mut cms = [(req.local_id, req.ca_guid), (passive_id, passive_guid)].map(|(id, ca_guid)| {
+            let mut cm = Cm::new(Cfg {
+                target_ack_delay: rep.map_or(Timeout::new(0), |rep| rep.target_ack_delay),
+                ..Cfg::new(id as u8 & 0x7F, ca_guid, 0)
+            });
+            cm.ids.start_with(id);
+            cm
+        });
+        let port = req.service.tcp_port().unwrap();
+        let (ip, private) = IpHeader::parse(req.private).unwrap();
+        if rep.is_some() {
+            cms[B].listen(port, 1).unwrap();
+        }
+        let call_again = Connect {
+            local: SocketAddr::new(call.from, ip.source_port),
+            remote: SocketAddr::new(call.to, port),
+            qpn: req.qpn,
+            starting_psn: req.starting_psn,
+            path_mtu: PathMtu::new(req.path_mtu).unwrap(),
+            responder_resources: req.responder_resources,
+            initiator_depth: req.initiator_depth,
+            ack_timeout: req.primary.ack_timeout,
+            retry_count: req.retry_count,
+            rnr_retry_count: req.rnr_retry_count,
+            srq: req.srq,
+            private,
+            deadline: None,
+        };
+        let id = cms[A].connect(now, &call_again).unwrap();
+        cms[A].conns.get_mut(&id.0).unwrap().transaction = transaction;
+        let dreq_from = |address| {
+            said.iter().any(|said| said.from == address && said.mad[16..18] == 0x15_u16.to_be_bytes())
+        };
+        Exchange {
+            place: format!("{name}, call of {:#x}", req.local_id),
+            now,
+            cms,
+            addresses: [call.from, call.to],
+            ids: [Some(id), None],
+            sent: [vec![], vec![]],
+            told: [vec![], vec![]],
+            disconnects: [call.from, call.to].map(dreq_from),
+            req,
+        }
+    }
+
+    /// One message of the capture: the sender's side sends it too, the receiver's gets it.
+    fn take(&mut self, seen: &Transmit) {
+        let mad = Mad::parse(&seen.mad).unwrap();
+        let from = self.addresses.iter().position(|&address| address == seen.from).unwrap();
+        match mad.message {
+            Message::Rep(rep) => self.accept(&rep),
+            // Both before either arrives, if there are two: they may have crossed.
+            Message::Dreq(_) => {
+                for side in [A, B] {
+                    if std::mem::take(&mut self.disconnects[side]) {
+                        self.cms[side].disconnect(self.now, self.ids[side].unwrap(), Ending::Graceful);
+                    }
+                }
+            }
+            _ => {}
+        }
+        self.collect();
+        let ours = self.sent[from].iter().position(|sent| sent.mad[16..18] == seen.mad[16..18]);
+        let ours = ours.unwrap_or_else(|| panic!("{}: we would not say {mad:?}", self.place));
+        let ours = self.sent[from].remove(ours);
+        assert_eq!((ours.from, ours.to), (seen.from, seen.to), "{}", self.place);
+        let (ours, theirs) = (Mad::parse(&ours.mad).unwrap(), without_choices(mad));
+        let transaction = match mad.message {
+            // Begun by it: any will do.
+            Message::Req(_) | Message::Dreq(_) => mad.transaction,
+            _ => ours.transaction,
+        };
+        assert_eq!(Mad { transaction, ..ours }, theirs, "{}", self.place);
+        self.cms[1 - from].receive(self.now, seen.from, seen.to, &seen.mad).unwrap();
+        self.collect();
+    }
+
+    fn accept(&mut self, rep: &Rep<'_>) {
+        let accept = Accept {
+            qpn: rep.qpn,
+            starting_psn: rep.starting_psn,
+            responder_resources: rep.responder_resources,
+            initiator_depth: rep.initiator_depth,
+            rnr_retry_count: rep.rnr_retry_count,
+            srq: rep.srq,
+            private: rep.private,
+        };
+        let [Event::Request(request)] = &self.told[B][..] else { panic!("{}: {:?}", self.place, self.told) };
+        assert_eq!(request.private, self.req.private[IpHeader::SIZE..]);
+        assert_eq!((request.qpn, request.starting_psn), (self.req.qpn, self.req.starting_psn));
+        self.cms[B].accept(self.now, self.ids[B].unwrap(), &accept).unwrap();
+    }
+
+    fn collect(&mut self) {
+        for side in [A, B] {
+            self.sent[side].extend(std::iter::from_fn(|| self.cms[side].poll_transmit()));
+            while let Some((id, event)) = self.cms[side].poll_event() {
+                assert_eq!(*self.ids[side].get_or_insert(id), id);
+                self.told[side].push(event);
+            }
+        }
+    }
+
+    fn end(self, outcome: &mut Outcome) {
+        assert_eq!(self.sent, [vec![], vec![]], "{}: more than was captured", self.place);
+        let [a, b] = &self.told;
+        match (&a[..], &b[..]) {
+            ([Event::Refused { .. }, Event::Released { .. }], []) => outcome.refused += 1,
+            ([Event::Accepted(_), a @ ..], [Event::Request(_), Event::Established, b @ ..]) => {
+                outcome.connected += 1;
+                match (a, b) {
+                    ([], []) => {}
+                    ([Event::Disconnected], [Event::Disconnected]) => outcome.disconnected += 1,
+                    other => panic!("{}: {other:?}", self.place),
+                }
+            }
+            other => panic!("{}: {other:?}", self.place),
+        }
+    }
+}
+
+/// The message, with our choice of what is free: no flow label, which Linux makes of the ports, no rate, and no flow control,
+/// which OFED's uDAPL asks for and rxe does not have.
+fn without_choices(mut mad: Mad<'_>) -> Mad<'_> {
+    match &mut mad.message {
+        Message::Req(req) => {
+            (req.primary.flow_label, req.primary.packet_rate) = (0, 0);
+            req.flow_control = false;
+        }
+        Message::Rep(rep) => rep.flow_control = false,
+        _ => {}
+    }
+    mad
+}
