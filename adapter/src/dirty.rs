@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn no_work_is_lost_between_pushers_and_taker() {
         const MARKS: usize = 3;
-        const EACH: u64 = 200_000;
+        const EACH: u64 = if cfg!(miri) { 200 } else { 200_000 };
         let dirty = Dirty::default();
         let marks: Vec<Mark> = (0..MARKS).map(Mark::new).collect();
         let work: Vec<AtomicU64> = (0..MARKS).map(|_| AtomicU64::new(0)).collect();

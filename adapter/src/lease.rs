@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn no_published_work_is_lost() {
         const THREADS: u64 = 4;
-        const EACH: u64 = 100_000;
+        const EACH: u64 = if cfg!(miri) { 200 } else { 100_000 };
         let published = AtomicU64::new(0);
         let lease = Lease::new(Adder { published: &published, sum: 0, busy: false, leaves: 0 });
         std::thread::scope(|s| {
@@ -214,6 +214,7 @@ mod tests {
 
     #[test]
     fn a_waiter_gets_the_lease_from_a_thread_that_takes_it_again_and_again() {
+        const WAITS: usize = if cfg!(miri) { 20 } else { 1000 };
         let published = AtomicU64::new(0);
         let lease = Lease::new(Adder { published: &published, sum: 0, busy: false, leaves: 0 });
         let done = AtomicBool::new(false);
@@ -225,7 +226,7 @@ mod tests {
                     }
                 }
             });
-            for _ in 0..1000 {
+            for _ in 0..WAITS {
                 lease.lock().serve();
             }
             done.store(true, Ordering::Relaxed);

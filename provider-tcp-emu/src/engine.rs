@@ -116,6 +116,7 @@ unsafe impl adapter::Engine for Engine {
     const NAME: &'static str = "tcp-emu";
     type Call = CallId;
 
+    #[inline]
     fn look(&mut self) -> Pass {
         let (mut moved, mut blocked, mut stale) = (false, false, false);
         for i in 0..self.hot.len() {
@@ -160,6 +161,7 @@ unsafe impl adapter::Engine for Engine {
         }
     }
 
+    #[inline]
     fn go_on(&mut self) {
         if !self.absent.is_empty() && self.kit.context.has_sleeper() {
             self.assemble();
@@ -210,7 +212,6 @@ unsafe impl adapter::Engine for Engine {
         }
     }
 
-    #[inline]
     fn transmit(&mut self, qp: usize) {
         let Some(link) = self.links.get_mut(qp) else { return };
         link.transmit(&mut self.kit, &mut self.lingerers);

@@ -122,7 +122,7 @@ impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
 
 impl<E: Engine> Qp<E> {
     /// A request of so many bytes is in the queue: sees to it that it is sent.
-    #[inline]
+    #[inline(always)]
     fn posted(&self, bytes: u32) {
         let pass = self.drive.board.passes();
         if self.batch.pass.load(Ordering::Relaxed) != pass {
