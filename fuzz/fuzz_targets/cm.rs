@@ -82,7 +82,7 @@ impl Fuzz {
     /// A message of this kind, some octets of which are changed: how many, from where on, and how.
     fn message<'a>(&mut self, kind: u8, pick: usize, rest: &'a [u8]) -> &'a [u8] {
         let mut mad = [0; MAD_SIZE];
-        if kind % 7 == 0 {
+        if kind.is_multiple_of(7) {
             self.caller.connect(self.now, &call(address(2), address(1), pick as u32)).unwrap();
             mad = self.caller.poll_transmit().unwrap().mad;
         } else {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use wire::cm::{Answered, Drep, Dreq, MAD_SIZE, Mad, Message, Mra, Reason, Rej, Rtu, Timeout};
 
 use super::Transmit;
-use super::request::{Pending, RequestKey};
+use super::request::{PeerQp, Pending, RequestKey};
 use super::state::State;
 
 /// What an MRA of ours asks for: 65 s, Linux's choice.
@@ -77,7 +77,7 @@ impl Conn {
     }
 
     /// The queue pair at the other end.
-    pub(super) fn peer_qp(&self) -> (IpAddr, u64, u32) {
+    pub(super) fn peer_qp(&self) -> PeerQp {
         (self.remote.ip(), self.peer.ca_guid, self.peer.qpn)
     }
 

@@ -1,14 +1,14 @@
 //! The connections of an adapter.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use wire::cm::{IpHeader, Mad, Message, Path, Reason, Rej, Rep, Req, ServiceId};
 
 use super::conn::{Conn, Peer};
 use super::ids::Ids;
-use super::request::{Listener, RequestKey};
+use super::request::{Listener, PeerQp, RequestKey};
 use super::state::{Input, State};
 use super::{Accept, Cfg, CmError, ConnId, Connect, Ending, Event, Transmit};
 
@@ -24,8 +24,8 @@ pub struct Cm {
     pub(super) conns: HashMap<u32, Conn>,
     /// Passive connections, by what makes a REQ theirs.
     pub(super) by_request: HashMap<RequestKey, u32>,
-    /// Connections that a peer's queue pair is in, or may be: (peer, CA GUID, QPN).
-    pub(super) by_peer_qp: HashMap<(IpAddr, u64, u32), u32>,
+    /// The connections that peers' queue pairs are in, or may be.
+    pub(super) by_peer_qp: HashMap<PeerQp, u32>,
     pub(super) listeners: HashMap<u16, Listener>,
     /// Tells listeners apart: the same port may be listened to again.
     listener_serial: u64,

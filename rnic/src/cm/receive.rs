@@ -73,7 +73,7 @@ impl Cm {
 
     fn rep(&mut self, now: Instant, route: Route, mad: &Mad<'_>, rep: &Rep<'_>) {
         let id = rep.remote_id;
-        let Some(conn) = self.conns.get_mut(&id) else {
+        let Some(conn) = self.conns.get(&id) else {
             // An attempt that was given up. The sender need not repeat itself.
             return self.refuse_rep(route, mad, rep, Reason::INVALID_COMM_ID);
         };
@@ -82,12 +82,13 @@ impl Cm {
             && conn.is_between(route.from, route.to)
         {
             let peer_qp = (route.from, rep.ca_guid, rep.qpn);
-            if let Some(&old) = self.by_peer_qp.get(&peer_qp) {
-                self.apply(now, old, Input::Stale, None);
+            if self.is_stale(now, peer_qp) {
                 return self.refuse_rep(route, mad, rep, Reason::STALE_CONNECTION);
             }
-            conn.peer = Peer { id: rep.local_id, ca_guid: rep.ca_guid, qpn: rep.qpn };
             self.by_peer_qp.insert(peer_qp, id);
+            if let Some(conn) = self.conns.get_mut(&id) {
+                conn.peer = Peer { id: rep.local_id, ca_guid: rep.ca_guid, qpn: rep.qpn };
+            }
         }
         self.take(now, route, (id, rep.local_id), Input::Rep, mad);
     }

@@ -15,6 +15,9 @@ use super::{Cm, ConnId, Event, Request, Transmit};
 /// What makes two REQs the same: the caller's address, CA GUID and communication ID.
 pub(super) type RequestKey = (IpAddr, u64, u32);
 
+/// A queue pair of a peer: its address, CA GUID and QPN.
+pub(super) type PeerQp = (IpAddr, u64, u32);
+
 /// How soon a caller may ask us to repeat ourselves, and how late.
 const INTERVAL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 /// How long a request is kept that neither its caller nor the consumer asks for, at least and at most.
@@ -128,6 +131,15 @@ impl Cm {
         self.events.push_back((ConnId(id), Event::Request(Box::new(request))));
     }
 
+    /// Whether a peer's queue pair is in a connection, which it has left if it comes with another. That ends; until it has
+    /// ended, the peer is refused.
+    pub(super) fn is_stale(&mut self, now: Instant, peer_qp: PeerQp) -> bool {
+        if let Some(&id) = self.by_peer_qp.get(&peer_qp) {
+            self.apply(now, id, Input::Stale, None);
+        }
+        self.by_peer_qp.contains_key(&peer_qp)
+    }
+
     /// Whether a REQ that is not known makes sense and somebody takes it.
     fn admit<'a>(
         &mut self,
@@ -154,8 +166,7 @@ impl Cm {
             return Err(Reason::INVALID_GID.into());
         }
 
-        if let Some(&id) = self.by_peer_qp.get(&(from, req.ca_guid, req.qpn)) {
-            self.apply(now, id, Input::Stale, None);
+        if self.is_stale(now, (from, req.ca_guid, req.qpn)) {
             return Err(Reason::STALE_CONNECTION.into());
         }
         let listener = self.listeners.get(&port).ok_or(Reason::INVALID_SERVICE_ID)?;

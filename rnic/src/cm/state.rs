@@ -142,9 +142,11 @@ pub const fn effect(state: State, input: Input) -> Option<Effect> {
         (Dreq, TimeWait) => (state, &[SendDrep]),
         (Drep, DreqSent) => (TimeWait, &[Tell(News::Disconnected)]),
 
+        // The request has been given up, or the DREQ is not needed any more.
         (Stale, ReqRcvd) => (Rejected, &[Tell(News::Withdrawn)]),
         (Stale, RepSent) => (DreqSent, &[SendDreq, Tell(News::AcceptFailed)]),
         (Stale, Established) => (DreqSent, &[SendDreq, Tell(News::Broken)]),
+        (Stale, DreqSent) => (TimeWait, &[Tell(News::Disconnected)]),
 
         (Accept, ReqRcvd) => (RepSent, &[SendKept]),
         (Reject, ReqRcvd) => (Rejected, &[SendKept]),

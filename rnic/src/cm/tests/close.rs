@@ -234,6 +234,37 @@ fn a_stale_acceptance() {
     assert_eq!(pair.told(A)[0].0, old, "released");
 }
 
+/// It gave the request up, or answered to the DREQ: what would have said so was lost.
+#[test]
+fn a_queue_pair_that_is_used_again() {
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 1).unwrap();
+    let a = pair.connect(QPN[A]);
+    pair.run();
+    let (b, _) = pair.request();
+    pair.lose.push("A:REJ4");
+    pair.cms[A].forget(pair.now, a);
+    pair.connect(QPN[A]);
+    pair.run();
+    let told = pair.told(B);
+    assert!(matches!(&told[..], [(old, Event::Withdrawn), (_, Event::Request(_))] if *old == b), "{told:?}");
+    pair.told(A);
+
+    let mut pair = Pair::new();
+    let [a, b] = pair.connected();
+    pair.lose.push("A:DREP");
+    pair.cms[B].disconnect(pair.now, b, Ending::Graceful);
+    pair.run();
+    assert_eq!(pair.told(A), [(a, Event::Disconnected)]);
+    pair.connect(QPN[A]);
+    pair.run();
+    let told = pair.told(B);
+    assert!(
+        matches!(&told[..], [(old, Event::Disconnected), (_, Event::Request(_))] if *old == b),
+        "{told:?}"
+    );
+}
+
 #[test]
 fn a_late_req_in_time_wait() {
     let mut pair = Pair::new();

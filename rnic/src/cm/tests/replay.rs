@@ -24,6 +24,7 @@ struct Outcome {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
 fn every_exchange_of_the_captures() {
     let mut outcome = Outcome::default();
     for (name, file) in capture::captures(&capture::root("rocev2")) {
