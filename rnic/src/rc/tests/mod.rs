@@ -1,6 +1,8 @@
 //! Engines against each other over an emulated network under a clock of its own, and against packets made by hand.
 
+mod hostile;
 mod lossy;
+mod requester;
 mod responder;
 mod transfer;
 mod wheel;
@@ -10,7 +12,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use netem::{Conditions, Link};
-use wire::rocev2::{Bth, Extension, Opcode, Packet, PathMtu, Psn, Reth, RnrTimer, packet_len};
+use wire::rocev2::{
+    Aeth, Bth, Extension, Opcode, Packet, PathMtu, Psn, Reth, RnrTimer, Syndrome, packet_len,
+};
 
 use super::*;
 use crate::testing::*;
@@ -195,6 +199,11 @@ pub(crate) fn packet(opcode: Opcode, psn: Psn, extension: Extension, payload: &[
     bytes
 }
 
+/// An ACK packet of any kind.
+pub(crate) fn answer(syndrome: Syndrome, psn: Psn) -> Vec<u8> {
+    packet(Opcode::Acknowledge, psn, Extension::Aeth(Aeth { syndrome, msn: 0 }), &[])
+}
+
 /// Packets in words, without queue pairs and keys.
 pub(crate) fn words(packets: &[Vec<u8>]) -> Vec<String> {
     let word = |bytes: &Vec<u8>| {
@@ -204,6 +213,8 @@ pub(crate) fn words(packets: &[Vec<u8>]) -> Vec<String> {
         let extension = match extension {
             Extension::Reth(Reth { len, .. }) => format!(" of {len}"),
             Extension::Aeth(aeth) | Extension::AtomicAck(aeth, _) => format!(" {}", aeth.syndrome),
+            Extension::RethImmediate(Reth { len, .. }, number) => format!(" of {len} immediate={number:#x}"),
+            Extension::Atomic(_) => String::new(),
             other => other.to_string(),
         };
         format!("{} {}{extension}{flags} {}", bth.psn, bth.opcode, payload.len())
