@@ -27,7 +27,8 @@
 //!    pass must end, so bursts are limited; what does not fit is left over.
 //! 4. Parse ia_params with [`params::parse`], which knows addresses and `spin`, and asks for the provider's own keys.
 //! 5. `impl Provider`, its transport an `Adapter<YourEngine>`, its `open` little more than [`Adapter::open`].
-//! 6. `dat_core::transport_contract!` over a pair of adapters is its first test; provider-tcp-emu shows the others.
+//! 6. Its first tests: `dat_core::transport_contract!` over a pair of adapters, and `adapter/tests/suite`, as
+//!    `provider-tcp-emu/tests/adapter.rs` includes it.
 //!
 //! Everything is compiled for the one engine: no call between here and there is dynamic.
 

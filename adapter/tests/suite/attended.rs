@@ -12,7 +12,8 @@ use dat_core::mem::pz;
 use dat_core::provider::Port;
 use dat_core::{Error, cno};
 use dat_sys::*;
-use provider_tcp_emu::{Tcp, TcpEmu};
+
+use crate::{NAME, PROVIDER, Tested};
 
 unsafe extern "C" fn no_table(_: *const DAT_PROVIDER, _: *const DAT_PROVIDER_INFO) -> DAT_RETURN {
     DAT_SUCCESS
@@ -26,10 +27,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// An adapter whose one dispatcher, for everything, triggers a notification object with a file descriptor.
 struct Side {
-    ia: &'static Node<Ia<Tcp>>,
-    ep: &'static Node<Ep<Tcp>>,
-    all: &'static Node<Evd<Tcp>>,
-    cno: &'static Node<cno::Cno<Tcp>>,
+    ia: &'static Node<Ia<Tested>>,
+    ep: &'static Node<Ep<Tested>>,
+    all: &'static Node<Evd<Tested>>,
+    cno: &'static Node<cno::Cno<Tested>>,
     fd: DAT_FD,
 }
 
@@ -38,9 +39,9 @@ impl Side {
         let registry =
             RegistryFns { add_provider: no_table, remove_provider: no_table, get_ia_handle: no_mapping };
         let entry =
-            Entry { name: "lo", provider: "tcp-emu", table: std::ptr::null(), registry, thread_safe: false };
+            Entry { name: "lo", provider: NAME, table: std::ptr::null(), registry, thread_safe: false };
         // SAFETY: no dispatcher is given.
-        let ia = unsafe { ia::open(&TcpEmu, "127.0.0.1", entry, AsyncEvd::Elsewhere) }.unwrap();
+        let ia = unsafe { ia::open(&PROVIDER, "127.0.0.1", entry, AsyncEvd::Elsewhere) }.unwrap();
         let (cno, fd) = cno::create_with_fd(ia).unwrap();
         let flags = DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG | DAT_EVD_CR_FLAG;
         let all = evd::create(ia, 64, Some(cno), flags).unwrap();
@@ -91,7 +92,7 @@ fn both_sides_may_sleep_outside() {
             let arrived = b.expect(DAT_CONNECTION_REQUEST_EVENT);
             // SAFETY: a connection request; its handle is live until it is answered.
             let request =
-                unsafe { handle::get::<Cr<Tcp>>(arrived.event_data.cr_arrival_event_data.cr_handle) };
+                unsafe { handle::get::<Cr<Tested>>(arrived.event_data.cr_arrival_event_data.cr_handle) };
             // SAFETY: no segments.
             unsafe { b.ep.post_recv(&[], 0, 0) }.unwrap();
             cr::accept(request.unwrap(), Some(b.ep), b"").unwrap();

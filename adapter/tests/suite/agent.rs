@@ -13,7 +13,8 @@ use dat_core::ia::{self, AsyncEvd, Entry, Ia};
 use dat_core::mem::pz;
 use dat_core::provider::Port;
 use dat_sys::*;
-use provider_tcp_emu::{Tcp, TcpEmu};
+
+use crate::{NAME, PROVIDER, Tested};
 
 unsafe extern "C" fn no_table(_: *const DAT_PROVIDER, _: *const DAT_PROVIDER_INFO) -> DAT_RETURN {
     DAT_SUCCESS
@@ -27,11 +28,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// An adapter with an endpoint and a dispatcher for each stream.
 struct Side {
-    ia: &'static Node<Ia<Tcp>>,
-    ep: &'static Node<Ep<Tcp>>,
-    recv: &'static Node<Evd<Tcp>>,
-    connect: &'static Node<Evd<Tcp>>,
-    cr: &'static Node<Evd<Tcp>>,
+    ia: &'static Node<Ia<Tested>>,
+    ep: &'static Node<Ep<Tested>>,
+    recv: &'static Node<Evd<Tested>>,
+    connect: &'static Node<Evd<Tested>>,
+    cr: &'static Node<Evd<Tested>>,
 }
 
 impl Side {
@@ -39,9 +40,9 @@ impl Side {
         let registry =
             RegistryFns { add_provider: no_table, remove_provider: no_table, get_ia_handle: no_mapping };
         let entry =
-            Entry { name: "lo", provider: "tcp-emu", table: std::ptr::null(), registry, thread_safe: false };
+            Entry { name: "lo", provider: NAME, table: std::ptr::null(), registry, thread_safe: false };
         // SAFETY: no dispatcher is given.
-        let ia = unsafe { ia::open(&TcpEmu, "127.0.0.1", entry, AsyncEvd::Elsewhere) }.unwrap();
+        let ia = unsafe { ia::open(&PROVIDER, "127.0.0.1", entry, AsyncEvd::Elsewhere) }.unwrap();
         let evd = |flags| evd::create(ia, 16, None, flags).unwrap();
         let (recv, connect) = (evd(DAT_EVD_DTO_FLAG), evd(DAT_EVD_CONNECTION_FLAG));
         let handles = Handles {
@@ -55,7 +56,7 @@ impl Side {
     }
 }
 
-fn next(evd: &Node<Evd<Tcp>>) -> DAT_EVENT {
+fn next(evd: &Node<Evd<Tested>>) -> DAT_EVENT {
     evd.wait(10_000_000, 1).unwrap().event.unwrap()
 }
 
@@ -66,7 +67,7 @@ fn connected() -> (Side, Side) {
     let (qos, flags) = (DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG);
     a.ep.connect(to, psp.qualifier(), 10_000_000, b"", qos, flags).unwrap();
     // SAFETY: a connection request; its handle is live until it is answered.
-    let request = unsafe { handle::get::<Cr<Tcp>>(next(b.cr).event_data.cr_arrival_event_data.cr_handle) };
+    let request = unsafe { handle::get::<Cr<Tested>>(next(b.cr).event_data.cr_arrival_event_data.cr_handle) };
     cr::accept(request.unwrap(), Some(b.ep), b"").unwrap();
     for side in [&a, &b] {
         assert_eq!(next(side.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);

@@ -5,12 +5,13 @@ use std::process::Command;
 
 use dat_core::mem_transport::contract::rig::{End, PATIENCE};
 use dat_core::provider::{Port, Provider, Receiver, Sink, Transport, Upcall};
-use provider_tcp_emu::{Tcp, TcpEmu};
+
+use crate::{NAME, PROVIDER, Tested};
 
 struct Panics;
 
-impl Receiver<Tcp> for Panics {
-    fn upcall(&self, _: Upcall<'_, Tcp>) {
+impl Receiver<Tested> for Panics {
+    fn upcall(&self, _: Upcall<'_, Tested>) {
         panic!("as the test wants");
     }
 }
@@ -19,17 +20,18 @@ impl Receiver<Tcp> for Panics {
 fn a_panic_of_the_background_thread_is_reported_and_ends_the_process() {
     let this = std::env::current_exe().expect("the test has a path");
     let mut child = Command::new(this);
-    child.args(["--ignored", "--exact", "panic_in_the_background", "--nocapture"]);
+    child.args(["--ignored", "--exact", "suite::panic::panic_in_the_background", "--nocapture"]);
     let output = child.output().expect("the test program starts");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{}: {said}", output.status);
-    assert!(said.contains("dat: tcp-emu: the thread that makes progress panicked"), "{said}");
+    let expected = format!("dat: {NAME}: the thread that makes progress panicked");
+    assert!(said.contains(&expected), "{said}");
 }
 
 #[test]
 #[ignore = "not a test: a child of the test above"]
 fn panic_in_the_background() {
-    let open = || TcpEmu.open("tcp-emu", "127.0.0.1").expect("adapter");
+    let open = || PROVIDER.open(NAME, "127.0.0.1").expect("adapter");
     let (ta, tb) = (open(), open());
     // SAFETY: a static outlives the service point.
     let sink = unsafe { Sink::new(&Panics) };

@@ -6,19 +6,20 @@ use std::time::{Duration, Instant};
 use dat_core::mem_transport::contract::rig::{End, PATIENCE, Rig, pattern, poll};
 use dat_core::provider::{Completions, Provider, Queue, Region, SendOp, Transport, WcStatus};
 use dat_core::wake::Slept;
-use provider_tcp_emu::{Tcp, TcpEmu};
 
-fn open(params: &str) -> Tcp {
-    TcpEmu.open("tcp-emu", params).unwrap_or_else(|e| panic!("{params}: {e}"))
+use crate::{NAME, PROVIDER, Tested, WIRES};
+
+fn open(params: &str) -> Tested {
+    PROVIDER.open(NAME, params).unwrap_or_else(|e| panic!("{params}: {e}"))
 }
 
 /// Waits as a consumer that blocks.
-fn sleep_for_completion(end: &End<'_, Tcp>) -> u64 {
+fn sleep_for_completion(end: &End<'_, Tested>) -> u64 {
     let wake = &end.recvs_log.wake;
     let deadline = Instant::now() + PATIENCE;
     loop {
         wake.reset();
-        if let [wc] = poll::<Tcp>(&end.recvs, 1)[..] {
+        if let [wc] = poll::<Tested>(&end.recvs, 1)[..] {
             assert_eq!(wc.status, WcStatus::Success);
             return wc.id;
         }
@@ -31,7 +32,7 @@ fn sleep_for_completion(end: &End<'_, Tcp>) -> u64 {
 #[test]
 fn sizes_up_to_16_mib_arrive() {
     const MAX: usize = 16 << 20;
-    for params in ["127.0.0.1", "127.0.0.1 crc=on", "::1"] {
+    for params in WIRES {
         let (a, b) = (open(params), open(params));
         let rig = Rig { a: &a, b: &b };
         let (a, b) = (End::with(&a, 8, MAX), End::with(&b, 8, MAX));
@@ -49,7 +50,7 @@ fn sizes_up_to_16_mib_arrive() {
             let done = rig.completions(&a.requests, 2);
             assert!(done.iter().all(|wc| wc.status == WcStatus::Success), "{done:?}");
             assert!(a.mem.read(0, len) == back, "read of {len} bytes");
-            // The read follows the write on the same stream, so it proves that the write has arrived.
+            // The read follows the write on the same connection, so it proves that the write has arrived.
             a.mem.write(0, &there);
             a.post(4, SendOp::Write(b.mem.remote(0)), &[a.mem.segment(0, len)]);
             a.post(5, SendOp::Read(b.mem.remote(0)), &[a.mem.segment(0, 1)]);
@@ -78,7 +79,7 @@ fn a_target_that_computes_serves_one_sided_operations() {
             assert!(start.elapsed() < PATIENCE, "the target does not answer");
             let wake = &a.requests_log.wake;
             wake.reset();
-            done.extend(poll::<Tcp>(&a.requests, 2));
+            done.extend(poll::<Tested>(&a.requests, 2));
             if !blocking {
                 ta.progress();
             } else if done.len() < 2 && a.requests.arm(false) {
@@ -126,7 +127,7 @@ fn many_threads_block_and_all_are_woken() {
             for (a, b) in &pairs {
                 a.recv(0, &[]);
                 b.recv(0, &[]);
-                let echo = |end: &End<'_, Tcp>, first: bool| {
+                let echo = |end: &End<'_, Tested>, first: bool| {
                     for i in 1..=ROUNDS {
                         if first {
                             end.send(i, &[]);
@@ -136,7 +137,7 @@ fn many_threads_block_and_all_are_woken() {
                         if !first {
                             end.send(i, &[]);
                         }
-                        poll::<Tcp>(&end.requests, 64);
+                        poll::<Tested>(&end.requests, 64);
                     }
                 };
                 s.spawn(move || echo(a, true));
@@ -161,7 +162,7 @@ fn a_poller_and_a_sleeper_share_an_adapter() {
                 a1.send(i, &[]);
                 assert_eq!(sleep_for_completion(&a1), i - 1);
                 a1.recv(i, &[]);
-                poll::<Tcp>(&a1.requests, 64);
+                poll::<Tested>(&a1.requests, 64);
             }
             done.store(true, Ordering::Relaxed);
         });
@@ -170,7 +171,7 @@ fn a_poller_and_a_sleeper_share_an_adapter() {
                 assert_eq!(sleep_for_completion(&b1), i - 1);
                 b1.recv(i, &[]);
                 b1.send(i, &[]);
-                poll::<Tcp>(&b1.requests, 64);
+                poll::<Tested>(&b1.requests, 64);
             }
         });
         // Beside them, this thread polls both adapters as hard as it can.
@@ -180,7 +181,7 @@ fn a_poller_and_a_sleeper_share_an_adapter() {
             rig.completions(&b2.recvs, 1);
             i += 1;
             b2.recv(i, &[]);
-            poll::<Tcp>(&a2.requests, 64);
+            poll::<Tested>(&a2.requests, 64);
         }
     });
 }
