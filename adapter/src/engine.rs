@@ -22,6 +22,8 @@ use crate::transport::{Adapter, Shared};
 pub unsafe trait Engine: Send + Sized + 'static {
     /// The provider's name, for its thread.
     const NAME: &'static str;
+    /// The adapter has news before it listens or connects, so that its background thread starts when it is opened.
+    const ALWAYS_AWAKE: bool = false;
     /// Names somebody who called at a service point, and whose request the consumer has. Never used twice.
     type Call: Copy + Send + 'static;
 

@@ -74,6 +74,12 @@ impl<E: Engine> Adapter<E> {
         let engine = engine(Context::new(Arc::clone(&board), registry))?;
         let drive = Arc::new(Drive::new(engine, Arc::clone(&board), poll, params.spin));
         board.belongs_to(&drive);
+        if E::ALWAYS_AWAKE {
+            drive.start_background().map_err(|e| {
+                let reason = format!("starting a thread: {e}");
+                OpenError::new(no_resources(e), reason)
+            })?;
+        }
         Ok(Adapter { attrs: attrs(ia, params.address, wire), keys: Arc::new(Keys::new()), drive })
     }
 }

@@ -16,9 +16,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-pub(crate) use self::errors::Undelivered;
 pub(crate) use self::receive::{Datagrams, RxBatch};
-pub(crate) use self::send::{MAX_SEGMENTS, Sent};
+pub(crate) use self::send::{MAX_BATCH, MAX_SEGMENTS, Sent};
 
 /// Octets that may wait in a socket: as many as the system allows up to this.
 const BUFFER: usize = 16 << 20;
@@ -87,6 +86,12 @@ impl Udp {
             )
         };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Has the kernel give packets back that have left, in the error queue.
+    pub(crate) fn ask_for_headers(&self) -> io::Result<()> {
+        let when = libc::SOF_TIMESTAMPING_TX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
+        self.set(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, when as libc::c_int)
     }
 
     /// Its address.

@@ -27,7 +27,7 @@ pub(crate) struct RxBatch {
 /// Room for the control message that tells the packets' length.
 #[derive(Clone, Copy)]
 #[repr(align(8))]
-struct Control([u8; 32]);
+struct Control(#[expect(dead_code, reason = "the kernel writes it, and the header leads there")] [u8; 32]);
 
 /// Packets of one sender which came together, each of `size` octets, the last perhaps shorter.
 pub(crate) struct Datagrams<'a> {

@@ -82,10 +82,10 @@ pub fn atomic_operations_tell_what_was_there<T: Transport>(a: &T, b: &T) {
         (SendOp::CompareSwap { at, compare: 42, swap: 7 }, u64::MAX),
         (SendOp::FetchAdd { at, add: 3 }, u64::MAX),
     ];
-    // More than may be outstanding, and the reads between them keep their turn.
+    // More than may be outstanding; the fence keeps what the reads between them show.
     for (n, (op, _)) in originals.into_iter().enumerate() {
         let n_8 = 8 * n;
-        a.post(n as u64, op, &[a.mem.segment(n_8, 3), a.mem.segment(n_8 + 3, 5)]);
+        a.post_fenced(n as u64, op, &[a.mem.segment(n_8, 3), a.mem.segment(n_8 + 3, 5)]);
         a.post(10 + n as u64, SendOp::Read(at), &[a.mem.segment(100 + n_8, 8)]);
     }
     let done = rig.completions(&a.requests, 8);

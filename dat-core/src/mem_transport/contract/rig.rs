@@ -159,6 +159,13 @@ impl<'t, T: Transport> End<'t, T> {
         self.try_post(id, op, segments).expect("post");
     }
 
+    /// As `post`; starts when the reads before it are done.
+    pub fn post_fenced(&self, id: u64, op: SendOp, segments: &[Segment]) {
+        let wr = SendWr { id, op, segments, signalled: true, solicited: false, fence: true, quiet: false };
+        // SAFETY: as in `try_post`.
+        unsafe { self.qp.post_send(&wr) }.expect("post");
+    }
+
     pub fn try_post(&self, id: u64, op: SendOp, segments: &[Segment]) -> Result<(), PostError> {
         let wr = SendWr { id, op, segments, signalled: true, solicited: false, fence: false, quiet: false };
         // SAFETY: the cases keep their buffers until they are done.
@@ -420,4 +427,10 @@ impl<T: Transport> Receiver<T> for Log<'_, T> {
             self.t.interrupt();
         }
     }
+}
+
+/// Private data arrived as they were sent, or filled up with zeros where the wire has a field for them of one length.
+pub fn assert_arrived(private: &[u8], sent: &[u8]) {
+    assert!(private.starts_with(sent), "{private:?}: not {sent:?}");
+    assert!(private[sent.len()..].iter().all(|&octet| octet == 0), "{private:?}: more than {sent:?}");
 }

@@ -1,0 +1,680 @@
+//! Everything that touches sockets, under one lease: addresses in use, connections, service points, timers.
+
+mod kit;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use adapter::{Context, Left, Pass, Shared, Table, netdev};
+use capture::Capture;
+use dat_core::provider::{Allocated, Close, Connect, Port, ReadDepth};
+use dat_core::{Error, OpenError, Result};
+use dat_sys::*;
+use mio::Interest;
+use mio::event::Event;
+use rnic::Work;
+use rnic::cm::{self, ConnId};
+use wire::cm::{Mad, Message, Reason, ServiceId};
+use wire::rocev2::{Deth, Extension, Opcode, Packet, PathMtu};
+
+pub(crate) use self::kit::{Key, Kit};
+use crate::MAX_READ_DEPTH;
+use crate::calls::{CallId, Calls, Door};
+use crate::line::check_strangers;
+use crate::link::{Link, Target, Tools, deadline};
+use crate::params::{Params, Which};
+use crate::port::{Desk, Letter, PortError, slot_of};
+use crate::route::Route;
+use crate::socket::{Datagrams, RxBatch};
+use crate::station::{GSI, Owner, Station, random};
+
+/// Reads of one socket before others get their turn.
+const BURST: usize = 16;
+/// Fruitless passes after which the poller is asked: new calls, and what comes to addresses that are not hot.
+const ASK_EVERY: u32 = 256;
+
+/// The engine.
+pub struct Engine {
+    kit: Kit,
+    stations: Vec<Station>,
+    links: Table<Link>,
+    calls: Calls,
+    /// Letters from other adapters are read to it.
+    desk: Desk,
+    rx: RxBatch,
+    /// Stations with more to be read, where a burst has ended.
+    unread: Vec<Key>,
+    /// Fruitless passes of polling consumers in a row.
+    fruitless: u32,
+    params: Params,
+    guid: u64,
+    capture: Option<Capture>,
+}
+
+impl Engine {
+    /// Uses the one address that is asked for, or all of the host.
+    pub(crate) fn new(
+        ia: &str,
+        context: Context<Engine>,
+        params: Params,
+    ) -> std::result::Result<Self, OpenError> {
+        if params.which == Which::Kernel {
+            return Err(OpenError::new(
+                Error::of(DAT_MODEL_NOT_SUPPORTED),
+                "ia_params: engine=kernel: the kernel's RoCE is reached through a provider for verbs, which is not built in",
+            ));
+        }
+        let capture = match &params.capture {
+            Some(name) => Some(Capture::open(name, ia).map_err(|e| {
+                OpenError::new(Error::of(DAT_INVALID_PARAMETER), format!("capture={name}: {e}"))
+            })?),
+            None => None,
+        };
+        let mut engine = Engine {
+            kit: Kit::new(context),
+            stations: Vec::new(),
+            links: Table::new(),
+            calls: Calls::default(),
+            desk: Desk::default(),
+            rx: RxBatch::new(),
+            unread: Vec::new(),
+            fruitless: 0,
+            guid: random() | 1,
+            params,
+            capture,
+        };
+        engine.open_stations()?;
+        Ok(engine)
+    }
+
+    fn open_stations(&mut self) -> std::result::Result<(), OpenError> {
+        if let Some(address) = self.params.adapter.bind {
+            return self.open_station(address).map(drop).map_err(no_port);
+        }
+        let own = self.params.adapter.address;
+        self.open_station(own).map_err(no_port)?;
+        let all = netdev::addresses().unwrap_or_default();
+        for found in all.iter().filter(|found| found.up && found.addr.ip() != own.ip()) {
+            match self.open_station(found.addr) {
+                // An address that cannot be used yet, or any more.
+                Ok(_) | Err(PortError::System(..)) => {}
+                Err(error) => return Err(no_port(error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn open_station(&mut self, address: SocketAddr) -> std::result::Result<usize, PortError> {
+        let station = Station::open(address, self.guid, &self.params, self.capture.clone())?;
+        let index = self.stations.len();
+        let system = |error| PortError::System(address.ip(), error);
+        let readable = Interest::READABLE;
+        let Kit { context, .. } = &self.kit;
+        context.watch(Key::Socket(index), &station.port.socket, readable).map_err(system)?;
+        context.watch(Key::Door(index), &station.port.door, readable).map_err(system)?;
+        context.watch(Key::Mailbox(index), &station.port.mailbox, readable).map_err(system)?;
+        self.stations.push(station);
+        // Who listened before listens here, too. Where another adapter does, this one does not.
+        for door in self.calls.all() {
+            self.listen_at(door, index).ok();
+        }
+        Ok(index)
+    }
+
+    /// Makes a service point known at an address.
+    fn listen_at(&mut self, index: usize, station: usize) -> io::Result<()> {
+        let Engine { calls, stations, kit, .. } = self;
+        let Some(door) = calls.door(index) else { return Ok(()) };
+        let service = stations[station].port.listen(ServiceId::tcp(door.port).0)?;
+        kit.context.watch(Key::Service { door: index, station }, &service.mailbox, Interest::READABLE)?;
+        stations[station].cm.listen(door.port, door.backlog).map_err(|_| io::ErrorKind::AddrInUse)?;
+        door.services.push((station, service));
+        Ok(())
+    }
+
+    /// The way to a peer: a station, and what fits into packets.
+    fn way_to(&mut self, peer: SocketAddr) -> Option<(usize, PathMtu)> {
+        let route = Route::to(peer, self.params.adapter.bind).ok()?;
+        let index = self.stations.iter().position(|s| s.address().ip() == route.source.ip());
+        let index = match index {
+            Some(index) => index,
+            None => self.open_station(route.source).ok()?,
+        };
+        Some((index, route.mtu.min(self.params.mtu)))
+    }
+}
+
+/// What comes in.
+impl Engine {
+    /// Reads a socket, once; false: nothing was there.
+    #[inline]
+    fn read(&mut self, key: Key, now: Instant) -> bool {
+        let (station, is_door) = match key {
+            Key::Door(station) => (station, true),
+            Key::Socket(station) => (station, false),
+            Key::Mailbox(_) | Key::Service { .. } => return false,
+        };
+        let Engine { stations, links, kit, calls, rx, .. } = self;
+        let Some(place) = stations.get_mut(station) else { return false };
+        let socket = if is_door { &place.port.door } else { &place.port.socket };
+        if !socket.receive(rx) {
+            return false;
+        }
+        for datagrams in (0..rx.len()).filter_map(|n| rx.get(n)) {
+            take_in(&mut Tools { station: place, kit, now }, links, calls, &datagrams);
+        }
+        self.settle(station, now);
+        true
+    }
+
+    /// Reads a socket until it is empty, or others shall have their turn.
+    fn read_all(&mut self, key: Key, now: Instant) {
+        for _ in 0..BURST {
+            if !self.read(key, now) {
+                return;
+            }
+        }
+        if !self.unread.contains(&key) {
+            self.unread.push(key);
+        }
+    }
+
+    /// Does what follows from what came.
+    #[inline]
+    fn settle(&mut self, index: usize, now: Instant) {
+        let Engine { stations, links, kit, .. } = self;
+        let station = &mut stations[index];
+        while let Some(link) = kit.touched.pop() {
+            if let Some(link) = links.get_mut(link) {
+                link.after_receive(&mut Tools { station, kit, now });
+            }
+        }
+        self.settle_messages(index, now);
+    }
+
+    /// Tells whom it concerns what the connection manager has to say, and sends its messages.
+    fn settle_messages(&mut self, index: usize, now: Instant) {
+        let Engine { stations, links, kit, calls, .. } = self;
+        let station = &mut stations[index];
+        while let Some((id, event)) = station.cm.poll_event() {
+            let owner = station.owners.get(&id).copied();
+            let tools = &mut Tools { station, kit, now };
+            match (event, owner) {
+                (cm::Event::Request(request), _) => calls.pass_on(tools, index, id, request),
+                (cm::Event::Released { qpn }, _) => {
+                    tools.station.qpns.release(qpn);
+                    tools.station.owners.remove(&id);
+                }
+                (_, Some(Owner::Call(call))) => {
+                    // The consumer learns of it when it answers.
+                    calls.take(call);
+                    tools.station.owners.remove(&id);
+                }
+                (event, Some(Owner::Link(link))) => {
+                    if let Some(link) = links.get_mut(link) {
+                        link.told(tools, id, event);
+                    }
+                }
+                (_, None) => {}
+            }
+        }
+        station.send_messages(&mut kit.burst, now);
+    }
+
+    /// Reads letters of other adapters.
+    fn read_letters(&mut self, key: Key, now: Instant) {
+        let mut desk = std::mem::take(&mut self.desk);
+        let station = loop {
+            let Engine { stations, calls, .. } = self;
+            let (station, mailbox) = match key {
+                Key::Mailbox(station) => (station, stations.get(station).map(|s| &s.port.mailbox)),
+                Key::Service { door, station } => {
+                    let services = calls.door(door).map_or(&[][..], |door| &door.services);
+                    (station, services.iter().find(|(at, _)| *at == station).map(|(_, s)| &s.mailbox))
+                }
+                Key::Socket(station) | Key::Door(station) => (station, None),
+            };
+            let letter = mailbox.and_then(|mailbox| mailbox.next(&mut desk).ok().flatten());
+            match letter {
+                None => break station,
+                Some(Letter::Hello(newcomer)) => stations[station].port.welcome(&newcomer),
+                Some(Letter::Packet { from, packet: octets }) => {
+                    let Some((qpn, packet)) = dest_qpn(octets).zip(Packet::parse(octets).ok()) else { continue };
+                    let Engine { stations, links, kit, .. } = self;
+                    let station = &mut stations[station];
+                    let link = station.qpns.find(qpn).and_then(|link| links.get_mut(link));
+                    match link {
+                        Some(link) if link.is_from(from.ip(), qpn) => {
+                            link.receive(&mut Tools { station, kit, now }, &packet);
+                        }
+                        None if qpn == GSI => manage(station, from, &packet, now),
+                        _ => {}
+                    }
+                }
+            }
+        };
+        self.desk = desk;
+        if station < self.stations.len() {
+            self.settle(station, now);
+        }
+    }
+
+    /// What the network did not deliver.
+    fn read_errors(&mut self, index: usize, now: Instant) {
+        let Engine { stations, links, kit, .. } = self;
+        let station = &mut stations[index];
+        let mut gone = Vec::new();
+        station.port.socket.errors(|back| {
+            if back.refused
+                && let Some(qpn) = dest_qpn(back.packet)
+            {
+                gone.push((back.to.ip(), qpn, senders_id(back.packet)));
+            }
+        });
+        for (peer, qpn, call) in gone {
+            let of_call = call.filter(|_| qpn == GSI).and_then(|id| match station.owners.get(&ConnId(id)) {
+                Some(&Owner::Link(link)) => Some(link),
+                _ => None,
+            });
+            let concerned: Vec<usize> = match of_call {
+                Some(link) => vec![link],
+                None => links.indices().collect(),
+            };
+            for index in concerned {
+                if let Some(link) = links.get_mut(index)
+                    && (of_call.is_some() || link.is_with(peer, qpn))
+                {
+                    link.peer_is_gone(&mut Tools { station, kit, now });
+                }
+            }
+        }
+        self.settle_messages(index, now);
+    }
+
+    /// Calls `f` with a queue pair and the station of its connection, if it has one, and sends the messages that come of it.
+    fn with_link<R>(&mut self, qp: usize, f: impl FnOnce(&mut Link, Option<&mut Tools<'_>>) -> R) -> Option<R> {
+        let now = Instant::now();
+        let Engine { stations, links, kit, .. } = self;
+        let link = links.get_mut(qp)?;
+        let index = link.station();
+        let station = index.and_then(|station| stations.get_mut(station));
+        let result = match station {
+            Some(station) => f(link, Some(&mut Tools { station, kit, now })),
+            None => f(link, None),
+        };
+        if let Some(index) = index {
+            self.settle_messages(index, now);
+        }
+        Some(result)
+    }
+}
+
+/// Takes in what one sender sent.
+#[inline]
+fn take_in(tools: &mut Tools<'_>, links: &mut Table<Link>, calls: &Calls, datagrams: &Datagrams<'_>) {
+    let (ours, from) = (tools.station.address(), datagrams.from);
+    for (place, datagram) in datagrams.octets.chunks(datagrams.size).enumerate() {
+        // Who it claims to be for says whose checksum it should have.
+        let Some(qpn) = dest_qpn(datagram) else { continue };
+        let link = tools.station.qpns.find(qpn).and_then(|link| links.get_mut(link));
+        let checked = match link {
+            Some(link) => match link.peer(from.ip(), qpn) {
+                Some(peer) => peer.check(ours, from, place, datagram),
+                // Not from its peer: forged, or late.
+                None => continue,
+            },
+            None => check_strangers(ours, from, place, datagram),
+        };
+        let Some((octets, ip)) = checked else { continue };
+        tools.station.line.received(tools.now, from, ip, datagram);
+        let Ok(packet) = Packet::parse(octets) else { continue };
+        match tools.station.qpns.find(qpn).and_then(|link| links.get_mut(link)) {
+            Some(link) => link.receive(tools, &packet),
+            None => stray(tools, calls, from, octets, &packet),
+        }
+    }
+}
+
+/// A packet that is not for a queue pair of this adapter.
+fn stray(tools: &mut Tools<'_>, calls: &Calls, from: SocketAddr, octets: &[u8], packet: &Packet<'_>) {
+    let Tools { station, now, .. } = tools;
+    let qpn = packet.bth.dest_qpn;
+    if qpn != GSI {
+        // The kernel put packets of several queue pairs into one batch.
+        let slot = slot_of(qpn);
+        if slot != station.port.slot() {
+            station.port.forward(slot, from, octets);
+        }
+        return;
+    }
+    let Ok(mad) = Mad::parse(packet.payload) else { return };
+    let elsewhere = match &mad.message {
+        Message::Req(req) => {
+            let here = req.service.tcp_port().is_some_and(|port| calls.has(port));
+            !here && station.port.forward_request(req.service.0, from, octets)
+        }
+        other => match slot_of(receivers_id(other)) {
+            slot if slot == station.port.slot() => false,
+            slot => {
+                station.port.forward(slot, from, octets);
+                true
+            }
+        },
+    };
+    if !elsewhere {
+        manage(station, from, packet, *now);
+    }
+}
+
+/// A packet for the connection manager.
+fn manage(station: &mut Station, from: SocketAddr, packet: &Packet<'_>, now: Instant) {
+    let Extension::Deth(deth) = packet.extension else { return };
+    if packet.bth.opcode == Opcode::DatagramSendOnly && deth.q_key == Deth::GSI_Q_KEY {
+        let to = station.address().ip();
+        // What makes no sense is dropped.
+        station.cm.receive(now, from.ip(), to, packet.payload).ok();
+    }
+}
+
+/// By what its receiver knows the connection that a message is about.
+fn receivers_id(message: &Message<'_>) -> u32 {
+    match message {
+        Message::Req(_) => 0,
+        Message::Mra(mra) => mra.remote_id,
+        Message::Rej(rej) => rej.remote_id,
+        Message::Rep(rep) => rep.remote_id,
+        Message::Rtu(rtu) => rtu.remote_id,
+        Message::Dreq(dreq) => dreq.remote_id,
+        Message::Drep(drep) => drep.remote_id,
+    }
+}
+
+/// The queue pair that a packet is for, before anything else of it has been looked at.
+#[inline]
+fn dest_qpn(packet: &[u8]) -> Option<u32> {
+    let &[_, high, middle, low] = packet.get(4..)?.first_chunk()?;
+    Some(u32::from_be_bytes([0, high, middle, low]))
+}
+
+/// By what its sender knows the connection that a message of ours was about, which has come back.
+fn senders_id(packet: &[u8]) -> Option<u32> {
+    const AT: usize = 12 + Deth::SIZE + 24;
+    packet.get(AT..)?.first_chunk().map(|id| u32::from_be_bytes(*id))
+}
+
+fn no_port(error: PortError) -> OpenError {
+    let code = match error {
+        PortError::System(..) => Error::of(DAT_INVALID_ADDRESS),
+        _ => Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY),
+    };
+    OpenError::new(code, error.to_string())
+}
+
+// SAFETY: `Work` goes to a `Link`, which is in the engine as long as it lives; sinks go with links and service points.
+unsafe impl adapter::Engine for Engine {
+    const NAME: &'static str = "softroce";
+    // Newcomers ask for the vault.
+    const ALWAYS_AWAKE: bool = true;
+    type Call = CallId;
+
+    fn look(&mut self) -> Pass {
+        let now = Instant::now();
+        let mut moved = false;
+        for station in 0..self.stations.len() {
+            moved |= self.stations[station].qpns.any() && self.read(Key::Socket(station), now);
+        }
+        self.fruitless = if moved { 0 } else { self.fruitless.wrapping_add(1) };
+        match moved {
+            true => Pass::Fruitful,
+            false if self.fruitless.is_multiple_of(ASK_EVERY) => Pass::Ask,
+            false => Pass::Fruitless,
+        }
+    }
+
+    fn see(&mut self, event: &Event) {
+        let (key, now) = (Key::from(event.token()), Instant::now());
+        match key {
+            Key::Socket(station) => {
+                if event.is_error() && station < self.stations.len() {
+                    self.read_errors(station, now);
+                }
+                self.read_all(key, now);
+            }
+            Key::Door(_) => self.read_all(key, now),
+            Key::Mailbox(_) | Key::Service { .. } => self.read_letters(key, now),
+        }
+    }
+
+    fn go_on(&mut self) {
+        let now = Instant::now();
+        while let Some(link) = self.kit.failing.pop() {
+            if let Some(link) = self.links.get_mut(link) {
+                link.fail_now();
+            }
+        }
+        // What came in the last pass has had its answer by now, if the consumer gave one.
+        while let Some(link) = self.kit.owing.pop() {
+            self.with_link(link, |link, tools| {
+                if let Some(tools) = tools {
+                    link.acknowledge(tools);
+                }
+            });
+        }
+        // Each once: whoever has still more to send is behind them by then.
+        for _ in 0..self.kit.again.len() {
+            let link = self.kit.again.remove(0);
+            self.with_link(link, |link, tools| tools.into_iter().for_each(|tools| link.go_on(tools)));
+        }
+        for key in std::mem::take(&mut self.unread) {
+            self.read_all(key, now);
+        }
+        for index in 0..self.stations.len() {
+            let station = &mut self.stations[index];
+            station.line.go_on(&station.port.socket, now);
+            if station.cm.deadline().is_some_and(|at| at <= now) {
+                station.cm.expire(now);
+                self.settle_messages(index, now);
+            }
+        }
+        while let Some(link) = self.kit.wheel.pop(now) {
+            self.expire(link);
+        }
+    }
+
+    fn leave(&mut self) -> Left {
+        let Kit { wheel, owing, again, failing, .. } = &self.kit;
+        let more = !(owing.is_empty() && again.is_empty() && failing.is_empty() && self.unread.is_empty());
+        let deadlines = self.stations.iter().filter_map(Station::deadline);
+        Left { more, alarm: deadlines.chain(wheel.deadline()).min() }
+    }
+
+    fn add_qp(&mut self, sink: Sink, work: Work) -> Result<Arc<Shared>> {
+        let index = self.links.next_index();
+        let shared = Arc::new(Shared::new(index));
+        self.links.insert(Link::new(index, sink, Arc::clone(&shared), work));
+        Ok(shared)
+    }
+
+    fn remove_qp(&mut self, qp: usize) {
+        let now = Instant::now();
+        let Engine { stations, links, kit, .. } = self;
+        kit.forget(qp);
+        let Some(link) = links.remove(qp) else { return };
+        if let Some(index) = link.station() {
+            link.close(&mut Tools { station: &mut stations[index], kit, now });
+            self.settle_messages(index, now);
+        }
+    }
+
+    #[inline]
+    fn transmit(&mut self, qp: usize) {
+        let Engine { stations, links, kit, .. } = self;
+        let Some(link) = links.get_mut(qp) else { return };
+        match link.station().and_then(|station| stations.get_mut(station)) {
+            Some(station) => link.transmit(&mut Tools { station, kit, now: Instant::now() }),
+            None => link.flush_ended(),
+        }
+    }
+
+    fn connect(&mut self, qp: usize, to: &Connect<'_>) -> Result<()> {
+        if to.private.len() > cm::Cm::MAX_CONNECT_PRIVATE {
+            return Err(Error::of(DAT_INVALID_PARAMETER));
+        }
+        let now = Instant::now();
+        let mut peer = to.addr;
+        peer.set_port(adapter::port(to.port));
+        let way = self.way_to(peer);
+        let Engine { stations, links, kit, .. } = self;
+        let link = links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
+        let (index, mtu) = way.unwrap_or((usize::MAX, PathMtu::Octets256));
+        let mut from = stations.get(index).map_or(peer, Station::address);
+        // As from a socket that nobody bound.
+        from.set_port(random() as u16 | 0xC000);
+        let target = Target {
+            to: peer,
+            from,
+            private: to.private.to_vec(),
+            deadline: deadline(now, to.timeout),
+            depth: within_limits(to.depth),
+            mtu,
+        };
+        match stations.get_mut(index) {
+            Some(station) => link.dial(&mut Tools { station, kit, now }, index, target),
+            None => link.dial_nowhere(kit, target),
+        }
+        if index < self.stations.len() {
+            self.settle_messages(index, now);
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self, qp: usize, call: CallId, private: &[u8], depth: ReadDepth) -> Result<()> {
+        if private.len() > cm::Cm::MAX_ACCEPT_PRIVATE {
+            return Err(Error::of(DAT_INVALID_PARAMETER));
+        }
+        let now = Instant::now();
+        let Engine { stations, links, kit, calls, .. } = self;
+        let link = links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
+        let Some(request) = calls.take(call) else {
+            link.answer_nobody(kit);
+            return Ok(());
+        };
+        let mut tools = Tools { station: &mut stations[call.station], kit, now };
+        link.answer(&mut tools, (call.station, call.id), &request, private, within_limits(depth));
+        self.settle_messages(call.station, now);
+        Ok(())
+    }
+
+    fn disconnect(&mut self, qp: usize, how: Close) {
+        self.with_link(qp, |link, tools| match tools {
+            Some(tools) => link.disconnect(tools, how),
+            None => link.disconnect_nobody(),
+        });
+    }
+
+    fn allocated(&mut self, qp: usize) -> Allocated {
+        let buffers = self.links.get_mut(qp).map_or(0, |link| link.allocated());
+        // Messages are taken in order.
+        Allocated { buffers, span: buffers }
+    }
+
+    fn listen(&mut self, port: Port, backlog: usize, sink: Sink) -> Result<(usize, u16)> {
+        match port {
+            Port::Qualifier(qualifier) => {
+                let port = adapter::port(qualifier);
+                Ok((self.open_door(port, backlog, sink)?, port))
+            }
+            Port::Any => {
+                let tries = (0..TRIES).map(|_| random() as u16 | 0xC000);
+                let opened = tries.filter_map(|port| Some((self.open_door(port, backlog, sink).ok()?, port))).next();
+                opened.ok_or(Error::of(DAT_CONN_QUAL_UNAVAILABLE))
+            }
+        }
+    }
+
+    fn close(&mut self, listener: usize) {
+        let Some(door) = self.calls.close(listener) else { return };
+        for (station, service) in door.services {
+            self.kit.context.unwatch(&service.mailbox);
+            self.stations[station].cm.unlisten(door.port);
+        }
+    }
+
+    fn reject(&mut self, call: CallId, private: &[u8]) -> Result<()> {
+        self.turn_down(call, Reason::CONSUMER, private)
+    }
+
+    fn refuse(&mut self, call: CallId) {
+        self.turn_down(call, Reason::NO_RESOURCES, &[]).ok();
+    }
+}
+
+/// Ports that are tried where any will do.
+const TRIES: usize = 64;
+
+impl Engine {
+    fn open_door(&mut self, port: u16, backlog: usize, sink: Sink) -> Result<usize> {
+        if self.calls.has(port) {
+            return Err(Error::of(DAT_CONN_QUAL_IN_USE));
+        }
+        let door = self.calls.open(Door { port, backlog, sink, services: Vec::new() });
+        for station in 0..self.stations.len() {
+            if let Err(error) = self.listen_at(door, station) {
+                adapter::Engine::close(self, door);
+                return Err(match error.kind() {
+                    io::ErrorKind::AddrInUse => Error::of(DAT_CONN_QUAL_IN_USE),
+                    _ => adapter::no_resources(error),
+                });
+            }
+        }
+        Ok(door)
+    }
+
+    fn turn_down(&mut self, call: CallId, reason: Reason, private: &[u8]) -> Result<()> {
+        // Gone already: so much the better.
+        if self.calls.take(call).is_none() {
+            return Ok(());
+        }
+        let now = Instant::now();
+        let station = &mut self.stations[call.station];
+        station.owners.remove(&call.id);
+        let result = station.cm.reject(now, call.id, reason, private);
+        self.settle_messages(call.station, now);
+        result.map_err(|_| Error::of(DAT_INVALID_PARAMETER))
+    }
+
+    /// A queue pair's time is over. A peer on this host that is not there any more will not answer.
+    fn expire(&mut self, link: usize) {
+        self.with_link(link, |link, tools| {
+            let Some(tools) = tools else { return };
+            match link.peer_slot() {
+                Some((peer, slot))
+                    if peer == tools.station.address().ip() && !tools.station.port.is_alive(slot) =>
+                {
+                    link.peer_is_gone(tools);
+                }
+                _ => link.expire(tools),
+            }
+        });
+    }
+}
+
+impl Drop for Engine {
+    /// What is still in the emulated network arrives.
+    fn drop(&mut self) {
+        for station in &mut self.stations {
+            station.line.flush(&station.port.socket);
+        }
+    }
+}
+
+fn within_limits(depth: ReadDepth) -> ReadDepth {
+    ReadDepth { incoming: depth.incoming.min(MAX_READ_DEPTH), outgoing: depth.outgoing.min(MAX_READ_DEPTH) }
+}
+
+/// What upcalls of an engine go to.
+pub(crate) type Sink = adapter::Sink<Engine>;
+/// What upcalls of an engine say.
+pub(crate) type Upcall<'a> = adapter::Upcall<'a, Engine>;

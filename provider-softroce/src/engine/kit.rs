@@ -1,0 +1,94 @@
+//! What the parts of the engine use in common.
+
+use std::time::Instant;
+
+use adapter::Context;
+use mio::Token;
+use rnic::rc::{Burst, Wheel};
+use wire::rocev2::PathMtu;
+
+use super::Engine;
+
+/// Packets of a burst: one batch of the longest that the kernel cuts, twice over.
+const BURST: usize = 128;
+
+/// The kit.
+pub(crate) struct Kit {
+    pub(crate) context: Context<Engine>,
+    pub(crate) burst: Burst,
+    pub(crate) wheel: Wheel,
+    /// Queue pairs that have received something in this pass.
+    pub(crate) touched: Vec<usize>,
+    /// Queue pairs that owe an acknowledgement.
+    pub(crate) owing: Vec<usize>,
+    /// Queue pairs that have more to send.
+    pub(crate) again: Vec<usize>,
+    /// Queue pairs whose attempt has failed, to be told of in the next pass.
+    pub(crate) failing: Vec<usize>,
+}
+
+impl Kit {
+    pub(super) fn new(context: Context<Engine>) -> Self {
+        Kit {
+            context,
+            burst: Burst::new(BURST, PathMtu::Octets4096),
+            wheel: Wheel::new(Instant::now()),
+            touched: Vec::new(),
+            owing: Vec::new(),
+            again: Vec::new(),
+            failing: Vec::new(),
+        }
+    }
+
+    /// A queue pair goes away.
+    pub(super) fn forget(&mut self, link: usize) {
+        self.wheel.clear(link);
+        for list in [&mut self.touched, &mut self.owing, &mut self.again, &mut self.failing] {
+            list.retain(|&of| of != link);
+        }
+    }
+
+    /// A queue pair's attempt has failed inside a call of the consumer's, which is to be over before it hears of it.
+    pub(crate) fn fail_soon(&mut self, link: usize) {
+        self.failing.push(link);
+    }
+}
+
+/// Names a socket to the poller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Key {
+    /// The slot's socket of a station.
+    Socket(usize),
+    /// The door of a station.
+    Door(usize),
+    /// The mailbox of a station.
+    Mailbox(usize),
+    /// The mailbox of a service point, at a station.
+    Service { door: usize, station: usize },
+}
+
+/// Stations at most, as far as tokens go: addresses of a host.
+const STATIONS: usize = 1 << 16;
+
+impl From<Key> for Token {
+    fn from(key: Key) -> Self {
+        Token(match key {
+            Key::Socket(station) => station << 2,
+            Key::Door(station) => station << 2 | 1,
+            Key::Mailbox(station) => station << 2 | 2,
+            Key::Service { door, station } => (door * STATIONS + station) << 2 | 3,
+        })
+    }
+}
+
+impl From<Token> for Key {
+    fn from(token: Token) -> Self {
+        let index = token.0 >> 2;
+        match token.0 & 3 {
+            0 => Key::Socket(index),
+            1 => Key::Door(index),
+            2 => Key::Mailbox(index),
+            _ => Key::Service { door: index / STATIONS, station: index % STATIONS },
+        }
+    }
+}

@@ -1,0 +1,625 @@
+//! A queue pair and its connection.
+//!
+//! ```text
+//! Idle ─ dial ──► Dialing ─ accepted ──► Up ──► Ended      everything posted completes before the upcall
+//!      ─ answer ───────────────────────► Up                that says how it ended
+//! ```
+
+mod up;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use adapter::Shared;
+use dat_core::provider::{Close, ReadDepth};
+use rnic::Work;
+use rnic::cm::{Accept, Accepted, ConnId, Connect, Ending, Event, Request};
+use wire::cm::{Reason, Timeout};
+use wire::rocev2::{Operation, Packet, PathMtu, Psn};
+
+use self::up::{Terms, Up};
+use crate::engine::{Kit, Sink, Upcall};
+use crate::line::Peer;
+use crate::station::{Owner, Station, random};
+
+/// How long a requester waits for an acknowledgement: 2^17 · 4.096 µs, as kernels do.
+const ACK_TIMEOUT: Timeout = Timeout::new(17);
+/// Such times in a row until a connection is given up.
+const RETRIES: u8 = 7;
+/// For ever: a peer that posts no receive is waited for.
+const RNR_RETRIES: u8 = 7;
+/// Numbers that a queue pair tries whose peer believes that it is connected.
+const STALE_TRIES: u8 = 3;
+
+/// A queue pair, as the engine sees it.
+pub(crate) struct Link {
+    index: usize,
+    sink: Sink,
+    shared: Arc<Shared>,
+    phase: Phase,
+    /// It is in the kit's list of those who have received something.
+    touched: bool,
+    /// It is in the kit's list of those who owe an acknowledgement.
+    owing: bool,
+}
+
+/// The name of a connection.
+#[derive(Clone, Copy)]
+pub(crate) struct Conn {
+    pub(crate) station: usize,
+    pub(crate) id: ConnId,
+    pub(crate) qpn: u32,
+}
+
+enum Phase {
+    Idle(Work),
+    Dialing(Box<Dialing>),
+    Up(Box<Up>),
+    /// With the connection whose end the consumer has not been told of yet, because the peer has not answered.
+    Ended(Work, Option<Conn>),
+    /// While one of the others becomes another.
+    Between,
+}
+
+/// An attempt to connect.
+struct Dialing {
+    work: Work,
+    target: Target,
+    /// None: the attempt has failed before it began.
+    call: Option<(Conn, Psn)>,
+    stale_tries: u8,
+}
+
+/// Whom to connect to, and on what terms.
+pub(crate) struct Target {
+    /// Its port number is the one that is called.
+    pub(crate) to: SocketAddr,
+    /// Ours, likewise.
+    pub(crate) from: SocketAddr,
+    pub(crate) private: Vec<u8>,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) depth: ReadDepth,
+    pub(crate) mtu: PathMtu,
+}
+
+/// Why a connection ends.
+enum End {
+    /// This side's consumer wants it.
+    Local(Close),
+    /// The peer ended it.
+    Peer,
+    /// The network failed, or one side broke the rules, or a request failed.
+    Broken,
+    /// The peer never said that it has seen our acceptance.
+    NotAccepted,
+}
+
+/// The engine's parts that a connection's calls need besides the queue pair.
+pub(crate) struct Tools<'a> {
+    pub(crate) station: &'a mut Station,
+    pub(crate) kit: &'a mut Kit,
+    pub(crate) now: Instant,
+}
+
+impl Link {
+    pub(crate) fn new(index: usize, sink: Sink, shared: Arc<Shared>, work: Work) -> Self {
+        Link { index, sink, shared, phase: Phase::Idle(work), touched: false, owing: false }
+    }
+
+    /// Where its connection is.
+    pub(crate) fn station(&self) -> Option<usize> {
+        match &self.phase {
+            Phase::Dialing(dialing) => dialing.call.map(|(conn, _)| conn.station),
+            Phase::Up(up) => Some(up.conn.station),
+            Phase::Ended(_, conn) => conn.map(|conn| conn.station),
+            Phase::Idle(_) | Phase::Between => None,
+        }
+    }
+
+    /// The peer, if there is a connection of ours with this number, and it is at this address.
+    #[inline]
+    pub(crate) fn peer(&mut self, from: IpAddr, qpn: u32) -> Option<&mut Peer> {
+        match &mut self.phase {
+            Phase::Up(up) if up.conn.qpn == qpn && up.peer.address.ip() == from => Some(&mut up.peer),
+            _ => None,
+        }
+    }
+
+    /// Whether there is.
+    pub(crate) fn is_from(&self, from: IpAddr, qpn: u32) -> bool {
+        matches!(&self.phase, Phase::Up(up) if up.conn.qpn == qpn && up.peer.address.ip() == from)
+    }
+
+    /// Whether its connection is with this queue pair of that address.
+    pub(crate) fn is_with(&self, peer: IpAddr, qpn: u32) -> bool {
+        matches!(&self.phase, Phase::Up(up) if up.peer.address.ip() == peer && up.peer_qpn == qpn)
+    }
+
+    /// The slot that the peer has at its address.
+    pub(crate) fn peer_slot(&self) -> Option<(IpAddr, u8)> {
+        match &self.phase {
+            Phase::Up(up) => Some((up.peer.address.ip(), crate::port::slot_of(up.peer_qpn))),
+            _ => None,
+        }
+    }
+
+    /// Receive buffers that belong to it and have not completed.
+    pub(crate) fn allocated(&self) -> usize {
+        match &self.phase {
+            Phase::Idle(work) | Phase::Ended(work, _) => work.allocated(),
+            Phase::Dialing(dialing) => dialing.work.allocated(),
+            Phase::Up(up) => up.rc.work().allocated(),
+            Phase::Between => 0,
+        }
+    }
+}
+
+/// The active side.
+impl Link {
+    /// Starts to connect.
+    pub(crate) fn dial(&mut self, tools: &mut Tools<'_>, station: usize, target: Target) {
+        let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Between) else { return };
+        let call = call(tools, self.index, station, &target);
+        if call.is_none() {
+            tools.kit.fail_soon(self.index);
+        }
+        self.phase = Phase::Dialing(Box::new(Dialing { work, target, call, stale_tries: 0 }));
+    }
+
+    /// An attempt that has failed before it began: there is no way to the peer.
+    pub(crate) fn dial_nowhere(&mut self, kit: &mut Kit, target: Target) {
+        let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Between) else { return };
+        kit.fail_soon(self.index);
+        self.phase = Phase::Dialing(Box::new(Dialing { work, target, call: None, stale_tries: 0 }));
+    }
+
+    /// Says so, now that the consumer's call is over.
+    pub(crate) fn fail_now(&mut self) {
+        match &self.phase {
+            Phase::Dialing(dialing) if dialing.call.is_none() => self.fail(Upcall::Unreachable),
+            Phase::Ended(..) => self.sink.call(Upcall::AcceptFailed),
+            _ => {}
+        }
+    }
+
+    /// The attempt has failed.
+    fn fail(&mut self, why: Upcall<'_>) {
+        match std::mem::replace(&mut self.phase, Phase::Between) {
+            Phase::Dialing(dialing) => self.finish(dialing.work, None),
+            other => return self.phase = other,
+        }
+        self.sink.call(why);
+    }
+
+    /// The peer accepts.
+    fn accepted(&mut self, tools: &mut Tools<'_>, answer: &Accepted) {
+        let dialing = match std::mem::replace(&mut self.phase, Phase::Between) {
+            Phase::Dialing(dialing) => dialing,
+            other => return self.phase = other,
+        };
+        let Dialing { work, target, call, .. } = *dialing;
+        let far = tools.station.far(target.to.ip());
+        let ((conn, rq_psn), peer) = match (call, Peer::new(tools.station.address(), far)) {
+            (Some(call), Some(peer)) => (call, peer),
+            _ => {
+                self.finish(work, None);
+                return self.sink.call(Upcall::Unreachable);
+            }
+        };
+        let depth = ReadDepth {
+            incoming: target.depth.incoming.min(answer.initiator_depth.into()),
+            outgoing: target.depth.outgoing.min(answer.responder_resources.into()),
+        };
+        let terms = Terms {
+            mtu: target.mtu,
+            peer_qpn: answer.qpn,
+            sq_psn: Psn::new(answer.starting_psn),
+            rq_psn,
+            // What was offered is held, whatever the peer makes of it.
+            depth: ReadDepth { incoming: target.depth.incoming, ..depth },
+            ack_timeout: ACK_TIMEOUT,
+            retries: RETRIES,
+            rnr_retries: answer.rnr_retry_count,
+        };
+        let mut up = Up::new(self.index, work, terms, conn, peer, tools.now);
+        up.announced = true;
+        self.phase = Phase::Up(Box::new(up));
+        // The consumer of the peer has said so much; the rest is what its field is filled up with.
+        let private = &answer.private[..];
+        let (peer, local) = (target.to, target.from);
+        self.sink.call(Upcall::Established { private, peer, local, depth });
+        self.transmit(tools);
+    }
+
+    /// The peer's adapter refuses; perhaps not another try.
+    fn refused(&mut self, tools: &mut Tools<'_>, reason: Reason, takes: Option<PathMtu>) {
+        let index = self.index;
+        let Phase::Dialing(dialing) = &mut self.phase else { return };
+        let Dialing { target, call, stale_tries, .. } = &mut **dialing;
+        let again = match (reason, takes) {
+            (Reason::INVALID_MTU, Some(mtu)) if mtu < target.mtu => {
+                target.mtu = mtu;
+                true
+            }
+            (Reason::STALE_CONNECTION, _) => {
+                *stale_tries += 1;
+                *stale_tries < STALE_TRIES
+            }
+            _ => false,
+        };
+        let station = call.map(|(conn, _)| conn.station);
+        if let (true, Some(station)) = (again, station)
+            && let Some(next) = self::call(tools, index, station, target)
+        {
+            *call = Some(next);
+            return;
+        }
+        self.fail(Upcall::Rejected { by_peer: false, private: &[] });
+    }
+}
+
+/// Calls; the connection, and the PSN that its peer begins with. None: there are no queue pair numbers left.
+fn call(tools: &mut Tools<'_>, link: usize, index: usize, target: &Target) -> Option<(Conn, Psn)> {
+    let Tools { station, now, .. } = tools;
+    let qpn = station.qpns.assign(link)?;
+    let rq_psn = Psn::new(random() as u32);
+    let connect = Connect {
+        local: target.from,
+        remote: target.to,
+        qpn,
+        starting_psn: rq_psn.value(),
+        path_mtu: target.mtu,
+        responder_resources: target.depth.incoming as u8,
+        initiator_depth: target.depth.outgoing as u8,
+        ack_timeout: ACK_TIMEOUT,
+        retry_count: RETRIES,
+        rnr_retry_count: RNR_RETRIES,
+        srq: false,
+        private: &target.private,
+        deadline: target.deadline,
+    };
+    match station.cm.connect(*now, &connect) {
+        Ok(id) => {
+            station.owners.insert(id, Owner::Link(link));
+            Some((Conn { station: index, id, qpn }, rq_psn))
+        }
+        Err(_) => {
+            station.qpns.release(qpn);
+            None
+        }
+    }
+}
+
+/// The passive side.
+impl Link {
+    /// Accepts a request.
+    pub(crate) fn answer(
+        &mut self,
+        tools: &mut Tools<'_>,
+        (index, id): (usize, ConnId),
+        request: &Request,
+        private: &[u8],
+        depth: ReadDepth,
+    ) {
+        let Tools { station, now, .. } = tools;
+        let far = station.far(request.from.ip());
+        let (Some(peer), Some(qpn)) =
+            (Peer::new(station.address(), far), station.qpns.assign(self.index))
+        else {
+            station.cm.reject(*now, id, Reason::NO_QP, &[]).ok();
+            return self.answer_nobody(tools.kit);
+        };
+        let rq_psn = Psn::new(random() as u32);
+        let depth = ReadDepth {
+            incoming: depth.incoming.min(request.initiator_depth.into()),
+            outgoing: depth.outgoing.min(request.responder_resources.into()),
+        };
+        let accept = Accept {
+            qpn,
+            starting_psn: rq_psn.value(),
+            responder_resources: depth.incoming as u8,
+            initiator_depth: depth.outgoing as u8,
+            rnr_retry_count: RNR_RETRIES,
+            srq: false,
+            private,
+        };
+        if station.cm.accept(*now, id, &accept).is_err() {
+            station.qpns.release(qpn);
+            return self.answer_nobody(tools.kit);
+        }
+        station.owners.insert(id, Owner::Link(self.index));
+        let work = match std::mem::replace(&mut self.phase, Phase::Between) {
+            Phase::Idle(work) => work,
+            // dat-core does not do that.
+            other => return self.phase = other,
+        };
+        let terms = Terms {
+            mtu: request.path_mtu,
+            peer_qpn: request.qpn,
+            sq_psn: Psn::new(request.starting_psn),
+            rq_psn,
+            depth,
+            ack_timeout: request.ack_timeout,
+            retries: request.retry_count,
+            rnr_retries: request.rnr_retry_count,
+        };
+        let mut up = Up::new(self.index, work, terms, Conn { station: index, id, qpn }, peer, tools.now);
+        up.ends = Some((request.from, request.to));
+        self.phase = Phase::Up(Box::new(up));
+    }
+
+    /// Accepts a request that is not there any more.
+    pub(crate) fn answer_nobody(&mut self, kit: &mut Kit) {
+        if let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Between) {
+            self.finish(work, None);
+            kit.fail_soon(self.index);
+        }
+    }
+
+    /// The peer has seen our acceptance.
+    fn established(&mut self, tools: &mut Tools<'_>) {
+        let Phase::Up(up) = &mut self.phase else { return };
+        if std::mem::replace(&mut up.announced, true) {
+            return;
+        }
+        let (peer, local) = up.ends.unwrap_or((up.peer.address, tools.station.address()));
+        self.sink.call(Upcall::Established { private: &[], peer, local, depth: up.depth });
+        self.transmit(tools);
+    }
+}
+
+/// The connection.
+impl Link {
+    /// What the connection manager has to say of it.
+    pub(crate) fn told(&mut self, tools: &mut Tools<'_>, id: ConnId, event: Event) {
+        let current = match &self.phase {
+            Phase::Dialing(dialing) => dialing.call.map(|(conn, _)| conn.id),
+            Phase::Up(up) => Some(up.conn.id),
+            Phase::Ended(_, conn) => conn.map(|conn| conn.id),
+            Phase::Idle(_) | Phase::Between => None,
+        };
+        // Of an attempt that was followed by another.
+        if current != Some(id) {
+            return;
+        }
+        match event {
+            Event::Accepted(answer) => self.accepted(tools, &answer),
+            Event::Established => self.established(tools),
+            Event::Rejected { private } => self.fail(Upcall::Rejected { by_peer: true, private: &private }),
+            Event::Refused { reason, path_mtu } => self.refused(tools, reason, path_mtu),
+            Event::Unreachable => self.fail(Upcall::Unreachable),
+            Event::TimedOut => self.fail(Upcall::TimedOut),
+            Event::AcceptFailed | Event::Withdrawn => self.end(tools, End::NotAccepted),
+            Event::Disconnected => self.disconnected(tools),
+            Event::Broken => self.end(tools, End::Broken),
+            Event::Request(_) | Event::Released { .. } => {}
+        }
+    }
+
+    fn disconnected(&mut self, tools: &mut Tools<'_>) {
+        match &mut self.phase {
+            Phase::Ended(_, waiting) => {
+                if waiting.take().is_some() {
+                    self.sink.call(Upcall::Disconnected);
+                }
+            }
+            Phase::Dialing(_) => self.fail(Upcall::Disconnected),
+            _ => self.end(tools, End::Peer),
+        }
+    }
+
+    /// A packet for it has come, from its peer's address.
+    #[inline]
+    pub(crate) fn receive(&mut self, tools: &mut Tools<'_>, packet: &Packet<'_>) {
+        let Phase::Up(up) = &mut self.phase else { return };
+        if !std::mem::replace(&mut self.touched, true) {
+            tools.kit.touched.push(self.index);
+        }
+        // A READ is carried out when it is answered: before anything that was asked for behind it.
+        if up.rc.wants_tx() && changes_memory(packet) {
+            up.failure = up.failure.or(up.transmit(tools).err());
+        }
+        // What failed is dealt with when all that came has been looked at.
+        let result = up.rc.receive(tools.now, packet);
+        if !up.announced && result.is_ok() {
+            tools.station.cm.established_by_data(tools.now, up.conn.id);
+        }
+        up.failure = up.failure.or(result.err());
+    }
+
+    /// All that came at one time has been looked at.
+    #[inline]
+    pub(crate) fn after_receive(&mut self, tools: &mut Tools<'_>) {
+        self.touched = false;
+        let Phase::Up(up) = &mut self.phase else { return };
+        if up.failure.is_some() {
+            return self.end(tools, End::Broken);
+        }
+        if up.rc.wants_tx() || up.closing.is_some() {
+            self.transmit(tools);
+        }
+        let Phase::Up(up) = &mut self.phase else { return };
+        if up.rc.owes_ack() && !std::mem::replace(&mut self.owing, true) {
+            tools.kit.owing.push(self.index);
+        }
+        tools.kit.wheel.set(self.index, up.rc.deadline());
+    }
+
+    /// Sends the acknowledgement that is owed.
+    pub(crate) fn acknowledge(&mut self, tools: &mut Tools<'_>) {
+        self.owing = false;
+        let Phase::Up(up) = &mut self.phase else { return };
+        up.rc.acknowledge(&mut tools.kit.burst);
+        tools.station.send(&up.peer, &mut tools.kit.burst, tools.now);
+        if up.closing.is_some() {
+            self.transmit(tools);
+        }
+    }
+
+    /// Sends what is ready.
+    pub(crate) fn transmit(&mut self, tools: &mut Tools<'_>) {
+        match &mut self.phase {
+            Phase::Up(up) => {
+                if let Err(failure) = up.transmit(tools) {
+                    up.failure = Some(failure);
+                    return self.end(tools, End::Broken);
+                }
+                if let Some(how) = up.closing
+                    && up.rc.is_drained()
+                {
+                    return self.end(tools, End::Local(how));
+                }
+                tools.kit.wheel.set(self.index, up.rc.deadline());
+            }
+            Phase::Ended(work, _) => work.flush(),
+            Phase::Idle(_) | Phase::Dialing(_) | Phase::Between => {}
+        }
+    }
+
+    /// Sends what had to wait for others.
+    pub(crate) fn go_on(&mut self, tools: &mut Tools<'_>) {
+        if let Phase::Up(up) = &mut self.phase {
+            up.queued = false;
+            self.transmit(tools);
+        }
+    }
+
+    /// The same where there is no connection any more.
+    pub(crate) fn flush_ended(&mut self) {
+        if let Phase::Ended(work, _) = &mut self.phase {
+            work.flush();
+        }
+    }
+
+    /// A time is over.
+    pub(crate) fn expire(&mut self, tools: &mut Tools<'_>) {
+        let Phase::Up(up) = &mut self.phase else { return };
+        match up.rc.expire(tools.now) {
+            Ok(()) => self.transmit(tools),
+            Err(failure) => {
+                up.failure = Some(failure);
+                self.end(tools, End::Broken);
+            }
+        }
+    }
+
+    /// Ends the connection, or the attempt, as the consumer wants.
+    pub(crate) fn disconnect(&mut self, tools: &mut Tools<'_>, how: Close) {
+        match (&mut self.phase, how) {
+            (Phase::Up(up), Close::Graceful) if up.announced => {
+                up.closing = Some(how);
+                self.transmit(tools);
+            }
+            (Phase::Up(_), _) => self.end(tools, End::Local(how)),
+            (Phase::Dialing(dialing), _) => {
+                if let Some((conn, _)) = dialing.call {
+                    tools.station.cm.forget(tools.now, conn.id);
+                }
+                self.fail(Upcall::Disconnected);
+            }
+            (Phase::Idle(_) | Phase::Ended(..) | Phase::Between, _) => {}
+        }
+    }
+
+    /// The same where there is no connection.
+    pub(crate) fn disconnect_nobody(&mut self) {
+        match std::mem::replace(&mut self.phase, Phase::Between) {
+            Phase::Idle(work) => self.finish(work, None),
+            Phase::Dialing(dialing) => self.finish(dialing.work, None),
+            other => return self.phase = other,
+        }
+        self.sink.call(Upcall::Disconnected);
+    }
+
+    /// The peer's process is gone, or its host says that nobody has the port.
+    pub(crate) fn peer_is_gone(&mut self, tools: &mut Tools<'_>) {
+        match &self.phase {
+            Phase::Up(_) => self.end(tools, End::Broken),
+            Phase::Dialing(dialing) => {
+                if let Some((conn, _)) = dialing.call {
+                    tools.station.cm.forget(tools.now, conn.id);
+                }
+                self.fail(Upcall::Unreachable);
+            }
+            Phase::Ended(..) => self.disconnected(tools),
+            Phase::Idle(_) | Phase::Between => {}
+        }
+    }
+
+    fn end(&mut self, tools: &mut Tools<'_>, end: End) {
+        let mut up = match std::mem::replace(&mut self.phase, Phase::Between) {
+            Phase::Up(up) => up,
+            other => return self.phase = other,
+        };
+        if let End::Broken = end {
+            up.rc.last_words(&mut tools.kit.burst);
+        } else {
+            // What the peer asked for comes first.
+            up.rc.acknowledge(&mut tools.kit.burst);
+        }
+        tools.station.send(&up.peer, &mut tools.kit.burst, tools.now);
+        let (announced, closing, conn) = (up.announced, up.closing.is_some(), up.conn);
+        tools.station.qpns.retire(conn.qpn);
+        let cm = &mut tools.station.cm;
+        let waits = match end {
+            End::Local(Close::Graceful) => {
+                cm.disconnect(tools.now, conn.id, Ending::Graceful);
+                true
+            }
+            End::Local(Close::Abrupt) => {
+                cm.disconnect(tools.now, conn.id, Ending::Abrupt);
+                true
+            }
+            End::Broken => {
+                cm.forget(tools.now, conn.id);
+                false
+            }
+            End::Peer | End::NotAccepted => false,
+        };
+        up.rc.flush();
+        self.finish(up.rc.into_work(), waits.then_some(conn));
+        if waits {
+            return;
+        }
+        self.sink.call(match end {
+            _ if !announced => Upcall::AcceptFailed,
+            _ if closing => Upcall::Disconnected,
+            End::Broken => Upcall::Broken,
+            End::Local(_) | End::Peer | End::NotAccepted => Upcall::Disconnected,
+        });
+    }
+
+    /// Completes all that is posted, and sees to it that what is posted later is completed, too.
+    fn finish(&mut self, mut work: Work, conn: Option<Conn>) {
+        self.shared.end();
+        work.flush();
+        self.phase = Phase::Ended(work, conn);
+    }
+
+    /// The queue pair goes away: no upcalls any more.
+    pub(crate) fn close(mut self, tools: &mut Tools<'_>) {
+        let conn = match std::mem::replace(&mut self.phase, Phase::Between) {
+            Phase::Up(up) => Some(up.conn),
+            Phase::Dialing(dialing) => dialing.call.map(|(conn, _)| conn),
+            Phase::Ended(_, conn) => conn,
+            Phase::Idle(_) | Phase::Between => None,
+        };
+        if let Some(conn) = conn {
+            tools.station.qpns.retire(conn.qpn);
+            tools.station.cm.forget(tools.now, conn.id);
+        }
+    }
+}
+
+/// Whether memory that a READ before it shows may be other memory afterwards.
+#[inline]
+fn changes_memory(packet: &Packet<'_>) -> bool {
+    use Operation::{CompareSwap, FetchAdd, Send, Write};
+    matches!(packet.bth.opcode.operation(), Send | Write | FetchAdd | CompareSwap)
+}
+
+/// When a consumer gives up that says after how long.
+pub(crate) fn deadline(now: Instant, timeout: Option<Duration>) -> Option<Instant> {
+    timeout.and_then(|timeout| now.checked_add(timeout))
+}

@@ -1,0 +1,109 @@
+//! A connection that is there.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use dat_core::provider::{Close, ReadDepth};
+use rnic::Work;
+use rnic::rc::{Failure, Rc, RcCfg};
+use wire::cm::Timeout;
+use wire::rocev2::{Bth, PathMtu, Psn, RnrTimer};
+
+use super::{Conn, Tools};
+use crate::line::Peer;
+
+/// What the peer is told to wait when no receive is posted: 0.64 ms.
+const RNR_TIMER: u8 = 12;
+/// Octets in flight at most: what sockets hold that are not privileged.
+const WINDOW: usize = 1 << 20;
+/// Packets in flight at most, and at least.
+const WINDOWS: std::ops::RangeInclusive<usize> = 128..=1024;
+
+/// Bursts of one queue pair before others get their turn.
+const BURSTS: usize = 16;
+
+/// The connection.
+pub(super) struct Up {
+    pub(super) rc: Rc,
+    pub(super) conn: Conn,
+    pub(super) peer: Peer,
+    pub(super) peer_qpn: u32,
+    /// Reads that were agreed on.
+    pub(super) depth: ReadDepth,
+    /// On the passive side: the peer and this side, with their ports.
+    pub(super) ends: Option<(SocketAddr, SocketAddr)>,
+    /// The consumer has been told of it.
+    pub(super) announced: bool,
+    /// It ends when all that was posted is done.
+    pub(super) closing: Option<Close>,
+    pub(super) failure: Option<Failure>,
+    /// The queue pair.
+    link: usize,
+    /// It is in the kit's list of those who have more to send.
+    pub(super) queued: bool,
+}
+
+/// What was agreed on.
+pub(super) struct Terms {
+    pub(super) mtu: PathMtu,
+    pub(super) peer_qpn: u32,
+    pub(super) sq_psn: Psn,
+    pub(super) rq_psn: Psn,
+    pub(super) depth: ReadDepth,
+    pub(super) ack_timeout: Timeout,
+    pub(super) retries: u8,
+    pub(super) rnr_retries: u8,
+}
+
+impl Up {
+    pub(super) fn new(link: usize, work: Work, terms: Terms, conn: Conn, peer: Peer, now: Instant) -> Self {
+        let Terms { mtu, peer_qpn, sq_psn, rq_psn, depth, ack_timeout, retries, rnr_retries } = terms;
+        let window = (WINDOW / mtu.octets()).clamp(*WINDOWS.start(), *WINDOWS.end());
+        let cfg = RcCfg {
+            mtu,
+            peer_qpn,
+            p_key: Bth::DEFAULT_P_KEY,
+            sq_psn,
+            rq_psn,
+            initiator_depth: depth.outgoing,
+            responder_resources: depth.incoming,
+            ack_timeout: ack_timeout.code(),
+            retries,
+            rnr_retries,
+            rnr_timer: RnrTimer::from_code(RNR_TIMER),
+            window: window as u32,
+        };
+        Up {
+            rc: Rc::new(work, cfg, now),
+            conn,
+            peer,
+            peer_qpn,
+            depth,
+            ends: None,
+            announced: false,
+            closing: None,
+            failure: None,
+            link,
+            queued: false,
+        }
+    }
+
+    /// Sends what is ready.
+    pub(super) fn transmit(&mut self, tools: &mut Tools<'_>) -> Result<(), Failure> {
+        // On the passive side: not before the peer has shown that it is there.
+        if !self.announced {
+            return Ok(());
+        }
+        for _ in 0..BURSTS {
+            self.rc.transmit(tools.now, &mut tools.kit.burst)?;
+            tools.station.send(&self.peer, &mut tools.kit.burst, tools.now);
+            if !self.rc.wants_tx() {
+                return Ok(());
+            }
+        }
+        if !std::mem::replace(&mut self.queued, true) {
+            tools.kit.again.push(self.link);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,87 @@
+//! Which address of this host leads to a peer, and how long packets may be on the way.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsRawFd;
+
+use socket2::{Domain, Socket, Type};
+use wire::rocev2::PathMtu;
+
+use crate::port::UDP_PORT;
+
+/// The way to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    /// The address that packets come from, port 0.
+    pub(crate) source: SocketAddr,
+    /// What fits.
+    pub(crate) mtu: PathMtu,
+}
+
+impl Route {
+    /// Asks the kernel. `from`: one address only.
+    pub(crate) fn to(peer: SocketAddr, from: Option<SocketAddr>) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(peer), Type::DGRAM.cloexec(), None)?;
+        if let Some(from) = from {
+            socket.bind(&from.into())?;
+        }
+        let mut peer = peer;
+        peer.set_port(UDP_PORT);
+        // Sends nothing.
+        socket.connect(&peer.into())?;
+        let mut source = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::Unsupported)?;
+        source.set_port(0);
+        let mtu = PathMtu::of_interface(octets(&socket, peer)?);
+        Ok(Route { source, mtu: mtu.unwrap_or(PathMtu::Octets256) })
+    }
+
+    /// What fits into packets from an address, whoever they are for: the interface's MTU, found at the address itself where
+    /// that is the loopback's, else at a stranger's.
+    pub(crate) fn mtu_of(address: SocketAddr) -> PathMtu {
+        let anyone: IpAddr = match address {
+            // From blocks set aside for documentation (RFC 5737, RFC 3849): only their route is asked for.
+            SocketAddr::V4(v4) if !v4.ip().is_loopback() => Ipv4Addr::new(192, 0, 2, 1).into(),
+            SocketAddr::V6(v6) if !v6.ip().is_loopback() => {
+                Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()
+            }
+            local => local.ip(),
+        };
+        let route = Self::to(SocketAddr::new(anyone, 0), Some(address));
+        route.or_else(|_| Self::to(address, Some(address))).map_or(PathMtu::Octets1024, |route| route.mtu)
+    }
+}
+
+/// Octets of an IP packet on the way from a socket to the peer it is connected to.
+fn octets(socket: &Socket, peer: SocketAddr) -> io::Result<usize> {
+    let (level, option) = match peer {
+        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
+        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
+    };
+    let mut value: libc::c_int = 0;
+    let mut len = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: an integer and its size, alive during the call.
+    let result = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut value).cast(), &mut len)
+    };
+    if result == 0 { Ok(value.max(0) as usize) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addr(ip: &str) -> SocketAddr {
+        SocketAddr::new(ip.parse().expect("an address"), 0)
+    }
+
+    #[test]
+    fn the_loopback_leads_to_itself() {
+        for ip in ["127.0.0.1", "::1"] {
+            let route = Route::to(addr(ip), None).expect("a route");
+            assert_eq!(route, Route { source: addr(ip), mtu: PathMtu::Octets4096 });
+            assert_eq!(Route::mtu_of(addr(ip)), PathMtu::Octets4096);
+        }
+        let from = Some(addr("127.0.0.9"));
+        assert_eq!(Route::to(addr("127.0.0.1"), from).expect("a route").source, addr("127.0.0.9"));
+    }
+}

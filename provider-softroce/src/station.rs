@@ -1,0 +1,223 @@
+//! An address in use: its share of the port, its line, its connection manager, its queue pairs' numbers.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
+
+use netem::Conditions;
+use rnic::cm::{Cfg, Cm, ConnId};
+use rnic::rc::Burst;
+use wire::cm::{MAD_SIZE, Timeout};
+use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, Psn, packet_len};
+
+use crate::calls::CallId;
+use crate::line::{Line, Peer};
+use crate::params::Params;
+use crate::port::{Port, PortError, UDP_PORT};
+use crate::route::Route;
+use crate::selftest;
+
+/// How long a peer may take to answer a message of the connection manager before it is repeated: 2^17 · 4.096 µs. Kernels
+/// say eight times as much; a lost message then costs seconds.
+const RESPONSE_TIMEOUT: Timeout = Timeout::new(17);
+/// How long such a message is under way at most: 67 ms.
+const PACKET_LIFETIME: Timeout = Timeout::new(14);
+
+/// An address in use.
+pub(crate) struct Station {
+    pub(crate) port: Port,
+    pub(crate) line: Line,
+    pub(crate) cm: Cm,
+    pub(crate) owners: HashMap<ConnId, Owner>,
+    pub(crate) qpns: Qpns,
+}
+
+/// Whose a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// A queue pair's.
+    Link(usize),
+    /// A request's that nobody has answered.
+    Call(CallId),
+}
+
+impl Station {
+    /// Begins to use an address.
+    pub(crate) fn open(
+        address: SocketAddr,
+        guid: u64,
+        params: &Params,
+        capture: Option<capture::Capture>,
+    ) -> Result<Self, PortError> {
+        let port = Port::open(address)?;
+        let address = port.address();
+        let gso = match (params.gso, address) {
+            (Some(gso), _) => gso,
+            // Nothing in IPv6's header depends on it.
+            (None, SocketAddr::V6(_)) => true,
+            (None, SocketAddr::V4(_)) => selftest::batches_are_as_they_should(address),
+        };
+        let mtu = Route::mtu_of(address).min(params.mtu);
+        let cfg = Cfg {
+            path_mtu: mtu,
+            response_timeout: RESPONSE_TIMEOUT,
+            packet_lifetime: PACKET_LIFETIME,
+            ..Cfg::new(port.slot(), guid, random())
+        };
+        let slot = port.slot();
+        // Other stations, and other adapters, lose other packets.
+        let seed = params.conditions.seed.wrapping_add(u64::from(slot));
+        let conditions = Conditions { seed, ..params.conditions.clone() };
+        let line = Line::new(address, gso, &conditions, capture);
+        let owners = HashMap::new();
+        Ok(Station { port, line, cm: Cm::new(cfg), owners, qpns: Qpns::new(slot) })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    /// Sends the packets of a burst to a peer, and empties it.
+    #[inline]
+    pub(crate) fn send(&mut self, to: &Peer, burst: &mut Burst, now: Instant) {
+        if !burst.is_empty() {
+            self.line.send(&self.port.socket, to, burst, now);
+        }
+    }
+
+    /// Sends what the connection manager has to say.
+    pub(crate) fn send_messages(&mut self, burst: &mut Burst, now: Instant) {
+        while let Some(message) = self.cm.poll_transmit() {
+            let Some(peer) = Peer::new(self.address(), self.far(message.to)) else { continue };
+            burst.clear();
+            if let Some(place) = burst.push(packet_len(Opcode::DatagramSendOnly, MAD_SIZE)) {
+                let mut bth = Bth::new(Opcode::DatagramSendOnly, GSI, Psn::new(self.qpns.next_gsi_psn()));
+                bth.migrated = true;
+                let deth = Deth { q_key: Deth::GSI_Q_KEY, source_qpn: GSI };
+                Packet { bth, extension: Extension::Deth(deth), payload: &message.mad }.emit(place);
+                self.send(&peer, burst, now);
+            }
+        }
+    }
+
+    /// The address of a peer, with its UDP port, and the scope that ours has.
+    pub(crate) fn far(&self, ip: IpAddr) -> SocketAddr {
+        let mut far = SocketAddr::new(ip, UDP_PORT);
+        if let (SocketAddr::V6(far), SocketAddr::V6(near)) = (&mut far, self.address())
+            && far.ip().is_unicast_link_local()
+        {
+            far.set_scope_id(near.scope_id());
+        }
+        far
+    }
+
+    /// The earlier of its deadlines.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        [self.cm.deadline(), self.line.deadline()].into_iter().flatten().min()
+    }
+}
+
+/// The queue pair of connection management, in every adapter.
+pub(crate) const GSI: u32 = 1;
+
+/// Numbers of queue pairs: the low bits are the slot. The others begin somewhere and count, so that a number is not used
+/// again for long: a peer of an earlier process may still believe in a connection.
+pub(crate) struct Qpns {
+    slot: u8,
+    next: u32,
+    gsi_psn: u32,
+    /// Those in use, and those that nothing may use yet (`None`).
+    used: HashMap<u32, Option<usize>>,
+    last: (u32, usize),
+}
+
+const SLOT_BITS: u32 = 7;
+
+impl Qpns {
+    fn new(slot: u8) -> Self {
+        let (next, gsi_psn) = (random() as u32, random() as u32);
+        Qpns { slot, next, gsi_psn, used: HashMap::new(), last: (u32::MAX, 0) }
+    }
+
+    /// A number for a queue pair; `None`: there are none left.
+    pub(crate) fn assign(&mut self, link: usize) -> Option<u32> {
+        const NUMBERS: u32 = 1 << (24 - SLOT_BITS);
+        for _ in 1..NUMBERS {
+            self.next = self.next.wrapping_add(1);
+            let number = self.next % NUMBERS;
+            let qpn = number << SLOT_BITS | u32::from(self.slot);
+            // 0 and 1 are special, and the last one means all that take part in a multicast.
+            if number != 0 && number != NUMBERS - 1 && !self.used.contains_key(&qpn) {
+                self.used.insert(qpn, Some(link));
+                return Some(qpn);
+            }
+        }
+        None
+    }
+
+    /// The queue pair of a number.
+    #[inline]
+    pub(crate) fn find(&mut self, qpn: u32) -> Option<usize> {
+        if self.last.0 != qpn {
+            self.last = (qpn, self.used.get(&qpn).copied().flatten()?);
+        }
+        Some(self.last.1)
+    }
+
+    /// Whether any are in use.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        !self.used.is_empty()
+    }
+
+    /// The queue pair is gone; the number is kept until it is released.
+    pub(crate) fn retire(&mut self, qpn: u32) {
+        if let Some(link) = self.used.get_mut(&qpn) {
+            *link = None;
+        }
+        self.last.0 = u32::MAX;
+    }
+
+    /// The number may be used again.
+    pub(crate) fn release(&mut self, qpn: u32) {
+        self.used.remove(&qpn);
+        self.last.0 = u32::MAX;
+    }
+
+    fn next_gsi_psn(&mut self) -> u32 {
+        self.gsi_psn = self.gsi_psn.wrapping_add(1);
+        self.gsi_psn & 0xff_ffff
+    }
+}
+
+/// A number that strangers cannot guess.
+pub(crate) fn random() -> u64 {
+    RandomState::new().hash_one(std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_the_slot_and_are_not_used_again_soon() {
+        let mut qpns = Qpns::new(0x55);
+        let numbers: Vec<u32> = (0..1000).map(|link| qpns.assign(link).expect("enough")).collect();
+        for (link, &qpn) in numbers.iter().enumerate() {
+            assert_eq!((qpn & 0x7f, qpns.find(qpn)), (0x55, Some(link)));
+            assert!((2..0xff_ffff).contains(&qpn));
+        }
+        qpns.retire(numbers[7]);
+        assert_eq!((qpns.find(numbers[7]), qpns.find(numbers[8])), (None, Some(8)));
+        qpns.release(numbers[7]);
+        assert!((0..1000).all(|link| qpns.assign(link) != Some(numbers[7])));
+    }
+
+    #[test]
+    fn numbers_can_run_out() {
+        let mut qpns = Qpns::new(0);
+        let n = (0..).take_while(|&link| qpns.assign(link).is_some()).count();
+        assert_eq!(n, (1 << 17) - 2);
+    }
+}

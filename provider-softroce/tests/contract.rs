@@ -1,0 +1,35 @@
+//! dat-core's contract for transports, kept by this one: over IPv4 and IPv6, with small packets, under a bad network.
+
+use dat_core::provider::Provider;
+use provider_softroce::{Roce, SoftRoce};
+
+/// Two adapters with the same ia_params.
+fn pair(params: &str) -> (Roce, Roce) {
+    (open(params), open(params))
+}
+
+fn open(params: &str) -> Roce {
+    SoftRoce.open("softroce", params).unwrap_or_else(|e| panic!("{params}: {e}"))
+}
+
+mod every_address {
+    dat_core::transport_contract!(|| super::pair("engine=user"));
+}
+
+mod ipv6 {
+    dat_core::transport_contract!(|| super::pair("::1 engine=user"));
+}
+
+mod small_packets_without_spinning {
+    dat_core::transport_contract!(|| super::pair("127.0.0.2 engine=user mtu=256 spin=0"));
+}
+
+mod without_batches {
+    dat_core::transport_contract!(|| super::pair("127.0.0.3 engine=user gso=off"));
+}
+
+mod under_a_bad_network {
+    dat_core::transport_contract!(|| super::pair(
+        "127.0.0.4 engine=user net=loss=1%,duplicate=1%,reorder=1%,seed=1"
+    ));
+}
