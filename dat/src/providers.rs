@@ -22,13 +22,19 @@ const BUILTINS: &[Builtin] = &[
         init: dat_core::export::init::<provider_tcp_emu::TcpEmu, Linked>,
         fini: dat_core::export::fini::<provider_tcp_emu::TcpEmu, Linked>,
     },
+    #[cfg(feature = "softroce")]
+    Builtin {
+        line: r#"softroce u2.0 nonthreadsafe default builtin opendat.0.1 "" """#,
+        init: dat_core::export::init::<provider_softroce::SoftRoce, Linked>,
+        fini: dat_core::export::fini::<provider_softroce::SoftRoce, Linked>,
+    },
 ];
 
 /// Providers that are linked in register with the registry that is.
-#[cfg(feature = "tcp-emu")]
+#[cfg(any(feature = "tcp-emu", feature = "softroce"))]
 struct Linked;
 
-#[cfg(feature = "tcp-emu")]
+#[cfg(any(feature = "tcp-emu", feature = "softroce"))]
 impl dat_core::export::Registry for Linked {
     const FNS: dat_sys::RegistryFns = registry::FNS;
 }

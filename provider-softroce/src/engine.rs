@@ -241,7 +241,9 @@ impl Engine {
                 None => break station,
                 Some(Letter::Hello(newcomer)) => stations[station].port.welcome(&newcomer),
                 Some(Letter::Packet { from, packet: octets }) => {
-                    let Some((qpn, packet)) = dest_qpn(octets).zip(Packet::parse(octets).ok()) else { continue };
+                    let Some((qpn, packet)) = dest_qpn(octets).zip(Packet::parse(octets).ok()) else {
+                        continue;
+                    };
                     let Engine { stations, links, kit, .. } = self;
                     let station = &mut stations[station];
                     let link = station.qpns.find(qpn).and_then(|link| links.get_mut(link));
@@ -294,7 +296,11 @@ impl Engine {
     }
 
     /// Calls `f` with a queue pair and the station of its connection, if it has one, and sends the messages that come of it.
-    fn with_link<R>(&mut self, qp: usize, f: impl FnOnce(&mut Link, Option<&mut Tools<'_>>) -> R) -> Option<R> {
+    fn with_link<R>(
+        &mut self,
+        qp: usize,
+        f: impl FnOnce(&mut Link, Option<&mut Tools<'_>>) -> R,
+    ) -> Option<R> {
         let now = Instant::now();
         let Engine { stations, links, kit, .. } = self;
         let link = links.get_mut(qp)?;
@@ -588,7 +594,8 @@ unsafe impl adapter::Engine for Engine {
             }
             Port::Any => {
                 let tries = (0..TRIES).map(|_| random() as u16 | 0xC000);
-                let opened = tries.filter_map(|port| Some((self.open_door(port, backlog, sink).ok()?, port))).next();
+                let opened =
+                    tries.filter_map(|port| Some((self.open_door(port, backlog, sink).ok()?, port))).next();
                 opened.ok_or(Error::of(DAT_CONN_QUAL_UNAVAILABLE))
             }
         }

@@ -79,7 +79,12 @@ pub(crate) fn check_strangers(
 }
 
 impl Line {
-    pub(crate) fn new(address: SocketAddr, gso: bool, conditions: &Conditions, capture: Option<Capture>) -> Self {
+    pub(crate) fn new(
+        address: SocketAddr,
+        gso: bool,
+        conditions: &Conditions,
+        capture: Option<Capture>,
+    ) -> Self {
         let net = (!conditions.is_off()).then(|| netem::Link::new(conditions.clone()));
         Line { address, gso, net, capture }
     }

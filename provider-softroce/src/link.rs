@@ -214,7 +214,7 @@ impl Link {
         let terms = Terms {
             mtu: target.mtu,
             peer_qpn: answer.qpn,
-            sq_psn: Psn::new(answer.starting_psn),
+            sq_psn: answer.starting_psn,
             rq_psn,
             // What was offered is held, whatever the peer makes of it.
             depth: ReadDepth { incoming: target.depth.incoming, ..depth },
@@ -268,7 +268,7 @@ fn call(tools: &mut Tools<'_>, link: usize, index: usize, target: &Target) -> Op
         local: target.from,
         remote: target.to,
         qpn,
-        starting_psn: rq_psn.value(),
+        starting_psn: rq_psn,
         path_mtu: target.mtu,
         responder_resources: target.depth.incoming as u8,
         initiator_depth: target.depth.outgoing as u8,
@@ -304,8 +304,7 @@ impl Link {
     ) {
         let Tools { station, now, .. } = tools;
         let far = station.far(request.from.ip());
-        let (Some(peer), Some(qpn)) =
-            (Peer::new(station.address(), far), station.qpns.assign(self.index))
+        let (Some(peer), Some(qpn)) = (Peer::new(station.address(), far), station.qpns.assign(self.index))
         else {
             station.cm.reject(*now, id, Reason::NO_QP, &[]).ok();
             return self.answer_nobody(tools.kit);
@@ -317,7 +316,7 @@ impl Link {
         };
         let accept = Accept {
             qpn,
-            starting_psn: rq_psn.value(),
+            starting_psn: rq_psn,
             responder_resources: depth.incoming as u8,
             initiator_depth: depth.outgoing as u8,
             rnr_retry_count: RNR_RETRIES,
@@ -337,7 +336,7 @@ impl Link {
         let terms = Terms {
             mtu: request.path_mtu,
             peer_qpn: request.qpn,
-            sq_psn: Psn::new(request.starting_psn),
+            sq_psn: request.starting_psn,
             rq_psn,
             depth,
             ack_timeout: request.ack_timeout,

@@ -59,7 +59,9 @@ impl Params {
                 ("gso", _) => {
                     gso = Some(adapter::params::on(value).map_err(|_| "expected on, off or auto")?);
                 }
-                ("net", _) => conditions = value.parse().map_err(|e: netem::ConditionsError| e.to_string())?,
+                ("net", _) => {
+                    conditions = value.parse().map_err(|e: netem::ConditionsError| e.to_string())?
+                }
                 ("capture", "") => return Err("expected the name of a file".into()),
                 ("capture", _) => capture = Some(value.to_owned()),
                 _ => return Err("unknown key; known are engine, mtu, gso, net, capture and spin".into()),

@@ -60,9 +60,8 @@ fn octets(socket: &Socket, peer: SocketAddr) -> io::Result<usize> {
     let mut value: libc::c_int = 0;
     let mut len = size_of_val(&value) as libc::socklen_t;
     // SAFETY: an integer and its size, alive during the call.
-    let result = unsafe {
-        libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut value).cast(), &mut len)
-    };
+    let result =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut value).cast(), &mut len) };
     if result == 0 { Ok(value.max(0) as usize) } else { Err(io::Error::last_os_error()) }
 }
 

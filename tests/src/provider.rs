@@ -10,4 +10,7 @@ pub struct Provider {
 }
 
 /// All of them. The suite in `conformance/tests/suite.rs` has a list of its own providers beside.
-pub const PROVIDERS: &[Provider] = &[Provider { ia: "tcp-emu", library: "libdat_tcp_emu.so" }];
+pub const PROVIDERS: &[Provider] = &[
+    Provider { ia: "tcp-emu", library: "libdat_tcp_emu.so" },
+    Provider { ia: "softroce", library: "libdat_softroce.so" },
+];

@@ -53,7 +53,10 @@ struct Plugin {
     file: &'static str,
 }
 
-const PLUGINS: [Plugin; 1] = [Plugin { package: "provider-tcp-emu-plugin", file: "libdat_tcp_emu.so" }];
+const PLUGINS: [Plugin; 2] = [
+    Plugin { package: "provider-tcp-emu-plugin", file: "libdat_tcp_emu.so" },
+    Plugin { package: "provider-softroce-plugin", file: "libdat_softroce.so" },
+];
 
 /// Builds and lays out everything; answers the root of the layout.
 pub(crate) fn build() -> Result<PathBuf> {

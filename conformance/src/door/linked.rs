@@ -6,6 +6,7 @@ use dat_core::export as provider;
 use dat_core::mem_transport::Mem;
 use dat_core::provider::Provider;
 use dat_sys::*;
+use provider_softroce::SoftRoce;
 use provider_tcp_emu::TcpEmu;
 use registry::{Builtin, Registry, Request, Wanted, ia, table_of};
 
@@ -19,6 +20,8 @@ static BUILTINS: &[Builtin] = &[
     builtin::<Mem>(r#"mem u2.0 threadsafe default builtin opendat.0.1 "conformance" """#),
     builtin::<TcpEmu>(r#"tcp-emu u2.0 nonthreadsafe default builtin opendat.0.1 "" """#),
     builtin::<TcpEmu>(r#"tcp-emu u2.0 threadsafe default builtin opendat.0.1 "" """#),
+    builtin::<SoftRoce>(r#"softroce u2.0 nonthreadsafe default builtin opendat.0.1 "" """#),
+    builtin::<SoftRoce>(r#"softroce u2.0 threadsafe default builtin opendat.0.1 "" """#),
 ];
 
 const fn builtin<P: Provider + Default>(line: &'static str) -> Builtin {

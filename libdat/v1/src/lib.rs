@@ -12,6 +12,7 @@ use dat_sys::v1::{
 };
 use dat_sys::*;
 use libdat::Library;
+use provider_softroce::SoftRoce;
 use provider_tcp_emu::TcpEmu;
 use registry::Builtin;
 
@@ -19,6 +20,8 @@ use registry::Builtin;
 static BUILTINS: &[Builtin] = &[
     builtin::<TcpEmu>(r#"tcp-emu u1.2 nonthreadsafe default builtin opendat.0.1 "" """#),
     builtin::<TcpEmu>(r#"tcp-emu u1.2 threadsafe default builtin opendat.0.1 "" """#),
+    builtin::<SoftRoce>(r#"softroce u1.2 nonthreadsafe default builtin opendat.0.1 "" """#),
+    builtin::<SoftRoce>(r#"softroce u1.2 threadsafe default builtin opendat.0.1 "" """#),
 ];
 
 const fn builtin<P: Provider + Default>(line: &'static str) -> Builtin {

@@ -12,12 +12,15 @@ use ::registry::Builtin;
 use dat_core::export as provider;
 use dat_core::provider::Provider;
 use libdat::Library;
+use provider_softroce::SoftRoce;
 use provider_tcp_emu::TcpEmu;
 
 /// The providers linked into this library, tried after the entries of the registry file.
 static BUILTINS: &[Builtin] = &[
     builtin::<TcpEmu>(r#"tcp-emu u2.0 nonthreadsafe default builtin opendat.0.1 "" """#),
     builtin::<TcpEmu>(r#"tcp-emu u2.0 threadsafe default builtin opendat.0.1 "" """#),
+    builtin::<SoftRoce>(r#"softroce u2.0 nonthreadsafe default builtin opendat.0.1 "" """#),
+    builtin::<SoftRoce>(r#"softroce u2.0 threadsafe default builtin opendat.0.1 "" """#),
 ];
 
 const fn builtin<P: Provider + Default>(line: &'static str) -> Builtin {
