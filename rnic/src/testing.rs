@@ -8,6 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::*;
 
+#[allow(dead_code, reason = "shared with tests that look at IP headers")]
+#[path = "../../wire/tests/golden/capture.rs"]
+pub(crate) mod capture;
+
 /// A reproducible source of choices (splitmix64).
 pub(crate) struct Rng(pub(crate) u64);
 

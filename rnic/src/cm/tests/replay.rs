@@ -8,10 +8,7 @@ use wire::cm::{IpHeader, MAD_SIZE, Message, Rep, Req};
 use wire::rocev2::{Deth, Extension, Icrc, Packet, UDP_PORT};
 
 use super::*;
-
-#[allow(dead_code, reason = "shared with tests that look at IP headers")]
-#[path = "../../../../wire/tests/golden/capture.rs"]
-mod capture;
+use crate::testing::capture;
 
 /// Of all captures together.
 const EXCHANGES: Outcome = Outcome { refused: 1, connected: 28, disconnected: 27 };

@@ -2,6 +2,7 @@
 
 mod hostile;
 mod lossy;
+mod replay;
 mod requester;
 mod responder;
 mod transfer;
