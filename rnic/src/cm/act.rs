@@ -15,15 +15,14 @@ const TIME_WAIT: (Duration, Duration) = (Duration::from_millis(500), Duration::f
 pub(super) const MAX_REFUSED: usize = 1024;
 
 impl Cm {
-    /// Applies an input; `mad` is the message that it came with. Whether it was not ignored.
-    pub(super) fn apply(&mut self, now: Instant, id: u32, input: Input, mad: Option<&Mad<'_>>) -> bool {
-        let Some(conn) = self.conns.get_mut(&id) else { return false };
-        let Some(effect) = effect(conn.state, input) else { return false };
+    /// Applies an input; `mad` is the message that it came with.
+    pub(super) fn apply(&mut self, now: Instant, id: u32, input: Input, mad: Option<&Mad<'_>>) {
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        let Some(effect) = effect(conn.state, input) else { return };
         for &act in effect.acts {
             self.act(now, id, act, mad);
         }
         self.enter(now, id, effect.to);
-        true
     }
 
     fn act(&mut self, now: Instant, id: u32, act: Act, mad: Option<&Mad<'_>>) {

@@ -58,7 +58,7 @@ pub struct Connect<'a> {
     pub local: SocketAddr,
     /// Whom, with its port; of the same family.
     pub remote: SocketAddr,
-    /// Our queue pair.
+    /// Our queue pair, 24 bits. A number is free again when [`Event::Released`](super::Event::Released) says so.
     pub qpn: u32,
     /// The PSN with which the peer's send queue starts.
     pub starting_psn: Psn,
@@ -85,7 +85,7 @@ pub struct Connect<'a> {
 /// An acceptance.
 #[derive(Clone, Debug)]
 pub struct Accept<'a> {
-    /// Our queue pair. It must be ready to receive.
+    /// Our queue pair, 24 bits. It must be ready to receive.
     pub qpn: u32,
     /// The PSN with which the peer's send queue starts.
     pub starting_psn: Psn,

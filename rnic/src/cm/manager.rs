@@ -203,6 +203,11 @@ impl Cm {
         self.apply(now, id.0, Input::Data, None);
     }
 
+    /// The peer's host says that nobody takes packets of RoCE there (ICMP, port unreachable): repeating is of no use.
+    pub fn unreachable(&mut self, now: Instant, id: ConnId) {
+        self.apply(now, id.0, Input::Exhausted, None);
+    }
+
     /// The next datagram to be sent.
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
         self.transmits.pop_front()

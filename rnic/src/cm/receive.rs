@@ -9,12 +9,13 @@ use super::conn::Peer;
 use super::state::{Input, State};
 use super::{Cm, Transmit};
 
-/// Datagrams that wait to be sent, at most: beyond them nothing is read that might be answered.
+/// Datagrams that may wait to be sent, when one is received that might be answered.
 const MAX_QUEUED: usize = 1024;
 
 impl Cm {
-    /// Takes the payload of a datagram to QP 1. What does not belong to a connection is answered or passed over; an error
-    /// is a payload that is not of this class.
+    /// Takes the payload of a datagram to QP 1, with its addresses (those of IPv4 as such, not mapped). What does not belong
+    /// to a connection is answered or passed over; an error is a payload that is not of this class. While many datagrams
+    /// wait to be sent, everything is passed over: send first.
     pub fn receive(&mut self, now: Instant, from: IpAddr, to: IpAddr, octets: &[u8]) -> Result<(), MadError> {
         let mad = &Mad::parse(octets)?;
         if self.transmits.len() >= MAX_QUEUED {

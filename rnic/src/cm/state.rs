@@ -55,7 +55,7 @@ pub enum Input {
     Reject,
     /// The consumer disconnects, or gives up an attempt.
     Disconnect,
-    /// What is repeated has been repeated as often as it may.
+    /// What is repeated has been repeated as often as it may, or cannot arrive.
     Exhausted,
     /// The time for this state is over.
     Deadline,

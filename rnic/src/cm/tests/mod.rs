@@ -4,6 +4,7 @@ mod close;
 mod forged;
 mod many;
 mod network;
+mod rare;
 mod repeat;
 mod replay;
 mod setup;

@@ -113,6 +113,25 @@ fn nobody_answers() {
 }
 
 #[test]
+fn an_icmp_error_saves_the_wait() {
+    let mut pair = Pair::new();
+    pair.lose = vec!["A:REQ"];
+    let a = pair.connect(QPN[A]);
+    pair.run();
+    pair.cms[A].unreachable(pair.now, a);
+    assert_eq!(pair.told(A), [(a, Event::Unreachable), (a, Event::Released { qpn: QPN[A] })]);
+
+    let [a, _] = pair.connected();
+    pair.cms[A].unreachable(pair.now, a);
+    assert_eq!(pair.state(A, a), State::Established, "what moves data decides");
+    pair.lose = vec!["A:DREQ"];
+    pair.cms[A].disconnect(pair.now, a, Ending::Graceful);
+    pair.run();
+    pair.cms[A].unreachable(pair.now, a);
+    assert_eq!(pair.told(A), [(a, Event::Disconnected)]);
+}
+
+#[test]
 fn the_consumer_has_less_patience() {
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, 1).unwrap();
