@@ -65,7 +65,7 @@ impl Cm {
             match to {
                 State::Established => {
                     conn.kept = None;
-                    conn.linger = conn.linger.clamp(TIME_WAIT.0, TIME_WAIT.1);
+                    conn.linger = conn.ack_timeout.duration().clamp(TIME_WAIT.0, TIME_WAIT.1);
                 }
                 State::TimeWait => {
                     conn.kept = None;

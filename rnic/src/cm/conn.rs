@@ -30,6 +30,8 @@ pub(super) struct Conn {
     pub(super) interval: Duration,
     /// How often a message is repeated.
     pub(super) retries: u8,
+    /// How long a requester waits for an ACK: what it sends lives no longer.
+    pub(super) ack_timeout: Timeout,
     /// How long the connection is kept when it is over.
     pub(super) linger: Duration,
     /// Its consumer has heard the last of it, or does not want to.

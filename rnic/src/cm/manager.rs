@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use wire::cm::{IpHeader, Mad, Message, Path, Reason, Rej, Rep, Req, ServiceId};
+use wire::cm::{IpHeader, Mad, Message, Path, Reason, Rej, Rep, Req, ServiceId, Timeout};
 
 use super::conn::{Conn, Peer};
 use super::ids::Ids;
@@ -69,8 +69,7 @@ impl Cm {
         if local.is_ipv4() != remote.is_ipv4() {
             return Err(CmError::Families);
         }
-        let mut conn = self.conn(State::ReqSent, call.local, call.remote);
-        conn.linger = call.ack_timeout.duration();
+        let mut conn = self.conn(State::ReqSent, call.local, call.remote, call.ack_timeout);
         conn.qpn = Some(call.qpn);
         conn.deadline = call.deadline;
         conn.transaction = self.ids.transaction();
@@ -252,7 +251,13 @@ impl Cm {
     }
 
     /// A connection of which nothing is known yet.
-    pub(super) fn conn(&mut self, state: State, local: SocketAddr, remote: SocketAddr) -> Conn {
+    pub(super) fn conn(
+        &mut self,
+        state: State,
+        local: SocketAddr,
+        remote: SocketAddr,
+        ack_timeout: Timeout,
+    ) -> Conn {
         let id = self.ids.communication(|id| self.conns.contains_key(&id));
         Conn {
             id,
@@ -264,6 +269,7 @@ impl Cm {
             transaction: 0,
             interval: self.cfg.interval(self.cfg.response_timeout),
             retries: self.cfg.max_cm_retries,
+            ack_timeout,
             linger: Duration::ZERO,
             silent: false,
             pending: None,

@@ -97,7 +97,7 @@ impl Cm {
         let listener = self.listeners.get_mut(&caller.to.port()).expect("an admitted caller has a listener");
         listener.pending += 1;
         let serial = listener.serial;
-        let mut conn = self.conn(State::ReqRcvd, caller.to, caller.from);
+        let mut conn = self.conn(State::ReqRcvd, caller.to, caller.from, req.primary.ack_timeout);
         conn.pending = Some(Pending { port: caller.to.port(), serial, alternate: req.alternate.is_some() });
         conn.peer = Peer { id: req.local_id, ca_guid: req.ca_guid, qpn: req.qpn };
         conn.transaction = mad.transaction;

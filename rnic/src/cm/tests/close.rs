@@ -5,7 +5,8 @@ use wire::cm::{Dreq, Mad, Message};
 use super::*;
 
 const DREQ_INTERVAL: Duration = Duration::from_millis(2 * 256 + 4096);
-const TIME_WAIT: Duration = Duration::from_secs(2);
+/// The call's ACK timeout, 17.
+const TIME_WAIT: Duration = Duration::from_millis(512);
 
 #[test]
 fn either_side_disconnects() {
@@ -21,7 +22,9 @@ fn either_side_disconnects() {
             assert_eq!(pair.state(side, ids[side]), State::TimeWait);
             pair.cms[side].disconnect(pair.now, ids[side], Ending::Abrupt);
         }
-        pair.pass(TIME_WAIT);
+        pair.pass(TIME_WAIT - Duration::from_nanos(1));
+        assert_eq!([A, B].map(|side| pair.told(side)), [vec![], vec![]]);
+        pair.pass(Duration::from_nanos(1));
         for side in [A, B] {
             assert_eq!(pair.told(side), [(ids[side], Event::Released { qpn: QPN[side] })]);
         }
