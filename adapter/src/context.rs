@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
+use capture::Capture;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
@@ -15,11 +16,12 @@ use crate::transport::Request;
 pub struct Context<E: Engine> {
     board: Arc<Board<E>>,
     registry: Registry,
+    capture: Option<Capture>,
 }
 
 impl<E: Engine> Context<E> {
-    pub(crate) fn new(board: Arc<Board<E>>, registry: Registry) -> Self {
-        Context { board, registry }
+    pub(crate) fn new(board: Arc<Board<E>>, registry: Registry, capture: Option<Capture>) -> Self {
+        Context { board, registry, capture }
     }
 
     /// The poller reports a socket from now on, edge triggered; what is there already, at once. The token may be any number
@@ -69,6 +71,11 @@ impl<E: Engine> Context<E> {
         // Fails only for one that is suspended.
         self.suspend(socket).ok();
         self.board.sockets_changed(-1);
+    }
+
+    /// Where what the engine's sockets send and receive is to be recorded.
+    pub fn capture(&self) -> Option<&Capture> {
+        self.capture.as_ref()
     }
 
     /// Whether somebody is in the poller, or about to enter it.

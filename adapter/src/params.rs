@@ -1,4 +1,4 @@
-//! What is the same in all ia_params: where, and how long to poll.
+//! What is the same in all ia_params: where, how long to poll, and what to capture to.
 //!
 //! ```text
 //! ia_params = [ where [ number ] ] { key "=" value }        words, separated by blanks
@@ -9,6 +9,7 @@
 //!
 //! | key | value | default |
 //! |---|---|---|
+//! | `capture` | a pcapng file for what sockets send and receive (docs/capture.md); also `OPENDAT_CAPTURE` | none |
 //! | `spin` | µs that a blocking wait polls before it sleeps; also `OPENDAT_SPIN_US` | 30; 0 on one processor |
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -28,6 +29,8 @@ pub struct Params {
     pub address: SocketAddr,
     /// How long a blocking wait polls before it sleeps.
     pub spin: Duration,
+    /// The file that captures what sockets move, its name not yet expanded.
+    pub capture: Option<String>,
 }
 
 const MAX_SPIN: u64 = 1_000_000;
@@ -57,13 +60,20 @@ pub fn parse(
         }
     };
     let address = bind.unwrap_or_else(|| netdev::of_host(&devices));
-    let mut params = Params { bind, address, spin: default_spin(online_processors()) };
+    let spin = default_spin(online_processors());
+    let capture = env("OPENDAT_CAPTURE").filter(|file| !file.is_empty());
+    let mut params = Params { bind, address, spin, capture };
     if let Some(value) = env("OPENDAT_SPIN_US") {
-        params.spin = spin(&value).map_err(|e| invalid(format!("OPENDAT_SPIN_US={value}: {e}")))?;
+        params.spin = self::spin(&value).map_err(|e| invalid(format!("OPENDAT_SPIN_US={value}: {e}")))?;
     }
     for word in options {
         let set = match word.split_once('=').unwrap_or((word, "")) {
-            ("spin", value) => spin(value).map(|spin| params.spin = spin),
+            ("spin", value) => self::spin(value).map(|spin| params.spin = spin),
+            ("capture", "") => Err("expected the name of a file".into()),
+            ("capture", file) => {
+                params.capture = Some(file.to_owned());
+                Ok(())
+            }
             (key, value) => own(key, value),
         };
         set.map_err(|e| invalid(format!("{word}: {e}")))?;
@@ -204,6 +214,18 @@ mod tests {
         assert_eq!(with("spin=8", env("7")).expect("parses").spin, Duration::from_micros(8));
         let error = with("", env("soon")).expect_err("no number").reason;
         assert_eq!(error, "ia_params: OPENDAT_SPIN_US=soon: expected 0 to 1000000 microseconds");
+    }
+
+    #[test]
+    fn the_environment_names_a_capture_and_the_entry_wins() {
+        let env =
+            |value: &'static str| move |name: &str| (name == "OPENDAT_CAPTURE").then(|| value.to_owned());
+        let capture = |text, value| with(text, env(value)).expect(text).capture;
+        assert_eq!(parse("").expect("parses").capture, None);
+        assert_eq!(capture("", "/tmp/a").as_deref(), Some("/tmp/a"));
+        assert_eq!(capture("capture=/tmp/b=%p", "/tmp/a").as_deref(), Some("/tmp/b=%p"));
+        assert_eq!(capture("", ""), None);
+        assert_eq!(reason("capture="), "ia_params: capture=: expected the name of a file");
     }
 
     #[test]

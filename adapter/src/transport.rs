@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
+use capture::Capture;
 use dat_core::provider::{Access, Attrs, Mem, Port, QpCfg, Transport};
 use dat_core::wake::{Slept, Wake};
 use dat_core::{Error, OpenError, Result};
@@ -29,7 +30,7 @@ use crate::context::Context;
 use crate::drive::{Drive, WAKER};
 use crate::engine::{Engine, Sink, Upcall};
 use crate::map;
-use crate::params::Params;
+use crate::params::{Params, invalid};
 
 /// An open adapter.
 pub struct Adapter<E: Engine> {
@@ -55,7 +56,8 @@ impl<E: Engine> Adapter<E> {
     /// Opens an adapter; `engine` makes its engine, and may have sockets watched already.
     ///
     /// # Errors
-    /// What `engine` says; `DAT_INSUFFICIENT_RESOURCES` if there is no poller.
+    /// What `engine` says; `DAT_INSUFFICIENT_RESOURCES` if there is no poller; `DAT_INVALID_PARAMETER` if there is to be a
+    /// capture and its file cannot be written.
     pub fn open(
         ia: &str,
         params: &Params,
@@ -70,8 +72,10 @@ impl<E: Engine> Adapter<E> {
         let waker = Waker::new(poll.registry(), WAKER).map_err(no_poller)?;
         let registry = poll.registry().try_clone().map_err(no_poller)?;
 
+        let capture = params.capture.as_deref().map(|file| Capture::open(file, ia)).transpose();
+        let capture = capture.map_err(|e| invalid(format!("capture: {e}")))?;
         let board = Arc::new(Board::new(waker));
-        let engine = engine(Context::new(Arc::clone(&board), registry))?;
+        let engine = engine(Context::new(Arc::clone(&board), registry, capture))?;
         let drive = Arc::new(Drive::new(engine, Arc::clone(&board), poll, params.spin));
         board.belongs_to(&drive);
         if E::ALWAYS_AWAKE {

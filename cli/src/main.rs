@@ -32,13 +32,24 @@ registry::export_symbols!();
 /// Without a command: starts a server and a client process on this host, moves data between them in every way there
 /// is, verifies it, and prints how fast that was, next to plain TCP.
 #[derive(Parser)]
-#[command(name = "dat", version, args_conflicts_with_subcommands = true)]
+#[command(name = "dat", version, args_conflicts_with_subcommands = true, after_help = ENVIRONMENT)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
     demo: demo::Options,
 }
+
+/// What the adapters of every command heed, in programs other than this one, too.
+const ENVIRONMENT: &str = "\
+Environment:
+  DAT_OVERRIDE=FILE     the registry's file, instead of /etc/dat.conf
+  OPENDAT_BUILTIN=0     without the entries that are built in
+  OPENDAT_CAPTURE=FILE  a pcapng file, for Wireshark, of what adapters send and
+                        receive; %p in its name is the process id, %n the number
+                        of the adapter in the process. An entry's IA parameters
+                        may say capture=FILE instead
+  OPENDAT_SPIN_US=N     microseconds that a blocking wait polls before it sleeps";
 
 #[derive(Subcommand)]
 enum Command {

@@ -12,7 +12,14 @@ use serde_json::Value;
 fn dat(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dat"));
     command.args(arguments);
-    for name in ["DAT_OVERRIDE", "DAT_DBG_TYPE", "DAT_DBG_DEST", "OPENDAT_BUILTIN", "OPENDAT_SPIN_US"] {
+    for name in [
+        "DAT_OVERRIDE",
+        "DAT_DBG_TYPE",
+        "DAT_DBG_DEST",
+        "OPENDAT_BUILTIN",
+        "OPENDAT_CAPTURE",
+        "OPENDAT_SPIN_US",
+    ] {
         command.env_remove(name);
     }
     command

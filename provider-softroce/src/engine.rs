@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use adapter::{Context, Left, Pass, Shared, Table, netdev};
-use capture::Capture;
 use dat_core::provider::{Allocated, Close, Connect, Port, ReadDepth};
 use dat_core::{Error, OpenError, Result};
 use dat_sys::*;
@@ -50,28 +49,17 @@ pub struct Engine {
     fruitless: u32,
     params: Params,
     guid: u64,
-    capture: Option<Capture>,
 }
 
 impl Engine {
     /// Uses the one address that is asked for, or all of the host.
-    pub(crate) fn new(
-        ia: &str,
-        context: Context<Engine>,
-        params: Params,
-    ) -> std::result::Result<Self, OpenError> {
+    pub(crate) fn new(context: Context<Engine>, params: Params) -> std::result::Result<Self, OpenError> {
         if params.which == Which::Kernel {
             return Err(OpenError::new(
                 Error::of(DAT_MODEL_NOT_SUPPORTED),
                 "ia_params: engine=kernel: the kernel's RoCE is reached through a provider for verbs, which is not built in",
             ));
         }
-        let capture = match &params.capture {
-            Some(name) => Some(Capture::open(name, ia).map_err(|e| {
-                OpenError::new(Error::of(DAT_INVALID_PARAMETER), format!("capture={name}: {e}"))
-            })?),
-            None => None,
-        };
         let mut engine = Engine {
             kit: Kit::new(context),
             stations: Vec::new(),
@@ -83,7 +71,6 @@ impl Engine {
             fruitless: 0,
             guid: random() | 1,
             params,
-            capture,
         };
         engine.open_stations()?;
         Ok(engine)
@@ -107,7 +94,7 @@ impl Engine {
     }
 
     fn open_station(&mut self, address: SocketAddr) -> std::result::Result<usize, PortError> {
-        let station = Station::open(address, self.guid, &self.params, self.capture.clone())?;
+        let station = Station::open(address, self.guid, &self.params, self.kit.context.capture().cloned())?;
         let index = self.stations.len();
         let system = |error| PortError::System(address.ip(), error);
         let readable = Interest::READABLE;

@@ -61,6 +61,6 @@ impl Provider for SoftRoce {
             ],
         };
         let adapter = params.adapter.clone();
-        Adapter::open(ia, &adapter, wire, |context| Engine::new(ia, context, params))
+        Adapter::open(ia, &adapter, wire, |context| Engine::new(context, params))
     }
 }

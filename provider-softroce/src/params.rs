@@ -6,7 +6,6 @@
 //! | `mtu` | octets of payload in a packet at most: 256, 512, 1024, 2048 or 4096 | what the interface carries |
 //! | `gso` | `on`, `off`: whether the kernel cuts batches into packets; `auto`: where its IP headers are as they should | `auto` |
 //! | `net` | an emulated network, as [`netem::Conditions`] says; also `OPENDAT_NET` | `off` |
-//! | `capture` | a file that takes all packets, as [`capture`] says; also `OPENDAT_CAPTURE` | none |
 
 use adapter::params::invalid;
 use dat_core::OpenError;
@@ -26,8 +25,6 @@ pub(crate) struct Params {
     pub(crate) gso: Option<bool>,
     /// The network in between.
     pub(crate) conditions: Conditions,
-    /// Where packets are written down.
-    pub(crate) capture: Option<String>,
 }
 
 /// Which engine.
@@ -50,7 +47,6 @@ impl Params {
         if let Some(value) = env("OPENDAT_NET") {
             conditions = value.parse().map_err(|e| invalid(format!("OPENDAT_NET={value}: {e}")))?;
         }
-        let mut capture = env("OPENDAT_CAPTURE").filter(|name| !name.is_empty());
         let adapter = adapter::params::parse(text, env, |key, value| {
             match (key, value) {
                 ("engine", _) => which = self::which(value)?,
@@ -62,13 +58,11 @@ impl Params {
                 ("net", _) => {
                     conditions = value.parse().map_err(|e: netem::ConditionsError| e.to_string())?
                 }
-                ("capture", "") => return Err("expected the name of a file".into()),
-                ("capture", _) => capture = Some(value.to_owned()),
                 _ => return Err("unknown key; known are engine, mtu, gso, net, capture and spin".into()),
             }
             Ok(())
         })?;
-        Ok(Params { adapter, which, mtu, gso, conditions, capture })
+        Ok(Params { adapter, which, mtu, gso, conditions })
     }
 }
 
@@ -103,32 +97,25 @@ mod tests {
     fn nothing_means_the_defaults() {
         let params = parse("").expect("parses");
         assert_eq!((params.which, params.mtu, params.gso), (Which::Auto, PathMtu::Octets4096, None));
-        assert!(params.adapter.bind.is_none() && params.conditions.is_off() && params.capture.is_none());
+        assert!(params.adapter.bind.is_none() && params.conditions.is_off());
     }
 
     #[test]
     fn options() {
-        let text = "lo engine=user mtu=1024 gso=off net=loss=1%,seed=7 capture=/tmp/%p.pcapng spin=5";
+        let text = "lo engine=user mtu=1024 gso=off net=loss=1%,seed=7 spin=5";
         let params = parse(text).expect("parses");
         assert_eq!((params.which, params.mtu, params.gso), (Which::User, PathMtu::Octets1024, Some(false)));
         assert_eq!(params.conditions, "loss=1%,seed=7".parse().expect("conditions"));
-        assert_eq!(params.capture.as_deref(), Some("/tmp/%p.pcapng"));
         assert_eq!(parse("gso=off gso=auto").expect("parses").gso, None, "the last one counts");
     }
 
     #[test]
     fn the_environment_serves_programs_whose_entry_nobody_wants_to_change() {
-        let env = |name: &str| match name {
-            "OPENDAT_NET" => Some("loss=3%".to_owned()),
-            "OPENDAT_CAPTURE" => Some("all.pcapng".to_owned()),
-            _ => None,
-        };
+        let env = |name: &str| (name == "OPENDAT_NET").then(|| "loss=3%".to_owned());
         let params = Params::parse("", env).expect("parses");
         assert_eq!(params.conditions, "loss=3%".parse().expect("conditions"));
-        assert_eq!(params.capture.as_deref(), Some("all.pcapng"));
-        let params = Params::parse("net=off capture=one.pcapng", env).expect("parses");
+        let params = Params::parse("net=off", env).expect("parses");
         assert!(params.conditions.is_off(), "the entry wins");
-        assert_eq!(params.capture.as_deref(), Some("one.pcapng"));
     }
 
     #[test]
@@ -136,7 +123,6 @@ mod tests {
         assert_eq!(reason("engine=fast"), "ia_params: engine=fast: expected auto, user or kernel");
         assert_eq!(reason("mtu=1500"), "ia_params: mtu=1500: expected 256, 512, 1024, 2048 or 4096 octets");
         assert_eq!(reason("gso=no"), "ia_params: gso=no: expected on, off or auto");
-        assert_eq!(reason("capture="), "ia_params: capture=: expected the name of a file");
         assert!(reason("net=los=1%").starts_with("ia_params: net=los=1%: "));
         assert_eq!(
             reason("cc=reno"),

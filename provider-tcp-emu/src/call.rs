@@ -4,12 +4,14 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use adapter::Table;
+use capture::Direction;
 use dat_core::Error;
 use dat_sys::DAT_INVALID_PARAMETER;
 use mio::Interest;
 use rnic::rdmap::setup::{self, Call, REQUEST_TIMEOUT, Responder};
 use socket2::Socket;
 
+use crate::connection::Connection;
 use crate::engine::{Key, Kit, Sink, Timer, Upcall};
 use crate::linger::Lingerers;
 use crate::socket::{self, Moved};
@@ -51,7 +53,7 @@ pub struct CallId {
 
 /// Somebody who called.
 struct Caller {
-    socket: Socket,
+    socket: Connection,
     peer: SocketAddr,
     local: SocketAddr,
     door: usize,
@@ -70,7 +72,7 @@ enum State {
 
 /// A caller who is to be given a queue pair.
 pub(crate) struct Accepted {
-    pub(crate) socket: Socket,
+    pub(crate) socket: Connection,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
     pub(crate) request: setup::Request,
@@ -140,11 +142,13 @@ impl Calls {
     fn admit(&mut self, kit: &mut Kit, door: usize, socket: Socket) {
         let Some(door_id) = self.doors.get_mut(door).map(|d| d.id) else { return };
         let Ok((peer, local)) = socket::tune(&socket, kit.params.cc.as_deref()) else { return };
+        let mut socket = Connection::new(socket);
+        socket.begin_record(kit.context.capture(), local, peer, Direction::In);
         let key = Key::Caller(self.callers.next_index());
         if self.callers.len() - self.asking >= MAX_READING
             || kit.context.watch(key, &socket, READ_WRITE).is_err()
         {
-            return socket::reset(socket);
+            return socket.reset();
         }
         let deadline = Instant::now() + REQUEST_TIMEOUT;
         let mut timer = Timer::default();
@@ -161,7 +165,7 @@ impl Calls {
         let call = loop {
             let mut piece = [0; PIECE];
             let wanted = responder.wants().min(PIECE);
-            match socket::receive_bytes(&caller.socket, &mut piece[..wanted]) {
+            match caller.socket.receive_bytes(&mut piece[..wanted]) {
                 Moved::Nothing => return,
                 Moved::Octets(0) | Moved::Gone(_) => break Call::Stranger,
                 Moved::Octets(n) => {
@@ -217,12 +221,12 @@ impl Calls {
         private: &[u8],
     ) -> Result<(), Error> {
         // Gone already: so much the better.
-        let Some(accepted) = self.take(kit, call) else { return Ok(()) };
+        let Some(mut accepted) = self.take(kit, call) else { return Ok(()) };
         let (reply, result) = match accepted.request.reject(private) {
             Ok(reply) => (reply, Ok(())),
             Err(_) => (Vec::new(), Err(Error::of(DAT_INVALID_PARAMETER))),
         };
-        socket::send_bytes(&accepted.socket, &reply);
+        accepted.socket.send_bytes(&reply);
         lingerers.add(kit, accepted.socket);
         result
     }
@@ -232,7 +236,7 @@ impl Calls {
         let Some(mut caller) = self.callers.remove(index) else { return };
         kit.set_timer(Key::Caller(index), &mut caller.timer, None);
         // The first octets of a socket always find room; if not, the peer sees it closed.
-        socket::send_bytes(&caller.socket, reply);
+        caller.socket.send_bytes(reply);
         lingerers.add(kit, caller.socket);
     }
 
@@ -240,7 +244,7 @@ impl Calls {
     pub(crate) fn refuse(&mut self, kit: &mut Kit, call: CallId) {
         if let Some(accepted) = self.take(kit, call) {
             kit.context.unwatch(&accepted.socket);
-            socket::reset(accepted.socket);
+            accepted.socket.reset();
         }
     }
 
@@ -249,7 +253,7 @@ impl Calls {
         if let Some(mut caller) = self.callers.remove(index) {
             kit.set_timer(Key::Caller(index), &mut caller.timer, None);
             kit.context.unwatch(&caller.socket);
-            socket::reset(caller.socket);
+            caller.socket.reset();
         }
     }
 }

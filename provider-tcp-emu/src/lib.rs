@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `params` | ia_params: which addresses, which options |
+//! | `connection` | a connected socket, and the record of what it moves (docs/capture.md) |
 //! | `socket` | sockets and their options |
 //! | `engine` | all that touches sockets: what the adapter (see the crate `adapter`) is built on |
 //! | `call` | the passive side before a queue pair is involved: service points and callers |
@@ -13,6 +14,7 @@
 //! `wire`.
 
 mod call;
+mod connection;
 mod engine;
 mod linger;
 mod link;

@@ -4,15 +4,14 @@
 //! their way to the peer. So the socket says that it will send no more, drops what still comes, and is closed when the peer
 //! closes its side, or is too slow.
 
-use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
 use adapter::Table;
 use mio::Interest;
-use socket2::Socket;
 
+use crate::connection::Connection;
 use crate::engine::{Key, Kit, Timer};
-use crate::socket::{self, Moved};
+use crate::socket::Moved;
 
 /// How long the peer has to close its side.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -24,17 +23,15 @@ const BURST: usize = 4 << 20;
 pub(crate) struct Lingerers(Table<Lingerer>);
 
 struct Lingerer {
-    socket: Socket,
+    socket: Connection,
     timer: Timer,
 }
 
 impl Lingerers {
     /// Ends the sending side of a watched socket, and takes it over.
-    pub(crate) fn add(&mut self, kit: &mut Kit, socket: Socket) {
+    pub(crate) fn add(&mut self, kit: &mut Kit, mut socket: Connection) {
         let key = Key::Lingerer(self.0.next_index());
-        if socket.shutdown(Shutdown::Write).is_err()
-            || kit.context.rename(key, &socket, Interest::READABLE).is_err()
-        {
+        if socket.finish().is_err() || kit.context.rename(key, &socket, Interest::READABLE).is_err() {
             kit.context.unwatch(&socket);
             return;
         }
@@ -49,7 +46,7 @@ impl Lingerers {
         let mut dropped = 0;
         let mut octets = [0; 16 << 10];
         while dropped < BURST {
-            match socket::receive_bytes(&lingerer.socket, &mut octets) {
+            match lingerer.socket.receive_bytes(&mut octets) {
                 Moved::Octets(n @ 1..) => dropped += n,
                 Moved::Nothing => return,
                 Moved::Octets(0) | Moved::Gone(_) => break,

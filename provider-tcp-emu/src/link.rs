@@ -22,7 +22,6 @@ use self::up::{Received, Sent, Up};
 use crate::call::READ_WRITE;
 use crate::engine::{Key, Kit, Sink, Timer, Upcall};
 use crate::linger::Lingerers;
-use crate::socket;
 
 /// Scatter reads of one connection before others get their turn.
 const RX_BURST: usize = 16;
@@ -316,10 +315,10 @@ impl Link {
 
     fn end(&mut self, kit: &mut Kit, lingerers: &mut Lingerers, end: End) {
         let Phase::Up(up) = std::mem::replace(&mut self.phase, Phase::Between) else { return };
-        let Up { mut stream, socket, announced, closing, hung_up, .. } = *up;
+        let Up { mut stream, mut socket, announced, closing, hung_up, .. } = *up;
         if let End::Protocol(Failure { by_peer: false, .. }) = end {
             // Best effort, as the standard says (RFC 5040, section 5.4).
-            socket::send_bytes(&socket, &stream.terminate());
+            socket.send_bytes(&stream.terminate());
         }
         self.set_timer(kit, None);
         stream.flush();

@@ -135,11 +135,6 @@ pub(crate) fn check_local(addr: SocketAddr) -> io::Result<()> {
     stream(addr)?.bind(&addr.into())
 }
 
-/// Closes with a RST: the peer's stack learns that nobody took its call.
-pub(crate) fn reset(socket: Socket) {
-    socket.set_linger(Some(Duration::ZERO)).ok();
-}
-
 /// What one system call did.
 #[derive(Debug)]
 pub(crate) enum Moved {
@@ -210,20 +205,6 @@ unsafe fn send_one(fd: libc::c_int, from: &libc::iovec) -> isize {
     unsafe {
         libc::syscall(libc::SYS_sendto, fd, from.iov_base, from.iov_len, libc::MSG_NOSIGNAL, NO, NO) as isize
     }
-}
-
-/// Sends a few octets.
-pub(crate) fn send_bytes(socket: &Socket, bytes: &[u8]) -> Moved {
-    let iov = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    // SAFETY: the vector names `bytes`.
-    unsafe { send(socket, &[iov]) }
-}
-
-/// Receives a few octets.
-pub(crate) fn receive_bytes(socket: &Socket, bytes: &mut [u8]) -> Moved {
-    let iov = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    // SAFETY: the vector names `bytes`.
-    unsafe { receive(socket, &[iov]) }
 }
 
 /// Whether the peer of a socket that has nothing to read is still there.

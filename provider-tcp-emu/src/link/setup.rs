@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use capture::Direction;
 use dat_core::Error;
 use dat_core::provider::ReadDepth;
 use dat_sys::{DAT_INVALID_PARAMETER, DAT_INVALID_STATE};
@@ -14,6 +15,7 @@ use wire::iwarp::mpa::fpdu::mulpdu_for_mss;
 use super::up::Up;
 use super::{Link, Phase};
 use crate::call::{Accepted, READ_WRITE};
+use crate::connection::Connection;
 use crate::engine::{Kit, Upcall};
 use crate::linger::Lingerers;
 use crate::params::Params;
@@ -28,7 +30,7 @@ const PIECE: usize = 512 + 20;
 pub(super) struct Dialing {
     pub(super) work: Work,
     /// None: the attempt has failed before it began.
-    pub(super) socket: Option<Socket>,
+    pub(super) socket: Option<Connection>,
     pub(super) initiator: Initiator,
     /// Not empty: the connection is not there yet.
     pub(super) request: Vec<u8>,
@@ -61,7 +63,7 @@ impl Link {
         self.set_timer(kit, Some(if socket.is_ok() { deadline } else { now }));
         self.phase = Phase::Dialing(Box::new(Dialing {
             work,
-            socket: socket.ok(),
+            socket: socket.ok().map(Connection::new),
             initiator,
             request,
             limited: target.timeout.is_some(),
@@ -72,18 +74,21 @@ impl Link {
     /// The poller says that something has happened to the socket.
     pub(super) fn dialing(&mut self, kit: &mut Kit, lingerers: &mut Lingerers) {
         let Phase::Dialing(dialing) = &mut self.phase else { return };
-        let Some(socket) = &dialing.socket else { return };
+        let Some(socket) = &mut dialing.socket else { return };
         if !dialing.request.is_empty() {
             match connected(socket) {
                 Ok(false) => return,
                 Ok(true) => {}
                 Err(e) => return self.fail(kit, refusal(&e)),
             }
-            if let Err(e) = socket::tune(socket, kit.params.cc.as_deref()) {
-                return self.fail(kit, refusal(&e));
+            match socket::tune(socket, kit.params.cc.as_deref()) {
+                Ok((peer, local)) => {
+                    socket.begin_record(kit.context.capture(), local, peer, Direction::Out);
+                }
+                Err(e) => return self.fail(kit, refusal(&e)),
             }
             // The first octets of a socket always find room.
-            match socket::send_bytes(socket, &dialing.request) {
+            match socket.send_bytes(&dialing.request) {
                 Moved::Octets(n) if n == dialing.request.len() => dialing.request.clear(),
                 Moved::Gone(e) => return self.fail(kit, refusal(&e)),
                 _ => return self.fail(kit, Upcall::Unreachable),
@@ -91,10 +96,10 @@ impl Link {
         }
         loop {
             let Phase::Dialing(dialing) = &mut self.phase else { return };
-            let Some(socket) = &dialing.socket else { return };
+            let Some(socket) = &mut dialing.socket else { return };
             let mut piece = [0; PIECE];
             let wanted = dialing.initiator.wants().min(PIECE);
-            match socket::receive_bytes(socket, &mut piece[..wanted]) {
+            match socket.receive_bytes(&mut piece[..wanted]) {
                 Moved::Nothing => return,
                 Moved::Octets(0) | Moved::Gone(_) => return self.fail(kit, NOT_BY_PEER),
                 Moved::Octets(n) => match dialing.initiator.feed(&piece[..n]) {
@@ -168,7 +173,7 @@ impl Link {
             Ok(prepared) => prepared,
             Err(e) => {
                 kit.context.unwatch(&socket);
-                socket::reset(socket);
+                socket.reset();
                 return Err(e);
             }
         };
@@ -182,7 +187,7 @@ impl Link {
         let depth = ReadDepth { incoming: terms.ird, outgoing: terms.ord };
         let mut up = Up::new(stream, socket, peer, local, depth, gate);
         let sent = match renamed && socket::is_alive(&up.socket) {
-            true => socket::send_bytes(&up.socket, &reply),
+            true => up.socket.send_bytes(&reply),
             false => Moved::Nothing,
         };
         up.hung_up = !matches!(sent, Moved::Octets(n) if n == reply.len());

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use dat_core::provider::ReadDepth;
 use rnic::Stream;
 use rnic::rdmap::setup::Gate;
-use socket2::Socket;
 
 use super::End;
+use crate::connection::Connection;
 use crate::engine::{Kit, Sink, Upcall};
-use crate::socket::{self, Moved};
+use crate::socket::Moved;
 
 /// Gather writes of one connection before others get their turn.
 const TX_BURST: usize = 16;
@@ -17,7 +17,7 @@ const TX_BURST: usize = 16;
 /// A connection.
 pub(super) struct Up {
     pub(super) stream: Stream,
-    pub(super) socket: Socket,
+    pub(super) socket: Connection,
     pub(super) peer: SocketAddr,
     pub(super) local: SocketAddr,
     pub(super) depth: ReadDepth,
@@ -54,7 +54,7 @@ pub(super) enum Sent {
 impl Up {
     pub(super) fn new(
         stream: Stream,
-        socket: Socket,
+        socket: Connection,
         peer: SocketAddr,
         local: SocketAddr,
         depth: ReadDepth,
@@ -88,7 +88,7 @@ impl Up {
     pub(super) fn receive(&mut self, kit: &mut Kit, sink: &Sink) -> Result<Received, End> {
         self.stream.rx(&mut kit.rx).map_err(End::Protocol)?;
         // SAFETY: the stream has just said where octets may go.
-        let n = match unsafe { socket::receive(&self.socket, kit.rx.iov()) } {
+        let n = match unsafe { self.socket.receive(kit.rx.iov()) } {
             Moved::Octets(n @ 1..) => n,
             Moved::Nothing if self.hung_up => return Err(End::Lost),
             Moved::Nothing => return Ok(Received::Nothing),
@@ -125,7 +125,7 @@ impl Up {
                 };
             }
             // SAFETY: the stream has just gathered memory that is registered.
-            let sent = match unsafe { socket::send(&self.socket, kit.tx.iov()) } {
+            let sent = match unsafe { self.socket.send(kit.tx.iov()) } {
                 Moved::Octets(n) => n,
                 Moved::Nothing => 0,
                 Moved::Gone(_) => {
