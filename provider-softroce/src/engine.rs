@@ -27,7 +27,7 @@ use crate::params::{Params, Which};
 use crate::port::{Desk, Letter, PortError, slot_of};
 use crate::route::Route;
 use crate::socket::{Datagrams, RxBatch};
-use crate::station::{GSI, Owner, Station, random};
+use crate::station::{GSI, Neighbour, Owner, Station, random};
 
 /// Reads of one socket before others get their turn.
 const BURST: usize = 16;
@@ -102,6 +102,7 @@ impl Engine {
         context.watch(Key::Socket(index), &station.port.socket, readable).map_err(system)?;
         context.watch(Key::Door(index), &station.port.door, readable).map_err(system)?;
         context.watch(Key::Mailbox(index), &station.port.mailbox, readable).map_err(system)?;
+        context.watch(Key::Life(index), &station.port.life.listener, readable).map_err(system)?;
         self.stations.push(station);
         // Who listened before listens here, too. Where another adapter does, this one does not.
         for door in self.calls.all() {
@@ -141,7 +142,7 @@ impl Engine {
         let (station, is_door) = match key {
             Key::Door(station) => (station, true),
             Key::Socket(station) => (station, false),
-            Key::Mailbox(_) | Key::Service { .. } => return false,
+            _ => return false,
         };
         let Engine { stations, links, kit, calls, rx, .. } = self;
         let Some(place) = stations.get_mut(station) else { return false };
@@ -221,7 +222,7 @@ impl Engine {
                     let services = calls.door(door).map_or(&[][..], |door| &door.services);
                     (station, services.iter().find(|(at, _)| *at == station).map(|(_, s)| &s.mailbox))
                 }
-                Key::Socket(station) | Key::Door(station) => (station, None),
+                _ => return,
             };
             let letter = mailbox.and_then(|mailbox| mailbox.next(&mut desk).ok().flatten());
             match letter {
@@ -437,15 +438,19 @@ unsafe impl adapter::Engine for Engine {
             }
             Key::Door(_) => self.read_all(key, now),
             Key::Mailbox(_) | Key::Service { .. } => self.read_letters(key, now),
+            Key::Life(station) => self.admit(station),
+            Key::Guest { station, guest } => {
+                let left = self.stations.get_mut(station).and_then(|s| s.port.life.leave(guest));
+                left.iter().for_each(|guest| self.kit.context.unwatch(guest));
+            }
+            Key::Lifeline { station, number } => self.neighbour_is_gone(station, number, now),
         }
     }
 
     fn go_on(&mut self) {
         let now = Instant::now();
         while let Some(link) = self.kit.failing.pop() {
-            if let Some(link) = self.links.get_mut(link) {
-                link.fail_now();
-            }
+            self.with_link(link, |link, tools| link.fail_now(tools));
         }
         // What came in the last pass has had its answer by now, if the consumer gave one.
         while let Some(link) = self.kit.owing.pop() {
@@ -472,7 +477,7 @@ unsafe impl adapter::Engine for Engine {
             }
         }
         while let Some(link) = self.kit.wheel.pop(now) {
-            self.expire(link);
+            self.with_link(link, |link, tools| tools.into_iter().for_each(|tools| link.expire(tools)));
         }
     }
 
@@ -639,19 +644,32 @@ impl Engine {
         result.map_err(|_| Error::of(DAT_INVALID_PARAMETER))
     }
 
-    /// A queue pair's time is over. A peer on this host that is not there any more will not answer.
-    fn expire(&mut self, link: usize) {
-        self.with_link(link, |link, tools| {
-            let Some(tools) = tools else { return };
-            match link.peer_slot() {
-                Some((peer, slot))
-                    if peer == tools.station.address().ip() && !tools.station.port.is_alive(slot) =>
-                {
-                    link.peer_is_gone(tools);
-                }
-                _ => link.expire(tools),
-            }
+    /// Peers on this host want to see when this adapter ends.
+    fn admit(&mut self, station: usize) {
+        let Engine { stations, kit, .. } = self;
+        let Some(at) = stations.get_mut(station) else { return };
+        at.port.life.admit(|guest, socket| {
+            kit.context.watch(Key::Guest { station, guest }, socket, Interest::READABLE)
         });
+    }
+
+    /// An adapter of this host has ended, without a word if it was killed: after all that it had sent before.
+    fn neighbour_is_gone(&mut self, index: usize, number: usize, now: Instant) {
+        self.read_all(Key::Socket(index), now);
+        let Engine { stations, links, kit, .. } = self;
+        let Some(station) = stations.get_mut(index) else { return };
+        let Some(Neighbour { address, slot, line }) = station.neighbours.remove(number) else { return };
+        kit.context.unwatch(&line);
+        let all: Vec<usize> = links.indices().collect();
+        for link in all {
+            if let Some(link) = links.get_mut(link)
+                && link.station() == Some(index)
+                && link.is_with_slot(address, slot)
+            {
+                link.peer_is_gone(&mut Tools { station, kit, now });
+            }
+        }
+        self.settle_messages(index, now);
     }
 }
 

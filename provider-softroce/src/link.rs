@@ -13,14 +13,16 @@ use std::time::{Duration, Instant};
 
 use adapter::Shared;
 use dat_core::provider::{Close, ReadDepth};
+use mio::Interest;
 use rnic::Work;
 use rnic::cm::{Accept, Accepted, ConnId, Connect, Ending, Event, Request};
 use wire::cm::{Reason, Timeout};
 use wire::rocev2::{Operation, Packet, PathMtu, Psn};
 
 use self::up::{Terms, Up};
-use crate::engine::{Kit, Sink, Upcall};
+use crate::engine::{Key, Kit, Sink, Upcall};
 use crate::line::Peer;
+use crate::port::{Lifeline, slot_of};
 use crate::station::{Owner, Station, random};
 
 /// How long a requester waits for an acknowledgement: 2^17 · 4.096 µs, as kernels do.
@@ -50,6 +52,8 @@ pub(crate) struct Conn {
     pub(crate) station: usize,
     pub(crate) id: ConnId,
     pub(crate) qpn: u32,
+    /// Address and slot of whom it is with, once that is known.
+    pub(crate) peer: (IpAddr, u8),
 }
 
 enum Phase {
@@ -136,11 +140,12 @@ impl Link {
         matches!(&self.phase, Phase::Up(up) if up.peer.address.ip() == peer && up.peer_qpn == qpn)
     }
 
-    /// The slot that the peer has at its address.
-    pub(crate) fn peer_slot(&self) -> Option<(IpAddr, u8)> {
+    /// Whether its connection is with the adapter that has this slot.
+    pub(crate) fn is_with_slot(&self, peer: IpAddr, slot: u8) -> bool {
         match &self.phase {
-            Phase::Up(up) => Some((up.peer.address.ip(), crate::port::slot_of(up.peer_qpn))),
-            _ => None,
+            Phase::Up(up) => up.conn.peer == (peer, slot),
+            Phase::Ended(_, Some(conn)) => conn.peer == (peer, slot),
+            _ => false,
         }
     }
 
@@ -175,12 +180,27 @@ impl Link {
     }
 
     /// Says so, now that the consumer's call is over.
-    pub(crate) fn fail_now(&mut self) {
+    pub(crate) fn fail_now(&mut self, tools: Option<&mut Tools<'_>>) {
         match &self.phase {
             Phase::Dialing(dialing) if dialing.call.is_none() => self.fail(Upcall::Unreachable),
             Phase::Ended(..) => self.sink.call(Upcall::AcceptFailed),
+            Phase::Up(_) => tools.into_iter().for_each(|tools| self.peer_is_gone(tools)),
             _ => {}
         }
+    }
+
+    /// A connection has its two ends: from now on the end of either is noticed.
+    fn up(&mut self, tools: &mut Tools<'_>, up: Up) {
+        let (station, (_, slot)) = (up.conn.station, up.conn.peer);
+        let Kit { context, failing, .. } = &mut *tools.kit;
+        let watch = |number, line: &Lifeline| {
+            // One that cannot be watched is only noticed later.
+            context.watch(Key::Lifeline { station, number }, line, Interest::READABLE).ok();
+        };
+        if !tools.station.look_after(up.peer.address, slot, watch) {
+            failing.push(self.index);
+        }
+        self.phase = Phase::Up(Box::new(up));
     }
 
     /// The attempt has failed.
@@ -200,13 +220,14 @@ impl Link {
         };
         let Dialing { work, target, call, .. } = *dialing;
         let far = tools.station.far(target.to.ip());
-        let ((conn, rq_psn), peer) = match (call, Peer::new(tools.station.address(), far)) {
+        let ((mut conn, rq_psn), peer) = match (call, Peer::new(tools.station.address(), far)) {
             (Some(call), Some(peer)) => (call, peer),
             _ => {
                 self.finish(work, None);
                 return self.sink.call(Upcall::Unreachable);
             }
         };
+        conn.peer.1 = slot_of(answer.qpn);
         let depth = ReadDepth {
             incoming: target.depth.incoming.min(answer.initiator_depth.into()),
             outgoing: target.depth.outgoing.min(answer.responder_resources.into()),
@@ -224,7 +245,7 @@ impl Link {
         };
         let mut up = Up::new(self.index, work, terms, conn, peer, tools.now);
         up.announced = true;
-        self.phase = Phase::Up(Box::new(up));
+        self.up(tools, up);
         // The consumer of the peer has said so much; the rest is what its field is filled up with.
         let private = &answer.private[..];
         let (peer, local) = (target.to, target.from);
@@ -282,7 +303,7 @@ fn call(tools: &mut Tools<'_>, link: usize, index: usize, target: &Target) -> Op
     match station.cm.connect(*now, &connect) {
         Ok(id) => {
             station.owners.insert(id, Owner::Link(link));
-            Some((Conn { station: index, id, qpn }, rq_psn))
+            Some((Conn { station: index, id, qpn, peer: (target.to.ip(), 0) }, rq_psn))
         }
         Err(_) => {
             station.qpns.release(qpn);
@@ -343,9 +364,16 @@ impl Link {
             retries: request.retry_count,
             rnr_retries: request.rnr_retry_count,
         };
-        let mut up = Up::new(self.index, work, terms, Conn { station: index, id, qpn }, peer, tools.now);
+        let mut up = Up::new(
+            self.index,
+            work,
+            terms,
+            Conn { station: index, id, qpn, peer: (far.ip(), slot_of(request.qpn)) },
+            peer,
+            tools.now,
+        );
         up.ends = Some((request.from, request.to));
-        self.phase = Phase::Up(Box::new(up));
+        self.up(tools, up);
     }
 
     /// Accepts a request that is not there any more.

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
+use adapter::Table;
 use netem::Conditions;
 use rnic::cm::{Cfg, Cm, ConnId};
 use rnic::rc::Burst;
@@ -14,7 +16,7 @@ use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, Psn, packet_len};
 use crate::calls::CallId;
 use crate::line::{Line, Peer};
 use crate::params::Params;
-use crate::port::{Port, PortError, UDP_PORT};
+use crate::port::{Lifeline, Port, PortError, UDP_PORT};
 use crate::route::Route;
 use crate::selftest;
 
@@ -31,6 +33,15 @@ pub(crate) struct Station {
     pub(crate) cm: Cm,
     pub(crate) owners: HashMap<ConnId, Owner>,
     pub(crate) qpns: Qpns,
+    /// Adapters of this host that its queue pairs have connections with.
+    pub(crate) neighbours: Table<Neighbour>,
+}
+
+/// Another adapter of this host.
+pub(crate) struct Neighbour {
+    pub(crate) address: IpAddr,
+    pub(crate) slot: u8,
+    pub(crate) line: Lifeline,
 }
 
 /// Whose a connection is.
@@ -71,7 +82,7 @@ impl Station {
         let conditions = Conditions { seed, ..params.conditions.clone() };
         let line = Line::new(address, gso, &conditions, capture);
         let owners = HashMap::new();
-        Ok(Station { port, line, cm: Cm::new(cfg), owners, qpns: Qpns::new(slot) })
+        Ok(Station { port, line, cm: Cm::new(cfg), owners, qpns: Qpns::new(slot), neighbours: Table::new() })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -110,6 +121,33 @@ impl Station {
             far.set_scope_id(near.scope_id());
         }
         far
+    }
+
+    /// Sees to it that the end of a peer's process is noticed if it is on this host. False: it has ended already.
+    pub(crate) fn look_after(
+        &mut self,
+        peer: SocketAddr,
+        slot: u8,
+        watch: impl FnOnce(usize, &Lifeline),
+    ) -> bool {
+        let indices: Vec<usize> = self.neighbours.indices().collect();
+        let mut known = indices
+            .into_iter()
+            .filter_map(|index| self.neighbours.get_mut(index).map(|n| (n.address, n.slot)));
+        if known.any(|known| known == (peer.ip(), slot)) {
+            return true;
+        }
+        match Lifeline::new(peer, slot) {
+            Ok(line) => {
+                watch(self.neighbours.next_index(), &line);
+                self.neighbours.insert(Neighbour { address: peer.ip(), slot, line });
+                true
+            }
+            // Whoever has this address has it with us.
+            Err(error) => {
+                error.kind() != io::ErrorKind::ConnectionRefused || peer.ip() != self.address().ip()
+            }
+        }
     }
 
     /// The earlier of its deadlines.

@@ -65,6 +65,12 @@ pub(crate) enum Key {
     Mailbox(usize),
     /// The mailbox of a service point, at a station.
     Service { door: usize, station: usize },
+    /// Where peers of a station on this host connect to see its end.
+    Life(usize),
+    /// One who has.
+    Guest { station: usize, guest: usize },
+    /// A peer of a station: what ends when the adapter does that has this slot.
+    Lifeline { station: usize, number: usize },
 }
 
 /// Stations at most, as far as tokens go: addresses of a host.
@@ -73,22 +79,29 @@ const STATIONS: usize = 1 << 16;
 impl From<Key> for Token {
     fn from(key: Key) -> Self {
         Token(match key {
-            Key::Socket(station) => station << 2,
-            Key::Door(station) => station << 2 | 1,
-            Key::Mailbox(station) => station << 2 | 2,
-            Key::Service { door, station } => (door * STATIONS + station) << 2 | 3,
+            Key::Socket(station) => station << 3,
+            Key::Door(station) => station << 3 | 1,
+            Key::Mailbox(station) => station << 3 | 2,
+            Key::Life(station) => station << 3 | 3,
+            Key::Service { door, station } => (door * STATIONS + station) << 3 | 4,
+            Key::Guest { station, guest } => (guest * STATIONS + station) << 3 | 5,
+            Key::Lifeline { station, number } => (number * STATIONS + station) << 3 | 6,
         })
     }
 }
 
 impl From<Token> for Key {
     fn from(token: Token) -> Self {
-        let index = token.0 >> 2;
-        match token.0 & 3 {
+        let index = token.0 >> 3;
+        let (number, station) = (index / STATIONS, index % STATIONS);
+        match token.0 & 7 {
             0 => Key::Socket(index),
             1 => Key::Door(index),
             2 => Key::Mailbox(index),
-            _ => Key::Service { door: index / STATIONS, station: index % STATIONS },
+            3 => Key::Life(index),
+            4 => Key::Service { door: number, station },
+            5 => Key::Guest { station, guest: number },
+            _ => Key::Lifeline { station, number },
         }
     }
 }

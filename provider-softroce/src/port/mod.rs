@@ -14,11 +14,13 @@
 //! | name in the abstract namespace | who binds it, and why |
 //! |---|---|
 //! | `opendat/roce/ADDRESS/slot/N` | the adapter that has slot N: proof that it lives, and its letter box ([`mail`]) |
+//! | `opendat/roce/ADDRESS/life/N` | the same adapter, for its peers to see its end ([`life`]) |
 //! | `opendat/roce/ADDRESS/service/ID` | the adapter that listens for this service |
 //! | `opendat/roce/ADDRESS/founding` | who is about to bind the sockets |
 //!
 //! All these names go with their process, however it ends: no file, no lock and no shared memory is left to be cleaned up.
 
+mod life;
 mod mail;
 mod names;
 mod steer;
@@ -30,6 +32,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+pub(crate) use self::life::{Life, Lifeline};
 pub(crate) use self::mail::{Desk, Letter, Mailbox, Newcomer};
 use self::names::Names;
 pub(crate) use self::steer::{DOOR, SLOTS, slot_of};
@@ -56,6 +59,7 @@ pub(crate) struct Port {
     /// Requests of strangers: whoever reads one passes it on to the adapter that listens.
     pub(crate) door: Udp,
     pub(crate) mailbox: Mailbox,
+    pub(crate) life: Life,
     vault: Vault,
 }
 
@@ -130,7 +134,8 @@ impl Port {
         let [socket, door] = vault.take([slot.into(), DOOR.into()])?.map(Udp::from);
         // What came for the slot's last owner.
         socket.drain();
-        Ok(Some(Port { address, slot, names: names.clone(), socket, door, mailbox, vault }))
+        let life = Life::new(names, slot)?;
+        Ok(Some(Port { address, slot, names: names.clone(), socket, door, mailbox, life, vault }))
     }
 
     /// The address, with the port's number.
@@ -141,11 +146,6 @@ impl Port {
     /// The low bits of what names this adapter's queue pairs and connections.
     pub(crate) fn slot(&self) -> u8 {
         self.slot
-    }
-
-    /// Whether some adapter has a slot.
-    pub(crate) fn is_alive(&self, slot: u8) -> bool {
-        self.names.is_alive(slot)
     }
 
     /// Listens for a service; `AddrInUse`: another adapter does.

@@ -32,6 +32,10 @@ impl Names {
         self.name(&format!("slot/{slot}"))
     }
 
+    pub(super) fn life(&self, slot: u8) -> net::SocketAddr {
+        self.name(&format!("life/{slot}"))
+    }
+
     pub(super) fn service(&self, service: u64) -> net::SocketAddr {
         self.name(&format!("service/{service:x}"))
     }

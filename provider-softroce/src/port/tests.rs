@@ -1,4 +1,5 @@
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use super::mail::Desk;
@@ -91,7 +92,6 @@ fn each_slot_gets_its_packets_whoever_comes_and_goes() {
     send(to, &packet(1, 0));
     assert_eq!([arrived(&third.socket), arrived(&second.socket)], [1, 1]);
     assert_eq!([arrived(&third.door), arrived(&second.door)], [1, 0], "whoever looks first");
-    assert!(second.is_alive(0) && second.is_alive(1) && !second.is_alive(2));
     // When all have gone, so has the port.
     drop((second, third));
     Udp::bind_alone(to).expect("free");
@@ -187,4 +187,24 @@ fn many_who_come_at_once_all_get_a_slot() {
     });
     slots.sort_unstable();
     assert_eq!(slots, [0, 1, 2, 3, 4, 5, 6, 7]);
+}
+
+#[test]
+fn the_end_of_an_adapter_is_seen_by_its_peers() {
+    let first = Port::open(address()).expect("founds");
+    let mut second = with_answers(&[&first], || Port::open(first.address())).expect("joins");
+    assert!(
+        matches!(Lifeline::new(first.address(), 2), Err(e) if e.kind() == io::ErrorKind::ConnectionRefused)
+    );
+    let lines: Vec<Lifeline> = (0..3).map(|_| Lifeline::new(first.address(), 1).expect("lives")).collect();
+    let has_ended = |line: &Lifeline| {
+        let mut fd = libc::pollfd { fd: line.as_raw_fd(), events: 0, revents: 0 };
+        // SAFETY: one pollfd, alive during the call.
+        unsafe { libc::poll(&mut fd, 1, 0) == 1 && fd.revents & libc::POLLHUP != 0 }
+    };
+    second.life.admit(|_, _| Ok(()));
+    let late = Lifeline::new(first.address(), 1).expect("lives");
+    assert!(!lines.iter().chain([&late]).any(has_ended));
+    drop(second);
+    assert!(lines.iter().chain([&late]).all(has_ended), "those that were let in, and those that were not");
 }

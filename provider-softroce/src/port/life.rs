@@ -1,0 +1,60 @@
+//! Who is still there: a killed adapter sends no DREQ, and its peers would wait for acknowledgements in vain.
+//!
+//! On one host it need not come to that. Each adapter has a local socket that the others connect to who have connections with
+//! it; the kernel closes it with the process, and they hear of it at once.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+
+use adapter::Table;
+
+use super::names::Names;
+
+/// The own socket, and those who have connected to it.
+pub(crate) struct Life {
+    pub(crate) listener: UnixListener,
+    guests: Table<UnixStream>,
+}
+
+impl Life {
+    pub(super) fn new(names: &Names, slot: u8) -> io::Result<Self> {
+        let listener = UnixListener::bind_addr(&names.life(slot))?;
+        listener.set_nonblocking(true)?;
+        Ok(Life { listener, guests: Table::new() })
+    }
+
+    /// Takes in all who wait; `watch` is given the number of each.
+    pub(crate) fn admit(&mut self, watch: impl Fn(usize, &UnixStream) -> io::Result<()>) {
+        while let Ok((guest, _)) = self.listener.accept() {
+            if watch(self.guests.next_index(), &guest).is_ok() {
+                self.guests.insert(guest);
+            }
+        }
+    }
+
+    /// A guest has gone.
+    pub(crate) fn leave(&mut self, guest: usize) -> Option<UnixStream> {
+        self.guests.remove(guest)
+    }
+}
+
+/// A connection to another adapter's socket.
+pub(crate) struct Lifeline(UnixStream);
+
+impl Lifeline {
+    /// To the adapter that has a slot of an address; `ConnectionRefused`: there is none on this host.
+    pub(crate) fn new(address: SocketAddr, slot: u8) -> io::Result<Self> {
+        // Does not wait: the other side need not accept.
+        let stream = UnixStream::connect_addr(&Names::new(address).life(slot))?;
+        stream.set_nonblocking(true)?;
+        Ok(Lifeline(stream))
+    }
+}
+
+impl AsRawFd for Lifeline {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}

@@ -1,0 +1,10 @@
+//! What is tested of every software adapter, over RoCEv2.
+
+#[path = "../../adapter/tests/suite/mod.rs"]
+mod suite;
+
+use provider_softroce::{Roce as Tested, SoftRoce};
+
+const PROVIDER: SoftRoce = SoftRoce;
+const NAME: &str = "softroce";
+const WIRES: &[&str] = &["127.0.0.1 engine=user", "127.0.0.5 engine=user mtu=1024", "::1 engine=user"];
