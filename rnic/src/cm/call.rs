@@ -76,7 +76,7 @@ pub struct Connect<'a> {
     pub rnr_retry_count: u8,
     /// Our receives come from a shared queue.
     pub srq: bool,
-    /// At most [`Cm::MAX_CONNECT_PRIVATE`] octets.
+    /// At most [`Cm::MAX_CONNECT_PRIVATE`](super::Cm::MAX_CONNECT_PRIVATE) octets.
     pub private: &'a [u8],
     /// When the consumer gives up. `None`: when the protocol does, after more than a minute.
     pub deadline: Option<Instant>,
@@ -97,7 +97,7 @@ pub struct Accept<'a> {
     pub rnr_retry_count: u8,
     /// Our receives come from a shared queue.
     pub srq: bool,
-    /// At most [`Cm::MAX_ACCEPT_PRIVATE`] octets.
+    /// At most [`Cm::MAX_ACCEPT_PRIVATE`](super::Cm::MAX_ACCEPT_PRIVATE) octets.
     pub private: &'a [u8],
 }
 

@@ -39,8 +39,9 @@ pub enum Event {
     Disconnected,
     /// The peer has left the connection without ending it.
     Broken,
-    /// Nothing that belongs to the connection can be under way any more: the queue pair number may be used again. It is
-    /// told of each queue pair number that [`Cm`](super::Cm) was given, last and even of a connection that was forgotten.
+    /// Nothing that belongs to the connection can be under way any more: the queue pair number may be used again. It
+    /// is told of each queue pair number that [`Cm`](super::Cm) was given, last and even of a connection that was
+    /// forgotten.
     Released {
         /// Which.
         qpn: u32,

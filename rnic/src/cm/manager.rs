@@ -120,7 +120,8 @@ impl Cm {
         self.listeners.remove(&port);
     }
 
-    /// Accepts a request. [`Event::Established`] or [`Event::AcceptFailed`] follows; the peer may send before the first.
+    /// Accepts a request. [`Event::Established`] or [`Event::AcceptFailed`] follows; the peer may send before the
+    /// first.
     pub fn accept(&mut self, now: Instant, id: ConnId, accept: &Accept<'_>) -> Result<(), CmError> {
         check_private(accept.private, Self::MAX_ACCEPT_PRIVATE)?;
         let Cfg { ca_guid, target_ack_delay, .. } = self.cfg;

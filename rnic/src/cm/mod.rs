@@ -1,5 +1,5 @@
-//! Communication management of InfiniBand (IBA volume 1, chapter 12), without I/O: which queue pairs are connected to which,
-//! and how they came to be.
+//! Communication management of InfiniBand (IBA volume 1, chapter 12), without I/O: which queue pairs are connected to
+//! which, and how they came to be.
 //!
 //! ```text
 //! active                                                passive
@@ -16,18 +16,18 @@
 //! | file | what |
 //! |---|---|
 //! | [`state`] | what a message, a call or a timer does in each state: one table |
-//! | [`manager`] | [`Cm`]: the connections of an adapter, and what its consumer calls |
-//! | [`call`] | what the consumer says |
-//! | [`act`] | what the table says, done |
-//! | [`receive`](self::receive) | which connection a message belongs to, if it does |
-//! | [`request`] | new REQs: who may connect; what of them is answered without a trace |
-//! | [`conn`] | one connection: who is at its ends, what it says, when it says it again |
-//! | [`event`] | what the consumer is told |
-//! | [`ids`] | communication and transaction IDs |
+//! | `manager` | [`Cm`]: the connections of an adapter, and what its consumer calls |
+//! | `call` | what the consumer says |
+//! | `act` | what the table says, done |
+//! | `receive` | which connection a message belongs to, if it does |
+//! | `request` | new REQs: who may connect; what of them is answered without a trace |
+//! | `conn` | one connection: who is at its ends, what it says, when it says it again |
+//! | `event` | what the consumer is told |
+//! | `ids` | communication and transaction IDs |
 //!
-//! Nothing is believed that does not come from a connection's peer, that is from its address, with the IDs and for a DREQ the
-//! queue pair number of the connection. All that strangers can make this keep is a request for each place of a listener's
-//! backlog, and a number of refusals.
+//! Nothing is believed that does not come from a connection's peer, that is from its address, with the IDs and for a
+//! DREQ the queue pair number of the connection. All that strangers can make this keep is a request for each place of
+//! a listener's backlog, and a number of refusals.
 
 mod act;
 mod call;

@@ -13,9 +13,9 @@ use super::{Cm, Transmit};
 const MAX_QUEUED: usize = 1024;
 
 impl Cm {
-    /// Takes the payload of a datagram to QP 1, with its addresses (those of IPv4 as such, not mapped). What does not belong
-    /// to a connection is answered or passed over; an error is a payload that is not of this class. While many datagrams
-    /// wait to be sent, everything is passed over: send first.
+    /// Takes the payload of a datagram to QP 1, with its addresses (those of IPv4 as such, not mapped). What does not
+    /// belong to a connection is answered or passed over; an error is a payload that is not of this class. While many
+    /// datagrams wait to be sent, everything is passed over: send first.
     pub fn receive(&mut self, now: Instant, from: IpAddr, to: IpAddr, octets: &[u8]) -> Result<(), MadError> {
         let mad = &Mad::parse(octets)?;
         if self.transmits.len() >= MAX_QUEUED {

@@ -131,8 +131,8 @@ impl Cm {
         self.events.push_back((ConnId(id), Event::Request(Box::new(request))));
     }
 
-    /// Whether a peer's queue pair is in a connection, which it has left if it comes with another. That ends; until it has
-    /// ended, the peer is refused.
+    /// Whether a peer's queue pair is in a connection, which it has left if it comes with another. That ends; until it
+    /// has ended, the peer is refused.
     pub(super) fn is_stale(&mut self, now: Instant, peer_qp: PeerQp) -> bool {
         if let Some(&id) = self.by_peer_qp.get(&peer_qp) {
             self.apply(now, id, Input::Stale, None);

@@ -9,8 +9,8 @@ pub enum State {
     ReqSent,
     /// Passive: waits for its consumer's decision.
     ReqRcvd,
-    /// Passive: refused, or given up by the caller. Kept for a while, since the REJ may be lost, and the REQ come again:
-    /// taken for a new one, it would end what connects the caller's queue pair by now.
+    /// Passive: refused, or given up by the caller. Kept for a while, since the REJ may be lost, and the REQ come
+    /// again: taken for a new one, it would end what connects the caller's queue pair by now.
     Rejected,
     /// Passive: waits for the answer to its REP.
     RepSent,

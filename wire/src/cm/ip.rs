@@ -1,5 +1,5 @@
-//! What makes an IP connection of a REQ (IBA volume 1, annex A11): the port in the service ID, the addresses in the private
-//! data.
+//! What makes an IP connection of a REQ (IBA volume 1, annex A11): the port in the service ID, the addresses in the
+//! private data.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,5 +1,5 @@
-//! Communication management of InfiniBand (IBA volume 1, chapter 12): the messages by which queue pairs are connected, and
-//! the header by which the addresses of an IP connection travel with them (annex A11).
+//! Communication management of InfiniBand (IBA volume 1, chapter 12): the messages by which queue pairs are connected,
+//! and the header by which the addresses of an IP connection travel with them (annex A11).
 //!
 //! | file | what |
 //! |---|---|
@@ -14,9 +14,9 @@
 //!
 //! No message carries the length of its private data: a receiver sees the whole field, filled up with zeros.
 //!
-//! Left alone, that is not read and written as zero, are fields of other services (EE contexts and Q_Keys of the reliable
-//! datagram, extended transports), enhanced connection establishment, and what is reserved. LAP, APR and SIDR are not
-//! spoken: Linux ignores the first two on Ethernet, and the third is for datagrams.
+//! Left alone, that is not read and written as zero, are fields of other services (EE contexts and Q_Keys of the
+//! reliable datagram, extended transports), enhanced connection establishment, and what is reserved. LAP, APR and SIDR
+//! are not spoken: Linux ignores the first two on Ethernet, and the third is for datagrams.
 
 pub mod disconnect;
 pub mod ip;

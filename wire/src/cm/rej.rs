@@ -14,8 +14,8 @@ pub struct Rej<'a> {
     pub answered: Answered,
     /// Why.
     pub reason: Reason,
-    /// Additional rejection information: what would do instead, or for [`Reason::TIMEOUT`] the sender's CA GUID. At most
-    /// [`MAX_ARI`](Self::MAX_ARI) octets.
+    /// Additional rejection information: what would do instead, or for [`Reason::TIMEOUT`] the sender's CA GUID. At
+    /// most [`MAX_ARI`](Self::MAX_ARI) octets.
     pub ari: &'a [u8],
     /// At most [`MAX_PRIVATE`](Self::MAX_PRIVATE) octets.
     pub private: &'a [u8],

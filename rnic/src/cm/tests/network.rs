@@ -35,8 +35,9 @@ fn a_thousand_networks() {
         }
     }
     // That all of these happened, often, is what gives the rest a meaning.
-    let expected = "Accepted Disconnected, Established Disconnected, Rejected, Disconnected, TimedOut, Withdrawn, AcceptFailed";
-    for end in expected.split(", ") {
+    let accepted = ["Accepted Disconnected", "Established Disconnected", "AcceptFailed"];
+    let not_accepted = ["Rejected", "Disconnected", "TimedOut", "Withdrawn"];
+    for end in accepted.into_iter().chain(not_accepted) {
         assert!(cfg!(miri) || ends.get(end).is_some_and(|&times| times > 500), "{end}: {ends:?}");
     }
 }

@@ -1,6 +1,6 @@
-//! Both sides of every exchange that was captured between other implementations: with the numbers that are a side's own
-//! choice (communication IDs, transaction IDs, GUIDs, PSNs, queue pairs) taken from there, each message is sent to the same
-//! octets, and what the other side sent is understood.
+//! Both sides of every exchange that was captured between other implementations: with the numbers that are a side's
+//! own choice (communication IDs, transaction IDs, GUIDs, PSNs, queue pairs) taken from there, each message is sent to
+//! the same octets, and what the other side sent is understood.
 
 use std::net::SocketAddr;
 
@@ -217,8 +217,8 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// The message, with our choice of what is free: no flow label, which Linux makes of the ports, no rate, and no flow control,
-/// which OFED's uDAPL asks for and rxe does not have.
+/// The message, with our choice of what is free: no flow label, which Linux makes of the ports, no rate, and no flow
+/// control, which OFED's uDAPL asks for and rxe does not have.
 fn without_choices(mut mad: Mad<'_>) -> Mad<'_> {
     match &mut mad.message {
         Message::Req(req) => {
