@@ -94,7 +94,7 @@ impl Qp {
     ///
     /// # Safety
     /// There is one engine lock for all queue pairs that share a completion queue or shared receive queue, and the
-    /// [`Work`], then the [`Stream`](crate::Stream) made of it, is used under that lock.
+    /// [`Work`], then the [`Stream`](crate::Stream) or [`Rc`](crate::Rc) made of it, is used under that lock.
     pub unsafe fn new(cfg: QpCfg) -> Result<(Arc<Qp>, Work), OutOfMemory> {
         let rq = match &cfg.srq {
             Some(_) => None,

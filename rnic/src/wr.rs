@@ -161,7 +161,8 @@ pub struct Wc {
     pub bytes: u32,
     /// STag that the peer's send invalidated here.
     pub invalidated: Option<u32>,
-    /// Immediate data that consumed a receive buffer, in which nothing was placed.
+    /// Immediate data that consumed a receive buffer. Nothing was placed in that if they came with an RDMA write, and not
+    /// with a send, as only other implementations on InfiniBand's wire do.
     pub immediate: Option<u32>,
     /// What completed.
     pub op: WcOp,

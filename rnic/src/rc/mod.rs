@@ -5,7 +5,8 @@
 //! | [`engine`] | the engine's interface, and what both its halves share |
 //! | `requester` | the send queue's requests: which of them are acknowledged, in flight, to be sent |
 //! | `requests`, `responses` | the requester's two directions: from work requests to packets, from answers to completions |
-//! | `responder` | the peer's requests: from packets to memory and completions, and what is acknowledged |
+//! | `responder` | which of the peer's requests are carried out, and what is acknowledged |
+//! | `messages` | carrying them out: from packets to memory and completions |
 //! | `answers` | the peer's READs and atomic operations: their responses, also when it asks again |
 //! | `pace` | the window, and the clocks of a requester that hears nothing |
 //! | [`burst`] | datagrams on their way out |
@@ -14,6 +15,7 @@
 mod answers;
 pub mod burst;
 pub mod engine;
+mod messages;
 mod pace;
 mod requester;
 mod requests;

@@ -75,7 +75,7 @@ impl Window {
         self.now = 1;
     }
 
-    /// It was not lost: the acknowledgement was late.
+    /// Nothing was lost: the acknowledgement of all was late.
     pub(super) fn restore(&mut self) {
         if let Some((now, threshold)) = self.before.take() {
             (self.now, self.threshold, self.recovery) = (now, threshold, None);

@@ -207,7 +207,9 @@ impl Requester {
         if self.oldest.psn.is_after(self.next.psn) {
             // What was to be sent again has arrived.
             self.next = self.oldest;
-            self.window.restore();
+            if self.oldest.psn == self.fresh {
+                self.window.restore();
+            }
         }
         (self.rnr_wait, self.rnr_left, self.loss) = (None, self.rnr_retries, None);
         self.window.acknowledged(packets, self.oldest.psn);

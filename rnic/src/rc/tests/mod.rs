@@ -127,6 +127,13 @@ impl Side {
         }
         Ok(moved)
     }
+
+    /// As an owner does whose connection has failed.
+    pub(crate) fn end(&mut self, now: Instant) {
+        self.rc.last_words(&mut self.burst);
+        self.leave(now);
+        self.rc.flush();
+    }
 }
 
 /// Two ends, and the network between them.

@@ -286,16 +286,21 @@ fn a_receiver_that_is_not_ready_is_waited_for() {
 #[test]
 fn a_receiver_that_is_never_ready() {
     let mut bench = Bench::with(|cfg| cfg.rnr_retries = 3);
-    bench.side.post(send(0, &[]));
-    bench.side.post(send(1, &[]));
-    bench.sent();
-    for _ in 0..3 {
-        bench.rnr(1, 0).unwrap();
-        assert_eq!(bench.wait(), Ok(Duration::from_micros(10)));
-        assert_eq!(bench.said().len(), 2);
+    for id in 0..3 {
+        bench.side.post(send(id, &[]));
     }
-    assert_eq!(bench.rnr(1, 0), Err(Failure::ReceiverNotReady));
-    assert_eq!(bench.over(), [(0, WcStatus::ReceiverNotReady), (1, WcStatus::Flushed)]);
+    bench.sent();
+    // It counts from the last message that it took.
+    for ahead in [0, 1] {
+        for _ in 0..3 {
+            bench.rnr(1, ahead).unwrap();
+            assert_eq!(bench.wait(), Ok(Duration::from_micros(10)));
+            assert_eq!(bench.said().len(), 3 - ahead as usize);
+        }
+    }
+    assert_eq!(bench.rnr(1, 1), Err(Failure::ReceiverNotReady));
+    let done = [(0, WcStatus::Success), (1, WcStatus::ReceiverNotReady), (2, WcStatus::Flushed)];
+    assert_eq!(bench.over(), done);
 
     // With 7 it is asked for ever.
     let mut bench = Bench::new();

@@ -1,7 +1,11 @@
 //! Over a network that loses nothing.
 
+use std::sync::atomic::Ordering;
+
+use wire::rocev2::NakCode;
+
 use super::*;
-use crate::{WcOp, WcStatus};
+use crate::{Mw, Remote, SendOp, SendWr, WcOp, WcStatus};
 
 #[test]
 fn a_send_a_write_and_a_read_of_each_size() {
@@ -27,4 +31,145 @@ fn a_send_a_write_and_a_read_of_each_size() {
         assert!(pair.a.rc.is_drained() && pair.b.rc.is_drained());
         assert_eq!(pair.a.rc.stats().repeated, 0);
     }
+}
+
+#[test]
+fn a_refusal_reaches_the_requester() {
+    type Case = (WcStatus, NakCode, fn(&Pair, &Buf, &Buf));
+    let cases: [Case; 4] = [
+        (WcStatus::RemoteAccess, NakCode::RemoteAccess, |pair, near, far| {
+            pair.a.post(write(1, &[near.seg(0, 600)], Remote { key: !far.key(), ..far.remote(0) }));
+        }),
+        (WcStatus::RemoteAccess, NakCode::RemoteAccess, |pair, near, far| {
+            pair.a.post(read(1, &[near.seg(0, 600)], far.remote(500)));
+        }),
+        (WcStatus::RemoteResponder, NakCode::InvalidRequest, |pair, near, far| {
+            pair.a.post(fetch_add(1, &[near.seg(0, 8)], far.remote(4), 1));
+        }),
+        (WcStatus::RemoteResponder, NakCode::InvalidRequest, |pair, near, far| {
+            pair.b.recv(7, &[far.seg(0, 599)]);
+            pair.a.post(send(1, &[near.seg(0, 600)]));
+        }),
+    ];
+    for (status, code, post) in cases {
+        let mut pair = Pair::new();
+        let (near, far) = (pair.a.buf(600), pair.b.buf(600));
+        pair.a.post(write(0, &[near.seg(0, 600)], far.remote(0)));
+        post(&pair, &near, &far);
+        pair.a.post(write(2, &[near.seg(0, 600)], far.remote(0)));
+        assert_eq!(pair.drive(), Err(('b', Failure::Refusing(code))));
+        pair.b.end(pair.now);
+        let failure = loop {
+            match pair.a.run(pair.now, &mut pair.b.link) {
+                Ok(_) => pair.now += Duration::from_millis(1),
+                Err(failure) => break failure,
+            }
+        };
+        assert_eq!(failure, Failure::Refused(code));
+        pair.a.end(pair.now);
+        let [requests, _, _, receives] = all(&pair);
+        let statuses = [WcStatus::Success, status, WcStatus::Flushed];
+        assert!(requests.iter().map(|wc| wc.status).eq(statuses), "{requests:?}");
+        assert!(receives.iter().all(|wc| wc.status == WcStatus::LocalLength));
+    }
+}
+
+#[test]
+fn a_peer_that_is_killed() {
+    let far_away = Conditions { delay: Duration::from_millis(1), ..Conditions::default() };
+    let mut pair = Pair::new().over(&far_away);
+    let (near, far) = (pair.a.buf(1000 * OCTETS), pair.b.buf(1000 * OCTETS));
+    for id in 0..3 {
+        pair.a.post(read(id, &[near.seg(0, 1000 * OCTETS)], far.remote(0)));
+    }
+    for _ in 0..20 {
+        pair.step().unwrap();
+    }
+    let mut pair = pair.over(&Conditions { loss: netem::Probability::ALWAYS, ..Conditions::default() });
+    let killed = pair.now;
+    assert_eq!(pair.drive(), Err(('a', Failure::Silent)));
+    // Eight timeouts of 537 ms, from when it was last heard of.
+    assert!((4290..=4294).contains(&(pair.now - killed).as_millis()), "{:?}", pair.now - killed);
+    pair.a.end(pair.now);
+    let statuses =
+        pair.a.completions().into_iter().map(|wc| wc.status).skip_while(|&s| s == WcStatus::Success);
+    assert_eq!(statuses.take(1).collect::<Vec<_>>(), [WcStatus::Transport]);
+}
+
+#[test]
+fn a_peer_that_reads_leaves_room_for_requests() {
+    let mut pair = Pair::with(|cfg| cfg.window = 1024);
+    let (near, far) = (pair.a.buf(500 * OCTETS), pair.b.buf(500 * OCTETS));
+    pair.b.post(read(0, &[far.seg(0, 500 * OCTETS)], near.remote(0)));
+    pair.b.rc.transmit(pair.now, &mut pair.b.burst).unwrap();
+    for request in pair.b.sent() {
+        pair.a.take(pair.now, &request).unwrap();
+    }
+    pair.a.post(write(1, &[near.seg(0, 500 * OCTETS)], far.remote(0)));
+    pair.a.rc.transmit(pair.now, &mut pair.a.burst).unwrap();
+    let words = words(&pair.a.sent());
+    let responses = words.iter().filter(|packet| packet.contains("READ response")).count();
+    assert_eq!((responses, words.len()), (48, 64));
+    // First come the responses.
+    assert!(words[..48].iter().all(|packet| packet.contains("READ response")));
+}
+
+#[test]
+fn solicited_completions_wake() {
+    let mut pair = Pair::new();
+    let (near, far) = (pair.a.buf(8), pair.b.buf(8));
+    for id in 0..4 {
+        pair.b.recv(id, &[far.seg(0, 8)]);
+    }
+    assert!(arm(&pair.b.recvs, true));
+    pair.a.post(send(1, &[near.seg(0, 8)]));
+    pair.a.post(write_imm(2, &[near.seg(0, 8)], far.remote(0), 1));
+    pair.drive().unwrap();
+    assert_eq!(pair.b.ready.load(Ordering::Relaxed), 0);
+    pair.a.post(SendWr { solicited: true, ..send(3, &[near.seg(0, 8)]) });
+    pair.drive().unwrap();
+    assert_eq!(pair.b.ready.load(Ordering::Relaxed), 1);
+    pair.b.received();
+    assert!(arm(&pair.b.recvs, true));
+    pair.a.post(SendWr { solicited: true, ..write_imm(4, &[near.seg(0, 8)], far.remote(0), 1) });
+    pair.drive().unwrap();
+    assert_eq!(pair.b.ready.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn a_window_opens_and_closes_memory_to_the_peer() {
+    let mut pair = Pair::new();
+    let (near, shown) = (pair.a.buf(64).filled(&mut Rng(3)), pair.b.buf(64));
+    let window = Mw::new(&pair.b.keys, pair.b.pd, true);
+    let key = pair.b.bind(0, &window, Some(shown.view(16, 16)));
+    pair.drive().unwrap();
+    pair.b.recv(0, &[]);
+    pair.a.post(write(1, &[near.seg(0, 16)], Remote { addr: shown.addr() + 16, key }));
+    pair.a.post(request(2, SendOp::Send { invalidate: Some(key) }, &[]));
+    pair.drive().unwrap();
+    assert_eq!(shown.bytes()[16..32], near.bytes()[..16]);
+    let received = wc(0, WcOp::Recv, 0, WcStatus::Success);
+    assert_eq!(pair.b.received(), [Wc { invalidated: Some(key), ..received }]);
+    pair.a.post(write(3, &[near.seg(0, 1)], Remote { addr: shown.addr() + 16, key }));
+    assert_eq!(pair.drive(), Err(('b', Failure::Refusing(NakCode::RemoteAccess))));
+}
+
+/// Where packets are lost because there are too many of them.
+#[test]
+fn a_bottleneck_with_a_short_queue() {
+    let conditions = Conditions {
+        delay: Duration::from_micros(100),
+        rate: std::num::NonZeroU64::new(100_000_000),
+        limit: 20,
+        ..Conditions::default()
+    };
+    let mut pair = Pair::with(|cfg| (cfg.mtu, cfg.window) = (PathMtu::Octets1024, 1024)).over(&conditions);
+    let (near, far) = (pair.a.buf(4 << 20).filled(&mut Rng(4)), pair.b.buf(4 << 20));
+    pair.a.post(write(1, &[near.seg(0, 4 << 20)], far.remote(0)));
+    pair.drive().unwrap();
+    assert_eq!(near.bytes(), far.bytes());
+    let stats = pair.a.rc.stats();
+    assert!(stats.repeated * 2 < stats.tx_packets, "{stats:?}");
+    let rate = (4 << 20) as f64 * 8.0 / pair.elapsed().as_secs_f64();
+    assert!(rate > 60e6, "{rate} of 100e6 bits a second");
 }
