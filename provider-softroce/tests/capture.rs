@@ -1,0 +1,120 @@
+//! Captures: as Wireshark's dissectors see them, and every ICRC in them.
+
+#[expect(dead_code, reason = "capture's own tests look at more than addresses and payloads")]
+#[path = "../../capture/tests/reader/mod.rs"]
+mod reader;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use dat_core::mem_transport::contract;
+use dat_core::provider::Provider;
+use provider_softroce::{Roce, SoftRoce};
+use wire::rocev2::{Icrc, Identification};
+
+use self::reader::{Body, Packet};
+
+const TSHARK: &str = "/usr/bin/tshark";
+/// What consumers send is nobody else's protocol.
+const GUESSES: [&str; 2] = ["rpcrdma_infiniband", "smb_direct_infiniband"];
+
+/// What it says of the packets that pass the filter.
+fn tshark(file: &Path, filter: &str) -> String {
+    let mut command = Command::new(TSHARK);
+    command.args(["-n", "-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE", "-r"]).arg(file);
+    command.args(["-Y", filter]).args(GUESSES.iter().flat_map(|guess| ["--disable-heuristic", guess]));
+    let output = command.output().expect("tshark starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// The two files of two adapters between which some of the contract's cases were run.
+fn captured(params: &str, dir: &Path) -> [PathBuf; 2] {
+    let files = ["a", "b"].map(|name| dir.join(name).with_extension("pcapng"));
+    let open = |file: &PathBuf| -> Roce {
+        let params = format!("{params} engine=user capture={}", file.display());
+        SoftRoce.open("softroce", &params).unwrap_or_else(|e| panic!("{params}: {e}"))
+    };
+    let [a, b] = files.each_ref().map(open);
+    contract::private_data_and_addresses_arrive(&a, &b);
+    contract::sends_arrive_in_order_and_complete(&a, &b);
+    contract::every_size_arrives(&a, &b);
+    contract::writes_land_where_they_should(&a, &b);
+    contract::reads_fetch_what_is_there(&a, &b);
+    contract::a_send_invalidates_a_window(&a, &b);
+    contract::a_write_with_immediate_data_is_one_operation(&a, &b);
+    contract::atomic_operations_tell_what_was_there(&a, &b);
+    contract::a_rejection_carries_private_data(&a, &b);
+    contract::forbidden_remote_access_breaks_the_connection(&a, &b);
+    files
+}
+
+/// How often each datagram went in a direction.
+fn datagrams(packets: &[Packet], direction: u32) -> HashMap<&[u8], usize> {
+    let mut datagrams = HashMap::new();
+    for packet in packets.iter().filter(|packet| packet.direction == direction) {
+        *datagrams.entry(payload(packet)).or_default() += 1;
+    }
+    datagrams
+}
+
+fn payload(packet: &Packet) -> &[u8] {
+    match &packet.body {
+        Body::Udp { payload, .. } => payload,
+        Body::Tcp { .. } => panic!("{packet:?}"),
+    }
+}
+
+#[test]
+fn packets_are_dissected_and_their_icrcs_are_right() {
+    let has_tshark = Path::new(TSHARK).exists();
+    for params in ["127.0.0.21", "::1 mtu=256 gso=off"] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let files = captured(params, dir.path());
+        let contents = files.each_ref().map(|file| reader::read(&std::fs::read(file).expect("the file")));
+        for packet in contents.iter().flat_map(|contents| &contents.packets) {
+            let Body::Udp { id, payload } = &packet.body else { panic!("{packet:?}") };
+            let (id, dont_fragment) = id.unwrap_or_default();
+            let icrc = Icrc::new(packet.src, packet.dst).expect("of one family");
+            icrc.verify(Identification { id, dont_fragment }, payload)
+                .unwrap_or_else(|e| panic!("{e}: {packet:?}"));
+        }
+        // Requests to connect reach every adapter of an address.
+        let [a, b] = contents.each_ref().map(|contents| &contents.packets[..]);
+        let sent = [datagrams(a, 2), datagrams(b, 2)];
+        for received in [datagrams(a, 1), datagrams(b, 1)] {
+            assert!(received.len() > 100, "{params}: {}", received.len());
+            for (datagram, times) in received {
+                let sent: usize = sent.iter().filter_map(|sent| sent.get(datagram)).sum();
+                assert!(
+                    times <= sent,
+                    "{params}: received {times} times, sent {sent} times: {datagram:02X?}"
+                );
+            }
+        }
+        // IBA, volume 1, 9.2: of RC, each kind of request and response; of UD, the one that carries connection management.
+        let opcodes = [
+            0x00, 0x01, 0x02, 0x04, 0x06, 0x08, 0x0A, 0x0B, 0x0C, 0x0D, 0x0F, 0x10, 0x11, 0x12, 0x13, 0x14,
+            0x17, 0x64,
+        ];
+        for opcode in opcodes {
+            assert!(a.iter().any(|packet| payload(packet)[0] == opcode), "{params}: no {opcode:02X}");
+        }
+        if has_tshark {
+            for file in &files {
+                let flaws = "_ws.malformed || _ws.expert.severity >= \"Warning\" || !infiniband";
+                assert_eq!(tshark(file, flaws), "", "{params}");
+                let cm = tshark(file, "infiniband.bth.destqp == 1");
+                for message in
+                    ["ConnectRequest", "ConnectReply", "ReadyToUse", "ConnectReject", "DisconnectRequest"]
+                {
+                    assert!(cm.contains(message), "{params}: no {message}");
+                }
+            }
+        }
+    }
+    if !has_tshark {
+        println!("SKIP: {TSHARK} is not installed (package tshark)");
+    }
+}
