@@ -104,7 +104,7 @@ pub struct Accept<'a> {
 /// How a connection is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// [`Event::Disconnected`] is told when the peer has answered, or cannot be reached.
+    /// [`Event::Disconnected`](super::Event::Disconnected) is told when the peer has answered, or cannot be reached.
     Graceful,
     /// The same, after 250 ms at the latest.
     Abrupt,

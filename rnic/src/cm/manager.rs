@@ -168,7 +168,6 @@ impl Cm {
         };
         let (conn, _) = self.undecided(id)?;
         let rej = conn.rej_of_req(reason, &[prefix, private].concat());
-        conn.silent = true;
         conn.keep(rej.mad);
         self.apply(now, id.0, Input::Reject, None);
         Ok(())

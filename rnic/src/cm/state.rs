@@ -223,6 +223,7 @@ mod tests {
 
     /// The whole matrix: review a change of this snapshot like code.
     #[test]
+    #[cfg_attr(miri, ignore = "not a test: Miri cannot start the program that finds the snapshot")]
     fn matrix() {
         let mut text = String::new();
         for input in Input::ALL {

@@ -75,6 +75,7 @@ fn an_abrupt_end_is_told_soon() {
     pair.cms[A].disconnect(pair.now, ids[A], Ending::Abrupt);
     pair.pass(Duration::from_millis(249));
     assert_eq!(pair.told(A), []);
+    pair.cms[A].disconnect(pair.now, ids[A], Ending::Abrupt);
     pair.pass(Duration::from_millis(1));
     assert_eq!(pair.told(A), [(ids[A], Event::Disconnected)]);
     // The peer is told nevertheless.
@@ -266,6 +267,28 @@ fn a_queue_pair_that_is_used_again() {
         matches!(&told[..], [(old, Event::Disconnected), (_, Event::Request(_))] if *old == b),
         "{told:?}"
     );
+}
+
+/// A connection whose time is over takes nothing away from the one that the peer's queue pair is in by now.
+#[test]
+fn the_next_connection_of_a_queue_pair_is_known_too() {
+    let mut pair = Pair::new();
+    let [a, _] = pair.connected();
+    pair.cms[A].disconnect(pair.now, a, Ending::Graceful);
+    pair.run();
+    for side in [A, B] {
+        pair.told(side);
+    }
+    let [a, b] = pair.connected();
+    pair.pass(2 * TIME_WAIT);
+    for side in [A, B] {
+        pair.told(side);
+    }
+    pair.cms[A].conns.remove(&a.0);
+    pair.cms[A].by_peer_qp.clear();
+    pair.connect(QPN[A]);
+    pair.run();
+    assert_eq!(pair.told(B), [(b, Event::Broken)]);
 }
 
 #[test]

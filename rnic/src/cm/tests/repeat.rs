@@ -74,10 +74,15 @@ fn an_mra_answers_who_repeats_itself() {
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, 1).unwrap();
     let a = pair.connect(QPN[A]);
-    pair.pass(REQ_INTERVAL + Duration::from_secs(60));
-    assert_eq!(pair.sent(), "A:REQ A:REQ B:MRA", "it waits for as long as it was asked to");
-    pair.pass(Duration::from_secs(90));
-    assert_eq!(pair.sent(), "A:REQ B:MRA A:REQ B:MRA");
+    let service_timeout = Duration::from_millis(1 << 16);
+    pair.pass(REQ_INTERVAL + service_timeout + REQ_INTERVAL - Duration::from_nanos(1));
+    assert_eq!(
+        pair.sent(),
+        "A:REQ A:REQ B:MRA",
+        "it waits for as long as it was asked to, and the way there and back"
+    );
+    pair.pass(service_timeout + REQ_INTERVAL);
+    assert_eq!(pair.sent(), "A:REQ B:MRA");
     let (b, _) = pair.request();
     pair.accept(b, QPN[B]);
     pair.run();
@@ -214,6 +219,21 @@ fn a_caller_that_vanishes() {
     expected.sort_by_key(|(id, _)| *id);
     assert_eq!(told, expected);
     assert!(pair.is_empty());
+}
+
+/// A REP is repeated as often as the caller asks.
+#[test]
+fn a_caller_says_how_often() {
+    let mut pair = Pair::new();
+    pair.cms[A].cfg.max_cm_retries = 2;
+    pair.cms[B].listen(PORT, 1).unwrap();
+    pair.lose = vec!["A:RTU"; 16];
+    pair.connect(QPN[A]);
+    pair.run();
+    let (b, _) = pair.request();
+    pair.accept(b, QPN[B]);
+    pair.pass_all();
+    assert_eq!(pair.sent().matches("B:REP").count(), 3);
 }
 
 /// The RTUs are lost and the passive side gives up: the active one is told that there is no connection.

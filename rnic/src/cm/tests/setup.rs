@@ -122,7 +122,10 @@ fn a_rejection_with_another_reason_has_no_prefix() {
     pair.run();
     let (b, _) = pair.request();
     pair.cms[B].reject(pair.now, b, Reason::NO_RESOURCES, &[]).unwrap();
-    pair.run();
+    let rej = pair.cms[B].poll_transmit().unwrap();
+    let Ok(Mad { message: Message::Rej(sent), .. }) = Mad::parse(&rej.mad) else { panic!() };
+    assert_eq!(sent.private, [0; 148]);
+    pair.cms[A].receive(pair.now, rej.from, rej.to, &rej.mad).unwrap();
     assert_eq!(pair.told(A)[0], (a, refused(Reason::NO_RESOURCES)));
 }
 
