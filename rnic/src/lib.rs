@@ -28,8 +28,6 @@ pub mod rdmap;
 mod ring;
 pub mod srq;
 mod sync;
-#[cfg(test)]
-mod testing;
 pub mod wr;
 
 pub use cq::{Cq, CqEvent};
@@ -46,3 +44,6 @@ pub use wr::{BindWr, PostError, RecvWr, Remote, Segment, SendOp, SendWr, Wc, WcO
 
 #[cfg(all(test, loom))]
 mod loom_tests;
+
+#[cfg(test)]
+mod tests;

@@ -19,7 +19,7 @@ use wire::rocev2::{PathMtu, Psn};
 
 use super::state::State;
 use super::*;
-use crate::testing::Rng;
+use crate::tests::Rng;
 
 /// The active side, and the passive one.
 const A: usize = 0;

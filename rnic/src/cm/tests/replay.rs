@@ -8,7 +8,7 @@ use wire::cm::{IpHeader, MAD_SIZE, Message, Rep, Req};
 use wire::rocev2::{Deth, Extension, Icrc, Packet, UDP_PORT};
 
 use super::*;
-use crate::testing::capture;
+use crate::tests::capture;
 
 /// Of all captures together.
 const EXCHANGES: Outcome = Outcome { refused: 1, connected: 28, disconnected: 27 };

@@ -232,6 +232,7 @@ fn a_thousand_networks() {
 
 /// Megabits of consumers' octets a second, when some megabytes go over a gigabit that loses a part of them.
 #[test]
+#[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
 fn goodput_against_loss() {
     use std::fmt::Write;
 

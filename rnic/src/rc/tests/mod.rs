@@ -18,7 +18,7 @@ use wire::rocev2::{
 };
 
 use super::*;
-use crate::testing::*;
+use crate::tests::*;
 use crate::{Keys, Pd, Srq, Wc, Work};
 
 /// One end of a connection, and the network from there to the other.

@@ -11,7 +11,7 @@ use wire::cm::{Mad, Message};
 use wire::rocev2::{AtomicEth, Icrc, Operation, UDP_PORT};
 
 use super::*;
-use crate::testing::capture;
+use crate::tests::capture;
 use crate::{Remote, Segment, SendOp, WcStatus};
 
 /// Packets of each capture that were sent to the same octets: requests and responses.

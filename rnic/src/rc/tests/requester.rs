@@ -158,6 +158,7 @@ fn a_cumulative_acknowledgement() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
 fn the_window_asks_for_an_acknowledgement_when_it_is_full() {
     for window in [1, 2, 7, 64, 300] {
         let mut bench = Bench::with(|cfg| cfg.window = window);
@@ -367,6 +368,7 @@ fn a_late_acknowledgement_is_no_loss() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
 fn a_loss_halves_the_window_and_it_grows_again() {
     let mut bench = Bench::new();
     let buf = bench.side.buf(2000 * OCTETS);

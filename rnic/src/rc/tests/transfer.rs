@@ -10,6 +10,9 @@ use crate::{Mw, Remote, SendOp, SendWr, WcOp, WcStatus};
 #[test]
 fn a_send_a_write_and_a_read_of_each_size() {
     for len in [0, 1, 3, OCTETS - 1, OCTETS, OCTETS + 1, 2 * OCTETS, 5 * OCTETS + 7, 100 * OCTETS + 1] {
+        if cfg!(miri) && len > 2 * OCTETS {
+            continue;
+        }
         let mut pair = Pair::new();
         let mut rng = Rng(len as u64);
         let [source, read_into] = [pair.a.buf(len + 8).filled(&mut rng), pair.a.buf(len + 8)];
@@ -75,6 +78,7 @@ fn a_refusal_reaches_the_requester() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
 fn a_peer_that_is_killed() {
     let far_away = Conditions { delay: Duration::from_millis(1), ..Conditions::default() };
     let mut pair = Pair::new().over(&far_away);
@@ -97,6 +101,7 @@ fn a_peer_that_is_killed() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
 fn a_peer_that_reads_leaves_room_for_requests() {
     let mut pair = Pair::with(|cfg| cfg.window = 1024);
     let (near, far) = (pair.a.buf(500 * OCTETS), pair.b.buf(500 * OCTETS));
@@ -156,6 +161,7 @@ fn a_window_opens_and_closes_memory_to_the_peer() {
 
 /// Where packets are lost because there are too many of them.
 #[test]
+#[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
 fn a_bottleneck_with_a_short_queue() {
     let conditions = Conditions {
         delay: Duration::from_micros(100),

@@ -11,7 +11,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::testing::*;
+use crate::tests::*;
 use crate::*;
 
 /// One end of a connection.
