@@ -1,4 +1,4 @@
-//! `dat bench`: DAT against plain TCP, row by row. Each round measures both, one after the other, in the same two
+//! `dat bench`: DAT against plain sockets, row by row. Each round measures both, one after the other, in the same two
 //! processes; what counts is the median of the rounds' ratios, since the speed of a machine changes from one second to
 //! the next.
 
@@ -36,13 +36,26 @@ pub(crate) struct Options {
 /// A row of the benchmark.
 struct Row {
     name: &'static str,
+    /// Of which provider this is asked.
+    provider: &'static str,
     what: What,
+    against: Against,
     /// How DAT waits, and how plain TCP does.
     wait: Wait,
     raw_wait: Wait,
-    /// For both processes: how long a blocking wait polls first (provider-tcp-emu).
+    /// For both processes, in place of ia_params.
     environment: &'static [(&'static str, &'static str)],
     bar: Bar,
+}
+
+/// What DAT is measured against.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Against {
+    /// A stream.
+    Tcp,
+    /// Datagrams, one call for each.
+    Udp,
 }
 
 /// What the ratio of DAT to plain TCP must be.
@@ -60,10 +73,12 @@ const MIB: usize = 1 << 20;
 
 const PING_PONG: What = What::Latency { operation: Operation::Send, size: 64 };
 
-const ROWS: [Row; 6] = [
+const ROWS: [Row; 10] = [
     Row {
         name: "64 B ping-pong, polling",
+        provider: "tcp-emu",
         what: PING_PONG,
+        against: Against::Tcp,
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
         environment: &[],
@@ -71,7 +86,9 @@ const ROWS: [Row; 6] = [
     },
     Row {
         name: "64 B ping-pong, blocking",
+        provider: "tcp-emu",
         what: PING_PONG,
+        against: Against::Tcp,
         wait: Wait::Block,
         raw_wait: Wait::Block,
         environment: &[("OPENDAT_SPIN_US", "0")],
@@ -79,7 +96,9 @@ const ROWS: [Row; 6] = [
     },
     Row {
         name: "64 B, adaptive wait / spin",
+        provider: "tcp-emu",
         what: PING_PONG,
+        against: Against::Tcp,
         wait: Wait::Block,
         raw_wait: Wait::Poll,
         environment: &[],
@@ -87,7 +106,9 @@ const ROWS: [Row; 6] = [
     },
     Row {
         name: "1 MiB RDMA write, window 16",
+        provider: "tcp-emu",
         what: What::Stream { operation: Operation::RdmaWrite, size: MIB, window: 16 },
+        against: Against::Tcp,
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
         environment: &[],
@@ -95,7 +116,9 @@ const ROWS: [Row; 6] = [
     },
     Row {
         name: "1 MiB RDMA read, window 16",
+        provider: "tcp-emu",
         what: What::Stream { operation: Operation::RdmaRead, size: MIB, window: 16 },
+        against: Against::Tcp,
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
         environment: &[],
@@ -103,11 +126,53 @@ const ROWS: [Row; 6] = [
     },
     Row {
         name: "64 B sends, 64 outstanding",
+        provider: "tcp-emu",
         what: What::Stream { operation: Operation::Send, size: 64, window: 64 },
+        against: Against::Tcp,
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
         environment: &[],
         bar: Bar::AtLeast(10.0),
+    },
+    Row {
+        name: "64 B ping-pong, polling, UDP",
+        provider: "softroce",
+        what: PING_PONG,
+        against: Against::Udp,
+        wait: Wait::Poll,
+        raw_wait: Wait::Poll,
+        environment: &[],
+        bar: Bar::AtMost(1.25),
+    },
+    Row {
+        name: "1 MiB RDMA write, MTU 4096",
+        provider: "softroce",
+        what: What::Stream { operation: Operation::RdmaWrite, size: MIB, window: 16 },
+        against: Against::Tcp,
+        wait: Wait::Poll,
+        raw_wait: Wait::Poll,
+        environment: &[("OPENDAT_MTU", "4096")],
+        bar: Bar::AtLeast(0.55),
+    },
+    Row {
+        name: "1 MiB RDMA write, MTU 1024",
+        provider: "softroce",
+        what: What::Stream { operation: Operation::RdmaWrite, size: MIB, window: 16 },
+        against: Against::Tcp,
+        wait: Wait::Poll,
+        raw_wait: Wait::Poll,
+        environment: &[("OPENDAT_MTU", "1024")],
+        bar: Bar::AtLeast(0.40),
+    },
+    Row {
+        name: "64 B sends, 64 outst., UDP",
+        provider: "softroce",
+        what: What::Stream { operation: Operation::Send, size: 64, window: 64 },
+        against: Against::Udp,
+        wait: Wait::Poll,
+        raw_wait: Wait::Poll,
+        environment: &[],
+        bar: Bar::AtLeast(2.0),
     },
 ];
 
@@ -115,6 +180,7 @@ const ROWS: [Row; 6] = [
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Work {
     pub(crate) what: What,
+    pub(crate) against: Against,
     rounds: u32,
 }
 
@@ -132,6 +198,7 @@ struct Measured {
     size: usize,
     /// `seconds` (half round trips) or `bytes_per_second`.
     unit: &'static str,
+    against: Against,
     dat_wait: Wait,
     raw_wait: Wait,
     rounds: Vec<Round>,
@@ -163,12 +230,16 @@ const TABLE: Table<6> =
 /// Runs all rows; false when one misses its bar and that was asked about.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let Common { adapter, json, .. } = &options.common;
-    let wanted = |row: &&Row| options.row.as_ref().is_none_or(|text| row.name.contains(text.as_str()));
-    let rows: Vec<&Row> = ROWS.iter().filter(wanted).collect();
-    anyhow::ensure!(!rows.is_empty(), "no row has this in its name; the rows are: {}", names());
     options.common.check()?;
+    let provider = dat::Adapter::open(adapter)?.attributes().provider.clone();
+    let asked = |row: &&Row| options.row.as_ref().is_none_or(|text| row.name.contains(text.as_str()));
+    let of_provider: Vec<&Row> = ROWS.iter().filter(|row| row.provider == provider).collect();
+    // Of a provider that has no rows of its own the general ones are asked.
+    let of_provider = if of_provider.is_empty() { ROWS.iter().take(6).collect() } else { of_provider };
+    let rows: Vec<&Row> = of_provider.iter().copied().filter(asked).collect();
+    anyhow::ensure!(!rows.is_empty(), "no row has this in its name; the rows are: {}", names(&of_provider));
     if !json {
-        let head = ["", "DAT", "raw TCP", "ratio (min–max)", "bar", ""];
+        let head = ["", "DAT", "raw", "ratio (min–max)", "bar", ""];
         writeln!(stdout(), "{}", colour(&TABLE.row(head), Colour::Strong))?;
     }
     let mut facts = Facts::default();
@@ -200,8 +271,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(met || !options.check)
 }
 
-fn names() -> String {
-    ROWS.map(|row| format!("{:?}", row.name)).join(", ")
+fn names(rows: &[&Row]) -> String {
+    rows.iter().map(|row| format!("{:?}", row.name)).collect::<Vec<_>>().join(", ")
 }
 
 impl Row {
@@ -214,7 +285,7 @@ impl Row {
             cpu: None,
             wait: self.wait,
             raw_wait: self.raw_wait,
-            work: peer::Work::Bench(Work { what: self.what, rounds: options.rounds }),
+            work: peer::Work::Bench(Work { what: self.what, against: self.against, rounds: options.rounds }),
         };
         let mut pair = Pair::start(&plan, self.environment)?;
         let (mut facts, mut rounds) = (Facts::default(), Vec::new());
@@ -239,6 +310,7 @@ impl Row {
                 What::Latency { .. } => "seconds",
                 What::Stream { .. } => "bytes_per_second",
             },
+            against: self.against,
             dat_wait: self.wait,
             raw_wait: self.raw_wait,
             dat: column(|round| round.dat),
@@ -288,8 +360,8 @@ fn print_foot(document: &Document<'_>, rounds: u32) -> Result<()> {
     let text = format!(
         "\nTwo processes {placement}, Linux {}.\n\
          {rounds} rounds of both, interleaved, after a warm-up; medians, and the median of the\n\
-         rounds' ratios. Adapter {}, provider {}; raw TCP with the same\n\
-         congestion control ({}). Ping-pong: half a round trip.",
+         rounds' ratios. Adapter {}, provider {}; against plain TCP, congestion\n\
+         control {}, or plain UDP. Ping-pong: half a round trip.",
         document.kernel, document.adapter, document.provider, document.congestion_control
     );
     writeln!(stdout(), "{}", colour(&text, Colour::Faint))?;
@@ -299,6 +371,7 @@ fn print_foot(document: &Document<'_>, rounds: u32) -> Result<()> {
 impl Work {
     /// The part of one process.
     pub(crate) fn run(&self, link: &mut Link, raw: &mut Raw, role: Role) -> Result<()> {
+        raw.against = self.against;
         let count = self.what.calibrate(link, raw, role, BUDGET)?;
         for round in 0..self.rounds {
             // Who is second may find the machine warmer, or a noisy neighbour back: they take turns.

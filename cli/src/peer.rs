@@ -1,6 +1,6 @@
 //! One of the two processes: takes its plan from the parent, does it, and tells the parent what came out.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -43,6 +43,7 @@ pub(crate) enum Work {
 pub(crate) struct Ports {
     pub(crate) qualifier: u64,
     pub(crate) tcp: u16,
+    pub(crate) udp: u16,
 }
 
 /// What a process tells its parent.
@@ -119,11 +120,15 @@ fn serve(plan: &Plan, adapter: &Adapter) -> Result<(Link, Raw)> {
     let address: dat::Address = plan.address.parse()?;
     let tcp = TcpListener::bind(address.with_port(0))
         .with_context(|| format!("listening on {address} for plain TCP"))?;
+    let datagrams = UdpSocket::bind(address.with_port(0))?;
     let listening = Listening::new(adapter, plan.work.largest(), plan.wait)?;
-    let ports = Ports { qualifier: listening.qualifier(), tcp: tcp.local_addr()?.port() };
+    let (tcp_port, udp) = (tcp.local_addr()?.port(), datagrams.local_addr()?.port());
+    let ports = Ports { qualifier: listening.qualifier(), tcp: tcp_port, udp };
     say(&Said::Listening(ports));
-    let (stream, _) = tcp.accept().context("waiting for the client's plain TCP connection")?;
-    let raw = Raw::new(stream, plan.raw_wait, plan.work.largest())?;
+    let (stream, client) = tcp.accept().context("waiting for the client's plain TCP connection")?;
+    // The client's socket for datagrams has the number of the one for its stream.
+    datagrams.connect(client)?;
+    let raw = Raw::new(stream, datagrams, plan.raw_wait, plan.work.largest())?;
     Ok((listening.accept()?, raw))
 }
 
@@ -138,7 +143,9 @@ fn connect(plan: &Plan, adapter: &Adapter) -> Result<(Link, Raw)> {
         };
         format!("connecting to {address} with plain TCP{hint}")
     })?;
-    let raw = Raw::new(stream, plan.raw_wait, plan.work.largest())?;
+    let datagrams = UdpSocket::bind(stream.local_addr()?)?;
+    datagrams.connect(address.with_port(ports.udp))?;
+    let raw = Raw::new(stream, datagrams, plan.raw_wait, plan.work.largest())?;
     let link = Link::connect(adapter, address, ports.qualifier, plan.work.largest(), plan.wait);
     let link = match adapter.attributes().address {
         Some(own) if own != address => link.with_context(|| {

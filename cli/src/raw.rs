@@ -1,12 +1,14 @@
-//! Plain TCP, as a careful program would use it: what DAT is measured against. It also keeps the two processes in step.
+//! Plain TCP, as a careful program would use it, and plain UDP: what DAT is measured against. TCP also keeps the two
+//! processes in step.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use socket2::SockRef;
 
+use crate::bench::Against;
 use crate::measure::{PATIENCE, Role, Wait};
 
 /// Bytes that a reader of small messages asks for at once: as a program would that knows what comes.
@@ -18,6 +20,10 @@ const CONGESTION_CONTROL: [&str; 2] = ["cubic", "reno"];
 /// One end of a TCP connection between the two processes.
 pub(crate) struct Raw {
     stream: TcpStream,
+    /// Connected to the other process's.
+    datagrams: UdpSocket,
+    /// Which of the two is measured.
+    pub(crate) against: Against,
     wait: Wait,
     buffer: Vec<u8>,
 }
@@ -30,7 +36,7 @@ pub(crate) enum Direction {
 }
 
 impl Raw {
-    pub(crate) fn new(stream: TcpStream, wait: Wait, largest: usize) -> Result<Self> {
+    pub(crate) fn new(stream: TcpStream, datagrams: UdpSocket, wait: Wait, largest: usize) -> Result<Self> {
         stream.set_nodelay(true)?;
         let socket = SockRef::from(&stream);
         for name in CONGESTION_CONTROL {
@@ -43,7 +49,8 @@ impl Raw {
             stream.set_read_timeout(Some(PATIENCE))?;
             stream.set_write_timeout(Some(PATIENCE))?;
         }
-        Ok(Raw { stream, wait, buffer: vec![0; largest.max(READ_AHEAD)] })
+        datagrams.set_nonblocking(true)?;
+        Ok(Raw { stream, datagrams, against: Against::Tcp, wait, buffer: vec![0; largest.max(READ_AHEAD)] })
     }
 
     /// The congestion control in use.
@@ -95,7 +102,7 @@ impl Raw {
     }
 
     fn receive_some(&mut self, from: usize, to: usize) -> Result<usize> {
-        let Raw { stream, wait, buffer } = self;
+        let Raw { stream, wait, buffer, .. } = self;
         let room = &mut buffer[from..to];
         match retry(*wait, "reading", || (&*stream).read(room))? {
             0 => bail!("the other process closed the TCP connection"),
@@ -103,20 +110,40 @@ impl Raw {
         }
     }
 
-    /// `count` round trips of `size` bytes each way; the client's times of half of each, in seconds.
+    /// One datagram, as soon as there is room for it.
+    fn send_datagram(&mut self, size: usize) -> Result<()> {
+        let Raw { datagrams, buffer, .. } = self;
+        retry(Wait::Poll, "writing", || datagrams.send(&buffer[..size])).map(drop)
+    }
+
+    fn receive_datagram(&mut self) -> Result<()> {
+        let Raw { datagrams, buffer, .. } = self;
+        retry(Wait::Poll, "reading", || datagrams.recv(buffer)).map(drop)
+    }
+
+    fn ping(&mut self, size: usize) -> Result<()> {
+        if self.against == Against::Udp { self.send_datagram(size) } else { self.send(size) }
+    }
+
+    fn pong(&mut self, size: usize) -> Result<()> {
+        if self.against == Against::Udp { self.receive_datagram() } else { self.receive(size) }
+    }
+
+    /// `count` round trips of `size` bytes each way; the client's times of half of each, in seconds. Within the host no
+    /// datagram of a ping-pong is lost.
     pub(crate) fn ping_pong(&mut self, role: Role, size: usize, count: usize) -> Result<Vec<f64>> {
         let mut times = Vec::with_capacity(count);
         for _ in 0..count {
             match role {
                 Role::Client => {
                     let start = Instant::now();
-                    self.send(size)?;
-                    self.receive(size)?;
+                    self.ping(size)?;
+                    self.pong(size)?;
                     times.push(start.elapsed().as_secs_f64() / 2.0);
                 }
                 Role::Server => {
-                    self.receive(size)?;
-                    self.send(size)?;
+                    self.pong(size)?;
+                    self.ping(size)?;
                 }
             }
         }
@@ -143,6 +170,28 @@ impl Raw {
         Ok(times)
     }
 
+    /// `count` datagrams of `size` bytes, one call each; the client's seconds until all are sent. The server reads
+    /// meanwhile; what it is too slow for is lost, which only makes the client faster.
+    fn datagrams(&mut self, role: Role, size: usize, count: usize) -> Result<f64> {
+        let start = Instant::now();
+        if role == Role::Client {
+            for _ in 0..count {
+                self.send_datagram(size)?;
+            }
+        }
+        let took = start.elapsed().as_secs_f64();
+        if role == Role::Client {
+            self.send(1)?;
+        } else {
+            let mut octet = [0];
+            while self.stream.peek(&mut octet).is_err() {
+                while self.datagrams.recv(&mut self.buffer).is_ok() {}
+            }
+            self.receive(1)?;
+        }
+        Ok(took)
+    }
+
     /// `count` messages of `size` bytes, one `write` each; seconds until the client knows that all have arrived.
     pub(crate) fn stream(
         &mut self,
@@ -151,6 +200,9 @@ impl Raw {
         size: usize,
         count: usize,
     ) -> Result<f64> {
+        if self.against == Against::Udp {
+            return self.datagrams(role, size, count);
+        }
         let start = Instant::now();
         match (role, direction) {
             (Role::Client, Direction::ToServer) => {

@@ -3,7 +3,7 @@
 //! | key | value | default |
 //! |---|---|---|
 //! | `engine` | `user`: this one; `kernel`: the kernel's rxe; `auto`: the kernel's where the device has it | `auto` |
-//! | `mtu` | octets of payload in a packet at most: 256, 512, 1024, 2048 or 4096 | what the interface carries |
+//! | `mtu` | octets of payload in a packet at most: 256, 512, 1024, 2048 or 4096; also `OPENDAT_MTU` | what the interface carries |
 //! | `gso` | `on`, `off`: whether the kernel cuts batches into packets; `auto`: where its IP headers are as they should | `auto` |
 //! | `net` | an emulated network, as [`netem::Conditions`] says; also `OPENDAT_NET` | `off` |
 
@@ -46,6 +46,9 @@ impl Params {
         let mut conditions = Conditions::OFF;
         if let Some(value) = env("OPENDAT_NET") {
             conditions = value.parse().map_err(|e| invalid(format!("OPENDAT_NET={value}: {e}")))?;
+        }
+        if let Some(value) = env("OPENDAT_MTU") {
+            mtu = self::mtu(&value).map_err(|e| invalid(format!("OPENDAT_MTU={value}: {e}")))?;
         }
         let adapter = adapter::params::parse(text, env, |key, value| {
             match (key, value) {
