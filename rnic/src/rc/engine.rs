@@ -113,6 +113,9 @@ pub(super) const MAX_MESSAGE: u32 = 1 << 31;
 /// An acknowledgement is not urgent: it waits for [`acknowledge`](Self::acknowledge), unless the peer has asked for many. So
 /// it stays out of the way of an answer that the consumer sends first.
 ///
+/// A READ of the peer is carried out by `transmit`, which makes its responses, other requests by `receive`: so whoever wants
+/// it to find what was there before a later request calls the one before the other.
+///
 /// A packet that is not of this connection's window, or that has been taken before, changes nothing. After a failure
 /// `receive`, `transmit` and `expire` repeat it.
 pub struct Rc {
@@ -182,7 +185,7 @@ impl Rc {
     }
 
     /// Adds what may be sent now to a burst: responses first, then requests, until the burst is full or the window is.
-    /// Carries out binds.
+    /// Carries out binds. The burst was made for this MTU or a larger one.
     pub fn transmit(&mut self, now: Instant, burst: &mut Burst) -> Result<(), Failure> {
         self.alive()?;
         let before = burst.len();

@@ -188,6 +188,23 @@ fn responses_to_a_read_come_before_later_acknowledgements() {
 }
 
 #[test]
+fn responses_to_a_read_come_before_a_later_nak() {
+    let mut bench = Bench::new();
+    let shown = bench.side.buf(100 * OCTETS);
+    let first = bench.psn;
+    bench.take(Opcode::ReadRequest, Extension::Reth(reth(shown.remote(0), 100 * OCTETS)), &[]).unwrap();
+    let behind = packet(Opcode::SendOnly, first + 101, Extension::None, b"x");
+    bench.side.take(bench.now, &behind).unwrap();
+    let mut said = Vec::new();
+    while bench.side.rc.wants_tx() {
+        bench.side.rc.transmit(bench.now, &mut bench.side.burst).unwrap();
+        said.append(&mut words(&bench.side.sent()));
+    }
+    assert_eq!(said.len(), 101);
+    assert_eq!(said[100], format!("{} ACK NAK PSN sequence error 0", first + 100));
+}
+
+#[test]
 fn no_receive_buffer() {
     let mut bench = Bench::new();
     let (sink, target) = (bench.side.buf(OCTETS), bench.side.buf(2 * OCTETS));

@@ -1,0 +1,236 @@
+//! What the requester sends, and what it does with answers made by hand, or with none.
+
+mod responses;
+mod waiting;
+
+use wire::rocev2::NakCode;
+
+use super::*;
+use crate::{Mw, Remote, SendOp, WcOp, WcStatus};
+
+/// A side with what it has sent.
+struct Bench {
+    side: Side,
+    now: Instant,
+    /// Its first packet's number.
+    psn: Psn,
+}
+
+/// IBA's timeout 17.
+const TIMEOUT: Duration = Duration::from_nanos(4096 << 17);
+const NOWHERE: Remote = Remote { addr: 0x1000, key: 5 };
+
+impl Bench {
+    fn new() -> Bench {
+        Bench::with(|_| {})
+    }
+
+    fn with(change: impl Fn(&mut RcCfg)) -> Bench {
+        let now = Instant::now();
+        let mut cfg = cfg(1);
+        change(&mut cfg);
+        Bench { side: Side::new(cfg, now), now, psn: cfg.sq_psn }
+    }
+
+    /// What leaves now.
+    fn sent(&mut self) -> Vec<Vec<u8>> {
+        let mut sent = Vec::new();
+        while self.side.rc.wants_tx() {
+            self.side.rc.transmit(self.now, &mut self.side.burst).unwrap();
+            sent.append(&mut self.side.sent());
+        }
+        sent
+    }
+
+    fn try_send(&mut self) -> Result<(), Failure> {
+        while self.side.rc.wants_tx() {
+            self.side.rc.transmit(self.now, &mut self.side.burst)?;
+        }
+        Ok(())
+    }
+
+    fn said(&mut self) -> Vec<String> {
+        words(&self.sent())
+    }
+
+    /// Time goes to the next deadline.
+    fn wait(&mut self) -> Result<Duration, Failure> {
+        let at = self.side.rc.deadline().expect("something is waited for");
+        let waited = at.saturating_duration_since(self.now);
+        self.now = at;
+        self.side.rc.expire(at)?;
+        Ok(waited)
+    }
+
+    fn take(&mut self, packet: &[u8]) -> Result<(), Failure> {
+        self.side.take(self.now, packet)
+    }
+
+    fn ack(&mut self, ahead: u32) {
+        self.take(&answer(Syndrome::ACK, self.psn + ahead)).unwrap();
+    }
+
+    fn nak(&mut self, code: NakCode, ahead: u32) -> Result<(), Failure> {
+        self.take(&answer(Syndrome::Nak(code), self.psn + ahead))
+    }
+
+    fn rnr(&mut self, code: u8, ahead: u32) -> Result<(), Failure> {
+        self.take(&answer(Syndrome::Rnr(RnrTimer::from_code(code)), self.psn + ahead))
+    }
+
+    fn response(&mut self, position: wire::rocev2::Position, ahead: u32, len: usize) -> Result<(), Failure> {
+        let opcode = Opcode::read_response(position);
+        let extension = match opcode {
+            Opcode::ReadResponseMiddle => Extension::None,
+            _ => Extension::Aeth(Aeth { syndrome: Syndrome::ACK, msn: 0 }),
+        };
+        self.take(&packet(opcode, self.psn + ahead, extension, &vec![9; len]))
+    }
+
+    /// Ids and statuses of what has completed.
+    fn done(&self) -> Vec<(u64, WcStatus)> {
+        self.side.completions().iter().map(|wc| (wc.id, wc.status)).collect()
+    }
+
+    /// The same, once all is over.
+    fn over(&mut self) -> Vec<(u64, WcStatus)> {
+        self.side.rc.flush();
+        self.done()
+    }
+}
+
+fn ok<const N: usize>(ids: [u64; N]) -> [(u64, WcStatus); N] {
+    ids.map(|id| (id, WcStatus::Success))
+}
+
+#[test]
+fn packets_of_messages() {
+    let mut bench = Bench::new();
+    let buf = bench.side.buf(8 * OCTETS);
+    let all = buf.seg(0, 2 * OCTETS + 5);
+    bench.side.post(crate::SendWr { solicited: true, ..send(1, &[all]) });
+    bench.side.post(send(2, &[]));
+    bench.side.post(request(3, SendOp::Send { invalidate: Some(0x55) }, &[buf.seg(0, 3)]));
+    bench.side.post(crate::SendWr { solicited: true, ..write(4, &[buf.seg(0, OCTETS + 1)], NOWHERE) });
+    bench.side.post(crate::SendWr { solicited: true, ..write_imm(5, &[buf.seg(0, OCTETS)], NOWHERE, 0x77) });
+    bench.side.post(read(6, &[buf.seg(0, OCTETS + 1)], NOWHERE));
+    bench.side.post(fetch_add(7, &[buf.seg(0, 8)], NOWHERE, 3));
+    let psn = |ahead: u32| bench.psn + ahead;
+    let expected = [
+        format!("{} SEND first 256", psn(0)),
+        format!("{} SEND middle 256", psn(1)),
+        format!("{} SEND last solicited ask 5", psn(2)),
+        format!("{} SEND only ask 0", psn(3)),
+        format!("{} SEND only invalidate invalidate=0x00000055 ask 3", psn(4)),
+        format!("{} WRITE first of 257 256", psn(5)),
+        format!("{} WRITE last ask 1", psn(6)),
+        format!("{} WRITE only immediate of 256 immediate=0x77 solicited ask 256", psn(7)),
+        format!("{} READ request of 257 ask 0", psn(8)),
+        format!("{} FETCH ADD ask 0", psn(10)),
+    ];
+    assert_eq!(bench.said(), expected);
+    assert!(!bench.side.rc.wants_tx());
+    assert_eq!(bench.said(), [""; 0]);
+}
+
+#[test]
+fn a_fence_and_the_depth_hold_back() {
+    let mut bench = Bench::with(|cfg| cfg.initiator_depth = 2);
+    let sink = bench.side.buf(8);
+    for id in 0..3 {
+        bench.side.post(read(id, &[sink.seg(0, 1)], NOWHERE));
+    }
+    bench.side.post(crate::SendWr { fence: true, ..send(3, &[]) });
+    assert_eq!(bench.said().len(), 2);
+    bench.response(wire::rocev2::Position::Only, 0, 1).unwrap();
+    assert_eq!(bench.said().len(), 1);
+    bench.response(wire::rocev2::Position::Only, 1, 1).unwrap();
+    assert_eq!(bench.said().len(), 0);
+    bench.response(wire::rocev2::Position::Only, 2, 1).unwrap();
+    assert_eq!(bench.said(), [format!("{} SEND only ask 0", bench.psn + 3)]);
+    // With a depth of 0 nothing starts, and nothing spins.
+    let bench = Bench::with(|cfg| cfg.initiator_depth = 0);
+    bench.side.post(read(0, &[], NOWHERE));
+    assert!(!bench.side.rc.wants_tx() && !bench.side.rc.is_drained());
+}
+
+#[test]
+fn a_bind_waits_for_what_is_before_it_and_is_waited_for() {
+    let mut bench = Bench::new();
+    let shown = bench.side.buf(8);
+    let window = Mw::new(&bench.side.keys, bench.side.pd, false);
+    bench.side.post(send(1, &[]));
+    let key = bench.side.bind(2, &window, Some(shown.view(0, 8)));
+    bench.side.post(send(3, &[]));
+    assert_eq!(bench.said().len(), 1);
+    assert_eq!(window.state(key), crate::BindState::Posted);
+    bench.ack(0);
+    assert_eq!(bench.said(), [format!("{} SEND only ask 0", bench.psn + 1)]);
+    assert_eq!(window.state(key), crate::BindState::Bound);
+    bench.ack(1);
+    assert_eq!(bench.done(), ok([1, 2, 3]));
+
+    // One that fails ends the connection.
+    let mut gone = bench.side.buf(8);
+    bench.side.bind(4, &window, Some(gone.view(0, 8)));
+    gone.mr = None;
+    assert_eq!(bench.try_send(), Err(Failure::Local));
+    assert_eq!(bench.over(), [(4, WcStatus::BindFailed)]);
+}
+
+#[test]
+fn local_memory_that_goes_away() {
+    // Of a SEND behind others: these are waited for.
+    let mut bench = Bench::new();
+    let (buf, mut gone) = (bench.side.buf(8), bench.side.buf(8));
+    bench.side.post(send(1, &[buf.seg(0, 8)]));
+    bench.side.post(send(2, &[gone.seg(0, 8)]));
+    bench.side.post(send(3, &[buf.seg(0, 8)]));
+    gone.mr = None;
+    assert_eq!(bench.said().len(), 1);
+    assert!(!bench.side.rc.wants_tx());
+    bench.ack(0);
+    assert_eq!(bench.try_send(), Err(Failure::Local));
+    let done = [(1, WcStatus::Success), (2, WcStatus::LocalProtection), (3, WcStatus::Flushed)];
+    assert_eq!(bench.over(), done);
+
+    // Where a READ goes to.
+    let mut bench = Bench::new();
+    let mut sink = bench.side.buf(8);
+    bench.side.post(read(1, &[sink.seg(0, 8)], NOWHERE));
+    bench.sent();
+    sink.mr = None;
+    assert_eq!(bench.response(wire::rocev2::Position::Only, 0, 8), Err(Failure::Local));
+    assert_eq!(bench.over(), [(1, WcStatus::LocalProtection)]);
+    assert_eq!(sink.bytes(), [0; 8]);
+}
+
+#[test]
+fn a_message_beyond_the_standard() {
+    let mut bench = Bench::new();
+    let start = std::ptr::dangling_mut();
+    // SAFETY: there is no such memory, but nothing is ever placed in it: the request is too long.
+    let region =
+        unsafe { crate::Mr::new(&bench.side.keys, bench.side.pd, start, 1 << 32, LOCAL, false) }.unwrap();
+    let sink = crate::Segment { addr: start as u64, len: (1 << 31) + 1, key: region.lkey() };
+    bench.side.post(send(1, &[]));
+    bench.side.post(read(2, &[sink], NOWHERE));
+    assert_eq!(bench.said().len(), 1);
+    bench.ack(0);
+    assert_eq!(bench.try_send(), Err(Failure::Local));
+    assert_eq!(bench.over(), [(1, WcStatus::Success), (2, WcStatus::LocalLength)]);
+}
+
+#[test]
+fn flushed_for_no_fault_of_its_own() {
+    let mut bench = Bench::new();
+    bench.side.post(send(1, &[]));
+    bench.sent();
+    bench.side.recv(5, &[]);
+    assert_eq!(bench.over(), [(1, WcStatus::Flushed)]);
+    assert_eq!(bench.side.received(), [wc(5, WcOp::Recv, 0, WcStatus::Flushed)]);
+    bench.side.post(send(2, &[]));
+    assert!(!bench.side.rc.wants_tx());
+    assert_eq!(bench.over(), [(2, WcStatus::Flushed)]);
+    assert_eq!(bench.side.rc.expire(bench.now), Err(Failure::Flushed));
+}

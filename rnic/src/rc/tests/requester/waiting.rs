@@ -1,0 +1,196 @@
+//! Losses, receivers that are not ready, peers that are silent.
+
+use super::*;
+
+#[test]
+#[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
+fn the_window_asks_for_an_acknowledgement_when_it_is_full() {
+    for window in [1, 2, 7, 64, 300] {
+        let mut bench = Bench::with(|cfg| cfg.window = window);
+        let buf = bench.side.buf(1000 * OCTETS);
+        bench.side.post(send(1, &[buf.seg(0, 1000 * OCTETS)]));
+        let mut ahead = 0;
+        while ahead < 1000 {
+            let sent = bench.said();
+            assert_eq!(sent.len(), (window as usize).min(1000 - ahead as usize));
+            let asks: Vec<_> = sent.iter().map(|packet| packet.contains("ask")).collect();
+            assert!(asks.chunks_exact(64).all(|some| some.contains(&true)), "{window}");
+            assert_eq!(asks.last(), Some(&true), "{window}");
+            ahead += sent.len() as u32;
+            bench.ack(ahead - 1);
+        }
+        assert_eq!(bench.done(), ok([1]));
+    }
+}
+
+#[test]
+fn a_sequence_error_goes_back() {
+    let mut bench = Bench::new();
+    let buf = bench.side.buf(6 * OCTETS);
+    for id in 0..3 {
+        bench.side.post(send(id, &[buf.seg(0, 2 * OCTETS)]));
+    }
+    let sent = bench.sent();
+    bench.nak(NakCode::SequenceError, 3).unwrap();
+    assert_eq!(bench.done(), ok([0]), "it acknowledges what is before");
+    assert_eq!(bench.sent(), sent[3..]);
+    // A copy of it is not about what has been sent again, if it comes sooner than an answer can.
+    bench.now += Duration::from_millis(2);
+    bench.ack(3);
+    bench.nak(NakCode::SequenceError, 4).unwrap();
+    assert_eq!(bench.sent(), sent[4..]);
+    assert_eq!(bench.side.rc.stats().sequence_naks, [0, 2]);
+    bench.ack(5);
+    assert_eq!(bench.done(), ok([1, 2]));
+    assert_eq!(bench.side.rc.stats().repeated, 5);
+}
+
+#[test]
+fn a_copy_of_a_sequence_error_does_nothing() {
+    let mut bench = Bench::new();
+    let buf = bench.side.buf(6 * OCTETS);
+    // A round trip is measured.
+    bench.side.post(send(0, &[]));
+    bench.sent();
+    bench.now += Duration::from_millis(4);
+    bench.ack(0);
+    bench.side.post(send(1, &[buf.seg(0, 6 * OCTETS)]));
+    bench.sent();
+    bench.nak(NakCode::SequenceError, 2).unwrap();
+    assert_eq!(bench.sent().len(), 5);
+    bench.now += Duration::from_millis(1);
+    bench.nak(NakCode::SequenceError, 2).unwrap();
+    assert_eq!(bench.sent().len(), 0);
+    bench.now += Duration::from_millis(3);
+    bench.nak(NakCode::SequenceError, 2).unwrap();
+    assert_eq!(bench.sent().len(), 5);
+}
+
+#[test]
+fn a_receiver_that_is_not_ready_is_waited_for() {
+    let mut bench = Bench::new();
+    for id in 0..3 {
+        bench.side.post(send(id, &[]));
+    }
+    bench.sent();
+    // 1.28 ms.
+    bench.rnr(14, 1).unwrap();
+    assert_eq!(bench.done(), ok([0]));
+    assert_eq!(bench.said(), [""; 0]);
+    // What the peer says of the packets behind it does not cut the wait short, nor does a copy make it longer.
+    bench.now += Duration::from_millis(1);
+    bench.nak(NakCode::SequenceError, 1).unwrap();
+    bench.rnr(14, 1).unwrap();
+    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.wait(), Ok(Duration::from_micros(280)));
+    assert_eq!(bench.said().len(), 2);
+    bench.rnr(14, 1).unwrap();
+    // An acknowledgement does: it was a late copy.
+    bench.ack(1);
+    assert_eq!(bench.said().len(), 1);
+    bench.ack(2);
+    assert_eq!(bench.done(), ok([1, 2]));
+    assert_eq!(bench.side.rc.stats().rnr_naks, [0, 3]);
+}
+
+#[test]
+fn a_receiver_that_is_never_ready() {
+    let mut bench = Bench::with(|cfg| cfg.rnr_retries = 3);
+    for id in 0..3 {
+        bench.side.post(send(id, &[]));
+    }
+    bench.sent();
+    // It counts from the last message that it took.
+    for ahead in [0, 1] {
+        for _ in 0..3 {
+            bench.rnr(1, ahead).unwrap();
+            assert_eq!(bench.wait(), Ok(Duration::from_micros(10)));
+            assert_eq!(bench.said().len(), 3 - ahead as usize);
+        }
+    }
+    assert_eq!(bench.rnr(1, 1), Err(Failure::ReceiverNotReady));
+    let done = [(0, WcStatus::Success), (1, WcStatus::ReceiverNotReady), (2, WcStatus::Flushed)];
+    assert_eq!(bench.over(), done);
+
+    // With 7 it is asked for ever.
+    let mut bench = Bench::new();
+    bench.side.post(send(0, &[]));
+    for _ in 0..1000 {
+        assert_eq!(bench.said().len(), 1);
+        bench.rnr(0, 0).unwrap();
+        assert_eq!(bench.wait(), Ok(Duration::from_micros(655_360)));
+    }
+}
+
+#[test]
+fn a_peer_that_is_dead() {
+    for retries in [0, 1, 7] {
+        let mut bench = Bench::with(|cfg| cfg.retries = retries);
+        let buf = bench.side.buf(10 * OCTETS);
+        bench.side.post(send(0, &[]));
+        bench.side.post(send(1, &[buf.seg(0, 10 * OCTETS)]));
+        let (start, sent) = (bench.now, bench.sent());
+        assert_eq!(sent.len(), 11);
+        let failure = loop {
+            match bench.wait() {
+                // The oldest alone: it is not known whether more would arrive.
+                Ok(_) => assert_eq!(bench.sent(), sent[..1]),
+                Err(failure) => break failure,
+            }
+        };
+        assert_eq!(failure, Failure::Silent);
+        assert_eq!(bench.now - start, TIMEOUT * (u32::from(retries) + 1));
+        let stats = bench.side.rc.stats();
+        assert_eq!(stats.timeouts, retries.into());
+        // 5, 10, 20 ... 320 ms: seven in each timeout but for the time they take.
+        assert_eq!(stats.probes, 6 * (u64::from(retries) + 1), "{stats:?}");
+        assert_eq!(bench.over(), [(0, WcStatus::Transport), (1, WcStatus::Flushed)]);
+        assert_eq!(bench.side.rc.deadline(), None);
+    }
+}
+
+#[test]
+fn without_a_timeout_there_are_probes_for_ever() {
+    let mut bench = Bench::with(|cfg| (cfg.ack_timeout, cfg.retries) = (0, 0));
+    bench.side.post(send(0, &[]));
+    bench.sent();
+    for _ in 0..100 {
+        assert!(bench.wait().unwrap() <= Duration::from_secs(1));
+        assert_eq!(bench.said().len(), 1);
+    }
+    bench.ack(0);
+    assert_eq!(bench.done(), ok([0]));
+}
+
+#[test]
+fn a_late_acknowledgement_is_no_loss() {
+    let mut bench = Bench::new();
+    let buf = bench.side.buf(100 * OCTETS);
+    bench.side.post(send(0, &[buf.seg(0, 100 * OCTETS)]));
+    assert_eq!(bench.sent().len(), 64);
+    bench.wait().unwrap();
+    assert_eq!(bench.sent().len(), 1);
+    bench.ack(63);
+    // The window is as it was.
+    assert_eq!(bench.sent().len(), 36);
+    assert_eq!(bench.side.rc.stats().repeated, 1);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
+fn a_loss_halves_the_window_and_it_grows_again() {
+    let mut bench = Bench::new();
+    let buf = bench.side.buf(2000 * OCTETS);
+    bench.side.post(send(0, &[buf.seg(0, 2000 * OCTETS)]));
+    assert_eq!(bench.sent().len(), 64);
+    bench.nak(NakCode::SequenceError, 0).unwrap();
+    assert_eq!(bench.sent().len(), 32);
+    let mut acked = 32;
+    for grown in 33..=64 {
+        bench.ack(acked - 1);
+        assert_eq!(bench.sent().len(), grown, "by one with each window");
+        acked += grown as u32;
+    }
+    bench.ack(acked - 1);
+    assert_eq!(bench.sent().len(), 64, "and no further");
+}
