@@ -243,7 +243,7 @@ impl Link {
             retries: RETRIES,
             rnr_retries: answer.rnr_retry_count,
         };
-        let mut up = Up::new(self.index, work, terms, conn, peer, tools.now);
+        let mut up = Up::new(self.index, work, terms, conn, peer, tools);
         up.announced = true;
         self.up(tools, up);
         // The consumer of the peer has said so much; the rest is what its field is filled up with.
@@ -370,7 +370,7 @@ impl Link {
             terms,
             Conn { station: index, id, qpn, peer: (far.ip(), slot_of(request.qpn)) },
             peer,
-            tools.now,
+            tools,
         );
         up.ends = Some((request.from, request.to));
         self.up(tools, up);

@@ -1,7 +1,7 @@
 //! A connection that is there.
 
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::ops::RangeInclusive;
 
 use dat_core::provider::{Close, ReadDepth};
 use rnic::Work;
@@ -14,10 +14,10 @@ use crate::line::Peer;
 
 /// What the peer is told to wait when no receive is posted: 0.64 ms.
 const RNR_TIMER: u8 = 12;
-/// Octets in flight at most: what sockets hold that are not privileged.
+/// Octets in flight at most.
 const WINDOW: usize = 1 << 20;
 /// Packets in flight at most, and at least.
-const WINDOWS: std::ops::RangeInclusive<usize> = 128..=1024;
+const WINDOWS: RangeInclusive<usize> = 16..=1024;
 
 /// Bursts of one queue pair before others get their turn.
 const BURSTS: usize = 16;
@@ -56,9 +56,18 @@ pub(super) struct Terms {
 }
 
 impl Up {
-    pub(super) fn new(link: usize, work: Work, terms: Terms, conn: Conn, peer: Peer, now: Instant) -> Self {
+    pub(super) fn new(
+        link: usize,
+        work: Work,
+        terms: Terms,
+        conn: Conn,
+        peer: Peer,
+        tools: &Tools<'_>,
+    ) -> Self {
         let Terms { mtu, peer_qpn, sq_psn, rq_psn, depth, ack_timeout, retries, rnr_retries } = terms;
-        let window = (WINDOW / mtu.octets()).clamp(*WINDOWS.start(), *WINDOWS.end());
+        // The peer's socket is as ours, as likely as not; half of it, since the kernel counts more than octets there.
+        let octets = WINDOW.min(tools.station.port.socket.receive_buffer() / 2);
+        let window = (octets / mtu.octets()).clamp(*WINDOWS.start(), *WINDOWS.end());
         let cfg = RcCfg {
             mtu,
             peer_qpn,
@@ -74,7 +83,7 @@ impl Up {
             window: window as u32,
         };
         Up {
-            rc: Rc::new(work, cfg, now),
+            rc: Rc::new(work, cfg, tools.now),
             conn,
             peer,
             peer_qpn,

@@ -94,6 +94,11 @@ impl Udp {
         self.set(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, when as libc::c_int)
     }
 
+    /// Octets that may wait in it to be read, as the kernel counts them.
+    pub(crate) fn receive_buffer(&self) -> usize {
+        self.0.recv_buffer_size().unwrap_or(0)
+    }
+
     /// Its address.
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         self.0.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::Unsupported.into())
