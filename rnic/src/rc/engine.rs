@@ -190,12 +190,13 @@ impl Rc {
         self.alive()?;
         let before = burst.len();
         let Rc { work, path, requester, responder, stats, .. } = self;
-        // A peer that reads all the time leaves some room for our own requests.
-        let kept = if requester.is_ready(work) { burst.room() / 4 } else { 0 };
-        let mut result = responder.transmit(work, path, burst, kept);
-        if result.is_ok() {
-            result = requester.transmit(work, path, now, burst, stats);
+        let mut result = Ok(());
+        if responder.is_ready() {
+            // A peer that reads all the time leaves some room for our own requests.
+            let kept = if requester.is_ready(work) { burst.room() / 4 } else { 0 };
+            result = responder.transmit(work, path, burst, kept);
         }
+        let result = result.and_then(|()| requester.transmit(work, path, now, burst, stats));
         stats.tx_packets += (burst.len() - before) as u64;
         result.map_err(|failure| self.fail(failure))
     }

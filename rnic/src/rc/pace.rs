@@ -111,8 +111,9 @@ pub(super) struct Clocks {
     retries_left: u8,
     /// While something is in flight: since when nothing new was acknowledged, or since the last retry.
     since: Option<Instant>,
-    /// With `since`: when to probe.
-    probe: Instant,
+    /// The same, or since the last probe.
+    probed: Instant,
+    /// Since then.
     probes: u32,
     /// Smoothed.
     round_trip: Option<Duration>,
@@ -130,7 +131,7 @@ impl Clocks {
             retries,
             retries_left: retries,
             since: None,
-            probe: now,
+            probed: now,
             probes: 0,
             round_trip: None,
             sample: None,
@@ -167,8 +168,8 @@ impl Clocks {
     /// The peer is alive: all waiting begins anew.
     #[inline]
     pub(super) fn restart(&mut self, now: Instant) {
-        (self.since, self.retries_left, self.probes) = (Some(now), self.retries, 0);
-        self.probe = now + self.probe_after();
+        self.retries_left = self.retries;
+        (self.since, self.probed, self.probes) = (Some(now), now, 0);
     }
 
     /// Packets are sent again: their acknowledgements say nothing about a round trip.
@@ -182,8 +183,8 @@ impl Clocks {
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let since = self.since?;
-        Some(self.timeout.map_or(self.probe, |timeout| self.probe.min(since + timeout)))
+        let (since, probe) = (self.since?, self.probed + self.probe_after());
+        Some(self.timeout.map_or(probe, |timeout| probe.min(since + timeout)))
     }
 
     /// What is to be done at this time, if anything.
@@ -194,19 +195,17 @@ impl Clocks {
                 return Some(Overdue::Exhausted);
             }
             self.retries_left -= 1;
-            (self.since, self.probes) = (Some(now), 0);
-            self.probe = now + self.probe_after();
+            (self.since, self.probed, self.probes) = (Some(now), now, 0);
             return Some(Overdue::Retry);
         }
-        if now < self.probe {
+        if now < self.probed + self.probe_after() {
             return None;
         }
-        self.probes += 1;
-        self.probe = now + self.probe_after();
+        (self.probed, self.probes) = (now, self.probes + 1);
         Some(Overdue::Probe)
     }
 
-    #[inline]
+    /// From [`probed`](Self::probed) on.
     fn probe_after(&self) -> Duration {
         let shortest = PROBE_MIN.max(self.round_trip.unwrap_or_default() * PROBE_ROUND_TRIPS);
         (shortest * (1 << self.probes.min(16))).min(self.timeout.unwrap_or(PROBE_MAX))
