@@ -6,7 +6,7 @@ use netem::Probability;
 
 use super::*;
 
-const NETWORKS: u64 = if cfg!(miri) { 3 } else { 1000 };
+const NETWORKS: u64 = 1000;
 /// Queue pairs of the active side. Each calls again when its number is released, up to so many calls in all.
 const QPS: u16 = 8;
 const CALLS: usize = 32;
@@ -16,6 +16,7 @@ const SETTLED: u32 = 350;
 const END: u32 = 600;
 
 #[test]
+#[cfg_attr(miri, ignore = "not a test: its volume takes Miri hours and shows it nothing new")]
 fn a_thousand_networks() {
     let mut ends = BTreeMap::<String, usize>::new();
     for seed in 0..NETWORKS {
@@ -38,7 +39,7 @@ fn a_thousand_networks() {
     let accepted = ["Accepted Disconnected", "Established Disconnected", "AcceptFailed"];
     let not_accepted = ["Rejected", "Disconnected", "TimedOut", "Withdrawn"];
     for end in accepted.into_iter().chain(not_accepted) {
-        assert!(cfg!(miri) || ends.get(end).is_some_and(|&times| times > 500), "{end}: {ends:?}");
+        assert!(ends.get(end).is_some_and(|&times| times > 500), "{end}: {ends:?}");
     }
 }
 
