@@ -7,6 +7,7 @@
 //! A long READ is asked for in parts of some packets each, so that its responses stay within the window: to the responder
 //! these are separate READs.
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use wire::rocev2::{PathMtu, Psn};
@@ -29,12 +30,14 @@ pub(super) struct Requester {
     pub(super) next: Cursor,
     /// PSNs from here on have never been sent.
     pub(super) fresh: Psn,
-    /// READ requests (parts of one count) and atomic operations between `oldest` and `next`.
-    pub(super) reads: u32,
+    /// READ requests (each part of one counts) and atomic operations between `oldest` and `next`: the PSNs behind their
+    /// responses.
+    pub(super) awaited: VecDeque<Psn>,
     /// Of these at most.
-    depth: u32,
-    /// Packets of a READ that are asked for at once.
-    pub(super) part: u32,
+    depth: usize,
+    /// Packets of a READ that are asked for at once: always the same, since what is asked for again must be within what was
+    /// asked for at first.
+    part: u32,
     /// Packets sent since one asked for an acknowledgement.
     pub(super) unasked: u32,
     /// The request that cannot be carried out here. It fails when those before it are done.
@@ -101,8 +104,8 @@ impl Requester {
             oldest: start,
             next: start,
             fresh: start.psn,
-            reads: 0,
-            depth: cfg.initiator_depth,
+            awaited: VecDeque::new(),
+            depth: cfg.initiator_depth as usize,
             part: (window / 4).max(1),
             unasked: 0,
             unable: None,
@@ -127,12 +130,12 @@ impl Requester {
             return alone.then_some(Step::Fail);
         }
         let starts = self.next.index == 0;
-        if starts && wqe.flags & qp::FENCE != 0 && self.reads > 0 {
+        if starts && wqe.flags & qp::FENCE != 0 && !self.awaited.is_empty() {
             return None;
         }
         match wqe.op {
             WcOp::Bind => alone.then_some(Step::Bind),
-            op if op.awaits_response() && self.reads >= self.depth => None,
+            op if op.awaits_response() && self.awaited.len() >= self.depth => None,
             WcOp::Read => Some(Step::Read),
             WcOp::FetchAdd | WcOp::CompareSwap => Some(Step::Atomic),
             WcOp::Send | WcOp::Write | WcOp::WriteImm | WcOp::Recv => Some(Step::Message),
@@ -211,6 +214,7 @@ impl Requester {
                 self.window.restore();
             }
         }
+        while self.awaited.pop_front_if(|end| !end.is_after(self.oldest.psn)).is_some() {}
         (self.rnr_wait, self.rnr_left, self.loss) = (None, self.rnr_retries, None);
         self.window.acknowledged(packets, self.oldest.psn);
         self.clocks.acknowledged(self.oldest.psn, self.oldest.psn == self.fresh, now);
@@ -236,6 +240,12 @@ impl Requester {
         self.go_back();
     }
 
+    /// Where the part of a READ ends that a packet belongs to.
+    #[inline]
+    pub(super) fn part_end(&self, index: u32, packets: u32) -> u32 {
+        (index + 1).next_multiple_of(self.part).min(packets)
+    }
+
     /// Counts an RNR NAK; false: there have been too many.
     pub(super) fn bears_rnr(&mut self) -> bool {
         if self.rnr_retries == FOR_EVER {
@@ -248,7 +258,8 @@ impl Requester {
 
     /// Sends all again that is not acknowledged.
     pub(super) fn go_back(&mut self) {
-        (self.next, self.reads, self.unasked) = (self.oldest, 0, 0);
+        (self.next, self.unasked) = (self.oldest, 0);
+        self.awaited.clear();
         self.clocks.forget_sample();
     }
 

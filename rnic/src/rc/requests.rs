@@ -104,15 +104,9 @@ impl Requester {
         if burst.packet(&bth, &Extension::Reth(reth), 0).is_none() {
             return false;
         }
-        self.reads += 1;
         self.sent(end - index, packets, true, now, stats);
+        self.awaited.push_back(self.next.psn);
         true
-    }
-
-    /// Where the part of a READ ends that a packet belongs to.
-    #[inline]
-    pub(super) fn part_end(&self, index: u32, packets: u32) -> u32 {
-        (index + 1).next_multiple_of(self.part).min(packets)
     }
 
     /// Adds an atomic request.
@@ -128,8 +122,8 @@ impl Requester {
         if burst.packet(&bth, &Extension::Atomic(atomic), 0).is_none() {
             return false;
         }
-        self.reads += 1;
         self.sent(1, 1, true, now, stats);
+        self.awaited.push_back(self.next.psn);
         true
     }
 

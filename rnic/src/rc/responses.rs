@@ -126,10 +126,6 @@ impl Requester {
         if index + 1 == packets {
             work.done(self.oldest.at);
         }
-        if ends_part {
-            // Less than was counted: it had been about to be asked for again.
-            self.reads = self.reads.saturating_sub(1);
-        }
         self.oldest.step(1, packets);
         self.progress(1, now);
         Ok(())
@@ -158,7 +154,6 @@ impl Requester {
             return Err(self.sink_gone(work));
         }
         work.done(self.oldest.at);
-        self.reads = self.reads.saturating_sub(1);
         self.oldest.step(1, 1);
         self.progress(1, now);
         Ok(())
