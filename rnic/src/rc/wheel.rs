@@ -24,32 +24,41 @@ pub struct Wheel {
     levels: [Level; LEVELS],
     /// By key: the tick it fires at.
     armed: Vec<Option<u64>>,
-    /// Slots whose time has come, on their way to a lower level, or out.
-    due: Vec<Entry>,
+    entries: Vec<Entry>,
+    /// Entries of no slot.
+    free: List,
+    /// Those of slots whose time has come, on their way to a lower level, or out.
+    due: List,
 }
 
 struct Level {
     /// Which slots have entries.
     occupied: u64,
-    slots: [Vec<Entry>; SLOTS],
+    slots: [List; SLOTS],
 }
 
+/// A key that has been set. If it has been set to an earlier time since, or cleared, it is not armed for this one any more.
 #[derive(Clone, Copy)]
 struct Entry {
     key: usize,
     tick: u64,
+    next: List,
 }
+
+/// The place of a list's first entry.
+type List = Option<u32>;
 
 impl Wheel {
     /// An empty wheel.
     pub fn new(now: Instant) -> Self {
-        let level = || Level { occupied: 0, slots: [const { Vec::new() }; SLOTS] };
         Wheel {
             start: now,
             now: 0,
-            levels: std::array::from_fn(|_| level()),
+            levels: [const { Level { occupied: 0, slots: [None; SLOTS] } }; LEVELS],
             armed: Vec::new(),
-            due: Vec::new(),
+            entries: Vec::new(),
+            free: None,
+            due: None,
         }
     }
 
@@ -61,10 +70,12 @@ impl Wheel {
         if key >= self.armed.len() {
             self.armed.resize(key + 1, None);
         }
-        let tick = self.tick_after(at);
+        // One that is very far away fires at the farthest time possible.
+        let tick = self.tick_after(at).min(self.now + MAX_TICKS - 1);
         if self.armed[key].is_none_or(|armed| tick < armed) {
             self.armed[key] = Some(tick);
-            self.insert(Entry { key, tick });
+            let entry = self.take_free(Entry { key, tick, next: None });
+            self.insert(entry);
         }
     }
 
@@ -79,24 +90,26 @@ impl Wheel {
     pub fn pop(&mut self, now: Instant) -> Option<usize> {
         let now = self.tick_before(now);
         loop {
-            while let Some(entry) = self.due.pop() {
-                if self.armed[entry.key] != Some(entry.tick) {
-                    // Set to another time since, or cleared.
+            while let Some(at) = self.due {
+                let Entry { key, tick, next } = self.entries[at as usize];
+                self.due = next;
+                let is_armed = self.armed[key] == Some(tick);
+                if is_armed && tick > self.now {
+                    self.insert(at);
                     continue;
                 }
-                if entry.tick <= self.now {
-                    self.armed[entry.key] = None;
-                    return Some(entry.key);
+                self.entries[at as usize].next = self.free.replace(at);
+                if is_armed {
+                    self.armed[key] = None;
+                    return Some(key);
                 }
-                self.insert(entry);
             }
             match self.next_slot() {
                 Some((level, slot, tick)) if tick <= now => {
-                    self.now = self.now.max(tick);
+                    self.now = tick;
                     let level = &mut self.levels[level];
                     level.occupied &= !(1 << slot);
-                    // Both keep their memory.
-                    self.due.append(&mut level.slots[slot]);
+                    self.due = level.slots[slot].take();
                 }
                 _ => {
                     self.now = self.now.max(now);
@@ -112,17 +125,24 @@ impl Wheel {
         Some(self.start + Duration::from_nanos(tick << TICK_BITS))
     }
 
-    fn insert(&mut self, mut entry: Entry) {
-        // One that is late, or very far away, keeps its own tick; its slot is that of the nearest possible.
-        let at = entry.tick.clamp(self.now, self.now + MAX_TICKS - 1);
-        if at != entry.tick {
-            entry.tick = at;
-            self.armed[entry.key] = Some(at);
+    /// A place for an entry.
+    fn take_free(&mut self, entry: Entry) -> u32 {
+        if let Some(at) = self.free {
+            self.free = std::mem::replace(&mut self.entries[at as usize], entry).next;
+            return at;
         }
-        let differ = (at ^ self.now) | 1;
+        self.entries.push(entry);
+        self.entries.len() as u32 - 1
+    }
+
+    /// Puts an entry into its slot, as seen from now; one that is late into the first.
+    fn insert(&mut self, at: u32) {
+        let entry = &mut self.entries[at as usize];
+        let tick = entry.tick.max(self.now);
+        let differ = (tick ^ self.now) | 1;
         let level = ((differ.ilog2() / SLOT_BITS) as usize).min(LEVELS - 1);
-        let slot = (at >> (SLOT_BITS * level as u32)) as usize % SLOTS;
-        self.levels[level].slots[slot].push(entry);
+        let slot = (tick >> (SLOT_BITS * level as u32)) as usize % SLOTS;
+        entry.next = self.levels[level].slots[slot].replace(at);
         self.levels[level].occupied |= 1 << slot;
     }
 

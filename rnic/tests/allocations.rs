@@ -1,0 +1,185 @@
+//! The data path of the reliable connection takes no memory: after its first messages, no packet and no message does, nor a
+//! deadline, nor a loss.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use rnic::rc::Wheel;
+use rnic::rc::burst::ICRC_SIZE;
+use rnic::{
+    Access, Burst, Cq, Keys, Mr, Qp, QpCfg, Rc, RcCfg, RecvWr, Remote, Segment, SendOp, SendWr, WcStatus,
+};
+use wire::rocev2::{Bth, Packet, PathMtu, Psn, RnrTimer};
+
+struct Counting;
+
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: it is the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        TAKEN.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const MTU: PathMtu = PathMtu::Octets256;
+const LEN: usize = 10 * 256 + 1;
+
+struct End {
+    keys: Arc<Keys>,
+    cq: Arc<Cq>,
+    qp: Arc<Qp>,
+    rc: Rc,
+    burst: Burst,
+    memory: Box<[u8]>,
+    mr: Option<Mr>,
+    completed: usize,
+}
+
+impl End {
+    fn new(psns: [u32; 2], now: Instant) -> End {
+        let keys = Arc::new(Keys::new());
+        let pd = keys.pd();
+        let cq = Arc::new(Cq::new(64, |_| {}).unwrap());
+        let cfg = QpCfg {
+            keys: Arc::clone(&keys),
+            pd,
+            request_cq: Some(Arc::clone(&cq)),
+            recv_cq: Some(Arc::clone(&cq)),
+            srq: None,
+            token: 0,
+            max_requests: 16,
+            max_recvs: 16,
+            max_request_segments: 1,
+            max_recv_segments: 1,
+        };
+        // SAFETY: one thread.
+        let (qp, work) = unsafe { Qp::new(cfg) }.unwrap();
+        let cfg = RcCfg {
+            mtu: MTU,
+            peer_qpn: 2,
+            p_key: Bth::DEFAULT_P_KEY,
+            sq_psn: Psn::new(psns[0]),
+            rq_psn: Psn::new(psns[1]),
+            initiator_depth: 4,
+            responder_resources: 4,
+            ack_timeout: 17,
+            retries: 7,
+            rnr_retries: 7,
+            rnr_timer: RnrTimer::from_code(12),
+            window: 64,
+        };
+        let mut memory = vec![0u8; LEN].into_boxed_slice();
+        let all = Access {
+            local_read: true,
+            local_write: true,
+            remote_read: true,
+            remote_write: true,
+            remote_atomic: true,
+        };
+        // SAFETY: the test drops the region before the memory, and looks at neither.
+        let mr = unsafe { Mr::new(&keys, pd, memory.as_mut_ptr(), LEN, all, false) }.unwrap();
+        let (rc, burst) = (Rc::new(work, cfg, now), Burst::new(64, MTU));
+        End { keys, cq, qp, rc, burst, memory, mr: Some(mr), completed: 0 }
+    }
+
+    fn segment(&self, len: usize) -> Segment {
+        let key = self.mr.as_ref().unwrap().lkey();
+        Segment { addr: self.memory.as_ptr() as u64, len: len as u32, key }
+    }
+
+    fn remote(&self) -> Remote {
+        let Segment { addr, key, .. } = self.segment(0);
+        Remote { addr, key }
+    }
+
+    fn post(&self, op: SendOp, len: usize) {
+        let segments = [self.segment(len)];
+        let (signalled, solicited, fence, quiet) = (true, false, false, false);
+        let wr = SendWr { id: 0, op, segments: &segments, signalled, solicited, fence, quiet };
+        // SAFETY: one thread; the memory outlives the engine.
+        unsafe { self.qp.post_send(&wr) }.unwrap();
+    }
+
+    fn receive(&self) {
+        let segments = [self.segment(LEN)];
+        // SAFETY: as above.
+        unsafe { self.qp.post_recv(&RecvWr { id: 0, segments: &segments, quiet: false }) }.unwrap();
+    }
+
+    /// Gives what is ready to the peer, all but each `lost`th packet.
+    fn run(&mut self, peer: &mut End, now: Instant, sent: &mut usize, lost: usize) -> bool {
+        self.burst.clear();
+        self.rc.transmit(now, &mut self.burst).unwrap();
+        if self.burst.is_empty() {
+            self.rc.acknowledge(&mut self.burst);
+        }
+        let mut at = 0;
+        for &len in self.burst.lens() {
+            let end = at + usize::from(len);
+            *sent += 1;
+            if !sent.is_multiple_of(lost) {
+                let packet = Packet::parse(&self.burst.bytes()[at..end - ICRC_SIZE]).unwrap();
+                peer.rc.receive(now, &packet).unwrap();
+            }
+            at = end;
+        }
+        // SAFETY: one thread.
+        self.completed += unsafe { self.cq.poll_with(64, |wc| assert_eq!(wc.status, WcStatus::Success)) };
+        at > 0
+    }
+}
+
+#[test]
+fn nothing_is_taken_after_the_beginning() {
+    let mut now = Instant::now();
+    let (mut a, mut b) = (End::new([1, 2], now), End::new([2, 1], now));
+    let mut wheel = Wheel::new(now);
+    let (mut sent, mut warm) = (0, 0);
+    for round in 0..500 {
+        if round == 250 {
+            warm = TAKEN.load(Ordering::Relaxed);
+        }
+        let at = b.remote();
+        b.receive();
+        b.receive();
+        a.post(SendOp::Send { invalidate: None }, LEN);
+        a.post(SendOp::Write(at), LEN);
+        a.post(SendOp::Read(at), LEN);
+        a.post(SendOp::WriteImm { to: at, immediate: 1 }, 1);
+        let at = Remote { addr: at.addr.next_multiple_of(8), ..at };
+        a.post(SendOp::FetchAdd { at, add: 1 }, 8);
+        while a.completed < 5 * (round + 1) {
+            let moved = a.run(&mut b, now, &mut sent, 50) | b.run(&mut a, now, &mut sent, 50);
+            wheel.set(0, a.rc.deadline());
+            wheel.set(1, b.rc.deadline());
+            if !moved {
+                now = wheel.deadline().map_or(now + Duration::from_millis(1), |at| at.max(now));
+                while let Some(key) = wheel.pop(now) {
+                    let end = if key == 0 { &mut a } else { &mut b };
+                    end.rc.expire(now).unwrap();
+                    wheel.set(key, end.rc.deadline());
+                }
+            }
+        }
+    }
+    assert_eq!(TAKEN.load(Ordering::Relaxed), warm, "memory was taken for messages");
+    assert!(a.rc.stats().repeated > 100 && a.rc.stats().tx_messages == 2500);
+    assert_eq!(b.rc.stats().rx_messages, 2500);
+    for end in [&mut a, &mut b] {
+        end.mr = None;
+        assert_eq!(end.keys.live(), 0);
+    }
+}
