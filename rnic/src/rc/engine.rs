@@ -80,22 +80,21 @@ pub struct Stats {
     pub duplicates: u64,
     /// Of these, requests behind one that is missing.
     pub out_of_order: u64,
+    /// Of these, NAKs for a PSN sequence error.
+    pub rx_sequence_naks: u64,
+    /// Of these, RNR NAKs.
+    pub rx_rnr_naks: u64,
     /// Requests of the peer that are complete.
     pub rx_messages: u64,
-    /// NAKs for a PSN sequence error, sent and received.
-    pub sequence_naks: [u64; 2],
-    /// RNR NAKs, sent and received.
-    pub rnr_naks: [u64; 2],
+    /// NAKs for a PSN sequence error, made for the peer.
+    pub tx_sequence_naks: u64,
+    /// RNR NAKs, made for the peer.
+    pub tx_rnr_naks: u64,
     /// Times nothing was heard and the oldest packet was sent again before the ACK timeout.
     pub probes: u64,
     /// ACK timeouts.
     pub timeouts: u64,
 }
-
-/// [`Stats::sequence_naks`], [`Stats::rnr_naks`].
-pub(super) const SENT: usize = 0;
-/// The same.
-pub(super) const RECEIVED: usize = 1;
 
 /// Octets of a message at most (IBA, section 9.7.4.1.6).
 pub(super) const MAX_MESSAGE: u32 = 1 << 31;

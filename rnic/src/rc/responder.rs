@@ -4,7 +4,7 @@ use wire::rocev2::{Aeth, Extension, NakCode, Opcode, Operation, Packet, Psn, Rnr
 
 use super::answers::{Answers, Unreadable};
 use super::burst::Burst;
-use super::engine::{Failure, Path, RcCfg, SENT, Stats};
+use super::engine::{Failure, Path, RcCfg, Stats};
 use super::messages::{Message, Refusal};
 use crate::qp::Work;
 
@@ -86,7 +86,7 @@ impl Responder {
                 Ok(())
             }
             Err(Refusal::NotReady) => {
-                stats.rnr_naks[SENT] += 1;
+                stats.tx_rnr_naks += 1;
                 self.nak = Some(Nak { psn, syndrome: Syndrome::Rnr(self.rnr_timer) });
                 // What follows it in the peer's window is dropped without a word.
                 self.behind = Some(psn);
@@ -103,7 +103,7 @@ impl Responder {
         let told = self.behind.is_some_and(|behind| psn.is_after(behind));
         self.behind = Some(psn);
         if !told {
-            stats.sequence_naks[SENT] += 1;
+            stats.tx_sequence_naks += 1;
             let syndrome = Syndrome::Nak(NakCode::SequenceError);
             self.nak = Some(Nak { psn: self.expected, syndrome });
         }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use wire::rocev2::{Extension, NakCode, Operation, Packet, PathMtu, Psn, RnrTimer, Syndrome};
 
-use super::engine::{Failure, Path, RECEIVED, Stats};
+use super::engine::{Failure, Path, Stats};
 use super::requester::{Requester, packets};
 use crate::key::Right;
 use crate::qp::{self, Work};
@@ -40,7 +40,7 @@ impl Requester {
                 self.not_ready(work, mtu, psn, timer, now, stats)
             }
             (Operation::Acknowledge, Syndrome::Nak(NakCode::SequenceError)) => {
-                stats.sequence_naks[RECEIVED] += 1;
+                stats.rx_sequence_naks += 1;
                 // A READ before that is unanswered is sent again, too: the oldest is what counts.
                 self.acknowledged(work, mtu, psn, now);
                 self.lost(psn, now);
@@ -65,7 +65,7 @@ impl Requester {
         now: Instant,
         stats: &mut Stats,
     ) -> Result<(), Failure> {
-        stats.rnr_naks[RECEIVED] += 1;
+        stats.rx_rnr_naks += 1;
         self.acknowledged(work, mtu, psn, now);
         if self.rnr_wait.is_some() {
             // A copy of the one that is heeded.

@@ -218,13 +218,13 @@ fn a_thousand_networks() {
         sum.duplicates += stats.duplicates;
         sum.timeouts += stats.timeouts;
         sum.probes += stats.probes;
-        sum.sequence_naks[0] += stats.sequence_naks[0];
-        sum.rnr_naks[1] += stats.rnr_naks[1];
+        sum.tx_sequence_naks += stats.tx_sequence_naks;
+        sum.rx_rnr_naks += stats.rx_rnr_naks;
     }
     if SEEDS == 1000 {
         // The networks are such that much of all this happens.
         assert!(sum.repeated > 50_000 && sum.duplicates > 20_000, "{sum:?}");
-        assert!(sum.probes > 2_000 && sum.sequence_naks[0] > 5_000 && sum.rnr_naks[1] > 200, "{sum:?}");
+        assert!(sum.probes > 2_000 && sum.tx_sequence_naks > 5_000 && sum.rx_rnr_naks > 200, "{sum:?}");
         // But hardly ever does all that is said go unheard for half a second.
         assert!(sum.timeouts < 50, "{sum:?}");
     }

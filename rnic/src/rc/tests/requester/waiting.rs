@@ -39,7 +39,7 @@ fn a_sequence_error_goes_back() {
     bench.ack(3);
     bench.nak(NakCode::SequenceError, 4).unwrap();
     assert_eq!(bench.sent(), sent[4..]);
-    assert_eq!(bench.side.rc.stats().sequence_naks, [0, 2]);
+    assert_eq!(bench.side.rc.stats().rx_sequence_naks, 2);
     bench.ack(5);
     assert_eq!(bench.done(), ok([1, 2]));
     assert_eq!(bench.side.rc.stats().repeated, 5);
@@ -90,7 +90,7 @@ fn a_receiver_that_is_not_ready_is_waited_for() {
     assert_eq!(bench.said().len(), 1);
     bench.ack(2);
     assert_eq!(bench.done(), ok([1, 2]));
-    assert_eq!(bench.side.rc.stats().rnr_naks, [0, 3]);
+    assert_eq!(bench.side.rc.stats().rx_rnr_naks, 3);
 }
 
 #[test]
