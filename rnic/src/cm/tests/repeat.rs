@@ -97,9 +97,10 @@ fn a_peer_cannot_make_us_wait_for_ever() {
     let a = pair.connect(QPN[A]);
     pair.run();
     let mra = pair.cms[B].conns.values_mut().next().unwrap().mra(pair.now);
-    for _ in 0..16 * (66 + 5) {
+    // Each of 16 REQs is waited for 70 seconds, in which three MRAs come.
+    for _ in 0..16 * 3 {
         pair.cms[A].receive(pair.now, mra.from, mra.to, &mra.mad).unwrap();
-        pair.pass(SECOND);
+        pair.pass(24 * SECOND);
     }
     assert_eq!(pair.told(A), [(a, Event::Unreachable), (a, Event::Released { qpn: QPN[A] })]);
 }
