@@ -9,7 +9,7 @@ use wire::iwarp::{
 use super::super::stream::{Failure, Stream};
 use super::{Body, CARRY, Frame, Start, State};
 use crate::key::KeyError;
-use crate::qp::{Received, Wqe};
+use crate::qp::{Received, Rqe, Wqe};
 use crate::wr::{WcOp, WcStatus};
 
 impl Stream {
@@ -103,12 +103,7 @@ impl Stream {
         if mo != self.rx.send_placed {
             return Err(self.refuse(Cause::UNTAGGED_MO));
         }
-        let taken = match self.work.recv() {
-            Some(buffer) => Some(buffer),
-            // A buffer that the message may not have is flushed with the rest.
-            None => self.work.take_recv().filter(|_| self.work.may_take()),
-        };
-        let Some(buffer) = taken else { return Err(self.refuse(Cause::UNTAGGED_NO_BUFFER)) };
+        let Some(buffer) = self.buffer() else { return Err(self.refuse(Cause::UNTAGGED_NO_BUFFER)) };
         let len = u64::from(mo) + self.rx.frame.left as u64;
         if len > buffer.len.min(u32::MAX.into()) {
             let received = Received::bytes(len.min(u32::MAX.into()) as u32);
@@ -116,6 +111,15 @@ impl Stream {
             return Err(self.refuse(Cause::UNTAGGED_TOO_LONG));
         }
         Ok(())
+    }
+
+    /// The receive buffer of the message in hand. One that the message may not have is flushed with the rest.
+    #[inline]
+    fn buffer(&mut self) -> Option<Rqe> {
+        match self.work.recv() {
+            Some(buffer) => Some(buffer),
+            None => self.work.take_recv().filter(|_| self.work.may_take()),
+        }
     }
 
     #[inline]
@@ -218,9 +222,10 @@ impl Stream {
             }
             // In the middle of a SEND, whose MSN it has.
             Body::Immediate(_) if self.rx.send_placed > 0 => Err(self.refuse(Cause::UNTAGGED_MO)),
-            Body::Immediate(_) if self.work.recv().or_else(|| self.work.take_recv()).is_none() => {
-                Err(self.refuse(Cause::UNTAGGED_NO_BUFFER))
-            }
+            Body::Immediate(_) => match self.buffer() {
+                Some(_) => Ok(()),
+                None => Err(self.refuse(Cause::UNTAGGED_NO_BUFFER)),
+            },
             Body::AtomicResponse(response) => self.start_atomic_response(response),
             _ => Ok(()),
         }

@@ -427,21 +427,27 @@ fn a_shared_receive_queue_serves_many() {
 
 #[test]
 fn a_message_may_be_denied_its_buffer() {
-    let mut pair = Pair::new(cfg(), 0);
-    let takes = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&takes);
-    pair.b.stream.work_mut().watch_receives(move || count.fetch_add(1, Ordering::Relaxed) < 2);
-    for id in 1..=4 {
-        pair.b.recv(id, &[]);
-        pair.a.post(send(id, &[]));
+    for immediate in [false, true] {
+        let mut pair = Pair::new(StreamCfg { extended: true, ..cfg() }, 0);
+        let takes = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&takes);
+        pair.b.stream.work_mut().watch_receives(move || count.fetch_add(1, Ordering::Relaxed) < 2);
+        for id in 1..=4 {
+            pair.b.recv(id, &[]);
+            pair.a.post(match immediate {
+                true => write_imm(id, &[], Remote::default(), 0),
+                false => send(id, &[]),
+            });
+        }
+        assert_eq!(pair.b.stream.work().allocated(), 4);
+        let failure = pair.drive().unwrap_err();
+        assert_eq!(failure, Failure { by_peer: false, cause: Cause::UNTAGGED_NO_BUFFER });
+        assert_eq!(pair.b.stream.work().allocated(), 2, "the one it may not have, and the one not taken");
+        pair.b.stream.flush();
+        let of = |id, status| wc(id, WcOp::Recv, 0, status);
+        let done = |id| Wc { immediate: immediate.then_some(0), ..of(id, WcStatus::Success) };
+        let flushed = |id| of(id, WcStatus::Flushed);
+        assert_eq!(pair.b.received(), [done(1), done(2), flushed(3), flushed(4)]);
+        assert_eq!(takes.load(Ordering::Relaxed), 3, "what is flushed no message takes");
     }
-    assert_eq!(pair.b.stream.work().allocated(), 4);
-    let failure = pair.drive().unwrap_err();
-    assert_eq!(failure, Failure { by_peer: false, cause: Cause::UNTAGGED_NO_BUFFER });
-    assert_eq!(pair.b.stream.work().allocated(), 2, "the one it may not have, and the one not taken");
-    pair.b.stream.flush();
-    let of = |id, status| wc(id, WcOp::Recv, 0, status);
-    let (done, flushed) = (WcStatus::Success, WcStatus::Flushed);
-    assert_eq!(pair.b.received(), [of(1, done), of(2, done), of(3, flushed), of(4, flushed)]);
-    assert_eq!(takes.load(Ordering::Relaxed), 3, "what is flushed no message takes");
 }
