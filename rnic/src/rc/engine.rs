@@ -26,7 +26,7 @@ pub struct RcCfg {
     pub initiator_depth: u32,
     /// RDMA reads and atomic operations of the peer held here at most, until others take their place.
     pub responder_resources: u32,
-    /// The local ACK timeout: 4.096 µs << n; 0: never.
+    /// The local ACK timeout: 4.096 µs << n, at least 32 ms; 0: never.
     pub ack_timeout: u8,
     /// Timeouts in a row after which the requester goes on.
     pub retries: u8,

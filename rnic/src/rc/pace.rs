@@ -13,6 +13,8 @@ use wire::rocev2::Psn;
 const PROBE_ROUND_TRIPS: u32 = 4;
 /// A probe comes after this time, at the earliest: a peer that shares its processor with others is silent for as long.
 const PROBE_MIN: Duration = Duration::from_millis(5);
+/// A shorter ACK timeout is taken for this one: peers with adapters ask for microseconds.
+const TIMEOUT_MIN: Duration = Duration::from_millis(32);
 /// Between two probes of a requester without ACK timeout.
 const PROBE_MAX: Duration = Duration::from_secs(1);
 /// The window after a loss, at least.
@@ -125,7 +127,8 @@ impl Clocks {
     /// `timeout`: 4.096 µs << n; 0: none.
     pub(super) fn new(timeout: u8, retries: u8, now: Instant) -> Self {
         // 5 bits.
-        let timeout = (timeout != 0).then(|| Duration::from_nanos(4096 << (timeout & 0x1F)));
+        let after = Duration::from_nanos(4096 << (timeout & 0x1F));
+        let timeout = (timeout != 0).then(|| after.max(TIMEOUT_MIN));
         Clocks {
             timeout,
             retries,

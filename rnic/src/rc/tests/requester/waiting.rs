@@ -150,6 +150,17 @@ fn a_peer_that_is_dead() {
 }
 
 #[test]
+fn a_timeout_that_is_too_short_for_software() {
+    let mut bench = Bench::with(|cfg| (cfg.ack_timeout, cfg.retries) = (1, 0));
+    bench.side.post(send(0, &[]));
+    bench.sent();
+    let start = bench.now;
+    while bench.wait().is_ok() {}
+    assert_eq!(bench.now - start, Duration::from_millis(32));
+    assert_eq!(bench.over(), [(0, WcStatus::Transport)]);
+}
+
+#[test]
 fn without_a_timeout_there_are_probes_for_ever() {
     let mut bench = Bench::with(|cfg| (cfg.ack_timeout, cfg.retries) = (0, 0));
     bench.side.post(send(0, &[]));
