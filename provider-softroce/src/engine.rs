@@ -45,6 +45,8 @@ pub struct Engine {
     rx: RxBatch,
     /// Stations with more to be read, where a burst has ended.
     unread: Vec<Key>,
+    /// The last look found something, and did not look whether that was all.
+    found: bool,
     /// Fruitless passes of polling consumers in a row.
     fruitless: u32,
     params: Params,
@@ -68,6 +70,7 @@ impl Engine {
             desk: Desk::default(),
             rx: RxBatch::new(),
             unread: Vec::new(),
+            found: false,
             fruitless: 0,
             guid: random() | 1,
             params,
@@ -339,7 +342,7 @@ fn stray(tools: &mut Tools<'_>, calls: &Calls, from: SocketAddr, octets: &[u8], 
         // The kernel put packets of several queue pairs into one batch.
         let slot = slot_of(qpn);
         if slot != station.port.slot() {
-            station.port.forward(slot, from, octets);
+            station.port.forward(slot, from, octets, *now);
         }
         return;
     }
@@ -347,12 +350,12 @@ fn stray(tools: &mut Tools<'_>, calls: &Calls, from: SocketAddr, octets: &[u8], 
     let elsewhere = match &mad.message {
         Message::Req(req) => {
             let here = req.service.tcp_port().is_some_and(|port| calls.has(port));
-            !here && station.port.forward_request(req.service.0, from, octets)
+            !here && station.port.forward_request(req.service.0, from, octets, *now)
         }
         other => match slot_of(receivers_id(other)) {
             slot if slot == station.port.slot() => false,
             slot => {
-                station.port.forward(slot, from, octets);
+                station.port.forward(slot, from, octets, *now);
                 true
             }
         },
@@ -419,6 +422,7 @@ unsafe impl adapter::Engine for Engine {
         for station in 0..self.stations.len() {
             moved |= self.stations[station].qpns.any() && self.read(Key::Socket(station), now);
         }
+        self.found = moved;
         self.fruitless = if moved { 0 } else { self.fruitless.wrapping_add(1) };
         match moved {
             true => Pass::Fruitful,
@@ -471,12 +475,17 @@ unsafe impl adapter::Engine for Engine {
         for index in 0..self.stations.len() {
             let station = &mut self.stations[index];
             station.line.go_on(&station.port.socket, now);
+            station.port.go_on(now);
             if station.cm.deadline().is_some_and(|at| at <= now) {
                 station.cm.expire(now);
                 self.settle_messages(index, now);
             }
         }
-        while let Some(link) = self.kit.wheel.pop(now) {
+        // What has not been read yet may be what they wait for. Were they all to send again first, a thousand of them would
+        // keep both sides from reading until their retries are used up.
+        let behind = std::mem::take(&mut self.found) || !self.unread.is_empty();
+        for _ in 0..if behind { 1 } else { usize::MAX } {
+            let Some(link) = self.kit.wheel.pop(now) else { break };
             self.with_link(link, |link, tools| tools.into_iter().for_each(|tools| link.expire(tools)));
         }
     }

@@ -152,7 +152,7 @@ impl Station {
 
     /// The earlier of its deadlines.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        [self.cm.deadline(), self.line.deadline()].into_iter().flatten().min()
+        [self.cm.deadline(), self.line.deadline(), self.port.deadline()].into_iter().flatten().min()
     }
 }
 

@@ -26,6 +26,15 @@ pub(crate) enum Letter<'a> {
     Packet { from: SocketAddr, packet: &'a [u8] },
 }
 
+/// What became of a letter.
+pub(super) enum Post {
+    Delivered,
+    /// The mailbox has room for no more now.
+    Full,
+    /// There is none of this name.
+    NoMailbox,
+}
+
 /// The name of an adapter that has no slot yet.
 pub(crate) struct Newcomer(pub(super) SocketAddrUnix);
 
@@ -46,10 +55,11 @@ impl Mailbox {
         Ok(Mailbox(socket))
     }
 
-    /// Sends a packet to another mailbox. False: there is none of this name; a full one loses the packet.
-    pub(super) fn send(&self, to: &net::SocketAddr, from: SocketAddr, packet: &[u8]) -> bool {
+    /// Sends a packet to another mailbox.
+    pub(super) fn send(&self, to: &net::SocketAddr, from: SocketAddr, packet: &[u8]) -> Post {
         if packet.len() > LONGEST - HEAD {
-            return true;
+            // Nothing that anybody would take in.
+            return Post::Delivered;
         }
         let (ip, scope) = match from {
             SocketAddr::V4(v4) => (v4.ip().to_ipv6_mapped(), 0),
@@ -60,8 +70,12 @@ impl Mailbox {
         letter[16..20].copy_from_slice(&scope.to_ne_bytes());
         letter[20..HEAD].copy_from_slice(&from.port().to_ne_bytes());
         letter[HEAD..HEAD + packet.len()].copy_from_slice(packet);
-        let sent = self.0.send_to_addr(&letter[..HEAD + packet.len()], to);
-        !matches!(sent, Err(error) if error.kind() == io::ErrorKind::ConnectionRefused)
+        match self.0.send_to_addr(&letter[..HEAD + packet.len()], to) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Post::Full,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Post::NoMailbox,
+            // Lost, as packets may be.
+            Ok(_) | Err(_) => Post::Delivered,
+        }
     }
 
     /// The next letter of our own user's processes.

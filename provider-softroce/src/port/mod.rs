@@ -23,6 +23,7 @@
 mod life;
 mod mail;
 mod names;
+mod outbox;
 mod steer;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ use std::time::{Duration, Instant};
 pub(crate) use self::life::{Life, Lifeline};
 pub(crate) use self::mail::{Desk, Letter, Mailbox, Newcomer};
 use self::names::Names;
+use self::outbox::Outbox;
 pub(crate) use self::steer::{DOOR, SLOTS, slot_of};
 use self::vault::Vault;
 use crate::socket::Udp;
@@ -59,6 +61,7 @@ pub(crate) struct Port {
     /// Requests of strangers: whoever reads one passes it on to the adapter that listens.
     pub(crate) door: Udp,
     pub(crate) mailbox: Mailbox,
+    outbox: Outbox,
     pub(crate) life: Life,
     vault: Vault,
 }
@@ -135,7 +138,8 @@ impl Port {
         // What came for the slot's last owner.
         socket.drain();
         let life = Life::new(names, slot)?;
-        Ok(Some(Port { address, slot, names: names.clone(), socket, door, mailbox, life, vault }))
+        let (names, outbox) = (names.clone(), Outbox::default());
+        Ok(Some(Port { address, slot, names, socket, door, mailbox, outbox, life, vault }))
     }
 
     /// The address, with the port's number.
@@ -154,13 +158,29 @@ impl Port {
     }
 
     /// Passes a packet on to the adapter that has a slot.
-    pub(crate) fn forward(&self, slot: u8, from: SocketAddr, packet: &[u8]) {
-        self.mailbox.send(&self.names.slot(slot), from, packet);
+    pub(crate) fn forward(&mut self, slot: u8, from: SocketAddr, packet: &[u8], now: Instant) {
+        self.outbox.post(&self.mailbox, self.names.slot(slot), from, packet, now);
     }
 
     /// Passes a request on to the adapter that listens for a service. False: there is none.
-    pub(crate) fn forward_request(&self, service: u64, from: SocketAddr, packet: &[u8]) -> bool {
-        self.mailbox.send(&self.names.service(service), from, packet)
+    pub(crate) fn forward_request(
+        &mut self,
+        service: u64,
+        from: SocketAddr,
+        packet: &[u8],
+        now: Instant,
+    ) -> bool {
+        self.outbox.post(&self.mailbox, self.names.service(service), from, packet, now)
+    }
+
+    /// Passes on what could not be passed on before.
+    pub(crate) fn go_on(&mut self, now: Instant) {
+        self.outbox.post_again(&self.mailbox, now);
+    }
+
+    /// When to go on.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.outbox.deadline()
     }
 
     /// Gives the vault to a newcomer.

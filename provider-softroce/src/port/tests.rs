@@ -108,14 +108,15 @@ fn short_packets_hurt_nobody() {
 
 #[test]
 fn requests_find_who_listens() {
-    let first = Port::open(address()).expect("founds");
+    let now = Instant::now();
+    let mut first = Port::open(address()).expect("founds");
     let second = with_answers(&[&first], || Port::open(first.address())).expect("joins");
     let service = second.listen(0x0106_1234).expect("free");
     let error = first.listen(0x0106_1234).map(drop).expect_err("taken");
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     let from: SocketAddr = "[fe80::1%7]:4791".parse().expect("an address");
-    assert!(first.forward_request(0x0106_1234, from, b"request"));
-    assert!(!first.forward_request(0x0106_1235, from, b"request"), "nobody listens");
+    assert!(first.forward_request(0x0106_1234, from, b"request", now));
+    assert!(!first.forward_request(0x0106_1235, from, b"request", now), "nobody listens");
     let mut desk = Desk::default();
     match service.mailbox.next(&mut desk) {
         Ok(Some(Letter::Packet { from: sender, packet })) => {
@@ -127,11 +128,41 @@ fn requests_find_who_listens() {
     drop(service);
     first.listen(0x0106_1234).expect("free again");
     // By slot, likewise.
-    first.forward(second.slot(), "127.0.0.9:7".parse().expect("an address"), b"astray");
+    first.forward(second.slot(), "127.0.0.9:7".parse().expect("an address"), b"astray", now);
     assert!(matches!(
         second.mailbox.next(&mut desk),
         Ok(Some(Letter::Packet { from, packet: b"astray" })) if from.port() == 7 && from.is_ipv4()
     ));
+}
+
+#[test]
+fn a_full_mailbox_loses_nothing() {
+    const REQUESTS: usize = 700; // more than any system's mailbox takes
+    let mut now = Instant::now();
+    let mut first = Port::open(address()).expect("founds");
+    let second = with_answers(&[&first], || Port::open(first.address())).expect("joins");
+    let service = second.listen(0x0106_1234).expect("free");
+    for n in 0..REQUESTS {
+        assert!(first.forward_request(0x0106_1234, first.address(), &n.to_be_bytes(), now));
+        first.forward(second.slot(), first.address(), &n.to_be_bytes(), now);
+    }
+    let (mut desk, mut requests, mut packets) = (Desk::default(), 0, 0);
+    for (mailbox, count) in [(&service.mailbox, &mut requests), (&second.mailbox, &mut packets)] {
+        while *count < REQUESTS {
+            match mailbox.next(&mut desk).expect("readable") {
+                Some(Letter::Packet { packet, .. }) => {
+                    assert_eq!(packet, count.to_be_bytes(), "in order");
+                    *count += 1;
+                }
+                Some(Letter::Hello(_)) => panic!("nobody is new"),
+                None => {
+                    now = first.deadline().expect("some wait");
+                    first.go_on(now);
+                }
+            }
+        }
+    }
+    assert_eq!(first.deadline(), None);
 }
 
 #[test]
