@@ -49,6 +49,8 @@ Environment:
                         receive; %p in its name is the process id, %n the number
                         of the adapter in the process. An entry's IA parameters
                         may say capture=FILE instead
+  OPENDAT_NET=WORDS     an emulated network for softroce: loss=1%,delay=200us and
+                        others, as docs/softroce.md says
   OPENDAT_SPIN_US=N     microseconds that a blocking wait polls before it sleeps";
 
 #[derive(Subcommand)]

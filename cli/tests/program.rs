@@ -18,6 +18,7 @@ fn dat(arguments: &[&str]) -> Command {
         "DAT_DBG_DEST",
         "OPENDAT_BUILTIN",
         "OPENDAT_CAPTURE",
+        "OPENDAT_NET",
         "OPENDAT_SPIN_US",
     ] {
         command.env_remove(name);
@@ -48,11 +49,21 @@ fn positive(value: &Value) -> bool {
 
 #[test]
 fn without_arguments_every_way_to_move_data_is_verified() {
-    let output = run(&mut dat(&["--json"]));
-    let document = json(&output);
+    assert_everything_is_verified(&["--json"], "tcp-emu");
+}
+
+#[test]
+fn the_other_adapter_moves_data_in_every_way_too() {
+    assert_everything_is_verified(&["--json", "--adapter", "softroce"], "softroce");
+    assert_everything_is_verified(&["--json", "--adapter", "softroce", "--address", "::1"], "softroce");
+}
+
+fn assert_everything_is_verified(arguments: &[&str], provider: &str) {
+    let output = run(&mut dat(arguments));
     assert!(output.status.success(), "{}", stderr(&output));
+    let document = json(&output);
     assert_eq!(document["verified"], true);
-    assert_eq!(document["provider"], "tcp-emu");
+    assert_eq!(document["provider"], provider);
     let rows = document["rows"].as_array().expect("rows");
     let keys: Vec<_> = rows
         .iter()
@@ -139,11 +150,13 @@ fn list_shows_where_an_entry_is_and_why_it_does_not_open() {
     assert!(lines[at + 2].contains("libopendat_not_there.so: cannot open shared object file"), "{text}");
     assert_eq!(
         lines.last().copied(),
-        Some(format!("3 entries of {path}, none usable; 1 built in, ready").as_str())
+        Some(format!("3 entries of {path}, none usable; 2 built in, all ready").as_str())
     );
     assert!(text.contains("marked nondefault"), "{text}");
-    let builtin = lines.iter().find(|line| line.starts_with("tcp-emu")).expect("the built-in entry");
-    assert!(builtin.contains("opens") && builtin.contains("built in"), "{text}");
+    for name in ["tcp-emu", "softroce"] {
+        let builtin = lines.iter().find(|line| line.starts_with(name)).expect("the built-in entry");
+        assert!(builtin.contains("opens") && builtin.contains("built in"), "{text}");
+    }
 }
 
 #[test]
@@ -157,7 +170,14 @@ fn list_has_the_same_for_machines() {
         .iter()
         .map(|entry| (entry["name"].as_str().expect("a name"), entry["state"].as_str().expect("a state")))
         .collect();
-    assert_eq!(states, [("gone", "fails"), ("off", "unused"), ("old", "unused"), ("tcp-emu", "opens")]);
+    let expected = [
+        ("gone", "fails"),
+        ("off", "unused"),
+        ("old", "unused"),
+        ("tcp-emu", "opens"),
+        ("softroce", "opens"),
+    ];
+    assert_eq!(states, expected);
     assert_eq!(document["entries"][0]["origin"], format!("{path}:2:1"));
     assert_eq!(document["entries"][3]["library"], Value::Null);
 }
@@ -173,7 +193,7 @@ fn list_says_once_what_many_entries_fail_of() {
     assert_eq!(text.matches(reason).count(), 1, "{text}");
     assert!(text.starts_with("62 entries  fails   libopendat_not_there.so\n"), "{text}");
     assert!(text.contains(" gone61\n") && text.lines().count() < 20, "{text}");
-    assert!(text.ends_with(&format!("62 entries of {path}, none usable; 1 built in, ready\n")), "{text}");
+    assert!(text.ends_with(&format!("62 entries of {path}, none usable; 2 built in, all ready\n")), "{text}");
 
     let (output, path) = with_registry(&["list", "--all"], &registry);
     let text = stdout(&output);
@@ -181,10 +201,10 @@ fn list_says_once_what_many_entries_fail_of() {
 
     let (output, _) = with_registry(&["list", "--usable"], &registry);
     let text = stdout(&output);
-    assert!(text.starts_with("tcp-emu  opens   built in\n") && text.lines().count() == 3, "{text}");
+    assert!(text.starts_with("tcp-emu   opens   built in\n") && text.lines().count() == 5, "{text}");
 
     let (output, _) = with_registry(&["list", "--json"], &registry);
-    assert_eq!(json(&output)["entries"].as_array().expect("entries").len(), 63);
+    assert_eq!(json(&output)["entries"].as_array().expect("entries").len(), 64);
 }
 
 #[test]
@@ -193,7 +213,7 @@ fn list_points_at_a_mistake_and_uses_the_rest() {
     assert_eq!(output.status.code(), Some(1));
     let text = stdout(&output);
     assert!(text.contains(&format!("{path}:1:13: ")) && text.contains("never closed"), "{text}");
-    assert!(text.contains("tcp-emu  opens"), "{text}");
+    assert!(text.contains("tcp-emu   opens"), "{text}");
     let output = run(dat(&["list"]).env("DAT_OVERRIDE", "/no/such/file"));
     assert!(stdout(&output).contains("/no/such/file"), "{}", stdout(&output));
     assert_eq!(output.status.code(), Some(1));

@@ -7,6 +7,7 @@
 
 mod build;
 mod dist;
+mod network;
 mod process;
 mod provider;
 mod registry;
@@ -14,6 +15,7 @@ mod trial;
 
 pub use build::{c_program, c_program_1_2, c_program_sanitized, c_vendor};
 pub use dist::{Dist, find_program};
+pub use network::enter_own_network;
 pub use process::{Ended, Running, ends_with_ok};
 pub use provider::{PROVIDERS, Provider};
 pub use registry::Registry;

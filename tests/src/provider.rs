@@ -7,10 +7,12 @@ pub struct Provider {
     pub ia: &'static str,
     /// Its loadable form, in the directory of the libraries.
     pub library: &'static str,
+    /// Adapters that can be open at a time, if that is to be noticed.
+    pub most_ias: Option<u32>,
 }
 
 /// All of them. The suite in `conformance/tests/suite.rs` has a list of its own providers beside.
 pub const PROVIDERS: &[Provider] = &[
-    Provider { ia: "tcp-emu", library: "libdat_tcp_emu.so" },
-    Provider { ia: "softroce", library: "libdat_softroce.so" },
+    Provider { ia: "tcp-emu", library: "libdat_tcp_emu.so", most_ias: None },
+    Provider { ia: "softroce", library: "libdat_softroce.so", most_ias: Some(127) },
 ];

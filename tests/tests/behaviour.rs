@@ -6,7 +6,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use libtest_mimic::Arguments;
-use opendat_tests::{Dist, PROVIDERS, Provider, Registry, Skip, Stop, c_program, ends_with_ok, trial};
+use opendat_tests::{
+    Dist, PROVIDERS, Provider, Registry, Skip, Stop, c_program, ends_with_ok, enter_own_network, trial,
+};
 
 /// What is to be seen, and the program that looks.
 struct Behaviour {
@@ -35,6 +37,8 @@ const BEHAVIOURS: &[Behaviour] = &[
         &["compute"],
     ),
     built_in("connections_leave_nothing_behind", "connection_cycles", &[]),
+    built_in("a_thousand_connections_at_a_time_lose_nothing", "thousand_connections", &[]),
+    built_in("killed_neighbours_disturb_nobody_else_on_their_address", "neighbours", &[]),
     built_in("wrong_handles_are_refused_by_every_function", "bad_handles", &[]),
     built_in("moving_data_allocates_nothing", "allocations", &[]),
     built_in("a_signal_interrupts_a_wait_and_loses_nothing", "interrupted", &["waits"]),
@@ -68,6 +72,9 @@ fn plugin(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> {
 
 fn main() {
     let mut arguments = Arguments::from_args();
+    if !arguments.list {
+        enter_own_network();
+    }
     // One at a time: these programs measure time, and some of them take all processors.
     arguments.test_threads = Some(1);
     let trials = PROVIDERS.iter().flat_map(|provider| {

@@ -1,7 +1,7 @@
 //! Sending.
 
 use std::io;
-use std::mem::{MaybeUninit, zeroed};
+use std::mem::zeroed;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
@@ -52,7 +52,7 @@ impl Udp {
         msg.msg_namelen = to.len();
         msg.msg_iov = &mut iov;
         msg.msg_iovlen = 1;
-        let mut space = Control(MaybeUninit::uninit());
+        let mut space = Control([0; 32]);
         if packets.len() > segment {
             let segment = segment as u16;
             // SAFETY: `space` is aligned for a cmsghdr and holds one with 16 bits of data.
@@ -74,6 +74,6 @@ impl Udp {
     }
 }
 
-/// Room for one control message.
+/// Room for one control message; the kernel copies its padding, too.
 #[repr(align(8))]
-struct Control(MaybeUninit<[u8; 32]>);
+struct Control([u8; 32]);

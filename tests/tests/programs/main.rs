@@ -11,14 +11,13 @@ mod connections;
 mod dapltest;
 mod dtest;
 mod dtestx;
-mod network;
 mod pair;
 mod rendezvous;
 
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Trial};
-use opendat_tests::{Dist, PROVIDERS, Provider, Registry, Skip, Stop, trial};
+use opendat_tests::{Dist, PROVIDERS, Provider, Registry, Skip, Stop, enter_own_network, trial};
 
 /// One run of a program: its name and what runs and judges it.
 struct Case {
@@ -45,7 +44,7 @@ impl Case {
 fn main() {
     let mut arguments = Arguments::from_args();
     if !arguments.list {
-        network::enter_own();
+        enter_own_network();
     }
     // One at a time: dtest's ports are fixed, and polling programs want the processors for themselves.
     arguments.test_threads = Some(1);

@@ -1,5 +1,6 @@
-//! A network of one's own: the ports that these programs insist on lie in the range from which the system takes ports
-//! for clients (dtest's 45248, and a thousand in a row for `dapltest -T L`), so on the host any of them may be taken.
+//! A network of one's own. The ports that some programs insist on lie in the range from which the system takes ports for
+//! clients (dtest's 45248, and a thousand in a row for `dapltest -T L`), so on the host any of them may be taken; and RoCE
+//! has one UDP port for all processes.
 
 use std::env;
 use std::os::unix::process::CommandExt;
@@ -14,7 +15,7 @@ const SET_UP: &str =
 
 /// Starts this program again in a network namespace of its own, where this user may make one. Elsewhere the tests
 /// run on the host's network.
-pub(crate) fn enter_own() {
+pub fn enter_own_network() {
     if env::var_os(INSIDE).is_some() {
         return;
     }
