@@ -31,6 +31,8 @@ use crate::station::{GSI, Neighbour, Owner, Station, random};
 
 /// Reads of one socket before others get their turn.
 const BURST: usize = 16;
+/// Fruitful looks in a row after which a station's socket leaves the poller, whose wake-ups are work for nobody.
+const ZEAL: u32 = 64;
 /// Fruitless passes after which the poller is asked: new calls, and what comes to addresses that are not hot.
 const ASK_EVERY: u32 = 256;
 
@@ -139,6 +141,17 @@ impl Engine {
 
 /// What comes in.
 impl Engine {
+    /// All sockets are in the poller again.
+    fn assemble(&mut self) {
+        for (index, station) in self.stations.iter_mut().enumerate() {
+            if std::mem::take(&mut station.is_absent) {
+                // It was there before, so that there is room for it.
+                let key = Key::Socket(index);
+                self.kit.context.resume(key, &station.port.socket, Interest::READABLE).ok();
+            }
+        }
+    }
+
     /// Reads a socket, once; false: nothing was there.
     #[inline]
     fn read(&mut self, key: Key, now: Instant) -> bool {
@@ -419,8 +432,17 @@ unsafe impl adapter::Engine for Engine {
     fn look(&mut self) -> Pass {
         let now = Instant::now();
         let mut moved = false;
-        for station in 0..self.stations.len() {
-            moved |= self.stations[station].qpns.any() && self.read(Key::Socket(station), now);
+        for index in 0..self.stations.len() {
+            if !self.stations[index].qpns.any() || !self.read(Key::Socket(index), now) {
+                continue;
+            }
+            moved = true;
+            let Engine { stations, kit, .. } = self;
+            let station = &mut stations[index];
+            station.good_looks += 1;
+            if station.good_looks.is_multiple_of(ZEAL) && !station.is_absent && !kit.context.has_sleeper() {
+                station.is_absent = kit.context.suspend(&station.port.socket).is_ok();
+            }
         }
         self.found = moved;
         self.fruitless = if moved { 0 } else { self.fruitless.wrapping_add(1) };
@@ -453,6 +475,9 @@ unsafe impl adapter::Engine for Engine {
 
     fn go_on(&mut self) {
         let now = Instant::now();
+        if self.kit.context.has_sleeper() {
+            self.assemble();
+        }
         while let Some(link) = self.kit.failing.pop() {
             self.with_link(link, |link, tools| link.fail_now(tools));
         }

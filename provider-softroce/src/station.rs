@@ -35,6 +35,10 @@ pub(crate) struct Station {
     pub(crate) qpns: Qpns,
     /// Adapters of this host that its queue pairs have connections with.
     pub(crate) neighbours: Table<Neighbour>,
+    /// Looks at the socket that found something.
+    pub(crate) good_looks: u32,
+    /// The socket has left the poller, since consumers look at it all the time.
+    pub(crate) is_absent: bool,
 }
 
 /// Another adapter of this host.
@@ -82,7 +86,16 @@ impl Station {
         let conditions = Conditions { seed, ..params.conditions.clone() };
         let line = Line::new(address, gso, &conditions, capture);
         let owners = HashMap::new();
-        Ok(Station { port, line, cm: Cm::new(cfg), owners, qpns: Qpns::new(slot), neighbours: Table::new() })
+        Ok(Station {
+            port,
+            line,
+            cm: Cm::new(cfg),
+            owners,
+            qpns: Qpns::new(slot),
+            neighbours: Table::new(),
+            good_looks: 0,
+            is_absent: false,
+        })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
