@@ -482,12 +482,12 @@ unsafe impl adapter::Engine for Engine {
             self.with_link(link, |link, tools| link.fail_now(tools));
         }
         // What came in the last pass has had its answer by now, if the consumer gave one.
-        while let Some(link) = self.kit.owing.pop() {
-            self.with_link(link, |link, tools| {
-                if let Some(tools) = tools {
-                    link.acknowledge(tools);
-                }
-            });
+        for at in (0..self.kit.owing.len()).rev() {
+            let link = self.kit.owing[at];
+            let held = self.with_link(link, |link, tools| tools.is_some_and(|tools| link.acknowledge(tools)));
+            if held != Some(true) {
+                self.kit.owing.swap_remove(at);
+            }
         }
         // Each once: whoever has still more to send is behind them by then.
         for _ in 0..self.kit.again.len() {

@@ -5,6 +5,7 @@
 //!      ─ answer ───────────────────────► Up                that says how it ended
 //! ```
 
+mod debt;
 mod up;
 
 use std::net::{IpAddr, SocketAddr};
@@ -467,21 +468,34 @@ impl Link {
             self.transmit(tools);
         }
         let Phase::Up(up) = &mut self.phase else { return };
-        if up.rc.owes_ack() && !std::mem::replace(&mut self.owing, true) {
-            tools.kit.owing.push(self.index);
+        if up.rc.owes_ack() {
+            up.debt.grows(tools.now);
+            if !std::mem::replace(&mut self.owing, true) {
+                tools.kit.owing.push(self.index);
+            }
         }
         tools.kit.wheel.set(self.index, up.rc.deadline());
     }
 
-    /// Sends the acknowledgement that is owed.
-    pub(crate) fn acknowledge(&mut self, tools: &mut Tools<'_>) {
+    /// Sends the acknowledgement that is owed; true: not yet.
+    pub(crate) fn acknowledge(&mut self, tools: &mut Tools<'_>) -> bool {
+        let Phase::Up(up) = &mut self.phase else {
+            self.owing = false;
+            return false;
+        };
+        if up.rc.owes_ack() {
+            if up.closing.is_none() && up.debt.holds(tools.now) {
+                return true;
+            }
+            up.rc.acknowledge(&mut tools.kit.burst);
+            tools.station.send(&up.peer, &mut tools.kit.burst, tools.now);
+        }
+        up.debt.paid();
         self.owing = false;
-        let Phase::Up(up) = &mut self.phase else { return };
-        up.rc.acknowledge(&mut tools.kit.burst);
-        tools.station.send(&up.peer, &mut tools.kit.burst, tools.now);
         if up.closing.is_some() {
             self.transmit(tools);
         }
+        false
     }
 
     /// Sends what is ready.

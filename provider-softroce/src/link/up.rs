@@ -9,6 +9,7 @@ use rnic::rc::{Failure, Rc, RcCfg};
 use wire::cm::Timeout;
 use wire::rocev2::{Bth, PathMtu, Psn, RnrTimer};
 
+use super::debt::Debt;
 use super::{Conn, Tools};
 use crate::line::Peer;
 
@@ -37,6 +38,8 @@ pub(super) struct Up {
     /// It ends when all that was posted is done.
     pub(super) closing: Option<Close>,
     pub(super) failure: Option<Failure>,
+    /// The acknowledgement that is owed.
+    pub(super) debt: Debt,
     /// The queue pair.
     link: usize,
     /// It is in the kit's list of those who have more to send.
@@ -92,6 +95,7 @@ impl Up {
             announced: false,
             closing: None,
             failure: None,
+            debt: Debt::default(),
             link,
             queued: false,
         }
@@ -105,6 +109,9 @@ impl Up {
         }
         for _ in 0..BURSTS {
             self.rc.transmit(tools.now, &mut tools.kit.burst)?;
+            if !tools.kit.burst.is_empty() {
+                self.debt.answered();
+            }
             tools.station.send(&self.peer, &mut tools.kit.burst, tools.now);
             if !self.rc.wants_tx() {
                 return Ok(());
