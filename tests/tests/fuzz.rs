@@ -1,7 +1,8 @@
 //! The fuzz targets, which are a workspace of their own, are built and clean, and a short run of each finds nothing.
 //!
-//! `fuzz/.cargo/config.toml` gives libFuzzer its coverage on the stable compiler, so that even a short run from an empty
-//! corpus comes past the magic words. Memory errors are for the long runs, under cargo-fuzz.
+//! `fuzz/.cargo/config.toml` gives libFuzzer its coverage on the stable compiler, so that even a short run comes past the
+//! magic words; `fuzz/seeds/` has inputs of long runs, one for each way through the code. Memory errors are for the long
+//! runs, under cargo-fuzz.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -42,9 +43,14 @@ fn fuzz(name: &str) -> Result<(), String> {
     // Where cargo-fuzz keeps them too. libFuzzer does not create the directory.
     let artifacts = directory().join("artifacts").join(name);
     fs::create_dir_all(&artifacts).map_err(|error| format!("{}: {error}", artifacts.display()))?;
+    // What long runs have found is where this one starts; what it finds itself is forgotten.
+    let finds = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let seeds = directory().join("seeds").join(name);
     let text = said(
         cargo()
             .args(["run", "--release", "--bin", name, "--"])
+            .arg(finds.path())
+            .args(seeds.is_dir().then_some(seeds))
             .args([format!("-runs={RUNS}"), format!("-artifact_prefix={}/", artifacts.display())])
             // Always the same run; long inputs from the beginning; an input that takes 10 s is a finding.
             .args(["-seed=1", "-len_control=0", "-max_len=600", "-timeout=10", "-print_funcs=0"]),
