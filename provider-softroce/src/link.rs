@@ -468,7 +468,10 @@ impl Link {
             self.transmit(tools);
         }
         let Phase::Up(up) = &mut self.phase else { return };
-        if up.rc.owes_ack() {
+        if !up.rc.owes_ack() {
+            // The engine has sent it.
+            up.debt.paid();
+        } else {
             up.debt.grows(tools.now);
             if !std::mem::replace(&mut self.owing, true) {
                 tools.kit.owing.push(self.index);

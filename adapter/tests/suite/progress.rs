@@ -162,7 +162,7 @@ fn a_poller_and_a_sleeper_share_an_adapter() {
                 a1.send(i, &[]);
                 assert_eq!(sleep_for_completion(&a1), i - 1);
                 a1.recv(i, &[]);
-                poll::<Tested>(&a1.requests, 64);
+                rig.completions(&a1.requests, 1);
             }
             done.store(true, Ordering::Relaxed);
         });
@@ -171,7 +171,7 @@ fn a_poller_and_a_sleeper_share_an_adapter() {
                 assert_eq!(sleep_for_completion(&b1), i - 1);
                 b1.recv(i, &[]);
                 b1.send(i, &[]);
-                poll::<Tested>(&b1.requests, 64);
+                rig.completions(&b1.requests, 1);
             }
         });
         // Beside them, this thread polls both adapters as hard as it can.
@@ -181,7 +181,8 @@ fn a_poller_and_a_sleeper_share_an_adapter() {
             rig.completions(&b2.recvs, 1);
             i += 1;
             b2.recv(i, &[]);
-            poll::<Tested>(&a2.requests, 64);
+            // On some wires it is done when the peer says so.
+            rig.completions(&a2.requests, 1);
         }
     });
 }
