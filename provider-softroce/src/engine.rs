@@ -33,7 +33,7 @@ use crate::station::{GSI, Neighbour, Owner, Station, random};
 const BURST: usize = 16;
 /// Fruitful looks in a row after which a station's socket leaves the poller, whose wake-ups are work for nobody.
 const ZEAL: u32 = 64;
-/// Fruitless passes after which the poller is asked: new calls, and what comes to addresses that are not hot.
+/// Passes after which the poller is asked, fruitful or not: new calls come that way, however busy the connections are.
 const ASK_EVERY: u32 = 256;
 
 /// The engine.
@@ -49,8 +49,8 @@ pub struct Engine {
     unread: Vec<Key>,
     /// The last look found something, and did not look whether that was all.
     found: bool,
-    /// Fruitless passes of polling consumers in a row.
-    fruitless: u32,
+    /// Passes of polling consumers.
+    passes: u32,
     params: Params,
     guid: u64,
 }
@@ -73,7 +73,7 @@ impl Engine {
             rx: RxBatch::new(),
             unread: Vec::new(),
             found: false,
-            fruitless: 0,
+            passes: 0,
             guid: random() | 1,
             params,
         };
@@ -445,10 +445,10 @@ unsafe impl adapter::Engine for Engine {
             }
         }
         self.found = moved;
-        self.fruitless = if moved { 0 } else { self.fruitless.wrapping_add(1) };
+        self.passes = self.passes.wrapping_add(1);
         match moved {
+            _ if self.passes.is_multiple_of(ASK_EVERY) => Pass::Ask,
             true => Pass::Fruitful,
-            false if self.fruitless.is_multiple_of(ASK_EVERY) => Pass::Ask,
             false => Pass::Fruitless,
         }
     }

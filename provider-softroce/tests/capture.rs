@@ -102,15 +102,17 @@ fn packets_are_dissected_and_their_icrcs_are_right() {
             assert!(a.iter().any(|packet| payload(packet)[0] == opcode), "{params}: no {opcode:02X}");
         }
         if has_tshark {
+            let mut messages = String::new();
             for file in &files {
                 let flaws = "_ws.malformed || _ws.expert.severity >= \"Warning\" || !infiniband";
                 assert_eq!(tshark(file, flaws), "", "{params}");
-                let cm = tshark(file, "infiniband.bth.destqp == 1");
-                for message in
-                    ["ConnectRequest", "ConnectReply", "ReadyToUse", "ConnectReject", "DisconnectRequest"]
-                {
-                    assert!(cm.contains(message), "{params}: no {message}");
-                }
+                messages += &tshark(file, "infiniband.bth.destqp == 1");
+            }
+            // Whichever adapter reads a request from the port that they share has it in its file.
+            for message in
+                ["ConnectRequest", "ConnectReply", "ReadyToUse", "ConnectReject", "DisconnectRequest"]
+            {
+                assert!(messages.contains(message), "{params}: no {message}");
             }
         }
     }
