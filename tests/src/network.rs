@@ -13,10 +13,15 @@ const INSIDE: &str = "OPENDAT_TEST_NETWORK";
 const SET_UP: &str =
     "ip link set lo up && echo 61000 65535 > /proc/sys/net/ipv4/ip_local_port_range && exec \"$@\"";
 
+/// Whether the network is our own.
+pub fn has_own_network() -> bool {
+    env::var_os(INSIDE).is_some()
+}
+
 /// Starts this program again in a network namespace of its own, where this user may make one. Elsewhere the tests
 /// run on the host's network.
 pub fn enter_own_network() {
-    if env::var_os(INSIDE).is_some() {
+    if has_own_network() {
         return;
     }
     let works = inside("true".as_ref()).output().is_ok_and(|output| output.status.success());

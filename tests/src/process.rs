@@ -112,6 +112,11 @@ impl Running {
         Ok(state.text.clone())
     }
 
+    /// Whether the program has printed `text`.
+    pub fn has_said(&self, text: &str) -> bool {
+        self.output.lock().text.contains(text)
+    }
+
     /// Waits until the program, which is a server, listens on TCP `port`. Nothing is connected: a server that
     /// takes a single client stays untouched.
     pub fn wait_for_listener(&self, port: u16) -> Result<(), String> {

@@ -9,10 +9,12 @@ pub struct Provider {
     pub library: &'static str,
     /// Adapters that can be open at a time, if that is to be noticed.
     pub most_ias: Option<u32>,
+    /// It sends packets itself: it has emulated networks, and gives up a peer that is silent.
+    pub packets: bool,
 }
 
 /// All of them. The suite in `conformance/tests/suite.rs` has a list of its own providers beside.
 pub const PROVIDERS: &[Provider] = &[
-    Provider { ia: "tcp-emu", library: "libdat_tcp_emu.so", most_ias: None },
-    Provider { ia: "softroce", library: "libdat_softroce.so", most_ias: Some(127) },
+    Provider { ia: "tcp-emu", library: "libdat_tcp_emu.so", most_ias: None, packets: false },
+    Provider { ia: "softroce", library: "libdat_softroce.so", most_ias: Some(127), packets: true },
 ];

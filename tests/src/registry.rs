@@ -23,6 +23,7 @@ pub struct Registry {
     /// Files that a process under this registry must have mapped.
     maps: Vec<PathBuf>,
     conf: PathBuf,
+    environment: Vec<(&'static str, String)>,
     _dir: TempDir,
 }
 
@@ -39,8 +40,13 @@ impl Registry {
 
     /// Our libdat2.so.2 without built-in entries; the dat.conf names the loadable provider.
     pub fn plugin(dist: &Dist, provider: &Provider) -> Self {
+        Self::plugin_at(dist, provider, "")
+    }
+
+    /// As [`Registry::plugin`], with these ia_params.
+    pub fn plugin_at(dist: &Dist, provider: &Provider, ia_params: &str) -> Self {
         let plugin = dist.plugin(provider);
-        let conf = entry(provider.ia, "u2.0", &plugin);
+        let conf = entry(provider.ia, "u2.0", &plugin, ia_params);
         Self::loaded("plugin", provider.ia, dist, "libdat2.so.2", &conf, plugin)
     }
 
@@ -48,7 +54,7 @@ impl Registry {
     /// entry for 2.0, which it cannot use, comes first.
     pub fn plugin_1_2(dist: &Dist, provider: &Provider) -> Self {
         let plugin = dist.plugin(provider);
-        let conf = ["u2.0", "u1.2"].map(|api| entry(provider.ia, api, &plugin)).concat();
+        let conf = ["u2.0", "u1.2"].map(|api| entry(provider.ia, api, &plugin, "")).concat();
         Self::loaded("plugin of 1.2", provider.ia, dist, "libdat.so.1", &conf, plugin)
     }
 
@@ -66,7 +72,7 @@ impl Registry {
             return Err(Skip(format!("no {DEBIAN_LIBDAT2} (package libdapl2)")));
         }
         let plugin = dist.plugin(provider);
-        let conf = entry(provider.ia, "u2.0", &plugin);
+        let conf = entry(provider.ia, "u2.0", &plugin, "");
         Ok(Self::new("debian", provider.ia, None, false, &conf, vec![library, plugin]))
     }
 
@@ -98,7 +104,14 @@ impl Registry {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("dat.conf");
         fs::write(&path, conf).expect("dat.conf can be written");
-        Self { name, ia, library_path, builtin, maps, conf: path, _dir: dir }
+        let environment = Vec::new();
+        Self { name, ia, library_path, builtin, maps, conf: path, environment, _dir: dir }
+    }
+
+    /// Programs have this in their environment, too.
+    pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.environment.push((name, value.into()));
+        self
     }
 
     /// Short name, for names of tests.
@@ -111,7 +124,7 @@ impl Registry {
         self.ia
     }
 
-    /// Sets a program's environment: this registry and nothing else that could change what DAT does.
+    /// Sets a program's environment: this registry, what it comes with, and nothing else that could change what DAT does.
     pub fn apply(&self, command: &mut Command) {
         let inherited = std::env::vars_os().map(|(name, _)| name).filter(|name| {
             let name = name.to_string_lossy();
@@ -121,6 +134,9 @@ impl Registry {
             command.env_remove(name);
         }
         command.env("DAT_OVERRIDE", &self.conf).env(IA, self.ia);
+        for (name, value) in &self.environment {
+            command.env(name, value);
+        }
         if let Some(path) = &self.library_path {
             command.env("LD_LIBRARY_PATH", path);
         }
@@ -142,6 +158,6 @@ impl Registry {
     }
 }
 
-fn entry(ia: &str, api: &str, library: &Path) -> String {
-    format!("{ia} {api} nonthreadsafe default {} opendat.0.1 \"\" \"\"\n", library.display())
+fn entry(ia: &str, api: &str, library: &Path, ia_params: &str) -> String {
+    format!("{ia} {api} nonthreadsafe default {} opendat.0.1 \"{ia_params}\" \"\"\n", library.display())
 }

@@ -49,6 +49,12 @@ const BEHAVIOURS: &[Behaviour] = &[
     under(plugin, "a_process_with_a_loaded_provider_may_end_at_any_moment", "exits", &["400"]),
 ];
 
+/// Those of providers that send packets themselves.
+const OF_PACKETS: &[Behaviour] = &[
+    under(in_a_bad_network, "a_killed_target_is_noticed_in_a_bad_network", "killed_peer", &["target"]),
+    under(in_a_bad_network, "a_killed_writer_is_noticed_in_a_bad_network", "killed_peer", &["writer"]),
+];
+
 const fn built_in(name: &'static str, program: &'static str, args: &'static [&'static str]) -> Behaviour {
     under(builtin, name, program, args)
 }
@@ -66,6 +72,11 @@ fn builtin(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> {
     Ok(Registry::builtin(dist, provider))
 }
 
+fn in_a_bad_network(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> {
+    let conditions = "loss=2%,duplicate=1%,reorder=2%,seed=4";
+    Ok(Registry::builtin(dist, provider).with("OPENDAT_NET", conditions))
+}
+
 fn plugin(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> {
     Ok(Registry::plugin(dist, provider))
 }
@@ -79,7 +90,11 @@ fn main() {
     arguments.test_threads = Some(1);
     let trials = PROVIDERS.iter().flat_map(|provider| {
         let name = move |behaviour: &Behaviour| format!("{}::{}", provider.ia, behaviour.name);
-        BEHAVIOURS.iter().map(move |behaviour| trial(name(behaviour), || behaviour.run(provider)))
+        let of_packets = OF_PACKETS.iter().filter(|_| provider.packets);
+        BEHAVIOURS
+            .iter()
+            .chain(of_packets)
+            .map(move |behaviour| trial(name(behaviour), || behaviour.run(provider)))
     });
     libtest_mimic::run(&arguments, trials.collect()).exit();
 }

@@ -38,8 +38,9 @@ const NEEDS: &[Need] = &[
         "ip",
         "/usr/bin/ip",
         "iproute2",
-        "a network namespace, so that no port is found in use; no test depends on it",
+        "network namespaces: one so that no port is found in use, one for another host",
     ),
+    need("nft", "/usr/sbin/nft", "nftables", "a wire that loses packets"),
     need("gdb", "/usr/bin/gdb", "gdb", "backtraces of a program that hangs; no test depends on it"),
 ];
 

@@ -11,7 +11,7 @@ use std::time::Instant;
 use opendat_tests::{Ended, PROVIDERS, Registry, Running, Stop, find_program};
 
 use crate::Case;
-use crate::pair::{LIMIT, Pair, bad_lines, unsaid};
+use crate::pair::{LIMIT, Pair, Way, bad_lines, unsaid};
 
 /// All cases of `-T F -f queryinfo`.
 pub(crate) const QUERYINFO_CASES: &[u32] = &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17];
@@ -31,14 +31,15 @@ pub(crate) fn cases() -> Vec<Case> {
 /// Only a server and the client that ends it.
 pub(crate) fn quit() -> Case {
     Case::new("dapltest::quit", |registry| {
-        let pair = with_server(registry, None)?;
+        let pair = with_server(registry, &Way::LOOPBACK, None)?;
         pair.verdict(&said_cleanly(&pair)).map_err(Stop::Fail)
     })
 }
 
 // ---- transactions ---------------------------------------------------------------------------------------------
 
-struct Transaction {
+#[derive(Clone, Copy)]
+pub(crate) struct Transaction {
     name: &'static str,
     options: &'static [&'static str],
     threads: u64,
@@ -95,8 +96,68 @@ pub(crate) fn small_transaction() -> Case {
     Transaction { threads: 1, endpoints: 1, iterations: 10, ..transaction("small", &[]) }.case()
 }
 
+/// Between hosts, and under networks that make it slow.
+pub(crate) const BETWEEN: &[Transaction] = &[
+    Transaction { threads: 2, endpoints: 2, iterations: 200, ..transaction("mix", &[]) },
+    Transaction {
+        threads: 1,
+        endpoints: 2,
+        iterations: 50,
+        operations: LARGE,
+        ..transaction("large", &["-P"])
+    },
+];
+
+/// Long enough for something to happen meanwhile.
+pub(crate) const LONG: Transaction =
+    Transaction { threads: 2, endpoints: 2, iterations: 2000, ..transaction("long", &[]) };
+
+/// One that does not come to its end.
+pub(crate) const ENDLESS: Transaction = Transaction {
+    threads: 1,
+    endpoints: 1,
+    iterations: 1_000_000,
+    validate: false,
+    ..transaction("endless", &[])
+};
+
 impl Transaction {
     fn case(&self) -> Case {
+        let transaction = *self;
+        Case::new(self.title(), move |registry| transaction.run(registry, &Way::LOOPBACK))
+    }
+
+    pub(crate) fn title(&self) -> String {
+        format!("dapltest::transaction_{}", self.name)
+    }
+
+    pub(crate) fn run(&self, registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
+        let pair = with_server(registry, way, Some(&self.args()))?;
+        let mut complaints = said_cleanly(&pair);
+        let wanted = format!("----- Stats ---- : {} threads, {} EPs", self.threads, self.endpoints);
+        complaints.extend(unsaid("client", &pair.client.text, &[&wanted]));
+        for (label, bytes) in self.totals() {
+            let expected = bytes as f64 / 1e6;
+            let found = total(&pair.client.text, label);
+            // Two decimals are printed.
+            if found.is_none_or(|found| (found - expected).abs() > 0.02) {
+                complaints.push(format!("{label} is {found:?} MB, {expected:.2} MB were to be transferred"));
+            }
+        }
+        pair.verdict(&complaints).map_err(Stop::Fail)
+    }
+
+    /// Only starts both sides.
+    pub(crate) fn start(&self, registry: &Registry, way: &Way<'_>) -> Result<(Running, Running), Stop> {
+        let [server, client, _] = commands(registry, way, &self.args())?;
+        let deadline = Instant::now() + LIMIT;
+        let server = Running::start("server", server, registry, deadline)?;
+        server.wait_for(READY)?;
+        let client = Running::start("client", client, registry, deadline)?;
+        Ok((server, client))
+    }
+
+    fn args(&self) -> Vec<String> {
         let mut args: Vec<String> = vec!["-T".into(), "T".into()];
         args.extend(["-t".into(), self.threads.to_string(), "-w".into(), self.endpoints.to_string()]);
         args.extend(["-i".into(), self.iterations.to_string()]);
@@ -115,23 +176,7 @@ impl Transaction {
                 args.push("-f".into());
             }
         }
-        let totals = self.totals();
-        let wanted = format!("----- Stats ---- : {} threads, {} EPs", self.threads, self.endpoints);
-        Case::new(format!("dapltest::transaction_{}", self.name), move |registry| {
-            let pair = with_server(registry, Some(&args))?;
-            let mut complaints = said_cleanly(&pair);
-            complaints.extend(unsaid("client", &pair.client.text, &[&wanted]));
-            for (label, bytes) in totals {
-                let expected = bytes as f64 / 1e6;
-                let found = total(&pair.client.text, label);
-                // Two decimals are printed.
-                if found.is_none_or(|found| (found - expected).abs() > 0.02) {
-                    complaints
-                        .push(format!("{label} is {found:?} MB, {expected:.2} MB were to be transferred"));
-                }
-            }
-            pair.verdict(&complaints).map_err(Stop::Fail)
-        })
+        args
     }
 
     /// What the client's statistics must say, in bytes. They hold the work of the threads that came to the end.
@@ -161,14 +206,15 @@ fn total(text: &str, label: &str) -> Option<f64> {
 
 // ---- performance ----------------------------------------------------------------------------------------------
 
-struct Performance {
+#[derive(Clone, Copy)]
+pub(crate) struct Performance {
     name: &'static str,
     mode: &'static str,
     pipeline: &'static str,
     operation: &'static [&'static str],
 }
 
-const PERFORMANCES: &[Performance] = &[
+pub(crate) const PERFORMANCES: &[Performance] = &[
     Performance { name: "read_blocking", mode: "b", pipeline: "4", operation: &["RR", "4096", "1"] },
     Performance { name: "read_polling", mode: "p", pipeline: "4", operation: &["RR", "4096", "1"] },
     Performance { name: "write_blocking", mode: "b", pipeline: "8", operation: &["RW", "4096", "2"] },
@@ -177,16 +223,21 @@ const PERFORMANCES: &[Performance] = &[
 
 impl Performance {
     fn case(&self) -> Case {
+        let performance = *self;
+        Case::new(format!("dapltest::performance_{}", self.name), move |registry| {
+            performance.run(registry, &Way::LOOPBACK)
+        })
+    }
+
+    pub(crate) fn run(&self, registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
         let args = ["-T", "P", "-i", "1000", "-m", self.mode, "-p", self.pipeline];
         let args: Vec<String> = args.iter().chain(self.operation).map(|&arg| arg.to_owned()).collect();
-        Case::new(format!("dapltest::performance_{}", self.name), move |registry| {
-            let pair = with_server(registry, Some(&args))?;
-            let mut complaints = said_cleanly(&pair);
-            // Printed only after all operations of both phases have completed.
-            let wanted = ["Statistics", "Operation Throughput", "Bandwidth"];
-            complaints.extend(unsaid("client", &pair.client.text, &wanted));
-            pair.verdict(&complaints).map_err(Stop::Fail)
-        })
+        let pair = with_server(registry, way, Some(&args))?;
+        let mut complaints = said_cleanly(&pair);
+        // Printed only after all operations of both phases have completed.
+        let wanted = ["Statistics", "Operation Throughput", "Bandwidth"];
+        complaints.extend(unsaid("client", &pair.client.text, &wanted));
+        pair.verdict(&complaints).map_err(Stop::Fail)
     }
 }
 
@@ -262,8 +313,19 @@ fn result_of(text: &str, case: u32) -> Option<&str> {
 
 // ---- running --------------------------------------------------------------------------------------------------
 
+/// What a server says when it listens.
+const READY: &str = "Service Point Ready";
+
 /// A server on ports of its own, the client's work if any, and the client that tells the server to quit.
-fn with_server(registry: &Registry, work: Option<&[String]>) -> Result<Pair, Stop> {
+fn with_server(registry: &Registry, way: &Way<'_>, work: Option<&[String]>) -> Result<Pair, Stop> {
+    let [server, client, quit] = commands(registry, way, work.unwrap_or_default())?;
+    let ready = |server: &Running| server.wait_for(READY).map(drop);
+    let client = work.map(|_| ("client", client));
+    Ok(Pair::run(registry, server, ready, client.into_iter().chain([("quitting client", quit)]))?)
+}
+
+/// The server, the client with its work, and the one that tells the server to quit.
+fn commands(registry: &Registry, way: &Way<'_>, work: &[String]) -> Result<[Command; 3], Stop> {
     let program = find_program("dapltest", "dapl2-utils")?;
     let port = free_ports().to_string();
     let command = |test: &[&str]| {
@@ -271,19 +333,13 @@ fn with_server(registry: &Registry, work: Option<&[String]>) -> Result<Pair, Sto
         command.args(test).args(["-D", registry.ia(), "-n", &port]);
         command
     };
-    let quit = command(&["-T", "Q", "-s", "127.0.0.1"]);
-    let mut clients = Vec::new();
-    if let Some(args) = work {
-        // The operations come last.
-        let options = args.iter().take_while(|arg| !["client", "server", "RR", "RW"].contains(&arg.as_str()));
-        let options: Vec<&str> = options.map(String::as_str).collect();
-        let mut client = command(&options);
-        client.args(["-s", "127.0.0.1"]).args(&args[options.len()..]);
-        clients.push(("client", client));
-    }
-    clients.push(("quitting client", quit));
-    let ready = |server: &Running| server.wait_for("Service Point Ready").map(drop);
-    Ok(Pair::run(registry, command(&["-T", "S"]), ready, clients)?)
+    // The operations come last.
+    let options = work.iter().take_while(|arg| !["client", "server", "RR", "RW"].contains(&arg.as_str()));
+    let options: Vec<&str> = options.map(String::as_str).collect();
+    let mut client = command(&options);
+    client.args(["-s", way.to]).args(&work[options.len()..]);
+    let quit = command(&["-T", "Q", "-s", way.to]);
+    Ok([command(&["-T", "S"]), way.client(client), way.client(quit)])
 }
 
 /// A test without a server.

@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-use opendat_tests::{Stop, find_program};
+use opendat_tests::{Registry, Stop, find_program};
 
 use crate::Case;
-use crate::pair::{Pair, bad_lines, unsaid};
+use crate::pair::{Pair, Way, bad_lines, unsaid};
 use crate::rendezvous::{Answer, Rendezvous};
 
 /// What a server says when it listens.
@@ -60,7 +60,9 @@ pub(crate) fn plain() -> Case {
 
 /// Small, and under valgrind: no access to memory that is not there or not ours, and nothing left when it ends.
 pub(crate) fn under_valgrind() -> Case {
-    case_in("plain", Some(VALGRIND), &["-b", "4096"], WRITE_READ_PING)
+    Case::new("dtest::plain", |registry| {
+        run(registry, &Way::LOOPBACK, Some(VALGRIND), &["-b", "4096"], WRITE_READ_PING)
+    })
 }
 
 const VALGRIND: &[&str] = &[
@@ -73,41 +75,45 @@ const VALGRIND: &[&str] = &[
     concat!("--suppressions=", env!("CARGO_MANIFEST_DIR"), "/tests/programs/dtest.supp"),
 ];
 
-fn case(name: &str, args: &'static [&'static str], phases: &'static [Phase]) -> Case {
-    case_in(name, None, args, phases)
+/// Small, between these two.
+pub(crate) fn between(registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
+    run(registry, way, None, &["-b", "65537"], WRITE_READ_PING)
 }
 
-fn case_in(
-    name: &str,
-    valgrind: Option<&'static [&'static str]>,
-    args: &'static [&'static str],
-    phases: &'static [Phase],
-) -> Case {
-    Case::new(format!("dtest::{name}"), move |registry| {
-        let dtest = find_program("dtest", "dapl2-utils")?;
-        let valgrind = valgrind.map(|options| Ok((find_program("valgrind", "valgrind")?, options)));
-        let valgrind: Option<(_, _)> = valgrind.transpose().map_err(Stop::Skip)?;
-        let command = |role: &[&str]| {
-            let mut command = match &valgrind {
-                None => Command::new(&dtest),
-                Some((program, options)) => {
-                    let mut command = Command::new(program);
-                    command.args(*options).arg("--").arg(&dtest);
-                    command
-                }
-            };
-            command.args(["-P", registry.ia()]).args(args).args(role);
-            command
+fn case(name: &str, args: &'static [&'static str], phases: &'static [Phase]) -> Case {
+    Case::new(format!("dtest::{name}"), move |registry| run(registry, &Way::LOOPBACK, None, args, phases))
+}
+
+fn run(
+    registry: &Registry,
+    way: &Way<'_>,
+    valgrind: Option<&[&str]>,
+    args: &[&str],
+    phases: &[Phase],
+) -> Result<(), Stop> {
+    let dtest = find_program("dtest", "dapl2-utils")?;
+    let valgrind = valgrind.map(|options| Ok((find_program("valgrind", "valgrind")?, options)));
+    let valgrind: Option<(_, _)> = valgrind.transpose().map_err(Stop::Skip)?;
+    let command = |role: &[&str]| {
+        let mut command = match &valgrind {
+            None => Command::new(&dtest),
+            Some((program, options)) => {
+                let mut command = Command::new(program);
+                command.args(*options).arg("--").arg(&dtest);
+                command
+            }
         };
-        let rendezvous = Rendezvous::new(LISTENS, Answer::None);
-        let pair = Pair::run(
-            registry,
-            command(&["-s"]),
-            |server| rendezvous.arrange(server),
-            [("client", command(&["-h", "127.0.0.1"]))],
-        )?;
-        pair.verdict(&complaints(&pair, phases)).map_err(Stop::Fail)
-    })
+        command.args(["-P", registry.ia()]).args(args).args(role);
+        command
+    };
+    let rendezvous = Rendezvous::new(way, LISTENS, Answer::None);
+    let pair = Pair::run(
+        registry,
+        command(&["-s"]),
+        |server| rendezvous.arrange(server),
+        [("client", way.client(command(&["-h", way.to])))],
+    )?;
+    pair.verdict(&complaints(&pair, phases)).map_err(Stop::Fail)
 }
 
 fn complaints(pair: &Pair, phases: &[Phase]) -> Vec<String> {

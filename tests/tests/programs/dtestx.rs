@@ -7,7 +7,7 @@ use std::time::Instant;
 use opendat_tests::{Registry, Running, Stop, find_program};
 
 use crate::Case;
-use crate::pair::{LIMIT, Pair, bad_lines, unsaid};
+use crate::pair::{LIMIT, Pair, Way, bad_lines, unsaid};
 use crate::rendezvous::{Answer, Rendezvous};
 
 /// What a server says when it listens, if it is to say much.
@@ -31,7 +31,7 @@ fn pair(name: &str, args: &'static [&'static str], more: fn(&str, &str) -> Vec<S
             command.args(["-P", registry.ia()]).args(args).args(role);
             command
         };
-        let rendezvous = Rendezvous::new(LISTENS, Answer::Echo);
+        let rendezvous = Rendezvous::new(&Way::LOOPBACK, LISTENS, Answer::Echo);
         let pair = Pair::run(
             registry,
             command(&["-s", "-v"]),

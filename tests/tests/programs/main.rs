@@ -1,4 +1,5 @@
-//! Debian's unmodified programs over our library and each of our providers: server and client on one host, over loopback.
+//! Debian's unmodified programs over our library and each of our providers: server and client on one host, over loopback,
+//! and with another host in between (`between`).
 //!
 //! Each program runs under three registries (see `Registry`): ours with its built-in entry, ours with the loadable
 //! provider named in dat.conf, and Debian's own libdat2.so.2 with the same; dtest once more under valgrind. A verdict is read from the exit code
@@ -7,10 +8,13 @@
 //! Left out are the datagram modes (`-u`) of `dtestcm` and `dtestsrq`; that of `dtestx` is refused.
 #![forbid(unsafe_code)]
 
+mod between;
 mod connections;
 mod dapltest;
 mod dtest;
 mod dtestx;
+mod host;
+mod networks;
 mod pair;
 mod rendezvous;
 
@@ -55,17 +59,21 @@ fn main() {
 }
 
 fn over(provider: &'static Provider, dist: &Result<Dist, Skip>) -> Vec<Trial> {
-    let under = |name: &str, make: fn(&Dist, &Provider) -> Result<Registry, Skip>, cases: Vec<Case>| {
+    let under = |name: &str, make: networks::Make, cases: Vec<Case>| {
         let registry = Arc::new(dist.clone().and_then(|dist| make(&dist, provider)));
         let prefix = format!("{}::{name}", provider.ia);
         cases.into_iter().map(move |case| case.trial(&prefix, Arc::clone(&registry)))
     };
     let builtin = |dist: &Dist, provider: &Provider| Ok(Registry::builtin(dist, provider));
     let plugin = |dist: &Dist, provider: &Provider| Ok(Registry::plugin(dist, provider));
+    let on_wire = |dist: &Dist, provider: &Provider| Ok(Registry::plugin_at(dist, provider, host::WIRE));
+    let networks = networks::NETWORKS.iter().filter(|_| provider.packets);
     under("builtin", builtin, every_case())
         .chain(under("valgrind", builtin, vec![dtest::under_valgrind()]))
         .chain(under("plugin", plugin, some_cases()))
         .chain(under("debian", Registry::debian, every_case_debian_survives()))
+        .chain(under("hosts", on_wire, between::cases(provider)))
+        .chain(networks.flat_map(|&(name, make)| under(name, make, networks::cases())))
         .collect()
 }
 

@@ -6,9 +6,32 @@ use std::time::{Duration, Instant};
 
 use opendat_tests::{Ended, Registry, Running};
 
+use crate::host::Host;
+
 /// How long any one case may take before it counts as hanging. Alone, none takes 5 s; but where both sides spin on memory,
 /// as in dtest's ping-pong of writes, each message waits for its turn on a machine that has ten times as much to do.
 pub(crate) const LIMIT: Duration = Duration::from_secs(180);
+
+/// How a client comes to its server, which is on this host.
+#[derive(Clone, Copy)]
+pub(crate) struct Way<'h> {
+    /// The server's address.
+    pub(crate) to: &'h str,
+    /// The client's host, if it is another one.
+    pub(crate) from: Option<&'h Host>,
+}
+
+impl Way<'_> {
+    pub(crate) const LOOPBACK: Way<'static> = Way { to: "127.0.0.1", from: None };
+
+    /// The program, to be started where the client is.
+    pub(crate) fn client(&self, program: Command) -> Command {
+        match self.from {
+            Some(host) => host.command(&program),
+            None => program,
+        }
+    }
+}
 
 /// What both programs said.
 pub(crate) struct Pair {

@@ -5,7 +5,7 @@
 //! the client have the message when the server listens.
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,8 +13,10 @@ use std::time::Duration;
 
 use opendat_tests::Running;
 
+use crate::pair::Way;
+
 /// The port of both programs.
-const PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 15828);
+const PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 15828);
 /// What a side tells has this many bytes.
 const MESSAGE: usize = 128;
 
@@ -29,6 +31,8 @@ pub(crate) enum Answer {
 
 /// A relay between one server and its client. Dropped, it no longer waits for a client.
 pub(crate) struct Rendezvous {
+    /// Where the client looks for its server.
+    at: IpAddr,
     listens: &'static str,
     answer: Answer,
     over: Arc<AtomicBool>,
@@ -36,8 +40,9 @@ pub(crate) struct Rendezvous {
 
 impl Rendezvous {
     /// For a server that says this when it listens with DAT.
-    pub(crate) fn new(listens: &'static str, answer: Answer) -> Self {
-        Rendezvous { listens, answer, over: Arc::default() }
+    pub(crate) fn new(way: &Way<'_>, listens: &'static str, answer: Answer) -> Self {
+        let at = way.to.parse().expect("an address");
+        Rendezvous { at, listens, answer, over: Arc::default() }
     }
 
     /// Takes the server's message, waits until it listens, and has the message ready for the client.
@@ -53,7 +58,7 @@ impl Rendezvous {
         drop(stream);
         server.wait_for(self.listens)?;
 
-        let listener = TcpListener::bind(PORT).map_err(said)?;
+        let listener = TcpListener::bind((self.at, PORT.port())).map_err(said)?;
         listener.set_nonblocking(true).map_err(said)?;
         let (over, answer) = (Arc::clone(&self.over), self.answer);
         thread::spawn(move || tell_client(&listener, &mut message, answer, &over));

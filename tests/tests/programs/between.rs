@@ -1,0 +1,113 @@
+//! The server on this host and the client on another one, with a wire in between that is not always as it should be.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use opendat_tests::{Provider, find_program};
+
+use crate::host::{Family, Host, wait_for};
+use crate::pair::{LIMIT, Way};
+use crate::{Case, dapltest, dtest};
+
+/// The MTU of Ethernet, and that of Ethernet with jumbo frames.
+const WIRES: &[(&str, Family, u32)] = &[
+    ("ipv4_mtu_1500", Family::V4, 1500),
+    ("ipv4_mtu_9000", Family::V4, 9000),
+    ("ipv6_mtu_1500", Family::V6, 1500),
+    ("ipv6_mtu_9000", Family::V6, 9000),
+];
+
+pub(crate) fn cases(provider: &Provider) -> Vec<Case> {
+    let mut cases: Vec<Case> = WIRES.iter().map(|&(name, family, mtu)| programs(name, family, mtu)).collect();
+    for (name, family, _) in [WIRES[0], WIRES[2]] {
+        let name = &name[..4];
+        cases.push(bad_wire(name, family));
+        cases.push(address_comes_back(name, family));
+        // TCP believes in a silent peer for a quarter of an hour.
+        if provider.packets {
+            cases.push(address_is_gone(name, family));
+        }
+    }
+    cases
+}
+
+fn programs(name: &'static str, family: Family, mtu: u32) -> Case {
+    Case::new(name, move |registry| {
+        let host = Host::new(family, mtu)?;
+        let way = &Way { to: host.near(), from: Some(&host) };
+        // dtest cannot tell its client an address of IPv6.
+        if let Family::V4 = family {
+            dtest::between(registry, way)?;
+        }
+        for transaction in dapltest::BETWEEN {
+            transaction.run(registry, way)?;
+        }
+        dapltest::PERFORMANCES.iter().try_for_each(|performance| performance.run(registry, way))
+    })
+}
+
+fn bad_wire(name: &str, family: Family) -> Case {
+    Case::new(format!("{name}_bad_wire"), move |registry| {
+        for (program, package) in [("nft", "nftables"), ("tc", "iproute2")] {
+            find_program(program, package)?;
+        }
+        let host = Host::new(family, 1500)?;
+        host.spoil()?;
+        dapltest::BETWEEN[0].run(registry, &Way { to: host.near(), from: Some(&host) })
+    })
+}
+
+/// The server's address goes and comes back in mid-transfer: nothing is lost.
+fn address_comes_back(name: &str, family: Family) -> Case {
+    Case::new(format!("{name}_address_comes_back"), move |registry| {
+        let host = Host::new(family, 1500)?;
+        let over = AtomicBool::new(false);
+        let is_over = || over.load(Ordering::Relaxed);
+        thread::scope(|scope| {
+            let interruption = scope.spawn(|| {
+                if !wait_for(SOME, LIMIT, is_over) {
+                    return Err("the transfer has hardly begun".to_owned());
+                }
+                host.take_address()?;
+                thread::sleep(Duration::from_millis(1200));
+                host.give_address()?;
+                match wait_for(SOME, LIMIT, is_over) {
+                    true => Ok(()),
+                    false => Err("the transfer was over before the address came back".to_owned()),
+                }
+            });
+            let outcome = dapltest::LONG.run(registry, &Way { to: host.near(), from: Some(&host) });
+            over.store(true, Ordering::Relaxed);
+            outcome?;
+            Ok(interruption.join().expect("no panic")?)
+        })
+    })
+}
+
+/// The server's address goes for good: who has something under way is told when the retries are used up. (dapltest then waits
+/// for ever for its peer's word over another connection.)
+fn address_is_gone(name: &str, family: Family) -> Case {
+    Case::new(format!("{name}_address_is_gone"), move |registry| {
+        let host = Host::new(family, 1500)?;
+        let way = Way { to: host.near(), from: Some(&host) };
+        let (server, client) = dapltest::ENDLESS.start(registry, &way)?;
+        if !wait_for(SOME, LIMIT, || false) {
+            return Err(client.report(&server.report("has hardly begun")).into());
+        }
+        host.take_address()?;
+        let start = Instant::now();
+        while ![&server, &client].iter().any(|side| side.has_said("DTO problem")) {
+            if start.elapsed() > BUDGET {
+                return Err(client.report(&server.report("has not been told of the end")).into());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    })
+}
+
+/// Seven retries of half a second each and the wait before the first, several times over: the machine may be busy.
+const BUDGET: Duration = Duration::from_secs(30);
+/// Octets that show that connections are made, and that a transfer is going on.
+const SOME: u64 = 3_000_000;

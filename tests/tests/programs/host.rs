@@ -1,0 +1,202 @@
+//! Another host: a network namespace with a wire (a veth pair) to the one that these programs are in. It goes away with the
+//! process that holds it, which goes away with us.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use opendat_tests::{Skip, Stop, has_own_network};
+
+/// The wire's device, on both hosts.
+pub(crate) const WIRE: &str = "wire";
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    /// The address of this host, and that of the other one.
+    fn addresses(self) -> [&'static str; 2] {
+        match self {
+            Family::V4 => ["10.77.0.1", "10.77.0.2"],
+            // dapltest copies the first 16 octets of a socket address, and these are zero behind them.
+            Family::V6 => ["fd77:0:0:1::", "fd77:0:0:2::"],
+        }
+    }
+
+    /// What makes an address the wire's, for `ip addr`.
+    fn given(self, address: &str) -> String {
+        match self {
+            Family::V4 => format!("{address}/24 dev {WIRE}"),
+            // Nobody else has it: no need to look for duplicates first.
+            Family::V6 => format!("{address}/48 dev {WIRE} nodad"),
+        }
+    }
+}
+
+/// The other host.
+pub(crate) struct Host {
+    family: Family,
+    holder: Child,
+}
+
+impl Host {
+    /// One with addresses of this family alone, and packets of `mtu` octets on the wire.
+    pub(crate) fn new(family: Family, mtu: u32) -> Result<Self, Stop> {
+        if !has_own_network() {
+            return Err(
+                Skip("no network namespaces (they need unshare, ip, and the permission)".into()).into()
+            );
+        }
+        let mut holder = Command::new("unshare")
+            .args(["--net", "--", "sh", "-c", "ip link set lo up && echo up && exec cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("unshare: {error}"))?;
+        let mut said = String::new();
+        let read = holder.stdout.take().map(|output| BufReader::new(output).read_line(&mut said));
+        let host = Host { family, holder };
+        if !matches!(read, Some(Ok(_))) || said != "up\n" {
+            return Err(format!("the other host does not come up: {said:?}").into());
+        }
+
+        here(&format!("ip link add {WIRE} type veth peer name {WIRE} netns {}", host.holder.id()))?;
+        let [near, far] = family.addresses().map(|address| family.given(address));
+        let set = |run: &dyn Fn(&str) -> Result<(), String>, given: &str| {
+            run(&format!("ip addr add {given}"))?;
+            run(&format!("ip link set {WIRE} mtu {mtu} up"))
+        };
+        set(&here, &near)?;
+        set(&|command| host.run(command), &far)?;
+        Ok(host)
+    }
+
+    /// The address by which the other host knows this one.
+    pub(crate) fn near(&self) -> &'static str {
+        self.family.addresses()[0]
+    }
+
+    /// The same program, to be started there.
+    pub(crate) fn command(&self, program: &Command) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/proc/{}/ns/net", self.holder.id())).arg("--");
+        command.arg(program.get_program()).args(program.get_args());
+        for (name, value) in program.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command
+    }
+
+    /// Runs a command there, in words without blanks.
+    fn run(&self, command: &str) -> Result<(), String> {
+        finish(self.command(&words(command)), "")
+    }
+
+    /// Takes this host's address away.
+    pub(crate) fn take_address(&self) -> Result<(), String> {
+        here(&format!("ip addr del {}", self.family.given(self.near()).replace(" nodad", "")))
+    }
+
+    /// Gives it back.
+    pub(crate) fn give_address(&self) -> Result<(), String> {
+        here(&format!("ip addr add {}", self.family.given(self.near())))
+    }
+
+    /// Makes the wire a bad one, in both directions: packets are lost (2 %), come twice (1 %), and late (2 %).
+    ///
+    /// With what kernels have that lack netem: rules of nftables, and a slow class of HTB for the late ones.
+    pub(crate) fn spoil(&self) -> Result<(), Stop> {
+        let [near, far] = self.family.addresses();
+        let table = match self.family {
+            Family::V4 => "ip",
+            Family::V6 => "ip6",
+        };
+        for (peer, run) in [
+            (far, &(|command: &str, input: &str| finish(words(command), input)) as &dyn Fn(&str, &str) -> _),
+            (near, &|command: &str, input: &str| finish(self.command(&words(command)), input)),
+        ] {
+            let rules = format!(
+                "table {table} bad {{
+                    chain in {{
+                        type filter hook input priority 0
+                        iifname {WIRE} numgen random mod 100 < 2 drop
+                    }}
+                    chain out {{
+                        type filter hook output priority 0
+                        oifname {WIRE} numgen random mod 100 < 2 meta priority set 1:2
+                        oifname {WIRE} numgen random mod 100 < 1 dup to {peer} device {WIRE}
+                    }}
+                }}\n"
+            );
+            run("nft -f -", &rules)?;
+            run(&format!("tc qdisc add dev {WIRE} root handle 1: htb default 1"), "")?;
+            run(&format!("tc class add dev {WIRE} parent 1: classid 1:1 htb rate 10gbit quantum 60000"), "")?;
+            run(
+                &format!("tc class add dev {WIRE} parent 1: classid 1:2 htb rate 100mbit quantum 60000"),
+                "",
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // At once, for the next one to come; what else there is of it goes with its last process.
+        here(&format!("ip link del {WIRE}")).ok();
+        drop(self.holder.stdin.take());
+        self.holder.wait().ok();
+    }
+}
+
+/// Octets that this host has received from the wire.
+pub(crate) fn received() -> u64 {
+    let all = fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
+    let line = all.lines().find_map(|line| line.trim().strip_prefix(WIRE)?.strip_prefix(':'));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+/// Waits until so many have come since; false: not in time.
+pub(crate) fn wait_for(octets: u64, limit: Duration, mut over: impl FnMut() -> bool) -> bool {
+    let (start, from) = (Instant::now(), received());
+    while received().saturating_sub(from) < octets {
+        if over() || start.elapsed() > limit {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    true
+}
+
+fn here(command: &str) -> Result<(), String> {
+    finish(words(command), "")
+}
+
+fn words(command: &str) -> Command {
+    let mut words = command.split_whitespace();
+    let mut command = Command::new(words.next().expect("a program"));
+    command.args(words);
+    command
+}
+
+fn finish(mut command: Command, input: &str) -> Result<(), String> {
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let run = |command: &mut Command| {
+        let mut child = command.spawn()?;
+        child.stdin.take().map(|mut stdin| stdin.write_all(input.as_bytes())).transpose()?;
+        child.wait_with_output()
+    };
+    let output = run(&mut command).map_err(|error| format!("{command:?}: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr))),
+    }
+}

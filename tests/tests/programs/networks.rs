@@ -1,0 +1,30 @@
+//! Emulated networks, as a consumer switches them on who wants to test under a bad one (docs/softroce.md).
+
+use opendat_tests::{Dist, Provider, Registry, Skip};
+
+use crate::pair::Way;
+use crate::{Case, dapltest, dtest};
+
+/// What makes a registry.
+pub(crate) type Make = fn(&Dist, &Provider) -> Result<Registry, Skip>;
+
+/// Names, and registries whose programs have these networks.
+pub(crate) const NETWORKS: &[(&str, Make)] = &[
+    ("lossy", |dist, provider| with(dist, provider, "loss=2%,duplicate=1%,reorder=2%,seed=1")),
+    ("lossy_and_far", |dist, provider| {
+        with(dist, provider, "loss=1%,duplicate=1%,reorder=5%,delay=2ms,seed=2")
+    }),
+    ("narrow", |dist, provider| with(dist, provider, "rate=200mbit,delay=1ms,loss=0.5%,seed=3")),
+];
+
+fn with(dist: &Dist, provider: &Provider, conditions: &str) -> Result<Registry, Skip> {
+    Ok(Registry::builtin(dist, provider).with("OPENDAT_NET", conditions))
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    let transactions = dapltest::BETWEEN.iter().map(|transaction| {
+        Case::new(transaction.title(), |registry| transaction.run(registry, &Way::LOOPBACK))
+    });
+    let dtest = Case::new("dtest", |registry| dtest::between(registry, &Way::LOOPBACK));
+    transactions.chain([dtest]).collect()
+}
