@@ -12,7 +12,8 @@ use crate::engine::Engine;
 /// How often the background thread looks whether consumers make progress. It looks less often while they do.
 pub(super) const TICK: Duration = Duration::from_millis(1);
 const LONGEST_TICK: Duration = Duration::from_millis(4);
-/// How long a request that was posted after another may wait for its consumer's next call.
+/// The first tick after it was active, and how long a request that was posted after another may wait for its consumer's next
+/// call. A consumer that waits for its own operation and then watches memory is not to be taken for one that polls.
 const SHORT_TICK: Duration = Duration::from_micros(50);
 /// Ticks with the same sleeper in the poller after which the background thread rests.
 const TICKS_TO_REST: u32 = 8;
@@ -110,7 +111,7 @@ impl<E: Engine> Drive<E> {
             (seen, leaders) = (passes, leaders_now);
 
             if progress && !self.background.is_attended() {
-                tick = (tick * 2).clamp(TICK, LONGEST_TICK);
+                tick = (tick * 2).min(LONGEST_TICK);
                 continue;
             }
             if !leader {
@@ -158,8 +159,11 @@ impl<E: Engine> Drive<E> {
             if waited.is_ok() {
                 self.deliver(&mut poller);
             }
-            if self.has_followers() || (!attended && self.board.consumer_passes() != seen) {
+            if self.has_followers() {
                 break TICK;
+            }
+            if !attended && self.board.consumer_passes() != seen {
+                break SHORT_TICK;
             }
         };
         self.background.state.store(WATCHING, Ordering::SeqCst);
