@@ -7,8 +7,8 @@
 
 use std::time::{Duration, Instant};
 
-/// How long an acknowledgement is held back: a round trip within a host, and some more.
-const HOLD: Duration = Duration::from_micros(12);
+/// How long an acknowledgement is held back: some round trips within a host, or one between neighbours.
+const HOLD: Duration = Duration::from_micros(30);
 /// Trust is lost when it was in vain so often, and gained again as slowly.
 const TRUST: u8 = 8;
 /// Without trust it is tried again after so many acknowledgements.
@@ -75,7 +75,7 @@ impl Debt {
 mod tests {
     use super::*;
 
-    const STEP: Duration = Duration::from_micros(5);
+    const STEP: Duration = Duration::from_micros(12);
 
     #[test]
     fn a_consumer_that_does_not_answer_holds_nothing_back() {
