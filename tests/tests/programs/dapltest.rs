@@ -373,14 +373,11 @@ fn said_cleanly(pair: &Pair) -> Vec<String> {
 }
 
 /// First of 100 ports: one for dapltest's control connection, the next ones for each endpoint of a test. Below the
-/// range from which the system takes ports for clients.
+/// range from which the system takes ports for clients. A range comes again after the 99 others, when whoever had it has
+/// long ended.
 fn free_ports() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(22000);
-    loop {
-        let port = NEXT.fetch_add(100, Ordering::Relaxed);
-        assert!(port < 32000, "no free ports below 32000");
-        if TcpListener::bind(("0.0.0.0", port)).is_ok() {
-            return port;
-        }
-    }
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let tries = std::iter::repeat_with(|| 22_000 + 100 * (NEXT.fetch_add(1, Ordering::Relaxed) % 100));
+    let free = |port: &u16| TcpListener::bind(("0.0.0.0", *port)).is_ok();
+    tries.take(100).find(free).expect("free ports below 32000")
 }
