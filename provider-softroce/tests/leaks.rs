@@ -1,63 +1,13 @@
-//! What connections leave behind: nothing. Alone in its process, since it counts what the whole process has.
+//! What connections leave behind, over RoCEv2.
 
-use dat_core::mem_transport::contract::rig::{End, Rig};
-use dat_core::provider::{Close, Provider, Queue};
+#[path = "../../adapter/tests/leaks/mod.rs"]
+mod leaks;
+
 use provider_softroce::SoftRoce;
 
-#[derive(Debug, PartialEq)]
-struct Footprint {
-    fds: usize,
-    threads: usize,
-}
-
-fn count(dir: &str) -> usize {
-    std::fs::read_dir(dir).expect("procfs").count()
-}
-
-fn footprint() -> Footprint {
-    Footprint { fds: count("/proc/self/fd"), threads: count("/proc/self/task") }
-}
-
-fn mapped_bytes() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").expect("procfs");
-    statm.split(' ').next().and_then(|pages| pages.parse::<usize>().ok()).expect("pages") * 4096
-}
-
-#[test]
-fn a_thousand_connections_leave_nothing_behind() {
-    let at_first = footprint();
-    {
-        let open = || SoftRoce.open("softroce", "127.0.0.6 engine=user").expect("adapter");
-        let (ta, tb) = (open(), open());
-        let rig = Rig { a: &ta, b: &tb };
-        let cycle = |i: usize| {
-            let (a, b) = (End::with(&ta, 8, 4096), End::with(&tb, 8, 4096));
-            rig.join(&a, &b);
-            b.recv(0, &[b.mem.segment(0, 64)]);
-            a.send(0, &[a.mem.segment(0, 64)]);
-            rig.completions(&b.recvs, 1);
-            // Either side, in any manner, or just by freeing the endpoint.
-            match i % 4 {
-                0 => a.qp.disconnect(Close::Graceful),
-                1 => b.qp.disconnect(Close::Abrupt),
-                2 => drop(a),
-                _ => drop(b),
-            }
-        };
-        (0..100).for_each(cycle);
-        let settled = |what: &str, wanted: &Footprint| {
-            rig.until(what, || (footprint() == *wanted).then_some(()));
-        };
-        // Of each: the poller, twice, and its waker; the slot, the door, the vault, the mailbox, and the socket by which others
-        // see its end; the two ends of such sockets between them.
-        let open_adapters = Footprint { fds: at_first.fds + 2 * (3 + 5 + 2), threads: at_first.threads + 2 };
-        settled("the connections to close", &open_adapters);
-        let mapped = mapped_bytes();
-        (0..1000).for_each(cycle);
-        settled("all connections to close", &open_adapters);
-        let grown = mapped_bytes().saturating_sub(mapped);
-        assert!(grown <= 1 << 20, "{grown} bytes more are mapped");
-    }
-    // Pollers, wakers and threads go with their adapters.
-    assert_eq!(footprint(), at_first);
-}
+const PROVIDER: SoftRoce = SoftRoce;
+const NAME: &str = "softroce";
+const PARAMS: &str = "127.0.0.6 engine=user";
+/// Of each: the poller, twice, and its waker; the slot, the door, the vault, the mailbox, and the socket by which others see
+/// its end; the two ends of such sockets between them.
+const FDS: usize = 2 * (3 + 5 + 2);
