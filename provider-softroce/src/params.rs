@@ -2,7 +2,7 @@
 //!
 //! | key | value | default |
 //! |---|---|---|
-//! | `engine` | `user`: this one; `kernel`: the kernel's rxe; `auto`: the kernel's where the device has it | `auto` |
+//! | `engine` | `user`: this one; `kernel`: the kernel's rxe, an error as long as no provider leads there; `auto`: `user` till then | `auto` |
 //! | `mtu` | octets of payload in a packet at most: 256, 512, 1024, 2048 or 4096; also `OPENDAT_MTU` | what the interface carries |
 //! | `gso` | `on`, `off`: whether the kernel cuts batches into packets; `auto`: where its IP headers are as they should | `auto` |
 //! | `net` | an emulated network, as [`netem::Conditions`] says; also `OPENDAT_NET` | `off` |

@@ -6,6 +6,7 @@
 use std::mem::zeroed;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use crate::socket::{Sent, Udp};
@@ -16,9 +17,13 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// Whether a batch of packets from this IPv4 address begins with identification 0 and must not be fragmented; the kernel
 /// numbers the others from there.
 pub(crate) fn batches_are_as_they_should(address: SocketAddr) -> bool {
+    /// The same kernel answers for all adapters of the process; where it tells nothing, that takes its time.
+    static ANSWER: OnceLock<bool> = OnceLock::new();
     let mut address = address;
     address.set_port(0);
-    header_of_a_batch(address).is_some_and(|header| header.id == 0 && header.dont_fragment)
+    *ANSWER.get_or_init(|| {
+        header_of_a_batch(address).is_some_and(|header| header.id == 0 && header.dont_fragment)
+    })
 }
 
 /// What is of interest in a header.
