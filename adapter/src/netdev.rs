@@ -3,6 +3,8 @@
 use std::ffi::CStr;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixDatagram;
 
 /// One address of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +49,27 @@ pub fn addresses() -> io::Result<Vec<NetAddr>> {
     // SAFETY: the list came from getifaddrs, and nothing points into it any more.
     unsafe { libc::freeifaddrs(list) };
     Ok(found)
+}
+
+/// Octets of an IP packet that a device carries at most.
+pub fn mtu(device: &str) -> io::Result<usize> {
+    // SAFETY: plain data, valid when zero.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    let (name, place) = (device.as_bytes(), &mut request.ifr_name);
+    if name.len() >= place.len() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    for (to, &from) in place.iter_mut().zip(name) {
+        *to = from as libc::c_char;
+    }
+    // Any socket will do.
+    let socket = UnixDatagram::unbound()?;
+    // SAFETY: a request with a name that ends, which the kernel answers in place.
+    if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU, &mut request) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: what this request is answered with.
+    Ok(unsafe { request.ifr_ifru.ifru_mtu }.max(0) as usize)
 }
 
 /// The best address of a device: IPv4 before IPv6, global before link-local.
@@ -96,6 +119,15 @@ mod tests {
     fn the_loopback_is_found() {
         let all = addresses().expect("devices");
         assert!(all.iter().any(|a| a.device == "lo" && a.addr.ip().is_loopback() && a.up), "{all:?}");
+    }
+
+    #[test]
+    fn devices_carry_so_much() {
+        // The least that IPv6 asks of any.
+        assert!(mtu("lo").expect("there always is one") >= 1280);
+        for name in ["nosuchdevice", "a name that is too long for a device", ""] {
+            mtu(name).expect_err(name);
+        }
     }
 
     #[test]

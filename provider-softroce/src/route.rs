@@ -1,9 +1,10 @@
 //! Which address of this host leads to a peer, and how long packets may be on the way.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
+use adapter::netdev;
 use socket2::{Domain, Socket, Type};
 use wire::rocev2::PathMtu;
 
@@ -35,19 +36,16 @@ impl Route {
         Ok(Route { source, mtu: mtu.unwrap_or(PathMtu::Octets256) })
     }
 
-    /// What fits into packets from an address, whoever they are for: the interface's MTU, found at the address itself where
-    /// that is the loopback's, else at a stranger's.
+    /// What fits into packets from an address, whoever they are for: what its interface carries. Of the loopback's addresses
+    /// only the first is listed.
     pub(crate) fn mtu_of(address: SocketAddr) -> PathMtu {
-        let anyone: IpAddr = match address {
-            // From blocks set aside for documentation (RFC 5737, RFC 3849): only their route is asked for.
-            SocketAddr::V4(v4) if !v4.ip().is_loopback() => Ipv4Addr::new(192, 0, 2, 1).into(),
-            SocketAddr::V6(v6) if !v6.ip().is_loopback() => {
-                Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()
-            }
-            local => local.ip(),
-        };
-        let route = Self::to(SocketAddr::new(anyone, 0), Some(address));
-        route.or_else(|_| Self::to(address, Some(address))).map_or(PathMtu::Octets1024, |route| route.mtu)
+        let ip = address.ip();
+        let all = netdev::addresses().unwrap_or_default();
+        let listed = all.iter().find(|found| found.addr.ip() == ip);
+        let interface =
+            listed.or_else(|| all.iter().find(|found| ip.is_loopback() && found.addr.ip().is_loopback()));
+        let octets = interface.and_then(|found| netdev::mtu(&found.device).ok());
+        octets.and_then(PathMtu::of_interface).unwrap_or(PathMtu::Octets1024)
     }
 }
 
@@ -78,7 +76,9 @@ mod tests {
         for ip in ["127.0.0.1", "::1"] {
             let route = Route::to(addr(ip), None).expect("a route");
             assert_eq!(route, Route { source: addr(ip), mtu: PathMtu::Octets4096 });
-            assert_eq!(Route::mtu_of(addr(ip)), PathMtu::Octets4096);
+        }
+        for address in ["127.0.0.1:4791", "127.0.0.9:4791", "[::1]:4791"] {
+            assert_eq!(Route::mtu_of(address.parse().expect(address)), PathMtu::Octets4096, "{address}");
         }
         let from = Some(addr("127.0.0.9"));
         assert_eq!(Route::to(addr("127.0.0.1"), from).expect("a route").source, addr("127.0.0.9"));

@@ -72,8 +72,9 @@ fn adapters(dir: &Path) -> (Roce, Roce, PathBuf) {
     let file = dir.join("heard.pcapng");
     let open =
         |params: String| SoftRoce.open("softroce", &params).unwrap_or_else(|e| panic!("{params}: {e}"));
-    let victim = open(format!("{VICTIM} engine=user capture={}", file.display()));
-    let peer = open(format!("{PEER} engine=user"));
+    // Short packets: there are more of them.
+    let victim = open(format!("{VICTIM} engine=user mtu=1024 capture={}", file.display()));
+    let peer = open(format!("{PEER} engine=user mtu=1024"));
     (victim, peer, file)
 }
 
