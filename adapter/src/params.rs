@@ -12,6 +12,7 @@
 //! | `capture` | a pcapng file for what sockets send and receive (docs/capture.md); also `OPENDAT_CAPTURE` | none |
 //! | `spin` | µs that a blocking wait polls before it sleeps; also `OPENDAT_SPIN_US` | 30; 0 on one processor |
 
+use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
@@ -61,11 +62,9 @@ pub fn parse(
     };
     let address = bind.unwrap_or_else(|| netdev::of_host(&devices));
     let spin = default_spin(online_processors());
-    let capture = env("OPENDAT_CAPTURE").filter(|file| !file.is_empty());
+    let capture = variable(&env, "OPENDAT_CAPTURE", |file| Ok::<_, String>(file.to_owned()))?;
+    let spin = variable(&env, "OPENDAT_SPIN_US", self::spin)?.unwrap_or(spin);
     let mut params = Params { bind, address, spin, capture };
-    if let Some(value) = env("OPENDAT_SPIN_US") {
-        params.spin = self::spin(&value).map_err(|e| invalid(format!("OPENDAT_SPIN_US={value}: {e}")))?;
-    }
     for word in options {
         let set = match word.split_once('=').unwrap_or((word, "")) {
             ("spin", value) => self::spin(value).map(|spin| params.spin = spin),
@@ -79,6 +78,20 @@ pub fn parse(
         set.map_err(|e| invalid(format!("{word}: {e}")))?;
     }
     Ok(params)
+}
+
+/// What an environment variable says. One that is empty says nothing: so a script can have it always.
+///
+/// # Errors
+/// `DAT_INVALID_PARAMETER` with the words of `read`.
+pub fn variable<T, E: Display>(
+    env: impl Fn(&str) -> Option<String>,
+    name: &str,
+    read: impl FnOnce(&str) -> Result<T, E>,
+) -> Result<Option<T>, OpenError> {
+    let value = env(name).filter(|value| !value.is_empty());
+    let read = value.map(|value| read(&value).map_err(|e| format!("{name}={value}: {e}")));
+    read.transpose().map_err(|reason| OpenError::new(Error::of(DAT_INVALID_PARAMETER), reason))
 }
 
 /// The value of a switch.
@@ -213,7 +226,8 @@ mod tests {
         assert_eq!(with("", env("7")).expect("parses").spin, Duration::from_micros(7));
         assert_eq!(with("spin=8", env("7")).expect("parses").spin, Duration::from_micros(8));
         let error = with("", env("soon")).expect_err("no number").reason;
-        assert_eq!(error, "ia_params: OPENDAT_SPIN_US=soon: expected 0 to 1000000 microseconds");
+        assert_eq!(error, "OPENDAT_SPIN_US=soon: expected 0 to 1000000 microseconds");
+        assert_eq!(with("", env("")).expect("as if it were not set"), parse("").expect("parses"));
     }
 
     #[test]

@@ -90,8 +90,8 @@ impl Engine {
         let all = netdev::addresses().unwrap_or_default();
         for found in all.iter().filter(|found| found.up && found.addr.ip() != own.ip()) {
             match self.open_station(found.addr) {
-                // An address that cannot be used yet, or any more.
-                Ok(_) | Err(PortError::System(..)) => {}
+                // An address that cannot be used yet, or any more, or is one too many.
+                Ok(_) | Err(PortError::System(..) | PortError::Descriptors(..)) => {}
                 Err(error) => return Err(no_port(error)),
             }
         }

@@ -7,7 +7,7 @@
 //! | `gso` | `on`, `off`: whether the kernel cuts batches into packets; `auto`: where its IP headers are as they should | `auto` |
 //! | `net` | an emulated network, as [`netem::Conditions`] says; also `OPENDAT_NET` | `off` |
 
-use adapter::params::invalid;
+use adapter::params::variable;
 use dat_core::OpenError;
 use netem::Conditions;
 use wire::rocev2::PathMtu;
@@ -42,14 +42,9 @@ pub(crate) enum Which {
 impl Params {
     /// Reads ia_params; see [`adapter::params::parse`].
     pub(crate) fn parse(text: &str, env: impl Fn(&str) -> Option<String>) -> Result<Self, OpenError> {
-        let (mut which, mut mtu, mut gso) = (Which::default(), PathMtu::Octets4096, None);
-        let mut conditions = Conditions::OFF;
-        if let Some(value) = env("OPENDAT_NET") {
-            conditions = value.parse().map_err(|e| invalid(format!("OPENDAT_NET={value}: {e}")))?;
-        }
-        if let Some(value) = env("OPENDAT_MTU") {
-            mtu = self::mtu(&value).map_err(|e| invalid(format!("OPENDAT_MTU={value}: {e}")))?;
-        }
+        let (mut which, mut gso) = (Which::default(), None);
+        let mut mtu = variable(&env, "OPENDAT_MTU", self::mtu)?.unwrap_or(PathMtu::Octets4096);
+        let mut conditions = variable(&env, "OPENDAT_NET", str::parse)?.unwrap_or(Conditions::OFF);
         let adapter = adapter::params::parse(text, env, |key, value| {
             match (key, value) {
                 ("engine", _) => which = self::which(value)?,
@@ -119,6 +114,11 @@ mod tests {
         assert_eq!(params.conditions, "loss=3%".parse().expect("conditions"));
         let params = Params::parse("net=off", env).expect("parses");
         assert!(params.conditions.is_off(), "the entry wins");
+        let env =
+            |value: &'static str| move |name: &str| (name != "OPENDAT_SPIN_US").then(|| value.to_owned());
+        assert_eq!(Params::parse("", env("")).expect("as if they were not set"), parse("").expect("parses"));
+        let reason = Params::parse("", env("7")).expect_err("no path MTU").reason;
+        assert_eq!(reason, "OPENDAT_MTU=7: expected 256, 512, 1024, 2048 or 4096 octets");
     }
 
     #[test]

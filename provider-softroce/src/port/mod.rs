@@ -71,7 +71,7 @@ pub(crate) struct Port {
 pub(crate) enum PortError {
     /// Something that is not ours has the port.
     #[error(
-        "UDP port 4791 of {0} is taken: by the kernel's RoCE (rdma link show), or by a program of another user"
+        "UDP port 4791 of {0} is taken: by adapters or a program of another user, or by the kernel's RoCE (rdma link show)"
     )]
     Taken(std::net::IpAddr),
     /// All slots have their adapters.
@@ -80,9 +80,21 @@ pub(crate) enum PortError {
     /// Others have the port and do not answer.
     #[error("the processes that share UDP port 4791 of {0} do not answer")]
     Silent(std::net::IpAddr),
+    /// The system's limits on descriptors, for the process or (of those in vaults) for the user, are met.
+    #[error("UDP port 4791 of {0}: {1}: more descriptors must be allowed (ulimit -n)")]
+    Descriptors(std::net::IpAddr, io::Error),
     /// The operating system refused something.
     #[error("UDP port 4791 of {0}: {1}")]
     System(std::net::IpAddr, io::Error),
+}
+
+impl PortError {
+    fn of(ip: std::net::IpAddr, error: io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE | libc::ETOOMANYREFS) => PortError::Descriptors(ip, error),
+            _ => PortError::System(ip, error),
+        }
+    }
 }
 
 /// A service that this adapter listens for; `drop` gives it up.
@@ -106,7 +118,7 @@ impl Port {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => PortError::Taken(ip),
                 // It has gone meanwhile, or does not answer, or another one is founding.
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => PortError::Silent(ip),
-                Err(error) => return Err(PortError::System(ip, error)),
+                Err(error) => return Err(PortError::of(ip, error)),
             };
             if Instant::now() >= deadline {
                 return Err(obstacle);
@@ -117,17 +129,19 @@ impl Port {
 
     /// `None`: there is no slot left.
     fn try_open(address: SocketAddr, names: &Names) -> io::Result<Option<Port>> {
-        let asked = SLOTS.filter(|&slot| names.is_alive(slot)).find_map(|slot| names.ask(slot, ANSWER));
-        match asked {
-            Some(vault) => Self::settle(address, names, vault),
-            None => {
-                // Held until the first slot has its owner, so that there is always one or the other.
-                let _founding = names.bind_founding().map_err(|_| io::ErrorKind::TimedOut)?;
-                match { SLOTS }.any(|slot| names.is_alive(slot)) {
-                    true => Err(io::ErrorKind::TimedOut.into()),
-                    false => Self::settle(address, names, found(address)?),
-                }
+        for slot in SLOTS.filter(|&slot| names.is_alive(slot)) {
+            match names.ask(slot, ANSWER) {
+                Some(vault) => return Self::settle(address, names, vault),
+                // It does not answer us, nor will any other.
+                None if names.is_foreign(slot) => return Err(io::ErrorKind::AddrInUse.into()),
+                None => {}
             }
+        }
+        // Held until the first slot has its owner, so that there is always one or the other.
+        let _founding = names.bind_founding().map_err(|_| io::ErrorKind::TimedOut)?;
+        match { SLOTS }.any(|slot| names.is_alive(slot)) {
+            true => Err(io::ErrorKind::TimedOut.into()),
+            false => Self::settle(address, names, found(address)?),
         }
     }
 

@@ -3,11 +3,13 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{self, UnixDatagram};
+use std::os::unix::net::{self, UnixDatagram, UnixStream};
 use std::time::Duration;
 
+use rustix::net::sockopt;
+
 use super::SLOTS;
-use super::mail::Mailbox;
+use super::mail::{self, Mailbox};
 use super::vault::Vault;
 
 /// The names that belong to one address.
@@ -44,6 +46,13 @@ impl Names {
     pub(super) fn is_alive(&self, slot: u8) -> bool {
         // Connecting a datagram socket asks nothing of the other side.
         UnixDatagram::unbound().and_then(|socket| socket.connect_addr(&self.slot(slot))).is_ok()
+    }
+
+    /// Whether somebody has the slot who is not of our user.
+    pub(super) fn is_foreign(&self, slot: u8) -> bool {
+        let stream = UnixStream::connect_addr(&self.life(slot));
+        let owner = stream.ok().and_then(|stream| sockopt::socket_peercred(stream).ok());
+        owner.is_some_and(|owner| !mail::is_ours(&owner))
     }
 
     /// Takes the first free slot.
