@@ -72,6 +72,13 @@ pub fn mtu(device: &str) -> io::Result<usize> {
     Ok(unsafe { request.ifr_ifru.ifru_mtu }.max(0) as usize)
 }
 
+/// Whether it is an address of this host.
+pub fn is_own(ip: IpAddr) -> bool {
+    let listed = || addresses().unwrap_or_default().iter().any(|found| found.addr.ip() == ip);
+    // All of 127/8 is, though one is listed.
+    ip.is_loopback() || listed()
+}
+
 /// The best address of a device: IPv4 before IPv6, global before link-local.
 pub fn of_device<'a>(all: &'a [NetAddr], device: &str) -> Option<&'a NetAddr> {
     all.iter().filter(|a| a.device == device).min_by_key(|a| a.rank())

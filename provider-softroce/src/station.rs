@@ -6,7 +6,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-use adapter::Table;
+use adapter::{Table, netdev};
 use netem::Conditions;
 use rnic::cm::{Cfg, Cm, ConnId};
 use rnic::rc::Burst;
@@ -151,6 +151,8 @@ impl Station {
             return true;
         }
         match Lifeline::new(peer, slot) {
+            // Any program may take the name of an adapter that is elsewhere.
+            Ok(_) if !netdev::is_own(peer.ip()) => true,
             Ok(line) => {
                 watch(self.neighbours.next_index(), &line);
                 self.neighbours.insert(Neighbour { address: peer.ip(), slot, line });
@@ -249,6 +251,9 @@ pub(crate) fn random() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net;
+
     use super::*;
 
     #[test]
@@ -263,6 +268,24 @@ mod tests {
         assert_eq!((qpns.find(numbers[7]), qpns.find(numbers[8])), (None, Some(8)));
         qpns.release(numbers[7]);
         assert!((0..1000).all(|link| qpns.assign(link) != Some(numbers[7])));
+    }
+
+    #[test]
+    fn the_name_of_an_adapter_elsewhere_says_nothing() {
+        let params = Params::parse("", |_| None).expect("the defaults");
+        // That no other run of this test uses.
+        let [.., high, low] = std::process::id().to_be_bytes();
+        let own = |n: u8| SocketAddr::from(([127, 80 + n, high, low.max(1)], 0));
+        let mut station = Station::open(own(0), 1, &params, None).expect("free");
+        let elsewhere = SocketAddr::from(([10, 80, high, low], UDP_PORT));
+        let name = format!("opendat/roce/{}/life/5", elsewhere.ip());
+        let name = net::SocketAddr::from_abstract_name(name).expect("a name");
+        let _taken = net::UnixListener::bind_addr(&name).expect("free");
+        assert!(station.look_after(elsewhere, 5, |_, _| panic!("it is believed")));
+        let neighbour = Port::open(own(1)).expect("free");
+        let mut is_watched = false;
+        assert!(station.look_after(neighbour.address(), neighbour.slot(), |_, _| is_watched = true));
+        assert!(is_watched);
     }
 
     #[test]
