@@ -52,6 +52,20 @@ fn a_port_that_nobody_has_is_reported() {
     }
 }
 
+/// As kernel rxe and adapters send. Over IPv6 systems drop it unless they are told otherwise.
+#[test]
+fn packets_without_a_checksum_are_taken() {
+    const UDP_NO_CHECK6_TX: libc::c_int = 101;
+    for (ip, level, option) in
+        [("127.0.0.1", libc::SOL_SOCKET, libc::SO_NO_CHECK), ("::1", libc::IPPROTO_UDP, UDP_NO_CHECK6_TX)]
+    {
+        let (a, b) = pair(ip);
+        a.set(level, option, 1).expect("no privilege is needed");
+        assert_eq!(a.send(b.local_addr().expect("bound"), b"unsummed", 8), Sent::All);
+        assert_eq!(receive(&b), [(b"unsummed".to_vec(), 8)], "{ip}");
+    }
+}
+
 #[test]
 fn what_is_too_long_is_refused() {
     let (a, b) = pair("127.0.0.1");
