@@ -149,10 +149,9 @@ pub fn ports_are_exclusive<T: Transport>(_a: &T, b: &T) {
 
 pub fn an_unanswered_call_times_out<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
-    let service = Service::new(b, 1);
+    let mut patience = Duration::from_millis(30);
+    let (_service, a, start, request) = call_until_heard(&rig, &mut patience);
     let b = End::new(b);
-    let patience = Duration::from_millis(30);
-    let (a, start, request) = call_until_heard(&rig, &service, patience);
     // Asleep: a sleep keeps the time too.
     let event = loop {
         a.log.wake.reset();
@@ -179,21 +178,23 @@ pub fn an_unanswered_call_times_out<T: Transport>(a: &T, b: &T) {
     a.log.assert_silent();
 }
 
-/// Calls, with a receive posted, until a call is heard: a network may lose one, which then times out like any other.
+/// Calls, with a receive posted, until a call is heard: a network may lose one, which then times out like any other, and a
+/// machine that is busy with others may be late, so each waits for twice as long as the one before. Each calls a service of
+/// its own, since one that is late would stand in the way of the next.
 fn call_until_heard<'t, T: Transport>(
     rig: &Rig<'t, T>,
-    service: &Service<'t, T>,
-    patience: Duration,
-) -> (End<'t, T>, Instant, T::Request) {
+    patience: &mut Duration,
+) -> (Service<'t, T>, End<'t, T>, Instant, T::Request) {
     for _ in 0..10 {
+        let service = Service::new(rig.b, 1);
         let end = End::new(rig.a);
         end.recv(5, &[end.mem.segment(0, 8)]);
         let start = Instant::now();
-        end.connect(service.port(rig.b), b"", Some(patience));
+        end.connect(service.port(rig.b), b"", Some(*patience));
         let heard = || service.log.take().map(Ok).or_else(|| end.log.take().map(Err));
         match rig.until("a call, or its end", heard) {
-            Ok(Event::Request { request, .. }) => return (end, start, request),
-            Err(Event::TimedOut) => {}
+            Ok(Event::Request { request, .. }) => return (service, end, start, request),
+            Err(Event::TimedOut) => *patience *= 2,
             Ok(event) | Err(event) => panic!("{event:?}"),
         }
     }
