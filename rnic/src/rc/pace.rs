@@ -4,6 +4,12 @@
 //! with each round trip up to where the last loss was, then grown by one. IBA's local ACK timeout is half a second as a rule,
 //! which is long for the last packet of a message that is lost: so before it the requester *probes*, and sends the oldest
 //! packet again. Probes are not counted; the timeouts are, as IBA says.
+//!
+//! An answer that comes after a probe may be the answer to the first packet, late: it says nothing about the round trip (Karn).
+//! So the next probe waits for as long as this answer took, until one has been measured (as RFC 6298, section 5, keeps a
+//! timer backed off): else each message to a peer that has become slow would be sent twice. But an answer that comes as soon
+//! after the probe as answers do come shows that a packet was lost: where many are, such waiting would cost much of what gets
+//! through.
 
 use std::time::{Duration, Instant};
 
@@ -15,6 +21,8 @@ const PROBE_ROUND_TRIPS: u32 = 4;
 const PROBE_MIN: Duration = Duration::from_millis(5);
 /// A shorter ACK timeout is taken for this one: peers with adapters ask for microseconds.
 const TIMEOUT_MIN: Duration = Duration::from_millis(32);
+/// An answer that comes later than this after a probe shows that the peer is slow.
+const LATE_ROUND_TRIPS: u32 = 2;
 /// Between two probes of a requester without ACK timeout.
 const PROBE_MAX: Duration = Duration::from_secs(1);
 /// The window after a loss, at least.
@@ -117,6 +125,10 @@ pub(super) struct Clocks {
     probed: Instant,
     /// Since then.
     probes: u32,
+    /// When a packet was last sent again.
+    repeated: Instant,
+    /// What a late answer took, and a little more: a probe waits so long at least, until an answer is measured.
+    patience: Duration,
     /// Smoothed.
     round_trip: Option<Duration>,
     /// A packet whose acknowledgement is waited for to measure one, and when it was sent.
@@ -136,18 +148,22 @@ impl Clocks {
             since: None,
             probed: now,
             probes: 0,
+            repeated: now,
+            patience: Duration::ZERO,
             round_trip: None,
             sample: None,
         }
     }
 
-    /// A packet leaves; `fresh`: for the first time, asking for an acknowledgement.
+    /// A packet leaves; `fresh`: for the first time, `asks`: asking for an acknowledgement.
     #[inline]
-    pub(super) fn sent(&mut self, psn: Psn, fresh: bool, now: Instant) {
+    pub(super) fn sent(&mut self, psn: Psn, fresh: bool, asks: bool, now: Instant) {
         if self.since.is_none() {
             self.restart(now);
         }
-        if fresh && self.sample.is_none() {
+        if !fresh {
+            self.repeated = now;
+        } else if asks && self.sample.is_none() {
             self.sample = Some((psn, now));
         }
     }
@@ -155,12 +171,28 @@ impl Clocks {
     /// All before `oldest` is acknowledged, some of it now; `idle`: nothing is in flight any more.
     #[inline]
     pub(super) fn acknowledged(&mut self, oldest: Psn, idle: bool, now: Instant) {
+        if self.probes > 0 {
+            // Since a probe, or since a part of a READ was asked for again.
+            let waited = now.saturating_duration_since(self.repeated);
+            match self.round_trip {
+                Some(round_trip) if waited <= round_trip * LATE_ROUND_TRIPS => self.patience = Duration::ZERO,
+                Some(_) => {
+                    let since = self.since.unwrap_or(self.probed);
+                    self.patience = now.saturating_duration_since(since) + PROBE_MIN;
+                }
+                // At least that long.
+                None => self.round_trip = Some(waited),
+            }
+        }
         if let Some((_, at)) = self.sample.take_if(|(psn, _)| psn.is_before(oldest)) {
             let measured = now.saturating_duration_since(at);
+            let in_vain = !self.patience.is_zero();
             self.round_trip = Some(match self.round_trip {
-                None => measured,
-                Some(smoothed) => (smoothed * 7 + measured) / 8,
+                Some(smoothed) if !in_vain || measured < smoothed => (smoothed * 7 + measured) / 8,
+                // What was believed has led to probes.
+                _ => measured,
             });
+            self.patience = Duration::ZERO;
         }
         self.restart(now);
         if idle {
@@ -210,7 +242,8 @@ impl Clocks {
 
     /// From [`probed`](Self::probed) on.
     fn probe_after(&self) -> Duration {
-        let shortest = PROBE_MIN.max(self.round_trip.unwrap_or_default() * PROBE_ROUND_TRIPS);
+        let round_trips = self.round_trip.unwrap_or_default() * PROBE_ROUND_TRIPS;
+        let shortest = PROBE_MIN.max(round_trips).max(self.patience);
         (shortest * (1 << self.probes.min(16))).min(self.timeout.unwrap_or(PROBE_MAX))
     }
 }

@@ -165,7 +165,7 @@ impl Requester {
     pub(super) fn sent(&mut self, psns: u32, packets: u32, asks: bool, now: Instant, stats: &mut Stats) {
         let psn = self.next.psn;
         let fresh = !psn.is_before(self.fresh);
-        self.clocks.sent(psn, fresh && asks, now);
+        self.clocks.sent(psn, fresh, asks, now);
         self.next.step(psns, packets);
         if self.next.psn.is_after(self.fresh) {
             self.fresh = self.next.psn;

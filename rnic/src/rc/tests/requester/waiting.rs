@@ -149,6 +149,44 @@ fn a_peer_that_is_dead() {
     }
 }
 
+/// Answers that take longer than a probe does are learned of, also where none says how long it took (Karn).
+#[test]
+fn a_peer_that_becomes_slow_is_not_asked_twice_for_long() {
+    for (delay, repeated) in [(6, 1), (8, 1), (12, 1), (100, 4)] {
+        let mut bench = Bench::new();
+        let mut message = 0;
+        let mut exchange = |bench: &mut Bench, delay: Duration| {
+            bench.side.post(send(message.into(), &[]));
+            bench.sent();
+            let answer = bench.now + delay;
+            while bench.side.rc.deadline().is_some_and(|at| at < answer) {
+                bench.wait().unwrap();
+                bench.sent();
+            }
+            bench.now = answer;
+            bench.ack(message);
+            message += 1;
+        };
+        let quick = Duration::from_micros(50);
+        for _ in 0..100 {
+            exchange(&mut bench, quick);
+        }
+        for _ in 0..1000 {
+            exchange(&mut bench, Duration::from_millis(delay));
+        }
+        let stats = bench.side.rc.stats();
+        assert_eq!((stats.repeated, stats.probes), (repeated, repeated), "{delay} ms");
+
+        // It is quick again, and a packet is lost.
+        for _ in 0..100 {
+            exchange(&mut bench, quick);
+        }
+        bench.side.post(send(9999, &[]));
+        bench.sent();
+        assert_eq!(bench.wait(), Ok(Duration::from_millis(5)), "after {delay} ms");
+    }
+}
+
 #[test]
 fn a_timeout_that_is_too_short_for_software() {
     let mut bench = Bench::with(|cfg| (cfg.ack_timeout, cfg.retries) = (1, 0));
