@@ -1,11 +1,13 @@
 //! A queue pair and its connection.
 //!
 //! ```text
-//! Idle ─ dial ──► Dialing ─ accepted ──► Up ──► Ended      everything posted completes before the upcall
-//!      ─ answer ───────────────────────► Up                that says how it ended
+//! Idle ─ dial ──► Dialing ─ accepted ──► Up ──────────► Ended      everything posted completes before the upcall
+//!      ─ answer ───────────────────────► Up ──► Parting ► Ended      that says how it ended
 //! ```
 
 mod debt;
+mod end;
+mod parting;
 mod up;
 
 use std::net::{IpAddr, SocketAddr};
@@ -13,13 +15,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use adapter::Shared;
-use dat_core::provider::{Close, ReadDepth};
+use dat_core::provider::ReadDepth;
 use mio::Interest;
 use rnic::Work;
-use rnic::cm::{Accept, Accepted, ConnId, Connect, Ending, Event, Request};
+use rnic::cm::{Accept, Accepted, ConnId, Connect, Event, Request};
 use wire::cm::{Reason, Timeout};
 use wire::rocev2::{Operation, Packet, PathMtu, Psn};
 
+use self::end::End;
+use self::parting::Parting;
 use self::up::{Terms, Up};
 use crate::engine::{Key, Kit, Sink, Upcall};
 use crate::line::Peer;
@@ -61,8 +65,9 @@ enum Phase {
     Idle(Work),
     Dialing(Box<Dialing>),
     Up(Box<Up>),
-    /// With the connection whose end the consumer has not been told of yet, because the peer has not answered.
-    Ended(Work, Option<Conn>),
+    /// This side has ended it; the consumer is told when the peer has answered to that.
+    Parting(Box<Parting>),
+    Ended(Work),
     /// While one of the others becomes another.
     Between,
 }
@@ -88,18 +93,6 @@ pub(crate) struct Target {
     pub(crate) mtu: PathMtu,
 }
 
-/// Why a connection ends.
-enum End {
-    /// This side's consumer wants it.
-    Local(Close),
-    /// The peer ended it.
-    Peer,
-    /// The network failed, or one side broke the rules, or a request failed.
-    Broken,
-    /// The peer never said that it has seen our acceptance.
-    NotAccepted,
-}
-
 /// The engine's parts that a connection's calls need besides the queue pair.
 pub(crate) struct Tools<'a> {
     pub(crate) station: &'a mut Station,
@@ -117,8 +110,8 @@ impl Link {
         match &self.phase {
             Phase::Dialing(dialing) => dialing.call.map(|(conn, _)| conn.station),
             Phase::Up(up) => Some(up.conn.station),
-            Phase::Ended(_, conn) => conn.map(|conn| conn.station),
-            Phase::Idle(_) | Phase::Between => None,
+            Phase::Parting(parting) => Some(parting.conn.station),
+            Phase::Idle(_) | Phase::Ended(_) | Phase::Between => None,
         }
     }
 
@@ -127,13 +120,18 @@ impl Link {
     pub(crate) fn peer(&mut self, from: IpAddr, qpn: u32) -> Option<&mut Peer> {
         match &mut self.phase {
             Phase::Up(up) if up.conn.qpn == qpn && up.peer.address.ip() == from => Some(&mut up.peer),
+            Phase::Parting(of) if of.conn.qpn == qpn && of.peer.address.ip() == from => Some(&mut of.peer),
             _ => None,
         }
     }
 
     /// Whether there is.
     pub(crate) fn is_from(&self, from: IpAddr, qpn: u32) -> bool {
-        matches!(&self.phase, Phase::Up(up) if up.conn.qpn == qpn && up.peer.address.ip() == from)
+        match &self.phase {
+            Phase::Up(up) => up.conn.qpn == qpn && up.peer.address.ip() == from,
+            Phase::Parting(of) => of.conn.qpn == qpn && of.peer.address.ip() == from,
+            _ => false,
+        }
     }
 
     /// Whether its connection is with this queue pair of that address.
@@ -145,7 +143,7 @@ impl Link {
     pub(crate) fn is_with_slot(&self, peer: IpAddr, slot: u8) -> bool {
         match &self.phase {
             Phase::Up(up) => up.conn.peer == (peer, slot),
-            Phase::Ended(_, Some(conn)) => conn.peer == (peer, slot),
+            Phase::Parting(parting) => parting.conn.peer == (peer, slot),
             _ => false,
         }
     }
@@ -153,9 +151,10 @@ impl Link {
     /// Receive buffers that belong to it and have not completed.
     pub(crate) fn allocated(&self) -> usize {
         match &self.phase {
-            Phase::Idle(work) | Phase::Ended(work, _) => work.allocated(),
+            Phase::Idle(work) | Phase::Ended(work) => work.allocated(),
             Phase::Dialing(dialing) => dialing.work.allocated(),
             Phase::Up(up) => up.rc.work().allocated(),
+            Phase::Parting(parting) => parting.rest.work().allocated(),
             Phase::Between => 0,
         }
     }
@@ -184,8 +183,8 @@ impl Link {
     pub(crate) fn fail_now(&mut self, tools: Option<&mut Tools<'_>>) {
         match &self.phase {
             Phase::Dialing(dialing) if dialing.call.is_none() => self.fail(Upcall::Unreachable),
-            Phase::Ended(..) => self.sink.call(Upcall::AcceptFailed),
-            Phase::Up(_) => tools.into_iter().for_each(|tools| self.peer_is_gone(tools)),
+            Phase::Ended(_) => self.sink.call(Upcall::AcceptFailed),
+            Phase::Up(_) | Phase::Parting(_) => tools.into_iter().for_each(|tools| self.peer_is_gone(tools)),
             _ => {}
         }
     }
@@ -207,7 +206,7 @@ impl Link {
     /// The attempt has failed.
     fn fail(&mut self, why: Upcall<'_>) {
         match std::mem::replace(&mut self.phase, Phase::Between) {
-            Phase::Dialing(dialing) => self.finish(dialing.work, None),
+            Phase::Dialing(dialing) => self.finish(dialing.work),
             other => return self.phase = other,
         }
         self.sink.call(why);
@@ -224,7 +223,7 @@ impl Link {
         let ((mut conn, rq_psn), peer) = match (call, Peer::new(tools.station.address(), far)) {
             (Some(call), Some(peer)) => (call, peer),
             _ => {
-                self.finish(work, None);
+                self.finish(work);
                 return self.sink.call(Upcall::Unreachable);
             }
         };
@@ -380,7 +379,7 @@ impl Link {
     /// Accepts a request that is not there any more.
     pub(crate) fn answer_nobody(&mut self, kit: &mut Kit) {
         if let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Between) {
-            self.finish(work, None);
+            self.finish(work);
             kit.fail_soon(self.index);
         }
     }
@@ -404,8 +403,8 @@ impl Link {
         let current = match &self.phase {
             Phase::Dialing(dialing) => dialing.call.map(|(conn, _)| conn.id),
             Phase::Up(up) => Some(up.conn.id),
-            Phase::Ended(_, conn) => conn.map(|conn| conn.id),
-            Phase::Idle(_) | Phase::Between => None,
+            Phase::Parting(parting) => Some(parting.conn.id),
+            Phase::Idle(_) | Phase::Ended(_) | Phase::Between => None,
         };
         // Of an attempt that was followed by another.
         if current != Some(id) {
@@ -419,28 +418,21 @@ impl Link {
             Event::Unreachable => self.fail(Upcall::Unreachable),
             Event::TimedOut => self.fail(Upcall::TimedOut),
             Event::AcceptFailed | Event::Withdrawn => self.end(tools, End::NotAccepted),
+            Event::Disconnecting => self.peer_leaves(tools),
             Event::Disconnected => self.disconnected(tools),
             Event::Broken => self.end(tools, End::Broken),
             Event::Request(_) | Event::Released { .. } => {}
         }
     }
 
-    fn disconnected(&mut self, tools: &mut Tools<'_>) {
-        match &mut self.phase {
-            Phase::Ended(_, waiting) => {
-                if waiting.take().is_some() {
-                    self.sink.call(Upcall::Disconnected);
-                }
-            }
-            Phase::Dialing(_) => self.fail(Upcall::Disconnected),
-            _ => self.end(tools, End::Peer),
-        }
-    }
-
     /// A packet for it has come, from its peer's address.
     #[inline]
     pub(crate) fn receive(&mut self, tools: &mut Tools<'_>, packet: &Packet<'_>) {
-        let Phase::Up(up) = &mut self.phase else { return };
+        let up = match &mut self.phase {
+            Phase::Up(up) => up,
+            Phase::Parting(parting) => return parting.receive(tools, packet),
+            _ => return,
+        };
         if !std::mem::replace(&mut self.touched, true) {
             tools.kit.touched.push(self.index);
         }
@@ -464,7 +456,7 @@ impl Link {
         if up.failure.is_some() {
             return self.end(tools, End::Broken);
         }
-        if up.rc.wants_tx() || up.closing.is_some() {
+        if up.rc.wants_tx() || up.closing.is_some() || up.peer_leaves {
             self.transmit(tools);
         }
         let Phase::Up(up) = &mut self.phase else { return };
@@ -505,6 +497,9 @@ impl Link {
     pub(crate) fn transmit(&mut self, tools: &mut Tools<'_>) {
         match &mut self.phase {
             Phase::Up(up) => {
+                if up.peer_leaves && up.rc.is_wound_up() {
+                    return self.end(tools, End::Peer);
+                }
                 if let Err(failure) = up.transmit(tools) {
                     up.failure = Some(failure);
                     return self.end(tools, End::Broken);
@@ -516,22 +511,28 @@ impl Link {
                 }
                 tools.kit.wheel.set(self.index, up.rc.deadline());
             }
-            Phase::Ended(work, _) => work.flush(),
+            Phase::Parting(parting) => {
+                parting.rest.flush();
+                parting.transmit(tools);
+            }
+            Phase::Ended(work) => work.flush(),
             Phase::Idle(_) | Phase::Dialing(_) | Phase::Between => {}
         }
     }
 
     /// Sends what had to wait for others.
     pub(crate) fn go_on(&mut self, tools: &mut Tools<'_>) {
-        if let Phase::Up(up) = &mut self.phase {
-            up.queued = false;
-            self.transmit(tools);
+        match &mut self.phase {
+            Phase::Up(up) => up.queued = false,
+            Phase::Parting(parting) => parting.queued = false,
+            _ => return,
         }
+        self.transmit(tools);
     }
 
     /// The same where there is no connection any more.
     pub(crate) fn flush_ended(&mut self) {
-        if let Phase::Ended(work, _) = &mut self.phase {
+        if let Phase::Ended(work) = &mut self.phase {
             work.flush();
         }
     }
@@ -545,113 +546,6 @@ impl Link {
                 up.failure = Some(failure);
                 self.end(tools, End::Broken);
             }
-        }
-    }
-
-    /// Ends the connection, or the attempt, as the consumer wants.
-    pub(crate) fn disconnect(&mut self, tools: &mut Tools<'_>, how: Close) {
-        match (&mut self.phase, how) {
-            (Phase::Up(up), Close::Graceful) if up.announced => {
-                up.closing = Some(how);
-                self.transmit(tools);
-            }
-            (Phase::Up(_), _) => self.end(tools, End::Local(how)),
-            (Phase::Dialing(dialing), _) => {
-                if let Some((conn, _)) = dialing.call {
-                    tools.station.cm.forget(tools.now, conn.id);
-                }
-                self.fail(Upcall::Disconnected);
-            }
-            (Phase::Idle(_) | Phase::Ended(..) | Phase::Between, _) => {}
-        }
-    }
-
-    /// The same where there is no connection.
-    pub(crate) fn disconnect_nobody(&mut self) {
-        match std::mem::replace(&mut self.phase, Phase::Between) {
-            Phase::Idle(work) => self.finish(work, None),
-            Phase::Dialing(dialing) => self.finish(dialing.work, None),
-            other => return self.phase = other,
-        }
-        self.sink.call(Upcall::Disconnected);
-    }
-
-    /// The peer's process is gone, or its host says that nobody has the port.
-    pub(crate) fn peer_is_gone(&mut self, tools: &mut Tools<'_>) {
-        match &self.phase {
-            Phase::Up(_) => self.end(tools, End::Broken),
-            Phase::Dialing(dialing) => {
-                if let Some((conn, _)) = dialing.call {
-                    tools.station.cm.forget(tools.now, conn.id);
-                }
-                self.fail(Upcall::Unreachable);
-            }
-            Phase::Ended(..) => self.disconnected(tools),
-            Phase::Idle(_) | Phase::Between => {}
-        }
-    }
-
-    fn end(&mut self, tools: &mut Tools<'_>, end: End) {
-        let mut up = match std::mem::replace(&mut self.phase, Phase::Between) {
-            Phase::Up(up) => up,
-            other => return self.phase = other,
-        };
-        if let End::Broken = end {
-            up.rc.last_words(&mut tools.kit.burst);
-        } else {
-            // What the peer asked for comes first.
-            up.rc.acknowledge(&mut tools.kit.burst);
-        }
-        tools.station.send(&up.peer, &mut tools.kit.burst, tools.now);
-        let (announced, closing, conn) = (up.announced, up.closing.is_some(), up.conn);
-        tools.station.qpns.retire(conn.qpn);
-        let cm = &mut tools.station.cm;
-        let waits = match end {
-            End::Local(Close::Graceful) => {
-                cm.disconnect(tools.now, conn.id, Ending::Graceful);
-                true
-            }
-            End::Local(Close::Abrupt) => {
-                cm.disconnect(tools.now, conn.id, Ending::Abrupt);
-                true
-            }
-            End::Broken => {
-                cm.forget(tools.now, conn.id);
-                false
-            }
-            End::Peer | End::NotAccepted => false,
-        };
-        up.rc.flush();
-        self.finish(up.rc.into_work(), waits.then_some(conn));
-        if waits {
-            return;
-        }
-        self.sink.call(match end {
-            _ if !announced => Upcall::AcceptFailed,
-            _ if closing => Upcall::Disconnected,
-            End::Broken => Upcall::Broken,
-            End::Local(_) | End::Peer | End::NotAccepted => Upcall::Disconnected,
-        });
-    }
-
-    /// Completes all that is posted, and sees to it that what is posted later is completed, too.
-    fn finish(&mut self, mut work: Work, conn: Option<Conn>) {
-        self.shared.end();
-        work.flush();
-        self.phase = Phase::Ended(work, conn);
-    }
-
-    /// The queue pair goes away: no upcalls any more.
-    pub(crate) fn close(mut self, tools: &mut Tools<'_>) {
-        let conn = match std::mem::replace(&mut self.phase, Phase::Between) {
-            Phase::Up(up) => Some(up.conn),
-            Phase::Dialing(dialing) => dialing.call.map(|(conn, _)| conn),
-            Phase::Ended(_, conn) => conn,
-            Phase::Idle(_) | Phase::Between => None,
-        };
-        if let Some(conn) = conn {
-            tools.station.qpns.retire(conn.qpn);
-            tools.station.cm.forget(tools.now, conn.id);
         }
     }
 }

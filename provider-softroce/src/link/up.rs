@@ -21,7 +21,7 @@ const WINDOW: usize = 1 << 20;
 const WINDOWS: RangeInclusive<usize> = 16..=1024;
 
 /// Bursts of one queue pair before others get their turn.
-const BURSTS: usize = 16;
+pub(super) const BURSTS: usize = 16;
 
 /// The connection.
 pub(super) struct Up {
@@ -37,11 +37,13 @@ pub(super) struct Up {
     pub(super) announced: bool,
     /// It ends when all that was posted is done.
     pub(super) closing: Option<Close>,
+    /// It ends when what is in flight is done, as far as the peer has taken it.
+    pub(super) peer_leaves: bool,
     pub(super) failure: Option<Failure>,
     /// The acknowledgement that is owed.
     pub(super) debt: Debt,
     /// The queue pair.
-    link: usize,
+    pub(super) link: usize,
     /// It is in the kit's list of those who have more to send.
     pub(super) queued: bool,
 }
@@ -94,6 +96,7 @@ impl Up {
             ends: None,
             announced: false,
             closing: None,
+            peer_leaves: false,
             failure: None,
             debt: Debt::default(),
             link,

@@ -22,7 +22,7 @@ impl Cm {
         for &act in effect.acts {
             self.act(now, id, act, mad);
         }
-        self.enter(now, id, effect.to);
+        self.enter(now, id, effect.to, mad);
     }
 
     fn act(&mut self, now: Instant, id: u32, act: Act, mad: Option<&Mad<'_>>) {
@@ -32,7 +32,7 @@ impl Cm {
             Act::SendRtu => conn.rtu(),
             Act::SendMra => conn.mra(now),
             Act::SendDreq => conn.dreq(now, self.ids.transaction()),
-            Act::SendDrep => conn.drep(mad.map_or(conn.transaction, |dreq| dreq.transaction)),
+            Act::SendDrep => conn.drep(mad.map_or(conn.dreq_transaction, |dreq| dreq.transaction)),
             Act::RefuseReq(reason) => conn.rej_of_req(reason, &[]),
             Act::SendRej(reason) => conn.rej(reason, self.cfg.ca_guid),
             Act::Wait => {
@@ -54,7 +54,7 @@ impl Cm {
     }
 
     /// Leaves for another state, or stays; sets the timers either way.
-    fn enter(&mut self, now: Instant, id: u32, to: State) {
+    fn enter(&mut self, now: Instant, id: u32, to: State, mad: Option<&Mad<'_>>) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         if to != conn.state {
             conn.state = to;
@@ -76,6 +76,10 @@ impl Cm {
                     self.refused.push_back(id);
                 }
                 State::Closed => conn.kept = None,
+                State::DreqRcvd => {
+                    conn.kept = None;
+                    conn.dreq_transaction = mad.map_or(0, |dreq| dreq.transaction);
+                }
                 State::ReqSent | State::ReqRcvd | State::RepSent | State::DreqSent => {}
             }
             if matches!(to, State::TimeWait | State::Rejected | State::Closed) {
@@ -162,6 +166,7 @@ fn event(news: News, message: Option<&Message<'_>>) -> Event {
         (News::Withdrawn, _) => Event::Withdrawn,
         (News::Unreachable, _) => Event::Unreachable,
         (News::TimedOut, _) => Event::TimedOut,
+        (News::Disconnecting, _) => Event::Disconnecting,
         (News::Disconnected, _) => Event::Disconnected,
         (News::Broken, _) => Event::Broken,
     }

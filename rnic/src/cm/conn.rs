@@ -26,6 +26,8 @@ pub(super) struct Conn {
     pub(super) peer: Peer,
     /// Of the REQ, and so of what answers to it.
     pub(super) transaction: u64,
+    /// Of the DREQ that is to be answered.
+    pub(super) dreq_transaction: u64,
     /// How long an answer may take, with the way there and back.
     pub(super) interval: Duration,
     /// How often a message is repeated.

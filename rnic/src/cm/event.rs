@@ -35,6 +35,9 @@ pub enum Event {
     Unreachable,
     /// Active: there was no answer within the consumer's time.
     TimedOut,
+    /// The peer disconnects. It takes nothing new, but goes on answering what it has taken, until it is answered by
+    /// [`Cm::disconnect`](super::Cm::disconnect): call that when nothing is in flight, soon in any case.
+    Disconnecting,
     /// The connection was ended by either side.
     Disconnected,
     /// The peer has left the connection without ending it.

@@ -173,8 +173,8 @@ impl Cm {
         Ok(())
     }
 
-    /// Ends a connection, or an attempt that [`connect`](Self::connect) began. [`Event::Disconnected`] follows, unless
-    /// another end was told before.
+    /// Ends a connection, or an attempt that [`connect`](Self::connect) began, or answers a peer that disconnects.
+    /// [`Event::Disconnected`] follows, unless another end was told before.
     pub fn disconnect(&mut self, now: Instant, id: ConnId, ending: Ending) {
         self.apply(now, id.0, Input::Disconnect, None);
         if ending == Ending::Abrupt
@@ -267,6 +267,7 @@ impl Cm {
             qpn: None,
             peer: Peer::default(),
             transaction: 0,
+            dreq_transaction: 0,
             interval: self.cfg.interval(self.cfg.response_timeout),
             retries: self.cfg.max_cm_retries,
             ack_timeout,

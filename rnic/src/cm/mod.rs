@@ -8,8 +8,9 @@
 //! Event::Accepted ◄──── REP ──────────────────────────
 //!                 ───── RTU ─────────────────────────►  Event::Established
 //!
-//! Cm::disconnect ────── DREQ ────────────────────────►  Event::Disconnected
-//! Event::Disconnected ◄─ DREP ────────────────────────
+//! Cm::disconnect ────── DREQ ────────────────────────►  Event::Disconnecting
+//!                                                       Cm::disconnect
+//! Event::Disconnected ◄─ DREP ────────────────────────  Event::Disconnected
 //!             both sides, when nothing of it can be under way any more: Event::Released
 //! ```
 //!

@@ -18,6 +18,8 @@ pub enum State {
     Established,
     /// Waits for the answer to its DREQ.
     DreqSent,
+    /// Waits until its consumer is ready for the answer to the peer's DREQ.
+    DreqRcvd,
     /// Ended. Kept until nothing that belongs to it can be under way any more.
     TimeWait,
     /// Nothing is left of it.
@@ -53,7 +55,7 @@ pub enum Input {
     Accept,
     /// The consumer rejects.
     Reject,
-    /// The consumer disconnects, or gives up an attempt.
+    /// The consumer disconnects, or gives up an attempt, or is ready for the end that the peer wants.
     Disconnect,
     /// What is repeated has been repeated as often as it may, or cannot arrive.
     Exhausted,
@@ -95,6 +97,7 @@ pub enum News {
     Withdrawn,
     Unreachable,
     TimedOut,
+    Disconnecting,
     Disconnected,
     Broken,
 }
@@ -137,8 +140,9 @@ pub const fn effect(state: State, input: Input) -> Option<Effect> {
         (Rtu | Data, RepSent) => (Established, &[Tell(News::Established)]),
 
         // Who disconnects has had the REP: the RTU was lost, not the connection.
-        (Dreq, RepSent) => (TimeWait, &[SendDrep, Tell(News::Established), Tell(News::Disconnected)]),
-        (Dreq, Established | DreqSent) => (TimeWait, &[SendDrep, Tell(News::Disconnected)]),
+        (Dreq, RepSent) => (DreqRcvd, &[Tell(News::Established), Tell(News::Disconnecting)]),
+        (Dreq, Established) => (DreqRcvd, &[Tell(News::Disconnecting)]),
+        (Dreq, DreqSent) => (TimeWait, &[SendDrep, Tell(News::Disconnected)]),
         (Dreq, TimeWait) => (state, &[SendDrep]),
         (Drep, DreqSent) => (TimeWait, &[Tell(News::Disconnected)]),
 
@@ -146,7 +150,7 @@ pub const fn effect(state: State, input: Input) -> Option<Effect> {
         (Stale, ReqRcvd) => (Rejected, &[Tell(News::Withdrawn)]),
         (Stale, RepSent) => (DreqSent, &[SendDreq, Tell(News::AcceptFailed)]),
         (Stale, Established) => (DreqSent, &[SendDreq, Tell(News::Broken)]),
-        (Stale, DreqSent) => (TimeWait, &[Tell(News::Disconnected)]),
+        (Stale, DreqSent | DreqRcvd) => (TimeWait, &[Tell(News::Disconnected)]),
 
         (Accept, ReqRcvd) => (RepSent, &[SendKept]),
         (Reject, ReqRcvd) => (Rejected, &[SendKept]),
@@ -157,10 +161,11 @@ pub const fn effect(state: State, input: Input) -> Option<Effect> {
         }
         (Disconnect, Established) => (DreqSent, &[SendDreq]),
         (Disconnect, DreqSent) => (state, &[]),
+        (Disconnect, DreqRcvd) => (TimeWait, &[SendDrep, Tell(News::Disconnected)]),
 
         (Exhausted, ReqSent) => (Closed, &[SendRej(Reason::TIMEOUT), Tell(News::Unreachable)]),
         (Exhausted, RepSent) => (TimeWait, &[SendRej(Reason::TIMEOUT), Tell(News::AcceptFailed)]),
-        (Exhausted, DreqSent) => (TimeWait, &[Tell(News::Disconnected)]),
+        (Exhausted, DreqSent | DreqRcvd) => (TimeWait, &[Tell(News::Disconnected)]),
 
         (Deadline, ReqSent) => (Closed, &[SendRej(Reason::TIMEOUT), Tell(News::TimedOut)]),
         // Neither the consumer nor the peer asks for it any more.
@@ -176,13 +181,14 @@ pub const fn effect(state: State, input: Input) -> Option<Effect> {
 
 impl State {
     /// All states.
-    pub const ALL: [State; 8] = [
+    pub const ALL: [State; 9] = [
         State::ReqSent,
         State::ReqRcvd,
         State::Rejected,
         State::RepSent,
         State::Established,
         State::DreqSent,
+        State::DreqRcvd,
         State::TimeWait,
         State::Closed,
     ];
@@ -213,7 +219,7 @@ impl Input {
 impl News {
     /// Whether nothing more is told of the connection after this.
     pub const fn is_last(self) -> bool {
-        !matches!(self, News::Accepted | News::Established)
+        !matches!(self, News::Accepted | News::Established | News::Disconnecting)
     }
 }
 
@@ -243,8 +249,10 @@ mod tests {
     /// Whatever happens, a connection that ends is told of as ended, and one that is told of as ended ends.
     #[test]
     fn the_end_is_told() {
-        let open =
-            |state| matches!(state, State::ReqSent | State::ReqRcvd | State::RepSent | State::Established);
+        let open = |state| {
+            use State::*;
+            matches!(state, ReqSent | ReqRcvd | RepSent | Established | DreqRcvd)
+        };
         for input in Input::ALL {
             for state in State::ALL.into_iter().filter(|&state| open(state)) {
                 let Some(Effect { to, acts }) = effect(state, input) else { continue };

@@ -7,6 +7,7 @@ use wire::rocev2::{Bth, NakCode, Packet, PathMtu, Psn, RnrTimer};
 use super::burst::Burst;
 use super::requester::Requester;
 use super::responder::Responder;
+use super::rest::Rest;
 use crate::qp::Work;
 
 /// What connection management agreed on, and the two ends' own choices.
@@ -240,6 +241,19 @@ impl Rc {
         requester.expire(work, now, stats).map_err(|failure| self.fail(failure))
     }
 
+    /// The peer takes its leave: it takes nothing new, but may have taken what it has not acknowledged. That is sent again until
+    /// it is acknowledged, or the peer has been silent for 50 ms (16 round trips, where these are longer), or 2 s are over, or
+    /// the retries are used up. What was never sent stays unsent. When [`is_wound_up`](Self::is_wound_up): [`flush`](Self::flush).
+    pub fn wind_up(&mut self, now: Instant) {
+        let Rc { work, path, requester, stats, .. } = self;
+        requester.wind_up(work, path.mtu, now, stats);
+    }
+
+    /// After [`wind_up`](Self::wind_up): whether nothing that is posted can complete any more but as flushed.
+    pub fn is_wound_up(&self) -> bool {
+        self.requester.is_wound_up(&self.work, self.path.mtu)
+    }
+
     /// Everything is done that a graceful close waits for: no request queued or in flight, no answer owed.
     pub fn is_drained(&self) -> bool {
         let answered = !self.responder.is_ready() && !self.responder.owes_ack();
@@ -267,6 +281,11 @@ impl Rc {
     /// Ends the engine; what is posted and not completed stays in the queues until [`Work::flush`].
     pub fn into_work(self) -> Work {
         self.work
+    }
+
+    /// Ends the engine, and completes everything posted as flushed; but what the peer has been told it is told again if it asks.
+    pub fn into_rest(self) -> Rest {
+        Rest::new(self.work, self.path, self.responder)
     }
 
     #[inline]

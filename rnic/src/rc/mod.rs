@@ -8,6 +8,7 @@
 //! | `responder` | which of the peer's requests are carried out, and what is acknowledged |
 //! | `messages` | carrying them out: from packets to memory and completions |
 //! | `answers` | the peer's READs and atomic operations: their responses, also when it asks again |
+//! | [`rest`] | what this side still answers when it has ended the connection |
 //! | `pace` | the window, and the clocks of a requester that hears nothing |
 //! | [`burst`] | datagrams on their way out |
 //! | [`wheel`] | the deadlines of all queue pairs of an adapter |
@@ -21,10 +22,12 @@ mod requester;
 mod requests;
 mod responder;
 mod responses;
+pub mod rest;
 pub mod wheel;
 
 pub use burst::Burst;
 pub use engine::{Failure, Rc, RcCfg, Stats};
+pub use rest::Rest;
 pub use wheel::Wheel;
 
 #[cfg(test)]

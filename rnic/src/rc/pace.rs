@@ -23,6 +23,14 @@ const PROBE_MIN: Duration = Duration::from_millis(5);
 const TIMEOUT_MIN: Duration = Duration::from_millis(32);
 /// An answer that comes later than this after a probe shows that the peer is slow.
 const LATE_ROUND_TRIPS: u32 = 2;
+/// A peer that takes its leave may be silent for so long: probes at once and after 5, 15 and 35 ms, and the last one's answer.
+/// One whose queue pair is gone, as a kernel's is at once, keeps its own DREP, and our consumer, waiting for no longer.
+const PARTING_SILENCE: Duration = Duration::from_millis(50);
+/// The same where round trips are long: probes at once and after 4 and 12 of them, and the last one's answer.
+const PARTING_ROUND_TRIPS: u32 = 16;
+/// And for so long in all, however it answers: a fifth of the time for which a peer of ours repeats its DREQ, and before a
+/// kernel repeats it once.
+const PARTING_MAX: Duration = Duration::from_secs(2);
 /// Between two probes of a requester without ACK timeout.
 const PROBE_MAX: Duration = Duration::from_secs(1);
 /// The window after a loss, at least.
@@ -111,6 +119,8 @@ pub(super) enum Overdue {
     Retry,
     /// Give up.
     Exhausted,
+    /// The same, since a peer that takes its leave has been silent for long enough.
+    Parted,
 }
 
 /// The clocks of a requester that waits for an acknowledgement.
@@ -133,6 +143,15 @@ pub(super) struct Clocks {
     round_trip: Option<Duration>,
     /// A packet whose acknowledgement is waited for to measure one, and when it was sent.
     sample: Option<(Psn, Instant)>,
+    parting: Option<Parting>,
+}
+
+/// The peer takes its leave.
+struct Parting {
+    /// When this requester gives up if nothing new is acknowledged until then.
+    end: Instant,
+    /// When it does in any case.
+    last: Instant,
 }
 
 impl Clocks {
@@ -152,6 +171,7 @@ impl Clocks {
             patience: Duration::ZERO,
             round_trip: None,
             sample: None,
+            parting: None,
         }
     }
 
@@ -203,8 +223,23 @@ impl Clocks {
     /// The peer is alive: all waiting begins anew.
     #[inline]
     pub(super) fn restart(&mut self, now: Instant) {
+        if let Some(Parting { end, last }) = &mut self.parting {
+            let round_trips = self.round_trip.unwrap_or_default() * PARTING_ROUND_TRIPS;
+            *end = (now + PARTING_SILENCE.max(round_trips)).min(*last);
+        }
         self.retries_left = self.retries;
         (self.since, self.probed, self.probes) = (Some(now), now, 0);
+    }
+
+    /// The peer takes its leave, and waits until this side has done so too.
+    pub(super) fn part(&mut self, now: Instant) {
+        let idle = self.since.is_none();
+        self.parting = Some(Parting { end: now, last: now + PARTING_MAX });
+        self.restart(now);
+        self.patience = Duration::ZERO;
+        if idle {
+            self.since = None;
+        }
     }
 
     /// Packets are sent again: their acknowledgements say nothing about a round trip.
@@ -219,12 +254,16 @@ impl Clocks {
 
     pub(super) fn deadline(&self) -> Option<Instant> {
         let (since, probe) = (self.since?, self.probed + self.probe_after());
-        Some(self.timeout.map_or(probe, |timeout| probe.min(since + timeout)))
+        let at = self.timeout.map_or(probe, |timeout| probe.min(since + timeout));
+        Some(self.parting.as_ref().map_or(at, |parting| parting.end.min(at)))
     }
 
     /// What is to be done at this time, if anything.
     pub(super) fn expire(&mut self, now: Instant) -> Option<Overdue> {
         let since = self.since?;
+        if self.parting.as_ref().is_some_and(|parting| now >= parting.end) {
+            return Some(Overdue::Parted);
+        }
         if self.timeout.is_some_and(|timeout| now >= since + timeout) {
             if self.retries_left == 0 {
                 return Some(Overdue::Exhausted);

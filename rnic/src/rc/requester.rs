@@ -49,6 +49,17 @@ pub(super) struct Requester {
     pub(super) window: Window,
     pub(super) clocks: Clocks,
     loss: Option<Loss>,
+    leave: Leave,
+}
+
+/// Whether the peer takes its leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leave {
+    No,
+    /// It has taken what it will take. That is asked for.
+    Takes,
+    /// It has had time enough to answer.
+    Taken,
 }
 
 /// A packet of a request.
@@ -115,13 +126,14 @@ impl Requester {
             window: Window::new(window),
             clocks: Clocks::new(cfg.ack_timeout, cfg.retries, now),
             loss: None,
+            leave: Leave::No,
         }
     }
 
     /// What may be done next, if anything.
     #[inline]
     pub(super) fn choose(&self, work: &Work) -> Option<Step> {
-        if self.rnr_wait.is_some() || self.in_flight() >= self.window.size() {
+        if self.rnr_wait.is_some() || !self.may_send() {
             return None;
         }
         let (wqe, _) = work.request(self.next.at)?;
@@ -140,6 +152,13 @@ impl Requester {
             WcOp::FetchAdd | WcOp::CompareSwap => Some(Step::Atomic),
             WcOp::Send | WcOp::Write | WcOp::WriteImm | WcOp::Recv => Some(Step::Message),
         }
+    }
+
+    /// Whether the next packet may leave: the window is open, and the peer takes it, or has perhaps taken it.
+    #[inline]
+    pub(super) fn may_send(&self) -> bool {
+        let taken = self.leave == Leave::No || self.next.psn.is_before(self.fresh);
+        taken && self.in_flight() < self.window.size()
     }
 
     /// Whether there is anything to be done.
@@ -263,6 +282,34 @@ impl Requester {
         self.clocks.forget_sample();
     }
 
+    /// The peer takes its leave: asks, at once, for what may have arrived, and sends nothing new.
+    pub(super) fn wind_up(&mut self, work: &Work, mtu: PathMtu, now: Instant, stats: &mut Stats) {
+        if self.leave != Leave::No {
+            return;
+        }
+        self.leave = Leave::Takes;
+        self.clocks.part(now);
+        if !self.is_wound_up(work, mtu) {
+            stats.probes += 1;
+            self.window.silent(self.fresh);
+            self.go_back();
+        }
+    }
+
+    /// Whether nothing that is posted can succeed any more, since the peer takes its leave: it has no receive buffer for the
+    /// oldest request, or not all of that was ever sent, or the peer is silent.
+    pub(super) fn is_wound_up(&self, work: &Work, mtu: PathMtu) -> bool {
+        let all_sent = |(wqe, _): (&Wqe, _)| {
+            let left = packets(wqe, mtu) - self.oldest.index;
+            wqe.op != WcOp::Bind && !(self.oldest.psn + left).is_after(self.fresh)
+        };
+        match self.leave {
+            Leave::No => false,
+            Leave::Takes => self.rnr_wait.is_some() || !work.request(self.oldest.at).is_some_and(all_sent),
+            Leave::Taken => true,
+        }
+    }
+
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.rnr_wait.or_else(|| self.clocks.deadline())
     }
@@ -278,6 +325,15 @@ impl Requester {
         }
         match self.clocks.expire(now) {
             None => return Ok(()),
+            Some(Overdue::Parted) => {
+                self.leave = Leave::Taken;
+                return Ok(());
+            }
+            // As much as there is to be had of a peer that leaves.
+            Some(Overdue::Exhausted) if self.leave != Leave::No => {
+                self.leave = Leave::Taken;
+                return Ok(());
+            }
             Some(Overdue::Exhausted) => {
                 work.fail(self.oldest.at, WcStatus::Transport);
                 return Err(Failure::Silent);

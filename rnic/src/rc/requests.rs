@@ -60,7 +60,7 @@ impl Requester {
     ) -> Result<bool, WcStatus> {
         let Some((_, segments)) = work.request(self.next.at) else { return Ok(false) };
         let (mtu, at, packets) = (path.mtu.octets(), self.next.at, packets(wqe, path.mtu));
-        while self.next.at == at && self.in_flight() < self.window.size() {
+        while self.next.at == at && self.may_send() {
             let (index, offset) = (self.next.index, self.next.index as usize * mtu);
             let position = Position::new(index == 0, index + 1 == packets);
             let payload_len = (wqe.len as usize - offset).min(mtu);

@@ -96,6 +96,18 @@ impl Responder {
         }
     }
 
+    /// Takes nothing new from now on: only [`receive_again`](Self::receive_again).
+    pub(super) fn leave(&mut self) {
+        (self.behind, self.nak, self.message) = (None, None, Message::None);
+    }
+
+    /// Takes a request packet if it is one that was taken before.
+    pub(super) fn receive_again(&mut self, path: &Path, packet: &Packet<'_>) {
+        if packet.bth.psn.distance(self.expected) < 0 {
+            self.again(path, packet);
+        }
+    }
+
     /// A packet is missing before this one.
     #[cold]
     fn missing(&mut self, psn: Psn, stats: &mut Stats) {

@@ -77,12 +77,23 @@ fn address_comes_back(name: &str, family: Family) -> Case {
                     false => Err("the transfer was over before the address came back".to_owned()),
                 }
             });
+            // Also where it panics: nobody waits for a transfer then that will not come.
+            let end = Ends(&over);
             let outcome = dapltest::LONG.run(registry, &Way { to: host.near(), from: Some(&host) });
-            over.store(true, Ordering::Relaxed);
+            drop(end);
             outcome?;
             Ok(interruption.join().expect("no panic")?)
         })
     })
+}
+
+/// Says so when it is dropped.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The server's address goes for good: who has something under way is told when the retries are used up. (dapltest then waits

@@ -110,7 +110,7 @@ impl Host {
         here(&format!("ip addr add {}", self.family.given(self.near())))
     }
 
-    /// Makes the wire a bad one, in both directions: packets come twice (1 %), and late (2 %). (Of loss see `networks`.)
+    /// Makes the wire a bad one, in both directions: packets are lost (2 %), come twice (1 %), and late (2 %).
     ///
     /// With what kernels have that lack netem: rules of nftables, and a slow class of HTB for the late ones.
     pub(crate) fn spoil(&self) -> Result<(), Stop> {
@@ -125,6 +125,10 @@ impl Host {
         ] {
             let rules = format!(
                 "table {table} bad {{
+                    chain in {{
+                        type filter hook input priority 0
+                        iifname {WIRE} numgen random mod 100 < 2 drop
+                    }}
                     chain out {{
                         type filter hook output priority 0
                         oifname {WIRE} numgen random mod 100 < 2 meta priority set 1:2

@@ -8,14 +8,13 @@ use crate::{Case, dapltest, dtest};
 /// What makes a registry.
 pub(crate) type Make = fn(&Dist, &Provider) -> Result<Registry, Skip>;
 
-/// Without loss: where the acknowledgement of a last message is lost and the peer disconnects at once, the message counts as
-/// failed, as on adapters, and dapltest complains. Loss is in the transport's contract.
-///
 /// Names, and registries whose programs have these networks.
 pub(crate) const NETWORKS: &[(&str, Make)] = &[
-    ("disorderly", |dist, provider| with(dist, provider, "duplicate=1%,reorder=2%,seed=1")),
-    ("disorderly_and_far", |dist, provider| with(dist, provider, "duplicate=1%,reorder=5%,delay=2ms,seed=2")),
-    ("narrow", |dist, provider| with(dist, provider, "rate=200mbit,delay=1ms,seed=3")),
+    ("lossy", |dist, provider| with(dist, provider, "loss=2%,duplicate=1%,reorder=2%,seed=1")),
+    ("lossy_and_far", |dist, provider| {
+        with(dist, provider, "loss=1%,duplicate=1%,reorder=5%,delay=2ms,seed=2")
+    }),
+    ("narrow", |dist, provider| with(dist, provider, "rate=200mbit,delay=1ms,loss=0.5%,seed=3")),
 ];
 
 fn with(dist: &Dist, provider: &Provider, conditions: &str) -> Result<Registry, Skip> {

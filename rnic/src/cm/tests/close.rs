@@ -49,6 +49,45 @@ fn both_disconnect_at_once() {
     assert!(pair.is_empty());
 }
 
+/// Who has something in flight answers when that is settled, whatever the peer repeats meanwhile.
+#[test]
+fn a_dreq_is_answered_when_the_consumer_is_ready() {
+    for side in [A, B] {
+        let mut pair = Pair { busy: true, ..Pair::new() };
+        let (ids, other) = (pair.connected(), 1 - side);
+        pair.cms[side].disconnect(pair.now, ids[side], Ending::Graceful);
+        pair.run();
+        assert_eq!(pair.told(other), [(ids[other], Event::Disconnecting)]);
+        assert_eq!(pair.state(other, ids[other]), State::DreqRcvd);
+        pair.pass(3 * DREQ_INTERVAL);
+        assert_eq!(pair.sent(), ["A:DREQ A:DREQ A:DREQ A:DREQ", "B:DREQ B:DREQ B:DREQ B:DREQ"][side]);
+        assert_eq!([A, B].map(|side| pair.told(side)), [vec![], vec![]]);
+        pair.cms[other].disconnect(pair.now, ids[other], Ending::Graceful);
+        pair.run();
+        assert_eq!(pair.sent(), ["B:DREP", "A:DREP"][side]);
+        for side in [A, B] {
+            assert_eq!(pair.told(side), [(ids[side], Event::Disconnected)]);
+            assert_eq!(pair.state(side, ids[side]), State::TimeWait);
+        }
+    }
+}
+
+/// The consumer that is asked goes away instead.
+#[test]
+fn a_dreq_is_answered_when_the_connection_is_forgotten() {
+    let mut pair = Pair { busy: true, ..Pair::new() };
+    let ids = pair.connected();
+    pair.cms[A].disconnect(pair.now, ids[A], Ending::Graceful);
+    pair.run();
+    assert_eq!(pair.told(B), [(ids[B], Event::Disconnecting)]);
+    pair.cms[B].forget(pair.now, ids[B]);
+    pair.run();
+    assert_eq!(pair.sent(), "A:DREQ B:DREP");
+    assert_eq!(pair.told(A), [(ids[A], Event::Disconnected)]);
+    pair.pass(TIME_WAIT);
+    assert_eq!(pair.told(B), [(ids[B], Event::Released { qpn: QPN[B] })]);
+}
+
 #[test]
 fn a_lost_dreq_or_drep() {
     for (lost, sent) in [("A:DREQ", "(A:DREQ) A:DREQ B:DREP"), ("B:DREP", "A:DREQ (B:DREP) A:DREQ B:DREP")] {

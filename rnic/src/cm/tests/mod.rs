@@ -37,6 +37,8 @@ struct Pair {
     log: Vec<String>,
     /// To be lost, each once.
     lose: Vec<&'static str>,
+    /// Whether the consumers have something in flight when their peer disconnects: then they answer themselves.
+    busy: bool,
 }
 
 impl Pair {
@@ -57,6 +59,7 @@ impl Pair {
             links: [link(1), link(2)],
             log: vec![],
             lose: vec![],
+            busy: false,
         }
     }
 
@@ -121,6 +124,7 @@ impl Pair {
             for (from, arrival) in arrivals.into_iter().enumerate() {
                 if let Some(Transmit { from: sender, to, mad }) = arrival {
                     self.cms[1 - from].receive(self.now, sender, to, &mad).unwrap();
+                    self.answer(1 - from);
                 }
             }
         }
@@ -155,6 +159,15 @@ impl Pair {
 
     fn told(&mut self, side: usize) -> Vec<(ConnId, Event)> {
         std::iter::from_fn(|| self.cms[side].poll_event()).collect()
+    }
+
+    /// A consumer that has nothing in flight answers as soon as its peer disconnects.
+    fn answer(&mut self, side: usize) {
+        let cm = &mut self.cms[side];
+        let asked = cm.events.iter().position(|(_, event)| *event == Event::Disconnecting);
+        if let Some((id, _)) = asked.filter(|_| !self.busy).and_then(|at| cm.events.remove(at)) {
+            cm.disconnect(self.now, id, Ending::Graceful);
+        }
     }
 
     fn state(&self, side: usize, id: ConnId) -> State {

@@ -56,8 +56,9 @@ struct Network {
 impl Network {
     fn new(conditions: Conditions) -> Self {
         let dice = Rng(conditions.seed);
+        let busy = conditions.seed.is_multiple_of(2);
         Network {
-            pair: Pair::over(conditions),
+            pair: Pair { busy, ..Pair::over(conditions) },
             dice,
             told: [BTreeMap::new(), BTreeMap::new()],
             calls: vec![],
@@ -134,6 +135,9 @@ impl Network {
                         pair.cms[side].disconnect(pair.now, id, ending);
                     }
                 }
+                Event::Disconnecting if dice.chance(3) => {
+                    pair.cms[side].disconnect(pair.now, id, Ending::Graceful);
+                }
                 _ => {}
             }
         }
@@ -162,12 +166,15 @@ impl Network {
 }
 
 fn ended(told: &[Event]) -> bool {
-    let open = |event: &Event| matches!(event, Event::Request(_) | Event::Accepted(_) | Event::Established);
+    let open = |event: &Event| {
+        matches!(event, Event::Request(_) | Event::Accepted(_) | Event::Established | Event::Disconnecting)
+    };
     told.iter().any(|event| !open(event))
 }
 
 fn summary(told: &[Event]) -> String {
     let name = |event: &Event| format!("{event:?}").split(['(', ' ']).next().unwrap().to_owned();
-    let silent = |event: &&Event| !matches!(event, Event::Request(_) | Event::Released { .. });
+    let silent =
+        |event: &&Event| !matches!(event, Event::Request(_) | Event::Disconnecting | Event::Released { .. });
     told.iter().filter(silent).map(name).collect::<Vec<_>>().join(" ")
 }

@@ -191,11 +191,14 @@ impl<'a> Exchange<'a> {
 
     fn collect(&mut self) {
         for side in [A, B] {
-            self.sent[side].extend(std::iter::from_fn(|| self.cms[side].poll_transmit()));
             while let Some((id, event)) = self.cms[side].poll_event() {
                 assert_eq!(*self.ids[side].get_or_insert(id), id);
-                self.told[side].push(event);
+                match event {
+                    Event::Disconnecting => self.cms[side].disconnect(self.now, id, Ending::Graceful),
+                    event => self.told[side].push(event),
+                }
             }
+            self.sent[side].extend(std::iter::from_fn(|| self.cms[side].poll_transmit()));
         }
     }
 

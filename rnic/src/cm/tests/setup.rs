@@ -78,6 +78,8 @@ fn a_call_to_oneself() {
     let told = deliver(cm);
     assert!(matches!(&told[..], [(x, Event::Accepted(_)), (y, Event::Established)] if (*x, *y) == (a, b)));
     cm.disconnect(now, b, Ending::Graceful);
+    assert_eq!(deliver(cm), [(a, Event::Disconnecting)]);
+    cm.disconnect(now, a, Ending::Graceful);
     assert_eq!(deliver(cm), [(a, Event::Disconnected), (b, Event::Disconnected)]);
     cm.expire(now + 2 * SECOND);
     let mut released = deliver(cm);

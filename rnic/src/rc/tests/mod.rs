@@ -5,6 +5,7 @@ mod lossy;
 mod replay;
 mod requester;
 mod responder;
+mod rest;
 mod transfer;
 mod wheel;
 

@@ -1,0 +1,278 @@
+//! How connections end, with a peer made by hand: what is answered when an acknowledgement is lost, or nobody answers.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use dat_core::mem_transport::contract::rig::{DEPTH, End, Event, Rig, Service, outcomes};
+use dat_core::provider::{Close, Provider, Queue, WcStatus};
+use provider_softroce::{Roce, SoftRoce};
+use wire::cm::{Drep, Dreq, IpHeader, Mad, Message, Req, Rtu, ServiceId, Timeout};
+use wire::rocev2::{
+    Aeth, Bth, Deth, Extension, Icrc, Opcode, Operation, Packet, PathMtu, Psn, Syndrome, UDP_PORT,
+};
+
+const OURS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 45);
+const PEER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 46);
+const PEER_ID: u32 = 0x0001_2305;
+const PEER_QPN: u32 = 0x00_4505;
+/// Of our first packet.
+const OUR_PSN: Psn = Psn::new(0x1000);
+
+/// One at a time: the peer has the port.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// The peer: all that it says is said by the test.
+struct Peer {
+    socket: UdpSocket,
+    icrc: Icrc,
+    heard: RefCell<VecDeque<Heard>>,
+}
+
+/// What the peer hears, as far as it matters here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    Rep { id: u32, qpn: u32, psn: Psn },
+    Dreq { transaction: u64 },
+    Drep { transaction: u64 },
+    Request(Psn),
+    Ack(Psn),
+}
+
+/// The connection, as the peer knows it.
+struct Call {
+    id: u32,
+    qpn: u32,
+    psn: Psn,
+}
+
+impl Peer {
+    fn new() -> Self {
+        let socket = UdpSocket::bind((PEER, UDP_PORT)).expect("nobody has the port");
+        socket.connect((OURS, UDP_PORT)).expect("an address of this host");
+        socket.set_nonblocking(true).expect("a socket");
+        let [from, to] = [socket.local_addr(), socket.peer_addr()].map(|end| end.expect("bound"));
+        Peer { socket, icrc: Icrc::new(from, to).expect("both are IPv4"), heard: RefCell::default() }
+    }
+
+    fn say(&self, packet: &Packet<'_>) {
+        let mut datagram = vec![0; packet.len() + Icrc::SIZE];
+        packet.emit(&mut datagram[..packet.len()]);
+        self.icrc.seal(0, &mut datagram);
+        self.socket.send(&datagram).expect("sent");
+    }
+
+    fn say_message(&self, transaction: u64, message: Message<'_>) {
+        let mad = Mad { transaction, message }.emit();
+        let deth = Deth { q_key: Deth::GSI_Q_KEY, source_qpn: Deth::GSI_QPN };
+        let bth = Bth::new(Opcode::DatagramSendOnly, Deth::GSI_QPN, Psn::new(0));
+        self.say(&Packet { bth, extension: Extension::Deth(deth), payload: &mad });
+    }
+
+    fn say_dreq(&self, call: &Call, transaction: u64) {
+        let dreq = Dreq { local_id: PEER_ID, remote_id: call.id, remote_qpn: call.qpn, private: &[] };
+        self.say_message(transaction, Message::Dreq(dreq));
+    }
+
+    fn say_ack(&self, call: &Call, psn: Psn) {
+        let aeth = Aeth { syndrome: Syndrome::ACK, msn: 1 };
+        let bth = Bth::new(Opcode::Acknowledge, call.qpn, psn);
+        self.say(&Packet { bth, extension: Extension::Aeth(aeth), payload: &[] });
+    }
+
+    fn say_send(&self, call: &Call, psn: Psn) {
+        let bth = Bth { ack_request: true, ..Bth::new(Opcode::SendOnly, call.qpn, psn) };
+        self.say(&Packet { bth, extension: Extension::None, payload: b"data" });
+    }
+
+    /// The next that it hears.
+    fn hear(&self) -> Option<Heard> {
+        let mut datagram = [0; 8192];
+        while let Ok(len) = self.socket.recv(&mut datagram) {
+            let packet = Packet::parse(&datagram[..len - Icrc::SIZE]).expect("our own");
+            let psn = packet.bth.psn;
+            let heard = match packet.bth.opcode.operation() {
+                Operation::Acknowledge => Heard::Ack(psn),
+                _ if packet.bth.dest_qpn != Deth::GSI_QPN => Heard::Request(psn),
+                _ => {
+                    let Mad { transaction, message } = Mad::parse(packet.payload).expect("our own");
+                    match message {
+                        Message::Rep(rep) => {
+                            Heard::Rep { id: rep.local_id, qpn: rep.qpn, psn: rep.starting_psn }
+                        }
+                        Message::Dreq(_) => Heard::Dreq { transaction },
+                        Message::Drep(_) => Heard::Drep { transaction },
+                        other => panic!("{other:?}"),
+                    }
+                }
+            };
+            self.heard.borrow_mut().push_back(heard);
+        }
+        self.heard.borrow_mut().pop_front()
+    }
+}
+
+/// Opens our side.
+fn adapter() -> Roce {
+    let params = format!("{OURS} engine=user");
+    SoftRoce.open("softroce", &params).unwrap_or_else(|error| panic!("{params}: {error}"))
+}
+
+/// The peer calls, and is answered.
+fn connected<'t>(rig: &Rig<'t, Roce>, peer: &Peer) -> (End<'t, Roce>, Call) {
+    let service = Service::new(rig.a, 1);
+    let port = service.port(rig.a) as u16;
+    let header = IpHeader { source_port: 1, source: PEER.into(), destination: OURS.into() };
+    let timeout = Timeout::new(17);
+    let req = Req {
+        local_id: PEER_ID,
+        service: ServiceId::tcp(port),
+        ca_guid: u64::from(port),
+        qpn: PEER_QPN,
+        responder_resources: 4,
+        initiator_depth: 4,
+        remote_response_timeout: timeout,
+        transport: Req::RC,
+        flow_control: false,
+        starting_psn: OUR_PSN,
+        local_response_timeout: timeout,
+        retry_count: 7,
+        p_key: 0xFFFF,
+        path_mtu: PathMtu::Octets1024.code(),
+        rnr_retry_count: 7,
+        max_cm_retries: 15,
+        srq: false,
+        primary: wire::cm::Path::over_ip(PEER.into(), OURS.into(), timeout),
+        alternate: None,
+        private: &header.emit(),
+    };
+    peer.say_message(1, Message::Req(req));
+    let end = End::new(rig.a);
+    let (request, ..) = service.request(rig);
+    end.qp.accept(request, b"", DEPTH).expect("accept");
+    let call = match rig.until("a REP", || peer.hear()) {
+        Heard::Rep { id, qpn, psn } => Call { id, qpn, psn },
+        other => panic!("{other:?}"),
+    };
+    peer.say_message(1, Message::Rtu(Rtu { local_id: PEER_ID, remote_id: call.id, private: &[] }));
+    assert!(matches!(rig.next("the connection", &end.log), Event::Established { .. }));
+    (end, call)
+}
+
+/// The peer's queue pair is gone as it disconnects, as a kernel's is: it is asked for what is in flight, and not for long.
+#[test]
+fn a_peer_that_answers_nothing_any_more() {
+    let _alone = alone();
+    let ours = adapter();
+    let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
+    let (end, call) = connected(&rig, &peer);
+    end.send(1, &[end.mem.segment(0, 8)]);
+    assert_eq!(rig.until("the message", || peer.hear()), Heard::Request(OUR_PSN));
+    let start = Instant::now();
+    peer.say_dreq(&call, 2);
+    let mut asked = 0;
+    rig.until("a DREP", || match peer.hear()? {
+        Heard::Request(OUR_PSN) => {
+            asked += 1;
+            None
+        }
+        Heard::Drep { transaction: 2 } => Some(()),
+        other => panic!("{other:?}"),
+    });
+    let time = start.elapsed();
+    // At least once, if this machine is busy with others.
+    assert!((1..=5).contains(&asked), "asked {asked} times");
+    assert!(time >= Duration::from_millis(50), "it was asked for {time:?} only");
+    assert!(time < Duration::from_secs(2), "we have kept it waiting for {time:?}");
+    assert!(matches!(rig.next("the end", &end.log), Event::Disconnected));
+    assert_eq!(outcomes(&rig.completions(&end.requests, 1)), [(1, WcStatus::Flushed)]);
+}
+
+/// It has taken a message, its acknowledgement was lost, and it disconnects: the message is not counted as lost.
+#[test]
+fn a_last_acknowledgement_that_was_lost() {
+    let _alone = alone();
+    let ours = adapter();
+    let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
+    let (end, call) = connected(&rig, &peer);
+    end.send(1, &[end.mem.segment(0, 8)]);
+    end.send(2, &[end.mem.segment(0, 8)]);
+    for ahead in [0, 1] {
+        assert_eq!(rig.until("the message", || peer.hear()), Heard::Request(OUR_PSN + ahead));
+    }
+    peer.say_dreq(&call, 2);
+    assert_eq!(rig.until("the question", || peer.hear()), Heard::Request(OUR_PSN));
+    peer.say_ack(&call, OUR_PSN + 1);
+    rig.until("a DREP", || match peer.hear()? {
+        // Where the machine is busy, another question was under way.
+        Heard::Request(OUR_PSN) => None,
+        Heard::Drep { transaction: 2 } => Some(()),
+        other => panic!("{other:?}"),
+    });
+    assert!(matches!(rig.next("the end", &end.log), Event::Disconnected));
+    let done = [(1, WcStatus::Success), (2, WcStatus::Success)];
+    assert_eq!(outcomes(&rig.completions(&end.requests, 2)), done);
+}
+
+/// Where nothing is in flight nobody waits.
+#[test]
+fn nothing_is_in_flight() {
+    let _alone = alone();
+    let ours = adapter();
+    let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
+    let times = (0..5).map(|_| {
+        let (end, call) = connected(&rig, &peer);
+        end.send(1, &[end.mem.segment(0, 8)]);
+        assert_eq!(rig.until("the message", || peer.hear()), Heard::Request(OUR_PSN));
+        peer.say_ack(&call, OUR_PSN);
+        assert_eq!(outcomes(&rig.completions(&end.requests, 1)), [(1, WcStatus::Success)]);
+        while let Some(again) = peer.hear() {
+            assert_eq!(again, Heard::Request(OUR_PSN), "a probe");
+        }
+        let start = Instant::now();
+        peer.say_dreq(&call, 2);
+        assert_eq!(rig.until("a DREP", || peer.hear()), Heard::Drep { transaction: 2 });
+        let time = start.elapsed();
+        assert!(matches!(rig.next("the end", &end.log), Event::Disconnected));
+        time
+    });
+    let best = times.min().expect("some");
+    assert!(best < Duration::from_millis(25), "{best:?}");
+}
+
+/// We disconnect: what was taken is acknowledged again until the peer has answered to that, and nothing new is taken.
+#[test]
+fn what_was_taken_is_acknowledged_again() {
+    let _alone = alone();
+    let ours = adapter();
+    let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
+    let (end, call) = connected(&rig, &peer);
+    for id in [1, 2] {
+        end.recv(id, &[end.mem.segment(0, 8)]);
+    }
+    peer.say_send(&call, call.psn);
+    assert_eq!(outcomes(&rig.completions(&end.recvs, 1)), [(1, WcStatus::Success)]);
+    end.qp.disconnect(Close::Graceful);
+    assert_eq!(rig.until("the first acknowledgement", || peer.hear()), Heard::Ack(call.psn));
+    let Heard::Dreq { transaction } = rig.until("a DREQ", || peer.hear()) else { panic!("no DREQ") };
+    assert_eq!(outcomes(&rig.completions(&end.recvs, 1)), [(2, WcStatus::Flushed)]);
+
+    peer.say_send(&call, call.psn + 1);
+    peer.say_send(&call, call.psn);
+    assert_eq!(rig.until("the other", || peer.hear()), Heard::Ack(call.psn));
+    end.log.assert_silent();
+
+    let drep = Drep { local_id: PEER_ID, remote_id: call.id, private: &[] };
+    peer.say_message(transaction, Message::Drep(drep));
+    assert!(matches!(rig.next("the end", &end.log), Event::Disconnected));
+    // Now it is over.
+    peer.say_send(&call, call.psn);
+    peer.say_dreq(&call, 7);
+    assert_eq!(rig.until("a DREP", || peer.hear()), Heard::Drep { transaction: 7 });
+}

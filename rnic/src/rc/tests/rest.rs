@@ -1,0 +1,169 @@
+//! A side that has ended the connection, and what it still answers.
+
+use super::*;
+use crate::{Remote, WcStatus};
+
+/// The side that has ended it, and what it still answers.
+struct Left {
+    queues: Queues,
+    rest: Rest,
+    burst: Burst,
+}
+
+impl Left {
+    fn new(side: Side) -> Left {
+        let Side { queues, rc, burst, .. } = side;
+        Left { queues, rest: rc.into_rest(), burst }
+    }
+
+    /// What it says to a packet.
+    fn hear(&mut self, packet: &[u8]) -> Vec<String> {
+        self.rest.receive(&Packet::parse(packet).unwrap());
+        let mut said = vec![];
+        while self.rest.wants_tx() {
+            self.rest.transmit(&mut self.burst);
+            said.append(&mut words(&self.take()));
+        }
+        said
+    }
+
+    fn take(&mut self) -> Vec<Vec<u8>> {
+        let mut rest = self.burst.bytes();
+        let packets = self.burst.lens().iter().map(|&len| {
+            let (datagram, after) = rest.split_at(len.into());
+            rest = after;
+            datagram[..datagram.len() - burst::ICRC_SIZE].to_vec()
+        });
+        let packets = packets.collect();
+        self.burst.clear();
+        packets
+    }
+}
+
+fn responder() -> Side {
+    Side::new(cfg(0), Instant::now())
+}
+
+/// The peer's first packet.
+const FIRST: Psn = PSNS[0];
+
+fn only(ahead: u32) -> Vec<u8> {
+    packet(Opcode::SendOnly, FIRST + ahead, Extension::None, b"data")
+}
+
+#[test]
+fn what_was_taken_is_acknowledged_again_and_nothing_new_is_taken() {
+    let mut side = responder();
+    let (buf, now) = (side.buf(16), Instant::now());
+    for id in 0..3 {
+        side.recv(id, &[buf.seg(4 * id as usize, 4)]);
+    }
+    for ahead in [0, 1] {
+        side.take(now, &only(ahead)).unwrap();
+    }
+    // A packet is missing, and the peer is to be told: not any more.
+    side.take(now, &only(3)).unwrap();
+    let mut left = Left::new(side);
+    let received = left.queues.received();
+    let statuses: Vec<_> = received.iter().map(|wc| (wc.id, wc.status)).collect();
+    assert_eq!(statuses, [(0, WcStatus::Success), (1, WcStatus::Success), (2, WcStatus::Flushed)]);
+    left.rest.transmit(&mut left.burst);
+    left.take();
+
+    let ack = [format!("{} ACK ACK 0", FIRST + 1)];
+    for ahead in [0, 1] {
+        assert_eq!(left.hear(&only(ahead)), ack);
+    }
+    for ahead in [2, 3, 100] {
+        assert_eq!(left.hear(&only(ahead)), [""; 0]);
+    }
+    assert_eq!(left.hear(&answer(Syndrome::ACK, FIRST)), [""; 0], "no request");
+    assert_eq!(buf.bytes()[..8], *b"datadata");
+    assert_eq!(buf.bytes()[8..], [0; 8]);
+    // What is posted later is flushed.
+    left.queues.post(send(9, &[]));
+    left.rest.flush();
+    assert_eq!(left.queues.completions()[0].status, WcStatus::Flushed);
+}
+
+#[test]
+fn reads_are_answered_again_while_the_memory_is_there() {
+    let mut side = responder();
+    let (shown, now) = (side.buf(2 * OCTETS), Instant::now());
+    let Remote { addr: va, key: r_key } = shown.remote(0);
+    let reth = Reth { va, r_key, len: 2 * OCTETS as u32 };
+    let ask = packet(Opcode::ReadRequest, FIRST, Extension::Reth(reth), &[]);
+    side.take(now, &ask).unwrap();
+    side.rc.transmit(now, &mut side.burst).unwrap();
+    let responses = words(&side.sent());
+    assert_eq!(responses.len(), 2);
+    let mut left = Left::new(side);
+    assert_eq!(left.hear(&ask), responses);
+    let mut shown = shown;
+    shown.mr = None;
+    assert_eq!(left.hear(&ask), [""; 0]);
+    assert!(!left.rest.wants_tx());
+}
+
+/// What one side has taken the other counts as done, whatever the network loses between the two ends of a connection.
+#[test]
+#[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
+fn a_last_acknowledgement_may_be_lost() {
+    const NETWORKS: u64 = 1000;
+    let (mut delivered, mut in_doubt) = (0, 0);
+    for seed in 0..NETWORKS {
+        let conditions = Conditions {
+            loss: netem::Probability::percent(5),
+            reorder: netem::Probability::percent(5),
+            delay: Duration::from_micros(20),
+            seed,
+            ..Conditions::default()
+        };
+        let mut pair = Pair::new().over(&conditions);
+        let (near, far) = (pair.a.buf(8 * OCTETS), pair.b.buf(8 * OCTETS));
+        pair.b.recv(0, &[far.seg(0, 8 * OCTETS)]);
+        pair.a.post(send(0, &[near.seg(0, 8 * OCTETS)]));
+        while pair.b.received().is_empty() {
+            pair.step().unwrap();
+        }
+        // B's consumer has what it waited for, and disconnects. A may have heard of that by now.
+        delivered += 1;
+        let Pair { mut a, b, mut now, .. } = pair;
+        let Side { queues, rc, burst, mut link } = b;
+        let mut left = Left { queues, rest: rc.into_rest(), burst };
+        in_doubt += u32::from(a.rc.deadline().is_some());
+        let end = now + Duration::from_millis(60);
+        now += conditions.delay;
+        a.rc.wind_up(now);
+        loop {
+            while let Some(packet) = link.receive(now) {
+                a.take(now, &packet).unwrap();
+            }
+            if a.rc.deadline().is_some_and(|at| at <= now) {
+                a.rc.expire(now).unwrap();
+            }
+            if a.rc.is_wound_up() {
+                break;
+            }
+            while a.rc.wants_tx() {
+                a.rc.transmit(now, &mut a.burst).unwrap();
+                a.leave(now);
+            }
+            while let Some(packet) = a.link.receive(now) {
+                left.rest.receive(&Packet::parse(&packet).unwrap());
+                left.rest.transmit(&mut left.burst);
+                for packet in left.take() {
+                    link.send(now, packet, 64);
+                }
+            }
+            let next = [a.link.deadline(), link.deadline(), a.rc.deadline()].into_iter().flatten().min();
+            now = next.unwrap().max(now + Duration::from_nanos(1));
+            assert!(now <= end, "seed {seed}");
+        }
+        a.rc.flush();
+        let statuses: Vec<_> = a.completions().iter().map(|wc| wc.status).collect();
+        delivered -= u32::from(statuses == [WcStatus::Success]);
+    }
+    assert!(in_doubt > 100, "{in_doubt}: else this shows nothing");
+    assert_eq!(delivered, 0, "delivered, and counted as not done, of {in_doubt}");
+}
