@@ -122,7 +122,9 @@ impl Fuzz {
             assert!(!*released, "{event:?}");
             match event {
                 Event::Request(_) => self.conns.push(id),
-                Event::Accepted(_) | Event::Established => assert!(!*ended, "{event:?}"),
+                Event::Accepted(_) | Event::Established | Event::Disconnecting => {
+                    assert!(!*ended, "{event:?}");
+                }
                 Event::Released { qpn } => {
                     assert!(*ended && qpn == QPN);
                     *released = true;
