@@ -70,6 +70,7 @@ fn a_hundred_thousand_packets() {
     let shown = Buf::new(&keys, pd, 400, LOCAL);
     let view = View { zero_based: true, ..shown.view(200, 100) };
     let (mut packets, mut ends, mut taken, mut answered, mut invalidated) = (0, 0, 0, 0, 0);
+    let mut answered_again = 0;
     while packets < PACKETS {
         let srq = Arc::new(Srq::new(&keys, pd, 4, SEGMENTS, || {}).unwrap());
         for id in 0..4 {
@@ -108,6 +109,9 @@ fn a_hundred_thousand_packets() {
                 };
             }
             now += Duration::from_micros(rng.below(3000) as u64);
+            if rng.chance(50) {
+                side.rc.wind_up(now);
+            }
             let result = side.rc.receive(now, &packet).and_then(|()| {
                 if rng.chance(2) {
                     side.rc.acknowledge(&mut side.burst);
@@ -122,8 +126,17 @@ fn a_hundred_thousand_packets() {
                 break;
             }
         }
-        side.rc.flush();
         taken += side.rc.stats().rx_messages;
+        let Side { queues: side, rc, mut burst, .. } = side;
+        let (mut rest, memory) = (rc.into_rest(), [&open, &sink, &shown].map(|buf| buf.bytes().to_vec()));
+        for _ in 0..10 {
+            let bytes = anything(&mut rng, expected - 2, cfg.sq_psn, &targets);
+            burst.clear();
+            rest.receive(&Packet::parse(&bytes).unwrap());
+            rest.transmit(&mut burst);
+            answered_again += burst.lens().len();
+        }
+        assert!([&open, &sink, &shown].map(|buf| buf.bytes().to_vec()) == memory, "nothing new is taken");
         let done = side.completions();
         assert_eq!(done.len(), posted);
         assert!(done.iter().map(|wc| wc.id).eq(0..posted as u64), "in order");
@@ -146,6 +159,7 @@ fn a_hundred_thousand_packets() {
     // The packets are such that much of all this happens.
     assert!(ends > 5_000 && taken > 10_000, "{ends} ends, {taken} messages");
     assert!(answered > 20_000 && invalidated > 100, "{answered} packets sent, {invalidated} invalidations");
+    assert!(answered_again > 5_000, "{answered_again} packets sent after the end");
     let written = shown.bytes()[200..300].iter().filter(|&&byte| byte == 0xEE).count();
     assert!(written > 50, "{written} octets of the window were written");
 }
