@@ -1,9 +1,11 @@
 //! Where the things under test are.
 
-use std::env;
 use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 use crate::{Provider, Skip};
+
+const LIBRARY: &str = "libdat2.so.2";
 
 /// The layout that `cargo xtask dist` makes: `lib/`, `include/`, `bin/`, `share/`.
 #[derive(Debug, Clone)]
@@ -20,11 +22,20 @@ impl Dist {
                 beside_this_test().ok_or_else(|| Skip("this test lies outside a target directory".into()))?
             }
         };
-        let library = root.join("lib/libdat2.so.2");
+        let library = root.join("lib").join(LIBRARY);
         if library.exists() {
             return Ok(Self { root });
         }
         Err(Skip(format!("{} is not built: run `cargo xtask test` or `cargo xtask dist`", library.display())))
+    }
+
+    /// A copy of libdat2.so.2 alone, for users who may not look where this one is.
+    pub fn copy_library(&self, into: &Path) -> Self {
+        let copy = Self { root: into.to_owned() };
+        let copied = fs::create_dir_all(copy.lib())
+            .and_then(|()| fs::copy(self.lib().join(LIBRARY), copy.lib().join(LIBRARY)));
+        copied.expect("a file as large as the library fits there");
+        copy
     }
 
     /// Directory of libdat2.so.2 and of the loadable providers.

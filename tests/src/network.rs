@@ -21,23 +21,29 @@ pub fn has_own_network() -> bool {
 /// Starts this program again in a network namespace of its own, where this user may make one. Elsewhere the tests
 /// run on the host's network.
 pub fn enter_own_network() {
+    enter(&["--net", "--map-root-user"]);
+}
+
+/// The same where all users are those of the host, for programs of several of them. Only root may.
+pub fn enter_network_of_all_users() {
+    enter(&["--net"]);
+}
+
+fn enter(namespaces: &[&str]) {
     if has_own_network() {
         return;
     }
-    let works = inside("true".as_ref()).output().is_ok_and(|output| output.status.success());
+    let works = inside(namespaces, "true".as_ref()).output().is_ok_and(|output| output.status.success());
     let (Ok(program), true) = (env::current_exe(), works) else {
         eprintln!("no network namespace (needs unshare, ip, and the permission): a port may be found in use");
         return;
     };
-    let error = inside(program.as_os_str()).args(env::args_os().skip(1)).exec();
+    let error = inside(namespaces, program.as_os_str()).args(env::args_os().skip(1)).exec();
     eprintln!("this program does not start in a network namespace: {error}");
 }
 
-fn inside(program: &std::ffi::OsStr) -> Command {
+fn inside(namespaces: &[&str], program: &std::ffi::OsStr) -> Command {
     let mut command = Command::new("unshare");
-    command
-        .args(["--net", "--map-root-user", "--", "sh", "-c", SET_UP, "sh"])
-        .arg(program)
-        .env(INSIDE, "own");
+    command.args(namespaces).args(["--", "sh", "-c", SET_UP, "sh"]).arg(program).env(INSIDE, "own");
     command
 }

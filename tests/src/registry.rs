@@ -1,6 +1,7 @@
 //! Which C library a program gets, and what it finds behind the name of a provider's adapter.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -102,6 +103,8 @@ impl Registry {
         maps: Vec<PathBuf>,
     ) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
+        // Programs of other users read it, too.
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("its owner may");
         let path = dir.path().join("dat.conf");
         fs::write(&path, conf).expect("dat.conf can be written");
         let environment = Vec::new();

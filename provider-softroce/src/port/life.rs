@@ -46,10 +46,7 @@ pub(crate) struct Lifeline(UnixStream);
 impl Lifeline {
     /// To the adapter that has a slot of an address; `ConnectionRefused`: there is none on this host.
     pub(crate) fn new(address: SocketAddr, slot: u8) -> io::Result<Self> {
-        // Does not wait: the other side need not accept.
-        let stream = UnixStream::connect_addr(&Names::new(address).life(slot))?;
-        stream.set_nonblocking(true)?;
-        Ok(Lifeline(stream))
+        Names::new(address).visit(slot).map(Lifeline)
     }
 }
 

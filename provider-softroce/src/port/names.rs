@@ -6,7 +6,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{self, UnixDatagram, UnixStream};
 use std::time::Duration;
 
-use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
 use super::SLOTS;
 use super::mail::{self, Mailbox};
@@ -50,9 +50,19 @@ impl Names {
 
     /// Whether somebody has the slot who is not of our user.
     pub(super) fn is_foreign(&self, slot: u8) -> bool {
-        let stream = UnixStream::connect_addr(&self.life(slot));
-        let owner = stream.ok().and_then(|stream| sockopt::socket_peercred(stream).ok());
+        let owner = self.visit(slot).ok().and_then(|stream| sockopt::socket_peercred(stream).ok());
         owner.is_some_and(|owner| !mail::is_ours(&owner))
+    }
+
+    /// A connection to the owner of a slot, whether it looks or not; `ConnectionRefused`: there is none on this host. Does
+    /// not wait: `WouldBlock` where as many have come as the kernel keeps for it.
+    pub(super) fn visit(&self, slot: u8) -> io::Result<UnixStream> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        let life = self.life(slot);
+        let name = life.as_abstract_name().expect("all names here are");
+        rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
+        Ok(socket.into())
     }
 
     /// Takes the first free slot.
