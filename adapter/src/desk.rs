@@ -15,19 +15,40 @@ pub(crate) struct Desk<E: Engine> {
     board: Arc<Board<E>>,
     /// Mail, while it is read; kept for its memory.
     mail: Mail<E::Call>,
+    /// The board need not be told what is left to do: that has not changed, or nobody would read it.
+    is_silent: bool,
 }
 
 impl<E: Engine> Desk<E> {
     pub(crate) fn new(engine: E, board: Arc<Board<E>>) -> Self {
-        Desk { engine, board, mail: Mail::default() }
+        Desk { engine, board, mail: Mail::default(), is_silent: false }
     }
 
     /// A pass of a consumer's thread that found its queue empty.
     #[inline]
     pub(crate) fn poll_pass(&mut self) -> Pass {
         self.board.consumer_made_progress();
-        self.serve();
-        self.engine.look()
+        let is_new = self.take_published();
+        let pass = self.engine.look();
+        self.is_silent = match pass {
+            Pass::Idle => !is_new,
+            // Whoever falls asleep later serves first, and so does the background thread at its next tick.
+            Pass::Fruitful => !self.board.is_asleep(),
+            Pass::Fruitless | Pass::Ask => false,
+        };
+        pass
+    }
+
+    /// Does what was published; false: nothing was.
+    #[inline]
+    fn take_published(&mut self) -> bool {
+        self.board.begin_pass();
+        let is_new = !self.board.dirty.is_empty() || self.board.has_mail();
+        if is_new {
+            self.board.dirty.take(|qp| self.engine.transmit(qp));
+            self.open_mail();
+        }
+        is_new
     }
 
     /// What the poller reported, behind what it reported while somebody else had the lease.
@@ -63,15 +84,15 @@ fn see<E: Engine>(engine: &mut E, event: &Event) {
 impl<E: Engine> Serve for Desk<E> {
     /// Does what was published, what was left over and what is due.
     fn serve(&mut self) {
-        self.board.begin_pass();
-        if !self.board.dirty.is_empty() {
-            self.board.dirty.take(|qp| self.engine.transmit(qp));
-        }
-        self.open_mail();
+        self.is_silent = false;
+        self.take_published();
         self.engine.go_on();
     }
 
     fn leave(&mut self) {
+        if std::mem::take(&mut self.is_silent) {
+            return;
+        }
         let Left { more, alarm } = self.engine.leave();
         self.board.leave(more, alarm);
     }

@@ -42,8 +42,6 @@ pub(crate) const WAKER: Token = Token(usize::MAX);
 const FINE: Duration = Duration::from_millis(20);
 /// Looks between two looks at the clock, while a blocking wait polls: each takes some hundred nanoseconds.
 const LOOKS: u32 = 8;
-/// Pauses of the processor after a look that found nothing; found by measuring, with 64-byte messages.
-const PAUSES: u32 = 8;
 /// Polls that find somebody else at work before one lets others have its processor.
 const MISSES: u32 = 1000;
 /// Events taken from the poller at a time.
@@ -113,12 +111,7 @@ impl<E: Engine> Drive<E> {
         }
         let Some(mut desk) = self.desk.try_lock() else { return self.give_way() };
         match desk.poll_pass() {
-            Pass::Fruitful => {}
-            Pass::Fruitless => {
-                drop(desk);
-                // While a look has the socket's lock, what arrives has to wait, and a look is not over soon.
-                (0..PAUSES).for_each(|_| std::hint::spin_loop());
-            }
+            Pass::Fruitful | Pass::Fruitless | Pass::Idle => {}
             Pass::Ask => match self.try_poller() {
                 Some(mut poller) => poller.ask(&mut desk),
                 None => {

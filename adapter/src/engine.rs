@@ -27,11 +27,12 @@ pub unsafe trait Engine: Send + Sized + 'static {
     /// Names somebody who called at a service point, and whose request the consumer has. Never used twice.
     type Call: Copy + Send + 'static;
 
-    /// A consumer's thread polls: looks at the sockets that are likely to have news, without asking the poller.
+    /// A consumer's thread polls, perhaps a million times a second: looks at the sockets that are likely to have news, without
+    /// asking the poller, and does what [`go_on`](Self::go_on) does where it is time.
     fn look(&mut self) -> Pass;
     /// The poller has reported a socket. Edges are reported once: the engine keeps in mind what it leaves there.
     fn see(&mut self, event: &Event);
-    /// A pass, after marked queue pairs have transmitted: what was left over, and what is due.
+    /// Any other pass, after marked queue pairs have transmitted: what was left over, and what is due.
     fn go_on(&mut self);
     /// The lease is about to be let go of: says what is still to do. Called more than once if work comes in meanwhile.
     fn leave(&mut self) -> Left;
@@ -86,6 +87,8 @@ pub enum Pass {
     Fruitful,
     /// Nothing did.
     Fruitless,
+    /// Nothing did, and what [`Engine::leave`] said last is true still.
+    Idle,
     /// The poller may know of something that the pass did not look at.
     Ask,
 }

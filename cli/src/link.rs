@@ -39,6 +39,8 @@ pub(crate) struct Link {
     connections: EventDispatcher,
     /// Requests that have not completed.
     pub(crate) outstanding: usize,
+    /// Receives that have completed and not been posted again.
+    taken: usize,
     wait: Wait,
 }
 
@@ -101,7 +103,18 @@ impl Link {
             endpoint.post_receive(&[incoming], 0)?;
         }
         let peer = memory.remote(); // until the peer has introduced itself
-        Ok(Link { endpoint, memory, peer, largest, receives, requests, connections, outstanding: 0, wait })
+        Ok(Link {
+            endpoint,
+            memory,
+            peer,
+            largest,
+            receives,
+            requests,
+            connections,
+            outstanding: 0,
+            taken: 0,
+            wait,
+        })
     }
 
     /// Connects to a peer that is [`Listening`].
@@ -196,24 +209,42 @@ impl Link {
     /// Waits for a message; its length. The receive is posted again.
     #[inline]
     pub(crate) fn receive(&mut self) -> Result<usize> {
+        let length = self.take()?;
+        self.post_receives()?;
+        Ok(length)
+    }
+
+    /// Waits for a message; its length. The receive is posted by [`post_receives`](Self::post_receives), once there is time.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Result<usize> {
         let completion = next(&mut self.receives, self.wait, "a message")?;
-        self.received(completion)
+        self.taken += 1;
+        Ok(completion.length as usize)
+    }
+
+    /// Posts again what was taken.
+    #[inline]
+    pub(crate) fn post_receives(&mut self) -> Result<()> {
+        while self.taken > 0 {
+            self.taken -= 1;
+            let incoming = self.memory.segment(self.largest..2 * self.largest)?;
+            self.endpoint.post_receive(&[incoming], 0)?;
+        }
+        Ok(())
     }
 
     /// A message, if there is one.
     #[inline]
     pub(crate) fn try_receive(&mut self) -> Result<Option<usize>> {
         match self.receives.dequeue()? {
-            Some(event) => self.received(successful(event)?).map(Some),
+            Some(event) => {
+                let length = successful(event)?.length as usize;
+                self.taken += 1;
+                self.post_receives()?;
+                Ok(Some(length))
+            }
             None => Ok(None),
         }
-    }
-
-    #[inline]
-    fn received(&mut self, completion: Completion) -> Result<usize> {
-        let incoming = self.memory.segment(self.largest..2 * self.largest)?;
-        self.endpoint.post_receive(&[incoming], 0)?;
-        Ok(completion.length as usize)
     }
 
     /// Waits for a message that has to be a note.

@@ -191,18 +191,23 @@ fn latency(link: &mut Link, role: Role, operation: Operation, size: usize, count
         let start = Instant::now();
         if role == Role::Client {
             there(link)?;
+            link.post_receives()?;
         }
-        let length = link.receive()?;
+        let length = link.take()?;
         ensure!(length == expected, "expected {expected} bytes, got {length}");
         match role {
             Role::Client => times.push(start.elapsed().as_secs_f64() / 2.0),
-            Role::Server => there(link)?,
+            Role::Server => {
+                there(link)?;
+                link.post_receives()?;
+            }
         }
         // The answer, or the next question, has shown that they are done.
         if link.outstanding > 8 {
             link.reap()?;
         }
     }
+    link.post_receives()?;
     link.complete(0)?;
     Ok(times)
 }

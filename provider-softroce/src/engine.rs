@@ -26,7 +26,7 @@ use crate::link::{Link, Target, Tools, deadline};
 use crate::params::{Params, Which};
 use crate::port::{Desk, Letter, PortError, slot_of};
 use crate::route::Route;
-use crate::socket::{Datagrams, RxBatch};
+use crate::socket::{Datagrams, Habits, RxBatch};
 use crate::station::{GSI, Neighbour, Owner, Station, random};
 
 /// Reads of one socket before others get their turn.
@@ -35,6 +35,8 @@ const BURST: usize = 16;
 const ZEAL: u32 = 64;
 /// Passes after which the poller is asked, fruitful or not: new calls come that way, however busy the connections are.
 const ASK_EVERY: u32 = 256;
+/// Passes of a polling consumer after which the clock is looked at, which takes as long as a tenth of a look at a socket.
+const CLOCK_EVERY: u32 = 8;
 
 /// The engine.
 pub struct Engine {
@@ -152,9 +154,18 @@ impl Engine {
         }
     }
 
+    /// Whether there is more to do in a pass than to look at sockets.
+    #[inline]
+    fn is_in_a_hurry(&mut self) -> bool {
+        let Engine { kit, links, unread, .. } = self;
+        // What came in the last pass has had its answer by now, if the consumer gave one.
+        kit.owing.iter().any(|&link| links.get_mut(link).is_some_and(|link| !link.has_answered()))
+            || !(unread.is_empty() && kit.again.is_empty() && kit.failing.is_empty())
+    }
+
     /// Reads a socket, once; false: nothing was there.
     #[inline]
-    fn read(&mut self, key: Key, now: Instant) -> bool {
+    fn read(&mut self, key: Key, now: impl FnOnce() -> Instant) -> bool {
         let (station, is_door) = match key {
             Key::Door(station) => (station, true),
             Key::Socket(station) => (station, false),
@@ -162,10 +173,15 @@ impl Engine {
         };
         let Engine { stations, links, kit, calls, rx, .. } = self;
         let Some(place) = stations.get_mut(station) else { return false };
-        let socket = if is_door { &place.port.door } else { &place.port.socket };
-        if !socket.receive(rx) {
+        let found = match is_door {
+            false => place.port.socket.receive(rx, &mut place.habits),
+            // Others read it, too: nothing is made of what comes.
+            true => place.port.door.receive(rx, &mut Habits::default()),
+        };
+        if !found {
             return false;
         }
+        let now = now();
         for datagrams in (0..rx.len()).filter_map(|n| rx.get(n)) {
             take_in(&mut Tools { station: place, kit, now }, links, calls, &datagrams);
         }
@@ -176,7 +192,7 @@ impl Engine {
     /// Reads a socket until it is empty, or others shall have their turn.
     fn read_all(&mut self, key: Key, now: Instant) {
         for _ in 0..BURST {
-            if !self.read(key, now) {
+            if !self.read(key, || now) {
                 return;
             }
         }
@@ -430,10 +446,14 @@ unsafe impl adapter::Engine for Engine {
     type Call = CallId;
 
     fn look(&mut self) -> Pass {
-        let now = Instant::now();
+        self.passes = self.passes.wrapping_add(1);
+        let goes_on = self.passes.is_multiple_of(CLOCK_EVERY) || self.is_in_a_hurry();
+        if goes_on {
+            adapter::Engine::go_on(self);
+        }
         let mut moved = false;
         for index in 0..self.stations.len() {
-            if !self.stations[index].qpns.any() || !self.read(Key::Socket(index), now) {
+            if !self.stations[index].qpns.any() || !self.read(Key::Socket(index), Instant::now) {
                 continue;
             }
             moved = true;
@@ -445,11 +465,11 @@ unsafe impl adapter::Engine for Engine {
             }
         }
         self.found = moved;
-        self.passes = self.passes.wrapping_add(1);
         match moved {
             _ if self.passes.is_multiple_of(ASK_EVERY) => Pass::Ask,
             true => Pass::Fruitful,
-            false => Pass::Fruitless,
+            false if goes_on => Pass::Fruitless,
+            false => Pass::Idle,
         }
     }
 
@@ -481,13 +501,13 @@ unsafe impl adapter::Engine for Engine {
         while let Some(link) = self.kit.failing.pop() {
             self.with_link(link, |link, tools| link.fail_now(tools));
         }
-        // What came in the last pass has had its answer by now, if the consumer gave one.
         for at in (0..self.kit.owing.len()).rev() {
             let link = self.kit.owing[at];
-            let held = self.with_link(link, |link, tools| tools.is_some_and(|tools| link.acknowledge(tools)));
-            if held != Some(true) {
-                self.kit.owing.swap_remove(at);
+            if self.links.get_mut(link).is_some_and(|link| link.holds(now)) {
+                continue;
             }
+            self.kit.owing.swap_remove(at);
+            self.with_link(link, |link, tools| link.acknowledge(tools));
         }
         // Each once: whoever has still more to send is behind them by then.
         for _ in 0..self.kit.again.len() {

@@ -7,6 +7,7 @@
 //! | `socket` | UDP sockets: batches, errors, the options that make a packet's IP header known |
 //! | `selftest` | whether this host's IP headers are what the ICRC needs |
 //! | `route` | which address, and which path MTU, leads to a peer |
+//! | `express` | a quicker way to peers at the same address |
 //! | `line` | packets to and from a socket: ICRC, batches, the emulated network, captures |
 //! | `station` | an address in use: its port, its line, its connection manager |
 //! | `link` | a queue pair and its connection |
@@ -18,6 +19,7 @@
 
 mod calls;
 mod engine;
+mod express;
 mod line;
 mod link;
 mod params;

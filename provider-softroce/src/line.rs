@@ -8,6 +8,7 @@ use netem::Conditions;
 use rnic::rc::Burst;
 use wire::rocev2::{Icrc, Identification};
 
+use crate::express::Express;
 use crate::socket::{MAX_BATCH, MAX_SEGMENTS, Udp};
 
 /// What is between an address's engine and its socket.
@@ -15,6 +16,8 @@ pub(crate) struct Line {
     address: SocketAddr,
     /// Whether batches leave with one call.
     gso: bool,
+    /// The quicker way to this very address, once there is a peer.
+    express: Option<Express>,
     net: Option<netem::Link<Flying>>,
     capture: Option<Capture>,
 }
@@ -86,7 +89,14 @@ impl Line {
         capture: Option<Capture>,
     ) -> Self {
         let net = (!conditions.is_off()).then(|| netem::Link::new(conditions.clone()));
-        Line { address, gso, net, capture }
+        Line { address, gso, express: None, net, capture }
+    }
+
+    /// There is a connection with this peer.
+    pub(crate) fn expect(&mut self, peer: SocketAddr) {
+        if peer == self.address && self.express.is_none() && self.gso && self.net.is_none() {
+            self.express = Express::to(peer);
+        }
     }
 
     /// Sends the packets of a burst to a peer, and empties it.
@@ -96,18 +106,31 @@ impl Line {
             let size = usize::from(size);
             let (packets, octets) = self.run(&burst.lens()[first..]);
             let run = &mut burst.bytes_mut()[from..from + octets];
+            let mut express = self.express.as_mut().filter(|_| packets == 1 && to.address == self.address);
+            let source = express.as_ref().map_or(self.address, |express| express.from());
             for (id, datagram) in (0..).zip(run.chunks_mut(size)) {
-                to.there.seal(id, datagram);
+                let id = match &mut express {
+                    Some(express) => express.seal(datagram),
+                    None => {
+                        to.there.seal(id, datagram);
+                        id
+                    }
+                };
                 if let Some(capture) = &self.capture {
-                    record(capture, now, Direction::Out, [self.address, to.address], id, datagram);
+                    record(capture, now, Direction::Out, [source, to.address], id, datagram);
                 }
             }
-            match &mut self.net {
-                None => {
-                    // What does not leave is as good as lost, and is sent again in its time.
+            // What does not leave is as good as lost, and is sent again in its time.
+            match (&mut self.net, express) {
+                (Some(net), _) => net.send(now, Flying { to: to.address, datagram: run.to_vec() }, octets),
+                (None, Some(express)) => {
+                    if !express.send(run) {
+                        self.express = None;
+                    }
+                }
+                (None, None) => {
                     socket.send(to.address, run, size);
                 }
-                Some(net) => net.send(now, Flying { to: to.address, datagram: run.to_vec() }, octets),
             }
             (first, from) = (first + packets, from + octets);
         }

@@ -192,6 +192,7 @@ impl Link {
     /// A connection has its two ends: from now on the end of either is noticed.
     fn up(&mut self, tools: &mut Tools<'_>, up: Up) {
         let (station, (_, slot)) = (up.conn.station, up.conn.peer);
+        tools.station.line.expect(up.peer.address);
         let Kit { context, failing, .. } = &mut *tools.kit;
         let watch = |number, line: &Lifeline| {
             // One that cannot be watched is only noticed later.
@@ -472,25 +473,33 @@ impl Link {
         tools.kit.wheel.set(self.index, up.rc.deadline());
     }
 
-    /// Sends the acknowledgement that is owed; true: not yet.
-    pub(crate) fn acknowledge(&mut self, tools: &mut Tools<'_>) -> bool {
-        let Phase::Up(up) = &mut self.phase else {
-            self.owing = false;
-            return false;
-        };
+    /// Whether the consumer has sent something since an acknowledgement is owed.
+    #[inline]
+    pub(crate) fn has_answered(&self) -> bool {
+        matches!(&self.phase, Phase::Up(up) if up.debt.has_answer())
+    }
+
+    /// Whether it owes an acknowledgement that can wait.
+    #[inline]
+    pub(crate) fn holds(&mut self, now: Instant) -> bool {
+        match &mut self.phase {
+            Phase::Up(up) => up.rc.owes_ack() && up.closing.is_none() && up.debt.holds(now),
+            _ => false,
+        }
+    }
+
+    /// Sends the acknowledgement that is owed.
+    pub(crate) fn acknowledge(&mut self, tools: Option<&mut Tools<'_>>) {
+        self.owing = false;
+        let (Phase::Up(up), Some(tools)) = (&mut self.phase, tools) else { return };
         if up.rc.owes_ack() {
-            if up.closing.is_none() && up.debt.holds(tools.now) {
-                return true;
-            }
             up.rc.acknowledge(&mut tools.kit.burst);
             tools.station.send(&up.peer, &mut tools.kit.burst, tools.now);
         }
         up.debt.paid();
-        self.owing = false;
         if up.closing.is_some() {
             self.transmit(tools);
         }
-        false
     }
 
     /// Sends what is ready.

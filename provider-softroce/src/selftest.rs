@@ -26,23 +26,28 @@ pub(crate) fn batches_are_as_they_should(address: SocketAddr) -> bool {
     })
 }
 
-/// What is of interest in a header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Header {
-    id: u16,
-    dont_fragment: bool,
-}
-
 fn header_of_a_batch(address: SocketAddr) -> Option<Header> {
     let socket = Udp::bind_alone(address).ok()?;
-    socket.ask_for_headers().ok()?;
     let to = socket.local_addr().ok()?;
-    if socket.send(to, &[0; 3 * 64], 64) != Sent::All {
+    header_of(&socket, to, &[0; 3 * 64], 64)
+}
+
+/// What is of interest in a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) id: u16,
+    pub(crate) dont_fragment: bool,
+}
+
+/// Sends packets, and gives the IPv4 header that they leave with: that of the first, where they are a batch.
+pub(crate) fn header_of(socket: &Udp, to: SocketAddr, packets: &[u8], segment: usize) -> Option<Header> {
+    socket.ask_for_headers(true).ok()?;
+    if socket.send(to, packets, segment) != Sent::All {
         return None;
     }
     let deadline = Instant::now() + PATIENCE;
     loop {
-        if let Some(header) = returned(&socket) {
+        if let Some(header) = returned(socket) {
             return Some(header);
         }
         if Instant::now() >= deadline {

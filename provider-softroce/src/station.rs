@@ -19,6 +19,7 @@ use crate::params::Params;
 use crate::port::{Lifeline, Port, PortError, UDP_PORT};
 use crate::route::Route;
 use crate::selftest;
+use crate::socket::Habits;
 
 /// How long a peer may take to answer a message of the connection manager before it is repeated: 2^17 · 4.096 µs. Kernels
 /// say eight times as much; a lost message then costs seconds.
@@ -35,6 +36,8 @@ pub(crate) struct Station {
     pub(crate) qpns: Qpns,
     /// Adapters of this host that its queue pairs have connections with.
     pub(crate) neighbours: Table<Neighbour>,
+    /// What has come of late.
+    pub(crate) habits: Habits,
     /// Looks at the socket that found something.
     pub(crate) good_looks: u32,
     /// The socket has left the poller, since consumers look at it all the time.
@@ -93,6 +96,7 @@ impl Station {
             owners,
             qpns: Qpns::new(slot),
             neighbours: Table::new(),
+            habits: Habits::default(),
             good_looks: 0,
             is_absent: false,
         })

@@ -118,6 +118,7 @@ unsafe impl adapter::Engine for Engine {
 
     #[inline]
     fn look(&mut self) -> Pass {
+        self.go_on();
         let (mut moved, mut blocked, mut stale) = (false, false, false);
         for i in 0..self.hot.len() {
             let Some(link) = self.hot.get(i).and_then(|&i| self.links.get_mut(i)) else { continue };

@@ -48,6 +48,12 @@ impl Debt {
         self.answered = true;
     }
 
+    /// Whether it has.
+    #[inline]
+    pub(super) fn has_answer(&self) -> bool {
+        self.answered
+    }
+
     /// Whether it can wait still.
     pub(super) fn holds(&mut self, now: Instant) -> bool {
         let Some(since) = self.since.filter(|_| self.answered) else { return false };

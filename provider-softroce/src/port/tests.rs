@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use super::mail::Desk;
 use super::*;
-use crate::socket::RxBatch;
+use crate::socket::{Habits, RxBatch};
 
 /// An address of this host that no other test uses.
 fn address() -> SocketAddr {
@@ -45,8 +45,8 @@ fn packet(qpn: u32, connection: u32) -> Vec<u8> {
 }
 
 fn arrived(socket: &Udp) -> usize {
-    let (mut batch, mut n) = (RxBatch::new(), 0);
-    while socket.receive(&mut batch) {
+    let (mut batch, mut habits, mut n) = (RxBatch::new(), Habits::default(), 0);
+    while socket.receive(&mut batch, &mut habits) {
         n += (0..batch.len())
             .filter_map(|i| batch.get(i))
             .map(|d| d.octets.len().div_ceil(d.size))

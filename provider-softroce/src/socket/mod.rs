@@ -2,7 +2,8 @@
 //!
 //! The ICRC covers the IPv4 header's identification and flags, which a UDP socket neither sets nor shows. What is certain: an
 //! *unconnected* socket that forbids fragmentation sends identification 0, and in a batch that the kernel cuts into packets
-//! (UDP_SEGMENT) the k-th has k. So a socket here is never connected, and its path MTU discovery is always on.
+//! (UDP_SEGMENT) the k-th has k. So a socket here is not connected but for [`Express`](crate::express::Express), and its path
+//! MTU discovery is always on.
 
 mod errors;
 mod receive;
@@ -16,7 +17,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-pub(crate) use self::receive::{Datagrams, RxBatch};
+pub(crate) use self::receive::{Datagrams, Habits, RxBatch};
 pub(crate) use self::send::{MAX_BATCH, MAX_SEGMENTS, Sent};
 
 /// Octets that may wait in a socket: as many as the system allows up to this.
@@ -61,8 +62,7 @@ impl Udp {
                 udp.set(libc::IPPROTO_UDP, UDP_NO_CHECK6_RX, 1)?;
             }
         }
-        // Without it a batch comes in pieces; slower, but whole.
-        udp.set(libc::IPPROTO_UDP, libc::UDP_GRO, 1).ok();
+        udp.gather(true);
         for (plain, force) in
             [(libc::SO_RCVBUF, libc::SO_RCVBUFFORCE), (libc::SO_SNDBUF, libc::SO_SNDBUFFORCE)]
         {
@@ -88,10 +88,21 @@ impl Udp {
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Has the kernel give packets back that have left, in the error queue.
-    pub(crate) fn ask_for_headers(&self) -> io::Result<()> {
-        let when = libc::SOF_TIMESTAMPING_TX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
+    /// Whether packets that came as a batch are read as one (UDP_GRO). Without it, as where the kernel does not know it, they
+    /// come one by one: slower, but whole.
+    fn gather(&self, on: bool) {
+        self.set(libc::IPPROTO_UDP, libc::UDP_GRO, on.into()).ok();
+    }
+
+    /// Whether the kernel gives packets back that have left, in the error queue.
+    pub(crate) fn ask_for_headers(&self, on: bool) -> io::Result<()> {
+        let when = if on { libc::SOF_TIMESTAMPING_TX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE } else { 0 };
         self.set(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, when as libc::c_int)
+    }
+
+    /// From now on it receives from this address alone, and [`send_connected`](Self::send_connected) sends there.
+    pub(crate) fn connect(&self, to: SocketAddr) -> io::Result<()> {
+        self.0.connect(&to.into())
     }
 
     /// Octets that may wait in it to be read, as the kernel counts them.
@@ -111,7 +122,10 @@ const UDP_NO_CHECK6_RX: libc::c_int = 102;
 impl From<OwnedFd> for Udp {
     /// A duplicate of such a socket.
     fn from(fd: OwnedFd) -> Self {
-        Udp(fd.into())
+        let udp = Udp(fd.into());
+        // Its last owner may have done without.
+        udp.gather(true);
+        udp
     }
 }
 

@@ -20,8 +20,6 @@ pub(crate) struct RxBatch {
     headers: Box<[libc::mmsghdr; MESSAGES]>,
     iovs: Box<[libc::iovec; MESSAGES]>,
     filled: usize,
-    /// How many to ask for: one, as long as no more came; to look for a second that is not there costs time.
-    ask: usize,
 }
 
 /// Room for the control message that tells the packets' length.
@@ -51,7 +49,6 @@ impl RxBatch {
                 headers: Box::new(zeroed()),
                 iovs: Box::new(zeroed()),
                 filled: 0,
-                ask: 1,
             }
         }
     }
@@ -83,9 +80,9 @@ impl RxBatch {
         }
     }
 
-    fn prepare(&mut self) {
+    fn prepare(&mut self, ask: usize) {
         let (octets, controls) = (self.octets.as_mut_ptr(), self.controls.as_mut_ptr());
-        for n in 0..self.ask {
+        for n in 0..ask {
             self.iovs[n] =
                 libc::iovec { iov_base: octets.wrapping_add(n * LONGEST).cast(), iov_len: LONGEST };
             let header = &mut self.headers[n].msg_hdr;
@@ -100,43 +97,92 @@ impl RxBatch {
     }
 }
 
+/// What a socket's traffic has been like of late, and how it is read best.
+pub(crate) struct Habits {
+    /// Batches are gathered.
+    gathers: bool,
+    /// Packets that came alone, since a batch did.
+    singles: u32,
+    /// Looks in a row that found something.
+    streak: u32,
+}
+
+/// So many packets alone, and batches are not expected any more: without them a packet is read with a quicker call.
+const ALONE: u32 = 256;
+/// So many looks in a row that found something, and more is expected; to look for a second that is not there costs time.
+const BUSY: u32 = 2;
+
+impl Default for Habits {
+    fn default() -> Self {
+        Habits { gathers: true, singles: 0, streak: 0 }
+    }
+}
+
 impl Udp {
     /// Reads what has come; false: nothing.
     #[inline]
-    pub(crate) fn receive(&self, batch: &mut RxBatch) -> bool {
-        batch.prepare();
+    pub(crate) fn receive(&self, batch: &mut RxBatch, habits: &mut Habits) -> bool {
+        let ask = if habits.streak < BUSY { 1 } else { MESSAGES };
         batch.filled = 0;
         // An error that an earlier packet met is reported once, in place of what is asked.
         for _ in 0..2 {
-            match self.receive_once(batch) {
+            match self.receive_once(batch, ask, habits.gathers) {
                 Ok(n) => {
                     batch.filled = n;
-                    batch.ask = if n == batch.ask { MESSAGES } else { n };
+                    habits.streak += 1;
+                    let comes_alone = n == 1 && batch.size(0).is_none();
+                    habits.singles = if comes_alone { habits.singles.saturating_add(1) } else { 0 };
+                    if n == MESSAGES && !habits.gathers {
+                        habits.gathers = true;
+                        self.gather(true);
+                    }
                     return true;
                 }
                 Err(libc::EAGAIN) => break,
-                // The headers are as the kernel left them: nothing was written.
-                Err(_) => batch.prepare(),
+                Err(_) => {}
             }
         }
-        batch.ask = 1;
+        if habits.streak > 0 {
+            habits.streak = 0;
+            // Now that none waits: one that was gathered before could not be told from a single packet.
+            if habits.gathers && habits.singles >= ALONE {
+                habits.gathers = false;
+                self.gather(false);
+            }
+        }
         false
     }
 
-    /// How many came, or what the kernel says. The call for one is quicker than the call for several.
+    /// How many came, or what the kernel says. The less a call can tell, the quicker it is.
     #[inline]
-    fn receive_once(&self, batch: &mut RxBatch) -> Result<usize, libc::c_int> {
-        let (fd, flags, headers) = (self.as_raw_fd(), libc::MSG_DONTWAIT, batch.headers.as_mut_ptr());
-        let came = if batch.ask == 1 {
-            // SAFETY: the first header is prepared, and leads to memory of the batch.
-            let octets = unsafe { libc::recvmsg(fd, &raw mut (*headers).msg_hdr, flags) };
-            batch.headers[0].msg_len = octets.max(0) as libc::c_uint;
-            if octets < 0 { -1 } else { 1 }
+    fn receive_once(&self, batch: &mut RxBatch, ask: usize, gathers: bool) -> Result<usize, libc::c_int> {
+        let (fd, flags) = (self.as_raw_fd(), libc::MSG_DONTWAIT);
+        batch.prepare(ask);
+        let headers = batch.headers.as_mut_ptr();
+        let came = if ask > 1 {
+            // SAFETY: `ask` headers are prepared, and lead to memory of the batch.
+            unsafe { libc::recvmmsg(fd, headers, ask as libc::c_uint, flags as _, ptr::null_mut()) as isize }
         } else {
-            // SAFETY: `ask` headers are prepared, likewise.
-            unsafe { libc::recvmmsg(fd, headers, batch.ask as libc::c_uint, flags as _, ptr::null_mut()) }
+            let header = &mut batch.headers[0];
+            let msg = &mut header.msg_hdr;
+            // SAFETY: the first header is prepared, likewise.
+            let octets = unsafe {
+                if gathers {
+                    libc::recvmsg(fd, msg, flags)
+                } else {
+                    msg.msg_controllen = 0;
+                    let iov = *msg.msg_iov;
+                    let name = msg.msg_name.cast();
+                    libc::recvfrom(fd, iov.iov_base, iov.iov_len, flags, name, &mut msg.msg_namelen)
+                }
+            };
+            header.msg_len = octets.max(0) as libc::c_uint;
+            octets.min(1)
         };
-        usize::try_from(came).map_err(|_| io::Error::last_os_error().raw_os_error().unwrap_or(0))
+        match came {
+            0 => Ok(1),
+            n => usize::try_from(n).map_err(|_| io::Error::last_os_error().raw_os_error().unwrap_or(0)),
+        }
     }
 
     /// Drops what has come.

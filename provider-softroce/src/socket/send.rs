@@ -43,8 +43,31 @@ impl Udp {
         Sent::Nowhere
     }
 
+    /// Sends a packet to the peer that the socket is connected with.
+    #[inline]
+    pub(crate) fn send_connected(&self, packet: &[u8]) -> Sent {
+        let flags = libc::MSG_NOSIGNAL;
+        // SAFETY: the packet is alive during the call, which only reads it.
+        let sent = unsafe { libc::send(self.as_raw_fd(), packet.as_ptr().cast(), packet.len(), flags) };
+        if sent < 0 { Sent::Nowhere } else { Sent::All }
+    }
+
     fn send_once(&self, to: SocketAddr, packets: &[u8], segment: usize) -> io::Result<()> {
         let to = socket2::SockAddr::from(to);
+        if packets.len() <= segment {
+            let (fd, len) = (self.as_raw_fd(), packets.len());
+            // SAFETY: packets and address are alive during the call, which only reads them.
+            return done(unsafe {
+                libc::sendto(
+                    fd,
+                    packets.as_ptr().cast(),
+                    len,
+                    libc::MSG_NOSIGNAL,
+                    to.as_ptr().cast(),
+                    to.len(),
+                )
+            });
+        }
         let mut iov = libc::iovec { iov_base: packets.as_ptr().cast_mut().cast(), iov_len: packets.len() };
         // SAFETY: an all-zero msghdr is an empty one.
         let mut msg: libc::msghdr = unsafe { zeroed() };
@@ -53,25 +76,23 @@ impl Udp {
         msg.msg_iov = &mut iov;
         msg.msg_iovlen = 1;
         let mut space = Control([0; 32]);
-        if packets.len() > segment {
-            let segment = segment as u16;
-            // SAFETY: `space` is aligned for a cmsghdr and holds one with 16 bits of data.
-            unsafe {
-                msg.msg_control = space.0.as_mut_ptr().cast();
-                msg.msg_controllen = libc::CMSG_SPACE(size_of::<u16>() as u32) as _;
-                let cmsg = &mut *libc::CMSG_FIRSTHDR(&msg);
-                cmsg.cmsg_level = libc::SOL_UDP;
-                cmsg.cmsg_type = libc::UDP_SEGMENT;
-                cmsg.cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as _;
-                libc::CMSG_DATA(cmsg).cast::<u16>().write_unaligned(segment);
-            }
+        // SAFETY: `space` is aligned for a cmsghdr and holds one with 16 bits of data.
+        unsafe {
+            msg.msg_control = space.0.as_mut_ptr().cast();
+            msg.msg_controllen = libc::CMSG_SPACE(size_of::<u16>() as u32) as _;
+            let cmsg = &mut *libc::CMSG_FIRSTHDR(&msg);
+            cmsg.cmsg_level = libc::SOL_UDP;
+            cmsg.cmsg_type = libc::UDP_SEGMENT;
+            cmsg.cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as _;
+            libc::CMSG_DATA(cmsg).cast::<u16>().write_unaligned(segment as u16);
         }
         // SAFETY: everything `msg` leads to is alive during the call, which only reads it.
-        match unsafe { libc::sendmsg(self.as_raw_fd(), &msg, libc::MSG_NOSIGNAL) } {
-            -1 => Err(io::Error::last_os_error()),
-            _ => Ok(()),
-        }
+        done(unsafe { libc::sendmsg(self.as_raw_fd(), &msg, libc::MSG_NOSIGNAL) })
     }
+}
+
+fn done(result: isize) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Room for one control message; the kernel copies its padding, too.

@@ -6,8 +6,12 @@ fn pair(ip: &str) -> (Udp, Udp) {
 }
 
 fn receive(socket: &Udp) -> Vec<(Vec<u8>, usize)> {
+    receive_with(socket, &mut Habits::default())
+}
+
+fn receive_with(socket: &Udp, habits: &mut Habits) -> Vec<(Vec<u8>, usize)> {
     let (mut batch, mut all) = (RxBatch::new(), Vec::new());
-    while socket.receive(&mut batch) {
+    while socket.receive(&mut batch, habits) {
         all.extend((0..batch.len()).filter_map(|n| batch.get(n)).map(|d| (d.octets.to_vec(), d.size)));
     }
     all
@@ -32,6 +36,30 @@ fn packets_arrive_alone_and_in_batches() {
         assert_eq!(lens, expected, "{ip}");
         assert_eq!(got[1].1, 100, "the batch says how it is cut");
         assert_eq!(got[0], (b"one".to_vec(), 3));
+    }
+}
+
+#[test]
+fn batches_are_whole_again_after_packets_have_come_alone() {
+    for ip in ["127.0.0.1", "::1"] {
+        let (a, b) = pair(ip);
+        let to = b.local_addr().expect("bound");
+        let mut habits = Habits::default();
+        for n in 0..1000u16 {
+            assert_eq!(a.send(to, &n.to_be_bytes(), 2), Sent::All);
+            assert_eq!(receive_with(&b, &mut habits), [(n.to_be_bytes().to_vec(), 2)], "{ip}");
+        }
+        let batch: Vec<u8> = (0..60 * 100).map(|n| n as u8).collect();
+        let batches = 4;
+        let mut calls = Vec::new();
+        for _ in 0..batches {
+            assert_eq!(a.send(to, &batch, 100), Sent::All);
+            let got = receive_with(&b, &mut habits);
+            assert_eq!(got.iter().flat_map(|(octets, _)| octets).copied().collect::<Vec<u8>>(), batch);
+            assert!(got.iter().all(|(_, size)| *size == 100));
+            calls.push(got.len());
+        }
+        assert_eq!(calls, [60, 1, 1, 1], "{ip}: the first is cut, which says that there are batches");
     }
 }
 
