@@ -78,7 +78,7 @@ fn run(data: &[u8]) {
         window: 1 << (flags >> 5),
     };
     let mut rc = Rc::new(work, cfg, now);
-    let mut burst = Burst::new(8, MTU);
+    let mut burst = Burst::new(8, 1 << 16);
 
     let window = Mw::new(&keys, pd, flags & 32 != 0);
     let shown = sink_at(REGION - WINDOW, WINDOW);

@@ -91,7 +91,7 @@ impl End {
         };
         // SAFETY: the test drops the region before the memory, and looks at neither.
         let mr = unsafe { Mr::new(&keys, pd, memory.as_mut_ptr(), LEN, all, false) }.unwrap();
-        let (rc, burst) = (Rc::new(work, cfg, now), Burst::new(64, MTU));
+        let (rc, burst) = (Rc::new(work, cfg, now), Burst::new(64, 1 << 18));
         End { keys, cq, qp, rc, burst, memory, mr: Some(mr), completed: 0 }
     }
 

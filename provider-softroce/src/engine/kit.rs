@@ -5,16 +5,14 @@ use std::time::Instant;
 use adapter::Context;
 use mio::Token;
 use rnic::rc::{Burst, Wheel};
-use wire::rocev2::PathMtu;
 
 use super::Engine;
-
-/// Packets of a burst: one batch of the longest that the kernel cuts, twice over.
-const BURST: usize = 128;
+use crate::socket::{MAX_BATCH, MAX_SEGMENTS};
 
 /// The kit.
 pub(crate) struct Kit {
     pub(crate) context: Context<Engine>,
+    /// One batch: what it was gathered into is at hand still when its ICRC is computed, and when the kernel reads it.
     pub(crate) burst: Burst,
     pub(crate) wheel: Wheel,
     /// Queue pairs that have received something in this pass.
@@ -31,7 +29,7 @@ impl Kit {
     pub(super) fn new(context: Context<Engine>) -> Self {
         Kit {
             context,
-            burst: Burst::new(BURST, PathMtu::Octets4096),
+            burst: Burst::new(MAX_SEGMENTS, MAX_BATCH),
             wheel: Wheel::new(Instant::now()),
             touched: Vec::new(),
             owing: Vec::new(),

@@ -1,6 +1,6 @@
 //! Datagrams on their way out, back to back in one buffer.
 
-use wire::rocev2::{Bth, Extension, Packet, PathMtu, packet_len};
+use wire::rocev2::{Bth, Extension, Icrc, Packet, packet_len};
 
 /// Octets of the ICRC, which whoever knows the addresses puts at the end of each datagram.
 pub const ICRC_SIZE: usize = 4;
@@ -15,19 +15,14 @@ pub struct Burst {
 }
 
 impl Burst {
-    /// Room for `packets` of the largest packets of a path MTU.
-    pub fn new(packets: usize, mtu: PathMtu) -> Self {
-        let packet = Bth::SIZE + Self::MAX_EXTENSION + mtu.octets() + ICRC_SIZE;
-        Burst {
-            memory: vec![0; packets * packet].into(),
-            used: 0,
-            lens: Vec::with_capacity(packets),
-            max: packets,
-        }
+    /// Room for `packets`, and for `octets` of them all, ICRCs included.
+    ///
+    /// # Panics
+    /// If the largest packet does not fit.
+    pub fn new(packets: usize, octets: usize) -> Self {
+        assert!(packets > 0 && octets >= Icrc::MAX_DATAGRAM);
+        Burst { memory: vec![0; octets].into(), used: 0, lens: Vec::with_capacity(packets), max: packets }
     }
-
-    /// Octets between BTH and payload at most: RETH and ImmDt.
-    const MAX_EXTENSION: usize = 20;
 
     /// Forgets all datagrams.
     pub fn clear(&mut self) {

@@ -73,7 +73,7 @@ impl Side {
 
     pub(crate) fn of((queues, work): (Queues, Work), cfg: RcCfg, now: Instant) -> Side {
         let rc = Rc::new(work, cfg, now);
-        Side { queues, rc, burst: Burst::new(64, cfg.mtu), link: Link::new(Conditions::default()) }
+        Side { queues, rc, burst: Burst::new(64, 1 << 18), link: Link::new(Conditions::default()) }
     }
 
     /// Takes the packets out of the burst, without their ICRCs.
