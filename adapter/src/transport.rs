@@ -16,7 +16,9 @@ use capture::Capture;
 use dat_core::provider::{Access, Attrs, Mem, Port, QpCfg, Transport};
 use dat_core::wake::{Slept, Wake};
 use dat_core::{Error, OpenError, Result};
-use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY, DAT_RESOURCE_MEMORY_REGION};
+use dat_sys::{
+    DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_PARAMETER, DAT_RESOURCE_MEMORY, DAT_RESOURCE_MEMORY_REGION,
+};
 use mio::{Poll, Waker};
 use rnic::{CqEvent, Keys};
 
@@ -30,7 +32,7 @@ use crate::context::Context;
 use crate::drive::{Drive, WAKER};
 use crate::engine::{Engine, Sink, Upcall};
 use crate::map;
-use crate::params::{Params, invalid};
+use crate::params::Params;
 
 /// An open adapter.
 pub struct Adapter<E: Engine> {
@@ -73,7 +75,9 @@ impl<E: Engine> Adapter<E> {
         let registry = poll.registry().try_clone().map_err(no_poller)?;
 
         let capture = params.capture.as_deref().map(|file| Capture::open(file, ia)).transpose();
-        let capture = capture.map_err(|e| invalid(format!("capture: {e}")))?;
+        // Asked for by ia_params or by the environment.
+        let no_capture = |e| OpenError::new(Error::of(DAT_INVALID_PARAMETER), format!("capture: {e}"));
+        let capture = capture.map_err(no_capture)?;
         let board = Arc::new(Board::new(waker));
         let engine = engine(Context::new(Arc::clone(&board), registry, capture))?;
         let drive = Arc::new(Drive::new(engine, Arc::clone(&board), poll, params.spin));

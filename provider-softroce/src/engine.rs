@@ -488,6 +488,7 @@ unsafe impl adapter::Engine for Engine {
             Key::Guest { station, guest } => {
                 let left = self.stations.get_mut(station).and_then(|s| s.port.life.leave(guest));
                 left.iter().for_each(|guest| self.kit.context.unwatch(guest));
+                self.admit(station);
             }
             Key::Lifeline { station, number } => self.neighbour_is_gone(station, number, now),
         }

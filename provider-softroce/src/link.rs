@@ -165,7 +165,7 @@ impl Link {
     /// Starts to connect.
     pub(crate) fn dial(&mut self, tools: &mut Tools<'_>, station: usize, target: Target) {
         let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Between) else { return };
-        let call = call(tools, self.index, station, &target);
+        let call = call(tools, (self.index, &work), station, &target);
         if call.is_none() {
             tools.kit.fail_soon(self.index);
         }
@@ -258,7 +258,7 @@ impl Link {
     fn refused(&mut self, tools: &mut Tools<'_>, reason: Reason, takes: Option<PathMtu>) {
         let index = self.index;
         let Phase::Dialing(dialing) = &mut self.phase else { return };
-        let Dialing { target, call, stale_tries, .. } = &mut **dialing;
+        let Dialing { work, target, call, stale_tries } = &mut **dialing;
         let again = match (reason, takes) {
             (Reason::INVALID_MTU, Some(mtu)) if mtu < target.mtu => {
                 target.mtu = mtu;
@@ -272,7 +272,7 @@ impl Link {
         };
         let station = call.map(|(conn, _)| conn.station);
         if let (true, Some(station)) = (again, station)
-            && let Some(next) = self::call(tools, index, station, target)
+            && let Some(next) = self::call(tools, (index, work), station, target)
         {
             *call = Some(next);
             return;
@@ -282,7 +282,12 @@ impl Link {
 }
 
 /// Calls; the connection, and the PSN that its peer begins with. None: there are no queue pair numbers left.
-fn call(tools: &mut Tools<'_>, link: usize, index: usize, target: &Target) -> Option<(Conn, Psn)> {
+fn call(
+    tools: &mut Tools<'_>,
+    (link, work): (usize, &Work),
+    index: usize,
+    target: &Target,
+) -> Option<(Conn, Psn)> {
     let Tools { station, now, .. } = tools;
     let qpn = station.qpns.assign(link)?;
     let rq_psn = Psn::new(random() as u32);
@@ -297,7 +302,7 @@ fn call(tools: &mut Tools<'_>, link: usize, index: usize, target: &Target) -> Op
         ack_timeout: ACK_TIMEOUT,
         retry_count: RETRIES,
         rnr_retry_count: RNR_RETRIES,
-        srq: false,
+        srq: work.has_srq(),
         private: &target.private,
         deadline: target.deadline,
     };
@@ -342,7 +347,7 @@ impl Link {
             responder_resources: depth.incoming as u8,
             initiator_depth: depth.outgoing as u8,
             rnr_retry_count: RNR_RETRIES,
-            srq: false,
+            srq: matches!(&self.phase, Phase::Idle(work) if work.has_srq()),
             private,
         };
         if station.cm.accept(*now, id, &accept).is_err() {

@@ -158,8 +158,8 @@ fn a_file_that_cannot_be_written_is_an_error_in_words() {
     let error = |file| open("lo", Path::new(file)).err().expect("it cannot be written");
     let missing = error("/no/such/place.pcapng");
     assert_eq!(missing.code, Error::of(DAT_INVALID_PARAMETER));
-    let reason = "ia_params: capture: /no/such/place.pcapng: No such file or directory (os error 2)";
+    let reason = "capture: /no/such/place.pcapng: No such file or directory (os error 2)";
     assert_eq!(missing.reason, reason);
     let pattern = error("%d").reason;
-    assert!(pattern.starts_with("ia_params: capture: %d: expected %p (process id), %n"), "{pattern}");
+    assert!(pattern.starts_with("capture: %d: expected %p (process id), %n"), "{pattern}");
 }

@@ -291,6 +291,11 @@ pub struct Work {
 }
 
 impl Work {
+    /// Whether receives come from a shared receive queue.
+    pub fn has_srq(&self) -> bool {
+        self.srq.is_some()
+    }
+
     /// Whether requests are posted and not completed.
     pub fn has_requests(&self) -> bool {
         // SAFETY: the engine is the only consumer.

@@ -12,6 +12,9 @@ use adapter::Table;
 
 use super::names::Names;
 
+/// Of those at most: any local program can connect. Who is not taken in waits, and sees the end just the same.
+const GUESTS: usize = 1024;
+
 /// The own socket, and those who have connected to it.
 pub(crate) struct Life {
     pub(crate) listener: UnixListener,
@@ -25,9 +28,11 @@ impl Life {
         Ok(Life { listener, guests: Table::new() })
     }
 
-    /// Takes in all who wait; `watch` is given the number of each.
+    /// Takes in who waits; `watch` is given the number of each.
     pub(crate) fn admit(&mut self, watch: impl Fn(usize, &UnixStream) -> io::Result<()>) {
-        while let Ok((guest, _)) = self.listener.accept() {
+        while self.guests.len() < GUESTS
+            && let Ok((guest, _)) = self.listener.accept()
+        {
             if watch(self.guests.next_index(), &guest).is_ok() {
                 self.guests.insert(guest);
             }
