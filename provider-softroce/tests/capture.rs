@@ -4,9 +4,10 @@
 #[path = "../../capture/tests/reader/mod.rs"]
 mod reader;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use dat_core::mem_transport::contract;
 use dat_core::provider::Provider;
@@ -155,4 +156,78 @@ fn packets_are_dissected_and_their_icrcs_are_right() {
     if !has_scapy {
         println!("SKIP: scapy is not installed (package python3-scapy)");
     }
+}
+
+/// A datagram as it was on the wire: its IPv4 ID, DF, its sender's port, its payload.
+type OnWire = (u16, bool, u16, Vec<u8>);
+
+/// What the kernel has on the loopback device while `traffic` goes on; `None` where nobody may listen there.
+fn on_loopback(address: &str, file: &Path, traffic: impl FnOnce()) -> Option<Vec<OnWire>> {
+    let mut dumpcap = Command::new("/usr/bin/dumpcap");
+    let filter = format!("udp port 4791 and host {address}");
+    dumpcap.args(["-q", "-i", "lo", "-B", "64", "-f", &filter, "-w"]).arg(file).stderr(Stdio::piped());
+    let mut listener = dumpcap.spawn().ok()?;
+    let says = BufReader::new(listener.stderr.take().expect("a pipe"));
+    let ready = says.lines().map_while(Result::ok).any(|line| line.starts_with("File: "));
+    if ready {
+        traffic();
+        // It writes down what it has when it is asked to end.
+        let pid = listener.id().to_string();
+        Command::new("kill").args(["-INT", &pid]).status().expect("kill starts");
+    }
+    listener.wait().expect("dumpcap ends");
+    ready.then(|| {
+        let fields = ["ip.id", "ip.flags.df", "udp.srcport", "udp.payload"];
+        let mut command = Command::new(TSHARK);
+        command.arg("-n").arg("-r").arg(file).args(["-T", "fields"]);
+        command.args(fields.iter().flat_map(|field| ["-e", field]));
+        let output = command.output().expect("tshark starts");
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        text.lines().map(on_wire).collect()
+    })
+}
+
+fn on_wire(line: &str) -> OnWire {
+    let mut fields = line.split('\t');
+    let mut field = || fields.next().expect("four fields");
+    let id = u16::from_str_radix(field().trim_start_matches("0x"), 16).expect("an ID");
+    let dont_fragment = ["1", "True"].contains(&field());
+    let port = field().parse().expect("a port");
+    let hex = field().replace(':', "");
+    let octets = (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hex"));
+    (id, dont_fragment, port, octets.collect())
+}
+
+/// A socket does not show the headers that its packets leave with, and the ICRC covers them.
+#[test]
+fn packets_leave_with_the_headers_that_their_icrcs_are_of() {
+    const ADDRESS: &str = "127.0.0.22";
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut files = None;
+    let listened = on_loopback(ADDRESS, &dir.path().join("kernel.pcapng"), || {
+        files = Some(captured(ADDRESS, dir.path()));
+    });
+    let Some((listened, files)) = listened.zip(files) else {
+        println!("SKIP: nobody may listen at the loopback device (dumpcap of package tshark, as root)");
+        return;
+    };
+    let mut sent = HashSet::new();
+    for file in files {
+        for packet in reader::read(&std::fs::read(file).expect("the file")).packets {
+            let Body::Udp { id, payload } = &packet.body else { panic!("{packet:?}") };
+            let (id, dont_fragment) = id.expect("IPv4");
+            if packet.direction == 2 {
+                sent.insert((id, dont_fragment, packet.src.port(), payload.clone()));
+            }
+        }
+    }
+    // Nobody cuts batches on this device: their first packets have their header.
+    for datagram in listened.iter().filter(|datagram| !sent.contains(*datagram)) {
+        let (id, dont_fragment, port, octets) = datagram;
+        let is_batch = sent.iter().any(|(.., packet)| octets.starts_with(packet));
+        assert!(is_batch, "not as written down: {datagram:02X?}");
+        assert_eq!((*id, *dont_fragment, *port), (0, true, 4791));
+    }
+    let quick = listened.iter().filter(|(_, _, port, _)| *port != 4791).count();
+    assert!(quick > 100, "{quick} of {} took the quicker way", listened.len());
 }
