@@ -22,6 +22,8 @@ const NEEDS: &[Need] = &[
         "our provider under a foreign registry",
     ),
     need("Debian's DAT headers", "/usr/include/dat2/udat.h", "libdapl-dev", "comparison of the C ABI"),
+    need("libibverbs' headers", "/usr/include/infiniband/verbs.h", "libibverbs-dev", "layouts of libibverbs"),
+    need("librdmacm's headers", "/usr/include/rdma/rdma_cma.h", "librdmacm-dev", "layouts of librdmacm"),
     need("gcc", "/usr/bin/gcc", "gcc", "C programs"),
     need("g++", "/usr/bin/g++", "g++", "C++ programs and libFuzzer"),
     need("libc headers", "/usr/include/stdio.h", "libc6-dev", "C programs"),

@@ -1,0 +1,122 @@
+//! Completion queues, their channels, work completions.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use crate::describe::{constants, records};
+use crate::ibv_context;
+
+constants! {
+    /// How a work request ended.
+    pub type ibv_wc_status = c_uint {
+        IBV_WC_SUCCESS = 0,
+        IBV_WC_LOC_LEN_ERR = 1,
+        IBV_WC_LOC_QP_OP_ERR = 2,
+        IBV_WC_LOC_EEC_OP_ERR = 3,
+        IBV_WC_LOC_PROT_ERR = 4,
+        IBV_WC_WR_FLUSH_ERR = 5,
+        IBV_WC_MW_BIND_ERR = 6,
+        IBV_WC_BAD_RESP_ERR = 7,
+        IBV_WC_LOC_ACCESS_ERR = 8,
+        IBV_WC_REM_INV_REQ_ERR = 9,
+        IBV_WC_REM_ACCESS_ERR = 10,
+        IBV_WC_REM_OP_ERR = 11,
+        IBV_WC_RETRY_EXC_ERR = 12,
+        IBV_WC_RNR_RETRY_EXC_ERR = 13,
+        IBV_WC_LOC_RDD_VIOL_ERR = 14,
+        IBV_WC_REM_INV_RD_REQ_ERR = 15,
+        IBV_WC_REM_ABORT_ERR = 16,
+        IBV_WC_INV_EECN_ERR = 17,
+        IBV_WC_INV_EEC_STATE_ERR = 18,
+        IBV_WC_FATAL_ERR = 19,
+        IBV_WC_RESP_TIMEOUT_ERR = 20,
+        IBV_WC_GENERAL_ERR = 21,
+    }
+
+    /// What has completed. Defined only if it succeeded.
+    pub type ibv_wc_opcode = c_uint {
+        IBV_WC_SEND = 0,
+        IBV_WC_RDMA_WRITE = 1,
+        IBV_WC_RDMA_READ = 2,
+        IBV_WC_COMP_SWAP = 3,
+        IBV_WC_FETCH_ADD = 4,
+        IBV_WC_BIND_MW = 5,
+        IBV_WC_LOCAL_INV = 6,
+        /// This bit: a receive.
+        IBV_WC_RECV = 1 << 7,
+        IBV_WC_RECV_RDMA_WITH_IMM = IBV_WC_RECV + 1,
+    }
+
+    /// What a completion tells besides.
+    pub type ibv_wc_flags = c_uint {
+        IBV_WC_GRH = 1 << 0,
+        /// [`ibv_wc::imm_data`] is immediate data.
+        IBV_WC_WITH_IMM = 1 << 1,
+        /// It is an invalidated key.
+        IBV_WC_WITH_INV = 1 << 3,
+    }
+}
+
+records! {
+    /// Where completion queues tell of completions.
+    pub struct ibv_comp_channel {
+        /// Its device.
+        pub context: *mut ibv_context,
+        /// Readable when there is an event.
+        pub fd: c_int,
+        /// Completion queues that tell here.
+        pub refcnt: c_int,
+    }
+
+    /// A completion queue.
+    pub struct ibv_cq {
+        /// Its device.
+        pub context: *mut ibv_context,
+        /// Where it tells of completions.
+        pub channel: *mut ibv_comp_channel,
+        /// The owner's.
+        pub cq_context: *mut c_void,
+        /// The kernel's name for it.
+        pub handle: u32,
+        /// Completions that fit.
+        pub cqe: c_int,
+        /// The library's.
+        pub mutex: libc::pthread_mutex_t,
+        /// The library's.
+        pub cond: libc::pthread_cond_t,
+        /// The library's.
+        pub comp_events_completed: u32,
+        /// The library's.
+        pub async_events_completed: u32,
+    }
+
+    /// A work completion.
+    #[derive(Debug)]
+    pub struct ibv_wc {
+        /// The work request's.
+        pub wr_id: u64,
+        /// How it ended.
+        pub status: ibv_wc_status,
+        /// What it was, if it succeeded.
+        pub opcode: ibv_wc_opcode,
+        /// The vendor's code.
+        pub vendor_err: u32,
+        /// Bytes received or fetched.
+        pub byte_len: u32,
+        /// Immediate data, in network byte order; or the invalidated key (`invalidated_rkey` in C), in the host's.
+        pub imm_data: u32,
+        /// The queue pair's number.
+        pub qp_num: u32,
+        /// The sender's (datagrams).
+        pub src_qp: u32,
+        /// [`ibv_wc_flags`].
+        pub wc_flags: ibv_wc_flags,
+        /// Partition.
+        pub pkey_index: u16,
+        /// Sender's local identifier.
+        pub slid: u16,
+        /// Service level.
+        pub sl: u8,
+        /// Bits of the destination.
+        pub dlid_path_bits: u8,
+    }
+}

@@ -1,0 +1,168 @@
+//! The declarations of this crate as data, for the test that compares them with the C headers.
+//!
+//! Every file declares its constants, records and functions through the macros below, which build these tables from the
+//! declarations themselves: nothing can be declared and left out.
+
+/// A constant: its C name and value.
+pub struct Constant {
+    /// C name.
+    pub name: &'static str,
+    /// Value.
+    pub value: i64,
+}
+
+/// A structure or union.
+pub struct Record {
+    /// C name, without `struct` or `union`.
+    pub name: &'static str,
+    /// `struct` or `union`.
+    pub kind: &'static str,
+    /// Bytes.
+    pub size: usize,
+    /// Alignment in bytes.
+    pub align: usize,
+    /// Members, in order.
+    pub fields: &'static [Field],
+}
+
+/// A member of a [`Record`].
+pub struct Field {
+    /// C name.
+    pub name: &'static str,
+    /// Bytes from the start of the record.
+    pub offset: usize,
+    /// Bytes.
+    pub size: usize,
+    /// Its Rust type, aliases resolved, as [`std::any::type_name`] writes it.
+    pub type_name: fn() -> &'static str,
+}
+
+/// A function of a library.
+pub struct Function {
+    /// C name.
+    pub name: &'static str,
+    /// The type of a pointer to it.
+    pub type_name: fn() -> &'static str,
+}
+
+/// All constants, by file.
+pub const CONSTANTS: &[&[Constant]] = &[
+    crate::device::CONSTANTS,
+    crate::memory::CONSTANTS,
+    crate::completion::CONSTANTS,
+    crate::queue::CONSTANTS,
+    crate::receive::CONSTANTS,
+    crate::work::CONSTANTS,
+    crate::cm::CONSTANTS,
+];
+
+/// All structures and unions, by file.
+pub const RECORDS: &[&[Record]] = &[
+    crate::device::RECORDS,
+    crate::memory::RECORDS,
+    crate::completion::RECORDS,
+    crate::queue::RECORDS,
+    crate::receive::RECORDS,
+    crate::work::RECORDS,
+    crate::cm::RECORDS,
+];
+
+/// The functions of libibverbs and of librdmacm.
+pub const FUNCTIONS: &[&[Function]] = &[crate::verbs::FUNCTIONS, crate::rdmacm::FUNCTIONS];
+
+/// Members of `struct verbs_context`, which grows at its start, and how many bytes they are before its last one, `context`.
+pub const BEFORE_CONTEXT: &[(&str, usize)] = crate::inline::BEFORE_CONTEXT;
+
+/// Declares C enumerations (and groups of `#define`s): an integer type and its constants.
+macro_rules! constants {
+    ($($(#[$doc:meta])* pub type $group:ident = $repr:ty {
+        $($(#[$constant_doc:meta])* $name:ident = $value:expr,)*
+    })*) => {
+        $(
+            $(#[$doc])*
+            pub type $group = $repr;
+            $(
+                #[doc = concat!("A [`", stringify!($group), "`].")]
+                $(#[doc = ""] #[$constant_doc])*
+                pub const $name: $group = $value;
+            )*
+        )*
+        pub(crate) const CONSTANTS: &[crate::describe::Constant] = &[$($(
+            crate::describe::Constant { name: stringify!($name), value: $name as i64 },
+        )*)*];
+    };
+}
+
+/// Declares C structures and unions of integers, raw pointers, optional functions, arrays and other records: types
+/// for which all bytes zero is a value.
+macro_rules! records {
+    ($($(#[$attr:meta])* pub $kind:ident $name:ident {
+        $($(#[$field_doc:meta])* pub $field:ident: $type:ty,)*
+    })*) => {
+        $(
+            $(#[$attr])*
+            #[repr(C)]
+            #[derive(Clone, Copy)]
+            pub $kind $name {
+                $($(#[$field_doc])* pub $field: $type,)*
+            }
+
+            impl $name {
+                /// All bytes zero: numbers 0, pointers null, functions absent.
+                pub const fn zeroed() -> Self {
+                    // SAFETY: the members are integers, raw pointers, `Option`s of functions and records of these.
+                    unsafe { std::mem::zeroed() }
+                }
+            }
+        )*
+        pub(crate) const RECORDS: &[crate::describe::Record] = &[$(
+            crate::describe::Record {
+                name: stringify!($name),
+                kind: stringify!($kind),
+                size: size_of::<$name>(),
+                align: align_of::<$name>(),
+                fields: &[$(
+                    crate::describe::Field {
+                        name: stringify!($field),
+                        offset: std::mem::offset_of!($name, $field),
+                        size: size_of::<$type>(),
+                        type_name: std::any::type_name::<$type>,
+                    },
+                )*],
+            },
+        )*];
+    };
+}
+
+/// Declares the functions of a library: a structure with a pointer to each, and how to look them all up.
+macro_rules! functions {
+    ($(#[$doc:meta])* pub struct $table:ident {
+        $($(#[$fn_doc:meta])* pub fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)?;)*
+    }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        pub struct $table {
+            $($(#[$fn_doc])* pub $name: unsafe extern "C" fn($($arg: $type),*) $(-> $result)?,)*
+        }
+
+        impl $table {
+            /// # Safety
+            /// The library is the one whose headers declare these functions so, and stays loaded.
+            pub(crate) unsafe fn find(library: &libloading::Library) -> Result<Self, libloading::Error> {
+                Ok($table {
+                    // SAFETY: as the caller promised.
+                    $($name: *unsafe { library.get(concat!(stringify!($name), "\0").as_bytes()) }?,)*
+                })
+            }
+        }
+
+        pub(crate) const FUNCTIONS: &[crate::describe::Function] = &[$(
+            crate::describe::Function {
+                name: stringify!($name),
+                type_name: std::any::type_name::<unsafe extern "C" fn($($arg: $type),*) $(-> $result)?>,
+            },
+        )*];
+    };
+}
+
+pub(crate) use {constants, functions, records};

@@ -1,0 +1,382 @@
+//! Devices, their contexts and ports, asynchronous events.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+use crate::describe::{constants, records};
+use crate::{
+    ibv_cq, ibv_mw, ibv_mw_bind, ibv_mw_type, ibv_pd, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_srq, ibv_wc,
+};
+
+constants! {
+    /// What a device is.
+    pub type ibv_node_type = c_int {
+        IBV_NODE_UNKNOWN = -1,
+        IBV_NODE_CA = 1,
+        IBV_NODE_RNIC = 4,
+    }
+
+    /// What it speaks.
+    pub type ibv_transport_type = c_int {
+        IBV_TRANSPORT_UNKNOWN = -1,
+        /// InfiniBand and RoCE.
+        IBV_TRANSPORT_IB = 0,
+        IBV_TRANSPORT_IWARP = 1,
+    }
+
+    /// What a device can do, in [`ibv_device_attr::device_cap_flags`].
+    pub type ibv_device_cap_flags = c_uint {
+        IBV_DEVICE_RC_RNR_NAK_GEN = 1 << 12,
+        IBV_DEVICE_SRQ_RESIZE = 1 << 13,
+        IBV_DEVICE_MEM_WINDOW = 1 << 17,
+        /// Local and remote invalidation.
+        IBV_DEVICE_MEM_MGT_EXTENSIONS = 1 << 21,
+        IBV_DEVICE_MEM_WINDOW_TYPE_2A = 1 << 23,
+        IBV_DEVICE_MEM_WINDOW_TYPE_2B = 1 << 24,
+    }
+
+    /// How far atomic operations are atomic.
+    pub type ibv_atomic_cap = c_uint {
+        IBV_ATOMIC_NONE = 0,
+        /// Among those of the device.
+        IBV_ATOMIC_HCA = 1,
+        /// With the host's processors too.
+        IBV_ATOMIC_GLOB = 2,
+    }
+
+    /// Octets of payload in a packet, coded.
+    pub type ibv_mtu = c_uint {
+        IBV_MTU_256 = 1,
+        IBV_MTU_512 = 2,
+        IBV_MTU_1024 = 3,
+        IBV_MTU_2048 = 4,
+        IBV_MTU_4096 = 5,
+    }
+
+    /// The state of a port.
+    pub type ibv_port_state = c_uint {
+        IBV_PORT_NOP = 0,
+        IBV_PORT_DOWN = 1,
+        IBV_PORT_INIT = 2,
+        IBV_PORT_ARMED = 3,
+        IBV_PORT_ACTIVE = 4,
+        IBV_PORT_ACTIVE_DEFER = 5,
+    }
+
+    /// What is below a port, in [`ibv_port_attr::link_layer`].
+    pub type ibv_link_layer = u8 {
+        IBV_LINK_LAYER_UNSPECIFIED = 0,
+        IBV_LINK_LAYER_INFINIBAND = 1,
+        IBV_LINK_LAYER_ETHERNET = 2,
+    }
+
+    /// What happened to a device or an object of its.
+    pub type ibv_event_type = c_uint {
+        /// A completion queue has overrun.
+        IBV_EVENT_CQ_ERR = 0,
+        IBV_EVENT_QP_FATAL = 1,
+        IBV_EVENT_QP_REQ_ERR = 2,
+        IBV_EVENT_QP_ACCESS_ERR = 3,
+        /// Data arrived before the message that completes the connection.
+        IBV_EVENT_COMM_EST = 4,
+        IBV_EVENT_SQ_DRAINED = 5,
+        IBV_EVENT_PATH_MIG = 6,
+        IBV_EVENT_PATH_MIG_ERR = 7,
+        IBV_EVENT_DEVICE_FATAL = 8,
+        IBV_EVENT_PORT_ACTIVE = 9,
+        IBV_EVENT_PORT_ERR = 10,
+        IBV_EVENT_LID_CHANGE = 11,
+        IBV_EVENT_PKEY_CHANGE = 12,
+        IBV_EVENT_SM_CHANGE = 13,
+        IBV_EVENT_SRQ_ERR = 14,
+        IBV_EVENT_SRQ_LIMIT_REACHED = 15,
+        /// A queue pair in the error state takes no more from its shared receive queue.
+        IBV_EVENT_QP_LAST_WQE_REACHED = 16,
+        IBV_EVENT_CLIENT_REREGISTER = 17,
+        IBV_EVENT_GID_CHANGE = 18,
+        IBV_EVENT_WQ_FATAL = 19,
+    }
+
+    /// Sizes in bytes.
+    pub type ibv_sysfs_size = usize {
+        IBV_SYSFS_NAME_MAX = 64,
+        IBV_SYSFS_PATH_MAX = 256,
+    }
+}
+
+records! {
+    /// The address of a port: 128 bits, network byte order.
+    #[derive(Debug, PartialEq, Eq)]
+    #[repr(align(8))] // a union with two integers in C
+    pub struct ibv_gid {
+        /// Its octets.
+        pub raw: [u8; 16],
+    }
+
+    /// Not used since 2005; there so that what follows is in its place.
+    pub struct _ibv_device_ops {
+        /// Nothing.
+        pub _dummy1: *mut c_void,
+        /// Nothing.
+        pub _dummy2: *mut c_void,
+    }
+
+    /// A device that is present.
+    pub struct ibv_device {
+        /// Nothing.
+        pub _ops: _ibv_device_ops,
+        /// What it is.
+        pub node_type: ibv_node_type,
+        /// What it speaks.
+        pub transport_type: ibv_transport_type,
+        /// Its name, as in `rxe0`.
+        pub name: [c_char; IBV_SYSFS_NAME_MAX],
+        /// The name of its character device, as in `uverbs0`.
+        pub dev_name: [c_char; IBV_SYSFS_NAME_MAX],
+        /// That in sysfs.
+        pub dev_path: [c_char; IBV_SYSFS_PATH_MAX],
+        /// The device in sysfs.
+        pub ibdev_path: [c_char; IBV_SYSFS_PATH_MAX],
+    }
+
+    /// The functions of the data path, which the driver supplies. Those that are `_compat` in C are not functions any more.
+    pub struct ibv_context_ops {
+        /// Not a function.
+        pub _compat_query_device: *mut c_void,
+        /// Not a function.
+        pub _compat_query_port: *mut c_void,
+        /// Not a function.
+        pub _compat_alloc_pd: *mut c_void,
+        /// Not a function.
+        pub _compat_dealloc_pd: *mut c_void,
+        /// Not a function.
+        pub _compat_reg_mr: *mut c_void,
+        /// Not a function.
+        pub _compat_rereg_mr: *mut c_void,
+        /// Not a function.
+        pub _compat_dereg_mr: *mut c_void,
+        /// See [`ibv_alloc_mw`](crate::Verbs::ibv_alloc_mw).
+        pub alloc_mw: Option<unsafe extern "C" fn(*mut ibv_pd, ibv_mw_type) -> *mut ibv_mw>,
+        /// See [`ibv_bind_mw`](crate::Verbs::ibv_bind_mw).
+        pub bind_mw: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_mw, *mut ibv_mw_bind) -> c_int>,
+        /// See [`ibv_dealloc_mw`](crate::Verbs::ibv_dealloc_mw).
+        pub dealloc_mw: Option<unsafe extern "C" fn(*mut ibv_mw) -> c_int>,
+        /// Not a function.
+        pub _compat_create_cq: *mut c_void,
+        /// See [`ibv_poll_cq`](crate::Verbs::ibv_poll_cq).
+        pub poll_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int>,
+        /// See [`ibv_req_notify_cq`](crate::Verbs::ibv_req_notify_cq).
+        pub req_notify_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int) -> c_int>,
+        /// Not a function.
+        pub _compat_cq_event: *mut c_void,
+        /// Not a function.
+        pub _compat_resize_cq: *mut c_void,
+        /// Not a function.
+        pub _compat_destroy_cq: *mut c_void,
+        /// Not a function.
+        pub _compat_create_srq: *mut c_void,
+        /// Not a function.
+        pub _compat_modify_srq: *mut c_void,
+        /// Not a function.
+        pub _compat_query_srq: *mut c_void,
+        /// Not a function.
+        pub _compat_destroy_srq: *mut c_void,
+        /// See [`ibv_post_srq_recv`](crate::Verbs::ibv_post_srq_recv).
+        pub post_srq_recv:
+            Option<unsafe extern "C" fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int>,
+        /// Not a function.
+        pub _compat_create_qp: *mut c_void,
+        /// Not a function.
+        pub _compat_query_qp: *mut c_void,
+        /// Not a function.
+        pub _compat_modify_qp: *mut c_void,
+        /// Not a function.
+        pub _compat_destroy_qp: *mut c_void,
+        /// See [`ibv_post_send`](crate::Verbs::ibv_post_send).
+        pub post_send:
+            Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int>,
+        /// See [`ibv_post_recv`](crate::Verbs::ibv_post_recv).
+        pub post_recv:
+            Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int>,
+        /// Not a function.
+        pub _compat_create_ah: *mut c_void,
+        /// Not a function.
+        pub _compat_destroy_ah: *mut c_void,
+        /// Not a function.
+        pub _compat_attach_mcast: *mut c_void,
+        /// Not a function.
+        pub _compat_detach_mcast: *mut c_void,
+        /// Not a function.
+        pub _compat_async_event: *mut c_void,
+    }
+
+    /// An open device.
+    pub struct ibv_context {
+        /// Which.
+        pub device: *mut ibv_device,
+        /// Its data path.
+        pub ops: ibv_context_ops,
+        /// Commands to the kernel.
+        pub cmd_fd: c_int,
+        /// Readable when there is an asynchronous event.
+        pub async_fd: c_int,
+        /// Completion vectors: from 0 to this.
+        pub num_comp_vectors: c_int,
+        /// The library's.
+        pub mutex: libc::pthread_mutex_t,
+        /// All ones: the context is the last member of a `verbs_context`.
+        pub abi_compat: *mut c_void,
+    }
+
+    /// Limits and names of a device.
+    pub struct ibv_device_attr {
+        /// Firmware version.
+        pub fw_ver: [c_char; 64],
+        /// GUID of the node, network byte order.
+        pub node_guid: u64,
+        /// GUID of the system, network byte order.
+        pub sys_image_guid: u64,
+        /// Bytes of one region.
+        pub max_mr_size: u64,
+        /// Sizes of pages, one bit for each.
+        pub page_size_cap: u64,
+        /// Vendor, by IEEE.
+        pub vendor_id: u32,
+        /// Vendor's part.
+        pub vendor_part_id: u32,
+        /// Hardware version.
+        pub hw_ver: u32,
+        /// Queue pairs.
+        pub max_qp: c_int,
+        /// Work requests in one queue.
+        pub max_qp_wr: c_int,
+        /// [`ibv_device_cap_flags`].
+        pub device_cap_flags: c_uint,
+        /// Segments of a work request that is not a READ.
+        pub max_sge: c_int,
+        /// Segments of a READ.
+        pub max_sge_rd: c_int,
+        /// Completion queues.
+        pub max_cq: c_int,
+        /// Completions in one.
+        pub max_cqe: c_int,
+        /// Memory regions.
+        pub max_mr: c_int,
+        /// Protection domains.
+        pub max_pd: c_int,
+        /// READs and atomics that a queue pair holds as the responder.
+        pub max_qp_rd_atom: c_int,
+        /// For EE contexts.
+        pub max_ee_rd_atom: c_int,
+        /// READs and atomics that the device holds as the responder.
+        pub max_res_rd_atom: c_int,
+        /// READs and atomics that a queue pair has outstanding as the initiator.
+        pub max_qp_init_rd_atom: c_int,
+        /// For EE contexts.
+        pub max_ee_init_rd_atom: c_int,
+        /// How far atomic operations are atomic.
+        pub atomic_cap: ibv_atomic_cap,
+        /// EE contexts.
+        pub max_ee: c_int,
+        /// RD domains.
+        pub max_rdd: c_int,
+        /// Memory windows.
+        pub max_mw: c_int,
+        /// Raw queue pairs.
+        pub max_raw_ipv6_qp: c_int,
+        /// Raw queue pairs.
+        pub max_raw_ethy_qp: c_int,
+        /// Multicast groups.
+        pub max_mcast_grp: c_int,
+        /// Queue pairs in one.
+        pub max_mcast_qp_attach: c_int,
+        /// Queue pairs in all.
+        pub max_total_mcast_qp_attach: c_int,
+        /// Address handles.
+        pub max_ah: c_int,
+        /// FMRs.
+        pub max_fmr: c_int,
+        /// Maps of one.
+        pub max_map_per_fmr: c_int,
+        /// Shared receive queues.
+        pub max_srq: c_int,
+        /// Work requests in one.
+        pub max_srq_wr: c_int,
+        /// Segments of one of these.
+        pub max_srq_sge: c_int,
+        /// Partitions.
+        pub max_pkeys: u16,
+        /// Delay of acknowledgements, coded as time-outs are.
+        pub local_ca_ack_delay: u8,
+        /// Ports, which are numbered from 1.
+        pub phys_port_cnt: u8,
+    }
+
+    /// State and limits of a port.
+    #[derive(Debug)]
+    pub struct ibv_port_attr {
+        /// Whether it is up.
+        pub state: ibv_port_state,
+        /// The largest MTU.
+        pub max_mtu: ibv_mtu,
+        /// The MTU.
+        pub active_mtu: ibv_mtu,
+        /// GIDs.
+        pub gid_tbl_len: c_int,
+        /// What it can do.
+        pub port_cap_flags: u32,
+        /// Bytes of one message.
+        pub max_msg_sz: u32,
+        /// Counter.
+        pub bad_pkey_cntr: u32,
+        /// Counter.
+        pub qkey_viol_cntr: u32,
+        /// Partitions.
+        pub pkey_tbl_len: u16,
+        /// Local identifier.
+        pub lid: u16,
+        /// That of the subnet manager.
+        pub sm_lid: u16,
+        /// Mask of local identifiers.
+        pub lmc: u8,
+        /// Virtual lanes.
+        pub max_vl_num: u8,
+        /// Service level of the subnet manager.
+        pub sm_sl: u8,
+        /// Time-out of the subnet, coded.
+        pub subnet_timeout: u8,
+        /// Kind of initialisation.
+        pub init_type_reply: u8,
+        /// Lanes, coded.
+        pub active_width: u8,
+        /// Speed of a lane, coded.
+        pub active_speed: u8,
+        /// Physical state.
+        pub phys_state: u8,
+        /// What is below.
+        pub link_layer: ibv_link_layer,
+        /// Flags.
+        pub flags: u8,
+        /// More of what it can do.
+        pub port_cap_flags2: u16,
+    }
+
+    /// What an asynchronous event is about.
+    pub union ibv_async_element {
+        /// A completion queue.
+        pub cq: *mut ibv_cq,
+        /// A queue pair.
+        pub qp: *mut ibv_qp,
+        /// A shared receive queue.
+        pub srq: *mut ibv_srq,
+        /// A port.
+        pub port_num: c_int,
+    }
+
+    /// An asynchronous event.
+    pub struct ibv_async_event {
+        /// What it is about; which member, the type says.
+        pub element: ibv_async_element,
+        /// What happened.
+        pub event_type: ibv_event_type,
+    }
+}

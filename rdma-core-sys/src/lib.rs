@@ -1,0 +1,48 @@
+//! What a verbs provider needs of `libibverbs.so.1` and `librdmacm.so.1`, under its C names: structures, constants, functions.
+//!
+//! Nothing links against the libraries: [`RdmaCore::load`] opens them when the first adapter is, and says what to install where
+//! they are not. So the project builds and runs on hosts without RDMA software.
+//!
+//! | file | what |
+//! |---|---|
+//! | `device` | devices, their contexts and ports, asynchronous events |
+//! | `memory` | protection domains, regions, windows |
+//! | `completion` | completion queues, their channels, work completions |
+//! | `queue` | queue pairs and their states |
+//! | `receive` | shared receive queues |
+//! | `work` | work requests |
+//! | `cm` | rdma_cm: identifiers, event channels, events |
+//! | `load` | the libraries: [`RdmaCore`], [`LoadError`] |
+//! | `verbs`, `rdmacm` | their functions: [`Verbs`], [`RdmaCm`] |
+//! | `inline` | what the C headers define as inline functions and macros |
+//! | [`describe`] | all of that as data, which `tests/tests/rdma_core.rs` compares with the C headers |
+//!
+//! Layouts are those of LP64 Linux. Enumerations are integers with constants: a newer library may return values that these
+//! headers do not know. Only fields that exist in every rdma-core since release 17 (2018) are used; structures that have
+//! grown since have done so at the end, where the caller's size does not matter.
+
+#![allow(non_camel_case_types)] // the names are those of the C headers
+
+mod cm;
+mod completion;
+pub mod describe;
+mod device;
+mod inline;
+mod load;
+mod memory;
+mod queue;
+mod rdmacm;
+mod receive;
+mod verbs;
+mod work;
+
+pub use cm::*;
+pub use completion::*;
+pub use device::*;
+pub use load::{LoadError, RdmaCore};
+pub use memory::*;
+pub use queue::*;
+pub use rdmacm::RdmaCm;
+pub use receive::*;
+pub use verbs::Verbs;
+pub use work::*;
