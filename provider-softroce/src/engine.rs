@@ -5,7 +5,7 @@ mod kit;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use adapter::{Context, Left, Pass, Shared, Table, netdev};
 use dat_core::provider::{Allocated, Close, Connect, Port, ReadDepth};
@@ -35,8 +35,11 @@ const BURST: usize = 16;
 const ZEAL: u32 = 64;
 /// Passes after which the poller is asked, fruitful or not: new calls come that way, however busy the connections are.
 const ASK_EVERY: u32 = 256;
-/// Passes of a polling consumer after which the clock is looked at, which takes as long as a tenth of a look at a socket.
+/// Fruitless passes of a consumer that polls without a break, after which the clock is looked at: that takes as long as a
+/// tenth of a look at a socket.
 const CLOCK_EVERY: u32 = 8;
+/// Who takes longer over these has other things to do, and the clock is looked at each time.
+const WITHOUT_A_BREAK: Duration = Duration::from_micros(40);
 
 /// The engine.
 pub struct Engine {
@@ -53,6 +56,9 @@ pub struct Engine {
     found: bool,
     /// Passes of polling consumers.
     passes: u32,
+    /// When the engine last went on, and whether it is to at each pass.
+    went_on: Instant,
+    is_slow: bool,
     params: Params,
     guid: u64,
 }
@@ -76,6 +82,8 @@ impl Engine {
             unread: Vec::new(),
             found: false,
             passes: 0,
+            went_on: Instant::now(),
+            is_slow: false,
             guid: random() | 1,
             params,
         };
@@ -447,9 +455,12 @@ unsafe impl adapter::Engine for Engine {
 
     fn look(&mut self) -> Pass {
         self.passes = self.passes.wrapping_add(1);
-        let goes_on = self.passes.is_multiple_of(CLOCK_EVERY) || self.is_in_a_hurry();
+        let is_time = self.passes.is_multiple_of(CLOCK_EVERY) || self.is_slow;
+        let goes_on = is_time || self.found || self.is_in_a_hurry();
         if goes_on {
+            let before = self.went_on;
             adapter::Engine::go_on(self);
+            self.is_slow = self.went_on.saturating_duration_since(before) > WITHOUT_A_BREAK;
         }
         let mut moved = false;
         for index in 0..self.stations.len() {
@@ -496,6 +507,7 @@ unsafe impl adapter::Engine for Engine {
 
     fn go_on(&mut self) {
         let now = Instant::now();
+        self.went_on = now;
         if self.kit.context.has_sleeper() {
             self.assemble();
         }
