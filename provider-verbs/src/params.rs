@@ -1,0 +1,151 @@
+//! ia_params: where, and `spin`.
+//!
+//! ```text
+//! where = network device | address | host name | RDMA device [ port ]        nothing: the first address with a device
+//! ```
+//!
+//! Connections are made by IP addresses, so an RDMA device and its port (1, unless it is said) stand for the network device
+//! they serve, as sysfs tells. The rest is what [`adapter::params`] says; there is nothing to capture here.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use adapter::params::invalid;
+use dat_core::{Error, OpenError};
+use dat_sys::DAT_INVALID_ADDRESS;
+
+/// Where the kernel lists RDMA devices.
+pub const SYSFS: &str = "/sys/class/infiniband";
+
+/// Parsed ia_params.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Params {
+    /// The local address; none: whichever has a device.
+    pub bind: Option<SocketAddr>,
+    /// How long a blocking wait polls before it sleeps.
+    pub spin: Duration,
+}
+
+impl Params {
+    /// Reads ia_params; see [`adapter::params::parse`]. `sysfs` is [`SYSFS`].
+    ///
+    /// # Errors
+    /// `DAT_INVALID_ADDRESS` for a place that is not on this host, `DAT_INVALID_PARAMETER` for everything else.
+    pub fn parse(text: &str, sysfs: &Path, env: impl Fn(&str) -> Option<String>) -> Result<Self, OpenError> {
+        let words: Vec<_> = text.split_whitespace().collect();
+        let (place, rest) = match words[..] {
+            [device, port, ref rest @ ..] if is_device(sysfs, device) && is_number(port) => {
+                (Some(network_device(sysfs, device, port)?), rest)
+            }
+            [device, ref rest @ ..] if is_device(sysfs, device) => {
+                (Some(network_device(sysfs, device, "1")?), rest)
+            }
+            ref words => (None, words),
+        };
+        let words: Vec<_> = place.iter().map(String::as_str).chain(rest.iter().copied()).collect();
+        // What the environment says of captures is meant for those who can.
+        let env = |name: &str| if name == "OPENDAT_CAPTURE" { None } else { env(name) };
+        let unknown = |_: &str, _: &str| Err("unknown key; known is spin".to_owned());
+        let adapter = adapter::params::parse(&words.join(" "), env, unknown)?;
+        if adapter.capture.is_some() {
+            return Err(invalid(
+                "capture: packets of an RDMA device do not come by here; see tcpdump(8)".into(),
+            ));
+        }
+        Ok(Params { bind: adapter.bind, spin: adapter.spin })
+    }
+}
+
+fn is_number(word: &str) -> bool {
+    word.bytes().all(|b| b.is_ascii_digit())
+}
+
+fn is_device(sysfs: &Path, name: &str) -> bool {
+    // A word is one name, not a path.
+    !name.contains('/') && !name.starts_with('.') && sysfs.join(name).is_dir()
+}
+
+/// The network device that a port serves: that of its first GID which has one.
+fn network_device(sysfs: &Path, device: &str, port: &str) -> Result<String, OpenError> {
+    let ports = sysfs.join(device).join("ports");
+    let none =
+        |reason: String| OpenError::new(Error::of(DAT_INVALID_ADDRESS), format!("ia_params: {reason}"));
+    let port = match port {
+        // As entries for OFED's providers have it, whose ports are not counted.
+        "0" => "1",
+        port => port,
+    };
+    if !ports.join(port).is_dir() {
+        return Err(none(format!("{device} has no port {port}")));
+    }
+    let ndevs = ports.join(port).join("gid_attrs/ndevs");
+    (0..)
+        .map(|gid| ndevs.join(gid.to_string()))
+        .take_while(|file| file.exists())
+        // One that is not in use cannot be read.
+        .find_map(|file| fs::read_to_string(file).ok())
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !name.is_empty())
+        .ok_or_else(|| {
+            none(format!("port {port} of {device} serves no network device: say an address instead"))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `rxe0` on the loopback, its second port on nothing.
+    fn sysfs() -> tempfile::TempDir {
+        let root = tempfile::tempdir().expect("a directory");
+        let ndevs = root.path().join("rxe0/ports/1/gid_attrs/ndevs");
+        fs::create_dir_all(&ndevs).expect("directories");
+        fs::write(ndevs.join("0"), "lo\n").expect("a file");
+        fs::create_dir_all(root.path().join("rxe0/ports/2/gid_attrs/ndevs")).expect("directories");
+        root
+    }
+
+    fn parse(text: &str) -> Result<Params, OpenError> {
+        Params::parse(text, sysfs().path(), |_| None)
+    }
+
+    fn reason(text: &str) -> String {
+        parse(text).expect_err(text).reason
+    }
+
+    #[test]
+    fn nothing_means_any_address() {
+        assert_eq!(parse("").expect("parses").bind, None);
+    }
+
+    #[test]
+    fn a_device_and_port_stand_for_their_network_device() {
+        for text in ["rxe0", "rxe0 1", "rxe0 0", "rxe0 1 spin=7", "rxe0 spin=7", "lo", "lo 0", "127.0.0.1"] {
+            let params = parse(text).expect(text);
+            assert!(params.bind.is_some_and(|bind| bind.ip().is_loopback() && bind.port() == 0), "{text}");
+            assert!(!text.contains("spin") || params.spin == Duration::from_micros(7), "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_say_what_is_wrong() {
+        assert_eq!(reason("rxe0 3"), "ia_params: rxe0 has no port 3");
+        assert_eq!(
+            reason("rxe0 2"),
+            "ia_params: port 2 of rxe0 serves no network device: say an address instead"
+        );
+        assert_eq!(parse("rxe0 3").expect_err("no such port").code, Error::of(DAT_INVALID_ADDRESS));
+        assert_eq!(reason("rxe0 mtu=1"), "ia_params: mtu=1: unknown key; known is spin");
+        assert_eq!(reason("lo rxe0"), "ia_params: \"rxe0\": expected key=value after the address");
+        assert!(reason("capture=/tmp/x").starts_with("ia_params: capture: "), "{}", reason("capture=/tmp/x"));
+        assert!(reason("../rxe0").contains("no network device"), "{}", reason("../rxe0"));
+    }
+
+    #[test]
+    fn the_environment_of_other_providers_does_no_harm() {
+        let env = |name: &str| (name == "OPENDAT_CAPTURE").then(|| "/tmp/x".to_owned());
+        assert!(Params::parse("", sysfs().path(), env).is_ok());
+    }
+}
