@@ -57,7 +57,7 @@ impl Drop for Shut<'_> {
     }
 }
 
-/// Announces to the kernel that this process will use [`fence_everywhere`]. False: it cannot.
+/// Announces to the kernel that this process will use `fence_everywhere`. False: it cannot.
 pub fn prepare() -> bool {
     membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
 }
