@@ -44,8 +44,10 @@ use crate::socket::Udp;
 /// RoCEv2's (IBA annex A17).
 pub(crate) const UDP_PORT: u16 = 4791;
 
-/// How long an adapter tries to get a slot. Those who could give it the vault may be very busy, or just leaving.
+/// How long an adapter tries to get a slot: those who have the port may just be leaving.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// The same where there are some who could give it the vault: they may be very busy, or their processors are.
+const MORE_PATIENCE: Duration = Duration::from_secs(5);
 /// Pause between two tries.
 const PAUSE: Duration = Duration::from_millis(2);
 /// How long somebody who lives has to hand over the vault, before the next one is asked.
@@ -109,18 +111,20 @@ impl Port {
         let address = with_port(address);
         let names = Names::new(address);
         let ip = address.ip();
-        let deadline = Instant::now() + PATIENCE;
+        let start = Instant::now();
         loop {
-            let obstacle = match Self::try_open(address, &names) {
+            let (obstacle, patience) = match Self::try_open(address, &names) {
                 Ok(Some(port)) => return Ok(port),
                 Ok(None) => return Err(PortError::Full(ip)),
                 // The last adapter may just be closing its sockets.
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => PortError::Taken(ip),
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => (PortError::Taken(ip), PATIENCE),
                 // It has gone meanwhile, or does not answer, or another one is founding.
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => PortError::Silent(ip),
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                    (PortError::Silent(ip), MORE_PATIENCE)
+                }
                 Err(error) => return Err(PortError::of(ip, error)),
             };
-            if Instant::now() >= deadline {
+            if start.elapsed() >= patience {
                 return Err(obstacle);
             }
             std::thread::sleep(PAUSE);
