@@ -1,10 +1,13 @@
 //! The thread that makes progress for consumers who do not.
 
 use std::io::{self, Write};
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use rustix::thread::set_current_timer_slack;
 
 use super::{Drive, lock};
 use crate::engine::Engine;
@@ -12,9 +15,15 @@ use crate::engine::Engine;
 /// How often the background thread looks whether consumers make progress. It looks less often while they do.
 pub(super) const TICK: Duration = Duration::from_millis(1);
 const LONGEST_TICK: Duration = Duration::from_millis(4);
-/// The first tick after it was active, and how long a request that was posted after another may wait for its consumer's next
-/// call. A consumer that waits for its own operation and then watches memory is not to be taken for one that polls.
+/// How long a request that was posted after another may wait for its consumer's next call.
 const SHORT_TICK: Duration = Duration::from_micros(50);
+/// A tick after it was active. One with progress, one without, and it is active again: what a peer waits for whose message the
+/// consumer does not look for, since it watches memory.
+const FIRST_TICK: Duration = Duration::from_micros(10);
+/// So many of these in a row with progress, and the consumer is one that polls. One that waits for its own operation and then
+/// watches memory is not: were it to be left alone for as long as it has waited, its peer would wait for that long, too, and
+/// be left alone as long, and so on.
+const FIRST_TICKS: u32 = 200;
 /// Ticks with the same sleeper in the poller after which the background thread rests.
 const TICKS_TO_REST: u32 = 8;
 
@@ -98,7 +107,10 @@ impl<E: Engine> Drive<E> {
     }
 
     fn background(&self) {
+        // By default a thread sleeps some 50 microseconds longer than it says. Where that cannot be had, it does.
+        set_current_timer_slack(Some(NonZeroU64::MIN)).ok();
         let mut tick = TICK;
+        let mut first_ticks = 0_u32;
         let mut seen = self.board.consumer_passes();
         let mut leaders = self.leaders.load(Ordering::SeqCst);
         let mut same_leader = 0;
@@ -111,11 +123,13 @@ impl<E: Engine> Drive<E> {
             (seen, leaders) = (passes, leaders_now);
 
             if progress && !self.background.is_attended() {
-                tick = (tick * 2).min(LONGEST_TICK);
+                tick = if first_ticks > 0 { FIRST_TICK } else { (tick * 2).min(LONGEST_TICK) };
+                first_ticks = first_ticks.saturating_sub(1);
                 continue;
             }
             if !leader {
                 tick = self.be_active();
+                first_ticks = FIRST_TICKS;
                 seen = self.board.consumer_passes();
                 continue;
             }
@@ -163,7 +177,7 @@ impl<E: Engine> Drive<E> {
                 break TICK;
             }
             if !attended && self.board.consumer_passes() != seen {
-                break SHORT_TICK;
+                break FIRST_TICK;
             }
         };
         self.background.state.store(WATCHING, Ordering::SeqCst);
