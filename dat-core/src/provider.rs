@@ -95,6 +95,10 @@ pub trait Transport: Send + Sync + Sized + 'static {
     fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
         wake.park(deadline)
     }
+    /// The same; what is waited for is most likely a completion, which would come to this queue.
+    fn sleep_on(&self, _cq: &Self::Cq, wake: &Wake, deadline: Option<Instant>) -> Slept {
+        self.sleep(wake, deadline)
+    }
     /// A consumer sleeps elsewhere, on a file descriptor of its own (dat_cno_fd_create): from now on there is progress
     /// without any call, at once; until as many calls with false.
     fn attend(&self, on: bool) {

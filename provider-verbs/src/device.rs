@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
 use adapter::netdev;
@@ -13,6 +14,7 @@ use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_ADDRESS, DAT_PROVIDER_NOT_
 use rdma_core_sys::*;
 
 use crate::cm::Channel;
+use crate::descriptor::unblock;
 use crate::gate;
 
 /// An open device, and the port that has the adapter's address.
@@ -106,6 +108,18 @@ impl Device {
         device.port_attr = unsafe { core.verbs.query_port(context.as_ptr(), found.port) }
             .map_err(|e| failed("asking for the port of", io::Error::from_raw_os_error(e)))?;
         Ok(device)
+    }
+
+    /// Readable when there is an asynchronous event.
+    pub(crate) fn async_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: open as long as the context.
+        unsafe { BorrowedFd::borrow_raw(self.context.as_ref().async_fd) }
+    }
+
+    /// Asking for an asynchronous event where there is none fails.
+    pub(crate) fn unblock(&self) {
+        // SAFETY: an open context.
+        unsafe { unblock(self.context.as_ref().async_fd) }
     }
 
     /// It and its peers speak iWARP.

@@ -1,22 +1,26 @@
 //! A DAT provider for every device that libibverbs and librdmacm drive: host channel adapters, the kernel's rxe and siw.
 //!
-//! Not complete yet: it finds and opens devices, and has the tables and the tools that the rest is made of. What follows is
-//! what it is built to; a file that is not listed is not there.
-//!
 //! | file | what |
 //! |---|---|
 //! | [`params`] | ia_params: an address, a network device, or an RDMA device and its port |
 //! | [`device`] | the device behind an address: limits and names |
-//! | `cm` | rdma_cm: the event channel, identifiers |
+//! | `transport` | dat-core's contract: [`Adapter`] |
+//! | `mr` | protection domains and regions |
+//! | `cq`, `srq` | completion queues, shared receive queues |
+//! | `qp`, `side`, `work` | queue pairs: posting and completing, each of its queues, work requests in verbs' words |
+//! | `link` | connections of queue pairs, and how they end |
+//! | `cm` | rdma_cm: the event channel, identifiers, service points, requests |
+//! | `station` | who looks for events, and how threads sleep |
 //! | [`map`] | statuses, accesses and events, in dat-core's words |
 //! | [`gate`] | how another thread gets between a consumer and its queue, at no cost to the consumer |
+//! | `numbers`, `descriptor` | queue pairs by their numbers; descriptors that threads sleep on |
 //!
 //! # What becomes of dat-core's contract
 //!
 //! | [`Transport`](dat_core::provider::Transport) | here |
 //! |---|---|
-//! | `pd`, `mr` | `ibv_alloc_pd`; `ibv_reg_mr`, and `ibv_reg_mr_iova` with address 0 for a region that counts from zero |
-//! | `mw`, `post_bind` | a window of type 2: bound by a request, its key the last one with the next octet; type 1 cannot be unbound in the queue's order |
+//! | `pd`, `mr` | `ibv_alloc_pd`; `ibv_reg_mr`, and `ibv_reg_mr_iova` with address 0 for a region that counts from zero, which has to start with a page |
+//! | `mw`, `post_bind` | not yet. A window of type 2: bound by a request, its key the last one with the next octet; type 1 cannot be unbound in the queue's order |
 //! | `cq` | `ibv_create_cq` with a channel of its own, so that `dat_evd_wait` sleeps on one descriptor |
 //! | `srq` | `ibv_create_srq`; the low watermark is its limit, armed again by each `set_low_watermark` |
 //! | `qp` | `ibv_create_qp`, and at once to INIT, where it takes receives. Not `rdma_create_qp`: endpoints exist before anybody knows whom they will call, so the transitions are made here, with what `rdma_init_qp_attr` says |
@@ -32,11 +36,11 @@
 //! has dat-core's id and the operation.
 //!
 //! Arming is `ibv_req_notify_cq`, then one more poll: what came in between is kept for the next poll, and the answer is "not
-//! empty". So no wake-up is lost. A sleeper waits in poll(2) for the channel of its queue, the event channel of rdma_cm and a
-//! descriptor of its own by which others interrupt it: a completion and a connection's event wake the thread that wants
-//! them. Events of rdma_cm are handled by whoever is awake, one thread at a time; one thread of the adapter sleeps on the same
-//! descriptors, serves consumers that do not wait (CNOs, agents, connection requests while they compute), and hears of
-//! asynchronous events.
+//! empty". So no wake-up is lost. Who waits for events of an EVD with completions sleeps in poll(2) on the channel of its queue,
+//! the event channel of rdma_cm and a descriptor of its own by which others interrupt it: a completion wakes the thread that
+//! wants it. Events of rdma_cm are handled by whoever is awake, one thread at a time. The station's thread sleeps on the same
+//! descriptors: for consumers that do not wait, or for other things, and for asynchronous events. It looks for queue pairs that
+//! have failed every 50 ms while there are connections, since rxe tells of them by a completion only.
 //!
 //! # How a connection ends
 //!
@@ -47,12 +51,53 @@
 //! that is flushed into the same list, and never sees the device: rxe's receives would not even be looked at.
 //! A graceful close sends a mark first, a WRITE of nothing, which completes when all before it has.
 //!
+//! # What a device decides, and dat-core's contract does not expect
+//!
+//! - An event for any completion cannot be taken back in favour of one for solicited ones; an event that was under way may wake in
+//!   vain; requests and quiet receives wake as the device says, not as [`SendWr::quiet`](dat_core::provider::SendWr::quiet) does.
+//! - Buffers held count when completions are taken: a high watermark is noticed then.
+//! - rxe looks for a shared queue's buffers in the domain of the endpoint, says that too long a message is an error of the
+//!   endpoint, and refuses misaligned atomics when they are posted.
+//!
 //! A queue that overruns is reported by the device (`IBV_EVENT_CQ_ERR`), and that is the end of its queue pairs.
 //! A successful completion gives back the places of the unsignalled requests before it, as dat-core counts; where there is no
 //! queue to complete to, one of the provider's own is polled when the send queue is full.
 
 mod cm;
+mod cq;
+mod descriptor;
 pub mod device;
 pub mod gate;
+mod link;
 pub mod map;
+mod mr;
+mod numbers;
 pub mod params;
+mod qp;
+mod side;
+mod srq;
+mod station;
+mod transport;
+mod work;
+
+use std::path::Path;
+
+use dat_core::OpenError;
+use dat_core::provider::Provider;
+
+use crate::params::{Params, SYSFS};
+pub use crate::transport::Adapter;
+
+/// The provider: opens adapters.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Verbs;
+
+impl Provider for Verbs {
+    type Transport = Adapter;
+    const NAME: &'static str = "verbs";
+
+    fn open(&self, ia: &str, params: &str) -> Result<Adapter, OpenError> {
+        let params = Params::parse(params, Path::new(SYSFS), |name| std::env::var(name).ok())?;
+        Adapter::open(ia, &params)
+    }
+}

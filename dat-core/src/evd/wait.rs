@@ -121,7 +121,11 @@ impl<T: Transport> Evd<T> {
             tally.add(DCNT_EVD_WAIT_NOTIFY, self.cq.is_some().into());
             if self.cq.as_ref().is_none_or(|cq| cq.arm(self.bell.solicited())) {
                 tally.add(DCNT_EVD_WAIT_BLOCKED, 1);
-                slept = self.ia.transport.sleep(&self.bell.attendance.wake, deadline);
+                let (transport, wake) = (&self.ia.transport, &self.bell.attendance.wake);
+                slept = match &self.cq {
+                    Some(cq) => transport.sleep_on(cq, wake, deadline),
+                    None => transport.sleep(wake, deadline),
+                };
             }
         }
     }

@@ -375,7 +375,7 @@ pub fn a_sleeper_is_woken<T: Transport>(a: &T, b: &T) {
                 wake.reset();
                 got.extend(poll::<T>(&b.recvs, 50));
                 if got.len() < 50 && b.recvs.arm(false) {
-                    b.t.sleep(wake, Some(std::time::Instant::now() + PATIENCE));
+                    b.t.sleep_on(&b.recvs, wake, Some(std::time::Instant::now() + PATIENCE));
                 }
             }
             got

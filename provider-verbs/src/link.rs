@@ -1,0 +1,331 @@
+//! A queue pair's connection: how it is made, and how it ends.
+
+use std::net::SocketAddr;
+use std::ptr;
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Instant;
+
+use dat_core::provider::{Connect, ReadDepth, Upcall};
+use dat_core::{Error, Result};
+use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY};
+use rdma_core_sys::*;
+
+use crate::cm::{Id, Request};
+use crate::map::{CmNews, REJECT_HEADER};
+use crate::qp::{FLUSHED, Pair, SETTLED};
+
+/// Where a queue pair's connection is.
+#[derive(Default)]
+pub(crate) struct Link {
+    id: Option<Id>,
+    state: State,
+    /// What is to be told of the peer, once it answers.
+    call: Option<Call>,
+    depth: Option<ReadDepth>,
+    deadline: Option<Instant>,
+    end: Option<End>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Unconnected,
+    /// Finding the peer, or waiting for its answer.
+    Calling,
+    /// Accepted; the peer has not confirmed.
+    Accepting,
+    Up,
+    /// The end has begun: what was posted before is carried out.
+    Settling,
+    /// It is flushed.
+    Flushing,
+    Over,
+}
+
+struct Call {
+    private: Vec<u8>,
+    depth: ReadDepth,
+}
+
+/// How a connection ended, or an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// This side wants it, when everything is carried out.
+    Graceful,
+    /// Either side wants it.
+    Disconnected,
+    /// An error.
+    Broken,
+    /// The peer said no.
+    Rejected { by_peer: bool, private: Vec<u8> },
+    /// Nobody there.
+    Unreachable,
+    /// Nobody in time.
+    TimedOut,
+    /// It was accepted, and could not be made.
+    Failed,
+    /// The queue pair is no more.
+    Dropped,
+}
+
+/// Milliseconds to find an address or a way.
+const PATIENCE: i32 = 5000;
+
+impl Pair {
+    fn link(&self) -> MutexGuard<'_, Link> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn connect(&self, to: &Connect<'_>) -> Result<()> {
+        let full = |_| Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+        let id = self.station.channel.id(ptr::without_provenance_mut(self.number as usize)).map_err(full)?;
+        let deadline = to.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let peer = SocketAddr::new(to.addr.ip(), adapter::port(to.port));
+        let mut link = self.link();
+        let resolved = id.resolve(self.station.device.address, peer, PATIENCE);
+        *link = Link {
+            id: Some(id),
+            state: State::Calling,
+            call: Some(Call { private: to.private.to_vec(), depth: to.depth }),
+            deadline,
+            ..Link::default()
+        };
+        drop(link);
+        if let Some(at) = deadline {
+            self.station.remind(self.number, at);
+        }
+        if resolved.is_err() {
+            self.finish_later(End::Unreachable);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn accept(&self, request: Request, private: &[u8], depth: ReadDepth) -> Result<()> {
+        let full = || Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+        let depth = ReadDepth {
+            incoming: depth.incoming.min(request.depth.incoming),
+            outgoing: depth.outgoing.min(request.depth.outgoing),
+        };
+        let id = request.into_id().ok_or_else(full)?;
+        let mut link = self.link();
+        id.belongs_to(self.number);
+        let accepted =
+            self.ready(&id, depth).and_then(|()| id.accept(private, depth, self.number, self.on_srq));
+        *link = Link { id: Some(id), state: State::Accepting, depth: Some(depth), ..Link::default() };
+        drop(link);
+        if accepted.is_err() {
+            self.finish_later(End::Failed);
+        }
+        Ok(())
+    }
+
+    /// Makes the queue pair ready to receive and to send, as the messages of the connection say.
+    fn ready(&self, id: &Id, depth: ReadDepth) -> std::io::Result<()> {
+        if self.station.device.is_iwarp() {
+            // The kernel does, with the connection.
+            return Ok(());
+        }
+        for state in [IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS] {
+            let (mut attr, mask) = id.attributes(state)?;
+            match state {
+                IBV_QPS_RTR => attr.max_dest_rd_atomic = depth.incoming as u8,
+                IBV_QPS_RTS => attr.max_rd_atomic = depth.outgoing as u8,
+                _ => {}
+            }
+            if !self.modify(&mut attr, mask) {
+                return Err(std::io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    }
+
+    /// An event of rdma_cm.
+    pub(crate) fn news(
+        &self,
+        news: CmNews,
+        private: &[u8],
+        theirs: ReadDepth,
+        [local, peer]: [SocketAddr; 2],
+    ) {
+        let mut link = self.link();
+        let Link { id: Some(id), state, call, depth, .. } = &mut *link else { return };
+        let end = match (news, *state) {
+            (CmNews::Resolved, State::Calling) => match id.route(PATIENCE) {
+                Ok(()) => return,
+                Err(_) => End::Unreachable,
+            },
+            (CmNews::Routed, State::Calling) => {
+                let Some(call) = call else { return };
+                match id.connect(&call.private, call.depth, self.number, self.on_srq) {
+                    Ok(()) => return,
+                    Err(_) => End::Unreachable,
+                }
+            }
+            (CmNews::Response | CmNews::Established, State::Calling) => {
+                let Some(ours) = call.take().map(|call| call.depth) else { return };
+                let agreed = ReadDepth {
+                    incoming: ours.incoming.min(theirs.incoming),
+                    outgoing: ours.outgoing.min(theirs.outgoing),
+                };
+                let made = match news {
+                    CmNews::Response => self.ready(id, agreed).and_then(|()| id.establish()),
+                    _ => Ok(()),
+                };
+                match made {
+                    Ok(()) => {
+                        *state = State::Up;
+                        drop(link);
+                        return self.call(Upcall::Established { private, peer, local, depth: agreed });
+                    }
+                    // As libdaplofa has it.
+                    Err(_) => End::Unreachable,
+                }
+            }
+            (CmNews::Established, State::Accepting) => {
+                *state = State::Up;
+                let depth = depth.unwrap_or(theirs);
+                drop(link);
+                return self.call(Upcall::Established { private: &[], peer, local, depth });
+            }
+            (CmNews::Rejected, State::Calling) => End::Rejected { by_peer: false, private: Vec::new() },
+            (CmNews::RejectedByPeer, State::Calling) => {
+                let private = private[REJECT_HEADER.len()..].to_vec();
+                End::Rejected { by_peer: true, private }
+            }
+            (CmNews::Unreachable, State::Calling) => End::Unreachable,
+            (_, State::Accepting)
+                if matches!(
+                    news,
+                    CmNews::Unreachable | CmNews::Failed | CmNews::Rejected | CmNews::Disconnected
+                ) =>
+            {
+                End::Failed
+            }
+            (CmNews::Failed, State::Calling) => End::Unreachable,
+            // A device that refuses its peer an access may say so by nothing but this.
+            (CmNews::Disconnected, State::Up) if self.is_in_error() => End::Broken,
+            (CmNews::Disconnected, State::Up | State::Settling) => End::Disconnected,
+            (CmNews::Gone, _) => End::Broken,
+            _ => return,
+        };
+        drop(link);
+        self.finish_later(end);
+    }
+
+    /// Begins an end, and has the station bring it to one.
+    fn finish_later(&self, end: End) {
+        self.end(end);
+        if let Some(pair) = self.station.pair(self.number) {
+            self.station.settle(&pair);
+        }
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.link().state == State::Up
+    }
+
+    /// The attempt to connect has taken too long.
+    pub(crate) fn is_late(&self, now: Instant) -> bool {
+        let link = self.link();
+        link.state == State::Calling && link.deadline.is_some_and(|at| at <= now)
+    }
+
+    /// The connection ends, or the attempt: from now on nothing gets to the device. `go_on` does the rest. True: the peer has
+    /// been called and not answered; to hang up, which only who is not handling an event of it may do, tells it.
+    pub(crate) fn end(&self, end: End) -> bool {
+        let mut link = self.link();
+        let called = link.state == State::Calling;
+        match link.state {
+            State::Flushing | State::Over => return false,
+            // What ends it while it settles is what there is to tell.
+            State::Settling if end == End::Graceful => return false,
+            State::Settling => {}
+            _ => {
+                // What is flushed from now on is of our doing.
+                self.failed.store(true, Ordering::Release);
+                // For ever.
+                std::mem::forget(self.requests.gate.shut());
+                std::mem::forget(self.receives.gate.shut());
+            }
+        }
+        let graceful = end == End::Graceful && link.state == State::Up && self.mark_requests(SETTLED);
+        let end = if end == End::Graceful { End::Disconnected } else { end };
+        link.end = Some(end);
+        match graceful {
+            true => link.state = State::Settling,
+            false => self.flush(&mut link),
+        }
+        called
+    }
+
+    fn flush(&self, link: &mut Link) {
+        link.state = State::Flushing;
+        let mut marks = 0;
+        if !self.on_srq && self.mark_receives() {
+            marks |= 1;
+        }
+        let mut attr = ibv_qp_attr { qp_state: IBV_QPS_ERR, ..ibv_qp_attr::zeroed() };
+        self.modify(&mut attr, IBV_QP_STATE);
+        if self.mark_requests(FLUSHED) {
+            marks |= 2;
+        }
+        // A mark that could not be posted is not waited for.
+        if marks & 1 == 0 {
+            self.receives.marks.fetch_or(FLUSHED, Ordering::Release);
+        }
+        if marks & 2 == 0 {
+            self.requests.marks.fetch_or(FLUSHED, Ordering::Release);
+        }
+        if let Some(id) = &link.id {
+            id.disconnect();
+        }
+    }
+
+    /// Brings an end that has begun as far as it gets. True: it is over, and has been told.
+    pub(crate) fn go_on(&self) -> bool {
+        self.send_cq.pump();
+        if !std::sync::Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
+            self.recv_cq.pump();
+        }
+        let mut link = self.link();
+        let requests = self.requests.marks.load(Ordering::Acquire);
+        let receives = self.receives.marks.load(Ordering::Acquire);
+        if link.state == State::Settling && requests & SETTLED != 0 {
+            self.flush(&mut link);
+        }
+        match link.state {
+            State::Over => return true,
+            State::Flushing if requests & receives & FLUSHED != 0 => {}
+            _ => return false,
+        }
+        link.state = State::Over;
+        self.requests.over(&self.send_cq);
+        self.receives.over(&self.recv_cq);
+        let end = link.end.take();
+        drop(link);
+        match end.unwrap_or(End::Dropped) {
+            End::Graceful | End::Disconnected => self.call(Upcall::Disconnected),
+            End::Broken => self.call(Upcall::Broken),
+            End::Rejected { by_peer, private } => self.call(Upcall::Rejected { by_peer, private: &private }),
+            End::Unreachable => self.call(Upcall::Unreachable),
+            End::TimedOut => self.call(Upcall::TimedOut),
+            End::Failed => self.call(Upcall::AcceptFailed),
+            End::Dropped => {}
+        }
+        true
+    }
+
+    /// The queue pair is no more; a device that has not flushed it yet is not waited for any longer.
+    pub(crate) fn give_up(&self) {
+        self.link().state = State::Over;
+        self.hang_up();
+    }
+
+    /// Gives back what rdma_cm has of it.
+    pub(crate) fn hang_up(&self) {
+        let id = self.link().id.take();
+        // Not under the lock: waits for events that are being handled.
+        drop(id);
+    }
+}

@@ -1,0 +1,352 @@
+//! Queue pairs: posting, and what becomes of completions. How they are connected is in `link`.
+
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use dat_core::provider::*;
+use dat_core::{Error, Result};
+use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEP};
+use rdma_core_sys::*;
+
+use crate::cm::Request;
+use crate::cq::{self, Cq};
+use crate::link::{End, Link};
+use crate::mr::Domain;
+use crate::side::Side;
+use crate::station::Station;
+use crate::work::{MARK, RECEIVE, SHARED, operation, post_error, receive, request};
+use crate::{Adapter, map, srq};
+
+/// Queue pair.
+pub struct Qp(pub(crate) Arc<Pair>);
+
+/// What threads share of it.
+pub(crate) struct Pair {
+    pub(crate) station: Arc<Station>,
+    pub(crate) qp: NonNull<ibv_qp>,
+    pub(crate) number: u32,
+    pub(crate) on_srq: bool,
+    pub(crate) link: Mutex<Link>,
+    pub(crate) requests: Side,
+    pub(crate) receives: Side,
+    /// A request failed, or was flushed without our doing: told to the station once.
+    pub(crate) failed: AtomicBool,
+    inline: usize,
+    token: u64,
+    holding: Arc<Holding>,
+    sink: Mutex<Option<Sink<Adapter>>>,
+    /// Nobody wants to know of requests: what completes is thrown away by who posts.
+    mute: bool,
+    srq: Option<Arc<srq::Shared>>,
+    pub(crate) send_cq: Arc<cq::Queue>,
+    pub(crate) recv_cq: Arc<cq::Queue>,
+    _domain: Arc<Domain>,
+    /// Queues of nobody else's.
+    _own: Option<Cq>,
+}
+
+// SAFETY: the library locks what threads share.
+unsafe impl Send for Pair {}
+// SAFETY: as above.
+unsafe impl Sync for Pair {}
+
+/// Everything that was posted before a graceful end has completed.
+pub(crate) const SETTLED: u32 = 1;
+/// Everything that was posted has been flushed.
+pub(crate) const FLUSHED: u32 = 2;
+/// Work requests of the provider's own in each queue: both marks.
+const OWN: usize = 2;
+
+impl Qp {
+    pub(crate) fn new(station: &Arc<Station>, cfg: QpCfg<'_, Adapter>, sink: Sink<Adapter>) -> Result<Qp> {
+        let full = || Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEP);
+        let own = match (cfg.request_cq, cfg.recv_cq) {
+            (Some(_), Some(_)) => None,
+            _ => Some(Cq::new(station, cfg.max_requests + cfg.max_recvs + 2 * OWN, None)?),
+        };
+        let queue = |cq: Option<&Cq>| Arc::clone(&cq.or(own.as_ref()).expect("made where there is none").0);
+        let (send_cq, recv_cq) = (queue(cfg.request_cq), queue(cfg.recv_cq));
+        let srq = cfg.srq.map(|srq| Arc::clone(&srq.0));
+        let mut attr = ibv_qp_init_attr {
+            send_cq: send_cq.as_ptr(),
+            recv_cq: recv_cq.as_ptr(),
+            srq: srq.as_ref().map_or(ptr::null_mut(), |srq| srq.as_ptr()),
+            qp_type: IBV_QPT_RC,
+            cap: ibv_qp_cap {
+                max_send_wr: (cfg.max_requests + OWN) as u32,
+                max_recv_wr: if srq.is_some() { 0 } else { (cfg.max_recvs + OWN) as u32 },
+                max_send_sge: cfg.max_request_segments.max(1) as u32,
+                max_recv_sge: if srq.is_some() { 0 } else { cfg.max_recv_segments.max(1) as u32 },
+                max_inline_data: INLINE,
+            },
+            ..ibv_qp_init_attr::zeroed()
+        };
+        let verbs = &station.device.core.verbs;
+        let domain = Arc::clone(&cfg.pd.0);
+        let mut make = |inline| {
+            attr.cap.max_inline_data = inline;
+            // SAFETY: a live domain and live queues of the same device.
+            NonNull::new(unsafe { (verbs.ibv_create_qp)(domain.pd.as_ptr(), &mut attr) })
+        };
+        // Not every device copies data.
+        let qp = make(INLINE).or_else(|| make(0)).ok_or_else(full)?;
+        let pair = Arc::new(Pair {
+            station: Arc::clone(station),
+            qp,
+            // SAFETY: live.
+            number: unsafe { qp.as_ref() }.qp_num,
+            on_srq: srq.is_some(),
+            link: Mutex::default(),
+            requests: Side::new(attr.cap.max_send_wr.max(cfg.max_requests as u32 + OWN as u32)),
+            receives: Side::new(attr.cap.max_recv_wr.max(cfg.max_recvs as u32 + OWN as u32)),
+            failed: AtomicBool::new(false),
+            inline: attr.cap.max_inline_data as usize,
+            token: cfg.token,
+            holding: cfg.holding,
+            sink: Mutex::new(Some(sink)),
+            mute: cfg.request_cq.is_none(),
+            srq,
+            send_cq,
+            recv_cq,
+            _domain: domain,
+            _own: own,
+        });
+        let mut attr = ibv_qp_attr {
+            qp_state: IBV_QPS_INIT,
+            port_num: station.device.port,
+            qp_access_flags: IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC,
+            ..ibv_qp_attr::zeroed()
+        };
+        if station.device.is_iwarp() {
+            attr.qp_access_flags &= !IBV_ACCESS_REMOTE_ATOMIC;
+        }
+        let mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+        if !pair.modify(&mut attr, mask) {
+            return Err(full());
+        }
+        station.add_pair(&pair);
+        Ok(Qp(pair))
+    }
+}
+
+/// Octets that a request carries itself, so that the device need not fetch them.
+const INLINE: u32 = 64;
+
+impl Drop for Qp {
+    fn drop(&mut self) {
+        let pair = &*self.0;
+        // Waits for an upcall that is under way; there are none after this.
+        *pair.sink.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        // What was posted completes; a device that does not flush is not waited for longer than this.
+        pair.end(End::Dropped);
+        let start = Instant::now();
+        while !pair.go_on() && start.elapsed() < Duration::from_secs(1) {
+            std::thread::yield_now();
+        }
+        pair.give_up();
+        let forget = || pair.station.forget_pair(pair);
+        match Arc::ptr_eq(&pair.send_cq, &pair.recv_cq) {
+            true => pair.send_cq.alone(forget),
+            false => pair.send_cq.alone(|| pair.recv_cq.alone(forget)),
+        }
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        // SAFETY: nobody posts to it any more, and its number is not in the table.
+        unsafe { (self.station.device.core.verbs.ibv_destroy_qp)(self.qp.as_ptr()) };
+    }
+}
+
+impl Queue<Adapter> for Qp {
+    unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
+        let (pair, side) = (&*self.0, &self.0.requests);
+        let (op, bytes) = (operation(&wr.op)?, wr.segments.iter().map(|s| s.len).sum());
+        let Some(_inside) = side.gate.enter() else {
+            side.post_late(&pair.send_cq, pair.flushed(wr.id, op));
+            return Ok(());
+        };
+        let mut work = request(wr, side.fill(wr.id, op, bytes));
+        if wr.signalled || pair.mute {
+            work.send_flags |= IBV_SEND_SIGNALED;
+        }
+        let copies = !matches!(op, WcOp::Read | WcOp::FetchAdd | WcOp::CompareSwap);
+        if copies && bytes as usize <= pair.inline && bytes > 0 {
+            work.send_flags |= IBV_SEND_INLINE;
+        }
+        // SAFETY: the caller's promise.
+        let mut done = unsafe { pair.post(&mut work) };
+        if done == libc::ENOMEM && pair.mute {
+            pair.send_cq.pump();
+            // SAFETY: as above.
+            done = unsafe { pair.post(&mut work) };
+        }
+        post_error(done)?;
+        side.posted();
+        Ok(())
+    }
+
+    unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
+        let (pair, side) = (&*self.0, &self.0.receives);
+        let Some(_inside) = side.gate.enter() else {
+            side.post_late(&pair.recv_cq, pair.flushed(wr.id, WcOp::Recv));
+            return Ok(());
+        };
+        let mut work = receive(wr, side.fill(wr.id, WcOp::Recv, 0) | RECEIVE);
+        // SAFETY: the caller's promise.
+        post_error(unsafe { pair.post_receive(&mut work) })?;
+        side.posted();
+        Ok(())
+    }
+
+    fn connect(&self, to: &Connect<'_>) -> Result<()> {
+        self.0.connect(to)
+    }
+
+    fn accept(&self, request: Request, private: &[u8], depth: ReadDepth) -> Result<()> {
+        self.0.accept(request, private, depth)
+    }
+
+    fn disconnect(&self, how: Close) {
+        let pair = &self.0;
+        let called = pair.end(match how {
+            Close::Graceful => End::Graceful,
+            Close::Abrupt => End::Disconnected,
+        });
+        if called {
+            pair.hang_up();
+        }
+        pair.station.settle(pair);
+    }
+
+    fn allocated(&self) -> Allocated {
+        let buffers = if self.0.on_srq { 0 } else { self.0.receives.outstanding() };
+        Allocated { buffers, span: buffers }
+    }
+}
+
+impl Pair {
+    /// # Safety
+    /// The memory of the list stays valid until it completes.
+    unsafe fn post(&self, work: &mut ibv_send_wr) -> i32 {
+        let mut bad = ptr::null_mut();
+        // SAFETY: live; as the caller promised.
+        unsafe { self.station.device.core.verbs.ibv_post_send(self.qp.as_ptr(), work, &mut bad) }
+    }
+
+    /// # Safety
+    /// As above.
+    unsafe fn post_receive(&self, work: &mut ibv_recv_wr) -> i32 {
+        let mut bad = ptr::null_mut();
+        // SAFETY: live; as the caller promised.
+        unsafe { self.station.device.core.verbs.ibv_post_recv(self.qp.as_ptr(), work, &mut bad) }
+    }
+
+    /// Posts a request that does nothing: when it completes, all before it have. False: there was no room.
+    pub(crate) fn mark_requests(&self, mark: u32) -> bool {
+        let mut work = ibv_send_wr {
+            wr_id: MARK | u64::from(mark),
+            opcode: IBV_WR_RDMA_WRITE,
+            send_flags: IBV_SEND_SIGNALED,
+            ..ibv_send_wr::zeroed()
+        };
+        // SAFETY: no memory.
+        unsafe { self.post(&mut work) == 0 }
+    }
+
+    /// The same for receives, without a buffer; in the error state soon.
+    pub(crate) fn mark_receives(&self) -> bool {
+        let mut work = ibv_recv_wr { wr_id: MARK | RECEIVE | u64::from(FLUSHED), ..ibv_recv_wr::zeroed() };
+        // SAFETY: no memory.
+        unsafe { self.post_receive(&mut work) == 0 }
+    }
+
+    pub(crate) fn modify(&self, attr: &mut ibv_qp_attr, mask: ibv_qp_attr_mask) -> bool {
+        // SAFETY: live.
+        unsafe { (self.station.device.core.verbs.ibv_modify_qp)(self.qp.as_ptr(), attr, mask) == 0 }
+    }
+
+    /// The device has put it into the error state.
+    pub(crate) fn is_in_error(&self) -> bool {
+        let (mut attr, mut init) = (ibv_qp_attr::zeroed(), ibv_qp_init_attr::zeroed());
+        let query = self.station.device.core.verbs.ibv_query_qp;
+        // SAFETY: live, and room for the answers.
+        unsafe {
+            query(self.qp.as_ptr(), &mut attr, IBV_QP_STATE, &mut init) == 0 && attr.qp_state == IBV_QPS_ERR
+        }
+    }
+
+    fn flushed(&self, id: u64, op: WcOp) -> Wc {
+        let status = WcStatus::Flushed;
+        Wc { id, qp: self.token, bytes: 0, invalidated: None, immediate: None, op, status }
+    }
+
+    /// A completion of the device's, in dat-core's words; none: it is a mark.
+    #[inline]
+    pub(crate) fn complete(&self, wc: &ibv_wc) -> Option<Wc> {
+        if wc.wr_id & MARK != 0 {
+            let side = if wc.wr_id & RECEIVE != 0 { &self.receives } else { &self.requests };
+            side.marks.fetch_or(wc.wr_id as u32, Ordering::Release);
+            return None;
+        }
+        let status = map::status(wc.status);
+        if status != WcStatus::Success {
+            self.fail();
+        }
+        let with = |flag| (wc.wc_flags & flag != 0 && status == WcStatus::Success).then_some(wc.imm_data);
+        // The shared queue's slots are not marked as receives.
+        let from_srq = self.srq.as_ref().filter(|_| wc.wr_id & RECEIVE == 0 && wc.wr_id & SHARED != 0);
+        if wc.wr_id & RECEIVE != 0 || from_srq.is_some() {
+            let at = (wc.wr_id & !(RECEIVE | SHARED)) as usize;
+            let id = match from_srq {
+                Some(srq) => srq.took(at),
+                None => self.receives.take(at)?.0,
+            };
+            if status != WcStatus::Flushed {
+                self.took();
+            }
+            let immediate = with(IBV_WC_WITH_IMM).map(u32::from_be);
+            let invalidated = with(IBV_WC_WITH_INV);
+            let bytes = if status == WcStatus::Success { wc.byte_len } else { 0 };
+            return Some(Wc { id, qp: self.token, bytes, invalidated, immediate, op: WcOp::Recv, status });
+        }
+        if self.mute {
+            return None;
+        }
+        let (id, op, bytes) = self.requests.take(wc.wr_id as usize)?;
+        let bytes = if status == WcStatus::Success { bytes } else { 0 };
+        Some(Wc { id, qp: self.token, bytes, invalidated: None, immediate: None, op, status })
+    }
+
+    fn took(&self) {
+        let exceeded = self.holding.took();
+        if exceeded.soft {
+            self.call(Upcall::HighWatermark);
+        }
+        if exceeded.hard {
+            self.fail();
+        }
+    }
+
+    /// It is in the error state, or has to be.
+    #[cold]
+    pub(crate) fn fail(&self) {
+        if !self.failed.swap(true, Ordering::AcqRel) {
+            self.station.broken(self.number);
+        }
+    }
+
+    pub(crate) fn call(&self, up: Upcall<'_, Adapter>) {
+        if let Some(sink) = &*self.sink.lock().unwrap_or_else(PoisonError::into_inner) {
+            sink.call(up);
+        }
+    }
+
+    /// The shared receive queue tells of its limit.
+    pub(crate) fn srq(&self) -> Option<&srq::Shared> {
+        self.srq.as_deref()
+    }
+}

@@ -1,0 +1,139 @@
+//! One of the two queues of a queue pair: what its work requests stand for, and what comes after its end.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use dat_core::provider::{Wc, WcOp};
+
+use crate::cq;
+use crate::gate::Gate;
+
+/// One of the two queues.
+pub(crate) struct Side {
+    /// Who posts is inside.
+    pub(crate) gate: Gate,
+    slots: Box<[Slot]>,
+    posted: AtomicU64,
+    done: AtomicU64,
+    /// The slot of the last request that has completed.
+    last: AtomicUsize,
+    /// Marks that have come by.
+    pub(crate) marks: AtomicU32,
+    /// Posted after the end; none: everything before the end has completed.
+    late: Mutex<Option<Vec<Wc>>>,
+}
+
+/// What the 64 bits of a work request stand for.
+#[derive(Default)]
+struct Slot {
+    id: AtomicU64,
+    bytes: AtomicU32,
+    op: AtomicU8,
+}
+
+const OPS: [WcOp; 7] =
+    [WcOp::Send, WcOp::Write, WcOp::Read, WcOp::WriteImm, WcOp::FetchAdd, WcOp::CompareSwap, WcOp::Recv];
+
+impl Side {
+    /// For so many that the device takes.
+    pub(crate) fn new(places: u32) -> Side {
+        Side {
+            gate: Gate::default(),
+            slots: (0..(places + 1).next_power_of_two()).map(|_| Slot::default()).collect(),
+            posted: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            last: AtomicUsize::new(usize::MAX),
+            marks: AtomicU32::new(0),
+            late: Mutex::new(Some(Vec::new())),
+        }
+    }
+
+    /// The place of the next work request. One thread at a time.
+    #[inline]
+    pub(crate) fn fill(&self, id: u64, op: WcOp, bytes: u32) -> u64 {
+        let at = self.posted.load(Ordering::Relaxed) as usize & (self.slots.len() - 1);
+        let slot = &self.slots[at];
+        slot.id.store(id, Ordering::Relaxed);
+        slot.bytes.store(bytes, Ordering::Relaxed);
+        let op = OPS.iter().position(|&o| o == op).unwrap_or(0);
+        slot.op.store(op as u8, Ordering::Relaxed);
+        at as u64
+    }
+
+    /// It was posted.
+    #[inline]
+    pub(crate) fn posted(&self) {
+        self.posted.store(self.posted.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+
+    /// The one of this place has completed: its id, operation and bytes. One thread at a time.
+    #[inline]
+    pub(crate) fn take(&self, at: usize) -> Option<(u64, WcOp, u32)> {
+        let slot = self.slots.get(at)?;
+        self.last.store(at, Ordering::Relaxed);
+        self.done.store(self.done.load(Ordering::Relaxed) + 1, Ordering::Release);
+        let op = OPS[usize::from(slot.op.load(Ordering::Relaxed)) % OPS.len()];
+        Some((slot.id.load(Ordering::Relaxed), op, slot.bytes.load(Ordering::Relaxed)))
+    }
+
+    /// Posted and not completed, where each completes.
+    pub(crate) fn outstanding(&self) -> usize {
+        let done = self.done.load(Ordering::Acquire);
+        self.posted.load(Ordering::Acquire).saturating_sub(done) as usize
+    }
+
+    /// There may be some, whether they complete or not: the last one has not.
+    pub(crate) fn is_busy(&self) -> bool {
+        let posted = self.posted.load(Ordering::Acquire) as usize;
+        posted != 0 && self.last.load(Ordering::Relaxed) != (posted - 1) & (self.slots.len() - 1)
+    }
+
+    /// A work request that is posted after the end.
+    #[cold]
+    pub(crate) fn post_late(&self, queue: &cq::Queue, wc: Wc) {
+        let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *late {
+            Some(late) => late.push(wc),
+            None => queue.add(wc),
+        }
+    }
+
+    /// All that was posted in time has completed: now the rest.
+    pub(crate) fn over(&self, queue: &cq::Queue) {
+        let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        late.take().into_iter().flatten().for_each(|wc| queue.add(wc));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_says_what_its_work_request_was() {
+        let side = Side::new(3);
+        let fill = |id, op, bytes| {
+            let at = side.fill(id, op, bytes);
+            side.posted();
+            at as usize
+        };
+        assert!(!side.is_busy());
+        let first = fill(u64::MAX, WcOp::Read, 7);
+        let second = fill(1, WcOp::CompareSwap, 8);
+        assert_eq!((side.outstanding(), side.is_busy()), (2, true));
+        assert_eq!(side.take(first), Some((u64::MAX, WcOp::Read, 7)));
+        assert!(side.is_busy());
+        assert_eq!(side.take(second), Some((1, WcOp::CompareSwap, 8)));
+        assert_eq!((side.outstanding(), side.is_busy()), (0, false));
+        assert_eq!(side.take(1000), None, "not of our making");
+    }
+
+    #[test]
+    fn one_that_is_refused_spoils_no_place() {
+        let side = Side::new(4);
+        let places: Vec<_> = (0..4).map(|id| (side.fill(id, WcOp::Send, 0), side.posted()).0).collect();
+        side.fill(9, WcOp::Send, 0);
+        let ids: Vec<_> = places.iter().map(|&at| side.take(at as usize).map(|(id, ..)| id)).collect();
+        assert_eq!(ids, [0, 1, 2, 3].map(Some));
+    }
+}

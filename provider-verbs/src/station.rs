@@ -1,0 +1,303 @@
+//! What an adapter's threads share: who has news of what, and who looks for them.
+//!
+//! Whoever is awake handles events of rdma_cm, one thread at a time: a consumer that sleeps in dat_evd_wait, one that polls and
+//! has a queue armed, or the station's own thread, which serves all others.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use dat_core::wake::{Slept, Wake};
+use rdma_core_sys::*;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::cm::Channel;
+use crate::cq;
+use crate::descriptor::Bell;
+use crate::device::Device;
+use crate::link::End;
+use crate::map::{self, DeviceNews};
+use crate::numbers::Numbers;
+use crate::qp::Pair;
+
+/// See above.
+pub(crate) struct Station {
+    pub(crate) device: Arc<Device>,
+    pub(crate) channel: Channel,
+    /// For who polls.
+    pub(crate) numbers: Numbers<Pair>,
+    /// For who has a name from rdma_cm.
+    pairs: Mutex<HashMap<u32, Weak<Pair>>>,
+    cqs: Mutex<Vec<Weak<cq::Queue>>>,
+    /// Completion queues that are armed.
+    pub(crate) armed: AtomicUsize,
+    /// Pairs whose connection is about to end; and those that have failed.
+    ending: Mutex<Vec<Arc<Pair>>>,
+    failed: Mutex<Vec<u32>>,
+    deadlines: Mutex<BTreeSet<(Instant, u32)>>,
+    /// Who has it handles events.
+    desk: Mutex<()>,
+    /// Its own thread's.
+    bell: Bell,
+    sleepers: Mutex<Vec<Arc<cq::Queue>>>,
+    stop: AtomicBool,
+}
+
+/// How often the station looks for queue pairs that have failed, while there are connections.
+const TICK: Duration = Duration::from_millis(50);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Station {
+    pub(crate) fn new(device: Arc<Device>, channel: Channel, bell: Bell) -> Station {
+        channel.unblock();
+        device.unblock();
+        Station {
+            device,
+            channel,
+            numbers: Numbers::new(),
+            pairs: Mutex::default(),
+            cqs: Mutex::default(),
+            armed: AtomicUsize::new(0),
+            ending: Mutex::default(),
+            failed: Mutex::default(),
+            deadlines: Mutex::default(),
+            desk: Mutex::default(),
+            bell,
+            sleepers: Mutex::default(),
+            stop: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.bell.ring();
+    }
+
+    pub(crate) fn add_pair(&self, pair: &Arc<Pair>) {
+        let mut pairs = lock(&self.pairs);
+        pairs.insert(pair.number, Arc::downgrade(pair));
+        self.numbers.insert(pair.number, Arc::as_ptr(pair));
+    }
+
+    pub(crate) fn forget_pair(&self, pair: &Pair) {
+        let mut pairs = lock(&self.pairs);
+        pairs.remove(&pair.number);
+        self.numbers.remove(pair.number);
+        drop(pairs);
+        lock(&self.ending).retain(|other| other.number != pair.number);
+    }
+
+    pub(crate) fn pair(&self, number: u32) -> Option<Arc<Pair>> {
+        lock(&self.pairs).get(&number)?.upgrade()
+    }
+
+    pub(crate) fn add_cq(&self, queue: &Arc<cq::Queue>) {
+        lock(&self.cqs).push(Arc::downgrade(queue));
+        self.bell.ring();
+    }
+
+    pub(crate) fn forget_cq(&self, queue: &Arc<cq::Queue>) {
+        lock(&self.cqs).retain(|other| other.as_ptr() != Arc::as_ptr(queue));
+    }
+
+    fn cqs(&self) -> Vec<Arc<cq::Queue>> {
+        lock(&self.cqs).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// A pair has failed.
+    pub(crate) fn broken(&self, number: u32) {
+        lock(&self.failed).push(number);
+        self.bell.ring();
+    }
+
+    pub(crate) fn remind(&self, number: u32, at: Instant) {
+        lock(&self.deadlines).insert((at, number));
+        self.bell.ring();
+    }
+
+    /// The end of a pair's connection has begun: brings it as far as it gets at once.
+    pub(crate) fn settle(&self, pair: &Arc<Pair>) {
+        lock(&self.ending).push(Arc::clone(pair));
+        self.handle();
+        self.bell.ring();
+    }
+
+    /// Handles what there is, unless another thread does.
+    pub(crate) fn handle(&self) {
+        let Ok(_desk) = self.desk.try_lock() else { return };
+        while self.channel.take(self) {}
+        let failed = std::mem::take(&mut *lock(&self.failed));
+        for pair in failed.into_iter().filter_map(|number| self.pair(number)) {
+            pair.end(End::Broken);
+            lock(&self.ending).push(pair);
+        }
+        let now = Instant::now();
+        loop {
+            let first = lock(&self.deadlines).first().copied().filter(|(at, _)| *at <= now);
+            let Some(due) = first else { break };
+            lock(&self.deadlines).remove(&due);
+            if let Some(pair) = self.pair(due.1)
+                && pair.is_late(now)
+            {
+                pair.end(End::TimedOut);
+                pair.hang_up();
+                lock(&self.ending).push(pair);
+            }
+        }
+        let ending = std::mem::take(&mut *lock(&self.ending));
+        let left: Vec<_> = ending.into_iter().filter(|pair| !pair.go_on()).collect();
+        lock(&self.ending).extend(left);
+    }
+
+    /// Looks for news without waiting, if somebody waits for some.
+    pub(crate) fn look(&self) {
+        if self.armed.load(Ordering::Relaxed) > 0 {
+            self.cqs().iter().for_each(|queue| queue.see());
+        }
+        if !lock(&self.ending).is_empty() {
+            self.handle();
+        }
+    }
+
+    /// The station's own thread.
+    pub(crate) fn run(&self) {
+        while !self.stop.load(Ordering::Acquire) {
+            let queues = self.cqs();
+            let mut fds = vec![
+                PollFd::new(&self.bell, PollFlags::IN),
+                PollFd::new(&self.channel, PollFlags::IN),
+                PollFd::from_borrowed_fd(self.device.async_fd(), PollFlags::IN),
+            ];
+            fds.extend(queues.iter().map(|queue| PollFd::new(queue, PollFlags::IN)));
+            let limit = self.limit();
+            let polled = poll(&mut fds, limit.as_ref());
+            let ready: Vec<_> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+            drop(fds);
+            if ready[0] {
+                self.bell.settle();
+            }
+            if ready[2] {
+                self.take_async();
+            }
+            queues.iter().zip(&ready[3..]).filter(|(_, ready)| **ready).for_each(|(queue, _)| queue.see());
+            if polled == Ok(0) {
+                self.look_for_failures();
+            }
+            self.handle();
+        }
+    }
+
+    /// Not every device tells of a queue pair that has failed but by a completion, and the consumer may wait for the news
+    /// before it takes that.
+    fn look_for_failures(&self) {
+        for pair in self.pairs().iter().filter(|pair| pair.is_up() && pair.requests.is_busy()) {
+            pair.send_cq.pump();
+        }
+    }
+
+    fn pairs(&self) -> Vec<Arc<Pair>> {
+        lock(&self.pairs).values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// How long nothing happens by itself.
+    fn limit(&self) -> Option<Timespec> {
+        let soon = (!lock(&self.ending).is_empty()).then_some(Duration::from_millis(1));
+        let busy = self.pairs().iter().any(|pair| pair.is_up()).then_some(TICK);
+        let due = lock(&self.deadlines).first().map(|(at, _)| at.saturating_duration_since(Instant::now()));
+        let limit = soon.into_iter().chain(due).chain(busy).min()?;
+        Timespec::try_from(limit).ok()
+    }
+
+    /// A consumer sleeps on its queue, the events of rdma_cm and its own descriptor.
+    pub(crate) fn sleep_on(&self, queue: &Arc<cq::Queue>, wake: &Wake, deadline: Option<Instant>) -> Slept {
+        lock(&self.sleepers).push(Arc::clone(queue));
+        let slept = self.sleep_here(queue, wake, deadline);
+        lock(&self.sleepers).retain(|other| !Arc::ptr_eq(other, queue));
+        slept
+    }
+
+    fn sleep_here(&self, queue: &cq::Queue, wake: &Wake, deadline: Option<Instant>) -> Slept {
+        loop {
+            if !wake.enter_poller() {
+                return Slept::Woken;
+            }
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            let limit = left.and_then(|left| Timespec::try_from(left).ok());
+            let mut fds = [
+                PollFd::new(queue, PollFlags::IN),
+                PollFd::new(&queue.bell, PollFlags::IN),
+                PollFd::new(&self.channel, PollFlags::IN),
+            ];
+            let polled = poll(&mut fds, limit.as_ref());
+            let [news, rung, events] = fds.each_ref().map(|fd| !fd.revents().is_empty());
+            if wake.leave_poller() {
+                return Slept::Woken;
+            }
+            match polled {
+                Err(rustix::io::Errno::INTR) => return Slept::Interrupted,
+                Ok(0) if left.is_some() => return Slept::TimedOut,
+                _ => {}
+            }
+            if rung {
+                queue.bell.settle();
+            }
+            if news {
+                queue.see();
+            }
+            if events {
+                self.handle();
+            }
+            if wake.is_signalled() || news {
+                return Slept::Woken;
+            }
+        }
+    }
+
+    /// Those who sleep in a poller look again.
+    pub(crate) fn interrupt(&self) {
+        lock(&self.sleepers).iter().for_each(|queue| queue.bell.ring());
+    }
+
+    /// Asynchronous events of the device.
+    fn take_async(&self) {
+        let verbs = &self.device.core.verbs;
+        let mut event = ibv_async_event::zeroed();
+        // SAFETY: an open context whose descriptor does not block.
+        while unsafe { (verbs.ibv_get_async_event)(self.device.context.as_ptr(), &mut event) } == 0 {
+            let news = map::device_news(event.event_type);
+            // SAFETY: the type says which member; the object waits for its events to be acknowledged, below.
+            let pair = unsafe {
+                match news {
+                    DeviceNews::QpBroken | DeviceNews::QpEstablished | DeviceNews::QpDrained => {
+                        self.pair((*event.element.qp).qp_num)
+                    }
+                    _ => None,
+                }
+            };
+            match news {
+                DeviceNews::QpBroken => pair.iter().for_each(|pair| pair.fail()),
+                DeviceNews::CqOverflow => {
+                    // SAFETY: as above.
+                    let cq = unsafe { event.element.cq };
+                    let queue = self.cqs().into_iter().find(|queue| queue.as_ptr() == cq);
+                    queue.iter().for_each(|queue| queue.call(dat_core::provider::Upcall::CqOverflow));
+                }
+                DeviceNews::SrqLimit => {
+                    // SAFETY: as above.
+                    let srq = unsafe { event.element.srq };
+                    let pairs = self.pairs();
+                    let drawing = pairs.iter().filter_map(|pair| pair.srq());
+                    drawing.filter(|shared| shared.as_ptr() == srq).take(1).for_each(|shared| shared.low());
+                }
+                DeviceNews::DeviceFatal => self.pairs().iter().for_each(|pair| pair.fail()),
+                _ => {}
+            }
+            // SAFETY: taken above.
+            unsafe { (verbs.ibv_ack_async_event)(&mut event) };
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! dat-core's contract, over a device and its station.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use dat_core::provider::*;
+use dat_core::wake::{Slept, Wake};
+use dat_core::{Error, OpenError, Result};
+use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY};
+
+use crate::cm::{Channel, Listener, Request};
+use crate::cq::Cq;
+use crate::descriptor::Bell;
+use crate::device::Device;
+use crate::mr::{Mr, Pd};
+use crate::params::Params;
+use crate::qp::Qp;
+use crate::srq::Srq;
+use crate::station::Station;
+
+/// An open adapter.
+pub struct Adapter {
+    attrs: Attrs,
+    station: Arc<Station>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Adapter {
+    pub(crate) fn open(ia: &str, params: &Params) -> std::result::Result<Adapter, OpenError> {
+        let device = Device::open(params.bind)?;
+        let attrs = device.attrs(ia);
+        let failed = |e: std::io::Error| {
+            let code = Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+            OpenError::new(code, format!("opening {}: {e}", device.name))
+        };
+        let channel = Channel::open(device.core).map_err(failed)?;
+        let bell = Bell::new().map_err(failed)?;
+        let station = Arc::new(Station::new(Arc::new(device), channel, bell));
+        let for_thread = Arc::clone(&station);
+        let thread = std::thread::Builder::new().name("dat-verbs".into()).spawn(move || for_thread.run());
+        let thread = thread.map_err(|e| {
+            let code = Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+            OpenError::new(code, format!("starting a thread: {e}"))
+        })?;
+        Ok(Adapter { attrs, station, thread: Some(thread) })
+    }
+}
+
+impl Drop for Adapter {
+    fn drop(&mut self) {
+        self.station.stop();
+        if let Some(thread) = self.thread.take() {
+            // It has no state that a panic could spoil.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Transport for Adapter {
+    type Pd = Pd;
+    type Mr = Mr;
+    type Mw = std::convert::Infallible;
+    type Cq = Cq;
+    type Srq = Srq;
+    type Qp = Qp;
+    type Listener = Listener;
+    type Request = Request;
+
+    fn attrs(&self) -> &Attrs {
+        &self.attrs
+    }
+
+    fn pd(&self) -> Result<Pd> {
+        Pd::new(&self.station.device)
+    }
+
+    unsafe fn mr(&self, pd: &Pd, mem: Mem, access: Access) -> Result<Mr> {
+        // SAFETY: the caller's promise.
+        unsafe { Mr::new(pd, mem, access) }
+    }
+
+    fn cq(&self, depth: usize, sink: Sink<Self>) -> Result<Cq> {
+        Cq::new(&self.station, depth, Some(sink))
+    }
+
+    fn srq(&self, pd: &Pd, depth: usize, max_segments: usize, sink: Sink<Self>) -> Result<Srq> {
+        Srq::new(pd, depth, max_segments, sink)
+    }
+
+    fn qp(&self, cfg: QpCfg<'_, Self>, sink: Sink<Self>) -> Result<Qp> {
+        Qp::new(&self.station, cfg, sink)
+    }
+
+    fn listen(&self, port: Port, backlog: usize, sink: Sink<Self>) -> Result<Listener> {
+        self.station.channel.listen(self.station.device.address, port, backlog, sink)
+    }
+
+    fn port(&self, listener: &Listener) -> u64 {
+        listener.port.into()
+    }
+
+    fn reject(&self, request: Request, private: &[u8]) -> Result<()> {
+        request.refuse(private)
+    }
+
+    fn progress(&self) {
+        self.station.look();
+    }
+
+    fn sleep_on(&self, cq: &Cq, wake: &Wake, deadline: Option<Instant>) -> Slept {
+        self.station.sleep_on(&cq.0, wake, deadline)
+    }
+
+    fn interrupt(&self) {
+        self.station.interrupt();
+    }
+}
