@@ -31,12 +31,24 @@ pub(crate) struct Queue {
     /// Taken already, and what never was the device's: comes first.
     ahead: Mutex<VecDeque<Wc>>,
     ahead_len: AtomicUsize,
+    room: Mutex<Room>,
     /// Events that have come are of this wish.
     armed: AtomicBool,
     sink: Mutex<Option<Sink<Adapter>>>,
     /// How a sleeper on this queue is interrupted.
     pub(crate) bell: Bell,
 }
+
+/// Completions that fit: the consumer's, and the marks of the queue pairs that complete here.
+struct Room {
+    depth: usize,
+    marks: usize,
+    /// Marks for which there is room: doubled when it is used up.
+    spare: usize,
+}
+
+/// Room for marks in every queue.
+pub(crate) const SPARE: usize = 64;
 
 // SAFETY: the library locks what threads share.
 unsafe impl Send for Queue {}
@@ -52,11 +64,11 @@ impl Cq {
         let channel = NonNull::new(unsafe { (verbs.ibv_create_comp_channel)(context) }).ok_or_else(full)?;
         // SAFETY: a live channel.
         let channel_fd = unsafe { channel.as_ref() }.fd;
-        let depth = i32::try_from(depth).map_err(|_| full())?;
+        let entries = i32::try_from(depth + SPARE).map_err(|_| full())?;
         // SAFETY: both are live.
         let made = unsafe {
             unblock(channel_fd);
-            (verbs.ibv_create_cq)(context, depth, ptr::null_mut(), channel.as_ptr(), 0)
+            (verbs.ibv_create_cq)(context, entries, ptr::null_mut(), channel.as_ptr(), 0)
         };
         let Some(cq) = NonNull::new(made) else {
             // SAFETY: nothing tells there.
@@ -71,6 +83,7 @@ impl Cq {
             gate: Gate::default(),
             ahead: Mutex::default(),
             ahead_len: AtomicUsize::new(0),
+            room: Mutex::new(Room { depth, marks: 0, spare: SPARE }),
             armed: AtomicBool::new(false),
             sink: Mutex::new(sink),
             bell,
@@ -110,20 +123,47 @@ impl Completions for Cq {
     }
 
     fn resize(&self, depth: usize) -> Result<()> {
-        let _shut = self.0.gate.shut();
-        let depth = i32::try_from(depth).map_err(|_| Error::of(DAT_INVALID_STATE))?;
-        // SAFETY: live.
-        match unsafe { (self.0.station.device.core.verbs.ibv_resize_cq)(self.0.cq.as_ptr(), depth) } {
-            0 => Ok(()),
-            libc::EINVAL => Err(Error::of(DAT_INVALID_STATE)),
-            _ => Err(Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY)),
-        }
+        let mut room = self.0.room();
+        self.0.resize(depth + room.spare)?;
+        room.depth = depth;
+        Ok(())
     }
 }
 
 impl Queue {
     pub(crate) fn as_ptr(&self) -> *mut ibv_cq {
         self.cq.as_ptr()
+    }
+
+    fn resize(&self, entries: usize) -> Result<()> {
+        let _shut = self.gate.shut();
+        let entries = i32::try_from(entries).map_err(|_| Error::of(DAT_INVALID_STATE))?;
+        // SAFETY: live.
+        match unsafe { (self.station.device.core.verbs.ibv_resize_cq)(self.cq.as_ptr(), entries) } {
+            0 => Ok(()),
+            libc::EINVAL => Err(Error::of(DAT_INVALID_STATE)),
+            _ => Err(Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY)),
+        }
+    }
+
+    fn room(&self) -> MutexGuard<'_, Room> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes room for so many marks more: they must not be what makes it overrun.
+    pub(crate) fn reserve(&self, marks: usize) -> Result<()> {
+        let mut room = self.room();
+        if room.marks + marks > room.spare {
+            self.resize(room.depth + 2 * room.spare)?;
+            room.spare *= 2;
+        }
+        room.marks += marks;
+        Ok(())
+    }
+
+    /// Gives that back.
+    pub(crate) fn release(&self, marks: usize) {
+        self.room().marks -= marks;
     }
 
     #[inline]

@@ -14,8 +14,10 @@ use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_ADDRESS, DAT_PROVIDER_NOT_
 use rdma_core_sys::*;
 
 use crate::cm::Channel;
+use crate::cq::SPARE;
 use crate::descriptor::unblock;
 use crate::gate;
+use crate::qp::OWN;
 
 /// An open device, and the port that has the adapter's address.
 pub struct Device {
@@ -132,8 +134,8 @@ impl Device {
     pub fn attrs(&self, ia: &str) -> Attrs {
         let (attr, count) = (&self.attr, |n: i32| usize::try_from(n).unwrap_or(0));
         let segments = count(attr.max_sge).min(32);
-        // One fewer request and receive than the device takes, which mark the end of a connection's queues.
-        let dtos = count(attr.max_qp_wr).saturating_sub(1);
+        // Less what marks the end of a connection's queues.
+        let dtos = count(attr.max_qp_wr).saturating_sub(OWN);
         let depth = attr.max_qp_rd_atom.min(attr.max_qp_init_rd_atom).clamp(0, i32::from(RDMA_MAX_RESP_RES));
         Attrs {
             adapter: ia.to_owned(),
@@ -148,7 +150,7 @@ impl Device {
             },
             max_read_depth: depth as u32,
             max_evds: count(attr.max_cq),
-            max_evd_depth: count(attr.max_cqe),
+            max_evd_depth: count(attr.max_cqe).saturating_sub(SPARE),
             max_regions: count(attr.max_mr),
             max_windows: 0,
             extended: !self.is_iwarp() && attr.atomic_cap != IBV_ATOMIC_NONE,

@@ -26,6 +26,7 @@
 //! | `qp` | `ibv_create_qp`, and at once to INIT, where it takes receives. Not `rdma_create_qp`: endpoints exist before anybody knows whom they will call, so the transitions are made here, with what `rdma_init_qp_attr` says |
 //! | `listen` | `rdma_bind_addr` to the adapter's own address and [`adapter::port`] of the qualifier, as libdaplofa does |
 //! | `connect` | `rdma_resolve_addr`, `rdma_resolve_route`, `rdma_connect`; the queue pair to RTS and `rdma_establish` on the answer |
+//! | immediate data | handed on as they lie in memory, as libdaplofa does: peers of one byte order see the same number |
 //! | `reject` | `rdma_reject` with [`map::REJECT_HEADER`] in front; a request that is dropped, without it |
 //! | local keys and bounds of a post | checked by the device, so a wrong one is a completion ([`LocalProtection`](dat_core::provider::WcStatus::LocalProtection)), not a refused post |
 //!
@@ -48,7 +49,8 @@
 //! trace, and the consumer may not poll before it has heard. So the end is marked: both queues have room for one work request
 //! more, which is posted after the last one ([`gate`] keeps posters out meanwhile), and then the completion queue is emptied into
 //! a list in front of it until the mark has come by (the gate keeps the consumer out; it polls the list). What is posted after
-//! that is flushed into the same list, and never sees the device: rxe's receives would not even be looked at.
+//! that is flushed into the same list, and never sees the device: rxe's receives would not even be looked at. Completion queues have
+//! room for the marks besides what the consumer asked for: a mark must not be what makes one overrun.
 //! A graceful close sends a mark first, a WRITE of nothing, which completes when all before it has.
 //!
 //! # What a device decides, and dat-core's contract does not expect

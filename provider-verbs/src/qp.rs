@@ -57,7 +57,7 @@ pub(crate) const SETTLED: u32 = 1;
 /// Everything that was posted has been flushed.
 pub(crate) const FLUSHED: u32 = 2;
 /// Work requests of the provider's own in each queue: both marks.
-const OWN: usize = 2;
+pub(crate) const OWN: usize = 2;
 
 impl Qp {
     pub(crate) fn new(station: &Arc<Station>, cfg: QpCfg<'_, Adapter>, sink: Sink<Adapter>) -> Result<Qp> {
@@ -92,6 +92,13 @@ impl Qp {
         };
         // Not every device copies data.
         let qp = make(INLINE).or_else(|| make(0)).ok_or_else(full)?;
+        let reserved =
+            send_cq.reserve(OWN).and_then(|()| recv_cq.reserve(OWN).inspect_err(|_| send_cq.release(OWN)));
+        if let Err(error) = reserved {
+            // SAFETY: nobody else has it.
+            unsafe { (verbs.ibv_destroy_qp)(qp.as_ptr()) };
+            return Err(error);
+        }
         let pair = Arc::new(Pair {
             station: Arc::clone(station),
             qp,
@@ -158,6 +165,8 @@ impl Drop for Pair {
     fn drop(&mut self) {
         // SAFETY: nobody posts to it any more, and its number is not in the table.
         unsafe { (self.station.device.core.verbs.ibv_destroy_qp)(self.qp.as_ptr()) };
+        self.send_cq.release(OWN);
+        self.recv_cq.release(OWN);
     }
 }
 
@@ -308,7 +317,7 @@ impl Pair {
             if status != WcStatus::Flushed {
                 self.took();
             }
-            let immediate = with(IBV_WC_WITH_IMM).map(u32::from_be);
+            let immediate = with(IBV_WC_WITH_IMM);
             let invalidated = with(IBV_WC_WITH_INV);
             let bytes = if status == WcStatus::Success { wc.byte_len } else { 0 };
             return Some(Wc { id, qp: self.token, bytes, invalidated, immediate, op: WcOp::Recv, status });

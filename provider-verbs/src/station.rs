@@ -205,7 +205,8 @@ impl Station {
 
     /// How long nothing happens by itself.
     fn limit(&self) -> Option<Timespec> {
-        let soon = (!lock(&self.ending).is_empty()).then_some(Duration::from_millis(1));
+        let due_now = !lock(&self.ending).is_empty() || !lock(&self.failed).is_empty();
+        let soon = due_now.then_some(Duration::from_millis(1));
         let busy = self.pairs().iter().any(|pair| pair.is_up()).then_some(TICK);
         let due = lock(&self.deadlines).first().map(|(at, _)| at.saturating_duration_since(Instant::now()));
         let limit = soon.into_iter().chain(due).chain(busy).min()?;

@@ -38,7 +38,7 @@ pub(crate) fn request(wr: &SendWr<'_>, wr_id: u64) -> ibv_send_wr {
         SendOp::Send { invalidate: Some(key) } => (IBV_WR_SEND_WITH_INV, key, ibv_wr_target::zeroed()),
         SendOp::Write(to) => (IBV_WR_RDMA_WRITE, 0, rdma(to)),
         SendOp::Read(from) | SendOp::ReadToWindow(from) => (IBV_WR_RDMA_READ, 0, rdma(from)),
-        SendOp::WriteImm { to, immediate } => (IBV_WR_RDMA_WRITE_WITH_IMM, immediate.to_be(), rdma(to)),
+        SendOp::WriteImm { to, immediate } => (IBV_WR_RDMA_WRITE_WITH_IMM, immediate, rdma(to)),
         SendOp::FetchAdd { at, add } => (IBV_WR_ATOMIC_FETCH_AND_ADD, 0, atomic(at, add, 0)),
         SendOp::CompareSwap { at, compare, swap } => {
             (IBV_WR_ATOMIC_CMP_AND_SWP, 0, atomic(at, compare, swap))

@@ -1,0 +1,3 @@
+//! See the package description.
+
+dat_core::export_provider!(provider_verbs::Verbs);
