@@ -3,6 +3,7 @@
 use wire::rocev2::{AtomicEth, Extension, NakCode, Opcode, Operation, Packet, Position, Psn, Reth};
 
 use super::engine::{MAX_MESSAGE, Path, Stats};
+use super::requests::memory_order;
 use super::responder::Responder;
 use crate::key::Right;
 use crate::memory::{AtomicError, update};
@@ -103,7 +104,7 @@ impl Responder {
             return Ok(1);
         }
         let (immediate, invalidated) = match packet.extension {
-            Extension::Immediate(data) => (Some(data), None),
+            Extension::Immediate(data) => (Some(memory_order(data)), None),
             Extension::Invalidate(r_key) => (None, Some(r_key)),
             _ => (None, None),
         };
@@ -122,8 +123,8 @@ impl Responder {
         let (position, len) = (packet.bth.opcode.position(), packet.payload.len() as u32);
         let (reth, immediate) = match packet.extension {
             Extension::Reth(reth) => (Some(reth), None),
-            Extension::RethImmediate(reth, data) => (Some(reth), Some(data)),
-            Extension::Immediate(data) => (None, Some(data)),
+            Extension::RethImmediate(reth, data) => (Some(reth), Some(memory_order(data))),
+            Extension::Immediate(data) => (None, Some(memory_order(data))),
             _ => (None, None),
         };
         let write = match (self.message, reth) {

@@ -161,11 +161,17 @@ fn opcode(wqe: &Wqe, position: Position) -> Opcode {
     }
 }
 
+/// Immediate data as a consumer has them, for a header, and back: the header has the octets that the number has in memory,
+/// and takes them for one in network order. (Verbs hand over octets, and OFED's DAPL its consumers' numbers as they are.)
+pub(super) fn memory_order(number: u32) -> u32 {
+    number.to_be()
+}
+
 /// The headers that a packet of a SEND or WRITE has besides its BTH.
 #[inline]
 fn extension(wqe: &Wqe, opcode: Opcode) -> Extension {
     let reth = Reth { va: wqe.remote.addr, r_key: wqe.remote.key, len: wqe.len };
-    let immediate = wqe.operands[0] as u32;
+    let immediate = memory_order(wqe.operands[0] as u32);
     match opcode.carries() {
         Carries::Reth => Extension::Reth(reth),
         Carries::RethImmediate => Extension::RethImmediate(reth, immediate),

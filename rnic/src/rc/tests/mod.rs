@@ -222,7 +222,9 @@ pub(crate) fn words(packets: &[Vec<u8>]) -> Vec<String> {
         let extension = match extension {
             Extension::Reth(Reth { len, .. }) => format!(" of {len}"),
             Extension::Aeth(aeth) | Extension::AtomicAck(aeth, _) => format!(" {}", aeth.syndrome),
-            Extension::RethImmediate(Reth { len, .. }, number) => format!(" of {len} immediate={number:#x}"),
+            Extension::RethImmediate(Reth { len, .. }, octets) => {
+                format!(" of {len} immediate={:#x}", octets.to_be())
+            }
             Extension::Atomic(_) => String::new(),
             other => other.to_string(),
         };

@@ -266,7 +266,7 @@ impl Replay {
         let last = message[message.len() - 1];
         let (mut len, mut immediate) = (octets.len(), None);
         if let Extension::Immediate(data) | Extension::RethImmediate(_, data) = last.extension {
-            immediate = Some(data);
+            immediate = Some(data.to_be());
         }
         let op = match (packet.bth.opcode.operation(), packet.extension) {
             (Operation::Send, _) => SendOp::Send { invalidate: None },

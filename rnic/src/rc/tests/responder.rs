@@ -226,11 +226,11 @@ fn no_receive_buffer() {
     let to = Extension::Reth(reth(target.remote(0), OCTETS + 1));
     bench.take(Opcode::WriteFirst, to, &FULL).unwrap();
     let psn = bench.psn;
-    bench.take(Opcode::WriteLastImmediate, Extension::Immediate(5), b"x").unwrap();
+    bench.take(Opcode::WriteLastImmediate, Extension::Immediate(5_u32.to_be()), b"x").unwrap();
     assert_eq!(bench.said(), [format!("{psn} ACK RNR NAK 640µs 0")]);
     bench.side.recv(2, &[]);
     bench.psn = psn;
-    bench.take(Opcode::WriteLastImmediate, Extension::Immediate(5), b"x").unwrap();
+    bench.take(Opcode::WriteLastImmediate, Extension::Immediate(5_u32.to_be()), b"x").unwrap();
     assert_eq!(bench.said(), [format!("{psn} ACK ACK 0")]);
     let written = wc(2, WcOp::Recv, OCTETS + 1, WcStatus::Success);
     let received = [wc(1, WcOp::Recv, 3, WcStatus::Success), Wc { immediate: Some(5), ..written }];
@@ -248,9 +248,9 @@ fn sends_bring_immediate_data_and_invalidate() {
     for id in 0..3 {
         bench.side.recv(id, &[sink.seg(0, 2 * OCTETS)]);
     }
-    bench.take(Opcode::SendOnlyImmediate, Extension::Immediate(9), b"abc").unwrap();
+    bench.take(Opcode::SendOnlyImmediate, Extension::Immediate(9_u32.to_be()), b"abc").unwrap();
     bench.take(Opcode::SendFirst, Extension::None, &FULL).unwrap();
-    bench.take(Opcode::SendLastImmediate, Extension::Immediate(10), b"abc").unwrap();
+    bench.take(Opcode::SendLastImmediate, Extension::Immediate(10_u32.to_be()), b"abc").unwrap();
     bench.take(Opcode::SendOnlyInvalidate, Extension::Invalidate(key), &[]).unwrap();
     let got = |id, len| wc(id, WcOp::Recv, len, WcStatus::Success);
     let received = [

@@ -179,3 +179,23 @@ fn a_bottleneck_with_a_short_queue() {
     let rate = (4 << 20) as f64 * 8.0 / pair.elapsed().as_secs_f64();
     assert!(rate > 60e6, "{rate} of 100e6 bits a second");
 }
+
+/// They are octets to verbs, and OFED's DAPL hands over those of its consumer's number: a peer of the same byte order finds
+/// the number again.
+#[test]
+fn immediate_data_travel_as_they_are_in_memory() {
+    let mut pair = Pair::new();
+    let (near, far) = (pair.a.buf(8), pair.b.buf(8));
+    pair.b.recv(1, &[]);
+    let immediate = u32::from_ne_bytes(*b"abcd");
+    let to = far.remote(0);
+    pair.a.post(SendWr { op: SendOp::WriteImm { to, immediate }, ..write(2, &[near.seg(0, 8)], to) });
+    pair.a.rc.transmit(pair.now, &mut pair.a.burst).unwrap();
+    let sent = pair.a.sent();
+    let Extension::RethImmediate(_, number) = Packet::parse(&sent[0]).unwrap().extension else {
+        panic!("no immediate data")
+    };
+    assert_eq!(number.to_be_bytes(), *b"abcd");
+    pair.b.take(pair.now, &sent[0]).unwrap();
+    assert_eq!(pair.b.received()[0].immediate, Some(immediate));
+}
