@@ -184,7 +184,7 @@ impl Link {
     /// Frames came: a gate may have opened, and reads of the peer wait for their answers.
     fn after_frames(&mut self, kit: &mut Kit, lingerers: &mut Lingerers) {
         let Phase::Up(up) = &mut self.phase else { return };
-        let opened = !up.gate.is_open() && !up.stream.is_held() && {
+        let opened = up.gate != Gate::Open && !up.stream.is_held() && {
             up.gate = Gate::Open;
             true
         };
@@ -282,11 +282,16 @@ impl Link {
                 self.fail(kit, if timed_out { Upcall::TimedOut } else { Upcall::Unreachable });
             }
             Phase::Up(up) => match up.gate.expire(now) {
-                Ok(()) if up.gate.is_open() => {
+                Ok(nudge) if up.gate.is_open() => {
+                    if nudge {
+                        up.stream.queue_rtr();
+                    }
                     up.stream.release();
+                    let deadline = up.gate.deadline();
+                    self.set_timer(kit, deadline);
                     self.transmit(kit, lingerers);
                 }
-                Ok(()) => {}
+                Ok(_) => {}
                 Err(_) => self.end(kit, lingerers, End::Lost),
             },
             Phase::Ended(_) => self.sink.call(Upcall::AcceptFailed),

@@ -24,6 +24,11 @@ pub const GRACE: Duration = Duration::from_millis(100);
 /// How long an initiator keeps back its first FPDU towards a stranger: siw's responder loses sight of what arrives
 /// while it changes its socket callbacks after the reply.
 pub const FIRST_FRAME_DELAY: Duration = Duration::from_millis(10);
+/// How long it then waits for a sign that they have been seen before it sends a frame more, which siw looks up at; twice as
+/// long before the next. (Where the host is slow so is the change of callbacks.)
+pub const NUDGE: Duration = Duration::from_millis(20);
+/// Such frames at most, to a peer that stays silent.
+pub const NUDGES: u8 = 6;
 /// RDMA READs in flight at most, each way.
 pub const MAX_READ_DEPTH: u32 = 128;
 /// Private data that fits a request, an acceptance and a refusal alike.
@@ -321,6 +326,8 @@ pub enum Gate {
     Open,
     /// Initiator towards a stranger: opens at this time.
     Delay(Instant),
+    /// The same, open: until the peer's first frame comes a zero-length WRITE is due at this time, after so many others.
+    Nudge(Instant, u8),
     /// Responder that was promised an RTR frame; the connection is established only then, and fails at this time.
     Rtr(Instant),
     /// Responder without such a promise: opens with the initiator's first frame, or at this time.
@@ -347,14 +354,14 @@ impl Gate {
 
     /// Whether FPDUs may leave.
     pub fn is_open(&self) -> bool {
-        *self == Gate::Open
+        matches!(self, Gate::Open | Gate::Nudge(..))
     }
 
     /// When [`Gate::expire`] has something to say.
     pub fn deadline(&self) -> Option<Instant> {
         match *self {
             Gate::Open => None,
-            Gate::Delay(at) | Gate::Rtr(at) | Gate::FirstFrame(at) => Some(at),
+            Gate::Delay(at) | Gate::Nudge(at, _) | Gate::Rtr(at) | Gate::FirstFrame(at) => Some(at),
         }
     }
 
@@ -365,18 +372,29 @@ impl Gate {
                 *self = Gate::Open;
                 true
             }
+            Gate::Nudge(..) => {
+                *self = Gate::Open;
+                false
+            }
             Gate::Open | Gate::Delay(_) => false,
         }
     }
 
-    /// Time passed: opens a gate that waited for it. `Err`: the promised RTR did not come.
-    pub fn expire(&mut self, now: Instant) -> Result<(), RtrMissing> {
+    /// Time passed: opens a gate that waited for it. True: a zero-length WRITE is to be sent. `Err`: the promised RTR did
+    /// not come.
+    pub fn expire(&mut self, now: Instant) -> Result<bool, RtrMissing> {
         match *self {
-            Gate::Delay(at) | Gate::FirstFrame(at) if at <= now => *self = Gate::Open,
+            Gate::Delay(at) if at <= now => *self = Gate::Nudge(now + NUDGE, 0),
+            Gate::Nudge(at, sent) if at <= now => {
+                let sent = sent + 1;
+                *self = if sent < NUDGES { Gate::Nudge(now + NUDGE * (1 << sent), sent) } else { Gate::Open };
+                return Ok(true);
+            }
+            Gate::FirstFrame(at) if at <= now => *self = Gate::Open,
             Gate::Rtr(at) if at <= now => return Err(RtrMissing),
             _ => {}
         }
-        Ok(())
+        Ok(false)
     }
 }
 

@@ -226,23 +226,41 @@ fn requests_that_cannot_be_served() {
 #[test]
 fn a_gate_opens_by_frame_or_time() {
     let mut gate = Gate::FirstFrame(at(100));
-    assert_eq!(gate.expire(at(99)), Ok(()));
+    assert_eq!(gate.expire(at(99)), Ok(false));
     assert!(!gate.is_open() && gate.deadline() == Some(at(100)));
     assert!(gate.frame_arrived(), "by the first frame");
     assert!(gate.is_open() && gate.deadline().is_none() && !gate.frame_arrived());
 
     let mut gate = Gate::FirstFrame(at(100));
-    assert_eq!(gate.expire(at(100)), Ok(()));
+    assert_eq!(gate.expire(at(100)), Ok(false));
     assert!(gate.is_open(), "by time");
 
     let mut gate = Gate::Delay(at(10));
     assert!(!gate.frame_arrived(), "the initiator's is a matter of time alone");
-    assert_eq!(gate.expire(at(10)), Ok(()));
-    assert!(gate.is_open());
+    assert_eq!(gate.expire(at(10)), Ok(false));
+    assert!(gate.is_open() && gate.deadline() == Some(at(30)));
 
     let mut gate = Gate::Rtr(at(5000));
-    assert_eq!(gate.expire(at(4999)), Ok(()));
+    assert_eq!(gate.expire(at(4999)), Ok(false));
     assert!(!gate.is_open());
     assert_eq!(gate.expire(at(5000)), Err(RtrMissing));
     assert!(gate.frame_arrived() && gate.is_open());
+}
+
+#[test]
+fn a_silent_peer_is_nudged_and_then_let_alone() {
+    let mut gate = Gate::Delay(at(10));
+    assert_eq!(gate.expire(at(10)), Ok(false));
+    let mut nudges = Vec::new();
+    while let Some(due) = gate.deadline() {
+        assert!(gate.is_open());
+        assert_eq!(gate.expire(due - Duration::from_millis(1)), Ok(false));
+        assert_eq!(gate.expire(due), Ok(true));
+        nudges.push(due);
+    }
+    assert_eq!(nudges, [30, 70, 150, 310, 630, 1270].map(at));
+
+    let mut gate = Gate::Nudge(at(30), 0);
+    assert!(!gate.frame_arrived(), "it was open");
+    assert_eq!(gate, Gate::Open, "a peer that speaks has seen what came");
 }
