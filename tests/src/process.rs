@@ -117,18 +117,9 @@ impl Running {
         self.output.lock().text.contains(text)
     }
 
-    /// Waits until the program, which is a server, listens on TCP `port`. Nothing is connected: a server that
-    /// takes a single client stays untouched.
-    pub fn wait_for_listener(&self, port: u16) -> Result<(), String> {
-        loop {
-            if listens(self.id(), port) {
-                return Ok(());
-            }
-            if self.output.lock().ended || Instant::now() >= self.deadline {
-                return Err(self.report(&format!("does not listen on port {port}")));
-            }
-            thread::sleep(Duration::from_millis(2));
-        }
+    /// Whether the program has closed its output, as it does when it ends.
+    pub fn has_ended(&self) -> bool {
+        self.output.lock().ended
     }
 
     /// Waits for the end of the program.
@@ -147,6 +138,12 @@ impl Running {
             }
             thread::sleep(Duration::from_millis(2));
         }
+    }
+
+    /// Ends the program, which would go on.
+    pub fn kill(mut self) -> Result<Ended, String> {
+        self.child.kill().map_err(|error| format!("{}: {error}", self.label))?;
+        self.end()
     }
 
     /// Everything that helps to find out why: what it printed, and where each thread is.
@@ -238,17 +235,4 @@ fn threads_by_proc(pid: u32) -> String {
         );
     }
     text
-}
-
-/// Is a socket of process `pid` in state LISTEN on this port?
-fn listens(pid: u32, port: u16) -> bool {
-    ["tcp", "tcp6"].iter().any(|table| {
-        let table = fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
-        table.lines().skip(1).any(|line| {
-            let mut fields = line.split_whitespace().skip(1);
-            let local = fields.next().and_then(|address| address.rsplit(':').next());
-            let state = fields.nth(1);
-            local.and_then(|hex| u16::from_str_radix(hex, 16).ok()) == Some(port) && state == Some("0A")
-        })
-    })
 }

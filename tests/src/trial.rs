@@ -5,7 +5,7 @@ use libtest_mimic::{Completion, Failed, Trial};
 use crate::Skip;
 
 /// Why a run is not a pass.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Stop {
     /// It cannot run here.
     Skip(Skip),

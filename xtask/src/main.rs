@@ -1,8 +1,9 @@
-//! Development tasks: `cargo xtask test | loom | miri | dist`.
+//! Development tasks: `cargo xtask test | guest | loom | miri | dist`.
 #![forbid(unsafe_code)]
 
 mod cargo;
 mod dist;
+mod guest;
 mod loom;
 mod miri;
 mod prerequisites;
@@ -23,6 +24,8 @@ enum Task {
     Dist,
     /// Run every test, the unmodified Debian programs included
     Test(test::Options),
+    /// Run only the tests with a virtual machine whose kernel has the other implementations
+    Guest(guest::Options),
     /// Run only the tests that try every interleaving of the lock-free parts
     Loom,
     /// Run the tests of what talks to memory alone under Miri (not part of test)
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
             true
         }),
         Task::Test(options) => test::run(&options),
+        Task::Guest(options) => guest::run(&options),
         Task::Loom => loom::tests().and_then(|tests| test::run_only([tests])),
         Task::Miri => miri::tests().and_then(test::run_only),
     };

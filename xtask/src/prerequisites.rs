@@ -92,7 +92,7 @@ fn apt(arguments: &[&str]) {
 }
 
 /// The owner of /proc/self is our effective user.
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
 }

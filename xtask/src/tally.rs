@@ -30,6 +30,11 @@ impl Tally {
         Self { failures: vec![format!("{what}: {why}")], ..Self::default() }
     }
 
+    /// A run that cannot be made here.
+    pub(crate) fn of_skip(what: &str, why: &str) -> Self {
+        Self { skips: vec![format!("{what}: {why}")], ..Self::default() }
+    }
+
     pub(crate) fn passed(&self) -> usize {
         self.passed
     }

@@ -8,13 +8,16 @@ use anyhow::{Context, Result};
 
 use crate::cargo::cargo;
 use crate::tally::Tally;
-use crate::{dist, loom, prerequisites};
+use crate::{dist, guest, loom, prerequisites};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// A skipped test is a failure
     #[arg(long)]
     strict: bool,
+    /// Leave out the tests with a virtual machine (`cargo xtask guest`)
+    #[arg(long)]
+    without_guest: bool,
     /// Run the tests whose name contains this
     filter: Option<String>,
 }
@@ -24,7 +27,15 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<bool> {
     prerequisites::provide();
     let mut tally = match dist::build() {
-        Ok(root) => count(&mut workspace_tests(&root, options.filter.as_deref()))?,
+        Ok(root) => {
+            let mut tally = count(&mut workspace_tests(&root, options.filter.as_deref()))?;
+            if options.without_guest {
+                println!("left out: the tests with a virtual machine (--without-guest)");
+            } else if options.filter.is_none() {
+                tally.add(guest::tests(&root, None)?);
+            }
+            tally
+        }
         Err(error) => Tally::of_failure("cargo xtask dist", &format!("{error:#}")),
     };
     if options.filter.is_none() {
@@ -42,7 +53,7 @@ pub(crate) fn run_only(commands: impl IntoIterator<Item = Command>) -> Result<bo
     Ok(verdict(&tally, false))
 }
 
-fn verdict(tally: &Tally, strict: bool) -> bool {
+pub(crate) fn verdict(tally: &Tally, strict: bool) -> bool {
     let complaint = if tally.failed() > 0 {
         Some("a test failed")
     } else if strict && tally.skipped() > 0 {
@@ -70,7 +81,7 @@ fn workspace_tests(dist: &Path, filter: Option<&str>) -> Command {
 }
 
 /// Runs a `cargo test` and counts what it prints.
-fn count(command: &mut Command) -> Result<Tally> {
+pub(crate) fn count(command: &mut Command) -> Result<Tally> {
     // One pipe for both streams: cargo names the binary on stderr, the binary reports on stdout.
     let (reader, writer) = io::pipe().context("no pipe")?;
     command.stdout(writer.try_clone().context("no second end of the pipe")?).stderr(writer);

@@ -35,7 +35,7 @@ pub(crate) fn cases(provider: &Provider) -> Vec<Case> {
 fn programs(name: &'static str, family: Family, mtu: u32) -> Case {
     Case::new(name, move |registry| {
         let host = Host::new(family, mtu)?;
-        let way = &Way { to: host.near(), from: Some(&host) };
+        let way = &Way::from(&host);
         // dtest cannot tell its client an address of IPv6.
         if let Family::V4 = family {
             dtest::between(registry, way)?;
@@ -54,7 +54,7 @@ fn bad_wire(name: &str, family: Family) -> Case {
         }
         let host = Host::new(family, 1500)?;
         host.spoil()?;
-        dapltest::BETWEEN[0].run(registry, &Way { to: host.near(), from: Some(&host) })
+        dapltest::BETWEEN[0].run(registry, &Way::from(&host))
     })
 }
 
@@ -79,7 +79,7 @@ fn address_comes_back(name: &str, family: Family) -> Case {
             });
             // Also where it panics: nobody waits for a transfer then that will not come.
             let end = Ends(&over);
-            let outcome = dapltest::LONG.run(registry, &Way { to: host.near(), from: Some(&host) });
+            let outcome = dapltest::LONG.run(registry, &Way::from(&host));
             drop(end);
             outcome?;
             Ok(interruption.join().expect("no panic")?)
@@ -101,7 +101,7 @@ impl Drop for Ends<'_> {
 fn address_is_gone(name: &str, family: Family) -> Case {
     Case::new(format!("{name}_address_is_gone"), move |registry| {
         let host = Host::new(family, 1500)?;
-        let way = Way { to: host.near(), from: Some(&host) };
+        let way = Way::from(&host);
         let (server, client) = dapltest::ENDLESS.start(registry, &way)?;
         if !wait_for(SOME, LIMIT, || false) {
             return Err(client.report(&server.report("has hardly begun")).into());

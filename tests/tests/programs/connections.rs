@@ -5,7 +5,7 @@ use std::process::Command;
 use opendat_tests::{Registry, Stop, find_program};
 
 use crate::Case;
-use crate::pair::{Pair, bad_lines, unsaid};
+use crate::pair::{Pair, Way, bad_lines, unsaid};
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
@@ -42,6 +42,7 @@ fn run(registry: &Registry, name: &str, port: u16, args: &[&str], complete: &str
     let ready = format!("ready on port {port}");
     let pair = Pair::run(
         registry,
+        &Way::LOOPBACK,
         command(&["-s"]),
         |server| server.wait_for(&ready).map(drop),
         [("client", command(&["-h", "127.0.0.1"]))],

@@ -11,7 +11,7 @@ use std::time::Instant;
 use opendat_tests::{Ended, PROVIDERS, Registry, Running, Stop, find_program};
 
 use crate::Case;
-use crate::pair::{LIMIT, Pair, Way, bad_lines, unsaid};
+use crate::pair::{LIMIT, Pair, Place, Way, bad_lines, unsaid};
 
 /// All cases of `-T F -f queryinfo`.
 pub(crate) const QUERYINFO_CASES: &[u32] = &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17];
@@ -32,7 +32,7 @@ pub(crate) fn cases() -> Vec<Case> {
 pub(crate) fn quit() -> Case {
     Case::new("dapltest::quit", |registry| {
         let pair = with_server(registry, &Way::LOOPBACK, None)?;
-        pair.verdict(&said_cleanly(&pair)).map_err(Stop::Fail)
+        pair.verdict(&said_cleanly(&pair, &Way::LOOPBACK)).map_err(Stop::Fail)
     })
 }
 
@@ -108,6 +108,36 @@ pub(crate) const BETWEEN: &[Transaction] = &[
     },
 ];
 
+/// With a peer that is emulated, and slow. What siw reads goes into one segment: more than that it takes, and fills only the first.
+pub(crate) const WITH_GUEST: &[Transaction] = &[
+    Transaction {
+        threads: 2,
+        endpoints: 2,
+        iterations: 50,
+        operations: &[
+            Op("client", Send, 4096, 2),
+            Op("server", Send, 1024, 3),
+            Op("client", Write, 4096, 4),
+            Op("server", Write, 256, 2),
+            Op("client", Read, 4096, 1),
+            Op("server", Read, 1000, 1),
+        ],
+        ..transaction("mix", &[])
+    },
+    Transaction {
+        threads: 1,
+        endpoints: 2,
+        iterations: 10,
+        operations: &[
+            Op("client", Send, 65536, 4),
+            Op("server", Send, 65536, 4),
+            Op("client", Write, 131_072, 4),
+            Op("server", Read, 524_288, 1),
+        ],
+        ..transaction("large", &["-P"])
+    },
+];
+
 /// Long enough for something to happen meanwhile.
 pub(crate) const LONG: Transaction =
     Transaction { threads: 2, endpoints: 2, iterations: 2000, ..transaction("long", &[]) };
@@ -133,7 +163,7 @@ impl Transaction {
 
     pub(crate) fn run(&self, registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
         let pair = with_server(registry, way, Some(&self.args()))?;
-        let mut complaints = said_cleanly(&pair);
+        let mut complaints = said_cleanly(&pair, way);
         let wanted = format!("----- Stats ---- : {} threads, {} EPs", self.threads, self.endpoints);
         complaints.extend(unsaid("client", &pair.client.text, &[&wanted]));
         for (label, bytes) in self.totals() {
@@ -151,9 +181,9 @@ impl Transaction {
     pub(crate) fn start(&self, registry: &Registry, way: &Way<'_>) -> Result<(Running, Running), Stop> {
         let [server, client, _] = commands(registry, way, &self.args())?;
         let deadline = Instant::now() + LIMIT;
-        let server = Running::start("server", server, registry, deadline)?;
+        let server = Running::start("server", way.server.command(server), registry, deadline)?;
         server.wait_for(READY)?;
-        let client = Running::start("client", client, registry, deadline)?;
+        let client = Running::start("client", way.client.command(client), registry, deadline)?;
         Ok((server, client))
     }
 
@@ -233,7 +263,7 @@ impl Performance {
         let args = ["-T", "P", "-i", "1000", "-m", self.mode, "-p", self.pipeline];
         let args: Vec<String> = args.iter().chain(self.operation).map(|&arg| arg.to_owned()).collect();
         let pair = with_server(registry, way, Some(&args))?;
-        let mut complaints = said_cleanly(&pair);
+        let mut complaints = said_cleanly(&pair, way);
         // Printed only after all operations of both phases have completed.
         let wanted = ["Statistics", "Operation Throughput", "Bandwidth"];
         complaints.extend(unsaid("client", &pair.client.text, &wanted));
@@ -321,7 +351,14 @@ fn with_server(registry: &Registry, way: &Way<'_>, work: Option<&[String]>) -> R
     let [server, client, quit] = commands(registry, way, work.unwrap_or_default())?;
     let ready = |server: &Running| server.wait_for(READY).map(drop);
     let client = work.map(|_| ("client", client));
-    Ok(Pair::run(registry, server, ready, client.into_iter().chain([("quitting client", quit)]))?)
+    if let Place::Guest(..) = way.server {
+        // Not told to quit: whoever tells it leaves at once, and the kernel then may not yet have noted that the server's
+        // first message is out. The server complains of that.
+        let (server, client) = Pair::serve(registry, way, server, ready, client)?;
+        server.wait_for("Finished for this client")?;
+        return Ok(Pair { server: server.kill()?, client });
+    }
+    Ok(Pair::run(registry, way, server, ready, client.into_iter().chain([("quitting client", quit)]))?)
 }
 
 /// The server, the client with its work, and the one that tells the server to quit.
@@ -339,7 +376,7 @@ fn commands(registry: &Registry, way: &Way<'_>, work: &[String]) -> Result<[Comm
     let mut client = command(&options);
     client.args(["-s", way.to]).args(&work[options.len()..]);
     let quit = command(&["-T", "Q", "-s", way.to]);
-    Ok([command(&["-T", "S"]), way.client(client), way.client(quit)])
+    Ok([command(&["-T", "S"]), client, quit])
 }
 
 /// A test without a server.
@@ -360,14 +397,23 @@ fn judge(complaints: &[String], ended: &Ended) -> Result<(), Stop> {
 }
 
 /// Complaints about a server and its client that both should have ended in order.
-fn said_cleanly(pair: &Pair) -> Vec<String> {
+fn said_cleanly(pair: &Pair, way: &Way<'_>) -> Vec<String> {
     let bad = [
         "rror", "FAIL", "ail", "ismatch", "arning", "bad ", "annot", "o memory", "etrying", "nvalid",
         "NOTICE",
     ];
-    let mut complaints = bad_lines("server", &pair.server.text, &bad, &[]);
-    complaints.extend(bad_lines("client", &pair.client.text, &bad, &[]));
-    complaints.extend(unsaid("server", &pair.server.text, &["Exiting."]));
+    // siw has not noted that a message is out when its peer, who has it, leaves at once: it fails the message, and the queue
+    // pair. dapltest's last message is one that its peer leaves after.
+    let harmless = |place| match place {
+        Place::Guest(..) => &["DAT_CONNECTION_EVENT_BROKEN", "bad disconnect event"][..],
+        _ => &[],
+    };
+    let mut complaints = bad_lines("server", &pair.server.text, &bad, harmless(way.server));
+    complaints.extend(bad_lines("client", &pair.client.text, &bad, harmless(way.client)));
+    // Unless it was killed when its work was done.
+    if pair.server.status.success() {
+        complaints.extend(unsaid("server", &pair.server.text, &["Exiting."]));
+    }
     complaints.extend(unsaid("client", &pair.client.text, &["End of Work -- Client Exiting"]));
     complaints
 }

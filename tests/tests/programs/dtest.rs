@@ -109,9 +109,10 @@ fn run(
     let rendezvous = Rendezvous::new(way, LISTENS, Answer::None);
     let pair = Pair::run(
         registry,
+        way,
         command(&["-s"]),
         |server| rendezvous.arrange(server),
-        [("client", way.client(command(&["-h", way.to])))],
+        [("client", command(&["-h", rendezvous.at()]))],
     )?;
     pair.verdict(&complaints(&pair, phases)).map_err(Stop::Fail)
 }

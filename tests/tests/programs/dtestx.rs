@@ -22,46 +22,54 @@ pub(crate) fn plain() -> Case {
     pair("plain", &[], |_, _| Vec::new())
 }
 
+/// The same, between these two.
+pub(crate) fn between(registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
+    run(registry, way, &[], |_, _| Vec::new())
+}
+
 /// A server and a client with these options; `more` says what else is wrong with what one has said.
 fn pair(name: &str, args: &'static [&'static str], more: fn(&str, &str) -> Vec<String>) -> Case {
-    Case::new(format!("dtestx::{name}"), move |registry| {
-        let program = find_program("dtestx", "dapl2-utils")?;
-        let command = |role: &[&str]| {
-            let mut command = Command::new(&program);
-            command.args(["-P", registry.ia()]).args(args).args(role);
-            command
-        };
-        let rendezvous = Rendezvous::new(&Way::LOOPBACK, LISTENS, Answer::Echo);
-        let pair = Pair::run(
-            registry,
-            command(&["-s", "-v"]),
-            |server| rendezvous.arrange(server),
-            [("client", command(&["-h", "127.0.0.1"]))],
-        )?;
-        let mut complaints = Vec::new();
-        for (who, text, immediate, in_memory) in [
-            ("server", &pair.server.text, "Server received immed_data=0x7777", "Client written data"),
-            ("client", &pair.client.text, "Client received immed_data=0x1111", "Server data"),
-        ] {
-            let said = [
-                immediate,
-                in_memory,
-                "RDMA_WRITE_WITH_IMMEDIATE_DATA test - PASSED",
-                "CMP_SWAP test - PASSED",
-                "FETCH_ADD test - PASSED",
-                "IB extension test - immed/atomic test PASSED",
-            ];
-            complaints.extend(unsaid(who, text, &said));
-            complaints.extend(bad_lines(
-                who,
-                text,
-                &["ERROR", "rror ", "Skipping", "unexpected"],
-                &["DCNT_"],
-            ));
-            complaints.extend(more(who, text));
-        }
-        pair.verdict(&complaints).map_err(Stop::Fail)
-    })
+    Case::new(format!("dtestx::{name}"), move |registry| run(registry, &Way::LOOPBACK, args, more))
+}
+
+fn run(
+    registry: &Registry,
+    way: &Way<'_>,
+    args: &[&str],
+    more: fn(&str, &str) -> Vec<String>,
+) -> Result<(), Stop> {
+    let program = find_program("dtestx", "dapl2-utils")?;
+    let command = |role: &[&str]| {
+        let mut command = Command::new(&program);
+        command.args(["-P", registry.ia()]).args(args).args(role);
+        command
+    };
+    let rendezvous = Rendezvous::new(way, LISTENS, Answer::Echo);
+    let pair = Pair::run(
+        registry,
+        way,
+        command(&["-s", "-v"]),
+        |server| rendezvous.arrange(server),
+        [("client", command(&["-h", rendezvous.at()]))],
+    )?;
+    let mut complaints = Vec::new();
+    for (who, text, immediate, in_memory) in [
+        ("server", &pair.server.text, "Server received immed_data=0x7777", "Client written data"),
+        ("client", &pair.client.text, "Client received immed_data=0x1111", "Server data"),
+    ] {
+        let said = [
+            immediate,
+            in_memory,
+            "RDMA_WRITE_WITH_IMMEDIATE_DATA test - PASSED",
+            "CMP_SWAP test - PASSED",
+            "FETCH_ADD test - PASSED",
+            "IB extension test - immed/atomic test PASSED",
+        ];
+        complaints.extend(unsaid(who, text, &said));
+        complaints.extend(bad_lines(who, text, &["ERROR", "rror ", "Skipping", "unexpected"], &["DCNT_"]));
+        complaints.extend(more(who, text));
+    }
+    pair.verdict(&complaints).map_err(Stop::Fail)
 }
 
 /// What both sides did is in the counters they print.

@@ -20,7 +20,7 @@ pub(crate) enum Family {
 
 impl Family {
     /// The address of this host, and that of the other one.
-    fn addresses(self) -> [&'static str; 2] {
+    pub(crate) fn addresses(self) -> [&'static str; 2] {
         match self {
             Family::V4 => ["10.77.0.1", "10.77.0.2"],
             // dapltest copies the first 16 octets of a socket address, and these are zero behind them.
@@ -29,11 +29,17 @@ impl Family {
     }
 
     /// What makes an address the wire's, for `ip addr`.
-    fn given(self, address: &str) -> String {
+    pub(crate) fn given(self, address: &str) -> String {
+        // Nobody else has it: no need to look for duplicates first.
+        let nodad = if let Family::V6 = self { " nodad" } else { "" };
+        format!("{address}/{} dev {WIRE}{nodad}", self.prefix())
+    }
+
+    /// Length of the wire's prefix.
+    pub(crate) fn prefix(self) -> u8 {
         match self {
-            Family::V4 => format!("{address}/24 dev {WIRE}"),
-            // Nobody else has it: no need to look for duplicates first.
-            Family::V6 => format!("{address}/48 dev {WIRE} nodad"),
+            Family::V4 => 24,
+            Family::V6 => 48,
         }
     }
 }
@@ -176,7 +182,7 @@ pub(crate) fn wait_for(octets: u64, limit: Duration, mut over: impl FnMut() -> b
     true
 }
 
-fn here(command: &str) -> Result<(), String> {
+pub(crate) fn here(command: &str) -> Result<(), String> {
     finish(words(command), "")
 }
 

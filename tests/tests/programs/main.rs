@@ -13,11 +13,13 @@ mod connections;
 mod dapltest;
 mod dtest;
 mod dtestx;
+mod guest;
 mod host;
 mod networks;
 mod pair;
 mod rendezvous;
 
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Trial};
@@ -45,7 +47,10 @@ impl Case {
     }
 }
 
-fn main() {
+fn main() -> ExitCode {
+    if guest::is_relay() {
+        return guest::relay();
+    }
     let mut arguments = Arguments::from_args();
     if !arguments.list {
         enter_own_network();
@@ -54,8 +59,11 @@ fn main() {
     arguments.test_threads = Some(1);
 
     let dist = Dist::locate();
-    let trials = PROVIDERS.iter().flat_map(|provider| over(provider, &dist));
-    libtest_mimic::run(&arguments, trials.collect()).exit();
+    let trials = match guest::image() {
+        Some(image) => guest::trials(&image, &dist),
+        None => PROVIDERS.iter().flat_map(|provider| over(provider, &dist)).collect(),
+    };
+    libtest_mimic::run(&arguments, trials).exit_code()
 }
 
 fn over(provider: &'static Provider, dist: &Result<Dist, Skip>) -> Vec<Trial> {

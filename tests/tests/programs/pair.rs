@@ -6,29 +6,49 @@ use std::time::{Duration, Instant};
 
 use opendat_tests::{Ended, Registry, Running};
 
-use crate::host::Host;
+use crate::guest::Guest;
+use crate::host::{Family, Host};
 
 /// How long any one case may take before it counts as hanging. Alone, none takes 5 s; but where both sides spin on memory,
 /// as in dtest's ping-pong of writes, each message waits for its turn on a machine that has ten times as much to do.
 pub(crate) const LIMIT: Duration = Duration::from_secs(180);
 
-/// How a client comes to its server, which is on this host.
+/// How a client comes to its server.
 #[derive(Clone, Copy)]
-pub(crate) struct Way<'h> {
+pub(crate) struct Way<'p> {
     /// The server's address.
-    pub(crate) to: &'h str,
-    /// The client's host, if it is another one.
-    pub(crate) from: Option<&'h Host>,
+    pub(crate) to: &'p str,
+    pub(crate) server: Place<'p>,
+    pub(crate) client: Place<'p>,
 }
 
-impl Way<'_> {
-    pub(crate) const LOOPBACK: Way<'static> = Way { to: "127.0.0.1", from: None };
+/// Where a program runs.
+#[derive(Clone, Copy)]
+pub(crate) enum Place<'p> {
+    Here,
+    /// On another host, as here.
+    Host(&'p Host),
+    /// Over Debian's provider and the kernel's drivers.
+    Guest(&'p Guest, Family),
+}
 
-    /// The program, to be started where the client is.
-    pub(crate) fn client(&self, program: Command) -> Command {
-        match self.from {
-            Some(host) => host.command(&program),
-            None => program,
+impl<'p> Way<'p> {
+    pub(crate) const LOOPBACK: Way<'static> =
+        Way { to: "127.0.0.1", server: Place::Here, client: Place::Here };
+
+    /// From another host to this one.
+    pub(crate) fn from(host: &'p Host) -> Self {
+        Way { to: host.near(), server: Place::Here, client: Place::Host(host) }
+    }
+}
+
+impl Place<'_> {
+    /// The program, to be started there.
+    pub(crate) fn command(&self, program: Command) -> Command {
+        match self {
+            Place::Here => program,
+            Place::Host(host) => host.command(&program),
+            Place::Guest(guest, family) => guest.command(&program, *family),
         }
     }
 }
@@ -44,27 +64,42 @@ impl Pair {
     /// program must exit with 0. `client` is what the first client said.
     pub(crate) fn run(
         registry: &Registry,
+        way: &Way<'_>,
         server: Command,
         ready: impl FnOnce(&Running) -> Result<(), String>,
         clients: impl IntoIterator<Item = (&'static str, Command)>,
     ) -> Result<Self, String> {
+        let (server, client) = Self::serve(registry, way, server, ready, clients)?;
+        let with_client = |why: String| why + "--- output of client\n" + &client.text;
+        let server = server.end().map_err(with_client)?;
+        server.succeeded("server").map_err(with_client)?;
+        Ok(Self { server, client })
+    }
+
+    /// The same with a server that goes on.
+    pub(crate) fn serve(
+        registry: &Registry,
+        way: &Way<'_>,
+        server: Command,
+        ready: impl FnOnce(&Running) -> Result<(), String>,
+        clients: impl IntoIterator<Item = (&'static str, Command)>,
+    ) -> Result<(Running, Ended), String> {
         let deadline = Instant::now() + LIMIT;
-        let server = Running::start("server", server, registry, deadline)?;
+        let server = Running::start("server", way.server.command(server), registry, deadline)?;
         ready(&server)?;
-        registry.check_maps(&server.maps()).map_err(|why| server.report(&why))?;
+        if let Place::Here = way.server {
+            registry.check_maps(&server.maps()).map_err(|why| server.report(&why))?;
+        }
 
         let mut said = None;
         for (label, command) in clients {
-            let client = Running::start(label, command, registry, deadline)?;
+            let client = Running::start(label, way.client.command(command), registry, deadline)?;
             let ended = client.end().map_err(|why| why + &server.report("served it"))?;
             ended.succeeded(label).map_err(|why| why + &server.report("served it"))?;
             said.get_or_insert(ended);
         }
         let client = said.expect("there is a client");
-        let with_client = |why: String| why + "--- output of client\n" + &client.text;
-        let server = server.end().map_err(with_client)?;
-        server.succeeded("server").map_err(with_client)?;
-        Ok(Self { server, client })
+        Ok((server, client))
     }
 
     /// Fails with both outputs when there is something to complain about.

@@ -5,18 +5,19 @@
 //! the client have the message when the server listens.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use opendat_tests::Running;
 
-use crate::pair::Way;
+use crate::pair::{LIMIT, Place, Way};
 
 /// The port of both programs.
-const PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 15828);
+const PORT: u16 = 15828;
+const HERE: &str = "127.0.0.1";
 /// What a side tells has this many bytes.
 const MESSAGE: usize = 128;
 
@@ -31,8 +32,9 @@ pub(crate) enum Answer {
 
 /// A relay between one server and its client. Dropped, it no longer waits for a client.
 pub(crate) struct Rendezvous {
-    /// Where the client looks for its server.
-    at: IpAddr,
+    /// Where the server is first, and where the client looks for it.
+    server: SocketAddr,
+    at: String,
     listens: &'static str,
     answer: Answer,
     over: Arc<AtomicBool>,
@@ -41,16 +43,25 @@ pub(crate) struct Rendezvous {
 impl Rendezvous {
     /// For a server that says this when it listens with DAT.
     pub(crate) fn new(way: &Way<'_>, listens: &'static str, answer: Answer) -> Self {
-        let at = way.to.parse().expect("an address");
-        Rendezvous { at, listens, answer, over: Arc::default() }
+        // A server that is here is itself at this port of every address, until it has told.
+        let (server, at) = match way.server {
+            Place::Here => (HERE, way.to),
+            _ => (way.to, HERE),
+        };
+        let server = SocketAddr::new(server.parse().expect("an address"), PORT);
+        Rendezvous { server, at: at.to_owned(), listens, answer, over: Arc::default() }
+    }
+
+    /// The address to give to the client.
+    pub(crate) fn at(&self) -> &str {
+        &self.at
     }
 
     /// Takes the server's message, waits until it listens, and has the message ready for the client.
     pub(crate) fn arrange(&self, server: &Running) -> Result<(), String> {
-        server.wait_for_listener(PORT.port())?;
         let said = |error: io::Error| server.report(&format!("cannot be asked for its address: {error}"));
         let mut message = [0; MESSAGE];
-        let mut stream = TcpStream::connect(PORT).map_err(said)?;
+        let mut stream = self.connect(server)?;
         stream.read_exact(&mut message).map_err(said)?;
         if self.answer == Answer::Echo {
             stream.write_all(&message).map_err(said)?;
@@ -58,11 +69,27 @@ impl Rendezvous {
         drop(stream);
         server.wait_for(self.listens)?;
 
-        let listener = TcpListener::bind((self.at, PORT.port())).map_err(said)?;
+        let listener = TcpListener::bind((self.at.as_str(), PORT)).map_err(said)?;
         listener.set_nonblocking(true).map_err(said)?;
         let (over, answer) = (Arc::clone(&self.over), self.answer);
         thread::spawn(move || tell_client(&listener, &mut message, answer, &over));
         Ok(())
+    }
+
+    /// To the server, as soon as it listens with TCP.
+    fn connect(&self, server: &Running) -> Result<TcpStream, String> {
+        let start = Instant::now();
+        loop {
+            match TcpStream::connect(self.server) {
+                Err(_) if start.elapsed() < LIMIT && !server.has_ended() => {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                connected => {
+                    return connected
+                        .map_err(|error| server.report(&format!("does not listen with TCP: {error}")));
+                }
+            }
+        }
     }
 }
 

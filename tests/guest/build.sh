@@ -1,0 +1,118 @@
+#!/bin/bash
+# build.sh DIR: a virtual machine in DIR, of Debian packages alone: DIR/qemu, DIR/vmlinuz and DIR/initrd.
+# Its kernel is Debian's, with rdma_rxe; siw, which Debian does not build, comes from Debian's sources of that kernel.
+# Nothing is installed on this host, and nothing is done again that is there. Exit status 77: the packages cannot be had.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+mkdir -p "$1"
+cd "$1"
+exec 9>lock
+flock 9
+
+kernel=6.12
+user_space="bash busybox-static coreutils iproute2 libdapl2 dapl2-utils ibverbs-providers rdmacm-utils"
+# In the order in which init inserts them.
+modules="netfs 9pnet 9pnet_virtio 9p failover net_failover virtio_net
+    crc32c_generic crc32_generic crc32c-intel crc32-pclmul libcrc32c
+    ib_core ib_uverbs iw_cm ib_cm configfs rdma_cm rdma_ucm udp_tunnel ip6_udp_tunnel rdma_rxe siw"
+
+# As for a system that has nothing yet: what a package needs is then all that it needs.
+: >no-packages
+apt=(apt-get -q -o Dir::State::status="$PWD/no-packages" -o APT::Install-Recommends=false -o APT::Sandbox::User=root
+    -o DPkg::Lock::Timeout=600)
+
+main() {
+    if ! [ -e qemu/complete ]; then
+        qemu
+    fi
+    if [ "$(cat of 2>/dev/null)" != "$(sha256sum <"$here/build.sh")" ]; then
+        system
+        sha256sum <"$here/build.sh" >of
+    fi
+    # Small, and made each time.
+    (cd "$here" && printf '%s\n' init serve device | "$OLDPWD/busybox" cpio -o -H newc 2>/dev/null) >init.cpio
+    cat system.cpio init.cpio >initrd
+}
+
+# Unpacked, not installed: Debian's QEMU does not go together with the tools of a newer one.
+qemu() {
+    echo "unpacking QEMU"
+    # The host's own libc and compiler's libraries, and no data of sound, names of countries and network boot.
+    local left_out='^(libc6|libgcc-s1|gcc-12-base|libstdc\+\+6|adduser|passwd|debconf|libpam.*|libasound2-data|iso-codes|ipxe-qemu)$'
+    rm -rf qemu
+    unpack qemu $(needed qemu-system-x86 | grep -vE "$left_out")
+    touch qemu/complete
+}
+
+system() {
+    work=$(mktemp -d "$PWD/work.XXXXXX")
+    trap 'rm -rf "$work"' EXIT
+    local image release
+    image=$(apt-cache depends linux-image-$kernel-amd64 | awk '$1 == "Depends:" { print $2; exit }')
+    release=${image#linux-image-}
+    echo "Linux $release"
+    unpack "$work/kernel" "$image"
+    cp "$work/kernel/boot/vmlinuz-$release" vmlinuz
+    siw "$release"
+
+    echo "user space"
+    local root=$work/root n=100
+    # What only the installation of packages needs.
+    local left_out='^(adduser|passwd|login|debconf|debianutils|base-files|dpkg|tar|perl.*|libperl.*|libpam.*|libaudit.*|libsemanage.*|gcc-12-base)$'
+    unpack "$root" $(needed $user_space | grep -vE "$left_out")
+    rm -rf "$root"/usr/share/{doc,man,locale,info,i18n} "$root"/usr/lib/x86_64-linux-gnu/gconv
+    mkdir -p "$root"/{dev,etc,proc,sys,tmp,modules,lib,usr/bin}
+    for module in $modules; do
+        n=$((n + 1))
+        xz -dc "$(find "$work/kernel" -name "$module.ko.xz")" >"$root/modules/$n-$module.ko"
+        # Without its signature it is inserted sooner.
+        strip --strip-debug -R .BTF "$root/modules/$n-$module.ko"
+    done
+    printf 'root:x:0:0:root:/root:/bin/bash\n' >"$root/etc/passwd"
+    cp "$root/bin/busybox" busybox
+    (cd "$root" && find . | "$OLDPWD/busybox" cpio -o -H newc 2>/dev/null) >system.cpio
+}
+
+# Builds siw for a kernel beside the kernel's other modules. What the source decides once for all about CRCs becomes a
+# parameter, with the same value until it is set.
+siw() {
+    local release=$1 source=$work/linux-source-$kernel/drivers/infiniband/sw/siw
+    local headers=$work/headers/usr/src/linux-headers-$release
+    echo "building siw"
+    unpack "$work/headers" "linux-headers-$release" "linux-headers-${release%-amd64}-common" "linux-kbuild-${release%-amd64}"
+    sed -i "s,include /usr/src,include $work/headers/usr/src," "$headers/Makefile"
+    unpack "$work/source" linux-source-$kernel
+    xz -dc -T0 "$work/source/usr/src/linux-source-$kernel.tar.xz" |
+        tar -x -C "$work" "linux-source-$kernel/drivers/infiniband/sw/siw"
+    sed -i 's/^extern const bool mpa_crc_required;/extern bool mpa_crc_required;/' "$source/siw.h"
+    sed -i -E 's/^const bool (mpa_crc_required.*;)/bool \1 module_param(mpa_crc_required, bool, 0644);/' "$source/siw_main.c"
+    make -s -C "$headers" M="$source" CONFIG_RDMA_SIW=m CONFIG_DEBUG_INFO_BTF_MODULES= modules >"$work/log" 2>&1 ||
+        { cat "$work/log"; exit 1; }
+    xz -0 "$source/siw.ko"
+    cp "$source/siw.ko.xz" "$work/kernel/"
+}
+
+# All packages that these need, these included.
+needed() {
+    "${apt[@]}" -s install "$@" 2>/dev/null | awk '$1 == "Inst" { print $2 }'
+}
+
+# unpack INTO PACKAGE...
+unpack() {
+    local into=$1 package
+    shift
+    mkdir -p "$into" "$into.deb"
+    (cd "$into.deb" && "${apt[@]}" download "$@" >log 2>&1) || { tail -n 1 "$into.deb/log"; exit 77; }
+    for package in "$into.deb"/*.deb; do
+        dpkg-deb -x "$package" "$into"
+    done
+    rm -rf "$into.deb"
+}
+
+# An outdated list of packages names files that are no longer there; without a network the old list must do.
+lists_are_current() {
+    [ -n "$(find /var/lib/apt/lists -maxdepth 1 -name '*Packages*' -mtime -1 2>/dev/null | head -n 1)" ]
+}
+
+[ -e of ] && [ -e qemu/complete ] || lists_are_current || apt-get -q update >/dev/null || true
+main

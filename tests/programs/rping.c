@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The other side of rping (package rdmacm-utils), over DAT.
+ *
+ *   rping server PORT SIZE ROUNDS CONNECTIONS            reads what the client shows, writes it back
+ *   rping client ADDRESS PORT SIZE ROUNDS CONNECTIONS    shows pings, and checks what comes back
+ *
+ * Connections come one after the other, each with so many rounds.
+ * A message is 16 octets: where there are octets to read, or room to write to, and how many; from a server it means no more
+ * than "go on". A round is: client shows its source, server reads it; client shows its sink, server writes there.
+ */
+
+#include "dat_test.h"
+
+#include <endian.h>
+#include <netdb.h>
+
+enum { MESSAGE = 16, HEARD = 0, SAID = 64, SOURCE = 4096, LIMIT = 30 };
+
+struct message {
+    uint64_t address;
+    uint32_t key, size;
+};
+
+static void post_receive(struct end *end)
+{
+    DAT_LMR_TRIPLET segment = local_segment(end, HEARD, MESSAGE);
+    DAT_DTO_COOKIE cookie = {.as_64 = 1};
+    OK(dat_ep_post_recv(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
+}
+
+static void complete(DAT_EVD_HANDLE evd, size_t length, const char *what)
+{
+    DAT_EVENT event = wait_event(evd, LIMIT * SECOND);
+    DAT_DTO_COMPLETION_EVENT_DATA *dto = &event.event_data.dto_completion_event_data;
+    EXPECT(event.event_number == DAT_DTO_COMPLETION_EVENT && dto->status == DAT_DTO_SUCCESS, "%s: status %d", what,
+           dto->status);
+    EXPECT(dto->transfered_length == length, "%s: %u octets", what, (unsigned)dto->transfered_length);
+}
+
+/* Tells the peer of octets here, or just to go on, when there is a receive for the answer. */
+static void say(struct end *end, size_t offset, size_t size)
+{
+    struct message message = {
+        .address = htobe64((uintptr_t)(end->buffer + offset)),
+        .key = htobe32(end->rmr_context),
+        .size = htobe32((uint32_t)size),
+    };
+    DAT_LMR_TRIPLET segment = local_segment(end, SAID, MESSAGE);
+    DAT_DTO_COOKIE cookie = {.as_64 = 2};
+    memcpy(end->buffer + SAID, &message, sizeof message);
+    OK(dat_ep_post_send(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
+    complete(end->request, MESSAGE, "send");
+}
+
+/* The next message; there will be a receive for the one after it. */
+static DAT_RMR_TRIPLET hear(struct end *end)
+{
+    struct message message;
+    complete(end->recv, MESSAGE, "receive");
+    memcpy(&message, end->buffer + HEARD, sizeof message);
+    post_receive(end);
+    return (DAT_RMR_TRIPLET){
+        .virtual_address = be64toh(message.address),
+        .segment_length = be32toh(message.size),
+        .rmr_context = be32toh(message.key),
+    };
+}
+
+static void serve(struct end *end, size_t size, int rounds)
+{
+    DAT_DTO_COOKIE cookie = {.as_64 = 3};
+    DAT_LMR_TRIPLET segment = local_segment(end, SOURCE, size);
+    for (int round = 0; round < rounds; round++) {
+        DAT_RMR_TRIPLET shown = hear(end);
+        EXPECT(shown.segment_length == size, "round %d: %u octets are shown", round, (unsigned)shown.segment_length);
+        OK(dat_ep_post_rdma_read(end->ep, 1, &segment, cookie, &shown, DAT_COMPLETION_DEFAULT_FLAG));
+        complete(end->request, size, "read");
+        say(end, 0, 0);
+        shown = hear(end);
+        OK(dat_ep_post_rdma_write(end->ep, 1, &segment, cookie, &shown, DAT_COMPLETION_DEFAULT_FLAG));
+        complete(end->request, size, "write");
+        say(end, 0, 0);
+    }
+}
+
+static void ping(struct end *end, size_t size, int rounds)
+{
+    char *source = end->buffer + SOURCE, *sink = source + size;
+    for (int round = 0; round < rounds; round++) {
+        /* rping's server prints it, and writes back no more than a string. */
+        for (size_t i = 0; i < size; i++)
+            source[i] = (char)('A' + ((size_t)round + i) % 50);
+        snprintf(source, size, "ping %d", round);
+        source[strlen(source)] = ' ';
+        source[size - 1] = 0;
+        memset(sink, 0, size);
+        say(end, SOURCE, size);
+        hear(end);
+        say(end, SOURCE + size, size);
+        hear(end);
+        EXPECT(memcmp(source, sink, size) == 0, "round %d came back as %.20s", round, sink);
+    }
+}
+
+static void expect_disconnected(struct end *end)
+{
+    DAT_EVENT event = wait_event(end->connect, LIMIT * SECOND);
+    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
+}
+
+static void flush(struct end *end)
+{
+    DAT_EVENT event = wait_event(end->recv, SECOND);
+    EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_ERR_FLUSHED, "a receive is not flushed");
+}
+
+int main(int argc, char **argv)
+{
+    bool server = argc == 6 && strcmp(argv[1], "server") == 0;
+    struct addrinfo *found = NULL;
+    DAT_PSP_HANDLE psp;
+    DAT_CONN_QUAL port;
+    struct end end;
+    size_t size;
+    int rounds, connections;
+
+    EXPECT(server || argc == 7, "usage: rping server PORT SIZE ROUNDS CONNECTIONS | client ADDRESS ...");
+    port = (DAT_CONN_QUAL)atoi(argv[argc - 4]);
+    size = (size_t)atol(argv[argc - 3]);
+    rounds = atoi(argv[argc - 2]);
+    connections = atoi(argv[argc - 1]);
+    end_open(&end, SOURCE + 2 * size, 4);
+    if (server) {
+        OK(dat_psp_create(end.ia, port, end.cr, DAT_PSP_CONSUMER_FLAG, &psp));
+        puts("listening");
+        fflush(stdout);
+    } else {
+        EXPECT(getaddrinfo(argv[2], NULL, NULL, &found) == 0, "no address: %s", argv[2]);
+    }
+    for (int i = 0; i < connections; i++) {
+        post_receive(&end);
+        if (server) {
+            accept_next(end.cr, end.ep, end.connect);
+            serve(&end, size, rounds);
+        } else {
+            OK(dat_ep_connect(end.ep, (DAT_IA_ADDRESS_PTR)found->ai_addr, port, 10 * SECOND, 0, NULL,
+                              DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
+            wait_established(end.connect);
+            ping(&end, size, rounds);
+            OK(dat_ep_disconnect(end.ep, DAT_CLOSE_GRACEFUL_FLAG));
+        }
+        expect_disconnected(&end);
+        flush(&end);
+        OK(dat_ep_reset(end.ep));
+    }
+    if (server)
+        OK(dat_psp_free(psp));
+    else
+        freeaddrinfo(found);
+    end_close(&end);
+    puts("ok");
+    return 0;
+}

@@ -1,0 +1,169 @@
+//! Debian's programs over our providers here, and over its own provider (libdaplofa) and the kernel's RDMA drivers in a
+//! guest: rxe is RoCEv2's peer, siw is iWARP's. `cargo xtask guest` builds the guest and runs these, and only these.
+
+mod machine;
+mod relay;
+mod rping;
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use libtest_mimic::Trial;
+use opendat_tests::{Dist, PROVIDERS, Registry, Skip, Stop};
+
+use crate::dapltest::Transaction;
+use crate::host::Family;
+use crate::pair::{Place, Way};
+use crate::{Case, dapltest, dtest, dtestx};
+use rping::Rping;
+
+pub(crate) use machine::Guest;
+pub(crate) use relay::{is_relay, relay};
+
+/// Where `tests/guest/build.sh` has built it, if these tests are to be run.
+pub(crate) fn image() -> Option<PathBuf> {
+    env::var_os("OPENDAT_GUEST").map(PathBuf::from)
+}
+
+/// A driver of the kernel, and the provider of ours that speaks its language.
+struct Peer {
+    device: &'static str,
+    ia: &'static str,
+    /// It has immediate data and atomic operations.
+    extended: bool,
+}
+
+const PEERS: &[Peer] = &[
+    Peer { device: "rxe", ia: "softroce", extended: true },
+    Peer { device: "siw", ia: "tcp-emu", extended: false },
+];
+
+impl Peer {
+    /// Whether it is tested over this wire. (siw over jumbo frames is not yet: it fails now and then.)
+    fn knows(&self, wire: &Wire) -> bool {
+        match self.device {
+            "siw" => wire.mtu == 1500,
+            _ => wire.crc == Crc::Nobody,
+        }
+    }
+}
+
+/// What is between them.
+struct Wire {
+    name: &'static str,
+    family: Family,
+    mtu: u32,
+    crc: Crc,
+}
+
+/// Who asks for CRCs, which only iWARP can do without.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Crc {
+    Nobody,
+    Kernel,
+    Ours,
+}
+
+const fn wire(name: &'static str, family: Family, mtu: u32, crc: Crc) -> Wire {
+    Wire { name, family, mtu, crc }
+}
+
+/// As between two hosts of ours: the MTU of Ethernet, and that of jumbo frames.
+const WIRES: &[Wire] = &[
+    wire("ipv4_mtu_1500", Family::V4, 1500, Crc::Nobody),
+    wire("ipv4_mtu_9000", Family::V4, 9000, Crc::Nobody),
+    wire("ipv6_mtu_1500", Family::V6, 1500, Crc::Nobody),
+    wire("ipv6_mtu_9000", Family::V6, 9000, Crc::Nobody),
+    wire("ipv4_kernel_wants_crc", Family::V4, 1500, Crc::Kernel),
+    wire("ipv4_we_want_crc", Family::V4, 1500, Crc::Ours),
+];
+
+pub(crate) fn trials(image: &Path, dist: &Result<Dist, Skip>) -> Vec<Trial> {
+    let guest = Arc::new(OnceLock::new());
+    let mut trials = Vec::new();
+    for peer in PEERS {
+        let provider = PROVIDERS.iter().find(|provider| provider.ia == peer.ia).expect("one of ours");
+        for wire in WIRES.iter().filter(|wire| peer.knows(wire)) {
+            let &Wire { name, family, mtu, crc } = wire;
+            // The device would stand for its IPv4 address.
+            let [near, _] = family.addresses();
+            let params = if crc == Crc::Ours { format!("{near} crc=on") } else { near.to_owned() };
+            let registry = dist.clone().map(|dist| Registry::plugin_at(&dist, provider, &params));
+            let registry = Arc::new(registry);
+            for (direction, we_call) in [("we_call", true), ("we_are_called", false)] {
+                for program in programs(peer, wire, we_call) {
+                    let (guest, image, dist) = (Arc::clone(&guest), image.to_owned(), dist.clone());
+                    let case = Case::new(format!("{direction}::{}", program.title()), move |registry| {
+                        let guest: &Result<Guest, Stop> = guest.get_or_init(|| Guest::boot(&image));
+                        let guest = guest.as_ref().map_err(Stop::clone)?;
+                        guest.device(peer.device, mtu)?;
+                        guest.want_crc(crc == Crc::Kernel)?;
+                        let way = way(guest, family, we_call);
+                        program.run(&dist.clone()?, registry, &way).map_err(|stop| guest.testify(stop))
+                    });
+                    let prefix = format!("guest::{}::{name}", peer.device);
+                    trials.push(case.trial(&prefix, Arc::clone(&registry)));
+                }
+            }
+        }
+    }
+    trials
+}
+
+/// Our program is the client of the kernel's, or the other way round.
+fn way(guest: &Guest, family: Family, we_call: bool) -> Way<'_> {
+    let [near, far] = family.addresses();
+    let there = Place::Guest(guest, family);
+    match we_call {
+        true => Way { to: far, server: there, client: Place::Here },
+        false => Way { to: near, server: Place::Here, client: there },
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Program {
+    Dtest,
+    Dtestx,
+    Rping(&'static Rping),
+    Transaction(&'static Transaction),
+}
+
+fn programs(peer: &Peer, wire: &'static Wire, we_call: bool) -> Vec<Program> {
+    let mut programs: Vec<Program> = rping::SIZES.iter().map(Program::Rping).collect();
+    if wire.name == WIRES[0].name {
+        programs.push(Program::Rping(&rping::CONNECTIONS));
+    }
+    // Neither can tell its client an address of IPv6.
+    if let Family::V4 = wire.family {
+        programs.push(Program::Dtest);
+        if peer.extended {
+            programs.push(Program::Dtestx);
+        }
+    }
+    // dapltest hands over 16 octets of an address, of which Debian's provider takes 28.
+    if we_call || matches!(wire.family, Family::V4) {
+        programs.extend(dapltest::WITH_GUEST.iter().map(Program::Transaction));
+    }
+    programs
+}
+
+impl Program {
+    fn title(self) -> String {
+        match self {
+            Program::Dtest => "dtest".to_owned(),
+            Program::Dtestx => "dtestx".to_owned(),
+            Program::Rping(rping) => rping.name.to_owned(),
+            Program::Transaction(transaction) => transaction.title(),
+        }
+    }
+
+    fn run(self, dist: &Dist, registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
+        match self {
+            Program::Dtest => dtest::between(registry, way),
+            Program::Dtestx => dtestx::between(registry, way),
+            Program::Rping(rping) => rping.run(dist, registry, way),
+            Program::Transaction(transaction) => transaction.run(registry, way),
+        }
+    }
+}

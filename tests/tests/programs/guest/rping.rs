@@ -1,0 +1,100 @@
+//! `rping` of rdmacm-utils in the guest, and `programs/rping.c` here: what one shows the other reads, and writes back.
+
+use std::process::Command;
+use std::time::Instant;
+
+use opendat_tests::{Dist, Ended, Registry, Running, Stop, c_program};
+
+use crate::pair::{LIMIT, Place, Way, bad_lines};
+
+const PORT: &str = "7174";
+
+/// Connections one after the other, each with rounds of this size.
+#[derive(Clone, Copy)]
+pub(super) struct Rping {
+    pub(super) name: &'static str,
+    size: u32,
+    rounds: usize,
+    connections: usize,
+}
+
+/// The largest that rping takes is 64 KiB less one octet.
+pub(super) const SIZES: &[Rping] = &[
+    Rping { name: "rping_64", size: 64, rounds: 20, connections: 1 },
+    Rping { name: "rping_5000", size: 5000, rounds: 20, connections: 1 },
+    Rping { name: "rping_65535", size: 65535, rounds: 20, connections: 1 },
+];
+/// Each is made, is of use, and ends.
+pub(super) const CONNECTIONS: Rping =
+    Rping { name: "rping_200_connections", size: 64, rounds: 1, connections: 200 };
+
+impl Rping {
+    pub(super) fn run(&self, dist: &Dist, registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
+        let dir = tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
+        let program = c_program(dist, "rping", dir.path())?;
+        let ours = |role: &[&str]| {
+            let numbers =
+                [self.size as usize, self.rounds, self.connections].map(|number| number.to_string());
+            let mut command = Command::new(&program);
+            command.args(role).arg(PORT).args(numbers);
+            command
+        };
+        let deadline = Instant::now() + LIMIT;
+        let start = |label, place: &Place<'_>, command| {
+            Running::start(label, place.command(command), registry, deadline)
+        };
+        let [ours, theirs] = match way.server {
+            Place::Guest(guest, _) => {
+                // -P: serves one client after the other, for ever.
+                let server = start("rping", &way.server, self.theirs("-s -P", way.to))?;
+                guest.wait_for_listener(PORT).map_err(|why| server.report(&why))?;
+                let client = start("ours", &way.client, ours(&["client", way.to]))?;
+                let client = client.end().map_err(|why| why + &server.report("served it"))?;
+                [client, server.kill()?]
+            }
+            _ => {
+                let server = start("ours", &way.server, ours(&["server"]))?;
+                server.wait_for("listening")?;
+                let client = start("rping", &way.client, self.theirs("-c", way.to))?;
+                let client = client.end().map_err(|why| why + &server.report("served it"))?;
+                [server.end().map_err(|why| why + &client.text)?, client]
+            }
+        };
+        Ok(self.judge(&ours, &theirs)?)
+    }
+
+    fn theirs(&self, role: &str, to: &str) -> Command {
+        let Rping { size, rounds, connections, .. } = self;
+        let rping = format!("rping {role} -d -v -V -a {to} -p {PORT} -S {size} -C {rounds}");
+        let script = match role {
+            "-c" => format!("for i in $(seq {connections}); do {rping} || exit; done"),
+            _ => rping,
+        };
+        let mut command = Command::new("bash");
+        command.args(["-c", &script]);
+        command
+    }
+
+    /// rping ends with success also where its peer goes away half-way: its rounds count.
+    fn judge(&self, ours: &Ended, theirs: &Ended) -> Result<(), String> {
+        let rounds = theirs.text.lines().filter(|line| line.contains("ping data: ")).count();
+        let mut complaints = bad_lines("rping", &theirs.text, &["mismatch", "failed", "error"], &[]);
+        if rounds != self.rounds * self.connections {
+            complaints.push(format!("rping has had {rounds} rounds"));
+        }
+        if ours.text.lines().last() != Some("ok") {
+            complaints.push("ours does not end with ok".to_owned());
+        }
+        match complaints.is_empty() {
+            true => Ok(()),
+            false => Err(format!(
+                "{}\n--- rping ({})\n{}--- ours ({})\n{}",
+                complaints.join("\n"),
+                theirs.status,
+                theirs.text,
+                ours.status,
+                ours.text
+            )),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! `cargo xtask guest`: our providers and the kernel's RDMA drivers, face to face. The kernel is Debian's, in a virtual
+//! machine that `tests/guest/build.sh` makes of Debian's packages; the tests are those of `tests/tests/programs/guest/`.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::cargo::{cargo, target, workspace};
+use crate::prerequisites::is_root;
+use crate::tally::Tally;
+use crate::test::{count, verdict};
+use crate::{dist, prerequisites};
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Run the tests whose name contains this
+    filter: Option<String>,
+}
+
+/// As [`crate::test::run`], the tests with the guest only.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    prerequisites::provide();
+    let tally = tests(&dist::build()?, options.filter.as_deref())?;
+    Ok(verdict(&tally, false))
+}
+
+/// Runs them. Where there can be no guest they count as one that is skipped.
+pub(crate) fn tests(dist: &Path, filter: Option<&str>) -> Result<Tally> {
+    let machine = target()?.join("guest");
+    if let Some(reason) = obstacle() {
+        return Ok(Tally::of_skip("the guest", &reason));
+    }
+    println!("building the guest in {}", machine.display());
+    let built = Command::new(workspace().join("tests/guest/build.sh")).arg(&machine).status();
+    let built = built.context("tests/guest/build.sh does not start")?;
+    match built.code() {
+        Some(0) => {}
+        Some(CANNOT_BE_HAD) => {
+            return Ok(Tally::of_skip("the guest", "its packages cannot be downloaded, see above"));
+        }
+        _ => bail!("tests/guest/build.sh failed ({built})"),
+    }
+    let mut command = cargo();
+    command
+        .args(["test", "-p", "opendat-tests", "--test", "programs", "--color=never", "--"])
+        .args(["--color=never", "--show-output"])
+        .args(filter)
+        .env("OPENDAT_DIST", dist)
+        .env("OPENDAT_GUEST", &machine);
+    count(&mut command)
+}
+
+/// How `build.sh` says so.
+const CANNOT_BE_HAD: i32 = 77;
+
+/// Why there can be no guest on this machine.
+fn obstacle() -> Option<String> {
+    if !cfg!(target_arch = "x86_64") {
+        return Some("it is one of x86-64".to_owned());
+    }
+    if !is_root() {
+        return Some("this is not root, who may plug a guest into a network".to_owned());
+    }
+    if !Path::new("/dev/net/tun").exists() {
+        return Some("no /dev/net/tun".to_owned());
+    }
+    let on_path = |program: &str| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|dir| fs::metadata(dir.join(program)).is_ok())
+    };
+    let missing =
+        ["apt-get", "dpkg-deb", "gcc", "make", "strip", "xz"].into_iter().find(|program| !on_path(program));
+    missing.map(|program| format!("no {program}, with which it is made of Debian's packages"))
+}
