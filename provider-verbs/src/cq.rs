@@ -124,6 +124,10 @@ impl Completions for Cq {
 
     fn resize(&self, depth: usize) -> Result<()> {
         let mut room = self.0.room();
+        // The device would count the room for marks as well.
+        if self.0.gather() > depth {
+            return Err(Error::of(DAT_INVALID_STATE));
+        }
         self.0.resize(depth + room.spare)?;
         room.depth = depth;
         Ok(())
@@ -217,18 +221,20 @@ impl Queue {
 
     /// Takes all the device has, ahead of the consumer.
     pub(crate) fn pump(&self) {
-        let shut = self.gate.shut();
-        {
-            let mut ahead = self.ahead();
-            while let Some(taken) = self.take() {
-                ahead.extend(taken);
-            }
-            self.ahead_len.store(ahead.len(), Ordering::Release);
-        }
-        drop(shut);
-        if self.ahead_len.load(Ordering::Acquire) > 0 {
+        if self.gather() > 0 {
             self.ready();
         }
+    }
+
+    /// The same, in silence: how many there are ahead.
+    fn gather(&self) -> usize {
+        let _shut = self.gate.shut();
+        let mut ahead = self.ahead();
+        while let Some(taken) = self.take() {
+            ahead.extend(taken);
+        }
+        self.ahead_len.store(ahead.len(), Ordering::Release);
+        ahead.len()
     }
 
     /// Does something while nobody takes completions.

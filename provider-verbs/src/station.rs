@@ -34,6 +34,8 @@ pub(crate) struct Station {
     pub(crate) armed: AtomicUsize,
     /// Pairs whose connection is about to end; and those that have failed.
     ending: Mutex<Vec<Arc<Pair>>>,
+    /// There are some: for who polls.
+    unfinished: AtomicBool,
     failed: Mutex<Vec<u32>>,
     deadlines: Mutex<BTreeSet<(Instant, u32)>>,
     /// Who has it handles events.
@@ -63,6 +65,7 @@ impl Station {
             cqs: Mutex::default(),
             armed: AtomicUsize::new(0),
             ending: Mutex::default(),
+            unfinished: AtomicBool::new(false),
             failed: Mutex::default(),
             deadlines: Mutex::default(),
             desk: Mutex::default(),
@@ -121,7 +124,11 @@ impl Station {
 
     /// The end of a pair's connection has begun: brings it as far as it gets at once.
     pub(crate) fn settle(&self, pair: &Arc<Pair>) {
-        lock(&self.ending).push(Arc::clone(pair));
+        {
+            let mut ending = lock(&self.ending);
+            ending.push(Arc::clone(pair));
+            self.unfinished.store(true, Ordering::Release);
+        }
         self.handle();
         self.bell.ring();
     }
@@ -150,7 +157,10 @@ impl Station {
         }
         let ending = std::mem::take(&mut *lock(&self.ending));
         let left: Vec<_> = ending.into_iter().filter(|pair| !pair.go_on()).collect();
-        lock(&self.ending).extend(left);
+        let mut ending = lock(&self.ending);
+        ending.extend(left);
+        // Under the lock: nobody's addition is overlooked.
+        self.unfinished.store(!ending.is_empty(), Ordering::Release);
     }
 
     /// Looks for news without waiting, if somebody waits for some.
@@ -158,7 +168,7 @@ impl Station {
         if self.armed.load(Ordering::Relaxed) > 0 {
             self.cqs().iter().for_each(|queue| queue.see());
         }
-        if !lock(&self.ending).is_empty() {
+        if self.unfinished.load(Ordering::Relaxed) {
             self.handle();
         }
     }
