@@ -3,13 +3,13 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use opendat_tests::{Skip, Stop, has_own_network};
+use opendat_tests::{Dist, Skip, Stop, c_program, has_own_network};
 use tempfile::TempDir;
 
 use super::relay;
@@ -19,6 +19,8 @@ pub(crate) struct Guest {
     qemu: Child,
     /// The RDMA device that it has, and the wire's MTU.
     device: Mutex<Option<(&'static str, u32)>>,
+    /// The guest's /share, which it may read.
+    share: TempDir,
     _dir: TempDir,
 }
 
@@ -47,8 +49,9 @@ impl Guest {
 
         let dir = tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
         let console = dir.path().join("console");
-        let qemu = start(image, &console, &addresses.join(","))?;
-        let guest = Guest { qemu, device: Mutex::default(), _dir: dir };
+        let share = tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
+        let qemu = start(image, &console, share.path(), &addresses.join(","))?;
+        let guest = Guest { qemu, device: Mutex::default(), share, _dir: dir };
         let deadline = Instant::now() + BOOT;
         while TcpStream::connect_timeout(&guest.control(), Duration::from_secs(1)).is_err() {
             if Instant::now() > deadline {
@@ -86,6 +89,11 @@ impl Guest {
     pub(crate) fn want_crc(&self, want: bool) -> Result<(), String> {
         let line = format!("echo {} >/sys/module/siw/parameters/mpa_crc_required", u8::from(want));
         self.run(&line).map(drop)
+    }
+
+    /// A program of ours, to be found here and, at the second path, there.
+    pub(crate) fn c_program(&self, dist: &Dist, name: &str) -> Result<[PathBuf; 2], Skip> {
+        Ok([c_program(dist, name, self.share.path())?, Path::new("/share").join(name)])
     }
 
     /// Waits until a program there listens on this port of the RDMA device. (rping says so just before it does.)
@@ -147,7 +155,7 @@ impl Drop for Guest {
     }
 }
 
-fn start(image: &Path, console: &Path, addresses: &str) -> Result<Child, Stop> {
+fn start(image: &Path, console: &Path, share: &Path, addresses: &str) -> Result<Child, Stop> {
     let file = |name: &str| image.join(name).display().to_string();
     // Unpacked, not installed: it finds neither its libraries nor its data by itself.
     let libraries = ["qemu/usr/lib/x86_64-linux-gnu", "qemu/lib/x86_64-linux-gnu"].map(file).join(":");
@@ -165,6 +173,8 @@ fn start(image: &Path, console: &Path, addresses: &str) -> Result<Child, Stop> {
         .arg(file("qemu/usr/bin/qemu-system-x86_64"))
         .args(["-L", &file("qemu/usr/share/qemu"), "-L", &file("qemu/usr/share/seabios")])
         .args(machine.split_whitespace())
+        .args(["-fsdev", &format!("local,id=share,security_model=none,readonly=on,path={}", share.display())])
+        .args(["-device", "virtio-9p-pci,fsdev=share,mount_tag=share"])
         .args(["-serial", &format!("file:{}", console.display())])
         .args(["-kernel", &file("vmlinuz"), "-initrd", &file("initrd")])
         .args(["-append", &format!("console=ttyS0 quiet panic=-1 mitigations=off wire={addresses}")])

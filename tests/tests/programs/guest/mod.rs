@@ -1,6 +1,7 @@
 //! Debian's programs over our providers here, and over its own provider (libdaplofa) and the kernel's RDMA drivers in a
 //! guest: rxe is RoCEv2's peer, siw is iWARP's. `cargo xtask guest` builds the guest and runs these, and only these.
 
+mod endings;
 mod machine;
 mod relay;
 mod rping;
@@ -16,6 +17,7 @@ use crate::dapltest::Transaction;
 use crate::host::Family;
 use crate::pair::{Place, Way};
 use crate::{Case, dapltest, dtest, dtestx};
+use endings::Ending;
 use rping::Rping;
 
 pub(crate) use machine::Guest;
@@ -126,6 +128,7 @@ enum Program {
     Dtest,
     Dtestx,
     Rping(&'static Rping),
+    Ending(&'static Ending),
     Transaction(&'static Transaction),
 }
 
@@ -133,6 +136,11 @@ fn programs(peer: &Peer, wire: &'static Wire, we_call: bool) -> Vec<Program> {
     let mut programs: Vec<Program> = rping::SIZES.iter().map(Program::Rping).collect();
     if wire.name == WIRES[0].name {
         programs.push(Program::Rping(&rping::CONNECTIONS));
+        // Nobody says so for a process here that is killed, and rxe, which has nothing under way, does not ask.
+        let unsaid = |ending: &&Ending| {
+            peer.device == "rxe" && ending.dies == Some(if we_call { "client" } else { "server" })
+        };
+        programs.extend(endings::ENDINGS.iter().filter(|ending| !unsaid(ending)).map(Program::Ending));
     }
     // Neither can tell its client an address of IPv6.
     if let Family::V4 = wire.family {
@@ -154,6 +162,7 @@ impl Program {
             Program::Dtest => "dtest".to_owned(),
             Program::Dtestx => "dtestx".to_owned(),
             Program::Rping(rping) => rping.name.to_owned(),
+            Program::Ending(ending) => format!("ending_{}", ending.name),
             Program::Transaction(transaction) => transaction.title(),
         }
     }
@@ -163,6 +172,7 @@ impl Program {
             Program::Dtest => dtest::between(registry, way),
             Program::Dtestx => dtestx::between(registry, way),
             Program::Rping(rping) => rping.run(dist, registry, way),
+            Program::Ending(ending) => ending.run(dist, registry, way),
             Program::Transaction(transaction) => transaction.run(registry, way),
         }
     }

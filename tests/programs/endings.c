@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * How a connection is refused, or made and ended, between two programs that may have different DAT libraries.
+ *
+ *   endings server PORT CASE
+ *   endings client ADDRESS PORT CASE
+ *
+ *   reject          the server refuses; the client is told so, with the server's private data
+ *   reject_mute     the same, and the client is told no more than that it is refused
+ *   client_leaves   private data go both ways, a message each way; then this side disconnects
+ *   server_leaves
+ *   client_dies     the same; then this side is killed
+ *   server_dies
+ */
+
+#include "dat_test.h"
+
+#include <netdb.h>
+
+enum { MESSAGE = 64, LIMIT = 30 };
+
+static char request[] = "let me in", refusal[] = "not today", acceptance[] = "come in";
+
+static void expect_data(const char *what, const void *data, DAT_COUNT size, const char *expected)
+{
+    EXPECT((size_t)size >= strlen(expected) && memcmp(data, expected, strlen(expected)) == 0, "%s: %d octets, %.*s", what,
+           size, size, (const char *)data);
+}
+
+static void one_message_each_way(struct end *end)
+{
+    DAT_LMR_TRIPLET segment = local_segment(end, MESSAGE, MESSAGE);
+    DAT_DTO_COOKIE cookie = {.as_64 = 2};
+    DAT_EVENT event;
+    memset(end->buffer + MESSAGE, 'm', MESSAGE);
+    OK(dat_ep_post_send(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
+    event = wait_event(end->request, LIMIT * SECOND);
+    EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "the message is not sent");
+    event = wait_event(end->recv, LIMIT * SECOND);
+    EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "no message comes");
+    EXPECT(memcmp(end->buffer, end->buffer + MESSAGE, MESSAGE) == 0, "another message");
+}
+
+static void post_receive(struct end *end)
+{
+    DAT_LMR_TRIPLET segment = local_segment(end, 0, MESSAGE);
+    DAT_DTO_COOKIE cookie = {.as_64 = 1};
+    OK(dat_ep_post_recv(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
+}
+
+/* `role` is this side, "client" or "server". */
+static void come_to_the_end(struct end *end, const char *role, const char *ending)
+{
+    bool ours = strncmp(ending, role, strlen(role)) == 0, dies = strstr(ending, "_dies") != NULL;
+    DAT_EVENT event;
+
+    one_message_each_way(end);
+    post_receive(end);
+    if (ours) {
+        /* The other side has had its message before. */
+        sleep(1);
+        if (dies)
+            kill(getpid(), SIGKILL);
+        OK(dat_ep_disconnect(end->ep, DAT_CLOSE_GRACEFUL_FLAG));
+    }
+    event = wait_event(end->connect, LIMIT * SECOND);
+    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED ||
+               (dies && event.event_number == DAT_CONNECTION_EVENT_BROKEN),
+           "event 0x%x at the end", event.event_number);
+    event = wait_event(end->recv, LIMIT * SECOND);
+    EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_ERR_FLUSHED, "the last receive is not flushed");
+}
+
+static void serve(struct end *end, const char *ending)
+{
+    DAT_EVENT event = wait_event(end->cr, LIMIT * SECOND);
+    DAT_CR_HANDLE cr = event.event_data.cr_arrival_event_data.cr_handle;
+    DAT_CR_PARAM param;
+
+    EXPECT(event.event_number == DAT_CONNECTION_REQUEST_EVENT, "no request: event 0x%x", event.event_number);
+    OK(dat_cr_query(cr, DAT_CR_FIELD_ALL, &param));
+    expect_data("request", param.private_data, param.private_data_size, request);
+    if (strncmp(ending, "reject", 6) == 0) {
+        OK(dat_cr_reject(cr, sizeof refusal, refusal));
+        return;
+    }
+    post_receive(end);
+    OK(dat_cr_accept(cr, end->ep, sizeof acceptance, acceptance));
+    wait_established(end->connect);
+    come_to_the_end(end, "server", ending);
+}
+
+static void call(struct end *end, const char *ending, const char *address, DAT_CONN_QUAL port)
+{
+    DAT_CONNECTION_EVENT_DATA *data;
+    struct addrinfo *found;
+    DAT_EVENT event;
+
+    EXPECT(getaddrinfo(address, NULL, NULL, &found) == 0, "no address: %s", address);
+    if (strncmp(ending, "reject", 6) != 0)
+        post_receive(end);
+    OK(dat_ep_connect(end->ep, (DAT_IA_ADDRESS_PTR)found->ai_addr, port, LIMIT * SECOND, sizeof request, request,
+                      DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
+    freeaddrinfo(found);
+    event = wait_event(end->connect, LIMIT * SECOND);
+    data = &event.event_data.connect_event_data;
+    if (strcmp(ending, "reject_mute") == 0) {
+        EXPECT(event.event_number == DAT_CONNECTION_EVENT_NON_PEER_REJECTED, "event 0x%x", event.event_number);
+    } else if (strcmp(ending, "reject") == 0) {
+        EXPECT(event.event_number == DAT_CONNECTION_EVENT_PEER_REJECTED, "event 0x%x", event.event_number);
+        expect_data("refusal", data->private_data, data->private_data_size, refusal);
+    } else {
+        EXPECT(event.event_number == DAT_CONNECTION_EVENT_ESTABLISHED, "event 0x%x", event.event_number);
+        expect_data("acceptance", data->private_data, data->private_data_size, acceptance);
+        come_to_the_end(end, "client", ending);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    bool server = argc == 4 && strcmp(argv[1], "server") == 0;
+    DAT_CONN_QUAL port;
+    struct end end;
+
+    EXPECT(server || argc == 5, "usage: endings server PORT CASE | client ADDRESS PORT CASE");
+    port = (DAT_CONN_QUAL)atoi(argv[argc - 2]);
+    end_open(&end, (size_t)2 * MESSAGE, 4);
+    if (server) {
+        DAT_PSP_HANDLE psp;
+        OK(dat_psp_create(end.ia, port, end.cr, DAT_PSP_CONSUMER_FLAG, &psp));
+        puts("listening");
+        fflush(stdout);
+        serve(&end, argv[3]);
+        OK(dat_psp_free(psp));
+    } else {
+        call(&end, argv[4], argv[2], port);
+    }
+    /* What other libraries think is left of all this is theirs to say. */
+    dat_ia_close(end.ia, DAT_CLOSE_ABRUPT_FLAG);
+    puts("ok");
+    return 0;
+}

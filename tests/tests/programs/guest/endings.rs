@@ -1,0 +1,65 @@
+//! How connections are refused, made with private data, and ended: `programs/endings.c` on both sides.
+
+use std::process::Command;
+use std::time::Instant;
+
+use opendat_tests::{Dist, Registry, Running, Stop};
+
+use crate::pair::{LIMIT, Place, Way};
+
+const PORT: &str = "7200";
+
+/// A case of `endings.c`, and who is not to come to its end.
+#[derive(Clone, Copy)]
+pub(super) struct Ending {
+    pub(super) name: &'static str,
+    pub(super) dies: Option<&'static str>,
+}
+
+const fn ending(name: &'static str, dies: Option<&'static str>) -> Ending {
+    Ending { name, dies }
+}
+
+pub(super) const ENDINGS: &[Ending] = &[
+    ending("reject", None),
+    ending("client_leaves", None),
+    ending("server_leaves", None),
+    ending("client_dies", Some("client")),
+    ending("server_dies", Some("server")),
+];
+
+impl Ending {
+    pub(super) fn run(&self, dist: &Dist, registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
+        let guest = match (way.server, way.client) {
+            (Place::Guest(guest, _), _) | (_, Place::Guest(guest, _)) => guest,
+            _ => unreachable!("one of them is in the guest"),
+        };
+        let [here, there] = guest.c_program(dist, "endings")?;
+        // OFED's provider does not tell its consumer of a refusal's private data over iWARP.
+        let mute =
+            matches!(way.client, Place::Guest(..)) && registry.ia() == "tcp-emu" && self.name == "reject";
+        let case = if mute { "reject_mute" } else { self.name };
+        let deadline = Instant::now() + LIMIT;
+        let start = |label, place: &Place<'_>, args: &[&str]| {
+            let program = if let Place::Guest(..) = place { &there } else { &here };
+            let mut command = Command::new(program);
+            command.args(args).args([PORT, case]).env("OPENDAT_TEST_IA", registry.ia());
+            Running::start(label, place.command(command), registry, deadline)
+        };
+        let server = start("server", &way.server, &["server"])?;
+        server.wait_for("listening")?;
+        let client = start("client", &way.client, &["client", way.to])?.end();
+        let client = client.map_err(|why| why + &server.report("served it"))?;
+        let server = server.end().map_err(|why| format!("{why}\n--- output of client\n{}", client.text))?;
+        for (who, ended) in [("server", &server), ("client", &client)] {
+            if (ended.text.trim_end().lines().last() == Some("ok")) == (self.dies == Some(who)) {
+                let (server, client) = (&server.text, &client.text);
+                return Err(Stop::Fail(format!(
+                    "{who} ends with {}\n--- server\n{server}--- client\n{client}",
+                    ended.status
+                )));
+            }
+        }
+        Ok(())
+    }
+}
