@@ -60,6 +60,8 @@ impl Vault {
     pub(super) fn ask(whom: &net::SocketAddr, patience: Duration) -> io::Result<Self> {
         let deadline = Instant::now() + patience;
         let socket = mail::unnamed()?;
+        // The mailbox of one that does not look may be full.
+        socket.set_write_timeout(Some(patience))?;
         socket.send_to_addr(mail::HELLO, whom)?;
         loop {
             let left = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
