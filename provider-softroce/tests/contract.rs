@@ -1,10 +1,12 @@
 //! dat-core's contract for transports, kept by this one: over IPv4 and IPv6, with small packets, under a bad network.
 
+use dat_core::mem_transport::contract::rig::expect_losses;
 use dat_core::provider::Provider;
 use provider_softroce::{Roce, SoftRoce};
 
 /// Two adapters with the same ia_params.
 fn pair(params: &str) -> (Roce, Roce) {
+    expect_losses(params.contains("loss="));
     (open(params), open(params))
 }
 

@@ -325,7 +325,7 @@ pub(super) fn refused<'t, T: Transport>(
 pub(super) fn hears_refusal<'t, T: Transport>(rig: &Rig<'t, T>, end: &End<'t, T>) -> bool {
     match rig.next("the end of the connection", &end.log) {
         Event::Broken => true,
-        Event::Disconnected => false,
+        Event::Disconnected if losses_are_expected() => false,
         other => panic!("expected Broken, got {other:?}"),
     }
 }

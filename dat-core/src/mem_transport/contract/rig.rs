@@ -1,6 +1,7 @@
 //! What the cases are made of: buffers, ends of a connection, a log of upcalls, and patience.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
@@ -24,6 +25,20 @@ pub const ALL: Access = Access {
 };
 /// Requests and receives of an end at most.
 pub const QUEUE: usize = 64;
+
+thread_local! {
+    static LOSSES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread's cases are about a network that loses packets. Then, and only then, a requester whose peer refuses may
+/// learn no more than that the connection is over.
+pub fn expect_losses(yes: bool) {
+    LOSSES.set(yes);
+}
+
+pub(super) fn losses_are_expected() -> bool {
+    LOSSES.get()
+}
 
 /// Two adapters.
 pub struct Rig<'t, T: Transport> {

@@ -85,6 +85,12 @@ impl Guest {
         Ok(())
     }
 
+    /// Whether that is what it has.
+    pub(crate) fn has_device(&self, device: &str) -> bool {
+        let current = self.device.lock().unwrap_or_else(PoisonError::into_inner);
+        current.is_some_and(|(name, _)| name == device)
+    }
+
     /// Whether its siw asks for CRCs.
     pub(crate) fn want_crc(&self, want: bool) -> Result<(), String> {
         let line = format!("echo {} >/sys/module/siw/parameters/mpa_crc_required", u8::from(want));

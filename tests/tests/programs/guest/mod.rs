@@ -42,11 +42,18 @@ const PEERS: &[Peer] = &[
 ];
 
 impl Peer {
-    /// Whether it is tested over this wire. (siw over jumbo frames is not yet: it fails now and then.)
+    /// Whether there is such a wire for it: RoCEv2 always has its ICRC.
     fn knows(&self, wire: &Wire) -> bool {
-        match self.device {
-            "siw" => wire.mtu == 1500,
-            _ => wire.crc == Crc::Nobody,
+        self.device == "siw" || wire.crc == Crc::Nobody
+    }
+
+    /// Why it is not tested over this wire yet.
+    fn is_open(&self, wire: &Wire) -> Result<(), Skip> {
+        match (self.device, wire.mtu) {
+            ("siw", 9000) => {
+                Err(Skip("siw over jumbo frames fails in one case of five, and why is open".into()))
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -97,6 +104,7 @@ pub(crate) fn trials(image: &Path, dist: &Result<Dist, Skip>) -> Vec<Trial> {
                 for program in programs(peer, wire, we_call) {
                     let (guest, image, dist) = (Arc::clone(&guest), image.to_owned(), dist.clone());
                     let case = Case::new(format!("{direction}::{}", program.title()), move |registry| {
+                        peer.is_open(wire)?;
                         let guest: &Result<Guest, Stop> = guest.get_or_init(|| Guest::boot(&image));
                         let guest = guest.as_ref().map_err(Stop::clone)?;
                         guest.device(peer.device, mtu)?;
