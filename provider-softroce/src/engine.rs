@@ -15,6 +15,7 @@ use mio::Interest;
 use mio::event::Event;
 use rnic::Work;
 use rnic::cm::{self, ConnId};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use wire::cm::{Mad, Message, Reason, ServiceId};
 use wire::rocev2::{Deth, Extension, Opcode, Packet, PathMtu};
 
@@ -740,9 +741,32 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// Stays until peers have answered to the ends of connections, as long as an abrupt end waits for that: nobody will say
+    /// again later what is lost, and a peer with nothing to send would wait for ever.
+    fn part(&mut self) {
+        loop {
+            adapter::Engine::go_on(self);
+            let now = Instant::now();
+            let until = self.stations.iter().filter_map(|station| station.cm.parting_until()).max();
+            let Some(until) = until.filter(|&until| until > now) else { return };
+            let Left { more, alarm } = adapter::Engine::leave(self);
+            let next = if more { now } else { alarm.map_or(until, |alarm| alarm.min(until)) };
+            let limit = Timespec::try_from(next.saturating_duration_since(now)).unwrap_or_default();
+            let sockets = self.stations.iter().map(|station| &station.port.socket);
+            let mut sockets: Vec<_> = sockets.map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
+            // One that fails has waited, or is interrupted: what is due is done either way.
+            rustix::event::poll(&mut sockets, Some(&limit)).ok();
+            let now = Instant::now();
+            (0..self.stations.len()).for_each(|index| self.read_all(Key::Socket(index), now));
+        }
+    }
+}
+
 impl Drop for Engine {
     /// What is still in the emulated network arrives.
     fn drop(&mut self) {
+        self.part();
         for station in &mut self.stations {
             station.line.flush(&station.port.socket);
         }

@@ -1,6 +1,6 @@
 //! How connections end, with a peer made by hand: what is answered when an acknowledgement is lost, or nobody answers.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::{Mutex, MutexGuard};
@@ -33,6 +33,8 @@ struct Peer {
     socket: UdpSocket,
     icrc: Icrc,
     heard: RefCell<VecDeque<Heard>>,
+    /// The DREQ that is answered late, if at all: that it is repeated is no news.
+    dreq: Cell<Option<u64>>,
 }
 
 /// What the peer hears, as far as it matters here.
@@ -58,7 +60,8 @@ impl Peer {
         socket.connect((OURS, UDP_PORT)).expect("an address of this host");
         socket.set_nonblocking(true).expect("a socket");
         let [from, to] = [socket.local_addr(), socket.peer_addr()].map(|end| end.expect("bound"));
-        Peer { socket, icrc: Icrc::new(from, to).expect("both are IPv4"), heard: RefCell::default() }
+        let icrc = Icrc::new(from, to).expect("both are IPv4");
+        Peer { socket, icrc, heard: RefCell::default(), dreq: Cell::default() }
     }
 
     fn say(&self, packet: &Packet<'_>) {
@@ -105,6 +108,9 @@ impl Peer {
                     match message {
                         Message::Rep(rep) => {
                             Heard::Rep { id: rep.local_id, qpn: rep.qpn, psn: rep.starting_psn }
+                        }
+                        Message::Dreq(_) if self.dreq.replace(Some(transaction)) == Some(transaction) => {
+                            continue;
                         }
                         Message::Dreq(_) => Heard::Dreq { transaction },
                         Message::Drep(_) => Heard::Drep { transaction },
@@ -275,4 +281,42 @@ fn what_was_taken_is_acknowledged_again() {
     peer.say_send(&call, call.psn);
     peer.say_dreq(&call, 7);
     assert_eq!(rig.until("a DREP", || peer.hear()), Heard::Drep { transaction: 7 });
+}
+
+/// Whoever frees an endpoint and closes its adapter says that the connection is over, again and again until that is answered,
+/// or for a quarter of a second: nobody would do so later, and a peer with nothing to send would wait for ever.
+#[test]
+fn an_end_that_is_lost_as_the_adapter_is_closed() {
+    let _alone = alone();
+    for answer in [true, false] {
+        let ours = adapter();
+        let peer = Peer::new();
+        let call = {
+            let rig = Rig { a: &ours, b: &ours };
+            connected(&rig, &peer).1
+        };
+        let start = Instant::now();
+        std::thread::scope(|scope| {
+            let closed = scope.spawn(move || drop(ours));
+            let mut times = 0;
+            while !closed.is_finished() {
+                assert!(start.elapsed() < Duration::from_secs(10), "it stays for ever");
+                peer.dreq.set(None);
+                let Some(heard) = peer.hear() else { continue };
+                let Heard::Dreq { transaction } = heard else { panic!("{heard:?}") };
+                times += 1;
+                if answer && times == 2 {
+                    let drep = Drep { local_id: PEER_ID, remote_id: call.id, private: &[] };
+                    peer.say_message(transaction, Message::Drep(drep));
+                }
+            }
+            match answer {
+                true => assert!((2..5).contains(&times), "said {times} times"),
+                // At 0, 16, 48, 112 and 240 ms, if this machine is not busy with others.
+                false => assert!((2..=5).contains(&times), "said {times} times"),
+            }
+        });
+        let time = start.elapsed();
+        assert!(answer || time >= Duration::from_millis(250), "it was said for {time:?} only");
+    }
 }

@@ -111,6 +111,8 @@ pub(crate) struct Habits {
 const ALONE: u32 = 256;
 /// So many looks in a row that found something, and more is expected; to look for a second that is not there costs time.
 const BUSY: u32 = 2;
+/// Errors of earlier packets at one look.
+const ERRORS: u32 = 16;
 
 impl Default for Habits {
     fn default() -> Self {
@@ -124,8 +126,9 @@ impl Udp {
     pub(crate) fn receive(&self, batch: &mut RxBatch, habits: &mut Habits) -> bool {
         let ask = if habits.streak < BUSY { 1 } else { MESSAGES };
         batch.filled = 0;
-        // An error that an earlier packet met is reported once, in place of what is asked.
-        for _ in 0..2 {
+        // An error that an earlier packet met is reported once, in place of what is asked. Where one comes after another, there
+        // may be more to read all the same.
+        for _ in 0..ERRORS {
             match self.receive_once(batch, ask, habits.gathers) {
                 Ok(n) => {
                     batch.filled = n;

@@ -47,6 +47,10 @@ pub(super) struct Conn {
     pub(super) armed: Option<Instant>,
 }
 
+/// A DREQ is repeated after this time, then after twice as much, up to the interval of other messages: whoever ends a
+/// connection may be gone soon, and a peer that has nothing to send would never learn of it.
+const DREQ_REPEAT: Duration = Duration::from_millis(16);
+
 /// What a peer says about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Peer {
@@ -64,6 +68,8 @@ pub(super) struct Kept {
 
 pub(super) struct Repeat {
     pub(super) at: Instant,
+    /// The time between the last two.
+    after: Duration,
     left: u8,
     /// An MRA was taken. One for each time that the message is sent: the peer cannot make us wait for ever.
     waits: bool,
@@ -93,7 +99,11 @@ impl Conn {
 
     /// Keeps a message and repeats it until the state changes.
     pub(super) fn keep_repeating(&mut self, now: Instant, mad: [u8; MAD_SIZE]) {
-        let repeat = Repeat { at: now + self.interval, left: self.retries, waits: false };
+        self.repeat_after(now, self.interval, mad);
+    }
+
+    fn repeat_after(&mut self, now: Instant, after: Duration, mad: [u8; MAD_SIZE]) {
+        let repeat = Repeat { at: now + after, after, left: self.retries, waits: false };
         self.kept = Some(Box::new(Kept { mad, repeat: Some(repeat) }));
     }
 
@@ -102,14 +112,18 @@ impl Conn {
         self.kept = Some(Box::new(Kept { mad, repeat: None }));
     }
 
-    /// Repeats what is due. `None`: it has been repeated as often as it may.
+    /// Repeats what is due. `None`: it has been repeated as often as it may, not counting what came sooner than usual.
     pub(super) fn repeat(&mut self, now: Instant) -> Option<Transmit> {
         let interval = self.interval;
         let kept = self.kept.as_mut()?;
         let mad = kept.mad;
         let repeat = kept.repeat.as_mut()?;
-        let left = repeat.left.checked_sub(1)?;
-        *repeat = Repeat { at: now + interval, left, waits: false };
+        let left = match repeat.after < interval {
+            true => repeat.left,
+            false => repeat.left.checked_sub(1)?,
+        };
+        let after = (2 * repeat.after).min(interval);
+        *repeat = Repeat { at: now + after, after, left, waits: false };
         Some(self.datagram(mad))
     }
 
@@ -152,7 +166,7 @@ impl Conn {
         let dreq =
             Dreq { local_id: self.id, remote_id: self.peer.id, remote_qpn: self.peer.qpn, private: &[] };
         let dreq = self.say(transaction, Message::Dreq(dreq));
-        self.keep_repeating(now, dreq.mad);
+        self.repeat_after(now, DREQ_REPEAT.min(self.interval), dreq.mad);
         dreq
     }
 

@@ -177,13 +177,18 @@ impl Cm {
     /// [`Event::Disconnected`] follows, unless another end was told before.
     pub fn disconnect(&mut self, now: Instant, id: ConnId, ending: Ending) {
         self.apply(now, id.0, Input::Disconnect, None);
-        if ending == Ending::Abrupt
-            && let Some(conn) = self.conns.get_mut(&id.0)
+        if ending == Ending::Abrupt {
+            self.wait_no_longer(id.0, now + ABRUPT);
+        }
+    }
+
+    /// The time is limited in which the answer to a DREQ is waited for.
+    fn wait_no_longer(&mut self, id: u32, until: Instant) {
+        if let Some(conn) = self.conns.get_mut(&id)
             && conn.state == State::DreqSent
         {
-            let cap = now + ABRUPT;
-            conn.deadline = Some(conn.deadline.map_or(cap, |deadline| deadline.min(cap)));
-            self.arm(id.0);
+            conn.deadline = Some(conn.deadline.map_or(until, |deadline| deadline.min(until)));
+            self.arm(id);
         }
     }
 
@@ -193,7 +198,7 @@ impl Cm {
         conn.silent = true;
         self.events.retain(|(of, event)| *of != id || matches!(event, Event::Released { .. }));
         if self.reject(now, id, Reason::CONSUMER, &[]).is_err() {
-            self.disconnect(now, id, Ending::Graceful);
+            self.disconnect(now, id, Ending::Abrupt);
         }
     }
 
@@ -238,6 +243,13 @@ impl Cm {
             }
             self.arm(id);
         }
+    }
+
+    /// Until when the answer to a DREQ of an abrupt end, or of a forgotten connection, is waited for. Whoever stops before has
+    /// to reckon with peers that have not heard of the end, and perhaps never will.
+    pub fn parting_until(&self) -> Option<Instant> {
+        let parting = self.conns.values().filter(|conn| conn.state == State::DreqSent);
+        parting.filter_map(|conn| conn.deadline).max()
     }
 
     /// Connections that something is known of, whatever their state.

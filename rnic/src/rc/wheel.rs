@@ -121,7 +121,10 @@ impl Wheel {
 
     /// When to look again: no later than the next deadline.
     pub fn deadline(&self) -> Option<Instant> {
-        let (_, _, tick) = self.next_slot()?;
+        let tick = match self.due {
+            Some(_) => self.now,
+            None => self.next_slot()?.2,
+        };
         Some(self.start + Duration::from_nanos(tick << TICK_BITS))
     }
 

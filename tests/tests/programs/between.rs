@@ -29,6 +29,9 @@ pub(crate) fn cases(provider: &Provider) -> Vec<Case> {
             cases.push(address_is_gone(name, family));
         }
     }
+    if provider.packets {
+        cases.push(end_is_lost());
+    }
     cases
 }
 
@@ -55,6 +58,21 @@ fn bad_wire(name: &str, family: Family) -> Case {
         let host = Host::new(family, 1500)?;
         host.spoil()?;
         dapltest::BETWEEN[0].run(registry, &Way::from(&host))
+    })
+}
+
+/// The client ends the connection and is gone a quarter of a second later, whether or not the server has heard of the end; and
+/// the first that it says of it is lost. The server has nothing to send by which it would find out.
+fn end_is_lost() -> Case {
+    Case::new("ipv4_end_is_lost", |registry| {
+        find_program("nft", "nftables")?;
+        let host = Host::new(Family::V4, 1500)?;
+        host.lose_first_end()?;
+        dtest::between(registry, &Way::from(&host))?;
+        match Host::lost_ends() {
+            1 => Ok(()),
+            n => Err(format!("{n} DREQs were lost, not one").into()),
+        }
     })
 }
 

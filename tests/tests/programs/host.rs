@@ -152,12 +152,34 @@ impl Host {
         }
         Ok(())
     }
+
+    /// Loses the first DREQ that comes to this host.
+    pub(crate) fn lose_first_end(&self) -> Result<(), Stop> {
+        // The ID of a MAD's attribute is behind the headers of UDP, BTH and DETH and half of its own.
+        let rules = format!(
+            "table inet ends {{
+                set heard {{ type inet_service; flags dynamic,timeout; timeout 1h; }}
+                chain in {{
+                    type filter hook input priority 0
+                    iifname {WIRE} udp dport 4791 @th,352,16 0x15 udp dport != @heard add @heard {{ udp dport }} drop
+                }}
+            }}\n"
+        );
+        Ok(finish(words("nft -f -"), &rules)?)
+    }
+
+    /// How often that has happened.
+    pub(crate) fn lost_ends() -> usize {
+        let output = words("nft list set inet ends heard").output();
+        output.map_or(0, |output| String::from_utf8_lossy(&output.stdout).matches("4791").count())
+    }
 }
 
 impl Drop for Host {
     fn drop(&mut self) {
         // At once, for the next one to come; what else there is of it goes with its last process.
         here(&format!("ip link del {WIRE}")).ok();
+        here("nft delete table inet ends").ok();
         drop(self.holder.stdin.take());
         self.holder.wait().ok();
     }

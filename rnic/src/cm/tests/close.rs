@@ -4,7 +4,12 @@ use wire::cm::{Dreq, Mad, Message};
 
 use super::*;
 
-const DREQ_INTERVAL: Duration = Duration::from_millis(2 * 256 + 4096);
+const INTERVAL: Duration = Duration::from_millis(2 * 256 + 4096);
+/// The first repeat of a DREQ; each of the next takes twice as long, up to `INTERVAL`.
+const FIRST_REPEAT: Duration = Duration::from_millis(16);
+/// Repeats that are sooner than that, and the time until the last of them.
+const SOON: u32 = 9;
+const ALL_SOON: Duration = Duration::from_millis(16 * ((1 << SOON) - 1));
 /// The call's ACK timeout, 17.
 const TIME_WAIT: Duration = Duration::from_millis(512);
 
@@ -59,7 +64,7 @@ fn a_dreq_is_answered_when_the_consumer_is_ready() {
         pair.run();
         assert_eq!(pair.told(other), [(ids[other], Event::Disconnecting)]);
         assert_eq!(pair.state(other, ids[other]), State::DreqRcvd);
-        pair.pass(3 * DREQ_INTERVAL);
+        pair.pass(7 * FIRST_REPEAT);
         assert_eq!(pair.sent(), ["A:DREQ A:DREQ A:DREQ A:DREQ", "B:DREQ B:DREQ B:DREQ B:DREQ"][side]);
         assert_eq!([A, B].map(|side| pair.told(side)), [vec![], vec![]]);
         pair.cms[other].disconnect(pair.now, ids[other], Ending::Graceful);
@@ -95,7 +100,7 @@ fn a_lost_dreq_or_drep() {
         let ids = pair.connected();
         pair.lose.push(lost);
         pair.cms[A].disconnect(pair.now, ids[A], Ending::Graceful);
-        pair.pass(DREQ_INTERVAL - Duration::from_nanos(1));
+        pair.pass(FIRST_REPEAT - Duration::from_nanos(1));
         assert_eq!(pair.told(A), []);
         pair.pass(Duration::from_nanos(1));
         assert_eq!(pair.told(A), [(ids[A], Event::Disconnected)]);
@@ -109,7 +114,7 @@ fn a_lost_dreq_or_drep() {
 fn an_abrupt_end_is_told_soon() {
     let mut pair = Pair::new();
     let ids = pair.connected();
-    pair.lose.push("A:DREQ");
+    pair.lose = vec!["A:DREQ"; 5];
     pair.cms[A].disconnect(pair.now, ids[A], Ending::Graceful);
     pair.cms[A].disconnect(pair.now, ids[A], Ending::Abrupt);
     pair.pass(Duration::from_millis(249));
@@ -124,13 +129,41 @@ fn an_abrupt_end_is_told_soon() {
     assert!(pair.is_empty());
 }
 
+/// Until then an adapter that is closed stays.
+#[test]
+fn an_end_that_the_peer_may_not_have_heard_of() {
+    for forget in [false, true] {
+        let mut pair = Pair::new();
+        let ids = pair.connected();
+        assert_eq!(pair.cms[A].parting_until(), None);
+        pair.lose.push("A:DREQ");
+        match forget {
+            false => pair.cms[A].disconnect(pair.now, ids[A], Ending::Abrupt),
+            true => pair.cms[A].forget(pair.now, ids[A]),
+        }
+        assert_eq!(pair.cms[A].parting_until(), Some(pair.now + Duration::from_millis(250)));
+        pair.pass(FIRST_REPEAT);
+        assert_eq!((pair.cms[A].parting_until(), pair.sent().as_str()), (None, "(A:DREQ) A:DREQ B:DREP"));
+        assert_eq!(pair.told(B)[0], (ids[B], Event::Disconnected));
+    }
+    // One that does not answer is not waited for for ever.
+    let mut pair = Pair::new();
+    let ids = pair.connected();
+    pair.lose = vec!["A:DREQ"; 9];
+    pair.cms[A].forget(pair.now, ids[A]);
+    pair.pass(Duration::from_millis(250));
+    assert_eq!((pair.cms[A].parting_until(), pair.lose.len()), (None, 9 - 5));
+}
+
 #[test]
 fn the_peer_is_gone() {
     let mut pair = Pair::new();
     let ids = pair.connected();
-    pair.lose = vec!["A:DREQ"; 16];
+    pair.lose = vec!["A:DREQ"; 1 + SOON as usize + 15];
     pair.cms[A].disconnect(pair.now, ids[A], Ending::Graceful);
-    pair.pass(16 * DREQ_INTERVAL);
+    pair.pass(ALL_SOON + 16 * INTERVAL - Duration::from_nanos(1));
+    assert_eq!((pair.told(A), &pair.lose[..]), (vec![], &[][..]));
+    pair.pass(Duration::from_nanos(1));
     assert_eq!(pair.told(A), [(ids[A], Event::Disconnected)]);
     pair.pass(TIME_WAIT);
     assert_eq!(pair.told(A), [(ids[A], Event::Released { qpn: QPN[A] })]);

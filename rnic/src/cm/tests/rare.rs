@@ -47,12 +47,12 @@ fn an_mra_of_the_rep() {
     assert_eq!(pair.sent(), "B:REP A:RTU");
 }
 
-/// The REP, the REJ and the DREQ that took it back: all lost.
+/// The REP, the REJ and each DREQ that took it back: all lost.
 #[test]
 fn a_req_comes_again_while_its_connection_ends() {
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, 1).unwrap();
-    pair.lose = vec!["B:REP", "B:REJ28", "B:DREQ"];
+    pair.lose = [vec!["B:REP", "B:REJ28"], vec!["B:DREQ"; 10]].concat();
     let a = pair.connect(QPN[A]);
     pair.run();
     let (b, _) = pair.request();

@@ -76,6 +76,18 @@ fn an_earlier_deadline_takes_its_place() {
     assert_eq!(wheel.pop(start + 6000 * TICK), None);
 }
 
+/// Whoever takes one at a time is told to come back for the others.
+#[test]
+fn two_of_one_tick_and_one_is_taken() {
+    let start = Instant::now();
+    let mut wheel = Wheel::new(start);
+    (0..2).for_each(|key| wheel.set(key, Some(start + TICK)));
+    assert!(wheel.pop(start + 3 * TICK).is_some());
+    assert!(wheel.deadline().is_some_and(|at| at <= start + 3 * TICK));
+    assert!(wheel.pop(start + 3 * TICK).is_some());
+    assert_eq!((wheel.pop(start + 3 * TICK), wheel.deadline()), (None, None));
+}
+
 #[test]
 fn what_is_long_past_or_very_far_is_no_harm() {
     let start = Instant::now();
