@@ -71,7 +71,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let document = Document {
         file: list.file().map(|path| path.display().to_string()),
         builtins_off: list.builtins_off(),
-        entries: list.candidates().iter().enumerate().map(item).collect(),
+        entries: list.candidates().into_iter().enumerate().map(item).collect(),
         errors: list.errors().iter().map(ToString::to_string).collect(),
     };
     if options.json {
@@ -154,7 +154,8 @@ pub(crate) struct Probe {
 /// Opens one entry and closes it, and tells the parent why not.
 pub(crate) fn probe(probe: &Probe) -> Result<bool> {
     let list = List::from_environment(dat::builtins());
-    let candidate = list.candidates().get(probe.index).context("the registry has no such entry")?;
+    let candidate =
+        list.candidates().into_iter().nth(probe.index).context("the registry has no such entry")?;
     let Entry { ia_name, api, threadsafe, .. } = &candidate.entry;
     let request = Request {
         wanted: Wanted { name: ia_name, major: api.major, minor: api.minor, threadsafe: *threadsafe },

@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | [`params`] | ia_params: an address, a network device, or an RDMA device and its port |
+//! | `entries` | the registry's entries for this host's devices: [`entries()`] |
 //! | [`device`] | the device behind an address: limits and names |
 //! | `transport` | dat-core's contract: [`Adapter`] |
 //! | `mr` | protection domains and regions |
@@ -69,6 +70,7 @@ mod cm;
 mod cq;
 mod descriptor;
 pub mod device;
+mod entries;
 pub mod gate;
 mod link;
 pub mod map;
@@ -87,6 +89,7 @@ use std::path::Path;
 use dat_core::OpenError;
 use dat_core::provider::Provider;
 
+pub use crate::entries::entries;
 use crate::params::{Params, SYSFS};
 pub use crate::transport::Adapter;
 
@@ -99,7 +102,9 @@ impl Provider for Verbs {
     const NAME: &'static str = "verbs";
 
     fn open(&self, ia: &str, params: &str) -> Result<Adapter, OpenError> {
-        let params = Params::parse(params, Path::new(SYSFS), |name| std::env::var(name).ok())?;
+        let sysfs = Path::new(SYSFS);
+        let params = Params::parse(params, sysfs, |name| std::env::var(name).ok())?;
+        entries::there_is_one(sysfs)?;
         Adapter::open(ia, &params)
     }
 }

@@ -264,7 +264,8 @@ fn the_shipped_file_has_each_provider_for_every_version_with_and_without_thread_
     let text = std::fs::read(&path).expect("the shipped dat.conf");
     let (entries, errors) = parse(&path, &text);
     assert_eq!(errors, []);
-    let providers = [("tcp-emu", "libdat_tcp_emu.so"), ("softroce", "libdat_softroce.so")];
+    let providers =
+        [("tcp-emu", "libdat_tcp_emu.so"), ("softroce", "libdat_softroce.so"), ("verbs", "libdat_verbs.so")];
     let kinds = ["u2.0 nonthreadsafe", "u2.0 threadsafe", "u1.2 nonthreadsafe", "u1.2 threadsafe"];
     let line = |name, kind, library| format!(r#"{name} {kind} default {library} opendat.0.1 "" """#);
     let each = |(name, library)| kinds.map(|kind| line(name, kind, library));

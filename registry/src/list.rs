@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use dat_sys::{DAT_PROVIDER_FINI_FUNC, DAT_PROVIDER_INIT_FUNC};
 
@@ -22,12 +23,20 @@ pub struct Builtin {
     pub init: DAT_PROVIDER_INIT_FUNC,
     /// What a loadable provider exports as `dat_provider_fini`.
     pub fini: DAT_PROVIDER_FINI_FUNC,
+    /// More entries, for what it finds on this host; but for their names and parameters they are as the line. Called at most
+    /// once for a [`List`], when a name is wanted that is in no line.
+    pub found: Option<Find>,
 }
 
-/// All entries, in the order in which they are tried: the file's, then the built-in ones.
+/// IA names, and the IA parameters of each.
+pub type Find = fn() -> Vec<(String, String)>;
+
+/// All entries, in the order in which they are tried: the file's, the built-in ones, and those that built-in providers find.
 #[derive(Debug, Default)]
 pub struct List {
-    candidates: Vec<Candidate>,
+    /// The file's and the built-in ones.
+    fixed: Vec<Candidate>,
+    found: OnceLock<Vec<Candidate>>,
     errors: Vec<ListError>,
     file: Option<PathBuf>,
     builtins_off: bool,
@@ -108,7 +117,7 @@ impl List {
         };
         let is_toml = path.extension().is_some_and(|extension| extension == "toml");
         let (entries, errors) = if is_toml { toml::parse(path, &text) } else { conf::parse(path, &text) };
-        self.candidates.extend(entries.into_iter().map(|entry| Candidate { entry, builtin: None }));
+        self.fixed.extend(entries.into_iter().map(|entry| Candidate { entry, builtin: None }));
         self.errors.extend(errors.into_iter().map(ListError::Entry));
         self.file = Some(path.into());
     }
@@ -116,7 +125,7 @@ impl List {
     fn add_builtins(&mut self, builtins: &'static [Builtin]) {
         for builtin in builtins {
             match conf::parse_line(builtin.line) {
-                Ok(Some((_, entry))) => self.candidates.push(Candidate { entry, builtin: Some(builtin) }),
+                Ok(Some((_, entry))) => self.fixed.push(Candidate { entry, builtin: Some(builtin) }),
                 Ok(None) => self.errors.push(ListError::Builtin(builtin.line, "no entry".into())),
                 Err((_, mistake)) => self.errors.push(ListError::Builtin(builtin.line, mistake.to_string())),
             }
@@ -124,8 +133,23 @@ impl List {
     }
 
     /// Every entry, unused ones (kernel, `nondefault`) and duplicates too, in the order in which they are tried.
-    pub fn candidates(&self) -> &[Candidate] {
-        &self.candidates
+    pub fn candidates(&self) -> Vec<&Candidate> {
+        self.fixed.iter().chain(self.found()).collect()
+    }
+
+    /// What the built-in providers find on this host. Who opens an adapter of another name does not wait for it.
+    fn found(&self) -> &[Candidate] {
+        self.found.get_or_init(|| {
+            let entries = |candidate: &Candidate| {
+                let builtin = candidate.builtin?;
+                let entries = builtin.found?().into_iter().map({
+                    let template = candidate.entry.clone();
+                    move |(ia_name, ia_params)| Entry { ia_name, ia_params, ..template.clone() }
+                });
+                Some(entries.map(move |entry| Candidate { entry, builtin: Some(builtin) }))
+            };
+            self.fixed.iter().filter_map(entries).flatten().collect()
+        })
     }
 
     /// What could not be read.
@@ -146,7 +170,7 @@ impl List {
     /// What a consumer can open, as `dat_registry_list_providers` tells it: usable entries, duplicates once.
     pub fn interfaces(&self) -> Vec<&Entry> {
         let mut interfaces: Vec<&Entry> = Vec::new();
-        for Candidate { entry, .. } in &self.candidates {
+        for Candidate { entry, .. } in self.candidates() {
             if entry.usable() && !interfaces.iter().any(|seen| seen.same_interface(entry)) {
                 interfaces.push(entry);
             }
@@ -154,7 +178,7 @@ impl List {
         interfaces
     }
 
-    /// The names that a consumer can open, each once; those of built-in entries, which need no device, first.
+    /// The names that a consumer can open, each once; those of built-in entries first.
     pub fn names(&self) -> Vec<String> {
         let (builtin, others): (Vec<_>, Vec<_>) =
             self.interfaces().into_iter().partition(|entry| entry.origin == Origin::Builtin);
@@ -168,10 +192,14 @@ impl List {
     }
 
     /// The entries that fit, in the order to try them: the file's before the built-in ones, and among these
-    /// exact matches before a higher minor version or thread safety that was not asked for.
+    /// exact matches before a higher minor version or thread safety that was not asked for. An entry of the file hides
+    /// those of its name that built-in providers find.
     pub fn find(&self, wanted: &Wanted<'_>) -> Result<Vec<&Candidate>, Mismatch> {
-        let named: Vec<_> =
-            self.candidates.iter().filter(|c| c.entry.usable() && c.entry.ia_name == wanted.name).collect();
+        let is_named = |c: &&Candidate| c.entry.usable() && c.entry.ia_name == wanted.name;
+        let mut named: Vec<_> = self.fixed.iter().filter(is_named).collect();
+        if named.is_empty() {
+            named = self.found().iter().filter(is_named).collect();
+        }
         let mut fitting = wanted.filter(named, |c| Offer::from(&c.entry))?;
         fitting
             .sort_by_key(|c| (c.entry.origin == Origin::Builtin, !wanted.is_exact(&Offer::from(&c.entry))));

@@ -1,8 +1,13 @@
 use super::*;
 
 static BUILTINS: &[Builtin] = &[
-    Builtin { line: "emu u2.0 nonthreadsafe default builtin opendat.0.1 \"\" \"\"", init, fini },
-    Builtin { line: "both u2.0 nonthreadsafe default builtin opendat.0.1 \"\" \"\"", init, fini },
+    Builtin { line: "emu u2.0 nonthreadsafe default builtin opendat.0.1 \"\" \"\"", init, fini, found: None },
+    Builtin {
+        line: "both u2.0 nonthreadsafe default builtin opendat.0.1 \"\" \"\"",
+        init,
+        fini,
+        found: None,
+    },
 ];
 
 unsafe extern "C" fn init(_: *const dat_sys::DAT_PROVIDER_INFO, _: *const std::ffi::c_char) {}
@@ -118,4 +123,54 @@ fn builtins_can_be_turned_off() {
     assert!(list("0").builtins_off() && list("0").interfaces().is_empty());
     assert!(!list("1").builtins_off() && list("1").interfaces().len() == 2);
     assert!(!List::new(Some("/dev/null".into()), Some("0".into()), &[]).builtins_off(), "there are none");
+}
+
+/// A provider with an entry for whatever has a device, and one for each of two devices.
+static WITH_DEVICES: &[Builtin] = &[
+    Builtin {
+        line: "emu u2.0 nonthreadsafe default builtin opendat.0.1 \"\" \"\"",
+        init,
+        fini,
+        found: Some(|| panic!("there is no need to look")),
+    },
+    Builtin {
+        line: "any u2.0 threadsafe default builtin opendat.0.1 \"first\" \"\"",
+        init,
+        fini,
+        found: Some(|| ["a", "b"].map(|device| (format!("any-{device}"), device.to_owned())).into()),
+    },
+];
+
+#[test]
+fn what_a_builtin_provider_finds_is_listed_and_found() {
+    let list = List::new(Some("/dev/null".into()), None, &WITH_DEVICES[1..]);
+    assert_eq!(list.names(), ["any", "any-a", "any-b"]);
+    let find = |name| list.find(&Wanted { name, major: 2, minor: 0, threadsafe: true });
+    let of_b = find("any-b").expect("it is there");
+    let [Candidate { entry, builtin: Some(_) }] = of_b[..] else { panic!("one: {of_b:?}") };
+    assert_eq!((entry.ia_params.as_str(), entry.threadsafe, &entry.origin), ("b", true, &Origin::Builtin));
+    assert_eq!(find("any").expect("it is there")[0].entry.ia_params, "first");
+    assert_eq!(find("any-c").err(), Some(Mismatch::Name));
+}
+
+#[test]
+fn nobody_looks_for_devices_who_asks_for_something_else() {
+    let list = List::new(Some("/dev/null".into()), None, WITH_DEVICES);
+    for name in ["emu", "any"] {
+        assert_eq!(
+            list.find(&Wanted { name, major: 2, minor: 0, threadsafe: false }).map(|c| c.len()),
+            Ok(1)
+        );
+    }
+}
+
+#[test]
+fn an_entry_of_the_file_hides_a_device() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("dat.conf");
+    fs::write(&path, "any-a u2.0 threadsafe default a.so a.1.0 \"\" \"\"\n").expect("written");
+    let list = List::new(Some(path.into()), None, &WITH_DEVICES[1..]);
+    let found =
+        list.find(&Wanted { name: "any-a", major: 2, minor: 0, threadsafe: false }).expect("it is there");
+    assert_eq!(found.iter().map(|c| c.entry.library.as_str()).collect::<Vec<_>>(), ["a.so"]);
 }

@@ -168,7 +168,7 @@ fn each_entry_can_be_tried_by_itself() {
          each u2.0 nonthreadsafe default LIB fake.1.0 \"LOG\" \"\"\n",
     );
     let registry = registry(&vendor.conf(), &[]);
-    let [first, second] = registry.list().candidates() else { panic!("two entries") };
+    let [first, second] = registry.list().candidates()[..] else { panic!("two entries") };
     assert_eq!(open_candidate(first, &request("each")).err(), Some(refused(0x8003_0003)));
     abrupt(open_candidate(second, &request("each")).expect("opens"));
     assert_eq!(vendor.log(), ["init each 2.0 0", "open each 8", "close 0", "fini each"]);
@@ -197,6 +197,7 @@ fn an_unknown_name_says_which_are_known_and_what_is_turned_off() {
         line: "inside u2.0 nonthreadsafe default builtin opendat.0.1 \"inside\" \"\"",
         init: builtin::init,
         fini: builtin::fini,
+        found: None,
     }];
     let directory = tempfile::tempdir().expect("a directory");
     let conf = directory.path().join("dat.conf");
@@ -222,11 +223,13 @@ fn a_builtin_provider_that_fails_is_reported_once() {
             line: "deaf u2.0 nonthreadsafe default builtin opendat.0.1 \"\" \"\"",
             init: deaf,
             fini: deaf_fini,
+            found: None,
         },
         Builtin {
             line: "deaf u2.0 threadsafe default builtin opendat.0.1 \"\" \"\"",
             init: deaf,
             fini: deaf_fini,
+            found: None,
         },
     ];
     unsafe extern "C" fn deaf(_: *const DAT_PROVIDER_INFO, _: *const std::ffi::c_char) {}
@@ -248,6 +251,7 @@ fn a_builtin_entry_is_tried_after_the_files() {
         line: "shadow u2.0 nonthreadsafe default builtin opendat.0.1 \"inside\" \"\"",
         init: builtin::init,
         fini: builtin::fini,
+        found: None,
     }];
     let Some(vendor) = Vendor::build() else { return };
     vendor.write_conf("shadow u2.0 nonthreadsafe default LIB fake.1.0 \"LOG open=0x80030003\" \"\"\n");

@@ -17,7 +17,7 @@ pub use build::{c_program, c_program_1_2, c_program_sanitized, c_vendor};
 pub use dist::{Dist, find_program};
 pub use network::{enter_network_of_all_users, enter_own_network, has_own_network};
 pub use process::{Ended, Running, ends_with_ok};
-pub use provider::{PROVIDERS, Provider};
+pub use provider::{PROVIDERS, Provider, VERBS};
 pub use registry::Registry;
 pub use trial::{Stop, trial};
 

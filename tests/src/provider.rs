@@ -13,7 +13,11 @@ pub struct Provider {
     pub packets: bool,
 }
 
-/// All of them. The suite in `conformance/tests/suite.rs` has a list of its own providers beside.
+/// The one for RDMA devices, which the kernel of a guest has (`tests/programs/guest`).
+pub const VERBS: Provider =
+    Provider { ia: "verbs", library: "libdat_verbs.so", most_ias: None, packets: false };
+
+/// All that need no device. The suite in `conformance/tests/suite.rs` has a list of its own providers beside.
 pub const PROVIDERS: &[Provider] = &[
     Provider { ia: "tcp-emu", library: "libdat_tcp_emu.so", most_ias: None, packets: false },
     Provider { ia: "softroce", library: "libdat_softroce.so", most_ias: Some(127), packets: true },

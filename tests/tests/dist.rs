@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use opendat_tests::{Dist, PROVIDERS, Registry, Skip, c_vendor, find_program, skip};
+use opendat_tests::{Dist, PROVIDERS, Registry, Skip, VERBS, c_vendor, find_program, skip};
 
 fn with_dist(test: impl Fn(&Dist) -> Result<(), Skip>) {
     if let Err(reason) = Dist::locate().and_then(|dist| test(&dist)) {
@@ -55,7 +55,8 @@ fn nothing_but_the_c_library_is_needed_at_run_time() {
         let may_need =
             ["libc.so.6", "libgcc_s.so.1", "libm.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux"];
         let libraries = ["libdat.so.1", "libdat2.so.2"].map(|name| dist.lib().join(name));
-        for library in libraries.into_iter().chain(PROVIDERS.iter().map(|provider| dist.plugin(provider))) {
+        let plugins = PROVIDERS.iter().chain([&VERBS]).map(|provider| dist.plugin(provider));
+        for library in libraries.into_iter().chain(plugins) {
             let dynamic = output(Command::new(&readelf).arg("-dW").arg(&library));
             for line in dynamic.lines().filter(|line| line.contains("(NEEDED)")) {
                 assert!(may_need.iter().any(|name| line.contains(name)), "{}: {line}", library.display());

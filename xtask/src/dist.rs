@@ -53,9 +53,10 @@ struct Plugin {
     file: &'static str,
 }
 
-const PLUGINS: [Plugin; 2] = [
+const PLUGINS: [Plugin; 3] = [
     Plugin { package: "provider-tcp-emu-plugin", file: "libdat_tcp_emu.so" },
     Plugin { package: "provider-softroce-plugin", file: "libdat_softroce.so" },
+    Plugin { package: "provider-verbs-plugin", file: "libdat_verbs.so" },
 ];
 
 /// Builds and lays out everything; answers the root of the layout.

@@ -14,6 +14,7 @@ use dat_core::provider::Provider;
 use libdat::Library;
 use provider_softroce::SoftRoce;
 use provider_tcp_emu::TcpEmu;
+use provider_verbs::Verbs;
 
 /// The providers linked into this library, tried after the entries of the registry file.
 static BUILTINS: &[Builtin] = &[
@@ -21,10 +22,17 @@ static BUILTINS: &[Builtin] = &[
     builtin::<TcpEmu>(r#"tcp-emu u2.0 threadsafe default builtin opendat.0.1 "" """#),
     builtin::<SoftRoce>(r#"softroce u2.0 nonthreadsafe default builtin opendat.0.1 "" """#),
     builtin::<SoftRoce>(r#"softroce u2.0 threadsafe default builtin opendat.0.1 "" """#),
+    with_devices(builtin::<Verbs>(r#"verbs u2.0 nonthreadsafe default builtin opendat.0.1 "" """#)),
+    with_devices(builtin::<Verbs>(r#"verbs u2.0 threadsafe default builtin opendat.0.1 "" """#)),
 ];
 
 const fn builtin<P: Provider + Default>(line: &'static str) -> Builtin {
-    Builtin { line, init: provider::init::<P, This>, fini: provider::fini::<P, This> }
+    Builtin { line, init: provider::init::<P, This>, fini: provider::fini::<P, This>, found: None }
+}
+
+/// The same entry once more for each RDMA device of the host.
+const fn with_devices(verbs: Builtin) -> Builtin {
+    Builtin { found: Some(provider_verbs::entries), ..verbs }
 }
 
 /// What built-in providers register with.

@@ -1,0 +1,88 @@
+//! What a registry offers without a file: an entry for each RDMA device of this host.
+
+use std::fs;
+use std::path::Path;
+
+use dat_core::{Error, OpenError};
+use dat_sys::DAT_PROVIDER_NOT_FOUND;
+
+use crate::params::SYSFS;
+
+/// IA names, and the ia_params of each: `verbs-` and the device's name for its first port, as `verbs-mlx5_0`, and with a
+/// number for each further one, as `verbs-mlx5_0-2`. No library is opened for it.
+pub fn entries() -> Vec<(String, String)> {
+    entries_of(Path::new(SYSFS))
+}
+
+fn entries_of(sysfs: &Path) -> Vec<(String, String)> {
+    let mut entries = Vec::new();
+    for device in devices(sysfs) {
+        let mut ports: Vec<u32> =
+            names(&sysfs.join(&device).join("ports")).iter().filter_map(|port| port.parse().ok()).collect();
+        ports.sort_unstable();
+        for (index, port) in ports.into_iter().enumerate() {
+            let name = if index == 0 { format!("verbs-{device}") } else { format!("verbs-{device}-{port}") };
+            entries.push((name, format!("{device} {port}")));
+        }
+    }
+    entries
+}
+
+/// The devices, in the order of their names; but those whose name ia_params cannot have.
+fn devices(sysfs: &Path) -> Vec<String> {
+    let mut devices = names(sysfs);
+    devices.retain(|name| !name.contains(|c: char| c.is_whitespace() || c.is_control() || c == '='));
+    devices.sort_unstable();
+    devices
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+/// Refuses where there is no device, so that nobody installs libraries for none.
+pub(crate) fn there_is_one(sysfs: &Path) -> Result<(), OpenError> {
+    if !names(sysfs).is_empty() {
+        return Ok(());
+    }
+    let reason = format!(
+        "this host has no RDMA device (none in {}): load the driver of one, or make one in software, as root: rdma link \
+         add rxe0 type rxe netdev eth0; the adapters tcp-emu and softroce need none",
+        sysfs.display()
+    );
+    Err(OpenError::new(Error::of(DAT_PROVIDER_NOT_FOUND), reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_port_of_each_device_has_an_entry() {
+        let sysfs = tempfile::tempdir().expect("a directory");
+        for port in
+            ["mlx5_0/ports/2", "mlx5_0/ports/1", "mlx5_0/ports/10", "a/ports/1", "b c/ports/1", "d/ports"]
+        {
+            fs::create_dir_all(sysfs.path().join(port)).expect("directories");
+        }
+        let entries = entries_of(sysfs.path());
+        let entries: Vec<_> = entries.iter().map(|(name, params)| (name.as_str(), params.as_str())).collect();
+        let expected = [
+            ("verbs-a", "a 1"),
+            ("verbs-mlx5_0", "mlx5_0 1"),
+            ("verbs-mlx5_0-2", "mlx5_0 2"),
+            ("verbs-mlx5_0-10", "mlx5_0 10"),
+        ];
+        assert_eq!(entries, expected);
+        assert!(there_is_one(sysfs.path()).is_ok());
+    }
+
+    #[test]
+    fn where_there_is_no_device_there_is_no_entry_and_a_word_on_how_to_have_one() {
+        let nowhere = Path::new("/nonexistent/infiniband");
+        assert_eq!(entries_of(nowhere), []);
+        let error = there_is_one(nowhere).expect_err("there is none");
+        assert!(error.reason.contains("rdma link add rxe0 type rxe netdev"), "{error}");
+    }
+}
