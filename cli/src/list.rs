@@ -6,8 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use dat_sys::DAT_CLOSE_ABRUPT_FLAG;
-use registry::{Candidate, Entry, List, Request, Wanted, close, open_candidate};
+use dat::Adapter;
+use registry::{Candidate, Entry, List};
 use serde::Serialize;
 
 use crate::parent;
@@ -41,6 +41,8 @@ struct Item {
     parameters: String,
     /// `file:line:column`, or `built in`.
     origin: String,
+    /// What it says of itself when it is open: names and values.
+    attributes: Vec<(String, String)>,
     #[serde(flatten)]
     state: State,
 }
@@ -90,6 +92,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 fn item((index, candidate): (usize, &Candidate)) -> Item {
     let Entry { ia_name, api, threadsafe, library, provider_version, ia_params, origin, .. } =
         &candidate.entry;
+    let (state, attributes) = state(index, candidate);
     Item {
         name: ia_name.clone(),
         api: api.to_string(),
@@ -98,31 +101,36 @@ fn item((index, candidate): (usize, &Candidate)) -> Item {
         version: provider_version.to_string(),
         parameters: ia_params.clone(),
         origin: origin.to_string(),
-        state: state(index, candidate),
+        attributes,
+        state,
     }
 }
 
-fn state(index: usize, candidate: &Candidate) -> State {
+fn state(index: usize, candidate: &Candidate) -> (State, Vec<(String, String)>) {
     let Entry { api, default, .. } = &candidate.entry;
+    let without = |state| (state, Vec::new());
     if !default {
-        return State::Unused("marked nondefault");
+        return without(State::Unused("marked nondefault"));
     }
     if !candidate.entry.usable() {
-        return State::Unused("not for programs in user space");
+        return without(State::Unused("not for programs in user space"));
     }
     if api.major != 2 {
-        return State::Unused("of another version of the API; this program speaks 2.0");
+        return without(State::Unused("of another version of the API; this program speaks 2.0"));
     }
     match ask(index) {
-        Ok(None) => State::Opens,
-        Ok(Some(reason)) => State::Fails(reason),
-        Err(error) => State::Fails(format!("{error:#}")),
+        Ok(Ok(attributes)) => (State::Opens, attributes),
+        Ok(Err(reason)) => without(State::Fails(reason)),
+        Err(error) => without(State::Fails(format!("{error:#}"))),
     }
 }
 
+/// What an entry says of itself when it opens, else why it does not.
+type Answer = std::result::Result<Vec<(String, String)>, String>;
+
 /// Opens an entry in a process of its own, which a foreign library may crash, and in which it may print what it likes.
-/// Nothing when it opens, else why not, with what the library printed.
-fn ask(index: usize) -> Result<Option<String>> {
+/// Why it does not open comes with what the library printed.
+fn ask(index: usize) -> Result<Answer> {
     let program = std::env::current_exe().context("finding this program")?;
     let mut command = Command::new(&program);
     command.args(["probe", &index.to_string()]);
@@ -132,9 +140,9 @@ fn ask(index: usize) -> Result<Option<String>> {
     drop(command); // and with it our copy of the process's end of the socket
     let mut answer = String::new();
     socket.read_to_string(&mut answer).context("reading the answer of the process that opens it")?;
-    let mut reason = match serde_json::from_str(&answer) {
-        Ok(None) => return Ok(None),
-        Ok(Some(reason)) => reason,
+    let mut reason = match serde_json::from_str::<Answer>(&answer) {
+        Ok(Ok(attributes)) => return Ok(Ok(attributes)),
+        Ok(Err(reason)) => reason,
         Err(_) => format!("opening it ended the program ({})", output.status),
     };
     let printed = String::from_utf8_lossy(&output.stdout);
@@ -142,7 +150,7 @@ fn ask(index: usize) -> Result<Option<String>> {
     for line in printed.lines().chain(complaints.lines()) {
         reason += &format!("\n{line}");
     }
-    Ok(Some(reason))
+    Ok(Err(reason))
 }
 
 #[derive(Args)]
@@ -156,19 +164,7 @@ pub(crate) fn probe(probe: &Probe) -> Result<bool> {
     let list = List::from_environment(dat::builtins());
     let candidate =
         list.candidates().into_iter().nth(probe.index).context("the registry has no such entry")?;
-    let Entry { ia_name, api, threadsafe, .. } = &candidate.entry;
-    let request = Request {
-        wanted: Wanted { name: ia_name, major: api.major, minor: api.minor, threadsafe: *threadsafe },
-        async_evd_qlen: 8,
-        async_evd: std::ptr::null_mut(),
-    };
-    let reason = match open_candidate(candidate, &request) {
-        Ok(opened) => {
-            close(opened.ia, DAT_CLOSE_ABRUPT_FLAG);
-            None
-        }
-        Err(why) => Some(why.to_string()),
-    };
-    parent::say(&reason);
+    let answer: Answer = Adapter::open_entry(candidate).map(|adapter| adapter.attributes().named.clone());
+    parent::say(&answer);
     Ok(true)
 }

@@ -52,6 +52,7 @@ struct Qp(Arc<Ring>, u64, Sink<Adapter>);
 
 impl Provider for Nothing {
     type Transport = Adapter;
+    type Other = Adapter;
     const NAME: &'static str = "nothing";
     fn open(&self, _: &str, _: &str) -> std::result::Result<Adapter, OpenError> {
         Ok(Adapter(Attrs {

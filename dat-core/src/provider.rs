@@ -36,10 +36,29 @@ use crate::wake::{Slept, Wake};
 pub trait Provider: Send + Sync + 'static {
     /// What an opened adapter is made of.
     type Transport: Transport;
+    /// What it may be made of instead, where [`Provider::open_either`] says so; where there is no choice, the same.
+    type Other: Transport;
     /// The provider's name as `dat_ia_query` reports it.
     const NAME: &'static str;
     /// Opens the adapter `ia` (the registry's IA name) with `params`, the ia_params field of the entry.
     fn open(&self, ia: &str, params: &str) -> std::result::Result<Self::Transport, OpenError>;
+    /// As [`Provider::open`], by whichever of the two serves this entry. Each has a function table of its own, so no call
+    /// has to choose between them.
+    fn open_either(
+        &self,
+        ia: &str,
+        params: &str,
+    ) -> std::result::Result<Either<Self::Transport, Self::Other>, OpenError> {
+        self.open(ia, params).map(Either::Own)
+    }
+}
+
+/// What a provider has opened.
+pub enum Either<T, O> {
+    /// What it usually does.
+    Own(T),
+    /// The other one.
+    Other(O),
 }
 
 /// An open adapter: makes the objects that move data.

@@ -19,6 +19,7 @@ struct Small;
 
 impl Provider for Small {
     type Transport = Adapter;
+    type Other = Adapter;
     const NAME: &'static str = "small";
 
     fn open(&self, ia: &str, params: &str) -> std::result::Result<Adapter, OpenError> {

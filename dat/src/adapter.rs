@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 
 use dat_sys::*;
-use registry::{Registry, Request, Wanted};
+use registry::{Candidate, Opened, Registry, Request, Wanted, open_candidate};
 
 use crate::address::Address;
 use crate::error::{Error, Result};
@@ -43,16 +43,35 @@ impl Adapter {
             async_evd_qlen: ASYNC_DEPTH,
             async_evd: DAT_HANDLE_NULL,
         };
-        let opened = registry.open(&request).map_err(Error::open)?;
-        let interface = Arc::new(Interface::new(opened)?);
-        // SAFETY: the asynchronous EVD of the interface; the interface frees it.
-        let evd = unsafe { Object::new(&interface, interface.async_evd(), None, Vec::new()) };
-        Ok(Adapter { interface, asynchronous: Some(EventDispatcher::new(evd)) })
+        Self::new(registry.open(&request).map_err(Error::open)?)
     }
 
     /// What the adapter and its provider can do.
     pub fn attributes(&self) -> &Attributes {
         &self.interface.attributes
+    }
+
+    /// Opens this entry of a registry, whatever others there are of its name, and reports nothing: for listings.
+    ///
+    /// # Errors
+    ///
+    /// Why it does not open, in words.
+    pub fn open_entry(candidate: &Candidate) -> std::result::Result<Self, String> {
+        let registry::Entry { ia_name, api, threadsafe, .. } = &candidate.entry;
+        let request = Request {
+            wanted: Wanted { name: ia_name, major: api.major, minor: api.minor, threadsafe: *threadsafe },
+            async_evd_qlen: ASYNC_DEPTH,
+            async_evd: DAT_HANDLE_NULL,
+        };
+        let opened = open_candidate(candidate, &request).map_err(|why| why.to_string())?;
+        Self::new(opened).map_err(|error| error.to_string())
+    }
+
+    fn new(opened: Opened) -> Result<Self> {
+        let interface = Arc::new(Interface::new(opened)?);
+        // SAFETY: the asynchronous EVD of the interface; the interface frees it.
+        let evd = unsafe { Object::new(&interface, interface.async_evd(), None, Vec::new()) };
+        Ok(Adapter { interface, asynchronous: Some(EventDispatcher::new(evd)) })
     }
 
     /// The dispatcher on which failures are reported that belong to no request: overflow of a queue, loss of the
@@ -175,6 +194,8 @@ pub struct Attributes {
     pub shared_receive_queues: bool,
     /// Whether the sink of an RDMA read must grant peers to write.
     pub read_sink_needs_remote_write: bool,
+    /// What else there is to say of its transport: names and values.
+    pub named: Vec<(String, String)>,
 }
 
 impl Attributes {
@@ -222,12 +243,31 @@ impl Attributes {
             optimal_alignment: provider.optimal_buffer_alignment,
             shared_receive_queues: provider.srq_supported != DAT_FALSE,
             read_sink_needs_remote_write: provider.rdma_write_for_rdma_read_req != DAT_FALSE,
+            // SAFETY: the provider's own count and array, valid while the IA is open.
+            named: unsafe { named(ia.transport_attr, ia.num_transport_attr) },
         })
     }
 }
 
 fn count(value: DAT_COUNT) -> usize {
     usize::try_from(value).unwrap_or(0)
+}
+
+/// # Safety
+///
+/// `count` attributes, of texts that are null or NUL-terminated.
+unsafe fn named(attributes: *const DAT_NAMED_ATTR, count: DAT_COUNT) -> Vec<(String, String)> {
+    if attributes.is_null() || count <= 0 {
+        return Vec::new();
+    }
+    // SAFETY: as the caller promised.
+    let attributes = unsafe { std::slice::from_raw_parts(attributes, self::count(count)) };
+    let text = |text: *const c_char| match text.is_null() {
+        true => String::new(),
+        // SAFETY: as the caller promised.
+        false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
+    };
+    attributes.iter().map(|attribute| (text(attribute.name), text(attribute.value))).collect()
 }
 
 fn text(name: &[c_char; DAT_NAME_MAX_LENGTH]) -> String {

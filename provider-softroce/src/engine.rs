@@ -24,7 +24,7 @@ use crate::MAX_READ_DEPTH;
 use crate::calls::{CallId, Calls, Door};
 use crate::line::check_strangers;
 use crate::link::{Link, Target, Tools, deadline};
-use crate::params::{Params, Which};
+use crate::params::Params;
 use crate::port::{Desk, Letter, PortError, slot_of};
 use crate::route::Route;
 use crate::socket::{Datagrams, Habits, RxBatch};
@@ -67,12 +67,6 @@ pub struct Engine {
 impl Engine {
     /// Uses the one address that is asked for, or all of the host.
     pub(crate) fn new(context: Context<Engine>, params: Params) -> std::result::Result<Self, OpenError> {
-        if params.which == Which::Kernel {
-            return Err(OpenError::new(
-                Error::of(DAT_MODEL_NOT_SUPPORTED),
-                "ia_params: engine=kernel: the kernel's RoCE is reached through a provider for verbs, which is not built in",
-            ));
-        }
         let mut engine = Engine {
             kit: Kit::new(context),
             stations: Vec::new(),

@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `params` | ia_params: which address, which options |
+//! | `kernel`, `netlink` | the kernel's rxe in place of all that follows, where there is one |
 //! | `port` | UDP port 4791, shared by all processes |
 //! | `socket` | UDP sockets: batches, errors, the options that make a packet's IP header known |
 //! | `selftest` | whether this host's IP headers are what the ICRC needs |
@@ -20,8 +21,10 @@
 mod calls;
 mod engine;
 mod express;
+mod kernel;
 mod line;
 mod link;
+mod netlink;
 mod params;
 mod port;
 mod route;
@@ -31,11 +34,11 @@ mod station;
 
 use adapter::{Adapter, Wire};
 use dat_core::OpenError;
-use dat_core::provider::Provider;
+use dat_core::provider::{Either, Provider};
 use rnic::cm::Cm;
 
 use crate::engine::Engine;
-use crate::params::Params;
+use crate::params::{Params, Which};
 
 /// The provider: opens adapters.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,20 +52,67 @@ pub(crate) const MAX_READ_DEPTH: u32 = 128;
 
 impl Provider for SoftRoce {
     type Transport = Roce;
+    type Other = provider_verbs::Adapter;
     const NAME: &'static str = "softroce";
 
+    /// By the engine in user space, whatever ia_params say of engines.
     fn open(&self, ia: &str, params: &str) -> Result<Roce, OpenError> {
-        let params = Params::parse(params, |name| std::env::var(name).ok())?;
-        let wire = Wire {
-            max_read_depth: MAX_READ_DEPTH,
-            max_private: Cm::MAX_CONNECT_PRIVATE,
-            extended: true,
-            named: vec![
-                ("transport".to_owned(), "RoCEv2, in user space".to_owned()),
-                ("network".to_owned(), params.conditions.to_string()),
-            ],
-        };
-        let adapter = params.adapter.clone();
-        Adapter::open(ia, &adapter, wire, |context| Engine::new(context, params))
+        user(ia, parse(params)?, "user space")
     }
+
+    fn open_either(&self, ia: &str, text: &str) -> Result<Either<Roce, provider_verbs::Adapter>, OpenError> {
+        let params = parse(text)?;
+        match params.which {
+            Which::User => user(ia, params, "user space: engine=user").map(Either::Own),
+            Which::Kernel => {
+                // What the environment asks for is meant for those who can.
+                if let Some(key) = Params::parse(text, |_| None)?.own {
+                    let reason =
+                        format!("{key}: of the engine in user space; engine=kernel has no such thing");
+                    return Err(adapter::params::invalid(reason));
+                }
+                kernel::open_or_make(ia, &params).map(Either::Other)
+            }
+            Which::Auto => auto(ia, params),
+        }
+    }
+}
+
+fn parse(params: &str) -> Result<Params, OpenError> {
+    Params::parse(params, |name| std::env::var(name).ok())
+}
+
+/// The kernel's engine where it has one and can do what is asked for, and lets us; else the one in user space. One choice for
+/// the life of the adapter, and told with its reason.
+fn auto(ia: &str, params: Params) -> Result<Either<Roce, provider_verbs::Adapter>, OpenError> {
+    let Some(rxe) = kernel::find(params.adapter.bind) else {
+        return user(ia, params, "user space: the kernel has no rxe device here").map(Either::Own);
+    };
+    let name = &rxe.name;
+    let why_not = match params.own {
+        Some(key) => format!("the kernel's {name} has no {key}"),
+        None => match kernel::open(ia, &rxe, &params, "it was there") {
+            Ok(adapter) => return Ok(Either::Other(adapter)),
+            Err(error) => format!("the kernel's {name} cannot be used: {}", error.reason),
+        },
+    };
+    user(ia, params, &format!("user space: {why_not}"))
+        .map(Either::Own)
+        .map_err(|error| OpenError::new(error.code, format!("{}; {why_not}", error.reason)))
+}
+
+/// The engine in user space, and why it is that one.
+fn user(ia: &str, params: Params, why: &str) -> Result<Roce, OpenError> {
+    let wire = Wire {
+        max_read_depth: MAX_READ_DEPTH,
+        max_private: Cm::MAX_CONNECT_PRIVATE,
+        extended: true,
+        named: vec![
+            ("transport".to_owned(), "RoCEv2, in user space".to_owned()),
+            ("engine".to_owned(), why.to_owned()),
+            ("network".to_owned(), params.conditions.to_string()),
+        ],
+    };
+    let adapter = params.adapter.clone();
+    Adapter::open(ia, &adapter, wire, |context| Engine::new(context, params))
 }

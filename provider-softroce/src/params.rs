@@ -2,7 +2,7 @@
 //!
 //! | key | value | default |
 //! |---|---|---|
-//! | `engine` | `user`: this one; `kernel`: the kernel's rxe, an error as long as no provider leads there; `auto`: `user` till then | `auto` |
+//! | `engine` | `user`: this one; `kernel`: the kernel's rxe, which is made if need be; `auto`: the kernel's where there is one | `auto` |
 //! | `mtu` | octets of payload in a packet at most: 256, 512, 1024, 2048 or 4096; also `OPENDAT_MTU` | what the interface carries |
 //! | `gso` | `on`, `off`: whether the kernel cuts batches into packets; `auto`: where its IP headers are as they should | `auto` |
 //! | `net` | an emulated network, as [`netem::Conditions`] says; also `OPENDAT_NET` | `off` |
@@ -25,6 +25,8 @@ pub(crate) struct Params {
     pub(crate) gso: Option<bool>,
     /// The network in between.
     pub(crate) conditions: Conditions,
+    /// A wish that only this engine can fulfil: its key.
+    pub(crate) own: Option<&'static str>,
 }
 
 /// Which engine.
@@ -43,12 +45,12 @@ impl Params {
     /// Reads ia_params; see [`adapter::params::parse`].
     pub(crate) fn parse(text: &str, env: impl Fn(&str) -> Option<String>) -> Result<Self, OpenError> {
         let (mut which, mut gso) = (Which::default(), None);
-        let mut mtu = variable(&env, "OPENDAT_MTU", self::mtu)?.unwrap_or(PathMtu::Octets4096);
+        let mut mtu = variable(&env, "OPENDAT_MTU", self::mtu)?;
         let mut conditions = variable(&env, "OPENDAT_NET", str::parse)?.unwrap_or(Conditions::OFF);
         let adapter = adapter::params::parse(text, env, |key, value| {
             match (key, value) {
                 ("engine", _) => which = self::which(value)?,
-                ("mtu", _) => mtu = self::mtu(value)?,
+                ("mtu", _) => mtu = Some(self::mtu(value)?),
                 ("gso", "auto") => gso = None,
                 ("gso", _) => {
                     gso = Some(adapter::params::on(value).map_err(|_| "expected on, off or auto")?);
@@ -60,7 +62,14 @@ impl Params {
             }
             Ok(())
         })?;
-        Ok(Params { adapter, which, mtu, gso, conditions })
+        let own = [
+            ("net", !conditions.is_off()),
+            ("capture", adapter.capture.is_some()),
+            ("mtu", mtu.is_some()),
+            ("gso", gso.is_some()),
+        ];
+        let own = own.into_iter().find_map(|(key, is_there)| is_there.then_some(key));
+        Ok(Params { adapter, which, mtu: mtu.unwrap_or(PathMtu::Octets4096), gso, conditions, own })
     }
 }
 
@@ -95,7 +104,7 @@ mod tests {
     fn nothing_means_the_defaults() {
         let params = parse("").expect("parses");
         assert_eq!((params.which, params.mtu, params.gso), (Which::Auto, PathMtu::Octets4096, None));
-        assert!(params.adapter.bind.is_none() && params.conditions.is_off());
+        assert!(params.adapter.bind.is_none() && params.conditions.is_off() && params.own.is_none());
     }
 
     #[test]
@@ -105,6 +114,18 @@ mod tests {
         assert_eq!((params.which, params.mtu, params.gso), (Which::User, PathMtu::Octets1024, Some(false)));
         assert_eq!(params.conditions, "loss=1%,seed=7".parse().expect("conditions"));
         assert_eq!(parse("gso=off gso=auto").expect("parses").gso, None, "the last one counts");
+    }
+
+    #[test]
+    fn what_only_this_engine_can_do_is_noted() {
+        let own = |text| parse(text).expect(text).own;
+        assert_eq!(own("lo engine=kernel spin=5 net=off gso=auto"), None);
+        assert_eq!(
+            ["net=loss=1%", "capture=/tmp/x", "mtu=4096", "gso=on"].map(own),
+            ["net", "capture", "mtu", "gso"].map(Some)
+        );
+        let env = |name: &str| (name == "OPENDAT_CAPTURE").then(|| "/tmp/x".to_owned());
+        assert_eq!(Params::parse("", env).expect("parses").own, Some("capture"));
     }
 
     #[test]

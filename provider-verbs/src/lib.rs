@@ -99,6 +99,7 @@ pub struct Verbs;
 
 impl Provider for Verbs {
     type Transport = Adapter;
+    type Other = Adapter;
     const NAME: &'static str = "verbs";
 
     fn open(&self, ia: &str, params: &str) -> Result<Adapter, OpenError> {

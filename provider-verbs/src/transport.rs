@@ -47,6 +47,15 @@ impl Adapter {
     }
 }
 
+impl Adapter {
+    /// The same with one more named attribute of its transport, for who asks with `dat_ia_query`.
+    #[must_use]
+    pub fn with_attribute(mut self, name: &str, value: &str) -> Self {
+        self.attrs.named.push((name.to_owned(), value.to_owned()));
+        self
+    }
+}
+
 impl Drop for Adapter {
     fn drop(&mut self) {
         self.station.stop();

@@ -115,6 +115,11 @@ pub fn remove(table: Table, interface: &Interface) -> Result<(), DAT_RETURN> {
     Ok(())
 }
 
+/// Whether this table is registered, under whatever name.
+pub(crate) fn is_registered(table: Table) -> bool {
+    registrations().all.iter().any(|r| r.table == table)
+}
+
 /// The number of the latest registration, to tell later ones by.
 pub(crate) fn serial() -> u64 {
     registrations().serial

@@ -75,6 +75,16 @@ fn table_of_unseen(handle: DAT_HANDLE) -> Option<*const DAT_PROVIDER> {
     Some(table)
 }
 
+/// The table of an object that a provider has just made, known or not.
+pub(crate) fn table_of_new(handle: DAT_HANDLE) -> Option<Table> {
+    if handle.addr() < PAGE || !handle.addr().is_multiple_of(align_of::<usize>()) || !is_readable(handle) {
+        return None;
+    }
+    // SAFETY: the kernel just read this word.
+    let table = unsafe { first_word(handle) };
+    is_readable(table.cast_mut().cast()).then_some(Table(table))
+}
+
 /// # Safety
 ///
 /// `handle` is aligned for a word and readable.

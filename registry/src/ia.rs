@@ -8,7 +8,8 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use dat_sys::*;
 
-use crate::dynamic;
+use crate::dynamic::{self, Table};
+use crate::handle;
 use crate::load::Provider;
 use crate::status::in_version;
 
@@ -17,6 +18,8 @@ const STEP: usize = 64;
 
 struct OpenIa {
     provider_ia: ProviderIa,
+    /// Where its handle leads: the provider's table, or another one of the same provider, for adapters of another make.
+    table: Table,
     /// Taken out while a close is under way, so that a second one finds nothing to close.
     provider: Option<Provider>,
 }
@@ -76,17 +79,20 @@ pub fn object(handle: DAT_HANDLE) -> Option<DAT_HANDLE> {
 /// The tables stay valid only as long as the consumer keeps these IAs open.
 pub fn open_under(name: &str) -> Vec<(DAT_IA_HANDLE, *const DAT_PROVIDER)> {
     let of_name = |ia: &OpenIa| match &ia.provider {
-        Some(provider) if provider.interface.name == name => Some((ia.provider_ia.0, provider.table.0)),
+        Some(provider) if provider.interface.name == name => Some((ia.provider_ia.0, ia.table.0)),
         _ => None,
     };
     open().iter().flatten().filter_map(of_name).collect()
 }
 
-/// Enters an IA that a provider has opened; its handle is the lowest free integer.
-pub(crate) fn enter(provider_ia: DAT_IA_HANDLE, provider: Provider) -> DAT_IA_HANDLE {
+/// Enters an IA that a provider has opened; its handle is the lowest free integer. Answers the table of the IA's objects, too,
+/// which from here on are valid.
+pub(crate) fn enter(provider_ia: DAT_IA_HANDLE, provider: Provider) -> (DAT_IA_HANDLE, Table) {
     dynamic::count_ia(provider.table, &provider.interface, true);
-    let entry = OpenIa { provider_ia: ProviderIa(provider_ia), provider: Some(provider) };
     let mut open = open_mut();
+    let table = handle::table_of_new(provider_ia).filter(|&table| handle::admit(table));
+    let table = table.unwrap_or(provider.table);
+    let entry = OpenIa { provider_ia: ProviderIa(provider_ia), table, provider: Some(provider) };
     if open.is_empty() {
         open.push(None);
     }
@@ -99,7 +105,7 @@ pub(crate) fn enter(provider_ia: DAT_IA_HANDLE, provider: Provider) -> DAT_IA_HA
         }
     };
     open[index] = Some(entry);
-    std::ptr::without_provenance_mut(index)
+    (std::ptr::without_provenance_mut(index), table)
 }
 
 /// Closes an IA: asks its provider and, when that agrees, forgets the handle and lets the provider go.
@@ -111,15 +117,15 @@ pub(crate) fn enter(provider_ia: DAT_IA_HANDLE, provider: Provider) -> DAT_IA_HA
 pub fn close(ia: DAT_IA_HANDLE, flags: DAT_CLOSE_FLAGS) -> DAT_RETURN {
     let invalid = DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
     // The provider is called without the lock: it may well translate handles while it closes.
-    let (provider_ia, provider) = {
+    let (provider_ia, table, provider) = {
         let mut open = open_mut();
         let Some(Some(entry)) = open.get_mut(ia.addr()) else { return invalid };
         let Some(provider) = entry.provider.take() else { return invalid };
-        (entry.provider_ia, provider)
+        (entry.provider_ia, entry.table, provider)
     };
     let missing = in_version(provider.interface.major, DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE));
-    // SAFETY: the provider is loaded, which `provider` ensures, and its table lives as long.
-    let close = unsafe { (*provider.table.0).ia_close_func };
+    // SAFETY: the provider is loaded, which `provider` ensures, and its tables live as long.
+    let close = unsafe { (*table.0).ia_close_func };
     // SAFETY: the provider's own function and its own handle.
     let status = close.map_or(missing, |close| unsafe { close(provider_ia.0, flags) });
     if status != DAT_SUCCESS {
@@ -128,7 +134,14 @@ pub fn close(ia: DAT_IA_HANDLE, flags: DAT_CLOSE_FLAGS) -> DAT_RETURN {
         }
         return status;
     }
-    open_mut()[ia.addr()] = None;
+    {
+        let mut open = open_mut();
+        open[ia.addr()] = None;
+        // A table that is not registered is valid as long as an IA has it.
+        if !dynamic::is_registered(table) && !open.iter().flatten().any(|ia| ia.table == table) {
+            handle::expel(table);
+        }
+    }
     dynamic::count_ia(provider.table, &provider.interface, false);
     drop(provider);
     DAT_SUCCESS

@@ -152,9 +152,8 @@ pub fn open_candidate(candidate: &Candidate, request: &Request<'_>) -> Result<Op
 /// Opens an IA of a provider that is in memory; the provider goes again where that fails. The word of the table that is
 /// used, `ia_open_func`, is the same in every version.
 fn open_with(provider: Provider, request: &Request<'_>) -> Result<Opened, Status> {
-    let provider_table = provider.table;
     let major = provider.interface.major;
-    let Table(table) = provider_table;
+    let Table(table) = provider.table;
     // The name of the entry, as the provider registered it.
     let name = provider.interface.to_c().ia_name;
     // SAFETY: `provider` keeps the table in memory.
@@ -171,11 +170,12 @@ fn open_with(provider: Provider, request: &Request<'_>) -> Result<Opened, Status
     if status != DAT_SUCCESS {
         return Err(Status { word: status, major });
     }
-    let ia = ia::enter(provider_ia, provider);
+    let (ia, of_ia) = ia::enter(provider_ia, provider);
+    let Table(table) = of_ia;
     // uDAPL 1.2 has no extensions, and another structure to ask for.
     // SAFETY: as above, with the handle that the provider just gave.
     if major >= 2 && unsafe { supports_extensions(table, provider_ia) } {
-        handle::set_extended(provider_table);
+        handle::set_extended(of_ia);
     }
     Ok(Opened { ia, provider_ia, table, async_evd })
 }

@@ -267,6 +267,69 @@ fn a_builtin_entry_is_tried_after_the_files() {
     abrupt(opened);
 }
 
+#[test]
+fn an_ia_may_have_another_table_than_the_one_that_is_registered() {
+    static BUILTINS: &[Builtin] = &[Builtin {
+        line: "two u2.0 nonthreadsafe default builtin opendat.0.1 \"\" \"\"",
+        init: two_tables::init,
+        fini: two_tables::fini,
+        found: None,
+    }];
+    let registry = registry(Path::new("/dev/null"), BUILTINS);
+    let [one, two] = [(); 2].map(|()| registry.open(&request("two")).expect("opens"));
+    let own = &raw const two_tables::OWN;
+    for opened in [one, two] {
+        assert_eq!((opened.table, table_of(opened.provider_ia)), (own, Some(own)));
+        assert!(ia::open_under("two").contains(&(opened.provider_ia, own)));
+    }
+    abrupt(one);
+    assert_eq!(table_of(two.provider_ia), Some(own), "the other one is still open");
+    abrupt(two);
+    assert_eq!(table_of(two.provider_ia), None);
+    assert_eq!(two_tables::CLOSED.load(std::sync::atomic::Ordering::Relaxed), 2);
+}
+
+/// A provider whose adapters are not served by the table that it registers.
+mod two_tables {
+    use std::ffi::c_char;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    static REGISTERED: DAT_PROVIDER = DAT_PROVIDER { ia_open_func: Some(open), ..DAT_PROVIDER::zeroed() };
+    pub(super) static OWN: DAT_PROVIDER =
+        DAT_PROVIDER { ia_close_func: Some(close), ..DAT_PROVIDER::zeroed() };
+    pub(super) static CLOSED: AtomicU32 = AtomicU32::new(0);
+
+    pub(super) unsafe extern "C" fn init(info: *const DAT_PROVIDER_INFO, _: *const c_char) {
+        // SAFETY: a static table and the registry's own info.
+        assert_eq!(unsafe { (registry::FNS.add_provider)(&REGISTERED, info) }, SUCCESS);
+    }
+
+    pub(super) unsafe extern "C" fn fini(info: *const DAT_PROVIDER_INFO) {
+        // SAFETY: as above.
+        assert_eq!(unsafe { (registry::FNS.remove_provider)(&REGISTERED, info) }, SUCCESS);
+    }
+
+    unsafe extern "C" fn open(
+        _: DAT_NAME_PTR,
+        _: DAT_COUNT,
+        _: *mut DAT_EVD_HANDLE,
+        ia: *mut DAT_IA_HANDLE,
+    ) -> DAT_RETURN {
+        // An object that is nothing but the address of its table.
+        let object: &'static mut &'static DAT_PROVIDER = Box::leak(Box::new(&OWN));
+        // SAFETY: the registry's contract.
+        unsafe { ia.write(ptr::from_mut(object).cast()) };
+        SUCCESS
+    }
+
+    unsafe extern "C" fn close(_: DAT_IA_HANDLE, _: DAT_CLOSE_FLAGS) -> DAT_RETURN {
+        CLOSED.fetch_add(1, Ordering::Relaxed);
+        SUCCESS
+    }
+}
+
 /// The smallest provider, linked in.
 mod builtin {
     use std::ffi::{CStr, c_char};

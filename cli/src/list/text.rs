@@ -96,6 +96,7 @@ fn write_item(text: &mut String, item: &Item, width: usize) -> std::fmt::Result 
     details.push(item.library.clone().unwrap_or_else(|| "linked in".to_owned()));
     details.extend((!item.parameters.is_empty()).then(|| format!("{:?}", item.parameters)));
     writeln!(text, "    {}", details.join(" "))?;
+    item.attributes.iter().try_for_each(|(name, value)| writeln!(text, "    {name}: {value}"))?;
     item.reason().try_for_each(|line| writeln!(text, "    {line}"))
 }
 
@@ -162,6 +163,7 @@ mod tests {
             version: "x.1.0".to_owned(),
             parameters: String::new(),
             origin: "FILE:1:1".to_owned(),
+            attributes: Vec::new(),
             state,
         }
     }

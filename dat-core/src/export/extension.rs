@@ -7,7 +7,9 @@ use dat_sys::ib::*;
 use dat_sys::*;
 
 use super::convert::{alone, call, code};
+use super::ia::Tables;
 use super::post::target;
+use super::register::Version;
 use super::va_list::VaList;
 use super::{counters, ia};
 use crate::ep::{Atomic, Ep};
@@ -16,7 +18,7 @@ use crate::handle::{self, Node};
 use crate::provider::{Provider, Segment, Transport};
 
 /// dat_extension_op, as libdat hands it on. `handle` is any handle, but the adapter's name for an operation that opens.
-pub(super) unsafe extern "C" fn handle_extendedop<P: Provider, const SAFE: bool>(
+pub(super) unsafe extern "C" fn handle_extendedop<P: Provider, T: Transport, const SAFE: bool>(
     handle: DAT_HANDLE,
     op: DAT_EXTENDED_OP,
     args: DAT_VA_LIST,
@@ -36,27 +38,27 @@ pub(super) unsafe extern "C" fn handle_extendedop<P: Provider, const SAFE: bool>
         match op {
             DAT_IB_FETCH_AND_ADD_OP => {
                 let add = args.next();
-                atomic::<P::Transport, SAFE>(handle, Atomic::FetchAdd(add), &mut args)
+                atomic::<T, SAFE>(handle, Atomic::FetchAdd(add), &mut args)
             }
             DAT_IB_CMP_AND_SWAP_OP => {
                 let (compare, swap) = (args.next(), args.next());
-                atomic::<P::Transport, SAFE>(handle, Atomic::CompareSwap { compare, swap }, &mut args)
+                atomic::<T, SAFE>(handle, Atomic::CompareSwap { compare, swap }, &mut args)
             }
-            DAT_IB_RDMA_WRITE_IMMED_OP => write_immed::<P::Transport, SAFE>(handle, &mut args),
+            DAT_IB_RDMA_WRITE_IMMED_OP => write_immed::<T, SAFE>(handle, &mut args),
             DAT_IB_QUERY_COUNTERS_OP => {
-                call(|| alone::<SAFE, _>(handle, || counters::query::<P::Transport>(handle, &mut args)))
+                call(|| alone::<SAFE, _>(handle, || counters::query::<T>(handle, &mut args)))
             }
             DAT_IB_PRINT_COUNTERS_OP => {
-                call(|| alone::<SAFE, _>(handle, || counters::print::<P::Transport>(handle, &mut args)))
+                call(|| alone::<SAFE, _>(handle, || counters::print::<T>(handle, &mut args)))
             }
             DAT_IB_START_COUNTERS_OP => {
-                call(|| alone::<SAFE, _>(handle, || counters::start::<P::Transport>(handle, &mut args)))
+                call(|| alone::<SAFE, _>(handle, || counters::start::<T>(handle, &mut args)))
             }
             DAT_IB_STOP_COUNTERS_OP => {
-                call(|| alone::<SAFE, _>(handle, || counters::stop::<P::Transport>(handle, &mut args)))
+                call(|| alone::<SAFE, _>(handle, || counters::stop::<T>(handle, &mut args)))
             }
             DAT_IB_OPEN_QUERY_OP => open_query::<P, SAFE>(handle.cast(), &mut args),
-            DAT_IB_CLOSE_QUERY_OP => ia::ia_close::<P::Transport>(handle, DAT_CLOSE_ABRUPT_FLAG),
+            DAT_IB_CLOSE_QUERY_OP => close_query::<P>(handle),
             DAT_IB_UD_SEND_OP
             | DAT_IB_UD_CM_FREE_OP
             | DAT_IB_UD_AH_FREE_OP
@@ -138,17 +140,36 @@ unsafe fn open_query<P: Provider, const SAFE: bool>(name: DAT_NAME_PTR, args: &m
             return Error::arg(4).code();
         }
         let (mut ia, mut nobody) = (std::ptr::null_mut(), DAT_EVD_ASYNC_EXISTS);
-        let opened = ia::open::<P, SAFE>(name, 0, &raw mut nobody, &raw mut ia);
+        let tables = Tables::Registered;
+        let opened = ia::open_as::<P>(Version::V2_0, SAFE, tables, name, 0, &raw mut nobody, &raw mut ia);
         if opened != DAT_SUCCESS {
             return opened;
         }
         let no_evd = std::ptr::null_mut();
-        let asked = ia::ia_query::<P::Transport>(ia, no_evd, ia_mask, ia_attr, provider_mask, provider_attr);
+        let mut asked =
+            ia::ia_query::<P::Transport>(ia, no_evd, ia_mask, ia_attr, provider_mask, provider_attr);
+        if asked == NOT_MADE_OF_IT {
+            asked = ia::ia_query::<P::Other>(ia, no_evd, ia_mask, ia_attr, provider_mask, provider_attr);
+        }
         if asked != DAT_SUCCESS {
-            ia::ia_close::<P::Transport>(ia, DAT_CLOSE_ABRUPT_FLAG);
+            close_query::<P>(ia);
             return asked;
         }
         handle.write(ia);
         DAT_SUCCESS
     }
 }
+
+/// # Safety
+/// As `ia_close`.
+unsafe fn close_query<P: Provider>(ia: DAT_IA_HANDLE) -> DAT_RETURN {
+    // SAFETY: as the caller promised.
+    match unsafe { ia::ia_close::<P::Transport>(ia, DAT_CLOSE_ABRUPT_FLAG) } {
+        // SAFETY: as above.
+        NOT_MADE_OF_IT => unsafe { ia::ia_close::<P::Other>(ia, DAT_CLOSE_ABRUPT_FLAG) },
+        status => status,
+    }
+}
+
+/// An adapter that was opened to be asked may be made of either transport.
+const NOT_MADE_OF_IT: DAT_RETURN = DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);

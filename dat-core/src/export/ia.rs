@@ -7,9 +7,9 @@ use dat_sys::*;
 use super::convert::{call, out, query, slots};
 use super::register::{self, Version};
 use crate::error::Error;
-use crate::handle;
+use crate::handle::{self, Node};
 use crate::ia::{self, AsyncEvd, Ia};
-use crate::provider::{Provider, Transport};
+use crate::provider::{Either, Provider, Transport};
 
 /// dat_ia_openv, as the registry calls it. The arguments are those of dat_ia_open.
 pub(super) unsafe extern "C" fn open<P: Provider, const SAFE: bool>(
@@ -19,7 +19,16 @@ pub(super) unsafe extern "C" fn open<P: Provider, const SAFE: bool>(
     ia_handle: *mut DAT_IA_HANDLE,
 ) -> DAT_RETURN {
     // SAFETY: as C promises.
-    unsafe { open_as::<P>(Version::V2_0, SAFE, name, async_evd_min_qlen, async_evd, ia_handle) }
+    unsafe { open_as::<P>(Version::V2_0, SAFE, Tables::Own, name, async_evd_min_qlen, async_evd, ia_handle) }
+}
+
+/// Where the handle of an adapter leads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tables {
+    /// To the table of its transport.
+    Own,
+    /// To the table that is registered, also where the adapter is of the other transport: it will only be asked and closed.
+    Registered,
 }
 
 /// As [`open`], of the entry for this version and thread safety.
@@ -29,6 +38,7 @@ pub(super) unsafe extern "C" fn open<P: Provider, const SAFE: bool>(
 pub(super) unsafe fn open_as<P: Provider>(
     version: Version,
     thread_safe: bool,
+    tables: Tables,
     name: DAT_NAME_PTR,
     async_evd_min_qlen: DAT_COUNT,
     async_evd: *mut DAT_EVD_HANDLE,
@@ -45,20 +55,35 @@ pub(super) unsafe fn open_as<P: Provider>(
         let asked = AsyncEvd::from_c(async_evd_min_qlen, *async_evd)?;
         let registered = register::find::<P>(name, version, thread_safe)
             .ok_or(Error::new(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED))?;
-        let ia = ia::open(&*registered.provider, &registered.params, registered.entry(name), asked).map_err(
-            |error| {
-                if !error.reason.is_empty() {
-                    register::complain(P::NAME, name, &error.reason);
-                }
-                error.code
-            },
-        )?;
+        asked.check::<P::Transport>(name).or_else(|_| asked.check::<P::Other>(name))?;
+        let opened = registered.provider.open_either(name, &registered.params);
+        let entered = opened.and_then(|opened| match opened {
+            Either::Own(transport) => ia::enter(transport, registered.entry(name), asked).map(handles),
+            Either::Other(transport) => {
+                let entry = match tables {
+                    Tables::Own => registered.other_entry(name),
+                    Tables::Registered => registered.entry(name),
+                };
+                ia::enter(transport, entry, asked).map(handles)
+            }
+        });
+        let (ia, own_async_evd) = entered.map_err(|error| {
+            if !error.reason.is_empty() {
+                register::complain(P::NAME, name, &error.reason);
+            }
+            error.code
+        })?;
         if let AsyncEvd::Create(_) = asked {
-            *async_evd = ia.async_evd_handle();
+            *async_evd = own_async_evd;
         }
-        ia_handle.write(ia.handle());
+        ia_handle.write(ia);
         Ok(())
     })
+}
+
+/// An adapter's, and that of its asynchronous EVD.
+fn handles<T: Transport>(ia: &Node<Ia<T>>) -> (DAT_IA_HANDLE, DAT_EVD_HANDLE) {
+    (ia.handle(), ia.async_evd_handle())
 }
 
 slots! {

@@ -11,7 +11,7 @@ use dat_sys::*;
 
 use super::{table, v1};
 use crate::ia::Entry;
-use crate::provider::Provider;
+use crate::provider::{Provider, Transport};
 
 /// The registry that a provider registers with.
 pub trait Registry: 'static {
@@ -40,6 +40,8 @@ struct Listed {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Key {
     provider: TypeId,
+    /// What its adapters are made of.
+    transport: TypeId,
     version: Version,
     thread_safe: bool,
 }
@@ -115,7 +117,8 @@ fn register<P: Provider + Default>(
     let key = key_of::<P>(info)?;
     let name = name_of(info).ok_or("the IA name is not terminated or not UTF-8")?;
     let params: Arc<str> = params.to_str().map_err(|_| "the IA parameters are not UTF-8")?.into();
-    let listed = list::<P>(key, &name)?;
+    let c_name = CString::new(name).map_err(|error| error.to_string())?;
+    let listed = list::<P, P::Transport>(key, &c_name);
     {
         let mut active = listed.active();
         if active.is_some() {
@@ -135,7 +138,7 @@ fn register<P: Provider + Default>(
 
 /// The entry that is registered for an IA name.
 pub(super) fn find<P: Provider>(name: &str, version: Version, thread_safe: bool) -> Option<Registered<P>> {
-    let listed = listed(Key { provider: TypeId::of::<P>(), version, thread_safe }, name)?;
+    let listed = listed(key::<P, P::Transport>(version, thread_safe), name)?;
     let active = listed.active();
     let Active { provider, params, registry } = active.as_ref()?;
     let provider = Arc::clone(provider).downcast().ok()?;
@@ -152,6 +155,14 @@ impl<P: Provider> Registered<P> {
             registry: self.registry,
             thread_safe: self.listed.key.thread_safe,
         }
+    }
+
+    /// The same with the table of what the provider leaves entries to. That one is not registered: the registry finds it
+    /// where the adapter's handle leads.
+    pub(super) fn other_entry<'a>(&self, name: &'a str) -> Entry<'a> {
+        let Listed { key: Key { version, thread_safe, .. }, name: listed, .. } = self.listed;
+        let other = list::<P, P::Other>(key::<P, P::Other>(*version, *thread_safe), listed);
+        Entry { table: other.table.address(), ..self.entry(name) }
     }
 }
 
@@ -171,21 +182,25 @@ fn listed(key: Key, name: &str) -> Option<&'static Listed> {
 }
 
 /// As [`listed`], made if there is none.
-fn list<P: Provider>(key: Key, name: &str) -> Result<&'static Listed, String> {
+fn list<P: Provider, T: Transport>(key: Key, name: &CStr) -> &'static Listed {
     let mut tables = tables();
-    if let Some(listed) = tables.iter().find(|listed| listed.is(key, name)) {
-        return Ok(listed);
+    if let Some(listed) = tables.iter().find(|listed| listed.key == key && *listed.name == *name) {
+        return listed;
     }
-    let name = CString::new(name).map_err(|error| error.to_string())?;
+    let name = name.to_owned();
     let table = match (key.version, key.thread_safe) {
-        (Version::V1_2, true) => Table::V1(v1::table::<P, true>(name.as_ptr())),
-        (Version::V1_2, false) => Table::V1(v1::table::<P, false>(name.as_ptr())),
-        (Version::V2_0, true) => Table::V2(table::table::<P, true>(name.as_ptr())),
-        (Version::V2_0, false) => Table::V2(table::table::<P, false>(name.as_ptr())),
+        (Version::V1_2, true) => Table::V1(v1::table::<P, T, true>(name.as_ptr())),
+        (Version::V1_2, false) => Table::V1(v1::table::<P, T, false>(name.as_ptr())),
+        (Version::V2_0, true) => Table::V2(table::table::<P, T, true>(name.as_ptr())),
+        (Version::V2_0, false) => Table::V2(table::table::<P, T, false>(name.as_ptr())),
     };
     let listed: &Listed = Box::leak(Box::new(Listed { key, name, table, active: Mutex::new(None) }));
     tables.push(listed);
-    Ok(listed)
+    listed
+}
+
+fn key<P: Provider, T: Transport>(version: Version, thread_safe: bool) -> Key {
+    Key { provider: TypeId::of::<P>(), transport: TypeId::of::<T>(), version, thread_safe }
 }
 
 impl Listed {
@@ -214,7 +229,7 @@ fn key_of<P: Provider>(info: &DAT_PROVIDER_INFO) -> Result<Key, String> {
             ));
         }
     };
-    Ok(Key { provider: TypeId::of::<P>(), version, thread_safe: info.is_thread_safe != DAT_FALSE })
+    Ok(key::<P, P::Transport>(version, info.is_thread_safe != DAT_FALSE))
 }
 
 fn name_of(info: &DAT_PROVIDER_INFO) -> Option<String> {

@@ -5,17 +5,11 @@ use std::ffi::c_char;
 use dat_sys::*;
 
 use super::{conn, ep, evd, extension, ia, mem, post};
-use crate::provider::Provider;
+use crate::provider::{Provider, Transport};
 
-/// All 81 words, for a provider and an IA name that outlives the table. `SAFE`: calls on one handle may come from
-/// several threads at a time.
-pub(super) fn table<P: Provider, const SAFE: bool>(device_name: *const c_char) -> DAT_PROVIDER {
-    build::<P, P::Transport, SAFE>(device_name)
-}
-
-fn build<P: Provider<Transport = T>, T: crate::provider::Transport, const SAFE: bool>(
-    device_name: *const c_char,
-) -> DAT_PROVIDER {
+/// All 81 words, for a provider, one of the transports that its adapters are made of, and an IA name that outlives the
+/// table. `SAFE`: calls on one handle may come from several threads at a time.
+pub(super) fn table<P: Provider, T: Transport, const SAFE: bool>(device_name: *const c_char) -> DAT_PROVIDER {
     DAT_PROVIDER {
         device_name,
         extension: std::ptr::null_mut(),
@@ -97,6 +91,6 @@ fn build<P: Provider<Transport = T>, T: crate::provider::Transport, const SAFE: 
         cno_fd_create_func: Some(evd::cno_fd_create::<T>),
         cno_trigger_func: Some(evd::cno_trigger::<T>),
         ia_ha_related_func: Some(ia::ia_ha_related::<T>),
-        handle_extendedop_func: Some(extension::handle_extendedop::<P, SAFE>),
+        handle_extendedop_func: Some(extension::handle_extendedop::<P, T, SAFE>),
     }
 }

@@ -15,7 +15,7 @@ use dat_sys::*;
 
 pub use self::close::close;
 use self::objects::Objects;
-pub use self::open::{AsyncEvd, open};
+pub use self::open::{AsyncEvd, enter, open};
 use self::query::Facts;
 use crate::counters::IaCounters;
 use crate::ep::Orphans;
@@ -54,7 +54,7 @@ pub struct Entry<'a> {
     pub name: &'a str,
     /// The name of its provider.
     pub provider: &'static str,
-    /// The function table that was registered for it.
+    /// The function table of the adapter's handles.
     pub table: *const DAT_PROVIDER,
     /// Where it was registered.
     pub registry: RegistryFns,

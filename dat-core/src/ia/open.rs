@@ -33,12 +33,22 @@ pub unsafe fn open<P: Provider>(
     entry: Entry<'_>,
     async_evd: AsyncEvd,
 ) -> std::result::Result<&'static Node<Ia<P::Transport>>, OpenError> {
+    // SAFETY: as the caller promised.
+    unsafe { async_evd.check::<P::Transport>(entry.name) }.map_err(|code| OpenError::new(code, ""))?;
+    // SAFETY: as the caller promised.
+    unsafe { enter(provider.open(entry.name, params)?, entry, async_evd) }
+}
+
+/// Makes what a provider has opened an adapter.
+///
+/// # Safety
+/// As [`open`].
+pub unsafe fn enter<T: Transport>(
+    transport: T,
+    entry: Entry<'_>,
+    async_evd: AsyncEvd,
+) -> std::result::Result<&'static Node<Ia<T>>, OpenError> {
     let refuse = |code| OpenError::new(code, "");
-    if let AsyncEvd::Given(evd) = async_evd {
-        // SAFETY: as the caller promised.
-        unsafe { sharing::check::<P::Transport>(evd, entry.name) }.map_err(refuse)?;
-    }
-    let transport = provider.open(entry.name, params)?;
     let ia = handle::insert(entry.table, |_| Ok(Ia::new(transport, &entry))).map_err(refuse)?;
     // SAFETY: as the caller promised.
     unsafe { assign(ia, async_evd) }.map_err(|code| {
@@ -74,6 +84,18 @@ impl AsyncEvd {
             DAT_HANDLE_NULL => Ok(AsyncEvd::Create(min_qlen)),
             DAT_EVD_ASYNC_EXISTS => Ok(AsyncEvd::Elsewhere),
             given => Ok(AsyncEvd::Given(given)),
+        }
+    }
+
+    /// Whether one that is given is one of an adapter of that name, made of this transport.
+    ///
+    /// # Safety
+    /// Nobody frees it meanwhile.
+    pub unsafe fn check<T: Transport>(self, name: &str) -> Result<()> {
+        match self {
+            // SAFETY: as the caller promised.
+            AsyncEvd::Given(evd) => unsafe { sharing::check::<T>(evd, name) }.map(drop),
+            AsyncEvd::Create(_) | AsyncEvd::Elsewhere => Ok(()),
         }
     }
 }

@@ -159,6 +159,7 @@ struct Broken;
 
 impl Provider for Broken {
     type Transport = Adapter;
+    type Other = Adapter;
     const NAME: &'static str = "broken";
 
     fn open(&self, _: &str, params: &str) -> Result<Adapter, OpenError> {

@@ -16,7 +16,9 @@ pub(super) unsafe extern "C" fn open<P: Provider, const SAFE: bool>(
     ia_handle: *mut DAT_IA_HANDLE,
 ) -> DAT_RETURN {
     // SAFETY: as C promises.
-    status(unsafe { ia::open_as::<P>(Version::V1_2, SAFE, name, async_evd_min_qlen, async_evd, ia_handle) })
+    status(unsafe {
+        ia::open_as::<P>(Version::V1_2, SAFE, ia::Tables::Own, name, async_evd_min_qlen, async_evd, ia_handle)
+    })
 }
 
 functions! {

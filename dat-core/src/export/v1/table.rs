@@ -11,11 +11,9 @@ use crate::provider::{Provider, Transport};
 pub(in crate::export) type Table = DAT_PROVIDER;
 
 /// All 70 words, as [`table`](crate::export::table) has 81.
-pub(in crate::export) fn table<P: Provider, const SAFE: bool>(device_name: *const c_char) -> Table {
-    build::<P, P::Transport, SAFE>(device_name)
-}
-
-fn build<P: Provider<Transport = T>, T: Transport, const SAFE: bool>(device_name: *const c_char) -> Table {
+pub(in crate::export) fn table<P: Provider, T: Transport, const SAFE: bool>(
+    device_name: *const c_char,
+) -> Table {
     DAT_PROVIDER {
         device_name,
         extension: std::ptr::null_mut(),

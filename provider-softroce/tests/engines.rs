@@ -1,0 +1,48 @@
+//! Whose engine serves an entry. What a machine with the kernel's rxe does is seen in the guest (`tests/tests/programs/guest`);
+//! the loopback, which these ask for, never has one.
+
+use dat_core::provider::{Either, Provider, Transport};
+use dat_core::{Error, OpenError};
+use dat_sys::{DAT_INVALID_ADDRESS, DAT_INVALID_PARAMETER};
+use provider_softroce::SoftRoce;
+
+/// What the adapter says of its engine.
+fn engine(params: &str) -> Result<String, OpenError> {
+    let adapter = SoftRoce.open_either("softroce", params)?;
+    let named = match &adapter {
+        Either::Own(adapter) => &adapter.attrs().named,
+        Either::Other(adapter) => &adapter.attrs().named,
+    };
+    Ok(named.iter().find(|(name, _)| name == "engine").expect("it says so").1.clone())
+}
+
+#[test]
+fn without_a_device_it_is_the_one_in_user_space_and_says_why() {
+    assert_eq!(engine("lo").expect("opens"), "user space: the kernel has no rxe device here");
+    assert_eq!(
+        engine("lo engine=auto net=loss=1%").expect("opens"),
+        "user space: the kernel has no rxe device here"
+    );
+    assert_eq!(engine("lo engine=user").expect("opens"), "user space: engine=user");
+}
+
+#[test]
+fn the_kernel_has_none_on_the_loopback() {
+    let error = engine("lo engine=kernel").expect_err("there can be none");
+    assert_eq!(error.code, Error::of(DAT_INVALID_ADDRESS));
+    assert!(error.reason.contains("say which one, as in \"eth0 engine=kernel\""), "{error}");
+}
+
+#[test]
+fn the_kernel_cannot_do_what_is_done_in_user_space() {
+    for (params, key) in
+        [("net=loss=1%", "net"), ("capture=/tmp/x", "capture"), ("mtu=1024", "mtu"), ("gso=off", "gso")]
+    {
+        let error = engine(&format!("lo engine=kernel {params}")).expect_err(params);
+        assert_eq!(error.code, Error::of(DAT_INVALID_PARAMETER));
+        assert!(
+            error.reason.starts_with(&format!("ia_params: {key}: of the engine in user space")),
+            "{error}"
+        );
+    }
+}
