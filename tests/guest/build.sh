@@ -10,7 +10,8 @@ exec 9>lock
 flock 9
 
 kernel=6.12
-user_space="bash busybox-static coreutils iproute2 libdapl2 dapl2-utils ibverbs-providers rdmacm-utils"
+user_space="bash busybox-static coreutils iproute2 libdapl2 dapl2-utils ibverbs-providers rdmacm-utils
+    perftest"
 # In the order in which init inserts them.
 modules="netfs 9pnet 9pnet_virtio 9p failover net_failover virtio_net
     crc32c_generic crc32_generic crc32c-intel crc32-pclmul libcrc32c

@@ -3,6 +3,7 @@
 
 mod endings;
 mod machine;
+mod perftest;
 mod relay;
 mod rping;
 
@@ -18,6 +19,7 @@ use crate::host::Family;
 use crate::pair::{Place, Way};
 use crate::{Case, dapltest, dtest, dtestx};
 use endings::Ending;
+use perftest::Perftest;
 use rping::Rping;
 
 pub(crate) use machine::Guest;
@@ -137,6 +139,7 @@ enum Program {
     Dtestx,
     Rping(&'static Rping),
     Ending(&'static Ending),
+    Perftest(&'static Perftest),
     Transaction(&'static Transaction),
 }
 
@@ -149,6 +152,10 @@ fn programs(peer: &Peer, wire: &'static Wire, we_call: bool) -> Vec<Program> {
             peer.device == "rxe" && ending.dies == Some(if we_call { "client" } else { "server" })
         };
         programs.extend(endings::ENDINGS.iter().filter(|ending| !unsaid(ending)).map(Program::Ending));
+        // Its server's part can be played by a program of ours.
+        if !we_call {
+            programs.extend(perftest::PROGRAMS.iter().map(Program::Perftest));
+        }
     }
     // Neither can tell its client an address of IPv6.
     if let Family::V4 = wire.family {
@@ -171,6 +178,7 @@ impl Program {
             Program::Dtestx => "dtestx".to_owned(),
             Program::Rping(rping) => rping.name.to_owned(),
             Program::Ending(ending) => format!("ending_{}", ending.name),
+            Program::Perftest(perftest) => format!("perftest_{}", perftest.program),
             Program::Transaction(transaction) => transaction.title(),
         }
     }
@@ -181,6 +189,7 @@ impl Program {
             Program::Dtestx => dtestx::between(registry, way),
             Program::Rping(rping) => rping.run(dist, registry, way),
             Program::Ending(ending) => ending.run(dist, registry, way),
+            Program::Perftest(perftest) => perftest.run(dist, registry, way),
             Program::Transaction(transaction) => transaction.run(registry, way),
         }
     }
