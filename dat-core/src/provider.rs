@@ -169,6 +169,11 @@ pub trait Completions: Send + Sync {
     /// last one holds.
     /// False: the queue is not empty (or may not be), poll again; nothing was armed.
     fn arm(&self, solicited: bool) -> bool;
+    /// A notification object wants to hear of it: once armed the upcall comes without any call of the consumer's; until
+    /// `false`. Else who arms it sleeps on it ([`Transport::sleep_on`]).
+    fn attend(&self, on: bool) {
+        let _ = on;
+    }
     /// Changes the depth; nothing queued is lost. `DAT_INVALID_STATE` when more completions are queued than fit.
     fn resize(&self, depth: usize) -> Result<()>;
 }

@@ -4,16 +4,19 @@ use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
 
 use dat_core::provider::{Completions, Sink, Upcall, Wc};
+use dat_core::wake::{Slept, Wake};
 use dat_core::{Error, Result};
 use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_STATE, DAT_RESOURCE_MEMORY};
 use rdma_core_sys::*;
+use rustix::event::Timespec;
 
 use crate::Adapter;
-use crate::descriptor::{Bell, unblock};
+use crate::descriptor::{Bed, Roused, unblock};
 use crate::gate::Gate;
 use crate::station::Station;
 
@@ -34,9 +37,15 @@ pub(crate) struct Queue {
     room: Mutex<Room>,
     /// Events that have come are of this wish.
     armed: AtomicBool,
+    /// The station looks for events, since who wants them does not sleep here.
+    pub(crate) attended: AtomicBool,
+    /// How often it was armed since events were taken: so many may be there.
+    wishes: AtomicU32,
+    /// Events taken and not acknowledged, which only its end waits for.
+    seen: AtomicU32,
     sink: Mutex<Option<Sink<Adapter>>>,
-    /// How a sleeper on this queue is interrupted.
-    pub(crate) bell: Bell,
+    /// Where a consumer sleeps, made for the first who does.
+    bed: OnceLock<Bed>,
 }
 
 /// Completions that fit: the consumer's, and the marks of the queue pairs that complete here.
@@ -46,6 +55,9 @@ struct Room {
     /// Marks for which there is room: doubled when it is used up.
     spare: usize,
 }
+
+/// Completions that are taken at a time.
+const BATCH: usize = 16;
 
 /// Room for marks in every queue.
 pub(crate) const SPARE: usize = 64;
@@ -59,7 +71,6 @@ impl Cq {
     pub(crate) fn new(station: &Arc<Station>, depth: usize, sink: Option<Sink<Adapter>>) -> Result<Cq> {
         let full = || Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
         let (verbs, context) = (&station.device.core.verbs, station.device.context.as_ptr());
-        let bell = Bell::new().map_err(|_| full())?;
         // SAFETY: an open context.
         let channel = NonNull::new(unsafe { (verbs.ibv_create_comp_channel)(context) }).ok_or_else(full)?;
         // SAFETY: a live channel.
@@ -85,8 +96,11 @@ impl Cq {
             ahead_len: AtomicUsize::new(0),
             room: Mutex::new(Room { depth, marks: 0, spare: SPARE }),
             armed: AtomicBool::new(false),
+            attended: AtomicBool::new(false),
+            wishes: AtomicU32::new(0),
+            seen: AtomicU32::new(0),
             sink: Mutex::new(sink),
-            bell,
+            bed: OnceLock::new(),
         });
         station.add_cq(&queue);
         Ok(Cq(queue))
@@ -104,8 +118,9 @@ impl Drop for Cq {
 impl Drop for Queue {
     fn drop(&mut self) {
         let verbs = &self.station.device.core.verbs;
-        // SAFETY: no queue pair completes here any more; the events were acknowledged.
+        // SAFETY: no queue pair completes here any more, and nobody takes events.
         unsafe {
+            (verbs.ibv_ack_cq_events)(self.cq.as_ptr(), *self.seen.get_mut());
             (verbs.ibv_destroy_cq)(self.cq.as_ptr());
             (verbs.ibv_destroy_comp_channel)(self.channel.as_ptr());
         }
@@ -120,6 +135,12 @@ impl Completions for Cq {
 
     fn arm(&self, solicited: bool) -> bool {
         self.0.arm(solicited)
+    }
+
+    fn attend(&self, on: bool) {
+        if self.0.attended.swap(on, Ordering::AcqRel) != on {
+            self.0.station.ring();
+        }
     }
 
     fn resize(&self, depth: usize) -> Result<()> {
@@ -181,13 +202,15 @@ impl Queue {
         }
         let mut count = 0;
         while count < out.len() {
-            match self.take() {
-                Some(Some(wc)) => {
-                    out[count].write(wc);
-                    count += 1;
-                }
-                Some(None) => {}
-                None => break,
+            let mut batch = [const { MaybeUninit::uninit() }; BATCH];
+            let wanted = BATCH.min(out.len() - count);
+            let taken = self.take(&mut batch[..wanted]);
+            for wc in taken.iter().filter_map(|wc| self.complete(wc)) {
+                out[count].write(wc);
+                count += 1;
+            }
+            if taken.len() < wanted {
+                break;
             }
         }
         count
@@ -204,19 +227,36 @@ impl Queue {
         count
     }
 
-    /// The device's next completion, which may be nobody's. The caller is inside of the gate, or has shut it and is alone.
+    /// The device's next completions. The caller is inside of the gate, or has shut it and is alone.
     #[inline]
-    fn take(&self) -> Option<Option<Wc>> {
-        let mut wc = MaybeUninit::<ibv_wc>::uninit();
+    fn take<'a>(&self, room: &'a mut [MaybeUninit<ibv_wc>]) -> &'a [ibv_wc] {
         let verbs = &self.station.device.core.verbs;
-        // SAFETY: live, and room for one.
-        if unsafe { verbs.ibv_poll_cq(self.cq.as_ptr(), 1, wc.as_mut_ptr()) } <= 0 {
-            return None;
-        }
-        // SAFETY: the device has written it.
-        let wc = unsafe { wc.assume_init_ref() };
+        // SAFETY: live, and there is room.
+        let count =
+            unsafe { verbs.ibv_poll_cq(self.cq.as_ptr(), room.len() as i32, room.as_mut_ptr().cast()) };
+        let taken = &room[..count.max(0) as usize];
+        // SAFETY: the device has written these.
+        unsafe { taken.assume_init_ref() }
+    }
+
+    /// One of them in dat-core's words; none: it is nobody's.
+    #[inline]
+    fn complete(&self, wc: &ibv_wc) -> Option<Wc> {
         // SAFETY: a queue pair leaves the table with the gate shut.
-        Some(unsafe { self.station.numbers.get(wc.qp_num) }.and_then(|qp| qp.complete(wc)))
+        unsafe { self.station.numbers.get(wc.qp_num) }.and_then(|qp| qp.complete(wc))
+    }
+
+    /// Moves all that the device has to `ahead`.
+    fn gather_into(&self, ahead: &mut VecDeque<Wc>) {
+        let mut batch = [const { MaybeUninit::uninit() }; BATCH];
+        loop {
+            let taken = self.take(&mut batch);
+            ahead.extend(taken.iter().filter_map(|wc| self.complete(wc)));
+            if taken.len() < BATCH {
+                break;
+            }
+        }
+        self.ahead_len.store(ahead.len(), Ordering::Release);
     }
 
     /// Takes all the device has, ahead of the consumer.
@@ -230,10 +270,7 @@ impl Queue {
     fn gather(&self) -> usize {
         let _shut = self.gate.shut();
         let mut ahead = self.ahead();
-        while let Some(taken) = self.take() {
-            ahead.extend(taken);
-        }
-        self.ahead_len.store(ahead.len(), Ordering::Release);
+        self.gather_into(&mut ahead);
         ahead.len()
     }
 
@@ -255,29 +292,23 @@ impl Queue {
     }
 
     fn arm(&self, solicited: bool) -> bool {
-        if !self.armed.swap(true, Ordering::SeqCst) {
-            self.station.armed.fetch_add(1, Ordering::Relaxed);
-        }
+        self.armed.store(true, Ordering::SeqCst);
+        self.wishes.store(self.wishes.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
         let verbs = &self.station.device.core.verbs;
         // SAFETY: live.
         unsafe { verbs.ibv_req_notify_cq(self.cq.as_ptr(), i32::from(solicited)) };
         // What came before that does not tell; what the gate hides may have been told of already.
         let inside = self.gate.enter();
         let empty = inside.is_some() && self.ahead_len.load(Ordering::SeqCst) == 0 && {
-            let mut first = None;
-            while let Some(taken) = self.take() {
-                if taken.is_some() {
-                    first = taken;
-                    break;
-                }
-            }
-            let empty = first.is_none();
-            if !empty {
+            let mut batch = [const { MaybeUninit::uninit() }; BATCH];
+            let taken = self.take(&mut batch);
+            taken.is_empty() || {
                 let mut ahead = self.ahead();
-                ahead.extend(first);
+                ahead.extend(taken.iter().filter_map(|wc| self.complete(wc)));
                 self.ahead_len.store(ahead.len(), Ordering::Release);
+                // Marks alone: the caller looks again.
+                false
             }
-            empty
         };
         if !empty {
             self.disarm();
@@ -286,11 +317,7 @@ impl Queue {
     }
 
     fn disarm(&self) -> bool {
-        let was = self.armed.swap(false, Ordering::SeqCst);
-        if was {
-            self.station.armed.fetch_sub(1, Ordering::Relaxed);
-        }
-        was
+        self.armed.swap(false, Ordering::SeqCst)
     }
 
     /// Tells whoever armed it that there is something.
@@ -300,6 +327,38 @@ impl Queue {
         }
     }
 
+    /// A consumer that has armed it sleeps until something has come.
+    pub(crate) fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
+        let bed = match self.bed.get() {
+            Some(bed) => bed,
+            None => match Bed::beside(self) {
+                Ok(bed) => self.bed.get_or_init(|| bed),
+                // Without descriptors it looks again and again.
+                Err(_) => return Slept::Woken,
+            },
+        };
+        if !wake.enter_poller() {
+            return Slept::Woken;
+        }
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let roused = bed.sleep(left.and_then(|left| Timespec::try_from(left).ok()).as_ref());
+        let signalled = wake.leave_poller();
+        match roused {
+            Roused::News => {
+                self.see();
+                Slept::Woken
+            }
+            Roused::TimedOut if !signalled => Slept::TimedOut,
+            Roused::Signal if !signalled => Slept::Interrupted,
+            _ => Slept::Woken,
+        }
+    }
+
+    /// Who sleeps looks again.
+    pub(crate) fn interrupt(&self) {
+        self.bed.get().iter().for_each(|bed| bed.interrupt());
+    }
+
     pub(crate) fn call(&self, up: Upcall<'_, Adapter>) {
         if let Some(sink) = &*self.sink.lock().unwrap_or_else(PoisonError::into_inner) {
             sink.call(up);
@@ -307,16 +366,25 @@ impl Queue {
     }
 
     /// Takes the events of its channel.
-    pub(crate) fn see(&self) {
+    pub(crate) fn see(&self) -> bool {
         let verbs = &self.station.device.core.verbs;
         let (mut cq, mut context, mut seen) = (ptr::null_mut(), ptr::null_mut(), 0);
+        let wishes = self.wishes.swap(0, Ordering::Relaxed);
         // SAFETY: a live channel, which does not block; only this queue tells there.
         while unsafe { (verbs.ibv_get_cq_event)(self.channel.as_ptr(), &mut cq, &mut context) } == 0 {
             seen += 1;
+            // The only one, mostly.
+            if wishes == 1 {
+                break;
+            }
         }
-        if seen > 0 {
-            // SAFETY: as many as were taken.
-            unsafe { (verbs.ibv_ack_cq_events)(self.cq.as_ptr(), seen) };
+        self.seen.fetch_add(seen, Ordering::Relaxed);
+        seen > 0
+    }
+
+    /// The same, for who armed it and does not sleep here.
+    pub(crate) fn serve(&self) {
+        if self.see() {
             self.ready();
         }
     }

@@ -1,9 +1,11 @@
 //! Descriptors that threads sleep on.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 /// A descriptor that one thread sleeps on and others make readable.
@@ -27,6 +29,51 @@ impl Bell {
 impl AsFd for Bell {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// Where one thread sleeps on another descriptor, and others interrupt it. Cheaper than to say each time what is slept on.
+pub(crate) struct Bed {
+    epoll: OwnedFd,
+    bell: Bell,
+}
+
+/// Why a sleep ended.
+pub(crate) enum Roused {
+    /// There is news at the descriptor, since the last sleep or before.
+    News,
+    /// Somebody has interrupted it.
+    Interrupted,
+    TimedOut,
+    /// A signal handler ran.
+    Signal,
+}
+
+const NEWS: u64 = 0;
+const BELL: u64 = 1;
+
+impl Bed {
+    /// Beside a descriptor. What comes there wakes once, whether it is taken then or not.
+    pub(crate) fn beside(fd: impl AsFd) -> io::Result<Bed> {
+        let (epoll, bell) = (epoll::create(CreateFlags::CLOEXEC)?, Bell::new()?);
+        for (fd, data) in [(fd.as_fd(), NEWS), (bell.as_fd(), BELL)] {
+            epoll::add(&epoll, fd, EventData::new_u64(data), EventFlags::IN | EventFlags::ET)?;
+        }
+        Ok(Bed { epoll, bell })
+    }
+
+    pub(crate) fn sleep(&self, limit: Option<&Timespec>) -> Roused {
+        let mut events = [MaybeUninit::<Event>::uninit(); 2];
+        match epoll::wait(&self.epoll, &mut events, limit) {
+            Ok(([], _)) => Roused::TimedOut,
+            Ok((found, _)) if found.iter().any(|event| event.data.u64() == NEWS) => Roused::News,
+            Ok(_) => Roused::Interrupted,
+            Err(_) => Roused::Signal,
+        }
+    }
+
+    pub(crate) fn interrupt(&self) {
+        self.bell.ring();
     }
 }
 

@@ -4,6 +4,7 @@ use std::ffi::CStr;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::ptr::NonNull;
 
 use adapter::netdev;
@@ -17,6 +18,7 @@ use crate::cm::Channel;
 use crate::cq::SPARE;
 use crate::descriptor::unblock;
 use crate::gate;
+use crate::params::SYSFS;
 use crate::qp::OWN;
 
 /// An open device, and the port that has the adapter's address.
@@ -122,6 +124,11 @@ impl Device {
     pub(crate) fn unblock(&self) {
         // SAFETY: an open context.
         unsafe { unblock(self.context.as_ref().async_fd) }
+    }
+
+    /// The kernel does the device's work, on the processors that consumers poll on.
+    pub(crate) fn is_software(&self) -> bool {
+        !Path::new(SYSFS).join(&self.name).join("device").exists()
     }
 
     /// It and its peers speak iWARP.

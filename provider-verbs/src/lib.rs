@@ -38,11 +38,14 @@
 //! has dat-core's id and the operation.
 //!
 //! Arming is `ibv_req_notify_cq`, then one more poll: what came in between is kept for the next poll, and the answer is "not
-//! empty". So no wake-up is lost. Who waits for events of an EVD with completions sleeps in poll(2) on the channel of its queue,
-//! the event channel of rdma_cm and a descriptor of its own by which others interrupt it: a completion wakes the thread that
-//! wants it. Events of rdma_cm are handled by whoever is awake, one thread at a time. The station's thread sleeps on the same
-//! descriptors: for consumers that do not wait, or for other things, and for asynchronous events. It looks for queue pairs that
-//! have failed every 50 ms while there are connections, since rxe tells of them by a completion only.
+//! empty". So no wake-up is lost. Who waits for events of an EVD with completions sleeps on the channel of its queue, beside a
+//! descriptor by which others interrupt it: a completion wakes the thread that wants it, and no other. The station's thread
+//! sleeps on the event channel of rdma_cm, the device's asynchronous events, and the channels of queues that a notification
+//! object wants to hear of. It looks for queue pairs that have failed every 50 ms while there are connections, since rxe tells
+//! of them by a completion only.
+//!
+//! Where the kernel does the device's work (rxe, siw), a consumer that polls in vain gives its processor up now and then: it may
+//! be the one that the work waits for.
 //!
 //! # How a connection ends
 //!

@@ -1,14 +1,14 @@
 //! What an adapter's threads share: who has news of what, and who looks for them.
 //!
-//! Whoever is awake handles events of rdma_cm, one thread at a time: a consumer that sleeps in dat_evd_wait, one that polls and
-//! has a queue armed, or the station's own thread, which serves all others.
+//! The station's own thread sleeps on the event channel of rdma_cm, the device's asynchronous events, and the completion queues
+//! that are attended: what consumers sleep on themselves it does not look at. Whoever ends a connection takes that as far as it
+//! gets, one thread at a time.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use dat_core::wake::{Slept, Wake};
 use rdma_core_sys::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -30,8 +30,6 @@ pub(crate) struct Station {
     /// For who has a name from rdma_cm.
     pairs: Mutex<HashMap<u32, Weak<Pair>>>,
     cqs: Mutex<Vec<Weak<cq::Queue>>>,
-    /// Completion queues that are armed.
-    pub(crate) armed: AtomicUsize,
     /// Pairs whose connection is about to end; and those that have failed.
     ending: Mutex<Vec<Arc<Pair>>>,
     /// There are some: for who polls.
@@ -42,9 +40,13 @@ pub(crate) struct Station {
     desk: Mutex<()>,
     /// Its own thread's.
     bell: Bell,
-    sleepers: Mutex<Vec<Arc<cq::Queue>>>,
+    /// Looks in vain, where those give way ([`GIVE_WAY`]).
+    looks: Option<AtomicU32>,
     stop: AtomicBool,
 }
+
+/// A consumer that polls gives its processor up once in so many looks, where the kernel does the device's work and may wait for it.
+const GIVE_WAY: u32 = 64;
 
 /// How often the station looks for queue pairs that have failed, while there are connections.
 const TICK: Duration = Duration::from_millis(50);
@@ -57,20 +59,20 @@ impl Station {
     pub(crate) fn new(device: Arc<Device>, channel: Channel, bell: Bell) -> Station {
         channel.unblock();
         device.unblock();
+        let looks = device.is_software().then(AtomicU32::default);
         Station {
             device,
             channel,
             numbers: Numbers::new(),
             pairs: Mutex::default(),
             cqs: Mutex::default(),
-            armed: AtomicUsize::new(0),
             ending: Mutex::default(),
             unfinished: AtomicBool::new(false),
             failed: Mutex::default(),
             deadlines: Mutex::default(),
             desk: Mutex::default(),
             bell,
-            sleepers: Mutex::default(),
+            looks,
             stop: AtomicBool::new(false),
         }
     }
@@ -100,7 +102,6 @@ impl Station {
 
     pub(crate) fn add_cq(&self, queue: &Arc<cq::Queue>) {
         lock(&self.cqs).push(Arc::downgrade(queue));
-        self.bell.ring();
     }
 
     pub(crate) fn forget_cq(&self, queue: &Arc<cq::Queue>) {
@@ -109,6 +110,11 @@ impl Station {
 
     fn cqs(&self) -> Vec<Arc<cq::Queue>> {
         lock(&self.cqs).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Its own thread looks again at what there is to do.
+    pub(crate) fn ring(&self) {
+        self.bell.ring();
     }
 
     /// A pair has failed.
@@ -163,20 +169,26 @@ impl Station {
         self.unfinished.store(!ending.is_empty(), Ordering::Release);
     }
 
-    /// Looks for news without waiting, if somebody waits for some.
+    /// Looks for news without waiting.
     pub(crate) fn look(&self) {
-        if self.armed.load(Ordering::Relaxed) > 0 {
-            self.cqs().iter().for_each(|queue| queue.see());
-        }
         if self.unfinished.load(Ordering::Relaxed) {
             self.handle();
+        }
+        if let Some(looks) = &self.looks {
+            // Of several threads that poll some count for nothing.
+            let count = looks.load(Ordering::Relaxed).wrapping_add(1);
+            looks.store(count, Ordering::Relaxed);
+            if count % GIVE_WAY == 0 {
+                std::thread::yield_now();
+            }
         }
     }
 
     /// The station's own thread.
     pub(crate) fn run(&self) {
         while !self.stop.load(Ordering::Acquire) {
-            let queues = self.cqs();
+            let mut queues = self.cqs();
+            queues.retain(|queue| queue.attended.load(Ordering::Acquire));
             let mut fds = vec![
                 PollFd::new(&self.bell, PollFlags::IN),
                 PollFd::new(&self.channel, PollFlags::IN),
@@ -193,7 +205,7 @@ impl Station {
             if ready[2] {
                 self.take_async();
             }
-            queues.iter().zip(&ready[3..]).filter(|(_, ready)| **ready).for_each(|(queue, _)| queue.see());
+            queues.iter().zip(&ready[3..]).filter(|(_, ready)| **ready).for_each(|(queue, _)| queue.serve());
             if polled == Ok(0) {
                 self.look_for_failures();
             }
@@ -223,54 +235,9 @@ impl Station {
         Timespec::try_from(limit).ok()
     }
 
-    /// A consumer sleeps on its queue, the events of rdma_cm and its own descriptor.
-    pub(crate) fn sleep_on(&self, queue: &Arc<cq::Queue>, wake: &Wake, deadline: Option<Instant>) -> Slept {
-        lock(&self.sleepers).push(Arc::clone(queue));
-        let slept = self.sleep_here(queue, wake, deadline);
-        lock(&self.sleepers).retain(|other| !Arc::ptr_eq(other, queue));
-        slept
-    }
-
-    fn sleep_here(&self, queue: &cq::Queue, wake: &Wake, deadline: Option<Instant>) -> Slept {
-        loop {
-            if !wake.enter_poller() {
-                return Slept::Woken;
-            }
-            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            let limit = left.and_then(|left| Timespec::try_from(left).ok());
-            let mut fds = [
-                PollFd::new(queue, PollFlags::IN),
-                PollFd::new(&queue.bell, PollFlags::IN),
-                PollFd::new(&self.channel, PollFlags::IN),
-            ];
-            let polled = poll(&mut fds, limit.as_ref());
-            let [news, rung, events] = fds.each_ref().map(|fd| !fd.revents().is_empty());
-            if wake.leave_poller() {
-                return Slept::Woken;
-            }
-            match polled {
-                Err(rustix::io::Errno::INTR) => return Slept::Interrupted,
-                Ok(0) if left.is_some() => return Slept::TimedOut,
-                _ => {}
-            }
-            if rung {
-                queue.bell.settle();
-            }
-            if news {
-                queue.see();
-            }
-            if events {
-                self.handle();
-            }
-            if wake.is_signalled() || news {
-                return Slept::Woken;
-            }
-        }
-    }
-
-    /// Those who sleep in a poller look again.
+    /// Those who sleep on a queue look again.
     pub(crate) fn interrupt(&self) {
-        lock(&self.sleepers).iter().for_each(|queue| queue.bell.ring());
+        self.cqs().iter().for_each(|queue| queue.interrupt());
     }
 
     /// Asynchronous events of the device.

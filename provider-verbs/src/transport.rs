@@ -118,7 +118,7 @@ impl Transport for Adapter {
     }
 
     fn sleep_on(&self, cq: &Cq, wake: &Wake, deadline: Option<Instant>) -> Slept {
-        self.station.sleep_on(&cq.0, wake, deadline)
+        cq.0.sleep(wake, deadline)
     }
 
     fn interrupt(&self) {

@@ -123,6 +123,7 @@ pub fn create<T: Transport>(
             bell,
         })
     })?;
+    node.tend_for_cno(cno.is_some());
     node.arm_for_cno();
     Ok(node)
 }
@@ -303,6 +304,7 @@ impl<T: Transport> Evd<T> {
         let old = std::mem::replace(&mut *self.bell.cno(), cno.map(Ref::new));
         self.bell.has_cno.store(cno.is_some(), Ordering::Release);
         drop(old);
+        self.tend_for_cno(cno.is_some());
         self.renotify();
     }
 
@@ -323,6 +325,13 @@ impl<T: Transport> Evd<T> {
     /// Wakes a waiter so that it sees that the adapter closes.
     pub fn interrupt_waiter(&self) {
         self.bell.interrupt_waiter();
+    }
+
+    /// A CNO wants to hear of completions, or no longer.
+    fn tend_for_cno(&self, on: bool) {
+        if let Some(cq) = &self.cq {
+            cq.attend(on);
+        }
     }
 
     /// Arms the completion queue if a CNO wants to hear of the next completion. False: there is one already.

@@ -364,6 +364,7 @@ pub fn upcalls_stop_at_drop<T: Transport>(a: &T, b: &T) {
 pub fn a_sleeper_is_woken<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
+    b.recvs.attend(false);
     for i in 0..50 {
         b.recv(i, &[]);
     }

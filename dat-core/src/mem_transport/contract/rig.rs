@@ -159,6 +159,9 @@ impl<'t, T: Transport> End<'t, T> {
         let (log, requests_log, recvs_log) = (Log::new(t), Log::new(t), Log::new(t));
         let requests = t.cq(depth, requests_log.sink()).expect("completion queue");
         let recvs = t.cq(depth, recvs_log.sink()).expect("completion queue");
+        // Who arms them does not sleep on them, but in `a_sleeper_is_woken`.
+        requests.attend(true);
+        recvs.attend(true);
         let cfg = cfg::<T>(&pd, &requests, &recvs, None);
         let qp = t.qp(cfg, log.sink()).expect("queue pair");
         let mem = Buffer::new(t, &pd, len, ALL);
