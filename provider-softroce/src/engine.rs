@@ -14,7 +14,7 @@ use dat_sys::*;
 use mio::Interest;
 use mio::event::Event;
 use rnic::Work;
-use rnic::cm::{self, ConnId};
+use rnic::cm;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use wire::cm::{Mad, Message, Reason, ServiceId};
 use wire::rocev2::{Deth, Extension, Opcode, Packet, PathMtu};
@@ -27,6 +27,7 @@ use crate::link::{Link, Target, Tools, deadline};
 use crate::params::Params;
 use crate::port::{Desk, Letter, PortError, slot_of};
 use crate::route::Route;
+use crate::scout::Refusal;
 use crate::socket::{Datagrams, Habits, RxBatch};
 use crate::station::{GSI, Neighbour, Owner, Station, random};
 
@@ -113,6 +114,9 @@ impl Engine {
         context.watch(Key::Door(index), &station.port.door, readable).map_err(system)?;
         context.watch(Key::Mailbox(index), &station.port.mailbox, readable).map_err(system)?;
         context.watch(Key::Life(index), &station.port.life.listener, readable).map_err(system)?;
+        if let Some(scout) = &station.scout {
+            context.watch(Key::Scout(index), scout, readable).map_err(system)?;
+        }
         self.stations.push(station);
         // Who listened before listens here, too. Where another adapter does, this one does not.
         for door in self.calls.all() {
@@ -286,33 +290,17 @@ impl Engine {
         }
     }
 
-    /// What the network did not deliver.
-    fn read_errors(&mut self, index: usize, now: Instant) {
-        let Engine { stations, links, kit, .. } = self;
-        let station = &mut stations[index];
-        let mut gone = Vec::new();
-        station.port.socket.errors(|back| {
-            if back.refused
-                && let Some(qpn) = dest_qpn(back.packet)
+    /// Hosts have said that nobody has the port there.
+    fn read_refusals(&mut self, index: usize, now: Instant) {
+        let Engine { stations, links, kit, rx, .. } = self;
+        let Some(station) = stations.get_mut(index) else { return };
+        let refusals = station.scout.as_ref().map_or(Vec::new(), |scout| scout.refusals(rx));
+        for Refusal { host, id } in refusals {
+            if let Some(&Owner::Link(link)) = station.owners.get(&id)
+                && let Some(link) = links.get_mut(link)
+                && link.has_called(host, id)
             {
-                gone.push((back.to.ip(), qpn, senders_id(back.packet)));
-            }
-        });
-        for (peer, qpn, call) in gone {
-            let of_call = call.filter(|_| qpn == GSI).and_then(|id| match station.owners.get(&ConnId(id)) {
-                Some(&Owner::Link(link)) => Some(link),
-                _ => None,
-            });
-            let concerned: Vec<usize> = match of_call {
-                Some(link) => vec![link],
-                None => links.indices().collect(),
-            };
-            for index in concerned {
-                if let Some(link) = links.get_mut(index)
-                    && (of_call.is_some() || link.is_with(peer, qpn))
-                {
-                    link.peer_is_gone(&mut Tools { station, kit, now });
-                }
+                link.peer_is_gone(&mut Tools { station, kit, now });
             }
         }
         self.settle_messages(index, now);
@@ -427,12 +415,6 @@ fn dest_qpn(packet: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes([0, high, middle, low]))
 }
 
-/// By what its sender knows the connection that a message of ours was about, which has come back.
-fn senders_id(packet: &[u8]) -> Option<u32> {
-    const AT: usize = 12 + Deth::SIZE + 24;
-    packet.get(AT..)?.first_chunk().map(|id| u32::from_be_bytes(*id))
-}
-
 fn no_port(error: PortError) -> OpenError {
     let code = match error {
         PortError::System(..) => Error::of(DAT_INVALID_ADDRESS),
@@ -482,13 +464,7 @@ unsafe impl adapter::Engine for Engine {
     fn see(&mut self, event: &Event) {
         let (key, now) = (Key::from(event.token()), Instant::now());
         match key {
-            Key::Socket(station) => {
-                if event.is_error() && station < self.stations.len() {
-                    self.read_errors(station, now);
-                }
-                self.read_all(key, now);
-            }
-            Key::Door(_) => self.read_all(key, now),
+            Key::Socket(_) | Key::Door(_) => self.read_all(key, now),
             Key::Mailbox(_) | Key::Service { .. } => self.read_letters(key, now),
             Key::Life(station) => self.admit(station),
             Key::Guest { station, guest } => {
@@ -497,6 +473,7 @@ unsafe impl adapter::Engine for Engine {
                 self.admit(station);
             }
             Key::Lifeline { station, number } => self.neighbour_is_gone(station, number, now),
+            Key::Scout(station) => self.read_refusals(station, now),
         }
     }
 

@@ -8,6 +8,7 @@
 //! | `socket` | UDP sockets: batches, errors, the options that make a packet's IP header known |
 //! | `selftest` | whether this host's IP headers are what the ICRC needs |
 //! | `route` | which address, and which path MTU, leads to a peer |
+//! | `scout` | whether anybody at all has the port on a peer's host |
 //! | `express` | a quicker way to peers at the same address |
 //! | `line` | packets to and from a socket: ICRC, batches, the emulated network, captures |
 //! | `station` | an address in use: its port, its line, its connection manager |
@@ -28,6 +29,7 @@ mod netlink;
 mod params;
 mod port;
 mod route;
+mod scout;
 mod selftest;
 mod socket;
 mod station;

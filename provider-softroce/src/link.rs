@@ -134,17 +134,33 @@ impl Link {
         }
     }
 
-    /// Whether its connection is with this queue pair of that address.
-    pub(crate) fn is_with(&self, peer: IpAddr, qpn: u32) -> bool {
-        matches!(&self.phase, Phase::Up(up) if up.peer.address.ip() == peer && up.peer_qpn == qpn)
-    }
-
     /// Whether its connection is with the adapter that has this slot.
     pub(crate) fn is_with_slot(&self, peer: IpAddr, slot: u8) -> bool {
         match &self.phase {
             Phase::Up(up) => up.conn.peer == (peer, slot),
             Phase::Parting(parting) => parting.conn.peer == (peer, slot),
             _ => false,
+        }
+    }
+
+    /// Whether it has asked somebody at this address for this connection.
+    pub(crate) fn has_called(&self, peer: IpAddr, id: ConnId) -> bool {
+        let called = match &self.phase {
+            Phase::Dialing(dialing) => Some(dialing.target.to.ip()),
+            Phase::Up(up) => up.has_called().then_some(up.peer.address.ip()),
+            Phase::Parting(parting) => parting.has_called.then_some(parting.peer.address.ip()),
+            Phase::Idle(_) | Phase::Ended(_) | Phase::Between => None,
+        };
+        called == Some(peer) && self.conn() == Some(id)
+    }
+
+    /// Its connection, or its attempt to have one.
+    fn conn(&self) -> Option<ConnId> {
+        match &self.phase {
+            Phase::Dialing(dialing) => dialing.call.map(|(conn, _)| conn.id),
+            Phase::Up(up) => Some(up.conn.id),
+            Phase::Parting(parting) => Some(parting.conn.id),
+            Phase::Idle(_) | Phase::Ended(_) | Phase::Between => None,
         }
     }
 
@@ -406,14 +422,8 @@ impl Link {
 impl Link {
     /// What the connection manager has to say of it.
     pub(crate) fn told(&mut self, tools: &mut Tools<'_>, id: ConnId, event: Event) {
-        let current = match &self.phase {
-            Phase::Dialing(dialing) => dialing.call.map(|(conn, _)| conn.id),
-            Phase::Up(up) => Some(up.conn.id),
-            Phase::Parting(parting) => Some(parting.conn.id),
-            Phase::Idle(_) | Phase::Ended(_) | Phase::Between => None,
-        };
         // Of an attempt that was followed by another.
-        if current != Some(id) {
+        if self.conn() != Some(id) {
             return;
         }
         match event {
@@ -554,8 +564,15 @@ impl Link {
     /// A time is over.
     pub(crate) fn expire(&mut self, tools: &mut Tools<'_>) {
         let Phase::Up(up) = &mut self.phase else { return };
+        let silences = |up: &Up| up.rc.stats().probes + up.rc.stats().timeouts;
+        let before = silences(up);
         match up.rc.expire(tools.now) {
-            Ok(()) => self.transmit(tools),
+            Ok(()) => {
+                if up.has_called() && silences(up) > before {
+                    tools.station.ask(up.peer.address, up.conn.id, up.peer_qpn);
+                }
+                self.transmit(tools);
+            }
             Err(failure) => {
                 up.failure = Some(failure);
                 self.end(tools, End::Broken);

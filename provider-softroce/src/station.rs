@@ -10,7 +10,7 @@ use adapter::{Table, netdev};
 use netem::Conditions;
 use rnic::cm::{Cfg, Cm, ConnId};
 use rnic::rc::Burst;
-use wire::cm::{MAD_SIZE, Timeout};
+use wire::cm::{Dreq, MAD_SIZE, Mad, Message, Req, Timeout};
 use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, Psn, packet_len};
 
 use crate::calls::CallId;
@@ -18,6 +18,7 @@ use crate::line::{Line, Peer};
 use crate::params::Params;
 use crate::port::{Lifeline, Port, PortError, UDP_PORT};
 use crate::route::Route;
+use crate::scout::Scout;
 use crate::selftest;
 use crate::socket::Habits;
 
@@ -31,6 +32,8 @@ const PACKET_LIFETIME: Timeout = Timeout::new(14);
 pub(crate) struct Station {
     pub(crate) port: Port,
     pub(crate) line: Line,
+    /// None: there is no descriptor left, and what ends elsewhere is noticed later.
+    pub(crate) scout: Option<Scout>,
     pub(crate) cm: Cm,
     pub(crate) owners: HashMap<ConnId, Owner>,
     pub(crate) qpns: Qpns,
@@ -92,6 +95,7 @@ impl Station {
         Ok(Station {
             port,
             line,
+            scout: Scout::new(address).ok(),
             cm: Cm::new(cfg),
             owners,
             qpns: Qpns::new(slot),
@@ -126,6 +130,18 @@ impl Station {
                 Packet { bth, extension: Extension::Deth(deth), payload: &message.mad }.emit(place);
                 self.send(&peer, burst, now);
             }
+            let said = Mad::parse(&message.mad).map(|mad| mad.message);
+            if let Ok(Message::Req(Req { local_id, .. }) | Message::Dreq(Dreq { local_id, .. })) = said {
+                self.ask(peer.address, ConnId(local_id), GSI);
+            }
+        }
+    }
+
+    /// Asks a host whether nobody there has the port, for a connection with this queue pair.
+    pub(crate) fn ask(&self, host: SocketAddr, id: ConnId, qpn: u32) {
+        // This address is ours.
+        if let Some(scout) = self.scout.as_ref().filter(|_| host != self.address()) {
+            scout.ask(host, id, qpn);
         }
     }
 

@@ -7,9 +7,9 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use dat_core::mem_transport::contract::rig::{DEPTH, End, Event, Rig, Service, outcomes};
-use dat_core::provider::{Close, Provider, Queue, WcStatus};
+use dat_core::provider::{Close, Connect, Provider, Queue, WcStatus};
 use provider_softroce::{Roce, SoftRoce};
-use wire::cm::{Drep, Dreq, IpHeader, Mad, Message, Req, Rtu, ServiceId, Timeout};
+use wire::cm::{Drep, Dreq, IpHeader, Mad, Message, Rep, Req, Rtu, ServiceId, Timeout};
 use wire::rocev2::{
     Aeth, Bth, Deth, Extension, Icrc, Opcode, Operation, Packet, PathMtu, Psn, Syndrome, UDP_PORT,
 };
@@ -40,6 +40,8 @@ struct Peer {
 /// What the peer hears, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Heard {
+    Req { transaction: u64, id: u32, qpn: u32, psn: Psn },
+    Rtu,
     Rep { id: u32, qpn: u32, psn: Psn },
     Dreq { transaction: u64 },
     Drep { transaction: u64 },
@@ -98,6 +100,10 @@ impl Peer {
     fn hear(&self) -> Option<Heard> {
         let mut datagram = [0; 8192];
         while let Ok(len) = self.socket.recv(&mut datagram) {
+            // What is shorter only asks whether the port is anybody's.
+            if len < Bth::SIZE {
+                continue;
+            }
             let packet = Packet::parse(&datagram[..len - Icrc::SIZE]).expect("our own");
             let psn = packet.bth.psn;
             let heard = match packet.bth.opcode.operation() {
@@ -106,6 +112,11 @@ impl Peer {
                 _ => {
                     let Mad { transaction, message } = Mad::parse(packet.payload).expect("our own");
                     match message {
+                        Message::Req(req) => {
+                            let (id, qpn, psn) = (req.local_id, req.qpn, req.starting_psn);
+                            Heard::Req { transaction, id, qpn, psn }
+                        }
+                        Message::Rtu(_) => Heard::Rtu,
                         Message::Rep(rep) => {
                             Heard::Rep { id: rep.local_id, qpn: rep.qpn, psn: rep.starting_psn }
                         }
@@ -169,6 +180,39 @@ fn connected<'t>(rig: &Rig<'t, Roce>, peer: &Peer) -> (End<'t, Roce>, Call) {
     peer.say_message(1, Message::Rtu(Rtu { local_id: PEER_ID, remote_id: call.id, private: &[] }));
     assert!(matches!(rig.next("the connection", &end.log), Event::Established { .. }));
     (end, call)
+}
+
+/// An end that calls.
+fn calling<'t>(rig: &Rig<'t, Roce>, ip: Ipv4Addr) -> End<'t, Roce> {
+    let end = End::new(rig.a);
+    let addr = (ip, 0).into();
+    end.qp.connect(&Connect { addr, port: 7, private: b"", timeout: None, depth: DEPTH }).expect("connect");
+    end
+}
+
+/// The peer is called, and answers with its queue pair of this number.
+fn connected_to<'t>(rig: &Rig<'t, Roce>, peer: &Peer, n: u32) -> End<'t, Roce> {
+    let end = calling(rig, PEER);
+    let Heard::Req { transaction, id, .. } = rig.until("a REQ", || peer.hear()) else { panic!("no REQ") };
+    let rep = Rep {
+        local_id: PEER_ID + n,
+        remote_id: id,
+        qpn: PEER_QPN + n,
+        starting_psn: OUR_PSN,
+        responder_resources: 4,
+        initiator_depth: 4,
+        target_ack_delay: Timeout::new(14),
+        failover: 0,
+        flow_control: false,
+        rnr_retry_count: 7,
+        srq: false,
+        ca_guid: 1,
+        private: b"",
+    };
+    peer.say_message(transaction, Message::Rep(rep));
+    assert_eq!(rig.until("an RTU", || peer.hear()), Heard::Rtu);
+    assert!(matches!(rig.next("the connection", &end.log), Event::Established { .. }));
+    end
 }
 
 /// The peer's queue pair is gone as it disconnects, as a kernel's is: it is asked for what is in flight, and not for long.
@@ -319,4 +363,38 @@ fn an_end_that_is_lost_as_the_adapter_is_closed() {
         let time = start.elapsed();
         assert!(answer || time >= Duration::from_millis(250), "it was said for {time:?} only");
     }
+}
+
+/// A host on which nobody has the port says so: nobody waits until all has been said again in vain, which takes seconds.
+#[test]
+fn nobody_has_the_port() {
+    const SOON: Duration = Duration::from_secs(2);
+    let _alone = alone();
+    let ours = adapter();
+    let rig = Rig { a: &ours, b: &ours };
+    // It is not by chance that we hear of it.
+    for n in 100..110 {
+        let start = Instant::now();
+        let end = calling(&rig, Ipv4Addr::new(127, 0, 0, n));
+        assert!(matches!(rig.next("an answer", &end.log), Event::Unreachable));
+        assert!(start.elapsed() < SOON, "{n}: {:?}", start.elapsed());
+    }
+
+    let peer = Peer::new();
+    let sends = connected_to(&rig, &peer, 0);
+    drop(peer);
+    let start = Instant::now();
+    sends.send(1, &[sends.mem.segment(0, 8)]);
+    assert!(matches!(rig.next("the end", &sends.log), Event::Broken));
+    assert_eq!(outcomes(&rig.completions(&sends.requests, 1)), [(1, WcStatus::Flushed)]);
+    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+
+    // What was said of that one is nothing to the next.
+    let peer = Peer::new();
+    let leaves = connected_to(&rig, &peer, 1);
+    drop(peer);
+    let start = Instant::now();
+    leaves.qp.disconnect(Close::Graceful);
+    assert!(matches!(rig.next("the end", &leaves.log), Event::Disconnected));
+    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
 }

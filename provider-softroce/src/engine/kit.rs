@@ -69,6 +69,8 @@ pub(crate) enum Key {
     Guest { station: usize, guest: usize },
     /// A peer of a station: what ends when the adapter does that has this slot.
     Lifeline { station: usize, number: usize },
+    /// Where hosts say that nobody has the port.
+    Scout(usize),
 }
 
 /// Stations at most, as far as tokens go: addresses of a host.
@@ -84,6 +86,7 @@ impl From<Key> for Token {
             Key::Service { door, station } => (door * STATIONS + station) << 3 | 4,
             Key::Guest { station, guest } => (guest * STATIONS + station) << 3 | 5,
             Key::Lifeline { station, number } => (number * STATIONS + station) << 3 | 6,
+            Key::Scout(station) => station << 3 | 7,
         })
     }
 }
@@ -99,7 +102,8 @@ impl From<Token> for Key {
             3 => Key::Life(index),
             4 => Key::Service { door: number, station },
             5 => Key::Guest { station, guest: number },
-            _ => Key::Lifeline { station, number },
+            6 => Key::Lifeline { station, number },
+            _ => Key::Scout(index),
         }
     }
 }

@@ -82,6 +82,7 @@ impl Link {
 
     /// The peer's process is gone, or its host says that nobody has the port.
     pub(crate) fn peer_is_gone(&mut self, tools: &mut Tools<'_>) {
+        let conn = self.conn();
         match &self.phase {
             // It has said so.
             Phase::Up(up) if up.peer_leaves => self.end(tools, End::Peer),
@@ -94,6 +95,10 @@ impl Link {
             }
             Phase::Parting(_) => self.disconnected(tools),
             Phase::Idle(_) | Phase::Ended(_) | Phase::Between => {}
+        }
+        // Nor is there anybody who would hear of the end.
+        if let Some(conn) = conn {
+            tools.station.cm.unreachable(tools.now, conn);
         }
     }
 

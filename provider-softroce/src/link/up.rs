@@ -104,6 +104,11 @@ impl Up {
         }
     }
 
+    /// Whether this is the active side.
+    pub(super) fn has_called(&self) -> bool {
+        self.ends.is_none()
+    }
+
     /// Sends what is ready.
     pub(super) fn transmit(&mut self, tools: &mut Tools<'_>) -> Result<(), Failure> {
         // On the passive side: not before the peer has shown that it is there.

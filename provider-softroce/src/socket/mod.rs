@@ -52,12 +52,10 @@ impl Udp {
         match address {
             SocketAddr::V4(_) => {
                 udp.set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
-                udp.set(libc::IPPROTO_IP, libc::IP_RECVERR, 1)?;
             }
             SocketAddr::V6(_) => {
                 udp.0.set_only_v6(true)?;
                 udp.set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
-                udp.set(libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
                 // Kernel rxe and adapters send without a checksum.
                 udp.set(libc::IPPROTO_UDP, UDP_NO_CHECK6_RX, 1)?;
             }
@@ -92,6 +90,15 @@ impl Udp {
     /// come one by one: slower, but whole.
     fn gather(&self, on: bool) {
         self.set(libc::IPPROTO_UDP, libc::UDP_GRO, on.into()).ok();
+    }
+
+    /// The network's errors are kept for [`errors`](Self::errors). Not for sockets that share a port: the kernel picks one of
+    /// those without asking who has sent.
+    pub(crate) fn hear_of_errors(&self) -> io::Result<()> {
+        match self.local_addr()? {
+            SocketAddr::V4(_) => self.set(libc::IPPROTO_IP, libc::IP_RECVERR, 1),
+            SocketAddr::V6(_) => self.set(libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1),
+        }
     }
 
     /// Whether the kernel gives packets back that have left, in the error queue.

@@ -69,6 +69,7 @@ fn a_port_that_nobody_has_is_reported() {
         let (a, b) = pair(ip);
         let to = b.local_addr().expect("bound");
         drop(b);
+        a.hear_of_errors().expect("no privilege is needed");
         assert_eq!(a.send(to, b"who is there?", 13), Sent::All);
         let mut reports = Vec::new();
         a.errors(|back| reports.push((back.to, back.packet.to_vec(), back.refused)));
