@@ -62,6 +62,19 @@ pub(crate) fn cfg(peer: usize) -> RcCfg {
     }
 }
 
+/// Takes the packets out of a burst, without their ICRCs.
+fn taken(burst: &mut Burst) -> Vec<Vec<u8>> {
+    let mut rest = burst.bytes();
+    let packets = burst.lens().iter().map(|&len| {
+        let (datagram, after) = rest.split_at(len.into());
+        rest = after;
+        datagram[..datagram.len() - burst::ICRC_SIZE].to_vec()
+    });
+    let packets = packets.collect();
+    burst.clear();
+    packets
+}
+
 impl Side {
     pub(crate) fn new(cfg: RcCfg, now: Instant) -> Side {
         Side::with_srq(cfg, None, Arc::new(Keys::new()), now)
@@ -76,17 +89,9 @@ impl Side {
         Side { queues, rc, burst: Burst::new(64, 1 << 18), link: Link::new(Conditions::default()) }
     }
 
-    /// Takes the packets out of the burst, without their ICRCs.
+    /// What it has put into its burst.
     pub(crate) fn sent(&mut self) -> Vec<Vec<u8>> {
-        let mut rest = self.burst.bytes();
-        let packets = self.burst.lens().iter().map(|&len| {
-            let (datagram, after) = rest.split_at(len.into());
-            rest = after;
-            datagram[..datagram.len() - burst::ICRC_SIZE].to_vec()
-        });
-        let packets = packets.collect();
-        self.burst.clear();
-        packets
+        taken(&mut self.burst)
     }
 
     pub(crate) fn take(&mut self, now: Instant, packet: &[u8]) -> Result<(), Failure> {

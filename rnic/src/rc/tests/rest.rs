@@ -22,21 +22,9 @@ impl Left {
         let mut said = vec![];
         while self.rest.wants_tx() {
             self.rest.transmit(&mut self.burst);
-            said.append(&mut words(&self.take()));
+            said.append(&mut words(&taken(&mut self.burst)));
         }
         said
-    }
-
-    fn take(&mut self) -> Vec<Vec<u8>> {
-        let mut rest = self.burst.bytes();
-        let packets = self.burst.lens().iter().map(|&len| {
-            let (datagram, after) = rest.split_at(len.into());
-            rest = after;
-            datagram[..datagram.len() - burst::ICRC_SIZE].to_vec()
-        });
-        let packets = packets.collect();
-        self.burst.clear();
-        packets
     }
 }
 
@@ -68,7 +56,7 @@ fn what_was_taken_is_acknowledged_again_and_nothing_new_is_taken() {
     let statuses: Vec<_> = received.iter().map(|wc| (wc.id, wc.status)).collect();
     assert_eq!(statuses, [(0, WcStatus::Success), (1, WcStatus::Success), (2, WcStatus::Flushed)]);
     left.rest.transmit(&mut left.burst);
-    left.take();
+    taken(&mut left.burst);
 
     let ack = [format!("{} ACK ACK 0", FIRST + 1)];
     for ahead in [0, 1] {
@@ -152,7 +140,7 @@ fn a_last_acknowledgement_may_be_lost() {
             while let Some(packet) = a.link.receive(now) {
                 left.rest.receive(&Packet::parse(&packet).unwrap());
                 left.rest.transmit(&mut left.burst);
-                for packet in left.take() {
+                for packet in taken(&mut left.burst) {
                     link.send(now, packet, 64);
                 }
             }
