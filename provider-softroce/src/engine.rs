@@ -25,7 +25,7 @@ use crate::calls::{CallId, Calls, Door};
 use crate::line::check_strangers;
 use crate::link::{Link, Target, Tools, deadline};
 use crate::params::Params;
-use crate::port::{Desk, Letter, PortError, slot_of};
+use crate::port::{Desk, LESS_PATIENCE, Letter, MORE_PATIENCE, PortError, slot_of};
 use crate::route::Route;
 use crate::scout::Refusal;
 use crate::socket::{Datagrams, Habits, RxBatch};
@@ -89,13 +89,13 @@ impl Engine {
 
     fn open_stations(&mut self) -> std::result::Result<(), OpenError> {
         if let Some(address) = self.params.adapter.bind {
-            return self.open_station(address).map(drop).map_err(no_port);
+            return self.open_station(address, MORE_PATIENCE).map(drop).map_err(no_port);
         }
         let own = self.params.adapter.address;
-        self.open_station(own).map_err(no_port)?;
+        self.open_station(own, MORE_PATIENCE).map_err(no_port)?;
         let all = netdev::addresses().unwrap_or_default();
         for found in all.iter().filter(|found| found.up && found.addr.ip() != own.ip()) {
-            match self.open_station(found.addr) {
+            match self.open_station(found.addr, MORE_PATIENCE) {
                 // An address that cannot be used yet, or any more, or is one too many.
                 Ok(_) | Err(PortError::System(..) | PortError::Descriptors(..)) => {}
                 Err(error) => return Err(no_port(error)),
@@ -104,8 +104,13 @@ impl Engine {
         Ok(())
     }
 
-    fn open_station(&mut self, address: SocketAddr) -> std::result::Result<usize, PortError> {
-        let station = Station::open(address, self.guid, &self.params, self.kit.context.capture().cloned())?;
+    fn open_station(
+        &mut self,
+        address: SocketAddr,
+        patience: Duration,
+    ) -> std::result::Result<usize, PortError> {
+        let capture = self.kit.context.capture().cloned();
+        let station = Station::open((address, patience), self.guid, &self.params, capture)?;
         let index = self.stations.len();
         let system = |error| PortError::System(address.ip(), error);
         let readable = Interest::READABLE;
@@ -142,7 +147,7 @@ impl Engine {
         let index = self.stations.iter().position(|s| s.address().ip() == route.source.ip());
         let index = match index {
             Some(index) => index,
-            None => self.open_station(route.source).ok()?,
+            None => self.open_station(route.source, LESS_PATIENCE).ok()?,
         };
         Some((index, route.mtu.min(self.params.mtu)))
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use adapter::{Table, netdev};
 use netem::Conditions;
@@ -64,14 +64,14 @@ pub(crate) enum Owner {
 }
 
 impl Station {
-    /// Begins to use an address.
+    /// Begins to use an address; `patience` as [`Port::open`] has it.
     pub(crate) fn open(
-        address: SocketAddr,
+        (address, patience): (SocketAddr, Duration),
         guid: u64,
         params: &Params,
         capture: Option<capture::Capture>,
     ) -> Result<Self, PortError> {
-        let port = Port::open(address)?;
+        let port = Port::open(address, patience)?;
         let address = port.address();
         let gso = match (params.gso, address) {
             (Some(gso), _) => gso,
@@ -275,6 +275,7 @@ mod tests {
     use std::os::unix::net;
 
     use super::*;
+    use crate::port::MORE_PATIENCE;
 
     #[test]
     fn numbers_have_the_slot_and_are_not_used_again_soon() {
@@ -296,13 +297,13 @@ mod tests {
         // That no other run of this test uses.
         let [.., high, low] = std::process::id().to_be_bytes();
         let own = |n: u8| SocketAddr::from(([127, 80 + n, high, low.max(1)], 0));
-        let mut station = Station::open(own(0), 1, &params, None).expect("free");
+        let mut station = Station::open((own(0), MORE_PATIENCE), 1, &params, None).expect("free");
         let elsewhere = SocketAddr::from(([10, 80, high, low], UDP_PORT));
         let name = format!("opendat/roce/{}/life/5", elsewhere.ip());
         let name = net::SocketAddr::from_abstract_name(name).expect("a name");
         let _taken = net::UnixListener::bind_addr(&name).expect("free");
         assert!(station.look_after(elsewhere, 5, |_, _| panic!("it is believed")));
-        let neighbour = Port::open(own(1)).expect("free");
+        let neighbour = Port::open(own(1), MORE_PATIENCE).expect("free");
         let mut is_watched = false;
         assert!(station.look_after(neighbour.address(), neighbour.slot(), |_, _| is_watched = true));
         assert!(is_watched);

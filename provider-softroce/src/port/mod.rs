@@ -47,7 +47,9 @@ pub(crate) const UDP_PORT: u16 = 4791;
 /// How long an adapter tries to get a slot: those who have the port may just be leaving.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The same where there are some who could give it the vault: they may be very busy, or their processors are.
-const MORE_PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const MORE_PATIENCE: Duration = Duration::from_secs(5);
+/// The same while connections wait for the engine: about one of the times in which their peers expect an answer.
+pub(crate) const LESS_PATIENCE: Duration = Duration::from_millis(500);
 /// Pause between two tries.
 const PAUSE: Duration = Duration::from_millis(2);
 /// How long somebody who lives has to hand over the vault, before the next one is asked.
@@ -106,25 +108,25 @@ pub(crate) struct Service {
 }
 
 impl Port {
-    /// Takes a slot of an address of this host.
-    pub(crate) fn open(address: SocketAddr) -> Result<Port, PortError> {
+    /// Takes a slot of an address of this host; `patience`: with those who could give it the vault, and a little more.
+    pub(crate) fn open(address: SocketAddr, patience: Duration) -> Result<Port, PortError> {
         let address = with_port(address);
         let names = Names::new(address);
         let ip = address.ip();
         let start = Instant::now();
         loop {
-            let (obstacle, patience) = match Self::try_open(address, &names) {
+            let (obstacle, limit) = match Self::try_open(address, &names) {
                 Ok(Some(port)) => return Ok(port),
                 Ok(None) => return Err(PortError::Full(ip)),
                 // The last adapter may just be closing its sockets.
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => (PortError::Taken(ip), PATIENCE),
-                // It has gone meanwhile, or does not answer, or another one is founding.
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                    (PortError::Silent(ip), MORE_PATIENCE)
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    (PortError::Taken(ip), PATIENCE.min(patience))
                 }
+                // It has gone meanwhile, or does not answer, or another one is founding.
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => (PortError::Silent(ip), patience),
                 Err(error) => return Err(PortError::of(ip, error)),
             };
-            if start.elapsed() >= patience {
+            if start.elapsed() >= limit {
                 return Err(obstacle);
             }
             std::thread::sleep(PAUSE);

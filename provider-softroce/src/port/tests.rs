@@ -6,6 +6,10 @@ use super::mail::Desk;
 use super::*;
 use crate::socket::{Habits, RxBatch};
 
+fn open(address: SocketAddr) -> Result<Port, PortError> {
+    Port::open(address, MORE_PATIENCE)
+}
+
 /// An address of this host that no other test uses.
 fn address() -> SocketAddr {
     static LAST: AtomicU8 = AtomicU8::new(0);
@@ -62,9 +66,9 @@ fn send(to: SocketAddr, packet: &[u8]) {
 
 #[test]
 fn each_slot_gets_its_packets_whoever_comes_and_goes() {
-    let first = Port::open(address()).expect("founds");
+    let first = open(address()).expect("founds");
     assert_eq!(first.slot(), 0);
-    let second = with_answers(&[&first], || Port::open(first.address())).expect("joins");
+    let second = with_answers(&[&first], || open(first.address())).expect("joins");
     assert_eq!((second.slot(), second.address()), (1, first.address()));
     let to = first.address();
     for (qpn, connection, expected) in [
@@ -84,7 +88,7 @@ fn each_slot_gets_its_packets_whoever_comes_and_goes() {
     // The founder goes; order is kept for those who stay and for those who come.
     drop(first);
     send(to, &packet(0x12_3480, 0));
-    let third = with_answers(&[&second], || Port::open(to)).expect("joins");
+    let third = with_answers(&[&second], || open(to)).expect("joins");
     assert_eq!(third.slot(), 0, "the slot is free again");
     assert_eq!(arrived(&third.socket), 0, "what came for its last owner is dropped");
     send(to, &packet(0x80, 0));
@@ -99,7 +103,7 @@ fn each_slot_gets_its_packets_whoever_comes_and_goes() {
 
 #[test]
 fn short_packets_go_somewhere() {
-    let port = Port::open(address()).expect("founds");
+    let port = open(address()).expect("founds");
     for len in 1..12 {
         send(port.address(), &vec![0xff; len]);
     }
@@ -110,8 +114,8 @@ fn short_packets_go_somewhere() {
 #[test]
 fn requests_find_who_listens() {
     let now = Instant::now();
-    let mut first = Port::open(address()).expect("founds");
-    let second = with_answers(&[&first], || Port::open(first.address())).expect("joins");
+    let mut first = open(address()).expect("founds");
+    let second = with_answers(&[&first], || open(first.address())).expect("joins");
     let service = second.listen(0x0106_1234).expect("free");
     let error = first.listen(0x0106_1234).map(drop).expect_err("taken");
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
@@ -140,8 +144,8 @@ fn requests_find_who_listens() {
 fn a_full_mailbox_loses_nothing() {
     const REQUESTS: usize = 700; // more than any system's mailbox takes
     let mut now = Instant::now();
-    let mut first = Port::open(address()).expect("founds");
-    let second = with_answers(&[&first], || Port::open(first.address())).expect("joins");
+    let mut first = open(address()).expect("founds");
+    let second = with_answers(&[&first], || open(first.address())).expect("joins");
     let service = second.listen(0x0106_1234).expect("free");
     for n in 0..REQUESTS {
         assert!(first.forward_request(0x0106_1234, first.address(), &n.to_be_bytes(), now));
@@ -170,7 +174,7 @@ fn a_full_mailbox_loses_nothing() {
 fn a_port_that_others_have_is_an_error_that_says_so() {
     let taken = Udp::bind_alone(with_port(address())).expect("free");
     let address = taken.local_addr().expect("bound");
-    let error = Port::open(address).map(drop).expect_err("taken").to_string();
+    let error = open(address).map(drop).expect_err("taken").to_string();
     let expected =
         format!("UDP port 4791 of {} is taken: by adapters or a program of another user", address.ip());
     assert!(error.starts_with(&expected), "{error}");
@@ -178,17 +182,19 @@ fn a_port_that_others_have_is_an_error_that_says_so() {
 
 #[test]
 fn those_who_do_not_answer_are_an_error_too() {
-    let first = Port::open(address()).expect("founds");
-    assert!(matches!(Port::open(first.address()), Err(PortError::Silent(_))));
+    let first = open(address()).expect("founds");
+    let start = Instant::now();
+    assert!(matches!(Port::open(first.address(), LESS_PATIENCE), Err(PortError::Silent(_))));
+    assert!(start.elapsed() < MORE_PATIENCE, "{:?}", start.elapsed());
 }
 
 #[test]
 fn there_are_127_slots() {
-    let first = Port::open(address()).expect("founds");
+    let first = open(address()).expect("founds");
     let full = with_answers(&[&first], || {
-        let others: Vec<Port> = (1..DOOR).map(|_| Port::open(first.address()).expect("joins")).collect();
+        let others: Vec<Port> = (1..DOOR).map(|_| open(first.address()).expect("joins")).collect();
         assert_eq!(others.last().map(Port::slot), Some(DOOR - 1));
-        Port::open(first.address()).map(drop)
+        open(first.address()).map(drop)
     });
     assert!(matches!(full, Err(PortError::Full(_))));
 }
@@ -201,7 +207,7 @@ fn many_who_come_at_once_all_get_a_slot() {
         let comers: Vec<_> = (0..8)
             .map(|_| {
                 scope.spawn(move || {
-                    let port = Port::open(address).expect("a slot");
+                    let port = open(address).expect("a slot");
                     if came.fetch_add(1, Ordering::Relaxed) == 7 {
                         done.store(true, Ordering::Relaxed);
                     }
@@ -224,8 +230,8 @@ fn many_who_come_at_once_all_get_a_slot() {
 
 #[test]
 fn the_end_of_an_adapter_is_seen_by_its_peers() {
-    let first = Port::open(address()).expect("founds");
-    let mut second = with_answers(&[&first], || Port::open(first.address())).expect("joins");
+    let first = open(address()).expect("founds");
+    let mut second = with_answers(&[&first], || open(first.address())).expect("joins");
     assert!(
         matches!(Lifeline::new(first.address(), 2), Err(e) if e.kind() == io::ErrorKind::ConnectionRefused)
     );

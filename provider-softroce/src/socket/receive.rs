@@ -132,7 +132,7 @@ impl Udp {
             match self.receive_once(batch, ask, habits.gathers) {
                 Ok(n) => {
                     batch.filled = n;
-                    habits.streak += 1;
+                    habits.streak = habits.streak.saturating_add(1);
                     let comes_alone = n == 1 && batch.size(0).is_none();
                     habits.singles = if comes_alone { habits.singles.saturating_add(1) } else { 0 };
                     if n == MESSAGES && !habits.gathers {

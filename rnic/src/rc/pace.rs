@@ -28,7 +28,7 @@ const LATE_ROUND_TRIPS: u32 = 2;
 const PARTING_SILENCE: Duration = Duration::from_millis(50);
 /// The same where round trips are long: probes at once and after 4 and 12 of them, and the last one's answer.
 const PARTING_ROUND_TRIPS: u32 = 16;
-/// And for so long in all, however it answers: a fifth of the time for which a peer of ours repeats its DREQ, and before a
+/// And for so long in all, however it answers: a sixth of the time for which a peer of ours repeats its DREQ, and before a
 /// kernel repeats it once.
 const PARTING_MAX: Duration = Duration::from_secs(2);
 /// Between two probes of a requester without ACK timeout.
