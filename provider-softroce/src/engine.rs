@@ -27,7 +27,6 @@ use crate::link::{Link, Target, Tools, deadline};
 use crate::params::Params;
 use crate::port::{Desk, LESS_PATIENCE, Letter, MORE_PATIENCE, PortError, slot_of};
 use crate::route::Route;
-use crate::scout::Refusal;
 use crate::socket::{Datagrams, Habits, RxBatch};
 use crate::station::{GSI, Neighbour, Owner, Station, random};
 
@@ -300,10 +299,10 @@ impl Engine {
         let Engine { stations, links, kit, rx, .. } = self;
         let Some(station) = stations.get_mut(index) else { return };
         let refusals = station.scout.as_ref().map_or(Vec::new(), |scout| scout.refusals(rx));
-        for Refusal { host, id } in refusals {
-            if let Some(&Owner::Link(link)) = station.owners.get(&id)
+        for refusal in refusals {
+            if let Some(&Owner::Link(link)) = station.owners.get(&refusal.id)
                 && let Some(link) = links.get_mut(link)
-                && link.has_called(host, id)
+                && link.has_asked(&refusal)
             {
                 link.peer_is_gone(&mut Tools { station, kit, now });
             }

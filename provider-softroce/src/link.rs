@@ -28,7 +28,8 @@ use self::up::{Terms, Up};
 use crate::engine::{Key, Kit, Sink, Upcall};
 use crate::line::Peer;
 use crate::port::{Lifeline, slot_of};
-use crate::station::{Owner, Station, random};
+use crate::scout::Refusal;
+use crate::station::{GSI, Owner, Station, random};
 
 /// How long a requester waits for an acknowledgement: 2^17 · 4.096 µs, as kernels do.
 const ACK_TIMEOUT: Timeout = Timeout::new(17);
@@ -143,15 +144,16 @@ impl Link {
         }
     }
 
-    /// Whether it has asked somebody at this address for this connection.
-    pub(crate) fn has_called(&self, peer: IpAddr, id: ConnId) -> bool {
-        let called = match &self.phase {
-            Phase::Dialing(dialing) => Some(dialing.target.to.ip()),
-            Phase::Up(up) => up.has_called().then_some(up.peer.address.ip()),
-            Phase::Parting(parting) => parting.has_called.then_some(parting.peer.address.ip()),
+    /// Whether that is an answer to what it has asked last, as the side that has called.
+    pub(crate) fn has_asked(&self, refusal: &Refusal) -> bool {
+        let asked = match &self.phase {
+            Phase::Dialing(dialing) => Some((dialing.target.to.ip(), GSI)),
+            // The peer has answered a call since, whatever was said of that.
+            Phase::Up(up) => up.has_called().then_some((up.peer.address.ip(), up.peer_qpn)),
+            Phase::Parting(parting) => parting.has_called.then_some((parting.peer.address.ip(), GSI)),
             Phase::Idle(_) | Phase::Ended(_) | Phase::Between => None,
         };
-        called == Some(peer) && self.conn() == Some(id)
+        asked == Some((refusal.host, refusal.qpn)) && self.conn() == Some(refusal.id)
     }
 
     /// Its connection, or its attempt to have one.

@@ -23,8 +23,9 @@ pub(crate) struct Scout(Udp);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) host: IpAddr,
-    /// The connection that it was asked for.
+    /// The connection, and the queue pair, that it was asked for.
     pub(crate) id: ConnId,
+    pub(crate) qpn: u32,
 }
 
 impl Scout {
@@ -49,8 +50,9 @@ impl Scout {
         let mut refusals = Vec::new();
         self.0.errors(|back| {
             // The host repeats what it was asked. A program elsewhere would have to guess it.
-            if let (true, Some(&id)) = (back.refused, back.packet.first_chunk()) {
-                refusals.push(Refusal { host: back.to.ip(), id: ConnId(u32::from_be_bytes(id)) });
+            if let (true, &[a, b, c, d, 0, high, middle, low]) = (back.refused, back.packet) {
+                let [id, qpn] = [[a, b, c, d], [0, high, middle, low]].map(u32::from_be_bytes);
+                refusals.push(Refusal { host: back.to.ip(), id: ConnId(id), qpn });
             }
         });
         self.0.receive(unread, &mut Habits::default());
@@ -83,7 +85,7 @@ mod tests {
             assert_eq!(unread.get(0).expect("a datagram").octets, [1, 2, 3, 4, 0, 0, 0, 9]);
             let ids = [5, 7].map(ConnId);
             ids.into_iter().for_each(|id| scout.ask(nobody, id, 9));
-            assert_eq!(scout.refusals(&mut unread), ids.map(|id| Refusal { host: nobody.ip(), id }));
+            assert_eq!(scout.refusals(&mut unread), ids.map(|id| Refusal { host: nobody.ip(), id, qpn: 9 }));
             assert!(scout.refusals(&mut unread).is_empty());
         }
     }

@@ -40,7 +40,7 @@ struct Peer {
 /// What the peer hears, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Heard {
-    Req { transaction: u64, id: u32, qpn: u32, psn: Psn },
+    Req { transaction: u64, id: u32 },
     Rtu,
     Rep { id: u32, qpn: u32, psn: Psn },
     Dreq { transaction: u64 },
@@ -59,9 +59,8 @@ struct Call {
 impl Peer {
     fn new() -> Self {
         let socket = UdpSocket::bind((PEER, UDP_PORT)).expect("nobody has the port");
-        socket.connect((OURS, UDP_PORT)).expect("an address of this host");
         socket.set_nonblocking(true).expect("a socket");
-        let [from, to] = [socket.local_addr(), socket.peer_addr()].map(|end| end.expect("bound"));
+        let [from, to] = [PEER, OURS].map(|ip| (ip, UDP_PORT).into());
         let icrc = Icrc::new(from, to).expect("both are IPv4");
         Peer { socket, icrc, heard: RefCell::default(), dreq: Cell::default() }
     }
@@ -70,7 +69,7 @@ impl Peer {
         let mut datagram = vec![0; packet.len() + Icrc::SIZE];
         packet.emit(&mut datagram[..packet.len()]);
         self.icrc.seal(0, &mut datagram);
-        self.socket.send(&datagram).expect("sent");
+        self.socket.send_to(&datagram, (OURS, UDP_PORT)).expect("sent");
     }
 
     fn say_message(&self, transaction: u64, message: Message<'_>) {
@@ -112,10 +111,7 @@ impl Peer {
                 _ => {
                     let Mad { transaction, message } = Mad::parse(packet.payload).expect("our own");
                     match message {
-                        Message::Req(req) => {
-                            let (id, qpn, psn) = (req.local_id, req.qpn, req.starting_psn);
-                            Heard::Req { transaction, id, qpn, psn }
-                        }
+                        Message::Req(req) => Heard::Req { transaction, id: req.local_id },
                         Message::Rtu(_) => Heard::Rtu,
                         Message::Rep(rep) => {
                             Heard::Rep { id: rep.local_id, qpn: rep.qpn, psn: rep.starting_psn }
@@ -193,7 +189,12 @@ fn calling<'t>(rig: &Rig<'t, Roce>, ip: Ipv4Addr) -> End<'t, Roce> {
 /// The peer is called, and answers with its queue pair of this number.
 fn connected_to<'t>(rig: &Rig<'t, Roce>, peer: &Peer, n: u32) -> End<'t, Roce> {
     let end = calling(rig, PEER);
-    let Heard::Req { transaction, id, .. } = rig.until("a REQ", || peer.hear()) else { panic!("no REQ") };
+    let (transaction, id) = rig.until("a REQ", || match peer.hear()? {
+        Heard::Req { transaction, id, .. } => Some((transaction, id)),
+        // Of the connection before.
+        Heard::Dreq { .. } => None,
+        other => panic!("{other:?}"),
+    });
     let rep = Rep {
         local_id: PEER_ID + n,
         remote_id: id,
@@ -395,6 +396,7 @@ fn nobody_has_the_port() {
     drop(peer);
     let start = Instant::now();
     leaves.qp.disconnect(Close::Graceful);
-    assert!(matches!(rig.next("the end", &leaves.log), Event::Disconnected));
+    let event = rig.next("the end", &leaves.log);
+    assert!(matches!(event, Event::Disconnected), "{event:?}");
     assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
 }
