@@ -32,6 +32,15 @@ const SHORTLY: Duration = Duration::from_secs(30);
 impl Guest {
     /// Boots what `tests/guest/build.sh` has made.
     pub(crate) fn boot(image: &Path) -> Result<Self, Stop> {
+        Self::boot_with(image, "-accel tcg,thread=multi -smp 2")
+    }
+
+    /// With one processor, whose clock counts its instructions: what is measured there is the same on each host.
+    pub(super) fn boot_counting(image: &Path) -> Result<Self, Stop> {
+        Self::boot_with(image, "-accel tcg,thread=single -smp 1 -icount shift=0,sleep=on")
+    }
+
+    fn boot_with(image: &Path, processors: &str) -> Result<Self, Stop> {
         if !has_own_network() {
             return Err(
                 Skip("no network namespaces (they need unshare, ip, and the permission)".into()).into()
@@ -50,7 +59,7 @@ impl Guest {
         let dir = tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
         let console = dir.path().join("console");
         let share = tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
-        let qemu = start(image, &console, share.path(), &addresses.join(","))?;
+        let qemu = start(image, processors, &console, share.path(), &addresses.join(","))?;
         let guest = Guest { qemu, device: Mutex::default(), share, _dir: dir };
         let deadline = Instant::now() + BOOT;
         while TcpStream::connect_timeout(&guest.control(), Duration::from_secs(1)).is_err() {
@@ -123,11 +132,21 @@ impl Guest {
         relay::command(self.control(), &line)
     }
 
+    /// What is in the guest's /share.
+    pub(super) fn share(&self) -> &Path {
+        self.share.path()
+    }
+
     /// Runs a line of shell in the guest; answers what it prints.
     pub(crate) fn run(&self, line: &str) -> Result<String, String> {
+        self.run_for(line, SHORTLY)
+    }
+
+    /// The same, of one that may say nothing for so long.
+    pub(super) fn run_for(&self, line: &str, patience: Duration) -> Result<String, String> {
         let failed = |error: std::io::Error| format!("{line}, in the guest: {error}");
         let mut stream = TcpStream::connect_timeout(&self.control(), SHORTLY).map_err(failed)?;
-        stream.set_read_timeout(Some(SHORTLY)).map_err(failed)?;
+        stream.set_read_timeout(Some(patience)).map_err(failed)?;
         writeln!(stream, "{line}").map_err(failed)?;
         let mut said = String::new();
         stream.read_to_string(&mut said).map_err(failed)?;
@@ -161,7 +180,13 @@ impl Drop for Guest {
     }
 }
 
-fn start(image: &Path, console: &Path, share: &Path, addresses: &str) -> Result<Child, Stop> {
+fn start(
+    image: &Path,
+    processors: &str,
+    console: &Path,
+    share: &Path,
+    addresses: &str,
+) -> Result<Child, Stop> {
     let file = |name: &str| image.join(name).display().to_string();
     // Unpacked, not installed: it finds neither its libraries nor its data by itself.
     let libraries = ["qemu/usr/lib/x86_64-linux-gnu", "qemu/lib/x86_64-linux-gnu"].map(file).join(":");
@@ -169,7 +194,7 @@ fn start(image: &Path, console: &Path, share: &Path, addresses: &str) -> Result<
     let capture = std::env::var_os("OPENDAT_GUEST_CAPTURE");
     let offload = if capture.is_some() { "off" } else { "on" };
     let machine = format!(
-        "-M q35 -accel tcg,thread=multi -cpu max -smp 2 -m 1024 -nodefaults -no-user-config -display none -no-reboot \
+        "-M q35 {processors} -cpu max -m 1024 -nodefaults -no-user-config -display none -no-reboot \
          -netdev tap,id=wire,ifname={WIRE},script=no,downscript=no,vnet_hdr={offload} \
          -device virtio-net-pci,netdev=wire,host_mtu=9000,romfile="
     );
