@@ -126,6 +126,12 @@ impl Device {
         unsafe { unblock(self.context.as_ref().async_fd) }
     }
 
+    /// There are windows: for the peer of one queue pair, or for those of all in a domain.
+    pub(crate) fn has_windows(&self, scoped: bool) -> bool {
+        let flag = if scoped { IBV_DEVICE_MEM_WINDOW_TYPE_2B } else { IBV_DEVICE_MEM_WINDOW };
+        self.attr.device_cap_flags & flag != 0 && self.attr.max_mw > 0
+    }
+
     /// The kernel does the device's work, on the processors that consumers poll on.
     pub(crate) fn is_software(&self) -> bool {
         !Path::new(SYSFS).join(&self.name).join("device").exists()
@@ -159,7 +165,7 @@ impl Device {
             max_evds: count(attr.max_cq),
             max_evd_depth: count(attr.max_cqe).saturating_sub(SPARE),
             max_regions: count(attr.max_mr),
-            max_windows: 0,
+            max_windows: if self.has_windows(false) { count(attr.max_mw) } else { 0 },
             extended: !self.is_iwarp() && attr.atomic_cap != IBV_ATOMIC_NONE,
             max_region_size: attr.max_mr_size,
             max_pds: count(attr.max_pd),

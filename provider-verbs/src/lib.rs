@@ -6,7 +6,7 @@
 //! | `entries` | the registry's entries for this host's devices: [`entries()`] |
 //! | [`device`] | the device behind an address: limits and names |
 //! | `transport` | dat-core's contract: [`Adapter`] |
-//! | `mr` | protection domains and regions |
+//! | `mr`, `mw` | protection domains and regions; windows |
 //! | `cq`, `srq` | completion queues, shared receive queues |
 //! | `qp`, `side`, `work` | queue pairs: posting and completing, each of its queues, work requests in verbs' words |
 //! | `link` | connections of queue pairs, and how they end |
@@ -21,7 +21,8 @@
 //! | [`Transport`](dat_core::provider::Transport) | here |
 //! |---|---|
 //! | `pd`, `mr` | `ibv_alloc_pd`; `ibv_reg_mr`, and `ibv_reg_mr_iova` with address 0 for a region that counts from zero, which has to start with a page |
-//! | `mw`, `post_bind` | not yet. A window of type 2: bound by a request, its key the last one with the next octet; type 1 cannot be unbound in the queue's order |
+//! | `mw`, `post_bind` | a window of type 1 for the peers of a domain, `ibv_bind_mw`; of type 2 for the peer of one queue pair, an invalidation and a bind. Every bind completes at the device, so that its end is known |
+//! | reads into windows, windows of type 1 that count from zero | refused: verbs have neither |
 //! | `cq` | `ibv_create_cq` with a channel of its own, so that `dat_evd_wait` sleeps on one descriptor |
 //! | `srq` | `ibv_create_srq`; the low watermark is its limit, armed again by each `set_low_watermark` |
 //! | `qp` | `ibv_create_qp`, and at once to INIT, where it takes receives. Not `rdma_create_qp`: endpoints exist before anybody knows whom they will call, so the transitions are made here, with what `rdma_init_qp_attr` says |
@@ -62,6 +63,8 @@
 //! - An event for any completion cannot be taken back in favour of one for solicited ones; an event that was under way may wake in
 //!   vain; requests and quiet receives wake as the device says, not as [`SendWr::quiet`](dat_core::provider::SendWr::quiet) does.
 //! - Buffers held count when completions are taken: a high watermark is noticed then.
+//! - rxe checks what a window lets peers do, not where: the region's bounds hold. A peer's invalidation ends windows of type 2 only;
+//!   of any other key, it ends the connection.
 //! - rxe looks for a shared queue's buffers in the domain of the endpoint, says that too long a message is an error of the
 //!   endpoint, and refuses misaligned atomics when they are posted.
 //!
@@ -78,6 +81,7 @@ pub mod gate;
 mod link;
 pub mod map;
 mod mr;
+mod mw;
 mod numbers;
 pub mod params;
 mod qp;

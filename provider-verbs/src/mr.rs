@@ -2,9 +2,9 @@
 
 use std::io;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use dat_core::provider::{Access, Mem, Region};
+use dat_core::provider::{Access, Mem, PostError, Region, View};
 use dat_core::{Error, Result};
 use dat_sys::{
     DAT_INSUFFICIENT_RESOURCES, DAT_MODEL_NOT_SUPPORTED, DAT_RESOURCE_MEMORY_REGION,
@@ -13,7 +13,7 @@ use dat_sys::{
 use rdma_core_sys::*;
 
 use crate::device::Device;
-use crate::map;
+use crate::{Adapter, map};
 
 /// Protection domain.
 pub struct Pd(pub(crate) Arc<Domain>);
@@ -22,6 +22,13 @@ pub struct Pd(pub(crate) Arc<Domain>);
 pub(crate) struct Domain {
     pub(crate) device: Arc<Device>,
     pub(crate) pd: NonNull<ibv_pd>,
+    nothing: OnceLock<Nothing>,
+}
+
+/// A region that is there to be named.
+struct Nothing {
+    mr: NonNull<ibv_mr>,
+    _memory: Box<[u8; 64]>,
 }
 
 // SAFETY: the library locks what threads share.
@@ -34,12 +41,39 @@ impl Pd {
         // SAFETY: an open context.
         let pd = NonNull::new(unsafe { (device.core.verbs.ibv_alloc_pd)(device.context.as_ptr()) });
         let full = || Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_PROTECTION_DOMAIN);
-        Ok(Pd(Arc::new(Domain { device: Arc::clone(device), pd: pd.ok_or_else(full)? })))
+        Ok(Pd(Arc::new(Domain {
+            device: Arc::clone(device),
+            pd: pd.ok_or_else(full)?,
+            nothing: OnceLock::new(),
+        })))
+    }
+}
+
+impl Domain {
+    /// A region to unbind windows of type 1 with, of which nothing is shown: rxe's library follows the pointer. Null: there is
+    /// no room for one.
+    pub(crate) fn nothing(&self) -> *mut ibv_mr {
+        if let Some(nothing) = self.nothing.get() {
+            return nothing.mr.as_ptr();
+        }
+        let mut memory = Box::new([0; 64]);
+        let flags = (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND) as i32;
+        let reg_mr = self.device.core.verbs.ibv_reg_mr;
+        // SAFETY: a live domain; the memory stays as long as the region.
+        let mr = unsafe { reg_mr(self.pd.as_ptr(), memory.as_mut_ptr().cast(), memory.len(), flags) };
+        match NonNull::new(mr) {
+            Some(mr) => self.nothing.get_or_init(|| Nothing { mr, _memory: memory }).mr.as_ptr(),
+            None => mr,
+        }
     }
 }
 
 impl Drop for Domain {
     fn drop(&mut self) {
+        if let Some(nothing) = self.nothing.get() {
+            // SAFETY: no window shows it.
+            unsafe { (self.device.core.verbs.ibv_dereg_mr)(nothing.mr.as_ptr()) };
+        }
         // SAFETY: nothing made in it is left.
         unsafe { (self.device.core.verbs.ibv_dealloc_pd)(self.pd.as_ptr()) };
     }
@@ -51,6 +85,10 @@ pub struct Mr {
     mr: NonNull<ibv_mr>,
     lkey: u32,
     rkey: u32,
+    /// As segments name its first byte.
+    start: u64,
+    len: u64,
+    access: Access,
 }
 
 // SAFETY: as above.
@@ -64,7 +102,8 @@ impl Mr {
     pub(crate) unsafe fn new(pd: &Pd, mem: Mem, access: Access) -> Result<Mr> {
         let domain = Arc::clone(&pd.0);
         let verbs = &domain.device.core.verbs;
-        let (addr, flags) = (mem.addr.cast(), map::access(access, false) as i32);
+        let windows = if domain.device.has_windows(false) { IBV_ACCESS_MW_BIND } else { 0 };
+        let (addr, flags) = (mem.addr.cast(), (map::access(access, false) | windows) as i32);
         // A region that counts from zero is one whose first byte is named 0.
         let mr = NonNull::new(match mem.zero_based {
             // SAFETY: as the caller promised.
@@ -81,7 +120,38 @@ impl Mr {
         // SAFETY: a live region.
         let ibv_mr { lkey, rkey, .. } = unsafe { mr.read() };
         let remote = access.remote_read || access.remote_write || access.remote_atomic;
-        Ok(Mr { domain, mr, lkey, rkey: if remote { rkey } else { 0 } })
+        let start = if mem.zero_based { 0 } else { mem.addr.addr() as u64 };
+        let rkey = if remote { rkey } else { 0 };
+        Ok(Mr { domain, mr, lkey, rkey, start, len: mem.len as u64, access })
+    }
+}
+
+impl Mr {
+    pub(crate) fn as_ptr(&self) -> *mut ibv_mr {
+        self.mr.as_ptr()
+    }
+
+    pub(crate) fn is_of(&self, domain: &Arc<Domain>) -> bool {
+        Arc::ptr_eq(&self.domain, domain)
+    }
+
+    /// Whether a window may show this part of it.
+    pub(crate) fn check(&self, view: &View<'_, Adapter>) -> std::result::Result<(), PostError> {
+        let inside = view
+            .addr
+            .checked_sub(self.start)
+            .is_some_and(|at| at.checked_add(view.len).is_some_and(|end| end <= self.len));
+        if !inside {
+            return Err(PostError::Bounds);
+        }
+        if view.access.remote_read && !self.access.local_read {
+            return Err(PostError::Access { write: false });
+        }
+        let writes = view.access.remote_write || view.access.remote_atomic;
+        match writes && !self.access.local_write {
+            true => Err(PostError::Access { write: true }),
+            false => Ok(()),
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Queue pairs: posting, and what becomes of completions. How they are connected is in `link`.
 
+use std::collections::VecDeque;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dat_core::provider::*;
@@ -14,6 +15,7 @@ use crate::cm::Request;
 use crate::cq::{self, Cq};
 use crate::link::{End, Link};
 use crate::mr::Domain;
+use crate::mw::Pane;
 use crate::side::Side;
 use crate::station::Station;
 use crate::work::{MARK, RECEIVE, SHARED, operation, post_error, receive, request};
@@ -42,9 +44,19 @@ pub(crate) struct Pair {
     srq: Option<Arc<srq::Shared>>,
     pub(crate) send_cq: Arc<cq::Queue>,
     pub(crate) recv_cq: Arc<cq::Queue>,
-    _domain: Arc<Domain>,
+    /// Binds that are queued, oldest first.
+    binds: Mutex<VecDeque<Bind>>,
+    domain: Arc<Domain>,
     /// Queues of nobody else's.
     _own: Option<Cq>,
+}
+
+/// A bind that is queued.
+struct Bind {
+    pane: Arc<Pane>,
+    key: u32,
+    /// The consumer wants to hear of it.
+    wanted: bool,
 }
 
 // SAFETY: the library locks what threads share.
@@ -117,7 +129,8 @@ impl Qp {
             srq,
             send_cq,
             recv_cq,
-            _domain: domain,
+            binds: Mutex::default(),
+            domain,
             _own: own,
         });
         let mut attr = ibv_qp_attr {
@@ -153,6 +166,7 @@ impl Drop for Qp {
             std::thread::yield_now();
         }
         pair.give_up();
+        while pair.bind_ended(false).is_some() {}
         let forget = || pair.station.forget_pair(pair);
         match Arc::ptr_eq(&pair.send_cq, &pair.recv_cq) {
             true => pair.send_cq.alone(forget),
@@ -196,6 +210,26 @@ impl Queue<Adapter> for Qp {
         post_error(done)?;
         side.posted();
         Ok(())
+    }
+
+    unsafe fn post_bind(&self, wr: &BindWr<'_, Adapter>) -> std::result::Result<u32, PostError> {
+        let (pair, side) = (&*self.0, &self.0.requests);
+        let pane = wr.window.pane();
+        pane.check(&pair.domain, wr.view.as_ref())?;
+        let Some(_inside) = side.gate.enter() else {
+            side.post_late(&pair.send_cq, pair.flushed(wr.id, WcOp::Bind));
+            return Ok(pane.lost(wr.view.is_none()));
+        };
+        let at = side.fill(wr.id, WcOp::Bind, 0);
+        // Held meanwhile: it may complete at once.
+        let mut binds = pair.binds();
+        // SAFETY: no memory of the consumer's.
+        let key = pane.post(wr, (at, pair.qp), |list| unsafe { pair.post(list) });
+        let key = key.map_err(|errno| post_error(errno).expect_err("it failed"))?;
+        binds.push_back(Bind { pane: Arc::clone(pane), key, wanted: wr.signalled });
+        drop(binds);
+        side.posted();
+        Ok(key)
     }
 
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
@@ -319,15 +353,34 @@ impl Pair {
             }
             let immediate = with(IBV_WC_WITH_IMM);
             let invalidated = with(IBV_WC_WITH_INV);
+            invalidated.iter().for_each(|&key| self.station.panes.invalidated(key));
             let bytes = if status == WcStatus::Success { wc.byte_len } else { 0 };
             return Some(Wc { id, qp: self.token, bytes, invalidated, immediate, op: WcOp::Recv, status });
+        }
+        let (id, op, bytes) = self.requests.take(wc.wr_id as usize)?;
+        if op == WcOp::Bind {
+            let wanted = self.bind_ended(status == WcStatus::Success)?;
+            if !wanted && status == WcStatus::Success {
+                return None;
+            }
         }
         if self.mute {
             return None;
         }
-        let (id, op, bytes) = self.requests.take(wc.wr_id as usize)?;
         let bytes = if status == WcStatus::Success { bytes } else { 0 };
         Some(Wc { id, qp: self.token, bytes, invalidated: None, immediate: None, op, status })
+    }
+
+    fn binds(&self) -> MutexGuard<'_, VecDeque<Bind>> {
+        self.binds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The oldest bind has ended: whether the consumer wants to hear of it. None: there is none.
+    #[cold]
+    fn bind_ended(&self, done: bool) -> Option<bool> {
+        let bind = self.binds().pop_front()?;
+        bind.pane.ended(bind.key, done);
+        Some(bind.wanted)
     }
 
     fn took(&self) {

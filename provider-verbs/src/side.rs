@@ -31,8 +31,16 @@ struct Slot {
     op: AtomicU8,
 }
 
-const OPS: [WcOp; 7] =
-    [WcOp::Send, WcOp::Write, WcOp::Read, WcOp::WriteImm, WcOp::FetchAdd, WcOp::CompareSwap, WcOp::Recv];
+const OPS: [WcOp; 8] = [
+    WcOp::Send,
+    WcOp::Write,
+    WcOp::Read,
+    WcOp::WriteImm,
+    WcOp::FetchAdd,
+    WcOp::CompareSwap,
+    WcOp::Recv,
+    WcOp::Bind,
+];
 
 impl Side {
     /// For so many that the device takes.

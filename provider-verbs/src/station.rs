@@ -18,6 +18,7 @@ use crate::descriptor::Bell;
 use crate::device::Device;
 use crate::link::End;
 use crate::map::{self, DeviceNews};
+use crate::mw::Panes;
 use crate::numbers::Numbers;
 use crate::qp::Pair;
 
@@ -27,6 +28,7 @@ pub(crate) struct Station {
     pub(crate) channel: Channel,
     /// For who polls.
     pub(crate) numbers: Numbers<Pair>,
+    pub(crate) panes: Arc<Panes>,
     /// For who has a name from rdma_cm.
     pairs: Mutex<HashMap<u32, Weak<Pair>>>,
     cqs: Mutex<Vec<Weak<cq::Queue>>>,
@@ -64,6 +66,7 @@ impl Station {
             device,
             channel,
             numbers: Numbers::new(),
+            panes: Arc::default(),
             pairs: Mutex::default(),
             cqs: Mutex::default(),
             ending: Mutex::default(),

@@ -14,6 +14,7 @@ use crate::cq::Cq;
 use crate::descriptor::Bell;
 use crate::device::Device;
 use crate::mr::{Mr, Pd};
+use crate::mw::Mw;
 use crate::params::Params;
 use crate::qp::Qp;
 use crate::srq::Srq;
@@ -69,7 +70,7 @@ impl Drop for Adapter {
 impl Transport for Adapter {
     type Pd = Pd;
     type Mr = Mr;
-    type Mw = std::convert::Infallible;
+    type Mw = Mw;
     type Cq = Cq;
     type Srq = Srq;
     type Qp = Qp;
@@ -87,6 +88,10 @@ impl Transport for Adapter {
     unsafe fn mr(&self, pd: &Pd, mem: Mem, access: Access) -> Result<Mr> {
         // SAFETY: the caller's promise.
         unsafe { Mr::new(pd, mem, access) }
+    }
+
+    fn mw(&self, pd: &Pd, scoped: bool) -> Result<Mw> {
+        Mw::new(&self.station.panes, pd, scoped)
     }
 
     fn cq(&self, depth: usize, sink: Sink<Self>) -> Result<Cq> {

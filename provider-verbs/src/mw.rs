@@ -1,0 +1,242 @@
+//! Memory windows: of type 1 for the peers of a domain, of type 2 for the peer of one queue pair.
+//!
+//! A window of type 1 is bound anew in one request, one of type 2 has to be unbound first, in a request of its own before. All
+//! binds complete, so that it is known what a window shows; the consumer need not hear of it.
+
+use std::collections::{HashMap, VecDeque};
+use std::ptr::{self, NonNull};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use dat_core::provider::{BindState, BindWr, PostError, View, Window};
+use dat_core::{Error, Result};
+use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_MODEL_NOT_SUPPORTED, DAT_RESOURCE_MEMORY};
+use rdma_core_sys::*;
+
+use crate::Adapter;
+use crate::map;
+use crate::mr::{Domain, Pd};
+use crate::work::MARK;
+
+/// Memory window.
+pub struct Mw {
+    pane: Arc<Pane>,
+    panes: Arc<Panes>,
+}
+
+/// What the queue pairs keep that bind it.
+pub(crate) struct Pane {
+    pub(crate) domain: Arc<Domain>,
+    mw: NonNull<ibv_mw>,
+    scoped: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The key that was given out last.
+    last: u32,
+    /// Keys of binds that are queued, in the order of their posts; 0 unbinds.
+    posted: VecDeque<u32>,
+    /// What it is bound as.
+    bound: Option<u32>,
+}
+
+// SAFETY: the library locks what threads share.
+unsafe impl Send for Pane {}
+// SAFETY: as above.
+unsafe impl Sync for Pane {}
+
+/// All windows of an adapter, by what their keys have in common.
+#[derive(Default)]
+pub(crate) struct Panes(Mutex<HashMap<u32, Weak<Pane>>>);
+
+/// The last octet of a key is a bind's.
+const BIND: u32 = 0xff;
+
+impl Panes {
+    fn map(&self) -> MutexGuard<'_, HashMap<u32, Weak<Pane>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A peer has invalidated a key.
+    #[cold]
+    pub(crate) fn invalidated(&self, key: u32) {
+        let pane = self.map().get(&(key & !BIND)).and_then(Weak::upgrade);
+        pane.iter().for_each(|pane| pane.state().bound = None);
+    }
+}
+
+impl Mw {
+    pub(crate) fn new(panes: &Arc<Panes>, pd: &Pd, scoped: bool) -> Result<Mw> {
+        let domain = Arc::clone(&pd.0);
+        if !domain.device.has_windows(scoped) {
+            return Err(Error::of(DAT_MODEL_NOT_SUPPORTED));
+        }
+        let kind = if scoped { IBV_MW_TYPE_2 } else { IBV_MW_TYPE_1 };
+        // SAFETY: a live domain.
+        let mw = NonNull::new(unsafe { domain.device.core.verbs.ibv_alloc_mw(domain.pd.as_ptr(), kind) });
+        let mw = mw.ok_or_else(|| match std::io::Error::last_os_error().raw_os_error() {
+            Some(libc::EOPNOTSUPP) => Error::of(DAT_MODEL_NOT_SUPPORTED),
+            _ => Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY),
+        })?;
+        // SAFETY: live.
+        let last = unsafe { mw.as_ref() }.rkey;
+        let state = Mutex::new(State { last, ..State::default() });
+        let pane = Arc::new(Pane { domain, mw, scoped, state });
+        panes.map().insert(last & !BIND, Arc::downgrade(&pane));
+        Ok(Mw { pane, panes: Arc::clone(panes) })
+    }
+
+    pub(crate) fn pane(&self) -> &Arc<Pane> {
+        &self.pane
+    }
+}
+
+impl Window for Mw {
+    fn state(&self, rkey: u32) -> BindState {
+        let state = self.pane.state();
+        match state.bound {
+            _ if state.posted.contains(&rkey) => BindState::Posted,
+            Some(bound) if bound == rkey => BindState::Bound,
+            _ => BindState::Over,
+        }
+    }
+}
+
+impl Drop for Mw {
+    fn drop(&mut self) {
+        let Pane { domain, mw, .. } = &*self.pane;
+        let key = self.pane.state().last & !BIND;
+        // First: the kernel may give the key to another at once.
+        self.panes.map().remove(&key);
+        // SAFETY: live. From now on its keys name nothing; requests that are queued and name it fail, or are flushed.
+        unsafe { domain.device.core.verbs.ibv_dealloc_mw(mw.as_ptr()) };
+    }
+}
+
+impl Pane {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is wrong with a bind, in the order in which dat-core's contract has it.
+    pub(crate) fn check(
+        &self,
+        of: &Arc<Domain>,
+        view: Option<&View<'_, Adapter>>,
+    ) -> std::result::Result<(), PostError> {
+        if !Arc::ptr_eq(&self.domain, of) {
+            return Err(PostError::Domain);
+        }
+        let Some(view) = view else { return Ok(()) };
+        if !view.region.is_of(of) {
+            return Err(PostError::Domain);
+        }
+        view.region.check(view)?;
+        // IBA 10.6.7.2: only those of type 2 count from zero.
+        if view.zero_based && !self.scoped {
+            return Err(PostError::Unsupported);
+        }
+        Ok(())
+    }
+
+    /// A bind that is flushed before the device sees it: what its key would have been.
+    pub(crate) fn lost(&self, unbinds: bool) -> u32 {
+        if unbinds { 0 } else { next(self.state().last) }
+    }
+
+    /// Queues a bind as the request with this id; `post` posts a list of requests to the queue pair. Answers the new key, or an
+    /// errno. One thread at a time for each domain: dat-core's lock, so that there is one region of [`Domain::nothing`].
+    pub(crate) fn post(
+        &self,
+        wr: &BindWr<'_, Adapter>,
+        (wr_id, qp): (u64, NonNull<ibv_qp>),
+        post: impl FnOnce(&mut ibv_send_wr) -> i32,
+    ) -> std::result::Result<u32, i32> {
+        let mut state = self.state();
+        let view = wr.view.as_ref();
+        let info = ibv_mw_bind_info {
+            mr: match view {
+                Some(view) => view.region.as_ptr(),
+                None if self.scoped => ptr::null_mut(),
+                None => match self.domain.nothing() {
+                    nothing if nothing.is_null() => return Err(libc::ENOMEM),
+                    nothing => nothing,
+                },
+            },
+            addr: view.map_or(0, |view| view.addr),
+            length: view.map_or(0, |view| view.len),
+            mw_access_flags: view
+                .map_or(0, |view| map::access(view.access, view.zero_based) & !IBV_ACCESS_LOCAL_WRITE),
+        };
+        // It waits for all earlier requests.
+        let send_flags = IBV_SEND_SIGNALED | IBV_SEND_FENCE;
+        let key = next(state.last);
+        // What it will be when this request's turn comes.
+        let before = state.posted.back().copied().or(state.bound).filter(|&key| key != 0);
+        let done = if self.scoped {
+            let nothing = ibv_send_wr::zeroed;
+            let mut unbind = ibv_send_wr {
+                wr_id,
+                opcode: IBV_WR_LOCAL_INV,
+                imm_data: before.unwrap_or(0),
+                send_flags: IBV_SEND_FENCE,
+                ..nothing()
+            };
+            let mut bind = ibv_send_wr {
+                wr_id,
+                opcode: IBV_WR_BIND_MW,
+                send_flags,
+                bind_mw: ibv_wr_bind_mw { mw: self.mw.as_ptr(), rkey: key, bind_info: info },
+                ..nothing()
+            };
+            match (before, view) {
+                (None, Some(_)) => post(&mut bind),
+                (Some(_), Some(_)) => {
+                    // If it fails, the bind is flushed, which tells.
+                    unbind.wr_id = MARK;
+                    unbind.next = &mut bind;
+                    post(&mut unbind)
+                }
+                (Some(_), None) => {
+                    unbind.send_flags = send_flags;
+                    post(&mut unbind)
+                }
+                // Nothing to unbind: an empty request takes its place.
+                (None, None) => {
+                    let opcode = IBV_WR_RDMA_WRITE;
+                    post(&mut ibv_send_wr { wr_id, opcode, send_flags, ..nothing() })
+                }
+            }
+        } else {
+            let mut bind = ibv_mw_bind { wr_id, send_flags, bind_info: info };
+            // SAFETY: all are live and of one device.
+            unsafe { self.domain.device.core.verbs.ibv_bind_mw(qp.as_ptr(), self.mw.as_ptr(), &mut bind) }
+        };
+        if done != 0 {
+            return Err(done);
+        }
+        state.last = match self.scoped {
+            true => key,
+            // SAFETY: live; the library has put it there.
+            false => unsafe { self.mw.as_ref() }.rkey,
+        };
+        let answer = if view.is_some() { state.last } else { 0 };
+        state.posted.push_back(answer);
+        Ok(answer)
+    }
+
+    /// The bind with this key has ended.
+    pub(crate) fn ended(&self, key: u32, done: bool) {
+        let mut state = self.state();
+        let at = state.posted.iter().position(|&posted| posted == key);
+        at.map(|at| state.posted.remove(at));
+        if done {
+            state.bound = (key != 0).then_some(key);
+        }
+    }
+}
+
+fn next(key: u32) -> u32 {
+    (key & !BIND) | (key.wrapping_add(1) & BIND)
+}
