@@ -376,6 +376,8 @@ fn stray(tools: &mut Tools<'_>, calls: &Calls, from: SocketAddr, octets: &[u8], 
             let here = req.service.tcp_port().is_some_and(|port| calls.has(port));
             !here && station.port.forward_request(req.service.0, from, octets, *now)
         }
+        // Somebody asks whether anybody has the port.
+        Message::Drep(drep) if drep.remote_id == 0 => return,
         other => match slot_of(receivers_id(other)) {
             slot if slot == station.port.slot() => false,
             slot => {

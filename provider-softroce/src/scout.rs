@@ -2,22 +2,32 @@
 //!
 //! If nobody has, the host answers each datagram with an ICMP error. But where sockets share a port the kernel reports such an
 //! error to one that it picks by the two addresses, hardly ever to the one that has sent. So who asks for a connection, and
-//! who hears nothing over one that it has asked for, also sends a datagram from a port of its own. It is too short for a
-//! packet: nobody takes it for one.
+//! who hears nothing over one that it has asked for, also sends a message from a port of its own: one that is an answer to
+//! nothing, so that whoever has the port passes over it.
 //!
 //! The other side does not: the host of who has asked for a connection may let in what belongs to that alone, and refuse the
-//! rest in the same words.
+//! rest in the same words. For the same reason nothing else is said from that port.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 
 use rnic::cm::ConnId;
+use wire::cm::{Drep, Mad, Message};
+use wire::rocev2::{Icrc, Opcode, packet_len};
 
 use crate::socket::{Habits, RxBatch, Udp};
+use crate::station::datagram;
 
 /// The port of its own.
-pub(crate) struct Scout(Udp);
+pub(crate) struct Scout {
+    socket: Udp,
+    address: SocketAddr,
+}
+
+/// Where a message has, behind BTH and DETH, its transaction and the ID of who sends it.
+const TRANSACTION: usize = packet_len(Opcode::DatagramSendOnly, 0) + 8;
+const LOCAL_ID: usize = packet_len(Opcode::DatagramSendOnly, 0) + 24;
 
 /// A host has said that nobody has the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,39 +45,48 @@ impl Scout {
         address.set_port(0);
         let socket = Udp::bind_alone(address)?;
         socket.hear_of_errors()?;
-        Ok(Scout(socket))
+        Ok(Scout { address: socket.local_addr()?, socket })
     }
 
-    /// Asks a peer's host, for a connection. It goes where packets for this queue pair go.
+    /// Asks a peer's host, for a connection, and because of what was sent to this queue pair.
     pub(crate) fn ask(&self, host: SocketAddr, id: ConnId, qpn: u32) {
-        let ([a, b, c, d], [_, high, middle, low]) = (id.0.to_be_bytes(), qpn.to_be_bytes());
+        let Some(icrc) = Icrc::new(self.address, host) else { return };
+        // A DREP where there was no DREQ, for no connection of the host's: it comes to the door there, and all look there.
+        let drep = Drep { local_id: id.0, remote_id: 0, private: &[] };
+        let mad = Mad { transaction: qpn.into(), message: Message::Drep(drep) }.emit();
+        let packet = datagram(&mad, 0);
+        let mut octets = vec![0; packet.len() + Icrc::SIZE];
+        packet.emit(&mut octets);
+        icrc.seal(0, &mut octets);
         // What is not answered is asked again.
-        self.0.send(host, &[a, b, c, d, 0, high, middle, low], 8);
+        self.socket.send(host, &octets, octets.len());
     }
 
     /// What hosts have said since. `unread` is for what nobody has asked for.
     pub(crate) fn refusals(&self, unread: &mut RxBatch) -> Vec<Refusal> {
         let mut refusals = Vec::new();
-        self.0.errors(|back| {
+        self.socket.errors(|back| {
             // The host repeats what it was asked. A program elsewhere would have to guess it.
-            if let (true, &[a, b, c, d, 0, high, middle, low]) = (back.refused, back.packet) {
-                let [id, qpn] = [[a, b, c, d], [0, high, middle, low]].map(u32::from_be_bytes);
+            let word = |at: usize| Some(u32::from_be_bytes(*back.packet.get(at..)?.first_chunk()?));
+            if let (true, Some(qpn), Some(id)) = (back.refused, word(TRANSACTION + 4), word(LOCAL_ID)) {
                 refusals.push(Refusal { host: back.to.ip(), id: ConnId(id), qpn });
             }
         });
-        self.0.receive(unread, &mut Habits::default());
+        self.socket.receive(unread, &mut Habits::default());
         refusals
     }
 }
 
 impl AsRawFd for Scout {
     fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.socket.as_raw_fd()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use wire::rocev2::Packet;
+
     use super::*;
 
     #[test]
@@ -82,7 +101,13 @@ mod tests {
             scout.ask(there, ConnId(0x0102_0304), 9);
             assert!(scout.refusals(&mut unread).is_empty());
             assert!(taken.receive(&mut unread, &mut Habits::default()));
-            assert_eq!(unread.get(0).expect("a datagram").octets, [1, 2, 3, 4, 0, 0, 0, 9]);
+            let (at, asks) = (scout.address, unread.get(0).expect("a datagram"));
+            let icrc = Icrc::new(at, there).expect("one family");
+            let (octets, _) = icrc.recover(0, asks.octets).expect("a right checksum");
+            let packet = Packet::parse(octets).expect("a packet");
+            let Mad { message, .. } = Mad::parse(packet.payload).expect("a message");
+            let drep = Drep { local_id: 0x0102_0304, remote_id: 0, private: &[0; Drep::MAX_PRIVATE] };
+            assert_eq!((asks.from, message), (at, Message::Drep(drep)));
             let ids = [5, 7].map(ConnId);
             ids.into_iter().for_each(|id| scout.ask(nobody, id, 9));
             assert_eq!(scout.refusals(&mut unread), ids.map(|id| Refusal { host: nobody.ip(), id, qpn: 9 }));

@@ -124,10 +124,7 @@ impl Station {
             let Some(peer) = Peer::new(self.address(), self.far(message.to)) else { continue };
             burst.clear();
             if let Some(place) = burst.push(packet_len(Opcode::DatagramSendOnly, MAD_SIZE)) {
-                let mut bth = Bth::new(Opcode::DatagramSendOnly, GSI, Psn::new(self.qpns.next_gsi_psn()));
-                bth.migrated = true;
-                let deth = Deth { q_key: Deth::GSI_Q_KEY, source_qpn: GSI };
-                Packet { bth, extension: Extension::Deth(deth), payload: &message.mad }.emit(place);
+                datagram(&message.mad, self.qpns.next_gsi_psn()).emit(place);
                 self.send(&peer, burst, now);
             }
             let said = Mad::parse(&message.mad).map(|mad| mad.message);
@@ -189,6 +186,14 @@ impl Station {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         [self.cm.deadline(), self.line.deadline(), self.port.deadline()].into_iter().flatten().min()
     }
+}
+
+/// A message of connection management, as a packet.
+pub(crate) fn datagram(mad: &[u8; MAD_SIZE], psn: u32) -> Packet<'_> {
+    let mut bth = Bth::new(Opcode::DatagramSendOnly, GSI, Psn::new(psn));
+    bth.migrated = true;
+    let deth = Deth { q_key: Deth::GSI_Q_KEY, source_qpn: GSI };
+    Packet { bth, extension: Extension::Deth(deth), payload: mad }
 }
 
 /// The queue pair of connection management, in every adapter.

@@ -99,10 +99,6 @@ impl Peer {
     fn hear(&self) -> Option<Heard> {
         let mut datagram = [0; 8192];
         while let Ok(len) = self.socket.recv(&mut datagram) {
-            // What is shorter only asks whether the port is anybody's.
-            if len < Bth::SIZE {
-                continue;
-            }
             let packet = Packet::parse(&datagram[..len - Icrc::SIZE]).expect("our own");
             let psn = packet.bth.psn;
             let heard = match packet.bth.opcode.operation() {
@@ -120,6 +116,8 @@ impl Peer {
                             continue;
                         }
                         Message::Dreq(_) => Heard::Dreq { transaction },
+                        // Of no connection: that only asks whether the port is anybody's.
+                        Message::Drep(drep) if drep.remote_id == 0 => continue,
                         Message::Drep(_) => Heard::Drep { transaction },
                         other => panic!("{other:?}"),
                     }
