@@ -115,7 +115,7 @@ impl Port {
         let ip = address.ip();
         let start = Instant::now();
         loop {
-            let (obstacle, limit) = match Self::try_open(address, &names) {
+            let (obstacle, limit) = match Self::try_open(address, &names, start + patience) {
                 Ok(Some(port)) => return Ok(port),
                 Ok(None) => return Err(PortError::Full(ip)),
                 // The last adapter may just be closing its sockets.
@@ -134,8 +134,12 @@ impl Port {
     }
 
     /// `None`: there is no slot left.
-    fn try_open(address: SocketAddr, names: &Names) -> io::Result<Option<Port>> {
+    fn try_open(address: SocketAddr, names: &Names, deadline: Instant) -> io::Result<Option<Port>> {
         for slot in SLOTS.filter(|&slot| names.is_alive(slot)) {
+            // Each that does not answer takes its time.
+            if Instant::now() >= deadline {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
             match names.ask(slot, ANSWER) {
                 Some(vault) => return Self::settle(address, names, vault),
                 // It does not answer us, nor will any other.
