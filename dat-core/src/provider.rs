@@ -108,6 +108,10 @@ pub trait Transport: Send + Sync + Sized + 'static {
     /// Refuses a connection request with private data.
     fn reject(&self, request: Self::Request, private: &[u8]) -> Result<()>;
 
+    /// Where to tell what concerns the whole adapter; `None`: nowhere any more, once this has returned.
+    fn watch(&self, sink: Option<Sink<Self>>) {
+        let _ = sink;
+    }
     /// One non-blocking pass over whatever moves data. Called by a consumer thread that found its queue empty.
     fn progress(&self) {}
     /// Sleeps until `wake` is signalled or the deadline has passed, making progress meanwhile.

@@ -241,10 +241,12 @@ impl Drop for SrqShare {
 
 impl<T: Transport> Receiver<T> for Alarm<T> {
     fn upcall(&self, up: Upcall<'_, T>) {
-        if matches!(up, Upcall::LowWatermark) {
-            let srq = self.srq as *mut c_void;
-            // The standard gives the reason and no event number of its own; the handle says what it is about.
-            self.ia.report(DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR, srq, DAT_SRQ_LOW_WATERMARK_EVENT);
-        }
+        let reason = match up {
+            Upcall::LowWatermark => DAT_SRQ_LOW_WATERMARK_EVENT,
+            Upcall::Failed => DAT_SRQ_TRANSFER_TO_ERROR,
+            _ => return,
+        };
+        // The standard gives the reason and no event number of its own; the handle says what it is about.
+        self.ia.report(DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR, self.srq as *mut c_void, reason);
     }
 }

@@ -29,6 +29,7 @@
 //! | `listen` | `rdma_bind_addr` to the adapter's own address and [`adapter::port`] of the qualifier, as libdaplofa does |
 //! | `connect` | `rdma_resolve_addr`, `rdma_resolve_route`, `rdma_connect`; the queue pair to RTS and `rdma_establish` on the answer |
 //! | immediate data | handed on as they lie in memory, as libdaplofa does: peers of one byte order see the same number |
+//! | `watch` | asynchronous events: a fault of the device, its port that goes down. Those of queue pairs and queues go to their own sinks |
 //! | `reject` | `rdma_reject` with [`map::REJECT_HEADER`] in front; a request that is dropped, without it |
 //! | local keys and bounds of a post | checked by the device, so a wrong one is a completion ([`LocalProtection`](dat_core::provider::WcStatus::LocalProtection)), not a refused post |
 //!

@@ -393,6 +393,12 @@ impl Pair {
         }
     }
 
+    /// The device says that it has failed.
+    pub(crate) fn break_down(&self) {
+        self.call(Upcall::Failed);
+        self.fail();
+    }
+
     /// It is in the error state, or has to be.
     #[cold]
     pub(crate) fn fail(&self) {
@@ -405,10 +411,5 @@ impl Pair {
         if let Some(sink) = &*self.sink.lock().unwrap_or_else(PoisonError::into_inner) {
             sink.call(up);
         }
-    }
-
-    /// The shared receive queue tells of its limit.
-    pub(crate) fn srq(&self) -> Option<&srq::Shared> {
-        self.srq.as_deref()
     }
 }

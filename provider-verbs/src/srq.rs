@@ -1,8 +1,9 @@
 //! Shared receive queues.
 
+use std::ops::{Index, Range};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use dat_core::provider::{PostError, Receives, RecvWr, Sink, Upcall};
 use dat_core::{Error, Result};
@@ -11,6 +12,7 @@ use rdma_core_sys::*;
 
 use crate::Adapter;
 use crate::mr::{Domain, Pd};
+use crate::station::Station;
 use crate::work::{self, post_error};
 
 /// Shared receive queue.
@@ -20,7 +22,7 @@ pub struct Srq(pub(crate) Arc<Shared>);
 pub(crate) struct Shared {
     domain: Arc<Domain>,
     srq: NonNull<ibv_srq>,
-    slots: Box<[Slot]>,
+    slots: Slots,
     /// The first free slot, and so on; taken from by who posts, given back by who polls.
     free: AtomicU32,
     depth: AtomicUsize,
@@ -36,13 +38,72 @@ struct Slot {
 
 const NONE: u32 = u32::MAX;
 
+/// Slots that become more, while others use those that are there: each page has as many as all before it.
+struct Slots {
+    first: usize,
+    pages: [OnceLock<Box<[Slot]>>; 24],
+}
+
+impl Slots {
+    fn new(first: usize) -> Slots {
+        let slots = Slots { first: first.max(1), pages: [const { OnceLock::new() }; 24] };
+        slots.pages[0].get_or_init(|| Slot::row(slots.first));
+        slots
+    }
+
+    /// How many there are with so many pages.
+    fn with(&self, pages: usize) -> usize {
+        if pages == 0 { 0 } else { self.first << (pages - 1) }
+    }
+
+    fn len(&self) -> usize {
+        self.with(self.pages.iter().take_while(|page| page.get().is_some()).count())
+    }
+
+    /// Makes at least so many, if it can, and answers which are new.
+    fn grow(&self, to: usize) -> Range<usize> {
+        let before = self.len();
+        for (n, page) in self.pages.iter().enumerate() {
+            if self.with(n) >= to {
+                break;
+            }
+            page.get_or_init(|| Slot::row(self.with(n)));
+        }
+        before..self.len()
+    }
+}
+
+impl Index<usize> for Slots {
+    type Output = Slot;
+
+    #[inline]
+    fn index(&self, at: usize) -> &Slot {
+        let page = (at / self.first).checked_ilog2().map_or(0, |n| n as usize + 1);
+        let start = if page == 0 { 0 } else { self.first << (page - 1) };
+        &self.pages[page].get().expect("a slot that was given out")[at - start]
+    }
+}
+
+impl Slot {
+    fn row(count: usize) -> Box<[Slot]> {
+        let slot = |_| Slot { id: AtomicU64::new(0), next: AtomicU32::new(NONE) };
+        (0..count).map(slot).collect()
+    }
+}
+
 // SAFETY: the library locks what threads share.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
 impl Srq {
-    pub(crate) fn new(pd: &Pd, depth: usize, max_segments: usize, sink: Sink<Adapter>) -> Result<Srq> {
+    pub(crate) fn new(
+        station: &Station,
+        pd: &Pd,
+        depth: usize,
+        max_segments: usize,
+        sink: Sink<Adapter>,
+    ) -> Result<Srq> {
         let full = || Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_SRQ);
         let mut attr = ibv_srq_init_attr::zeroed();
         attr.attr.max_wr = u32::try_from(depth).map_err(|_| full())?;
@@ -51,21 +112,19 @@ impl Srq {
         // SAFETY: a live domain.
         let srq =
             NonNull::new(unsafe { (verbs.ibv_create_srq)(pd.0.pd.as_ptr(), &mut attr) }).ok_or_else(full)?;
-        let slots = (attr.attr.max_wr as usize).max(depth) as u32;
-        let slot = |n| Slot {
-            id: AtomicU64::new(0),
-            next: AtomicU32::new(if n + 1 < slots { n + 1 } else { NONE }),
-        };
-        Ok(Srq(Arc::new(Shared {
+        let shared = Arc::new(Shared {
             domain: Arc::clone(&pd.0),
             srq,
-            slots: (0..slots).map(slot).collect(),
-            free: AtomicU32::new(0),
+            slots: Slots::new((attr.attr.max_wr as usize).max(depth)),
+            free: AtomicU32::new(NONE),
             depth: AtomicUsize::new(depth),
             posted: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             sink: Mutex::new(Some(sink)),
-        })))
+        });
+        (0..shared.slots.len()).rev().for_each(|slot| shared.give(slot));
+        station.add_srq(&shared);
+        Ok(Srq(shared))
     }
 }
 
@@ -89,14 +148,20 @@ impl Shared {
 
     /// A message has taken the buffer of this slot: its id.
     pub(crate) fn took(&self, slot: usize) -> u64 {
-        let slot_of = &self.slots[slot];
-        let id = slot_of.id.load(Ordering::Relaxed);
+        let id = self.slots[slot].id.load(Ordering::Relaxed);
         self.taken.fetch_add(1, Ordering::Relaxed);
+        self.give(slot);
+        id
+    }
+
+    /// The slot is free.
+    fn give(&self, slot: usize) {
+        let slot_of = &self.slots[slot];
         let mut first = self.free.load(Ordering::Relaxed);
         loop {
             slot_of.next.store(first, Ordering::Relaxed);
             match self.free.compare_exchange_weak(first, slot as u32, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return id,
+                Ok(_) => return,
                 Err(now) => first = now,
             }
         }
@@ -120,10 +185,9 @@ impl Shared {
         self.posted.load(Ordering::Acquire).saturating_sub(taken) as usize
     }
 
-    /// The device tells that its limit was reached.
-    pub(crate) fn low(&self) {
+    pub(crate) fn call(&self, up: Upcall<'_, Adapter>) {
         if let Some(sink) = &*self.sink.lock().unwrap_or_else(PoisonError::into_inner) {
-            sink.call(Upcall::LowWatermark);
+            sink.call(up);
         }
     }
 
@@ -157,18 +221,28 @@ impl Receives for Srq {
     fn set_low_watermark(&self, mark: usize) {
         if self.0.available() < mark {
             // So few already; a device would tell only when the next one is taken.
-            return self.0.low();
+            return self.0.call(Upcall::LowWatermark);
         }
         let mut attr = ibv_srq_attr { srq_limit: mark as u32, ..ibv_srq_attr::zeroed() };
         self.0.modify(&mut attr, IBV_SRQ_LIMIT);
     }
 
     fn resize(&self, depth: usize) -> Result<()> {
-        if depth > self.0.slots.len() {
-            return Err(Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_SRQ));
-        }
-        if depth < self.0.available() {
+        let shared = &*self.0;
+        if depth < shared.available() {
             return Err(Error::of(DAT_INVALID_STATE));
+        }
+        // Not every device makes one larger; none need make one smaller.
+        if depth > shared.slots.len() {
+            let full = || Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_SRQ);
+            let max_wr = u32::try_from(depth).map_err(|_| full())?;
+            if !shared.modify(&mut ibv_srq_attr { max_wr, ..ibv_srq_attr::zeroed() }, IBV_SRQ_MAX_WR) {
+                return Err(full());
+            }
+            shared.slots.grow(depth).for_each(|slot| shared.give(slot));
+            if depth > shared.slots.len() {
+                return Err(full());
+            }
         }
         self.0.depth.store(depth, Ordering::Relaxed);
         Ok(())
@@ -176,5 +250,26 @@ impl Receives for Srq {
 
     fn available(&self) -> usize {
         self.0.available()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_become_more_and_stay_where_they_are() {
+        let slots = Slots::new(5);
+        assert_eq!((slots.len(), slots.grow(5)), (5, 5..5));
+        for at in 0..5 {
+            slots[at].id.store(at as u64, Ordering::Relaxed);
+        }
+        assert_eq!(slots.grow(6), 5..10);
+        assert_eq!(slots.grow(21), 10..40);
+        for at in 5..40 {
+            slots[at].id.store(at as u64, Ordering::Relaxed);
+        }
+        let ids: Vec<_> = (0..40).map(|at| slots[at].id.load(Ordering::Relaxed)).collect();
+        assert_eq!(ids, (0..40).collect::<Vec<_>>());
     }
 }

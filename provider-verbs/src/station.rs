@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use dat_core::provider::{Sink, Upcall};
 use rdma_core_sys::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -21,6 +22,7 @@ use crate::map::{self, DeviceNews};
 use crate::mw::Panes;
 use crate::numbers::Numbers;
 use crate::qp::Pair;
+use crate::{Adapter, srq};
 
 /// See above.
 pub(crate) struct Station {
@@ -32,6 +34,9 @@ pub(crate) struct Station {
     /// For who has a name from rdma_cm.
     pairs: Mutex<HashMap<u32, Weak<Pair>>>,
     cqs: Mutex<Vec<Weak<cq::Queue>>>,
+    srqs: Mutex<Vec<Weak<srq::Shared>>>,
+    /// Who hears of the whole adapter.
+    sink: Mutex<Option<Sink<Adapter>>>,
     /// Pairs whose connection is about to end; and those that have failed.
     ending: Mutex<Vec<Arc<Pair>>>,
     /// There are some: for who polls.
@@ -69,6 +74,8 @@ impl Station {
             panes: Arc::default(),
             pairs: Mutex::default(),
             cqs: Mutex::default(),
+            srqs: Mutex::default(),
+            sink: Mutex::default(),
             ending: Mutex::default(),
             unfinished: AtomicBool::new(false),
             failed: Mutex::default(),
@@ -109,6 +116,16 @@ impl Station {
 
     pub(crate) fn forget_cq(&self, queue: &Arc<cq::Queue>) {
         lock(&self.cqs).retain(|other| other.as_ptr() != Arc::as_ptr(queue));
+    }
+
+    pub(crate) fn add_srq(&self, queue: &Arc<srq::Shared>) {
+        let mut srqs = lock(&self.srqs);
+        srqs.retain(|other| other.strong_count() > 0);
+        srqs.push(Arc::downgrade(queue));
+    }
+
+    pub(crate) fn watch(&self, sink: Option<Sink<Adapter>>) {
+        *lock(&self.sink) = sink;
     }
 
     fn cqs(&self) -> Vec<Arc<cq::Queue>> {
@@ -219,8 +236,13 @@ impl Station {
     /// Not every device tells of a queue pair that has failed but by a completion, and the consumer may wait for the news
     /// before it takes that.
     fn look_for_failures(&self) {
-        for pair in self.pairs().iter().filter(|pair| pair.is_up() && pair.requests.is_busy()) {
-            pair.send_cq.pump();
+        for pair in self.pairs().iter().filter(|pair| pair.is_up()) {
+            if pair.requests.is_busy() {
+                pair.send_cq.pump();
+            } else if self.looks.is_some() && pair.is_in_error() {
+                // What was wrong with a message: rxe tells of it by the receive alone.
+                pair.fail();
+            }
         }
     }
 
@@ -249,36 +271,51 @@ impl Station {
         let mut event = ibv_async_event::zeroed();
         // SAFETY: an open context whose descriptor does not block.
         while unsafe { (verbs.ibv_get_async_event)(self.device.context.as_ptr(), &mut event) } == 0 {
-            let news = map::device_news(event.event_type);
-            // SAFETY: the type says which member; the object waits for its events to be acknowledged, below.
-            let pair = unsafe {
-                match news {
-                    DeviceNews::QpBroken | DeviceNews::QpEstablished | DeviceNews::QpDrained => {
-                        self.pair((*event.element.qp).qp_num)
-                    }
-                    _ => None,
-                }
-            };
-            match news {
-                DeviceNews::QpBroken => pair.iter().for_each(|pair| pair.fail()),
-                DeviceNews::CqOverflow => {
-                    // SAFETY: as above.
-                    let cq = unsafe { event.element.cq };
-                    let queue = self.cqs().into_iter().find(|queue| queue.as_ptr() == cq);
-                    queue.iter().for_each(|queue| queue.call(dat_core::provider::Upcall::CqOverflow));
-                }
-                DeviceNews::SrqLimit => {
-                    // SAFETY: as above.
-                    let srq = unsafe { event.element.srq };
-                    let pairs = self.pairs();
-                    let drawing = pairs.iter().filter_map(|pair| pair.srq());
-                    drawing.filter(|shared| shared.as_ptr() == srq).take(1).for_each(|shared| shared.low());
-                }
-                DeviceNews::DeviceFatal => self.pairs().iter().for_each(|pair| pair.fail()),
-                _ => {}
-            }
+            self.tell(map::device_news(event.event_type), &event.element);
             // SAFETY: taken above.
             unsafe { (verbs.ibv_ack_async_event)(&mut event) };
+        }
+    }
+
+    /// One of them. Its object waits for it to be acknowledged.
+    fn tell(&self, news: DeviceNews, element: &ibv_async_element) {
+        match news {
+            DeviceNews::QpBroken => {
+                // SAFETY: the type says which member.
+                let pair = self.pair(unsafe { (*element.qp).qp_num });
+                pair.iter().for_each(|pair| pair.break_down());
+            }
+            DeviceNews::CqOverflow => {
+                // SAFETY: as above.
+                let cq = unsafe { element.cq };
+                let queue = self.cqs().into_iter().find(|queue| queue.as_ptr() == cq);
+                queue.iter().for_each(|queue| queue.call(Upcall::CqOverflow));
+            }
+            DeviceNews::SrqLimit | DeviceNews::SrqBroken => {
+                // SAFETY: as above.
+                let srq = unsafe { element.srq };
+                let queue =
+                    lock(&self.srqs).iter().filter_map(Weak::upgrade).find(|queue| queue.as_ptr() == srq);
+                queue.iter().for_each(|queue| match news {
+                    DeviceNews::SrqLimit => queue.call(Upcall::LowWatermark),
+                    _ => queue.call(Upcall::Failed),
+                });
+            }
+            DeviceNews::DeviceFatal => {
+                self.call(Upcall::Failed);
+                self.pairs().iter().for_each(|pair| pair.fail());
+            }
+            // SAFETY: as above.
+            DeviceNews::PortDown if unsafe { element.port_num } == i32::from(self.device.port) => {
+                self.call(Upcall::PortDown);
+            }
+            _ => {}
+        }
+    }
+
+    fn call(&self, up: Upcall<'_, Adapter>) {
+        if let Some(sink) = &*lock(&self.sink) {
+            sink.call(up);
         }
     }
 }

@@ -99,7 +99,7 @@ impl Transport for Adapter {
     }
 
     fn srq(&self, pd: &Pd, depth: usize, max_segments: usize, sink: Sink<Self>) -> Result<Srq> {
-        Srq::new(pd, depth, max_segments, sink)
+        Srq::new(&self.station, pd, depth, max_segments, sink)
     }
 
     fn qp(&self, cfg: QpCfg<'_, Self>, sink: Sink<Self>) -> Result<Qp> {
@@ -116,6 +116,10 @@ impl Transport for Adapter {
 
     fn reject(&self, request: Request, private: &[u8]) -> Result<()> {
         request.refuse(private)
+    }
+
+    fn watch(&self, sink: Option<Sink<Self>>) {
+        self.station.watch(sink);
     }
 
     fn progress(&self) {

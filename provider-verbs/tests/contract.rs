@@ -1,6 +1,6 @@
 //! dat-core's contract for transports, kept by the device of this host (`OPENDAT_VERBS`: its ia_params).
 //!
-//! `cargo test` leaves this out: it takes a host with an RDMA device. Of the 54 cases the kernel's rxe (6.12) passes 36. These
+//! `cargo test` leaves this out: it takes a host with an RDMA device. Of the 52 cases the kernel's rxe (6.12) passes 36. These
 //! fail:
 //!
 //! | case | why |

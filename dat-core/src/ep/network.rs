@@ -170,7 +170,14 @@ impl<T: Transport> Receiver<T> for Shared<T> {
             Upcall::Disconnected => self.lost(DAT_CONNECTION_EVENT_DISCONNECTED),
             Upcall::Broken => self.lost(DAT_CONNECTION_EVENT_BROKEN),
             Upcall::HighWatermark => self.exceeds_soft_watermark(),
-            Upcall::CqReady | Upcall::CqOverflow | Upcall::Request { .. } | Upcall::LowWatermark => {}
+            Upcall::Failed => {
+                self.ia.report(DAT_ASYNC_ERROR_EP_BROKEN, self.ep as *mut c_void, DAT_EP_OTHER_ERROR)
+            }
+            Upcall::CqReady
+            | Upcall::CqOverflow
+            | Upcall::Request { .. }
+            | Upcall::LowWatermark
+            | Upcall::PortDown => {}
         }
     }
 }

@@ -33,6 +33,7 @@ pub fn close<T: Transport>(ia: &Node<Ia<T>>, flags: DAT_CLOSE_FLAGS) -> Result<(
     sharing::expel(ia);
     sharing::leave(ia);
     each::<T, Evd<T>>(ia, evd::free);
+    ia.transport.watch(None);
     // Only now: a dispatcher refers to its notification object.
     each::<T, Cno<T>>(ia, cno::free);
     // SAFETY: nothing of the adapter is left, and the standard leaves a concurrent use to the consumer.

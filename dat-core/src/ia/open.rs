@@ -6,7 +6,7 @@ use super::{Entry, Ia, sharing};
 use crate::error::{Error, OpenError, Result};
 use crate::evd;
 use crate::handle::{self, Node, Ref};
-use crate::provider::{Provider, Transport};
+use crate::provider::{Provider, Receiver, Sink, Transport, Upcall};
 
 /// Which dispatcher hears of the adapter's asynchronous errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,21 @@ pub unsafe fn enter<T: Transport>(
         drop(unsafe { handle::remove(ia) });
         refuse(code)
     })?;
+    // SAFETY: dat_ia_close takes it away before the adapter goes.
+    ia.transport.watch(Some(unsafe { Sink::new(ia) }));
     Ok(ia)
+}
+
+impl<T: Transport> Receiver<T> for Node<Ia<T>> {
+    fn upcall(&self, up: Upcall<'_, T>) {
+        let reason = match up {
+            Upcall::Failed => DAT_IA_CATASTROPHIC_ERROR,
+            // As OFED has it, which gives no reason.
+            Upcall::PortDown => DAT_IA_OTHER_ERROR,
+            _ => return,
+        };
+        self.report(DAT_ASYNC_ERROR_IA_CATASTROPHIC, self.consumer_handle(), reason);
+    }
 }
 
 unsafe fn assign<T: Transport>(ia: &Node<Ia<T>>, async_evd: AsyncEvd) -> Result<()> {

@@ -53,6 +53,11 @@ pub enum Upcall<'a, T: Transport> {
     LowWatermark,
     /// A queue pair holds more receive buffers than its soft watermark says.
     HighWatermark,
+    /// The device says that the object has failed: the adapter, a queue pair (the end of its connection is told besides) or a
+    /// shared receive queue.
+    Failed,
+    /// The adapter's port is down: nothing moves until it is up again.
+    PortDown,
 }
 
 /// Where an object's upcalls go. Copied freely; valid until the object is dropped (promise 3).

@@ -439,6 +439,8 @@ impl<T: Transport> Receiver<T> for Log<'_, T> {
             Upcall::Broken => Event::Broken,
             Upcall::LowWatermark => Event::LowWatermark,
             Upcall::HighWatermark => Event::HighWatermark,
+            // No case can make a device fail.
+            Upcall::Failed | Upcall::PortDown => return,
         };
         self.events.lock().expect("no case panics in an upcall").push_back(event);
         if self.wake.signal() {

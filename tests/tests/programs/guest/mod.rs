@@ -4,6 +4,7 @@
 mod endings;
 mod machine;
 mod perftest;
+mod ports;
 mod relay;
 mod rping;
 mod speed;
@@ -100,6 +101,12 @@ pub(crate) fn trials(image: &Path, dist: &Result<Dist, Skip>) -> Vec<Trial> {
     }
     let guest = Arc::new(OnceLock::new());
     let mut trials = Vec::new();
+    let (shared, at, made) = (Arc::clone(&guest), image.to_owned(), dist.clone());
+    trials.push(opendat_tests::trial("guest::verbs::port_down".to_owned(), move || {
+        let guest: &Result<Guest, Stop> = shared.get_or_init(|| Guest::boot(&at));
+        let guest = guest.as_ref().map_err(Stop::clone)?;
+        ports::goes_down(guest, &made?).map_err(|stop| guest.testify(stop))
+    }));
     for peer in PEERS {
         let provider = PROVIDERS.iter().find(|provider| provider.ia == peer.ia).expect("one of ours");
         for wire in WIRES.iter().filter(|wire| peer.knows(wire)) {
