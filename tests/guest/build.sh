@@ -15,7 +15,7 @@ user_space="bash busybox-static coreutils iproute2 libdapl2 dapl2-utils ibverbs-
 # In the order in which init inserts them.
 modules="netfs 9pnet 9pnet_virtio 9p failover net_failover virtio_net
     crc32c_generic crc32_generic crc32c-intel crc32-pclmul libcrc32c
-    ib_core ib_uverbs iw_cm ib_cm configfs rdma_cm rdma_ucm udp_tunnel ip6_udp_tunnel rdma_rxe siw dummy"
+    ib_core ib_uverbs iw_cm ib_cm configfs rdma_cm rdma_ucm udp_tunnel ip6_udp_tunnel rdma_rxe siw dummy veth"
 
 # As for a system that has nothing yet: what a package needs is then all that it needs.
 : >no-packages
@@ -31,7 +31,7 @@ main() {
         sha256sum <"$here/build.sh" >of
     fi
     # Small, and made each time.
-    (cd "$here" && printf '%s\n' init serve device | "$OLDPWD/busybox" cpio -o -H newc 2>/dev/null) >init.cpio
+    (cd "$here" && printf '%s\n' init serve device apart | "$OLDPWD/busybox" cpio -o -H newc 2>/dev/null) >init.cpio
     cat system.cpio init.cpio >initrd
 }
 

@@ -48,6 +48,11 @@ impl Dist {
         self.root.join("include")
     }
 
+    /// The program `dat`.
+    pub fn dat(&self) -> PathBuf {
+        self.root.join("bin/dat")
+    }
+
     /// The loadable form of a provider.
     pub fn plugin(&self, provider: &Provider) -> PathBuf {
         self.lib().join(provider.library)

@@ -7,50 +7,78 @@ use opendat_tests::{Registry, Stop, find_program};
 use crate::Case;
 use crate::pair::{Pair, Way, bad_lines, unsaid};
 
+/// A set of options.
+pub(crate) struct Connections {
+    pub(crate) name: &'static str,
+    program: &'static str,
+    port: u16,
+    args: &'static [&'static str],
+    /// What it says when all is done.
+    complete: &'static str,
+}
+
+const fn dtestcm(name: &'static str, port: u16, args: &'static [&'static str]) -> Connections {
+    Connections { name, program: "dtestcm", port, args, complete: "DAPL Connection Test Complete." }
+}
+
+/// Over a receive queue for each endpoint.
+const fn own_queues(name: &'static str, port: u16, args: &'static [&'static str]) -> Connections {
+    Connections { complete: "DAPL RC none SRQ Test Complete.", ..shared_queue(name, port, args) }
+}
+
+/// Over one receive queue for all endpoints.
+const fn shared_queue(name: &'static str, port: u16, args: &'static [&'static str]) -> Connections {
+    Connections { name, program: "dtestsrq", port, args, complete: "DAPL RC SRQ Test Complete." }
+}
+
+const CONNECTIONS: &[Connections] = &[
+    dtestcm("dtestcm::polling", 21000, &["-c", "200", "-b", "50"]),
+    dtestcm("dtestcm::waiting", 21100, &["-c", "200", "-b", "50", "-w"]),
+    dtestcm("dtestcm::many_listeners", 21200, &["-c", "100", "-b", "50", "-m", "-w"]),
+    own_queues("dtestsrq::own_queue", 21300, &["-S", "0", "-b", "2048", "-c", "1", "-B", "1", "-t", "100"]),
+    own_queues("dtestsrq::own_queues", 21302, &["-S", "0", "-c", "50", "-B", "20", "-t", "20"]),
+    shared_queue("dtestsrq::one_endpoint", 21304, &["-c", "1", "-B", "1", "-t", "100"]),
+    shared_queue("dtestsrq::many_endpoints", 21306, &["-b", "2048", "-c", "50", "-B", "20", "-t", "20"]),
+];
+
+/// With an adapter that is emulated, and slow.
+pub(crate) const IN_GUEST: &[Connections] = &[
+    dtestcm("dtestcm::polling", 21000, &["-c", "50", "-b", "25"]),
+    dtestcm("dtestcm::waiting", 21100, &["-c", "50", "-b", "25", "-w"]),
+    dtestcm("dtestcm::many_listeners", 21200, &["-c", "20", "-b", "10", "-m", "-w"]),
+    own_queues("dtestsrq::own_queues", 21302, &["-S", "0", "-c", "10", "-B", "10", "-t", "10"]),
+    shared_queue("dtestsrq::one_endpoint", 21304, &["-c", "1", "-B", "1", "-t", "50"]),
+    shared_queue("dtestsrq::many_endpoints", 21306, &["-b", "2048", "-c", "10", "-B", "10", "-t", "10"]),
+];
+
 pub(crate) fn cases() -> Vec<Case> {
-    vec![
-        dtestcm("polling", 21000, &["-c", "200", "-b", "50"]),
-        dtestcm("waiting", 21100, &["-c", "200", "-b", "50", "-w"]),
-        dtestcm("many_listeners", 21200, &["-c", "100", "-b", "50", "-m", "-w"]),
-        dtestsrq("own_queue", 21300, "none ", &["-S", "0", "-b", "2048", "-c", "1", "-B", "1", "-t", "100"]),
-        dtestsrq("own_queues", 21302, "none ", &["-S", "0", "-c", "50", "-B", "20", "-t", "20"]),
-        dtestsrq("one_endpoint", 21304, "", &["-c", "1", "-B", "1", "-t", "100"]),
-        dtestsrq("many_endpoints", 21306, "", &["-b", "2048", "-c", "50", "-B", "20", "-t", "20"]),
-    ]
-}
-
-fn dtestcm(name: &str, port: u16, args: &'static [&'static str]) -> Case {
-    Case::new(format!("dtestcm::{name}"), move |registry| {
-        run(registry, "dtestcm", port, args, "DAPL Connection Test Complete.")
-    })
-}
-
-/// `kind`: what the program calls the kind of receive queue.
-fn dtestsrq(name: &str, port: u16, kind: &'static str, args: &'static [&'static str]) -> Case {
-    Case::new(format!("dtestsrq::{name}"), move |registry| {
-        run(registry, "dtestsrq", port, args, &format!("DAPL RC {kind}SRQ Test Complete."))
-    })
-}
-
-fn run(registry: &Registry, name: &str, port: u16, args: &[&str], complete: &str) -> Result<(), Stop> {
-    let program = find_program(name, "dapl2-utils")?;
-    let command = |role: &[&str]| {
-        let mut command = Command::new(&program);
-        command.args(["-P", registry.ia(), "-p", &port.to_string()]).args(args).args(role);
-        command
+    let case = |connections: &'static Connections| {
+        Case::new(connections.name, |registry| connections.run(registry, &Way::LOOPBACK))
     };
-    let ready = format!("ready on port {port}");
-    let pair = Pair::run(
-        registry,
-        &Way::LOOPBACK,
-        command(&["-s"]),
-        |server| server.wait_for(&ready).map(drop),
-        [("client", command(&["-h", "127.0.0.1"]))],
-    )?;
-    let mut complaints = Vec::new();
-    for (who, text) in [("server", &pair.server.text), ("client", &pair.client.text)] {
-        complaints.extend(unsaid(who, text, &["CONNECTED on", complete]));
-        complaints.extend(bad_lines(who, text, &["Err", "ERR", "invalid"], &[]));
+    CONNECTIONS.iter().map(case).collect()
+}
+
+impl Connections {
+    pub(crate) fn run(&self, registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
+        let program = find_program(self.program, "dapl2-utils")?;
+        let command = |role: &[&str]| {
+            let mut command = Command::new(&program);
+            command.args(["-P", registry.ia(), "-p", &self.port.to_string()]).args(self.args).args(role);
+            command
+        };
+        let ready = format!("ready on port {}", self.port);
+        let pair = Pair::run(
+            registry,
+            way,
+            command(&["-s"]),
+            |server| server.wait_for(&ready).map(drop),
+            [("client", command(&["-h", way.to]))],
+        )?;
+        let mut complaints = Vec::new();
+        for (who, text) in [("server", &pair.server.text), ("client", &pair.client.text)] {
+            complaints.extend(unsaid(who, text, &["CONNECTED on", self.complete]));
+            complaints.extend(bad_lines(who, text, &["Err", "ERR", "invalid"], &[]));
+        }
+        pair.verdict(&complaints).map_err(Stop::Fail)
     }
-    pair.verdict(&complaints).map_err(Stop::Fail)
 }

@@ -20,7 +20,7 @@ pub(crate) enum Family {
 
 impl Family {
     /// The address of this host, and that of the other one.
-    pub(crate) fn addresses(self) -> [&'static str; 2] {
+    pub(crate) const fn addresses(self) -> [&'static str; 2] {
         match self {
             Family::V4 => ["10.77.0.1", "10.77.0.2"],
             // dapltest copies the first 16 octets of a socket address, and these are zero behind them.
@@ -103,7 +103,7 @@ impl Host {
 
     /// Runs a command there, in words without blanks.
     fn run(&self, command: &str) -> Result<(), String> {
-        finish(self.command(&words(command)), "")
+        finish(&mut self.command(&words(command)))
     }
 
     /// Takes this host's address away.
@@ -126,8 +126,12 @@ impl Host {
             Family::V6 => "ip6",
         };
         for (peer, run) in [
-            (far, &(|command: &str, input: &str| finish(words(command), input)) as &dyn Fn(&str, &str) -> _),
-            (near, &|command: &str, input: &str| finish(self.command(&words(command)), input)),
+            (
+                far,
+                &(|command: &str, input: &str| finish_with(&mut words(command), input))
+                    as &dyn Fn(&str, &str) -> _,
+            ),
+            (near, &|command: &str, input: &str| finish_with(&mut self.command(&words(command)), input)),
         ] {
             let rules = format!(
                 "table {table} bad {{
@@ -165,7 +169,7 @@ impl Host {
                 }}
             }}\n"
         );
-        Ok(finish(words("nft -f -"), &rules)?)
+        Ok(finish_with(&mut words("nft -f -"), &rules)?)
     }
 
     /// How often that has happened.
@@ -205,7 +209,12 @@ pub(crate) fn wait_for(octets: u64, limit: Duration, mut over: impl FnMut() -> b
 }
 
 pub(crate) fn here(command: &str) -> Result<(), String> {
-    finish(words(command), "")
+    finish(&mut words(command))
+}
+
+/// Waits for a command that has to succeed.
+pub(crate) fn finish(command: &mut Command) -> Result<(), String> {
+    finish_with(command, "")
 }
 
 fn words(command: &str) -> Command {
@@ -215,14 +224,14 @@ fn words(command: &str) -> Command {
     command
 }
 
-fn finish(mut command: Command, input: &str) -> Result<(), String> {
+fn finish_with(command: &mut Command, input: &str) -> Result<(), String> {
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let run = |command: &mut Command| {
         let mut child = command.spawn()?;
         child.stdin.take().map(|mut stdin| stdin.write_all(input.as_bytes())).transpose()?;
         child.wait_with_output()
     };
-    let output = run(&mut command).map_err(|error| format!("{command:?}: {error}"))?;
+    let output = run(command).map_err(|error| format!("{command:?}: {error}"))?;
     match output.status.success() {
         true => Ok(()),
         false => Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr))),

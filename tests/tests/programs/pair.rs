@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use opendat_tests::{Ended, Registry, Running};
 
-use crate::guest::Guest;
-use crate::host::{Family, Host};
+use crate::guest::{Guest, There};
+use crate::host::Host;
 
 /// How long any one case may take before it counts as hanging. Alone, none takes 5 s; but where both sides spin on memory,
 /// as in dtest's ping-pong of writes, each message waits for its turn on a machine that has ten times as much to do.
@@ -28,8 +28,8 @@ pub(crate) enum Place<'p> {
     Here,
     /// On another host, as here.
     Host(&'p Host),
-    /// Over Debian's provider and the kernel's drivers.
-    Guest(&'p Guest, Family),
+    /// In a guest, with that registry.
+    Guest(&'p Guest, There),
 }
 
 impl<'p> Way<'p> {
@@ -48,7 +48,7 @@ impl Place<'_> {
         match self {
             Place::Here => program,
             Place::Host(host) => host.command(&program),
-            Place::Guest(guest, family) => guest.command(&program, *family),
+            Place::Guest(guest, there) => guest.command(&program, *there),
         }
     }
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use opendat_tests::Running;
 
+use crate::host::Family;
 use crate::pair::{LIMIT, Place, Way};
 
 /// The port of both programs.
@@ -44,9 +45,11 @@ impl Rendezvous {
     /// For a server that says this when it listens with DAT.
     pub(crate) fn new(way: &Way<'_>, listens: &'static str, answer: Answer) -> Self {
         // A server that is here is itself at this port of every address, until it has told.
-        let (server, at) = match way.server {
-            Place::Here => (HERE, way.to),
-            _ => (way.to, HERE),
+        let (server, at) = match (way.server, way.client) {
+            (Place::Here, _) => (HERE, way.to),
+            (_, Place::Here) => (way.to, HERE),
+            // How a guest knows this host.
+            _ => (way.to, Family::V4.addresses()[0]),
         };
         let server = SocketAddr::new(server.parse().expect("an address"), PORT);
         Rendezvous { server, at: at.to_owned(), listens, answer, over: Arc::default() }

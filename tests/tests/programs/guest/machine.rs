@@ -5,15 +5,57 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use opendat_tests::{Dist, Skip, Stop, c_program, has_own_network};
+use opendat_tests::{Dist, PROVIDERS, Skip, Stop, VERBS, c_program, find_program, has_own_network};
 use tempfile::TempDir;
 
-use super::relay;
-use crate::host::{Family, WIRE, here};
+use super::{relay, within};
+use crate::host::{Family, WIRE, finish, here};
+
+/// The guest of these tests, which boots when the first of them wants it.
+pub(super) struct Machine {
+    image: PathBuf,
+    dist: Result<Dist, Skip>,
+    guest: OnceLock<Result<Guest, Stop>>,
+    /// Whether what we have built is in there.
+    settled: OnceLock<Result<(), Stop>>,
+}
+
+/// The guest's address on the wire, which its rxe has.
+pub(super) const RXE: &str = Family::V4.addresses()[1];
+/// The address in its network namespace "apart" (`tests/guest/apart`), which no kernel's RDMA device has.
+pub(super) const APART: &str = "10.78.0.2";
+
+impl Machine {
+    pub(super) fn new(image: &Path, dist: &Result<Dist, Skip>) -> Machine {
+        let (image, dist) = (image.to_owned(), dist.clone());
+        Machine { image, dist, guest: OnceLock::new(), settled: OnceLock::new() }
+    }
+
+    pub(super) fn guest(&self) -> Result<&Guest, Stop> {
+        self.guest.get_or_init(|| Guest::boot(&self.image)).as_ref().map_err(Stop::clone)
+    }
+
+    /// With an rxe device, our libraries and the program `dat` in /tmp/dist, and a network "apart".
+    pub(super) fn settled(&self) -> Result<&Guest, Stop> {
+        let guest = self.guest()?;
+        self.settled
+            .get_or_init(|| {
+                guest.move_in(&self.dist.clone()?)?;
+                here("ip route add 10.78.0.0/24 via 10.77.0.2")?;
+                guest.run(
+                    "/apart && mkdir /tmp/dist && cp -r /share/lib /share/bin /share/dat.within /tmp/dist/",
+                )?;
+                Ok(())
+            })
+            .clone()?;
+        guest.device("rxe", 1500)?;
+        Ok(guest)
+    }
+}
 
 pub(crate) struct Guest {
     qemu: Child,
@@ -59,13 +101,19 @@ impl Guest {
         let dir = tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
         let console = dir.path().join("console");
         let share = tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
-        let qemu = start(image, processors, &console, share.path(), &addresses.join(","))?;
-        let guest = Guest { qemu, device: Mutex::default(), share, _dir: dir };
+        let (shared, addresses) = (share.path().to_owned(), addresses.join(","));
+        let start = || start(image, processors, &console, &shared, &addresses);
+        let mut guest = Guest { qemu: start()?, device: Mutex::default(), share, _dir: dir };
         let deadline = Instant::now() + BOOT;
         while TcpStream::connect_timeout(&guest.control(), Duration::from_secs(1)).is_err() {
+            let said = fs::read_to_string(&console).unwrap_or_default();
             if Instant::now() > deadline {
-                let said = fs::read_to_string(&console).unwrap_or_default();
                 return Err(format!("the guest does not come up; its console:\n{said}").into());
+            }
+            // The kernel changes its own code while it starts, and on a busy host the emulator sometimes runs it half changed.
+            if said.contains("Oops: ") || said.contains("Kernel panic") {
+                guest.end();
+                guest.qemu = start()?;
             }
             thread::sleep(Duration::from_millis(50));
         }
@@ -76,10 +124,29 @@ impl Guest {
                     "{ia} u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"{} 0\" \"\"",
                     family.addresses()[1]
                 );
-                guest.run(&format!("echo '{entry}' >>{}", conf(family)))?;
+                guest.run(&format!("echo '{entry}' >>{}", There::debian(family).conf()))?;
             }
         }
         Ok(guest)
+    }
+
+    /// Puts into the share what we have built, without what only debuggers want, and a registry file.
+    fn move_in(&self, dist: &Dist) -> Result<(), Stop> {
+        let strip = find_program("strip", "binutils")?;
+        let share = self.share.path();
+        let failed = |error: std::io::Error| Stop::Fail(format!("{}: {error}", share.display()));
+        for dir in ["lib", "bin"] {
+            fs::create_dir(share.join(dir)).map_err(failed)?;
+        }
+        let plugins = PROVIDERS.iter().chain([&VERBS]).map(|provider| provider.library);
+        for library in plugins.chain(["libdat2.so.2"]) {
+            let mut command = Command::new(&strip);
+            command.arg("--strip-debug").arg(dist.lib().join(library));
+            finish(command.arg("-o").arg(share.join("lib").join(library)))?;
+        }
+        let mut command = Command::new(&strip);
+        finish(command.arg("--strip-debug").arg(dist.dat()).arg("-o").arg(share.join("bin/dat")))?;
+        fs::write(share.join("dat.within"), within::conf()).map_err(failed)
     }
 
     /// Makes this (`rxe`, `siw`) the guest's one RDMA device, over a wire with this MTU.
@@ -117,16 +184,16 @@ impl Guest {
         self.run(&format!("for i in $(seq 200); do {listens} && exit; sleep 0.05; done; exit 1")).map(drop)
     }
 
-    /// The program, to be run in the guest, whose adapters have addresses of this family. Killing what stands for it
-    /// here kills it.
-    pub(crate) fn command(&self, program: &Command, family: Family) -> Command {
+    /// The program, to be run in the guest. Killing what stands for it here kills it.
+    pub(crate) fn command(&self, program: &Command, there: There) -> Command {
         let environment = program.get_envs().filter_map(|(name, value)| Some((name, value?)));
         let environment = environment.map(|(name, value)| format!("{}={}", name.display(), quoted(value)));
         let words = std::iter::once(program.get_program()).chain(program.get_args()).map(quoted);
         let line = format!(
-            "DAT_OVERRIDE={} {} exec stdbuf -oL -eL {}",
-            conf(family),
+            "{} {} exec {} stdbuf -oL -eL {}",
+            there.registry,
             environment.collect::<Vec<_>>().join(" "),
+            there.network,
             words.collect::<Vec<_>>().join(" ")
         );
         relay::command(self.control(), &line)
@@ -173,10 +240,16 @@ impl Guest {
     }
 }
 
-impl Drop for Guest {
-    fn drop(&mut self) {
+impl Guest {
+    fn end(&mut self) {
         self.qemu.kill().ok();
         self.qemu.wait().ok();
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -217,11 +290,27 @@ fn start(
     command.spawn().map_err(|error| Stop::Fail(format!("QEMU does not start: {error}")))
 }
 
-/// The guest's dat.conf for addresses of this family.
-fn conf(family: Family) -> &'static str {
-    match family {
-        Family::V4 => "/tmp/dat.ipv4",
-        Family::V6 => "/tmp/dat.ipv6",
+/// What surrounds a program in the guest, in words of its shell.
+#[derive(Clone, Copy)]
+pub(crate) struct There {
+    /// Variables of its environment that say what registry it has, the file first.
+    pub(super) registry: &'static str,
+    /// What takes it to a network of its own, if it is to have one.
+    pub(super) network: &'static str,
+}
+
+impl There {
+    /// Debian's, with its provider behind each of our names, for the wire's address of this family.
+    pub(super) fn debian(family: Family) -> There {
+        let registry = match family {
+            Family::V4 => "DAT_OVERRIDE=/tmp/dat.ipv4",
+            Family::V6 => "DAT_OVERRIDE=/tmp/dat.ipv6",
+        };
+        There { registry, network: "" }
+    }
+
+    fn conf(self) -> &'static str {
+        self.registry.trim_start_matches("DAT_OVERRIDE=")
     }
 }
 

@@ -1,17 +1,27 @@
 //! Debian's programs over our providers here, and over its own provider (libdaplofa) and the kernel's RDMA drivers in a
-//! guest: rxe is RoCEv2's peer, siw is iWARP's. `cargo xtask guest` builds the guest and runs these, and only these.
+//! guest: rxe is RoCEv2's peer, siw is iWARP's. And everything in the guest: our provider for its devices, the matrix of
+//! registries and providers. `cargo xtask guest` builds the guest and runs these, and only these.
+//!
+//! | name | what |
+//! |---|---|
+//! | `guest::rxe::`, `guest::siw::` WIRE, who calls, program | a program here and its peer there, over the wire |
+//! | `guest::matrix::` registry, provider, program | both there; registry `ours` or `debian` |
+//! | `guest::engines::` | which engine serves softroce there, and which devices are listed |
+//! | `guest::verbs::` program | both there, over our registry and provider-verbs |
 
 mod endings;
+mod engines;
 mod machine;
 mod perftest;
 mod ports;
 mod relay;
 mod rping;
 mod speed;
+mod within;
 
 use std::env;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use libtest_mimic::Trial;
 use opendat_tests::{Dist, PROVIDERS, Registry, Skip, Stop};
@@ -21,10 +31,11 @@ use crate::host::Family;
 use crate::pair::{Place, Way};
 use crate::{Case, dapltest, dtest, dtestx};
 use endings::Ending;
+use machine::Machine;
 use perftest::Perftest;
 use rping::Rping;
 
-pub(crate) use machine::Guest;
+pub(crate) use machine::{Guest, There};
 pub(crate) use relay::{is_relay, relay};
 
 /// Where `tests/guest/build.sh` has built it, if these tests are to be run.
@@ -99,7 +110,15 @@ pub(crate) fn trials(image: &Path, dist: &Result<Dist, Skip>) -> Vec<Trial> {
             speed::measure(&Guest::boot_counting(&image)?, &dist?, rounds)
         })];
     }
-    let guest = Arc::new(OnceLock::new());
+    let machine = Arc::new(Machine::new(image, dist));
+    let mut trials = within::trials(&machine, dist);
+    trials.extend(engines::trials(&machine));
+    trials.extend(across(&machine, dist));
+    trials
+}
+
+/// One program here, and one there.
+fn across(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
     let mut trials = Vec::new();
     let (shared, at, made) = (Arc::clone(&guest), image.to_owned(), dist.clone());
     trials.push(opendat_tests::trial("guest::verbs::port_down".to_owned(), move || {
@@ -118,11 +137,10 @@ pub(crate) fn trials(image: &Path, dist: &Result<Dist, Skip>) -> Vec<Trial> {
             let registry = Arc::new(registry);
             for (direction, we_call) in [("we_call", true), ("we_are_called", false)] {
                 for program in programs(peer, wire, we_call) {
-                    let (guest, image, dist) = (Arc::clone(&guest), image.to_owned(), dist.clone());
+                    let (machine, dist) = (Arc::clone(machine), dist.clone());
                     let case = Case::new(format!("{direction}::{}", program.title()), move |registry| {
                         peer.is_open(wire)?;
-                        let guest: &Result<Guest, Stop> = guest.get_or_init(|| Guest::boot(&image));
-                        let guest = guest.as_ref().map_err(Stop::clone)?;
+                        let guest = machine.guest()?;
                         guest.device(peer.device, mtu)?;
                         guest.want_crc(crc == Crc::Kernel)?;
                         let way = way(guest, family, we_call);
@@ -140,7 +158,7 @@ pub(crate) fn trials(image: &Path, dist: &Result<Dist, Skip>) -> Vec<Trial> {
 /// Our program is the client of the kernel's, or the other way round.
 fn way(guest: &Guest, family: Family, we_call: bool) -> Way<'_> {
     let [near, far] = family.addresses();
-    let there = Place::Guest(guest, family);
+    let there = Place::Guest(guest, There::debian(family));
     match we_call {
         true => Way { to: far, server: there, client: Place::Here },
         false => Way { to: near, server: Place::Here, client: there },

@@ -1,0 +1,144 @@
+//! Both programs in the guest: over our provider for the kernel's rxe, and the matrix of registries and providers.
+
+use std::sync::Arc;
+
+use libtest_mimic::Trial;
+use opendat_tests::{Dist, PROVIDERS, Provider, Registry, Skip, Stop, VERBS};
+
+use super::machine::{APART, Machine, RXE, There};
+use crate::connections::{self, Connections};
+use crate::dapltest::{self, Performance, Transaction};
+use crate::pair::{Place, Way};
+use crate::{Case, dtest, dtestx};
+
+/// A provider as it is in the guest, and where it serves.
+struct Inhabitant {
+    /// As tests name it.
+    name: &'static str,
+    provider: &'static Provider,
+    address: &'static str,
+    network: &'static str,
+}
+
+/// On the wire's rxe.
+const fn on_rxe(name: &'static str, provider: &'static Provider) -> Inhabitant {
+    Inhabitant { name, provider, address: RXE, network: "" }
+}
+
+/// softroce over the kernel's rxe, which is there.
+const KERNEL: Provider = Provider { ia: "softroce-kernel", library: "libdat_softroce.so", ..VERBS };
+/// Debian's own.
+pub(super) const OFA: Provider = Provider { ia: "ofa", library: "libdaplofa.so.2", ..VERBS };
+
+const INHABITANTS: &[Inhabitant] = &[
+    on_rxe("verbs", &VERBS),
+    on_rxe("softroce_kernel", &KERNEL),
+    on_rxe("ofa", &OFA),
+    on_rxe("tcp-emu", &PROVIDERS[0]),
+    Inhabitant { address: APART, network: "ip netns exec apart", ..on_rxe("softroce", &PROVIDERS[1]) },
+];
+
+/// The file of both registries: each provider in both kinds of thread safety, for the conformance suite.
+pub(super) fn conf() -> String {
+    let mut conf = String::new();
+    for Inhabitant { provider: Provider { ia, library, .. }, .. } in INHABITANTS {
+        let (library, version, params) = match *ia {
+            "ofa" => ((*library).to_owned(), "dapl.2.0", "wire 0".to_owned()),
+            "verbs" => (format!("/tmp/dist/lib/{library}"), "opendat.0.1", RXE.to_owned()),
+            "softroce-kernel" => {
+                (format!("/tmp/dist/lib/{library}"), "opendat.0.1", "wire engine=kernel".to_owned())
+            }
+            _ => (format!("/tmp/dist/lib/{library}"), "opendat.0.1", String::new()),
+        };
+        for safety in ["nonthreadsafe", "threadsafe"] {
+            conf += &format!("{ia} u2.0 {safety} default {library} {version} \"{params}\" \"\"\n");
+        }
+    }
+    conf
+}
+
+/// Ours, without what is built in, and Debian's.
+pub(super) const REGISTRIES: [(&str, &str); 2] = [
+    ("ours", "DAT_OVERRIDE=/tmp/dist/dat.within OPENDAT_BUILTIN=0 LD_LIBRARY_PATH=/tmp/dist/lib"),
+    ("debian", "DAT_OVERRIDE=/tmp/dist/dat.within"),
+];
+
+#[derive(Clone, Copy)]
+enum Program {
+    Dtest,
+    Dtestx,
+    Connections(&'static Connections),
+    Transaction(&'static Transaction),
+    Performance(&'static Performance),
+    Limits,
+    Functions(&'static (&'static str, u32)),
+}
+
+pub(super) fn trials(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for inhabitant in INHABITANTS {
+        // For its name alone: what a program finds behind it is written in the guest.
+        let registry = dist.clone().map(|dist| Registry::builtin(&dist, inhabitant.provider));
+        let registry = Arc::new(registry);
+        for (name, variables) in REGISTRIES {
+            let there = There { registry: variables, network: inhabitant.network };
+            let mut add = |prefix: String, program: Program| {
+                let (machine, address) = (Arc::clone(machine), inhabitant.address);
+                let case = Case::new(program.title(), move |registry| {
+                    let guest = machine.settled()?;
+                    let place = Place::Guest(guest, there);
+                    let way = Way { to: address, server: place, client: place };
+                    program.run(registry, &way).map_err(|stop| guest.testify(stop))
+                });
+                trials.push(case.trial(&prefix, Arc::clone(&registry)));
+            };
+            let matrix = [Program::Dtest, Program::Transaction(&dapltest::WITH_GUEST[0])];
+            for program in matrix {
+                add(format!("guest::matrix::{name}::{}", inhabitant.name), program);
+            }
+            if (inhabitant.name, name) == ("verbs", "ours") {
+                for program in all() {
+                    add("guest::verbs".to_owned(), program);
+                }
+            }
+        }
+    }
+    trials
+}
+
+/// What the matrix has not.
+fn all() -> Vec<Program> {
+    let mut programs = vec![Program::Dtestx, Program::Transaction(&dapltest::WITH_GUEST[1]), Program::Limits];
+    programs.extend(connections::IN_GUEST.iter().map(Program::Connections));
+    programs.extend(dapltest::PERFORMANCES.iter().map(Program::Performance));
+    programs.extend(dapltest::FEATURES.iter().map(Program::Functions));
+    programs
+}
+
+impl Program {
+    fn title(self) -> String {
+        match self {
+            Program::Dtest => "dtest".to_owned(),
+            Program::Dtestx => "dtestx".to_owned(),
+            Program::Connections(connections) => connections.name.to_owned(),
+            Program::Transaction(transaction) => transaction.title(),
+            Program::Performance(performance) => performance.title(),
+            Program::Limits => "dapltest::limits".to_owned(),
+            Program::Functions((feature, _)) => format!("dapltest::fft_{feature}"),
+        }
+    }
+
+    fn run(self, registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
+        match self {
+            Program::Dtest => dtest::between(registry, way),
+            Program::Dtestx => dtestx::between(registry, way),
+            Program::Connections(connections) => connections.run(registry, way),
+            Program::Transaction(transaction) => transaction.run(registry, way),
+            Program::Performance(performance) => performance.run(registry, way),
+            Program::Limits => dapltest::limits_in_guest(registry, &way.client),
+            Program::Functions((feature, cases)) => {
+                dapltest::run_functions(registry, way, feature, &(0..*cases).collect::<Vec<_>>())
+            }
+        }
+    }
+}
