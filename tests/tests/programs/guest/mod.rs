@@ -113,6 +113,11 @@ pub(crate) fn trials(image: &Path, dist: &Result<Dist, Skip>) -> Vec<Trial> {
     let machine = Arc::new(Machine::new(image, dist));
     let mut trials = within::trials(&machine, dist);
     trials.extend(engines::trials(&machine));
+    let (the_machine, made) = (Arc::clone(&machine), dist.clone());
+    trials.push(opendat_tests::trial("guest::verbs::port_down".to_owned(), move || {
+        let guest = the_machine.guest()?;
+        ports::goes_down(guest, &made?).map_err(|stop| guest.testify(stop))
+    }));
     trials.extend(across(&machine, dist));
     trials
 }
@@ -120,12 +125,6 @@ pub(crate) fn trials(image: &Path, dist: &Result<Dist, Skip>) -> Vec<Trial> {
 /// One program here, and one there.
 fn across(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
     let mut trials = Vec::new();
-    let (shared, at, made) = (Arc::clone(&guest), image.to_owned(), dist.clone());
-    trials.push(opendat_tests::trial("guest::verbs::port_down".to_owned(), move || {
-        let guest: &Result<Guest, Stop> = shared.get_or_init(|| Guest::boot(&at));
-        let guest = guest.as_ref().map_err(Stop::clone)?;
-        ports::goes_down(guest, &made?).map_err(|stop| guest.testify(stop))
-    }));
     for peer in PEERS {
         let provider = PROVIDERS.iter().find(|provider| provider.ia == peer.ia).expect("one of ours");
         for wire in WIRES.iter().filter(|wire| peer.knows(wire)) {
