@@ -1,7 +1,7 @@
 //! Our verbs provider beside Debian's libdaplofa over the same rxe device: both sides of `dapltest -T P` in the guest.
 //!
 //! A measurement, not a test: `OPENDAT_GUEST_SPEED=ROUNDS cargo xtask guest` runs it, alone. The guest then has one processor,
-//! whose clock counts its instructions, a nanosecond each: the figures do not depend on what else this host does.
+//! whose clock counts its instructions, a nanosecond each: what else this host does slows it down, and hardly shows in the figures.
 
 use std::fs;
 use std::time::Duration;
@@ -90,5 +90,6 @@ fn rate(guest: &Guest, address: &str, provider: &str, arguments: &str) -> Result
 
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    let middle = values.len() / 2;
+    (values[middle] + values[(values.len() - 1) / 2]) / 2.0
 }
