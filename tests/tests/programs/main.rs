@@ -60,7 +60,7 @@ fn main() -> ExitCode {
 
     let dist = Dist::locate();
     let trials = match guest::image() {
-        Some(image) => guest::trials(&image, &dist),
+        Some(image) => guest::trials(&image, &dist, &arguments),
         None => PROVIDERS.iter().flat_map(|provider| over(provider, &dist)).collect(),
     };
     libtest_mimic::run(&arguments, trials).exit_code()

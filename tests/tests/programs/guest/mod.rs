@@ -1,14 +1,16 @@
 //! Debian's programs over our providers here, and over its own provider (libdaplofa) and the kernel's RDMA drivers in a
 //! guest: rxe is RoCEv2's peer, siw is iWARP's. And everything in the guest: our provider for its devices, the matrix of
-//! registries and providers. `cargo xtask guest` builds the guest and runs these, and only these.
+//! registries and providers, the conformance suite. `cargo xtask guest` builds the guest and runs these, and only these.
 //!
 //! | name | what |
 //! |---|---|
 //! | `guest::rxe::`, `guest::siw::` WIRE, who calls, program | a program here and its peer there, over the wire |
 //! | `guest::matrix::` registry, provider, program | both there; registry `ours` or `debian` |
 //! | `guest::engines::` | which engine serves softroce there, and which devices are listed |
+//! | `guest::conformance::` provider, case | the suite there, through our registry |
 //! | `guest::verbs::` program | both there, over our registry and provider-verbs |
 
+mod conformance;
 mod endings;
 mod engines;
 mod machine;
@@ -23,7 +25,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use libtest_mimic::Trial;
+use libtest_mimic::{Arguments, Trial};
 use opendat_tests::{Dist, PROVIDERS, Registry, Skip, Stop};
 
 use crate::dapltest::Transaction;
@@ -103,7 +105,7 @@ const WIRES: &[Wire] = &[
     wire("ipv4_we_want_crc", Family::V4, 1500, Crc::Ours),
 ];
 
-pub(crate) fn trials(image: &Path, dist: &Result<Dist, Skip>) -> Vec<Trial> {
+pub(crate) fn trials(image: &Path, dist: &Result<Dist, Skip>, arguments: &Arguments) -> Vec<Trial> {
     if let Some(rounds) = speed::rounds() {
         let (image, dist) = (image.to_owned(), dist.clone());
         return vec![opendat_tests::trial("guest::speed".to_owned(), move || {
@@ -113,6 +115,7 @@ pub(crate) fn trials(image: &Path, dist: &Result<Dist, Skip>) -> Vec<Trial> {
     let machine = Arc::new(Machine::new(image, dist));
     let mut trials = within::trials(&machine, dist);
     trials.extend(engines::trials(&machine));
+    trials.extend(conformance::trials(&machine, arguments));
     let (the_machine, made) = (Arc::clone(&machine), dist.clone());
     trials.push(opendat_tests::trial("guest::verbs::port_down".to_owned(), move || {
         let guest = the_machine.guest()?;

@@ -1,0 +1,116 @@
+//! What does not pass, each with the reason.
+
+use super::Verdict;
+
+const OPEN: &str = "memory windows of verbs devices: this is open, and not looked into yet";
+const DEVICE_CHECKS: &str =
+    "the device checks what is posted: a wrong key is a completion that says so, or goes unnoticed";
+const RXE_STATUS: &str = "rxe's status for it is another";
+const RXE_SRQ: &str = "rxe takes a shared queue's buffers to be of the endpoint's protection domain";
+
+const HELD: &str = "buffers held count when their completions are taken";
+
+/// Tests, `PROVIDER::CASE`; a star stands for any text.
+const KNOWN: &[(&str, &str)] = &[
+    ("verbs::dat_rmr_bind/peers-use-it", OPEN),
+    ("verbs::dat_rmr_create_for_ep/only-its-ep", OPEN),
+    ("verbs::dat_ep_post_send_with_invalidate/kills-a-context", OPEN),
+    ("verbs::dat_ep_post_rdma_read_to_rmr/in-disconnected", OPEN),
+    ("verbs::dat_ia_query/max-dto-per-ep", "queues so long take more memory than this machine has"),
+    (
+        "verbs::dat_ia_query/private-data-size",
+        "56 octets: the REQ has no room for the 64 that the standard asks for",
+    ),
+    ("verbs::dat_ep_create/other-pz-in-segment", DEVICE_CHECKS),
+    ("verbs::dat_ep_post_rdma_write/outside-lmr", DEVICE_CHECKS),
+    ("verbs::dat_ep_post_rdma_write/local-pz", DEVICE_CHECKS),
+    ("verbs::dat_ep_post_rdma_write/freed-lmr", DEVICE_CHECKS),
+    ("verbs::dat_ep_post_send/bad-arguments", DEVICE_CHECKS),
+    ("verbs::dat_ep_post_recv/needs-local-write", DEVICE_CHECKS),
+    ("verbs::dat_ep_post_recv/other-pz", DEVICE_CHECKS),
+    ("verbs::dat_ep_post_recv/bad-arguments", DEVICE_CHECKS),
+    ("verbs::dat_srq_post_recv/bad-arguments", DEVICE_CHECKS),
+    ("verbs::dat_srq_post_recv/needs-local-write", DEVICE_CHECKS),
+    ("verbs::dat_lmr_free/dead", DEVICE_CHECKS),
+    ("verbs::dat_extension_op/atomic-no-local-write", DEVICE_CHECKS),
+    ("verbs::dat_ep_create_with_srq/other-pz-in-segment", RXE_SRQ),
+    ("verbs::dat_ep_create_with_srq/recv-of-other-pz", RXE_SRQ),
+    ("verbs::dat_ep_create_with_srq/different-pz", RXE_SRQ),
+    ("verbs::dat_ep_post_send/too-long-for-receive", RXE_STATUS),
+    ("verbs::dat_extension_op/write-immed-no-remote-write", RXE_STATUS),
+    ("verbs::dat_evd_create/overflow", "no asynchronous event tells of it yet"),
+    ("verbs::dat_ep_set_watermark/hard", HELD),
+    ("verbs::dat_ep_set_watermark/soft", HELD),
+    ("verbs::dat_ep_disconnect/peer-dies", "what a dying process has taken may succeed"),
+    ("ofa::dat_ia_query/thread-safety", HANGS),
+    ("ofa::dat_ia_openv/thread-safety", HANGS),
+    ("ofa::dat_ia_openv/bad-async-evd", HANGS),
+    ("ofa::dat_evd_resize/while-connected", HANGS),
+    ("ofa::dat_cr_reject/reserved-ep", HANGS),
+    ("ofa::dat_evd_dequeue/exactly-once", HANGS),
+];
+
+/// Tests that pass or not, as it happens.
+const SOMETIMES: &[(&str, &str)] = &[
+    (
+        "verbs::*in-disconnect-pending",
+        "the kernel answers for a peer that is held still: the state may be over at once",
+    ),
+    (
+        "verbs::dat_extension_op/atomic-fence",
+        "rxe may send before the result of the fenced operation is there",
+    ),
+];
+
+/// Such cases are not asked.
+const HANGS: &str = "OFED's provider does not return";
+
+/// Cases that OFED's provider does not survive, in its own code.
+const DEADLY: &[&str] = &[
+    "*/in-passive-connection-pending",
+    "*/*-in-passive-connection-pending",
+    "*/in-unconfigured-passive",
+    "*/*-in-unconfigured-passive",
+    "dat_ep_modify/*",
+    "*/null-*",
+    "dat_ep_create/defaults-can-be-modified",
+    "dat_ep_create/evd-recv-other-ia",
+    "dat_ep_free/subtypes",
+    "dat_evd_resize/*",
+    "dat_cno_create/bad-ia",
+    "dat_ia_openv/shared-async-evd",
+    "dat_ia_openv/async-evd-elsewhere",
+    "dat_ia_close/wakes-cno-waiters",
+    "dat_get_handle_type/bad-arguments",
+    "dat_psp_create/backlog",
+    "dat_rsp_create/one-request",
+    "dat_cr_accept/with-ep-at-rsp",
+];
+
+/// Why a test is known not to pass.
+pub(super) fn known(test: &str) -> Option<&'static str> {
+    KNOWN.iter().find(|(tests, _)| conformance::fits(tests, test)).map(|(_, why)| *why)
+}
+
+/// Why a test may not pass.
+pub(super) fn sometimes(test: &str) -> Option<&'static str> {
+    SOMETIMES.iter().find(|(tests, _)| conformance::fits(tests, test)).map(|(_, why)| *why)
+}
+
+/// Whether asking would take the machine's time for nothing.
+pub(super) fn hangs(test: &str) -> bool {
+    known(test) == Some(HANGS)
+}
+
+/// What of OFED's provider is said: it is not ours to mend, so a case that fails over it is named, and no failure of ours;
+/// but where a process dies it must be known that it is of that provider.
+pub(super) fn ofa(case: &str, verdict: &Verdict) -> Option<String> {
+    match verdict {
+        Verdict::Failed(reason) if reason.contains("the process died") => {
+            let is_known = DEADLY.iter().any(|deadly| conformance::fits(deadly, case));
+            is_known.then(|| format!("OFED's provider crashes: {reason}"))
+        }
+        Verdict::Failed(reason) => Some(format!("OFED's provider does otherwise: {reason}")),
+        _ => None,
+    }
+}
