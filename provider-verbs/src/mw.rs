@@ -216,11 +216,13 @@ impl Pane {
         if done != 0 {
             return Err(done);
         }
-        state.last = match self.scoped {
-            true => key,
-            // SAFETY: live; the library has put it there.
-            false => unsafe { self.mw.as_ref() }.rkey,
-        };
+        // The library has put the new key of a window of type 1 there; of one of type 2 it looks for the last one there.
+        if self.scoped && view.is_some() {
+            // SAFETY: live, and used under the lock.
+            unsafe { (*self.mw.as_ptr()).rkey = key };
+        }
+        // SAFETY: as above.
+        state.last = unsafe { (*self.mw.as_ptr()).rkey };
         let answer = if view.is_some() { state.last } else { 0 };
         state.posted.push_back(answer);
         Ok(answer)

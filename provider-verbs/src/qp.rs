@@ -352,7 +352,7 @@ impl Pair {
                 self.took();
             }
             let immediate = with(IBV_WC_WITH_IMM);
-            let invalidated = with(IBV_WC_WITH_INV);
+            let invalidated = with(self.station.invalidated);
             invalidated.iter().for_each(|&key| self.station.panes.invalidated(key));
             let bytes = if status == WcStatus::Success { wc.byte_len } else { 0 };
             return Some(Wc { id, qp: self.token, bytes, invalidated, immediate, op: WcOp::Recv, status });

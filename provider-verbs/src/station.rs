@@ -5,6 +5,7 @@
 //! gets, one thread at a time.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ffi::c_uint;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -47,6 +48,8 @@ pub(crate) struct Station {
     desk: Mutex<()>,
     /// Its own thread's.
     bell: Bell,
+    /// The flags of a completion that has a key which the peer has invalidated.
+    pub(crate) invalidated: c_uint,
     /// Looks in vain, where those give way ([`GIVE_WAY`]).
     looks: Option<AtomicU32>,
     stop: AtomicBool,
@@ -66,6 +69,9 @@ impl Station {
     pub(crate) fn new(device: Arc<Device>, channel: Channel, bell: Bell) -> Station {
         channel.unblock();
         device.unblock();
+        // rxe hands on the kernel's flag, which for who counts in verbs' way is one of datagrams.
+        let rxe = device.is_software() && !device.is_iwarp();
+        let invalidated = if rxe { IBV_WC_WITH_INV | IBV_WC_IP_CSUM_OK } else { IBV_WC_WITH_INV };
         let looks = device.is_software().then(AtomicU32::default);
         Station {
             device,
@@ -82,6 +88,7 @@ impl Station {
             deadlines: Mutex::default(),
             desk: Mutex::default(),
             bell,
+            invalidated,
             looks,
             stop: AtomicBool::new(false),
         }

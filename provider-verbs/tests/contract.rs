@@ -11,7 +11,7 @@
 //! | `a_shared_queue_…`, `watermarks_…` | rxe takes the buffers to be of the endpoint's domain; buffers held count when taken |
 //! | `too_long_a_message_…` | rxe's status for it |
 //! | `a_send_does_not_invalidate_a_region` | rxe ends the connection and says so by the receive alone: the peer hears that it was disconnected |
-//! | `a_send_invalidates_a_window` | not one of type 1 |
+//! | `a_send_invalidates_a_window` | not one of type 1, as it is; with `window(true)` it passes |
 //! | `a_bind_takes_its_turn`, `a_read_may_end_in_a_window` | there are no reads into windows |
 //! | `windows_are_checked_…` | rxe does not look at a window's bounds, only at its region's |
 //! | `a_dropped_window_is_unbound` | at the end: a region that a window shows cannot be dropped; dat-core drops none |

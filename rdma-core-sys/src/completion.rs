@@ -51,6 +51,8 @@ constants! {
         IBV_WC_GRH = 1 << 0,
         /// [`ibv_wc::imm_data`] is immediate data.
         IBV_WC_WITH_IMM = 1 << 1,
+        /// The checksum of a datagram is right.
+        IBV_WC_IP_CSUM_OK = 1 << 2,
         /// It is an invalidated key.
         IBV_WC_WITH_INV = 1 << 3,
     }
