@@ -24,7 +24,7 @@ pub const SYSFS: &str = "/sys/class/infiniband";
 pub struct Params {
     /// The local address; none: whichever has a device.
     pub bind: Option<SocketAddr>,
-    /// How long a blocking wait polls before it sleeps.
+    /// How long a blocking wait polls before it sleeps. Of no effect yet: it sleeps at once.
     pub spin: Duration,
 }
 
