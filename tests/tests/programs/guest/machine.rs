@@ -271,6 +271,8 @@ fn start(
          -netdev tap,id=wire,ifname={WIRE},script=no,downscript=no,vnet_hdr={offload} \
          -device virtio-net-pci,netdev=wire,host_mtu=9000,romfile="
     );
+    // norandmaps: the emulator keeps what it has translated by its address, and else does it again for each process.
+    let kernel = format!("console=ttyS0 quiet panic=-1 mitigations=off norandmaps wire={addresses}");
     let mut command = Command::new("setpriv");
     command
         .args(["--pdeathsig", "KILL", "--"])
@@ -281,7 +283,7 @@ fn start(
         .args(["-device", "virtio-9p-pci,fsdev=share,mount_tag=share"])
         .args(["-serial", &format!("file:{}", console.display())])
         .args(["-kernel", &file("vmlinuz"), "-initrd", &file("initrd")])
-        .args(["-append", &format!("console=ttyS0 quiet panic=-1 mitigations=off wire={addresses}")])
+        .args(["-append", &kernel])
         .env("LD_LIBRARY_PATH", libraries)
         .stdin(Stdio::null());
     if let Some(file) = capture {
