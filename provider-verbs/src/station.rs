@@ -196,6 +196,11 @@ impl Station {
         self.unfinished.store(!ending.is_empty(), Ordering::Release);
     }
 
+    /// The kernel does the device's work, and may wait for a consumer's processor.
+    pub(crate) fn gives_way(&self) -> bool {
+        self.looks.is_some()
+    }
+
     /// Looks for news without waiting.
     pub(crate) fn look(&self) {
         if self.unfinished.load(Ordering::Relaxed) {

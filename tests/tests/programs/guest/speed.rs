@@ -1,4 +1,5 @@
-//! Our verbs provider beside Debian's libdaplofa over the same rxe device: both sides of `dapltest -T P` in the guest.
+//! Our providers beside Debian's libdaplofa in the guest, both sides of `dapltest -T P` there: provider-verbs over the same rxe
+//! device, and provider-softroce from user space.
 //!
 //! A measurement, not a test: `OPENDAT_GUEST_SPEED=ROUNDS cargo xtask guest` runs it, alone. The guest then has one processor,
 //! whose clock counts its instructions, a nanosecond each: what else this host does slows it down, and hardly shows in the figures.
@@ -8,8 +9,7 @@ use std::time::Duration;
 
 use opendat_tests::{Dist, Stop};
 
-use super::machine::Guest;
-use crate::host::Family;
+use super::machine::{APART, Guest, RXE};
 
 /// How many rounds, if it is to be run.
 pub(super) fn rounds() -> Option<usize> {
@@ -17,78 +17,115 @@ pub(super) fn rounds() -> Option<usize> {
 }
 
 /// Octets of an operation, and how many are measured.
-const SIZES: &[(u32, u32)] = &[(64, 1000), (4096, 500), (65536, 200), (262_144, 100)];
+const SIZES: &[(u32, u32)] = &[(64, 10_000), (4096, 5000), (65536, 500), (262_144, 150)];
 const OPERATIONS: [&str; 2] = ["RW", "RR"];
 const MODES: [(&str, &str); 2] = [("blocking", "b"), ("polling", "p")];
-/// libdaplofa is what the other is compared with.
-const PROVIDERS: [&str; 2] = ["libdaplofa", "ours"];
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(240);
+
+struct Contender {
+    name: &'static str,
+    library: &'static str,
+    params: &'static str,
+    address: &'static str,
+    network: &'static str,
+}
+
+/// The first is what the others are compared with. User space has RoCE's port where the kernel's rxe does not take it.
+const CONTENDERS: [Contender; 3] = [
+    Contender { name: "libdaplofa", library: "libdaplofa.so.2", params: "wire 0", address: RXE, network: "" },
+    Contender { name: "verbs", library: "/share/libdat_verbs.so", params: RXE, address: RXE, network: "" },
+    Contender {
+        name: "softroce",
+        library: "/share/libdat_softroce.so",
+        params: "wire engine=user",
+        address: APART,
+        network: "ip netns exec apart",
+    },
+];
+
+/// What a run showed.
+#[derive(Clone, Copy)]
+struct Figures {
+    /// Operations a second.
+    rate: f64,
+    /// Processor time of an operation, in ns: the kernel's and both processes'.
+    cost: f64,
+}
 
 /// Prints the table.
 pub(super) fn measure(guest: &Guest, dist: &Dist, rounds: usize) -> Result<(), Stop> {
-    let plugin = "libdat_verbs.so";
-    fs::copy(dist.lib().join(plugin), guest.share().join(plugin))
-        .map_err(|error| format!("{plugin}: {error}"))?;
-    let [_, address] = Family::V4.addresses();
-    for (name, library) in [("libdaplofa", "libdaplofa.so.2"), ("ours", "/share/libdat_verbs.so")] {
-        let entry = format!(
-            "speed u2.0 nonthreadsafe default {library} dapl.2.0 \"{address}{}\" \"\"",
-            if name == "ours" { "" } else { " 0" }
-        );
+    for Contender { name, library, params, .. } in &CONTENDERS {
+        if let Some(plugin) = library.strip_prefix("/share/") {
+            fs::copy(dist.lib().join(plugin), guest.share().join(plugin))
+                .map_err(|error| format!("{plugin}: {error}"))?;
+        }
+        let version = if *name == "libdaplofa" { "dapl.2.0" } else { "opendat.0.1" };
+        let entry = format!("speed u2.0 nonthreadsafe default {library} {version} \"{params}\" \"\"");
         guest.run(&format!("echo '{entry}' >/tmp/{name}.conf"))?;
     }
     guest.device("rxe", 1500)?;
+    guest.run("/apart")?;
+    let [_, others @ ..] = CONTENDERS.each_ref().map(|contender| contender.name);
     println!(
-        "operation | mode | octets | libdaplofa, operations/s | ours | ours/libdaplofa | smallest and largest"
+        "operation | mode | octets | libdaplofa: operations/s | ns of processor each | against it: {others:?}"
     );
     for operation in OPERATIONS {
         for (mode, letter) in MODES {
             for &(size, count) in SIZES {
-                let mut rates = Vec::new();
+                let arguments = format!("-i {count} -m {letter} -p 8 {operation} {size} 1");
+                let mut runs = Vec::new();
                 for _ in 0..rounds {
-                    let run = |name| {
-                        rate(
-                            guest,
-                            address,
-                            name,
-                            &format!("-i {count} -m {letter} -p 8 {operation} {size} 1"),
-                        )
-                    };
-                    let [theirs, ours] = PROVIDERS.map(run);
-                    rates.push([theirs?, ours?]);
+                    let run = |contender| run(guest, contender, &arguments);
+                    runs.push(CONTENDERS.iter().map(run).collect::<Result<Vec<_>, _>>()?);
                 }
-                let mut ratios: Vec<f64> = rates.iter().map(|[theirs, ours]| ours / theirs).collect();
-                let [theirs, ours] = [0, 1].map(|who| median(rates.iter().map(|rates| rates[who]).collect()));
-                ratios.sort_by(f64::total_cmp);
-                println!(
-                    "{operation} | {mode} | {size} | {theirs:.0} | {ours:.0} | {:.2} | {:.2}–{:.2}",
-                    median(ratios.clone()),
-                    ratios[0],
-                    ratios[ratios.len() - 1]
+                let of = |who: usize| runs.iter().map(move |round| round[who]);
+                print!(
+                    "{operation} | {mode} | {size} | {:.0} | {:.0}",
+                    median(of(0).map(|run| run.rate)),
+                    median(of(0).map(|run| run.cost))
                 );
+                for who in 1..CONTENDERS.len() {
+                    let both = || of(who).zip(of(0));
+                    let rates = both().map(|(run, first)| run.rate / first.rate);
+                    let costs = both().map(|(run, first)| run.cost / first.cost);
+                    print!(
+                        " | rate {:.2} ({}), cost {:.2}",
+                        median(rates.clone()),
+                        rates.map(|rate| format!("{rate:.2}")).collect::<Vec<_>>().join(", "),
+                        median(costs)
+                    );
+                }
+                println!();
             }
         }
     }
     Ok(())
 }
 
-/// Operations a second.
-fn rate(guest: &Guest, address: &str, provider: &str, arguments: &str) -> Result<f64, Stop> {
+fn run(guest: &Guest, contender: &Contender, arguments: &str) -> Result<Figures, Stop> {
+    let Contender { name, address, network, .. } = contender;
+    // dapltest's server says nothing when it is ready, and its client asks but once.
     let said = guest.run_for(
         &format!(
-            "export DAT_OVERRIDE=/tmp/{provider}.conf; dapltest -T S -D speed >/tmp/server & \
-             until rdma resource show cm_id | grep -q LISTEN; do sleep 0.05; done; \
-             dapltest -T P -s {address} -D speed {arguments}; dapltest -T Q -s {address} -D speed >/tmp/quit; wait"
+            "export DAT_OVERRIDE=/tmp/{name}.conf; {network} dapltest -T S -D speed >/tmp/server & \
+             for i in $(seq 100); do \
+             {network} dapltest -T P -s {address} -D speed {arguments} >/tmp/client 2>&1; \
+             grep -q ^raw: /tmp/client && break; sleep 0.05; done; cat /tmp/client; \
+             {network} dapltest -T Q -s {address} -D speed >/tmp/quit; wait"
         ),
         PATIENCE,
     )?;
-    // raw: operation, count, octets, segments, pipeline, processor in use, operations/s, ...
+    // raw: operation, count, octets, segments, pipeline, processor in use (per cent), operations/s, ...
     let raw = said.lines().find_map(|line| line.strip_prefix("raw: "));
-    let rate = raw.and_then(|raw| raw.split(',').nth(6)?.trim().parse().ok());
-    rate.ok_or_else(|| format!("{provider}, {arguments}: no rate in\n{said}").into())
+    let figure = |at| raw.and_then(|raw| raw.split(',').nth(at)?.trim().parse::<f64>().ok());
+    match (figure(5), figure(6)) {
+        (Some(busy), Some(rate)) => Ok(Figures { rate, cost: busy / 100.0 / rate * 1e9 }),
+        _ => Err(format!("{name}, {arguments}: no rate in\n{said}").into()),
+    }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     (values[middle] + values[(values.len() - 1) / 2]) / 2.0
