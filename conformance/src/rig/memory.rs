@@ -40,7 +40,9 @@ pub(crate) struct Region {
 impl Rig {
     /// Zeroed memory that stays until the rig is closed.
     pub(crate) fn allocate(&self, length: usize) -> DAT_PVOID {
-        let layout = Layout::from_size_align(length.max(1), 4096).expect("a small buffer");
+        // Whole pages: a device may keep those that it knows from the children of this process, with all that is there.
+        let pages = length.max(1).next_multiple_of(4096);
+        let layout = Layout::from_size_align(pages, 4096).expect("a small buffer");
         // SAFETY: not of size 0.
         let at = unsafe { alloc_zeroed(layout) };
         if at.is_null() {
