@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 
 use anyhow::{Context, Result};
 
@@ -80,8 +81,27 @@ fn workspace_tests(dist: &Path, filter: Option<&str>) -> Command {
     command
 }
 
-/// Runs a `cargo test` and counts what it prints.
+/// Runs a `cargo test`, prints what it prints, and counts.
 pub(crate) fn count(command: &mut Command) -> Result<Tally> {
+    count_into(&mut io::stdout().lock(), command)
+}
+
+/// The same of two at a time: what the second prints comes when the first has ended.
+pub(crate) fn count_both(first: &mut Command, second: &mut Command) -> Result<Tally> {
+    thread::scope(|scope| {
+        let second = scope.spawn(|| {
+            let mut printed = Vec::new();
+            count_into(&mut printed, second).map(|tally| (printed, tally))
+        });
+        let mut tally = count(first)?;
+        let (printed, others) = second.join().expect("no panic")?;
+        io::stdout().write_all(&printed)?;
+        tally.add(others);
+        Ok(tally)
+    })
+}
+
+fn count_into(out: &mut impl Write, command: &mut Command) -> Result<Tally> {
     // One pipe for both streams: cargo names the binary on stderr, the binary reports on stdout.
     let (reader, writer) = io::pipe().context("no pipe")?;
     command.stdout(writer.try_clone().context("no second end of the pipe")?).stderr(writer);
@@ -90,7 +110,6 @@ pub(crate) fn count(command: &mut Command) -> Result<Tally> {
     command.stdout(Stdio::null()).stderr(Stdio::null());
 
     let mut tally = Tally::default();
-    let mut out = io::stdout().lock();
     for line in BufReader::new(reader).split(b'\n') {
         let line = line.context("the output of cargo test cannot be read")?;
         let line = String::from_utf8_lossy(&line);

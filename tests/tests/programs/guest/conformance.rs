@@ -5,14 +5,13 @@ mod known;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
-use std::thread;
 use std::time::Duration;
 
 use conformance::{Door, Version};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use opendat_tests::{Skip, Stop};
 
-use super::machine::{Guest, Machine};
+use super::machine::Machine;
 use super::within::REGISTRIES;
 use known::known;
 
@@ -22,9 +21,14 @@ const LIMIT: Duration = Duration::from_secs(900);
 /// A provider, asked through our libdat2.
 struct Target {
     provider: &'static str,
+    verdicts: OnceLock<Result<Verdicts, Stop>>,
 }
 
-static TARGETS: [Target; 2] = [Target { provider: "verbs" }, Target { provider: "ofa" }];
+static TARGETS: [Target; 2] = [target("verbs"), target("ofa")];
+
+const fn target(provider: &'static str) -> Target {
+    Target { provider, verdicts: OnceLock::new() }
+}
 
 /// How a case ended.
 #[derive(Debug)]
@@ -36,88 +40,36 @@ enum Verdict {
 
 type Verdicts = HashMap<String, Verdict>;
 
-/// One run of the suite over each target, both at the same time.
-struct Runs {
-    /// The cases that are wanted of each.
-    wanted: Vec<Vec<String>>,
-    verdicts: OnceLock<Result<Vec<Verdicts>, Stop>>,
-}
-
 pub(super) fn trials(machine: &Arc<Machine>, arguments: &Arguments) -> Vec<Trial> {
     // Not this one, but one like it: some cases are for the registry of Rust programs only.
     let door = Door::Library("libdat2.so.2".into(), Version::V2_0);
-    let tests = TARGETS.iter().map(|target| {
-        let cases = conformance::all().into_iter().filter(|case| door.has(case));
-        cases.map(|case| (case.id.clone(), format!("guest::conformance::{}::{}", target.provider, case.id)))
-    });
-    let tests: Vec<Vec<(String, String)>> = tests.map(Iterator::collect).collect();
     let is_wanted = |name: &str| match &arguments.filter {
         Some(filter) if arguments.exact => name == filter,
         Some(filter) => name.contains(filter.as_str()),
         None => true,
     };
-    let wanted = tests.iter().zip(&TARGETS).map(|(tests, target)| {
-        let wanted = tests.iter().filter(|(case, name)| is_wanted(name) && !target.leaves_out(case));
-        wanted.map(|(case, _)| case.clone()).collect()
-    });
-    let runs = Arc::new(Runs { wanted: wanted.collect(), verdicts: OnceLock::new() });
     let mut trials = Vec::new();
-    for (index, (tests, target)) in tests.into_iter().zip(&TARGETS).enumerate() {
-        for (case, name) in tests {
-            let (machine, runs) = (Arc::clone(machine), Arc::clone(&runs));
+    for target in &TARGETS {
+        let cases = conformance::all().into_iter().filter(|case| door.has(case)).map(|case| case.id);
+        let cases = cases.map(|case| (format!("guest::conformance::{}", target.test(&case)), case));
+        let cases: Vec<(String, String)> = cases.collect();
+        let wanted = cases.iter().filter(|(name, case)| is_wanted(name) && !target.leaves_out(case));
+        let wanted: Arc<[String]> = wanted.map(|(_, case)| case.clone()).collect();
+        for (name, case) in cases {
+            let (machine, wanted) = (Arc::clone(machine), Arc::clone(&wanted));
             trials.push(Trial::ignorable_test(name, move || {
                 if target.leaves_out(&case) {
                     return no_test(format!("not asked: {}", known(&target.test(&case)).unwrap_or_default()));
                 }
-                match runs.verdicts.get_or_init(|| runs.ask(&machine)) {
-                    Ok(verdicts) => target.judge(&case, verdicts[index].get(&case)),
+                match target.verdicts.get_or_init(|| target.ask(&machine, &wanted)) {
+                    Ok(verdicts) => target.judge(&case, verdicts.get(&case)),
                     Err(Stop::Skip(Skip(reason))) => Ok(Completion::ignored_with(reason)),
-                    Err(Stop::Fail(why)) => Err(Failed::from(why)),
+                    Err(Stop::Fail(why)) => Err(Failed::from(why.clone())),
                 }
             }));
         }
     }
     trials
-}
-
-impl Runs {
-    fn ask(&self, machine: &Machine) -> Result<Vec<Verdicts>, Stop> {
-        let guest = machine.settled()?;
-        guest.run("dmesg -c >/dev/null")?;
-        let verdicts = thread::scope(|scope| {
-            let ask = |(target, wanted): (&'static Target, &Vec<String>)| {
-                let line = target.line(wanted);
-                scope.spawn(move || if line.is_empty() { Ok(Verdicts::new()) } else { ask(guest, &line) })
-            };
-            let asked: Vec<_> = TARGETS.iter().zip(&self.wanted).map(ask).collect();
-            asked.into_iter().map(|asked| asked.join().expect("no panic")).collect::<Result<_, _>>()
-        })?;
-        // Debian's provider passes on bad pointers and crashes; what is ours does not.
-        let crashes = guest.run("dmesg | grep -E 'segfault at .* in (dat\\[|libdat2|libdat_)'; true")?;
-        match crashes.lines().find(|line| line.contains("segfault")) {
-            None => Ok(verdicts),
-            Some(crash) => Err(Stop::Fail(format!("code of ours has crashed: {crash}"))),
-        }
-    }
-}
-
-/// What the suite says of each case.
-fn ask(guest: &Guest, line: &str) -> Result<Verdicts, Stop> {
-    let said = guest.run_for(line, LIMIT)?;
-    let json = said.get(said.find('{').unwrap_or(0)..=said.rfind('}').unwrap_or(0)).unwrap_or_default();
-    let document: serde_json::Value =
-        serde_json::from_str(json).map_err(|error| format!("{error}: the suite says\n{said}"))?;
-    let of = |case: &serde_json::Value| {
-        let text = |key: &str| case[key].as_str().map(str::to_owned);
-        let reason = text("reason").unwrap_or_default();
-        let verdict = match text("verdict")?.as_str() {
-            "passed" => Verdict::Passed,
-            "unsupported" => Verdict::Unsupported(reason),
-            _ => Verdict::Failed(reason),
-        };
-        Some((text("id")?, verdict))
-    };
-    Ok(document["cases"].as_array().into_iter().flatten().filter_map(of).collect())
 }
 
 impl Target {
@@ -129,18 +81,37 @@ impl Target {
         known::hangs(&self.test(case))
     }
 
-    /// What the guest is to run; nothing if nothing is wanted.
-    fn line(&self, wanted: &[String]) -> String {
-        if wanted.is_empty() {
-            return String::new();
-        }
+    /// What the suite says of these cases, in one run of it.
+    fn ask(&self, machine: &Machine, cases: &[String]) -> Result<Verdicts, Stop> {
+        let guest = machine.settled()?;
+        guest.run("dmesg -c >/dev/null")?;
         let (_, ours) = REGISTRIES[0];
         // It ends with 1 where a case has failed, which is not the last word. What processes say that die is not JSON.
-        format!(
+        let line = format!(
             "{ours} /tmp/dist/bin/dat conformance --provider {} --library /tmp/dist/lib/libdat2.so.2 --json {} 2>/dev/null; true",
             self.provider,
-            wanted.join(" ")
-        )
+            cases.join(" ")
+        );
+        let said = guest.run_for(&line, LIMIT)?;
+        // Debian's provider passes on bad pointers and crashes; what is ours does not.
+        let crashes = guest.run("dmesg | grep -E 'segfault at .* in (dat\\[|libdat2|libdat_)'; true")?;
+        if let Some(crash) = crashes.lines().find(|line| line.contains("segfault")) {
+            return Err(Stop::Fail(format!("code of ours has crashed: {crash}")));
+        }
+        let json = said.get(said.find('{').unwrap_or(0)..=said.rfind('}').unwrap_or(0)).unwrap_or_default();
+        let document: serde_json::Value =
+            serde_json::from_str(json).map_err(|error| format!("{error}: the suite says\n{said}"))?;
+        let of = |case: &serde_json::Value| {
+            let text = |key: &str| case[key].as_str().map(str::to_owned);
+            let reason = text("reason").unwrap_or_default();
+            let verdict = match text("verdict")?.as_str() {
+                "passed" => Verdict::Passed,
+                "unsupported" => Verdict::Unsupported(reason),
+                _ => Verdict::Failed(reason),
+            };
+            Some((text("id")?, verdict))
+        };
+        Ok(document["cases"].as_array().into_iter().flatten().filter_map(of).collect())
     }
 
     /// Only what passes is counted.
