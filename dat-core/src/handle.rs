@@ -4,6 +4,7 @@
 //! (uDAPL, DAT_HANDLE). All slots lie in one reserved region that is never unmapped, so that any word a consumer passes
 //! can be judged by arithmetic and one load, without touching memory that might not be there: a NULL, garbage, foreign
 //! or stale handle is an error, not a crash. Slots are reused oldest first, to keep stale handles stale for long.
+//! In a child of fork(2) all handles of the parent are stale.
 //!
 //! An object lives in a [`Node`] behind its slot. Other objects that depend on it hold a counted [`Ref`].
 
@@ -326,6 +327,38 @@ mod tests {
                 assert_ne!(node.handle(), stale);
                 remove(node);
             }
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "not a test: Miri has no fork")]
+    fn a_child_has_no_handles_of_its_parent() {
+        let apple = insert(std::ptr::null(), |_| Ok(Apple(7))).unwrap();
+        let stale: Vec<_> = (0..100).map(|_| insert(std::ptr::null(), |_| Ok(Pear)).unwrap()).collect();
+        // SAFETY: single owner.
+        stale.into_iter().for_each(|pear| drop(unsafe { remove(pear) }));
+        // SAFETY: the child looks at handles, and ends without running anything else.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: the one thread of this process.
+            let of_parent = unsafe { get::<Apple>(apple.handle()) }.is_ok() || live(apple.handle()).is_ok();
+            // SAFETY: as above.
+            let own = insert(std::ptr::null(), |_| Ok(Apple(8))).is_ok_and(|own| unsafe {
+                let fresh = own.handle() != apple.handle();
+                let of_own = get::<Apple>(own.handle()).is_ok_and(|own| own.0 == 8);
+                remove(own).is_some() && fresh && of_own
+            });
+            // SAFETY: ends this process.
+            unsafe { libc::_exit(i32::from(of_parent || !own)) };
+        }
+        let mut status = -1;
+        // SAFETY: the child just made.
+        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        assert_eq!(status, 0, "the child has seen something else");
+        // SAFETY: single owner.
+        unsafe {
+            assert_eq!(get::<Apple>(apple.handle()).unwrap().0, 7);
+            remove(apple);
         }
     }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A connected process forks. Its children execute another program, end in every way, or hold what they inherited; neither
- * the parent's connection nor its end is disturbed by that.
+ * A connected process forks. Its children execute another program, end in every way, call DAT with their parent's handles, which
+ * is refused, or hold what they inherited; neither the parent's connection nor its end is disturbed by that.
  */
 
 #include "dat_test.h"
@@ -10,7 +10,7 @@
 
 enum { ROUNDS = 40, SIZE = 4096, DTOS = 4 };
 
-enum kind { EXECUTES, EXITS, EXITS_AT_ONCE, ABORTS, KINDS };
+enum kind { EXECUTES, EXITS, EXITS_AT_ONCE, ABORTS, CALLS, KINDS };
 
 /* `forks descriptors`: fails if any but the standard ones are open. */
 static int count_descriptors(void)
@@ -27,7 +27,37 @@ static int count_descriptors(void)
     return open;
 }
 
-static pid_t fork_one(enum kind kind, char *self)
+#define REFUSED(call)                                                                            \
+    do {                                                                                         \
+        DAT_RETURN status_ = (call);                                                             \
+        EXPECT(DAT_GET_TYPE(status_) == DAT_INVALID_HANDLE, "%s: %s", #call, status_text(status_)); \
+    } while (0)
+
+/* Nothing of the parent's is the child's. */
+static void call_everything(struct end *end)
+{
+    DAT_LMR_TRIPLET segment = local_segment(end, 0, SIZE);
+    DAT_DTO_COOKIE cookie = {.as_64 = 1};
+    DAT_EVD_HANDLE async;
+    DAT_EP_STATE state;
+    DAT_PZ_HANDLE pz;
+    DAT_EVENT event;
+    DAT_COUNT more;
+
+    REFUSED(dat_ep_post_send(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
+    REFUSED(dat_ep_post_recv(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
+    REFUSED(dat_evd_dequeue(end->request, &event));
+    REFUSED(dat_evd_wait(end->connect, DAT_TIMEOUT_INFINITE, 1, &event, &more));
+    REFUSED(dat_ep_get_status(end->ep, &state, NULL, NULL));
+    REFUSED(dat_ep_disconnect(end->ep, DAT_CLOSE_ABRUPT_FLAG));
+    REFUSED(dat_ep_free(end->ep));
+    REFUSED(dat_lmr_free(end->lmr));
+    REFUSED(dat_ia_query(end->ia, &async, 0, NULL, 0, NULL));
+    REFUSED(dat_pz_create(end->ia, &pz));
+    REFUSED(dat_ia_close(end->ia, DAT_CLOSE_ABRUPT_FLAG));
+}
+
+static pid_t fork_one(enum kind kind, char *self, struct end *end)
 {
     pid_t child = fork();
     EXPECT(child >= 0, "fork: %s", strerror(errno));
@@ -41,6 +71,9 @@ static pid_t fork_one(enum kind kind, char *self)
         exit(0); /* with what the library does at the end of a process */
     case EXITS_AT_ONCE:
         _exit(0);
+    case CALLS:
+        call_everything(end);
+        exit(0);
     default:
         signal(SIGABRT, SIG_DFL);
         raise(SIGKILL);
@@ -109,7 +142,7 @@ int main(int argc, char **argv)
     close(to_parent[1]);
     for (int round = 0; round < ROUNDS; round++) {
         enum kind kind = (enum kind)(round % KINDS);
-        pid_t child = fork_one(kind, argv[0]);
+        pid_t child = fork_one(kind, argv[0], &end);
         transfer(&end, &peer, round);
         expect_end(child, kind);
         transfer(&end, &peer, round);

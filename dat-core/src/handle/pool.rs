@@ -10,13 +10,13 @@ use super::{MAX_HANDLES, Slot};
 pub(super) struct Pool {
     base: *const Slot,
     bytes: usize,
+    /// Slots from here on were never used. Changed under the lock of the others.
+    fresh: AtomicUsize,
     free: Mutex<Free>,
     pub(super) live: AtomicUsize,
 }
 
 struct Free {
-    /// Slots from here on were never used.
-    fresh: usize,
     /// Used and given back: how many, and the first and the last of them in that order.
     used: usize,
     oldest: u32,
@@ -52,9 +52,26 @@ pub(super) fn pool() -> &'static Pool {
         };
         // Without address space for 64 MiB there is no table to fail through; an empty pool answers "no memory".
         let (bytes, fresh) = if base == libc::MAP_FAILED { (0, MAX_HANDLES) } else { (bytes, 0) };
-        let free = Mutex::new(Free { fresh, used: 0, oldest: 0, newest: 0 });
-        Pool { base: base.cast_const().cast(), bytes, free, live: AtomicUsize::new(0) }
+        #[cfg(not(miri))]
+        // SAFETY: a function that may be called in any child; it is forgotten with the library that has it.
+        unsafe {
+            // Without memory for it children have the handles of their parents.
+            libc::pthread_atfork(None, None, Some(forget_all));
+        }
+        let free = Mutex::new(Free { used: 0, oldest: 0, newest: 0 });
+        let (fresh, live) = (AtomicUsize::new(fresh), AtomicUsize::new(0));
+        Pool { base: base.cast_const().cast(), bytes, fresh, free, live }
     })
+}
+
+/// In a child of fork(2): it has none of the threads that drive an adapter, and shares all that is below one with its parent. So
+/// no handle of the parent's leads there any more.
+#[cfg(not(miri))]
+unsafe extern "C" fn forget_all() {
+    let Some(pool) = POOL.get().filter(|pool| pool.bytes != 0) else { return };
+    for index in 0..pool.fresh.load(Ordering::Relaxed) {
+        pool.slot(index as u32).tag.store(0, Ordering::Relaxed);
+    }
 }
 
 /// The slot that a handle names, live or not, if it is one of ours at all.
@@ -70,14 +87,15 @@ pub fn slot(handle: *mut c_void) -> Option<&'static Slot> {
 impl Pool {
     pub(super) fn take(&self) -> Option<&'static Slot> {
         let mut free = self.free();
-        let index = if free.used > COOLING || (free.fresh == MAX_HANDLES && free.used != 0) {
+        let fresh = self.fresh.load(Ordering::Relaxed);
+        let index = if free.used > COOLING || (fresh == MAX_HANDLES && free.used != 0) {
             let index = free.oldest;
             free.oldest = self.slot(index).next.load(Ordering::Relaxed);
             free.used -= 1;
             index
-        } else if free.fresh < MAX_HANDLES {
-            free.fresh += 1;
-            free.fresh as u32 - 1
+        } else if fresh < MAX_HANDLES {
+            self.fresh.store(fresh + 1, Ordering::Relaxed);
+            fresh as u32
         } else {
             return None;
         };
