@@ -29,6 +29,7 @@ use std::time::{Duration, Instant};
 use dat_core::wake::{Slept, Wake};
 use mio::{Events, Poll, Token};
 
+pub use self::background::die_of_a_panic;
 use self::background::{ACTIVE, Background, RESTING, TICK};
 use crate::board::Board;
 use crate::desk::Desk;

@@ -47,6 +47,7 @@ mod table;
 mod transport;
 
 pub use context::Context;
+pub use drive::die_of_a_panic;
 pub use engine::{Engine, Left, Pass, Sink, Upcall};
 pub use params::Params;
 pub use table::Table;

@@ -80,8 +80,7 @@ impl Channel {
 
     /// The device that has a local address, and the port; none: there is no device below it.
     pub(crate) fn device_of(&self, address: SocketAddr) -> io::Result<Option<Found>> {
-        let id = self.id(ptr::null_mut())?;
-        id.bind(SocketAddr::new(address.ip(), 0))?;
+        let id = self.witness(address)?;
         // SAFETY: a live identifier; it was written to by the call above.
         let rdma_cm_id { verbs, port_num, .. } = unsafe { id.id.read() };
         // SAFETY: an open context as long as the identifier is bound to it.
@@ -89,12 +88,23 @@ impl Channel {
         Ok(context.map(|context| Found { device: context.device, port: port_num, _bound: id }))
     }
 
+    /// An identifier that is bound to the device, so that there is news if the device is removed. Its port is not one of
+    /// those that connections have.
+    pub(crate) fn witness(&self, address: SocketAddr) -> io::Result<Id> {
+        let id = self.id_in(RDMA_PS_UDP, ptr::null_mut())?;
+        id.bind(SocketAddr::new(address.ip(), 0))?;
+        Ok(id)
+    }
+
     /// A new identifier.
     pub(crate) fn id(&self, context: *mut c_void) -> io::Result<Id> {
+        self.id_in(RDMA_PS_TCP, context)
+    }
+
+    fn id_in(&self, ports: rdma_port_space, context: *mut c_void) -> io::Result<Id> {
         let mut id = ptr::null_mut();
         // SAFETY: a live channel, and room for the answer.
-        let made =
-            unsafe { (self.core.cm.rdma_create_id)(self.channel.as_ptr(), &mut id, context, RDMA_PS_TCP) };
+        let made = unsafe { (self.core.cm.rdma_create_id)(self.channel.as_ptr(), &mut id, context, ports) };
         match NonNull::new(id) {
             Some(id) if made == 0 => Ok(Id { core: self.core, id }),
             _ => Err(io::Error::last_os_error()),
@@ -186,8 +196,12 @@ impl Channel {
             sink.call(Upcall::Request { request, from: peer, to: local, private });
             return None;
         }
-        let number = id.context.addr() as u32;
-        if let Some(pair) = station.pair(number).filter(|_| number != 0) {
+        if news == CmNews::Gone {
+            station.lose_device();
+        }
+        // A listener's leads to its point.
+        let number = u32::try_from(id.context.addr()).ok().filter(|&number| number != 0);
+        if let Some(pair) = number.and_then(|number| station.pair(number)) {
             pair.news(news, private, depth, addresses(id));
         }
         None
@@ -321,10 +335,10 @@ fn parameters(private: &[u8], depth: ReadDepth, qp_num: u32, srq: bool) -> rdma_
 
 impl Request {
     /// Refuses it with a consumer's private data.
-    pub(crate) fn refuse(mut self, private: &[u8]) -> Result<()> {
+    pub(crate) fn refuse(mut self, private: &[u8]) {
         let message = [&REJECT_HEADER, private].concat();
-        let refused = self.id.take().map_or(Ok(()), |id| id.reject(&message));
-        refused.map_err(|_| Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY))
+        // A peer that has given up needs no answer.
+        let _ = self.id.take().map(|id| id.reject(&message));
     }
 
     /// Its identifier, which is answered by somebody else.

@@ -29,7 +29,7 @@
 //! | `listen` | `rdma_bind_addr` to the adapter's own address and [`adapter::port`] of the qualifier, as libdaplofa does |
 //! | `connect` | `rdma_resolve_addr`, `rdma_resolve_route`, `rdma_connect`; the queue pair to RTS and `rdma_establish` on the answer |
 //! | immediate data | handed on as they lie in memory, as libdaplofa does: peers of one byte order see the same number |
-//! | `watch` | asynchronous events: a fault of the device, its port that goes down. Those of queue pairs and queues go to their own sinks |
+//! | `watch` | asynchronous events: a fault of the device, or its removal, which rdma_cm tells of; its port that goes down. Those of queue pairs and queues go to their own sinks |
 //! | `reject` | `rdma_reject` with [`map::REJECT_HEADER`] in front; a request that is dropped, without it |
 //! | local keys and bounds of a post | checked by the device, so a wrong one is a completion ([`LocalProtection`](dat_core::provider::WcStatus::LocalProtection)), not a refused post |
 //!
@@ -43,11 +43,18 @@
 //! empty". So no wake-up is lost. Who waits for events of an EVD with completions sleeps on the channel of its queue, beside a
 //! descriptor by which others interrupt it: a completion wakes the thread that wants it, and no other. The station's thread
 //! sleeps on the event channel of rdma_cm, the device's asynchronous events, and the channels of queues that a notification
-//! object wants to hear of. It looks for queue pairs that have failed every 50 ms while there are connections, since rxe tells
-//! of them by a completion only.
+//! object wants to hear of. While there are connections it looks for queue pairs that have failed, since a request that fails says
+//! so by its completion only, and the consumer may wait for the news before it takes that: every 50 ms, and where nothing happens
+//! less and less often, up to a second. Completions that the consumer takes itself are left to it.
 //!
 //! Where the kernel does the device's work (rxe, siw), a consumer that polls in vain gives its processor up now and then: it may
 //! be the one that the work waits for.
+//!
+//! # fork(2)
+//!
+//! `ibv_fork_init` comes before anything is registered. It costs nothing where the kernel copies such memory for a child (5.12);
+//! where not, the library keeps it from children, page by page, with a system call for each region. A child has no handles
+//! ([`dat_core::handle`]), so it does not touch what it shares with its parent: queues, event channels, the device.
 //!
 //! # How a connection ends
 //!
@@ -72,7 +79,7 @@
 //!
 //! A queue that overruns is reported by the device (`IBV_EVENT_CQ_ERR`), and that is the end of its queue pairs.
 //! A successful completion gives back the places of the unsignalled requests before it, as dat-core counts; where there is no
-//! queue to complete to, one of the provider's own is polled when the send queue is full.
+//! queue to complete to, one of the provider's own is polled when it is full.
 
 mod cm;
 mod cq;

@@ -206,6 +206,8 @@ impl Pair {
             // A device that refuses its peer an access may say so by nothing but this.
             (CmNews::Disconnected, State::Up) if self.is_in_error() => End::Broken,
             (CmNews::Disconnected, State::Up | State::Settling) => End::Disconnected,
+            (CmNews::Gone, State::Calling) => End::Unreachable,
+            (CmNews::Gone, State::Accepting) => End::Failed,
             (CmNews::Gone, _) => End::Broken,
             _ => return,
         };

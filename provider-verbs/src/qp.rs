@@ -39,8 +39,10 @@ pub(crate) struct Pair {
     token: u64,
     holding: Arc<Holding>,
     sink: Mutex<Option<Sink<Adapter>>>,
-    /// Nobody wants to know of requests: what completes is thrown away by who posts.
-    mute: bool,
+    /// Nobody wants to know of requests, of which the queue holds so many: what completes is thrown away by who posts.
+    mute: Option<usize>,
+    /// Likewise of receives.
+    deaf: Option<usize>,
     srq: Option<Arc<srq::Shared>>,
     pub(crate) send_cq: Arc<cq::Queue>,
     pub(crate) recv_cq: Arc<cq::Queue>,
@@ -125,7 +127,8 @@ impl Qp {
             token: cfg.token,
             holding: cfg.holding,
             sink: Mutex::new(Some(sink)),
-            mute: cfg.request_cq.is_none(),
+            mute: cfg.request_cq.is_none().then_some(cfg.max_requests),
+            deaf: (cfg.recv_cq.is_none() && cfg.srq.is_none()).then_some(cfg.max_recvs),
             srq,
             send_cq,
             recv_cq,
@@ -192,8 +195,9 @@ impl Queue<Adapter> for Qp {
             side.post_late(&pair.send_cq, pair.flushed(wr.id, op));
             return Ok(());
         };
+        pair.has_room(side, pair.mute, &pair.send_cq)?;
         let mut work = request(wr, side.fill(wr.id, op, bytes));
-        if wr.signalled || pair.mute {
+        if wr.signalled || pair.mute.is_some() {
             work.send_flags |= IBV_SEND_SIGNALED;
         }
         let copies = !matches!(op, WcOp::Read | WcOp::FetchAdd | WcOp::CompareSwap);
@@ -201,13 +205,7 @@ impl Queue<Adapter> for Qp {
             work.send_flags |= IBV_SEND_INLINE;
         }
         // SAFETY: the caller's promise.
-        let mut done = unsafe { pair.post(&mut work) };
-        if done == libc::ENOMEM && pair.mute {
-            pair.send_cq.pump();
-            // SAFETY: as above.
-            done = unsafe { pair.post(&mut work) };
-        }
-        post_error(done)?;
+        post_error(unsafe { pair.post(&mut work) })?;
         side.posted();
         Ok(())
     }
@@ -220,6 +218,7 @@ impl Queue<Adapter> for Qp {
             side.post_late(&pair.send_cq, pair.flushed(wr.id, WcOp::Bind));
             return Ok(pane.lost(wr.view.is_none()));
         };
+        pair.has_room(side, pair.mute, &pair.send_cq)?;
         let at = side.fill(wr.id, WcOp::Bind, 0);
         // Held meanwhile: it may complete at once.
         let mut binds = pair.binds();
@@ -238,6 +237,7 @@ impl Queue<Adapter> for Qp {
             side.post_late(&pair.recv_cq, pair.flushed(wr.id, WcOp::Recv));
             return Ok(());
         };
+        pair.has_room(side, pair.deaf, &pair.recv_cq)?;
         let mut work = receive(wr, side.fill(wr.id, WcOp::Recv, 0) | RECEIVE);
         // SAFETY: the caller's promise.
         post_error(unsafe { pair.post_receive(&mut work) })?;
@@ -286,6 +286,22 @@ impl Pair {
         let mut bad = ptr::null_mut();
         // SAFETY: live; as the caller promised.
         unsafe { self.station.device.core.verbs.ibv_post_recv(self.qp.as_ptr(), work, &mut bad) }
+    }
+
+    /// Where nobody takes completions, those who post make room: in the queue, and in that of completions, of which a device may not
+    /// keep as many back.
+    #[inline]
+    fn has_room(
+        &self,
+        side: &Side,
+        most: Option<usize>,
+        cq: &cq::Queue,
+    ) -> std::result::Result<(), PostError> {
+        let Some(most) = most else { return Ok(()) };
+        if side.outstanding() >= most {
+            cq.pump();
+        }
+        if side.outstanding() < most { Ok(()) } else { Err(PostError::Full) }
     }
 
     /// Posts a request that does nothing: when it completes, all before it have. False: there was no room.
@@ -354,6 +370,9 @@ impl Pair {
             let immediate = with(IBV_WC_WITH_IMM);
             let invalidated = with(self.station.invalidated);
             invalidated.iter().for_each(|&key| self.station.panes.invalidated(key));
+            if self.deaf.is_some() {
+                return None;
+            }
             let bytes = if status == WcStatus::Success { wc.byte_len } else { 0 };
             return Some(Wc { id, qp: self.token, bytes, invalidated, immediate, op: WcOp::Recv, status });
         }
@@ -364,7 +383,7 @@ impl Pair {
                 return None;
             }
         }
-        if self.mute {
+        if self.mute.is_some() {
             return None;
         }
         let bytes = if status == WcStatus::Success { bytes } else { 0 };

@@ -15,6 +15,8 @@ pub(crate) struct Side {
     slots: Box<[Slot]>,
     posted: AtomicU64,
     done: AtomicU64,
+    /// Both, when they were last asked for.
+    known: [AtomicU64; 2],
     /// The slot of the last request that has completed.
     last: AtomicUsize,
     /// Marks that have come by.
@@ -50,6 +52,7 @@ impl Side {
             slots: (0..(places + 1).next_power_of_two()).map(|_| Slot::default()).collect(),
             posted: AtomicU64::new(0),
             done: AtomicU64::new(0),
+            known: Default::default(),
             last: AtomicUsize::new(usize::MAX),
             marks: AtomicU32::new(0),
             late: Mutex::new(Some(Vec::new())),
@@ -96,6 +99,14 @@ impl Side {
         posted != 0 && self.last.load(Ordering::Relaxed) != (posted - 1) & (self.slots.len() - 1)
     }
 
+    /// Whether anything was posted, and anything completed, since this was asked before. One thread at a time.
+    pub(crate) fn stirred(&self) -> [bool; 2] {
+        [(&self.posted, 0), (&self.done, 1)].map(|(count, at)| {
+            let count = count.load(Ordering::Acquire);
+            self.known[at].swap(count, Ordering::Relaxed) != count
+        })
+    }
+
     /// A work request that is posted after the end.
     #[cold]
     pub(crate) fn post_late(&self, queue: &cq::Queue, wc: Wc) {
@@ -126,10 +137,13 @@ mod tests {
             at as usize
         };
         assert!(!side.is_busy());
+        assert_eq!(side.stirred(), [false, false]);
         let first = fill(u64::MAX, WcOp::Read, 7);
         let second = fill(1, WcOp::CompareSwap, 8);
         assert_eq!((side.outstanding(), side.is_busy()), (2, true));
+        assert_eq!([side.stirred(), side.stirred()], [[true, false], [false, false]]);
         assert_eq!(side.take(first), Some((u64::MAX, WcOp::Read, 7)));
+        assert_eq!([side.stirred(), side.stirred()], [[false, true], [false, false]]);
         assert!(side.is_busy());
         assert_eq!(side.take(second), Some((1, WcOp::CompareSwap, 8)));
         assert_eq!((side.outstanding(), side.is_busy()), (0, false));

@@ -14,7 +14,7 @@ use dat_core::provider::{Sink, Upcall};
 use rdma_core_sys::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::cm::Channel;
+use crate::cm::{Channel, Id};
 use crate::cq;
 use crate::descriptor::Bell;
 use crate::device::Device;
@@ -28,6 +28,8 @@ use crate::{Adapter, srq};
 /// See above.
 pub(crate) struct Station {
     pub(crate) device: Arc<Device>,
+    /// Dropped before the channel: see [`Channel::witness`].
+    _witness: Id,
     pub(crate) channel: Channel,
     /// For who polls.
     pub(crate) numbers: Numbers<Pair>,
@@ -52,21 +54,28 @@ pub(crate) struct Station {
     pub(crate) invalidated: c_uint,
     /// Looks in vain, where those give way ([`GIVE_WAY`]).
     looks: Option<AtomicU32>,
+    /// The device is of no use any more, and that has been told.
+    lost: AtomicBool,
     stop: AtomicBool,
 }
 
 /// A consumer that polls gives its processor up once in so many looks, where the kernel does the device's work and may wait for it.
 const GIVE_WAY: u32 = 64;
 
-/// How often the station looks for queue pairs that have failed, while there are connections.
+/// How long the station waits before it looks for queue pairs that have failed, while there are connections: twice as long each
+/// time that nothing has happened, up to a limit.
 const TICK: Duration = Duration::from_millis(50);
+const LONGEST_TICK: Duration = Duration::from_secs(1);
+
+/// How long it waits before it looks again at connections that end; likewise, up to a tick.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Station {
-    pub(crate) fn new(device: Arc<Device>, channel: Channel, bell: Bell) -> Station {
+    pub(crate) fn new(device: Arc<Device>, channel: Channel, witness: Id, bell: Bell) -> Station {
         channel.unblock();
         device.unblock();
         // rxe hands on the kernel's flag, which for who counts in verbs' way is one of datagrams.
@@ -75,6 +84,7 @@ impl Station {
         let looks = device.is_software().then(AtomicU32::default);
         Station {
             device,
+            _witness: witness,
             channel,
             numbers: Numbers::new(),
             panes: Arc::default(),
@@ -90,6 +100,7 @@ impl Station {
             bell,
             invalidated,
             looks,
+            lost: AtomicBool::new(false),
             stop: AtomicBool::new(false),
         }
     }
@@ -186,6 +197,7 @@ impl Station {
                 pair.end(End::TimedOut);
                 pair.hang_up();
                 lock(&self.ending).push(pair);
+                self.bell.ring();
             }
         }
         let ending = std::mem::take(&mut *lock(&self.ending));
@@ -218,6 +230,7 @@ impl Station {
 
     /// The station's own thread.
     pub(crate) fn run(&self) {
+        let (mut tick, mut looked, mut pause) = (TICK, Instant::now(), SHORTEST_PAUSE);
         while !self.stop.load(Ordering::Acquire) {
             let mut queues = self.cqs();
             queues.retain(|queue| queue.attended.load(Ordering::Acquire));
@@ -227,48 +240,62 @@ impl Station {
                 PollFd::from_borrowed_fd(self.device.async_fd(), PollFlags::IN),
             ];
             fds.extend(queues.iter().map(|queue| PollFd::new(queue, PollFlags::IN)));
-            let limit = self.limit();
-            let polled = poll(&mut fds, limit.as_ref());
+            let limit = self.limit(looked + tick, pause);
+            // What there is to do is looked at whatever this says.
+            let _ = poll(&mut fds, limit.as_ref());
             let ready: Vec<_> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
             drop(fds);
+            // An end may wait for a peer, which may take its time.
+            pause = (2 * pause).min(TICK);
             if ready[0] {
                 self.bell.settle();
+                pause = SHORTEST_PAUSE;
+            }
+            if ready[1] {
+                tick = TICK;
             }
             if ready[2] {
                 self.take_async();
             }
             queues.iter().zip(&ready[3..]).filter(|(_, ready)| **ready).for_each(|(queue, _)| queue.serve());
-            if polled == Ok(0) {
-                self.look_for_failures();
+            if looked.elapsed() >= tick {
+                tick = if self.look_for_failures() { TICK } else { (2 * tick).min(LONGEST_TICK) };
+                looked = Instant::now();
             }
             self.handle();
         }
     }
 
-    /// Not every device tells of a queue pair that has failed but by a completion, and the consumer may wait for the news
-    /// before it takes that.
-    fn look_for_failures(&self) {
+    /// No device tells of a request that has failed but by its completion, and the consumer may wait for the news before it takes
+    /// that. True: something has happened since the last time.
+    fn look_for_failures(&self) -> bool {
+        let mut stirred = false;
         for pair in self.pairs().iter().filter(|pair| pair.is_up()) {
-            if pair.requests.is_busy() {
+            let [[posted, sent], [_, received]] = [&pair.requests, &pair.receives].map(|side| side.stirred());
+            stirred |= posted || sent || received;
+            if !sent && pair.requests.is_busy() {
                 pair.send_cq.pump();
-            } else if self.looks.is_some() && pair.is_in_error() {
-                // What was wrong with a message: rxe tells of it by the receive alone.
+            }
+            // What was wrong with a message: rxe tells of it by the receive alone.
+            if self.looks.is_some() && !sent && !received && pair.is_in_error() {
                 pair.fail();
             }
         }
+        stirred
     }
 
     fn pairs(&self) -> Vec<Arc<Pair>> {
         lock(&self.pairs).values().filter_map(Weak::upgrade).collect()
     }
 
-    /// How long nothing happens by itself.
-    fn limit(&self) -> Option<Timespec> {
-        let due_now = !lock(&self.ending).is_empty() || !lock(&self.failed).is_empty();
-        let soon = due_now.then_some(Duration::from_millis(1));
-        let busy = self.pairs().iter().any(|pair| pair.is_up()).then_some(TICK);
-        let due = lock(&self.deadlines).first().map(|(at, _)| at.saturating_duration_since(Instant::now()));
-        let limit = soon.into_iter().chain(due).chain(busy).min()?;
+    /// How long nothing happens by itself. `look`: when to look for failures, while there are connections; `pause`: how long to
+    /// leave those alone that end.
+    fn limit(&self, look: Instant, pause: Duration) -> Option<Timespec> {
+        let unfinished = !lock(&self.ending).is_empty() || !lock(&self.failed).is_empty();
+        let look = self.pairs().iter().any(|pair| pair.is_up()).then_some(look);
+        let due = lock(&self.deadlines).first().map(|(at, _)| *at);
+        let due = due.into_iter().chain(look).min().map(|at| at.saturating_duration_since(Instant::now()));
+        let limit = unfinished.then_some(pause).into_iter().chain(due).min()?;
         Timespec::try_from(limit).ok()
     }
 
@@ -313,16 +340,27 @@ impl Station {
                     _ => queue.call(Upcall::Failed),
                 });
             }
-            DeviceNews::DeviceFatal => {
-                self.call(Upcall::Failed);
-                self.pairs().iter().for_each(|pair| pair.fail());
+            DeviceNews::QpDrained => {
+                // It takes nothing from its shared queue: that is the error state.
+                // SAFETY: as above.
+                let pair = self.pair(unsafe { (*element.qp).qp_num });
+                pair.iter().filter(|pair| pair.is_up()).for_each(|pair| pair.fail());
             }
+            DeviceNews::DeviceFatal => self.lose_device(),
             // SAFETY: as above.
             DeviceNews::PortDown if unsafe { element.port_num } == i32::from(self.device.port) => {
                 self.call(Upcall::PortDown);
             }
             _ => {}
         }
+    }
+
+    /// The device is of no use any more; the kernel may wait for its users to let go of it.
+    pub(crate) fn lose_device(&self) {
+        if !self.lost.swap(true, Ordering::AcqRel) {
+            self.call(Upcall::Failed);
+        }
+        self.pairs().iter().filter(|pair| pair.is_up()).for_each(|pair| pair.fail());
     }
 
     fn call(&self, up: Upcall<'_, Adapter>) {

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use adapter::die_of_a_panic;
 use dat_core::provider::*;
 use dat_core::wake::{Slept, Wake};
 use dat_core::{Error, OpenError, Result};
 use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY};
 
+use crate::Verbs;
 use crate::cm::{Channel, Listener, Request};
 use crate::cq::Cq;
 use crate::descriptor::Bell;
@@ -37,9 +39,11 @@ impl Adapter {
         };
         let channel = Channel::open(device.core).map_err(failed)?;
         let bell = Bell::new().map_err(failed)?;
-        let station = Arc::new(Station::new(Arc::new(device), channel, bell));
+        let witness = channel.witness(device.address).map_err(failed)?;
+        let station = Arc::new(Station::new(Arc::new(device), channel, witness, bell));
         let for_thread = Arc::clone(&station);
-        let thread = std::thread::Builder::new().name("dat-verbs".into()).spawn(move || for_thread.run());
+        let body = move || die_of_a_panic(Verbs::NAME, || for_thread.run());
+        let thread = std::thread::Builder::new().name("dat-verbs".into()).spawn(body);
         let thread = thread.map_err(|e| {
             let code = Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
             OpenError::new(code, format!("starting a thread: {e}"))
@@ -61,8 +65,8 @@ impl Drop for Adapter {
     fn drop(&mut self) {
         self.station.stop();
         if let Some(thread) = self.thread.take() {
-            // It has no state that a panic could spoil.
-            let _ = thread.join();
+            let ended = thread.join();
+            debug_assert!(ended.is_ok(), "a panic ends the process");
         }
     }
 }
@@ -115,7 +119,8 @@ impl Transport for Adapter {
     }
 
     fn reject(&self, request: Request, private: &[u8]) -> Result<()> {
-        request.refuse(private)
+        request.refuse(private);
+        Ok(())
     }
 
     fn watch(&self, sink: Option<Sink<Self>>) {

@@ -32,6 +32,8 @@ constants! {
     pub type rdma_port_space = c_uint {
         /// Reliable connections.
         RDMA_PS_TCP = 0x0106,
+        /// Datagrams.
+        RDMA_PS_UDP = 0x0111,
     }
 
     /// Limits of [`rdma_conn_param`].

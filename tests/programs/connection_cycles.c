@@ -3,13 +3,15 @@
  * Thousands of connections are made and ended, in all ways, within one process: afterwards there are as many file
  * descriptors, threads and mapped bytes as before. What has ended may be remembered for a second or two, so that the first
  * thousands may take memory; five in a row do not.
+ *
+ *   connection_cycles [COUNT]   so many in place of a thousand
  */
 
 #include "dat_test.h"
 
 #include <dirent.h>
 
-enum { WARM_UP = 100, CYCLES = 1000, QUIET = 5, MOST = 40, LENGTH = 64 };
+enum { WARM_UP = 100, QUIET = 5, MOST = 40, LENGTH = 64 };
 /* The C library takes memory from the system in steps of this size. */
 #define HEAP_STEP (128 * 1024)
 
@@ -144,8 +146,9 @@ static struct usage settled_usage(const struct usage *goal)
     return current;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    int count = argc == 2 ? atoi(argv[1]) : 1000;
     struct passive passive;
     struct usage before, after;
     struct end end;
@@ -167,13 +170,13 @@ int main(void)
     for (quiet = 0; quiet < QUIET; thousands++) {
         long mapped;
         EXPECT(thousands < MOST, "each thousand takes memory: %ld bytes are mapped", before.mapped);
-        cycles(&end, &passive, CYCLES);
+        cycles(&end, &passive, count);
         mapped = usage().mapped;
         quiet = mapped <= before.mapped + HEAP_STEP ? quiet + 1 : 0;
         if (quiet == 0)
             before.mapped = mapped;
     }
-    printf("%.0f us for each of %d cycles\n", (now() - started) * 1e6 / CYCLES / thousands, CYCLES * thousands);
+    printf("%.0f us for each of %d cycles\n", (now() - started) * 1e6 / count / thousands, count * thousands);
     after = settled_usage(&before);
     printf("descriptors %ld, then %ld; threads %ld, then %ld; mapped bytes %ld, then %ld\n", before.descriptors,
            after.descriptors, before.threads, after.threads, before.mapped, after.mapped);

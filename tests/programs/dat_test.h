@@ -172,9 +172,23 @@ static inline void accept_next(DAT_EVD_HANDLE cr, DAT_EP_HANDLE ep, DAT_EVD_HAND
     wait_established(connect);
 }
 
+/* Where this host's adapters are: the loopback, or where an RDMA device is. */
+static inline struct sockaddr_storage peer_address(void)
+{
+    struct sockaddr_storage address = {.ss_family = AF_INET};
+    char *text = getenv("OPENDAT_TEST_ADDRESS");
+    if (text == NULL)
+        text = "127.0.0.1";
+    if (inet_pton(AF_INET, text, &((struct sockaddr_in *)&address)->sin_addr) == 1)
+        return address;
+    address.ss_family = AF_INET6;
+    EXPECT(inet_pton(AF_INET6, text, &((struct sockaddr_in6 *)&address)->sin6_addr) == 1, "%s is no address", text);
+    return address;
+}
+
 static inline void start_connect(DAT_EP_HANDLE ep, DAT_CONN_QUAL port)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_storage address = peer_address();
     OK(dat_ep_connect(ep, (DAT_IA_ADDRESS_PTR)&address, port, 10 * SECOND, 0, NULL, DAT_QOS_BEST_EFFORT,
                       DAT_CONNECT_DEFAULT_FLAG));
 }

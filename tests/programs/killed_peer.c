@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The peer is killed (SIGKILL) in the middle of RDMA writes. Within a second the survivor gets a disconnected or
- * broken event, and everything that it had posted completes: first with success, then flushed.
+ * broken event, and everything that it had posted completes: first with success, then flushed. Its endpoint is of use for
+ * another connection.
  *
  *   killed_peer target   the survivor writes, its target is killed
  *   killed_peer writer   the survivor is written to, the writer is killed
+ *   killed_peer idle     nothing is under way
  */
 
 #include "dat_test.h"
@@ -84,6 +86,19 @@ static void expect_dead(struct end *end)
     EXPECT(DAT_GET_TYPE(dat_evd_dequeue(end->connect, &event)) == DAT_QUEUE_EMPTY, "a second connection event");
 }
 
+static void survive_idle(struct end *end, int fd, pid_t peer_process)
+{
+    double killed;
+
+    post_receives(end, RECEIVES, LENGTH);
+    connect_to(end, fd);
+    EXPECT(kill(peer_process, SIGKILL) == 0, "kill: %s", strerror(errno));
+    killed = now();
+    expect_disconnected_since(end, killed);
+    EXPECT(expect_completions(end->recv, 0, RECEIVES) == RECEIVES, "a receive succeeded");
+    expect_dead(end);
+}
+
 static void survive_target(struct end *end, int fd, pid_t peer_process)
 {
     struct introduction peer;
@@ -124,34 +139,76 @@ static void survive_writer(struct end *end, int fd, pid_t peer_process)
     expect_dead(end);
 }
 
+/* Comes when the survivor wants another peer, and goes when that leaves. */
+static int succeed(int wanted, int fd)
+{
+    struct end end;
+    DAT_EVENT event;
+    char byte;
+
+    EXPECT(read(wanted, &byte, 1) == 1, "nobody wants another peer");
+    end_open(&end, BUFFER, 2 * WINDOW);
+    serve_one(&end, fd);
+    event = wait_event(end.connect, 10 * SECOND);
+    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
+    end_close(&end);
+    return 0;
+}
+
+static void connect_again(struct end *end, int wanted, int fd, pid_t successor)
+{
+    struct introduction peer;
+    DAT_EVENT event;
+
+    OK(dat_ep_reset(end->ep));
+    EXPECT(write(wanted, "", 1) == 1, "the successor has gone");
+    peer = connect_to(end, fd);
+    post_write(end, &peer, 0);
+    EXPECT(expect_completions(end->request, 0, 1) == 0, "a write over the next connection failed");
+    OK(dat_ep_disconnect(end->ep, DAT_CLOSE_GRACEFUL_FLAG));
+    event = wait_event(end->connect, 10 * SECOND);
+    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
+    join(successor);
+}
+
 int main(int argc, char **argv)
 {
-    bool target_dies = argc == 2 && strcmp(argv[1], "target") == 0;
-    int pipe_ends[2];
+    const char *who = argc == 2 ? argv[1] : "";
+    bool writer_dies = strcmp(who, "writer") == 0, idle = strcmp(who, "idle") == 0;
+    pid_t peer_process, successor;
+    int pipe_ends[2], wanted[2];
     struct end end;
-    pid_t peer_process;
 
-    EXPECT(target_dies || (argc == 2 && strcmp(argv[1], "writer") == 0), "usage: killed_peer target|writer");
-    EXPECT(pipe(pipe_ends) == 0, "pipe: %s", strerror(errno));
-    /* Before DAT is used: no state of the library is shared by the two processes. */
+    EXPECT(writer_dies || idle || strcmp(who, "target") == 0, "usage: killed_peer target|writer|idle");
+    EXPECT(pipe(pipe_ends) == 0 && pipe(wanted) == 0, "pipe: %s", strerror(errno));
+    /* Before DAT is used: no state of the library is shared by the processes. */
+    successor = fork();
+    EXPECT(successor >= 0, "fork: %s", strerror(errno));
+    if (successor == 0) {
+        close(wanted[1]);
+        return succeed(wanted[0], pipe_ends[1]);
+    }
     peer_process = fork();
     EXPECT(peer_process >= 0, "fork: %s", strerror(errno));
     end_open(&end, BUFFER, 2 * WINDOW);
     if (peer_process == 0) {
-        if (target_dies) {
+        if (writer_dies) {
+            struct introduction peer = connect_to(&end, pipe_ends[0]);
+            write_forever(&end, &peer);
+        } else {
             serve_one(&end, pipe_ends[1]);
             for (;;)
                 pause();
-        } else {
-            struct introduction peer = connect_to(&end, pipe_ends[0]);
-            write_forever(&end, &peer);
         }
     }
-    if (target_dies)
-        survive_target(&end, pipe_ends[0], peer_process);
-    else
+    if (writer_dies)
         survive_writer(&end, pipe_ends[1], peer_process);
+    else if (idle)
+        survive_idle(&end, pipe_ends[0], peer_process);
+    else
+        survive_target(&end, pipe_ends[0], peer_process);
     waitpid(peer_process, NULL, 0);
+    connect_again(&end, wanted[1], pipe_ends[0], successor);
     end_close(&end);
     puts("ok");
     return 0;

@@ -162,7 +162,7 @@ static void serve(struct end *end, int fd)
 
 static void call(struct end *end, int fd)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_storage address = peer_address();
     struct introduction peer;
     long before = resident();
     double started = now();

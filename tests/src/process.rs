@@ -49,7 +49,7 @@ pub fn ends_with_ok(
 ) -> Result<(), String> {
     let ended = Running::start(label, command, registry, Instant::now() + limit)?.end()?;
     ended.succeeded(label)?;
-    match ended.text.lines().last() {
+    match ended.text.trim_end().lines().last() {
         Some("ok") => Ok(()),
         _ => Err(format!("{label} does not end with ok\n{}", tail(&ended.text))),
     }

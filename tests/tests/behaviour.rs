@@ -27,6 +27,8 @@ const BEHAVIOURS: &[Behaviour] = &[
         "killed_peer",
         &["target"],
     ),
+    built_in("suppressed_requests_give_their_places_back", "quiet", &["suppressed"]),
+    built_in("requests_without_an_evd_give_their_places_back", "quiet", &["mute"]),
     built_in("one_sided_operations_complete_while_the_target_computes", "one_sided", &["compute"]),
     built_in("one_sided_operations_complete_while_the_target_sleeps", "one_sided", &["sleep"]),
     built_in("one_sided_operations_of_a_polling_initiator_complete", "one_sided", &["poll"]),

@@ -62,9 +62,9 @@ impl Background {
     }
 }
 
-/// Ends the process if `f` panics, as a panic on the data path does: nobody knows any more what state the engine is in, and
-/// without its thread consumers would wait for completions that never come.
-fn die_of_a_panic(provider: &str, f: impl FnOnce()) {
+/// What the thread of an adapter is run by. Ends the process if `f` panics, as a panic on the data path does: nobody knows any more
+/// what state the adapter is in, and without its thread consumers would wait for completions that never come.
+pub fn die_of_a_panic(provider: &str, f: impl FnOnce()) {
     if std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).is_err() {
         let message = format!("dat: {provider}: the thread that makes progress panicked; the process ends\n");
         // A closed standard error is no reason to live on.

@@ -8,14 +8,15 @@
 //! | `guest::matrix::` registry, provider, program | both there; registry `ours` or `debian` |
 //! | `guest::engines::` | which engine serves softroce there, and which devices are listed |
 //! | `guest::conformance::` provider, case | the suite there, through our registry |
-//! | `guest::verbs::` program | both there, over our registry and provider-verbs |
+//! | `guest::verbs::` program | both there, over our registry and provider-verbs; `ipv6::`, `behaviour::`, devices that fail |
 
+mod behaviour;
 mod conformance;
+mod devices;
 mod endings;
 mod engines;
 mod machine;
 mod perftest;
-mod ports;
 mod relay;
 mod rping;
 mod speed;
@@ -116,11 +117,7 @@ pub(crate) fn trials(image: &Path, dist: &Result<Dist, Skip>, arguments: &Argume
     let mut trials = within::trials(&machine, dist);
     trials.extend(engines::trials(&machine));
     trials.extend(conformance::trials(&machine, arguments));
-    let (the_machine, made) = (Arc::clone(&machine), dist.clone());
-    trials.push(opendat_tests::trial("guest::verbs::port_down".to_owned(), move || {
-        let guest = the_machine.guest()?;
-        ports::goes_down(guest, &made?).map_err(|stop| guest.testify(stop))
-    }));
+    trials.extend(devices::trials(&machine, dist));
     trials.extend(across(&machine, dist));
     trials
 }

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use libtest_mimic::Trial;
 use opendat_tests::{Dist, PROVIDERS, Provider, Registry, Skip, Stop, VERBS};
 
+use super::behaviour::{self, Behaviour};
+use super::endings::{self, Ending};
 use super::machine::{APART, Machine, RXE, There};
 use crate::connections::{self, Connections};
 use crate::dapltest::{self, Performance, Transaction};
+use crate::host::Family;
 use crate::pair::{Place, Way};
 use crate::{Case, dtest, dtestx};
 
@@ -25,6 +28,8 @@ const fn on_rxe(name: &'static str, provider: &'static Provider) -> Inhabitant {
     Inhabitant { name, provider, address: RXE, network: "" }
 }
 
+/// At its address of IPv6.
+const IPV6: Provider = Provider { ia: "verbs-ipv6", ..VERBS };
 /// softroce over the kernel's rxe, which is there.
 const KERNEL: Provider = Provider { ia: "softroce-kernel", library: "libdat_softroce.so", ..VERBS };
 /// Debian's own.
@@ -32,6 +37,7 @@ pub(super) const OFA: Provider = Provider { ia: "ofa", library: "libdaplofa.so.2
 
 const INHABITANTS: &[Inhabitant] = &[
     on_rxe("verbs", &VERBS),
+    Inhabitant { address: Family::V6.addresses()[1], ..on_rxe("ipv6", &IPV6) },
     on_rxe("softroce_kernel", &KERNEL),
     on_rxe("ofa", &OFA),
     on_rxe("tcp-emu", &PROVIDERS[0]),
@@ -41,10 +47,12 @@ const INHABITANTS: &[Inhabitant] = &[
 /// The file of both registries: each provider in both kinds of thread safety, for the conformance suite.
 pub(super) fn conf() -> String {
     let mut conf = String::new();
-    for Inhabitant { provider: Provider { ia, library, .. }, .. } in INHABITANTS {
+    for Inhabitant { provider: Provider { ia, library, .. }, address, .. } in INHABITANTS {
         let (library, version, params) = match *ia {
             "ofa" => ((*library).to_owned(), "dapl.2.0", "wire 0".to_owned()),
-            "verbs" => (format!("/tmp/dist/lib/{library}"), "opendat.0.1", RXE.to_owned()),
+            "verbs" | "verbs-ipv6" => {
+                (format!("/tmp/dist/lib/{library}"), "opendat.0.1", (*address).to_owned())
+            }
             "softroce-kernel" => {
                 (format!("/tmp/dist/lib/{library}"), "opendat.0.1", "wire engine=kernel".to_owned())
             }
@@ -72,6 +80,8 @@ enum Program {
     Performance(&'static Performance),
     Limits,
     Functions(&'static (&'static str, u32)),
+    Ending(&'static Ending),
+    Behaviour(&'static Behaviour),
 }
 
 pub(super) fn trials(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
@@ -83,23 +93,28 @@ pub(super) fn trials(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<T
         for (name, variables) in REGISTRIES {
             let there = There { registry: variables, network: inhabitant.network };
             let mut add = |prefix: String, program: Program| {
-                let (machine, address) = (Arc::clone(machine), inhabitant.address);
+                let (machine, dist, address) = (Arc::clone(machine), dist.clone(), inhabitant.address);
                 let case = Case::new(program.title(), move |registry| {
                     let guest = machine.settled()?;
                     let place = Place::Guest(guest, there);
                     let way = Way { to: address, server: place, client: place };
-                    program.run(registry, &way).map_err(|stop| guest.testify(stop))
+                    program.run(&dist.clone()?, registry, &way).map_err(|stop| guest.testify(stop))
                 });
                 trials.push(case.trial(&prefix, Arc::clone(&registry)));
             };
-            let matrix = [Program::Dtest, Program::Transaction(&dapltest::WITH_GUEST[0])];
-            for program in matrix {
-                add(format!("guest::matrix::{name}::{}", inhabitant.name), program);
-            }
-            if (inhabitant.name, name) == ("verbs", "ours") {
-                for program in all() {
-                    add("guest::verbs".to_owned(), program);
+            if inhabitant.name != "ipv6" {
+                let matrix = [Program::Dtest, Program::Transaction(&dapltest::WITH_GUEST[0])];
+                for program in matrix {
+                    add(format!("guest::matrix::{name}::{}", inhabitant.name), program);
                 }
+            }
+            let (prefix, programs) = match (inhabitant.name, name) {
+                ("verbs", "ours") => ("guest::verbs", all()),
+                ("ipv6", "ours") => ("guest::verbs::ipv6", over_ipv6()),
+                _ => continue,
+            };
+            for program in programs {
+                add(prefix.to_owned(), program);
             }
         }
     }
@@ -112,6 +127,16 @@ fn all() -> Vec<Program> {
     programs.extend(connections::IN_GUEST.iter().map(Program::Connections));
     programs.extend(dapltest::PERFORMANCES.iter().map(Program::Performance));
     programs.extend(dapltest::FEATURES.iter().map(Program::Functions));
+    programs.extend(endings::ENDINGS.iter().map(Program::Ending));
+    programs.extend(behaviour::BEHAVIOURS.iter().map(Program::Behaviour));
+    programs
+}
+
+/// What may differ there. dtest and its like cannot tell their clients such an address.
+fn over_ipv6() -> Vec<Program> {
+    let mut programs: Vec<_> = dapltest::WITH_GUEST.iter().map(Program::Transaction).collect();
+    programs.extend(endings::ENDINGS.iter().map(Program::Ending));
+    programs.extend(behaviour::IPV6.iter().map(Program::Behaviour));
     programs
 }
 
@@ -125,10 +150,12 @@ impl Program {
             Program::Performance(performance) => performance.title(),
             Program::Limits => "dapltest::limits".to_owned(),
             Program::Functions((feature, _)) => format!("dapltest::fft_{feature}"),
+            Program::Ending(ending) => format!("ending_{}", ending.name),
+            Program::Behaviour(behaviour) => format!("behaviour::{}", behaviour.name),
         }
     }
 
-    fn run(self, registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
+    fn run(self, dist: &Dist, registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
         match self {
             Program::Dtest => dtest::between(registry, way),
             Program::Dtestx => dtestx::between(registry, way),
@@ -139,6 +166,8 @@ impl Program {
             Program::Functions((feature, cases)) => {
                 dapltest::run_functions(registry, way, feature, &(0..*cases).collect::<Vec<_>>())
             }
+            Program::Ending(ending) => ending.run(dist, registry, way),
+            Program::Behaviour(behaviour) => behaviour.run(dist, registry, way),
         }
     }
 }

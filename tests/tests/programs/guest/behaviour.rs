@@ -1,0 +1,52 @@
+//! What takes processes of our own to see (`programs/*.c`), in the guest: as `tests/behaviour.rs` over our other providers.
+
+use std::process::Command;
+
+use opendat_tests::{Dist, Registry, Stop, ends_with_ok};
+
+use crate::pair::{LIMIT, Place, Way};
+
+/// A program and its arguments.
+#[derive(Clone, Copy)]
+pub(super) struct Behaviour {
+    pub(super) name: &'static str,
+    program: &'static str,
+    args: &'static [&'static str],
+}
+
+const fn behaviour(name: &'static str, program: &'static str, args: &'static [&'static str]) -> Behaviour {
+    Behaviour { name, program, args }
+}
+
+pub(super) const BEHAVIOURS: &[Behaviour] = &[
+    behaviour("a_killed_target", "killed_peer", &["target"]),
+    behaviour("a_killed_writer", "killed_peer", &["writer"]),
+    behaviour("a_killed_peer_that_was_idle", "killed_peer", &["idle"]),
+    behaviour("children", "forks", &["graceful"]),
+    behaviour("children_and_an_abrupt_end", "forks", &["abrupt"]),
+    behaviour("calls_that_nobody_answers", "no_answer", &["10.77.0.99", "203.0.113.1"]),
+    behaviour("suppressed_requests", "quiet", &["suppressed"]),
+    behaviour("requests_without_an_evd", "quiet", &["mute"]),
+    behaviour("a_target_that_computes", "one_sided", &["compute"]),
+    behaviour("connections_leave_nothing_behind", "connection_cycles", &["50"]),
+    behaviour("wrong_handles", "bad_handles", &[]),
+    behaviour("a_signal_interrupts_a_wait", "interrupted", &["waits"]),
+    behaviour("a_storm_of_signals", "interrupted", &["storm"]),
+    behaviour("ends_at_any_moment", "exits", &["40"]),
+];
+
+/// Those that are another matter over IPv6.
+pub(super) const IPV6: &[Behaviour] = &[
+    behaviour("a_killed_target", "killed_peer", &["target"]),
+    behaviour("calls_that_nobody_answers", "no_answer", &["fd77:0:0:99::", "2001:db8::1"]),
+];
+
+impl Behaviour {
+    pub(super) fn run(&self, dist: &Dist, registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
+        let Place::Guest(guest, _) = way.server else { unreachable!("it runs in the guest") };
+        let [_, program] = guest.c_program(dist, self.program)?;
+        let mut command = Command::new(program);
+        command.args(self.args).env("OPENDAT_TEST_IA", registry.ia()).env("OPENDAT_TEST_ADDRESS", way.to);
+        Ok(ends_with_ok(self.program, way.server.command(command), registry, LIMIT)?)
+    }
+}
