@@ -10,7 +10,7 @@
 //! | key | value | default |
 //! |---|---|---|
 //! | `capture` | a pcapng file for what sockets send and receive (docs/capture.md); also `OPENDAT_CAPTURE` | none |
-//! | `spin` | µs that a blocking wait polls before it sleeps; also `OPENDAT_SPIN_US` | 30; 0 on one processor |
+//! | `spin` | µs that a blocking wait polls before it sleeps; also `OPENDAT_SPIN_US` | 30; 0 on one processor, and over verbs devices |
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -28,8 +28,8 @@ pub struct Params {
     pub bind: Option<SocketAddr>,
     /// The address reported as the adapter's, port 0.
     pub address: SocketAddr,
-    /// How long a blocking wait polls before it sleeps.
-    pub spin: Duration,
+    /// How long a blocking wait polls before it sleeps; none: nobody says.
+    pub spin: Option<Duration>,
     /// The file that captures what sockets move, its name not yet expanded.
     pub capture: Option<String>,
 }
@@ -61,13 +61,12 @@ pub fn parse(
         }
     };
     let address = bind.unwrap_or_else(|| netdev::of_host(&devices));
-    let spin = default_spin(online_processors());
     let capture = variable(&env, "OPENDAT_CAPTURE", |file| Ok::<_, String>(file.to_owned()))?;
-    let spin = variable(&env, "OPENDAT_SPIN_US", self::spin)?.unwrap_or(spin);
+    let spin = variable(&env, "OPENDAT_SPIN_US", self::spin)?;
     let mut params = Params { bind, address, spin, capture };
     for word in options {
         let set = match word.split_once('=').unwrap_or((word, "")) {
-            ("spin", value) => self::spin(value).map(|spin| params.spin = spin),
+            ("spin", value) => self::spin(value).map(|spin| params.spin = Some(spin)),
             ("capture", "") => Err("expected the name of a file".into()),
             ("capture", file) => {
                 params.capture = Some(file.to_owned());
@@ -78,6 +77,13 @@ pub fn parse(
         set.map_err(|e| invalid(format!("{word}: {e}")))?;
     }
     Ok(params)
+}
+
+impl Params {
+    /// How long a blocking wait polls before it sleeps.
+    pub fn spin(&self) -> Duration {
+        self.spin.unwrap_or_else(|| default_spin(online_processors()))
+    }
 }
 
 /// What an environment variable says. One that is empty says nothing: so a script can have it always.
@@ -215,7 +221,7 @@ mod tests {
         let params = super::parse("crc=on spin=100 lo cc= crc=a=b", |_| None, own).expect("parses");
         assert_eq!(asked, ["crc: on", "cc: ", "crc: a=b"]);
         assert!(params.bind.is_some_and(|bind| bind.ip().is_loopback()));
-        assert_eq!(params.spin, Duration::from_micros(100));
+        assert_eq!(params.spin, Some(Duration::from_micros(100)));
         assert_eq!(reason("bad=1"), "ia_params: bad=1: unknown key");
     }
 
@@ -223,8 +229,9 @@ mod tests {
     fn the_environment_sets_the_spin_and_the_entry_wins() {
         let env =
             |value: &'static str| move |name: &str| (name == "OPENDAT_SPIN_US").then(|| value.to_owned());
-        assert_eq!(with("", env("7")).expect("parses").spin, Duration::from_micros(7));
-        assert_eq!(with("spin=8", env("7")).expect("parses").spin, Duration::from_micros(8));
+        assert_eq!(with("", env("7")).expect("parses").spin(), Duration::from_micros(7));
+        assert_eq!(with("spin=8", env("7")).expect("parses").spin(), Duration::from_micros(8));
+        assert_eq!(parse("").expect("parses").spin, None);
         let error = with("", env("soon")).expect_err("no number").reason;
         assert_eq!(error, "OPENDAT_SPIN_US=soon: expected 0 to 1000000 microseconds");
         assert_eq!(with("", env("")).expect("as if it were not set"), parse("").expect("parses"));
@@ -253,7 +260,7 @@ mod tests {
     /// A consumer that is bound to a processor of its own still has the others beside it.
     #[test]
     fn affinity_does_not_count() {
-        let spin = parse("").expect("parses").spin;
+        let spin = parse("").expect("parses").spin();
         let bound = std::thread::spawn(|| {
             // SAFETY: a set of this thread's, which is zeroes, alive during the calls.
             unsafe {
@@ -265,7 +272,7 @@ mod tests {
                 libc::CPU_SET(first, &mut set);
                 assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
             }
-            parse("").expect("parses").spin
+            parse("").expect("parses").spin()
         });
         assert_eq!(bound.join().expect("no panic"), spin);
     }

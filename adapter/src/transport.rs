@@ -80,7 +80,7 @@ impl<E: Engine> Adapter<E> {
         let capture = capture.map_err(no_capture)?;
         let board = Arc::new(Board::new(waker));
         let engine = engine(Context::new(Arc::clone(&board), registry, capture))?;
-        let drive = Arc::new(Drive::new(engine, Arc::clone(&board), poll, params.spin));
+        let drive = Arc::new(Drive::new(engine, Arc::clone(&board), poll, params.spin()));
         board.belongs_to(&drive);
         if E::ALWAYS_AWAKE {
             drive.start_background().map_err(|e| {

@@ -114,6 +114,10 @@ pub trait Transport: Send + Sync + Sized + 'static {
     }
     /// One non-blocking pass over whatever moves data. Called by a consumer thread that found its queue empty.
     fn progress(&self) {}
+    /// How long who waits for completions looks for them before it sleeps, where [`Transport::sleep_on`] does not do that itself.
+    fn spin(&self) -> Duration {
+        Duration::ZERO
+    }
     /// Sleeps until `wake` is signalled or the deadline has passed, making progress meanwhile.
     fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
         wake.park(deadline)

@@ -71,8 +71,8 @@ fn places(bind: Option<SocketAddr>, addresses: &[NetAddr]) -> Vec<&NetAddr> {
 /// # Errors
 /// As provider-verbs has them.
 pub(crate) fn open(ia: &str, rxe: &Rxe, params: &Params, why: &str) -> Result<Adapter, OpenError> {
-    let spin = params.adapter.spin.as_micros();
-    let adapter = Verbs.open(ia, &format!("{} spin={spin}", rxe.address))?;
+    let spin = params.adapter.spin.map_or_else(String::new, |spin| format!("spin={}", spin.as_micros()));
+    let adapter = Verbs.open(ia, &format!("{} {spin}", rxe.address))?;
     Ok(adapter.with_attribute("engine", &format!("the kernel's {} on {}: {why}", rxe.name, rxe.netdev)))
 }
 

@@ -77,7 +77,7 @@ mod tests {
     fn options() {
         let params = parse("lo crc=on spin=100 cc=reno fpdu=4096").expect("parses");
         assert!(params.crc && params.adapter.bind.is_some_and(|bind| bind.ip().is_loopback()));
-        assert_eq!(params.adapter.spin, Duration::from_micros(100));
+        assert_eq!(params.adapter.spin(), Duration::from_micros(100));
         assert_eq!(params.cc.as_deref(), Some("reno"));
         assert_eq!(params.fpdu, 4096);
         assert!(params.extended && !parse("extended=off").expect("parses").extended);

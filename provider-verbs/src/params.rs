@@ -24,7 +24,8 @@ pub const SYSFS: &str = "/sys/class/infiniband";
 pub struct Params {
     /// The local address; none: whichever has a device.
     pub bind: Option<SocketAddr>,
-    /// How long a blocking wait polls before it sleeps. Of no effect yet: it sleeps at once.
+    /// How long a blocking wait polls before it sleeps. Not at all, unless somebody wants that: devices have interrupts, and are as
+    /// fast while nobody polls.
     pub spin: Duration,
 }
 
@@ -54,7 +55,7 @@ impl Params {
                 "capture: packets of an RDMA device do not come by here; see tcpdump(8)".into(),
             ));
         }
-        Ok(Params { bind: adapter.bind, spin: adapter.spin })
+        Ok(Params { bind: adapter.bind, spin: adapter.spin.unwrap_or_default() })
     }
 }
 
@@ -118,6 +119,13 @@ mod tests {
     #[test]
     fn nothing_means_any_address() {
         assert_eq!(parse("").expect("parses").bind, None);
+    }
+
+    #[test]
+    fn a_wait_polls_if_somebody_wants_that() {
+        assert_eq!(parse("").expect("parses").spin, Duration::ZERO);
+        let env = |name: &str| (name == "OPENDAT_SPIN_US").then(|| "9".to_owned());
+        assert_eq!(Params::parse("", sysfs().path(), env).expect("parses").spin, Duration::from_micros(9));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use adapter::die_of_a_panic;
 use dat_core::provider::*;
@@ -25,6 +25,7 @@ use crate::station::Station;
 /// An open adapter.
 pub struct Adapter {
     attrs: Attrs,
+    spin: Duration,
     station: Arc<Station>,
     thread: Option<JoinHandle<()>>,
 }
@@ -48,7 +49,7 @@ impl Adapter {
             let code = Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
             OpenError::new(code, format!("starting a thread: {e}"))
         })?;
-        Ok(Adapter { attrs, station, thread: Some(thread) })
+        Ok(Adapter { attrs, spin: params.spin, station, thread: Some(thread) })
     }
 }
 
@@ -129,6 +130,10 @@ impl Transport for Adapter {
 
     fn progress(&self) {
         self.station.look();
+    }
+
+    fn spin(&self) -> Duration {
+        self.spin
     }
 
     fn sleep_on(&self, cq: &Cq, wake: &Wake, deadline: Option<Instant>) -> Slept {

@@ -82,6 +82,8 @@ impl<T: Transport> Evd<T> {
     unsafe fn wait_alone(&self, deadline: Option<Instant>, poll: bool, threshold: usize) -> Result<Waited> {
         let mut slept = if poll { Slept::TimedOut } else { Slept::Woken };
         let mut looked = false;
+        let spin = self.cq.as_ref().map_or(Duration::ZERO, |_| self.ia.transport.spin());
+        let mut spin_until = None;
         loop {
             self.bell.attendance.wake.reset();
             if self.ia.is_closing() || self.bell.dead.load(Ordering::SeqCst) {
@@ -115,6 +117,21 @@ impl<T: Transport> Evd<T> {
                     });
                 }
                 Slept::Woken => {}
+            }
+            if !spin.is_zero() {
+                let now = Instant::now();
+                let until = *spin_until.get_or_insert(now + spin);
+                if deadline.is_some_and(|at| at <= now) {
+                    slept = Slept::TimedOut;
+                    continue;
+                }
+                if now < until {
+                    looked = false;
+                    std::hint::spin_loop();
+                    continue;
+                }
+                // After it has slept, anew.
+                spin_until = None;
             }
             // Arm after counting; `false` means that something came in between.
             let tally = &self.bell.counters.tally;

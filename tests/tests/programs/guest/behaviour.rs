@@ -27,6 +27,7 @@ pub(super) const BEHAVIOURS: &[Behaviour] = &[
     behaviour("calls_that_nobody_answers", "no_answer", &["10.77.0.99", "203.0.113.1"]),
     behaviour("suppressed_requests", "quiet", &["suppressed"]),
     behaviour("requests_without_an_evd", "quiet", &["mute"]),
+    behaviour("waits_poll_as_long_as_is_said", "spin", &[]),
     behaviour("a_target_that_computes", "one_sided", &["compute"]),
     behaviour("connections_leave_nothing_behind", "connection_cycles", &["50"]),
     behaviour("wrong_handles", "bad_handles", &[]),
