@@ -75,6 +75,7 @@ impl Provider for Nothing {
             max_private: 64,
             max_srqs: 0,
             max_srq_depth: 0,
+            srq_across_pds: false,
             optimal_alignment: 64,
             named: Vec::new(),
         }))

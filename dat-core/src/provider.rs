@@ -331,6 +331,8 @@ pub struct Attrs {
     pub max_srqs: usize,
     /// Receive buffers in a shared receive queue.
     pub max_srq_depth: usize,
+    /// Queue pairs of other domains may draw from a shared receive queue.
+    pub srq_across_pds: bool,
     /// Bytes to which buffers are best aligned.
     pub optimal_alignment: u32,
     /// Transport-specific named attributes.

@@ -7,7 +7,7 @@ use dat_core::error::{Error, OpenError, Result};
 use dat_core::handle::{Node, Object};
 use dat_core::ia::{self, AsyncEvd, Ia};
 use dat_core::mem::lmr::{self, Memory};
-use dat_core::mem::{pz, rmr};
+use dat_core::mem::{Pz, pz, rmr};
 use dat_core::mem_transport::{Adapter, Mem};
 use dat_core::provider::Provider;
 use dat_core::{evd, srq};
@@ -24,8 +24,9 @@ impl Provider for Small {
 
     fn open(&self, ia: &str, params: &str) -> std::result::Result<Adapter, OpenError> {
         Ok(Mem.open(ia, params)?.with_attrs(|attrs| {
-            (attrs.max_pds, attrs.max_eps, attrs.max_evds) = (1, 2, 3);
+            (attrs.max_pds, attrs.max_eps, attrs.max_evds) = (2, 2, 3);
             (attrs.max_regions, attrs.max_windows, attrs.max_srqs) = (4, 3, 2);
+            attrs.srq_across_pds = false;
         }))
     }
 }
@@ -56,7 +57,7 @@ fn one_object_more_than_promised_is_refused() {
     let ia = open_small();
     // The dispatcher of asynchronous errors is one of the three.
     fill(2, DAT_RESOURCE_TEVD, || evd::create(ia, 1, None, DAT_EVD_SOFTWARE_FLAG), evd::free);
-    fill(1, DAT_RESOURCE_PROTECTION_DOMAIN, || pz::create(ia), pz::free);
+    fill(2, DAT_RESOURCE_PROTECTION_DOMAIN, || pz::create(ia), pz::free);
 
     let zone = pz::create(ia).unwrap();
     let none = || Handles { pz: Some(zone), recv: None, request: None, connect: None, srq: None };
@@ -82,9 +83,35 @@ fn one_object_more_than_promised_is_refused() {
 }
 
 #[test]
+fn an_ep_draws_from_an_srq_of_its_own_zone_where_the_transport_has_it_so() {
+    let ia = open_small();
+    let (own, other) = (pz::create(ia).unwrap(), pz::create(ia).unwrap());
+    let attr = DAT_SRQ_ATTR { max_recv_dtos: 4, max_recv_iov: 1, low_watermark: 0 };
+    let srq = srq::create(ia, own, &attr).unwrap();
+    let ep_in = |pz| {
+        let handles = Handles { pz, recv: None, request: None, connect: None, srq: Some(srq) };
+        ep::create(ia, handles, Some(&DAT_EP_ATTR::zeroed()))
+    };
+    assert_eq!(ep_in(Some(other)).err(), Some(Error::arg(6)));
+    ep_in(Some(own)).unwrap();
+    // Its zone comes later.
+    let ep = ep_in(None).unwrap();
+    let into = |zone: &Node<Pz<T>>| {
+        let param = DAT_EP_PARAM { pz_handle: zone.handle(), ..DAT_EP_PARAM::zeroed() };
+        // SAFETY: live handles.
+        unsafe { ep.modify(DAT_EP_FIELD_PZ_HANDLE, &param) }
+    };
+    assert_eq!(into(other), Err(Error::arg(3)));
+    into(own).unwrap();
+    ia::close(ia, DAT_CLOSE_ABRUPT_FLAG).unwrap();
+}
+
+#[test]
 fn limits_are_each_adapters_own() {
     let (one, other) = (open_small(), open_small());
-    pz::create(one).unwrap();
+    for _ in 0..2 {
+        pz::create(one).unwrap();
+    }
     assert!(pz::create(one).is_err());
     pz::create(other).unwrap();
     for ia in [one, other] {

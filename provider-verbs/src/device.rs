@@ -18,6 +18,7 @@ use crate::cm::Channel;
 use crate::cq::SPARE;
 use crate::descriptor::unblock;
 use crate::gate;
+use crate::keys::Keys;
 use crate::params::SYSFS;
 use crate::qp::OWN;
 
@@ -33,6 +34,9 @@ pub struct Device {
     pub address: SocketAddr,
     pub(crate) attr: ibv_device_attr,
     pub(crate) port_attr: ibv_port_attr,
+    /// It is the kernel's rxe, which does some things its own way.
+    pub(crate) is_rxe: bool,
+    pub(crate) keys: Keys,
 }
 
 // SAFETY: the libraries lock what threads share.
@@ -102,7 +106,10 @@ impl Device {
             address: SocketAddr::new(address.ip(), 0),
             attr: ibv_device_attr::zeroed(),
             port_attr: ibv_port_attr::zeroed(),
+            is_rxe: false,
+            keys: Keys::new(),
         };
+        device.is_rxe = device.is_software() && !device.is_iwarp();
         // SAFETY: an open context, and room for what it writes.
         let asked = unsafe { (core.verbs.ibv_query_device)(context.as_ptr(), &mut device.attr) };
         if asked != 0 {
@@ -173,6 +180,8 @@ impl Device {
             max_private: MAX_PRIVATE,
             max_srqs: count(attr.max_srq),
             max_srq_depth: count(attr.max_srq_wr),
+            // rxe looks for the buffers' keys in the domain of the queue pair (`send_data_in`).
+            srq_across_pds: !self.is_rxe,
             optimal_alignment: 64,
             named: vec![
                 ("device".to_owned(), format!("{} port {}", self.name, self.port)),

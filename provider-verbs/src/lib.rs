@@ -6,7 +6,7 @@
 //! | `entries` | the registry's entries for this host's devices: [`entries()`] |
 //! | [`device`] | the device behind an address: limits and names |
 //! | `transport` | dat-core's contract: [`Adapter`] |
-//! | `mr`, `mw` | protection domains and regions; windows |
+//! | `mr`, `mw`, `keys` | protection domains and regions; windows; what local keys name, for whoever posts |
 //! | `cq`, `srq` | completion queues, shared receive queues |
 //! | `qp`, `side`, `work` | queue pairs: posting and completing, each of its queues, work requests in verbs' words |
 //! | `link` | connections of queue pairs, and how they end |
@@ -31,7 +31,7 @@
 //! | immediate data | handed on as they lie in memory, as libdaplofa does: peers of one byte order see the same number |
 //! | `watch` | asynchronous events: a fault of the device, or its removal, which rdma_cm tells of; its port that goes down. Those of queue pairs and queues go to their own sinks |
 //! | `reject` | `rdma_reject` with [`map::REJECT_HEADER`] in front; a request that is dropped, without it |
-//! | local keys and bounds of a post | checked by the device, so a wrong one is a completion ([`LocalProtection`](dat_core::provider::WcStatus::LocalProtection)), not a refused post |
+//! | local keys and bounds of a post | checked by the device, so a wrong one is a completion ([`LocalProtection`](dat_core::provider::WcStatus::LocalProtection)), not a refused post. A device does not look where a request carries its data itself: so it does if `keys` knows them, and is left to the device if not |
 //!
 //! # Who polls
 //!
@@ -71,11 +71,12 @@
 //!
 //! - An event for any completion cannot be taken back in favour of one for solicited ones; an event that was under way may wake in
 //!   vain; requests and quiet receives wake as the device says, not as [`SendWr::quiet`](dat_core::provider::SendWr::quiet) does.
-//! - Buffers held count when completions are taken: a high watermark is noticed then.
-//! - rxe checks what a window lets peers do, not where: the region's bounds hold. A peer's invalidation ends windows of type 2 only;
-//!   of any other key, it ends the connection.
-//! - rxe looks for a shared queue's buffers in the domain of the endpoint, says that too long a message is an error of the
-//!   endpoint, and refuses misaligned atomics when they are posted.
+//! - Buffers held count when completions are taken: by the consumer or, of an endpoint with a high watermark, by the station every
+//!   50 ms. So late the watermark may be noticed, and messages have taken more buffers meanwhile.
+//! - A peer's invalidation ends windows of type 2 only; of any other key, it ends the connection.
+//! - rxe looks for a shared queue's buffers in the domain of the endpoint: it has to be the queue's
+//!   ([`srq_across_pds`](dat_core::provider::Attrs::srq_across_pds)). Its statuses are told apart by [`map::rxe_request`] and
+//!   [`map::rxe_receive`]. It refuses misaligned atomics when they are posted.
 //!
 //! A queue that overruns is reported by the device (`IBV_EVENT_CQ_ERR`), and that is the end of its queue pairs.
 //! A successful completion gives back the places of the unsignalled requests before it, as dat-core counts; where there is no
@@ -87,6 +88,7 @@ mod descriptor;
 pub mod device;
 mod entries;
 pub mod gate;
+mod keys;
 mod link;
 pub mod map;
 mod mr;

@@ -20,6 +20,29 @@ pub fn status(status: ibv_wc_status) -> WcStatus {
     }
 }
 
+/// How a request ended that did not succeed, in rxe's words (Linux 6.12); `unfit`: it was the first of its queue pair, and the
+/// device cannot read or write where it says.
+pub fn rxe_request(ended: ibv_wc_status, op: WcOp, unfit: bool) -> WcStatus {
+    match ended {
+        // `rxe_requester` notes why it fails a request, and `flush_send_wqe` completes that like those behind it.
+        IBV_WC_WR_FLUSH_ERR if unfit => WcStatus::LocalProtection,
+        IBV_WC_LOC_QP_OP_ERR if op == WcOp::Bind => WcStatus::BindFailed,
+        ended => status(ended),
+    }
+}
+
+/// How a receive ended that did not succeed, in rxe's words; `unfit`: no message can be written to its buffer.
+pub fn rxe_receive(ended: ibv_wc_status, unfit: bool) -> WcStatus {
+    match ended {
+        // `send_data_in` has one word for a message that is too long and for a buffer that it cannot write to.
+        IBV_WC_LOC_QP_OP_ERR if unfit => WcStatus::LocalProtection,
+        IBV_WC_LOC_QP_OP_ERR => WcStatus::LocalLength,
+        // `check_rkey` has refused what the immediate data would have told of; this side did nothing wrong.
+        IBV_WC_REM_ACCESS_ERR => WcStatus::Flushed,
+        ended => status(ended),
+    }
+}
+
 /// What has completed. None: not of our posting, as a local invalidation is.
 pub fn operation(opcode: ibv_wc_opcode) -> Option<WcOp> {
     Some(match opcode {
@@ -184,6 +207,25 @@ mod tests {
             ]
         );
         assert_eq!(status(1000), Transport, "of a newer library");
+    }
+
+    #[test]
+    fn rxes_words_are_told_by_what_they_are_of() {
+        use WcStatus::*;
+        let ended = IBV_WC_LOC_QP_OP_ERR;
+        assert_eq!([true, false].map(|unfit| rxe_receive(ended, unfit)), [LocalProtection, LocalLength]);
+        assert_eq!([WcOp::Bind, WcOp::Send].map(|op| rxe_request(ended, op, false)), [BindFailed, LocalEp]);
+        let ended = IBV_WC_REM_ACCESS_ERR;
+        assert_eq!(
+            (rxe_receive(ended, false), rxe_request(ended, WcOp::Write, true)),
+            (Flushed, RemoteAccess)
+        );
+        let ended = IBV_WC_WR_FLUSH_ERR;
+        assert_eq!(
+            [false, true].map(|unfit| rxe_request(ended, WcOp::Send, unfit)),
+            [Flushed, LocalProtection]
+        );
+        assert_eq!(rxe_receive(ended, true), Flushed);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Protection domains and memory regions.
 
+use std::ffi::c_void;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
 
-use dat_core::provider::{Access, Mem, PostError, Region, View};
+use dat_core::provider::{Access, Mem, PostError, Region, Segment, View};
 use dat_core::{Error, Result};
 use dat_sys::{
     DAT_INSUFFICIENT_RESOURCES, DAT_MODEL_NOT_SUPPORTED, DAT_RESOURCE_MEMORY_REGION,
@@ -13,6 +14,7 @@ use dat_sys::{
 use rdma_core_sys::*;
 
 use crate::device::Device;
+use crate::keys::Named;
 use crate::{Adapter, map};
 
 /// Protection domain.
@@ -50,6 +52,20 @@ impl Pd {
 }
 
 impl Domain {
+    /// What tells it from others, for [`crate::keys::Keys`].
+    #[inline]
+    pub(crate) fn name(&self) -> usize {
+        self.pd.as_ptr().addr()
+    }
+
+    /// The device will fail what names these segments: it cannot read there, or cannot write. Only of rxe it needs to be known,
+    /// which does not say so (see [`map::rxe_request`] and [`map::rxe_receive`]).
+    #[inline]
+    pub(crate) fn is_unfit(&self, segments: &[Segment], writes: bool) -> bool {
+        let Device { keys, is_rxe, .. } = &*self.device;
+        *is_rxe && !segments.iter().all(|segment| keys.knows(segment, self.name(), writes))
+    }
+
     /// A region to unbind windows of type 1 with, of which nothing is shown: rxe's library follows the pointer. Null: there is
     /// no room for one.
     pub(crate) fn nothing(&self) -> *mut ibv_mr {
@@ -85,6 +101,7 @@ pub struct Mr {
     mr: NonNull<ibv_mr>,
     lkey: u32,
     rkey: u32,
+    memory: *mut c_void,
     /// As segments name its first byte.
     start: u64,
     len: u64,
@@ -122,13 +139,28 @@ impl Mr {
         let remote = access.remote_read || access.remote_write || access.remote_atomic;
         let start = if mem.zero_based { 0 } else { mem.addr.addr() as u64 };
         let rkey = if remote { rkey } else { 0 };
-        Ok(Mr { domain, mr, lkey, rkey, start, len: mem.len as u64, access })
+        let len = mem.len as u64;
+        let is_writable = flags & IBV_ACCESS_LOCAL_WRITE as i32 != 0;
+        let named = Named { domain: domain.name(), start, end: start.saturating_add(len), is_writable };
+        domain.device.keys.insert(lkey, named);
+        Ok(Mr { domain, mr, lkey, rkey, memory: addr, start, len, access })
     }
 }
 
 impl Mr {
     pub(crate) fn as_ptr(&self) -> *mut ibv_mr {
         self.mr.as_ptr()
+    }
+
+    /// A region of its own for what a window shows of this one.
+    pub(crate) fn part(&self, view: &View<'_, Adapter>) -> Option<Part> {
+        let domain = Arc::clone(&self.domain);
+        let memory = self.memory.wrapping_byte_add(view.addr.checked_sub(self.start)? as usize);
+        let flags = map::access(view.access, false) & IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
+        let (reg_mr, len) = (domain.device.core.verbs.ibv_reg_mr_iova, view.len as usize);
+        // SAFETY: a live domain; memory of this region, which is there as long as a window shows it.
+        let mr = unsafe { reg_mr(domain.pd.as_ptr(), memory, len, view.addr, flags as i32) };
+        Some(Part { domain, mr: NonNull::new(mr)? })
     }
 
     pub(crate) fn is_of(&self, domain: &Arc<Domain>) -> bool {
@@ -155,6 +187,30 @@ impl Mr {
     }
 }
 
+/// See [`Mr::part`].
+pub(crate) struct Part {
+    domain: Arc<Domain>,
+    mr: NonNull<ibv_mr>,
+}
+
+impl Part {
+    pub(crate) fn as_ptr(&self) -> *mut ibv_mr {
+        self.mr.as_ptr()
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // SAFETY: live; no window shows it any more.
+        unsafe { (self.domain.device.core.verbs.ibv_dereg_mr)(self.mr.as_ptr()) };
+    }
+}
+
+// SAFETY: as above.
+unsafe impl Send for Part {}
+// SAFETY: as above.
+unsafe impl Sync for Part {}
+
 impl Region for Mr {
     fn lkey(&self) -> u32 {
         self.lkey
@@ -167,6 +223,8 @@ impl Region for Mr {
 
 impl Drop for Mr {
     fn drop(&mut self) {
+        // First: the device may give the key to another at once.
+        self.domain.device.keys.remove(self.lkey);
         // SAFETY: live; dat-core drops no region that is in use.
         unsafe { (self.domain.device.core.verbs.ibv_dereg_mr)(self.mr.as_ptr()) };
     }

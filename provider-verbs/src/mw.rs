@@ -2,6 +2,10 @@
 //!
 //! A window of type 1 is bound anew in one request, one of type 2 has to be unbound first, in a request of its own before. All
 //! binds complete, so that it is known what a window shows; the consumer need not hear of it.
+//!
+//! Two things are for rxe (Linux 6.12). It looks at a window's rights, but only at the bounds of the window's region
+//! (`check_rkey`): so each bind is of a region of its own, which is no larger than what is shown. And a window of type 2 keeps
+//! the queue pair (`rxe_do_bind_mw`), whose end would wait 50 s for it (`__rxe_cleanup`): so the window ends first.
 
 use std::collections::{HashMap, VecDeque};
 use std::ptr::{self, NonNull};
@@ -14,7 +18,7 @@ use rdma_core_sys::*;
 
 use crate::Adapter;
 use crate::map;
-use crate::mr::{Domain, Pd};
+use crate::mr::{Domain, Part, Pd};
 use crate::work::MARK;
 
 /// Memory window.
@@ -26,19 +30,30 @@ pub struct Mw {
 /// What the queue pairs keep that bind it.
 pub(crate) struct Pane {
     pub(crate) domain: Arc<Domain>,
-    mw: NonNull<ibv_mw>,
     scoped: bool,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
+    /// None: it has ended with the queue pair that it was bound by, and is made anew by the next bind.
+    mw: Option<NonNull<ibv_mw>>,
     /// The key that was given out last.
     last: u32,
-    /// Keys of binds that are queued, in the order of their posts; 0 unbinds.
-    posted: VecDeque<u32>,
-    /// What it is bound as.
-    bound: Option<u32>,
+    /// Binds that are queued, in the order of their posts.
+    posted: VecDeque<Shown>,
+    /// What it is bound as; key 0: it is not.
+    bound: Shown,
+}
+
+/// What a bind shows.
+#[derive(Default)]
+struct Shown {
+    /// 0 unbinds.
+    key: u32,
+    /// The number of the queue pair that binds it.
+    by: u32,
+    part: Option<Part>,
 }
 
 // SAFETY: the library locks what threads share.
@@ -62,7 +77,30 @@ impl Panes {
     #[cold]
     pub(crate) fn invalidated(&self, key: u32) {
         let pane = self.map().get(&(key & !BIND)).and_then(Weak::upgrade);
-        pane.iter().for_each(|pane| pane.state().bound = None);
+        pane.iter().for_each(|pane| pane.state().bound = Shown::default());
+    }
+
+    /// A queue pair ends: what windows show to its peer, they show to nobody.
+    pub(crate) fn forget_pair(&self, number: u32) {
+        let panes: Vec<_> = self.map().values().filter_map(Weak::upgrade).collect();
+        for pane in panes.iter().filter(|pane| pane.scoped) {
+            let mut state = pane.state();
+            // One that another queue pair is about to bind is about to be let go.
+            if state.bound.key != 0 && state.bound.by == number && state.posted.is_empty() {
+                self.end(pane, &mut state);
+            }
+        }
+    }
+
+    /// Ends a window, and what it shows.
+    fn end(&self, pane: &Pane, state: &mut State) {
+        if let Some(mw) = state.mw.take() {
+            // First: the kernel may give the key to another at once.
+            self.map().remove(&(state.last & !BIND));
+            // SAFETY: live. From now on its keys name nothing; requests that are queued and name it fail, or are flushed.
+            unsafe { pane.domain.device.core.verbs.ibv_dealloc_mw(mw.as_ptr()) };
+            state.bound.part = None;
+        }
     }
 }
 
@@ -72,18 +110,8 @@ impl Mw {
         if !domain.device.has_windows(scoped) {
             return Err(Error::of(DAT_MODEL_NOT_SUPPORTED));
         }
-        let kind = if scoped { IBV_MW_TYPE_2 } else { IBV_MW_TYPE_1 };
-        // SAFETY: a live domain.
-        let mw = NonNull::new(unsafe { domain.device.core.verbs.ibv_alloc_mw(domain.pd.as_ptr(), kind) });
-        let mw = mw.ok_or_else(|| match std::io::Error::last_os_error().raw_os_error() {
-            Some(libc::EOPNOTSUPP) => Error::of(DAT_MODEL_NOT_SUPPORTED),
-            _ => Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY),
-        })?;
-        // SAFETY: live.
-        let last = unsafe { mw.as_ref() }.rkey;
-        let state = Mutex::new(State { last, ..State::default() });
-        let pane = Arc::new(Pane { domain, mw, scoped, state });
-        panes.map().insert(last & !BIND, Arc::downgrade(&pane));
+        let pane = Arc::new(Pane { domain, scoped, state: Mutex::new(State::default()) });
+        pane.make(panes, &mut pane.state())?;
         Ok(Mw { pane, panes: Arc::clone(panes) })
     }
 
@@ -95,9 +123,9 @@ impl Mw {
 impl Window for Mw {
     fn state(&self, rkey: u32) -> BindState {
         let state = self.pane.state();
-        match state.bound {
-            _ if state.posted.contains(&rkey) => BindState::Posted,
-            Some(bound) if bound == rkey => BindState::Bound,
+        match state.bound.key {
+            _ if state.posted.iter().any(|posted| posted.key == rkey) => BindState::Posted,
+            bound if bound == rkey && rkey != 0 => BindState::Bound,
             _ => BindState::Over,
         }
     }
@@ -105,18 +133,33 @@ impl Window for Mw {
 
 impl Drop for Mw {
     fn drop(&mut self) {
-        let Pane { domain, mw, .. } = &*self.pane;
-        let key = self.pane.state().last & !BIND;
-        // First: the kernel may give the key to another at once.
-        self.panes.map().remove(&key);
-        // SAFETY: live. From now on its keys name nothing; requests that are queued and name it fail, or are flushed.
-        unsafe { domain.device.core.verbs.ibv_dealloc_mw(mw.as_ptr()) };
+        let mut state = self.pane.state();
+        self.panes.end(&self.pane, &mut state);
+        // Binds that are queued show nothing.
+        *state = State::default();
     }
 }
 
 impl Pane {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the device's window.
+    fn make(self: &Arc<Self>, panes: &Panes, state: &mut State) -> Result<NonNull<ibv_mw>> {
+        let kind = if self.scoped { IBV_MW_TYPE_2 } else { IBV_MW_TYPE_1 };
+        let Domain { device, pd, .. } = &*self.domain;
+        // SAFETY: a live domain.
+        let mw = NonNull::new(unsafe { device.core.verbs.ibv_alloc_mw(pd.as_ptr(), kind) });
+        let mw = mw.ok_or_else(|| match std::io::Error::last_os_error().raw_os_error() {
+            Some(libc::EOPNOTSUPP) => Error::of(DAT_MODEL_NOT_SUPPORTED),
+            _ => Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY),
+        })?;
+        state.mw = Some(mw);
+        // SAFETY: live.
+        state.last = unsafe { mw.as_ref() }.rkey;
+        panes.map().insert(state.last & !BIND, Arc::downgrade(self));
+        Ok(mw)
     }
 
     /// What is wrong with a bind, in the order in which dat-core's contract has it.
@@ -148,16 +191,28 @@ impl Pane {
     /// Queues a bind as the request with this id; `post` posts a list of requests to the queue pair. Answers the new key, or an
     /// errno. One thread at a time for each domain: dat-core's lock, so that there is one region of [`Domain::nothing`].
     pub(crate) fn post(
-        &self,
+        self: &Arc<Self>,
+        panes: &Panes,
         wr: &BindWr<'_, Adapter>,
         (wr_id, qp): (u64, NonNull<ibv_qp>),
         post: impl FnOnce(&mut ibv_send_wr) -> i32,
     ) -> std::result::Result<u32, i32> {
         let mut state = self.state();
         let view = wr.view.as_ref();
+        // What it will be when this request's turn comes.
+        let before = state.posted.back().unwrap_or(&state.bound).key;
+        let before = if state.mw.is_some() { before } else { 0 };
+        let mw = match state.mw {
+            Some(mw) => mw,
+            None => self.make(panes, &mut state).map_err(|_| libc::ENOMEM)?,
+        };
+        let part = match view {
+            Some(view) if self.domain.device.is_rxe => Some(view.region.part(view).ok_or(libc::ENOMEM)?),
+            _ => None,
+        };
         let info = ibv_mw_bind_info {
             mr: match view {
-                Some(view) => view.region.as_ptr(),
+                Some(view) => part.as_ref().map_or_else(|| view.region.as_ptr(), Part::as_ptr),
                 None if self.scoped => ptr::null_mut(),
                 None => match self.domain.nothing() {
                     nothing if nothing.is_null() => return Err(libc::ENOMEM),
@@ -172,14 +227,12 @@ impl Pane {
         // It waits for all earlier requests.
         let send_flags = IBV_SEND_SIGNALED | IBV_SEND_FENCE;
         let key = next(state.last);
-        // What it will be when this request's turn comes.
-        let before = state.posted.back().copied().or(state.bound).filter(|&key| key != 0);
         let done = if self.scoped {
             let nothing = ibv_send_wr::zeroed;
             let mut unbind = ibv_send_wr {
                 wr_id,
                 opcode: IBV_WR_LOCAL_INV,
-                imm_data: before.unwrap_or(0),
+                imm_data: before,
                 send_flags: IBV_SEND_FENCE,
                 ..nothing()
             };
@@ -187,31 +240,31 @@ impl Pane {
                 wr_id,
                 opcode: IBV_WR_BIND_MW,
                 send_flags,
-                bind_mw: ibv_wr_bind_mw { mw: self.mw.as_ptr(), rkey: key, bind_info: info },
+                bind_mw: ibv_wr_bind_mw { mw: mw.as_ptr(), rkey: key, bind_info: info },
                 ..nothing()
             };
             match (before, view) {
-                (None, Some(_)) => post(&mut bind),
-                (Some(_), Some(_)) => {
+                (0, Some(_)) => post(&mut bind),
+                (_, Some(_)) => {
                     // If it fails, the bind is flushed, which tells.
                     unbind.wr_id = MARK;
                     unbind.next = &mut bind;
                     post(&mut unbind)
                 }
-                (Some(_), None) => {
-                    unbind.send_flags = send_flags;
-                    post(&mut unbind)
-                }
                 // Nothing to unbind: an empty request takes its place.
-                (None, None) => {
+                (0, None) => {
                     let opcode = IBV_WR_RDMA_WRITE;
                     post(&mut ibv_send_wr { wr_id, opcode, send_flags, ..nothing() })
+                }
+                (_, None) => {
+                    unbind.send_flags = send_flags;
+                    post(&mut unbind)
                 }
             }
         } else {
             let mut bind = ibv_mw_bind { wr_id, send_flags, bind_info: info };
             // SAFETY: all are live and of one device.
-            unsafe { self.domain.device.core.verbs.ibv_bind_mw(qp.as_ptr(), self.mw.as_ptr(), &mut bind) }
+            unsafe { self.domain.device.core.verbs.ibv_bind_mw(qp.as_ptr(), mw.as_ptr(), &mut bind) }
         };
         if done != 0 {
             return Err(done);
@@ -219,22 +272,26 @@ impl Pane {
         // The library has put the new key of a window of type 1 there; of one of type 2 it looks for the last one there.
         if self.scoped && view.is_some() {
             // SAFETY: live, and used under the lock.
-            unsafe { (*self.mw.as_ptr()).rkey = key };
+            unsafe { (*mw.as_ptr()).rkey = key };
         }
         // SAFETY: as above.
-        state.last = unsafe { (*self.mw.as_ptr()).rkey };
-        let answer = if view.is_some() { state.last } else { 0 };
-        state.posted.push_back(answer);
-        Ok(answer)
+        state.last = unsafe { (*mw.as_ptr()).rkey };
+        let key = if view.is_some() { state.last } else { 0 };
+        // SAFETY: live.
+        let by = unsafe { qp.as_ref() }.qp_num;
+        state.posted.push_back(Shown { key, by, part });
+        Ok(key)
     }
 
     /// The bind with this key has ended.
     pub(crate) fn ended(&self, key: u32, done: bool) {
         let mut state = self.state();
-        let at = state.posted.iter().position(|&posted| posted == key);
-        at.map(|at| state.posted.remove(at));
-        if done {
-            state.bound = (key != 0).then_some(key);
+        let at = state.posted.iter().position(|posted| posted.key == key);
+        // None: the window is no more.
+        if let Some(shown) = at.and_then(|at| state.posted.remove(at))
+            && done
+        {
+            state.bound = shown;
         }
     }
 }

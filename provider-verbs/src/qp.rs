@@ -16,7 +16,7 @@ use crate::cq::{self, Cq};
 use crate::link::{End, Link};
 use crate::mr::Domain;
 use crate::mw::Pane;
-use crate::side::Side;
+use crate::side::{Side, Work};
 use crate::station::Station;
 use crate::work::{MARK, RECEIVE, SHARED, operation, post_error, receive, request};
 use crate::{Adapter, map, srq};
@@ -37,7 +37,7 @@ pub(crate) struct Pair {
     pub(crate) failed: AtomicBool,
     inline: usize,
     token: u64,
-    holding: Arc<Holding>,
+    pub(crate) holding: Arc<Holding>,
     sink: Mutex<Option<Sink<Adapter>>>,
     /// Nobody wants to know of requests, of which the queue holds so many: what completes is thrown away by who posts.
     mute: Option<usize>,
@@ -170,6 +170,7 @@ impl Drop for Qp {
         }
         pair.give_up();
         while pair.bind_ended(false).is_some() {}
+        pair.station.panes.forget_pair(pair.number);
         let forget = || pair.station.forget_pair(pair);
         match Arc::ptr_eq(&pair.send_cq, &pair.recv_cq) {
             true => pair.send_cq.alone(forget),
@@ -196,12 +197,14 @@ impl Queue<Adapter> for Qp {
             return Ok(());
         };
         pair.has_room(side, pair.mute, &pair.send_cq)?;
-        let mut work = request(wr, side.fill(wr.id, op, bytes));
+        let copies = !matches!(op, WcOp::Read | WcOp::FetchAdd | WcOp::CompareSwap);
+        let unfit = pair.domain.is_unfit(wr.segments, !copies);
+        let mut work = request(wr, side.fill(Work { id: wr.id, op, bytes, unfit }));
         if wr.signalled || pair.mute.is_some() {
             work.send_flags |= IBV_SEND_SIGNALED;
         }
-        let copies = !matches!(op, WcOp::Read | WcOp::FetchAdd | WcOp::CompareSwap);
-        if copies && bytes as usize <= pair.inline && bytes > 0 {
+        // A device that is handed the data looks at no keys.
+        if copies && bytes as usize <= pair.inline && bytes > 0 && pair.lends(wr.segments) {
             work.send_flags |= IBV_SEND_INLINE;
         }
         // SAFETY: the caller's promise.
@@ -219,11 +222,11 @@ impl Queue<Adapter> for Qp {
             return Ok(pane.lost(wr.view.is_none()));
         };
         pair.has_room(side, pair.mute, &pair.send_cq)?;
-        let at = side.fill(wr.id, WcOp::Bind, 0);
+        let at = side.fill(Work { id: wr.id, op: WcOp::Bind, bytes: 0, unfit: false });
         // Held meanwhile: it may complete at once.
         let mut binds = pair.binds();
         // SAFETY: no memory of the consumer's.
-        let key = pane.post(wr, (at, pair.qp), |list| unsafe { pair.post(list) });
+        let key = pane.post(&pair.station.panes, wr, (at, pair.qp), |list| unsafe { pair.post(list) });
         let key = key.map_err(|errno| post_error(errno).expect_err("it failed"))?;
         binds.push_back(Bind { pane: Arc::clone(pane), key, wanted: wr.signalled });
         drop(binds);
@@ -238,7 +241,9 @@ impl Queue<Adapter> for Qp {
             return Ok(());
         };
         pair.has_room(side, pair.deaf, &pair.recv_cq)?;
-        let mut work = receive(wr, side.fill(wr.id, WcOp::Recv, 0) | RECEIVE);
+        let unfit = pair.domain.is_unfit(wr.segments, true);
+        let at = side.fill(Work { id: wr.id, op: WcOp::Recv, bytes: 0, unfit });
+        let mut work = receive(wr, at | RECEIVE);
         // SAFETY: the caller's promise.
         post_error(unsafe { pair.post_receive(&mut work) })?;
         side.posted();
@@ -272,6 +277,13 @@ impl Queue<Adapter> for Qp {
 }
 
 impl Pair {
+    /// All data are where the segments say, and may be sent.
+    #[inline]
+    fn lends(&self, segments: &[Segment]) -> bool {
+        let (keys, domain) = (&self.domain.device.keys, self.domain.name());
+        segments.iter().all(|segment| keys.lend(segment, domain))
+    }
+
     /// # Safety
     /// The memory of the list stays valid until it completes.
     unsafe fn post(&self, work: &mut ibv_send_wr) -> i32 {
@@ -352,17 +364,19 @@ impl Pair {
             return None;
         }
         let status = map::status(wc.status);
-        if status != WcStatus::Success {
-            self.fail();
-        }
+        let is_first = status != WcStatus::Success && self.fail();
         let with = |flag| (wc.wc_flags & flag != 0 && status == WcStatus::Success).then_some(wc.imm_data);
         // The shared queue's slots are not marked as receives.
         let from_srq = self.srq.as_ref().filter(|_| wc.wr_id & RECEIVE == 0 && wc.wr_id & SHARED != 0);
         if wc.wr_id & RECEIVE != 0 || from_srq.is_some() {
             let at = (wc.wr_id & !(RECEIVE | SHARED)) as usize;
-            let id = match from_srq {
+            let (id, unfit) = match from_srq {
                 Some(srq) => srq.took(at),
-                None => self.receives.take(at)?.0,
+                None => self.receives.take(at).map(|work| (work.id, work.unfit))?,
+            };
+            let status = match self.station.device.is_rxe {
+                true if status != WcStatus::Success => map::rxe_receive(wc.status, unfit),
+                _ => status,
             };
             if status != WcStatus::Flushed {
                 self.took();
@@ -376,7 +390,11 @@ impl Pair {
             let bytes = if status == WcStatus::Success { wc.byte_len } else { 0 };
             return Some(Wc { id, qp: self.token, bytes, invalidated, immediate, op: WcOp::Recv, status });
         }
-        let (id, op, bytes) = self.requests.take(wc.wr_id as usize)?;
+        let Work { id, op, bytes, unfit } = self.requests.take(wc.wr_id as usize)?;
+        let status = match self.station.device.is_rxe {
+            true if status != WcStatus::Success => map::rxe_request(wc.status, op, unfit && is_first),
+            _ => status,
+        };
         if op == WcOp::Bind {
             let wanted = self.bind_ended(status == WcStatus::Success)?;
             if !wanted && status == WcStatus::Success {
@@ -418,12 +436,14 @@ impl Pair {
         self.fail();
     }
 
-    /// It is in the error state, or has to be.
+    /// It is in the error state, or has to be. True: and nobody knew it.
     #[cold]
-    pub(crate) fn fail(&self) {
-        if !self.failed.swap(true, Ordering::AcqRel) {
+    pub(crate) fn fail(&self) -> bool {
+        let is_first = !self.failed.swap(true, Ordering::AcqRel);
+        if is_first {
             self.station.broken(self.number);
         }
+        is_first
     }
 
     pub(crate) fn call(&self, up: Upcall<'_, Adapter>) {

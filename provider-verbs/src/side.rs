@@ -1,6 +1,6 @@
 //! One of the two queues of a queue pair: what its work requests stand for, and what comes after its end.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use dat_core::provider::{Wc, WcOp};
@@ -31,6 +31,17 @@ struct Slot {
     id: AtomicU64,
     bytes: AtomicU32,
     op: AtomicU8,
+    unfit: AtomicBool,
+}
+
+/// A work request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Work {
+    pub(crate) id: u64,
+    pub(crate) op: WcOp,
+    pub(crate) bytes: u32,
+    /// See [`crate::mr::Domain::is_unfit`].
+    pub(crate) unfit: bool,
 }
 
 const OPS: [WcOp; 8] = [
@@ -61,11 +72,12 @@ impl Side {
 
     /// The place of the next work request. One thread at a time.
     #[inline]
-    pub(crate) fn fill(&self, id: u64, op: WcOp, bytes: u32) -> u64 {
+    pub(crate) fn fill(&self, Work { id, op, bytes, unfit }: Work) -> u64 {
         let at = self.posted.load(Ordering::Relaxed) as usize & (self.slots.len() - 1);
         let slot = &self.slots[at];
         slot.id.store(id, Ordering::Relaxed);
         slot.bytes.store(bytes, Ordering::Relaxed);
+        slot.unfit.store(unfit, Ordering::Relaxed);
         let op = OPS.iter().position(|&o| o == op).unwrap_or(0);
         slot.op.store(op as u8, Ordering::Relaxed);
         at as u64
@@ -77,14 +89,15 @@ impl Side {
         self.posted.store(self.posted.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
-    /// The one of this place has completed: its id, operation and bytes. One thread at a time.
+    /// The one of this place has completed. One thread at a time.
     #[inline]
-    pub(crate) fn take(&self, at: usize) -> Option<(u64, WcOp, u32)> {
+    pub(crate) fn take(&self, at: usize) -> Option<Work> {
         let slot = self.slots.get(at)?;
         self.last.store(at, Ordering::Relaxed);
         self.done.store(self.done.load(Ordering::Relaxed) + 1, Ordering::Release);
         let op = OPS[usize::from(slot.op.load(Ordering::Relaxed)) % OPS.len()];
-        Some((slot.id.load(Ordering::Relaxed), op, slot.bytes.load(Ordering::Relaxed)))
+        let (id, bytes) = (slot.id.load(Ordering::Relaxed), slot.bytes.load(Ordering::Relaxed));
+        Some(Work { id, op, bytes, unfit: slot.unfit.load(Ordering::Relaxed) })
     }
 
     /// Posted and not completed, where each completes.
@@ -128,11 +141,15 @@ impl Side {
 mod tests {
     use super::*;
 
+    fn work(id: u64, op: WcOp, bytes: u32) -> Work {
+        Work { id, op, bytes, unfit: bytes == 7 }
+    }
+
     #[test]
     fn a_place_says_what_its_work_request_was() {
         let side = Side::new(3);
         let fill = |id, op, bytes| {
-            let at = side.fill(id, op, bytes);
+            let at = side.fill(work(id, op, bytes));
             side.posted();
             at as usize
         };
@@ -142,10 +159,10 @@ mod tests {
         let second = fill(1, WcOp::CompareSwap, 8);
         assert_eq!((side.outstanding(), side.is_busy()), (2, true));
         assert_eq!([side.stirred(), side.stirred()], [[true, false], [false, false]]);
-        assert_eq!(side.take(first), Some((u64::MAX, WcOp::Read, 7)));
+        assert_eq!(side.take(first), Some(work(u64::MAX, WcOp::Read, 7)));
         assert_eq!([side.stirred(), side.stirred()], [[false, true], [false, false]]);
         assert!(side.is_busy());
-        assert_eq!(side.take(second), Some((1, WcOp::CompareSwap, 8)));
+        assert_eq!(side.take(second), Some(work(1, WcOp::CompareSwap, 8)));
         assert_eq!((side.outstanding(), side.is_busy()), (0, false));
         assert_eq!(side.take(1000), None, "not of our making");
     }
@@ -153,9 +170,9 @@ mod tests {
     #[test]
     fn one_that_is_refused_spoils_no_place() {
         let side = Side::new(4);
-        let places: Vec<_> = (0..4).map(|id| (side.fill(id, WcOp::Send, 0), side.posted()).0).collect();
-        side.fill(9, WcOp::Send, 0);
-        let ids: Vec<_> = places.iter().map(|&at| side.take(at as usize).map(|(id, ..)| id)).collect();
+        let places: Vec<_> = (0..4).map(|id| (side.fill(work(id, WcOp::Send, 0)), side.posted()).0).collect();
+        side.fill(work(9, WcOp::Send, 0));
+        let ids: Vec<_> = places.iter().map(|&at| side.take(at as usize).map(|work| work.id)).collect();
         assert_eq!(ids, [0, 1, 2, 3].map(Some));
     }
 }

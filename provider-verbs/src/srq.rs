@@ -2,7 +2,7 @@
 
 use std::ops::{Index, Range};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use dat_core::provider::{PostError, Receives, RecvWr, Sink, Upcall};
@@ -33,6 +33,8 @@ pub(crate) struct Shared {
 
 struct Slot {
     id: AtomicU64,
+    /// See [`Domain::is_unfit`].
+    unfit: AtomicBool,
     next: AtomicU32,
 }
 
@@ -86,7 +88,8 @@ impl Index<usize> for Slots {
 
 impl Slot {
     fn row(count: usize) -> Box<[Slot]> {
-        let slot = |_| Slot { id: AtomicU64::new(0), next: AtomicU32::new(NONE) };
+        let slot =
+            |_| Slot { id: AtomicU64::new(0), unfit: AtomicBool::new(false), next: AtomicU32::new(NONE) };
         (0..count).map(slot).collect()
     }
 }
@@ -146,12 +149,13 @@ impl Shared {
         self.srq.as_ptr()
     }
 
-    /// A message has taken the buffer of this slot: its id.
-    pub(crate) fn took(&self, slot: usize) -> u64 {
-        let id = self.slots[slot].id.load(Ordering::Relaxed);
+    /// A message has taken the buffer of this slot: its id, and whether it was unfit.
+    pub(crate) fn took(&self, slot: usize) -> (u64, bool) {
+        let Slot { id, unfit, .. } = &self.slots[slot];
+        let taken = (id.load(Ordering::Relaxed), unfit.load(Ordering::Relaxed));
         self.taken.fetch_add(1, Ordering::Relaxed);
         self.give(slot);
-        id
+        taken
     }
 
     /// The slot is free.
@@ -204,7 +208,9 @@ impl Receives for Srq {
             return Err(PostError::Full);
         }
         let slot = shared.slot().ok_or(PostError::Full)?;
-        shared.slots[slot as usize].id.store(wr.id, Ordering::Relaxed);
+        let Slot { id, unfit, .. } = &shared.slots[slot as usize];
+        id.store(wr.id, Ordering::Relaxed);
+        unfit.store(shared.domain.is_unfit(wr.segments, true), Ordering::Relaxed);
         let mut work = work::receive(wr, u64::from(slot) | work::SHARED);
         let mut bad = ptr::null_mut();
         shared.posted.fetch_add(1, Ordering::Release);

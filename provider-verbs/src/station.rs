@@ -79,8 +79,7 @@ impl Station {
         channel.unblock();
         device.unblock();
         // rxe hands on the kernel's flag, which for who counts in verbs' way is one of datagrams.
-        let rxe = device.is_software() && !device.is_iwarp();
-        let invalidated = if rxe { IBV_WC_WITH_INV | IBV_WC_IP_CSUM_OK } else { IBV_WC_WITH_INV };
+        let invalidated = if device.is_rxe { IBV_WC_WITH_INV | IBV_WC_IP_CSUM_OK } else { IBV_WC_WITH_INV };
         let looks = device.is_software().then(AtomicU32::default);
         Station {
             device,
@@ -259,7 +258,7 @@ impl Station {
             }
             queues.iter().zip(&ready[3..]).filter(|(_, ready)| **ready).for_each(|(queue, _)| queue.serve());
             if looked.elapsed() >= tick {
-                tick = if self.look_for_failures() { TICK } else { (2 * tick).min(LONGEST_TICK) };
+                tick = if self.look_for_news() { TICK } else { (2 * tick).min(LONGEST_TICK) };
                 looked = Instant::now();
             }
             self.handle();
@@ -267,12 +266,17 @@ impl Station {
     }
 
     /// No device tells of a request that has failed but by its completion, and the consumer may wait for the news before it takes
-    /// that. True: something has happened since the last time.
-    fn look_for_failures(&self) -> bool {
+    /// that; so it may for a watermark. True: something has happened since the last time, or there is a watermark.
+    fn look_for_news(&self) -> bool {
         let mut stirred = false;
         for pair in self.pairs().iter().filter(|pair| pair.is_up()) {
             let [[posted, sent], [_, received]] = [&pair.requests, &pair.receives].map(|side| side.stirred());
             stirred |= posted || sent || received;
+            if pair.holding.is_limited() {
+                // Buffers are counted as their completions are taken, and the consumer may leave them there.
+                pair.recv_cq.pump();
+                stirred = true;
+            }
             if !sent && pair.requests.is_busy() {
                 pair.send_cq.pump();
             }
@@ -344,7 +348,9 @@ impl Station {
                 // It takes nothing from its shared queue: that is the error state.
                 // SAFETY: as above.
                 let pair = self.pair(unsafe { (*element.qp).qp_num });
-                pair.iter().filter(|pair| pair.is_up()).for_each(|pair| pair.fail());
+                if let Some(pair) = pair.filter(|pair| pair.is_up()) {
+                    pair.fail();
+                }
             }
             DeviceNews::DeviceFatal => self.lose_device(),
             // SAFETY: as above.
@@ -360,7 +366,9 @@ impl Station {
         if !self.lost.swap(true, Ordering::AcqRel) {
             self.call(Upcall::Failed);
         }
-        self.pairs().iter().filter(|pair| pair.is_up()).for_each(|pair| pair.fail());
+        for pair in self.pairs().iter().filter(|pair| pair.is_up()) {
+            pair.fail();
+        }
     }
 
     fn call(&self, up: Upcall<'_, Adapter>) {

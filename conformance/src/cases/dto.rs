@@ -4,6 +4,7 @@ use std::ptr::null_mut;
 
 use dat_sys::*;
 
+use super::{refused_or_fails, refused_or_takes_nothing};
 use crate::case::{Outcome, Row, must};
 use crate::check::{answers, ok, one_of, same, unsupported};
 use crate::rig::{Pair, Rig, cookie};
@@ -128,11 +129,12 @@ pub(super) const CASES: &[Row] = &[
             let max =
                 rig.query(pair.active.ep)?.ep_attr.max_request_iov.max(rig.ep_attr().max_rdma_write_iov);
             let ep = pair.active.ep;
-            answers(rig.send(ep, &[memory.part(4, 5)], 1), DAT_INVALID_PARAMETER)?;
             answers(rig.send(ep, &vec![memory.part(0, 1); max as usize + 1], 1), DAT_INVALID_PARAMETER)?;
             answers(rig.api.dat_ep_post_send(ep, -1, null_mut(), cookie(1), 0), DAT_INVALID_PARAMETER)?;
             answers(rig.api.dat_ep_post_send(ep, 1, null_mut(), cookie(1), 0), DAT_INVALID_PARAMETER)?;
-            rig.state_is(ep, DAT_EP_STATE_CONNECTED)
+            rig.state_is(ep, DAT_EP_STATE_CONNECTED)?;
+            let answer = rig.send(ep, &[memory.part(4, 5)], 1);
+            refused_or_fails(rig, answer, &[DAT_INVALID_PARAMETER], pair.active)
         },
     ),
     must(
@@ -220,8 +222,9 @@ pub(super) const CASES: &[Row] = &[
         "RETURN VALUES: privileges; says read, the page of dat_srq_post_recv has it right",
         "Memory without the local write privilege does not take a message.",
         |rig| {
-            let memory = rig.memory_with(rig.pz()?, 8, DAT_MEM_PRIV_LOCAL_READ_FLAG)?;
-            answers(rig.recv(rig.ep()?.ep, &[memory.all()], 1), DAT_PRIVILEGES_VIOLATION)
+            let (pair, memory) = (rig.pair()?, rig.memory_with(rig.pz()?, 8, DAT_MEM_PRIV_LOCAL_READ_FLAG)?);
+            let answer = rig.recv(pair.passive.ep, &[memory.all()], 1);
+            refused_or_takes_nothing(rig, answer, DAT_PRIVILEGES_VIOLATION, pair, &memory)
         },
     ),
     must(
@@ -229,8 +232,9 @@ pub(super) const CASES: &[Row] = &[
         "RETURN VALUES: protection",
         "Memory of another zone is a protection violation.",
         |rig| {
-            let memory = rig.memory_with(rig.new_pz()?, 8, DAT_MEM_PRIV_ALL_FLAG)?;
-            answers(rig.recv(rig.ep()?.ep, &[memory.all()], 1), DAT_PROTECTION_VIOLATION)
+            let (pair, memory) = (rig.pair()?, rig.memory_with(rig.new_pz()?, 8, DAT_MEM_PRIV_ALL_FLAG)?);
+            let answer = rig.recv(pair.passive.ep, &[memory.all()], 1);
+            refused_or_takes_nothing(rig, answer, DAT_PROTECTION_VIOLATION, pair, &memory)
         },
     ),
     must(
@@ -249,12 +253,14 @@ pub(super) const CASES: &[Row] = &[
         "RETURN VALUES: invalid parameter",
         "Segments beyond their LMR, more than the EP takes, or less than none are invalid.",
         |rig| {
-            let (ep, memory) = (rig.ep()?.ep, rig.memory(8)?);
+            let (pair, memory) = (rig.pair()?, rig.memory(8)?);
+            let ep = pair.passive.ep;
             let max = rig.query(ep)?.ep_attr.max_recv_iov;
-            answers(rig.recv(ep, &[memory.part(4, 5)], 1), DAT_INVALID_PARAMETER)?;
             answers(rig.recv(ep, &vec![memory.part(0, 1); max as usize + 1], 1), DAT_INVALID_PARAMETER)?;
             answers(rig.api.dat_ep_post_recv(ep, -1, null_mut(), cookie(1), 0), DAT_INVALID_PARAMETER)?;
-            answers(rig.api.dat_ep_post_recv(ep, 1, null_mut(), cookie(1), 0), DAT_INVALID_PARAMETER)
+            answers(rig.api.dat_ep_post_recv(ep, 1, null_mut(), cookie(1), 0), DAT_INVALID_PARAMETER)?;
+            let answer = rig.recv(ep, &[memory.part(4, 5)], 1);
+            refused_or_takes_nothing(rig, answer, DAT_INVALID_PARAMETER, pair, &memory)
         },
     ),
     must(
@@ -326,7 +332,12 @@ pub(super) const CASES: &[Row] = &[
         "The context that the send names is dead when the receive completes, which tells it.",
         |rig| {
             let (pair, memory, from) = (rig.pair()?, rig.memory(64)?, rig.memory(8)?);
-            let (rmr, mut context) = (rig.rmr()?, 0);
+            let (mut rmr, mut context) = (null_mut(), 0);
+            // One that all EPs of a zone are bound to, no peer of one of them takes back where verbs make it.
+            match rig.api.dat_rmr_create_for_ep(rig.pz()?, &mut rmr) {
+                answer if DAT_GET_TYPE(answer) == DAT_MODEL_NOT_SUPPORTED => rmr = rig.rmr()?,
+                answer => ok(answer)?,
+            }
             ok(super::bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 1, &mut context))?;
             rig.bound(pair.passive.request)?;
             ok(rig.recv(pair.passive.ep, &[memory.part(0, 8)], 2))?;

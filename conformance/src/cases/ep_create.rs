@@ -4,6 +4,7 @@ use std::ptr::{null, null_mut};
 
 use dat_sys::*;
 
+use super::refused_or_fails;
 use crate::case::{Outcome, Row, must, should};
 use crate::check::{answers, answers_with, ok, one_of, same, that};
 use crate::rig::{Ep, Rig};
@@ -47,7 +48,7 @@ pub(super) const CASES: &[Row] = &[
             refused_or_fails(
                 rig,
                 rig.send(pair.active.ep, &[strange.all()], 1),
-                DAT_PROTECTION_VIOLATION,
+                &[DAT_PROTECTION_VIOLATION],
                 pair.active,
             )
         },
@@ -532,13 +533,4 @@ fn with_evds(rig: &Rig, evds: Ep, subtype: DAT_RETURN_SUBTYPE) -> Outcome {
 #[track_caller]
 fn with_attr(rig: &Rig, attr: DAT_EP_ATTR) -> Outcome {
     answers(create(rig, rig.pz()?, rig.evds_of_an_ep()?, &attr), DAT_INVALID_PARAMETER)
-}
-
-/// A post that names memory it must not: refused at once with this type, or failed by its completion.
-#[track_caller]
-pub(super) fn refused_or_fails(rig: &Rig, answer: DAT_RETURN, kind: DAT_RETURN_TYPE, end: Ep) -> Outcome {
-    if answer != DAT_SUCCESS {
-        return answers(answer, kind);
-    }
-    same("the status of the completion", rig.completion(end.request)?.status, DAT_DTO_ERR_LOCAL_PROTECTION)
 }

@@ -4,6 +4,7 @@ use std::ptr::{from_ref, null, null_mut};
 
 use dat_sys::*;
 
+use super::{refused_or_fails, refused_or_takes_nothing};
 use crate::case::{Outcome, Row, must, should};
 use crate::check::{answers, answers_with, failed, ok, one_of, same, supported, that, unsupported};
 use crate::rig::{Ep, Rig, SOON};
@@ -86,7 +87,7 @@ pub(super) const CASES: &[Row] = &[
             let pair = rig.pair_of(rig.ep_on(rig.srq(8)?)?, rig.ep()?)?;
             let strange = rig.memory_with(rig.new_pz()?, 64, DAT_MEM_PRIV_ALL_FLAG)?;
             let answer = rig.send(pair.active.ep, &[strange.all()], 1);
-            super::ep_create::refused_or_fails(rig, answer, DAT_PROTECTION_VIOLATION, pair.active)
+            refused_or_fails(rig, answer, &[DAT_PROTECTION_VIOLATION], pair.active)
         },
     ),
     must(
@@ -95,8 +96,10 @@ pub(super) const CASES: &[Row] = &[
         "The memory of a receive belongs to the zone of the SRQ: another zone is a protection violation.",
         |rig| {
             let srq = rig.srq(8)?;
+            let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
             let strange = rig.memory_with(rig.new_pz()?, 64, DAT_MEM_PRIV_ALL_FLAG)?;
-            answers(rig.recv_srq(srq, &[strange.all()], 1), DAT_PROTECTION_VIOLATION)
+            let answer = rig.recv_srq(srq, &[strange.all()], 1);
+            refused_or_takes_nothing(rig, answer, DAT_PROTECTION_VIOLATION, pair, &strange)
         },
     ),
     must(

@@ -164,7 +164,7 @@ impl Cell {
                 self.comes_to(rig, end.ep, state)
             }
             Expected::Flushed => {
-                ok(answer)?;
+                supported(answer)?;
                 self.operation.is_flushed(rig, end)
             }
             Expected::Gone => {

@@ -291,13 +291,21 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/atomic-no-local-write",
         "2.0, dat_ep_post_rdma_read, RETURN VALUES: DAT_PRIVILEGES_VIOLATION",
-        "A sink that may not be written to is refused, and nothing happens at the target.",
+        "A sink that may not be written to is refused, and nothing happens at the target; or the operation fails.",
         |rig| {
             let Atomics { pair, target, .. } = atomics(rig, FETCH_ADD)?;
             let sink = rig.memory_with(rig.pz()?, 64, DAT_MEM_PRIV_LOCAL_READ_FLAG)?;
             let answer = fetch_add(rig, pair, 1, &sink.part(0, 8), 1, &target.remote_part(0, 8), 0);
-            answers(answer, DAT_PRIVILEGES_VIOLATION)?;
-            same("the target", load(&target, 0), 0)
+            match answer {
+                DAT_SUCCESS => {
+                    let status = extended(rig, pair.active.request)?.status;
+                    same("the status of the completion", status, DAT_DTO_ERR_LOCAL_PROTECTION)?;
+                }
+                answer => answers(answer, DAT_PRIVILEGES_VIOLATION)?,
+            }
+            same("the sink", load(&sink, 0), 0)?;
+            // Who learns of it from the answer of the peer learns of it too late.
+            same("the target", load(&target, 0), u64::from(answer == DAT_SUCCESS))
         },
     ),
     must(

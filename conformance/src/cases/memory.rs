@@ -4,7 +4,7 @@ use std::ptr::null_mut;
 
 use dat_sys::*;
 
-use super::bind;
+use super::{GONE, bind, refused_or_fails};
 use crate::case::{Outcome, Row, must};
 use crate::check::{answers, ok, one_of, same, supported, that};
 use crate::rig::{Region, Rig, cookie};
@@ -171,7 +171,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_create/zero-based",
         "2.0 headers: DAT_VA_TYPE_ZB",
-        "A zero-based region can be made exactly where the attribute says so.",
+        "A zero-based region can be made exactly where the attribute says so; segments name its bytes by their offsets.",
         |rig| {
             let (at, pz) = (rig.allocate(64), rig.pz()?);
             let (mut lmr, mut lmr_context, mut rmr_context, mut size, mut address) = (null_mut(), 0, 0, 0, 0);
@@ -189,10 +189,18 @@ pub(super) const CASES: &[Row] = &[
                 &mut size,
                 &mut address,
             );
-            match rig.attr.zb_supported {
-                DAT_FALSE => answers(answer, DAT_MODEL_NOT_SUPPORTED),
-                _ => ok(answer),
+            if rig.attr.zb_supported == DAT_FALSE {
+                return answers(answer, DAT_MODEL_NOT_SUPPORTED);
             }
+            ok(answer)?;
+            let (pair, to) = (rig.pair()?, rig.memory(8)?);
+            let from = Region { lmr, lmr_context, rmr_context, address: at as DAT_VADDR, length: 64 };
+            from.store(40, b"from 40.");
+            ok(rig.recv(pair.passive.ep, &[to.all()], 1))?;
+            let part = DAT_LMR_TRIPLET { virtual_address: 40, segment_length: 8, lmr_context };
+            ok(rig.send(pair.active.ep, &[part], 2))?;
+            rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS)?;
+            same("the message", to.load(0, 8), b"from 40.".to_vec())
         },
     ),
     must(
@@ -217,7 +225,7 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.api.dat_lmr_free(region.lmr))?;
             answers(rig.api.dat_lmr_free(region.lmr), DAT_INVALID_HANDLE)?;
             let answer = rig.send(pair.active.ep, &[region.all()], 1);
-            one_of(answer, &[DAT_PROTECTION_VIOLATION, DAT_PRIVILEGES_VIOLATION, DAT_INVALID_PARAMETER])
+            refused_or_fails(rig, answer, GONE, pair.active)
         },
     ),
     must(

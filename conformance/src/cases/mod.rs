@@ -22,8 +22,9 @@ mod waiting;
 
 use dat_sys::*;
 
-use crate::case::{Case, Row};
-use crate::rig::{Region, Rig, cookie};
+use crate::case::{Case, Outcome, Row};
+use crate::check::{answers, ok, one_of, same};
+use crate::rig::{Ep, Pair, Region, Rig, cookie};
 
 pub(crate) use self::ep_states::Cell;
 
@@ -65,6 +66,39 @@ fn bind(
     let (triplet, flags) = (region.all(), DAT_COMPLETION_DEFAULT_FLAG);
     let va = DAT_VA_TYPE_VA;
     rig.api.dat_rmr_bind(rmr, region.lmr, &triplet, privileges, va, ep, cookie(id), flags, context)
+}
+
+/// What a post may answer that names a region which is no more.
+const GONE: &[DAT_RETURN_TYPE] = &[DAT_PRIVILEGES_VIOLATION, DAT_PROTECTION_VIOLATION, DAT_INVALID_PARAMETER];
+
+/// A request that names memory it must not: refused at once with one of these types, or failed by its completion.
+#[track_caller]
+fn refused_or_fails(rig: &Rig, answer: DAT_RETURN, kinds: &[DAT_RETURN_TYPE], end: Ep) -> Outcome {
+    if answer != DAT_SUCCESS {
+        return one_of(answer, kinds);
+    }
+    same("the status of the completion", rig.completion(end.request)?.status, DAT_DTO_ERR_LOCAL_PROTECTION)
+}
+
+/// The receive with cookie 1 of the passive side, likewise; there a message has to come before anybody looks, of which nothing is
+/// written, and the connection breaks.
+#[track_caller]
+fn refused_or_takes_nothing(
+    rig: &Rig,
+    answer: DAT_RETURN,
+    kind: DAT_RETURN_TYPE,
+    pair: Pair,
+    memory: &Region,
+) -> Outcome {
+    if answer != DAT_SUCCESS {
+        return answers(answer, kind);
+    }
+    let from = rig.memory(5)?;
+    from.store(0, &[0xff; 5]);
+    ok(rig.send(pair.active.ep, &[from.all()], 2))?;
+    rig.completes(pair.passive.recv, 1, DAT_DTO_ERR_LOCAL_PROTECTION)?;
+    rig.connection(pair.passive.connect, DAT_CONNECTION_EVENT_BROKEN)?;
+    same("the memory", memory.load(0, memory.length), vec![0; memory.length as usize])
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::ptr::null_mut;
 
 use dat_sys::*;
 
+use super::refused_or_takes_nothing;
 use crate::case::{Outcome, Row, must};
 use crate::check::{answers, ok, one_of, same, supported, that, unsupported};
 use crate::rig::{Rig, cookie};
@@ -123,13 +124,14 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (srq, memory) = (rig.srq(3)?, rig.memory(8)?);
             let max = rig.query_srq(srq)?.max_recv_iov as usize;
-            answers(rig.recv_srq(srq, &[memory.part(4, 5)], 1), DAT_INVALID_PARAMETER)?;
             answers(rig.recv_srq(srq, &vec![memory.part(0, 1); max + 1], 1), DAT_INVALID_PARAMETER)?;
             answers(rig.api.dat_srq_post_recv(srq, -1, null_mut(), cookie(1)), DAT_INVALID_PARAMETER)?;
             for srq in [DAT_HANDLE_NULL, rig.ep()?.ep] {
                 answers(rig.recv_srq(srq, &[memory.all()], 1), DAT_INVALID_HANDLE)?;
             }
-            Ok(())
+            let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
+            let answer = rig.recv_srq(srq, &[memory.part(4, 5)], 1);
+            refused_or_takes_nothing(rig, answer, DAT_INVALID_PARAMETER, pair, &memory)
         },
     ),
     must(
@@ -137,8 +139,10 @@ pub(super) const CASES: &[Row] = &[
         "RETURN VALUES",
         "Memory without the local write privilege does not take a message.",
         |rig| {
-            let memory = rig.memory_with(rig.pz()?, 8, DAT_MEM_PRIV_LOCAL_READ_FLAG)?;
-            answers(rig.recv_srq(rig.srq(3)?, &[memory.all()], 1), DAT_PRIVILEGES_VIOLATION)
+            let (srq, memory) = (rig.srq(3)?, rig.memory_with(rig.pz()?, 8, DAT_MEM_PRIV_LOCAL_READ_FLAG)?);
+            let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
+            let answer = rig.recv_srq(srq, &[memory.all()], 1);
+            refused_or_takes_nothing(rig, answer, DAT_PRIVILEGES_VIOLATION, pair, &memory)
         },
     ),
     must(

@@ -129,15 +129,6 @@ impl Rig {
         }
     }
 
-    /// The next event of the asynchronous EVD: what it is about, and the reason.
-    #[track_caller]
-    pub(crate) fn trouble(&self, number: DAT_EVENT_NUMBER) -> Outcome<(DAT_HANDLE, DAT_COUNT)> {
-        let event = self.expect(self.async_evd, number)?;
-        // SAFETY: the number says which member is valid.
-        let data = unsafe { event.event_data.asynch_error_event_data };
-        Ok((data.dat_handle, data.reason))
-    }
-
     /// The next event of the asynchronous EVD, whatever its number.
     #[track_caller]
     pub(crate) fn any_trouble(&self) -> Outcome<(DAT_HANDLE, DAT_COUNT)> {
@@ -145,9 +136,7 @@ impl Rig {
         if event.event_number & 0x8000 == 0 {
             return Err(failed(format_args!("the event is {}", event_name(event.event_number))));
         }
-        // SAFETY: the number is that of an asynchronous event.
-        let data = unsafe { event.event_data.asynch_error_event_data };
-        Ok((data.dat_handle, data.reason))
+        Ok(about(&event))
     }
 
     /// Nothing is queued now.
@@ -201,6 +190,15 @@ pub(crate) fn dto(event: &DAT_EVENT) -> Dto {
             operation: data.operation,
             invalidated: data.rmr_context,
         }
+    }
+}
+
+/// What an asynchronous event is about, and the reason.
+pub(crate) fn about(event: &DAT_EVENT) -> (DAT_HANDLE, DAT_COUNT) {
+    // SAFETY: as in `dto`.
+    unsafe {
+        let data = event.event_data.asynch_error_event_data;
+        (data.dat_handle, data.reason)
     }
 }
 

@@ -18,7 +18,7 @@ use std::ptr::null_mut;
 use dat_sys::*;
 
 pub(crate) use self::connect::{Arrival, CommonPoint, Listener, Pair};
-pub(crate) use self::events::{cookie, dto, event_name, software};
+pub(crate) use self::events::{about, cookie, dto, event_name, software};
 pub(crate) use self::memory::{Region, private};
 pub(crate) use self::named::{named, named_infos};
 pub(crate) use self::objects::{Ep, QLEN};

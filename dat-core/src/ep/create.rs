@@ -46,6 +46,9 @@ pub fn create<T: Transport>(
     };
     params::check(&attr, limits, handles.srq.is_some(), attr_arg)?;
     handles.check(ia)?;
+    if !may_draw(handles.pz, handles.srq) {
+        return Err(Error::arg(6));
+    }
     let _control = ia.control();
     let setup = Setup {
         pz: handles.pz.map(Ref::new),
@@ -60,6 +63,12 @@ pub fn create<T: Transport>(
     setup.holding.set_soft(params::soft_watermark(&setup.attr));
     let state = if setup.pz.is_some() { State::Unconnected } else { State::UnconfiguredUnconnected };
     build(ia, setup, handles.connect.map(Ref::new), state)
+}
+
+/// uDAPL 1.2, dat_ep_create_with_srq: an endpoint is of another zone than its SRQ only where an attribute says so.
+pub(super) fn may_draw<T: Transport>(pz: Option<&Node<Pz<T>>>, srq: Option<&Node<Srq<T>>>) -> bool {
+    let (Some(pz), Some(srq)) = (pz, srq) else { return true };
+    srq.ia.transport.attrs().srq_across_pds || srq.pz.handle() == pz.handle()
 }
 
 /// A completion stream to an EVD, if there is one. `None`: the flags do not match those of its other streams.

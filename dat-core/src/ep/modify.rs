@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use dat_sys::*;
 
-use super::create::{Handles, feed};
+use super::create::{Handles, feed, may_draw};
 use super::state::Event;
 use super::{Ep, Setup, params};
 use crate::error::{Error, Result};
@@ -51,6 +51,9 @@ impl<T: Transport> Ep<T> {
         let mut attr = self.setup().attr;
         params::merge(&mut attr, &param.ep_attr, mask);
         params::check(&attr, self.ia.transport.attrs(), self.setup().srq.is_some(), 3)?;
+        if !may_draw(pz, self.setup().srq.as_deref()) {
+            return Err(Error::arg(3));
+        }
         if mask & DAT_EP_FIELD_CONNECT_EVD_HANDLE != 0 {
             self.shared.conn().evd = connect.map(Ref::new);
         }

@@ -79,11 +79,11 @@ impl Holding {
     /// Compares what is held with the watermarks; tells of the soft one at most once for each setting.
     #[inline]
     pub(super) fn test(&self) -> Exceeded {
-        let soft = self.soft.load(Ordering::Relaxed);
-        let hard = self.hard.load(Ordering::Relaxed);
-        if soft == DAT_WATERMARK_INFINITE && hard == DAT_WATERMARK_INFINITE {
+        if !self.is_limited() {
             return Exceeded::default();
         }
+        let soft = self.soft.load(Ordering::Relaxed);
+        let hard = self.hard.load(Ordering::Relaxed);
         let held = self.held();
         let above = |mark| u64::try_from(mark).is_ok_and(|mark| held > mark);
         Exceeded {
@@ -95,6 +95,12 @@ impl Holding {
                     .is_ok(),
             hard: above(hard),
         }
+    }
+
+    /// There is a watermark: it matters when buffers are counted.
+    pub fn is_limited(&self) -> bool {
+        let none = |mark: &AtomicI32| mark.load(Ordering::Relaxed) == DAT_WATERMARK_INFINITE;
+        !(none(&self.soft) && none(&self.hard))
     }
 
     /// Buffers held now.

@@ -129,7 +129,7 @@ impl<T: Transport> Ia<T> {
             srq_watermarks_supported: EP_SOFT_WATERMARK
                 | EP_HARD_WATERMARK
                 | if attrs.max_srqs > 0 { SRQ_LOW_WATERMARK } else { 0 },
-            srq_ep_pz_difference_supported: truth(attrs.max_srqs > 0),
+            srq_ep_pz_difference_supported: truth(attrs.max_srqs > 0 && attrs.srq_across_pds),
             srq_info_supported: if attrs.max_srqs > 0 { SRQ_AVAILABLE | SRQ_OUTSTANDING } else { 0 },
             ep_recv_info_supported: RECV_BUFFERS | RECV_SPAN,
             dto_async_return_guaranteed: DAT_TRUE,

@@ -2,45 +2,13 @@
 
 use super::Verdict;
 
-const OPEN: &str = "memory windows of verbs devices: this is open, and not looked into yet";
-const DEVICE_CHECKS: &str =
-    "the device checks what is posted: a wrong key is a completion that says so, or goes unnoticed";
-const RXE_STATUS: &str = "rxe's status for it is another";
-const RXE_SRQ: &str = "rxe takes a shared queue's buffers to be of the endpoint's protection domain";
-
-const HELD: &str = "buffers held count when their completions are taken";
-
 /// Tests, `PROVIDER::CASE`; a star stands for any text.
 const KNOWN: &[(&str, &str)] = &[
-    ("verbs::dat_rmr_bind/peers-use-it", OPEN),
-    ("verbs::dat_rmr_create_for_ep/only-its-ep", OPEN),
-    ("verbs::dat_ep_post_send_with_invalidate/kills-a-context", OPEN),
-    ("verbs::dat_ep_post_rdma_read_to_rmr/in-disconnected", OPEN),
     ("verbs::dat_ia_query/max-dto-per-ep", "queues so long take more memory than this machine has"),
     (
         "verbs::dat_ia_query/private-data-size",
         "56 octets: the REQ has no room for the 64 that the standard asks for",
     ),
-    ("verbs::dat_ep_create/other-pz-in-segment", DEVICE_CHECKS),
-    ("verbs::dat_ep_post_rdma_write/outside-lmr", DEVICE_CHECKS),
-    ("verbs::dat_ep_post_rdma_write/local-pz", DEVICE_CHECKS),
-    ("verbs::dat_ep_post_rdma_write/freed-lmr", DEVICE_CHECKS),
-    ("verbs::dat_ep_post_send/bad-arguments", DEVICE_CHECKS),
-    ("verbs::dat_ep_post_recv/needs-local-write", DEVICE_CHECKS),
-    ("verbs::dat_ep_post_recv/other-pz", DEVICE_CHECKS),
-    ("verbs::dat_ep_post_recv/bad-arguments", DEVICE_CHECKS),
-    ("verbs::dat_srq_post_recv/bad-arguments", DEVICE_CHECKS),
-    ("verbs::dat_srq_post_recv/needs-local-write", DEVICE_CHECKS),
-    ("verbs::dat_lmr_free/dead", DEVICE_CHECKS),
-    ("verbs::dat_extension_op/atomic-no-local-write", DEVICE_CHECKS),
-    ("verbs::dat_ep_create_with_srq/other-pz-in-segment", RXE_SRQ),
-    ("verbs::dat_ep_create_with_srq/recv-of-other-pz", RXE_SRQ),
-    ("verbs::dat_ep_create_with_srq/different-pz", RXE_SRQ),
-    ("verbs::dat_ep_post_send/too-long-for-receive", RXE_STATUS),
-    ("verbs::dat_extension_op/write-immed-no-remote-write", RXE_STATUS),
-    ("verbs::dat_evd_create/overflow", "no asynchronous event tells of it yet"),
-    ("verbs::dat_ep_set_watermark/hard", HELD),
-    ("verbs::dat_ep_set_watermark/soft", HELD),
     ("verbs::dat_ep_disconnect/peer-dies", "what a dying process has taken may succeed"),
     ("ofa::dat_ia_query/thread-safety", HANGS),
     ("ofa::dat_ia_openv/thread-safety", HANGS),
