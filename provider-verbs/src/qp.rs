@@ -203,8 +203,8 @@ impl Queue<Adapter> for Qp {
         if wr.signalled || pair.mute.is_some() {
             work.send_flags |= IBV_SEND_SIGNALED;
         }
-        // A device that is handed the data looks at no keys.
-        if copies && bytes as usize <= pair.inline && bytes > 0 && pair.lends(wr.segments) {
+        // Data are copied as they are now, and nobody looks at keys: behind a fence they may not have been read yet.
+        if copies && bytes as usize <= pair.inline && bytes > 0 && !wr.fence && pair.lends(wr.segments) {
             work.send_flags |= IBV_SEND_INLINE;
         }
         // SAFETY: the caller's promise.

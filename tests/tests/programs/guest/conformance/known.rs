@@ -19,16 +19,10 @@ const KNOWN: &[(&str, &str)] = &[
 ];
 
 /// Tests that pass or not, as it happens.
-const SOMETIMES: &[(&str, &str)] = &[
-    (
-        "verbs::*in-disconnect-pending",
-        "the kernel answers for a peer that is held still: the state may be over at once",
-    ),
-    (
-        "verbs::dat_extension_op/atomic-fence",
-        "rxe may send before the result of the fenced operation is there",
-    ),
-];
+const SOMETIMES: &[(&str, &str)] = &[(
+    "verbs::*in-disconnect-pending",
+    "the kernel answers for a peer that is held still: the state may be over at once",
+)];
 
 /// Such cases are not asked.
 const HANGS: &str = "OFED's provider does not return";
