@@ -55,9 +55,11 @@ impl Device {
         if !gate::prepare() {
             return Err(absent("this kernel lacks membarrier(2): it takes Linux 4.14 or later".into()));
         }
-        // Before anything is registered. Where it fails, fork(2) is as safe as the device makes it.
-        // SAFETY: nothing has been opened by this device yet; the library ignores a second call.
-        let _ = unsafe { (core.verbs.ibv_fork_init)() };
+        if !core.children_have_copies() {
+            // Before anything is registered. Where it fails, fork(2) is as safe as the device makes it.
+            // SAFETY: nothing has been opened by this device yet; the library ignores a second call.
+            let _ = unsafe { (core.verbs.ibv_fork_init)() };
+        }
         let channel = Channel::open(core).map_err(|e| {
             absent(format!(
                 "rdma_cm: {e}: is there an RDMA device, is the kernel's module rdma_ucm loaded, and may this user open \

@@ -52,8 +52,9 @@
 //!
 //! # fork(2)
 //!
-//! `ibv_fork_init` comes before anything is registered. It costs nothing where the kernel copies such memory for a child (5.12);
-//! where not, the library keeps it from children, page by page, with a system call for each region. A child has no handles
+//! Where the kernel copies registered memory for children (5.12) there is nothing to do. Where not, `ibv_fork_init` comes before
+//! anything is registered: the library keeps it from children, page by page and with what else is on its pages, which takes a
+//! system call for each region. A child has no handles
 //! ([`dat_core::handle`]), so it does not touch what it shares with its parent: queues, event channels, the device.
 //!
 //! # How a connection ends

@@ -1,5 +1,6 @@
 //! The libraries, opened once for a process.
 
+use std::ffi::c_uint;
 use std::sync::OnceLock;
 
 use libloading::Library;
@@ -12,6 +13,8 @@ pub struct RdmaCore {
     pub verbs: Verbs,
     /// Those of librdmacm.
     pub cm: RdmaCm,
+    /// Of release 35 or later: see [`RdmaCore::children_have_copies`].
+    fork_status: Option<unsafe extern "C" fn() -> c_uint>,
     // Kept as long as the pointers are: for ever.
     _libraries: [Library; 2],
 }
@@ -58,8 +61,19 @@ impl RdmaCore {
             verbs: unsafe { Verbs::find(&verbs_library) }.map_err(symbol(verbs))?,
             // SAFETY: as above.
             cm: unsafe { RdmaCm::find(&cm_library) }.map_err(symbol(cm))?,
+            // SAFETY: as above.
+            fork_status: unsafe { verbs_library.get(b"ibv_is_fork_initialized\0") }.ok().map(|found| *found),
             _libraries: [verbs_library, cm_library],
         })
+    }
+
+    /// The kernel copies registered memory for the child of a fork(2) (Linux 5.12), so that `ibv_fork_init`, which keeps it from
+    /// children page by page, is not needed.
+    pub fn children_have_copies(&self) -> bool {
+        /// `IBV_FORK_UNNEEDED` of `enum ibv_fork_status`.
+        const UNNEEDED: c_uint = 2;
+        // SAFETY: no arguments.
+        self.fork_status.is_some_and(|status| unsafe { status() } == UNNEEDED)
     }
 }
 
