@@ -66,6 +66,7 @@
 //! that is flushed into the same list, and never sees the device: rxe's receives would not even be looked at. Completion queues have
 //! room for the marks besides what the consumer asked for: a mark must not be what makes one overrun.
 //! Over iWARP the transition to the error state flushes before it returns, and there are no marks but the next.
+//! A device that was removed may say nothing any more: half a second later what it has not completed is flushed without it.
 //! A graceful close sends a mark first, a WRITE of nothing, which completes when all before it has.
 //!
 //! # What a device decides, and dat-core's contract does not expect

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::ptr;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dat_core::provider::{Connect, ReadDepth, Upcall};
 use dat_core::{Error, Result};
@@ -25,6 +25,7 @@ pub(crate) struct Link {
     depth: Option<ReadDepth>,
     deadline: Option<Instant>,
     end: Option<End>,
+    flushed_at: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +69,9 @@ pub(crate) enum End {
     /// The queue pair is no more.
     Dropped,
 }
+
+/// How long a device may take to flush after it was removed.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Milliseconds to find an address or a way.
 const PATIENCE: i32 = 5000;
@@ -263,6 +267,7 @@ impl Pair {
 
     fn flush(&self, link: &mut Link) {
         link.state = State::Flushing;
+        link.flushed_at = Some(Instant::now());
         let mut marks = 0;
         // Over iWARP the transition flushes before it returns, and what is posted after an end is not looked at.
         let marked = !self.station.device.is_iwarp();
@@ -307,6 +312,12 @@ impl Pair {
         match link.state {
             State::Over => return true,
             State::Flushing if requests & receives & FLUSHED != 0 => {}
+            // A device that was removed says nothing any more.
+            State::Flushing
+                if self.station.is_lost() && link.flushed_at.is_some_and(|at| at.elapsed() >= LAST_WORDS) =>
+            {
+                self.abandon();
+            }
             _ => return false,
         }
         link.state = State::Over;

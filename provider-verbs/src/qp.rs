@@ -35,6 +35,8 @@ pub(crate) struct Pair {
     pub(crate) receives: Side,
     /// A request failed, or was flushed without our doing: told to the station once.
     pub(crate) failed: AtomicBool,
+    /// The device is not asked any more what became of what was posted.
+    abandoned: AtomicBool,
     inline: usize,
     token: u64,
     pub(crate) holding: Arc<Holding>,
@@ -123,6 +125,7 @@ impl Qp {
             requests: Side::new(attr.cap.max_send_wr.max(cfg.max_requests as u32 + OWN as u32)),
             receives: Side::new(attr.cap.max_recv_wr.max(cfg.max_recvs as u32 + OWN as u32)),
             failed: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
             inline: attr.cap.max_inline_data as usize,
             token: cfg.token,
             holding: cfg.holding,
@@ -355,6 +358,24 @@ impl Pair {
         Wc { id, qp: self.token, bytes: 0, invalidated: None, immediate: None, op, status }
     }
 
+    /// What the device has not completed is flushed without it.
+    pub(crate) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Release);
+        let sides = [(&self.requests, &self.send_cq, self.mute), (&self.receives, &self.recv_cq, self.deaf)];
+        for (side, queue, unheard) in sides {
+            let mut pending = Vec::new();
+            queue.alone(|| pending = side.pending());
+            for (id, op) in pending {
+                if op == WcOp::Bind {
+                    self.bind_ended(false);
+                }
+                if unheard.is_none() {
+                    queue.add(self.flushed(id, op));
+                }
+            }
+        }
+    }
+
     /// A completion of the device's, in dat-core's words; none: it is a mark.
     #[inline]
     pub(crate) fn complete(&self, wc: &ibv_wc) -> Option<Wc> {
@@ -365,6 +386,9 @@ impl Pair {
         }
         let status = map::status(wc.status);
         let is_first = status != WcStatus::Success && self.fail();
+        if status != WcStatus::Success && self.abandoned.load(Ordering::Acquire) {
+            return None;
+        }
         let with = |flag| (wc.wc_flags & flag != 0 && status == WcStatus::Success).then_some(wc.imm_data);
         // The shared queue's slots are not marked as receives.
         let from_srq = self.srq.as_ref().filter(|_| wc.wr_id & RECEIVE == 0 && wc.wr_id & SHARED != 0);

@@ -112,6 +112,22 @@ impl Side {
         posted != 0 && self.last.load(Ordering::Relaxed) != (posted - 1) & (self.slots.len() - 1)
     }
 
+    /// What was posted and has not completed, oldest first; requests that complete in silence count until a later one has. While
+    /// nobody posts or takes completions.
+    pub(crate) fn pending(&self) -> Vec<(u64, WcOp)> {
+        let (posted, last) = (self.posted.load(Ordering::Acquire), self.last.load(Ordering::Relaxed));
+        let slot = |number: u64| number as usize & (self.slots.len() - 1);
+        let first =
+            (0..posted).rev().take(self.slots.len()).take_while(|&number| slot(number) != last).last();
+        let numbers = first.unwrap_or(posted)..posted;
+        numbers
+            .map(|number| {
+                let Slot { id, op, .. } = &self.slots[slot(number)];
+                (id.load(Ordering::Relaxed), OPS[usize::from(op.load(Ordering::Relaxed)) % OPS.len()])
+            })
+            .collect()
+    }
+
     /// Whether anything was posted, and anything completed, since this was asked before. One thread at a time.
     pub(crate) fn stirred(&self) -> [bool; 2] {
         [(&self.posted, 0), (&self.done, 1)].map(|(count, at)| {
@@ -165,6 +181,24 @@ mod tests {
         assert_eq!(side.take(second), Some(work(1, WcOp::CompareSwap, 8)));
         assert_eq!((side.outstanding(), side.is_busy()), (0, false));
         assert_eq!(side.take(1000), None, "not of our making");
+    }
+
+    #[test]
+    fn what_is_after_the_last_that_has_completed_is_pending() {
+        let side = Side::new(3);
+        let post = |id, op| (side.fill(work(id, op, 0)), side.posted()).0 as usize;
+        assert_eq!(side.pending(), []);
+        let first = post(1, WcOp::Send);
+        let second = post(2, WcOp::Bind);
+        assert_eq!(side.pending(), [(1, WcOp::Send), (2, WcOp::Bind)]);
+        side.take(first);
+        assert_eq!(side.pending(), [(2, WcOp::Bind)]);
+        side.take(second);
+        assert_eq!(side.pending(), []);
+        for id in 3..6 {
+            post(id, WcOp::Write);
+        }
+        assert_eq!(side.pending(), [3, 4, 5].map(|id| (id, WcOp::Write)));
     }
 
     #[test]

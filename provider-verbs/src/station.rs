@@ -371,6 +371,10 @@ impl Station {
         }
     }
 
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
     fn call(&self, up: Upcall<'_, Adapter>) {
         if let Some(sink) = &*lock(&self.sink) {
             sink.call(up);
