@@ -22,6 +22,7 @@ const KNOWN: &[(&str, &str)] = &[
     ("ofa::dat_ep_create/defaults-can-be-modified", HANGS),
     ("ofa::dat_ep_modify/every-attribute", HANGS),
     ("ofa::dat_ep_modify/request-evd-in-reserved", HANGS),
+    ("ofa::dat_ep_modify/request-evd-in-unconnected", HANGS),
     ("ofa::dat_ep_modify/transport-attributes-*", HANGS),
 ];
 
