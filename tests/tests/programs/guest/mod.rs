@@ -64,16 +64,6 @@ impl Peer {
     fn knows(&self, wire: &Wire) -> bool {
         self.device == "siw" || wire.crc == Crc::Nobody
     }
-
-    /// Why it is not tested over this wire yet.
-    fn is_open(&self, wire: &Wire) -> Result<(), Skip> {
-        match (self.device, wire.mtu) {
-            ("siw", 9000) => {
-                Err(Skip("siw over jumbo frames fails in one case of five, and why is open".into()))
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 /// What is between them.
@@ -138,7 +128,6 @@ fn across(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
                 for program in programs(peer, wire, we_call) {
                     let (machine, dist) = (Arc::clone(machine), dist.clone());
                     let case = Case::new(format!("{direction}::{}", program.title()), move |registry| {
-                        peer.is_open(wire)?;
                         let guest = machine.guest()?;
                         guest.device(peer.device, mtu)?;
                         guest.want_crc(crc == Crc::Kernel)?;
@@ -195,8 +184,11 @@ fn programs(peer: &Peer, wire: &'static Wire, we_call: bool) -> Vec<Program> {
             programs.push(Program::Dtestx);
         }
     }
-    // dapltest hands over 16 octets of an address, of which Debian's provider takes 28.
-    if we_call || matches!(wire.family, Family::V4) {
+    // dapltest hands over 16 octets of an address, of which Debian's provider takes 28. Its client's last message is one that our
+    // server leaves after. siw fails a message that is out when its peer leaves (it looks at `tx_suspend` before it looks whether
+    // the message is through, in `siw_qp_sq_proc_tx`), over jumbo frames in every second run or so, and dapltest waits then.
+    let fails_the_last = peer.device == "siw" && wire.mtu == 9000;
+    if we_call || (matches!(wire.family, Family::V4) && !fails_the_last) {
         programs.extend(dapltest::WITH_GUEST.iter().map(Program::Transaction));
     }
     programs
