@@ -2,7 +2,7 @@
 //! may go between two calls.
 
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use crate::key::{KeyError, Keys, Right, Scope};
 use crate::qp::Work;
@@ -62,6 +62,35 @@ pub(crate) fn update(
     Ok(target.fetch_update(Ordering::AcqRel, Ordering::Acquire, changed).unwrap_or_else(|original| original))
 }
 
+/// Copies what a peer writes; the last octets come last, in one store. A copy as a whole may be in any order (processors' string
+/// moves are), but adapters write in ascending order, and programs that watch the last octet count on that (`dtest -D`).
+///
+/// # Safety
+/// As for a copy that does not overlap.
+#[inline]
+pub(crate) unsafe fn place(at: *mut u8, octets: &[u8]) {
+    let end = at.addr() + octets.len();
+    let fits = |size: &usize| octets.len() >= *size && end.is_multiple_of(*size);
+    let Some(size) = [8, 4, 2, 1].into_iter().find(fits) else { return };
+    let (body, last) = octets.split_at(octets.len() - size);
+    // SAFETY: as the caller promised; a store of this size is aligned.
+    unsafe {
+        at.copy_from_nonoverlapping(body.as_ptr(), body.len());
+        let at = at.add(body.len());
+        match *last {
+            [a, b, c, d, e, f, g, h] => {
+                let word = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
+                AtomicU64::from_ptr(at.cast()).store(word, Ordering::Release);
+            }
+            [a, b, c, d] => {
+                AtomicU32::from_ptr(at.cast()).store(u32::from_ne_bytes([a, b, c, d]), Ordering::Release);
+            }
+            [a, b] => AtomicU16::from_ptr(at.cast()).store(u16::from_ne_bytes([a, b]), Ordering::Release),
+            _ => AtomicU8::from_ptr(at).store(last[0], Ordering::Release),
+        }
+    }
+}
+
 /// Copies. That a region stays as long as an access lasts is the engine lock's doing, under which [`Work`] is.
 impl Work {
     /// Fills `out` from local segments, `offset` octets in.
@@ -115,7 +144,29 @@ impl Work {
         let addr = self.keys().check(key, self.scope(), to, rest, Right::RemoteWrite)?;
         let at: *mut u8 = with_exposed_provenance_mut(addr as usize);
         // SAFETY: registered memory, checked to be open to this; `octets` are no part of it.
-        unsafe { at.copy_from_nonoverlapping(octets.as_ptr(), octets.len()) };
+        unsafe { place(at, octets) };
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::place;
+
+    #[test]
+    fn what_is_placed_is_there_and_nothing_beside_it() {
+        let from: [u8; 40] = std::array::from_fn(|at| at as u8 + 1);
+        for start in 0..=8 {
+            for len in 0..from.len() {
+                let mut memory = [0u64; 8];
+                let at = memory.as_mut_ptr().cast::<u8>().wrapping_add(start);
+                // SAFETY: 64 octets, of which at most 48 are used.
+                unsafe { place(at, &from[..len]) };
+                let octets: Vec<u8> = memory.iter().flat_map(|word| word.to_ne_bytes()).collect();
+                let expected = [&[0; 8][..start], &from[..len]].concat();
+                assert_eq!(octets[..start + len], expected, "{len} octets at {start}");
+                assert!(octets[start + len..].iter().all(|&octet| octet == 0), "{len} octets at {start}");
+            }
+        }
     }
 }

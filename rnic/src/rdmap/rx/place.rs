@@ -6,7 +6,7 @@ use wire::iwarp::{Cause, Header, TaggedOpcode, Terminate, UntaggedOpcode};
 
 use super::super::stream::{Failure, Stream};
 use crate::key::{KeyError, Right};
-use crate::memory::pieces;
+use crate::memory::{pieces, place};
 use crate::qp::{self, Received};
 use crate::wr::WcStatus;
 
@@ -17,7 +17,7 @@ impl Stream {
         self.places(payload.len(), |at, len| {
             let (piece, rest) = payload.split_at(len);
             // SAFETY: registered memory, checked to be writable for this use; the stage is no part of it.
-            unsafe { at.copy_from_nonoverlapping(piece.as_ptr(), len) };
+            unsafe { place(at, piece) };
             payload = rest;
         })
     }
