@@ -42,14 +42,14 @@ impl Connection {
         self.record = flow.map(|flow| Box::new(Record { flow, octets: Vec::new() }));
     }
 
-    /// Sends what a gather vector names.
+    /// Sends what a gather vector names. `ends_record`: what is sent after it is to begin a TCP segment.
     ///
     /// # Safety
     /// The vector names readable memory.
     #[inline]
-    pub(crate) unsafe fn send(&mut self, iov: &[libc::iovec]) -> Moved {
+    pub(crate) unsafe fn send(&mut self, iov: &[libc::iovec], ends_record: bool) -> Moved {
         // SAFETY: the caller's promise.
-        let moved = unsafe { socket::send(&self.socket, iov) };
+        let moved = unsafe { socket::send(&self.socket, iov, ends_record) };
         if let Some(record) = &mut self.record {
             // SAFETY: the caller's promise.
             unsafe { record.sent(iov, &moved) };
@@ -76,7 +76,7 @@ impl Connection {
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) -> Moved {
         let iov = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         // SAFETY: the vector names `bytes`.
-        unsafe { self.send(&[iov]) }
+        unsafe { self.send(&[iov], false) }
     }
 
     /// Receives a few octets.

@@ -146,23 +146,24 @@ pub(crate) enum Moved {
     Gone(io::Error),
 }
 
-/// Sends what a gather vector names.
+/// Sends what a gather vector names. `ends_record`: what is sent after it is to begin a TCP segment.
 ///
 /// # Safety
 /// The vector names readable memory.
 #[inline]
-pub(crate) unsafe fn send(socket: &Socket, iov: &[libc::iovec]) -> Moved {
+pub(crate) unsafe fn send(socket: &Socket, iov: &[libc::iovec], ends_record: bool) -> Moved {
     let fd = socket.as_raw_fd();
+    let flags = if ends_record { libc::MSG_NOSIGNAL | libc::MSG_EOR } else { libc::MSG_NOSIGNAL };
     retry(|| match iov {
         // SAFETY: the caller's promise.
-        [one] => unsafe { send_one(fd, one) },
+        [one] => unsafe { send_one(fd, one, flags) },
         _ => {
             // SAFETY: a message header of zeros is an empty one.
             let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
             message.msg_iov = iov.as_ptr().cast_mut();
             message.msg_iovlen = iov.len() as _;
             // SAFETY: the caller's promise; sendmsg does not write to the vector.
-            unsafe { libc::sendmsg(fd, &message, libc::MSG_NOSIGNAL) }
+            unsafe { libc::sendmsg(fd, &message, flags) }
         }
     })
 }
@@ -199,12 +200,10 @@ unsafe fn recv(fd: libc::c_int, to: &libc::iovec) -> isize {
 /// # Safety
 /// The element names readable memory.
 #[inline]
-unsafe fn send_one(fd: libc::c_int, from: &libc::iovec) -> isize {
+unsafe fn send_one(fd: libc::c_int, from: &libc::iovec, flags: libc::c_int) -> isize {
     const NO: usize = 0;
     // SAFETY: the caller's promise.
-    unsafe {
-        libc::syscall(libc::SYS_sendto, fd, from.iov_base, from.iov_len, libc::MSG_NOSIGNAL, NO, NO) as isize
-    }
+    unsafe { libc::syscall(libc::SYS_sendto, fd, from.iov_base, from.iov_len, flags, NO, NO) as isize }
 }
 
 /// Whether the peer of a socket that has nothing to read is still there.

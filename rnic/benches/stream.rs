@@ -38,7 +38,15 @@ impl Side {
         let (qp, work) = unsafe { Qp::new(cfg) }.unwrap();
         let stream = Stream::new(
             work,
-            StreamCfg { mulpdu: 65535, crc: false, extended: true, ird: 16, ord: 16, hold: false },
+            StreamCfg {
+                mulpdu: 65535,
+                crc: false,
+                extended: true,
+                ird: 16,
+                ord: 16,
+                hold: false,
+                segment: 0,
+            },
         );
         let mut memory = vec![1; len].into_boxed_slice();
         let access = Access {

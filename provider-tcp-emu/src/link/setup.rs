@@ -235,10 +235,11 @@ fn offer(depth: ReadDepth, params: &Params) -> Offer {
 }
 
 fn stream_cfg(kit: &Kit, socket: &Socket, terms: &Terms, hold: bool) -> StreamCfg {
-    let fpdu = match terms.large_fpdus {
-        true => kit.params.fpdu,
-        false => kit.params.fpdu.min(socket::mss(socket)),
+    let mss = socket::mss(socket);
+    let (fpdu, segment) = match terms.large_fpdus {
+        true => (kit.params.fpdu, 0),
+        false => (kit.params.fpdu.min(mss), if terms.crc { mss } else { 0 }),
     };
     let &Terms { crc, extended, ird, ord, .. } = terms;
-    StreamCfg { mulpdu: mulpdu_for_mss(fpdu), crc, extended, ird, ord, hold }
+    StreamCfg { mulpdu: mulpdu_for_mss(fpdu), crc, extended, ird, ord, hold, segment }
 }

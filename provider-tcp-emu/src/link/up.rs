@@ -125,7 +125,7 @@ impl Up {
                 };
             }
             // SAFETY: the stream has just gathered memory that is registered.
-            let sent = match unsafe { self.socket.send(kit.tx.iov()) } {
+            let sent = match unsafe { self.socket.send(kit.tx.iov(), kit.tx.ends_record()) } {
                 Moved::Octets(n) => n,
                 Moved::Nothing => 0,
                 Moved::Gone(_) => {

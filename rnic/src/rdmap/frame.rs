@@ -123,7 +123,7 @@ impl<H: Fn(bool, usize) -> Header, P: Payload> Framing<H, P> {
         if let Some(frame) = cut.only_frame().filter(|_| pos == 0 && copied) {
             // What the loop comes to in the most frequent case.
             let wire_len = cut.wire_len(frame.payload);
-            if !tx.has_room(wire_len, 1) {
+            if !tx.has_room(wire_len, 1) || tx.splits(wire_len, self.trailer(frame)) {
                 return (0, Ok(()));
             }
             return match self.copy(tx, frame, 0) {
@@ -141,11 +141,11 @@ impl<H: Fn(bool, usize) -> Header, P: Payload> Framing<H, P> {
                 true => (wire_len, 1),
                 false => (wire_len - frame.payload, 2 + self.payload.elements()),
             };
-            if !tx.has_room(staged, elements) {
+            let skip = (pos - frame.start) as usize;
+            if !tx.has_room(staged, elements) || tx.splits(wire_len - skip, self.trailer(frame)) {
                 break;
             }
             let mark = tx.mark();
-            let skip = (pos - frame.start) as usize;
             let result = match copied {
                 true => self.copy(tx, frame, skip),
                 false => self.refer(tx, frame, skip),
@@ -198,10 +198,16 @@ impl<H: Fn(bool, usize) -> Header, P: Payload> Framing<H, P> {
             tx.push_memory(from.cast_mut(), len);
         })?;
 
-        let trailer = Trailer::size(self.cut.ulpdu(frame.payload));
+        let trailer = self.trailer(frame);
         tx.staged(trailer).fill(0);
         tx.push_staged(trailer - (skip - skipped));
         Ok(())
+    }
+
+    /// Octets of a frame's pad and CRC.
+    #[inline]
+    fn trailer(&self, frame: Frame) -> usize {
+        Trailer::size(self.cut.ulpdu(frame.payload))
     }
 
     /// Writes ULPDU length and header of a frame.

@@ -27,6 +27,10 @@ pub struct StreamCfg {
     /// The responder of the setup: sends nothing before the peer's first FPDU (RFC 5044, section 7.1.3) or
     /// [`Stream::release`].
     pub hold: bool,
+    /// TCP's MSS, if no CRC is to lie across two TCP segments; 0 if that does not matter. Frames are then gathered so that
+    /// it does not, as long as TCP begins a segment where [`TxVec::ends_record`] asks for it. The siw of Linux reads such
+    /// a CRC wrongly (6.12: `siw_get_trailer` begins again with the second segment).
+    pub segment: usize,
 }
 
 /// The connection cannot go on. The work request concerned, if there is one, completes with its own status, in its turn:
@@ -132,7 +136,11 @@ impl Stream {
         };
         work.set_extended(cfg.extended);
         Stream {
-            tx: Tx::new(work.oldest_request(), cfg.mulpdu.clamp(fpdu::MIN_MULPDU, fpdu::MAX_ULPDU)),
+            tx: Tx::new(
+                work.oldest_request(),
+                cfg.mulpdu.clamp(fpdu::MIN_MULPDU, fpdu::MAX_ULPDU),
+                cfg.segment,
+            ),
             rx: Rx::new(),
             work,
             crc: cfg.crc,

@@ -39,6 +39,10 @@ pub(super) struct Tx {
     pub(super) rtr: u32,
     /// With CRC: the rest of a frame that is half sent. `pos` is behind it.
     rest: Vec<u8>,
+    /// [`StreamCfg::segment`](super::stream::StreamCfg::segment).
+    segment: usize,
+    /// Octets that TCP has accepted since a segment had to begin.
+    record: usize,
 }
 
 /// What a message is made from.
@@ -124,7 +128,7 @@ impl Ahead {
 }
 
 impl Tx {
-    pub(super) fn new(next: usize, mulpdu: usize) -> Self {
+    pub(super) fn new(next: usize, mulpdu: usize, segment: usize) -> Self {
         Tx {
             mulpdu,
             next,
@@ -135,6 +139,8 @@ impl Tx {
             answered: 0,
             rtr: 0,
             rest: Vec::new(),
+            segment,
+            record: 0,
         }
     }
 
@@ -199,7 +205,7 @@ impl Stream {
 
     /// Fills `tx` with frames that are ready.
     pub(super) fn gather(&mut self, tx: &mut TxVec) -> Result<(), Failure> {
-        tx.clear();
+        tx.begin(self.tx.segment, self.tx.record);
         self.alive()?;
         if self.hold {
             return Ok(());
@@ -377,6 +383,7 @@ impl Stream {
     pub(super) fn accepted(&mut self, tx: &mut TxVec, n: usize) {
         let n = n.min(tx.bytes());
         self.stats.tx_bytes += n as u64;
+        self.tx.record = if n == tx.bytes() { 0 } else { self.tx.record + n };
         let mut left = n as u64;
         for part in &tx.parts {
             let took = left.min(part.to - part.from);

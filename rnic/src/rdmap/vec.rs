@@ -20,6 +20,10 @@ pub struct TxVec {
     iov: Vec<iovec>,
     bytes: usize,
     pub(super) parts: Vec<Part>,
+    /// Octets of a TCP segment that is to hold trailers whole; 0: none is.
+    segment: usize,
+    /// Octets before these since a segment began.
+    record: usize,
 }
 
 // SAFETY: the addresses in `iov` are for the one who holds the engine lock, whatever thread that is.
@@ -39,6 +43,8 @@ impl TxVec {
             iov: Vec::with_capacity(MAX_IOV),
             bytes: 0,
             parts: Vec::with_capacity(256),
+            segment: 0,
+            record: 0,
         }
     }
 
@@ -53,10 +59,27 @@ impl TxVec {
         self.bytes
     }
 
-    pub(super) fn clear(&mut self) {
+    /// What comes after all of this is to begin a TCP segment (`MSG_EOR`).
+    #[inline]
+    pub fn ends_record(&self) -> bool {
+        self.segment > 0
+    }
+
+    /// Begins anew, `record` octets after the beginning of a segment.
+    pub(super) fn begin(&mut self, segment: usize, record: usize) {
         (self.used, self.bytes) = (0, 0);
         self.iov.clear();
         self.parts.clear();
+        (self.segment, self.record) = (segment, record);
+    }
+
+    /// Whether the trailer that `len` more octets end with would lie across two segments. Never of the first frame: nothing
+    /// is gained by waiting.
+    #[inline]
+    pub(super) fn splits(&self, len: usize, trailer: usize) -> bool {
+        self.segment > 0
+            && self.bytes > 0
+            && (1..trailer).contains(&((self.record + self.bytes + len) % self.segment))
     }
 
     /// Whether there is room for `staged` more octets of stage and `elements` more of `iov`.

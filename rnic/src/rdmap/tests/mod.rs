@@ -31,7 +31,7 @@ impl Deref for Side {
 }
 
 pub(crate) fn cfg() -> StreamCfg {
-    StreamCfg { mulpdu: 65535, crc: false, extended: false, ird: 4, ord: 4, hold: false }
+    StreamCfg { mulpdu: 65535, crc: false, extended: false, ird: 4, ord: 4, hold: false, segment: 0 }
 }
 
 impl Side {

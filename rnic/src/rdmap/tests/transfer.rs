@@ -1,6 +1,7 @@
 //! Everything arrives, whatever the portions in which TCP moves it.
 
 use wire::iwarp::Cause;
+use wire::iwarp::mpa::fpdu::{Trailer, fpdu_len};
 
 use super::*;
 
@@ -37,9 +38,14 @@ const SIZES: &[usize] = &[
 const LARGEST: usize = if cfg!(miri) { 130 } else { 16 << 20 };
 
 fn configurations() -> impl Iterator<Item = StreamCfg> {
-    [65535, 65477, 1442, 128]
-        .into_iter()
-        .flat_map(|mulpdu| [false, true].map(|crc| StreamCfg { mulpdu, crc, ..cfg() }))
+    [65535, 65477, 1442, 128].into_iter().flat_map(|mulpdu| {
+        [(false, 0), (true, 0), (true, mulpdu + 6)].map(|(crc, segment)| StreamCfg {
+            mulpdu,
+            crc,
+            segment,
+            ..cfg()
+        })
+    })
 }
 
 #[test]
@@ -106,6 +112,7 @@ fn interleavings() {
             ird: 3,
             ord: 1 + rng.below(3) as u32,
             hold: false,
+            segment: [0, 506][rng.below(2)],
         };
         let mut pair = Pair::new(cfg, seed);
         pair.portion = [200, 5_000, 1 << 20][rng.below(3)];
@@ -349,6 +356,46 @@ fn solicited_and_invalidating_sends() {
     pair.a.post(write(4, &[near.seg(0, 10)], Remote { key, ..exposed.remote(0) }));
     let failure = pair.drive().unwrap_err();
     assert_eq!(failure.cause, wire::iwarp::Cause::TAGGED_STAG);
+}
+
+#[test]
+fn no_crc_lies_across_two_segments() {
+    const MSS: usize = 134;
+    for seed in 0..if cfg!(miri) { 1 } else { 200 } {
+        let mut side = Side::new(StreamCfg { mulpdu: MSS - 6, crc: true, segment: MSS, ..cfg() });
+        let mut rng = Rng(seed);
+        let buf = side.buf(1000);
+        for id in 0..8 {
+            side.post(send(id, &[buf.seg(0, rng.below(1001))]));
+        }
+        // The stream, and where segments had to begin.
+        let (mut octets, mut starts) = (Vec::new(), vec![0]);
+        loop {
+            let ready = side.stream.tx(&mut side.tx).unwrap();
+            if ready == 0 {
+                break;
+            }
+            assert!(side.tx.ends_record());
+            let accepted = if rng.chance(3) { rng.chunk(ready) } else { ready };
+            octets.extend(gathered(&side.tx, accepted));
+            if accepted == ready {
+                starts.push(octets.len());
+            }
+            side.stream.tx_done(&mut side.tx, accepted);
+        }
+        assert_eq!(side.completions().len(), 8);
+
+        let mut at = 0;
+        while at < octets.len() {
+            let ulpdu = u16::from_be_bytes([octets[at], octets[at + 1]]).into();
+            let trailer = Trailer::size(ulpdu);
+            at += fpdu_len(ulpdu);
+            let start = starts[starts.partition_point(|start| *start < at) - 1];
+            let over = (at - start) % MSS;
+            assert!(over == 0 || over >= trailer, "seed {seed}: {over} of {trailer} octets before {at}");
+        }
+        assert_eq!(at, octets.len());
+    }
 }
 
 #[test]
