@@ -19,6 +19,7 @@ use crate::Adapter;
 use crate::descriptor::unblock;
 use crate::device::{CAddr, Found};
 use crate::map::{self, CmNews, REJECT_HEADER};
+use crate::qp::Pair;
 use crate::station::Station;
 
 /// An event channel. Its identifiers live no longer.
@@ -151,18 +152,18 @@ impl Channel {
             return false;
         }
         // SAFETY: an event that is not acknowledged yet, so that its identifiers stay.
-        let unhandled = unsafe { self.handle(station, &*event) };
+        let kept = unsafe { self.handle(station, &*event) };
         // SAFETY: once. An identifier may go only when its events have.
         unsafe { (self.core.cm.rdma_ack_cm_event)(event) };
-        drop(unhandled);
+        drop(kept);
         true
     }
 
-    /// What is to be refused comes back.
+    /// What may end now comes back: its end waits for the event to be acknowledged.
     ///
     /// # Safety
     /// The event is not acknowledged.
-    unsafe fn handle(&self, station: &Station, event: &rdma_cm_event) -> Option<Request> {
+    unsafe fn handle(&self, station: &Station, event: &rdma_cm_event) -> Option<Kept> {
         // SAFETY: of reliable connections only.
         let conn = unsafe { event.param.conn };
         let private = match conn.private_data.is_null() {
@@ -189,7 +190,7 @@ impl Channel {
                 waiting: Arc::clone(&point.waiting),
             };
             if point.waiting.load(Ordering::Relaxed) > point.backlog {
-                return Some(request);
+                return Some(Kept::Refused(request));
             }
             let [local, peer] = addresses(id);
             let sink = point.sink.lock().unwrap_or_else(PoisonError::into_inner);
@@ -201,11 +202,17 @@ impl Channel {
         }
         // A listener's leads to its point.
         let number = u32::try_from(id.context.addr()).ok().filter(|&number| number != 0);
-        if let Some(pair) = number.and_then(|number| station.pair(number)) {
-            pair.news(news, private, depth, addresses(id));
-        }
-        None
+        let pair = station.pair(number?)?;
+        pair.news(news, private, depth, addresses(id));
+        Some(Kept::Pair(pair))
     }
+}
+
+/// What an event was about. Dropped, it may be the last that there is of it.
+#[expect(dead_code, reason = "held, not looked at")]
+enum Kept {
+    Refused(Request),
+    Pair(Arc<Pair>),
 }
 
 /// The local address and the peer's.

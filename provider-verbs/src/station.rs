@@ -59,6 +59,15 @@ pub(crate) struct Station {
     stop: AtomicBool,
 }
 
+/// Whom an asynchronous event concerns; none: it is about to end.
+enum Whom {
+    Pair(Option<Arc<Pair>>),
+    Queue(Option<Arc<cq::Queue>>),
+    Shared(Option<Arc<srq::Shared>>),
+    Device,
+    Nobody,
+}
+
 /// A consumer that polls gives its processor up once in so many looks, where the kernel does the device's work and may wait for it.
 const GIVE_WAY: u32 = 64;
 
@@ -314,49 +323,53 @@ impl Station {
         let mut event = ibv_async_event::zeroed();
         // SAFETY: an open context whose descriptor does not block.
         while unsafe { (verbs.ibv_get_async_event)(self.device.context.as_ptr(), &mut event) } == 0 {
-            self.tell(map::device_news(event.event_type), &event.element);
+            let news = map::device_news(event.event_type);
+            let whom = self.whom(news, &event.element);
+            // Before anything is done: who is concerned may end here, and its end waits for this.
             // SAFETY: taken above.
             unsafe { (verbs.ibv_ack_async_event)(&mut event) };
+            self.tell(news, whom);
         }
     }
 
-    /// One of them. Its object waits for it to be acknowledged.
-    fn tell(&self, news: DeviceNews, element: &ibv_async_element) {
+    /// Whom an event concerns, while that waits for it to be acknowledged.
+    fn whom(&self, news: DeviceNews, element: &ibv_async_element) -> Whom {
         match news {
-            DeviceNews::QpBroken => {
+            DeviceNews::QpBroken | DeviceNews::QpDrained => {
                 // SAFETY: the type says which member.
-                let pair = self.pair(unsafe { (*element.qp).qp_num });
-                pair.iter().for_each(|pair| pair.break_down());
+                Whom::Pair(self.pair(unsafe { (*element.qp).qp_num }))
             }
             DeviceNews::CqOverflow => {
                 // SAFETY: as above.
                 let cq = unsafe { element.cq };
-                let queue = self.cqs().into_iter().find(|queue| queue.as_ptr() == cq);
-                queue.iter().for_each(|queue| queue.call(Upcall::CqOverflow));
+                Whom::Queue(self.cqs().into_iter().find(|queue| queue.as_ptr() == cq))
             }
             DeviceNews::SrqLimit | DeviceNews::SrqBroken => {
                 // SAFETY: as above.
                 let srq = unsafe { element.srq };
-                let queue =
-                    lock(&self.srqs).iter().filter_map(Weak::upgrade).find(|queue| queue.as_ptr() == srq);
-                queue.iter().for_each(|queue| match news {
-                    DeviceNews::SrqLimit => queue.call(Upcall::LowWatermark),
-                    _ => queue.call(Upcall::Failed),
-                });
+                let srqs = lock(&self.srqs);
+                Whom::Shared(srqs.iter().filter_map(Weak::upgrade).find(|queue| queue.as_ptr() == srq))
             }
-            DeviceNews::QpDrained => {
-                // It takes nothing from its shared queue: that is the error state.
-                // SAFETY: as above.
-                let pair = self.pair(unsafe { (*element.qp).qp_num });
-                if let Some(pair) = pair.filter(|pair| pair.is_up()) {
-                    pair.fail();
-                }
-            }
-            DeviceNews::DeviceFatal => self.lose_device(),
             // SAFETY: as above.
-            DeviceNews::PortDown if unsafe { element.port_num } == i32::from(self.device.port) => {
-                self.call(Upcall::PortDown);
+            DeviceNews::PortDown if unsafe { element.port_num } != i32::from(self.device.port) => {
+                Whom::Nobody
             }
+            _ => Whom::Device,
+        }
+    }
+
+    fn tell(&self, news: DeviceNews, whom: Whom) {
+        match (news, whom) {
+            (DeviceNews::QpBroken, Whom::Pair(Some(pair))) => pair.break_down(),
+            // It takes nothing from its shared queue: that is the error state.
+            (DeviceNews::QpDrained, Whom::Pair(Some(pair))) if pair.is_up() => {
+                pair.fail();
+            }
+            (DeviceNews::CqOverflow, Whom::Queue(Some(queue))) => queue.call(Upcall::CqOverflow),
+            (DeviceNews::SrqLimit, Whom::Shared(Some(queue))) => queue.call(Upcall::LowWatermark),
+            (DeviceNews::SrqBroken, Whom::Shared(Some(queue))) => queue.call(Upcall::Failed),
+            (DeviceNews::DeviceFatal, Whom::Device) => self.lose_device(),
+            (DeviceNews::PortDown, Whom::Device) => self.call(Upcall::PortDown),
             _ => {}
         }
     }
