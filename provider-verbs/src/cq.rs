@@ -39,6 +39,8 @@ pub(crate) struct Queue {
     armed: AtomicBool,
     /// The station looks for events, since who wants them does not sleep here.
     pub(crate) attended: AtomicBool,
+    /// There is no consumer: the station takes the completions.
+    is_unheard: AtomicBool,
     /// How often it was armed since events were taken: so many may be there.
     wishes: AtomicU32,
     /// Events taken and not acknowledged, which only its end waits for.
@@ -97,6 +99,7 @@ impl Cq {
             room: Mutex::new(Room { depth, marks: 0, spare: SPARE }),
             armed: AtomicBool::new(false),
             attended: AtomicBool::new(false),
+            is_unheard: AtomicBool::new(false),
             wishes: AtomicU32::new(0),
             seen: AtomicU32::new(0),
             sink: Mutex::new(sink),
@@ -186,7 +189,15 @@ impl Queue {
         Ok(())
     }
 
-    /// Gives that back.
+    /// Makes it so much longer.
+    pub(crate) fn widen(&self, by: usize) -> Result<()> {
+        let mut room = self.room();
+        self.resize(room.depth + by + room.spare)?;
+        room.depth += by;
+        Ok(())
+    }
+
+    /// Gives back what was reserved.
     pub(crate) fn release(&self, marks: usize) {
         self.room().marks -= marks;
     }
@@ -397,7 +408,28 @@ impl Queue {
     /// The same, for who armed it and does not sleep here.
     pub(crate) fn serve(&self) {
         if self.see() {
-            self.ready();
+            match self.is_unheard.load(Ordering::Acquire) {
+                true => self.discard(),
+                false => self.ready(),
+            }
+        }
+    }
+
+    /// No consumer takes completions here: the station does, for the buffers that they free. Before there are any.
+    pub(crate) fn leave_to_station(&self) {
+        self.is_unheard.store(true, Ordering::Release);
+        self.arm(false);
+        self.attended.store(true, Ordering::Release);
+        self.station.ring();
+    }
+
+    /// Takes all there is until nothing more comes.
+    fn discard(&self) {
+        loop {
+            self.gather();
+            if self.arm(false) {
+                break;
+            }
         }
     }
 

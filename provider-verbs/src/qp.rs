@@ -17,9 +17,10 @@ use crate::link::{End, Link};
 use crate::mr::Domain;
 use crate::mw::Pane;
 use crate::side::{Side, Work};
+use crate::srq::{self, Srq};
 use crate::station::Station;
 use crate::work::{MARK, RECEIVE, SHARED, operation, post_error, receive, request};
-use crate::{Adapter, map, srq};
+use crate::{Adapter, map};
 
 /// Queue pair.
 pub struct Qp(pub(crate) Arc<Pair>);
@@ -78,9 +79,10 @@ pub(crate) const OWN: usize = 2;
 impl Qp {
     pub(crate) fn new(station: &Arc<Station>, cfg: QpCfg<'_, Adapter>, sink: Sink<Adapter>) -> Result<Qp> {
         let full = || Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEP);
+        let receives = cfg.srq.map_or(cfg.max_recvs, Srq::slots);
         let own = match (cfg.request_cq, cfg.recv_cq) {
             (Some(_), Some(_)) => None,
-            _ => Some(Cq::new(station, cfg.max_requests + cfg.max_recvs + 2 * OWN, None)?),
+            _ => Some(Cq::new(station, cfg.max_requests + receives + 2 * OWN, None)?),
         };
         let queue = |cq: Option<&Cq>| Arc::clone(&cq.or(own.as_ref()).expect("made where there is none").0);
         let (send_cq, recv_cq) = (queue(cfg.request_cq), queue(cfg.recv_cq));
@@ -131,7 +133,7 @@ impl Qp {
             holding: cfg.holding,
             sink: Mutex::new(Some(sink)),
             mute: cfg.request_cq.is_none().then_some(cfg.max_requests),
-            deaf: (cfg.recv_cq.is_none() && cfg.srq.is_none()).then_some(cfg.max_recvs),
+            deaf: cfg.recv_cq.is_none().then_some(cfg.max_recvs),
             srq,
             send_cq,
             recv_cq,
@@ -151,6 +153,11 @@ impl Qp {
         let mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
         if !pair.modify(&mut attr, mask) {
             return Err(full());
+        }
+        if let Some(srq) = pair.srq.as_ref().filter(|_| pair.deaf.is_some()) {
+            // Nobody posts here, and would find out what has completed.
+            srq.add_unheard(&pair.recv_cq, receives)?;
+            pair.recv_cq.leave_to_station();
         }
         station.add_pair(&pair);
         Ok(Qp(pair))

@@ -3,7 +3,7 @@
 use std::ops::{Index, Range};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use dat_core::provider::{PostError, Receives, RecvWr, Sink, Upcall};
 use dat_core::{Error, Result};
@@ -11,6 +11,7 @@ use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_STATE, DAT_RESOURCE_SRQ};
 use rdma_core_sys::*;
 
 use crate::Adapter;
+use crate::cq;
 use crate::mr::{Domain, Pd};
 use crate::station::Station;
 use crate::work::{self, post_error};
@@ -29,6 +30,8 @@ pub(crate) struct Shared {
     posted: AtomicU64,
     taken: AtomicU64,
     sink: Mutex<Option<Sink<Adapter>>>,
+    /// The queues of those who draw from it and have no consumer for that: each has room for all slots.
+    unheard: Mutex<Vec<Weak<cq::Queue>>>,
 }
 
 struct Slot {
@@ -124,10 +127,16 @@ impl Srq {
             posted: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             sink: Mutex::new(Some(sink)),
+            unheard: Mutex::default(),
         });
         (0..shared.slots.len()).rev().for_each(|slot| shared.give(slot));
         station.add_srq(&shared);
         Ok(Srq(shared))
+    }
+
+    /// Buffers that are outstanding at most, until it grows.
+    pub(crate) fn slots(&self) -> usize {
+        self.0.slots.len()
     }
 }
 
@@ -156,6 +165,22 @@ impl Shared {
         self.taken.fetch_add(1, Ordering::Relaxed);
         self.give(slot);
         taken
+    }
+
+    /// A queue with room for so many of the slots, which becomes longer with them.
+    pub(crate) fn add_unheard(&self, queue: &Arc<cq::Queue>, room: usize) -> Result<()> {
+        let mut unheard = self.unheard();
+        match self.slots.len() - room {
+            0 => {}
+            new => queue.widen(new)?,
+        }
+        unheard.retain(|other| other.strong_count() > 0);
+        unheard.push(Arc::downgrade(queue));
+        Ok(())
+    }
+
+    fn unheard(&self) -> MutexGuard<'_, Vec<Weak<cq::Queue>>> {
+        self.unheard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The slot is free.
@@ -245,7 +270,13 @@ impl Receives for Srq {
             if !shared.modify(&mut ibv_srq_attr { max_wr, ..ibv_srq_attr::zeroed() }, IBV_SRQ_MAX_WR) {
                 return Err(full());
             }
-            shared.slots.grow(depth).for_each(|slot| shared.give(slot));
+            let unheard = shared.unheard();
+            let new = shared.slots.grow(depth);
+            let mut queues = unheard.iter().filter_map(Weak::upgrade);
+            let widened = queues.try_for_each(|queue| queue.widen(new.len()));
+            drop(unheard);
+            new.for_each(|slot| shared.give(slot));
+            widened?;
             if depth > shared.slots.len() {
                 return Err(full());
             }

@@ -7,7 +7,7 @@ use dat_sys::*;
 use super::{refused_or_fails, refused_or_takes_nothing};
 use crate::case::{Outcome, Row, must, should};
 use crate::check::{answers, answers_with, failed, ok, one_of, same, supported, that, unsupported};
-use crate::rig::{Ep, Rig, SOON};
+use crate::rig::{Ep, Rig, SOON, until};
 
 pub(super) const CASES: &[Row] = &[
     must("dat_ep_create_with_srq/unconnected", "DESCRIPTION 2", "A new EP is unconnected.", |rig| {
@@ -50,6 +50,26 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.read(pair.active.ep, &[back.all()], 3, &memory.remote()))?;
             rig.completes(pair.active.request, 3, DAT_DTO_SUCCESS)?;
             same("the memory of the receive", back.load(0, 8), b"unheard.".to_vec())
+        },
+    ),
+    must(
+        "dat_ep_create_with_srq/null-recv-evd-frees-buffers",
+        "PARAMETERS 3",
+        "Without a receive EVD a message that takes a buffer of the SRQ makes room for another.",
+        |rig| {
+            let (srq, memory) = (rig.srq(3)?, rig.memory(8)?);
+            let passive = Ep { recv: DAT_HANDLE_NULL, ..rig.evds_of_an_ep()? };
+            let passive = create(rig, rig.pz()?, passive, srq, Some(&rig.ep_attr()))?;
+            let pair = rig.pair_of(rig.ep()?, passive)?;
+            for id in 0..4 * rig.query_srq(srq)?.max_recv_dtos as u64 {
+                until(
+                    || rig.recv_srq(srq, &[memory.all()], id) == DAT_SUCCESS,
+                    "there is room for a buffer",
+                )?;
+                ok(rig.send(pair.active.ep, &[], id))?;
+                rig.completes(pair.active.request, id, DAT_DTO_SUCCESS)?;
+            }
+            Ok(())
         },
     ),
     must(

@@ -24,7 +24,7 @@ pub(crate) use self::named::{named, named_infos};
 pub(crate) use self::objects::{Ep, QLEN};
 pub(crate) use self::peer::Peer;
 pub(crate) use self::shared::Shared;
-pub(crate) use self::threads::Calls;
+pub(crate) use self::threads::{Calls, until};
 use crate::api::Api;
 use crate::case::Outcome;
 use crate::check::{failed, ok};
