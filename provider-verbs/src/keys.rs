@@ -3,19 +3,18 @@
 //! Who copies data into a request instead of the device looks at neither key nor bounds, so what is copied has to be looked up
 //! here; what is not found, or is not as it should be, is left to the device and to what that says.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use dat_core::provider::Segment;
 
-/// By the 24 bits that are an index, two levels of 4096; pages are made when first needed and kept. Should a device use the last
-/// octet otherwise, only the latest of its keys with one index is found.
+use crate::pages::Pages;
+
+/// By the 24 bits that are an index. Should a device use the last octet otherwise, only the latest of its keys with one index
+/// is found.
 pub(crate) struct Keys {
-    pages: Box<[OnceLock<Page>]>,
+    slots: Pages<Slot>,
 }
 
-type Page = Box<[Slot]>;
-const PAGE: usize = 1 << 12;
 /// What is no key of a region.
 const NONE: u32 = 0;
 
@@ -42,7 +41,7 @@ pub(crate) struct Named {
 
 impl Keys {
     pub(crate) fn new() -> Self {
-        Keys { pages: (0..PAGE).map(|_| OnceLock::new()).collect() }
+        Keys { slots: Pages::new() }
     }
 
     /// Bytes that this process finds where the segment says, inside of a region of the domain.
@@ -63,7 +62,7 @@ impl Keys {
 
     #[inline]
     fn find(&self, key: u32) -> Option<Named> {
-        let slot = self.slot(key)?;
+        let slot = self.slots.get(key >> 8)?;
         (slot.key.load(Ordering::Acquire) == key && key != NONE).then(|| Named {
             domain: slot.domain.load(Ordering::Relaxed),
             start: slot.start.load(Ordering::Relaxed),
@@ -72,16 +71,8 @@ impl Keys {
         })
     }
 
-    #[inline]
-    fn slot(&self, key: u32) -> Option<&Slot> {
-        let index = (key >> 8) as usize;
-        self.pages[index / PAGE].get()?.get(index % PAGE)
-    }
-
     pub(crate) fn insert(&self, key: u32, named: Named) {
-        let index = (key >> 8) as usize;
-        let page = self.pages[index / PAGE].get_or_init(|| (0..PAGE).map(|_| Slot::default()).collect());
-        let slot = &page[index % PAGE];
+        let slot = self.slots.make(key >> 8);
         slot.key.store(NONE, Ordering::Relaxed);
         slot.domain.store(named.domain, Ordering::Release);
         slot.start.store(named.start, Ordering::Release);
@@ -91,7 +82,7 @@ impl Keys {
     }
 
     pub(crate) fn remove(&self, key: u32) {
-        if let Some(slot) = self.slot(key) {
+        if let Some(slot) = self.slots.get(key >> 8) {
             // Not if it is another's by now.
             let _ = slot.key.compare_exchange(key, NONE, Ordering::Relaxed, Ordering::Relaxed);
         }

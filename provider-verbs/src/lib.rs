@@ -14,7 +14,8 @@
 //! | `station` | who looks for events, and how threads sleep |
 //! | [`map`] | statuses, accesses and events, in dat-core's words |
 //! | [`gate`] | how another thread gets between a consumer and its queue, at no cost to the consumer |
-//! | `numbers`, `descriptor` | queue pairs by their numbers; descriptors that threads sleep on |
+//! | `numbers`, `pages` | queue pairs by their numbers; the table that numbers and keys are looked up in |
+//! | `descriptor` | descriptors that threads sleep on |
 //!
 //! # What becomes of dat-core's contract
 //!
@@ -96,6 +97,7 @@ pub mod map;
 mod mr;
 mod mw;
 mod numbers;
+mod pages;
 pub mod params;
 mod qp;
 mod side;

@@ -1,57 +1,35 @@
-//! Queue pairs by their numbers, for whoever polls: 24 bits, looked up without a lock.
+//! Queue pairs by their numbers, for whoever polls.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Two levels of 4096; pages are made when first needed and kept.
-pub(crate) struct Numbers<T> {
-    pages: Box<[AtomicPtr<Page<T>>]>,
-}
+use crate::pages::Pages;
 
-type Page<T> = [AtomicPtr<T>; PAGE];
-const PAGE: usize = 1 << 12;
+pub(crate) struct Numbers<T> {
+    /// Null: nobody has the number.
+    slots: Pages<AtomicPtr<T>>,
+}
 
 impl<T> Numbers<T> {
     pub(crate) fn new() -> Self {
-        Numbers { pages: (0..PAGE).map(|_| AtomicPtr::default()).collect() }
+        Numbers { slots: Pages::new() }
     }
 
     /// # Safety
     /// Who has the number stays alive until [`Numbers::remove`], and nobody uses the answer after that.
     #[inline]
     pub(crate) unsafe fn get(&self, number: u32) -> Option<&T> {
-        let page = self.pages.get(number as usize / PAGE)?.load(Ordering::Acquire);
-        // SAFETY: pages are kept; the rest as the caller promised.
-        unsafe { page.as_ref()?[number as usize % PAGE].load(Ordering::Acquire).as_ref() }
+        let who = self.slots.get(number)?.load(Ordering::Acquire);
+        // SAFETY: as the caller promised.
+        unsafe { who.as_ref() }
     }
 
-    /// One thread at a time.
     pub(crate) fn insert(&self, number: u32, who: *const T) {
-        let page = &self.pages[number as usize / PAGE % PAGE];
-        if page.load(Ordering::Acquire).is_null() {
-            let made: Box<Page<T>> = Box::new(std::array::from_fn(|_| AtomicPtr::default()));
-            page.store(Box::into_raw(made), Ordering::Release);
-        }
-        // SAFETY: made above or before, and kept.
-        let page = unsafe { &*page.load(Ordering::Acquire) };
-        page[number as usize % PAGE].store(who.cast_mut(), Ordering::Release);
+        self.slots.make(number).store(who.cast_mut(), Ordering::Release);
     }
 
-    /// As `insert`.
     pub(crate) fn remove(&self, number: u32) {
         self.insert(number, ptr::null());
-    }
-}
-
-impl<T> Drop for Numbers<T> {
-    fn drop(&mut self) {
-        for page in &mut self.pages {
-            let page = *page.get_mut();
-            if !page.is_null() {
-                // SAFETY: made by `insert`, and nobody else has it any more.
-                drop(unsafe { Box::from_raw(page) });
-            }
-        }
     }
 }
 
