@@ -61,6 +61,7 @@ const DEADLY: &[&str] = &[
     "dat_rsp_create/one-request",
     "dat_cr_accept/with-ep-at-rsp",
     "dat_cr_accept/too-much-private-data",
+    "dat_ep_post_recv/bad-arguments",
 ];
 
 /// Why a test is known not to pass.
