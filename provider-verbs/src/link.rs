@@ -248,8 +248,9 @@ impl Pair {
             State::Settling if end == End::Graceful => return false,
             State::Settling => {}
             _ => {
-                // What is flushed from now on is of our doing.
                 self.failed.store(true, Ordering::Release);
+                // A queue pair that is broken has flushed by itself.
+                self.ours.store(end != End::Broken, Ordering::Release);
                 // For ever.
                 std::mem::forget(self.requests.gate.shut());
                 std::mem::forget(self.receives.gate.shut());

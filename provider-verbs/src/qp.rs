@@ -36,6 +36,10 @@ pub(crate) struct Pair {
     pub(crate) receives: Side,
     /// A request failed, or was flushed without our doing: told to the station once.
     pub(crate) failed: AtomicBool,
+    /// What is flushed is of our doing.
+    pub(crate) ours: AtomicBool,
+    /// A request has completed without success.
+    request_failed: AtomicBool,
     /// The device is not asked any more what became of what was posted.
     abandoned: AtomicBool,
     inline: usize,
@@ -127,6 +131,8 @@ impl Qp {
             requests: Side::new(attr.cap.max_send_wr.max(cfg.max_requests as u32 + OWN as u32)),
             receives: Side::new(attr.cap.max_recv_wr.max(cfg.max_recvs as u32 + OWN as u32)),
             failed: AtomicBool::new(false),
+            ours: AtomicBool::new(false),
+            request_failed: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             inline: attr.cap.max_inline_data as usize,
             token: cfg.token,
@@ -392,9 +398,11 @@ impl Pair {
             return None;
         }
         let status = map::status(wc.status);
-        let is_first = status != WcStatus::Success && self.fail();
-        if status != WcStatus::Success && self.abandoned.load(Ordering::Acquire) {
-            return None;
+        if status != WcStatus::Success {
+            self.fail();
+            if self.abandoned.load(Ordering::Acquire) {
+                return None;
+            }
         }
         let with = |flag| (wc.wc_flags & flag != 0 && status == WcStatus::Success).then_some(wc.imm_data);
         // The shared queue's slots are not marked as receives.
@@ -423,7 +431,11 @@ impl Pair {
         }
         let Work { id, op, bytes, unfit } = self.requests.take(wc.wr_id as usize)?;
         let status = match self.station.device.is_rxe {
-            true if status != WcStatus::Success => map::rxe_request(wc.status, op, unfit && is_first),
+            true if status != WcStatus::Success => {
+                let is_first = !self.request_failed.swap(true, Ordering::Relaxed);
+                let by_itself = is_first && !self.ours.load(Ordering::Acquire);
+                map::rxe_request(wc.status, op, unfit && by_itself)
+            }
             _ => status,
         };
         if op == WcOp::Bind {
@@ -467,14 +479,12 @@ impl Pair {
         self.fail();
     }
 
-    /// It is in the error state, or has to be. True: and nobody knew it.
+    /// It is in the error state, or has to be.
     #[cold]
-    pub(crate) fn fail(&self) -> bool {
-        let is_first = !self.failed.swap(true, Ordering::AcqRel);
-        if is_first {
+    pub(crate) fn fail(&self) {
+        if !self.failed.swap(true, Ordering::AcqRel) {
             self.station.broken(self.number);
         }
-        is_first
     }
 
     pub(crate) fn call(&self, up: Upcall<'_, Adapter>) {

@@ -362,9 +362,7 @@ impl Station {
         match (news, whom) {
             (DeviceNews::QpBroken, Whom::Pair(Some(pair))) => pair.break_down(),
             // It takes nothing from its shared queue: that is the error state.
-            (DeviceNews::QpDrained, Whom::Pair(Some(pair))) if pair.is_up() => {
-                pair.fail();
-            }
+            (DeviceNews::QpDrained, Whom::Pair(Some(pair))) if pair.is_up() => pair.fail(),
             (DeviceNews::CqOverflow, Whom::Queue(Some(queue))) => queue.call(Upcall::CqOverflow),
             (DeviceNews::SrqLimit, Whom::Shared(Some(queue))) => queue.call(Upcall::LowWatermark),
             (DeviceNews::SrqBroken, Whom::Shared(Some(queue))) => queue.call(Upcall::Failed),
