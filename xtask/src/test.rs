@@ -86,19 +86,25 @@ pub(crate) fn count(command: &mut Command) -> Result<Tally> {
     count_into(&mut io::stdout().lock(), command)
 }
 
-/// The same of two at a time: what the second prints comes when the first has ended.
-pub(crate) fn count_both(first: &mut Command, second: &mut Command) -> Result<Tally> {
-    thread::scope(|scope| {
-        let second = scope.spawn(|| {
-            let mut printed = Vec::new();
-            count_into(&mut printed, second).map(|tally| (printed, tally))
-        });
-        let mut tally = count(first)?;
-        let (printed, others) = second.join().expect("no panic")?;
+/// The same of several at a time: what the first prints comes at once, the rest when those before have ended.
+pub(crate) fn count_all(commands: impl IntoIterator<Item = Command>) -> Result<Tally> {
+    let mut commands = commands.into_iter();
+    let first = commands.next();
+    let others: Vec<_> = commands
+        .map(|mut command| {
+            thread::spawn(move || {
+                let mut printed = Vec::new();
+                count_into(&mut printed, &mut command).map(|tally| (printed, tally))
+            })
+        })
+        .collect();
+    let mut tally = first.map_or_else(|| Ok(Tally::default()), |mut first| count(&mut first))?;
+    for other in others {
+        let (printed, counted) = other.join().expect("no panic")?;
         io::stdout().write_all(&printed)?;
-        tally.add(others);
-        Ok(tally)
-    })
+        tally.add(counted);
+    }
+    Ok(tally)
 }
 
 fn count_into(out: &mut impl Write, command: &mut Command) -> Result<Tally> {

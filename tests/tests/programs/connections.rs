@@ -72,7 +72,7 @@ impl Connections {
             way,
             command(&["-s"]),
             |server| server.wait_for(&ready).map(drop),
-            [("client", command(&["-h", way.to]))],
+            [("client", way.client, command(&["-h", way.to]))],
         )?;
         let mut complaints = Vec::new();
         for (who, text) in [("server", &pair.server.text), ("client", &pair.client.text)] {

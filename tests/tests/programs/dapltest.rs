@@ -383,10 +383,10 @@ const READY: &str = "Service Point Ready";
 fn with_server(registry: &Registry, way: &Way<'_>, work: Option<&[String]>) -> Result<Pair, Stop> {
     let [server, client, quit] = commands(registry, way, work.unwrap_or_default())?;
     let ready = |server: &Running| server.wait_for(READY).map(drop);
-    let client = work.map(|_| ("client", client));
+    let client = work.map(|_| ("client", way.client, client));
     if let Place::Guest(..) = way.server {
-        // Not told to quit: whoever tells it leaves at once, and the kernel then may not yet have noted that the server's
-        // first message is out. The server complains of that.
+        // Not told to quit: whoever tells it leaves at once, and the kernel (siw) then may not yet have noted that the
+        // server's first message is out, and fails it. The server complains of that.
         let (server, client) = Pair::serve(registry, way, server, ready, client)?;
         // Of performance tests the server says nothing.
         if !work.is_some_and(|work| work.iter().any(|arg| arg == "P")) {
@@ -394,7 +394,10 @@ fn with_server(registry: &Registry, way: &Way<'_>, work: Option<&[String]>) -> R
         }
         return Ok(Pair { server: server.kill()?, client });
     }
-    Ok(Pair::run(registry, way, server, ready, client.into_iter().chain([("quitting client", quit)]))?)
+    // Nor is it a guest that tells ours to quit, which leaves as soon as it hears it.
+    let teller = if let Place::Guest(..) = way.client { way.server } else { way.client };
+    let quit = ("quitting client", teller, quit);
+    Ok(Pair::run(registry, way, server, ready, client.into_iter().chain([quit]))?)
 }
 
 /// The server, the client with its work, and the one that tells the server to quit.

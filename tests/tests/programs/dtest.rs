@@ -112,7 +112,7 @@ fn run(
         way,
         command(&["-s"]),
         |server| rendezvous.arrange(server),
-        [("client", command(&["-h", rendezvous.at()]))],
+        [("client", way.client, command(&["-h", rendezvous.at()]))],
     )?;
     pair.verdict(&complaints(&pair, phases)).map_err(Stop::Fail)
 }

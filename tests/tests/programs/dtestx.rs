@@ -50,7 +50,7 @@ fn run(
         way,
         command(&["-s", "-v"]),
         |server| rendezvous.arrange(server),
-        [("client", command(&["-h", rendezvous.at()]))],
+        [("client", way.client, command(&["-h", rendezvous.at()]))],
     )?;
     let mut complaints = Vec::new();
     for (who, text, immediate, in_memory) in [

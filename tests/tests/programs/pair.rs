@@ -62,12 +62,12 @@ pub(crate) struct Pair {
 impl Pair {
     /// Starts `server`, the clients one after the other when it is `ready`, and waits for the end of all. Every
     /// program must exit with 0. `client` is what the first client said.
-    pub(crate) fn run(
+    pub(crate) fn run<'p>(
         registry: &Registry,
-        way: &Way<'_>,
+        way: &Way<'p>,
         server: Command,
         ready: impl FnOnce(&Running) -> Result<(), String>,
-        clients: impl IntoIterator<Item = (&'static str, Command)>,
+        clients: impl IntoIterator<Item = (&'static str, Place<'p>, Command)>,
     ) -> Result<Self, String> {
         let (server, client) = Self::serve(registry, way, server, ready, clients)?;
         let with_client = |why: String| why + "--- output of client\n" + &client.text;
@@ -77,12 +77,12 @@ impl Pair {
     }
 
     /// The same with a server that goes on.
-    pub(crate) fn serve(
+    pub(crate) fn serve<'p>(
         registry: &Registry,
-        way: &Way<'_>,
+        way: &Way<'p>,
         server: Command,
         ready: impl FnOnce(&Running) -> Result<(), String>,
-        clients: impl IntoIterator<Item = (&'static str, Command)>,
+        clients: impl IntoIterator<Item = (&'static str, Place<'p>, Command)>,
     ) -> Result<(Running, Ended), String> {
         let deadline = Instant::now() + LIMIT;
         let server = Running::start("server", way.server.command(server), registry, deadline)?;
@@ -92,8 +92,8 @@ impl Pair {
         }
 
         let mut said = None;
-        for (label, command) in clients {
-            let client = Running::start(label, way.client.command(command), registry, deadline)?;
+        for (label, place, command) in clients {
+            let client = Running::start(label, place.command(command), registry, deadline)?;
             let ended = client.end().map_err(|why| why + &server.report("served it"))?;
             ended.succeeded(label).map_err(|why| why + &server.report("served it"))?;
             said.get_or_insert(ended);
