@@ -76,8 +76,10 @@ fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
         qp.post_bind(&BindWr { id: 8, window: &window, view: Some(view), signalled: true, quiet: false })
     }
     .unwrap();
-    let mut stream =
-        Stream::new(work, StreamCfg { mulpdu: 128, crc, extended, ird: 2, ord: 2, hold: flags & 8 != 0, segment: 134 });
+    let mut stream = Stream::new(
+        work,
+        StreamCfg { mulpdu: 128, crc, extended, ird: 2, ord: 2, hold: flags & 8 != 0, segment: 134 },
+    );
     for id in 0..4 {
         let segments = [sink_at(0, 50), sink_at(50, 100)];
         // SAFETY: the memory outlives the stream.
