@@ -11,7 +11,7 @@ use std::time::Instant;
 use dat_core::provider::{Completions, Sink, Upcall, Wc};
 use dat_core::wake::{Slept, Wake};
 use dat_core::{Error, Result};
-use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_STATE, DAT_RESOURCE_MEMORY};
+use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_STATE, DAT_MODEL_NOT_SUPPORTED, DAT_RESOURCE_MEMORY};
 use rdma_core_sys::*;
 use rustix::event::Timespec;
 
@@ -31,6 +31,8 @@ pub(crate) struct Queue {
     channel_fd: RawFd,
     /// The consumer polls inside of it.
     gate: Gate,
+    /// Waits since giving up the processor brought a completion.
+    vain_yields: AtomicU32,
     /// Taken already, and what never was the device's: comes first.
     ahead: Mutex<VecDeque<Wc>>,
     ahead_len: AtomicUsize,
@@ -57,6 +59,9 @@ struct Room {
     /// Marks for which there is room: doubled when it is used up.
     spare: usize,
 }
+
+/// After so many waits in a row before which it was in vain, the processor is given up before one wait in as many.
+const VAIN: u32 = 16;
 
 /// Completions that are taken at a time.
 const BATCH: usize = 16;
@@ -94,6 +99,7 @@ impl Cq {
             channel,
             channel_fd,
             gate: Gate::default(),
+            vain_yields: AtomicU32::new(0),
             ahead: Mutex::default(),
             ahead_len: AtomicUsize::new(0),
             room: Mutex::new(Room { depth, marks: 0, spare: SPARE }),
@@ -167,8 +173,9 @@ impl Queue {
         let _shut = self.gate.shut();
         let entries = i32::try_from(entries).map_err(|_| Error::of(DAT_INVALID_STATE))?;
         // SAFETY: live.
-        match unsafe { (self.station.device.core.verbs.ibv_resize_cq)(self.cq.as_ptr(), entries) } {
+        match unsafe { (self.station.device.core.verbs.ibv_resize_cq)(self.cq.as_ptr(), entries) }.abs() {
             0 => Ok(()),
+            libc::EOPNOTSUPP | libc::ENOSYS => Err(Error::of(DAT_MODEL_NOT_SUPPORTED)),
             libc::EINVAL => Err(Error::of(DAT_INVALID_STATE)),
             _ => Err(Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY)),
         }
@@ -303,12 +310,8 @@ impl Queue {
     }
 
     fn arm(&self, solicited: bool) -> bool {
-        // Whose processor the device's work waits for has it done before it sleeps, for less than arming and sleeping cost.
-        if self.station.gives_way() {
-            std::thread::yield_now();
-            if !self.is_empty() {
-                return false;
-            }
+        if self.station.gives_way() && self.yield_pays() {
+            return false;
         }
         self.armed.store(true, Ordering::SeqCst);
         self.wishes.store(self.wishes.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
@@ -321,6 +324,18 @@ impl Queue {
             self.disarm();
         }
         empty
+    }
+
+    /// Whose processor the device's work waits for has it done before it sleeps, for less than arming and sleeping cost. Not
+    /// tried each time where it did not help: then the work is another processor's, or there is too much of it.
+    fn yield_pays(&self) -> bool {
+        let vain = self.vain_yields.load(Ordering::Relaxed);
+        let paid = (vain < VAIN || vain.is_multiple_of(VAIN)) && {
+            std::thread::yield_now();
+            !self.is_empty()
+        };
+        self.vain_yields.store(if paid { 0 } else { vain.wrapping_add(1) }, Ordering::Relaxed);
+        paid
     }
 
     /// Nothing is there to be taken. The consumer's; what the device has it takes.
