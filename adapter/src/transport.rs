@@ -122,6 +122,7 @@ fn attrs(ia: &str, address: SocketAddr, wire: Wire) -> Attrs {
         max_srqs: 1 << 16,
         max_srq_depth: 1 << 16,
         srq_across_pds: true,
+        zero_based: true,
         optimal_alignment: 64,
         named,
     }

@@ -76,6 +76,7 @@ impl Provider for Nothing {
             max_srqs: 0,
             max_srq_depth: 0,
             srq_across_pds: false,
+            zero_based: true,
             optimal_alignment: 64,
             named: Vec::new(),
         }))

@@ -333,6 +333,8 @@ pub struct Attrs {
     pub max_srq_depth: usize,
     /// Queue pairs of other domains may draw from a shared receive queue.
     pub srq_across_pds: bool,
+    /// Regions may count from zero ([`Mem::zero_based`]).
+    pub zero_based: bool,
     /// Bytes to which buffers are best aligned.
     pub optimal_alignment: u32,
     /// Transport-specific named attributes.

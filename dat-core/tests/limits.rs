@@ -26,7 +26,7 @@ impl Provider for Small {
         Ok(Mem.open(ia, params)?.with_attrs(|attrs| {
             (attrs.max_pds, attrs.max_eps, attrs.max_evds) = (2, 2, 3);
             (attrs.max_regions, attrs.max_windows, attrs.max_srqs) = (4, 3, 2);
-            attrs.srq_across_pds = false;
+            (attrs.srq_across_pds, attrs.zero_based) = (false, false);
         }))
     }
 }
@@ -103,6 +103,18 @@ fn an_ep_draws_from_an_srq_of_its_own_zone_where_the_transport_has_it_so() {
     };
     assert_eq!(into(other), Err(Error::arg(3)));
     into(own).unwrap();
+    ia::close(ia, DAT_CLOSE_ABRUPT_FLAG).unwrap();
+}
+
+#[test]
+fn a_region_counts_from_zero_where_the_transport_has_it_so() {
+    let ia = open_small();
+    let zone = pz::create(ia).unwrap();
+    let mut buffer = [0u8; 16];
+    let memory = Memory::Virtual { addr: buffer.as_mut_ptr().cast(), length: 16 };
+    // SAFETY: nothing is registered.
+    let made = unsafe { lmr::create(ia, memory, zone, DAT_MEM_PRIV_LOCAL_READ_FLAG, DAT_VA_TYPE_ZB) };
+    assert_eq!(made.err(), Some(Error::of(DAT_MODEL_NOT_SUPPORTED)));
     ia::close(ia, DAT_CLOSE_ABRUPT_FLAG).unwrap();
 }
 

@@ -87,7 +87,7 @@ impl<T: Transport> Ia<T> {
             max_rdma_read_out: count(reads.saturating_mul(attrs.max_eps)),
             max_rdma_read_per_ep_in_guaranteed: DAT_TRUE,
             max_rdma_read_per_ep_out_guaranteed: DAT_TRUE,
-            zb_supported: DAT_TRUE,
+            zb_supported: truth(attrs.zero_based),
             num_transport_attr: count(self.facts.named.len()),
             transport_attr: match self.facts.named.as_slice() {
                 [] => std::ptr::null_mut(),
@@ -104,7 +104,6 @@ impl<T: Transport> Ia<T> {
     /// The provider's attributes.
     pub fn provider_attributes(&self, out: &mut DAT_PROVIDER_ATTR) {
         let attrs = self.transport.attrs();
-        let truth = |yes| if yes { DAT_TRUE } else { DAT_FALSE };
         *out = DAT_PROVIDER_ATTR {
             provider_name: text(self.provider),
             provider_version_major: version().0,
@@ -170,4 +169,8 @@ fn text(text: &str) -> [c_char; DAT_NAME_MAX_LENGTH] {
         *to = from as c_char;
     }
     field
+}
+
+fn truth(yes: bool) -> DAT_BOOLEAN {
+    if yes { DAT_TRUE } else { DAT_FALSE }
 }

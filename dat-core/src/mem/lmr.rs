@@ -93,6 +93,7 @@ pub unsafe fn create<T: Transport>(
     }
     let mem = match va_type {
         DAT_VA_TYPE_VA => Mem { zero_based: false, ..mem },
+        DAT_VA_TYPE_ZB if !ia.transport.attrs().zero_based => return Err(Error::of(DAT_MODEL_NOT_SUPPORTED)),
         DAT_VA_TYPE_ZB => Mem { zero_based: true, ..mem },
         _ => return Err(Error::arg(7)),
     };

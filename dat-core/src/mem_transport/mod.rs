@@ -78,6 +78,7 @@ fn attrs(ia: &str, fabric: &str) -> Attrs {
         max_srqs: 1 << 12,
         max_srq_depth: 1 << 16,
         srq_across_pds: true,
+        zero_based: true,
         optimal_alignment: 64,
         named: vec![("fabric".to_owned(), fabric.to_owned())],
     }
