@@ -22,6 +22,15 @@ use crate::keys::Keys;
 use crate::params::SYSFS;
 use crate::qp::OWN;
 
+/// A driver of the kernel's that does a device's work, on the processors that consumers poll on; it does some things its own way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Software {
+    /// RoCEv2.
+    Rxe,
+    /// iWARP.
+    Siw,
+}
+
 /// An open device, and the port that has the adapter's address.
 pub struct Device {
     pub(crate) core: &'static RdmaCore,
@@ -34,8 +43,8 @@ pub struct Device {
     pub address: SocketAddr,
     pub(crate) attr: ibv_device_attr,
     pub(crate) port_attr: ibv_port_attr,
-    /// It is the kernel's rxe, which does some things its own way.
-    pub(crate) is_rxe: bool,
+    /// The kernel does its work.
+    pub(crate) software: Option<Software>,
     pub(crate) keys: Keys,
 }
 
@@ -108,10 +117,10 @@ impl Device {
             address: SocketAddr::new(address.ip(), 0),
             attr: ibv_device_attr::zeroed(),
             port_attr: ibv_port_attr::zeroed(),
-            is_rxe: false,
+            software: None,
             keys: Keys::new(),
         };
-        device.is_rxe = device.is_software() && !device.is_iwarp();
+        device.software = device.driver_of_the_kernel();
         // SAFETY: an open context, and room for what it writes.
         let asked = unsafe { (core.verbs.ibv_query_device)(context.as_ptr(), &mut device.attr) };
         if asked != 0 {
@@ -141,9 +150,24 @@ impl Device {
         self.attr.device_cap_flags & flag != 0 && self.attr.max_mw > 0
     }
 
-    /// The kernel does the device's work, on the processors that consumers poll on.
-    pub(crate) fn is_software(&self) -> bool {
-        !Path::new(SYSFS).join(&self.name).join("device").exists()
+    /// A device without hardware below it is one of these.
+    fn driver_of_the_kernel(&self) -> Option<Software> {
+        let has_hardware = Path::new(SYSFS).join(&self.name).join("device").exists();
+        (!has_hardware).then_some(if self.is_iwarp() { Software::Siw } else { Software::Rxe })
+    }
+
+    /// Marks tell when a queue pair has flushed. Over iWARP the transition flushes before it returns, and what is posted after an
+    /// end is not looked at.
+    pub(crate) fn marks(&self) -> bool {
+        !self.is_iwarp()
+    }
+
+    pub(crate) fn is_rxe(&self) -> bool {
+        self.software == Some(Software::Rxe)
+    }
+
+    pub(crate) fn is_siw(&self) -> bool {
+        self.software == Some(Software::Siw)
     }
 
     /// It and its peers speak iWARP.
@@ -183,7 +207,9 @@ impl Device {
             max_srqs: count(attr.max_srq),
             max_srq_depth: count(attr.max_srq_wr),
             // rxe looks for the buffers' keys in the domain of the queue pair (`send_data_in`).
-            srq_across_pds: !self.is_rxe,
+            srq_across_pds: !self.is_rxe(),
+            // siw takes no other name for a region's first byte than its address, and does not say so.
+            zero_based: !self.is_siw(),
             optimal_alignment: 64,
             named: vec![
                 ("device".to_owned(), format!("{} port {}", self.name, self.port)),

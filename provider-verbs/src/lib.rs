@@ -78,8 +78,10 @@
 //!   50 ms. So late the watermark may be noticed, and messages have taken more buffers meanwhile.
 //! - A peer's invalidation ends windows of type 2 only; of any other key, it ends the connection.
 //! - rxe looks for a shared queue's buffers in the domain of the endpoint: it has to be the queue's
-//!   ([`srq_across_pds`](dat_core::provider::Attrs::srq_across_pds)). Its statuses are told apart by [`map::rxe_request`] and
-//!   [`map::rxe_receive`]. It refuses misaligned atomics when they are posted.
+//!   ([`srq_across_pds`](dat_core::provider::Attrs::srq_across_pds)). It refuses misaligned atomics when they are posted.
+//! - Statuses of rxe and siw are told apart by [`map::request`] and [`map::receive`].
+//! - siw calls TCP's peer before `rdma_connect` returns: an address that says nothing holds up its adapter's other connections.
+//!   It lets peers read whatever is registered, and has neither windows nor queues that become longer.
 //!
 //! A queue that overruns is reported by the device (`IBV_EVENT_CQ_ERR`), and that is the end of its queue pairs.
 //! A successful completion gives back the places of the unsignalled requests before it, as dat-core counts; where there is no

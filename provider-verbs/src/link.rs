@@ -1,5 +1,6 @@
 //! A queue pair's connection: how it is made, and how it ends.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::ptr;
 use std::sync::atomic::Ordering;
@@ -69,6 +70,9 @@ pub(crate) enum End {
     /// The queue pair is no more.
     Dropped,
 }
+
+/// Nobody there who could say no.
+const NOT_BY_PEER: End = End::Rejected { by_peer: false, private: Vec::new() };
 
 /// How long a device may take to flush after it was removed.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -163,6 +167,8 @@ impl Pair {
                 let Some(call) = call else { return };
                 match id.connect(&call.private, call.depth, self.number, self.on_srq) {
                     Ok(()) => return,
+                    // siw has asked TCP by now.
+                    Err(e) if e.kind() == ErrorKind::ConnectionRefused => NOT_BY_PEER,
                     Err(_) => End::Unreachable,
                 }
             }
@@ -192,7 +198,7 @@ impl Pair {
                 drop(link);
                 return self.call(Upcall::Established { private: &[], peer, local, depth });
             }
-            (CmNews::Rejected, State::Calling) => End::Rejected { by_peer: false, private: Vec::new() },
+            (CmNews::Rejected, State::Calling) => NOT_BY_PEER,
             (CmNews::RejectedByPeer, State::Calling) => {
                 let private = private[REJECT_HEADER.len()..].to_vec();
                 End::Rejected { by_peer: true, private }
@@ -207,8 +213,7 @@ impl Pair {
                 End::Failed
             }
             (CmNews::Failed, State::Calling) => End::Unreachable,
-            // A device that refuses its peer an access may say so by nothing but this.
-            (CmNews::Disconnected, State::Up) if self.is_in_error() => End::Broken,
+            (CmNews::Disconnected, State::Up) if self.is_broken() => End::Broken,
             (CmNews::Disconnected, State::Up | State::Settling) => End::Disconnected,
             (CmNews::Gone, State::Calling) => End::Unreachable,
             (CmNews::Gone, State::Accepting) => End::Failed,
@@ -217,6 +222,15 @@ impl Pair {
         };
         drop(link);
         self.finish_later(end);
+    }
+
+    /// Its own device has ended the connection. One that refuses its peer an access may say so by nothing but the state; over
+    /// iWARP every end leads there.
+    fn is_broken(&self) -> bool {
+        match self.station.device.is_iwarp() {
+            true => self.failed.load(Ordering::Acquire),
+            false => self.is_in_error(),
+        }
     }
 
     /// Begins an end, and has the station bring it to one.
@@ -270,8 +284,7 @@ impl Pair {
         link.state = State::Flushing;
         link.flushed_at = Some(Instant::now());
         let mut marks = 0;
-        // Over iWARP the transition flushes before it returns, and what is posted after an end is not looked at.
-        let marked = !self.station.device.is_iwarp();
+        let marked = self.station.device.marks();
         if marked && !self.on_srq && self.mark_receives() {
             marks |= 1;
         }

@@ -3,6 +3,8 @@
 use dat_core::provider::{Access, WcOp, WcStatus};
 use rdma_core_sys::*;
 
+use crate::device::Software;
+
 /// How a work request ended. RC queue pairs know only the first fifteen or so; whatever else a device may say, it gave up.
 pub fn status(status: ibv_wc_status) -> WcStatus {
     match status {
@@ -20,26 +22,36 @@ pub fn status(status: ibv_wc_status) -> WcStatus {
     }
 }
 
-/// How a request ended that did not succeed, in rxe's words (Linux 6.12); `unfit`: it was the first of its queue pair, and the
-/// device cannot read or write where it says.
-pub fn rxe_request(ended: ibv_wc_status, op: WcOp, unfit: bool) -> WcStatus {
-    match ended {
+/// How a request ended that did not succeed, in the words of the kernel's drivers (Linux 6.12) or of hardware. `unfit`: the
+/// device cannot read or write where it says. `first`: none of its queue pair did so before, and nobody ended the connection.
+pub fn request(
+    driver: Option<Software>,
+    ended: ibv_wc_status,
+    op: WcOp,
+    unfit: bool,
+    first: bool,
+) -> WcStatus {
+    match (driver, ended) {
         // `rxe_requester` notes why it fails a request, and `flush_send_wqe` completes that like those behind it.
-        IBV_WC_WR_FLUSH_ERR if unfit => WcStatus::LocalProtection,
-        IBV_WC_LOC_QP_OP_ERR if op == WcOp::Bind => WcStatus::BindFailed,
-        ended => status(ended),
+        (Some(Software::Rxe), IBV_WC_WR_FLUSH_ERR) if unfit && first => WcStatus::LocalProtection,
+        (Some(Software::Rxe), IBV_WC_LOC_QP_OP_ERR) if op == WcOp::Bind => WcStatus::BindFailed,
+        // `siw_qp_sq_process` has one word for whatever is wrong here.
+        (Some(Software::Siw), IBV_WC_LOC_QP_OP_ERR) if unfit => WcStatus::LocalProtection,
+        _ => status(ended),
     }
 }
 
-/// How a receive ended that did not succeed, in rxe's words; `unfit`: no message can be written to its buffer.
-pub fn rxe_receive(ended: ibv_wc_status, unfit: bool) -> WcStatus {
-    match ended {
+/// The same of a receive; `unfit`: no message can be written to its buffer.
+pub fn receive(driver: Option<Software>, ended: ibv_wc_status, unfit: bool) -> WcStatus {
+    match (driver, ended) {
         // `send_data_in` has one word for a message that is too long and for a buffer that it cannot write to.
-        IBV_WC_LOC_QP_OP_ERR if unfit => WcStatus::LocalProtection,
-        IBV_WC_LOC_QP_OP_ERR => WcStatus::LocalLength,
+        (Some(Software::Rxe), IBV_WC_LOC_QP_OP_ERR) if unfit => WcStatus::LocalProtection,
+        (Some(Software::Rxe), IBV_WC_LOC_QP_OP_ERR) => WcStatus::LocalLength,
         // `check_rkey` has refused what the immediate data would have told of; this side did nothing wrong.
-        IBV_WC_REM_ACCESS_ERR => WcStatus::Flushed,
-        ended => status(ended),
+        (Some(Software::Rxe), IBV_WC_REM_ACCESS_ERR) => WcStatus::Flushed,
+        // `siw_rdmap_complete` has one word for whatever is wrong here.
+        (Some(Software::Siw), IBV_WC_GENERAL_ERR) if unfit => WcStatus::LocalProtection,
+        _ => status(ended),
     }
 }
 
@@ -210,22 +222,27 @@ mod tests {
     }
 
     #[test]
-    fn rxes_words_are_told_by_what_they_are_of() {
+    fn words_of_the_kernels_drivers_are_told_by_what_they_are_of() {
         use WcStatus::*;
-        let ended = IBV_WC_LOC_QP_OP_ERR;
-        assert_eq!([true, false].map(|unfit| rxe_receive(ended, unfit)), [LocalProtection, LocalLength]);
-        assert_eq!([WcOp::Bind, WcOp::Send].map(|op| rxe_request(ended, op, false)), [BindFailed, LocalEp]);
-        let ended = IBV_WC_REM_ACCESS_ERR;
-        assert_eq!(
-            (rxe_receive(ended, false), rxe_request(ended, WcOp::Write, true)),
-            (Flushed, RemoteAccess)
-        );
-        let ended = IBV_WC_WR_FLUSH_ERR;
-        assert_eq!(
-            [false, true].map(|unfit| rxe_request(ended, WcOp::Send, unfit)),
-            [Flushed, LocalProtection]
-        );
-        assert_eq!(rxe_receive(ended, true), Flushed);
+        let receives = |driver, ended| [true, false].map(|unfit| receive(driver, ended, unfit));
+        let send = |driver, ended, unfit, first| request(driver, ended, WcOp::Send, unfit, first);
+        let sends = |driver, ended| [true, false].map(|unfit| send(driver, ended, unfit, true));
+        let rxe = Some(Software::Rxe);
+        assert_eq!(receives(rxe, IBV_WC_LOC_QP_OP_ERR), [LocalProtection, LocalLength]);
+        assert_eq!(request(rxe, IBV_WC_LOC_QP_OP_ERR, WcOp::Bind, false, true), BindFailed);
+        assert_eq!(send(rxe, IBV_WC_WR_FLUSH_ERR, true, false), Flushed);
+        assert_eq!(sends(rxe, IBV_WC_LOC_QP_OP_ERR), [LocalEp; 2]);
+        assert_eq!(receives(rxe, IBV_WC_REM_ACCESS_ERR), [Flushed; 2]);
+        assert_eq!(sends(rxe, IBV_WC_REM_ACCESS_ERR), [RemoteAccess; 2]);
+        assert_eq!(sends(rxe, IBV_WC_WR_FLUSH_ERR), [LocalProtection, Flushed]);
+        assert_eq!(receives(rxe, IBV_WC_WR_FLUSH_ERR), [Flushed; 2]);
+        let siw = Some(Software::Siw);
+        assert_eq!(sends(siw, IBV_WC_LOC_QP_OP_ERR), [LocalProtection, LocalEp]);
+        assert_eq!(send(siw, IBV_WC_LOC_QP_OP_ERR, true, false), LocalProtection);
+        assert_eq!(receives(siw, IBV_WC_GENERAL_ERR), [LocalProtection, Transport]);
+        for ended in [IBV_WC_WR_FLUSH_ERR, IBV_WC_LOC_QP_OP_ERR, IBV_WC_REM_ACCESS_ERR] {
+            assert_eq!([sends(None, ended), receives(None, ended)], [[status(ended); 2]; 2], "hardware");
+        }
     }
 
     #[test]

@@ -58,12 +58,12 @@ impl Domain {
         self.pd.as_ptr().addr()
     }
 
-    /// The device will fail what names these segments: it cannot read there, or cannot write. Only of rxe it needs to be known,
-    /// which does not say so (see [`map::rxe_request`] and [`map::rxe_receive`]).
+    /// The device will fail what names these segments: it cannot read there, or cannot write. It needs to be known only of the
+    /// kernel's drivers, which do not say so (see [`map::request`] and [`map::receive`]).
     #[inline]
     pub(crate) fn is_unfit(&self, segments: &[Segment], writes: bool) -> bool {
-        let Device { keys, is_rxe, .. } = &*self.device;
-        *is_rxe && !segments.iter().all(|segment| keys.knows(segment, self.name(), writes))
+        let Device { keys, software, .. } = &*self.device;
+        software.is_some() && !segments.iter().all(|segment| keys.knows(segment, self.name(), writes))
     }
 
     /// A region to unbind windows of type 1 with, of which nothing is shown: rxe's library follows the pointer. Null: there is

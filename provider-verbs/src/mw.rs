@@ -207,7 +207,7 @@ impl Pane {
             None => self.make(panes, &mut state).map_err(|_| libc::ENOMEM)?,
         };
         let part = match view {
-            Some(view) if self.domain.device.is_rxe => Some(view.region.part(view).ok_or(libc::ENOMEM)?),
+            Some(view) if self.domain.device.is_rxe() => Some(view.region.part(view).ok_or(libc::ENOMEM)?),
             _ => None,
         };
         let info = ibv_mw_bind_info {

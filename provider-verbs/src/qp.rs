@@ -114,8 +114,10 @@ impl Qp {
         };
         // Not every device copies data.
         let qp = make(INLINE).or_else(|| make(0)).ok_or_else(full)?;
-        let reserved =
-            send_cq.reserve(OWN).and_then(|()| recv_cq.reserve(OWN).inspect_err(|_| send_cq.release(OWN)));
+        let marks = if station.device.marks() { OWN } else { 0 };
+        let reserved = send_cq
+            .reserve(marks)
+            .and_then(|()| recv_cq.reserve(marks).inspect_err(|_| send_cq.release(marks)));
         if let Err(error) = reserved {
             // SAFETY: nobody else has it.
             unsafe { (verbs.ibv_destroy_qp)(qp.as_ptr()) };
@@ -199,8 +201,9 @@ impl Drop for Pair {
     fn drop(&mut self) {
         // SAFETY: nobody posts to it any more, and its number is not in the table.
         unsafe { (self.station.device.core.verbs.ibv_destroy_qp)(self.qp.as_ptr()) };
-        self.send_cq.release(OWN);
-        self.recv_cq.release(OWN);
+        let marks = if self.station.device.marks() { OWN } else { 0 };
+        self.send_cq.release(marks);
+        self.recv_cq.release(marks);
     }
 }
 
@@ -259,7 +262,7 @@ impl Queue<Adapter> for Qp {
         pair.has_room(side, pair.deaf, &pair.recv_cq)?;
         let unfit = pair.domain.is_unfit(wr.segments, true);
         let at = side.fill(Work { id: wr.id, op: WcOp::Recv, bytes: 0, unfit });
-        let mut work = receive(wr, at | RECEIVE);
+        let mut work = receive(wr, at | RECEIVE, pair.station.device.software);
         // SAFETY: the caller's promise.
         post_error(unsafe { pair.post_receive(&mut work) })?;
         side.posted();
@@ -399,7 +402,10 @@ impl Pair {
         }
         let status = map::status(wc.status);
         if status != WcStatus::Success {
-            self.fail();
+            // Over iWARP the device flushes when the peer leaves, and of that there is news.
+            if status != WcStatus::Flushed || !self.station.device.is_iwarp() {
+                self.fail();
+            }
             if self.abandoned.load(Ordering::Acquire) {
                 return None;
             }
@@ -413,9 +419,9 @@ impl Pair {
                 Some(srq) => srq.took(at),
                 None => self.receives.take(at).map(|work| (work.id, work.unfit))?,
             };
-            let status = match self.station.device.is_rxe {
-                true if status != WcStatus::Success => map::rxe_receive(wc.status, unfit),
-                _ => status,
+            let status = match status {
+                WcStatus::Success => status,
+                _ => map::receive(self.station.device.software, wc.status, unfit),
             };
             if status != WcStatus::Flushed {
                 self.took();
@@ -430,13 +436,13 @@ impl Pair {
             return Some(Wc { id, qp: self.token, bytes, invalidated, immediate, op: WcOp::Recv, status });
         }
         let Work { id, op, bytes, unfit } = self.requests.take(wc.wr_id as usize)?;
-        let status = match self.station.device.is_rxe {
-            true if status != WcStatus::Success => {
-                let is_first = !self.request_failed.swap(true, Ordering::Relaxed);
-                let by_itself = is_first && !self.ours.load(Ordering::Acquire);
-                map::rxe_request(wc.status, op, unfit && by_itself)
+        let status = match status {
+            WcStatus::Success => status,
+            _ => {
+                let others = self.request_failed.swap(true, Ordering::Relaxed);
+                let first = !others && !self.ours.load(Ordering::Acquire);
+                map::request(self.station.device.software, wc.status, op, unfit, first)
             }
-            _ => status,
         };
         if op == WcOp::Bind {
             let wanted = self.bind_ended(status == WcStatus::Success)?;

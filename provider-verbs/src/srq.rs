@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use dat_core::provider::{PostError, Receives, RecvWr, Sink, Upcall};
 use dat_core::{Error, Result};
-use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_STATE, DAT_RESOURCE_SRQ};
+use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_STATE, DAT_MODEL_NOT_SUPPORTED, DAT_RESOURCE_SRQ};
 use rdma_core_sys::*;
 
 use crate::Adapter;
@@ -220,9 +220,10 @@ impl Shared {
         }
     }
 
-    fn modify(&self, attr: &mut ibv_srq_attr, mask: ibv_srq_attr_mask) -> bool {
+    /// An errno.
+    fn modify(&self, attr: &mut ibv_srq_attr, mask: ibv_srq_attr_mask) -> i32 {
         // SAFETY: live.
-        unsafe { (self.domain.device.core.verbs.ibv_modify_srq)(self.srq.as_ptr(), attr, mask) == 0 }
+        unsafe { (self.domain.device.core.verbs.ibv_modify_srq)(self.srq.as_ptr(), attr, mask) }
     }
 }
 
@@ -236,7 +237,7 @@ impl Receives for Srq {
         let Slot { id, unfit, .. } = &shared.slots[slot as usize];
         id.store(wr.id, Ordering::Relaxed);
         unfit.store(shared.domain.is_unfit(wr.segments, true), Ordering::Relaxed);
-        let mut work = work::receive(wr, u64::from(slot) | work::SHARED);
+        let mut work = work::receive(wr, u64::from(slot) | work::SHARED, shared.domain.device.software);
         let mut bad = ptr::null_mut();
         shared.posted.fetch_add(1, Ordering::Release);
         // SAFETY: live, a list of one, its memory as the caller promised.
@@ -267,8 +268,10 @@ impl Receives for Srq {
         if depth > shared.slots.len() {
             let full = || Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_SRQ);
             let max_wr = u32::try_from(depth).map_err(|_| full())?;
-            if !shared.modify(&mut ibv_srq_attr { max_wr, ..ibv_srq_attr::zeroed() }, IBV_SRQ_MAX_WR) {
-                return Err(full());
+            match shared.modify(&mut ibv_srq_attr { max_wr, ..ibv_srq_attr::zeroed() }, IBV_SRQ_MAX_WR) {
+                0 => {}
+                libc::EOPNOTSUPP | libc::ENOSYS => return Err(Error::of(DAT_MODEL_NOT_SUPPORTED)),
+                _ => return Err(full()),
             }
             let unheard = shared.unheard();
             let new = shared.slots.grow(depth);

@@ -88,8 +88,8 @@ impl Station {
         channel.unblock();
         device.unblock();
         // rxe hands on the kernel's flag, which for who counts in verbs' way is one of datagrams.
-        let invalidated = if device.is_rxe { IBV_WC_WITH_INV | IBV_WC_IP_CSUM_OK } else { IBV_WC_WITH_INV };
-        let looks = device.is_software().then(AtomicU32::default);
+        let invalidated = if device.is_rxe() { IBV_WC_WITH_INV | IBV_WC_IP_CSUM_OK } else { IBV_WC_WITH_INV };
+        let looks = device.software.map(|_| AtomicU32::default());
         Station {
             device,
             _witness: witness,
@@ -290,7 +290,7 @@ impl Station {
                 pair.send_cq.pump();
             }
             // What was wrong with a message: rxe tells of it by the receive alone.
-            if self.looks.is_some() && !sent && !received && pair.is_in_error() {
+            if self.device.is_rxe() && !sent && !received && pair.is_in_error() {
                 pair.fail();
             }
         }

@@ -5,6 +5,8 @@ use std::ptr;
 use dat_core::provider::{PostError, RecvWr, Remote, Segment, SendOp, SendWr, WcOp};
 use rdma_core_sys::*;
 
+use crate::device::Software;
+
 /// In a work request's id: it is a mark, and which.
 pub(crate) const MARK: u64 = 1 << 63;
 /// It is a receive.
@@ -58,10 +60,16 @@ pub(crate) fn request(wr: &SendWr<'_>, wr_id: u64) -> ibv_send_wr {
 
 /// A receive, likewise.
 #[inline]
-pub(crate) fn receive(wr: &RecvWr<'_>, wr_id: u64) -> ibv_recv_wr {
-    let num_sge = wr.segments.len() as i32;
-    ibv_recv_wr { wr_id, next: ptr::null_mut(), sg_list: segments(wr.segments), num_sge }
+pub(crate) fn receive(wr: &RecvWr<'_>, wr_id: u64, driver: Option<Software>) -> ibv_recv_wr {
+    let list = match wr.segments {
+        // siw's library takes no receive without a segment.
+        [] if driver == Some(Software::Siw) => &[NOTHING],
+        list => list,
+    };
+    ibv_recv_wr { wr_id, next: ptr::null_mut(), sg_list: segments(list), num_sge: list.len() as i32 }
 }
+
+const NOTHING: Segment = Segment { addr: 0, len: 0, key: 0 };
 
 /// The same 16 bytes: address, length, key. Read, not written to, though C does not say so.
 fn segments(segments: &[Segment]) -> *mut ibv_sge {
@@ -77,9 +85,9 @@ fn segments(segments: &[Segment]) -> *mut ibv_sge {
     segments.as_ptr().cast_mut().cast()
 }
 
-/// What a post answered: an errno.
+/// What a post answered: an errno; siw's library makes it negative.
 pub(crate) fn post_error(errno: i32) -> std::result::Result<(), PostError> {
-    match errno {
+    match errno.abs() {
         0 => Ok(()),
         libc::ENOMEM => Err(PostError::Full),
         libc::EINVAL => Err(PostError::Bounds),

@@ -64,10 +64,10 @@ pub(crate) fn tests(dist: &Path, filter: Option<&str>) -> Result<Tally> {
 
 /// Runs at the same time as the rest, each with a guest and a network of its own: while the programs of one wait, those of
 /// another compute. What their names begin with.
-const GROUPS: [[&str; 2]; 2] = [
-    ["guest::siw::", "guest::conformance::verbs::"],
+const GROUPS: [[&str; 3]; 2] = [
+    ["guest::siw::", "guest::conformance::verbs::", "guest::conformance::verbs_on_siw::"],
     // The first waits most of the time for what OFED's provider does not do.
-    ["guest::conformance::ofa::", "guest::matrix::"],
+    ["guest::conformance::ofa::", "guest::matrix::", "guest::verbs::siw::"],
 ];
 
 /// How `build.sh` says so.

@@ -170,7 +170,7 @@ impl Rig {
     /// An RMR of the rig's zone.
     pub(crate) fn rmr(&self) -> Outcome<DAT_RMR_HANDLE> {
         let mut rmr = null_mut();
-        ok(self.api.dat_rmr_create(self.pz()?, &mut rmr))?;
+        supported(self.api.dat_rmr_create(self.pz()?, &mut rmr))?;
         Ok(rmr)
     }
 

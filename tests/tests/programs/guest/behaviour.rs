@@ -36,6 +36,17 @@ pub(super) const BEHAVIOURS: &[Behaviour] = &[
     behaviour("ends_at_any_moment", "exits", &["40"]),
 ];
 
+/// Those that are another matter over siw.
+pub(super) const SIW: &[Behaviour] = &[
+    behaviour("a_killed_target", "killed_peer", &["target"]),
+    behaviour("a_killed_writer", "killed_peer", &["writer"]),
+    behaviour("children", "forks", &["graceful"]),
+    behaviour("suppressed_requests", "quiet", &["suppressed"]),
+    behaviour("requests_without_an_evd", "quiet", &["mute"]),
+    behaviour("connections_leave_nothing_behind", "connection_cycles", &["50"]),
+    behaviour("ends_at_any_moment", "exits", &["40"]),
+];
+
 /// Those that are another matter over IPv6.
 pub(super) const IPV6: &[Behaviour] = &[
     behaviour("a_killed_target", "killed_peer", &["target"]),

@@ -18,16 +18,19 @@ use known::known;
 /// A run takes minutes, and says nothing before its end.
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// A provider, asked through our libdat2.
+/// A provider on a device, asked through our libdat2.
 struct Target {
+    name: &'static str,
     provider: &'static str,
+    device: &'static str,
     verdicts: OnceLock<Result<Verdicts, Stop>>,
 }
 
-static TARGETS: [Target; 2] = [target("verbs"), target("ofa")];
+static TARGETS: [Target; 3] =
+    [target("verbs", "verbs", "rxe"), target("verbs_on_siw", "verbs", "siw"), target("ofa", "ofa", "rxe")];
 
-const fn target(provider: &'static str) -> Target {
-    Target { provider, verdicts: OnceLock::new() }
+const fn target(name: &'static str, provider: &'static str, device: &'static str) -> Target {
+    Target { name, provider, device, verdicts: OnceLock::new() }
 }
 
 /// How a case ended.
@@ -74,7 +77,7 @@ pub(super) fn trials(machine: &Arc<Machine>, arguments: &Arguments) -> Vec<Trial
 
 impl Target {
     fn test(&self, case: &str) -> String {
-        format!("{}::{case}", self.provider)
+        format!("{}::{case}", self.name)
     }
 
     fn leaves_out(&self, case: &str) -> bool {
@@ -83,7 +86,7 @@ impl Target {
 
     /// What the suite says of these cases, in one run of it.
     fn ask(&self, machine: &Machine, cases: &[String]) -> Result<Verdicts, Stop> {
-        let guest = machine.settled()?;
+        let guest = machine.settled(self.device)?;
         guest.run("dmesg -c >/dev/null")?;
         let (_, ours) = REGISTRIES[0];
         // It ends with 1 where a case has failed, which is not the last word. What processes say that die is not JSON.

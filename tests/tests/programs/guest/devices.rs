@@ -26,7 +26,7 @@ pub(super) fn trials(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<T
     let trials = FAILURES.iter().map(|failure| {
         let (machine, dist) = (Arc::clone(machine), dist.clone());
         trial(format!("guest::verbs::{}", failure.name), move || {
-            let guest = machine.settled()?;
+            let guest = machine.settled("rxe")?;
             failure.happens(guest, &dist?).map_err(|stop| guest.testify(stop))
         })
     });

@@ -39,8 +39,8 @@ impl Machine {
         self.guest.get_or_init(|| Guest::boot(&self.image)).as_ref().map_err(Stop::clone)
     }
 
-    /// With an rxe device, our libraries and the program `dat` in /tmp/dist, and a network "apart".
-    pub(super) fn settled(&self) -> Result<&Guest, Stop> {
+    /// With this device over a wire of 1500 octets, our libraries and the program `dat` in /tmp/dist, and a network "apart".
+    pub(super) fn settled(&self, device: &'static str) -> Result<&Guest, Stop> {
         let guest = self.guest()?;
         self.settled
             .get_or_init(|| {
@@ -52,7 +52,7 @@ impl Machine {
                 Ok(())
             })
             .clone()?;
-        guest.device("rxe", 1500)?;
+        guest.device(device, 1500)?;
         Ok(guest)
     }
 }

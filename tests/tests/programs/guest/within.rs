@@ -21,11 +21,13 @@ struct Inhabitant {
     provider: &'static Provider,
     address: &'static str,
     network: &'static str,
+    /// The guest's RDMA device meanwhile.
+    device: &'static str,
 }
 
 /// On the wire's rxe.
 const fn on_rxe(name: &'static str, provider: &'static Provider) -> Inhabitant {
-    Inhabitant { name, provider, address: RXE, network: "" }
+    Inhabitant { name, provider, address: RXE, network: "", device: "rxe" }
 }
 
 /// At its address of IPv6.
@@ -42,12 +44,17 @@ const INHABITANTS: &[Inhabitant] = &[
     on_rxe("ofa", &OFA),
     on_rxe("tcp-emu", &PROVIDERS[0]),
     Inhabitant { address: APART, network: "ip netns exec apart", ..on_rxe("softroce", &PROVIDERS[1]) },
+    Inhabitant { device: "siw", ..on_rxe("siw", &VERBS) },
 ];
 
 /// The file of both registries: each provider in both kinds of thread safety, for the conformance suite.
 pub(super) fn conf() -> String {
     let mut conf = String::new();
-    for Inhabitant { provider: Provider { ia, library, .. }, address, .. } in INHABITANTS {
+    for Inhabitant { provider: Provider { ia, library, .. }, address, device, .. } in INHABITANTS {
+        if *device == "siw" {
+            // The same line as for rxe, whose address it has.
+            continue;
+        }
         let (library, version, params) = match *ia {
             "ofa" => ((*library).to_owned(), "dapl.2.0", "wire 0".to_owned()),
             "verbs" | "verbs-ipv6" => {
@@ -93,16 +100,17 @@ pub(super) fn trials(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<T
         for (name, variables) in REGISTRIES {
             let there = There { registry: variables, network: inhabitant.network };
             let mut add = |prefix: String, program: Program| {
-                let (machine, dist, address) = (Arc::clone(machine), dist.clone(), inhabitant.address);
+                let (machine, dist) = (Arc::clone(machine), dist.clone());
+                let &Inhabitant { address, device, .. } = inhabitant;
                 let case = Case::new(program.title(), move |registry| {
-                    let guest = machine.settled()?;
+                    let guest = machine.settled(device)?;
                     let place = Place::Guest(guest, there);
                     let way = Way { to: address, server: place, client: place };
                     program.run(&dist.clone()?, registry, &way).map_err(|stop| guest.testify(stop))
                 });
                 trials.push(case.trial(&prefix, Arc::clone(&registry)));
             };
-            if inhabitant.name != "ipv6" {
+            if inhabitant.name != "ipv6" && inhabitant.device == "rxe" {
                 let matrix = [Program::Dtest, Program::Transaction(&dapltest::WITH_GUEST[0])];
                 for program in matrix {
                     add(format!("guest::matrix::{name}::{}", inhabitant.name), program);
@@ -111,6 +119,7 @@ pub(super) fn trials(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<T
             let (prefix, programs) = match (inhabitant.name, name) {
                 ("verbs", "ours") => ("guest::verbs", all()),
                 ("ipv6", "ours") => ("guest::verbs::ipv6", over_ipv6()),
+                ("siw", "ours") => ("guest::verbs::siw", over_siw()),
                 _ => continue,
             };
             for program in programs {
@@ -137,6 +146,16 @@ fn over_ipv6() -> Vec<Program> {
     let mut programs: Vec<_> = dapltest::WITH_GUEST.iter().map(Program::Transaction).collect();
     programs.extend(endings::ENDINGS.iter().map(Program::Ending));
     programs.extend(behaviour::IPV6.iter().map(Program::Behaviour));
+    programs
+}
+
+/// iWARP has no dtestx, and siw no windows, nor an end that its caller is not held up by (`calls_that_nobody_answers`).
+fn over_siw() -> Vec<Program> {
+    let mut programs = vec![Program::Dtest];
+    programs.extend(dapltest::WITH_GUEST.iter().map(Program::Transaction));
+    programs.extend(connections::IN_GUEST.iter().map(Program::Connections));
+    programs.extend(endings::ENDINGS.iter().map(Program::Ending));
+    programs.extend(behaviour::SIW.iter().map(Program::Behaviour));
     programs
 }
 

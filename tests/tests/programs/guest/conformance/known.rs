@@ -9,10 +9,13 @@ const KNOWN: &[(&str, &str)] = &[
         "verbs::dat_ia_query/private-data-size",
         "56 octets: the REQ has no room for the 64 that the standard asks for",
     ),
-    (
-        "verbs::dat_ep_disconnect/peer-dies",
-        "the kernel answers for a peer that is held still: what is asked of it before it dies succeeds",
-    ),
+    ("verbs::dat_ep_disconnect/peer-dies", ANSWERED),
+    ("verbs_on_siw::dat_ia_query/private-data-size", "56 octets: rdma_cm leaves as many of every request"),
+    ("verbs_on_siw::dat_ep_connect/times-out", SIW_CALLS),
+    ("verbs_on_siw::dat_ep_connect/silent-peer", SIW_CALLS),
+    ("verbs_on_siw::dat_ep_post_rdma_read/no-remote-read", "siw lets peers read whatever is registered"),
+    ("verbs_on_siw::dat_ep_disconnect/peer-dies", ANSWERED),
+    ("verbs_on_siw::dat_cr_accept/peer-is-gone", ANSWERED),
     ("ofa::dat_ia_query/thread-safety", HANGS),
     ("ofa::dat_ia_openv/thread-safety", HANGS),
     ("ofa::dat_ia_openv/bad-async-evd", HANGS),
@@ -29,17 +32,28 @@ const KNOWN: &[(&str, &str)] = &[
 /// Tests that pass or not, as it happens.
 const SOMETIMES: &[(&str, &str)] = &[
     (
-        "verbs::*in-disconnect-pending",
+        "verbs*::*in-disconnect-pending",
         "the kernel answers for a peer that is held still: the state may be over at once",
     ),
     (
-        "verbs::dat_ep_disconnect/silent-peer",
+        "verbs*::dat_ep_disconnect/silent-peer",
         "the kernel answers for a peer that is held still: the read may be done before it is given up",
+    ),
+    (
+        "verbs_on_siw::*in-completion-pending",
+        "the kernel answers for a peer that is held still: the state may be over at once",
     ),
 ];
 
+/// What a test means to keep from happening happens.
+const ANSWERED: &str =
+    "the kernel answers for a peer that is held still: what is asked of it before it dies succeeds";
+
 /// Such cases are not asked.
 const HANGS: &str = "OFED's provider does not return, or dies";
+
+/// Nor are these.
+const SIW_CALLS: &str = "siw does not let go of who calls until TCP gives up";
 
 /// Cases that OFED's provider does not survive, in its own code.
 const DEADLY: &[&str] = &[
@@ -76,7 +90,7 @@ pub(super) fn sometimes(test: &str) -> Option<&'static str> {
 
 /// Whether asking would take the machine's time for nothing.
 pub(super) fn hangs(test: &str) -> bool {
-    known(test) == Some(HANGS)
+    known(test).is_some_and(|why| [HANGS, SIW_CALLS].contains(&why))
 }
 
 /// What of OFED's provider is said: it is not ours to mend, so a case that fails over it is named, and no failure of ours;
