@@ -442,6 +442,7 @@ impl Queue {
     fn discard(&self) {
         loop {
             self.gather();
+            debug_assert!(self.ahead().is_empty(), "nobody would take it");
             if self.arm(false) {
                 break;
             }

@@ -176,12 +176,19 @@ impl Device {
         unsafe { (*(*self.context.as_ptr()).device).transport_type == IBV_TRANSPORT_IWARP }
     }
 
+    /// Work requests that a request of dat-core's takes at most: one to bind a window for the peer of one queue pair comes after
+    /// one that invalidates it, and half of that must not get there alone (rxe 6.12 takes the host down when a window is
+    /// invalidated twice).
+    pub(crate) fn places(&self) -> usize {
+        if self.has_windows(true) { 2 } else { 1 }
+    }
+
     /// What `dat_ia_query` tells of it.
     pub fn attrs(&self, ia: &str) -> Attrs {
         let (attr, count) = (&self.attr, |n: i32| usize::try_from(n).unwrap_or(0));
         let segments = count(attr.max_sge).min(32);
         // Less what marks the end of a connection's queues.
-        let dtos = count(attr.max_qp_wr).saturating_sub(OWN);
+        let dtos = count(attr.max_qp_wr).saturating_sub(OWN) / self.places();
         let depth = attr.max_qp_rd_atom.min(attr.max_qp_init_rd_atom).clamp(0, i32::from(RDMA_MAX_RESP_RES));
         Attrs {
             adapter: ia.to_owned(),

@@ -97,7 +97,7 @@ impl Qp {
             srq: srq.as_ref().map_or(ptr::null_mut(), |srq| srq.as_ptr()),
             qp_type: IBV_QPT_RC,
             cap: ibv_qp_cap {
-                max_send_wr: (cfg.max_requests + OWN) as u32,
+                max_send_wr: (cfg.max_requests * station.device.places() + OWN) as u32,
                 max_recv_wr: if srq.is_some() { 0 } else { (cfg.max_recvs + OWN) as u32 },
                 max_send_sge: cfg.max_request_segments.max(1) as u32,
                 max_recv_sge: if srq.is_some() { 0 } else { cfg.max_recv_segments.max(1) as u32 },
@@ -212,7 +212,9 @@ impl Queue<Adapter> for Qp {
         let (pair, side) = (&*self.0, &self.0.requests);
         let (op, bytes) = (operation(&wr.op)?, wr.segments.iter().map(|s| s.len).sum());
         let Some(_inside) = side.gate.enter() else {
-            side.post_late(&pair.send_cq, pair.flushed(wr.id, op));
+            if pair.mute.is_none() {
+                side.post_late(&pair.send_cq, pair.flushed(wr.id, op));
+            }
             return Ok(());
         };
         pair.has_room(side, pair.mute, &pair.send_cq)?;
@@ -237,7 +239,9 @@ impl Queue<Adapter> for Qp {
         let pane = wr.window.pane();
         pane.check(&pair.domain, wr.view.as_ref())?;
         let Some(_inside) = side.gate.enter() else {
-            side.post_late(&pair.send_cq, pair.flushed(wr.id, WcOp::Bind));
+            if pair.mute.is_none() {
+                side.post_late(&pair.send_cq, pair.flushed(wr.id, WcOp::Bind));
+            }
             return Ok(pane.lost(wr.view.is_none()));
         };
         pair.has_room(side, pair.mute, &pair.send_cq)?;
@@ -256,7 +260,9 @@ impl Queue<Adapter> for Qp {
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
         let (pair, side) = (&*self.0, &self.0.receives);
         let Some(_inside) = side.gate.enter() else {
-            side.post_late(&pair.recv_cq, pair.flushed(wr.id, WcOp::Recv));
+            if pair.deaf.is_none() {
+                side.post_late(&pair.recv_cq, pair.flushed(wr.id, WcOp::Recv));
+            }
             return Ok(());
         };
         pair.has_room(side, pair.deaf, &pair.recv_cq)?;

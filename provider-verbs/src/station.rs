@@ -118,6 +118,12 @@ impl Station {
         self.bell.ring();
     }
 
+    /// Nobody handles anything any more: what was left to end ends with its owners.
+    pub(crate) fn clear(&self) {
+        let left = std::mem::take(&mut *lock(&self.ending));
+        drop(left);
+    }
+
     pub(crate) fn add_pair(&self, pair: &Arc<Pair>) {
         let mut pairs = lock(&self.pairs);
         pairs.insert(pair.number, Arc::downgrade(pair));
@@ -190,7 +196,9 @@ impl Station {
         let Ok(_desk) = self.desk.try_lock() else { return };
         while self.channel.take(self) {}
         let failed = std::mem::take(&mut *lock(&self.failed));
-        for pair in failed.into_iter().filter_map(|number| self.pair(number)) {
+        // A number may be another's by now.
+        let failed = failed.into_iter().filter_map(|number| self.pair(number));
+        for pair in failed.filter(|pair| pair.failed.load(Ordering::Acquire)) {
             pair.end(End::Broken);
             lock(&self.ending).push(pair);
         }
@@ -239,33 +247,43 @@ impl Station {
     /// The station's own thread.
     pub(crate) fn run(&self) {
         let (mut tick, mut looked, mut pause) = (TICK, Instant::now(), SHORTEST_PAUSE);
+        // A device that was taken away has nothing to tell any more, and its descriptors are ready for ever.
+        let is_over = |revents: PollFlags| {
+            revents.intersects(PollFlags::ERR | PollFlags::HUP) && !revents.contains(PollFlags::IN)
+        };
+        let mut tells = true;
         while !self.stop.load(Ordering::Acquire) {
             let mut queues = self.cqs();
             queues.retain(|queue| queue.attended.load(Ordering::Acquire));
-            let mut fds = vec![
-                PollFd::new(&self.bell, PollFlags::IN),
-                PollFd::new(&self.channel, PollFlags::IN),
-                PollFd::from_borrowed_fd(self.device.async_fd(), PollFlags::IN),
-            ];
+            let mut fds =
+                vec![PollFd::new(&self.bell, PollFlags::IN), PollFd::new(&self.channel, PollFlags::IN)];
             fds.extend(queues.iter().map(|queue| PollFd::new(queue, PollFlags::IN)));
+            fds.extend(tells.then(|| PollFd::from_borrowed_fd(self.device.async_fd(), PollFlags::IN)));
             let limit = self.limit(looked + tick, pause);
             // What there is to do is looked at whatever this says.
             let _ = poll(&mut fds, limit.as_ref());
-            let ready: Vec<_> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+            let revents: Vec<_> = fds.iter().map(PollFd::revents).collect();
             drop(fds);
             // An end may wait for a peer, which may take its time.
             pause = (2 * pause).min(TICK);
-            if ready[0] {
+            if !revents[0].is_empty() {
                 self.bell.settle();
                 pause = SHORTEST_PAUSE;
             }
-            if ready[1] {
+            if !revents[1].is_empty() {
                 tick = TICK;
             }
-            if ready[2] {
+            let (of_queues, of_device) = revents[2..].split_at(queues.len());
+            for &revents in of_device.iter().filter(|revents| !revents.is_empty()) {
                 self.take_async();
+                tells = !is_over(revents);
             }
-            queues.iter().zip(&ready[3..]).filter(|(_, ready)| **ready).for_each(|(queue, _)| queue.serve());
+            for (queue, &revents) in queues.iter().zip(of_queues).filter(|(_, revents)| !revents.is_empty()) {
+                queue.serve();
+                if is_over(revents) {
+                    queue.attended.store(false, Ordering::Release);
+                }
+            }
             if looked.elapsed() >= tick {
                 tick = if self.look_for_news() { TICK } else { (2 * tick).min(LONGEST_TICK) };
                 looked = Instant::now();
@@ -304,7 +322,10 @@ impl Station {
     /// How long nothing happens by itself. `look`: when to look for failures, while there are connections; `pause`: how long to
     /// leave those alone that end.
     fn limit(&self, look: Instant, pause: Duration) -> Option<Timespec> {
-        let unfinished = !lock(&self.ending).is_empty() || !lock(&self.failed).is_empty();
+        // Who is at the desk may have taken both lists there, and tells nobody what is left of them.
+        let desk = self.desk.try_lock();
+        let unfinished = desk.is_err() || !lock(&self.ending).is_empty() || !lock(&self.failed).is_empty();
+        drop(desk);
         let look = self.pairs().iter().any(|pair| pair.is_up()).then_some(look);
         let due = lock(&self.deadlines).first().map(|(at, _)| *at);
         let due = due.into_iter().chain(look).min().map(|at| at.saturating_duration_since(Instant::now()));

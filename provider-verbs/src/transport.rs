@@ -68,6 +68,7 @@ impl Drop for Adapter {
         if let Some(thread) = self.thread.take() {
             let ended = thread.join();
             debug_assert!(ended.is_ok(), "a panic ends the process");
+            self.station.clear();
         }
     }
 }
