@@ -182,6 +182,7 @@ int main(int argc, char **argv)
            after.descriptors, before.threads, after.threads, before.mapped, after.mapped);
     EXPECT(after.descriptors <= before.descriptors, "file descriptors are left");
     EXPECT(after.threads <= before.threads, "threads are left");
+    EXPECT(after.mapped <= before.mapped + HEAP_STEP, "memory is left");
 
     OK(dat_psp_free(passive.psp));
     OK(dat_ep_free(passive.ep));

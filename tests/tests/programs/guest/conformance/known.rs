@@ -30,7 +30,6 @@ const KNOWN: &[(&str, &str)] = &[
 
 /// Tests that pass or not, as it happens.
 const SOMETIMES: &[(&str, &str)] = &[
-    ("verbs::dat_ia_query/max-dto-per-ep", "queues so long take nearly all the memory that the guest has"),
     (
         "verbs*::*in-disconnect-pending",
         "the kernel answers for a peer that is held still: the state may be over at once",
