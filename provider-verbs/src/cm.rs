@@ -5,7 +5,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dat_core::provider::{Port, ReadDepth, Sink, Upcall};
@@ -176,23 +176,23 @@ impl Channel {
         let depth =
             ReadDepth { incoming: conn.responder_resources.into(), outgoing: conn.initiator_depth.into() };
         let news = map::cm_news(event.event, event.status, private);
-        // SAFETY: as the caller promised.
-        let id = unsafe { &mut *event.id };
+        let id = NonNull::new(event.id)?;
+        // SAFETY: as the caller promised, live; nobody writes there any more.
+        let addr = unsafe { &(*id.as_ptr()).route.addr };
+        // SAFETY: as above.
+        let context = unsafe { context(id) };
         if news == CmNews::Request {
             // Not a connection's yet.
-            id.context = ptr::null_mut();
+            context.store(ptr::null_mut(), Ordering::Relaxed);
             // SAFETY: a listener's context leads to its point, which stays as long as the listener's identifier.
             let point = unsafe { &*(*event.listen_id).context.cast::<Point>() };
             point.waiting.fetch_add(1, Ordering::Relaxed);
-            let request = Request {
-                id: Some(Id { core: self.core, id: NonNull::from(&mut *id) }),
-                depth,
-                waiting: Arc::clone(&point.waiting),
-            };
+            let request =
+                Request { id: Some(Id { core: self.core, id }), depth, waiting: Arc::clone(&point.waiting) };
             if point.waiting.load(Ordering::Relaxed) > point.backlog {
                 return Some(Kept::Refused(request));
             }
-            let [local, peer] = addresses(id);
+            let [local, peer] = addresses(addr);
             let sink = point.sink.lock().unwrap_or_else(PoisonError::into_inner);
             sink.call(Upcall::Request { request, from: peer, to: local, private });
             return None;
@@ -201,9 +201,9 @@ impl Channel {
             station.lose_device();
         }
         // A listener's leads to its point.
-        let number = u32::try_from(id.context.addr()).ok().filter(|&number| number != 0);
+        let number = u32::try_from(context.load(Ordering::Relaxed).addr()).ok().filter(|&number| number != 0);
         let pair = station.pair(number?)?;
-        pair.news(news, private, depth, addresses(id));
+        pair.news(news, private, depth, addresses(addr));
         Some(Kept::Pair(pair))
     }
 }
@@ -215,9 +215,18 @@ enum Kept {
     Pair(Arc<Pair>),
 }
 
+/// Where an identifier's events lead. One thread may take a request while another looks at an event of it.
+///
+/// # Safety
+/// The identifier is live as long as the answer is used.
+unsafe fn context<'i>(id: NonNull<rdma_cm_id>) -> &'i AtomicPtr<c_void> {
+    // SAFETY: as the caller promised; nobody reads or writes it in another way once there are events.
+    unsafe { AtomicPtr::from_ptr(&raw mut (*id.as_ptr()).context) }
+}
+
 /// The local address and the peer's.
-fn addresses(id: &rdma_cm_id) -> [SocketAddr; 2] {
-    let rdma_addr { src_storage, dst_storage, .. } = &id.route.addr;
+fn addresses(addr: &rdma_addr) -> [SocketAddr; 2] {
+    let rdma_addr { src_storage, dst_storage, .. } = addr;
     [src_storage, dst_storage].map(|storage| match i32::from(storage.ss_family) {
         libc::AF_INET6 => {
             // SAFETY: the family says what it is.
@@ -308,8 +317,9 @@ impl Id {
 
     /// Its events are a queue pair's from now on.
     pub(crate) fn belongs_to(&self, number: u32) {
-        // SAFETY: a live identifier, which no other thread has.
-        unsafe { (*self.id.as_ptr()).context = ptr::without_provenance_mut(number as usize) }
+        let to = ptr::without_provenance_mut(number as usize);
+        // SAFETY: a live identifier.
+        unsafe { context(self.id) }.store(to, Ordering::Relaxed);
     }
 }
 

@@ -55,20 +55,6 @@ pub fn receive(driver: Option<Software>, ended: ibv_wc_status, unfit: bool) -> W
     }
 }
 
-/// What has completed. None: not of our posting, as a local invalidation is.
-pub fn operation(opcode: ibv_wc_opcode) -> Option<WcOp> {
-    Some(match opcode {
-        IBV_WC_SEND => WcOp::Send,
-        IBV_WC_RDMA_WRITE => WcOp::Write,
-        IBV_WC_RDMA_READ => WcOp::Read,
-        IBV_WC_COMP_SWAP => WcOp::CompareSwap,
-        IBV_WC_FETCH_ADD => WcOp::FetchAdd,
-        IBV_WC_BIND_MW => WcOp::Bind,
-        opcode if opcode & IBV_WC_RECV != 0 => WcOp::Recv,
-        _ => return None,
-    })
-}
-
 /// What a region allows. Verbs do not grant remote writing without local writing, and cannot refuse local reading.
 pub fn access(access: Access, zero_based: bool) -> ibv_access_flags {
     let Access { local_read: _, local_write, remote_read, remote_write, remote_atomic } = access;
@@ -243,13 +229,6 @@ mod tests {
         for ended in [IBV_WC_WR_FLUSH_ERR, IBV_WC_LOC_QP_OP_ERR, IBV_WC_REM_ACCESS_ERR] {
             assert_eq!([sends(None, ended), receives(None, ended)], [[status(ended); 2]; 2], "hardware");
         }
-    }
-
-    #[test]
-    fn a_receive_is_a_receive_whatever_came() {
-        assert_eq!(operation(IBV_WC_RECV), Some(WcOp::Recv));
-        assert_eq!(operation(IBV_WC_RECV_RDMA_WITH_IMM), Some(WcOp::Recv));
-        assert_eq!(operation(IBV_WC_LOCAL_INV), None);
     }
 
     #[test]
