@@ -1,7 +1,8 @@
 //! Whether a thread waits on an EVD: it hears of new events, and else the notification object does.
 //!
-//! Whoever brings an event queues it first and looks for a waiter then; a thread that comes to wait, or leaves, says so
-//! first and looks at the queue then. Each has a fence between the two, so that one of them sees the other.
+//! Whoever brings an event queues it first and looks for a waiter then; a thread that comes to wait says so first and looks at
+//! the queue then. Each has a fence between the two, so that one of them sees the other. A thread that leaves looks at the queue
+//! while it still has the place, since one thread at a time does; whether something came after that, `news` tells it.
 
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use crate::wake::Wake;
@@ -11,6 +12,8 @@ use crate::wake::Wake;
 pub(super) struct Attendance {
     /// A thread waits in dat_evd_wait.
     waiting: AtomicBool,
+    /// Counts events that were queued.
+    news: AtomicU32,
     /// Threads that are on their way out of dat_evd_wait.
     leaving: AtomicU32,
     /// What the waiter sleeps on.
@@ -21,17 +24,21 @@ impl Attendance {
     /// Makes the caller the waiter, who then looks at the queue. False: there is one.
     #[must_use]
     pub(super) fn claim(&self) -> bool {
-        let free = !self.waiting.swap(true, Ordering::AcqRel);
+        let free = self.waiting.compare_exchange(false, true, Ordering::AcqRel, Ordering::Acquire).is_ok();
         fence(Ordering::SeqCst);
         free
     }
 
-    /// The waiter goes; `look` tells others of what it has left behind. With the end of this call it is gone.
-    pub(super) fn leave(&self, look: impl FnOnce()) {
+    /// The waiter goes. It looks once more at what it leaves behind, and `tell`s others if there is something by now.
+    pub(super) fn leave(&self, look: impl FnOnce() -> bool, tell: impl FnOnce()) {
         self.leaving.fetch_add(1, Ordering::AcqRel);
+        let known = self.news.load(Ordering::Acquire);
+        let left = look();
         self.waiting.store(false, Ordering::Release);
         fence(Ordering::SeqCst);
-        look();
+        if left || self.news.load(Ordering::Acquire) != known {
+            tell();
+        }
         self.leaving.fetch_sub(1, Ordering::Release);
     }
 
@@ -41,8 +48,9 @@ impl Attendance {
         self.waiting.load(Ordering::Acquire)
     }
 
-    /// As [`Attendance::is_attended`], after an event was queued: if not, whoever comes to wait or leaves sees it.
+    /// An event was queued. True: the waiter sees it, or did before it left; false: nobody else tells of it.
     pub(super) fn is_attended_now(&self) -> bool {
+        self.news.fetch_add(1, Ordering::Release);
         fence(Ordering::SeqCst);
         self.is_attended()
     }

@@ -72,7 +72,7 @@ impl<T: Transport> Waiter<'_, T> {
 impl<T: Transport> Drop for Waiter<'_, T> {
     fn drop(&mut self) {
         // What arrived for the CNO while this thread was the one to tell. dat_evd_free waits for the end of this.
-        self.evd.bell.attendance.leave(|| self.evd.renotify());
+        self.evd.bell.attendance.leave(|| self.evd.has_left(), || self.evd.bell.ring());
     }
 }
 

@@ -18,6 +18,8 @@ struct Evd {
     dead: AtomicBool,
     /// Stands for the memory: its end is a write.
     memory: UnsafeCell<()>,
+    /// Stands for the completion queue, at which one thread at a time looks.
+    looking: UnsafeCell<()>,
 }
 
 impl Evd {
@@ -41,6 +43,7 @@ impl Evd {
         }
         let taken = loop {
             self.attendance.wake.reset();
+            self.looking.with_mut(|_| ());
             if self.queued.load(Ordering::Acquire) > 0 {
                 self.queued.fetch_sub(1, Ordering::AcqRel);
                 break true;
@@ -50,11 +53,14 @@ impl Evd {
             }
             self.attendance.wake.park(None);
         };
-        self.attendance.leave(|| {
+        let look = || {
             self.memory.with(|_| ());
-            if self.queued.load(Ordering::Acquire) > 0 {
-                self.ring();
-            }
+            self.looking.with_mut(|_| ());
+            self.queued.load(Ordering::Acquire) > 0
+        };
+        self.attendance.leave(look, || {
+            self.memory.with(|_| ());
+            self.ring();
         });
         taken
     }
@@ -105,5 +111,16 @@ fn loom_the_last_waiter_is_gone_before_the_memory_is() {
             // SAFETY: this is what is tested.
             evd.memory.with_mut(|_| ());
         });
+    });
+}
+
+#[test]
+fn loom_who_leaves_and_who_comes_do_not_look_together() {
+    loom::model(|| {
+        let (evd, _) = with_waiter(false, |evd| {
+            evd.post();
+            evd.wait(false);
+        });
+        assert!(evd.queued.load(Ordering::Acquire) == 0 || evd.triggers.load(Ordering::Acquire) > 0);
     });
 }
