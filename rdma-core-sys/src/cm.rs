@@ -41,20 +41,6 @@ constants! {
         RDMA_MAX_RESP_RES = 0xff,
         RDMA_MAX_INIT_DEPTH = 0xff,
     }
-
-    /// Levels of rdma_set_option.
-    pub type rdma_option_level = c_int {
-        RDMA_OPTION_ID = 0,
-        RDMA_OPTION_IB = 1,
-    }
-
-    /// Options of the level [`RDMA_OPTION_ID`].
-    pub type rdma_option_id = c_int {
-        RDMA_OPTION_ID_TOS = 0,
-        RDMA_OPTION_ID_REUSEADDR = 1,
-        RDMA_OPTION_ID_AFONLY = 2,
-        RDMA_OPTION_ID_ACK_TIMEOUT = 3,
-    }
 }
 
 records! {

@@ -5,10 +5,7 @@ use std::ffi::{c_int, c_void};
 use libc::sockaddr;
 
 use crate::describe::functions;
-use crate::{
-    ibv_context, ibv_event_type, ibv_qp_attr, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel,
-    rdma_port_space,
-};
+use crate::{ibv_qp_attr, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel, rdma_port_space};
 
 functions! {
     /// Functions of librdmacm: null and -1 are failures, the reason in errno. Safe to call as their manual pages say.
@@ -21,10 +18,6 @@ functions! {
         pub fn rdma_get_cm_event(channel: *mut rdma_event_channel, event: *mut *mut rdma_cm_event) -> c_int;
         /// Frees an event. Destruction of an identifier waits for it.
         pub fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int;
-        /// Contexts of all devices, ended by null.
-        pub fn rdma_get_devices(num_devices: *mut c_int) -> *mut *mut ibv_context;
-        /// Frees that list.
-        pub fn rdma_free_devices(list: *mut *mut ibv_context);
 
         /// Makes an identifier.
         pub fn rdma_create_id(
@@ -32,12 +25,6 @@ functions! {
         ) -> c_int;
         /// Ends it, whatever it was doing; its events must be acknowledged.
         pub fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int;
-        /// Moves it, and what it will tell, to another channel.
-        pub fn rdma_migrate_id(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> c_int;
-        /// An option of it.
-        pub fn rdma_set_option(
-            id: *mut rdma_cm_id, level: c_int, optname: c_int, optval: *mut c_void, optlen: usize,
-        ) -> c_int;
         /// Binds it to a local address, and so to a device; a port of 0 is chosen.
         pub fn rdma_bind_addr(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int;
         /// Finds who has an address. Ends in `ADDR_RESOLVED` or `ADDR_ERROR`.
@@ -50,8 +37,6 @@ functions! {
         pub fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int;
         /// Its local port, network byte order.
         pub fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16;
-        /// The peer's port, network byte order.
-        pub fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16;
 
         /// Sends a connection request.
         pub fn rdma_connect(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int;
@@ -63,8 +48,6 @@ functions! {
         pub fn rdma_reject(id: *mut rdma_cm_id, private_data: *const c_void, private_data_len: u8) -> c_int;
         /// Ends a connection.
         pub fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int;
-        /// Tells of [`IBV_EVENT_COMM_EST`](crate::IBV_EVENT_COMM_EST).
-        pub fn rdma_notify(id: *mut rdma_cm_id, event: ibv_event_type) -> c_int;
         /// What to set for the state in `qp_attr.qp_state`.
         pub fn rdma_init_qp_attr(id: *mut rdma_cm_id, qp_attr: *mut ibv_qp_attr, qp_attr_mask: *mut c_int) -> c_int;
     }

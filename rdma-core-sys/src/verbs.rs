@@ -4,8 +4,8 @@ use std::ffi::{c_char, c_int, c_void};
 
 use crate::describe::functions;
 use crate::{
-    ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_gid, ibv_mr,
-    ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
+    ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_mr, ibv_pd,
+    ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
 };
 
 /// A port's attributes as they were before [`ibv_port_attr`](crate::ibv_port_attr) grew: its first 44 bytes.
@@ -17,10 +17,6 @@ functions! {
     /// the integer. Safe to call as their manual pages say: pointers are live objects of the library, none is freed while
     /// another uses it.
     pub struct Verbs {
-        /// The devices that are present, ended by null; freed by `ibv_free_device_list`.
-        pub fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *mut ibv_device;
-        /// Devices that were not opened before are gone then.
-        pub fn ibv_free_device_list(list: *mut *mut ibv_device);
         /// As in `rxe0`.
         pub fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char;
         /// Opens a device.
@@ -31,8 +27,6 @@ functions! {
         pub fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int;
         /// What old programs know of a port; see the method of the same name.
         pub fn ibv_query_port(context: *mut ibv_context, port: u8, attr: *mut _compat_ibv_port_attr) -> c_int;
-        /// An address of a port.
-        pub fn ibv_query_gid(context: *mut ibv_context, port: u8, index: c_int, gid: *mut ibv_gid) -> c_int;
         /// Waits for an asynchronous event, unless `async_fd` does not block; each is to be acknowledged.
         pub fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int;
         /// The destruction of an object waits for its events to be acknowledged.
@@ -77,8 +71,6 @@ functions! {
         pub fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> *mut ibv_srq;
         /// Changes size or limit.
         pub fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr, mask: c_int) -> c_int;
-        /// Asks for them.
-        pub fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int;
         /// Ends it.
         pub fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int;
 
