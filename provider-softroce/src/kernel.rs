@@ -79,7 +79,8 @@ pub(crate) fn open(ia: &str, rxe: &Rxe, params: &Params, why: &str) -> Result<Ad
 /// For `engine=kernel`: the device that is there, or a new one.
 ///
 /// # Errors
-/// `DAT_INVALID_ADDRESS` where there can be none, `DAT_INSUFFICIENT_RESOURCES` where none can be made; as [`open`].
+/// `DAT_INVALID_ADDRESS` where there can be none, `DAT_INSUFFICIENT_RESOURCES` where none can be made, `DAT_PROVIDER_NOT_FOUND`
+/// where none could be used; as [`open`].
 pub(crate) fn open_or_make(ia: &str, params: &Params) -> Result<Adapter, OpenError> {
     let bind = params.adapter.bind;
     if let Some(rxe) = find(bind) {
@@ -88,6 +89,7 @@ pub(crate) fn open_or_make(ia: &str, params: &Params) -> Result<Adapter, OpenErr
     let addresses = netdev::addresses().unwrap_or_default();
     let place = places(bind, &addresses).into_iter().find(|found| !found.addr.ip().is_loopback());
     let netdev = &place.ok_or_else(no_place)?.device;
+    provider_verbs::device::libraries()?;
     let name = format!("rxe_{netdev}");
     netlink::add_rxe(&name, netdev).map_err(|e| cannot_be_made(&name, netdev, &e))?;
     let since = Instant::now();

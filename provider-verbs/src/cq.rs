@@ -122,6 +122,10 @@ impl Drop for Cq {
         // Waits for an upcall that is under way.
         *self.0.sink.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.0.station.forget_cq(&self.0);
+        if self.0.attended.load(Ordering::Acquire) {
+            // It listens there, and keeps it meanwhile.
+            self.0.station.ring();
+        }
     }
 }
 
