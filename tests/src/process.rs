@@ -127,8 +127,14 @@ impl Running {
         loop {
             let status = self.child.try_wait().map_err(|error| format!("{}: {error}", self.label))?;
             if let Some(status) = status {
+                // The reader ends with the last writer of the pipe, which may be a child of the program's that it has left alone.
+                while !self.has_ended() {
+                    if Instant::now() >= self.deadline {
+                        return Err(self.report("has ended and left processes behind that have not"));
+                    }
+                    thread::sleep(Duration::from_millis(2));
+                }
                 if let Some(reader) = self.reader.take() {
-                    // It ends with the last writer of the pipe, which is this program.
                     let _ = reader.join();
                 }
                 return Ok(Ended { status, text: self.output.lock().text.clone() });
