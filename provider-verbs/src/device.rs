@@ -176,11 +176,9 @@ impl Device {
         unsafe { (*(*self.context.as_ptr()).device).transport_type == IBV_TRANSPORT_IWARP }
     }
 
-    /// Work requests that a request of dat-core's takes at most: one to bind a window for the peer of one queue pair comes after
-    /// one that invalidates it, and half of that must not get there alone (rxe 6.12 takes the host down when a window is
-    /// invalidated twice).
+    /// Work requests that a request of dat-core's takes at most: see `Pair::wait_for_earlier`.
     pub(crate) fn places(&self) -> usize {
-        if self.has_windows(true) { 2 } else { 1 }
+        if self.is_rxe() { 2 } else { 1 }
     }
 
     /// What `dat_ia_query` tells of it.
@@ -263,6 +261,14 @@ fn candidates() -> io::Result<Vec<SocketAddr>> {
         IpAddr::V6(_) => 2,
     });
     Ok(addresses)
+}
+
+/// The libraries that every device takes are there.
+///
+/// # Errors
+/// `DAT_PROVIDER_NOT_FOUND`: they are not.
+pub fn libraries() -> Result<(), OpenError> {
+    RdmaCore::load().map(drop).map_err(|e| absent(e.to_string()))
 }
 
 fn absent(reason: String) -> OpenError {

@@ -134,6 +134,7 @@ impl Pair {
             // The kernel does, with the connection.
             return Ok(());
         }
+        self.reads.store(depth.outgoing > 0, Ordering::Relaxed);
         for state in [IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS] {
             let (mut attr, mask) = id.attributes(state)?;
             match state {

@@ -38,10 +38,15 @@ pub(crate) struct Pair {
     pub(crate) failed: AtomicBool,
     /// What is flushed is of our doing.
     pub(crate) ours: AtomicBool,
+    /// It may read from its peer.
+    pub(crate) reads: AtomicBool,
     /// A request has completed without success.
     request_failed: AtomicBool,
     /// The device is not asked any more what became of what was posted.
     abandoned: AtomicBool,
+    max_requests: usize,
+    /// The queue of completions has room for what `wait_for_earlier` posts.
+    waits: AtomicBool,
     inline: usize,
     token: u64,
     pub(crate) holding: Arc<Holding>,
@@ -134,8 +139,11 @@ impl Qp {
             receives: Side::new(attr.cap.max_recv_wr.max(cfg.max_recvs as u32 + OWN as u32)),
             failed: AtomicBool::new(false),
             ours: AtomicBool::new(false),
+            reads: AtomicBool::new(false),
             request_failed: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
+            max_requests: cfg.max_requests,
+            waits: AtomicBool::new(false),
             inline: attr.cap.max_inline_data as usize,
             token: cfg.token,
             holding: cfg.holding,
@@ -202,7 +210,8 @@ impl Drop for Pair {
         // SAFETY: nobody posts to it any more, and its number is not in the table.
         unsafe { (self.station.device.core.verbs.ibv_destroy_qp)(self.qp.as_ptr()) };
         let marks = if self.station.device.marks() { OWN } else { 0 };
-        self.send_cq.release(marks);
+        let waits = if *self.waits.get_mut() { self.max_requests } else { 0 };
+        self.send_cq.release(marks + waits);
         self.recv_cq.release(marks);
     }
 }
@@ -219,13 +228,15 @@ impl Queue<Adapter> for Qp {
         };
         pair.has_room(side, pair.mute, &pair.send_cq)?;
         let copies = !matches!(op, WcOp::Read | WcOp::FetchAdd | WcOp::CompareSwap);
-        let unfit = pair.domain.is_unfit(wr.segments, !copies);
+        // Data are copied as they are now, and nobody looks at keys: behind a fence they may not have been read yet.
+        let inline =
+            copies && bytes as usize <= pair.inline && bytes > 0 && !wr.fence && pair.lends(wr.segments);
+        let unfit = !inline && pair.domain.is_unfit(wr.segments, !copies);
         let mut work = request(wr, side.fill(Work { id: wr.id, op, bytes, unfit }));
         if wr.signalled || pair.mute.is_some() {
             work.send_flags |= IBV_SEND_SIGNALED;
         }
-        // Data are copied as they are now, and nobody looks at keys: behind a fence they may not have been read yet.
-        if copies && bytes as usize <= pair.inline && bytes > 0 && !wr.fence && pair.lends(wr.segments) {
+        if inline {
             work.send_flags |= IBV_SEND_INLINE;
         }
         // SAFETY: the caller's promise.
@@ -245,11 +256,12 @@ impl Queue<Adapter> for Qp {
             return Ok(pane.lost(wr.view.is_none()));
         };
         pair.has_room(side, pair.mute, &pair.send_cq)?;
+        pair.wait_for_earlier()?;
         let at = side.fill(Work { id: wr.id, op: WcOp::Bind, bytes: 0, unfit: false });
         // Held meanwhile: it may complete at once.
         let mut binds = pair.binds();
         // SAFETY: no memory of the consumer's.
-        let key = pane.post(&pair.station.panes, wr, (at, pair.qp), |list| unsafe { pair.post(list) });
+        let key = pane.post(wr, (at, pair.qp), |work| unsafe { pair.post(work) });
         let key = key.map_err(|errno| post_error(errno).expect_err("it failed"))?;
         binds.push_back(Bind { pane: Arc::clone(pane), key, wanted: wr.signalled });
         drop(binds);
@@ -339,6 +351,30 @@ impl Pair {
             cq.pump();
         }
         if side.outstanding() < most { Ok(()) } else { Err(PostError::Full) }
+    }
+
+    /// The next request, which is fenced, starts when all before it have completed. Devices see to that where it matters, but rxe
+    /// (6.12): there a bind starts at once, and again when a request before it has to be repeated, which breaks the connection
+    /// (`req_retry`). An empty read ends after all before it, if reads were agreed on.
+    fn wait_for_earlier(&self) -> std::result::Result<(), PostError> {
+        if !self.station.device.is_rxe() || !self.reads.load(Ordering::Relaxed) || !self.requests.is_busy() {
+            return Ok(());
+        }
+        self.reserve_for_waits()?;
+        // If it fails, what comes after it is flushed, which tells.
+        let mut work = ibv_send_wr { wr_id: MARK, opcode: IBV_WR_RDMA_READ, ..ibv_send_wr::zeroed() };
+        // SAFETY: no memory.
+        post_error(unsafe { self.post(&mut work) })
+    }
+
+    /// Those reads complete when they are flushed.
+    #[cold]
+    fn reserve_for_waits(&self) -> std::result::Result<(), PostError> {
+        if !self.waits.swap(true, Ordering::Relaxed) && self.send_cq.reserve(self.max_requests).is_err() {
+            self.waits.store(false, Ordering::Relaxed);
+            return Err(PostError::Full);
+        }
+        Ok(())
     }
 
     /// Posts a request that does nothing: when it completes, all before it have. False: there was no room.

@@ -29,6 +29,7 @@ const BEHAVIOURS: &[Behaviour] = &[
     ),
     built_in("suppressed_requests_give_their_places_back", "quiet", &["suppressed"]),
     built_in("requests_without_an_evd_give_their_places_back", "quiet", &["mute"]),
+    built_in("an_rmr_is_bound_that_the_peer_has_invalidated", "binds", &["invalidated"]),
     built_in("one_sided_operations_complete_while_the_target_computes", "one_sided", &["compute"]),
     built_in("one_sided_operations_complete_while_the_target_sleeps", "one_sided", &["sleep"]),
     built_in("one_sided_operations_of_a_polling_initiator_complete", "one_sided", &["poll"]),
@@ -53,6 +54,8 @@ const BEHAVIOURS: &[Behaviour] = &[
 
 /// Those of providers that send packets themselves.
 const OF_PACKETS: &[Behaviour] = &[
+    // iWARP ends a connection for want of a receive.
+    built_in("a_bind_comes_after_a_send_that_waits", "binds", &["late"]),
     under(in_a_bad_network, "a_killed_target_is_noticed_in_a_bad_network", "killed_peer", &["target"]),
     under(in_a_bad_network, "a_killed_writer_is_noticed_in_a_bad_network", "killed_peer", &["writer"]),
 ];

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Binds of an endpoint's RMR that something else is in the way of.
+ *
+ *   binds late          a send before the bind waits for the peer's receive: both complete, in their order
+ *   binds invalidated   the peer invalidates the RMR, and it is bound anew before the consumer has seen that
+ */
+
+#include "dat_test.h"
+
+enum { SIZE = 4096, VIEW = 64, ROUNDS = 20, BINDS = 4 };
+
+static void tell(int fd)
+{
+    EXPECT(write(fd, "x", 1) == 1, "the other process has gone");
+}
+
+static void hear(int fd)
+{
+    char c;
+    EXPECT(read(fd, &c, 1) == 1, "the other process has gone");
+}
+
+/* An endpoint whose binds are told of. */
+static void open_for_binds(struct end *end)
+{
+    DAT_EP_ATTR attr = ep_attributes(16);
+    end_open(end, SIZE, 16);
+    OK(dat_ep_free(end->ep));
+    OK(dat_evd_free(end->request));
+    OK(dat_evd_create(end->ia, 32, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG, &end->request));
+    OK(dat_ep_create(end->ia, end->pz, end->recv, end->request, end->connect, &attr, &end->ep));
+}
+
+static void post_send(struct end *end, DAT_RMR_CONTEXT invalidates)
+{
+    DAT_LMR_TRIPLET local = local_segment(end, 0, VIEW);
+    DAT_DTO_COOKIE cookie = {.as_64 = 1};
+    if (invalidates == 0)
+        OK(dat_ep_post_send(end->ep, 1, &local, cookie, DAT_COMPLETION_DEFAULT_FLAG));
+    else
+        OK(dat_ep_post_send_with_invalidate(end->ep, 1, &local, cookie, DAT_COMPLETION_DEFAULT_FLAG, DAT_TRUE,
+                                            invalidates));
+}
+
+static DAT_RMR_CONTEXT show(struct end *end, DAT_RMR_HANDLE rmr)
+{
+    DAT_LMR_TRIPLET shown = local_segment(end, 0, VIEW);
+    DAT_RMR_COOKIE cookie = {.as_64 = 2};
+    DAT_RMR_CONTEXT context;
+    OK(dat_rmr_bind(rmr, end->lmr, &shown, DAT_MEM_PRIV_REMOTE_READ_FLAG, DAT_VA_TYPE_VA, end->ep, cookie,
+                    DAT_COMPLETION_DEFAULT_FLAG, &context));
+    return context;
+}
+
+static void expect_dto(DAT_EVD_HANDLE evd, const char *what)
+{
+    DAT_EVENT event = wait_event(evd, 10 * SECOND);
+    EXPECT(event.event_number == DAT_DTO_COMPLETION_EVENT, "%s: event 0x%x", what, event.event_number);
+    EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "%s: status %d", what,
+           event.event_data.dto_completion_event_data.status);
+}
+
+static void expect_bind(struct end *end)
+{
+    DAT_EVENT event = wait_event(end->request, 10 * SECOND);
+    EXPECT(event.event_number == DAT_RMR_BIND_COMPLETION_EVENT, "in place of a bind's event: 0x%x",
+           event.event_number);
+    EXPECT(event.event_data.rmr_completion_event_data.status == DAT_RMR_BIND_SUCCESS, "bind: status %d",
+           event.event_data.rmr_completion_event_data.status);
+}
+
+/* What the owner shows can be read. */
+static void read_shown(struct end *end, DAT_VADDR address, DAT_RMR_CONTEXT context)
+{
+    DAT_LMR_TRIPLET local = local_segment(end, VIEW, VIEW);
+    DAT_RMR_TRIPLET remote = {.virtual_address = address, .segment_length = VIEW, .rmr_context = context};
+    DAT_DTO_COOKIE cookie = {.as_64 = 3};
+    OK(dat_ep_post_rdma_read(end->ep, 1, &local, cookie, &remote, DAT_COMPLETION_DEFAULT_FLAG));
+    expect_dto(end->request, "a read of what is shown");
+}
+
+static void expect_end(struct end *end)
+{
+    DAT_EVENT event = wait_event(end->connect, 30 * SECOND);
+    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
+}
+
+/* The one that binds; `out` and `in` lead to its peer. */
+static void be_owner(struct end *end, bool late, int out, int in)
+{
+    DAT_RMR_HANDLE rmr;
+    DAT_RMR_CONTEXT context;
+    DAT_EVENT event;
+    DAT_COUNT more;
+
+    connect_to(end, in);
+    OK(dat_rmr_create_for_ep(end->pz, &rmr));
+    for (int round = 0; round < ROUNDS; round++) {
+        if (late) {
+            post_send(end, 0);
+            for (int i = 0; i < BINDS; i++)
+                context = show(end, rmr);
+            /* Long enough for the first attempt to be refused. */
+            DAT_RETURN status = dat_evd_wait(end->request, SECOND / 20, 1, &event, &more);
+            EXPECT(DAT_GET_TYPE(status) == DAT_TIMEOUT_EXPIRED, "something has completed before the send");
+            tell(out);
+            expect_dto(end->request, "the send");
+            for (int i = 0; i < BINDS; i++)
+                expect_bind(end);
+        } else {
+            post_receives(end, 1, VIEW);
+            context = show(end, rmr);
+            expect_bind(end);
+            EXPECT(write(out, &context, sizeof context) == sizeof context, "the peer has gone");
+            /* It has been carried out, and nobody has looked. */
+            hear(in);
+            context = show(end, rmr);
+            expect_bind(end);
+            expect_dto(end->recv, "the receive");
+        }
+        EXPECT(write(out, &context, sizeof context) == sizeof context, "the peer has gone");
+        hear(in);
+    }
+    OK(dat_ep_disconnect(end->ep, DAT_CLOSE_GRACEFUL_FLAG));
+    expect_end(end);
+    OK(dat_rmr_free(rmr));
+}
+
+static void be_peer(struct end *end, bool late, int out, int in)
+{
+    struct introduction owner;
+    DAT_RMR_CONTEXT context;
+
+    serve_one(end, out);
+    EXPECT(read(in, &owner, sizeof owner) == sizeof owner, "the owner has gone");
+    for (int round = 0; round < ROUNDS; round++) {
+        if (late) {
+            hear(in);
+            post_receives(end, 1, VIEW);
+            expect_dto(end->recv, "the receive");
+        } else {
+            EXPECT(read(in, &context, sizeof context) == sizeof context, "the owner has gone");
+            post_send(end, context);
+            expect_dto(end->request, "a send that invalidates");
+            /* Carried out before what is asked for after it. */
+            read_shown(end, owner.address, owner.rmr_context);
+            tell(out);
+        }
+        EXPECT(read(in, &context, sizeof context) == sizeof context, "the owner has gone");
+        read_shown(end, owner.address, context);
+        tell(out);
+    }
+    expect_end(end);
+}
+
+int main(int argc, char **argv)
+{
+    bool late = argc == 2 && strcmp(argv[1], "late") == 0;
+    int to_peer[2], to_owner[2];
+    struct end end;
+    pid_t peer;
+
+    EXPECT(late || (argc == 2 && strcmp(argv[1], "invalidated") == 0), "usage: binds late|invalidated");
+    signal(SIGPIPE, SIG_IGN);
+    EXPECT(pipe(to_peer) == 0 && pipe(to_owner) == 0, "pipe: %s", strerror(errno));
+    peer = fork();
+    EXPECT(peer >= 0, "fork: %s", strerror(errno));
+    /* Each has its own ends only, so that it hears when the other goes. */
+    close(peer == 0 ? to_peer[1] : to_peer[0]);
+    close(peer == 0 ? to_owner[0] : to_owner[1]);
+    open_for_binds(&end);
+    if (peer == 0) {
+        be_peer(&end, late, to_owner[1], to_peer[0]);
+        end_close(&end);
+        return 0;
+    }
+    struct introduction owner = {.address = (DAT_VADDR)(uintptr_t)end.buffer, .rmr_context = end.rmr_context};
+    EXPECT(write(to_peer[1], &owner, sizeof owner) == sizeof owner, "the peer has gone");
+    be_owner(&end, late, to_peer[1], to_owner[0]);
+    end_close(&end);
+    join(peer);
+    puts("ok");
+    return 0;
+}
