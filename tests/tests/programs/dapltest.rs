@@ -16,6 +16,9 @@ use crate::pair::{LIMIT, Pair, Place, Way, bad_lines, unsaid};
 /// All cases of `-T F -f queryinfo`.
 pub(crate) const QUERYINFO_CASES: &[u32] = &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17];
 
+/// As [`FEATURES`].
+pub(crate) const QUERYINFO: (&str, u32) = ("queryinfo", QUERYINFO_CASES.len() as u32);
+
 /// Objects that `-T L -m 1000` creates until it may or can create no more.
 const MAXIMUM: u32 = 1000;
 

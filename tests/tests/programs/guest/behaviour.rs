@@ -27,6 +27,8 @@ pub(super) const BEHAVIOURS: &[Behaviour] = &[
     behaviour("calls_that_nobody_answers", "no_answer", &["10.77.0.99", "203.0.113.1"]),
     behaviour("suppressed_requests", "quiet", &["suppressed"]),
     behaviour("requests_without_an_evd", "quiet", &["mute"]),
+    behaviour("a_bind_behind_a_send_that_waits", "binds", &["late"]),
+    behaviour("a_bind_of_what_the_peer_has_invalidated", "binds", &["invalidated"]),
     behaviour("waits_poll_as_long_as_is_said", "spin", &[]),
     behaviour("a_target_that_computes", "one_sided", &["compute"]),
     behaviour("connections_leave_nothing_behind", "connection_cycles", &["50"]),
@@ -40,6 +42,7 @@ pub(super) const BEHAVIOURS: &[Behaviour] = &[
 pub(super) const SIW: &[Behaviour] = &[
     behaviour("a_killed_target", "killed_peer", &["target"]),
     behaviour("a_killed_writer", "killed_peer", &["writer"]),
+    behaviour("an_endpoint_that_the_device_fails", "ep_broken", &[]),
     behaviour("children", "forks", &["graceful"]),
     behaviour("suppressed_requests", "quiet", &["suppressed"]),
     behaviour("requests_without_an_evd", "quiet", &["mute"]),

@@ -119,7 +119,7 @@ impl Guest {
         }
         // Debian's provider has, behind the name that each of our adapters has here, the wire's device there.
         for family in [Family::V4, Family::V6] {
-            for ia in opendat_tests::PROVIDERS.iter().map(|provider| provider.ia) {
+            for ia in PROVIDERS.iter().chain([&VERBS]).map(|provider| provider.ia) {
                 let entry = format!(
                     "{ia} u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"{} 0\" \"\"",
                     family.addresses()[1]

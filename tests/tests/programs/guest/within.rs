@@ -99,13 +99,19 @@ pub(super) fn trials(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<T
         let registry = Arc::new(registry);
         for (name, variables) in REGISTRIES {
             let there = There { registry: variables, network: inhabitant.network };
-            let mut add = |prefix: String, program: Program| {
+            // Ours on both sides, or on the one that calls or is called.
+            let mut add = |prefix: String, program: Program, we_call: Option<bool>| {
                 let (machine, dist) = (Arc::clone(machine), dist.clone());
                 let &Inhabitant { address, device, .. } = inhabitant;
                 let case = Case::new(program.title(), move |registry| {
                     let guest = machine.settled(device)?;
-                    let place = Place::Guest(guest, there);
-                    let way = Way { to: address, server: place, client: place };
+                    let ours = Place::Guest(guest, there);
+                    let theirs = Place::Guest(guest, There::debian(Family::V4));
+                    let way = Way {
+                        to: address,
+                        server: if we_call == Some(true) { theirs } else { ours },
+                        client: if we_call == Some(false) { theirs } else { ours },
+                    };
                     program.run(&dist.clone()?, registry, &way).map_err(|stop| guest.testify(stop))
                 });
                 trials.push(case.trial(&prefix, Arc::clone(&registry)));
@@ -113,7 +119,14 @@ pub(super) fn trials(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<T
             if inhabitant.name != "ipv6" && inhabitant.device == "rxe" {
                 let matrix = [Program::Dtest, Program::Transaction(&dapltest::WITH_GUEST[0])];
                 for program in matrix {
-                    add(format!("guest::matrix::{name}::{}", inhabitant.name), program);
+                    add(format!("guest::matrix::{name}::{}", inhabitant.name), program, None);
+                }
+            }
+            if (inhabitant.name, name) == ("verbs", "ours") {
+                for (direction, we_call) in [("we_call", true), ("we_are_called", false)] {
+                    for program in with_ofa() {
+                        add(format!("guest::verbs::with_ofa::{direction}"), program, Some(we_call));
+                    }
                 }
             }
             let (prefix, programs) = match (inhabitant.name, name) {
@@ -123,7 +136,7 @@ pub(super) fn trials(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<T
                 _ => continue,
             };
             for program in programs {
-                add(prefix.to_owned(), program);
+                add(prefix.to_owned(), program, None);
             }
         }
     }
@@ -136,8 +149,16 @@ fn all() -> Vec<Program> {
     programs.extend(connections::IN_GUEST.iter().map(Program::Connections));
     programs.extend(dapltest::PERFORMANCES.iter().map(Program::Performance));
     programs.extend(dapltest::FEATURES.iter().map(Program::Functions));
+    programs.push(Program::Functions(&dapltest::QUERYINFO));
     programs.extend(endings::ENDINGS.iter().map(Program::Ending));
     programs.extend(behaviour::BEHAVIOURS.iter().map(Program::Behaviour));
+    programs
+}
+
+/// OFED's provider on the other side.
+fn with_ofa() -> Vec<Program> {
+    let mut programs = vec![Program::Dtest, Program::Transaction(&dapltest::WITH_GUEST[0])];
+    programs.extend(endings::ENDINGS.iter().map(Program::Ending));
     programs
 }
 
