@@ -33,8 +33,9 @@ use crate::station::{GSI, Owner, Station, random};
 
 /// How long a requester waits for an acknowledgement: 2^17 · 4.096 µs, as kernels do.
 const ACK_TIMEOUT: Timeout = Timeout::new(17);
-/// Such times in a row until a connection is given up.
-const RETRIES: u8 = 7;
+/// Such times in a row until a connection is given up. One less than there can be: a peer on rxe (Linux 6.12) takes 7 for ever, and
+/// would never miss a process that is killed.
+const RETRIES: u8 = 6;
 /// For ever: a peer that posts no receive is waited for.
 const RNR_RETRIES: u8 = 7;
 /// Numbers that a queue pair tries whose peer believes that it is connected.

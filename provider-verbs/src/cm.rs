@@ -330,11 +330,15 @@ impl Drop for Id {
     }
 }
 
+/// One less than there can be: to rxe 7 is for ever (`retransmit_timer`, `rxe_completer` in Linux 6.12), and a peer whose process is
+/// killed would never be missed.
+pub(crate) const RETRIES: u8 = 6;
+
 fn done(result: i32) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// As libdaplofa has them: all retries there are.
+/// As libdaplofa has them, but for the retries.
 fn parameters(private: &[u8], depth: ReadDepth, qp_num: u32, srq: bool) -> rdma_conn_param {
     let most = |n: u32| u8::try_from(n).unwrap_or(u8::MAX);
     rdma_conn_param {
@@ -343,7 +347,7 @@ fn parameters(private: &[u8], depth: ReadDepth, qp_num: u32, srq: bool) -> rdma_
         responder_resources: most(depth.incoming),
         initiator_depth: most(depth.outgoing),
         flow_control: 1,
-        retry_count: 7,
+        retry_count: RETRIES,
         rnr_retry_count: 7,
         srq: srq.into(),
         qp_num,

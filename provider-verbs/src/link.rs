@@ -12,7 +12,7 @@ use dat_core::{Error, Result};
 use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY};
 use rdma_core_sys::*;
 
-use crate::cm::{Id, Request};
+use crate::cm::{Id, RETRIES, Request};
 use crate::map::{CmNews, REJECT_HEADER};
 use crate::qp::{FLUSHED, Pair, SETTLED};
 
@@ -139,7 +139,12 @@ impl Pair {
             let (mut attr, mask) = id.attributes(state)?;
             match state {
                 IBV_QPS_RTR => attr.max_dest_rd_atomic = depth.incoming as u8,
-                IBV_QPS_RTS => attr.max_rd_atomic = depth.outgoing as u8,
+                IBV_QPS_RTS => {
+                    attr.max_rd_atomic = depth.outgoing as u8;
+                    if self.station.device.is_rxe() {
+                        attr.retry_cnt = attr.retry_cnt.min(RETRIES);
+                    }
+                }
                 _ => {}
             }
             if !self.modify(&mut attr, mask) {
