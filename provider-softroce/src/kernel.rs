@@ -91,10 +91,13 @@ pub(crate) fn open_or_make(ia: &str, params: &Params) -> Result<Adapter, OpenErr
     let netdev = &place.ok_or_else(no_place)?.device;
     provider_verbs::device::libraries()?;
     let name = format!("rxe_{netdev}");
-    netlink::add_rxe(&name, netdev).map_err(|e| cannot_be_made(&name, netdev, &e))?;
+    match netlink::add_rxe(&name, netdev) {
+        // Another process was faster, and may have another name for it.
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && find(bind).is_some() => {}
+        made => made.map_err(|e| cannot_be_made(&name, netdev, &e))?,
+    }
     let since = Instant::now();
     loop {
-        // Another process may have been faster, and have another name for it.
         let opened = match find(bind) {
             Some(rxe) => open(ia, &rxe, params, "engine=kernel, made for it"),
             None => Err(no_place()),
@@ -119,7 +122,7 @@ fn cannot_be_made(name: &str, netdev: &str, error: &io::Error) -> OpenError {
         io::ErrorKind::PermissionDenied => {
             "only root may make one, of a device that is no VLAN: have it made before, or say engine=user"
         }
-        io::ErrorKind::AlreadyExists => "another device has that name, see rdma link show",
+        io::ErrorKind::AlreadyExists => "that name, or a device of this one, is there, see rdma link show",
         _ => "the kernel has no rxe, or cannot load it (modprobe rdma_rxe)",
     };
     OpenError::new(
