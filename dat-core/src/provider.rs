@@ -209,7 +209,8 @@ pub trait Region: Send + Sync {
     fn rkey(&self) -> u32;
 }
 
-/// Memory window; unbound by `drop`: from then on its keys name nothing, and binds that are still queued do nothing.
+/// Memory window; unbound by `drop`: from then on its keys name nothing, and binds that are still queued do nothing, or nothing that
+/// lasts longer than until they complete.
 pub trait Window: Send + Sync {
     /// What became of the bind for which [`Queue::post_bind`] answered this key.
     fn state(&self, rkey: u32) -> BindState;

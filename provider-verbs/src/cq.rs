@@ -52,7 +52,8 @@ pub(crate) struct Queue {
     bed: OnceLock<Bed>,
 }
 
-/// Completions that fit: the consumer's, and the marks of the queue pairs that complete here.
+/// Completions that fit: the consumer's, and those of requests of the provider's own, marks mostly, of the queue pairs that complete
+/// here.
 struct Room {
     depth: usize,
     marks: usize,
@@ -194,8 +195,9 @@ impl Queue {
     pub(crate) fn reserve(&self, marks: usize) -> Result<()> {
         let mut room = self.room();
         if room.marks + marks > room.spare {
-            self.resize(room.depth + 2 * room.spare)?;
-            room.spare *= 2;
+            let spare = (2 * room.spare).max(room.marks + marks);
+            self.resize(room.depth + spare)?;
+            room.spare = spare;
         }
         room.marks += marks;
         Ok(())

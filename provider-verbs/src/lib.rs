@@ -22,7 +22,7 @@
 //! | [`Transport`](dat_core::provider::Transport) | here |
 //! |---|---|
 //! | `pd`, `mr` | `ibv_alloc_pd`; `ibv_reg_mr`, and `ibv_reg_mr_iova` with address 0 for a region that counts from zero, which has to start with a page |
-//! | `mw`, `post_bind` | a window of type 1 for the peers of a domain, `ibv_bind_mw`; of type 2 for the peer of one queue pair, an invalidation and a bind. Every bind completes at the device, so that its end is known |
+//! | `mw`, `post_bind` | a window of type 1 for the peers of a domain, `ibv_bind_mw`; of type 2 for the peer of one queue pair; a new one for each bind. Every bind completes at the device, so that its end is known |
 //! | reads into windows, windows of type 1 that count from zero | refused: verbs have neither |
 //! | `cq` | `ibv_create_cq` with a channel of its own, so that `dat_evd_wait` sleeps on one descriptor |
 //! | `srq` | `ibv_create_srq`; the low watermark is its limit, armed again by each `set_low_watermark` |

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use dat_core::provider::{Access, Mem, PostError, Region, Segment, View};
 use dat_core::{Error, Result};
@@ -24,13 +24,6 @@ pub struct Pd(pub(crate) Arc<Domain>);
 pub(crate) struct Domain {
     pub(crate) device: Arc<Device>,
     pub(crate) pd: NonNull<ibv_pd>,
-    nothing: OnceLock<Nothing>,
-}
-
-/// A region that is there to be named.
-struct Nothing {
-    mr: NonNull<ibv_mr>,
-    _memory: Box<[u8; 64]>,
 }
 
 // SAFETY: the library locks what threads share.
@@ -43,11 +36,7 @@ impl Pd {
         // SAFETY: an open context.
         let pd = NonNull::new(unsafe { (device.core.verbs.ibv_alloc_pd)(device.context.as_ptr()) });
         let full = || Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_PROTECTION_DOMAIN);
-        Ok(Pd(Arc::new(Domain {
-            device: Arc::clone(device),
-            pd: pd.ok_or_else(full)?,
-            nothing: OnceLock::new(),
-        })))
+        Ok(Pd(Arc::new(Domain { device: Arc::clone(device), pd: pd.ok_or_else(full)? })))
     }
 }
 
@@ -65,31 +54,10 @@ impl Domain {
         let Device { keys, software, .. } = &*self.device;
         software.is_some() && !segments.iter().all(|segment| keys.knows(segment, self.name(), writes))
     }
-
-    /// A region to unbind windows of type 1 with, of which nothing is shown: rxe's library follows the pointer. Null: there is
-    /// no room for one.
-    pub(crate) fn nothing(&self) -> *mut ibv_mr {
-        if let Some(nothing) = self.nothing.get() {
-            return nothing.mr.as_ptr();
-        }
-        let mut memory = Box::new([0; 64]);
-        let flags = (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND) as i32;
-        let reg_mr = self.device.core.verbs.ibv_reg_mr;
-        // SAFETY: a live domain; the memory stays as long as the region.
-        let mr = unsafe { reg_mr(self.pd.as_ptr(), memory.as_mut_ptr().cast(), memory.len(), flags) };
-        match NonNull::new(mr) {
-            Some(mr) => self.nothing.get_or_init(|| Nothing { mr, _memory: memory }).mr.as_ptr(),
-            None => mr,
-        }
-    }
 }
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        if let Some(nothing) = self.nothing.get() {
-            // SAFETY: no window shows it.
-            unsafe { (self.device.core.verbs.ibv_dereg_mr)(nothing.mr.as_ptr()) };
-        }
         // SAFETY: nothing made in it is left.
         unsafe { (self.device.core.verbs.ibv_dealloc_pd)(self.pd.as_ptr()) };
     }
@@ -97,8 +65,7 @@ impl Drop for Domain {
 
 /// Registered memory.
 pub struct Mr {
-    domain: Arc<Domain>,
-    mr: NonNull<ibv_mr>,
+    region: Arc<Registered>,
     lkey: u32,
     rkey: u32,
     memory: *mut c_void,
@@ -143,28 +110,27 @@ impl Mr {
         let is_writable = flags & IBV_ACCESS_LOCAL_WRITE as i32 != 0;
         let named = Named { domain: domain.name(), start, end: start.saturating_add(len), is_writable };
         domain.device.keys.insert(lkey, named);
-        Ok(Mr { domain, mr, lkey, rkey, memory: addr, start, len, access })
+        Ok(Mr { region: Arc::new(Registered { domain, mr }), lkey, rkey, memory: addr, start, len, access })
     }
 }
 
 impl Mr {
-    pub(crate) fn as_ptr(&self) -> *mut ibv_mr {
-        self.mr.as_ptr()
-    }
-
-    /// A region of its own for what a window shows of this one.
-    pub(crate) fn part(&self, view: &View<'_, Adapter>) -> Option<Part> {
-        let domain = Arc::clone(&self.domain);
+    /// What a window binds to show this of it: on rxe a region of its own (see [`crate::mw`]).
+    pub(crate) fn to_show(&self, view: &View<'_, Adapter>) -> Option<Arc<Registered>> {
+        let domain = &self.region.domain;
+        if !domain.device.is_rxe() {
+            return Some(Arc::clone(&self.region));
+        }
         let memory = self.memory.wrapping_byte_add(view.addr.checked_sub(self.start)? as usize);
         let flags = map::access(view.access, false) & IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
         let (reg_mr, len) = (domain.device.core.verbs.ibv_reg_mr_iova, view.len as usize);
         // SAFETY: a live domain; memory of this region, which is there as long as a window shows it.
         let mr = unsafe { reg_mr(domain.pd.as_ptr(), memory, len, view.addr, flags as i32) };
-        Some(Part { domain, mr: NonNull::new(mr)? })
+        Some(Arc::new(Registered { domain: Arc::clone(domain), mr: NonNull::new(mr)? }))
     }
 
     pub(crate) fn is_of(&self, domain: &Arc<Domain>) -> bool {
-        Arc::ptr_eq(&self.domain, domain)
+        Arc::ptr_eq(&self.region.domain, domain)
     }
 
     /// Whether a window may show this part of it.
@@ -187,19 +153,19 @@ impl Mr {
     }
 }
 
-/// See [`Mr::part`].
-pub(crate) struct Part {
+/// A region of the device's, as long as a window shows it, or is about to.
+pub(crate) struct Registered {
     domain: Arc<Domain>,
     mr: NonNull<ibv_mr>,
 }
 
-impl Part {
+impl Registered {
     pub(crate) fn as_ptr(&self) -> *mut ibv_mr {
         self.mr.as_ptr()
     }
 }
 
-impl Drop for Part {
+impl Drop for Registered {
     fn drop(&mut self) {
         // SAFETY: live; no window shows it any more.
         unsafe { (self.domain.device.core.verbs.ibv_dereg_mr)(self.mr.as_ptr()) };
@@ -207,9 +173,9 @@ impl Drop for Part {
 }
 
 // SAFETY: as above.
-unsafe impl Send for Part {}
+unsafe impl Send for Registered {}
 // SAFETY: as above.
-unsafe impl Sync for Part {}
+unsafe impl Sync for Registered {}
 
 impl Region for Mr {
     fn lkey(&self) -> u32 {
@@ -224,8 +190,6 @@ impl Region for Mr {
 impl Drop for Mr {
     fn drop(&mut self) {
         // First: the device may give the key to another at once.
-        self.domain.device.keys.remove(self.lkey);
-        // SAFETY: live; dat-core drops no region that is in use.
-        unsafe { (self.domain.device.core.verbs.ibv_dereg_mr)(self.mr.as_ptr()) };
+        self.region.domain.device.keys.remove(self.lkey);
     }
 }

@@ -1,9 +1,12 @@
 //! Memory windows: of type 1 for the peers of a domain, of type 2 for the peer of one queue pair.
 //!
-//! A window of type 1 is bound anew in one request. One of type 2 has to be invalidated first, by a request that must not find it
-//! invalid (rxe 6.12 takes the host down), while its peer may invalidate it at any time: so each bind is of a window of its own,
-//! and the one before ends when the bind has completed. All binds complete, so that it is known what a window shows; the consumer
-//! need not hear of it.
+//! Each bind is of a window of its own, and the one before ends when the bind has completed. A window of type 2 could be bound anew
+//! once it is invalidated, but by a request that must not find it invalid (rxe 6.12 takes the host down), while its peer may
+//! invalidate it at any time. To unbind is an empty request, at whose completion the window ends. All binds complete, so that it is
+//! known what a window shows; the consumer need not hear of it.
+//!
+//! A bind that is queued when its RMR is freed is carried out, since a window that goes before would fail it, and the connection
+//! with it; what it shows ends when its completion is taken.
 //!
 //! Three things are for rxe (Linux 6.12). It looks at a window's rights, but only at the bounds of the window's region
 //! (`check_rkey`): so each bind is of a region of its own, which is no larger than what is shown. A window of type 2 keeps the
@@ -11,7 +14,7 @@
 //! a bind has to wait for is in `Pair::wait_for_earlier`.
 
 use std::collections::{HashMap, VecDeque};
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use dat_core::provider::{BindState, BindWr, PostError, View, Window};
@@ -21,7 +24,7 @@ use rdma_core_sys::*;
 
 use crate::Adapter;
 use crate::map;
-use crate::mr::{Domain, Part, Pd};
+use crate::mr::{Domain, Pd, Registered};
 
 /// Memory window.
 pub struct Mw(Arc<Pane>);
@@ -36,7 +39,7 @@ pub(crate) struct Pane {
 
 #[derive(Default)]
 struct State {
-    /// The device's: for all binds if it is of type 1, else for the next one, which makes it if there is none.
+    /// The device's, for the next bind, which makes it if there is none.
     made: Option<Made>,
     /// The key that was given out last.
     last: u32,
@@ -55,9 +58,9 @@ struct Shown {
     by: u32,
     /// The peer has invalidated it before its completion was taken.
     is_over: bool,
-    /// The window, if it is of this bind alone. Ends before the region.
+    /// Ends before the region.
     _made: Option<Made>,
-    _part: Option<Part>,
+    _region: Option<Arc<Registered>>,
 }
 
 /// A window of the device's.
@@ -150,11 +153,10 @@ impl Window for Mw {
 impl Drop for Mw {
     fn drop(&mut self) {
         let mut state = self.0.state();
-        // What is queued keeps the rest until it has completed: it would fail, and the connection with it.
-        if self.0.scoped || state.posted.is_empty() {
-            state.made = None;
-            state.bound = Shown::default();
-        }
+        state.made = None;
+        state.bound = Shown::default();
+        // Those that are queued keep the rest.
+        state.posted.iter_mut().for_each(|posted| posted.is_over = true);
     }
 }
 
@@ -209,83 +211,53 @@ impl Pane {
     }
 
     /// Queues a bind as the request with this id; `post` posts a request to the queue pair. Answers the new key, or an errno.
-    /// One thread at a time for each domain: dat-core's lock, so that there is one region of [`Domain::nothing`].
     pub(crate) fn post(
         self: &Arc<Self>,
         wr: &BindWr<'_, Adapter>,
         (wr_id, qp): (u64, NonNull<ibv_qp>),
         post: impl FnOnce(&mut ibv_send_wr) -> i32,
     ) -> std::result::Result<u32, i32> {
-        let mut state = self.state();
-        let view = wr.view.as_ref();
-        let part = match view {
-            Some(view) if self.domain.device.is_rxe() => Some(view.region.part(view).ok_or(libc::ENOMEM)?),
-            _ => None,
-        };
-        let info = self.info(view, part.as_ref())?;
         let send_flags = IBV_SEND_SIGNALED | IBV_SEND_FENCE;
-        let made = match view {
-            None if self.scoped => None,
-            _ => Some(state.made.take().map_or_else(|| self.make(), Ok).map_err(|_| libc::ENOMEM)?),
-        };
-        let (key, done) = match &made {
-            // An empty request: when it has completed, the window ends.
-            None => {
-                let opcode = IBV_WR_RDMA_WRITE;
-                (0, post(&mut ibv_send_wr { wr_id, opcode, send_flags, ..ibv_send_wr::zeroed() }))
-            }
-            Some(made) if self.scoped => {
-                // SAFETY: live.
-                let rkey = next(unsafe { made.mw.as_ref() }.rkey);
-                let bind_mw = ibv_wr_bind_mw { mw: made.mw.as_ptr(), rkey, bind_info: info };
-                let opcode = IBV_WR_BIND_MW;
-                (rkey, post(&mut ibv_send_wr { wr_id, opcode, send_flags, bind_mw, ..ibv_send_wr::zeroed() }))
-            }
-            Some(made) => {
-                let mut bind = ibv_mw_bind { wr_id, send_flags, bind_info: info };
-                // SAFETY: all are live and of one device; the library writes the new key to the window.
-                unsafe {
-                    let done =
-                        self.domain.device.core.verbs.ibv_bind_mw(qp.as_ptr(), made.mw.as_ptr(), &mut bind);
-                    (made.mw.as_ref().rkey, done)
-                }
-            }
-        };
-        let own = made.and_then(|made| match self.scoped && done == 0 {
-            true => Some(made),
-            false => state.made.replace(made),
-        });
-        if done != 0 {
-            return Err(done);
-        }
-        if key != 0 {
-            state.last = key;
-        }
-        let key = if view.is_some() { key } else { 0 };
         // SAFETY: live.
         let by = unsafe { qp.as_ref() }.qp_num;
-        state.posted.push_back(Shown { key, by, is_over: false, _made: own, _part: part });
-        Ok(key)
-    }
-
-    /// What a bind says to the device: the region, which may be a part of the view's, and what of it is shown.
-    fn info(
-        &self,
-        view: Option<&View<'_, Adapter>>,
-        part: Option<&Part>,
-    ) -> std::result::Result<ibv_mw_bind_info, i32> {
-        let mr = match view {
-            Some(view) => part.map_or_else(|| view.region.as_ptr(), Part::as_ptr),
-            None if self.scoped => ptr::null_mut(),
-            None => NonNull::new(self.domain.nothing()).ok_or(libc::ENOMEM)?.as_ptr(),
+        let mut state = self.state();
+        let Some(view) = &wr.view else {
+            let opcode = IBV_WR_RDMA_WRITE;
+            return match post(&mut ibv_send_wr { wr_id, opcode, send_flags, ..ibv_send_wr::zeroed() }) {
+                0 => {
+                    state.posted.push_back(Shown { by, ..Shown::default() });
+                    Ok(0)
+                }
+                errno => Err(errno),
+            };
         };
-        let access = view.map_or(0, |view| map::access(view.access, view.zero_based));
-        Ok(ibv_mw_bind_info {
-            mr,
-            addr: view.map_or(0, |view| view.addr),
-            length: view.map_or(0, |view| view.len),
-            mw_access_flags: access & !IBV_ACCESS_LOCAL_WRITE,
-        })
+        let region = view.region.to_show(view).ok_or(libc::ENOMEM)?;
+        let made = state.made.take().map_or_else(|| self.make(), Ok).map_err(|_| libc::ENOMEM)?;
+        let bind_info = ibv_mw_bind_info {
+            mr: region.as_ptr(),
+            addr: view.addr,
+            length: view.len,
+            mw_access_flags: map::access(view.access, view.zero_based) & !IBV_ACCESS_LOCAL_WRITE,
+        };
+        let mw = made.mw.as_ptr();
+        // SAFETY: all are live and of one device. The library writes the new key to a window of type 1.
+        let (done, key) = unsafe {
+            if self.scoped {
+                let rkey = next((*mw).rkey);
+                let (opcode, bind_mw) = (IBV_WR_BIND_MW, ibv_wr_bind_mw { mw, rkey, bind_info });
+                (post(&mut ibv_send_wr { wr_id, opcode, send_flags, bind_mw, ..ibv_send_wr::zeroed() }), rkey)
+            } else {
+                let mut bind = ibv_mw_bind { wr_id, send_flags, bind_info };
+                (self.domain.device.core.verbs.ibv_bind_mw(qp.as_ptr(), mw, &mut bind), (*mw).rkey)
+            }
+        };
+        if done != 0 {
+            state.made = Some(made);
+            return Err(done);
+        }
+        state.last = key;
+        state.posted.push_back(Shown { key, by, is_over: false, _made: Some(made), _region: Some(region) });
+        Ok(key)
     }
 
     /// The bind with this key has ended.

@@ -3,12 +3,13 @@
  * Binds of an endpoint's RMR that something else is in the way of.
  *
  *   binds late          a send before the bind waits for the peer's receive: both complete, in their order
+ *   binds flushed       a queue full of binds is flushed, and its EVD holds them all
  *   binds invalidated   the peer invalidates the RMR, and it is bound anew before the consumer has seen that
  */
 
 #include "dat_test.h"
 
-enum { SIZE = 4096, VIEW = 64, ROUNDS = 20, BINDS = 4 };
+enum { SIZE = 4096, VIEW = 64, ROUNDS = 20, BINDS = 4, MANY = 300 };
 
 static void tell(int fd)
 {
@@ -22,13 +23,13 @@ static void hear(int fd)
 }
 
 /* An endpoint whose binds are told of. */
-static void open_for_binds(struct end *end)
+static void open_for_binds(struct end *end, DAT_COUNT dtos)
 {
-    DAT_EP_ATTR attr = ep_attributes(16);
-    end_open(end, SIZE, 16);
+    DAT_EP_ATTR attr = ep_attributes(dtos);
+    end_open(end, SIZE, dtos);
     OK(dat_ep_free(end->ep));
     OK(dat_evd_free(end->request));
-    OK(dat_evd_create(end->ia, 32, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG, &end->request));
+    OK(dat_evd_create(end->ia, dtos, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG, &end->request));
     OK(dat_ep_create(end->ia, end->pz, end->recv, end->request, end->connect, &attr, &end->ep));
 }
 
@@ -84,6 +85,25 @@ static void expect_end(struct end *end)
 {
     DAT_EVENT event = wait_event(end->connect, 30 * SECOND);
     EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
+}
+
+static void have_many_flushed(struct end *end)
+{
+    DAT_RMR_HANDLE rmr;
+    DAT_EVENT event;
+
+    OK(dat_rmr_create_for_ep(end->pz, &rmr));
+    post_send(end, 0);
+    for (int i = 1; i < MANY; i++)
+        show(end, rmr);
+    OK(dat_ep_disconnect(end->ep, DAT_CLOSE_ABRUPT_FLAG));
+    for (int i = 0; i < MANY; i++)
+        wait_event(end->request, 10 * SECOND);
+    EXPECT(DAT_GET_TYPE(dat_evd_dequeue(end->request, &event)) == DAT_QUEUE_EMPTY, "one more completion");
+    EXPECT(DAT_GET_TYPE(dat_evd_dequeue(end->async, &event)) == DAT_QUEUE_EMPTY, "an error, event 0x%x",
+           event.event_number);
+    expect_end(end);
+    OK(dat_rmr_free(rmr));
 }
 
 /* The one that binds; `out` and `in` lead to its peer. */
@@ -156,12 +176,13 @@ static void be_peer(struct end *end, bool late, int out, int in)
 
 int main(int argc, char **argv)
 {
-    bool late = argc == 2 && strcmp(argv[1], "late") == 0;
+    const char *how = argc == 2 ? argv[1] : "";
+    bool late = strcmp(how, "late") == 0, flushed = strcmp(how, "flushed") == 0;
     int to_peer[2], to_owner[2];
     struct end end;
     pid_t peer;
 
-    EXPECT(late || (argc == 2 && strcmp(argv[1], "invalidated") == 0), "usage: binds late|invalidated");
+    EXPECT(late || flushed || strcmp(how, "invalidated") == 0, "usage: binds late|flushed|invalidated");
     signal(SIGPIPE, SIG_IGN);
     EXPECT(pipe(to_peer) == 0 && pipe(to_owner) == 0, "pipe: %s", strerror(errno));
     peer = fork();
@@ -169,16 +190,25 @@ int main(int argc, char **argv)
     /* Each has its own ends only, so that it hears when the other goes. */
     close(peer == 0 ? to_peer[1] : to_peer[0]);
     close(peer == 0 ? to_owner[0] : to_owner[1]);
-    open_for_binds(&end);
-    if (peer == 0) {
+    open_for_binds(&end, flushed ? MANY : 16);
+    if (flushed) {
+        if (peer == 0) {
+            serve_one(&end, to_owner[1]);
+            expect_end(&end);
+        } else {
+            connect_to(&end, to_owner[0]);
+            have_many_flushed(&end);
+        }
+    } else if (peer == 0) {
         be_peer(&end, late, to_owner[1], to_peer[0]);
-        end_close(&end);
-        return 0;
+    } else {
+        struct introduction owner = {.address = (DAT_VADDR)(uintptr_t)end.buffer, .rmr_context = end.rmr_context};
+        EXPECT(write(to_peer[1], &owner, sizeof owner) == sizeof owner, "the peer has gone");
+        be_owner(&end, late, to_peer[1], to_owner[0]);
     }
-    struct introduction owner = {.address = (DAT_VADDR)(uintptr_t)end.buffer, .rmr_context = end.rmr_context};
-    EXPECT(write(to_peer[1], &owner, sizeof owner) == sizeof owner, "the peer has gone");
-    be_owner(&end, late, to_peer[1], to_owner[0]);
     end_close(&end);
+    if (peer == 0)
+        return 0;
     join(peer);
     puts("ok");
     return 0;

@@ -56,6 +56,7 @@ const BEHAVIOURS: &[Behaviour] = &[
 const OF_PACKETS: &[Behaviour] = &[
     // iWARP ends a connection for want of a receive.
     built_in("a_bind_comes_after_a_send_that_waits", "binds", &["late"]),
+    built_in("a_queue_of_binds_is_flushed_and_none_is_lost", "binds", &["flushed"]),
     under(in_a_bad_network, "a_killed_target_is_noticed_in_a_bad_network", "killed_peer", &["target"]),
     under(in_a_bad_network, "a_killed_writer_is_noticed_in_a_bad_network", "killed_peer", &["writer"]),
 ];

@@ -28,6 +28,7 @@ pub(super) const BEHAVIOURS: &[Behaviour] = &[
     behaviour("suppressed_requests", "quiet", &["suppressed"]),
     behaviour("requests_without_an_evd", "quiet", &["mute"]),
     behaviour("a_bind_behind_a_send_that_waits", "binds", &["late"]),
+    behaviour("a_bind_queue_that_is_flushed", "binds", &["flushed"]),
     behaviour("a_bind_of_what_the_peer_has_invalidated", "binds", &["invalidated"]),
     behaviour("waits_poll_as_long_as_is_said", "spin", &[]),
     behaviour("a_target_that_computes", "one_sided", &["compute"]),
