@@ -23,12 +23,15 @@ apt=(apt-get -q -o Dir::State::status="$PWD/no-packages" -o APT::Install-Recomme
     -o DPkg::Lock::Timeout=600)
 
 main() {
-    if ! [ -e qemu/complete ]; then
+    local hash
+    hash=$(sha256sum <"$here/build.sh")
+    if [ "$(cat qemu/of 2>/dev/null)" != "$hash" ]; then
         qemu
+        echo "$hash" >qemu/of
     fi
-    if [ "$(cat of 2>/dev/null)" != "$(sha256sum <"$here/build.sh")" ]; then
+    if [ "$(cat of 2>/dev/null)" != "$hash" ]; then
         system
-        sha256sum <"$here/build.sh" >of
+        echo "$hash" >of
     fi
     # Small, and made each time.
     (cd "$here" && printf '%s\n' init serve device apart | "$OLDPWD/busybox" cpio -o -H newc 2>/dev/null) >init.cpio
@@ -42,14 +45,14 @@ qemu() {
     local left_out='^(libc6|libgcc-s1|gcc-12-base|libstdc\+\+6|adduser|passwd|debconf|libpam.*|libasound2-data|iso-codes|ipxe-qemu)$'
     rm -rf qemu
     unpack qemu $(needed qemu-system-x86 | grep -vE "$left_out")
-    touch qemu/complete
 }
 
 system() {
     work=$(mktemp -d "$PWD/work.XXXXXX")
     trap 'rm -rf "$work"' EXIT
     local image release
-    image=$(apt-cache depends linux-image-$kernel-amd64 | awk '$1 == "Depends:" { print $2; exit }')
+    image=$(apt-cache depends linux-image-$kernel-amd64 | awk '$1 == "Depends:" { print $2; exit }' || true)
+    [ -n "$image" ] || { echo "apt knows no linux-image-$kernel-amd64"; exit 77; }
     release=${image#linux-image-}
     echo "Linux $release"
     unpack "$work/kernel" "$image"
@@ -115,5 +118,5 @@ lists_are_current() {
     [ -n "$(find /var/lib/apt/lists -maxdepth 1 -name '*Packages*' -mtime -1 2>/dev/null | head -n 1)" ]
 }
 
-[ -e of ] && [ -e qemu/complete ] || lists_are_current || apt-get -q update >/dev/null || true
+[ -e of ] && [ -e qemu/of ] || lists_are_current || apt-get -q update >/dev/null || true
 main

@@ -11,13 +11,15 @@
  *   server_leaves
  *   client_dies     the same; then this side is killed
  *   server_dies
+ *   client_dies_busy  the same, while the other side goes on sending
+ *   server_dies_busy
  */
 
 #include "dat_test.h"
 
 #include <netdb.h>
 
-enum { MESSAGE = 64, LIMIT = 30 };
+enum { MESSAGE = 64, DTOS = 4, LIMIT = 30 };
 
 static char request[] = "let me in", refusal[] = "not today", acceptance[] = "come in";
 
@@ -48,14 +50,36 @@ static void post_receive(struct end *end)
     OK(dat_ep_post_recv(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
 }
 
+/* Until one fails, or may no longer be posted. */
+static void go_on_sending(struct end *end)
+{
+    DAT_LMR_TRIPLET segment = local_segment(end, MESSAGE, MESSAGE);
+    DAT_DTO_COOKIE cookie = {.as_64 = 3};
+    DAT_EVENT event;
+    do {
+        /* So that those before the end find receives. */
+        usleep(400 * 1000);
+        if (dat_ep_post_send(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG) != DAT_SUCCESS)
+            return;
+        event = wait_event(end->request, 3 * LIMIT * SECOND);
+    } while (event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS);
+}
+
 /* `role` is this side, "client" or "server". */
 static void come_to_the_end(struct end *end, const char *role, const char *ending)
 {
     bool ours = strncmp(ending, role, strlen(role)) == 0, dies = strstr(ending, "_dies") != NULL;
+    bool busy = strstr(ending, "_busy") != NULL;
     DAT_EVENT event;
 
     one_message_each_way(end);
     post_receive(end);
+    if (busy && ours) {
+        for (int i = 1; i < DTOS; i++)
+            post_receive(end);
+    } else if (busy) {
+        go_on_sending(end);
+    }
     if (ours) {
         /* The other side has had its message before. */
         sleep(1);
@@ -124,7 +148,7 @@ int main(int argc, char **argv)
 
     EXPECT(server || argc == 5, "usage: endings server PORT CASE | client ADDRESS PORT CASE");
     port = (DAT_CONN_QUAL)atoi(argv[argc - 2]);
-    end_open(&end, (size_t)2 * MESSAGE, 4);
+    end_open(&end, (size_t)2 * MESSAGE, DTOS);
     if (server) {
         DAT_PSP_HANDLE psp;
         OK(dat_psp_create(end.ia, port, end.cr, DAT_PSP_CONSUMER_FLAG, &psp));

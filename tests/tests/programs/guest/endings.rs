@@ -28,6 +28,10 @@ pub(super) const ENDINGS: &[Ending] = &[
     ending("server_dies", Some("server")),
 ];
 
+/// For peers that hear of a death only where something is under way.
+pub(super) const BUSY: [Ending; 2] =
+    [ending("client_dies_busy", Some("client")), ending("server_dies_busy", Some("server"))];
+
 impl Ending {
     pub(super) fn run(&self, dist: &Dist, registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
         let guest = match (way.server, way.client) {

@@ -5,9 +5,11 @@
 //! | name | what |
 //! |---|---|
 //! | `guest::rxe::`, `guest::siw::` WIRE, who calls, program | a program here and its peer there, over the wire |
+//! | `guest::rxe::verbs::` who calls, program | the same with provider-verbs there |
 //! | `guest::matrix::` registry, provider, program | both there; registry `ours` or `debian` |
 //! | `guest::engines::` | which engine serves softroce there, and which devices are listed |
 //! | `guest::conformance::` provider, case | the suite there, through our registry |
+//! | `guest::speed::` | what small operations take over provider-verbs, beside libdaplofa |
 //! | `guest::verbs::` program | both there, over our registry and provider-verbs; `ipv6::`, `behaviour::`, devices that fail |
 
 mod behaviour;
@@ -112,12 +114,17 @@ fn every_trial(image: &Path, dist: &Result<Dist, Skip>, arguments: &Arguments) -
             speed::measure(&Guest::boot_counting(&image)?, &dist?, rounds)
         })];
     }
+    // With a guest of its own, it has to have this process for itself.
+    if env::var("OPENDAT_GUEST_TESTS").is_ok_and(|ours| ours == speed::TRIAL) {
+        return vec![speed::trial(image, dist)];
+    }
     let machine = Arc::new(Machine::new(image, dist));
     let mut trials = within::trials(&machine, dist);
     trials.extend(engines::trials(&machine));
     trials.extend(conformance::trials(&machine, arguments));
     trials.extend(devices::trials(&machine, dist));
     trials.extend(across(&machine, dist));
+    trials.extend(with_verbs(&machine, dist));
     trials
 }
 
@@ -152,6 +159,36 @@ fn across(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
     trials
 }
 
+/// provider-softroce here, and provider-verbs on the kernel's rxe there.
+fn with_verbs(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
+    let [_, softroce] = PROVIDERS else { unreachable!("these two need no device") };
+    let [near, far] = Family::V4.addresses();
+    let registry = Arc::new(dist.clone().map(|dist| Registry::plugin_at(&dist, softroce, near)));
+    let mut trials = Vec::new();
+    for (direction, we_call) in [("we_call", true), ("we_are_called", false)] {
+        // Of who is killed here nobody tells: rxe has to miss it.
+        let dies = Some(if we_call { "client" } else { "server" });
+        let said = endings::ENDINGS.iter().filter(|ending| ending.dies != dies);
+        let busy = endings::BUSY.iter().filter(|ending| ending.dies == dies);
+        let mut programs: Vec<Program> = said.chain(busy).map(Program::Ending).collect();
+        programs.push(Program::Transaction(&dapltest::WITH_GUEST[0]));
+        for program in programs {
+            let (machine, dist) = (Arc::clone(machine), dist.clone());
+            let case = Case::new(program.title(), move |registry| {
+                let guest = machine.settled("rxe")?;
+                let there = Place::Guest(guest, There { registry: within::AS_SOFTROCE, network: "" });
+                let way = match we_call {
+                    true => Way { to: far, server: there, client: Place::Here },
+                    false => Way { to: near, server: Place::Here, client: there },
+                };
+                program.run(&dist.clone()?, registry, &way).map_err(|stop| guest.testify(stop))
+            });
+            trials.push(case.trial(&format!("guest::rxe::verbs::{direction}"), Arc::clone(&registry)));
+        }
+    }
+    trials
+}
+
 /// Our program is the client of the kernel's, or the other way round.
 fn way(guest: &Guest, family: Family, we_call: bool) -> Way<'_> {
     let [near, far] = family.addresses();
@@ -178,11 +215,13 @@ fn programs(peer: &Peer, wire: &'static Wire, we_call: bool) -> Vec<Program> {
         programs.push(Program::Rping(&rping::CONNECTIONS));
     }
     if wire.mtu == 1500 && wire.crc == Crc::Nobody {
-        // Nobody says so for a process here that is killed, and rxe, which has nothing under way, does not ask.
+        // Nobody says so for a process here that is killed, and rxe does not ask unless something is under way; it asks for ever
+        // where the caller, which is libdaplofa then, has said 7 times.
         let unsaid = |ending: &&Ending| {
             peer.device == "rxe" && ending.dies == Some(if we_call { "client" } else { "server" })
         };
         programs.extend(endings::ENDINGS.iter().filter(|ending| !unsaid(ending)).map(Program::Ending));
+        programs.extend(endings::BUSY.iter().filter(|ending| we_call && unsaid(ending)).map(Program::Ending));
     }
     if wire.name == WIRES[0].name {
         // Its server's part can be played by a program of ours.

@@ -1,13 +1,16 @@
 //! Our providers beside Debian's libdaplofa in the guest, both sides of `dapltest -T P` there: provider-verbs over the same rxe
 //! device, and provider-softroce from user space.
 //!
-//! A measurement, not a test: `OPENDAT_GUEST_SPEED=ROUNDS cargo xtask guest` runs it, alone. The guest then has one processor,
-//! whose clock counts its instructions, a nanosecond each: what else this host does slows it down, and hardly shows in the figures.
+//! `OPENDAT_GUEST_SPEED=ROUNDS cargo xtask guest` measures all of it, alone, and judges nothing; the test `guest::speed::` one round
+//! of what is small, which must not fall behind. The guest then has one processor, whose clock counts its instructions, a nanosecond
+//! each: what else this host does slows it down, and hardly shows in the figures.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
-use opendat_tests::{Dist, Stop};
+use libtest_mimic::Trial;
+use opendat_tests::{Dist, Skip, Stop};
 
 use super::machine::{APART, Guest, RXE};
 
@@ -52,9 +55,41 @@ struct Figures {
     cost: f64,
 }
 
-/// Prints the table.
-pub(super) fn measure(guest: &Guest, dist: &Dist, rounds: usize) -> Result<(), Stop> {
-    for Contender { name, library, params, .. } in &CONTENDERS {
+/// Of libdaplofa's rate, and its processor time: so far a change may take small operations by mistake.
+const FLOOR: f64 = 0.95;
+
+pub(super) const TRIAL: &str = "guest::speed::verbs_keeps_up_with_libdaplofa";
+
+/// Small operations whose consumer sleeps: what of an operation is a provider's weighs most.
+pub(super) fn trial(image: &Path, dist: &Result<Dist, Skip>) -> Trial {
+    let (image, dist) = (image.to_owned(), dist.clone());
+    opendat_tests::trial(TRIAL.to_owned(), move || {
+        let guest = Guest::boot_counting(&image)?;
+        let [ofa, verbs, _] = &CONTENDERS;
+        prepare(&guest, &dist?, &[ofa, verbs])?;
+        let mut behind = Vec::new();
+        for operation in OPERATIONS {
+            for (size, count) in [(64, 5000), (4096, 2500)] {
+                let arguments = format!("-i {count} -m b -p 8 {operation} {size} 1");
+                let [ofa, verbs] = [run(&guest, ofa, &arguments)?, run(&guest, verbs, &arguments)?];
+                let (rate, cost) = (verbs.rate / ofa.rate, verbs.cost / ofa.cost);
+                let row = format!("{operation}, blocking, {size} octets: rate {rate:.2}, cost {cost:.2}");
+                println!("{row}");
+                if rate < FLOOR || cost > 1.0 / FLOOR {
+                    behind.push(row);
+                }
+            }
+        }
+        match behind.is_empty() {
+            true => Ok(()),
+            false => Err(behind.join("\n").into()),
+        }
+    })
+}
+
+/// Lets the guest have the providers.
+fn prepare(guest: &Guest, dist: &Dist, contenders: &[&Contender]) -> Result<(), Stop> {
+    for Contender { name, library, params, .. } in contenders {
         if let Some(plugin) = library.strip_prefix("/share/") {
             fs::copy(dist.lib().join(plugin), guest.share().join(plugin))
                 .map_err(|error| format!("{plugin}: {error}"))?;
@@ -65,6 +100,12 @@ pub(super) fn measure(guest: &Guest, dist: &Dist, rounds: usize) -> Result<(), S
     }
     guest.device("rxe", 1500)?;
     guest.run("/apart")?;
+    Ok(())
+}
+
+/// Prints the table.
+pub(super) fn measure(guest: &Guest, dist: &Dist, rounds: usize) -> Result<(), Stop> {
+    prepare(guest, dist, &CONTENDERS.each_ref())?;
     let [_, others @ ..] = CONTENDERS.each_ref().map(|contender| contender.name);
     println!(
         "operation | mode | octets | libdaplofa: operations/s | ns of processor each | against it: {others:?}"

@@ -78,6 +78,13 @@ pub(super) const REGISTRIES: [(&str, &str); 2] = [
     ("debian", "DAT_OVERRIDE=/tmp/dist/dat.within"),
 ];
 
+/// provider-verbs behind the name of provider-softroce, for peers on the other side of the wire.
+pub(super) const AS_SOFTROCE: &str =
+    "DAT_OVERRIDE=/tmp/dist/dat.softroce OPENDAT_BUILTIN=0 LD_LIBRARY_PATH=/tmp/dist/lib";
+/// Its file.
+pub(super) const CONF_AS_SOFTROCE: &str =
+    "softroce u2.0 nonthreadsafe default /tmp/dist/lib/libdat_verbs.so opendat.0.1 \"wire\" \"\"\n";
+
 #[derive(Clone, Copy)]
 enum Program {
     Dtest,

@@ -98,7 +98,7 @@ pub(super) fn ofa(case: &str, verdict: &Verdict) -> Option<String> {
     match verdict {
         Verdict::Failed(reason) if reason.contains("the process died") => {
             let is_known = DEADLY.iter().any(|deadly| conformance::fits(deadly, case));
-            is_known.then(|| format!("OFED's provider crashes: {reason}"))
+            is_known.then(|| format!("unsupported: asked so, OFED's provider ends the process ({reason})"))
         }
         Verdict::Failed(reason) => Some(format!("OFED's provider does otherwise: {reason}")),
         _ => None,
