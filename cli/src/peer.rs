@@ -1,11 +1,13 @@
 //! One of the two processes: takes its plan from the parent, does it, and tells the parent what came out.
 
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use dat::Adapter;
 use serde::{Deserialize, Serialize};
+use socket2::{Domain, Socket, Type};
 
 use crate::link::{Link, Listening};
 use crate::measure::{Role, Wait};
@@ -132,10 +134,32 @@ fn serve(plan: &Plan, adapter: &Adapter) -> Result<(Link, Raw)> {
     Ok((listening.accept()?, raw))
 }
 
+/// A connection, and a socket for datagrams that has the number of the connection's here: one that nobody else has, which may take
+/// some attempts.
+fn sockets(server: SocketAddr) -> std::io::Result<(TcpStream, UdpSocket)> {
+    let any: IpAddr =
+        if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let attempt = || -> std::io::Result<(TcpStream, UdpSocket)> {
+        let datagrams = UdpSocket::bind((any, 0))?;
+        let stream = Socket::new(Domain::for_address(server), Type::STREAM, None)?;
+        stream.bind(&datagrams.local_addr()?.into())?;
+        stream.connect(&server.into())?;
+        Ok((stream.into(), datagrams))
+    };
+    let mut attempts = 16;
+    loop {
+        attempts -= 1;
+        match attempt() {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && attempts > 0 => {}
+            done => return done,
+        }
+    }
+}
+
 fn connect(plan: &Plan, adapter: &Adapter) -> Result<(Link, Raw)> {
     let address: dat::Address = plan.address.parse()?;
     let ports = plan.server.context("the plan does not say where the server is")?;
-    let stream = TcpStream::connect(address.with_port(ports.tcp)).with_context(|| {
+    let (stream, datagrams) = sockets(address.with_port(ports.tcp)).with_context(|| {
         // In a network namespace that was just made nothing is reachable, this host included.
         let hint = match address.ip().is_loopback() {
             true => " (is the loopback interface up? `ip link set lo up`)",
@@ -143,7 +167,6 @@ fn connect(plan: &Plan, adapter: &Adapter) -> Result<(Link, Raw)> {
         };
         format!("connecting to {address} with plain TCP{hint}")
     })?;
-    let datagrams = UdpSocket::bind(stream.local_addr()?)?;
     datagrams.connect(address.with_port(ports.udp))?;
     let raw = Raw::new(stream, datagrams, plan.raw_wait, plan.work.largest())?;
     let link = Link::connect(adapter, address, ports.qualifier, plan.work.largest(), plan.wait);
