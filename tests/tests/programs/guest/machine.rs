@@ -47,7 +47,7 @@ impl Machine {
                 guest.move_in(&self.dist.clone()?)?;
                 here("ip route add 10.78.0.0/24 via 10.77.0.2")?;
                 guest.run(
-                    "/apart && mkdir /tmp/dist && cp -r /share/lib /share/bin /share/dat.softroce /share/dat.within /tmp/dist/",
+                    "/apart && mkdir /tmp/dist && cp -r /share/lib /share/bin /share/dat.ipv4 /share/dat.ipv6 /share/dat.within /tmp/dist/",
                 )?;
                 Ok(())
             })
@@ -146,7 +146,9 @@ impl Guest {
         }
         let mut command = Command::new(&strip);
         finish(command.arg("--strip-debug").arg(dist.dat()).arg("-o").arg(share.join("bin/dat")))?;
-        fs::write(share.join("dat.softroce"), within::CONF_AS_SOFTROCE).map_err(failed)?;
+        for (name, family) in [("dat.ipv4", Family::V4), ("dat.ipv6", Family::V6)] {
+            fs::write(share.join(name), within::conf_as_softroce(family)).map_err(failed)?;
+        }
         fs::write(share.join("dat.within"), within::conf()).map_err(failed)
     }
 

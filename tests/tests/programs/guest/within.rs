@@ -79,11 +79,21 @@ pub(super) const REGISTRIES: [(&str, &str); 2] = [
 ];
 
 /// provider-verbs behind the name of provider-softroce, for peers on the other side of the wire.
-pub(super) const AS_SOFTROCE: &str =
-    "DAT_OVERRIDE=/tmp/dist/dat.softroce OPENDAT_BUILTIN=0 LD_LIBRARY_PATH=/tmp/dist/lib";
+pub(super) fn as_softroce(family: Family) -> There {
+    let registry = match family {
+        Family::V4 => "DAT_OVERRIDE=/tmp/dist/dat.ipv4 OPENDAT_BUILTIN=0 LD_LIBRARY_PATH=/tmp/dist/lib",
+        Family::V6 => "DAT_OVERRIDE=/tmp/dist/dat.ipv6 OPENDAT_BUILTIN=0 LD_LIBRARY_PATH=/tmp/dist/lib",
+    };
+    There { registry, network: "" }
+}
+
 /// Its file.
-pub(super) const CONF_AS_SOFTROCE: &str =
-    "softroce u2.0 nonthreadsafe default /tmp/dist/lib/libdat_verbs.so opendat.0.1 \"wire\" \"\"\n";
+pub(super) fn conf_as_softroce(family: Family) -> String {
+    let [_, address] = family.addresses();
+    format!(
+        "softroce u2.0 nonthreadsafe default /tmp/dist/lib/libdat_verbs.so opendat.0.1 \"{address}\" \"\"\n"
+    )
+}
 
 #[derive(Clone, Copy)]
 enum Program {
