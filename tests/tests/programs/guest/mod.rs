@@ -219,7 +219,9 @@ enum Program {
 
 fn programs(peer: &Peer, wire: &'static Wire, we_call: bool) -> Vec<Program> {
     let mut programs: Vec<Program> = rping::SIZES.iter().map(Program::Rping).collect();
-    if wire.name == WIRES[0].name || wire.crc != Crc::Nobody {
+    // They take their time: under CRC each role once, and each who may want it.
+    let caller_wants_none = (wire.crc == Crc::Kernel) == we_call;
+    if wire.name == WIRES[0].name || (wire.crc != Crc::Nobody && caller_wants_none) {
         programs.push(Program::Rping(&rping::CONNECTIONS));
     }
     if wire.mtu == 1500 && wire.crc == Crc::Nobody {
