@@ -200,24 +200,7 @@ pub struct Attributes {
 
 impl Attributes {
     pub(crate) fn query(interface: &Interface) -> Result<Self> {
-        let mut ia = DAT_IA_ATTR::zeroed();
-        let mut provider = DAT_PROVIDER_ATTR::zeroed();
-        let handle = interface.handle();
-        // SAFETY: an open IA and records to write to. No EVD is asked for: null.
-        unsafe {
-            call!(
-                interface,
-                "dat_ia_query",
-                ia_query_func(
-                    handle,
-                    null_mut(),
-                    DAT_IA_FIELD_ALL,
-                    &mut ia,
-                    DAT_PROVIDER_FIELD_ALL,
-                    &mut provider
-                )
-            )
-        }?;
+        let (ia, provider) = query(interface)?;
         if provider.iov_ownership_on_return != DAT_IOV_CONSUMER {
             // Posts would have to keep the caller's segments alive; no known provider asks for that.
             return Err(Error::new("Adapter::open", DAT_ERROR(DAT_MODEL_NOT_SUPPORTED, DAT_NO_SUBTYPE)));
@@ -249,6 +232,29 @@ impl Attributes {
     }
 }
 
+/// dat_ia_query: everything.
+pub(crate) fn query(interface: &Interface) -> Result<(DAT_IA_ATTR, DAT_PROVIDER_ATTR)> {
+    let mut ia = DAT_IA_ATTR::zeroed();
+    let mut provider = DAT_PROVIDER_ATTR::zeroed();
+    let handle = interface.handle();
+    // SAFETY: an open IA and records to write to. No EVD is asked for: null.
+    unsafe {
+        call!(
+            interface,
+            "dat_ia_query",
+            ia_query_func(
+                handle,
+                null_mut(),
+                DAT_IA_FIELD_ALL,
+                &mut ia,
+                DAT_PROVIDER_FIELD_ALL,
+                &mut provider
+            )
+        )
+    }?;
+    Ok((ia, provider))
+}
+
 fn count(value: DAT_COUNT) -> usize {
     usize::try_from(value).unwrap_or(0)
 }
@@ -256,7 +262,7 @@ fn count(value: DAT_COUNT) -> usize {
 /// # Safety
 ///
 /// `count` attributes, of texts that are null or NUL-terminated.
-unsafe fn named(attributes: *const DAT_NAMED_ATTR, count: DAT_COUNT) -> Vec<(String, String)> {
+pub(crate) unsafe fn named(attributes: *const DAT_NAMED_ATTR, count: DAT_COUNT) -> Vec<(String, String)> {
     if attributes.is_null() || count <= 0 {
         return Vec::new();
     }
@@ -270,7 +276,7 @@ unsafe fn named(attributes: *const DAT_NAMED_ATTR, count: DAT_COUNT) -> Vec<(Str
     attributes.iter().map(|attribute| (text(attribute.name), text(attribute.value))).collect()
 }
 
-fn text(name: &[c_char; DAT_NAME_MAX_LENGTH]) -> String {
+pub(crate) fn text(name: &[c_char; DAT_NAME_MAX_LENGTH]) -> String {
     let bytes = name.map(|c| c as u8);
     CStr::from_bytes_until_nul(&bytes).unwrap_or_default().to_string_lossy().into_owned()
 }

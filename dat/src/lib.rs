@@ -58,6 +58,7 @@ mod object;
 mod post;
 mod providers;
 mod srq;
+mod standard;
 
 pub use adapter::{Adapter, Attributes};
 pub use address::Address;
@@ -72,3 +73,4 @@ pub use post::Flags;
 pub use providers::{builtins, registry};
 pub use registry::{Registry, export_symbols};
 pub use srq::SharedReceiveQueue;
+pub use standard::{StandardAttributes, Value};

@@ -7,6 +7,7 @@ use std::ffi::CString;
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a message is about: a bit of DAT_DBG_TYPE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,15 +27,24 @@ pub enum About {
 const STDOUT: u32 = 1;
 const SYSLOG: u32 = 2;
 
+/// See [`leave_errors_to_the_caller`].
+static HUSHED: AtomicBool = AtomicBool::new(false);
+
+/// From here on the program prints errors itself, as they are returned; DAT_DBG_TYPE asks for them all the same.
+pub fn leave_errors_to_the_caller() {
+    HUSHED.store(true, Ordering::Relaxed);
+}
+
 struct Settings {
-    types: u32,
+    /// None: as DAT_DBG_TYPE does not say.
+    types: Option<u32>,
     destination: u32,
 }
 
 fn settings() -> &'static Settings {
     static SETTINGS: OnceLock<Settings> = OnceLock::new();
     SETTINGS.get_or_init(|| Settings {
-        types: variable("DAT_DBG_TYPE").unwrap_or(About::Error as u32),
+        types: variable("DAT_DBG_TYPE"),
         destination: variable("DAT_DBG_DEST").unwrap_or(0),
     })
 }
@@ -53,7 +63,8 @@ fn number(text: &str) -> Option<u32> {
 
 /// Whether messages about this are wanted.
 pub fn wants(about: About) -> bool {
-    settings().types & about as u32 != 0
+    let unasked = if HUSHED.load(Ordering::Relaxed) { 0 } else { About::Error as u32 };
+    settings().types.unwrap_or(unasked) & about as u32 != 0
 }
 
 /// Writes a message, if messages about this are wanted. Its further lines are indented by their author.
