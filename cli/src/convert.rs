@@ -1,10 +1,11 @@
 //! `dat convert`: a registry file from one form to the other.
 
 use std::io::{Write, stderr, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use registry::entry::{Entry, ParseError};
 use registry::{conf, toml};
 
 #[derive(Args)]
@@ -14,9 +15,16 @@ pub(crate) struct Options {
     file: PathBuf,
 }
 
-/// Prints the file in the other form. One with mistakes is not converted: what is printed would lack entries.
-pub(crate) fn run(options: &Options) -> Result<bool> {
-    let path = &options.file;
+/// A registry file as it was read.
+pub(crate) struct File {
+    pub(crate) text: Vec<u8>,
+    pub(crate) is_toml: bool,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) errors: Vec<ParseError>,
+}
+
+/// Reads a file in either form.
+pub(crate) fn read(path: &Path) -> Result<File> {
     let text = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
     let is_toml = match path.extension().and_then(|extension| extension.to_str()) {
         Some("toml") => true,
@@ -24,6 +32,12 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         _ => looks_like_toml(&text),
     };
     let (entries, errors) = if is_toml { toml::parse(path, &text) } else { conf::parse(path, &text) };
+    Ok(File { text, is_toml, entries, errors })
+}
+
+/// Prints the file in the other form. One with mistakes is not converted: what is printed would lack entries.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let File { is_toml, entries, errors, .. } = read(&options.file)?;
     for error in &errors {
         writeln!(stderr(), "{error}")?;
     }

@@ -125,6 +125,14 @@ fn state(index: usize, candidate: &Candidate) -> (State, Vec<(String, String)>) 
     }
 }
 
+/// Opens an entry, likewise: why it does not.
+pub(crate) fn open(index: usize) -> std::result::Result<(), String> {
+    match ask(index) {
+        Ok(answer) => answer.map(drop),
+        Err(error) => Err(format!("{error:#}")),
+    }
+}
+
 /// What an entry says of itself when it opens, else why it does not.
 type Answer = std::result::Result<Vec<(String, String)>, String>;
 

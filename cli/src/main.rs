@@ -2,17 +2,25 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod check;
 mod conformance;
 mod convert;
 mod cpu;
 mod demo;
+mod devices;
+mod doctor;
+mod generate;
 mod link;
 mod list;
 mod measure;
 mod pair;
 mod parent;
 mod peer;
+mod ping;
+mod query;
 mod raw;
+mod register;
+mod serve;
 mod table;
 mod units;
 mod verify;
@@ -57,19 +65,43 @@ Environment:
 enum Command {
     /// List the entries of the registry, where each came from, and whether it opens
     List(list::Options),
+    /// Say why RDMA does not work here, and what to do: libraries, devices, limits, ports, the registry; exits with 1 if there
+    /// is a problem
+    Doctor(doctor::Options),
+    /// Print everything that an adapter and its provider say of themselves (dat_ia_query)
+    Query(query::Options),
+    /// Say what is wrong with a registry file, and what in it will never be of use, each with its place; exits with 1 if there
+    /// are errors
+    Check(check::Options),
     /// Print a registry file in its other form: a dat.conf as TOML, TOML as a dat.conf; comments are not kept
     Convert(convert::Options),
+    /// Put an entry into a registry file
+    Register(register::Register),
+    /// Take entries out of a registry file
+    Unregister(register::Unregister),
+    /// Say whether a peer answers and how long that takes, in percentiles
+    Ping(ping::Options),
+    /// Answer `dat ping` of other hosts, until it is killed
+    Serve(serve::Options),
     /// Measure against plain TCP, row by row, with a bar for each
     Bench(bench::Options),
     /// Ask a provider everything that the standard requires of it, case by case; exits with 0 if nothing failed, 1 if
     /// something did, 2 if the provider could not be asked
     Conformance(conformance::Options),
+    /// Print what a shell has to know to complete the arguments of this program
+    Completions(generate::Completions),
+    /// Write the pages of the manual
+    #[command(hide = true)]
+    Manual(generate::Manual),
     /// One of the two processes of a demonstration or benchmark; takes its plan from the process that starts it
     #[command(hide = true)]
     Peer,
     /// Open one entry of the registry and close it, and say why not
     #[command(hide = true)]
     Probe(list::Probe),
+    /// Load a library, and say why it is no provider
+    #[command(hide = true)]
+    Inspect(check::Inspection),
 }
 
 /// Which adapter the two processes use, and how the result is printed.
@@ -121,9 +153,19 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         None => demo::run(&cli.demo),
         Some(Command::List(options)) => list::run(&options),
+        Some(Command::Doctor(options)) => doctor::run(&options),
+        Some(Command::Query(options)) => query::run(&options),
+        Some(Command::Check(options)) => check::run(&options),
+        Some(Command::Inspect(inspection)) => check::inspect(&inspection),
         Some(Command::Convert(options)) => convert::run(&options),
+        Some(Command::Register(options)) => register::register(&options),
+        Some(Command::Unregister(options)) => register::unregister(&options),
+        Some(Command::Ping(options)) => ping::run(&options),
+        Some(Command::Serve(options)) => serve::run(&options),
         Some(Command::Bench(options)) => bench::run(&options),
         Some(Command::Conformance(options)) => conformance::run(&options),
+        Some(Command::Completions(options)) => generate::completions(&options),
+        Some(Command::Manual(options)) => generate::manual(&options),
         Some(Command::Probe(probe)) => list::probe(&probe),
         Some(Command::Peer) => return peer::run(),
     };

@@ -53,11 +53,13 @@ impl Patience {
 }
 
 /// A way to move data.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Operation {
     Send,
+    #[value(name = "write")]
     RdmaWrite,
+    #[value(name = "read")]
     RdmaRead,
 }
 
@@ -164,7 +166,13 @@ fn settle(
 /// How long `count` operations took, one after the other; the client's times in seconds, none at the server.
 ///
 /// A send, or an RDMA write with a note after it: half of the way there and back. An RDMA read: all of it.
-fn latency(link: &mut Link, role: Role, operation: Operation, size: usize, count: usize) -> Result<Vec<f64>> {
+pub(crate) fn latency(
+    link: &mut Link,
+    role: Role,
+    operation: Operation,
+    size: usize,
+    count: usize,
+) -> Result<Vec<f64>> {
     let mut times = Vec::with_capacity(count);
     if operation == Operation::RdmaRead {
         if role == Role::Server {

@@ -1,6 +1,8 @@
-//! Two processes of this program, a server and a client, that end when their parent does.
+//! Two processes of this program, a server and a client, that end when their parent does; the server may be another host's
+//! (`dat serve`).
 
-use std::io::{BufRead, BufReader, stderr};
+use std::io::{BufRead, BufReader, Write, stderr};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -8,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::measure::Role;
+use crate::measure::{PATIENCE, Role};
 use crate::peer::{Plan, Said};
 use crate::{cpu, parent};
 
@@ -32,24 +34,49 @@ enum Heard {
     Silence,
 }
 
-/// With our end of its socket, which stays open until it is to end.
-struct Process(Child, UnixStream);
+/// Its socket, or the connection to it, stays open until it is to end.
+enum Process {
+    Here { child: Child, _socket: UnixStream },
+    There(TcpStream),
+}
 
 impl Drop for Process {
     fn drop(&mut self) {
         // It may have ended already, which is what we want.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        match self {
+            Process::Here { child, .. } => {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            Process::There(stream) => {
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+        }
     }
 }
 
 impl Pair {
     /// Starts both, each on a processor of its own where there are two. `plan` is completed for each.
     pub(crate) fn start(plan: &Plan, environment: &[(&str, &str)]) -> Result<Self> {
-        let [client_cpu, server_cpu] = cpu::two().map_or([None; 2], |cpus| cpus.map(Some));
+        Pair::start_with(plan, environment, None)
+    }
+
+    /// The same; with a server on another host, where `dat serve` listens there.
+    pub(crate) fn start_with(
+        plan: &Plan,
+        environment: &[(&str, &str)],
+        host: Option<SocketAddr>,
+    ) -> Result<Self> {
+        let [client_cpu, server_cpu] = match host {
+            None => cpu::two().map_or([None; 2], |cpus| cpus.map(Some)),
+            Some(_) => [None; 2],
+        };
         let (outbox, inbox) = channel();
         let plan = Plan { role: Role::Server, cpu: server_cpu, ..plan.clone() };
-        let server = spawn(&plan, environment, &outbox)?;
+        let server = match host {
+            None => spawn(&plan, environment, &outbox)?,
+            Some(host) => call(host, &plan, &outbox)?,
+        };
         let ports = match hear(&inbox)? {
             (_, Said::Listening(ports)) => ports,
             (_, other) => bail!("the server process did not listen, but said {other:?}"),
@@ -75,21 +102,23 @@ impl Pair {
     }
 }
 
-fn spawn(plan: &Plan, environment: &[(&str, &str)], outbox: &Sender<(Role, Heard)>) -> Result<Process> {
-    let role = plan.role;
-    let program = std::env::current_exe().context("finding this program")?;
-    let mut command = Command::new(&program);
-    // What its provider prints is for people, and not the result.
-    command.arg("peer").stdout(stderr()).envs(environment.iter().copied());
-    if std::env::var_os("DAT_DBG_TYPE").is_none() {
-        command.env("DAT_DBG_TYPE", "0"); // what the registry has to say is in the errors that we print
-    }
-    let socket = parent::connect(&mut command)?;
-    let lines = BufReader::new(socket.try_clone()?).lines();
-    let child = command.spawn().with_context(|| format!("starting {}", program.display()))?;
-    let process = Process(child, socket);
-    drop(command); // and with it our copy of the process's end of the socket
-    parent::instruct(&process.1, plan).with_context(|| format!("giving the {} its plan", name(role)))?;
+/// Has a server started on another host.
+fn call(host: SocketAddr, plan: &Plan, outbox: &Sender<(Role, Heard)>) -> Result<Process> {
+    let stream = TcpStream::connect_timeout(&host, PATIENCE).with_context(|| {
+        format!("calling {host}: does `dat serve` run there, and may this host connect to its port?")
+    })?;
+    let lines = BufReader::new(stream.try_clone()?).lines();
+    writeln!(&stream, "{}", serde_json::to_string(plan)?).with_context(|| format!("calling {host}"))?;
+    listen(plan.role, lines, outbox);
+    Ok(Process::There(stream))
+}
+
+/// Takes down what a process says, until it has said all.
+fn listen(
+    role: Role,
+    lines: impl Iterator<Item = std::io::Result<String>> + Send + 'static,
+    outbox: &Sender<(Role, Heard)>,
+) {
     let outbox = outbox.clone();
     std::thread::spawn(move || {
         let said = lines.map_while(Result::ok).map(|line| match serde_json::from_str(&line) {
@@ -104,7 +133,31 @@ fn spawn(plan: &Plan, environment: &[(&str, &str)], outbox: &Sender<(Role, Heard
             }
         }
     });
+}
+
+fn spawn(plan: &Plan, environment: &[(&str, &str)], outbox: &Sender<(Role, Heard)>) -> Result<Process> {
+    let role = plan.role;
+    let (child, socket) = command(environment)?;
+    let lines = BufReader::new(socket.try_clone()?).lines();
+    let instructed = parent::instruct(&socket, plan);
+    let process = Process::Here { child, _socket: socket };
+    instructed.with_context(|| format!("giving the {} its plan", name(role)))?;
+    listen(role, lines, outbox);
     Ok(process)
+}
+
+/// Starts a process that waits for its plan.
+pub(crate) fn command(environment: &[(&str, &str)]) -> Result<(Child, UnixStream)> {
+    let program = std::env::current_exe().context("finding this program")?;
+    let mut command = Command::new(&program);
+    // What its provider prints is for people, and not the result.
+    command.arg("peer").stdout(stderr()).envs(environment.iter().copied());
+    if std::env::var_os("DAT_DBG_TYPE").is_none() {
+        command.env("DAT_DBG_TYPE", "0"); // what the registry has to say is in the errors that we print
+    }
+    let socket = parent::connect(&mut command)?;
+    let child = command.spawn().with_context(|| format!("starting {}", program.display()))?;
+    Ok((child, socket)) // our copy of the process's end of the socket goes with the command
 }
 
 fn hear(inbox: &Receiver<(Role, Heard)>) -> Result<(Role, Said)> {

@@ -13,7 +13,7 @@ use crate::link::{Link, Listening};
 use crate::measure::{Role, Wait};
 use crate::parent::{self, say};
 use crate::raw::Raw;
-use crate::{bench, cpu, demo};
+use crate::{bench, cpu, demo, ping};
 
 /// What a process is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -38,6 +38,7 @@ pub(crate) struct Plan {
 pub(crate) enum Work {
     Demo(demo::Work),
     Bench(bench::Work),
+    Ping(ping::Work),
 }
 
 /// Where the server listens.
@@ -59,6 +60,8 @@ pub(crate) enum Said {
     Row(Option<demo::Row>),
     /// A round of the benchmark is through.
     Round(bench::Round),
+    /// The pings are through.
+    Pinged(ping::Times),
     /// All is done, and the connection was ended in order.
     Done,
     /// It did not work.
@@ -74,10 +77,11 @@ pub(crate) struct Facts {
 
 impl Work {
     /// Bytes of the largest message.
-    fn largest(&self) -> usize {
+    pub(crate) fn largest(&self) -> usize {
         match self {
             Work::Demo(work) => work.sizes.iter().copied().max().unwrap_or(1),
             Work::Bench(work) => work.what.size(),
+            Work::Ping(work) => work.size,
         }
     }
 }
@@ -111,6 +115,7 @@ fn follow_plan() -> Result<()> {
     match &plan.work {
         Work::Demo(work) => work.run(&mut link, &mut raw, plan.role)?,
         Work::Bench(work) => work.run(&mut link, &mut raw, plan.role)?,
+        Work::Ping(work) => work.run(&mut link, &mut raw, plan.role)?,
     }
     raw.barrier()?;
     link.disconnect()?;

@@ -431,3 +431,132 @@ fn vendor_providers_find_the_registry_in_the_program() {
         assert!(symbols.lines().any(|line| line.ends_with(&format!(" T {symbol}"))), "{symbol}: {symbols}");
     }
 }
+
+#[test]
+fn query_tells_every_attribute_under_the_standards_name() {
+    let output = run(dat(&["query", "tcp-emu"]).env("DAT_OVERRIDE", "/dev/null"));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(
+        text.starts_with("adapter (DAT_IA_ATTR)\n    adapter_name                         tcp-emu\n"),
+        "{text}"
+    );
+    for line in [
+        "    zb_supported                         yes",
+        "    max_lmr_virtual_address              no limit",
+        "provider (DAT_PROVIDER_ATTR)",
+        "    completion_flags_supported           SUPPRESS, SOLICITED_WAIT, UNSIGNALLED, BARRIER_FENCE, EVD_THRESHOLD",
+        "    srq_watermarks_supported             SRQ_LOW, EP_SOFT_HIGH, EP_HARD_HIGH",
+        "    rmr_scope_supported                  ANY",
+        "of the transport",
+    ] {
+        assert!(text.lines().any(|other| other == line), "{line}: {text}");
+    }
+    assert_eq!(stderr(&output), "");
+}
+
+#[test]
+fn query_tells_machines_the_same() {
+    let output = run(dat(&["query", "softroce", "--json"]).env("DAT_OVERRIDE", "/dev/null"));
+    let document = json(&output);
+    assert_eq!(document["ia"], "softroce");
+    assert!(positive(&document["adapter"]["max_eps"]));
+    assert_eq!(document["adapter"]["zb_supported"], true);
+    assert_eq!(document["provider"]["provider_name"], "softroce");
+    assert_eq!(document["provider"]["rmr_scope_supported"], serde_json::json!(["ANY"]));
+    assert!(
+        document["transport"]["transport"].as_str().is_some_and(|text| text.contains("RoCEv2")),
+        "{document}"
+    );
+}
+
+#[test]
+fn query_says_once_why_nothing_opens() {
+    let text = fails(dat(&["query", "none"]).env("DAT_OVERRIDE", "/dev/null"));
+    assert_eq!(text.matches("cannot open IA \"none\"").count(), 1, "{text}");
+    assert!(text.contains("`dat list` shows the names there are"), "{text}");
+}
+
+/// The findings of `dat doctor`, which depend on the host but for those that the test makes.
+fn findings(document: &Value) -> Vec<(&str, &str, &str)> {
+    let text =
+        |finding: &'_ Value, name: &str| finding[name].as_str().expect("text").to_owned().leak() as &str;
+    let findings = document["findings"].as_array().expect("findings").iter();
+    findings
+        .map(|finding| (text(finding, "subject"), text(finding, "state"), text(finding, "message")))
+        .collect()
+}
+
+#[test]
+fn doctor_looks_at_all_that_rdma_needs() {
+    let output = run(dat(&["doctor", "--json"]).env("DAT_OVERRIDE", "/dev/null"));
+    let document = json(&output);
+    let findings = findings(&document);
+    for subject in [
+        "registry",
+        "adapters",
+        "environment",
+        "memlock",
+        "port 4791",
+        "IP headers",
+        "libraries",
+        "devices",
+        "modules",
+    ] {
+        assert!(findings.iter().any(|(other, ..)| *other == subject), "{subject}: {document}");
+    }
+    assert!(findings.contains(&("registry", "fine", "/dev/null: every line can be used")), "{document}");
+    assert!(findings.contains(&("environment", "note", "DAT_OVERRIDE=/dev/null")), "{document}");
+    let problems = findings.iter().filter(|(_, state, _)| *state == "problem").count();
+    assert_eq!(output.status.code(), Some(i32::from(problems > 0)));
+
+    let output = run(dat(&["doctor"]).env("DAT_OVERRIDE", "/dev/null"));
+    let text = stdout(&output);
+    assert!(text.contains("fine     registry     /dev/null: every line can be used\n"), "{text}");
+    // One screen, unless there are many devices.
+    assert!(text.lines().count() < 24 + findings.len(), "{text}");
+}
+
+#[test]
+fn doctor_points_at_mistakes_in_the_registry() {
+    let (output, path) = with_registry(&["doctor", "--json"], "broken u2.0\n");
+    assert_eq!(output.status.code(), Some(1));
+    let document = json(&output);
+    let message =
+        format!("{path}:1:12: the line ends after 2 of 8 fields; expected threadsafe or nonthreadsafe");
+    assert!(findings(&document).contains(&("registry", "problem", message.as_str())), "{document}");
+    assert_eq!(document["findings"][0]["fix"], format!("dat check {path}"));
+
+    let (output, path) = with_registry(&["doctor"], REGISTRY);
+    assert!(
+        stdout(&output).contains(&format!(
+            "note     registry     {path}: some of its entries will not open, or never be asked for\n"
+        )),
+        "{}",
+        stdout(&output)
+    );
+}
+
+#[test]
+fn every_shell_gets_completions_of_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let text = stdout(&run(&mut dat(&["completions", shell])));
+        for command in ["list", "query", "check", "register", "unregister", "doctor", "conformance"] {
+            assert!(text.contains(command), "{shell}: {command}");
+        }
+        assert!(!text.contains("probe"), "{shell}: what is hidden stays so");
+    }
+}
+
+#[test]
+fn every_command_has_a_page_of_the_manual() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let output = run(&mut dat(&["manual", dir.path().to_str().expect("UTF-8")]));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let page = |name: &str| std::fs::read_to_string(dir.path().join(name)).expect(name);
+    assert!(page("dat.1").contains("OPENDAT_CAPTURE"), "with the environment");
+    assert!(page("dat-check.1").contains("registry file"));
+    for name in ["dat-list.1", "dat-query.1", "dat-doctor.1", "dat-register.1", "dat-bench.1"] {
+        assert!(page(name).contains(".SH"), "{name}");
+    }
+}

@@ -46,6 +46,11 @@ use crate::params::{Params, Which};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SoftRoce;
 
+/// Whether this host's batches of IPv4 packets have the headers that the ICRC needs; where they have not, packets leave one by one.
+pub fn batches_are_as_they_should() -> bool {
+    selftest::batches_are_as_they_should(std::net::SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0)))
+}
+
 /// An open adapter.
 pub type Roce = Adapter<Engine>;
 

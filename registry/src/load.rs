@@ -118,18 +118,7 @@ fn load(candidate: &Candidate, key: Key, id: u64) -> Result<Loaded, LoadError> {
     let ia_params = CString::new(entry.ia_params.as_str()).map_err(|_| LoadError::Parameters)?;
     let (init, fini, library) = match candidate.builtin {
         Some(builtin) => (builtin.init, builtin.fini, None),
-        None => {
-            let library = open_library(&entry.library)?;
-            // SAFETY: a library that a registry file names as DAT provider exports these functions with these
-            // signatures; nothing could check it.
-            let (init, fini) = unsafe {
-                (
-                    symbol::<DAT_PROVIDER_INIT_FUNC>(&library, DAT_PROVIDER_INIT_FUNC_STR)?,
-                    symbol::<DAT_PROVIDER_FINI_FUNC>(&library, DAT_PROVIDER_FINI_FUNC_STR)?,
-                )
-            };
-            (init, fini, Some(library))
-        }
+        None => open_provider(&entry.library)?,
     };
 
     let info = key.interface.to_c();
@@ -145,6 +134,31 @@ fn load(candidate: &Candidate, key: Key, id: u64) -> Result<Loaded, LoadError> {
         return Err(LoadError::Silent(format!("{name} for u{major}.{minor}"), other_registry()));
     };
     Ok(Loaded { id, uses: 1, key, table, info, fini, library })
+}
+
+/// Loads a library, looks for the functions that every provider has, calls none of them, and unloads it: for checks, in a process
+/// that the library may end.
+///
+/// # Errors
+///
+/// It does not load, or is no provider.
+pub fn inspect(library: &str) -> Result<(), LoadError> {
+    open_provider(library).map(drop)
+}
+
+type Functions = (DAT_PROVIDER_INIT_FUNC, DAT_PROVIDER_FINI_FUNC, Option<Library>);
+
+fn open_provider(name: &str) -> Result<Functions, LoadError> {
+    let library = open_library(name)?;
+    // SAFETY: a library that a registry file names as DAT provider exports these functions with these signatures; nothing could
+    // check it.
+    let (init, fini) = unsafe {
+        (
+            symbol::<DAT_PROVIDER_INIT_FUNC>(&library, DAT_PROVIDER_INIT_FUNC_STR)?,
+            symbol::<DAT_PROVIDER_FINI_FUNC>(&library, DAT_PROVIDER_FINI_FUNC_STR)?,
+        )
+    };
+    Ok((init, fini, Some(library)))
 }
 
 fn open_library(name: &str) -> Result<Library, LoadError> {

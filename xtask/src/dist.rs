@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
@@ -84,11 +85,35 @@ pub(crate) fn build() -> Result<PathBuf> {
         copy(&release.join(file), &stage.join("lib").join(file))?;
     }
     copy(&release.join("dat"), &stage.join("bin/dat"))?;
+    install_help(&stage)?;
     copy(&workspace().join("dat.conf"), &stage.join("share/dat.conf"))?;
 
     remove(&root)?;
     fs::rename(&stage, &root).with_context(|| format!("cannot move {} into place", stage.display()))?;
     Ok(root)
+}
+
+/// Where shells look for completions, and their names there.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "share/bash-completion/completions/dat"),
+    ("zsh", "share/zsh/site-functions/_dat"),
+    ("fish", "share/fish/vendor_completions.d/dat.fish"),
+];
+
+/// Manual pages and completions, which the program writes itself.
+fn install_help(stage: &Path) -> Result<()> {
+    let dat = || Command::new(stage.join("bin/dat"));
+    let done =
+        dat().arg("manual").arg(stage.join("share/man/man1")).status().context("dat does not start")?;
+    ensure!(done.success(), "dat manual failed ({done})");
+    for (shell, path) in COMPLETIONS {
+        let output = dat().args(["completions", shell]).output().context("dat does not start")?;
+        ensure!(output.status.success(), "dat completions {shell} failed ({})", output.status);
+        let path = stage.join(path);
+        fs::create_dir_all(path.parent().unwrap_or(stage))?;
+        fs::write(&path, output.stdout).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
 }
 
 impl Library {

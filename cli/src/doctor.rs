@@ -1,0 +1,526 @@
+//! `dat doctor`: why RDMA does not work here, on one screen, each finding with what to do.
+
+use std::env;
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write, stdout};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::Args;
+use registry::List;
+use rustix::process::{Resource, getrlimit, getuid};
+use serde::Serialize;
+
+use crate::table::{Colour, colour};
+use crate::{check, list};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was looked at, and what it is like.
+#[derive(Serialize)]
+struct Finding {
+    /// What was looked at.
+    subject: &'static str,
+    state: State,
+    message: String,
+    /// What to do.
+    fix: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    Fine,
+    /// Something that not everyone needs is not there.
+    Note,
+    /// Something does not work that should.
+    Problem,
+}
+
+#[derive(Serialize)]
+struct Document {
+    findings: Vec<Finding>,
+}
+
+impl Finding {
+    fn fine(subject: &'static str, message: impl Into<String>) -> Finding {
+        Finding { subject, state: State::Fine, message: message.into(), fix: None }
+    }
+
+    fn note(subject: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Finding {
+        Finding { subject, state: State::Note, message: message.into(), fix: Some(fix.into()) }
+    }
+
+    fn problem(subject: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Finding {
+        Finding { subject, state: State::Problem, message: message.into(), fix: Some(fix.into()) }
+    }
+}
+
+/// Looks; true if there is no problem.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let list = List::from_environment(dat::builtins());
+    let host = Host::default();
+    let mut findings = registry(&list);
+    findings.extend(adapters(&list));
+    findings.extend(environment(env::vars()));
+    findings.push(memlock());
+    findings.push(port());
+    findings.push(headers());
+    findings.push(libraries(&host));
+    findings.extend(host.devices());
+    findings.extend(host.modules());
+    let document = Document { findings };
+    match options.json {
+        true => writeln!(stdout(), "{}", serde_json::to_string_pretty(&document)?)?,
+        false => write!(stdout(), "{}", document.text())?,
+    }
+    Ok(document.findings.iter().all(|finding| finding.state != State::Problem))
+}
+
+impl Document {
+    fn text(&self) -> String {
+        let width = self.findings.iter().map(|finding| finding.subject.len()).max().unwrap_or(0);
+        let mut text = String::new();
+        for Finding { subject, state, message, fix } in &self.findings {
+            let word = match state {
+                State::Fine => colour("fine   ", Colour::Good),
+                State::Note => colour("note   ", Colour::Strong),
+                State::Problem => colour("problem", Colour::Bad),
+            };
+            text += &format!("{word}  {subject:<width$}  {message}\n");
+            let indent = " ".repeat("problem".len() + 2 + width + 2);
+            text += &fix.as_ref().map_or_else(String::new, |fix| format!("{indent}{fix}\n"));
+        }
+        let problems = self.findings.iter().filter(|finding| finding.state == State::Problem).count();
+        let summary = match problems {
+            0 => "no problem found".to_owned(),
+            1 => "1 problem".to_owned(),
+            n => format!("{n} problems"),
+        };
+        text + &colour(&summary, Colour::Faint) + "\n"
+    }
+}
+
+// ---- DAT ----------------------------------------------------------------------------------------------------------
+
+/// The registry's file.
+fn registry(list: &List) -> Vec<Finding> {
+    let errors = list.errors();
+    let Some(file) = list.file() else {
+        let message = "no file: only what is built in";
+        return match errors.first() {
+            Some(error) => vec![Finding::problem(
+                "registry",
+                error.to_string(),
+                "name a file that can be read, or unset DAT_OVERRIDE",
+            )],
+            None => vec![Finding::fine("registry", message)],
+        };
+    };
+    let shown = file.display();
+    let advice = format!("dat check {shown}");
+    vec![match errors {
+        [] if check::warns_of(list) => {
+            let message = format!("{shown}: some of its entries will not open, or never be asked for");
+            Finding::note("registry", message, advice)
+        }
+        [] => Finding::fine("registry", format!("{shown}: every line can be used")),
+        [error] => Finding::problem("registry", error.to_string(), advice),
+        [error, more @ ..] => {
+            Finding::problem("registry", format!("{error}; and {} more", more.len()), advice)
+        }
+    }]
+}
+
+/// The entries that are built in, opened.
+fn adapters(list: &List) -> Vec<Finding> {
+    if list.builtins_off() {
+        let message = "the adapters that are built in are turned off by OPENDAT_BUILTIN=0";
+        return vec![Finding::note("adapters", message, "unset OPENDAT_BUILTIN")];
+    }
+    let candidates = list.candidates().into_iter().enumerate();
+    let (mut open, mut findings) = (Vec::new(), Vec::new());
+    for (index, candidate) in candidates.filter(|(_, candidate)| candidate.builtin.is_some()) {
+        let name = candidate.entry.ia_name.clone();
+        match list::open(index) {
+            Ok(()) => open.push(name),
+            // Without a device there is nothing to mend: see below.
+            Err(_) if name == "verbs" && !Path::new(DEVICES).exists() => {}
+            Err(why) => findings.push(Finding::problem(
+                "adapters",
+                format!("{name} does not open: {why}"),
+                format!("dat list --all, docs/{name}.md"),
+            )),
+        }
+    }
+    if !open.is_empty() {
+        findings.insert(0, Finding::fine("adapters", format!("{} open", open.join(", "))));
+    }
+    findings
+}
+
+/// Variables that change what is found here.
+fn environment(variables: impl Iterator<Item = (String, String)>) -> Vec<Finding> {
+    let ours = |name: &str| ["DAT_", "DAPL_", "OPENDAT_"].iter().any(|start| name.starts_with(start));
+    let mut set: Vec<String> =
+        variables.filter(|(name, _)| ours(name)).map(|(name, value)| format!("{name}={value}")).collect();
+    set.sort();
+    match set.is_empty() {
+        true => vec![Finding::fine("environment", "no variable changes anything")],
+        false => vec![Finding::note(
+            "environment",
+            set.join(" "),
+            "in force for every program that is started from here",
+        )],
+    }
+}
+
+// ---- what softroce needs ------------------------------------------------------------------------------------------
+
+/// RoCEv2's UDP port.
+const PORT: u16 = 4791;
+
+/// Whether a process can have RoCEv2's port.
+fn port() -> Finding {
+    let taken =
+        [SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT)), SocketAddr::from((Ipv6Addr::UNSPECIFIED, PORT))]
+            .into_iter()
+            .any(|address| UdpSocket::bind(address).is_err_and(|error| error.kind() == ErrorKind::AddrInUse));
+    let subject = "port 4791";
+    if !taken {
+        return Finding::fine(subject, "free for softroce");
+    }
+    match owners(PORT) {
+        owners if owners.is_empty() => Finding::note(
+            subject,
+            "taken by the kernel (rxe), or by a process of another user",
+            "softroce uses the kernel's rxe then; `rdma link show` lists it, `rdma link delete` ends it",
+        ),
+        owners => Finding::note(
+            subject,
+            format!("taken by {}", owners.join(", ")),
+            "adapters of softroce share an address of one host; anything else has to end first",
+        ),
+    }
+}
+
+/// The processes that have a UDP port, as far as this user may see.
+fn owners(port: u16) -> Vec<String> {
+    let inodes: Vec<String> = ["/proc/net/udp", "/proc/net/udp6"]
+        .iter()
+        .filter_map(|table| fs::read_to_string(table).ok())
+        .flat_map(|table| sockets(&table, port))
+        .collect();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut owners: Vec<String> = processes
+        .filter_map(|process| {
+            let pid: u32 = process.file_name().to_str()?.parse().ok()?;
+            let mut files = fs::read_dir(process.path().join("fd")).ok()?.flatten();
+            let is_one = |link: PathBuf| {
+                inodes.iter().any(|inode| link.as_os_str() == format!("socket:[{inode}]").as_str())
+            };
+            files.any(|file| fs::read_link(file.path()).is_ok_and(is_one)).then(|| {
+                let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+                format!("{} (process {pid})", name.trim())
+            })
+        })
+        .collect();
+    owners.sort();
+    owners
+}
+
+/// The inodes of the sockets of a port, in the kernel's table.
+fn sockets(table: &str, port: u16) -> Vec<String> {
+    let suffix = format!(":{port:04X}");
+    table
+        .lines()
+        .skip(1)
+        .filter_map(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            (fields.get(1)?.ends_with(&suffix)).then(|| fields.get(9).map(|inode| (*inode).to_owned()))?
+        })
+        .filter(|inode| inode != "0")
+        .collect()
+}
+
+/// Whether batches leave with the IP identification that the ICRC needs.
+fn headers() -> Finding {
+    match provider_softroce::batches_are_as_they_should() {
+        true => Finding::fine("IP headers", "as RoCEv2's checksum needs them, also in batches"),
+        false => Finding::note(
+            "IP headers",
+            "batches of packets leave with an identification that cannot be told before",
+            "softroce sends packet by packet over IPv4, which is slower: a newer kernel, or IPv6, has both",
+        ),
+    }
+}
+
+// ---- what verbs needs ---------------------------------------------------------------------------------------------
+
+const DEVICES: &str = "/sys/class/infiniband";
+const NODES: &str = "/dev/infiniband";
+
+/// Octets that a program of some size registers.
+const LOCKED: u64 = 64 << 20;
+
+fn memlock() -> Finding {
+    let subject = "memlock";
+    let advice =
+        "ulimit -l unlimited; for good in /etc/security/limits.conf; containers: --ulimit memlock=-1";
+    match getrlimit(Resource::Memlock).current {
+        _ if getuid().is_root() => Finding::fine(subject, "root may lock any memory"),
+        None => Finding::fine(subject, "any memory may be locked"),
+        Some(limit) if limit >= LOCKED => {
+            Finding::fine(subject, format!("{} MiB may be locked", limit >> 20))
+        }
+        Some(limit) => {
+            let message =
+                format!("{} KiB may be locked: verbs devices register no more than that", limit >> 10);
+            Finding::note(subject, message, advice)
+        }
+    }
+}
+
+fn libraries(host: &Host) -> Finding {
+    match provider_verbs::device::libraries().map_err(|error| error.reason) {
+        Ok(()) => Finding::fine("libraries", "libibverbs and librdmacm load"),
+        Err(error) if host.has_devices() => Finding::problem(
+            "libraries",
+            error,
+            "Fedora, RHEL: libibverbs librdmacm; SUSE: libibverbs1 librdmacm1",
+        ),
+        Err(error) => {
+            Finding::note("libraries", error, "only RDMA devices need them, and there is none here")
+        }
+    }
+}
+
+/// What of the host is looked at for RDMA devices.
+struct Host {
+    sysfs: PathBuf,
+    nodes: PathBuf,
+    modules: PathBuf,
+    release: String,
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+        Host {
+            sysfs: DEVICES.into(),
+            nodes: NODES.into(),
+            modules: Path::new("/lib/modules").join(&release),
+            release,
+        }
+    }
+}
+
+impl Host {
+    fn has_devices(&self) -> bool {
+        !names(&self.sysfs).is_empty()
+    }
+
+    /// The devices, and whether this user may use them.
+    fn devices(&self) -> Vec<Finding> {
+        let devices = names(&self.sysfs);
+        if devices.is_empty() {
+            let fix = "tcp-emu and softroce need none; as root: rdma link add rxe0 type rxe netdev eth0";
+            return vec![Finding::note("devices", "this host has no RDMA device", fix)];
+        }
+        let mut findings: Vec<Finding> = devices.iter().map(|device| self.device(device)).collect();
+        findings.push(self.node("rdma_cm", "modprobe rdma_ucm"));
+        let uverbs: Vec<String> =
+            names(&self.nodes).into_iter().filter(|name| name.starts_with("uverbs")).collect();
+        match uverbs.is_empty() {
+            true => findings.push(self.node("uverbs0", "modprobe ib_uverbs")),
+            false => findings.extend(uverbs.iter().map(|name| self.node(name, "modprobe ib_uverbs"))),
+        }
+        findings
+    }
+
+    fn device(&self, device: &str) -> Finding {
+        let port = self.sysfs.join(device).join("ports/1");
+        let read = |file: &str| {
+            let text = fs::read_to_string(port.join(file)).unwrap_or_default();
+            // As in "4: ACTIVE".
+            text.trim().rsplit(": ").next().unwrap_or_default().to_owned()
+        };
+        let (state, layer) = (read("state"), read("link_layer"));
+        let netdev = read("gid_attrs/ndevs/0");
+        let message = format!(
+            "{device}: {layer}, {state}, of {}",
+            if netdev.is_empty() { "no network device" } else { &netdev }
+        );
+        match state.as_str() {
+            "ACTIVE" => Finding::fine("devices", message),
+            _ => Finding::problem("devices", message, format!("ip link set {netdev} up; see rdma link show")),
+        }
+    }
+
+    fn node(&self, name: &str, module: &str) -> Finding {
+        let path = self.nodes.join(name);
+        let shown = path.display();
+        let containers = "containers: --device /dev/infiniband";
+        match OpenOptions::new().read(true).write(true).open(&path) {
+            Ok(_) => Finding::fine("nodes", format!("{shown} can be opened")),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Finding::problem("nodes", format!("{shown} is not there"), format!("{module}; {containers}"))
+            }
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => Finding::problem(
+                "nodes",
+                format!("{shown} may not be opened by this user"),
+                format!("chmod 666 {shown}, or the rules of the package rdma-core; {containers}"),
+            ),
+            Err(error) => Finding::problem("nodes", format!("{shown}: {error}"), containers),
+        }
+    }
+
+    /// The kernel's drivers in software: loaded, there, or in which package.
+    fn modules(&self) -> Vec<Finding> {
+        let loaded = |module: &str| Path::new("/sys/module").join(module).exists();
+        let listed = ["modules.dep", "modules.builtin"]
+            .map(|file| fs::read_to_string(self.modules.join(file)).unwrap_or_default())
+            .concat();
+        [("rdma_rxe", "RoCEv2 in software"), ("siw", "iWARP in software")]
+            .map(|(module, what)| {
+                let is_there = listed.lines().any(|line| {
+                    let path = line.split(':').next().unwrap_or_default();
+                    path.rsplit('/').next().is_some_and(|file| file.split('.').next() == Some(module))
+                });
+                let subject = "modules";
+                match (loaded(module), is_there) {
+                    (true, _) => Finding::fine(subject, format!("{module} ({what}) is loaded")),
+                    (false, true) => Finding::note(
+                        subject,
+                        format!("{module} ({what}) is not loaded"),
+                        format!("modprobe {module}"),
+                    ),
+                    (false, false) => Finding::note(
+                        subject,
+                        format!("the kernel {} has no {module} ({what})", self.release),
+                        package(&self.release),
+                    ),
+                }
+            })
+            .into()
+    }
+}
+
+/// Where a kernel's modules of RDMA are, by what its release is called.
+fn package(release: &str) -> String {
+    match release {
+        r if r.contains("-cloud-") => {
+            "Debian: linux-image-amd64 has it, the cloud kernel has not; softroce and tcp-emu need no module"
+                .to_owned()
+        }
+        r if r.ends_with("-generic")
+            || r.ends_with("-aws")
+            || r.ends_with("-azure")
+            || r.ends_with("-gcp") =>
+        {
+            format!("Ubuntu: linux-modules-extra-{release}; softroce and tcp-emu need no module")
+        }
+        r if r.contains(".el") || r.contains(".fc") => {
+            format!("Fedora, RHEL: kernel-modules-extra-{release}; softroce and tcp-emu need no module")
+        }
+        r if r.contains("WSL") => {
+            "Microsoft's kernel for WSL has none; softroce and tcp-emu need no module".to_owned()
+        }
+        _ => "softroce and tcp-emu need no module".to_owned(),
+    }
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_owner_of_a_port_is_named() {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let port = socket.local_addr().expect("it").port();
+        let this = format!("(process {})", std::process::id());
+        assert!(owners(port).iter().any(|owner| owner.ends_with(&this)), "{:?}", owners(port));
+        drop(socket);
+        assert!(!owners(port).iter().any(|owner| owner.ends_with(&this)));
+    }
+
+    #[test]
+    fn sockets_are_found_by_their_local_port() {
+        let table = "  sl  local_address rem_address st tx_queue rx_queue tr tm->when retrnsmt uid timeout inode\n\
+                     1: 00000000:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000 0 0 4711 2 0 0\n\
+                     2: 00000000:0035 0100007F:12B7 07 00000000:00000000 00:00000000 00000000 0 0 4712 2 0 0\n\
+                     3: 00000000:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000 0 0 0 2 0 0\n";
+        assert_eq!(sockets(table, PORT), ["4711"], "that of the kernel has no inode");
+    }
+
+    /// As a host has it that has two devices, one of them down, and modules of a distribution.
+    fn host() -> (tempfile::TempDir, Host) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let write = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().expect("one")).expect("made");
+            fs::write(path, text).expect("written");
+        };
+        for (device, state) in [("mlx5_0", "4: ACTIVE"), ("rxe0", "1: DOWN")] {
+            write(&format!("sys/{device}/ports/1/state"), &format!("{state}\n"));
+            write(&format!("sys/{device}/ports/1/link_layer"), "Ethernet\n");
+            write(&format!("sys/{device}/ports/1/gid_attrs/ndevs/0"), "eth0\n");
+        }
+        write("dev/uverbs0", "");
+        write(
+            "modules/modules.dep",
+            "kernel/drivers/infiniband/sw/opendat_none/opendat_none.ko.xz: kernel/x.ko\n",
+        );
+        let host = Host {
+            sysfs: dir.path().join("sys"),
+            nodes: dir.path().join("dev"),
+            modules: dir.path().join("modules"),
+            release: "6.1.0-18-cloud-amd64".to_owned(),
+        };
+        (dir, host)
+    }
+
+    #[test]
+    fn devices_and_nodes_that_are_not_as_they_should_be_are_problems() {
+        let (_dir, host) = host();
+        let findings = host.devices();
+        let says = |state: State, text: &str| {
+            findings.iter().any(|finding| finding.state == state && finding.message.contains(text))
+        };
+        assert!(says(State::Fine, "mlx5_0: Ethernet, ACTIVE, of eth0"));
+        assert!(says(State::Problem, "rxe0: Ethernet, DOWN, of eth0"));
+        assert!(says(State::Problem, "rdma_cm is not there"));
+        assert!(says(State::Fine, "uverbs0 can be opened"));
+    }
+
+    #[test]
+    fn the_package_of_a_module_is_named_as_the_kernel_is() {
+        assert!(package("6.1.0-18-cloud-amd64").starts_with("Debian: linux-image-amd64"));
+        assert!(package("6.8.0-31-generic").contains("linux-modules-extra-6.8.0-31-generic"));
+        assert!(package("5.14.0-427.el9.x86_64").contains("kernel-modules-extra"));
+        assert!(package("5.15.146.1-microsoft-standard-WSL2").contains("WSL"));
+    }
+
+    #[test]
+    fn variables_in_force_are_told() {
+        let set = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let findings = environment(
+            [set("HOME", "/"), set("OPENDAT_BUILTIN", "0"), set("DAPL_DBG_TYPE", "1")].into_iter(),
+        );
+        assert_eq!(findings[0].message, "DAPL_DBG_TYPE=1 OPENDAT_BUILTIN=0");
+        assert_eq!(environment(std::iter::empty())[0].state, State::Fine);
+    }
+}

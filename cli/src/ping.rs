@@ -1,0 +1,222 @@
+//! `dat ping`: whether a peer answers, and how long it takes, in percentiles.
+
+use std::io::{Write, stdout};
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use crate::link::Link;
+use crate::measure::{Operation, Role, Wait, latency};
+use crate::pair::Pair;
+use crate::parent::say;
+use crate::peer::{self, Facts, Plan, Said};
+use crate::raw::Raw;
+use crate::table::{Colour, colour};
+use crate::{Common, cpu, serve, units};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// The host, where `dat serve` runs, and its port after a colon if it is another than 7471; without it a process on this host
+    #[arg(value_name = "HOST")]
+    host: Option<String>,
+    #[command(flatten)]
+    common: Common,
+    /// Bytes of a message
+    #[arg(long, short, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    size: u32,
+    /// How often
+    #[arg(long, short, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    count: u32,
+    /// What is done
+    #[arg(long, short, value_enum, default_value = "send")]
+    operation: Operation,
+    /// Sleep while waiting, where the default is to poll if there are two processors
+    #[arg(long)]
+    block: bool,
+}
+
+/// What both processes do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Work {
+    pub(crate) size: usize,
+    count: usize,
+    operation: Operation,
+}
+
+/// Times in seconds, there and back.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Times {
+    min: f64,
+    p50: f64,
+    p90: f64,
+    p99: f64,
+    p999: f64,
+    max: f64,
+    mean: f64,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    adapter: &'a str,
+    provider: &'a str,
+    /// Where the peer is.
+    address: String,
+    operation: Operation,
+    size: u32,
+    count: u32,
+    wait: Wait,
+    /// Seconds, there and back.
+    times: Times,
+}
+
+/// Pings; an error is that nobody answers.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let Options { common, size, count, operation, .. } = options;
+    let host = options.host.as_deref().map(resolve).transpose()?;
+    if host.is_none() {
+        common.check()?;
+    }
+    let address = host.map_or_else(|| common.address.to_string(), |host| host.ip().to_string());
+    let wait = if options.block || cpu::two().is_none() { Wait::Block } else { Wait::Poll };
+    let work = Work { size: *size as usize, count: *count as usize, operation: *operation };
+    let plan = Plan {
+        role: Role::Server,
+        adapter: common.adapter.clone(),
+        address: address.clone(),
+        server: None,
+        cpu: None,
+        wait,
+        raw_wait: Wait::Block,
+        work: peer::Work::Ping(work),
+    };
+    let mut pair = Pair::start_with(&plan, &[], host)?;
+    let (mut facts, mut times) = (Facts::default(), None);
+    while let Some(said) = pair.next()? {
+        match said {
+            (Role::Client, Said::Connected(said)) => facts = said,
+            (Role::Client, Said::Pinged(said)) => times = Some(said),
+            _ => {}
+        }
+    }
+    let times = times.context("the client process has measured nothing")?;
+    let document = Document {
+        adapter: &common.adapter,
+        provider: &facts.provider,
+        address,
+        operation: *operation,
+        size: *size,
+        count: *count,
+        wait,
+        times,
+    };
+    match common.json {
+        true => writeln!(stdout(), "{}", serde_json::to_string_pretty(&document)?)?,
+        false => write!(stdout(), "{}", text(&document))?,
+    }
+    Ok(true)
+}
+
+fn resolve(host: &str) -> Result<SocketAddr> {
+    let found = match host.to_socket_addrs() {
+        Ok(found) => Ok(found),
+        Err(_) => (host, serve::PORT).to_socket_addrs(),
+    };
+    let found = found.with_context(|| {
+        format!("finding {host}: expected a host name or an address, as in 192.0.2.7 or node7:7471")
+    })?;
+    let all: Vec<SocketAddr> = found.collect();
+    // Both providers of ours serve IPv4 unless they are told otherwise.
+    let best = all.iter().find(|address| address.is_ipv4()).or(all.first());
+    best.copied().with_context(|| format!("{host} has no address"))
+}
+
+fn text(document: &Document<'_>) -> String {
+    let Document { adapter, address, operation, size, count, times, .. } = document;
+    let head = format!(
+        "{count} times {} of {} between this process and {address}, over {adapter}",
+        operation.name(),
+        units::size(*size as usize)
+    );
+    let Times { min, p50, p90, p99, p999, max, mean } = *times;
+    let rows = [
+        ("min", min),
+        ("p50", p50),
+        ("p90", p90),
+        ("p99", p99),
+        ("p99.9", p999),
+        ("max", max),
+        ("mean", mean),
+    ];
+    let line: Vec<String> =
+        rows.iter().map(|(name, value)| format!("{name} {}", units::time(*value))).collect();
+    format!(
+        "{}\n{}\n{}\n",
+        colour(&head, Colour::Strong),
+        line.join("  "),
+        colour("there and back", Colour::Faint)
+    )
+}
+
+impl Work {
+    /// The part of one process.
+    pub(crate) fn run(&self, link: &mut Link, raw: &mut Raw, role: Role) -> Result<()> {
+        raw.barrier()?;
+        let warm = latency(link, role, self.operation, self.size, self.count.min(100))?;
+        drop(warm);
+        raw.barrier()?;
+        let times = latency(link, role, self.operation, self.size, self.count)?;
+        if role == Role::Client {
+            // A read is there and back as it is; of the others half was measured.
+            let whole = if self.operation == Operation::RdmaRead { 1.0 } else { 2.0 };
+            say(&Said::Pinged(Times::of(times.iter().map(|time| time * whole).collect())));
+        }
+        Ok(())
+    }
+}
+
+impl Times {
+    fn of(mut times: Vec<f64>) -> Times {
+        times.sort_by(f64::total_cmp);
+        // The smallest that so many are not above.
+        let at = |share: f64| {
+            let rank = (share * times.len() as f64).ceil() as usize;
+            times.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+        };
+        Times {
+            min: at(0.0),
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: at(1.0),
+            mean: times.iter().sum::<f64>() / times.len() as f64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_of_what_was_measured() {
+        let times = Times::of((1..=1000).rev().map(f64::from).collect());
+        assert_eq!(
+            [times.min, times.p50, times.p90, times.p99, times.p999, times.max],
+            [1.0, 500.0, 900.0, 990.0, 999.0, 1000.0]
+        );
+        assert_eq!(times.mean, 500.5);
+        let one = Times::of(vec![2.0]);
+        assert_eq!([one.min, one.p50, one.p999, one.max], [2.0; 4]);
+    }
+
+    #[test]
+    fn a_host_has_the_port_of_dat_serve_unless_it_says_another() {
+        assert_eq!(resolve("192.0.2.7").expect("an address").to_string(), "192.0.2.7:7471");
+        assert_eq!(resolve("192.0.2.7:80").expect("an address").to_string(), "192.0.2.7:80");
+        assert_eq!(resolve("::1").expect("an address").to_string(), "[::1]:7471");
+        assert!(resolve("no such host").is_err());
+    }
+}

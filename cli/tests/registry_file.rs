@@ -1,0 +1,283 @@
+//! Registry files under `dat check`, `dat register` and `dat unregister`.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+struct File {
+    _dir: TempDir,
+    path: PathBuf,
+}
+
+fn file(name: &str, text: &str) -> File {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join(name);
+    fs::write(&path, text).expect("writes");
+    File { _dir: dir, path }
+}
+
+impl File {
+    fn text(&self) -> String {
+        fs::read_to_string(&self.path).expect("it is there")
+    }
+}
+
+fn dat(file: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dat"));
+    command.args(arguments).env("DAT_OVERRIDE", file).env_remove("DAT_DBG_TYPE").output().expect("it starts")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("UTF-8")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("UTF-8")
+}
+
+fn check(file: &File, arguments: &[&str]) -> Output {
+    let path = file.path.to_str().expect("UTF-8");
+    dat(Path::new("/dev/null"), &[&["check", path], arguments].concat())
+}
+
+/// Each line is wrong in its own way, but for the comment and `fine`, whose library is one that is everywhere and no provider.
+const MISTAKES: &str = "\
+# ten mistakes, and more
+short u2.0 nonthreadsafe
+open u2.0 nonthreadsafe default \"liba.so v.1.0 x y
+\tapi 2.0 nonthreadsafe default liba.so v.1.0 \"\" \"\"
+safety u2.0 threadsave default liba.so v.1.0 \"\" \"\"
+word u2.0 threadsafe defualt liba.so v.1.0 \"\" \"\"
+version u2.0 threadsafe default liba.so dapl \"\" \"\"
+extra u2.0 threadsafe default liba.so v.1.0 eth0 0 \"\"
+kernel k1.2 threadsafe default liba.so v.1.0 \"\" \"\"
+future u3.0 threadsafe default liba.so v.1.0 \"\" \"\"
+gone u2.0 threadsafe default libopendat_gone.so v.1.0 \"\" \"\"
+gone u2.0 threadsafe default libopendat_other.so v.1.0 \"\" \"\"
+gone u2.0 threadsafe default libopendat_gone.so v.1.0 \"\" \"\"
+off u2.0 threadsafe nondefault liba.so v.1.0 \"\" \"\"
+libc u2.0 threadsafe default libc.so.6 v.1.0 \"\" \"\"
+";
+
+#[test]
+fn every_mistake_has_its_place_and_what_is_expected() {
+    let output = check(&file("dat.conf", MISTAKES), &["--json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let document: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+    assert_eq!(document["entries"], 7);
+    let findings = document["findings"].as_array().expect("findings");
+    let found: Vec<_> = findings
+        .iter()
+        .map(|finding| {
+            let number = |name: &str| finding[name].as_u64().expect("a number");
+            let text = |name: &str| finding[name].as_str().unwrap_or_default();
+            (number("line"), number("column"), text("severity"), text("message"))
+        })
+        .collect();
+    let expected = [
+        (2, 25, "error", "the line ends after 3 of 8 fields; expected default or nondefault"),
+        (3, 33, "error", "this quote is never closed; expected a second \" on the same line"),
+        (4, 6, "error", "unknown API version \"2.0\"; expected u or k and two numbers, as in u2.0"),
+        (5, 13, "error", "unknown thread safety \"threadsave\"; expected threadsafe or nonthreadsafe"),
+        (6, 22, "error", "unknown word \"defualt\"; expected default or nondefault"),
+        (
+            7,
+            41,
+            "error",
+            "unknown provider version \"dapl\"; expected a name and two numbers, as in dapl.2.0",
+        ),
+        (8, 52, "error", "unexpected \"\" after the eighth field; quote a value that contains blanks"),
+        (9, 1, "warning", "kernel is for kDAPL (k1.2): no program in user space can open it"),
+        (10, 1, "warning", "future offers u3.0, which no program asks for: there are uDAPL 1.2 and 2.0"),
+        (
+            11,
+            1,
+            "warning",
+            "gone: libopendat_gone.so: cannot open shared object file: No such file or directory",
+        ),
+        (12, 1, "warning", "gone is in line 11 already, with the same API and thread safety"),
+        (13, 1, "warning", "gone is the same as in line 11"),
+        (14, 1, "warning", "off is marked nondefault: no program can open it"),
+        (15, 1, "warning", "libc: not a DAT provider: "),
+    ];
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+    for (found, expected) in found.iter().zip(expected) {
+        assert_eq!((found.0, found.1, found.2), (expected.0, expected.1, expected.2), "{found:?}");
+        assert!(found.3.starts_with(expected.3), "{found:?}");
+    }
+    assert!(findings.iter().all(|finding| finding["severity"] == "error" || finding["help"].is_string()));
+}
+
+#[test]
+fn the_text_shows_the_line_with_a_mark_below() {
+    let file = file("dat.conf", MISTAKES);
+    let output = check(&file, &[]);
+    let (text, path) = (stdout(&output), file.path.display());
+    assert!(
+        text.contains(&format!(
+            "{path}:4:6: error: unknown API version \"2.0\"; expected u or k and two numbers, as in u2.0\n    \
+             \tapi 2.0 nonthreadsafe default liba.so v.1.0 \"\" \"\"\n    \t    ^\n"
+        )),
+        "{text}"
+    );
+    assert!(text.ends_with("7 entries, 7 errors, 7 warnings\n"), "{text}");
+}
+
+#[test]
+fn warnings_alone_are_no_failure_unless_that_is_wanted() {
+    let line = "net u2.0 nonthreadsafe default /opt/libdat_none.so v.1.0 \"\" \"\"\n";
+    let file = file("dat.conf", line);
+    assert_eq!(check(&file, &[]).status.code(), Some(0));
+    assert_eq!(check(&file, &["--strict"]).status.code(), Some(1));
+    let output = check(&File { _dir: tempfile::tempdir().expect("one"), path: "/no/such/file".into() }, &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("reading /no/such/file: No such file"), "{}", stderr(&output));
+}
+
+#[test]
+fn sixty_entries_of_a_library_that_is_gone_are_one_warning() {
+    let line = |n| format!("gone{n} u2.0 nonthreadsafe default libopendat_gone.so v.1.0 \"\" \"\"\n");
+    let text = stdout(&check(&file("dat.conf", &(0..60).map(line).collect::<String>()), &[]));
+    assert!(
+        text.contains("(and 59 entries more of this library)")
+            && text.contains("60 entries, 0 errors, 1 warning"),
+        "{text}"
+    );
+}
+
+const CONF: &str = "\
+# first comment
+
+a u2.0 nonthreadsafe default liba.so v.1.0 \"\" \"\"  # of a
+broken line
+a u1.2 nonthreadsafe default liba.so v.1.0 \"\" \"\"
+b u2.0 nonthreadsafe default libb.so v.1.0 \"\" \"\"";
+
+#[test]
+fn an_entry_is_put_in_and_all_else_stays() {
+    let file = file("dat.conf", CONF);
+    let output = dat(
+        &file.path,
+        &["register", "c", "libc.so", "eth0 crc=on", "--provider-version", "mine.1.2", "--threadsafe"],
+    );
+    assert!(output.status.success(), "{}", stderr(&output));
+    let line = "c u2.0 threadsafe default libc.so mine.1.2 \"eth0 crc=on\" \"\"";
+    assert_eq!(file.text(), format!("{CONF}\n{line}\n"));
+    assert_eq!(stdout(&output), format!("registered in {}: {line}\n", file.path.display()));
+
+    let output = dat(&file.path, &["unregister", "c", "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(file.text(), format!("{CONF}\n"));
+    let document: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+    assert_eq!(document["unregistered"][0], line);
+}
+
+#[test]
+fn one_that_is_there_is_replaced_only_if_that_is_wanted() {
+    let file = file("dat.conf", CONF);
+    let output = dat(&file.path, &["register", "a", "libnew.so"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains(&format!("a is there already, at {}:3:1: --replace", file.path.display()))
+    );
+    assert_eq!(file.text(), CONF);
+    let output = dat(&file.path, &["register", "a", "libnew.so", "--replace"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let line = "a u2.0 nonthreadsafe default libnew.so unknown.0.0 \"\" \"\"\n";
+    assert_eq!(
+        file.text(),
+        CONF.replace("a u2.0 nonthreadsafe default liba.so v.1.0 \"\" \"\"  # of a\n", "") + "\n" + line
+    );
+}
+
+#[test]
+fn those_are_taken_out_that_are_meant() {
+    let file = file("dat.conf", CONF);
+    assert!(dat(&file.path, &["unregister", "a", "--api", "u1.2"]).status.success());
+    assert_eq!(file.text(), CONF.replace("a u1.2 nonthreadsafe default liba.so v.1.0 \"\" \"\"\n", ""));
+    let output = dat(&file.path, &["unregister", "a", "--library", "other.so"]);
+    assert!(stderr(&output).contains("has no such entry called a"), "{}", stderr(&output));
+    let output = dat(Path::new("/no/such/file"), &["unregister", "a"]);
+    assert!(stderr(&output).contains("there is no registry file /no/such/file"), "{}", stderr(&output));
+}
+
+#[test]
+fn toml_is_edited_as_well() {
+    let text = "\
+# head
+
+# of a
+[[interface]]
+name = \"a\" # its name
+library = \"liba.so\"
+
+# of b
+[[interface]]
+name = \"b\"
+library = \"libb.so\"
+";
+    let file = file("dat.toml", text);
+    assert!(dat(&file.path, &["register", "c", "libc.so"]).status.success());
+    assert!(dat(&file.path, &["unregister", "a"]).status.success());
+    let now = file.text();
+    assert!(now.starts_with("# head\n\n# of a\n\n# of b\n[[interface]]\nname = \"b\"\nlibrary = \"libb.so\"\n\n[[interface]]\nname = \"c\"\n"), "{now}");
+    assert!(!now.contains("liba.so"));
+}
+
+#[test]
+fn what_would_be_no_entry_is_refused_and_nothing_changes() {
+    let file = file("dat.conf", CONF);
+    for (arguments, why) in [
+        (vec!["register", "", "liba.so"], "the IA name is empty"),
+        (vec!["register", "n", ""], "the library is empty"),
+        (vec!["register", "n", "liba.so", "--api", "2.0"], "expected u and two numbers, as in u2.0"),
+        (vec!["register", "n\nm", "liba.so"], "this would"),
+    ] {
+        let output = dat(&file.path, &arguments);
+        assert!(
+            !output.status.success() && stderr(&output).contains(why),
+            "{arguments:?}: {}",
+            stderr(&output)
+        );
+    }
+    assert_eq!(file.text(), CONF);
+    // Nor is there a file where there was none.
+    let path = file.path.with_file_name("new.conf");
+    assert!(!dat(&path, &["register", "", "liba.so"]).status.success());
+    assert!(!path.exists());
+    assert!(dat(&path, &["register", "n", "liba.so"]).status.success());
+    assert!(path.exists());
+}
+
+#[test]
+fn the_file_keeps_its_mode_and_stays_where_links_lead() {
+    let file = file("real.conf", CONF);
+    fs::set_permissions(&file.path, fs::Permissions::from_mode(0o640)).expect("it is ours");
+    let link = file.path.with_file_name("link.conf");
+    symlink(&file.path, &link).expect("a link");
+    assert!(dat(&link, &["register", "c", "libc.so"]).status.success());
+    assert!(fs::symlink_metadata(&link).expect("it").is_symlink());
+    assert!(file.text().contains("\nc u2.0"));
+    assert_eq!(fs::metadata(&file.path).expect("it").permissions().mode() & 0o7777, 0o640);
+    let left = fs::read_dir(file.path.parent().expect("one")).expect("it").count();
+    assert_eq!(left, 2, "nothing is left behind");
+}
+
+#[test]
+fn nothing_is_lost_when_many_edit_at_once() {
+    let file = file("dat.conf", CONF);
+    std::thread::scope(|scope| {
+        for n in 0..16 {
+            let path = &file.path;
+            scope.spawn(move || {
+                assert!(dat(path, &["register", &format!("n{n}"), "liba.so"]).status.success())
+            });
+        }
+    });
+    let text = file.text();
+    assert!((0..16).all(|n| text.contains(&format!("\nn{n} u2.0"))), "{text}");
+}
