@@ -19,8 +19,8 @@ impl Devices {
     pub(crate) fn of_host() -> Devices {
         let addresses = netdev::addresses().unwrap_or_default();
         Devices {
-            network: names_in("/sys/class/net"),
-            rdma: names_in("/sys/class/infiniband"),
+            network: names_in(Path::new("/sys/class/net")),
+            rdma: names_in(Path::new("/sys/class/infiniband")),
             addresses: addresses.iter().map(|found| found.addr.ip()).collect(),
         }
     }
@@ -46,7 +46,8 @@ impl Devices {
     }
 }
 
-fn names_in(directory: &str) -> Vec<String> {
+/// What a directory lists, in order; nothing where there is none.
+pub(crate) fn names_in(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();

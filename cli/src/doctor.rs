@@ -12,6 +12,7 @@ use registry::List;
 use rustix::process::{Resource, getrlimit, getuid};
 use serde::Serialize;
 
+use crate::devices::names_in;
 use crate::table::{Colour, colour};
 use crate::{check, list};
 
@@ -323,12 +324,12 @@ impl Default for Host {
 
 impl Host {
     fn has_devices(&self) -> bool {
-        !names(&self.sysfs).is_empty()
+        !names_in(&self.sysfs).is_empty()
     }
 
     /// The devices, and whether this user may use them.
     fn devices(&self) -> Vec<Finding> {
-        let devices = names(&self.sysfs);
+        let devices = names_in(&self.sysfs);
         if devices.is_empty() {
             let fix = "tcp-emu and softroce need none; as root: rdma link add rxe0 type rxe netdev eth0";
             return vec![Finding::note("devices", "this host has no RDMA device", fix)];
@@ -336,7 +337,7 @@ impl Host {
         let mut findings: Vec<Finding> = devices.iter().map(|device| self.device(device)).collect();
         findings.push(self.node("rdma_cm", "modprobe rdma_ucm"));
         let uverbs: Vec<String> =
-            names(&self.nodes).into_iter().filter(|name| name.starts_with("uverbs")).collect();
+            names_in(&self.nodes).into_iter().filter(|name| name.starts_with("uverbs")).collect();
         match uverbs.is_empty() {
             true => findings.push(self.node("uverbs0", "modprobe ib_uverbs")),
             false => findings.extend(uverbs.iter().map(|name| self.node(name, "modprobe ib_uverbs"))),
@@ -434,13 +435,6 @@ fn package(release: &str) -> String {
         }
         _ => "softroce and tcp-emu need no module".to_owned(),
     }
-}
-
-fn names(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort();
-    names
 }
 
 #[cfg(test)]

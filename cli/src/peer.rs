@@ -77,7 +77,7 @@ pub(crate) struct Facts {
 
 impl Work {
     /// Bytes of the largest message.
-    pub(crate) fn largest(&self) -> usize {
+    fn largest(&self) -> usize {
         match self {
             Work::Demo(work) => work.sizes.iter().copied().max().unwrap_or(1),
             Work::Bench(work) => work.what.size(),

@@ -16,6 +16,11 @@ use crate::raw::Raw;
 use crate::table::{Colour, colour};
 use crate::{Common, cpu, serve, units};
 
+/// Bytes of a message.
+const LARGEST: u32 = 1 << 24;
+/// How often it is sent.
+const MOST: u32 = 10_000_000;
+
 #[derive(Args)]
 pub(crate) struct Options {
     /// The host, where `dat serve` runs, and its port after a colon if it is another than 7471; without it a process on this host
@@ -24,10 +29,10 @@ pub(crate) struct Options {
     #[command(flatten)]
     common: Common,
     /// Bytes of a message
-    #[arg(long, short, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    #[arg(long, short, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=i64::from(LARGEST)))]
     size: u32,
     /// How often
-    #[arg(long, short, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    #[arg(long, short, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST)))]
     count: u32,
     /// What is done
     #[arg(long, short, value_enum, default_value = "send")]
@@ -160,6 +165,11 @@ fn text(document: &Document<'_>) -> String {
 }
 
 impl Work {
+    /// As the command line lets it be; a caller of `dat serve` may say anything.
+    pub(crate) fn is_sound(&self) -> bool {
+        (1..=LARGEST as usize).contains(&self.size) && (1..=MOST as usize).contains(&self.count)
+    }
+
     /// The part of one process.
     pub(crate) fn run(&self, link: &mut Link, raw: &mut Raw, role: Role) -> Result<()> {
         raw.barrier()?;

@@ -78,15 +78,34 @@ fn another_host_answers_where_dat_serve_runs() {
     }
 }
 
+/// What the server answers to these words.
+fn tell(server: &Server, words: &str) -> String {
+    let mut stream = TcpStream::connect(server.1).expect("it listens");
+    let _ = stream.write_all(words.as_bytes());
+    let _ = stream.shutdown(std::net::Shutdown::Write);
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    answer
+}
+
 #[test]
 fn who_does_not_know_the_words_is_told_so_and_others_are_served() {
     let server = Server::start();
+    let plan = |work: &str| {
+        format!(
+            "{{\"role\":\"Server\",\"adapter\":\"tcp-emu\",\"address\":\"\",\"server\":null,\"cpu\":null,\"wait\":\"Poll\",\
+             \"raw_wait\":\"Block\",\"work\":{work}}}\n"
+        )
+    };
+    let many = plan("{\"Ping\":{\"size\":64,\"count\":18446744073709551615,\"operation\":\"send\"}}");
+    let large = plan("{\"Ping\":{\"size\":18446744073709551615,\"count\":1,\"operation\":\"send\"}}");
+    let other = plan("{\"Demo\":{\"sizes\":[64]}}");
+    for words in [&many, &large, &other] {
+        let answer = tell(&server, words);
+        assert!(answer.contains("only what `dat ping` asks for is served here"), "{words}: {answer}");
+    }
     for words in ["GET / HTTP/1.1\r\n\r\n", "{}\n", &"x".repeat(100_000)] {
-        let mut stream = TcpStream::connect(server.1).expect("it listens");
-        let _ = stream.write_all(words.as_bytes());
-        let _ = stream.shutdown(std::net::Shutdown::Write);
-        let mut answer = String::new();
-        let _ = stream.read_to_string(&mut answer);
+        let answer = tell(&server, words);
         assert!(answer.is_empty() || answer.contains("this is the port of `dat serve`"), "{answer}");
     }
     stdout(&dat(&["ping", &server.1.to_string(), "--count", "10"]).output().expect("it starts"));
