@@ -9,7 +9,7 @@ mod race;
 mod victims;
 
 #[test]
-fn threads_race_on_shared_objects() {
+fn threads_race_on_shared_objects_over_tcp() {
     let table = client::register::<provider_tcp_emu::TcpEmu>("stress", "127.0.0.1", true);
     race::rounds(30, table, "stress");
 }

@@ -344,11 +344,6 @@ impl<T: Transport> Evd<T> {
         }
     }
 
-    /// Arms it for the CNO. True: there are events already.
-    fn has_left(&self) -> bool {
-        !self.arm_for_cno() || self.soft_len.load(Ordering::Acquire) > 0
-    }
-
     /// After a change of CNO or its enabling: events that are queued already count as new.
     fn renotify(&self) {
         // Whoever queues an event looks for the CNO after that (`Bell::ring`).

@@ -4,7 +4,7 @@ use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dat_sys::ib::*;
 use dat_sys::*;
@@ -16,9 +16,13 @@ use crate::provider::{Completions, Transport, Wc, WcOp};
 
 /// Completions taken from the transport to be counted, not yet taken by the consumer.
 #[derive(Default)]
-pub(super) struct Taker(UnsafeCell<VecDeque<Wc>>);
+pub(super) struct Taker {
+    staged: UnsafeCell<VecDeque<Wc>>,
+    /// Their number, for those who may only look.
+    len: AtomicUsize,
+}
 
-// SAFETY: only the one thread that takes events from the EVD uses it: the waiter while there is one (others are
+// SAFETY: only the one thread that takes events from the EVD uses what is staged: the waiter while there is one (others are
 // refused), else the caller of dat_evd_dequeue, which the standard lets consumers of an adapter that is not
 // thread-safe call from one thread at a time; thread-safe tables serialise it with the handle's lock.
 unsafe impl Sync for Taker {}
@@ -65,6 +69,14 @@ impl<T: Transport> Evd<T> {
         }
     }
 
+    /// Arms it for the CNO. True: there are events already.
+    #[inline(always)]
+    pub(super) fn has_left(&self) -> bool {
+        // Armed in any case: whoever comes next counts on it.
+        let armed = self.arm_for_cno();
+        !armed || self.taker.len.load(Ordering::Relaxed) > 0 || self.soft_len.load(Ordering::Acquire) > 0
+    }
+
     /// Why there is no event.
     #[cold]
     pub(super) fn nothing(&self) -> Error {
@@ -77,9 +89,7 @@ impl<T: Transport> Evd<T> {
     /// empties the queue after each trigger.
     #[inline(always)]
     fn remind_cno(&self) {
-        if self.bell.has_cno.load(Ordering::Acquire)
-            && (!self.arm_for_cno() || self.soft_len.load(Ordering::Acquire) > 0)
-        {
+        if self.bell.has_cno.load(Ordering::Acquire) && self.has_left() {
             self.bell.remind();
         }
     }
@@ -126,9 +136,10 @@ impl<T: Transport> Evd<T> {
     unsafe fn take_completion(&self, then: impl Fn(&Wc)) -> Option<DAT_EVD_COUNTERS> {
         let cq = self.cq.as_ref()?;
         // SAFETY: the caller is the only one that takes events.
-        let staged = unsafe { &mut *self.taker.0.get() };
+        let staged = unsafe { &mut *self.taker.staged.get() };
         if !staged.is_empty() {
             take_staged(staged, then);
+            self.taker.len.store(staged.len(), Ordering::Relaxed);
             return Some(DCNT_EVD_DEQUEUE_FOUND);
         }
         let mut wc = [MaybeUninit::uninit()];
@@ -178,7 +189,7 @@ impl<T: Transport> Evd<T> {
     /// As [`Evd::dequeue`].
     pub(super) unsafe fn count(&self) -> usize {
         // SAFETY: the caller is the only one that takes events.
-        let staged = unsafe { &mut *self.taker.0.get() };
+        let staged = unsafe { &mut *self.taker.staged.get() };
         if let Some(cq) = &self.cq {
             let mut batch = [MaybeUninit::uninit(); 16];
             loop {
@@ -189,6 +200,7 @@ impl<T: Transport> Evd<T> {
                     break;
                 }
             }
+            self.taker.len.store(staged.len(), Ordering::Relaxed);
         }
         staged.len() + self.soft_len.load(Ordering::Acquire)
     }

@@ -109,3 +109,30 @@ fn a_full_dispatcher_refuses_a_software_event_and_goes_on() {
     assert_eq!(dat!(table, evd_dequeue_func(side.async_evd, &mut event)), empty);
     side.close();
 }
+
+/// dat_evd_wait counts completions, and so has them all; what it leaves is still something for the CNO.
+#[test]
+fn completions_that_a_waiter_counted_and_left_trigger_the_cno() {
+    let [(a, x), (b, y)] = connected(false);
+    let table = b.table;
+    let cno = b.new_cno();
+    dat!(table, evd_modify_cno_func(b.evd, cno)).unwrap();
+    for i in 0..3 {
+        dat!(table, ep_post_recv_func(y, 0, null_mut(), cookie(i), 0)).unwrap();
+    }
+    (0..3).for_each(|i| dat!(table, ep_post_send_func(x, 0, null_mut(), cookie(i), 0)).unwrap());
+    let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
+    dat!(table, evd_wait_func(b.evd, TEN_SECONDS, 3, &mut event, &mut more)).unwrap();
+    assert_eq!(more, 2);
+    let triggered = || {
+        let mut evd = null_mut();
+        dat!(table, cno_wait_func(cno, 0, &mut evd)).map(|()| assert_eq!(evd, b.evd))
+    };
+    for _ in 0..2 {
+        triggered().unwrap();
+        dat!(table, evd_dequeue_func(b.evd, &mut event)).unwrap();
+    }
+    assert_eq!(triggered(), Err(Error::of(DAT_QUEUE_EMPTY)));
+    a.close();
+    b.close();
+}
