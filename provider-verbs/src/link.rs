@@ -24,6 +24,9 @@ pub(crate) struct Link {
     /// What is to be told of the peer, once it answers.
     call: Option<Call>,
     depth: Option<ReadDepth>,
+    /// This side and the other.
+    ends: Option<[SocketAddr; 2]>,
+    /// Of the attempt to connect, or of a moment.
     deadline: Option<Instant>,
     end: Option<End>,
     flushed_at: Option<Instant>,
@@ -37,7 +40,11 @@ enum State {
     Calling,
     /// Accepted; the peer has not confirmed.
     Accepting,
+    /// Up, which the consumer is told in a moment: see [`COURTESY`].
+    Greeting,
     Up,
+    /// The peer has ended it, or this side's device has: which, turns out in a moment.
+    Parting,
     /// The end has begun: what was posted before is carried out.
     Settling,
     /// It is flushed.
@@ -76,6 +83,11 @@ const NOT_BY_PEER: End = End::Rejected { by_peer: false, private: Vec::new() };
 
 /// How long a device may take to flush after it was removed.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// How long siw's consumers are told nothing. On the side that called, siw gives a connection up when the first message is there
+/// before it has read the answer (siw_recv_mpa_rr, "peer sent extra data"), and of the two ends of a connection it tells the one
+/// before that it has failed.
+const COURTESY: Duration = Duration::from_millis(10);
 
 /// Milliseconds to find an address or a way.
 const PATIENCE: i32 = 5000;
@@ -163,6 +175,11 @@ impl Pair {
         [local, peer]: [SocketAddr; 2],
     ) {
         let mut link = self.link();
+        if link.state == State::Greeting {
+            // One thing after the other.
+            self.greet(link);
+            link = self.link();
+        }
         let Link { id: Some(id), state, call, depth, .. } = &mut *link else { return };
         let end = match (news, *state) {
             (CmNews::Resolved, State::Calling) => match id.route(PATIENCE) {
@@ -199,10 +216,13 @@ impl Pair {
                 }
             }
             (CmNews::Established, State::Accepting) => {
-                *state = State::Up;
-                let depth = depth.unwrap_or(theirs);
-                drop(link);
-                return self.call(Upcall::Established { private: &[], peer, local, depth });
+                *state = State::Greeting;
+                depth.get_or_insert(theirs);
+                link.ends = Some([local, peer]);
+                return match self.station.device.is_siw() {
+                    true => self.wait_a_moment(link),
+                    false => self.greet(link),
+                };
             }
             (CmNews::Rejected, State::Calling) => NOT_BY_PEER,
             (CmNews::RejectedByPeer, State::Calling) => {
@@ -220,6 +240,10 @@ impl Pair {
             }
             (CmNews::Failed, State::Calling) => End::Unreachable,
             (CmNews::Disconnected, State::Up) if self.is_broken() => End::Broken,
+            (CmNews::Disconnected, State::Up) if self.station.device.is_siw() => {
+                *state = State::Parting;
+                return self.wait_a_moment(link);
+            }
             (CmNews::Disconnected, State::Up | State::Settling) => End::Disconnected,
             (CmNews::Gone, State::Calling) => End::Unreachable,
             (CmNews::Gone, State::Accepting) => End::Failed,
@@ -228,6 +252,39 @@ impl Pair {
         };
         drop(link);
         self.finish_later(end);
+    }
+
+    /// The rest of what has just begun is for [`on_deadline`](Self::on_deadline).
+    fn wait_a_moment(&self, mut link: MutexGuard<'_, Link>) {
+        let at = Instant::now() + COURTESY;
+        link.deadline = Some(at);
+        drop(link);
+        self.station.remind(self.number, at);
+    }
+
+    /// The side that was called is told that the connection is up.
+    fn greet(&self, mut link: MutexGuard<'_, Link>) {
+        let (Some([local, peer]), Some(depth)) = (link.ends, link.depth) else { return };
+        link.state = State::Up;
+        drop(link);
+        self.call(Upcall::Established { private: &[], peer, local, depth });
+    }
+
+    /// A deadline has come, of whatever; how it ends, if it does.
+    pub(crate) fn on_deadline(&self, now: Instant) -> Option<End> {
+        let link = self.link();
+        if link.deadline.is_none_or(|at| at > now) {
+            return None;
+        }
+        match link.state {
+            State::Calling => Some(End::TimedOut),
+            State::Parting => Some(End::Disconnected),
+            State::Greeting => {
+                self.greet(link);
+                None
+            }
+            _ => None,
+        }
     }
 
     /// Its own device has ended the connection. One that refuses its peer an access may say so by nothing but the state; over
@@ -251,12 +308,6 @@ impl Pair {
         self.link().state == State::Up
     }
 
-    /// The attempt to connect has taken too long.
-    pub(crate) fn is_late(&self, now: Instant) -> bool {
-        let link = self.link();
-        link.state == State::Calling && link.deadline.is_some_and(|at| at <= now)
-    }
-
     /// The connection ends, or the attempt: from now on nothing gets to the device. `go_on` does the rest. True: the peer has
     /// been called and not answered; to hang up, which only who is not handling an event of it may do, tells it.
     pub(crate) fn end(&self, end: End) -> bool {
@@ -277,7 +328,12 @@ impl Pair {
             }
         }
         let graceful = end == End::Graceful && link.state == State::Up && self.mark_requests(SETTLED);
-        let end = if end == End::Graceful { End::Disconnected } else { end };
+        let end = match (end, link.state) {
+            (End::Graceful, _) => End::Disconnected,
+            // It has not been up, as far as the consumer knows.
+            (End::Broken, State::Greeting) => End::Failed,
+            (end, _) => end,
+        };
         link.end = Some(end);
         match graceful {
             true => link.state = State::Settling,

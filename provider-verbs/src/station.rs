@@ -208,10 +208,12 @@ impl Station {
             let Some(due) = first else { break };
             lock(&self.deadlines).remove(&due);
             if let Some(pair) = self.pair(due.1)
-                && pair.is_late(now)
+                && let Some(end) = pair.on_deadline(now)
             {
-                pair.end(End::TimedOut);
-                pair.hang_up();
+                let called = pair.end(end);
+                if called {
+                    pair.hang_up();
+                }
                 lock(&self.ending).push(pair);
                 self.bell.ring();
             }

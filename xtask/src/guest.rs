@@ -65,7 +65,12 @@ pub(crate) fn tests(dist: &Path, filter: Option<&str>) -> Result<Tally> {
 /// Runs at the same time as the rest, each with a guest and a network of its own: while the programs of one wait, those of
 /// another compute. What their names begin with.
 const GROUPS: [&[&str]; 3] = [
-    &["guest::siw::", "guest::conformance::verbs::", "guest::conformance::verbs_on_siw::"],
+    &[
+        "guest::siw::",
+        "guest::conformance::verbs::",
+        "guest::conformance::verbs_on_siw::",
+        "guest::rxe::verbs::",
+    ],
     // The first waits most of the time for what OFED's provider does not do.
     &["guest::conformance::ofa::", "guest::matrix::", "guest::verbs::siw::", "guest::verbs::with_ofa::"],
     &["guest::speed::verbs_keeps_up_with_libdaplofa"],

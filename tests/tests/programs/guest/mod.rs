@@ -219,9 +219,9 @@ enum Program {
 
 fn programs(peer: &Peer, wire: &'static Wire, we_call: bool) -> Vec<Program> {
     let mut programs: Vec<Program> = rping::SIZES.iter().map(Program::Rping).collect();
-    // They take their time: under CRC each role once, and each who may want it.
-    let caller_wants_none = (wire.crc == Crc::Kernel) == we_call;
-    if wire.name == WIRES[0].name || (wire.crc != Crc::Nobody && caller_wants_none) {
+    // What takes its time: under CRC each role once, and each who may want it.
+    let takes_time = wire.crc == Crc::Nobody || (wire.crc == Crc::Kernel) == we_call;
+    if wire.name == WIRES[0].name || (wire.crc != Crc::Nobody && takes_time) {
         programs.push(Program::Rping(&rping::CONNECTIONS));
     }
     if wire.mtu == 1500 && wire.crc == Crc::Nobody {
@@ -243,7 +243,9 @@ fn programs(peer: &Peer, wire: &'static Wire, we_call: bool) -> Vec<Program> {
         }
     }
     // Neither can tell its client an address of IPv6.
-    if let Family::V4 = wire.family {
+    if let Family::V4 = wire.family
+        && takes_time
+    {
         programs.push(Program::Dtest);
         if peer.extended {
             programs.push(Program::Dtestx);
