@@ -38,8 +38,7 @@ static void complete(DAT_EVD_HANDLE evd, size_t length, const char *what)
     EXPECT(dto->transfered_length == length, "%s: %u octets", what, (unsigned)dto->transfered_length);
 }
 
-/* Tells the peer of octets here, or just to go on, when there is a receive for the answer. */
-static void say(struct end *end, size_t offset, size_t size)
+static void post_send(struct end *end, size_t offset, size_t size)
 {
     struct message message = {
         .address = htobe64((uintptr_t)(end->buffer + offset)),
@@ -50,7 +49,27 @@ static void say(struct end *end, size_t offset, size_t size)
     DAT_DTO_COOKIE cookie = {.as_64 = 2};
     memcpy(end->buffer + SAID, &message, sizeof message);
     OK(dat_ep_post_send(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
+}
+
+/* Tells the peer of octets here, or just to go on, when there is a receive for the answer. */
+static void say(struct end *end, size_t offset, size_t size)
+{
+    post_send(end, offset, size);
     complete(end->request, MESSAGE, "send");
+}
+
+/*
+ * The last word. The peer leaves when it has it, and may not have acknowledged it by then: the kernel's rxe acknowledges nothing
+ * any more once its queue pair is in error (rxe_resp.c, do_complete). Whether it came the peer knows.
+ */
+static void say_goodbye(struct end *end)
+{
+    DAT_EVENT event;
+    DAT_DTO_COMPLETION_STATUS status;
+    post_send(end, 0, 0);
+    event = wait_event(end->request, LIMIT * SECOND);
+    status = event.event_data.dto_completion_event_data.status;
+    EXPECT(status == DAT_DTO_SUCCESS || status == DAT_DTO_ERR_FLUSHED, "the last send: status %d", status);
 }
 
 /* The next message; there will be a receive for the one after it. */
@@ -80,7 +99,10 @@ static void serve(struct end *end, size_t size, int rounds)
         shown = hear(end);
         OK(dat_ep_post_rdma_write(end->ep, 1, &segment, cookie, &shown, DAT_COMPLETION_DEFAULT_FLAG));
         complete(end->request, size, "write");
-        say(end, 0, 0);
+        if (round + 1 < rounds)
+            say(end, 0, 0);
+        else
+            say_goodbye(end);
     }
 }
 
