@@ -70,8 +70,8 @@ pub fn create_with_fd<T: Transport>(ia: &Node<Ia<T>>) -> Result<(&'static Node<C
 
 /// dat_cno_free: refused while an EVD refers to it or a thread waits on it.
 pub fn free<T: Transport>(cno: &Node<Cno<T>>) -> Result<()> {
-    let ia = cno.ia.clone();
-    let control = ia.control();
+    let (ia, handle) = (cno.ia.clone(), cno.handle());
+    let control = ia.control_to_free::<Cno<T>>(handle)?;
     if cno.in_use() || !cno.state().waiters.is_empty() {
         return Err(Error::state(DAT_INVALID_STATE_CNO_IN_USE));
     }

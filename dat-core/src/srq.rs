@@ -113,8 +113,8 @@ pub fn create<T: Transport>(
 
 /// dat_srq_free: refused while an endpoint draws from it.
 pub fn free<T: Transport>(srq: &Node<Srq<T>>) -> Result<()> {
-    let ia = srq.ia.clone();
-    let control = ia.control();
+    let (ia, handle) = (srq.ia.clone(), srq.handle());
+    let control = ia.control_to_free::<Srq<T>>(handle)?;
     if srq.in_use() {
         return Err(Error::state(DAT_INVALID_STATE_SRQ_IN_USE));
     }

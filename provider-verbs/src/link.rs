@@ -278,7 +278,12 @@ impl Pair {
         }
         match link.state {
             State::Calling => Some(End::TimedOut),
-            State::Parting => Some(End::Disconnected),
+            State::Parting => {
+                drop(link);
+                // A request may have failed, which nobody has looked at.
+                self.pump();
+                Some(if self.failed.load(Ordering::Acquire) { End::Broken } else { End::Disconnected })
+            }
             State::Greeting => {
                 self.greet(link);
                 None
@@ -367,13 +372,18 @@ impl Pair {
         }
     }
 
-    /// Brings an end that has begun as far as it gets. True: it is over, and has been told.
-    pub(crate) fn go_on(&self) -> bool {
-        let flushed = self.station.device.is_iwarp() && self.link().state == State::Flushing;
+    /// Looks at what has completed.
+    fn pump(&self) {
         self.send_cq.pump();
         if !std::sync::Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
             self.recv_cq.pump();
         }
+    }
+
+    /// Brings an end that has begun as far as it gets. True: it is over, and has been told.
+    pub(crate) fn go_on(&self) -> bool {
+        let flushed = self.station.device.is_iwarp() && self.link().state == State::Flushing;
+        self.pump();
         if flushed {
             // All that was flushed has just been taken: see `flush`.
             self.requests.marks.fetch_or(FLUSHED, Ordering::Release);

@@ -326,8 +326,13 @@ impl Station {
     fn limit(&self, look: Instant, pause: Duration) -> Option<Timespec> {
         // Who is at the desk may have taken both lists there, and tells nobody what is left of them.
         let desk = self.desk.try_lock();
-        let unfinished = desk.is_err() || !lock(&self.ending).is_empty() || !lock(&self.failed).is_empty();
+        let taken = desk.is_err();
+        let unfinished = taken || !lock(&self.ending).is_empty() || !lock(&self.failed).is_empty();
         drop(desk);
+        // What is due is who is at the desk's.
+        if taken {
+            return Timespec::try_from(pause).ok();
+        }
         let look = self.pairs().iter().any(|pair| pair.is_up()).then_some(look);
         let due = lock(&self.deadlines).first().map(|(at, _)| *at);
         let due = due.into_iter().chain(look).min().map(|at| at.saturating_duration_since(Instant::now()));

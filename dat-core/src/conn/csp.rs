@@ -78,8 +78,8 @@ pub fn create<T: Transport>(
 
 /// dat_csp_free. Requests that have arrived stay valid.
 pub fn free<T: Transport>(csp: &Node<Csp<T>>) -> Result<()> {
-    let ia = csp.ia.clone();
-    let _control = ia.control();
+    let (ia, handle) = (csp.ia.clone(), csp.handle());
+    let _control = ia.control_to_free::<Csp<T>>(handle)?;
     ia.delist(csp);
     // SAFETY: service points have no dependants.
     drop(unsafe { handle::remove(csp) });

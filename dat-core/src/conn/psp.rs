@@ -65,8 +65,8 @@ pub fn create<T: Transport>(
 
 /// dat_psp_free. Requests that have arrived stay valid.
 pub fn free<T: Transport>(psp: &Node<Psp<T>>) -> Result<()> {
-    let ia = psp.ia.clone();
-    let _control = ia.control();
+    let (ia, handle) = (psp.ia.clone(), psp.handle());
+    let _control = ia.control_to_free::<Psp<T>>(handle)?;
     ia.delist(psp);
     // SAFETY: service points have no dependants.
     drop(unsafe { handle::remove(psp) });

@@ -80,8 +80,8 @@ pub fn create<T: Transport>(
 
 /// dat_rsp_free: an endpoint that is still reserved becomes unconnected.
 pub fn free<T: Transport>(rsp: &Node<Rsp<T>>) -> Result<()> {
-    let ia = rsp.ia.clone();
-    let _control = ia.control();
+    let (ia, handle) = (rsp.ia.clone(), rsp.handle());
+    let _control = ia.control_to_free::<Rsp<T>>(handle)?;
     ia.delist(rsp);
     // SAFETY: service points have no dependants.
     if let Some(gone) = unsafe { handle::remove(rsp) } {

@@ -122,8 +122,8 @@ fn build<T: Transport>(
 
 /// dat_ep_free. A connection is ended abruptly; completions not yet taken stay on their EVDs.
 pub fn free<T: Transport>(ep: &Node<Ep<T>>) -> Result<()> {
-    let ia = ep.ia.clone();
-    let mut control = ia.control();
+    let (ia, handle) = (ep.ia.clone(), ep.handle());
+    let mut control = ia.control_to_free::<Ep<T>>(handle)?;
     if ep.in_use() {
         return Err(ep.state().refusal());
     }

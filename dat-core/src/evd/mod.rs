@@ -130,8 +130,8 @@ pub fn create<T: Transport>(
 
 /// dat_evd_free. A thread that waits on it leaves with `DAT_ABORT`.
 pub fn free<T: Transport>(evd: &Node<Evd<T>>) -> Result<()> {
-    let ia = evd.ia.clone();
-    let mut control = ia.control();
+    let (ia, handle) = (evd.ia.clone(), evd.handle());
+    let mut control = ia.control_to_free::<Evd<T>>(handle)?;
     if evd.in_use() {
         return Err(Error::state(DAT_INVALID_STATE_EVD_IN_USE));
     }

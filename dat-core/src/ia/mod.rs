@@ -19,6 +19,7 @@ pub use self::open::{AsyncEvd, enter, open};
 use self::query::Facts;
 use crate::counters::IaCounters;
 use crate::ep::Orphans;
+use crate::error::Result;
 use crate::evd::Evd;
 use crate::handle::{self, Node, Object, Ref, Slot};
 use crate::provider::Transport;
@@ -95,6 +96,15 @@ impl<T: Transport> Ia<T> {
     /// Serialises calls that create, free or re-wire objects. Never taken inside an upcall.
     pub fn control(&self) -> MutexGuard<'_, Orphans> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, for who frees an object. Another thread may have done so while this one waited: then the handle is invalid, as it
+    /// would have been a moment later.
+    pub(crate) fn control_to_free<O: Object>(&self, handle: *mut c_void) -> Result<MutexGuard<'_, Orphans>> {
+        let control = self.control();
+        // SAFETY: nothing is done with it; and under the lock nobody frees it.
+        unsafe { handle::get::<O>(handle) }?;
+        Ok(control)
     }
 
     /// Where asynchronous errors are reported.

@@ -164,8 +164,8 @@ pub(super) fn access(privileges: DAT_MEM_PRIV_FLAGS) -> Access {
 
 /// dat_lmr_free: from here on its contexts name nothing. Refused while an RMR is bound to it, or a bind to it is queued.
 pub fn free<T: Transport>(lmr: &Node<Lmr<T>>) -> Result<()> {
-    let ia = lmr.ia.clone();
-    let control = ia.control();
+    let (ia, handle) = (lmr.ia.clone(), lmr.handle());
+    let control = ia.control_to_free::<Lmr<T>>(handle)?;
     if lmr.in_use() {
         for rmr in ia.objects(DAT_HANDLE_TYPE_RMR) {
             // SAFETY: under the control lock none goes away.

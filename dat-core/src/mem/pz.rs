@@ -28,8 +28,8 @@ pub fn create<T: Transport>(ia: &Node<Ia<T>>) -> Result<&'static Node<Pz<T>>> {
 
 /// dat_pz_free: refused while an endpoint, a region or a shared receive queue is in it.
 pub fn free<T: Transport>(pz: &Node<Pz<T>>) -> Result<()> {
-    let ia = pz.ia.clone();
-    let control = ia.control();
+    let (ia, handle) = (pz.ia.clone(), pz.handle());
+    let control = ia.control_to_free::<Pz<T>>(handle)?;
     if pz.in_use() {
         return Err(Error::state(DAT_INVALID_STATE_PZ_IN_USE));
     }

@@ -73,8 +73,8 @@ pub fn create<T: Transport>(pz: &Node<Pz<T>>, scope: DAT_RMR_SCOPE) -> Result<&'
 
 /// dat_rmr_free: bound or not.
 pub fn free<T: Transport>(rmr: &Node<Rmr<T>>) -> Result<()> {
-    let ia = rmr.ia.clone();
-    let control = ia.control();
+    let (ia, handle) = (rmr.ia.clone(), rmr.handle());
+    let control = ia.control_to_free::<Rmr<T>>(handle)?;
     ia.delist(rmr);
     // SAFETY: nothing depends on it.
     drop(unsafe { handle::remove(rmr) });

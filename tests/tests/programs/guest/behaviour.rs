@@ -27,6 +27,7 @@ pub(super) const BEHAVIOURS: &[Behaviour] = &[
     behaviour("calls_that_nobody_answers", "no_answer", &["10.77.0.99", "203.0.113.1"]),
     behaviour("suppressed_requests", "quiet", &["suppressed"]),
     behaviour("requests_without_an_evd", "quiet", &["mute"]),
+    behaviour("a_small_message_is_copied_when_it_is_posted", "inline", &[]),
     behaviour("a_bind_behind_a_send_that_waits", "binds", &["late"]),
     behaviour("a_bind_queue_that_is_flushed", "binds", &["flushed"]),
     behaviour("a_bind_of_what_the_peer_has_invalidated", "binds", &["invalidated"]),

@@ -114,8 +114,9 @@ impl Target {
         );
         let said = guest.run_for(&line, LIMIT)?;
         // Debian's provider passes on bad pointers and crashes; what is ours does not.
-        let crashes = guest.run("dmesg | grep -E 'segfault at .* in (dat\\[|libdat2|libdat_)'; true")?;
-        if let Some(crash) = crashes.lines().find(|line| line.contains("segfault")) {
+        let crashes =
+            guest.run("dmesg | grep -E '(segfault at|traps:) .* in (dat\\[|libdat2|libdat_)'; true")?;
+        if let Some(crash) = crashes.lines().find(|line| line.contains(" in ")) {
             return Err(Stop::Fail(format!("code of ours has crashed: {crash}")));
         }
         let json = said.get(said.find('{').unwrap_or(0)..=said.rfind('}').unwrap_or(0)).unwrap_or_default();
