@@ -7,10 +7,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::cargo::{cargo, target, workspace};
+use crate::cargo::{target, workspace};
 use crate::prerequisites::is_root;
 use crate::tally::Tally;
-use crate::test::{count_all, verdict};
+use crate::test::{count_all, programs, verdict};
 use crate::{dist, prerequisites};
 
 #[derive(clap::Args)]
@@ -42,24 +42,13 @@ pub(crate) fn tests(dist: &Path, filter: Option<&str>) -> Result<Tally> {
         }
         _ => bail!("tests/guest/build.sh failed ({built})"),
     }
-    let command = || {
-        let mut command = cargo();
-        command
-            .args(["test", "-p", "opendat-tests", "--test", "programs", "--color=never", "--"])
-            .args(["--color=never", "--show-output"])
-            .args(filter)
-            .env("OPENDAT_DIST", dist)
-            .env("OPENDAT_GUEST", &machine);
+    let group = |share: String| {
+        let mut command = programs(dist, filter, &share);
+        command.env("OPENDAT_GUEST", &machine);
         command
     };
-    let mut rest = command();
-    rest.args(GROUPS.concat().iter().flat_map(|tests| ["--skip", tests]));
-    let groups = GROUPS.map(|tests| {
-        let mut group = command();
-        group.env("OPENDAT_GUEST_TESTS", tests.join(","));
-        group
-    });
-    count_all(std::iter::once(rest).chain(groups))
+    let rest = group(format!("!{}", GROUPS.concat().join(",")));
+    count_all(std::iter::once(rest).chain(GROUPS.map(|tests| group(tests.join(",")))))
 }
 
 /// Runs at the same time as the rest, each with a guest and a network of its own: while the programs of one wait, those of

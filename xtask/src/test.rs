@@ -29,7 +29,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     prerequisites::provide();
     let mut tally = match dist::build() {
         Ok(root) => {
-            let mut tally = count(&mut workspace_tests(&root, options.filter.as_deref()))?;
+            let mut tally = of_workspace(&root, options.filter.as_deref())?;
             if options.without_guest {
                 println!("left out: the tests with a virtual machine (--without-guest)");
             } else if options.filter.is_none() {
@@ -71,13 +71,34 @@ pub(crate) fn verdict(tally: &Tally, strict: bool) -> bool {
     complaint.is_none()
 }
 
-fn workspace_tests(dist: &Path, filter: Option<&str>) -> Command {
+/// Debian's programs mostly wait. Over this provider they do so beside all other tests, in a network of their own.
+const BESIDE: &str = "softroce::";
+
+fn of_workspace(dist: &Path, filter: Option<&str>) -> Result<Tally> {
+    // What the compiler says comes before what the tests say.
+    if !cargo().args(["test", "--workspace", "--no-run"]).status().context("cargo does not start")?.success()
+    {
+        return Ok(Tally::of_failure("the tests", "they are not compiled, see above"));
+    }
+    let mut all = cargo();
+    all.args(["test", "--workspace"]);
+    count_all([tests(all, dist, filter, &format!("!{BESIDE}")), programs(dist, filter, BESIDE)])
+}
+
+/// Its share of the tests with Debian's programs, as `tests/tests/programs/main.rs` knows it.
+pub(crate) fn programs(dist: &Path, filter: Option<&str>, share: &str) -> Command {
     let mut command = cargo();
+    // With the features that the workspace has together: nothing is compiled again.
+    command.args(["test", "--workspace", "--test", "programs"]);
+    tests(command, dist, filter, share)
+}
+
+fn tests(mut command: Command, dist: &Path, filter: Option<&str>, share: &str) -> Command {
     command
-        .args(["test", "--workspace", "--no-fail-fast", "--color=never", "--"])
-        .args(["--color=never", "--show-output"])
+        .args(["--no-fail-fast", "--color=never", "--", "--color=never", "--show-output"])
         .args(filter)
-        .env("OPENDAT_DIST", dist);
+        .env("OPENDAT_DIST", dist)
+        .env("OPENDAT_PROGRAMS", share);
     command
 }
 

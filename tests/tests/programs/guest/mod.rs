@@ -34,7 +34,7 @@ use opendat_tests::{Dist, PROVIDERS, Registry, Skip, Stop};
 use crate::dapltest::Transaction;
 use crate::host::Family;
 use crate::pair::{Place, Way};
-use crate::{Case, dapltest, dtest, dtestx};
+use crate::{Case, SHARE, dapltest, dtest, dtestx};
 use endings::Ending;
 use machine::Machine;
 use perftest::Perftest;
@@ -99,15 +99,6 @@ const WIRES: &[Wire] = &[
 ];
 
 pub(crate) fn trials(image: &Path, dist: &Result<Dist, Skip>, arguments: &Arguments) -> Vec<Trial> {
-    let mut trials = every_trial(image, dist, arguments);
-    // Of several processes that share the tests, each may be given some.
-    if let Ok(ours) = env::var("OPENDAT_GUEST_TESTS") {
-        trials.retain(|trial| ours.split(',').any(|start| trial.name().starts_with(start)));
-    }
-    trials
-}
-
-fn every_trial(image: &Path, dist: &Result<Dist, Skip>, arguments: &Arguments) -> Vec<Trial> {
     if let Some(rounds) = speed::rounds() {
         let (image, dist) = (image.to_owned(), dist.clone());
         return vec![opendat_tests::trial("guest::speed".to_owned(), move || {
@@ -115,7 +106,7 @@ fn every_trial(image: &Path, dist: &Result<Dist, Skip>, arguments: &Arguments) -
         })];
     }
     // With a guest of its own, it has to have this process for itself.
-    if env::var("OPENDAT_GUEST_TESTS").is_ok_and(|ours| ours == speed::TRIAL) {
+    if env::var(SHARE).is_ok_and(|share| share == speed::TRIAL) {
         return vec![speed::trial(image, dist)];
     }
     let machine = Arc::new(Machine::new(image, dist));
