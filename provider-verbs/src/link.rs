@@ -47,6 +47,8 @@ enum State {
     Parting,
     /// The end has begun: what was posted before is carried out.
     Settling,
+    /// That has been done, but for what the device may still owe the peer: see [`COURTESY`].
+    Lingering,
     /// It is flushed.
     Flushing,
     Over,
@@ -62,7 +64,9 @@ struct Call {
 pub(crate) enum End {
     /// This side wants it, when everything is carried out.
     Graceful,
-    /// Either side wants it.
+    /// This side wants it.
+    Abrupt,
+    /// The peer has wanted it, or this side has and it has come about.
     Disconnected,
     /// An error.
     Broken,
@@ -84,9 +88,15 @@ const NOT_BY_PEER: End = End::Rejected { by_peer: false, private: Vec::new() };
 /// How long a device may take to flush after it was removed.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// How long siw's consumers are told nothing. On the side that called, siw gives a connection up when the first message is there
-/// before it has read the answer (siw_recv_mpa_rr, "peer sent extra data"), and of the two ends of a connection it tells the one
-/// before that it has failed.
+/// How long the kernel's software devices are given for what a device does by itself.
+///
+/// siw: its consumers are told nothing for so long. On the side that called, it gives a connection up when the first message is
+/// there before it has read the answer (siw_recv_mpa_rr, "peer sent extra data"), and of the two ends of a connection it tells the
+/// one before that it has failed.
+///
+/// rxe: a consumer that ends a connection has to wait for so long. A message is acknowledged after its completion can be seen,
+/// and then only if the queue pair is not in error yet (rxe_resp.c, do_complete): who ends the connection because of what it has
+/// just received would make the peer's send fail.
 const COURTESY: Duration = Duration::from_millis(10);
 
 /// Milliseconds to find an address or a way.
@@ -244,7 +254,7 @@ impl Pair {
                 *state = State::Parting;
                 return self.wait_a_moment(link);
             }
-            (CmNews::Disconnected, State::Up | State::Settling) => End::Disconnected,
+            (CmNews::Disconnected, State::Up | State::Settling | State::Lingering) => End::Disconnected,
             (CmNews::Gone, State::Calling) => End::Unreachable,
             (CmNews::Gone, State::Accepting) => End::Failed,
             (CmNews::Gone, _) => End::Broken,
@@ -272,7 +282,7 @@ impl Pair {
 
     /// A deadline has come, of whatever; how it ends, if it does.
     pub(crate) fn on_deadline(&self, now: Instant) -> Option<End> {
-        let link = self.link();
+        let mut link = self.link();
         if link.deadline.is_none_or(|at| at > now) {
             return None;
         }
@@ -286,6 +296,10 @@ impl Pair {
             }
             State::Greeting => {
                 self.greet(link);
+                None
+            }
+            State::Lingering => {
+                self.flush(&mut link);
                 None
             }
             _ => None,
@@ -321,8 +335,8 @@ impl Pair {
         match link.state {
             State::Flushing | State::Over => return false,
             // What ends it while it settles is what there is to tell.
-            State::Settling if end == End::Graceful => return false,
-            State::Settling => {}
+            State::Settling | State::Lingering if end == End::Graceful => return false,
+            State::Settling | State::Lingering => {}
             _ => {
                 self.failed.store(true, Ordering::Release);
                 // A queue pair that is broken has flushed by itself.
@@ -332,19 +346,32 @@ impl Pair {
                 std::mem::forget(self.receives.gate.shut());
             }
         }
-        let graceful = end == End::Graceful && link.state == State::Up && self.mark_requests(SETTLED);
+        let wanted = matches!(end, End::Graceful | End::Abrupt) && link.state == State::Up;
+        let graceful = wanted && end == End::Graceful && self.mark_requests(SETTLED);
         let end = match (end, link.state) {
-            (End::Graceful, _) => End::Disconnected,
+            (End::Graceful | End::Abrupt, _) => End::Disconnected,
             // It has not been up, as far as the consumer knows.
             (End::Broken, State::Greeting) => End::Failed,
             (end, _) => end,
         };
         link.end = Some(end);
-        match graceful {
-            true => link.state = State::Settling,
+        match wanted {
+            _ if graceful => link.state = State::Settling,
+            true => self.leave(link),
             false => self.flush(&mut link),
         }
         called
+    }
+
+    /// This side ends the connection.
+    fn leave(&self, mut link: MutexGuard<'_, Link>) {
+        match self.station.device.is_rxe() {
+            true => {
+                link.state = State::Lingering;
+                self.wait_a_moment(link);
+            }
+            false => self.flush(&mut link),
+        }
     }
 
     fn flush(&self, link: &mut Link) {
@@ -393,7 +420,8 @@ impl Pair {
         let requests = self.requests.marks.load(Ordering::Acquire);
         let receives = self.receives.marks.load(Ordering::Acquire);
         if link.state == State::Settling && requests & SETTLED != 0 {
-            self.flush(&mut link);
+            self.leave(link);
+            link = self.link();
         }
         match link.state {
             State::Over => return true,
@@ -412,7 +440,7 @@ impl Pair {
         let end = link.end.take();
         drop(link);
         match end.unwrap_or(End::Dropped) {
-            End::Graceful | End::Disconnected => self.call(Upcall::Disconnected),
+            End::Graceful | End::Abrupt | End::Disconnected => self.call(Upcall::Disconnected),
             End::Broken => self.call(Upcall::Broken),
             End::Rejected { by_peer, private } => self.call(Upcall::Rejected { by_peer, private: &private }),
             End::Unreachable => self.call(Upcall::Unreachable),

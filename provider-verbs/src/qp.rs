@@ -299,7 +299,7 @@ impl Queue<Adapter> for Qp {
         let pair = &self.0;
         let called = pair.end(match how {
             Close::Graceful => End::Graceful,
-            Close::Abrupt => End::Disconnected,
+            Close::Abrupt => End::Abrupt,
         });
         if called {
             pair.hang_up();

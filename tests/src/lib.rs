@@ -11,6 +11,7 @@ mod network;
 mod process;
 mod provider;
 mod registry;
+mod torn;
 mod trial;
 
 pub use build::{c_program, c_program_1_2, c_program_sanitized, c_vendor};
@@ -19,6 +20,7 @@ pub use network::{enter_network_of_all_users, enter_own_network, has_own_network
 pub use process::{Ended, Running, ends_with_ok};
 pub use provider::{PROVIDERS, Provider, VERBS};
 pub use registry::Registry;
+pub use torn::is_torn;
 pub use trial::{Stop, trial};
 
 /// Why a test cannot run here. It is not a failure of the product, and never counted as a pass.

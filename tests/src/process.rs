@@ -98,13 +98,18 @@ impl Running {
 
     /// Waits until the program has printed `text`; answers what it has printed so far.
     pub fn wait_for(&self, text: &str) -> Result<String, String> {
+        self.wait_for_times(text, 1)
+    }
+
+    /// The same, of a text that it has to print so many times.
+    pub fn wait_for_times(&self, text: &str, times: usize) -> Result<String, String> {
         let mut state = self.output.lock();
-        while !state.text.contains(text) {
+        while state.text.matches(text).count() < times {
             let left = self.deadline.saturating_duration_since(Instant::now());
             if state.ended || left.is_zero() {
                 let why = if state.ended { "ended" } else { "is late" };
                 drop(state);
-                return Err(self.report(&format!("{why} without having said {text:?}")));
+                return Err(self.report(&format!("{why} without having said {text:?} {times} times")));
             }
             let timed = self.output.changed.wait_timeout(state, left);
             state = timed.unwrap_or_else(PoisonError::into_inner).0;

@@ -63,9 +63,11 @@ pub(crate) struct Guest {
     device: Mutex<Option<(&'static str, u32)>>,
     /// The guest's /share, which it may read.
     share: TempDir,
-    _dir: TempDir,
+    /// Where its console is written.
+    dir: TempDir,
 }
 
+const CONSOLE: &str = "console";
 /// Under emulation, on a machine that has other things to do.
 const BOOT: Duration = Duration::from_secs(120);
 /// For a command that takes no time.
@@ -99,11 +101,11 @@ impl Guest {
         here(&format!("ip link set {WIRE} txqueuelen 10000 up"))?;
 
         let dir = tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
-        let console = dir.path().join("console");
+        let console = dir.path().join(CONSOLE);
         let share = tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
         let (shared, addresses) = (share.path().to_owned(), addresses.join(","));
         let start = || start(image, processors, &console, &shared, &addresses);
-        let mut guest = Guest { qemu: start()?, device: Mutex::default(), share, _dir: dir };
+        let mut guest = Guest { qemu: start()?, device: Mutex::default(), share, dir };
         let deadline = Instant::now() + BOOT;
         while TcpStream::connect_timeout(&guest.control(), Duration::from_secs(1)).is_err() {
             let said = fs::read_to_string(&console).unwrap_or_default();
@@ -231,10 +233,19 @@ impl Guest {
         match stop {
             Stop::Skip(_) => stop,
             Stop::Fail(why) => {
-                let said = self.run("dmesg | tail -n 20").unwrap_or_else(|error| error);
+                let said = self.run("dmesg | tail -n 20");
+                let said = said.unwrap_or_else(|error| format!("{error}\n{}", self.last_words()));
                 Stop::Fail(format!("{why}\n--- the guest's kernel\n{said}"))
             }
         }
+    }
+
+    /// The end of its console, where a kernel that dies says why.
+    fn last_words(&self) -> String {
+        let said = fs::read(self.dir.path().join(CONSOLE)).unwrap_or_default();
+        let said = String::from_utf8_lossy(&said);
+        let lines: Vec<&str> = said.lines().collect();
+        format!("its console:\n{}", lines[lines.len().saturating_sub(80)..].join("\n"))
     }
 
     fn control(&self) -> SocketAddr {

@@ -9,6 +9,9 @@ use crate::pair::{LIMIT, Place, Way, bad_lines};
 
 const PORT: &str = "7174";
 
+/// What rping says of each round.
+const ROUND: &str = "ping data: ";
+
 /// Connections one after the other, each with rounds of this size.
 #[derive(Clone, Copy)]
 pub(super) struct Rping {
@@ -50,6 +53,10 @@ impl Rping {
                 guest.wait_for_listener(PORT).map_err(|why| server.report(&why))?;
                 let client = start("ours", &way.client, ours(&["client", way.to]))?;
                 let client = client.end().map_err(|why| why + &server.report("served it"))?;
+                // What it has printed may still be on its way here.
+                server
+                    .wait_for_times(ROUND, self.rounds * self.connections)
+                    .map_err(|why| why + &client.text)?;
                 [client, server.kill()?]
             }
             _ => {
@@ -78,7 +85,7 @@ impl Rping {
 
     /// rping ends with success also where its peer goes away half-way: its rounds count.
     fn judge(&self, ours: &Ended, theirs: &Ended) -> Result<(), String> {
-        let rounds = theirs.text.lines().filter(|line| line.contains("ping data: ")).count();
+        let rounds = theirs.text.lines().filter(|line| line.contains(ROUND)).count();
         let mut complaints = bad_lines("rping", &theirs.text, &["mismatch", "failed", "error"], &[]);
         if rounds != self.rounds * self.connections {
             complaints.push(format!("rping has had {rounds} rounds"));
