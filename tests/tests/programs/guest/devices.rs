@@ -38,6 +38,7 @@ const SCRIPT: &str = "\
     ip link add spare type dummy && ip addr add 10.98.0.1/24 dev spare && ip link set spare up && \
     rdma link add rxe_spare type rxe netdev spare || exit; \
     until grep -qs 0a62:0001 /sys/class/infiniband/rxe_spare/ports/1/gids/*; do sleep 0.02; done; \
+    until grep -qsx rxe_spare /sys/class/infiniband_verbs/*/ibdev; do sleep 0.02; done; \
     echo 'spare u2.0 nonthreadsafe default /tmp/dist/lib/libdat_verbs.so dapl.2.0 \"rxe_spare\" \"\"' >/tmp/spare.conf; \
     DAT_OVERRIDE=/tmp/spare.conf OPENDAT_TEST_IA=spare OPENDAT_TEST_ADDRESS=10.98.0.1 LD_LIBRARY_PATH=/tmp/dist/lib \
         stdbuf -oL timeout -s ABRT 60 /share/PROGRAM >/tmp/spare.out 2>&1 & program=$!; \
