@@ -11,7 +11,7 @@ use conformance::{Door, Version};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use opendat_tests::{Skip, Stop};
 
-use super::machine::Machine;
+use super::machine::{Guest, Machine};
 use super::within::REGISTRIES;
 use known::known;
 
@@ -64,7 +64,7 @@ pub(super) fn trials(machine: &Arc<Machine>, arguments: &Arguments) -> Vec<Trial
                 if target.leaves_out(&case) {
                     return no_test(format!("not asked: {}", known(&target.test(&case)).unwrap_or_default()));
                 }
-                match target.verdicts.get_or_init(|| target.ask(&machine, &wanted)) {
+                match target.verdicts.get_or_init(|| target.ask_in(&machine, &wanted)) {
                     Ok(verdicts) => target.judge(&case, verdicts.get(&case)),
                     Err(Stop::Skip(Skip(reason))) => Ok(Completion::ignored_with(reason)),
                     Err(Stop::Fail(why)) => Err(Failed::from(why.clone())),
@@ -79,7 +79,7 @@ pub(super) fn trials(machine: &Arc<Machine>, arguments: &Arguments) -> Vec<Trial
             let cases: Vec<_> = conformance::all().into_iter().filter(|case| door.has(case)).collect();
             let cases: Vec<_> =
                 cases.into_iter().map(|case| case.id).filter(|case| !ofa.leaves_out(case)).collect();
-            let verdicts = ofa.verdicts.get_or_init(|| ofa.ask(&machine, &cases)).clone()?;
+            let verdicts = ofa.verdicts.get_or_init(|| ofa.ask_in(&machine, &cases)).clone()?;
             match verdicts.values().filter(|verdict| matches!(verdict, Verdict::Passed)).count() {
                 passed if passed >= OFA_PASSES => Ok(()),
                 passed => Err(format!("only {passed} cases pass over OFED's provider").into()),
@@ -101,9 +101,12 @@ impl Target {
         known::hangs(&self.test(case))
     }
 
+    fn ask_in(&self, machine: &Machine, cases: &[String]) -> Result<Verdicts, Stop> {
+        machine.run((self.device, 1500), true, |guest| self.ask(guest, cases))
+    }
+
     /// What the suite says of these cases, in one run of it.
-    fn ask(&self, machine: &Machine, cases: &[String]) -> Result<Verdicts, Stop> {
-        let guest = machine.settled(self.device)?;
+    fn ask(&self, guest: &Guest, cases: &[String]) -> Result<Verdicts, Stop> {
         guest.run("dmesg -c >/dev/null")?;
         let (_, ours) = REGISTRIES[0];
         // It ends with 1 where a case has failed, which is not the last word. What processes say that die is not JSON.

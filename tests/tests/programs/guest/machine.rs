@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,10 +19,22 @@ use crate::host::{Family, WIRE, finish, here};
 pub(super) struct Machine {
     image: PathBuf,
     dist: Result<Dist, Skip>,
-    guest: OnceLock<Result<Guest, Stop>>,
-    /// Whether what we have built is in there.
-    settled: OnceLock<Result<(), Stop>>,
+    state: Mutex<State>,
 }
+
+#[derive(Default)]
+struct State {
+    guest: Option<Arc<Guest>>,
+    /// Whether what we have built is in there.
+    is_settled: bool,
+    /// So many have died before it.
+    died: usize,
+    /// There cannot be one.
+    never: Option<Stop>,
+}
+
+/// A kernel that dies of what a test does is no verdict on us, and is printed; one that does so again and again is.
+const DEATHS: usize = 2;
 
 /// The guest's address on the wire, which its rxe has.
 pub(super) const RXE: &str = Family::V4.addresses()[1];
@@ -32,33 +44,61 @@ pub(super) const APART: &str = "10.78.0.2";
 impl Machine {
     pub(super) fn new(image: &Path, dist: &Result<Dist, Skip>) -> Machine {
         let (image, dist) = (image.to_owned(), dist.clone());
-        Machine { image, dist, guest: OnceLock::new(), settled: OnceLock::new() }
+        Machine { image, dist, state: Mutex::default() }
     }
 
-    pub(super) fn guest(&self) -> Result<&Guest, Stop> {
-        self.guest.get_or_init(|| Guest::boot(&self.image)).as_ref().map_err(Stop::clone)
+    /// Runs a test with a guest that has this device over a wire of this MTU; `settled`: and our libraries and the program `dat` in
+    /// /tmp/dist, and a network "apart". Where the guest dies, it runs once more, with another one.
+    pub(super) fn run<R>(
+        &self,
+        (device, mtu): (&'static str, u32),
+        settled: bool,
+        test: impl Fn(&Guest) -> Result<R, Stop>,
+    ) -> Result<R, Stop> {
+        let once = |guest: &Guest| {
+            guest.device(device, mtu)?;
+            test(guest)
+        };
+        let guest = self.guest(settled)?;
+        match once(&guest) {
+            Err(_) if guest.is_dead() => {
+                drop(guest);
+                let guest = self.guest(settled)?;
+                once(&guest).map_err(|stop| guest.testify(stop))
+            }
+            ended => ended.map_err(|stop| guest.testify(stop)),
+        }
     }
 
-    /// With this device over a wire of 1500 octets, our libraries and the program `dat` in /tmp/dist, and a network "apart".
-    pub(super) fn settled(&self, device: &'static str) -> Result<&Guest, Stop> {
-        let guest = self.guest()?;
-        self.settled
-            .get_or_init(|| {
-                guest.move_in(&self.dist.clone()?)?;
-                here("ip route add 10.78.0.0/24 via 10.77.0.2")?;
-                guest.run(
-                    "/apart && mkdir /tmp/dist && cp -r /share/lib /share/bin /share/dat.ipv4 /share/dat.ipv6 /share/dat.within /tmp/dist/",
-                )?;
-                Ok(())
-            })
-            .clone()?;
-        guest.device(device, 1500)?;
+    fn guest(&self, settled: bool) -> Result<Arc<Guest>, Stop> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(dead) = state.guest.take_if(|guest| guest.is_dead()) {
+            println!("the guest has died, its kernel or its emulator; {}", dead.last_words());
+            *state = State { died: state.died + 1, ..State::default() };
+        }
+        if let Some(stop) = &state.never {
+            return Err(stop.clone());
+        }
+        if state.died > DEATHS {
+            return Err(Stop::Fail(format!("{} guests have died, see above", state.died)));
+        }
+        let guest = match &state.guest {
+            Some(guest) => Arc::clone(guest),
+            None => match Guest::boot(&self.image) {
+                Ok(guest) => Arc::clone(state.guest.insert(Arc::new(guest))),
+                Err(stop) => return Err(state.never.insert(stop).clone()),
+            },
+        };
+        if settled && !state.is_settled {
+            guest.move_in(&self.dist.clone()?)?;
+            state.is_settled = true;
+        }
         Ok(guest)
     }
 }
 
 pub(crate) struct Guest {
-    qemu: Child,
+    qemu: Mutex<Child>,
     /// The RDMA device that it has, and the wire's MTU.
     device: Mutex<Option<(&'static str, u32)>>,
     /// The guest's /share, which it may read.
@@ -105,7 +145,7 @@ impl Guest {
         let share = tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
         let (shared, addresses) = (share.path().to_owned(), addresses.join(","));
         let start = || start(image, processors, &console, &shared, &addresses);
-        let mut guest = Guest { qemu: start()?, device: Mutex::default(), share, dir };
+        let guest = Guest { qemu: Mutex::new(start()?), device: Mutex::default(), share, dir };
         let deadline = Instant::now() + BOOT;
         while TcpStream::connect_timeout(&guest.control(), Duration::from_secs(1)).is_err() {
             let said = fs::read_to_string(&console).unwrap_or_default();
@@ -115,7 +155,7 @@ impl Guest {
             // The kernel changes its own code while it starts, and on a busy host the emulator sometimes runs it half changed.
             if said.contains("Oops: ") || said.contains("Kernel panic") {
                 guest.end();
-                guest.qemu = start()?;
+                *guest.qemu() = start()?;
             }
             thread::sleep(Duration::from_millis(50));
         }
@@ -132,7 +172,7 @@ impl Guest {
         Ok(guest)
     }
 
-    /// Puts into the share what we have built, without what only debuggers want, and a registry file.
+    /// Puts what we have built, without what only debuggers want, and registry files into its /tmp/dist, and makes the network.
     fn move_in(&self, dist: &Dist) -> Result<(), Stop> {
         let strip = find_program("strip", "binutils")?;
         let share = self.share.path();
@@ -151,7 +191,12 @@ impl Guest {
         for (name, family) in [("dat.ipv4", Family::V4), ("dat.ipv6", Family::V6)] {
             fs::write(share.join(name), within::conf_as_softroce(family)).map_err(failed)?;
         }
-        fs::write(share.join("dat.within"), within::conf()).map_err(failed)
+        fs::write(share.join("dat.within"), within::conf()).map_err(failed)?;
+        here("ip route add 10.78.0.0/24 via 10.77.0.2")?;
+        self.run(
+            "/apart && mkdir /tmp/dist && cp -r /share/lib /share/bin /share/dat.ipv4 /share/dat.ipv6 /share/dat.within /tmp/dist/",
+        )?;
+        Ok(())
     }
 
     /// Makes this (`rxe`, `siw`) the guest's one RDMA device, over a wire with this MTU.
@@ -255,15 +300,28 @@ impl Guest {
 }
 
 impl Guest {
-    fn end(&mut self) {
-        self.qemu.kill().ok();
-        self.qemu.wait().ok();
+    fn qemu(&self) -> MutexGuard<'_, Child> {
+        self.qemu.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its emulator ends with its kernel; and a kernel that is stuck answers nobody.
+    fn is_dead(&self) -> bool {
+        let has_ended = !matches!(self.qemu().try_wait(), Ok(None));
+        has_ended || TcpStream::connect_timeout(&self.control(), SHORTLY).is_err()
+    }
+
+    fn end(&self) {
+        let mut qemu = self.qemu();
+        qemu.kill().ok();
+        qemu.wait().ok();
     }
 }
 
 impl Drop for Guest {
     fn drop(&mut self) {
         self.end();
+        // For the next one.
+        here(&format!("ip link delete {WIRE}")).ok();
     }
 }
 

@@ -135,11 +135,10 @@ fn across(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
                 for program in programs(peer, wire, we_call) {
                     let (machine, dist) = (Arc::clone(machine), dist.clone());
                     let case = Case::new(format!("{direction}::{}", program.title()), move |registry| {
-                        let guest = machine.guest()?;
-                        guest.device(peer.device, mtu)?;
-                        guest.want_crc(crc == Crc::Kernel)?;
-                        let way = way(guest, family, we_call);
-                        program.run(&dist.clone()?, registry, &way).map_err(|stop| guest.testify(stop))
+                        machine.run((peer.device, mtu), false, |guest| {
+                            guest.want_crc(crc == Crc::Kernel)?;
+                            program.run(&dist.clone()?, registry, &way(guest, family, we_call))
+                        })
                     });
                     let prefix = format!("guest::{}::{name}", peer.device);
                     trials.push(case.trial(&prefix, Arc::clone(&registry)));
@@ -173,13 +172,14 @@ fn with_verbs(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
         for program in programs {
             let (machine, dist) = (Arc::clone(machine), dist.clone());
             let case = Case::new(program.title(), move |registry| {
-                let guest = machine.settled("rxe")?;
-                let there = Place::Guest(guest, there);
-                let way = match we_call {
-                    true => Way { to: far, server: there, client: Place::Here },
-                    false => Way { to: near, server: Place::Here, client: there },
-                };
-                program.run(&dist.clone()?, registry, &way).map_err(|stop| guest.testify(stop))
+                machine.run(("rxe", 1500), true, |guest| {
+                    let there = Place::Guest(guest, there);
+                    let way = match we_call {
+                        true => Way { to: far, server: there, client: Place::Here },
+                        false => Way { to: near, server: Place::Here, client: there },
+                    };
+                    program.run(&dist.clone()?, registry, &way)
+                })
             });
             let prefix = format!("guest::rxe::verbs::{family}::{direction}");
             trials.push(case.trial(&prefix, Arc::clone(&registry)));

@@ -121,15 +121,16 @@ pub(super) fn trials(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<T
                 let (machine, dist) = (Arc::clone(machine), dist.clone());
                 let &Inhabitant { address, device, .. } = inhabitant;
                 let case = Case::new(program.title(), move |registry| {
-                    let guest = machine.settled(device)?;
-                    let ours = Place::Guest(guest, there);
-                    let theirs = Place::Guest(guest, There::debian(Family::V4));
-                    let way = Way {
-                        to: address,
-                        server: if we_call == Some(true) { theirs } else { ours },
-                        client: if we_call == Some(false) { theirs } else { ours },
-                    };
-                    program.run(&dist.clone()?, registry, &way).map_err(|stop| guest.testify(stop))
+                    machine.run((device, 1500), true, |guest| {
+                        let ours = Place::Guest(guest, there);
+                        let theirs = Place::Guest(guest, There::debian(Family::V4));
+                        let way = Way {
+                            to: address,
+                            server: if we_call == Some(true) { theirs } else { ours },
+                            client: if we_call == Some(false) { theirs } else { ours },
+                        };
+                        program.run(&dist.clone()?, registry, &way)
+                    })
                 });
                 trials.push(case.trial(&prefix, Arc::clone(&registry)));
             };
