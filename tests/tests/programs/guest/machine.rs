@@ -73,7 +73,7 @@ impl Machine {
     fn guest(&self, settled: bool) -> Result<Arc<Guest>, Stop> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(dead) = state.guest.take_if(|guest| guest.is_dead()) {
-            println!("the guest has died, its kernel or its emulator; {}", dead.last_words());
+            println!("\nthe guest has died, its kernel or its emulator; {}", dead.last_words());
             *state = State { died: state.died + 1, ..State::default() };
         }
         if let Some(stop) = &state.never {
