@@ -70,6 +70,12 @@ pub unsafe trait Engine: Send + Sized + 'static {
     /// See [`Queue::allocated`](dat_core::provider::Queue::allocated).
     fn allocated(&mut self, qp: usize) -> Allocated;
 
+    /// What its connections have done, those that are over included. See
+    /// [`Transport::counters`](dat_core::provider::Transport::counters).
+    fn counters(&mut self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     /// Opens a service point; says its number and its port. See [`Transport::listen`](dat_core::provider::Transport::listen).
     fn listen(&mut self, port: Port, backlog: usize, sink: Sink<Self>) -> Result<(usize, u16)>;
     /// Closes a service point. Callers whose requests the consumer has wait on for its answer.

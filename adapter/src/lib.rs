@@ -5,6 +5,7 @@
 //! | `engine` | what a provider supplies: [`Engine`] |
 //! | `context` | what its engine has of the adapter: [`Context`] |
 //! | `transport` | dat-core's contract, over rnic's queues and the engine: [`Adapter`] and its objects |
+//! | `counts` | sums of what connections have done: [`Counts`] |
 //! | `map` | rnic's types and dat-core's |
 //! | `desk` | the engine, and what is left for it to do |
 //! | `lease`, `dirty`, `board` | who works on the engine, and how others leave work for it |
@@ -34,6 +35,7 @@
 
 mod board;
 mod context;
+mod counts;
 mod desk;
 mod dirty;
 mod drive;
@@ -47,6 +49,7 @@ mod table;
 mod transport;
 
 pub use context::Context;
+pub use counts::Counts;
 pub use drive::die_of_a_panic;
 pub use engine::{Engine, Left, Pass, Sink, Upcall};
 pub use params::Params;

@@ -230,6 +230,10 @@ impl<E: Engine> Transport for Adapter<E> {
         self.drive.desk.lock().engine.reject(request.call, private)
     }
 
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.drive.desk.lock().engine.counters()
+    }
+
     #[inline]
     fn progress(&self) {
         self.drive.poll();

@@ -1,391 +1,331 @@
-//! `dat bench`: DAT against plain sockets, row by row. Each round measures both, one after the other, in the same two
-//! processes; what counts is the median of the rounds' ratios, since the speed of a machine changes from one second to
-//! the next.
+//! `dat bench`: latency, bandwidth, message rate and processor time, over operations, sizes, depths and connections, of one
+//! adapter or of two side by side.
 
-use std::io::{Write, stdout};
-use std::time::Duration;
+mod html;
+mod text;
+mod work;
 
-use anyhow::Result;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{IsTerminal, Write, stderr, stdout};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
 use clap::Args;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::link::Link;
-use crate::measure::{Operation, Role, Wait, What, median};
+use self::work::{DEEPEST, LARGEST, MOST_CONNECTIONS, MOST_MEMORY, Point};
+pub(crate) use self::work::{Sample, Work};
+use crate::measure::{Operation, Role, WORD, Wait, median};
 use crate::pair::Pair;
-use crate::parent::say;
 use crate::peer::{self, Facts, Plan, Said};
-use crate::raw::Raw;
-use crate::table::{Align::*, Colour, Table, colour};
-use crate::{Common, cpu, units};
+use crate::times::Times;
+use crate::{Common, cpu, ping, plain, units};
 
 #[derive(Args)]
 pub(crate) struct Options {
+    /// The host, where `dat serve` runs, and its port after a colon if it is another than 7471; without it a process on this host
+    #[arg(value_name = "HOST")]
+    host: Option<String>,
     #[command(flatten)]
     common: Common,
-    /// Rounds of each row; fewer than 5 say little
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
-    /// Only the rows whose name contains this
-    #[arg(long, value_name = "TEXT")]
-    row: Option<String>,
-    /// Exit with 1 when a row misses its bar
+    /// A second adapter, measured in turn with the first in the same two processes
+    #[arg(long, value_name = "NAME")]
+    vs: Option<String>,
+    /// What is done, separated by commas; all that the adapters have
+    #[arg(long, short, value_enum, value_delimiter = ',', value_name = "OPERATIONS")]
+    operations: Vec<Operation>,
+    /// Bytes of a message, as in 64,4K,1M; atomic operations are of 8 whatever this says
+    #[arg(long, short, value_delimiter = ',', default_value = "64,4K,64K,1M", value_parser = size)]
+    sizes: Vec<usize>,
+    /// Operations outstanding on a connection; where it is 1, each is timed
+    #[arg(long, short, value_delimiter = ',', default_value = "1,16", value_parser = depth)]
+    depths: Vec<usize>,
+    /// Connections at a time, each with a thread of its own at both ends; more than one sleep while they wait
+    #[arg(long, short, value_delimiter = ',', default_value = "1", value_parser = connections)]
+    connections: Vec<usize>,
+    /// How often each is measured; what is printed is the median. 3, or 7 with --plain
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// Sleep while waiting, where the default is to poll if there are two processors
     #[arg(long)]
-    check: bool,
+    block: bool,
+    /// Write a page with plots, complete in one file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Measure the rows of docs/performance.md beside plain sockets instead, with the bar that each has to meet
+    #[arg(long, conflicts_with_all = ["host", "vs", "operations", "sizes", "depths", "connections", "block", "html"])]
+    plain: bool,
+    #[command(flatten)]
+    rows: plain::Rows,
 }
 
-/// A row of the benchmark.
-struct Row {
-    name: &'static str,
-    /// Of which provider this is asked.
-    provider: &'static str,
-    what: What,
-    against: Against,
-    /// How DAT waits, and how plain TCP does.
-    wait: Wait,
-    raw_wait: Wait,
-    /// For both processes, in place of ia_params.
-    environment: &'static [(&'static str, &'static str)],
-    bar: Bar,
+/// Bytes: `64`, `4K`, `1M`.
+fn size(text: &str) -> Result<usize, String> {
+    let (digits, unit) = match text.strip_suffix(['K', 'k']) {
+        Some(digits) => (digits, 1 << 10),
+        None => text.strip_suffix(['M', 'm']).map_or((text, 1), |digits| (digits, 1 << 20)),
+    };
+    let size = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(unit));
+    size.filter(|size| (1..=LARGEST).contains(size))
+        .ok_or_else(|| format!("expected 1 to {} bytes, as in 64, 4K or 1M", LARGEST))
 }
 
-/// What DAT is measured against.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Against {
-    /// A stream.
-    Tcp,
-    /// Datagrams, one call for each.
-    Udp,
+fn depth(text: &str) -> Result<usize, String> {
+    number(text, DEEPEST)
 }
 
-/// What the ratio of DAT to plain TCP must be.
+fn connections(text: &str) -> Result<usize, String> {
+    number(text, MOST_CONNECTIONS)
+}
+
+fn number(text: &str, most: usize) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (1..=most).contains(number));
+    number.ok_or_else(|| format!("expected a number from 1 to {most}"))
+}
+
+/// An adapter, as the registry and its provider name it.
+#[derive(Serialize)]
+struct Subject {
+    name: String,
+    provider: String,
+}
+
+/// What came out for one point and adapter: medians of the rounds.
 #[derive(Clone, Copy, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Bar {
-    AtMost(f64),
-    AtLeast(f64),
+struct Figures {
+    /// Of one operation at a time, in seconds: half of the way there and back, or all of it where an operation is answered.
+    latency: Option<Times>,
+    operations_per_second: f64,
+    bytes_per_second: f64,
+    /// Processor time, in seconds for each operation.
+    client_cpu: f64,
+    server_cpu: f64,
 }
 
-/// How long one measurement takes; each round has one of DAT and one of plain TCP.
-const BUDGET: Duration = Duration::from_millis(250);
-
-const MIB: usize = 1 << 20;
-
-const PING_PONG: What = What::Latency { operation: Operation::Send, size: 64 };
-
-const ROWS: [Row; 10] = [
-    Row {
-        name: "64 B ping-pong, polling",
-        provider: "tcp-emu",
-        what: PING_PONG,
-        against: Against::Tcp,
-        wait: Wait::Poll,
-        raw_wait: Wait::Poll,
-        environment: &[],
-        bar: Bar::AtMost(1.10),
-    },
-    Row {
-        name: "64 B ping-pong, blocking",
-        provider: "tcp-emu",
-        what: PING_PONG,
-        against: Against::Tcp,
-        wait: Wait::Block,
-        raw_wait: Wait::Block,
-        environment: &[("OPENDAT_SPIN_US", "0")],
-        bar: Bar::AtMost(1.15),
-    },
-    Row {
-        name: "64 B, adaptive wait / spin",
-        provider: "tcp-emu",
-        what: PING_PONG,
-        against: Against::Tcp,
-        wait: Wait::Block,
-        raw_wait: Wait::Poll,
-        environment: &[],
-        bar: Bar::AtMost(1.20),
-    },
-    Row {
-        name: "1 MiB RDMA write, window 16",
-        provider: "tcp-emu",
-        what: What::Stream { operation: Operation::RdmaWrite, size: MIB, window: 16 },
-        against: Against::Tcp,
-        wait: Wait::Poll,
-        raw_wait: Wait::Poll,
-        environment: &[],
-        bar: Bar::AtLeast(0.90),
-    },
-    Row {
-        name: "1 MiB RDMA read, window 16",
-        provider: "tcp-emu",
-        what: What::Stream { operation: Operation::RdmaRead, size: MIB, window: 16 },
-        against: Against::Tcp,
-        wait: Wait::Poll,
-        raw_wait: Wait::Poll,
-        environment: &[],
-        bar: Bar::AtLeast(0.85),
-    },
-    Row {
-        name: "64 B sends, 64 outstanding",
-        provider: "tcp-emu",
-        what: What::Stream { operation: Operation::Send, size: 64, window: 64 },
-        against: Against::Tcp,
-        wait: Wait::Poll,
-        raw_wait: Wait::Poll,
-        environment: &[],
-        bar: Bar::AtLeast(10.0),
-    },
-    Row {
-        name: "64 B ping-pong, polling, UDP",
-        provider: "softroce",
-        what: PING_PONG,
-        against: Against::Udp,
-        wait: Wait::Poll,
-        raw_wait: Wait::Poll,
-        environment: &[],
-        bar: Bar::AtMost(1.25),
-    },
-    Row {
-        name: "1 MiB RDMA write, MTU 4096",
-        provider: "softroce",
-        what: What::Stream { operation: Operation::RdmaWrite, size: MIB, window: 16 },
-        against: Against::Tcp,
-        wait: Wait::Poll,
-        raw_wait: Wait::Poll,
-        environment: &[("OPENDAT_MTU", "4096")],
-        bar: Bar::AtLeast(0.55),
-    },
-    Row {
-        name: "1 MiB RDMA write, MTU 1024",
-        provider: "softroce",
-        what: What::Stream { operation: Operation::RdmaWrite, size: MIB, window: 16 },
-        against: Against::Tcp,
-        wait: Wait::Poll,
-        raw_wait: Wait::Poll,
-        environment: &[("OPENDAT_MTU", "1024")],
-        bar: Bar::AtLeast(0.40),
-    },
-    Row {
-        name: "64 B sends, 64 outst., UDP",
-        provider: "softroce",
-        what: What::Stream { operation: Operation::Send, size: 64, window: 64 },
-        against: Against::Udp,
-        wait: Wait::Poll,
-        raw_wait: Wait::Poll,
-        environment: &[],
-        bar: Bar::AtLeast(2.0),
-    },
-];
-
-/// What both processes do.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Work {
-    pub(crate) what: What,
-    pub(crate) against: Against,
-    rounds: u32,
-}
-
-/// One round: a time in seconds for half a round trip, or bytes a second.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Round {
-    dat: f64,
-    raw: f64,
-}
-
-/// The result of a row, as machines are told.
 #[derive(Serialize)]
 struct Measured {
-    name: &'static str,
+    operation: Operation,
     size: usize,
-    /// `seconds` (half round trips) or `bytes_per_second`.
-    unit: &'static str,
-    against: Against,
-    dat_wait: Wait,
-    raw_wait: Wait,
-    rounds: Vec<Round>,
-    dat: f64,
-    raw: f64,
-    /// The median of the rounds' ratios, the least and the greatest.
-    ratio: f64,
-    ratio_min: f64,
-    ratio_max: f64,
-    bar: Bar,
-    met: bool,
+    depth: usize,
+    connections: usize,
+    wait: Wait,
+    /// Of the adapters in turn.
+    figures: Vec<Figures>,
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
-    adapter: &'a str,
-    provider: &'a str,
-    congestion_control: &'a str,
+struct Document {
+    adapters: Vec<Subject>,
+    /// Where the peer is.
+    address: String,
+    kernel: String,
     processors: usize,
     /// The processors of client and server.
     pinned: Option<[usize; 2]>,
-    kernel: String,
-    rows: Vec<Measured>,
+    rounds: u32,
+    points: Vec<Measured>,
 }
 
-const TABLE: Table<6> =
-    Table { columns: [(Left, 27), (Right, 9), (Right, 9), (Left, 18), (Left, 6), (Left, 6)] };
-
-/// Runs all rows; false when one misses its bar and that was asked about.
 pub(crate) fn run(options: &Options) -> Result<bool> {
-    let Common { adapter, json, .. } = &options.common;
-    options.common.check()?;
-    let provider = dat::Adapter::open(adapter)?.attributes().provider.clone();
-    let asked = |row: &&Row| options.row.as_ref().is_none_or(|text| row.name.contains(text.as_str()));
-    let of_provider: Vec<&Row> = ROWS.iter().filter(|row| row.provider == provider).collect();
-    // Of a provider that has no rows of its own the general ones are asked.
-    let of_provider = if of_provider.is_empty() { ROWS.iter().take(6).collect() } else { of_provider };
-    let rows: Vec<&Row> = of_provider.iter().copied().filter(asked).collect();
-    anyhow::ensure!(!rows.is_empty(), "no row has this in its name; the rows are: {}", names(&of_provider));
-    if !json {
-        let head = ["", "DAT", "raw", "ratio (min–max)", "bar", ""];
-        writeln!(stdout(), "{}", colour(&TABLE.row(head), Colour::Strong))?;
+    let common = &options.common;
+    if options.plain {
+        return plain::run(common, options.rounds.unwrap_or(7), &options.rows);
     }
-    let mut facts = Facts::default();
-    let mut measured = Vec::new();
-    for row in rows {
-        let (said, rounds) = row.run(options)?;
-        facts = said;
-        let result = row.judge(rounds);
-        if !json {
-            print_row(&result)?;
-        }
-        measured.push(result);
+    let host = options.host.as_deref().map(ping::resolve).transpose()?;
+    if host.is_none() {
+        common.check()?;
     }
-    let met = measured.iter().all(|row| row.met);
-    let document = Document {
-        adapter,
-        provider: &facts.provider,
-        congestion_control: &facts.congestion_control,
-        processors: cpu::allowed().len(),
-        pinned: cpu::two(),
-        kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
-        rows: measured,
-    };
-    if *json {
-        writeln!(stdout(), "{}", serde_json::to_string_pretty(&document)?)?;
-    } else {
-        print_foot(&document, options.rounds)?;
-    }
-    Ok(met || !options.check)
-}
-
-fn names(rows: &[&Row]) -> String {
-    rows.iter().map(|row| format!("{:?}", row.name)).collect::<Vec<_>>().join(", ")
-}
-
-impl Row {
-    fn run(&self, options: &Options) -> Result<(Facts, Vec<Round>)> {
-        let plan = Plan {
-            role: Role::Server,
-            adapter: options.common.adapter.clone(),
-            address: options.common.address.to_string(),
-            server: None,
-            cpu: None,
-            wait: self.wait,
-            raw_wait: self.raw_wait,
-            work: peer::Work::Bench(Work { what: self.what, against: self.against, rounds: options.rounds }),
-        };
-        let mut pair = Pair::start(&plan, self.environment)?;
-        let (mut facts, mut rounds) = (Facts::default(), Vec::new());
-        while let Some(said) = pair.next()? {
-            match said {
-                (Role::Client, Said::Connected(said)) => facts = said,
-                (Role::Client, Said::Round(round)) => rounds.push(round),
-                _ => {}
-            }
-        }
-        Ok((facts, rounds))
-    }
-
-    fn judge(&self, rounds: Vec<Round>) -> Measured {
-        let ratios: Vec<f64> = rounds.iter().map(|round| round.dat / round.raw).collect();
-        let ratio = median(&ratios);
-        let column = |value: fn(&Round) -> f64| median(&rounds.iter().map(value).collect::<Vec<_>>());
-        Measured {
-            name: self.name,
-            size: self.what.size(),
-            unit: match self.what {
-                What::Latency { .. } => "seconds",
-                What::Stream { .. } => "bytes_per_second",
-            },
-            against: self.against,
-            dat_wait: self.wait,
-            raw_wait: self.raw_wait,
-            dat: column(|round| round.dat),
-            raw: column(|round| round.raw),
-            ratio,
-            ratio_min: ratios.iter().copied().fold(f64::INFINITY, f64::min),
-            ratio_max: ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-            bar: self.bar,
-            met: match self.bar {
-                Bar::AtMost(bar) => ratio <= bar,
-                Bar::AtLeast(bar) => ratio >= bar,
-            },
-            rounds,
-        }
-    }
-}
-
-fn print_row(row: &Measured) -> Result<()> {
-    let value = |value: f64| match row.unit {
-        "seconds" => units::time(value),
-        _ if row.size < 1024 => units::rate(value / row.size as f64),
-        _ => units::bandwidth(value),
-    };
-    let digits = if row.ratio < 9.995 { 2 } else { 1 };
-    let bar = match row.bar {
-        Bar::AtMost(bar) => format!("≤ {bar:.2}"),
-        Bar::AtLeast(bar) => format!("≥ {bar:.*}", if bar < 10.0 { 2 } else { 0 }),
-    };
-    let verdict = if row.met { colour("met", Colour::Good) } else { colour("missed", Colour::Bad) };
-    let line = TABLE.row([
-        row.name.to_owned(),
-        value(row.dat),
-        value(row.raw),
-        format!("{:.digits$} ({:.digits$}–{:.digits$})", row.ratio, row.ratio_min, row.ratio_max),
-        bar,
-        verdict,
-    ]);
-    writeln!(stdout(), "{line}")?;
-    Ok(())
-}
-
-fn print_foot(document: &Document<'_>, rounds: u32) -> Result<()> {
-    let placement = match document.pinned {
-        Some([client, server]) => format!("pinned to processors {client} and {server}"),
-        None => "on one processor".to_owned(),
-    };
-    let text = format!(
-        "\nTwo processes {placement}, Linux {}.\n\
-         {rounds} rounds of both, interleaved, after a warm-up; medians, and the median of the\n\
-         rounds' ratios. Adapter {}, provider {}; against plain TCP, congestion\n\
-         control {}, or plain UDP. Ping-pong: half a round trip.",
-        document.kernel, document.adapter, document.provider, document.congestion_control
+    let names: Vec<String> = std::iter::once(&common.adapter).chain(&options.vs).cloned().collect();
+    let points = options.points(&names)?;
+    let rounds = options.rounds.unwrap_or(3);
+    let wait = if options.block || cpu::two().is_none() { Wait::Block } else { Wait::Poll };
+    let address = host.map_or_else(|| common.address.to_string(), |host| host.ip().to_string());
+    let work = Work { points: points.clone(), rounds, wait };
+    ensure!(
+        work.memory(names.len()) <= MOST_MEMORY,
+        "so many connections with messages of {} need {} of memory at each end; {} is the most",
+        units::size(work.largest()),
+        units::size(work.memory(names.len())),
+        units::size(MOST_MEMORY)
     );
-    writeln!(stdout(), "{}", colour(&text, Colour::Faint))?;
-    Ok(())
+    let plan = Plan {
+        role: Role::Server,
+        adapters: names.clone(),
+        address: address.clone(),
+        server: None,
+        cpu: None,
+        wait,
+        raw_wait: Wait::Block,
+        work: peer::Work::Bench(work),
+    };
+    // A page that cannot be written is known before the work is done.
+    let page = options
+        .html
+        .as_ref()
+        .map(|path| fs::File::create(path).with_context(|| format!("writing {}", path.display())));
+    let mut page = page.transpose()?;
+    let mut pair = Pair::start_with(&plan, &[], host)?;
+    let (mut facts, mut samples) = (Facts::default(), Samples::default());
+    if !common.json {
+        text::head(&names)?;
+    }
+    let mut measured = Vec::new();
+    let progress = Progress::new(points.len());
+    while let Some((role, said)) = pair.next()? {
+        match said {
+            Said::Connected(said) if role == Role::Client => facts = said,
+            Said::Sample(sample) => samples.take(role, sample),
+            _ => {}
+        }
+        while let Some(point) = points.get(measured.len())
+            && let Some(figures) = samples.figures(measured.len(), *point, names.len(), rounds)
+        {
+            let row = Measured::new(*point, point.wait(wait), figures);
+            if !common.json {
+                progress.aside(|| text::row(&row))?;
+            }
+            measured.push(row);
+            progress.show(measured.len());
+        }
+    }
+    drop(progress);
+    ensure!(measured.len() == points.len(), "the two processes have not measured everything");
+    let adapters = names.into_iter().zip(facts.providers);
+    let document = Document {
+        adapters: adapters.map(|(name, provider)| Subject { name, provider }).collect(),
+        address,
+        kernel: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
+        processors: cpu::allowed().len(),
+        pinned: cpu::two().filter(|_| host.is_none()),
+        rounds,
+        points: measured,
+    };
+    if let (Some(file), Some(path)) = (&mut page, &options.html) {
+        file.write_all(html::page(&document).as_bytes())
+            .with_context(|| format!("writing {}", path.display()))?;
+    }
+    match common.json {
+        true => writeln!(stdout(), "{}", serde_json::to_string_pretty(&document)?)?,
+        false => text::foot(&document)?,
+    }
+    Ok(true)
 }
 
-impl Work {
-    /// The part of one process.
-    pub(crate) fn run(&self, link: &mut Link, raw: &mut Raw, role: Role) -> Result<()> {
-        raw.against = self.against;
-        let count = self.what.calibrate(link, raw, role, BUDGET)?;
-        for round in 0..self.rounds {
-            // Who is second may find the machine warmer, or a noisy neighbour back: they take turns.
-            let raw_first = round % 2 == 0;
-            let before = if raw_first { Some(self.what.raw(raw, role, count.raw)?) } else { None };
-            let dat = self.what.dat(link, raw, role, count.dat)?;
-            let raw = match before {
-                Some(before) => before,
-                None => self.what.raw(raw, role, count.raw)?,
-            };
-            if role == Role::Client {
-                say(&Said::Round(Round { dat, raw }));
+impl Options {
+    /// What is measured, in the order in which it is.
+    fn points(&self, adapters: &[String]) -> Result<Vec<Point>> {
+        let mut extended = true;
+        for name in adapters {
+            extended &= dat::Adapter::open(name)?.attributes().extended;
+        }
+        let chosen = |operation: &Operation| match self.operations.is_empty() {
+            true => extended || !operation.is_atomic(),
+            false => self.operations.contains(operation),
+        };
+        let operations = Operation::ALL.into_iter().chain([Operation::FetchAdd, Operation::CompareSwap]);
+        let operations: Vec<Operation> = operations.filter(chosen).collect();
+        ensure!(
+            extended || !operations.iter().any(|operation| operation.is_atomic()),
+            "{} has no atomic operations",
+            adapters.join(" or ")
+        );
+        let mut points = Vec::new();
+        for &operation in &operations {
+            let sizes = if operation.is_atomic() { &[WORD][..] } else { &self.sizes[..] };
+            for &size in sizes {
+                for &depth in &self.depths {
+                    points.extend(self.connections.iter().map(|&connections| Point {
+                        operation,
+                        size,
+                        depth,
+                        connections,
+                    }));
+                }
             }
         }
-        Ok(())
+        Ok(points)
+    }
+}
+
+/// What has come in, by point and adapter.
+#[derive(Default)]
+struct Samples(BTreeMap<(usize, usize), [Vec<Sample>; 2]>);
+
+impl Samples {
+    fn take(&mut self, role: Role, sample: Sample) {
+        let both = self.0.entry((sample.point, sample.adapter)).or_default();
+        both[usize::from(role == Role::Server)].push(sample);
+    }
+
+    /// Of the adapters in turn, once all rounds of the point are there.
+    fn figures(&self, index: usize, point: Point, adapters: usize, rounds: u32) -> Option<Vec<Figures>> {
+        let figures = |adapter| {
+            let both = self.0.get(&(index, adapter))?;
+            let complete = both.iter().all(|samples| samples.len() == rounds as usize);
+            complete.then(|| Figures::of(point, both))
+        };
+        (0..adapters).map(figures).collect()
+    }
+}
+
+impl Figures {
+    fn of(point: Point, [client, server]: &[Vec<Sample>; 2]) -> Figures {
+        let middle = |samples: &[Sample], value: &dyn Fn(&Sample) -> f64| {
+            median(&samples.iter().map(value).collect::<Vec<_>>())
+        };
+        let operations_per_second = middle(client, &|sample| sample.operations as f64 / sample.seconds);
+        let cpu = |samples| middle(samples, &|sample: &Sample| sample.cpu_seconds / sample.operations as f64);
+        let times: Vec<Times> = client.iter().filter_map(|sample| sample.times).collect();
+        Figures {
+            latency: Times::median(&times),
+            operations_per_second,
+            bytes_per_second: operations_per_second * point.size as f64,
+            client_cpu: cpu(client),
+            server_cpu: cpu(server),
+        }
+    }
+}
+
+impl Measured {
+    fn new(point: Point, wait: Wait, figures: Vec<Figures>) -> Self {
+        let Point { operation, size, depth, connections } = point;
+        Measured { operation, size, depth, connections, wait, figures }
+    }
+}
+
+/// How far it is, where somebody looks at standard error.
+struct Progress(Option<indicatif::ProgressBar>);
+
+impl Progress {
+    fn new(points: usize) -> Self {
+        let bar = || {
+            let style = indicatif::ProgressStyle::with_template("{bar:30} {pos}/{len}, {eta} left")
+                .unwrap_or_else(|_| indicatif::ProgressStyle::default_bar());
+            indicatif::ProgressBar::new(points as u64).with_style(style)
+        };
+        Progress(stderr().is_terminal().then(bar))
+    }
+
+    fn show(&self, done: usize) {
+        if let Some(bar) = &self.0 {
+            bar.set_position(done as u64);
+        }
+    }
+
+    /// Prints something else.
+    fn aside<R>(&self, print: impl FnOnce() -> R) -> R {
+        match &self.0 {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Giving each of two processes a processor of its own.
 
+use std::time::Duration;
+
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The processors that this process may use.
@@ -14,6 +16,13 @@ pub(crate) fn two() -> Option<[usize; 2]> {
         [first, second, ..] => Some([first, second]),
         _ => None,
     }
+}
+
+/// Processor time that this process has used, all of its threads.
+pub(crate) fn time() -> Duration {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    // No clock of a process is before its beginning.
+    Duration::new(spent.tv_sec.try_into().unwrap_or(0), spent.tv_nsec.try_into().unwrap_or(0))
 }
 
 /// Keeps this thread, and those that it starts from here on, on one processor.

@@ -76,7 +76,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let wait = if cpu::two().is_some() { Wait::Poll } else { Wait::Block };
     let plan = Plan {
         role: Role::Server,
-        adapter: adapter.clone(),
+        adapters: vec![adapter.clone()],
         address: address.to_string(),
         server: None,
         cpu: None,
@@ -115,7 +115,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let verified = rows.len() == expected;
     if *json {
         let address = address.to_string();
-        let Facts { provider, congestion_control } = &facts;
+        let (provider, congestion_control) = (facts.provider(), &facts.congestion_control);
         let document = Document { adapter, address, provider, congestion_control, rows, verified };
         writeln!(stdout(), "{}", serde_json::to_string_pretty(&document)?)?;
     } else {
@@ -126,7 +126,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 
 fn print_head(adapter: &str, address: &dat::Address, facts: &Facts) -> Result<()> {
     let mut out = stdout().lock();
-    writeln!(out, "Two processes on this host, {adapter} at {address} (provider {}).", facts.provider)?;
+    writeln!(out, "Two processes on this host, {adapter} at {address} (provider {}).", facts.provider())?;
     writeln!(out, "Connected with private data both ways.\n")?;
     let strong = |line: String| colour(&line, Colour::Strong);
     writeln!(out, "{}", strong(TABLE.row(["", "", "latency", "", "bandwidth", "", ""])))?;

@@ -6,11 +6,11 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use dat::{
-    Adapter, Address, Close, Completion, Endpoint, Event, EventDispatcher, Flags, MemoryRegion, RemoteRegion,
-    Segment, Status,
+    Access, Adapter, Address, Close, Completion, Endpoint, Event, EventDispatcher, Flags, MemoryRegion,
+    RemoteRegion, Segment, Status,
 };
 
-use crate::measure::{PATIENCE, Wait};
+use crate::measure::{Operation, PATIENCE, WORD, Wait};
 
 /// Receives that are always posted.
 pub(crate) const RECEIVES: usize = 512;
@@ -83,8 +83,11 @@ impl Link {
             limits.adapter,
             limits.max_message
         );
+        // Incoming data are aligned as atomic operations want it.
+        let largest = largest.next_multiple_of(WORD);
         let zone = adapter.zone()?;
-        let memory = zone.register(vec![0; 2 * largest + GUARD], dat::Access::ALL)?;
+        let access = if limits.extended { Access::ALL | Access::REMOTE_ATOMIC } else { Access::ALL };
+        let memory = zone.register(vec![0; 2 * largest + GUARD], access)?;
         let receives = adapter.dispatcher(RECEIVES)?;
         let requests = adapter.dispatcher(REQUESTS)?;
         let connections = adapter.dispatcher(8)?;
@@ -196,9 +199,32 @@ impl Link {
         Ok(self.endpoint.post_write(&[local], remote, 0, flags)?)
     }
 
+    /// Posts what is answered: an RDMA read, or an atomic operation on the first of the peer's outgoing data.
+    #[inline]
+    pub(crate) fn ask(&mut self, operation: Operation, size: usize) -> Result<()> {
+        if !operation.is_atomic() {
+            return self.read(size);
+        }
+        let local = self.memory.segment(self.largest..self.largest + WORD)?;
+        let remote = self.peer.segment(0..WORD)?;
+        match operation {
+            Operation::CompareSwap => {
+                self.endpoint.post_compare_swap(local, remote, (0, 0), 0, Flags::default())?;
+            }
+            _ => self.endpoint.post_fetch_add(local, remote, 1, 0, Flags::default())?,
+        }
+        self.outstanding += 1;
+        Ok(())
+    }
+
+    /// How it waits from here on.
+    pub(crate) fn set_wait(&mut self, wait: Wait) {
+        self.wait = wait;
+    }
+
     /// Posts an RDMA read of the peer's outgoing data to where we have incoming data.
     #[inline]
-    pub(crate) fn read(&mut self, size: usize) -> Result<()> {
+    fn read(&mut self, size: usize) -> Result<()> {
         let local = self.memory.segment(self.largest..self.largest + size)?;
         let remote = self.peer.segment(0..size)?;
         self.endpoint.post_read(&[local], remote, 0, Flags::default())?;

@@ -17,11 +17,14 @@ mod pair;
 mod parent;
 mod peer;
 mod ping;
+mod plain;
 mod query;
 mod raw;
 mod register;
 mod serve;
 mod table;
+mod times;
+mod top;
 mod units;
 mod verify;
 
@@ -59,6 +62,7 @@ Environment:
                         may say capture=FILE instead
   OPENDAT_NET=WORDS     an emulated network for softroce: loss=1%,delay=200us and
                         others, as docs/softroce.md says
+  OPENDAT_STATS=1       tells `dat top` what the process's adapters do
   OPENDAT_SPIN_US=N     microseconds that a blocking wait polls before it sleeps";
 
 #[derive(Subcommand)]
@@ -81,13 +85,15 @@ enum Command {
     Unregister(register::Unregister),
     /// Say whether a peer answers and how long that takes, in percentiles
     Ping(ping::Options),
-    /// Answer `dat ping` of other hosts, until it is killed
+    /// Answer `dat ping` and `dat bench` of other hosts, until it is killed
     Serve(serve::Options),
-    /// Measure against plain TCP, row by row, with a bar for each
+    /// Measure latency, bandwidth, message rate and processor time, over operations, sizes, depths and connections
     Bench(bench::Options),
     /// Ask a provider everything that the standard requires of it, case by case; exits with 0 if nothing failed, 1 if
     /// something did, 2 if the provider could not be asked
     Conformance(conformance::Options),
+    /// Show what the adapters of a process do, while it runs; it has to be started with OPENDAT_STATS=1
+    Top(top::Options),
     /// Print what a shell has to know to complete the arguments of this program
     Completions(generate::Completions),
     /// Write the pages of the manual
@@ -164,6 +170,7 @@ fn main() -> ExitCode {
         Some(Command::Serve(options)) => serve::run(&options),
         Some(Command::Bench(options)) => bench::run(&options),
         Some(Command::Conformance(options)) => conformance::run(&options),
+        Some(Command::Top(options)) => top::run(&options),
         Some(Command::Completions(options)) => generate::completions(&options),
         Some(Command::Manual(options)) => generate::manual(&options),
         Some(Command::Probe(probe)) => list::probe(&probe),

@@ -61,9 +61,12 @@ pub(crate) enum Operation {
     RdmaWrite,
     #[value(name = "read")]
     RdmaRead,
+    FetchAdd,
+    CompareSwap,
 }
 
 impl Operation {
+    /// Those of the standard, which every adapter has.
     pub(crate) const ALL: [Operation; 3] = [Operation::Send, Operation::RdmaWrite, Operation::RdmaRead];
 
     pub(crate) fn name(self) -> &'static str {
@@ -71,14 +74,29 @@ impl Operation {
             Operation::Send => "send/receive",
             Operation::RdmaWrite => "RDMA write",
             Operation::RdmaRead => "RDMA read",
+            Operation::FetchAdd => "fetch and add",
+            Operation::CompareSwap => "compare and swap",
         }
     }
+
+    /// Whether it is one of the extension, on [`WORD`] bytes.
+    pub(crate) fn is_atomic(self) -> bool {
+        matches!(self, Operation::FetchAdd | Operation::CompareSwap)
+    }
+
+    /// Whether it completes with something of the peer's, which has come all the way back.
+    pub(crate) fn is_answered(self) -> bool {
+        self == Operation::RdmaRead || self.is_atomic()
+    }
 }
+
+/// Bytes of an atomic operation.
+pub(crate) const WORD: usize = 8;
 
 /// Something that is measured, with DAT and with plain TCP.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum What {
-    /// In seconds: half a round trip of a send, or of an RDMA write with the note after it; all of an RDMA read.
+    /// In seconds: half a round trip of a send, or of an RDMA write with the note after it; all of what is answered.
     Latency { operation: Operation, size: usize },
     /// In bytes a second, with so many operations outstanding.
     Stream { operation: Operation, size: usize, window: usize },
@@ -127,15 +145,13 @@ impl What {
     pub(crate) fn raw(self, raw: &mut Raw, role: Role, count: usize) -> Result<f64> {
         raw.barrier()?;
         match self {
-            What::Latency { operation: Operation::RdmaRead, size } => {
+            What::Latency { operation, size } if operation.is_answered() => {
                 Ok(median(&raw.ask(role, size, count)?))
             }
             What::Latency { size, .. } => Ok(median(&raw.ping_pong(role, size, count)?)),
             What::Stream { operation, size, .. } => {
-                let direction = match operation {
-                    Operation::RdmaRead => Direction::ToClient,
-                    _ => Direction::ToServer,
-                };
+                let direction =
+                    if operation.is_answered() { Direction::ToClient } else { Direction::ToServer };
                 let seconds = raw.stream(role, direction, size, count)?;
                 Ok((count * size) as f64 / seconds)
             }
@@ -144,7 +160,7 @@ impl What {
 }
 
 /// Tries with more and more until one took a tenth of the budget.
-fn settle(
+pub(crate) fn settle(
     raw: &mut Raw,
     role: Role,
     budget: Duration,
@@ -165,7 +181,7 @@ fn settle(
 
 /// How long `count` operations took, one after the other; the client's times in seconds, none at the server.
 ///
-/// A send, or an RDMA write with a note after it: half of the way there and back. An RDMA read: all of it.
+/// A send, or an RDMA write with a note after it: half of the way there and back. What is answered: all of it.
 pub(crate) fn latency(
     link: &mut Link,
     role: Role,
@@ -174,14 +190,14 @@ pub(crate) fn latency(
     count: usize,
 ) -> Result<Vec<f64>> {
     let mut times = Vec::with_capacity(count);
-    if operation == Operation::RdmaRead {
+    if operation.is_answered() {
         if role == Role::Server {
             link.receive_note()?;
             return Ok(times);
         }
         for _ in 0..count {
             let start = Instant::now();
-            link.read(size)?;
+            link.ask(operation, size)?;
             link.complete(0)?;
             times.push(start.elapsed().as_secs_f64());
         }
@@ -222,7 +238,7 @@ pub(crate) fn latency(
 
 /// Moves `count` times `size` bytes with `window` operations outstanding; seconds until the client knows that all of
 /// it has arrived.
-fn stream(
+pub(crate) fn stream(
     link: &mut Link,
     role: Role,
     operation: Operation,
@@ -257,10 +273,10 @@ fn stream(
             link.receive_note()?;
             link.complete(0)?;
         }
-        (Operation::RdmaRead, Role::Client) => {
+        (_, Role::Client) => {
             for _ in 0..count {
                 link.complete(window - 1)?;
-                link.read(size)?;
+                link.ask(operation, size)?;
             }
             link.complete(0)?;
             let elapsed = start.elapsed().as_secs_f64();

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, U
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use dat::Adapter;
+use dat::{Adapter, Attributes};
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Socket, Type};
 
@@ -13,14 +13,15 @@ use crate::link::{Link, Listening};
 use crate::measure::{Role, Wait};
 use crate::parent::{self, say};
 use crate::raw::Raw;
-use crate::{bench, cpu, demo, ping};
+use crate::times::Times;
+use crate::{bench, cpu, demo, ping, plain};
 
 /// What a process is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) role: Role,
-    /// The adapter's name.
-    pub(crate) adapter: String,
+    /// The adapters' names: one, or two that are compared.
+    pub(crate) adapters: Vec<String>,
     /// Where the server is.
     pub(crate) address: String,
     /// What the server said; for the client.
@@ -37,14 +38,16 @@ pub(crate) struct Plan {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Work {
     Demo(demo::Work),
+    Plain(plain::Work),
     Bench(bench::Work),
     Ping(ping::Work),
 }
 
 /// Where the server listens.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Ports {
-    pub(crate) qualifier: u64,
+    /// Of the adapters in turn, for each of their connections.
+    pub(crate) qualifiers: Vec<u64>,
     pub(crate) tcp: u16,
     pub(crate) udp: u16,
 }
@@ -58,10 +61,12 @@ pub(crate) enum Said {
     Connected(Facts),
     /// A row of the demonstration is through: at the server what arrived was right, at the client there are numbers.
     Row(Option<demo::Row>),
+    /// A round of a row against plain sockets is through.
+    Round(plain::Round),
     /// A round of the benchmark is through.
-    Round(bench::Round),
+    Sample(bench::Sample),
     /// The pings are through.
-    Pinged(ping::Times),
+    Pinged(Times),
     /// All is done, and the connection was ended in order.
     Done,
     /// It did not work.
@@ -71,8 +76,16 @@ pub(crate) enum Said {
 /// What the result is of.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Facts {
-    pub(crate) provider: String,
+    /// Of the adapters in turn.
+    pub(crate) providers: Vec<String>,
     pub(crate) congestion_control: String,
+}
+
+impl Facts {
+    /// Of the first adapter.
+    pub(crate) fn provider(&self) -> &str {
+        self.providers.first().map_or("", String::as_str)
+    }
 }
 
 impl Work {
@@ -80,8 +93,17 @@ impl Work {
     fn largest(&self) -> usize {
         match self {
             Work::Demo(work) => work.sizes.iter().copied().max().unwrap_or(1),
-            Work::Bench(work) => work.what.size(),
+            Work::Plain(work) => work.what.size(),
+            Work::Bench(work) => work.largest(),
             Work::Ping(work) => work.size,
+        }
+    }
+
+    /// Connections of each adapter.
+    fn connections(&self) -> usize {
+        match self {
+            Work::Bench(work) => work.connections(),
+            Work::Demo(_) | Work::Plain(_) | Work::Ping(_) => 1,
         }
     }
 }
@@ -101,42 +123,54 @@ fn follow_plan() -> Result<()> {
     let plan: Plan = parent::instructions()?;
     parent::end_with()?;
     // Opened first: a provider may ask how many processors there are, and this is about the machine.
-    let adapter = Adapter::open(&plan.adapter)?;
+    let adapters: Vec<Adapter> =
+        plan.adapters.iter().map(|name| Adapter::open(name)).collect::<Result<_, _>>()?;
     if let Some(cpu) = plan.cpu {
         cpu::pin(cpu).with_context(|| format!("staying on processor {cpu}"))?;
     }
-    let (mut link, mut raw) = match plan.role {
-        Role::Server => serve(&plan, &adapter)?,
-        Role::Client => connect(&plan, &adapter)?,
+    let (mut links, mut raw) = match plan.role {
+        Role::Server => serve(&plan, &adapters)?,
+        Role::Client => connect(&plan, &adapters)?,
     };
-    let provider = &adapter.attributes().provider;
+    let providers = adapters.iter().map(|adapter| adapter.attributes().provider.clone()).collect();
     let congestion_control = raw.congestion_control();
-    say(&Said::Connected(Facts { provider: provider.clone(), congestion_control }));
+    say(&Said::Connected(Facts { providers, congestion_control }));
+    let first = links.first_mut().context("the plan names no adapter")?;
     match &plan.work {
-        Work::Demo(work) => work.run(&mut link, &mut raw, plan.role)?,
-        Work::Bench(work) => work.run(&mut link, &mut raw, plan.role)?,
-        Work::Ping(work) => work.run(&mut link, &mut raw, plan.role)?,
+        Work::Demo(work) => work.run(first, &mut raw, plan.role)?,
+        Work::Plain(work) => work.run(first, &mut raw, plan.role)?,
+        Work::Ping(work) => work.run(first, &mut raw, plan.role)?,
+        Work::Bench(work) => work.run(&mut links, &mut raw, plan.role)?,
     }
     raw.barrier()?;
-    link.disconnect()?;
+    links.into_iter().try_for_each(Link::disconnect)?;
     say(&Said::Done);
     Ok(())
 }
 
-fn serve(plan: &Plan, adapter: &Adapter) -> Result<(Link, Raw)> {
+/// The links of the first adapter, then those of the second.
+fn serve(plan: &Plan, adapters: &[Adapter]) -> Result<(Vec<Link>, Raw)> {
     let address: dat::Address = plan.address.parse()?;
     let tcp = TcpListener::bind(address.with_port(0))
         .with_context(|| format!("listening on {address} for plain TCP"))?;
     let datagrams = UdpSocket::bind(address.with_port(0))?;
-    let listening = Listening::new(adapter, plan.work.largest(), plan.wait)?;
+    let listen = |adapter| Listening::new(adapter, plan.work.largest(), plan.wait);
+    let listening = of_each(plan, adapters).map(listen).collect::<Result<Vec<_>>>()?;
     let (tcp_port, udp) = (tcp.local_addr()?.port(), datagrams.local_addr()?.port());
-    let ports = Ports { qualifier: listening.qualifier(), tcp: tcp_port, udp };
+    let qualifiers = listening.iter().map(Listening::qualifier).collect();
+    let ports = Ports { qualifiers, tcp: tcp_port, udp };
     say(&Said::Listening(ports));
     let (stream, client) = tcp.accept().context("waiting for the client's plain TCP connection")?;
     // The client's socket for datagrams has the number of the one for its stream.
     datagrams.connect(client)?;
     let raw = Raw::new(stream, datagrams, plan.raw_wait, plan.work.largest())?;
-    Ok((listening.accept()?, raw))
+    Ok((listening.into_iter().map(Listening::accept).collect::<Result<_>>()?, raw))
+}
+
+/// Each adapter, as often as it has connections.
+fn of_each<'a>(plan: &Plan, adapters: &'a [Adapter]) -> impl Iterator<Item = &'a Adapter> {
+    let connections = plan.work.connections();
+    adapters.iter().flat_map(move |adapter| std::iter::repeat_n(adapter, connections))
 }
 
 /// A connection, and a socket for datagrams that has the number of the connection's here: one that nobody else has, which may take
@@ -161,9 +195,9 @@ fn sockets(server: SocketAddr) -> std::io::Result<(TcpStream, UdpSocket)> {
     }
 }
 
-fn connect(plan: &Plan, adapter: &Adapter) -> Result<(Link, Raw)> {
+fn connect(plan: &Plan, adapters: &[Adapter]) -> Result<(Vec<Link>, Raw)> {
     let address: dat::Address = plan.address.parse()?;
-    let ports = plan.server.context("the plan does not say where the server is")?;
+    let ports = plan.server.as_ref().context("the plan does not say where the server is")?;
     let (stream, datagrams) = sockets(address.with_port(ports.tcp)).with_context(|| {
         // In a network namespace that was just made nothing is reachable, this host included.
         let hint = match address.ip().is_loopback() {
@@ -174,12 +208,16 @@ fn connect(plan: &Plan, adapter: &Adapter) -> Result<(Link, Raw)> {
     })?;
     datagrams.connect(address.with_port(ports.udp))?;
     let raw = Raw::new(stream, datagrams, plan.raw_wait, plan.work.largest())?;
-    let link = Link::connect(adapter, address, ports.qualifier, plan.work.largest(), plan.wait);
-    let link = match adapter.attributes().address {
-        Some(own) if own != address => link.with_context(|| {
-            format!("adapter {} gives its address as {own}, so --address {own} may help", plan.adapter)
-        })?,
-        _ => link?,
+    let connect = |(adapter, qualifier): (&Adapter, &u64)| {
+        let link = Link::connect(adapter, address, *qualifier, plan.work.largest(), plan.wait);
+        let Attributes { adapter: name, address: own, .. } = adapter.attributes();
+        match own {
+            Some(own) if *own != address => link.with_context(|| {
+                format!("adapter {name} gives its address as {own}, so --address {own} may help")
+            }),
+            _ => link,
+        }
     };
-    Ok((link, raw))
+    let links = of_each(plan, adapters).zip(&ports.qualifiers).map(connect).collect::<Result<_>>()?;
+    Ok((links, raw))
 }

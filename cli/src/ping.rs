@@ -8,12 +8,13 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::link::Link;
-use crate::measure::{Operation, Role, Wait, latency};
+use crate::measure::{Operation, Role, WORD, Wait, latency};
 use crate::pair::Pair;
 use crate::parent::say;
 use crate::peer::{self, Facts, Plan, Said};
 use crate::raw::Raw;
 use crate::table::{Colour, colour};
+use crate::times::Times;
 use crate::{Common, cpu, serve, units};
 
 /// Bytes of a message.
@@ -50,18 +51,6 @@ pub(crate) struct Work {
     operation: Operation,
 }
 
-/// Times in seconds, there and back.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Times {
-    min: f64,
-    p50: f64,
-    p90: f64,
-    p99: f64,
-    p999: f64,
-    max: f64,
-    mean: f64,
-}
-
 #[derive(Serialize)]
 struct Document<'a> {
     adapter: &'a str,
@@ -85,10 +74,16 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     }
     let address = host.map_or_else(|| common.address.to_string(), |host| host.ip().to_string());
     let wait = if options.block || cpu::two().is_none() { Wait::Block } else { Wait::Poll };
+    // Whoever asks for another size is told.
+    anyhow::ensure!(
+        !operation.is_atomic() || *size as usize == WORD,
+        "{} is of {WORD} bytes: add --size {WORD}",
+        operation.name()
+    );
     let work = Work { size: *size as usize, count: *count as usize, operation: *operation };
     let plan = Plan {
         role: Role::Server,
-        adapter: common.adapter.clone(),
+        adapters: vec![common.adapter.clone()],
         address: address.clone(),
         server: None,
         cpu: None,
@@ -108,7 +103,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let times = times.context("the client process has measured nothing")?;
     let document = Document {
         adapter: &common.adapter,
-        provider: &facts.provider,
+        provider: facts.provider(),
         address,
         operation: *operation,
         size: *size,
@@ -123,7 +118,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-fn resolve(host: &str) -> Result<SocketAddr> {
+pub(crate) fn resolve(host: &str) -> Result<SocketAddr> {
     let found = match host.to_socket_addrs() {
         Ok(found) => Ok(found),
         Err(_) => (host, serve::PORT).to_socket_addrs(),
@@ -178,49 +173,17 @@ impl Work {
         raw.barrier()?;
         let times = latency(link, role, self.operation, self.size, self.count)?;
         if role == Role::Client {
-            // A read is there and back as it is; of the others half was measured.
-            let whole = if self.operation == Operation::RdmaRead { 1.0 } else { 2.0 };
+            // What is answered is there and back as it is; of the others half was measured.
+            let whole = if self.operation.is_answered() { 1.0 } else { 2.0 };
             say(&Said::Pinged(Times::of(times.iter().map(|time| time * whole).collect())));
         }
         Ok(())
     }
 }
 
-impl Times {
-    fn of(mut times: Vec<f64>) -> Times {
-        times.sort_by(f64::total_cmp);
-        // The smallest that so many are not above.
-        let at = |share: f64| {
-            let rank = (share * times.len() as f64).ceil() as usize;
-            times.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
-        };
-        Times {
-            min: at(0.0),
-            p50: at(0.5),
-            p90: at(0.9),
-            p99: at(0.99),
-            p999: at(0.999),
-            max: at(1.0),
-            mean: times.iter().sum::<f64>() / times.len() as f64,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn percentiles_are_of_what_was_measured() {
-        let times = Times::of((1..=1000).rev().map(f64::from).collect());
-        assert_eq!(
-            [times.min, times.p50, times.p90, times.p99, times.p999, times.max],
-            [1.0, 500.0, 900.0, 990.0, 999.0, 1000.0]
-        );
-        assert_eq!(times.mean, 500.5);
-        let one = Times::of(vec![2.0]);
-        assert_eq!([one.min, one.p50, one.p999, one.max], [2.0; 4]);
-    }
 
     #[test]
     fn a_host_has_the_port_of_dat_serve_unless_it_says_another() {

@@ -8,8 +8,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use socket2::SockRef;
 
-use crate::bench::Against;
 use crate::measure::{PATIENCE, Role, Wait};
+use crate::plain::Against;
 
 /// Bytes that a reader of small messages asks for at once: as a program would that knows what comes.
 const READ_AHEAD: usize = 64 << 10;

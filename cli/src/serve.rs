@@ -27,9 +27,9 @@ const HESITATION: Duration = Duration::from_secs(10);
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The adapter, by its name in the registry
-    #[arg(long, value_name = "NAME", default_value = "tcp-emu")]
-    adapter: String,
+    /// The adapter, by its name in the registry; once more for `dat bench --vs`, which asks for two
+    #[arg(long = "adapter", value_name = "NAME", default_value = "tcp-emu")]
+    adapters: Vec<String>,
     /// Listen on this address only
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V6(Ipv6Addr::UNSPECIFIED))]
     bind: IpAddr,
@@ -40,19 +40,22 @@ pub(crate) struct Options {
 
 /// Serves until it is killed.
 pub(crate) fn run(options: &Options) -> Result<bool> {
-    let adapter = dat::Adapter::open(&options.adapter)?;
-    drop(adapter);
+    for adapter in &options.adapters {
+        drop(dat::Adapter::open(adapter)?);
+    }
     let at = SocketAddr::new(options.bind, options.port);
     let listener = TcpListener::bind(at).with_context(|| format!("listening on {at}"))?;
-    writeln!(stdout(), "{} serves at {}", options.adapter, listener.local_addr()?)?;
+    let names = options.adapters.join(" and ");
+    let verb = if options.adapters.len() == 1 { "serves" } else { "serve" };
+    writeln!(stdout(), "{names} {verb} at {}", listener.local_addr()?)?;
     let calls = Arc::new(());
     for call in listener.incoming() {
-        let (Ok(call), adapter, token) = (call, options.adapter.clone(), Arc::clone(&calls)) else {
+        let (Ok(call), adapters, token) = (call, options.adapters.clone(), Arc::clone(&calls)) else {
             continue;
         };
         let answer = move || {
             let served = match Arc::strong_count(&token) - 1 {
-                ..=CALLS => serve(&call, adapter),
+                ..=CALLS => serve(&call, adapters),
                 _ => Err(anyhow!("{CALLS} others are served here at the moment")),
             };
             if let Err(error) = served {
@@ -68,17 +71,24 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-fn serve(call: &TcpStream, adapter: String) -> Result<()> {
+fn serve(call: &TcpStream, mut adapters: Vec<String>) -> Result<()> {
     call.set_read_timeout(Some(HESITATION))?;
     let mut line = String::new();
     BufReader::new(call.take(PLAN)).read_line(&mut line)?;
     let asked: Plan =
         serde_json::from_str(&line).context("this is the port of `dat serve`, which dat ping calls")?;
-    let is_sound = matches!(&asked.work, Work::Ping(work) if work.is_sound());
-    ensure!(is_sound, "only what `dat ping` asks for is served here");
+    let is_sound = match &asked.work {
+        Work::Ping(work) => work.is_sound(),
+        Work::Bench(work) => work.is_sound(asked.adapters.len()),
+        Work::Demo(_) | Work::Plain(_) => false,
+    };
+    ensure!(is_sound, "only what `dat ping` and `dat bench` ask for is served here");
+    let (asks, has) = (asked.adapters.len(), adapters.len());
+    ensure!(asks <= has, "asked for {asks} adapters, and {has} served: `dat serve` with --adapter once more");
+    adapters.truncate(asks);
     // Where the caller has found this host is where it finds the adapter.
     let address = call.local_addr()?.ip().to_canonical().to_string();
-    let plan = Plan { role: Role::Server, adapter, address, cpu: None, server: None, ..asked };
+    let plan = Plan { role: Role::Server, adapters, address, cpu: None, server: None, ..asked };
     let (mut child, socket) = pair::command(&[])?;
     parent::instruct(&socket, &plan)?;
     let served = relay(call, &socket);

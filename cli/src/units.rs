@@ -29,7 +29,11 @@ pub(crate) fn bandwidth(bytes_per_second: f64) -> String {
 
 /// Messages for each second.
 pub(crate) fn rate(messages_per_second: f64) -> String {
-    format!("{} M/s", digits(messages_per_second / 1e6))
+    match messages_per_second {
+        rate if rate >= 99_950.0 => format!("{} M/s", digits(rate / 1e6)),
+        rate if rate >= 999.5 => format!("{} k/s", digits(rate / 1e3)),
+        rate => format!("{} /s", digits(rate)),
+    }
 }
 
 /// Three digits that count.
@@ -50,6 +54,9 @@ mod tests {
         assert_eq!([1, 64, 4096, 1500, 16 << 20].map(size), ["1 B", "64 B", "4 KiB", "1500 B", "16 MiB"]);
         assert_eq!([3.126e-6, 99.97e-6, 1.5e-3].map(time), ["3.13 µs", "100 µs", "1.50 ms"]);
         assert_eq!([12.34e9, 999.4e6, 0.5e6].map(bandwidth), ["12.3 GB/s", "999 MB/s", "0.50 MB/s"]);
-        assert_eq!(rate(13.2e6), "13.2 M/s");
+        assert_eq!(
+            [13.2e6, 0.21e6, 12_340.0, 56.0].map(rate),
+            ["13.2 M/s", "0.21 M/s", "12.3 k/s", "56.0 /s"]
+        );
     }
 }

@@ -28,7 +28,7 @@ pub(crate) fn both_ways(
         raw.barrier()?;
         let reader = operation == Operation::RdmaRead && role != sender;
         if reader {
-            link.read(size)?;
+            link.ask(operation, size)?;
             link.complete(0)?;
             link.note()?; // that the sender, who waits, has served us
             link.complete(0)?;

@@ -336,7 +336,8 @@ fn convert_points_at_mistakes_and_prints_no_half() {
 
 #[test]
 fn bench_measures_a_row_against_plain_tcp() {
-    let output = run(&mut dat(&["bench", "--json", "--rounds", "5", "--row", "64 B ping-pong, polling"]));
+    let row = ["bench", "--plain", "--json", "--rounds", "5", "--row", "64 B ping-pong, polling"];
+    let output = run(&mut dat(&row));
     let document = json(&output);
     assert!(output.status.success(), "{}", stderr(&output));
     let [row] = document["rows"].as_array().expect("rows").as_slice() else { panic!("one row: {document}") };
@@ -346,7 +347,7 @@ fn bench_measures_a_row_against_plain_tcp() {
     assert!(number("ratio") <= number("ratio_max"));
     assert_eq!(row["bar"]["at_most"], 1.1);
     assert_eq!(row["met"].as_bool(), Some(number("ratio") <= 1.1));
-    let output = run(&mut dat(&["bench", "--row", "no such row"]));
+    let output = run(&mut dat(&["bench", "--plain", "--row", "no such row"]));
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("the rows are"), "{}", stderr(&output));
 }
@@ -394,7 +395,7 @@ fn conformance_says_when_there_is_nothing_to_ask() {
 fn a_process_ends_with_its_parent() {
     let (ours, theirs) = UnixStream::pair().expect("sockets");
     let mut child = dat(&["peer"]).stdin(OwnedFd::from(theirs)).spawn().expect("the program starts");
-    let plan = r#"{"role":"Server","adapter":"tcp-emu","address":"127.0.0.1","server":null,"cpu":null,
+    let plan = r#"{"role":"Server","adapters":["tcp-emu"],"address":"127.0.0.1","server":null,"cpu":null,
         "wait":"Poll","raw_wait":"Poll","work":{"Demo":{"sizes":[64]}}}"#;
     writeln!(&ours, "{}", plan.replace('\n', " ")).expect("it listens");
     let mut line = String::new();

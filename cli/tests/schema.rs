@@ -1,7 +1,8 @@
 //! What `--json` prints is as the schemas in `schema/` say: programs may rely on these.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -12,15 +13,23 @@ fn schema(name: &str) -> Value {
 
 /// The first argument names the schema, too.
 fn conforms(registry: &Path, arguments: &[&str]) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dat"));
-    let output =
-        command.args(arguments).arg("--json").env("DAT_OVERRIDE", registry).output().expect("it starts");
+    let output = dat(arguments).arg("--json").env("DAT_OVERRIDE", registry).output().expect("it starts");
     let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
         panic!("{arguments:?}: {error}: {}", String::from_utf8_lossy(&output.stderr))
     });
+    is_valid(arguments, &document);
+}
+
+fn dat(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dat"));
+    command.args(arguments);
+    command
+}
+
+fn is_valid(arguments: &[&str], document: &Value) {
     let validator = jsonschema::validator_for(&schema(arguments[0])).expect("a schema");
     let errors: Vec<String> =
-        validator.iter_errors(&document).map(|error| format!("{}: {error}", error.instance_path())).collect();
+        validator.iter_errors(document).map(|error| format!("{}: {error}", error.instance_path())).collect();
     assert!(errors.is_empty(), "{arguments:?}: {errors:#?}\n{document:#}");
 }
 
@@ -36,8 +45,58 @@ fn every_document_is_as_its_schema_says() {
     conforms(&file, &["check", file.to_str().expect("UTF-8")]);
     conforms(&file, &["doctor"]);
     conforms(&file, &["ping", "--count", "10"]);
+    conforms(&file, &["bench", "--rounds", "1", "--sizes", "64", "--vs", "softroce"]);
     conforms(&file, &["register", "new", "libnew.so"]);
     conforms(&file, &["unregister", "new"]);
+}
+
+/// Ends with this, and its children with it.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_process_tells_what_its_adapters_do_while_it_runs() {
+    let mut ping = dat(&["ping", "--block", "--count", "10000000"]);
+    ping.env("OPENDAT_STATS", "1").env("DAT_OVERRIDE", "/dev/null").stdout(Stdio::null());
+    let _ping = Killed(ping.spawn().expect("it starts"));
+    let since = Instant::now();
+    let document = loop {
+        assert!(since.elapsed() < Duration::from_secs(60), "nobody tells anything");
+        let list = dat(&["top", "--json"]).output().expect("it starts");
+        let list: Value = serde_json::from_slice(&list.stdout).expect("JSON");
+        is_valid(&["top"], &list);
+        let pids = list["processes"].as_array().expect("processes").iter().filter_map(Value::as_u64);
+        let asked = pids.filter_map(|pid| {
+            let answer = dat(&["top", &pid.to_string(), "--once", "--json"]).output().expect("it starts");
+            serde_json::from_slice::<Value>(&answer.stdout).ok()
+        });
+        let sends = |document: &Value| document["adapters"][0]["ep"]["DCNT_EP_POST_SEND"].as_u64();
+        if let Some(document) = asked.into_iter().find(|document| sends(document) > Some(100)) {
+            break document;
+        }
+    };
+    is_valid(&["top"], &document);
+    let adapter = &document["adapters"][0];
+    assert_eq!(
+        (&adapter["name"], &adapter["provider"]),
+        (&json!("tcp-emu"), &json!("tcp-emu")),
+        "{document}"
+    );
+    assert_eq!(adapter["endpoints"][0]["state"], "Connected", "{document}");
+    assert!(adapter["ia"]["octets-sent"].as_u64() > Some(1000), "{document}");
+    let pid = document["pid"].to_string();
+    let text = dat(&["top", &pid, "--once"]).output().expect("it starts");
+    let text = String::from_utf8_lossy(&text.stdout);
+    assert!(
+        text.starts_with("tcp-emu (provider tcp-emu), 1 endpoints\n") && text.contains("DCNT_EP_POST_SEND"),
+        "{text}"
+    );
 }
 
 #[test]

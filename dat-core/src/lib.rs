@@ -13,12 +13,14 @@ pub mod ia;
 pub mod mem;
 pub mod mem_transport;
 pub mod srq;
+mod stats;
 
 pub mod addr;
 mod agent;
 mod beacon;
 pub mod cno;
 pub mod counters;
+pub mod environment;
 pub mod error;
 pub mod futex;
 pub mod handle;

@@ -108,6 +108,12 @@ pub trait Transport: Send + Sync + Sized + 'static {
     /// Refuses a connection request with private data.
     fn reject(&self, request: Self::Request, private: &[u8]) -> Result<()>;
 
+    /// What the wire has done since the adapter was opened, by names of the transport's own: packets sent again, octets on the
+    /// wire. Any thread may ask at any time.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     /// Where to tell what concerns the whole adapter; `None`: nowhere any more, once this has returned.
     fn watch(&self, sink: Option<Sink<Self>>) {
         let _ = sink;

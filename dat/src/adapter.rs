@@ -194,6 +194,8 @@ pub struct Attributes {
     pub shared_receive_queues: bool,
     /// Whether the sink of an RDMA read must grant peers to write.
     pub read_sink_needs_remote_write: bool,
+    /// Whether there are OFED's extended operations: atomic ones, and RDMA writes with immediate data.
+    pub extended: bool,
     /// What else there is to say of its transport: names and values.
     pub named: Vec<(String, String)>,
 }
@@ -226,6 +228,7 @@ impl Attributes {
             optimal_alignment: provider.optimal_buffer_alignment,
             shared_receive_queues: provider.srq_supported != DAT_FALSE,
             read_sink_needs_remote_write: provider.rdma_write_for_rdma_read_req != DAT_FALSE,
+            extended: ia.extension_supported == DAT_EXTENSION_IB,
             // SAFETY: the provider's own count and array, valid while the IA is open.
             named: unsafe { named(ia.transport_attr, ia.num_transport_attr) },
         })

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use dat_sys::ib::*;
 use dat_sys::*;
 
 use crate::endpoint::EndpointId;
@@ -67,6 +68,17 @@ impl Event {
             };
             return Event::Connection { endpoint: EndpointId(handle.addr()), event: what.with(private) };
         }
+        if number == DAT_IB_DTO_EVENT {
+            // SAFETY: what the number says; the extension's data are shorter than their place, which is aligned for them.
+            let (completion, more) = unsafe {
+                let more = (&raw const event.event_extension_data).cast::<DAT_IB_EXTENSION_EVENT_DATA>();
+                (Completion::new(&data.dto_completion_event_data), &*more)
+            };
+            let arrived = matches!(more.r#type, DAT_IB_RDMA_WRITE_IMMED_DATA | DAT_IB_RECV_IMMED_DATA);
+            // SAFETY: what the type says; a number may have any value.
+            let immediate = if arrived { Some(unsafe { more.val.immed.data }) } else { None };
+            return Event::Completion(Completion { immediate, ..completion });
+        }
         AsynchronousError::of(number).map_or(Event::Other(number), Event::Asynchronous)
     }
 }
@@ -99,6 +111,8 @@ pub struct Completion {
     pub status: Status,
     /// Bytes that were moved; 0 unless successful.
     pub length: u32,
+    /// The number that came with the peer's [`post_write_immediate`](crate::Endpoint::post_write_immediate).
+    pub immediate: Option<u32>,
 }
 
 impl Completion {
@@ -113,6 +127,7 @@ impl Completion {
             status,
             // Undefined otherwise (uDAPL 1.2, dat_ep_post_send).
             length: if status == Status::Success { data.transfered_length } else { 0 },
+            immediate: None,
         }
     }
 }
@@ -177,6 +192,10 @@ numbers! {
     Receive = DAT_DTO_RECEIVE: "receive",
     ReceiveWithInvalidate = DAT_DTO_RECEIVE_WITH_INVALIDATE: "receive with invalidate",
     Bind = DAT_DTO_BIND_MW: "bind",
+    WriteImmediate = DAT_IB_DTO_RDMA_WRITE_IMMED: "RDMA write with immediate data",
+    ReceiveImmediate = DAT_IB_DTO_RECV_IMMED: "receive of immediate data",
+    FetchAdd = DAT_IB_DTO_FETCH_ADD: "fetch and add",
+    CompareSwap = DAT_IB_DTO_CMP_SWAP: "compare and swap",
 }
 
 /// What became of a connection. Its text is words for a person.

@@ -52,6 +52,7 @@ mod endpoint;
 mod error;
 mod event;
 mod expect;
+mod extended;
 mod listener;
 mod memory;
 mod object;

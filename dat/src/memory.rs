@@ -120,7 +120,10 @@ impl Access {
     pub const REMOTE_READ: Access = Access(DAT_MEM_PRIV_REMOTE_READ_FLAG);
     /// Peers may write to it.
     pub const REMOTE_WRITE: Access = Access(DAT_MEM_PRIV_REMOTE_WRITE_FLAG);
-    /// Everything.
+    /// Peers may change it by atomic operations, where the adapter has them
+    /// ([`Attributes::extended`](crate::Attributes::extended)); not in [`ALL`](Self::ALL).
+    pub const REMOTE_ATOMIC: Access = Access(dat_sys::ib::DAT_IB_MEM_PRIV_REMOTE_ATOMIC);
+    /// Everything that the standard has.
     pub const ALL: Access = Access(DAT_MEM_PRIV_ALL_FLAG);
 }
 

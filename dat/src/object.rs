@@ -45,7 +45,7 @@ impl Interface {
     #[inline]
     pub(crate) fn table(&self) -> &DAT_PROVIDER {
         // SAFETY: the table of an open IA stays in memory until the IA is closed, which is our drop. It may end
-        // before its last member (a provider without extensions); we use none of the extensions.
+        // before its last member (a provider without extensions), which is looked at where the provider says that it has it.
         unsafe { &*self.opened.table }
     }
 

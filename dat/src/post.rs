@@ -24,6 +24,10 @@ impl Flags {
     pub const SOLICITED_WAIT: Flags = Flags(DAT_COMPLETION_SOLICITED_WAIT_FLAG);
     /// Does not start before earlier RDMA reads have ended.
     pub const BARRIER_FENCE: Flags = Flags(DAT_COMPLETION_BARRIER_FENCE_FLAG);
+
+    pub(crate) fn bits(self) -> DAT_COMPLETION_FLAGS {
+        self.0
+    }
 }
 
 impl BitOr for Flags {

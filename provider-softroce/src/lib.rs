@@ -36,6 +36,7 @@ mod station;
 
 use adapter::{Adapter, Wire};
 use dat_core::OpenError;
+use dat_core::environment::variable;
 use dat_core::provider::{Either, Provider};
 use rnic::cm::Cm;
 
@@ -86,7 +87,7 @@ impl Provider for SoftRoce {
 }
 
 fn parse(params: &str) -> Result<Params, OpenError> {
-    Params::parse(params, |name| std::env::var(name).ok())
+    Params::parse(params, variable)
 }
 
 /// The kernel's engine where it has one and can do what is asked for, and lets us; else the one in user space. One choice for

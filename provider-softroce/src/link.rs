@@ -14,7 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use adapter::Shared;
+use adapter::{Counts, Shared};
 use dat_core::provider::ReadDepth;
 use mio::Interest;
 use rnic::Work;
@@ -164,6 +164,13 @@ impl Link {
             Phase::Up(up) => Some(up.conn.id),
             Phase::Parting(parting) => Some(parting.conn.id),
             Phase::Idle(_) | Phase::Ended(_) | Phase::Between => None,
+        }
+    }
+
+    /// What its connection has done, if it is up.
+    pub(crate) fn count(&self, counts: &mut Counts) {
+        if let Phase::Up(up) = &self.phase {
+            counts.add(&up.rc.stats().list());
         }
     }
 

@@ -205,6 +205,17 @@ unsafe impl adapter::Engine for Engine {
         Ok(shared)
     }
 
+    fn counters(&mut self) -> Vec<(&'static str, u64)> {
+        let mut counts = self.kit.past.clone();
+        let all: Vec<usize> = self.links.indices().collect();
+        for link in all {
+            if let Some(link) = self.links.get_mut(link) {
+                link.count(&mut counts);
+            }
+        }
+        counts.into_list()
+    }
+
     fn remove_qp(&mut self, qp: usize) {
         self.hot.retain(|&i| i != qp);
         self.kit.again.retain(|&i| i != qp);

@@ -22,6 +22,7 @@ mod params;
 mod socket;
 
 use adapter::{Adapter, Wire, params::invalid};
+use dat_core::environment::variable;
 use dat_core::provider::Provider;
 use dat_core::{Error, OpenError};
 use dat_sys::DAT_INVALID_ADDRESS;
@@ -43,7 +44,7 @@ impl Provider for TcpEmu {
     const NAME: &'static str = "tcp-emu";
 
     fn open(&self, ia: &str, params: &str) -> Result<Tcp, OpenError> {
-        let params = Params::parse(params, |name| std::env::var(name).ok())?;
+        let params = Params::parse(params, variable)?;
         if let Some(cc) = &params.cc {
             socket::check_congestion_control(cc).map_err(|e| {
                 invalid(format!("cc={cc}: {e}; see /proc/sys/net/ipv4/tcp_allowed_congestion_control"))

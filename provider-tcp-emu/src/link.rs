@@ -11,7 +11,7 @@ mod up;
 use std::sync::Arc;
 use std::time::Instant;
 
-use adapter::Shared;
+use adapter::{Counts, Shared};
 use dat_core::provider::Close;
 use rnic::rdmap::setup::Gate;
 use rnic::{Failure, Work};
@@ -87,6 +87,13 @@ impl Link {
     /// Whether something waits for room in the socket.
     pub(crate) fn is_blocked(&self) -> bool {
         matches!(&self.phase, Phase::Up(up) if !up.writable)
+    }
+
+    /// What its connection has done, if it is up.
+    pub(crate) fn count(&self, counts: &mut Counts) {
+        if let Phase::Up(up) = &self.phase {
+            counts.add(&up.stream.stats().list());
+        }
     }
 
     /// Receive buffers that belong to it and have not completed.
@@ -320,6 +327,7 @@ impl Link {
 
     fn end(&mut self, kit: &mut Kit, lingerers: &mut Lingerers, end: End) {
         let Phase::Up(up) = std::mem::replace(&mut self.phase, Phase::Between) else { return };
+        kit.past.add(&up.stream.stats().list());
         let Up { mut stream, mut socket, announced, closing, hung_up, .. } = *up;
         if let End::Protocol(Failure { by_peer: false, .. }) = end {
             // Best effort, as the standard says (RFC 5040, section 5.4).
@@ -353,7 +361,10 @@ impl Link {
     pub(crate) fn close(mut self, kit: &mut Kit, lingerers: &mut Lingerers) {
         self.set_timer(kit, None);
         match std::mem::replace(&mut self.phase, Phase::Between) {
-            Phase::Up(up) => lingerers.add(kit, up.socket),
+            Phase::Up(up) => {
+                kit.past.add(&up.stream.stats().list());
+                lingerers.add(kit, up.socket);
+            }
             Phase::Dialing(dialing) => {
                 if let Some(socket) = &dialing.socket {
                     kit.context.unwatch(socket);

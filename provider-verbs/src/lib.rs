@@ -111,6 +111,7 @@ mod work;
 use std::path::Path;
 
 use dat_core::OpenError;
+use dat_core::environment::variable;
 use dat_core::provider::Provider;
 
 pub use crate::entries::entries;
@@ -128,7 +129,7 @@ impl Provider for Verbs {
 
     fn open(&self, ia: &str, params: &str) -> Result<Adapter, OpenError> {
         let sysfs = Path::new(SYSFS);
-        let params = Params::parse(params, sysfs, |name| std::env::var(name).ok())?;
+        let params = Params::parse(params, sysfs, variable)?;
         entries::there_is_one(sysfs)?;
         Adapter::open(ia, &params)
     }

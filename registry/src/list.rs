@@ -83,7 +83,11 @@ impl List {
     /// The entries of this process: the file that DAT_OVERRIDE names, else /etc/dat.conf if it is there, then
     /// `builtins` unless OPENDAT_BUILTIN is 0.
     pub fn from_environment(builtins: &'static [Builtin]) -> List {
-        List::new(std::env::var_os("DAT_OVERRIDE"), std::env::var_os("OPENDAT_BUILTIN"), builtins)
+        // A program that has more rights than whoever started it loads no library that the latter names.
+        // SAFETY: reads what the kernel gave the process.
+        let trusted = unsafe { libc::getauxval(libc::AT_SECURE) } == 0;
+        let variable = |name| std::env::var_os(name).filter(|_| trusted);
+        List::new(variable("DAT_OVERRIDE"), variable("OPENDAT_BUILTIN"), builtins)
     }
 
     /// As [`List::from_environment`], with the two variables given.

@@ -34,6 +34,9 @@ fn main() {
             add("an_address_belongs_to_one_user", one_address);
         }
     }
+    trials.push(trial("a_set_user_id_program_heeds_no_variables".to_owned(), || {
+        set_user_id(&World::new(&PROVIDERS[0])?)
+    }));
     libtest_mimic::run(&arguments, trials).exit();
 }
 
@@ -81,6 +84,29 @@ impl World {
 const PORT: &str = "21900";
 const SERVER: &[&str] = &["-s"];
 const CLIENT: &[&str] = &["-h", "127.0.0.1"];
+
+/// Who starts a program with the rights of somebody else names no file for it.
+fn set_user_id(world: &World) -> Result<(), Stop> {
+    let (program, conf) = (world.dir.path().join("dat"), world.dir.path().join("dat.conf"));
+    fs::copy(world.dist.dat(), &program).expect("there is room");
+    fs::write(&conf, "planted u2.0 nonthreadsafe default libplanted.so vendor.1.0 \"\" \"\"\n")
+        .expect("writes");
+    let setpriv = find_program("setpriv", "util-linux")?;
+    for (mode, heeded) in [(0o755, true), (0o4755, false)] {
+        fs::set_permissions(&program, fs::Permissions::from_mode(mode)).expect("its owner may");
+        let output = Command::new(&setpriv)
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+            .args([&program, std::path::Path::new("list")])
+            .env("DAT_OVERRIDE", &conf)
+            .output()
+            .map_err(|error| format!("setpriv does not start: {error}"))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        if !text.contains("tcp-emu") || text.contains("planted") != heeded {
+            return Err(format!("mode {mode:o}: {text}{}", String::from_utf8_lossy(&output.stderr)).into());
+        }
+    }
+    Ok(())
+}
 
 /// On one address, some of them killed.
 fn many_processes(world: &World) -> Result<(), Stop> {

@@ -17,6 +17,7 @@ use crate::mem::pz::{self, Pz};
 use crate::mem::rmr::{self, Rmr};
 use crate::provider::Transport;
 use crate::srq::{self, Srq};
+use crate::stats;
 
 /// dat_ia_close. Graceful: refused while the consumer has objects left. Abrupt: they go with the adapter.
 /// Either way the asynchronous EVD that dat_ia_open made goes too.
@@ -30,6 +31,7 @@ pub fn close<T: Transport>(ia: &Node<Ia<T>>, flags: DAT_CLOSE_FLAGS) -> Result<(
         DAT_CLOSE_ABRUPT_FLAG => destroy_objects(ia),
         _ => return Err(Error::arg(2)),
     }
+    stats::leave(ia);
     sharing::expel(ia);
     sharing::leave(ia);
     each::<T, Evd<T>>(ia, evd::free);

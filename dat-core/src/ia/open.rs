@@ -7,6 +7,7 @@ use crate::error::{Error, OpenError, Result};
 use crate::evd;
 use crate::handle::{self, Node, Ref};
 use crate::provider::{Provider, Receiver, Sink, Transport, Upcall};
+use crate::stats;
 
 /// Which dispatcher hears of the adapter's asynchronous errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +59,7 @@ pub unsafe fn enter<T: Transport>(
     })?;
     // SAFETY: dat_ia_close takes it away before the adapter goes.
     ia.transport.watch(Some(unsafe { Sink::new(ia) }));
+    stats::enter(ia);
     Ok(ia)
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use adapter::Context;
+use adapter::{Context, Counts};
 use mio::Token;
 use rnic::rc::{Burst, Wheel};
 
@@ -23,6 +23,8 @@ pub(crate) struct Kit {
     pub(crate) again: Vec<usize>,
     /// Queue pairs whose attempt has failed, to be told of in the next pass.
     pub(crate) failing: Vec<usize>,
+    /// What connections did that are over.
+    pub(crate) past: Counts,
 }
 
 impl Kit {
@@ -35,6 +37,7 @@ impl Kit {
             owing: Vec::new(),
             again: Vec::new(),
             failing: Vec::new(),
+            past: Counts::default(),
         }
     }
 

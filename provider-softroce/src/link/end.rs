@@ -108,6 +108,7 @@ impl Link {
             Phase::Up(up) => up,
             other => return self.phase = other,
         };
+        tools.kit.past.add(&up.rc.stats().list());
         if let End::Broken = end {
             up.rc.last_words(&mut tools.kit.burst);
         } else {
@@ -154,7 +155,10 @@ impl Link {
     /// The queue pair goes away: no upcalls any more.
     pub(crate) fn close(mut self, tools: &mut Tools<'_>) {
         let conn = match std::mem::replace(&mut self.phase, Phase::Between) {
-            Phase::Up(up) => Some(up.conn),
+            Phase::Up(up) => {
+                tools.kit.past.add(&up.rc.stats().list());
+                Some(up.conn)
+            }
             Phase::Parting(parting) => Some(parting.conn),
             Phase::Dialing(dialing) => dialing.call.map(|(conn, _)| conn),
             Phase::Idle(_) | Phase::Ended(_) | Phase::Between => None,

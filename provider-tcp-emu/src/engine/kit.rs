@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Instant;
 
-use adapter::Context;
+use adapter::{Context, Counts};
 use mio::Token;
 use rnic::{RxVec, TxVec};
 
@@ -21,6 +21,8 @@ pub(crate) struct Kit {
     pub(crate) over: Vec<usize>,
     pub(crate) tx: TxVec,
     pub(crate) rx: RxVec,
+    /// What connections did that are over.
+    pub(crate) past: Counts,
 }
 
 /// Names an object of the engine to timers and poller.
@@ -68,6 +70,7 @@ impl Kit {
             over: Vec::new(),
             tx: TxVec::new(),
             rx: RxVec::new(),
+            past: Counts::default(),
         }
     }
 

@@ -97,6 +97,27 @@ pub struct Stats {
     pub timeouts: u64,
 }
 
+impl Stats {
+    /// Names and values, in the same order for all.
+    pub fn list(&self) -> [(&'static str, u64); 13] {
+        [
+            ("packets-sent", self.tx_packets),
+            ("packets-sent-again", self.repeated),
+            ("requests-completed", self.tx_messages),
+            ("packets-received", self.rx_packets),
+            ("packets-received-again", self.duplicates),
+            ("packets-out-of-order", self.out_of_order),
+            ("sequence-naks-received", self.rx_sequence_naks),
+            ("rnr-naks-received", self.rx_rnr_naks),
+            ("requests-served", self.rx_messages),
+            ("sequence-naks-sent", self.tx_sequence_naks),
+            ("rnr-naks-sent", self.tx_rnr_naks),
+            ("probes", self.probes),
+            ("ack-timeouts", self.timeouts),
+        ]
+    }
+}
+
 /// Octets of a message at most (IBA, section 9.7.4.1.6).
 pub(super) const MAX_MESSAGE: u32 = 1 << 31;
 

@@ -61,6 +61,20 @@ pub struct Stats {
     pub rx_direct: u64,
 }
 
+impl Stats {
+    /// Names and values, in the same order for all.
+    pub fn list(&self) -> [(&'static str, u64); 6] {
+        [
+            ("octets-sent", self.tx_bytes),
+            ("messages-sent", self.tx_messages),
+            ("octets-received", self.rx_bytes),
+            ("frames-received", self.rx_fpdus),
+            ("messages-received", self.rx_messages),
+            ("octets-received-in-place", self.rx_direct),
+        ]
+    }
+}
+
 /// The engine's half of a connection. Under the engine lock.
 ///
 /// ```text

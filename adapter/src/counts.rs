@@ -1,0 +1,33 @@
+//! Sums of what connections have done.
+
+/// By name, in the order of the first that was added.
+#[derive(Clone, Debug, Default)]
+pub struct Counts(Vec<(&'static str, u64)>);
+
+impl Counts {
+    /// Adds one connection's, which are the same in number and order each time.
+    pub fn add(&mut self, counters: &[(&'static str, u64)]) {
+        match self.0.is_empty() {
+            true => self.0 = counters.to_vec(),
+            false => self.0.iter_mut().zip(counters).for_each(|((_, sum), (_, n))| *sum += n),
+        }
+    }
+
+    /// The sums.
+    pub fn into_list(self) -> Vec<(&'static str, u64)> {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Counts;
+
+    #[test]
+    fn counts_add_up() {
+        let mut counts = Counts::default();
+        counts.add(&[("sent", 1), ("lost", 0)]);
+        counts.add(&[("sent", 2), ("lost", 5)]);
+        assert_eq!(counts.into_list(), [("sent", 3), ("lost", 5)]);
+    }
+}

@@ -1,0 +1,279 @@
+//! The result as a page with plots: one file, without a script, that needs nothing from anywhere.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use super::{Document, Figures, Measured};
+use crate::measure::Operation;
+use crate::{bench::text, units};
+
+/// Of a plot, in pixels, and of what is around its area.
+const WIDTH: f64 = 380.0;
+const HEIGHT: f64 = 250.0;
+const LEFT: f64 = 62.0;
+const RIGHT: f64 = 12.0;
+const TOP: f64 = 30.0;
+const BOTTOM: f64 = 34.0;
+
+/// The lines' dashes, by their place among those of one adapter.
+const DASHES: [&str; 5] = ["", "7 3", "2 3", "9 3 2 3", "1 5"];
+
+/// A line of a plot.
+struct Line {
+    name: String,
+    /// Which of the adapters.
+    adapter: usize,
+    /// Which of the adapter's lines.
+    nth: usize,
+    /// Size and value, and the value for people.
+    points: Vec<(usize, f64, String)>,
+}
+
+/// The whole page.
+pub(super) fn page(document: &Document) -> String {
+    let names = document.adapters.iter().map(|adapter| escaped(&adapter.name)).collect::<Vec<_>>();
+    let title = format!("dat bench: {}", names.join(" and "));
+    let mut page = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
+         <link rel=\"icon\" href=\"data:,\">\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n\
+         <p class=\"notes\">{}</p>\n",
+        escaped(&text::notes(document))
+    );
+    for operation in operations(document) {
+        let rows: Vec<&Measured> = document.points.iter().filter(|row| row.operation == operation).collect();
+        let _ = writeln!(page, "<h2>{}</h2>\n<div class=\"plots\">", operation.name());
+        let latency = latency(document, &rows);
+        let bandwidth = throughput(document, &rows, |figures| {
+            (figures.bytes_per_second, units::bandwidth(figures.bytes_per_second))
+        });
+        let rate = throughput(document, &rows, |figures| {
+            (figures.operations_per_second, units::rate(figures.operations_per_second))
+        });
+        let cpu = throughput(document, &rows, |figures| {
+            let cpu = figures.client_cpu + figures.server_cpu;
+            (cpu, units::time(cpu))
+        });
+        page += &plot("latency", units::time, &latency);
+        page += &plot("bandwidth", units::bandwidth, &bandwidth);
+        page += &plot("operations for each second", units::rate, &rate);
+        page += &plot("processor time of an operation, both ends", units::time, &cpu);
+        page += "</div>\n";
+    }
+    page += &table(document);
+    page += "</body>\n</html>\n";
+    page
+}
+
+/// In the order in which they were measured.
+fn operations(document: &Document) -> Vec<Operation> {
+    let mut operations = Vec::new();
+    for row in &document.points {
+        if !operations.contains(&row.operation) {
+            operations.push(row.operation);
+        }
+    }
+    operations
+}
+
+/// The middle and the slowest hundredth, of each adapter.
+fn latency(document: &Document, rows: &[&Measured]) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for (adapter, subject) in document.adapters.iter().enumerate() {
+        for (nth, percentile) in ["p50", "p99"].into_iter().enumerate() {
+            let point = |row: &&Measured| {
+                let times = row.figures[adapter].latency?;
+                let time = if nth == 0 { times.p50 } else { times.p99 };
+                Some((row.size, time, units::time(time)))
+            };
+            let points = rows.iter().filter_map(point).collect();
+            lines.push(Line { name: format!("{} {percentile}", subject.name), adapter, nth, points });
+        }
+    }
+    lines
+}
+
+/// A line for each depth and number of connections, of each adapter.
+fn throughput(
+    document: &Document,
+    rows: &[&Measured],
+    value: impl Fn(&Figures) -> (f64, String),
+) -> Vec<Line> {
+    let kinds: BTreeSet<(usize, usize)> = rows.iter().map(|row| (row.connections, row.depth)).collect();
+    let mut lines = Vec::new();
+    for (adapter, subject) in document.adapters.iter().enumerate() {
+        for (nth, &(connections, depth)) in kinds.iter().enumerate() {
+            let point = |row: &&&Measured| (row.connections, row.depth) == (connections, depth);
+            let points = rows.iter().filter(point).map(|row| {
+                let (value, text) = value(&row.figures[adapter]);
+                (row.size, value, text)
+            });
+            let mut name = format!("{} depth {depth}", subject.name);
+            if connections > 1 {
+                let _ = write!(name, " × {connections}");
+            }
+            lines.push(Line { name, adapter, nth, points: points.collect() });
+        }
+    }
+    lines
+}
+
+/// Both axes are logarithmic.
+fn plot(title: &str, unit: fn(f64) -> String, lines: &[Line]) -> String {
+    let all = || lines.iter().flat_map(|line| &line.points).filter(|(_, value, _)| *value > 0.0);
+    let sizes: BTreeSet<usize> = all().map(|(size, ..)| *size).collect();
+    let (Some(&least), Some(&most)) = (sizes.first(), sizes.last()) else { return String::new() };
+    let low = all().map(|(_, value, _)| value.log10()).fold(f64::INFINITY, f64::min);
+    let high = all().map(|(_, value, _)| value.log10()).fold(f64::NEG_INFINITY, f64::max);
+    // Some air, also where all values are one.
+    let (low, high) = (low - 0.1, high + 0.1);
+    let (least, most) = ((least as f64).log2() - 0.5, (most as f64).log2() + 0.5);
+    let x = |size: usize| LEFT + ((size as f64).log2() - least) / (most - least) * (WIDTH - LEFT - RIGHT);
+    let y = |value: f64| HEIGHT - BOTTOM - (value.log10() - low) / (high - low) * (HEIGHT - TOP - BOTTOM);
+
+    let mut svg = format!(
+        "<figure>\n<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">\n\
+         <text class=\"title\" x=\"{LEFT}\" y=\"16\">{title}</text>\n"
+    );
+    for tick in ticks(low, high) {
+        let (y, right) = (y(tick), WIDTH - RIGHT);
+        let _ = writeln!(
+            svg,
+            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
+             <text class=\"tick\" text-anchor=\"end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            LEFT - 6.0,
+            y + 4.0,
+            unit(tick)
+        );
+    }
+    for &size in thinned(&sizes).iter() {
+        let _ = writeln!(
+            svg,
+            "<text class=\"tick\" text-anchor=\"middle\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            x(size),
+            HEIGHT - BOTTOM + 18.0,
+            units::size(size)
+        );
+    }
+    for line in lines {
+        let Line { name, adapter, nth, points } = line;
+        let mut points: Vec<_> = points.iter().filter(|(_, value, _)| *value > 0.0).collect();
+        points.sort_by_key(|(size, ..)| *size);
+        let path: Vec<String> =
+            points.iter().map(|(size, value, _)| format!("{:.1},{:.1}", x(*size), y(*value))).collect();
+        let dash = DASHES[nth % DASHES.len()];
+        let _ = writeln!(
+            svg,
+            "<polyline class=\"a{adapter}\" stroke-dasharray=\"{dash}\" points=\"{}\"/>",
+            path.join(" ")
+        );
+        for (size, value, text) in points {
+            let _ = writeln!(
+                svg,
+                "<circle class=\"a{adapter}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\"><title>{}, {}: {text}</title></circle>",
+                x(*size),
+                y(*value),
+                escaped(name),
+                units::size(*size)
+            );
+        }
+    }
+    svg += "</svg>\n<figcaption>";
+    for Line { name, adapter, nth, .. } in lines {
+        let dash = DASHES[nth % DASHES.len()];
+        let _ = write!(
+            svg,
+            "<span><svg class=\"key\" viewBox=\"0 0 26 8\"><polyline class=\"a{adapter}\" \
+             stroke-dasharray=\"{dash}\" points=\"0,4 26,4\"/></svg>{}</span> ",
+            escaped(name)
+        );
+    }
+    svg += "</figcaption>\n</figure>\n";
+    svg
+}
+
+/// 1, 2 and 5 times the powers of ten between two logarithms; only the powers where that would be many.
+fn ticks(low: f64, high: f64) -> Vec<f64> {
+    let steps: &[f64] = match high - low {
+        wide if wide > 2.5 => &[1.0],
+        wide if wide > 1.2 => &[1.0, 3.0],
+        _ => &[1.0, 2.0, 3.0, 5.0, 7.0],
+    };
+    let powers = low.floor() as i32..=high.ceil() as i32;
+    let all = powers.flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)));
+    all.filter(|tick| (low..=high).contains(&tick.log10())).collect()
+}
+
+/// As many as there is room to name.
+fn thinned(sizes: &BTreeSet<usize>) -> Vec<usize> {
+    let every = sizes.len().div_ceil(7).max(1);
+    sizes.iter().copied().step_by(every).collect()
+}
+
+fn table(document: &Document) -> String {
+    let mut table = "<h2>Figures</h2>\n<table>\n<tr><th>operation<th>size<th>depth<th>connections<th>adapter\
+                     <th>p50<th>p99<th>p99.9<th>bandwidth<th>rate<th>client CPU<th>server CPU</tr>\n"
+        .to_owned();
+    for row in &document.points {
+        for (figures, adapter) in row.figures.iter().zip(&document.adapters) {
+            let latency = |value: fn(&crate::times::Times) -> f64| {
+                figures.latency.as_ref().map_or_else(String::new, |times| units::time(value(times)))
+            };
+            let cells = [
+                row.operation.name().to_owned(),
+                units::size(row.size),
+                row.depth.to_string(),
+                row.connections.to_string(),
+                escaped(&adapter.name),
+                latency(|times| times.p50),
+                latency(|times| times.p99),
+                latency(|times| times.p999),
+                units::bandwidth(figures.bytes_per_second),
+                units::rate(figures.operations_per_second),
+                units::time(figures.client_cpu),
+                units::time(figures.server_cpu),
+            ];
+            let _ = writeln!(table, "<tr><td>{}</tr>", cells.join("<td>"));
+        }
+    }
+    table + "</table>\n"
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --ink: #1c2733; --faint: #6b7785; --grid: #e3e7eb; --paper: #fff; --a0: #1f6fb2; --a1: #d2691e }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #dfe5ea; --faint: #93a0ac; --grid: #333d47; --paper: #171c21; --a0: #6db3ee; --a1: #f0a060 }
+}
+body { font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 82em; margin: 2em auto; padding: 0 1em }
+h1 { font-size: 1.5em } h2 { font-size: 1.15em; margin-top: 2em }
+.notes { color: var(--faint) }
+.plots { display: flex; flex-wrap: wrap; gap: 1.2em 2em }
+figure { margin: 0; width: 380px }
+figcaption { color: var(--faint); font-size: 12px }
+figcaption span { white-space: nowrap; margin-right: .8em }
+svg { width: 100%; height: auto } svg.key { width: 26px; height: 8px; margin-right: .4em }
+polyline { fill: none; stroke-width: 1.8 }
+polyline.a0 { stroke: var(--a0) } polyline.a1 { stroke: var(--a1) }
+circle.a0 { fill: var(--a0) } circle.a1 { fill: var(--a1) }
+.grid { stroke: var(--grid) }
+text { font-size: 11px; fill: var(--faint) } text.title { font-size: 13px; fill: var(--ink) }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 13px }
+th, td { padding: .2em .7em; text-align: right; border-bottom: 1px solid var(--grid) }
+th:first-child, td:first-child, th:nth-child(5), td:nth-child(5) { text-align: left }
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_have_a_few_round_numbers() {
+        assert_eq!(ticks(0.0, 3.0), [1.0, 10.0, 100.0, 1000.0]);
+        assert_eq!(ticks(0.0, 2.0), [1.0, 3.0, 10.0, 30.0, 100.0]);
+        assert_eq!(ticks(0.2, 0.8), [2.0, 3.0, 5.0]);
+    }
+}

@@ -1,0 +1,175 @@
+//! The result for people, row by row as it comes.
+
+use std::io::{Write, stdout};
+
+use anyhow::Result;
+
+use super::{Document, Figures, Measured};
+use crate::measure::Wait;
+use crate::table::{Align::*, Colour, Table, colour};
+use crate::units;
+
+/// Of one adapter.
+const ALONE: Table<10> = Table {
+    columns: [
+        (Left, 16),
+        (Right, 6),
+        (Right, 5),
+        (Right, 5),
+        (Right, 8),
+        (Right, 8),
+        (Right, 8),
+        (Right, 9),
+        (Right, 8),
+        (Right, 17),
+    ],
+};
+
+/// Of two.
+const COMPARED: Table<9> = Table {
+    columns: [
+        (Left, 16),
+        (Right, 6),
+        (Right, 5),
+        (Right, 5),
+        (Left, 9),
+        (Right, 12),
+        (Right, 12),
+        (Right, 6),
+        (Right, 9),
+    ],
+};
+
+pub(super) fn head(adapters: &[String]) -> Result<()> {
+    let lines = match adapters {
+        [first, second] => vec![COMPARED.row([
+            "operation",
+            "size",
+            "depth",
+            "conns",
+            "",
+            first,
+            second,
+            "ratio",
+            "CPU ratio",
+        ])],
+        _ => vec![
+            ALONE.row(["", "", "", "", "latency", "", "", "", "", "CPU time, each"]),
+            ALONE.row([
+                "operation",
+                "size",
+                "depth",
+                "conns",
+                "p50",
+                "p99",
+                "p99.9",
+                "bandwidth",
+                "rate",
+                "client + server",
+            ]),
+        ],
+    };
+    for line in lines {
+        writeln!(stdout(), "{}", colour(&line, Colour::Strong))?;
+    }
+    Ok(())
+}
+
+pub(super) fn row(row: &Measured) -> Result<()> {
+    let line = match &row.figures[..] {
+        [one] => alone(row, one),
+        [first, second] => compared(row, first, second),
+        _ => return Ok(()),
+    };
+    writeln!(stdout(), "{line}")?;
+    Ok(())
+}
+
+fn point(row: &Measured) -> [String; 4] {
+    [
+        row.operation.name().to_owned(),
+        units::size(row.size),
+        row.depth.to_string(),
+        row.connections.to_string(),
+    ]
+}
+
+fn alone(row: &Measured, figures: &Figures) -> String {
+    let [operation, size, depth, connections] = point(row);
+    let latency = |value: fn(&crate::times::Times) -> f64| {
+        figures.latency.as_ref().map_or_else(String::new, |times| units::time(value(times)))
+    };
+    ALONE.row([
+        operation,
+        size,
+        depth,
+        connections,
+        latency(|times| times.p50),
+        latency(|times| times.p99),
+        latency(|times| times.p999),
+        units::bandwidth(figures.bytes_per_second),
+        units::rate(figures.operations_per_second),
+        format!("{} + {}", units::time(figures.client_cpu), units::time(figures.server_cpu)),
+    ])
+}
+
+/// What counts of a point: how long one takes where one is done at a time, else how much goes through.
+fn compared(row: &Measured, first: &Figures, second: &Figures) -> String {
+    let [operation, size, depth, connections] = point(row);
+    let (what, values) = match (&first.latency, &second.latency) {
+        (Some(a), Some(b)) => ("p50", [a.p50, b.p50].map(|value| (value, units::time(value)))),
+        _ if row.size < 1024 => (
+            "rate",
+            [first, second]
+                .map(|figures| (figures.operations_per_second, units::rate(figures.operations_per_second))),
+        ),
+        _ => (
+            "bandwidth",
+            [first, second]
+                .map(|figures| (figures.bytes_per_second, units::bandwidth(figures.bytes_per_second))),
+        ),
+    };
+    let [(a, first_value), (b, second_value)] = values;
+    let cpu = |figures: &Figures| figures.client_cpu + figures.server_cpu;
+    COMPARED.row([
+        operation,
+        size,
+        depth,
+        connections,
+        what.to_owned(),
+        first_value,
+        second_value,
+        format!("{:.2}", a / b),
+        format!("{:.2}", cpu(first) / cpu(second)),
+    ])
+}
+
+pub(super) fn foot(document: &Document) -> Result<()> {
+    let text = format!("\n{}", notes(document));
+    writeln!(stdout(), "{}", colour(&text, Colour::Faint))?;
+    Ok(())
+}
+
+/// How it was measured.
+pub(super) fn notes(document: &Document) -> String {
+    let Document { adapters, address, kernel, processors, pinned, rounds, points } = document;
+    let subject = |subject: &super::Subject| format!("{} (provider {})", subject.name, subject.provider);
+    let subjects = adapters.iter().map(subject).collect::<Vec<_>>().join(" and ");
+    let place = match pinned {
+        Some([client, server]) => format!("pinned to processors {client} and {server} of {processors}"),
+        None => format!("{processors} processors here"),
+    };
+    let polls = points.iter().any(|point| point.wait == Wait::Poll);
+    let waits = match polls {
+        true => "Who waits polls, so that it uses processor time while it waits",
+        false => "Who waits sleeps",
+    };
+    let turns =
+        if adapters.len() == 2 { ", the adapters in turn; ratio: the first to the second" } else { "" };
+    format!(
+        "{subjects} at {address}; {place}, Linux {kernel}.\n\
+         Medians of {rounds} rounds{turns}. Latency: half of the way there and back, a write\n\
+         with the send that announces it; all of it where an operation is answered.\n\
+         {waits}."
+    )
+}

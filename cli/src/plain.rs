@@ -1,0 +1,387 @@
+//! `dat bench --plain`: DAT against plain sockets, row by row. Each round measures both, one after the other, in the same two
+//! processes; what counts is the median of the rounds' ratios, since the speed of a machine changes from one second to
+//! the next.
+
+use std::io::{Write, stdout};
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use crate::link::Link;
+use crate::measure::{Operation, Role, Wait, What, median};
+use crate::pair::Pair;
+use crate::parent::say;
+use crate::peer::{self, Facts, Plan, Said};
+use crate::raw::Raw;
+use crate::table::{Align::*, Colour, Table, colour};
+use crate::{Common, cpu, units};
+
+/// What it is asked.
+#[derive(Args)]
+pub(crate) struct Rows {
+    /// Only the rows whose name contains this
+    #[arg(long, value_name = "TEXT", requires = "plain")]
+    row: Option<String>,
+    /// Exit with 1 when a row misses its bar
+    #[arg(long, requires = "plain")]
+    check: bool,
+}
+
+/// A row of the benchmark.
+struct Row {
+    name: &'static str,
+    /// Of which provider this is asked.
+    provider: &'static str,
+    what: What,
+    against: Against,
+    /// How DAT waits, and how plain TCP does.
+    wait: Wait,
+    raw_wait: Wait,
+    /// For both processes, in place of ia_params.
+    environment: &'static [(&'static str, &'static str)],
+    bar: Bar,
+}
+
+/// What DAT is measured against.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Against {
+    /// A stream.
+    Tcp,
+    /// Datagrams, one call for each.
+    Udp,
+}
+
+/// What the ratio of DAT to plain TCP must be.
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Bar {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+/// How long one measurement takes; each round has one of DAT and one of plain TCP.
+const BUDGET: Duration = Duration::from_millis(250);
+
+const MIB: usize = 1 << 20;
+
+const PING_PONG: What = What::Latency { operation: Operation::Send, size: 64 };
+
+const ROWS: [Row; 10] = [
+    Row {
+        name: "64 B ping-pong, polling",
+        provider: "tcp-emu",
+        what: PING_PONG,
+        against: Against::Tcp,
+        wait: Wait::Poll,
+        raw_wait: Wait::Poll,
+        environment: &[],
+        bar: Bar::AtMost(1.10),
+    },
+    Row {
+        name: "64 B ping-pong, blocking",
+        provider: "tcp-emu",
+        what: PING_PONG,
+        against: Against::Tcp,
+        wait: Wait::Block,
+        raw_wait: Wait::Block,
+        environment: &[("OPENDAT_SPIN_US", "0")],
+        bar: Bar::AtMost(1.15),
+    },
+    Row {
+        name: "64 B, adaptive wait / spin",
+        provider: "tcp-emu",
+        what: PING_PONG,
+        against: Against::Tcp,
+        wait: Wait::Block,
+        raw_wait: Wait::Poll,
+        environment: &[],
+        bar: Bar::AtMost(1.20),
+    },
+    Row {
+        name: "1 MiB RDMA write, window 16",
+        provider: "tcp-emu",
+        what: What::Stream { operation: Operation::RdmaWrite, size: MIB, window: 16 },
+        against: Against::Tcp,
+        wait: Wait::Poll,
+        raw_wait: Wait::Poll,
+        environment: &[],
+        bar: Bar::AtLeast(0.90),
+    },
+    Row {
+        name: "1 MiB RDMA read, window 16",
+        provider: "tcp-emu",
+        what: What::Stream { operation: Operation::RdmaRead, size: MIB, window: 16 },
+        against: Against::Tcp,
+        wait: Wait::Poll,
+        raw_wait: Wait::Poll,
+        environment: &[],
+        bar: Bar::AtLeast(0.85),
+    },
+    Row {
+        name: "64 B sends, 64 outstanding",
+        provider: "tcp-emu",
+        what: What::Stream { operation: Operation::Send, size: 64, window: 64 },
+        against: Against::Tcp,
+        wait: Wait::Poll,
+        raw_wait: Wait::Poll,
+        environment: &[],
+        bar: Bar::AtLeast(10.0),
+    },
+    Row {
+        name: "64 B ping-pong, polling, UDP",
+        provider: "softroce",
+        what: PING_PONG,
+        against: Against::Udp,
+        wait: Wait::Poll,
+        raw_wait: Wait::Poll,
+        environment: &[],
+        bar: Bar::AtMost(1.25),
+    },
+    Row {
+        name: "1 MiB RDMA write, MTU 4096",
+        provider: "softroce",
+        what: What::Stream { operation: Operation::RdmaWrite, size: MIB, window: 16 },
+        against: Against::Tcp,
+        wait: Wait::Poll,
+        raw_wait: Wait::Poll,
+        environment: &[("OPENDAT_MTU", "4096")],
+        bar: Bar::AtLeast(0.55),
+    },
+    Row {
+        name: "1 MiB RDMA write, MTU 1024",
+        provider: "softroce",
+        what: What::Stream { operation: Operation::RdmaWrite, size: MIB, window: 16 },
+        against: Against::Tcp,
+        wait: Wait::Poll,
+        raw_wait: Wait::Poll,
+        environment: &[("OPENDAT_MTU", "1024")],
+        bar: Bar::AtLeast(0.40),
+    },
+    Row {
+        name: "64 B sends, 64 outst., UDP",
+        provider: "softroce",
+        what: What::Stream { operation: Operation::Send, size: 64, window: 64 },
+        against: Against::Udp,
+        wait: Wait::Poll,
+        raw_wait: Wait::Poll,
+        environment: &[],
+        bar: Bar::AtLeast(2.0),
+    },
+];
+
+/// What both processes do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Work {
+    pub(crate) what: What,
+    pub(crate) against: Against,
+    rounds: u32,
+}
+
+/// One round: a time in seconds for half a round trip, or bytes a second.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Round {
+    dat: f64,
+    raw: f64,
+}
+
+/// The result of a row, as machines are told.
+#[derive(Serialize)]
+struct Measured {
+    name: &'static str,
+    size: usize,
+    /// `seconds` (half round trips) or `bytes_per_second`.
+    unit: &'static str,
+    against: Against,
+    dat_wait: Wait,
+    raw_wait: Wait,
+    rounds: Vec<Round>,
+    dat: f64,
+    raw: f64,
+    /// The median of the rounds' ratios, the least and the greatest.
+    ratio: f64,
+    ratio_min: f64,
+    ratio_max: f64,
+    bar: Bar,
+    met: bool,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    adapter: &'a str,
+    provider: &'a str,
+    congestion_control: &'a str,
+    processors: usize,
+    /// The processors of client and server.
+    pinned: Option<[usize; 2]>,
+    kernel: String,
+    rows: Vec<Measured>,
+}
+
+const TABLE: Table<6> =
+    Table { columns: [(Left, 27), (Right, 9), (Right, 9), (Left, 18), (Left, 6), (Left, 6)] };
+
+/// Runs all rows; false when one misses its bar and that was asked about.
+pub(crate) fn run(common: &Common, rounds: u32, options: &Rows) -> Result<bool> {
+    let Common { adapter, json, .. } = common;
+    common.check()?;
+    let provider = dat::Adapter::open(adapter)?.attributes().provider.clone();
+    let asked = |row: &&Row| options.row.as_ref().is_none_or(|text| row.name.contains(text.as_str()));
+    let of_provider: Vec<&Row> = ROWS.iter().filter(|row| row.provider == provider).collect();
+    // Of a provider that has no rows of its own the general ones are asked.
+    let of_provider = if of_provider.is_empty() { ROWS.iter().take(6).collect() } else { of_provider };
+    let rows: Vec<&Row> = of_provider.iter().copied().filter(asked).collect();
+    anyhow::ensure!(!rows.is_empty(), "no row has this in its name; the rows are: {}", names(&of_provider));
+    if !json {
+        let head = ["", "DAT", "raw", "ratio (min–max)", "bar", ""];
+        writeln!(stdout(), "{}", colour(&TABLE.row(head), Colour::Strong))?;
+    }
+    let mut facts = Facts::default();
+    let mut measured = Vec::new();
+    for row in rows {
+        let (said, rounds) = row.run(common, rounds)?;
+        facts = said;
+        let result = row.judge(rounds);
+        if !json {
+            print_row(&result)?;
+        }
+        measured.push(result);
+    }
+    let met = measured.iter().all(|row| row.met);
+    let document = Document {
+        adapter,
+        provider: facts.provider(),
+        congestion_control: &facts.congestion_control,
+        processors: cpu::allowed().len(),
+        pinned: cpu::two(),
+        kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
+        rows: measured,
+    };
+    if *json {
+        writeln!(stdout(), "{}", serde_json::to_string_pretty(&document)?)?;
+    } else {
+        print_foot(&document, rounds)?;
+    }
+    Ok(met || !options.check)
+}
+
+fn names(rows: &[&Row]) -> String {
+    rows.iter().map(|row| format!("{:?}", row.name)).collect::<Vec<_>>().join(", ")
+}
+
+impl Row {
+    fn run(&self, common: &Common, rounds: u32) -> Result<(Facts, Vec<Round>)> {
+        let plan = Plan {
+            role: Role::Server,
+            adapters: vec![common.adapter.clone()],
+            address: common.address.to_string(),
+            server: None,
+            cpu: None,
+            wait: self.wait,
+            raw_wait: self.raw_wait,
+            work: peer::Work::Plain(Work { what: self.what, against: self.against, rounds }),
+        };
+        let mut pair = Pair::start(&plan, self.environment)?;
+        let (mut facts, mut rounds) = (Facts::default(), Vec::new());
+        while let Some(said) = pair.next()? {
+            match said {
+                (Role::Client, Said::Connected(said)) => facts = said,
+                (Role::Client, Said::Round(round)) => rounds.push(round),
+                _ => {}
+            }
+        }
+        Ok((facts, rounds))
+    }
+
+    fn judge(&self, rounds: Vec<Round>) -> Measured {
+        let ratios: Vec<f64> = rounds.iter().map(|round| round.dat / round.raw).collect();
+        let ratio = median(&ratios);
+        let column = |value: fn(&Round) -> f64| median(&rounds.iter().map(value).collect::<Vec<_>>());
+        Measured {
+            name: self.name,
+            size: self.what.size(),
+            unit: match self.what {
+                What::Latency { .. } => "seconds",
+                What::Stream { .. } => "bytes_per_second",
+            },
+            against: self.against,
+            dat_wait: self.wait,
+            raw_wait: self.raw_wait,
+            dat: column(|round| round.dat),
+            raw: column(|round| round.raw),
+            ratio,
+            ratio_min: ratios.iter().copied().fold(f64::INFINITY, f64::min),
+            ratio_max: ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            bar: self.bar,
+            met: match self.bar {
+                Bar::AtMost(bar) => ratio <= bar,
+                Bar::AtLeast(bar) => ratio >= bar,
+            },
+            rounds,
+        }
+    }
+}
+
+fn print_row(row: &Measured) -> Result<()> {
+    let value = |value: f64| match row.unit {
+        "seconds" => units::time(value),
+        _ if row.size < 1024 => units::rate(value / row.size as f64),
+        _ => units::bandwidth(value),
+    };
+    let digits = if row.ratio < 9.995 { 2 } else { 1 };
+    let bar = match row.bar {
+        Bar::AtMost(bar) => format!("≤ {bar:.2}"),
+        Bar::AtLeast(bar) => format!("≥ {bar:.*}", if bar < 10.0 { 2 } else { 0 }),
+    };
+    let verdict = if row.met { colour("met", Colour::Good) } else { colour("missed", Colour::Bad) };
+    let line = TABLE.row([
+        row.name.to_owned(),
+        value(row.dat),
+        value(row.raw),
+        format!("{:.digits$} ({:.digits$}–{:.digits$})", row.ratio, row.ratio_min, row.ratio_max),
+        bar,
+        verdict,
+    ]);
+    writeln!(stdout(), "{line}")?;
+    Ok(())
+}
+
+fn print_foot(document: &Document<'_>, rounds: u32) -> Result<()> {
+    let placement = match document.pinned {
+        Some([client, server]) => format!("pinned to processors {client} and {server}"),
+        None => "on one processor".to_owned(),
+    };
+    let text = format!(
+        "\nTwo processes {placement}, Linux {}.\n\
+         {rounds} rounds of both, interleaved, after a warm-up; medians, and the median of the\n\
+         rounds' ratios. Adapter {}, provider {}; against plain TCP, congestion\n\
+         control {}, or plain UDP. Ping-pong: half a round trip.",
+        document.kernel, document.adapter, document.provider, document.congestion_control
+    );
+    writeln!(stdout(), "{}", colour(&text, Colour::Faint))?;
+    Ok(())
+}
+
+impl Work {
+    /// The part of one process.
+    pub(crate) fn run(&self, link: &mut Link, raw: &mut Raw, role: Role) -> Result<()> {
+        raw.against = self.against;
+        let count = self.what.calibrate(link, raw, role, BUDGET)?;
+        for round in 0..self.rounds {
+            // Who is second may find the machine warmer, or a noisy neighbour back: they take turns.
+            let raw_first = round % 2 == 0;
+            let before = if raw_first { Some(self.what.raw(raw, role, count.raw)?) } else { None };
+            let dat = self.what.dat(link, raw, role, count.dat)?;
+            let raw = match before {
+                Some(before) => before,
+                None => self.what.raw(raw, role, count.raw)?,
+            };
+            if role == Role::Client {
+                say(&Said::Round(Round { dat, raw }));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,298 @@
+//! `dat top`: what the adapters of another process do, while it runs. The process answers on sockets of its own (`dat-core`,
+//! `stats.rs`).
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Read, Write, stdout};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use serde::Serialize;
+
+use crate::table::{Align::*, Colour, Table, colour};
+use crate::units;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// The process; without it, those that can be asked are listed
+    #[arg(value_name = "PID")]
+    pid: Option<u32>,
+    /// Ask once, and print what has been counted so far; without it, again and again
+    #[arg(long)]
+    once: bool,
+    /// Seconds between two questions
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
+    interval: f64,
+    /// Print a JSON document for each answer, in one line
+    #[arg(long)]
+    json: bool,
+}
+
+fn interval(text: &str) -> Result<f64, &'static str> {
+    let seconds = text.parse().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
+    seconds.ok_or("expected 0.1 to 3600 seconds")
+}
+
+/// The beginning of the sockets' names, which the process's number follows.
+const NAME: &str = "opendat-stats-";
+/// Sockets of one process: each copy of a provider has its own.
+const COPIES: u32 = 16;
+/// A process that is stopped does not answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Numbers by the names of counters.
+type Counters = BTreeMap<String, u64>;
+
+/// An adapter of the process.
+#[derive(Clone, Default, PartialEq, Debug, Serialize)]
+struct Adapter {
+    name: String,
+    provider: String,
+    /// What counts for the adapter, its wire included.
+    ia: Counters,
+    /// The sums over its endpoints and dispatchers, as they are now: those that were freed are not in them.
+    ep: Counters,
+    evd: Counters,
+    endpoints: Vec<Endpoint>,
+}
+
+#[derive(Clone, Default, PartialEq, Debug, Serialize)]
+struct Endpoint {
+    handle: String,
+    state: String,
+    counters: Counters,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    pid: u32,
+    adapters: &'a [Adapter],
+}
+
+/// Asks until it is killed, or the process has ended.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let Some(pid) = options.pid else { return list(options.json) };
+    let mut before: Option<(Instant, Vec<Adapter>)> = None;
+    loop {
+        let adapters = match ask(pid)? {
+            Some(adapters) => adapters,
+            // It was there, and has closed its last adapter.
+            None if before.is_some() => return Ok(true),
+            None => bail!("{}", why_not(pid)),
+        };
+        let now = Instant::now();
+        if options.json {
+            writeln!(stdout(), "{}", serde_json::to_string(&Document { pid, adapters: &adapters })?)?;
+        } else if options.once {
+            write!(stdout(), "{}", totals(&adapters))?;
+        } else if let Some((then, old)) = &before {
+            let clear = if stdout().is_terminal() { "\x1b[H\x1b[J" } else { "" };
+            write!(stdout(), "{clear}{}", rates(pid, &adapters, old, (now - *then).as_secs_f64()))?;
+        }
+        stdout().flush()?;
+        if options.once {
+            return Ok(true);
+        }
+        before = Some((now, adapters));
+        sleep(Duration::from_secs_f64(options.interval));
+    }
+}
+
+/// The processes that can be asked.
+fn list(json: bool) -> Result<bool> {
+    let sockets = std::fs::read_to_string("/proc/net/unix").context("reading /proc/net/unix")?;
+    let mut pids: Vec<u32> = sockets
+        .lines()
+        .filter_map(|line| {
+            let (_, name) = line.rsplit_once(&format!("@{NAME}"))?;
+            name.split('-').next()?.parse().ok()
+        })
+        .collect();
+    pids.sort_unstable();
+    pids.dedup();
+    if json {
+        writeln!(stdout(), "{}", serde_json::to_string(&serde_json::json!({ "processes": pids }))?)?;
+        return Ok(true);
+    }
+    ensure!(!pids.is_empty(), "no process says what its adapters do: start one with OPENDAT_STATS=1");
+    for pid in pids {
+        let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let command = String::from_utf8_lossy(&command).replace('\0', " ");
+        writeln!(stdout(), "{pid:>8}  {}", command.trim())?;
+    }
+    Ok(true)
+}
+
+fn why_not(pid: u32) -> String {
+    match std::path::Path::new(&format!("/proc/{pid}")).exists() {
+        true => format!(
+            "process {pid} does not say what its adapters do: start it with OPENDAT_STATS=1; one that has no adapter of \
+             OpenDAT open, or belongs to another user, does not either"
+        ),
+        false => format!("there is no process {pid}"),
+    }
+}
+
+/// What the process says, all of its copies; none: nobody answers.
+fn ask(pid: u32) -> Result<Option<Vec<Adapter>>> {
+    let mut answered = None;
+    for copy in 0..COPIES {
+        let address = SocketAddr::from_abstract_name(format!("{NAME}{pid}-{copy}"))?;
+        let Ok(mut stream) = UnixStream::connect_addr(&address) else { continue };
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).with_context(|| format!("process {pid} does not answer"))?;
+        let adapters = parse(&text);
+        if !adapters.is_empty() {
+            answered.get_or_insert_with(Vec::new).extend(adapters);
+        }
+    }
+    Ok(answered)
+}
+
+fn parse(text: &str) -> Vec<Adapter> {
+    let mut adapters: Vec<Adapter> = Vec::new();
+    let mut part = "";
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match (words.as_slice(), adapters.last_mut()) {
+            (["ia", name, provider], _) => {
+                let (name, provider) = ((*name).to_owned(), (*provider).to_owned());
+                adapters.push(Adapter { name, provider, ..Adapter::default() });
+                part = "ia";
+            }
+            (["ep", handle, state], Some(adapter)) => {
+                let (handle, state) = ((*handle).to_owned(), (*state).to_owned());
+                adapter.endpoints.push(Endpoint { handle, state, ..Endpoint::default() });
+                part = "endpoint";
+            }
+            (["sum", what], _) => part = if *what == "ep" { "ep" } else { "evd" },
+            ([name, value], Some(adapter)) => {
+                let counters = match part {
+                    "ia" => &mut adapter.ia,
+                    "ep" => &mut adapter.ep,
+                    "evd" => &mut adapter.evd,
+                    _ => match adapter.endpoints.last_mut() {
+                        Some(endpoint) => &mut endpoint.counters,
+                        None => continue,
+                    },
+                };
+                counters.insert((*name).to_owned(), value.parse().unwrap_or(0));
+            }
+            _ => {}
+        }
+    }
+    adapters
+}
+
+/// Everything that has been counted.
+fn totals(adapters: &[Adapter]) -> String {
+    let mut text = String::new();
+    for Adapter { name, provider, ia, ep, evd, endpoints } in adapters {
+        let head = format!("{name} (provider {provider}), {} endpoints", endpoints.len());
+        text += &format!("{}\n", colour(&head, Colour::Strong));
+        for (name, value) in ia.iter().chain(ep).chain(evd) {
+            text += &format!("  {name:<34} {value}\n");
+        }
+    }
+    text
+}
+
+const RATES: Table<4> = Table { columns: [(Left, 16), (Right, 12), (Right, 12), (Right, 12)] };
+
+/// What counters there are of an operation: how many, and how many octets.
+const OPERATIONS: [(&str, &str, &str); 6] = [
+    ("send", "DCNT_EP_POST_SEND", "DCNT_EP_POST_SEND_DATA"),
+    ("RDMA write", "DCNT_EP_POST_WRITE", "DCNT_EP_POST_WRITE_DATA"),
+    ("write, immediate", "DCNT_EP_POST_WRITE_IMM", "DCNT_EP_POST_WRITE_IMM_DATA"),
+    ("RDMA read", "DCNT_EP_POST_READ", "DCNT_EP_POST_READ_DATA"),
+    ("fetch and add", "DCNT_EP_POST_FETCH_ADD", ""),
+    ("compare and swap", "DCNT_EP_POST_CMP_SWAP", ""),
+];
+
+/// What has happened since the last answer.
+fn rates(pid: u32, adapters: &[Adapter], old: &[Adapter], seconds: f64) -> String {
+    let mut text = String::new();
+    for adapter in adapters {
+        let none = Adapter::default();
+        let before = old
+            .iter()
+            .find(|old| old.name == adapter.name && old.provider == adapter.provider)
+            .unwrap_or(&none);
+        let Adapter { name, provider, ep, endpoints, .. } = adapter;
+        let connected = endpoints.iter().filter(|endpoint| endpoint.state == "Connected").count();
+        let head = format!(
+            "process {pid}: {name} (provider {provider}), {} endpoints, {connected} connected",
+            endpoints.len()
+        );
+        text += &format!("{}\n", colour(&head, Colour::Strong));
+        text +=
+            &format!("{}\n", colour(&RATES.row(["", "each second", "bandwidth", "in all"]), Colour::Faint));
+        let difference = |counters: &Counters, before: &Counters, name: &str| {
+            let value = counters.get(name).copied().unwrap_or(0);
+            value.saturating_sub(before.get(name).copied().unwrap_or(0)) as f64 / seconds
+        };
+        let mut row = |what: &str, count: &str, data: &str| {
+            let Some(all) = ep.get(count) else { return };
+            text += &RATES.row([
+                what.to_owned(),
+                units::rate(difference(ep, &before.ep, count)),
+                if data.is_empty() {
+                    String::new()
+                } else {
+                    units::bandwidth(difference(ep, &before.ep, data))
+                },
+                all.to_string(),
+            ]);
+            text.push('\n');
+        };
+        for (what, count, data) in OPERATIONS {
+            row(what, count, data);
+        }
+        row("receive", "DCNT_EP_RECV", "DCNT_EP_RECV_DATA");
+        for (name, value) in adapter.ia.iter().filter(|(name, _)| !name.starts_with("DCNT_")) {
+            let rate = units::rate(difference(&adapter.ia, &before.ia, name));
+            text +=
+                &format!("{}\n", RATES.row([name.as_str(), rate.as_str(), "", value.to_string().as_str()]));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANSWER: &str = "ia tcp-emu tcp-emu\nDCNT_IA_PZ_CREATE 1\nresent 3\nep 0x10 Connected\nDCNT_EP_POST_SEND 7\n\
+                          ep 0x20 Unconnected\nsum ep\nDCNT_EP_POST_SEND 7\nDCNT_EP_POST_SEND_DATA 448\nsum evd\n\
+                          DCNT_EVD_WAIT 2\nia other tcp-emu\nsum ep\nsum evd\n";
+
+    #[test]
+    fn an_answer_is_understood() {
+        let adapters = parse(ANSWER);
+        assert_eq!(adapters.iter().map(|a| a.name.as_str()).collect::<Vec<_>>(), ["tcp-emu", "other"]);
+        let first = &adapters[0];
+        assert_eq!((first.ia["DCNT_IA_PZ_CREATE"], first.ia["resent"]), (1, 3));
+        assert_eq!((first.ep["DCNT_EP_POST_SEND_DATA"], first.evd["DCNT_EVD_WAIT"]), (448, 2));
+        let states: Vec<_> = first.endpoints.iter().map(|endpoint| endpoint.state.as_str()).collect();
+        assert_eq!(states, ["Connected", "Unconnected"]);
+        assert_eq!(first.endpoints[0].counters["DCNT_EP_POST_SEND"], 7);
+        assert_eq!(parse("rubbish\nmore of it 1 2 3\nlonely 1\n"), []);
+    }
+
+    #[test]
+    fn rates_are_of_the_time_between_two_answers() {
+        let old = parse(ANSWER);
+        let new = parse(&ANSWER.replace("SEND 7", "SEND 10007").replace("448", "640448"));
+        let text = rates(1, &new, &old, 2.0);
+        let send = text.lines().find(|line| line.starts_with("send")).expect("a row");
+        assert_eq!(
+            send.split_whitespace().collect::<Vec<_>>(),
+            ["send", "5.00", "k/s", "0.32", "MB/s", "10007"]
+        );
+        assert!(text.contains("2 endpoints, 1 connected") && text.contains("resent"), "{text}");
+    }
+}

@@ -1,0 +1,143 @@
+//! What a newcomer meets in the first hour, as it is said: what happened, where, and what to do. `snapshots/` has the texts, for
+//! people to read; `INSTA_UPDATE=always` writes them anew.
+
+use std::fmt::Write as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use dat::{Access, Adapter, Close, Endpoint, Event, EventDispatcher, Flags, ProtectionZone};
+
+const LIMIT: Option<Duration> = Some(Duration::from_secs(20));
+
+/// Entries that will not open, each for a reason of its own.
+const REGISTRY: &str = "\
+older u1.2 nonthreadsafe default libdat_tcp_emu.so opendat.0.1 \"\" \"\"
+lost u2.0 nonthreadsafe default libopendat_gone.so vendor.1.0 \"\" \"\"
+no-library u2.0 nonthreadsafe default /etc/passwd vendor.1.0 \"\" \"\"
+no-provider u2.0 nonthreadsafe default libc.so.6 vendor.1.0 \"\" \"\"
+short u2.0 nonthreadsafe default libdat_tcp_emu.so
+";
+
+#[test]
+fn programs_say_what_happened_where_and_what_to_do() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let conf = dir.path().join("dat.conf");
+    std::fs::write(&conf, REGISTRY).expect("writes");
+    let mut said = String::new();
+    for arguments in [
+        &["query", "no-such-ia"][..],
+        &["query", "older"],
+        &["query", "lost"],
+        &["query", "no-library"],
+        &["query", "no-provider"],
+        &["query", "short"],
+        &["ping", "--adapter", "no-such-ia"],
+        &["ping", "--address", "192.0.2.1"],
+        &["ping", "no-such-host.invalid"],
+        &["ping", "127.0.0.1:1"],
+        &["bench", "--sizes", "huge"],
+        &["check", "no-such-file"],
+        &["register", "", "libdat_tcp_emu.so"],
+        &["top", "1"],
+        &["lsit"],
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_dat"))
+            .args(arguments)
+            .env("DAT_OVERRIDE", &conf)
+            .env_remove("DAT_DBG_TYPE")
+            .stdin(Stdio::null())
+            .output()
+            .expect("it starts");
+        assert!(!output.status.success(), "{arguments:?}");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        let text = text.replace(&conf.display().to_string(), "my.conf");
+        let libc = text.find("/libc.so.6: undefined").map(|end| {
+            let start = text[..end].rfind(' ').map_or(0, |at| at + 1);
+            text[start..end].to_owned()
+        });
+        let text = libc.map_or(text.clone(), |dir| text.replace(&dir, "/lib"));
+        writeln!(said, "$ dat {}\n{}", arguments.join(" "), text.trim_end()).expect("a string");
+        said.push('\n');
+    }
+    insta::assert_snapshot!("programs", said);
+}
+
+/// One end of a connection.
+struct Side {
+    adapter: Adapter,
+    zone: ProtectionZone,
+    events: EventDispatcher,
+    endpoint: Endpoint,
+}
+
+impl Side {
+    fn new() -> Side {
+        let adapter = Adapter::open("tcp-emu").expect("opens with nothing configured");
+        let zone = adapter.zone().expect("a zone");
+        let events = adapter.dispatcher(32).expect("a dispatcher");
+        let endpoint = adapter.endpoint().zone(&zone).events(&events).create().expect("an endpoint");
+        Side { adapter, zone, events, endpoint }
+    }
+
+    fn event(&mut self) -> Event {
+        self.events.wait(LIMIT).expect("an event")
+    }
+}
+
+fn connected() -> (Side, Side) {
+    let (mut client, mut server) = (Side::new(), Side::new());
+    let listener = server.adapter.listen_any(&server.events).expect("listens");
+    let here = "127.0.0.1".parse().expect("an address");
+    client.endpoint.connect(here, listener.qualifier(), b"", LIMIT).expect("connects");
+    server.event().request().expect("a request").accept(&mut server.endpoint, b"").expect("accepts");
+    server.event().established().expect("is up");
+    client.event().established().expect("is up");
+    (client, server)
+}
+
+#[test]
+fn operations_say_what_happened_where_and_what_to_do() {
+    let mut said = String::new();
+    let mut say = |what: &str, text: &dyn std::fmt::Display| {
+        writeln!(said, "{what}\n    {text}\n").expect("a string");
+    };
+
+    let mut lonely = Side::new();
+    let here = "127.0.0.1".parse().expect("an address");
+    let error = lonely.endpoint.post_send(&[], 1, Flags::default()).expect_err("not connected");
+    say("a send on an endpoint that is not connected", &error);
+    lonely.endpoint.connect(here, 1, b"", LIMIT).expect("begins");
+    let error = lonely.event().established().expect_err("nobody listens");
+    say("a connection to where nobody listens", &error);
+    let error = lonely.adapter.dispatcher(1 << 30).err().expect("too long");
+    say("a dispatcher for more events than there can be", &error);
+
+    let (mut client, server) = connected();
+    let foreign =
+        client.adapter.zone().expect("a zone").register(vec![0; 8], Access::ALL).expect("registers");
+    let error = client.endpoint.post_send(&[foreign.segment(0..8).expect("inside")], 1, Flags::default());
+    say("a send of memory of another protection zone", &error.expect_err("another zone"));
+    let fixed = client.zone.register(vec![0; 8], Access::LOCAL_READ).expect("registers");
+    let error = client.endpoint.post_receive(&[fixed.segment(0..8).expect("inside")], 1);
+    say("a receive into memory that may not be written", &error.expect_err("no privilege"));
+    let memory = client.zone.register(vec![0; 64], Access::ALL).expect("registers");
+    let error = memory.segment(60..70).expect_err("outside");
+    say("a segment that is not inside of its memory", &error);
+    let error = client.endpoint.connect(here, 1, b"", LIMIT).expect_err("is connected");
+    say("a second connection of an endpoint", &error);
+
+    let private = server.zone.register(vec![0; 64], Access::LOCAL).expect("registers");
+    let target = private.remote().segment(0..8).expect("inside");
+    let data = memory.segment(0..8).expect("inside");
+    client.endpoint.post_read(&[data], target, 1, Flags::default()).expect("posts");
+    let mut events: Vec<String> = (0..2).map(|_| client.event().to_string()).collect();
+    events.sort();
+    say("a read of memory that the peer keeps to itself", &events.join("\n    "));
+
+    let (mut client, mut server) = connected();
+    client.endpoint.disconnect(Close::Graceful).expect("disconnects");
+    say("the peer leaves", &server.event());
+    let error = server.endpoint.connect(here, 1, b"", LIMIT).expect_err("must be reset");
+    say("a connection of an endpoint that had one", &error);
+    insta::assert_snapshot!("operations", said);
+}

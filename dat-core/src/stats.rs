@@ -1,0 +1,175 @@
+//! What the adapters of this process have done, for whoever asks while it runs: with `OPENDAT_STATS=1` a thread answers on an
+//! abstract Unix socket, `opendat-stats-PID-N`. It costs the data path nothing: the counters are there anyway
+//! ([`crate::counters`]), and are read when somebody asks.
+//!
+//! The answer is lines of words: `ia NAME PROVIDER`, then what counts for it, `COUNTER NUMBER`, those that are not 0; `ep HANDLE
+//! STATE` and what counts for that; `sum ep` and `sum evd`, and what all of them come to.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use dat_sys::*;
+
+use crate::counters::{Ask, names};
+use crate::environment;
+use crate::ep::Ep;
+use crate::evd::Evd;
+use crate::handle::{self, Node};
+use crate::ia::Ia;
+use crate::provider::Transport;
+
+/// Adds what an adapter has done.
+type Report = Box<dyn Fn(&mut String) + Send>;
+
+/// The adapters that are open, by their handles, and who answers for them.
+#[derive(Default)]
+struct Office {
+    adapters: Vec<(usize, Report)>,
+    clerk: Option<Clerk>,
+}
+
+struct Clerk {
+    stop: Arc<AtomicBool>,
+    address: SocketAddr,
+    thread: JoinHandle<()>,
+}
+
+static OFFICE: Mutex<Office> = Mutex::new(Office { adapters: Vec::new(), clerk: None });
+
+/// Several copies of this code may be in one process, each with adapters of its own.
+const COPIES: u32 = 16;
+/// Who asks takes the answer, or leaves.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+fn office() -> MutexGuard<'static, Office> {
+    OFFICE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An adapter was opened.
+pub(crate) fn enter<T: Transport>(ia: &'static Node<Ia<T>>) {
+    if environment::variable("OPENDAT_STATS").is_none_or(|value| value.is_empty() || value == "0") {
+        return;
+    }
+    let mut office = office();
+    office.adapters.push((ia.handle() as usize, Box::new(|text| report(ia, text))));
+    if office.clerk.is_none() {
+        // Without an answer the program works all the same.
+        office.clerk = Clerk::start();
+    }
+}
+
+/// An adapter is about to be closed: nobody looks at it any more when this returns.
+pub(crate) fn leave<T: Transport>(ia: &Node<Ia<T>>) {
+    let mut office = office();
+    office.adapters.retain(|(handle, _)| *handle != ia.handle() as usize);
+    if office.adapters.is_empty()
+        && let Some(clerk) = office.clerk.take()
+    {
+        drop(office);
+        clerk.end();
+    }
+}
+
+impl Clerk {
+    fn start() -> Option<Clerk> {
+        let bind = |n| {
+            let address =
+                SocketAddr::from_abstract_name(format!("opendat-stats-{}-{n}", std::process::id())).ok()?;
+            Some((UnixListener::bind_addr(&address).ok()?, address))
+        };
+        let (listener, address) = (0..COPIES).find_map(bind)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let answer = move || {
+            for caller in listener.incoming() {
+                if stopped.load(Ordering::Acquire) {
+                    return;
+                }
+                if let Ok(caller) = caller {
+                    // Who has gone does not want to know.
+                    let _ = serve(&caller);
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("dat-stats".to_owned()).spawn(answer).ok()?;
+        Some(Clerk { stop, address, thread })
+    }
+
+    fn end(self) {
+        self.stop.store(true, Ordering::Release);
+        // It waits for a caller. In a child of fork there is no thread to be waited for, and no adapter either.
+        if UnixStream::connect_addr(&self.address).is_ok() {
+            let _ = self.thread.join();
+        }
+    }
+}
+
+/// For the same user, or the one who may do anything.
+fn serve(mut caller: &UnixStream) -> std::io::Result<()> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    use std::os::fd::AsRawFd;
+    // SAFETY: a socket, and room for the answer of this length.
+    let asked = unsafe {
+        let option = (&raw mut peer).cast();
+        libc::getsockopt(caller.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, option, &mut length)
+    };
+    // SAFETY: no arguments, cannot fail.
+    let own = unsafe { libc::geteuid() };
+    if asked != 0 || (peer.uid != own && peer.uid != 0) {
+        return Ok(());
+    }
+    caller.set_write_timeout(Some(PATIENCE))?;
+    let mut text = String::new();
+    for (_, report) in &office().adapters {
+        report(&mut text);
+    }
+    caller.write_all(text.as_bytes())
+}
+
+fn report<T: Transport>(ia: &Node<Ia<T>>, text: &mut String) {
+    const ALL: Ask = Ask { which: None, reset: false };
+    let _ = writeln!(text, "ia {} {}", word(&ia.name), word(ia.provider));
+    count(text, "DCNT_IA_PZ_CREATE", &ia.counters.read(ALL));
+    for (name, value) in ia.transport.counters() {
+        let _ = writeln!(text, "{name} {value}");
+    }
+    // Under this lock none of its objects goes away.
+    let _control = ia.control();
+    let mut sum = [0u64; crate::counters::EP];
+    for handle in ia.objects(DAT_HANDLE_TYPE_EP) {
+        // SAFETY: as above.
+        let Ok(ep) = (unsafe { handle::get::<Ep<T>>(handle) }) else { continue };
+        let counted = ep.counters.read(ALL);
+        let _ = writeln!(text, "ep {:#x} {:?}", handle as usize, ep.state());
+        count(text, "DCNT_EP_CONNECT", &counted);
+        sum.iter_mut().zip(counted).for_each(|(sum, n)| *sum += n);
+    }
+    let _ = writeln!(text, "sum ep");
+    count(text, "DCNT_EP_CONNECT", &sum);
+    let mut sum = [0u64; crate::counters::EVD];
+    for handle in ia.objects(DAT_HANDLE_TYPE_EVD) {
+        // SAFETY: as above.
+        let Ok(evd) = (unsafe { handle::get::<Evd<T>>(handle) }) else { continue };
+        sum.iter_mut().zip(evd.counters(ALL)).for_each(|(sum, n)| *sum += n);
+    }
+    let _ = writeln!(text, "sum evd");
+    count(text, "DCNT_EVD_WAIT", &sum);
+}
+
+fn count(text: &mut String, first: &'static str, counters: &[u64]) {
+    for (name, value) in names(first).zip(counters).filter(|(_, value)| **value > 0) {
+        let _ = writeln!(text, "{name} {value}");
+    }
+}
+
+/// A name without what would end it.
+fn word(name: &str) -> String {
+    name.split_whitespace().collect::<Vec<_>>().join("_")
+}

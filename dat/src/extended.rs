@@ -1,0 +1,124 @@
+//! Posting what is not of the standard but of OFED's extension of it (dat_ib_extensions.h), where the adapter has it
+//! ([`Attributes::extended`](crate::Attributes::extended)).
+
+use std::ffi::c_int;
+use std::ptr::null_mut;
+
+use dat_sys::ib::*;
+
+use crate::endpoint::Endpoint;
+use crate::error::Result;
+use crate::memory::{RemoteSegment, Segment, iov};
+use crate::object::call;
+use crate::post::Flags;
+
+/// Errors are those of the other posts, and [`NotImplemented`](crate::ErrorKind::NotImplemented) where there is no
+/// extension.
+impl Endpoint {
+    /// Adds a number to the 8 bytes at `remote`, as the peer's processor has them in memory; what they were before comes to the
+    /// 8 bytes at `local`. The peer's region grants [`REMOTE_ATOMIC`](crate::Access::REMOTE_ATOMIC).
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    #[inline]
+    pub fn post_fetch_add(
+        &mut self,
+        local: Segment,
+        remote: RemoteSegment,
+        add: u64,
+        cookie: u64,
+        flags: Flags,
+    ) -> Result<()> {
+        let arguments = [add, pointer(&local), cookie, pointer(&remote), flags.bits().into()];
+        self.extended(DAT_IB_FETCH_AND_ADD_OP, &arguments)
+    }
+
+    /// As [`post_fetch_add`](Self::post_fetch_add), but puts `swap` there if it finds `compare`.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    #[inline]
+    pub fn post_compare_swap(
+        &mut self,
+        local: Segment,
+        remote: RemoteSegment,
+        (compare, swap): (u64, u64),
+        cookie: u64,
+        flags: Flags,
+    ) -> Result<()> {
+        let arguments = [compare, swap, pointer(&local), cookie, pointer(&remote), flags.bits().into()];
+        self.extended(DAT_IB_CMP_AND_SWAP_OP, &arguments)
+    }
+
+    /// Writes the segments to memory of the peer, one of whose receives completes then, with the number and no bytes
+    /// ([`Completion::immediate`](crate::Completion::immediate)).
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    #[inline]
+    pub fn post_write_immediate(
+        &mut self,
+        local: &[Segment],
+        remote: RemoteSegment,
+        immediate: u32,
+        cookie: u64,
+        flags: Flags,
+    ) -> Result<()> {
+        let (count, iov) = iov(local);
+        let iov = iov.expose_provenance() as u64;
+        let flags = flags.bits().into();
+        let arguments = [count as u64, iov, cookie, pointer(&remote), immediate.into(), flags];
+        self.extended(DAT_IB_RDMA_WRITE_IMMED_OP, &arguments)
+    }
+
+    /// dat_extension_op on this endpoint. Each argument is a number or the address of something that lives until this returns,
+    /// as the macros in dat_ib_extensions.h have them.
+    #[inline]
+    fn extended(&mut self, op: DAT_IB_OP, arguments: &[u64]) -> Result<()> {
+        let interface = &self.object.interface;
+        if !interface.attributes.extended {
+            return Err(crate::error::not_implemented("dat_extension_op"));
+        }
+        let mut arguments = Arguments::new(arguments);
+        // SAFETY: our handle, used by this thread alone (`&mut`), and what the macros of C pass. The provider said that it
+        // has the extension, so its table has the member.
+        unsafe {
+            call!(
+                interface,
+                "dat_extension_op",
+                handle_extendedop_func(self.object.handle, op as c_int, (&raw mut arguments).cast())
+            )
+        }
+    }
+}
+
+fn pointer<T>(to: &T) -> u64 {
+    (&raw const *to).expose_provenance() as u64
+}
+
+/// A `va_list` whose arguments are all in memory (System V AMD64 ABI, 3.5.7).
+#[cfg(target_arch = "x86_64")]
+#[repr(C)]
+struct Arguments {
+    gp_offset: u32,
+    fp_offset: u32,
+    overflow_arg_area: *const u64,
+    reg_save_area: *const u64,
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Arguments {
+    fn new(arguments: &[u64]) -> Self {
+        /// Octets that the registers would take: all of them are used up.
+        const REGISTERS: (u32, u32) = (48, 176);
+        Arguments {
+            gp_offset: REGISTERS.0,
+            fp_offset: REGISTERS.1,
+            overflow_arg_area: arguments.as_ptr(),
+            reg_save_area: null_mut(),
+        }
+    }
+}
