@@ -31,6 +31,8 @@
 //! 6. Its first tests: `dat_core::transport_contract!` over a pair of adapters, and `adapter/tests/suite`, as
 //!    `provider-tcp-emu/tests/adapter.rs` includes it.
 //!
+//! `examples/provider-loop` is a small one; docs/writing-a-provider.md walks through it.
+//!
 //! Everything is compiled for the one engine: no call between here and there is dynamic.
 
 mod board;

@@ -1,0 +1,53 @@
+//! A complete DAT provider to learn from: its wire is the memory of its process. docs/writing-a-provider.md walks
+//! through it.
+//!
+//! | file | what |
+//! |---|---|
+//! | `lib` | the provider: from ia_params to an open adapter |
+//! | `engine` | one open adapter: its queue pairs, its service points, who has called there |
+//! | `link` | a queue pair and its connection |
+//! | `inbox` | the wire: what adapters say to each other |
+//!
+//! Its adapters reach each other as long as they are open in one process. The rules of DAT are dat-core's; memory keys,
+//! queues and the protocol are rnic's; who makes progress is `adapter`'s business.
+
+mod engine;
+mod inbox;
+mod link;
+
+use adapter::{Adapter, Wire, no_resources, params};
+use dat_core::OpenError;
+use dat_core::provider::Provider;
+
+use crate::engine::Engine;
+
+// ANCHOR: provider
+/// The provider: opens adapters.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Loop;
+
+impl Provider for Loop {
+    type Transport = Adapter<Engine>;
+    type Other = Adapter<Engine>;
+    const NAME: &'static str = "loop";
+
+    fn open(&self, ia: &str, params: &str) -> Result<Adapter<Engine>, OpenError> {
+        let unknown = |_: &str, _: &str| Err("expected spin=MICROSECONDS".to_owned());
+        let mut params = params::parse(params, |name| std::env::var(name).ok(), unknown)?;
+        // There is no socket whose packets could be captured.
+        params.capture = None;
+        let wire = Wire {
+            max_read_depth: 32,
+            max_private: 256,
+            extended: true,
+            named: vec![("transport".to_owned(), "iWARP in the memory of one process".to_owned())],
+        };
+        Adapter::open(ia, &params, wire, |context| {
+            Engine::new(context, params.address.ip())
+                .map_err(|e| OpenError::new(no_resources(e), "there are no descriptors left".to_owned()))
+        })
+    }
+}
+
+dat_core::export_provider!(Loop);
+// ANCHOR_END: provider

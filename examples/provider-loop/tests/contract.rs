@@ -1,0 +1,18 @@
+//! dat-core's contract for transports, kept by this one.
+
+use dat_core::provider::{Provider, Transport};
+use dat_loop::Loop;
+
+fn open(params: &str) -> impl Transport {
+    Loop.open("loop", params).unwrap_or_else(|e| panic!("{params}: {e}"))
+}
+
+// ANCHOR: contract
+mod two_adapters {
+    dat_core::transport_contract!(|| (super::open(""), super::open("")));
+}
+// ANCHOR_END: contract
+
+mod without_spinning {
+    dat_core::transport_contract!(|| (super::open("127.0.0.1 spin=0"), super::open("127.0.0.1 spin=0")));
+}

@@ -1,0 +1,152 @@
+//! The library, loaded as a registry loads it: what docs/writing-a-provider.md says can be done with it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use dat::{Access, Adapter, Address, Close, Flags, RemoteRegion};
+use registry::{List, Registry};
+use serde_json::Value;
+use tempfile::TempDir;
+
+// What it takes from the program that loads it.
+registry::export_symbols!();
+
+/// Cargo builds it with this test, and puts it beside it.
+fn library() -> PathBuf {
+    let this = std::env::current_exe().expect("this test has a path");
+    let library = this.with_file_name("libdat_loop.so");
+    assert!(library.exists(), "{} is not there", library.display());
+    library
+}
+
+/// A registry file, and what the program `dat` says with it.
+struct Registered {
+    dir: TempDir,
+}
+
+impl Registered {
+    /// The library is in it, for programs that need a thread-safe provider, too.
+    fn new() -> Self {
+        let registered = Registered { dir: tempfile::tempdir().expect("a temporary directory") };
+        let (library, file) = (library(), registered.file());
+        for safety in [&[][..], &["--threadsafe"]] {
+            registered.dat(&[&["register", "loop", utf8(&library), "--file", utf8(&file)], safety].concat());
+        }
+        registered
+    }
+
+    fn file(&self) -> PathBuf {
+        self.dir.path().join("my.conf")
+    }
+
+    fn dat(&self, arguments: &[&str]) -> String {
+        // The one of OPENDAT_DIST (`cargo xtask test` sets it), else built here and now.
+        let mut command = match std::env::var_os("OPENDAT_DIST") {
+            Some(dist) => Command::new(Path::new(&dist).join("bin/dat")),
+            None => {
+                let mut cargo = Command::new(env!("CARGO"));
+                cargo.args(["run", "--quiet", "--package", "cli", "--"]);
+                cargo
+            }
+        };
+        command.args(arguments).env("DAT_OVERRIDE", self.file()).env("OPENDAT_BUILTIN", "0");
+        command.env_remove("DAT_DBG_TYPE");
+        let output = command.output().expect("cargo runs");
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        let complaints = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {}\n{text}{complaints}", output.status);
+        text
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.dat(&[arguments, &["--json"]].concat())).expect("JSON")
+    }
+}
+
+fn utf8(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+#[test]
+fn two_adapters_of_a_program_talk_to_each_other() -> Result<(), Box<dyn std::error::Error>> {
+    const LIMIT: Option<Duration> = Some(Duration::from_secs(20));
+    let dir = tempfile::tempdir()?;
+    let conf = dir.path().join("dat.conf");
+    let line =
+        format!("loop u2.0 nonthreadsafe default {} example.0.1 \"127.0.0.1\" \"\"\n", library().display());
+    std::fs::write(&conf, line)?;
+    let registry = Registry::with_list(List::new(Some(conf.into()), Some("0".into()), &[]));
+
+    let (near, far) = (Adapter::open_in(&registry, "loop")?, Adapter::open_in(&registry, "loop")?);
+    assert_eq!(near.attributes().provider, "loop");
+    let (zone, far_zone) = (near.zone()?, far.zone()?);
+    let (mut events, mut far_events) = (near.dispatcher(8)?, far.dispatcher(8)?);
+    let memory = zone.register(b"sendRDMA write.........".to_vec(), Access::LOCAL)?;
+    let far_memory = far_zone.register(b"________________RDMA read".to_vec(), Access::ALL)?;
+    let mut client = near.endpoint().zone(&zone).events(&events).create()?;
+    let mut server = far.endpoint().zone(&far_zone).events(&far_events).create()?;
+
+    server.post_receive(&[far_memory.segment(0..6)?], 1)?;
+    let listener = far.listen_any(&far_events)?;
+    let address: Address = "127.0.0.1".parse()?;
+    client.connect(address, listener.qualifier(), b"hello", LIMIT)?;
+    let request = far_events.wait(LIMIT)?.request()?;
+    assert_eq!(request.private_data()?, b"hello");
+    request.accept(&mut server, &far_memory.remote().to_bytes())?;
+    far_events.wait(LIMIT)?.established()?;
+    let remote = RemoteRegion::from_bytes(&events.wait(LIMIT)?.established()?).ok_or("no region")?;
+
+    client.post_write(&[memory.segment(4..14)?], remote.segment(6..16)?, 2, Flags::default())?;
+    client.post_send(&[memory.segment(0..4)?], 3, Flags::default())?;
+    client.post_read(&[memory.segment(14..23)?], remote.segment(16..25)?, 4, Flags::default())?;
+    let mut said = Vec::new();
+    for _ in 0..3 {
+        said.push(events.wait(LIMIT)?.to_string());
+    }
+    said.push(far_events.wait(LIMIT)?.to_string());
+    let expected = [
+        "RDMA write 2: done, 10 bytes",
+        "send 3: done, 4 bytes",
+        "RDMA read 4: done, 9 bytes",
+        "receive 1: done, 4 bytes",
+    ];
+    assert_eq!(said, expected);
+    assert_eq!(far_memory.to_vec(0..16)?, b"send__RDMA write");
+    assert_eq!(memory.to_vec(14..23)?, b"RDMA read");
+
+    client.disconnect(Close::Graceful)?;
+    events.wait(LIMIT)?.disconnected()?;
+    far_events.wait(LIMIT)?.disconnected()?;
+    Ok(())
+}
+
+#[test]
+fn it_is_found_and_says_what_it_is() {
+    let registered = Registered::new();
+    let checked = registered.json(&["check", "--strict", utf8(&registered.file())]);
+    assert_eq!((&checked["entries"], checked["findings"].as_array().map(Vec::len)), (&2.into(), Some(0)));
+    let listed = registered.json(&["list"]);
+    let states: Vec<_> = listed["entries"].as_array().into_iter().flatten().map(|e| &e["state"]).collect();
+    assert_eq!(states, ["opens", "opens"], "{listed}");
+    let said = registered.json(&["query", "loop"]);
+    assert_eq!(said["provider"]["provider_name"], "loop", "{said}");
+}
+
+#[test]
+fn it_does_what_the_standard_says() {
+    /// What no provider here has, and what memory cannot be.
+    const UNSUPPORTED: [&str; 2] = [
+        "the provider attribute supports_multipath is false",
+        "this adapter does not lead to another process",
+    ];
+    let registered = Registered::new();
+    let report =
+        registered.json(&["conformance", "--provider", "loop", "--registry", utf8(&registered.file())]);
+    let cases = report["cases"].as_array().expect("a list");
+    assert!(cases.len() > 700, "{}", report["all"]);
+    for case in cases {
+        let is_known = || UNSUPPORTED.iter().any(|reason| case["reason"] == *reason);
+        assert!(case["verdict"] == "passed" || case["verdict"] == "unsupported" && is_known(), "{case}");
+    }
+}
