@@ -8,24 +8,25 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::cargo::{cargo, target, workspace};
+use crate::notices;
 
 /// A C library of DAT as it is installed.
-struct Library {
+pub(crate) struct Library {
     /// What cargo calls its package and builds.
     package: &'static str,
     built: &'static str,
     /// The file, and what leads to it: the soname (whose number is the original's) and the name for the linker.
-    file: &'static str,
+    pub(crate) file: &'static str,
     soname: &'static str,
-    link: &'static str,
+    pub(crate) link: &'static str,
     /// For `-l` and pkg-config.
-    name: &'static str,
+    pub(crate) name: &'static str,
     /// Of its headers.
     include: &'static str,
     api: &'static str,
 }
 
-const LIBRARIES: [Library; 2] = [
+pub(crate) const LIBRARIES: [Library; 2] = [
     Library {
         package: "libdat1",
         built: "libdat1.so",
@@ -49,12 +50,12 @@ const LIBRARIES: [Library; 2] = [
 ];
 
 /// The loadable form of a provider.
-struct Plugin {
+pub(crate) struct Plugin {
     package: &'static str,
-    file: &'static str,
+    pub(crate) file: &'static str,
 }
 
-const PLUGINS: [Plugin; 3] = [
+pub(crate) const PLUGINS: [Plugin; 3] = [
     Plugin { package: "provider-tcp-emu-plugin", file: "libdat_tcp_emu.so" },
     Plugin { package: "provider-softroce-plugin", file: "libdat_softroce.so" },
     Plugin { package: "provider-verbs-plugin", file: "libdat_verbs.so" },
@@ -63,9 +64,8 @@ const PLUGINS: [Plugin; 3] = [
 /// Builds and lays out everything; answers the root of the layout.
 pub(crate) fn build() -> Result<PathBuf> {
     let built = cargo()
-        .args(["build", "--release", "-p", "cli"])
-        .args(LIBRARIES.iter().flat_map(|library| ["-p", library.package]))
-        .args(PLUGINS.iter().flat_map(|plugin| ["-p", plugin.package]))
+        .args(["build", "--release"])
+        .args(packages().iter().flat_map(|package| ["-p", package]))
         .status()
         .context("cargo does not start")?;
     ensure!(built.success(), "cargo build --release failed ({built})");
@@ -87,10 +87,17 @@ pub(crate) fn build() -> Result<PathBuf> {
     copy(&release.join("dat"), &stage.join("bin/dat"))?;
     install_help(&stage)?;
     copy(&workspace().join("dat.conf"), &stage.join("share/dat.conf"))?;
+    install_documents(&stage)?;
 
     remove(&root)?;
     fs::rename(&stage, &root).with_context(|| format!("cannot move {} into place", stage.display()))?;
     Ok(root)
+}
+
+/// What cargo calls all that is shipped.
+pub(crate) fn packages() -> Vec<&'static str> {
+    let libraries = LIBRARIES.iter().map(|library| library.package);
+    libraries.chain(PLUGINS.iter().map(|plugin| plugin.package)).chain(["cli"]).collect()
 }
 
 /// Where shells look for completions, and their names there.
@@ -100,12 +107,15 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("fish", "share/fish/vendor_completions.d/dat.fish"),
 ];
 
-/// Manual pages and completions, which the program writes itself.
+/// Manual pages and completions: the program writes its own itself.
 fn install_help(stage: &Path) -> Result<()> {
     let dat = || Command::new(stage.join("bin/dat"));
     let done =
         dat().arg("manual").arg(stage.join("share/man/man1")).status().context("dat does not start")?;
     ensure!(done.success(), "dat manual failed ({done})");
+    let man5 = stage.join("share/man/man5");
+    fs::create_dir_all(&man5)?;
+    copy(&workspace().join("docs/man/dat.conf.5"), &man5.join("dat.conf.5"))?;
     for (shell, path) in COMPLETIONS {
         let output = dat().args(["completions", shell]).output().context("dat does not start")?;
         ensure!(output.status.success(), "dat completions {shell} failed ({})", output.status);
@@ -116,6 +126,19 @@ fn install_help(stage: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Where documents are, as `docs/softroce.md` and the like: the program's help speaks of them.
+pub(crate) const DOCUMENTS: &str = "share/doc/opendat";
+
+fn install_documents(stage: &Path) -> Result<()> {
+    let into = stage.join(DOCUMENTS);
+    fs::create_dir_all(&into)?;
+    for name in ["README.md", "CHANGELOG.md", "LICENSE", "LICENSE-APACHE", "LICENSE-MIT"] {
+        copy(&workspace().join(name), &into.join(name))?;
+    }
+    fs::write(into.join("third-party.txt"), notices::of(&packages())?).context("cannot write the notices")?;
+    copy_files(&workspace().join("docs"), "md", &into.join("docs"))
+}
+
 impl Library {
     fn install(&self, release: &Path, stage: &Path) -> Result<()> {
         let lib = stage.join("lib");
@@ -124,29 +147,19 @@ impl Library {
             symlink(points_to, lib.join(link)).with_context(|| format!("cannot link {link}"))?;
         }
         let pc = lib.join("pkgconfig").join(self.name).with_extension("pc");
-        fs::write(&pc, self.pkg_config()).with_context(|| format!("cannot write {}", pc.display()))?;
-        self.install_headers(&stage.join("include").join(self.include))
+        // Relocatable: the whole tree may be moved or packed.
+        fs::write(&pc, self.pkg_config("${pcfiledir}/../..", "lib"))
+            .with_context(|| format!("cannot write {}", pc.display()))?;
+        let headers = workspace().join("libdat/include").join(self.include);
+        copy_files(&headers, "h", &stage.join("include").join(self.include))
     }
 
-    fn install_headers(&self, include: &Path) -> Result<()> {
-        fs::create_dir_all(include).with_context(|| format!("cannot create {}", include.display()))?;
-        let source = workspace().join("libdat/include").join(self.include);
-        let entries = fs::read_dir(&source).with_context(|| format!("no headers in {}", source.display()))?;
-        for entry in entries {
-            let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "h") {
-                copy(&path, &include.join(path.file_name().unwrap_or_default()))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Relocatable: the whole tree may be moved or packed.
-    fn pkg_config(&self) -> String {
+    /// For a tree at `prefix`, with its libraries in `libdir` there.
+    pub(crate) fn pkg_config(&self, prefix: &str, libdir: &str) -> String {
         let Library { name, api, .. } = self;
         format!(
-            "prefix=${{pcfiledir}}/../..\n\
-             libdir=${{prefix}}/lib\n\
+            "prefix={prefix}\n\
+             libdir=${{prefix}}/{libdir}\n\
              includedir=${{prefix}}/include\n\
              \n\
              Name: {name}\n\
@@ -159,12 +172,24 @@ impl Library {
     }
 }
 
+/// The files of a directory with this extension, into another one.
+fn copy_files(from: &Path, extension: &str, into: &Path) -> Result<()> {
+    fs::create_dir_all(into).with_context(|| format!("cannot create {}", into.display()))?;
+    for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|found| found == extension) {
+            copy(&path, &into.join(path.file_name().unwrap_or_default()))?;
+        }
+    }
+    Ok(())
+}
+
 fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::copy(from, to).with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
     Ok(())
 }
 
-fn remove(dir: &Path) -> Result<()> {
+pub(crate) fn remove(dir: &Path) -> Result<()> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("cannot remove {}", dir.display()))

@@ -6,6 +6,7 @@ mod dist;
 mod guest;
 mod loom;
 mod miri;
+mod notices;
 mod prerequisites;
 mod tally;
 mod test;
