@@ -32,6 +32,32 @@ pub fn c_vendor(dist: &Dist, name: &str, into: &Path) -> Result<PathBuf, Skip> {
     compile(dist, name, &into.join(name).with_extension("so"), &["-DVENDOR", "-shared", "-fPIC"], &[])
 }
 
+/// Compiles and links `programs/open.c` with what pkg-config says of `name`, `dat` or `dat2`, and with nothing else; where it is
+/// to look is said in its environment.
+pub fn c_program_by_pkg_config(
+    name: &str,
+    environment: &[(&str, &Path)],
+    into: &Path,
+) -> Result<PathBuf, Skip> {
+    let mut ask = Command::new(find_program("pkg-config", "pkg-config")?);
+    ask.args(["--cflags", "--libs", name]).envs(environment.iter().copied());
+    let flags = succeeded(&mut ask);
+    let program = into.join("open");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/open.c");
+    let mut compile = Command::new(find_program("cc", "gcc")?);
+    compile.arg(format!("-DUDAT=<{name}/udat.h>")).arg(source).args(flags.split_whitespace());
+    succeeded(compile.arg("-o").arg(&program));
+    Ok(program)
+}
+
+/// What a command prints that must succeed.
+fn succeeded(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?} ended with {}\n{stderr}", output.status);
+    String::from_utf8(output.stdout).expect("text")
+}
+
 fn build(dist: &Dist, name: &str, library: &str, into: &Path) -> Result<PathBuf, Skip> {
     compile(dist, name, &into.join(name), &[], &[library, "-ldl"])
 }

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use opendat_tests::{Dist, PROVIDERS, Registry, Skip, VERBS, c_vendor, find_program, skip};
+use opendat_tests::{
+    Dist, PROVIDERS, Registry, Skip, VERBS, c_program_by_pkg_config, c_vendor, find_program, skip,
+};
 
 fn with_dist(test: impl Fn(&Dist) -> Result<(), Skip>) {
     if let Err(reason) = Dist::locate().and_then(|dist| test(&dist)) {
@@ -70,20 +72,13 @@ fn nothing_but_the_c_library_is_needed_at_run_time() {
 #[test]
 fn a_moved_tree_serves_a_c_program_through_pkg_config() {
     with_dist(|dist| {
-        let (cc, pkg_config) = (find_program("cc", "gcc")?, find_program("pkg-config", "pkg-config")?);
         let dir = tempfile::tempdir().expect("a temporary directory");
         let moved = dir.path().join("moved");
         output(Command::new("cp").arg("-a").arg(dist.lib().parent().expect("a tree")).arg(&moved));
 
         for name in ["dat", "dat2"] {
-            let mut ask = Command::new(&pkg_config);
-            ask.args(["--cflags", "--libs", name]).env("PKG_CONFIG_PATH", moved.join("lib/pkgconfig"));
-            let flags = output(&mut ask);
-            let source = dir.path().join("open.c");
-            fs::write(&source, format!("#include <{name}/udat.h>{OPEN_C}")).expect("a source file");
-            let program = dir.path().join("open");
-            output(Command::new(&cc).arg(&source).args(flags.split_whitespace()).arg("-o").arg(&program));
-
+            let pkg_config = [("PKG_CONFIG_PATH", &*moved.join("lib/pkgconfig"))];
+            let program = c_program_by_pkg_config(name, &pkg_config, dir.path())?;
             for provider in PROVIDERS {
                 let mut run = Command::new(&program);
                 Registry::builtin(dist, provider).apply(&mut run);
@@ -94,21 +89,6 @@ fn a_moved_tree_serves_a_c_program_through_pkg_config() {
         Ok(())
     });
 }
-
-const OPEN_C: &str = r#"
-#include <stdio.h>
-int main(int argc, char **argv)
-{
-    DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
-    DAT_IA_HANDLE ia;
-    if (argc != 2 || dat_ia_open(argv[1], 8, &async, &ia) != DAT_SUCCESS)
-        return 1;
-    if (dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG) != DAT_SUCCESS)
-        return 2;
-    printf("opened %s\n", argv[1]);
-    return 0;
-}
-"#;
 
 #[test]
 fn every_line_of_the_shipped_dat_conf_names_a_library_that_is_shipped() {

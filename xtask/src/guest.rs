@@ -1,14 +1,13 @@
 //! `cargo xtask guest`: our providers and the kernel's RDMA drivers, face to face. The kernel is Debian's, in a virtual
 //! machine that `tests/guest/build.sh` makes of Debian's packages; the tests are those of `tests/tests/programs/guest/`.
 
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
 use crate::cargo::{target, workspace};
-use crate::prerequisites::is_root;
+use crate::prerequisites::{is_root, on_path};
 use crate::tally::Tally;
 use crate::test::{count_all, programs, verdict};
 use crate::{dist, prerequisites};
@@ -79,11 +78,7 @@ fn obstacle() -> Option<String> {
     if !Path::new("/dev/net/tun").exists() {
         return Some("no /dev/net/tun".to_owned());
     }
-    let on_path = |program: &str| {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).any(|dir| fs::metadata(dir.join(program)).is_ok())
-    };
-    let missing =
-        ["apt-get", "dpkg-deb", "gcc", "make", "strip", "xz"].into_iter().find(|program| !on_path(program));
+    let programs = ["apt-get", "dpkg-deb", "gcc", "make", "strip", "xz"];
+    let missing = programs.into_iter().find(|program| !on_path(program));
     missing.map(|program| format!("no {program}, with which it is made of Debian's packages"))
 }

@@ -1,4 +1,4 @@
-//! Development tasks: `cargo xtask test | guest | loom | miri | dist`.
+//! Development tasks: `cargo xtask test | guest | loom | miri | dist | package`.
 #![forbid(unsafe_code)]
 
 mod cargo;
@@ -7,9 +7,11 @@ mod guest;
 mod loom;
 mod miri;
 mod notices;
+mod package;
 mod prerequisites;
 mod tally;
 mod test;
+mod tools;
 #[cfg(test)]
 mod unsafe_files;
 
@@ -23,6 +25,8 @@ use clap::Parser;
 enum Task {
     /// Build the release artefacts and lay them out in target/dist/{lib,include,bin,share}
     Dist,
+    /// Make what others install, in target/package: a tarball, and packages for Debian
+    Package(package::Options),
     /// Run every test, the unmodified Debian programs included
     Test(test::Options),
     /// Run only the tests with a virtual machine whose kernel has the other implementations
@@ -39,6 +43,7 @@ fn main() -> ExitCode {
             println!("{}", root.display());
             true
         }),
+        Task::Package(options) => package::run(&options),
         Task::Test(options) => test::run(&options),
         Task::Guest(options) => guest::run(&options),
         Task::Loom => loom::tests().and_then(|tests| test::run_only([tests])),

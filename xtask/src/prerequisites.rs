@@ -43,6 +43,8 @@ const NEEDS: &[Need] = &[
         "network namespaces: one so that no port is found in use, one for another host",
     ),
     need("nft", "/usr/sbin/nft", "nftables", "a wire that loses packets"),
+    need("debootstrap", "/usr/sbin/debootstrap", "debootstrap", "our packages in a clean Debian"),
+    need("dpkg-shlibdeps", "/usr/bin/dpkg-shlibdeps", "dpkg-dev", "what our packages depend on"),
     need("gdb", "/usr/bin/gdb", "gdb", "backtraces of a program that hangs; no test depends on it"),
 ];
 
@@ -95,4 +97,9 @@ fn apt(arguments: &[&str]) {
 pub(crate) fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
+}
+
+pub(crate) fn on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).exists())
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::cargo::cargo;
 use crate::tally::Tally;
-use crate::{dist, guest, loom, prerequisites};
+use crate::{dist, guest, loom, package, prerequisites};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -30,6 +30,12 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let mut tally = match dist::build() {
         Ok(root) => {
             let mut tally = of_workspace(&root, options.filter.as_deref())?;
+            if options.filter.is_none() {
+                let packages = package::tests(&root);
+                tally.add(
+                    packages.unwrap_or_else(|error| Tally::of_failure("packages", &format!("{error:#}"))),
+                );
+            }
             if options.without_guest {
                 println!("left out: the tests with a virtual machine (--without-guest)");
             } else if options.filter.is_none() {

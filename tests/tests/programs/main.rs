@@ -1,5 +1,6 @@
 //! Debian's unmodified programs over our library and each of our providers: server and client on one host, over loopback,
-//! and with another host in between (`between`).
+//! and with another host in between (`between`). Where they are asked for: with a guest (`guest`), and with our packages
+//! installed in a clean Debian (`packages`).
 //!
 //! Each program runs under three registries (see `Registry`): ours with its built-in entry, ours with the loadable
 //! provider named in dat.conf, and Debian's own libdat2.so.2 with the same; dtest once more under valgrind. A verdict
@@ -16,6 +17,7 @@ mod dtestx;
 mod guest;
 mod host;
 mod networks;
+mod packages;
 mod pair;
 mod rendezvous;
 
@@ -24,7 +26,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Trial};
-use opendat_tests::{Dist, PROVIDERS, Provider, Registry, Skip, Stop, enter_own_network, trial};
+use opendat_tests::{
+    Dist, PROVIDERS, Provider, Registry, Skip, Stop, enter_network_of_all_users, enter_own_network, trial,
+};
 
 /// One run of a program: its name and what runs and judges it.
 struct Case {
@@ -53,16 +57,19 @@ fn main() -> ExitCode {
         return guest::relay();
     }
     let mut arguments = Arguments::from_args();
+    let packages = packages::made();
     if !arguments.list {
-        enter_own_network();
+        // Packages are installed as for all users.
+        if packages.is_some() { enter_network_of_all_users() } else { enter_own_network() }
     }
     // One at a time: dtest's ports are fixed, and polling programs want the processors for themselves.
     arguments.test_threads = Some(1);
 
     let dist = Dist::locate();
-    let mut trials = match guest::image() {
-        Some(image) => guest::trials(&image, &dist, &arguments),
-        None => PROVIDERS.iter().flat_map(|provider| over(provider, &dist)).collect(),
+    let mut trials = match (guest::image(), packages) {
+        (Some(image), _) => guest::trials(&image, &dist, &arguments),
+        (None, Some(packages)) => packages::trials(&packages, &dist),
+        (None, None) => PROVIDERS.iter().flat_map(|provider| over(provider, &dist)).collect(),
     };
     trials.retain(|trial| is_ours(trial.name()));
     libtest_mimic::run(&arguments, trials).exit_code()

@@ -8,6 +8,7 @@ use opendat_tests::{Ended, Registry, Running};
 
 use crate::guest::{Guest, There};
 use crate::host::Host;
+use crate::packages::Debian;
 
 /// How long any one case may take before it counts as hanging. Alone, none takes 5 s; but where both sides spin on memory,
 /// as in dtest's ping-pong of writes, each message waits for its turn on a machine that has ten times as much to do.
@@ -28,6 +29,8 @@ pub(crate) enum Place<'p> {
     Here,
     /// On another host, as here.
     Host(&'p Host),
+    /// In a clean Debian, whose network is that of here, and with whatever registry is there.
+    Debian(&'p Debian),
     /// In a guest, with that registry.
     Guest(&'p Guest, There),
 }
@@ -48,6 +51,7 @@ impl Place<'_> {
         match self {
             Place::Here => program,
             Place::Host(host) => host.command(&program),
+            Place::Debian(debian) => debian.command(&program),
             Place::Guest(guest, there) => guest.command(&program, *there),
         }
     }

@@ -46,7 +46,7 @@ impl Rendezvous {
     pub(crate) fn new(way: &Way<'_>, listens: &'static str, answer: Answer) -> Self {
         // A server that is here is itself at this port of every address, until it has told.
         let (server, at) = match (way.server, way.client) {
-            (Place::Here, _) => (HERE, way.to),
+            (Place::Here | Place::Debian(_), _) => (HERE, way.to),
             (_, Place::Here) => (way.to, HERE),
             // How a guest knows this host.
             _ => (way.to, Family::V4.addresses()[0]),

@@ -1,0 +1,231 @@
+//! What `cargo xtask package` makes, in a Debian that has nothing else: our packages in place of Debian's own of DAPL, with
+//! Debian's unmodified programs; and the tarball. `cargo xtask package --test` builds both and runs these, and only these.
+
+mod debian;
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use libtest_mimic::Trial;
+use opendat_tests::{Dist, PROVIDERS, Registry, Skip, Stop, c_program_by_pkg_config, trial};
+
+use crate::dtest;
+use crate::pair::{Place, Way};
+
+pub(crate) use debian::Debian;
+
+/// The packages, and where `tests/packages/build.sh` has built Debian.
+#[derive(Clone)]
+pub(crate) struct Packages {
+    dir: PathBuf,
+    debian: PathBuf,
+}
+
+/// Those that have been made, if these tests are to be run.
+pub(crate) fn made() -> Option<Packages> {
+    let variable = |name| env::var_os(name).map(PathBuf::from);
+    Some(Packages { dir: variable("OPENDAT_PACKAGES")?, debian: variable("OPENDAT_DEBIAN")? })
+}
+
+pub(crate) fn trials(packages: &Packages, dist: &Result<Dist, Skip>) -> Vec<Trial> {
+    let test = |&(name, run): &(&str, Test)| {
+        let (packages, dist) = (packages.clone(), dist.clone());
+        trial(format!("packages::{name}"), move || {
+            let debian = Debian::unpack(&packages.debian)?;
+            run(&World { debian, packages, dist: dist? })
+        })
+    };
+    TESTS.iter().map(test).collect()
+}
+
+type Test = fn(&World) -> Result<(), Stop>;
+
+const TESTS: &[(&str, Test)] = &[
+    ("debians_programs_run_over_ours", debians_programs),
+    ("a_c_program_is_compiled_against_ours", a_c_program),
+    ("ours_replace_debians_and_debians_replace_ours", there_and_back),
+    ("the_tarball_works_wherever_it_is", the_tarball),
+];
+
+/// A Debian, what is installed there, and what that was made of.
+struct World {
+    debian: Debian,
+    packages: Packages,
+    dist: Dist,
+}
+
+const RUN: &str = "opendat_";
+const COMPILE: &str = "opendat-dev_";
+const LIBDIR: &str = "/usr/lib/x86_64-linux-gnu";
+
+fn debians_programs(world: &World) -> Result<(), Stop> {
+    let debian = &world.debian;
+    world.install(&[RUN], "dapl2-utils")?;
+    world.dtest_is_over("opendat")?;
+    if debian.run("dpkg -s libdapl2").is_ok() {
+        return Err("Debian's library is installed, too".to_owned().into());
+    }
+    world.has_adapters("dat")?;
+    let conf = "/usr/share/doc/opendat/examples/dat.conf";
+    world.has_adapters(&format!("OPENDAT_BUILTIN=0 DAT_OVERRIDE={conf} dat"))?;
+    world.has_manual()?;
+    for file in
+        ["bash-completion/completions/dat", "zsh/vendor-completions/_dat", "doc/opendat/docs/softroce.md"]
+    {
+        debian.run(&format!("test -s /usr/share/{file}"))?;
+    }
+
+    let registry = Registry::builtin(&world.dist, &PROVIDERS[0]);
+    let inside = Place::Debian(debian);
+    dtest::between(&registry, &Way { server: inside, client: inside, ..Way::LOOPBACK })?;
+
+    debian.run("apt-get -q -y purge opendat")?;
+    let left = debian
+        .run("find /etc /usr /var/lib/dpkg/info -name '*libdat*' -o -name 'dat.*' -o -name '*opendat*'")?;
+    Ok(is("left behind", &left, "")?)
+}
+
+fn a_c_program(world: &World) -> Result<(), Stop> {
+    let debian = &world.debian;
+    world.install(&[RUN, COMPILE], "")?;
+    // The compiler is that of here: all else is there.
+    let (root, pkgconfig) = (debian.at("/"), debian.at(LIBDIR).join("pkgconfig"));
+    let all = Path::new("1");
+    let there = [
+        ("PKG_CONFIG_SYSROOT_DIR", &*root),
+        ("PKG_CONFIG_LIBDIR", &*pkgconfig),
+        ("PKG_CONFIG_ALLOW_SYSTEM_CFLAGS", all),
+        ("PKG_CONFIG_ALLOW_SYSTEM_LIBS", all),
+    ];
+    for name in ["dat", "dat2"] {
+        c_program_by_pkg_config(name, &there, &debian.at("/srv"))?;
+        debian.run(&format!("/srv/open {}", PROVIDERS[0].ia)).map_err(|why| format!("{name}: {why}"))?;
+    }
+    Ok(())
+}
+
+fn there_and_back(world: &World) -> Result<(), Stop> {
+    let debian = &world.debian;
+    let theirs = "libdapl2 libdapl-dev dapl2-utils";
+    world.install(&[], theirs)?;
+    world.dtest_is_over("libdapl2")?;
+
+    world.install(&[RUN, COMPILE], "")?;
+    world.dtest_is_over("opendat")?;
+    world.has_manual()?;
+    // Debian's libdapl2 leaves this behind, whose entries name libraries that are gone.
+    debian.run("test -s /etc/dat.conf")?;
+    world.has_adapters("dat")?;
+    is("changed", &debian.run("dpkg --verify opendat opendat-dev")?, "")?;
+
+    world.install(&[], theirs)?;
+    world.dtest_is_over("libdapl2")?;
+    is("changed", &debian.run(&format!("dpkg --verify {theirs}"))?, "")?;
+    is("diverted", &debian.run("dpkg-divert --list '*dat.conf*'")?, "")?;
+    is("broken", &debian.run("dpkg --audit")?, "")?;
+    match debian.run("dpkg -s opendat-dev") {
+        Ok(_) => Err("ours are still there".to_owned().into()),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Nothing of ours is installed, and nothing is where it was built.
+fn the_tarball(world: &World) -> Result<(), Stop> {
+    let debian = &world.debian;
+    let tarball = world.packages.file("opendat-", ".tar.gz")?;
+    debian.untar(&tarball, "/srv")?;
+    let name = tarball.file_name().unwrap_or_default().to_string_lossy().replace(".tar.gz", "");
+    let tree = format!("/srv/{name}");
+
+    world.has_adapters(&format!("{tree}/bin/dat"))?;
+    let libraries = format!("LD_LIBRARY_PATH={tree}/lib");
+    let conf = format!("OPENDAT_BUILTIN=0 DAT_OVERRIDE={tree}/share/dat.conf");
+    world.has_adapters(&format!("{libraries} {conf} {tree}/bin/dat"))?;
+    let there = [("PKG_CONFIG_PATH", &*debian.at(&tree).join("lib/pkgconfig"))];
+    for name in ["dat", "dat2"] {
+        c_program_by_pkg_config(name, &there, &debian.at("/srv"))?;
+        let opened = debian.run(&format!("{libraries} /srv/open {}", PROVIDERS[0].ia));
+        opened.map_err(|why| format!("{name}: {why}"))?;
+    }
+    Ok(())
+}
+
+impl Packages {
+    /// The only one of this name.
+    fn file(&self, start: &str, end: &str) -> Result<PathBuf, String> {
+        let entries = fs::read_dir(&self.dir).map_err(|error| format!("{}: {error}", self.dir.display()))?;
+        let fits = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with(start) && name.ends_with(end)
+        };
+        let found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(fits).collect();
+        match &found[..] {
+            [file] => Ok(file.clone()),
+            _ => Err(format!("not one {start}*{end} in {}: {found:?}", self.dir.display())),
+        }
+    }
+}
+
+impl World {
+    /// As a user does: ours are files that have been downloaded, Debian's come from Debian.
+    fn install(&self, ours: &[&str], theirs: &str) -> Result<(), String> {
+        let mut files = String::new();
+        for package in ours {
+            let file = self.packages.file(package, ".deb")?;
+            self.debian.put(&file, "/srv")?;
+            files += &format!(" /srv/{}", file.file_name().unwrap_or_default().display());
+        }
+        self.debian.run(&format!("apt-get -q -y --no-install-recommends install{files} {theirs}")).map(drop)
+    }
+
+    /// Whose library Debian's dtest is linked with.
+    fn dtest_is_over(&self, package: &str) -> Result<(), String> {
+        let linked = self.debian.run("ldd /usr/bin/dtest | awk '$1 == \"libdat2.so.2\" { print $3 }'")?;
+        let owner = self.debian.run(&format!("dpkg -S \"$(readlink -f {})\"", linked.trim()))?;
+        // Debian's are qualified by their architecture.
+        match owner.split(':').next() == Some(package) {
+            true => Ok(()),
+            false => Err(format!("dtest is linked with {linked}, which is of {owner}")),
+        }
+    }
+
+    /// Those that need no device open.
+    fn has_adapters(&self, dat: &str) -> Result<(), String> {
+        let listed = self.debian.run(&format!("{dat} list --usable"))?;
+        match PROVIDERS.iter().find(|provider| !listed.contains(provider.ia)) {
+            None => Ok(()),
+            Some(provider) => Err(format!("{dat} does not list {}:\n{listed}", provider.ia)),
+        }
+    }
+
+    /// Every page, dapl2-utils' dat.conf(5) notwithstanding.
+    fn has_manual(&self) -> Result<(), String> {
+        let share = self.dist.lib().with_file_name("share");
+        let mut pages = 0;
+        for section in ["man1", "man5"] {
+            let directory = share.join("man").join(section);
+            for entry in
+                fs::read_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?
+            {
+                let path = entry.map_err(|error| error.to_string())?.path();
+                let page = path.file_name().unwrap_or_default().display();
+                let shown = self.debian.run(&format!("zcat /usr/share/man/{section}/{page}.gz"))?;
+                is(
+                    &page.to_string(),
+                    &shown,
+                    &fs::read_to_string(&path).map_err(|error| error.to_string())?,
+                )?;
+                pages += 1;
+            }
+        }
+        if pages > 1 { Ok(()) } else { Err("there is no manual".to_owned()) }
+    }
+}
+
+fn is(what: &str, found: &str, expected: &str) -> Result<(), String> {
+    match found == expected {
+        true => Ok(()),
+        false => Err(format!("{what}: {found:?}, not {expected:?}")),
+    }
+}

@@ -1,0 +1,40 @@
+//! Programs of others that a task needs, built in `target/tools` when they are missing, at versions that are known to do.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::cargo::{cargo, target};
+
+/// A subcommand of cargo.
+pub(crate) struct Tool {
+    name: &'static str,
+    version: &'static str,
+}
+
+pub(crate) const DEB: Tool = Tool { name: "cargo-deb", version: "3.8.0" };
+
+impl Tool {
+    /// Its program, which is there when this returns. Building it takes minutes and needs the network.
+    pub(crate) fn provide(&self) -> Result<PathBuf> {
+        let Tool { name, version } = self;
+        let root = target()?.join("tools");
+        let program = root.join("bin").join(name);
+        let told = Command::new(&program).arg("--version").output();
+        if told.is_ok_and(|told| String::from_utf8_lossy(&told.stdout).trim() == format!("{name} {version}"))
+        {
+            return Ok(program);
+        }
+        println!("installing {name} {version} in {}", root.display());
+        let installed = cargo()
+            .args(["install", "--quiet", "--locked", "--force", "--version", version, name, "--root"])
+            .arg(&root)
+            // What it is made of is of no use to us.
+            .env_remove("CARGO_TARGET_DIR")
+            .status()
+            .context("cargo does not start")?;
+        ensure!(installed.success(), "{name} {version} cannot be installed in {}, see above", root.display());
+        Ok(program)
+    }
+}
