@@ -1,7 +1,7 @@
 #!/bin/bash
-# build.sh DIR: a Debian 12 that has nothing but what every Debian has, as DIR/debian.tar. Debian's own packages of DAPL lie in
-# apt's cache in it, not installed: whoever unpacks it needs no network.
-# Nothing is done again that is there. Exit status 77: the packages cannot be had.
+# build.sh DIR: a Debian 12 that has nothing but what every Debian has, as DIR/debian.tar. Debian's own packages of DAPL
+# lie in apt's cache in it, not installed: whoever unpacks it needs no network. Nothing is done again that is there.
+# Exit status 77: the packages cannot be had.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1"

@@ -32,8 +32,8 @@ pub fn c_vendor(dist: &Dist, name: &str, into: &Path) -> Result<PathBuf, Skip> {
     compile(dist, name, &into.join(name).with_extension("so"), &["-DVENDOR", "-shared", "-fPIC"], &[])
 }
 
-/// Compiles and links `programs/open.c` with what pkg-config says of `name`, `dat` or `dat2`, and with nothing else; where it is
-/// to look is said in its environment.
+/// Compiles and links `programs/open.c` with what pkg-config says of `name`, `dat` or `dat2`, and with nothing else;
+/// where it is to look is said in its environment.
 pub fn c_program_by_pkg_config(
     name: &str,
     environment: &[(&str, &Path)],

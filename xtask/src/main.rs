@@ -1,7 +1,8 @@
-//! Development tasks: `cargo xtask test | guest | loom | miri | dist | package`.
+//! Development tasks: `cargo xtask test | guest | loom | miri | dist | package | deny`.
 #![forbid(unsafe_code)]
 
 mod cargo;
+mod deny;
 mod dist;
 mod guest;
 mod loom;
@@ -35,6 +36,8 @@ enum Task {
     Loom,
     /// Run the tests of what talks to memory alone under Miri (not part of test)
     Miri,
+    /// Check what we depend on: licences, sources, advisories (not part of test)
+    Deny(deny::Options),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Task::Guest(options) => guest::run(&options),
         Task::Loom => loom::tests().and_then(|tests| test::run_only([tests])),
         Task::Miri => miri::tests().and_then(test::run_only),
+        Task::Deny(options) => deny::run(&options),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

@@ -1,5 +1,6 @@
-//! `cargo xtask package`: what others install. A tarball of the layout that `cargo xtask dist` makes, to be unpacked anywhere;
-//! and packages for Debian, which take the place of its own of DAPL. What these say of themselves is in cli/Cargo.toml.
+//! `cargo xtask package`: what others install. A tarball of the layout that `cargo xtask dist` makes, to be unpacked
+//! anywhere; and packages for Debian, which take the place of its own of DAPL. What these say of themselves is in
+//! cli/Cargo.toml.
 
 use std::env::consts::ARCH;
 use std::fs;
@@ -187,7 +188,8 @@ fn lay_out(tree: &Path, stage: &Path) -> Result<()> {
     compress(&stage.join(RUN).join("usr/share"))
 }
 
-/// The manual and the changelog, as Debian's policy wants it. cargo-deb takes them for programs, since they are where these are.
+/// The manual and the changelog, as Debian's policy wants it. cargo-deb takes them for programs, since they are where
+/// these are.
 fn compress(share: &Path) -> Result<()> {
     let mut files = vec![share.join("doc/opendat/changelog")];
     for section in fs::read_dir(share.join("man")).context("there is a manual")? {

@@ -1,4 +1,5 @@
-//! Programs of others that a task needs, built in `target/tools` when they are missing, at versions that are known to do.
+//! Programs of others that a task needs, built in `target/tools` when they are missing, at versions that are known to
+//! do.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -14,6 +15,7 @@ pub(crate) struct Tool {
 }
 
 pub(crate) const DEB: Tool = Tool { name: "cargo-deb", version: "3.8.0" };
+pub(crate) const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
 
 impl Tool {
     /// Its program, which is there when this returns. Building it takes minutes and needs the network.

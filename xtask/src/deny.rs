@@ -1,0 +1,36 @@
+//! `cargo xtask deny`: the licences of what is linked into what we ship, where it comes from, and what is known against
+//! it. The rules are in deny.toml.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::cargo::workspace;
+use crate::tools;
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Where the advisories cannot be fetched: check all the rest
+    #[arg(long)]
+    without_advisories: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let program = tools::DENY.provide()?;
+    let deny = |arguments: &[&str]| {
+        let mut command = Command::new(&program);
+        command.args(["--workspace", "--locked"]).args(arguments).current_dir(workspace());
+        command.status().context("cargo-deny does not start")
+    };
+    let rest = deny(&["check", "licenses", "bans", "sources"])?.success();
+    if options.without_advisories {
+        println!("left out: advisories (--without-advisories)");
+        return Ok(rest);
+    }
+    // By itself: a database that cannot be had is no finding.
+    ensure!(
+        deny(&["fetch", "db"])?.success(),
+        "the advisories cannot be fetched; --without-advisories checks the rest"
+    );
+    Ok(deny(&["check", "--disable-fetch", "advisories"])?.success() && rest)
+}
