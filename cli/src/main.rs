@@ -25,6 +25,7 @@ mod serve;
 mod table;
 mod times;
 mod top;
+mod trace;
 mod units;
 mod verify;
 
@@ -60,6 +61,10 @@ Environment:
                         receive; %p in its name is the process id, %n the number
                         of the adapter in the process. An entry's IA parameters
                         may say capture=FILE instead
+  OPENDAT_LOG=WHAT      what adapters tell on standard error, as `dat trace` has
+                        it: a level (warn, info, debug, trace), or levels of
+                        targets (dat::cm=debug,dat::ep=trace). Else the bits of
+                        DAPL_DBG_TYPE and DAPL_DBG_DEST count, as with OFED
   OPENDAT_NET=WORDS     an emulated network for softroce: loss=1%,delay=200us and
                         others, as docs/softroce.md says
   OPENDAT_STATS=1       tells `dat top` what the process's adapters do
@@ -94,6 +99,8 @@ enum Command {
     Conformance(conformance::Options),
     /// Show what the adapters of a process do, while it runs; it has to be started with OPENDAT_STATS=1
     Top(top::Options),
+    /// Run a program, and print what its adapters do: connections, states, refused calls, failed operations
+    Trace(trace::Options),
     /// Print what a shell has to know to complete the arguments of this program
     Completions(generate::Completions),
     /// Write the pages of the manual
@@ -171,6 +178,7 @@ fn main() -> ExitCode {
         Some(Command::Bench(options)) => bench::run(&options),
         Some(Command::Conformance(options)) => conformance::run(&options),
         Some(Command::Top(options)) => top::run(&options),
+        Some(Command::Trace(options)) => trace::run(&options),
         Some(Command::Completions(options)) => generate::completions(&options),
         Some(Command::Manual(options)) => generate::manual(&options),
         Some(Command::Probe(probe)) => list::probe(&probe),

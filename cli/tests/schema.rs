@@ -46,8 +46,15 @@ fn every_document_is_as_its_schema_says() {
     conforms(&file, &["doctor"]);
     conforms(&file, &["ping", "--count", "10"]);
     conforms(&file, &["bench", "--rounds", "1", "--sizes", "64", "--vs", "softroce"]);
+    conforms(&file, &["conformance", "dat_pz_create"]);
     conforms(&file, &["register", "new", "libnew.so"]);
     conforms(&file, &["unregister", "new"]);
+}
+
+#[test]
+fn the_demonstration_is_as_its_schema_says() {
+    let output = dat(&["--json"]).env("DAT_OVERRIDE", "/dev/null").output().expect("it starts");
+    is_valid(&["demo"], &serde_json::from_slice(&output.stdout).expect("JSON"));
 }
 
 /// Ends with this, and its children with it.

@@ -24,6 +24,7 @@ pub mod environment;
 pub mod error;
 pub mod futex;
 pub mod handle;
+pub mod log;
 mod sync;
 pub mod wake;
 

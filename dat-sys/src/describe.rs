@@ -151,17 +151,36 @@ pub(crate) use {constants, records, texts};
 /// The names of a status word's type and subtype (the latter empty for `DAT_NO_SUBTYPE`), whatever its class.
 /// `None` for a status that the standard does not define.
 pub fn status_names(status: crate::DAT_RETURN) -> Option<(&'static str, &'static str)> {
-    let name = |first: &str, last: &str, value: u32| {
-        let declared = crate::error::CONSTANTS.iter();
-        let from_first = declared.skip_while(|c| c.name != first);
-        let mut past_last = false;
-        let mut range = from_first.take_while(|c| !core::mem::replace(&mut past_last, c.name == last));
-        range.find(|c| c.value == i64::from(value)).map(|c| c.name)
-    };
+    let name = |first, last, value| name(crate::error::CONSTANTS, first, last, value);
     let kind = name("DAT_SUCCESS", "DAT_NOT_IMPLEMENTED", status & crate::DAT_TYPE_MASK)?;
     let subtype = match status & crate::DAT_SUBTYPE_MASK {
         crate::DAT_NO_SUBTYPE => "",
         value => name("DAT_NO_SUBTYPE", "DAT_THREAD_SAFETY_NOT_FOUND", value)?,
     };
     Some((kind, subtype))
+}
+
+/// The name of an event. `None` for a number that the standard does not define.
+pub fn event_name(number: crate::DAT_EVENT_NUMBER) -> Option<&'static str> {
+    name(crate::event::CONSTANTS, "DAT_DTO_COMPLETION_EVENT", "DAT_IW_EXTENSION_RANGE_BASE", number)
+}
+
+/// The name of what a completed operation did, those of the IB extension included. `None` for a number that is not defined.
+pub fn operation_name(operation: crate::DAT_DTOS) -> Option<&'static str> {
+    name(crate::event::CONSTANTS, "DAT_DTO_SEND", "DAT_DTO_LMR_INVALIDATE", operation).or_else(|| {
+        name(crate::ib::CONSTANTS, "DAT_IB_DTO_RDMA_WRITE_IMMED", "DAT_IB_DTO_CMP_SWAP", operation)
+    })
+}
+
+/// The name of an operation's outcome. `None` for a number that the standard does not define.
+pub fn completion_name(status: crate::DAT_DTO_COMPLETION_STATUS) -> Option<&'static str> {
+    name(crate::event::CONSTANTS, "DAT_DTO_SUCCESS", "DAT_RMR_OPERATION_FAILED", status)
+}
+
+/// Of the constants from `first` to `last`, the first one of that value.
+fn name(constants: &[Constant], first: &str, last: &str, value: u32) -> Option<&'static str> {
+    let from_first = constants.iter().skip_while(|constant| constant.name != first);
+    let mut past_last = false;
+    let mut range = from_first.take_while(|c| !core::mem::replace(&mut past_last, c.name == last));
+    range.find(|constant| constant.value == i64::from(value)).map(|constant| constant.name)
 }

@@ -181,6 +181,7 @@ const ADVICE: &[(DAT_RETURN_TYPE, Option<DAT_RETURN_SUBTYPE>, &str)] = &[
         None,
         "where this was a post, wait for completions, or create the endpoint for more requests or receives",
     ),
+    (DAT_LENGTH_ERROR, None, "compare offset and length with those of the registered memory"),
     (DAT_PRIVILEGES_VIOLATION, None, "register the memory with the access that the operation needs"),
     (DAT_PROTECTION_VIOLATION, None, "register the memory in the endpoint's protection zone"),
     (DAT_INTERRUPTED_CALL, None, "call again"),
@@ -203,7 +204,10 @@ mod tests {
             text(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_CONNECTED),
             "dat_ep_connect: not possible in this state (DAT_INVALID_STATE_EP_CONNECTED); disconnect the endpoint first"
         );
-        assert_eq!(text(DAT_LENGTH_ERROR, DAT_NO_SUBTYPE), "dat_ep_connect: the lengths do not fit");
+        assert_eq!(
+            text(DAT_LENGTH_ERROR, DAT_NO_SUBTYPE),
+            "dat_ep_connect: the lengths do not fit; compare offset and length with those of the registered memory"
+        );
         assert_eq!(
             text(0x18_0000, DAT_NO_SUBTYPE),
             "dat_ep_connect: failed with a status that the standard does not define (0x80180000)"

@@ -233,8 +233,8 @@ impl fmt::Display for ConnectionEvent {
             ConnectionEvent::PeerRejected { .. } => "rejected by the peer",
             ConnectionEvent::NonPeerRejected => "refused: nobody listens there, or too many requests wait",
             ConnectionEvent::AcceptFailed => "accepted, but it did not come up",
-            ConnectionEvent::Disconnected => "disconnected",
-            ConnectionEvent::Broken => "broken",
+            ConnectionEvent::Disconnected => "disconnected: one side has ended the connection",
+            ConnectionEvent::Broken => "broken: an operation failed, or the peer is gone",
             ConnectionEvent::TimedOut => "no answer in the time allowed",
             ConnectionEvent::Unreachable => "the peer cannot be reached",
         })

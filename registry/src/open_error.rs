@@ -26,7 +26,9 @@ pub struct OpenError {
     /// same reason count as one.
     pub attempts: Vec<Attempt>,
     /// The names that the registry has, those of built-in entries first.
-    known: Vec<String>,
+    known: Box<[String]>,
+    /// What the entries of the name offer, and where they are.
+    offered: Box<[String]>,
     /// The registry file.
     file: Option<String>,
     /// Whether built-in entries are turned off.
@@ -73,7 +75,8 @@ impl OpenError {
             threadsafe,
             mismatch,
             attempts,
-            known: list.names(),
+            known: list.names().into(),
+            offered: list.interfaces().into_iter().filter(|entry| entry.ia_name == name).map(offer).collect(),
             file: list.file().map(|path| path.display().to_string()),
             builtins_off: list.builtins_off(),
         }
@@ -94,6 +97,11 @@ impl OpenError {
         };
         refused.unwrap_or(in_version(self.major, DAT_ERROR(DAT_PROVIDER_NOT_FOUND, subtype)))
     }
+}
+
+fn offer(entry: &Entry) -> String {
+    let safety = if entry.threadsafe { "thread-safe" } else { "not thread-safe" };
+    format!("{} {safety} ({})", entry.api, entry.origin)
 }
 
 impl Attempt {
@@ -119,6 +127,9 @@ impl fmt::Display for OpenError {
                     1..=NAMES => write!(f, "; known are {shown}")?,
                     many => write!(f, "; known are {shown} and {} more", many - NAMES)?,
                 }
+            }
+            if !self.offered.is_empty() {
+                write!(f, "; there is {}", self.offered.join(", "))?;
             }
             let file = self.file.as_deref().unwrap_or("none");
             let off = if self.builtins_off {

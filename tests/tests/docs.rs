@@ -87,18 +87,6 @@ fn the_program_in_c_of_the_tutorial_prints_what_it_says() {
     }
 }
 
-/// docs/tutorial.md, "In Rust".
-#[test]
-fn the_program_in_rust_of_the_tutorial_prints_what_it_says() {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let run = Command::new(cargo)
-        .args(["run", "--quiet", "--profile", "test", "-p", "dat", "--example", "hello"])
-        .current_dir(workspace())
-        .env("DAT_OVERRIDE", "/dev/null")
-        .output();
-    assert_eq!(text(&run.expect("cargo starts")), read("examples/hello/rust.txt"));
-}
-
 #[test]
 fn the_summary_has_every_page() {
     let summary = read("docs/SUMMARY.md");

@@ -9,11 +9,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::cargo::{cargo, target, workspace};
+use crate::cargo::{target, workspace};
 use crate::dist::{self, DOCUMENTS, LIBRARIES, PLUGINS, remove};
 use crate::prerequisites::{self, is_root, on_path};
 use crate::tally::Tally;
-use crate::test::{count, verdict};
+use crate::test::{count, programs, verdict};
 use crate::tools;
 
 #[derive(clap::Args)]
@@ -52,13 +52,8 @@ pub(crate) fn tests(dist: &Path) -> Result<Tally> {
         }
         _ => bail!("tests/packages/build.sh failed ({built})"),
     }
-    let mut command = cargo();
-    command
-        .args(["test", "-p", "opendat-tests", "--test", "programs", "--color=never", "--"])
-        .args(["--color=never", "--show-output"])
-        .env("OPENDAT_DIST", dist)
-        .env("OPENDAT_PACKAGES", packages)
-        .env("OPENDAT_DEBIAN", debian);
+    let mut command = programs(dist, None, "packages::");
+    command.env("OPENDAT_PACKAGES", packages).env("OPENDAT_DEBIAN", debian);
     count(&mut command)
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use dat_sys::ib::*;
 use dat_sys::*;
+use tracing::{debug, warn};
 
 use super::csp::Csp;
 use super::psp::Psp;
@@ -16,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::evd::{Evd, Order};
 use crate::handle::{self, Node, Object, Ref};
 use crate::ia::Ia;
+use crate::log::Hex;
 use crate::provider::Transport;
 
 /// A connection request that waits for an answer. It outlives its service point (uDAPL 1.2, dat_psp_free).
@@ -66,6 +68,9 @@ pub(super) fn arrive<T: Transport>(
             private: arrival.private.to_vec(),
         })
     })?;
+    let (name, cr) = (&ia.name, Hex(node.handle() as usize));
+    let (from, to, private) = (node.from, node.to, node.private.len());
+    debug!(target: "dat::cm", ia = name, %cr, %from, %to, qualifier, private, "request");
     let data = DAT_CR_ARRIVAL_EVENT_DATA {
         sp_handle: service_point,
         local_ia_address_ptr: node.sockaddrs.1.as_ptr(),
@@ -75,6 +80,7 @@ pub(super) fn arrive<T: Transport>(
     };
     evd.post(DAT_CONNECTION_REQUEST_EVENT, DAT_EVENT_DATA { cr_arrival_event_data: data }, Order::Now)
         .inspect_err(|_| {
+            warn!(target: "dat::cm", ia = name, %cr, "refused: its EVD is full");
             // The backlog is the length of the EVD's queue (uDAPL 1.2, dat_psp_create): one more is refused.
             discard(node);
         })
@@ -107,6 +113,8 @@ pub fn accept<T: Transport>(cr: &Node<Cr<T>>, given: Option<&Node<Ep<T>>>, priva
         ep.apply(Event::Accept)?;
         request
     };
+    let (handle, to) = (Hex(cr.handle() as usize), Hex(ep.handle() as usize));
+    debug!(target: "dat::cm", ia = ia.name, cr = %handle, ep = %to, private = private.len(), "accepted");
     // From here on the request is used up: a failure now is the peer's or the network's.
     let answer = ep.accept(request, private);
     if answer.is_err() {
@@ -125,6 +133,8 @@ pub fn reject<T: Transport>(cr: &Node<Cr<T>>, private: &[u8]) -> Result<()> {
         return Err(Error::arg(2));
     }
     let request = cr.take().ok_or(Error::handle(DAT_INVALID_HANDLE_CR))?;
+    let handle = Hex(cr.handle() as usize);
+    debug!(target: "dat::cm", ia = ia.name, cr = %handle, private = private.len(), "rejected");
     ia.counters.count(&[DCNT_IA_SP_CR_REJECTED, DCNT_IA_CM_USER_REJ_TX]);
     let ep = cr.ep.clone();
     discard(cr);
@@ -144,6 +154,7 @@ pub fn handoff<T: Transport>(cr: &Node<Cr<T>>, qualifier: DAT_CONN_QUAL) -> Resu
     }
     let ia = cr.ia.clone();
     let request = cr.take().ok_or(Error::handle(DAT_INVALID_HANDLE_CR))?;
+    debug!(target: "dat::cm", ia = ia.name, cr = %Hex(cr.handle() as usize), qualifier, "handed off");
     let (from, to, private, ep) = (cr.from, cr.to, cr.private.clone(), cr.ep.clone());
     discard(cr);
     // Before the request is seen elsewhere: its endpoint may be what the consumer accepts it with there.

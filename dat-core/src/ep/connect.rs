@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use dat_sys::ib::*;
 use dat_sys::*;
+use tracing::debug;
 
 use super::link::Link;
 use super::network::Address;
 use super::state::{Effect, Event, State};
 use super::{Ep, Setup, params};
 use crate::error::{Error, Result};
+use crate::log::Hex;
 use crate::provider::{Close, Connect, Queue, ReadDepth, Transport};
 
 impl<T: Transport> Ep<T> {
@@ -61,9 +63,11 @@ impl<T: Transport> Ep<T> {
         }
         let mut setup = self.setup();
         let link = self.ready(&setup)?;
-        self.shared.state.apply(Event::Connect)?;
+        self.shared.apply(Event::Connect)?;
         setup.peer = Some((addr, qualifier));
         self.shared.conn().remote = Address { sockaddr: addr.into(), port: qualifier };
+        let (ia, ep) = (&self.ia.name, Hex(self.shared.ep));
+        debug!(target: "dat::cm", ia, %ep, to = %addr, qualifier, private = private.len(), "connecting");
         let timeout = (timeout != DAT_TIMEOUT_INFINITE).then(|| Duration::from_micros(timeout.into()));
         let to = Connect { addr, port: qualifier, private, timeout, depth: setup.read_depth() };
         link.qp.connect(&to).inspect_err(|_| self.retract())?;
@@ -105,7 +109,7 @@ impl<T: Transport> Ep<T> {
     /// A connect or accept that failed before it began.
     pub(crate) fn retract(&self) {
         // Whatever else happened meanwhile has the last word.
-        let _ = self.shared.state.apply(Event::Retract);
+        let _ = self.shared.apply(Event::Retract);
     }
 
     /// The parts that a connection needs (uDAPL 1.2, dat_ep_connect: otherwise an invalid state).
@@ -127,7 +131,7 @@ impl<T: Transport> Ep<T> {
             DAT_CLOSE_GRACEFUL_FLAG => (Event::DisconnectGracefully, Close::Graceful),
             _ => return Err(Error::arg(2)),
         };
-        let moved = self.shared.state.apply(event)?;
+        let moved = self.shared.apply(event)?;
         self.counters.count(DCNT_EP_DISCONNECT);
         if moved.effect == Effect::Nothing {
             return Ok(());

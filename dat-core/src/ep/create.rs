@@ -127,7 +127,7 @@ pub fn free<T: Transport>(ep: &Node<Ep<T>>) -> Result<()> {
     if ep.in_use() {
         return Err(ep.state().refusal());
     }
-    let was = ep.shared.state.apply(Event::Free)?.from;
+    let was = ep.shared.apply(Event::Free)?.from;
     destroy(ep, was, &mut control);
     Ok(())
 }

@@ -12,6 +12,7 @@ use super::watermark::Holding;
 use crate::counters::{self, Tally};
 use crate::evd::Evd;
 use crate::handle::Node;
+use crate::log;
 use crate::provider::{Transport, Wc, WcOp, WcStatus};
 use crate::srq::SrqShare;
 
@@ -139,7 +140,7 @@ impl Flow {
             self.requests.retire(wc.id + 1);
             cookie
         };
-        DAT_DTO_COMPLETION_EVENT_DATA {
+        let event = DAT_DTO_COMPLETION_EVENT_DATA {
             ep_handle: self.ep as *mut c_void,
             user_cookie: DAT_DTO_COOKIE { as_64: cookie },
             status: status(wc.status),
@@ -157,7 +158,11 @@ impl Flow {
                 WcOp::Bind => DAT_DTO_BIND_MW,
             },
             rmr_context: wc.invalidated.unwrap_or(0),
+        };
+        if wc.status != WcStatus::Success {
+            log::failed(self.ep, &event);
         }
+        event
     }
 }
 

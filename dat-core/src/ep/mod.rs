@@ -91,7 +91,7 @@ impl<T: Transport> Ep<T> {
 
     /// Applies what a service point or connection request does to the endpoint.
     pub(crate) fn apply(&self, event: Event) -> Result<()> {
-        self.shared.state.apply(event).map(drop)
+        self.shared.apply(event).map(drop)
     }
 
     /// dat_ep_get_status: the state, and whether each queue is idle.
@@ -182,7 +182,7 @@ impl<T: Transport> Ep<T> {
         let link = self.new_link(&mut setup)?;
         self.link.store(link, Ordering::Release);
         self.shared.renew();
-        self.shared.state.apply(Event::Reset).map(drop)
+        self.shared.apply(Event::Reset).map(drop)
     }
 }
 

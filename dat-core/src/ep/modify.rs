@@ -77,7 +77,7 @@ impl<T: Transport> Ep<T> {
         let link = self.new_link(&mut setup)?;
         self.link.store(link, Ordering::Release);
         let configured = if setup.pz.is_some() { Event::Configure } else { Event::Unconfigure };
-        self.shared.state.apply(configured)?;
+        self.shared.apply(configured)?;
         self.repost(&setup);
         Ok(())
     }

@@ -5,14 +5,18 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use dat_sys::describe::event_name;
 use dat_sys::ib::*;
 use dat_sys::*;
+use tracing::{debug, info, warn};
 
 use super::state::{Effect, Event, Moved, State, StateCell};
 use crate::addr::SockAddr;
+use crate::error::Result;
 use crate::evd::{Evd, Order};
 use crate::handle::Ref;
 use crate::ia::Ia;
+use crate::log::Hex;
 use crate::provider::{Receiver, Transport, Upcall};
 
 /// What the network changes.
@@ -79,6 +83,16 @@ impl<T: Transport> Shared<T> {
         self.conn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// See [`StateCell::apply`].
+    pub(super) fn apply(&self, event: Event) -> Result<Moved> {
+        let moved = self.state.apply(event)?;
+        if let Effect::To(to) = moved.effect {
+            let ia = &self.ia.name;
+            debug!(target: "dat::ep", ia, ep = %Hex(self.ep), from = ?moved.from, ?to, because = ?event, "state");
+        }
+        Ok(moved)
+    }
+
     /// Reports a connection event. `private` is kept for the consumer until the endpoint is reset or freed.
     fn report(&self, number: DAT_EVENT_NUMBER, private: &[u8], order: Order) {
         let mut data = DAT_CONNECTION_EVENT_DATA {
@@ -101,9 +115,10 @@ impl<T: Transport> Shared<T> {
 
     /// The connection, or the attempt at one, has ended: exactly one event says so.
     fn ended(&self, event: Event, private: &[u8], number: impl FnOnce(State) -> DAT_EVENT_NUMBER) {
-        if let Ok(Moved { from, effect: Effect::To(_) }) = self.state.apply(event) {
+        if let Ok(Moved { from, effect: Effect::To(_) }) = self.apply(event) {
             let number = number(from);
             self.count(from, number);
+            self.tell(number);
             self.report(number, private, Order::AfterCompletions);
             if self.on_srq && matches!(from, State::Connected | State::DisconnectPending) {
                 self.leaves_srq();
@@ -115,6 +130,14 @@ impl<T: Transport> Shared<T> {
     /// event for it, and programs wait for it (docs/compatibility.md).
     fn leaves_srq(&self) {
         self.ia.report(DAT_ASYNC_ERROR_EP_BROKEN, self.ep as *mut c_void, DAT_EP_TRANSFER_TO_ERROR);
+    }
+
+    fn tell(&self, number: DAT_EVENT_NUMBER) {
+        let (ia, ep, event) = (&self.ia.name, Hex(self.ep), event_name(number));
+        match number {
+            DAT_CONNECTION_EVENT_DISCONNECTED => info!(target: "dat::cm", ia, %ep, event, "ended"),
+            _ => warn!(target: "dat::cm", ia, %ep, event, "ended"),
+        }
     }
 
     /// How a connection, or an attempt at one, ended.
@@ -137,10 +160,12 @@ impl<T: Transport> Receiver<T> for Shared<T> {
     fn upcall(&self, up: Upcall<'_, T>) {
         match up {
             Upcall::Established { private, peer, local, .. } => {
-                let Ok(Moved { from, effect: Effect::To(_) }) = self.state.apply(Event::Established) else {
+                let Ok(Moved { from, effect: Effect::To(_) }) = self.apply(Event::Established) else {
                     return;
                 };
                 let passive = from == State::CompletionPending;
+                let ia = &self.ia.name;
+                info!(target: "dat::cm", ia, ep = %Hex(self.ep), %local, %peer, passive, "established");
                 {
                     let mut conn = self.conn();
                     conn.local = local.into();

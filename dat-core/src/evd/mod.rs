@@ -17,8 +17,10 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use dat_sys::describe::event_name;
 use dat_sys::ib::*;
 use dat_sys::*;
+use tracing::warn;
 
 use self::attendance::Attendance;
 use self::bell::Bell;
@@ -218,6 +220,7 @@ impl<T: Transport> Evd<T> {
     /// As [`Evd::post`]; a full queue is reported as an EVD overflow (uDAPL 1.2, dat_evd_create: async EVD).
     pub fn post_or_report(&self, number: DAT_EVENT_NUMBER, data: DAT_EVENT_DATA, order: Order) {
         if self.post(number, data, order).is_err() {
+            warn!(target: "dat::evd", ia = self.ia.name, event = event_name(number), "no room");
             self.bell.overflow();
         }
     }

@@ -10,6 +10,7 @@ use crate::ep::post::MAX_SEGMENTS;
 use crate::error::{Error, Result};
 use crate::evd::Evd;
 use crate::handle::{self, Node};
+use crate::log;
 use crate::provider::{Segment, Transport};
 
 /// Defines control functions of the table: `extern "C"`, returning a `DAT_RETURN`, with a body that is a
@@ -20,17 +21,28 @@ macro_rules! slots {
         $(#[$attr])*
         #[allow(clippy::too_many_arguments)] // the standard's prototypes
         pub(super) unsafe extern "C" fn $name<T: Transport $(, const $safe: bool)?>($($arg: $type),*) -> DAT_RETURN {
+            let called = ($crate::export::convert::first!($($arg),*), stringify!($name));
             // SAFETY: what the macro says all of them presume; C keeps to the standard or is told of its mistake.
-            $crate::export::convert::call(|| unsafe { $($body)* })
+            $crate::export::convert::call(called, || unsafe { $($body)* })
         }
     )*};
 }
 pub(super) use slots;
 
-/// Runs a control call. A panic, which is a mistake of ours, does not reach C.
-pub(super) fn call(f: impl FnOnce() -> Result<()>) -> DAT_RETURN {
+/// The first argument of a control call is a handle.
+macro_rules! first {
+    ($handle:ident $(, $rest:ident)*) => {
+        $handle as usize
+    };
+}
+pub(super) use first;
+
+/// Runs a control call of that name on a handle. A panic, which is a mistake of ours, does not reach C.
+pub(super) fn call((handle, name): (usize, &str), f: impl FnOnce() -> Result<()>) -> DAT_RETURN {
     // Locks are used after a panic too (`PoisonError::into_inner`), so what was interrupted can at least be closed.
-    catch_unwind(AssertUnwindSafe(f)).map_or(Error::of(DAT_INTERNAL_ERROR).code(), code)
+    let result = catch_unwind(AssertUnwindSafe(f)).unwrap_or(Err(Error::of(DAT_INTERNAL_ERROR)));
+    log::called(name, handle, result);
+    code(result)
 }
 
 /// The result as C wants it.

@@ -46,16 +46,20 @@ pub(super) unsafe extern "C" fn handle_extendedop<P: Provider, T: Transport, con
             }
             DAT_IB_RDMA_WRITE_IMMED_OP => write_immed::<T, SAFE>(handle, &mut args),
             DAT_IB_QUERY_COUNTERS_OP => {
-                call(|| alone::<SAFE, _>(handle, || counters::query::<T>(handle, &mut args)))
+                let called = (handle as usize, "ib_query_counters");
+                call(called, || alone::<SAFE, _>(handle, || counters::query::<T>(handle, &mut args)))
             }
             DAT_IB_PRINT_COUNTERS_OP => {
-                call(|| alone::<SAFE, _>(handle, || counters::print::<T>(handle, &mut args)))
+                let called = (handle as usize, "ib_print_counters");
+                call(called, || alone::<SAFE, _>(handle, || counters::print::<T>(handle, &mut args)))
             }
             DAT_IB_START_COUNTERS_OP => {
-                call(|| alone::<SAFE, _>(handle, || counters::start::<T>(handle, &mut args)))
+                let called = (handle as usize, "ib_start_counters");
+                call(called, || alone::<SAFE, _>(handle, || counters::start::<T>(handle, &mut args)))
             }
             DAT_IB_STOP_COUNTERS_OP => {
-                call(|| alone::<SAFE, _>(handle, || counters::stop::<T>(handle, &mut args)))
+                let called = (handle as usize, "ib_stop_counters");
+                call(called, || alone::<SAFE, _>(handle, || counters::stop::<T>(handle, &mut args)))
             }
             DAT_IB_OPEN_QUERY_OP => open_query::<P, SAFE>(handle.cast(), &mut args),
             DAT_IB_CLOSE_QUERY_OP => close_query::<P>(handle),

@@ -45,7 +45,7 @@ pub(super) unsafe fn open_as<P: Provider>(
     ia_handle: *mut DAT_IA_HANDLE,
 ) -> DAT_RETURN {
     // SAFETY: NULL or as the standard's prototype says.
-    call(|| unsafe {
+    call((0, "ia_open"), || unsafe {
         if name.is_null() {
             return Err(Error::arg(1));
         }
@@ -127,7 +127,7 @@ slots! {
 
 /// dat_set_consumer_context.
 pub(super) unsafe extern "C" fn set_consumer_context(handle: DAT_HANDLE, context: DAT_CONTEXT) -> DAT_RETURN {
-    call(|| {
+    call((handle as usize, "set_consumer_context"), || {
         // SAFETY: the members have the same size, and an integer may have any bits.
         handle::live(handle)?.set_context(unsafe { context.as_64 });
         Ok(())
@@ -139,7 +139,7 @@ pub(super) unsafe extern "C" fn get_consumer_context(
     handle: DAT_HANDLE,
     context: *mut DAT_CONTEXT,
 ) -> DAT_RETURN {
-    call(|| {
+    call((handle as usize, "get_consumer_context"), || {
         let slot = handle::live(handle)?;
         // SAFETY: NULL or as the standard's prototype says.
         unsafe { out(context, 2) }?.write(DAT_CONTEXT { as_64: slot.context() });
@@ -152,7 +152,7 @@ pub(super) unsafe extern "C" fn get_handle_type(
     handle: DAT_HANDLE,
     kind: *mut DAT_HANDLE_TYPE,
 ) -> DAT_RETURN {
-    call(|| {
+    call((handle as usize, "get_handle_type"), || {
         let slot = handle::live(handle)?;
         // SAFETY: NULL or as the standard's prototype says.
         unsafe { out(kind, 2) }?.write(slot.kind());

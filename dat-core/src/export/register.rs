@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use dat_sys::*;
 
 use super::{table, v1};
+use crate::environment;
 use crate::ia::Entry;
+use crate::log;
 use crate::provider::{Provider, Transport};
 
 /// The registry that a provider registers with.
@@ -81,6 +83,7 @@ pub unsafe extern "C" fn init<P: Provider + Default, R: Registry>(
         (info, params)
     };
     let name = name_of(info).unwrap_or_default();
+    log::start();
     // A panic must not reach C, which has no answer to give here.
     let outcome = catch_unwind(|| register::<P>(info, params, R::FNS));
     match outcome {
@@ -240,18 +243,11 @@ fn name_of(info: &DAT_PROVIDER_INFO) -> Option<String> {
 /// Tells people what C has no words for, on standard error unless DAT_DBG_TYPE leaves errors out.
 pub(super) fn complain(provider: &str, ia: &str, reason: &dyn fmt::Display) {
     const ERRORS: u32 = 1;
-    let wanted = std::env::var("DAT_DBG_TYPE").ok().and_then(|text| number(&text)).unwrap_or(ERRORS);
+    let wanted =
+        std::env::var("DAT_DBG_TYPE").ok().and_then(|text| environment::number(&text)).unwrap_or(ERRORS);
     if wanted & ERRORS != 0 {
         // In one piece, so that lines of several threads stay lines; a closed standard error is not worth failing for.
         let line = format!("dat: {ia} ({provider}): {reason}\n");
         let _ = io::stderr().write_all(line.as_bytes());
-    }
-}
-
-/// Decimal or 0x and hexadecimal.
-fn number(text: &str) -> Option<u32> {
-    match text.trim().strip_prefix("0x") {
-        Some(hex) => u32::from_str_radix(hex, 16).ok(),
-        None => text.trim().parse().ok(),
     }
 }

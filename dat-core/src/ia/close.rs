@@ -1,6 +1,7 @@
 //! dat_ia_close.
 
 use dat_sys::*;
+use tracing::info;
 
 use super::{Ia, sharing};
 use crate::cno::{self, Cno};
@@ -12,6 +13,7 @@ use crate::ep::{self, Ep};
 use crate::error::{Error, Result};
 use crate::evd::{self, Evd};
 use crate::handle::{self, Node, Object};
+use crate::log::Hex;
 use crate::mem::lmr::{self, Lmr};
 use crate::mem::pz::{self, Pz};
 use crate::mem::rmr::{self, Rmr};
@@ -31,6 +33,7 @@ pub fn close<T: Transport>(ia: &Node<Ia<T>>, flags: DAT_CLOSE_FLAGS) -> Result<(
         DAT_CLOSE_ABRUPT_FLAG => destroy_objects(ia),
         _ => return Err(Error::arg(2)),
     }
+    info!(target: "dat::ia", ia = ia.name, handle = %Hex(ia.consumer_handle() as usize), "closed");
     stats::leave(ia);
     sharing::expel(ia);
     sharing::leave(ia);

@@ -10,8 +10,10 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use dat_sys::describe::event_name;
 use dat_sys::ib::*;
 use dat_sys::*;
+use tracing::warn;
 
 pub use self::close::close;
 use self::objects::Objects;
@@ -22,6 +24,7 @@ use crate::ep::Orphans;
 use crate::error::Result;
 use crate::evd::Evd;
 use crate::handle::{self, Node, Object, Ref, Slot};
+use crate::log::Hex;
 use crate::provider::Transport;
 
 /// An open interface adapter.
@@ -125,6 +128,8 @@ impl<T: Transport> Ia<T> {
             Ok(DAT_HANDLE_TYPE_EVD) => DCNT_IA_ASYNC_CQ_ERROR,
             _ => DCNT_IA_ASYNC_ERROR,
         }]);
+        let (ia, about, what) = (&self.name, Hex(handle as usize), event_name(event));
+        warn!(target: "dat::ia", ia, %about, event = what, reason, "asynchronous error");
         if let Some(evd) = self.async_evd() {
             let data = DAT_ASYNCH_ERROR_EVENT_DATA { dat_handle: handle, reason: reason as DAT_COUNT };
             // A full async queue has nowhere to report its own overflow to.

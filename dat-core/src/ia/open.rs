@@ -1,11 +1,13 @@
 //! dat_ia_open.
 
 use dat_sys::*;
+use tracing::info;
 
 use super::{Entry, Ia, sharing};
 use crate::error::{Error, OpenError, Result};
 use crate::evd;
 use crate::handle::{self, Node, Ref};
+use crate::log::Hex;
 use crate::provider::{Provider, Receiver, Sink, Transport, Upcall};
 use crate::stats;
 
@@ -60,6 +62,8 @@ pub unsafe fn enter<T: Transport>(
     // SAFETY: dat_ia_close takes it away before the adapter goes.
     ia.transport.watch(Some(unsafe { Sink::new(ia) }));
     stats::enter(ia);
+    let handle = Hex(ia.consumer_handle() as usize);
+    info!(target: "dat::ia", ia = ia.name, %handle, provider = ia.provider, "opened");
     Ok(ia)
 }
 

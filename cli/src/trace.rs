@@ -1,0 +1,45 @@
+//! `dat trace`: a program, and what its adapters do, line by line.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use anyhow::Context;
+use clap::Args;
+
+#[derive(Args)]
+#[command(after_help = TARGETS)]
+pub(crate) struct Options {
+    /// What is told: a level (warn, info, debug, trace), or levels of targets, as in dat::cm=debug,dat::ep=trace
+    #[arg(long, value_name = "WHAT", default_value = "debug")]
+    log: String,
+    /// Lines of JSON
+    #[arg(long)]
+    json: bool,
+    /// The program, with its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+const TARGETS: &str = "\
+Targets:
+  dat::ia   adapters are opened and closed; asynchronous errors
+  dat::cm   connections: asked for, accepted, rejected, established, ended
+  dat::ep   endpoints go from one state to another
+  dat::dto  operations that failed or were flushed
+  dat::evd  events that found no room
+  dat::api  control calls: debug has those that are refused, trace all of them
+
+The lines go to standard error, from adapters of ours alone: a program that loads
+OFED's providers, or runs with more rights than who starts it, says nothing. What
+is posted and completes is not told; OPENDAT_CAPTURE writes down what is on the wire.";
+
+/// Becomes the program.
+pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
+    let (program, arguments) = options.command.split_first().context("a program is needed")?;
+    let mut command = Command::new(program);
+    command.args(arguments).env("OPENDAT_LOG", &options.log);
+    command.env("OPENDAT_LOG_FORMAT", if options.json { "json" } else { "text" });
+    let error = command.exec();
+    Err(error).with_context(|| format!("{} cannot be run", program.display()))
+}

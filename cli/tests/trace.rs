@@ -1,0 +1,85 @@
+//! `dat trace`: what the adapters of a program tell, for people and for programs.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn trace(options: &[&str], program: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dat"));
+    command.arg("trace").args(options).arg("--").args(program);
+    for variable in ["DAPL_DBG_TYPE", "DAPL_DBG_DEST", "DAT_DBG_TYPE", "OPENDAT_BUILTIN"] {
+        command.env_remove(variable);
+    }
+    command.env("DAT_OVERRIDE", "/dev/null").output().expect("it starts")
+}
+
+const PING: &[&str] = &[env!("CARGO_BIN_EXE_dat"), "ping", "--count", "3"];
+
+/// Those that are the same each time.
+fn lines(output: &Output) -> Vec<String> {
+    let text = String::from_utf8_lossy(&output.stderr);
+    text.lines().map(|line| line.split_once("dat::").map_or(line, |(_, rest)| rest).to_owned()).collect()
+}
+
+#[test]
+fn a_connection_is_told_from_end_to_end() {
+    let output = trace(&["--log", "dat::cm=debug,dat::ia=info"], PING);
+    assert!(output.status.success(), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("p99"),
+        "the program prints what it prints: {output:?}"
+    );
+    let lines = lines(&output);
+    let has = |start: &str| {
+        let count = lines.iter().filter(|line| line.starts_with(start)).count();
+        assert!(count > 0, "no line {start:?}: {lines:#?}");
+        count
+    };
+    // Two processes.
+    assert_eq!(has("ia: opened ia=tcp-emu handle="), 2);
+    assert_eq!(has("ia: closed ia=tcp-emu handle="), 2);
+    assert_eq!(has("cm: connecting ia=tcp-emu ep=0x"), has("cm: request ia=tcp-emu cr=0x"));
+    assert_eq!(has("cm: accepted ia=tcp-emu cr=0x") * 2, has("cm: established ia=tcp-emu ep=0x"));
+    has("cm: ended ia=tcp-emu ep=0x");
+    assert!(!lines.iter().any(|line| line.starts_with("ep:")), "states were not asked for: {lines:#?}");
+}
+
+#[test]
+fn each_line_is_as_its_schema_says() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema/trace.json");
+    let schema = serde_json::from_str(&std::fs::read_to_string(path).expect("it is there")).expect("JSON");
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let output = trace(&["--json", "--log", "trace"], PING);
+    let mut targets: Vec<String> = Vec::new();
+    for line in String::from_utf8_lossy(&output.stderr).lines() {
+        let line: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let errors: Vec<String> = validator.iter_errors(&line).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{errors:#?}\n{line:#}");
+        targets.push(line["target"].as_str().expect("a target").to_owned());
+        if line["message"] == "state" {
+            assert!(line["ep"].as_str().is_some_and(|ep| ep.starts_with("0x")), "{line}");
+        }
+    }
+    targets.sort();
+    targets.dedup();
+    for target in ["dat::api", "dat::cm", "dat::ep", "dat::ia"] {
+        assert!(targets.iter().any(|told| told == target), "{targets:?}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_the_words_is_said_and_the_program_runs() {
+    let output = trace(&["--log", "dat::ep=loud"], PING);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        text.starts_with("dat: OPENDAT_LOG=dat::ep=loud: ") && text.contains("; nothing is logged"),
+        "{text}"
+    );
+
+    let output = trace(&[], &["/nonexistent/program"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(text, "dat: /nonexistent/program cannot be run: No such file or directory (os error 2)\n");
+    assert_eq!(output.status.code(), Some(1));
+}
