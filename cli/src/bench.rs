@@ -7,18 +7,21 @@ mod work;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{IsTerminal, Write, stderr, stdout};
-use std::path::PathBuf;
+use std::io::{Write, stdout};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde::Serialize;
+use tempfile::NamedTempFile;
 
 use self::work::{DEEPEST, LARGEST, MOST_CONNECTIONS, MOST_MEMORY, Point};
 pub(crate) use self::work::{Sample, Work};
 use crate::measure::{Operation, Role, WORD, Wait, median};
 use crate::pair::Pair;
 use crate::peer::{self, Facts, Plan, Said};
+use crate::progress::Progress;
 use crate::times::Times;
 use crate::{Common, cpu, ping, plain, units};
 
@@ -160,11 +163,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         work: peer::Work::Bench(work),
     };
     // A page that cannot be written is known before the work is done.
-    let page = options
-        .html
-        .as_ref()
-        .map(|path| fs::File::create(path).with_context(|| format!("writing {}", path.display())));
-    let mut page = page.transpose()?;
+    let page =
+        options.html.as_ref().map(|path| beside(path).with_context(|| format!("writing {}", path.display())));
+    let page = page.transpose()?;
     let mut pair = Pair::start_with(&plan, &[], host)?;
     let (mut facts, mut samples) = (Facts::default(), Samples::default());
     if !common.json {
@@ -201,9 +202,10 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         rounds,
         points: measured,
     };
-    if let (Some(file), Some(path)) = (&mut page, &options.html) {
-        file.write_all(html::page(&document).as_bytes())
-            .with_context(|| format!("writing {}", path.display()))?;
+    if let (Some(mut file), Some(path)) = (page, &options.html) {
+        let written = file.write_all(html::page(&document).as_bytes());
+        let in_place = written.and_then(|()| Ok(file.persist(path)?));
+        in_place.with_context(|| format!("writing {}", path.display()))?;
     }
     match common.json {
         true => writeln!(stdout(), "{}", serde_json::to_string_pretty(&document)?)?,
@@ -294,38 +296,9 @@ impl Measured {
     }
 }
 
-/// How far it is, where somebody looks at standard error.
-struct Progress(Option<indicatif::ProgressBar>);
-
-impl Progress {
-    fn new(points: usize) -> Self {
-        let bar = || {
-            let style = indicatif::ProgressStyle::with_template("{bar:30} {pos}/{len}, {eta} left")
-                .unwrap_or_else(|_| indicatif::ProgressStyle::default_bar());
-            indicatif::ProgressBar::new(points as u64).with_style(style)
-        };
-        Progress(stderr().is_terminal().then(bar))
-    }
-
-    fn show(&self, done: usize) {
-        if let Some(bar) = &self.0 {
-            bar.set_position(done as u64);
-        }
-    }
-
-    /// Prints something else.
-    fn aside<R>(&self, print: impl FnOnce() -> R) -> R {
-        match &self.0 {
-            Some(bar) => bar.suspend(print),
-            None => print(),
-        }
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.0 {
-            bar.finish_and_clear();
-        }
-    }
+/// A file that takes the place of the one of that name when it is complete.
+fn beside(path: &Path) -> std::io::Result<NamedTempFile> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let everybodys = std::fs::Permissions::from_mode(0o644);
+    tempfile::Builder::new().prefix(".dat-bench.").permissions(everybodys).tempfile_in(directory)
 }

@@ -18,6 +18,7 @@ mod parent;
 mod peer;
 mod ping;
 mod plain;
+mod progress;
 mod query;
 mod raw;
 mod register;

@@ -189,7 +189,8 @@ pub(crate) fn latency(
     size: usize,
     count: usize,
 ) -> Result<Vec<f64>> {
-    let mut times = Vec::with_capacity(count);
+    // The server has none, and its count comes from elsewhere.
+    let mut times = Vec::with_capacity(if role == Role::Client { count } else { 0 });
     if operation.is_answered() {
         if role == Role::Server {
             link.receive_note()?;

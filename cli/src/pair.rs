@@ -1,7 +1,7 @@
 //! Two processes of this program, a server and a client, that end when their parent does; the server may be another host's
 //! (`dat serve`).
 
-use std::io::{BufRead, BufReader, Write, stderr};
+use std::io::{BufRead, BufReader, Read, Write, stderr};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command};
@@ -18,6 +18,9 @@ use crate::{cpu, parent};
 const SILENCE: Duration = Duration::from_secs(60);
 /// When one process has failed, the other soon says what it saw.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Octets that a server on another host may say in all.
+const LONGEST: u64 = 256 << 20;
 
 /// The two processes.
 pub(crate) struct Pair {
@@ -107,7 +110,7 @@ fn call(host: SocketAddr, plan: &Plan, outbox: &Sender<(Role, Heard)>) -> Result
     let stream = TcpStream::connect_timeout(&host, PATIENCE).with_context(|| {
         format!("calling {host}: does `dat serve` run there, and may this host connect to its port?")
     })?;
-    let lines = BufReader::new(stream.try_clone()?).lines();
+    let lines = BufReader::new(stream.try_clone()?.take(LONGEST)).lines();
     writeln!(&stream, "{}", serde_json::to_string(plan)?).with_context(|| format!("calling {host}"))?;
     listen(plan.role, lines, outbox);
     Ok(Process::There(stream))
@@ -122,6 +125,8 @@ fn listen(
     let outbox = outbox.clone();
     std::thread::spawn(move || {
         let said = lines.map_while(Result::ok).map(|line| match serde_json::from_str(&line) {
+            // It is printed, and may come from another host.
+            Ok(Said::Failed(why)) => Heard::Said(Said::Failed(why.replace(is_for_terminals, "?"))),
             Ok(said) => Heard::Said(said),
             Err(_) => Heard::Said(Said::Failed(format!("said {line:?}, which is not known here"))),
         });
@@ -133,6 +138,10 @@ fn listen(
             }
         }
     });
+}
+
+fn is_for_terminals(c: char) -> bool {
+    c.is_control() && c != '\n'
 }
 
 fn spawn(plan: &Plan, environment: &[(&str, &str)], outbox: &Sender<(Role, Heard)>) -> Result<Process> {

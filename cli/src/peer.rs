@@ -3,11 +3,12 @@
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use dat::{Adapter, Attributes};
 use serde::{Deserialize, Serialize};
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::link::{Link, Listening};
 use crate::measure::{Role, Wait};
@@ -15,6 +16,9 @@ use crate::parent::{self, say};
 use crate::raw::Raw;
 use crate::times::Times;
 use crate::{bench, cpu, demo, ping, plain};
+
+/// How long the client may take to start.
+const ARRIVAL: Duration = Duration::from_secs(60);
 
 /// What a process is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -65,7 +69,9 @@ pub(crate) enum Said {
     Round(plain::Round),
     /// A round of the benchmark is through.
     Sample(bench::Sample),
-    /// The pings are through.
+    /// So many pings are through.
+    Progress(usize),
+    /// All pings are through.
     Pinged(Times),
     /// All is done, and the connection was ended in order.
     Done,
@@ -160,7 +166,10 @@ fn serve(plan: &Plan, adapters: &[Adapter]) -> Result<(Vec<Link>, Raw)> {
     let qualifiers = listening.iter().map(Listening::qualifier).collect();
     let ports = Ports { qualifiers, tcp: tcp_port, udp };
     say(&Said::Listening(ports));
+    // Who has asked for a server and then does not come is not waited for for ever; the connection itself may be silent.
+    SockRef::from(&tcp).set_read_timeout(Some(ARRIVAL))?;
     let (stream, client) = tcp.accept().context("waiting for the client's plain TCP connection")?;
+    stream.set_read_timeout(None)?;
     // The client's socket for datagrams has the number of the one for its stream.
     datagrams.connect(client)?;
     let raw = Raw::new(stream, datagrams, plan.raw_wait, plan.work.largest())?;

@@ -12,6 +12,7 @@ use crate::measure::{Operation, Role, WORD, Wait, latency};
 use crate::pair::Pair;
 use crate::parent::say;
 use crate::peer::{self, Facts, Plan, Said};
+use crate::progress::Progress;
 use crate::raw::Raw;
 use crate::table::{Colour, colour};
 use crate::times::Times;
@@ -21,6 +22,8 @@ use crate::{Common, cpu, serve, units};
 const LARGEST: u32 = 1 << 24;
 /// How often it is sent.
 const MOST: u32 = 10_000_000;
+/// After so many the client says how far it is.
+const SLICE: usize = 1000;
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -93,13 +96,16 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     };
     let mut pair = Pair::start_with(&plan, &[], host)?;
     let (mut facts, mut times) = (Facts::default(), None);
+    let progress = Progress::new(*count as usize);
     while let Some(said) = pair.next()? {
         match said {
             (Role::Client, Said::Connected(said)) => facts = said,
+            (Role::Client, Said::Progress(done)) => progress.show(done),
             (Role::Client, Said::Pinged(said)) => times = Some(said),
             _ => {}
         }
     }
+    drop(progress);
     let times = times.context("the client process has measured nothing")?;
     let document = Document {
         adapter: &common.adapter,
@@ -171,7 +177,13 @@ impl Work {
         let warm = latency(link, role, self.operation, self.size, self.count.min(100))?;
         drop(warm);
         raw.barrier()?;
-        let times = latency(link, role, self.operation, self.size, self.count)?;
+        let mut times = Vec::new();
+        for done in (0..self.count).step_by(SLICE) {
+            times.extend(latency(link, role, self.operation, self.size, SLICE.min(self.count - done))?);
+            if role == Role::Client {
+                say(&Said::Progress(times.len()));
+            }
+        }
         if role == Role::Client {
             // What is answered is there and back as it is; of the others half was measured.
             let whole = if self.operation.is_answered() { 1.0 } else { 2.0 };

@@ -2,14 +2,16 @@
 //! it asks for, and ends with the call.
 
 use std::io::{BufRead, BufReader, Read, Write, stdout};
-use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
+use serde::Serialize;
+use socket2::{SockRef, TcpKeepalive};
 
 use crate::measure::Role;
 use crate::peer::{Plan, Said, Work};
@@ -24,6 +26,8 @@ const PLAN: u64 = 64 << 10;
 const CALLS: usize = 32;
 /// Somebody who calls knows what to ask for.
 const HESITATION: Duration = Duration::from_secs(10);
+/// When nothing has come for so long, the caller's host is asked whether it is there.
+const LIFE: Duration = Duration::from_secs(20);
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -31,11 +35,37 @@ pub(crate) struct Options {
     #[arg(long = "adapter", value_name = "NAME", default_value = "tcp-emu")]
     adapters: Vec<String>,
     /// Listen on this address only
-    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V6(Ipv6Addr::UNSPECIFIED))]
-    bind: IpAddr,
+    #[arg(long, value_name = "ADDRESS")]
+    bind: Option<IpAddr>,
     /// Listen on this TCP port
     #[arg(long, value_name = "PORT", default_value_t = PORT)]
     port: u16,
+    /// Say where it listens as a JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where it listens, for machines.
+#[derive(Serialize)]
+struct Document<'a> {
+    adapters: &'a [String],
+    address: IpAddr,
+    port: u16,
+}
+
+/// Reads what comes until then.
+struct Timely<'a> {
+    call: &'a TcpStream,
+    until: Instant,
+}
+
+impl Read for Timely<'_> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        // No time at all would be all the time there is.
+        self.call.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+        self.call.read(into)
+    }
 }
 
 /// Serves until it is killed.
@@ -43,11 +73,24 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     for adapter in &options.adapters {
         drop(dat::Adapter::open(adapter)?);
     }
-    let at = SocketAddr::new(options.bind, options.port);
-    let listener = TcpListener::bind(at).with_context(|| format!("listening on {at}"))?;
-    let names = options.adapters.join(" and ");
-    let verb = if options.adapters.len() == 1 { "serves" } else { "serve" };
-    writeln!(stdout(), "{names} {verb} at {}", listener.local_addr()?)?;
+    let listen = |address: IpAddr| {
+        let at = SocketAddr::new(address, options.port);
+        TcpListener::bind(at).with_context(|| format!("listening on {at}"))
+    };
+    let listener = match options.bind {
+        Some(address) => listen(address)?,
+        // Some hosts have no IPv6.
+        None => listen(Ipv6Addr::UNSPECIFIED.into()).or_else(|_| listen(Ipv4Addr::UNSPECIFIED.into()))?,
+    };
+    let here = listener.local_addr()?;
+    if options.json {
+        let document = Document { adapters: &options.adapters, address: here.ip(), port: here.port() };
+        writeln!(stdout(), "{}", serde_json::to_string(&document)?)?;
+    } else {
+        let names = options.adapters.join(" and ");
+        let verb = if options.adapters.len() == 1 { "serves" } else { "serve" };
+        writeln!(stdout(), "{names} {verb} at {here}")?;
+    }
     let calls = Arc::new(());
     for call in listener.incoming() {
         let (Ok(call), adapters, token) = (call, options.adapters.clone(), Arc::clone(&calls)) else {
@@ -72,9 +115,12 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 }
 
 fn serve(call: &TcpStream, mut adapters: Vec<String>) -> Result<()> {
-    call.set_read_timeout(Some(HESITATION))?;
+    // A caller whose host has gone says nothing, for ever.
+    let probes = TcpKeepalive::new().with_time(LIFE).with_interval(LIFE).with_retries(3);
+    SockRef::from(call).set_tcp_keepalive(&probes)?;
     let mut line = String::new();
-    BufReader::new(call.take(PLAN)).read_line(&mut line)?;
+    let timely = Timely { call, until: Instant::now() + HESITATION };
+    BufReader::new(timely.take(PLAN)).read_line(&mut line)?;
     let asked: Plan =
         serde_json::from_str(&line).context("this is the port of `dat serve`, which dat ping calls")?;
     let is_sound = match &asked.work {

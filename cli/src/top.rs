@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use rustix::net::sockopt::socket_peercred;
 use serde::Serialize;
 
 use crate::table::{Align::*, Colour, Table, colour};
@@ -46,11 +47,15 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Numbers by the names of counters.
 type Counters = BTreeMap<String, u64>;
 
+/// Octets of an answer.
+const LARGEST: u64 = 16 << 20;
+
 /// An adapter of the process.
 #[derive(Clone, Default, PartialEq, Debug, Serialize)]
 struct Adapter {
     name: String,
     provider: String,
+    handle: String,
     /// What counts for the adapter, its wire included.
     ia: Counters,
     /// The sums over its endpoints and dispatchers, as they are now: those that were freed are not in them.
@@ -141,10 +146,18 @@ fn ask(pid: u32) -> Result<Option<Vec<Adapter>>> {
     let mut answered = None;
     for copy in 0..COPIES {
         let address = SocketAddr::from_abstract_name(format!("{NAME}{pid}-{copy}"))?;
-        let Ok(mut stream) = UnixStream::connect_addr(&address) else { continue };
+        let Ok(stream) = UnixStream::connect_addr(&address) else { continue };
+        // Anybody may have a socket of this name.
+        let listener = socket_peercred(&stream)?;
+        if listener.pid.as_raw_nonzero().get().unsigned_abs() != pid {
+            continue;
+        }
         stream.set_read_timeout(Some(PATIENCE))?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text).with_context(|| format!("process {pid} does not answer"))?;
+        let mut text = Vec::new();
+        let read = stream.take(LARGEST).read_to_end(&mut text);
+        read.with_context(|| format!("process {pid} does not answer"))?;
+        // A terminal is to be told nothing.
+        let text = String::from_utf8_lossy(&text).replace(|c: char| c.is_control() && c != '\n', "?");
         let adapters = parse(&text);
         if !adapters.is_empty() {
             answered.get_or_insert_with(Vec::new).extend(adapters);
@@ -159,9 +172,9 @@ fn parse(text: &str) -> Vec<Adapter> {
     for line in text.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         match (words.as_slice(), adapters.last_mut()) {
-            (["ia", name, provider], _) => {
-                let (name, provider) = ((*name).to_owned(), (*provider).to_owned());
-                adapters.push(Adapter { name, provider, ..Adapter::default() });
+            (["ia", name, provider, handle], _) => {
+                let [name, provider, handle] = [name, provider, handle].map(|word| (*word).to_owned());
+                adapters.push(Adapter { name, provider, handle, ..Adapter::default() });
                 part = "ia";
             }
             (["ep", handle, state], Some(adapter)) => {
@@ -191,7 +204,7 @@ fn parse(text: &str) -> Vec<Adapter> {
 /// Everything that has been counted.
 fn totals(adapters: &[Adapter]) -> String {
     let mut text = String::new();
-    for Adapter { name, provider, ia, ep, evd, endpoints } in adapters {
+    for Adapter { name, provider, ia, ep, evd, endpoints, .. } in adapters {
         let head = format!("{name} (provider {provider}), {} endpoints", endpoints.len());
         text += &format!("{}\n", colour(&head, Colour::Strong));
         for (name, value) in ia.iter().chain(ep).chain(evd) {
@@ -218,10 +231,8 @@ fn rates(pid: u32, adapters: &[Adapter], old: &[Adapter], seconds: f64) -> Strin
     let mut text = String::new();
     for adapter in adapters {
         let none = Adapter::default();
-        let before = old
-            .iter()
-            .find(|old| old.name == adapter.name && old.provider == adapter.provider)
-            .unwrap_or(&none);
+        let before =
+            old.iter().find(|old| old.handle == adapter.handle && old.name == adapter.name).unwrap_or(&none);
         let Adapter { name, provider, ep, endpoints, .. } = adapter;
         let connected = endpoints.iter().filter(|endpoint| endpoint.state == "Connected").count();
         let head = format!(
@@ -266,9 +277,9 @@ fn rates(pid: u32, adapters: &[Adapter], old: &[Adapter], seconds: f64) -> Strin
 mod tests {
     use super::*;
 
-    const ANSWER: &str = "ia tcp-emu tcp-emu\nDCNT_IA_PZ_CREATE 1\nresent 3\nep 0x10 Connected\nDCNT_EP_POST_SEND 7\n\
+    const ANSWER: &str = "ia tcp-emu tcp-emu 0x1\nDCNT_IA_PZ_CREATE 1\nresent 3\nep 0x10 Connected\nDCNT_EP_POST_SEND 7\n\
                           ep 0x20 Unconnected\nsum ep\nDCNT_EP_POST_SEND 7\nDCNT_EP_POST_SEND_DATA 448\nsum evd\n\
-                          DCNT_EVD_WAIT 2\nia other tcp-emu\nsum ep\nsum evd\n";
+                          DCNT_EVD_WAIT 2\nia other tcp-emu 0x2\nsum ep\nsum evd\n";
 
     #[test]
     fn an_answer_is_understood() {

@@ -6,12 +6,13 @@ use std::process::Command;
 
 use anyhow::Context;
 use clap::Args;
+use dat_core::log;
 
 #[derive(Args)]
 #[command(after_help = TARGETS)]
 pub(crate) struct Options {
     /// What is told: a level (warn, info, debug, trace), or levels of targets, as in dat::cm=debug,dat::ep=trace
-    #[arg(long, value_name = "WHAT", default_value = "debug")]
+    #[arg(long, value_name = "WHAT", default_value = "debug", value_parser = log::check)]
     log: String,
     /// Lines of JSON
     #[arg(long)]
@@ -39,6 +40,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
     let (program, arguments) = options.command.split_first().context("a program is needed")?;
     let mut command = Command::new(program);
     command.args(arguments).env("OPENDAT_LOG", &options.log);
+    // To where this help says.
+    command.env_remove("DAPL_DBG_DEST");
     command.env("OPENDAT_LOG_FORMAT", if options.json { "json" } else { "text" });
     let error = command.exec();
     Err(error).with_context(|| format!("{} cannot be run", program.display()))

@@ -1,5 +1,6 @@
 //! What `--json` prints is as the schemas in `schema/` say: programs may rely on these.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -65,6 +66,18 @@ impl Drop for Killed {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+#[test]
+fn who_serves_says_where() {
+    let mut serve = dat(&["serve", "--json", "--bind", "127.0.0.1", "--port", "0"]);
+    serve.env("DAT_OVERRIDE", "/dev/null").stdout(Stdio::piped());
+    let mut serve = Killed(serve.spawn().expect("it starts"));
+    let mut line = String::new();
+    BufReader::new(serve.0.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+    let document: Value = serde_json::from_str(&line).expect("JSON");
+    is_valid(&["serve"], &document);
+    assert_eq!((&document["adapters"], &document["address"]), (&json!(["tcp-emu"]), &json!("127.0.0.1")));
 }
 
 #[test]

@@ -69,14 +69,19 @@ fn each_line_is_as_its_schema_says() {
 }
 
 #[test]
-fn what_is_wrong_with_the_words_is_said_and_the_program_runs() {
+fn what_is_wrong_with_the_words_is_said() {
     let output = trace(&["--log", "dat::ep=loud"], PING);
-    assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        text.starts_with("dat: OPENDAT_LOG=dat::ep=loud: ") && text.contains("; nothing is logged"),
-        "{text}"
-    );
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("invalid value 'dat::ep=loud' for '--log <WHAT>'"), "{text}");
+
+    // In the environment of a program it does not keep that from running.
+    let mut ping = Command::new(PING[0]);
+    ping.args(&PING[1..]).env("OPENDAT_LOG", "degub").env("DAT_OVERRIDE", "/dev/null");
+    let output = ping.output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("dat: OPENDAT_LOG=degub: degub is no level and no target"), "{text}");
 
     let output = trace(&[], &["/nonexistent/program"]);
     let text = String::from_utf8_lossy(&output.stderr);

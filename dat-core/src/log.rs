@@ -91,12 +91,12 @@ impl Settings {
                 .map(Some)
                 .ok_or_else(|| format!("{name}={text}: a number is needed, decimal or 0x and hexadecimal")),
         };
-        let what = match (given("OPENDAT_LOG"), number("DAPL_DBG_TYPE")?) {
-            (Some(text), _) => text.trim().parse::<Targets>().map_err(|error| {
-                format!("OPENDAT_LOG={text}: {error}; for example debug, or dat::cm=debug,dat::ep=trace")
-            })?,
-            (None, Some(bits)) if bits != 0 => of_bits(bits),
-            (None, _) => return Ok(None),
+        let what = match given("OPENDAT_LOG") {
+            Some(text) => words(&text).map_err(|why| format!("OPENDAT_LOG={text}: {why}"))?,
+            None => match number("DAPL_DBG_TYPE")? {
+                None | Some(0) => return Ok(None),
+                Some(bits) => of_bits(bits),
+            },
         };
         let json = match given("OPENDAT_LOG_FORMAT").as_deref() {
             None | Some("text") => false,
@@ -116,6 +116,27 @@ impl Settings {
         let lines = show::layer().with_writer(self.to).event_format(format).with_filter(self.what);
         // A program that has a subscriber of its own keeps it.
         let _ = set_global_default(Registry::default().with(lines));
+    }
+}
+
+/// Whether `OPENDAT_LOG` may be this: the text again.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn check(text: &str) -> std::result::Result<String, String> {
+    words(text).map(|_| text.to_owned())
+}
+
+/// What events there are.
+const TARGETS: [&str; 7] = ["dat", "dat::ia", "dat::cm", "dat::ep", "dat::dto", "dat::evd", "dat::api"];
+
+fn words(text: &str) -> std::result::Result<Targets, String> {
+    const EXAMPLE: &str = "for example debug, or dat::cm=debug,dat::ep=trace";
+    let what: Targets = text.trim().parse().map_err(|error| format!("{error}; {EXAMPLE}"))?;
+    match what.iter().find(|(target, _)| !TARGETS.contains(target)) {
+        Some((target, _)) => Err(format!("{target} is no level and no target; {EXAMPLE}")),
+        None => Ok(what),
     }
 }
 
@@ -230,6 +251,9 @@ impl Write for Destination {
 /// A control call has ended. `handle` is its first argument.
 pub(crate) fn called(name: &str, handle: usize, result: Result<()>) {
     match result {
+        Err(error) if let DAT_TIMEOUT_EXPIRED | DAT_INTERRUPTED_CALL | DAT_QUEUE_EMPTY = error.kind() => {
+            trace!(target: "dat::api", handle = %Hex(handle), %error, "dat_{name} has nothing");
+        }
         Ok(()) => trace!(target: "dat::api", handle = %Hex(handle), "dat_{name}"),
         Err(error) => debug!(target: "dat::api", handle = %Hex(handle), %error, "dat_{name} is refused"),
     }
@@ -294,7 +318,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_by_name_counts() {
-        let given = [("OPENDAT_LOG", "dat::ep=debug,warn"), ("DAPL_DBG_TYPE", "0xffff")];
+        let given = [("OPENDAT_LOG", "dat::ep=debug,warn"), ("DAPL_DBG_TYPE", "all")];
         let settings = settings(&given).expect("they are right").expect("it is asked for");
         assert!(settings.what.would_enable("dat::ep", &tracing::Level::DEBUG));
         assert!(!settings.what.would_enable("dat::cm", &tracing::Level::INFO));
@@ -309,6 +333,10 @@ mod tests {
             "DAPL_DBG_TYPE=all: a number is needed, decimal or 0x and hexadecimal"
         );
         assert!(why(&[("OPENDAT_LOG", "dat::ep=loud")]).starts_with("OPENDAT_LOG=dat::ep=loud: "));
+        assert_eq!(
+            why(&[("OPENDAT_LOG", "degub")]),
+            "OPENDAT_LOG=degub: degub is no level and no target; for example debug, or dat::cm=debug,dat::ep=trace"
+        );
         assert_eq!(
             why(&[("OPENDAT_LOG", "debug"), ("OPENDAT_LOG_FORMAT", "xml")]),
             "OPENDAT_LOG_FORMAT=xml: text or json is needed"

@@ -2,11 +2,12 @@
 //! abstract Unix socket, `opendat-stats-PID-N`. It costs the data path nothing: the counters are there anyway
 //! ([`crate::counters`]), and are read when somebody asks.
 //!
-//! The answer is lines of words: `ia NAME PROVIDER`, then what counts for it, `COUNTER NUMBER`, those that are not 0; `ep HANDLE
+//! The answer is lines of words: `ia NAME PROVIDER HANDLE`, then what counts for it, `COUNTER NUMBER`, those that are not 0; `ep HANDLE
 //! STATE` and what counts for that; `sum ep` and `sum evd`, and what all of them come to.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,20 +31,24 @@ type Report = Box<dyn Fn(&mut String) + Send>;
 /// The adapters that are open, by their handles, and who answers for them.
 #[derive(Default)]
 struct Office {
+    /// Whose they are.
+    process: u32,
     adapters: Vec<(usize, Report)>,
     clerk: Option<Clerk>,
 }
 
 struct Clerk {
     stop: Arc<AtomicBool>,
-    address: SocketAddr,
+    listener: UnixListener,
     thread: JoinHandle<()>,
 }
 
-static OFFICE: Mutex<Office> = Mutex::new(Office { adapters: Vec::new(), clerk: None });
+static OFFICE: Mutex<Office> = Mutex::new(Office { process: 0, adapters: Vec::new(), clerk: None });
 
 /// Several copies of this code may be in one process, each with adapters of its own.
 const COPIES: u32 = 16;
+/// Until the next caller, when one could not be let in.
+const PAUSE: Duration = Duration::from_millis(100);
 /// Who asks takes the answer, or leaves.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -57,6 +62,12 @@ pub(crate) fn enter<T: Transport>(ia: &'static Node<Ia<T>>) {
         return;
     }
     let mut office = office();
+    if office.process != std::process::id() {
+        // What a child of fork has from its parent: adapters that are not its own, and a thread that is not there.
+        let of_parent = std::mem::take(&mut *office);
+        std::mem::forget(of_parent);
+        office.process = std::process::id();
+    }
     office.adapters.push((ia.handle() as usize, Box::new(|text| report(ia, text))));
     if office.clerk.is_none() {
         // Without an answer the program works all the same.
@@ -67,6 +78,9 @@ pub(crate) fn enter<T: Transport>(ia: &'static Node<Ia<T>>) {
 /// An adapter is about to be closed: nobody looks at it any more when this returns.
 pub(crate) fn leave<T: Transport>(ia: &Node<Ia<T>>) {
     let mut office = office();
+    if office.process != std::process::id() {
+        return;
+    }
     office.adapters.retain(|(handle, _)| *handle != ia.handle() as usize);
     if office.adapters.is_empty()
         && let Some(clerk) = office.clerk.take()
@@ -81,32 +95,34 @@ impl Clerk {
         let bind = |n| {
             let address =
                 SocketAddr::from_abstract_name(format!("opendat-stats-{}-{n}", std::process::id())).ok()?;
-            Some((UnixListener::bind_addr(&address).ok()?, address))
+            UnixListener::bind_addr(&address).ok()
         };
-        let (listener, address) = (0..COPIES).find_map(bind)?;
+        let listener = (0..COPIES).find_map(bind)?;
+        let calls = listener.try_clone().ok()?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let answer = move || {
-            for caller in listener.incoming() {
+            for caller in calls.incoming() {
                 if stopped.load(Ordering::Acquire) {
                     return;
                 }
-                if let Ok(caller) = caller {
+                match caller {
                     // Who has gone does not want to know.
-                    let _ = serve(&caller);
+                    Ok(caller) => drop(serve(&caller)),
+                    // No descriptor is left, say, and there will be none at once.
+                    Err(_) => std::thread::sleep(PAUSE),
                 }
             }
         };
         let thread = std::thread::Builder::new().name("dat-stats".to_owned()).spawn(answer).ok()?;
-        Some(Clerk { stop, address, thread })
+        Some(Clerk { stop, listener, thread })
     }
 
     fn end(self) {
         self.stop.store(true, Ordering::Release);
-        // It waits for a caller. In a child of fork there is no thread to be waited for, and no adapter either.
-        if UnixStream::connect_addr(&self.address).is_ok() {
-            let _ = self.thread.join();
-        }
+        // SAFETY: a socket that is open. Who waits for callers there is told that none will come.
+        unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RDWR) };
+        let _ = self.thread.join();
     }
 }
 
@@ -114,7 +130,6 @@ impl Clerk {
 fn serve(mut caller: &UnixStream) -> std::io::Result<()> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    use std::os::fd::AsRawFd;
     // SAFETY: a socket, and room for the answer of this length.
     let asked = unsafe {
         let option = (&raw mut peer).cast();
@@ -135,7 +150,7 @@ fn serve(mut caller: &UnixStream) -> std::io::Result<()> {
 
 fn report<T: Transport>(ia: &Node<Ia<T>>, text: &mut String) {
     const ALL: Ask = Ask { which: None, reset: false };
-    let _ = writeln!(text, "ia {} {}", word(&ia.name), word(ia.provider));
+    let _ = writeln!(text, "ia {} {} {:#x}", word(&ia.name), word(ia.provider), ia.handle() as usize);
     count(text, "DCNT_IA_PZ_CREATE", &ia.counters.read(ALL));
     for (name, value) in ia.transport.counters() {
         let _ = writeln!(text, "{name} {value}");

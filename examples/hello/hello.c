@@ -28,7 +28,7 @@ static void check(const char *what, DAT_RETURN answer)
 }
 /* ANCHOR_END: check */
 
-enum { QUALIFIER = 7777, SECOND = 1000000, SIZE = 64 };
+enum { QUALIFIER = 7777, LIMIT = 10 * 1000000 /* microseconds */, SIZE = 64 };
 
 /* ANCHOR: offer */
 /* What the server tells the client as it accepts: where its memory is, and the key to it. In network byte order. */
@@ -66,11 +66,11 @@ static void open_all(char *name)
 /* ANCHOR_END: open */
 
 /* ANCHOR: wait */
-static DAT_EVENT next(DAT_EVENT_NUMBER expected)
+static DAT_EVENT next(DAT_EVENT_NUMBER expected, DAT_TIMEOUT limit)
 {
     DAT_EVENT event;
     DAT_COUNT more;
-    check("dat_evd_wait", dat_evd_wait(events, 10 * SECOND, 1, &event, &more));
+    check("dat_evd_wait", dat_evd_wait(events, limit, 1, &event, &more));
     if (event.event_number != expected) {
         fprintf(stderr, "event 0x%x, expected 0x%x\n", event.event_number, expected);
         exit(1);
@@ -107,19 +107,19 @@ static void serve(void)
     check("dat_psp_create", dat_psp_create(ia, QUALIFIER, events, DAT_PSP_CONSUMER_FLAG, &psp));
     puts("listening");
     fflush(stdout);
-    cr = next(DAT_CONNECTION_REQUEST_EVENT).event_data.cr_arrival_event_data.cr_handle;
+    cr = next(DAT_CONNECTION_REQUEST_EVENT, DAT_TIMEOUT_INFINITE).event_data.cr_arrival_event_data.cr_handle;
     check("dat_cr_query", dat_cr_query(cr, DAT_CR_FIELD_ALL, &request));
-    printf("somebody calls: %s\n", (char *)request.private_data);
+    printf("somebody calls: %.*s\n", (int)request.private_data_size, (char *)request.private_data);
 
     /* A receive is posted before a message can come. */
     check("dat_ep_post_recv", dat_ep_post_recv(ep, 1, &room, cookie, DAT_COMPLETION_DEFAULT_FLAG));
     check("dat_cr_accept", dat_cr_accept(cr, ep, sizeof offer, &offer));
-    next(DAT_CONNECTION_EVENT_ESTABLISHED);
+    next(DAT_CONNECTION_EVENT_ESTABLISHED, LIMIT);
 
-    next(DAT_DTO_COMPLETION_EVENT);
+    next(DAT_DTO_COMPLETION_EVENT, LIMIT);
     printf("a message: %s\n", memory + 48);
     printf("and this was written before it: %s\n", memory);
-    next(DAT_CONNECTION_EVENT_DISCONNECTED);
+    next(DAT_CONNECTION_EVENT_DISCONNECTED, LIMIT);
 }
 /* ANCHOR_END: server */
 
@@ -137,9 +137,14 @@ static void call(const char *address)
         fprintf(stderr, "%s is no IPv4 address\n", address);
         exit(1);
     }
-    check("dat_ep_connect", dat_ep_connect(ep, (DAT_IA_ADDRESS_PTR)&server, QUALIFIER, 10 * SECOND, 6, "hello",
+    check("dat_ep_connect", dat_ep_connect(ep, (DAT_IA_ADDRESS_PTR)&server, QUALIFIER, LIMIT, 6, "hello",
                                            DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
-    event = next(DAT_CONNECTION_EVENT_ESTABLISHED);
+    event = next(DAT_CONNECTION_EVENT_ESTABLISHED, LIMIT);
+    /* What a peer says may be anything. */
+    if (event.event_data.connect_event_data.private_data_size < (DAT_COUNT)sizeof offer) {
+        fprintf(stderr, "the server offers nothing\n");
+        exit(1);
+    }
     memcpy(&offer, event.event_data.connect_event_data.private_data, sizeof offer);
     remote.virtual_address = be64toh(offer.address);
     remote.rmr_context = ntohl(offer.key);
@@ -152,11 +157,11 @@ static void call(const char *address)
     remote.virtual_address += 32;
     check("dat_ep_post_rdma_read", dat_ep_post_rdma_read(ep, 1, &answer, cookie, &remote, DAT_COMPLETION_DEFAULT_FLAG));
     for (int i = 0; i < 3; i++)
-        next(DAT_DTO_COMPLETION_EVENT);
+        next(DAT_DTO_COMPLETION_EVENT, LIMIT);
     printf("the server's memory says: %s\n", memory + 32);
 
     check("dat_ep_disconnect", dat_ep_disconnect(ep, DAT_CLOSE_GRACEFUL_FLAG));
-    next(DAT_CONNECTION_EVENT_DISCONNECTED);
+    next(DAT_CONNECTION_EVENT_DISCONNECTED, LIMIT);
 }
 /* ANCHOR_END: client */
 

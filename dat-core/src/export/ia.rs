@@ -56,7 +56,9 @@ pub(super) unsafe fn open_as<P: Provider>(
         let registered = register::find::<P>(name, version, thread_safe)
             .ok_or(Error::new(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED))?;
         asked.check::<P::Transport>(name).or_else(|_| asked.check::<P::Other>(name))?;
-        let opened = registered.provider.open_either(name, &registered.params);
+        let opened = registered.provider.open_either(name, &registered.params).inspect_err(|error| {
+            tracing::warn!(target: "dat::ia", ia = name, provider = P::NAME, %error, "does not open");
+        });
         let entered = opened.and_then(|opened| match opened {
             Either::Own(transport) => ia::enter(transport, registered.entry(name), asked).map(handles),
             Either::Other(transport) => {

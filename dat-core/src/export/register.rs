@@ -244,7 +244,7 @@ fn name_of(info: &DAT_PROVIDER_INFO) -> Option<String> {
 pub(super) fn complain(provider: &str, ia: &str, reason: &dyn fmt::Display) {
     const ERRORS: u32 = 1;
     let wanted =
-        std::env::var("DAT_DBG_TYPE").ok().and_then(|text| environment::number(&text)).unwrap_or(ERRORS);
+        environment::variable("DAT_DBG_TYPE").and_then(|text| environment::number(&text)).unwrap_or(ERRORS);
     if wanted & ERRORS != 0 {
         // In one piece, so that lines of several threads stay lines; a closed standard error is not worth failing for.
         let line = format!("dat: {ia} ({provider}): {reason}\n");

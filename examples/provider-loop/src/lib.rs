@@ -16,8 +16,8 @@ mod inbox;
 mod link;
 
 use adapter::{Adapter, Wire, no_resources, params};
-use dat_core::OpenError;
 use dat_core::provider::Provider;
+use dat_core::{OpenError, environment};
 
 use crate::engine::Engine;
 
@@ -33,7 +33,7 @@ impl Provider for Loop {
 
     fn open(&self, ia: &str, params: &str) -> Result<Adapter<Engine>, OpenError> {
         let unknown = |_: &str, _: &str| Err("expected spin=MICROSECONDS".to_owned());
-        let mut params = params::parse(params, |name| std::env::var(name).ok(), unknown)?;
+        let mut params = params::parse(params, environment::variable, unknown)?;
         // There is no socket whose packets could be captured.
         params.capture = None;
         let wire = Wire {

@@ -33,7 +33,8 @@ struct State {
     never: Option<Stop>,
 }
 
-/// A kernel that dies of what a test does is no verdict on us, and is printed; one that does so again and again is.
+/// A kernel that dies of what a test does is no verdict on us, and is printed; one that does so again and again is. Linux 6.12's
+/// siw does: a thread of its own that sends (siw_tx_hdt, out of siw_sq_resume) follows an SGE behind the last one.
 const DEATHS: usize = 2;
 
 /// The guest's address on the wire, which its rxe has.
@@ -344,7 +345,8 @@ fn start(
          -device virtio-net-pci,netdev=wire,host_mtu=9000,romfile="
     );
     // norandmaps: the emulator keeps what it has translated by its address, and else does it again for each process.
-    let kernel = format!("console=ttyS0 quiet panic=-1 mitigations=off norandmaps wire={addresses}");
+    let kernel =
+        format!("console=ttyS0 quiet oops=panic panic=-1 mitigations=off norandmaps wire={addresses}");
     let mut command = Command::new("setpriv");
     command
         .args(["--pdeathsig", "KILL", "--"])

@@ -5,9 +5,15 @@ use std::env;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
 
 /// Where the guest takes commands.
 pub(super) const PORT: u16 = 1;
+
+/// Between two questions whether the guest is still there.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Set in such a process: the guest's address, and the line of shell that it is to run.
 const TO: &str = "OPENDAT_TEST_RELAY_TO";
@@ -29,6 +35,9 @@ pub(crate) fn relay() -> ExitCode {
     let variable = |name| env::var(name).map_err(io::Error::other);
     let run = || {
         let mut stream = TcpStream::connect(variable(TO)?)?;
+        // A guest that has died says nothing, and not that either.
+        let probes = TcpKeepalive::new().with_time(PATIENCE).with_interval(PATIENCE).with_retries(4);
+        SockRef::from(&stream).set_tcp_keepalive(&probes)?;
         writeln!(stream, "{}", variable(LINE)?)?;
         let mut out = io::stdout();
         for line in BufReader::new(stream).split(b'\n') {
