@@ -38,11 +38,20 @@ fn a_connection_is_told_from_end_to_end() {
     };
     // Two processes.
     assert_eq!(has("ia: opened ia=tcp-emu handle="), 2);
-    assert_eq!(has("ia: closed ia=tcp-emu handle="), 2);
     assert_eq!(has("cm: connecting ia=tcp-emu ep=0x"), has("cm: request ia=tcp-emu cr=0x"));
     assert_eq!(has("cm: accepted ia=tcp-emu cr=0x") * 2, has("cm: established ia=tcp-emu ep=0x"));
     has("cm: ended ia=tcp-emu ep=0x");
     assert!(!lines.iter().any(|line| line.starts_with("ep:")), "states were not asked for: {lines:#?}");
+}
+
+/// Of a program that ends by itself: the two of `dat ping` are ended when they have said all.
+#[test]
+fn an_adapter_is_told_when_it_opens_and_closes() {
+    let output = trace(&["--log", "info"], &[env!("CARGO_BIN_EXE_dat"), "query", "tcp-emu"]);
+    let lines = lines(&output);
+    let [opened, closed] = &lines[..] else { panic!("{lines:#?}") };
+    assert!(opened.starts_with("ia: opened ia=tcp-emu handle="), "{opened}");
+    assert!(closed.starts_with("ia: closed ia=tcp-emu handle="), "{closed}");
 }
 
 #[test]
@@ -66,6 +75,15 @@ fn each_line_is_as_its_schema_says() {
     for target in ["dat::api", "dat::cm", "dat::ep", "dat::ia"] {
         assert!(targets.iter().any(|told| told == target), "{targets:?}");
     }
+}
+
+#[test]
+fn a_full_standard_error_disturbs_no_program() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("it is there");
+    let mut ping = Command::new(PING[0]);
+    ping.args(&PING[1..]).env("OPENDAT_LOG", "trace").env("DAT_OVERRIDE", "/dev/null").stderr(full);
+    let output = ping.output().expect("it starts");
+    assert!(output.status.success(), "{output:?}");
 }
 
 #[test]

@@ -113,7 +113,9 @@ impl Settings {
 
     fn apply(self) {
         let format = Lines { began: Instant::now(), json: self.json };
-        let lines = show::layer().with_writer(self.to).event_format(format).with_filter(self.what);
+        // What cannot be written is lost. Telling that on standard error could panic, below a C function.
+        let lines = show::layer().with_writer(self.to).event_format(format).log_internal_errors(false);
+        let lines = lines.with_filter(self.what);
         // A program that has a subscriber of its own keeps it.
         let _ = set_global_default(Registry::default().with(lines));
     }

@@ -10,6 +10,7 @@ pub mod boundary;
 pub mod conf;
 pub mod dynamic;
 pub mod entry;
+mod environment;
 pub mod handle;
 pub mod ia;
 pub mod list;

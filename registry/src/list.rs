@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use dat_sys::{DAT_PROVIDER_FINI_FUNC, DAT_PROVIDER_INIT_FUNC};
 
 use crate::entry::{Entry, Origin, ParseError};
+use crate::environment::variable;
 use crate::{conf, toml};
 
 /// The file used when DAT_OVERRIDE names none.
@@ -83,10 +84,6 @@ impl List {
     /// The entries of this process: the file that DAT_OVERRIDE names, else /etc/dat.conf if it is there, then
     /// `builtins` unless OPENDAT_BUILTIN is 0.
     pub fn from_environment(builtins: &'static [Builtin]) -> List {
-        // A program that has more rights than whoever started it loads no library that the latter names.
-        // SAFETY: reads what the kernel gave the process.
-        let trusted = unsafe { libc::getauxval(libc::AT_SECURE) } == 0;
-        let variable = |name| std::env::var_os(name).filter(|_| trusted);
         List::new(variable("DAT_OVERRIDE"), variable("OPENDAT_BUILTIN"), builtins)
     }
 

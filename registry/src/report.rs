@@ -9,6 +9,8 @@ use std::io::{self, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::environment;
+
 /// What a message is about: a bit of DAT_DBG_TYPE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -50,10 +52,7 @@ fn settings() -> &'static Settings {
 }
 
 fn variable(name: &str) -> Option<u32> {
-    // What a program with more rights prints is not for who started it to say (getauxval(3), AT_SECURE).
-    // SAFETY: reads what the kernel gave the process.
-    let trusted = unsafe { libc::getauxval(libc::AT_SECURE) } == 0;
-    number(&std::env::var(name).ok().filter(|_| trusted)?)
+    number(environment::variable(name)?.to_str()?)
 }
 
 /// Decimal or 0x and hexadecimal.
