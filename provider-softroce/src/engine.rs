@@ -505,7 +505,8 @@ unsafe impl adapter::Engine for Engine {
             let link = self.kit.again.remove(0);
             self.with_link(link, |link, tools| tools.into_iter().for_each(|tools| link.go_on(tools)));
         }
-        for key in std::mem::take(&mut self.unread) {
+        for _ in 0..self.unread.len() {
+            let key = self.unread.remove(0);
             self.read_all(key, now);
         }
         for index in 0..self.stations.len() {
