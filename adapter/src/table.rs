@@ -46,6 +46,11 @@ impl<T> Table<T> {
         Some(value)
     }
 
+    /// All objects.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().flatten()
+    }
+
     /// The numbers of all objects.
     pub fn indices(&self) -> impl Iterator<Item = usize> {
         self.slots.iter().enumerate().filter(|(_, slot)| slot.is_some()).map(|(index, _)| index)

@@ -6,6 +6,7 @@ mod queue;
 mod receive;
 mod service;
 
+use std::borrow::Cow;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -230,8 +231,9 @@ impl<E: Engine> Transport for Adapter<E> {
         self.drive.desk.lock().engine.reject(request.call, private)
     }
 
-    fn counters(&self) -> Vec<(&'static str, u64)> {
-        self.drive.desk.lock().engine.counters()
+    fn counters(&self) -> Vec<(Cow<'static, str>, u64)> {
+        let counters = self.drive.desk.lock().engine.counters();
+        counters.into_iter().map(|(name, n)| (name.into(), n)).collect()
     }
 
     #[inline]

@@ -176,7 +176,10 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     while let Some((role, said)) = pair.next()? {
         match said {
             Said::Connected(said) if role == Role::Client => facts = said,
-            Said::Sample(sample) => samples.take(role, sample),
+            Said::Sample(sample) => {
+                let asked = sample.point < points.len() && sample.adapter < names.len();
+                ensure!(asked && samples.take(role, sample, rounds), "{NOT_ASKED}");
+            }
             _ => {}
         }
         while let Some(point) = points.get(measured.len())
@@ -254,10 +257,19 @@ impl Options {
 #[derive(Default)]
 struct Samples(BTreeMap<(usize, usize), [Vec<Sample>; 2]>);
 
+/// A server on another host may say anything.
+const NOT_ASKED: &str = "the other process says what it was not asked for";
+
 impl Samples {
-    fn take(&mut self, role: Role, sample: Sample) {
+    /// False: there was one for each round already.
+    fn take(&mut self, role: Role, sample: Sample, rounds: u32) -> bool {
         let both = self.0.entry((sample.point, sample.adapter)).or_default();
-        both[usize::from(role == Role::Server)].push(sample);
+        let samples = &mut both[usize::from(role == Role::Server)];
+        let is_one = samples.len() < rounds as usize;
+        if is_one {
+            samples.push(sample);
+        }
+        is_one
     }
 
     /// Of the adapters in turn, once all rounds of the point are there.

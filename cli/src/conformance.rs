@@ -9,6 +9,8 @@ use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use conformance::{Case, Door, Format, Pool, Report, Target};
 
+use crate::progress::Progress;
+
 /// How this program is told to run cases for another of its kind.
 const WORKER: &str = "--worker";
 
@@ -84,7 +86,13 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         .open()
         .map_err(|why| anyhow!("{target} cannot be opened, so that there is nothing to ask: {why}"))?;
     let mut pool = Pool::new(move || worker(true));
-    let records = cases.iter().map(|case| pool.run(case)).collect();
+    let progress = Progress::new(cases.len());
+    let run = |(done, case)| {
+        progress.show(done);
+        pool.run(case)
+    };
+    let records = cases.iter().enumerate().map(run).collect();
+    drop(progress);
     let report = Report { target: target.to_string(), records };
     if let Some(file) = &options.junit {
         fs::write(file, report.write(Format::Junit))

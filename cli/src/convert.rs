@@ -7,12 +7,50 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use registry::entry::{Entry, ParseError};
 use registry::{conf, toml};
+use serde::Serialize;
 
 #[derive(Args)]
 pub(crate) struct Options {
     /// The file: TOML if its name ends in .toml, eight fields a line if it ends in .conf, else as its content looks
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// Print one JSON document instead: the entries, by the keys of TOML
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Document<'f> {
+    interface: Vec<Interface<'f>>,
+}
+
+/// An entry.
+#[derive(Serialize)]
+struct Interface<'f> {
+    name: &'f str,
+    api: String,
+    threadsafe: bool,
+    default: bool,
+    library: &'f str,
+    version: String,
+    params: &'f str,
+    platform_params: &'f str,
+}
+
+impl<'f> From<&'f Entry> for Interface<'f> {
+    fn from(entry: &'f Entry) -> Self {
+        let Entry { ia_name, api, threadsafe, default, library, provider_version, .. } = entry;
+        Interface {
+            name: ia_name,
+            api: api.to_string(),
+            threadsafe: *threadsafe,
+            default: *default,
+            library,
+            version: provider_version.to_string(),
+            params: &entry.ia_params,
+            platform_params: &entry.platform_params,
+        }
+    }
 }
 
 /// A registry file as it was read.
@@ -46,7 +84,14 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         1 => bail!("nothing was converted: mend this mistake first"),
         _ => bail!("nothing was converted: mend these {} mistakes first", errors.len()),
     }
-    let converted = if is_toml { conf::write(&entries) } else { toml::write(&entries) };
+    let converted = match options.json {
+        true => {
+            let document = Document { interface: entries.iter().map(Interface::from).collect() };
+            serde_json::to_string_pretty(&document)? + "\n"
+        }
+        false if is_toml => conf::write(&entries),
+        false => toml::write(&entries),
+    };
     write!(stdout(), "{converted}")?;
     Ok(true)
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use clap::Args;
 use dat::Adapter;
-use registry::{Candidate, Entry, List};
+use registry::{Candidate, Entry, List, Origin};
 use serde::Serialize;
 
 use crate::parent;
@@ -41,6 +41,8 @@ struct Item {
     parameters: String,
     /// `file:line:column`, or `built in`.
     origin: String,
+    #[serde(skip)]
+    line: Option<usize>,
     /// What it says of itself when it is open: names and values.
     attributes: Vec<(String, String)>,
     #[serde(flatten)]
@@ -101,6 +103,10 @@ fn item((index, candidate): (usize, &Candidate)) -> Item {
         version: provider_version.to_string(),
         parameters: ia_params.clone(),
         origin: origin.to_string(),
+        line: match origin {
+            Origin::File { line, .. } => Some(*line),
+            _ => None,
+        },
         attributes,
         state,
     }

@@ -264,6 +264,8 @@ fn rates(pid: u32, adapters: &[Adapter], old: &[Adapter], seconds: f64) -> Strin
             row(what, count, data);
         }
         row("receive", "DCNT_EP_RECV", "DCNT_EP_RECV_DATA");
+        row("with an error", "failed", "");
+        row("flushed", "flushed", "");
         for (name, value) in adapter.ia.iter().filter(|(name, _)| !name.starts_with("DCNT_")) {
             let rate = units::rate(difference(&adapter.ia, &before.ia, name));
             text +=

@@ -45,6 +45,10 @@ fn every_document_is_as_its_schema_says() {
     conforms(&file, &["query", "softroce"]);
     conforms(&file, &["check", file.to_str().expect("UTF-8")]);
     conforms(&file, &["doctor"]);
+    let good = dir.path().join("good.toml");
+    let text = "[[interface]]\nname = 'a'\napi = 'u2.0'\nthreadsafe = true\nlibrary = 'liba.so'\nversion = 'v.1.0'\n";
+    std::fs::write(&good, text).expect("writes");
+    conforms(&file, &["convert", good.to_str().expect("UTF-8")]);
     conforms(&file, &["ping", "--count", "10"]);
     conforms(&file, &["bench", "--rounds", "1", "--sizes", "64", "--vs", "softroce"]);
     conforms(&file, &["conformance", "dat_pz_create"]);

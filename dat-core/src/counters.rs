@@ -13,6 +13,14 @@ use dat_sys::ib::*;
 pub const IA: usize = DCNT_IA_ALL_COUNTERS as usize;
 /// How many an endpoint has.
 pub const EP: usize = DCNT_EP_ALL_COUNTERS as usize;
+/// How many an endpoint has with those that the header lacks: [`EP_OWN`].
+pub const EP_ALL: usize = EP + EP_OWN.len();
+/// Behind the header's: operations that completed with an error, and those that were flushed. For [`crate::stats`] alone.
+pub const EP_OWN: [&str; 2] = ["failed", "flushed"];
+/// The first of [`EP_OWN`].
+pub const EP_FAILED: u32 = EP as u32;
+/// The second.
+pub const EP_FLUSHED: u32 = EP_FAILED + 1;
 /// How many a dispatcher has.
 pub const EVD: usize = DCNT_EVD_ALL_COUNTERS as usize;
 
@@ -139,15 +147,15 @@ pub struct EpCounters(Mutex<EpCounts>);
 #[derive(Debug)]
 struct EpCounts {
     /// Of incarnations that are gone, and what is counted for the endpoint itself.
-    past: [u64; EP],
+    past: [u64; EP_ALL],
     /// One for each incarnation with completions that may still be taken: an event dispatcher of one is another's thread.
-    flows: Vec<Arc<Tally<EP>>>,
-    reset: [u64; EP],
+    flows: Vec<Arc<Tally<EP_ALL>>>,
+    reset: [u64; EP_ALL],
 }
 
 impl Default for EpCounters {
     fn default() -> Self {
-        EpCounters(Mutex::new(EpCounts { past: [0; EP], flows: Vec::new(), reset: [0; EP] }))
+        EpCounters(Mutex::new(EpCounts { past: [0; EP_ALL], flows: Vec::new(), reset: [0; EP_ALL] }))
     }
 }
 
@@ -158,7 +166,7 @@ impl EpCounters {
     }
 
     /// Where one more incarnation counts.
-    pub fn flow(&self) -> Arc<Tally<EP>> {
+    pub fn flow(&self) -> Arc<Tally<EP_ALL>> {
         let mut counts = lock(&self.0);
         let EpCounts { past, flows, .. } = &mut *counts;
         flows.retain_mut(|flow| {
@@ -166,13 +174,13 @@ impl EpCounters {
             past.iter_mut().zip(gone.now()).for_each(|(sum, n)| *sum += n);
             false
         });
-        let flow = Arc::<Tally<EP>>::default();
+        let flow = Arc::<Tally<EP_ALL>>::default();
         flows.push(Arc::clone(&flow));
         flow
     }
 
-    /// dat_ib_query_counters.
-    pub fn read(&self, ask: Ask) -> [u64; EP] {
+    /// dat_ib_query_counters, and behind them [`EP_OWN`].
+    pub fn read(&self, ask: Ask) -> [u64; EP_ALL] {
         let mut counts = lock(&self.0);
         let mut now = counts.past;
         for flow in &counts.flows {
@@ -233,7 +241,7 @@ mod tests {
         flow.add(DCNT_EP_POST_SEND, 1);
         assert_eq!(counters.read(ALL)[..4], [1, 0, 1, 10]);
         counters.read(Ask { which: None, reset: true });
-        assert_eq!(counters.read(ALL), [0; EP]);
+        assert_eq!(counters.read(ALL), [0; EP_ALL]);
     }
 
     #[test]

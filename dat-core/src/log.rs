@@ -14,12 +14,15 @@
 //! | `dat::evd` | warn | an event finds no room |
 //! | `dat::api` | debug | a control call is refused; `trace`: each that is not |
 //!
-//! Fields: `ia`, the adapter's name; `ep`, `cr`, the handles that the consumer has; `local` and `peer`, a connection's ends.
+//! Fields: `ia`, the adapter's name; `ep`, `cr`, the handles that the consumer has, for `dat::api` that of the call, `handle`;
+//! `connection`, a number for each connection of an endpoint, and attempt at one, which counts through the process; `local` and
+//! `peer`, its ends.
 
 use std::ffi::CString;
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::Once;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use dat_sys::describe::{completion_name, operation_name};
@@ -261,18 +264,23 @@ pub(crate) fn called(name: &str, handle: usize, result: Result<()>) {
     }
 }
 
+/// A number for one more connection, or attempt at one, of this process.
+pub(crate) fn connection() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
+}
+
 /// An operation has completed, and not with success.
-#[cold]
-pub(crate) fn failed(ep: usize, dto: &DAT_DTO_COMPLETION_EVENT_DATA) {
+pub(crate) fn failed(ia: &str, ep: usize, connection: u64, dto: &DAT_DTO_COMPLETION_EVENT_DATA) {
     // SAFETY: a word, whatever it is read as.
     let cookie = unsafe { dto.user_cookie.as_64 };
     let operation = operation_name(dto.operation);
     let status = completion_name(dto.status);
     match dto.status {
         DAT_DTO_ERR_FLUSHED => {
-            debug!(target: "dat::dto", ep = %Hex(ep), operation, cookie, status, "flushed")
+            debug!(target: "dat::dto", ia, ep = %Hex(ep), connection, operation, cookie, status, "flushed")
         }
-        _ => warn!(target: "dat::dto", ep = %Hex(ep), operation, cookie, status, "failed"),
+        _ => warn!(target: "dat::dto", ia, ep = %Hex(ep), connection, operation, cookie, status, "failed"),
     }
 }
 

@@ -18,6 +18,7 @@
 mod upcall;
 mod work;
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
@@ -109,8 +110,8 @@ pub trait Transport: Send + Sync + Sized + 'static {
     fn reject(&self, request: Self::Request, private: &[u8]) -> Result<()>;
 
     /// What the wire has done since the adapter was opened, by names of the transport's own: packets sent again, octets on the
-    /// wire. Any thread may ask at any time.
-    fn counters(&self) -> Vec<(&'static str, u64)> {
+    /// wire. A name has no blanks. Any thread may ask at any time.
+    fn counters(&self) -> Vec<(Cow<'static, str>, u64)> {
         Vec::new()
     }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use dat_sys::*;
 
-use crate::counters::{Ask, names};
+use crate::counters::{Ask, EP, EP_ALL, EP_OWN, EVD, names};
 use crate::environment;
 use crate::ep::Ep;
 use crate::evd::Evd;
@@ -157,18 +157,18 @@ fn report<T: Transport>(ia: &Node<Ia<T>>, text: &mut String) {
     }
     // Under this lock none of its objects goes away.
     let _control = ia.control();
-    let mut sum = [0u64; crate::counters::EP];
+    let mut sum = [0u64; EP_ALL];
     for handle in ia.objects(DAT_HANDLE_TYPE_EP) {
         // SAFETY: as above.
         let Ok(ep) = (unsafe { handle::get::<Ep<T>>(handle) }) else { continue };
         let counted = ep.counters.read(ALL);
         let _ = writeln!(text, "ep {:#x} {:?}", handle as usize, ep.state());
-        count(text, "DCNT_EP_CONNECT", &counted);
+        count_ep(text, &counted);
         sum.iter_mut().zip(counted).for_each(|(sum, n)| *sum += n);
     }
     let _ = writeln!(text, "sum ep");
-    count(text, "DCNT_EP_CONNECT", &sum);
-    let mut sum = [0u64; crate::counters::EVD];
+    count_ep(text, &sum);
+    let mut sum = [0u64; EVD];
     for handle in ia.objects(DAT_HANDLE_TYPE_EVD) {
         // SAFETY: as above.
         let Ok(evd) = (unsafe { handle::get::<Evd<T>>(handle) }) else { continue };
@@ -180,6 +180,14 @@ fn report<T: Transport>(ia: &Node<Ia<T>>, text: &mut String) {
 
 fn count(text: &mut String, first: &'static str, counters: &[u64]) {
     for (name, value) in names(first).zip(counters).filter(|(_, value)| **value > 0) {
+        let _ = writeln!(text, "{name} {value}");
+    }
+}
+
+fn count_ep(text: &mut String, counters: &[u64; EP_ALL]) {
+    let (of_the_header, own) = counters.split_at(EP);
+    count(text, "DCNT_EP_CONNECT", of_the_header);
+    for (name, value) in EP_OWN.iter().zip(own).filter(|(_, value)| **value > 0) {
         let _ = writeln!(text, "{name} {value}");
     }
 }

@@ -85,9 +85,13 @@ impl fmt::Display for Error {
                 None => write!(f, " ({:#010x})", self.status)?,
             }
         }
+        // Libraries that could not be loaded say themselves what to do.
+        let was_tried = self.why.as_ref().is_some_and(|why| !why.attempts.is_empty());
         match advice(self.status) {
-            Some(advice) => write!(f, "; {advice}"),
-            None => Ok(()),
+            Some(advice) if !(was_tried && self.kind() == ErrorKind::ProviderNotFound) => {
+                write!(f, "; {advice}")
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -174,7 +178,12 @@ const ADVICE: &[(DAT_RETURN_TYPE, Option<DAT_RETURN_SUBTYPE>, &str)] = &[
     (
         DAT_INSUFFICIENT_RESOURCES,
         Some(DAT_RESOURCE_MEMORY),
-        "free memory, or raise the limit of locked memory",
+        "free memory, or raise the limit of locked memory: `ulimit -l`",
+    ),
+    (
+        DAT_INSUFFICIENT_RESOURCES,
+        Some(DAT_RESOURCE_MEMORY_REGION),
+        "free registered memory, or raise the limit of locked memory: `ulimit -l`",
     ),
     (
         DAT_INSUFFICIENT_RESOURCES,

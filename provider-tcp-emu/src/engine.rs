@@ -207,12 +207,7 @@ unsafe impl adapter::Engine for Engine {
 
     fn counters(&mut self) -> Vec<(&'static str, u64)> {
         let mut counts = self.kit.past.clone();
-        let all: Vec<usize> = self.links.indices().collect();
-        for link in all {
-            if let Some(link) = self.links.get_mut(link) {
-                link.count(&mut counts);
-            }
-        }
+        self.links.iter().for_each(|link| link.count(&mut counts));
         counts.into_list()
     }
 

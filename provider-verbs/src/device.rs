@@ -1,5 +1,6 @@
 //! The device behind an address: found by rdma_cm, opened by libibverbs.
 
+use std::borrow::Cow;
 use std::ffi::CStr;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -21,6 +22,10 @@ use crate::gate;
 use crate::keys::Keys;
 use crate::params::SYSFS;
 use crate::qp::OWN;
+
+/// What to do where a user may not open devices.
+const RIGHTS: &str =
+    "rdma-core's udev rules let every user open them, and so does `chmod a+rw /dev/infiniband/*`, as root";
 
 /// A driver of the kernel's that does a device's work, on the processors that consumers poll on; it does some things its own way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,18 +75,18 @@ impl Device {
             let _ = unsafe { (core.verbs.ibv_fork_init)() };
         }
         let channel = Channel::open(core).map_err(|e| {
-            absent(format!(
-                "rdma_cm: {e}: is there an RDMA device, is the kernel's module rdma_ucm loaded, and may this user open \
-                 /dev/infiniband/rdma_cm?"
-            ))
+            // The library says no such file whatever it was.
+            absent(closed("rdma_cm").unwrap_or_else(|| {
+                format!("rdma_cm: {e}: is there an RDMA device, and is the kernel's module rdma_ucm loaded?")
+            }))
         })?;
+        // The library knows nothing of a device that it may not open.
+        let none = |what: String| no_device(closed("uverbs").unwrap_or(what));
         match bind {
             Some(address) => match channel.device_of(address) {
                 Ok(Some(found)) => Self::open_found(core, found, address),
-                Ok(None) => Err(no_device(format!("{} is of no RDMA device: see rdma link", address.ip()))),
-                Err(e) => {
-                    Err(no_device(format!("{} is of no RDMA device: {e}; see rdma link", address.ip())))
-                }
+                Ok(None) => Err(none(format!("{} is of no RDMA device: see rdma link", address.ip()))),
+                Err(e) => Err(none(format!("{} is of no RDMA device: {e}; see rdma link", address.ip()))),
             },
             None => {
                 let addresses =
@@ -89,9 +94,7 @@ impl Device {
                 let found = addresses.iter().find_map(|&a| Some((channel.device_of(a).ok()??, a)));
                 let (found, address) = found.ok_or_else(|| {
                     let count = addresses.len();
-                    no_device(format!(
-                        "none of this host's {count} addresses is of an RDMA device: see rdma link"
-                    ))
+                    none(format!("none of this host's {count} addresses is of an RDMA device: see rdma link"))
                 })?;
                 Self::open_found(core, found, address)
             }
@@ -130,6 +133,22 @@ impl Device {
         device.port_attr = unsafe { core.verbs.query_port(context.as_ptr(), found.port) }
             .map_err(|e| failed("asking for the port of", io::Error::from_raw_os_error(e)))?;
         Ok(device)
+    }
+
+    /// What its port has done since there is the device, for all programs, by the kernel's names (`hw_counters`).
+    pub(crate) fn counters(&self) -> Vec<(Cow<'static, str>, u64)> {
+        let of_port = Path::new(SYSFS).join(&self.name).join(format!("ports/{}/hw_counters", self.port));
+        let files = std::fs::read_dir(of_port).into_iter().flatten().flatten();
+        let mut counters: Vec<_> = files
+            .filter_map(|file| {
+                let name = file.file_name().into_string().ok()?;
+                let value = std::fs::read_to_string(file.path()).ok()?.trim().parse().ok()?;
+                // How long the kernel takes a reading for new.
+                (name != "lifespan").then(|| (format!("port.{name}").into(), value))
+            })
+            .collect();
+        counters.sort();
+        counters
     }
 
     /// Readable when there is an asynchronous event.
@@ -269,6 +288,20 @@ fn candidates() -> io::Result<Vec<SocketAddr>> {
 /// `DAT_PROVIDER_NOT_FOUND`: they are not.
 pub fn libraries() -> Result<(), OpenError> {
     RdmaCore::load().map(drop).map_err(|e| absent(e.to_string()))
+}
+
+/// The first node of RDMA devices whose name begins so and that this user may not open, and what to do.
+fn closed(start: &str) -> Option<String> {
+    std::fs::read_dir("/dev/infiniband").ok()?.flatten().find_map(|node| {
+        let path = node.path();
+        let is_one = node.file_name().to_string_lossy().starts_with(start);
+        let opened = is_one.then(|| std::fs::File::options().read(true).write(true).open(&path))?;
+        let error = opened.err().filter(|e| e.kind() == io::ErrorKind::PermissionDenied)?;
+        Some(format!(
+            "{}: {error}; rdma-core's udev rules let every user open it, and so does `chmod a+rw`, as root",
+            path.display()
+        ))
+    })
 }
 
 fn absent(reason: String) -> OpenError {

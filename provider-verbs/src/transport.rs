@@ -1,5 +1,6 @@
 //! dat-core's contract, over a device and its station.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -85,6 +86,10 @@ impl Transport for Adapter {
 
     fn attrs(&self) -> &Attrs {
         &self.attrs
+    }
+
+    fn counters(&self) -> Vec<(Cow<'static, str>, u64)> {
+        self.station.device.counters()
     }
 
     fn pd(&self) -> Result<Pd> {

@@ -30,6 +30,21 @@ pub enum LoadError {
     Parameters,
 }
 
+impl LoadError {
+    /// What to do about it, where that is known.
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            LoadError::Open(why) if why.contains("cannot open shared object file") => {
+                Some("install what it belongs to, or give its full path in the entry")
+            }
+            LoadError::Open(_) | LoadError::Symbol(_) => {
+                Some("the entry must name the library of a provider, built for this machine")
+            }
+            LoadError::Silent(..) | LoadError::Parameters => None,
+        }
+    }
+}
+
 /// A provider that stays loaded as long as this value exists.
 #[derive(Debug)]
 pub(crate) struct Provider {

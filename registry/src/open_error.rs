@@ -160,7 +160,10 @@ impl fmt::Display for Attempt {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Why::NotLoaded(error) => error.fmt(f),
+            Why::NotLoaded(error) => match error.remedy() {
+                Some(remedy) => write!(f, "{error}; {remedy}"),
+                None => error.fmt(f),
+            },
             Why::Refused(status) => {
                 write!(f, "the provider's dat_ia_open answered {:#010x} ({status})", status.word)
             }

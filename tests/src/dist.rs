@@ -38,6 +38,11 @@ impl Dist {
         copy
     }
 
+    /// All of it.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Directory of libdat2.so.2 and of the loadable providers.
     pub fn lib(&self) -> PathBuf {
         self.root.join("lib")

@@ -87,6 +87,56 @@ fn the_program_in_c_of_the_tutorial_prints_what_it_says() {
     }
 }
 
+/// docs/ci.md, "A workflow": each step of each row of its matrix, where the program under test is that of the tutorial.
+#[test]
+fn the_workflow_runs() {
+    let run = || -> Result<(), Skip> {
+        let dist = Dist::locate()?;
+        for (program, package) in [("make", "make"), ("cc", "gcc"), ("pkg-config", "pkg-config")] {
+            find_program(program, package)?;
+        }
+        let (workflow, dir) = (read("examples/ci/rdma.yml"), tempfile::tempdir().expect("a directory"));
+        let at = |name: &str| dir.path().join(name);
+        for name in ["Makefile", "hello.c"] {
+            fs::copy(workspace().join("examples/hello").join(name), at(name)).expect("it is there");
+        }
+        // As the second step has it, and `cargo xtask dist` after that.
+        fs::create_dir_all(at("opendat/target")).expect("a directory");
+        std::os::unix::fs::symlink(dist.root(), at("opendat/target/dist")).expect("a link");
+        let steps: Vec<&str> = workflow.split("- run: ").skip(1).collect();
+        assert_eq!(steps.len(), 4, "{workflow}");
+        for (ia, net) in [("tcp-emu", ""), ("softroce", ""), ("softroce", "loss=1%,reorder=1%")] {
+            let matrix = |list: &str, value: &str| {
+                let line = workflow.lines().find(|line| line.trim_start().starts_with(list));
+                assert!(line.is_some_and(|line| line.contains(value)), "{list} {value}");
+            };
+            matrix("ia: [", ia);
+            matrix("net: [", &format!("\"{net}\""));
+            for step in steps.iter().filter(|step| !step.starts_with("cargo xtask dist")) {
+                let step = step
+                    .replace("${{ matrix.ia }}", ia)
+                    .replace("${{ matrix.net }}", net)
+                    .replace("${{ github.workspace }}", &dir.path().display().to_string())
+                    .replace("/tmp/captures", &at("captures").display().to_string());
+                let (line, more) = step.split_once('\n').expect("a line");
+                let mut command = Command::new("bash");
+                command.args(["-ec", line]).current_dir(dir.path()).env("DAT_OVERRIDE", "/dev/null");
+                let variables = more.lines().take_while(|line| !line.trim_start().starts_with("- "));
+                let variables = variables.filter_map(|line| line.split_once(':'));
+                let variables = variables.map(|(name, value)| (name.trim(), value.trim()));
+                command.envs(variables.filter(|(name, _)| *name != "env"));
+                text(&command.output().expect("bash starts"));
+            }
+            assert!(fs::read_dir(at("captures")).expect("they are made").count() >= 2, "{ia}");
+            assert_eq!(read(at("server.out")), read("examples/hello/server.txt"), "{ia}");
+        }
+        Ok(())
+    };
+    if let Err(reason) = run() {
+        skip(&reason);
+    }
+}
+
 #[test]
 fn the_summary_has_every_page() {
     let summary = read("docs/SUMMARY.md");
@@ -101,30 +151,87 @@ fn the_summary_has_every_page() {
     assert_eq!(named, there);
 }
 
-/// Relative ones, and what pages include.
+/// The documents as a user has them, in the layout: links of the pages lead to pages, so they do in the book as well; those of
+/// the others lead to what is laid out with them.
 #[test]
-fn links_and_inclusions_lead_somewhere() {
+fn links_lead_somewhere() {
+    let links = |text: &str| -> Vec<String> {
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        let files = links.map(|link| link.split('#').next().unwrap_or(link).to_owned());
+        files.filter(|file| !(file.is_empty() || file.contains("://") || file.contains(' '))).collect()
+    };
     let mut checked = 0;
     for page in pages() {
-        let (text, dir) = (read(&page), page.parent().expect("a directory").to_owned());
-        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let file = link.split('#').next().unwrap_or(link);
-            if file.is_empty() || file.contains("://") || file.contains(char::is_whitespace) {
-                continue;
-            }
-            assert!(dir.join(file).exists(), "{}: {link}", page.display());
-            checked += 1;
-        }
-        for inclusion in text.split("{{#include ").skip(1).filter_map(|rest| rest.split("}}").next()) {
-            let (file, anchor) = inclusion.split_once(':').unwrap_or((inclusion, ""));
-            let text = read(dir.join(file));
-            for mark in ["ANCHOR: ", "ANCHOR_END: "] {
-                let mark = format!("{mark}{anchor}");
-                let found = text.lines().any(|line| line.trim_end_matches(" */").ends_with(&mark));
-                assert!(anchor.is_empty() || found, "{}: {inclusion}", page.display());
-            }
+        for link in links(&read(&page)) {
+            assert!(!link.contains('/') && page.with_file_name(&link).exists(), "{}: {link}", page.display());
             checked += 1;
         }
     }
     assert!(checked > 30, "{checked} links were found");
+    let dist = match Dist::locate() {
+        Ok(dist) => dist,
+        Err(reason) => return skip(&reason),
+    };
+    let documents = dist.root().join("share/doc/opendat");
+    for name in ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"] {
+        for link in links(&read(documents.join(name))) {
+            for root in [workspace(), &documents] {
+                assert!(root.join(&link).exists(), "{name}: {link} is not in {}", root.display());
+            }
+        }
+    }
+    for page in pages() {
+        let name = page.file_name().expect("a name");
+        assert_eq!(read(documents.join("docs").join(name)), read(&page), "{}", page.display());
+    }
+}
+
+/// A page says `<!-- quotes FILE:ANCHOR -->` before a block that is a part of a file, or all of it without an anchor; the
+/// part is between lines that end in `ANCHOR: NAME` and `ANCHOR_END: NAME`. So a page is whole wherever it is read.
+///
+/// `DOCS_UPDATE=1` writes the pages anew.
+#[test]
+fn quotations_are_what_the_files_say() {
+    let mut checked = 0;
+    for page in pages() {
+        let (text, mut quoted) = (read(&page), String::new());
+        let mut lines = text.split_inclusive('\n');
+        while let Some(line) = lines.next() {
+            quoted += line;
+            let Some(source) = line.strip_prefix("<!-- quotes ").and_then(|rest| rest.strip_suffix(" -->\n"))
+            else {
+                continue;
+            };
+            let fence = lines.next().unwrap_or_default();
+            assert!(fence.starts_with("```"), "{}: no block after {line}", page.display());
+            quoted += fence;
+            quoted += &part_of(source);
+            quoted += lines.find(|line| line.starts_with("```")).unwrap_or_default();
+            checked += 1;
+        }
+        if std::env::var_os("DOCS_UPDATE").is_some() {
+            fs::write(&page, &quoted).expect("the page can be written");
+        }
+        assert_eq!(text, quoted, "{} is behind: DOCS_UPDATE=1 writes it anew", page.display());
+    }
+    assert!(checked > 20, "{checked} quotations were found");
+}
+
+/// `FILE`, or the part `FILE:ANCHOR` of it, without the lines that mark parts.
+fn part_of(source: &str) -> String {
+    let (file, anchor) = source.split_once(':').map_or((source, None), |(file, anchor)| (file, Some(anchor)));
+    let (mut inside, mut ends, mut part) = (anchor.is_none(), anchor.is_none(), String::new());
+    for line in read(file).split_inclusive('\n') {
+        let mark = line.trim_end().trim_end_matches(" */");
+        if let Some((_, name)) = mark.split_once("ANCHOR: ") {
+            inside |= anchor == Some(name);
+        } else if let Some((_, name)) = mark.split_once("ANCHOR_END: ") {
+            ends |= anchor == Some(name);
+            inside &= anchor != Some(name);
+        } else if inside {
+            part += line;
+        }
+    }
+    assert!(ends && !part.is_empty(), "{source}: no such part");
+    part
 }

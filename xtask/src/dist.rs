@@ -129,12 +129,25 @@ fn install_help(stage: &Path) -> Result<()> {
 /// Where documents are, as `docs/softroce.md` and the like: the program's help speaks of them.
 pub(crate) const DOCUMENTS: &str = "share/doc/opendat";
 
+/// README.md leads to most of them.
+const WITH_THE_PAGES: [&str; 8] = [
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "LICENSE",
+    "LICENSE-APACHE",
+    "LICENSE-MIT",
+    "dat.conf",
+];
+
 fn install_documents(stage: &Path) -> Result<()> {
     let into = stage.join(DOCUMENTS);
     fs::create_dir_all(&into)?;
-    for name in ["README.md", "CHANGELOG.md", "LICENSE", "LICENSE-APACHE", "LICENSE-MIT"] {
+    for name in WITH_THE_PAGES {
         copy(&workspace().join(name), &into.join(name))?;
     }
+    copy_files(&workspace().join("cli/schema"), "json", &into.join("cli/schema"))?;
     fs::write(into.join("third-party.txt"), notices::of(&packages())?).context("cannot write the notices")?;
     copy_files(&workspace().join("docs"), "md", &into.join("docs"))
 }

@@ -5,7 +5,7 @@
 use std::env::consts::ARCH;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -122,7 +122,26 @@ fn build(dist: &Path) -> Result<PathBuf> {
     }
     remove(&tree)?;
     remove(&stage)?;
+    name_libraries(&into)?;
     Ok(into)
+}
+
+/// For dpkg-shlibdeps (deb-shlibs(5)): what is compiled with ours depends on Debian's names, and so runs over either.
+const SHLIBS: &str = "libdat2 2 libdapl2\nlibdat 1 libdat1\n";
+
+/// Says so in the package, since cargo-deb cannot.
+fn name_libraries(packages: &Path) -> Result<()> {
+    let (open, start) = (packages.join("open"), format!("{RUN}_"));
+    for entry in fs::read_dir(packages)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(&start) {
+            done(Command::new("dpkg-deb").arg("--raw-extract").args([&entry.path(), &open]))?;
+            fs::write(open.join("DEBIAN/shlibs"), SHLIBS).context("cannot write shlibs")?;
+            let build = ["--root-owner-group", "--build"];
+            done(Command::new("dpkg-deb").args(build).args([&open, &entry.path()]).stdout(Stdio::null()))?;
+        }
+    }
+    remove(&open)
 }
 
 /// Takes away what only debuggers read, which is most of it.
@@ -146,12 +165,15 @@ const PLACES: &[(&str, &str, &str)] = &[
     ("share/bash-completion", RUN, "usr/share/bash-completion"),
     ("share/fish", RUN, "usr/share/fish"),
     ("share/zsh/site-functions", RUN, "usr/share/zsh/vendor-completions"),
-    ("share/dat.conf", RUN, "usr/share/doc/opendat/examples/dat.conf"),
 ];
 const PLACED_DOCUMENTS: &[(&str, &str)] = &[
     ("README.md", "README.md"),
     ("CHANGELOG.md", "changelog"),
+    ("dat.conf", "dat.conf"),
+    ("CONTRIBUTING.md", "CONTRIBUTING.md"),
+    ("SECURITY.md", "SECURITY.md"),
     ("docs", "docs"),
+    ("cli/schema", "cli/schema"),
     ("third-party.txt", "third-party.txt"),
 ];
 

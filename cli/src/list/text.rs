@@ -19,6 +19,7 @@ pub(super) enum View {
 
 /// Columns for lists of names, their indentation included.
 const WIDTH: usize = 80;
+const INDENT: &str = "    ";
 
 /// The list, what is wrong with its sources, and a summary.
 pub(super) fn text(document: &Document, view: View) -> String {
@@ -30,7 +31,7 @@ pub(super) fn text(document: &Document, view: View) -> String {
         // Writing to a string does not fail.
         let _ = match group[..] {
             [item] => write_item(&mut text, item, width),
-            _ => write_group(&mut text, &group),
+            _ => write_group(&mut text, &group, document.file.as_deref()),
         };
     }
     for error in &document.errors {
@@ -100,7 +101,7 @@ fn write_item(text: &mut String, item: &Item, width: usize) -> std::fmt::Result 
     item.reason().try_for_each(|line| writeln!(text, "    {line}"))
 }
 
-fn write_group(text: &mut String, group: &[&Item]) -> std::fmt::Result {
+fn write_group(text: &mut String, group: &[&Item], file: Option<&str>) -> std::fmt::Result {
     let first = group[0];
     let library = first.library.as_deref().unwrap_or("linked in");
     writeln!(text, "{} entries  {}  {library}", group.len(), first.word())?;
@@ -110,15 +111,42 @@ fn write_group(text: &mut String, group: &[&Item]) -> std::fmt::Result {
     }
     let mut names: Vec<&str> = group.iter().map(|item| item.name.as_str()).collect();
     names.dedup();
-    let mut line = String::from("   ");
-    for name in names {
-        if line.len() + 1 + name.len() > WIDTH && !line.trim().is_empty() {
-            writeln!(text, "{line}")?;
-            line.truncate(3);
+    write_words(text, names, " ")?;
+    let lines: Vec<usize> = group.iter().filter_map(|item| item.line).collect();
+    match file {
+        Some(file) if !lines.is_empty() => {
+            let places = format!("{file}:{}", ranges(&lines));
+            write_words(text, places.split_inclusive(','), "")
         }
-        line = line + " " + name;
+        _ => Ok(()),
     }
-    writeln!(text, "{line}")
+}
+
+/// As many as fit on a line, then the next.
+fn write_words<'a>(
+    text: &mut String,
+    words: impl IntoIterator<Item = &'a str>,
+    between: &str,
+) -> std::fmt::Result {
+    let mut line = String::new();
+    for word in words {
+        if INDENT.len() + line.len() + between.len() + word.len() > WIDTH && !line.is_empty() {
+            writeln!(text, "{INDENT}{line}")?;
+            line.clear();
+        }
+        line = if line.is_empty() { word.to_owned() } else { line + between + word };
+    }
+    writeln!(text, "{INDENT}{line}")
+}
+
+/// `1-3,7`
+fn ranges(numbers: &[usize]) -> String {
+    let runs = numbers.chunk_by(|a, b| a + 1 == *b);
+    let runs = runs.map(|run| match run {
+        [first, .., last] => format!("{first}-{last}"),
+        _ => run[0].to_string(),
+    });
+    runs.collect::<Vec<_>>().join(",")
 }
 
 fn summary(document: &Document) -> String {
@@ -163,6 +191,7 @@ mod tests {
             version: "x.1.0".to_owned(),
             parameters: String::new(),
             origin: "FILE:1:1".to_owned(),
+            line: None,
             attributes: Vec::new(),
             state,
         }
@@ -176,7 +205,8 @@ mod tests {
                 "libgone.so" => "libgone.so: cannot open shared object file".to_owned(),
                 _ => format!("the provider refused\n{n} us: no device"),
             };
-            item(&format!("device{n}"), Some(library), State::Fails(reason))
+            let item = item(&format!("device{n}"), Some(library), State::Fails(reason));
+            Item { line: Some(n + 1), ..item }
         });
         let builtin = Item { origin: "built in".to_owned(), ..item("emu", None, State::Opens) };
         let entries = entries.chain([builtin]).collect();
@@ -186,7 +216,7 @@ mod tests {
     #[test]
     fn what_fails_for_the_same_reason_is_said_once() {
         let text = text(&stale(), View::Grouped);
-        assert!(text.lines().count() <= 20, "{text}");
+        assert!(text.lines().count() <= 23, "{text}");
         assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
         assert!(text.starts_with(
             "20 entries  fails   libscm.so\n    the provider refused\n    device0: 0 us: no device\n    \
@@ -199,6 +229,18 @@ mod tests {
         assert!(text.ends_with(
             "emu  opens   built in\n    u2.0 linked in\n60 entries of FILE, none usable; 1 built in, ready\n"
         ));
+    }
+
+    #[test]
+    fn lines_of_a_group_are_named() {
+        let fails = |n: usize| {
+            let reason = "libgone.so: cannot open shared object file".to_owned();
+            Item { line: Some(n), ..item(&format!("ia{n}"), Some("libgone.so"), State::Fails(reason)) }
+        };
+        let entries = [2, 3, 4, 9, 11, 12].map(fails).into();
+        let document =
+            Document { file: Some("FILE".to_owned()), builtins_off: true, entries, errors: Vec::new() };
+        assert!(text(&document, View::Grouped).contains("\n    FILE:2-4,9,11-12\n"));
     }
 
     #[test]

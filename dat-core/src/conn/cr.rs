@@ -113,10 +113,8 @@ pub fn accept<T: Transport>(cr: &Node<Cr<T>>, given: Option<&Node<Ep<T>>>, priva
         ep.apply(Event::Accept)?;
         request
     };
-    let (handle, to) = (Hex(cr.handle() as usize), Hex(ep.handle() as usize));
-    debug!(target: "dat::cm", ia = ia.name, cr = %handle, ep = %to, private = private.len(), "accepted");
     // From here on the request is used up: a failure now is the peer's or the network's.
-    let answer = ep.accept(request, private);
+    let answer = ep.accept(Hex(cr.handle() as usize), request, private);
     if answer.is_err() {
         ep.retract();
     } else {

@@ -1,6 +1,7 @@
 //! Connecting, accepting, disconnecting.
 
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use dat_sys::ib::*;
@@ -12,7 +13,7 @@ use super::network::Address;
 use super::state::{Effect, Event, State};
 use super::{Ep, Setup, params};
 use crate::error::{Error, Result};
-use crate::log::Hex;
+use crate::log::{self, Hex};
 use crate::provider::{Close, Connect, Queue, ReadDepth, Transport};
 
 impl<T: Transport> Ep<T> {
@@ -66,8 +67,9 @@ impl<T: Transport> Ep<T> {
         self.shared.apply(Event::Connect)?;
         setup.peer = Some((addr, qualifier));
         self.shared.conn().remote = Address { sockaddr: addr.into(), port: qualifier };
-        let (ia, ep) = (&self.ia.name, Hex(self.shared.ep));
-        debug!(target: "dat::cm", ia, %ep, to = %addr, qualifier, private = private.len(), "connecting");
+        let (ia, ep, connection) = (&self.ia.name, Hex(self.shared.ep), self.number(link));
+        let private_size = private.len();
+        debug!(target: "dat::cm", ia, %ep, connection, to = %addr, qualifier, private = private_size, "connecting");
         let timeout = (timeout != DAT_TIMEOUT_INFINITE).then(|| Duration::from_micros(timeout.into()));
         let to = Connect { addr, port: qualifier, private, timeout, depth: setup.read_depth() };
         link.qp.connect(&to).inspect_err(|_| self.retract())?;
@@ -95,15 +97,25 @@ impl<T: Transport> Ep<T> {
     }
 
     /// dat_cr_accept on this endpoint, whose state has been checked by the caller's `Accept`.
-    pub(crate) fn accept(&self, request: T::Request, private: &[u8]) -> Result<()> {
+    pub(crate) fn accept(&self, cr: Hex, request: T::Request, private: &[u8]) -> Result<()> {
         let setup = self.setup();
         let link = self.ready(&setup)?;
+        let (ia, ep, connection) = (&self.ia.name, Hex(self.shared.ep), self.number(link));
+        debug!(target: "dat::cm", ia, %cr, %ep, connection, private = private.len(), "accepted");
         link.qp.accept(request, private, setup.read_depth())
     }
 
     /// Whether it could accept: it has a protection zone and a connection EVD.
     pub(crate) fn check_ready(&self) -> Result<()> {
         self.ready(&self.setup()).map(drop)
+    }
+
+    /// A number for the connection that begins.
+    fn number(&self, link: &Link<T>) -> u64 {
+        let number = log::connection();
+        self.shared.conn().number = number;
+        link.flow.connection.store(number, Ordering::Relaxed);
+        number
     }
 
     /// A connect or accept that failed before it began.

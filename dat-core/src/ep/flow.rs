@@ -20,6 +20,10 @@ use crate::srq::SrqShare;
 /// until the last completion has been taken: see [`Orphans`].
 pub struct Flow {
     ep: usize,
+    /// Of its adapter.
+    ia: String,
+    /// The connection, or 0: see [`log::connection`].
+    pub(super) connection: AtomicU64,
     pub(super) requests: Depth,
     pub(super) receives: Depth,
     /// Cookies of requests, by sequence number. Receives need none: the cookie is their id.
@@ -29,7 +33,7 @@ pub struct Flow {
     srq: Option<SrqShare>,
     pub(super) holding: Arc<Holding>,
     /// Posts are counted by whoever posts to each queue, receives by whoever takes their completions.
-    pub(super) tally: Arc<Tally<{ counters::EP }>>,
+    pub(super) tally: Arc<Tally<{ counters::EP_ALL }>>,
 }
 
 // SAFETY: a cookie's cell is written by the poster before the request is posted and read by the taker after it has
@@ -48,15 +52,18 @@ pub(super) struct Depth {
 impl Flow {
     pub(super) fn new(
         ep: *mut c_void,
+        ia: &str,
         max_requests: usize,
         max_recvs: usize,
         srq: Option<SrqShare>,
         holding: Arc<Holding>,
-        tally: Arc<Tally<{ counters::EP }>>,
+        tally: Arc<Tally<{ counters::EP_ALL }>>,
     ) -> Self {
         let ring = max_requests.max(1).next_power_of_two();
         Flow {
             ep: ep as usize,
+            ia: ia.to_owned(),
+            connection: AtomicU64::new(0),
             requests: Depth::new(max_requests),
             receives: Depth::new(max_recvs),
             cookies: (0..ring).map(|_| UnsafeCell::new(0)).collect(),
@@ -160,9 +167,20 @@ impl Flow {
             rmr_context: wc.invalidated.unwrap_or(0),
         };
         if wc.status != WcStatus::Success {
-            log::failed(self.ep, &event);
+            self.failed(&event);
         }
         event
+    }
+
+    /// An operation has completed, and not with success.
+    #[cold]
+    fn failed(&self, event: &DAT_DTO_COMPLETION_EVENT_DATA) {
+        // Two dispatchers, two threads.
+        self.tally.count(match event.status {
+            DAT_DTO_ERR_FLUSHED => counters::EP_FLUSHED,
+            _ => counters::EP_FAILED,
+        });
+        log::failed(&self.ia, self.ep, self.connection.load(Ordering::Relaxed), event);
     }
 }
 

@@ -40,7 +40,7 @@ impl<T: Transport> Ep<T> {
         let (requests, recvs) = (count(attr.max_request_dtos), count(attr.max_recv_dtos));
         let (holding, tally) = (Arc::clone(&setup.holding), self.counters.flow());
         let ep = self.shared.ep as *mut c_void;
-        let mut flow = Flow::new(ep, requests, recvs, srq_share, holding, tally);
+        let mut flow = Flow::new(ep, &self.ia.name, requests, recvs, srq_share, holding, tally);
         flow.count_only_reported(setup.request_evd.is_some(), setup.recv_evd.is_some());
         // Not a box: its address is used, and a box that is moved promises that nobody else has that.
         let flow = Arc::new(flow);

@@ -37,6 +37,8 @@ pub(super) struct Conn<T: Transport> {
     private: Vec<u8>,
     pub(super) local: Address,
     pub(super) remote: Address,
+    /// See [`log::connection`].
+    pub(super) number: u64,
 }
 
 /// An address with its port, as dat_ep_query reports them.
@@ -63,6 +65,7 @@ impl<T: Transport> Conn<T> {
         self.private = Vec::new();
         self.local = Address::none();
         self.remote = Address::none();
+        self.number = 0;
     }
 }
 
@@ -74,7 +77,8 @@ impl<T: Transport> Shared<T> {
         state: State,
         evd: Option<Ref<Evd<T>>>,
     ) -> Self {
-        let conn = Conn { evd, private: Vec::new(), local: Address::none(), remote: Address::none() };
+        let (local, remote) = (Address::none(), Address::none());
+        let conn = Conn { evd, private: Vec::new(), local, remote, number: 0 };
         let (state, breaking) = (StateCell::new(state), AtomicBool::new(false));
         Shared { ep: ep as usize, ia, on_srq, state, breaking, conn: Mutex::new(conn) }
     }
@@ -134,9 +138,12 @@ impl<T: Transport> Shared<T> {
 
     fn tell(&self, number: DAT_EVENT_NUMBER) {
         let (ia, ep, event) = (&self.ia.name, Hex(self.ep), event_name(number));
+        let connection = self.conn().number;
         match number {
-            DAT_CONNECTION_EVENT_DISCONNECTED => info!(target: "dat::cm", ia, %ep, event, "ended"),
-            _ => warn!(target: "dat::cm", ia, %ep, event, "ended"),
+            DAT_CONNECTION_EVENT_DISCONNECTED => {
+                info!(target: "dat::cm", ia, %ep, connection, event, "ended")
+            }
+            _ => warn!(target: "dat::cm", ia, %ep, connection, event, "ended"),
         }
     }
 
@@ -164,8 +171,8 @@ impl<T: Transport> Receiver<T> for Shared<T> {
                     return;
                 };
                 let passive = from == State::CompletionPending;
-                let ia = &self.ia.name;
-                info!(target: "dat::cm", ia, ep = %Hex(self.ep), %local, %peer, passive, "established");
+                let (ia, ep, connection) = (&self.ia.name, Hex(self.ep), self.conn().number);
+                info!(target: "dat::cm", ia, %ep, connection, %local, %peer, passive, "established");
                 {
                     let mut conn = self.conn();
                     conn.local = local.into();

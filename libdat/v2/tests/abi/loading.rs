@@ -231,7 +231,8 @@ fn messages_say_where_and_why() {
         format!("dat: {conf}:3:66: this quote is never closed; expected a second \" on the same line\n");
     let failure = format!(
         "dat: cannot open IA \"w\" (u2.0)\n    {conf}:4:1: /nonexistent/lib.so \"\": \
-         /nonexistent/lib.so: cannot open shared object file: No such file or directory\n"
+         /nonexistent/lib.so: cannot open shared object file: No such file or directory; \
+         install what it belongs to, or give its full path in the entry\n"
     );
     let (stdout, stderr) = said(child());
     assert_eq!(stderr, format!("{mistake}{failure}"));

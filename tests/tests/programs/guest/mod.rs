@@ -7,6 +7,7 @@
 //! | `guest::rxe::`, `guest::siw::` WIRE, who calls, program | a program here and its peer there, over the wire |
 //! | `guest::rxe::verbs::` who calls, program | the same with provider-verbs there |
 //! | `guest::matrix::` registry, provider, program | both there; registry `ours` or `debian` |
+//! | `guest::rights::` | what a user is told who may do less than root |
 //! | `guest::engines::` | which engine serves softroce there, and which devices are listed |
 //! | `guest::conformance::` provider, case | the suite there, through our registry |
 //! | `guest::speed::` | what small operations take over provider-verbs, beside libdaplofa |
@@ -20,6 +21,7 @@ mod engines;
 mod machine;
 mod perftest;
 mod relay;
+mod rights;
 mod rping;
 mod speed;
 mod within;
@@ -112,6 +114,7 @@ pub(crate) fn trials(image: &Path, dist: &Result<Dist, Skip>, arguments: &Argume
     let machine = Arc::new(Machine::new(image, dist));
     let mut trials = within::trials(&machine, dist);
     trials.extend(engines::trials(&machine));
+    trials.extend(rights::trials(&machine));
     trials.extend(conformance::trials(&machine, arguments));
     trials.extend(devices::trials(&machine, dist));
     trials.extend(across(&machine, dist));

@@ -68,14 +68,20 @@ fn debians_programs(world: &World) -> Result<(), Stop> {
         return Err("Debian's library is installed, too".to_owned().into());
     }
     world.has_adapters("dat")?;
-    let conf = "/usr/share/doc/opendat/examples/dat.conf";
+    let conf = "/usr/share/doc/opendat/dat.conf";
     world.has_adapters(&format!("OPENDAT_BUILTIN=0 DAT_OVERRIDE={conf} dat"))?;
     world.has_manual()?;
-    for file in
-        ["bash-completion/completions/dat", "zsh/vendor-completions/_dat", "doc/opendat/docs/softroce.md"]
-    {
+    for file in [
+        "bash-completion/completions/dat",
+        "zsh/vendor-completions/_dat",
+        "doc/opendat/docs/softroce.md",
+        "doc/opendat/cli/schema/list.json",
+    ] {
         debian.run(&format!("test -s /usr/share/{file}"))?;
     }
+
+    let named = debian.run("cat /var/lib/dpkg/info/opendat.shlibs")?;
+    is("shlibs", &named, "libdat2 2 libdapl2\nlibdat 1 libdat1\n")?;
 
     let registry = Registry::builtin(&world.dist, &PROVIDERS[0]);
     let inside = Place::Debian(debian);
