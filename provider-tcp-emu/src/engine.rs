@@ -105,7 +105,7 @@ impl Engine {
                 }
                 Key::Door(index) => self.calls.reopen_door(&mut self.kit, index),
                 Key::Caller(index) => self.calls.give_up_caller(&mut self.kit, index),
-                Key::Lingerer(index) => self.lingerers.give_up(&mut self.kit, index),
+                Key::Lingerer(index) => self.lingerers.expire(&mut self.kit, index),
             }
         }
     }

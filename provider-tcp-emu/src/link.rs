@@ -335,10 +335,12 @@ impl Link {
         }
         self.set_timer(kit, None);
         stream.flush();
+        let is_stranger = !stream.is_extended();
         self.finish(stream.into_work());
         match end {
             End::Peer | End::Lost => kit.context.unwatch(&socket),
             End::Local | End::Protocol(_) if hung_up => kit.context.unwatch(&socket),
+            End::Local if is_stranger => lingerers.add_of_stranger(kit, socket),
             End::Local | End::Protocol(_) => lingerers.add(kit, socket),
         }
         self.sink.call(match end {

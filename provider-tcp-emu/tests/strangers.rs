@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use dat_core::mem_transport::contract::rig::{DEPTH, End, Event, Rig, Service, outcomes, pattern};
-use dat_core::provider::{Connect, Provider, Queue, Transport, WcStatus};
+use dat_core::provider::{Close, Connect, Provider, Queue, Transport, WcStatus};
 use provider_tcp_emu::{Tcp, TcpEmu};
 
 /// What siw sends as initiator: no peer-to-peer model, one RDMA read each way.
@@ -99,6 +99,36 @@ fn a_responder_keeps_quiet_until_the_first_frame_or_a_grace_period() {
         if !speaks_first {
             assert!(waited >= Duration::from_millis(80), "the first frame left after {waited:?}");
         }
+    }
+}
+
+#[test]
+fn a_stranger_has_time_to_be_done_with_its_last_message() {
+    for closes in [false, true] {
+        let t = open();
+        let rig = Rig { a: &t, b: &t };
+        let end = End::new(&t);
+        end.recv(9, &[end.mem.segment(0, 64)]);
+        let mut stranger = accepted(&rig, &end);
+        stranger.write_all(SEND).expect("frame");
+        rig.completions(&end.recvs, 1);
+        let start = Instant::now();
+        end.qp.disconnect(Close::Graceful);
+        assert!(matches!(rig.next("the end", &end.log), Event::Disconnected));
+        let peer = std::thread::spawn(move || {
+            assert!(rest(&mut stranger).is_empty());
+            start.elapsed()
+        });
+        if closes {
+            drop(end);
+            drop(t);
+        } else {
+            while !peer.is_finished() {
+                t.progress();
+            }
+        }
+        let waited = peer.join().expect("it ends");
+        assert!(waited >= Duration::from_millis(15), "it saw the end after {waited:?}");
     }
 }
 

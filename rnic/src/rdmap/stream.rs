@@ -238,6 +238,11 @@ impl Stream {
         !self.work.has_requests() && self.answers.is_empty() && !self.is_half_sent() && self.tx.rtr == 0
     }
 
+    /// Whether the peer has RFC 7306's operations as we have them.
+    pub fn is_extended(&self) -> bool {
+        self.extended
+    }
+
     /// Whether the octets received so far end inside a message: the peer was cut off.
     pub fn is_mid_message(&self) -> bool {
         self.rx.is_mid_message() || self.reads.placed > 0
