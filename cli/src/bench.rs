@@ -64,7 +64,7 @@ pub(crate) struct Options {
 }
 
 /// Bytes: `64`, `4K`, `1M`.
-fn size(text: &str) -> Result<usize, String> {
+pub(crate) fn size(text: &str) -> Result<usize, String> {
     let (digits, unit) = match text.strip_suffix(['K', 'k']) {
         Some(digits) => (digits, 1 << 10),
         None => text.strip_suffix(['M', 'm']).map_or((text, 1), |digits| (digits, 1 << 20)),
@@ -131,6 +131,7 @@ struct Document {
 }
 
 pub(crate) fn run(options: &Options) -> Result<bool> {
+    crate::say_mistakes();
     let common = &options.common;
     if options.plain {
         return plain::run(common, options.rounds.unwrap_or(7), &options.rows);

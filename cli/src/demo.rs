@@ -70,6 +70,7 @@ const TABLE: Table<7> =
 
 /// Runs the two processes; true when all that was moved was right.
 pub(crate) fn run(options: &Options) -> Result<bool> {
+    crate::say_mistakes();
     let Common { adapter, address, json } = &options.common;
     options.common.check()?;
     // On one processor, who spins keeps the other from working.

@@ -1,6 +1,7 @@
 //! `dat doctor`: why RDMA does not work here, on one screen, each finding with what to do.
 
 use std::env;
+use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write, stdout};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -69,7 +70,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let host = Host::default();
     let mut findings = registry(&list);
     findings.extend(adapters(&list));
-    findings.extend(environment(env::vars()));
+    findings.extend(environment(env::vars_os().map(|(name, value)| (shown(&name), shown(&value)))));
     findings.push(memlock());
     findings.push(port());
     findings.push(headers());
@@ -167,6 +168,10 @@ fn adapters(list: &List) -> Vec<Finding> {
 }
 
 /// Variables that change what is found here.
+fn shown(text: &OsStr) -> String {
+    text.to_string_lossy().into_owned()
+}
+
 fn environment(variables: impl Iterator<Item = (String, String)>) -> Vec<Finding> {
     let ours = |name: &str| ["DAT_", "DAPL_", "OPENDAT_"].iter().any(|start| name.starts_with(start));
     let mut set: Vec<String> =

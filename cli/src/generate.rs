@@ -1,7 +1,7 @@
 //! What packages install beside the program, made from what its commands say of themselves.
 
 use std::fs;
-use std::io::stdout;
+use std::io::{Write, stdout};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -22,7 +22,10 @@ pub(crate) fn completions(options: &Completions) -> Result<bool> {
     let all = Cli::command();
     let commands = all.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
     let mut shown = Command::new("dat").args(all.get_arguments().cloned()).subcommands(commands);
-    clap_complete::generate(options.shell, &mut shown, "dat", &mut stdout());
+    // clap_complete panics where it cannot write.
+    let mut text = Vec::new();
+    clap_complete::generate(options.shell, &mut shown, "dat", &mut text);
+    stdout().write_all(&text)?;
     Ok(true)
 }
 

@@ -157,6 +157,12 @@ impl Common {
     }
 }
 
+/// What is wrong with the registry's file is said first, once; why nothing opens comes with the error.
+fn say_mistakes() {
+    dat::registry().list();
+    registry::report::leave_errors_to_the_caller();
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let trouble = match &cli.command {
@@ -183,7 +189,10 @@ fn main() -> ExitCode {
         Some(Command::Completions(options)) => generate::completions(&options),
         Some(Command::Manual(options)) => generate::manual(&options),
         Some(Command::Probe(probe)) => list::probe(&probe),
-        Some(Command::Peer) => return peer::run(),
+        Some(Command::Peer) => {
+            registry::report::leave_errors_to_the_caller();
+            return peer::run();
+        }
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

@@ -161,9 +161,6 @@ pub(crate) fn command(environment: &[(&str, &str)]) -> Result<(Child, UnixStream
     let mut command = Command::new(&program);
     // What its provider prints is for people, and not the result.
     command.arg("peer").stdout(stderr()).envs(environment.iter().copied());
-    if std::env::var_os("DAT_DBG_TYPE").is_none() {
-        command.env("DAT_DBG_TYPE", "0"); // what the registry has to say is in the errors that we print
-    }
     let socket = parent::connect(&mut command)?;
     let child = command.spawn().with_context(|| format!("starting {}", program.display()))?;
     Ok((child, socket)) // our copy of the process's end of the socket goes with the command

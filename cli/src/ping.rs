@@ -33,8 +33,8 @@ pub(crate) struct Options {
     #[command(flatten)]
     common: Common,
     /// Bytes of a message
-    #[arg(long, short, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=i64::from(LARGEST)))]
-    size: u32,
+    #[arg(long, short, default_value = "64", value_parser = crate::bench::size)]
+    size: usize,
     /// How often
     #[arg(long, short, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST)))]
     count: u32,
@@ -61,7 +61,7 @@ struct Document<'a> {
     /// Where the peer is.
     address: String,
     operation: Operation,
-    size: u32,
+    size: usize,
     count: u32,
     wait: Wait,
     /// Seconds, there and back.
@@ -70,6 +70,7 @@ struct Document<'a> {
 
 /// Pings; an error is that nobody answers.
 pub(crate) fn run(options: &Options) -> Result<bool> {
+    crate::say_mistakes();
     let Options { common, size, count, operation, .. } = options;
     let host = options.host.as_deref().map(resolve).transpose()?;
     if host.is_none() {
@@ -79,11 +80,11 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let wait = if options.block || cpu::two().is_none() { Wait::Block } else { Wait::Poll };
     // Whoever asks for another size is told.
     anyhow::ensure!(
-        !operation.is_atomic() || *size as usize == WORD,
+        !operation.is_atomic() || *size == WORD,
         "{} is of {WORD} bytes: add --size {WORD}",
         operation.name()
     );
-    let work = Work { size: *size as usize, count: *count as usize, operation: *operation };
+    let work = Work { size: *size, count: *count as usize, operation: *operation };
     let plan = Plan {
         role: Role::Server,
         adapters: vec![common.adapter.clone()],
@@ -143,7 +144,7 @@ fn text(document: &Document<'_>) -> String {
     let head = format!(
         "{count} times {} of {} between this process and {address}, over {adapter}",
         operation.name(),
-        units::size(*size as usize)
+        units::size(*size)
     );
     let Times { min, p50, p90, p99, p999, max, mean } = *times;
     let rows = [

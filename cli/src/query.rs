@@ -21,9 +21,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let name = &options.adapter;
-    // What is wrong with the file is said first, and why nothing opens below.
-    dat::registry().list();
-    registry::report::leave_errors_to_the_caller();
+    crate::say_mistakes();
     let attributes = Adapter::open(name)?.standard_attributes().with_context(|| format!("asking {name}"))?;
     match options.json {
         true => writeln!(stdout(), "{}", serde_json::to_string_pretty(&document(name, &attributes))?)?,

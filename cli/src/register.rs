@@ -6,7 +6,7 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Write, stdout};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -14,7 +14,7 @@ use clap::Args;
 use registry::entry::{Api, Entry, Origin, ParseError, ProviderVersion};
 use registry::list::DEFAULT_FILE;
 use registry::{conf, toml};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use serde_json::json;
 
 #[derive(Args)]
@@ -274,11 +274,20 @@ fn edit(path: &Path, change: impl FnOnce(&[u8]) -> Result<Vec<u8>>) -> Result<()
 /// Opens the file, which is made if it is not there, and keeps others like this one out until it is dropped.
 fn lock(path: &Path) -> Result<File> {
     loop {
-        let open = || OpenOptions::new().read(true).append(true).create(true).open(path);
+        let open = || {
+            // Of a pipe, without waiting for who has the other end.
+            let nonblocking = OFlags::NONBLOCK.bits() as i32;
+            OpenOptions::new().read(true).append(true).create(true).custom_flags(nonblocking).open(path)
+        };
         let file = open().with_context(|| match fs::metadata(path) {
             Err(_) => format!("making {}", path.display()),
             Ok(_) => format!("opening {} to change it", path.display()),
         })?;
+        ensure!(
+            file.metadata().is_ok_and(|this| this.is_file()),
+            "{} is no regular file: it is left alone",
+            path.display()
+        );
         flock(&file, FlockOperation::LockExclusive).with_context(|| format!("locking {}", path.display()))?;
         // Whoever had the lock may have put another file there.
         let is_it = |other: fs::Metadata| {

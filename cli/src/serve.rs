@@ -70,6 +70,7 @@ impl Read for Timely<'_> {
 
 /// Serves until it is killed.
 pub(crate) fn run(options: &Options) -> Result<bool> {
+    crate::say_mistakes();
     for adapter in &options.adapters {
         drop(dat::Adapter::open(adapter)?);
     }

@@ -281,3 +281,21 @@ fn nothing_is_lost_when_many_edit_at_once() {
     let text = file.text();
     assert!((0..16).all(|n| text.contains(&format!("\nn{n} u2.0"))), "{text}");
 }
+
+/// As root, a file put in the place of /dev/null would be everybody's.
+#[test]
+fn what_is_no_regular_file_is_left_alone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let fifo = dir.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).expect("a pipe");
+    for (path, why) in [(&*fifo, "is no regular file: it is left alone"), (dir.path(), "opening ")] {
+        let before = std::fs::metadata(path).expect("it is there").file_type();
+        let output = Command::new(env!("CARGO_BIN_EXE_dat"))
+            .args(["register", "new", "libnew.so", "--file"])
+            .arg(path)
+            .output()
+            .expect("it starts");
+        assert!(!output.status.success() && stderr(&output).contains(why), "{}", stderr(&output));
+        assert_eq!(std::fs::metadata(path).expect("it is there").file_type(), before);
+    }
+}

@@ -9,6 +9,7 @@
 
 #include <arpa/inet.h>
 #include <endian.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +73,9 @@ static DAT_EVENT next(DAT_EVENT_NUMBER expected, DAT_TIMEOUT limit)
     DAT_COUNT more;
     check("dat_evd_wait", dat_evd_wait(events, limit, 1, &event, &more));
     if (event.event_number != expected) {
-        fprintf(stderr, "event 0x%x, expected 0x%x\n", event.event_number, expected);
+        bool nobody = event.event_number == DAT_CONNECTION_EVENT_NON_PEER_REJECTED;
+        fprintf(stderr, "event 0x%x, expected 0x%x%s\n", event.event_number, expected,
+                nobody ? ": nobody listens there; is the server running?" : "");
         exit(1);
     }
     if (expected == DAT_DTO_COMPLETION_EVENT && event.event_data.dto_completion_event_data.status != DAT_DTO_SUCCESS) {

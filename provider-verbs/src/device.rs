@@ -23,10 +23,6 @@ use crate::keys::Keys;
 use crate::params::SYSFS;
 use crate::qp::OWN;
 
-/// What to do where a user may not open devices.
-const RIGHTS: &str =
-    "rdma-core's udev rules let every user open them, and so does `chmod a+rw /dev/infiniband/*`, as root";
-
 /// A driver of the kernel's that does a device's work, on the processors that consumers poll on; it does some things its own way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Software {
