@@ -15,7 +15,7 @@ pub const IA: usize = DCNT_IA_ALL_COUNTERS as usize;
 pub const EP: usize = DCNT_EP_ALL_COUNTERS as usize;
 /// How many an endpoint has with those that the header lacks: [`EP_OWN`].
 pub const EP_ALL: usize = EP + EP_OWN.len();
-/// Behind the header's: operations that completed with an error, and those that were flushed. For [`crate::stats`] alone.
+/// Behind the header's: operations that completed with an error, and those that were flushed. For `stats` alone.
 pub const EP_OWN: [&str; 2] = ["failed", "flushed"];
 /// The first of [`EP_OWN`].
 pub const EP_FAILED: u32 = EP as u32;

@@ -40,8 +40,8 @@ impl Ending {
         };
         let [here, there] = guest.c_program(dist, "endings")?;
         // OFED's provider does not tell its consumer of a refusal's private data over iWARP.
-        let mute =
-            matches!(way.client, Place::Guest(..)) && registry.ia() == "tcp-emu" && self.name == "reject";
+        let is_ofeds = matches!(way.client, Place::Guest(_, there) if there.is_debians());
+        let mute = is_ofeds && registry.ia() == "tcp-emu" && self.name == "reject";
         let case = if mute { "reject_mute" } else { self.name };
         let deadline = Instant::now() + LIMIT;
         let start = |label, place: &Place<'_>, args: &[&str]| {

@@ -190,7 +190,7 @@ impl Guest {
         let mut command = Command::new(&strip);
         finish(command.arg("--strip-debug").arg(dist.dat()).arg("-o").arg(share.join("bin/dat")))?;
         for (name, family) in [("dat.ipv4", Family::V4), ("dat.ipv6", Family::V6)] {
-            fs::write(share.join(name), within::conf_as_softroce(family)).map_err(failed)?;
+            fs::write(share.join(name), within::conf_as_ours(family)).map_err(failed)?;
         }
         fs::write(share.join("dat.within"), within::conf()).map_err(failed)?;
         here("ip route add 10.78.0.0/24 via 10.77.0.2")?;
@@ -383,6 +383,11 @@ impl There {
             Family::V6 => "DAT_OVERRIDE=/tmp/dat.ipv6",
         };
         There { registry, network: "" }
+    }
+
+    /// Debian's registry and provider.
+    pub(super) fn is_debians(self) -> bool {
+        [Family::V4, Family::V6].map(|family| There::debian(family).registry).contains(&self.registry)
     }
 
     fn conf(self) -> &'static str {

@@ -8,6 +8,7 @@ use opendat_tests::{Dist, PROVIDERS, Provider, Registry, Skip, Stop, VERBS};
 use super::behaviour::{self, Behaviour};
 use super::endings::{self, Ending};
 use super::machine::{APART, Machine, RXE, There};
+use super::{PEERS, Peer};
 use crate::connections::{self, Connections};
 use crate::dapltest::{self, Performance, Transaction};
 use crate::host::Family;
@@ -78,8 +79,8 @@ pub(super) const REGISTRIES: [(&str, &str); 2] = [
     ("debian", "DAT_OVERRIDE=/tmp/dist/dat.within"),
 ];
 
-/// provider-verbs behind the name of provider-softroce, for peers on the other side of the wire.
-pub(super) fn as_softroce(family: Family) -> There {
+/// provider-verbs behind the names of our other providers, for peers on the other side of the wire.
+pub(super) fn as_ours(family: Family) -> There {
     let registry = match family {
         Family::V4 => "DAT_OVERRIDE=/tmp/dist/dat.ipv4 OPENDAT_BUILTIN=0 LD_LIBRARY_PATH=/tmp/dist/lib",
         Family::V6 => "DAT_OVERRIDE=/tmp/dist/dat.ipv6 OPENDAT_BUILTIN=0 LD_LIBRARY_PATH=/tmp/dist/lib",
@@ -88,11 +89,13 @@ pub(super) fn as_softroce(family: Family) -> There {
 }
 
 /// Its file.
-pub(super) fn conf_as_softroce(family: Family) -> String {
+pub(super) fn conf_as_ours(family: Family) -> String {
     let [_, address] = family.addresses();
-    format!(
-        "softroce u2.0 nonthreadsafe default /tmp/dist/lib/libdat_verbs.so opendat.0.1 \"{address}\" \"\"\n"
-    )
+    let line = |peer: &Peer| {
+        let library = "/tmp/dist/lib/libdat_verbs.so";
+        format!("{} u2.0 nonthreadsafe default {library} opendat.0.1 \"{address}\" \"\"\n", peer.ia)
+    };
+    PEERS.iter().map(line).collect()
 }
 
 #[derive(Clone, Copy)]
