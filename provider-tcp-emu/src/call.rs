@@ -227,7 +227,8 @@ impl Calls {
             Err(_) => (Vec::new(), Err(Error::of(DAT_INVALID_PARAMETER))),
         };
         accepted.socket.send_bytes(&reply);
-        lingerers.add(kit, accepted.socket);
+        // Of a caller who sees the end before it has read the refusal nobody can tell that it was one.
+        lingerers.add_of_stranger(kit, accepted.socket);
         result
     }
 

@@ -41,7 +41,7 @@ impl Lingerers {
         }
     }
 
-    /// The same, of one whose peer is no OpenDAT and has sent to the last.
+    /// The same, of one whose peer may be no OpenDAT, and has something to finish.
     pub(crate) fn add_of_stranger(&mut self, kit: &mut Kit, socket: Connection) {
         self.take_over(kit, socket, Some(Instant::now() + RESPECT));
     }
