@@ -16,7 +16,7 @@ use crate::socket::Moved;
 /// How long the peer has to close its side.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How much later a stranger sees the end. siw fails a message that the peer has received when it sees the peer's end before
-/// its sender is done with it (siw_tx_hdt stops after a segment); the peer may well have ended because of that message.
+/// its sender is done with it (siw_qp_sq_proc_tx asks for `tx_suspend` after a segment); the peer may well have ended because of that message.
 const RESPECT: Duration = Duration::from_millis(20);
 /// Octets dropped before others get their turn.
 const BURST: usize = 4 << 20;
