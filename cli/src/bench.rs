@@ -7,7 +7,7 @@ mod work;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Write, stdout};
+use std::io::{ErrorKind, Write, stdout};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -311,7 +311,13 @@ impl Measured {
 
 /// A file that takes the place of the one of that name when it is complete.
 fn beside(path: &Path) -> std::io::Result<NamedTempFile> {
+    if path.is_dir() {
+        return Err(ErrorKind::IsADirectory.into());
+    }
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !directory.is_dir() {
+        return Err(ErrorKind::NotFound.into());
+    }
     let everybodys = std::fs::Permissions::from_mode(0o644);
     tempfile::Builder::new().prefix(".dat-bench.").permissions(everybodys).tempfile_in(directory)
 }

@@ -3,19 +3,21 @@
 use std::collections::HashSet;
 use std::io::{Read, Write, stdout};
 use std::net::Shutdown;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
 use clap::Args;
 use registry::entry::{Entry, Origin, Space};
+use registry::report::printable;
 use registry::{Candidate, List};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::convert::{self, File};
 use crate::devices::Devices;
 use crate::parent;
 use crate::table::{Colour, colour};
+use crate::units::{self, plural};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -80,10 +82,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 
 impl Finding {
     fn new(severity: Severity, origin: &Origin, message: String, help: Option<&str>) -> Finding {
-        let (line, column) = match origin {
-            Origin::File { line, column, .. } => (*line, *column),
-            Origin::Builtin | Origin::Program => (0, 0),
-        };
+        let (line, column) = place(origin);
         Finding { severity, line, column, message, help: help.map(ToOwned::to_owned) }
     }
 
@@ -92,8 +91,15 @@ impl Finding {
     }
 }
 
-/// Why a library is no provider.
-type Inspect = fn(&str) -> Option<String>;
+/// Why a library is no provider, and what to do about that, if it is known.
+#[derive(Serialize, Deserialize)]
+struct Bad {
+    why: String,
+    remedy: Option<String>,
+}
+
+/// Whether a library is no provider.
+type Inspect = fn(&str) -> Option<Bad>;
 
 /// What will not open, or never be asked for.
 fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Finding> {
@@ -106,16 +112,18 @@ fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Findi
         }
         // Once for each library: a distribution's file has dozens of entries of one.
         if inspected.insert(&entry.library)
-            && let Some(why) = inspect(&entry.library)
+            && let Some(Bad { why, remedy }) = inspect(&entry.library)
         {
-            let others = entries.iter().filter(|other| other.library == entry.library).count() - 1;
-            let more = match others {
-                0 => String::new(),
-                _ => format!(" (and {} more of this library)", plural(others, "entry", "entries")),
+            let same = entries.iter().skip(index + 1).filter(|other| other.library == entry.library);
+            let lines: Vec<usize> = same.map(|other| place(&other.origin).0).collect();
+            let more = match lines.as_slice() {
+                [] => String::new(),
+                [line] => format!(" (so has line {line})"),
+                lines => format!(" (so have lines {})", units::ranges(lines)),
             };
             gone.insert(&entry.library);
-            let help = "install what it belongs to, give its full path, or take the line out";
-            findings.push(Finding::warning(entry, format!("{}: {why}{more}", entry.ia_name), help));
+            let help = format!("{}, or take the line out", remedy.as_deref().unwrap_or("ask who made it"));
+            findings.push(Finding::warning(entry, format!("{}: {why}{more}", entry.ia_name), &help));
         }
         if gone.contains(&entry.library) {
             continue;
@@ -138,6 +146,35 @@ pub(crate) fn warns_of(list: &List) -> bool {
     let entries: Vec<Entry> =
         list.candidates().into_iter().filter(of_file).map(|candidate| candidate.entry.clone()).collect();
     !warnings(&entries, &Devices::of_host(), library).is_empty()
+}
+
+/// Why an entry may be of no use.
+#[derive(Serialize)]
+pub(crate) struct Concern {
+    pub(crate) message: String,
+    /// What to do.
+    pub(crate) help: Option<String>,
+}
+
+/// What is to be said of the last entry like this one in a file.
+pub(crate) fn concerns(path: &Path, entry: &Entry) -> Result<Vec<Concern>> {
+    let File { entries, .. } = convert::read(path)?;
+    let Some(at) = entries.iter().rposition(|other| other.same_fields(entry)) else { return Ok(Vec::new()) };
+    let findings = match repeated(&entries[at], &entries[..at]) {
+        // As it was asked for.
+        _ if !entry.default => Vec::new(),
+        Some(finding) => vec![finding],
+        None => warnings(&entries[at..=at], &Devices::of_host(), library),
+    };
+    Ok(findings.into_iter().map(|Finding { message, help, .. }| Concern { message, help }).collect())
+}
+
+/// Line and column.
+fn place(origin: &Origin) -> (usize, usize) {
+    match origin {
+        Origin::File { line, column, .. } => (*line, *column),
+        Origin::Builtin | Origin::Program => (0, 0),
+    }
 }
 
 /// A line that no program's dat_ia_open comes to.
@@ -181,8 +218,9 @@ fn repeated(entry: &Entry, before: &[Entry]) -> Option<Finding> {
 }
 
 /// Loads a library in a process of its own, which it may crash.
-fn library(name: &str) -> Option<String> {
-    let answer = || -> Result<Option<String>> {
+fn library(name: &str) -> Option<Bad> {
+    let bad = |why| Bad { why, remedy: None };
+    let answer = || -> Result<Option<Bad>> {
         let mut command = Command::new(std::env::current_exe().context("finding this program")?);
         command.args(["inspect", name]);
         let mut socket = parent::connect(&mut command)?;
@@ -192,9 +230,9 @@ fn library(name: &str) -> Option<String> {
         let mut answer = String::new();
         socket.read_to_string(&mut answer).context("reading its answer")?;
         Ok(serde_json::from_str(&answer)
-            .unwrap_or_else(|_| Some(format!("loading {name} ends a program ({})", output.status))))
+            .unwrap_or_else(|_| Some(bad(format!("loading {name} ends a program ({})", output.status)))))
     };
-    answer().unwrap_or_else(|error| Some(format!("{error:#}")))
+    answer().unwrap_or_else(|error| Some(bad(format!("{error:#}"))))
 }
 
 #[derive(Args)]
@@ -205,14 +243,19 @@ pub(crate) struct Inspection {
 
 /// Loads a library, and tells the parent why it is no provider.
 pub(crate) fn inspect(inspection: &Inspection) -> Result<bool> {
-    parent::say(&registry::inspect(&inspection.library).err().map(|error| error.to_string()));
+    let bad = registry::inspect(&inspection.library).err();
+    parent::say(&bad.map(|error| Bad {
+        why: error.to_string(),
+        remedy: error.remedy().map(|remedy| remedy.replace("in the entry", "in this line")),
+    }));
     Ok(true)
 }
 
 impl Document {
     /// As compilers have it: the place, the finding, and the line with a mark below.
     fn text(&self, source: &[u8]) -> String {
-        let source = String::from_utf8_lossy(source);
+        let source = String::from_utf8_lossy(source)
+            .replace(|c: char| c.is_control() && c != '\n' && c != '\t', "\u{fffd}");
         let lines: Vec<&str> = source.lines().collect();
         let mut text = String::new();
         for Finding { severity, line, column, message, help } in &self.findings {
@@ -220,14 +263,15 @@ impl Document {
                 Severity::Error => colour("error", Colour::Bad),
                 Severity::Warning => colour("warning", Colour::Strong),
             };
-            text += &format!("{}:{line}:{column}: {word}: {message}\n", self.file);
+            let (file, message) = (printable(&self.file), printable(message));
+            text += &format!("{file}:{line}:{column}: {word}: {message}\n");
             if let Some(source) = lines.get(line.wrapping_sub(1)) {
                 // Tabs stay tabs, so that the mark is where it belongs.
                 let indent: String =
                     source.chars().take(column - 1).map(|c| if c == '\t' { c } else { ' ' }).collect();
                 text += &format!("    {source}\n    {indent}^\n");
             }
-            text += &help.as_ref().map_or_else(String::new, |help| format!("    {help}\n"));
+            text += &help.as_ref().map_or_else(String::new, |help| format!("    {}\n", printable(help)));
         }
         let count = |severity| self.findings.iter().filter(|finding| finding.severity == severity).count();
         let summary = format!(
@@ -238,8 +282,4 @@ impl Document {
         );
         text + &colour(&summary, Colour::Faint) + "\n"
     }
-}
-
-fn plural(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }

@@ -7,7 +7,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
-use conformance::{Case, Door, Format, Pool, Report, Target};
+use conformance::{Case, Door, Format, Level, Pool, Report, Target};
+use serde::Serialize;
 
 use crate::progress::Progress;
 
@@ -21,7 +22,7 @@ pub(crate) struct Options {
     #[arg(value_name = "ID")]
     ids: Vec<String>,
     /// The provider, by its name in the registry; `mem` is the loopback transport
-    #[arg(long, value_name = "NAME", default_value = "tcp-emu")]
+    #[arg(long, visible_aliases = ["adapter", "ia"], value_name = "NAME", default_value = "tcp-emu")]
     provider: String,
     /// Reach it through this libdat2.so.2 or libdat.so.1, not through the registry of this program
     #[arg(long, value_name = "PATH")]
@@ -35,6 +36,9 @@ pub(crate) struct Options {
     /// Write the result to this file as JUnit XML too
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
+    /// Count each clause of a function by itself, too; JSON always does
+    #[arg(long)]
+    clauses: bool,
     /// Print one JSON document instead of a table
     #[arg(long)]
     json: bool,
@@ -58,7 +62,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     };
     let cases = chosen(&options.ids, &door)?;
     if options.list {
-        list(&cases)?;
+        list(&cases, options.json)?;
         return Ok(true);
     }
     if let Some(file) = &options.registry {
@@ -84,7 +88,15 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let loud = worker.clone();
     Pool::new(move || loud(false))
         .open()
+        // Without the place in the suite's source, which says something of cases only.
+        .map_err(|why| why.split(" (rig/").next().unwrap_or(&why).to_owned())
         .map_err(|why| anyhow!("{target} cannot be opened, so that there is nothing to ask: {why}"))?;
+    // A report that cannot be written is known before the work is done.
+    let junit = options
+        .junit
+        .as_ref()
+        .map(|file| fs::File::create(file).with_context(|| format!("cannot write {}", file.display())));
+    let junit = junit.transpose()?;
     let mut pool = Pool::new(move || worker(true));
     let progress = Progress::new(cases.len());
     let run = |(done, case)| {
@@ -94,11 +106,16 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let records = cases.iter().enumerate().map(run).collect();
     drop(progress);
     let report = Report { target: target.to_string(), records };
-    if let Some(file) = &options.junit {
-        fs::write(file, report.write(Format::Junit))
+    if let (Some(mut out), Some(file)) = (junit, &options.junit) {
+        out.write_all(report.write(Format::Junit).as_bytes())
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
-    let text = report.write(if options.json { Format::Json } else { Format::Text });
+    let format = match options {
+        Options { json: true, .. } => Format::Json,
+        Options { clauses: true, .. } => Format::Clauses,
+        _ => Format::Text,
+    };
+    let text = report.write(format);
     io::stdout().write_all(text.as_bytes())?;
     Ok(report.is_good(options.strict))
 }
@@ -114,8 +131,30 @@ fn chosen(ids: &[String], door: &Door) -> Result<Vec<Case>> {
     Ok(all.into_iter().filter(wanted).collect())
 }
 
-fn list(cases: &[Case]) -> Result<()> {
+/// A case as machines are told.
+#[derive(Serialize)]
+struct Item<'a> {
+    id: &'a str,
+    function: &'a str,
+    level: Level,
+    clause: &'a str,
+    requirement: &'a str,
+}
+
+impl<'a> From<&'a Case> for Item<'a> {
+    fn from(case: &'a Case) -> Self {
+        let Case { id, level, clause, requirement, .. } = case;
+        Item { id, function: case.function(), level: *level, clause, requirement }
+    }
+}
+
+fn list(cases: &[Case], json: bool) -> Result<()> {
     let mut out = io::stdout().lock();
+    if json {
+        let cases: Vec<Item<'_>> = cases.iter().map(Item::from).collect();
+        writeln!(out, "{}", serde_json::to_string_pretty(&serde_json::json!({ "cases": cases }))?)?;
+        return Ok(());
+    }
     let width = cases.iter().map(|case| case.id.len()).max().unwrap_or(0);
     for case in cases {
         let Case { id, clause, requirement, .. } = case;

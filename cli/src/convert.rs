@@ -63,7 +63,7 @@ pub(crate) struct File {
 
 /// Reads a file in either form.
 pub(crate) fn read(path: &Path) -> Result<File> {
-    let text = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+    let text = registry::list::read(path).with_context(|| format!("reading {}", path.display()))?;
     let is_toml = match path.extension().and_then(|extension| extension.to_str()) {
         Some("toml") => true,
         Some("conf") => false,

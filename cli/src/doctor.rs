@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::Args;
 use registry::List;
+use registry::report::printable;
 use rustix::process::{Resource, getrlimit, getuid};
 use serde::Serialize;
 
@@ -72,7 +73,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     findings.extend(adapters(&list));
     findings.extend(environment(env::vars_os().map(|(name, value)| (shown(&name), shown(&value)))));
     findings.push(memlock());
-    findings.push(port());
+    findings.push(port(PORT));
     findings.push(headers());
     findings.push(libraries(&host));
     findings.extend(host.devices());
@@ -95,9 +96,11 @@ impl Document {
                 State::Note => colour("note   ", Colour::Strong),
                 State::Problem => colour("problem", Colour::Bad),
             };
-            text += &format!("{word}  {subject:<width$}  {message}\n");
             let indent = " ".repeat("problem".len() + 2 + width + 2);
-            text += &fix.as_ref().map_or_else(String::new, |fix| format!("{indent}{fix}\n"));
+            // A file's name or a variable may hold anything.
+            let message = printable(message).replace('\n', &format!("\n{indent}"));
+            text += &format!("{word}  {subject:<width$}  {message}\n");
+            text += &fix.as_ref().map_or_else(String::new, |fix| format!("{indent}{}\n", printable(fix)));
         }
         let problems = self.findings.iter().filter(|finding| finding.state == State::Problem).count();
         let summary = match problems {
@@ -132,7 +135,7 @@ fn registry(list: &List) -> Vec<Finding> {
             let message = format!("{shown}: some of its entries will not open, or never be asked for");
             Finding::note("registry", message, advice)
         }
-        [] => Finding::fine("registry", format!("{shown}: every line can be used")),
+        [] => Finding::fine("registry", format!("{shown}: no mistake is in it")),
         [error] => Finding::problem("registry", error.to_string(), advice),
         [error, more @ ..] => {
             Finding::problem("registry", format!("{error}; and {} more", more.len()), advice)
@@ -157,7 +160,7 @@ fn adapters(list: &List) -> Vec<Finding> {
             Err(why) => findings.push(Finding::problem(
                 "adapters",
                 format!("{name} does not open: {why}"),
-                format!("dat list --all, docs/{name}.md"),
+                format!("as it says, else dat list --all and docs/{name}.md"),
             )),
         }
     }
@@ -192,17 +195,17 @@ fn environment(variables: impl Iterator<Item = (String, String)>) -> Vec<Finding
 /// RoCEv2's UDP port.
 const PORT: u16 = 4791;
 
-/// Whether a process can have RoCEv2's port.
-fn port() -> Finding {
+/// Whether a process can have this UDP port, which is RoCEv2's.
+fn port(port: u16) -> Finding {
     let taken =
-        [SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT)), SocketAddr::from((Ipv6Addr::UNSPECIFIED, PORT))]
+        [SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)), SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))]
             .into_iter()
             .any(|address| UdpSocket::bind(address).is_err_and(|error| error.kind() == ErrorKind::AddrInUse));
     let subject = "port 4791";
     if !taken {
         return Finding::fine(subject, "free for softroce");
     }
-    match owners(PORT) {
+    match owners(port) {
         owners if owners.is_empty() => Finding::note(
             subject,
             "taken by the kernel (rxe), or by a process of another user",
@@ -451,9 +454,16 @@ mod tests {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = socket.local_addr().expect("it").port();
         let this = format!("(process {})", std::process::id());
-        assert!(owners(port).iter().any(|owner| owner.ends_with(&this)), "{:?}", owners(port));
+        let finding = super::port(port);
+        assert_eq!(finding.state, State::Note);
+        assert!(
+            finding.message.starts_with("taken by ") && finding.message.contains(&this),
+            "{}",
+            finding.message
+        );
         drop(socket);
         assert!(!owners(port).iter().any(|owner| owner.ends_with(&this)));
+        assert_eq!(super::port(port).message, "free for softroce");
     }
 
     #[test]

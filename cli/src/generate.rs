@@ -1,12 +1,13 @@
 //! What packages install beside the program, made from what its commands say of themselves.
 
 use std::fs;
-use std::io::{Write, stdout};
+use std::io::{self, Write, stdout};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Args, Command, CommandFactory};
 use clap_complete::Shell;
+use clap_mangen::Man;
 
 use crate::Cli;
 
@@ -39,7 +40,59 @@ pub(crate) struct Manual {
 pub(crate) fn manual(options: &Manual) -> Result<bool> {
     let directory = &options.directory;
     fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
-    clap_mangen::generate_to(Cli::command(), directory)
-        .with_context(|| format!("writing to {}", directory.display()))?;
+    let mut all = Cli::command().disable_help_subcommand(true);
+    all.build();
+    let shown = all.get_subcommands().filter(|command| !command.is_hide_set());
+    for command in std::iter::once(&all).chain(shown) {
+        let manual = Man::new(command.clone());
+        let file = directory.join(manual.get_filename());
+        let written = page(&manual, command).and_then(|text| fs::write(&file, text));
+        written.with_context(|| format!("writing {}", file.display()))?;
+    }
     Ok(true)
+}
+
+/// A page, in roff.
+fn page(manual: &Man, command: &Command) -> io::Result<Vec<u8>> {
+    let mut page = Vec::new();
+    manual.render_title(&mut page)?;
+    manual.render_name_section(&mut page)?;
+    manual.render_synopsis_section(&mut page)?;
+    manual.render_description_section(&mut page)?;
+    manual.render_options_section(&mut page)?;
+    if command.get_subcommands().any(|command| !command.is_hide_set()) {
+        manual.render_subcommands_section(&mut page)?;
+    }
+    // What `--help` ends with are tables, laid out by hand.
+    let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let (heading, table) = help.split_once(":\n").unwrap_or_default();
+    if !table.is_empty() {
+        let escaped: String =
+            table.lines().map(|line| format!("\\&{}\n", line.replace('\\', "\\e"))).collect();
+        writeln!(page, ".SH {}\n.nf\n{escaped}.fi", heading.to_uppercase())?;
+    }
+    let see_also = match command.get_name() {
+        "dat" => ".BR dat.conf (5)",
+        _ => ".BR dat (1),\n.BR dat.conf (5)",
+    };
+    writeln!(page, ".SH EXIT STATUS\n{}\n.SH SEE ALSO\n{see_also}", exit_status(command.get_name()))?;
+    Ok(page)
+}
+
+/// Of a command, in words.
+fn exit_status(command: &str) -> &'static str {
+    match command {
+        "list" => "0, or 1 if the registry's file has mistakes; 2 for a wrong command line.",
+        "doctor" => "0, or 1 if there is a problem; 2 for a wrong command line.",
+        "check" => {
+            "0, or 1 if there are errors (with \\-\\-strict: or warnings); 2 if the file cannot be read, or for a wrong command line."
+        }
+        "conformance" => {
+            "0 if nothing failed, 1 if something did; 2 if the provider could not be asked, or for a wrong command line."
+        }
+        "trace" => {
+            "That of the program; 127 if there is none, 126 if it cannot be run; 2 for a wrong command line."
+        }
+        _ => "0 if it could be done, 1 if not; 2 for a wrong command line.",
+    }
 }

@@ -1,16 +1,21 @@
 //! `dat list`: which adapters there are by name, and why one does not open.
 
+use std::collections::HashMap;
 use std::io::{Read, Write, stdout};
 use std::net::Shutdown;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 use clap::Args;
 use dat::Adapter;
+use registry::report::printable;
 use registry::{Candidate, Entry, List, Origin};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use crate::devices::names_in;
 use crate::parent;
+use crate::progress::Progress;
 use text::{View, text};
 
 mod text;
@@ -23,8 +28,8 @@ pub(crate) struct Options {
     /// Each entry by itself, also where many fail for the same reason, with all that its library printed
     #[arg(long)]
     all: bool,
-    /// Print one JSON document instead of text: every entry, with everything
-    #[arg(long, conflicts_with_all = ["usable", "all"])]
+    /// Print one JSON document instead of text: every entry, or with --usable those that open, with everything
+    #[arg(long)]
     json: bool,
 }
 
@@ -67,18 +72,66 @@ struct Document {
     entries: Vec<Item>,
     /// What in the file could not be used.
     errors: Vec<String>,
+    /// What is to be known besides.
+    #[serde(skip)]
+    hint: Option<&'static str>,
+}
+
+/// Where entries of a file fail, as those that distributions ship do, and there is no device.
+const NO_DEVICE: &str = "this host has no RDMA device: tcp-emu and softroce need none, and are built in; `dat register NAME \
+                         libdat_tcp_emu.so` puts one under the name that a program asks for";
+
+impl Document {
+    /// What goes to a terminal: a registry file may hold anything.
+    fn printable(self) -> Document {
+        let text = |text: String| printable(&text);
+        let item = |item: Item| Item {
+            name: printable(&item.name),
+            library: item.library.map(text),
+            origin: printable(&item.origin),
+            attributes: item.attributes.into_iter().map(|(name, value)| (text(name), text(value))).collect(),
+            state: match item.state {
+                State::Fails(reason) => State::Fails(printable(&reason)),
+                state => state,
+            },
+            ..item
+        };
+        Document {
+            file: self.file.map(text),
+            entries: self.entries.into_iter().map(item).collect(),
+            errors: self.errors.into_iter().map(text).collect(),
+            ..self
+        }
+    }
 }
 
 /// Lists; true when nothing in the registry's file has a mistake.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let list = List::from_environment(dat::builtins());
-    let document = Document {
+    let candidates = list.candidates();
+    let progress = Progress::new(candidates.len());
+    let mut broken = HashMap::new();
+    let entries = candidates.into_iter().enumerate().map(|(index, candidate)| {
+        progress.show(index);
+        item(index, candidate, &mut broken)
+    });
+    let entries = entries.collect();
+    drop(progress);
+    let mut document = Document {
         file: list.file().map(|path| path.display().to_string()),
         builtins_off: list.builtins_off(),
-        entries: list.candidates().into_iter().enumerate().map(item).collect(),
+        entries,
         errors: list.errors().iter().map(ToString::to_string).collect(),
+        hint: None,
     };
+    let fails = |item: &Item| item.library.is_some() && matches!(item.state, State::Fails(_));
+    let is_alone = names_in(Path::new("/sys/class/infiniband")).is_empty();
+    document.hint = (is_alone && document.entries.iter().any(fails)).then_some(NO_DEVICE);
+    let is_clean = document.errors.is_empty();
     if options.json {
+        if options.usable {
+            document.entries.retain(|item| matches!(item.state, State::Opens));
+        }
         writeln!(stdout(), "{}", serde_json::to_string_pretty(&document)?)?;
     } else {
         let view = match options {
@@ -86,15 +139,18 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             Options { all: true, .. } => View::All,
             _ => View::Grouped,
         };
-        write!(stdout(), "{}", text(&document, view))?;
+        write!(stdout(), "{}", text(&document.printable(), view))?;
     }
-    Ok(document.errors.is_empty())
+    Ok(is_clean)
 }
 
-fn item((index, candidate): (usize, &Candidate)) -> Item {
+/// Libraries that do not load, and why: whatever their entries are for, they are asked once.
+type Broken = HashMap<String, String>;
+
+fn item(index: usize, candidate: &Candidate, broken: &mut Broken) -> Item {
     let Entry { ia_name, api, threadsafe, library, provider_version, ia_params, origin, .. } =
         &candidate.entry;
-    let (state, attributes) = state(index, candidate);
+    let (state, attributes) = state(index, candidate, broken);
     Item {
         name: ia_name.clone(),
         api: api.to_string(),
@@ -112,8 +168,8 @@ fn item((index, candidate): (usize, &Candidate)) -> Item {
     }
 }
 
-fn state(index: usize, candidate: &Candidate) -> (State, Vec<(String, String)>) {
-    let Entry { api, default, .. } = &candidate.entry;
+fn state(index: usize, candidate: &Candidate, broken: &mut Broken) -> (State, Vec<(String, String)>) {
+    let Entry { api, default, library, .. } = &candidate.entry;
     let without = |state| (state, Vec::new());
     if !default {
         return without(State::Unused("marked nondefault"));
@@ -124,9 +180,18 @@ fn state(index: usize, candidate: &Candidate) -> (State, Vec<(String, String)>) 
     if api.major != 2 {
         return without(State::Unused("of another version of the API; this program speaks 2.0"));
     }
+    if candidate.builtin.is_none()
+        && let Some(reason) = broken.get(library)
+    {
+        return without(State::Fails(reason.clone()));
+    }
     match ask(index) {
-        Ok(Ok(attributes)) => (State::Opens, attributes),
-        Ok(Err(reason)) => without(State::Fails(reason)),
+        Ok(Answer::Opens(attributes)) => (State::Opens, attributes),
+        Ok(Answer::Fails(reason)) => without(State::Fails(reason)),
+        Ok(Answer::Broken(reason)) => {
+            broken.insert(library.clone(), reason.clone());
+            without(State::Fails(reason))
+        }
         Err(error) => without(State::Fails(format!("{error:#}"))),
     }
 }
@@ -134,13 +199,22 @@ fn state(index: usize, candidate: &Candidate) -> (State, Vec<(String, String)>) 
 /// Opens an entry, likewise: why it does not.
 pub(crate) fn open(index: usize) -> std::result::Result<(), String> {
     match ask(index) {
-        Ok(answer) => answer.map(drop),
+        Ok(Answer::Opens(_)) => Ok(()),
+        Ok(Answer::Fails(reason) | Answer::Broken(reason)) => Err(reason),
         Err(error) => Err(format!("{error:#}")),
     }
 }
 
-/// What an entry says of itself when it opens, else why it does not.
-type Answer = std::result::Result<Vec<(String, String)>, String>;
+/// What came of opening an entry.
+#[derive(Serialize, Deserialize)]
+enum Answer {
+    /// It opens, and says so of itself: names and values.
+    Opens(Vec<(String, String)>),
+    /// Why it does not.
+    Fails(String),
+    /// Why no entry of its library does.
+    Broken(String),
+}
 
 /// Opens an entry in a process of its own, which a foreign library may crash, and in which it may print what it likes.
 /// Why it does not open comes with what the library printed.
@@ -155,8 +229,8 @@ fn ask(index: usize) -> Result<Answer> {
     let mut answer = String::new();
     socket.read_to_string(&mut answer).context("reading the answer of the process that opens it")?;
     let mut reason = match serde_json::from_str::<Answer>(&answer) {
-        Ok(Ok(attributes)) => return Ok(Ok(attributes)),
-        Ok(Err(reason)) => reason,
+        Ok(Answer::Fails(reason)) => reason,
+        Ok(answer) => return Ok(answer),
         Err(_) => format!("opening it ended the program ({})", output.status),
     };
     let printed = String::from_utf8_lossy(&output.stdout);
@@ -164,7 +238,7 @@ fn ask(index: usize) -> Result<Answer> {
     for line in printed.lines().chain(complaints.lines()) {
         reason += &format!("\n{line}");
     }
-    Ok(Err(reason))
+    Ok(Answer::Fails(reason))
 }
 
 #[derive(Args)]
@@ -178,7 +252,15 @@ pub(crate) fn probe(probe: &Probe) -> Result<bool> {
     let list = List::from_environment(dat::builtins());
     let candidate =
         list.candidates().into_iter().nth(probe.index).context("the registry has no such entry")?;
-    let answer: Answer = Adapter::open_entry(candidate).map(|adapter| adapter.attributes().named.clone());
+    let answer = match Adapter::open_entry(candidate) {
+        Ok(adapter) => Answer::Opens(adapter.attributes().named.clone()),
+        Err(reason)
+            if candidate.builtin.is_none() && registry::inspect(&candidate.entry.library).is_err() =>
+        {
+            Answer::Broken(reason)
+        }
+        Err(reason) => Answer::Fails(reason),
+    };
     parent::say(&answer);
     Ok(true)
 }

@@ -36,6 +36,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
+use registry::report::printable;
 
 // What a provider that is a shared library looks for in the program that loads it.
 registry::export_symbols!();
@@ -66,6 +67,8 @@ Environment:
                         it: a level (warn, info, debug, trace), or levels of
                         targets (dat::cm=debug,dat::ep=trace). Else the bits of
                         DAPL_DBG_TYPE and DAPL_DBG_DEST count, as with OFED
+  OPENDAT_LOG_FORMAT=json  one JSON object a line, instead of text
+  OPENDAT_MTU=N         softroce's octets of payload in a packet, at most
   OPENDAT_NET=WORDS     an emulated network for softroce: loss=1%,delay=200us and
                         others, as docs/softroce.md says
   OPENDAT_STATS=1       tells `dat top` what the process's adapters do
@@ -73,7 +76,8 @@ Environment:
 
 #[derive(Subcommand)]
 enum Command {
-    /// List the entries of the registry, where each came from, and whether it opens
+    /// List the entries of the registry, where each came from, and whether it opens; exits with 1 if the registry's file has
+    /// mistakes
     List(list::Options),
     /// Say why RDMA does not work here, and what to do: libraries, devices, limits, ports, the registry; exits with 1 if there
     /// is a problem
@@ -81,7 +85,7 @@ enum Command {
     /// Print everything that an adapter and its provider say of themselves (dat_ia_query)
     Query(query::Options),
     /// Say what is wrong with a registry file, and what in it will never be of use, each with its place; exits with 1 if there
-    /// are errors
+    /// are errors, 2 if it cannot be read
     Check(check::Options),
     /// Print a registry file in its other form: a dat.conf as TOML, TOML as a dat.conf; comments are not kept
     Convert(convert::Options),
@@ -122,7 +126,7 @@ enum Command {
 #[derive(Args)]
 struct Common {
     /// The adapter, by its name in the registry
-    #[arg(long, value_name = "NAME", default_value = "tcp-emu")]
+    #[arg(long, visible_alias = "ia", value_name = "NAME", default_value = "tcp-emu")]
     adapter: String,
     /// The address at which the adapter is reached on this host
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = address)]
@@ -166,8 +170,8 @@ fn say_mistakes() {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let trouble = match &cli.command {
-        // 1 is a verdict on the provider, this is none: as clap's for a wrong command line.
-        Some(Command::Conformance(_)) => ExitCode::from(2),
+        // 1 is a verdict on the provider or the file, this is none: as clap's for a wrong command line.
+        Some(Command::Conformance(_) | Command::Check(_)) => ExitCode::from(2),
         _ => ExitCode::FAILURE,
     };
     let outcome = match cli.command {
@@ -200,7 +204,7 @@ fn main() -> ExitCode {
         // Whoever reads our output has read enough (`dat list | head -1`).
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("dat: {error:#}");
+            eprintln!("dat: {}", printable(&format!("{error:#}")));
             trouble
         }
     }

@@ -128,7 +128,10 @@ fn listen(
             // It is printed, and may come from another host.
             Ok(Said::Failed(why)) => Heard::Said(Said::Failed(why.replace(is_for_terminals, "?"))),
             Ok(said) => Heard::Said(said),
-            Err(_) => Heard::Said(Said::Failed(format!("said {line:?}, which is not known here"))),
+            Err(_) => {
+                let what = "which `dat` does not say: is that a `dat serve`, of this version?";
+                Heard::Said(Said::Failed(format!("said {line:?}, {what}")))
+            }
         });
         for heard in said.chain([Heard::Silence]) {
             let last = matches!(heard, Heard::Said(Said::Done));

@@ -54,6 +54,9 @@ pub(crate) struct Ports {
     pub(crate) qualifiers: Vec<u64>,
     pub(crate) tcp: u16,
     pub(crate) udp: u16,
+    /// Of the adapters in turn; an older server does not say.
+    #[serde(default)]
+    pub(crate) providers: Vec<String>,
 }
 
 /// What a process tells its parent.
@@ -164,7 +167,8 @@ fn serve(plan: &Plan, adapters: &[Adapter]) -> Result<(Vec<Link>, Raw)> {
     let listening = of_each(plan, adapters).map(listen).collect::<Result<Vec<_>>>()?;
     let (tcp_port, udp) = (tcp.local_addr()?.port(), datagrams.local_addr()?.port());
     let qualifiers = listening.iter().map(Listening::qualifier).collect();
-    let ports = Ports { qualifiers, tcp: tcp_port, udp };
+    let providers = adapters.iter().map(|adapter| adapter.attributes().provider.clone()).collect();
+    let ports = Ports { qualifiers, tcp: tcp_port, udp, providers };
     say(&Said::Listening(ports));
     // Who has asked for a server and then does not come is not waited for for ever; the connection itself may be silent.
     SockRef::from(&tcp).set_read_timeout(Some(ARRIVAL))?;
@@ -219,13 +223,18 @@ fn connect(plan: &Plan, adapters: &[Adapter]) -> Result<(Vec<Link>, Raw)> {
     let raw = Raw::new(stream, datagrams, plan.raw_wait, plan.work.largest())?;
     let connect = |(adapter, qualifier): (&Adapter, &u64)| {
         let link = Link::connect(adapter, address, *qualifier, plan.work.largest(), plan.wait);
-        let Attributes { adapter: name, address: own, .. } = adapter.attributes();
-        match own {
-            Some(own) if *own != address => link.with_context(|| {
+        let Attributes { adapter: name, provider, address: own, .. } = adapter.attributes();
+        let there = adapters.iter().zip(&ports.providers).find(|(here, _)| std::ptr::eq(*here, adapter));
+        link.with_context(|| match (there, own) {
+            (Some((_, there)), _) if there != provider => {
+                format!("{address} serves an adapter of {there}, and {name} is of {provider}: `dat serve --adapter {name}` there")
+            }
+            // Of no use for an address of another host.
+            (_, Some(own)) if *own != address && TcpListener::bind(address.with_port(0)).is_ok() => {
                 format!("adapter {name} gives its address as {own}, so --address {own} may help")
-            }),
-            _ => link,
-        }
+            }
+            _ => format!("connecting to {address} over {name}"),
+        })
     };
     let links = of_each(plan, adapters).zip(&ports.qualifiers).map(connect).collect::<Result<_>>()?;
     Ok((links, raw))

@@ -3,7 +3,7 @@
 use std::io::{Write, stdout};
 use std::net::{SocketAddr, ToSocketAddrs};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
@@ -79,7 +79,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let address = host.map_or_else(|| common.address.to_string(), |host| host.ip().to_string());
     let wait = if options.block || cpu::two().is_none() { Wait::Block } else { Wait::Poll };
     // Whoever asks for another size is told.
-    anyhow::ensure!(
+    ensure!(
         !operation.is_atomic() || *size == WORD,
         "{} is of {WORD} bytes: add --size {WORD}",
         operation.name()
@@ -126,6 +126,17 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 }
 
 pub(crate) fn resolve(host: &str) -> Result<SocketAddr> {
+    ensure!(!host.trim().is_empty(), "the host is an empty text; without a host, leave the argument out");
+    if let Some((name, port)) = host.rsplit_once(':')
+        && (!name.contains(':') || name.ends_with(']'))
+    {
+        let is_port = port.parse::<u16>().is_ok_and(|port| port != 0);
+        ensure!(
+            is_port,
+            "{port:?} is no port: expected a number from 1 to 65535 after the colon, as in {name}:{}",
+            serve::PORT
+        );
+    }
     let found = match host.to_socket_addrs() {
         Ok(found) => Ok(found),
         Err(_) => (host, serve::PORT).to_socket_addrs(),
@@ -146,18 +157,18 @@ fn text(document: &Document<'_>) -> String {
         operation.name(),
         units::size(*size)
     );
-    let Times { min, p50, p90, p99, p999, max, mean } = *times;
+    let Times { samples: _, min, p50, p90, p99, p999, max, mean } = *times;
     let rows = [
-        ("min", min),
-        ("p50", p50),
+        ("min", Some(min)),
+        ("p50", Some(p50)),
         ("p90", p90),
         ("p99", p99),
         ("p99.9", p999),
-        ("max", max),
-        ("mean", mean),
+        ("max", Some(max)),
+        ("mean", Some(mean)),
     ];
-    let line: Vec<String> =
-        rows.iter().map(|(name, value)| format!("{name} {}", units::time(*value))).collect();
+    let line = rows.iter().filter_map(|(name, value)| Some(format!("{name} {}", units::time((*value)?))));
+    let line: Vec<String> = line.collect();
     format!(
         "{}\n{}\n{}\n",
         colour(&head, Colour::Strong),
@@ -203,6 +214,17 @@ mod tests {
         assert_eq!(resolve("192.0.2.7").expect("an address").to_string(), "192.0.2.7:7471");
         assert_eq!(resolve("192.0.2.7:80").expect("an address").to_string(), "192.0.2.7:80");
         assert_eq!(resolve("::1").expect("an address").to_string(), "[::1]:7471");
-        assert!(resolve("no such host").is_err());
+        assert_eq!(resolve("[::1]:80").expect("an address").to_string(), "[::1]:80");
+        let why = |host: &str| resolve(host).expect_err("no host").to_string();
+        assert!(why("no such host").contains("expected a host name or an address"));
+        assert!(why(" ").contains("leave the argument out"));
+        for port in ["99999", "0", "http", ""] {
+            let host = format!("192.0.2.7:{port}");
+            let why = why(&host);
+            assert!(
+                why.starts_with(&format!("{port:?} is no port")) && why.ends_with("as in 192.0.2.7:7471"),
+                "{why}"
+            );
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::io::{Write, stdout};
 use anyhow::{Context, Result};
 use clap::Args;
 use dat::{Adapter, StandardAttributes, Value};
+use registry::report::printable;
 use serde_json::{Map, json};
 
 use crate::table::{Colour, colour};
@@ -73,7 +74,7 @@ fn text(attributes: &StandardAttributes) -> String {
     for (title, _, list) in lists.iter().filter(|(_, _, list)| !list.is_empty()) {
         text += &format!("{}\n", colour(title, Colour::Strong));
         for (name, value) in list {
-            text += &format!("    {name:<width$}  {}\n", to_text(value));
+            text += &format!("    {:<width$}  {}\n", printable(name), printable(&to_text(value)));
         }
     }
     text

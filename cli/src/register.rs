@@ -9,13 +9,17 @@ use std::io::{ErrorKind, Read, Write, stdout};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use registry::entry::{Api, Entry, Origin, ParseError, ProviderVersion};
 use registry::list::DEFAULT_FILE;
+use registry::report::printable;
 use registry::{conf, toml};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use serde_json::json;
+
+use crate::check::{self, Concern};
+use crate::table::{Colour, colour};
 
 #[derive(Args)]
 pub(crate) struct Register {
@@ -96,7 +100,16 @@ pub(crate) fn register(options: &Register) -> Result<bool> {
     };
     let path = options.file.path()?;
     edit(&path, |text| {
-        let (entries, _) = parse(&path, text);
+        let (entries, errors) = parse(&path, text);
+        if let Some(error) = errors.first() {
+            // Lines that are none may be in a registry's file; a file of nothing else is something else.
+            ensure!(
+                !entries.is_empty(),
+                "{} is left alone: it has no entry, and what is in it is none ({error})",
+                path.display()
+            );
+            ensure!(!is_toml(&path), "{error}; mend that first");
+        }
         let same: Vec<&Entry> = entries.iter().filter(|old| old.same_interface(&entry)).collect();
         match same.first() {
             Some(old) if !options.replace => bail!(
@@ -106,7 +119,7 @@ pub(crate) fn register(options: &Register) -> Result<bool> {
             _ => with(&path, &without(&path, text, &same)?, &entry),
         }
     })?;
-    options.file.say(&path, "registered", &[&entry])?;
+    options.file.say(&path, "registered", &[&entry], Some(check::concerns(&path, &entry)?))?;
     Ok(true)
 }
 
@@ -126,13 +139,14 @@ pub(crate) fn unregister(options: &Unregister) -> Result<bool> {
         let meant: Vec<&Entry> = entries.iter().filter(is_meant).collect();
         ensure!(
             !meant.is_empty(),
-            "{} has no such entry called {name}: `dat list` shows what there is",
-            path.display()
+            "{} has no entry called {name}{}: `dat check {0}` reads it, `dat list` has all that programs find",
+            path.display(),
+            if api.is_some() || library.is_some() { " of that API and library" } else { "" }
         );
         gone = meant.iter().map(|&entry| entry.clone()).collect();
         without(&path, text, &meant)
     })?;
-    file.say(&path, "unregistered", &gone.iter().collect::<Vec<_>>())?;
+    file.say(&path, "unregistered", &gone.iter().collect::<Vec<_>>(), None)?;
     Ok(true)
 }
 
@@ -155,13 +169,23 @@ impl RegistryFile {
         }
     }
 
-    fn say(&self, path: &Path, what: &str, entries: &[&Entry]) -> Result<()> {
+    /// What was done, and why that may be of no use.
+    fn say(&self, path: &Path, what: &str, entries: &[&Entry], concerns: Option<Vec<Concern>>) -> Result<()> {
         let lines: Vec<String> = entries.iter().map(|entry| conf::Line(entry).to_string()).collect();
         if self.json {
-            let document = json!({ "file": path.display().to_string(), what: lines });
+            let mut document = json!({ "file": path.display().to_string(), what: lines });
+            if let Some(concerns) = concerns {
+                document["concerns"] = json!(concerns);
+            }
             writeln!(stdout(), "{}", serde_json::to_string_pretty(&document)?)?;
         } else {
-            lines.iter().try_for_each(|line| writeln!(stdout(), "{what} in {}: {line}", path.display()))?;
+            for line in lines {
+                writeln!(stdout(), "{what} in {}: {}", path.display(), printable(&line))?;
+            }
+            for Concern { message, help } in concerns.into_iter().flatten() {
+                writeln!(stdout(), "{} {}", colour("warning:", Colour::Strong), printable(&message))?;
+                help.iter().try_for_each(|help| writeln!(stdout(), "    {}", printable(help)))?;
+            }
         }
         Ok(())
     }
@@ -279,9 +303,17 @@ fn lock(path: &Path) -> Result<File> {
             let nonblocking = OFlags::NONBLOCK.bits() as i32;
             OpenOptions::new().read(true).append(true).create(true).custom_flags(nonblocking).open(path)
         };
-        let file = open().with_context(|| match fs::metadata(path) {
-            Err(_) => format!("making {}", path.display()),
-            Ok(_) => format!("opening {} to change it", path.display()),
+        let file = open().map_err(|error| {
+            let what = match fs::metadata(path) {
+                Err(_) => format!("making {}", path.display()),
+                Ok(_) => format!("opening {} to change it", path.display()),
+            };
+            let advice = match error.kind() {
+                ErrorKind::PermissionDenied => "; --file FILE names another, for DAT_OVERRIDE to name, too",
+                ErrorKind::NotFound => "; its directory has to be there",
+                _ => "",
+            };
+            anyhow!("{what}: {error}{advice}")
         })?;
         ensure!(
             file.metadata().is_ok_and(|this| this.is_file()),

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use registry::report::printable;
 use rustix::net::sockopt::socket_peercred;
 use serde::Serialize;
 
 use crate::table::{Align::*, Colour, Table, colour};
-use crate::units;
+use crate::units::{self, plural};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -126,7 +127,7 @@ fn list(json: bool) -> Result<bool> {
     for pid in pids {
         let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let command = String::from_utf8_lossy(&command).replace('\0', " ");
-        writeln!(stdout(), "{pid:>8}  {}", command.trim())?;
+        writeln!(stdout(), "{pid:>8}  {}", printable(command.trim()))?;
     }
     Ok(true)
 }
@@ -205,7 +206,8 @@ fn parse(text: &str) -> Vec<Adapter> {
 fn totals(adapters: &[Adapter]) -> String {
     let mut text = String::new();
     for Adapter { name, provider, ia, ep, evd, endpoints, .. } in adapters {
-        let head = format!("{name} (provider {provider}), {} endpoints", endpoints.len());
+        let head =
+            format!("{name} (provider {provider}), {}", plural(endpoints.len(), "endpoint", "endpoints"));
         text += &format!("{}\n", colour(&head, Colour::Strong));
         for (name, value) in ia.iter().chain(ep).chain(evd) {
             text += &format!("  {name:<34} {value}\n");
@@ -236,8 +238,8 @@ fn rates(pid: u32, adapters: &[Adapter], old: &[Adapter], seconds: f64) -> Strin
         let Adapter { name, provider, ep, endpoints, .. } = adapter;
         let connected = endpoints.iter().filter(|endpoint| endpoint.state == "Connected").count();
         let head = format!(
-            "process {pid}: {name} (provider {provider}), {} endpoints, {connected} connected",
-            endpoints.len()
+            "process {pid}: {name} (provider {provider}), {}, {connected} connected",
+            plural(endpoints.len(), "endpoint", "endpoints")
         );
         text += &format!("{}\n", colour(&head, Colour::Strong));
         text +=

@@ -1,12 +1,14 @@
 //! `dat trace`: a program, and what its adapters do, line by line.
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use anyhow::Context;
 use clap::Args;
 use dat_core::log;
+use registry::report::printable;
 
 #[derive(Args)]
 #[command(after_help = TARGETS)]
@@ -33,7 +35,10 @@ Targets:
 
 The lines go to standard error, from adapters of ours alone: a program that loads
 OFED's providers, or runs with more rights than who starts it, says nothing. What
-is posted and completes is not told; OPENDAT_CAPTURE writes down what is on the wire.";
+is posted and completes is not told; OPENDAT_CAPTURE writes down what is on the wire.
+
+Exits as the program does; with 127 if there is no such program, 126 if it cannot
+be run.";
 
 /// Becomes the program.
 pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
@@ -44,5 +49,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
     command.env_remove("DAPL_DBG_DEST");
     command.env("OPENDAT_LOG_FORMAT", if options.json { "json" } else { "text" });
     let error = command.exec();
-    Err(error).with_context(|| format!("{} cannot be run", program.display()))
+    eprintln!("dat: {} cannot be run: {error}", printable(&program.to_string_lossy()));
+    // As shells have it, so that it is told from what the program would say.
+    std::process::exit(if error.kind() == ErrorKind::NotFound { 127 } else { 126 })
 }

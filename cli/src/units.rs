@@ -11,10 +11,11 @@ pub(crate) fn size(bytes: usize) -> String {
     }
 }
 
-/// Seconds, as microseconds or milliseconds.
+/// Seconds, as microseconds, milliseconds or seconds.
 pub(crate) fn time(seconds: f64) -> String {
     match seconds * 1e6 {
-        us if us >= 1000.0 => format!("{} ms", digits(us / 1000.0)),
+        us if us >= 999_500.0 => format!("{} s", digits(us / 1e6)),
+        us if us >= 999.5 => format!("{} ms", digits(us / 1000.0)),
         us => format!("{} µs", digits(us)),
     }
 }
@@ -22,8 +23,9 @@ pub(crate) fn time(seconds: f64) -> String {
 /// Bytes for each second, in powers of ten as networks are measured.
 pub(crate) fn bandwidth(bytes_per_second: f64) -> String {
     match bytes_per_second / 1e6 {
-        mb if mb >= 1000.0 => format!("{} GB/s", digits(mb / 1000.0)),
-        mb => format!("{} MB/s", digits(mb)),
+        mb if mb >= 999.5 => format!("{} GB/s", digits(mb / 1000.0)),
+        mb if mb >= 0.0995 => format!("{} MB/s", digits(mb)),
+        mb => format!("{} kB/s", digits(mb * 1000.0)),
     }
 }
 
@@ -34,6 +36,21 @@ pub(crate) fn rate(messages_per_second: f64) -> String {
         rate if rate >= 999.5 => format!("{} k/s", digits(rate / 1e3)),
         rate => format!("{} /s", digits(rate)),
     }
+}
+
+/// `1-3,7`
+pub(crate) fn ranges(numbers: &[usize]) -> String {
+    let runs = numbers.chunk_by(|a, b| a + 1 == *b);
+    let runs = runs.map(|run| match run {
+        [first, .., last] => format!("{first}-{last}"),
+        _ => run[0].to_string(),
+    });
+    runs.collect::<Vec<_>>().join(",")
+}
+
+/// `1 entry`, `2 entries`.
+pub(crate) fn plural(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// Three digits that count.
@@ -52,8 +69,15 @@ mod tests {
     #[test]
     fn numbers_have_three_digits_and_a_unit() {
         assert_eq!([1, 64, 4096, 1500, 16 << 20].map(size), ["1 B", "64 B", "4 KiB", "1500 B", "16 MiB"]);
-        assert_eq!([3.126e-6, 99.97e-6, 1.5e-3].map(time), ["3.13 µs", "100 µs", "1.50 ms"]);
-        assert_eq!([12.34e9, 999.4e6, 0.5e6].map(bandwidth), ["12.3 GB/s", "999 MB/s", "0.50 MB/s"]);
+        assert_eq!(
+            [3.126e-6, 99.97e-6, 999.7e-6, 1.5e-3, 0.9997, 2.5].map(time),
+            ["3.13 µs", "100 µs", "1.00 ms", "1.50 ms", "1.00 s", "2.50 s"]
+        );
+        assert_eq!(
+            [12.34e9, 999.7e6, 999.4e6, 0.5e6, 1234.0].map(bandwidth),
+            ["12.3 GB/s", "1.00 GB/s", "999 MB/s", "0.50 MB/s", "1.23 kB/s"]
+        );
+        assert_eq!([1, 2].map(|count| plural(count, "entry", "entries")), ["1 entry", "2 entries"]);
         assert_eq!(
             [13.2e6, 0.21e6, 12_340.0, 56.0].map(rate),
             ["13.2 M/s", "0.21 M/s", "12.3 k/s", "56.0 /s"]

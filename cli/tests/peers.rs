@@ -47,7 +47,8 @@ impl Drop for Server {
 
 fn times(document: &Value) -> Vec<f64> {
     let names = ["min", "p50", "p90", "p99", "p999", "max"];
-    names.iter().map(|name| document["times"][name].as_f64().expect("a number")).collect()
+    let times = names.iter().map(|name| &document["times"][name]);
+    times.filter(|time| !time.is_null()).map(|time| time.as_f64().expect("a number")).collect()
 }
 
 #[test]
@@ -69,7 +70,9 @@ fn without_a_host_a_process_here_answers() {
         ),
         "{text}"
     );
-    assert!(text.contains("  p99.9 ") && text.ends_with("there and back\n"), "{text}");
+    // Of a hundred, the slowest is no thousandth.
+    assert!(text.contains("  p99 ") && !text.contains("p99.9"), "{text}");
+    assert!(text.ends_with("there and back\n"), "{text}");
 }
 
 #[test]
@@ -158,9 +161,9 @@ fn bench_measures_operations_sizes_depths_and_connections() {
         let alone = point["depth"] == 1 && point["connections"] == 1;
         assert_eq!(figures["latency"].is_object(), alone, "{point}");
         if alone {
-            let times =
-                ["min", "p50", "p90", "p99", "p999", "max"].map(|name| figures["latency"][name].as_f64());
-            assert!(times.is_sorted() && times[0] > Some(0.0), "{point}");
+            let times = ["min", "p50", "p90", "p99", "p999", "max"].map(|name| &figures["latency"][name]);
+            let times: Vec<f64> = times.into_iter().filter_map(Value::as_f64).collect();
+            assert!(times.is_sorted() && times[0] > 0.0, "{point}");
         }
         let atomic = ["fetch_add", "compare_swap"].iter().any(|name| point["operation"] == *name);
         assert_eq!(atomic, size == 8.0, "{point}");
@@ -193,6 +196,15 @@ fn bench_compares_two_adapters_and_draws_what_came_out() {
     );
     assert!(text.starts_with("operation ") && text.contains(" ratio ") && text.contains("p50"), "{text}");
     assert_eq!(text.matches("send/receive").count(), 4, "{text}");
+}
+
+#[test]
+fn who_calls_over_another_wire_is_told_which_is_served() {
+    let server = Server::of(&["tcp-emu"]);
+    let output = dat(&["ping", &server.1.to_string(), "--ia", "softroce"]).output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stderr);
+    let why = "127.0.0.1 serves an adapter of tcp-emu, and softroce is of softroce: `dat serve --adapter softroce` there";
+    assert!(!output.status.success() && text.contains(why), "{text}");
 }
 
 #[test]

@@ -273,6 +273,43 @@ fn list_says_once_what_many_entries_fail_of() {
 }
 
 #[test]
+fn list_asks_a_library_that_does_not_load_once() {
+    // With a process for each of them that would be minutes.
+    let line = |n: u32| format!("ia{n} u2.0 nonthreadsafe default libopendat_gone.so v.1.0 \"\" \"\"\n");
+    let (output, _) = with_registry(&["list", "--all"], &(0..10_000).map(line).collect::<String>());
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output).matches("libopendat_gone.so: cannot open shared object file").count(), 10_000);
+}
+
+#[test]
+fn a_registry_file_does_not_reach_the_terminal() {
+    let evil = "evil\u{1b}[2J u2.0 nonthreadsafe default lib\u{1b}]0;gone\u{7}.so v.1.0 \"\u{9b}1m\" \"\"\nx\u{1b}c u9\n";
+    let path = file(".conf", evil);
+    let shown = path.to_str().expect("UTF-8");
+    for arguments in
+        [&["list"][..], &["list", "--all"], &["doctor"], &["check", shown], &["query", "evil\u{1b}[2J"]]
+    {
+        let output = run(dat(arguments).env("DAT_OVERRIDE", &path));
+        let said = stdout(&output) + &stderr(&output);
+        let control = said.chars().find(|c| c.is_control() && !['\n', '\t'].contains(c));
+        assert_eq!(control, None, "{arguments:?}: {said:?}");
+    }
+}
+
+#[test]
+fn a_registry_file_has_an_end() {
+    let output = run(&mut dat(&["check", "/dev/zero"]));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("more than 16 MiB: no registry file is so large"),
+        "{}",
+        stderr(&output)
+    );
+    let output = run(dat(&["list", "--usable"]).env("DAT_OVERRIDE", "/dev/zero"));
+    assert!(stdout(&output).contains("cannot read the registry file /dev/zero"), "{}", stdout(&output));
+}
+
+#[test]
 fn list_points_at_a_mistake_and_uses_the_rest() {
     let (output, path) = with_registry(&["list"], "broken u2.0 \"nonthreadsafe\n");
     assert_eq!(output.status.code(), Some(1));
@@ -500,14 +537,14 @@ fn doctor_looks_at_all_that_rdma_needs() {
     ] {
         assert!(findings.iter().any(|(other, ..)| *other == subject), "{subject}: {document}");
     }
-    assert!(findings.contains(&("registry", "fine", "/dev/null: every line can be used")), "{document}");
+    assert!(findings.contains(&("registry", "fine", "/dev/null: no mistake is in it")), "{document}");
     assert!(findings.contains(&("environment", "note", "DAT_OVERRIDE=/dev/null")), "{document}");
     let problems = findings.iter().filter(|(_, state, _)| *state == "problem").count();
     assert_eq!(output.status.code(), Some(i32::from(problems > 0)));
 
     let output = run(dat(&["doctor"]).env("DAT_OVERRIDE", "/dev/null"));
     let text = stdout(&output);
-    assert!(text.contains("fine     registry     /dev/null: every line can be used\n"), "{text}");
+    assert!(text.contains("fine     registry     /dev/null: no mistake is in it\n"), "{text}");
     // One screen, unless there are many devices.
     assert!(text.lines().count() < 24 + findings.len(), "{text}");
 }
@@ -553,5 +590,18 @@ fn every_command_has_a_page_of_the_manual() {
     assert!(page("dat-check.1").contains("registry file"));
     for name in ["dat-list.1", "dat-query.1", "dat-doctor.1", "dat-register.1", "dat-bench.1"] {
         assert!(page(name).contains(".SH"), "{name}");
+    }
+    assert!(
+        page("dat.1").contains(".SH ENVIRONMENT\n.nf\n\\&  DAT_OVERRIDE=FILE     the registry's file"),
+        "as it is laid out"
+    );
+    assert!(
+        page("dat-trace.1").contains(".SH TARGETS\n") && page("dat-trace.1").contains("127 if there is none")
+    );
+    for name in ["dat.1", "dat-check.1", "dat-trace.1"] {
+        assert!(
+            page(name).contains(".SH EXIT STATUS\n") && page(name).contains(".BR dat.conf (5)"),
+            "{name}"
+        );
     }
 }

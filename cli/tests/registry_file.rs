@@ -134,7 +134,7 @@ fn warnings_alone_are_no_failure_unless_that_is_wanted() {
     assert_eq!(check(&file, &[]).status.code(), Some(0));
     assert_eq!(check(&file, &["--strict"]).status.code(), Some(1));
     let output = check(&File { _dir: tempfile::tempdir().expect("one"), path: "/no/such/file".into() }, &[]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2), "no verdict");
     assert!(stderr(&output).contains("reading /no/such/file: No such file"), "{}", stderr(&output));
 }
 
@@ -143,8 +143,7 @@ fn sixty_entries_of_a_library_that_is_gone_are_one_warning() {
     let line = |n| format!("gone{n} u2.0 nonthreadsafe default libopendat_gone.so v.1.0 \"\" \"\"\n");
     let text = stdout(&check(&file("dat.conf", &(0..60).map(line).collect::<String>()), &[]));
     assert!(
-        text.contains("(and 59 entries more of this library)")
-            && text.contains("60 entries, 0 errors, 1 warning"),
+        text.contains("(so have lines 2-60)") && text.contains("60 entries, 0 errors, 1 warning"),
         "{text}"
     );
 }
@@ -162,18 +161,54 @@ fn an_entry_is_put_in_and_all_else_stays() {
     let file = file("dat.conf", CONF);
     let output = dat(
         &file.path,
-        &["register", "c", "libc.so", "eth0 crc=on", "--provider-version", "mine.1.2", "--threadsafe"],
+        &[
+            "register",
+            "c",
+            "libopendat_gone.so",
+            "eth0 crc=on",
+            "--provider-version",
+            "mine.1.2",
+            "--threadsafe",
+        ],
     );
     assert!(output.status.success(), "{}", stderr(&output));
-    let line = "c u2.0 threadsafe default libc.so mine.1.2 \"eth0 crc=on\" \"\"";
+    let line = "c u2.0 threadsafe default libopendat_gone.so mine.1.2 \"eth0 crc=on\" \"\"";
     assert_eq!(file.text(), format!("{CONF}\n{line}\n"));
-    assert_eq!(stdout(&output), format!("registered in {}: {line}\n", file.path.display()));
+    let said = stdout(&output);
+    let more =
+        said.strip_prefix(&format!("registered in {}: {line}\n", file.path.display())).unwrap_or_default();
+    assert!(
+        more.starts_with("warning: c: libopendat_gone.so: ")
+            && more.contains("\n    install what it belongs to"),
+        "{said}"
+    );
 
     let output = dat(&file.path, &["unregister", "c", "--json"]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(file.text(), format!("{CONF}\n"));
     let document: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
     assert_eq!(document["unregistered"][0], line);
+}
+
+#[test]
+fn what_will_be_of_no_use_is_said_when_it_is_registered() {
+    let file = file("dat.conf", CONF);
+    let concerns = |arguments: &[&str]| {
+        let output = dat(&file.path, &[&["register", "--json"], arguments].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        let document: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+        let texts = document["concerns"].as_array().expect("a list").iter();
+        texts.map(|concern| concern["message"].as_str().expect("a text").to_owned()).collect::<Vec<_>>()
+    };
+    let gone = concerns(&["d", "libopendat_gone.so"]);
+    assert!(matches!(&gone[..], [one] if one.starts_with("d: libopendat_gone.so: ")), "{gone:?}");
+    let device = concerns(&["e", "libopendat_gone.so", "--api", "u9.0"]);
+    assert!(matches!(&device[..], [one] if one.contains("u9.0, which no program asks for")), "{device:?}");
+    assert_eq!(
+        concerns(&["f", "libopendat_gone.so", "--nondefault"]),
+        Vec::<String>::new(),
+        "as it was asked for"
+    );
 }
 
 #[test]
@@ -195,12 +230,39 @@ fn one_that_is_there_is_replaced_only_if_that_is_wanted() {
 }
 
 #[test]
+fn what_cannot_be_opened_is_said_with_what_to_do() {
+    let file = file("dat.conf", CONF);
+    let output = dat(&file.path.join("no/x.conf"), &["register", "n", "liba.so"]);
+    assert!(!output.status.success());
+    let output = dat(&file.path.with_file_name("no").join("x.conf"), &["register", "n", "liba.so"]);
+    assert!(
+        stderr(&output).contains("No such file or directory (os error 2); its directory has to be there"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn what_is_no_registry_is_left_alone() {
+    for (name, text) in [("program", "\u{7f}ELF\u{2}\u{1}\0\0\0"), ("other.json", "{\n  \"a\": 1\n}\n")] {
+        let file = file(name, text);
+        let output = dat(&file.path, &["register", "n", "liba.so"]);
+        let why = format!("{} is left alone: it has no entry", file.path.display());
+        assert!(!output.status.success() && stderr(&output).contains(&why), "{}", stderr(&output));
+        assert_eq!(file.text(), text);
+    }
+    let file = file("bad.toml", "[[interface]\nname = 'a'\n");
+    let output = dat(&file.path, &["register", "n", "liba.so"]);
+    assert!(stderr(&output).contains("bad.toml:1:"), "{}", stderr(&output));
+}
+
+#[test]
 fn those_are_taken_out_that_are_meant() {
     let file = file("dat.conf", CONF);
     assert!(dat(&file.path, &["unregister", "a", "--api", "u1.2"]).status.success());
     assert_eq!(file.text(), CONF.replace("a u1.2 nonthreadsafe default liba.so v.1.0 \"\" \"\"\n", ""));
     let output = dat(&file.path, &["unregister", "a", "--library", "other.so"]);
-    assert!(stderr(&output).contains("has no such entry called a"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("has no entry called a of that API and library"), "{}", stderr(&output));
     let output = dat(Path::new("/no/such/file"), &["unregister", "a"]);
     assert!(stderr(&output).contains("there is no registry file /no/such/file"), "{}", stderr(&output));
 }

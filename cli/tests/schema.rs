@@ -52,6 +52,7 @@ fn every_document_is_as_its_schema_says() {
     conforms(&file, &["ping", "--count", "10"]);
     conforms(&file, &["bench", "--rounds", "1", "--sizes", "64", "--vs", "softroce"]);
     conforms(&file, &["conformance", "dat_pz_create"]);
+    conforms(&file, &["conformance", "--list"]);
     conforms(&file, &["register", "new", "libnew.so"]);
     conforms(&file, &["unregister", "new"]);
 }
@@ -118,7 +119,7 @@ fn a_process_tells_what_its_adapters_do_while_it_runs() {
     let text = dat(&["top", &pid, "--once"]).output().expect("it starts");
     let text = String::from_utf8_lossy(&text.stdout);
     assert!(
-        text.starts_with("tcp-emu (provider tcp-emu), 1 endpoints\n") && text.contains("DCNT_EP_POST_SEND"),
+        text.starts_with("tcp-emu (provider tcp-emu), 1 endpoint\n") && text.contains("DCNT_EP_POST_SEND"),
         "{text}"
     );
 }
@@ -126,7 +127,7 @@ fn a_process_tells_what_its_adapters_do_while_it_runs() {
 #[test]
 fn a_schema_refuses_what_it_does_not_know() {
     let validator = jsonschema::validator_for(&schema("register")).expect("a schema");
-    assert!(validator.is_valid(&json!({ "file": "f", "registered": ["a line"] })));
+    assert!(validator.is_valid(&json!({ "file": "f", "registered": ["a line"], "concerns": [] })));
     for wrong in [json!({ "file": "f" }), json!({ "file": "f", "registered": ["l"], "more": 1 }), json!([])] {
         assert!(!validator.is_valid(&wrong), "{wrong}");
     }

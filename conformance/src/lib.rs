@@ -11,6 +11,7 @@ mod api;
 mod case;
 mod cases;
 mod check;
+mod death;
 mod door;
 mod functions;
 mod report;

@@ -2,7 +2,7 @@
 //! process.
 //!
 //! The parent writes the name of a case to the child's standard input, a line each; the child answers each with a
-//! line on its standard output. Before the first case it can be asked to open the adapter and no more. A
+//! line on its standard output; a signal that ends it leaves a line that names the place (`death.rs`). Before the first case it can be asked to open the adapter and no more. A
 //! case that needs a second process starts one of its own kind, which is asked to be a peer (`rig/peer.rs`).
 
 use std::fmt;
@@ -15,6 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::case::{Case, Stop};
+use crate::death;
 use crate::door::Door;
 use crate::report::{Record, Verdict};
 use crate::rig::Rig;
@@ -60,7 +61,24 @@ pub struct Pool {
 struct Worker {
     child: Child,
     asked: ChildStdin,
-    answers: Receiver<String>,
+    said: Receiver<Said>,
+}
+
+/// A line of a worker.
+enum Said {
+    /// The verdict on a case.
+    Answer(String),
+    /// Where it is about to die.
+    DiesIn(String),
+}
+
+impl Said {
+    fn read(line: &str) -> Option<Said> {
+        match line.split_once(MARK) {
+            Some((_, answer)) => Some(Said::Answer(answer.to_owned())),
+            None => line.strip_prefix(death::MARK).map(|place| Said::DiesIn(place.to_owned())),
+        }
+    }
 }
 
 impl Pool {
@@ -95,13 +113,14 @@ impl Pool {
         };
         // A process that has died meanwhile is noticed below.
         let _ = writeln!(worker.asked, "{what}");
-        match worker.answers.recv_timeout(LIMIT) {
-            Ok(line) => {
+        match worker.said.recv_timeout(LIMIT) {
+            Ok(Said::DiesIn(place)) => Err(worker.death(&place)),
+            Ok(Said::Answer(line)) => {
                 self.worker = Some(worker);
                 serde_json::from_str(&line).map_err(|error| format!("unreadable answer {line:?}: {error}"))
             }
             Err(RecvTimeoutError::Timeout) => Err(format!("has not returned within {} s", LIMIT.as_secs())),
-            Err(RecvTimeoutError::Disconnected) => Err(worker.death()),
+            Err(RecvTimeoutError::Disconnected) => Err(worker.death(death::UNTOLD)),
         }
     }
 }
@@ -112,24 +131,26 @@ impl Worker {
         let (Some(asked), Some(answered)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(io::Error::other("a child without pipes"));
         };
-        let (sender, answers) = mpsc::channel();
+        let (sender, said) = mpsc::channel();
         thread::spawn(move || {
             for line in BufReader::new(answered).split(b'\n').map_while(Result::ok) {
-                let line = String::from_utf8_lossy(&line);
-                let Some((_, answer)) = line.split_once(MARK) else { continue };
-                if sender.send(answer.to_owned()).is_err() {
+                let Some(said) = Said::read(&String::from_utf8_lossy(&line)) else { continue };
+                if sender.send(said).is_err() {
                     break;
                 }
             }
         });
-        Ok(Worker { child, asked, answers })
+        Ok(Worker { child, asked, said })
     }
 
-    /// How the process ended.
-    fn death(&mut self) -> String {
+    /// How the process ended, and where if it is of a fault.
+    fn death(&mut self, place: &str) -> String {
         match self.child.wait() {
             Ok(status) => match status.signal() {
-                Some(signal) => format!("the process died of signal {signal}"),
+                Some(signal) if death::DEADLY.contains(&signal) => {
+                    format!("{} of signal {signal} in {place}", death::DIED)
+                }
+                Some(signal) => format!("{} of signal {signal}", death::DIED),
                 None => format!("the process ended ({status})"),
             },
             Err(error) => format!("the process is gone ({error})"),
@@ -151,6 +172,7 @@ impl Drop for Worker {
 /// The argument is not one of [`Target::to_argument`], or the pipes break.
 pub fn serve(target: &str) -> io::Result<()> {
     let target: Target = serde_json::from_str(target)?;
+    death::say_where();
     let api = target.door.api();
     let cases = crate::all();
     let mut asked = io::stdin().lines();

@@ -185,6 +185,7 @@ const ADVICE: &[(DAT_RETURN_TYPE, Option<DAT_RETURN_SUBTYPE>, &str)] = &[
         Some(DAT_RESOURCE_MEMORY_REGION),
         "free registered memory, or raise the limit of locked memory: `ulimit -l`",
     ),
+    (DAT_INSUFFICIENT_RESOURCES, Some(DAT_RESOURCE_DEVICE), "`dat doctor` says what is taken, and by whom"),
     (
         DAT_INSUFFICIENT_RESOURCES,
         None,

@@ -424,7 +424,7 @@ fn dest_qpn(packet: &[u8]) -> Option<u32> {
 fn no_port(error: PortError) -> OpenError {
     let code = match error {
         PortError::System(..) => Error::of(DAT_INVALID_ADDRESS),
-        _ => Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY),
+        _ => Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE),
     };
     OpenError::new(code, error.to_string())
 }

@@ -454,6 +454,13 @@ impl Link {
     /// A packet for it has come, from its peer's address.
     #[inline]
     pub(crate) fn receive(&mut self, tools: &mut Tools<'_>, packet: &Packet<'_>) {
+        // The consumer hears of the connection before it hears of a message: the RTU may be lost, or have come with the packet.
+        if let Phase::Up(up) = &self.phase
+            && !up.announced
+        {
+            tools.station.cm.established_by_data(tools.now, up.conn.id);
+            self.established(tools);
+        }
         let up = match &mut self.phase {
             Phase::Up(up) => up,
             Phase::Parting(parting) => return parting.receive(tools, packet),
@@ -467,11 +474,7 @@ impl Link {
             up.failure = up.failure.or(up.transmit(tools).err());
         }
         // What failed is dealt with when all that came has been looked at.
-        let result = up.rc.receive(tools.now, packet);
-        if !up.announced && result.is_ok() {
-            tools.station.cm.established_by_data(tools.now, up.conn.id);
-        }
-        up.failure = up.failure.or(result.err());
+        up.failure = up.failure.or(up.rc.receive(tools.now, packet).err());
     }
 
     /// All that came at one time has been looked at.

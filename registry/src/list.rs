@@ -2,7 +2,8 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -14,6 +15,25 @@ use crate::{conf, toml};
 
 /// The file used when DAT_OVERRIDE names none.
 pub const DEFAULT_FILE: &str = "/etc/dat.conf";
+
+/// Octets that a registry file may have: 16 MiB. A device that never ends is none.
+const LARGEST: u64 = 16 << 20;
+
+/// The text of a registry file.
+///
+/// # Errors
+///
+/// It cannot be read, or has more than 16 MiB.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(path)?.take(LARGEST + 1).read_to_end(&mut text)?;
+    match text.len() as u64 <= LARGEST {
+        true => Ok(text),
+        false => {
+            Err(io::Error::new(io::ErrorKind::FileTooLarge, "more than 16 MiB: no registry file is so large"))
+        }
+    }
+}
 
 /// A provider linked into this program or library.
 #[derive(Debug)]
@@ -109,7 +129,7 @@ impl List {
     }
 
     fn read(&mut self, path: &Path, overridden: bool) {
-        let text = match fs::read(path) {
+        let text = match read(path) {
             Ok(text) => text,
             Err(source) => {
                 self.errors.push(ListError::File { path: path.into(), overridden, source });

@@ -69,12 +69,21 @@ pub fn wants(about: About) -> bool {
     settings().types.unwrap_or(unasked) & about as u32 != 0
 }
 
+/// For a terminal: control characters, which a registry file or a provider may have put there, as escapes; lines and tabs stay.
+pub fn printable(text: &str) -> String {
+    let is_harmless = |c: char| !c.is_control() || c == '\n' || c == '\t';
+    text.chars()
+        .map(|c| if is_harmless(c) { c.to_string() } else { c.escape_default().to_string() })
+        .collect()
+}
+
 /// Writes a message, if messages about this are wanted. Its further lines are indented by their author.
 pub fn say(about: About, message: impl fmt::Display) {
     if !wants(about) {
         return;
     }
     let destination = settings().destination;
+    let message = printable(&message.to_string());
     // A closed standard stream is not worth failing for.
     if destination & STDOUT != 0 {
         let _ = writeln!(io::stdout(), "dat: {message}");
@@ -92,7 +101,12 @@ pub fn say(about: About, message: impl fmt::Display) {
 
 #[cfg(test)]
 mod tests {
-    use super::number;
+    use super::{number, printable};
+
+    #[test]
+    fn a_terminal_is_told_nothing() {
+        assert_eq!(printable("\tname \u{1b}[2J\u{7}\u{9b}\nµ"), "\tname \\u{1b}[2J\\u{7}\\u{9b}\nµ");
+    }
 
     #[test]
     fn numbers_are_decimal_or_hexadecimal() {

@@ -4,10 +4,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use opendat_tests::{Dist, Skip, find_program, skip};
+use tempfile::TempDir;
 
 fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace")
@@ -40,46 +42,89 @@ fn text(output: &Output) -> String {
     text
 }
 
-/// docs/tutorial.md, "In C": compiled as it says there, run over both adapters that need nothing.
+/// A directory like a clone of the project: its sources of examples, and target/dist.
+fn clone_of(dist: &Dist) -> TempDir {
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::create_dir(dir.path().join("target")).expect("a directory");
+    symlink(dist.root(), dir.path().join("target/dist")).expect("a link");
+    symlink(workspace().join("examples"), dir.path().join("examples")).expect("a link");
+    dir
+}
+
+/// Lines of a shell, as a reader of the pages types them.
+fn shell(dir: &TempDir, lines: &str) -> Command {
+    let mut shell = Command::new("bash");
+    shell
+        .args(["-ec", lines])
+        .current_dir(dir.path())
+        .env("DAT_OVERRIDE", "/dev/null")
+        .env_remove("LD_LIBRARY_PATH");
+    shell
+}
+
+/// What is between two fences of a page, in their order.
+fn blocks<'p>(page: &'p str, language: &str) -> Vec<&'p str> {
+    let fence = format!("\n```{language}\n");
+    let starts: Vec<&str> = page.split(&fence).skip(1).collect();
+    starts.into_iter().map(|rest| rest.split("```").next().unwrap_or(rest)).collect()
+}
+
+/// docs/tutorial.md, "In C", line by line; then over the other adapter that needs nothing, as it says further down.
 #[test]
 fn the_program_in_c_of_the_tutorial_prints_what_it_says() {
     let run = || -> Result<(), Skip> {
-        let (dist, cc) = (Dist::locate()?, find_program("cc", "gcc")?);
-        let pkg_config = find_program("pkg-config", "pkg-config")?;
-        let dir = tempfile::tempdir().expect("a directory");
-        let hello = dir.path().join("hello");
-        let flags = Command::new(pkg_config)
-            .args(["--cflags", "--libs", "dat2"])
-            .env("PKG_CONFIG_PATH", dist.lib().join("pkgconfig"))
-            .output();
-        let flags = text(&flags.expect("it starts"));
-        let source = workspace().join("examples/hello/hello.c");
-        let compiled = Command::new(cc)
-            .args(["-Wall", "-Wextra", "-Werror", "-o"])
-            .args([&hello, &source])
-            .args(flags.split_whitespace())
-            .output();
-        text(&compiled.expect("it starts"));
-        for ia in ["tcp-emu", "softroce"] {
-            let program = |arguments: &[&str]| {
-                let mut command = Command::new(&hello);
-                command
-                    .args(arguments)
-                    .arg(ia)
-                    .env("LD_LIBRARY_PATH", dist.lib())
-                    .env("DAT_OVERRIDE", "/dev/null");
-                command
-            };
-            let mut server = program(&["server"]);
+        let dist = Dist::locate()?;
+        find_program("cc", "gcc")?;
+        find_program("pkg-config", "pkg-config")?;
+        let (dir, page) = (clone_of(&dist), read("docs/tutorial.md"));
+        let [_, server, client] = blocks(&page, "sh")[..] else { panic!("three blocks of lines: {page}") };
+        for ia in ["", " softroce"] {
+            let [server, client] = [server, client].map(|lines| format!("{}{ia}", lines.trim_end()));
+            let mut server = shell(&dir, &server.replace("./hello server", "exec ./hello server"));
             let mut server = Killed(server.stdout(Stdio::piped()).spawn().expect("it starts"));
             let mut said = BufReader::new(server.0.stdout.take().expect("piped"));
             let mut line = String::new();
             said.read_line(&mut line).expect("a line");
-            let client = program(&["client", "127.0.0.1"]).output().expect("it starts");
+            let client = shell(&dir, &client).output().expect("it starts");
             assert_eq!(text(&client), read("examples/hello/client.txt"), "{ia}");
             said.read_to_string(&mut line).expect("text");
             assert_eq!(line, read("examples/hello/server.txt"), "{ia}");
         }
+        assert!(page.contains("`./hello server softroce` and\n`./hello client 127.0.0.1 softroce`"));
+        Ok(())
+    };
+    if let Err(reason) = run() {
+        skip(&reason);
+    }
+}
+
+/// README.md, "Use it", line by line, with a program of one's own in place of `prog.c`.
+#[test]
+fn the_lines_of_the_readme_do_what_they_say() {
+    let run = || -> Result<(), Skip> {
+        let dist = Dist::locate()?;
+        find_program("cc", "gcc")?;
+        find_program("pkg-config", "pkg-config")?;
+        find_program("dtest", "dapl2-utils")?;
+        let (dir, page) = (clone_of(&dist), read("README.md"));
+        fs::copy(workspace().join("examples/hello/hello.c"), dir.path().join("prog.c")).expect("a copy");
+        let (_, page) = page.split_once("\n## Use it\n").expect("the chapter");
+        let [lines, ..] = blocks(page, "")[..] else { panic!("lines: {page}") };
+        let lines = lines.replace("/tmp/", &format!("{}/", dir.path().display()));
+        let parts = lines.split("\n\n");
+        assert_eq!(parts.clone().count(), 5, "{lines}");
+        for part in parts {
+            // Each `dtest -s` ends with the client that it serves.
+            let output = shell(&dir, &format!("{part}\nwait")).output().expect("it starts");
+            let said = text(&output);
+            let (served, passed) =
+                (part.matches(" -s &").count(), said.matches("DAPL Test Complete. PASSED").count());
+            assert_eq!(passed, 2 * served, "{part}\n{said}{}", String::from_utf8_lossy(&output.stderr));
+        }
+        let files = fs::read_dir(dir.path()).expect("it is there").filter_map(Result::ok);
+        let captures = files.filter(|file| file.path().extension().is_some_and(|end| end == "pcapng"));
+        assert_eq!(captures.count(), 1);
+        assert!(dir.path().join("a.out").exists());
         Ok(())
     };
     if let Err(reason) = run() {
@@ -102,7 +147,7 @@ fn the_workflow_runs() {
         }
         // As the second step has it, and `cargo xtask dist` after that.
         fs::create_dir_all(at("opendat/target")).expect("a directory");
-        std::os::unix::fs::symlink(dist.root(), at("opendat/target/dist")).expect("a link");
+        symlink(dist.root(), at("opendat/target/dist")).expect("a link");
         let steps: Vec<&str> = workflow.split("- run: ").skip(1).collect();
         assert_eq!(steps.len(), 4, "{workflow}");
         for (ia, net) in [("tcp-emu", ""), ("softroce", ""), ("softroce", "loss=1%,reorder=1%")] {

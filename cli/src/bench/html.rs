@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use super::{Document, Figures, Measured};
 use crate::measure::Operation;
+use crate::times::Times;
 use crate::{bench::text, units};
 
 /// Of a plot, in pixels, and of what is around its area.
@@ -83,7 +84,7 @@ fn latency(document: &Document, rows: &[&Measured]) -> Vec<Line> {
         for (nth, percentile) in ["p50", "p99"].into_iter().enumerate() {
             let point = |row: &&Measured| {
                 let times = row.figures[adapter].latency?;
-                let time = if nth == 0 { times.p50 } else { times.p99 };
+                let time = if nth == 0 { times.p50 } else { times.p99? };
                 Some((row.size, time, units::time(time)))
             };
             let points = rows.iter().filter_map(point).collect();
@@ -216,8 +217,8 @@ fn table(document: &Document) -> String {
         .to_owned();
     for row in &document.points {
         for (figures, adapter) in row.figures.iter().zip(&document.adapters) {
-            let latency = |value: fn(&crate::times::Times) -> f64| {
-                figures.latency.as_ref().map_or_else(String::new, |times| units::time(value(times)))
+            let latency = |value: fn(&Times) -> Option<f64>| {
+                figures.latency.as_ref().and_then(value).map_or_else(String::new, units::time)
             };
             let cells = [
                 row.operation.name().to_owned(),
@@ -225,7 +226,7 @@ fn table(document: &Document) -> String {
                 row.depth.to_string(),
                 row.connections.to_string(),
                 escaped(&adapter.name),
-                latency(|times| times.p50),
+                latency(|times| Some(times.p50)),
                 latency(|times| times.p99),
                 latency(|times| times.p999),
                 units::bandwidth(figures.bytes_per_second),

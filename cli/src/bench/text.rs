@@ -7,6 +7,7 @@ use anyhow::Result;
 use super::{Document, Figures, Measured};
 use crate::measure::Wait;
 use crate::table::{Align::*, Colour, Table, colour};
+use crate::times::Times;
 use crate::units;
 
 /// Of one adapter.
@@ -96,15 +97,15 @@ fn point(row: &Measured) -> [String; 4] {
 
 fn alone(row: &Measured, figures: &Figures) -> String {
     let [operation, size, depth, connections] = point(row);
-    let latency = |value: fn(&crate::times::Times) -> f64| {
-        figures.latency.as_ref().map_or_else(String::new, |times| units::time(value(times)))
+    let latency = |value: fn(&Times) -> Option<f64>| {
+        figures.latency.as_ref().and_then(value).map_or_else(String::new, units::time)
     };
     ALONE.row([
         operation,
         size,
         depth,
         connections,
-        latency(|times| times.p50),
+        latency(|times| Some(times.p50)),
         latency(|times| times.p99),
         latency(|times| times.p999),
         units::bandwidth(figures.bytes_per_second),
@@ -169,7 +170,8 @@ pub(super) fn notes(document: &Document) -> String {
     format!(
         "{subjects} at {address}; {place}, Linux {kernel}.\n\
          Medians of {rounds} rounds{turns}. Latency: half of the way there and back, a write\n\
-         with the send that announces it; all of it where an operation is answered.\n\
+         with the send that announces it; all of it where an operation is answered. A\n\
+         percentile that too few were measured for is left out.\n\
          {waits}."
     )
 }

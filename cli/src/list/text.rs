@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use super::{Document, Item, State};
 use crate::table::{Colour, colour};
+use crate::units::ranges;
 
 /// What of the list is shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -36,6 +37,9 @@ pub(super) fn text(document: &Document, view: View) -> String {
     }
     for error in &document.errors {
         text += &format!("{} {error}\n", colour("error:", Colour::Bad));
+    }
+    for hint in document.hint.iter().filter(|_| view != View::Usable) {
+        text += &format!("{} {hint}\n", colour("note:", Colour::Strong));
     }
     text + &colour(&summary(document), Colour::Faint) + "\n"
 }
@@ -139,16 +143,6 @@ fn write_words<'a>(
     writeln!(text, "{INDENT}{line}")
 }
 
-/// `1-3,7`
-fn ranges(numbers: &[usize]) -> String {
-    let runs = numbers.chunk_by(|a, b| a + 1 == *b);
-    let runs = runs.map(|run| match run {
-        [first, .., last] => format!("{first}-{last}"),
-        _ => run[0].to_string(),
-    });
-    runs.collect::<Vec<_>>().join(",")
-}
-
 fn summary(document: &Document) -> String {
     let count = |builtin: bool| {
         let items = document.entries.iter().filter(move |item| item.builtin() == builtin);
@@ -210,7 +204,13 @@ mod tests {
         });
         let builtin = Item { origin: "built in".to_owned(), ..item("emu", None, State::Opens) };
         let entries = entries.chain([builtin]).collect();
-        Document { file: Some("FILE".to_owned()), builtins_off: false, entries, errors: Vec::new() }
+        Document {
+            file: Some("FILE".to_owned()),
+            builtins_off: false,
+            entries,
+            errors: Vec::new(),
+            hint: None,
+        }
     }
 
     #[test]
@@ -238,8 +238,13 @@ mod tests {
             Item { line: Some(n), ..item(&format!("ia{n}"), Some("libgone.so"), State::Fails(reason)) }
         };
         let entries = [2, 3, 4, 9, 11, 12].map(fails).into();
-        let document =
-            Document { file: Some("FILE".to_owned()), builtins_off: true, entries, errors: Vec::new() };
+        let document = Document {
+            file: Some("FILE".to_owned()),
+            builtins_off: true,
+            entries,
+            errors: Vec::new(),
+            hint: None,
+        };
         assert!(text(&document, View::Grouped).contains("\n    FILE:2-4,9,11-12\n"));
     }
 
@@ -259,7 +264,13 @@ mod tests {
         let opens = || item("a", Some("a.so"), State::Opens);
         let unused = || item("b", Some("a.so"), State::Unused("marked nondefault"));
         let of = |file: Option<&str>, builtins_off, entries| {
-            summary(&Document { file: file.map(Into::into), builtins_off, entries, errors: Vec::new() })
+            summary(&Document {
+                file: file.map(Into::into),
+                builtins_off,
+                entries,
+                errors: Vec::new(),
+                hint: None,
+            })
         };
         assert_eq!(of(None, false, vec![]), "no registry file; none built in");
         assert_eq!(

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Count, Report, Verdict};
+use super::{Count, Record, Report, Verdict};
 use crate::case::Level;
 
 #[derive(Serialize)]
@@ -11,7 +11,17 @@ struct Document<'a> {
     must: Count,
     should: Count,
     all: Count,
+    clauses: Vec<Clause<'a>>,
     cases: Vec<Line<'a>>,
+}
+
+/// What came of the cases of one clause of a function's page.
+#[derive(Serialize)]
+struct Clause<'a> {
+    function: &'a str,
+    clause: &'a str,
+    #[serde(flatten)]
+    count: Count,
 }
 
 #[derive(Serialize)]
@@ -42,7 +52,15 @@ pub(super) fn write(report: &Report) -> String {
         must: of(Level::Must),
         should: of(Level::Should),
         all: report.count(|_| true),
+        clauses: report.functions().into_iter().flat_map(|function| clauses(report, function)).collect(),
         cases: lines.collect(),
     };
     serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
+}
+
+fn clauses<'a>(report: &'a Report, function: &'a str) -> impl Iterator<Item = Clause<'a>> {
+    report.clauses(function).into_iter().map(move |clause| {
+        let is_of = |record: &Record| record.case.function() == function && record.case.clause == clause;
+        Clause { function, clause, count: report.count(is_of) }
+    })
 }

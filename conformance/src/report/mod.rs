@@ -61,6 +61,8 @@ pub struct Report {
 pub enum Format {
     /// A line for each function, what failed, totals.
     Text,
+    /// As text, with a line for each clause of a function, too.
+    Clauses,
     /// One document.
     Json,
     /// JUnit XML, as CI servers read it.
@@ -84,7 +86,8 @@ impl Report {
     /// The report as text of this format.
     pub fn write(&self, format: Format) -> String {
         match format {
-            Format::Text => text::write(self),
+            Format::Text => text::write(self, false),
+            Format::Clauses => text::write(self, true),
             Format::Json => json::write(self),
             Format::Junit => junit::write(self),
         }
@@ -119,6 +122,17 @@ impl Report {
             }
         }
         functions
+    }
+
+    /// The clauses that the cases of a function are of, each once, in their order.
+    fn clauses(&self, function: &str) -> Vec<&'static str> {
+        let mut clauses = Vec::new();
+        for record in self.records.iter().filter(|record| record.case.function() == function) {
+            if !clauses.contains(&record.case.clause) {
+                clauses.push(record.case.clause);
+            }
+        }
+        clauses
     }
 }
 

@@ -53,3 +53,17 @@ fn json_has_the_same_cases() {
     assert_eq!(document["cases"].as_array().map(Vec::len), Some(3));
     assert_eq!(document["cases"][2]["reason"], "it's not there");
 }
+
+#[test]
+fn clauses_are_counted_one_by_one() {
+    let report = report();
+    let document: serde_json::Value = serde_json::from_str(&report.write(Format::Json)).expect("JSON");
+    let clauses = document["clauses"].as_array().expect("clauses");
+    let cases = clauses.iter().filter_map(|clause| clause["cases"].as_u64()).sum::<u64>();
+    assert_eq!(cases, 3);
+    let text = report.write(Format::Clauses);
+    for record in &report.records {
+        assert!(text.lines().any(|line| line.starts_with(&format!("  {}", record.case.clause))), "{text}");
+    }
+    assert_eq!(text.lines().count(), report.write(Format::Text).lines().count() + clauses.len());
+}

@@ -2,22 +2,29 @@
 
 use std::fmt::Write;
 
-use super::{Count, Report, Verdict};
+use super::{Count, Record, Report, Verdict};
 use crate::case::Level;
 
-pub(super) fn write(report: &Report) -> String {
+/// A line for each function, and, if wanted, for each clause of its page.
+pub(super) fn write(report: &Report, by_clause: bool) -> String {
     let mut out = String::new();
-    let functions = report.functions();
-    let width = functions.iter().map(|name| name.len()).max().unwrap_or(0).max("function".len());
+    let mut rows = Vec::new();
+    for function in report.functions() {
+        rows.push((function.to_owned(), report.count(|record| record.case.function() == function)));
+        for clause in report.clauses(function).into_iter().filter(|_| by_clause) {
+            let is_of = |record: &Record| record.case.function() == function && record.case.clause == clause;
+            rows.push((format!("  {clause}"), report.count(is_of)));
+        }
+    }
+    let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).max("function".len());
     let _ = writeln!(out, "{}\n", report.target);
     let _ = writeln!(
         out,
         "{:width$} {:>6} {:>7} {:>7} {:>12}",
         "function", "cases", "passed", "failed", "unsupported"
     );
-    for function in functions {
-        let row = report.count(|record| record.case.function() == function);
-        let _ = writeln!(out, "{function:width$} {}", columns(row));
+    for (name, row) in rows {
+        let _ = writeln!(out, "{name:width$} {}", columns(row));
     }
     let _ = writeln!(out);
     for record in &report.records {

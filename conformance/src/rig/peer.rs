@@ -15,6 +15,7 @@ use super::{Ep, Region, Rig, Shared};
 use crate::api::Api;
 use crate::case::{Outcome, Stop};
 use crate::check::{failed, ok, unsupported};
+use crate::death;
 
 /// In place of the name of a case: be a peer from now on.
 pub(crate) const PEER: &str = "peer";
@@ -169,6 +170,9 @@ impl Peer {
                 return Err(failed("the peer is gone"));
             }
             let text = String::from_utf8_lossy(&text);
+            if let Some(place) = text.strip_prefix(death::MARK) {
+                return Err(failed(format_args!("the peer: {} in {}", death::DIED, place.trim_end())));
+            }
             let Some((_, answer)) = text.split_once(MARK) else { continue };
             match serde_json::from_str(answer).map_err(failed)? {
                 Told::Failed(why) => return Err(failed(format_args!("the peer: {why}"))),

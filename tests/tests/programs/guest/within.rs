@@ -111,8 +111,23 @@ enum Program {
     Behaviour(&'static Behaviour),
 }
 
+/// Which libdat2 a program of the guest gets.
+fn registry_is_loaded(machine: &Arc<Machine>, (name, variables): (&'static str, &'static str)) -> Trial {
+    let machine = Arc::clone(machine);
+    opendat_tests::trial(format!("guest::matrix::{name}::is_loaded"), move || {
+        let loaded = machine.run((INHABITANTS[0].device, 1500), true, |guest| {
+            Ok(guest.run(&format!("{variables} LD_TRACE_LOADED_OBJECTS=1 dtest | grep libdat2.so.2"))?)
+        })?;
+        match (loaded.contains("=> "), loaded.contains("=> /tmp/dist/lib/libdat2.so.2 "), name) {
+            (true, true, "ours") | (true, false, "debian") => Ok(()),
+            _ => Err(format!("dtest gets {loaded}").into()),
+        }
+    })
+}
+
 pub(super) fn trials(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
-    let mut trials = Vec::new();
+    let mut trials: Vec<Trial> =
+        REGISTRIES.into_iter().map(|registry| registry_is_loaded(machine, registry)).collect();
     for inhabitant in INHABITANTS {
         // For its name alone: what a program finds behind it is written in the guest.
         let registry = dist.clone().map(|dist| Registry::builtin(&dist, inhabitant.provider));
