@@ -10,6 +10,7 @@ mod miri;
 mod notices;
 mod package;
 mod prerequisites;
+mod standstill;
 mod tally;
 mod test;
 mod tools;

@@ -78,6 +78,12 @@ impl Tally {
         }
     }
 
+    /// The binary that is running hangs: a failure, whatever comes of it.
+    pub(crate) fn stood_still(&mut self, how: &str) {
+        let binary = self.binary.as_deref().unwrap_or("cargo test");
+        self.failures.push(format!("{binary}: {how}"));
+    }
+
     fn test(&mut self, name: &str, outcome: &str) {
         // libtest: `ignored, reason`; libtest-mimic: `ignored (reason)`.
         if let Some(reason) = outcome.strip_prefix("ignored") {
@@ -200,6 +206,17 @@ mod tests {
             tally(output, false),
             "failed: tests/x.rs (x): ended without a result\n1 passed, 1 failed, 0 skipped"
         );
+    }
+
+    #[test]
+    fn standing_still_is_a_failure_even_if_all_goes_well_then() {
+        let mut tally = Tally::default();
+        tally.line("     Running tests/x.rs (x)");
+        tally.stood_still("nothing was said");
+        tally.line("test result: ok. 1 passed; 0 failed; 0 ignored");
+        tally.finish(true, "exit status: 0");
+        let expected = "failed: tests/x.rs (x): nothing was said\n1 passed, 1 failed, 0 skipped";
+        assert_eq!(tally.to_string(), expected);
     }
 
     #[test]

@@ -3,13 +3,15 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use crate::cargo::cargo;
 use crate::tally::Tally;
-use crate::{dist, guest, loom, package, prerequisites};
+use crate::{dist, guest, loom, package, prerequisites, standstill};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -142,14 +144,48 @@ fn count_into(out: &mut impl Write, command: &mut Command) -> Result<Tally> {
     // The command holds the writing ends; the pipe ends only when the last of them is closed.
     command.stdout(Stdio::null()).stderr(Stdio::null());
 
+    let (sender, lines) = mpsc::channel();
+    thread::spawn(move || {
+        BufReader::new(reader).split(b'\n').try_for_each(|line| sender.send(line).map_err(drop)).ok()
+    });
     let mut tally = Tally::default();
-    for line in BufReader::new(reader).split(b'\n') {
-        let line = line.context("the output of cargo test cannot be read")?;
-        let line = String::from_utf8_lossy(&line);
-        writeln!(out, "{line}")?;
-        tally.line(&line);
+    let mut silent = false;
+    loop {
+        match lines.recv_timeout(if silent { LAST_WORDS } else { PATIENCE }) {
+            Ok(line) => {
+                let line = line.context("the output of cargo test cannot be read")?;
+                let line = String::from_utf8_lossy(&line);
+                writeln!(out, "{line}")?;
+                tally.line(&line);
+                silent = false;
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            // A test waits for a process that hangs. Without what it has started it fails, and the others go on.
+            Err(RecvTimeoutError::Timeout) if !silent => {
+                let minutes = PATIENCE.as_secs() / 60;
+                tally.stood_still(&format!("nothing was said for {minutes} minutes"));
+                writeln!(out, "nothing was said for {minutes} minutes; ended:")?;
+                for process in standstill::end_what_tests_started(child.id()) {
+                    writeln!(out, "{process}")?;
+                }
+                silent = true;
+            }
+            // The test itself hangs, or something that has left the family has the pipe.
+            Err(RecvTimeoutError::Timeout) => {
+                for process in standstill::end_all(child.id()) {
+                    writeln!(out, "{process}")?;
+                }
+                child.kill().ok();
+                break;
+            }
+        }
     }
     let status = child.wait().context("cargo test cannot be waited for")?;
     tally.finish(status.success(), &status.to_string());
     Ok(tally)
 }
+
+/// So long a run may say nothing before it is taken for one that hangs: some tests take minutes, on slow machines.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// So long after it was helped.
+const LAST_WORDS: Duration = Duration::from_secs(60);

@@ -1,0 +1,98 @@
+//! A test run that hangs: who is there, and an end to it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+
+/// A process, from /proc (proc(5)).
+struct Process {
+    id: u32,
+    parent: u32,
+    /// Where in the kernel it waits, `0` where it does not or where that is not told.
+    waits_in: String,
+    arguments: String,
+}
+
+/// Kills what the test binaries of this `cargo test` have started, and tells what it was.
+pub(crate) fn end_what_tests_started(cargo: u32) -> Vec<String> {
+    end(&family(cargo, &processes()), 2)
+}
+
+/// Kills its test binaries too.
+pub(crate) fn end_all(cargo: u32) -> Vec<String> {
+    end(&family(cargo, &processes()), 1)
+}
+
+/// Those of at least this generation below cargo: a line for each.
+fn end(family: &[(usize, &Process)], generation: usize) -> Vec<String> {
+    let condemned: Vec<_> = family.iter().filter(|(depth, _)| *depth >= generation).collect();
+    let lines = condemned.iter().map(|(depth, process)| {
+        let Process { id, waits_in, arguments, .. } = process;
+        format!("{:indent$}{id} (in {waits_in}) {arguments}", "", indent = 2 * depth)
+    });
+    let lines = lines.collect();
+    for (_, process) in condemned {
+        // It may have ended by itself: then there is nothing to complain of.
+        let mut kill = Command::new("kill");
+        kill.args(["-KILL", &process.id.to_string()]).output().ok();
+    }
+    lines
+}
+
+/// The descendants of a process with their generation, each behind its parent.
+fn family(root: u32, all: &[Process]) -> Vec<(usize, &Process)> {
+    let mut children: BTreeMap<u32, Vec<&Process>> = BTreeMap::new();
+    for process in all {
+        children.entry(process.parent).or_default().push(process);
+    }
+    let mut family = Vec::new();
+    let mut open = vec![(0, root)];
+    while let Some((depth, id)) = open.pop() {
+        family.extend(all.iter().find(|process| process.id == id).map(|process| (depth, process)));
+        // Taken out, so that a process id that is used again while we look cannot make a circle.
+        let below = children.remove(&id).unwrap_or_default();
+        open.extend(below.iter().rev().map(|child| (depth + 1, child.id)));
+    }
+    family
+}
+
+fn processes() -> Vec<Process> {
+    let Ok(directory) = fs::read_dir("/proc") else { return Vec::new() };
+    let ids = directory.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    ids.filter_map(process).collect()
+}
+
+fn process(id: u32) -> Option<Process> {
+    let read = |file: &str| fs::read(format!("/proc/{id}/{file}")).ok();
+    let text = |file: &str| Some(String::from_utf8_lossy(&read(file)?).into_owned());
+    // `id (name) state parent …`: the name may have anything in it.
+    let stat = text("stat")?;
+    let parent = stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()?;
+    let arguments = text("cmdline")?.replace('\0', " ");
+    Some(Process { id, parent, waits_in: text("wchan").unwrap_or_default(), arguments })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Read};
+    use std::process::{Command, Stdio};
+
+    use super::end_all;
+
+    #[test]
+    fn ends_descendants_and_names_them() {
+        let mut shell = Command::new("sh");
+        let lines = "sh -c 'sleep 1000 & echo ready; wait'; true";
+        shell.args(["-c", lines]).stdout(Stdio::piped());
+        let mut shell = shell.spawn().expect("a shell");
+        let mut output = BufReader::new(shell.stdout.take().expect("piped"));
+        let mut said = String::new();
+        output.read_line(&mut said).expect("a line");
+        let ended = end_all(shell.id());
+        // The end of the pipe, which all three of them had.
+        output.read_to_string(&mut said).expect("text");
+        assert!(shell.wait().expect("it ends").success());
+        assert_eq!((ended.len(), said.as_str()), (2, "ready\n"), "{ended:?}");
+        assert!(ended[0].contains("echo ready"), "{ended:?}");
+    }
+}
