@@ -7,18 +7,17 @@ mod work;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{ErrorKind, Write, stdout};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 use serde::Serialize;
-use tempfile::NamedTempFile;
 
 use self::work::{DEEPEST, LARGEST, MOST_CONNECTIONS, MOST_MEMORY, Point};
 pub(crate) use self::work::{Sample, Work};
 use crate::measure::{Operation, Role, WORD, Wait, median};
+use crate::output::Output;
+use crate::output::print_json;
 use crate::pair::Pair;
 use crate::peer::{self, Facts, Plan, Said};
 use crate::progress::Progress;
@@ -137,14 +136,14 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         return plain::run(common, options.rounds.unwrap_or(7), &options.rows);
     }
     let host = options.host.as_deref().map(ping::resolve).transpose()?;
-    if host.is_none() {
-        common.check()?;
-    }
     let names: Vec<String> = std::iter::once(&common.adapter).chain(&options.vs).cloned().collect();
     let points = options.points(&names)?;
     let rounds = options.rounds.unwrap_or(3);
     let wait = if options.block || cpu::two().is_none() { Wait::Block } else { Wait::Poll };
-    let address = host.map_or_else(|| common.address.to_string(), |host| host.ip().to_string());
+    let address = match host {
+        None => common.address(&names[1..])?.to_string(),
+        Some(host) => host.ip().to_string(),
+    };
     let work = Work { points: points.clone(), rounds, wait };
     ensure!(
         work.memory(names.len()) <= MOST_MEMORY,
@@ -164,9 +163,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         work: peer::Work::Bench(work),
     };
     // A page that cannot be written is known before the work is done.
-    let page =
-        options.html.as_ref().map(|path| beside(path).with_context(|| format!("writing {}", path.display())));
-    let page = page.transpose()?;
+    let page = options.html.as_deref().map(Output::new).transpose()?;
     let mut pair = Pair::start_with(&plan, &[], host)?;
     let (mut facts, mut samples) = (Facts::default(), Samples::default());
     if !common.json {
@@ -206,13 +203,11 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         rounds,
         points: measured,
     };
-    if let (Some(mut file), Some(path)) = (page, &options.html) {
-        let written = file.write_all(html::page(&document).as_bytes());
-        let in_place = written.and_then(|()| Ok(file.persist(path)?));
-        in_place.with_context(|| format!("writing {}", path.display()))?;
+    if let Some(page) = page {
+        page.fill(&html::page(&document))?;
     }
     match common.json {
-        true => writeln!(stdout(), "{}", serde_json::to_string_pretty(&document)?)?,
+        true => print_json(&document)?,
         false => text::foot(&document)?,
     }
     Ok(true)
@@ -307,17 +302,4 @@ impl Measured {
         let Point { operation, size, depth, connections } = point;
         Measured { operation, size, depth, connections, wait, figures }
     }
-}
-
-/// A file that takes the place of the one of that name when it is complete.
-fn beside(path: &Path) -> std::io::Result<NamedTempFile> {
-    if path.is_dir() {
-        return Err(ErrorKind::IsADirectory.into());
-    }
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if !directory.is_dir() {
-        return Err(ErrorKind::NotFound.into());
-    }
-    let everybodys = std::fs::Permissions::from_mode(0o644);
-    tempfile::Builder::new().prefix(".dat-bench.").permissions(everybodys).tempfile_in(directory)
 }

@@ -1,7 +1,7 @@
 //! `dat check`: what is wrong with a registry file, and what in it will never be of use, each with its place.
 
 use std::collections::HashSet;
-use std::io::{Read, Write, stdout};
+use std::io::Read;
 use std::net::Shutdown;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,9 +15,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::convert::{self, File};
 use crate::devices::Devices;
-use crate::parent;
+use crate::output::{print, print_json};
 use crate::table::{Colour, colour};
 use crate::units::{self, plural};
+use crate::{parameters, parent};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -73,8 +74,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     findings.sort_by_key(|finding| (finding.line, finding.column));
     let document = Document { file: options.file.display().to_string(), entries: entries.len(), findings };
     match options.json {
-        true => writeln!(stdout(), "{}", serde_json::to_string_pretty(&document)?)?,
-        false => write!(stdout(), "{}", document.text(&text))?,
+        true => print_json(&document)?,
+        false => print(&document.text(&text))?,
     }
     let bad = |finding: &Finding| options.strict || finding.severity == Severity::Error;
     Ok(!document.findings.iter().any(bad))
@@ -135,6 +136,10 @@ fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Findi
             );
             let help = format!("those that it has are {}; or take the line out", devices.names());
             findings.push(Finding::warning(entry, message, &help));
+        } else if let Some(fault) = parameters::fault(entry) {
+            let help =
+                "its adapter does not open with them; dat.conf(5) and the provider's page have the keys";
+            findings.push(Finding::warning(entry, format!("{}: {fault}", entry.ia_name), help));
         }
     }
     findings
@@ -281,5 +286,19 @@ impl Document {
             plural(count(Severity::Warning), "warning", "warnings")
         );
         text + &colour(&summary, Colour::Faint) + "\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_that_an_adapter_would_not_open_with_are_warned_of() {
+        let line = "a u2.0 nonthreadsafe default libdat_tcp_emu.so v.1.0 \"crc=maybe\" \"\"";
+        let (entries, _) = registry::conf::parse(Path::new("dat.conf"), line.as_bytes());
+        let findings = warnings(&entries, &Devices::default(), |_| None);
+        let messages: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
+        assert_eq!(messages, ["a: ia_params: crc=maybe: expected on or off"]);
     }
 }

@@ -1,7 +1,6 @@
 //! `dat conformance`: the conformance suite over a provider.
 
 use std::fs;
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -10,6 +9,7 @@ use clap::Args;
 use conformance::{Case, Door, Format, Level, Pool, Report, Target};
 use serde::Serialize;
 
+use crate::output::{Output, print, print_json};
 use crate::progress::Progress;
 
 /// How this program is told to run cases for another of its kind.
@@ -91,12 +91,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         // Without the place in the suite's source, which says something of cases only.
         .map_err(|why| why.split(" (rig/").next().unwrap_or(&why).to_owned())
         .map_err(|why| anyhow!("{target} cannot be opened, so that there is nothing to ask: {why}"))?;
-    // A report that cannot be written is known before the work is done.
-    let junit = options
-        .junit
-        .as_ref()
-        .map(|file| fs::File::create(file).with_context(|| format!("cannot write {}", file.display())));
-    let junit = junit.transpose()?;
+    let junit = options.junit.as_deref().map(Output::new).transpose()?;
     let mut pool = Pool::new(move || worker(true));
     let progress = Progress::new(cases.len());
     let run = |(done, case)| {
@@ -106,17 +101,15 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let records = cases.iter().enumerate().map(run).collect();
     drop(progress);
     let report = Report { target: target.to_string(), records };
-    if let (Some(mut out), Some(file)) = (junit, &options.junit) {
-        out.write_all(report.write(Format::Junit).as_bytes())
-            .with_context(|| format!("cannot write {}", file.display()))?;
+    if let Some(junit) = junit {
+        junit.fill(&report.write(Format::Junit))?;
     }
     let format = match options {
         Options { json: true, .. } => Format::Json,
         Options { clauses: true, .. } => Format::Clauses,
         _ => Format::Text,
     };
-    let text = report.write(format);
-    io::stdout().write_all(text.as_bytes())?;
+    print(&report.write(format))?;
     Ok(report.is_good(options.strict))
 }
 
@@ -149,16 +142,13 @@ impl<'a> From<&'a Case> for Item<'a> {
 }
 
 fn list(cases: &[Case], json: bool) -> Result<()> {
-    let mut out = io::stdout().lock();
     if json {
         let cases: Vec<Item<'_>> = cases.iter().map(Item::from).collect();
-        writeln!(out, "{}", serde_json::to_string_pretty(&serde_json::json!({ "cases": cases }))?)?;
-        return Ok(());
+        return print_json(&serde_json::json!({ "cases": cases }));
     }
     let width = cases.iter().map(|case| case.id.len()).max().unwrap_or(0);
-    for case in cases {
-        let Case { id, clause, requirement, .. } = case;
-        writeln!(out, "{id:width$}  {:6}  {requirement} [{clause}]", case.level.to_string())?;
-    }
-    Ok(())
+    let line = |Case { id, clause, requirement, level, .. }: &Case| {
+        format!("{id:width$}  {:6}  {requirement} [{clause}]\n", level.to_string())
+    };
+    print(&cases.iter().map(line).collect::<String>())
 }

@@ -1,6 +1,6 @@
 //! `dat convert`: a registry file from one form to the other.
 
-use std::io::{Write, stderr, stdout};
+use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -8,6 +8,8 @@ use clap::Args;
 use registry::entry::{Entry, ParseError};
 use registry::{conf, toml};
 use serde::Serialize;
+
+use crate::output::print;
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -92,7 +94,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         false if is_toml => conf::write(&entries),
         false => toml::write(&entries),
     };
-    write!(stdout(), "{converted}")?;
+    print(&converted)?;
     Ok(true)
 }
 

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::Common;
 use crate::link::Link;
 use crate::measure::{Operation, Role, Wait, What};
+use crate::output::print_json;
 use crate::pair::Pair;
 use crate::parent::say;
 use crate::peer::{self, Facts, Plan, Said};
@@ -71,8 +72,8 @@ const TABLE: Table<7> =
 /// Runs the two processes; true when all that was moved was right.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     crate::say_mistakes();
-    let Common { adapter, address, json } = &options.common;
-    options.common.check()?;
+    let Common { adapter, json, .. } = &options.common;
+    let address = options.common.address(&[])?;
     // On one processor, who spins keeps the other from working.
     let wait = if cpu::two().is_some() { Wait::Poll } else { Wait::Block };
     let plan = Plan {
@@ -96,7 +97,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             (Role::Client, Said::Connected(said)) => {
                 facts = said;
                 if !json {
-                    print_head(adapter, address, &facts)?;
+                    print_head(adapter, &address, &facts)?;
                 }
             }
             (_, Said::Row(Some(row))) => measured.push_back(row),
@@ -118,7 +119,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         let address = address.to_string();
         let (provider, congestion_control) = (facts.provider(), &facts.congestion_control);
         let document = Document { adapter, address, provider, congestion_control, rows, verified };
-        writeln!(stdout(), "{}", serde_json::to_string_pretty(&document)?)?;
+        print_json(&document)?;
     } else {
         print_foot(verified, &facts)?;
     }

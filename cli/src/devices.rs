@@ -29,7 +29,7 @@ impl Devices {
     pub(crate) fn missing<'e>(&self, entry: &'e Entry) -> Option<&'e str> {
         let library = Path::new(&entry.library).file_name()?.to_str()?;
         let known = ["libdapl", "libdat_"].iter().any(|start| library.starts_with(start));
-        let name = entry.ia_params.split_whitespace().next().filter(|word| !word.contains('='))?;
+        let name = place(entry)?;
         let has = |names: &[String]| names.iter().any(|has| has == name);
         let there = match name.parse::<IpAddr>() {
             Ok(address) => address.is_loopback() || self.addresses.contains(&address),
@@ -44,6 +44,11 @@ impl Devices {
         let names: Vec<&str> = self.network.iter().chain(&self.rdma).map(String::as_str).collect();
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     }
+}
+
+/// The device, address or host that an entry names.
+pub(crate) fn place(entry: &Entry) -> Option<&str> {
+    entry.ia_params.split_whitespace().next().filter(|word| !word.contains('='))
 }
 
 /// What a directory lists, in order; nothing where there is none.

@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write, stdout};
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
@@ -15,8 +15,9 @@ use rustix::process::{Resource, getrlimit, getuid};
 use serde::Serialize;
 
 use crate::devices::names_in;
+use crate::output::{print, print_json};
 use crate::table::{Colour, colour};
-use crate::{check, list};
+use crate::{check, list, parameters};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -80,8 +81,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     findings.extend(host.modules());
     let document = Document { findings };
     match options.json {
-        true => writeln!(stdout(), "{}", serde_json::to_string_pretty(&document)?)?,
-        false => write!(stdout(), "{}", document.text())?,
+        true => print_json(&document)?,
+        false => print(&document.text())?,
     }
     Ok(document.findings.iter().all(|finding| finding.state != State::Problem))
 }
@@ -177,17 +178,22 @@ fn shown(text: &OsStr) -> String {
 
 fn environment(variables: impl Iterator<Item = (String, String)>) -> Vec<Finding> {
     let ours = |name: &str| ["DAT_", "DAPL_", "OPENDAT_"].iter().any(|start| name.starts_with(start));
-    let mut set: Vec<String> =
-        variables.filter(|(name, _)| ours(name)).map(|(name, value)| format!("{name}={value}")).collect();
+    let mut set: Vec<(String, String)> = variables.filter(|(name, _)| ours(name)).collect();
     set.sort();
-    match set.is_empty() {
-        true => vec![Finding::fine("environment", "no variable changes anything")],
-        false => vec![Finding::note(
+    let faults = set.iter().filter_map(|(name, value)| {
+        let fault = parameters::fault_of_variable(name, value)?;
+        Some(Finding::problem("environment", fault, format!("correct it, or unset {name}")))
+    });
+    let words: Vec<String> = set.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let in_force = match words.is_empty() {
+        true => Finding::fine("environment", "no variable changes anything"),
+        false => Finding::note(
             "environment",
-            set.join(" "),
+            words.join(" "),
             "in force for every program that is started from here",
-        )],
-    }
+        ),
+    };
+    std::iter::once(in_force).chain(faults).collect()
 }
 
 // ---- what softroce needs ------------------------------------------------------------------------------------------
@@ -531,5 +537,8 @@ mod tests {
         );
         assert_eq!(findings[0].message, "DAPL_DBG_TYPE=1 OPENDAT_BUILTIN=0");
         assert_eq!(environment(std::iter::empty())[0].state, State::Fine);
+        let findings = environment([set("OPENDAT_SPIN_US", "soon")].into_iter());
+        assert_eq!(findings[1].state, State::Problem);
+        assert_eq!(findings[1].message, "OPENDAT_SPIN_US=soon: expected 0 to 1000000 microseconds");
     }
 }

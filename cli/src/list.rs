@@ -1,7 +1,7 @@
 //! `dat list`: which adapters there are by name, and why one does not open.
 
 use std::collections::HashMap;
-use std::io::{Read, Write, stdout};
+use std::io::Read;
 use std::net::Shutdown;
 use std::path::Path;
 use std::process::Command;
@@ -14,6 +14,7 @@ use registry::{Candidate, Entry, List, Origin};
 use serde::{Deserialize, Serialize};
 
 use crate::devices::names_in;
+use crate::output::{print, print_json};
 use crate::parent;
 use crate::progress::Progress;
 use text::{View, text};
@@ -132,14 +133,14 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         if options.usable {
             document.entries.retain(|item| matches!(item.state, State::Opens));
         }
-        writeln!(stdout(), "{}", serde_json::to_string_pretty(&document)?)?;
+        print_json(&document)?;
     } else {
         let view = match options {
             Options { usable: true, .. } => View::Usable,
             Options { all: true, .. } => View::All,
             _ => View::Grouped,
         };
-        write!(stdout(), "{}", text(&document.printable(), view))?;
+        print(&text(&document.printable(), view))?;
     }
     Ok(is_clean)
 }

@@ -13,7 +13,9 @@ mod generate;
 mod link;
 mod list;
 mod measure;
+mod output;
 mod pair;
+mod parameters;
 mod parent;
 mod peer;
 mod ping;
@@ -31,10 +33,11 @@ mod units;
 mod verify;
 
 use std::io::ErrorKind;
-use std::net::TcpListener;
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand};
 use registry::report::printable;
 
@@ -128,9 +131,9 @@ struct Common {
     /// The adapter, by its name in the registry
     #[arg(long, visible_alias = "ia", value_name = "NAME", default_value = "tcp-emu")]
     adapter: String,
-    /// The address at which the adapter is reached on this host
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = address)]
-    address: dat::Address,
+    /// The address at which the adapter is reached on this host; without it that which its entry names, else 127.0.0.1
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    address: Option<dat::Address>,
     /// Print one JSON document instead of a table
     #[arg(long)]
     json: bool,
@@ -140,14 +143,32 @@ fn address(text: &str) -> Result<dat::Address, &'static str> {
     text.parse().map_err(|_| "expected an IPv4 or IPv6 address of this host, as in 127.0.0.1 or fe80::1%2")
 }
 
+/// The address of an adapter whose entry names a place: it is not reached at any other.
+fn served(name: &str) -> anyhow::Result<Option<dat::Address>> {
+    let candidates = dat::registry().list().candidates();
+    let of_name = candidates.into_iter().find(|candidate| candidate.entry.ia_name == name);
+    match of_name.and_then(|candidate| devices::place(&candidate.entry)) {
+        Some(_) => Ok(dat::Adapter::open(name)?.attributes().address),
+        None => Ok(None),
+    }
+}
+
 impl Common {
-    /// What can be said better before the two processes start: mistakes in the registry's file, which go to standard
-    /// error, and an address that is of no use.
-    fn check(&self) -> anyhow::Result<()> {
-        dat::registry().list();
-        let address = self.address;
+    /// The address at which this adapter and others are reached on this host.
+    ///
+    /// # Errors
+    /// What can be said better before the two processes start: that the address is of no use.
+    fn address(&self, others: &[String]) -> anyhow::Result<dat::Address> {
+        let address = match self.address {
+            Some(address) => address,
+            None => std::iter::once(&self.adapter)
+                .chain(others)
+                .find_map(|name| served(name).transpose())
+                .transpose()?
+                .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST).into()),
+        };
         match TcpListener::bind(address.with_port(0)) {
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(address),
             Err(error) if error.kind() == ErrorKind::AddrNotAvailable => anyhow::bail!(
                 "{address} is not an address of this host; `ip -brief address` lists those that are, and \
                  without --address it is 127.0.0.1"
@@ -167,8 +188,11 @@ fn say_mistakes() {
     registry::report::leave_errors_to_the_caller();
 }
 
+/// As a shell shows the end of a program by SIGPIPE.
+const NOBODY_READS: u8 = 128 + 13;
+
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| explained(error).exit());
     let trouble = match &cli.command {
         // 1 is a verdict on the provider or the file, this is none: as clap's for a wrong command line.
         Some(Command::Conformance(_) | Command::Check(_)) => ExitCode::from(2),
@@ -201,13 +225,23 @@ fn main() -> ExitCode {
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        // Whoever reads our output has read enough (`dat list | head -1`).
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        // Whoever reads our output has read enough (`dat bench | head -1`), before there was a verdict.
+        Err(error) if is_broken_pipe(&error) => ExitCode::from(NOBODY_READS),
         Err(error) => {
             eprintln!("dat: {}", printable(&format!("{error:#}")));
             trouble
         }
     }
+}
+
+/// What clap says of `dat --json list` is that the two do not go together.
+fn explained(mut error: clap::Error) -> clap::Error {
+    let context = [ContextKind::PriorArg, ContextKind::InvalidSubcommand].map(|kind| error.get(kind));
+    if let [Some(ContextValue::String(option)), Some(ContextValue::String(command))] = context {
+        let tip = format!("options of a command stand behind it: dat {command} {option}");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

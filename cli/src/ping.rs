@@ -1,6 +1,5 @@
 //! `dat ping`: whether a peer answers, and how long it takes, in percentiles.
 
-use std::io::{Write, stdout};
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use anyhow::{Context, Result, ensure};
@@ -9,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::link::Link;
 use crate::measure::{Operation, Role, WORD, Wait, latency};
+use crate::output::{print, print_json};
 use crate::pair::Pair;
 use crate::parent::say;
 use crate::peer::{self, Facts, Plan, Said};
@@ -73,10 +73,10 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     crate::say_mistakes();
     let Options { common, size, count, operation, .. } = options;
     let host = options.host.as_deref().map(resolve).transpose()?;
-    if host.is_none() {
-        common.check()?;
-    }
-    let address = host.map_or_else(|| common.address.to_string(), |host| host.ip().to_string());
+    let address = match host {
+        None => common.address(&[])?.to_string(),
+        Some(host) => host.ip().to_string(),
+    };
     let wait = if options.block || cpu::two().is_none() { Wait::Block } else { Wait::Poll };
     // Whoever asks for another size is told.
     ensure!(
@@ -119,8 +119,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         times,
     };
     match common.json {
-        true => writeln!(stdout(), "{}", serde_json::to_string_pretty(&document)?)?,
-        false => write!(stdout(), "{}", text(&document))?,
+        true => print_json(&document)?,
+        false => print(&text(&document))?,
     }
     Ok(true)
 }

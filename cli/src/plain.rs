@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::link::Link;
 use crate::measure::{Operation, Role, Wait, What, median};
+use crate::output::print_json;
 use crate::pair::Pair;
 use crate::parent::say;
 use crate::peer::{self, Facts, Plan, Said};
@@ -226,7 +227,7 @@ const TABLE: Table<6> =
 /// Runs all rows; false when one misses its bar and that was asked about.
 pub(crate) fn run(common: &Common, rounds: u32, options: &Rows) -> Result<bool> {
     let Common { adapter, json, .. } = common;
-    common.check()?;
+    let address = common.address(&[])?;
     let provider = dat::Adapter::open(adapter)?.attributes().provider.clone();
     let asked = |row: &&Row| options.row.as_ref().is_none_or(|text| row.name.contains(text.as_str()));
     let of_provider: Vec<&Row> = ROWS.iter().filter(|row| row.provider == provider).collect();
@@ -241,7 +242,7 @@ pub(crate) fn run(common: &Common, rounds: u32, options: &Rows) -> Result<bool> 
     let mut facts = Facts::default();
     let mut measured = Vec::new();
     for row in rows {
-        let (said, rounds) = row.run(common, rounds)?;
+        let (said, rounds) = row.run(adapter, &address, rounds)?;
         facts = said;
         let result = row.judge(rounds);
         if !json {
@@ -260,7 +261,7 @@ pub(crate) fn run(common: &Common, rounds: u32, options: &Rows) -> Result<bool> 
         rows: measured,
     };
     if *json {
-        writeln!(stdout(), "{}", serde_json::to_string_pretty(&document)?)?;
+        print_json(&document)?;
     } else {
         print_foot(&document, rounds)?;
     }
@@ -272,11 +273,11 @@ fn names(rows: &[&Row]) -> String {
 }
 
 impl Row {
-    fn run(&self, common: &Common, rounds: u32) -> Result<(Facts, Vec<Round>)> {
+    fn run(&self, adapter: &str, address: &dat::Address, rounds: u32) -> Result<(Facts, Vec<Round>)> {
         let plan = Plan {
             role: Role::Server,
-            adapters: vec![common.adapter.clone()],
-            address: common.address.to_string(),
+            adapters: vec![adapter.to_owned()],
+            address: address.to_string(),
             server: None,
             cpu: None,
             wait: self.wait,

@@ -1,13 +1,12 @@
 //! `dat query`: everything that an adapter and its provider say of themselves.
 
-use std::io::{Write, stdout};
-
 use anyhow::{Context, Result};
 use clap::Args;
 use dat::{Adapter, StandardAttributes, Value};
 use registry::report::printable;
 use serde_json::{Map, json};
 
+use crate::output::{print, print_json};
 use crate::table::{Colour, colour};
 
 #[derive(Args)]
@@ -25,8 +24,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     crate::say_mistakes();
     let attributes = Adapter::open(name)?.standard_attributes().with_context(|| format!("asking {name}"))?;
     match options.json {
-        true => writeln!(stdout(), "{}", serde_json::to_string_pretty(&document(name, &attributes))?)?,
-        false => write!(stdout(), "{}", text(&attributes))?,
+        true => print_json(&document(name, &attributes))?,
+        false => print(&text(&attributes))?,
     }
     Ok(true)
 }

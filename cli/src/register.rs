@@ -19,6 +19,7 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use serde_json::json;
 
 use crate::check::{self, Concern};
+use crate::output::print_json;
 use crate::table::{Colour, colour};
 
 #[derive(Args)]
@@ -177,7 +178,7 @@ impl RegistryFile {
             if let Some(concerns) = concerns {
                 document["concerns"] = json!(concerns);
             }
-            writeln!(stdout(), "{}", serde_json::to_string_pretty(&document)?)?;
+            print_json(&document)?;
         } else {
             for line in lines {
                 writeln!(stdout(), "{what} in {}: {}", path.display(), printable(&line))?;

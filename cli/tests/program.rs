@@ -92,6 +92,8 @@ fn an_adapter_that_does_not_open_is_an_error_in_words() {
     let text = fails(dat(&["--adapter", "no-such-adapter"]).env("DAT_OVERRIDE", "/dev/null"));
     assert!(text.contains("no-such-adapter") && text.contains("no entry has this name"), "{text}");
     assert!(text.contains("known are tcp-emu"), "{text}");
+    let text = fails(dat(&["query", "softrose"]).env("DAT_OVERRIDE", "/dev/null"));
+    assert!(text.contains("; did you mean softroce?; known are tcp-emu"), "{text}");
 
     let text = fails(dat(&[]).env("OPENDAT_BUILTIN", "0").env("DAT_OVERRIDE", "/dev/null"));
     assert!(text.contains("built-in providers are turned off by OPENDAT_BUILTIN=0"), "{text}");
@@ -108,6 +110,43 @@ fn an_address_of_no_use_is_an_error_that_says_what_to_do() {
     assert!(text.contains("fe80::1 does not say on which network device"), "{text}");
     let text = fails(&mut dat(&["--address", "localhost"]));
     assert!(text.contains("expected an IPv4 or IPv6 address of this host, as in 127.0.0.1"), "{text}");
+}
+
+#[test]
+fn an_adapter_of_one_address_is_reached_there() {
+    let entry = "one u2.0 nonthreadsafe default libdat_tcp_emu.so v.1.0 \"127.0.0.9\" \"\"\n";
+    let Some(dist) = std::env::var_os("OPENDAT_DIST") else {
+        println!("SKIP: no OPENDAT_DIST; `cargo xtask test` has one");
+        return;
+    };
+    let library = Path::new(&dist).join("lib/libdat_tcp_emu.so");
+    let entry = entry.replace("libdat_tcp_emu.so", &library.display().to_string());
+    let (output, _) = with_registry(&["ping", "--ia", "one", "--count", "10", "--json"], &entry);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(json(&output)["address"], "127.0.0.9");
+    let (output, _) = with_registry(&["ping", "--ia", "one", "--address", "127.0.0.1"], &entry);
+    assert!(!output.status.success(), "it is not served there: {}", stdout(&output));
+}
+
+#[test]
+fn an_option_before_the_command_is_told_where_it_belongs() {
+    let text = fails(&mut dat(&["--json", "list"]));
+    assert!(text.contains("options of a command stand behind it: dat list --json"), "{text}");
+}
+
+#[test]
+fn a_reader_that_has_read_enough_does_not_change_the_verdict() {
+    let registry = file(".conf", "broken u2.0\n");
+    let path = registry.display().to_string();
+    for (arguments, code) in
+        [(&["check", &path][..], 1), (&["query", "tcp-emu"], 0), (&["bench", "--rounds", "1"], 141)]
+    {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let output = run(dat(arguments).env("DAT_OVERRIDE", "/dev/null").stdout(writer));
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", stderr(&output));
+        assert_eq!(stderr(&output), "", "{arguments:?}");
+    }
 }
 
 /// What it says on standard error when it fails.

@@ -12,9 +12,10 @@ fn schema(name: &str) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).expect("it is there")).expect("JSON")
 }
 
-/// The first argument names the schema, too.
-fn conforms(registry: &Path, arguments: &[&str]) {
+/// The first argument names the schema, too; the verdict is the exit code.
+fn conforms(registry: &Path, arguments: &[&str], verdict: i32) {
     let output = dat(arguments).arg("--json").env("DAT_OVERRIDE", registry).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(verdict), "{arguments:?}");
     let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
         panic!("{arguments:?}: {error}: {}", String::from_utf8_lossy(&output.stderr))
     });
@@ -40,21 +41,21 @@ fn every_document_is_as_its_schema_says() {
     let file = dir.path().join("dat.conf");
     let text = "gone u2.0 nonthreadsafe default libopendat_gone.so v.1.0 \"\" \"\"\nbroken u2.0\n";
     std::fs::write(&file, text).expect("writes");
-    conforms(&file, &["list"]);
-    conforms(&file, &["query", "tcp-emu"]);
-    conforms(&file, &["query", "softroce"]);
-    conforms(&file, &["check", file.to_str().expect("UTF-8")]);
-    conforms(&file, &["doctor"]);
+    conforms(&file, &["list"], 1);
+    conforms(&file, &["query", "tcp-emu"], 0);
+    conforms(&file, &["query", "softroce"], 0);
+    conforms(&file, &["check", file.to_str().expect("UTF-8")], 1);
+    conforms(&file, &["doctor"], 1);
     let good = dir.path().join("good.toml");
     let text = "[[interface]]\nname = 'a'\napi = 'u2.0'\nthreadsafe = true\nlibrary = 'liba.so'\nversion = 'v.1.0'\n";
     std::fs::write(&good, text).expect("writes");
-    conforms(&file, &["convert", good.to_str().expect("UTF-8")]);
-    conforms(&file, &["ping", "--count", "10"]);
-    conforms(&file, &["bench", "--rounds", "1", "--sizes", "64", "--vs", "softroce"]);
-    conforms(&file, &["conformance", "dat_pz_create"]);
-    conforms(&file, &["conformance", "--list"]);
-    conforms(&file, &["register", "new", "libnew.so"]);
-    conforms(&file, &["unregister", "new"]);
+    conforms(&file, &["convert", good.to_str().expect("UTF-8")], 0);
+    conforms(&file, &["ping", "--count", "10"], 0);
+    conforms(&file, &["bench", "--rounds", "1", "--sizes", "64", "--vs", "softroce"], 0);
+    conforms(&file, &["conformance", "dat_pz_create"], 0);
+    conforms(&file, &["conformance", "--list"], 0);
+    conforms(&file, &["register", "new", "libnew.so"], 0);
+    conforms(&file, &["unregister", "new"], 0);
 }
 
 #[test]

@@ -124,6 +124,15 @@ impl Settings {
     }
 }
 
+/// Whether the variables that [`start`] heeds can be understood.
+///
+/// # Errors
+///
+/// The first that cannot, with what is wrong with it.
+pub fn check_environment(variable: impl Fn(&str) -> Option<String>) -> std::result::Result<(), String> {
+    Settings::of(variable).map(drop)
+}
+
 /// Whether `OPENDAT_LOG` may be this: the text again.
 ///
 /// # Errors

@@ -52,6 +52,14 @@ pub fn batches_are_as_they_should() -> bool {
     selftest::batches_are_as_they_should(std::net::SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0)))
 }
 
+/// Whether it understands these ia_params and what the environment says.
+///
+/// # Errors
+/// As [`SoftRoce`] would open an adapter, as far as that can be told without.
+pub fn check(params: &str, env: impl Fn(&str) -> Option<String>) -> Result<(), OpenError> {
+    Params::parse(params, env).map(drop)
+}
+
 /// An open adapter.
 pub type Roce = Adapter<Engine>;
 

@@ -35,6 +35,14 @@ use crate::params::Params;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcpEmu;
 
+/// Whether it understands these ia_params and what the environment says.
+///
+/// # Errors
+/// As [`TcpEmu`] would open an adapter, as far as that can be told without.
+pub fn check(params: &str, env: impl Fn(&str) -> Option<String>) -> Result<(), OpenError> {
+    Params::parse(params, env).map(drop)
+}
+
 /// An open adapter.
 pub type Tcp = Adapter<Engine>;
 

@@ -122,6 +122,14 @@ pub use crate::transport::Adapter;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Verbs;
 
+/// Whether it understands these ia_params and what the environment says.
+///
+/// # Errors
+/// As [`Verbs`] would open an adapter, as far as that can be told without.
+pub fn check(params: &str, env: impl Fn(&str) -> Option<String>) -> Result<(), OpenError> {
+    Params::parse(params, Path::new(SYSFS), env).map(drop)
+}
+
 impl Provider for Verbs {
     type Transport = Adapter;
     type Other = Adapter;

@@ -57,6 +57,8 @@ pub enum Why {
     Refused(Status),
 }
 
+/// From here on a name may be a slip of another, of 1.
+const ALIKE: f64 = 0.85;
 /// A list of names is cut to so many.
 const NAMES: usize = 8;
 
@@ -80,6 +82,16 @@ impl OpenError {
             file: list.file().map(|path| path.display().to_string()),
             builtins_off: list.builtins_off(),
         }
+    }
+
+    /// The known name that is most like the one asked for, if one is.
+    fn alike(&self) -> Option<&str> {
+        let likeness = |known: &str| strsim::jaro_winkler(known, &self.name);
+        let known = self.known.iter().map(|known| (likeness(known), known.as_str()));
+        known
+            .filter(|(likeness, _)| *likeness > ALIKE)
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+            .map(|(_, known)| known)
     }
 
     /// The status for the consumer: what the first provider that was asked said, else DAT_PROVIDER_NOT_FOUND with the
@@ -121,6 +133,9 @@ impl fmt::Display for OpenError {
         if let Some(mismatch) = self.mismatch {
             write!(f, ": {mismatch}")?;
             if mismatch == Mismatch::Name {
+                if let Some(alike) = self.alike() {
+                    write!(f, "; did you mean {alike}?")?;
+                }
                 let shown = self.known.iter().take(NAMES).cloned().collect::<Vec<_>>().join(", ");
                 match self.known.len() {
                     0 => f.write_str("; none are known")?,

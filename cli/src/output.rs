@@ -1,0 +1,106 @@
+//! Where results go: standard output, and files that a command fills when its work is done.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use tempfile::NamedTempFile;
+
+/// Prints a result. That whoever reads it has read enough (`dat check FILE | head -1`) does not change the verdict.
+pub(crate) fn print(text: &str) -> Result<()> {
+    match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// The same of a document for machines.
+pub(crate) fn print_json(document: &impl Serialize) -> Result<()> {
+    print(&(serde_json::to_string_pretty(document)? + "\n"))
+}
+
+/// A file for a result. That it cannot be written is known before the work is done.
+pub(crate) struct Output {
+    path: PathBuf,
+    into: Into,
+}
+
+enum Into {
+    /// Takes the place of the file of that name when it is complete.
+    Beside(NamedTempFile),
+    /// A device or a pipe, which stays what it is.
+    Itself(File),
+}
+
+impl Output {
+    pub(crate) fn new(path: &Path) -> Result<Output> {
+        // Where links lead.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let into = into(&path).with_context(|| format!("writing {}", path.display()))?;
+        Ok(Output { path, into })
+    }
+
+    pub(crate) fn fill(self, text: &str) -> Result<()> {
+        let written = match self.into {
+            Into::Beside(mut file) => {
+                file.write_all(text.as_bytes()).and_then(|()| Ok(file.persist(&self.path).map(drop)?))
+            }
+            Into::Itself(mut file) => file.write_all(text.as_bytes()),
+        };
+        written.with_context(|| format!("writing {}", self.path.display()))
+    }
+}
+
+fn into(path: &Path) -> io::Result<Into> {
+    match fs::metadata(path) {
+        Ok(there) if there.is_dir() => return Err(ErrorKind::IsADirectory.into()),
+        Ok(there) if !there.is_file() => return Ok(Into::Itself(File::options().write(true).open(path)?)),
+        _ => {}
+    }
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !directory.is_dir() {
+        return Err(ErrorKind::NotFound.into());
+    }
+    let everybodys = Permissions::from_mode(0o644);
+    let file = tempfile::Builder::new().prefix(".dat.").permissions(everybodys).tempfile_in(directory)?;
+    Ok(Into::Beside(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_file_is_as_it_was_until_it_is_filled_and_a_link_stays() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (file, link) = (dir.path().join("page"), dir.path().join("link"));
+        fs::write(&file, "before").expect("written");
+        symlink(&file, &link).expect("a link");
+        let output = Output::new(&link).expect("it can be written");
+        assert_eq!(fs::read_to_string(&file).expect("it is there"), "before");
+        output.fill("now").expect("written");
+        assert_eq!(fs::read_to_string(&file).expect("it is there"), "now");
+        assert!(fs::symlink_metadata(&link).expect("it is there").is_symlink());
+        drop(Output::new(&link));
+        assert_eq!(fs::read_dir(dir.path()).expect("it is there").count(), 2, "nothing is left behind");
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_made_one() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let pipe = dir.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).expect("a pipe");
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || fs::read_to_string(pipe).expect("text")
+        });
+        Output::new(&pipe).and_then(|output| output.fill("now")).expect("written");
+        assert_eq!(reader.join().expect("no panic"), "now");
+        assert!(!fs::metadata(&pipe).expect("it is there").is_file());
+        assert!(Output::new(dir.path()).is_err() && Output::new(&dir.path().join("no/page")).is_err());
+    }
+}

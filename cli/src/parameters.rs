@@ -1,0 +1,106 @@
+//! Whether our providers understand what an entry, or the environment, tells them.
+
+use std::path::Path;
+
+use dat_core::OpenError;
+use dat_sys::DAT_INVALID_PARAMETER;
+use registry::Entry;
+
+/// What is wrong with the parameters of an entry, if its library is one of ours. Places that this host has not are
+/// [`crate::devices`]' business.
+pub(crate) fn fault(entry: &Entry) -> Option<String> {
+    let library = Path::new(&entry.library).file_name()?.to_str()?;
+    // As in `libdat_softroce.so.1`.
+    let name = library.strip_prefix("libdat_")?.split('.').next()?;
+    // Of the environment somebody else's program will have another.
+    let none = |_: &str| None;
+    let params = entry.ia_params.as_str();
+    let outcome = match name {
+        "tcp_emu" => provider_tcp_emu::check(params, none),
+        "softroce" => provider_softroce::check(params, none),
+        "verbs" => provider_verbs::check(params, none),
+        _ => Ok(()),
+    };
+    complaint(outcome)
+}
+
+/// What is wrong with a variable that providers heed.
+pub(crate) fn fault_of_variable(name: &str, value: &str) -> Option<String> {
+    let set = |asked: &str| (asked == name).then(|| value.to_owned());
+    match name {
+        "OPENDAT_LOG" | "OPENDAT_LOG_FORMAT" | "DAPL_DBG_TYPE" | "DAPL_DBG_DEST" => {
+            // Without the first the others count for nothing.
+            let all =
+                |asked: &str| set(asked).or_else(|| (asked == "OPENDAT_LOG").then(|| "warn".to_owned()));
+            let outcome = match name {
+                "DAPL_DBG_TYPE" => dat_core::log::check_environment(set),
+                _ => dat_core::log::check_environment(all),
+            };
+            outcome.err()
+        }
+        "DAT_DBG_TYPE" | "DAT_DBG_DEST" => (!value.trim().is_empty()
+            && dat_core::environment::number(value).is_none())
+        .then(|| format!("{name}={value}: a number is needed, decimal or 0x and hexadecimal")),
+        // softroce heeds them all.
+        _ => complaint(provider_softroce::check("", set)),
+    }
+}
+
+/// An error in words. What depends on the host is none of it.
+fn complaint(outcome: Result<(), OpenError>) -> Option<String> {
+    let error = outcome.err().filter(|error| error.code.kind() == DAT_INVALID_PARAMETER)?;
+    Some(error.reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_judged_by_the_provider_that_is_to_read_them() {
+        let fault = |library: &str, params: &str| {
+            let line = format!("a u2.0 nonthreadsafe default {library} v.1.0 \"{params}\" \"\"");
+            let (entries, _) = registry::conf::parse(Path::new("dat.conf"), line.as_bytes());
+            super::fault(&entries[0])
+        };
+        for (library, params, why) in [
+            ("libdat_tcp_emu.so", "lo crc=maybe", "ia_params: crc=maybe: expected on or off"),
+            (
+                "/opt/libdat_softroce.so.1",
+                "mtu=9000",
+                "ia_params: mtu=9000: expected 256, 512, 1024, 2048 or 4096 octets",
+            ),
+            ("libdat_verbs.so", "lo mtu=1024", "ia_params: mtu=1024: unknown key; known is spin"),
+        ] {
+            assert_eq!(fault(library, params).as_deref(), Some(why));
+        }
+        for (library, params) in [
+            ("libdat_tcp_emu.so", "lo crc=on"),
+            ("libdat_tcp_emu.so", "eth77"),
+            ("libvendor.so", "crc=maybe"),
+            ("libdat_vendor.so", "crc=maybe"),
+        ] {
+            assert_eq!(fault(library, params), None);
+        }
+    }
+
+    #[test]
+    fn variables_are_judged_by_whom_they_are_for() {
+        for (name, value, good) in [
+            ("OPENDAT_SPIN_US", "soon", "0"),
+            ("OPENDAT_MTU", "1500", "1024"),
+            ("OPENDAT_NET", "loss=much", "loss=1%"),
+            ("OPENDAT_LOG", "dat::nothing=debug", "dat::cm=debug"),
+            ("OPENDAT_LOG_FORMAT", "xml", "json"),
+            ("DAPL_DBG_TYPE", "all", "0xffff"),
+            ("DAPL_DBG_DEST", "here", "1"),
+            ("DAT_DBG_TYPE", "all", "0xf"),
+        ] {
+            let why = fault_of_variable(name, value).expect(name);
+            assert!(why.starts_with(&format!("{name}={value}: ")), "{why}");
+            assert_eq!(fault_of_variable(name, good), None);
+            assert_eq!(fault_of_variable(name, ""), None, "{name}");
+        }
+        assert_eq!(fault_of_variable("DAT_OVERRIDE", "x"), None);
+    }
+}
