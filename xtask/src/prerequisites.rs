@@ -45,6 +45,7 @@ const NEEDS: &[Need] = &[
     need("nft", "/usr/sbin/nft", "nftables", "a wire that loses packets"),
     need("debootstrap", "/usr/sbin/debootstrap", "debootstrap", "our packages in a clean Debian"),
     need("dpkg-shlibdeps", "/usr/bin/dpkg-shlibdeps", "dpkg-dev", "what our packages depend on"),
+    need("chromium", "/usr/bin/chromium", "chromium", "the page of dat bench, as a browser shows it"),
     need("gdb", "/usr/bin/gdb", "gdb", "backtraces of a program that hangs; no test depends on it"),
 ];
 

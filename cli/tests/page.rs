@@ -1,0 +1,75 @@
+//! The page of `dat bench --html`, as a browser shows it.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::process::Command;
+
+const CHROMIUM: &str = "/usr/bin/chromium";
+
+/// What the page's style calls `--a0` and `--a1`: the lines of the first adapter, and of the second.
+const LINES: [[u8; 3]; 2] = [[0x1f, 0x6f, 0xb2], [0xd2, 0x69, 0x1e]];
+
+#[test]
+fn a_browser_shows_the_plots_and_complains_of_nothing() {
+    if !Path::new(CHROMIUM).exists() {
+        println!("SKIP: no {CHROMIUM} (package chromium)");
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let (page, picture) = (dir.path().join("page.html"), dir.path().join("page.png"));
+    let output = Command::new(env!("CARGO_BIN_EXE_dat"))
+        .args([
+            "bench",
+            "--rounds",
+            "1",
+            "--sizes",
+            "64,4096",
+            "--operations",
+            "send",
+            "--vs",
+            "softroce",
+            "--html",
+        ])
+        .arg(&page)
+        .env("DAT_OVERRIDE", "/dev/null")
+        .output()
+        .expect("it starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+
+    let output = Command::new(CHROMIUM)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
+        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
+        .args(["--enable-logging=stderr", "--force-color-profile=srgb", "--window-size=1000,1000"])
+        .arg(format!("--user-data-dir={}", dir.path().join("profile").display()))
+        .arg(format!("--screenshot={}", picture.display()))
+        .arg(format!("file://{}", page.display()))
+        .output()
+        .expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    // As its console has it: errors of the page, and whatever it could not load.
+    assert!(!said.contains("CONSOLE"), "{said}");
+
+    let colours = colours(&picture);
+    for line in LINES {
+        // Four plots of a line and its key each; a page without them has none of this colour.
+        assert!(colours.get(&line).is_some_and(|&pixels| pixels > 500), "{line:?}: {:?}", colours.get(&line));
+    }
+}
+
+/// How many pixels have each colour.
+fn colours(picture: &Path) -> HashMap<[u8; 3], usize> {
+    let file = BufReader::new(File::open(picture).expect("a picture"));
+    let mut reader = png::Decoder::new(file).read_info().expect("a PNG file");
+    let mut pixels = vec![0; reader.output_buffer_size().expect("it fits")];
+    let frame = reader.next_frame(&mut pixels).expect("pixels");
+    let samples = frame.color_type.samples();
+    assert!(frame.bit_depth == png::BitDepth::Eight && samples >= 3, "{frame:?}");
+    let mut colours = HashMap::new();
+    for pixel in pixels[..frame.buffer_size()].chunks_exact(samples) {
+        *colours.entry([pixel[0], pixel[1], pixel[2]]).or_default() += 1;
+    }
+    colours
+}
