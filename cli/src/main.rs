@@ -40,6 +40,7 @@ use anyhow::Context;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand};
 use registry::report::printable;
+use rustix::io::Errno;
 
 // What a provider that is a shared library looks for in the program that loads it.
 registry::export_symbols!();
@@ -228,7 +229,12 @@ fn main() -> ExitCode {
         // Whoever reads our output has read enough (`dat bench | head -1`), before there was a verdict.
         Err(error) if is_broken_pipe(&error) => ExitCode::from(NOBODY_READS),
         Err(error) => {
-            eprintln!("dat: {}", printable(&format!("{error:#}")));
+            let is_full = |cause: &(dyn std::error::Error + 'static)| {
+                let code = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
+                code == Some(Errno::MFILE.raw_os_error())
+            };
+            let remedy = if error.chain().any(is_full) { "; allow more with ulimit -n" } else { "" };
+            eprintln!("dat: {}{remedy}", printable(&format!("{error:#}")));
             trouble
         }
     }

@@ -7,9 +7,13 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use opendat_tests::{Dist, Skip, find_program, skip};
 use tempfile::TempDir;
+
+/// Whoever runs programs whose ports are fixed has it.
+static TURN: Mutex<()> = Mutex::new(());
 
 fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace")
@@ -74,6 +78,7 @@ fn blocks<'p>(page: &'p str, language: &str) -> Vec<&'p str> {
 fn the_program_in_c_of_the_tutorial_prints_what_it_says() {
     let run = || -> Result<(), Skip> {
         let dist = Dist::locate()?;
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         find_program("cc", "gcc")?;
         find_program("pkg-config", "pkg-config")?;
         let (dir, page) = (clone_of(&dist), read("docs/tutorial.md"));
@@ -98,11 +103,51 @@ fn the_program_in_c_of_the_tutorial_prints_what_it_says() {
     }
 }
 
+/// Lines with pairs of `dtest -s &` and its client pass, all of them.
+fn dtests_pass(dir: &TempDir, lines: &str) {
+    let passed = 2 * lines.matches(" -s &").count();
+    let attempt = || {
+        // A `dtest -s` whose client fails waits for ever: `timeout` ends whatever was started.
+        let mut shell = shell(dir, "timeout 60 bash -c \"$TYPED\"");
+        let output = shell.env("TYPED", format!("{lines}\nwait")).output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let all = output.status.success() && said.matches("DAPL Test Complete. PASSED").count() == passed;
+        if all { Ok(()) } else { Err(said + &String::from_utf8_lossy(&output.stderr)) }
+    };
+    // dtest tells its client where it is, and listens only then: the client may be quicker. What the lines do is asked for
+    // here, not who wins this race.
+    let outcome = attempt().or_else(|_| attempt()).or_else(|_| attempt());
+    assert_eq!(outcome, Ok(()), "{lines}");
+}
+
+/// docs/moving.md, "In three steps", line by line, of dtest under the name that it has built in.
+#[test]
+fn a_program_is_moved_in_three_steps() {
+    let run = || -> Result<(), Skip> {
+        let dist = Dist::locate()?;
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        find_program("dtest", "dapl2-utils")?;
+        let (dir, page) = (clone_of(&dist), read("docs/moving.md"));
+        // Blocks of a list are indented.
+        let page: String = page.lines().map(|line| format!("{}\n", line.trim_start())).collect();
+        let [library, name] = blocks(&page, "sh")[..] else { panic!("two blocks of lines: {page}") };
+        let library = library.strip_prefix("cargo xtask dist\n").expect("the first line");
+        let ia = name.split_whitespace().nth(2).expect("a name");
+        let run = format!("dtest -P {ia} -s & sleep 1\ndtest -P {ia} -h 127.0.0.1");
+        dtests_pass(&dir, &format!("{library}{name}{run}"));
+        Ok(())
+    };
+    if let Err(reason) = run() {
+        skip(&reason);
+    }
+}
+
 /// README.md, "Use it", line by line, with a program of one's own in place of `prog.c`.
 #[test]
 fn the_lines_of_the_readme_do_what_they_say() {
     let run = || -> Result<(), Skip> {
         let dist = Dist::locate()?;
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         find_program("cc", "gcc")?;
         find_program("pkg-config", "pkg-config")?;
         find_program("dtest", "dapl2-utils")?;
@@ -113,22 +158,7 @@ fn the_lines_of_the_readme_do_what_they_say() {
         let lines = lines.replace("/tmp/", &format!("{}/", dir.path().display()));
         let parts = lines.split("\n\n");
         assert_eq!(parts.clone().count(), 5, "{lines}");
-        for part in parts {
-            let passed = 2 * part.matches(" -s &").count();
-            let attempt = || {
-                // A `dtest -s` whose client fails waits for ever: `timeout` ends whatever was started.
-                let mut lines = shell(&dir, "timeout 60 bash -c \"$TYPED\"");
-                let output = lines.env("TYPED", format!("{part}\nwait")).output().expect("it starts");
-                let said = String::from_utf8_lossy(&output.stdout).into_owned();
-                let all =
-                    output.status.success() && said.matches("DAPL Test Complete. PASSED").count() == passed;
-                if all { Ok(()) } else { Err(said + &String::from_utf8_lossy(&output.stderr)) }
-            };
-            // dtest tells its client where it is, and listens only then: the client may be quicker. What the lines do is
-            // asked for here, not who wins this race.
-            let outcome = attempt().or_else(|_| attempt()).or_else(|_| attempt());
-            assert_eq!(outcome, Ok(()), "{part}");
-        }
+        parts.for_each(|part| dtests_pass(&dir, part));
         let files = fs::read_dir(dir.path()).expect("it is there").filter_map(Result::ok);
         let captures = files.filter(|file| file.path().extension().is_some_and(|end| end == "pcapng"));
         assert_eq!(captures.count(), 1);
@@ -145,6 +175,7 @@ fn the_lines_of_the_readme_do_what_they_say() {
 fn the_workflow_runs() {
     let run = || -> Result<(), Skip> {
         let dist = Dist::locate()?;
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         for (program, package) in [("make", "make"), ("cc", "gcc"), ("pkg-config", "pkg-config")] {
             find_program(program, package)?;
         }
