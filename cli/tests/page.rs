@@ -40,7 +40,12 @@ fn a_browser_shows_the_plots_and_complains_of_nothing() {
 
     let output = Command::new(CHROMIUM)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
-        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
+        .args([
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--disable-dev-shm-usage",
+        ])
         .args(["--enable-logging=stderr", "--force-color-profile=srgb", "--window-size=1000,1000"])
         .arg(format!("--user-data-dir={}", dir.path().join("profile").display()))
         .arg(format!("--screenshot={}", picture.display()))

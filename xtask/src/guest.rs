@@ -32,7 +32,9 @@ pub(crate) fn tests(dist: &Path, filter: Option<&str>) -> Result<Tally> {
         return Ok(Tally::of_skip("the guest", &reason));
     }
     println!("building the guest in {}", machine.display());
-    let built = Command::new(workspace().join("tests/guest/build.sh")).arg(&machine).status();
+    let mut build = Command::new("timeout");
+    build.arg(BUILD_LIMIT).arg(workspace().join("tests/guest/build.sh")).arg(&machine);
+    let built = build.status();
     let built = built.context("tests/guest/build.sh does not start")?;
     match built.code() {
         Some(0) => {}
@@ -63,6 +65,9 @@ const GROUPS: [&[&str]; 3] = [
     &["guest::conformance::ofa::", "guest::matrix::", "guest::verbs::siw::", "guest::verbs::with_ofa::"],
     &["guest::speed::verbs_keeps_up_with_libdaplofa"],
 ];
+
+/// Seconds. It takes one minute; a download may stand still.
+const BUILD_LIMIT: &str = "1200";
 
 /// How `build.sh` says so.
 const CANNOT_BE_HAD: i32 = 77;
