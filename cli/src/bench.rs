@@ -135,6 +135,11 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     if options.plain {
         return plain::run(common, options.rounds.unwrap_or(7), &options.rows);
     }
+    // Where one of those is given that --plain goes without, clap does not ask for it.
+    ensure!(
+        !options.rows.any(),
+        "--check and --row are of the rows that --plain measures: add it, and leave the others out"
+    );
     let host = options.host.as_deref().map(ping::resolve).transpose()?;
     let names: Vec<String> = std::iter::once(&common.adapter).chain(&options.vs).cloned().collect();
     let points = options.points(&names)?;

@@ -65,11 +65,17 @@ enum Severity {
 
 /// Checks; true if there is nothing wrong.
 pub(crate) fn run(options: &Options) -> Result<bool> {
-    let File { entries, errors, text, .. } = convert::read(&options.file)?;
+    let File { entries, errors, text, is_toml } = convert::read(&options.file)?;
     let mut findings: Vec<Finding> = errors
         .iter()
         .map(|error| Finding::new(Severity::Error, &error.origin, error.kind.to_string(), None))
         .collect();
+    if is_toml && options.file.extension().is_none_or(|extension| extension != "toml") {
+        let origin = Origin::File { path: options.file.clone().into(), line: 1, column: 1 };
+        let message =
+            "this is TOML, and the registry takes a file for TOML only if its name ends in .toml".to_owned();
+        findings.push(Finding::new(Severity::Error, &origin, message, Some("rename the file")));
+    }
     findings.extend(warnings(&entries, &Devices::of_host(), library));
     findings.sort_by_key(|finding| (finding.line, finding.column));
     let document = Document { file: options.file.display().to_string(), entries: entries.len(), findings };
@@ -123,6 +129,7 @@ fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Findi
                 lines => format!(" (so have lines {})", units::ranges(lines)),
             };
             gone.insert(&entry.library);
+            let remedy = beside_this_program(&entry.library).or(remedy);
             let help = format!("{}, or take the line out", remedy.as_deref().unwrap_or("ask who made it"));
             findings.push(Finding::warning(entry, format!("{}: {why}{more}", entry.ia_name), &help));
         }
@@ -220,6 +227,14 @@ fn repeated(entry: &Entry, before: &[Entry]) -> Option<Finding> {
         Finding::warning(entry, message, "this line is tried where that one does not open; else rename it")
     };
     Some(finding)
+}
+
+/// What to do about a library that the dynamic linker does not find, though it came with this program.
+fn beside_this_program(library: &str) -> Option<String> {
+    let lib = std::env::current_exe().ok()?.parent()?.parent()?.join("lib");
+    let is_there = !library.contains('/') && lib.join(library).is_file();
+    is_there
+        .then(|| format!("set LD_LIBRARY_PATH to {0}, where it is, or write {0}/{library}", lib.display()))
 }
 
 /// Loads a library in a process of its own, which it may crash.

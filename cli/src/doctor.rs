@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
-use registry::List;
 use registry::report::printable;
+use registry::{Candidate, List};
 use rustix::process::{Resource, getrlimit, getuid};
 use serde::Serialize;
 
 use crate::devices::names_in;
 use crate::output::{print, print_json};
 use crate::table::{Colour, colour};
-use crate::{check, list, parameters};
+use crate::{check, list, parameters, programs};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -72,6 +72,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let host = Host::default();
     let mut findings = registry(&list);
     findings.extend(adapters(&list));
+    findings.extend(programs::SONAMES.map(program));
     findings.extend(environment(env::vars_os().map(|(name, value)| (shown(&name), shown(&value)))));
     findings.push(memlock());
     findings.push(port(PORT));
@@ -146,11 +147,17 @@ fn registry(list: &List) -> Vec<Finding> {
 
 /// The entries that are built in, opened.
 fn adapters(list: &List) -> Vec<Finding> {
+    let candidates = list.candidates().into_iter().enumerate();
     if list.builtins_off() {
         let message = "the adapters that are built in are turned off by OPENDAT_BUILTIN=0";
-        return vec![Finding::note("adapters", message, "unset OPENDAT_BUILTIN")];
+        let remedy = "unset OPENDAT_BUILTIN";
+        // Those of a file may be what is wanted: it takes one that opens.
+        let opens = |(index, _): (usize, &Candidate)| list::open(index).is_ok();
+        return vec![match candidates.filter(|(_, candidate)| candidate.entry.usable()).any(opens) {
+            true => Finding::note("adapters", message, remedy),
+            false => Finding::problem("adapters", format!("no adapter opens: {message}"), remedy),
+        }];
     }
-    let candidates = list.candidates().into_iter().enumerate();
     let (mut open, mut findings) = (Vec::new(), Vec::new());
     for (index, candidate) in candidates.filter(|(_, candidate)| candidate.builtin.is_some()) {
         let name = candidate.entry.ia_name.clone();
@@ -171,20 +178,49 @@ fn adapters(list: &List) -> Vec<Finding> {
     findings
 }
 
+/// Which library programs get. This program needs neither.
+fn program(soname: &'static str) -> Finding {
+    let subject = "programs";
+    let remedy = match programs::directory_of_ours() {
+        Some(directory) => format!("export LD_LIBRARY_PATH={}", directory.display()),
+        None => "cargo xtask dist makes ours, and LD_LIBRARY_PATH says where it is; or install the packages"
+            .to_owned(),
+    };
+    match programs::found(soname) {
+        Some(path) if programs::is_ours(&path) => {
+            Finding::fine(subject, format!("get OpenDAT's {}", path.display()))
+        }
+        Some(path) => Finding::note(
+            subject,
+            format!("get {}, which is not OpenDAT's and has no adapter built in", path.display()),
+            remedy,
+        ),
+        None => Finding::note(subject, format!("find no {soname}"), remedy),
+    }
+}
+
 /// Variables that change what is found here.
 fn shown(text: &OsStr) -> String {
     text.to_string_lossy().into_owned()
 }
 
 fn environment(variables: impl Iterator<Item = (String, String)>) -> Vec<Finding> {
-    let ours = |name: &str| ["DAT_", "DAPL_", "OPENDAT_"].iter().any(|start| name.starts_with(start));
+    let ours = |name: &str| {
+        ["DAT_", "DAPL_", "OPENDAT_"].iter().any(|start| name.starts_with(start))
+            || parameters::misspelt(name).is_some()
+    };
     let mut set: Vec<(String, String)> = variables.filter(|(name, _)| ours(name)).collect();
     set.sort();
     let faults = set.iter().filter_map(|(name, value)| {
+        if let Some(meant) = parameters::misspelt(name) {
+            let message = format!("{name} is no variable that anything here heeds");
+            return Some(Finding::problem("environment", message, format!("did you mean {meant}?")));
+        }
         let fault = parameters::fault_of_variable(name, value)?;
         Some(Finding::problem("environment", fault, format!("correct it, or unset {name}")))
     });
-    let words: Vec<String> = set.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let heeded = set.iter().filter(|(name, _)| parameters::misspelt(name).is_none());
+    let words: Vec<String> = heeded.map(|(name, value)| format!("{name}={value}")).collect();
     let in_force = match words.is_empty() {
         true => Finding::fine("environment", "no variable changes anything"),
         false => Finding::note(
@@ -212,6 +248,11 @@ fn port(port: u16) -> Finding {
         return Finding::fine(subject, "free for softroce");
     }
     match owners(port) {
+        owners if owners.is_empty() && names_in(Path::new(DEVICES)).is_empty() => Finding::note(
+            subject,
+            "taken by a process of another user",
+            "root sees whose; adapters of softroce share an address of one host only among one user's processes",
+        ),
         owners if owners.is_empty() => Finding::note(
             subject,
             "taken by the kernel (rxe), or by a process of another user",
@@ -540,5 +581,7 @@ mod tests {
         let findings = environment([set("OPENDAT_SPIN_US", "soon")].into_iter());
         assert_eq!(findings[1].state, State::Problem);
         assert_eq!(findings[1].message, "OPENDAT_SPIN_US=soon: expected 0 to 1000000 microseconds");
+        let findings = environment([set("OPENDAT_NETT", "loss=1%")].into_iter());
+        assert_eq!(findings[1].fix.as_deref(), Some("did you mean OPENDAT_NET?"));
     }
 }

@@ -20,6 +20,7 @@ mod parent;
 mod peer;
 mod ping;
 mod plain;
+mod programs;
 mod progress;
 mod query;
 mod raw;

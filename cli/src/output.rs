@@ -62,7 +62,7 @@ fn into(path: &Path) -> io::Result<Into> {
     }
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !directory.is_dir() {
-        return Err(ErrorKind::NotFound.into());
+        return Err(io::Error::new(ErrorKind::NotFound, "its directory has to be there"));
     }
     let everybodys = Permissions::from_mode(0o644);
     let file = tempfile::Builder::new().prefix(".dat.").permissions(everybodys).tempfile_in(directory)?;

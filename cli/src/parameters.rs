@@ -24,6 +24,32 @@ pub(crate) fn fault(entry: &Entry) -> Option<String> {
     complaint(outcome)
 }
 
+/// Variables that something of ours heeds.
+const KNOWN: [&str; 15] = [
+    "DAT_OVERRIDE",
+    "DAT_DBG_TYPE",
+    "DAT_DBG_DEST",
+    "DAPL_DBG_TYPE",
+    "DAPL_DBG_DEST",
+    "OPENDAT_BUILTIN",
+    "OPENDAT_CAPTURE",
+    "OPENDAT_DIST",
+    "OPENDAT_LOG",
+    "OPENDAT_LOG_FORMAT",
+    "OPENDAT_MTU",
+    "OPENDAT_NET",
+    "OPENDAT_SPIN_US",
+    "OPENDAT_STATS",
+    "OPENDAT_GUEST",
+];
+
+/// Which variable a name was to be that is so like it that it can hardly be another's.
+pub(crate) fn misspelt(name: &str) -> Option<&'static str> {
+    // Two that differ in one letter of three are two.
+    let is_like = |known: &&&str| name.len() > 8 && strsim::osa_distance(name, known) <= 2;
+    (!KNOWN.contains(&name)).then(|| KNOWN.iter().find(is_like).copied())?
+}
+
 /// What is wrong with a variable that providers heed.
 pub(crate) fn fault_of_variable(name: &str, value: &str) -> Option<String> {
     let set = |asked: &str| (asked == name).then(|| value.to_owned());
@@ -102,5 +128,14 @@ mod tests {
             assert_eq!(fault_of_variable(name, ""), None, "{name}");
         }
         assert_eq!(fault_of_variable("DAT_OVERRIDE", "x"), None);
+    }
+
+    #[test]
+    fn a_slip_of_the_pen_is_told_from_other_variables() {
+        assert_eq!(misspelt("DAT_OVERIDE"), Some("DAT_OVERRIDE"));
+        assert_eq!(misspelt("OPENDAT_NETT"), Some("OPENDAT_NET"));
+        assert_eq!(misspelt("OPENDAT_NET"), None);
+        assert_eq!(misspelt("DAPL_MAX_INLINE"), None, "of OFED's providers");
+        assert_eq!(misspelt("HOME"), None);
     }
 }

@@ -30,6 +30,13 @@ pub(crate) struct Rows {
     check: bool,
 }
 
+impl Rows {
+    /// Whether something is asked.
+    pub(crate) fn any(&self) -> bool {
+        self.check || self.row.is_some()
+    }
+}
+
 /// A row of the benchmark.
 struct Row {
     name: &'static str,

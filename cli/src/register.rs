@@ -85,6 +85,15 @@ fn provider_version(text: &str) -> Result<ProviderVersion, &'static str> {
     text.parse().map_err(|()| "expected a name and two numbers, as in dapl.2.0")
 }
 
+/// A library that is given by its path is found from wherever a program is started; a name is for the dynamic linker.
+fn from_anywhere(library: &str) -> Result<String> {
+    if !library.contains('/') {
+        return Ok(library.to_owned());
+    }
+    let path = std::path::absolute(library).with_context(|| format!("the path of {library}"))?;
+    path.into_os_string().into_string().map_err(|path| anyhow!("{} is not UTF-8", path.display()))
+}
+
 /// Puts an entry in.
 pub(crate) fn register(options: &Register) -> Result<bool> {
     let Register { name, library, parameters, api, threadsafe, nondefault, provider_version, .. } = options;
@@ -93,7 +102,7 @@ pub(crate) fn register(options: &Register) -> Result<bool> {
         api: *api,
         threadsafe: *threadsafe,
         default: !nondefault,
-        library: library.clone(),
+        library: from_anywhere(library)?,
         provider_version: provider_version.clone(),
         ia_params: parameters.clone(),
         platform_params: String::new(),
@@ -114,8 +123,14 @@ pub(crate) fn register(options: &Register) -> Result<bool> {
         let same: Vec<&Entry> = entries.iter().filter(|old| old.same_interface(&entry)).collect();
         match same.first() {
             Some(old) if !options.replace => bail!(
-                "{name} is there already, at {}: --replace puts this one in its place, and `dat unregister {name}` takes it out",
-                old.origin
+                "{name} is there already, at {}: --replace puts this one in its place, and `dat unregister {name}{}` takes it \
+                 out",
+                old.origin,
+                options
+                    .file
+                    .file
+                    .as_ref()
+                    .map_or_else(String::new, |file| format!(" --file {}", file.display()))
             ),
             _ => with(&path, &without(&path, text, &same)?, &entry),
         }

@@ -76,7 +76,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     }
     let listen = |address: IpAddr| {
         let at = SocketAddr::new(address, options.port);
-        TcpListener::bind(at).with_context(|| format!("listening on {at}"))
+        TcpListener::bind(at).with_context(|| format!("listening on {at} (--port names another)"))
     };
     let listener = match options.bind {
         Some(address) => listen(address)?,

@@ -566,6 +566,7 @@ fn doctor_looks_at_all_that_rdma_needs() {
     for subject in [
         "registry",
         "adapters",
+        "programs",
         "environment",
         "memlock",
         "port 4791",

@@ -169,9 +169,10 @@ pub(super) fn notes(document: &Document) -> String {
         if adapters.len() == 2 { ", the adapters in turn; ratio: the first to the second" } else { "" };
     format!(
         "{subjects} at {address}; {place}, Linux {kernel}.\n\
-         Medians of {rounds} rounds{turns}. Latency: half of the way there and back, a write\n\
+         Medians of {}{turns}. Latency: half of the way there and back, a write\n\
          with the send that announces it; all of it where an operation is answered. A\n\
          percentile that too few were measured for is left out.\n\
-         {waits}."
+         {waits}.",
+        units::plural(*rounds as usize, "round", "rounds")
     )
 }

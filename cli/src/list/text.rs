@@ -62,13 +62,20 @@ fn groups(items: &[Item], view: View) -> Vec<Vec<&Item>> {
 
 impl Item {
     /// The library and why it is not of use; without what the library printed, which has times and process ids in it.
-    fn why(&self) -> Option<(Option<&str>, &str)> {
+    fn why(&self) -> Option<(Option<&str>, &str, Option<&str>)> {
         let reason = match &self.state {
             State::Opens => return None,
             State::Fails(reason) => reason.lines().next().unwrap_or_default(),
             State::Unused(reason) => reason,
         };
-        Some((self.library.as_deref(), reason))
+        Some((self.library.as_deref(), reason, self.said()))
+    }
+
+    /// What a provider of ours has printed of the reason, behind the name of the entry. Others print their process and the time,
+    /// too, and so never the same.
+    fn said(&self) -> Option<&str> {
+        let State::Fails(reason) = &self.state else { return None };
+        reason.lines().find_map(|line| Some(line.strip_prefix("dat: ")?.split_once("): ")?.1))
     }
 
     fn builtin(&self) -> bool {

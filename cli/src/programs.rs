@@ -1,0 +1,72 @@
+//! Which library a program gets that is linked with uDAPL's.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The sonames of uDAPL 2.0 and 1.2.
+pub(crate) const SONAMES: [&str; 2] = ["libdat2.so.2", "libdat.so.1"];
+
+/// Where the dynamic linker finds a library for a program that is started from here (ld.so(8)): in the directories of
+/// LD_LIBRARY_PATH, else where its cache says.
+pub(crate) fn found(soname: &str) -> Option<PathBuf> {
+    let directories = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let named =
+        env::split_paths(&directories).map(|directory| directory.join(soname)).find(|path| path.is_file());
+    named.or_else(|| {
+        let ldconfig =
+            ["/sbin/ldconfig", "/usr/sbin/ldconfig"].into_iter().find(|path| Path::new(path).exists())?;
+        let output = Command::new(ldconfig).arg("-p").output().ok()?;
+        in_cache(&String::from_utf8_lossy(&output.stdout), soname)
+    })
+}
+
+/// What `ldconfig -p` lists under this name for this kind of processor: the first.
+fn in_cache(listed: &str, soname: &str) -> Option<PathBuf> {
+    let of_this_machine = env::consts::ARCH.replace('_', "-");
+    listed.lines().find_map(|line| {
+        let (name, path) = line.trim().split_once(" => ")?;
+        let (name, kind) = name.split_once(' ')?;
+        (name == soname && kind.contains(&of_this_machine)).then(|| path.into())
+    })
+}
+
+/// Whether a library is ours: it knows a variable that no other does.
+pub(crate) fn is_ours(library: &Path) -> bool {
+    const MARK: &[u8] = b"OPENDAT_BUILTIN";
+    fs::read(library).is_ok_and(|text| text.windows(MARK.len()).any(|window| window == MARK))
+}
+
+/// Where ours is, as it lies beside this program in a tree that was not installed.
+pub(crate) fn directory_of_ours() -> Option<PathBuf> {
+    let directory = env::current_exe().ok()?.parent()?.parent()?.join("lib");
+    (directory.file_name() == Some(OsStr::new("lib")) && directory.join(SONAMES[0]).is_file())
+        .then_some(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cache_lists_other_machines_too() {
+        let arch = env::consts::ARCH.replace('_', "-");
+        let listed = format!(
+            "1 libs found in cache `/etc/ld.so.cache'\n\tlibdat2.so.2 (libc6) => /lib32/libdat2.so.2\n\
+             \tlibdat2.so.20 (libc6,{arch}) => /lib/libdat2.so.20\n\tlibdat2.so.2 (libc6,{arch}) => /lib/libdat2.so.2\n"
+        );
+        assert_eq!(in_cache(&listed, "libdat2.so.2"), Some("/lib/libdat2.so.2".into()));
+        assert_eq!(in_cache(&listed, "libdat.so.1"), None);
+    }
+
+    #[test]
+    fn others_are_not_ours() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let [ours, other] = ["ours", "other"].map(|name| dir.path().join(name));
+        fs::write(&ours, b"\x7fELF...OPENDAT_BUILTIN\0").expect("written");
+        fs::write(&other, b"\x7fELF...DAT_OVERRIDE\0").expect("written");
+        assert!(is_ours(&ours) && !is_ours(&other) && !is_ours(dir.path()));
+    }
+}
