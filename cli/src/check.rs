@@ -52,6 +52,9 @@ struct Finding {
     message: String,
     /// What to do.
     help: Option<String>,
+    /// Other lines of which the same is said here.
+    #[serde(skip)]
+    more: Vec<usize>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
@@ -90,7 +93,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 impl Finding {
     fn new(severity: Severity, origin: &Origin, message: String, help: Option<&str>) -> Finding {
         let (line, column) = place(origin);
-        Finding { severity, line, column, message, help: help.map(ToOwned::to_owned) }
+        let help = help.map(ToOwned::to_owned);
+        Finding { severity, line, column, message, help, more: Vec::new() }
     }
 
     fn warning(entry: &Entry, message: String, help: &str) -> Finding {
@@ -110,7 +114,7 @@ type Inspect = fn(&str) -> Option<Bad>;
 
 /// What will not open, or never be asked for.
 fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Finding> {
-    let (mut inspected, mut gone) = (HashSet::new(), HashSet::new());
+    let (mut inspected, mut gone, mut absent) = (HashSet::new(), HashSet::new(), HashSet::new());
     let mut findings = Vec::new();
     for (index, entry) in entries.iter().enumerate() {
         if let Some(finding) = never_asked(entry).or_else(|| repeated(entry, &entries[..index])) {
@@ -131,18 +135,31 @@ fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Findi
             gone.insert(&entry.library);
             let remedy = beside_this_program(&entry.library).or(remedy);
             let help = format!("{}, or take the line out", remedy.as_deref().unwrap_or("ask who made it"));
-            findings.push(Finding::warning(entry, format!("{}: {why}{more}", entry.ia_name), &help));
+            let finding = Finding::warning(entry, format!("{}: {why}{more}", entry.ia_name), &help);
+            findings.push(Finding { more: lines, ..finding });
         }
         if gone.contains(&entry.library) {
             continue;
         }
         if let Some(device) = devices.missing(entry) {
+            // Once for each device.
+            if !absent.insert(device) {
+                continue;
+            }
+            let same = entries.iter().skip(index + 1).filter(|other| devices.missing(other) == Some(device));
+            let lines: Vec<usize> = same.map(|other| place(&other.origin).0).collect();
+            let more = match lines.as_slice() {
+                [] => String::new(),
+                [line] => format!(" (line {line} says it, too)"),
+                lines => format!(" (lines {} say it, too)", units::ranges(lines)),
+            };
             let message = format!(
-                "{}: this host has no network device, RDMA device or address called {device:?}",
+                "{}: this host has no network device, RDMA device or address called {device:?}{more}",
                 entry.ia_name
             );
             let help = format!("those that it has are {}; or take the line out", devices.names());
-            findings.push(Finding::warning(entry, message, &help));
+            let finding = Finding::warning(entry, message, &help);
+            findings.push(Finding { more: lines, ..finding });
         } else if let Some(fault) = parameters::fault(entry) {
             let help =
                 "its adapter does not open with them; dat.conf(5) and the provider's page have the keys";
@@ -152,12 +169,17 @@ fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Findi
     findings
 }
 
-/// Whether some entries of a registry's file will not open, or never be asked for.
-pub(crate) fn warns_of(list: &List) -> bool {
+/// The lines of the entries of a registry's file that will not open, or never be asked for.
+pub(crate) fn warned_of(list: &List) -> Vec<usize> {
     let of_file = |candidate: &&Candidate| matches!(candidate.entry.origin, Origin::File { .. });
     let entries: Vec<Entry> =
         list.candidates().into_iter().filter(of_file).map(|candidate| candidate.entry.clone()).collect();
-    !warnings(&entries, &Devices::of_host(), library).is_empty()
+    let findings = warnings(&entries, &Devices::of_host(), library);
+    let mut lines: Vec<usize> =
+        findings.into_iter().flat_map(|finding| std::iter::once(finding.line).chain(finding.more)).collect();
+    lines.sort_unstable();
+    lines.dedup();
+    lines
 }
 
 /// Why an entry may be of no use.
@@ -278,7 +300,7 @@ impl Document {
             .replace(|c: char| c.is_control() && c != '\n' && c != '\t', "\u{fffd}");
         let lines: Vec<&str> = source.lines().collect();
         let mut text = String::new();
-        for Finding { severity, line, column, message, help } in &self.findings {
+        for Finding { severity, line, column, message, help, .. } in &self.findings {
             let word = match severity {
                 Severity::Error => colour("error", Colour::Bad),
                 Severity::Warning => colour("warning", Colour::Strong),

@@ -11,12 +11,13 @@ use anyhow::Result;
 use clap::Args;
 use registry::report::printable;
 use registry::{Candidate, List};
-use rustix::process::{Resource, getrlimit, getuid};
+use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 
 use crate::devices::names_in;
 use crate::output::{print, print_json};
 use crate::table::{Colour, colour};
+use crate::units::{plural, ranges};
 use crate::{check, list, parameters, programs};
 
 #[derive(Args)]
@@ -132,9 +133,14 @@ fn registry(list: &List) -> Vec<Finding> {
     };
     let shown = file.display();
     let advice = format!("dat check {shown}");
+    let warned = check::warned_of(list);
     vec![match errors {
-        [] if check::warns_of(list) => {
-            let message = format!("{shown}: some of its entries will not open, or never be asked for");
+        [] if !warned.is_empty() => {
+            let message = format!(
+                "{shown}: {} will not open, or never be asked for: {}",
+                plural(warned.len(), "entry", "entries"),
+                wrapped(&format!("lines {}", ranges(&warned)))
+            );
             Finding::note("registry", message, advice)
         }
         [] => Finding::fine("registry", format!("{shown}: no mistake is in it")),
@@ -143,6 +149,15 @@ fn registry(list: &List) -> Vec<Finding> {
             Finding::problem("registry", format!("{error}; and {} more", more.len()), advice)
         }
     }]
+}
+
+/// Cut where a screen would be full of it.
+fn wrapped(text: &str) -> String {
+    const MOST: usize = 60;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{} ...", text[..end].rsplit_once(',').map_or(text, |(whole, _)| whole)),
+        None => text.to_owned(),
+    }
 }
 
 /// The entries that are built in, opened.
@@ -330,7 +345,9 @@ fn memlock() -> Finding {
     let advice =
         "ulimit -l unlimited; for good in /etc/security/limits.conf; containers: --ulimit memlock=-1";
     match getrlimit(Resource::Memlock).current {
-        _ if getuid().is_root() => Finding::fine(subject, "root may lock any memory"),
+        _ if may_lock_all(&fs::read_to_string("/proc/self/status").unwrap_or_default()) => {
+            Finding::fine(subject, "this user may lock any memory (CAP_IPC_LOCK)")
+        }
         None => Finding::fine(subject, "any memory may be locked"),
         Some(limit) if limit >= LOCKED => {
             Finding::fine(subject, format!("{} MiB may be locked", limit >> 20))
@@ -341,6 +358,15 @@ fn memlock() -> Finding {
             Finding::note(subject, message, advice)
         }
     }
+}
+
+/// Whether the limit is not heeded, by /proc/PID/status (capabilities(7)). In containers root has not always that right.
+fn may_lock_all(status: &str) -> bool {
+    const CAP_IPC_LOCK: u32 = 14;
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    effective
+        .and_then(|set| u64::from_str_radix(set.trim(), 16).ok())
+        .is_some_and(|set| set >> CAP_IPC_LOCK & 1 == 1)
 }
 
 fn libraries(host: &Host) -> Finding {
@@ -386,7 +412,10 @@ impl Host {
     fn devices(&self) -> Vec<Finding> {
         let devices = names_in(&self.sysfs);
         if devices.is_empty() {
-            let fix = "tcp-emu and softroce need none; as root: rdma link add rxe0 type rxe netdev eth0";
+            let fix = match self.has_module("rdma_rxe") {
+                true => "tcp-emu and softroce need none; as root: rdma link add rxe0 type rxe netdev eth0",
+                false => "tcp-emu and softroce need none",
+            };
             return vec![Finding::note("devices", "this host has no RDMA device", fix)];
         }
         let mut findings: Vec<Finding> = devices.iter().map(|device| self.device(device)).collect();
@@ -437,20 +466,24 @@ impl Host {
         }
     }
 
-    /// The kernel's drivers in software: loaded, there, or in which package.
-    fn modules(&self) -> Vec<Finding> {
-        let loaded = |module: &str| Path::new("/sys/module").join(module).exists();
+    /// Whether the kernel has a module: loaded, built in, or to be loaded.
+    fn has_module(&self, module: &str) -> bool {
         let listed = ["modules.dep", "modules.builtin"]
             .map(|file| fs::read_to_string(self.modules.join(file)).unwrap_or_default())
             .concat();
+        let mut files = listed.lines().map(|line| {
+            let path = line.split(':').next().unwrap_or_default();
+            path.rsplit('/').next().unwrap_or_default()
+        });
+        is_loaded(module) || files.any(|file| file.split('.').next() == Some(module))
+    }
+
+    /// The kernel's drivers in software: loaded, there, or in which package.
+    fn modules(&self) -> Vec<Finding> {
         [("rdma_rxe", "RoCEv2 in software"), ("siw", "iWARP in software")]
             .map(|(module, what)| {
-                let is_there = listed.lines().any(|line| {
-                    let path = line.split(':').next().unwrap_or_default();
-                    path.rsplit('/').next().is_some_and(|file| file.split('.').next() == Some(module))
-                });
                 let subject = "modules";
-                match (loaded(module), is_there) {
+                match (is_loaded(module), self.has_module(module)) {
                     (true, _) => Finding::fine(subject, format!("{module} ({what}) is loaded")),
                     (false, true) => Finding::note(
                         subject,
@@ -466,6 +499,10 @@ impl Host {
             })
             .into()
     }
+}
+
+fn is_loaded(module: &str) -> bool {
+    Path::new("/sys/module").join(module).exists()
 }
 
 /// Where a kernel's modules of RDMA are, by what its release is called.
@@ -511,6 +548,13 @@ mod tests {
         drop(socket);
         assert!(!owners(port).iter().any(|owner| owner.ends_with(&this)));
         assert_eq!(super::port(port).message, "free for softroce");
+    }
+
+    #[test]
+    fn the_right_to_lock_memory_is_that_of_its_capability() {
+        assert!(may_lock_all("Name:\tdat\nCapEff:\t000001ffffffffff\n"), "root of a host");
+        assert!(!may_lock_all("CapEff:\t00000000a80425fb\n"), "root of a container, as Docker makes it");
+        assert!(!may_lock_all(""));
     }
 
     #[test]

@@ -190,6 +190,13 @@ fn say_mistakes() {
     registry::report::leave_errors_to_the_caller();
 }
 
+/// Whether the result was to be a document. What stands behind `dat trace` is for another program.
+fn for_machines() -> bool {
+    let mut arguments = std::env::args_os().skip(1);
+    arguments.next().is_some_and(|first| first != "trace")
+        && std::env::args_os().any(|argument| argument == "--json")
+}
+
 /// As a shell shows the end of a program by SIGPIPE.
 const NOBODY_READS: u8 = 128 + 13;
 
@@ -235,7 +242,12 @@ fn main() -> ExitCode {
                 code == Some(Errno::MFILE.raw_os_error())
             };
             let remedy = if error.chain().any(is_full) { "; allow more with ulimit -n" } else { "" };
-            eprintln!("dat: {}{remedy}", printable(&format!("{error:#}")));
+            let text = format!("{error:#}{remedy}");
+            if for_machines() {
+                // On standard error it is said, too: a closed standard output is not worth failing for.
+                let _ = output::print_json(&serde_json::json!({ "error": text }));
+            }
+            eprintln!("dat: {}", printable(&text));
             trouble
         }
     }

@@ -65,7 +65,9 @@ fn into(path: &Path) -> io::Result<Into> {
         return Err(io::Error::new(ErrorKind::NotFound, "its directory has to be there"));
     }
     let everybodys = Permissions::from_mode(0o644);
-    let file = tempfile::Builder::new().prefix(".dat.").permissions(everybodys).tempfile_in(directory)?;
+    let file = tempfile::Builder::new().prefix(".dat.").permissions(everybodys).tempfile_in(directory);
+    // Without the name that nobody has given.
+    let file = file.map_err(|error| io::Error::from(error.kind()))?;
     Ok(Into::Beside(file))
 }
 

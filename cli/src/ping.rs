@@ -32,9 +32,9 @@ pub(crate) struct Options {
     host: Option<String>,
     #[command(flatten)]
     common: Common,
-    /// Bytes of a message
-    #[arg(long, short, default_value = "64", value_parser = crate::bench::size)]
-    size: usize,
+    /// Bytes of a message: 64; 8 of an atomic operation
+    #[arg(long, short, value_parser = crate::bench::size)]
+    size: Option<usize>,
     /// How often
     #[arg(long, short, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST)))]
     count: u32,
@@ -71,7 +71,8 @@ struct Document<'a> {
 /// Pings; an error is that nobody answers.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     crate::say_mistakes();
-    let Options { common, size, count, operation, .. } = options;
+    let Options { common, count, operation, .. } = options;
+    let size = options.size.unwrap_or(if operation.is_atomic() { WORD } else { 64 });
     let host = options.host.as_deref().map(resolve).transpose()?;
     let address = match host {
         None => common.address(&[])?.to_string(),
@@ -80,11 +81,11 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let wait = if options.block || cpu::two().is_none() { Wait::Block } else { Wait::Poll };
     // Whoever asks for another size is told.
     ensure!(
-        !operation.is_atomic() || *size == WORD,
+        !operation.is_atomic() || size == WORD,
         "{} is of {WORD} bytes: add --size {WORD}",
         operation.name()
     );
-    let work = Work { size: *size, count: *count as usize, operation: *operation };
+    let work = Work { size, count: *count as usize, operation: *operation };
     let plan = Plan {
         role: Role::Server,
         adapters: vec![common.adapter.clone()],
@@ -113,7 +114,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         provider: facts.provider(),
         address,
         operation: *operation,
-        size: *size,
+        size,
         count: *count,
         wait,
         times,

@@ -33,10 +33,24 @@ fn in_cache(listed: &str, soname: &str) -> Option<PathBuf> {
     })
 }
 
-/// Whether a library is ours: it knows a variable that no other does.
-pub(crate) fn is_ours(library: &Path) -> bool {
-    const MARK: &[u8] = b"OPENDAT_BUILTIN";
-    fs::read(library).is_ok_and(|text| text.windows(MARK.len()).any(|window| window == MARK))
+/// Whether a library, or a program that has one within, is ours: it knows a variable that no other does.
+pub(crate) fn is_ours(file: &Path) -> bool {
+    fs::read(file).is_ok_and(|text| has(&text, "OPENDAT_BUILTIN"))
+}
+
+/// Which library a program gets that is not ours.
+pub(crate) fn stranger_of(program: &OsStr) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut places =
+        env::split_paths(&path).map(|directory| directory.join(program)).filter(|file| file.is_file());
+    let is_path = program.as_encoded_bytes().contains(&b'/');
+    let text = fs::read(if is_path { program.into() } else { places.next()? }).ok()?;
+    let wanted = SONAMES.into_iter().filter(|soname| has(&text, soname) && !has(&text, "OPENDAT_BUILTIN"));
+    wanted.filter_map(found).find(|library| !is_ours(library))
+}
+
+fn has(text: &[u8], word: &str) -> bool {
+    text.windows(word.len()).any(|window| window == word.as_bytes())
 }
 
 /// Where ours is, as it lies beside this program in a tree that was not installed.

@@ -20,6 +20,7 @@ use serde_json::json;
 
 use crate::check::{self, Concern};
 use crate::output::print_json;
+use crate::programs;
 use crate::table::{Colour, colour};
 
 #[derive(Args)]
@@ -88,7 +89,12 @@ fn provider_version(text: &str) -> Result<ProviderVersion, &'static str> {
 /// A library that is given by its path is found from wherever a program is started; a name is for the dynamic linker.
 fn from_anywhere(library: &str) -> Result<String> {
     if !library.contains('/') {
-        return Ok(library.to_owned());
+        // One that came with this program, and that the dynamic linker would not find.
+        let beside = programs::directory_of_ours().map(|directory| directory.join(library));
+        let beside = beside.filter(|path| path.is_file() && programs::found(library).is_none());
+        return Ok(beside
+            .and_then(|path| path.to_str().map(ToOwned::to_owned))
+            .unwrap_or(library.to_owned()));
     }
     let path = std::path::absolute(library).with_context(|| format!("the path of {library}"))?;
     path.into_os_string().into_string().map_err(|path| anyhow!("{} is not UTF-8", path.display()))

@@ -216,7 +216,7 @@ fn totals(adapters: &[Adapter]) -> String {
     text
 }
 
-const RATES: Table<4> = Table { columns: [(Left, 16), (Right, 12), (Right, 12), (Right, 12)] };
+const RATES: Table<4> = Table { columns: [(Left, 24), (Right, 12), (Right, 12), (Right, 12)] };
 
 /// What counters there are of an operation: how many, and how many octets.
 const OPERATIONS: [(&str, &str, &str); 6] = [

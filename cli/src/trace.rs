@@ -10,6 +10,8 @@ use clap::Args;
 use dat_core::log;
 use registry::report::printable;
 
+use crate::programs;
+
 #[derive(Args)]
 #[command(after_help = TARGETS)]
 pub(crate) struct Options {
@@ -43,6 +45,13 @@ be run.";
 /// Becomes the program.
 pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
     let (program, arguments) = options.command.split_first().context("a program is needed")?;
+    if let Some(library) = programs::stranger_of(program) {
+        let remedy = programs::directory_of_ours().map_or_else(
+            || "LD_LIBRARY_PATH says where ours is".to_owned(),
+            |directory| format!("export LD_LIBRARY_PATH={}", directory.display()),
+        );
+        eprintln!("dat: {} is not OpenDAT's: its adapters say nothing here; {remedy}", library.display());
+    }
     let mut command = Command::new(program);
     command.args(arguments).env("OPENDAT_LOG", &options.log);
     // To where this help says.

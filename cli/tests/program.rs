@@ -602,7 +602,7 @@ fn doctor_points_at_mistakes_in_the_registry() {
     let (output, path) = with_registry(&["doctor"], REGISTRY);
     assert!(
         stdout(&output).contains(&format!(
-            "note     registry     {path}: some of its entries will not open, or never be asked for\n"
+            "note     registry     {path}: 3 entries will not open, or never be asked for: lines 2-4\n"
         )),
         "{}",
         stdout(&output)

@@ -64,6 +64,34 @@ fn the_demonstration_is_as_its_schema_says() {
     is_valid(&["demo"], &serde_json::from_slice(&output.stdout).expect("JSON"));
 }
 
+#[test]
+fn the_rows_beside_plain_sockets_are_as_their_schema_says() {
+    let row = ["bench", "--plain", "--rounds", "1", "--row", "64 B ping-pong, polling", "--json"];
+    let output = dat(&row).env("DAT_OVERRIDE", "/dev/null").output().expect("it starts");
+    is_valid(&["bench-plain"], &serde_json::from_slice(&output.stdout).expect("JSON"));
+}
+
+#[test]
+fn where_there_is_no_result_the_document_says_why() {
+    for (arguments, code) in [
+        (&["query", "no-such-ia"][..], 1),
+        (&["check", "no-such-file"], 2),
+        (&["convert", "no-such-file"], 1),
+        (&["ping", "no-such-host.invalid"], 1),
+        (&["conformance", "--provider", "no-such-ia"], 2),
+        (&["--adapter", "no-such-ia"], 1),
+    ] {
+        let output =
+            dat(arguments).arg("--json").env("DAT_OVERRIDE", "/dev/null").output().expect("it starts");
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+        let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        is_valid(&["error"], &document);
+        let said = String::from_utf8_lossy(&output.stderr);
+        let why = document["error"].as_str().expect("a text");
+        assert!(said.contains(&format!("dat: {why}")), "{arguments:?}: {why}\n{said}");
+    }
+}
+
 /// Ends with this, and its children with it.
 struct Killed(Child);
 

@@ -27,12 +27,14 @@ const LARGEST: u64 = 16 << 20;
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     File::open(path)?.take(LARGEST + 1).read_to_end(&mut text)?;
-    match text.len() as u64 <= LARGEST {
-        true => Ok(text),
-        false => {
-            Err(io::Error::new(io::ErrorKind::FileTooLarge, "more than 16 MiB: no registry file is so large"))
-        }
+    if text.len() as u64 > LARGEST {
+        let why = "more than 16 MiB: no registry file is so large";
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
     }
+    if text.contains(&0) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no text, as registry files are"));
+    }
+    Ok(text)
 }
 
 /// A provider linked into this program or library.

@@ -103,6 +103,46 @@ fn the_program_in_c_of_the_tutorial_prints_what_it_says() {
     }
 }
 
+/// Blocks of a terminal, ```` ```console ````: what each line that begins with `$ ` prints is what follows it. DOCS_UPDATE=1
+/// writes it anew.
+#[test]
+fn what_commands_print_is_as_the_pages_show() {
+    let run = || -> Result<(), Skip> {
+        let dist = Dist::locate()?;
+        for name in ["docs/dat-conf.md"] {
+            let (page, dir) = (read(name), clone_of(&dist));
+            fs::copy(workspace().join("examples/registry/my.conf"), dir.path().join("my.conf"))
+                .expect("a copy");
+            let shown = blocks(&page, "console");
+            assert!(!shown.is_empty(), "{name}");
+            let mut now = page.clone();
+            for block in shown {
+                let commands = block.lines().filter_map(|line| line.strip_prefix("$ "));
+                let printed: String = commands
+                    .map(|command| {
+                        let paths =
+                            "export LD_LIBRARY_PATH=$PWD/target/dist/lib PATH=$PWD/target/dist/bin:$PATH";
+                        let output = shell(&dir, &format!("{paths}; exec 2>&1; {command} || true")).output();
+                        let printed =
+                            String::from_utf8_lossy(&output.expect("it starts").stdout).into_owned();
+                        format!("$ {command}\n{}", printed.replace(&format!("{}/", dir.path().display()), ""))
+                    })
+                    .collect();
+                now = now.replace(block, &printed);
+            }
+            if std::env::var_os("DOCS_UPDATE").is_some() {
+                fs::write(workspace().join(name), &now).expect("written");
+            } else {
+                assert_eq!(now, page, "DOCS_UPDATE=1 writes what is printed");
+            }
+        }
+        Ok(())
+    };
+    if let Err(reason) = run() {
+        skip(&reason);
+    }
+}
+
 /// Lines with pairs of `dtest -s &` and its client pass, all of them.
 fn dtests_pass(dir: &TempDir, lines: &str) {
     let passed = 2 * lines.matches(" -s &").count();

@@ -160,18 +160,23 @@ pub(super) fn notes(document: &Document) -> String {
         Some([client, server]) => format!("pinned to processors {client} and {server} of {processors}"),
         None => format!("{processors} processors here"),
     };
-    let polls = points.iter().any(|point| point.wait == Wait::Poll);
-    let waits = match polls {
-        true => "Who waits polls, so that it uses processor time while it waits",
-        false => "Who waits sleeps",
+    let polls = |point: &Measured| point.wait == Wait::Poll;
+    let waits = match (points.iter().any(polls), points.iter().all(polls)) {
+        (_, true) => "Who waits polls, so that it uses processor time while it waits",
+        (true, false) => {
+            "Who waits polls, so that it uses processor time while it waits; where there are\n\
+             several connections it sleeps"
+        }
+        (false, false) => "Who waits sleeps",
     };
     let turns =
         if adapters.len() == 2 { ", the adapters in turn; ratio: the first to the second" } else { "" };
     format!(
         "{subjects} at {address}; {place}, Linux {kernel}.\n\
          Medians of {}{turns}. Latency: half of the way there and back, a write\n\
-         with the send that announces it; all of it where an operation is answered. A\n\
-         percentile that too few were measured for is left out.\n\
+         with the send that announces it; all of it where an operation is answered. It is\n\
+         timed on one connection with one operation at a time. A percentile that too few\n\
+         were measured for is left out.\n\
          {waits}.",
         units::plural(*rounds as usize, "round", "rounds")
     )
