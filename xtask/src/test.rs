@@ -186,6 +186,6 @@ fn count_into(out: &mut impl Write, command: &mut Command) -> Result<Tally> {
 }
 
 /// So long a run may say nothing before it is taken for one that hangs: some tests take minutes, on slow machines.
-const PATIENCE: Duration = Duration::from_secs(600);
+const PATIENCE: Duration = Duration::from_secs(1200);
 /// So long after it was helped.
 const LAST_WORDS: Duration = Duration::from_secs(60);
