@@ -25,10 +25,10 @@ pub(crate) fn print_json(document: &impl Serialize) -> Result<()> {
 /// A file for a result. That it cannot be written is known before the work is done.
 pub(crate) struct Output {
     path: PathBuf,
-    into: Into,
+    into: Destination,
 }
 
-enum Into {
+enum Destination {
     /// Takes the place of the file of that name when it is complete.
     Beside(NamedTempFile),
     /// A device or a pipe, which stays what it is.
@@ -39,25 +39,27 @@ impl Output {
     pub(crate) fn new(path: &Path) -> Result<Output> {
         // Where links lead.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let into = into(&path).with_context(|| format!("writing {}", path.display()))?;
+        let into = destination(&path).with_context(|| format!("writing {}", path.display()))?;
         Ok(Output { path, into })
     }
 
     pub(crate) fn fill(self, text: &str) -> Result<()> {
         let written = match self.into {
-            Into::Beside(mut file) => {
+            Destination::Beside(mut file) => {
                 file.write_all(text.as_bytes()).and_then(|()| Ok(file.persist(&self.path).map(drop)?))
             }
-            Into::Itself(mut file) => file.write_all(text.as_bytes()),
+            Destination::Itself(mut file) => file.write_all(text.as_bytes()),
         };
         written.with_context(|| format!("writing {}", self.path.display()))
     }
 }
 
-fn into(path: &Path) -> io::Result<Into> {
+fn destination(path: &Path) -> io::Result<Destination> {
     match fs::metadata(path) {
         Ok(there) if there.is_dir() => return Err(ErrorKind::IsADirectory.into()),
-        Ok(there) if !there.is_file() => return Ok(Into::Itself(File::options().write(true).open(path)?)),
+        Ok(there) if !there.is_file() => {
+            return Ok(Destination::Itself(File::options().write(true).open(path)?));
+        }
         _ => {}
     }
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -68,7 +70,7 @@ fn into(path: &Path) -> io::Result<Into> {
     let file = tempfile::Builder::new().prefix(".dat.").permissions(everybodys).tempfile_in(directory);
     // Without the name that nobody has given.
     let file = file.map_err(|error| io::Error::from(error.kind()))?;
-    Ok(Into::Beside(file))
+    Ok(Destination::Beside(file))
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 //! process.
 //!
 //! The parent writes the name of a case to the child's standard input, a line each; the child answers each with a
-//! line on its standard output; a signal that ends it leaves a line that names the place (`death.rs`). Before the first case it can be asked to open the adapter and no more. A
-//! case that needs a second process starts one of its own kind, which is asked to be a peer (`rig/peer.rs`).
+//! line on its standard output; a signal that ends it leaves a line that names the place (`death.rs`). Before the first
+//! case it can be asked to open the adapter and no more. A case that needs a second process starts one of its own kind,
+//! which is asked to be a peer (`rig/peer.rs`).
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};

@@ -15,6 +15,13 @@ use tempfile::TempDir;
 /// Whoever runs programs whose ports are fixed has it.
 static TURN: Mutex<()> = Mutex::new(());
 
+/// A test that needs what a machine may lack: there it says so, and is counted as skipped.
+fn where_there_is_all(test: impl FnOnce() -> Result<(), Skip>) {
+    if let Err(reason) = test() {
+        skip(&reason);
+    }
+}
+
 fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace")
 }
@@ -76,7 +83,7 @@ fn blocks<'p>(page: &'p str, language: &str) -> Vec<&'p str> {
 /// docs/tutorial.md, "In C", line by line; then over the other adapter that needs nothing, as it says further down.
 #[test]
 fn the_program_in_c_of_the_tutorial_prints_what_it_says() {
-    let run = || -> Result<(), Skip> {
+    where_there_is_all(|| {
         let dist = Dist::locate()?;
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         find_program("cc", "gcc")?;
@@ -97,17 +104,14 @@ fn the_program_in_c_of_the_tutorial_prints_what_it_says() {
         }
         assert!(page.contains("`./hello server softroce` and\n`./hello client 127.0.0.1 softroce`"));
         Ok(())
-    };
-    if let Err(reason) = run() {
-        skip(&reason);
-    }
+    });
 }
 
 /// Blocks of a terminal, ```` ```console ````: what each line that begins with `$ ` prints is what follows it. DOCS_UPDATE=1
 /// writes it anew.
 #[test]
 fn what_commands_print_is_as_the_pages_show() {
-    let run = || -> Result<(), Skip> {
+    where_there_is_all(|| {
         let dist = Dist::locate()?;
         for name in ["docs/dat-conf.md"] {
             let (page, dir) = (read(name), clone_of(&dist));
@@ -137,10 +141,7 @@ fn what_commands_print_is_as_the_pages_show() {
             }
         }
         Ok(())
-    };
-    if let Err(reason) = run() {
-        skip(&reason);
-    }
+    });
 }
 
 /// Lines with pairs of `dtest -s &` and its client pass, all of them.
@@ -163,7 +164,7 @@ fn dtests_pass(dir: &TempDir, lines: &str) {
 /// docs/moving.md, "In three steps", line by line, of dtest under the name that it has built in.
 #[test]
 fn a_program_is_moved_in_three_steps() {
-    let run = || -> Result<(), Skip> {
+    where_there_is_all(|| {
         let dist = Dist::locate()?;
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         find_program("dtest", "dapl2-utils")?;
@@ -176,16 +177,13 @@ fn a_program_is_moved_in_three_steps() {
         let run = format!("dtest -P {ia} -s & sleep 1\ndtest -P {ia} -h 127.0.0.1");
         dtests_pass(&dir, &format!("{library}{name}{run}"));
         Ok(())
-    };
-    if let Err(reason) = run() {
-        skip(&reason);
-    }
+    });
 }
 
 /// README.md, "Use it", line by line, with a program of one's own in place of `prog.c`.
 #[test]
 fn the_lines_of_the_readme_do_what_they_say() {
-    let run = || -> Result<(), Skip> {
+    where_there_is_all(|| {
         let dist = Dist::locate()?;
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         find_program("cc", "gcc")?;
@@ -204,16 +202,13 @@ fn the_lines_of_the_readme_do_what_they_say() {
         assert_eq!(captures.count(), 1);
         assert!(dir.path().join("a.out").exists());
         Ok(())
-    };
-    if let Err(reason) = run() {
-        skip(&reason);
-    }
+    });
 }
 
 /// docs/ci.md, "A workflow": each step of each row of its matrix, where the program under test is that of the tutorial.
 #[test]
 fn the_workflow_runs() {
-    let run = || -> Result<(), Skip> {
+    where_there_is_all(|| {
         let dist = Dist::locate()?;
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         for (program, package) in [("make", "make"), ("cc", "gcc"), ("pkg-config", "pkg-config")] {
@@ -255,10 +250,7 @@ fn the_workflow_runs() {
             assert_eq!(read(at("server.out")), read("examples/hello/server.txt"), "{ia}");
         }
         Ok(())
-    };
-    if let Err(reason) = run() {
-        skip(&reason);
-    }
+    });
 }
 
 #[test]
