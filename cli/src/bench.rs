@@ -39,7 +39,7 @@ pub(crate) struct Options {
     /// Bytes of a message, as in 64,4K,1M; atomic operations are of 8 whatever this says
     #[arg(long, short, value_delimiter = ',', default_value = "64,4K,64K,1M", value_parser = size)]
     sizes: Vec<usize>,
-    /// Operations outstanding on a connection; where it is 1, each is timed
+    /// Operations outstanding on a connection
     #[arg(long, short, value_delimiter = ',', default_value = "1,16", value_parser = depth)]
     depths: Vec<usize>,
     /// Connections at a time, each with a thread of its own at both ends; more than one sleep while they wait
@@ -95,8 +95,8 @@ struct Subject {
 /// What came out for one point and adapter: medians of the rounds.
 #[derive(Clone, Copy, Serialize)]
 struct Figures {
-    /// Of one operation at a time, in seconds: half of the way there and back, or all of it where an operation is answered.
-    latency: Option<Times>,
+    /// In seconds: half of the way there and back, or all of it where an operation is answered.
+    latency: Times,
     operations_per_second: f64,
     bytes_per_second: f64,
     /// Processor time, in seconds for each operation.
@@ -277,27 +277,28 @@ impl Samples {
         let figures = |adapter| {
             let both = self.0.get(&(index, adapter))?;
             let complete = both.iter().all(|samples| samples.len() == rounds as usize);
-            complete.then(|| Figures::of(point, both))
+            complete.then(|| Figures::of(point, both)).flatten()
         };
         (0..adapters).map(figures).collect()
     }
 }
 
 impl Figures {
-    fn of(point: Point, [client, server]: &[Vec<Sample>; 2]) -> Figures {
+    /// None: the client has not said how long its operations took.
+    fn of(point: Point, [client, server]: &[Vec<Sample>; 2]) -> Option<Figures> {
         let middle = |samples: &[Sample], value: &dyn Fn(&Sample) -> f64| {
             median(&samples.iter().map(value).collect::<Vec<_>>())
         };
         let operations_per_second = middle(client, &|sample| sample.operations as f64 / sample.seconds);
         let cpu = |samples| middle(samples, &|sample: &Sample| sample.cpu_seconds / sample.operations as f64);
         let times: Vec<Times> = client.iter().filter_map(|sample| sample.times).collect();
-        Figures {
-            latency: Times::median(&times),
+        Some(Figures {
+            latency: Times::median(&times)?,
             operations_per_second,
             bytes_per_second: operations_per_second * point.size as f64,
             client_cpu: cpu(client),
             server_cpu: cpu(server),
-        }
+        })
     }
 }
 

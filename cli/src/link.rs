@@ -16,8 +16,8 @@ use crate::measure::{Operation, PATIENCE, WORD, Wait};
 pub(crate) const RECEIVES: usize = 512;
 /// After so many messages of a stream the receiver sends a note.
 pub(crate) const CREDIT: usize = 128;
-/// Requests outstanding at most, notes included.
-const REQUESTS: usize = 128;
+/// Requests that complete outstanding at most, notes included. As many more do not complete: writes that a note announces.
+pub(crate) const REQUESTS: usize = 128;
 /// RDMA reads outstanding at most, each way; more wait at the reader.
 const READS: usize = 16;
 /// Bytes behind the incoming data, which nothing may change.
@@ -89,7 +89,7 @@ impl Link {
         let access = if limits.extended { Access::ALL | Access::REMOTE_ATOMIC } else { Access::ALL };
         let memory = zone.register(vec![0; 2 * largest + GUARD], access)?;
         let receives = adapter.dispatcher(RECEIVES)?;
-        let requests = adapter.dispatcher(REQUESTS)?;
+        let requests = adapter.dispatcher(2 * REQUESTS)?;
         let connections = adapter.dispatcher(8)?;
         let mut endpoint = adapter
             .endpoint()
@@ -98,7 +98,7 @@ impl Link {
             .requests(&requests)
             .connections(&connections)
             .max_receives(RECEIVES)
-            .max_requests(REQUESTS)
+            .max_requests(2 * REQUESTS)
             .max_reads(READS.min(limits.max_reads_out), READS.min(limits.max_reads_in))
             .create()?;
         let incoming = memory.segment(largest..2 * largest)?;

@@ -1,11 +1,12 @@
 //! What is measured: how long a message takes, and how much goes through. Both processes run the same code in step.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::link::{CREDIT, Link, RECEIVES};
+use crate::link::{CREDIT, Link, RECEIVES, REQUESTS};
 use crate::raw::{Direction, Raw};
 
 /// Nothing takes longer between two processes that work; longer than this and something is wrong.
@@ -133,7 +134,7 @@ impl What {
     pub(crate) fn dat(self, link: &mut Link, raw: &mut Raw, role: Role, count: usize) -> Result<f64> {
         raw.barrier()?;
         match self {
-            What::Latency { operation, size } => Ok(median(&latency(link, role, operation, size, count)?)),
+            What::Latency { operation, size } => Ok(median(&latency(link, role, operation, size, count, 1)?)),
             What::Stream { operation, size, window } => {
                 let seconds = stream(link, role, operation, size, count, window)?;
                 Ok((count * size) as f64 / seconds)
@@ -179,7 +180,7 @@ pub(crate) fn settle(
     }
 }
 
-/// How long `count` operations took, one after the other; the client's times in seconds, none at the server.
+/// How long each of `count` operations took, `depth` of them at a time; the client's times in seconds, none at the server.
 ///
 /// A send, or an RDMA write with a note after it: half of the way there and back. What is answered: all of it.
 pub(crate) fn latency(
@@ -188,53 +189,96 @@ pub(crate) fn latency(
     operation: Operation,
     size: usize,
     count: usize,
+    depth: usize,
 ) -> Result<Vec<f64>> {
-    // The server has none, and its count comes from elsewhere.
-    let mut times = Vec::with_capacity(if role == Role::Client { count } else { 0 });
-    if operation.is_answered() {
-        if role == Role::Server {
-            link.receive_note()?;
-            return Ok(times);
-        }
-        for _ in 0..count {
-            let start = Instant::now();
-            link.ask(operation, size)?;
-            link.complete(0)?;
-            times.push(start.elapsed().as_secs_f64());
-        }
-        link.note()?;
-        link.complete(0)?;
-        return Ok(times);
+    match (operation.is_answered(), role) {
+        (true, Role::Client) => answers(link, operation, size, count, depth),
+        (true, Role::Server) => link.receive_note().map(|()| Vec::new()),
+        (false, Role::Client) => echoes(link, operation, size, count, depth),
+        (false, Role::Server) => echo(link, operation, size, count).map(|()| Vec::new()),
     }
-    let data = link.outgoing(size)?;
-    let there = |link: &mut Link| match operation {
-        Operation::Send => link.send(data),
-        _ => link.write_and_note(size),
-    };
-    let expected = if operation == Operation::Send { size } else { 0 };
-    for _ in 0..count {
-        let start = Instant::now();
-        if role == Role::Client {
-            there(link)?;
-            link.post_receives()?;
+}
+
+/// The client's part of what is answered.
+fn answers(
+    link: &mut Link,
+    operation: Operation,
+    size: usize,
+    count: usize,
+    depth: usize,
+) -> Result<Vec<f64>> {
+    let mut times = Vec::with_capacity(count);
+    let mut started = VecDeque::with_capacity(depth);
+    while times.len() < count {
+        while started.len() < depth && times.len() + started.len() < count {
+            started.push_back(Instant::now());
+            link.ask(operation, size)?;
         }
-        let length = link.take()?;
-        ensure!(length == expected, "expected {expected} bytes, got {length}");
-        match role {
-            Role::Client => times.push(start.elapsed().as_secs_f64() / 2.0),
-            Role::Server => {
-                there(link)?;
-                link.post_receives()?;
-            }
+        link.complete(started.len() - 1)?;
+        times.extend(started.pop_front().map(|start| start.elapsed().as_secs_f64()));
+    }
+    link.note()?;
+    link.complete(0)?;
+    Ok(times)
+}
+
+/// The client's part of what is not: each comes back.
+fn echoes(
+    link: &mut Link,
+    operation: Operation,
+    size: usize,
+    count: usize,
+    depth: usize,
+) -> Result<Vec<f64>> {
+    let mut times = Vec::with_capacity(count);
+    let mut started = VecDeque::with_capacity(depth);
+    while times.len() < count {
+        while started.len() < depth && times.len() + started.len() < count {
+            started.push_back(Instant::now());
+            there(link, operation, size)?;
         }
-        // The answer, or the next question, has shown that they are done.
-        if link.outstanding > 8 {
-            link.reap()?;
-        }
+        link.post_receives()?;
+        take(link, operation, size)?;
+        times.extend(started.pop_front().map(|start| start.elapsed().as_secs_f64() / 2.0));
+        tidy(link)?;
     }
     link.post_receives()?;
     link.complete(0)?;
     Ok(times)
+}
+
+/// The server's part.
+fn echo(link: &mut Link, operation: Operation, size: usize, count: usize) -> Result<()> {
+    for _ in 0..count {
+        take(link, operation, size)?;
+        there(link, operation, size)?;
+        link.post_receives()?;
+        tidy(link)?;
+    }
+    link.complete(0)
+}
+
+#[inline]
+fn take(link: &mut Link, operation: Operation, size: usize) -> Result<()> {
+    let length = link.take()?;
+    let expected = if operation == Operation::Send { size } else { 0 };
+    ensure!(length == expected, "expected {expected} bytes, got {length}");
+    Ok(())
+}
+
+/// What has come in has shown that some of ours are done.
+#[inline]
+fn tidy(link: &mut Link) -> Result<()> {
+    if link.outstanding > 8 { link.reap() } else { Ok(()) }
+}
+
+#[inline]
+fn there(link: &mut Link, operation: Operation, size: usize) -> Result<()> {
+    link.complete(REQUESTS - 1)?;
+    match operation {
+        Operation::Send => link.send(link.outgoing(size)?),
+        _ => link.write_and_note(size),
+    }
 }
 
 /// Moves `count` times `size` bytes with `window` operations outstanding; seconds until the client knows that all of

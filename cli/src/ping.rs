@@ -187,12 +187,12 @@ impl Work {
     /// The part of one process.
     pub(crate) fn run(&self, link: &mut Link, raw: &mut Raw, role: Role) -> Result<()> {
         raw.barrier()?;
-        let warm = latency(link, role, self.operation, self.size, self.count.min(100))?;
+        let warm = latency(link, role, self.operation, self.size, self.count.min(100), 1)?;
         drop(warm);
         raw.barrier()?;
         let mut times = Vec::new();
         for done in (0..self.count).step_by(SLICE) {
-            times.extend(latency(link, role, self.operation, self.size, SLICE.min(self.count - done))?);
+            times.extend(latency(link, role, self.operation, self.size, SLICE.min(self.count - done), 1)?);
             if role == Role::Client {
                 say(&Said::Progress(times.len()));
             }

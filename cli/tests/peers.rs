@@ -158,13 +158,9 @@ fn bench_measures_operations_sizes_depths_and_connections() {
         assert!(number("operations_per_second") > 0.0 && number("client_cpu") > 0.0, "{point}");
         let size = point["size"].as_f64().expect("a number");
         assert!((number("bytes_per_second") / number("operations_per_second") / size - 1.0).abs() < 1e-6);
-        let alone = point["depth"] == 1 && point["connections"] == 1;
-        assert_eq!(figures["latency"].is_object(), alone, "{point}");
-        if alone {
-            let times = ["min", "p50", "p90", "p99", "p999", "max"].map(|name| &figures["latency"][name]);
-            let times: Vec<f64> = times.into_iter().filter_map(Value::as_f64).collect();
-            assert!(times.is_sorted() && times[0] > 0.0, "{point}");
-        }
+        let times = ["min", "p50", "p90", "p99", "p999", "max"].map(|name| &figures["latency"][name]);
+        let times: Vec<f64> = times.into_iter().filter_map(Value::as_f64).collect();
+        assert!(times.is_sorted() && times[0] > 0.0, "{point}");
         let atomic = ["fetch_add", "compare_swap"].iter().any(|name| point["operation"] == *name);
         assert_eq!(atomic, size == 8.0, "{point}");
     }
@@ -182,13 +178,15 @@ fn bench_compares_two_adapters_and_draws_what_came_out() {
     assert_eq!(points.len(), 2 * 2 * 2);
     assert!(points.iter().all(|point| point["figures"].as_array().is_some_and(|both| both.len() == 2)));
     let text = std::fs::read_to_string(&path).expect("it was written");
-    // Each operation has its four plots, and each line its key.
-    assert_eq!(text.matches("<svg viewBox=\"0 0 380 250\"").count(), 2 * 4, "{text}");
+    // Of rare percentiles there may be none, where a machine is slow.
+    for plot in ["latency, p50", "bandwidth", "operations for each second", "processor time"] {
+        assert_eq!(text.matches(&format!("role=\"img\" aria-label=\"{plot}")).count(), 2, "{plot}: {text}");
+    }
     assert!(text.starts_with("<!DOCTYPE html>") && text.ends_with("</html>\n"));
     for word in ["<script", "http://", "https://", "NaN", "inf"] {
         assert!(!text.contains(word), "{word}");
     }
-    for word in ["tcp-emu p50", "softroce p99", "softroce depth 4", "<h2>RDMA read</h2>"] {
+    for word in ["tcp-emu depth 1", "softroce depth 4", "p99.9", "<h2>RDMA read</h2>"] {
         assert!(text.contains(word), "{word}: {text}");
     }
     let text = stdout(

@@ -30,6 +30,20 @@ struct Line {
     points: Vec<(usize, f64, String)>,
 }
 
+/// What is drawn: its title, its unit and how it is found.
+type Plot = (&'static str, fn(f64) -> String, fn(&Figures) -> Option<f64>);
+
+const PLOTS: &[Plot] = &[
+    ("latency, p50", units::time, |figures| Some(figures.latency.p50)),
+    ("latency, p99", units::time, |figures| figures.latency.p99),
+    ("latency, p99.9", units::time, |figures| figures.latency.p999),
+    ("bandwidth", units::bandwidth, |figures| Some(figures.bytes_per_second)),
+    ("operations for each second", units::rate, |figures| Some(figures.operations_per_second)),
+    ("processor time of an operation, both ends", units::time, |figures| {
+        Some(figures.client_cpu + figures.server_cpu)
+    }),
+];
+
 /// The whole page.
 pub(super) fn page(document: &Document) -> String {
     let names = document.adapters.iter().map(|adapter| escaped(&adapter.name)).collect::<Vec<_>>();
@@ -44,21 +58,9 @@ pub(super) fn page(document: &Document) -> String {
     for operation in operations(document) {
         let rows: Vec<&Measured> = document.points.iter().filter(|row| row.operation == operation).collect();
         let _ = writeln!(page, "<h2>{}</h2>\n<div class=\"plots\">", operation.name());
-        let latency = latency(document, &rows);
-        let bandwidth = throughput(document, &rows, |figures| {
-            (figures.bytes_per_second, units::bandwidth(figures.bytes_per_second))
-        });
-        let rate = throughput(document, &rows, |figures| {
-            (figures.operations_per_second, units::rate(figures.operations_per_second))
-        });
-        let cpu = throughput(document, &rows, |figures| {
-            let cpu = figures.client_cpu + figures.server_cpu;
-            (cpu, units::time(cpu))
-        });
-        page += &plot("latency", units::time, &latency);
-        page += &plot("bandwidth", units::bandwidth, &bandwidth);
-        page += &plot("operations for each second", units::rate, &rate);
-        page += &plot("processor time of an operation, both ends", units::time, &cpu);
+        for (title, unit, value) in PLOTS {
+            page += &plot(title, *unit, &lines(document, &rows, *unit, value));
+        }
         page += "</div>\n";
     }
     page += &table(document);
@@ -77,37 +79,21 @@ fn operations(document: &Document) -> Vec<Operation> {
     operations
 }
 
-/// The middle and the slowest hundredth, of each adapter.
-fn latency(document: &Document, rows: &[&Measured]) -> Vec<Line> {
-    let mut lines = Vec::new();
-    for (adapter, subject) in document.adapters.iter().enumerate() {
-        for (nth, percentile) in ["p50", "p99"].into_iter().enumerate() {
-            let point = |row: &&Measured| {
-                let times = row.figures[adapter].latency?;
-                let time = if nth == 0 { times.p50 } else { times.p99? };
-                Some((row.size, time, units::time(time)))
-            };
-            let points = rows.iter().filter_map(point).collect();
-            lines.push(Line { name: format!("{} {percentile}", subject.name), adapter, nth, points });
-        }
-    }
-    lines
-}
-
 /// A line for each depth and number of connections, of each adapter.
-fn throughput(
+fn lines(
     document: &Document,
     rows: &[&Measured],
-    value: impl Fn(&Figures) -> (f64, String),
+    unit: fn(f64) -> String,
+    value: impl Fn(&Figures) -> Option<f64>,
 ) -> Vec<Line> {
     let kinds: BTreeSet<(usize, usize)> = rows.iter().map(|row| (row.connections, row.depth)).collect();
     let mut lines = Vec::new();
     for (adapter, subject) in document.adapters.iter().enumerate() {
         for (nth, &(connections, depth)) in kinds.iter().enumerate() {
-            let point = |row: &&&Measured| (row.connections, row.depth) == (connections, depth);
-            let points = rows.iter().filter(point).map(|row| {
-                let (value, text) = value(&row.figures[adapter]);
-                (row.size, value, text)
+            let of_kind = rows.iter().filter(|row| (row.connections, row.depth) == (connections, depth));
+            let points = of_kind.filter_map(|row| {
+                let value = value(&row.figures[adapter])?;
+                Some((row.size, value, unit(value)))
             });
             let mut name = format!("{} depth {depth}", subject.name);
             if connections > 1 {
@@ -217,18 +203,17 @@ fn table(document: &Document) -> String {
         .to_owned();
     for row in &document.points {
         for (figures, adapter) in row.figures.iter().zip(&document.adapters) {
-            let latency = |value: fn(&Times) -> Option<f64>| {
-                figures.latency.as_ref().and_then(value).map_or_else(String::new, units::time)
-            };
+            let latency = |time: Option<f64>| time.map_or_else(String::new, units::time);
+            let Times { p50, p99, p999, .. } = figures.latency;
             let cells = [
                 row.operation.name().to_owned(),
                 units::size(row.size),
                 row.depth.to_string(),
                 row.connections.to_string(),
                 escaped(&adapter.name),
-                latency(|times| Some(times.p50)),
-                latency(|times| times.p99),
-                latency(|times| times.p999),
+                units::time(p50),
+                latency(p99),
+                latency(p999),
                 units::bandwidth(figures.bytes_per_second),
                 units::rate(figures.operations_per_second),
                 units::time(figures.client_cpu),

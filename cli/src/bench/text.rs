@@ -97,17 +97,16 @@ fn point(row: &Measured) -> [String; 4] {
 
 fn alone(row: &Measured, figures: &Figures) -> String {
     let [operation, size, depth, connections] = point(row);
-    let latency = |value: fn(&Times) -> Option<f64>| {
-        figures.latency.as_ref().and_then(value).map_or_else(String::new, units::time)
-    };
+    let latency = |time: Option<f64>| time.map_or_else(String::new, units::time);
+    let Times { p50, p99, p999, .. } = figures.latency;
     ALONE.row([
         operation,
         size,
         depth,
         connections,
-        latency(|times| Some(times.p50)),
-        latency(|times| times.p99),
-        latency(|times| times.p999),
+        units::time(p50),
+        latency(p99),
+        latency(p999),
         units::bandwidth(figures.bytes_per_second),
         units::rate(figures.operations_per_second),
         format!("{} + {}", units::time(figures.client_cpu), units::time(figures.server_cpu)),
@@ -117,20 +116,12 @@ fn alone(row: &Measured, figures: &Figures) -> String {
 /// What counts of a point: how long one takes where one is done at a time, else how much goes through.
 fn compared(row: &Measured, first: &Figures, second: &Figures) -> String {
     let [operation, size, depth, connections] = point(row);
-    let (what, values) = match (&first.latency, &second.latency) {
-        (Some(a), Some(b)) => ("p50", [a.p50, b.p50].map(|value| (value, units::time(value)))),
-        _ if row.size < 1024 => (
-            "rate",
-            [first, second]
-                .map(|figures| (figures.operations_per_second, units::rate(figures.operations_per_second))),
-        ),
-        _ => (
-            "bandwidth",
-            [first, second]
-                .map(|figures| (figures.bytes_per_second, units::bandwidth(figures.bytes_per_second))),
-        ),
+    let (what, value, text): (_, fn(&Figures) -> f64, fn(f64) -> String) = match row {
+        Measured { depth: 1, connections: 1, .. } => ("p50", |figures| figures.latency.p50, units::time),
+        Measured { size: ..1024, .. } => ("rate", |figures| figures.operations_per_second, units::rate),
+        _ => ("bandwidth", |figures| figures.bytes_per_second, units::bandwidth),
     };
-    let [(a, first_value), (b, second_value)] = values;
+    let (a, b) = (value(first), value(second));
     let cpu = |figures: &Figures| figures.client_cpu + figures.server_cpu;
     COMPARED.row([
         operation,
@@ -138,8 +129,8 @@ fn compared(row: &Measured, first: &Figures, second: &Figures) -> String {
         depth,
         connections,
         what.to_owned(),
-        first_value,
-        second_value,
+        text(a),
+        text(b),
         format!("{:.2}", a / b),
         format!("{:.2}", cpu(first) / cpu(second)),
     ])
@@ -174,9 +165,9 @@ pub(super) fn notes(document: &Document) -> String {
     format!(
         "{subjects} at {address}; {place}, Linux {kernel}.\n\
          Medians of {}{turns}. Latency: half of the way there and back, a write\n\
-         with the send that announces it; all of it where an operation is answered. It is\n\
-         timed on one connection with one operation at a time. A percentile that too few\n\
-         were measured for is left out.\n\
+         with the send that announces it; all of it where an operation is answered; while\n\
+         so many are on their way as depth and conns say. A percentile that too few were\n\
+         measured for is left out.\n\
          {waits}.",
         units::plural(*rounds as usize, "round", "rounds")
     )

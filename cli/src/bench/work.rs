@@ -61,16 +61,11 @@ pub(crate) struct Sample {
     pub(super) seconds: f64,
     /// Processor time of this process meanwhile.
     pub(super) cpu_seconds: f64,
-    /// Where one is done at a time.
+    /// How long each took, in a measurement of its own; the client's.
     pub(super) times: Option<Times>,
 }
 
 impl Point {
-    /// Whether each operation is timed, too.
-    fn is_timed(self) -> bool {
-        self.depth == 1 && self.connections == 1
-    }
-
     /// How its connections wait: those of several threads sleep, or they would keep each other from working.
     pub(super) fn wait(self, asked: Wait) -> Wait {
         if self.connections > 1 { Wait::Block } else { asked }
@@ -147,25 +142,16 @@ impl Point {
             raw.barrier()?;
             Ok(self.stream(links, role, count)?.as_secs_f64())
         })?;
-        let timed = match &mut links[..1] {
-            [link] if self.is_timed() => settle(raw, role, BUDGET, |raw, count| {
-                raw.barrier()?;
-                latency(link, role, self.operation, self.size, count).map(|_| 0.0)
-            })?,
-            _ => 0,
-        };
-        Ok(Count { streamed, timed: timed.min(MOST_TIMES) })
+        let timed = settle(raw, role, BUDGET, |raw, count| {
+            raw.barrier()?;
+            self.latency(links, role, count).map(|_| 0.0)
+        })?;
+        Ok(Count { streamed, timed: timed.min(MOST_TIMES / self.connections) })
     }
 
     fn sample(self, links: &mut [Link], raw: &mut Raw, role: Role, count: Count) -> Result<Sample> {
-        let times = match &mut links[..1] {
-            [link] if self.is_timed() => {
-                raw.barrier()?;
-                let times = latency(link, role, self.operation, self.size, count.timed)?;
-                (role == Role::Client).then(|| Times::of(times))
-            }
-            _ => None,
-        };
+        raw.barrier()?;
+        let times = self.latency(links, role, count.timed)?;
         raw.barrier()?;
         let before = cpu::time();
         let took = self.stream(links, role, count.streamed)?;
@@ -175,27 +161,42 @@ impl Point {
             operations: count.streamed * self.connections,
             seconds: took.as_secs_f64(),
             cpu_seconds: (cpu::time() - before).as_secs_f64(),
-            times,
+            times: (role == Role::Client).then(|| Times::of(times)),
         })
     }
 
-    /// The same on each connection, by a thread of its own if there are several.
+    /// How long each took, on all connections.
+    fn latency(self, links: &mut [Link], role: Role, count: usize) -> Result<Vec<f64>> {
+        let Point { operation, size, depth, .. } = self;
+        let times = on_each(links, |link| latency(link, role, operation, size, count, depth))?;
+        Ok(times.concat())
+    }
+
+    /// How long all took.
     fn stream(self, links: &mut [Link], role: Role, count: usize) -> Result<Duration> {
         let Point { operation, size, depth, .. } = self;
         let start = Instant::now();
-        match links {
-            [link] => return Ok(Duration::from_secs_f64(stream(link, role, operation, size, count, depth)?)),
-            _ => thread::scope(|threads| {
-                let start = |link| threads.spawn(move || stream(link, role, operation, size, count, depth));
-                let all: Vec<_> = links.iter_mut().map(start).collect();
-                all.into_iter().try_for_each(|thread| match thread.join() {
-                    Ok(done) => done.map(drop),
-                    Err(panic) => std::panic::resume_unwind(panic),
-                })
-            })?,
+        let took = on_each(links, |link| stream(link, role, operation, size, count, depth))?;
+        match took[..] {
+            // What ends the measurement at the other process is not part of it.
+            [seconds] => Ok(Duration::from_secs_f64(seconds)),
+            _ => Ok(start.elapsed()),
         }
-        Ok(start.elapsed())
     }
+}
+
+/// The same on each connection, by a thread of its own if there are several.
+fn on_each<T: Send>(links: &mut [Link], work: impl Fn(&mut Link) -> Result<T> + Sync) -> Result<Vec<T>> {
+    if let [link] = links {
+        return Ok(vec![work(link)?]);
+    }
+    thread::scope(|threads| {
+        let all: Vec<_> = links.iter_mut().map(|link| threads.spawn(|| work(link))).collect();
+        let join = |thread: thread::ScopedJoinHandle<_>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        all.into_iter().map(join).collect()
+    })
 }
 
 #[cfg(test)]
