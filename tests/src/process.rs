@@ -51,7 +51,7 @@ pub fn ends_with_ok(
     ended.succeeded(label)?;
     match ended.text.trim_end().lines().last() {
         Some("ok") => Ok(()),
-        _ => Err(format!("{label} does not end with ok\n{}", tail(&ended.text))),
+        _ => Err(format!("{label} does not end with ok\n{}", both_ends(&ended.text))),
     }
 }
 
@@ -161,7 +161,7 @@ impl Running {
     pub fn report(&self, complaint: &str) -> String {
         let mut report = format!("{} (pid {}) {complaint}\n", self.label, self.id());
         let state = self.output.lock();
-        let _ = writeln!(report, "--- output of {}\n{}", self.label, tail(&state.text));
+        let _ = writeln!(report, "--- output of {}\n{}", self.label, both_ends(&state.text));
         if !state.ended {
             let _ = write!(report, "--- threads of {}\n{}", self.label, backtraces(self.id()));
         }
@@ -182,7 +182,7 @@ impl Ended {
         if self.status.success() {
             return Ok(());
         }
-        Err(format!("{label} ended with {}\n--- output of {label}\n{}", self.status, tail(&self.text)))
+        Err(format!("{label} ended with {}\n--- output of {label}\n{}", self.status, both_ends(&self.text)))
     }
 }
 
@@ -205,12 +205,15 @@ impl Output {
     }
 }
 
-/// The last 100 lines: a program that fails says why at the end.
-fn tail(text: &str) -> String {
+/// The first 30 lines and the last 100: a program that fails says why at the end, and a sanitizer has much to say after it.
+fn both_ends(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
-    let skipped = lines.len().saturating_sub(100);
-    let cut = if skipped > 0 { format!("({skipped} lines before)\n") } else { String::new() };
-    cut + &lines[skipped..].join("\n")
+    let skipped = lines.len().saturating_sub(130);
+    if skipped == 0 {
+        return lines.join("\n");
+    }
+    let (first, last) = (&lines[..30], &lines[lines.len() - 100..]);
+    format!("{}\n({skipped} lines)\n{}", first.join("\n"), last.join("\n"))
 }
 
 /// gdb's backtraces of all threads; without gdb what the kernel tells of each thread.
