@@ -33,7 +33,8 @@ Targets:
   dat::ep   endpoints go from one state to another
   dat::dto  operations that failed or were flushed
   dat::evd  events that found no room
-  dat::api  control calls: debug has those that are refused, trace all of them
+  dat::api  calls: debug has those that are refused, trace also the control calls that
+            are not
 
 The lines go to standard error, from adapters of ours alone: a program that loads
 OFED's providers, or runs with more rights than who starts it, says nothing. What

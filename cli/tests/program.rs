@@ -93,7 +93,7 @@ fn an_adapter_that_does_not_open_is_an_error_in_words() {
     assert!(text.contains("no-such-adapter") && text.contains("no entry has this name"), "{text}");
     assert!(text.contains("known are tcp-emu"), "{text}");
     let text = fails(dat(&["query", "softrose"]).env("DAT_OVERRIDE", "/dev/null"));
-    assert!(text.contains("; did you mean softroce?; known are tcp-emu"), "{text}");
+    assert!(text.contains(" (did you mean softroce?); known are tcp-emu"), "{text}");
 
     let text = fails(dat(&[]).env("OPENDAT_BUILTIN", "0").env("DAT_OVERRIDE", "/dev/null"));
     assert!(text.contains("built-in providers are turned off by OPENDAT_BUILTIN=0"), "{text}");

@@ -55,6 +55,32 @@ fn an_adapter_is_told_when_it_opens_and_closes() {
 }
 
 #[test]
+fn what_is_refused_and_what_breaks_a_connection_is_told() {
+    let dat = env!("CARGO_BIN_EXE_dat");
+    let told = |case: &str| {
+        let output = trace(&[], &[dat, "conformance", "--ia", "tcp-emu", case]);
+        assert!(output.status.success(), "{output:?}");
+        lines(&output)
+    };
+    let has = |lines: &[String], start: &str, end: &str| {
+        let found = lines.iter().any(|line| line.starts_with(start) && line.ends_with(end));
+        assert!(found, "no line {start:?} … {end:?}: {lines:#?}");
+    };
+    let lines = told("dat_ep_post_send/in-unconnected");
+    let error = "error=DAT_INVALID_STATE, DAT_INVALID_STATE_EP_UNCONNECTED";
+    has(&lines, "api: dat_ep_post_send is refused handle=0x", error);
+
+    // Both ends say so, the one whose memory it is and the one that asked for it.
+    let lines = told("dat_ep_post_rdma_write/remote-pz");
+    let ended = |why: &str| {
+        let end = format!("event=DAT_CONNECTION_EVENT_BROKEN because={why}");
+        has(&lines, "cm: ended ia=tcp-emu ep=0x", &end);
+    };
+    ended("stream error: DDP tagged buffer: STag not associated with the stream");
+    ended("TERMINATE received: DDP tagged buffer: STag not associated with the stream");
+}
+
+#[test]
 fn each_line_is_as_its_schema_says() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema/trace.json");
     let schema = serde_json::from_str(&std::fs::read_to_string(path).expect("it is there")).expect("JSON");

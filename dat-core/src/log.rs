@@ -1,6 +1,6 @@
 //! What happens, told to whoever asks: events of the crate `tracing`. A program with a subscriber of its own gets them; for
 //! any other [`start`] makes one if the environment asks for it. Only control operations and failures are told: an operation
-//! that is posted and completes says nothing.
+//! that is posted and completes with success says nothing.
 //!
 //! | target | level | what |
 //! |---|---|---|
@@ -8,11 +8,11 @@
 //! | | warn | an asynchronous error |
 //! | `dat::cm` | debug | a connection is asked for, a request arrives, is accepted, rejected, handed off |
 //! | | info | a connection is established, disconnected |
-//! | | warn | an attempt fails, a connection breaks |
+//! | | warn | an attempt fails; a connection breaks, `because` of what |
 //! | `dat::ep` | debug | an endpoint goes from one state to another |
 //! | `dat::dto` | warn | an operation completes with an error; `debug` if it was flushed |
 //! | `dat::evd` | warn | an event finds no room |
-//! | `dat::api` | debug | a control call is refused; `trace`: each that is not |
+//! | `dat::api` | debug | a call is refused; `trace`: each control call that is not |
 //!
 //! Fields: `ia`, the adapter's name; `ep`, `cr`, the handles that the consumer has, for `dat::api` that of the call, `handle`;
 //! `connection`, a number for each connection of an endpoint, and attempt at one, which counts through the process; `local` and

@@ -22,7 +22,7 @@ use rnic::cm::{Accept, Accepted, ConnId, Connect, Event, Request};
 use wire::cm::{Reason, Timeout};
 use wire::rocev2::{Operation, Packet, PathMtu, Psn};
 
-use self::end::End;
+use self::end::{Breach, End};
 use self::parting::Parting;
 use self::up::{Terms, Up};
 use crate::engine::{Key, Kit, Sink, Upcall};
@@ -446,7 +446,7 @@ impl Link {
             Event::AcceptFailed | Event::Withdrawn => self.end(tools, End::NotAccepted),
             Event::Disconnecting => self.peer_leaves(tools),
             Event::Disconnected => self.disconnected(tools),
-            Event::Broken => self.end(tools, End::Broken),
+            Event::Broken => self.end(tools, End::Broken(Breach::Left)),
             Event::Request(_) | Event::Released { .. } => {}
         }
     }
@@ -482,8 +482,8 @@ impl Link {
     pub(crate) fn after_receive(&mut self, tools: &mut Tools<'_>) {
         self.touched = false;
         let Phase::Up(up) = &mut self.phase else { return };
-        if up.failure.is_some() {
-            return self.end(tools, End::Broken);
+        if let Some(failure) = up.failure {
+            return self.end(tools, End::Broken(failure.into()));
         }
         if up.rc.wants_tx() || up.closing.is_some() || up.peer_leaves {
             self.transmit(tools);
@@ -539,7 +539,7 @@ impl Link {
                 }
                 if let Err(failure) = up.transmit(tools) {
                     up.failure = Some(failure);
-                    return self.end(tools, End::Broken);
+                    return self.end(tools, End::Broken(failure.into()));
                 }
                 if let Some(how) = up.closing
                     && up.rc.is_drained()
@@ -588,7 +588,7 @@ impl Link {
             }
             Err(failure) => {
                 up.failure = Some(failure);
-                self.end(tools, End::Broken);
+                self.end(tools, End::Broken(failure.into()));
             }
         }
     }

@@ -10,10 +10,11 @@ mod up;
 
 use std::sync::Arc;
 use std::time::Instant;
+use std::{fmt, io};
 
 use adapter::{Counts, Shared};
 use dat_core::provider::Close;
-use rnic::rdmap::setup::Gate;
+use rnic::rdmap::setup::{Gate, RtrMissing};
 use rnic::{Failure, Work};
 
 use self::setup::Dialing;
@@ -55,9 +56,36 @@ enum End {
     /// The peer closed, or reset the connection, between messages.
     Peer,
     /// The network failed, or the peer vanished in the middle of a message.
-    Lost,
+    Lost(Loss),
     /// One side broke the rules of the protocol.
     Protocol(Failure),
+}
+
+/// What was lost.
+#[derive(Clone, Copy, Debug)]
+enum Loss {
+    /// The TCP connection; an error number, if there is one.
+    Connection(Option<i32>),
+    /// The rest of a message.
+    Rest,
+    /// The frame that was promised when the connection was set up.
+    FirstFrame(RtrMissing),
+    /// Whoever would tell of the connection.
+    Watch,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Loss::Connection(None) => f.write_str("the TCP connection was lost"),
+            Loss::Connection(Some(errno)) => {
+                write!(f, "the TCP connection was lost: {}", io::Error::from_raw_os_error(*errno))
+            }
+            Loss::Rest => f.write_str("the peer has left in the middle of a message"),
+            Loss::FirstFrame(missing) => missing.fmt(f),
+            Loss::Watch => f.write_str("no memory to watch the connection"),
+        }
+    }
 }
 
 /// Whether a look at a connection found something.
@@ -251,7 +279,7 @@ impl Link {
             && kit.context.resume(key, &up.socket, READ_WRITE).is_err()
         {
             // Out of memory for the poller: nobody would ever hear of this connection.
-            self.end(kit, lingerers, End::Lost);
+            self.end(kit, lingerers, End::Lost(Loss::Watch));
         }
     }
 
@@ -299,7 +327,7 @@ impl Link {
                     self.transmit(kit, lingerers);
                 }
                 Ok(_) => {}
-                Err(_) => self.end(kit, lingerers, End::Lost),
+                Err(missing) => self.end(kit, lingerers, End::Lost(Loss::FirstFrame(missing))),
             },
             Phase::Ended(_) => self.sink.call(Upcall::AcceptFailed),
             Phase::Idle(_) | Phase::Between => {}
@@ -338,17 +366,18 @@ impl Link {
         let is_stranger = !stream.is_extended();
         self.finish(stream.into_work());
         match end {
-            End::Peer | End::Lost => kit.context.unwatch(&socket),
+            End::Peer | End::Lost(_) => kit.context.unwatch(&socket),
             End::Local | End::Protocol(_) if hung_up => kit.context.unwatch(&socket),
             End::Local if is_stranger => lingerers.add_of_stranger(kit, socket),
             End::Local | End::Protocol(_) => lingerers.add(kit, socket),
         }
-        self.sink.call(match end {
+        self.sink.call(match &end {
             End::Local => Upcall::Disconnected,
             _ if !announced => Upcall::AcceptFailed,
             _ if closing => Upcall::Disconnected,
             End::Peer => Upcall::Disconnected,
-            End::Lost | End::Protocol(_) => Upcall::Broken,
+            End::Lost(because) => Upcall::Broken { because },
+            End::Protocol(because) => Upcall::Broken { because },
         });
     }
 

@@ -59,6 +59,9 @@ struct Call {
     depth: ReadDepth,
 }
 
+/// What its completions, or asynchronous events of the device, say more of.
+pub(crate) const QP_FAILED: &str = "the queue pair has failed";
+
 /// How a connection ended, or an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
@@ -69,7 +72,7 @@ pub(crate) enum End {
     /// The peer has wanted it, or this side has and it has come about.
     Disconnected,
     /// An error.
-    Broken,
+    Broken(&'static str),
     /// The peer said no.
     Rejected { by_peer: bool, private: Vec<u8> },
     /// Nobody there.
@@ -249,7 +252,7 @@ impl Pair {
                 End::Failed
             }
             (CmNews::Failed, State::Calling) => End::Unreachable,
-            (CmNews::Disconnected, State::Up) if self.is_broken() => End::Broken,
+            (CmNews::Disconnected, State::Up) if self.is_broken() => End::Broken(QP_FAILED),
             (CmNews::Disconnected, State::Up) if self.station.device.is_siw() => {
                 *state = State::Parting;
                 return self.wait_a_moment(link);
@@ -257,7 +260,7 @@ impl Pair {
             (CmNews::Disconnected, State::Up | State::Settling | State::Lingering) => End::Disconnected,
             (CmNews::Gone, State::Calling) => End::Unreachable,
             (CmNews::Gone, State::Accepting) => End::Failed,
-            (CmNews::Gone, _) => End::Broken,
+            (CmNews::Gone, _) => End::Broken("the device is gone"),
             _ => return,
         };
         drop(link);
@@ -292,7 +295,10 @@ impl Pair {
                 drop(link);
                 // A request may have failed, which nobody has looked at.
                 self.pump();
-                Some(if self.failed.load(Ordering::Acquire) { End::Broken } else { End::Disconnected })
+                Some(match self.failed.load(Ordering::Acquire) {
+                    true => End::Broken(QP_FAILED),
+                    false => End::Disconnected,
+                })
             }
             State::Greeting => {
                 self.greet(link);
@@ -340,7 +346,7 @@ impl Pair {
             _ => {
                 self.failed.store(true, Ordering::Release);
                 // A queue pair that is broken has flushed by itself.
-                self.ours.store(end != End::Broken, Ordering::Release);
+                self.ours.store(!matches!(end, End::Broken(_)), Ordering::Release);
                 // For ever.
                 std::mem::forget(self.requests.gate.shut());
                 std::mem::forget(self.receives.gate.shut());
@@ -351,7 +357,7 @@ impl Pair {
         let end = match (end, link.state) {
             (End::Graceful | End::Abrupt, _) => End::Disconnected,
             // It has not been up, as far as the consumer knows.
-            (End::Broken, State::Greeting) => End::Failed,
+            (End::Broken(_), State::Greeting) => End::Failed,
             (end, _) => end,
         };
         link.end = Some(end);
@@ -441,7 +447,7 @@ impl Pair {
         drop(link);
         match end.unwrap_or(End::Dropped) {
             End::Graceful | End::Abrupt | End::Disconnected => self.call(Upcall::Disconnected),
-            End::Broken => self.call(Upcall::Broken),
+            End::Broken(because) => self.call(Upcall::Broken { because: &because }),
             End::Rejected { by_peer, private } => self.call(Upcall::Rejected { by_peer, private: &private }),
             End::Unreachable => self.call(Upcall::Unreachable),
             End::TimedOut => self.call(Upcall::TimedOut),

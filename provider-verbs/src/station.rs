@@ -18,7 +18,7 @@ use crate::cm::{Channel, Id};
 use crate::cq;
 use crate::descriptor::Bell;
 use crate::device::Device;
-use crate::link::End;
+use crate::link::{End, QP_FAILED};
 use crate::map::{self, DeviceNews};
 use crate::mw::Panes;
 use crate::numbers::Numbers;
@@ -199,7 +199,7 @@ impl Station {
         // A number may be another's by now.
         let failed = failed.into_iter().filter_map(|number| self.pair(number));
         for pair in failed.filter(|pair| pair.failed.load(Ordering::Acquire)) {
-            pair.end(End::Broken);
+            pair.end(End::Broken(QP_FAILED));
             lock(&self.ending).push(pair);
         }
         let now = Instant::now();

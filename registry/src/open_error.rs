@@ -134,7 +134,7 @@ impl fmt::Display for OpenError {
             write!(f, ": {mismatch}")?;
             if mismatch == Mismatch::Name {
                 if let Some(alike) = self.alike() {
-                    write!(f, "; did you mean {alike}?")?;
+                    write!(f, " (did you mean {alike}?)")?;
                 }
                 let shown = self.known.iter().take(NAMES).cloned().collect::<Vec<_>>().join(", ");
                 match self.known.len() {

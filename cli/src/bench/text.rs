@@ -113,10 +113,13 @@ fn alone(row: &Measured, figures: &Figures) -> String {
     ])
 }
 
+/// One of the figures: its name, how it is found and how it is written.
+type Figure = (&'static str, fn(&Figures) -> f64, fn(f64) -> String);
+
 /// What counts of a point: how long one takes where one is done at a time, else how much goes through.
 fn compared(row: &Measured, first: &Figures, second: &Figures) -> String {
     let [operation, size, depth, connections] = point(row);
-    let (what, value, text): (_, fn(&Figures) -> f64, fn(f64) -> String) = match row {
+    let (what, value, text): Figure = match row {
         Measured { depth: 1, connections: 1, .. } => ("p50", |figures| figures.latency.p50, units::time),
         Measured { size: ..1024, .. } => ("rate", |figures| figures.operations_per_second, units::rate),
         _ => ("bandwidth", |figures| figures.bytes_per_second, units::bandwidth),

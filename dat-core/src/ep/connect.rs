@@ -69,7 +69,7 @@ impl<T: Transport> Ep<T> {
         self.shared.conn().remote = Address { sockaddr: addr.into(), port: qualifier };
         let (ia, ep, connection) = (&self.ia.name, Hex(self.shared.ep), self.number(link));
         let private_size = private.len();
-        debug!(target: "dat::cm", ia, %ep, connection, to = %addr, qualifier, private = private_size, "connecting");
+        debug!(target: "dat::cm", ia, %ep, connection, to = %addr.ip(), qualifier, private = private_size, "connecting");
         let timeout = (timeout != DAT_TIMEOUT_INFINITE).then(|| Duration::from_micros(timeout.into()));
         let to = Connect { addr, port: qualifier, private, timeout, depth: setup.read_depth() };
         link.qp.connect(&to).inspect_err(|_| self.retract())?;

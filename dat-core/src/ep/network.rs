@@ -1,6 +1,7 @@
 //! What the network does to an endpoint: every transition it causes, and the event that reports it.
 
 use std::ffi::c_void;
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use dat_sys::describe::event_name;
 use dat_sys::ib::*;
 use dat_sys::*;
+use tracing::field::display;
 use tracing::{debug, info, warn};
 
 use super::state::{Effect, Event, Moved, State, StateCell};
@@ -118,11 +120,17 @@ impl<T: Transport> Shared<T> {
     }
 
     /// The connection, or the attempt at one, has ended: exactly one event says so.
-    fn ended(&self, event: Event, private: &[u8], number: impl FnOnce(State) -> DAT_EVENT_NUMBER) {
+    fn ended(
+        &self,
+        event: Event,
+        private: &[u8],
+        because: Option<&dyn Display>,
+        number: impl FnOnce(State) -> DAT_EVENT_NUMBER,
+    ) {
         if let Ok(Moved { from, effect: Effect::To(_) }) = self.apply(event) {
             let number = number(from);
             self.count(from, number);
-            self.tell(number);
+            self.tell(number, because);
             self.report(number, private, Order::AfterCompletions);
             if self.on_srq && matches!(from, State::Connected | State::DisconnectPending) {
                 self.leaves_srq();
@@ -136,14 +144,14 @@ impl<T: Transport> Shared<T> {
         self.ia.report(DAT_ASYNC_ERROR_EP_BROKEN, self.ep as *mut c_void, DAT_EP_TRANSFER_TO_ERROR);
     }
 
-    fn tell(&self, number: DAT_EVENT_NUMBER) {
+    fn tell(&self, number: DAT_EVENT_NUMBER, because: Option<&dyn Display>) {
         let (ia, ep, event) = (&self.ia.name, Hex(self.ep), event_name(number));
-        let connection = self.conn().number;
+        let (connection, because) = (self.conn().number, because.map(display));
         match number {
             DAT_CONNECTION_EVENT_DISCONNECTED => {
-                info!(target: "dat::cm", ia, %ep, connection, event, "ended")
+                info!(target: "dat::cm", ia, %ep, connection, event, because, "ended")
             }
-            _ => warn!(target: "dat::cm", ia, %ep, connection, event, "ended"),
+            _ => warn!(target: "dat::cm", ia, %ep, connection, event, because, "ended"),
         }
     }
 
@@ -190,7 +198,7 @@ impl<T: Transport> Receiver<T> for Shared<T> {
                 self.report(DAT_CONNECTION_EVENT_ESTABLISHED, private, Order::Now);
             }
             Upcall::Rejected { by_peer, private } => {
-                self.ended(Event::Failed, private, |from| match (from, by_peer) {
+                self.ended(Event::Failed, private, None, |from| match (from, by_peer) {
                     (State::DisconnectPending, _) => DAT_CONNECTION_EVENT_DISCONNECTED,
                     (_, true) => DAT_CONNECTION_EVENT_PEER_REJECTED,
                     (_, false) => DAT_CONNECTION_EVENT_NON_PEER_REJECTED,
@@ -199,8 +207,8 @@ impl<T: Transport> Receiver<T> for Shared<T> {
             Upcall::Unreachable => self.failed(DAT_CONNECTION_EVENT_UNREACHABLE),
             Upcall::TimedOut => self.failed(DAT_CONNECTION_EVENT_TIMED_OUT),
             Upcall::AcceptFailed => self.failed(DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR),
-            Upcall::Disconnected => self.lost(DAT_CONNECTION_EVENT_DISCONNECTED),
-            Upcall::Broken => self.lost(DAT_CONNECTION_EVENT_BROKEN),
+            Upcall::Disconnected => self.lost(DAT_CONNECTION_EVENT_DISCONNECTED, None),
+            Upcall::Broken { because } => self.lost(DAT_CONNECTION_EVENT_BROKEN, Some(because)),
             Upcall::HighWatermark => self.exceeds_soft_watermark(),
             Upcall::Failed => {
                 self.ia.report(DAT_ASYNC_ERROR_EP_BROKEN, self.ep as *mut c_void, DAT_EP_OTHER_ERROR)
@@ -234,14 +242,14 @@ impl<T: Transport> Shared<T> {
     }
 
     fn failed(&self, number: DAT_EVENT_NUMBER) {
-        self.ended(Event::Failed, &[], |from| match from {
+        self.ended(Event::Failed, &[], None, |from| match from {
             State::DisconnectPending => DAT_CONNECTION_EVENT_DISCONNECTED,
             _ => number,
         });
     }
 
-    fn lost(&self, number: DAT_EVENT_NUMBER) {
-        self.ended(Event::Ended, &[], |from| match from {
+    fn lost(&self, number: DAT_EVENT_NUMBER, because: Option<&dyn Display>) {
+        self.ended(Event::Ended, &[], because, |from| match from {
             // What the consumer asked for, however it came about.
             State::DisconnectPending => DAT_CONNECTION_EVENT_DISCONNECTED,
             State::ActivePending => DAT_CONNECTION_EVENT_NON_PEER_REJECTED,

@@ -47,11 +47,27 @@ pub(super) fn call((handle, name): (usize, &str), f: impl FnOnce() -> Result<()>
 
 /// The result as C wants it.
 #[inline]
-pub(super) fn code(result: Result<()>) -> DAT_RETURN {
+pub(crate) fn code(result: Result<()>) -> DAT_RETURN {
     match result {
         Ok(()) => DAT_SUCCESS,
         Err(error) => error.code(),
     }
+}
+
+/// The same of the data path, where only what is refused is told. That a queue is empty is no refusal.
+#[inline]
+pub(super) fn hot_code((handle, name): (usize, &str), result: Result<()>) -> DAT_RETURN {
+    if let Err(error) = result
+        && error.kind() != DAT_QUEUE_EMPTY
+    {
+        refused(name, handle, error);
+    }
+    code(result)
+}
+
+#[cold]
+fn refused(name: &str, handle: usize, error: Error) {
+    log::called(name, handle, Err(error));
 }
 
 /// Runs `f` alone on a handle if the table is thread-safe: posts, dequeues, and whatever takes away what they use.

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use dat_sys::ib::*;
 use dat_sys::*;
 
-use super::convert::{alone, call, code};
+use super::convert::{alone, call, hot_code};
 use super::ia::Tables;
 use super::post::target;
 use super::register::Version;
@@ -80,10 +80,12 @@ pub(super) unsafe extern "C" fn handle_extendedop<P: Provider, T: Transport, con
 /// As [`handle::get`].
 unsafe fn on_ep<T: Transport, const SAFE: bool>(
     handle: *mut c_void,
+    name: &str,
     f: impl FnOnce(&Node<Ep<T>>) -> Result<()>,
 ) -> DAT_RETURN {
     // SAFETY: as the caller promised.
-    alone::<SAFE, _>(handle, || code(unsafe { handle::get::<Ep<T>>(handle) }.and_then(f)))
+    let result = || unsafe { handle::get::<Ep<T>>(handle) }.and_then(f);
+    hot_code((handle as usize, name), alone::<SAFE, _>(handle, result))
 }
 
 /// `count, lmr_triplets, cookie, rmr_triplet, immediate, flags`.
@@ -96,7 +98,7 @@ unsafe fn write_immed<T: Transport, const SAFE: bool>(handle: *mut c_void, args:
         let (count, iov) = (args.next() as DAT_COUNT, args.pointer::<DAT_LMR_TRIPLET>());
         let (cookie, remote) = (args.next(), args.pointer::<DAT_RMR_TRIPLET>());
         let (immediate, flags) = (args.next() as u32, args.next() as DAT_COMPLETION_FLAGS);
-        on_ep::<T, SAFE>(handle, |ep| {
+        on_ep::<T, SAFE>(handle, "ib_post_rdma_write_immed", |ep| {
             let segments = super::convert::segments(count, iov).map_err(|error| match error {
                 _ if error == Error::arg(2) => Error::arg(3),
                 _ => Error::arg(4),
@@ -115,12 +117,15 @@ unsafe fn atomic<T: Transport, const SAFE: bool>(
     atomic: Atomic,
     args: &mut VaList,
 ) -> DAT_RETURN {
-    let sink_arg = if let Atomic::FetchAdd(_) = atomic { 4 } else { 5 };
+    let (name, sink_arg) = match atomic {
+        Atomic::FetchAdd(_) => ("ib_post_fetch_and_add", 4),
+        Atomic::CompareSwap { .. } => ("ib_post_cmp_and_swap", 5),
+    };
     // SAFETY: as the caller promised.
     unsafe {
         let (sink, cookie) = (args.pointer::<DAT_LMR_TRIPLET>(), args.next());
         let (remote, flags) = (args.pointer::<DAT_RMR_TRIPLET>(), args.next() as DAT_COMPLETION_FLAGS);
-        on_ep::<T, SAFE>(handle, |ep| {
+        on_ep::<T, SAFE>(handle, name, |ep| {
             let sink = sink.as_ref().ok_or(Error::arg(sink_arg))?;
             let sink =
                 Segment { addr: sink.virtual_address, len: sink.segment_length, key: sink.lmr_context };

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use dat_sys::*;
 
-use super::convert::{alone, code, segments};
+use super::convert::{alone, hot_code, segments};
 use crate::ep::Ep;
 use crate::error::{Error, Result};
 use crate::evd::Evd;
@@ -23,7 +23,7 @@ macro_rules! hot {
         ) -> DAT_RETURN {
             // SAFETY: as `slots!` says; the memory of segments is the consumer's to keep, and where one thread at a
             // time may call, the consumer sees to it or the table is thread-safe.
-            unsafe { on::<$object, SAFE>(handle, |$node| { $($body)* }) }
+            unsafe { on::<$object, SAFE>(handle, stringify!($name), |$node| { $($body)* }) }
         }
     )*};
 }
@@ -33,10 +33,12 @@ macro_rules! hot {
 #[inline(always)]
 unsafe fn on<O: Object, const SAFE: bool>(
     handle: *mut c_void,
+    name: &str,
     f: impl FnOnce(&Node<O>) -> Result<()>,
 ) -> DAT_RETURN {
     // SAFETY: as the caller promised.
-    alone::<SAFE, _>(handle, || code(unsafe { handle::get::<O>(handle) }.and_then(f)))
+    let result = || unsafe { handle::get::<O>(handle) }.and_then(f);
+    hot_code((handle as usize, name), alone::<SAFE, _>(handle, result))
 }
 
 hot! {

@@ -33,7 +33,7 @@ pub fn close<T: Transport>(ia: &Node<Ia<T>>, flags: DAT_CLOSE_FLAGS) -> Result<(
         DAT_CLOSE_ABRUPT_FLAG => destroy_objects(ia),
         _ => return Err(Error::arg(2)),
     }
-    info!(target: "dat::ia", ia = ia.name, handle = %Hex(ia.consumer_handle() as usize), "closed");
+    info!(target: "dat::ia", ia = ia.name, handle = %Hex(ia.handle() as usize), "closed");
     stats::leave(ia);
     sharing::expel(ia);
     sharing::leave(ia);

@@ -62,7 +62,7 @@ pub unsafe fn enter<T: Transport>(
     // SAFETY: dat_ia_close takes it away before the adapter goes.
     ia.transport.watch(Some(unsafe { Sink::new(ia) }));
     stats::enter(ia);
-    let handle = Hex(ia.consumer_handle() as usize);
+    let handle = Hex(ia.handle() as usize);
     info!(target: "dat::ia", ia = ia.name, %handle, provider = ia.provider, "opened");
     Ok(ia)
 }

@@ -131,7 +131,7 @@ impl Fabric {
             Note::TimedOut => Upcall::TimedOut,
             Note::AcceptFailed => Upcall::AcceptFailed,
             Note::Disconnected => Upcall::Disconnected,
-            Note::Broken => Upcall::Broken,
+            Note::Broken => Upcall::Broken { because: &"a request failed" },
             Note::LowWatermark => Upcall::LowWatermark,
             Note::HighWatermark => Upcall::HighWatermark,
         });

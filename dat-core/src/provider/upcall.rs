@@ -1,5 +1,6 @@
 //! What a transport reports, and to whom.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 
 use super::{ReadDepth, Transport};
@@ -48,7 +49,10 @@ pub enum Upcall<'a, T: Transport> {
     /// The connection was ended by either side in order.
     Disconnected,
     /// The connection was lost, or an error ended it.
-    Broken,
+    Broken {
+        /// What it was, for who looks for the cause.
+        because: &'a dyn Display,
+    },
     /// A shared receive queue fell below its watermark.
     LowWatermark,
     /// A queue pair holds more receive buffers than its soft watermark says.

@@ -165,7 +165,10 @@ impl Link {
         {
             connection.line.peer.tell(Word::Frames(connection.stream.terminate()));
         }
-        self.end(if self.state == State::Closing { Upcall::Disconnected } else { Upcall::Broken });
+        self.end(match self.state {
+            State::Closing => Upcall::Disconnected,
+            _ => Upcall::Broken { because: &failure },
+        });
     }
 
     /// The connection has ended, or will never be: all that is posted completes, then the consumer is told.

@@ -8,6 +8,7 @@
 use dat_core::provider::Close;
 use rnic::Work;
 use rnic::cm::Ending;
+use rnic::rc::Failure;
 
 use super::parting::Parting;
 use super::{Link, Phase, Tools};
@@ -20,9 +21,21 @@ pub(super) enum End {
     /// The peer ended it.
     Peer,
     /// The network failed, or one side broke the rules, or a request failed.
-    Broken,
+    Broken(Breach),
     /// The peer never said that it has seen our acceptance.
     NotAccepted,
+}
+
+/// What ended it in disorder.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Breach {
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    /// It waited for our last word, or has forgotten the connection.
+    #[error("the peer knows nothing of the connection any more")]
+    Left,
+    #[error("the peer's process is gone")]
+    Gone,
 }
 
 impl Link {
@@ -86,7 +99,7 @@ impl Link {
         match &self.phase {
             // It has said so.
             Phase::Up(up) if up.peer_leaves => self.end(tools, End::Peer),
-            Phase::Up(_) => self.end(tools, End::Broken),
+            Phase::Up(_) => self.end(tools, End::Broken(Breach::Gone)),
             Phase::Dialing(dialing) => {
                 if let Some((conn, _)) = dialing.call {
                     tools.station.cm.forget(tools.now, conn.id);
@@ -109,7 +122,7 @@ impl Link {
             other => return self.phase = other,
         };
         tools.kit.past.add(&up.rc.stats().list());
-        if let End::Broken = end {
+        if let End::Broken(_) = end {
             up.rc.last_words(&mut tools.kit.burst);
         } else {
             // What the peer asked for comes first.
@@ -131,16 +144,16 @@ impl Link {
             }
             // That is the answer.
             End::Peer => cm.disconnect(tools.now, conn.id, Ending::Graceful),
-            End::Broken => cm.forget(tools.now, conn.id),
+            End::Broken(_) => cm.forget(tools.now, conn.id),
             End::NotAccepted => {}
         }
         tools.station.qpns.retire(conn.qpn);
         up.rc.flush();
         self.finish(up.rc.into_work());
-        self.sink.call(match end {
+        self.sink.call(match &end {
             _ if !announced => Upcall::AcceptFailed,
             _ if closing => Upcall::Disconnected,
-            End::Broken => Upcall::Broken,
+            End::Broken(because) => Upcall::Broken { because },
             End::Local(_) | End::Peer | End::NotAccepted => Upcall::Disconnected,
         });
     }

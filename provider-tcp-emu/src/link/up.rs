@@ -6,7 +6,7 @@ use dat_core::provider::ReadDepth;
 use rnic::Stream;
 use rnic::rdmap::setup::Gate;
 
-use super::End;
+use super::{End, Loss};
 use crate::connection::Connection;
 use crate::engine::{Kit, Sink, Upcall};
 use crate::socket::Moved;
@@ -90,11 +90,11 @@ impl Up {
         // SAFETY: the stream has just said where octets may go.
         let n = match unsafe { self.socket.receive(kit.rx.iov()) } {
             Moved::Octets(n @ 1..) => n,
-            Moved::Nothing if self.hung_up => return Err(End::Lost),
+            Moved::Nothing if self.hung_up => return Err(End::Lost(Loss::Connection(None))),
             Moved::Nothing => return Ok(Received::Nothing),
             Moved::Octets(0) => return Err(self.cut(End::Peer)),
             Moved::Gone(e) if is_reset(&e) => return Err(self.cut(End::Peer)),
-            Moved::Gone(_) => return Err(End::Lost),
+            Moved::Gone(e) => return Err(End::Lost(Loss::Connection(e.raw_os_error()))),
         };
         if !self.announced {
             // What comes is the RTR frame, or stands for it; no completion may come before the news.
@@ -107,7 +107,7 @@ impl Up {
 
     /// The stream is over: in the middle of a message that is a loss.
     pub(super) fn cut(&self, end: End) -> End {
-        if self.stream.is_mid_message() { End::Lost } else { end }
+        if self.stream.is_mid_message() { End::Lost(Loss::Rest) } else { end }
     }
 
     /// Gather writes until nothing is ready or the socket is full.

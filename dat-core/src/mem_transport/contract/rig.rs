@@ -436,7 +436,7 @@ impl<T: Transport> Receiver<T> for Log<'_, T> {
             Upcall::TimedOut => Event::TimedOut,
             Upcall::AcceptFailed => Event::AcceptFailed,
             Upcall::Disconnected => Event::Disconnected,
-            Upcall::Broken => Event::Broken,
+            Upcall::Broken { .. } => Event::Broken,
             Upcall::LowWatermark => Event::LowWatermark,
             Upcall::HighWatermark => Event::HighWatermark,
             // No case can make a device fail.
