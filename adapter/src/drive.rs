@@ -3,14 +3,14 @@
 //! - A consumer that polls drives the sockets itself ([`Drive::poll`]).
 //! - One that blocks polls for some microseconds, then sleeps in the poller itself ([`Drive::sleep`]): a message costs one
 //!   wake-up and no hand-over. There is one poller, so of several that block one leads and the others follow, asleep on
-//!   their own [`Wake`]; a leader that leaves makes one of them the next.
+//!   their own [`Wake`]; a leader that leaves calls one of them to be the next.
 //! - A background thread serves those whose consumer does neither:
 //!
 //! ```text
 //! Active   in the poller, without limit        → Watching  when a consumer makes progress, or has posted something
 //! Watching looks once in a tick                → Active    when no consumer has made progress since the last tick
 //!                                              → Resting   when a consumer has been asleep in the poller for some ticks
-//! Resting  asleep, without limit               → Watching  when that consumer leaves the poller
+//! Resting  asleep, without limit               → Watching  when that consumer leaves the poller, whoever follows
 //! ```
 //!
 //! While a consumer sleeps on a file descriptor of its own (dat_cno_fd_create), nobody can tell when it makes progress: then
@@ -19,6 +19,8 @@
 //! So, otherwise, no one polls a socket beside another, and a program that does nothing is not woken by anybody.
 
 mod background;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -267,14 +269,16 @@ impl<E: Engine> Drive<E> {
     /// The poller is free: somebody else's turn.
     fn hand_over(&self) {
         let followers = lock(&self.followers);
-        match followers.first() {
-            Some(next) => {
-                // SAFETY: it is in the list, and the list is locked.
-                let in_poller = unsafe { &*next.0 }.signal();
-                debug_assert!(!in_poller, "a follower is not in the poller");
-            }
-            None => self.background.rouse(),
+        // SAFETY: they are in the list, and the list is locked.
+        let mut wakes = followers.iter().map(|follower| unsafe { &*follower.0 });
+        // Who has been signalled already may have what it waits for, and not come back.
+        if let Some(next) = wakes.find(|wake| !wake.is_signalled()) {
+            let in_poller = next.signal();
+            debug_assert!(!in_poller, "a follower is not in the poller");
         }
+        drop(followers);
+        // Nor need the one that is called: its own signal may come a moment later. If nobody leads, this thread sees to it.
+        self.background.rouse();
     }
 
     fn has_followers(&self) -> bool {

@@ -16,7 +16,7 @@ use crate::measure::{Operation, PATIENCE, WORD, Wait};
 pub(crate) const RECEIVES: usize = 512;
 /// After so many messages of a stream the receiver sends a note.
 pub(crate) const CREDIT: usize = 128;
-/// Requests that complete outstanding at most, notes included. As many more do not complete: writes that a note announces.
+/// Requests outstanding at most, notes included; besides each, a write that does not complete by itself.
 pub(crate) const REQUESTS: usize = 128;
 /// RDMA reads outstanding at most, each way; more wait at the reader.
 const READS: usize = 16;

@@ -38,7 +38,8 @@ Targets:
 
 The lines go to standard error, from adapters of ours alone: a program that loads
 OFED's providers, or runs with more rights than who starts it, says nothing. What
-is posted and completes is not told; OPENDAT_CAPTURE writes down what is on the wire.
+is posted and completes with success is not told; OPENDAT_CAPTURE writes down what
+is on the wire.
 
 Exits as the program does; with 127 if there is no such program, 126 if it cannot
 be run.";

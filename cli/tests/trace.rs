@@ -39,6 +39,7 @@ fn a_connection_is_told_from_end_to_end() {
     // Two processes.
     assert_eq!(has("ia: opened ia=tcp-emu handle="), 2);
     assert_eq!(has("cm: connecting ia=tcp-emu ep=0x"), has("cm: request ia=tcp-emu cr=0x"));
+    assert!(lines.iter().any(|line| line.contains(" to=127.0.0.1 qualifier=")), "{lines:#?}");
     assert_eq!(has("cm: accepted ia=tcp-emu cr=0x") * 2, has("cm: established ia=tcp-emu ep=0x"));
     has("cm: ended ia=tcp-emu ep=0x");
     assert!(!lines.iter().any(|line| line.starts_with("ep:")), "states were not asked for: {lines:#?}");
@@ -52,6 +53,8 @@ fn an_adapter_is_told_when_it_opens_and_closes() {
     let [opened, closed] = &lines[..] else { panic!("{lines:#?}") };
     assert!(opened.starts_with("ia: opened ia=tcp-emu handle="), "{opened}");
     assert!(closed.starts_with("ia: closed ia=tcp-emu handle="), "{closed}");
+    let handle = |line: &str| line.split(' ').find(|word| word.starts_with("handle=")).map(str::to_owned);
+    assert_eq!(handle(opened), handle(closed), "{lines:#?}");
 }
 
 #[test]

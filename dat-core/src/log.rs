@@ -262,7 +262,7 @@ impl Write for Destination {
     }
 }
 
-/// A control call has ended. `handle` is its first argument.
+/// A control call has ended, or one of the data path was refused. `handle` is its first argument.
 pub(crate) fn called(name: &str, handle: usize, result: Result<()>) {
     match result {
         Err(error) if let DAT_TIMEOUT_EXPIRED | DAT_INTERRUPTED_CALL | DAT_QUEUE_EMPTY = error.kind() => {

@@ -169,8 +169,8 @@ pub(super) fn notes(document: &Document) -> String {
         "{subjects} at {address}; {place}, Linux {kernel}.\n\
          Medians of {}{turns}. Latency: half of the way there and back, a write\n\
          with the send that announces it; all of it where an operation is answered; while\n\
-         so many are on their way as depth and conns say. A percentile that too few were\n\
-         measured for is left out.\n\
+         so many are on their way as the depth and the number of connections say. A\n\
+         percentile that too few were measured for is left out.\n\
          {waits}.",
         units::plural(*rounds as usize, "round", "rounds")
     )

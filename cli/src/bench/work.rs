@@ -146,7 +146,9 @@ impl Point {
             raw.barrier()?;
             self.latency(links, role, count).map(|_| 0.0)
         })?;
-        Ok(Count { streamed, timed: timed.min(MOST_TIMES / self.connections) })
+        // Enough for the first ones, which find a shorter queue, to be left out.
+        let timed = timed.min(MOST_TIMES / self.connections).max(2 * self.depth);
+        Ok(Count { streamed, timed })
     }
 
     fn sample(self, links: &mut [Link], raw: &mut Raw, role: Role, count: Count) -> Result<Sample> {
@@ -165,10 +167,14 @@ impl Point {
         })
     }
 
-    /// How long each took, on all connections.
+    /// How long each took, on all connections, while so many were on their way as the depth says.
     fn latency(self, links: &mut [Link], role: Role, count: usize) -> Result<Vec<f64>> {
         let Point { operation, size, depth, .. } = self;
-        let times = on_each(links, |link| latency(link, role, operation, size, count, depth))?;
+        let times = on_each(links, |link| {
+            let mut times = latency(link, role, operation, size, count, depth)?;
+            times.drain(..times.len().min(depth - 1));
+            Ok(times)
+        })?;
         Ok(times.concat())
     }
 

@@ -47,7 +47,7 @@ pub(super) fn call((handle, name): (usize, &str), f: impl FnOnce() -> Result<()>
 
 /// The result as C wants it.
 #[inline]
-pub(crate) fn code(result: Result<()>) -> DAT_RETURN {
+pub(in crate::export) fn code(result: Result<()>) -> DAT_RETURN {
     match result {
         Ok(()) => DAT_SUCCESS,
         Err(error) => error.code(),

@@ -30,6 +30,8 @@ pub(super) struct Up {
     pub(super) writable: bool,
     /// The peer takes nothing any more; what it has sent before is still to be read.
     pub(super) hung_up: bool,
+    /// What a send was answered with then.
+    pub(super) errno: Option<i32>,
     /// In the list of those that could go on at once.
     pub(super) queued: bool,
     /// Not in the poller.
@@ -71,6 +73,7 @@ impl Up {
             closing: false,
             writable: true,
             hung_up: false,
+            errno: None,
             queued: false,
             absent: false,
             over: None,
@@ -90,7 +93,7 @@ impl Up {
         // SAFETY: the stream has just said where octets may go.
         let n = match unsafe { self.socket.receive(kit.rx.iov()) } {
             Moved::Octets(n @ 1..) => n,
-            Moved::Nothing if self.hung_up => return Err(End::Lost(Loss::Connection(None))),
+            Moved::Nothing if self.hung_up => return Err(End::Lost(Loss::Connection(self.errno))),
             Moved::Nothing => return Ok(Received::Nothing),
             Moved::Octets(0) => return Err(self.cut(End::Peer)),
             Moved::Gone(e) if is_reset(&e) => return Err(self.cut(End::Peer)),
@@ -128,7 +131,8 @@ impl Up {
             let sent = match unsafe { self.socket.send(kit.tx.iov(), kit.tx.ends_record()) } {
                 Moved::Octets(n) => n,
                 Moved::Nothing => 0,
-                Moved::Gone(_) => {
+                Moved::Gone(e) => {
+                    self.errno = e.raw_os_error();
                     // The peer's last messages may wait to be read.
                     self.writable = false;
                     self.hung_up = true;
