@@ -207,16 +207,7 @@ fn answers(
     count: usize,
     depth: usize,
 ) -> Result<Vec<f64>> {
-    let mut times = Vec::with_capacity(count);
-    let mut started = VecDeque::with_capacity(depth);
-    while times.len() < count {
-        while started.len() < depth && times.len() + started.len() < count {
-            started.push_back(Instant::now());
-            link.ask(operation, size)?;
-        }
-        link.complete(started.len() - 1)?;
-        times.extend(started.pop_front().map(|start| start.elapsed().as_secs_f64()));
-    }
+    let times = on_their_way(link, count, depth, |link| link.ask(operation, size), Link::complete)?;
     link.note()?;
     link.complete(0)?;
     Ok(times)
@@ -230,20 +221,38 @@ fn echoes(
     count: usize,
     depth: usize,
 ) -> Result<Vec<f64>> {
+    let back = |link: &mut Link, _| {
+        // While it is on its way there is time.
+        tidy(link)?;
+        link.post_receives()?;
+        take(link, operation, size)
+    };
+    let mut times = on_their_way(link, count, depth, |link| there(link, operation, size), back)?;
+    link.post_receives()?;
+    link.complete(0)?;
+    times.iter_mut().for_each(|time| *time /= 2.0);
+    Ok(times)
+}
+
+/// Posts `count`, never more than `depth` at a time, and waits for each, so that as many are left as it is told; how long each
+/// took, in seconds.
+fn on_their_way(
+    link: &mut Link,
+    count: usize,
+    depth: usize,
+    post: impl Fn(&mut Link) -> Result<()>,
+    wait: impl Fn(&mut Link, usize) -> Result<()>,
+) -> Result<Vec<f64>> {
     let mut times = Vec::with_capacity(count);
     let mut started = VecDeque::with_capacity(depth);
     while times.len() < count {
         while started.len() < depth && times.len() + started.len() < count {
             started.push_back(Instant::now());
-            there(link, operation, size)?;
+            post(link)?;
         }
-        link.post_receives()?;
-        take(link, operation, size)?;
-        times.extend(started.pop_front().map(|start| start.elapsed().as_secs_f64() / 2.0));
-        tidy(link)?;
+        wait(link, started.len() - 1)?;
+        times.extend(started.pop_front().map(|start| start.elapsed().as_secs_f64()));
     }
-    link.post_receives()?;
-    link.complete(0)?;
     Ok(times)
 }
 

@@ -83,24 +83,3 @@ fn the_end_of_a_mapping_is_not_crossed() {
     assert_eq!(table_of(second), None);
     expel(ours);
 }
-
-/// The cost of the hot path; run with `--release -- --ignored --nocapture`.
-#[test]
-#[ignore = "not a test: a measurement"]
-fn cost_of_a_cached_handle() {
-    let ours = table();
-    assert!(admit(ours));
-    let good = object(ours);
-    let rounds = 100_000_000_u32;
-    let start = std::time::Instant::now();
-    for _ in 0..rounds {
-        assert!(std::hint::black_box(table_of(std::hint::black_box(handle(&*good)))).is_some());
-    }
-    println!("{:.2} ns a handle", start.elapsed().as_nanos() as f64 / f64::from(rounds));
-    let start = std::time::Instant::now();
-    for _ in 0..1_000_000 {
-        assert!(std::hint::black_box(is_readable(std::hint::black_box(handle(&*good)))));
-    }
-    println!("{:.0} ns a probe", start.elapsed().as_nanos() as f64 / 1e6);
-    expel(ours);
-}
