@@ -1,4 +1,4 @@
-//! What is the same in all ia_params: where, how long to poll, and what to capture to.
+//! What is the same in all ia_params: where, how long to poll, what to capture to, and how strict to be.
 //!
 //! ```text
 //! ia_params = [ where [ number ] ] { key "=" value }        words, separated by blanks
@@ -11,6 +11,7 @@
 //! |---|---|---|
 //! | `capture` | a pcapng file for what sockets send and receive (docs/capture.md); also `OPENDAT_CAPTURE` | none |
 //! | `spin` | µs that a blocking wait polls before it sleeps; also `OPENDAT_SPIN_US` | 30; 0 on one processor, and over verbs devices |
+//! | `strict` | `on`: what the standard forbids is refused, also where OFED's library lets programs do it (docs/compatibility.md) | `off` |
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -32,6 +33,8 @@ pub struct Params {
     pub spin: Option<Duration>,
     /// The file that captures what sockets move, its name not yet expanded.
     pub capture: Option<String>,
+    /// The letter of the standard holds, and not what programs have come to rely on.
+    pub strict: bool,
 }
 
 const MAX_SPIN: u64 = 1_000_000;
@@ -63,7 +66,7 @@ pub fn parse(
     let address = bind.unwrap_or_else(|| netdev::of_host(&devices));
     let capture = variable(&env, "OPENDAT_CAPTURE", |file| Ok::<_, String>(file.to_owned()))?;
     let spin = variable(&env, "OPENDAT_SPIN_US", self::spin)?;
-    let mut params = Params { bind, address, spin, capture };
+    let mut params = Params { bind, address, spin, capture, strict: false };
     for word in options {
         let set = match word.split_once('=').unwrap_or((word, "")) {
             ("spin", value) => self::spin(value).map(|spin| params.spin = Some(spin)),
@@ -72,6 +75,7 @@ pub fn parse(
                 params.capture = Some(file.to_owned());
                 Ok(())
             }
+            ("strict", value) => on(value).map(|strict| params.strict = strict),
             (key, value) => own(key, value),
         };
         set.map_err(|e| invalid(format!("{word}: {e}")))?;

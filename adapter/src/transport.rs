@@ -8,7 +8,6 @@ mod service;
 
 use std::borrow::Cow;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
@@ -89,7 +88,7 @@ impl<E: Engine> Adapter<E> {
                 OpenError::new(no_resources(e), reason)
             })?;
         }
-        Ok(Adapter { attrs: attrs(ia, params.address, wire), keys: Arc::new(Keys::new()), drive })
+        Ok(Adapter { attrs: attrs(ia, params, wire), keys: Arc::new(Keys::new()), drive })
     }
 }
 
@@ -99,12 +98,12 @@ impl<E: Engine> Drop for Adapter<E> {
     }
 }
 
-fn attrs(ia: &str, address: SocketAddr, wire: Wire) -> Attrs {
+fn attrs(ia: &str, params: &Params, wire: Wire) -> Attrs {
     let Wire { max_read_depth, max_private, extended, named } = wire;
     Attrs {
         adapter: ia.to_owned(),
         vendor: "OpenDAT".to_owned(),
-        address,
+        address: params.address,
         max_eps: 1 << 16,
         max_dtos: 1 << 16,
         max_segments: 32,
@@ -124,6 +123,8 @@ fn attrs(ia: &str, address: SocketAddr, wire: Wire) -> Attrs {
         max_srq_depth: 1 << 16,
         srq_across_pds: true,
         zero_based: true,
+        quiet: true,
+        strict: params.strict,
         optimal_alignment: 64,
         named,
     }

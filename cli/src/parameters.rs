@@ -96,7 +96,7 @@ mod tests {
                 "mtu=9000",
                 "ia_params: mtu=9000: expected 256, 512, 1024, 2048 or 4096 octets",
             ),
-            ("libdat_verbs.so", "lo mtu=1024", "ia_params: mtu=1024: unknown key; known is spin"),
+            ("libdat_verbs.so", "lo mtu=1024", "ia_params: mtu=1024: unknown key; known are spin and strict"),
         ] {
             assert_eq!(fault(library, params).as_deref(), Some(why));
         }

@@ -37,6 +37,8 @@ fn main() {
 /// A target, and the environment that leads to it.
 struct Setup {
     provider: &'static str,
+    /// The name of its entry.
+    ia: &'static str,
     /// What leads there, as the names of the tests say it.
     name: &'static str,
     /// The same in words.
@@ -69,6 +71,7 @@ fn setups(dir: &TempDir) -> Vec<Setup> {
 
     let linked = |provider| Setup {
         provider,
+        ia: provider,
         name: "linked",
         words: "the linked-in registry",
         door: Door::Linked,
@@ -76,9 +79,16 @@ fn setups(dir: &TempDir) -> Vec<Setup> {
         conf: empty.clone(),
         builtin: true,
     };
+    let by_the_letter = |provider, ia| Setup {
+        ia,
+        name: "strict",
+        words: "the linked-in registry, strict=on",
+        ..linked(provider)
+    };
     // Through a library; with a registry file, which names it, the provider is a loaded one.
     let through = |provider, name, words, library: &Path, version, missing, conf: Option<&PathBuf>| Setup {
         provider,
+        ia: provider,
         name,
         words,
         door: Door::Library(library.to_owned(), version),
@@ -90,6 +100,9 @@ fn setups(dir: &TempDir) -> Vec<Setup> {
     let loaded = "libdat2.so.2, provider loaded";
     let mut setups = vec![
         linked("mem"),
+        by_the_letter("mem", "mem-strict"),
+        by_the_letter("tcp-emu", "tcp-emu-strict"),
+        by_the_letter("softroce", "softroce-strict"),
         through("mem", "libdat2", loaded, &libdat2, v2, not_built(), Some(&mem)),
         through("mem", "libdat1", "libdat.so.1, provider loaded", &libdat1, v1, not_built(), Some(&mem_1_2)),
     ];
@@ -142,7 +155,7 @@ fn loopback_plugin() -> PathBuf {
 }
 
 fn trials(setup: Setup) -> Vec<Trial> {
-    let target = Target { door: setup.door.clone(), provider: setup.provider.into() }.to_argument();
+    let target = Target { door: setup.door.clone(), provider: setup.ia.into() }.to_argument();
     let (conf, builtin) = (setup.conf.clone(), if setup.builtin { "1" } else { "0" });
     let pool = Arc::new(Mutex::new(Pool::new(move || {
         let mut command = Command::new(std::env::current_exe().expect("this test has a path"));

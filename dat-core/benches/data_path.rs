@@ -77,6 +77,8 @@ impl Provider for Nothing {
             max_srq_depth: 0,
             srq_across_pds: false,
             zero_based: true,
+            quiet: true,
+            strict: false,
             optimal_alignment: 64,
             named: Vec::new(),
         }))

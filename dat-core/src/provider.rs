@@ -343,6 +343,12 @@ pub struct Attrs {
     pub srq_across_pds: bool,
     /// Regions may count from zero ([`Mem::zero_based`]).
     pub zero_based: bool,
+    /// A queue that is armed for solicited completions wakes for each completion but those that were posted quiet, as
+    /// [`Completions::arm`] says. Not so for devices that know only what the sender solicited.
+    pub quiet: bool,
+    /// The consumer wants the letter of the standard (`strict=on` in ia_params): what the standard forbids is refused, also
+    /// where OFED's library has always let programs do it.
+    pub strict: bool,
     /// Bytes to which buffers are best aligned.
     pub optimal_alignment: u32,
     /// Transport-specific named attributes.

@@ -72,7 +72,8 @@ fn places(bind: Option<SocketAddr>, addresses: &[NetAddr]) -> Vec<&NetAddr> {
 /// As provider-verbs has them.
 pub(crate) fn open(ia: &str, rxe: &Rxe, params: &Params, why: &str) -> Result<Adapter, OpenError> {
     let spin = params.adapter.spin.map_or_else(String::new, |spin| format!("spin={}", spin.as_micros()));
-    let adapter = Verbs.open(ia, &format!("{} {spin}", rxe.address))?;
+    let strict = if params.adapter.strict { "strict=on" } else { "" };
+    let adapter = Verbs.open(ia, &format!("{} {spin} {strict}", rxe.address))?;
     Ok(adapter.with_attribute("engine", &format!("the kernel's {} on {}: {why}", rxe.name, rxe.netdev)))
 }
 

@@ -58,7 +58,11 @@ impl Params {
                 ("net", _) => {
                     conditions = value.parse().map_err(|e: netem::ConditionsError| e.to_string())?
                 }
-                _ => return Err("unknown key; known are engine, mtu, gso, net, capture and spin".into()),
+                _ => {
+                    return Err(
+                        "unknown key; known are engine, mtu, gso, net, spin, strict and capture".into()
+                    );
+                }
             }
             Ok(())
         })?;
@@ -150,7 +154,7 @@ mod tests {
         assert!(reason("net=los=1%").starts_with("ia_params: net=los=1%: "));
         assert_eq!(
             reason("cc=reno"),
-            "ia_params: cc=reno: unknown key; known are engine, mtu, gso, net, capture and spin"
+            "ia_params: cc=reno: unknown key; known are engine, mtu, gso, net, spin, strict and capture"
         );
     }
 }

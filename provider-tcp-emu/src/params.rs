@@ -38,7 +38,11 @@ impl Params {
                 ("cc", "") => return Err("expected the name of a congestion control".into()),
                 ("cc", _) => cc = Some(value.to_owned()),
                 ("fpdu", _) => fpdu = self::fpdu(value)?,
-                _ => return Err("unknown key; known are crc, extended, spin, capture, cc and fpdu".into()),
+                _ => {
+                    return Err(
+                        "unknown key; known are crc, extended, cc, fpdu, spin, strict and capture".into()
+                    );
+                }
             }
             Ok(())
         })?;
@@ -90,7 +94,7 @@ mod tests {
         assert_eq!(reason("extended="), "ia_params: extended=: expected on or off");
         assert_eq!(
             reason("speed=11"),
-            "ia_params: speed=11: unknown key; known are crc, extended, spin, capture, cc and fpdu"
+            "ia_params: speed=11: unknown key; known are crc, extended, cc, fpdu, spin, strict and capture"
         );
         assert_eq!(reason("fpdu=1"), "ia_params: fpdu=1: expected 128 to 65536 octets");
         assert_eq!(reason("cc="), "ia_params: cc=: expected the name of a congestion control");

@@ -197,7 +197,7 @@ impl Device {
     }
 
     /// What `dat_ia_query` tells of it.
-    pub fn attrs(&self, ia: &str) -> Attrs {
+    pub fn attrs(&self, ia: &str, strict: bool) -> Attrs {
         let (attr, count) = (&self.attr, |n: i32| usize::try_from(n).unwrap_or(0));
         let segments = count(attr.max_sge).min(32);
         // Less what marks the end of a connection's queues.
@@ -230,6 +230,8 @@ impl Device {
             srq_across_pds: !self.is_rxe(),
             // siw takes no other name for a region's first byte than its address, and does not say so.
             zero_based: !self.is_siw(),
+            quiet: false,
+            strict,
             optimal_alignment: 64,
             named: vec![
                 ("device".to_owned(), format!("{} port {}", self.name, self.port)),

@@ -1,4 +1,4 @@
-//! ia_params: where, and `spin`.
+//! ia_params: where, `spin` and `strict`.
 //!
 //! ```text
 //! where = network device | address | host name | RDMA device [ port ]        nothing: the first address with a device
@@ -27,6 +27,8 @@ pub struct Params {
     /// How long a blocking wait polls before it sleeps. Not at all, unless somebody wants that: devices have interrupts, and are as
     /// fast while nobody polls.
     pub spin: Duration,
+    /// As [`adapter::Params::strict`].
+    pub strict: bool,
 }
 
 impl Params {
@@ -48,14 +50,14 @@ impl Params {
         let words: Vec<_> = place.iter().map(String::as_str).chain(rest.iter().copied()).collect();
         // What the environment says of captures is meant for those who can.
         let env = |name: &str| if name == "OPENDAT_CAPTURE" { None } else { env(name) };
-        let unknown = |_: &str, _: &str| Err("unknown key; known is spin".to_owned());
+        let unknown = |_: &str, _: &str| Err("unknown key; known are spin and strict".to_owned());
         let adapter = adapter::params::parse(&words.join(" "), env, unknown)?;
         if adapter.capture.is_some() {
             return Err(invalid(
                 "capture: packets of an RDMA device do not come by here; see tcpdump(8)".into(),
             ));
         }
-        Ok(Params { bind: adapter.bind, spin: adapter.spin.unwrap_or_default() })
+        Ok(Params { bind: adapter.bind, spin: adapter.spin.unwrap_or_default(), strict: adapter.strict })
     }
 }
 
@@ -145,7 +147,7 @@ mod tests {
             "ia_params: port 2 of rxe0 serves no network device: say an address instead"
         );
         assert_eq!(parse("rxe0 3").expect_err("no such port").code, Error::of(DAT_INVALID_ADDRESS));
-        assert_eq!(reason("rxe0 mtu=1"), "ia_params: mtu=1: unknown key; known is spin");
+        assert_eq!(reason("rxe0 mtu=1"), "ia_params: mtu=1: unknown key; known are spin and strict");
         assert_eq!(reason("lo rxe0"), "ia_params: \"rxe0\": expected key=value after the address");
         assert!(reason("capture=/tmp/x").starts_with("ia_params: capture: "), "{}", reason("capture=/tmp/x"));
         assert!(reason("../rxe0").contains("no network device"), "{}", reason("../rxe0"));

@@ -445,7 +445,7 @@ pub(super) const CASES: &[Row] = &[
             let first = rig.ep()?;
             let evds = Ep { request: first.request, ..rig.evds_of_an_ep()? };
             let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
-            answers(
+            rig.forbidden(
                 create(rig, rig.pz()?, evds, &DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() }),
                 DAT_INVALID_PARAMETER,
             )
@@ -459,7 +459,7 @@ pub(super) const CASES: &[Row] = &[
             let first = rig.ep()?;
             let evds = Ep { recv: first.recv, ..rig.evds_of_an_ep()? };
             let recv_completion_flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
-            answers(
+            rig.forbidden(
                 create(rig, rig.pz()?, evds, &DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() }),
                 DAT_INVALID_PARAMETER,
             )
@@ -473,7 +473,7 @@ pub(super) const CASES: &[Row] = &[
             let evds = rig.evds_of_an_ep()?;
             let evds = Ep { recv: evds.request, ..evds };
             let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
-            answers(
+            rig.forbidden(
                 create(rig, rig.pz()?, evds, &DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() }),
                 DAT_INVALID_PARAMETER,
             )
@@ -488,7 +488,7 @@ pub(super) const CASES: &[Row] = &[
             let both = rig.evd(DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG)?;
             let evds = Ep { recv: both, connect: both, ..evds };
             let recv_completion_flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
-            answers(
+            rig.forbidden(
                 create(rig, rig.pz()?, evds, &DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() }),
                 DAT_INVALID_PARAMETER,
             )

@@ -19,6 +19,12 @@ use crate::functions::functions;
 static BUILTINS: &[Builtin] = &[
     builtin::<Mem>(r#"mem u2.0 nonthreadsafe default builtin opendat.0.1 "conformance" """#),
     builtin::<Mem>(r#"mem u2.0 threadsafe default builtin opendat.0.1 "conformance" """#),
+    builtin::<Mem>(r#"mem-strict u2.0 nonthreadsafe default builtin opendat.0.1 "conformance strict=on" """#),
+    builtin::<Mem>(r#"mem-strict u2.0 threadsafe default builtin opendat.0.1 "conformance strict=on" """#),
+    builtin::<TcpEmu>(r#"tcp-emu-strict u2.0 nonthreadsafe default builtin opendat.0.1 "strict=on" """#),
+    builtin::<TcpEmu>(r#"tcp-emu-strict u2.0 threadsafe default builtin opendat.0.1 "strict=on" """#),
+    builtin::<SoftRoce>(r#"softroce-strict u2.0 nonthreadsafe default builtin opendat.0.1 "strict=on" """#),
+    builtin::<SoftRoce>(r#"softroce-strict u2.0 threadsafe default builtin opendat.0.1 "strict=on" """#),
     builtin::<TcpEmu>(r#"tcp-emu u2.0 nonthreadsafe default builtin opendat.0.1 "" """#),
     builtin::<TcpEmu>(r#"tcp-emu u2.0 threadsafe default builtin opendat.0.1 "" """#),
     builtin::<SoftRoce>(r#"softroce u2.0 nonthreadsafe default builtin opendat.0.1 "" """#),

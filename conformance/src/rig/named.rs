@@ -6,7 +6,7 @@ use dat_sys::*;
 
 use super::Rig;
 use crate::case::Outcome;
-use crate::check::{failed, ok, that};
+use crate::check::{answers, failed, ok, that};
 
 /// The attributes of an array, as names and values.
 #[track_caller]
@@ -31,6 +31,22 @@ pub(crate) fn named(
             Ok((text(attr.name)?, text(attr.value)?))
         })
         .collect()
+}
+
+impl Rig {
+    /// Whether the letter of the standard holds. Not where an adapter says that it was opened without `strict=on`: such an adapter
+    /// lets programs do what OFED's library lets them do (docs/compatibility.md).
+    pub(crate) fn is_strict(&self) -> Outcome<bool> {
+        let all = named("transport attributes", self.attr.num_transport_attr, self.attr.transport_attr)?;
+        Ok(!all.contains(&("strict".to_owned(), "off".to_owned())))
+    }
+
+    /// A call that the standard forbids and OFED's library allows: answered with this type, or, where the letter of the standard
+    /// does not hold, carried out.
+    #[track_caller]
+    pub(crate) fn forbidden(&self, status: DAT_RETURN, kind: DAT_RETURN_TYPE) -> Outcome {
+        if self.is_strict()? { answers(status, kind) } else { ok(status) }
+    }
 }
 
 /// The names that dat_registry_list_providers lists.

@@ -1,14 +1,14 @@
 //! Who is told of new events.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dat_sys::ib::*;
 use dat_sys::*;
 
 use super::attendance::Attendance;
-use super::feed;
+use super::feed::Streams;
 use crate::cno::Cno;
 use crate::counters::EvdCounters;
 use crate::handle::Ref;
@@ -28,10 +28,8 @@ pub(super) struct Bell<T: Transport> {
     pub(super) has_cno: AtomicBool,
     /// What the EVD has done.
     pub(super) counters: EvdCounters,
-    /// Completion streams that feed it.
-    pub(super) feeds: AtomicU32,
-    /// The completion flags they agree on (see [`Feed`]).
-    pub(super) config: AtomicU32,
+    /// The completion streams that feed it.
+    pub(super) streams: Streams,
     /// Events were lost: what was there before can be taken, then it is of no use.
     pub(super) overflowed: AtomicBool,
 }
@@ -43,7 +41,7 @@ impl<T: Transport> Bell<T> {
 
     /// Only completions wake that the consumer, here or at the peer, wants to.
     pub(super) fn solicited(&self) -> bool {
-        feed::is_selective(self.config.load(Ordering::Relaxed))
+        self.streams.solicited(self.ia.transport.attrs().quiet)
     }
 
     /// There is a new event. The waiter is told, or else the CNO (dat_evd_wait: not both).

@@ -1,7 +1,12 @@
-//! Endpoints' completion streams that feed an EVD, and what they agree on.
+//! Endpoints' completion streams that feed an EVD.
+//!
+//! Each stream has the completion flags of its endpoint, and each completion wakes or does not wake as the flags of its own
+//! stream say. The standard lets streams share an EVD only if their flags match (uDAPL 1.2, dat_ep_create, usage); OFED's
+//! library never checks that, and MPI libraries give one EVD to streams that differ. So streams may differ, unless the
+//! adapter was opened with `strict=on`.
 
 use std::ops::Deref;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use dat_sys::*;
 
@@ -11,46 +16,96 @@ use crate::provider::Transport;
 
 /// One completion stream of an endpoint, which feeds an EVD as long as this lives. Made and dropped under the adapter's
 /// control lock.
-pub struct Feed<T: Transport>(Ref<Evd<T>>);
+pub struct Feed<T: Transport> {
+    evd: Ref<Evd<T>>,
+    flags: DAT_COMPLETION_FLAGS,
+}
 
-/// Whether the consumer says for each work request, here or at the peer, if its completion wakes. Else every completion
-/// counts against the threshold of dat_evd_wait.
-pub(super) fn is_selective(flags: DAT_COMPLETION_FLAGS) -> bool {
-    flags & (DAT_COMPLETION_UNSIGNALLED_FLAG | DAT_COMPLETION_SOLICITED_WAIT_FLAG) != 0
+/// How many streams with which completion flags feed an EVD. Written under the adapter's control lock, read by anybody.
+#[derive(Default)]
+pub(super) struct Streams([AtomicU32; KINDS.len()]);
+
+/// The completion flags that a stream may have, each a value of its own.
+const KINDS: [DAT_COMPLETION_FLAGS; 4] = [
+    DAT_COMPLETION_DEFAULT_FLAG,
+    DAT_COMPLETION_EVD_THRESHOLD_FLAG,
+    DAT_COMPLETION_UNSIGNALLED_FLAG,
+    DAT_COMPLETION_SOLICITED_WAIT_FLAG,
+];
+
+impl Streams {
+    /// The number of streams with these flags.
+    fn of(&self, flags: DAT_COMPLETION_FLAGS) -> &AtomicU32 {
+        // Attributes with any other flags are refused before a stream is made of them.
+        &self.0[KINDS.iter().position(|&kind| kind == flags).unwrap_or(0)]
+    }
+
+    fn has(&self, flags: DAT_COMPLETION_FLAGS) -> bool {
+        self.of(flags).load(Ordering::Relaxed) > 0
+    }
+
+    /// The completion flags of all streams if they agree; the default flag if they differ, or if there is no stream.
+    pub(super) fn agreed(&self) -> DAT_COMPLETION_FLAGS {
+        let mut kinds = KINDS.into_iter().filter(|&flags| self.has(flags));
+        match (kinds.next(), kinds.next()) {
+            (Some(flags), None) => flags,
+            _ => DAT_COMPLETION_DEFAULT_FLAG,
+        }
+    }
+
+    /// Whether the completion queue is to be armed for solicited completions only. `quiet`: the transport tells completions
+    /// that were posted quiet from others, so that completions of streams with default flags are solicited ones
+    /// ([`Attrs::quiet`](crate::provider::Attrs::quiet)).
+    pub(super) fn solicited(&self, quiet: bool) -> bool {
+        let solicited = self.has(DAT_COMPLETION_SOLICITED_WAIT_FLAG);
+        let unsignalled = self.has(DAT_COMPLETION_UNSIGNALLED_FLAG);
+        match quiet {
+            true => solicited || unsignalled,
+            false => solicited && self.agreed() == DAT_COMPLETION_SOLICITED_WAIT_FLAG,
+        }
+    }
+
+    /// Whether a stream with these flags may join by the letter of the standard.
+    fn match_with(&self, flags: DAT_COMPLETION_FLAGS) -> bool {
+        KINDS.into_iter().all(|kind| kind == flags || !self.has(kind))
+    }
 }
 
 impl<T: Transport> Feed<T> {
-    /// A stream with an endpoint's completion flags. None: they do not match those of the other streams (uDAPL 1.2,
-    /// dat_ep_create, usage), or the EVD takes streams that are not of completions and so cannot have a waiter that some
-    /// completions do not wake.
+    /// A stream with an endpoint's completion flags. None: the adapter is strict, and either the flags do not match those of
+    /// the other streams, or some completions of the stream would not wake and the EVD takes other events than completions.
     pub fn new(evd: &Node<Evd<T>>, flags: DAT_COMPLETION_FLAGS) -> Option<Self> {
-        let bell = &evd.bell;
-        let mixed = evd.flags & !(DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG) != 0;
-        let others = bell.feeds.load(Ordering::Relaxed);
-        if (is_selective(flags) && mixed) || (others > 0 && flags != evd.config()) {
-            return None;
+        let (streams, attrs) = (&evd.bell.streams, evd.ia.transport.attrs());
+        if attrs.strict {
+            let mixed = evd.flags & !(DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG) != 0;
+            let selective =
+                flags & (DAT_COMPLETION_UNSIGNALLED_FLAG | DAT_COMPLETION_SOLICITED_WAIT_FLAG) != 0;
+            if (selective && mixed) || !streams.match_with(flags) {
+                return None;
+            }
         }
-        bell.feeds.store(others + 1, Ordering::Relaxed);
-        if others == 0 {
-            bell.config.store(flags, Ordering::Relaxed);
-            // A CNO hears of what this stream wants it to, not of what the last one did.
+        let before = streams.solicited(attrs.quiet);
+        streams.of(flags).fetch_add(1, Ordering::Relaxed);
+        if streams.solicited(attrs.quiet) != before {
+            // From now on a CNO hears of other completions than before.
             evd.renotify();
         }
-        Some(Feed(Ref::new(evd)))
+        Some(Feed { evd: Ref::new(evd), flags })
     }
 
     /// The EVD.
     pub fn evd(&self) -> Ref<Evd<T>> {
-        self.0.clone()
+        self.evd.clone()
     }
 }
 
 impl<T: Transport> Drop for Feed<T> {
     fn drop(&mut self) {
-        let left = self.bell.feeds.load(Ordering::Relaxed) - 1;
-        self.bell.feeds.store(left, Ordering::Relaxed);
-        if left == 0 {
-            self.bell.config.store(DAT_COMPLETION_DEFAULT_FLAG, Ordering::Relaxed);
+        let (streams, attrs) = (&self.evd.bell.streams, self.evd.ia.transport.attrs());
+        let before = streams.solicited(attrs.quiet);
+        streams.of(self.flags).fetch_sub(1, Ordering::Relaxed);
+        if streams.solicited(attrs.quiet) != before {
+            self.evd.renotify();
         }
     }
 }
@@ -58,6 +113,6 @@ impl<T: Transport> Drop for Feed<T> {
 impl<T: Transport> Deref for Feed<T> {
     type Target = Node<Evd<T>>;
     fn deref(&self) -> &Node<Evd<T>> {
-        self.0.node()
+        self.evd.node()
     }
 }

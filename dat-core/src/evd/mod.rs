@@ -14,7 +14,7 @@ mod wait;
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dat_sys::describe::event_name;
@@ -105,8 +105,7 @@ pub fn create<T: Transport>(
             cno: Mutex::new(cno.map(Ref::new)),
             has_cno: AtomicBool::new(cno.is_some()),
             counters: EvdCounters::default(),
-            feeds: AtomicU32::new(0),
-            config: AtomicU32::new(DAT_COMPLETION_DEFAULT_FLAG),
+            streams: feed::Streams::default(),
             overflowed: AtomicBool::new(false),
         });
         let completes = flags & (DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG) != 0;
@@ -170,9 +169,9 @@ impl<T: Transport> Evd<T> {
         Arc::clone(&self.empties)
     }
 
-    /// The completion flags of the streams that feed it: what wakes a waiter.
+    /// The completion flags of the streams that feed it, if they agree: what wakes a waiter. Else the default flag.
     pub fn config(&self) -> DAT_COMPLETION_FLAGS {
-        self.bell.config.load(Ordering::Relaxed)
+        self.bell.streams.agreed()
     }
 
     fn soft(&self) -> MutexGuard<'_, VecDeque<Soft>> {

@@ -16,6 +16,9 @@ const EXTENDED: &[&CStr] = &[DAT_IB_ATTR_FETCH_AND_ADD, DAT_IB_ATTR_CMP_AND_SWAP
 /// How long they make their buffers if nobody tells them (dtestsrq does): InfiniBand's largest packet. No limit of ours.
 const MTU: (&CStr, &CStr) = (c"DAT_IB_TRANSPORT_MTU", c"4096");
 
+/// Whether the letter of the standard holds: `strict=on` or `strict=off`.
+const STRICT: &CStr = c"strict";
+
 /// What queries point into: valid as long as the adapter is open.
 pub(super) struct Facts {
     address: SockAddr,
@@ -27,7 +30,7 @@ pub(super) struct Facts {
 
 impl Facts {
     pub(super) fn new(attrs: &Attrs) -> Self {
-        let Attrs { address, named, extended, .. } = attrs;
+        let Attrs { address, named, extended, strict, .. } = attrs;
         let mut texts = Vec::with_capacity(2 * named.len());
         let mut keep = |text: &str| {
             // C text ends at the first NUL.
@@ -38,7 +41,8 @@ impl Facts {
             ptr
         };
         let named = named.iter().map(|(name, value)| DAT_NAMED_ATTR { name: keep(name), value: keep(value) });
-        let named = named.collect();
+        let (name, value) = (STRICT.as_ptr(), if *strict { c"on" } else { c"off" }.as_ptr());
+        let named = named.chain([DAT_NAMED_ATTR { name, value }]).collect();
         let provider = PROVIDER.iter().chain(if *extended { EXTENDED } else { &[] });
         let provider = provider.map(|name| (*name, c"TRUE")).chain([MTU]);
         let provider =

@@ -32,7 +32,7 @@ use crate::provider::{
 };
 use crate::wake::{Slept, Wake};
 
-/// The provider; ia_params name the fabric.
+/// The provider; ia_params name the fabric, and may add `strict=on`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mem;
 
@@ -49,9 +49,14 @@ impl Provider for Mem {
     const NAME: &'static str = "mem";
 
     fn open(&self, ia: &str, params: &str) -> std::result::Result<Adapter, OpenError> {
-        Ok(Adapter { fabric: Fabric::open(params), attrs: attrs(ia, params) })
+        let fabric = params.trim_end_matches(STRICT).trim_end();
+        let strict = fabric.len() < params.trim_end().len();
+        Ok(Adapter { fabric: Fabric::open(fabric), attrs: Attrs { strict, ..attrs(ia, fabric) } })
     }
 }
+
+/// As in the ia_params of other providers.
+const STRICT: &str = "strict=on";
 
 const MAX_PRIVATE: usize = 256;
 
@@ -79,6 +84,8 @@ fn attrs(ia: &str, fabric: &str) -> Attrs {
         max_srq_depth: 1 << 16,
         srq_across_pds: true,
         zero_based: true,
+        quiet: true,
+        strict: false,
         optimal_alignment: 64,
         named: vec![("fabric".to_owned(), fabric.to_owned())],
     }

@@ -116,6 +116,12 @@ pub(crate) fn loopback(thread_safe: bool) -> (Table, String) {
     (register::<Mem>(&name, &name, thread_safe), name)
 }
 
+/// As [`loopback`], by the letter of the standard.
+pub(crate) fn strict_loopback() -> (Table, String) {
+    let name = unique("mem");
+    (register::<Mem>(&name, &format!("{name} strict=on"), false), name)
+}
+
 /// Opens an adapter; the second handle is its asynchronous EVD.
 pub(crate) fn open(table: Table, name: &str) -> (DAT_IA_HANDLE, DAT_EVD_HANDLE) {
     let name = CString::new(name).unwrap();

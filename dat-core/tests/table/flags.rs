@@ -40,10 +40,11 @@ fn wait(side: &Side, evd: DAT_EVD_HANDLE, threshold: DAT_COUNT) -> Result<DAT_CO
     dat!(side.table, evd_wait_func(evd, 0, threshold, &mut event, &mut more)).map(|()| more)
 }
 
-/// uDAPL 1.2, dat_ep_create: the flags of all completion streams of an EVD match.
+/// uDAPL 1.2, dat_ep_create: the flags of all completion streams of an EVD match. By the letter; OFED's library never checks
+/// that.
 #[test]
 fn endpoints_that_share_a_dispatcher_agree() {
-    let (table, name) = loopback(false);
+    let (table, name) = strict_loopback();
     let side = Side::new(table, &name);
     let none = null_mut();
     for first in [PLAIN, THRESHOLD, UNSIGNALLED, SOLICITED] {
@@ -99,7 +100,7 @@ fn a_dispatcher_tells_its_configuration_until_the_last_endpoint_goes() {
 /// uDAPL 1.2, dat_ep_create: only thresholds where an EVD takes other streams, too.
 #[test]
 fn a_dispatcher_of_other_streams_wakes_for_everything() {
-    let (table, name) = loopback(false);
+    let (table, name) = strict_loopback();
     let side = Side::new(table, &name);
     let none = null_mut();
     for other in [DAT_EVD_SOFTWARE_FLAG, DAT_EVD_CR_FLAG, DAT_EVD_CONNECTION_FLAG, DAT_EVD_ASYNC_FLAG] {
@@ -123,7 +124,7 @@ fn a_dispatcher_of_other_streams_wakes_for_everything() {
 
 #[test]
 fn modified_flags_and_dispatchers_agree_too() {
-    let (table, name) = loopback(false);
+    let (table, name) = strict_loopback();
     let side = Side::new(table, &name);
     let (shared, other) = (side.new_evd(DAT_EVD_DTO_FLAG), side.new_evd(DAT_EVD_DTO_FLAG));
     let ep = create(&side, (UNSIGNALLED, PLAIN, shared, null_mut())).unwrap();
@@ -161,6 +162,36 @@ fn modified_flags_and_dispatchers_agree_too() {
     side.close();
 }
 
+/// What OFED's library lets programs do: MPI libraries give one dispatcher to streams of different flags.
+#[test]
+fn streams_may_differ_unless_the_letter_holds() {
+    let (table, name) = loopback(false);
+    let side = Side::new(table, &name);
+    let none = null_mut();
+    let mixed = side.new_evd(DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG);
+    for first in [PLAIN, THRESHOLD, UNSIGNALLED, SOLICITED] {
+        for second in [PLAIN, THRESHOLD, UNSIGNALLED, SOLICITED] {
+            let ep = create(&side, (first, PLAIN, mixed, none)).unwrap();
+            let other = create(&side, (second, PLAIN, mixed, none)).unwrap();
+            let both = match second {
+                SOLICITED => create(&side, (second, first & UNSIGNALLED, mixed, mixed)).unwrap(),
+                _ => create(&side, (first, second, mixed, mixed)).unwrap(),
+            };
+            // A threshold holds for the dispatcher as soon as one of its streams has no say of its own.
+            let agree = first == second && second != SOLICITED;
+            let two = match (agree, first) {
+                (true, UNSIGNALLED) => Err(Error::state(DAT_INVALID_STATE_EVD_CONFIG_NOTIFY)),
+                _ => Err(Error::of(DAT_TIMEOUT_EXPIRED)),
+            };
+            assert_eq!(wait(&side, mixed, 2), two, "{first:#x} and {second:#x}");
+            for ep in [ep, other, both] {
+                dat!(table, ep_free_func(ep)).unwrap();
+            }
+        }
+    }
+    side.close();
+}
+
 /// A pair of which the second endpoint has these flags, with a CNO on each of its dispatchers.
 struct Pair {
     a: Side,
@@ -173,6 +204,11 @@ struct Pair {
 
 impl Pair {
     fn new(recv_flags: DAT_COMPLETION_FLAGS, request_flags: DAT_COMPLETION_FLAGS) -> Pair {
+        Pair::on(recv_flags, request_flags, false)
+    }
+
+    /// `shared`: both streams of the second endpoint have one dispatcher.
+    fn on(recv_flags: DAT_COMPLETION_FLAGS, request_flags: DAT_COMPLETION_FLAGS, shared: bool) -> Pair {
         let (table, name) = loopback(false);
         let (a, b) = (Side::new(table, &name), Side::new(table, &name));
         let watched = |side: &Side| {
@@ -180,7 +216,8 @@ impl Pair {
             dat!(table, evd_modify_cno_func(evd, cno)).unwrap();
             (evd, cno)
         };
-        let (recv, request) = (watched(&b), watched(&b));
+        let recv = watched(&b);
+        let request = if shared { recv } else { watched(&b) };
         let y = create(&b, (recv_flags, request_flags, recv.0, request.0)).unwrap();
         let x = a.new_ep();
         let (_, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);
@@ -292,5 +329,47 @@ fn flags_of_a_post_are_those_of_its_endpoint() {
     // SAFETY: the only kind this dispatcher takes.
     let data = unsafe { event.event_data.dto_completion_event_data };
     assert_eq!(data.status, DAT_DTO_ERR_REMOTE_ACCESS);
+    p.close();
+}
+
+/// Two streams of one dispatcher: each completion wakes, or does not, as the flags of its own stream say.
+#[test]
+fn on_a_shared_dispatcher_each_stream_keeps_its_own_flags() {
+    // Receives as they come, requests as the consumer says.
+    let p = Pair::on(PLAIN, UNSIGNALLED, true);
+    let (x, y) = ((&p.a, p.x), (&p.b, p.y));
+    let (evd, cno) = p.recv;
+    for _ in 0..4 {
+        p.recv(x, 0).unwrap();
+        p.recv(y, 0).unwrap();
+    }
+    p.drain(evd);
+    p.send(y, UNSIGNALLED).unwrap();
+    assert!(!p.triggered(cno), "the request was posted unsignalled");
+    p.send(x, 0).unwrap();
+    assert!(p.triggered(cno), "a receive of a stream with the default flag");
+    assert_eq!(p.drain(evd), 2);
+    p.send(y, 0).unwrap();
+    assert!(p.triggered(cno), "a request that was posted signalled");
+    assert_eq!(p.drain(evd), 1);
+    p.close();
+
+    // Receives as the sender says, requests as they come.
+    let p = Pair::on(SOLICITED, PLAIN, true);
+    let (x, y) = ((&p.a, p.x), (&p.b, p.y));
+    let (evd, cno) = p.recv;
+    for _ in 0..4 {
+        p.recv(x, 0).unwrap();
+        p.recv(y, 0).unwrap();
+    }
+    p.drain(evd);
+    p.send(x, 0).unwrap();
+    assert!(!p.triggered(cno), "the sender did not solicit");
+    p.send(y, 0).unwrap();
+    assert!(p.triggered(cno), "a request of a stream with the default flag");
+    assert_eq!(p.drain(evd), 2);
+    p.send(x, SOLICITED).unwrap();
+    assert!(p.triggered(cno), "the sender solicited");
+    assert_eq!(p.drain(evd), 1);
     p.close();
 }

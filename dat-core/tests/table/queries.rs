@@ -55,7 +55,7 @@ fn an_adapter_tells_what_its_transport_can_do() {
         (attr.max_rmrs, attr.zb_supported, attr.extension_supported),
         (count(limits.max_windows), DAT_TRUE, DAT_EXTENSION_IB)
     );
-    assert_eq!(attr.num_transport_attr, 1);
+    assert_eq!(attr.num_transport_attr, 2);
     // SAFETY: as many as the count says, with terminated texts, as long as the adapter is open.
     unsafe {
         assert_eq!(CStr::from_ptr((*attr.transport_attr).name), c"fabric");
