@@ -46,6 +46,7 @@ impl Side {
                 ord: 16,
                 hold: false,
                 segment: 0,
+                waits: true,
             },
         );
         let mut memory = vec![1; len].into_boxed_slice();

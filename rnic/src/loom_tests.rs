@@ -122,7 +122,7 @@ fn loom_a_shared_receive_queue_is_posted_to_by_anyone() {
             .collect();
         let mut segments: [Segment; 0] = [];
         // SAFETY: the only one that takes.
-        let mut take = || unsafe { srq.take(&mut segments) }.map_or(0, |recv| recv.id);
+        let mut take = || unsafe { srq.take(None, &mut segments) }.map_or(0, |recv| recv.id);
         let early = take();
         posters.into_iter().for_each(|thread| thread.join().unwrap());
         let mut ids = [early, take(), take()];

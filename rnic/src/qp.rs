@@ -119,6 +119,7 @@ impl Qp {
             poster_wakes: false,
             watch: None,
             failed: None,
+            waits_as: None,
         };
         Ok((qp, work))
     }
@@ -288,12 +289,52 @@ pub struct Work {
     watch: Option<Box<dyn Fn() -> bool + Send + Sync>>,
     /// A request that failed, by its position in the send queue; it completes with this status when it is flushed.
     failed: Option<(usize, WcStatus)>,
+    /// Its number in the line for buffers of the shared receive queue, while it is there.
+    waits_as: Option<usize>,
 }
 
 impl Work {
     /// Whether receives come from a shared receive queue.
     pub fn has_srq(&self) -> bool {
         self.srq.is_some()
+    }
+
+    /// Whether there is a receive buffer for the next message.
+    pub fn has_recv(&self) -> bool {
+        // SAFETY: the engine is the only consumer of either queue.
+        unsafe {
+            match (&self.srq, &self.qp.rq) {
+                (Some(srq), _) => srq.has_buffer_for(self.waits_as),
+                (None, Some(rq)) => rq.is_filled(rq.head()),
+                (None, None) => false,
+            }
+        }
+    }
+
+    /// The next message waits for a receive buffer. Where it comes from a shared receive queue, the queue pair stands in the
+    /// line for it from now on, by the engine's number of it, until it takes one or is flushed.
+    pub fn wait_for_recv(&mut self, number: usize) {
+        if let Some(srq) = &self.srq
+            && self.waits_as.is_none()
+        {
+            self.waits_as = Some(number);
+            // SAFETY: under the engine lock; it is not in the line.
+            unsafe { srq.wait(number) };
+        }
+    }
+
+    /// The queue pair at the head of that line, if there is a buffer for it.
+    pub fn next_waiting(&self) -> Option<usize> {
+        // SAFETY: under the engine lock.
+        self.srq.as_ref().and_then(|srq| unsafe { srq.next_waiting() })
+    }
+
+    /// It leaves the line.
+    pub fn stop_waiting(&mut self) {
+        if let (Some(srq), Some(number)) = (&self.srq, self.waits_as.take()) {
+            // SAFETY: under the engine lock.
+            unsafe { srq.stop_waiting(number) };
+        }
     }
 
     /// Whether requests are posted and not completed.
@@ -324,6 +365,7 @@ impl Work {
     pub fn flush(&mut self) {
         // Whatever is posted from now on is only flushed.
         self.set_extended(true);
+        self.stop_waiting();
         self.flush_requests();
         if let Some(rqe) = self.recv.take() {
             self.complete_recv(rqe.id, Received::NOTHING, WcStatus::Flushed, false);
@@ -369,7 +411,13 @@ impl Work {
         // SAFETY: the engine is the only consumer of either queue; it copies no more segments than a slot has.
         let rqe = unsafe {
             match &self.srq {
-                Some(srq) => srq.take(segments),
+                Some(srq) => {
+                    let rqe = srq.take(self.waits_as, segments);
+                    if rqe.is_some() {
+                        self.waits_as = None;
+                    }
+                    rqe
+                }
                 None => self.qp.rq.as_ref().and_then(|rq| read_recv(rq, segments)),
             }
         };
@@ -506,6 +554,7 @@ impl Work {
 impl Drop for Work {
     /// Binds that were never carried out give their keys back.
     fn drop(&mut self) {
+        self.stop_waiting();
         let mut at = self.oldest_request();
         while let Some((&wqe, _)) = self.request(at) {
             if wqe.op == WcOp::Bind {

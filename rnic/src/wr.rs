@@ -225,3 +225,12 @@ pub enum WcStatus {
     /// The window could not be bound.
     BindFailed,
 }
+
+/// A message of the peer that waits for a receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Octets of it that its first segment or packet brings; of an RDMA write with immediate data, those written.
+    pub octets: u32,
+    /// There are no more than that.
+    pub whole: bool,
+}

@@ -9,6 +9,7 @@ use super::requester::Requester;
 use super::responder::Responder;
 use super::rest::Rest;
 use crate::qp::Work;
+use crate::wr::Arrival;
 
 /// What connection management agreed on, and the two ends' own choices.
 #[derive(Clone, Copy, Debug)]
@@ -203,6 +204,11 @@ impl Rc {
         };
         self.work.announce();
         result.map_err(|failure| self.fail(failure))
+    }
+
+    /// A message for which there was no receive, the first time that the peer is told to send it again.
+    pub fn take_stalled(&mut self) -> Option<Arrival> {
+        self.responder.take_stalled()
     }
 
     /// Adds what may be sent now to a burst: responses first, then requests, until the burst is full or the window is.

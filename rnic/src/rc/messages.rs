@@ -33,7 +33,7 @@ pub(super) struct Write {
     /// Octets to come.
     left: u32,
     /// Octets in all.
-    len: u32,
+    pub(super) len: u32,
 }
 
 /// Why a packet is not taken.

@@ -7,6 +7,7 @@ use super::burst::Burst;
 use super::engine::{Failure, Path, RcCfg, Stats};
 use super::messages::{Message, Refusal};
 use crate::qp::Work;
+use crate::wr::Arrival;
 
 /// An acknowledgement that was asked for so often is not held back any longer.
 const ASKED_MAX: u32 = 16;
@@ -31,6 +32,10 @@ pub(super) struct Responder {
     /// The same: packets taken.
     taken: u32,
     rnr_timer: RnrTimer,
+    /// The latest packet that found no receive buffer.
+    unready: Option<Psn>,
+    /// Its message, until somebody asks.
+    stalled: Option<Arrival>,
 }
 
 #[derive(Clone, Copy)]
@@ -51,6 +56,8 @@ impl Responder {
             asked: 0,
             taken: 0,
             rnr_timer: cfg.rnr_timer,
+            unready: None,
+            stalled: None,
         }
     }
 
@@ -90,9 +97,30 @@ impl Responder {
                 self.nak = Some(Nak { psn, syndrome: Syndrome::Rnr(self.rnr_timer) });
                 // What follows it in the peer's window is dropped without a word.
                 self.behind = Some(psn);
+                if self.unready.replace(psn) != Some(psn) {
+                    self.stalled = Some(self.arrival(packet));
+                }
                 Ok(())
             }
             Err(Refusal::Nak(code)) => Err(self.refuse(psn, code)),
+        }
+    }
+
+    /// A message that has found no receive buffer, the first time that it was refused.
+    pub(super) fn take_stalled(&mut self) -> Option<Arrival> {
+        self.stalled.take()
+    }
+
+    /// The message whose packet takes a receive buffer.
+    #[cold]
+    fn arrival(&self, packet: &Packet<'_>) -> Arrival {
+        match (self.message, packet.extension) {
+            (Message::Write(write), _) => Arrival { octets: write.len, whole: true },
+            (_, Extension::RethImmediate(reth, _)) => Arrival { octets: reth.len, whole: true },
+            _ => {
+                let whole = packet.bth.opcode.position().ends();
+                Arrival { octets: packet.payload.len() as u32, whole }
+            }
         }
     }
 

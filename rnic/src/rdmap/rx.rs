@@ -5,6 +5,9 @@
 //! collected and verified first, then taken the same way.
 //!
 //! Every octet of payload is placed under a check of its key made in the same call: a region may go between two calls.
+//!
+//! A message that finds no receive may wait for one ([`State::Stalled`]). Then its first frame, and what was read behind it, is
+//! kept until it can be taken: at most what one read brings, and an FPDU.
 
 mod place;
 mod rules;
@@ -16,6 +19,7 @@ use wire::iwarp::{
 
 use super::stream::{Failure, Stream};
 use super::vec::RxVec;
+use crate::wr::Arrival;
 
 /// The rest of a payload goes to its place by itself from so many octets; a smaller one is cheaper copied.
 const DIRECT_MIN: usize = 2 << 10;
@@ -36,8 +40,11 @@ pub(super) struct Rx {
     /// A header that has not come whole.
     carry: [u8; CARRY],
     carried: usize,
-    /// With CRC: an FPDU that has not come whole.
+    /// With CRC: an FPDU that has not come whole, or waits.
     fpdu: Vec<u8>,
+    /// While stalled: octets behind the carried header, or that FPDU. The first so many have been taken.
+    held: Vec<u8>,
+    held_taken: usize,
 
     /// MSN of the SEND in hand or to come, and the octets of it that have been placed.
     send_msn: u32,
@@ -59,6 +66,8 @@ enum State {
     Payload,
     /// Pad and CRC: so many octets more.
     Trailer(usize),
+    /// Before a header whose message needs a receive, and none is posted.
+    Stalled,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +96,8 @@ enum Start {
     Needs(usize),
     /// Header, with so many octets.
     Took(usize),
+    /// The header is not taken: its message waits for a receive.
+    Stalled,
 }
 
 impl Rx {
@@ -98,6 +109,8 @@ impl Rx {
             carry: [0; CARRY],
             carried: 0,
             fpdu: Vec::new(),
+            held: Vec::new(),
+            held_taken: 0,
             send_msn: 1,
             send_placed: 0,
             read_msn: 1,
@@ -113,6 +126,19 @@ impl Rx {
             || !self.fpdu.is_empty()
             || self.send_placed > 0
             || self.write.is_some()
+    }
+
+    #[inline]
+    pub(super) fn is_stalled(&self) -> bool {
+        self.state == State::Stalled
+    }
+
+    /// The message that waits for a receive.
+    pub(super) fn arrival(&self) -> Option<Arrival> {
+        self.is_stalled().then(|| match self.frame.body {
+            Body::Immediate(_) => Arrival { octets: self.written, whole: true },
+            _ => Arrival { octets: self.frame.left as u32, whole: self.frame.header.last() },
+        })
     }
 }
 
@@ -145,16 +171,12 @@ impl Stream {
     /// Takes what has come to where [`scatter`](Self::scatter) said.
     pub(super) fn scattered(&mut self, rx: &mut RxVec, n: usize) -> Result<(), Failure> {
         let (direct, staged) = rx.split(n);
+        self.stats.rx_bytes += (direct + staged.len()) as u64;
         if direct > 0 {
-            self.stats.rx_bytes += direct as u64;
             if self.crc {
                 // SAFETY: so many octets have been read into the spare capacity, which `scatter` reserved.
                 unsafe { self.rx.fpdu.set_len(self.rx.fpdu.len() + direct) };
-                if self.rx.missing_of_fpdu() == Some(0) {
-                    let fpdu = std::mem::take(&mut self.rx.fpdu);
-                    self.verified(&fpdu)?;
-                    self.rx.recycle(fpdu);
-                }
+                self.take_collected()?;
             } else {
                 self.stats.rx_direct += direct as u64;
                 self.placed(direct);
@@ -165,23 +187,51 @@ impl Stream {
 
     /// Takes octets of the TCP stream.
     pub(super) fn feed(&mut self, data: &[u8]) -> Result<(), Failure> {
-        self.stats.rx_bytes += data.len() as u64;
+        let left = self.digest(data)?;
+        if left > 0 {
+            self.rx.held.extend_from_slice(&data[data.len() - left..]);
+        }
+        Ok(())
+    }
+
+    /// Takes what has been held back, up to the next message that waits.
+    pub(super) fn feed_held(&mut self) -> Result<(), Failure> {
+        self.rx.state = State::Header;
+        let held = std::mem::take(&mut self.rx.held);
+        let mut data = &held[std::mem::take(&mut self.rx.held_taken)..];
+        if self.rx.carried > 0 {
+            data = self.take_header(data)?;
+        }
+        self.take_collected()?;
+        let left = self.digest(data)?;
+        if left > 0 {
+            self.rx.held_taken = held.len() - left;
+            self.rx.held = held;
+        }
+        Ok(())
+    }
+
+    /// Takes octets up to a message that waits; returns how many are left then.
+    #[inline]
+    fn digest(&mut self, data: &[u8]) -> Result<usize, Failure> {
         if self.crc { self.collect(data) } else { self.take(data) }
     }
 
     /// With CRC: takes whole FPDUs and keeps what remains.
-    fn collect(&mut self, mut data: &[u8]) -> Result<(), Failure> {
-        while !data.is_empty() {
+    fn collect(&mut self, mut data: &[u8]) -> Result<usize, Failure> {
+        while !data.is_empty() && !self.is_stalled() {
             if self.rx.fpdu.is_empty() {
                 match Fpdu::parse(data) {
                     Some(fpdu) => {
                         let (fpdu, rest) = data.split_at(fpdu.len());
                         self.verified(fpdu)?;
-                        data = rest;
+                        if !self.is_stalled() {
+                            data = rest;
+                        }
                     }
                     None => {
                         self.rx.fpdu.extend_from_slice(data);
-                        break;
+                        return Ok(0);
                     }
                 }
                 continue;
@@ -193,10 +243,20 @@ impl Stream {
             let (more, rest) = data.split_at(missing.min(data.len()));
             self.rx.fpdu.extend_from_slice(more);
             data = rest;
-            if self.rx.missing_of_fpdu() == Some(0) {
-                let fpdu = std::mem::take(&mut self.rx.fpdu);
-                self.verified(&fpdu)?;
-                self.rx.recycle(fpdu);
+            self.take_collected()?;
+        }
+        Ok(data.len())
+    }
+
+    /// Takes the FPDU that has been collected, if it is whole and does not wait.
+    #[inline]
+    fn take_collected(&mut self) -> Result<(), Failure> {
+        if self.rx.missing_of_fpdu() == Some(0) {
+            let fpdu = std::mem::take(&mut self.rx.fpdu);
+            self.verified(&fpdu)?;
+            match self.is_stalled() {
+                true => self.rx.fpdu = fpdu,
+                false => self.rx.recycle(fpdu),
             }
         }
         Ok(())
@@ -207,17 +267,17 @@ impl Stream {
         if let Some(Err(error)) = Fpdu::parse(bytes).map(|fpdu| fpdu.check_crc()) {
             return Err(self.fail(Terminate::new(error.cause())));
         }
-        self.take(bytes)
+        self.take(bytes).map(drop)
     }
 
-    /// Takes octets as they come: without CRC, or verified.
+    /// Takes octets as they come: without CRC, or verified. Returns how many are left, behind a message that waits.
     #[inline]
-    fn take(&mut self, mut data: &[u8]) -> Result<(), Failure> {
+    fn take(&mut self, mut data: &[u8]) -> Result<usize, Failure> {
         loop {
             match self.rx.state {
                 State::Header => {
                     if data.is_empty() {
-                        return Ok(());
+                        return Ok(0);
                     }
                     data = self.take_header(data)?;
                 }
@@ -230,7 +290,7 @@ impl Stream {
                         data = rest;
                     }
                     if self.rx.frame.left > 0 {
-                        return Ok(());
+                        return Ok(0);
                     }
                     self.rx.state = State::Trailer(Trailer::size(self.rx.frame.ulpdu_len));
                 }
@@ -239,11 +299,12 @@ impl Stream {
                     data = &data[n..];
                     if n < left {
                         self.rx.state = State::Trailer(left - n);
-                        return Ok(());
+                        return Ok(0);
                     }
                     self.rx.state = State::Header;
                     self.end_of_frame()?;
                 }
+                State::Stalled => return Ok(data.len()),
             }
         }
     }
@@ -254,6 +315,7 @@ impl Stream {
         if self.rx.carried == 0 {
             return match self.start(data)? {
                 Start::Took(n) => Ok(&data[n..]),
+                Start::Stalled => Ok(data),
                 Start::Needs(_) => {
                     // Less than a header: what is needed never is more than fits.
                     self.rx.carry[..data.len()].copy_from_slice(data);
@@ -270,6 +332,7 @@ impl Stream {
                     self.rx.carried = 0;
                     return Ok(rest);
                 }
+                Start::Stalled => return Ok(rest),
                 Start::Needs(_) if rest.is_empty() => return Ok(rest),
                 // No more than is needed: the payload behind it stays in `rest`.
                 Start::Needs(needed) => {

@@ -9,6 +9,7 @@ use super::rx::Rx;
 use super::tx::Tx;
 use super::vec::{RxVec, TxVec};
 use crate::qp::Work;
+use crate::wr::Arrival;
 
 /// What the setup of the connection agreed on.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,9 @@ pub struct StreamCfg {
     /// it does not, as long as TCP begins a segment where [`TxVec::ends_record`] asks for it. The siw of Linux reads such
     /// a CRC wrongly (6.12: `siw_get_trailer` begins again with the second segment).
     pub segment: usize,
+    /// A message for which no receive is posted waits until one is, and all that the peer has sent after it
+    /// ([`Stream::is_stalled`]). Otherwise it ends the connection (RFC 5041, section 7.1).
+    pub waits: bool,
 }
 
 /// The connection cannot go on. The work request concerned, if there is one, completes with its own status, in its turn:
@@ -59,11 +63,13 @@ pub struct Stats {
     pub rx_messages: u64,
     /// Octets of payload that TCP put to their place, without a copy.
     pub rx_direct: u64,
+    /// Messages that had to wait for a receive.
+    pub rx_stalls: u64,
 }
 
 impl Stats {
     /// Names and values, in the same order for all.
-    pub fn list(&self) -> [(&'static str, u64); 6] {
+    pub fn list(&self) -> [(&'static str, u64); 7] {
         [
             ("octets-sent", self.tx_bytes),
             ("messages-sent", self.tx_messages),
@@ -71,6 +77,7 @@ impl Stats {
             ("frames-received", self.rx_fpdus),
             ("messages-received", self.rx_messages),
             ("octets-received-in-place", self.rx_direct),
+            ("messages-without-receive", self.rx_stalls),
         ]
     }
 }
@@ -84,6 +91,9 @@ impl Stats {
 /// on FIN, reset:        stream.flush(); upcall
 /// ```
 ///
+/// While it [is stalled](Stream::is_stalled) nothing is read: [`Stream::resume`] is called when a receive has been posted, and
+/// what the socket has then is read as if the poller had just told of it. Sending goes on.
+///
 /// `tx_done` and `rx_done` get the vector that `tx` or `rx` filled, with no other call on the same stream in between.
 /// After a failure `tx` and `rx` repeat it.
 pub struct Stream {
@@ -93,6 +103,7 @@ pub struct Stream {
     pub(super) ird: usize,
     pub(super) ord: u32,
     pub(super) hold: bool,
+    pub(super) waits: bool,
     pub(super) tx: Tx,
     pub(super) rx: Rx,
     /// Requests of the peer which wait for their response, the first of these perhaps half sent.
@@ -162,6 +173,7 @@ impl Stream {
             ird: cfg.ird as usize,
             ord: cfg.ord,
             hold: cfg.hold,
+            waits: cfg.waits,
             answers: Answers::default(),
             reads,
             failure: None,
@@ -210,10 +222,39 @@ impl Stream {
     /// The same for octets which are already in memory.
     pub fn rx_bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.alive()?;
+        self.stats.rx_bytes += bytes.len() as u64;
         let result = self.feed(bytes);
         self.work.retire();
         self.work.announce();
         result
+    }
+
+    /// Whether the next message of the peer waits for a receive. What comes behind it is not looked at either.
+    #[inline]
+    pub fn is_stalled(&self) -> bool {
+        self.rx.is_stalled()
+    }
+
+    /// The message that waits.
+    pub fn stalled(&self) -> Option<Arrival> {
+        self.rx.arrival()
+    }
+
+    /// Takes a place in the line for buffers of a shared receive queue: see [`Work::wait_for_recv`].
+    pub fn wait_for_recv(&mut self, number: usize) {
+        self.work.wait_for_recv(number);
+    }
+
+    /// Takes the message that waits, if there is a receive for it now, and what has come behind it. False: it waits on.
+    pub fn resume(&mut self) -> Result<bool, Failure> {
+        self.alive()?;
+        if !self.is_stalled() || !self.work.has_recv() {
+            return Ok(!self.is_stalled());
+        }
+        let result = self.feed_held();
+        self.work.retire();
+        self.work.announce();
+        result.map(|()| true)
     }
 
     /// Queues a zero-length RDMA write without a work request: the RTR frame of an initiator (RFC 6581, section 9.1), or

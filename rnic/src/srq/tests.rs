@@ -26,15 +26,15 @@ fn refusals_are_those_of_a_queue_pair() {
     assert_eq!(srq.available(), 0);
     assert_eq!(
         post(&[segment(0, 0, 0), segment(100, 100, good)]),
-        Ok(()),
+        Ok(false),
         "keys of nothing are not looked at"
     );
-    assert_eq!(post(&[]), Ok(()));
+    assert_eq!(post(&[]), Ok(false));
     assert_eq!(post(&[]), Err(PostError::Full));
 
     let mut segments = [Segment::default(); 2];
     // SAFETY: one thread.
-    let first = unsafe { srq.take(&mut segments) }.unwrap();
+    let first = unsafe { srq.take(None, &mut segments) }.unwrap();
     assert_eq!((first.len, first.segments, segments[0]), (100, 1, segment(100, 100, good)));
 }
 
@@ -60,7 +60,7 @@ fn many_threads_post() {
         let mut taken = 0;
         while taken < 3 * EACH {
             // SAFETY: the only consumer.
-            match unsafe { srq.take(&mut []) } {
+            match unsafe { srq.take(None, &mut []) } {
                 Some(rqe) => {
                     let last = &mut last[(rqe.id >> 32) as usize];
                     let n = rqe.id & 0xFFFF_FFFF;

@@ -251,7 +251,7 @@ pub(crate) fn arm(cq: &Cq, solicited: bool) -> bool {
     unsafe { cq.arm(solicited) }
 }
 
-pub(crate) fn share(srq: &Srq, id: u64, segments: &[Segment]) -> Result<(), PostError> {
+pub(crate) fn share(srq: &Srq, id: u64, segments: &[Segment]) -> Result<bool, PostError> {
     // SAFETY: `Buf`s outlive what is posted.
     unsafe { srq.post_recv(&RecvWr { id, segments, quiet: false }) }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use wire::rocev2::{AtomicAckEth, AtomicEth, NakCode};
 
 use super::*;
-use crate::{Mw, Remote, Segment, WcOp, WcStatus};
+use crate::{Arrival, Mw, Remote, Segment, WcOp, WcStatus};
 
 /// A side with its peer's packets to come.
 struct Bench {
@@ -212,12 +212,15 @@ fn no_receive_buffer() {
     bench.send(b"abc");
     let not_ready = [format!("{psn} ACK RNR NAK 640µs 0")];
     assert_eq!(bench.said(), not_ready);
+    let stalled = |octets| Some(Arrival { octets, whole: true });
+    assert_eq!(bench.side.rc.take_stalled(), stalled(3));
     // What was under way.
     bench.send(b"def");
     assert_eq!(bench.said(), [""; 0]);
     bench.psn = psn;
     bench.send(b"abc");
     assert_eq!(bench.said(), not_ready);
+    assert_eq!(bench.side.rc.take_stalled(), None, "it is told once");
     bench.side.recv(1, &[sink.seg(0, OCTETS)]);
     bench.psn = psn;
     bench.send(b"abc");
@@ -228,6 +231,7 @@ fn no_receive_buffer() {
     let psn = bench.psn;
     bench.take(Opcode::WriteLastImmediate, Extension::Immediate(5_u32.to_be()), b"x").unwrap();
     assert_eq!(bench.said(), [format!("{psn} ACK RNR NAK 640µs 0")]);
+    assert_eq!(bench.side.rc.take_stalled(), stalled(OCTETS as u32 + 1));
     bench.side.recv(2, &[]);
     bench.psn = psn;
     bench.take(Opcode::WriteLastImmediate, Extension::Immediate(5_u32.to_be()), b"x").unwrap();

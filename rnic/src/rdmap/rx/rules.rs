@@ -67,7 +67,9 @@ impl Stream {
                 }
                 match opcode {
                     _ if opcode.is_send() => {
-                        self.start_send(msn, mo)?;
+                        if !self.start_send(msn, mo)? {
+                            return Ok(self.stall());
+                        }
                         took
                     }
                     UntaggedOpcode::Terminate => {
@@ -85,7 +87,9 @@ impl Stream {
                         let Some(body) = shown[header.len()..].get(..size) else {
                             return Ok(Start::Needs(took + size));
                         };
-                        self.start_body(opcode, body, (msn, mo, last))?;
+                        if !self.start_body(opcode, body, (msn, mo, last))? {
+                            return Ok(self.stall());
+                        }
                         took + size
                     }
                 }
@@ -95,30 +99,44 @@ impl Stream {
         Ok(Start::Took(took))
     }
 
+    /// The message in hand waits for a receive.
+    #[cold]
+    fn stall(&mut self) -> Start {
+        self.rx.state = State::Stalled;
+        self.stats.rx_stalls += 1;
+        Start::Stalled
+    }
+
+    /// False: it waits for a receive.
     #[inline]
-    fn start_send(&mut self, msn: u32, mo: u32) -> Result<(), Failure> {
+    fn start_send(&mut self, msn: u32, mo: u32) -> Result<bool, Failure> {
         if msn != self.rx.send_msn {
             return Err(self.refuse(Cause::UNTAGGED_MSN));
         }
         if mo != self.rx.send_placed {
             return Err(self.refuse(Cause::UNTAGGED_MO));
         }
-        let Some(buffer) = self.buffer() else { return Err(self.refuse(Cause::UNTAGGED_NO_BUFFER)) };
+        let Some(buffer) = self.buffer()? else { return Ok(false) };
         let len = u64::from(mo) + self.rx.frame.left as u64;
         if len > buffer.len.min(u32::MAX.into()) {
             let received = Received::bytes(len.min(u32::MAX.into()) as u32);
             self.work.finish_recv(received, WcStatus::LocalLength, true);
             return Err(self.refuse(Cause::UNTAGGED_TOO_LONG));
         }
-        Ok(())
+        Ok(true)
     }
 
-    /// The receive buffer of the message in hand. One that the message may not have is flushed with the rest.
+    /// The receive buffer of the message in hand; none: it waits for one. One that the message may not have is flushed with the
+    /// rest.
     #[inline]
-    fn buffer(&mut self) -> Option<Rqe> {
-        match self.work.recv() {
-            Some(buffer) => Some(buffer),
-            None => self.work.take_recv().filter(|_| self.work.may_take()),
+    fn buffer(&mut self) -> Result<Option<Rqe>, Failure> {
+        if let Some(buffer) = self.work.recv() {
+            return Ok(Some(buffer));
+        }
+        match self.work.take_recv() {
+            Some(buffer) if self.work.may_take() => Ok(Some(buffer)),
+            None if self.waits => Ok(None),
+            _ => Err(self.refuse(Cause::UNTAGGED_NO_BUFFER)),
         }
     }
 
@@ -181,14 +199,14 @@ impl Stream {
         }
     }
 
-    /// A message without payload; `octets` are its body.
+    /// A message without payload; `octets` are its body. False: it waits for a receive.
     #[inline]
     fn start_body(
         &mut self,
         opcode: UntaggedOpcode,
         octets: &[u8],
         (msn, mo, last): (u32, u32, bool),
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         self.rx.frame.left = 0;
         let (body, next_msn) = match opcode {
             UntaggedOpcode::AtomicRequest => {
@@ -216,18 +234,15 @@ impl Stream {
         }
         match self.rx.frame.body {
             // A zero-length READ may serve as RTR frame, which no depth is needed for (RFC 6581, section 9.1).
-            Body::Read(request) if msn == 1 && request.len == 0 => Ok(()),
+            Body::Read(request) if msn == 1 && request.len == 0 => Ok(true),
             Body::Read(_) | Body::Atomic(_) if self.answers.len() >= self.ird => {
                 Err(self.fail(Terminate::new(Cause::STREAM_CATASTROPHIC)))
             }
             // In the middle of a SEND, whose MSN it has.
             Body::Immediate(_) if self.rx.send_placed > 0 => Err(self.refuse(Cause::UNTAGGED_MO)),
-            Body::Immediate(_) => match self.buffer() {
-                Some(_) => Ok(()),
-                None => Err(self.refuse(Cause::UNTAGGED_NO_BUFFER)),
-            },
-            Body::AtomicResponse(response) => self.start_atomic_response(response),
-            _ => Ok(()),
+            Body::Immediate(_) => self.buffer().map(|buffer| buffer.is_some()),
+            Body::AtomicResponse(response) => self.start_atomic_response(response).map(|()| true),
+            _ => Ok(true),
         }
     }
 

@@ -4,6 +4,7 @@ mod close;
 mod errors;
 mod extended;
 mod hostile;
+mod not_ready;
 mod transfer;
 mod windows;
 
@@ -31,7 +32,16 @@ impl Deref for Side {
 }
 
 pub(crate) fn cfg() -> StreamCfg {
-    StreamCfg { mulpdu: 65535, crc: false, extended: false, ird: 4, ord: 4, hold: false, segment: 0 }
+    StreamCfg {
+        mulpdu: 65535,
+        crc: false,
+        extended: false,
+        ird: 4,
+        ord: 4,
+        hold: false,
+        segment: 0,
+        waits: false,
+    }
 }
 
 impl Side {
@@ -140,6 +150,9 @@ fn step_tx(
 }
 
 fn step_rx(side: &mut Side, input: &mut Pipe, rng: &mut Rng, portion: usize) -> Result<bool, Failure> {
+    if side.stream.is_stalled() {
+        return side.stream.resume();
+    }
     if input.len() == 0 {
         return Ok(false);
     }

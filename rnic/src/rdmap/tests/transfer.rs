@@ -1,5 +1,7 @@
 //! Everything arrives, whatever the portions in which TCP moves it.
 
+use std::collections::VecDeque;
+
 use wire::iwarp::Cause;
 use wire::iwarp::mpa::fpdu::{Trailer, fpdu_len};
 
@@ -98,11 +100,13 @@ struct Expected {
     pieces: Vec<(usize, Vec<u8>)>,
 }
 
-/// Random programs: both ends send, write and read at once, with several segments; completions are in order.
+/// Random programs: both ends send, write and read at once, with several segments, and some receives are posted after their
+/// messages have come; completions are in order.
 #[test]
 #[cfg_attr(miri, ignore = "not a test: its volume takes Miri hours and shows it nothing new")]
 fn interleavings() {
     const AREA: usize = 40 << 20;
+    let mut stalls = 0;
     for seed in 0..24 {
         let mut rng = Rng(seed);
         let cfg = StreamCfg {
@@ -113,6 +117,7 @@ fn interleavings() {
             ord: 1 + rng.below(3) as u32,
             hold: false,
             segment: [0, 506][rng.below(2)],
+            waits: true,
         };
         let mut pair = Pair::new(cfg, seed);
         pair.portion = [200, 5_000, 1 << 20][rng.below(3)];
@@ -130,6 +135,8 @@ fn interleavings() {
         // At each end a number that the other adds to.
         let counters = [&pair.a, &pair.b].map(|side| side.buf(8));
         let mut sums = [0; 2];
+        // Receives that are to be posted.
+        let mut late = [const { VecDeque::<(u64, Vec<Segment>)>::new() }; 2];
         let mut used = [0; 2];
         let mut place = |end: usize, len: usize| {
             let at = used[end];
@@ -141,14 +148,14 @@ fn interleavings() {
         for id in 0..150 {
             let end = rng.below(2);
             let other = 1 - end;
-            let (side, peer) = if end == 0 { (&pair.a, &pair.b) } else { (&pair.b, &pair.a) };
+            let side = if end == 0 { &pair.a } else { &pair.b };
             let (len, fence, signalled) = (size(&mut rng), rng.chance(8), !rng.chance(4));
             let at = rng.below(sources[0].bytes().len() - len);
             let done = |op| wc(id, op, len, WcStatus::Success);
             let op = match rng.below(5) {
                 0 | 1 if rng.chance(3) => {
                     let (room, to, within) = (rng.below(100), place(other, len), place(other, 100));
-                    peer.recv(id, &cut(&mut rng, &sinks[other], within, room));
+                    late[other].push_back((id, cut(&mut rng, &sinks[other], within, room)));
                     let data = sources[end].bytes()[at..at + len].to_vec();
                     let wc = Wc { immediate: Some(id as u32), ..done(WcOp::Recv) };
                     expected[other].received.push(wc);
@@ -176,7 +183,7 @@ fn interleavings() {
                 }
                 0 => {
                     let (room, to) = (len + rng.below(100), place(other, len + 100));
-                    peer.recv(id, &cut(&mut rng, &sinks[other], to, room));
+                    late[other].push_back((id, cut(&mut rng, &sinks[other], to, room)));
                     let data = sources[end].bytes()[at..at + len].to_vec();
                     expected[other].received.push(done(WcOp::Recv));
                     expected[other].pieces.push((to, data));
@@ -204,12 +211,23 @@ fn interleavings() {
             if signalled {
                 expected[end].completions.push(done(op));
             }
+            for (side, late) in [&pair.a, &pair.b].into_iter().zip(&mut late) {
+                while late.len() > 20 || (!late.is_empty() && rng.chance(4)) {
+                    late.pop_front().into_iter().for_each(|(id, segments)| side.recv(id, &segments));
+                }
+            }
             for _ in 0..rng.below(4) {
                 pair.step().unwrap();
                 assert!(pair.a.stream.reads.outstanding <= cfg.ord);
+                stalls += u32::from([&pair.a, &pair.b].iter().any(|side| side.stream.is_stalled()));
             }
         }
         pair.drive().unwrap();
+        while let Some(end) = (0..2).find(|&end| !late[end].is_empty()) {
+            let side = if end == 0 { &pair.a } else { &pair.b };
+            late[end].pop_front().into_iter().for_each(|(id, segments)| side.recv(id, &segments));
+            pair.drive().unwrap();
+        }
 
         for (end, side) in [&pair.a, &pair.b].into_iter().enumerate() {
             assert_eq!(side.completions(), expected[end].completions, "seed {seed}");
@@ -223,6 +241,7 @@ fn interleavings() {
             assert!(sinks[end].bytes() == whole, "seed {seed}: contents of end {end}");
         }
     }
+    assert!(stalls > 100, "{stalls}");
 }
 
 #[test]
