@@ -59,7 +59,8 @@ pub unsafe trait Engine: Send + Sized + 'static {
     fn add_qp(&mut self, sink: Sink<Self>, work: Work) -> Result<Arc<Shared>>;
     /// A queue pair goes away, and its connection with it: no upcalls any more.
     fn remove_qp(&mut self, qp: usize);
-    /// Sends what a queue pair has been given; where its connection has ended, flushes it.
+    /// Sends what a queue pair has been given; where its connection has ended, flushes it; where a message has waited for a
+    /// receive and there is one, takes it.
     fn transmit(&mut self, qp: usize);
     /// See [`Queue::connect`](dat_core::provider::Queue::connect).
     fn connect(&mut self, qp: usize, to: &Connect<'_>) -> Result<()>;

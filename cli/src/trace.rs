@@ -31,7 +31,7 @@ Targets:
   dat::ia   adapters are opened and closed; asynchronous errors
   dat::cm   connections: asked for, accepted, rejected, established, ended
   dat::ep   endpoints go from one state to another
-  dat::dto  operations that failed or were flushed
+  dat::dto  operations that failed or were flushed; messages that wait for a receive
   dat::evd  events that found no room
   dat::api  calls: debug has those that are refused, trace also the control calls that
             are not

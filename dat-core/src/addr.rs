@@ -21,6 +21,12 @@ impl SockAddr {
     pub fn as_ptr(&self) -> DAT_IA_ADDRESS_PTR {
         std::ptr::from_ref(&self.0).cast_mut().cast()
     }
+
+    /// As Rust has it; none: no address.
+    pub fn socket_addr(&self) -> Option<SocketAddr> {
+        // SAFETY: it is an address as long as its family says, or of family 0.
+        unsafe { parse(self.as_ptr()) }.ok()
+    }
 }
 
 impl From<SocketAddr> for SockAddr {

@@ -11,6 +11,7 @@
 //! | | warn | an attempt fails; a connection breaks, `because` of what |
 //! | `dat::ep` | debug | an endpoint goes from one state to another |
 //! | `dat::dto` | warn | an operation completes with an error; `debug` if it was flushed |
+//! | | info | a message waits for a receive; once for each that does |
 //! | `dat::evd` | warn | an event finds no room |
 //! | `dat::api` | debug | a call is refused; `trace`: each control call that is not |
 //!

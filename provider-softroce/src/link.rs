@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use adapter::{Counts, Shared};
 use dat_core::provider::ReadDepth;
 use mio::Interest;
-use rnic::Work;
 use rnic::cm::{Accept, Accepted, ConnId, Connect, Event, Request};
+use rnic::{Arrival, Work};
 use wire::cm::{Reason, Timeout};
 use wire::rocev2::{Operation, Packet, PathMtu, Psn};
 
@@ -486,6 +486,9 @@ impl Link {
             return self.end(tools, End::Broken(failure.into()));
         }
         if up.rc.wants_tx() || up.closing.is_some() || up.peer_leaves {
+            if let Some(Arrival { octets, whole }) = up.rc.take_stalled() {
+                self.sink.call(Upcall::ReceiverNotReady { octets, whole });
+            }
             self.transmit(tools);
         }
         let Phase::Up(up) = &mut self.phase else { return };

@@ -25,25 +25,32 @@ pub struct Qp<E: Engine> {
 /// What posting threads and engine share of a queue pair.
 pub struct Shared {
     mark: Mark,
-    /// What is posted from now on only waits to be flushed.
-    ended: AtomicBool,
+    /// The engine wants to hear of receives: a message waits for one, or they are only to be flushed.
+    wants_receives: AtomicBool,
 }
 
 impl Shared {
     /// For the queue pair of this number.
     pub fn new(index: usize) -> Self {
-        Shared { mark: Mark::new(index), ended: AtomicBool::new(false) }
+        Shared { mark: Mark::new(index), wants_receives: AtomicBool::new(false) }
     }
 
     /// The connection has ended, or will never be. What was posted is to be flushed after this; what is posted later makes
     /// its thread call [`Engine::transmit`], which flushes it.
     pub fn end(&self) {
-        self.ended.store(true, Ordering::Relaxed);
+        self.want_receives(true);
+    }
+
+    /// A message of the peer waits for a receive, or does not any more. The engine looks for one once more after saying that it
+    /// does; a receive that is posted later makes its thread call [`Engine::transmit`].
+    pub fn want_receives(&self, yes: bool) {
+        self.wants_receives.store(yes, Ordering::Relaxed);
         // Either a posting thread sees the flag (its fence is in `post_recv`), or the engine sees its buffer.
         fence(Ordering::SeqCst);
     }
 
-    pub(super) fn index(&self) -> usize {
+    /// The number of the queue pair.
+    pub fn index(&self) -> usize {
         self.mark.index()
     }
 }
@@ -92,9 +99,9 @@ impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
         // SAFETY: as above.
         unsafe { self.qp.post_recv(&map::recv(wr)) }.map_err(map::post_error)?;
-        // Either the end of the connection finds the buffer (its fence is in `Shared::end`), or it is seen here.
+        // Either the engine finds the buffer (its fence is in `Shared::want_receives`), or it is seen here that it wants it.
         fence(Ordering::SeqCst);
-        if self.shared.ended.load(Ordering::Relaxed) {
+        if self.shared.wants_receives.load(Ordering::Relaxed) {
             self.mark();
             self.drive.desk.serve();
         }

@@ -27,7 +27,11 @@ impl<E: Engine> Receives for Srq<E> {
             return Err(PostError::Full);
         }
         // SAFETY: the caller's promise.
-        unsafe { self.srq.post_recv(&map::recv(wr)) }.map_err(map::post_error)
+        let wanted = unsafe { self.srq.post_recv(&map::recv(wr)) }.map_err(map::post_error)?;
+        if wanted {
+            self.serve_next();
+        }
+        Ok(())
     }
 
     fn set_low_watermark(&self, mark: usize) {
@@ -56,5 +60,17 @@ impl<E: Engine> Receives for Srq<E> {
 
     fn available(&self) -> usize {
         self.srq.available()
+    }
+}
+
+impl<E: Engine> Srq<E> {
+    /// Messages wait for buffers: the queue pair that has waited longest goes on.
+    #[cold]
+    fn serve_next(&self) {
+        let mut desk = self.drive.desk.lock();
+        // SAFETY: the lease is held.
+        if let Some(qp) = unsafe { self.srq.next_waiting() } {
+            desk.engine.transmit(qp);
+        }
     }
 }

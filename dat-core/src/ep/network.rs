@@ -144,6 +144,22 @@ impl<T: Transport> Shared<T> {
         self.ia.report(DAT_ASYNC_ERROR_EP_BROKEN, self.ep as *mut c_void, DAT_EP_TRANSFER_TO_ERROR);
     }
 
+    /// A message of the peer waits for a receive.
+    fn keeps_waiting(&self, octets: u32, whole: bool) {
+        let (ia, ep) = (&self.ia.name, Hex(self.ep));
+        let (connection, peer) = {
+            let conn = self.conn();
+            (conn.number, conn.remote.sockaddr.socket_addr())
+        };
+        let Some(peer) = peer else { return };
+        let more = if whole { "" } else { " or more" };
+        let queue = if self.on_srq { "the SRQ of " } else { "" };
+        info!(
+            target: "dat::dto", ia, connection,
+            "peer {peer} has sent {octets} octets{more} and no receive is posted on {queue}EP {ep}"
+        );
+    }
+
     fn tell(&self, number: DAT_EVENT_NUMBER, because: Option<&dyn Display>) {
         let (ia, ep, event) = (&self.ia.name, Hex(self.ep), event_name(number));
         let (connection, because) = (self.conn().number, because.map(display));
@@ -210,6 +226,7 @@ impl<T: Transport> Receiver<T> for Shared<T> {
             Upcall::Disconnected => self.lost(DAT_CONNECTION_EVENT_DISCONNECTED, None),
             Upcall::Broken { because } => self.lost(DAT_CONNECTION_EVENT_BROKEN, Some(because)),
             Upcall::HighWatermark => self.exceeds_soft_watermark(),
+            Upcall::ReceiverNotReady { octets, whole } => self.keeps_waiting(octets, whole),
             Upcall::Failed => {
                 self.ia.report(DAT_ASYNC_ERROR_EP_BROKEN, self.ep as *mut c_void, DAT_EP_OTHER_ERROR)
             }

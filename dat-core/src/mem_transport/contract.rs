@@ -8,6 +8,7 @@
 mod connections;
 mod data;
 mod extended;
+mod not_ready;
 mod queues;
 pub mod rig;
 mod windows;
@@ -15,6 +16,7 @@ mod windows;
 pub use connections::*;
 pub use data::*;
 pub use extended::*;
+pub use not_ready::*;
 pub use queues::*;
 pub use windows::*;
 
@@ -35,6 +37,11 @@ macro_rules! transport_contract {
             too_long_a_message_breaks_the_connection
             forbidden_remote_access_breaks_the_connection
             posts_are_checked
+            // Messages without a receive.
+            a_message_waits_for_its_receive
+            a_sender_is_stopped_until_there_are_receives
+            messages_wait_for_buffers_of_a_shared_queue
+            a_connection_ends_while_a_message_waits
             // Windows.
             a_window_lets_peers_in_until_it_is_bound_anew
             a_bind_takes_its_turn

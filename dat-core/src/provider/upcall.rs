@@ -53,6 +53,14 @@ pub enum Upcall<'a, T: Transport> {
         /// What it was, for who looks for the cause.
         because: &'a dyn Display,
     },
+    /// A message has come for which no receive is posted: it waits for one, and all behind it does. Told once for each that
+    /// waits, to who looks for the cause; nothing follows from it.
+    ReceiverNotReady {
+        /// Octets of it that have come, or been announced.
+        octets: u32,
+        /// There are no more than that.
+        whole: bool,
+    },
     /// A shared receive queue fell below its watermark.
     LowWatermark,
     /// A queue pair holds more receive buffers than its soft watermark says.

@@ -28,6 +28,17 @@ pub const QUEUE: usize = 64;
 
 thread_local! {
     static LOSSES: Cell<bool> = const { Cell::new(false) };
+    static RECEIVES_MUST_BE_THERE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread's cases are about a wire on which a message without a receive ends the connection, as iWARP has it. Else
+/// it waits.
+pub fn expect_receives_to_be_there(yes: bool) {
+    RECEIVES_MUST_BE_THERE.set(yes);
+}
+
+pub(super) fn receives_must_be_there() -> bool {
+    RECEIVES_MUST_BE_THERE.get()
 }
 
 /// Whether this thread's cases are about a network that loses packets. Then, and only then, a requester whose peer refuses may
@@ -439,8 +450,8 @@ impl<T: Transport> Receiver<T> for Log<'_, T> {
             Upcall::Broken { .. } => Event::Broken,
             Upcall::LowWatermark => Event::LowWatermark,
             Upcall::HighWatermark => Event::HighWatermark,
-            // No case can make a device fail.
-            Upcall::Failed | Upcall::PortDown => return,
+            // For people. (No case can make a device fail.)
+            Upcall::ReceiverNotReady { .. } | Upcall::Failed | Upcall::PortDown => return,
         };
         self.events.lock().expect("no case panics in an upcall").push_back(event);
         if self.wake.signal() {
