@@ -66,6 +66,9 @@ impl Engine {
             (link.idle_looks, link.good_looks) = (0, 0);
             // The end of the stream is reported once: a read that gives less than asked must not stop before it.
             let until_end = event.is_read_closed() || event.is_error();
+            if until_end {
+                link.peer_has_ended();
+            }
             link.receive_until(&mut self.kit, &mut self.lingerers, until_end);
         }
         self.heat(index);
@@ -222,6 +225,9 @@ unsafe impl adapter::Engine for Engine {
     fn transmit(&mut self, qp: usize) {
         let Some(link) = self.links.get_mut(qp) else { return };
         link.transmit(&mut self.kit, &mut self.lingerers);
+        if link.is_stalled() {
+            link.receive_until(&mut self.kit, &mut self.lingerers, true);
+        }
         if self.hot.len() < HOT && !self.hot.contains(&qp) {
             self.heat(qp);
         }

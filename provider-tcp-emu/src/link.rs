@@ -4,8 +4,11 @@
 //! Idle ─ dial ──► Dialing ─ reply ──► Up ──► Ended        everything posted completes before the upcall
 //!      ─ answer ────────────────────► Up                  that says how it ended
 //! ```
+//!
+//! `stall` has what is done while a message of the peer waits for a receive.
 
 mod setup;
+mod stall;
 mod up;
 
 use std::sync::Arc;
@@ -19,6 +22,7 @@ use rnic::{Failure, Work};
 
 use self::setup::Dialing;
 pub(crate) use self::setup::Target;
+use self::stall::Window;
 use self::up::{Received, Sent, Up};
 use crate::call::READ_WRITE;
 use crate::engine::{Key, Kit, Sink, Timer, Upcall};
@@ -141,6 +145,14 @@ impl Link {
     fn set_timer(&mut self, kit: &mut Kit, at: Option<Instant>) {
         kit.set_timer(self.key(), &mut self.timer, at);
     }
+
+    /// Sets the timer of a connection.
+    fn renew_timer(&mut self, kit: &mut Kit) {
+        if let Phase::Up(up) = &self.phase {
+            let at = up.deadline();
+            self.set_timer(kit, at);
+        }
+    }
 }
 
 /// The connection.
@@ -165,15 +177,20 @@ impl Link {
         if up.over.is_some() {
             return Progress::None;
         }
-        let mut progress = Progress::None;
+        let (mut progress, mut until_end) = (Progress::None, until_end);
         for _ in 0..RX_BURST {
-            match up.receive(kit, &self.sink) {
+            match up.receive(kit, &self.sink, &self.shared) {
                 Ok(Received::Nothing) => return self.after_receive(kit, lingerers, progress, false),
                 Ok(Received::Some { drained }) => {
                     progress = Progress::Some;
                     if drained && !until_end && !up.hung_up {
                         return self.after_receive(kit, lingerers, progress, false);
                     }
+                }
+                Ok(Received::Stalled) => return self.stand_still(kit, lingerers, progress),
+                Ok(Received::Resumed) => {
+                    // What the poller has told meanwhile, it does not tell again.
+                    (progress, until_end) = (Progress::Some, true);
                 }
                 Err(end @ End::Protocol(_)) => {
                     self.end(kit, lingerers, end);
@@ -225,7 +242,7 @@ impl Link {
         };
         let transmit = opened || up.closing || (up.writable && up.stream.wants_tx());
         if opened {
-            self.set_timer(kit, None);
+            self.renew_timer(kit);
         }
         if transmit {
             self.transmit(kit, lingerers);
@@ -236,6 +253,7 @@ impl Link {
     pub(crate) fn transmit(&mut self, kit: &mut Kit, lingerers: &mut Lingerers) {
         match &mut self.phase {
             Phase::Up(up) => match up.transmit(kit) {
+                Ok(_) if up.window == Window::Sent => self.watch_window(kit, lingerers),
                 Ok(Sent::All) if up.absent && !up.writable => self.enter_poller(kit, lingerers),
                 Ok(Sent::All) => {}
                 Ok(Sent::More) => self.again(kit),
@@ -262,7 +280,7 @@ impl Link {
     pub(crate) fn leave_poller(&mut self, kit: &Kit) -> bool {
         match &mut self.phase {
             // One that waits for room needs to be told.
-            Phase::Up(up) if up.writable && !up.absent => {
+            Phase::Up(up) if up.writable && !up.absent && !up.stream.is_stalled() => {
                 up.absent = kit.context.suspend(&up.socket).is_ok();
                 up.absent
             }
@@ -316,19 +334,25 @@ impl Link {
                 let timed_out = dialing.limited && dialing.socket.is_some();
                 self.fail(kit, if timed_out { Upcall::TimedOut } else { Upcall::Unreachable });
             }
-            Phase::Up(up) => match up.gate.expire(now) {
-                Ok(nudge) if up.gate.is_open() => {
-                    if nudge {
-                        up.stream.queue_rtr();
+            Phase::Up(up) if up.has_waited_long_enough(now) => {
+                let end = up.how_it_ended();
+                self.end(kit, lingerers, end);
+            }
+            Phase::Up(up) => {
+                up.window.expire(now, &up.socket);
+                match up.gate.expire(now) {
+                    Ok(nudge) if up.gate.is_open() => {
+                        if nudge {
+                            up.stream.queue_rtr();
+                        }
+                        up.stream.release();
+                        self.renew_timer(kit);
+                        self.transmit(kit, lingerers);
                     }
-                    up.stream.release();
-                    let deadline = up.gate.deadline();
-                    self.set_timer(kit, deadline);
-                    self.transmit(kit, lingerers);
+                    Ok(_) => self.renew_timer(kit),
+                    Err(missing) => self.end(kit, lingerers, End::Lost(Loss::FirstFrame(missing))),
                 }
-                Ok(_) => {}
-                Err(missing) => self.end(kit, lingerers, End::Lost(Loss::FirstFrame(missing))),
-            },
+            }
             Phase::Ended(_) => self.sink.call(Upcall::AcceptFailed),
             Phase::Idle(_) | Phase::Between => {}
         }
@@ -345,7 +369,7 @@ impl Link {
             (Phase::Dialing(_), _) => self.fail(kit, Upcall::Disconnected),
             (Phase::Idle(_), _) => {
                 if let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Between) {
-                    self.finish(work);
+                    self.finish(kit, work);
                 }
                 self.sink.call(Upcall::Disconnected);
             }
@@ -364,7 +388,7 @@ impl Link {
         self.set_timer(kit, None);
         stream.flush();
         let is_stranger = !stream.is_extended();
-        self.finish(stream.into_work());
+        self.finish(kit, stream.into_work());
         match end {
             End::Peer | End::Lost(_) => kit.context.unwatch(&socket),
             End::Local | End::Protocol(_) if hung_up => kit.context.unwatch(&socket),
@@ -382,9 +406,11 @@ impl Link {
     }
 
     /// Completes all that is posted, and sees to it that what is posted later is completed, too.
-    fn finish(&mut self, mut work: Work) {
+    fn finish(&mut self, kit: &mut Kit, mut work: Work) {
         self.shared.end();
         work.flush();
+        // It may have been the next that takes a buffer of a shared receive queue.
+        kit.again.extend(work.next_waiting());
         self.phase = Phase::Ended(work);
     }
 
@@ -395,6 +421,9 @@ impl Link {
             Phase::Up(up) => {
                 kit.past.add(&up.stream.stats().list());
                 lingerers.add(kit, up.socket);
+                let mut work = up.stream.into_work();
+                work.stop_waiting();
+                kit.again.extend(work.next_waiting());
             }
             Phase::Dialing(dialing) => {
                 if let Some(socket) = &dialing.socket {

@@ -6,6 +6,7 @@
 //! | `cc` | TCP congestion control of all connections | `cubic` or `reno` within the host, else the system's |
 //! | `extended` | `on`: immediate data and atomic operations (RFC 7306) with peers that know them; `off`: with none | `on` |
 //! | `fpdu` | octets of the largest FPDU sent, 128 to 65536 | 65536; MSS towards strangers |
+//! | `rnr` | a message without a receive: `wait`: it waits for one, if the peer is an OpenDAT; `terminate`: it ends the connection | `wait` |
 
 use adapter::params::on;
 use dat_core::OpenError;
@@ -23,6 +24,8 @@ pub(crate) struct Params {
     pub(crate) cc: Option<String>,
     /// Octets of the largest FPDU sent.
     pub(crate) fpdu: usize,
+    /// Messages of an OpenDAT wait for receives.
+    pub(crate) waits: bool,
 }
 
 const FPDU: std::ops::RangeInclusive<usize> = 128..=65536;
@@ -30,7 +33,7 @@ const FPDU: std::ops::RangeInclusive<usize> = 128..=65536;
 impl Params {
     /// Reads ia_params; see [`adapter::params::parse`].
     pub(crate) fn parse(text: &str, env: impl Fn(&str) -> Option<String>) -> Result<Self, OpenError> {
-        let (mut crc, mut extended, mut cc, mut fpdu) = (false, true, None, *FPDU.end());
+        let (mut crc, mut extended, mut cc, mut fpdu, mut waits) = (false, true, None, *FPDU.end(), true);
         let adapter = adapter::params::parse(text, env, |key, value| {
             match (key, value) {
                 ("crc", _) => crc = on(value)?,
@@ -38,15 +41,19 @@ impl Params {
                 ("cc", "") => return Err("expected the name of a congestion control".into()),
                 ("cc", _) => cc = Some(value.to_owned()),
                 ("fpdu", _) => fpdu = self::fpdu(value)?,
+                ("rnr", "wait") => waits = true,
+                ("rnr", "terminate") => waits = false,
+                ("rnr", _) => return Err("expected wait or terminate".into()),
                 _ => {
                     return Err(
-                        "unknown key; known are crc, extended, cc, fpdu, spin, strict and capture".into()
+                        "unknown key; known are crc, extended, rnr, cc, fpdu, spin, strict and capture"
+                            .into(),
                     );
                 }
             }
             Ok(())
         })?;
-        Ok(Params { adapter, crc, extended, cc, fpdu })
+        Ok(Params { adapter, crc, extended, cc, fpdu, waits })
     }
 }
 
@@ -74,7 +81,9 @@ mod tests {
     fn nothing_means_the_defaults() {
         let params = parse(" ").expect("parses");
         assert_eq!(params.adapter.bind, None);
-        assert!(!params.crc && params.extended && params.cc.is_none() && params.fpdu == 65536);
+        assert!(
+            !params.crc && params.extended && params.cc.is_none() && params.fpdu == 65536 && params.waits
+        );
     }
 
     #[test]
@@ -85,6 +94,7 @@ mod tests {
         assert_eq!(params.cc.as_deref(), Some("reno"));
         assert_eq!(params.fpdu, 4096);
         assert!(params.extended && !parse("extended=off").expect("parses").extended);
+        assert!(!parse("rnr=terminate").expect("parses").waits && parse("rnr=wait").expect("parses").waits);
         assert!(!parse("crc=on crc=off").expect("parses").crc, "the last one counts");
     }
 
@@ -94,8 +104,9 @@ mod tests {
         assert_eq!(reason("extended="), "ia_params: extended=: expected on or off");
         assert_eq!(
             reason("speed=11"),
-            "ia_params: speed=11: unknown key; known are crc, extended, cc, fpdu, spin, strict and capture"
+            "ia_params: speed=11: unknown key; known are crc, extended, rnr, cc, fpdu, spin, strict and capture"
         );
+        assert_eq!(reason("rnr=7"), "ia_params: rnr=7: expected wait or terminate");
         assert_eq!(reason("fpdu=1"), "ia_params: fpdu=1: expected 128 to 65536 octets");
         assert_eq!(reason("cc="), "ia_params: cc=: expected the name of a congestion control");
         assert_eq!(parse("crc=maybe").expect_err("bad").code, Error::of(DAT_INVALID_PARAMETER));

@@ -102,7 +102,7 @@ static SYSTEM_CONGESTION_CONTROL: OnceLock<Vec<u8>> = OnceLock::new();
 pub(crate) fn tune(socket: &Socket, cc: Option<&str>) -> io::Result<(SocketAddr, SocketAddr)> {
     let (peer, local) = addresses(socket)?;
     socket.set_tcp_nodelay(true)?;
-    let same_host = peer.ip().is_loopback() || peer.ip() == local.ip();
+    let same_host = is_same_host(peer, local);
     match cc {
         Some(name) => {
             socket.set_tcp_congestion(name.as_bytes()).ok();
@@ -121,6 +121,44 @@ pub(crate) fn tune(socket: &Socket, cc: Option<&str>) -> io::Result<(SocketAddr,
         socket.set_tcp_user_timeout(Some(SILENCE)).ok();
     }
     Ok((peer, local))
+}
+
+/// Whether a connection stays within the host.
+pub(crate) fn is_same_host(peer: SocketAddr, local: SocketAddr) -> bool {
+    peer.ip().is_loopback() || peer.ip() == local.ip()
+}
+
+/// What of all that a socket was given the peer has not got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unsent {
+    /// Nothing.
+    Nothing,
+    /// Something is on its way, or lost.
+    UnderWay,
+    /// The peer's host has no room for more, and has acknowledged all before.
+    NoRoom,
+}
+
+/// How far the peer's host has come with what a socket was given.
+pub(crate) fn unsent(socket: &Socket) -> Unsent {
+    const SIOCOUTQNSD: libc::c_ulong = 0x894B;
+    let count = |request: libc::c_ulong| {
+        let mut octets: libc::c_int = 0;
+        // SAFETY: the requests write one integer.
+        let answer = unsafe { libc::ioctl(socket.as_raw_fd(), request as _, &raw mut octets) };
+        if answer == 0 { octets } else { 0 }
+    };
+    match (count(libc::TIOCOUTQ), count(SIOCOUTQNSD)) {
+        (0, _) => Unsent::Nothing,
+        (unacknowledged, unsent) if unacknowledged == unsent => Unsent::NoRoom,
+        _ => Unsent::UnderWay,
+    }
+}
+
+/// Whether a peer that has no room for what it is sent is given up after [`SILENCE`], as one that does not answer is. (TCP makes
+/// no difference: TCP_USER_TIMEOUT counts for both.)
+pub(crate) fn limit_wait(socket: &Socket, limited: bool) {
+    socket.set_tcp_user_timeout(limited.then_some(SILENCE)).ok();
 }
 
 /// Whether the system knows a congestion control and lets this process use it.

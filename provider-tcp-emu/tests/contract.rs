@@ -1,11 +1,19 @@
-//! dat-core's contract for transports, kept by this one: over IPv4 and IPv6, with CRCs, without RFC 7306.
+//! dat-core's contract for transports, kept by this one: over IPv4 and IPv6, with CRCs, without RFC 7306, by the letter of
+//! RFC 5041.
 
+use dat_core::mem_transport::contract::rig::expect_receives_to_be_there;
 use dat_core::provider::Provider;
 use provider_tcp_emu::{Tcp, TcpEmu};
 
 /// Two adapters with the same ia_params.
 fn pair(params: &str) -> (Tcp, Tcp) {
     (open(params), open(params))
+}
+
+/// Two that take each other for strangers, or do as they would towards one: no message waits for a receive.
+fn strangers(a: &str, b: &str) -> (Tcp, Tcp) {
+    expect_receives_to_be_there(true);
+    (open(a), open(b))
 }
 
 fn open(params: &str) -> Tcp {
@@ -30,9 +38,13 @@ mod small_fpdus_without_spinning {
 
 /// RFC 7306 is for two. A peer without it is taken for a stranger.
 mod towards_a_peer_without_rfc_7306 {
-    dat_core::transport_contract!(|| (super::open(""), super::open("extended=off")));
+    dat_core::transport_contract!(|| super::strangers("", "extended=off"));
 }
 
 mod without_rfc_7306 {
-    dat_core::transport_contract!(|| (super::open("extended=off"), super::open("")));
+    dat_core::transport_contract!(|| super::strangers("extended=off", ""));
+}
+
+mod by_the_letter {
+    dat_core::transport_contract!(|| super::strangers("rnr=terminate", "rnr=terminate"));
 }

@@ -134,7 +134,11 @@ impl Link {
     fn connect(&mut self, line: Line) {
         let Some(work) = self.work.take() else { return };
         let ReadDepth { incoming: ird, outgoing: ord } = line.depth;
-        let cfg = StreamCfg { mulpdu: 65535, crc: false, extended: true, ird, ord, hold: false, segment: 0 };
+        // A message for which no receive is posted ends the connection: for one that waits there is more to be done
+        // (`Stream::resume`).
+        let waits = false;
+        let cfg =
+            StreamCfg { mulpdu: 65535, crc: false, extended: true, ird, ord, hold: false, segment: 0, waits };
         self.connection = Some(Connection { line, stream: Stream::new(work, cfg), unread: 0, read: 0 });
     }
 

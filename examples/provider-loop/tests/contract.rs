@@ -1,9 +1,11 @@
 //! dat-core's contract for transports, kept by this one.
 
+use dat_core::mem_transport::contract::rig::expect_receives_to_be_there;
 use dat_core::provider::{Provider, Transport};
 use dat_loop::Loop;
 
 fn open(params: &str) -> impl Transport {
+    expect_receives_to_be_there(true);
     Loop.open("loop", params).unwrap_or_else(|e| panic!("{params}: {e}"))
 }
 

@@ -12,6 +12,7 @@ use rnic::{Stream, StreamCfg, Work};
 use socket2::Socket;
 use wire::iwarp::mpa::fpdu::mulpdu_for_mss;
 
+use super::stall::Window;
 use super::up::Up;
 use super::{Link, Phase};
 use crate::call::{Accepted, READ_WRITE};
@@ -131,11 +132,11 @@ impl Link {
         }
         let (peer, local) = addresses.unwrap_or((UNKNOWN, UNKNOWN));
         let depth = ReadDepth { incoming: terms.ird, outgoing: terms.ord };
-        self.set_timer(kit, gate.deadline());
-        self.phase = Phase::Up(Box::new(Up::new(stream, socket, peer, local, depth, gate)));
-        if let Phase::Up(up) = &mut self.phase {
-            up.announce(&self.sink, private);
-        }
+        let mut up = Up::new(stream, socket, peer, local, depth, gate);
+        up.window = Window::of(terms, peer, local);
+        up.announce(&self.sink, private);
+        self.phase = Phase::Up(Box::new(up));
+        self.renew_timer(kit);
         self.transmit(kit, lingerers);
         // What came behind the reply came with the same edge.
         self.again(kit);
@@ -148,7 +149,7 @@ impl Link {
             kit.context.unwatch(socket);
         }
         self.set_timer(kit, None);
-        self.finish(dialing.work);
+        self.finish(kit, dialing.work);
         self.sink.call(upcall);
     }
 }
@@ -186,6 +187,7 @@ impl Link {
         let renamed = kit.context.rename(self.key(), &socket, READ_WRITE).is_ok();
         let depth = ReadDepth { incoming: terms.ird, outgoing: terms.ord };
         let mut up = Up::new(stream, socket, peer, local, depth, gate);
+        up.window = Window::of(&terms, peer, local);
         let sent = match renamed && socket::is_alive(&up.socket) {
             true => up.socket.send_bytes(&reply),
             false => Moved::Nothing,
@@ -199,7 +201,7 @@ impl Link {
     /// The caller had gone before the consumer made up its mind.
     pub(crate) fn answer_nobody(&mut self, kit: &mut Kit) {
         if let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Between) {
-            self.finish(work);
+            self.finish(kit, work);
             self.set_timer(kit, Some(Instant::now()));
         }
     }
@@ -241,5 +243,7 @@ fn stream_cfg(kit: &Kit, socket: &Socket, terms: &Terms, hold: bool) -> StreamCf
         false => (kit.params.fpdu.min(mss), if terms.crc { mss } else { 0 }),
     };
     let &Terms { crc, extended, ird, ord, .. } = terms;
-    StreamCfg { mulpdu: mulpdu_for_mss(fpdu), crc, extended, ird, ord, hold, segment }
+    // Any other peer is told what RFC 5041 has for it: it may count on that.
+    let waits = kit.params.waits && extended;
+    StreamCfg { mulpdu: mulpdu_for_mss(fpdu), crc, extended, ird, ord, hold, segment, waits }
 }

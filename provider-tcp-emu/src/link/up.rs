@@ -1,11 +1,14 @@
 //! A connection: frames to the socket, frames from it.
 
 use std::net::SocketAddr;
+use std::time::Instant;
 
+use adapter::Shared;
 use dat_core::provider::ReadDepth;
 use rnic::Stream;
 use rnic::rdmap::setup::Gate;
 
+use super::stall::{Stall, Window};
 use super::{End, Loss};
 use crate::connection::Connection;
 use crate::engine::{Kit, Sink, Upcall};
@@ -36,6 +39,10 @@ pub(super) struct Up {
     pub(super) queued: bool,
     /// Not in the poller.
     pub(super) absent: bool,
+    /// What is to be known while a message of the peer waits for a receive.
+    pub(super) stall: Stall,
+    /// What is to be known of a peer that may make us wait.
+    pub(super) window: Window,
     /// The end of the stream has been seen; what came elsewhere before it goes first (`Engine::end`).
     pub(super) over: Option<End>,
 }
@@ -46,6 +53,10 @@ pub(super) enum Received {
     Some {
         drained: bool,
     },
+    /// A message waits for a receive.
+    Stalled,
+    /// A message that has waited has been taken.
+    Resumed,
 }
 
 pub(super) enum Sent {
@@ -76,8 +87,15 @@ impl Up {
             errno: None,
             queued: false,
             absent: false,
+            stall: Stall::default(),
+            window: Window::Near,
             over: None,
         }
+    }
+
+    /// When a timer is due.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        [self.gate.deadline(), self.stall.until, self.window.deadline()].into_iter().flatten().min()
     }
 
     pub(super) fn announce(&mut self, sink: &Sink, private: &[u8]) {
@@ -86,9 +104,12 @@ impl Up {
         sink.call(Upcall::Established { private, peer, local, depth });
     }
 
-    /// One scatter read.
+    /// One scatter read, unless a message waits.
     #[inline]
-    pub(super) fn receive(&mut self, kit: &mut Kit, sink: &Sink) -> Result<Received, End> {
+    pub(super) fn receive(&mut self, kit: &mut Kit, sink: &Sink, shared: &Shared) -> Result<Received, End> {
+        if self.stream.is_stalled() {
+            return self.resume(kit, shared);
+        }
         self.stream.rx(&mut kit.rx).map_err(End::Protocol)?;
         // SAFETY: the stream has just said where octets may go.
         let n = match unsafe { self.socket.receive(kit.rx.iov()) } {
@@ -105,7 +126,8 @@ impl Up {
         }
         let drained = n < kit.rx.bytes();
         self.stream.rx_done(&mut kit.rx, n).map_err(End::Protocol)?;
-        Ok(Received::Some { drained })
+        // One that stalls is looked at once more.
+        Ok(Received::Some { drained: drained && !self.stream.is_stalled() })
     }
 
     /// The stream is over: in the middle of a message that is a loss.
@@ -122,7 +144,8 @@ impl Up {
             }
             let ready = self.stream.tx(&mut kit.tx).map_err(End::Protocol)?;
             if ready == 0 {
-                return match self.closing && self.stream.is_drained() {
+                // While a message waits, no answer to our reads can come: nobody will post a receive for it any more.
+                return match self.closing && (self.stream.is_drained() || self.stream.is_stalled()) {
                     true => Err(End::Local),
                     false => Ok(Sent::All),
                 };
@@ -140,6 +163,7 @@ impl Up {
                     return Ok(Sent::More);
                 }
             };
+            self.window.sent();
             // A socket that took a part has noted that room is wanted: the poller tells.
             self.writable = sent == ready;
             self.stream.tx_done(&mut kit.tx, sent);
