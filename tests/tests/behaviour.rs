@@ -39,6 +39,9 @@ const BEHAVIOURS: &[Behaviour] = &[
         "one_sided",
         &["compute"],
     ),
+    built_in("a_first_receive_may_be_posted_after_the_message_has_come", "late_receive", &["own"]),
+    built_in("the_first_receive_of_an_srq_may_be_posted_after_the_messages", "late_receive", &["shared"]),
+    under(plugin, "a_first_receive_may_be_late_with_a_loaded_provider", "late_receive", &["own"]),
     built_in("connections_leave_nothing_behind", "connection_cycles", &[]),
     built_in("a_thousand_connections_at_a_time_lose_nothing", "thousand_connections", &[]),
     built_in("killed_neighbours_disturb_nobody_else_on_their_address", "neighbours", &[]),
@@ -54,7 +57,7 @@ const BEHAVIOURS: &[Behaviour] = &[
 
 /// Those of providers that send packets themselves.
 const OF_PACKETS: &[Behaviour] = &[
-    // iWARP ends a connection for want of a receive.
+    // A send over iWARP completes before the peer has a receive.
     built_in("a_bind_comes_after_a_send_that_waits", "binds", &["late"]),
     built_in("a_queue_of_binds_is_flushed_and_none_is_lost", "binds", &["flushed"]),
     under(in_a_bad_network, "a_killed_target_is_noticed_in_a_bad_network", "killed_peer", &["target"]),

@@ -31,6 +31,8 @@ pub(super) const BEHAVIOURS: &[Behaviour] = &[
     behaviour("a_bind_behind_a_send_that_waits", "binds", &["late"]),
     behaviour("a_bind_queue_that_is_flushed", "binds", &["flushed"]),
     behaviour("a_bind_of_what_the_peer_has_invalidated", "binds", &["invalidated"]),
+    behaviour("a_first_receive_that_is_late", "late_receive", &["own"]),
+    behaviour("a_first_receive_of_an_srq_that_is_late", "late_receive", &["shared"]),
     behaviour("waits_poll_as_long_as_is_said", "spin", &[]),
     behaviour("a_target_that_computes", "one_sided", &["compute"]),
     behaviour("connections_leave_nothing_behind", "connection_cycles", &["50"]),
