@@ -99,7 +99,7 @@ impl Library {
         registry::close(ia, flags)
     }
 
-    /// dat_registry_list_providers: the first `max` interfaces in the order of the registry, of whichever version;
+    /// dat_registry_list_providers: the first `max` interfaces, those of this version first ([`registry::List::interfaces_for`]);
     /// `count` is how many, and how many there are if the call is refused.
     ///
     /// # Safety
@@ -114,7 +114,7 @@ impl Library {
         if count.is_null() {
             return self.status(invalid(DAT_INVALID_ARG2));
         }
-        let interfaces = self.registry.list().interfaces();
+        let interfaces = self.registry.list().interfaces_for(self.major);
         // What a refusal leaves there: how much room is needed.
         // SAFETY: not null.
         unsafe { count.write(interfaces.len().try_into().unwrap_or(DAT_COUNT::MAX)) };

@@ -190,6 +190,15 @@ impl List {
         self.builtins_off
     }
 
+    /// As [`List::interfaces`], in the order that suits a consumer of this major version: those that it can open come first, and among
+    /// them those whose library is not known to be missing; else in the order of the registry. Consumers ask for a
+    /// few and take one of these.
+    pub fn interfaces_for(&self, major: u32) -> Vec<&Entry> {
+        let mut interfaces = self.interfaces();
+        interfaces.sort_by_cached_key(|entry| (entry.api.major != major, !entry.library_may_be_there()));
+        interfaces
+    }
+
     /// What a consumer can open, as `dat_registry_list_providers` tells it: usable entries, duplicates once.
     pub fn interfaces(&self) -> Vec<&Entry> {
         let mut interfaces: Vec<&Entry> = Vec::new();

@@ -176,3 +176,21 @@ fn an_entry_of_the_file_hides_a_device() {
         list.find(&Wanted { name: "any-a", major: 2, minor: 0, threadsafe: false }).expect("it is there");
     assert_eq!(found.iter().map(|c| c.entry.library.as_str()).collect::<Vec<_>>(), ["a.so"]);
 }
+
+/// Programs ask for as many as they have room for.
+#[test]
+fn a_consumer_of_one_version_is_told_of_its_own_entries_first() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("dat.conf");
+    let line = |name: &str, api: &str, library: &str| {
+        format!("{name} {api} nonthreadsafe default {library} vendor.1.0 \"\" \"\"\n")
+    };
+    let text = line("other", "u2.0", "libvendor.so.2")
+        + &line("gone", "u1.2", "/nowhere/libvendor.so")
+        + &line("own", "u1.2", "libvendor.so.1");
+    std::fs::write(&file, text).expect("it can be written");
+    let list = List::new(Some(file.into()), None, &[]);
+    let names = |major| list.interfaces_for(major).iter().map(|e| e.ia_name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(1), ["own", "gone", "other"]);
+    assert_eq!(names(2), ["other", "own", "gone"]);
+}

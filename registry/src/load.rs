@@ -67,7 +67,8 @@ struct Loaded {
     key: Key,
     table: Table,
     info: DAT_PROVIDER_INFO,
-    fini: DAT_PROVIDER_FINI_FUNC,
+    /// Some vendors' libraries have none; the registries of others load them, too.
+    fini: Option<DAT_PROVIDER_FINI_FUNC>,
     /// `None` for a built-in provider.
     library: Option<Library>,
 }
@@ -132,7 +133,7 @@ fn load(candidate: &Candidate, key: Key, id: u64) -> Result<Loaded, LoadError> {
     let entry = &candidate.entry;
     let ia_params = CString::new(entry.ia_params.as_str()).map_err(|_| LoadError::Parameters)?;
     let (init, fini, library) = match candidate.builtin {
-        Some(builtin) => (builtin.init, builtin.fini, None),
+        Some(builtin) => (builtin.init, Some(builtin.fini), None),
         None => open_provider(&entry.library)?,
     };
 
@@ -143,15 +144,17 @@ fn load(candidate: &Candidate, key: Key, id: u64) -> Result<Loaded, LoadError> {
     // call; providers copy what they keep.
     unsafe { init(&info, ia_params.as_ptr()) };
     let Some(table) = dynamic::registered_since(&key.interface, serial) else {
-        // SAFETY: every init is followed by its fini, whatever it did.
-        unsafe { fini(&info) };
+        if let Some(fini) = fini {
+            // SAFETY: every init is followed by its fini, whatever it did.
+            unsafe { fini(&info) };
+        }
         let Interface { name, major, minor, .. } = &key.interface;
         return Err(LoadError::Silent(format!("{name} for u{major}.{minor}"), other_registry()));
     };
     Ok(Loaded { id, uses: 1, key, table, info, fini, library })
 }
 
-/// Loads a library, looks for the functions that every provider has, calls none of them, and unloads it: for checks, in a process
+/// Loads a library, looks for the function that every provider has, calls none of them, and unloads it: for checks, in a process
 /// that the library may end.
 ///
 /// # Errors
@@ -161,16 +164,16 @@ pub fn inspect(library: &str) -> Result<(), LoadError> {
     open_provider(library).map(drop)
 }
 
-type Functions = (DAT_PROVIDER_INIT_FUNC, DAT_PROVIDER_FINI_FUNC, Option<Library>);
+type Functions = (DAT_PROVIDER_INIT_FUNC, Option<DAT_PROVIDER_FINI_FUNC>, Option<Library>);
 
 fn open_provider(name: &str) -> Result<Functions, LoadError> {
     let library = open_library(name)?;
     // SAFETY: a library that a registry file names as DAT provider exports these functions with these signatures; nothing could
-    // check it.
+    // check it. The second may be missing.
     let (init, fini) = unsafe {
         (
             symbol::<DAT_PROVIDER_INIT_FUNC>(&library, DAT_PROVIDER_INIT_FUNC_STR)?,
-            symbol::<DAT_PROVIDER_FINI_FUNC>(&library, DAT_PROVIDER_FINI_FUNC_STR)?,
+            symbol::<DAT_PROVIDER_FINI_FUNC>(&library, DAT_PROVIDER_FINI_FUNC_STR).ok(),
         )
     };
     Ok((init, fini, Some(library)))
@@ -264,8 +267,10 @@ impl Drop for Provider {
 
 fn unload(loaded: Loaded) {
     say(About::Library, format_args!("finishing {}", loaded.key.library));
-    // SAFETY: the provider's own function, once after its init, with no IA of it open.
-    unsafe { (loaded.fini)(&loaded.info) };
+    if let Some(fini) = loaded.fini {
+        // SAFETY: the provider's own function, once after its init, with no IA of it open.
+        unsafe { fini(&loaded.info) };
+    }
     // One that forgot to unregister would leave a table that is about to be unmapped.
     if dynamic::remove(loaded.table, &loaded.key.interface).is_ok() {
         say(About::Library, format_args!("{} had not unregistered", loaded.key.library));

@@ -40,6 +40,21 @@ fn abrupt(opened: Opened) {
     assert_eq!(close(opened.ia, DAT_CLOSE_ABRUPT_FLAG), SUCCESS);
 }
 
+/// Registries of others load it, too. What it registered is taken back for it.
+#[test]
+fn a_provider_without_dat_provider_fini_works() {
+    let Some(vendor) = Vendor::build_with(&["-DNO_FINI"]) else { return };
+    vendor.write_conf("short u2.0 nonthreadsafe default LIB fake.1.0 \"LOG\" \"\"");
+    let registry = registry(&vendor.conf(), &[]);
+    for _ in 0..2 {
+        let opened = registry.open(&request("short")).expect("opens");
+        assert_eq!(vendor.log(), ["init short 2.0 0", "open short 8"]);
+        abrupt(opened);
+        assert_eq!(vendor.log(), ["close 0"]);
+        assert!(!vendor.is_loaded());
+    }
+}
+
 #[test]
 fn a_provider_is_loaded_started_opened_closed_finished_and_unloaded() {
     let Some(vendor) = Vendor::build() else { return };

@@ -54,6 +54,32 @@ fn a_program_that_uses_every_function_compiles_without_warnings() {
     }
 }
 
+/// In each language that programs are written in, also the oldest.
+#[test]
+fn names_that_only_programs_use_are_there() {
+    for headers in [our_headers(), our_headers_1_2()] {
+        for language in [&C90, &C99, &C11, &CXX17] {
+            let compiler = match language.compiler() {
+                Ok(compiler) => compiler,
+                Err(reason) => return skip(&reason),
+            };
+            let directory = tempfile::tempdir().unwrap();
+            let program = directory.path().join("names");
+            let output = language
+                .command(&compiler, &headers)
+                // UINT64_C and 64-bit integers are younger than C90.
+                .arg("-Wno-long-long")
+                .arg(c_source("names.c"))
+                .arg("-o")
+                .arg(&program)
+                .output()
+                .unwrap();
+            assert_succeeds(language.standard, &output);
+            assert_succeeds("names", &Command::new(program).output().unwrap());
+        }
+    }
+}
+
 #[test]
 fn the_same_program_compiles_with_ofed_headers() {
     // Not as C++: the constant member of OFED's DAT_PROVIDER_ATTR forbids a variable of that type.
@@ -201,9 +227,11 @@ struct Language {
     compiler: (&'static str, &'static str),
 }
 
+const C90: Language = Language { standard: "c90", name: "c", compiler: ("CC", "cc") };
 const C99: Language = Language { standard: "c99", name: "c", compiler: ("CC", "cc") };
 const C11: Language = Language { standard: "c11", name: "c", compiler: ("CC", "cc") };
 const CXX11: Language = Language { standard: "c++11", name: "c++", compiler: ("CXX", "c++") };
+const CXX17: Language = Language { standard: "c++17", name: "c++", compiler: ("CXX", "c++") };
 
 impl Language {
     fn compiler(&self) -> Result<OsString, Skip> {

@@ -24,8 +24,9 @@ typedef DAT_UINT64 DAT_PADDR; /* physical address */
 #define UINT64_C(c) c##ULL
 #endif
 
-/* An IA address is a socket address; the family in its head says how long it is. */
+/* An IA address is a socket address; the family in its head says how long it is. The second needs <netinet/in.h>. */
 typedef struct sockaddr DAT_SOCK_ADDR;
+typedef struct sockaddr_in6 DAT_SOCK_ADDR6;
 #define DAT_AF_INET  AF_INET
 #define DAT_AF_INET6 AF_INET6
 
@@ -37,6 +38,26 @@ typedef struct sockaddr DAT_SOCK_ADDR;
 /* An IA handle as an integer and back. */
 #define DAT_IA_HANDLE_TO_UL(handle) ((unsigned long)(handle))
 #define DAT_UL_TO_IA_HANDLE(number) ((DAT_IA_HANDLE)(number))
+
+/*
+ * Contexts, addresses and lengths of triplets in a byte order of the consumer's choice, for messages that carry them:
+ * least or most significant byte first.
+ */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define DAT_ORDER_LSB(bits, value) (value)
+#define DAT_ORDER_MSB(bits, value) __builtin_bswap##bits(value)
+#else
+#define DAT_ORDER_LSB(bits, value) __builtin_bswap##bits(value)
+#define DAT_ORDER_MSB(bits, value) (value)
+#endif
+#define DAT_LMRC_TO_LSB(lmrc)   DAT_ORDER_LSB(32, lmrc)
+#define DAT_LMRC_TO_MSB(lmrc)   DAT_ORDER_MSB(32, lmrc)
+#define DAT_RMRC_TO_LSB(rmrc)   DAT_ORDER_LSB(32, rmrc)
+#define DAT_RMRC_TO_MSB(rmrc)   DAT_ORDER_MSB(32, rmrc)
+#define DAT_VADDR_TO_LSB(vaddr) DAT_ORDER_LSB(64, vaddr)
+#define DAT_VADDR_TO_MSB(vaddr) DAT_ORDER_MSB(64, vaddr)
+#define DAT_VLEN_TO_LSB(vlen)   DAT_ORDER_LSB(64, vlen)
+#define DAT_VLEN_TO_MSB(vlen)   DAT_ORDER_MSB(64, vlen)
 
 /* Calling convention and linkage. */
 #define DAT_API

@@ -47,6 +47,26 @@ typedef struct sockaddr_in6 DAT_SOCK_ADDR6;
 #define DAT_IA_HANDLE_TO_UL(handle) ((unsigned long)(handle))
 #define DAT_UL_TO_IA_HANDLE(number) ((DAT_IA_HANDLE)(number))
 
+/*
+ * Contexts, addresses and lengths of triplets in a byte order of the consumer's choice, for messages that carry them:
+ * least or most significant byte first.
+ */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define DAT_ORDER_LSB(bits, value) (value)
+#define DAT_ORDER_MSB(bits, value) __builtin_bswap##bits(value)
+#else
+#define DAT_ORDER_LSB(bits, value) __builtin_bswap##bits(value)
+#define DAT_ORDER_MSB(bits, value) (value)
+#endif
+#define DAT_LMRC_TO_LSB(lmrc)   DAT_ORDER_LSB(32, lmrc)
+#define DAT_LMRC_TO_MSB(lmrc)   DAT_ORDER_MSB(32, lmrc)
+#define DAT_RMRC_TO_LSB(rmrc)   DAT_ORDER_LSB(32, rmrc)
+#define DAT_RMRC_TO_MSB(rmrc)   DAT_ORDER_MSB(32, rmrc)
+#define DAT_VADDR_TO_LSB(vaddr) DAT_ORDER_LSB(64, vaddr)
+#define DAT_VADDR_TO_MSB(vaddr) DAT_ORDER_MSB(64, vaddr)
+#define DAT_VLEN_TO_LSB(vlen)   DAT_ORDER_LSB(64, vlen)
+#define DAT_VLEN_TO_MSB(vlen)   DAT_ORDER_MSB(64, vlen)
+
 /* Calling convention and linkage. */
 #define DAT_API
 #define DAT_EXPORT extern

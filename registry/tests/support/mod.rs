@@ -15,6 +15,11 @@ pub(crate) struct Vendor {
 impl Vendor {
     /// Compiles the provider; without a C compiler says that the test is skipped.
     pub(crate) fn build() -> Option<Vendor> {
+        Vendor::build_with(&[])
+    }
+
+    /// The same, with more arguments for the compiler.
+    pub(crate) fn build_with(arguments: &[&str]) -> Option<Vendor> {
         let root = if HERE.ends_with("v2") { "../.." } else { ".." };
         let root = Path::new(HERE).join(root);
         let directory = tempfile::tempdir().expect("a temporary directory");
@@ -22,6 +27,7 @@ impl Vendor {
             .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-g", "-I"])
             .arg(root.join("libdat/include"))
             .arg(root.join("registry/tests/support/provider.c"))
+            .args(arguments)
             .arg("-o")
             .arg(directory.path().join("libfake.so"))
             .output();

@@ -234,6 +234,7 @@ void dat_provider_init(const DAT_PROVIDER_INFO *info, const char *params)
     }
 }
 
+#ifndef NO_FINI
 void dat_provider_fini(const DAT_PROVIDER_INFO *info)
 {
     int i;
@@ -250,6 +251,7 @@ void dat_provider_fini(const DAT_PROVIDER_INFO *info)
         return;
     }
 }
+#endif
 
 /* Present in every provider with extensions; OFED's registry looks for it. */
 void dapl_extensions(void)
