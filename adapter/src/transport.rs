@@ -213,7 +213,8 @@ impl<E: Engine> Transport for Adapter<E> {
         }
         let shared = self.drive.desk.lock().engine.add_qp(sink, work)?;
         let index = shared.index();
-        Ok(Qp { qp, shared, index, batch: queue::Batch::default(), drive: Arc::clone(&self.drive) })
+        let (batch, begun) = Default::default();
+        Ok(Qp { qp, shared, index, batch, begun, drive: Arc::clone(&self.drive) })
     }
 
     fn listen(&self, port: Port, backlog: usize, sink: Sink<E>) -> Result<Listener<E>> {

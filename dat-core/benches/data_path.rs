@@ -206,6 +206,9 @@ impl Queue<Adapter> for Qp {
     fn allocated(&self) -> Allocated {
         Allocated::default()
     }
+    fn carried_out(&self) -> u64 {
+        0
+    }
 }
 
 static TABLE: AtomicPtr<DAT_PROVIDER> = AtomicPtr::new(null_mut());

@@ -173,6 +173,13 @@ pub trait Queue<T: Transport>: Send + Sync {
     fn disconnect(&self, how: Close);
     /// The receive buffers allocated to the queue pair, in one look and not while a message is being taken in.
     fn allocated(&self) -> Allocated;
+    /// How many requests, from the first one on, were carried out with success: what completes of them is in the completion
+    /// queue. Where nobody is told of completions, those that were flushed count, too. Any thread may ask.
+    fn carried_out(&self) -> u64;
+    /// Receive buffers that have not completed and, if it is dropped now, never will. As few as it is sure of.
+    fn withdrawn(&self) -> usize {
+        0
+    }
 }
 
 /// Completion queue: single consumer (dat-core serialises).

@@ -405,6 +405,11 @@ impl Pair {
         }
     }
 
+    /// There is, or was, a connection or an attempt at one.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.link().state != State::Unconnected
+    }
+
     /// Looks at what has completed.
     fn pump(&self) {
         self.send_cq.pump();

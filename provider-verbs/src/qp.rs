@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -47,6 +47,12 @@ pub(crate) struct Pair {
     max_requests: usize,
     /// The queue of completions has room for what `wait_for_earlier` posts.
     waits: AtomicBool,
+    /// It has room for requests whose success is told to us alone.
+    hides: AtomicBool,
+    /// A mark that tells how far requests have come is on its way: of so many.
+    asked: AtomicU64,
+    /// It never had a connection and is being dropped: what was posted is nobody's any more.
+    withdrawn: AtomicBool,
     inline: usize,
     token: u64,
     pub(crate) holding: Arc<Holding>,
@@ -82,8 +88,12 @@ unsafe impl Sync for Pair {}
 pub(crate) const SETTLED: u32 = 1;
 /// Everything that was posted has been flushed.
 pub(crate) const FLUSHED: u32 = 2;
+/// Everything that was posted before somebody asked has completed.
+const ASKED: u32 = 4;
 /// Work requests of the provider's own in each queue: both marks.
 pub(crate) const OWN: usize = 2;
+/// Completions of requests that are told to us alone, at most: see [`Pair::hides`], and the mark [`ASKED`].
+const HIDDEN: usize = 4;
 
 impl Qp {
     pub(crate) fn new(station: &Arc<Station>, cfg: QpCfg<'_, Adapter>, sink: Sink<Adapter>) -> Result<Qp> {
@@ -102,7 +112,7 @@ impl Qp {
             srq: srq.as_ref().map_or(ptr::null_mut(), |srq| srq.as_ptr()),
             qp_type: IBV_QPT_RC,
             cap: ibv_qp_cap {
-                max_send_wr: (cfg.max_requests * station.device.places() + OWN) as u32,
+                max_send_wr: (cfg.max_requests * station.device.places() + OWN + 1) as u32,
                 max_recv_wr: if srq.is_some() { 0 } else { (cfg.max_recvs + OWN) as u32 },
                 max_send_sge: cfg.max_request_segments.max(1) as u32,
                 max_recv_sge: if srq.is_some() { 0 } else { cfg.max_recv_segments.max(1) as u32 },
@@ -135,7 +145,7 @@ impl Qp {
             number: unsafe { qp.as_ref() }.qp_num,
             on_srq: srq.is_some(),
             link: Mutex::default(),
-            requests: Side::new(attr.cap.max_send_wr.max(cfg.max_requests as u32 + OWN as u32)),
+            requests: Side::new(attr.cap.max_send_wr.max(cfg.max_requests as u32 + OWN as u32 + 1)),
             receives: Side::new(attr.cap.max_recv_wr.max(cfg.max_recvs as u32 + OWN as u32)),
             failed: AtomicBool::new(false),
             ours: AtomicBool::new(false),
@@ -144,6 +154,9 @@ impl Qp {
             abandoned: AtomicBool::new(false),
             max_requests: cfg.max_requests,
             waits: AtomicBool::new(false),
+            hides: AtomicBool::new(false),
+            asked: AtomicU64::new(0),
+            withdrawn: AtomicBool::new(false),
             inline: attr.cap.max_inline_data as usize,
             token: cfg.token,
             holding: cfg.holding,
@@ -188,6 +201,7 @@ impl Drop for Qp {
         let pair = &*self.0;
         // Waits for an upcall that is under way; there are none after this.
         *pair.sink.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        pair.withdrawn.store(!pair.has_begun(), Ordering::Release);
         // What was posted completes; a device that does not flush is not waited for longer than this.
         pair.end(End::Dropped);
         let start = Instant::now();
@@ -211,7 +225,8 @@ impl Drop for Pair {
         unsafe { (self.station.device.core.verbs.ibv_destroy_qp)(self.qp.as_ptr()) };
         let marks = if self.station.device.marks() { OWN } else { 0 };
         let waits = if *self.waits.get_mut() { self.max_requests } else { 0 };
-        self.send_cq.release(marks + waits);
+        let hidden = if *self.hides.get_mut() { HIDDEN } else { 0 };
+        self.send_cq.release(marks + waits + hidden);
         self.recv_cq.release(marks);
     }
 }
@@ -232,8 +247,9 @@ impl Queue<Adapter> for Qp {
         let inline =
             copies && bytes as usize <= pair.inline && bytes > 0 && !wr.fence && pair.lends(wr.segments);
         let unfit = !inline && pair.domain.is_unfit(wr.segments, !copies);
-        let mut work = request(wr, side.fill(Work { id: wr.id, op, bytes, unfit }));
-        if wr.signalled || pair.mute.is_some() {
+        let hidden = !wr.signalled && pair.mute.is_none() && pair.hides();
+        let mut work = request(wr, side.fill(Work { id: wr.id, op, bytes, unfit, hidden }));
+        if wr.signalled || pair.mute.is_some() || hidden {
             work.send_flags |= IBV_SEND_SIGNALED;
         }
         if inline {
@@ -257,7 +273,7 @@ impl Queue<Adapter> for Qp {
         };
         pair.has_room(side, pair.mute, &pair.send_cq)?;
         pair.wait_for_earlier()?;
-        let at = side.fill(Work { id: wr.id, op: WcOp::Bind, bytes: 0, unfit: false });
+        let at = side.fill(Work { id: wr.id, op: WcOp::Bind, bytes: 0, unfit: false, hidden: false });
         // Held meanwhile: it may complete at once.
         let mut binds = pair.binds();
         // SAFETY: no memory of the consumer's.
@@ -279,7 +295,7 @@ impl Queue<Adapter> for Qp {
         };
         pair.has_room(side, pair.deaf, &pair.recv_cq)?;
         let unfit = pair.domain.is_unfit(wr.segments, true);
-        let at = side.fill(Work { id: wr.id, op: WcOp::Recv, bytes: 0, unfit });
+        let at = side.fill(Work { id: wr.id, op: WcOp::Recv, bytes: 0, unfit, hidden: false });
         let mut work = receive(wr, at | RECEIVE, pair.station.device.software);
         // SAFETY: the caller's promise.
         post_error(unsafe { pair.post_receive(&mut work) })?;
@@ -310,6 +326,19 @@ impl Queue<Adapter> for Qp {
     fn allocated(&self) -> Allocated {
         let buffers = if self.0.on_srq { 0 } else { self.0.receives.outstanding() };
         Allocated { buffers, span: buffers }
+    }
+
+    fn carried_out(&self) -> u64 {
+        let (pair, side) = (&*self.0, &self.0.requests);
+        if side.carried_out() < side.count() {
+            pair.send_cq.pump();
+            pair.ask();
+        }
+        side.carried_out()
+    }
+
+    fn withdrawn(&self) -> usize {
+        if self.0.has_begun() || self.0.on_srq { 0 } else { self.0.receives.outstanding() }
     }
 }
 
@@ -365,6 +394,40 @@ impl Pair {
         let mut work = ibv_send_wr { wr_id: MARK, opcode: IBV_WR_RDMA_READ, ..ibv_send_wr::zeroed() };
         // SAFETY: no memory.
         post_error(unsafe { self.post(&mut work) })
+    }
+
+    /// A device forgets a request that completes in silence only with a later one that does not: now and then one of them
+    /// completes, which is told to us alone. Where there is no room for that, they wait for the consumer's own.
+    #[inline]
+    fn hides(&self) -> bool {
+        let one_in = (self.max_requests as u32 / 2).max(1);
+        self.requests.hides(one_in) && (self.hides.load(Ordering::Relaxed) || self.reserve_for_hidden())
+    }
+
+    #[cold]
+    fn reserve_for_hidden(&self) -> bool {
+        let new = !self.hides.swap(true, Ordering::Relaxed);
+        let reserved = !new || self.send_cq.reserve(HIDDEN).is_ok();
+        if !reserved {
+            self.hides.store(false, Ordering::Relaxed);
+        }
+        reserved
+    }
+
+    /// Somebody wants to know how far requests have come, and the last ones complete in silence: a mark behind them tells. One
+    /// at a time.
+    #[cold]
+    fn ask(&self) {
+        let side = &self.requests;
+        let count = side.count();
+        if count <= side.carried_out() || !side.is_busy() || !self.is_up() {
+            return;
+        }
+        let Some(_inside) = side.gate.enter() else { return };
+        let free = self.asked.compare_exchange(0, count, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if free && !(self.reserve_for_hidden() && self.mark_requests(ASKED)) {
+            self.asked.store(0, Ordering::Release);
+        }
     }
 
     /// Those reads complete when they are flushed.
@@ -439,6 +502,13 @@ impl Pair {
     pub(crate) fn complete(&self, wc: &ibv_wc) -> Option<Wc> {
         if wc.wr_id & MARK != 0 {
             let side = if wc.wr_id & RECEIVE != 0 { &self.receives } else { &self.requests };
+            if wc.wr_id as u32 == ASKED {
+                let count = self.asked.swap(0, Ordering::AcqRel);
+                if map::status(wc.status) == WcStatus::Success {
+                    self.requests.succeeded_up_to(count);
+                }
+                return None;
+            }
             side.marks.fetch_or(wc.wr_id as u32, Ordering::Release);
             return None;
         }
@@ -465,19 +535,23 @@ impl Pair {
                 WcStatus::Success => status,
                 _ => map::receive(self.station.device.software, wc.status, unfit),
             };
-            if status != WcStatus::Flushed {
+            // Of a shared queue's buffers each is counted back.
+            if status != WcStatus::Flushed || from_srq.is_some() {
                 self.took();
             }
             let immediate = with(IBV_WC_WITH_IMM);
             let invalidated = with(self.station.invalidated);
             invalidated.iter().for_each(|&key| self.station.panes.invalidated(key));
-            if self.deaf.is_some() {
+            if self.deaf.is_some() || self.withdrawn.load(Ordering::Acquire) {
                 return None;
             }
             let bytes = if status == WcStatus::Success { wc.byte_len } else { 0 };
             return Some(Wc { id, qp: self.token, bytes, invalidated, immediate, op: WcOp::Recv, status });
         }
-        let Work { id, op, bytes, unfit } = self.requests.take(wc.wr_id as usize)?;
+        let Work { id, op, bytes, unfit, hidden } = self.requests.take(wc.wr_id as usize)?;
+        if status == WcStatus::Success || self.mute.is_some() {
+            self.requests.succeeded(wc.wr_id as usize);
+        }
         let status = match status {
             WcStatus::Success => status,
             _ => {
@@ -492,7 +566,7 @@ impl Pair {
                 return None;
             }
         }
-        if self.mute.is_some() {
+        if self.mute.is_some() || hidden && status == WcStatus::Success {
             return None;
         }
         let bytes = if status == WcStatus::Success { bytes } else { 0 };

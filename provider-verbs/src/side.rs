@@ -19,6 +19,10 @@ pub(crate) struct Side {
     known: [AtomicU64; 2],
     /// The slot of the last request that has completed.
     last: AtomicUsize,
+    /// How many, from the first one, are known to have been carried out.
+    carried_out: AtomicU64,
+    /// Requests that complete in silence, in a row. The poster's.
+    silent: AtomicU32,
     /// Marks that have come by.
     pub(crate) marks: AtomicU32,
     /// Posted after the end; none: everything before the end has completed.
@@ -32,6 +36,7 @@ struct Slot {
     bytes: AtomicU32,
     op: AtomicU8,
     unfit: AtomicBool,
+    hidden: AtomicBool,
 }
 
 /// A work request.
@@ -42,6 +47,8 @@ pub(crate) struct Work {
     pub(crate) bytes: u32,
     /// See [`crate::mr::Domain::is_unfit`].
     pub(crate) unfit: bool,
+    /// Its success is told to us alone.
+    pub(crate) hidden: bool,
 }
 
 const OPS: [WcOp; 8] = [
@@ -65,6 +72,8 @@ impl Side {
             done: AtomicU64::new(0),
             known: Default::default(),
             last: AtomicUsize::new(usize::MAX),
+            carried_out: AtomicU64::new(0),
+            silent: AtomicU32::new(0),
             marks: AtomicU32::new(0),
             late: Mutex::new(Some(Vec::new())),
         }
@@ -72,12 +81,13 @@ impl Side {
 
     /// The place of the next work request. One thread at a time.
     #[inline]
-    pub(crate) fn fill(&self, Work { id, op, bytes, unfit }: Work) -> u64 {
+    pub(crate) fn fill(&self, Work { id, op, bytes, unfit, hidden }: Work) -> u64 {
         let at = self.posted.load(Ordering::Relaxed) as usize & (self.slots.len() - 1);
         let slot = &self.slots[at];
         slot.id.store(id, Ordering::Relaxed);
         slot.bytes.store(bytes, Ordering::Relaxed);
         slot.unfit.store(unfit, Ordering::Relaxed);
+        slot.hidden.store(hidden, Ordering::Relaxed);
         let op = OPS.iter().position(|&o| o == op).unwrap_or(0);
         slot.op.store(op as u8, Ordering::Relaxed);
         at as u64
@@ -97,7 +107,45 @@ impl Side {
         self.done.store(self.done.load(Ordering::Relaxed) + 1, Ordering::Release);
         let op = OPS[usize::from(slot.op.load(Ordering::Relaxed)) % OPS.len()];
         let (id, bytes) = (slot.id.load(Ordering::Relaxed), slot.bytes.load(Ordering::Relaxed));
-        Some(Work { id, op, bytes, unfit: slot.unfit.load(Ordering::Relaxed) })
+        let (unfit, hidden) = (slot.unfit.load(Ordering::Relaxed), slot.hidden.load(Ordering::Relaxed));
+        Some(Work { id, op, bytes, unfit, hidden })
+    }
+
+    /// A request is about to be posted whose success the consumer does not want to hear of. True: one in so many is to be
+    /// told to us.
+    #[inline]
+    pub(crate) fn hides(&self, one_in: u32) -> bool {
+        let silent = self.silent.load(Ordering::Relaxed) + 1;
+        let hides = silent >= one_in;
+        self.silent.store(if hides { 0 } else { silent }, Ordering::Relaxed);
+        hides
+    }
+
+    /// The one of this place, and so all before it, has been carried out. One thread at a time.
+    #[inline]
+    pub(crate) fn succeeded(&self, at: usize) {
+        let before = self.carried_out.load(Ordering::Relaxed);
+        // Fewer than there are slots are outstanding.
+        let more = at.wrapping_sub(before as usize) & (self.slots.len() - 1);
+        self.carried_out.store(before + more as u64 + 1, Ordering::Release);
+    }
+
+    /// So many have been carried out, and of later ones nothing is known. One thread at a time.
+    pub(crate) fn succeeded_up_to(&self, count: u64) {
+        if count > self.carried_out() {
+            self.carried_out.store(count, Ordering::Release);
+            self.last.store((count - 1) as usize & (self.slots.len() - 1), Ordering::Relaxed);
+        }
+    }
+
+    /// How many, from the first one, are known to have been carried out.
+    pub(crate) fn carried_out(&self) -> u64 {
+        self.carried_out.load(Ordering::Acquire)
+    }
+
+    /// How many were posted.
+    pub(crate) fn count(&self) -> u64 {
+        self.posted.load(Ordering::Acquire)
     }
 
     /// Posted and not completed, where each completes.
@@ -158,7 +206,7 @@ mod tests {
     use super::*;
 
     fn work(id: u64, op: WcOp, bytes: u32) -> Work {
-        Work { id, op, bytes, unfit: bytes == 7 }
+        Work { id, op, bytes, unfit: bytes == 7, hidden: false }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Queue pair.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::cq::Cq;
 use crate::key::{Keys, Pd, Right, Scope};
@@ -41,6 +41,8 @@ pub struct Qp {
     rq: Option<Ring<Rqe>>,
     /// The peer can do RFC 7306's operations, or there is none any more.
     extended: AtomicBool,
+    /// The position of the first request that was flushed.
+    flushed: AtomicUsize,
 }
 
 /// A request in its slot of the send queue.
@@ -107,7 +109,14 @@ impl Qp {
             (None, None) => 0,
         };
         let scope = Scope::of_qp(cfg.pd, cfg.keys.qp_number());
-        let qp = Arc::new(Qp { keys: cfg.keys, scope, sq, rq, extended: AtomicBool::new(false) });
+        let qp = Arc::new(Qp {
+            keys: cfg.keys,
+            scope,
+            sq,
+            rq,
+            extended: AtomicBool::new(false),
+            flushed: AtomicUsize::new(usize::MAX),
+        });
         let work = Work {
             qp: Arc::clone(&qp),
             request_cq: cfg.request_cq,
@@ -204,6 +213,14 @@ impl Qp {
         let rq = self.rq.as_ref().ok_or(PostError::Unsupported)?;
         // SAFETY: the caller is the only producer.
         unsafe { write_recv(rq, &self.keys, self.scope, wr) }
+    }
+
+    /// How many requests, from the first one on, were carried out with success. Where nobody is told of completions, those
+    /// that were flushed count, too. Any thread may ask.
+    pub fn carried_out(&self) -> u64 {
+        // In this order: of what is gone because it was flushed, the flush is seen.
+        let gone = self.sq.released();
+        gone.min(self.flushed.load(Ordering::Acquire)) as u64
     }
 }
 
@@ -388,6 +405,9 @@ impl Work {
         unsafe {
             let sq = &self.qp.sq;
             let head = sq.head();
+            if self.request_cq.is_some() {
+                self.qp.flushed.fetch_min(head, Ordering::Release);
+            }
             // Not more than are there now: a consumer that goes on posting must not keep us.
             for at in (0..sq.len()).map(|n| head.wrapping_add(n)) {
                 if !sq.is_filled(at) {

@@ -98,6 +98,11 @@ impl<H: Copy> Ring<H> {
         self.producer.own.load(Ordering::Acquire).wrapping_sub(head).min(self.capacity())
     }
 
+    /// Slots that the consumer has given back so far, as seen from any thread.
+    pub(crate) fn released(&self) -> usize {
+        self.consumer.own.load(Ordering::Acquire)
+    }
+
     /// The slot to fill next, to be given away by [`publish`](Self::publish); `None` while the ring is full. Its
     /// contents are those of an earlier use.
     ///

@@ -19,6 +19,8 @@ pub struct Qp<E: Engine> {
     /// The engine's number of it.
     pub(super) index: usize,
     pub(super) batch: Batch,
+    /// There is, or was, a connection or an attempt at one.
+    pub(super) begun: AtomicBool,
     pub(super) drive: Arc<Drive<E>>,
 }
 
@@ -109,12 +111,14 @@ impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
     }
 
     fn connect(&self, to: &Connect<'_>) -> Result<()> {
+        self.begun.store(true, Ordering::Relaxed);
         self.drive.desk.lock().engine.connect(self.index, to)?;
         self.drive.start_background().map_err(no_resources)
     }
 
     fn accept(&self, mut request: Request<E>, private: &[u8], depth: ReadDepth) -> Result<()> {
         request.answered = true;
+        self.begun.store(true, Ordering::Relaxed);
         self.drive.desk.lock().engine.accept(self.index, request.call, private, depth)
     }
 
@@ -124,6 +128,18 @@ impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
 
     fn allocated(&self) -> Allocated {
         self.drive.desk.lock().engine.allocated(self.index)
+    }
+
+    fn carried_out(&self) -> u64 {
+        self.qp.carried_out()
+    }
+
+    /// The end of a connection completes all receives; a queue pair that never had one takes them along.
+    fn withdrawn(&self) -> usize {
+        match self.begun.load(Ordering::Relaxed) || self.shared.wants_receives.load(Ordering::Relaxed) {
+            true => 0,
+            false => self.allocated().buffers,
+        }
     }
 }
 

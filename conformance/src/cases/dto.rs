@@ -7,7 +7,7 @@ use dat_sys::*;
 use super::{refused_or_fails, refused_or_takes_nothing};
 use crate::case::{Outcome, Row, must};
 use crate::check::{answers, ok, one_of, same, unsupported};
-use crate::rig::{Pair, Rig, cookie};
+use crate::rig::{Pair, Rig, cookie, until};
 
 pub(super) const CASES: &[Row] = &[
     must(
@@ -166,6 +166,41 @@ pub(super) const CASES: &[Row] = &[
                 (0..4).try_for_each(|n| rig.completes(pair.passive.recv, n, DAT_DTO_SUCCESS).map(drop))?;
             }
             Ok(())
+        },
+    ),
+    must(
+        "dat_ep_post_send/suppressed-only",
+        "DESCRIPTION: completion flags",
+        "Suppressed sends that were carried out occupy nothing, whether or not a reported one follows.",
+        |rig| {
+            let attr = DAT_EP_ATTR { max_request_dtos: 4, ..rig.ep_attr() };
+            let (pair, memory) = (rig.pair_with(&attr)?, rig.memory(8)?);
+            let suppress = DAT_COMPLETION_SUPPRESS_FLAG;
+            for n in 0..40 {
+                ok(rig.recv(pair.passive.ep, &[memory.all()], n))?;
+                let mut answer = DAT_SUCCESS;
+                until(
+                    || {
+                        answer = rig.send_with(pair.active.ep, &[], n, suppress);
+                        DAT_GET_TYPE(answer) != DAT_INSUFFICIENT_RESOURCES
+                    },
+                    "a suppressed send finds room after those before it were carried out",
+                )?;
+                ok(answer)?;
+                rig.completes(pair.passive.recv, n, DAT_DTO_SUCCESS)?;
+            }
+            let (mut state, mut recv_idle, mut request_idle) = (0, 0, DAT_FALSE);
+            let mut status = DAT_SUCCESS;
+            until(
+                || {
+                    let ep = pair.active.ep;
+                    status = rig.api.dat_ep_get_status(ep, &mut state, &mut recv_idle, &mut request_idle);
+                    status != DAT_SUCCESS || request_idle == DAT_TRUE
+                },
+                "the request queue is idle",
+            )?;
+            ok(status)?;
+            rig.quiet(pair.active.request)
         },
     ),
     must(

@@ -102,6 +102,30 @@ pub(super) const CASES: &[Row] = &[
         },
     ),
     must(
+        "dat_ep_modify/fewer-receives-than-posted",
+        "DESCRIPTION: list of parameters",
+        "Room for fewer receives than are posted is refused, and none of them is lost; for as many it is granted.",
+        |rig| {
+            let (ep, memory) = (rig.ep()?, rig.memory(8)?);
+            for id in 1..=3 {
+                ok(rig.recv(ep.ep, &[memory.all()], id))?;
+            }
+            let modify = |max_recv_dtos| {
+                let ep_attr = DAT_EP_ATTR { max_recv_dtos, ..rig.ep_attr() };
+                let param = DAT_EP_PARAM { ep_attr, ..DAT_EP_PARAM::zeroed() };
+                rig.api.dat_ep_modify(ep.ep, DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS, &param)
+            };
+            answers(modify(2), DAT_INVALID_PARAMETER)?;
+            ok(modify(3))?;
+            let pair = rig.pair_of(rig.ep()?, ep)?;
+            for id in 1..=3 {
+                ok(rig.send(pair.active.ep, &[], 10 + id))?;
+                rig.completes(pair.passive.recv, id, DAT_DTO_SUCCESS)?;
+            }
+            Ok(())
+        },
+    ),
+    must(
         "dat_ep_modify/bad-arguments",
         "RETURN VALUES",
         "Unknown fields and a null EP are refused.",

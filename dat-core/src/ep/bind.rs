@@ -49,19 +49,14 @@ impl<T: Transport> Node<Ep<T>> {
         flags: DAT_COMPLETION_FLAGS,
     ) -> Result<DAT_RMR_CONTEXT> {
         let link = self.link()?;
-        let Some(seq) = link.flow.requests.next() else {
-            return Err(Error::of(DAT_INSUFFICIENT_RESOURCES));
-        };
-        link.flow.set_cookie(seq, cookie);
-        link.flow.set_rmr(seq, rmr);
         let signalled = flags & DAT_COMPLETION_SUPPRESS_FLAG == 0;
         let quiet = flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0;
-        let wr = BindWr { id: seq, window, view, signalled, quiet };
-        // Counted before it is posted, as in `post_request`.
-        link.flow.requests.posted(seq + 1);
+        let claim = self.claim(link, cookie, !signalled)?;
+        link.flow.set_rmr(claim.cell, rmr);
+        let wr = BindWr { id: claim.cell as u64, window, view, signalled, quiet };
         // SAFETY: as the caller promised.
         unsafe { link.qp.post_bind(&wr) }.map_err(|e| {
-            link.flow.requests.posted(seq);
+            link.flow.requests.withdraw(&claim);
             refused(e)
         })
     }

@@ -1,6 +1,6 @@
 //! What is outstanding on an endpoint's queues, and how a completion becomes an event.
 
-use std::cell::UnsafeCell;
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -8,12 +8,13 @@ use std::sync::{Arc, OnceLock};
 use dat_sys::ib::*;
 use dat_sys::*;
 
+use super::requests::Requests;
 use super::watermark::Holding;
 use crate::counters::{self, Tally};
 use crate::evd::Evd;
 use crate::handle::Node;
 use crate::log;
-use crate::provider::{Transport, Wc, WcOp, WcStatus};
+use crate::provider::{Queue, Transport, Wc, WcOp, WcStatus};
 use crate::srq::SrqShare;
 
 /// Both queues of one incarnation of an endpoint. Its address is the `token` of the queue pair, so it must stay
@@ -24,11 +25,10 @@ pub struct Flow {
     ia: String,
     /// The connection, or 0: see [`log::connection`].
     pub(super) connection: AtomicU64,
-    pub(super) requests: Depth,
+    pub(super) requests: Requests,
+    /// Their cookies need no cells: the cookie is the id.
     pub(super) receives: Depth,
-    /// Cookies of requests, by sequence number. Receives need none: the cookie is their id.
-    cookies: Box<[UnsafeCell<u64>]>,
-    /// The RMRs of binds, likewise; made by the first one.
+    /// The RMRs of binds, by the cells of the requests; made by the first one.
     rmrs: OnceLock<Box<[AtomicUsize]>>,
     srq: Option<SrqShare>,
     pub(super) holding: Arc<Holding>,
@@ -36,17 +36,20 @@ pub struct Flow {
     pub(super) tally: Arc<Tally<{ counters::EP_ALL }>>,
 }
 
-// SAFETY: a cookie's cell is written by the poster before the request is posted and read by the taker after it has
-// completed; it is not reused before it is retired.
-unsafe impl Send for Flow {}
-// SAFETY: as above.
-unsafe impl Sync for Flow {}
-
-/// How many work requests are outstanding: two counters, each with one writer.
+/// How many receives are outstanding: two counters, each with one writer.
 pub(super) struct Depth {
     posted: AtomicU64,
     retired: AtomicU64,
     max: u64,
+    /// Once the queue pair is gone: so many of them complete.
+    due: AtomicU64,
+}
+
+/// One of the two queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Receives,
+    Requests,
 }
 
 impl Flow {
@@ -59,14 +62,12 @@ impl Flow {
         holding: Arc<Holding>,
         tally: Arc<Tally<{ counters::EP_ALL }>>,
     ) -> Self {
-        let ring = max_requests.max(1).next_power_of_two();
         Flow {
             ep: ep as usize,
             ia: ia.to_owned(),
             connection: AtomicU64::new(0),
-            requests: Depth::new(max_requests),
+            requests: Requests::new(max_requests),
             receives: Depth::new(max_recvs),
-            cookies: (0..ring).map(|_| UnsafeCell::new(0)).collect(),
             rmrs: OnceLock::new(),
             srq,
             holding,
@@ -78,75 +79,62 @@ impl Flow {
     /// the limit (uDAPL 1.2, dat_ep_create: a NULL EVD, the consumer is not interested in completions).
     pub(super) fn count_only_reported(&mut self, requests: bool, receives: bool) {
         if !requests {
-            self.requests.max = u64::MAX;
+            self.requests.report_nothing();
         }
         if !receives {
             self.receives.max = u64::MAX;
         }
     }
 
-    /// No receive is outstanding: of an endpoint on a shared queue, those that it has taken count.
-    pub(super) fn receives_idle(&self) -> bool {
-        self.receives.is_idle() && (self.srq.is_none() || self.holding.held() == 0)
+    /// No receive is outstanding: of an endpoint on a shared queue, those that it has taken count. Where nobody is told of
+    /// completions, those that the transport has.
+    pub(super) fn receives_idle<T: Transport>(&self, qp: &T::Qp) -> bool {
+        match &self.srq {
+            Some(_) => self.holding.held() == 0,
+            None if self.receives.max == u64::MAX => qp.allocated().buffers == 0,
+            None => self.receives.is_idle(),
+        }
     }
 
-    /// Remembers the cookie of request number `seq`.
-    #[inline]
-    pub(super) fn set_cookie(&self, seq: u64, cookie: u64) {
-        let cell = &self.cookies[seq as usize & (self.cookies.len() - 1)];
-        // SAFETY: fewer requests than cells are outstanding, so nobody reads this one now.
-        unsafe { *cell.get() = cookie }
+    /// The queue pair is about to be dropped, and nothing happens to it until then: what completes is settled now.
+    pub(super) fn settle<T: Transport>(&self, qp: &T::Qp) {
+        self.requests.settle(qp.carried_out());
+        let posted = self.receives.posted.load(Ordering::Acquire);
+        self.receives.due.store(posted.saturating_sub(qp.withdrawn() as u64), Ordering::Release);
     }
 
-    /// Remembers the RMR that request number `seq` binds.
-    pub(super) fn set_rmr(&self, seq: u64, rmr: *mut c_void) {
-        let rmrs = self.rmrs.get_or_init(|| self.cookies.iter().map(|_| AtomicUsize::new(0)).collect());
-        rmrs[seq as usize & (rmrs.len() - 1)].store(rmr as usize, Ordering::Relaxed);
+    /// After [`Flow::settle`] and the drop of the queue pair: the consumer has taken all completions of one side, and whoever
+    /// took the last one has left the flow.
+    fn is_over(&self, side: Side) -> bool {
+        match (side, &self.srq) {
+            (Side::Requests, _) => self.requests.is_over(),
+            (Side::Receives, Some(_)) => self.holding.held() == 0,
+            (Side::Receives, None) => self.receives.retired() >= self.receives.due.load(Ordering::Acquire),
+        }
+    }
+
+    /// Remembers the RMR that the request in this cell binds.
+    pub(super) fn set_rmr(&self, cell: usize, rmr: *mut c_void) {
+        let cells = self.requests.cells();
+        let rmrs = self.rmrs.get_or_init(|| (0..cells).map(|_| AtomicUsize::new(0)).collect());
+        rmrs[cell].store(rmr as usize, Ordering::Relaxed);
     }
 
     /// As [`Flow::retire`], for a bind.
     #[cold]
     pub fn retire_bind(&self, wc: &Wc) -> DAT_RMR_BIND_COMPLETION_EVENT_DATA {
-        let rmr =
-            self.rmrs.get().map_or(0, |rmrs| rmrs[wc.id as usize & (rmrs.len() - 1)].load(Ordering::Relaxed));
+        let rmrs = self.rmrs.get().and_then(|rmrs| rmrs.get(wc.id as usize));
+        let rmr = rmrs.map_or(0, |rmr| rmr.load(Ordering::Relaxed));
         let DAT_DTO_COMPLETION_EVENT_DATA { user_cookie, status, .. } = self.retire(wc);
         DAT_RMR_BIND_COMPLETION_EVENT_DATA { rmr_handle: rmr as DAT_RMR_HANDLE, user_cookie, status }
     }
 
-    /// Turns a completion into the event's data and gives its place in the queue back.
+    /// Turns a completion into the event's data and gives its place in the queue back. That comes last: after it, a flow
+    /// whose queue pair is gone may be gone, too.
     #[inline]
     pub fn retire(&self, wc: &Wc) -> DAT_DTO_COMPLETION_EVENT_DATA {
-        let cookie = if wc.op == WcOp::Recv {
-            match &self.srq {
-                Some(srq) => {
-                    srq.retire();
-                    self.holding.gave_back();
-                }
-                None => {
-                    self.receives.retire(self.receives.retired() + 1);
-                    // One that was flushed from the queue was no message's, and after it there will be none.
-                    if wc.status != WcStatus::Flushed {
-                        self.holding.gave_back();
-                    }
-                }
-            }
-            if wc.status == WcStatus::Success {
-                let (messages, bytes) = match wc.immediate {
-                    None => (DCNT_EP_RECV, DCNT_EP_RECV_DATA),
-                    Some(_) => (DCNT_EP_RECV_RDMA_IMM, DCNT_EP_RECV_RDMA_IMM_DATA),
-                };
-                self.tally.add(messages, 1);
-                self.tally.add(bytes, wc.bytes.into());
-            }
-            wc.id
-        } else {
-            let cell = &self.cookies[wc.id as usize & (self.cookies.len() - 1)];
-            // SAFETY: the request was posted after its cookie was written and is retired only below.
-            let cookie = unsafe { *cell.get() };
-            // Requests complete in order: this one also retires the suppressed ones before it.
-            self.requests.retire(wc.id + 1);
-            cookie
-        };
+        let is_recv = wc.op == WcOp::Recv;
+        let (cookie, number) = if is_recv { (wc.id, 0) } else { self.requests.look(wc.id as usize) };
         let event = DAT_DTO_COMPLETION_EVENT_DATA {
             ep_handle: self.ep as *mut c_void,
             user_cookie: DAT_DTO_COOKIE { as_64: cookie },
@@ -169,7 +157,37 @@ impl Flow {
         if wc.status != WcStatus::Success {
             self.failed(&event);
         }
+        if is_recv {
+            self.retire_recv(wc);
+        } else {
+            self.requests.take(number);
+        }
         event
+    }
+
+    #[inline]
+    fn retire_recv(&self, wc: &Wc) {
+        if wc.status == WcStatus::Success {
+            let (messages, bytes) = match wc.immediate {
+                None => (DCNT_EP_RECV, DCNT_EP_RECV_DATA),
+                Some(_) => (DCNT_EP_RECV_RDMA_IMM, DCNT_EP_RECV_RDMA_IMM_DATA),
+            };
+            self.tally.add(messages, 1);
+            self.tally.add(bytes, wc.bytes.into());
+        }
+        match &self.srq {
+            Some(srq) => {
+                srq.retire();
+                self.holding.gave_back();
+            }
+            None => {
+                // One that was flushed from the queue was no message's, and after it there will be none.
+                if wc.status != WcStatus::Flushed {
+                    self.holding.gave_back();
+                }
+                self.receives.retire(self.receives.retired() + 1);
+            }
+        }
     }
 
     /// An operation has completed, and not with success.
@@ -186,10 +204,11 @@ impl Flow {
 
 impl Depth {
     fn new(max: usize) -> Self {
-        Depth { posted: AtomicU64::new(0), retired: AtomicU64::new(0), max: max as u64 }
+        let zero = || AtomicU64::new(0);
+        Depth { posted: zero(), retired: zero(), max: max as u64, due: zero() }
     }
 
-    /// The number of the next work request, or none if all are outstanding.
+    /// The number of the next receive, or none if all are outstanding.
     #[inline]
     pub(super) fn next(&self) -> Option<u64> {
         let posted = self.posted.load(Ordering::Relaxed);
@@ -199,6 +218,11 @@ impl Depth {
     #[inline]
     pub(super) fn posted(&self, count: u64) {
         self.posted.store(count, Ordering::Release);
+    }
+
+    /// One more, beside nobody.
+    pub(super) fn posted_one(&self) {
+        self.posted(self.posted.load(Ordering::Relaxed) + 1);
     }
 
     #[inline]
@@ -233,51 +257,133 @@ const fn status(status: WcStatus) -> DAT_DTO_COMPLETION_STATUS {
     }
 }
 
-/// Flows whose queue pair is gone (dat_ep_free, dat_ep_reset) while completions of it may still be queued. The
-/// consumer gets those (dat_ep_free: they may still be on the EVD), so each flow is kept until both its EVDs have
-/// been seen empty or are gone.
+/// Flows whose queue pair is gone (dat_ep_free, dat_ep_reset) while completions of it are still queued. The consumer gets
+/// those (dat_ep_free: they may still be on the EVD), so each flow is kept for each EVD until its completions there have been
+/// taken, or the EVD has been seen empty, or is gone. One that has nothing left on an EVD is not kept for it.
 #[derive(Default)]
-pub struct Orphans(Vec<Orphan>);
-
-struct Orphan {
-    /// Never read again except through the tokens of completions.
-    _flow: Arc<Flow>,
-    evds: Vec<Watch>,
+pub struct Orphans {
+    evds: BTreeMap<usize, Leftovers>,
+    /// Flows that were looked at, ever.
+    #[cfg(test)]
+    looks: u64,
 }
 
-struct Watch {
-    evd: usize,
+/// What freed endpoints have left on one EVD.
+struct Leftovers {
+    /// How often the EVD was seen empty.
     empties: Arc<AtomicU64>,
-    /// The flow's completions have been taken when the count gets here.
+    flows: Vec<Leftover>,
+    /// They are looked through when there are so many: so seldom that each costs as much as a few looks.
+    full: usize,
+}
+
+struct Leftover {
+    flow: Arc<Flow>,
+    side: Side,
+    /// The flow's completions have been taken when the EVD has been seen empty so often.
     until: u64,
 }
 
+/// Fewer leftovers of one EVD are not looked through.
+const FEW: usize = 16;
+
 impl Orphans {
-    /// Takes over a flow whose queue pair has just been dropped.
-    pub(super) fn adopt<'a, T: Transport>(
-        &mut self,
-        flow: Arc<Flow>,
-        evds: impl IntoIterator<Item = &'a Node<Evd<T>>>,
-    ) {
-        self.reap();
-        let watch = |evd: &Node<Evd<T>>| {
-            let empties = evd.empties();
-            // One look at the queue may be under way and have begun too early; the second one counts.
-            let until = empties.load(Ordering::Acquire) + 2;
-            Watch { evd: evd.handle() as usize, empties, until }
-        };
-        self.0.push(Orphan { _flow: flow, evds: evds.into_iter().map(watch).collect() });
+    /// Takes over a flow that was settled and whose queue pair has just been dropped, with the EVDs of its receives and
+    /// requests.
+    pub(super) fn adopt<T: Transport>(&mut self, flow: &Arc<Flow>, evds: [Option<&Node<Evd<T>>>; 2]) {
+        for (evd, side) in evds.into_iter().zip([Side::Receives, Side::Requests]) {
+            if let Some(evd) = evd {
+                self.add((evd.handle() as usize, evd.empties()), flow, side);
+            }
+        }
+    }
+
+    fn add(&mut self, (evd, empties): (usize, Arc<AtomicU64>), flow: &Arc<Flow>, side: Side) {
+        if flow.is_over(side) {
+            return;
+        }
+        // One look at the queue may be under way and have begun too early; the second one counts.
+        let until = empties.load(Ordering::Acquire) + 2;
+        let left =
+            self.evds.entry(evd).or_insert_with(|| Leftovers { empties, flows: Vec::new(), full: FEW });
+        if left.flows.len() >= left.full {
+            #[cfg(test)]
+            {
+                self.looks += left.flows.len() as u64;
+            }
+            left.reap();
+        }
+        left.flows.push(Leftover { flow: Arc::clone(flow), side, until });
     }
 
     /// An EVD is being freed: what it still holds is never taken.
     pub fn forget_evd(&mut self, evd: usize) {
-        for orphan in &mut self.0 {
-            orphan.evds.retain(|watch| watch.evd != evd);
-        }
-        self.reap();
+        self.evds.remove(&evd);
     }
 
+    /// Flows that are kept.
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.evds.values().map(|left| left.flows.len()).sum()
+    }
+}
+
+impl Leftovers {
     fn reap(&mut self) {
-        self.0.retain(|orphan| orphan.evds.iter().any(|w| w.empties.load(Ordering::Acquire) < w.until));
+        let empties = self.empties.load(Ordering::Acquire);
+        self.flows.retain(|left| empties < left.until && !left.flow.is_over(left.side));
+        self.flows.shrink_to(2 * self.flows.len());
+        self.full = FEW.max(2 * self.flows.len());
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// A flow without a queue pair, of whose requests so many were posted, and all were carried out.
+    fn flow(posted: u64, suppressed: bool) -> Arc<Flow> {
+        let (holding, tally) = Default::default();
+        let flow = Flow::new(std::ptr::null_mut(), "", 4, 4, None, holding, tally);
+        for cookie in 0..posted {
+            flow.requests.claim(cookie, suppressed, |_| 0).expect("there is room");
+        }
+        flow.requests.settle(posted);
+        Arc::new(flow)
+    }
+
+    /// Nothing is left of an endpoint whose completions were suppressed, or that never posted.
+    #[test]
+    fn what_is_over_is_not_kept() {
+        let (mut orphans, empties) = (Orphans::default(), Arc::<AtomicU64>::default());
+        for n in 0..200_000 {
+            orphans.add((7, Arc::clone(&empties)), &flow(n % 3, true), Side::Requests);
+            orphans.add((7, Arc::clone(&empties)), &flow(0, true), Side::Receives);
+        }
+        assert_eq!((orphans.len(), orphans.looks), (0, 0));
+    }
+
+    /// On an EVD that is never seen empty, each freed endpoint costs a few looks, however many there were before.
+    #[test]
+    fn what_is_left_costs_a_few_looks_each() {
+        const ENDPOINTS: u64 = 20_000;
+        let (mut orphans, empties) = (Orphans::default(), Arc::<AtomicU64>::default());
+        for _ in 0..ENDPOINTS {
+            orphans.add((7, Arc::clone(&empties)), &flow(1, false), Side::Requests);
+        }
+        assert_eq!(orphans.len(), ENDPOINTS as usize, "their completions are still there");
+        assert!(orphans.looks <= 4 * ENDPOINTS, "{} looks", orphans.looks);
+
+        // Taken one after the other: what is kept stays few.
+        let mut orphans = Orphans::default();
+        for _ in 0..ENDPOINTS {
+            let flow = flow(1, false);
+            orphans.add((7, Arc::clone(&empties)), &flow, Side::Requests);
+            flow.requests.take(1);
+        }
+        assert!(orphans.len() <= 2 * FEW, "{} are kept", orphans.len());
+        assert!(orphans.looks <= 4 * ENDPOINTS, "{} looks", orphans.looks);
+        orphans.forget_evd(7);
+        assert_eq!(orphans.len(), 0);
     }
 }

@@ -30,17 +30,17 @@ pub(super) struct Link<T: Transport> {
 }
 
 impl<T: Transport> Ep<T> {
-    /// A queue pair as configured; NULL if something is missing.
+    /// A queue pair as configured; NULL if something is missing. On an error nothing has changed.
     pub(super) fn new_link(&self, setup: &mut Setup<T>) -> Result<*mut Link<T>> {
         let Some(pz) = &setup.pz else { return Ok(std::ptr::null_mut()) };
-        setup.holding = Arc::new(setup.holding.successor());
+        let holding = Arc::new(setup.holding.successor());
         let attr = &setup.attr;
         let count = |n: DAT_COUNT| usize::try_from(n).unwrap_or(0);
         let srq_share = setup.srq.as_ref().map(|srq| srq.counts.share());
         let (requests, recvs) = (count(attr.max_request_dtos), count(attr.max_recv_dtos));
-        let (holding, tally) = (Arc::clone(&setup.holding), self.counters.flow());
+        let tally = self.counters.flow();
         let ep = self.shared.ep as *mut c_void;
-        let mut flow = Flow::new(ep, &self.ia.name, requests, recvs, srq_share, holding, tally);
+        let mut flow = Flow::new(ep, &self.ia.name, requests, recvs, srq_share, Arc::clone(&holding), tally);
         flow.count_only_reported(setup.request_evd.is_some(), setup.recv_evd.is_some());
         // Not a box: its address is used, and a box that is moved promises that nobody else has that.
         let flow = Arc::new(flow);
@@ -51,7 +51,7 @@ impl<T: Transport> Ep<T> {
             recv_cq: setup.recv_evd.as_ref().and_then(|evd| evd.cq()),
             srq: setup.srq.as_ref().map(|srq| &srq.srq),
             token: std::ptr::from_ref(&*flow) as u64,
-            holding: Arc::clone(&setup.holding),
+            holding: Arc::clone(&holding),
             sender_wakes: attr.recv_completion_flags == DAT_COMPLETION_SOLICITED_WAIT_FLAG,
             max_requests: requests,
             max_recvs: recvs,
@@ -63,7 +63,7 @@ impl<T: Transport> Ep<T> {
         // SAFETY: `shared` is dropped after the link (`unlink` precedes the drop of the endpoint).
         let sink = unsafe { Sink::new(&*self.shared) };
         let qp = self.ia.transport.qp(cfg, sink)?;
-        Ok(Box::into_raw(Box::new(Link {
+        let link = Box::into_raw(Box::new(Link {
             qp,
             flow,
             unsignalled: attr.request_completion_flags & DAT_COMPLETION_UNSIGNALLED_FLAG,
@@ -78,29 +78,42 @@ impl<T: Transport> Ep<T> {
             on_srq: setup.srq.is_some(),
             pz: pz.handle() as usize,
             takes_binds: setup.request_evd.as_ref().is_none_or(|evd| evd.flags & DAT_EVD_RMR_BIND_FLAG != 0),
-        })))
+        }));
+        setup.holding = holding;
+        Ok(link)
     }
 
     /// Drops the queue pair; its completions, which are on `evds`, keep their flow. Called under the control lock.
     pub(super) fn unlink(&self, control: &mut Orphans, evds: Evds<T>) {
-        let raw = self.link.swap(std::ptr::null_mut(), Ordering::AcqRel);
+        self.relink(control, std::ptr::null_mut(), evds);
+    }
+
+    /// The same, with another one in its place.
+    pub(super) fn relink(&self, control: &mut Orphans, link: *mut Link<T>, evds: Evds<T>) {
+        let raw = self.link.swap(link, Ordering::AcqRel);
         if raw.is_null() {
             return;
         }
         // SAFETY: made by `new_link`, and whoever swaps it out owns it.
         let Link { qp, flow, .. } = *unsafe { Box::from_raw(raw) };
+        flow.settle::<T>(&qp);
         drop(qp);
-        control.adopt(flow, evds.iter().flatten().map(Ref::node));
+        let [recv, request] = &evds;
+        control.adopt(&flow, [recv.as_ref().map(Ref::node), request.as_ref().map(Ref::node)]);
+    }
+}
+
+/// Drops one that was never used.
+pub(super) fn discard<T: Transport>(link: *mut Link<T>) {
+    if !link.is_null() {
+        // SAFETY: made by `new_link`; nobody else has it, and no completion refers to its flow.
+        drop(unsafe { Box::from_raw(link) });
     }
 }
 
 impl<T: Transport> Drop for Ep<T> {
     fn drop(&mut self) {
-        let raw = *self.link.get_mut();
-        if !raw.is_null() {
-            // SAFETY: made by `new_link`; nobody else has it. Only an endpoint that was never listed gets here with
-            // a link, so no completion refers to its flow.
-            drop(unsafe { Box::from_raw(raw) });
-        }
+        // Only an endpoint that was never listed gets here with a link.
+        discard(*self.link.get_mut());
     }
 }

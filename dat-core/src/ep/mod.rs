@@ -10,6 +10,7 @@ mod modify;
 mod network;
 mod params;
 pub mod post;
+mod requests;
 pub mod state;
 mod watermark;
 
@@ -98,8 +99,9 @@ impl<T: Transport> Ep<T> {
     pub fn status(&self) -> (DAT_EP_STATE, bool, bool) {
         // SAFETY: control calls do not run beside one another on one endpoint (MT level).
         let link = unsafe { self.link_ptr().as_ref() };
-        let idle = |f: fn(&Flow) -> bool| link.is_none_or(|link| f(&link.flow));
-        (self.state() as DAT_EP_STATE, idle(Flow::receives_idle), idle(|f| f.requests.is_idle()))
+        let receives = link.is_none_or(|link| link.flow.receives_idle::<T>(&link.qp));
+        let requests = link.is_none_or(|link| link.flow.requests.is_idle(|| link.qp.carried_out()));
+        (self.state() as DAT_EP_STATE, receives, requests)
     }
 
     /// dat_ep_recv_query: the buffers allocated to the endpoint and not completed, and their span.
@@ -177,10 +179,9 @@ impl<T: Transport> Ep<T> {
             _ => return Ok(()),
         }
         let mut setup = self.setup();
-        self.unlink(&mut control, setup.evds());
-        setup.early.clear();
         let link = self.new_link(&mut setup)?;
-        self.link.store(link, Ordering::Release);
+        self.relink(&mut control, link, setup.evds());
+        setup.early.clear();
         self.shared.renew();
         self.shared.apply(Event::Reset).map(drop)
     }

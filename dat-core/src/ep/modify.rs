@@ -1,13 +1,13 @@
 //! dat_ep_modify.
 
 use std::ffi::c_void;
-use std::sync::atomic::Ordering;
 
 use dat_sys::*;
 
 use super::create::{Handles, feed, may_draw};
+use super::link::discard;
 use super::state::Event;
-use super::{Ep, Setup, params};
+use super::{Ep, Evds, Setup, params};
 use crate::error::{Error, Result};
 use crate::evd::{Evd, Order};
 use crate::handle::{self, Node, Ref};
@@ -54,31 +54,38 @@ impl<T: Transport> Ep<T> {
         if !may_draw(pz, self.setup().srq.as_deref()) {
             return Err(Error::arg(3));
         }
+        if mask & !DAT_EP_FIELD_CONNECT_EVD_HANDLE != 0 {
+            let mut setup = self.setup();
+            setup.check_early(&attr)?;
+            let before = setup.before();
+            let [old_recv, old_request] = setup.evds();
+            setup.feed(
+                if mask & DAT_EP_FIELD_RECV_EVD_HANDLE != 0 { recv } else { old_recv.as_deref() },
+                if mask & DAT_EP_FIELD_REQUEST_EVD_HANDLE != 0 { request } else { old_request.as_deref() },
+                attr,
+            )?;
+            if mask & DAT_EP_FIELD_PZ_HANDLE != 0 {
+                setup.pz = pz.map(Ref::new);
+            }
+            let configured = if setup.pz.is_some() { Event::Configure } else { Event::Unconfigure };
+            let link = self.new_link(&mut setup).and_then(|link| match self.shared.apply(configured) {
+                Ok(_) => Ok(link),
+                Err(error) => {
+                    discard(link);
+                    Err(error)
+                }
+            });
+            // All of it or nothing.
+            let link = link.inspect_err(|_| setup.restore(before))?;
+            if mask & DAT_EP_FIELD_EP_ATTR_SRQ_SOFT_HW != 0 {
+                setup.holding.set_soft(params::soft_watermark(&attr));
+            }
+            self.relink(&mut control, link, [old_recv, old_request]);
+            self.repost(&mut setup);
+        }
         if mask & DAT_EP_FIELD_CONNECT_EVD_HANDLE != 0 {
             self.shared.conn().evd = connect.map(Ref::new);
         }
-        if mask & !DAT_EP_FIELD_CONNECT_EVD_HANDLE == 0 {
-            return Ok(());
-        }
-        let mut setup = self.setup();
-        let old = setup.evds();
-        setup.feed(
-            if mask & DAT_EP_FIELD_RECV_EVD_HANDLE != 0 { recv } else { old[0].as_deref() },
-            if mask & DAT_EP_FIELD_REQUEST_EVD_HANDLE != 0 { request } else { old[1].as_deref() },
-            attr,
-        )?;
-        self.unlink(&mut control, old);
-        if mask & DAT_EP_FIELD_EP_ATTR_SRQ_SOFT_HW != 0 {
-            setup.holding.set_soft(params::soft_watermark(&attr));
-        }
-        if mask & DAT_EP_FIELD_PZ_HANDLE != 0 {
-            setup.pz = pz.map(Ref::new);
-        }
-        let link = self.new_link(&mut setup)?;
-        self.link.store(link, Ordering::Release);
-        let configured = if setup.pz.is_some() { Event::Configure } else { Event::Unconfigure };
-        self.shared.apply(configured)?;
-        self.repost(&setup);
         Ok(())
     }
 
@@ -90,17 +97,18 @@ impl<T: Transport> Ep<T> {
 
     /// Moves the early receives to the new queue pair. One that does not fit the new protection zone fails (uDAPL 1.2,
     /// dat_ep_modify, protection zone).
-    fn repost(&self, setup: &Setup<T>) {
+    fn repost(&self, setup: &mut Setup<T>) {
         // SAFETY: made by the caller, who holds the control lock.
         let Some(link) = (unsafe { self.link_ptr().as_ref() }) else { return };
-        for early in &setup.early {
-            let Some(seq) = link.flow.receives.next() else { return };
-            link.flow.receives.posted(seq + 1);
+        let Setup { early, recv_evd, .. } = setup;
+        early.retain(|early| {
             let EarlyRecv { segments, cookie, quiet } = early;
             // SAFETY: the consumer leaves the memory alone until the receive completes.
             let posted = unsafe { link.qp.post_recv(&RecvWr { id: *cookie, segments, quiet: *quiet }) };
+            // There is room for all of them: `check_early`.
+            link.flow.receives.posted_one();
             if posted.is_err()
-                && let Some(evd) = &setup.recv_evd
+                && let Some(evd) = recv_evd
             {
                 let failed = Wc {
                     id: early.cookie,
@@ -115,11 +123,41 @@ impl<T: Transport> Ep<T> {
                 let data = DAT_EVENT_DATA { dto_completion_event_data: link.flow.retire(&failed) };
                 evd.post_or_report(DAT_DTO_COMPLETION_EVENT, data, Order::Now);
             }
-        }
+            posted.is_ok()
+        });
     }
 }
 
+/// What dat_ep_modify changes and can take back.
+struct Before<T: Transport> {
+    evds: Evds<T>,
+    pz: Option<Ref<Pz<T>>>,
+    attr: DAT_EP_ATTR,
+}
+
 impl<T: Transport> Setup<T> {
+    fn before(&self) -> Before<T> {
+        Before { evds: self.evds(), pz: self.pz.clone(), attr: self.attr }
+    }
+
+    fn restore(&mut self, Before { evds: [recv, request], pz, attr }: Before<T>) {
+        self.pz = pz;
+        // Nobody else has come under the control lock: the flags match as they did.
+        let fed = self.feed(recv.as_deref(), request.as_deref(), attr);
+        debug_assert!(fed.is_ok());
+    }
+
+    /// uDAPL 1.2, dat_ep_modify: an attribute that is invalid, or cannot be modified, is an invalid parameter. So are those that
+    /// would leave no room for receives that are posted.
+    fn check_early(&self, attr: &DAT_EP_ATTR) -> Result<()> {
+        let count = |n: DAT_COUNT| usize::try_from(n).unwrap_or(0);
+        let lacks = |new: DAT_COUNT, old: DAT_COUNT, used: usize| new < old && count(new) < used;
+        let segments = self.early.iter().map(|early| early.segments.len()).max().unwrap_or(0);
+        let too_small = lacks(attr.max_recv_dtos, self.attr.max_recv_dtos, self.early.len())
+            || lacks(attr.max_recv_iov, self.attr.max_recv_iov, segments);
+        if too_small { Err(Error::arg(3)) } else { Ok(()) }
+    }
+
     /// Feeds these EVDs with these attributes from now on; as before, if the attributes' completion flags do not match
     /// those of the EVDs' other streams.
     fn feed(

@@ -3,6 +3,7 @@
 use dat_sys::ib::*;
 use dat_sys::*;
 
+use super::requests::Claim;
 use super::state::Event;
 use super::{Ep, Link};
 use crate::error::{Error, Result};
@@ -142,24 +143,20 @@ impl<T: Transport> Node<Ep<T>> {
         if segments.len() > max_segments {
             return Err(Error::arg(2));
         }
-        let Some(seq) = link.flow.requests.next() else {
-            return Err(Error::of(DAT_INSUFFICIENT_RESOURCES));
-        };
-        link.flow.set_cookie(seq, cookie);
+        let suppressed = flags & DAT_COMPLETION_SUPPRESS_FLAG != 0;
+        let claim = self.claim(link, cookie, suppressed)?;
         let wr = SendWr {
-            id: seq,
+            id: claim.cell as u64,
             op,
             segments,
-            signalled: flags & DAT_COMPLETION_SUPPRESS_FLAG == 0,
+            signalled: !suppressed,
             solicited: flags & DAT_COMPLETION_SOLICITED_WAIT_FLAG != 0,
             fence: flags & DAT_COMPLETION_BARRIER_FENCE_FLAG != 0,
             quiet: flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0,
         };
-        // Counted before it is posted: it may complete, and be retired, before `post_send` returns.
-        link.flow.requests.posted(seq + 1);
         // SAFETY: as the caller promised.
         unsafe { link.qp.post_send(&wr) }.map_err(|e| {
-            link.flow.requests.posted(seq);
+            link.flow.requests.withdraw(&claim);
             if let SendOp::ReadToWindow(_) = op { sink_refused(e) } else { refused(e) }
         })?;
         let (posts, bytes) = match op {
@@ -217,6 +214,19 @@ impl<T: Transport> Node<Ep<T>> {
             self.remember(segments, cookie, quiet);
         }
         Ok(())
+    }
+
+    /// A place in the request queue.
+    #[inline(always)]
+    pub(super) fn claim(&self, link: &Link<T>, cookie: u64, suppressed: bool) -> Result<Claim> {
+        let carried_out = |progress| {
+            if progress {
+                self.ia.transport.progress();
+            }
+            link.qp.carried_out()
+        };
+        let claim = link.flow.requests.claim(cookie, suppressed, carried_out);
+        claim.ok_or(Error::of(DAT_INSUFFICIENT_RESOURCES))
     }
 
     #[inline]

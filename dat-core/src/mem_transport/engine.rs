@@ -97,6 +97,7 @@ struct Qp {
     link: Link,
     requests: VecDeque<Request>,
     recvs: VecDeque<Recv>,
+    carried_out: u64,
 }
 
 /// What a queue pair was created with.
@@ -304,6 +305,14 @@ impl Engine {
     pub(super) fn allocated(&self, id: Id) -> Allocated {
         let buffers = self.qps.get(&id).map_or(0, |qp| qp.recvs.len());
         Allocated { buffers, span: buffers }
+    }
+
+    pub(super) fn carried_out(&self, id: Id) -> u64 {
+        self.qps.get(&id).map_or(0, |qp| qp.carried_out)
+    }
+
+    pub(super) fn withdrawn(&self, id: Id) -> usize {
+        self.qps.get(&id).filter(|qp| matches!(qp.link, Link::Idle)).map_or(0, |qp| qp.recvs.len())
     }
 
     /// Takes the buffer for a message to `id` out of its queue; `sender` waits where there is none.

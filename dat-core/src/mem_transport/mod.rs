@@ -345,6 +345,14 @@ impl Queue<Adapter> for Qp {
     fn allocated(&self) -> Allocated {
         self.0.with(|e, id| e.allocated(id))
     }
+
+    fn carried_out(&self) -> u64 {
+        self.0.with(|e, id| e.carried_out(id))
+    }
+
+    fn withdrawn(&self) -> usize {
+        self.0.with(|e, id| e.withdrawn(id))
+    }
 }
 
 impl Drop for Qp {

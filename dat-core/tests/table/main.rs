@@ -11,6 +11,7 @@ mod flags;
 mod handles;
 mod memory;
 mod opening;
+mod places;
 mod queries;
 mod shared;
 mod transfer;

@@ -14,7 +14,7 @@ impl Engine {
     pub(in crate::mem_transport) fn add_qp(&mut self, core: QpCore, sink: Sink<Adapter>) -> Id {
         let id = Id::new();
         let (requests, recvs) = Default::default();
-        self.qps.insert(id, Qp { core, sink, link: Link::Idle, requests, recvs });
+        self.qps.insert(id, Qp { core, sink, link: Link::Idle, requests, recvs, carried_out: 0 });
         id
     }
 
@@ -215,8 +215,7 @@ impl Engine {
         let (requests, recvs) = (std::mem::take(&mut qp.requests), std::mem::take(&mut qp.recvs));
         for request in requests {
             self.give_up(request.task);
-            let wc = core.wc(request.id, request.task.op(), WcStatus::Flushed);
-            self.complete(core.request_cq, wc, false);
+            self.flush(id, &core, request.id, request.task.op());
         }
         for recv in recvs {
             self.complete(core.recv_cq, core.wc(recv.id, WcOp::Recv, WcStatus::Flushed), false);

@@ -56,10 +56,9 @@ impl Engine {
         let qp = self.qps.get_mut(&id).ok_or(PostError::Unsupported)?;
         match qp.link {
             Link::Ended => {
-                let wc = qp.core.wc(request.id, request.task.op(), WcStatus::Flushed);
-                let cq = qp.core.request_cq;
+                let core = qp.core.clone();
                 self.give_up(request.task);
-                self.complete(cq, wc, false);
+                self.flush(id, &core, request.id, request.task.op());
             }
             _ if qp.requests.len() >= qp.core.max_requests => return Err(PostError::Full),
             _ => {
@@ -68,6 +67,20 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// A request is flushed.
+    pub(super) fn flush(&mut self, qp: Id, core: &QpCore, id: u64, op: WcOp) {
+        self.complete(core.request_cq, core.wc(id, op, WcStatus::Flushed), false);
+        if core.request_cq.is_none() {
+            self.count_carried_out(qp);
+        }
+    }
+
+    fn count_carried_out(&mut self, id: Id) {
+        if let Some(qp) = self.qps.get_mut(&id) {
+            qp.carried_out += 1;
+        }
     }
 
     /// Where the local memory of a transfer is, if it may be used so.
@@ -104,10 +117,14 @@ impl Engine {
                 Outcome::Failed(status) => {
                     wc.status = status;
                     self.complete(core.request_cq, wc, false);
+                    if core.request_cq.is_none() {
+                        self.count_carried_out(id);
+                    }
                     self.end_both(id, &Note::Broken);
                 }
                 Outcome::Done => {
                     wc.bytes = request.bytes;
+                    self.count_carried_out(id);
                     if request.signalled {
                         self.complete(core.request_cq, wc, !request.quiet);
                     }

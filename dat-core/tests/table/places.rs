@@ -1,0 +1,164 @@
+//! Places in an endpoint's queues: every request and every receive ends in exactly one place.
+
+use std::ptr::null_mut;
+
+use dat_core::Error;
+use dat_sys::*;
+
+use crate::client::*;
+
+/// Requests and receives that fit.
+const FEW: DAT_COUNT = 4;
+
+struct Pair {
+    a: Side,
+    x: DAT_EP_HANDLE,
+    b: Side,
+    y: DAT_EP_HANDLE,
+}
+
+impl Pair {
+    fn new() -> Pair {
+        let (table, name) = loopback(false);
+        let (a, b) = (Side::new(table, &name), Side::new(table, &name));
+        let (x, y) = (few(&a), b.new_ep());
+        let (_, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);
+        a.connect(x, qualifier, b"");
+        dat!(table, cr_accept_func(b.arrival(), y, 0, null_mut())).unwrap();
+        assert_eq!(a.next(a.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+        assert_eq!(b.next(b.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+        Pair { a, x, b, y }
+    }
+
+    fn send(&self, id: u64, flags: DAT_COMPLETION_FLAGS) -> Result<(), Error> {
+        dat!(self.a.table, ep_post_send_func(self.x, 0, null_mut(), cookie(id), flags))
+    }
+
+    fn recv(&self, id: u64) {
+        dat!(self.b.table, ep_post_recv_func(self.y, 0, null_mut(), cookie(id), 0)).unwrap();
+    }
+
+    fn requests_idle(&self) -> bool {
+        let (mut state, mut receives, mut requests) = (0, DAT_FALSE, DAT_FALSE);
+        dat!(self.a.table, ep_get_status_func(self.x, &mut state, &mut receives, &mut requests)).unwrap();
+        requests == DAT_TRUE
+    }
+
+    fn completes(&self, id: u64) {
+        assert_eq!(done(&self.a.next(self.a.evd)), (id, DAT_DTO_SUCCESS));
+    }
+}
+
+/// Cookie and status of a completion.
+fn done(event: &DAT_EVENT) -> (u64, DAT_DTO_COMPLETION_STATUS) {
+    assert_eq!(event.event_number, DAT_DTO_COMPLETION_EVENT);
+    // SAFETY: what the number says; cookies here are numbers.
+    unsafe {
+        let data = event.event_data.dto_completion_event_data;
+        (data.user_cookie.as_64, data.status)
+    }
+}
+
+/// An endpoint with few places.
+fn few(side: &Side) -> DAT_EP_HANDLE {
+    let ep = side.new_ep();
+    let mut param = DAT_EP_PARAM::zeroed();
+    (param.ep_attr.max_request_dtos, param.ep_attr.max_recv_dtos) = (FEW, FEW);
+    let mask = DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS | DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS;
+    dat!(side.table, ep_modify_func(ep, mask, &param)).unwrap();
+    ep
+}
+
+/// Nothing tells the consumer that suppressed requests are done; their places come back all the same.
+#[test]
+fn an_endpoint_that_only_suppresses_goes_on() {
+    let p = Pair::new();
+    for id in 0..10 * FEW as u64 {
+        p.recv(id);
+        assert_eq!(p.send(id, DAT_COMPLETION_SUPPRESS_FLAG), Ok(()), "{id}");
+        assert!(p.requests_idle(), "{id} was carried out");
+        assert_eq!(done(&p.b.next(p.b.evd)), (id, DAT_DTO_SUCCESS));
+    }
+    p.recv(99);
+    p.send(99, 0).unwrap();
+    p.completes(99);
+    p.a.close();
+    p.b.close();
+}
+
+/// A completion that waits for the consumer keeps its place and its cookie, whatever is suppressed behind it.
+#[test]
+fn a_completion_that_nobody_took_keeps_its_cookie() {
+    let p = Pair::new();
+    p.recv(1);
+    p.send(1, 0).unwrap();
+    for id in 2..20 {
+        p.recv(id);
+        assert_eq!(p.send(id, DAT_COMPLETION_SUPPRESS_FLAG), Ok(()), "{id}");
+    }
+    assert!(!p.requests_idle(), "the first one's completion was not taken");
+    p.completes(1);
+    assert!(p.requests_idle());
+    p.a.close();
+    p.b.close();
+}
+
+/// What was not carried out keeps its place: a queue is full exactly when it is.
+#[test]
+fn suppressed_requests_that_wait_keep_their_places() {
+    let p = Pair::new();
+    let full = Err(Error::of(DAT_INSUFFICIENT_RESOURCES));
+    for id in 0..FEW as u64 {
+        assert_eq!(p.send(id, DAT_COMPLETION_SUPPRESS_FLAG), Ok(()), "{id}");
+    }
+    assert_eq!(p.send(9, DAT_COMPLETION_SUPPRESS_FLAG), full);
+    assert_eq!(p.send(9, 0), full);
+    assert!(!p.requests_idle());
+    p.recv(1);
+    assert_eq!(p.send(10, 0), Ok(()), "one was carried out");
+    assert_eq!(p.send(9, 0), full);
+    // Those that fail are reported, suppressed or not: each ends in one place.
+    dat!(p.a.table, ep_disconnect_func(p.x, DAT_CLOSE_ABRUPT_FLAG)).unwrap();
+    for id in [1, 2, 3, 10] {
+        assert_eq!(done(&p.a.next(p.a.evd)), (id, DAT_DTO_ERR_FLUSHED));
+    }
+    assert_eq!(p.a.next(p.a.evd).event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
+    p.a.close();
+    p.b.close();
+}
+
+/// uDAPL 1.2, dat_ep_modify: an attribute that cannot be modified so. Nothing is lost, nothing is changed.
+#[test]
+fn receives_that_are_posted_are_not_modified_away() {
+    let (table, name) = loopback(false);
+    let side = Side::new(table, &name);
+    let ep = few(&side);
+    for id in 1..=3 {
+        dat!(table, ep_post_recv_func(ep, 0, null_mut(), cookie(id), 0)).unwrap();
+    }
+    let modify = |count| {
+        let mut param = DAT_EP_PARAM::zeroed();
+        param.ep_attr.max_recv_dtos = count;
+        dat!(table, ep_modify_func(ep, DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS, &param))
+    };
+    assert_eq!(modify(2), Err(Error::arg(3)));
+    let mut param = DAT_EP_PARAM::zeroed();
+    dat!(table, ep_query_func(ep, DAT_EP_FIELD_ALL, &mut param)).unwrap();
+    assert_eq!(param.ep_attr.max_recv_dtos, FEW);
+    assert_eq!(modify(3), Ok(()));
+    let fourth = dat!(table, ep_post_recv_func(ep, 0, null_mut(), cookie(4), 0));
+    assert_eq!(fourth, Err(Error::of(DAT_INSUFFICIENT_RESOURCES)));
+
+    // All three are still there.
+    let peer = Side::new(table, &name);
+    let (other, (_, qualifier)) = (peer.new_ep(), peer.new_psp(DAT_PSP_CONSUMER_FLAG));
+    side.connect(ep, qualifier, b"");
+    dat!(table, cr_accept_func(peer.arrival(), other, 0, null_mut())).unwrap();
+    assert_eq!(side.next(side.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+    for id in 1..=3 {
+        dat!(table, ep_post_send_func(other, 0, null_mut(), cookie(0), 0)).unwrap();
+        assert_eq!(done(&side.next(side.evd)), (id, DAT_DTO_SUCCESS));
+    }
+    side.close();
+    peer.close();
+}
