@@ -41,8 +41,6 @@ use crate::lease::Lease;
 /// The token of the poller's waker.
 pub(crate) const WAKER: Token = Token(usize::MAX);
 
-/// Timeouts shorter than this are kept to the microsecond; mio's poller knows milliseconds.
-const FINE: Duration = Duration::from_millis(20);
 /// Looks between two looks at the clock, while a blocking wait polls: each takes some hundred nanoseconds.
 const LOOKS: u32 = 8;
 /// Polls that find somebody else at work before one lets others have its processor.
@@ -327,21 +325,23 @@ impl Poller {
 
     /// Waits for events; none: without limit.
     fn wait(&mut self, limit: Option<Duration>) -> io::Result<()> {
-        match limit {
-            Some(limit) if !limit.is_zero() && limit < FINE => {
-                self.wait_finely(limit)?;
-                self.poll.poll(&mut self.events, Some(Duration::ZERO))
-            }
-            limit => self.poll.poll(&mut self.events, limit),
+        if limit != Some(Duration::ZERO) {
+            self.sleep(limit)?;
         }
+        self.poll.poll(&mut self.events, Some(Duration::ZERO))
     }
 
-    fn wait_finely(&self, limit: Duration) -> io::Result<()> {
+    /// Sleeps until there is an event. Only a signal handler interrupts this: after a signal without a handler, such as SIGCONT,
+    /// ppoll(2) goes on by itself, and epoll_wait(2) does not. It keeps limits to the nanosecond, too.
+    fn sleep(&self, limit: Option<Duration>) -> io::Result<()> {
         let mut fd = libc::pollfd { fd: self.poll.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        let limit =
-            libc::timespec { tv_sec: limit.as_secs() as libc::time_t, tv_nsec: limit.subsec_nanos().into() };
-        // SAFETY: one pollfd and one timespec, alive during the call; no signal mask.
-        match unsafe { libc::ppoll(&mut fd, 1, &limit, std::ptr::null()) } {
+        let limit = limit.map(|limit| libc::timespec {
+            tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+            tv_nsec: limit.subsec_nanos().into(),
+        });
+        let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: one pollfd, one timespec or none, alive during the call; no signal mask.
+        match unsafe { libc::ppoll(&mut fd, 1, limit, std::ptr::null()) } {
             -1 => Err(io::Error::last_os_error()),
             _ => Ok(()),
         }

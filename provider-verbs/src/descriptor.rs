@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 /// A descriptor that one thread sleeps on and others make readable.
@@ -63,9 +63,15 @@ impl Bed {
     }
 
     pub(crate) fn sleep(&self, limit: Option<&Timespec>) -> Roused {
+        // Only a signal handler interrupts this: epoll_wait(2) ends for any signal, such as SIGCONT.
+        match poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], limit) {
+            Ok(0) => return Roused::TimedOut,
+            Ok(_) => {}
+            Err(_) => return Roused::Signal,
+        }
         let mut events = [MaybeUninit::<Event>::uninit(); 2];
-        match epoll::wait(&self.epoll, &mut events, limit) {
-            Ok(([], _)) => Roused::TimedOut,
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        match epoll::wait(&self.epoll, &mut events, Some(&now)) {
             Ok((found, _)) if found.iter().any(|event| event.data.u64() == NEWS) => Roused::News,
             Ok(_) => Roused::Interrupted,
             Err(_) => Roused::Signal,

@@ -4,13 +4,17 @@
  *
  *   interrupted waits   a handler runs while a thread waits: the call answers DAT_INTERRUPTED_CALL, or, if the handler restarts
  *                       calls, goes on; either way the next event comes, and comes once
+ *   interrupted stopped the process is stopped and goes on, is traced, and starts other programs while a thread waits: no handler
+ *                       has run, so the wait goes on
  *   interrupted storm   thousands of signals hit every thread of both processes while they transfer data
  */
 
 #include "dat_test.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/ptrace.h>
 #include <sys/time.h>
 
 /* ---- waits --------------------------------------------------------------------------------------------------- */
@@ -147,6 +151,118 @@ static void waits(void)
     OK(dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG));
 }
 
+/* ---- stopped ------------------------------------------------------------------------------------------------- */
+
+enum { STOPS = 50 };
+
+struct sleeper {
+    DAT_EVD_HANDLE evd;
+    DAT_CNO_HANDLE cno; /* waited on in place of the EVD, if there is one */
+    DAT_RETURN status;
+};
+
+/* Waits once. */
+static void *wait_once(void *argument)
+{
+    struct sleeper *self = argument;
+    DAT_EVD_HANDLE triggered = DAT_HANDLE_NULL;
+    DAT_EVENT event;
+    DAT_COUNT more;
+
+    if (self->cno != DAT_HANDLE_NULL)
+        self->status = dat_cno_wait(self->cno, DAT_TIMEOUT_INFINITE, &triggered);
+    else
+        self->status = dat_evd_wait(self->evd, DAT_TIMEOUT_INFINITE, 1, &event, &more);
+    return NULL;
+}
+
+/* Lets threads wait while the parent, at the other end of `tell`, does what it does. */
+static void sleep_through_it(int tell)
+{
+    struct sleeper sleepers[2] = {{.cno = DAT_HANDLE_NULL}, {.cno = DAT_HANDLE_NULL}};
+    DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
+    pthread_t threads[2];
+    DAT_IA_HANDLE ia;
+    char byte = 'x';
+
+    OK(dat_ia_open(ia_under_test(), 8, &async, &ia));
+    OK(dat_cno_create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &sleepers[1].cno));
+    for (int i = 0; i < 2; i++) {
+        OK(dat_evd_create(ia, 8, sleepers[i].cno, DAT_EVD_SOFTWARE_FLAG, &sleepers[i].evd));
+        EXPECT(pthread_create(&threads[i], NULL, wait_once, &sleepers[i]) == 0, "no thread");
+    }
+    EXPECT(write(tell, &byte, 1) == 1, "the parent is gone");
+    EXPECT(read(tell, &byte, 1) == 1, "the parent is gone");
+    for (int i = 0; i < STOPS; i++)
+        EXPECT(system("true") == 0, "no shell");
+    for (int i = 0; i < 2; i++)
+        post_se(sleepers[i].evd, 1);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(threads[i], NULL);
+        OK(sleepers[i].status);
+        OK(dat_evd_free(sleepers[i].evd));
+    }
+    OK(dat_cno_free(sleepers[1].cno));
+    OK(dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG));
+}
+
+static void expect_change(pid_t child, int options, const char *what)
+{
+    int status;
+    EXPECT(waitpid(child, &status, options) == child, "waitpid: %s", strerror(errno));
+    EXPECT(!WIFEXITED(status) && !WIFSIGNALED(status), "the child ended (0x%x) when it was %s", status, what);
+}
+
+/* Attaches to each thread and lets it go, as a debugger does. A host may forbid it. */
+static void trace_threads(pid_t process)
+{
+    char path[64];
+    struct dirent *entry;
+    DIR *threads;
+
+    snprintf(path, sizeof path, "/proc/%d/task", (int)process);
+    threads = opendir(path);
+    EXPECT(threads != NULL, "%s: %s", path, strerror(errno));
+    while ((entry = readdir(threads)) != NULL) {
+        pid_t thread = (pid_t)atoi(entry->d_name);
+        if (thread > 0 && ptrace(PTRACE_ATTACH, thread, NULL, NULL) == 0) {
+            expect_change(thread, __WALL, "traced");
+            EXPECT(ptrace(PTRACE_DETACH, thread, NULL, NULL) == 0, "detach: %s", strerror(errno));
+        }
+    }
+    closedir(threads);
+}
+
+static void stopped(void)
+{
+    int ends[2], status;
+    pid_t child;
+    char byte;
+
+    EXPECT(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0, "socketpair: %s", strerror(errno));
+    child = fork();
+    EXPECT(child >= 0, "fork: %s", strerror(errno));
+    if (child == 0) {
+        close(ends[0]);
+        sleep_through_it(ends[1]);
+        exit(0);
+    }
+    close(ends[1]);
+    EXPECT(read(ends[0], &byte, 1) == 1, "the child is gone");
+    for (int i = 0; i < STOPS; i++) {
+        EXPECT(kill(child, SIGSTOP) == 0, "kill: %s", strerror(errno));
+        expect_change(child, WUNTRACED, "stopped");
+        EXPECT(kill(child, SIGCONT) == 0, "kill: %s", strerror(errno));
+        expect_change(child, WCONTINUED, "continued");
+    }
+    for (int i = 0; i < STOPS; i++)
+        trace_threads(child);
+    EXPECT(write(ends[0], &byte, 1) == 1, "the child is gone");
+    EXPECT(waitpid(child, &status, 0) == child, "waitpid: %s", strerror(errno));
+    EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child ended with 0x%x", status);
+    close(ends[0]);
+}
+
 /* ---- storm --------------------------------------------------------------------------------------------------- */
 
 enum { ROUNDS = 1500, PING = 64, BULK = 65536, DTOS = 8 };
@@ -276,10 +392,12 @@ int main(int argc, char **argv)
     const char *how = argc == 2 ? argv[1] : "";
     if (strcmp(how, "waits") == 0)
         waits();
+    else if (strcmp(how, "stopped") == 0)
+        stopped();
     else if (strcmp(how, "storm") == 0)
         storm();
     else
-        FAIL("usage: interrupted waits|storm");
+        FAIL("usage: interrupted waits|stopped|storm");
     puts("ok");
     return 0;
 }

@@ -48,6 +48,7 @@ const BEHAVIOURS: &[Behaviour] = &[
     built_in("wrong_handles_are_refused_by_every_function", "bad_handles", &[]),
     built_in("moving_data_allocates_nothing", "allocations", &[]),
     built_in("a_signal_interrupts_a_wait_and_loses_nothing", "interrupted", &["waits"]),
+    built_in("a_stop_or_a_debugger_interrupts_no_wait", "interrupted", &["stopped"]),
     built_in("a_storm_of_signals_disturbs_no_transfer", "interrupted", &["storm"]),
     built_in("children_of_a_connected_process_disturb_nothing", "forks", &["graceful"]),
     built_in("a_child_does_not_keep_a_connection_open", "forks", &["abrupt"]),

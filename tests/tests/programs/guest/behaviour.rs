@@ -38,6 +38,7 @@ pub(super) const BEHAVIOURS: &[Behaviour] = &[
     behaviour("connections_leave_nothing_behind", "connection_cycles", &["50"]),
     behaviour("wrong_handles", "bad_handles", &[]),
     behaviour("a_signal_interrupts_a_wait", "interrupted", &["waits"]),
+    behaviour("a_stop_or_a_debugger_interrupts_no_wait", "interrupted", &["stopped"]),
     behaviour("a_storm_of_signals", "interrupted", &["storm"]),
     behaviour("ends_at_any_moment", "exits", &["40"]),
 ];
