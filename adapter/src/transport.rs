@@ -46,6 +46,8 @@ pub struct Adapter<E: Engine> {
 pub struct Wire {
     /// RDMA reads in flight for each endpoint, either direction.
     pub max_read_depth: u32,
+    /// Bytes of one message or RDMA operation.
+    pub max_message: u32,
     /// Bytes of private data.
     pub max_private: usize,
     /// Immediate data and atomic operations are there, towards peers that can do them.
@@ -99,7 +101,7 @@ impl<E: Engine> Drop for Adapter<E> {
 }
 
 fn attrs(ia: &str, params: &Params, wire: Wire) -> Attrs {
-    let Wire { max_read_depth, max_private, extended, named } = wire;
+    let Wire { max_read_depth, max_message, max_private, extended, named } = wire;
     Attrs {
         adapter: ia.to_owned(),
         vendor: "OpenDAT".to_owned(),
@@ -117,7 +119,7 @@ fn attrs(ia: &str, params: &Params, wire: Wire) -> Attrs {
         extended,
         max_region_size: isize::MAX as u64,
         max_pds: 1 << 16,
-        max_message: u32::MAX,
+        max_message,
         max_private,
         max_srqs: 1 << 16,
         max_srq_depth: 1 << 16,

@@ -5,7 +5,7 @@ mod support;
 use dat_core::conn::{cr, rsp};
 use dat_core::ep::{self, state::State};
 use dat_core::error::Error;
-use dat_core::provider::{Port, Region, Remote};
+use dat_core::provider::{Port, Region, Remote, Segment};
 use dat_sys::*;
 use support::*;
 
@@ -229,4 +229,18 @@ fn modify_keeps_early_receives() {
     unsafe { x.post_send(&[], 1, 0).unwrap() };
     // SAFETY: cookies are plain words.
     assert_eq!(unsafe { b.completion(b.recv).user_cookie.as_64 }, 77);
+}
+
+/// What dat_ia_query tells as the largest message is what a post takes: one byte more is refused at once.
+#[test]
+fn a_post_takes_no_more_than_the_adapter_tells() {
+    let (a, x, b, _) = connected();
+    let mut buffer = [0u8; 1];
+    let src = a.register(&mut buffer);
+    let most = Segment { len: u32::MAX, ..src.segment() };
+    // SAFETY: nothing of it is carried out.
+    let post = |segments: &[Segment]| unsafe { x.post_send(segments, 1, 0) };
+    assert_eq!(post(&[most]), Err(Error::arg(3)), "as long as it may be, and not in the region");
+    assert_eq!(post(&[most, src.segment()]), Err(Error::of(DAT_LENGTH_ERROR)));
+    drop((a, b));
 }

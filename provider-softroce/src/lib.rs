@@ -121,6 +121,7 @@ fn auto(ia: &str, params: Params) -> Result<Either<Roce, provider_verbs::Adapter
 fn user(ia: &str, params: Params, why: &str) -> Result<Roce, OpenError> {
     let wire = Wire {
         max_read_depth: MAX_READ_DEPTH,
+        max_message: rnic::rc::MAX_MESSAGE,
         max_private: Cm::MAX_CONNECT_PRIVATE,
         extended: true,
         named: vec![

@@ -66,6 +66,7 @@ impl Provider for TcpEmu {
         }
         let wire = Wire {
             max_read_depth: MAX_READ_DEPTH,
+            max_message: u32::MAX,
             max_private: 252,
             extended: params.extended,
             named: vec![

@@ -317,11 +317,20 @@ pub(super) const CASES: &[Row] = &[
         "RETURN VALUES 3",
         "More segments than the EP takes are invalid.",
         |rig| {
-            let (pair, from, to) = start(rig, 64)?;
-            let attr = rig.query(pair.active.ep)?.ep_attr;
-            let max = attr.max_request_iov.max(attr.max_rdma_write_iov);
-            let iov = vec![from.part(0, 1); max as usize + 1];
-            answers(rig.write(pair.active.ep, &iov, 1, &to.remote()), DAT_INVALID_PARAMETER)
+            // An adapter that is not strict takes for each what the larger of the two allows.
+            for (max_request_iov, max_rdma_write_iov) in [(1, 2), (2, 1), (2, 0)] {
+                let attr = DAT_EP_ATTR { max_request_iov, max_rdma_write_iov, ..rig.ep_attr() };
+                let (pair, from, to) = (rig.pair_with(&attr)?, rig.memory(64)?, rig.memory(64)?);
+                let max = match max_rdma_write_iov {
+                    1.. if rig.is_strict()? => max_rdma_write_iov,
+                    more => max_request_iov.max(more),
+                };
+                let iov = vec![from.part(0, 1); max as usize + 1];
+                answers(rig.write(pair.active.ep, &iov, 1, &to.remote()), DAT_INVALID_PARAMETER)?;
+                ok(rig.write(pair.active.ep, &iov[1..], 2, &to.remote()))?;
+                rig.completes(pair.active.request, 2, DAT_DTO_SUCCESS)?;
+            }
+            Ok(())
         },
     ),
     must(

@@ -19,9 +19,12 @@ pub(super) struct Link<T: Transport> {
     pub(super) unsignalled: DAT_COMPLETION_FLAGS,
     /// The same for receives.
     pub(super) recv_unsignalled: DAT_COMPLETION_FLAGS,
-    pub(super) max_request_iov: usize,
+    pub(super) max_send_iov: usize,
+    pub(super) max_write_iov: usize,
     pub(super) max_read_iov: usize,
     pub(super) max_recv_iov: usize,
+    /// Bytes of one message or RDMA operation.
+    pub(super) max_message: u64,
     pub(super) on_srq: bool,
     /// The protection zone, by its handle.
     pub(super) pz: usize,
@@ -44,6 +47,8 @@ impl<T: Transport> Ep<T> {
         flow.count_only_reported(setup.request_evd.is_some(), setup.recv_evd.is_some());
         // Not a box: its address is used, and a box that is moved promises that nobody else has that.
         let flow = Arc::new(flow);
+        let limits = self.ia.transport.attrs();
+        let (strict, request_iov) = (limits.strict, count(attr.max_request_iov));
         let write_iov = count(attr.max_rdma_write_iov);
         let cfg = QpCfg {
             pd: &pz.pd,
@@ -68,7 +73,9 @@ impl<T: Transport> Ep<T> {
             flow,
             unsignalled: attr.request_completion_flags & DAT_COMPLETION_UNSIGNALLED_FLAG,
             recv_unsignalled: attr.recv_completion_flags & DAT_COMPLETION_UNSIGNALLED_FLAG,
-            max_request_iov: count(attr.max_request_iov).max(write_iov),
+            max_send_iov: if strict { request_iov } else { request_iov.max(write_iov) },
+            max_write_iov: if strict && write_iov > 0 { write_iov } else { request_iov.max(write_iov) },
+            max_message: limits.max_message.into(),
             // Consumers of uDAPL 1.1 leave max_rdma_read_iov at 0 and mean max_request_iov.
             max_read_iov: match attr.max_rdma_read_iov {
                 0 => count(attr.max_request_iov).min(self.ia.transport.attrs().max_read_segments),

@@ -135,13 +135,16 @@ impl<T: Transport> Node<Ep<T>> {
         if flags & !(REQUEST_FLAGS & !DAT_COMPLETION_UNSIGNALLED_FLAG | link.unsignalled) != 0 {
             return Err(Error::arg(flags_arg));
         }
-        let max_segments = if matches!(op, SendOp::Read(_) | SendOp::ReadToWindow(_)) {
-            link.max_read_iov
-        } else {
-            link.max_request_iov
+        let max_segments = match op {
+            SendOp::Read(_) | SendOp::ReadToWindow(_) => link.max_read_iov,
+            SendOp::Write(_) | SendOp::WriteImm { .. } => link.max_write_iov,
+            _ => link.max_send_iov,
         };
         if segments.len() > max_segments {
             return Err(Error::arg(2));
+        }
+        if length(segments) > link.max_message {
+            return Err(Error::of(DAT_LENGTH_ERROR));
         }
         let suppressed = flags & DAT_COMPLETION_SUPPRESS_FLAG != 0;
         let claim = self.claim(link, cookie, suppressed)?;

@@ -38,6 +38,7 @@ impl Provider for Loop {
         params.capture = None;
         let wire = Wire {
             max_read_depth: 32,
+            max_message: u32::MAX,
             max_private: 256,
             extended: true,
             named: vec![("transport".to_owned(), "iWARP in the memory of one process".to_owned())],

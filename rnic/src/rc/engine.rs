@@ -120,7 +120,7 @@ impl Stats {
 }
 
 /// Octets of a message at most (IBA, section 9.7.4.1.6).
-pub(super) const MAX_MESSAGE: u32 = 1 << 31;
+pub const MAX_MESSAGE: u32 = 1 << 31;
 
 /// The engine's half of a connection. Under the engine lock.
 ///

@@ -26,7 +26,7 @@ pub mod rest;
 pub mod wheel;
 
 pub use burst::Burst;
-pub use engine::{Failure, Rc, RcCfg, Stats};
+pub use engine::{Failure, MAX_MESSAGE, Rc, RcCfg, Stats};
 pub use rest::Rest;
 pub use wheel::Wheel;
 
