@@ -376,7 +376,7 @@ impl Queue {
     pub(crate) fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
         let bed = match self.bed.get() {
             Some(bed) => bed,
-            None => match Bed::beside(self) {
+            None => match Bed::new() {
                 Ok(bed) => self.bed.get_or_init(|| bed),
                 // Without descriptors it looks again and again.
                 Err(_) => return Slept::Woken,
@@ -386,7 +386,7 @@ impl Queue {
             return Slept::Woken;
         }
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        let roused = bed.sleep(left.and_then(|left| Timespec::try_from(left).ok()).as_ref());
+        let roused = bed.sleep(self, left.and_then(|left| Timespec::try_from(left).ok()).as_ref());
         let signalled = wake.leave_poller();
         match roused {
             Roused::News => {

@@ -1,10 +1,9 @@
 //! Descriptors that threads sleep on.
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
@@ -32,15 +31,16 @@ impl AsFd for Bell {
     }
 }
 
-/// Where one thread sleeps on another descriptor, and others interrupt it. Cheaper than to say each time what is slept on.
+/// Where one thread sleeps on another descriptor, and others interrupt it.
 pub(crate) struct Bed {
-    epoll: OwnedFd,
     bell: Bell,
+    /// The other descriptor will never have anything to read again, and says so for ever.
+    over: AtomicBool,
 }
 
 /// Why a sleep ended.
 pub(crate) enum Roused {
-    /// There is news at the descriptor, since the last sleep or before.
+    /// There is something to read from the other descriptor.
     News,
     /// Somebody has interrupted it.
     Interrupted,
@@ -49,33 +49,26 @@ pub(crate) enum Roused {
     Signal,
 }
 
-const NEWS: u64 = 0;
-const BELL: u64 = 1;
-
 impl Bed {
-    /// Beside a descriptor. What comes there wakes once, whether it is taken then or not.
-    pub(crate) fn beside(fd: impl AsFd) -> io::Result<Bed> {
-        let (epoll, bell) = (epoll::create(CreateFlags::CLOEXEC)?, Bell::new()?);
-        for (fd, data) in [(fd.as_fd(), NEWS), (bell.as_fd(), BELL)] {
-            epoll::add(&epoll, fd, EventData::new_u64(data), EventFlags::IN | EventFlags::ET)?;
-        }
-        Ok(Bed { epoll, bell })
+    pub(crate) fn new() -> io::Result<Bed> {
+        Ok(Bed { bell: Bell::new()?, over: AtomicBool::new(false) })
     }
 
-    pub(crate) fn sleep(&self, limit: Option<&Timespec>) -> Roused {
-        // Only a signal handler interrupts this: epoll_wait(2) ends for any signal, such as SIGCONT.
-        match poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], limit) {
+    /// Only a signal handler interrupts this: poll(2) goes on after a signal without one, such as SIGCONT, where epoll_wait(2) ends.
+    pub(crate) fn sleep(&self, beside: impl AsFd, limit: Option<&Timespec>) -> Roused {
+        let mut fds = [PollFd::new(&self.bell, PollFlags::IN), PollFd::new(&beside, PollFlags::IN)];
+        let looked_at = if self.over.load(Ordering::Relaxed) { 1 } else { 2 };
+        match poll(&mut fds[..looked_at], limit) {
             Ok(0) => return Roused::TimedOut,
             Ok(_) => {}
             Err(_) => return Roused::Signal,
         }
-        let mut events = [MaybeUninit::<Event>::uninit(); 2];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        match epoll::wait(&self.epoll, &mut events, Some(&now)) {
-            Ok((found, _)) if found.iter().any(|event| event.data.u64() == NEWS) => Roused::News,
-            Ok(_) => Roused::Interrupted,
-            Err(_) => Roused::Signal,
+        let [bell, news] = fds.map(|fd| fd.revents());
+        if !bell.is_empty() {
+            self.bell.settle();
         }
+        self.over.fetch_or(!news.is_empty() && !news.contains(PollFlags::IN), Ordering::Relaxed);
+        if news.is_empty() { Roused::Interrupted } else { Roused::News }
     }
 
     pub(crate) fn interrupt(&self) {

@@ -21,7 +21,7 @@ use crate::descriptor::unblock;
 use crate::gate;
 use crate::keys::Keys;
 use crate::params::SYSFS;
-use crate::qp::OWN;
+use crate::qp::{ASKERS, OWN};
 
 /// A driver of the kernel's that does a device's work, on the processors that consumers poll on; it does some things its own way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,7 +201,7 @@ impl Device {
         let (attr, count) = (&self.attr, |n: i32| usize::try_from(n).unwrap_or(0));
         let segments = count(attr.max_sge).min(32);
         // Less what marks the end of a connection's queues.
-        let dtos = count(attr.max_qp_wr).saturating_sub(OWN) / self.places();
+        let dtos = count(attr.max_qp_wr).saturating_sub(OWN + ASKERS) / self.places();
         let depth = attr.max_qp_rd_atom.min(attr.max_qp_init_rd_atom).clamp(0, i32::from(RDMA_MAX_RESP_RES));
         Attrs {
             adapter: ia.to_owned(),

@@ -92,6 +92,8 @@ pub(crate) const FLUSHED: u32 = 2;
 const ASKED: u32 = 4;
 /// Work requests of the provider's own in each queue: both marks.
 pub(crate) const OWN: usize = 2;
+/// And in the queue of requests, at a time: the mark [`ASKED`].
+pub(crate) const ASKERS: usize = 1;
 /// Completions of requests that are told to us alone, at most: see [`Pair::hides`], and the mark [`ASKED`].
 const HIDDEN: usize = 4;
 
@@ -112,7 +114,7 @@ impl Qp {
             srq: srq.as_ref().map_or(ptr::null_mut(), |srq| srq.as_ptr()),
             qp_type: IBV_QPT_RC,
             cap: ibv_qp_cap {
-                max_send_wr: (cfg.max_requests * station.device.places() + OWN + 1) as u32,
+                max_send_wr: (cfg.max_requests * station.device.places() + OWN + ASKERS) as u32,
                 max_recv_wr: if srq.is_some() { 0 } else { (cfg.max_recvs + OWN) as u32 },
                 max_send_sge: cfg.max_request_segments.max(1) as u32,
                 max_recv_sge: if srq.is_some() { 0 } else { cfg.max_recv_segments.max(1) as u32 },
@@ -145,7 +147,7 @@ impl Qp {
             number: unsafe { qp.as_ref() }.qp_num,
             on_srq: srq.is_some(),
             link: Mutex::default(),
-            requests: Side::new(attr.cap.max_send_wr.max(cfg.max_requests as u32 + OWN as u32 + 1)),
+            requests: Side::new(attr.cap.max_send_wr.max((cfg.max_requests + OWN + ASKERS) as u32)),
             receives: Side::new(attr.cap.max_recv_wr.max(cfg.max_recvs as u32 + OWN as u32)),
             failed: AtomicBool::new(false),
             ours: AtomicBool::new(false),
