@@ -146,9 +146,10 @@ impl<E: Engine> Board<E> {
         self.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lease is about to be let go of, with this still to do. By its holder.
+    /// The lease is about to be let go of, with this still to do. By its holder, which looks at that itself before it sleeps, or
+    /// wakes whoever sleeps.
     #[inline]
-    pub(crate) fn leave(&self, leftover: bool, alarm: Option<Instant>) {
+    pub(crate) fn leave(&self, leftover: bool, alarm: Option<Instant>, looks: bool) {
         let mut news = leftover;
         if self.leftover.load(Ordering::Relaxed) != leftover {
             self.leftover.store(leftover, Ordering::SeqCst);
@@ -159,7 +160,7 @@ impl<E: Engine> Board<E> {
             self.alarm.store(alarm, Ordering::SeqCst);
             news |= alarm < before;
         }
-        if news && self.is_asleep() {
+        if news && !looks && self.is_asleep() {
             self.wake();
         }
     }

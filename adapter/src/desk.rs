@@ -1,6 +1,7 @@
 //! An engine, and what is left for it to do: what the lease is about.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use mio::event::Event;
 
@@ -8,6 +9,19 @@ use crate::board::{Board, Mail};
 use crate::drive::WAKER;
 use crate::engine::{Engine, Left, Pass};
 use crate::lease::Serve;
+
+/// How long a consumer's call waits for the rest of a message while nothing comes.
+const STAY: Duration = Duration::from_micros(100);
+/// How long it waits in all.
+const LONGEST_STAY: Duration = Duration::from_micros(200);
+
+/// What came of staying.
+pub(crate) struct Stay {
+    /// The poller may know of something that the passes did not look at.
+    pub(crate) ask: bool,
+    /// The message is complete.
+    pub(crate) complete: bool,
+}
 
 /// The desk.
 pub(crate) struct Desk<E: Engine> {
@@ -17,11 +31,13 @@ pub(crate) struct Desk<E: Engine> {
     mail: Mail<E::Call>,
     /// The board need not be told what is left to do: that has not changed, or nobody would read it.
     is_silent: bool,
+    /// Whoever has the lease looks at what is left before it sleeps.
+    pub(crate) is_sleepers: bool,
 }
 
 impl<E: Engine> Desk<E> {
     pub(crate) fn new(engine: E, board: Arc<Board<E>>) -> Self {
-        Desk { engine, board, mail: Mail::default(), is_silent: false }
+        Desk { engine, board, mail: Mail::default(), is_silent: false, is_sleepers: false }
     }
 
     /// A pass of a consumer's thread that found its queue empty.
@@ -37,6 +53,28 @@ impl<E: Engine> Desk<E> {
             Pass::Fruitless | Pass::Ask => false,
         };
         pass
+    }
+
+    /// A part of a message has come: makes more passes until the message is complete or nothing comes any more.
+    ///
+    /// A consumer that sees the first octets of a message in its memory may watch memory for the last ones, and not call again.
+    #[cold]
+    pub(crate) fn stay(&mut self) -> Stay {
+        let start = Instant::now();
+        let mut last = start;
+        let mut stay = Stay { ask: false, complete: false };
+        loop {
+            let pass = self.poll_pass();
+            stay.ask |= pass == Pass::Ask;
+            stay.complete = pass == Pass::Fruitful && !self.engine.take_partial();
+            let now = Instant::now();
+            if pass == Pass::Fruitful {
+                last = now;
+            }
+            if stay.complete || now - last > STAY || now - start > LONGEST_STAY {
+                return stay;
+            }
+        }
     }
 
     /// Does what was published; false: nothing was.
@@ -94,6 +132,6 @@ impl<E: Engine> Serve for Desk<E> {
             return;
         }
         let Left { more, alarm } = self.engine.leave();
-        self.board.leave(more, alarm);
+        self.board.leave(more, alarm, std::mem::take(&mut self.is_sleepers));
     }
 }

@@ -13,6 +13,14 @@
 //! Resting  asleep, without limit               → Watching  when that consumer leaves the poller, whoever follows
 //! ```
 //!
+//! A consumer that polls looks again within a microsecond, and one that watches its memory may not call for seconds. Nobody can
+//! tell in advance which of the two the next moment brings, so:
+//!
+//! - The thread learns from whether it was of use ([`watch`]): after something came that no consumer looked for it is back in
+//!   the poller within 10 µs of the consumer's last call, and if it was of no use it stays away twice as long as before.
+//! - A pass that finds the first part of a message stays for the rest ([`Desk::stay`]): what a program sees of it in memory may
+//!   make it watch memory for the last octet. Where the rest is late, the pass calls the thread.
+//!
 //! While a consumer sleeps on a file descriptor of its own (dat_cno_fd_create), nobody can tell when it makes progress: then
 //! the background thread stays active beside those who do.
 //!
@@ -21,6 +29,7 @@
 mod background;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -32,11 +41,12 @@ use dat_core::wake::{Slept, Wake};
 use mio::{Events, Poll, Token};
 
 pub use self::background::die_of_a_panic;
-use self::background::{ACTIVE, Background, RESTING, TICK};
+use self::background::{ACTIVE, Background, RESTING};
+use self::watch::TICK;
 use crate::board::Board;
 use crate::desk::Desk;
 use crate::engine::{Engine, Pass};
-use crate::lease::Lease;
+use crate::lease::{Lease, Serve};
 
 /// The token of the poller's waker.
 pub(crate) const WAKER: Token = Token(usize::MAX);
@@ -111,15 +121,28 @@ impl<E: Engine> Drive<E> {
             return;
         }
         let Some(mut desk) = self.desk.try_lock() else { return self.give_way() };
-        match desk.poll_pass() {
-            Pass::Fruitful | Pass::Fruitless | Pass::Idle => {}
-            Pass::Ask => match self.try_poller() {
-                Some(mut poller) => poller.ask(&mut desk),
-                None => {
-                    drop(desk);
-                    self.give_way();
+        let mut ask = desk.poll_pass() == Pass::Ask;
+        if desk.engine.take_partial() {
+            let stay = desk.stay();
+            ask |= stay.ask;
+            if !stay.complete {
+                self.background.call();
+            }
+        }
+        if !ask {
+            return;
+        }
+        match self.try_poller() {
+            Some(mut poller) => {
+                poller.ask(&mut desk);
+                if desk.engine.take_partial() && !desk.stay().complete {
+                    self.background.call();
                 }
-            },
+            }
+            None => {
+                drop(desk);
+                self.give_way();
+            }
         }
     }
 
@@ -190,7 +213,7 @@ impl<E: Engine> Drive<E> {
         self.board.fall_asleep();
         let slept = loop {
             // What is left over by another that is at work is its own; it says so when it leaves it (`Board::leave`).
-            let served = self.desk.serve();
+            let served = self.serve_as_sleeper();
             let left = match deadline.map(|d| d.checked_duration_since(Instant::now())) {
                 Some(None) if !wake.is_signalled() => break Slept::TimedOut,
                 left => left.flatten(),
@@ -211,7 +234,7 @@ impl<E: Engine> Drive<E> {
             }
             self.board.consumer_made_progress();
             match waited {
-                Ok(()) => self.deliver(&mut poller),
+                Ok(()) => drop(self.deliver(&mut poller)),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => break Slept::Interrupted,
                 // No poller, no progress here; the background thread's ticks make some.
                 Err(_) => break wake.park(Some(Instant::now() + TICK)),
@@ -227,25 +250,40 @@ impl<E: Engine> Drive<E> {
         slept
     }
 
-    /// Passes on what the poller reported, without waiting for the lease: whoever has it sees to it otherwise.
-    fn deliver(&self, poller: &mut Poller) {
+    /// Does what there is, for who then looks at what is left before it sleeps; false: somebody else does.
+    fn serve_as_sleeper(&self) -> bool {
+        let desk = self.desk.lock_or_ask();
+        desk.map(|mut desk| {
+            desk.is_sleepers = true;
+            desk.serve();
+        })
+        .is_some()
+    }
+
+    /// Passes on what the poller reported, without waiting for the lease: whoever has it sees to it otherwise. True: a part of a
+    /// message has come, and its rest has not.
+    fn deliver(&self, poller: &mut Poller) -> bool {
         // No news is news, too, where a connection waits with its end for what else there is.
         if poller.events.is_empty() && !self.board.has_work() {
-            return;
+            return false;
         }
-        match self.desk.try_lock() {
+        let partial = match self.desk.try_lock() {
             Some(mut desk) => {
+                desk.is_sleepers = true;
                 desk.deliver(&poller.events);
                 if desk.engine.has_ends() {
                     poller.ask(&mut desk);
                 }
+                desk.engine.take_partial()
             }
             None => {
                 self.board.report(&poller.events);
                 self.desk.serve();
+                false
             }
-        }
+        };
         poller.events.clear();
+        partial
     }
 
     /// Sleeps in the poller, or, as long as somebody else is there, on its own signal.

@@ -37,6 +37,11 @@ pub unsafe trait Engine: Send + Sized + 'static {
     /// The lease is about to be let go of: says what is still to do. Called more than once if work comes in meanwhile.
     fn leave(&mut self) -> Left;
 
+    /// Whether what came last was a part of a message whose rest has not come; asked once for each part.
+    fn take_partial(&mut self) -> bool {
+        false
+    }
+
     /// Whether connections are over that have not ended yet.
     ///
     /// What a peer did on one connection before it ended another is to be seen in that order. But a look at a socket may see

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 
 /// The processors that this process may use.
 pub(crate) fn allowed() -> Vec<usize> {
@@ -25,9 +25,15 @@ pub(crate) fn time() -> Duration {
     Duration::new(spent.tv_sec.try_into().unwrap_or(0), spent.tv_nsec.try_into().unwrap_or(0))
 }
 
-/// Keeps this thread, and those that it starts from here on, on one processor.
+/// Keeps this process on one processor: all of its threads, and those that they start from here on.
 pub(crate) fn pin(cpu: usize) -> std::io::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
+    for thread in std::fs::read_dir("/proc/self/task")? {
+        let name = thread?.file_name();
+        let thread = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
+        // One that has ended meanwhile is no matter.
+        let _ = sched_setaffinity(thread, &set);
+    }
     Ok(sched_setaffinity(None, &set)?)
 }

@@ -4,6 +4,8 @@
 //! message without content is a note. A sender stays within what is posted at the other side: notes from there say that
 //! another [`CREDIT`] were posted.
 
+use std::time::Instant;
+
 use anyhow::{Context, Result, bail, ensure};
 use dat::{
     Access, Adapter, Address, Close, Completion, Endpoint, Event, EventDispatcher, Flags, MemoryRegion,
@@ -41,7 +43,15 @@ pub(crate) struct Link {
     pub(crate) outstanding: usize,
     /// Receives that have completed and not been posted again.
     taken: usize,
+    marks: Marks,
     wait: Wait,
+}
+
+/// The last numbers that were written for a peer that watches its memory, and seen in our own.
+#[derive(Default)]
+struct Marks {
+    sent: u8,
+    seen: u8,
 }
 
 /// A link that waits for its peer.
@@ -116,6 +126,7 @@ impl Link {
             connections,
             outstanding: 0,
             taken: 0,
+            marks: Marks::default(),
             wait,
         })
     }
@@ -197,6 +208,42 @@ impl Link {
         let local = self.memory.segment(0..size)?;
         let remote = self.peer.segment(self.largest..self.largest + size)?;
         Ok(self.endpoint.post_write(&[local], remote, 0, flags)?)
+    }
+
+    /// As [`write`](Self::write), with another number in the last octet each time. It does not report that it is done.
+    pub(crate) fn write_marked(&mut self, size: usize) -> Result<()> {
+        self.marks.sent = self.marks.sent.wrapping_add(1);
+        self.memory.store(size - 1, &[self.marks.sent])?;
+        self.post_write(size, Flags::SUPPRESS)
+    }
+
+    /// Reads the last octet of what the peer writes until it is the next number, and looks for a completion, of which there is
+    /// none, so many times a millisecond.
+    pub(crate) fn watch(&mut self, size: usize, calls: u32) -> Result<()> {
+        const LOOKS: u32 = 32;
+        self.marks.seen = self.marks.seen.wrapping_add(1);
+        let start = Instant::now();
+        let (mut called, mut last) = (0, [0]);
+        loop {
+            for _ in 0..LOOKS {
+                self.memory.load(self.largest + size - 1, &mut last)?;
+                if last == [self.marks.seen] {
+                    return Ok(());
+                }
+                std::hint::spin_loop();
+            }
+            let waited = start.elapsed();
+            ensure!(
+                waited < PATIENCE,
+                "waited {} s for what the other process has written",
+                PATIENCE.as_secs()
+            );
+            let due = waited.as_micros() * u128::from(calls) / 1000;
+            if called < due {
+                called = due;
+                ensure!(self.requests.dequeue()?.is_none(), "a write completed that was not to tell of it");
+            }
+        }
     }
 
     /// Posts what is answered: an RDMA read, or an atomic operation on the first of the peer's outgoing data.

@@ -101,6 +101,9 @@ pub(crate) enum What {
     Latency { operation: Operation, size: usize },
     /// In bytes a second, with so many operations outstanding.
     Stream { operation: Operation, size: usize, window: usize },
+    /// In seconds: half a round trip of RDMA writes, each of which the other process finds by reading the last octet in its memory
+    /// again and again. Meanwhile it calls DAT so many times a millisecond, for another reason.
+    Watch { size: usize, calls: u32 },
 }
 
 /// How often it is done in one measurement.
@@ -113,7 +116,7 @@ pub(crate) struct Count {
 impl What {
     pub(crate) fn size(self) -> usize {
         match self {
-            What::Latency { size, .. } | What::Stream { size, .. } => size,
+            What::Latency { size, .. } | What::Stream { size, .. } | What::Watch { size, .. } => size,
         }
     }
 
@@ -139,6 +142,7 @@ impl What {
                 let seconds = stream(link, role, operation, size, count, window)?;
                 Ok((count * size) as f64 / seconds)
             }
+            What::Watch { size, calls } => Ok(median(&watched(link, role, size, calls, count)?)),
         }
     }
 
@@ -150,6 +154,7 @@ impl What {
                 Ok(median(&raw.ask(role, size, count)?))
             }
             What::Latency { size, .. } => Ok(median(&raw.ping_pong(role, size, count)?)),
+            What::Watch { size, .. } => Ok(median(&raw.watched(role, size, count)?)),
             What::Stream { operation, size, .. } => {
                 let direction =
                     if operation.is_answered() { Direction::ToClient } else { Direction::ToServer };
@@ -288,6 +293,26 @@ fn there(link: &mut Link, operation: Operation, size: usize) -> Result<()> {
         Operation::Send => link.send(link.outgoing(size)?),
         _ => link.write_and_note(size),
     }
+}
+
+/// Half of each of `count` round trips of RDMA writes that the processes find in their memory; the client's, in seconds.
+fn watched(link: &mut Link, role: Role, size: usize, calls: u32, count: usize) -> Result<Vec<f64>> {
+    let mut times = Vec::with_capacity(count);
+    for _ in 0..count {
+        match role {
+            Role::Client => {
+                let start = Instant::now();
+                link.write_marked(size)?;
+                link.watch(size, calls)?;
+                times.push(start.elapsed().as_secs_f64() / 2.0);
+            }
+            Role::Server => {
+                link.watch(size, calls)?;
+                link.write_marked(size)?;
+            }
+        }
+    }
+    Ok(times)
 }
 
 /// Moves `count` times `size` bytes with `window` operations outstanding; seconds until the client knows that all of

@@ -77,7 +77,21 @@ const MIB: usize = 1 << 20;
 
 const PING_PONG: What = What::Latency { operation: Operation::Send, size: 64 };
 
-const ROWS: [Row; 10] = [
+/// A consumer that watches memory, beside one for which a thread sleeps in read(2).
+const fn watched(provider: &'static str, name: &'static str, size: usize, calls: u32) -> Row {
+    Row {
+        name,
+        provider,
+        what: What::Watch { size, calls },
+        against: Against::Tcp,
+        wait: Wait::Poll,
+        raw_wait: Wait::Block,
+        environment: &[],
+        bar: Bar::AtMost(1.30),
+    }
+}
+
+const ROWS: [Row; 28] = [
     Row {
         name: "64 B ping-pong, polling",
         provider: "tcp-emu",
@@ -178,6 +192,24 @@ const ROWS: [Row; 10] = [
         environment: &[],
         bar: Bar::AtLeast(2.0),
     },
+    watched("tcp-emu", "1 B, memory watched", 1, 0),
+    watched("tcp-emu", "1 KiB, memory watched", 1 << 10, 0),
+    watched("tcp-emu", "4 KiB, memory watched", 4 << 10, 0),
+    watched("tcp-emu", "64 KiB, memory watched", 64 << 10, 0),
+    watched("tcp-emu", "1 MiB, memory watched", MIB, 0),
+    watched("tcp-emu", "1 B, 1 calls a ms", 1, 1),
+    watched("tcp-emu", "64 KiB, 1 calls a ms", 64 << 10, 1),
+    watched("tcp-emu", "1 B, 100 calls a ms", 1, 100),
+    watched("tcp-emu", "64 KiB, 100 calls a ms", 64 << 10, 100),
+    watched("softroce", "1 B, memory watched", 1, 0),
+    watched("softroce", "1 KiB, memory watched", 1 << 10, 0),
+    watched("softroce", "4 KiB, memory watched", 4 << 10, 0),
+    watched("softroce", "64 KiB, memory watched", 64 << 10, 0),
+    watched("softroce", "1 MiB, memory watched", MIB, 0),
+    watched("softroce", "1 B, 1 calls a ms", 1, 1),
+    watched("softroce", "64 KiB, 1 calls a ms", 64 << 10, 1),
+    watched("softroce", "1 B, 100 calls a ms", 1, 100),
+    watched("softroce", "64 KiB, 100 calls a ms", 64 << 10, 100),
 ];
 
 /// What both processes do.
@@ -311,7 +343,7 @@ impl Row {
             name: self.name,
             size: self.what.size(),
             unit: match self.what {
-                What::Latency { .. } => "seconds",
+                What::Latency { .. } | What::Watch { .. } => "seconds",
                 What::Stream { .. } => "bytes_per_second",
             },
             against: self.against,

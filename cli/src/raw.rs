@@ -3,9 +3,11 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use socket2::SockRef;
 
 use crate::measure::{PATIENCE, Role, Wait};
@@ -148,6 +150,52 @@ impl Raw {
             }
         }
         Ok(times)
+    }
+
+    /// As [`ping_pong`](Self::ping_pong), where a thread of its own sleeps until there is something to read and this one watches
+    /// memory for what has been read.
+    pub(crate) fn watched(&mut self, role: Role, size: usize, count: usize) -> Result<Vec<f64>> {
+        let Raw { stream, buffer, wait, .. } = self;
+        ensure!(*wait == Wait::Block, "a thread of its own sleeps while it waits");
+        let received = AtomicUsize::new(0);
+        let ended = AtomicBool::new(false);
+        thread::scope(|threads| {
+            let reader = threads.spawn(|| {
+                let mut room = vec![0; size];
+                let read = (1..=count).try_for_each(|message| {
+                    (&*stream).read_exact(&mut room)?;
+                    received.store(message, Ordering::Release);
+                    Ok(())
+                });
+                ended.store(true, Ordering::Release);
+                read
+            });
+            let watch = |message| {
+                while received.load(Ordering::Acquire) < message && !ended.load(Ordering::Acquire) {
+                    std::hint::spin_loop();
+                }
+            };
+            let mut times = Vec::with_capacity(count);
+            let mut written = Ok(());
+            for message in 1..=count {
+                let start = Instant::now();
+                if role == Role::Server {
+                    watch(message);
+                }
+                written = (&*stream).write_all(&buffer[..size]);
+                if written.is_err() {
+                    break;
+                }
+                if role == Role::Client {
+                    watch(message);
+                    times.push(start.elapsed().as_secs_f64() / 2.0);
+                }
+            }
+            let read: std::io::Result<()> =
+                reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            written.and(read).context("between two processes that watch memory")?;
+            Ok(times)
+        })
     }
 
     /// `count` times: the client asks with one byte, the server answers with `size`; the client's times, in seconds.

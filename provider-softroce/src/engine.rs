@@ -55,6 +55,8 @@ pub struct Engine {
     unread: Vec<Key>,
     /// The last look found something, and did not look whether that was all.
     found: bool,
+    /// See [`adapter::Engine::take_partial`].
+    partial: bool,
     /// Passes of polling consumers.
     passes: u32,
     /// When the engine last went on, and whether it is to at each pass.
@@ -76,6 +78,7 @@ impl Engine {
             rx: RxBatch::new(),
             unread: Vec::new(),
             found: false,
+            partial: false,
             passes: 0,
             went_on: Instant::now(),
             is_slow: false,
@@ -220,6 +223,7 @@ impl Engine {
         while let Some(link) = kit.touched.pop() {
             if let Some(link) = links.get_mut(link) {
                 link.after_receive(&mut Tools { station, kit, now });
+                self.partial = link.is_mid_message();
             }
         }
         self.settle_messages(index, now);
@@ -467,6 +471,10 @@ unsafe impl adapter::Engine for Engine {
         }
     }
 
+    fn take_partial(&mut self) -> bool {
+        std::mem::take(&mut self.partial)
+    }
+
     fn see(&mut self, event: &Event) {
         let (key, now) = (Key::from(event.token()), Instant::now());
         match key {
@@ -528,10 +536,11 @@ unsafe impl adapter::Engine for Engine {
     }
 
     fn leave(&mut self) -> Left {
-        let Kit { wheel, owing, again, failing, .. } = &self.kit;
-        let more = !(owing.is_empty() && again.is_empty() && failing.is_empty() && self.unread.is_empty());
-        let deadlines = self.stations.iter().filter_map(Station::deadline);
-        Left { more, alarm: deadlines.chain(wheel.deadline()).min() }
+        let Engine { kit, links, stations, unread, .. } = self;
+        let more = !(kit.again.is_empty() && kit.failing.is_empty() && unread.is_empty());
+        let deadlines = stations.iter().filter_map(Station::deadline).chain(kit.wheel.deadline());
+        let acknowledgements = kit.owing.iter().filter_map(|&link| links.get_mut(link)?.acknowledges_at());
+        Left { more, alarm: deadlines.chain(acknowledgements).min() }
     }
 
     fn add_qp(&mut self, sink: Sink, work: Work) -> Result<Arc<Shared>> {

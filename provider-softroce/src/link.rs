@@ -504,6 +504,12 @@ impl Link {
         tools.kit.wheel.set(self.index, up.rc.deadline());
     }
 
+    /// Whether a message of the peer has come in part.
+    #[inline]
+    pub(crate) fn is_mid_message(&self) -> bool {
+        matches!(&self.phase, Phase::Up(up) if up.rc.is_mid_message())
+    }
+
     /// Whether the consumer has sent something since an acknowledgement is owed.
     #[inline]
     pub(crate) fn has_answered(&self) -> bool {
@@ -516,6 +522,14 @@ impl Link {
         match &mut self.phase {
             Phase::Up(up) => up.rc.owes_ack() && up.closing.is_none() && up.debt.holds(now),
             _ => false,
+        }
+    }
+
+    /// When the acknowledgement leaves that it owes.
+    pub(crate) fn acknowledges_at(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Up(up) => up.debt.due(),
+            _ => None,
         }
     }
 

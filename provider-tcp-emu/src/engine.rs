@@ -42,6 +42,8 @@ pub struct Engine {
     absent: Vec<usize>,
     /// Fruitless passes of polling consumers in a row.
     fruitless: u32,
+    /// See [`adapter::Engine::take_partial`].
+    partial: bool,
 }
 
 impl Engine {
@@ -54,6 +56,7 @@ impl Engine {
             hot: Vec::with_capacity(HOT + 1),
             absent: Vec::new(),
             fruitless: 0,
+            partial: false,
         }
     }
 
@@ -70,6 +73,7 @@ impl Engine {
                 link.peer_has_ended();
             }
             link.receive_until(&mut self.kit, &mut self.lingerers, until_end);
+            self.partial = link.is_mid_message();
         }
         self.heat(index);
     }
@@ -129,6 +133,7 @@ unsafe impl adapter::Engine for Engine {
                 Progress::None => link.idle_looks += 1,
                 Progress::Some => {
                     moved = true;
+                    self.partial = link.is_mid_message();
                     link.idle_looks = 0;
                     link.good_looks += 1;
                     if link.good_looks.is_multiple_of(ZEAL)
@@ -154,6 +159,11 @@ unsafe impl adapter::Engine for Engine {
             false if moved => Pass::Fruitful,
             false => Pass::Fruitless,
         }
+    }
+
+    #[inline]
+    fn take_partial(&mut self) -> bool {
+        std::mem::take(&mut self.partial)
     }
 
     fn see(&mut self, event: &Event) {

@@ -116,6 +116,11 @@ impl Link {
         matches!(self.phase, Phase::Up(_))
     }
 
+    /// Whether a message of the peer has come in part.
+    pub(crate) fn is_mid_message(&self) -> bool {
+        matches!(&self.phase, Phase::Up(up) if up.stream.is_mid_message())
+    }
+
     /// Whether something waits for room in the socket.
     pub(crate) fn is_blocked(&self) -> bool {
         matches!(&self.phase, Phase::Up(up) if !up.writable)

@@ -9,24 +9,12 @@ use std::time::Duration;
 
 use rustix::thread::set_current_timer_slack;
 
+use super::watch::{Left, Next, Seen, Watch};
 use super::{Drive, lock};
 use crate::engine::Engine;
 
-/// How often the background thread looks whether consumers make progress. It looks less often while they do.
-pub(super) const TICK: Duration = Duration::from_millis(1);
-const LONGEST_TICK: Duration = Duration::from_millis(4);
-/// How long a request that was posted after another may wait for its consumer's next call.
-const SHORT_TICK: Duration = Duration::from_micros(50);
-/// A tick after it was active. One with progress, one without, and it is active again: what a peer waits for whose message the
-/// consumer does not look for, since it watches memory.
-const FIRST_TICK: Duration = Duration::from_micros(10);
-/// So many of these in a row with progress, and the consumer is one that polls. One that waits for its own operation and then
-/// watches memory is not: were it to be left alone for as long as it has waited, its peer would wait for that long, too, and
-/// be left alone as long, and so on.
-const FIRST_TICKS: u32 = 200;
-/// Ticks with the same sleeper in the poller after which the background thread rests.
-const TICKS_TO_REST: u32 = 8;
-
+/// How long it may run before another thread has its turn: the shortest that Linux takes.
+const SLICE: Duration = Duration::from_micros(100);
 #[derive(Default)]
 pub(super) struct Background {
     pub(super) state: AtomicU8,
@@ -34,6 +22,10 @@ pub(super) struct Background {
     /// How many notification objects have a file descriptor that consumers may sleep on.
     pub(super) attended: AtomicU32,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
+    /// When it was active last, something came that no consumer looked for.
+    helped: AtomicBool,
+    /// It is to be active although consumers make progress.
+    called: AtomicBool,
 }
 
 const ABSENT: u8 = 0;
@@ -55,6 +47,15 @@ impl Background {
         }
     }
 
+    /// A consumer that polls leaves a message that has come in part, and may watch memory for the rest. Where such a call was of
+    /// no use, none is heard until the thread has been of use otherwise.
+    #[cold]
+    pub(super) fn call(&self) {
+        if self.helped.load(Ordering::Relaxed) && !self.called.swap(true, Ordering::Relaxed) {
+            self.unpark();
+        }
+    }
+
     pub(super) fn unpark(&self) {
         if let Some(thread) = lock(&self.thread).as_ref() {
             thread.thread().unpark();
@@ -70,6 +71,25 @@ pub fn die_of_a_panic(provider: &str, f: impl FnOnce()) {
         // A closed standard error is no reason to live on.
         let _ = io::stderr().write_all(message.as_bytes());
         std::process::abort();
+    }
+}
+
+/// What this thread does at a time takes some microseconds. Linux, since 6.12, lets a thread that says so interrupt one that has not
+/// said it as soon as it is woken: without that, a consumer that watches memory on the same processor keeps it waiting for some
+/// milliseconds, while what the consumer watches for lies in the socket.
+fn ask_for_short_slices() {
+    // SAFETY: all zeroes are values of it; this thread's own attributes are read, and written.
+    unsafe {
+        let mut attr: libc::sched_attr = std::mem::zeroed();
+        let size = size_of::<libc::sched_attr>() as libc::c_uint;
+        if libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0) != 0
+            || attr.sched_policy != libc::SCHED_OTHER as u32
+        {
+            return;
+        }
+        attr.sched_runtime = SLICE.as_nanos() as u64;
+        // Older kernels refuse it, or do not heed it.
+        libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0);
     }
 }
 
@@ -109,75 +129,74 @@ impl<E: Engine> Drive<E> {
     fn background(&self) {
         // By default a thread sleeps some 50 microseconds longer than it says. Where that cannot be had, it does.
         set_current_timer_slack(Some(NonZeroU64::MIN)).ok();
-        let mut tick = TICK;
-        let mut first_ticks = 0_u32;
-        let mut seen = self.board.consumer_passes();
+        ask_for_short_slices();
+        let mut watch = Watch::new();
+        let mut passes = self.board.consumer_passes();
         let mut leaders = self.leaders.load(Ordering::SeqCst);
-        let mut same_leader = 0;
         while !self.background.stop.load(Ordering::SeqCst) {
-            std::thread::park_timeout(tick);
-            let (passes, leaders_now) = (self.board.consumer_passes(), self.leaders.load(Ordering::SeqCst));
-            let progress = passes != seen || leaders_now != leaders;
-            let leader = leaders_now % 2 == 1;
-            same_leader = if leader && !progress { same_leader + 1 } else { 0 };
-            (seen, leaders) = (passes, leaders_now);
-
-            if progress && !self.background.is_attended() {
-                tick = if first_ticks > 0 { FIRST_TICK } else { (tick * 2).min(LONGEST_TICK) };
-                first_ticks = first_ticks.saturating_sub(1);
-                continue;
-            }
-            if !leader {
-                tick = self.be_active();
-                first_ticks = FIRST_TICKS;
-                seen = self.board.consumer_passes();
-                continue;
-            }
-            // A consumer sleeps in the poller, and another one has posted something and not looked after it.
-            tick = TICK;
-            if self.board.has_work() {
-                self.desk.serve();
-            } else if same_leader >= TICKS_TO_REST {
-                self.rest(leaders);
-                same_leader = 0;
+            std::thread::park_timeout(watch.tick());
+            let before = (passes, leaders);
+            (passes, leaders) = (self.board.consumer_passes(), self.leaders.load(Ordering::SeqCst));
+            let next = watch.look(Seen {
+                progress: (passes, leaders) != before,
+                leader: leaders % 2 == 1,
+                called: self.background.called.swap(false, Ordering::Relaxed),
+                attended: self.background.is_attended(),
+            });
+            match next {
+                Next::Wait => {}
+                Next::Active => {
+                    let (left, helped) = self.be_active();
+                    self.background.helped.store(helped, Ordering::Relaxed);
+                    watch.was_active(left, helped, self.background.is_attended());
+                    passes = self.board.consumer_passes();
+                }
+                Next::Serve(_) if self.board.has_work() => drop(self.desk.serve()),
+                Next::Serve(true) => self.rest(leaders),
+                Next::Serve(false) => {}
             }
         }
         self.background.state.store(ABSENT, Ordering::SeqCst);
     }
 
-    /// Serves what comes until a consumer takes over; returns how long to watch it first.
-    fn be_active(&self) -> Duration {
-        let Some(mut poller) = self.try_poller() else { return TICK };
+    /// Serves what comes until a consumer takes over; returns why it stopped, and whether something came that no consumer
+    /// looked for.
+    fn be_active(&self) -> (Left, bool) {
+        let Some(mut poller) = self.try_poller() else { return (Left::Leader, false) };
+        let mut helped = false;
         self.background.state.store(ACTIVE, Ordering::SeqCst);
         self.board.fall_asleep();
         let seen = self.board.consumer_passes();
-        let tick = loop {
+        let left = loop {
             // Somebody at work is a consumer. It may have been interrupted, by this very thread: no asking again and again.
             let attended = self.background.is_attended();
-            if !self.desk.serve() {
-                break if attended { SHORT_TICK } else { TICK };
+            if !self.serve_as_sleeper() {
+                break Left::Busy;
             }
             if self.background.stop.load(Ordering::SeqCst) {
-                break TICK;
+                break Left::Leader;
             }
             let limit = match self.board.has_work() {
                 true => Some(Duration::ZERO),
                 false => self.board.until_alarm(),
             };
             let waited = poller.wait(limit);
-            if !attended && !self.board.dirty.is_empty() {
-                // Posted while the consumer does something else: it may be back in a moment.
-                self.deliver(&mut poller);
-                break SHORT_TICK;
-            }
+            let alone = self.board.consumer_passes() == seen;
+            let posted = !attended && !self.board.dirty.is_empty();
+            let mut partial = false;
             if waited.is_ok() {
-                self.deliver(&mut poller);
+                helped |= alone && !poller.events.is_empty();
+                partial = self.deliver(&mut poller);
+            }
+            if posted {
+                break Left::Posted;
             }
             if self.has_followers() {
-                break TICK;
+                break Left::Leader;
             }
-            if !attended && self.board.consumer_passes() != seen {
-                break FIRST_TICK;
+            // A consumer that has seen a part of a message may watch memory for the rest.
+            if !attended && !alone && !partial {
+                break Left::Progress;
             }
         };
         self.background.state.store(WATCHING, Ordering::SeqCst);
@@ -186,7 +205,7 @@ impl<E: Engine> Drive<E> {
         if self.has_followers() {
             self.hand_over();
         }
-        tick
+        (left, helped)
     }
 
     /// Sleeps until the consumer leaves the poller.

@@ -71,6 +71,12 @@ impl Debt {
         false
     }
 
+    /// Until when it waits at most.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let hold = if self.answered && self.trust > 0 { HOLD } else { Duration::ZERO };
+        self.since.map(|since| since + hold)
+    }
+
     /// It has been sent.
     pub(super) fn paid(&mut self) {
         self.since = None;

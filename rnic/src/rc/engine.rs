@@ -5,6 +5,7 @@ use std::time::Instant;
 use wire::rocev2::{Bth, NakCode, Packet, PathMtu, Psn, RnrTimer};
 
 use super::burst::Burst;
+use super::messages::Message;
 use super::requester::Requester;
 use super::responder::Responder;
 use super::rest::Rest;
@@ -204,6 +205,12 @@ impl Rc {
         };
         self.work.announce();
         result.map_err(|failure| self.fail(failure))
+    }
+
+    /// Whether a message of the peer has come in part.
+    #[inline]
+    pub fn is_mid_message(&self) -> bool {
+        !matches!(self.responder.message, Message::None)
     }
 
     /// A message for which there was no receive, the first time that the peer is told to send it again.
