@@ -32,6 +32,21 @@ pub fn c_vendor(dist: &Dist, name: &str, into: &Path) -> Result<PathBuf, Skip> {
     compile(dist, name, &into.join(name).with_extension("so"), &["-DVENDOR", "-shared", "-fPIC"], &[])
 }
 
+/// A library to preload, `programs/<name>.c`; it is left in `into`.
+pub fn c_preload(name: &str, into: &Path) -> Result<PathBuf, Skip> {
+    let library = into.join(name).with_extension("so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name).with_extension("c");
+    let mut compile = Command::new(find_program("cc", "gcc")?);
+    succeeded(
+        compile
+            .args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror"])
+            .arg(source)
+            .arg("-o")
+            .arg(&library),
+    );
+    Ok(library)
+}
+
 /// Compiles and links `programs/open.c` with what pkg-config says of `name`, `dat` or `dat2`, and with nothing else;
 /// where it is to look is said in its environment.
 pub fn c_program_by_pkg_config(

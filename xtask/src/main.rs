@@ -7,6 +7,7 @@ mod dist;
 mod guest;
 mod loom;
 mod miri;
+mod mpi;
 mod notices;
 mod package;
 mod prerequisites;

@@ -46,6 +46,8 @@ const NEEDS: &[Need] = &[
     need("debootstrap", "/usr/sbin/debootstrap", "debootstrap", "our packages in a clean Debian"),
     need("dpkg-shlibdeps", "/usr/bin/dpkg-shlibdeps", "dpkg-dev", "what our packages depend on"),
     need("chromium", "/usr/bin/chromium", "chromium", "the page of dat bench, as a browser shows it"),
+    need("python3", "/usr/bin/python3", "python3", "Intel MPI's programs"),
+    need("venv", "/usr/share/doc/python3-venv", "python3-venv", "Intel MPI, which pip installs"),
     need("gdb", "/usr/bin/gdb", "gdb", "backtraces of a program that hangs; no test depends on it"),
 ];
 

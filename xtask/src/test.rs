@@ -1,8 +1,9 @@
 //! `cargo xtask test`: every test of the workspace, counted as one run.
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use anyhow::{Context, Result};
 
 use crate::cargo::cargo;
 use crate::tally::Tally;
-use crate::{dist, guest, loom, package, prerequisites, standstill};
+use crate::{dist, guest, loom, mpi, package, prerequisites, standstill};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -102,6 +103,9 @@ pub(crate) fn programs(dist: &Path, filter: Option<&str>, share: &str) -> Comman
 }
 
 fn tests(mut command: Command, dist: &Path, filter: Option<&str>, share: &str) -> Command {
+    // Once: what cannot be had is said once.
+    static MPI: LazyLock<Option<PathBuf>> = LazyLock::new(mpi::provide);
+    command.envs(MPI.iter().map(|root| (mpi::VARIABLE, root)));
     command
         .args(["--no-fail-fast", "--color=never", "--", "--color=never", "--show-output"])
         .args(filter)

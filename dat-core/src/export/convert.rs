@@ -135,17 +135,48 @@ const _: () = {
     assert!(offset_of!(DAT_LMR_TRIPLET, lmr_context) == offset_of!(Segment, key));
 };
 
+/// Room for the segments of a post that are not aligned: programs keep them in packed records of their own, which processors do
+/// not mind.
+pub(super) struct Aligned([MaybeUninit<Segment>; MAX_SEGMENTS]);
+
+impl Aligned {
+    #[inline]
+    pub(super) fn new() -> Self {
+        Aligned([const { MaybeUninit::uninit() }; MAX_SEGMENTS])
+    }
+
+    /// # Safety
+    /// The pointer leads to `count` segments, at most `MAX_SEGMENTS`, at any address.
+    #[cold]
+    unsafe fn copy(&mut self, iov: *const Segment, count: usize) -> &[Segment] {
+        // SAFETY: as the caller promised; octets have no alignment. What was copied is initialised.
+        unsafe {
+            let octets = count * size_of::<Segment>();
+            std::ptr::copy_nonoverlapping(iov.cast::<u8>(), self.0.as_mut_ptr().cast::<u8>(), octets);
+            std::slice::from_raw_parts(self.0.as_ptr().cast(), count)
+        }
+    }
+}
+
 /// The segments of a post, at positions 2 (their number) and 3.
 ///
 /// # Safety
-/// The pointer is NULL or leads to `count` triplets, if these are not more than `MAX_SEGMENTS`.
+/// The pointer is NULL or leads to `count` triplets, at any address, if these are not more than `MAX_SEGMENTS`.
 #[inline]
-pub(super) unsafe fn segments<'a>(count: DAT_COUNT, iov: *const DAT_LMR_TRIPLET) -> Result<&'a [Segment]> {
+pub(super) unsafe fn segments(
+    count: DAT_COUNT,
+    iov: *const DAT_LMR_TRIPLET,
+    aligned: &mut Aligned,
+) -> Result<&[Segment]> {
+    // A triplet has the layout of a segment, see above.
+    let iov = iov.cast::<Segment>();
     match usize::try_from(count) {
         Ok(0) => Ok(&[]),
-        Ok(1..=MAX_SEGMENTS) if iov.is_null() || !iov.is_aligned() => Err(Error::arg(3)),
-        // SAFETY: as the caller promised; a triplet has the layout of a segment, see above.
-        Ok(count @ 1..=MAX_SEGMENTS) => Ok(unsafe { std::slice::from_raw_parts(iov.cast(), count) }),
+        Ok(1..=MAX_SEGMENTS) if iov.is_null() => Err(Error::arg(3)),
+        // SAFETY: as the caller promised.
+        Ok(count @ 1..=MAX_SEGMENTS) if !iov.is_aligned() => Ok(unsafe { aligned.copy(iov, count) }),
+        // SAFETY: likewise, and aligned.
+        Ok(count @ 1..=MAX_SEGMENTS) => Ok(unsafe { std::slice::from_raw_parts(iov, count) }),
         _ => Err(Error::arg(2)),
     }
 }

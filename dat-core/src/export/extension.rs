@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use dat_sys::ib::*;
 use dat_sys::*;
 
-use super::convert::{alone, call, hot_code};
+use super::convert::{Aligned, alone, call, hot_code};
 use super::ia::Tables;
 use super::post::target;
 use super::register::Version;
@@ -99,10 +99,12 @@ unsafe fn write_immed<T: Transport, const SAFE: bool>(handle: *mut c_void, args:
         let (cookie, remote) = (args.next(), args.pointer::<DAT_RMR_TRIPLET>());
         let (immediate, flags) = (args.next() as u32, args.next() as DAT_COMPLETION_FLAGS);
         on_ep::<T, SAFE>(handle, "ib_post_rdma_write_immed", |ep| {
-            let segments = super::convert::segments(count, iov).map_err(|error| match error {
-                _ if error == Error::arg(2) => Error::arg(3),
-                _ => Error::arg(4),
-            })?;
+            let mut aligned = Aligned::new();
+            let segments =
+                super::convert::segments(count, iov, &mut aligned).map_err(|error| match error {
+                    _ if error == Error::arg(2) => Error::arg(3),
+                    _ => Error::arg(4),
+                })?;
             ep.post_rdma_write_immed(segments, cookie, target(remote, 6)?, immediate, flags)
         })
     }
@@ -126,7 +128,10 @@ unsafe fn atomic<T: Transport, const SAFE: bool>(
         let (sink, cookie) = (args.pointer::<DAT_LMR_TRIPLET>(), args.next());
         let (remote, flags) = (args.pointer::<DAT_RMR_TRIPLET>(), args.next() as DAT_COMPLETION_FLAGS);
         on_ep::<T, SAFE>(handle, name, |ep| {
-            let sink = sink.as_ref().ok_or(Error::arg(sink_arg))?;
+            if sink.is_null() {
+                return Err(Error::arg(sink_arg));
+            }
+            let sink = sink.read_unaligned();
             let sink =
                 Segment { addr: sink.virtual_address, len: sink.segment_length, key: sink.lmr_context };
             ep.post_atomic(atomic, sink, cookie, target(remote, sink_arg + 2)?, flags)

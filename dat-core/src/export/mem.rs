@@ -1,5 +1,7 @@
 //! Protection zones, memory regions, shared receive queues.
 
+use std::borrow::Cow;
+
 use dat_sys::*;
 
 use super::convert::{alone, out, query, slots};
@@ -121,7 +123,10 @@ slots! {
         context: *mut DAT_RMR_CONTEXT,
     ) {
         handle::get::<Rmr<T>>(rmr)?;
-        let to = *triplet.as_ref().ok_or(Error::arg(3))?;
+        if triplet.is_null() {
+            return Err(Error::arg(3));
+        }
+        let to = triplet.read_unaligned();
         let context = out(context, 9)?;
         let cookie = cookie.as_64;
         let request = rmr::Request { lmr, to, privileges, va_type, cookie, flags };
@@ -145,12 +150,12 @@ slots! {
 
     /// dat_lmr_sync_rdma_read.
     fn lmr_sync_rdma_read<T>(ia: DAT_IA_HANDLE, iov: *const DAT_LMR_TRIPLET, count: DAT_VLEN) {
-        lmr::sync(handle::get::<Ia<T>>(ia)?, counted(iov, count)?)
+        lmr::sync(handle::get::<Ia<T>>(ia)?, &counted(iov, count)?)
     }
 
     /// dat_lmr_sync_rdma_write.
     fn lmr_sync_rdma_write<T>(ia: DAT_IA_HANDLE, iov: *const DAT_LMR_TRIPLET, count: DAT_VLEN) {
-        lmr::sync(handle::get::<Ia<T>>(ia)?, counted(iov, count)?)
+        lmr::sync(handle::get::<Ia<T>>(ia)?, &counted(iov, count)?)
     }
 
     /// dat_srq_create.
@@ -189,16 +194,21 @@ slots! {
 /// The segments of a synchronisation, at positions 2 and 3 (their number).
 ///
 /// # Safety
-/// The pointer is NULL or leads to `count` triplets.
-unsafe fn counted<'a>(iov: *const DAT_LMR_TRIPLET, count: DAT_VLEN) -> Result<&'a [DAT_LMR_TRIPLET]> {
+/// The pointer is NULL or leads to `count` triplets, at any address.
+unsafe fn counted<'a>(iov: *const DAT_LMR_TRIPLET, count: DAT_VLEN) -> Result<Cow<'a, [DAT_LMR_TRIPLET]>> {
     match usize::try_from(count) {
-        Ok(0) => Ok(&[]),
+        Ok(0) => Ok(Cow::Borrowed(&[])),
         Ok(count) if count <= isize::MAX as usize / size_of::<DAT_LMR_TRIPLET>() => {
-            if iov.is_null() || !iov.is_aligned() {
+            if iov.is_null() {
                 return Err(Error::arg(2));
             }
             // SAFETY: as the caller promised.
-            Ok(unsafe { std::slice::from_raw_parts(iov, count) })
+            unsafe {
+                Ok(match iov.is_aligned() {
+                    true => Cow::Borrowed(std::slice::from_raw_parts(iov, count)),
+                    false => Cow::Owned((0..count).map(|at| iov.add(at).read_unaligned()).collect()),
+                })
+            }
         }
         _ => Err(Error::arg(3)),
     }

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use dat_sys::*;
 
-use super::convert::{alone, hot_code, segments};
+use super::convert::{Aligned, alone, hot_code, segments};
 use crate::ep::Ep;
 use crate::error::{Error, Result};
 use crate::evd::Evd;
@@ -50,7 +50,7 @@ hot! {
         cookie: DAT_DTO_COOKIE,
         flags: DAT_COMPLETION_FLAGS,
     ) {
-        ep.post_send(segments(count, iov)?, cookie.as_64, flags)
+        ep.post_send(segments(count, iov, &mut Aligned::new())?, cookie.as_64, flags)
     }
 
     /// dat_ep_post_send_with_invalidate.
@@ -70,7 +70,7 @@ hot! {
             (DAT_TRUE, context) => Some(context),
             _ => return Err(Error::arg(6)),
         };
-        ep.post_send_with_invalidate(segments(count, iov)?, cookie.as_64, flags, context)
+        ep.post_send_with_invalidate(segments(count, iov, &mut Aligned::new())?, cookie.as_64, flags, context)
     }
 
     /// dat_ep_post_recv.
@@ -81,7 +81,7 @@ hot! {
         cookie: DAT_DTO_COOKIE,
         flags: DAT_COMPLETION_FLAGS,
     ) {
-        ep.post_recv(segments(count, iov)?, cookie.as_64, flags)
+        ep.post_recv(segments(count, iov, &mut Aligned::new())?, cookie.as_64, flags)
     }
 
     /// dat_ep_post_rdma_read.
@@ -94,7 +94,7 @@ hot! {
         flags: DAT_COMPLETION_FLAGS,
     ) {
         let (at, size) = target(remote, 5)?;
-        ep.post_rdma_read(segments(count, iov)?, cookie.as_64, at, size.into(), flags)
+        ep.post_rdma_read(segments(count, iov, &mut Aligned::new())?, cookie.as_64, at, size.into(), flags)
     }
 
     /// dat_ep_post_rdma_read_to_rmr.
@@ -121,12 +121,12 @@ hot! {
         flags: DAT_COMPLETION_FLAGS,
     ) {
         let (at, room) = target(remote, 5)?;
-        ep.post_rdma_write(segments(count, iov)?, cookie.as_64, at, room.into(), flags)
+        ep.post_rdma_write(segments(count, iov, &mut Aligned::new())?, cookie.as_64, at, room.into(), flags)
     }
 
     /// dat_srq_post_recv.
     fn srq_post_recv(srq: Srq<T>, count: DAT_COUNT, iov: *mut DAT_LMR_TRIPLET, cookie: DAT_DTO_COOKIE) {
-        srq.post_recv(segments(count, iov)?, cookie.as_64)
+        srq.post_recv(segments(count, iov, &mut Aligned::new())?, cookie.as_64)
     }
 
     /// dat_evd_dequeue.
@@ -141,10 +141,13 @@ hot! {
 /// The segment that an RMR triplet at position `arg` names, and its bytes.
 ///
 /// # Safety
-/// The pointer is NULL or leads to a triplet.
+/// The pointer is NULL or leads to a triplet, at any address.
 #[inline]
 pub(super) unsafe fn target(triplet: *const DAT_RMR_TRIPLET, arg: u32) -> Result<(Remote, u32)> {
+    if triplet.is_null() {
+        return Err(Error::arg(arg));
+    }
     // SAFETY: as the caller promised.
-    let triplet = unsafe { triplet.as_ref() }.ok_or(Error::arg(arg))?;
+    let triplet = unsafe { triplet.read_unaligned() };
     Ok((Remote { addr: triplet.virtual_address, key: triplet.rmr_context }, triplet.segment_length))
 }

@@ -8,6 +8,37 @@ use dat_sys::*;
 
 use crate::client::*;
 
+/// A record of a program's own, with triplets wherever they come to lie.
+#[repr(C, packed)]
+struct Packed<T>(u8, T);
+
+#[test]
+fn triplets_may_lie_at_odd_addresses() {
+    let [(a, x), (b, y)] = connected(false);
+    let t = a.table;
+    let (mut source, mut target): (Vec<u8>, Vec<u8>) = ((0..64).collect(), vec![0; 64]);
+    let (from, to) = (a.register(&mut source), b.register(&mut target));
+
+    let mut into = Packed(0, [to.local(0, 8), to.local(32, 8)]);
+    dat!(t, ep_post_recv_func(y, 2, (&raw mut into.1).cast(), cookie(1), 0)).unwrap();
+    let mut out_of = Packed(0, [from.local(8, 12)]);
+    dat!(t, ep_post_send_func(x, 1, (&raw mut out_of.1).cast(), cookie(2), 0)).unwrap();
+    assert_eq!((a.completion().status, b.completion().transfered_length), (DAT_DTO_SUCCESS, 12));
+
+    let at = Packed(0, to.remote(48, 12));
+    dat!(t, ep_post_rdma_write_func(x, 1, (&raw mut out_of.1).cast(), cookie(3), &raw const at.1, 0))
+        .unwrap();
+    assert_eq!(a.completion().status, DAT_DTO_SUCCESS);
+    let synced = Packed(0, [from.local(0, 8)]);
+    dat!(t, lmr_sync_rdma_read_func(a.ia, (&raw const synced.1).cast(), 1)).unwrap();
+    a.close();
+    b.close();
+    assert_eq!(
+        (&target[..8], &target[32..36], &target[48..60]),
+        (&source[8..16], &source[16..20], &source[8..20])
+    );
+}
+
 #[test]
 fn send_write_and_read_move_the_bytes() {
     for thread_safe in [false, true] {

@@ -77,7 +77,8 @@ functions! {
         context: *mut DAT_RMR_CONTEXT,
     ) {
         const TRIPLET: u32 = 2;
-        let Some(Ok(triplet)) = triplet.as_ref().map(lmr_triplet_to_2_0) else {
+        let triplet = (!triplet.is_null()).then(|| lmr_triplet_to_2_0(&triplet.read_unaligned()));
+        let Some(Ok(triplet)) = triplet else {
             return refuse::<Rmr<T>>(rmr, Error::arg(TRIPLET));
         };
         let lmr = match handle::get::<Rmr<T>>(rmr) {
@@ -121,25 +122,25 @@ const ADDRESSES: u64 = 1 << 47;
 /// The segments of a synchronisation. `None`: there is nothing at `iov` to convert, and the 2.0 function says so.
 ///
 /// # Safety
-/// The pointer is NULL or leads to `count` triplets.
+/// The pointer is NULL or leads to `count` triplets, at any address.
 unsafe fn segments(iov: *const v1::DAT_LMR_TRIPLET, count: DAT_VLEN) -> Option<Result<Vec<DAT_LMR_TRIPLET>>> {
     let count = usize::try_from(count).ok()?;
-    if count == 0 || iov.is_null() || !iov.is_aligned() {
+    if count == 0 || iov.is_null() {
         return None;
     }
     if count > isize::MAX as usize / size_of::<v1::DAT_LMR_TRIPLET>() {
         return Some(Err(Error::arg(3)));
     }
     // SAFETY: as the caller promised.
-    let segments = unsafe { std::slice::from_raw_parts(iov, count) };
-    if segments.iter().any(|segment| segment.segment_length > ADDRESSES) {
+    let segments = || (0..count).map(|at| unsafe { iov.add(at).read_unaligned() });
+    if segments().any(|segment| segment.segment_length > ADDRESSES) {
         return Some(Err(Error::arg(2)));
     }
-    Some(Ok(segments.iter().flat_map(parts).collect()))
+    Some(Ok(segments().flat_map(parts).collect()))
 }
 
 /// A segment of 64 bits of length as segments of 32.
-fn parts(segment: &v1::DAT_LMR_TRIPLET) -> impl Iterator<Item = DAT_LMR_TRIPLET> {
+fn parts(segment: v1::DAT_LMR_TRIPLET) -> impl Iterator<Item = DAT_LMR_TRIPLET> {
     const PART: u64 = DAT_SEG_LENGTH::MAX as u64;
     let (start, length) = (segment.virtual_address, segment.segment_length);
     let lmr_context = segment.lmr_context;

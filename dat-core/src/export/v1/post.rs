@@ -100,7 +100,7 @@ functions! {
 /// Calls a post with the segments of 2.0. A number or a pointer that is none is the post's to refuse.
 ///
 /// # Safety
-/// The pointer is NULL or leads to `count` triplets; `handle` as [`handle::get`](crate::handle::get).
+/// The pointer is NULL or leads to `count` triplets, at any address; `handle` as [`handle::get`](crate::handle::get).
 #[inline(always)]
 unsafe fn with_segments<O: Object>(
     handle: *mut c_void,
@@ -109,7 +109,7 @@ unsafe fn with_segments<O: Object>(
     post: impl FnOnce(*mut DAT_LMR_TRIPLET) -> DAT_RETURN,
 ) -> DAT_RETURN {
     let count = match usize::try_from(count) {
-        Ok(count @ 1..=MAX_SEGMENTS) if !iov.is_null() && iov.is_aligned() => count,
+        Ok(count @ 1..=MAX_SEGMENTS) if !iov.is_null() => count,
         // SAFETY: as the caller promised.
         Ok(count) if count > MAX_SEGMENTS => return unsafe { refuse::<O>(handle, Error::arg(2)) },
         _ => return post(iov.cast()),
@@ -117,7 +117,7 @@ unsafe fn with_segments<O: Object>(
     let mut segments = [const { MaybeUninit::<DAT_LMR_TRIPLET>::uninit() }; MAX_SEGMENTS];
     for (at, segment) in segments.iter_mut().enumerate().take(count) {
         // SAFETY: one of the `count` triplets.
-        match lmr_triplet_to_2_0(unsafe { &*iov.add(at) }) {
+        match lmr_triplet_to_2_0(&unsafe { iov.add(at).read_unaligned() }) {
             Ok(converted) => segment.write(converted),
             // No adapter has messages of that size.
             // SAFETY: as the caller promised.
@@ -130,14 +130,17 @@ unsafe fn with_segments<O: Object>(
 /// Calls a post with the remote segment of 2.0, whose length stays below 4 GiB.
 ///
 /// # Safety
-/// The pointer is NULL or leads to a triplet.
+/// The pointer is NULL or leads to a triplet, at any address.
 #[inline(always)]
 unsafe fn with_target(
     remote: *const v1::DAT_RMR_TRIPLET,
     post: impl FnOnce(*const DAT_RMR_TRIPLET) -> DAT_RETURN,
 ) -> DAT_RETURN {
+    if remote.is_null() {
+        return post(null());
+    }
     // SAFETY: as the caller promised.
-    let Some(remote) = (unsafe { remote.as_ref() }) else { return post(null()) };
+    let remote = unsafe { remote.read_unaligned() };
     post(&DAT_RMR_TRIPLET {
         virtual_address: remote.target_address,
         segment_length: remote.segment_length.try_into().unwrap_or(DAT_SEG_LENGTH::MAX),
