@@ -6,7 +6,7 @@ use dat_sys::*;
 
 use crate::case::{Outcome, Row, must};
 use crate::check::{answers, ok, same};
-use crate::rig::{Rig, SOON};
+use crate::rig::{Rig, SOON, until};
 
 pub(super) const CASES: &[Row] = &[
     must(
@@ -61,6 +61,27 @@ pub(super) const CASES: &[Row] = &[
         same("the EVD", wait(rig, cno, SOON)?, pair.passive.recv)?;
         rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS).map(drop)
     }),
+    must(
+        "dat_cno_wait/unsignalled-completion",
+        "DESCRIPTION",
+        "A completion that is unsignalled triggers no CNO; one that is signalled does.",
+        |rig| {
+            let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
+            let pair = rig.pair_with(&DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() })?;
+            let (cno, from, to) = (rig.cno()?, rig.memory(8)?, rig.memory(8)?);
+            ok(rig.api.dat_evd_modify_cno(pair.active.request, cno))?;
+            let flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
+            ok(rig.write_with(pair.active.ep, &[from.all()], 1, &to.remote(), flags))?;
+            // Taken without waiting: whatever it triggers it has triggered by then.
+            let mut event = DAT_EVENT::zeroed();
+            let dequeue = || rig.api.dat_evd_dequeue(pair.active.request, &mut event) == DAT_SUCCESS;
+            until(dequeue, "the write completes")?;
+            answers(rig.api.dat_cno_wait(cno, 0, &mut null_mut()), DAT_QUEUE_EMPTY)?;
+            ok(rig.write(pair.active.ep, &[from.all()], 2, &to.remote()))?;
+            same("the EVD", wait(rig, cno, SOON)?, pair.active.request)?;
+            rig.completes(pair.active.request, 2, DAT_DTO_SUCCESS).map(drop)
+        },
+    ),
     must("dat_cno_wait/bad-handle", "RETURN VALUES", "A null, freed or other handle is refused.", |rig| {
         let cno = rig.cno()?;
         ok(rig.api.dat_cno_free(cno))?;

@@ -440,12 +440,21 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (srq, memory) = (rig.srq(16)?, rig.memory(8)?);
             let ep = rig.ep_on(srq)?;
-            crate::check::supported(rig.api.dat_ep_set_watermark(ep.ep, 1, DAT_WATERMARK_INFINITE))?;
+            crate::check::supported(rig.api.dat_ep_set_watermark(ep.ep, 2, DAT_WATERMARK_INFINITE))?;
             let pair = rig.pair_of(rig.ep()?, ep)?;
             for id in 0..4 {
                 ok(rig.recv_srq(srq, &[memory.all()], id))?;
             }
-            for id in 0..4 {
+            for id in 0..2 {
+                ok(rig.send(pair.active.ep, &[], id))?;
+            }
+            // What a read brings comes after both have been received.
+            let near = rig.memory(8)?;
+            ok(rig.read(pair.active.ep, &[near.all()], 9, &memory.remote()))?;
+            (0..3).try_for_each(|_| rig.completion(pair.active.request).map(drop))?;
+            // As many as the watermark says are not more.
+            rig.quiet(rig.async_evd)?;
+            for id in 2..4 {
                 ok(rig.send(pair.active.ep, &[], id))?;
             }
             let event = rig.event(rig.async_evd)?;

@@ -207,17 +207,19 @@ pub(super) const CASES: &[Row] = &[
         "PARAMETERS 6",
         "A fenced write begins after the reads before it have ended.",
         |rig| {
-            let (pair, near, far) = start(rig, 4096)?;
-            far.store(0, &[1; 4096]);
-            let other = rig.memory(4096)?;
-            other.store(0, &[2; 4096]);
+            // So much that it is not read at once.
+            const SIZE: u32 = 1 << 20;
+            let (pair, near, far) = start(rig, SIZE)?;
+            far.store(0, &[1; SIZE as usize]);
+            let other = rig.memory(SIZE)?;
+            other.store(0, &[2; SIZE as usize]);
             // The read wants what is there now; the write then writes over it.
             ok(rig.read(pair.active.ep, &[near.all()], 1, &far.remote()))?;
             let flags = DAT_COMPLETION_BARRIER_FENCE_FLAG;
             ok(rig.write_with(pair.active.ep, &[other.all()], 2, &far.remote(), flags))?;
             rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?;
             rig.completes(pair.active.request, 2, DAT_DTO_SUCCESS)?;
-            same("what was read is what was there", near.load(0, 4096) == vec![1; 4096], true)
+            same("what was read is what was there", near.load(0, SIZE) == vec![1; SIZE as usize], true)
         },
     ),
     must(
