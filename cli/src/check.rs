@@ -109,8 +109,8 @@ struct Bad {
     remedy: Option<String>,
 }
 
-/// Whether a library is no provider.
-type Inspect = fn(&str) -> Option<Bad>;
+/// Whether an entry's library is no provider.
+type Inspect = fn(&Entry) -> Option<Bad>;
 
 /// What will not open, or never be asked for.
 fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Finding> {
@@ -123,7 +123,7 @@ fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Findi
         }
         // Once for each library: a distribution's file has dozens of entries of one.
         if inspected.insert(&entry.library)
-            && let Some(Bad { why, remedy }) = inspect(&entry.library)
+            && let Some(Bad { why, remedy }) = inspect(entry)
         {
             let same = entries.iter().skip(index + 1).filter(|other| other.library == entry.library);
             let lines: Vec<usize> = same.map(|other| place(&other.origin).0).collect();
@@ -259,12 +259,13 @@ fn beside_this_program(library: &str) -> Option<String> {
         .then(|| format!("set LD_LIBRARY_PATH to {0}, where it is, or write {0}/{library}", lib.display()))
 }
 
-/// Loads a library in a process of its own, which it may crash.
-fn library(name: &str) -> Option<Bad> {
+/// Starts an entry's provider in a process of its own, which it may crash.
+fn library(entry: &Entry) -> Option<Bad> {
     let bad = |why| Bad { why, remedy: None };
+    let name = &entry.library;
     let answer = || -> Result<Option<Bad>> {
         let mut command = Command::new(std::env::current_exe().context("finding this program")?);
-        command.args(["inspect", name]);
+        command.args(["inspect", registry::conf::write(std::slice::from_ref(entry)).trim_end()]);
         let mut socket = parent::connect(&mut command)?;
         socket.shutdown(Shutdown::Write)?;
         let output = command.output().context("starting this program")?;
@@ -272,20 +273,22 @@ fn library(name: &str) -> Option<Bad> {
         let mut answer = String::new();
         socket.read_to_string(&mut answer).context("reading its answer")?;
         Ok(serde_json::from_str(&answer)
-            .unwrap_or_else(|_| Some(bad(format!("loading {name} ends a program ({})", output.status)))))
+            .unwrap_or_else(|_| Some(bad(format!("starting {name} ends a program ({})", output.status)))))
     };
     answer().unwrap_or_else(|error| Some(bad(format!("{error:#}"))))
 }
 
 #[derive(Args)]
 pub(crate) struct Inspection {
-    /// The library
-    library: String,
+    /// The entry, as a line of dat.conf
+    entry: String,
 }
 
-/// Loads a library, and tells the parent why it is no provider.
+/// Starts an entry's provider, and tells the parent why it is none.
 pub(crate) fn inspect(inspection: &Inspection) -> Result<bool> {
-    let bad = registry::inspect(&inspection.library).err();
+    let (entries, _) = registry::conf::parse(Path::new("dat.conf"), inspection.entry.as_bytes());
+    let entry = entries.first().context("no entry of dat.conf")?;
+    let bad = registry::start(entry).err();
     parent::say(&bad.map(|error| Bad {
         why: error.to_string(),
         remedy: error.remedy().map(|remedy| remedy.replace("in the entry", "in this line")),

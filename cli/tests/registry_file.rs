@@ -148,6 +148,27 @@ fn sixty_entries_of_a_library_that_is_gone_are_one_warning() {
     );
 }
 
+#[test]
+fn a_provider_that_crashes_or_registers_nothing_is_warned_of() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let library = |name: &str, body: &str| {
+        let (source, library) = (dir.path().join(name).with_extension("c"), dir.path().join(name));
+        let start = "(const void *info, const char *params) { (void)info; (void)params;";
+        fs::write(&source, format!("void dat_provider_init{start} {body} }}\n")).expect("writes");
+        let mut compile = Command::new("cc");
+        let compiled = compile.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+        assert!(compiled.expect("cc starts").success());
+        format!("{name} u2.0 nonthreadsafe default {} v.1.0 \"\" \"\"\n", library.display())
+    };
+    let text = library("silent", "") + &library("traps", "__builtin_trap();");
+    let output = check(&file("dat.conf", &text), &["--strict"]);
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("silent: its dat_provider_init did not register silent for u2.0"), "{text}");
+    assert!(text.contains("traps: starting ") && text.contains("ends a program (signal: "), "{text}");
+    assert!(text.contains("2 entries, 0 errors, 2 warnings"), "{text}");
+}
+
 const CONF: &str = "\
 # first comment
 

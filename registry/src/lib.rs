@@ -28,7 +28,7 @@ pub use entry::{Entry, Origin};
 pub use handle::table_of;
 pub use ia::close;
 pub use list::{Builtin, Candidate, Find, List, ListError, Mismatch, Wanted};
-pub use load::{LoadError, inspect};
+pub use load::{LoadError, inspect, start};
 pub use open::{Opened, Registry, Request, open_candidate};
 pub use open_error::{Attempt, OpenError, Why};
 pub use query::close_query;

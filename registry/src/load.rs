@@ -164,6 +164,15 @@ pub fn inspect(library: &str) -> Result<(), LoadError> {
     open_provider(library).map(drop)
 }
 
+/// Starts the provider of an entry and ends it again, in a process that it may end: whether it registers what the entry says.
+///
+/// # Errors
+///
+/// As [`inspect`]; it registers nothing under the entry's name and version.
+pub fn start(entry: &Entry) -> Result<(), LoadError> {
+    acquire(&Candidate { entry: entry.clone(), builtin: None }).map(drop)
+}
+
 type Functions = (DAT_PROVIDER_INIT_FUNC, Option<DAT_PROVIDER_FINI_FUNC>, Option<Library>);
 
 fn open_provider(name: &str) -> Result<Functions, LoadError> {
