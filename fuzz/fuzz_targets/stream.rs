@@ -78,7 +78,16 @@ fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
     .unwrap();
     let mut stream = Stream::new(
         work,
-        StreamCfg { mulpdu: 128, crc, extended, ird: 2, ord: 2, hold: flags & 8 != 0, segment: 134, waits: flags & 16 != 0 },
+        StreamCfg {
+            mulpdu: 128,
+            crc,
+            extended,
+            ird: 2,
+            ord: 2,
+            hold: flags & 8 != 0,
+            segment: 134,
+            waits: flags & 16 != 0,
+        },
     );
     for id in 0..4 {
         let segments = [sink_at(0, 50), sink_at(50, 100)];
