@@ -25,7 +25,7 @@ pub(crate) fn fault(entry: &Entry) -> Option<String> {
 }
 
 /// Variables that something of ours heeds.
-const KNOWN: [&str; 15] = [
+const KNOWN: [&str; 16] = [
     "DAT_OVERRIDE",
     "DAT_DBG_TYPE",
     "DAT_DBG_DEST",
@@ -41,6 +41,7 @@ const KNOWN: [&str; 15] = [
     "OPENDAT_SPIN_US",
     "OPENDAT_STATS",
     "OPENDAT_GUEST",
+    "OPENDAT_MPI",
 ];
 
 /// Which variable a name was to be that is so like it that it can hardly be another's.
