@@ -13,6 +13,7 @@
 
 #include <dirent.h>
 #include <pthread.h>
+#include <spawn.h>
 #include <stdatomic.h>
 #include <sys/ptrace.h>
 #include <sys/time.h>
@@ -176,6 +177,23 @@ static void *wait_once(void *argument)
     return NULL;
 }
 
+extern char **environ;
+
+/* Starts a process and waits for it: a shell, or where there is none this program. */
+static void start_something(void)
+{
+    char *arguments[] = {"interrupted", "nothing", NULL};
+    pid_t child;
+    int status;
+
+    if (system(NULL)) {
+        EXPECT(system("true") == 0, "the shell fails");
+        return;
+    }
+    EXPECT(posix_spawn(&child, "/proc/self/exe", NULL, NULL, arguments, environ) == 0, "no process");
+    EXPECT(waitpid(child, &status, 0) == child && status == 0, "a process that does nothing fails");
+}
+
 /* Lets threads wait while the parent, at the other end of `tell`, does what it does. */
 static void sleep_through_it(int tell)
 {
@@ -194,7 +212,7 @@ static void sleep_through_it(int tell)
     EXPECT(write(tell, &byte, 1) == 1, "the parent is gone");
     EXPECT(read(tell, &byte, 1) == 1, "the parent is gone");
     for (int i = 0; i < STOPS; i++)
-        EXPECT(system("true") == 0, "no shell");
+        start_something();
     for (int i = 0; i < 2; i++)
         post_se(sleepers[i].evd, 1);
     for (int i = 0; i < 2; i++) {
@@ -396,6 +414,8 @@ int main(int argc, char **argv)
         stopped();
     else if (strcmp(how, "storm") == 0)
         storm();
+    else if (strcmp(how, "nothing") == 0)
+        return 0;
     else
         FAIL("usage: interrupted waits|stopped|storm");
     puts("ok");
