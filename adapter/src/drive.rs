@@ -32,11 +32,12 @@ mod tests;
 mod watch;
 
 use std::io;
-use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use dat_core::nesting;
 use dat_core::wake::{Slept, Wake};
 use mio::{Events, Poll, Token};
 
@@ -63,6 +64,10 @@ pub(crate) struct Drive<E: Engine> {
     pub(crate) desk: Lease<Desk<E>>,
     pub(crate) board: Arc<Board<E>>,
     poller: Mutex<Poller>,
+    /// The descriptor to sleep on until there is something to ask the poller for.
+    poller_fd: RawFd,
+    /// The thread that sleeps there ([`nesting::thread`]): the poller is its own, though not locked. 0: none.
+    sleeper: AtomicUsize,
     /// Those who sleep while another leads.
     followers: Mutex<Vec<Follower>>,
     /// Counts entries and exits of leaders: odd while there is one.
@@ -101,6 +106,8 @@ impl<E: Engine> Drive<E> {
         Drive {
             desk: Lease::new(Desk::new(engine, Arc::clone(&board))),
             board,
+            poller_fd: poll.as_raw_fd(),
+            sleeper: AtomicUsize::new(0),
             poller: Mutex::new(Poller { poll, events: Events::with_capacity(EVENTS) }),
             followers: Mutex::default(),
             leaders: AtomicU32::new(0),
@@ -208,7 +215,12 @@ impl<E: Engine> Drive<E> {
     }
 
     /// Sleeps in the poller.
-    fn lead(&self, mut poller: MutexGuard<'_, Poller>, wake: &Wake, deadline: Option<Instant>) -> Slept {
+    fn lead<'a>(
+        &'a self,
+        mut poller: MutexGuard<'a, Poller>,
+        wake: &Wake,
+        deadline: Option<Instant>,
+    ) -> Slept {
         self.leaders.fetch_add(1, Ordering::SeqCst);
         self.board.fall_asleep();
         let slept = loop {
@@ -226,7 +238,8 @@ impl<E: Engine> Drive<E> {
                 true => Some(Duration::ZERO),
                 false => [left, self.board.until_alarm()].into_iter().flatten().min(),
             };
-            let waited = poller.wait(limit);
+            let waited;
+            (poller, waited) = self.wait(poller, limit);
             if !work && wake.leave_poller() {
                 // What was reported must not get lost: edges are reported once.
                 self.deliver(&mut poller);
@@ -248,6 +261,27 @@ impl<E: Engine> Drive<E> {
         drop(poller);
         self.hand_over();
         slept
+    }
+
+    /// Waits for events; none: without limit. The poller is not locked while this thread sleeps: calls of a signal handler that
+    /// interrupts it may need the poller.
+    fn wait<'a>(
+        &'a self,
+        mut poller: MutexGuard<'a, Poller>,
+        limit: Option<Duration>,
+    ) -> (MutexGuard<'a, Poller>, io::Result<()>) {
+        if limit != Some(Duration::ZERO) {
+            let before = self.sleeper.swap(nesting::thread(), Ordering::SeqCst);
+            drop(poller);
+            let slept = sleep_on(self.poller_fd, limit);
+            poller = lock(&self.poller);
+            self.sleeper.store(before, Ordering::SeqCst);
+            if let Err(e) = slept {
+                return (poller, Err(e));
+            }
+        }
+        let taken = poller.take();
+        (poller, taken)
     }
 
     /// Does what there is, for who then looks at what is left before it sleeps; false: somebody else does.
@@ -322,11 +356,13 @@ impl<E: Engine> Drive<E> {
     }
 
     fn try_poller(&self) -> Option<MutexGuard<'_, Poller>> {
-        match self.poller.try_lock() {
-            Ok(poller) => Some(poller),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        let poller = match self.poller.try_lock() {
+            Ok(poller) => poller,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let sleeper = self.sleeper.load(Ordering::SeqCst);
+        (sleeper == 0 || sleeper == nesting::thread()).then_some(poller)
     }
 
     /// Something was posted that waits for the next pass: sees to it that there is one soon.
@@ -346,7 +382,7 @@ impl Poller {
     fn ask<E: Engine>(&mut self, desk: &mut Desk<E>) {
         loop {
             let over = desk.engine.take_over();
-            while self.wait(Some(Duration::ZERO)).is_ok() {
+            while self.take().is_ok() {
                 let all = self.events.iter().count() < EVENTS;
                 desk.deliver(&self.events);
                 self.events.clear();
@@ -361,28 +397,26 @@ impl Poller {
         }
     }
 
-    /// Waits for events; none: without limit.
-    fn wait(&mut self, limit: Option<Duration>) -> io::Result<()> {
-        if limit != Some(Duration::ZERO) {
-            self.sleep(limit)?;
-        }
+    /// Takes what events there are.
+    fn take(&mut self) -> io::Result<()> {
         self.poll.poll(&mut self.events, Some(Duration::ZERO))
     }
+}
 
-    /// Sleeps until there is an event. Only a signal handler interrupts this: after a signal without a handler, such as SIGCONT,
-    /// ppoll(2) goes on by itself, and epoll_wait(2) does not. It keeps limits to the nanosecond, too.
-    fn sleep(&self, limit: Option<Duration>) -> io::Result<()> {
-        let mut fd = libc::pollfd { fd: self.poll.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        let limit = limit.map(|limit| libc::timespec {
-            tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
-            tv_nsec: limit.subsec_nanos().into(),
-        });
-        let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: one pollfd, one timespec or none, alive during the call; no signal mask.
-        match unsafe { libc::ppoll(&mut fd, 1, limit, std::ptr::null()) } {
-            -1 => Err(io::Error::last_os_error()),
-            _ => Ok(()),
-        }
+/// Sleeps until a descriptor is readable; no limit: for ever. Only a signal handler interrupts this: after a signal without a handler,
+/// such as SIGCONT, ppoll(2) goes on by itself, and epoll_wait(2) does not. It keeps limits to the nanosecond, too.
+fn sleep_on(fd: RawFd, limit: Option<Duration>) -> io::Result<()> {
+    let mut fd = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let limit = limit.map(|limit| libc::timespec {
+        tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: limit.subsec_nanos().into(),
+    });
+    let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let _asleep = nesting::sleep();
+    // SAFETY: one pollfd, one timespec or none, alive during the call; no signal mask.
+    match unsafe { libc::ppoll(&mut fd, 1, limit, std::ptr::null()) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
     }
 }
 

@@ -9,6 +9,7 @@ use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 
 use dat_core::futex::Futex;
+use dat_core::nesting::{self, Guard};
 
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::spin_loop;
@@ -44,7 +45,7 @@ const COURTESIES: u32 = if cfg!(loom) { 1 } else { 1000 };
 unsafe impl<T: Serve + Send> Sync for Lease<T> {}
 
 /// The lease, held. Dropping it first serves whatever was published meanwhile.
-pub(crate) struct Held<'a, T: Serve>(&'a Lease<T>);
+pub(crate) struct Held<'a, T: Serve>(&'a Lease<T>, #[expect(dead_code, reason = "held as long")] Guard);
 
 impl<T: Serve> Lease<T> {
     pub(crate) fn new(value: T) -> Self {
@@ -56,7 +57,11 @@ impl<T: Serve> Lease<T> {
     pub(crate) fn try_lock(&self) -> Option<Held<'_, T>> {
         let state = self.state.load(Ordering::Relaxed);
         let free = state & HELD == 0 && (state < WAITER || self.is_courteous_enough());
-        (free && self.swap(state, state | HELD).is_ok()).then(|| Held(self))
+        if !free {
+            return None;
+        }
+        let work = nesting::work();
+        self.swap(state, state | HELD).ok().map(|_| Held(self, work))
     }
 
     #[cold]
@@ -68,11 +73,12 @@ impl<T: Serve> Lease<T> {
 
     /// The lease; else whoever has it serves once more before letting go.
     pub(crate) fn lock_or_ask(&self) -> Option<Held<'_, T>> {
+        let work = nesting::work();
         let mut state = self.state.load(Ordering::Relaxed);
         loop {
             let free = state & HELD == 0;
             match self.swap(state, state | if free { HELD } else { PENDING }) {
-                Ok(_) => return free.then(|| Held(self)),
+                Ok(_) => return free.then(|| Held(self, work)),
                 Err(now) => state = now,
             }
         }
@@ -86,6 +92,7 @@ impl<T: Serve> Lease<T> {
 
     /// Waits for the lease. Must not be called by the thread that has it.
     pub(crate) fn lock(&self) -> Held<'_, T> {
+        let work = nesting::work();
         let mut state = self.state.fetch_add(WAITER, Ordering::Relaxed) + WAITER;
         let mut looks = 0;
         loop {
@@ -93,7 +100,7 @@ impl<T: Serve> Lease<T> {
                 match self.swap(state, (state - WAITER) | HELD) {
                     Ok(_) => {
                         self.courtesies.store(0, Ordering::Relaxed);
-                        return Held(self);
+                        return Held(self, work);
                     }
                     Err(now) => state = now,
                 }

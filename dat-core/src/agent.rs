@@ -11,6 +11,7 @@ use std::thread::{self, JoinHandle};
 use dat_sys::*;
 
 use crate::error::{Error, Result};
+use crate::threads;
 
 /// An agent, or the place for one. Its drop waits for a call that is under way, unless it is made in that call.
 pub(crate) struct Agent {
@@ -50,7 +51,7 @@ impl Agent {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if agent.proxy_agent_func.is_some() && thread.is_none() {
             let shared = Arc::clone(&self.shared);
-            let started = thread::Builder::new().name("dat-agent".into()).spawn(move || shared.serve());
+            let started = threads::spawn("dat-agent", move || shared.serve());
             let no_thread = |_| Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
             *thread = Some(started.map_err(no_thread)?);
         }

@@ -10,9 +10,11 @@ use dat_sys::*;
 
 use crate::agent::Agent;
 use crate::beacon::Beacon;
+use crate::ep::Orphans;
 use crate::error::{Error, Result};
 use crate::handle::{self, Node, Object, Ref};
 use crate::ia::Ia;
+use crate::nesting::{self, Doing};
 use crate::provider::Transport;
 use crate::wake::{Slept, Wake};
 
@@ -68,20 +70,40 @@ pub fn create_with_fd<T: Transport>(ia: &Node<Ia<T>>) -> Result<(&'static Node<C
     Ok((cno, fd))
 }
 
-/// dat_cno_free: refused while an EVD refers to it or a thread waits on it.
+/// dat_cno_free: refused while an EVD refers to it or a thread waits on it, unless it may be this one, in a signal handler: then that
+/// wait ends with `DAT_ABORT`.
 pub fn free<T: Transport>(cno: &Node<Cno<T>>) -> Result<()> {
     let (ia, handle) = (cno.ia.clone(), cno.handle());
     let control = ia.control_to_free::<Cno<T>>(handle)?;
-    if cno.in_use() || !cno.state().waiters.is_empty() {
+    let nested = nesting::below() != Doing::Nothing;
+    if cno.in_use() || (cno.has_waiters() && !nested) {
         return Err(Error::state(DAT_INVALID_STATE_CNO_IN_USE));
     }
     ia.delist(cno);
-    // SAFETY: nobody depends on it or waits on it.
+    if !cno.has_waiters() {
+        finish(cno, control);
+        return Ok(());
+    }
+    drop(control);
+    let (handle, of) = (handle as usize, ia.clone());
+    ia.free_later(move || {
+        // SAFETY: it is not listed any more, so that nobody else frees it.
+        if let Ok(cno) = unsafe { handle::get::<Cno<T>>(handle as *mut c_void) } {
+            cno.abandon();
+            cno.await_desertion();
+            finish(cno, of.control());
+        }
+        drop(of);
+    })
+}
+
+/// Frees what nobody depends on or waits on.
+fn finish<T: Transport>(cno: &Node<Cno<T>>, control: MutexGuard<'_, Orphans>) {
+    // SAFETY: as above.
     let gone = unsafe { handle::remove(cno) };
     // The agent may be at work, and want the lock for it; the drop waits for it.
     drop(control);
     drop(gone);
-    Ok(())
 }
 
 impl<T: Transport> Drop for Cno<T> {
@@ -231,6 +253,13 @@ impl<T: Transport> Cno<T> {
     /// Whether threads wait on it.
     pub fn has_waiters(&self) -> bool {
         !self.state().waiters.is_empty()
+    }
+
+    /// Waits until nobody waits on it.
+    pub fn await_desertion(&self) {
+        while self.has_waiters() {
+            std::thread::yield_now();
+        }
     }
 }
 

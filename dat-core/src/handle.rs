@@ -16,16 +16,19 @@ use std::ffi::c_void;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use dat_sys::*;
 
 use self::pool::pool;
 pub use self::pool::slot;
 use crate::error::{Error, Result};
+use crate::nesting;
 
 /// Handles that exist at one time in a process.
 pub const MAX_HANDLES: usize = 1 << 20;
+/// Looks at a lock that is held before a thread asks itself whether it holds that: nobody else does for long.
+const LONG: u32 = 1000;
 
 /// What a handle points to.
 #[repr(C, align(64))]
@@ -40,8 +43,8 @@ pub struct Slot {
     context: AtomicU64,
     /// `DAT_HANDLE_TYPE`.
     kind: AtomicU32,
-    /// Spinlock of thread-safe tables.
-    lock: AtomicU32,
+    /// Spinlock of thread-safe tables: an address on the stack of who has it, or 0.
+    lock: AtomicUsize,
     /// While it is free: the slot that was given back after it.
     next: AtomicU32,
 }
@@ -159,14 +162,15 @@ impl Slot {
         self.context.store(context, Ordering::Relaxed);
     }
 
-    /// Runs `f` while no other thread is in a `locked` call on this handle.
+    /// Runs `f` while no other thread is in a `locked` call on this handle. `DAT_ABORT`: this one is, below a signal handler.
     #[inline]
-    pub fn locked<R>(&self, f: impl FnOnce() -> R) -> R {
-        while self.lock.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            // The holder may have been preempted: on few cores spinning would only delay it.
-            std::thread::yield_now();
+    pub fn locked<V>(&self, f: impl FnOnce() -> Result<V>) -> Result<V> {
+        let here = 0_u8;
+        let owner = (&raw const here).addr();
+        if self.lock.compare_exchange(0, owner, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            self.lock_in_turn(owner)?;
         }
-        struct Unlock<'a>(&'a AtomicU32);
+        struct Unlock<'a>(&'a AtomicUsize);
         impl Drop for Unlock<'_> {
             fn drop(&mut self) {
                 self.0.store(0, Ordering::Release);
@@ -174,6 +178,20 @@ impl Slot {
         }
         let _unlock = Unlock(&self.lock);
         f()
+    }
+
+    #[cold]
+    fn lock_in_turn(&self, owner: usize) -> Result<()> {
+        let mut looks = 0_u32;
+        while let Err(other) = self.lock.compare_exchange(0, owner, Ordering::Acquire, Ordering::Relaxed) {
+            looks += 1;
+            if looks.is_multiple_of(LONG) && nesting::is_on_this_stack(other) {
+                return Err(Error::of(DAT_ABORT));
+            }
+            // The holder may have been preempted: on few cores spinning would only delay it.
+            std::thread::yield_now();
+        }
+        Ok(())
     }
 }
 

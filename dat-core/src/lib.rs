@@ -25,7 +25,9 @@ pub mod error;
 pub mod futex;
 pub mod handle;
 pub mod log;
+pub mod nesting;
 mod sync;
+pub mod threads;
 pub mod wake;
 
 pub use error::{Error, OpenError, Result};

@@ -24,6 +24,7 @@ use crate::evd::Evd;
 use crate::handle::{self, Node};
 use crate::ia::Ia;
 use crate::provider::Transport;
+use crate::threads;
 
 /// Adds what an adapter has done.
 type Report = Box<dyn Fn(&mut String) + Send>;
@@ -114,7 +115,7 @@ impl Clerk {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("dat-stats".to_owned()).spawn(answer).ok()?;
+        let thread = threads::spawn("dat-stats", answer).ok()?;
         Some(Clerk { stop, listener, thread })
     }
 

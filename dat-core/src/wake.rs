@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use crate::futex::Futex;
+use crate::nesting;
 use crate::sync::atomic::Ordering;
 
 /// A one-shot signal that a thread can sleep on: on a futex, or, while it drives a transport, inside the transport's poller.
@@ -72,6 +73,7 @@ impl Wake {
         if self.state.compare_exchange(AWAKE, PARKED, Ordering::AcqRel, Ordering::Acquire).is_err() {
             return Slept::Woken;
         }
+        let asleep = nesting::sleep();
         let slept = loop {
             let left = match deadline.map(|d| d.checked_duration_since(Instant::now())) {
                 Some(None) => break Slept::TimedOut,
@@ -84,6 +86,7 @@ impl Wake {
                 None => {}
             }
         };
+        drop(asleep);
         match self.state.compare_exchange(PARKED, AWAKE, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => slept,
             Err(_) => Slept::Woken,

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use dat_core::nesting;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
@@ -58,7 +59,10 @@ impl Bed {
     pub(crate) fn sleep(&self, beside: impl AsFd, limit: Option<&Timespec>) -> Roused {
         let mut fds = [PollFd::new(&self.bell, PollFlags::IN), PollFd::new(&beside, PollFlags::IN)];
         let looked_at = if self.over.load(Ordering::Relaxed) { 1 } else { 2 };
-        match poll(&mut fds[..looked_at], limit) {
+        let asleep = nesting::sleep();
+        let polled = poll(&mut fds[..looked_at], limit);
+        drop(asleep);
+        match polled {
             Ok(0) => return Roused::TimedOut,
             Ok(_) => {}
             Err(_) => return Roused::Signal,

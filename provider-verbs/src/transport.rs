@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use adapter::die_of_a_panic;
 use dat_core::provider::*;
+use dat_core::threads;
 use dat_core::wake::{Slept, Wake};
 use dat_core::{Error, OpenError, Result};
 use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY};
@@ -45,7 +46,7 @@ impl Adapter {
         let station = Arc::new(Station::new(Arc::new(device), channel, witness, bell));
         let for_thread = Arc::clone(&station);
         let body = move || die_of_a_panic(Verbs::NAME, || for_thread.run());
-        let thread = std::thread::Builder::new().name("dat-verbs".into()).spawn(body);
+        let thread = threads::spawn("dat-verbs", body);
         let thread = thread.map_err(|e| {
             let code = Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
             OpenError::new(code, format!("starting a thread: {e}"))

@@ -54,6 +54,22 @@ const BEHAVIOURS: &[Behaviour] = &[
     built_in("a_child_does_not_keep_a_connection_open", "forks", &["abrupt"]),
     built_in("a_process_may_end_at_any_moment", "exits", &["400"]),
     under(plugin, "a_process_with_a_loaded_provider_may_end_at_any_moment", "exits", &["400"]),
+    built_in("a_handler_that_exits_closes_what_its_thread_waits_on", "handler_closes", &["asleep"]),
+    under(
+        Registry::debian,
+        "a_handler_that_exits_closes_it_under_debians_registry_too",
+        "handler_closes",
+        &["asleep"],
+    ),
+    built_in("a_handler_may_close_at_any_moment", "handler_closes", &["moment", "200"]),
+    under(plugin, "a_handler_may_close_a_loaded_provider_at_any_moment", "handler_closes", &["moment", "50"]),
+    built_in("a_wait_that_a_handler_closes_ends_when_it_returns", "handler_closes", &["returns"]),
+    under(
+        Registry::debian,
+        "a_stop_or_a_debugger_interrupts_no_wait_under_debians_registry",
+        "interrupted",
+        &["stopped"],
+    ),
 ];
 
 /// Those of providers that send packets themselves.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use dat_core::threads;
 use rustix::thread::set_current_timer_slack;
 
 use super::watch::{Left, Next, Seen, Watch};
@@ -102,7 +103,7 @@ impl<E: Engine> Drive<E> {
             let this = Arc::clone(self);
             self.background.state.store(WATCHING, Ordering::SeqCst);
             let body = move || die_of_a_panic(E::NAME, || this.background());
-            let spawned = std::thread::Builder::new().name(E::NAME.into()).spawn(body);
+            let spawned = threads::spawn(E::NAME, body);
             match spawned {
                 Ok(spawned) => *thread = Some(spawned),
                 Err(e) => {
@@ -180,7 +181,8 @@ impl<E: Engine> Drive<E> {
                 true => Some(Duration::ZERO),
                 false => self.board.until_alarm(),
             };
-            let waited = poller.wait(limit);
+            let waited;
+            (poller, waited) = self.wait(poller, limit);
             let alone = self.board.consumer_passes() == seen;
             let posted = !attended && !self.board.dirty.is_empty();
             let mut partial = false;

@@ -28,9 +28,11 @@ pub use self::feed::Feed;
 use self::take::Taker;
 use crate::cno::Cno;
 use crate::counters::{self, Ask, EvdCounters};
+use crate::ep::Orphans;
 use crate::error::{Error, Result};
 use crate::handle::{self, Node, Object, Ref};
 use crate::ia::Ia;
+use crate::nesting::{self, Doing};
 use crate::provider::{Completions, Sink, Transport};
 
 /// An event dispatcher.
@@ -129,20 +131,36 @@ pub fn create<T: Transport>(
     Ok(node)
 }
 
-/// dat_evd_free. A thread that waits on it leaves with `DAT_ABORT`.
+/// dat_evd_free. A thread that waits on it leaves with `DAT_ABORT`, and is waited for, unless it may be this one, in a signal handler.
 pub fn free<T: Transport>(evd: &Node<Evd<T>>) -> Result<()> {
     let (ia, handle) = (evd.ia.clone(), evd.handle());
-    let mut control = ia.control_to_free::<Evd<T>>(handle)?;
+    let control = ia.control_to_free::<Evd<T>>(handle)?;
     if evd.in_use() {
         return Err(Error::state(DAT_INVALID_STATE_EVD_IN_USE));
     }
     evd.bell.dead.store(true, Ordering::SeqCst);
     evd.bell.interrupt_waiter();
-    while !evd.bell.attendance.is_deserted() {
-        std::thread::yield_now();
-    }
     ia.delist(evd);
     evd.leave_cno();
+    if nesting::below() == Doing::Nothing || evd.bell.attendance.is_deserted() {
+        evd.await_desertion();
+        finish(evd, control);
+        return Ok(());
+    }
+    drop(control);
+    let (handle, of) = (handle as usize, ia.clone());
+    ia.free_later(move || {
+        // SAFETY: it is not listed any more, so that nobody else frees it.
+        if let Ok(evd) = unsafe { handle::get::<Evd<T>>(handle as *mut c_void) } {
+            evd.await_desertion();
+            finish(evd, of.control());
+        }
+        drop(of);
+    })
+}
+
+/// Frees what is marked as dead, and has no waiter.
+fn finish<T: Transport>(evd: &Node<Evd<T>>, mut control: MutexGuard<'_, Orphans>) {
     // SAFETY: no waiter is left, and the standard leaves a concurrent use of a freed handle to the consumer.
     unsafe { evd.retire_all() };
     control.forget_evd(evd.handle() as usize);
@@ -150,7 +168,6 @@ pub fn free<T: Transport>(evd: &Node<Evd<T>>) -> Result<()> {
     let gone = unsafe { handle::remove(evd) };
     drop(gone);
     drop(control);
-    Ok(())
 }
 
 impl<T: Transport> Evd<T> {
@@ -321,6 +338,13 @@ impl<T: Transport> Evd<T> {
         self.bell.waitable.store(waitable, Ordering::SeqCst);
         if !waitable {
             self.bell.interrupt_waiter();
+        }
+    }
+
+    /// Waits until nobody waits on it.
+    fn await_desertion(&self) {
+        while !self.bell.attendance.is_deserted() {
+            std::thread::yield_now();
         }
     }
 

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::evd::Evd;
 use crate::handle::{self, Node};
 use crate::log;
+use crate::nesting::{self, Doing};
 use crate::provider::{Segment, Transport};
 
 /// Defines control functions of the table: `extern "C"`, returning a `DAT_RETURN`, with a body that is a
@@ -39,10 +40,36 @@ pub(super) use first;
 
 /// Runs a control call of that name on a handle. A panic, which is a mistake of ours, does not reach C.
 pub(super) fn call((handle, name): (usize, &str), f: impl FnOnce() -> Result<()>) -> DAT_RETURN {
+    let _call = nesting::enter();
+    if nesting::below() == Doing::Work && !OVER_WORK.contains(&name) {
+        return refused_over_work(name, handle);
+    }
     // Locks are used after a panic too (`PoisonError::into_inner`), so what was interrupted can at least be closed.
     let result = catch_unwind(AssertUnwindSafe(f)).unwrap_or(Err(Error::of(DAT_INTERNAL_ERROR)));
     log::called(name, handle, result);
     code(result)
+}
+
+/// What a signal handler may call while its thread is at work below it. What closes something is done when that work has ended; the
+/// rest waits for nobody. All else would wait for ever.
+const OVER_WORK: &[&str] = &[
+    "ia_close",
+    "evd_free",
+    "cno_free",
+    "evd_post_se",
+    "evd_set_unwaitable",
+    "evd_clear_unwaitable",
+    "set_consumer_context",
+    "get_consumer_context",
+    "get_handle_type",
+    "ia_query",
+];
+
+#[cold]
+fn refused_over_work(name: &str, handle: usize) -> DAT_RETURN {
+    let error = Error::of(DAT_ABORT);
+    log::called(name, handle, Err(error));
+    error.code()
 }
 
 /// The result as C wants it.
@@ -72,7 +99,7 @@ fn refused(name: &str, handle: usize, error: Error) {
 
 /// Runs `f` alone on a handle if the table is thread-safe: posts, dequeues, and whatever takes away what they use.
 #[inline]
-pub(super) fn alone<const SAFE: bool, R>(handle: *mut c_void, f: impl FnOnce() -> R) -> R {
+pub(super) fn alone<const SAFE: bool, V>(handle: *mut c_void, f: impl FnOnce() -> Result<V>) -> Result<V> {
     match handle::slot(handle) {
         Some(slot) if SAFE => slot.locked(f),
         _ => f(),

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::evd::{self, Evd};
 use crate::handle::{self, Node};
 use crate::ia::Ia;
+use crate::nesting;
 use crate::provider::Transport;
 
 slots! {
@@ -118,7 +119,7 @@ slots! {
 
     /// dat_evd_free.
     fn evd_free<T, SAFE>(evd: DAT_EVD_HANDLE) {
-        alone::<SAFE, _>(evd, || evd::free(handle::get::<Evd<T>>(evd)?))
+        nesting::unless_at_work(evd, |evd| alone::<SAFE, _>(evd, || evd::free(handle::get::<Evd<T>>(evd)?)))
     }
 
     /// dat_cno_create.
@@ -182,7 +183,7 @@ slots! {
 
     /// dat_cno_free.
     fn cno_free<T>(cno: DAT_CNO_HANDLE) {
-        cno::free(handle::get::<Cno<T>>(cno)?)
+        nesting::unless_at_work(cno, |cno| cno::free(handle::get::<Cno<T>>(cno)?))
     }
 }
 

@@ -9,6 +9,7 @@ use super::register::{self, Version};
 use crate::error::Error;
 use crate::handle::{self, Node};
 use crate::ia::{self, AsyncEvd, Ia};
+use crate::nesting;
 use crate::provider::{Either, Provider, Transport};
 
 /// dat_ia_openv, as the registry calls it. The arguments are those of dat_ia_open.
@@ -123,7 +124,7 @@ slots! {
 
     /// dat_ia_close.
     fn ia_close<T>(ia: DAT_IA_HANDLE, flags: DAT_CLOSE_FLAGS) {
-        ia::close(handle::get::<Ia<T>>(ia)?, flags)
+        nesting::unless_at_work(ia, move |ia| ia::close(handle::get::<Ia<T>>(ia)?, flags))
     }
 }
 

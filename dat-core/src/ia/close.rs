@@ -1,5 +1,7 @@
 //! dat_ia_close.
 
+use std::ffi::c_void;
+
 use dat_sys::*;
 use tracing::info;
 
@@ -17,12 +19,14 @@ use crate::log::Hex;
 use crate::mem::lmr::{self, Lmr};
 use crate::mem::pz::{self, Pz};
 use crate::mem::rmr::{self, Rmr};
+use crate::nesting::{self, Doing};
 use crate::provider::Transport;
 use crate::srq::{self, Srq};
 use crate::stats;
 
 /// dat_ia_close. Graceful: refused while the consumer has objects left. Abrupt: they go with the adapter.
-/// Either way the asynchronous EVD that dat_ia_open made goes too.
+/// Either way the asynchronous EVD that dat_ia_open made goes too. It waits for all threads that wait on objects of the adapter, unless
+/// this may be one of them, in a signal handler.
 pub fn close<T: Transport>(ia: &Node<Ia<T>>, flags: DAT_CLOSE_FLAGS) -> Result<()> {
     match flags {
         DAT_CLOSE_GRACEFUL_FLAG => {
@@ -30,9 +34,29 @@ pub fn close<T: Transport>(ia: &Node<Ia<T>>, flags: DAT_CLOSE_FLAGS) -> Result<(
                 return Err(Error::state(DAT_INVALID_STATE_IA_IN_USE));
             }
         }
-        DAT_CLOSE_ABRUPT_FLAG => destroy_objects(ia),
+        DAT_CLOSE_ABRUPT_FLAG => {}
         _ => return Err(Error::arg(2)),
     }
+    if nesting::below() == Doing::Nothing {
+        finish(ia, flags, || ());
+        return Ok(());
+    }
+    ia.set_closing();
+    let handle = ia.handle() as usize;
+    nesting::later(move |told| {
+        // SAFETY: the standard leaves it to the consumer not to close an adapter twice.
+        if let Ok(ia) = unsafe { handle::get::<Ia<T>>(handle as *mut c_void) } {
+            finish(ia, flags, move || drop(told));
+        }
+    })
+}
+
+/// Closes it. `tell`s when the peers have been told, and only threads that wait are left.
+fn finish<T: Transport>(ia: &Node<Ia<T>>, flags: DAT_CLOSE_FLAGS, tell: impl FnOnce()) {
+    if flags == DAT_CLOSE_ABRUPT_FLAG {
+        destroy_objects(ia);
+    }
+    tell();
     info!(target: "dat::ia", ia = ia.name, handle = %Hex(ia.handle() as usize), "closed");
     stats::leave(ia);
     sharing::expel(ia);
@@ -40,7 +64,11 @@ pub fn close<T: Transport>(ia: &Node<Ia<T>>, flags: DAT_CLOSE_FLAGS) -> Result<(
     each::<T, Evd<T>>(ia, evd::free);
     ia.transport.watch(None);
     // Only now: a dispatcher refers to its notification object.
-    each::<T, Cno<T>>(ia, cno::free);
+    each::<T, Cno<T>>(ia, |cno| {
+        cno.await_desertion();
+        cno::free(cno)
+    });
+    ia.await_lingering();
     // SAFETY: nothing of the adapter is left, and the standard leaves a concurrent use to the consumer.
     if let Some(gone) = unsafe { handle::remove(ia) } {
         let unused = !gone.in_use();
@@ -50,10 +78,9 @@ pub fn close<T: Transport>(ia: &Node<Ia<T>>, flags: DAT_CLOSE_FLAGS) -> Result<(
             std::mem::forget(gone);
         }
     }
-    Ok(())
 }
 
-/// Everything but EVDs and CNOs, which lose their waiters here: users before what they use.
+/// Everything but EVDs and CNOs, whose waiters are told to leave: users before what they use.
 fn destroy_objects<T: Transport>(ia: &Node<Ia<T>>) {
     ia.set_closing();
     each::<T, Evd<T>>(ia, |evd| {
@@ -62,9 +89,6 @@ fn destroy_objects<T: Transport>(ia: &Node<Ia<T>>) {
     });
     each::<T, Cno<T>>(ia, |cno| {
         cno.abandon();
-        while cno.has_waiters() {
-            std::thread::yield_now();
-        }
         Ok(())
     });
     each::<T, Psp<T>>(ia, psp::free);

@@ -7,8 +7,8 @@ mod query;
 mod sharing;
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dat_sys::describe::event_name;
 use dat_sys::ib::*;
@@ -25,6 +25,7 @@ use crate::error::Result;
 use crate::evd::Evd;
 use crate::handle::{self, Node, Object, Ref, Slot};
 use crate::log::Hex;
+use crate::nesting;
 use crate::provider::Transport;
 
 /// An open interface adapter.
@@ -48,6 +49,8 @@ pub struct Ia<T: Transport> {
     async_evd: Mutex<Option<Ref<Evd<T>>>>,
     closing: AtomicBool,
     control: Mutex<Orphans>,
+    /// How many objects were freed that a thread below a signal handler still uses.
+    lingering: Arc<AtomicUsize>,
     objects: Objects,
 }
 
@@ -92,6 +95,7 @@ impl<T: Transport> Ia<T> {
             async_evd: Mutex::new(None),
             closing: AtomicBool::new(false),
             control: Mutex::new(Orphans::default()),
+            lingering: Arc::default(),
             objects: Objects::default(),
         }
     }
@@ -134,6 +138,24 @@ impl<T: Transport> Ia<T> {
             let data = DAT_ASYNCH_ERROR_EVENT_DATA { dat_handle: handle, reason: reason as DAT_COUNT };
             // A full async queue has nowhere to report its own overflow to.
             let _ = evd.post(event, DAT_EVENT_DATA { asynch_error_event_data: data }, crate::evd::Order::Now);
+        }
+    }
+
+    /// Frees an object, no longer listed, as soon as the wait ends that the handler which this is called in has interrupted.
+    pub(crate) fn free_later(&self, free: impl FnOnce() + Send + 'static) -> Result<()> {
+        let lingering = Arc::clone(&self.lingering);
+        lingering.fetch_add(1, Ordering::AcqRel);
+        nesting::later(move |told| {
+            drop(told);
+            free();
+            lingering.fetch_sub(1, Ordering::AcqRel);
+        })
+    }
+
+    /// Waits until all is gone that [`free_later`](Self::free_later) was asked to free.
+    fn await_lingering(&self) {
+        while self.lingering.load(Ordering::Acquire) != 0 {
+            std::thread::yield_now();
         }
     }
 
