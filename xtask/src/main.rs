@@ -1,4 +1,4 @@
-//! Development tasks: `cargo xtask test | guest | loom | miri | dist | package | deny`.
+//! Development tasks: `cargo xtask test | guest | loom | mutants | miri | dist | package | deny`.
 #![forbid(unsafe_code)]
 
 mod cargo;
@@ -8,6 +8,7 @@ mod guest;
 mod loom;
 mod miri;
 mod mpi;
+mod mutants;
 mod notices;
 mod package;
 mod prerequisites;
@@ -36,6 +37,8 @@ enum Task {
     Guest(guest::Options),
     /// Run only the tests that try every interleaving of the lock-free parts
     Loom,
+    /// Break dat-core and rnic on purpose, change by change, and see whether the tests notice (not part of test)
+    Mutants(mutants::Options),
     /// Run the tests of what talks to memory alone under Miri (not part of test)
     Miri,
     /// Check what we depend on: licences, sources, advisories (not part of test)
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Task::Test(options) => test::run(&options),
         Task::Guest(options) => guest::run(&options),
         Task::Loom => loom::tests().and_then(|tests| test::run_only([tests])),
+        Task::Mutants(options) => mutants::run(&options),
         Task::Miri => miri::tests().and_then(test::run_only),
         Task::Deny(options) => deny::run(&options),
     };

@@ -15,6 +15,7 @@ pub(crate) struct Tool {
 }
 
 pub(crate) const DEB: Tool = Tool { name: "cargo-deb", version: "3.8.0" };
+pub(crate) const MUTANTS: Tool = Tool { name: "cargo-mutants", version: "27.1.0" };
 pub(crate) const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
 
 impl Tool {

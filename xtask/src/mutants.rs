@@ -1,0 +1,283 @@
+//! `cargo xtask mutants`: the product is broken on purpose, one change at a time, and the tests have to notice.
+//!
+//! cargo-mutants makes the changes. The tests of the crate itself run first; what survives them meets the conformance suite.
+
+mod survivors;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use self::survivors::reason;
+use crate::cargo::{target, workspace};
+use crate::tools;
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// So many mutants of each subject at most [default: all of ep, evd and srq, 40 of each other]
+    #[arg(long)]
+    at_most: Option<usize>,
+    /// Which mutants are chosen where not all are tried
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Mutants that the last run caught are not tried again
+    #[arg(long)]
+    survivors_only: bool,
+    /// Only these subjects, such as ep or rdmap
+    subjects: Vec<String>,
+}
+
+/// A part of the product.
+struct Subject {
+    name: &'static str,
+    package: &'static Package,
+    /// The beginning of its files' paths.
+    path: &'static str,
+    /// So many per cent of its mutants must be caught.
+    bar: Option<usize>,
+}
+
+/// A crate, and the tests that its mutants meet.
+#[derive(PartialEq)]
+struct Package {
+    name: &'static str,
+    /// Arguments for its own tests: all but those that take long.
+    own: &'static [&'static str],
+    /// The targets of the conformance suite.
+    suite: &'static str,
+}
+
+static DAT_CORE: Package =
+    Package { name: "dat-core", own: &["--skip", "threads::"], suite: "mem::linked::" };
+static RNIC: Package = Package { name: "rnic", own: &[], suite: "::linked::" };
+
+const BAR: usize = 92;
+/// Mutants of a subject without a bar.
+const SAMPLE: usize = 40;
+
+static SUBJECTS: [Subject; 9] = [
+    Subject { name: "ep", package: &DAT_CORE, path: "dat-core/src/ep/", bar: Some(BAR) },
+    Subject { name: "evd", package: &DAT_CORE, path: "dat-core/src/evd/", bar: Some(BAR) },
+    Subject { name: "srq", package: &DAT_CORE, path: "dat-core/src/srq.rs", bar: Some(BAR) },
+    Subject { name: "mem", package: &DAT_CORE, path: "dat-core/src/mem/", bar: None },
+    Subject { name: "conn", package: &DAT_CORE, path: "dat-core/src/conn/", bar: None },
+    Subject { name: "cno", package: &DAT_CORE, path: "dat-core/src/cno.rs", bar: None },
+    Subject { name: "qp", package: &RNIC, path: "rnic/src/qp", bar: None },
+    Subject { name: "rdmap", package: &RNIC, path: "rnic/src/rdmap/", bar: None },
+    Subject { name: "rc", package: &RNIC, path: "rnic/src/rc/", bar: None },
+];
+
+/// What became of a subject's mutants.
+#[derive(Default)]
+struct Figures {
+    /// Those that compile.
+    tried: usize,
+    caught: usize,
+    /// Not caught, and nobody can tell: see [`survivors`].
+    excused: usize,
+    survivors: Vec<String>,
+}
+
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let program = tools::MUTANTS.provide()?;
+    let known: Vec<_> = SUBJECTS.iter().map(|subject| subject.name).collect();
+    let unknown = options.subjects.iter().find(|name| !known.contains(&name.as_str()));
+    ensure!(
+        unknown.is_none(),
+        "there is no subject {}; there are {}",
+        unknown.map_or("", String::as_str),
+        known.join(", ")
+    );
+    let mut good = true;
+    println!("seed {}", options.seed);
+    for package in [&DAT_CORE, &RNIC] {
+        let asked = |subject: &&Subject| {
+            let named = options.subjects.iter().any(|name| name == subject.name);
+            *subject.package == *package && (named || options.subjects.is_empty())
+        };
+        let subjects: Vec<_> = SUBJECTS.iter().filter(asked).collect();
+        if !subjects.is_empty() {
+            good &= of_package(&program, package, &subjects, options)?;
+        }
+    }
+    Ok(good)
+}
+
+fn of_package(program: &Path, package: &Package, subjects: &[&Subject], options: &Options) -> Result<bool> {
+    let all = list(program, package)?;
+    let of = |subject: &Subject, mutants: &[String]| -> Vec<String> {
+        mutants.iter().filter(|mutant| mutant.starts_with(subject.path)).cloned().collect()
+    };
+    let mut chosen = Vec::new();
+    let mut there_are = Vec::new();
+    for subject in subjects {
+        let mutants = of(subject, &all);
+        there_are.push(mutants.len());
+        let at_most = match (options.at_most, subject.bar) {
+            (Some(at_most), _) => at_most,
+            (None, Some(_)) => usize::MAX,
+            (None, None) => SAMPLE,
+        };
+        chosen.extend(sample(mutants, at_most, options.seed));
+    }
+    let out = target()?.join("mutants").join(package.name);
+    if !options.survivors_only && out.exists() {
+        fs::remove_dir_all(&out).with_context(|| format!("{} stays", out.display()))?;
+    }
+    fs::create_dir_all(&out).with_context(|| format!("{} cannot be made", out.display()))?;
+    let own = [&["--"], package.own].concat();
+    test(program, package, &chosen, &out, package.name, &own, options.survivors_only)?;
+    test(program, package, &chosen, &out, "conformance", &["--test", "suite", "--", package.suite], true)?;
+
+    let (caught, missed) = outcomes(&out)?;
+    let mut good = true;
+    for (subject, there_are) in subjects.iter().zip(there_are) {
+        let figures = figures(&of(subject, &chosen), &caught, &missed);
+        let tellable = figures.tried - figures.excused;
+        let percent = (figures.caught * 100).checked_div(tellable).unwrap_or(100);
+        for survivor in &figures.survivors {
+            println!("survivor: {survivor}");
+        }
+        println!(
+            "{}::{}: {there_are} mutants, {} tried, {} caught, {} nobody can tell, {} survive: {percent} %",
+            package.name,
+            subject.name,
+            figures.tried,
+            figures.caught,
+            figures.excused,
+            figures.survivors.len()
+        );
+        if subject.bar.is_some_and(|bar| percent < bar) {
+            println!("below the bar of {BAR} %");
+            good = false;
+        }
+    }
+    Ok(good)
+}
+
+/// The mutants of a package, by cargo-mutants' names: `FILE:LINE:COLUMN: CHANGE`.
+fn list(program: &Path, package: &Package) -> Result<Vec<String>> {
+    let listed = Command::new(program)
+        .args(["mutants", "--list", "-p", package.name])
+        .current_dir(workspace())
+        .output()
+        .context("cargo-mutants does not start")?;
+    ensure!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
+    Ok(String::from_utf8_lossy(&listed.stdout).lines().map(str::to_owned).collect())
+}
+
+/// Tries the mutants against the tests of a package. `again`: without those that were caught before.
+fn test(
+    program: &Path,
+    package: &Package,
+    mutants: &[String],
+    out: &Path,
+    tests_of: &str,
+    arguments: &[&str],
+    again: bool,
+) -> Result<()> {
+    let mut command = Command::new(program);
+    command
+        .args(["mutants", "-p", package.name, "--test-package", tests_of])
+        .args(["--profile", "mutants", "--jobs", "2", "--timeout", "60", "--build-timeout", "300"])
+        .args(["--no-times", "--colors", "never", "-o"])
+        .arg(out)
+        .args(again.then_some("--iterate"))
+        .args(mutants.iter().flat_map(|mutant| ["-F".to_owned(), format!("^{}$", escaped(mutant))]))
+        .arg("--")
+        .args(arguments)
+        // A test that fails is no reason to look for where.
+        .env("RUST_BACKTRACE", "0")
+        .env("PROPTEST_MAX_SHRINK_ITERS", "0")
+        .current_dir(workspace());
+    let status = command.status().context("cargo-mutants does not start")?;
+    // 2: some survive; 3: some hang. Both are told below.
+    ensure!(matches!(status.code(), Some(0 | 2 | 3)), "cargo-mutants: {status}");
+    Ok(())
+}
+
+/// The same text as a regular expression.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in text.chars() {
+        if c.is_ascii_punctuation() {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}
+
+/// What was caught, and what was missed. One that hangs is caught: whoever runs the tests learns of it.
+fn outcomes(out: &Path) -> Result<(BTreeSet<String>, BTreeSet<String>)> {
+    let out = out.join("mutants.out");
+    let names = |file: PathBuf| -> BTreeSet<String> {
+        fs::read_to_string(file).unwrap_or_default().lines().map(str::to_owned).collect()
+    };
+    let missed_file = out.join("missed.txt");
+    ensure!(missed_file.exists(), "{} is missing", missed_file.display());
+    let [missed, caught, hung, unviable, before] =
+        ["missed.txt", "caught.txt", "timeout.txt", "unviable.txt", "previously_caught.txt"]
+            .map(|name| names(out.join(name)));
+    let caught = caught.into_iter().chain(hung).chain(before).filter(|name| !unviable.contains(name));
+    Ok((caught.collect(), missed))
+}
+
+fn figures(mutants: &[String], caught: &BTreeSet<String>, missed: &BTreeSet<String>) -> Figures {
+    let mut figures = Figures::default();
+    for mutant in mutants {
+        if caught.contains(mutant) {
+            figures.caught += 1;
+        } else if missed.contains(mutant) {
+            match reason(mutant) {
+                Some(_) => figures.excused += 1,
+                None => figures.survivors.push(mutant.clone()),
+            }
+        }
+    }
+    figures.tried = figures.caught + figures.excused + figures.survivors.len();
+    figures
+}
+
+/// So many of them at most: which, the seed says.
+fn sample(mut mutants: Vec<String>, at_most: usize, seed: u64) -> Vec<String> {
+    if mutants.len() > at_most {
+        mutants.sort_by_key(|mutant| hash(seed, mutant));
+        mutants.truncate(at_most);
+        mutants.sort();
+    }
+    mutants
+}
+
+/// FNV-1a: the same in each version of the compiler.
+fn hash(seed: u64, text: &str) -> u64 {
+    let bytes = seed.to_le_bytes().into_iter().chain(text.bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_the_seeds() {
+        let mutants: Vec<_> = (0..100).map(|n| format!("mutant {n}")).collect();
+        let of = |seed| sample(mutants.clone(), 10, seed);
+        assert_eq!(of(1).len(), 10);
+        assert_eq!(of(1), of(1));
+        assert_ne!(of(1), of(2));
+        assert_eq!(sample(mutants.clone(), 100, 1), mutants);
+    }
+
+    #[test]
+    fn what_survives_and_can_be_told_counts() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+        let mutants = ["a", "b", "c", "unviable"].map(str::to_owned);
+        let figures = figures(&mutants, &names(&["a"]), &names(&["b", "c", "other"]));
+        assert_eq!((figures.tried, figures.caught, figures.excused), (3, 1, 0));
+        assert_eq!(figures.survivors, ["b", "c"]);
+    }
+}
