@@ -9,9 +9,7 @@
  */
 
 #include "dat_test.h"
-
-#include <dirent.h>
-#include <malloc.h>
+#include "usage.h"
 
 enum { WARM_UP = 100, QUIET = 5, MOST = 12, LENGTH = 64 };
 /* How long what has ended may take to be forgotten, s. */
@@ -20,79 +18,6 @@ enum { WARM_UP = 100, QUIET = 5, MOST = 12, LENGTH = 64 };
 #define HEAP_STEP (128 * 1024)
 /* Less than a thousand connections that leave an object each. */
 #define CRUMBS (16 * 1024)
-
-struct usage {
-    long descriptors, threads, mapped, in_use;
-};
-
-static long entries(const char *path)
-{
-    DIR *dir = opendir(path);
-    long count = 0;
-    EXPECT(dir, "%s: %s", path, strerror(errno));
-    while (readdir(dir))
-        count++;
-    closedir(dir);
-    return count;
-}
-
-/* malloc counts what its threads keep for themselves as handed out: it is to keep nothing, which is said before it starts. */
-static void start_without_caches(char **argv)
-{
-    static const char *mark = "OPENDAT_TEST_WITHOUT_CACHES";
-    if (getenv(mark))
-        return;
-    setenv(mark, "1", 1);
-    setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0", 1);
-    execv("/proc/self/exe", argv);
-    EXPECT(0, "/proc/self/exe: %s", strerror(errno));
-}
-
-/* What malloc has handed out, bytes: what it has taken from the system, less what is free. */
-static long bytes_in_use(void)
-{
-    /* The totals over all heaps come last. */
-    const char *totals, *names[] = {"\"rest\"", "\"fast\"", "\"mmap\"", "\"current\""};
-    long sizes[4];
-    char *report = NULL;
-    size_t length;
-    FILE *stream = open_memstream(&report, &length);
-    EXPECT(stream && malloc_info(0, stream) == 0 && fclose(stream) == 0, "no malloc_info");
-    totals = strstr(report, "</heap>");
-    for (const char *next = totals; next; next = strstr(next + 1, "</heap>"))
-        totals = next;
-    for (int i = 0; i < 4; i++) {
-        const char *line = totals ? strstr(totals, names[i]) : NULL;
-        const char *size = line ? strstr(line, "size=\"") : NULL;
-        EXPECT(size, "malloc_info says no %s:\n%s", names[i], report);
-        sizes[i] = atol(size + strlen("size=\""));
-    }
-    free(report);
-    return sizes[2] + sizes[3] - sizes[0] - sizes[1];
-}
-
-static long bytes_mapped(void)
-{
-    long pages = 0;
-    FILE *statm = fopen("/proc/self/statm", "r");
-    EXPECT(statm && fscanf(statm, "%ld", &pages) == 1, "no /proc/self/statm");
-    fclose(statm);
-    return pages * sysconf(_SC_PAGESIZE);
-}
-
-static struct usage usage(void)
-{
-#ifdef __SANITIZE_ADDRESS__
-    /* The sanitizer keeps for a while what was freed, and tells itself of what was not. */
-    return (struct usage){.descriptors = entries("/proc/self/fd"), .threads = entries("/proc/self/task")};
-#endif
-    return (struct usage){
-        .descriptors = entries("/proc/self/fd"),
-        .threads = entries("/proc/self/task"),
-        .mapped = bytes_mapped(),
-        .in_use = bytes_in_use(),
-    };
-}
 
 static int within(const struct usage *now, const struct usage *goal)
 {

@@ -31,6 +31,8 @@ pub struct Flow {
     /// The RMRs of binds, by the cells of the requests; made by the first one.
     rmrs: OnceLock<Box<[AtomicUsize]>>,
     srq: Option<SrqShare>,
+    /// The EVDs of its receives and of its requests had overflowed before there was a completion: none of them is ever queued.
+    lost: [bool; 2],
     pub(super) holding: Arc<Holding>,
     /// Posts are counted by whoever posts to each queue, receives by whoever takes their completions.
     pub(super) tally: Arc<Tally<{ counters::EP_ALL }>>,
@@ -48,8 +50,8 @@ pub(super) struct Depth {
 /// One of the two queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
-    Receives,
-    Requests,
+    Receives = 0,
+    Requests = 1,
 }
 
 impl Flow {
@@ -70,9 +72,15 @@ impl Flow {
             receives: Depth::new(max_recvs),
             rmrs: OnceLock::new(),
             srq,
+            lost: [false; 2],
             holding,
             tally,
         }
+    }
+
+    /// Completions of a side are lost where its EVD has lost others.
+    pub(super) fn expect_nothing_of_dead<T: Transport>(&mut self, evds: [Option<&Node<Evd<T>>>; 2]) {
+        self.lost = evds.map(|evd| evd.is_some_and(|evd| evd.takes_no_more_completions()));
     }
 
     /// Without an EVD nobody learns of completions, so that nothing is counted back here: then the transport's own queue is
@@ -106,6 +114,9 @@ impl Flow {
     /// After [`Flow::settle`] and the drop of the queue pair: the consumer has taken all completions of one side, and whoever
     /// took the last one has left the flow.
     fn is_over(&self, side: Side) -> bool {
+        if self.lost[side as usize] {
+            return true;
+        }
         match (side, &self.srq) {
             (Side::Requests, _) => self.requests.is_over(),
             (Side::Receives, Some(_)) => self.holding.held() == 0,
@@ -352,13 +363,16 @@ mod tests {
         Arc::new(flow)
     }
 
-    /// Nothing is left of an endpoint whose completions were suppressed, or that never posted.
+    /// Nothing is left of an endpoint whose completions were suppressed, that never posted, or whose EVD was dead.
     #[test]
     fn what_is_over_is_not_kept() {
         let (mut orphans, empties) = (Orphans::default(), Arc::<AtomicU64>::default());
         for n in 0..200_000 {
             orphans.add((7, Arc::clone(&empties)), &flow(n % 3, true), Side::Requests);
             orphans.add((7, Arc::clone(&empties)), &flow(0, true), Side::Receives);
+            let mut of_a_dead_evd = flow(1, false);
+            Arc::get_mut(&mut of_a_dead_evd).expect("it is new").lost = [false, true];
+            orphans.add((7, Arc::clone(&empties)), &of_a_dead_evd, Side::Requests);
         }
         assert_eq!((orphans.len(), orphans.looks), (0, 0));
     }

@@ -45,6 +45,7 @@ impl<T: Transport> Ep<T> {
         let ep = self.shared.ep as *mut c_void;
         let mut flow = Flow::new(ep, &self.ia.name, requests, recvs, srq_share, Arc::clone(&holding), tally);
         flow.count_only_reported(setup.request_evd.is_some(), setup.recv_evd.is_some());
+        flow.expect_nothing_of_dead([setup.recv_evd.as_deref(), setup.request_evd.as_deref()]);
         // Not a box: its address is used, and a box that is moved promises that nobody else has that.
         let flow = Arc::new(flow);
         let limits = self.ia.transport.attrs();

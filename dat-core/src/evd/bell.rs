@@ -32,6 +32,8 @@ pub(super) struct Bell<T: Transport> {
     pub(super) streams: Streams,
     /// Events were lost: what was there before can be taken, then it is of no use.
     pub(super) overflowed: AtomicBool,
+    /// A completion was lost, and so are all that follow.
+    pub(super) completions_end: AtomicBool,
 }
 
 impl<T: Transport> Bell<T> {
@@ -92,7 +94,10 @@ impl<T: Transport> Bell<T> {
 impl<T: Transport> Receiver<T> for Bell<T> {
     fn upcall(&self, up: Upcall<'_, T>) {
         match up {
-            Upcall::CqOverflow => self.overflow(),
+            Upcall::CqOverflow => {
+                self.completions_end.store(true, Ordering::Release);
+                self.overflow();
+            }
             _ => {
                 self.counters.tally.count(DCNT_EVD_DTO_CALLBACK);
                 self.ring();

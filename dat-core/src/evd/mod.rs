@@ -109,6 +109,7 @@ pub fn create<T: Transport>(
             counters: EvdCounters::default(),
             streams: feed::Streams::default(),
             overflowed: AtomicBool::new(false),
+            completions_end: AtomicBool::new(false),
         });
         let completes = flags & (DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG) != 0;
         // SAFETY: the bell is dropped after the completion queue (field order in `Evd`).
@@ -181,6 +182,16 @@ impl<T: Transport> Evd<T> {
         self.depth.load(Ordering::Relaxed)
     }
 
+    /// It has lost events.
+    fn has_overflowed(&self) -> bool {
+        self.bell.overflowed.load(Ordering::Acquire)
+    }
+
+    /// It has lost a completion, and queues no more of them.
+    pub(crate) fn takes_no_more_completions(&self) -> bool {
+        self.bell.completions_end.load(Ordering::Acquire)
+    }
+
     /// How often the completion queue was seen empty.
     pub fn empties(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.empties)
@@ -208,7 +219,7 @@ impl<T: Transport> Evd<T> {
     /// Queues an event that is not a completion and tells whoever cares. `DAT_QUEUE_FULL`: there was no room;
     /// `DAT_INVALID_STATE`: nor will there be.
     pub fn post(&self, number: DAT_EVENT_NUMBER, data: DAT_EVENT_DATA, order: Order) -> Result<()> {
-        if self.bell.overflowed.load(Ordering::Acquire) {
+        if self.has_overflowed() {
             return Err(Error::of(DAT_INVALID_STATE));
         }
         {
@@ -268,7 +279,7 @@ impl<T: Transport> Evd<T> {
         if self.bell.attendance.is_attended() {
             return Err(Error::state(DAT_INVALID_STATE_EVD_WAITER));
         }
-        if self.bell.overflowed.load(Ordering::Acquire) {
+        if self.has_overflowed() {
             return Err(Error::of(DAT_INVALID_STATE));
         }
         let _control = self.ia.control();

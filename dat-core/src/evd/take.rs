@@ -81,7 +81,7 @@ impl<T: Transport> Evd<T> {
     #[cold]
     pub(super) fn nothing(&self) -> Error {
         // uDAPL 1.2: an EVD that has overflowed is broken; an empty queue would be a lie.
-        let overflowed = self.bell.overflowed.load(Ordering::Acquire);
+        let overflowed = self.has_overflowed();
         Error::of(if overflowed { DAT_INVALID_STATE } else { DAT_QUEUE_EMPTY })
     }
 

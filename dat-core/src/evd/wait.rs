@@ -103,7 +103,7 @@ impl<T: Transport> Evd<T> {
             if count >= threshold && unsafe { self.take(&mut event) }.is_some() {
                 return Ok(Waited { event: Ok(event), more: count - 1 });
             }
-            if self.bell.overflowed.load(Ordering::Acquire) {
+            if self.has_overflowed() {
                 return Err(self.nothing());
             }
             match slept {

@@ -36,6 +36,7 @@ pub(super) const BEHAVIOURS: &[Behaviour] = &[
     behaviour("waits_poll_as_long_as_is_said", "spin", &[]),
     behaviour("a_target_that_computes", "one_sided", &["compute"]),
     behaviour("connections_leave_nothing_behind", "connection_cycles", &["50"]),
+    behaviour("connections_leave_nothing_on_a_full_evd", "soak", &["100"]),
     behaviour("wrong_handles", "bad_handles", &[]),
     behaviour("a_signal_interrupts_a_wait", "interrupted", &["waits"]),
     behaviour("a_stop_or_a_debugger_interrupts_no_wait", "interrupted", &["stopped"]),

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Many connections whose requests are suppressed and whose request EVDs are never empty and never looked at: what has ended
+ * takes no memory, and does not make later connections slower.
+ *
+ *   soak COUNT   so many connections; they end gracefully, abruptly, and by dat_ep_free, with sends under way
+ *
+ * Memory is judged; the time is printed.
+ */
+
+#include "usage.h"
+
+enum { PARTS = 10, SENDS = 4, LENGTH = 64, DTOS = 8 };
+/* Each connection that left an object would leave more bytes. */
+#define OBJECT 100
+/* Tables keep the size that they needed when they were fullest. */
+#define TABLES (4 << 20)
+/* How long what has ended may take to be forgotten, s. */
+#define MEMORY 5
+
+/* One of the two endpoints of a connection, both of one adapter. */
+struct half {
+    DAT_EVD_HANDLE request, recv, connect;
+    DAT_EP_HANDLE ep;
+};
+
+static struct end end;
+
+static void make_endpoint(struct half *half)
+{
+    DAT_EP_ATTR attr = ep_attributes(DTOS);
+    OK(dat_ep_create(end.ia, end.pz, half->recv, half->request, half->connect, &attr, &half->ep));
+}
+
+/* Its request EVD has an event that nobody takes. */
+static void make_half(struct half *half)
+{
+    DAT_EVENT event;
+    memset(&event, 0, sizeof event);
+    event.event_number = DAT_SOFTWARE_EVENT;
+    OK(dat_evd_create(end.ia, DTOS + 1, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &half->recv));
+    OK(dat_evd_create(end.ia, 2 * DTOS, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG | DAT_EVD_SOFTWARE_FLAG, &half->request));
+    OK(dat_evd_create(end.ia, 8, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &half->connect));
+    event.evd_handle = half->request;
+    OK(dat_evd_post_se(half->request, &event));
+    make_endpoint(half);
+}
+
+static void send_suppressed(struct half *from)
+{
+    for (int i = 0; i < SENDS; i++) {
+        DAT_LMR_TRIPLET segment = local_segment(&end, 0, LENGTH);
+        DAT_DTO_COOKIE cookie = {.as_64 = (DAT_UINT64)i};
+        OK(dat_ep_post_send(from->ep, 1, &segment, cookie, DAT_COMPLETION_SUPPRESS_FLAG));
+    }
+}
+
+static void post_receives_of(struct half *half)
+{
+    for (int i = 0; i < SENDS; i++) {
+        DAT_LMR_TRIPLET segment = local_segment(&end, LENGTH, LENGTH);
+        DAT_DTO_COOKIE cookie = {.as_64 = (DAT_UINT64)i};
+        OK(dat_ep_post_recv(half->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
+    }
+}
+
+static void take_all(DAT_EVD_HANDLE evd)
+{
+    DAT_EVENT event;
+    while (dat_evd_dequeue(evd, &event) == DAT_SUCCESS)
+        ;
+}
+
+static void await_end(DAT_EVD_HANDLE connect)
+{
+    DAT_EVENT event = wait_event(connect, 10 * SECOND);
+    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED ||
+               event.event_number == DAT_CONNECTION_EVENT_BROKEN,
+           "event 0x%x", event.event_number);
+}
+
+static void connection(struct half *caller, struct half *listener, DAT_CONN_QUAL port, int number)
+{
+    post_receives_of(caller);
+    post_receives_of(listener);
+    start_connect(caller->ep, port);
+    accept_next(end.cr, listener->ep, listener->connect);
+    wait_established(caller->connect);
+    send_suppressed(caller);
+    if (number % 3 == 0)
+        OK(dat_ep_disconnect(caller->ep, DAT_CLOSE_GRACEFUL_FLAG));
+    if (number % 3 == 1)
+        OK(dat_ep_disconnect(caller->ep, DAT_CLOSE_ABRUPT_FLAG));
+    if (number % 3 == 2)
+        OK(dat_ep_free(caller->ep));
+    else
+        await_end(caller->connect);
+    await_end(listener->connect);
+    if (number % 3 != 2)
+        OK(dat_ep_free(caller->ep));
+    OK(dat_ep_free(listener->ep));
+    take_all(caller->recv);
+    take_all(listener->recv);
+    take_all(caller->connect);
+    take_all(end.async);
+    make_endpoint(caller);
+    make_endpoint(listener);
+}
+
+static long settled_bytes(long goal)
+{
+    double limit = now() + MEMORY;
+    long bytes = bytes_in_use();
+    while (bytes > goal && now() < limit) {
+        usleep(10000);
+        bytes = bytes_in_use();
+    }
+    return bytes;
+}
+
+int main(int argc, char **argv)
+{
+    int count = argc == 2 ? atoi(argv[1]) : 0;
+    struct half caller, listener;
+    DAT_CONN_QUAL port;
+    DAT_PSP_HANDLE psp;
+    long first = 0, descriptors = 0, threads = 0;
+
+    start_without_caches(argv);
+    EXPECT(count >= PARTS, "usage: soak COUNT");
+    end_open(&end, 4096, DTOS);
+    make_half(&caller);
+    make_half(&listener);
+    port = free_port();
+    OK(dat_psp_create(end.ia, port, end.cr, DAT_PSP_CONSUMER_FLAG, &psp));
+    for (int part = 0; part < PARTS; part++) {
+        double started = now();
+        long bytes, limit;
+        for (int i = 0; i < count / PARTS; i++)
+            connection(&caller, &listener, port, i);
+        started = (now() - started) * 1e6 / (count / PARTS);
+        limit = first + TABLES + (long)OBJECT * (part - 1) * (count / PARTS);
+        bytes = part == 0 ? bytes_in_use() : settled_bytes(part == 1 ? 0 : limit);
+        printf("%d connections: %.0f us each, %ld bytes in use\n", (part + 1) * (count / PARTS), started, bytes);
+        if (part == 1) {
+            first = bytes;
+            descriptors = usage().descriptors;
+            threads = usage().threads;
+        }
+#ifndef __SANITIZE_ADDRESS__
+        EXPECT(part < 2 || bytes <= limit, "%ld bytes more than before", bytes - first);
+#endif
+        EXPECT(part < 2 || (usage().descriptors <= descriptors && usage().threads <= threads),
+               "descriptors or threads are left");
+    }
+    OK(dat_psp_free(psp));
+    for (int i = 0; i < 2; i++) {
+        struct half *half = i == 0 ? &caller : &listener;
+        OK(dat_ep_free(half->ep));
+        OK(dat_evd_free(half->recv));
+        OK(dat_evd_free(half->request));
+        OK(dat_evd_free(half->connect));
+    }
+    end_close(&end);
+    puts("ok");
+    return 0;
+}
