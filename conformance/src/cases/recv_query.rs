@@ -6,7 +6,7 @@ use dat_sys::*;
 
 use crate::case::{Outcome, Row, must};
 use crate::check::{answers, ok, same, supported, that, unsupported};
-use crate::rig::Rig;
+use crate::rig::{Ep, Rig};
 
 pub(super) const CASES: &[Row] = &[
     must(
@@ -63,6 +63,21 @@ pub(super) const CASES: &[Row] = &[
                 ok(rig.recv_srq(srq, &[memory.all()], id))?;
             }
             counts(rig, ep.ep, 0, Some(0))
+        },
+    ),
+    must(
+        "dat_ep_recv_query/half-received",
+        "DESCRIPTION 3",
+        "A buffer that a message is arriving in has no completion yet, and counts.",
+        |rig| half_received(rig, || rig.ep(), |ep, to| rig.recv(ep.ep, to, 1)),
+    ),
+    must(
+        "dat_ep_recv_query/half-received-of-srq",
+        "DESCRIPTION 4",
+        "A buffer of an SRQ that a message is arriving in belongs to the EP, and counts.",
+        |rig| {
+            let srq = rig.srq(2)?;
+            half_received(rig, || rig.ep_on(srq), |_, to| rig.recv_srq(srq, to, 1))
         },
     ),
     must(
@@ -181,6 +196,41 @@ fn ask(rig: &Rig, ep: DAT_EP_HANDLE) -> Outcome<(DAT_COUNT, DAT_COUNT)> {
     let (mut buffers, mut span) = (-7, -7);
     supported(rig.api.dat_ep_recv_query(ep, &mut buffers, &mut span))?;
     Ok((buffers, span))
+}
+
+/// Octets of a message that takes longer to arrive than it takes to stop its sender.
+const LONG: u32 = 32 << 20;
+/// A sender that is stopped too late sends another one.
+const TRIES: u32 = 20;
+
+/// While a message is half received, since its sender is held still, there is one buffer.
+fn half_received(
+    rig: &Rig,
+    ep: impl Fn() -> Outcome<Ep>,
+    post: impl Fn(&Ep, &[DAT_LMR_TRIPLET]) -> DAT_RETURN,
+) -> Outcome {
+    let to = rig.memory(LONG)?;
+    for _ in 0..TRIES {
+        to.store(0, &[0]);
+        to.store(LONG - 1, &[0]);
+        let (ep, mut peer) = rig.far_pair_of(ep()?)?;
+        ok(post(&ep, &[to.all()]))?;
+        peer.send(LONG)?;
+        // A look at the EVD makes progress; the completion stays there.
+        while to.load(0, 1) == [0] {
+            rig.state(ep.ep)?;
+        }
+        peer.hold()?;
+        let asked = counts(rig, ep.ep, 1, Some(1));
+        if to.load(LONG - 1, 1) == [0] {
+            asked?;
+            ok(rig.api.dat_ep_disconnect(ep.ep, DAT_CLOSE_ABRUPT_FLAG))?;
+            rig.completes(ep.recv, 1, DAT_DTO_ERR_FLUSHED)?;
+            return counts(rig, ep.ep, 0, Some(0));
+        }
+        rig.completes(ep.recv, 1, DAT_DTO_SUCCESS)?;
+    }
+    unsupported("a message is not seen while it arrives")
 }
 
 /// The EP has so many buffers, and their span is that, as far as the provider can tell.

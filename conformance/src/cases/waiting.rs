@@ -26,6 +26,33 @@ pub(super) const CASES: &[Row] = &[
         },
     ),
     must(
+        "dat_evd_wait/unsignalled-completion",
+        "DESCRIPTION",
+        "A completion that is unsignalled does not end a wait; one that is signalled does, and then there are both.",
+        |rig| {
+            let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
+            let pair = rig.pair_with(&DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() })?;
+            let (other, from, to) = (rig.pair()?, rig.memory(8)?, rig.memory(16)?);
+            from.store(0, &[7; 8]);
+            let (answer, more) = rig.while_waiting_beside(pair.active.request, || {
+                let (first, flags) = (to.remote_part(0, 8), DAT_COMPLETION_UNSIGNALLED_FLAG);
+                ok(rig.write_with(pair.active.ep, &[from.all()], 1, &first, flags))?;
+                while to.load(0, 8) != [7; 8] {
+                    std::thread::yield_now();
+                }
+                // What the first one wakes it has woken by the time that others have come and gone.
+                for id in 0..20 {
+                    ok(rig.write(other.active.ep, &[from.all()], id, &to.remote_part(8, 8)))?;
+                    rig.completes(other.active.request, id, DAT_DTO_SUCCESS)?;
+                }
+                ok(rig.write(pair.active.ep, &[from.all()], 2, &first))
+            })?;
+            ok(answer)?;
+            same("events that are left", more, 1)?;
+            rig.completes(pair.active.request, 2, DAT_DTO_SUCCESS).map(drop)
+        },
+    ),
+    must(
         "dat_cno_wait/interrupted",
         "RETURN VALUES: interrupted call",
         "A signal ends a wait on a CNO, which says so.",

@@ -33,6 +33,8 @@ enum Ask {
     Accept,
     /// Connect to this qualifier, and do not wait for the answer.
     Connect(DAT_CONN_QUAL),
+    /// Send a message of so many octets, none of them 0, through the endpoint that was accepted last.
+    Send(u32),
     /// Register these bytes of a file, mapped, as shared memory under a name.
     Share(Shared),
 }
@@ -100,7 +102,12 @@ impl Rig {
 
     /// An endpoint that is connected to a process, where the adapter leads from one to another.
     pub(crate) fn far_pair(&self) -> Outcome<(Ep, Peer)> {
-        let (mut peer, ep) = (self.peer()?, self.ep()?);
+        self.far_pair_of(self.ep()?)
+    }
+
+    /// The same of this endpoint.
+    pub(crate) fn far_pair_of(&self, ep: Ep) -> Outcome<(Ep, Peer)> {
+        let mut peer = self.peer()?;
         ok(self.connect(ep.ep, peer.qualifier, b""))?;
         peer.ask(&Ask::Accept)?;
         match self.event(ep.connect)?.event_number {
@@ -123,6 +130,12 @@ impl Peer {
     /// Has it connect to a qualifier of ours; the answer is not waited for.
     pub(crate) fn connect(&mut self, qualifier: DAT_CONN_QUAL) -> Outcome {
         self.ask(&Ask::Connect(qualifier))?;
+        self.done()
+    }
+
+    /// Has it send a message of so many octets, none of them 0.
+    pub(crate) fn send(&mut self, length: u32) -> Outcome {
+        self.ask(&Ask::Send(length))?;
         self.done()
     }
 
@@ -205,13 +218,18 @@ pub(crate) fn serve(
         Err(stop) => return say(&Told::Failed(words(stop))),
     };
     say(&Told::Ready(memory.address, memory.rmr_context))?;
+    let mut accepted = None;
     for asked in asked {
         let told = match serde_json::from_str(&asked?)? {
             Ask::Listen(qualifier) => {
                 let flags = DAT_PSP_CONSUMER_FLAG;
                 Ok(Told::Status(api.dat_psp_create(rig.ia, qualifier, evd, flags, &mut null_mut())))
             }
-            Ask::Accept => accept(&rig, evd),
+            Ask::Accept => accept(&rig, evd).map(|ep| {
+                accepted = Some(ep);
+                Told::Done
+            }),
+            Ask::Send(length) => send(&rig, accepted.as_ref(), length),
             Ask::Connect(qualifier) => {
                 rig.ep().and_then(|ep| ok(rig.connect(ep.ep, qualifier, b""))).map(|()| Told::Done)
             }
@@ -222,11 +240,17 @@ pub(crate) fn serve(
     Ok(())
 }
 
-fn accept(rig: &Rig, evd: DAT_EVD_HANDLE) -> Outcome<Told> {
+fn accept(rig: &Rig, evd: DAT_EVD_HANDLE) -> Outcome<Ep> {
     let (ep, arrival) = (rig.ep()?, rig.arrival(evd)?);
     ok(rig.accept(arrival.cr, ep.ep, b""))?;
     rig.connection(ep.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
-    Ok(Told::Done)
+    Ok(ep)
+}
+
+fn send(rig: &Rig, ep: Option<&Ep>, length: u32) -> Outcome<Told> {
+    let (ep, memory) = (ep.ok_or_else(|| failed("nothing was accepted"))?, rig.memory(length)?);
+    memory.store(0, &vec![0xff; length as usize]);
+    ok(rig.send(ep.ep, &[memory.all()], 1)).map(|()| Told::Done)
 }
 
 fn words(stop: Stop) -> String {

@@ -45,6 +45,16 @@ impl Rig {
         evd: DAT_EVD_HANDLE,
         meanwhile: impl FnOnce() -> Outcome,
     ) -> Outcome<DAT_RETURN> {
+        self.while_waiting_beside(evd, meanwhile).map(|(answer, _)| answer)
+    }
+
+    /// The same; answers, too, how many more events there were when the wait ended.
+    #[track_caller]
+    pub(crate) fn while_waiting_beside(
+        &self,
+        evd: DAT_EVD_HANDLE,
+        meanwhile: impl FnOnce() -> Outcome,
+    ) -> Outcome<(DAT_RETURN, DAT_COUNT)> {
         let (api, number) = (self.api, evd as usize);
         thread::scope(|scope| {
             let waiter = scope.spawn(move || wait(api, number));
@@ -154,9 +164,9 @@ impl Rig {
     }
 }
 
-fn wait(api: &Api, evd: usize) -> DAT_RETURN {
+fn wait(api: &Api, evd: usize) -> (DAT_RETURN, DAT_COUNT) {
     let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
-    api.dat_evd_wait(evd as DAT_EVD_HANDLE, SOON, 1, &mut event, &mut more)
+    (api.dat_evd_wait(evd as DAT_EVD_HANDLE, SOON, 1, &mut event, &mut more), more)
 }
 
 /// Until this holds, which must be soon.

@@ -41,6 +41,7 @@ const KNOWN: &[Known] = &[
     known("mem::*::dat_ep_connect/another-process", Unsupported, NO_PEER),
     known("mem::*/silent-peer", Unsupported, NO_PEER),
     known("mem::*/peer-dies", Unsupported, NO_PEER),
+    known("mem::*/half-received*", Unsupported, NO_PEER),
     known("mem::*/peer-is-gone", Unsupported, NO_PEER),
     known("softroce::*::dat_ia_query/private-data-size", Fails, ROOM_IN_A_REQ),
     // The distribution's library, not a provider.

@@ -38,6 +38,7 @@ const SOMETIMES: &[(&str, &str)] = &[
         "the kernel answers for a peer that is held still: the read may be done before it is given up",
     ),
     ("verbs*::dat_cno_wait/unsignalled-completion", UNSIGNALLED),
+    ("verbs*::dat_evd_wait/unsignalled-completion", UNSIGNALLED),
     (
         "verbs_on_siw::*in-completion-pending",
         "the kernel answers for a peer that is held still: the state may be over at once",
