@@ -12,19 +12,22 @@ use crate::cargo::{cargo, target};
 pub(crate) struct Tool {
     name: &'static str,
     version: &'static str,
+    /// What it is asked for its version with.
+    ask: &'static [&'static str],
 }
 
-pub(crate) const DEB: Tool = Tool { name: "cargo-deb", version: "3.8.0" };
-pub(crate) const MUTANTS: Tool = Tool { name: "cargo-mutants", version: "27.1.0" };
-pub(crate) const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
+pub(crate) const DEB: Tool = Tool { name: "cargo-deb", version: "3.8.0", ask: &["--version"] };
+pub(crate) const MUTANTS: Tool =
+    Tool { name: "cargo-mutants", version: "27.1.0", ask: &["mutants", "--version"] };
+pub(crate) const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", ask: &["--version"] };
 
 impl Tool {
     /// Its program, which is there when this returns. Building it takes minutes and needs the network.
     pub(crate) fn provide(&self) -> Result<PathBuf> {
-        let Tool { name, version } = self;
+        let Tool { name, version, ask } = self;
         let root = target()?.join("tools");
         let program = root.join("bin").join(name);
-        let told = Command::new(&program).arg("--version").output();
+        let told = Command::new(&program).args(*ask).output();
         if told.is_ok_and(|told| String::from_utf8_lossy(&told.stdout).trim() == format!("{name} {version}"))
         {
             return Ok(program);
