@@ -2,8 +2,10 @@
 /*
  * Thousands of requests whose completions nobody takes: their places in the queue come free all the same.
  *
- *   quiet suppressed   all but the last of each queue's length are suppressed, and none of those is reported
- *   quiet mute         the endpoint has no EVD for requests
+ *   quiet suppressed    all but the last of each queue's length are suppressed, and none of those is reported
+ *   quiet only          every request is suppressed, and nothing is reported at all
+ *   quiet unsignalled   every request is unsignalled: its completion is there for who looks, and wakes nobody
+ *   quiet mute          the endpoint has no EVD for requests
  */
 
 #include "dat_test.h"
@@ -36,12 +38,43 @@ static void write_suppressed(struct end *end, const struct introduction *peer)
     EXPECT(DAT_GET_TYPE(dat_evd_dequeue(end->request, &event)) == DAT_QUEUE_EMPTY, "one more completion");
 }
 
-static void write_unheard(struct end *end, const struct introduction *peer)
+/* Each completion is taken, with its cookie and in order. Returns the number of the last one. */
+static DAT_UINT64 take_completions(struct end *end, DAT_UINT64 taken)
+{
+    DAT_EVENT event;
+    while (dat_evd_dequeue(end->request, &event) == DAT_SUCCESS) {
+        EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "a write failed");
+        EXPECT(event.event_data.dto_completion_event_data.user_cookie.as_64 == ++taken, "not write %lu", (unsigned long)taken);
+    }
+    return taken;
+}
+
+static void write_unsignalled(struct end *end, const struct introduction *peer)
+{
+    double limit = now() + LIMIT;
+    DAT_UINT64 taken = 0;
+    for (DAT_UINT64 n = 1; n <= WRITES;) {
+        DAT_RETURN posted = post(end, peer, n, DAT_COMPLETION_UNSIGNALLED_FLAG);
+        if (DAT_GET_TYPE(posted) == DAT_INSUFFICIENT_RESOURCES) {
+            /* Those that are done keep their places until their completions are taken. */
+            EXPECT(n - taken > DTOS, "no room for write %lu, and %lu were taken", (unsigned long)n, (unsigned long)taken);
+            taken = take_completions(end, taken);
+            EXPECT(now() < limit, "no room after %lu writes", (unsigned long)n);
+            continue;
+        }
+        OK(posted);
+        n++;
+    }
+    while ((taken = take_completions(end, taken)) < WRITES)
+        EXPECT(now() < limit, "%lu completions", (unsigned long)taken);
+}
+
+static void write_unheard(struct end *end, const struct introduction *peer, DAT_COMPLETION_FLAGS flags)
 {
     double limit = now() + LIMIT;
     long full = 0;
     for (DAT_UINT64 n = 1; n <= WRITES;) {
-        DAT_RETURN posted = post(end, peer, n, DAT_COMPLETION_DEFAULT_FLAG);
+        DAT_RETURN posted = post(end, peer, n, flags);
         if (DAT_GET_TYPE(posted) == DAT_INSUFFICIENT_RESOURCES) {
             full++;
             EXPECT(now() < limit, "no room after %lu writes", (unsigned long)n);
@@ -53,15 +86,48 @@ static void write_unheard(struct end *end, const struct introduction *peer)
     printf("%d writes, %ld times no room\n", WRITES, full);
 }
 
+static bool requests_idle(struct end *end)
+{
+    DAT_EP_STATE state;
+    DAT_BOOLEAN receives, requests;
+    OK(dat_ep_get_status(end->ep, &state, &receives, &requests));
+    return requests == DAT_TRUE;
+}
+
+static void write_suppressed_only(struct end *end, const struct introduction *peer)
+{
+    double limit = now() + LIMIT;
+    DAT_EVENT event;
+    write_unheard(end, peer, DAT_COMPLETION_SUPPRESS_FLAG);
+    do {
+        EXPECT(DAT_GET_TYPE(dat_evd_dequeue(end->request, &event)) == DAT_QUEUE_EMPTY, "a suppressed one is reported");
+        EXPECT(now() < limit, "requests are never idle");
+    } while (!requests_idle(end));
+    /* The queue is whole again, for those that are reported, too. */
+    for (int n = 0; n < DTOS; n++)
+        OK(post(end, peer, WRITES, DAT_COMPLETION_DEFAULT_FLAG));
+    EXPECT(DAT_GET_TYPE(post(end, peer, WRITES, DAT_COMPLETION_DEFAULT_FLAG)) == DAT_INSUFFICIENT_RESOURCES,
+           "one request more than fit");
+    for (int n = 0; n < DTOS; n++) {
+        event = wait_event(end->request, LIMIT * SECOND);
+        EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "a write failed");
+        EXPECT(event.event_data.dto_completion_event_data.user_cookie.as_64 == WRITES, "a suppressed one is reported");
+    }
+    EXPECT(requests_idle(end), "all completions were taken, and requests are not idle");
+}
+
 int main(int argc, char **argv)
 {
-    bool mute = argc == 2 && strcmp(argv[1], "mute") == 0;
+    const char *mode = argc == 2 ? argv[1] : "";
+    bool mute = strcmp(mode, "mute") == 0, unsignalled = strcmp(mode, "unsignalled") == 0;
+    bool only = strcmp(mode, "only") == 0;
     int pipe_ends[2];
     struct end end;
     pid_t target;
     DAT_EVENT event;
 
-    EXPECT(mute || (argc == 2 && strcmp(argv[1], "suppressed") == 0), "usage: quiet suppressed|mute");
+    EXPECT(mute || unsignalled || only || strcmp(mode, "suppressed") == 0,
+           "usage: quiet suppressed|only|unsignalled|mute");
     EXPECT(pipe(pipe_ends) == 0, "pipe: %s", strerror(errno));
     target = fork();
     EXPECT(target >= 0, "fork: %s", strerror(errno));
@@ -75,14 +141,21 @@ int main(int argc, char **argv)
         EXPECT(last == WRITES, "the last write is number %lu", (unsigned long)last);
     } else {
         struct introduction peer;
-        if (mute) {
+        if (mute || unsignalled) {
             DAT_EP_ATTR attr = ep_attributes(DTOS);
+            if (unsignalled)
+                attr.request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
             OK(dat_ep_free(end.ep));
-            OK(dat_ep_create(end.ia, end.pz, end.recv, DAT_HANDLE_NULL, end.connect, &attr, &end.ep));
+            OK(dat_ep_create(end.ia, end.pz, end.recv, mute ? DAT_HANDLE_NULL : end.request, end.connect, &attr,
+                             &end.ep));
         }
         peer = connect_to(&end, pipe_ends[0]);
         if (mute)
-            write_unheard(&end, &peer);
+            write_unheard(&end, &peer, DAT_COMPLETION_DEFAULT_FLAG);
+        else if (unsignalled)
+            write_unsignalled(&end, &peer);
+        else if (only)
+            write_suppressed_only(&end, &peer);
         else
             write_suppressed(&end, &peer);
         /* What was posted is carried out first. */

@@ -29,6 +29,8 @@ const BEHAVIOURS: &[Behaviour] = &[
     ),
     built_in("suppressed_requests_give_their_places_back", "quiet", &["suppressed"]),
     built_in("requests_without_an_evd_give_their_places_back", "quiet", &["mute"]),
+    built_in("requests_that_are_all_suppressed_give_their_places_back", "quiet", &["only"]),
+    built_in("unsignalled_requests_give_their_places_back", "quiet", &["unsignalled"]),
     built_in("an_rmr_is_bound_that_the_peer_has_invalidated", "binds", &["invalidated"]),
     built_in("one_sided_operations_complete_while_the_target_computes", "one_sided", &["compute"]),
     built_in("one_sided_operations_complete_while_the_target_sleeps", "one_sided", &["sleep"]),

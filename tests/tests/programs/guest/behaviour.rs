@@ -27,6 +27,8 @@ pub(super) const BEHAVIOURS: &[Behaviour] = &[
     behaviour("calls_that_nobody_answers", "no_answer", &["10.77.0.99", "203.0.113.1"]),
     behaviour("suppressed_requests", "quiet", &["suppressed"]),
     behaviour("requests_without_an_evd", "quiet", &["mute"]),
+    behaviour("requests_that_are_all_suppressed", "quiet", &["only"]),
+    behaviour("unsignalled_requests", "quiet", &["unsignalled"]),
     behaviour("a_small_message_is_copied_when_it_is_posted", "inline", &[]),
     behaviour("a_bind_behind_a_send_that_waits", "binds", &["late"]),
     behaviour("a_bind_queue_that_is_flushed", "binds", &["flushed"]),
@@ -55,6 +57,8 @@ pub(super) const SIW: &[Behaviour] = &[
     behaviour("children", "forks", &["graceful"]),
     behaviour("suppressed_requests", "quiet", &["suppressed"]),
     behaviour("requests_without_an_evd", "quiet", &["mute"]),
+    behaviour("requests_that_are_all_suppressed", "quiet", &["only"]),
+    behaviour("unsignalled_requests", "quiet", &["unsignalled"]),
     behaviour("connections_leave_nothing_behind", "connection_cycles", &["50"]),
     behaviour("ends_at_any_moment", "exits", &["40"]),
 ];
