@@ -49,9 +49,10 @@ struct Retired {
 }
 
 /// What one endpoint's flow gives back of a queue's buffers.
+#[derive(Debug)]
 pub struct SrqShare {
     counts: Arc<SrqCounts>,
-    /// Written by whoever takes the events of the flow's receives: one thread at a time.
+    /// Written by whoever takes the events of the flow's receives, or by the transport if nobody does: one thread at a time.
     retired: Arc<AtomicU64>,
 }
 

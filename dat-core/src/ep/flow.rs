@@ -213,6 +213,15 @@ impl Flow {
     }
 }
 
+impl Drop for Flow {
+    /// Completions that were lost when their EVD overflowed are never taken; the shared queue's buffers are given back now.
+    fn drop(&mut self) {
+        if let Some(srq) = &self.srq {
+            (0..self.holding.held()).for_each(|_| srq.retire());
+        }
+    }
+}
+
 impl Depth {
     fn new(max: usize) -> Self {
         let zero = || AtomicU64::new(0);

@@ -36,10 +36,14 @@ impl<T: Transport> Ep<T> {
     /// A queue pair as configured; NULL if something is missing. On an error nothing has changed.
     pub(super) fn new_link(&self, setup: &mut Setup<T>) -> Result<*mut Link<T>> {
         let Some(pz) = &setup.pz else { return Ok(std::ptr::null_mut()) };
-        let holding = Arc::new(setup.holding.successor());
+        let mut holding = setup.holding.successor();
         let attr = &setup.attr;
         let count = |n: DAT_COUNT| usize::try_from(n).unwrap_or(0);
-        let srq_share = setup.srq.as_ref().map(|srq| srq.counts.share());
+        let mut srq_share = setup.srq.as_ref().map(|srq| srq.counts.share());
+        if setup.recv_evd.is_none() {
+            holding.tell_nobody(srq_share.take());
+        }
+        let holding = Arc::new(holding);
         let (requests, recvs) = (count(attr.max_request_dtos), count(attr.max_recv_dtos));
         let tally = self.counters.flow();
         let ep = self.shared.ep as *mut c_void;

@@ -99,7 +99,10 @@ impl<T: Transport> Ep<T> {
     pub fn status(&self) -> (DAT_EP_STATE, bool, bool) {
         // SAFETY: control calls do not run beside one another on one endpoint (MT level).
         let link = unsafe { self.link_ptr().as_ref() };
-        let receives = link.is_none_or(|link| link.flow.receives_idle::<T>(&link.qp));
+        let receives = match link {
+            Some(link) => link.flow.receives_idle::<T>(&link.qp),
+            None => self.kept().buffers == 0,
+        };
         let requests = link.is_none_or(|link| link.flow.requests.is_idle(|| link.qp.carried_out()));
         (self.state() as DAT_EP_STATE, receives, requests)
     }
@@ -107,7 +110,13 @@ impl<T: Transport> Ep<T> {
     /// dat_ep_recv_query: the buffers allocated to the endpoint and not completed, and their span.
     pub fn allocated(&self) -> Allocated {
         // SAFETY: control calls do not run beside one another on one endpoint (MT level).
-        unsafe { self.link_ptr().as_ref() }.map_or(Allocated::default(), |link| link.qp.allocated())
+        unsafe { self.link_ptr().as_ref() }.map_or_else(|| self.kept(), |link| link.qp.allocated())
+    }
+
+    /// The receives of an endpoint that has lost its protection zone (dat_ep_modify): they wait for the next one.
+    fn kept(&self) -> Allocated {
+        let buffers = self.setup().early.len();
+        Allocated { buffers, span: buffers }
     }
 
     /// dat_ep_set_watermark; legal in every state. What is exceeded already is for [`Ep::exceeds`].

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use dat_sys::*;
 
+use crate::srq::SrqShare;
+
 /// The buffers that one queue pair holds, and how many it may. The transport counts what messages take, dat-core what
 /// the consumer gets back: each counter has one writer.
 #[derive(Debug)]
@@ -18,7 +20,13 @@ pub struct Holding {
     /// Armed once for each setting; [`DAT_WATERMARK_INFINITE`] when it has been told of.
     soft: AtomicI32,
     hard: AtomicI32,
+    /// Nobody is told of completions.
+    unheard: Option<Unheard>,
 }
+
+/// A buffer ends without an event: it is given back when a message takes it, to its shared receive queue where it is of one.
+#[derive(Debug)]
+struct Unheard(Option<SrqShare>);
 
 /// Which watermarks are exceeded. They are independent of each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +45,7 @@ impl Default for Holding {
             returned: AtomicU64::new(0),
             soft: AtomicI32::new(DAT_WATERMARK_INFINITE),
             hard: AtomicI32::new(DAT_WATERMARK_INFINITE),
+            unheard: None,
         }
     }
 }
@@ -46,6 +55,11 @@ impl Holding {
     pub(super) fn successor(&self) -> Self {
         let copy = |mark: &AtomicI32| AtomicI32::new(mark.load(Ordering::Relaxed));
         Holding { soft: copy(&self.soft), hard: copy(&self.hard), ..Holding::default() }
+    }
+
+    /// The endpoint has no EVD for receives.
+    pub(super) fn tell_nobody(&mut self, srq: Option<SrqShare>) {
+        self.unheard = Some(Unheard(srq));
     }
 
     /// Sets a soft watermark: it is armed, whether or not the last one was exceeded.
@@ -62,7 +76,12 @@ impl Holding {
     #[inline]
     pub fn took(&self) -> Exceeded {
         self.count();
-        self.test()
+        let exceeded = self.test();
+        if let Some(Unheard(srq)) = &self.unheard {
+            self.gave_back();
+            srq.iter().for_each(SrqShare::retire);
+        }
+        exceeded
     }
 
     /// Counts a buffer that no message took, but whose completion will be counted back.
@@ -148,6 +167,18 @@ mod tests {
             holding.gave_back();
         }
         assert_eq!([holding.took(), holding.took(), holding.test()], [FINE, HARD, HARD]);
+    }
+
+    #[test]
+    fn what_nobody_is_told_of_is_given_back_at_once() {
+        let counts = std::sync::Arc::<crate::srq::SrqCounts>::default();
+        let mut holding = Holding::default();
+        holding.tell_nobody(Some(counts.share()));
+        holding.set_hard(1);
+        assert_eq!([holding.took(), holding.took(), holding.took()], [FINE; 3]);
+        assert_eq!(holding.held(), 0);
+        holding.set_hard(0);
+        assert_eq!(holding.took(), HARD);
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub(crate) const PZS: usize = 4;
 pub(crate) const LMRS: usize = 4;
 pub(crate) const EPS: usize = 4;
 pub(crate) const SPS: usize = 4;
+pub(crate) const SRQS: usize = 2;
 /// Bytes of every region.
 pub(crate) const BYTES: u32 = 64;
 /// Work requests that may be outstanding on either queue of an endpoint.
@@ -42,20 +43,48 @@ pub(crate) enum Call {
     PzFree { pz: usize },
     LmrCreate { lmr: usize, pz: usize, privileges: DAT_MEM_PRIV_FLAGS },
     LmrFree { lmr: usize },
-    EpCreate { ep: usize, pz: usize, recv: usize, request: usize, connect: usize },
+    EpCreate { ep: usize, pz: usize, recv: usize, request: usize, connect: usize, kind: Kind },
+    EpModify { ep: usize, change: Change },
     EpFree { ep: usize },
     EpReset { ep: usize },
     EpStatus { ep: usize },
     EpConnect { ep: usize, qualifier: DAT_CONN_QUAL },
     EpDisconnect { ep: usize, flags: DAT_CLOSE_FLAGS },
-    PostRecv { ep: usize, lmr: usize, length: u32 },
+    PostRecv { ep: usize, lmr: usize, length: u32, flags: DAT_COMPLETION_FLAGS },
     PostSend { ep: usize, lmr: usize, length: u32, flags: DAT_COMPLETION_FLAGS },
     PostWrite { ep: usize, lmr: usize, length: u32, remote: usize },
+    SrqCreate { srq: usize, pz: usize, depth: DAT_COUNT },
+    SrqFree { srq: usize },
+    SrqResize { srq: usize, depth: DAT_COUNT },
+    SrqPost { srq: usize, lmr: usize, length: u32 },
     PspCreate { sp: usize, evd: usize, qualifier: DAT_CONN_QUAL },
     RspCreate { sp: usize, ep: usize, evd: usize, qualifier: DAT_CONN_QUAL },
     SpFree { sp: usize },
     CrAccept { cr: usize, ep: usize, private: usize },
     CrReject { cr: usize },
+}
+
+/// What an endpoint is made with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kind {
+    /// Its shared receive queue, or [`NULL`].
+    pub(crate) srq: usize,
+    /// Its requests and receives may be unsignalled.
+    pub(crate) unsignalled: bool,
+}
+
+/// The usual one.
+pub(crate) const PLAIN: Kind = Kind { srq: NULL, unsignalled: false };
+
+/// What dat_ep_modify is told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    MaxRecvDtos(DAT_COUNT),
+    MaxRequestDtos(DAT_COUNT),
+    Unsignalled(bool),
+    Recv(usize),
+    Request(usize),
+    Pz(usize),
 }
 
 /// Calls that often belong together; each can still be left out alone.
@@ -76,6 +105,7 @@ impl fmt::Debug for Call {
         };
         let (evd, ep, pz) = (|s| name("evd", s), |s| name("ep", s), |s| name("pz", s));
         let (cno, lmr, sp) = (|s| name("cno", s), |s| name("lmr", s), |s| name("sp", s));
+        let srq = |s| name("srq", s);
         match *self {
             Call::CnoCreate { cno: c } => write!(f, "dat_cno_create({})", cno(c)),
             Call::CnoFree { cno: c } => write!(f, "dat_cno_free({})", cno(c)),
@@ -105,9 +135,19 @@ impl fmt::Debug for Call {
                 write!(f, "dat_lmr_create({}, {}, privileges {privileges:#x})", lmr(l), pz(p))
             }
             Call::LmrFree { lmr: l } => write!(f, "dat_lmr_free({})", lmr(l)),
-            Call::EpCreate { ep: x, pz: p, recv, request, connect } => {
+            Call::EpCreate { ep: x, pz: p, recv, request, connect, kind: Kind { srq: q, unsignalled } } => {
                 let (recv, request, connect) = (evd(recv), evd(request), evd(connect));
-                write!(f, "dat_ep_create({}, {}, {recv}, {request}, {connect})", ep(x), pz(p))
+                write!(f, "dat_ep_create({}, {}, {recv}, {request}, {connect}", ep(x), pz(p))?;
+                write!(f, ", {}{})", srq(q), if unsignalled { ", unsignalled" } else { "" })
+            }
+            Call::EpModify { ep: x, change } => {
+                let change = match change {
+                    Change::Recv(e) => format!("receive EVD {}", evd(e)),
+                    Change::Request(e) => format!("request EVD {}", evd(e)),
+                    Change::Pz(p) => pz(p),
+                    other => format!("{other:?}"),
+                };
+                write!(f, "dat_ep_modify({}, {change})", ep(x))
             }
             Call::EpFree { ep: x } => write!(f, "dat_ep_free({})", ep(x)),
             Call::EpReset { ep: x } => write!(f, "dat_ep_reset({})", ep(x)),
@@ -117,8 +157,16 @@ impl fmt::Debug for Call {
                 write!(f, "dat_ep_disconnect({}, abrupt)", ep(x))
             }
             Call::EpDisconnect { ep: x, .. } => write!(f, "dat_ep_disconnect({}, graceful)", ep(x)),
-            Call::PostRecv { ep: x, lmr: l, length } => {
-                write!(f, "dat_ep_post_recv({}, {length} bytes of {})", ep(x), lmr(l))
+            Call::PostRecv { ep: x, lmr: l, length, flags } => {
+                write!(f, "dat_ep_post_recv({}, {length} bytes of {}, flags {flags:#x})", ep(x), lmr(l))
+            }
+            Call::SrqCreate { srq: q, pz: p, depth } => {
+                write!(f, "dat_srq_create({}, {}, max_recv_dtos {depth})", srq(q), pz(p))
+            }
+            Call::SrqFree { srq: q } => write!(f, "dat_srq_free({})", srq(q)),
+            Call::SrqResize { srq: q, depth } => write!(f, "dat_srq_resize({}, {depth})", srq(q)),
+            Call::SrqPost { srq: q, lmr: l, length } => {
+                write!(f, "dat_srq_post_recv({}, {length} bytes of {})", srq(q), lmr(l))
             }
             Call::PostSend { ep: x, lmr: l, length, flags } => {
                 write!(f, "dat_ep_post_send({}, {length} bytes of {}, flags {flags:#x})", ep(x), lmr(l))
@@ -135,6 +183,7 @@ impl fmt::Debug for Call {
             }
             Call::SpFree { sp: s } => write!(f, "dat_psp_free or dat_rsp_free({})", sp(s)),
             Call::CrAccept { cr, ep: x, private } => {
+                let cr = if cr == LATEST { "latest".to_owned() } else { cr.to_string() };
                 write!(f, "dat_cr_accept(cr{cr}, {}, {private} bytes of private data)", ep(x))
             }
             Call::CrReject { cr } => write!(f, "dat_cr_reject(cr{cr})"),
@@ -152,7 +201,14 @@ pub(crate) fn prelude() -> Vec<Call> {
         calls.push(Call::EvdCreate { evd: side + 2, qlen: 2, cno: NULL, flags: DAT_EVD_CR_FLAG });
         calls.push(Call::LmrCreate { lmr: side, pz: side, privileges: DAT_MEM_PRIV_ALL_FLAG });
         for ep in [side, side + 2] {
-            calls.push(Call::EpCreate { ep, pz: side, recv: side, request: side, connect: side });
+            calls.push(Call::EpCreate {
+                ep,
+                pz: side,
+                recv: side,
+                request: side,
+                connect: side,
+                kind: PLAIN,
+            });
         }
         let (sp, qualifier) = (side, 1000 + side as u64);
         calls.push(Call::PspCreate { sp, evd: side + 2, qualifier });
@@ -234,11 +290,12 @@ fn call() -> impl Strategy<Value = Call> {
             privileges
         }),
         (0..LMRS).prop_map(|lmr| Call::LmrFree { lmr }),
-        (0..EPS, or_null(PZS), 0..EVDS, 0..EVDS, or_null(EVDS))
-            .prop_map(|(ep, pz, recv, request, connect)| Call::EpCreate { ep, pz, recv, request, connect }),
+        (0..EPS, or_null(PZS), 0..EVDS, 0..EVDS, or_null(EVDS)).prop_map(
+            |(ep, pz, recv, request, connect)| Call::EpCreate { ep, pz, recv, request, connect, kind: PLAIN }
+        ),
         (0..EPS, 0..2usize).prop_map(|(ep, second)| {
             let (pz, recv) = (ep % 2, ep % 2 + 4 * second);
-            Call::EpCreate { ep, pz, recv, request: ep % 2, connect: ep % 2 }
+            Call::EpCreate { ep, pz, recv, request: ep % 2, connect: ep % 2, kind: PLAIN }
         }),
         (0..EPS).prop_map(|ep| Call::EpFree { ep }),
     ];
@@ -273,8 +330,13 @@ fn call() -> impl Strategy<Value = Call> {
         (0..8usize).prop_map(|cr| Call::CrReject { cr }),
     ];
     let transfers = prop_oneof![
-        (0..EPS, 0..LMRS, length()).prop_map(|(ep, lmr, length)| Call::PostRecv { ep, lmr, length }),
-        (0..EPS).prop_map(|ep| Call::PostRecv { ep, lmr: ep % 2, length: 8 }),
+        (0..EPS, 0..LMRS, length()).prop_map(|(ep, lmr, length)| Call::PostRecv {
+            ep,
+            lmr,
+            length,
+            flags: 0
+        }),
+        (0..EPS).prop_map(|ep| Call::PostRecv { ep, lmr: ep % 2, length: 8, flags: 0 }),
         (0..EPS, 0..LMRS, length(), flags.clone()).prop_map(|(ep, lmr, length, flags)| Call::PostSend {
             ep,
             lmr,
@@ -290,4 +352,130 @@ fn call() -> impl Strategy<Value = Call> {
         }),
     ];
     prop_oneof![3 => objects, 4 => events, 4 => connections, 4 => transfers]
+}
+
+/// How the endpoints of [`varied_prelude`] are made: by adapter and number.
+pub(crate) type Varieties = [u8; EPS];
+
+/// What the sequences of `conservation` begin with: as [`prelude`], but each endpoint is of a variety of its own, with a
+/// dispatcher that may overflow, without a dispatcher, or on a shared receive queue.
+pub(crate) fn varied_prelude(varieties: Varieties) -> Vec<Call> {
+    let mut calls = Vec::new();
+    for side in 0..2 {
+        calls.push(Call::PzCreate { pz: side });
+        calls.push(Call::EvdCreate { evd: side, qlen: 256, cno: NULL, flags: WORK });
+        calls.push(Call::EvdCreate { evd: side + 2, qlen: 4, cno: NULL, flags: DAT_EVD_CR_FLAG });
+        calls.push(Call::EvdCreate { evd: side + 4, qlen: 4, cno: NULL, flags: DAT_EVD_DTO_FLAG });
+        calls.push(Call::LmrCreate { lmr: side, pz: side, privileges: DAT_MEM_PRIV_ALL_FLAG });
+        calls.push(Call::SrqCreate { srq: side, pz: side, depth: 4 });
+        for ep in [side, side + 2] {
+            calls.push(varied_ep(ep, varieties[ep]));
+        }
+        calls.push(Call::PspCreate { sp: side, evd: side + 2, qualifier: 1000 + side as u64 });
+    }
+    calls
+}
+
+fn varied_ep(ep: usize, variety: u8) -> Call {
+    let side = ep % 2;
+    let evd = |kind: u8| match kind % 4 {
+        0 | 1 => side,
+        2 => side + 4,
+        _ => NULL,
+    };
+    let srq = if variety >> 4 & 3 == 0 { side } else { NULL };
+    let kind = Kind { srq, unsignalled: variety >> 6 & 1 != 0 };
+    Call::EpCreate { ep, pz: side, recv: evd(variety), request: evd(variety >> 2), connect: side, kind }
+}
+
+/// Any sequence of calls of all kinds, most of which move data.
+pub(crate) fn everything(steps: usize) -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(busy_step(), 1..steps)
+}
+
+/// The endpoints that connect to each other.
+fn partners(second: bool) -> (usize, usize) {
+    if second { (2, 3) } else { (0, 1) }
+}
+
+fn busy_step() -> impl Strategy<Value = Step> {
+    let close = prop::sample::select(vec![DAT_CLOSE_ABRUPT_FLAG, DAT_CLOSE_GRACEFUL_FLAG]);
+    let connect = |second| {
+        let (ep, to) = partners(second);
+        vec![
+            Call::EpConnect { ep, qualifier: 1001 },
+            Call::EvdDequeue { evd: 3 },
+            Call::CrAccept { cr: LATEST, ep: to, private: 5 },
+        ]
+    };
+    prop_oneof![
+        3 => call().prop_map(|call| Step(vec![call])),
+        3 => any::<bool>().prop_map(move |second| Step(connect(second))),
+        // An end, and a new beginning.
+        2 => (any::<bool>(), close).prop_map(move |(second, flags)| {
+            let (ep, to) = partners(second);
+            let mut calls = vec![Call::EpDisconnect { ep, flags }, Call::EvdDequeue { evd: 0 }];
+            calls.extend([Call::EpReset { ep }, Call::EpReset { ep: to }]);
+            calls.extend(connect(second));
+            Step(calls)
+        }),
+        14 => post().prop_map(|call| Step(vec![call])),
+        3 => change().prop_map(|call| Step(vec![call])),
+        4 => (0..EVDS, 1..6usize).prop_map(|(evd, n)| Step(vec![Call::EvdDequeue { evd }; n])),
+    ]
+}
+
+/// The request that the consumer learned of last.
+pub(crate) const LATEST: usize = usize::MAX;
+
+/// Posts that are mostly legal.
+fn post() -> impl Strategy<Value = Call> {
+    let flags = prop::sample::select(vec![
+        DAT_COMPLETION_DEFAULT_FLAG,
+        DAT_COMPLETION_SUPPRESS_FLAG,
+        DAT_COMPLETION_SUPPRESS_FLAG,
+        DAT_COMPLETION_UNSIGNALLED_FLAG,
+        DAT_COMPLETION_UNSIGNALLED_FLAG | DAT_COMPLETION_SUPPRESS_FLAG,
+    ]);
+    let recv_flags =
+        prop::sample::select(vec![DAT_COMPLETION_DEFAULT_FLAG, 0, DAT_COMPLETION_UNSIGNALLED_FLAG]);
+    // What is too long ends the connection.
+    let length = || prop::sample::select(vec![0, 8, 8, 8, 8, 8, 8, 8, BYTES]);
+    prop_oneof![
+        4 => (0..EPS, recv_flags, length())
+            .prop_map(|(ep, flags, length)| Call::PostRecv { ep, lmr: ep % 2, length, flags }),
+        4 => (0..EPS, flags, length())
+            .prop_map(|(ep, flags, length)| Call::PostSend { ep, lmr: ep % 2, length, flags }),
+        1 => (0..EPS, length())
+            .prop_map(|(ep, length)| Call::PostWrite { ep, lmr: ep % 2, length, remote: 1 - ep % 2 }),
+        2 => (0..SRQS, length()).prop_map(|(srq, length)| Call::SrqPost { srq, lmr: srq, length }),
+    ]
+}
+
+/// What changes an endpoint, a queue or a dispatcher.
+fn change() -> impl Strategy<Value = Call> {
+    let modify = |change| move |ep| Call::EpModify { ep, change };
+    let evd = |ep: usize, kind: usize| [ep % 2, ep % 2 + 4, NULL][kind];
+    prop_oneof![
+        (0..EPS, 0..5).prop_map(move |(ep, n)| modify(Change::MaxRecvDtos(n))(ep)),
+        (0..EPS, 0..5).prop_map(move |(ep, n)| modify(Change::MaxRequestDtos(n))(ep)),
+        (0..EPS, any::<bool>()).prop_map(move |(ep, on)| modify(Change::Unsignalled(on))(ep)),
+        (0..EPS, 0..3usize).prop_map(move |(ep, kind)| modify(Change::Recv(evd(ep, kind)))(ep)),
+        (0..EPS, 0..3usize).prop_map(move |(ep, kind)| modify(Change::Request(evd(ep, kind)))(ep)),
+        (0..EPS, or_null(PZS)).prop_map(move |(ep, pz)| modify(Change::Pz(pz))(ep)),
+        (0..EPS, any::<u8>()).prop_map(|(ep, variety)| varied_ep(ep, variety)),
+        (0..EPS).prop_map(|ep| Call::EpFree { ep }),
+        (0..EPS).prop_map(|ep| Call::EpReset { ep }),
+        (0..SRQS, 0..6).prop_map(|(srq, depth)| Call::SrqResize { srq, depth }),
+        (0..SRQS, 1..6).prop_map(|(srq, depth)| Call::SrqCreate { srq, pz: srq, depth }),
+        (0..SRQS).prop_map(|srq| Call::SrqFree { srq }),
+        (0..EVDS, 1..8).prop_map(|(evd, qlen)| Call::EvdResize { evd, qlen }),
+        (0..2usize, 1..6).prop_map(|(side, qlen)| Call::EvdCreate {
+            evd: side + 4,
+            qlen,
+            cno: NULL,
+            flags: DAT_EVD_DTO_FLAG
+        }),
+        (4..EVDS).prop_map(|evd| Call::EvdFree { evd }),
+    ]
 }

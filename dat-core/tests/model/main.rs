@@ -6,6 +6,8 @@
 //! | `world` | makes them, through the provider table |
 //! | `model`, `rules`, `queue` | what the standard says they answer, and what must come out of the dispatchers |
 //! | `sequence` | one thread: every answer and every event is checked |
+//! | `accounts` | where each request and each receive is |
+//! | `conservation` | one thread, any transport: nothing is lost, nothing ends twice, whatever is called; also run by the providers |
 //! | `threads` | several threads on one thread-safe adapter: nothing is lost, doubled, reordered or left over |
 //!
 //! `PROPTEST_CASES` says how many sequences are tried.
@@ -14,7 +16,9 @@
 #[allow(dead_code)] // the other tests' part
 mod client;
 
+mod accounts;
 mod call;
+mod conservation;
 mod model;
 mod queue;
 mod rules;
@@ -37,4 +41,13 @@ fn cases(by_default: u32) -> Config {
     let default = Config::default();
     let cases = if std::env::var_os("PROPTEST_CASES").is_some() { default.cases } else { by_default };
     Config { cases, max_shrink_iters: 20_000, failure_persistence: None, ..default }
+}
+
+#[test]
+fn every_request_and_receive_ends_in_exactly_one_place() {
+    let _alone = alone();
+    conservation::sequences(cases(4000), 60, || {
+        let (table, name) = client::loopback(false);
+        conservation::Place { table, name, address: std::net::Ipv4Addr::LOCALHOST, at_once: true }
+    });
 }

@@ -122,7 +122,7 @@ impl Model {
                 .when(!self.has_pz(pz) || apart(lmr, pz), bad)
                 .when(privileges & !DAT_MEM_PRIV_ALL_FLAG != 0, argument),
             Call::LmrFree { lmr } => none().when(self.lmr[lmr].is_none(), bad),
-            Call::EpCreate { ep, pz, recv, request, connect } => {
+            Call::EpCreate { ep, pz, recv, request, connect, .. } => {
                 let wrong = |evd: usize, flag| evd != NULL && (lacks(evd, flag) || apart(ep, evd));
                 unless_taken(self.ep[ep].is_some())
                     .when(pz != NULL && (!self.has_pz(pz) || apart(ep, pz)), bad)
@@ -153,7 +153,7 @@ impl Model {
                 };
                 none().when(self.ep(ep).is_none(), bad).when(!self.ep(ep).is_none_or(legal), state)
             }
-            Call::PostRecv { ep, lmr, length } => {
+            Call::PostRecv { ep, lmr, length, .. } => {
                 let there = self.ep(ep);
                 let full = there.is_some_and(|ep| ep.open_recvs.len() >= DTOS);
                 none()
@@ -201,6 +201,12 @@ impl Model {
                     .when(private > 1 << 16, argument)
             }
             Call::CrReject { cr } => none().when(self.attempt(cr).is_none(), bad),
+            // These are in the sequences of `conservation`.
+            Call::EpModify { .. }
+            | Call::SrqCreate { .. }
+            | Call::SrqFree { .. }
+            | Call::SrqResize { .. }
+            | Call::SrqPost { .. } => unless_taken(true),
         };
         verdict.0
     }
@@ -261,7 +267,7 @@ impl Model {
                 self.lmr[lmr] = Some(Lmr { incarnation: number, pz, privileges });
             }
             Call::LmrFree { lmr } => self.lmr[lmr] = None,
-            Call::EpCreate { ep, pz, recv, request, connect } => {
+            Call::EpCreate { ep, pz, recv, request, connect, .. } => {
                 self.ep[ep] = Some(Ep {
                     handle: answer.handle,
                     incarnation: number,
@@ -288,7 +294,7 @@ impl Model {
                 return self.connect(ep, qualifier, arrived);
             }
             Call::EpDisconnect { ep, flags } => self.disconnect(ep, flags),
-            Call::PostRecv { ep, lmr, length } => {
+            Call::PostRecv { ep, lmr, length, .. } => {
                 let work = self.work(cookie, lmr, length);
                 let Some(there) = &mut self.ep[ep] else { return Ok(()) };
                 there.open_recvs.push_back(cookie);
@@ -339,6 +345,11 @@ impl Model {
                 }
             }
             Call::EvdDequeue { .. } | Call::EvdWait { .. } | Call::CnoWait { .. } => {}
+            Call::EpModify { .. }
+            | Call::SrqCreate { .. }
+            | Call::SrqFree { .. }
+            | Call::SrqResize { .. }
+            | Call::SrqPost { .. } => {}
         }
         Ok(())
     }

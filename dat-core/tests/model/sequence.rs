@@ -140,7 +140,7 @@ impl Comparison {
             }
         }
         for side in 0..2 {
-            if let Some(event) = self.world.async_event(side) {
+            if let Some((event, _)) = self.world.async_event(side) {
                 return Err(format!("asynchronous event {event:#x} on adapter {side}"));
             }
             let left = self.model.objects(side);

@@ -1,10 +1,12 @@
 //! Makes the calls: two adapters of one fabric, and what lives in each slot.
 
 use std::ffi::c_void;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::ptr::null_mut;
 
 use dat_core::Error;
 use dat_core::addr::SockAddr;
+use dat_sys::ib::*;
 use dat_sys::*;
 
 use crate::call::*;
@@ -60,10 +62,15 @@ pub(crate) struct World {
     ep: [DAT_EP_HANDLE; EPS],
     lmr: [Region; LMRS],
     sp: [(bool, *mut c_void); SPS],
+    srq: [DAT_SRQ_HANDLE; SRQS],
     /// Endpoints that were reset or freed: private data of events that are still queued is gone.
     past: Vec<usize>,
     /// In the order in which the consumer learned of them.
     cr: Vec<DAT_CR_HANDLE>,
+    /// The adapters' address.
+    to: Ipv4Addr,
+    /// What the first of the calls' qualifiers, 1000, really is.
+    qualifiers: DAT_CONN_QUAL,
 }
 
 /// A region; the buffer belongs to the slot.
@@ -97,9 +104,21 @@ impl World {
             ep: [GARBAGE; EPS],
             lmr: std::array::from_fn(region),
             sp: [(true, GARBAGE); SPS],
+            srq: [GARBAGE; SRQS],
+            to: Ipv4Addr::LOCALHOST,
+            qualifiers: 1000,
             past: Vec::new(),
             cr: Vec::new(),
         }
+    }
+
+    /// The same where the adapters are at this address, with qualifiers of their own.
+    pub(crate) fn at(self, to: Ipv4Addr, qualifiers: DAT_CONN_QUAL) -> World {
+        World { to, qualifiers, ..self }
+    }
+
+    fn qualifier(&self, of_call: DAT_CONN_QUAL) -> DAT_CONN_QUAL {
+        of_call - 1000 + self.qualifiers
     }
 
     /// The handle of the EVD in a slot.
@@ -107,11 +126,13 @@ impl World {
         at(&self.evd, slot) as usize
     }
 
-    /// The next event of an adapter's asynchronous EVD.
-    pub(crate) fn async_event(&self, side: usize) -> Option<DAT_EVENT_NUMBER> {
+    /// The next event of an adapter's asynchronous EVD, and the handle of what it is about.
+    pub(crate) fn async_event(&self, side: usize) -> Option<(DAT_EVENT_NUMBER, usize)> {
         let mut event = DAT_EVENT::zeroed();
         let taken = dat!(self.table, evd_dequeue_func(self.asynchronous[side], &mut event));
-        taken.is_ok().then_some(event.event_number)
+        // SAFETY: all events of this dispatcher have this member.
+        let about = unsafe { event.event_data.asynch_error_event_data.dat_handle };
+        taken.is_ok().then_some((event.event_number, about as usize))
     }
 
     /// dat_ia_close; answers the kind of error.
@@ -209,10 +230,35 @@ impl World {
                 )
             }
             Call::LmrFree { lmr } => dat!(t, lmr_free_func(self.lmr[lmr].handle)),
-            Call::EpCreate { ep, pz, recv, request, connect } => {
+            Call::EpCreate { ep, pz, recv, request, connect, kind: Kind { srq, unsignalled } } => {
                 let [recv, request, connect] = [recv, request, connect].map(|evd| at(&self.evd, evd));
-                let (ia, pz, attr) = (ia(ep), at(&self.pz, pz), attributes());
-                dat!(t, ep_create_func(ia, pz, recv, request, connect, &attr, &mut self.ep[ep]))
+                let (ia, pz, mut attr) = (ia(ep), at(&self.pz, pz), attributes());
+                (attr.recv_completion_flags, attr.request_completion_flags) = completion_flags(unsignalled);
+                if srq == NULL {
+                    dat!(t, ep_create_func(ia, pz, recv, request, connect, &attr, &mut self.ep[ep]))
+                } else {
+                    let srq = at(&self.srq, srq);
+                    dat!(
+                        t,
+                        ep_create_with_srq_func(ia, pz, recv, request, connect, srq, &attr, &mut self.ep[ep])
+                    )
+                }
+            }
+            Call::EpModify { ep, change } => {
+                let (mask, param) = self.parameters(change);
+                dat!(t, ep_modify_func(at(&self.ep, ep), mask, &param))
+            }
+            Call::SrqCreate { srq, pz, depth } => {
+                let (ia, pz) = (ia(srq), at(&self.pz, pz));
+                let mut attr =
+                    DAT_SRQ_ATTR { max_recv_dtos: depth, max_recv_iov: 1, low_watermark: DAT_SRQ_LW_DEFAULT };
+                dat!(t, srq_create_func(ia, pz, &mut attr, &mut self.srq[srq]))
+            }
+            Call::SrqFree { srq } => dat!(t, srq_free_func(at(&self.srq, srq))),
+            Call::SrqResize { srq, depth } => dat!(t, srq_resize_func(at(&self.srq, srq), depth)),
+            Call::SrqPost { srq, lmr, length } => {
+                let (n, mut local) = self.local(lmr, length);
+                dat!(t, srq_post_recv_func(at(&self.srq, srq), n, &mut local, cookie(number)))
             }
             Call::EpFree { ep } => dat!(t, ep_free_func(at(&self.ep, ep))),
             Call::EpReset { ep } => dat!(t, ep_reset_func(at(&self.ep, ep))),
@@ -224,16 +270,17 @@ impl World {
                 status
             }
             Call::EpConnect { ep, qualifier } => {
-                let address = SockAddr::from(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+                let address = SockAddr::from(SocketAddr::from((self.to, 0)));
                 let (size, data) = c_bytes(b"caller");
                 let (qos, flags) = (DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG);
                 let (ep, to) = (at(&self.ep, ep), address.as_ptr());
+                let qualifier = self.qualifier(qualifier);
                 dat!(t, ep_connect_func(ep, to, qualifier, 1_000_000_000, size, data, qos, flags))
             }
             Call::EpDisconnect { ep, flags } => dat!(t, ep_disconnect_func(at(&self.ep, ep), flags)),
-            Call::PostRecv { ep, lmr, length } => {
+            Call::PostRecv { ep, lmr, length, flags } => {
                 let (n, mut local) = self.local(lmr, length);
-                dat!(t, ep_post_recv_func(at(&self.ep, ep), n, &mut local, cookie(number), 0))
+                dat!(t, ep_post_recv_func(at(&self.ep, ep), n, &mut local, cookie(number), flags))
             }
             Call::PostSend { ep, lmr, length, flags } => {
                 let (n, mut local) = self.local(lmr, length);
@@ -252,6 +299,7 @@ impl World {
             }
             Call::PspCreate { sp, evd, qualifier } => {
                 let (evd, mut psp) = (at(&self.evd, evd), null_mut());
+                let qualifier = self.qualifier(qualifier);
                 let result =
                     dat!(t, psp_create_func(ia(sp), qualifier, evd, DAT_PSP_CONSUMER_FLAG, &mut psp));
                 if result.is_ok() {
@@ -261,6 +309,7 @@ impl World {
             }
             Call::RspCreate { sp, ep, evd, qualifier } => {
                 let (ep, evd, mut rsp) = (at(&self.ep, ep), at(&self.evd, evd), null_mut());
+                let qualifier = self.qualifier(qualifier);
                 let result = dat!(t, rsp_create_func(ia(sp), qualifier, ep, evd, &mut rsp));
                 if result.is_ok() {
                     self.sp[sp] = (false, rsp.cast());
@@ -285,8 +334,42 @@ impl World {
         answer
     }
 
+    /// What dat_ep_modify is given.
+    fn parameters(&self, change: Change) -> (DAT_EP_PARAM_MASK, DAT_EP_PARAM) {
+        let mut param = DAT_EP_PARAM::zeroed();
+        let attr = &mut param.ep_attr;
+        let mask = match change {
+            Change::MaxRecvDtos(n) => {
+                attr.max_recv_dtos = n;
+                DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS
+            }
+            Change::MaxRequestDtos(n) => {
+                attr.max_request_dtos = n;
+                DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS
+            }
+            Change::Unsignalled(on) => {
+                (attr.recv_completion_flags, attr.request_completion_flags) = completion_flags(on);
+                DAT_EP_FIELD_EP_ATTR_RECV_COMPLETION_FLAGS | DAT_EP_FIELD_EP_ATTR_REQUEST_COMPLETION_FLAGS
+            }
+            Change::Recv(evd) => {
+                param.recv_evd_handle = at(&self.evd, evd);
+                DAT_EP_FIELD_RECV_EVD_HANDLE
+            }
+            Change::Request(evd) => {
+                param.request_evd_handle = at(&self.evd, evd);
+                DAT_EP_FIELD_REQUEST_EVD_HANDLE
+            }
+            Change::Pz(pz) => {
+                param.pz_handle = at(&self.pz, pz);
+                DAT_EP_FIELD_PZ_HANDLE
+            }
+        };
+        (mask, param)
+    }
+
     fn cr(&self, cr: usize) -> DAT_CR_HANDLE {
-        self.cr.get(cr).copied().unwrap_or(null_mut())
+        let cr = if cr == LATEST { self.cr.last() } else { self.cr.get(cr) };
+        cr.copied().unwrap_or(null_mut())
     }
 
     fn note(&mut self, call: Call, event: &DAT_EVENT, answer: &mut Answer) {
@@ -307,8 +390,86 @@ impl World {
     }
 }
 
+/// What the product tells of an endpoint.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) state: DAT_EP_STATE,
+    /// Receives and requests.
+    pub(crate) idle: [bool; 2],
+    /// dat_ep_recv_query.
+    pub(crate) buffers: usize,
+    /// Counters: receives and requests that were posted, and messages received.
+    pub(crate) posted: [u64; 2],
+    pub(crate) received: u64,
+}
+
+/// What the product tells of a shared receive queue.
+#[derive(Debug)]
+pub(crate) struct SrqTold {
+    pub(crate) depth: usize,
+    pub(crate) available: usize,
+    pub(crate) outstanding: usize,
+}
+
+/// What the product tells.
+impl World {
+    pub(crate) fn ep(&self, slot: usize) -> usize {
+        at(&self.ep, slot) as usize
+    }
+
+    pub(crate) fn srq(&self, slot: usize) -> usize {
+        at(&self.srq, slot) as usize
+    }
+
+    pub(crate) fn requests(&self) -> usize {
+        self.cr.len()
+    }
+
+    /// The position of the request that a call means.
+    pub(crate) fn request(&self, cr: usize) -> usize {
+        if cr == LATEST { self.cr.len().wrapping_sub(1) } else { cr }
+    }
+
+    pub(crate) fn told(&self, slot: usize) -> Told {
+        let (t, ep) = (self.table, at(&self.ep, slot));
+        let (mut state, mut recv, mut request) = (0, 0, 0);
+        dat!(t, ep_get_status_func(ep, &mut state, &mut recv, &mut request)).expect("a live endpoint");
+        let (mut buffers, mut span) = (0, 0);
+        dat!(t, ep_recv_query_func(ep, &mut buffers, &mut span)).expect("a live endpoint");
+        let mut counters = [0u64; DCNT_EP_ALL_COUNTERS as usize];
+        let to = (&raw mut counters).expose_provenance() as u64;
+        let args = [DCNT_EP_ALL_COUNTERS.into(), to, 0];
+        client::extended(t, ep, DAT_IB_QUERY_COUNTERS_OP, &args, 4).expect("counters");
+        let of = |counter: u32| counters[counter as usize];
+        Told {
+            state,
+            idle: [recv != 0, request != 0],
+            buffers: buffers as usize,
+            posted: [of(DCNT_EP_POST_RECV), of(DCNT_EP_POST_SEND) + of(DCNT_EP_POST_WRITE)],
+            received: of(DCNT_EP_RECV),
+        }
+    }
+
+    pub(crate) fn srq_told(&self, slot: usize) -> SrqTold {
+        let mut param = DAT_SRQ_PARAM::zeroed();
+        dat!(self.table, srq_query_func(at(&self.srq, slot), DAT_SRQ_FIELD_ALL, &mut param))
+            .expect("a live queue");
+        SrqTold {
+            depth: param.max_recv_dtos as usize,
+            available: param.available_dto_count as usize,
+            outstanding: param.outstanding_dto_count as usize,
+        }
+    }
+}
+
 fn kind(result: Result<(), Error>) -> DAT_RETURN {
     result.err().map_or(DAT_SUCCESS, Error::kind)
+}
+
+/// Of receives and of requests.
+fn completion_flags(unsignalled: bool) -> (DAT_COMPLETION_FLAGS, DAT_COMPLETION_FLAGS) {
+    let flags = if unsignalled { DAT_COMPLETION_UNSIGNALLED_FLAG } else { DAT_COMPLETION_DEFAULT_FLAG };
+    (flags, flags)
 }
 
 fn attributes() -> DAT_EP_ATTR {

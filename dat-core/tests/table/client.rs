@@ -1,7 +1,7 @@
 //! A registry of tables, and a consumer of them.
 
 use std::collections::HashMap;
-use std::ffi::{CString, c_char};
+use std::ffi::{CString, c_char, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -10,6 +10,7 @@ use dat_core::Error;
 use dat_core::export::{self, Registry};
 use dat_core::mem_transport::Mem;
 use dat_core::provider::Provider;
+use dat_sys::ib::DAT_IB_OP;
 use dat_sys::*;
 
 /// Calls a function of a table; the answer is a `Result<(), Error>`.
@@ -320,4 +321,38 @@ pub(crate) fn connected_by(table: Table, name: &str) -> [(Side, DAT_EP_HANDLE); 
     assert_eq!(b.next(b.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     dat!(table, psp_free_func(psp)).unwrap();
     [(a, x), (b, y)]
+}
+
+/// A `va_list` of these words (System V AMD64 ABI, 3.5.7): the first `registers` of them came in registers.
+#[repr(C)]
+struct VaList {
+    gp_offset: u32,
+    fp_offset: u32,
+    overflow_arg_area: *const u64,
+    reg_save_area: *const u64,
+}
+
+pub(crate) fn extended(
+    table: Table,
+    handle: *mut c_void,
+    op: DAT_IB_OP,
+    args: &[u64],
+    registers: usize,
+) -> Result<(), Error> {
+    // Two of the six registers hold the arguments with names.
+    let in_registers = registers.min(args.len());
+    let mut saved = [0; 6];
+    let first = 6 - in_registers;
+    saved[first..].copy_from_slice(&args[..in_registers]);
+    let mut list = VaList {
+        gp_offset: 8 * first as u32,
+        fp_offset: 48,
+        overflow_arg_area: args[in_registers..].as_ptr(),
+        reg_save_area: saved.as_ptr(),
+    };
+    dat!(table, handle_extendedop_func(handle, op as DAT_EXTENDED_OP, (&raw mut list).cast()))
+}
+
+pub(crate) fn word<V>(pointer: &V) -> u64 {
+    std::ptr::from_ref(pointer).expose_provenance() as u64
 }

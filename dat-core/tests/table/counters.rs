@@ -7,7 +7,7 @@ use dat_sys::ib::*;
 use dat_sys::*;
 
 use crate::client::*;
-use crate::extended::{extended, extended_completion, word};
+use crate::extended::extended_completion;
 
 /// Room for all counters of any object.
 type Values = [u64; DCNT_IA_ALL_COUNTERS as usize];

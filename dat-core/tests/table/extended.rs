@@ -1,6 +1,5 @@
 //! dat_extension_op through the table.
 
-use std::ffi::c_void;
 use std::ptr::null_mut;
 
 use dat_core::Error;
@@ -8,40 +7,6 @@ use dat_sys::ib::*;
 use dat_sys::*;
 
 use crate::client::*;
-
-/// A `va_list` of these words (System V AMD64 ABI, 3.5.7): the first `registers` of them came in registers.
-#[repr(C)]
-struct VaList {
-    gp_offset: u32,
-    fp_offset: u32,
-    overflow_arg_area: *const u64,
-    reg_save_area: *const u64,
-}
-
-pub(crate) fn extended(
-    table: Table,
-    handle: *mut c_void,
-    op: DAT_IB_OP,
-    args: &[u64],
-    registers: usize,
-) -> Result<(), Error> {
-    // Two of the six registers hold the arguments with names.
-    let in_registers = registers.min(args.len());
-    let mut saved = [0; 6];
-    let first = 6 - in_registers;
-    saved[first..].copy_from_slice(&args[..in_registers]);
-    let mut list = VaList {
-        gp_offset: 8 * first as u32,
-        fp_offset: 48,
-        overflow_arg_area: args[in_registers..].as_ptr(),
-        reg_save_area: saved.as_ptr(),
-    };
-    dat!(table, handle_extendedop_func(handle, op as DAT_EXTENDED_OP, (&raw mut list).cast()))
-}
-
-pub(crate) fn word<V>(pointer: &V) -> u64 {
-    std::ptr::from_ref(pointer).expose_provenance() as u64
-}
 
 /// An event of an extended operation: what it is, its completion, and what it carries.
 pub(crate) fn extended_completion(

@@ -1,0 +1,454 @@
+//! Where each request and each receive is: every one that was posted ends in exactly one place (docs/architecture.md).
+//!
+//! Written up from what the consumer sees: posts that succeeded, and events. It is compared with what the product tells.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dat_sys::*;
+
+use crate::world::{SrqTold, Told};
+
+/// A request or a receive that is still there.
+#[derive(Clone, Debug)]
+struct Line {
+    cookie: u64,
+    suppressed: bool,
+    /// The EVDs on which its completion may be; none: nobody is told of it.
+    evds: BTreeSet<usize>,
+}
+
+/// One queue of one incarnation of an endpoint, or a shared receive queue.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Book {
+    posted: u64,
+    /// Taken over from the queue that dat_ep_modify replaced.
+    came: u64,
+    completed: u64,
+    flushed: u64,
+    retired: u64,
+    moved: u64,
+    there: Vec<Line>,
+    /// Receives that dat_ep_modify has failed: they have no place in the queue any more, but an event that was not taken.
+    failed: usize,
+    /// They cannot be told from others any more.
+    vague: bool,
+    /// The endpoint was freed: completions may stay or vanish.
+    loose: bool,
+}
+
+/// The two queues of an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Receives,
+    Requests,
+}
+
+const SIDES: [Side; 2] = [Side::Receives, Side::Requests];
+
+/// An endpoint, by its handle.
+#[derive(Debug)]
+pub(crate) struct Account {
+    /// The last one is the queue of now.
+    books: [Vec<Book>; 2],
+    evds: [Option<usize>; 2],
+    max: [usize; 2],
+    pub(crate) srq: Option<usize>,
+    live: bool,
+    /// Posts over all incarnations, and messages whose completion was taken.
+    posted: [u64; 2],
+    received: u64,
+    /// Completions that went with their EVD, which may have been received messages.
+    unseen: u64,
+}
+
+/// Everything.
+#[derive(Debug, Default)]
+pub(crate) struct Accounts {
+    eps: BTreeMap<usize, Account>,
+    srqs: BTreeMap<usize, SrqAccount>,
+    overflowed: BTreeSet<usize>,
+}
+
+#[derive(Debug, Default)]
+struct SrqAccount {
+    book: Book,
+    /// A completion of one of its buffers may have ended where the consumer does not see it.
+    unseen: bool,
+}
+
+impl Book {
+    fn post(&mut self, cookie: u64, suppressed: bool, evds: BTreeSet<usize>) {
+        self.posted += 1;
+        self.there.push(Line { cookie, suppressed, evds });
+    }
+
+    /// The rule.
+    fn check(&self) -> Result<(), String> {
+        let Book { posted, came, completed, flushed, retired, moved, there, .. } = self;
+        let ended = completed + flushed + retired + moved + there.len() as u64;
+        if posted + came == ended {
+            Ok(())
+        } else {
+            Err(format!("{ended} of {} are accounted for", posted + came))
+        }
+    }
+
+    fn retire(&mut self, mut which: impl FnMut(&Line) -> bool) -> u64 {
+        let before = self.there.len();
+        self.there.retain(|line| !which(line));
+        let retired = (before - self.there.len()) as u64;
+        self.retired += retired;
+        retired
+    }
+
+    /// The event of the line at `at` was taken.
+    fn take(&mut self, at: usize, status: DAT_DTO_COMPLETION_STATUS) {
+        self.there.remove(at);
+        match status {
+            DAT_DTO_ERR_FLUSHED => self.flushed += 1,
+            _ => self.completed += 1,
+        }
+    }
+
+    fn position(&self, cookie: u64) -> Option<usize> {
+        self.there.iter().position(|line| line.cookie == cookie)
+    }
+}
+
+impl Account {
+    fn new(evds: [Option<usize>; 2], max: [usize; 2], srq: Option<usize>) -> Self {
+        let books = [vec![Book::default()], vec![Book::default()]];
+        Account { books, evds, max, srq, live: true, posted: [0; 2], received: 0, unseen: 0 }
+    }
+
+    fn now(&self, side: Side) -> &Book {
+        self.books[side as usize].last().expect("the queue of now")
+    }
+
+    fn now_mut(&mut self, side: Side) -> &mut Book {
+        self.books[side as usize].last_mut().expect("the queue of now")
+    }
+
+    /// Whether a post may succeed and whether it may be refused for want of room.
+    pub(crate) fn room(&self, side: Side) -> (bool, bool) {
+        let (book, max) = (self.now(side), self.max[side as usize]);
+        if self.evds[side as usize].is_none() {
+            return (true, true);
+        }
+        if book.vague {
+            return (true, true);
+        }
+        // A suppressed request may have been carried out, and nobody has said so.
+        let sure = book.there.iter().filter(|line| !line.suppressed).count() - book.failed;
+        (sure < max, book.there.len() - book.failed >= max)
+    }
+
+    fn post(&mut self, side: Side, cookie: u64, suppressed: bool) {
+        let evds = self.evds[side as usize].into_iter().collect();
+        self.posted[side as usize] += 1;
+        self.now_mut(side).post(cookie, suppressed, evds);
+    }
+
+    /// A queue pair takes the place of another.
+    fn renew(&mut self) {
+        for books in &mut self.books {
+            books.iter_mut().for_each(|book| {
+                book.retire(|line| line.evds.is_empty());
+            });
+            books.push(Book::default());
+        }
+    }
+
+    /// What was told of the endpoint agrees with the books.
+    fn check(&mut self, told: &Told) -> Result<(), String> {
+        if (told.posted, told.received.saturating_sub(self.received) > self.unseen) != (self.posted, false)
+            || told.received < self.received
+        {
+            let Account { posted, received, unseen, .. } = self;
+            return Err(format!(
+                "the counters say {told:?}; {posted:?} were posted, {received} (+{unseen}) received"
+            ));
+        }
+        self.check_receives(told)?;
+        self.check_requests(told)?;
+        self.books.iter().flatten().try_for_each(Book::check)
+    }
+
+    fn check_receives(&mut self, told: &Told) -> Result<(), String> {
+        if self.srq.is_some() {
+            return Ok(());
+        }
+        let heard = self.evds[0].is_some();
+        let book = self.now_mut(Side::Receives);
+        let there = book.there.len();
+        if told.buffers > there {
+            return Err(format!("{} buffers are allocated, and {there} receives are there", told.buffers));
+        }
+        if book.vague {
+            return Ok(());
+        }
+        if !heard {
+            // They end without an event, in order.
+            let ended = there - book.failed - told.buffers;
+            let unheard = |line: &&Line| line.evds.is_empty();
+            let ended: BTreeSet<u64> =
+                book.there.iter().filter(unheard).take(ended).map(|l| l.cookie).collect();
+            book.retire(|line| ended.contains(&line.cookie));
+        }
+        if told.idle[0] != (book.there.len() == book.failed) {
+            return Err(format!("receives are idle: {}; there are {:?}", told.idle[0], book.there));
+        }
+        Ok(())
+    }
+
+    fn check_requests(&mut self, told: &Told) -> Result<(), String> {
+        let heard = self.evds[1].is_some();
+        let book = self.now_mut(Side::Requests);
+        let waits = book.there.iter().any(|line| heard && !line.suppressed);
+        if told.idle[1] && waits || !told.idle[1] && book.there.is_empty() {
+            return Err(format!("requests are idle: {}; there are {:?}", told.idle[1], book.there));
+        }
+        if told.idle[1] {
+            book.retire(|_| true);
+        }
+        Ok(())
+    }
+
+    /// Takes the event of one of its own queues.
+    fn take(
+        &mut self,
+        side: Side,
+        (cookie, status): (u64, DAT_DTO_COMPLETION_STATUS),
+        overflowed: &BTreeSet<usize>,
+    ) -> Result<(), String> {
+        let found =
+            self.books[side as usize].iter_mut().find_map(|book| Some((book.position(cookie)?, book)));
+        let Some((at, book)) = found else {
+            return Err(format!("the completion of {side:?} {cookie}, which is not there"));
+        };
+        // dat_ep_modify fails what is outside the new zone, at once.
+        let at_once = side == Side::Receives && status == DAT_DTO_ERR_LOCAL_PROTECTION;
+        if !at_once {
+            let loose = book.loose;
+            let missing = |line: &&Line| {
+                let lost = line.evds.len() > 1 || line.evds.iter().any(|evd| overflowed.contains(evd));
+                !(line.suppressed || loose || lost)
+            };
+            if let Some(line) = book.there[..at].iter().find(missing) {
+                return Err(format!("the completion of {side:?} {cookie} before that of {}", line.cookie));
+            }
+            // What was suppressed, or vanished with its endpoint, is over.
+            let before: BTreeSet<u64> = book.there[..at]
+                .iter()
+                .filter(|line| line.suppressed || loose)
+                .map(|line| line.cookie)
+                .collect();
+            book.retire(|line| before.contains(&line.cookie));
+        }
+        let at = book.position(cookie).expect("found above");
+        book.take(at, status);
+        book.failed -= usize::from(at_once && book.failed > 0);
+        Ok(())
+    }
+}
+
+/// What the consumer does and sees.
+impl Accounts {
+    pub(crate) fn ep(&self, handle: usize) -> &Account {
+        &self.eps[&handle]
+    }
+
+    pub(crate) fn ep_created(
+        &mut self,
+        handle: usize,
+        evds: [Option<usize>; 2],
+        max: [usize; 2],
+        srq: Option<usize>,
+    ) {
+        if let (Some(srq), None) = (srq, evds[0]) {
+            self.srqs.entry(srq).or_default().unseen = true;
+        }
+        self.eps.insert(handle, Account::new(evds, max, srq));
+    }
+
+    /// dat_ep_modify: receives that are there go over to the new queue.
+    /// `failed`: so many of them failed.
+    pub(crate) fn ep_modified(
+        &mut self,
+        handle: usize,
+        failed: usize,
+        change: impl FnOnce(&mut [Option<usize>; 2], &mut [usize; 2]),
+    ) {
+        let account = self.eps.get_mut(&handle).expect("known");
+        let old_evd = account.evds[0];
+        change(&mut account.evds, &mut account.max);
+        if let (Some(srq), None) = (account.srq, account.evds[0]) {
+            self.srqs.entry(srq).or_default().unseen = true;
+        }
+        let evds = account.evds[0];
+        let old = account.now_mut(Side::Receives);
+        let mut lines = std::mem::take(&mut old.there);
+        old.moved += lines.len() as u64;
+        let (failed, vague) = match (evds, failed) {
+            // Without an event: which ones is not told.
+            (None, 1..) => (old.failed, true),
+            _ => (old.failed + failed, old.vague || old.failed > 0 && old_evd != evds),
+        };
+        for line in &mut lines {
+            if old.failed == 0 && !old.vague {
+                line.evds.clear();
+            }
+            // Else its event may be where it was already.
+            line.evds.extend(evds);
+        }
+        let came = lines.len() as u64;
+        account.renew();
+        let new = account.now_mut(Side::Receives);
+        (new.came, new.there, new.failed, new.vague) = (came, lines, failed, vague);
+    }
+
+    pub(crate) fn ep_reset(&mut self, handle: usize) {
+        self.eps.get_mut(&handle).expect("known").renew();
+    }
+
+    pub(crate) fn ep_freed(&mut self, handle: usize) {
+        let account = self.eps.get_mut(&handle).expect("known");
+        account.renew();
+        account.live = false;
+        account.books.iter_mut().flatten().for_each(|book| book.loose = true);
+        if let Some(srq) = account.srq {
+            self.srqs.entry(srq).or_default().unseen = true;
+        }
+    }
+
+    pub(crate) fn posted(&mut self, handle: usize, side: Side, cookie: u64, suppressed: bool) {
+        self.eps.get_mut(&handle).expect("known").post(side, cookie, suppressed);
+    }
+
+    pub(crate) fn srq_created(&mut self, handle: usize) {
+        self.srqs.insert(handle, SrqAccount::default());
+    }
+
+    pub(crate) fn srq_posted(&mut self, handle: usize, cookie: u64) {
+        self.srqs.get_mut(&handle).expect("known").book.post(cookie, false, BTreeSet::new());
+    }
+
+    /// A completion was taken.
+    pub(crate) fn taken(
+        &mut self,
+        ep: usize,
+        operation: DAT_DTOS,
+        cookie: u64,
+        status: DAT_DTO_COMPLETION_STATUS,
+    ) -> Result<(), String> {
+        let Some(account) = self.eps.get_mut(&ep) else { return Err("a completion of an unknown EP".into()) };
+        let side = if operation == DAT_DTO_RECEIVE { Side::Receives } else { Side::Requests };
+        account.received += u64::from(side == Side::Receives && status == DAT_DTO_SUCCESS);
+        let shared = account.srq.filter(|_| side == Side::Receives);
+        let Some(srq) = shared else { return account.take(side, (cookie, status), &self.overflowed) };
+        let book = &mut self.srqs.get_mut(&srq).ok_or("a completion of an unknown SRQ's buffer")?.book;
+        let at = book
+            .position(cookie)
+            .ok_or(format!("the completion of shared buffer {cookie}, which is not there"))?;
+        book.take(at, status);
+        Ok(())
+    }
+
+    pub(crate) fn evd_overflowed(&mut self, evd: usize) {
+        self.overflowed.insert(evd);
+        self.srqs_unseen(evd);
+    }
+
+    /// Buffers of shared queues may have ended on this EVD unseen.
+    fn srqs_unseen(&mut self, evd: usize) {
+        for account in self.eps.values().filter(|account| account.evds[0] == Some(evd)) {
+            if let Some(srq) = account.srq {
+                self.srqs.entry(srq).or_default().unseen = true;
+            }
+        }
+    }
+
+    /// It was found empty: nothing of queue pairs that are gone comes any more.
+    pub(crate) fn evd_empty(&mut self, evd: usize) -> Result<(), String> {
+        for (handle, account) in &mut self.eps {
+            for (side, books) in SIDES.iter().zip(&mut account.books) {
+                let past = books.len() - usize::from(account.live);
+                for book in &mut books[..past] {
+                    let here = |line: &Line| line.evds.len() == 1 && line.evds.contains(&evd);
+                    let loose = book.loose;
+                    if let Some(lost) =
+                        book.there.iter().find(|line| here(line) && !line.suppressed && !loose)
+                    {
+                        return Err(format!(
+                            "the EVD is empty, and {side:?} {} of EP {handle:#x} did not come; was it reset?",
+                            lost.cookie
+                        ));
+                    }
+                    book.retire(here);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn evd_freed(&mut self, evd: usize) {
+        self.overflowed.remove(&evd);
+        self.srqs_unseen(evd);
+        for account in self.eps.values_mut() {
+            for book in account.books.iter_mut().flatten() {
+                account.unseen += book.retire(|line| line.evds.len() == 1 && line.evds.contains(&evd));
+                book.there.iter_mut().for_each(|line| {
+                    line.evds.remove(&evd);
+                });
+            }
+            if account.srq.is_some() {
+                account.unseen += 1 << 20;
+            }
+        }
+    }
+
+    pub(crate) fn check_ep(&mut self, handle: usize, told: &Told) -> Result<(), String> {
+        let account = self.eps.get_mut(&handle).expect("known");
+        account.check(told).map_err(|why| format!("{why}\n{account:?}"))
+    }
+
+    pub(crate) fn check_srq(&mut self, handle: usize, told: &SrqTold) -> Result<(), String> {
+        let SrqAccount { book, unseen } = self.srqs.get_mut(&handle).expect("known");
+        book.check()?;
+        let there = book.there.len();
+        if told.available > told.outstanding
+            || told.outstanding > there
+            || (told.outstanding < there && !*unseen)
+        {
+            return Err(format!("{told:?}; there are {book:?}"));
+        }
+        Ok(())
+    }
+
+    /// Nothing of a live endpoint comes any more but what its queues hold; what does not come is lost.
+    pub(crate) fn is_settled(&self, handle: usize, told: &Told) -> bool {
+        let account = self.ep(handle);
+        let of = |side: Side| {
+            let overflowed = account.evds[side as usize].is_some_and(|evd| self.overflowed.contains(&evd));
+            (account.now(side).there.len(), overflowed)
+        };
+        let receives = match of(Side::Receives) {
+            _ if account.srq.is_some() => told.idle[0] || of(Side::Receives).1,
+            (there, overflowed) => there == told.buffers || overflowed || account.now(Side::Receives).vague,
+        };
+        let (requests, overflowed) = of(Side::Requests);
+        receives && (requests == 0 || overflowed)
+    }
+
+    /// At the end, with all EVDs gone: what is left, but for buffers of shared queues.
+    pub(crate) fn left(&self) -> Result<(), String> {
+        for (handle, account) in &self.eps {
+            let books = account.books.iter().flatten();
+            books.clone().try_for_each(Book::check)?;
+            if let Some(left) = books.clone().find(|book| !book.there.is_empty()) {
+                return Err(format!("of EP {handle:#x} there are still {left:?}"));
+            }
+        }
+        Ok(())
+    }
+}
