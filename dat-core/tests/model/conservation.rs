@@ -413,3 +413,20 @@ pub(crate) fn sequences(config: Config, steps: usize, at: impl Fn() -> Place) {
         Err(abort) => panic!("{abort}"),
     }
 }
+
+/// As [`sequences`], a few seconds of them; `PROPTEST_CASES` says how many.
+#[allow(dead_code)] // the providers' part
+pub(crate) fn some_sequences(at: impl Fn() -> Place) {
+    let default = Config::default();
+    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { default.cases } else { 40 };
+    // What fails once may not fail again.
+    let config = Config { cases, max_shrink_iters: 500, failure_persistence: None, ..default };
+    sequences(config, 60, at);
+}
+
+/// A loopback address that most likely nobody else has: other processes may run the same test.
+#[allow(dead_code)] // the providers' part
+pub(crate) fn own_address() -> Ipv4Addr {
+    let [.., a, b, c] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, 100 + (a & 63), b, c.clamp(1, 254))
+}

@@ -1,0 +1,24 @@
+//! dat-core's random calls over TCP: every request and every receive ends in exactly one place.
+
+#[path = "../../dat-core/tests/model/accounts.rs"]
+mod accounts;
+#[path = "../../dat-core/tests/model/call.rs"]
+#[allow(dead_code)] // the other tests' part
+mod call;
+#[path = "../../dat-core/tests/table/client.rs"]
+#[allow(dead_code)] // the other tests' part
+mod client;
+#[path = "../../dat-core/tests/model/conservation.rs"]
+mod conservation;
+#[path = "../../dat-core/tests/model/world.rs"]
+#[allow(dead_code)] // the other tests' part
+mod world;
+
+use conservation::{Place, own_address};
+
+#[test]
+fn every_request_and_receive_ends_in_exactly_one_place_over_tcp() {
+    let (name, address) = ("model", own_address());
+    let table = client::register::<provider_tcp_emu::TcpEmu>(name, &format!("{address}"), false);
+    conservation::some_sequences(|| Place { table, name: name.into(), address, at_once: false });
+}
