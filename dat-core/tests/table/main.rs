@@ -14,7 +14,14 @@ mod opening;
 mod places;
 mod queries;
 mod shared;
+mod told;
 mod transfer;
 mod unconfigured;
 mod watermarks;
 mod windows;
+
+#[test]
+fn limits_are_as_told() {
+    let (table, name) = client::loopback(false);
+    told::limits_hold(table, &name);
+}

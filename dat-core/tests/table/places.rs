@@ -162,3 +162,132 @@ fn receives_that_are_posted_are_not_modified_away() {
     side.close();
     peer.close();
 }
+
+/// An unsignalled request wakes nobody, but its completion is there, and holds its place until it is taken.
+#[test]
+fn an_endpoint_that_only_posts_unsignalled_goes_on() {
+    let (table, name) = loopback(false);
+    let (a, b) = (Side::new(table, &name), Side::new(table, &name));
+    let x = few(&a);
+    let mut param = DAT_EP_PARAM::zeroed();
+    param.ep_attr.request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
+    dat!(table, ep_modify_func(x, DAT_EP_FIELD_EP_ATTR_REQUEST_COMPLETION_FLAGS, &param)).unwrap();
+    let (_, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);
+    let y = b.new_ep();
+    a.connect(x, qualifier, b"");
+    dat!(table, cr_accept_func(b.arrival(), y, 0, null_mut())).unwrap();
+    assert_eq!(a.next(a.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+    let p = Pair { a, x, b, y };
+    let unsignalled = DAT_COMPLETION_UNSIGNALLED_FLAG;
+    // One after the other.
+    for id in 0..10 * FEW as u64 {
+        p.recv(id);
+        assert_eq!(p.send(id, unsignalled), Ok(()), "{id}");
+        p.completes(id);
+        assert!(p.requests_idle());
+    }
+    // As many as fit, each time.
+    for round in 0..10 {
+        for id in 0..FEW as u64 {
+            p.recv(id);
+            assert_eq!(p.send(id, unsignalled), Ok(()), "{round}, {id}");
+        }
+        assert_eq!(p.send(9, unsignalled), Err(Error::of(DAT_INSUFFICIENT_RESOURCES)), "{round}");
+        assert_eq!(p.send(9, DAT_COMPLETION_SUPPRESS_FLAG), Err(Error::of(DAT_INSUFFICIENT_RESOURCES)));
+        (0..FEW as u64).for_each(|id| p.completes(id));
+        for id in 0..FEW as u64 {
+            assert_eq!(done(&p.b.next(p.b.evd)), (id, DAT_DTO_SUCCESS));
+        }
+    }
+    p.a.close();
+    p.b.close();
+}
+
+/// dat_srq_query: how many buffers are available, and how many outstanding.
+fn shared_buffers(side: &Side, srq: DAT_SRQ_HANDLE) -> (DAT_COUNT, DAT_COUNT) {
+    let mut param = DAT_SRQ_PARAM::zeroed();
+    dat!(side.table, srq_query_func(srq, DAT_SRQ_FIELD_ALL, &mut param)).unwrap();
+    (param.available_dto_count, param.outstanding_dto_count)
+}
+
+/// An endpoint of `b` on a shared queue of four buffers, with this EVD for receives, connected to one of `a`.
+fn on_a_shared_queue(
+    a: &Side,
+    b: &Side,
+    recv: DAT_EVD_HANDLE,
+) -> (DAT_EP_HANDLE, DAT_EP_HANDLE, DAT_SRQ_HANDLE) {
+    let table = a.table;
+    let (x, srq, mut y) = (a.new_ep(), b.new_srq(4), null_mut());
+    let attr = DAT_EP_ATTR { srq_soft_hw: DAT_WATERMARK_INFINITE, ..DAT_EP_ATTR::zeroed() };
+    dat!(table, ep_create_with_srq_func(b.ia, b.pz, recv, b.evd, b.evd, srq, &attr, &mut y)).unwrap();
+    let (_, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);
+    a.connect(x, qualifier, b"");
+    dat!(table, cr_accept_func(b.arrival(), y, 0, null_mut())).unwrap();
+    for _ in 0..4 {
+        dat!(table, srq_post_recv_func(srq, 0, null_mut(), cookie(1))).unwrap();
+    }
+    (x, y, srq)
+}
+
+/// Nobody takes the completions of an endpoint without an EVD for receives: a message's buffer is given back at once.
+#[test]
+fn a_shared_buffer_of_which_nobody_is_told_is_given_back() {
+    let (table, name) = loopback(false);
+    let (a, b) = (Side::new(table, &name), Side::new(table, &name));
+    let (x, y, srq) = on_a_shared_queue(&a, &b, null_mut());
+    // Nor does it ever hold more than one.
+    dat!(table, ep_set_watermark_func(y, DAT_WATERMARK_INFINITE, 1)).unwrap();
+    for sent in 1..=4 {
+        dat!(table, ep_post_send_func(x, 0, null_mut(), cookie(sent), 0)).unwrap();
+        assert_eq!(shared_buffers(&b, srq), (4 - sent as DAT_COUNT, 4 - sent as DAT_COUNT));
+        let (mut state, mut receives, mut requests) = (0, 0, 0);
+        dat!(table, ep_get_status_func(y, &mut state, &mut receives, &mut requests)).unwrap();
+        assert_eq!((state, receives), (DAT_EP_STATE_CONNECTED, DAT_TRUE));
+    }
+    dat!(table, srq_resize_func(srq, 1)).unwrap();
+    a.close();
+    b.close();
+}
+
+/// What an EVD loses when it overflows is given back to the shared queue when the endpoint and the EVD are gone.
+#[test]
+fn a_shared_buffer_whose_completion_was_lost_is_given_back() {
+    let (table, name) = loopback(false);
+    let (a, b) = (Side::new(table, &name), Side::new(table, &name));
+    let mut small = null_mut();
+    dat!(table, evd_create_func(b.ia, 1, null_mut(), DAT_EVD_DTO_FLAG, &mut small)).unwrap();
+    let (x, y, srq) = on_a_shared_queue(&a, &b, small);
+    for sent in 1..=3 {
+        dat!(table, ep_post_send_func(x, 0, null_mut(), cookie(sent), 0)).unwrap();
+    }
+    assert_eq!(b.next(b.async_evd).event_number, DAT_ASYNC_ERROR_EVD_OVERFLOW);
+    assert_eq!(shared_buffers(&b, srq), (1, 4));
+    dat!(table, ep_free_func(y)).unwrap();
+    dat!(table, evd_free_func(small)).unwrap();
+    assert_eq!(shared_buffers(&b, srq), (1, 1));
+    dat!(table, srq_free_func(srq)).unwrap();
+    a.close();
+    b.close();
+}
+
+/// An endpoint that loses its zone keeps its receives, and says so.
+#[test]
+fn receives_without_a_zone_are_still_there() {
+    let (table, name) = loopback(false);
+    let side = Side::new(table, &name);
+    let ep = few(&side);
+    for id in 1..=3 {
+        dat!(table, ep_post_recv_func(ep, 0, null_mut(), cookie(id), 0)).unwrap();
+    }
+    for zone in [null_mut(), side.pz, null_mut()] {
+        let param = DAT_EP_PARAM { pz_handle: zone, ..DAT_EP_PARAM::zeroed() };
+        dat!(table, ep_modify_func(ep, DAT_EP_FIELD_PZ_HANDLE, &param)).unwrap();
+        let (mut state, mut receives, mut requests) = (0, 0, 0);
+        dat!(table, ep_get_status_func(ep, &mut state, &mut receives, &mut requests)).unwrap();
+        assert_eq!((receives, requests), (DAT_FALSE, DAT_TRUE));
+        let (mut buffers, mut span) = (0, 0);
+        dat!(table, ep_recv_query_func(ep, &mut buffers, &mut span)).unwrap();
+        assert_eq!((buffers, span), (3, 3));
+    }
+    side.close();
+}
