@@ -225,14 +225,10 @@ impl Run {
             let told = self.world.told(ep);
             let wrong = |why| format!("of ep{ep}: {why}");
             self.accounts.check_ep(self.world.ep(ep), &told).map_err(wrong)?;
-            if let Call::EpModify { ep: modified, change } = call
-                && modified == ep
-            {
-                // Those outside a new zone fail at once.
-                let fewer = matches!(change, Change::Pz(_)) && told.buffers <= before.buffers;
-                if told.buffers != before.buffers && !fewer {
-                    return Err(format!("{} receives have become {}", before.buffers, told.buffers));
-                }
+            // Those that the new queue does not take fail at once, and events say so.
+            let modified = matches!(call, Call::EpModify { ep: modified, .. } if modified == ep);
+            if modified && told.buffers > before.buffers {
+                return Err(format!("{} receives have become {}", before.buffers, told.buffers));
             }
         }
         for srq in (0..SRQS).filter(|srq| self.live.srq[*srq]) {
