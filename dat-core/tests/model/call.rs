@@ -269,7 +269,7 @@ fn call() -> impl Strategy<Value = Call> {
         DAT_COMPLETION_DEFAULT_FLAG,
         DAT_COMPLETION_DEFAULT_FLAG,
         DAT_COMPLETION_SUPPRESS_FLAG,
-        // The endpoint is not made for it.
+        // Not every endpoint is made for it.
         DAT_COMPLETION_UNSIGNALLED_FLAG,
     ]);
     let private = prop::sample::select(vec![0usize, 5, 5, 1 << 20]);
@@ -295,9 +295,12 @@ fn call() -> impl Strategy<Value = Call> {
         ),
         (0..EPS, 0..2usize).prop_map(|(ep, second)| {
             let (pz, recv) = (ep % 2, ep % 2 + 4 * second);
-            Call::EpCreate { ep, pz, recv, request: ep % 2, connect: ep % 2, kind: PLAIN }
+            let kind = Kind { unsignalled: second > 0, ..PLAIN };
+            Call::EpCreate { ep, pz, recv, request: ep % 2, connect: ep % 2, kind }
         }),
         (0..EPS).prop_map(|ep| Call::EpFree { ep }),
+        modification(),
+        modification(),
     ];
     let events = prop_oneof![
         4 => (0..EVDS).prop_map(|evd| Call::EvdDequeue { evd }),
@@ -452,8 +455,8 @@ fn post() -> impl Strategy<Value = Call> {
     ]
 }
 
-/// What changes an endpoint, a queue or a dispatcher.
-fn change() -> impl Strategy<Value = Call> {
+/// dat_ep_modify.
+fn modification() -> impl Strategy<Value = Call> {
     let modify = |change| move |ep| Call::EpModify { ep, change };
     let evd = |ep: usize, kind: usize| [ep % 2, ep % 2 + 4, NULL][kind];
     prop_oneof![
@@ -463,19 +466,26 @@ fn change() -> impl Strategy<Value = Call> {
         (0..EPS, 0..3usize).prop_map(move |(ep, kind)| modify(Change::Recv(evd(ep, kind)))(ep)),
         (0..EPS, 0..3usize).prop_map(move |(ep, kind)| modify(Change::Request(evd(ep, kind)))(ep)),
         (0..EPS, or_null(PZS)).prop_map(move |(ep, pz)| modify(Change::Pz(pz))(ep)),
-        (0..EPS, any::<u8>()).prop_map(|(ep, variety)| varied_ep(ep, variety)),
-        (0..EPS).prop_map(|ep| Call::EpFree { ep }),
-        (0..EPS).prop_map(|ep| Call::EpReset { ep }),
-        (0..SRQS, 0..6).prop_map(|(srq, depth)| Call::SrqResize { srq, depth }),
-        (0..SRQS, 1..6).prop_map(|(srq, depth)| Call::SrqCreate { srq, pz: srq, depth }),
-        (0..SRQS).prop_map(|srq| Call::SrqFree { srq }),
-        (0..EVDS, 1..8).prop_map(|(evd, qlen)| Call::EvdResize { evd, qlen }),
-        (0..2usize, 1..6).prop_map(|(side, qlen)| Call::EvdCreate {
+    ]
+}
+
+/// What changes an endpoint, a queue or a dispatcher.
+fn change() -> impl Strategy<Value = Call> {
+    prop_oneof![
+        6 => modification(),
+        1 => (0..EPS, any::<u8>()).prop_map(|(ep, variety)| varied_ep(ep, variety)),
+        1 => (0..EPS).prop_map(|ep| Call::EpFree { ep }),
+        1 => (0..EPS).prop_map(|ep| Call::EpReset { ep }),
+        1 => (0..SRQS, 0..6).prop_map(|(srq, depth)| Call::SrqResize { srq, depth }),
+        1 => (0..SRQS, 1..6).prop_map(|(srq, depth)| Call::SrqCreate { srq, pz: srq, depth }),
+        1 => (0..SRQS).prop_map(|srq| Call::SrqFree { srq }),
+        1 => (0..EVDS, 1..8).prop_map(|(evd, qlen)| Call::EvdResize { evd, qlen }),
+        1 => (0..2usize, 1..6).prop_map(|(side, qlen)| Call::EvdCreate {
             evd: side + 4,
             qlen,
             cno: NULL,
             flags: DAT_EVD_DTO_FLAG
         }),
-        (4..EVDS).prop_map(|evd| Call::EvdFree { evd }),
+        1 => (4..EVDS).prop_map(|evd| Call::EvdFree { evd }),
     ]
 }

@@ -66,10 +66,14 @@ pub(crate) struct Ep {
     pub(crate) recv: usize,
     pub(crate) request: usize,
     pub(crate) connect: Option<usize>,
+    /// Its completions may be unsignalled.
+    pub(crate) unsignalled: bool,
+    pub(crate) max_recvs: usize,
+    pub(crate) max_requests: usize,
     pub(crate) state: State,
     pub(crate) recvs: VecDeque<Work>,
     pub(crate) requests: VecDeque<Work>,
-    /// Cookies of work whose completion the consumer has not taken.
+    /// Cookies of work that has its place in the queue: it is there, or its completion is due and was not taken.
     pub(crate) open_recvs: VecDeque<u64>,
     pub(crate) open_requests: VecDeque<u64>,
 }
@@ -211,8 +215,13 @@ impl Model {
     }
 
     pub(crate) fn complete(&mut self, ep: usize, work: &Work, receive: bool, status: Status, length: u32) {
-        let Some(Ep { handle, incarnation, recv, request, .. }) = self.ep[ep] else { return };
-        if work.suppressed && status == Status::Success {
+        let Some(there) = &mut self.ep[ep] else { return };
+        let Ep { handle, incarnation, recv, request, .. } = *there;
+        let (evd, open) =
+            if receive { (recv, &mut there.open_recvs) } else { (request, &mut there.open_requests) };
+        if evd == NULL || work.suppressed && status == Status::Success {
+            // It ends without an event, and its place is free.
+            open.retain(|cookie| *cookie != work.cookie);
             return;
         }
         let (evd, source, operation) = match (receive, work.remote) {
@@ -380,6 +389,45 @@ impl Model {
                 ep.state = State::Connected(peer);
             }
             self.report(slot, ESTABLISHED, private, false);
+        }
+    }
+
+    /// dat_ep_modify, legal. Receives that do not fit a new zone, or whose region is gone, fail.
+    pub(crate) fn modify(&mut self, slot: usize, change: Change) {
+        let Some(ep) = &mut self.ep[slot] else { return };
+        match change {
+            Change::MaxRecvDtos(n) => ep.max_recvs = n as usize,
+            Change::MaxRequestDtos(n) => ep.max_requests = n as usize,
+            Change::Unsignalled(on) => ep.unsignalled = on,
+            Change::Recv(evd) => ep.recv = evd,
+            Change::Request(evd) => ep.request = evd,
+            Change::Pz(pz) => {
+                ep.pz = (pz != NULL).then_some(pz);
+                ep.state = match ep.state {
+                    State::Unconnected | State::Unconfigured if pz == NULL => State::Unconfigured,
+                    State::Unconnected | State::Unconfigured => State::Unconnected,
+                    State::UnconfiguredReserved if pz != NULL => State::Reserved,
+                    State::UnconfiguredPassive if pz != NULL => State::Passive,
+                    state => state,
+                };
+            }
+        }
+        let Some(pz) = ep.pz else { return };
+        let recvs = std::mem::take(&mut ep.recvs);
+        let fits = |model: &Self, work: &Work| {
+            work.lmr.is_none_or(|lmr| {
+                let rights = DAT_MEM_PRIV_LOCAL_WRITE_FLAG;
+                model.region(lmr).is_some_and(|lmr| lmr.pz == pz && lmr.privileges & rights != 0)
+            })
+        };
+        for work in recvs {
+            if fits(self, &work) {
+                self.ep[slot].as_mut().expect("looked above").recvs.push_back(work);
+            } else {
+                self.complete(slot, &work, true, Status::Is(DAT_DTO_ERR_LOCAL_PROTECTION), 0);
+                let open = &mut self.ep[slot].as_mut().expect("looked above").open_recvs;
+                open.retain(|cookie| *cookie != work.cookie);
+            }
         }
     }
 

@@ -86,6 +86,15 @@ impl Queue {
         all().filter(|due| due.firm).count()..=all().count()
     }
 
+    /// The cookies of a stream's completions.
+    pub(crate) fn cookies(&self, of: Source) -> impl Iterator<Item = u64> {
+        let stream = self.streams.iter().filter(move |(source, _)| *source == of);
+        stream.flat_map(|(_, stream)| stream).filter_map(|due| match due.event {
+            Event::Dto { cookie, .. } => Some(cookie),
+            _ => None,
+        })
+    }
+
     /// Nothing of this incarnation must come any more.
     pub(crate) fn loosen(&mut self, incarnation: usize) {
         use Source::{Connection, Receives, Requests};

@@ -5,7 +5,7 @@ use dat_sys::*;
 use crate::call::*;
 use crate::model::{Cno, Ep, Evd, Lmr, Model, Sp, State, Verdict, Work};
 use crate::queue::{Event, Queue, Source, Status};
-use crate::world::Answer;
+use crate::world::{Answer, Told};
 
 const STREAMS: DAT_EVD_FLAGS = DAT_EVD_SOFTWARE_FLAG | DAT_EVD_DEFAULT_FLAG;
 
@@ -153,27 +153,33 @@ impl Model {
                 };
                 none().when(self.ep(ep).is_none(), bad).when(!self.ep(ep).is_none_or(legal), state)
             }
-            Call::PostRecv { ep, lmr, length, .. } => {
+            Call::PostRecv { ep, lmr, length, flags } => {
                 let there = self.ep(ep);
-                let full = there.is_some_and(|ep| ep.open_recvs.len() >= DTOS);
+                let full = there.is_some_and(|ep| ep.open_recvs.len() >= ep.max_recvs);
+                let unsignalled = flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0;
                 none()
                     .when(there.is_none(), bad)
                     .when(there.is_some_and(|ep| ep.state.is_unconfigured()), state)
+                    .when(unsignalled && there.is_some_and(|ep| !ep.unsignalled), argument)
                     .segment(self, there, (lmr, length), DAT_MEM_PRIV_LOCAL_WRITE_FLAG)
-                    .may(full, DAT_INSUFFICIENT_RESOURCES)
+                    .when(full, &[DAT_INSUFFICIENT_RESOURCES])
             }
             Call::PostSend { ep, lmr, length, .. } | Call::PostWrite { ep, lmr, length, .. } => {
                 let there = self.ep(ep);
                 let legal = |ep: &Ep| matches!(ep.state, State::Connected(_) | State::Disconnected);
-                let full = there.is_some_and(|ep| ep.open_requests.len() >= DTOS);
+                let full = there.is_some_and(|ep| ep.open_requests.len() >= ep.max_requests);
                 let flags = if let Call::PostSend { flags, .. } = call { flags } else { 0 };
                 none()
                     .when(there.is_none(), bad)
                     .when(!there.is_none_or(legal), state)
-                    .when(flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0, argument)
+                    .when(
+                        flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0
+                            && there.is_some_and(|ep| !ep.unsignalled),
+                        argument,
+                    )
                     .when(matches!(call, Call::PostWrite { .. }) && length > BYTES, &[DAT_LENGTH_ERROR])
                     .segment(self, there, (lmr, length), DAT_MEM_PRIV_NONE_FLAG)
-                    .may(full, DAT_INSUFFICIENT_RESOURCES)
+                    .when(full, &[DAT_INSUFFICIENT_RESOURCES])
             }
             Call::PspCreate { sp, evd, qualifier } => self.service_point(sp, evd, qualifier),
             Call::RspCreate { sp, ep, evd, qualifier } => {
@@ -201,14 +207,43 @@ impl Model {
                     .when(private > 1 << 16, argument)
             }
             Call::CrReject { cr } => none().when(self.attempt(cr).is_none(), bad),
+            Call::EpModify { ep, change } => self.modification(ep, change),
             // These are in the sequences of `conservation`.
-            Call::EpModify { .. }
-            | Call::SrqCreate { .. }
-            | Call::SrqFree { .. }
-            | Call::SrqResize { .. }
-            | Call::SrqPost { .. } => unless_taken(true),
+            Call::SrqCreate { .. } | Call::SrqFree { .. } | Call::SrqResize { .. } | Call::SrqPost { .. } => {
+                unless_taken(true)
+            }
         };
         verdict.0
+    }
+
+    /// uDAPL 1.2, dat_ep_modify: which parameters may be modified when.
+    fn modification(&self, slot: usize, change: Change) -> Faults {
+        use State::{
+            Passive, Reserved, Unconfigured, UnconfiguredPassive, UnconfiguredReserved, Unconnected,
+        };
+        let (bad, state) = (&[DAT_INVALID_HANDLE][..], &[DAT_INVALID_STATE][..]);
+        let Some(ep) = self.ep(slot) else { return none().when(true, bad) };
+        let quiescent = match ep.state {
+            Unconnected | Unconfigured | UnconfiguredReserved | UnconfiguredPassive => true,
+            Reserved | Passive => !matches!(change, Change::Pz(_)),
+            _ => false,
+        };
+        let posted = !ep.recvs.is_empty();
+        let no_evd = |evd: usize| {
+            let lacks = || self.evd(evd).is_none_or(|evd| evd.flags & DAT_EVD_DTO_FLAG == 0);
+            evd != NULL && (lacks() || apart(slot, evd))
+        };
+        let faults = none().when(!quiescent, state);
+        match change {
+            Change::MaxRecvDtos(n) => {
+                let n = n as usize;
+                faults.when(n < ep.max_recvs && n < ep.recvs.len(), &[DAT_INVALID_PARAMETER])
+            }
+            Change::MaxRequestDtos(_) => faults,
+            Change::Unsignalled(_) => faults.when(posted, state),
+            Change::Recv(evd) | Change::Request(evd) => faults.when(no_evd(evd), bad),
+            Change::Pz(pz) => faults.when(pz != NULL && (!self.has_pz(pz) || apart(slot, pz)), bad),
+        }
     }
 
     fn service_point(&self, sp: usize, evd: usize, qualifier: DAT_CONN_QUAL) -> Faults {
@@ -267,8 +302,11 @@ impl Model {
                 self.lmr[lmr] = Some(Lmr { incarnation: number, pz, privileges });
             }
             Call::LmrFree { lmr } => self.lmr[lmr] = None,
-            Call::EpCreate { ep, pz, recv, request, connect, .. } => {
+            Call::EpCreate { ep, pz, recv, request, connect, kind } => {
                 self.ep[ep] = Some(Ep {
+                    unsignalled: kind.unsignalled,
+                    max_recvs: DTOS,
+                    max_requests: DTOS,
                     handle: answer.handle,
                     incarnation: number,
                     pz: (pz != NULL).then_some(pz),
@@ -345,11 +383,9 @@ impl Model {
                 }
             }
             Call::EvdDequeue { .. } | Call::EvdWait { .. } | Call::CnoWait { .. } => {}
-            Call::EpModify { .. }
-            | Call::SrqCreate { .. }
-            | Call::SrqFree { .. }
-            | Call::SrqResize { .. }
-            | Call::SrqPost { .. } => {}
+            Call::EpModify { ep, change } => self.modify(ep, change),
+            Call::SrqCreate { .. } | Call::SrqFree { .. } | Call::SrqResize { .. } | Call::SrqPost { .. } => {
+            }
         }
         Ok(())
     }
@@ -387,13 +423,39 @@ impl Model {
         if answer.state != ep.state.value() {
             return Err(format!("the state is {}, and should be {:?}", answer.state, ep.state));
         }
-        let (recv, request) = answer.idle;
-        let busy = (!ep.recvs.is_empty(), !ep.requests.is_empty());
-        let open = (!ep.open_recvs.is_empty(), !ep.open_requests.is_empty());
-        match (recv && busy.0) || (request && busy.1) || (!recv && !open.0) || (!request && !open.1) {
-            true => Err(format!("idle: {:?}; at work: {busy:?}, not taken: {open:?}", answer.idle)),
-            false => Ok(()),
+        // Exactly: a place is taken until its completion is, or until nothing comes of it any more.
+        let idle = (ep.open_recvs.is_empty(), ep.open_requests.is_empty());
+        if answer.idle == idle {
+            Ok(())
+        } else {
+            Err(format!("idle: {:?}, and should be {idle:?}", answer.idle))
         }
+    }
+
+    /// Receives of an endpoint that have completed and that the consumer has not taken.
+    fn due_receives(&self, ep: &Ep) -> usize {
+        let due =
+            self.evd.iter().flatten().flat_map(|evd| evd.queue.cookies(Source::Receives(ep.incarnation)));
+        due.filter(|cookie| ep.open_recvs.contains(cookie)).count()
+    }
+
+    /// What the product tells of an endpoint after each call: every receive and every request is in exactly one place.
+    pub(crate) fn check_told(&self, slot: usize, told: &Told) -> Result<(), String> {
+        let ep = self.ep(slot).expect("live");
+        let idle = [ep.open_recvs.is_empty(), ep.open_requests.is_empty()];
+        let (queued, unheard) = (ep.recvs.len(), ep.recv == NULL);
+        // Posted and not ended: in the transport, or completed and not taken.
+        let due = if unheard { 0 } else { self.due_receives(ep) };
+        if told.state != ep.state.value() || told.idle != idle || told.buffers != queued {
+            return Err(format!("{told:?}; idle should be {idle:?}, {queued} buffers, {:?}", ep.state));
+        }
+        if ep.open_recvs.len() != queued + due {
+            return Err(format!(
+                "{} receives are open; {queued} are queued, {due} completed",
+                ep.open_recvs.len()
+            ));
+        }
+        Ok(())
     }
 }
 

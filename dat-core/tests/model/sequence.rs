@@ -4,7 +4,7 @@ use dat_sys::*;
 use proptest::prelude::*;
 use proptest::test_runner::{TestError, TestRunner};
 
-use crate::call::{self, Call, EVDS, Step, listing};
+use crate::call::{self, Call, EPS, EVDS, Step, listing};
 use crate::client;
 use crate::model::Model;
 use crate::queue::{Event, Source};
@@ -19,6 +19,15 @@ struct Comparison {
 
 impl Comparison {
     fn make(&mut self, call: Call) -> Result<(), String> {
+        self.answer(call)?;
+        for ep in (0..EPS).filter(|ep| self.model.ep(*ep).is_some()) {
+            let wrong = |why| format!("ep{ep} after {call:?}: {why}");
+            self.model.check_told(ep, &self.world.told(ep)).map_err(wrong)?;
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, call: Call) -> Result<(), String> {
         let call = self.model.sensible(call);
         let verdict = self.model.judge(call);
         if verdict.senseless {
