@@ -22,7 +22,7 @@ pub(crate) const DTOS: usize = 3;
 /// A slot that is NULL for ever.
 pub(crate) const NULL: usize = usize::MAX;
 
-/// Everything that completes or connects; deep enough never to overflow.
+/// Everything that completes or connects.
 pub(crate) const WORK: DAT_EVD_FLAGS = DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG | DAT_EVD_SOFTWARE_FLAG;
 
 #[derive(Clone, Copy)]
@@ -272,6 +272,7 @@ fn call() -> impl Strategy<Value = Call> {
         // Not every endpoint is made for it.
         DAT_COMPLETION_UNSIGNALLED_FLAG,
     ]);
+    let recv_flags = prop::sample::select(vec![0, 0, 0, DAT_COMPLETION_UNSIGNALLED_FLAG]);
     let private = prop::sample::select(vec![0usize, 5, 5, 1 << 20]);
     let qualifier = || 1000u64..1004;
     let objects = prop_oneof![
@@ -333,11 +334,11 @@ fn call() -> impl Strategy<Value = Call> {
         (0..8usize).prop_map(|cr| Call::CrReject { cr }),
     ];
     let transfers = prop_oneof![
-        (0..EPS, 0..LMRS, length()).prop_map(|(ep, lmr, length)| Call::PostRecv {
+        (0..EPS, 0..LMRS, length(), recv_flags).prop_map(|(ep, lmr, length, flags)| Call::PostRecv {
             ep,
             lmr,
             length,
-            flags: 0
+            flags
         }),
         (0..EPS).prop_map(|ep| Call::PostRecv { ep, lmr: ep % 2, length: 8, flags: 0 }),
         (0..EPS, 0..LMRS, length(), flags.clone()).prop_map(|(ep, lmr, length, flags)| Call::PostSend {

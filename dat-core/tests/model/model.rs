@@ -33,6 +33,8 @@ pub(crate) struct Evd {
     pub(crate) enabled: bool,
     pub(crate) waitable: bool,
     pub(crate) queue: Queue,
+    /// There were once more events than fit: from then on they may be lost.
+    pub(crate) overflow: bool,
     /// It went from empty to not empty when it was to trigger its CNO, and no wait on that has answered.
     pub(crate) triggered: bool,
 }
@@ -87,6 +89,8 @@ pub(crate) struct Work {
     /// RDMA write: the target, likewise.
     pub(crate) remote: Option<Option<(usize, usize)>>,
     pub(crate) suppressed: bool,
+    /// It was posted unsignalled: if it succeeds, its completion need not wake anybody.
+    pub(crate) quiet: bool,
 }
 
 pub(crate) struct Sp {
@@ -123,6 +127,8 @@ pub(crate) struct Model {
     pub(crate) cr: Vec<usize>,
     /// The last number given to something that has an identity of its own.
     pub(crate) last: usize,
+    /// A dispatcher may have overflowed.
+    pub(crate) overflow: bool,
 }
 
 const ENDED: &[DAT_EVENT_NUMBER] = &[DAT_CONNECTION_EVENT_DISCONNECTED];
@@ -193,11 +199,26 @@ impl Model {
         after: Option<usize>,
     ) {
         let Some(evd) = self.evd.get_mut(slot).and_then(Option::as_mut) else { return };
-        let was_empty = *evd.queue.count().end() == 0;
+        let queued = *evd.queue.count().end();
+        let was_empty = queued == 0;
+        if queued >= evd.qlen {
+            evd.overflow = true;
+            self.overflow = true;
+        }
+        let firm = firm && !evd.overflow;
         evd.queue.push(source, event, firm, after);
         if let Some(cno) = evd.cno.and_then(|cno| self.cno[cno].as_mut()) {
             cno.may = true;
             evd.triggered |= evd.enabled && was_empty && firm;
+        }
+    }
+
+    /// What is pushed need not wake anybody.
+    fn quietly(&mut self, slot: usize, push: impl FnOnce(&mut Self)) {
+        let triggered = self.evd(slot).is_some_and(|evd| evd.triggered);
+        push(self);
+        if let Some(evd) = self.evd.get_mut(slot).and_then(Option::as_mut) {
+            evd.triggered = triggered;
         }
     }
 
@@ -230,7 +251,8 @@ impl Model {
             (false, Some(_)) => (request, Source::Requests(incarnation), DAT_DTO_RDMA_WRITE),
         };
         let event = Event::Dto { ep: handle, cookie: work.cookie, status, length, operation };
-        self.push(evd, source, event, true, None);
+        let push = |model: &mut Self| model.push(evd, source, event, true, None);
+        if work.quiet && status == Status::Success { self.quietly(evd, push) } else { push(self) }
     }
 
     /// The connection of an endpoint, or its attempt at one, is over: everything is flushed, then an event says so.

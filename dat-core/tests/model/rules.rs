@@ -41,26 +41,7 @@ fn apart(a: usize, b: usize) -> bool {
     a != NULL && b != NULL && a % 2 != b % 2
 }
 
-/// dat_evd_create and dat_evd_resize: dispatchers that completions and connections come to are deep enough for all of them.
-pub(crate) fn qlen_for(flags: DAT_EVD_FLAGS, qlen: DAT_COUNT) -> DAT_COUNT {
-    if flags & (DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG) != 0 && qlen > 0 { qlen.max(256) } else { qlen }
-}
-
 impl Model {
-    /// The call as it is made: with queues that do not overflow.
-    pub(crate) fn sensible(&self, call: Call) -> Call {
-        match call {
-            Call::EvdCreate { evd, qlen, cno, flags } => {
-                Call::EvdCreate { evd, qlen: qlen_for(flags, qlen), cno, flags }
-            }
-            Call::EvdResize { evd, qlen } => {
-                let flags = self.evd(evd).map_or(0, |evd| evd.flags);
-                Call::EvdResize { evd, qlen: qlen_for(flags, qlen) }
-            }
-            call => call,
-        }
-    }
-
     /// What the call may answer.
     pub(crate) fn judge(&self, call: Call) -> Verdict {
         let bad = &[DAT_INVALID_HANDLE][..];
@@ -91,6 +72,8 @@ impl Model {
                     .when(threshold <= 0 || threshold == 1 << 20, argument)
                     .may(threshold > 0 && threshold as usize > qlen, DAT_INVALID_PARAMETER)
                     .when(there.is_some_and(|evd| !evd.waitable), state)
+                    .when(threshold > 1 && self.is_unsignalled(evd), state)
+                    .may(there.is_some_and(|evd| evd.overflow), DAT_INVALID_STATE)
             }
             Call::EvdPostSe { evd, number } => {
                 let there = self.evd(evd);
@@ -99,6 +82,7 @@ impl Model {
                     .when(lacks(evd, DAT_EVD_SOFTWARE_FLAG), &[DAT_INVALID_PARAMETER, DAT_INVALID_HANDLE])
                     .when(number != DAT_SOFTWARE_EVENT, argument)
                     .may(there.is_some_and(|evd| *evd.queue.count().end() >= evd.qlen), DAT_QUEUE_FULL)
+                    .may(there.is_some_and(|evd| evd.overflow), DAT_INVALID_STATE)
             }
             Call::EvdResize { evd, qlen } => {
                 let count = self.evd(evd).map_or(0..=0, |evd| evd.queue.count());
@@ -108,6 +92,7 @@ impl Model {
                     .when(qlen <= 0, argument)
                     .when(less(*count.start()), state)
                     .may(less(*count.end()), DAT_INVALID_STATE)
+                    .may(self.evd(evd).is_some_and(|evd| evd.overflow), DAT_INVALID_STATE)
             }
             Call::EvdModifyCno { evd, cno } => {
                 none().when(self.evd(evd).is_none() || no_cno(cno) || apart(evd, cno), bad)
@@ -216,6 +201,13 @@ impl Model {
         verdict.0
     }
 
+    /// All streams that feed the dispatcher are unsignalled.
+    fn is_unsignalled(&self, evd: usize) -> bool {
+        let feeds = |ep: &&Ep| ep.recv == evd || ep.request == evd;
+        let mut streams = self.ep.iter().flatten().filter(feeds).peekable();
+        streams.peek().is_some() && streams.all(|ep| ep.unsignalled)
+    }
+
     /// uDAPL 1.2, dat_ep_modify: which parameters may be modified when.
     fn modification(&self, slot: usize, change: Change) -> Faults {
         use State::{
@@ -273,6 +265,7 @@ impl Model {
                     enabled: true,
                     waitable: true,
                     queue: Queue::default(),
+                    overflow: false,
                     triggered: false,
                 });
             }
@@ -332,8 +325,9 @@ impl Model {
                 return self.connect(ep, qualifier, arrived);
             }
             Call::EpDisconnect { ep, flags } => self.disconnect(ep, flags),
-            Call::PostRecv { ep, lmr, length, .. } => {
-                let work = self.work(cookie, lmr, length);
+            Call::PostRecv { ep, lmr, length, flags } => {
+                let quiet = flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0;
+                let work = Work { quiet, ..self.work(cookie, lmr, length) };
                 let Some(there) = &mut self.ep[ep] else { return Ok(()) };
                 there.open_recvs.push_back(cookie);
                 if there.state == State::Disconnected {
@@ -347,7 +341,8 @@ impl Model {
             }
             Call::PostSend { ep, lmr, length, flags } => {
                 let suppressed = flags & DAT_COMPLETION_SUPPRESS_FLAG != 0;
-                let work = Work { suppressed, ..self.work(cookie, lmr, length) };
+                let quiet = flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0;
+                let work = Work { suppressed, quiet, ..self.work(cookie, lmr, length) };
                 self.request(ep, work);
             }
             Call::PostWrite { ep, lmr, length, remote } => {
@@ -404,7 +399,7 @@ impl Model {
     fn work(&self, cookie: u64, lmr: usize, length: u32) -> Work {
         let region = self.lmr[lmr].as_ref().map(|region| (lmr, region.incarnation));
         let lmr = region.filter(|_| length > 0);
-        Work { cookie, length, lmr, remote: None, suppressed: false }
+        Work { cookie, length, lmr, remote: None, suppressed: false, quiet: false }
     }
 
     fn request(&mut self, slot: usize, work: Work) {
@@ -449,7 +444,8 @@ impl Model {
         if told.state != ep.state.value() || told.idle != idle || told.buffers != queued {
             return Err(format!("{told:?}; idle should be {idle:?}, {queued} buffers, {:?}", ep.state));
         }
-        if ep.open_recvs.len() != queued + due {
+        let lossy = self.evd(ep.recv).is_some_and(|evd| evd.overflow);
+        if ep.open_recvs.len() != queued + due && !lossy {
             return Err(format!(
                 "{} receives are open; {queued} are queued, {due} completed",
                 ep.open_recvs.len()
