@@ -282,7 +282,7 @@ impl Run {
                 })
             }
             // Sometimes: else the next call comes while the connection ends.
-            Call::EpDisconnect { ep, flags: DAT_CLOSE_ABRUPT_FLAG } if self.number % 2 == 0 => self
+            Call::EpDisconnect { ep, flags: DAT_CLOSE_ABRUPT_FLAG } if self.number.is_multiple_of(2) => self
                 .until("the end of the connection", |run| {
                     Ok(run.world.told(ep).state == DAT_EP_STATE_DISCONNECTED)
                 }),
