@@ -177,6 +177,7 @@ fn an_endpoint_that_only_posts_unsignalled_goes_on() {
     a.connect(x, qualifier, b"");
     dat!(table, cr_accept_func(b.arrival(), y, 0, null_mut())).unwrap();
     assert_eq!(a.next(a.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+    assert_eq!(b.next(b.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     let p = Pair { a, x, b, y };
     let unsignalled = DAT_COMPLETION_UNSIGNALLED_FLAG;
     // One after the other.
@@ -185,6 +186,7 @@ fn an_endpoint_that_only_posts_unsignalled_goes_on() {
         assert_eq!(p.send(id, unsignalled), Ok(()), "{id}");
         p.completes(id);
         assert!(p.requests_idle());
+        assert_eq!(done(&p.b.next(p.b.evd)), (id, DAT_DTO_SUCCESS));
     }
     // As many as fit, each time.
     for round in 0..10 {
