@@ -46,7 +46,7 @@ fn cases(by_default: u32) -> Config {
 #[test]
 fn every_request_and_receive_ends_in_exactly_one_place() {
     let _alone = alone();
-    conservation::sequences(cases(4000), 60, || {
+    conservation::sequences(cases(2000), 60, || {
         let (table, name) = client::loopback(false);
         conservation::Place { table, name, address: std::net::Ipv4Addr::LOCALHOST, at_once: true }
     });
