@@ -1,6 +1,6 @@
 //! `dat check`: what is wrong with a registry file, and what in it will never be of use, each with its place.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::net::Shutdown;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use clap::Args;
 use registry::entry::{Entry, Origin, Space};
+use registry::host::Devices;
 use registry::report::printable;
-use registry::{Candidate, List};
+use registry::{Candidate, List, LoadError};
 use serde::{Deserialize, Serialize};
 
 use crate::convert::{self, File};
-use crate::devices::Devices;
 use crate::output::{print, print_json};
 use crate::table::{Colour, colour};
 use crate::units::{self, plural};
@@ -102,43 +102,66 @@ impl Finding {
     }
 }
 
-/// Why a library is no provider, and what to do about that, if it is known.
-#[derive(Serialize, Deserialize)]
+/// Why a library is no provider of an entry, and what to do about that, if it is known.
+#[derive(Clone, Serialize, Deserialize)]
 struct Bad {
     why: String,
     remedy: Option<String>,
+    /// The library is no provider of anything: the same holds for all entries that name it.
+    of_library: bool,
 }
 
-/// Whether an entry's library is no provider.
+/// Whether an entry's library is no provider of it.
 type Inspect = fn(&Entry) -> Option<Bad>;
+
+/// What `inspect` says of each entry that can be asked for. A library may register one entry and not another, so each is
+/// inspected; but one that does not load is not loaded again.
+fn faults(entries: &[Entry], inspect: Inspect) -> Vec<Option<Bad>> {
+    let mut no_providers: HashMap<&str, Bad> = HashMap::new();
+    let mut faults = Vec::new();
+    for (index, entry) in entries.iter().enumerate() {
+        let library = entry.library.as_str();
+        let bad = if never_asked(entry).is_some() || repeated(entry, &entries[..index]).is_some() {
+            None
+        } else {
+            no_providers.get(library).cloned().or_else(|| inspect(entry))
+        };
+        if let Some(bad) = bad.as_ref().filter(|bad| bad.of_library) {
+            no_providers.entry(library).or_insert_with(|| bad.clone());
+        }
+        faults.push(bad);
+    }
+    faults
+}
 
 /// What will not open, or never be asked for.
 fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Finding> {
-    let (mut inspected, mut gone, mut absent) = (HashSet::new(), HashSet::new(), HashSet::new());
+    let faults = faults(entries, inspect);
+    let (mut told, mut absent) = (HashSet::new(), HashSet::new());
     let mut findings = Vec::new();
     for (index, entry) in entries.iter().enumerate() {
         if let Some(finding) = never_asked(entry).or_else(|| repeated(entry, &entries[..index])) {
             findings.push(finding);
             continue;
         }
-        // Once for each library: a distribution's file has dozens of entries of one.
-        if inspected.insert(&entry.library)
-            && let Some(Bad { why, remedy }) = inspect(entry)
-        {
-            let same = entries.iter().skip(index + 1).filter(|other| other.library == entry.library);
-            let lines: Vec<usize> = same.map(|other| place(&other.origin).0).collect();
+        if let Some(Bad { why, remedy, .. }) = &faults[index] {
+            // Once for all entries of a library of which it holds: a distribution's file has dozens.
+            if !told.insert((&entry.library, why)) {
+                continue;
+            }
+            let same = entries.iter().zip(&faults).skip(index + 1).filter(|(other, fault)| {
+                other.library == entry.library && fault.as_ref().is_some_and(|fault| fault.why == *why)
+            });
+            let lines: Vec<usize> = same.map(|(other, _)| place(&other.origin).0).collect();
             let more = match lines.as_slice() {
                 [] => String::new(),
                 [line] => format!(" (so has line {line})"),
                 lines => format!(" (so have lines {})", units::ranges(lines)),
             };
-            gone.insert(&entry.library);
-            let remedy = beside_this_program(&entry.library).or(remedy);
+            let remedy = beside_this_program(&entry.library).or_else(|| remedy.clone());
             let help = format!("{}, or take the line out", remedy.as_deref().unwrap_or("ask who made it"));
             let finding = Finding::warning(entry, format!("{}: {why}{more}", entry.ia_name), &help);
             findings.push(Finding { more: lines, ..finding });
-        }
-        if gone.contains(&entry.library) {
             continue;
         }
         if let Some(device) = devices.missing(entry) {
@@ -261,7 +284,7 @@ fn beside_this_program(library: &str) -> Option<String> {
 
 /// Starts an entry's provider in a process of its own, which it may crash.
 fn library(entry: &Entry) -> Option<Bad> {
-    let bad = |why| Bad { why, remedy: None };
+    let bad = |why| Bad { why, remedy: None, of_library: false };
     let name = &entry.library;
     let answer = || -> Result<Option<Bad>> {
         let mut command = Command::new(std::env::current_exe().context("finding this program")?);
@@ -291,6 +314,7 @@ pub(crate) fn inspect(inspection: &Inspection) -> Result<bool> {
     let bad = registry::start(entry).err();
     parent::say(&bad.map(|error| Bad {
         why: error.to_string(),
+        of_library: matches!(error, LoadError::Open(_) | LoadError::Symbol(_)),
         remedy: error.remedy().map(|remedy| remedy.replace("in the entry", "in this line")),
     }));
     Ok(true)

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
+use registry::host::names_in;
 use registry::report::printable;
 use registry::{Candidate, List};
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 
-use crate::devices::names_in;
 use crate::output::{print, print_json};
 use crate::table::{Colour, colour};
 use crate::units::{plural, ranges};

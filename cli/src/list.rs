@@ -9,11 +9,11 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use clap::Args;
 use dat::Adapter;
+use registry::host::names_in;
 use registry::report::printable;
 use registry::{Candidate, Entry, List, Origin};
 use serde::{Deserialize, Serialize};
 
-use crate::devices::names_in;
 use crate::output::{print, print_json};
 use crate::parent;
 use crate::progress::Progress;

@@ -169,6 +169,46 @@ fn a_provider_that_crashes_or_registers_nothing_is_warned_of() {
     assert!(text.contains("2 entries, 0 errors, 2 warnings"), "{text}");
 }
 
+/// A library is not judged by its first entry.
+#[test]
+fn each_entry_of_a_library_is_started() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (source, library) = (dir.path().join("picky.c"), dir.path().join("picky.so"));
+    // Registers what is called `good`, dies of `bad`, and does nothing for others. Its info begins with the name.
+    let body = "
+        #include <stdlib.h>
+        #include <string.h>
+        int dat_registry_add_provider(const void *provider, const void *info);
+        static struct { const char *device_name; void *rest[128]; } table;
+        void dat_provider_init(const char *info, const char *params)
+        {
+            (void)params;
+            table.device_name = info;
+            if (!strcmp(info, \"bad\"))
+                abort();
+            if (!strcmp(info, \"good\"))
+                dat_registry_add_provider(&table, info);
+        }
+    ";
+    fs::write(&source, body).expect("writes");
+    let mut compile = Command::new("cc");
+    let compiled = compile.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+    assert!(compiled.expect("cc starts").success());
+    let line =
+        |name: &str| format!("{name} u2.0 nonthreadsafe default {} v.1.0 \"\" \"\"\n", library.display());
+    let text = ["good", "silent", "bad", "mute"].map(line).concat();
+    let text = stdout(&check(&file("dat.conf", &text), &[]));
+    assert!(!text.contains("good:"), "{text}");
+    for what in [
+        "dat.conf:2:1: warning: silent: its dat_provider_init did not register silent for u2.0",
+        "dat.conf:3:1: warning: bad: starting ",
+        "dat.conf:4:1: warning: mute: its dat_provider_init did not register mute for u2.0",
+        "4 entries, 0 errors, 3 warnings",
+    ] {
+        assert!(text.contains(what), "no {what:?}: {text}");
+    }
+}
+
 const CONF: &str = "\
 # first comment
 

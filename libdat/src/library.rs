@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char};
 use dat_sys::*;
 use registry::dynamic::Interface;
 use registry::status::in_version;
-use registry::{Builtin, Registry, Request, Wanted, abi};
+use registry::{Builtin, Host, Registry, Request, Wanted, abi};
 
 /// A C library: its registry, and the version of the API that its functions have.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ impl Library {
         if count.is_null() {
             return self.status(invalid(DAT_INVALID_ARG2));
         }
-        let interfaces = self.registry.list().interfaces_for(self.major);
+        let interfaces = self.registry.list().interfaces_for(self.major, &Host::of_process());
         // What a refusal leaves there: how much room is needed.
         // SAFETY: not null.
         unsafe { count.write(interfaces.len().try_into().unwrap_or(DAT_COUNT::MAX)) };

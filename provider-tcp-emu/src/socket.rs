@@ -116,11 +116,16 @@ pub(crate) fn tune(socket: &Socket, cc: Option<&str>) -> io::Result<(SocketAddr,
     }
     // Within the host, the kernel itself says when a peer has gone; a stopped one (in a debugger) may take its time.
     if !same_host {
-        let probes = TcpKeepalive::new().with_time(SILENCE).with_interval(SILENCE / 6).with_retries(6);
-        socket.set_tcp_keepalive(&probes).ok();
-        socket.set_tcp_user_timeout(Some(SILENCE)).ok();
+        watch_peer(socket);
     }
     Ok((peer, local))
+}
+
+/// Has TCP find out that the peer's host has died, also while nothing is sent.
+pub(crate) fn watch_peer(socket: &Socket) {
+    let probes = TcpKeepalive::new().with_time(SILENCE).with_interval(SILENCE / 6).with_retries(6);
+    socket.set_tcp_keepalive(&probes).ok();
+    limit_wait(socket, true);
 }
 
 /// Whether a connection stays within the host.

@@ -42,12 +42,6 @@ impl Entry {
         self.default && self.api.space == Space::User
     }
 
-    /// Not so if the entry gives a path to its library and there is no file. Where the dynamic linker is to look for a name, it
-    /// alone knows.
-    pub fn library_may_be_there(&self) -> bool {
-        !self.library.contains('/') || Path::new(&self.library).exists()
-    }
-
     /// The same entry, apart from where it was written.
     pub fn same_fields(&self, other: &Entry) -> bool {
         let other = Entry { origin: self.origin.clone(), ..other.clone() };

@@ -11,6 +11,7 @@ use dat_sys::{DAT_PROVIDER_FINI_FUNC, DAT_PROVIDER_INIT_FUNC};
 
 use crate::entry::{Entry, Origin, ParseError};
 use crate::environment::variable;
+use crate::host::Host;
 use crate::{conf, toml};
 
 /// The file used when DAT_OVERRIDE names none.
@@ -190,12 +191,12 @@ impl List {
         self.builtins_off
     }
 
-    /// As [`List::interfaces`], in the order that suits a consumer of this major version: those that it can open come first, and among
-    /// them those whose library is not known to be missing; else in the order of the registry. Consumers ask for a
-    /// few and take one of these.
-    pub fn interfaces_for(&self, major: u32) -> Vec<&Entry> {
+    /// As [`List::interfaces`], in the order that suits a consumer of this major version on this host. Entries of that version come
+    /// first. Among these, and among the others, entries that cannot open as far as the host knows come last ([`Host::may_open`]).
+    /// Otherwise the order is that of the registry. Consumers ask for a few and take one of these.
+    pub fn interfaces_for(&self, major: u32, host: &Host) -> Vec<&Entry> {
         let mut interfaces = self.interfaces();
-        interfaces.sort_by_cached_key(|entry| (entry.api.major != major, !entry.library_may_be_there()));
+        interfaces.sort_by_cached_key(|entry| (entry.api.major != major, !host.may_open(entry)));
         interfaces
     }
 

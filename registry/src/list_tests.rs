@@ -189,8 +189,13 @@ fn a_consumer_of_one_version_is_told_of_its_own_entries_first() {
         + &line("gone", "u1.2", "/nowhere/libvendor.so")
         + &line("own", "u1.2", "libvendor.so.1");
     std::fs::write(&file, text).expect("it can be written");
+    for library in ["libvendor.so.1", "libvendor.so.2"] {
+        std::fs::write(dir.path().join(library), "").expect("it can be written");
+    }
     let list = List::new(Some(file.into()), None, &[]);
-    let names = |major| list.interfaces_for(major).iter().map(|e| e.ia_name.clone()).collect::<Vec<_>>();
+    let host = Host::new(dir.path(), None, vec![dir.path().to_owned()]);
+    let names =
+        |major| list.interfaces_for(major, &host).iter().map(|e| e.ia_name.clone()).collect::<Vec<_>>();
     assert_eq!(names(1), ["own", "gone", "other"]);
     assert_eq!(names(2), ["other", "own", "gone"]);
 }

@@ -39,6 +39,7 @@ macro_rules! transport_contract {
             posts_are_checked
             // Messages without a receive.
             a_message_waits_for_its_receive
+            each_message_that_waits_is_told_of_once
             a_sender_is_stopped_until_there_are_receives
             messages_wait_for_buffers_of_a_shared_queue
             a_connection_ends_while_a_message_waits

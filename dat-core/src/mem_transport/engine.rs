@@ -68,6 +68,8 @@ pub(super) enum Note {
     Broken,
     LowWatermark,
     HighWatermark,
+    /// A message of so many octets waits for a receive.
+    ReceiverNotReady(u32),
 }
 
 struct Cq {
@@ -145,6 +147,8 @@ struct Request {
     signalled: bool,
     solicited: bool,
     quiet: bool,
+    /// It found no receive at the peer, who has been told.
+    starved: bool,
 }
 
 #[derive(Clone, Copy)]

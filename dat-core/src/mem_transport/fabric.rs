@@ -134,6 +134,7 @@ impl Fabric {
             Note::Broken => Upcall::Broken { because: &"a request failed" },
             Note::LowWatermark => Upcall::LowWatermark,
             Note::HighWatermark => Upcall::HighWatermark,
+            &Note::ReceiverNotReady(octets) => Upcall::ReceiverNotReady { octets, whole: true },
         });
     }
 }

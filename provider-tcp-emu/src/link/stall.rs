@@ -62,6 +62,11 @@ impl Window {
         }
     }
 
+    /// TCP is to be asked from now on.
+    fn watch(&mut self, now: Instant) {
+        *self = Window::LookAt(now + WINDOW_TICK);
+    }
+
     pub(super) fn deadline(self) -> Option<Instant> {
         match self {
             Window::LookAt(at) => Some(at),
@@ -162,7 +167,7 @@ impl Link {
     #[cold]
     pub(super) fn watch_window(&mut self, kit: &mut Kit, lingerers: &mut Lingerers) {
         if let Phase::Up(up) = &mut self.phase {
-            up.window = Window::LookAt(Instant::now() + WINDOW_TICK);
+            up.window.watch(Instant::now());
         }
         self.renew_timer(kit);
         // Now for what else there is to do.
@@ -175,7 +180,25 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
+    use rnic::rdmap::setup::Rtr;
+
     use super::*;
+
+    /// A connection to a peer with this address, which is of this project or not.
+    fn towards(peer: &str, extended: bool) -> Window {
+        let at = |address: &str| SocketAddr::new(address.parse().expect("an address"), 4791);
+        let terms = Terms { ird: 1, ord: 1, crc: false, large_fpdus: true, extended, rtr: Rtr::None };
+        Window::of(&terms, at(peer), at("198.51.100.1"))
+    }
+
+    const OTHER_HOST: &str = "198.51.100.2";
+
+    #[test]
+    fn only_peers_of_this_project_on_other_hosts_are_watched() {
+        assert_eq!(towards(OTHER_HOST, true), Window::Quiet);
+        assert_eq!(towards(OTHER_HOST, false), Window::Near, "a stranger that does not read is dead");
+        assert_eq!(towards("198.51.100.1", true), Window::Near);
+    }
 
     /// TCP gives up a peer that has no room for a minute, as one that answers nothing. A look in time keeps it from that.
     #[test]
@@ -185,12 +208,12 @@ mod tests {
         let (mut far, _) = listener.accept().expect("a caller");
         near.set_nonblocking(true).expect("nonblocking");
         let near = Socket::from(near);
-        socket::limit_wait(&near, true);
+        socket::watch_peer(&near);
         let limit = || near.tcp_user_timeout().expect("an option");
         assert!(limit().is_some());
 
-        let mut window = Window::Quiet;
-        assert_eq!(window.deadline(), None);
+        let mut window = towards(OTHER_HOST, true);
+        assert_eq!((window, window.deadline()), (Window::Quiet, None));
         window.sent();
         assert_eq!(window, Window::Sent);
         let start = Instant::now();
@@ -210,12 +233,21 @@ mod tests {
         window.expire(start + WINDOW_TICK, &near);
         assert_eq!((window, limit()), (Window::LookAt(start + 2 * WINDOW_TICK), None));
 
+        // Ten minutes, by the clock that is handed in. TCP's keep-alive goes on, which finds a host that has died.
+        let mut now = start + WINDOW_TICK;
+        while now < start + 30 * WINDOW_TICK {
+            now = window.deadline().expect("there is a next look");
+            window.expire(now, &near);
+            assert_eq!((window, limit()), (Window::LookAt(now + WINDOW_TICK), None));
+            assert!(near.keepalive().expect("an option"));
+        }
+
         let mut all = vec![0; sent];
         far.read_exact(&mut all).expect("what was sent");
         while socket::unsent(&near) != Unsent::Nothing {
             std::thread::yield_now();
         }
-        window.expire(start + 2 * WINDOW_TICK, &near);
-        assert_eq!((window, limit().is_some()), (Window::Quiet, true));
+        window.expire(now + WINDOW_TICK, &near);
+        assert_eq!((window, limit().is_some()), (Window::Quiet, true), "one that does not answer is dead again");
     }
 }

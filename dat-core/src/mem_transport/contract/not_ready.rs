@@ -52,6 +52,41 @@ pub fn a_message_waits_for_its_receive<T: Transport>(a: &T, b: &T) {
     b.log.assert_silent();
 }
 
+/// Whoever looks for the cause is told of each message that waits, once, and of no other. While it waits, other connections go on.
+pub fn each_message_that_waits_is_told_of_once<T: Transport>(a: &T, b: &T) {
+    const OCTETS: u32 = 64;
+    let rig = Rig { a, b };
+    let (sender, receiver) = rig.pair();
+    let (c, d) = rig.pair();
+    let exchange = |id| {
+        d.recv(id, &[]);
+        c.send(id, &[]);
+        rig.completions(&d.recvs, 1);
+        rig.completions(&c.requests, 1);
+    };
+    receiver.recv(0, &[]);
+    sender.send(0, &[]);
+    rig.completions(&receiver.recvs, 1);
+    (1..4).for_each(|id| sender.send(id, &[sender.mem.segment(0, OCTETS as usize)]));
+    if breaks(&rig, &sender, &receiver) {
+        return;
+    }
+    for id in 1..4 {
+        if !waits_are_untold() {
+            let word = || (receiver.log.waits().len() as u64 >= id).then_some(());
+            rig.until("word of a message that waits", word);
+        }
+        (0..50).for_each(exchange);
+        receiver.recv(id, &[receiver.mem.segment(0, OCTETS as usize)]);
+        assert_eq!(outcomes(&rig.completions(&receiver.recvs, 1)), [(id, WcStatus::Success)]);
+    }
+    let told = if waits_are_untold() { 0 } else { 3 };
+    assert_eq!(receiver.log.waits(), vec![(OCTETS, true); told]);
+    for log in [&sender.log, &c.log, &d.log] {
+        assert_eq!(log.waits(), [], "there is a receive for each of its messages");
+    }
+}
+
 /// More than any buffer on the way holds: the sender is stopped, and loses nothing.
 pub fn a_sender_is_stopped_until_there_are_receives<T: Transport>(a: &T, b: &T) {
     const LEN: usize = 1 << 20;

@@ -29,6 +29,7 @@ pub const QUEUE: usize = 64;
 thread_local! {
     static LOSSES: Cell<bool> = const { Cell::new(false) };
     static RECEIVES_MUST_BE_THERE: Cell<bool> = const { Cell::new(false) };
+    static WAITS_ARE_UNTOLD: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Whether this thread's cases are about a wire on which a message without a receive ends the connection, as iWARP has it. Else
@@ -39,6 +40,15 @@ pub fn expect_receives_to_be_there(yes: bool) {
 
 pub(super) fn receives_must_be_there() -> bool {
     RECEIVES_MUST_BE_THERE.get()
+}
+
+/// Whether this thread's cases are about a device that lets a message wait for its receive and tells nobody.
+pub fn expect_no_word_of_waits(yes: bool) {
+    WAITS_ARE_UNTOLD.set(yes);
+}
+
+pub(super) fn waits_are_untold() -> bool {
+    WAITS_ARE_UNTOLD.get()
 }
 
 /// Whether this thread's cases are about a network that loses packets. Then, and only then, a requester whose peer refuses may
@@ -391,6 +401,8 @@ impl<T: Transport> std::fmt::Debug for Event<T> {
 pub struct Log<'t, T: Transport> {
     t: &'t T,
     events: Mutex<VecDeque<Event<T>>>,
+    /// Messages that waited for a receive: octets, and whether these are all.
+    waits: Mutex<Vec<(u32, bool)>>,
     pub wake: Wake,
     /// The object is gone: an upcall now breaks promise 3.
     closed: AtomicBool,
@@ -399,8 +411,8 @@ pub struct Log<'t, T: Transport> {
 
 impl<'t, T: Transport> Log<'t, T> {
     pub fn new(t: &'t T) -> Arc<Self> {
-        let (events, wake, closed, late) = Default::default();
-        Arc::new(Log { t, events, wake, closed, late })
+        let (events, waits, wake, closed, late) = Default::default();
+        Arc::new(Log { t, events, waits, wake, closed, late })
     }
 
     pub fn sink(&self) -> Sink<T> {
@@ -410,6 +422,11 @@ impl<'t, T: Transport> Log<'t, T> {
 
     pub fn take(&self) -> Option<Event<T>> {
         self.events.lock().expect("no case panics in an upcall").pop_front()
+    }
+
+    /// The messages of which was told that they wait for a receive: octets, and whether these are all.
+    pub fn waits(&self) -> Vec<(u32, bool)> {
+        self.waits.lock().expect("no case panics in an upcall").clone()
     }
 
     pub fn assert_silent(&self) {
@@ -450,8 +467,12 @@ impl<T: Transport> Receiver<T> for Log<'_, T> {
             Upcall::Broken { .. } => Event::Broken,
             Upcall::LowWatermark => Event::LowWatermark,
             Upcall::HighWatermark => Event::HighWatermark,
-            // For people. (No case can make a device fail.)
-            Upcall::ReceiverNotReady { .. } | Upcall::Failed | Upcall::PortDown => return,
+            // For people: counted beside the others.
+            Upcall::ReceiverNotReady { octets, whole } => {
+                return self.waits.lock().expect("no case panics in an upcall").push((octets, whole));
+            }
+            // No case can make a device fail.
+            Upcall::Failed | Upcall::PortDown => return,
         };
         self.events.lock().expect("no case panics in an upcall").push_back(event);
         if self.wake.signal() {

@@ -34,7 +34,7 @@ impl Engine {
         let &SendWr { id, op, signalled, solicited, quiet, .. } = wr;
         let (bytes, segments) = (length(wr.segments)?, wr.segments.to_vec());
         let task = Task::Transfer(op);
-        self.queue(qp_id, Request { id, task, segments, bytes, signalled, solicited, quiet })
+        self.queue(qp_id, Request { id, task, segments, bytes, signalled, solicited, quiet, starved: false })
     }
 
     pub(in crate::mem_transport) fn post_bind(
@@ -47,7 +47,8 @@ impl Engine {
         let pd = self.qps.get(&qp_id).ok_or(PostError::Unsupported)?.core.pd;
         let key = self.memory.reserve(window, pd, qp_id, view)?;
         let (task, segments) = (Task::Bind(key), Vec::new());
-        let request = Request { id, task, segments, bytes: 0, signalled, solicited: false, quiet };
+        let (bytes, solicited, starved) = (0, false, false);
+        let request = Request { id, task, segments, bytes, signalled, solicited, quiet, starved };
         self.queue(qp_id, request).inspect_err(|_| self.memory.end(key))?;
         Ok(if view.is_some() { key } else { 0 })
     }
@@ -105,10 +106,13 @@ impl Engine {
     /// Carries out the requests of `id` as far as possible.
     pub(super) fn pump(&mut self, id: Id) {
         while let Some((up, core)) = self.running(id) {
-            let Some(request) = self.qps.get_mut(&id).and_then(|qp| qp.requests.pop_front()) else { return };
+            let Some(mut request) = self.qps.get_mut(&id).and_then(|qp| qp.requests.pop_front()) else { return };
             let mut wc = core.wc(request.id, request.task.op(), WcStatus::Success);
             match self.carry_out(id, &core, &up, &request) {
                 Outcome::Starved => {
+                    if !std::mem::replace(&mut request.starved, true) {
+                        self.notify(up.peer, Note::ReceiverNotReady(request.bytes));
+                    }
                     if let Some(qp) = self.qps.get_mut(&id) {
                         qp.requests.push_front(request);
                     }
