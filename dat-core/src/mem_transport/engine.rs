@@ -58,9 +58,22 @@ pub(super) struct Pending {
 pub(super) enum Note {
     CqReady,
     CqOverflow,
-    Request { call: Id, from: SocketAddr, to: SocketAddr, private: Vec<u8> },
-    Established { private: Vec<u8>, peer: SocketAddr, local: SocketAddr, depth: ReadDepth },
-    Rejected { by_peer: bool, private: Vec<u8> },
+    Request {
+        call: Id,
+        from: SocketAddr,
+        to: SocketAddr,
+        private: Vec<u8>,
+    },
+    Established {
+        private: Vec<u8>,
+        peer: SocketAddr,
+        local: SocketAddr,
+        depth: ReadDepth,
+    },
+    Rejected {
+        by_peer: bool,
+        private: Vec<u8>,
+    },
     Unreachable,
     TimedOut,
     AcceptFailed,

@@ -248,6 +248,10 @@ mod tests {
             std::thread::yield_now();
         }
         window.expire(now + WINDOW_TICK, &near);
-        assert_eq!((window, limit().is_some()), (Window::Quiet, true), "one that does not answer is dead again");
+        assert_eq!(
+            (window, limit().is_some()),
+            (Window::Quiet, true),
+            "one that does not answer is dead again"
+        );
     }
 }

@@ -106,7 +106,9 @@ impl Engine {
     /// Carries out the requests of `id` as far as possible.
     pub(super) fn pump(&mut self, id: Id) {
         while let Some((up, core)) = self.running(id) {
-            let Some(mut request) = self.qps.get_mut(&id).and_then(|qp| qp.requests.pop_front()) else { return };
+            let Some(mut request) = self.qps.get_mut(&id).and_then(|qp| qp.requests.pop_front()) else {
+                return;
+            };
             let mut wc = core.wc(request.id, request.task.op(), WcStatus::Success);
             match self.carry_out(id, &core, &up, &request) {
                 Outcome::Starved => {
