@@ -154,12 +154,13 @@ static void waits(void)
 
 /* ---- stopped ------------------------------------------------------------------------------------------------- */
 
-enum { STOPS = 50 };
+enum { STOPS = 50, PING = 64, DTOS = 8 };
 
 struct sleeper {
     DAT_EVD_HANDLE evd;
     DAT_CNO_HANDLE cno; /* waited on in place of the EVD, if there is one */
     DAT_RETURN status;
+    DAT_EVENT event;
 };
 
 /* Waits once. */
@@ -167,13 +168,12 @@ static void *wait_once(void *argument)
 {
     struct sleeper *self = argument;
     DAT_EVD_HANDLE triggered = DAT_HANDLE_NULL;
-    DAT_EVENT event;
     DAT_COUNT more;
 
     if (self->cno != DAT_HANDLE_NULL)
         self->status = dat_cno_wait(self->cno, DAT_TIMEOUT_INFINITE, &triggered);
     else
-        self->status = dat_evd_wait(self->evd, DAT_TIMEOUT_INFINITE, 1, &event, &more);
+        self->status = dat_evd_wait(self->evd, DAT_TIMEOUT_INFINITE, 1, &self->event, &more);
     return NULL;
 }
 
@@ -194,34 +194,69 @@ static void start_something(void)
     EXPECT(waitpid(child, &status, 0) == child && status == 0, "a process that does nothing fails");
 }
 
+/* Connects two endpoints of this process. */
+static void connect_ends(struct end *active, struct end *passive)
+{
+    DAT_CONN_QUAL port = free_port();
+    DAT_PSP_HANDLE psp;
+    OK(dat_psp_create(passive->ia, port, passive->cr, DAT_PSP_CONSUMER_FLAG, &psp));
+    start_connect(active->ep, port);
+    accept_next(passive->cr, passive->ep, passive->connect);
+    wait_established(active->connect);
+    OK(dat_psp_free(psp));
+}
+
+/* What the threads wait for. A provider may wait in different ways for what it makes itself and what a device tells. */
+enum { ON_EVD, ON_CNO, ON_RECEIVE, ON_CONNECTION, SLEEPERS };
+
 /* Lets threads wait while the parent, at the other end of `tell`, does what it does. */
 static void sleep_through_it(int tell)
 {
-    struct sleeper sleepers[2] = {{.cno = DAT_HANDLE_NULL}, {.cno = DAT_HANDLE_NULL}};
-    DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
-    pthread_t threads[2];
-    DAT_IA_HANDLE ia;
+    struct sleeper sleepers[SLEEPERS];
+    pthread_t threads[SLEEPERS];
+    struct end near, far;
+    DAT_LMR_TRIPLET segment;
+    DAT_DTO_COOKIE cookie = {.as_64 = 7};
     char byte = 'x';
 
-    OK(dat_ia_open(ia_under_test(), 8, &async, &ia));
-    OK(dat_cno_create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &sleepers[1].cno));
-    for (int i = 0; i < 2; i++) {
-        OK(dat_evd_create(ia, 8, sleepers[i].cno, DAT_EVD_SOFTWARE_FLAG, &sleepers[i].evd));
+    memset(sleepers, 0, sizeof sleepers);
+    end_open(&near, 4096, DTOS);
+    end_open(&far, 4096, DTOS);
+    connect_ends(&far, &near);
+    post_receives(&near, 1, PING);
+    sleepers[ON_RECEIVE].evd = near.recv;
+    sleepers[ON_CONNECTION].evd = near.connect;
+    OK(dat_cno_create(near.ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &sleepers[ON_CNO].cno));
+    for (int i = ON_EVD; i <= ON_CNO; i++)
+        OK(dat_evd_create(near.ia, 8, sleepers[i].cno, DAT_EVD_SOFTWARE_FLAG, &sleepers[i].evd));
+    for (int i = 0; i < SLEEPERS; i++)
         EXPECT(pthread_create(&threads[i], NULL, wait_once, &sleepers[i]) == 0, "no thread");
-    }
     EXPECT(write(tell, &byte, 1) == 1, "the parent is gone");
     EXPECT(read(tell, &byte, 1) == 1, "the parent is gone");
     for (int i = 0; i < STOPS; i++)
         start_something();
-    for (int i = 0; i < 2; i++)
-        post_se(sleepers[i].evd, 1);
-    for (int i = 0; i < 2; i++) {
-        pthread_join(threads[i], NULL);
+
+    post_se(sleepers[ON_EVD].evd, 1);
+    post_se(sleepers[ON_CNO].evd, 1);
+    segment = local_segment(&far, 0, PING);
+    OK(dat_ep_post_send(far.ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
+    pthread_join(threads[ON_RECEIVE], NULL);
+    OK(dat_ep_disconnect(far.ep, DAT_CLOSE_GRACEFUL_FLAG));
+    for (int i = 0; i < SLEEPERS; i++) {
+        if (i != ON_RECEIVE)
+            pthread_join(threads[i], NULL);
         OK(sleepers[i].status);
-        OK(dat_evd_free(sleepers[i].evd));
     }
-    OK(dat_cno_free(sleepers[1].cno));
-    OK(dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG));
+    EXPECT(sleepers[ON_RECEIVE].event.event_number == DAT_DTO_COMPLETION_EVENT, "event 0x%x in place of a receive",
+           sleepers[ON_RECEIVE].event.event_number);
+    EXPECT(sleepers[ON_CONNECTION].event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED,
+           "event 0x%x in place of a disconnection", sleepers[ON_CONNECTION].event.event_number);
+    wait_event(far.connect, 20 * SECOND);
+    for (int i = ON_EVD; i <= ON_CNO; i++)
+        OK(dat_evd_free(sleepers[i].evd));
+    OK(dat_cno_free(sleepers[ON_CNO].cno));
+    end_close(&far);
+    end_close(&near);
 }
 
 static void expect_change(pid_t child, int options, const char *what)
@@ -283,7 +318,7 @@ static void stopped(void)
 
 /* ---- storm --------------------------------------------------------------------------------------------------- */
 
-enum { ROUNDS = 1500, PING = 64, BULK = 65536, DTOS = 8 };
+enum { ROUNDS = 1500, BULK = 65536 };
 
 static void start_storm(void)
 {

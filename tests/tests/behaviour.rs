@@ -69,6 +69,12 @@ const BEHAVIOURS: &[Behaviour] = &[
     built_in("a_wait_that_a_handler_closes_ends_when_it_returns", "handler_closes", &["returns"]),
     under(
         Registry::debian,
+        "a_signal_interrupts_a_wait_under_debians_registry_too",
+        "interrupted",
+        &["waits"],
+    ),
+    under(
+        Registry::debian,
         "a_stop_or_a_debugger_interrupts_no_wait_under_debians_registry",
         "interrupted",
         &["stopped"],
