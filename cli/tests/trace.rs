@@ -1,7 +1,13 @@
 //! `dat trace`: what the adapters of a program tell, for people and for programs.
 
+use std::env;
+use std::error::Error;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use dat::{Access, Adapter, Close, EventDispatcher, Flags};
 
 use serde_json::Value;
 
@@ -81,6 +87,84 @@ fn what_is_refused_and_what_breaks_a_connection_is_told() {
     };
     ended("stream error: DDP tagged buffer: STag not associated with the stream");
     ended("TERMINATE received: DDP tagged buffer: STag not associated with the stream");
+}
+
+/// Messages of the program below that wait for a receive.
+const WAITING: usize = 3;
+/// Octets of each.
+const OCTETS: usize = 64;
+/// Says to the program below which adapter to open.
+const IA: &str = "OPENDAT_TEST_IA";
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A program that posts each receive only when it is told to by a line on its standard input. Its messages wait until then.
+#[test]
+#[ignore = "not a test: the program that `a_message_without_a_receive_is_told_of_once` traces"]
+fn late_receiver() -> Result<(), Box<dyn Error>> {
+    let adapter = Adapter::open(&env::var(IA)?)?;
+    let zone = adapter.zone()?;
+    let memory = zone.register(vec![7; OCTETS], Access::ALL)?;
+    let dispatcher = || adapter.dispatcher(8);
+    let (mut calls, mut near_events, mut far_events) = (dispatcher()?, dispatcher()?, dispatcher()?);
+    let mut near = adapter.endpoint().zone(&zone).events(&near_events).create()?;
+    let mut far = adapter.endpoint().zone(&zone).events(&far_events).create()?;
+    let listener = adapter.listen_any(&calls)?;
+    far.connect("127.0.0.1".parse()?, listener.qualifier(), b"", Some(PATIENCE))?;
+    calls.wait(Some(PATIENCE))?.request()?.accept(&mut near, b"")?;
+    let next = |events: &mut EventDispatcher| events.wait(Some(PATIENCE));
+    next(&mut near_events)?.established()?;
+    next(&mut far_events)?.established()?;
+
+    // One that does not wait.
+    near.post_receive(&[memory.segment(0..OCTETS)?], 0)?;
+    far.post_send(&[memory.segment(0..OCTETS)?], 0, Flags::default())?;
+    println!("{}, {}", next(&mut near_events)?, next(&mut far_events)?);
+    for message in 1..=WAITING as u64 {
+        far.post_send(&[memory.segment(0..OCTETS)?], message, Flags::default())?;
+    }
+    for message in 1..=WAITING as u64 {
+        std::io::stdin().read_line(&mut String::new())?;
+        near.post_receive(&[memory.segment(0..OCTETS)?], message)?;
+        println!("{}, {}", next(&mut near_events)?, next(&mut far_events)?);
+    }
+    far.disconnect(Close::Graceful)?;
+    next(&mut near_events)?.disconnected()?;
+    Ok(next(&mut far_events)?.disconnected()?)
+}
+
+#[test]
+fn a_message_without_a_receive_is_told_of_once() {
+    for ia in ["tcp-emu", "softroce"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dat"));
+        command
+            .args(["trace", "--log", "dat::dto=info", "--"])
+            .arg(env::current_exe().expect("this program"));
+        command.args(["--exact", "late_receiver", "--include-ignored", "--nocapture"]);
+        command.env(IA, ia).env("DAT_OVERRIDE", "/dev/null");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut program = command.spawn().expect("it starts");
+        let mut go_on = program.stdin.take().expect("piped");
+        let mut told = Vec::new();
+        // Each time that it is told of a message, its receive is posted; then of the next.
+        for line in BufReader::new(program.stderr.take().expect("piped")).lines() {
+            let line = line.expect("text");
+            if line.contains(" and no receive is posted on ") {
+                writeln!(go_on, "go on").expect("it listens");
+                told.push(line);
+            }
+        }
+        let output = program.wait_with_output().expect("it ends");
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(told.len(), WAITING, "{told:#?}");
+        for line in &told {
+            let (_, text) = line.split_once("dat::dto: ").expect("the target");
+            let (peer, rest) =
+                text.split_once(" has sent 64 octets and no receive is posted on EP 0x").expect(line);
+            assert!(peer.starts_with("peer 127.0.0.1:"), "{line}");
+            assert!(rest.contains(&format!("ia={ia}")), "{line}");
+        }
+    }
 }
 
 #[test]

@@ -7,12 +7,12 @@ use crate::{Dist, Skip, find_program};
 
 /// Compiles `programs/<name>.c` and links it with libdat2; the program is left in `into`.
 pub fn c_program(dist: &Dist, name: &str, into: &Path) -> Result<PathBuf, Skip> {
-    build(dist, name, "-ldat2", into)
+    build(dist, name, &[], "-ldat2", into)
 }
 
-/// As [`c_program`], with the library of uDAPL 1.2.
+/// As [`c_program`], with the library of uDAPL 1.2; UDAPL_1_2 is defined, for sources that suit both.
 pub fn c_program_1_2(dist: &Dist, name: &str, into: &Path) -> Result<PathBuf, Skip> {
-    build(dist, name, "-ldat", into)
+    build(dist, name, &["-DUDAPL_1_2"], "-ldat", into)
 }
 
 /// As [`c_program`], with the library of this name, and with gcc's sanitizers of addresses and of undefined behaviour in it.
@@ -73,8 +73,8 @@ fn succeeded(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-fn build(dist: &Dist, name: &str, library: &str, into: &Path) -> Result<PathBuf, Skip> {
-    compile(dist, name, &into.join(name), &[], &[library, "-ldl"])
+fn build(dist: &Dist, name: &str, options: &[&str], library: &str, into: &Path) -> Result<PathBuf, Skip> {
+    compile(dist, name, &into.join(name), options, &[library, "-ldl"])
 }
 
 fn compile(
