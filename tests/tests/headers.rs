@@ -5,6 +5,9 @@
 //! checks: every size, offset, value, text, member type and function signature. OFED's own headers, where installed,
 //! have to pass the same check.
 
+#[path = "headers/names.rs"]
+mod names;
+
 use std::collections::BTreeSet;
 use std::env;
 use std::ffi::OsString;
