@@ -485,10 +485,11 @@ impl Link {
         if let Some(failure) = up.failure {
             return self.end(tools, End::Broken(failure.into()));
         }
+        // Whether or not the refusal has left already: with a message behind it in one batch it has.
+        if let Some(Arrival { octets, whole }) = up.rc.take_stalled() {
+            self.sink.call(Upcall::ReceiverNotReady { octets, whole });
+        }
         if up.rc.wants_tx() || up.closing.is_some() || up.peer_leaves {
-            if let Some(Arrival { octets, whole }) = up.rc.take_stalled() {
-                self.sink.call(Upcall::ReceiverNotReady { octets, whole });
-            }
             self.transmit(tools);
         }
         let Phase::Up(up) = &mut self.phase else { return };

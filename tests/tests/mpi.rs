@@ -117,8 +117,9 @@ fn main() {
     // Each rank takes a processor while it waits.
     arguments.test_threads = Some(1);
     let trials = PROVIDERS.iter().flat_map(|provider| {
-        let trial_of =
-            move |case: Case| trial(format!("mpi::{}::{}", provider.ia, case.name), move || case.run(provider));
+        let trial_of = move |case: Case| {
+            trial(format!("mpi::{}::{}", provider.ia, case.name), move || case.run(provider))
+        };
         cases(provider.ia).into_iter().map(trial_of)
     });
     let not_ours = NOT_OURS.iter().map(|&(module, test)| {
