@@ -136,10 +136,10 @@ fn late_receiver() -> Result<(), Box<dyn Error>> {
 #[test]
 fn a_message_without_a_receive_is_told_of_once() {
     for ia in ["tcp-emu", "softroce"] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_dat"));
-        command
-            .args(["trace", "--log", "dat::dto=info", "--"])
-            .arg(env::current_exe().expect("this program"));
+        // Without word of a message the program would wait for ever.
+        let mut command = Command::new("timeout");
+        command.args(["120", env!("CARGO_BIN_EXE_dat"), "trace", "--log", "dat::dto=info", "--"]);
+        command.arg(env::current_exe().expect("this program"));
         command.args(["--exact", "late_receiver", "--include-ignored", "--nocapture"]);
         command.env(IA, ia).env("DAT_OVERRIDE", "/dev/null");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
