@@ -137,7 +137,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     // Where one of those is given that --plain goes without, clap does not ask for it.
     ensure!(
         !options.rows.any(),
-        "--check and --row are of the rows that --plain measures: add it, and leave the others out"
+        "--check, --row and --watched are of what --plain measures: add it, and leave the others out"
     );
     let host = options.host.as_deref().map(ping::resolve).transpose()?;
     let names: Vec<String> = std::iter::once(&common.adapter).chain(&options.vs).cloned().collect();

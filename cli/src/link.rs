@@ -44,6 +44,7 @@ pub(crate) struct Link {
     /// Receives that have completed and not been posted again.
     taken: usize,
     marks: Marks,
+    pace: Pace,
     wait: Wait,
 }
 
@@ -52,6 +53,21 @@ pub(crate) struct Link {
 struct Marks {
     sent: u8,
     seen: u8,
+}
+
+/// How often DAT has been called besides, over all messages: most take less time than there is between two calls.
+struct Pace {
+    since: Instant,
+    /// Calls that were due so far. Those of a time in which nobody watched are made good by one.
+    due: u128,
+}
+
+impl Pace {
+    /// Whether a call is due, of so many a millisecond.
+    fn is_due(&mut self, now: Instant, calls: u32) -> bool {
+        let due = (now - self.since).as_micros() * u128::from(calls) / 1000;
+        std::mem::replace(&mut self.due, due) < due
+    }
 }
 
 /// A link that waits for its peer.
@@ -127,6 +143,7 @@ impl Link {
             outstanding: 0,
             taken: 0,
             marks: Marks::default(),
+            pace: Pace { since: Instant::now(), due: 0 },
             wait,
         })
     }
@@ -223,7 +240,7 @@ impl Link {
         const LOOKS: u32 = 32;
         self.marks.seen = self.marks.seen.wrapping_add(1);
         let start = Instant::now();
-        let (mut called, mut last) = (0, [0]);
+        let mut last = [0];
         loop {
             for _ in 0..LOOKS {
                 self.memory.load(self.largest + size - 1, &mut last)?;
@@ -232,15 +249,13 @@ impl Link {
                 }
                 std::hint::spin_loop();
             }
-            let waited = start.elapsed();
+            let now = Instant::now();
             ensure!(
-                waited < PATIENCE,
+                now - start < PATIENCE,
                 "waited {} s for what the other process has written",
                 PATIENCE.as_secs()
             );
-            let due = waited.as_micros() * u128::from(calls) / 1000;
-            if called < due {
-                called = due;
+            if self.pace.is_due(now, calls) {
                 ensure!(self.requests.dequeue()?.is_none(), "a write completed that was not to tell of it");
             }
         }
@@ -382,5 +397,27 @@ fn successful(event: Event) -> Result<Completion> {
         Event::Completion(completion) if completion.status == Status::Success => Ok(completion),
         Event::Completion(failed) => bail!("{} failed: {}", failed.operation, failed.status),
         other => bail!("expected a completion, got {other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Calls that are due when somebody looks at the clock each `step` microseconds, for `steps` times.
+    fn calls(step: u64, steps: u32, calls: u32) -> usize {
+        let since = Instant::now();
+        let mut pace = Pace { since, due: 0 };
+        (1..=steps).filter(|&at| pace.is_due(since + at * Duration::from_micros(step), calls)).count()
+    }
+
+    #[test]
+    fn calls_are_counted_over_all_messages() {
+        assert_eq!(calls(7, 1000, 1), 7, "each look is a message of its own");
+        assert_eq!(calls(7, 1000, 100), 700);
+        assert_eq!(calls(7, 1000, 0), 0);
+        assert_eq!(calls(5000, 2, 1), 2, "what is late is made good by one");
     }
 }

@@ -2,6 +2,7 @@
 //! processes; what counts is the median of the rounds' ratios, since the speed of a machine changes from one second to
 //! the next.
 
+use std::borrow::Cow;
 use std::io::{Write, stdout};
 use std::time::Duration;
 
@@ -25,6 +26,9 @@ pub(crate) struct Rows {
     /// Only the rows whose name contains this
     #[arg(long, value_name = "TEXT", requires = "plain")]
     row: Option<String>,
+    /// Consumers that watch memory in place of the other rows: all sizes, with 0, 1 and 100 calls of DAT a millisecond
+    #[arg(long, requires = "plain")]
+    watched: bool,
     /// Exit with 1 when a row misses its bar
     #[arg(long, requires = "plain")]
     check: bool,
@@ -33,13 +37,13 @@ pub(crate) struct Rows {
 impl Rows {
     /// Whether something is asked.
     pub(crate) fn any(&self) -> bool {
-        self.check || self.row.is_some()
+        self.check || self.watched || self.row.is_some()
     }
 }
 
 /// A row of the benchmark.
 struct Row {
-    name: &'static str,
+    name: Cow<'static, str>,
     /// Of which provider this is asked.
     provider: &'static str,
     what: What,
@@ -78,10 +82,10 @@ const MIB: usize = 1 << 20;
 const PING_PONG: What = What::Latency { operation: Operation::Send, size: 64 };
 
 /// A consumer that watches memory, beside one for which a thread sleeps in read(2).
-const fn watched(provider: &'static str, name: &'static str, size: usize, calls: u32) -> Row {
+fn watched(size: usize, calls: u32) -> Row {
     Row {
-        name,
-        provider,
+        name: format!("{}, watched, {calls} calls/ms", units::size(size)).into(),
+        provider: "",
         what: What::Watch { size, calls },
         against: Against::Tcp,
         wait: Wait::Poll,
@@ -91,9 +95,9 @@ const fn watched(provider: &'static str, name: &'static str, size: usize, calls:
     }
 }
 
-const ROWS: [Row; 28] = [
+const ROWS: [Row; 10] = [
     Row {
-        name: "64 B ping-pong, polling",
+        name: Cow::Borrowed("64 B ping-pong, polling"),
         provider: "tcp-emu",
         what: PING_PONG,
         against: Against::Tcp,
@@ -103,7 +107,7 @@ const ROWS: [Row; 28] = [
         bar: Bar::AtMost(1.10),
     },
     Row {
-        name: "64 B ping-pong, blocking",
+        name: Cow::Borrowed("64 B ping-pong, blocking"),
         provider: "tcp-emu",
         what: PING_PONG,
         against: Against::Tcp,
@@ -113,7 +117,7 @@ const ROWS: [Row; 28] = [
         bar: Bar::AtMost(1.15),
     },
     Row {
-        name: "64 B, adaptive wait / spin",
+        name: Cow::Borrowed("64 B, adaptive wait / spin"),
         provider: "tcp-emu",
         what: PING_PONG,
         against: Against::Tcp,
@@ -123,7 +127,7 @@ const ROWS: [Row; 28] = [
         bar: Bar::AtMost(1.20),
     },
     Row {
-        name: "1 MiB RDMA write, window 16",
+        name: Cow::Borrowed("1 MiB RDMA write, window 16"),
         provider: "tcp-emu",
         what: What::Stream { operation: Operation::RdmaWrite, size: MIB, window: 16 },
         against: Against::Tcp,
@@ -133,7 +137,7 @@ const ROWS: [Row; 28] = [
         bar: Bar::AtLeast(0.90),
     },
     Row {
-        name: "1 MiB RDMA read, window 16",
+        name: Cow::Borrowed("1 MiB RDMA read, window 16"),
         provider: "tcp-emu",
         what: What::Stream { operation: Operation::RdmaRead, size: MIB, window: 16 },
         against: Against::Tcp,
@@ -143,7 +147,7 @@ const ROWS: [Row; 28] = [
         bar: Bar::AtLeast(0.85),
     },
     Row {
-        name: "64 B sends, 64 outstanding",
+        name: Cow::Borrowed("64 B sends, 64 outstanding"),
         provider: "tcp-emu",
         what: What::Stream { operation: Operation::Send, size: 64, window: 64 },
         against: Against::Tcp,
@@ -153,7 +157,7 @@ const ROWS: [Row; 28] = [
         bar: Bar::AtLeast(10.0),
     },
     Row {
-        name: "64 B ping-pong, polling, UDP",
+        name: Cow::Borrowed("64 B ping-pong, polling, UDP"),
         provider: "softroce",
         what: PING_PONG,
         against: Against::Udp,
@@ -163,7 +167,7 @@ const ROWS: [Row; 28] = [
         bar: Bar::AtMost(1.25),
     },
     Row {
-        name: "1 MiB RDMA write, MTU 4096",
+        name: Cow::Borrowed("1 MiB RDMA write, MTU 4096"),
         provider: "softroce",
         what: What::Stream { operation: Operation::RdmaWrite, size: MIB, window: 16 },
         against: Against::Tcp,
@@ -173,7 +177,7 @@ const ROWS: [Row; 28] = [
         bar: Bar::AtLeast(0.55),
     },
     Row {
-        name: "1 MiB RDMA write, MTU 1024",
+        name: Cow::Borrowed("1 MiB RDMA write, MTU 1024"),
         provider: "softroce",
         what: What::Stream { operation: Operation::RdmaWrite, size: MIB, window: 16 },
         against: Against::Tcp,
@@ -183,7 +187,7 @@ const ROWS: [Row; 28] = [
         bar: Bar::AtLeast(0.40),
     },
     Row {
-        name: "64 B sends, 64 outst., UDP",
+        name: Cow::Borrowed("64 B sends, 64 outst., UDP"),
         provider: "softroce",
         what: What::Stream { operation: Operation::Send, size: 64, window: 64 },
         against: Against::Udp,
@@ -192,25 +196,15 @@ const ROWS: [Row; 28] = [
         environment: &[],
         bar: Bar::AtLeast(2.0),
     },
-    watched("tcp-emu", "1 B, memory watched", 1, 0),
-    watched("tcp-emu", "1 KiB, memory watched", 1 << 10, 0),
-    watched("tcp-emu", "4 KiB, memory watched", 4 << 10, 0),
-    watched("tcp-emu", "64 KiB, memory watched", 64 << 10, 0),
-    watched("tcp-emu", "1 MiB, memory watched", MIB, 0),
-    watched("tcp-emu", "1 B, 1 calls a ms", 1, 1),
-    watched("tcp-emu", "64 KiB, 1 calls a ms", 64 << 10, 1),
-    watched("tcp-emu", "1 B, 100 calls a ms", 1, 100),
-    watched("tcp-emu", "64 KiB, 100 calls a ms", 64 << 10, 100),
-    watched("softroce", "1 B, memory watched", 1, 0),
-    watched("softroce", "1 KiB, memory watched", 1 << 10, 0),
-    watched("softroce", "4 KiB, memory watched", 4 << 10, 0),
-    watched("softroce", "64 KiB, memory watched", 64 << 10, 0),
-    watched("softroce", "1 MiB, memory watched", MIB, 0),
-    watched("softroce", "1 B, 1 calls a ms", 1, 1),
-    watched("softroce", "64 KiB, 1 calls a ms", 64 << 10, 1),
-    watched("softroce", "1 B, 100 calls a ms", 1, 100),
-    watched("softroce", "64 KiB, 100 calls a ms", 64 << 10, 100),
 ];
+
+/// Bytes of what consumers watch memory for, in rising order.
+const WATCHED: [usize; 11] = [1, 64, 256, 512, 1 << 10, 2 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, MIB];
+/// Calls of DAT a millisecond meanwhile.
+const CALLS: [u32; 3] = [0, 1, 100];
+/// The least that a size may move a second, compared with the next smaller one: less is a dip. Where the plain socket moves less, too,
+/// it is compared with that.
+const NO_DIP: f64 = 0.90;
 
 /// What both processes do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -230,7 +224,7 @@ pub(crate) struct Round {
 /// The result of a row, as machines are told.
 #[derive(Serialize)]
 struct Measured {
-    name: &'static str,
+    name: String,
     size: usize,
     /// `seconds` (half round trips) or `bytes_per_second`.
     unit: &'static str,
@@ -245,6 +239,9 @@ struct Measured {
     ratio_min: f64,
     ratio_max: f64,
     bar: Bar,
+    /// Of one that watches memory: what it moves a second, compared with the next smaller size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<f64>,
     met: bool,
 }
 
@@ -268,22 +265,24 @@ pub(crate) fn run(common: &Common, rounds: u32, options: &Rows) -> Result<bool> 
     let Common { adapter, json, .. } = common;
     let address = common.address(&[])?;
     let provider = dat::Adapter::open(adapter)?.attributes().provider.clone();
-    let asked = |row: &&Row| options.row.as_ref().is_none_or(|text| row.name.contains(text.as_str()));
-    let of_provider: Vec<&Row> = ROWS.iter().filter(|row| row.provider == provider).collect();
-    // Of a provider that has no rows of its own the general ones are asked.
-    let of_provider = if of_provider.is_empty() { ROWS.iter().take(6).collect() } else { of_provider };
-    let rows: Vec<&Row> = of_provider.iter().copied().filter(asked).collect();
-    anyhow::ensure!(!rows.is_empty(), "no row has this in its name; the rows are: {}", names(&of_provider));
+    let of_provider = if options.watched { rows_of_watchers() } else { rows_of(&provider) };
+    let names = of_provider.iter().map(|row| format!("{:?}", row.name)).collect::<Vec<_>>().join(", ");
+    let asked = |row: &Row| options.row.as_ref().is_none_or(|text| row.name.contains(text.as_str()));
+    let rows: Vec<Row> = of_provider.into_iter().filter(asked).collect();
+    anyhow::ensure!(!rows.is_empty(), "no row has this in its name; the rows are: {names}");
     if !json {
         let head = ["", "DAT", "raw", "ratio (min–max)", "bar", ""];
         writeln!(stdout(), "{}", colour(&TABLE.row(head), Colour::Strong))?;
     }
     let mut facts = Facts::default();
-    let mut measured = Vec::new();
+    let mut measured: Vec<Measured> = Vec::new();
     for row in rows {
         let (said, rounds) = row.run(adapter, &address, rounds)?;
         facts = said;
-        let result = row.judge(rounds);
+        let mut result = row.judge(rounds);
+        if let Some(smaller) = measured.last().filter(|last| row.follows(last)) {
+            result.compare(smaller);
+        }
         if !json {
             print_row(&result)?;
         }
@@ -307,8 +306,14 @@ pub(crate) fn run(common: &Common, rounds: u32, options: &Rows) -> Result<bool> 
     Ok(met || !options.check)
 }
 
-fn names(rows: &[&Row]) -> String {
-    rows.iter().map(|row| format!("{:?}", row.name)).collect::<Vec<_>>().join(", ")
+/// The rows of a provider; of one that has none of its own the general ones are asked.
+fn rows_of(provider: &str) -> Vec<Row> {
+    let own: Vec<Row> = ROWS.into_iter().filter(|row| row.provider == provider).collect();
+    if own.is_empty() { ROWS.into_iter().take(6).collect() } else { own }
+}
+
+fn rows_of_watchers() -> Vec<Row> {
+    CALLS.into_iter().flat_map(|calls| WATCHED.map(|size| watched(size, calls))).collect()
 }
 
 impl Row {
@@ -335,12 +340,17 @@ impl Row {
         Ok((facts, rounds))
     }
 
+    /// Whether it differs from that one in its size alone, which is larger.
+    fn follows(&self, smaller: &Measured) -> bool {
+        matches!(self.what, What::Watch { size, .. } if size > smaller.size)
+    }
+
     fn judge(&self, rounds: Vec<Round>) -> Measured {
         let ratios: Vec<f64> = rounds.iter().map(|round| round.dat / round.raw).collect();
         let ratio = median(&ratios);
         let column = |value: fn(&Round) -> f64| median(&rounds.iter().map(value).collect::<Vec<_>>());
         Measured {
-            name: self.name,
+            name: self.name.to_string(),
             size: self.what.size(),
             unit: match self.what {
                 What::Latency { .. } | What::Watch { .. } => "seconds",
@@ -359,8 +369,20 @@ impl Row {
                 Bar::AtMost(bar) => ratio <= bar,
                 Bar::AtLeast(bar) => ratio >= bar,
             },
+            step: None,
             rounds,
         }
+    }
+}
+
+impl Measured {
+    /// It moves less than a smaller size does: a dip.
+    fn compare(&mut self, smaller: &Measured) {
+        let more = self.size as f64 / smaller.size as f64;
+        let step = more * smaller.dat / self.dat;
+        let step_of_raw = more * smaller.raw / self.raw;
+        self.step = Some(step);
+        self.met &= step >= NO_DIP * step_of_raw.min(1.0);
     }
 }
 
