@@ -18,9 +18,15 @@ use crate::error::{Error, Result};
 use crate::threads;
 
 thread_local! {
-    static DOING: Cell<Doing> = const { Cell::new(Doing::Nothing) };
+    /// One cell, so that a shared library, which has to ask where its thread's variables are, asks once for each guard.
+    static MARKS: Cell<Marks> = const { Cell::new(Marks { doing: Doing::Nothing, below: Doing::Nothing }) };
+}
+
+#[derive(Clone, Copy)]
+struct Marks {
+    doing: Doing,
     /// What the thread did when its last control call began.
-    static BELOW: Cell<Doing> = const { Cell::new(Doing::Nothing) };
+    below: Doing,
 }
 
 /// What a thread does.
@@ -36,54 +42,54 @@ pub enum Doing {
 
 /// While it exists, the thread does what it was made for.
 pub struct Guard {
-    before: Doing,
-    below: Doing,
-    /// Of this thread only.
-    _thread: std::marker::PhantomData<*const ()>,
+    before: Marks,
+    /// The thread's own, so that a guard does not leave its thread.
+    marks: *const Cell<Marks>,
 }
 
 /// What this thread does below the handler that the control call is made in. Nothing: in no handler.
 pub(crate) fn below() -> Doing {
-    BELOW.get()
+    MARKS.get().below
 }
 
 /// A control call begins.
 pub(crate) fn enter() -> Guard {
-    let guard = work();
-    BELOW.set(guard.before);
-    guard
+    begin(|before| Marks { doing: Doing::Work, below: before.doing })
 }
 
 /// This thread sleeps now.
 pub fn sleep() -> Guard {
-    begin(Doing::Sleep)
+    begin(|before| Marks { doing: Doing::Sleep, ..before })
 }
 
 /// This thread is at work now.
 #[inline]
 pub fn work() -> Guard {
-    begin(Doing::Work)
+    begin(|before| Marks { doing: Doing::Work, ..before })
 }
 
 #[inline]
-fn begin(doing: Doing) -> Guard {
-    let before = DOING.replace(doing);
-    compiler_fence(Ordering::SeqCst);
-    Guard { before, below: BELOW.get(), _thread: std::marker::PhantomData }
+fn begin(now: impl FnOnce(Marks) -> Marks) -> Guard {
+    MARKS.with(|marks| {
+        let before = marks.get();
+        marks.set(now(before));
+        compiler_fence(Ordering::SeqCst);
+        Guard { before, marks }
+    })
 }
 
 impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
         compiler_fence(Ordering::SeqCst);
-        BELOW.set(self.below);
-        DOING.set(self.before);
+        // SAFETY: it is of this thread, since a guard is not `Send`, and is there until the thread ends: nothing drops it before.
+        unsafe { &*self.marks }.set(self.before);
     }
 }
 
 /// A number of this thread that no other living one has; never 0.
 pub fn thread() -> usize {
-    DOING.with(|doing| std::ptr::from_ref(doing).addr())
+    MARKS.with(|marks| std::ptr::from_ref(marks).addr())
 }
 
 /// Does `f` in another thread. What `f` is given it may drop: the caller, if its thread sleeps below the handler that it is called in,

@@ -517,19 +517,19 @@ impl Link {
         matches!(&self.phase, Phase::Up(up) if up.debt.has_answer())
     }
 
-    /// Whether it owes an acknowledgement that can wait.
+    /// Whether it owes an acknowledgement that can wait; `asleep`: somebody sleeps in the poller.
     #[inline]
-    pub(crate) fn holds(&mut self, now: Instant) -> bool {
+    pub(crate) fn holds(&mut self, now: Instant, asleep: bool) -> bool {
         match &mut self.phase {
-            Phase::Up(up) => up.rc.owes_ack() && up.closing.is_none() && up.debt.holds(now),
+            Phase::Up(up) => up.rc.owes_ack() && up.closing.is_none() && up.debt.holds(now, asleep),
             _ => false,
         }
     }
 
     /// When the acknowledgement leaves that it owes.
-    pub(crate) fn acknowledges_at(&self) -> Option<Instant> {
+    pub(crate) fn acknowledges_at(&self, asleep: bool) -> Option<Instant> {
         match &self.phase {
-            Phase::Up(up) => up.debt.due(),
+            Phase::Up(up) => up.debt.due(asleep),
             _ => None,
         }
     }

@@ -49,6 +49,7 @@ const BEHAVIOURS: &[Behaviour] = &[
     built_in("a_thousand_connections_at_a_time_lose_nothing", "thousand_connections", &[]),
     built_in("killed_neighbours_disturb_nobody_else_on_their_address", "neighbours", &[]),
     built_in("wrong_handles_are_refused_by_every_function", "bad_handles", &[]),
+    built_in("a_connected_program_that_does_nothing_is_woken_by_nobody", "idle", &[]),
     built_in("moving_data_allocates_nothing", "allocations", &[]),
     built_in("a_signal_interrupts_a_wait_and_loses_nothing", "interrupted", &["waits"]),
     built_in("a_stop_or_a_debugger_interrupts_no_wait", "interrupted", &["stopped"]),

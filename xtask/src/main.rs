@@ -1,4 +1,4 @@
-//! Development tasks: `cargo xtask test | guest | loom | mutants | miri | dist | package | deny`.
+//! Development tasks: `cargo xtask test | guest | loom | mutants | miri | mpi | dist | package | deny`.
 #![forbid(unsafe_code)]
 
 mod cargo;
@@ -41,6 +41,8 @@ enum Task {
     Mutants(mutants::Options),
     /// Run the tests of what talks to memory alone under Miri (not part of test)
     Miri,
+    /// Measure MPI messages over our adapters, beside the MPI library's own TCP (not part of test)
+    Mpi(mpi::speed::Options),
     /// Check what we depend on: licences, sources, advisories (not part of test)
     Deny(deny::Options),
 }
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Task::Loom => loom::tests().and_then(|tests| test::run_only([tests])),
         Task::Mutants(options) => mutants::run(&options),
         Task::Miri => miri::tests().and_then(test::run_only),
+        Task::Mpi(options) => mpi::speed::run(&options),
         Task::Deny(options) => deny::run(&options),
     };
     match outcome {

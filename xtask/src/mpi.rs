@@ -1,5 +1,7 @@
 //! An MPI library for the tests: Intel MPI 2018, with mpi4py and its tests, installed by pip in the target directory.
 
+pub(crate) mod speed;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
