@@ -29,6 +29,9 @@ pub(crate) struct Rows {
     /// Consumers that watch memory in place of the other rows: all sizes, with 0, 1 and 100 calls of DAT a millisecond
     #[arg(long, requires = "plain")]
     watched: bool,
+    /// Compare those with plain UDP in place of TCP: what an adapter over datagrams cannot be faster than
+    #[arg(long, requires = "watched")]
+    udp: bool,
     /// Exit with 1 when a row misses its bar
     #[arg(long, requires = "plain")]
     check: bool,
@@ -82,12 +85,12 @@ const MIB: usize = 1 << 20;
 const PING_PONG: What = What::Latency { operation: Operation::Send, size: 64 };
 
 /// A consumer that watches memory, beside one for which a thread sleeps in read(2).
-fn watched(size: usize, calls: u32) -> Row {
+fn watched(against: Against, size: usize, calls: u32) -> Row {
     Row {
         name: format!("{}, watched, {calls} calls/ms", units::size(size)).into(),
         provider: "",
         what: What::Watch { size, calls },
-        against: Against::Tcp,
+        against,
         wait: Wait::Poll,
         raw_wait: Wait::Block,
         environment: &[],
@@ -265,7 +268,11 @@ pub(crate) fn run(common: &Common, rounds: u32, options: &Rows) -> Result<bool> 
     let Common { adapter, json, .. } = common;
     let address = common.address(&[])?;
     let provider = dat::Adapter::open(adapter)?.attributes().provider.clone();
-    let of_provider = if options.watched { rows_of_watchers() } else { rows_of(&provider) };
+    let of_provider = match (options.watched, options.udp) {
+        (false, _) => rows_of(&provider),
+        (true, false) => rows_of_watchers(Against::Tcp),
+        (true, true) => rows_of_watchers(Against::Udp),
+    };
     let names = of_provider.iter().map(|row| format!("{:?}", row.name)).collect::<Vec<_>>().join(", ");
     let asked = |row: &Row| options.row.as_ref().is_none_or(|text| row.name.contains(text.as_str()));
     let rows: Vec<Row> = of_provider.into_iter().filter(asked).collect();
@@ -312,8 +319,8 @@ fn rows_of(provider: &str) -> Vec<Row> {
     if own.is_empty() { ROWS.into_iter().take(6).collect() } else { own }
 }
 
-fn rows_of_watchers() -> Vec<Row> {
-    CALLS.into_iter().flat_map(|calls| WATCHED.map(|size| watched(size, calls))).collect()
+fn rows_of_watchers(against: Against) -> Vec<Row> {
+    CALLS.into_iter().flat_map(|calls| WATCHED.map(|size| watched(against, size, calls))).collect()
 }
 
 impl Row {

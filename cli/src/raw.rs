@@ -1,7 +1,7 @@
 //! Plain TCP, as a careful program would use it, and plain UDP: what DAT is measured against. TCP also keeps the two
 //! processes in step.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -15,6 +15,11 @@ use crate::plain::Against;
 
 /// Bytes that a reader of small messages asks for at once: as a program would that knows what comes.
 const READ_AHEAD: usize = 64 << 10;
+
+/// The longest datagram over IPv4, in octets.
+const DATAGRAM: usize = 65_507;
+/// Octets of datagrams that may wait.
+const RECEIVE_BUFFER: usize = 4 << 20;
 
 /// What providers choose for connections within the host, in this order; both sides of a comparison get the same.
 const CONGESTION_CONTROL: [&str; 2] = ["cubic", "reno"];
@@ -153,49 +158,24 @@ impl Raw {
     }
 
     /// As [`ping_pong`](Self::ping_pong), where a thread of its own sleeps until there is something to read and this one watches
-    /// memory for what has been read.
+    /// memory for what has been read. Datagrams are as long as they may be.
     pub(crate) fn watched(&mut self, role: Role, size: usize, count: usize) -> Result<Vec<f64>> {
-        let Raw { stream, buffer, wait, .. } = self;
+        let Raw { stream, datagrams, against, buffer, wait } = self;
         ensure!(*wait == Wait::Block, "a thread of its own sleeps while it waits");
-        let received = AtomicUsize::new(0);
-        let ended = AtomicBool::new(false);
-        thread::scope(|threads| {
-            let reader = threads.spawn(|| {
-                let mut room = vec![0; size];
-                let read = (1..=count).try_for_each(|message| {
-                    (&*stream).read_exact(&mut room)?;
-                    received.store(message, Ordering::Release);
-                    Ok(())
-                });
-                ended.store(true, Ordering::Release);
-                read
-            });
-            let watch = |message| {
-                while received.load(Ordering::Acquire) < message && !ended.load(Ordering::Acquire) {
-                    std::hint::spin_loop();
-                }
-            };
-            let mut times = Vec::with_capacity(count);
-            let mut written = Ok(());
-            for message in 1..=count {
-                let start = Instant::now();
-                if role == Role::Server {
-                    watch(message);
-                }
-                written = (&*stream).write_all(&buffer[..size]);
-                if written.is_err() {
-                    break;
-                }
-                if role == Role::Client {
-                    watch(message);
-                    times.push(start.elapsed().as_secs_f64() / 2.0);
-                }
-            }
-            let read: std::io::Result<()> =
-                reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            written.and(read).context("between two processes that watch memory")?;
-            Ok(times)
-        })
+        if *against == Against::Tcp {
+            let write = |octets: &[u8]| (&*stream).write_all(octets);
+            return watched(role, &buffer[..size], count, write, |room| (&*stream).read_exact(room));
+        }
+        // All of a message may wait there; the system may allow less, and then a large one is not whole.
+        SockRef::from(&*datagrams).set_recv_buffer_size(RECEIVE_BUFFER)?;
+        datagrams.set_nonblocking(false)?;
+        datagrams.set_read_timeout(Some(PATIENCE))?;
+        let write = |octets: &[u8]| octets.chunks(DATAGRAM).try_for_each(|one| datagrams.send(one).map(drop));
+        let read =
+            |room: &mut [u8]| room.chunks_mut(DATAGRAM).try_for_each(|one| datagrams.recv(one).map(drop));
+        let times = watched(role, &buffer[..size], count, write, read);
+        datagrams.set_nonblocking(true)?;
+        times
     }
 
     /// `count` times: the client asks with one byte, the server answers with `size`; the client's times, in seconds.
@@ -288,6 +268,54 @@ impl Raw {
         }
         Ok(())
     }
+}
+
+/// See [`Raw::watched`].
+fn watched(
+    role: Role,
+    message: &[u8],
+    count: usize,
+    mut write: impl FnMut(&[u8]) -> io::Result<()>,
+    read: impl Fn(&mut [u8]) -> io::Result<()> + Sync,
+) -> Result<Vec<f64>> {
+    let received = AtomicUsize::new(0);
+    let ended = AtomicBool::new(false);
+    thread::scope(|threads| {
+        let reader = threads.spawn(|| {
+            let mut room = vec![0; message.len()];
+            let read = (1..=count).try_for_each(|message| {
+                read(&mut room)?;
+                received.store(message, Ordering::Release);
+                Ok(())
+            });
+            ended.store(true, Ordering::Release);
+            read
+        });
+        let watch = |message| {
+            while received.load(Ordering::Acquire) < message && !ended.load(Ordering::Acquire) {
+                std::hint::spin_loop();
+            }
+        };
+        let mut times = Vec::with_capacity(count);
+        let mut written = Ok(());
+        for number in 1..=count {
+            let start = Instant::now();
+            if role == Role::Server {
+                watch(number);
+            }
+            written = write(message);
+            if written.is_err() {
+                break;
+            }
+            if role == Role::Client {
+                watch(number);
+                times.push(start.elapsed().as_secs_f64() / 2.0);
+            }
+        }
+        let read: io::Result<()> = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        written.and(read).context("between two processes that watch memory")?;
+        Ok(times)
+    })
 }
 
 /// Calls until it is done: spinning, or as often as a signal interrupts it.

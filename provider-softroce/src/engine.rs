@@ -27,7 +27,7 @@ use crate::link::{Link, Target, Tools, deadline};
 use crate::params::Params;
 use crate::port::{Desk, LESS_PATIENCE, Letter, MORE_PATIENCE, PortError, slot_of};
 use crate::route::Route;
-use crate::socket::{Datagrams, Habits, Haste, RxBatch};
+use crate::socket::{Datagrams, Habits, RxBatch};
 use crate::station::{GSI, Neighbour, Owner, Station, random};
 
 /// Reads of one socket before others get their turn.
@@ -179,7 +179,7 @@ impl Engine {
 
     /// Reads a socket, once; false: nothing was there.
     #[inline]
-    fn read(&mut self, key: Key, haste: Haste, now: impl FnOnce() -> Instant) -> bool {
+    fn read(&mut self, key: Key, now: impl FnOnce() -> Instant) -> bool {
         let (station, is_door) = match key {
             Key::Door(station) => (station, true),
             Key::Socket(station) => (station, false),
@@ -188,9 +188,9 @@ impl Engine {
         let Engine { stations, links, kit, calls, rx, .. } = self;
         let Some(place) = stations.get_mut(station) else { return false };
         let found = match is_door {
-            false => place.port.socket.receive(rx, &mut place.habits, haste),
+            false => place.port.socket.receive(rx, &mut place.habits),
             // Others read it, too: nothing is made of what comes.
-            true => place.port.door.receive(rx, &mut Habits::default(), haste),
+            true => place.port.door.receive(rx, &mut Habits::default()),
         };
         if !found {
             return false;
@@ -206,8 +206,7 @@ impl Engine {
     /// Reads a socket until it is empty, or others shall have their turn.
     fn read_all(&mut self, key: Key, now: Instant) {
         for _ in 0..BURST {
-            // What comes behind it is another event.
-            if !self.read(key, Haste::TakeAll, || now) || !self.rx.is_full() {
+            if !self.read(key, || now) {
                 return;
             }
         }
@@ -452,7 +451,7 @@ unsafe impl adapter::Engine for Engine {
         }
         let mut moved = false;
         for index in 0..self.stations.len() {
-            if !self.stations[index].qpns.any() || !self.read(Key::Socket(index), Haste::Look, Instant::now) {
+            if !self.stations[index].qpns.any() || !self.read(Key::Socket(index), Instant::now) {
                 continue;
             }
             moved = true;
@@ -501,10 +500,9 @@ unsafe impl adapter::Engine for Engine {
         while let Some(link) = self.kit.failing.pop() {
             self.with_link(link, |link, tools| link.fail_now(tools));
         }
-        let asleep = self.kit.context.has_sleeper();
         for at in (0..self.kit.owing.len()).rev() {
             let link = self.kit.owing[at];
-            if self.links.get_mut(link).is_some_and(|link| link.holds(now, asleep)) {
+            if self.links.get_mut(link).is_some_and(|link| link.holds(now)) {
                 continue;
             }
             self.kit.owing.swap_remove(at);
@@ -541,9 +539,7 @@ unsafe impl adapter::Engine for Engine {
         let Engine { kit, links, stations, unread, .. } = self;
         let more = !(kit.again.is_empty() && kit.failing.is_empty() && unread.is_empty());
         let deadlines = stations.iter().filter_map(Station::deadline).chain(kit.wheel.deadline());
-        let asleep = kit.context.has_sleeper();
-        let acknowledgements =
-            kit.owing.iter().filter_map(|&link| links.get_mut(link)?.acknowledges_at(asleep));
+        let acknowledgements = kit.owing.iter().filter_map(|&link| links.get_mut(link)?.acknowledges_at());
         Left { more, alarm: deadlines.chain(acknowledgements).min() }
     }
 

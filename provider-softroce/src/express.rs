@@ -73,7 +73,7 @@ fn next_id(socket: &Udp, from: SocketAddr) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::socket::{Habits, Haste, RxBatch};
+    use crate::socket::{Habits, RxBatch};
 
     #[test]
     fn packets_are_numbered_as_the_kernel_does() {
@@ -85,7 +85,7 @@ mod tests {
             let mut datagram = [7; 80];
             let id = express.seal(&mut datagram);
             assert!(express.send(&datagram));
-            assert!(target.receive(&mut batch, &mut habits, Haste::Look));
+            assert!(target.receive(&mut batch, &mut habits));
             let arrived = batch.get(0).expect("a datagram");
             assert_eq!((arrived.from, arrived.octets), (express.from(), &datagram[..]));
             let (_, ip) = Icrc::new(express.from(), address)

@@ -517,19 +517,19 @@ impl Link {
         matches!(&self.phase, Phase::Up(up) if up.debt.has_answer())
     }
 
-    /// Whether it owes an acknowledgement that can wait; `asleep`: somebody sleeps in the poller.
+    /// Whether it owes an acknowledgement that can wait.
     #[inline]
-    pub(crate) fn holds(&mut self, now: Instant, asleep: bool) -> bool {
+    pub(crate) fn holds(&mut self, now: Instant) -> bool {
         match &mut self.phase {
-            Phase::Up(up) => up.rc.owes_ack() && up.closing.is_none() && up.debt.holds(now, asleep),
+            Phase::Up(up) => up.rc.owes_ack() && up.closing.is_none() && up.debt.holds(now),
             _ => false,
         }
     }
 
     /// When the acknowledgement leaves that it owes.
-    pub(crate) fn acknowledges_at(&self, asleep: bool) -> Option<Instant> {
+    pub(crate) fn acknowledges_at(&self) -> Option<Instant> {
         match &self.phase {
-            Phase::Up(up) => up.debt.due(asleep),
+            Phase::Up(up) => up.debt.due(),
             _ => None,
         }
     }

@@ -16,7 +16,7 @@ use rnic::cm::ConnId;
 use wire::cm::{Drep, Mad, Message};
 use wire::rocev2::{Icrc, Opcode, packet_len};
 
-use crate::socket::{Habits, Haste, RxBatch, Udp};
+use crate::socket::{Habits, RxBatch, Udp};
 use crate::station::datagram;
 
 /// The port of its own.
@@ -72,7 +72,7 @@ impl Scout {
                 refusals.push(Refusal { host: back.to.ip(), id: ConnId(id), qpn });
             }
         });
-        self.socket.receive(unread, &mut Habits::default(), Haste::Look);
+        self.socket.receive(unread, &mut Habits::default());
         refusals
     }
 }
@@ -100,7 +100,7 @@ mod tests {
             let (scout, mut unread) = (Scout::new(there).expect("a port"), RxBatch::new());
             scout.ask(there, ConnId(0x0102_0304), 9);
             assert!(scout.refusals(&mut unread).is_empty());
-            assert!(taken.receive(&mut unread, &mut Habits::default(), Haste::Look));
+            assert!(taken.receive(&mut unread, &mut Habits::default()));
             let (at, asks) = (scout.address, unread.get(0).expect("a datagram"));
             let icrc = Icrc::new(at, there).expect("one family");
             let (octets, _) = icrc.recover(0, asks.octets).expect("a right checksum");

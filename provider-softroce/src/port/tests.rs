@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use super::mail::Desk;
 use super::*;
-use crate::socket::{Habits, Haste, RxBatch};
+use crate::socket::{Habits, RxBatch};
 
 fn open(address: SocketAddr) -> Result<Port, PortError> {
     Port::open(address, MORE_PATIENCE)
@@ -50,7 +50,7 @@ fn packet(qpn: u32, connection: u32) -> Vec<u8> {
 
 fn arrived(socket: &Udp) -> usize {
     let (mut batch, mut habits, mut n) = (RxBatch::new(), Habits::default(), 0);
-    while socket.receive(&mut batch, &mut habits, Haste::Look) {
+    while socket.receive(&mut batch, &mut habits) {
         n += (0..batch.len())
             .filter_map(|i| batch.get(i))
             .map(|d| d.octets.len().div_ceil(d.size))

@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-pub(crate) use self::receive::{Datagrams, Habits, Haste, RxBatch};
+pub(crate) use self::receive::{Datagrams, Habits, RxBatch};
 pub(crate) use self::send::{MAX_BATCH, MAX_SEGMENTS, Sent};
 
 /// Octets that may wait in a socket: as many as the system allows up to this.

@@ -58,11 +58,6 @@ impl RxBatch {
         self.filled
     }
 
-    /// Whether there may be more; if not, the socket was empty behind what it brought.
-    pub(crate) fn is_full(&self) -> bool {
-        self.filled == MESSAGES
-    }
-
     /// One of them; `None` for one whose sender makes no sense.
     #[inline]
     pub(crate) fn get(&self, n: usize) -> Option<Datagrams<'_>> {
@@ -112,15 +107,6 @@ pub(crate) struct Habits {
     streak: u32,
 }
 
-/// What is wanted of a look at a socket.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Haste {
-    /// What came first, if anything did, as soon as may be.
-    Look,
-    /// Something came: all of it, with as few calls as may be.
-    TakeAll,
-}
-
 /// So many packets alone, and batches are not expected any more: without them a packet is read with a quicker call.
 const ALONE: u32 = 256;
 /// So many looks in a row that found something, and more is expected; to look for a second that is not there costs time.
@@ -137,8 +123,8 @@ impl Default for Habits {
 impl Udp {
     /// Reads what has come; false: nothing.
     #[inline]
-    pub(crate) fn receive(&self, batch: &mut RxBatch, habits: &mut Habits, haste: Haste) -> bool {
-        let ask = if haste == Haste::Look && habits.streak < BUSY { 1 } else { MESSAGES };
+    pub(crate) fn receive(&self, batch: &mut RxBatch, habits: &mut Habits) -> bool {
+        let ask = if habits.streak < BUSY { 1 } else { MESSAGES };
         batch.filled = 0;
         // An error that an earlier packet met is reported once, in place of what is asked. Where one comes after another, there
         // may be more to read all the same.

@@ -11,7 +11,7 @@ fn receive(socket: &Udp) -> Vec<(Vec<u8>, usize)> {
 
 fn receive_with(socket: &Udp, habits: &mut Habits) -> Vec<(Vec<u8>, usize)> {
     let (mut batch, mut all) = (RxBatch::new(), Vec::new());
-    while socket.receive(&mut batch, habits, Haste::Look) {
+    while socket.receive(&mut batch, habits) {
         all.extend((0..batch.len()).filter_map(|n| batch.get(n)).map(|d| (d.octets.to_vec(), d.size)));
     }
     all
