@@ -245,6 +245,8 @@ struct Measured {
     /// Of one that watches memory: what it moves a second, compared with the next smaller size.
     #[serde(skip_serializing_if = "Option::is_none")]
     step: Option<f64>,
+    /// That is too little.
+    dips: bool,
     met: bool,
 }
 
@@ -377,6 +379,7 @@ impl Row {
                 Bar::AtLeast(bar) => ratio >= bar,
             },
             step: None,
+            dips: false,
             rounds,
         }
     }
@@ -389,7 +392,8 @@ impl Measured {
         let step = more * smaller.dat / self.dat;
         let step_of_raw = more * smaller.raw / self.raw;
         self.step = Some(step);
-        self.met &= step >= NO_DIP * step_of_raw.min(1.0);
+        self.dips = step < NO_DIP * step_of_raw.min(1.0);
+        self.met &= !self.dips;
     }
 }
 
@@ -404,7 +408,11 @@ fn print_row(row: &Measured) -> Result<()> {
         Bar::AtMost(bar) => format!("≤ {bar:.2}"),
         Bar::AtLeast(bar) => format!("≥ {bar:.*}", if bar < 10.0 { 2 } else { 0 }),
     };
-    let verdict = if row.met { colour("met", Colour::Good) } else { colour("missed", Colour::Bad) };
+    let verdict = match (row.met, row.dips) {
+        (true, _) => colour("met", Colour::Good),
+        (false, true) => colour("dip", Colour::Bad),
+        (false, false) => colour("missed", Colour::Bad),
+    };
     let line = TABLE.row([
         row.name.to_owned(),
         value(row.dat),
