@@ -61,6 +61,7 @@ pub(crate) fn bind_state(state: rnic::BindState) -> dat::BindState {
 pub(crate) fn post_error(error: rnic::PostError) -> dat::PostError {
     match error {
         rnic::PostError::Full => dat::PostError::Full,
+        rnic::PostError::Key => dat::PostError::Key,
         rnic::PostError::Bounds => dat::PostError::Bounds,
         rnic::PostError::Domain => dat::PostError::Domain,
         rnic::PostError::Access { write } => dat::PostError::Access { write },

@@ -120,7 +120,10 @@ pub enum PostError {
     /// The queue is full, or the table of keys.
     #[error("the queue is full")]
     Full,
-    /// No such local key, a segment not inside its region, more than 2^32-1 bytes in all, or not eight for an atomic
+    /// There is no such local key.
+    #[error("a segment's key names no registered memory")]
+    Key,
+    /// A segment not inside its region, more than 2^32-1 bytes in all, or not eight for an atomic
     /// operation.
     #[error("a segment is not inside registered memory")]
     Bounds,
@@ -143,7 +146,8 @@ impl PostError {
     /// What a key did not allow; `write`: that was asked for.
     pub(crate) fn of(error: KeyError, write: bool) -> Self {
         match error {
-            KeyError::Invalid | KeyError::Bounds | KeyError::Wrap => PostError::Bounds,
+            KeyError::Invalid => PostError::Key,
+            KeyError::Bounds | KeyError::Wrap => PostError::Bounds,
             KeyError::Domain => PostError::Domain,
             KeyError::Access => PostError::Access { write },
         }

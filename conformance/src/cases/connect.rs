@@ -5,7 +5,7 @@ use std::ptr::null_mut;
 use dat_sys::*;
 
 use crate::case::{Outcome, Row, must};
-use crate::check::{answers, ok, one_of, same, that};
+use crate::check::{answers, ok, same, that};
 use crate::rig::{Ep, SOON, private};
 
 pub(super) const CASES: &[Row] = &[
@@ -156,7 +156,7 @@ pub(super) const CASES: &[Row] = &[
             DAT_QOS_BEST_EFFORT,
             DAT_CONNECT_DEFAULT_FLAG,
         );
-        one_of(answer, &[DAT_INVALID_ADDRESS, DAT_INVALID_PARAMETER])
+        rig.answers_or(answer, DAT_INVALID_ADDRESS, &[DAT_INVALID_PARAMETER])
     }),
     must(
         "dat_ep_connect/unknown-flags",
@@ -174,7 +174,7 @@ pub(super) const CASES: &[Row] = &[
                 DAT_QOS_BEST_EFFORT,
                 0x80,
             );
-            one_of(answer, &[DAT_INVALID_PARAMETER, DAT_MODEL_NOT_SUPPORTED])
+            rig.answers_or(answer, DAT_INVALID_PARAMETER, &[DAT_MODEL_NOT_SUPPORTED])
         },
     ),
     must(
@@ -725,12 +725,12 @@ pub(super) const CASES: &[Row] = &[
             const TCP: DAT_COMM = DAT_COMM { domain: 2, r#type: 1, protocol: 6 };
             let (point, mut comm, mut csp) = (rig.common_point()?, TCP, null_mut());
             let create = rig.api.dat_csp_create(rig.ia, &mut comm, null_mut(), point.evd, &mut csp);
-            one_of(create, &[DAT_INVALID_PARAMETER, DAT_INVALID_ADDRESS])?;
+            rig.answers_or(create, DAT_INVALID_ADDRESS, &[DAT_INVALID_PARAMETER])?;
             let create = rig.api.dat_csp_create(rig.ia, null_mut(), point.address, point.evd, &mut csp);
             answers(create, DAT_INVALID_PARAMETER)?;
             let (other, address) = (rig.evd(DAT_EVD_DTO_FLAG)?, rig.attr.ia_address_ptr);
             let create = rig.api.dat_csp_create(rig.ia, &mut comm, address, other, &mut csp);
-            one_of(create, &[DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER])
+            rig.answers_or(create, DAT_INVALID_HANDLE, &[DAT_INVALID_PARAMETER])
         },
     ),
     must(

@@ -134,7 +134,7 @@ pub(super) const CASES: &[Row] = &[
             answers(rig.api.dat_ep_post_send(ep, 1, null_mut(), cookie(1), 0), DAT_INVALID_PARAMETER)?;
             rig.state_is(ep, DAT_EP_STATE_CONNECTED)?;
             let answer = rig.send(ep, &[memory.part(4, 5)], 1);
-            refused_or_fails(rig, answer, &[DAT_INVALID_PARAMETER], pair.active)
+            refused_or_fails(rig, answer, DAT_INVALID_PARAMETER, pair.active)
         },
     ),
     must(
@@ -263,6 +263,17 @@ pub(super) const CASES: &[Row] = &[
         },
     ),
     must(
+        "dat_ep_post_recv/freed-lmr",
+        "RETURN VALUES: privileges",
+        "A segment of a freed LMR is a privileges violation.",
+        |rig| {
+            let (pair, memory) = (rig.pair()?, rig.memory(8)?);
+            ok(rig.api.dat_lmr_free(memory.lmr))?;
+            let answer = rig.recv(pair.passive.ep, &[memory.all()], 1);
+            refused_or_takes_nothing(rig, answer, DAT_PRIVILEGES_VIOLATION, pair, &memory)
+        },
+    ),
+    must(
         "dat_ep_post_recv/other-pz",
         "RETURN VALUES: protection",
         "Memory of another zone is a protection violation.",
@@ -329,7 +340,15 @@ pub(super) const CASES: &[Row] = &[
         "More remote data than the local segments take is a length error.",
         |rig| {
             let (pair, near, far) = (rig.pair()?, rig.memory(16)?, rig.memory(16)?);
-            answers(rig.read(pair.active.ep, &[near.part(0, 8)], 1, &far.remote()), DAT_LENGTH_ERROR)
+            far.store(0, &[7; 16]);
+            let answer = rig.read(pair.active.ep, &[near.part(0, 8)], 1, &far.remote());
+            rig.forbidden(answer, DAT_LENGTH_ERROR)?;
+            if answer == DAT_SUCCESS {
+                // The local segments say how much is read.
+                let read = rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?.length;
+                return same("the bytes and the memory", (read, near.load(7, 2)), (8, vec![7, 0]));
+            }
+            same("the memory", near.load(0, 16), vec![0; 16])
         },
     ),
     must("dat_ep_post_rdma_read/empty", "DESCRIPTION", "A read of no bytes succeeds.", |rig| {

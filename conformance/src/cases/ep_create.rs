@@ -6,7 +6,7 @@ use dat_sys::*;
 
 use super::refused_or_fails;
 use crate::case::{Outcome, Row, must, should};
-use crate::check::{answers, answers_with, ok, one_of, same, that};
+use crate::check::{answers, answers_with, ok, same, that};
 use crate::rig::{Ep, Rig};
 
 pub(super) const CASES: &[Row] = &[
@@ -48,7 +48,7 @@ pub(super) const CASES: &[Row] = &[
             refused_or_fails(
                 rig,
                 rig.send(pair.active.ep, &[strange.all()], 1),
-                &[DAT_PROTECTION_VIOLATION],
+                DAT_PROTECTION_VIOLATION,
                 pair.active,
             )
         },
@@ -371,10 +371,8 @@ pub(super) const CASES: &[Row] = &[
         "A service type that the provider does not have is refused as a model.",
         |rig| {
             let attr = DAT_EP_ATTR { service_type: 77, ..rig.ep_attr() };
-            one_of(
-                create(rig, rig.pz()?, rig.evds_of_an_ep()?, &attr),
-                &[DAT_MODEL_NOT_SUPPORTED, DAT_INVALID_PARAMETER],
-            )
+            let answer = create(rig, rig.pz()?, rig.evds_of_an_ep()?, &attr);
+            rig.answers_or(answer, DAT_MODEL_NOT_SUPPORTED, &[DAT_INVALID_PARAMETER])
         },
     ),
     must(

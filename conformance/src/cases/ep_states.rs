@@ -148,7 +148,7 @@ impl Cell {
         let answer = self.operation.run(rig, &tools, end);
         if self.operation == Operation::ModifyAddress {
             // It can never be modified: which of the two mistakes is named first is the provider's choice.
-            return crate::check::one_of(answer, &[DAT_INVALID_PARAMETER, DAT_INVALID_STATE]);
+            return rig.answers_or(answer, DAT_INVALID_PARAMETER, &[DAT_INVALID_STATE]);
         }
         match self.expected {
             Expected::Refused => {

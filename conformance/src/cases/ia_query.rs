@@ -5,7 +5,7 @@ use std::ptr::null_mut;
 use dat_sys::*;
 
 use crate::case::{Outcome, Row, must, should};
-use crate::check::{answers, failed, ok, one_of, same, that};
+use crate::check::{answers, failed, ok, same, that};
 use crate::rig::{Rig, named, text};
 
 pub(super) const CASES: &[Row] = &[
@@ -219,7 +219,7 @@ pub(super) const CASES: &[Row] = &[
             rig.evd_of(rig.ia, max, DAT_EVD_DTO_FLAG)?;
             let (mut evd, Some(more)) = (null_mut(), max.checked_add(1)) else { return Ok(()) };
             let answer = rig.api.dat_evd_create(rig.ia, more, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &mut evd);
-            one_of(answer, &[DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_PARAMETER])
+            rig.answers_or(answer, DAT_INSUFFICIENT_RESOURCES, &[DAT_INVALID_PARAMETER])
         },
     ),
     must(
@@ -525,5 +525,5 @@ fn refused(rig: &Rig, attr: &DAT_EP_ATTR) -> Outcome {
     let (evds, mut ep) = (rig.evds_of_an_ep()?, null_mut());
     let pz = rig.pz()?;
     let answer = rig.api.dat_ep_create(rig.ia, pz, evds.recv, evds.request, evds.connect, attr, &mut ep);
-    one_of(answer, &[DAT_INVALID_PARAMETER, DAT_INSUFFICIENT_RESOURCES])
+    rig.answers_or(answer, DAT_INVALID_PARAMETER, &[DAT_INSUFFICIENT_RESOURCES])
 }

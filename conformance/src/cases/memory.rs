@@ -4,9 +4,9 @@ use std::ptr::null_mut;
 
 use dat_sys::*;
 
-use super::{GONE, bind, refused_or_fails};
+use super::{bind, refused_or_fails};
 use crate::case::{Outcome, Row, must};
-use crate::check::{answers, ok, one_of, same, supported, that};
+use crate::check::{answers, ok, same, supported, that};
 use crate::rig::{Region, Rig, cookie};
 
 pub(super) const CASES: &[Row] = &[
@@ -210,7 +210,11 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (at, pz, mut region) = (rig.allocate(64), rig.pz()?, rig.memory(8)?);
             let all = DAT_MEM_PRIV_ALL_FLAG;
-            one_of(rig.register(at, 0, pz, all, &mut region), &[DAT_LENGTH_ERROR, DAT_INVALID_PARAMETER])?;
+            rig.answers_or(
+                rig.register(at, 0, pz, all, &mut region),
+                DAT_LENGTH_ERROR,
+                &[DAT_INVALID_PARAMETER],
+            )?;
             answers(rig.register(at, 64, DAT_HANDLE_NULL, all, &mut region), DAT_INVALID_HANDLE)?;
             answers(rig.register(at, 64, pz, 0x4000, &mut region), DAT_INVALID_PARAMETER)?;
             answers(rig.register(null_mut(), 64, pz, all, &mut region), DAT_INVALID_PARAMETER)
@@ -225,7 +229,7 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.api.dat_lmr_free(region.lmr))?;
             answers(rig.api.dat_lmr_free(region.lmr), DAT_INVALID_HANDLE)?;
             let answer = rig.send(pair.active.ep, &[region.all()], 1);
-            refused_or_fails(rig, answer, GONE, pair.active)
+            refused_or_fails(rig, answer, DAT_PRIVILEGES_VIOLATION, pair.active)
         },
     ),
     must(
@@ -355,7 +359,7 @@ pub(super) const CASES: &[Row] = &[
         let (pair, strange) = (rig.pair()?, rig.memory_with(rig.new_pz()?, 64, DAT_MEM_PRIV_ALL_FLAG)?);
         let (rmr, mut context) = (rig.rmr()?, 0);
         let answer = bind(rig, rmr, &strange, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 1, &mut context);
-        one_of(answer, &[DAT_PROTECTION_VIOLATION, DAT_INVALID_PARAMETER])
+        rig.answers_or(answer, DAT_PROTECTION_VIOLATION, &[DAT_INVALID_PARAMETER])
     }),
     must(
         "dat_rmr_bind/privileges",
@@ -366,7 +370,7 @@ pub(super) const CASES: &[Row] = &[
             let (pair, rmr, mut context) = (rig.pair()?, rig.rmr()?, 0);
             let answer =
                 bind(rig, rmr, &read_only, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, pair.passive.ep, 1, &mut context);
-            one_of(answer, &[DAT_PRIVILEGES_VIOLATION, DAT_INVALID_PARAMETER])
+            rig.answers_or(answer, DAT_PRIVILEGES_VIOLATION, &[DAT_INVALID_PARAMETER])
         },
     ),
     must(
@@ -387,7 +391,7 @@ pub(super) const CASES: &[Row] = &[
                 0,
                 &mut context,
             );
-            one_of(answer, &[DAT_INVALID_PARAMETER, DAT_LENGTH_ERROR])
+            rig.answers_or(answer, DAT_INVALID_PARAMETER, &[DAT_LENGTH_ERROR])
         },
     ),
     must("dat_rmr_free/bound", "DESCRIPTION", "A bound RMR can be freed; its context is dead then.", |rig| {

@@ -1,6 +1,7 @@
 //! The cases, a file for each function or theme.
 #![forbid(unsafe_code)]
 
+mod attributes;
 mod cno;
 mod connect;
 mod dto;
@@ -23,7 +24,7 @@ mod waiting;
 use dat_sys::*;
 
 use crate::case::{Case, Outcome, Row};
-use crate::check::{answers, ok, one_of, same};
+use crate::check::{answers, ok, same};
 use crate::rig::{Ep, Pair, Region, Rig, cookie};
 
 pub(crate) use self::ep_states::Cell;
@@ -44,6 +45,7 @@ pub fn all() -> Vec<Case> {
         memory::CASES,
         srq::CASES,
         ep_modify::CASES,
+        attributes::CASES,
         waiting::CASES,
         far::CASES,
         extension::CASES,
@@ -68,14 +70,11 @@ fn bind(
     rig.api.dat_rmr_bind(rmr, region.lmr, &triplet, privileges, va, ep, cookie(id), flags, context)
 }
 
-/// What a post may answer that names a region which is no more.
-const GONE: &[DAT_RETURN_TYPE] = &[DAT_PRIVILEGES_VIOLATION, DAT_PROTECTION_VIOLATION, DAT_INVALID_PARAMETER];
-
-/// A request that names memory it must not: refused at once with one of these types, or failed by its completion.
+/// A request that names memory it must not: refused at once with this type, or failed by its completion.
 #[track_caller]
-fn refused_or_fails(rig: &Rig, answer: DAT_RETURN, kinds: &[DAT_RETURN_TYPE], end: Ep) -> Outcome {
+fn refused_or_fails(rig: &Rig, answer: DAT_RETURN, kind: DAT_RETURN_TYPE, end: Ep) -> Outcome {
     if answer != DAT_SUCCESS {
-        return one_of(answer, kinds);
+        return answers(answer, kind);
     }
     same("the status of the completion", rig.completion(end.request)?.status, DAT_DTO_ERR_LOCAL_PROTECTION)
 }

@@ -6,7 +6,7 @@ use dat_sys::*;
 
 use super::refused_or_takes_nothing;
 use crate::case::{Outcome, Row, must};
-use crate::check::{answers, ok, one_of, same, supported, that, unsupported};
+use crate::check::{answers, ok, same, supported, that, unsupported};
 use crate::rig::{Rig, cookie};
 
 pub(super) const CASES: &[Row] = &[
@@ -44,7 +44,7 @@ pub(super) const CASES: &[Row] = &[
             answers(rig.api.dat_srq_create(rig.ia, pz, &mut attr(-1), &mut srq), DAT_INVALID_PARAMETER)?;
             let more = rig.attr.max_recv_per_srq.saturating_add(1);
             let answer = rig.api.dat_srq_create(rig.ia, pz, &mut attr(more), &mut srq);
-            one_of(answer, &[DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_PARAMETER])
+            rig.answers_or(answer, DAT_INSUFFICIENT_RESOURCES, &[DAT_INVALID_PARAMETER])
         },
     ),
     must("dat_srq_free/in-use", "RETURN VALUES", "A queue that an EP draws from cannot be freed.", |rig| {
@@ -141,6 +141,18 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (srq, memory) = (rig.srq(3)?, rig.memory_with(rig.pz()?, 8, DAT_MEM_PRIV_LOCAL_READ_FLAG)?);
             let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
+            let answer = rig.recv_srq(srq, &[memory.all()], 1);
+            refused_or_takes_nothing(rig, answer, DAT_PRIVILEGES_VIOLATION, pair, &memory)
+        },
+    ),
+    must(
+        "dat_srq_post_recv/freed-lmr",
+        "RETURN VALUES",
+        "A segment of a freed LMR is a privileges violation.",
+        |rig| {
+            let (srq, memory) = (rig.srq(3)?, rig.memory(8)?);
+            let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
+            ok(rig.api.dat_lmr_free(memory.lmr))?;
             let answer = rig.recv_srq(srq, &[memory.all()], 1);
             refused_or_takes_nothing(rig, answer, DAT_PRIVILEGES_VIOLATION, pair, &memory)
         },

@@ -6,7 +6,7 @@ use dat_sys::*;
 
 use super::Rig;
 use crate::case::Outcome;
-use crate::check::{answers, failed, ok, that};
+use crate::check::{answers, failed, ok, one_of, that};
 
 /// The attributes of an array, as names and values.
 #[track_caller]
@@ -34,11 +34,31 @@ pub(crate) fn named(
 }
 
 impl Rig {
-    /// Whether the letter of the standard holds. Not where an adapter says that it was opened without `strict=on`: such an adapter
-    /// lets programs do what OFED's library lets them do (docs/compatibility.md).
-    pub(crate) fn is_strict(&self) -> Outcome<bool> {
+    /// What an adapter says about the letter of the standard, by its named attribute `strict`; none: it is another's and says
+    /// nothing. One that says no lets programs do what OFED's library lets them do (docs/compatibility.md).
+    pub(crate) fn says_strict(&self) -> Outcome<Option<bool>> {
         let all = named("transport attributes", self.attr.num_transport_attr, self.attr.transport_attr)?;
-        Ok(!all.contains(&("strict".to_owned(), "off".to_owned())))
+        Ok(all.into_iter().find(|(name, _)| name == "strict").map(|(_, value)| value == "on"))
+    }
+
+    /// Whether the letter of the standard holds: everywhere but where an adapter says that it does not.
+    pub(crate) fn is_strict(&self) -> Outcome<bool> {
+        Ok(self.says_strict()? != Some(false))
+    }
+
+    /// The call answered with the type that the standard has for it, `letter`. Where an adapter does not say that it keeps the
+    /// letter, also one of `others`, which the page has for cases that are hard to tell from this one.
+    #[track_caller]
+    pub(crate) fn answers_or(
+        &self,
+        status: DAT_RETURN,
+        letter: DAT_RETURN_TYPE,
+        others: &[DAT_RETURN_TYPE],
+    ) -> Outcome {
+        match self.says_strict()? {
+            Some(true) => answers(status, letter),
+            _ => one_of(status, &[&[letter], others].concat()),
+        }
     }
 
     /// A call that the standard forbids and OFED's library allows: answered with this type, or, where the letter of the standard

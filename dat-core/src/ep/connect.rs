@@ -55,11 +55,15 @@ impl<T: Transport> Ep<T> {
         private: &[u8],
         arg: u32,
     ) -> Result<()> {
-        // uDAPL 1.2, dat_ep_connect: timeout values must be positive.
-        if timeout == 0 {
-            return Err(Error::arg(arg));
-        }
-        if private.len() > self.ia.transport.attrs().max_private {
+        let limits = self.ia.transport.attrs();
+        // uDAPL 1.2, dat_ep_connect: timeout values must be positive. For OFED's library 0 means that there is no limit.
+        let limit = match timeout {
+            DAT_TIMEOUT_INFINITE => None,
+            0 if limits.strict => return Err(Error::arg(arg)),
+            0 => None,
+            us => Some(Duration::from_micros(us.into())),
+        };
+        if private.len() > limits.max_private {
             return Err(Error::arg(arg + 1));
         }
         let mut setup = self.setup();
@@ -70,8 +74,7 @@ impl<T: Transport> Ep<T> {
         let (ia, ep, connection) = (&self.ia.name, Hex(self.shared.ep), self.number(link));
         let private_size = private.len();
         debug!(target: "dat::cm", ia, %ep, connection, to = %addr.ip(), qualifier, private = private_size, "connecting");
-        let timeout = (timeout != DAT_TIMEOUT_INFINITE).then(|| Duration::from_micros(timeout.into()));
-        let to = Connect { addr, port: qualifier, private, timeout, depth: setup.read_depth() };
+        let to = Connect { addr, port: qualifier, private, timeout: limit, depth: setup.read_depth() };
         link.qp.connect(&to).inspect_err(|_| self.retract())?;
         self.counters.count(DCNT_EP_CONNECT);
         self.ia.counters.count(&[DCNT_IA_CM_REQ_TX]);

@@ -45,6 +45,7 @@ pub fn create<T: Transport>(
         None => params::defaults(limits),
     };
     params::check(&attr, limits, handles.srq.is_some(), attr_arg)?;
+    let attr = params::kept(&attr);
     handles.check(ia)?;
     if !may_draw(handles.pz, handles.srq) {
         return Err(Error::arg(6));
@@ -60,7 +61,7 @@ pub fn create<T: Transport>(
         peer: None,
         early: Vec::new(),
     };
-    setup.holding.set_soft(params::soft_watermark(&setup.attr));
+    setup.holding.set_soft(params::soft_watermark(&setup.attr, limits.strict));
     let state = if setup.pz.is_some() { State::Unconnected } else { State::UnconfiguredUnconnected };
     build(ia, setup, handles.connect.map(Ref::new), state)
 }

@@ -42,7 +42,7 @@ impl<T: Transport> Node<Ep<T>> {
         flags: DAT_COMPLETION_FLAGS,
     ) -> Result<()> {
         if length(segments) > room.into() {
-            return Err(Error::of(DAT_LENGTH_ERROR));
+            self.refuse_if_strict()?;
         }
         let op = SendOp::WriteImm { to, immediate };
         // SAFETY: as the caller promised.
@@ -62,8 +62,12 @@ impl<T: Transport> Node<Ep<T>> {
         (at, size): (Remote, u32),
         flags: DAT_COMPLETION_FLAGS,
     ) -> Result<()> {
-        if sink.len < ATOMIC_SIZE || size < ATOMIC_SIZE {
+        // What a shorter sink names would be written past its end.
+        if sink.len < ATOMIC_SIZE {
             return Err(Error::of(DAT_LENGTH_ERROR));
+        }
+        if size < ATOMIC_SIZE {
+            self.refuse_if_strict()?;
         }
         let sink = [Segment { len: ATOMIC_SIZE, ..sink }];
         let (op, sink_arg) = match atomic {

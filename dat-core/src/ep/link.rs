@@ -23,8 +23,10 @@ pub(super) struct Link<T: Transport> {
     pub(super) max_write_iov: usize,
     pub(super) max_read_iov: usize,
     pub(super) max_recv_iov: usize,
-    /// Bytes of one message or RDMA operation.
+    /// Bytes of one message.
     pub(super) max_message: u64,
+    /// Bytes of one RDMA operation.
+    pub(super) max_rdma: u64,
     pub(super) on_srq: bool,
     /// The protection zone, by its handle.
     pub(super) pz: usize,
@@ -55,6 +57,8 @@ impl<T: Transport> Ep<T> {
         let limits = self.ia.transport.attrs();
         let (strict, request_iov) = (limits.strict, count(attr.max_request_iov));
         let write_iov = count(attr.max_rdma_write_iov);
+        // Programs zero the sizes of their endpoints, and OFED's library does not look at them.
+        let max_size = |of_ep: u32| u64::from(if strict { of_ep } else { limits.max_message });
         let cfg = QpCfg {
             pd: &pz.pd,
             request_cq: setup.request_evd.as_ref().and_then(|evd| evd.cq()),
@@ -80,7 +84,8 @@ impl<T: Transport> Ep<T> {
             recv_unsignalled: attr.recv_completion_flags & DAT_COMPLETION_UNSIGNALLED_FLAG,
             max_send_iov: if strict { request_iov } else { request_iov.max(write_iov) },
             max_write_iov: if strict && write_iov > 0 { write_iov } else { request_iov.max(write_iov) },
-            max_message: limits.max_message.into(),
+            max_message: max_size(attr.max_message_size),
+            max_rdma: max_size(attr.max_rdma_size),
             // Consumers of uDAPL 1.1 leave max_rdma_read_iov at 0 and mean max_request_iov.
             max_read_iov: match attr.max_rdma_read_iov {
                 0 => count(attr.max_request_iov).min(self.ia.transport.attrs().max_read_segments),

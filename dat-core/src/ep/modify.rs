@@ -51,6 +51,7 @@ impl<T: Transport> Ep<T> {
         let mut attr = self.setup().attr;
         params::merge(&mut attr, &param.ep_attr, mask);
         params::check(&attr, self.ia.transport.attrs(), self.setup().srq.is_some(), 3)?;
+        let attr = params::kept(&attr);
         if !may_draw(pz, self.setup().srq.as_deref()) {
             return Err(Error::arg(3));
         }
@@ -78,7 +79,7 @@ impl<T: Transport> Ep<T> {
             // All of it or nothing.
             let link = link.inspect_err(|_| setup.restore(before))?;
             if mask & DAT_EP_FIELD_EP_ATTR_SRQ_SOFT_HW != 0 {
-                setup.holding.set_soft(params::soft_watermark(&attr));
+                setup.holding.set_soft(params::soft_watermark(&attr, self.ia.transport.attrs().strict));
             }
             self.relink(&mut control, link, [old_recv, old_request]);
             self.repost(&mut setup);

@@ -62,14 +62,28 @@ pub(super) fn check(attr: &DAT_EP_ATTR, limits: &Attrs, on_srq: bool, arg: u32) 
         && within(attr.max_rdma_read_in, reads)
         && within(attr.max_rdma_read_out, reads)
         && watermark::is_valid(attr.srq_soft_hw)
-        && within(attr.ep_transport_specific_count, usize::MAX)
-        && within(attr.ep_provider_specific_count, usize::MAX);
+        // No named attribute of endpoints is known. OFED's library does not look at them.
+        && within(attr.ep_transport_specific_count, if limits.strict { 0 } else { usize::MAX })
+        && within(attr.ep_provider_specific_count, if limits.strict { 0 } else { usize::MAX });
     if fits { Ok(()) } else { Err(Error::arg(arg)) }
 }
 
-/// The soft high watermark that the attributes ask for. Programs zero them and mean no watermark.
-pub(super) fn soft_watermark(attr: &DAT_EP_ATTR) -> DAT_COUNT {
-    if attr.srq_soft_hw == 0 { DAT_WATERMARK_INFINITE } else { attr.srq_soft_hw }
+/// What an endpoint keeps of attributes that were checked: named ones are none of it, and lie in the consumer's memory.
+pub(super) fn kept(attr: &DAT_EP_ATTR) -> DAT_EP_ATTR {
+    let none = DAT_EP_ATTR::zeroed();
+    DAT_EP_ATTR {
+        ep_transport_specific_count: none.ep_transport_specific_count,
+        ep_transport_specific: none.ep_transport_specific,
+        ep_provider_specific_count: none.ep_provider_specific_count,
+        ep_provider_specific: none.ep_provider_specific,
+        ..*attr
+    }
+}
+
+/// The soft high watermark that the attributes ask for. Programs zero them and mean no watermark; by the letter of the standard
+/// 0 is a watermark as any other (uDAPL 1.2, dat_ep_set_watermark).
+pub(super) fn soft_watermark(attr: &DAT_EP_ATTR, strict: bool) -> DAT_COUNT {
+    if attr.srq_soft_hw == 0 && !strict { DAT_WATERMARK_INFINITE } else { attr.srq_soft_hw }
 }
 
 /// Only best effort is offered (uDAPL 1.2, dat_ep_connect: otherwise `DAT_MODEL_NOT_SUPPORTED`, at once).
@@ -137,5 +151,7 @@ pub(super) fn merge(into: &mut DAT_EP_ATTR, from: &DAT_EP_ATTR, mask: DAT_EP_PAR
         DAT_EP_FIELD_EP_ATTR_SRQ_SOFT_HW => srq_soft_hw,
         DAT_EP_FIELD_EP_ATTR_MAX_RDMA_READ_IOV => max_rdma_read_iov,
         DAT_EP_FIELD_EP_ATTR_MAX_RDMA_WRITE_IOV => max_rdma_write_iov,
+        DAT_EP_FIELD_EP_ATTR_NUM_TRANSPORT_ATTR => ep_transport_specific_count,
+        DAT_EP_FIELD_EP_ATTR_NUM_PROVIDER_ATTR => ep_provider_specific_count,
     }
 }

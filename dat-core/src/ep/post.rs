@@ -69,13 +69,14 @@ impl<T: Transport> Node<Ep<T>> {
         flags: DAT_COMPLETION_FLAGS,
     ) -> Result<()> {
         if length(segments) > room {
-            return Err(Error::of(DAT_LENGTH_ERROR));
+            self.refuse_if_strict()?;
         }
         // SAFETY: as the caller promised.
         unsafe { self.post_request(SendOp::Write(remote), segments, cookie, flags, 6) }
     }
 
-    /// dat_ep_post_rdma_read. `size`: bytes of the remote segment, all of which are read.
+    /// dat_ep_post_rdma_read. `size`: bytes of the remote segment, all of which are read if the local segments have room for
+    /// them.
     ///
     /// # Safety
     /// As above.
@@ -90,10 +91,10 @@ impl<T: Transport> Node<Ep<T>> {
     ) -> Result<()> {
         let local = length(segments);
         if local < size {
-            return Err(Error::of(DAT_LENGTH_ERROR));
+            self.refuse_if_strict()?;
         }
         let mut shortened = [Segment::default(); MAX_SEGMENTS];
-        let segments = if local == size { segments } else { trim(segments, size, &mut shortened)? };
+        let segments = if local <= size { segments } else { trim(segments, size, &mut shortened)? };
         // SAFETY: as the caller promised.
         unsafe { self.post_request(SendOp::Read(remote), segments, cookie, flags, 6) }
     }
@@ -135,15 +136,17 @@ impl<T: Transport> Node<Ep<T>> {
         if flags & !(REQUEST_FLAGS & !DAT_COMPLETION_UNSIGNALLED_FLAG | link.unsignalled) != 0 {
             return Err(Error::arg(flags_arg));
         }
-        let max_segments = match op {
-            SendOp::Read(_) | SendOp::ReadToWindow(_) => link.max_read_iov,
-            SendOp::Write(_) | SendOp::WriteImm { .. } => link.max_write_iov,
-            _ => link.max_send_iov,
+        let (max_segments, max_size) = match op {
+            SendOp::Read(_) | SendOp::ReadToWindow(_) => (link.max_read_iov, link.max_rdma),
+            SendOp::Write(_) | SendOp::WriteImm { .. } => (link.max_write_iov, link.max_rdma),
+            SendOp::Send { .. } => (link.max_send_iov, link.max_message),
+            // It is no message and no RDMA, and its size is given.
+            SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. } => (link.max_send_iov, u64::MAX),
         };
         if segments.len() > max_segments {
             return Err(Error::arg(2));
         }
-        if length(segments) > link.max_message {
+        if length(segments) > max_size {
             return Err(Error::of(DAT_LENGTH_ERROR));
         }
         let suppressed = flags & DAT_COMPLETION_SUPPRESS_FLAG != 0;
@@ -219,6 +222,14 @@ impl<T: Transport> Node<Ep<T>> {
         Ok(())
     }
 
+    /// The remote segment and the local ones differ in length in a way that the standard forbids (uDAPL 1.2,
+    /// dat_ep_post_rdma_write and dat_ep_post_rdma_read: `DAT_LENGTH_ERROR`). OFED's library never looks at the length of
+    /// the remote segment: the local segments say how much is transferred, and the peer's region limits it.
+    #[cold]
+    pub(super) fn refuse_if_strict(&self) -> Result<()> {
+        if self.ia.transport.attrs().strict { Err(Error::of(DAT_LENGTH_ERROR)) } else { Ok(()) }
+    }
+
     /// A place in the request queue.
     #[inline(always)]
     pub(super) fn claim(&self, link: &Link<T>, cookie: u64, suppressed: bool) -> Result<Claim> {
@@ -266,6 +277,8 @@ fn trim<'a>(segments: &[Segment], size: u64, into: &'a mut [Segment; MAX_SEGMENT
 pub fn refused(error: PostError) -> Error {
     match error {
         PostError::Full => Error::of(DAT_INSUFFICIENT_RESOURCES),
+        // uDAPL 1.2, dat_ep_post_rdma_write: an invalid LMR is a privileges violation. No privilege is the missing one.
+        PostError::Key => Error::of(DAT_PRIVILEGES_VIOLATION),
         PostError::Bounds => Error::arg(3),
         PostError::Domain => Error::of(DAT_PROTECTION_VIOLATION),
         PostError::Access { write: false } => Error::new(DAT_PRIVILEGES_VIOLATION, DAT_PRIVILEGES_READ),

@@ -107,7 +107,7 @@ pub unsafe fn create<T: Transport>(
     let _control = ia.control();
     ia.add(|_| {
         // SAFETY: as the caller promised.
-        let mr = unsafe { ia.transport.mr(&pz.pd, mem, access(privileges)) }?;
+        let mr = unsafe { ia.transport.mr(&pz.pd, mem, access(privileges, ia.transport.attrs().strict)) }?;
         Ok(Lmr { mr, pz: Ref::new(pz), ia: Ref::new(ia), mem, privileges, origin })
     })
 }
@@ -151,10 +151,11 @@ fn is_mapped(addr: usize, len: usize) -> bool {
     })
 }
 
-pub(super) fn access(privileges: DAT_MEM_PRIV_FLAGS) -> Access {
+/// What the privileges allow. Local reading is implied, as verbs have it: programs send from memory that they registered for
+/// writing only (dtest does). `strict`: it takes the privilege.
+pub(super) fn access(privileges: DAT_MEM_PRIV_FLAGS, strict: bool) -> Access {
     Access {
-        // Implied, as verbs have it: programs send from memory they registered for writing only (dtest does).
-        local_read: true,
+        local_read: !strict || privileges & DAT_MEM_PRIV_LOCAL_READ_FLAG != 0,
         local_write: privileges & DAT_MEM_PRIV_LOCAL_WRITE_FLAG != 0,
         remote_read: privileges & DAT_MEM_PRIV_REMOTE_READ_FLAG != 0,
         remote_write: privileges & DAT_MEM_PRIV_REMOTE_WRITE_FLAG != 0,

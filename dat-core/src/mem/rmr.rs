@@ -136,7 +136,7 @@ fn view<'a, T: Transport>(lmr: &'a Node<Lmr<T>>, request: &Request) -> Result<Vi
     if !lmr.contains(&to) {
         return Err(Error::arg(3));
     }
-    let access = super::lmr::access(privileges);
+    let access = super::lmr::access(privileges, false);
     // uDAPL 1.2, dat_rmr_bind: peers may read what the owner may read, and write what the owner may write.
     for (asked, needed, missing) in [
         (access.remote_read, DAT_MEM_PRIV_LOCAL_READ_FLAG, DAT_PRIVILEGES_READ),

@@ -110,7 +110,7 @@ impl Memory {
         write: bool,
     ) -> std::result::Result<Vec<Segment>, PostError> {
         locate(segments, |segment| {
-            let region = self.local.get(&segment.key).ok_or(PostError::Bounds)?;
+            let region = self.local.get(&segment.key).ok_or(PostError::Key)?;
             region.check(pd, segment.addr, segment.len.into(), write)
         })
     }
@@ -123,7 +123,7 @@ impl Memory {
         segments: &[Segment],
     ) -> std::result::Result<Vec<Segment>, PostError> {
         locate(segments, |segment| {
-            let region = self.remote.get(&segment.key).ok_or(PostError::Bounds)?;
+            let region = self.remote.get(&segment.key).ok_or(PostError::Key)?;
             match region.admits(pd, qp) {
                 false => Err(PostError::Domain),
                 true if !region.access.remote_write => Err(PostError::Access { write: true }),
@@ -196,7 +196,7 @@ impl Memory {
         let shown = match view {
             None => None,
             Some(View { lkey, addr, len, access, zero_based }) => {
-                let region = self.local.get(&lkey).ok_or(PostError::Bounds)?;
+                let region = self.local.get(&lkey).ok_or(PostError::Key)?;
                 let addr = region.check(pd, addr, len, access.remote_write)?;
                 if access.remote_read && !region.access.local_read {
                     return Err(PostError::Access { write: false });

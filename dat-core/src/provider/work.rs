@@ -177,7 +177,9 @@ pub struct Allocated {
 pub enum PostError {
     /// The queue is full, or there is no room for another key.
     Full,
-    /// No such local key, or a segment not inside its region.
+    /// There is no such local key: the region was freed, or never was.
+    Key,
+    /// A segment is not inside its region.
     Bounds,
     /// The region belongs to another protection domain.
     Domain,

@@ -43,7 +43,7 @@ fn posts_are_checked() {
         unsafe { qp.post_send(&wr) }
     };
     assert_eq!(post(send, &[segment(0x1000, 0x1001, readable)]), Err(PostError::Bounds));
-    assert_eq!(post(send, &[segment(0x1000, 1, 12345)]), Err(PostError::Bounds));
+    assert_eq!(post(send, &[segment(0x1000, 1, 12345)]), Err(PostError::Key));
     assert_eq!(post(send, &[segment(0x1000, 1, foreign)]), Err(PostError::Domain));
     assert_eq!(post(send, &[segment(0x1000, 1, writable)]), Err(PostError::Access { write: false }));
     assert_eq!(

@@ -19,7 +19,7 @@ fn refusals_are_those_of_a_queue_pair() {
     let post = |segments: &[Segment]| unsafe { srq.post_recv(&RecvWr { id: 0, segments, quiet: false }) };
     let segment = |addr, len, key| Segment { addr, len, key };
     assert_eq!(post(&[segment(100, 101, good)]), Err(PostError::Bounds));
-    assert_eq!(post(&[segment(100, 1, good ^ 1)]), Err(PostError::Bounds));
+    assert_eq!(post(&[segment(100, 1, good ^ 1)]), Err(PostError::Key));
     assert_eq!(post(&[segment(100, 1, foreign)]), Err(PostError::Domain));
     assert_eq!(post(&[segment(100, 1, sealed)]), Err(PostError::Access { write: true }));
     assert_eq!(post(&[segment(100, 1, good); 3]), Err(PostError::Unsupported));

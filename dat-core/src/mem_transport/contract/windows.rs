@@ -253,7 +253,7 @@ pub fn a_read_may_end_in_a_window<T: Transport>(a: &T, b: &T) {
 
     let into = |sink| a.try_post(4, SendOp::ReadToWindow(b.mem.remote(0)), &[sink]);
     assert_eq!(into(Segment { addr: 1001, len: 5000, key }), Err(PostError::Bounds));
-    assert_eq!(into(Segment { key: key ^ 0x1234_5678, ..sink }), Err(PostError::Bounds));
+    assert_eq!(into(Segment { key: key ^ 0x1234_5678, ..sink }), Err(PostError::Key));
     let read_only = Access { remote_write: false, ..ALL };
     let key = a.bind(5, &window, Some(View { access: read_only, ..a.mem.view(0, 64) }));
     bound(&rig, &a, 5);

@@ -1,0 +1,404 @@
+//! What attributes do: of EPs, SRQs, adapters and providers, each that has no case elsewhere.
+
+use std::ptr::null_mut;
+
+use dat_sys::*;
+
+use crate::case::{Outcome, Row, must};
+use crate::check::{answers, ok, same, that};
+use crate::rig::{Pair, Region, Rig};
+
+pub(super) const CASES: &[Row] = &[
+    // ---- Endpoints ----
+    must(
+        "dat_ep_create/max-message-size",
+        "PARAMETERS 6; dat_ep_post_send, RETURN VALUES: length error",
+        "A message that is longer than the EP's max_message_size is a length error; one as long is not.",
+        |rig| {
+            let (pair, from, to) = start(rig, &DAT_EP_ATTR { max_message_size: 8, ..rig.ep_attr() })?;
+            ok(rig.recv(pair.passive.ep, &[to.all()], 1))?;
+            ok(rig.send(pair.active.ep, &[from.part(0, 8)], 2))?;
+            rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS)?;
+            rig.completes(pair.active.request, 2, DAT_DTO_SUCCESS)?;
+            ok(rig.recv(pair.passive.ep, &[to.all()], 3))?;
+            let answer = rig.send(pair.active.ep, &[from.part(0, 4), from.part(4, 5)], 4);
+            rig.forbidden(answer, DAT_LENGTH_ERROR)?;
+            if answer == DAT_SUCCESS {
+                same("the bytes", rig.completes(pair.passive.recv, 3, DAT_DTO_SUCCESS)?.length, 9)?;
+            }
+            // It is no limit of RDMA operations.
+            let (ep, request) = (pair.active.ep, pair.active.request);
+            rig.drain(request)?;
+            ok(rig.write(ep, &[from.all()], 5, &to.remote()))?;
+            rig.completes(request, 5, DAT_DTO_SUCCESS).map(drop)
+        },
+    ),
+    must(
+        "dat_ep_create/max-rdma-size",
+        "PARAMETERS 6; dat_ep_post_rdma_write, RETURN VALUES: length error",
+        "An RDMA write or read that is longer than the EP's max_rdma_size is a length error; one as long is not.",
+        |rig| {
+            let (pair, from, to) = start(rig, &DAT_EP_ATTR { max_rdma_size: 8, ..rig.ep_attr() })?;
+            let (ep, request) = (pair.active.ep, pair.active.request);
+            ok(rig.write(ep, &[from.part(0, 8)], 1, &to.remote_part(0, 8)))?;
+            rig.completes(request, 1, DAT_DTO_SUCCESS)?;
+            ok(rig.read(ep, &[from.part(0, 8)], 2, &to.remote_part(0, 8)))?;
+            rig.completes(request, 2, DAT_DTO_SUCCESS)?;
+            let write = rig.write(ep, &[from.part(0, 9)], 3, &to.remote_part(0, 9));
+            rig.forbidden(write, DAT_LENGTH_ERROR)?;
+            let read = rig.read(ep, &[from.part(0, 9)], 4, &to.remote_part(0, 9));
+            rig.forbidden(read, DAT_LENGTH_ERROR)?;
+            for (answer, id) in [(write, 3), (read, 4)] {
+                if answer == DAT_SUCCESS {
+                    rig.completes(request, id, DAT_DTO_SUCCESS)?;
+                }
+            }
+            // It is no limit of messages.
+            ok(rig.recv(pair.passive.ep, &[to.all()], 5))?;
+            ok(rig.send(ep, &[from.all()], 6))?;
+            same("the bytes", rig.completes(pair.passive.recv, 5, DAT_DTO_SUCCESS)?.length, from.length)
+        },
+    ),
+    must(
+        "dat_ep_create/request-flags",
+        "RETURN VALUES 4",
+        "Request flags that are no configuration of a request stream are invalid.",
+        |rig| {
+            for request_completion_flags in [
+                DAT_COMPLETION_SUPPRESS_FLAG,
+                DAT_COMPLETION_BARRIER_FENCE_FLAG,
+                DAT_COMPLETION_SOLICITED_WAIT_FLAG,
+            ] {
+                let attr = DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() };
+                answers(try_create(rig, &attr)?, DAT_INVALID_PARAMETER)?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_ep_create/read-and-write-iov",
+        "RETURN VALUES 4",
+        "An EP can have the IOVs of RDMA reads and writes that the adapter's limits say, and no EP longer ones.",
+        |rig| {
+            let max_rdma_read_iov = rig.attr.max_iov_segments_per_rdma_read;
+            let max_rdma_write_iov = rig.attr.max_iov_segments_per_rdma_write;
+            let attr = DAT_EP_ATTR { max_rdma_read_iov, max_rdma_write_iov, ..rig.ep_attr() };
+            let is = rig.query(rig.ep_with(&attr)?.ep)?.ep_attr;
+            let iovs = (is.max_rdma_read_iov, is.max_rdma_write_iov);
+            same("what the EP has", iovs, (max_rdma_read_iov, max_rdma_write_iov))?;
+            for attr in [
+                DAT_EP_ATTR { max_rdma_read_iov: max_rdma_read_iov.saturating_add(1), ..attr },
+                DAT_EP_ATTR { max_rdma_write_iov: max_rdma_write_iov.saturating_add(1), ..attr },
+                DAT_EP_ATTR { max_rdma_read_iov: -1, ..attr },
+                DAT_EP_ATTR { max_rdma_write_iov: -1, ..attr },
+            ] {
+                answers(try_create(rig, &attr)?, DAT_INVALID_PARAMETER)?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_ep_create/specific-attributes",
+        "RETURN VALUES 4",
+        "A named attribute of an EP that the provider does not know is invalid; less than none are, too.",
+        |rig| {
+            let (name, value) = (c"no-such-attribute".as_ptr(), c"1".as_ptr());
+            let mut named = DAT_NAMED_ATTR { name, value };
+            for attr in [
+                DAT_EP_ATTR {
+                    ep_transport_specific_count: 1,
+                    ep_transport_specific: &mut named,
+                    ..rig.ep_attr()
+                },
+                DAT_EP_ATTR {
+                    ep_provider_specific_count: 1,
+                    ep_provider_specific: &mut named,
+                    ..rig.ep_attr()
+                },
+            ] {
+                rig.forbidden(try_create(rig, &attr)?, DAT_INVALID_PARAMETER)?;
+            }
+            for attr in [
+                DAT_EP_ATTR { ep_transport_specific_count: -1, ..rig.ep_attr() },
+                DAT_EP_ATTR { ep_provider_specific_count: -1, ..rig.ep_attr() },
+            ] {
+                answers(try_create(rig, &attr)?, DAT_INVALID_PARAMETER)?;
+            }
+            let is = rig.query(rig.ep()?.ep)?.ep_attr;
+            let counts = (is.ep_transport_specific_count, is.ep_provider_specific_count);
+            same("the numbers of named attributes", counts, (0, 0))
+        },
+    ),
+    must(
+        "dat_ep_create_with_srq/soft-watermark",
+        "DESCRIPTION 10; dat_ep_set_watermark, DESCRIPTION",
+        "A soft high watermark among the attributes is one: more buffers of the SRQ are reported. A negative one is invalid.",
+        |rig| soft_watermark(rig, 1, true),
+    ),
+    must(
+        "dat_ep_create_with_srq/soft-watermark-of-zero",
+        "DESCRIPTION 10; dat_ep_set_watermark, DESCRIPTION",
+        "A soft high watermark of 0 among the attributes is one: the first buffer of the SRQ is reported.",
+        |rig| soft_watermark(rig, 0, rig.is_strict()?),
+    ),
+    must(
+        "dat_ep_post_rdma_read/too-many-segments",
+        "RETURN VALUES: invalid parameter",
+        "More segments than the EP's max_rdma_read_iov are invalid.",
+        |rig| {
+            let (pair, near, far) = start(rig, &DAT_EP_ATTR { max_rdma_read_iov: 1, ..rig.ep_attr() })?;
+            let iov = [near.part(0, 4), near.part(4, 4)];
+            let answer = rig.read(pair.active.ep, &iov, 1, &far.remote_part(0, 8));
+            answers(answer, DAT_INVALID_PARAMETER)?;
+            ok(rig.read(pair.active.ep, &iov[..1], 2, &far.remote_part(0, 4)))?;
+            rig.completes(pair.active.request, 2, DAT_DTO_SUCCESS).map(drop)
+        },
+    ),
+    // ---- Shared receive queues ----
+    must(
+        "dat_srq_create/impossible-attributes",
+        "RETURN VALUES",
+        "More segments than the adapter can, a low watermark above the length of the queue, and less than none are invalid.",
+        |rig| {
+            rig.srq(4)?;
+            let good = DAT_SRQ_ATTR { max_recv_dtos: 4, max_recv_iov: 1, low_watermark: DAT_SRQ_LW_DEFAULT };
+            let max_recv_iov = rig.attr.max_iov_segments_per_dto.saturating_add(1);
+            for mut attr in [
+                DAT_SRQ_ATTR { max_recv_iov, ..good },
+                DAT_SRQ_ATTR { max_recv_iov: -1, ..good },
+                DAT_SRQ_ATTR { low_watermark: 5, ..good },
+                DAT_SRQ_ATTR { low_watermark: -1, ..good },
+            ] {
+                let mut srq = null_mut();
+                let answer = rig.api.dat_srq_create(rig.ia, rig.pz()?, &mut attr, &mut srq);
+                answers(answer, DAT_INVALID_PARAMETER)?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_srq_create/low-watermark",
+        "DESCRIPTION",
+        "A low watermark among the attributes is one: the queue, which is empty, is reported as low.",
+        |rig| {
+            let (mut attr, mut srq) =
+                (DAT_SRQ_ATTR { max_recv_dtos: 4, max_recv_iov: 1, low_watermark: 2 }, null_mut());
+            if rig.provider.srq_supported == DAT_FALSE {
+                return crate::check::unsupported("the provider attribute srq_supported is false");
+            }
+            ok(rig.api.dat_srq_create(rig.ia, rig.pz()?, &mut attr, &mut srq))?;
+            same("low_watermark", rig.query_srq(srq)?.low_watermark, 2)?;
+            same("what the event is about", rig.any_trouble()?.0, srq)
+        },
+    ),
+    // ---- Event dispatchers ----
+    must(
+        "dat_evd_create/impossible-parameters",
+        "RETURN VALUES",
+        "Flags that name no stream, and a queue of less than nothing, are invalid.",
+        |rig| {
+            let mut evd = null_mut();
+            let mut create =
+                |qlen, flags| rig.api.dat_evd_create(rig.ia, qlen, DAT_HANDLE_NULL, flags, &mut evd);
+            answers(create(8, DAT_EVD_DTO_FLAG | 0x4000), DAT_INVALID_PARAMETER)?;
+            answers(create(-1, DAT_EVD_DTO_FLAG), DAT_INVALID_PARAMETER)
+        },
+    ),
+    // ---- Adapters and providers ----
+    must(
+        "dat_ia_query/srq-limits",
+        "Interface Adapter Attributes: SRQs; DAPL Provider Attributes: SRQs",
+        "The limits of SRQs are positive exactly where there are SRQs, and a queue can be as long as its limit says.",
+        |rig| {
+            let there_are = rig.provider.srq_supported != DAT_FALSE;
+            for (what, limit) in [
+                ("max_srqs", rig.attr.max_srqs),
+                ("max_ep_per_srq", rig.attr.max_ep_per_srq),
+                ("max_recv_per_srq", rig.attr.max_recv_per_srq),
+            ] {
+                let otherwise = format_args!("srq_supported is {there_are}, and {what} is {limit}");
+                that((limit > 0) == there_are, otherwise)?;
+            }
+            if there_are { rig.srq(rig.attr.max_recv_per_srq).map(drop) } else { Ok(()) }
+        },
+    ),
+    must(
+        "dat_ia_query/iov-and-read-limits",
+        "Interface Adapter Attributes: RDMA reads",
+        "An adapter can as many reads as one of its EPs, and its guarantees are truth values.",
+        |rig| {
+            let attr = &rig.attr;
+            that(attr.max_iov_segments_per_rdma_read > 0, "max_iov_segments_per_rdma_read is 0")?;
+            that(attr.max_iov_segments_per_rdma_write > 0, "max_iov_segments_per_rdma_write is 0")?;
+            that(
+                attr.max_rdma_read_in >= attr.max_rdma_read_per_ep_in,
+                "max_rdma_read_in is less than of an EP",
+            )?;
+            that(
+                attr.max_rdma_read_out >= attr.max_rdma_read_per_ep_out,
+                "max_rdma_read_out is less than of an EP",
+            )?;
+            is_truth("max_rdma_read_per_ep_in_guaranteed", attr.max_rdma_read_per_ep_in_guaranteed)?;
+            is_truth("max_rdma_read_per_ep_out_guaranteed", attr.max_rdma_read_per_ep_out_guaranteed)
+        },
+    ),
+    must(
+        "dat_ia_query/provider-truth-values",
+        "DAPL Provider Attributes",
+        "What is true or false of a provider is one of these.",
+        |rig| {
+            let provider = &rig.provider;
+            for (what, value) in [
+                ("is_thread_safe", provider.is_thread_safe),
+                ("supports_multipath", provider.supports_multipath),
+                ("srq_supported", provider.srq_supported),
+                ("srq_ep_pz_difference_supported", provider.srq_ep_pz_difference_supported),
+                ("lmr_sync_req", provider.lmr_sync_req),
+                ("dto_async_return_guaranteed", provider.dto_async_return_guaranteed),
+                ("rdma_write_for_rdma_read_req", provider.rdma_write_for_rdma_read_req),
+            ] {
+                is_truth(what, value)?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_ia_query/truth-values-of-2-0",
+        "2.0 headers: DAT_IA_ATTR, DAT_PROVIDER_ATTR",
+        "What 2.0 has that is true or false is one of these.",
+        |rig| {
+            is_truth("zb_supported", rig.attr.zb_supported)?;
+            let (provider, exposure) = (&rig.provider, "rdma_read_lmr_rmr_context_exposure");
+            is_truth(exposure, provider.rdma_read_lmr_rmr_context_exposure)?;
+            is_truth("is_signal_safe", provider.is_signal_safe)?;
+            is_truth("ha_supported", provider.ha_supported)
+        },
+    ),
+    must(
+        "dat_ia_query/watermarks",
+        "DAPL Provider Attributes: SRQ watermarks",
+        "Watermarks of EPs can be set exactly where the attribute names one.",
+        |rig| {
+            // Bits for which the headers have no names: the low watermark of an SRQ, the soft and the hard one of an EP.
+            let known = 0x111;
+            let named = rig.provider.srq_watermarks_supported;
+            that(named & !known == 0, format_args!("srq_watermarks_supported is {named:#x}"))?;
+            let ep = rig.ep()?.ep;
+            for (bit, soft, hard) in [(0x10, 5, DAT_WATERMARK_INFINITE), (0x100, DAT_WATERMARK_INFINITE, 5)] {
+                let answer = rig.api.dat_ep_set_watermark(ep, soft, hard);
+                let there = named & bit != 0;
+                answers(answer, if there { DAT_SUCCESS } else { DAT_MODEL_NOT_SUPPORTED })?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_ia_query/srq-info",
+        "DAPL Provider Attributes: SRQ info",
+        "A count of an SRQ is told exactly where the attribute names it.",
+        |rig| {
+            let (named, srq) = (rig.provider.srq_info_supported, rig.srq(4)?);
+            let param = rig.query_srq(srq)?;
+            for (bit, what, count) in [
+                (0x1, "available_dto_count", param.available_dto_count),
+                (0x10, "outstanding_dto_count", param.outstanding_dto_count),
+            ] {
+                let is_told = count != DAT_VALUE_UNKNOWN;
+                same(what, is_told, named & bit != 0)?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_ia_query/reads-and-remote-write",
+        "DAPL Provider Attributes: RDMA write for RDMA read",
+        "Memory that a read goes to needs the remote write privilege exactly where the attribute says so.",
+        |rig| {
+            let (pair, far) = (rig.pair()?, rig.memory(8)?);
+            far.store(0, b"readable");
+            let local = DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG;
+            let near = rig.memory_with(rig.pz()?, 8, local)?;
+            let answer = rig.read(pair.active.ep, &[near.all()], 1, &far.remote());
+            if rig.provider.rdma_write_for_rdma_read_req != DAT_FALSE {
+                return answers(answer, DAT_PRIVILEGES_VIOLATION);
+            }
+            ok(answer)?;
+            rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?;
+            same("what was read", near.load(0, 8), b"readable".to_vec())
+        },
+    ),
+    must(
+        "dat_ia_query/asynchronous-returns",
+        "DAPL Provider Attributes: asynchronous return of DTOs",
+        "Where it is guaranteed, a post of a transfer that cannot be done yet returns.",
+        |rig| {
+            if rig.provider.dto_async_return_guaranteed == DAT_FALSE {
+                return crate::check::unsupported("dto_async_return_guaranteed is false");
+            }
+            let (pair, from, to) = start(rig, &rig.ep_attr())?;
+            // Nobody receives it before it has returned.
+            ok(rig.send(pair.active.ep, &[from.all()], 1))?;
+            ok(rig.recv(pair.passive.ep, &[to.all()], 2))?;
+            rig.completes(pair.passive.recv, 2, DAT_DTO_SUCCESS).map(drop)
+        },
+    ),
+    must(
+        "dat_ia_query/rmr-scopes",
+        "2.0 headers: rmr_scope_supported",
+        "RMRs of a zone and of an EP can be created exactly where the attribute names such.",
+        |rig| {
+            let (scope, pz, mut rmr) = (rig.provider.rmr_scope_supported, rig.pz()?, null_mut());
+            let of_zone = rig.api.dat_rmr_create(pz, &mut rmr) == DAT_SUCCESS;
+            let of_ep = rig.api.dat_rmr_create_for_ep(pz, &mut rmr) == DAT_SUCCESS;
+            // The scope of an EP is 0, which is also what a provider without RMRs says.
+            let wanted = match scope {
+                DAT_RMR_SCOPE_EP => (false, rig.attr.max_rmrs > 0),
+                DAT_RMR_SCOPE_PZ => (true, false),
+                _ => (true, true),
+            };
+            same("RMRs of a zone, and of an EP", (of_zone, of_ep), wanted)
+        },
+    ),
+];
+
+/// A connection of EPs with these attributes, and memory of 64 bytes on both sides.
+fn start(rig: &Rig, attr: &DAT_EP_ATTR) -> Outcome<(Pair, Region, Region)> {
+    Ok((rig.pair_with(attr)?, rig.memory(64)?, rig.memory(64)?))
+}
+
+fn try_create(rig: &Rig, attr: &DAT_EP_ATTR) -> Outcome<DAT_RETURN> {
+    let (evds, pz, mut ep) = (rig.evds_of_an_ep()?, rig.pz()?, null_mut());
+    Ok(rig.api.dat_ep_create(rig.ia, pz, evds.recv, evds.request, evds.connect, attr, &mut ep))
+}
+
+/// An EP with this watermark tells of one more buffer, if it is to be `told` at all; then dat_ep_set_watermark takes it.
+fn soft_watermark(rig: &Rig, srq_soft_hw: DAT_COUNT, told: bool) -> Outcome {
+    let (srq, memory) = (rig.srq(8)?, rig.memory(8)?);
+    if rig.provider.srq_watermarks_supported & 0x10 == 0 {
+        return crate::check::unsupported("srq_watermarks_supported names no soft watermark of EPs");
+    }
+    let ep = rig.ep_on_with(srq, rig.pz()?, &DAT_EP_ATTR { srq_soft_hw, ..rig.ep_attr() })?;
+    let pair = rig.pair_of(rig.ep()?, ep)?;
+    let receive = |id| {
+        ok(rig.recv_srq(srq, &[memory.all()], id))?;
+        ok(rig.send(pair.active.ep, &[], id))?;
+        rig.completes(pair.active.request, id, DAT_DTO_SUCCESS)?;
+        rig.settle(pair)
+    };
+    for id in 0..srq_soft_hw as u64 {
+        receive(id)?;
+    }
+    rig.quiet(rig.async_evd)?;
+    receive(10)?;
+    if !told {
+        rig.quiet(rig.async_evd)?;
+        ok(rig.api.dat_ep_set_watermark(ep.ep, srq_soft_hw, DAT_WATERMARK_INFINITE))?;
+        receive(11)?;
+    }
+    same("what the event is about", rig.any_trouble()?.0, ep.ep)
+}
+
+#[track_caller]
+fn is_truth(what: &str, value: DAT_BOOLEAN) -> Outcome {
+    that([DAT_FALSE, DAT_TRUE].contains(&value), format_args!("{what} is {value}"))
+}
