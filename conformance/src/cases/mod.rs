@@ -19,6 +19,7 @@ mod post_rdma_write;
 mod recv_query;
 mod rust;
 mod srq;
+mod statuses;
 mod waiting;
 
 use dat_sys::*;
@@ -46,6 +47,7 @@ pub fn all() -> Vec<Case> {
         srq::CASES,
         ep_modify::CASES,
         attributes::CASES,
+        statuses::CASES,
         waiting::CASES,
         far::CASES,
         extension::CASES,

@@ -29,9 +29,38 @@ fn stars_stand_for_any_text() {
     assert_eq!(meant("no-such*"), 0);
 }
 
+const DOCUMENT: &str = include_str!("../../../docs/conformance.md");
+
+/// docs/conformance.md: the text below this heading of the second level.
+fn section(heading: &str) -> &'static str {
+    let mut sections = DOCUMENT.split("\n## ");
+    let found = sections.find_map(|section| section.strip_prefix(heading)?.strip_prefix('\n'));
+    found.unwrap_or_else(|| panic!("docs/conformance.md has no section {heading:?}"))
+}
+
+/// The rows of the tables in a text, cell by cell, without the headers.
+fn rows(text: &'static str) -> Vec<Vec<&'static str>> {
+    let lines: Vec<_> = text.lines().collect();
+    let cells = |row: &&'static str| row.trim_matches(['|', ' ']).split(" | ").map(str::trim).collect();
+    let is_row = |line: &str| line.starts_with("| ");
+    let of_tables = lines.iter().enumerate().filter(|(at, line)| {
+        let is_header = lines.get(at + 1).is_some_and(|next| next.starts_with("|--"));
+        is_row(line) && !is_header
+    });
+    of_tables.map(|(_, line)| cells(line)).collect()
+}
+
+/// The names of cases in a cell; what begins with "n/t" is a reason for having none, which ends the list.
+fn names(cell: &'static str) -> impl Iterator<Item = &'static str> {
+    cell.split(", ")
+        .flat_map(|part| part.split("; "))
+        .map(str::trim)
+        .take_while(|part| !part.starts_with("n/t"))
+}
+
 /// docs/conformance.md: of each of the five pages, the names that its table mentions, without the function.
 fn documented() -> Vec<(&'static str, HashSet<&'static str>)> {
-    let pages = include_str!("../../../docs/conformance.md").split("\n### ").skip(1);
+    let pages = section("The five pages, sentence by sentence").split("\n### ").skip(1);
     let table = |page: &'static str| {
         let (function, rows) = page.split_once('\n').expect("a table below the heading");
         let cells = rows.lines().filter_map(|row| row.trim_end_matches(['|', ' ']).rsplit('|').next());
@@ -77,7 +106,7 @@ fn the_document_names_cases_that_there_are() {
 #[test]
 fn every_sentence_of_the_five_pages_has_a_case_or_says_why_not() {
     let cases = all();
-    for page in include_str!("../../../docs/conformance.md").split("\n### ").skip(1) {
+    for page in section("The five pages, sentence by sentence").split("\n### ").skip(1) {
         let (function, table) = page.split_once('\n').expect("a table below the heading");
         for row in table.lines().filter(|line| line.starts_with("| ")).skip(1) {
             let cell = row.trim_end_matches(['|', ' ']).rsplit('|').next().expect("a cell");
@@ -92,14 +121,9 @@ fn every_sentence_of_the_five_pages_has_a_case_or_says_why_not() {
     }
 }
 
-/// docs/conformance.md: the rows of the tables below these headings, cell by cell, without the header.
+/// docs/conformance.md: the rows about endpoint states and corner points.
 fn mapped() -> Vec<Vec<&'static str>> {
-    let sections = include_str!("../../../docs/conformance.md").split("\n## ");
-    let maps = sections.filter(|section| {
-        section.starts_with("The endpoint states\n") || section.starts_with("Corner points\n")
-    });
-    let rows = maps.flat_map(|map| map.lines().filter(|line| line.starts_with("| ")).skip(1));
-    rows.map(|row| row.trim_matches(['|', ' ']).split('|').map(str::trim).collect()).collect()
+    [rows(section("The endpoint states")), rows(section("Corner points"))].concat()
 }
 
 #[test]
@@ -130,4 +154,92 @@ fn every_case_is_in_the_document() {
     };
     let missing: Vec<_> = all().into_iter().filter(|case| !is_there(case)).map(|case| case.id).collect();
     assert!(missing.is_empty(), "not in docs/conformance.md: {missing:?}");
+}
+
+/// The sources of the cases, and what is in them: the rows of each with their names, and what follows the tables.
+fn sources() -> Vec<(Vec<(String, String)>, String)> {
+    let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/cases")).expect("the sources");
+    let paths = files.map(|file| file.expect("a file").path());
+    let is_table = |path: &std::path::PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        name.ends_with(".rs") && !["tests.rs", "mod.rs"].contains(&&*name)
+    };
+    let parsed = paths.filter(is_table).map(|path| {
+        let text = std::fs::read_to_string(path).expect("a source");
+        let (table, helpers) = text.split_once("\n];\n").unwrap_or((&text, ""));
+        let rows = table.split("\n    must(").flat_map(|part| part.split("\n    should(")).skip(1);
+        let named = rows.filter_map(|row| Some((row.split('"').nth(1)?.to_owned(), row.to_owned())));
+        (named.collect(), helpers.to_owned())
+    });
+    parsed.collect()
+}
+
+/// Whether a piece of a source looks at what an adapter says about the letter of the standard.
+fn looks_at_strict(source: &str) -> bool {
+    ["forbidden(", "is_strict(", "says_strict("].iter().any(|call| source.contains(call))
+}
+
+#[test]
+fn every_case_that_looks_at_strict_is_in_the_document() {
+    let table = rows(section("What differs without strict=on"));
+    let mut documented: Vec<&str> = table.iter().flat_map(|row| names(row[0])).collect();
+    let mut found = Vec::new();
+    for (rows, helpers) in sources() {
+        let looking: Vec<_> = helpers
+            .split("\nfn ")
+            .skip(1)
+            .filter(|helper| looks_at_strict(helper))
+            .filter_map(|helper| helper.split_once('(').map(|(name, _)| format!("{name}(")))
+            .collect();
+        let looks =
+            |row: &str| looks_at_strict(row) || looking.iter().any(|name| row.contains(name.as_str()));
+        found.extend(rows.into_iter().filter(|(_, row)| looks(row)).map(|(id, _)| id));
+    }
+    documented.sort_unstable();
+    found.sort_unstable();
+    assert_eq!(documented, found, "docs/conformance.md, What differs without strict=on");
+}
+
+/// The members of a structure, as dat-sys declares it.
+fn members(source: &'static str, structure: &str) -> Vec<&'static str> {
+    let (_, body) = source.split_once(&format!("pub struct {structure} {{")).expect(structure);
+    let (body, _) = body.split_once('}').expect("the end of a structure");
+    let members = body.lines().filter_map(|line| line.trim().strip_prefix("pub ")?.split_once(':'));
+    members.map(|(name, _)| name).collect()
+}
+
+#[test]
+fn every_attribute_is_decided() {
+    let (ep, evd, ia) = (
+        include_str!("../../../dat-sys/src/ep.rs"),
+        include_str!("../../../dat-sys/src/evd.rs"),
+        include_str!("../../../dat-sys/src/ia.rs"),
+    );
+    let cases = all();
+    for (source, structure) in [
+        (ep, "DAT_EP_ATTR"),
+        (ep, "DAT_SRQ_ATTR"),
+        (evd, "DAT_EVD_PARAM"),
+        (ia, "DAT_IA_ATTR"),
+        (ia, "DAT_PROVIDER_ATTR"),
+    ] {
+        let mut parts = section("The attributes").split("\n### Structure ");
+        let part = parts.find_map(|part| part.strip_prefix(structure)).expect(structure);
+        let table = rows(part);
+        let mut told: Vec<_> = table.iter().flat_map(|row| row[0].split(", ")).collect();
+        let mut declared = members(source, structure);
+        told.sort_unstable();
+        declared.sort_unstable();
+        assert_eq!(told, declared, "docs/conformance.md, {structure}");
+        for row in &table {
+            let [member, decision, named] = row[..] else { panic!("{structure}: {row:?}") };
+            assert!(!decision.is_empty() && !named.is_empty(), "{structure}, {member}");
+            for name in names(named) {
+                assert!(
+                    cases.iter().any(|case| fits(name, &case.id)),
+                    "{structure}, {member}: no case {name}"
+                );
+            }
+        }
+    }
 }

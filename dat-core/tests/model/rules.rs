@@ -466,7 +466,7 @@ impl Faults {
     ) -> Self {
         let Some(pz) = ep.and_then(|ep| ep.pz).filter(|_| length > 0) else { return self };
         match &model.lmr[lmr] {
-            None => self.when(true, &[DAT_INVALID_PARAMETER, DAT_PROTECTION_VIOLATION]),
+            None => self.when(true, &[DAT_PRIVILEGES_VIOLATION]),
             Some(region) => self
                 .when(length > BYTES, &[DAT_INVALID_PARAMETER])
                 .when(region.pz != pz, &[DAT_PROTECTION_VIOLATION])

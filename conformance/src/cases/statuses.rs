@@ -1,0 +1,581 @@
+//! Statuses that the manual's pages name: those that no other case provokes.
+
+use std::ptr::{null, null_mut};
+
+use dat_sys::*;
+
+use super::refused_or_fails;
+use crate::case::{Outcome, Row, must};
+use crate::check::{answers, ok, unsupported};
+use crate::rig::{Rig, SOON};
+
+const NONE: DAT_HANDLE = DAT_HANDLE_NULL;
+/// A bit of a mask that names no parameter of any object but an endpoint.
+const STRANGE: u32 = 0x4000_0000;
+
+pub(super) const CASES: &[Row] = &[
+    // ---- Handles ----
+    must("dat_cno_query/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(
+            rig.api.dat_cno_query(NONE, DAT_CNO_FIELD_ALL, &mut DAT_CNO_PARAM::zeroed()),
+            DAT_INVALID_HANDLE,
+        )
+    }),
+    must("dat_cno_free/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(rig.api.dat_cno_free(NONE), DAT_INVALID_HANDLE)
+    }),
+    must(
+        "dat_cno_modify_agent/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| {
+            answers(rig.api.dat_cno_modify_agent(NONE, DAT_OS_WAIT_PROXY_AGENT::zeroed()), DAT_INVALID_HANDLE)
+        },
+    ),
+    must("dat_cr_query/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(rig.api.dat_cr_query(NONE, DAT_CR_FIELD_ALL, &mut DAT_CR_PARAM::zeroed()), DAT_INVALID_HANDLE)
+    }),
+    must("dat_cr_accept/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(rig.accept(NONE, rig.ep()?.ep, b""), DAT_INVALID_HANDLE)
+    }),
+    must("dat_cr_reject/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(rig.api.dat_cr_reject(NONE, 0, null_mut()), DAT_INVALID_HANDLE)
+    }),
+    must("dat_evd_enable/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(rig.api.dat_evd_enable(NONE), DAT_INVALID_HANDLE)
+    }),
+    must(
+        "dat_evd_disable/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.api.dat_evd_disable(NONE), DAT_INVALID_HANDLE),
+    ),
+    must(
+        "dat_evd_set_unwaitable/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.api.dat_evd_set_unwaitable(NONE), DAT_INVALID_HANDLE),
+    ),
+    must(
+        "dat_evd_clear_unwaitable/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.api.dat_evd_clear_unwaitable(NONE), DAT_INVALID_HANDLE),
+    ),
+    must(
+        "dat_evd_modify_cno/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.api.dat_evd_modify_cno(NONE, NONE), DAT_INVALID_HANDLE),
+    ),
+    must(
+        "dat_evd_post_se/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.post_se(NONE, 1), DAT_INVALID_HANDLE),
+    ),
+    must("dat_evd_resize/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(rig.api.dat_evd_resize(NONE, 8), DAT_INVALID_HANDLE)
+    }),
+    must("dat_evd_free/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(rig.api.dat_evd_free(NONE), DAT_INVALID_HANDLE)
+    }),
+    must("dat_ep_query/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(rig.api.dat_ep_query(NONE, DAT_EP_FIELD_ALL, &mut DAT_EP_PARAM::zeroed()), DAT_INVALID_HANDLE)
+    }),
+    must(
+        "dat_ep_get_status/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.api.dat_ep_get_status(NONE, &mut 0, &mut 0, &mut 0), DAT_INVALID_HANDLE),
+    ),
+    must(
+        "dat_ep_disconnect/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.api.dat_ep_disconnect(NONE, DAT_CLOSE_ABRUPT_FLAG), DAT_INVALID_HANDLE),
+    ),
+    must(
+        "dat_ep_dup_connect/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| {
+            answers(
+                rig.api.dat_ep_dup_connect(NONE, rig.ep()?.ep, SOON, 0, null_mut(), DAT_QOS_BEST_EFFORT),
+                DAT_INVALID_HANDLE,
+            )
+        },
+    ),
+    must("dat_ep_reset/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(rig.api.dat_ep_reset(NONE), DAT_INVALID_HANDLE)
+    }),
+    must("dat_ep_free/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(rig.api.dat_ep_free(NONE), DAT_INVALID_HANDLE)
+    }),
+    must(
+        "dat_ep_post_send/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.send(NONE, &[], 1), DAT_INVALID_HANDLE),
+    ),
+    must(
+        "dat_ep_post_recv/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.recv(NONE, &[], 1), DAT_INVALID_HANDLE),
+    ),
+    must(
+        "dat_ep_post_rdma_read/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.read(NONE, &[], 1, &rig.memory(8)?.remote()), DAT_INVALID_HANDLE),
+    ),
+    must("dat_lmr_create/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(
+            rig.api.dat_lmr_create(
+                NONE,
+                DAT_MEM_TYPE_VIRTUAL,
+                DAT_REGION_DESCRIPTION { for_va: rig.allocate(64) },
+                64,
+                rig.pz()?,
+                DAT_MEM_PRIV_ALL_FLAG,
+                DAT_VA_TYPE_VA,
+                &mut null_mut(),
+                &mut 0,
+                &mut 0,
+                &mut 0,
+                &mut 0,
+            ),
+            DAT_INVALID_HANDLE,
+        )
+    }),
+    must("dat_lmr_query/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(
+            rig.api.dat_lmr_query(NONE, DAT_LMR_FIELD_ALL, &mut DAT_LMR_PARAM::zeroed()),
+            DAT_INVALID_HANDLE,
+        )
+    }),
+    must("dat_lmr_free/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(rig.api.dat_lmr_free(NONE), DAT_INVALID_HANDLE)
+    }),
+    must(
+        "dat_lmr_sync_rdma_read/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.api.dat_lmr_sync_rdma_read(NONE, &rig.memory(8)?.all(), 1), DAT_INVALID_HANDLE),
+    ),
+    must(
+        "dat_lmr_sync_rdma_write/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.api.dat_lmr_sync_rdma_write(NONE, &rig.memory(8)?.all(), 1), DAT_INVALID_HANDLE),
+    ),
+    must("dat_rmr_create/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(rig.api.dat_rmr_create(NONE, &mut null_mut()), DAT_INVALID_HANDLE)
+    }),
+    must("dat_rmr_query/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(
+            rig.api.dat_rmr_query(NONE, DAT_RMR_FIELD_ALL, &mut DAT_RMR_PARAM::zeroed()),
+            DAT_INVALID_HANDLE,
+        )
+    }),
+    must("dat_rmr_bind/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(
+            super::bind(rig, NONE, &rig.memory(8)?, DAT_MEM_PRIV_ALL_FLAG, rig.ep()?.ep, 1, &mut 0),
+            DAT_INVALID_HANDLE,
+        )
+    }),
+    must("dat_rmr_free/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(rig.api.dat_rmr_free(NONE), DAT_INVALID_HANDLE)
+    }),
+    must("dat_psp_create/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(
+            rig.api.dat_psp_create(
+                NONE,
+                rig.free_qualifier()?,
+                rig.evd(DAT_EVD_CR_FLAG)?,
+                DAT_PSP_CONSUMER_FLAG,
+                &mut null_mut(),
+            ),
+            DAT_INVALID_HANDLE,
+        )
+    }),
+    must(
+        "dat_psp_create_any/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| {
+            answers(
+                rig.api.dat_psp_create_any(
+                    NONE,
+                    &mut 0,
+                    rig.evd(DAT_EVD_CR_FLAG)?,
+                    DAT_PSP_CONSUMER_FLAG,
+                    &mut null_mut(),
+                ),
+                DAT_INVALID_HANDLE,
+            )
+        },
+    ),
+    must("dat_psp_query/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(
+            rig.api.dat_psp_query(NONE, DAT_PSP_FIELD_ALL, &mut DAT_PSP_PARAM::zeroed()),
+            DAT_INVALID_HANDLE,
+        )
+    }),
+    must("dat_psp_free/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(rig.api.dat_psp_free(NONE), DAT_INVALID_HANDLE)
+    }),
+    must("dat_rsp_create/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(
+            rig.api.dat_rsp_create(
+                rig.ia,
+                rig.free_qualifier()?,
+                NONE,
+                rig.evd(DAT_EVD_CR_FLAG)?,
+                &mut null_mut(),
+            ),
+            DAT_INVALID_HANDLE,
+        )
+    }),
+    must("dat_rsp_query/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(
+            rig.api.dat_rsp_query(NONE, DAT_RSP_FIELD_ALL, &mut DAT_RSP_PARAM::zeroed()),
+            DAT_INVALID_HANDLE,
+        )
+    }),
+    must("dat_rsp_free/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(rig.api.dat_rsp_free(NONE), DAT_INVALID_HANDLE)
+    }),
+    must("dat_pz_create/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(rig.api.dat_pz_create(NONE, &mut null_mut()), DAT_INVALID_HANDLE)
+    }),
+    must("dat_pz_query/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(rig.api.dat_pz_query(NONE, DAT_PZ_FIELD_ALL, &mut DAT_PZ_PARAM::zeroed()), DAT_INVALID_HANDLE)
+    }),
+    must("dat_pz_free/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(rig.api.dat_pz_free(NONE), DAT_INVALID_HANDLE)
+    }),
+    must("dat_srq_query/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(
+            rig.api.dat_srq_query(NONE, DAT_SRQ_FIELD_ALL, &mut DAT_SRQ_PARAM::zeroed()),
+            DAT_INVALID_HANDLE,
+        )
+    }),
+    must("dat_srq_resize/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(rig.api.dat_srq_resize(NONE, 8), DAT_INVALID_HANDLE)
+    }),
+    must("dat_srq_set_lw/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(rig.api.dat_srq_set_lw(NONE, 1), DAT_INVALID_HANDLE)
+    }),
+    must("dat_srq_free/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(rig.api.dat_srq_free(NONE), DAT_INVALID_HANDLE)
+    }),
+    must("dat_ia_close/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(rig.api.dat_ia_close(NONE, DAT_CLOSE_ABRUPT_FLAG), DAT_INVALID_HANDLE)
+    }),
+    // ---- Masks ----
+    must(
+        "dat_cno_query/unknown-field",
+        "RETURN VALUES: invalid parameter",
+        "A mask with a bit that names nothing is invalid.",
+        |rig| {
+            answers(
+                rig.api.dat_cno_query(rig.cno()?, STRANGE, &mut DAT_CNO_PARAM::zeroed()),
+                DAT_INVALID_PARAMETER,
+            )
+        },
+    ),
+    must(
+        "dat_cr_query/unknown-field",
+        "RETURN VALUES: invalid parameter",
+        "A mask with a bit that names nothing is invalid.",
+        |rig| {
+            answers(
+                rig.api.dat_cr_query(rig.request(b"")?.1.cr, STRANGE, &mut DAT_CR_PARAM::zeroed()),
+                DAT_INVALID_PARAMETER,
+            )
+        },
+    ),
+    must(
+        "dat_evd_query/unknown-field",
+        "RETURN VALUES: invalid parameter",
+        "A mask with a bit that names nothing is invalid.",
+        |rig| {
+            answers(
+                rig.api.dat_evd_query(rig.evd(DAT_EVD_DTO_FLAG)?, STRANGE, &mut DAT_EVD_PARAM::zeroed()),
+                DAT_INVALID_PARAMETER,
+            )
+        },
+    ),
+    must(
+        "dat_ep_query/unknown-field",
+        "RETURN VALUES: invalid parameter",
+        "A mask with a bit that names nothing is invalid.",
+        |rig| {
+            answers(
+                rig.api.dat_ep_query(rig.ep()?.ep, DAT_EP_FIELD_ALL + 1, &mut DAT_EP_PARAM::zeroed()),
+                DAT_INVALID_PARAMETER,
+            )
+        },
+    ),
+    must(
+        "dat_lmr_query/unknown-field",
+        "RETURN VALUES: invalid parameter",
+        "A mask with a bit that names nothing is invalid.",
+        |rig| {
+            answers(
+                rig.api.dat_lmr_query(rig.memory(8)?.lmr, STRANGE, &mut DAT_LMR_PARAM::zeroed()),
+                DAT_INVALID_PARAMETER,
+            )
+        },
+    ),
+    must(
+        "dat_rmr_query/unknown-field",
+        "RETURN VALUES: invalid parameter",
+        "A mask with a bit that names nothing is invalid.",
+        |rig| {
+            answers(
+                rig.api.dat_rmr_query(rig.rmr()?, STRANGE, &mut DAT_RMR_PARAM::zeroed()),
+                DAT_INVALID_PARAMETER,
+            )
+        },
+    ),
+    must(
+        "dat_psp_query/unknown-field",
+        "RETURN VALUES: invalid parameter",
+        "A mask with a bit that names nothing is invalid.",
+        |rig| {
+            answers(
+                rig.api.dat_psp_query(rig.listen()?.psp, STRANGE, &mut DAT_PSP_PARAM::zeroed()),
+                DAT_INVALID_PARAMETER,
+            )
+        },
+    ),
+    must(
+        "dat_rsp_query/unknown-field",
+        "RETURN VALUES: invalid parameter",
+        "A mask with a bit that names nothing is invalid.",
+        |rig| {
+            answers(
+                rig.api.dat_rsp_query(reserved(rig)?, STRANGE, &mut DAT_RSP_PARAM::zeroed()),
+                DAT_INVALID_PARAMETER,
+            )
+        },
+    ),
+    must(
+        "dat_pz_query/unknown-field",
+        "RETURN VALUES: invalid parameter",
+        "A mask with a bit that names nothing is invalid.",
+        |rig| {
+            answers(
+                rig.api.dat_pz_query(rig.pz()?, STRANGE, &mut DAT_PZ_PARAM::zeroed()),
+                DAT_INVALID_PARAMETER,
+            )
+        },
+    ),
+    must(
+        "dat_srq_query/unknown-field",
+        "RETURN VALUES: invalid parameter",
+        "A mask with a bit that names nothing is invalid.",
+        |rig| {
+            answers(
+                rig.api.dat_srq_query(rig.srq(4)?, STRANGE, &mut DAT_SRQ_PARAM::zeroed()),
+                DAT_INVALID_PARAMETER,
+            )
+        },
+    ),
+    // ---- Others ----
+    must(
+        "dat_pz_create/null-out",
+        "RETURN VALUES: invalid parameter",
+        "Without a place for the handle nothing is created.",
+        |rig| answers(rig.api.dat_pz_create(rig.ia, null_mut()), DAT_INVALID_PARAMETER),
+    ),
+    must(
+        "dat_cno_create/null-out",
+        "RETURN VALUES: invalid parameter",
+        "Without a place for the handle nothing is created.",
+        |rig| {
+            answers(
+                rig.api.dat_cno_create(rig.ia, DAT_OS_WAIT_PROXY_AGENT::zeroed(), null_mut()),
+                DAT_INVALID_PARAMETER,
+            )
+        },
+    ),
+    must(
+        "dat_psp_create/unknown-flags",
+        "RETURN VALUES: invalid parameter",
+        "Flags that name no kind of service point are invalid.",
+        |rig| {
+            answers(
+                rig.api.dat_psp_create(
+                    rig.ia,
+                    rig.free_qualifier()?,
+                    rig.evd(DAT_EVD_CR_FLAG)?,
+                    0x40,
+                    &mut null_mut(),
+                ),
+                DAT_INVALID_PARAMETER,
+            )
+        },
+    ),
+    must(
+        "dat_psp_create_any/unknown-flags",
+        "RETURN VALUES: invalid parameter",
+        "Flags that name no kind of service point are invalid.",
+        |rig| {
+            answers(
+                rig.api.dat_psp_create_any(rig.ia, &mut 0, rig.evd(DAT_EVD_CR_FLAG)?, 0x40, &mut null_mut()),
+                DAT_INVALID_PARAMETER,
+            )
+        },
+    ),
+    must(
+        "dat_rsp_create/qualifier-in-use",
+        "RETURN VALUES",
+        "A qualifier that a service point listens on is in use.",
+        |rig| {
+            answers(
+                rig.api.dat_rsp_create(
+                    rig.ia,
+                    rig.listen()?.qualifier,
+                    rig.ep()?.ep,
+                    rig.evd(DAT_EVD_CR_FLAG)?,
+                    &mut null_mut(),
+                ),
+                DAT_CONN_QUAL_IN_USE,
+            )
+        },
+    ),
+    must(
+        "dat_ep_set_watermark/negative",
+        "RETURN VALUES: invalid parameter",
+        "A watermark below 0 that is not the infinite one is invalid.",
+        |rig| {
+            answers(
+                rig.api.dat_ep_set_watermark(rig.ep()?.ep, -5, DAT_WATERMARK_INFINITE),
+                DAT_INVALID_PARAMETER,
+            )
+        },
+    ),
+    must(
+        "dat_srq_resize/negative",
+        "RETURN VALUES: invalid parameter",
+        "A queue of less than nothing is invalid.",
+        |rig| answers(rig.api.dat_srq_resize(rig.srq(4)?, -1), DAT_INVALID_PARAMETER),
+    ),
+    must(
+        "dat_evd_resize/negative",
+        "RETURN VALUES: invalid parameter",
+        "A queue of less than nothing is invalid.",
+        |rig| answers(rig.api.dat_evd_resize(rig.evd(DAT_EVD_DTO_FLAG)?, -1), DAT_INVALID_PARAMETER),
+    ),
+    must(
+        "dat_evd_resize/too-long",
+        "RETURN VALUES: insufficient resources",
+        "A queue that is longer than the adapter's limit cannot be had.",
+        |rig| {
+            answers(
+                rig.api.dat_evd_resize(rig.evd(DAT_EVD_DTO_FLAG)?, beyond(rig.attr.max_evd_qlen)?),
+                DAT_INSUFFICIENT_RESOURCES,
+            )
+        },
+    ),
+    must(
+        "dat_srq_resize/too-long",
+        "RETURN VALUES: insufficient resources",
+        "A queue that is longer than the adapter's limit cannot be had.",
+        |rig| {
+            answers(
+                rig.api.dat_srq_resize(rig.srq(4)?, beyond(rig.attr.max_recv_per_srq)?),
+                DAT_INSUFFICIENT_RESOURCES,
+            )
+        },
+    ),
+    must(
+        "dat_strerror/unknown-status",
+        "RETURN VALUES",
+        "A status that there is none of is invalid.",
+        |rig| {
+            answers(
+                rig.api.dat_strerror(DAT_ERROR(0x3ff_0000, 0), &mut null(), &mut null()),
+                DAT_INVALID_PARAMETER,
+            )
+        },
+    ),
+    must(
+        "dat_srq_resize/below-low-watermark",
+        "RETURN VALUES: invalid state",
+        "A queue cannot become shorter than its low watermark.",
+        |rig| {
+            let srq = rig.srq(8)?;
+            ok(rig.api.dat_srq_set_lw(srq, 4))?;
+            answers(rig.api.dat_srq_resize(srq, 3), DAT_INVALID_STATE)
+        },
+    ),
+    must(
+        "dat_srq_post_recv/other-pz",
+        "RETURN VALUES: protection violation",
+        "Memory of another zone than the queue's is a protection violation.",
+        |rig| {
+            let (srq, memory) = (rig.srq(3)?, rig.memory_with(rig.new_pz()?, 8, DAT_MEM_PRIV_ALL_FLAG)?);
+            let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
+            let answer = rig.recv_srq(srq, &[memory.all()], 1);
+            super::refused_or_takes_nothing(rig, answer, DAT_PROTECTION_VIOLATION, pair, &memory)
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_read/local-memory",
+        "RETURN VALUES: protection and privileges violation, invalid parameter",
+        "A segment of another zone, without the local write privilege, of a freed LMR, or outside its LMR is refused.",
+        |rig| {
+            let far = rig.memory(8)?;
+            let (outside, freed) = (rig.memory(8)?.part(4, 8), rig.memory(8)?);
+            ok(rig.api.dat_lmr_free(freed.lmr))?;
+            let strange = rig.memory_with(rig.new_pz()?, 8, DAT_MEM_PRIV_ALL_FLAG)?;
+            let read_only = rig.memory_with(rig.pz()?, 8, DAT_MEM_PRIV_LOCAL_READ_FLAG)?;
+            for (segment, kind) in [
+                (outside, DAT_INVALID_PARAMETER),
+                (freed.all(), DAT_PRIVILEGES_VIOLATION),
+                (strange.all(), DAT_PROTECTION_VIOLATION),
+                (read_only.all(), DAT_PRIVILEGES_VIOLATION),
+            ] {
+                let pair = rig.pair()?;
+                let answer = rig.read(pair.active.ep, &[segment], 1, &far.remote());
+                refused_or_fails(rig, answer, kind, pair.active)?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_ep_post_rdma_read/too-many",
+        "RETURN VALUES: insufficient resources",
+        "More requests than the EP has room for are refused.",
+        |rig| {
+            let (pair, near, far) = (rig.ended_pair()?, rig.memory(8)?, rig.memory(8)?);
+            let max = rig.query(pair.active.ep)?.ep_attr.max_request_dtos;
+            if max >= crate::rig::QLEN {
+                return unsupported("the provider gives EPs more requests than an EVD has room for");
+            }
+            let read = |id| rig.read(pair.active.ep, &[near.all()], id, &far.remote());
+            (0..max).try_for_each(|id| ok(read(id as u64)))?;
+            answers(read(99), DAT_INSUFFICIENT_RESOURCES)
+        },
+    ),
+];
+
+/// A reserved service point.
+fn reserved(rig: &Rig) -> Outcome<DAT_RSP_HANDLE> {
+    let (evd, mut rsp) = (rig.evd(DAT_EVD_CR_FLAG)?, null_mut());
+    ok(rig.api.dat_rsp_create(rig.ia, rig.free_qualifier()?, rig.ep()?.ep, evd, &mut rsp))?;
+    Ok(rsp)
+}
+
+/// One more than a limit.
+fn beyond(limit: DAT_COUNT) -> Outcome<DAT_COUNT> {
+    match limit.checked_add(1) {
+        Some(more) => Ok(more),
+        None => unsupported("there is no number above the limit"),
+    }
+}
