@@ -68,6 +68,9 @@ fn setups(dir: &TempDir) -> Vec<Setup> {
     let empty = conf(dir, "empty", "");
     let mem = conf(dir, "mem", &mem_entry);
     let mem_1_2 = conf(dir, "mem-1.2", &mem_entry.replace(" u2.0 ", " u1.2 "));
+    let strict_entry = entry("mem", &loopback_plugin(), "conformance strict=on");
+    let strict = conf(dir, "mem-strict", &strict_entry);
+    let strict_1_2 = conf(dir, "mem-strict-1.2", &strict_entry.replace(" u2.0 ", " u1.2 "));
 
     let linked = |provider| Setup {
         provider,
@@ -98,6 +101,8 @@ fn setups(dir: &TempDir) -> Vec<Setup> {
     };
     let (v2, v1) = (Version::V2_0, Version::V1_2);
     let loaded = "libdat2.so.2, provider loaded";
+    let loaded_strict = "libdat2.so.2, provider loaded, strict=on";
+    let loaded_1_2_strict = "libdat.so.1, provider loaded, strict=on";
     let mut setups = vec![
         linked("mem"),
         by_the_letter("mem", "mem-strict"),
@@ -105,7 +110,16 @@ fn setups(dir: &TempDir) -> Vec<Setup> {
         by_the_letter("softroce", "softroce-strict"),
         through("mem", "libdat2", loaded, &libdat2, v2, not_built(), Some(&mem)),
         through("mem", "libdat1", "libdat.so.1, provider loaded", &libdat1, v1, not_built(), Some(&mem_1_2)),
+        through("mem", "libdat2_strict", loaded_strict, &libdat2, v2, not_built(), Some(&strict)),
+        through("mem", "libdat1_strict", loaded_1_2_strict, &libdat1, v1, not_built(), Some(&strict_1_2)),
     ];
+    // Its cases take a second or two; those of softroce take a minute.
+    if let Some(provider) = PROVIDERS.iter().find(|provider| provider.ia == "tcp-emu") {
+        let plugin = dist.as_ref().map(|dist| dist.plugin(provider)).unwrap_or_default();
+        let conf = conf(dir, "tcp-emu-strict", &entry(provider.ia, &plugin, "strict=on"));
+        let (ia, missing) = (provider.ia, not_built());
+        setups.push(through(ia, "plugin_strict", loaded_strict, &libdat2, v2, missing, Some(&conf)));
+    }
     for provider in PROVIDERS {
         let ia = provider.ia;
         let plugin = dist.as_ref().map(|dist| dist.plugin(provider)).unwrap_or_default();

@@ -351,12 +351,13 @@ pub(super) const CASES: &[Row] = &[
             let of_zone = rig.api.dat_rmr_create(pz, &mut rmr) == DAT_SUCCESS;
             let of_ep = rig.api.dat_rmr_create_for_ep(pz, &mut rmr) == DAT_SUCCESS;
             // The scope of an EP is 0, which is also what a provider without RMRs says.
-            let wanted = match scope {
+            let (zone, ep) = match scope {
                 DAT_RMR_SCOPE_EP => (false, rig.attr.max_rmrs > 0),
                 DAT_RMR_SCOPE_PZ => (true, false),
                 _ => (true, true),
             };
-            same("RMRs of a zone, and of an EP", (of_zone, of_ep), wanted)
+            same("whether there are RMRs of a zone", of_zone, zone)?;
+            same("whether there are RMRs of an EP", of_ep, ep && rig.api.has("dat_rmr_create_for_ep"))
         },
     ),
 ];

@@ -7,7 +7,7 @@ use dat_sys::*;
 use super::refused_or_fails;
 use crate::case::{Outcome, Row, must};
 use crate::check::{answers, ok, unsupported};
-use crate::rig::{Rig, SOON};
+use crate::rig::{Rig, SOON, cookie};
 
 const NONE: DAT_HANDLE = DAT_HANDLE_NULL;
 /// A bit of a mask that names no parameter of any object but an endpoint.
@@ -79,6 +79,12 @@ pub(super) const CASES: &[Row] = &[
     }),
     must("dat_evd_free/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
         answers(rig.api.dat_evd_free(NONE), DAT_INVALID_HANDLE)
+    }),
+    must("dat_evd_query/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
+        answers(
+            rig.api.dat_evd_query(NONE, DAT_EVD_FIELD_ALL, &mut DAT_EVD_PARAM::zeroed()),
+            DAT_INVALID_HANDLE,
+        )
     }),
     must("dat_ep_query/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
         answers(rig.api.dat_ep_query(NONE, DAT_EP_FIELD_ALL, &mut DAT_EP_PARAM::zeroed()), DAT_INVALID_HANDLE)
@@ -502,6 +508,52 @@ pub(super) const CASES: &[Row] = &[
                 rig.api.dat_strerror(DAT_ERROR(0x3ff_0000, 0), &mut null(), &mut null()),
                 DAT_INVALID_PARAMETER,
             )
+        },
+    ),
+    must(
+        "dat_set_consumer_context/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.api.dat_set_consumer_context(NONE, cookie(1)), DAT_INVALID_HANDLE),
+    ),
+    must(
+        "dat_cr_handoff/no-qualifier",
+        "RETURN VALUES: invalid parameter",
+        "0 is no qualifier to hand a request off to, and the request stays.",
+        |rig| {
+            let (caller, arrival) = rig.request(b"")?;
+            answers(rig.api.dat_cr_handoff(arrival.cr, 0), DAT_INVALID_PARAMETER)?;
+            ok(rig.accept(arrival.cr, rig.ep()?.ep, b""))?;
+            rig.connection(caller.connect, DAT_CONNECTION_EVENT_ESTABLISHED).map(drop)
+        },
+    ),
+    must(
+        "dat_ep_dup_connect/impossible",
+        "RETURN VALUES: invalid parameter, model not supported",
+        "More private data than the provider takes, and a quality of service that it does not have, are refused.",
+        |rig| {
+            let (pair, ep) = (rig.pair()?, rig.ep()?);
+            let more = rig.provider.max_private_data_size.saturating_add(1);
+            let data = rig.allocate(more as usize);
+            let dup =
+                |size, data, qos| rig.api.dat_ep_dup_connect(ep.ep, pair.active.ep, SOON, size, data, qos);
+            answers(dup(more, data, DAT_QOS_BEST_EFFORT), DAT_INVALID_PARAMETER)?;
+            rig.state_is(ep.ep, DAT_EP_STATE_UNCONNECTED)?;
+            if rig.provider.dat_qos_supported & DAT_QOS_PREMIUM != 0 {
+                return Ok(());
+            }
+            answers(dup(0, null_mut(), DAT_QOS_PREMIUM), DAT_MODEL_NOT_SUPPORTED)?;
+            rig.state_is(ep.ep, DAT_EP_STATE_UNCONNECTED)
+        },
+    ),
+    must(
+        "dat_registry_add_provider/null-arguments",
+        "RETURN VALUES: invalid parameter",
+        "A provider without a table or without a description is none.",
+        |rig| {
+            let (table, info) = (DAT_PROVIDER::zeroed(), DAT_PROVIDER_INFO::zeroed());
+            answers(rig.api.dat_registry_add_provider(null(), &info), DAT_INVALID_PARAMETER)?;
+            answers(rig.api.dat_registry_add_provider(&table, null()), DAT_INVALID_PARAMETER)
         },
     ),
     must(

@@ -126,6 +126,31 @@ fn mapped() -> Vec<Vec<&'static str>> {
     [rows(section("The endpoint states")), rows(section("Corner points"))].concat()
 }
 
+/// The cases that a cell of the tables of return values and attributes names; "a completion:" is before some.
+fn patterns(cell: &'static str) -> impl Iterator<Item = &'static str> {
+    names(cell).map(|name| name.rsplit_once(": ").map_or(name, |(_, name)| name))
+}
+
+#[test]
+fn every_function_has_its_return_values() {
+    let (cases, table) = (all(), rows(section("Return values")));
+    for row in &table {
+        let [function, status, named] = row[..] else { panic!("{row:?}") };
+        assert!(function.starts_with("dat_") && status.starts_with("DAT_"), "{row:?}");
+        assert!(!named.is_empty(), "{row:?}");
+        for pattern in patterns(named) {
+            assert!(cases.iter().any(|case| fits(pattern, &case.id)), "{row:?}: there is no case {pattern}");
+        }
+    }
+    // OFED's extension has no page.
+    let described = |case: &&Case| case.is_in_1_2() && case.function() != "dat_extension_op";
+    let functions: HashSet<_> = cases.iter().filter(described).map(|case| case.function()).collect();
+    for function in functions {
+        let has_row = table.iter().any(|row| row[0] == function);
+        assert!(has_row, "docs/conformance.md, Return values, has nothing about {function}");
+    }
+}
+
 #[test]
 fn every_state_and_corner_point_has_a_case() {
     let (cases, rows) = (all(), mapped());
@@ -145,12 +170,14 @@ fn every_state_and_corner_point_has_a_case() {
 #[test]
 fn every_case_is_in_the_document() {
     let (pages, rows) = (documented(), mapped());
-    let patterns: Vec<_> =
+    let mut named: Vec<_> =
         rows.iter().filter_map(|row| row.last()).flat_map(|cell| cell.split(", ")).collect();
+    let values = self::rows(section("Return values"));
+    named.extend(values.iter().filter_map(|row| row.last()).flat_map(|cell| patterns(cell)));
     let is_there = |case: &Case| {
         matches!(case.run, Run::Cell(_))
             || pages.iter().any(|(page, _)| *page == case.function())
-            || patterns.iter().any(|pattern| fits(pattern, &case.id))
+            || named.iter().any(|pattern| fits(pattern, &case.id))
     };
     let missing: Vec<_> = all().into_iter().filter(|case| !is_there(case)).map(|case| case.id).collect();
     assert!(missing.is_empty(), "not in docs/conformance.md: {missing:?}");

@@ -53,6 +53,11 @@ const KNOWN: &[Known] = &[
     known("*::debian::dat_ep_post_send_with_invalidate/*", Unsupported, NOT_EXPORTED),
     known("*::debian::dat_registry_providers_related/*", Unsupported, NOT_EXPORTED),
     known("*::debian::dat_rmr_create_for_ep/*", Unsupported, NOT_EXPORTED),
+    known(
+        "*::debian::dat_registry_add_provider/null-arguments",
+        Fails,
+        "OFED's libdat2 follows a null argument",
+    ),
     known("*::debian::dat_strerror/every-status", Fails, "OFED's dat_strerror crashes on some statuses"),
 ];
 
