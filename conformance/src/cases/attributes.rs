@@ -330,16 +330,17 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/asynchronous-returns",
         "DAPL Provider Attributes: asynchronous return of DTOs",
-        "Where it is guaranteed, a post of a transfer that cannot be done yet returns.",
+        "Where it is guaranteed, posts return before anybody has taken the events of what they transfer.",
         |rig| {
             if rig.provider.dto_async_return_guaranteed == DAT_FALSE {
                 return crate::check::unsupported("dto_async_return_guaranteed is false");
             }
             let (pair, from, to) = start(rig, &rig.ep_attr())?;
-            // Nobody receives it before it has returned.
-            ok(rig.send(pair.active.ep, &[from.all()], 1))?;
-            ok(rig.recv(pair.passive.ep, &[to.all()], 2))?;
-            rig.completes(pair.passive.recv, 2, DAT_DTO_SUCCESS).map(drop)
+            for id in 0..4 {
+                ok(rig.recv(pair.passive.ep, &[to.all()], id))?;
+                ok(rig.send(pair.active.ep, &[from.all()], id))?;
+            }
+            (0..4).try_for_each(|id| rig.completes(pair.passive.recv, id, DAT_DTO_SUCCESS).map(drop))
         },
     ),
     must(
