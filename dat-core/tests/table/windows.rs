@@ -443,7 +443,7 @@ fn a_read_goes_where_an_rmr_context_says() {
     assert_eq!(read(&sink(25, 8), 8, 0), Err(Error::arg(2)));
     assert_eq!(read(&to.remote(0, 8), 8, 0x40), Err(Error::arg(5)));
     let unknown = DAT_RMR_TRIPLET { rmr_context: context ^ 1, ..sink(0, 8) };
-    assert_eq!(read(&unknown, 8, 0), Err(Error::arg(2)));
+    assert_eq!(read(&unknown, 8, 0), Err(Error::of(DAT_PRIVILEGES_VIOLATION)));
     let (any, no) = (from.remote(0, 8), null());
     assert_eq!(dat!(t, ep_post_rdma_read_to_rmr_func(x, no, cookie(1), &any, 0)), Err(Error::arg(2)));
     assert_eq!(dat!(t, ep_post_rdma_read_to_rmr_func(x, &sink(0, 8), cookie(1), no, 0)), Err(Error::arg(4)));
