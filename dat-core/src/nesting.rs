@@ -2,7 +2,7 @@
 //!
 //! A handler that ends the process (`exit`, and what is registered with `atexit`) closes adapters while dat_evd_wait of its own thread
 //! sleeps below it, and that wait goes on only when the handler returns, which may be never. So what must wait for the thread to
-//! leave is done [`later`], in a thread of its own: at once if the handler returns, or never if the process ends first.
+//! leave is done by `later`, in a thread of its own: at once if the handler returns, or never if the process ends first.
 //!
 //! Each thread says when it sleeps, and when it is at work in something that no second call may enter: a control call, or a provider's
 //! engine. What it holds on the data path is known by its place on the stack.
