@@ -200,3 +200,110 @@ fn every_handle_keeps_its_consumers_context() {
     }
     side.close();
 }
+
+fn parameters(side: &Side, ep: DAT_EP_HANDLE) -> DAT_EP_PARAM {
+    let mut param = DAT_EP_PARAM::zeroed();
+    dat!(side.table, ep_query_func(ep, DAT_EP_FIELD_ALL, &mut param)).unwrap();
+    param
+}
+
+/// uDAPL 1.2, dat_ep_create: attributes that are not given are the provider's.
+#[test]
+fn an_endpoint_without_attributes_has_those_of_the_provider() {
+    let (table, name) = loopback(false);
+    let side = Side::new(table, &name);
+    let limits = dat_core::mem_transport::Mem.open(&name, &name).unwrap().attrs().clone();
+    let mut ep = null_mut();
+    dat!(
+        table,
+        ep_create_func(side.ia, side.pz, side.evd, side.evd, side.evd, std::ptr::null_mut(), &mut ep)
+    )
+    .unwrap();
+    let attr = parameters(&side, ep).ep_attr;
+    assert_eq!(attr.service_type, DAT_SERVICE_TYPE_RC);
+    assert_eq!((attr.max_message_size, attr.max_rdma_size), (limits.max_message, limits.max_message));
+    assert_eq!(attr.qos, DAT_QOS_BEST_EFFORT);
+    let flags = (attr.recv_completion_flags, attr.request_completion_flags);
+    assert_eq!(flags, (DAT_COMPLETION_DEFAULT_FLAG, DAT_COMPLETION_DEFAULT_FLAG));
+    assert_eq!((attr.max_recv_dtos, attr.max_request_dtos), (64, 64));
+    assert_eq!((attr.max_recv_iov, attr.max_request_iov), (4, 4));
+    assert_eq!((attr.max_rdma_read_in, attr.max_rdma_read_out), (4, 4));
+    assert_eq!((attr.srq_soft_hw, attr.max_rdma_read_iov, attr.max_rdma_write_iov), (-1, 4, 4));
+    side.close();
+}
+
+#[test]
+fn an_endpoint_tells_what_it_is_connected_to() {
+    let [(a, x), (b, y)] = connected(false);
+    let (near, far) = (parameters(&a, x), parameters(&b, y));
+    assert_eq!((near.ia_handle, near.ep_state), (consumer_handle(a.ia), DAT_EP_STATE_CONNECTED));
+    assert_eq!(
+        (near.recv_evd_handle, near.request_evd_handle, near.connect_evd_handle),
+        (a.evd, a.evd, a.evd)
+    );
+    assert_eq!((near.pz_handle, near.srq_handle), (a.pz, null_mut()));
+    // SAFETY: addresses of the adapter, as long as the endpoints are there.
+    let addresses = unsafe {
+        [
+            near.local_ia_address_ptr,
+            near.remote_ia_address_ptr,
+            far.local_ia_address_ptr,
+            far.remote_ia_address_ptr,
+        ]
+        .map(|address| dat_core::addr::parse(address).unwrap().ip())
+    };
+    assert_eq!(addresses, [addresses[0]; 4]);
+    assert_eq!((near.local_port_qual, near.remote_port_qual), (far.remote_port_qual, far.local_port_qual));
+    assert_ne!(near.remote_port_qual, 0);
+}
+
+/// uDAPL 1.2, dat_srq_create, dat_srq_resize: each limit itself is allowed, one more is not.
+#[test]
+fn a_shared_queue_is_as_deep_as_it_can_be() {
+    let (table, name) = loopback(false);
+    let side = Side::new(table, &name);
+    let limits = dat_core::mem_transport::Mem.open(&name, &name).unwrap().attrs().clone();
+    let (depth, iov) = (limits.max_srq_depth as DAT_COUNT, limits.max_segments as DAT_COUNT);
+    let create = |max_recv_dtos, max_recv_iov, low_watermark| {
+        let mut attr = DAT_SRQ_ATTR { max_recv_dtos, max_recv_iov, low_watermark };
+        let mut srq = null_mut();
+        dat!(table, srq_create_func(side.ia, side.pz, &mut attr, &mut srq)).map(|()| srq)
+    };
+    let no_room = Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_SRQ);
+    assert_eq!(create(depth + 1, iov, 0), Err(no_room));
+    assert_eq!(create(depth, iov + 1, 0), Err(Error::arg(3)));
+    assert_eq!(create(4, iov, 5), Err(Error::arg(3)));
+    assert_eq!(create(0, iov, 0), Err(Error::arg(3)));
+    let resize = |srq, depth| dat!(table, srq_resize_func(srq, depth));
+    let deepest = create(depth, iov, 0).unwrap();
+    assert_eq!(resize(deepest, depth), Ok(()));
+    assert_eq!(resize(deepest, depth + 1), Err(no_room));
+
+    let srq = create(8, 1, 8).unwrap();
+    assert_eq!(resize(srq, 7), Err(Error::of(DAT_INVALID_STATE)), "its watermark is 8");
+    assert_eq!(resize(srq, 8), Ok(()));
+    dat!(table, srq_set_lw_func(srq, 2)).unwrap();
+    for id in 0..3 {
+        dat!(table, srq_post_recv_func(srq, 0, null_mut(), cookie(id))).unwrap();
+    }
+    assert_eq!(resize(srq, 2), Err(Error::of(DAT_INVALID_STATE)), "3 buffers are posted");
+    assert_eq!(resize(srq, 3), Ok(()));
+    for srq in [srq, deepest] {
+        dat!(table, srq_free_func(srq)).unwrap();
+        assert!(dat!(table, srq_free_func(srq)).is_err(), "it is gone");
+    }
+    side.close();
+}
+
+#[test]
+fn a_dispatcher_may_hold_as_many_events_as_told() {
+    let (table, name) = loopback(false);
+    let side = Side::new(table, &name);
+    let limits = dat_core::mem_transport::Mem.open(&name, &name).unwrap().attrs().clone();
+    let mut evd = null_mut();
+    let mut create =
+        |depth| dat!(table, evd_create_func(side.ia, depth, null_mut(), DAT_EVD_SOFTWARE_FLAG, &mut evd));
+    let deepest = limits.max_evd_depth as DAT_COUNT;
+    assert_eq!(create(deepest), Ok(()));
+    assert_eq!(create(deepest + 1), Err(Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEVD)));
+}
