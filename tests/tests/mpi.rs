@@ -54,7 +54,7 @@ const LIBRARIES: [(&str, &str); 2] = [("udapl_2_0", DAT2), ("udapl_1_2", DAT1)];
 const SUITES: &[(&str, usize, &str, usize, usize, usize)] = &[
     ("tcp-emu", 0, "2", 0, 0, 0),
     ("softroce", 1, "4", 1, 0, 1),
-    ("tcp-emu", 1, "4", 0, 1, 1),
+    ("tcp-emu", 1, "2", 0, 1, 1),
     ("softroce", 1, "2", 1, 1, 0),
     ("tcp-emu", 0, "4", 1, 1, 0),
     ("softroce", 0, "2", 0, 0, 1),

@@ -5,7 +5,7 @@ use std::ptr::null_mut;
 use dat_sys::*;
 
 use crate::case::{Row, must};
-use crate::check::{answers, ok, same, that, unsupported};
+use crate::check::{answers, failed, ok, same, that, unsupported};
 use crate::rig::{Calls, SOON};
 
 pub(super) const CASES: &[Row] = &[
@@ -30,26 +30,34 @@ pub(super) const CASES: &[Row] = &[
         "DESCRIPTION",
         "A completion that is unsignalled does not end a wait; one that is signalled does, and then there are both.",
         |rig| {
+            // A waiter may sleep for a moment before it has looked for events: then it has missed nothing.
+            const TRIES: usize = 5;
             let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
             let pair = rig.pair_with(&DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() })?;
             let (other, from, to) = (rig.pair()?, rig.memory(8)?, rig.memory(16)?);
-            from.store(0, &[7; 8]);
-            let (answer, more) = rig.while_waiting_beside(pair.active.request, || {
-                let (first, flags) = (to.remote_part(0, 8), DAT_COMPLETION_UNSIGNALLED_FLAG);
-                ok(rig.write_with(pair.active.ep, &[from.all()], 1, &first, flags))?;
-                while to.load(0, 8) != [7; 8] {
-                    std::thread::yield_now();
+            for _ in 0..TRIES {
+                to.store(0, &[0; 8]);
+                from.store(0, &[7; 8]);
+                let (answer, more) = rig.while_waiting_beside(pair.active.request, || {
+                    let (first, flags) = (to.remote_part(0, 8), DAT_COMPLETION_UNSIGNALLED_FLAG);
+                    ok(rig.write_with(pair.active.ep, &[from.all()], 1, &first, flags))?;
+                    while to.load(0, 8) != [7; 8] {
+                        std::thread::yield_now();
+                    }
+                    // What the first one wakes it has woken by the time that others have come and gone.
+                    for id in 0..20 {
+                        ok(rig.write(other.active.ep, &[from.all()], id, &to.remote_part(8, 8)))?;
+                        rig.completes(other.active.request, id, DAT_DTO_SUCCESS)?;
+                    }
+                    ok(rig.write(pair.active.ep, &[from.all()], 2, &first))
+                })?;
+                ok(answer)?;
+                rig.completes(pair.active.request, 2, DAT_DTO_SUCCESS)?;
+                if more == 1 {
+                    return Ok(());
                 }
-                // What the first one wakes it has woken by the time that others have come and gone.
-                for id in 0..20 {
-                    ok(rig.write(other.active.ep, &[from.all()], id, &to.remote_part(8, 8)))?;
-                    rig.completes(other.active.request, id, DAT_DTO_SUCCESS)?;
-                }
-                ok(rig.write(pair.active.ep, &[from.all()], 2, &first))
-            })?;
-            ok(answer)?;
-            same("events that are left", more, 1)?;
-            rig.completes(pair.active.request, 2, DAT_DTO_SUCCESS).map(drop)
+            }
+            Err(failed("the unsignalled completion ends the wait"))
         },
     ),
     must(

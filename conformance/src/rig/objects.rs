@@ -89,7 +89,7 @@ impl Rig {
         let reads_out = self.attr.max_rdma_read_per_ep_out.min(4);
         DAT_EP_ATTR {
             service_type: DAT_SERVICE_TYPE_RC,
-            max_message_size: self.attr.max_message_size.min(1 << 20),
+            max_message_size: self.attr.max_message_size.min(1 << 28),
             max_rdma_size: self.attr.max_rdma_size.min(1 << 28),
             qos: DAT_QOS_BEST_EFFORT,
             max_recv_dtos: DTOS,

@@ -56,9 +56,15 @@ impl Rig {
         meanwhile: impl FnOnce() -> Outcome,
     ) -> Outcome<(DAT_RETURN, DAT_COUNT)> {
         let (api, number) = (self.api, evd as usize);
+        let sleeper = Sleeper(AtomicI32::new(0));
         thread::scope(|scope| {
-            let waiter = scope.spawn(move || wait(api, number));
-            let done = self.until_waited_for(evd).and_then(|()| meanwhile());
+            let waiter = scope.spawn(|| {
+                sleeper.enters();
+                wait(api, number)
+            });
+            // It has looked for events before it sleeps.
+            let asleep = || until(|| sleeper.sleeps(), "the waiter sleeps");
+            let done = self.until_waited_for(evd).and_then(|()| asleep()).and_then(|()| meanwhile());
             // Ends by itself: the wait has a limit.
             let answer = waiter.join().map_err(|_| failed("the waiting thread panicked"))?;
             done.map(|()| answer)
