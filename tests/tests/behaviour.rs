@@ -45,7 +45,7 @@ const BEHAVIOURS: &[Behaviour] = &[
     built_in("the_first_receive_of_an_srq_may_be_posted_after_the_messages", "late_receive", &["shared"]),
     under(plugin, "a_first_receive_may_be_late_with_a_loaded_provider", "late_receive", &["own"]),
     built_in("connections_leave_nothing_behind", "connection_cycles", &[]),
-    built_in("connections_of_suppressed_requests_leave_nothing_on_a_full_evd", "soak", &["50000"]),
+    built_in("connections_of_suppressed_requests_leave_nothing_on_a_full_evd", "soak", &["50000", "apart"]),
     built_in("a_thousand_connections_at_a_time_lose_nothing", "thousand_connections", &[]),
     built_in("killed_neighbours_disturb_nobody_else_on_their_address", "neighbours", &[]),
     built_in("wrong_handles_are_refused_by_every_function", "bad_handles", &[]),
