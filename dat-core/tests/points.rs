@@ -83,7 +83,6 @@ fn a_common_service_point_is_judged() {
 
     // Where the positions of arguments are not those of dat_ep_connect.
     let ep = b.ep();
-    assert_eq!(ep.common_connect(address(port), 0, b""), Err(Error::arg(3)));
     assert_eq!(ep.common_connect(address(port), 1, &[0; 1 << 16]), Err(Error::arg(4)));
     assert_eq!(ep.common_connect(address(0), 1, b"").unwrap_err().kind(), DAT_INVALID_ADDRESS);
     assert_eq!(ep.dup_connect(a.ep(), 1, b"", DAT_QOS_BEST_EFFORT).unwrap_err().kind(), DAT_INVALID_STATE);
