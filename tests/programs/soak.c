@@ -21,7 +21,7 @@ enum { PARTS = 10, SENDS = 4, LENGTH = 64, DTOS = 8 };
 /* Each connection that left an object would leave more bytes. */
 #define OBJECT 100
 /* Tables keep the size that they needed when they were fullest. */
-#define TABLES (4 << 20)
+#define TABLES (8 << 20)
 /* How long what has ended may take to be forgotten, s. */
 #define MEMORY 5
 
