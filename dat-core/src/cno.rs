@@ -193,6 +193,10 @@ impl<T: Transport> Cno<T> {
         let mut slept = if poll { Slept::TimedOut } else { Slept::Woken };
         loop {
             wake.reset();
+            // First: an EVD that triggers while everything is flushed is about to be freed.
+            if self.ia.is_closing() {
+                return Err(Error::of(DAT_ABORT));
+            }
             let dead = {
                 let mut state = self.state();
                 if let Some(evd) = state.triggered.pop_front() {
@@ -201,7 +205,7 @@ impl<T: Transport> Cno<T> {
                 }
                 state.dead || state.bereavements != bereavements
             };
-            if dead || self.ia.is_closing() {
+            if dead {
                 return Err(Error::of(DAT_ABORT));
             }
             match slept {

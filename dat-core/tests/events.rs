@@ -207,6 +207,19 @@ fn an_agent_hears_of_an_abrupt_close_last() {
     assert_eq!(told.try_iter().collect::<Vec<_>>(), [0]);
 }
 
+/// What triggers in the course of it is about to be freed.
+#[test]
+fn a_wait_during_an_abrupt_close_tells_of_no_evd() {
+    let ia = open(&fabric());
+    let cno = cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL).unwrap();
+    let evd = evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap();
+    evd.post_software(&software(0)).unwrap();
+    ia.set_closing();
+    assert_eq!(cno.wait(DAT_TIMEOUT_INFINITE), Err(Error::of(DAT_ABORT)));
+    assert_eq!(evd.wait(DAT_TIMEOUT_INFINITE, 1).err(), Some(Error::of(DAT_ABORT)));
+    ia::close(ia, DAT_CLOSE_ABRUPT_FLAG).unwrap();
+}
+
 /// No lock of ours is held while it runs.
 #[test]
 fn an_agent_may_call_any_function_and_free_its_own_object() {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
+use dat_core::nesting;
 use dat_core::provider::{Completions, Sink, Upcall, Wc};
 use dat_core::wake::{Slept, Wake};
 use dat_core::{Error, Result};
@@ -145,10 +146,12 @@ impl Drop for Queue {
 impl Completions for Cq {
     #[inline]
     fn poll(&self, out: &mut [MaybeUninit<Wc>]) -> usize {
+        let _work = nesting::work();
         self.0.poll(out)
     }
 
     fn arm(&self, solicited: bool) -> bool {
+        let _work = nesting::work();
         self.0.arm(solicited)
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dat_core::provider::*;
-use dat_core::{Error, Result};
+use dat_core::{Error, Result, nesting};
 use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEP};
 use rdma_core_sys::*;
 
@@ -235,6 +235,7 @@ impl Drop for Pair {
 
 impl Queue<Adapter> for Qp {
     unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
+        let _work = nesting::work();
         let (pair, side) = (&*self.0, &self.0.requests);
         let (op, bytes) = (operation(&wr.op)?, wr.segments.iter().map(|s| s.len).sum());
         let Some(_inside) = side.gate.enter() else {
@@ -264,6 +265,7 @@ impl Queue<Adapter> for Qp {
     }
 
     unsafe fn post_bind(&self, wr: &BindWr<'_, Adapter>) -> std::result::Result<u32, PostError> {
+        let _work = nesting::work();
         let (pair, side) = (&*self.0, &self.0.requests);
         let pane = wr.window.pane();
         pane.check(&pair.domain, wr.view.as_ref())?;
@@ -288,6 +290,7 @@ impl Queue<Adapter> for Qp {
     }
 
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
+        let _work = nesting::work();
         let (pair, side) = (&*self.0, &self.0.receives);
         let Some(_inside) = side.gate.enter() else {
             if pair.deaf.is_none() {
@@ -331,6 +334,7 @@ impl Queue<Adapter> for Qp {
     }
 
     fn carried_out(&self) -> u64 {
+        let _work = nesting::work();
         let (pair, side) = (&*self.0, &self.0.requests);
         if side.carried_out() < side.count() {
             pair.send_cq.pump();

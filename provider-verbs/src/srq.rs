@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use dat_core::provider::{PostError, Receives, RecvWr, Sink, Upcall};
-use dat_core::{Error, Result};
+use dat_core::{Error, Result, nesting};
 use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_STATE, DAT_MODEL_NOT_SUPPORTED, DAT_RESOURCE_SRQ};
 use rdma_core_sys::*;
 
@@ -229,6 +229,7 @@ impl Shared {
 
 impl Receives for Srq {
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
+        let _work = nesting::work();
         let shared = &*self.0;
         if shared.available() >= shared.depth.load(Ordering::Relaxed) {
             return Err(PostError::Full);

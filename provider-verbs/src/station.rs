@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use dat_core::nesting;
 use dat_core::provider::{Sink, Upcall};
 use rdma_core_sys::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -233,6 +234,7 @@ impl Station {
 
     /// Looks for news without waiting.
     pub(crate) fn look(&self) {
+        let _work = nesting::work();
         if self.unfinished.load(Ordering::Relaxed) {
             self.handle();
         }

@@ -45,6 +45,7 @@ pub(super) const BEHAVIOURS: &[Behaviour] = &[
     behaviour("a_storm_of_signals", "interrupted", &["storm"]),
     behaviour("ends_at_any_moment", "exits", &["40"]),
     behaviour("a_handler_that_exits", "handler_closes", &["asleep"]),
+    behaviour("a_handler_that_closes_at_any_moment", "handler_closes", &["moment", "30"]),
     behaviour("a_handler_that_closes_and_returns", "handler_closes", &["returns"]),
 ];
 
