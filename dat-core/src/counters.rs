@@ -48,7 +48,7 @@ impl<const N: usize> Tally<N> {
         self.0[counter as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    fn now(&self) -> [u64; N] {
+    pub(crate) fn now(&self) -> [u64; N] {
         std::array::from_fn(|i| self.0[i].load(Ordering::Relaxed))
     }
 }

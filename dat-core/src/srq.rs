@@ -251,3 +251,19 @@ impl<T: Transport> Receiver<T> for Alarm<T> {
         self.ia.report(DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR, self.srq as *mut c_void, reason);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_endpoint_gave_back_stays_counted_when_it_is_gone() {
+        let counts = Arc::new(SrqCounts::default());
+        counts.posted.store(10, Ordering::Relaxed);
+        for left in (5..10).rev() {
+            counts.share().retire();
+            assert_eq!(counts.outstanding(), left);
+        }
+        assert!(counts.retired().flows.is_empty(), "nothing is kept of each");
+    }
+}

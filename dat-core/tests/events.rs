@@ -105,6 +105,34 @@ fn a_cno_hears_of_enabled_evds_only() {
 }
 
 #[test]
+fn a_cno_is_reminded_of_what_is_left() {
+    let ia = open(&fabric());
+    let cno = cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL).unwrap();
+    let evd = evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap();
+    for cookie in 0..2 {
+        evd.post_software(&software(cookie)).unwrap();
+    }
+    for _ in 0..2 {
+        assert_eq!(cno.wait(0), Ok(evd.handle()));
+        // SAFETY: one thread takes events.
+        assert!(unsafe { evd.dequeue() }.is_ok());
+    }
+    assert_eq!(cno.wait(0).err(), Some(Error::of(DAT_QUEUE_EMPTY)));
+}
+
+/// Who keeps what freed endpoints have left there goes by it.
+#[test]
+fn an_evd_counts_how_often_it_was_seen_empty() {
+    let side = Side::new(&fabric());
+    let empties = side.recv.empties();
+    for _ in 0..3 {
+        let before = empties.load(Ordering::Relaxed);
+        assert!(side.empty(side.recv));
+        assert!(empties.load(Ordering::Relaxed) > before);
+    }
+}
+
+#[test]
 fn completions_trigger_a_cno_each_time_the_queue_was_emptied() {
     let (a, x, b, y) = connected();
     let cno = cno::create(b.ia, DAT_OS_WAIT_PROXY_AGENT_NULL).unwrap();
@@ -195,6 +223,35 @@ fn an_agent_may_be_changed_and_taken_away() {
     // Its thread ends here, so nobody is told of anything later.
     cno::free(cno).unwrap();
     assert!(told_one.try_recv().is_err() && told_two.try_recv().is_err());
+}
+
+/// uDAPL 1.2, dat_cno_wait: when the last EVD of a CNO is freed, who waits is told.
+#[test]
+fn the_last_evd_of_a_cno_takes_its_waiters_along() {
+    let (agent, told) = witness();
+    let ia = open(&fabric());
+    let cno = cno::create(ia, agent).unwrap();
+    let evds = [(); 2].map(|()| evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap());
+    std::thread::scope(|s| {
+        let waiter = s.spawn(|| cno.wait(DAT_TIMEOUT_INFINITE).map(|evd| evd as usize));
+        while !cno.has_waiters() {
+            std::thread::yield_now();
+        }
+        // The other one has an event: a waiter that the first sent away would not have told of it.
+        evd::free(evds[0]).unwrap();
+        evds[1].post_software(&software(0)).unwrap();
+        assert_eq!(waiter.join().unwrap(), Ok(evds[1].handle() as usize));
+        assert_eq!(told.recv_timeout(PATIENCE), Ok(evds[1].handle() as usize));
+
+        let waiter = s.spawn(|| cno.wait(DAT_TIMEOUT_INFINITE).map(|evd| evd as usize));
+        while !cno.has_waiters() {
+            std::thread::yield_now();
+        }
+        evd::free(evds[1]).unwrap();
+        assert_eq!(waiter.join().unwrap(), Err(Error::of(DAT_ABORT)));
+        assert_eq!(told.recv_timeout(PATIENCE), Ok(0));
+    });
+    cno::free(cno).unwrap();
 }
 
 #[test]

@@ -188,3 +188,20 @@ fn a_file_descriptor_is_readable_while_there_are_triggers() {
     // SAFETY: asks only whether it is open.
     assert_eq!(unsafe { libc::fcntl(fd, libc::F_GETFD) }, -1);
 }
+
+/// uDAPL 1.2, dat_ep_connect: timeout values must be positive. For OFED's library 0 means that there is no limit.
+#[test]
+fn a_limit_of_nothing_is_no_limit_unless_the_adapter_is_strict() {
+    let fabric = fabric();
+    for (params, refused) in [(fabric.clone(), false), (format!("{fabric} strict=on"), true)] {
+        let side = Side::new(&params);
+        let ep = side.ep();
+        let called = ep.connect(address(0), 9, 0, b"", DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG);
+        if refused {
+            assert_eq!(called, Err(Error::arg(4)));
+        } else {
+            assert_eq!(called, Ok(()));
+            assert_eq!(side.next(side.connect).event_number, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+        }
+    }
+}

@@ -372,6 +372,19 @@ mod tests {
         Arc::new(flow)
     }
 
+    #[test]
+    fn failures_are_counted_apart_from_what_is_flushed() {
+        let flow = flow(0, false);
+        for status in [DAT_DTO_ERR_FLUSHED, DAT_DTO_ERR_FLUSHED, DAT_DTO_ERR_REMOTE_ACCESS] {
+            flow.failed(&DAT_DTO_COMPLETION_EVENT_DATA { status, ..DAT_DTO_COMPLETION_EVENT_DATA::zeroed() });
+        }
+        let counted = flow.tally.now();
+        assert_eq!(
+            [counters::EP_FLUSHED, counters::EP_FAILED].map(|counter| counted[counter as usize]),
+            [2, 1]
+        );
+    }
+
     /// Nothing is left of an endpoint whose completions were suppressed, that never posted, or whose EVD was dead.
     #[test]
     fn what_is_over_is_not_kept() {

@@ -155,3 +155,26 @@ pub(super) fn merge(into: &mut DAT_EP_ATTR, from: &DAT_EP_ATTR, mask: DAT_EP_PAR
         DAT_EP_FIELD_EP_ATTR_NUM_PROVIDER_ATTR => ep_provider_specific_count,
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changes_only_in_some_states_is_refused_in_others() {
+        let bits =
+            |of: DAT_EP_PARAM_MASK| (0..u32::BITS).map(|bit| 1 << bit).filter(move |bit| of & bit != 0);
+        assert_eq!(bits(FIXED).count(), 8);
+        for state in [State::Unconnected, State::Reserved, State::Connected] {
+            assert!(bits(FIXED).all(|bit| check_modify(bit, state, false) == Err(Error::arg(2))));
+        }
+        assert_eq!(bits(UNCONNECTED).count(), 4);
+        for bit in bits(UNCONNECTED) {
+            assert_eq!(check_modify(bit, State::Unconnected, false), Ok(()));
+            let answer = check_modify(bit, State::Reserved, false);
+            assert_eq!(answer, Err(State::Reserved.refusal()), "{bit:#x}");
+        }
+        // Not a parameter.
+        assert_eq!(check_modify(!DAT_EP_FIELD_ALL, State::Unconnected, false), Err(Error::arg(2)));
+    }
+}

@@ -232,6 +232,28 @@ fn an_endpoint_without_attributes_has_those_of_the_provider() {
     side.close();
 }
 
+/// No named attribute of endpoints is known, and the consumer's list of them need not outlive the call.
+#[test]
+fn an_endpoint_keeps_no_named_attributes() {
+    let (table, name) = loopback(false);
+    let side = Side::new(table, &name);
+    let mut named = DAT_NAMED_ATTR { name: c"color".as_ptr(), value: c"green".as_ptr() };
+    let attr = DAT_EP_ATTR {
+        service_type: DAT_SERVICE_TYPE_RC,
+        ep_transport_specific_count: 1,
+        ep_transport_specific: &mut named,
+        ep_provider_specific_count: 1,
+        ep_provider_specific: &mut named,
+        ..DAT_EP_ATTR::zeroed()
+    };
+    let mut ep = null_mut();
+    dat!(table, ep_create_func(side.ia, side.pz, side.evd, side.evd, side.evd, &attr, &mut ep)).unwrap();
+    let kept = parameters(&side, ep).ep_attr;
+    assert_eq!((kept.ep_transport_specific_count, kept.ep_provider_specific_count), (0, 0));
+    assert_eq!((kept.ep_transport_specific, kept.ep_provider_specific), (null_mut(), null_mut()));
+    side.close();
+}
+
 #[test]
 fn an_endpoint_tells_what_it_is_connected_to() {
     let [(a, x), (b, y)] = connected(false);
