@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use mio::event::Event;
 
 use crate::board::{Board, Mail};
-use crate::drive::WAKER;
+use crate::drive::{RARELY, WAKER};
 use crate::engine::{Engine, Left, Pass};
 use crate::lease::Serve;
 
@@ -44,6 +44,11 @@ impl<E: Engine> Desk<E> {
     #[inline]
     pub(crate) fn poll_pass(&mut self) -> Pass {
         self.board.consumer_made_progress();
+        self.pass()
+    }
+
+    #[inline]
+    fn pass(&mut self) -> Pass {
         let is_new = self.take_published();
         let pass = self.engine.look();
         self.is_silent = match pass {
@@ -57,19 +62,24 @@ impl<E: Engine> Desk<E> {
 
     /// A part of a message has come: makes more passes until the message is complete or nothing comes any more.
     ///
-    /// A consumer that sees the first octets of a message in its memory may watch memory for the last ones, and not call again.
+    /// A consumer that sees the first octets of a message in its memory may watch memory for the last ones, and not call again. Of
+    /// these passes so many count as tell one that polls from one that calls rarely.
     #[cold]
     pub(crate) fn stay(&mut self) -> Stay {
         let start = Instant::now();
-        let mut last = start;
+        let (mut last, mut counted) = (start, start);
         let mut stay = Stay { ask: false, complete: false };
         loop {
-            let pass = self.poll_pass();
+            let pass = self.pass();
             stay.ask |= pass == Pass::Ask;
             stay.complete = pass == Pass::Fruitful && !self.engine.take_partial();
             let now = Instant::now();
             if pass == Pass::Fruitful {
                 last = now;
+            }
+            if now - counted >= RARELY {
+                counted = now;
+                self.board.consumer_made_progress();
             }
             if stay.complete || now - last > STAY || now - start > LONGEST_STAY {
                 return stay;

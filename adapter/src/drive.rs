@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! Active   in the poller, without limit        → Watching  when a consumer makes progress, or has posted something
-//! Watching looks once in a tick                → Active    when no consumer has made progress since the last tick
+//! Watching looks once in a tick                → Active    when no consumer has polled or waited since the last tick
 //!                                              → Resting   when a consumer has been asleep in the poller for some ticks
 //! Resting  asleep, without limit               → Watching  when that consumer leaves the poller, whoever follows
 //! ```
@@ -16,6 +16,7 @@
 //! A consumer that polls looks again within a microsecond, and one that watches its memory may not call for seconds. Nobody can
 //! tell in advance which of the two the next moment brings, so:
 //!
+//! - Who calls less than once in 50 µs does not poll, and is not waited for.
 //! - The thread learns from whether it was of use ([`watch`]): after something came that no consumer looked for it is back in
 //!   the poller within 10 µs of the consumer's last call, and if it was of no use it stays away twice as long as before.
 //! - A pass that finds the first part of a message stays for the rest ([`Desk::stay`]): what a program sees of it in memory may
@@ -43,6 +44,7 @@ use mio::{Events, Poll, Token};
 
 pub use self::background::die_of_a_panic;
 use self::background::{ACTIVE, Background, RESTING};
+pub(crate) use self::watch::RARELY;
 use self::watch::TICK;
 use crate::board::Board;
 use crate::desk::Desk;

@@ -139,7 +139,8 @@ impl<E: Engine> Drive<E> {
             let before = (passes, leaders);
             (passes, leaders) = (self.board.consumer_passes(), self.leaders.load(Ordering::SeqCst));
             let next = watch.look(Seen {
-                progress: (passes, leaders) != before,
+                passes: passes.wrapping_sub(before.0),
+                waited: leaders != before.1,
                 leader: leaders % 2 == 1,
                 called: self.background.called.swap(false, Ordering::Relaxed),
                 attended: self.background.is_attended(),
@@ -163,7 +164,10 @@ impl<E: Engine> Drive<E> {
     /// Serves what comes until a consumer takes over; returns why it stopped, and whether something came that no consumer
     /// looked for.
     fn be_active(&self) -> (Left, bool) {
-        let Some(mut poller) = self.try_poller() else { return (Left::Leader, false) };
+        let Some(mut poller) = self.try_poller() else {
+            let leader = self.leaders.load(Ordering::SeqCst) % 2 == 1;
+            return (if leader { Left::Leader } else { Left::Busy }, false);
+        };
         let mut helped = false;
         self.background.state.store(ACTIVE, Ordering::SeqCst);
         self.board.fall_asleep();

@@ -11,6 +11,8 @@ const LONGEST_TICK: Duration = Duration::from_millis(4);
 const SHORTEST_TICK: Duration = Duration::from_micros(10);
 /// How long it leaves the engine to somebody who is at work there, while a consumer sleeps on a file descriptor.
 const ATTENDED_TICK: Duration = Duration::from_micros(50);
+/// A consumer that calls less often than this does not poll: what comes between two of its calls is the thread's.
+pub(crate) const RARELY: Duration = Duration::from_micros(50);
 /// So many short ticks in a row with progress, and the consumer is one that polls. One that waits for its own operation and then
 /// watches memory is not. If it were left alone for as long as it has waited, its peer would wait for that long, too, and be
 /// left alone as long, and so on.
@@ -30,8 +32,10 @@ pub(super) struct Watch {
 /// What has happened in a tick.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Seen {
-    /// Consumers have made progress.
-    pub(super) progress: bool,
+    /// Consumers have made so many passes.
+    pub(super) passes: u32,
+    /// One of them has come to the poller, or has left it.
+    pub(super) waited: bool,
     /// One of them sleeps in the poller.
     pub(super) leader: bool,
     /// One of them has called the thread.
@@ -76,8 +80,9 @@ impl Watch {
 
     /// A tick is over.
     pub(super) fn look(&mut self, seen: Seen) -> Next {
-        self.same_leader = if seen.leader && !seen.progress { self.same_leader + 1 } else { 0 };
-        if seen.progress && !seen.called && !seen.attended {
+        let progress = seen.waited || (seen.passes > 0 && RARELY.saturating_mul(seen.passes) >= self.tick);
+        self.same_leader = if seen.leader && !progress { self.same_leader + 1 } else { 0 };
+        if progress && !seen.called && !seen.attended {
             self.tick = if self.short > 0 { SHORTEST_TICK } else { self.longer() };
             self.short = self.short.saturating_sub(1);
             return Next::Wait;
@@ -116,8 +121,8 @@ impl Watch {
 mod tests {
     use super::*;
 
-    const NOTHING: Seen = Seen { progress: false, leader: false, called: false, attended: false };
-    const PROGRESS: Seen = Seen { progress: true, ..NOTHING };
+    const NOTHING: Seen = Seen { passes: 0, waited: false, leader: false, called: false, attended: false };
+    const PROGRESS: Seen = Seen { passes: 1000, ..NOTHING };
 
     #[test]
     fn a_consumer_that_polls_is_left_alone_longer_and_longer() {
@@ -127,6 +132,24 @@ mod tests {
             watch.tick()
         });
         assert_eq!(ticks.map(|tick| tick.as_millis()), [2, 4, 4, 4]);
+    }
+
+    /// It would be served by its own calls alone, a few in each tick, for ever.
+    #[test]
+    fn a_consumer_that_calls_now_and_then_is_not_left_alone() {
+        for calls_a_millisecond in [1, 10] {
+            let mut watch = Watch::new();
+            for _ in 0..8 {
+                watch.look(PROGRESS);
+            }
+            let passes = calls_a_millisecond * watch.tick().as_millis() as u32;
+            assert_eq!(watch.look(Seen { passes, ..NOTHING }), Next::Active);
+            watch.was_active(Left::Progress, false, false);
+            assert_eq!(watch.look(Seen { passes, ..NOTHING }), Next::Active);
+        }
+        let mut watch = Watch::new();
+        watch.was_active(Left::Progress, true, false);
+        assert_eq!(watch.look(Seen { passes: 1, ..NOTHING }), Next::Wait, "it was here just now");
     }
 
     #[test]
@@ -188,7 +211,7 @@ mod tests {
         }
         assert_eq!(watch.look(asleep), Next::Serve(true));
         assert_eq!(watch.look(asleep), Next::Serve(false), "it counts anew");
-        assert_eq!(watch.look(Seen { progress: true, ..asleep }), Next::Wait);
+        assert_eq!(watch.look(Seen { waited: true, ..asleep }), Next::Wait);
         assert_eq!(watch.same_leader, 0);
     }
 }
