@@ -207,7 +207,7 @@ fn test(
     command
         .args(["mutants", "-p", package.name, "--test-package", tests_of])
         .args(["--profile", "mutants", "--jobs", "2", "--baseline", "skip"])
-        .args(["--timeout", "60", "--build-timeout", "300", "--no-times", "--colors", "never", "-o"])
+        .args(["--timeout", "180", "--build-timeout", "300", "--no-times", "--colors", "never", "-o"])
         .arg(out)
         .args(again.then_some("--iterate"))
         .args(mutants.iter().flat_map(|mutant| ["-F".to_owned(), format!("^{}$", escaped(mutant))]))
