@@ -79,9 +79,11 @@ impl Station {
             (None, SocketAddr::V6(_)) => true,
             (None, SocketAddr::V4(_)) => selftest::batches_are_as_they_should(address),
         };
-        let mtu = Route::mtu_of(address).min(params.mtu);
+        let mtu = Route::mtu_of(address);
+        let inside = Route::to(address, None).map_or(mtu, |route| route.mtu);
         let cfg = Cfg {
-            path_mtu: mtu,
+            path_mtu: mtu.min(params.mtu),
+            path_mtu_inside: inside.min(params.mtu),
             response_timeout: RESPONSE_TIMEOUT,
             packet_lifetime: PACKET_LIFETIME,
             ..Cfg::new(port.slot(), guid, random())

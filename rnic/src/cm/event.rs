@@ -62,7 +62,7 @@ pub struct Request {
     pub qpn: u32,
     /// The PSN with which our send queue starts.
     pub starting_psn: Psn,
-    /// What it proposes; not above [`Cfg::path_mtu`](super::Cfg::path_mtu).
+    /// What it proposes; not above what [`Cfg`](super::Cfg) says.
     pub path_mtu: PathMtu,
     /// READs and atomics that it holds at most.
     pub responder_resources: u8,

@@ -159,6 +159,20 @@ fn a_path_mtu_that_is_too_large() {
     assert!(pair.is_empty());
 }
 
+/// What the interface carries does not matter inside of the host.
+#[test]
+fn a_path_mtu_that_is_too_large_for_others() {
+    let mut pair = Pair::new();
+    pair.cms[B].cfg.path_mtu = PathMtu::Octets1024;
+    pair.cms[B].listen(PORT, 1).unwrap();
+    pair.connect_with(|call| {
+        call.path_mtu = PathMtu::Octets4096;
+        call.remote.set_ip(call.local.ip());
+    });
+    pair.run();
+    assert_eq!(pair.request().1.path_mtu, PathMtu::Octets4096);
+}
+
 #[test]
 fn a_full_backlog() {
     let mut pair = Pair::new();
