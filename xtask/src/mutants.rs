@@ -40,20 +40,28 @@ struct Subject {
     bar: Option<usize>,
 }
 
-/// A crate, and the tests that its mutants meet, round by round: a package, and the arguments of `cargo test`.
+/// A crate, and the tests that its mutants meet, round by round.
 #[derive(PartialEq)]
 struct Package {
     name: &'static str,
-    rounds: &'static [(&'static str, &'static [&'static str])],
+    rounds: &'static [Round],
+}
+
+/// Tests of a package, by the arguments of `cargo test`. They hang if they take longer than so many seconds.
+#[derive(PartialEq)]
+struct Round {
+    tests_of: &'static str,
+    arguments: &'static [&'static str],
+    seconds: u32,
 }
 
 /// Left out are the tests of threads that race: what they find they find by chance.
 static DAT_CORE: Package = Package {
     name: "dat-core",
     rounds: &[
-        (
-            "dat-core",
-            &[
+        Round {
+            tests_of: "dat-core",
+            arguments: &[
                 "--lib",
                 "--test=endpoints",
                 "--test=events",
@@ -63,14 +71,18 @@ static DAT_CORE: Package = Package {
                 "--test=table",
                 "--test=upcalls",
             ],
-        ),
-        ("conformance", &["--test=suite", "--", "mem::linked::"]),
-        ("dat-core", &["--test=model", "--", "--skip=threads::"]),
+            seconds: 30,
+        },
+        Round { tests_of: "conformance", arguments: &["--test=suite", "--", "mem::linked::"], seconds: 180 },
+        Round { tests_of: "dat-core", arguments: &["--test=model", "--", "--skip=threads::"], seconds: 180 },
     ],
 };
 static RNIC: Package = Package {
     name: "rnic",
-    rounds: &[("rnic", &[]), ("conformance", &["--test=suite", "--", "::linked::"])],
+    rounds: &[
+        Round { tests_of: "rnic", arguments: &[], seconds: 60 },
+        Round { tests_of: "conformance", arguments: &["--test=suite", "--", "::linked::"], seconds: 300 },
+    ],
 };
 
 const BAR: usize = 92;
@@ -143,10 +155,10 @@ fn of_package(program: &Path, package: &Package, subjects: &[&Subject], options:
         fs::remove_dir_all(&out).with_context(|| format!("{} stays", out.display()))?;
     }
     fs::create_dir_all(&out).with_context(|| format!("{} cannot be made", out.display()))?;
-    for (round, (tests_of, arguments)) in package.rounds.iter().enumerate() {
-        let again = round > 0 || options.survivors_only;
-        println!("{} against the tests of {tests_of} {}", package.name, arguments.join(" "));
-        test(program, package, &chosen, &out, tests_of, arguments, again)?;
+    for (number, round) in package.rounds.iter().enumerate() {
+        let again = number > 0 || options.survivors_only;
+        println!("{} against the tests of {} {}", package.name, round.tests_of, round.arguments.join(" "));
+        test(program, package, &chosen, &out, round, again)?;
     }
 
     let (caught, missed) = outcomes(&out)?;
@@ -194,10 +206,10 @@ fn test(
     package: &Package,
     mutants: &[String],
     out: &Path,
-    tests_of: &str,
-    arguments: &[&str],
+    round: &Round,
     again: bool,
 ) -> Result<()> {
+    let Round { tests_of, arguments, seconds } = *round;
     let mut unbroken = cargo();
     unbroken.args(["test", "--quiet", "--profile", "mutants", "-p", tests_of]).args(arguments);
     let unbroken = unbroken.stdout(Stdio::null()).status().context("cargo does not start")?;
@@ -207,7 +219,16 @@ fn test(
     command
         .args(["mutants", "-p", package.name, "--test-package", tests_of])
         .args(["--profile", "mutants", "--jobs", "2", "--baseline", "skip"])
-        .args(["--timeout", "180", "--build-timeout", "300", "--no-times", "--colors", "never", "-o"])
+        .args([
+            "--timeout",
+            &seconds.to_string(),
+            "--build-timeout",
+            "300",
+            "--no-times",
+            "--colors",
+            "never",
+            "-o",
+        ])
         .arg(out)
         .args(again.then_some("--iterate"))
         .args(mutants.iter().flat_map(|mutant| ["-F".to_owned(), format!("^{}$", escaped(mutant))]))
