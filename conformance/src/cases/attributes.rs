@@ -70,7 +70,7 @@ pub(super) const CASES: &[Row] = &[
                 DAT_COMPLETION_SOLICITED_WAIT_FLAG,
             ] {
                 let attr = DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() };
-                answers(try_create(rig, &attr)?, DAT_INVALID_PARAMETER)?;
+                rig.forbidden(try_create(rig, &attr)?, DAT_INVALID_PARAMETER)?;
             }
             Ok(())
         },

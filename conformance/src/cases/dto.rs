@@ -143,8 +143,13 @@ pub(super) const CASES: &[Row] = &[
         "The unsignalled flag is invalid on an EP that is not made for it.",
         |rig| {
             let pair = rig.pair()?;
-            let flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
-            answers(rig.send_with(pair.active.ep, &[], 1, flags), DAT_INVALID_PARAMETER)
+            ok(rig.recv(pair.passive.ep, &[], 0))?;
+            let answer = rig.send_with(pair.active.ep, &[], 1, DAT_COMPLETION_UNSIGNALLED_FLAG);
+            rig.forbidden(answer, DAT_INVALID_PARAMETER)?;
+            match answer {
+                DAT_SUCCESS => rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS).map(drop),
+                _ => Ok(()),
+            }
         },
     ),
     must(
@@ -245,7 +250,7 @@ pub(super) const CASES: &[Row] = &[
             let (ep, memory) = (rig.ep()?, rig.memory(8)?);
             let fence = DAT_COMPLETION_BARRIER_FENCE_FLAG;
             for flags in [DAT_COMPLETION_SUPPRESS_FLAG, fence, DAT_COMPLETION_UNSIGNALLED_FLAG] {
-                answers(rig.recv_with(ep.ep, &[memory.all()], 1, flags), DAT_INVALID_PARAMETER)?;
+                rig.forbidden(rig.recv_with(ep.ep, &[memory.all()], 1, flags), DAT_INVALID_PARAMETER)?;
             }
             let recv_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
             let ep = rig.ep_with(&DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() })?;

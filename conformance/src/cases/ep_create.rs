@@ -360,7 +360,8 @@ pub(super) const CASES: &[Row] = &[
         "Receives cannot be suppressed or fenced: such receive flags are invalid.",
         |rig| {
             for recv_completion_flags in [DAT_COMPLETION_SUPPRESS_FLAG, DAT_COMPLETION_BARRIER_FENCE_FLAG] {
-                with_attr(rig, DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() })?;
+                let attr = DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() };
+                rig.forbidden(create(rig, rig.pz()?, rig.evds_of_an_ep()?, &attr), DAT_INVALID_PARAMETER)?;
             }
             Ok(())
         },
@@ -383,8 +384,11 @@ pub(super) const CASES: &[Row] = &[
             for qos in [DAT_QOS_HIGH_THROUGHPUT, DAT_QOS_LOW_LATENCY, DAT_QOS_ECONOMY, DAT_QOS_PREMIUM] {
                 let answer =
                     create(rig, rig.pz()?, rig.evds_of_an_ep()?, &DAT_EP_ATTR { qos, ..rig.ep_attr() });
-                let there = qos & rig.provider.dat_qos_supported != 0;
-                answers(answer, if there { DAT_SUCCESS } else { DAT_MODEL_NOT_SUPPORTED })?;
+                if qos & rig.provider.dat_qos_supported == 0 {
+                    rig.forbidden(answer, DAT_MODEL_NOT_SUPPORTED)?;
+                } else {
+                    ok(answer)?;
+                }
             }
             Ok(())
         },

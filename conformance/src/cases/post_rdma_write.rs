@@ -181,10 +181,12 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             let flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
-            answers(
-                rig.write_with(pair.active.ep, &[from.all()], 1, &to.remote(), flags),
-                DAT_INVALID_PARAMETER,
-            )
+            let answer = rig.write_with(pair.active.ep, &[from.all()], 1, &to.remote(), flags);
+            rig.forbidden(answer, DAT_INVALID_PARAMETER)?;
+            match answer {
+                DAT_SUCCESS => rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS).map(drop),
+                _ => Ok(()),
+            }
         },
     ),
     must(
@@ -228,10 +230,12 @@ pub(super) const CASES: &[Row] = &[
         "Flags that the standard does not know are invalid.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
-            answers(
-                rig.write_with(pair.active.ep, &[from.all()], 1, &to.remote(), 0x4000),
-                DAT_INVALID_PARAMETER,
-            )
+            let answer = rig.write_with(pair.active.ep, &[from.all()], 1, &to.remote(), 0x4000);
+            rig.forbidden(answer, DAT_INVALID_PARAMETER)?;
+            match answer {
+                DAT_SUCCESS => rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS).map(drop),
+                _ => Ok(()),
+            }
         },
     ),
     must(

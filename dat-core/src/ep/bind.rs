@@ -17,8 +17,8 @@ const BIND_FLAGS: DAT_COMPLETION_FLAGS =
     DAT_COMPLETION_SUPPRESS_FLAG | DAT_COMPLETION_BARRIER_FENCE_FLAG | DAT_COMPLETION_EVD_THRESHOLD_FLAG;
 
 impl<T: Transport> Node<Ep<T>> {
-    /// Whether a bind may be posted now, with these flags.
-    pub(crate) fn check_bind(&self, flags: DAT_COMPLETION_FLAGS) -> Result<()> {
+    /// Whether a bind may be posted now, with these flags: those of them that mean something.
+    pub(crate) fn check_bind(&self, flags: DAT_COMPLETION_FLAGS) -> Result<DAT_COMPLETION_FLAGS> {
         self.shared.state.check(Event::PostRequest)?;
         // uDAPL 1.2, dat_rmr_bind: the completion is an event of the request EVD, which must be made for such.
         let link = self.link()?;
@@ -26,10 +26,8 @@ impl<T: Transport> Node<Ep<T>> {
             return Err(Error::state(DAT_INVALID_STATE_EP_EVD_REQUEST));
         }
         // uDAPL 1.2, dat_rmr_bind: unsignalled only if the endpoint was made for it.
-        if flags & !(BIND_FLAGS | link.unsignalled) != 0 {
-            return Err(Error::arg(8));
-        }
-        Ok(())
+        let known = BIND_FLAGS | link.unsignalled;
+        if flags & !known == 0 { Ok(flags) } else { self.only(known, flags, 8) }
     }
 
     /// Whether the endpoint is in this protection zone.

@@ -32,25 +32,49 @@ pub(super) fn defaults(limits: &Attrs) -> DAT_EP_ATTR {
     }
 }
 
+/// The completion flags that the stream of receives may have.
+const RECV_STREAMS: [DAT_COMPLETION_FLAGS; 4] = [
+    DAT_COMPLETION_SOLICITED_WAIT_FLAG,
+    DAT_COMPLETION_UNSIGNALLED_FLAG,
+    DAT_COMPLETION_EVD_THRESHOLD_FLAG,
+    DAT_COMPLETION_DEFAULT_FLAG,
+];
+
+/// Those that the stream of requests may have.
+const REQUEST_STREAMS: [DAT_COMPLETION_FLAGS; 3] =
+    [DAT_COMPLETION_UNSIGNALLED_FLAG, DAT_COMPLETION_EVD_THRESHOLD_FLAG, DAT_COMPLETION_DEFAULT_FLAG];
+
+/// The completion flags of the stream of receives: of flags that an adapter which is not strict has let pass, the first that
+/// means something.
+pub(super) fn recv_stream(attr: &DAT_EP_ATTR) -> DAT_COMPLETION_FLAGS {
+    meant(attr.recv_completion_flags, &RECV_STREAMS)
+}
+
+/// The same of requests.
+pub(super) fn request_stream(attr: &DAT_EP_ATTR) -> DAT_COMPLETION_FLAGS {
+    meant(attr.request_completion_flags, &REQUEST_STREAMS)
+}
+
+/// `DAT_COMPLETION_DEFAULT_FLAG` is no bit, and comes last.
+fn meant(flags: DAT_COMPLETION_FLAGS, streams: &[DAT_COMPLETION_FLAGS]) -> DAT_COMPLETION_FLAGS {
+    streams.iter().copied().find(|stream| flags & stream == *stream).unwrap_or(DAT_COMPLETION_DEFAULT_FLAG)
+}
+
 /// Checks attributes against the adapter's limits; `arg` is the position of the attributes in the call. Of an endpoint on
 /// a shared receive queue max_recv_iov is ignored (uDAPL 1.2, dat_ep_create_with_srq).
 pub(super) fn check(attr: &DAT_EP_ATTR, limits: &Attrs, on_srq: bool, arg: u32) -> Result<()> {
     if attr.service_type != DAT_SERVICE_TYPE_RC {
         return Err(Error::of(DAT_MODEL_NOT_SUPPORTED));
     }
-    check_qos(attr.qos)?;
-    let recv_flags = [
-        DAT_COMPLETION_DEFAULT_FLAG,
-        DAT_COMPLETION_UNSIGNALLED_FLAG,
-        DAT_COMPLETION_SOLICITED_WAIT_FLAG,
-        DAT_COMPLETION_EVD_THRESHOLD_FLAG,
-    ];
-    let request_flags =
-        [DAT_COMPLETION_DEFAULT_FLAG, DAT_COMPLETION_UNSIGNALLED_FLAG, DAT_COMPLETION_EVD_THRESHOLD_FLAG];
+    // OFED's library looks neither at the quality of service nor at most of the flags.
+    if limits.strict {
+        check_qos(attr.qos)?;
+    }
+    let flags_fit = RECV_STREAMS.contains(&attr.recv_completion_flags)
+        && REQUEST_STREAMS.contains(&attr.request_completion_flags);
     let within = |value: DAT_COUNT, limit: usize| usize::try_from(value).is_ok_and(|v| v <= limit);
     let reads = limits.max_read_depth as usize;
-    let fits = recv_flags.contains(&attr.recv_completion_flags)
-        && request_flags.contains(&attr.request_completion_flags)
+    let fits = (flags_fit || !limits.strict)
         && attr.max_message_size <= limits.max_message
         && attr.max_rdma_size <= limits.max_message
         && within(attr.max_recv_dtos, limits.max_dtos)

@@ -133,9 +133,8 @@ impl<T: Transport> Node<Ep<T>> {
         self.shared.state.check(Event::PostRequest)?;
         let link = self.link()?;
         // uDAPL 1.2, dat_ep_post_send: unsignalled only if the endpoint was made for it.
-        if flags & !(REQUEST_FLAGS & !DAT_COMPLETION_UNSIGNALLED_FLAG | link.unsignalled) != 0 {
-            return Err(Error::arg(flags_arg));
-        }
+        let known = REQUEST_FLAGS & !DAT_COMPLETION_UNSIGNALLED_FLAG | link.unsignalled;
+        let flags = if flags & !known == 0 { flags } else { self.only(known, flags, flags_arg)? };
         let (max_segments, max_size) = match op {
             SendOp::Read(_) | SendOp::ReadToWindow(_) => (link.max_read_iov, link.max_rdma),
             SendOp::Write(_) | SendOp::WriteImm { .. } => (link.max_write_iov, link.max_rdma),
@@ -198,9 +197,8 @@ impl<T: Transport> Node<Ep<T>> {
             return Err(Error::state(DAT_INVALID_STATE_SRQ_IN_USE));
         }
         // uDAPL 1.2, dat_ep_post_recv: neither suppression nor fence.
-        if flags & !(DAT_COMPLETION_EVD_THRESHOLD_FLAG | link.recv_unsignalled) != 0 {
-            return Err(Error::arg(5));
-        }
+        let known = DAT_COMPLETION_EVD_THRESHOLD_FLAG | link.recv_unsignalled;
+        let flags = if flags & !known == 0 { flags } else { self.only(known, flags, 5)? };
         if segments.len() > link.max_recv_iov {
             return Err(Error::arg(2));
         }
@@ -228,6 +226,17 @@ impl<T: Transport> Node<Ep<T>> {
     #[cold]
     pub(super) fn refuse_if_strict(&self) -> Result<()> {
         if self.ia.transport.attrs().strict { Err(Error::of(DAT_LENGTH_ERROR)) } else { Ok(()) }
+    }
+
+    /// Of completion flags those that mean something here. OFED's library looks at no others, and programs give them.
+    #[cold]
+    pub(super) fn only(
+        &self,
+        known: DAT_COMPLETION_FLAGS,
+        flags: DAT_COMPLETION_FLAGS,
+        arg: u32,
+    ) -> Result<DAT_COMPLETION_FLAGS> {
+        if self.ia.transport.attrs().strict { Err(Error::arg(arg)) } else { Ok(flags & known) }
     }
 
     /// A place in the request queue.

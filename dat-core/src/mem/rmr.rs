@@ -105,7 +105,7 @@ pub unsafe fn bind<T: Transport>(
     if ep.ia.handle() != rmr.ia.handle() {
         return Err(Error::handle(DAT_INVALID_HANDLE_EP));
     }
-    ep.check_bind(request.flags)?;
+    let flags = ep.check_bind(request.flags)?;
     if request.privileges & !DAT_MEM_PRIV_ALL_FLAG != 0 {
         return Err(Error::arg(4));
     }
@@ -119,7 +119,7 @@ pub unsafe fn bind<T: Transport>(
     let view = lmr.map(|lmr| view(lmr, request)).transpose()?;
     let mut binds = rmr.current();
     // SAFETY: as the caller promised.
-    let context = unsafe { ep.post_bind((rmr.handle(), &rmr.window), view, request.cookie, request.flags) }?;
+    let context = unsafe { ep.post_bind((rmr.handle(), &rmr.window), view, request.cookie, flags) }?;
     if let Some(lmr) = lmr {
         let &Request { to, privileges, va_type, .. } = request;
         binds.push(Bind { context, to, privileges, va_type, _lmr: Ref::new(lmr) });

@@ -311,6 +311,12 @@ pub(crate) fn connected(thread_safe: bool) -> [(Side, DAT_EP_HANDLE); 2] {
     connected_by(table, &name)
 }
 
+/// As [`connected`], by the letter of the standard.
+pub(crate) fn strictly_connected() -> [(Side, DAT_EP_HANDLE); 2] {
+    let (table, name) = strict_loopback();
+    connected_by(table, &name)
+}
+
 pub(crate) fn connected_by(table: Table, name: &str) -> [(Side, DAT_EP_HANDLE); 2] {
     let (a, b) = (Side::new(table, name), Side::new(table, name));
     let (x, y) = (a.new_ep(), b.new_ep());

@@ -209,7 +209,15 @@ impl Pair {
 
     /// `shared`: both streams of the second endpoint have one dispatcher.
     fn on(recv_flags: DAT_COMPLETION_FLAGS, request_flags: DAT_COMPLETION_FLAGS, shared: bool) -> Pair {
-        let (table, name) = loopback(false);
+        Pair::over(loopback(false), recv_flags, request_flags, shared)
+    }
+
+    fn over(
+        (table, name): (Table, String),
+        recv_flags: DAT_COMPLETION_FLAGS,
+        request_flags: DAT_COMPLETION_FLAGS,
+        shared: bool,
+    ) -> Pair {
         let (a, b) = (Side::new(table, &name), Side::new(table, &name));
         let watched = |side: &Side| {
             let (evd, cno) = (side.new_evd(DAT_EVD_DTO_FLAG), side.new_cno());
@@ -301,9 +309,60 @@ fn a_solicited_wait_ends_when_the_sender_says_so() {
     p.close();
 }
 
+/// OFED's library does not look at them, and programs give them.
+#[test]
+fn flags_that_mean_nothing_are_ignored_unless_the_adapter_is_strict() {
+    let p = Pair::new(PLAIN, PLAIN);
+    let (x, y) = ((&p.a, p.x), (&p.b, p.y));
+    let fence = DAT_COMPLETION_BARRIER_FENCE_FLAG;
+    for flags in [UNSIGNALLED, DAT_COMPLETION_SUPPRESS_FLAG, fence, SOLICITED, 0x40] {
+        p.recv(x, 0).unwrap();
+        p.recv(y, flags).unwrap();
+        p.send(x, 0).unwrap();
+        assert!(p.triggered(p.recv.1), "{flags:#x}");
+        assert_eq!(p.drain(p.recv.0), 1, "{flags:#x}");
+    }
+    for flags in [UNSIGNALLED, DAT_COMPLETION_LMR_INVALIDATE_FENCE_FLAG, 0x40] {
+        p.send(y, flags).unwrap();
+        assert!(p.triggered(p.request.1), "{flags:#x}");
+        assert_eq!(p.drain(p.request.0), 1, "{flags:#x}");
+    }
+    p.close();
+}
+
+/// Of flags that a stream cannot have together, one that means something counts.
+#[test]
+fn flags_of_an_endpoint_that_mean_nothing_are_ignored_unless_the_adapter_is_strict() {
+    let (suppress, fence) = (DAT_COMPLETION_SUPPRESS_FLAG, DAT_COMPLETION_BARRIER_FENCE_FLAG);
+    for (flags, of_receives, of_requests) in [
+        (suppress, DAT_EVD_STATE_CONFIG_THRESHOLD, DAT_EVD_STATE_CONFIG_THRESHOLD),
+        (SOLICITED | fence, DAT_EVD_STATE_CONFIG_SOLICITED, DAT_EVD_STATE_CONFIG_THRESHOLD),
+        (UNSIGNALLED | suppress, DAT_EVD_STATE_CONFIG_NOTIFY, DAT_EVD_STATE_CONFIG_NOTIFY),
+    ] {
+        for ((table, name), strict) in [(loopback(false), false), (strict_loopback(), true)] {
+            let side = Side::new(table, &name);
+            let (recv, request) = (side.new_evd(DAT_EVD_DTO_FLAG), side.new_evd(DAT_EVD_DTO_FLAG));
+            for wish in [(flags, PLAIN, recv, null_mut()), (PLAIN, flags, null_mut(), request)] {
+                let created = create(&side, wish);
+                assert_eq!(created.map(drop), if strict { Err(Error::arg(6)) } else { Ok(()) });
+            }
+            if !strict {
+                let state = |evd| {
+                    let mut param = DAT_EVD_PARAM::zeroed();
+                    dat!(side.table, evd_query_func(evd, DAT_EVD_FIELD_EVD_STATE, &mut param)).unwrap();
+                    param.evd_state
+                };
+                assert_eq!(state(recv) & of_receives, of_receives, "{flags:#x}");
+                assert_eq!(state(request) & of_requests, of_requests, "{flags:#x}");
+            }
+            dat!(table, ia_close_func(side.ia, DAT_CLOSE_ABRUPT_FLAG)).unwrap();
+        }
+    }
+}
+
 #[test]
 fn flags_of_a_post_are_those_of_its_endpoint() {
-    let p = Pair::new(PLAIN, THRESHOLD);
+    let p = Pair::over(strict_loopback(), PLAIN, THRESHOLD, false);
     let (x, y) = ((&p.a, p.x), (&p.b, p.y));
     for flags in [UNSIGNALLED, DAT_COMPLETION_LMR_INVALIDATE_FENCE_FLAG, 0x40] {
         assert_eq!(p.send(y, flags), Err(Error::arg(5)), "{flags:#x}");
