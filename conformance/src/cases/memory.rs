@@ -6,8 +6,8 @@ use dat_sys::*;
 
 use super::{bind, refused_or_fails};
 use crate::case::{Outcome, Row, must};
-use crate::check::{answers, ok, same, supported, that};
-use crate::rig::{Region, Rig, cookie};
+use crate::check::{answers, ok, same, supported, that, unsupported};
+use crate::rig::{QLEN, Region, Rig, cookie};
 
 pub(super) const CASES: &[Row] = &[
     must(
@@ -392,6 +392,28 @@ pub(super) const CASES: &[Row] = &[
                 &mut context,
             );
             rig.answers_or(answer, DAT_INVALID_PARAMETER, &[DAT_LENGTH_ERROR])
+        },
+    ),
+    must(
+        "dat_rmr_bind/too-many",
+        "RETURN VALUES: insufficient resources",
+        "A bind takes one of the EP's places for requests; it is refused where there is none.",
+        |rig| {
+            let (pair, memory, rmr) = (rig.ended_pair()?, rig.memory(64)?, rig.rmr()?);
+            let (ep, mut context) = (pair.active.ep, 0);
+            let max = rig.query(ep)?.ep_attr.max_request_dtos;
+            if max >= QLEN {
+                return unsupported("the provider gives EPs more requests than an EVD has room for");
+            }
+            // On a disconnected EP a request keeps its place until its event is taken.
+            let mut bind = |id| bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, ep, id, &mut context);
+            (0..max).try_for_each(|id| ok(bind(id as u64)))?;
+            answers(bind(98), DAT_INSUFFICIENT_RESOURCES)?;
+            answers(rig.send(ep, &[], 99), DAT_INSUFFICIENT_RESOURCES)?;
+            same("the first bind", rig.bound(pair.active.request)?.cookie, 0)?;
+            // There is room for one again.
+            ok(rig.send(ep, &[], 100))?;
+            answers(bind(101), DAT_INSUFFICIENT_RESOURCES)
         },
     ),
     must("dat_rmr_free/bound", "DESCRIPTION", "A bound RMR can be freed; its context is dead then.", |rig| {
