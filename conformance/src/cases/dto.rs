@@ -6,7 +6,7 @@ use dat_sys::*;
 
 use super::{refused_or_fails, refused_or_takes_nothing};
 use crate::case::{Outcome, Row, must};
-use crate::check::{answers, ok, one_of, same, unsupported};
+use crate::check::{answers, ok, same, unsupported};
 use crate::rig::{Pair, Rig, cookie, until};
 
 pub(super) const CASES: &[Row] = &[
@@ -441,19 +441,24 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_set_watermark/hard",
         "DESCRIPTION",
-        "More buffers of an SRQ than the hard watermark break the connection of the EP.",
+        "As many buffers of an SRQ as the hard watermark are allowed; one more breaks the connection of the EP.",
         |rig| {
             let (srq, memory) = (rig.srq(16)?, rig.memory(8)?);
             let ep = rig.ep_on(srq)?;
-            crate::check::supported(rig.api.dat_ep_set_watermark(ep.ep, DAT_WATERMARK_INFINITE, 1))?;
+            crate::check::supported(rig.api.dat_ep_set_watermark(ep.ep, DAT_WATERMARK_INFINITE, 2))?;
             let pair = rig.pair_of(rig.ep()?, ep)?;
             for id in 0..4 {
                 ok(rig.recv_srq(srq, &[memory.all()], id))?;
             }
-            for id in 0..4 {
-                // The connection may be broken before the last is posted.
-                one_of(rig.send(pair.active.ep, &[], id), &[DAT_SUCCESS, DAT_INVALID_STATE])?;
+            for id in 0..2 {
+                ok(rig.send(pair.active.ep, &[], id))?;
+                rig.completes(pair.active.request, id, DAT_DTO_SUCCESS)?;
             }
+            // The read succeeds only over a connection, and only after both have been received.
+            rig.settle(pair)?;
+            rig.quiet(ep.connect)?;
+            rig.state_is(ep.ep, DAT_EP_STATE_CONNECTED)?;
+            ok(rig.send(pair.active.ep, &[], 2))?;
             rig.connection(ep.connect, DAT_CONNECTION_EVENT_BROKEN).map(drop)
         },
     ),
@@ -478,12 +483,13 @@ pub(super) const CASES: &[Row] = &[
             (0..3).try_for_each(|_| rig.completion(pair.active.request).map(drop))?;
             // As many as the watermark says are not more.
             rig.quiet(rig.async_evd)?;
-            for id in 2..4 {
-                ok(rig.send(pair.active.ep, &[], id))?;
-            }
+            // One more is reported.
+            ok(rig.send(pair.active.ep, &[], 2))?;
             let event = rig.event(rig.async_evd)?;
             let is_trouble = event.event_number & 0x8000 != 0;
             crate::check::that(is_trouble, format_args!("the event is {:#x}", event.event_number))?;
+            // Another is not.
+            ok(rig.send(pair.active.ep, &[], 3))?;
             (0..4).try_for_each(|_| rig.completion(ep.recv).map(drop))?;
             rig.quiet(rig.async_evd)
         },

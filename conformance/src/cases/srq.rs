@@ -218,12 +218,14 @@ pub(super) const CASES: &[Row] = &[
             rig.completes(pair.active.request, 9, DAT_DTO_SUCCESS)?;
             // As many as the watermark says are not fewer.
             rig.quiet(rig.async_evd)?;
-            for _ in 0..2 {
-                ok(rig.send(pair.active.ep, &[], 9))?;
-                rig.completion(pair.passive.recv)?;
-            }
+            ok(rig.send(pair.active.ep, &[], 9))?;
+            rig.completion(pair.passive.recv)?;
+            // Four are left: one fewer than the watermark.
             reported(rig, srq)?;
+            ok(rig.send(pair.active.ep, &[], 9))?;
+            rig.completion(pair.passive.recv)?;
             rig.quiet(rig.async_evd)?;
+            // Three are left, as many as the new watermark says.
             ok(rig.api.dat_srq_set_lw(srq, 3))?;
             rig.quiet(rig.async_evd)?;
             ok(rig.send(pair.active.ep, &[], 9))?;
