@@ -66,8 +66,20 @@ const BEHAVIOURS: &[Behaviour] = &[
         &["asleep"],
     ),
     built_in("a_handler_may_close_at_any_moment", "handler_closes", &["moment", "200"]),
+    under(
+        Registry::debian,
+        "a_handler_may_close_at_any_moment_under_debians_registry_too",
+        "handler_closes",
+        &["moment", "50"],
+    ),
     under(plugin, "a_handler_may_close_a_loaded_provider_at_any_moment", "handler_closes", &["moment", "50"]),
     built_in("a_wait_that_a_handler_closes_ends_when_it_returns", "handler_closes", &["returns"]),
+    under(
+        Registry::debian,
+        "a_wait_that_a_handler_closes_ends_under_debians_registry_too",
+        "handler_closes",
+        &["returns"],
+    ),
     under(
         Registry::debian,
         "a_signal_interrupts_a_wait_under_debians_registry_too",
