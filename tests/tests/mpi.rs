@@ -46,6 +46,11 @@ const RENDEZVOUS: Choice = Choice([
     ("by_write", &[("I_MPI_DAPL_RDMA_RNDV_WRITE", "1")]),
     ("by_read", &[("I_MPI_DAPL_RDMA_RNDV_WRITE", "0")]),
 ]);
+/// The limit between small messages, which are copied, and large ones, for which there is a rendezvous.
+const COPYING: Choice = Choice([
+    ("copied", &[("I_MPI_DAPL_DIRECT_COPY_THRESHOLD", "262144")]),
+    ("not_copied", &[("I_MPI_DAPL_DIRECT_COPY_THRESHOLD", "256")]),
+]);
 const LIBRARIES: [(&str, &str); 2] = [("udapl_2_0", DAT2), ("udapl_1_2", DAT1)];
 
 /// mpi4py's tests do not run with all settings but with these. Each two settings of different columns meet in some row, but for four ranks
@@ -75,17 +80,18 @@ fn cases(ia: &str) -> Vec<Case> {
             }
         }
     }
-    // The limit between small messages, which are copied, and large ones, for which there is a rendezvous.
-    for limit in [("copied", "262144"), ("not_copied", "256")] {
-        let threshold: &[_] = &[("I_MPI_DAPL_DIRECT_COPY_THRESHOLD", limit.1)];
-        let case = Case::new(Job::PingPong, &LIBRARIES[0], "2", &[&(limit.0, &[])]);
-        cases.push(Case { settings: threshold.to_vec(), ..case });
+    for copying in &COPYING.0 {
+        for rendezvous in &RENDEZVOUS.0 {
+            cases.push(Case::new(Job::PingPong, &LIBRARIES[0], "2", &[copying, rendezvous]));
+        }
     }
-    // Within a host nothing would go over DAPL.
+    // Within a host nothing would go over DAPL. The two ranks of the ping-pong are on different hosts.
     let shared: &[_] = &[("I_MPI_FABRICS", "shm:dapl"), ("I_MPI_DYNAMIC_CONNECTION", "0")];
     for library in &LIBRARIES {
-        let case = Case::new(Job::Ring, library, "4", &[&("on_two_hosts_with_shared_memory", &[])]);
-        cases.push(Case { settings: shared.to_vec(), hosts: true, ..case });
+        for (job, ranks) in [(Job::Ring, "4"), (Job::PingPong, "2")] {
+            let case = Case::new(job, library, ranks, &[&("on_two_hosts_with_shared_memory", shared)]);
+            cases.push(Case { hosts: true, ..case });
+        }
     }
     for &(_, library, ranks, waiting, connecting, rendezvous) in SUITES.iter().filter(|row| row.0 == ia) {
         let ways = [&WAITING.0[waiting], &CONNECTING.0[connecting], &RENDEZVOUS.0[rendezvous]];
