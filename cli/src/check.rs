@@ -1,10 +1,12 @@
 //! `dat check`: what is wrong with a registry file, and what in it will never be of use, each with its place.
 
 use std::collections::{HashMap, HashSet};
-use std::io::Read;
+use std::io::{self, BufRead, BufReader};
 use std::net::Shutdown;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -107,15 +109,22 @@ impl Finding {
 struct Bad {
     why: String,
     remedy: Option<String>,
-    /// The library is no provider of anything: the same holds for all entries that name it.
+    /// The library is no provider of anything, or its start does not end: the same holds for all entries that name it.
     of_library: bool,
+}
+
+impl Bad {
+    /// Nothing is known of other entries of the library, nor what to do.
+    fn of_entry(why: String) -> Bad {
+        Bad { why, remedy: None, of_library: false }
+    }
 }
 
 /// Whether an entry's library is no provider of it.
 type Inspect = fn(&Entry) -> Option<Bad>;
 
 /// What `inspect` says of each entry that can be asked for. A library may register one entry and not another, so each is
-/// inspected; but one that does not load is not loaded again.
+/// inspected; but one that does not load, or whose start does not end, is not tried again.
 fn faults(entries: &[Entry], inspect: Inspect) -> Vec<Option<Bad>> {
     let mut no_providers: HashMap<&str, Bad> = HashMap::new();
     let mut faults = Vec::new();
@@ -282,23 +291,55 @@ fn beside_this_program(library: &str) -> Option<String> {
         .then(|| format!("set LD_LIBRARY_PATH to {0}, where it is, or write {0}/{library}", lib.display()))
 }
 
-/// Starts an entry's provider in a process of its own, which it may crash.
+/// This is far more than a provider needs to start.
+const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// Starts an entry's provider in a process of its own, which the provider may crash or keep from ending.
 fn library(entry: &Entry) -> Option<Bad> {
-    let bad = |why| Bad { why, remedy: None, of_library: false };
-    let name = &entry.library;
-    let answer = || -> Result<Option<Bad>> {
+    let answer = || {
         let mut command = Command::new(std::env::current_exe().context("finding this program")?);
         command.args(["inspect", registry::conf::write(std::slice::from_ref(entry)).trim_end()]);
-        let mut socket = parent::connect(&mut command)?;
-        socket.shutdown(Shutdown::Write)?;
-        let output = command.output().context("starting this program")?;
-        drop(command);
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer).context("reading its answer")?;
-        Ok(serde_json::from_str(&answer)
-            .unwrap_or_else(|_| Some(bad(format!("starting {name} ends a program ({})", output.status)))))
+        start(command, &entry.library, START_LIMIT)
     };
-    answer().unwrap_or_else(|error| Some(bad(format!("{error:#}"))))
+    answer().unwrap_or_else(|error| Some(Bad::of_entry(format!("{error:#}"))))
+}
+
+/// Runs a process that starts a library, and returns what it says of the library. A process that says nothing or does
+/// not end is a fault of the library.
+fn start(mut command: Command, library: &str, limit: Duration) -> Result<Option<Bad>> {
+    // Nobody reads what the library prints, so it must not fill a pipe.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let socket = parent::connect(&mut command)?;
+    socket.shutdown(Shutdown::Write)?;
+    let mut child = command.spawn().context("starting this program")?;
+    drop(command);
+    let Some(status) = end_within(&mut child, limit).context("waiting for this program")? else {
+        let why = format!("starting {library} does not end within {} s", limit.as_secs_f32());
+        // Other entries of the library would take as long.
+        return Ok(Some(Bad { why, remedy: None, of_library: true }));
+    };
+    // A process that the library has left behind may keep the other end of the socket open.
+    socket.set_nonblocking(true)?;
+    let mut answer = String::new();
+    let _ = BufReader::new(socket).read_line(&mut answer);
+    Ok(serde_json::from_str(&answer)
+        .unwrap_or_else(|_| Some(Bad::of_entry(format!("starting {library} ends a program ({status})")))))
+}
+
+/// Waits until a process ends. One that still runs after the limit is killed, and there is no status.
+fn end_within(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if start.elapsed() >= limit {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
 }
 
 #[derive(Args)]
@@ -364,5 +405,45 @@ mod tests {
         let findings = warnings(&entries, &Devices::default(), |_| None);
         let messages: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
         assert_eq!(messages, ["a: ia_params: crc=maybe: expected on or off"]);
+    }
+
+    /// What is said of a library whose start is this script. Its standard input is the socket.
+    fn started(script: &str, limit: Duration) -> Option<Bad> {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        start(command, "libx.so", limit).expect("sh starts")
+    }
+
+    fn why(script: &str) -> Option<String> {
+        started(script, START_LIMIT).map(|bad| bad.why)
+    }
+
+    #[test]
+    fn a_library_whose_start_does_not_end_is_stopped_at_the_limit() {
+        let bad = started("exec sleep 1000", Duration::from_millis(50)).expect("a fault");
+        assert_eq!(bad.why, "starting libx.so does not end within 0.05 s");
+        assert!(bad.of_library, "it is not tried again");
+    }
+
+    #[test]
+    fn a_process_that_is_stopped_is_reaped() {
+        let mut child = Command::new("sleep").arg("1000").spawn().expect("sleep starts");
+        assert_eq!(end_within(&mut child, Duration::ZERO).expect("it is killed"), None);
+        assert!(!Path::new(&format!("/proc/{}", child.id())).exists());
+    }
+
+    #[test]
+    fn a_library_that_prints_much_is_heard() {
+        assert_eq!(why("head -c 1000000 /dev/zero; head -c 1000000 /dev/zero >&2; echo null >&0"), None);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_process_that_a_library_leaves_behind() {
+        let start = Instant::now();
+        let ends = Some("starting libx.so ends a program (exit status: 3)".to_owned());
+        // It has the socket as its descriptor 3.
+        assert_eq!(why("exec 3<&0; sleep 60 & echo null >&0"), None);
+        assert_eq!(why("exec 3<&0; sleep 60 & exit 3"), ends);
+        assert!(start.elapsed() < Duration::from_secs(30));
     }
 }
