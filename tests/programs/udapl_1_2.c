@@ -537,7 +537,6 @@ static void transfers(void)
     ANSWERS(INVALID_ARGUMENT(2), dat_ep_post_send(active, 65, iov, cookie, flags));
     ANSWERS(INVALID_ARGUMENT(2), dat_ep_post_send(active, -1, iov, cookie, flags));
     ANSWERS(INVALID_ARGUMENT(3), dat_ep_post_send(active, 1, NULL, cookie, flags));
-    ANSWERS(INVALID_ARGUMENT(5), dat_ep_post_send(active, 1, iov, cookie, (DAT_COMPLETION_FLAGS)0x8000));
     ANSWERS(0x8005000c, dat_ep_post_send(connect_evd, 1, iov, cookie, flags));
     ANSWERS(0x8005000c, dat_ep_post_send(connect_evd, 65, iov, cookie, flags));
 

@@ -37,6 +37,9 @@ struct Cell {
     mark: AtomicU64,
 }
 
+/// The number of a request that nobody posts.
+const NEVER: u64 = u64::MAX >> 1;
+
 /// A request that is about to be posted.
 pub(super) struct Claim {
     /// Its id for the transport.
@@ -49,7 +52,7 @@ impl Requests {
     /// For at most so many.
     pub(super) fn new(max: usize) -> Self {
         // Without any place, one that is never free.
-        let mark = if max == 0 { u64::MAX - 1 } else { 0 };
+        let mark = if max == 0 { NEVER << 1 } else { 0 };
         let cell = || Cell { cookie: AtomicU64::new(0), mark: AtomicU64::new(mark) };
         Requests {
             posted: AtomicU64::new(0),
@@ -65,7 +68,7 @@ impl Requests {
     /// Nobody is told of completions: every cell is free, and the transport's queue is the limit.
     pub(super) fn report_nothing(&mut self) {
         self.reported = false;
-        *self.taken.get_mut() = u64::MAX;
+        *self.taken.get_mut() = NEVER - 1;
     }
 
     /// Cells in all.
@@ -115,7 +118,7 @@ impl Requests {
             let taken = self.taken();
             if self.silent.load(Ordering::Relaxed) <= taken {
                 // Each of the others keeps its cell until it is taken.
-                let outstanding = self.posted.load(Ordering::Relaxed) - taken;
+                let outstanding = self.posted.load(Ordering::Relaxed).saturating_sub(taken);
                 if outstanding >= self.cells.len() as u64 {
                     return None;
                 }
@@ -187,5 +190,25 @@ impl Cell {
     fn is_free(&self, taken: u64, carried_out: u64) -> bool {
         let mark = self.mark();
         mark >> 1 <= taken || mark & 1 == 1 && mark >> 1 <= carried_out
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_without_any_place_takes_nothing() {
+        for reported in [true, false] {
+            let (mut none, mut one) = (Requests::new(0), Requests::new(1));
+            if !reported {
+                none.report_nothing();
+                one.report_nothing();
+            }
+            assert!(none.claim(1, false, |_| 0).is_none(), "{reported}");
+            assert!(none.is_idle(|| 0) && none.is_over(), "{reported}");
+            assert!(one.claim(1, false, |_| 0).is_some(), "{reported}");
+            assert_eq!(one.claim(2, false, |_| 0).is_some(), !reported, "the transport's queue is the limit");
+        }
     }
 }

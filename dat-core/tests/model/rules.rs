@@ -138,14 +138,12 @@ impl Model {
                 };
                 none().when(self.ep(ep).is_none(), bad).when(!self.ep(ep).is_none_or(legal), state)
             }
-            Call::PostRecv { ep, lmr, length, flags } => {
+            Call::PostRecv { ep, lmr, length, .. } => {
                 let there = self.ep(ep);
                 let full = there.is_some_and(|ep| ep.open_recvs.len() >= ep.max_recvs);
-                let unsignalled = flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0;
                 none()
                     .when(there.is_none(), bad)
                     .when(there.is_some_and(|ep| ep.state.is_unconfigured()), state)
-                    .when(unsignalled && there.is_some_and(|ep| !ep.unsignalled), argument)
                     .segment(self, there, (lmr, length), DAT_MEM_PRIV_LOCAL_WRITE_FLAG)
                     .when(full, &[DAT_INSUFFICIENT_RESOURCES])
             }
@@ -153,15 +151,9 @@ impl Model {
                 let there = self.ep(ep);
                 let legal = |ep: &Ep| matches!(ep.state, State::Connected(_) | State::Disconnected);
                 let full = there.is_some_and(|ep| ep.open_requests.len() >= ep.max_requests);
-                let flags = if let Call::PostSend { flags, .. } = call { flags } else { 0 };
                 none()
                     .when(there.is_none(), bad)
                     .when(!there.is_none_or(legal), state)
-                    .when(
-                        flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0
-                            && there.is_some_and(|ep| !ep.unsignalled),
-                        argument,
-                    )
                     .when(matches!(call, Call::PostWrite { .. }) && length > BYTES, &[DAT_LENGTH_ERROR])
                     .segment(self, there, (lmr, length), DAT_MEM_PRIV_NONE_FLAG)
                     .when(full, &[DAT_INSUFFICIENT_RESOURCES])
@@ -199,6 +191,11 @@ impl Model {
             }
         };
         verdict.0
+    }
+
+    /// What is posted with these flags wakes nobody. Where the endpoint is not made for it, the flag means nothing.
+    fn is_quiet(&self, ep: usize, flags: DAT_COMPLETION_FLAGS) -> bool {
+        flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0 && self.ep(ep).is_some_and(|ep| ep.unsignalled)
     }
 
     /// All streams that feed the dispatcher are unsignalled.
@@ -326,7 +323,7 @@ impl Model {
             }
             Call::EpDisconnect { ep, flags } => self.disconnect(ep, flags),
             Call::PostRecv { ep, lmr, length, flags } => {
-                let quiet = flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0;
+                let quiet = self.is_quiet(ep, flags);
                 let work = Work { quiet, ..self.work(cookie, lmr, length) };
                 let Some(there) = &mut self.ep[ep] else { return Ok(()) };
                 there.open_recvs.push_back(cookie);
@@ -341,7 +338,7 @@ impl Model {
             }
             Call::PostSend { ep, lmr, length, flags } => {
                 let suppressed = flags & DAT_COMPLETION_SUPPRESS_FLAG != 0;
-                let quiet = flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0;
+                let quiet = self.is_quiet(ep, flags);
                 let work = Work { suppressed, quiet, ..self.work(cookie, lmr, length) };
                 self.request(ep, work);
             }
