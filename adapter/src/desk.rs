@@ -62,8 +62,9 @@ impl<E: Engine> Desk<E> {
 
     /// A part of a message has come: makes more passes until the message is complete or nothing comes any more.
     ///
-    /// A consumer that sees the first octets of a message in its memory may watch memory for the last ones, and not call again. Of
-    /// these passes so many count as tell one that polls from one that calls rarely.
+    /// A consumer that sees the first octets of a message in its memory may watch memory for the last ones, and not call
+    /// again. One of these passes in each [`RARELY`] counts as the consumer's: a call that takes long is as good as polling
+    /// for as long as it takes, and not for longer.
     #[cold]
     pub(crate) fn stay(&mut self) -> Stay {
         let start = Instant::now();

@@ -16,7 +16,7 @@
 //! A consumer that polls looks again within a microsecond, and one that watches its memory may not call for seconds. Nobody can
 //! tell in advance which of the two the next moment brings, so:
 //!
-//! - Who calls less than once in 50 µs does not poll, and is not waited for.
+//! - A consumer that calls less than once in 50 µs does not poll, and the thread does not wait for it.
 //! - The thread learns from whether it was of use ([`watch`]): after something came that no consumer looked for it is back in
 //!   the poller within 10 µs of the consumer's last call, and if it was of no use it stays away twice as long as before.
 //! - A pass that finds the first part of a message stays for the rest ([`Desk::stay`]): what a program sees of it in memory may

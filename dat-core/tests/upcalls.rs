@@ -1,5 +1,7 @@
-//! What a transport is asked for, and what it tells of: a transport that moves nothing keeps the questions, and the tests make its
-//! upcalls.
+//! What a transport is asked for, and what it tells of. The transport here moves nothing: it keeps what it is asked for, and the
+//! tests make its upcalls.
+
+mod support;
 
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
@@ -11,7 +13,7 @@ use dat_core::ep::{self, Ep, Handles};
 use dat_core::error::{OpenError, Result};
 use dat_core::evd::{self, Evd};
 use dat_core::handle::{self, Node};
-use dat_core::ia::{self, AsyncEvd, Entry, Ia};
+use dat_core::ia::{self, AsyncEvd, Ia};
 use dat_core::mem::pz;
 use dat_core::mem_transport::Mem;
 use dat_core::provider::*;
@@ -162,21 +164,9 @@ impl Queue<Told> for Nothing {
     }
 }
 
-unsafe extern "C" fn no_table(_: *const DAT_PROVIDER, _: *const DAT_PROVIDER_INFO) -> DAT_RETURN {
-    DAT_SUCCESS
-}
-
-unsafe extern "C" fn no_mapping(_: DAT_IA_HANDLE, _: *mut DAT_IA_HANDLE) -> DAT_RETURN {
-    DAT_INVALID_HANDLE
-}
-
 fn open(quiet: bool) -> &'static Node<Ia<Told>> {
-    let registry =
-        RegistryFns { add_provider: no_table, remove_provider: no_table, get_ia_handle: no_mapping };
-    let entry =
-        Entry { name: "told", provider: "told", table: std::ptr::null(), registry, thread_safe: false };
     // SAFETY: no dispatcher is given.
-    unsafe { ia::open(&Opens { quiet }, "told", entry, AsyncEvd::Create(8)) }.unwrap()
+    unsafe { ia::open(&Opens { quiet }, "told", support::entry("told"), AsyncEvd::Create(8)) }.unwrap()
 }
 
 impl Told {
@@ -259,7 +249,7 @@ fn a_completion_queue_is_attended_as_long_as_a_notification_object_wants_it() {
     assert_eq!(ia.transport.asked()[0], Asked::Attend(true));
 }
 
-/// `quiet`: the transport tells completions that were posted quiet from others, so that it can be asked for all but those.
+/// `quiet`: the transport tells completions that were posted quiet from others, so that it can be asked for all others.
 #[test]
 fn a_wait_asks_for_the_completions_that_wake() {
     use DAT_COMPLETION_DEFAULT_FLAG as DEFAULT;

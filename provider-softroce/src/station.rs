@@ -80,10 +80,10 @@ impl Station {
             (None, SocketAddr::V4(_)) => selftest::batches_are_as_they_should(address),
         };
         let mtu = Route::mtu_of(address);
-        let inside = Route::to(address, None).map_or(mtu, |route| route.mtu);
+        let loopback = Route::to(address, None).map_or(mtu, |route| route.mtu);
         let cfg = Cfg {
             path_mtu: mtu.min(params.mtu),
-            path_mtu_inside: inside.min(params.mtu),
+            loopback_path_mtu: loopback.min(params.mtu),
             response_timeout: RESPONSE_TIMEOUT,
             packet_lifetime: PACKET_LIFETIME,
             ..Cfg::new(port.slot(), guid, random())

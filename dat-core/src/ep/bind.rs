@@ -17,7 +17,7 @@ const BIND_FLAGS: DAT_COMPLETION_FLAGS =
     DAT_COMPLETION_SUPPRESS_FLAG | DAT_COMPLETION_BARRIER_FENCE_FLAG | DAT_COMPLETION_EVD_THRESHOLD_FLAG;
 
 impl<T: Transport> Node<Ep<T>> {
-    /// Whether a bind may be posted now, with these flags: those of them that mean something.
+    /// Whether a bind may be posted now, with these flags: without those that mean nothing.
     pub(crate) fn check_bind(&self, flags: DAT_COMPLETION_FLAGS) -> Result<DAT_COMPLETION_FLAGS> {
         self.shared.state.check(Event::PostRequest)?;
         // uDAPL 1.2, dat_rmr_bind: the completion is an event of the request EVD, which must be made for such.
@@ -27,7 +27,7 @@ impl<T: Transport> Node<Ep<T>> {
         }
         // uDAPL 1.2, dat_rmr_bind: unsignalled only if the endpoint was made for it.
         let known = BIND_FLAGS | link.unsignalled;
-        if flags & !known == 0 { Ok(flags) } else { self.only(known, flags, 8) }
+        if flags & !known == 0 { Ok(flags) } else { self.known_flags(known, flags, 8) }
     }
 
     /// Whether the endpoint is in this protection zone.

@@ -53,8 +53,9 @@ pub fn create<T: Transport>(
     let _control = ia.control();
     let setup = Setup {
         pz: handles.pz.map(Ref::new),
-        recv_evd: feed(handles.recv, params::recv_stream(&attr)).ok_or(Error::arg(attr_arg))?,
-        request_evd: feed(handles.request, params::request_stream(&attr)).ok_or(Error::arg(attr_arg))?,
+        recv_evd: feed(handles.recv, params::recv_stream_flags(&attr)).ok_or(Error::arg(attr_arg))?,
+        request_evd: feed(handles.request, params::request_stream_flags(&attr))
+            .ok_or(Error::arg(attr_arg))?,
         srq: handles.srq.map(Ref::new),
         attr,
         holding: Arc::default(),

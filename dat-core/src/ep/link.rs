@@ -66,7 +66,7 @@ impl<T: Transport> Ep<T> {
             srq: setup.srq.as_ref().map(|srq| &srq.srq),
             token: std::ptr::from_ref(&*flow) as u64,
             holding: Arc::clone(&holding),
-            sender_wakes: params::recv_stream(attr) == DAT_COMPLETION_SOLICITED_WAIT_FLAG,
+            sender_wakes: params::recv_stream_flags(attr) == DAT_COMPLETION_SOLICITED_WAIT_FLAG,
             max_requests: requests,
             max_recvs: recvs,
             max_request_segments: count(attr.max_request_iov)
@@ -80,8 +80,8 @@ impl<T: Transport> Ep<T> {
         let link = Box::into_raw(Box::new(Link {
             qp,
             flow,
-            unsignalled: params::request_stream(attr) & DAT_COMPLETION_UNSIGNALLED_FLAG,
-            recv_unsignalled: params::recv_stream(attr) & DAT_COMPLETION_UNSIGNALLED_FLAG,
+            unsignalled: params::request_stream_flags(attr) & DAT_COMPLETION_UNSIGNALLED_FLAG,
+            recv_unsignalled: params::recv_stream_flags(attr) & DAT_COMPLETION_UNSIGNALLED_FLAG,
             max_send_iov: if strict { request_iov } else { request_iov.max(write_iov) },
             max_write_iov: if strict && write_iov > 0 { write_iov } else { request_iov.max(write_iov) },
             max_message: max_size(attr.max_message_size),

@@ -168,8 +168,8 @@ impl<T: Transport> Setup<T> {
         attr: DAT_EP_ATTR,
     ) -> Result<()> {
         let feeds = |[recv, request]: [Option<&Node<Evd<T>>>; 2], attr: &DAT_EP_ATTR| {
-            let recv = feed(recv, params::recv_stream(attr))?;
-            Some((recv, feed(request, params::request_stream(attr))?))
+            let recv = feed(recv, params::recv_stream_flags(attr))?;
+            Some((recv, feed(request, params::request_stream_flags(attr))?))
         };
         let old = self.evds();
         // The endpoint's own streams are none of the others.

@@ -6,6 +6,7 @@ use super::post::MAX_SEGMENTS;
 use super::state::State;
 use super::watermark;
 use crate::error::{Error, Result};
+use crate::evd::STREAM_FLAGS;
 use crate::provider::Attrs;
 
 /// Attributes for an endpoint created without any (uDAPL 1.2, dat_ep_create: reasonable defaults).
@@ -32,32 +33,20 @@ pub(super) fn defaults(limits: &Attrs) -> DAT_EP_ATTR {
     }
 }
 
-/// The completion flags that the stream of receives may have.
-const RECV_STREAMS: [DAT_COMPLETION_FLAGS; 4] = [
-    DAT_COMPLETION_SOLICITED_WAIT_FLAG,
-    DAT_COMPLETION_UNSIGNALLED_FLAG,
-    DAT_COMPLETION_EVD_THRESHOLD_FLAG,
-    DAT_COMPLETION_DEFAULT_FLAG,
-];
-
-/// Those that the stream of requests may have.
-const REQUEST_STREAMS: [DAT_COMPLETION_FLAGS; 3] =
-    [DAT_COMPLETION_UNSIGNALLED_FLAG, DAT_COMPLETION_EVD_THRESHOLD_FLAG, DAT_COMPLETION_DEFAULT_FLAG];
-
-/// The completion flags of the stream of receives: of flags that an adapter which is not strict has let pass, the first that
-/// means something.
-pub(super) fn recv_stream(attr: &DAT_EP_ATTR) -> DAT_COMPLETION_FLAGS {
-    meant(attr.recv_completion_flags, &RECV_STREAMS)
+/// The completion flags of the stream of receives. An adapter that is not strict lets any flags pass; then the first of
+/// solicited, unsignalled, and threshold that is among them counts, else the default flag.
+pub(super) fn recv_stream_flags(attr: &DAT_EP_ATTR) -> DAT_COMPLETION_FLAGS {
+    last_of(&STREAM_FLAGS, attr.recv_completion_flags)
 }
 
-/// The same of requests.
-pub(super) fn request_stream(attr: &DAT_EP_ATTR) -> DAT_COMPLETION_FLAGS {
-    meant(attr.request_completion_flags, &REQUEST_STREAMS)
+/// The same of requests, which nobody solicits.
+pub(super) fn request_stream_flags(attr: &DAT_EP_ATTR) -> DAT_COMPLETION_FLAGS {
+    last_of(&STREAM_FLAGS[..STREAM_FLAGS.len() - 1], attr.request_completion_flags)
 }
 
-/// `DAT_COMPLETION_DEFAULT_FLAG` is no bit, and comes last.
-fn meant(flags: DAT_COMPLETION_FLAGS, streams: &[DAT_COMPLETION_FLAGS]) -> DAT_COMPLETION_FLAGS {
-    streams.iter().copied().find(|stream| flags & stream == *stream).unwrap_or(DAT_COMPLETION_DEFAULT_FLAG)
+/// The last of the list that `flags` contain. The first of the list is the default flag, which is no bit: all contain it.
+fn last_of(list: &[DAT_COMPLETION_FLAGS], flags: DAT_COMPLETION_FLAGS) -> DAT_COMPLETION_FLAGS {
+    list.iter().copied().rfind(|of_list| flags & of_list == *of_list).unwrap_or(DAT_COMPLETION_DEFAULT_FLAG)
 }
 
 /// Checks attributes against the adapter's limits; `arg` is the position of the attributes in the call. Of an endpoint on
@@ -70,8 +59,8 @@ pub(super) fn check(attr: &DAT_EP_ATTR, limits: &Attrs, on_srq: bool, arg: u32) 
     if limits.strict {
         check_qos(attr.qos)?;
     }
-    let flags_fit = RECV_STREAMS.contains(&attr.recv_completion_flags)
-        && REQUEST_STREAMS.contains(&attr.request_completion_flags);
+    let flags_fit = recv_stream_flags(attr) == attr.recv_completion_flags
+        && request_stream_flags(attr) == attr.request_completion_flags;
     let within = |value: DAT_COUNT, limit: usize| usize::try_from(value).is_ok_and(|v| v <= limit);
     let reads = limits.max_read_depth as usize;
     let fits = (flags_fit || !limits.strict)

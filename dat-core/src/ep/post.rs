@@ -134,7 +134,7 @@ impl<T: Transport> Node<Ep<T>> {
         let link = self.link()?;
         // uDAPL 1.2, dat_ep_post_send: unsignalled only if the endpoint was made for it.
         let known = REQUEST_FLAGS & !DAT_COMPLETION_UNSIGNALLED_FLAG | link.unsignalled;
-        let flags = if flags & !known == 0 { flags } else { self.only(known, flags, flags_arg)? };
+        let flags = if flags & !known == 0 { flags } else { self.known_flags(known, flags, flags_arg)? };
         let (max_segments, max_size) = match op {
             SendOp::Read(_) | SendOp::ReadToWindow(_) => (link.max_read_iov, link.max_rdma),
             SendOp::Write(_) | SendOp::WriteImm { .. } => (link.max_write_iov, link.max_rdma),
@@ -198,7 +198,7 @@ impl<T: Transport> Node<Ep<T>> {
         }
         // uDAPL 1.2, dat_ep_post_recv: neither suppression nor fence.
         let known = DAT_COMPLETION_EVD_THRESHOLD_FLAG | link.recv_unsignalled;
-        let flags = if flags & !known == 0 { flags } else { self.only(known, flags, 5)? };
+        let flags = if flags & !known == 0 { flags } else { self.known_flags(known, flags, 5)? };
         if segments.len() > link.max_recv_iov {
             return Err(Error::arg(2));
         }
@@ -228,9 +228,10 @@ impl<T: Transport> Node<Ep<T>> {
         if self.ia.transport.attrs().strict { Err(Error::of(DAT_LENGTH_ERROR)) } else { Ok(()) }
     }
 
-    /// Of completion flags those that mean something here. OFED's library looks at no others, and programs give them.
+    /// The completion flags without those that mean nothing here: OFED's library does not look at these, and programs give
+    /// them. `DAT_INVALID_PARAMETER`: the adapter is strict.
     #[cold]
-    pub(super) fn only(
+    pub(super) fn known_flags(
         &self,
         known: DAT_COMPLETION_FLAGS,
         flags: DAT_COMPLETION_FLAGS,

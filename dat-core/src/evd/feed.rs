@@ -23,10 +23,10 @@ pub struct Feed<T: Transport> {
 
 /// How many streams with which completion flags feed an EVD. Written under the adapter's control lock, read by anybody.
 #[derive(Default)]
-pub(super) struct Streams([AtomicU32; KINDS.len()]);
+pub(super) struct Streams([AtomicU32; STREAM_FLAGS.len()]);
 
-/// The completion flags that a stream may have, each a value of its own.
-const KINDS: [DAT_COMPLETION_FLAGS; 4] = [
+/// The completion flags that a stream may have, each a value of its own; streams of requests have all but the last.
+pub(crate) const STREAM_FLAGS: [DAT_COMPLETION_FLAGS; 4] = [
     DAT_COMPLETION_DEFAULT_FLAG,
     DAT_COMPLETION_EVD_THRESHOLD_FLAG,
     DAT_COMPLETION_UNSIGNALLED_FLAG,
@@ -37,7 +37,7 @@ impl Streams {
     /// The number of streams with these flags.
     fn of(&self, flags: DAT_COMPLETION_FLAGS) -> &AtomicU32 {
         // Attributes with any other flags are refused before a stream is made of them.
-        &self.0[KINDS.iter().position(|&kind| kind == flags).unwrap_or(0)]
+        &self.0[STREAM_FLAGS.iter().position(|&kind| kind == flags).unwrap_or(0)]
     }
 
     fn has(&self, flags: DAT_COMPLETION_FLAGS) -> bool {
@@ -46,7 +46,7 @@ impl Streams {
 
     /// The completion flags of all streams if they agree; the default flag if they differ, or if there is no stream.
     pub(super) fn agreed(&self) -> DAT_COMPLETION_FLAGS {
-        let mut kinds = KINDS.into_iter().filter(|&flags| self.has(flags));
+        let mut kinds = STREAM_FLAGS.into_iter().filter(|&flags| self.has(flags));
         match (kinds.next(), kinds.next()) {
             (Some(flags), None) => flags,
             _ => DAT_COMPLETION_DEFAULT_FLAG,
@@ -67,7 +67,7 @@ impl Streams {
 
     /// Whether a stream with these flags may join by the letter of the standard.
     fn match_with(&self, flags: DAT_COMPLETION_FLAGS) -> bool {
-        KINDS.into_iter().all(|kind| kind == flags || !self.has(kind))
+        STREAM_FLAGS.into_iter().all(|kind| kind == flags || !self.has(kind))
     }
 }
 

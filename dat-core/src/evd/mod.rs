@@ -25,6 +25,7 @@ use tracing::warn;
 use self::attendance::Attendance;
 use self::bell::Bell;
 pub use self::feed::Feed;
+pub(crate) use self::feed::STREAM_FLAGS;
 use self::take::Taker;
 use crate::cno::Cno;
 use crate::counters::{self, Ask, EvdCounters};

@@ -18,7 +18,7 @@ pub struct Cfg {
     /// The largest that is taken from callers.
     pub path_mtu: PathMtu,
     /// The same, from callers at the same address, whose packets do not leave the host.
-    pub path_mtu_inside: PathMtu,
+    pub loopback_path_mtu: PathMtu,
     /// How long peers may take to answer, and we.
     pub response_timeout: Timeout,
     /// How long a datagram is under way at most.
@@ -39,7 +39,7 @@ impl Cfg {
             ca_guid,
             secret,
             path_mtu: PathMtu::Octets4096,
-            path_mtu_inside: PathMtu::Octets4096,
+            loopback_path_mtu: PathMtu::Octets4096,
             response_timeout: Timeout::new(20),
             packet_lifetime: Timeout::new(16),
             max_cm_retries: 15,

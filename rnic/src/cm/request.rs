@@ -170,7 +170,7 @@ impl Cm {
             return Err(Reason::STALE_CONNECTION.into());
         }
         let listener = self.listeners.get(&port).ok_or(Reason::INVALID_SERVICE_ID)?;
-        let most = if from == to { self.cfg.path_mtu_inside } else { self.cfg.path_mtu };
+        let most = if from == to { self.cfg.loopback_path_mtu } else { self.cfg.path_mtu };
         let path_mtu = PathMtu::new(req.path_mtu)
             .filter(|&mtu| mtu <= most)
             .ok_or_else(|| Refusal { reason: Reason::INVALID_MTU, ari: vec![most.code()] })?;

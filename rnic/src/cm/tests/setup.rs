@@ -159,9 +159,9 @@ fn a_path_mtu_that_is_too_large() {
     assert!(pair.is_empty());
 }
 
-/// What the interface carries does not matter inside of the host.
+/// Between two processes at one address packets do not go through the interface.
 #[test]
-fn a_path_mtu_that_is_too_large_for_others() {
+fn a_path_mtu_that_is_too_large_for_other_addresses() {
     let mut pair = Pair::new();
     pair.cms[B].cfg.path_mtu = PathMtu::Octets1024;
     pair.cms[B].listen(PORT, 1).unwrap();
