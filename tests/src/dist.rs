@@ -14,7 +14,7 @@ pub struct Dist {
 }
 
 impl Dist {
-    /// `OPENDAT_DIST` when set (`cargo xtask test` sets it), else `dist` in the target directory of this test.
+    /// `OPENDAT_DIST` when set (`cargo xtask test` sets it), else what that has laid out in the target directory of this test.
     pub fn locate() -> Result<Self, Skip> {
         let root = match env::var_os("OPENDAT_DIST") {
             Some(root) => PathBuf::from(root),
@@ -26,7 +26,7 @@ impl Dist {
         if library.exists() {
             return Ok(Self { root });
         }
-        Err(Skip(format!("{} is not built: run `cargo xtask test` or `cargo xtask dist`", library.display())))
+        Err(Skip(format!("{} is not built: run `cargo xtask test`", library.display())))
     }
 
     /// A copy of libdat2.so.2 alone, for users who may not look where this one is.
@@ -64,9 +64,9 @@ impl Dist {
     }
 }
 
-/// `<target>/<profile>/deps/<test>` → `<target>/dist`.
+/// `<target>/<profile>/deps/<test>` → `<target>/test-dist`.
 fn beside_this_test() -> Option<PathBuf> {
-    Some(env::current_exe().ok()?.ancestors().nth(3)?.join("dist"))
+    Some(env::current_exe().ok()?.ancestors().nth(3)?.join("test-dist"))
 }
 
 /// A program of the distribution, by its name on `PATH`; `package` brings it.

@@ -1,7 +1,7 @@
 //! What tests that cross crates share: where the artefacts are, how a program is run and judged.
 //!
 //! The tests themselves are in `tests/`: `programs/` runs Debian's unmodified programs, the others are C programs of
-//! our own (`programs/*.c`) and callers of the C ABI. They look at what `cargo xtask dist` laid out; without it they
+//! our own (`programs/*.c`) and callers of the C ABI. They look at what `cargo xtask test` has laid out as `cargo xtask dist` does; without it they
 //! say that they are skipped.
 #![forbid(unsafe_code)]
 
@@ -23,7 +23,7 @@ pub use process::{Ended, Running, ends_with_ok};
 pub use provider::{PROVIDERS, Provider, VERBS};
 pub use registry::Registry;
 pub use torn::is_torn;
-pub use trial::{Stop, trial};
+pub use trial::{SHARE, Stop, is_short_run, run, trial};
 
 /// Why a test cannot run here. It is not a failure of the product, and never counted as a pass.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,9 @@
-//! A test that may find that it cannot run here.
+//! Tests that programs make themselves: which of them are run, and that one may find that it cannot run here.
 
-use libtest_mimic::{Completion, Failed, Trial};
+use std::env;
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use crate::Skip;
 
@@ -25,6 +28,32 @@ impl From<String> for Stop {
     }
 }
 
+/// Whether the short run is wanted (`cargo xtask test` without `--all`), which leaves out what takes long and finds little
+/// that other tests do not find.
+pub fn is_short_run() -> bool {
+    env::var_os("OPENDAT_SHORT").is_some()
+}
+
+/// Several processes may share the tests of a program: what the names of this one's tests begin with, or after `!`, those of
+/// all others.
+pub const SHARE: &str = "OPENDAT_SHARE";
+
+/// Runs this process's share of the tests.
+pub fn run(arguments: &Arguments, mut trials: Vec<Trial>) -> ExitCode {
+    if let Ok(share) = env::var(SHARE) {
+        trials.retain(|trial| is_of(&share, trial.name()));
+    }
+    libtest_mimic::run(arguments, trials).exit_code()
+}
+
+fn is_of(share: &str, name: &str) -> bool {
+    let begins = |starts: &str| starts.split(',').any(|start| name.starts_with(start));
+    match share.strip_prefix('!') {
+        Some(others) => !begins(others),
+        None => begins(share),
+    }
+}
+
 /// The test of this name.
 pub fn trial(name: String, run: impl FnOnce() -> Result<(), Stop> + Send + 'static) -> Trial {
     Trial::ignorable_test(name, move || match run() {
@@ -32,4 +61,18 @@ pub fn trial(name: String, run: impl FnOnce() -> Result<(), Stop> + Send + 'stat
         Err(Stop::Skip(Skip(reason))) => Ok(Completion::ignored_with(reason)),
         Err(Stop::Fail(why)) => Err(Failed::from(why)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_of;
+
+    #[test]
+    fn each_test_is_of_one_share() {
+        let tests = ["a::one", "b::one", "c::a::one"];
+        let of = |share: &str| tests.map(|test| is_of(share, test));
+        assert_eq!(of("a::"), [true, false, false]);
+        assert_eq!(of("a::,b::"), [true, true, false]);
+        assert_eq!(of("!a::,b::"), [false, false, true]);
+    }
 }

@@ -2,7 +2,7 @@
 //! one-sided progress, wrong handles, allocations, signals, forks, the end of the process.
 #![forbid(unsafe_code)]
 
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use libtest_mimic::Arguments;
@@ -129,7 +129,7 @@ fn plugin(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> {
     Ok(Registry::plugin(dist, provider))
 }
 
-fn main() {
+fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     if !arguments.list {
         enter_own_network();
@@ -144,7 +144,7 @@ fn main() {
             .chain(of_packets)
             .map(move |behaviour| trial(name(behaviour), || behaviour.run(provider)))
     });
-    libtest_mimic::run(&arguments, trials.collect()).exit();
+    opendat_tests::run(&arguments, trials.collect())
 }
 
 impl Behaviour {

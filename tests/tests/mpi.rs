@@ -1,9 +1,9 @@
-//! An MPI library that nobody here wrote: Intel MPI 2018 over DAPL, with mpi4py's benchmarks and its own tests. `cargo xtask test`
+//! An MPI library that nobody here wrote: Intel MPI 2018 over DAPL, with mpi4py's benchmarks and its own tests. `cargo xtask test --all`
 //! installs both in the target directory, and says where in `OPENDAT_MPI`.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Arguments;
@@ -137,7 +137,7 @@ const TRIES: usize = 100;
 /// A job that takes longer hangs. mpi4py's tests with four ranks on two busy processors take minutes.
 const LIMIT: Duration = Duration::from_secs(600);
 
-fn main() {
+fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     if !arguments.list {
         enter_own_network();
@@ -154,7 +154,7 @@ fn main() {
         let name = format!("mpi::what_is_left_out_fails_over_the_librarys_own_tcp::{}", left_out.module);
         trial(name, move || fails_over_tcp(left_out))
     });
-    libtest_mimic::run(&arguments, trials.chain(not_ours).collect()).exit();
+    opendat_tests::run(&arguments, trials.chain(not_ours).collect())
 }
 
 /// Where Intel MPI, Python and mpi4py's tests are.
@@ -168,7 +168,7 @@ impl Installation {
         match root {
             Some(root) if root.join("bin/mpiexec.hydra").exists() => Ok(Self { root }),
             _ => Err(Skip(
-                "no Intel MPI: `cargo xtask test` installs it, where there is Python with pip".into(),
+                "no Intel MPI: `cargo xtask test --all` installs it, where there is Python with pip".into(),
             )),
         }
     }

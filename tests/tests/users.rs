@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Arguments;
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 /// How long any of this may take.
 const LIMIT: Duration = Duration::from_secs(90);
 
-fn main() {
+fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     if !arguments.list {
         enter_network_of_all_users();
@@ -37,7 +37,7 @@ fn main() {
     trials.push(trial("a_set_user_id_program_heeds_no_variables".to_owned(), || {
         set_user_id(&World::new(&PROVIDERS[0])?)
     }));
-    libtest_mimic::run(&arguments, trials).exit();
+    opendat_tests::run(&arguments, trials)
 }
 
 /// What users other than root can read: the library, and what names the provider.

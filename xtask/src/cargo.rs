@@ -1,8 +1,12 @@
 //! Calling cargo again, and the two directories that every task needs.
 
 use std::env;
+use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
@@ -24,4 +28,32 @@ pub(crate) fn target() -> Result<PathBuf> {
     let program = env::current_exe().context("where is this program?")?;
     let target = program.ancestors().nth(2).context("this program lies outside a target directory")?;
     Ok(target.to_owned())
+}
+
+/// How often something that says little is said to go on.
+const STILL: Duration = Duration::from_secs(10);
+
+/// Runs a command to its end, whose standard output is answered; where cargo does not draw its own progress, what it does is
+/// said now and then.
+pub(crate) fn watch(command: &mut Command, what: &str) -> Result<(ExitStatus, String)> {
+    let began = Instant::now();
+    println!("{what}");
+    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("{what}: no start"))?;
+    let mut stdout = child.stdout.take().context("it has no output")?;
+    let (sender, said) = mpsc::channel();
+    thread::spawn(move || {
+        let mut text = String::new();
+        sender.send(stdout.read_to_string(&mut text).map(|_| text)).ok();
+    });
+    let text = loop {
+        match said.recv_timeout(STILL) {
+            Ok(text) => break text.with_context(|| format!("{what}: its output cannot be read"))?,
+            Err(RecvTimeoutError::Timeout) if io::stderr().is_terminal() => {}
+            Err(RecvTimeoutError::Timeout) => println!("{what}: {} s", began.elapsed().as_secs()),
+            Err(RecvTimeoutError::Disconnected) => break String::new(),
+        }
+    };
+    let status = child.wait().with_context(|| format!("{what}: no end"))?;
+    println!("{what}: done after {} s", began.elapsed().as_secs());
+    Ok((status, text))
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::cargo::{cargo, target, workspace};
+use crate::cargo::{cargo, target, watch, workspace};
 use crate::notices;
 
 /// A C library of DAT as it is installed.
@@ -61,19 +61,40 @@ pub(crate) const PLUGINS: [Plugin; 3] = [
     Plugin { package: "provider-verbs-plugin", file: "libdat_verbs.so" },
 ];
 
+/// How it is built.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// For users: as fast as can be. Building it takes minutes.
+    Dist,
+    /// For the full run of the tests: as `cargo run --release` has it.
+    Release,
+    /// For the short run: of the same libraries as the tests, which are compiled anyway.
+    Dev,
+}
+
+impl Profile {
+    /// What cargo calls it, where cargo puts what it builds, and where that is laid out.
+    fn names(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Profile::Dist => ("fat-lto", "fat-lto", "dist"),
+            Profile::Release => ("release", "release", "test-dist"),
+            Profile::Dev => ("dev", "debug", "test-dist"),
+        }
+    }
+}
+
 /// Builds and lays out everything; answers the root of the layout.
-pub(crate) fn build() -> Result<PathBuf> {
-    let built = cargo()
-        .args(["build", "--release"])
-        .args(packages().iter().flat_map(|package| ["-p", package]))
-        .status()
-        .context("cargo does not start")?;
-    ensure!(built.success(), "cargo build --release failed ({built})");
+pub(crate) fn build(profile: Profile) -> Result<PathBuf> {
+    let (profile, directory, layout) = profile.names();
+    let mut build = cargo();
+    build.args(["build", "--profile", profile]).args(packages().iter().flat_map(|package| ["-p", package]));
+    let (built, _) = watch(&mut build, "building the libraries, the providers and dat")?;
+    ensure!(built.success(), "cargo build --profile {profile} failed ({built})");
 
     let target = target()?;
-    let (release, root) = (target.join("release"), target.join("dist"));
+    let (release, root) = (target.join(directory), target.join(layout));
     // Laid out beside and swapped in: whoever looks never sees half of it.
-    let stage = target.join("dist.new");
+    let stage = target.join(layout).with_extension("new");
     remove(&stage)?;
     for dir in ["lib/pkgconfig", "bin", "share"] {
         fs::create_dir_all(stage.join(dir)).with_context(|| format!("cannot create {dir}"))?;

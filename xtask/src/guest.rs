@@ -1,55 +1,81 @@
-//! `cargo xtask guest`: our providers and the kernel's RDMA drivers, face to face. The kernel is Debian's, in a virtual
+//! Our providers and the kernel's RDMA drivers, face to face. The kernel is Debian's, in a virtual
 //! machine that `tests/guest/build.sh` makes of Debian's packages; the tests are those of `tests/tests/programs/guest/`.
 
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
-use crate::cargo::{target, workspace};
-use crate::prerequisites::{is_root, on_path};
-use crate::tally::Tally;
-use crate::test::{count_all, programs, verdict};
-use crate::{dist, prerequisites};
+use crate::cargo::{cargo, target, workspace};
+use crate::dist::{self, Profile};
+use crate::prerequisites::{self, is_root, on_path};
+use crate::test::{Environment, Load, PROGRAMS, Prepared, Stage, Tests};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Run the tests whose name contains this
-    filter: Option<String>,
+    /// Of how many rounds; the figures are those of the middle
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
 }
 
-/// As [`crate::test::run`], the tests with the guest only.
-pub(crate) fn run(options: &Options) -> Result<bool> {
-    prerequisites::provide();
-    let tally = tests(&dist::build()?, options.filter.as_deref())?;
-    Ok(verdict(&tally, false))
+/// Measures provider-verbs and provider-softroce beside Debian's libdaplofa in the guest; judges nothing.
+pub(crate) fn measure(options: &Options) -> Result<bool> {
+    prerequisites::provide(true);
+    let dist = dist::build(Profile::Dist)?;
+    let machine = match build()? {
+        Made::Machine(environment) => environment,
+        Made::Cannot(why) => bail!("there is no guest: {why}"),
+    };
+    let mut command = cargo();
+    command.args(["test", "--workspace", "--test", "programs", "--", "--nocapture"]).envs(machine);
+    let status = command.env("OPENDAT_DIST", dist).env(ROUNDS, options.rounds.to_string()).status();
+    Ok(status.context("cargo does not start")?.success())
 }
 
-/// Runs them. Where there can be no guest they count as one that is skipped.
-pub(crate) fn tests(dist: &Path, filter: Option<&str>) -> Result<Tally> {
-    let machine = target()?.join("guest");
+/// Tells the program that nothing but this is wanted.
+const ROUNDS: &str = "OPENDAT_GUEST_SPEED";
+
+/// The tests with the guest. Where there can be none they count as one that is skipped.
+pub(crate) fn stage(tests: &Tests) -> Result<Stage> {
+    let (program, filter, environment) =
+        (tests.program(PROGRAMS)?, tests.filter.clone(), tests.environment());
+    Ok(Stage::new("the guest", move || {
+        let mut environment = environment;
+        match build()? {
+            Made::Machine(machine) => environment.extend(machine),
+            Made::Cannot(why) => return Ok(Prepared::Cannot(why)),
+        }
+        let rest = format!("!{}", GROUPS.concat().join(","));
+        let shares = GROUPS.iter().map(|group| group.join(",")).chain([rest]);
+        let job = |share: String| {
+            program.job_of_share(&share, &environment, filter.as_deref(), Load::Waits).transpose()
+        };
+        Ok(Prepared::Jobs(shares.filter_map(job).collect::<Result<_>>()?))
+    }))
+}
+
+/// What comes of building it.
+enum Made {
+    /// What tells the tests where it is.
+    Machine(Environment),
+    Cannot(String),
+}
+
+fn build() -> Result<Made> {
     if let Some(reason) = obstacle() {
-        return Ok(Tally::of_skip("the guest", &reason));
+        return Ok(Made::Cannot(reason));
     }
-    println!("building the guest in {}", machine.display());
+    let machine = target()?.join("guest");
     let mut build = Command::new("timeout");
     build.arg(BUILD_LIMIT).arg(workspace().join("tests/guest/build.sh")).arg(&machine);
-    let built = build.status();
-    let built = built.context("tests/guest/build.sh does not start")?;
-    match built.code() {
-        Some(0) => {}
-        Some(CANNOT_BE_HAD) => {
-            return Ok(Tally::of_skip("the guest", "its packages cannot be downloaded, see above"));
-        }
-        _ => bail!("tests/guest/build.sh failed ({built})"),
+    let output = build.output().context("tests/guest/build.sh does not start")?;
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    if output.status.code() == Some(CANNOT_BE_HAD) {
+        return Ok(Made::Cannot(format!("its packages cannot be downloaded\n{said}")));
     }
-    let group = |share: String| {
-        let mut command = programs(dist, filter, &share);
-        command.env("OPENDAT_GUEST", &machine);
-        command
-    };
-    let rest = group(format!("!{}", GROUPS.concat().join(",")));
-    count_all(std::iter::once(rest).chain(GROUPS.map(|tests| group(tests.join(",")))))
+    ensure!(output.status.success(), "tests/guest/build.sh failed ({})\n{said}", output.status);
+    Ok(Made::Machine(vec![("OPENDAT_GUEST", machine)]))
 }
 
 /// Runs at the same time as the rest, each with a guest and a network of its own: while the programs of one wait, those of

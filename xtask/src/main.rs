@@ -1,4 +1,4 @@
-//! Development tasks: `cargo xtask test | guest | loom | mutants | miri | mpi | dist | package | deny`.
+//! Development tasks: `cargo xtask test | loom | mutants | miri | mpi | guest | dist | package | deny`.
 #![forbid(unsafe_code)]
 
 mod cargo;
@@ -12,8 +12,6 @@ mod mutants;
 mod notices;
 mod package;
 mod prerequisites;
-mod standstill;
-mod tally;
 mod test;
 mod tools;
 #[cfg(test)]
@@ -23,6 +21,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use dist::Profile;
+use test::Stage;
+
 /// Development tasks of OpenDAT
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
@@ -30,11 +31,9 @@ enum Task {
     /// Build the release artefacts and lay them out in target/dist/{lib,include,bin,share}
     Dist,
     /// Make what others install, in target/package: a tarball, and packages for Debian
-    Package(package::Options),
-    /// Run every test, the unmodified Debian programs included
+    Package,
+    /// Run the tests: some minutes of them, or with --all, everything there is
     Test(test::Options),
-    /// Run only the tests with a virtual machine whose kernel has the other implementations
-    Guest(guest::Options),
     /// Run only the tests that try every interleaving of the lock-free parts
     Loom,
     /// Break dat-core and rnic on purpose, change by change, and see whether the tests notice (not part of test)
@@ -43,22 +42,26 @@ enum Task {
     Miri,
     /// Measure MPI messages over our adapters, beside the MPI library's own TCP (not part of test)
     Mpi(mpi::speed::Options),
+    /// Measure small operations over the kernel's RDMA drivers in a virtual machine, beside Debian's provider (not part of test)
+    Guest(guest::Options),
     /// Check what we depend on: licences, sources, advisories (not part of test)
     Deny(deny::Options),
 }
 
 fn main() -> ExitCode {
     let outcome = match Task::parse() {
-        Task::Dist => dist::build().map(|root| {
+        Task::Dist => dist::build(Profile::Dist).map(|root| {
             println!("{}", root.display());
             true
         }),
-        Task::Package(options) => package::run(&options),
+        Task::Package => package::run(),
         Task::Test(options) => test::run(&options),
-        Task::Guest(options) => guest::run(&options),
-        Task::Loom => loom::tests().and_then(|tests| test::run_only([tests])),
+        Task::Guest(options) => guest::measure(&options),
+        Task::Loom => {
+            loom::job(true, None).and_then(|job| test::run_only(vec![Stage::of("loom", vec![job])]))
+        }
         Task::Mutants(options) => mutants::run(&options),
-        Task::Miri => miri::tests().and_then(test::run_only),
+        Task::Miri => miri::stage().and_then(|stage| test::run_only(vec![stage])),
         Task::Mpi(options) => mpi::speed::run(&options),
         Task::Deny(options) => deny::run(&options),
     };

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Result, ensure};
 
 use crate::cargo::{target, workspace};
+use crate::test::{Job, Load, Runs, Stage};
 
 /// What it is, if it is missing.
 const INSTALL: &str = "rustup toolchain install nightly --profile minimal --component miri,rust-src";
@@ -18,15 +19,15 @@ const PARTS: [(&str, &[&str]); 4] = [
     ("dat-core", &["handle::", "evd::", "wake::", "counters::", "ep::watermark::", "mem_transport::"]),
 ];
 
-/// A command for each crate. Fails, with what to do, if there is no Miri.
-pub(crate) fn tests() -> Result<Vec<Command>> {
+/// A job for each crate. Fails, with what to do, if there is no Miri.
+pub(crate) fn stage() -> Result<Stage> {
     let version = miri().arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     ensure!(
         version.is_ok_and(|status| status.success()),
         "there is no Miri, which comes with the nightly compiler: {INSTALL}"
     );
     let target = target()?.join("miri");
-    let command = |(name, filters): (&str, &[&str])| {
+    let job = |(name, filters): (&str, &[&str])| {
         let mut command = miri();
         command
             .args(["test", "--no-fail-fast", "--color=never", "--lib", "-p", name])
@@ -36,9 +37,9 @@ pub(crate) fn tests() -> Result<Vec<Command>> {
             // Property tests keep files. Addresses come as numbers over the C interface, so provenance is exposed.
             .env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance")
             .env("PROPTEST_CASES", "2");
-        command
+        Job { name: format!("Miri of {name}"), command, runs: Runs::Cargo, load: Load::Computes }
     };
-    Ok(PARTS.map(command).into())
+    Ok(Stage::of("Miri", PARTS.map(job).into()))
 }
 
 fn miri() -> Command {

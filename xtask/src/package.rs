@@ -10,51 +10,43 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::cargo::{target, workspace};
-use crate::dist::{self, DOCUMENTS, LIBRARIES, PLUGINS, remove};
-use crate::prerequisites::{self, is_root, on_path};
-use crate::tally::Tally;
-use crate::test::{count, programs, verdict};
+use crate::dist::{self, DOCUMENTS, LIBRARIES, PLUGINS, Profile, remove};
+use crate::prerequisites::{is_root, on_path};
+use crate::test::{Load, PROGRAMS, Prepared, Stage, Tests};
 use crate::tools;
 
-#[derive(clap::Args)]
-pub(crate) struct Options {
-    /// Try them, too, in a Debian that has nothing else (part of `cargo xtask test`)
-    #[arg(long)]
-    test: bool,
-}
-
-pub(crate) fn run(options: &Options) -> Result<bool> {
-    if options.test {
-        prerequisites::provide();
-        return Ok(verdict(&tests(&dist::build()?)?, false));
-    }
-    println!("{}", build(&dist::build()?)?.display());
+/// Makes them of what users get.
+pub(crate) fn run() -> Result<bool> {
+    println!("{}", build(&dist::build(Profile::Dist)?)?.display());
     Ok(true)
 }
 
 /// Makes them and tries them in a clean Debian. Where that cannot be, it counts as one test that is skipped.
-pub(crate) fn tests(dist: &Path) -> Result<Tally> {
-    if let Some(reason) = obstacle() {
-        return Ok(Tally::of_skip("the packages", &reason));
-    }
-    if let Err(error) = tools::DEB.provide() {
-        return Ok(Tally::of_skip("the packages", &format!("{error:#}")));
-    }
-    let packages = build(dist)?;
-    let debian = target()?.join("debian-12");
-    println!("building a clean Debian in {}", debian.display());
-    let built = Command::new(workspace().join("tests/packages/build.sh")).arg(&debian).status();
-    let built = built.context("tests/packages/build.sh does not start")?;
-    match built.code() {
-        Some(0) => {}
-        Some(CANNOT_BE_HAD) => {
-            return Ok(Tally::of_skip("the packages", "a clean Debian cannot be had, see above"));
+pub(crate) fn stage(tests: &Tests) -> Result<Stage> {
+    let (program, filter, dist) = (tests.program(PROGRAMS)?, tests.filter.clone(), tests.dist.clone());
+    let environment = tests.environment();
+    Ok(Stage::new("the packages", move || {
+        let mut environment = environment;
+        if let Some(reason) = obstacle() {
+            return Ok(Prepared::Cannot(reason));
         }
-        _ => bail!("tests/packages/build.sh failed ({built})"),
-    }
-    let mut command = programs(dist, None, "packages::");
-    command.env("OPENDAT_PACKAGES", packages).env("OPENDAT_DEBIAN", debian);
-    count(&mut command)
+        if let Err(error) = tools::DEB.provide() {
+            return Ok(Prepared::Cannot(format!("{error:#}")));
+        }
+        let packages = build(&dist)?;
+        let debian = target()?.join("debian-12");
+        let built = Command::new(workspace().join("tests/packages/build.sh")).arg(&debian).output();
+        let built = built.context("tests/packages/build.sh does not start")?;
+        let said = [built.stdout, built.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        if built.status.code() == Some(CANNOT_BE_HAD) {
+            return Ok(Prepared::Cannot(format!("a clean Debian cannot be had\n{said}")));
+        }
+        ensure!(built.status.success(), "tests/packages/build.sh failed ({})\n{said}", built.status);
+        environment.extend([("OPENDAT_PACKAGES", packages), ("OPENDAT_DEBIAN", debian)]);
+        let job = program.job_of_share("packages::", &environment, filter.as_deref(), Load::Waits)?;
+        Ok(Prepared::Jobs(job.into_iter().collect()))
+    }))
 }
 
 /// How `build.sh` says so.

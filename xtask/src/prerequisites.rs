@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 
 /// Something a test looks for, and the Debian package that brings it.
 struct Need {
+    /// Only the full run needs it.
+    full: bool,
     what: &'static str,
     file: &'static str,
     package: &'static str,
@@ -29,7 +31,7 @@ const NEEDS: &[Need] = &[
     need("libc headers", "/usr/include/stdio.h", "libc6-dev", "C programs"),
     need("pkg-config", "/usr/bin/pkg-config", "pkg-config", "the shipped pkg-config file"),
     need("tshark", "/usr/bin/tshark", "tshark", "captures as Wireshark sees them"),
-    need("valgrind", "/usr/bin/valgrind", "valgrind", "dtest under valgrind"),
+    full("valgrind", "/usr/bin/valgrind", "valgrind", "dtest under valgrind"),
     need(
         "scapy",
         "/usr/lib/python3/dist-packages/scapy/contrib/roce.py",
@@ -43,20 +45,25 @@ const NEEDS: &[Need] = &[
         "network namespaces: one so that no port is found in use, one for another host",
     ),
     need("nft", "/usr/sbin/nft", "nftables", "a wire that loses packets"),
-    need("debootstrap", "/usr/sbin/debootstrap", "debootstrap", "our packages in a clean Debian"),
-    need("dpkg-shlibdeps", "/usr/bin/dpkg-shlibdeps", "dpkg-dev", "what our packages depend on"),
+    full("debootstrap", "/usr/sbin/debootstrap", "debootstrap", "our packages in a clean Debian"),
+    full("dpkg-shlibdeps", "/usr/bin/dpkg-shlibdeps", "dpkg-dev", "what our packages depend on"),
     need("chromium", "/usr/bin/chromium", "chromium", "the page of dat bench, as a browser shows it"),
     need("python3", "/usr/bin/python3", "python3", "Intel MPI's programs"),
-    need("venv", "/usr/share/doc/python3-venv", "python3-venv", "Intel MPI, which pip installs"),
+    full("venv", "/usr/share/doc/python3-venv", "python3-venv", "Intel MPI, which pip installs"),
     need("gdb", "/usr/bin/gdb", "gdb", "backtraces of a program that hangs; no test depends on it"),
 ];
 
 const fn need(what: &'static str, file: &'static str, package: &'static str, why: &'static str) -> Need {
-    Need { what, file, package, why }
+    Need { full: false, what, file, package, why }
 }
 
-/// Installs what is missing when this is root on a machine with apt, and says what remains missing.
-pub(crate) fn provide() {
+const fn full(what: &'static str, file: &'static str, package: &'static str, why: &'static str) -> Need {
+    Need { full: true, ..need(what, file, package, why) }
+}
+
+/// Installs what is missing of what the run needs, when this is root on a machine with apt, and says what remains missing.
+pub(crate) fn provide(everything: bool) {
+    let missing = || missing().filter(|need| everything || !need.full);
     let packages: Vec<&str> = missing().map(|need| need.package).collect();
     if packages.is_empty() {
         return;

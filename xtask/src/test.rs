@@ -1,69 +1,180 @@
-//! `cargo xtask test`: every test of the workspace, counted as one run.
+//! `cargo xtask test`: the tests of the workspace, counted as one run.
+//!
+//! The short run leaves out what takes long and finds little that the rest does not find: the test programs see `OPENDAT_SHORT`
+//! and choose by themselves. `--all` runs everything there is; so does a run with a filter, of what the filter takes.
 
-use std::io::{self, BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::LazyLock;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
-use std::time::Duration;
+mod job;
+mod lanes;
+mod plan;
+mod process;
+mod run;
+mod screen;
+mod standstill;
+mod tally;
+mod times;
+
+use std::path::PathBuf;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::cargo::cargo;
-use crate::tally::Tally;
-use crate::{dist, guest, loom, mpi, package, prerequisites, standstill};
+pub(crate) use job::{Job, Load, Prepared, Runs, Stage};
+pub(crate) use plan::{Environment, Program};
+
+use crate::cargo::target;
+use crate::dist::Profile;
+use crate::{dist, guest, loom, mpi, package, prerequisites};
+use run::Run;
+use screen::{Colour, Screen, clock};
+use tally::Tally;
+use times::Times;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
+    /// Run everything: also the virtual machine, the packages, MPI, valgrind, sanitizers, fuzz targets, each library and
+    /// registry
+    #[arg(long)]
+    all: bool,
     /// A skipped test is a failure
     #[arg(long)]
     strict: bool,
-    /// Leave out the tests with a virtual machine (`cargo xtask guest`)
-    #[arg(long)]
-    without_guest: bool,
-    /// Run the tests whose name contains this
+    /// Run them so many times
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    repeat: usize,
+    /// Run the tests whose names contain this, also those that only --all runs
     filter: Option<String>,
 }
 
-/// Prints what the tests print and, as the last line, `N passed, N failed, N skipped` over all of them. Answers
-/// whether that is good enough.
+/// What the short run leaves out; what follows is said at its end.
+const LEFT_OUT: &str = "the virtual machine with the kernel's rxe and siw, packages in a clean Debian, MPI, valgrind, \
+                        sanitizers, fuzz targets, most of Debian's programs, most cases over other libraries and registries, \
+                        loom's longest models";
+
+/// Prints how far it is, and as the last line, `N passed, N failed, N skipped` over all tests. Answers whether that is good
+/// enough.
 pub(crate) fn run(options: &Options) -> Result<bool> {
-    prerequisites::provide();
-    let mut tally = match dist::build() {
-        Ok(root) => {
-            let mut tally = of_workspace(&root, options.filter.as_deref())?;
-            if options.filter.is_none() {
-                let packages = package::tests(&root);
-                tally.add(
-                    packages.unwrap_or_else(|error| Tally::of_failure("packages", &format!("{error:#}"))),
-                );
-            }
-            if options.without_guest {
-                println!("left out: the tests with a virtual machine (--without-guest)");
-            } else if options.filter.is_none() {
-                tally.add(guest::tests(&root, None)?);
-            }
-            tally
+    let everything = options.all || options.filter.is_some();
+    prerequisites::provide(everything);
+    let profile = if everything { Profile::Release } else { Profile::Dev };
+    let built = dist::build(profile).and_then(|dist| Ok((dist, plan::build()?)));
+    let (dist, programs) = match built {
+        Ok(built) => built,
+        Err(error) => {
+            return Ok(verdict(&Tally::of_failure("building", &format!("{error:#}")), options.strict));
         }
-        Err(error) => Tally::of_failure("cargo xtask dist", &format!("{error:#}")),
     };
-    if options.filter.is_none() {
-        tally.add(count(&mut loom::tests()?)?);
+    let tests = Tests { everything, dist, programs, filter: options.filter.clone() };
+    let rounds = options.repeat.max(1);
+    let mut tally = Tally::default();
+    for round in 1..=rounds {
+        if rounds > 1 {
+            println!("round {round} of {rounds}");
+        }
+        tally.add(run_stages(tests.stages()?)?);
+        if rounds > 1 {
+            println!("after {round} of {rounds} rounds: {} failed", tally.failed());
+        }
+    }
+    if !everything {
+        println!("left to cargo xtask test --all: {LEFT_OUT}");
     }
     Ok(verdict(&tally, options.strict))
 }
 
-/// Runs the tests of these commands only.
-pub(crate) fn run_only(commands: impl IntoIterator<Item = Command>) -> Result<bool> {
-    let mut tally = Tally::default();
-    for mut command in commands {
-        tally.add(count(&mut command)?);
-    }
-    Ok(verdict(&tally, false))
+/// Runs these jobs only.
+pub(crate) fn run_only(stages: Vec<Stage>) -> Result<bool> {
+    Ok(verdict(&run_stages(stages)?, false))
 }
 
-pub(crate) fn verdict(tally: &Tally, strict: bool) -> bool {
+fn run_stages(stages: Vec<Stage>) -> Result<Tally> {
+    let began = Instant::now();
+    let target = target()?;
+    let mut times = Times::load(target.join("test-times"));
+    let mut screen = Screen::new();
+    let outcome = Run::new(&mut screen, &mut times, target.join("test-logs")).run(stages);
+    times.save();
+    println!("the tests took {}; the longest of them:", clock(began.elapsed()));
+    for (time, name) in outcome.slowest {
+        println!("{:>7.1} s  {name}", time.as_secs_f64());
+    }
+    Ok(outcome.tally)
+}
+
+/// What the tests of a run are made of.
+pub(crate) struct Tests {
+    everything: bool,
+    pub(crate) dist: PathBuf,
+    programs: Vec<Program>,
+    pub(crate) filter: Option<String>,
+}
+
+/// Tells the test programs that the short run is wanted.
+const SHORT: &str = "OPENDAT_SHORT";
+
+impl Tests {
+    fn stages(&self) -> Result<Vec<Stage>> {
+        let filter = self.filter.as_deref();
+        let mut jobs = Vec::new();
+        for program in self.programs.iter().filter(|program| !program.is(MPI)) {
+            jobs.extend(program.jobs(&self.environment(), filter)?);
+        }
+        let mut stages = vec![Stage::of("the tests", jobs)];
+        let wanted = |names: &str| filter.map_or(self.everything, |filter| filter.contains(names));
+        if wanted("guest::") {
+            stages.push(guest::stage(self)?);
+        }
+        if wanted("packages::") {
+            stages.push(package::stage(self)?);
+        }
+        if self.everything {
+            stages.push(self.mpi()?);
+        }
+        if filter.is_none() {
+            stages.push(Stage::of("examples in documents", vec![documents()]));
+        }
+        if filter.is_none_or(|filter| filter.contains("loom_")) {
+            stages.push(Stage::of("loom", vec![loom::job(self.everything, filter)?]));
+        }
+        Ok(stages)
+    }
+
+    /// What all programs are told.
+    pub(crate) fn environment(&self) -> Environment {
+        let mut environment = vec![("OPENDAT_DIST", self.dist.clone())];
+        if !self.everything {
+            environment.push((SHORT, PathBuf::from("1")));
+        }
+        environment
+    }
+
+    pub(crate) fn program(&self, name: &str) -> Result<Program> {
+        let program = self.programs.iter().find(|program| program.is(name));
+        program.cloned().with_context(|| format!("there is no program with tests called {name}"))
+    }
+
+    fn mpi(&self) -> Result<Stage> {
+        let (program, filter, mut environment) =
+            (self.program(MPI)?, self.filter.clone(), self.environment());
+        Ok(Stage::new("MPI", move || {
+            // Without it the tests say that they are skipped.
+            environment.extend(mpi::provide().map(|root| (mpi::VARIABLE, root)));
+            Ok(Prepared::Jobs(program.jobs(&environment, filter.as_deref())?))
+        }))
+    }
+}
+
+const MPI: &str = "tests mpi";
+/// Debian's programs.
+pub(crate) const PROGRAMS: &str = "tests programs";
+
+/// Examples in the documentation of crates.
+fn documents() -> Job {
+    let mut command = crate::cargo::cargo();
+    command.args(["test", "--workspace", "--doc", "--no-fail-fast", "--color=never", "--", "--color=never"]);
+    Job { name: "examples in documents".to_owned(), command, runs: Runs::Cargo, load: Load::Computes }
+}
+
+fn verdict(tally: &Tally, strict: bool) -> bool {
     let complaint = if tally.failed() > 0 {
         Some("a test failed")
     } else if strict && tally.skipped() > 0 {
@@ -73,123 +184,11 @@ pub(crate) fn verdict(tally: &Tally, strict: bool) -> bool {
     } else {
         None
     };
-    if let Some(complaint) = complaint {
-        println!("\nnot good: {complaint}");
+    let mut screen = Screen::new();
+    match complaint {
+        Some(complaint) => screen.mark(Colour::Red, "\nnot good:", complaint),
+        None => screen.mark(Colour::Green, "\ngood", ""),
     }
     println!("\n{tally}");
     complaint.is_none()
 }
-
-/// Debian's programs mostly wait. Over this provider they do so beside all other tests, in a network of their own.
-const BESIDE: &str = "softroce::";
-
-fn of_workspace(dist: &Path, filter: Option<&str>) -> Result<Tally> {
-    // What the compiler says comes before what the tests say.
-    if !cargo().args(["test", "--workspace", "--no-run"]).status().context("cargo does not start")?.success()
-    {
-        return Ok(Tally::of_failure("the tests", "they are not compiled, see above"));
-    }
-    let mut all = cargo();
-    all.args(["test", "--workspace"]);
-    count_all([tests(all, dist, filter, &format!("!{BESIDE}")), programs(dist, filter, BESIDE)])
-}
-
-/// Its share of the tests with Debian's programs, as `tests/tests/programs/main.rs` knows it.
-pub(crate) fn programs(dist: &Path, filter: Option<&str>, share: &str) -> Command {
-    let mut command = cargo();
-    // With the features that the workspace has together: nothing is compiled again.
-    command.args(["test", "--workspace", "--test", "programs"]);
-    tests(command, dist, filter, share)
-}
-
-fn tests(mut command: Command, dist: &Path, filter: Option<&str>, share: &str) -> Command {
-    // Once: what cannot be had is said once.
-    static MPI: LazyLock<Option<PathBuf>> = LazyLock::new(mpi::provide);
-    command.envs(MPI.iter().map(|root| (mpi::VARIABLE, root)));
-    command
-        .args(["--no-fail-fast", "--color=never", "--", "--color=never", "--show-output"])
-        .args(filter)
-        .env("OPENDAT_DIST", dist)
-        .env("OPENDAT_PROGRAMS", share);
-    command
-}
-
-/// Runs a `cargo test`, prints what it prints, and counts.
-pub(crate) fn count(command: &mut Command) -> Result<Tally> {
-    count_into(&mut io::stdout().lock(), command)
-}
-
-/// The same of several at a time: what the first prints comes at once, the rest when those before have ended.
-pub(crate) fn count_all(commands: impl IntoIterator<Item = Command>) -> Result<Tally> {
-    let mut commands = commands.into_iter();
-    let first = commands.next();
-    let others: Vec<_> = commands
-        .map(|mut command| {
-            thread::spawn(move || {
-                let mut printed = Vec::new();
-                count_into(&mut printed, &mut command).map(|tally| (printed, tally))
-            })
-        })
-        .collect();
-    let mut tally = first.map_or_else(|| Ok(Tally::default()), |mut first| count(&mut first))?;
-    for other in others {
-        let (printed, counted) = other.join().expect("no panic")?;
-        io::stdout().write_all(&printed)?;
-        tally.add(counted);
-    }
-    Ok(tally)
-}
-
-fn count_into(out: &mut impl Write, command: &mut Command) -> Result<Tally> {
-    // One pipe for both streams: cargo names the binary on stderr, the binary reports on stdout.
-    let (reader, writer) = io::pipe().context("no pipe")?;
-    command.stdout(writer.try_clone().context("no second end of the pipe")?).stderr(writer);
-    let mut child = command.spawn().context("cargo does not start")?;
-    // The command holds the writing ends; the pipe ends only when the last of them is closed.
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-
-    let (sender, lines) = mpsc::channel();
-    thread::spawn(move || {
-        BufReader::new(reader).split(b'\n').try_for_each(|line| sender.send(line).map_err(drop)).ok()
-    });
-    let mut tally = Tally::default();
-    let mut silent = false;
-    loop {
-        match lines.recv_timeout(if silent { LAST_WORDS } else { PATIENCE }) {
-            Ok(line) => {
-                let line = line.context("the output of cargo test cannot be read")?;
-                let line = String::from_utf8_lossy(&line);
-                writeln!(out, "{line}")?;
-                tally.line(&line);
-                silent = false;
-            }
-            Err(RecvTimeoutError::Disconnected) => break,
-            // A test waits for a process that hangs. Without what it has started it fails, and the others go on.
-            Err(RecvTimeoutError::Timeout) if !silent => {
-                let minutes = PATIENCE.as_secs() / 60;
-                tally.stood_still(&format!("nothing was said for {minutes} minutes"));
-                writeln!(out, "nothing was said for {minutes} minutes; ended:")?;
-                for process in standstill::end_what_tests_started(child.id()) {
-                    writeln!(out, "{process}")?;
-                }
-                silent = true;
-            }
-            // The test itself hangs, or something that has left the family has the pipe.
-            Err(RecvTimeoutError::Timeout) => {
-                for process in standstill::end_all(child.id()) {
-                    writeln!(out, "{process}")?;
-                }
-                child.kill().ok();
-                break;
-            }
-        }
-    }
-    let status = child.wait().context("cargo test cannot be waited for")?;
-    tally.finish(status.success(), &status.to_string());
-    Ok(tally)
-}
-
-/// So long a run may say nothing before it is taken for one that hangs: some tests take minutes, on slow machines.
-const PATIENCE: Duration = Duration::from_secs(1200);
-/// So long after it was helped.
-const LAST_WORDS: Duration = Duration::from_secs(60);

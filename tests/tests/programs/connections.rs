@@ -51,6 +51,11 @@ pub(crate) const IN_GUEST: &[Connections] = &[
     shared_queue("dtestsrq::many_endpoints", 21306, &["-b", "2048", "-c", "10", "-B", "10", "-t", "10"]),
 ];
 
+pub(crate) fn each_program_once() -> Vec<Case> {
+    let cases = cases().into_iter();
+    cases.filter(|case| ["dtestcm::polling", "dtestsrq::many_endpoints"].contains(&&*case.name)).collect()
+}
+
 pub(crate) fn cases() -> Vec<Case> {
     let case = |connections: &'static Connections| {
         Case::new(connections.name, |registry| connections.run(registry, &Way::LOOPBACK))

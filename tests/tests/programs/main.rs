@@ -1,6 +1,6 @@
 //! Debian's unmodified programs over our library and each of our providers: server and client on one host, over loopback,
 //! and with another host in between (`between`). Where they are asked for: with a guest (`guest`), and with our
-//! packages installed in a clean Debian (`packages`).
+//! packages installed in a clean Debian (`packages`). The short run has each program once.
 //!
 //! Each program runs under three registries (see `Registry`): ours with its built-in entry, ours with the loadable
 //! provider named in dat.conf, and Debian's own libdat2.so.2 with the same; dtest once more under valgrind. A verdict
@@ -21,13 +21,13 @@ mod packages;
 mod pair;
 mod rendezvous;
 
-use std::env;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Trial};
 use opendat_tests::{
-    Dist, PROVIDERS, Provider, Registry, Skip, Stop, enter_network_of_all_users, enter_own_network, trial,
+    Dist, PROVIDERS, Provider, Registry, Skip, Stop, enter_network_of_all_users, enter_own_network,
+    is_short_run, trial,
 };
 
 /// One run of a program: its name and what runs and judges it.
@@ -66,25 +66,12 @@ fn main() -> ExitCode {
     arguments.test_threads = Some(1);
 
     let dist = Dist::locate();
-    let mut trials = match (guest::image(), packages) {
+    let trials = match (guest::image(), packages) {
         (Some(image), _) => guest::trials(&image, &dist, &arguments),
         (None, Some(packages)) => packages::trials(&packages, &dist),
         (None, None) => PROVIDERS.iter().flat_map(|provider| over(provider, &dist)).collect(),
     };
-    trials.retain(|trial| is_ours(trial.name()));
-    libtest_mimic::run(&arguments, trials).exit_code()
-}
-
-/// Of several processes that share the tests, each is given some: what their names begin with, or after `!`, all others.
-const SHARE: &str = "OPENDAT_PROGRAMS";
-
-fn is_ours(name: &str) -> bool {
-    let Ok(share) = env::var(SHARE) else { return true };
-    let begins = |starts: &str| starts.split(',').any(|start| name.starts_with(start));
-    match share.strip_prefix('!') {
-        Some(others) => !begins(others),
-        None => begins(&share),
-    }
+    opendat_tests::run(&arguments, trials)
 }
 
 fn over(provider: &'static Provider, dist: &Result<Dist, Skip>) -> Vec<Trial> {
@@ -94,6 +81,9 @@ fn over(provider: &'static Provider, dist: &Result<Dist, Skip>) -> Vec<Trial> {
         cases.into_iter().map(move |case| case.trial(&prefix, Arc::clone(&registry)))
     };
     let builtin = |dist: &Dist, provider: &Provider| Ok(Registry::builtin(dist, provider));
+    if is_short_run() {
+        return under("builtin", builtin, each_program_once()).collect();
+    }
     let plugin = |dist: &Dist, provider: &Provider| Ok(Registry::plugin(dist, provider));
     let on_wire = |dist: &Dist, provider: &Provider| Ok(Registry::plugin_at(dist, provider, host::WIRE));
     let networks = networks::NETWORKS.iter().filter(|_| provider.packets);
@@ -112,6 +102,12 @@ fn every_case() -> Vec<Case> {
     cases.push(dapltest::queryinfo("fft_queryinfo", dapltest::QUERYINFO_CASES));
     cases.extend(connections::cases());
     cases.extend(dtestx::cases());
+    cases
+}
+
+fn each_program_once() -> Vec<Case> {
+    let mut cases = some_cases();
+    cases.extend(connections::each_program_once());
     cases
 }
 

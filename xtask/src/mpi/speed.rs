@@ -42,7 +42,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let mpi = super::provide().context("without Intel MPI there is nothing to measure")?;
     let dist = match &options.dist {
         Some(dist) => dist.canonicalize().with_context(|| format!("{}", dist.display()))?,
-        None => dist::build()?,
+        None => dist::build(dist::Profile::Dist)?,
     };
     let preload = compile_preload()?;
     let measure = |adapter| {

@@ -1,6 +1,6 @@
 //! Debian's programs over our providers here, and over its own provider (libdaplofa) and the kernel's RDMA drivers in a
 //! guest: rxe is RoCEv2's peer, siw is iWARP's. And everything in the guest: our provider for its devices, the matrix of
-//! registries and providers, the conformance suite. `cargo xtask guest` builds the guest and runs these, and only these.
+//! registries and providers, the conformance suite. `cargo xtask test guest::` builds the guest and runs these, and only these.
 //!
 //! | name | what |
 //! |---|---|
@@ -31,12 +31,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Trial};
-use opendat_tests::{Dist, PROVIDERS, Provider, Registry, Skip, Stop};
+use opendat_tests::{Dist, PROVIDERS, Provider, Registry, SHARE, Skip, Stop};
 
 use crate::dapltest::Transaction;
 use crate::host::Family;
 use crate::pair::{Place, Way};
-use crate::{Case, SHARE, dapltest, dtest, dtestx};
+use crate::{Case, dapltest, dtest, dtestx};
 use endings::Ending;
 use machine::Machine;
 use perftest::Perftest;

@@ -1,7 +1,7 @@
 //! Our providers beside Debian's libdaplofa in the guest, both sides of `dapltest -T P` there: provider-verbs over the same rxe
 //! device, and provider-softroce from user space.
 //!
-//! `OPENDAT_GUEST_SPEED=ROUNDS cargo xtask guest` measures all of it, alone, and judges nothing; the test `guest::speed::` one round
+//! `cargo xtask guest` measures all of it, alone, and judges nothing; the test `guest::speed::` one round
 //! of what is small, which must not fall behind. The guest then has one processor, whose clock counts its instructions, a nanosecond
 //! each: what else this host does slows it down, and hardly shows in the figures.
 

@@ -1,4 +1,4 @@
-//! Counting over many test binaries, from what `cargo test -- --show-output` prints.
+//! Counting over many test programs, from what they print with `--show-output`.
 //!
 //! A test says that it could not run in one of three ways, all counted as skipped and never as passed:
 //! `#[ignore = "reason"]`, libtest-mimic's `Completion::ignored_with(reason)`, or a printed line `SKIP: reason`.
@@ -14,23 +14,36 @@ pub(crate) struct Tally {
     passed: usize,
     failures: Vec<String>,
     skips: Vec<String>,
-    /// The binary that is running: it has been named but has not closed with a result.
-    binary: Option<String>,
-    /// Names of failed tests of this binary, as far as they were printed.
+    /// The program that is running: it has begun and has not closed with a result.
+    program: Option<String>,
+    /// Names of failed tests of this program, as far as they were printed.
     named: Vec<String>,
     /// The successful test whose output is being shown, until it has said SKIP.
     shown: Option<String>,
-    /// SKIP lines of this binary: the binary itself counts these tests as passed.
+    /// SKIP lines of this program: the program itself counts these tests as passed.
     said_skip: usize,
 }
 
+/// What a line tells of a test.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Told<'a> {
+    /// It is over, and has not failed.
+    Ended(&'a str),
+    Failed(&'a str),
+}
+
 impl Tally {
-    /// A run that did not come as far as the tests.
+    /// Of a program with tests, called so.
+    pub(crate) fn of_program(name: &str) -> Self {
+        Self { program: Some(name.to_owned()), ..Self::default() }
+    }
+
+    /// Of something that did not come as far as the tests.
     pub(crate) fn of_failure(what: &str, why: &str) -> Self {
         Self { failures: vec![format!("{what}: {why}")], ..Self::default() }
     }
 
-    /// A run that cannot be made here.
+    /// Of something that cannot be done here.
     pub(crate) fn of_skip(what: &str, why: &str) -> Self {
         Self { skips: vec![format!("{what}: {why}")], ..Self::default() }
     }
@@ -55,11 +68,11 @@ impl Tally {
     }
 
     /// Takes the next line of output.
-    pub(crate) fn line(&mut self, line: &str) {
+    pub(crate) fn line<'a>(&mut self, line: &'a str) -> Option<Told<'a>> {
         let text = line.trim();
-        if let Some(binary) = text.strip_prefix("Running ").or_else(|| text.strip_prefix("Doc-tests ")) {
+        if let Some(program) = text.strip_prefix("Running ").or_else(|| text.strip_prefix("Doc-tests ")) {
             self.close();
-            self.binary = Some(binary.to_owned());
+            self.program = Some(program.to_owned());
         } else if let Some(result) = text.strip_prefix("test result: ") {
             self.result(result);
         } else if let Some(name) =
@@ -74,17 +87,18 @@ impl Tally {
         } else if let Some((name, outcome)) =
             text.strip_prefix("test ").and_then(|rest| rest.split_once(" ... "))
         {
-            self.test(name.trim(), outcome.trim());
+            return Some(self.test(name.trim(), outcome.trim()));
         }
+        None
     }
 
-    /// The binary that is running hangs: a failure, whatever comes of it.
+    /// The program that is running hangs: a failure, whatever comes of it.
     pub(crate) fn stood_still(&mut self, how: &str) {
-        let binary = self.binary.as_deref().unwrap_or("cargo test");
-        self.failures.push(format!("{binary}: {how}"));
+        let program = self.program.as_deref().unwrap_or("cargo test");
+        self.failures.push(format!("{program}: {how}"));
     }
 
-    fn test(&mut self, name: &str, outcome: &str) {
+    fn test<'a>(&mut self, name: &'a str, outcome: &str) -> Told<'a> {
         // libtest: `ignored, reason`; libtest-mimic: `ignored (reason)`.
         if let Some(reason) = outcome.strip_prefix("ignored") {
             let reason = reason.trim_start_matches([',', ' ', '(']).trim_end_matches(')');
@@ -94,7 +108,9 @@ impl Tally {
             }
         } else if outcome.ends_with("FAILED") {
             self.named.push(name.to_owned());
+            return Told::Failed(name);
         }
+        Told::Ended(name)
     }
 
     /// `ok. 3 passed; 1 failed; 2 ignored; …`
@@ -105,31 +121,31 @@ impl Tally {
         };
         self.passed += count("passed").unwrap_or(0).saturating_sub(self.said_skip);
         let failed = count("failed").unwrap_or(0);
-        let binary = self.binary.take().unwrap_or_default();
+        let program = self.program.take().unwrap_or_default();
         let mut names = std::mem::take(&mut self.named);
         names.truncate(failed);
         names.resize(failed, "(a test whose name was not printed)".to_owned());
-        self.failures.extend(names.iter().map(|name| format!("{name} [{binary}]")));
+        self.failures.extend(names.iter().map(|name| format!("{name} [{program}]")));
         self.said_skip = 0;
         self.shown = None;
     }
 
-    /// A binary that was named and never reported was killed or crashed.
+    /// A program that has begun and never reported was killed or crashed.
     fn close(&mut self) {
         self.named.clear();
         self.said_skip = 0;
         self.shown = None;
-        if let Some(binary) = self.binary.take() {
-            self.failures.push(format!("{binary}: ended without a result"));
+        if let Some(program) = self.program.take() {
+            self.failures.push(format!("{program}: ended without a result"));
         }
     }
 
-    /// Ends the count; `status` is how cargo ended. A failure that no test reported, such as one of the compiler,
+    /// Ends the count; `status` is how the process ended. A failure that no test reported, such as one of the compiler,
     /// counts as one.
     pub(crate) fn finish(&mut self, success: bool, status: &str) {
         self.close();
         if !success && self.failures.is_empty() {
-            self.failures.push(format!("cargo test: {status}, see above"));
+            self.failures.push(format!("cargo test: {status}"));
         }
     }
 }
@@ -149,17 +165,19 @@ impl fmt::Display for Tally {
 
 #[cfg(test)]
 mod tests {
-    use super::Tally;
+    use super::{Tally, Told};
 
     fn tally(output: &str, success: bool) -> String {
         let mut tally = Tally::default();
-        output.lines().for_each(|line| tally.line(line));
+        for line in output.lines() {
+            tally.line(line);
+        }
         tally.finish(success, "exit status: 101");
         tally.to_string()
     }
 
     #[test]
-    fn adds_binaries() {
+    fn adds_programs() {
         let output = "     Running unittests src/lib.rs (target/debug/deps/a)\n\
                       running 2 tests\ntest one ... ok\ntest two ... ok\n\
                       test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n\
@@ -221,7 +239,16 @@ mod tests {
 
     #[test]
     fn a_compile_error_is_a_failure() {
-        let expected = "failed: cargo test: exit status: 101, see above\n0 passed, 1 failed, 0 skipped";
+        let expected = "failed: cargo test: exit status: 101\n0 passed, 1 failed, 0 skipped";
         assert_eq!(tally("error[E0425]: cannot find value", false), expected);
+    }
+
+    #[test]
+    fn a_program_that_is_killed_is_a_failure() {
+        let mut tally = Tally::of_program("x");
+        assert_eq!(tally.line("test a ... ok"), Some(Told::Ended("a")));
+        assert_eq!(tally.line("test b ... FAILED"), Some(Told::Failed("b")));
+        tally.finish(false, "signal: 9");
+        assert_eq!(tally.to_string(), "failed: x: ended without a result\n0 passed, 1 failed, 0 skipped");
     }
 }

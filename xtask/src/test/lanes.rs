@@ -1,0 +1,104 @@
+//! Which job comes next, and how long the rest will take.
+
+use std::time::Duration;
+
+use super::job::Load;
+
+/// How many jobs of each kind run side by side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lanes {
+    computing: usize,
+    waiting: usize,
+}
+
+impl Lanes {
+    /// One more computes than there are processors, since each waits now and then; twice as many wait.
+    pub(crate) fn of(processors: usize) -> Self {
+        Self { computing: processors + 1, waiting: 2 * processors }
+    }
+
+    /// The first of those that are left for which there is room.
+    pub(crate) fn next(self, left: &[Load], running: &[Load]) -> Option<usize> {
+        let room = |load| {
+            let lanes = if load == Load::Computes { self.computing } else { self.waiting };
+            running.iter().filter(|other| **other == load).count() < lanes
+        };
+        left.iter().position(|&load| room(load))
+    }
+}
+
+/// How much of a job is left: of its tests, and of the time that it took the last time, if that is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Left {
+    pub(crate) load: Load,
+    pub(crate) tests: usize,
+    pub(crate) done: usize,
+    pub(crate) last_time: Option<Duration>,
+    /// For how long it has run.
+    pub(crate) ran: Duration,
+}
+
+impl Left {
+    fn time(&self, each: Duration) -> Duration {
+        if self.tests == 0 {
+            return self.last_time.unwrap_or_default().saturating_sub(self.ran);
+        }
+        let whole = self.last_time.unwrap_or(each * u32::try_from(self.tests).unwrap_or(u32::MAX));
+        whole.mul_f64(self.tests.saturating_sub(self.done) as f64 / self.tests as f64)
+    }
+}
+
+/// How long the rest will take where a test takes `each`: the longest job, or all of them in their lanes.
+pub(crate) fn remaining(left: &[Left], lanes: Lanes, each: Duration) -> Duration {
+    let sum = |load| left.iter().filter(|job| job.load == load).map(|job| job.time(each)).sum::<Duration>();
+    let longest = left.iter().map(|job| job.time(each)).max().unwrap_or_default();
+    let count = |lanes: usize| u32::try_from(lanes).unwrap_or(u32::MAX).max(1);
+    longest.max(sum(Load::Computes) / count(lanes.computing)).max(sum(Load::Waits) / count(lanes.waiting))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Lanes, Left, remaining};
+    use crate::test::job::Load::{self, Computes, Waits};
+
+    const TWO: Lanes = Lanes { computing: 3, waiting: 4 };
+
+    #[test]
+    fn a_lane_that_is_full_holds_up_its_own_kind_only() {
+        assert_eq!(TWO.next(&[Computes, Waits], &[]), Some(0));
+        assert_eq!(TWO.next(&[Computes, Waits], &[Computes; 3]), Some(1));
+        assert_eq!(TWO.next(&[Computes, Waits, Computes], &[Computes, Waits, Waits, Waits, Waits]), Some(0));
+        assert_eq!(TWO.next(&[Waits], &[Waits; 4]), None);
+        assert_eq!(TWO.next(&[], &[]), None);
+    }
+
+    fn left(load: Load, tests: usize, done: usize, last_time: Option<u64>) -> Left {
+        Left {
+            load,
+            tests,
+            done,
+            last_time: last_time.map(Duration::from_secs),
+            ran: Duration::from_secs(10),
+        }
+    }
+
+    #[test]
+    fn what_is_left_is_the_longest_job_or_all_of_a_lane() {
+        let each = Duration::from_secs(1);
+        let time = |jobs: &[Left]| remaining(jobs, TWO, each).as_secs();
+        assert_eq!(time(&[]), 0);
+        assert_eq!(time(&[left(Computes, 10, 4, Some(100))]), 60);
+        // Without a last time, its tests are as long as others.
+        assert_eq!(time(&[left(Waits, 8, 0, None)]), 8);
+        assert_eq!(time(&[left(Computes, 10, 0, Some(10)); 6]), 20);
+        assert_eq!(time(&[left(Waits, 10, 0, Some(10)); 6]), 15);
+    }
+
+    #[test]
+    fn of_a_job_without_listed_tests_the_time_alone_is_known() {
+        let time = |last_time| remaining(&[left(Computes, 0, 0, last_time)], TWO, Duration::ZERO).as_secs();
+        assert_eq!((time(Some(30)), time(Some(5)), time(None)), (20, 0, 0));
+    }
+}

@@ -1,0 +1,216 @@
+//! The programs with tests of the workspace, and the processes that run them: most programs are one process, the long ones
+//! several, each with a share of the tests.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use super::job::{Job, Load, Runs};
+use crate::cargo::{cargo, watch, workspace};
+
+/// A program with tests, as cargo has built it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Program {
+    /// Its package's directory, and what it is there: `dat-core lib`.
+    name: String,
+    directory: PathBuf,
+    executable: PathBuf,
+}
+
+/// How a program's tests are shared out: by how many parts of their names, and what each share does to the machine.
+struct Shares {
+    program: &'static str,
+    parts: usize,
+    load: Load,
+}
+
+/// Programs that take long as one process. All of them know `OPENDAT_SHARE` (`opendat_tests::run`).
+const SHARES: &[Shares] = &[
+    Shares { program: "conformance suite", parts: 2, load: Load::Computes },
+    Shares { program: "tests programs", parts: 3, load: Load::Waits },
+    Shares { program: "tests behaviour", parts: 1, load: Load::Waits },
+    Shares { program: "tests mpi", parts: 3, load: Load::Computes },
+    Shares { program: "tests sanitizers", parts: 1, load: Load::Waits },
+];
+
+/// Says in the environment which tests are wanted: those whose names begin so, or after `!`, all others.
+pub(crate) const SHARE: &str = "OPENDAT_SHARE";
+
+/// Settings of the environment, for all jobs.
+pub(crate) type Environment = Vec<(&'static str, PathBuf)>;
+
+/// Builds all programs of the workspace.
+pub(crate) fn build() -> Result<Vec<Program>> {
+    let mut build = cargo();
+    build.args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]);
+    let (status, said) = watch(&mut build, "building the tests")?;
+    ensure!(status.success(), "the tests are not compiled, see above ({status})");
+    Ok(programs(&said, workspace()))
+}
+
+/// A line of what cargo says in JSON.
+#[derive(Deserialize)]
+struct Message {
+    reason: String,
+    #[serde(default)]
+    manifest_path: PathBuf,
+    target: Option<Built>,
+    profile: Option<Profile>,
+    executable: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct Built {
+    name: String,
+    kind: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Profile {
+    test: bool,
+}
+
+/// The programs that cargo tells of.
+fn programs(said: &str, workspace: &Path) -> Vec<Program> {
+    let program = |line: &str| {
+        let Message { reason, manifest_path, target, profile, executable } =
+            serde_json::from_str(line).ok()?;
+        let (target, profile, executable) = (target?, profile?, executable?);
+        if reason != "compiler-artifact" || !profile.test {
+            return None;
+        }
+        let directory = manifest_path.parent()?;
+        let package = directory.strip_prefix(workspace).unwrap_or(directory).display();
+        let what =
+            if target.kind.iter().any(|kind| kind == "test") { &*target.name } else { &*target.kind[0] };
+        Some(Program { name: format!("{package} {what}"), directory: directory.to_owned(), executable })
+    };
+    said.lines().filter_map(program).collect()
+}
+
+impl Program {
+    pub(crate) fn is(&self, name: &str) -> bool {
+        self.name == name
+    }
+
+    /// A command that runs tests of it, each alone: how long one takes is seen, and what runs beside it is ours to say.
+    fn command(&self, environment: &Environment, filter: Option<&str>) -> Command {
+        let mut command = Command::new(&self.executable);
+        command
+            .current_dir(&self.directory)
+            .env("CARGO_MANIFEST_DIR", &self.directory)
+            .envs(environment.iter().map(|(name, value)| (name, value)))
+            .args(["--color=never", "--test-threads=1"])
+            .args(filter);
+        command
+    }
+
+    /// The names of its tests.
+    fn list(&self, environment: &Environment, filter: Option<&str>) -> Result<Vec<String>> {
+        let mut list = self.command(environment, filter);
+        let output = list.arg("--list").stdin(Stdio::null()).output();
+        let output = output.with_context(|| format!("{} does not start", self.name))?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(output.status.success(), "{} does not list its tests ({})\n{said}", self.name, output.status);
+        Ok(said.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+    }
+
+    /// The jobs that run its tests.
+    pub(crate) fn jobs(&self, environment: &Environment, filter: Option<&str>) -> Result<Vec<Job>> {
+        let tests = self.list(environment, filter)?;
+        let Some(shares) = SHARES.iter().find(|shares| self.is(shares.program)) else {
+            let job = self.job(self.name.clone(), environment, filter, tests.len(), Load::Computes);
+            return Ok(if tests.is_empty() { Vec::new() } else { vec![job] });
+        };
+        let job = |(start, tests): (String, usize)| {
+            let name = format!("{} {}", self.name, start.trim_end_matches("::"));
+            let mut job = self.job(name, environment, filter, tests, shares.load);
+            job.command.env(SHARE, start);
+            job
+        };
+        Ok(count_by_start(&tests, shares.parts).into_iter().map(job).collect())
+    }
+
+    /// A job for those of its tests that this share has, if there are any.
+    pub(crate) fn job_of_share(
+        &self,
+        share: &str,
+        environment: &Environment,
+        filter: Option<&str>,
+        load: Load,
+    ) -> Result<Option<Job>> {
+        let mut environment = environment.clone();
+        environment.push((SHARE, share.into()));
+        let tests = self.list(&environment, filter)?.len();
+        let name = format!("{} {share}", self.name);
+        Ok((tests > 0).then(|| self.job(name, &environment, filter, tests, load)))
+    }
+
+    fn job(
+        &self,
+        name: String,
+        environment: &Environment,
+        filter: Option<&str>,
+        tests: usize,
+        load: Load,
+    ) -> Job {
+        let mut command = self.command(environment, filter);
+        // What tests have printed that pass, too: they may have said that they were skipped.
+        command.arg("--show-output");
+        Job { name, command, runs: Runs::Program(tests), load }
+    }
+}
+
+/// How many tests begin with the same parts, of those that follow each other; a test with fewer parts is a share by itself.
+fn count_by_start(tests: &[String], parts: usize) -> BTreeMap<String, usize> {
+    let mut starts = BTreeMap::new();
+    for test in tests {
+        let end = test.match_indices("::").nth(parts - 1).map_or(test.len(), |(at, _)| at + 2);
+        *starts.entry(test[..end].to_owned()).or_default() += 1;
+    }
+    starts
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use super::{Program, count_by_start, programs};
+
+    #[test]
+    fn programs_are_what_cargo_has_built_for_tests() {
+        let line = |kind: &str, test: bool, executable: &str| {
+            format!(
+                r#"{{"reason":"compiler-artifact","manifest_path":"/w/dat-core/Cargo.toml","target":{{"name":"model","kind":["{kind}"]}},"profile":{{"test":{test}}},"executable":{executable},"fresh":true}}"#
+            )
+        };
+        let said = [
+            line("lib", true, r#""/t/a""#),
+            line("lib", false, "null"),
+            line("test", true, r#""/t/b""#),
+            line("bin", false, r#""/t/c""#),
+            r#"{"reason":"build-finished","success":true}"#.to_owned(),
+            "no JSON".to_owned(),
+        ];
+        let program = |name: &str, executable: &str| Program {
+            name: name.to_owned(),
+            directory: PathBuf::from("/w/dat-core"),
+            executable: PathBuf::from(executable),
+        };
+        assert_eq!(
+            programs(&said.join("\n"), Path::new("/w")),
+            [program("dat-core lib", "/t/a"), program("dat-core model", "/t/b")]
+        );
+    }
+
+    #[test]
+    fn tests_are_shared_out_by_how_they_begin() {
+        let tests = ["a::b::one", "a::b::two", "a::c::one", "alone"].map(str::to_owned);
+        let shares: Vec<_> = count_by_start(&tests, 2).into_iter().collect();
+        let expected = [("a::b::", 2), ("a::c::", 1), ("alone", 1)];
+        assert_eq!(shares, expected.map(|(start, count)| (start.to_owned(), count)));
+    }
+}

@@ -1,0 +1,228 @@
+//! Running jobs side by side, and telling how far they are.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use anyhow::Result;
+
+use super::job::{Job, Load, Prepared, Runs, Stage};
+use super::lanes::{Lanes, Left, remaining};
+use super::process::{Heard, Process};
+use super::screen::{Colour, Screen, about, clock};
+use super::tally::Tally;
+use super::times::Times;
+
+/// A run of all stages.
+pub(crate) struct Run<'a> {
+    screen: &'a mut Screen,
+    times: &'a mut Times,
+    logs: PathBuf,
+    lanes: Lanes,
+    began: Instant,
+    /// Names of the stages that are being prepared.
+    preparing: BTreeMap<usize, &'static str>,
+    left: Vec<Job>,
+    running: BTreeMap<usize, Process>,
+    /// Jobs that were started.
+    started: usize,
+    tally: Tally,
+    /// Tests that are over, and how many of them have failed; of jobs that have ended.
+    over: usize,
+    failed: usize,
+    slowest: Vec<(Duration, String)>,
+}
+
+enum Event {
+    /// A stage.
+    Prepared(usize, Result<Prepared>),
+    /// A job.
+    Heard(usize, Heard),
+}
+
+/// What came of it.
+pub(crate) struct Outcome {
+    pub(crate) tally: Tally,
+    /// The tests that took longest.
+    pub(crate) slowest: Vec<(Duration, String)>,
+}
+
+/// So many are told.
+const SLOWEST: usize = 8;
+/// How often the screen and those that say nothing are looked at, if nothing else happens.
+const TICK: Duration = Duration::from_millis(500);
+
+impl<'a> Run<'a> {
+    pub(crate) fn new(screen: &'a mut Screen, times: &'a mut Times, logs: PathBuf) -> Self {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            screen,
+            times,
+            logs,
+            lanes: Lanes::of(processors),
+            began: Instant::now(),
+            preparing: BTreeMap::new(),
+            left: Vec::new(),
+            running: BTreeMap::new(),
+            started: 0,
+            tally: Tally::default(),
+            over: 0,
+            failed: 0,
+            slowest: Vec::new(),
+        }
+    }
+
+    /// Runs all jobs of these stages.
+    pub(crate) fn run(mut self, stages: Vec<Stage>) -> Outcome {
+        let (sender, events) = mpsc::channel();
+        for (number, Stage { name, prepare }) in stages.into_iter().enumerate() {
+            self.preparing.insert(number, name);
+            let sender = sender.clone();
+            thread::spawn(move || sender.send(Event::Prepared(number, prepare())));
+        }
+        while !(self.preparing.is_empty() && self.left.is_empty() && self.running.is_empty()) {
+            self.next(&events, &sender);
+            self.watch();
+            self.show();
+        }
+        self.screen.clear();
+        self.slowest.truncate(SLOWEST);
+        Outcome { tally: self.tally, slowest: self.slowest }
+    }
+
+    /// Waits for what happens next.
+    fn next(&mut self, events: &Receiver<Event>, sender: &Sender<Event>) {
+        match events.recv_timeout(TICK) {
+            Ok(Event::Prepared(stage, prepared)) => self.prepared(stage, prepared),
+            Ok(Event::Heard(job, Heard::Said(octets))) => self.said(job, &octets),
+            Ok(Event::Heard(job, Heard::Ended(status))) => self.ended(job, &status),
+            // We have a sender ourselves.
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+        }
+        self.start(sender);
+    }
+
+    fn prepared(&mut self, stage: usize, prepared: Result<Prepared>) {
+        let Some(name) = self.preparing.remove(&stage) else { return };
+        match prepared {
+            Ok(Prepared::Jobs(jobs)) => {
+                // Long ones first: at the end nobody waits for one of them alone. What was never measured may be long, and
+                // what had to be prepared longest.
+                self.left.splice(0..0, jobs);
+                let time = |job: &Job| self.times.of(&job.name).unwrap_or(Duration::MAX);
+                self.left.sort_by_key(|job| std::cmp::Reverse(time(job)));
+            }
+            Ok(Prepared::Cannot(why)) => self.tally.add(Tally::of_skip(name, &why)),
+            Err(error) => self.fails(name, &format!("{error:#}")),
+        }
+    }
+
+    /// Something fails that is not a test.
+    fn fails(&mut self, what: &str, why: &str) {
+        self.screen.mark(Colour::Red, "FAILED", format!("{what}: {why}"));
+        self.failed += 1;
+        self.tally.add(Tally::of_failure(what, why));
+    }
+
+    /// Starts jobs while there is room.
+    fn start(&mut self, sender: &Sender<Event>) {
+        loop {
+            let left: Vec<Load> = self.left.iter().map(|job| job.load).collect();
+            let running: Vec<Load> = self.running.values().map(|job| job.load).collect();
+            let Some(next) = self.lanes.next(&left, &running) else { return };
+            let (job, number, sender) = (self.left.remove(next), self.started, sender.clone());
+            let name = job.name.clone();
+            let tell = move |heard| sender.send(Event::Heard(number, heard)).is_ok();
+            match Process::start(job, &self.logs, tell) {
+                Ok(process) => drop(self.running.insert(number, process)),
+                Err(error) => self.fails(&name, &format!("{error:#}")),
+            }
+            self.started += 1;
+        }
+    }
+
+    fn said(&mut self, job: usize, octets: &[u8]) {
+        let Some(process) = self.running.get_mut(&job) else { return };
+        for over in process.said(octets) {
+            if over.failed {
+                self.failed += 1;
+                let again = format!("cargo xtask test {}", over.name);
+                let line = format!("{} [{}]   again: {again}", over.name, process.name);
+                self.screen.mark(Colour::Red, "FAILED", line);
+            }
+            self.slowest.push((over.took, over.name));
+        }
+        self.slowest.sort_by(|one, other| other.cmp(one));
+        self.slowest.truncate(10 * SLOWEST);
+    }
+
+    fn ended(&mut self, job: usize, status: &io::Result<ExitStatus>) {
+        let Some(process) = self.running.remove(&job) else { return };
+        let (name, log, time) = (process.name.clone(), process.log_path.clone(), process.began.elapsed());
+        self.over += process.done;
+        let (tally, said) = process.end(status);
+        if let Some(said) = said {
+            self.screen.say(format!("---- {name}, whole in {} ----\n{said}\n----", log.display()));
+        } else {
+            self.times.set(name, time);
+        }
+        self.tally.add(tally);
+    }
+
+    /// Ends what hangs.
+    fn watch(&mut self) {
+        let mut lines = Vec::new();
+        for process in self.running.values_mut() {
+            lines.extend(process.watch());
+        }
+        for line in lines {
+            self.screen.mark(Colour::Red, "HANGS", line);
+        }
+        let lost: Vec<usize> =
+            self.running.iter().filter(|(_, process)| process.is_lost()).map(|(&job, _)| job).collect();
+        for job in lost {
+            self.ended(job, &Err(io::Error::other("something that it has started does not end")));
+        }
+    }
+
+    fn show(&mut self) {
+        let done = self.over + self.running.values().map(|process| process.done).sum::<usize>();
+        let listed = |job: &Job| if let Runs::Program(tests) = job.runs { tests } else { 0 };
+        let total = self.over
+            + self.running.values().map(|process| process.tests).sum::<usize>()
+            + self.left.iter().map(listed).sum::<usize>();
+        let elapsed = self.began.elapsed();
+        let each = elapsed / u32::try_from(done).unwrap_or(u32::MAX).max(1);
+        let running = self.running.values().map(|process| Left {
+            load: process.load,
+            tests: process.tests,
+            done: process.done,
+            last_time: self.times.of(&process.name),
+            ran: process.began.elapsed(),
+        });
+        let left = self.left.iter().map(|job| Left {
+            load: job.load,
+            tests: listed(job),
+            done: 0,
+            last_time: self.times.of(&job.name),
+            ran: Duration::ZERO,
+        });
+        let jobs: Vec<Left> = running.chain(left).collect();
+        let time = about(remaining(&jobs, self.lanes, each));
+        let failed = if self.failed > 0 { format!(", {} FAILED", self.failed) } else { String::new() };
+        // Those that have been at one test the longest.
+        let mut now: Vec<(Duration, String)> =
+            self.running.values().map(|process| (process.test_began.elapsed(), process.shows())).collect();
+        now.sort_by(|one, other| other.cmp(one));
+        let names = now.into_iter().map(|(time, name)| format!("{name} ({} s)", time.as_secs()));
+        let names: Vec<String> =
+            names.chain(self.preparing.values().map(|name| format!("preparing {name}"))).take(3).collect();
+        let names = names.join(", ");
+        self.screen.progress(|| {
+            format!("{:>5}  {done} of {total} tests{failed}, {time} left: {names}", clock(elapsed))
+        });
+    }
+}
