@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -71,7 +71,12 @@ impl Process {
         logs: &Path,
         tell: impl Fn(Heard) -> bool + Send + 'static,
     ) -> Result<Self> {
-        let Job { name, mut command, runs, load } = job;
+        let Job { name, command, runs, load } = job;
+        let mut command = match load {
+            // Those that wait do so for programs and a kernel that are to answer in time.
+            Load::Computes => after_others(&command),
+            Load::Waits => command,
+        };
         fs::create_dir_all(logs).with_context(|| format!("cannot create {}", logs.display()))?;
         let log_path = logs
             .join(name.replace(|letter: char| !letter.is_ascii_alphanumeric(), "-"))
@@ -140,6 +145,10 @@ impl Process {
 
     fn take(&mut self, line: &str) -> Option<Over> {
         self.text.push_str(line);
+        if line.starts_with("running ") {
+            // What came before was building it.
+            self.test_began = Instant::now();
+        }
         let (name, failed) = match self.tally.line(line)? {
             Told::Ended(name) => (name, false),
             Told::Failed(name) => (name, true),
@@ -197,6 +206,22 @@ impl Process {
         let said = (self.tally.failed() > 0).then(|| of_failures(&self.text));
         (self.tally, said)
     }
+}
+
+/// The same command, to be given the processor when nobody else wants it much.
+fn after_others(command: &Command) -> Command {
+    let mut nice = Command::new("nice");
+    nice.args(["-n", "10"]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => nice.env(name, value),
+            None => nice.env_remove(name),
+        };
+    }
+    if let Some(directory) = command.get_current_dir() {
+        nice.current_dir(directory);
+    }
+    nice
 }
 
 /// So many lines at the end of what a job has said are shown.
