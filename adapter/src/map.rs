@@ -69,9 +69,13 @@ pub(crate) fn post_error(error: rnic::PostError) -> dat::PostError {
     }
 }
 
+/// # Safety
+/// The token in it is that of a queue pair that [`Transport::qp`](dat::Transport::qp) has made.
 #[inline]
-pub(crate) fn wc(wc: rnic::Wc) -> dat::Wc {
+pub(crate) unsafe fn wc(wc: rnic::Wc) -> dat::Wc {
     let rnic::Wc { id, qp, bytes, invalidated, immediate, op, status } = wc;
+    // SAFETY: the caller's promise.
+    let qp = unsafe { dat::Token::from_bits(qp) };
     dat::Wc { id, qp, bytes, invalidated, immediate, op: wc_op(op), status: wc_status(status) }
 }
 

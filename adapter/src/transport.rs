@@ -132,7 +132,11 @@ fn attrs(ia: &str, params: &Params, wire: Wire) -> Attrs {
     }
 }
 
-impl<E: Engine> Transport for Adapter<E> {
+// SAFETY: 1. Sinks of queue pairs and service points are the engine's, which has promised not to call them once they have been
+// removed, and each `drop` removes what it drops. Those of completion queues and shared receive queues are called from methods
+// of these and from what the engine does for queue pairs that use them; dat-core drops the queue pairs first. 2. rnic looks up
+// every key at the moment of every access, under the lease, which `Mr::drop` takes as well.
+unsafe impl<E: Engine> Transport for Adapter<E> {
     type Pd = Pd;
     type Mr = Mr<E>;
     type Mw = Mw<E>;
@@ -194,7 +198,7 @@ impl<E: Engine> Transport for Adapter<E> {
             request_cq: cfg.request_cq.map(|cq| Arc::clone(&cq.cq)),
             recv_cq: cfg.recv_cq.map(|cq| Arc::clone(&cq.cq)),
             srq: cfg.srq.map(|srq| Arc::clone(&srq.srq)),
-            token: cfg.token,
+            token: cfg.token.to_bits(),
             max_requests: cfg.max_requests,
             max_recvs: cfg.max_recvs,
             max_request_segments: cfg.max_request_segments,

@@ -48,7 +48,7 @@ struct Nothing;
 struct Absent;
 struct Adapter(Attrs);
 struct Cq(Arc<Ring>);
-struct Qp(Arc<Ring>, u64, Sink<Adapter>);
+struct Qp(Arc<Ring>, Token, Sink<Adapter>);
 
 impl Provider for Nothing {
     type Transport = Adapter;
@@ -89,7 +89,8 @@ fn absent<T>() -> Result<T> {
     Err(Error::of(DAT_NOT_IMPLEMENTED))
 }
 
-impl Transport for Adapter {
+// SAFETY: a queue pair calls its sink in `connect` alone, nobody else calls any, and there is no region.
+unsafe impl Transport for Adapter {
     type Pd = ();
     type Mr = Absent;
     type Mw = std::convert::Infallible;
@@ -154,29 +155,29 @@ impl Receives for Absent {
     }
 }
 
-impl Completions for Cq {
+// SAFETY: what is between the ends of the ring was pushed, in this order, and all of it is handed out.
+unsafe impl Completions for Cq {
     #[inline]
-    fn poll(&self, out: &mut [MaybeUninit<Wc>]) -> usize {
+    unsafe fn poll(&self, out: &mut Polled<'_>) {
         // SAFETY: one thread; between the ends is what was pushed.
         unsafe {
             let ends = &mut *self.0.1.get();
-            if ends.0 == ends.1 {
-                return 0;
+            while ends.0 != ends.1 && out.room() > 0 {
+                out.push((*self.0.0.get())[ends.0 % RING].assume_init());
+                ends.0 += 1;
             }
-            out[0] = (*self.0.0.get())[ends.0 % RING];
-            ends.0 += 1;
-            1
         }
     }
-    fn arm(&self, _: bool) -> bool {
+    unsafe fn arm(&self, _: bool) -> bool {
         true
     }
-    fn resize(&self, _: usize) -> Result<()> {
+    unsafe fn resize(&self, _: usize) -> Result<()> {
         absent()
     }
 }
 
-impl Queue<Adapter> for Qp {
+// SAFETY: a request completes where it is posted; receives are refused, and nothing is said to be carried out.
+unsafe impl Queue<Adapter> for Qp {
     #[inline]
     unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
         let wc = Wc {
@@ -206,7 +207,7 @@ impl Queue<Adapter> for Qp {
     fn allocated(&self) -> Allocated {
         Allocated::default()
     }
-    fn carried_out(&self) -> u64 {
+    unsafe fn carried_out(&self) -> u64 {
         0
     }
 }

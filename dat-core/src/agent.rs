@@ -38,16 +38,23 @@ unsafe impl Send for State {}
 
 impl Agent {
     /// `DAT_INSUFFICIENT_RESOURCES`: no thread for it.
-    pub(crate) fn new(agent: DAT_OS_WAIT_PROXY_AGENT) -> Result<Self> {
+    ///
+    /// # Safety
+    /// As of [`cno::create`](crate::cno::create).
+    pub(crate) unsafe fn new(agent: DAT_OS_WAIT_PROXY_AGENT) -> Result<Self> {
         let none = State { agent: DAT_OS_WAIT_PROXY_AGENT_NULL, calls: VecDeque::new(), over: false };
         let shared = Arc::new(Shared { state: Mutex::new(none), news: Condvar::new() });
         let this = Agent { shared, thread: Mutex::new(None) };
-        this.set(agent)?;
+        // SAFETY: the caller's promise.
+        unsafe { this.set(agent) }?;
         Ok(this)
     }
 
     /// Replaces it. What the one before was not told yet, this one is; a call that is under way goes on.
-    pub(crate) fn set(&self, agent: DAT_OS_WAIT_PROXY_AGENT) -> Result<()> {
+    ///
+    /// # Safety
+    /// As [`Agent::new`].
+    pub(crate) unsafe fn set(&self, agent: DAT_OS_WAIT_PROXY_AGENT) -> Result<()> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if agent.proxy_agent_func.is_some() && thread.is_none() {
             let shared = Arc::clone(&self.shared);
@@ -105,7 +112,7 @@ impl Shared {
             let DAT_OS_WAIT_PROXY_AGENT { instance_data, proxy_agent_func } = state.agent;
             drop(state);
             if let Some(function) = proxy_agent_func {
-                // SAFETY: the consumer registered this function with this argument.
+                // SAFETY: who set the agent has promised that it may be called so.
                 unsafe { function(instance_data, evd as *mut c_void) };
             }
             state = self.state();

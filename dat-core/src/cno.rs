@@ -50,12 +50,17 @@ impl<T: Transport> Object for Cno<T> {
 }
 
 /// dat_cno_create.
-pub fn create<T: Transport>(
+///
+/// # Safety
+/// The agent's function may be called with its instance data and the handle of an EVD, in a thread of the library, until the
+/// agent is replaced or the notification object is freed.
+pub unsafe fn create<T: Transport>(
     ia: &Node<Ia<T>>,
     agent: DAT_OS_WAIT_PROXY_AGENT,
 ) -> Result<&'static Node<Cno<T>>> {
     let _control = ia.control();
-    ia.add(|_| Ok(Cno { ia: Ref::new(ia), state: Mutex::default(), agent: Agent::new(agent)? }))
+    // SAFETY: the caller's promise.
+    ia.add(|_| Ok(Cno { ia: Ref::new(ia), state: Mutex::default(), agent: unsafe { Agent::new(agent) }? }))
 }
 
 /// dat_cno_fd_create (uDAPL 2.0): a notification object whose triggers can be waited for with poll(2) and the like, on the
@@ -64,7 +69,8 @@ pub fn create_with_fd<T: Transport>(ia: &Node<Ia<T>>) -> Result<(&'static Node<C
     let no_fd = |_| Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
     let beacon = Beacon::new().map_err(no_fd)?;
     let fd = beacon.as_raw_fd();
-    let cno = create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL)?;
+    // SAFETY: there is no agent.
+    let cno = unsafe { create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }?;
     cno.state().beacon = Some(beacon);
     ia.transport.attend(true);
     Ok((cno, fd))
@@ -72,7 +78,10 @@ pub fn create_with_fd<T: Transport>(ia: &Node<Ia<T>>) -> Result<(&'static Node<C
 
 /// dat_cno_free: refused while an EVD refers to it or a thread waits on it, unless it may be this one, in a signal handler: then that
 /// wait ends with `DAT_ABORT`.
-pub fn free<T: Transport>(cno: &Node<Cno<T>>) -> Result<()> {
+///
+/// # Safety
+/// Nobody uses a reference to it any more, if this succeeds.
+pub unsafe fn free<T: Transport>(cno: &Node<Cno<T>>) -> Result<()> {
     let (ia, handle) = (cno.ia.clone(), cno.handle());
     let control = ia.control_to_free::<Cno<T>>(handle)?;
     let nested = nesting::below() != Doing::Nothing;
@@ -217,8 +226,12 @@ impl<T: Transport> Cno<T> {
     }
 
     /// dat_cno_modify_agent.
-    pub fn set_agent(&self, agent: DAT_OS_WAIT_PROXY_AGENT) -> Result<()> {
-        self.agent.set(agent)
+    ///
+    /// # Safety
+    /// As [`create`].
+    pub unsafe fn set_agent(&self, agent: DAT_OS_WAIT_PROXY_AGENT) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.agent.set(agent) }
     }
 
     /// The agent, as dat_cno_query reports it.

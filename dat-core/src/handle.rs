@@ -170,14 +170,17 @@ impl Slot {
         if self.lock.compare_exchange(0, owner, Ordering::Acquire, Ordering::Relaxed).is_err() {
             self.lock_in_turn(owner)?;
         }
-        struct Unlock<'a>(&'a AtomicUsize);
-        impl Drop for Unlock<'_> {
-            fn drop(&mut self) {
-                self.0.store(0, Ordering::Release);
-            }
-        }
         let _unlock = Unlock(&self.lock);
         f()
+    }
+
+    /// As [`Slot::locked`], unless another call has the lock: then `f` does not run.
+    pub(crate) fn try_locked<V>(&self, f: impl FnOnce() -> V) -> Option<V> {
+        let here = 0_u8;
+        let owner = (&raw const here).addr();
+        self.lock.compare_exchange(0, owner, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        let _unlock = Unlock(&self.lock);
+        Some(f())
     }
 
     #[cold]
@@ -192,6 +195,15 @@ impl Slot {
             std::thread::yield_now();
         }
         Ok(())
+    }
+}
+
+/// Gives the lock of a slot back.
+struct Unlock<'a>(&'a AtomicUsize);
+
+impl Drop for Unlock<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
     }
 }
 

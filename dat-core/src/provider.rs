@@ -2,7 +2,8 @@
 //!
 //! dat-core decides *what is legal*; a transport *moves data*. It is called only when the standard allows the call,
 //! it knows nothing of DAT states, events or handles, and it reports what the network did through one [`Upcall`]
-//! enum. A transport must uphold five promises:
+//! enum. A transport must uphold five promises. [`Transport`], [`Queue`] and [`Completions`] are unsafe traits: their
+//! `# Safety` sections say which parts of these promises, and what else, dat-core's unsafe code relies on.
 //!
 //! 1. Completions of one queue (requests, or receives) of one endpoint come in posting order.
 //! 2. When a connection ends, for whatever reason, every posted work request of the endpoint completes, first those
@@ -15,18 +16,19 @@
 //!    requests and receives too, and completes each at once as [`WcStatus::Flushed`]. It is connected at most once:
 //!    for a new connection dat-core makes a new queue pair.
 
+mod polled;
 mod upcall;
 mod work;
 
 use std::borrow::Cow;
 use std::convert::Infallible;
-use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dat_sys::DAT_MODEL_NOT_SUPPORTED;
 
+pub use self::polled::{Polled, Token};
 pub use self::upcall::{Receiver, Sink, Upcall};
 pub use self::work::*;
 pub use crate::ep::{Exceeded, Holding};
@@ -63,7 +65,15 @@ pub enum Either<T, O> {
 }
 
 /// An open adapter: makes the objects that move data.
-pub trait Transport: Send + Sync + Sized + 'static {
+///
+/// # Safety
+/// 1. Sinks: after the `drop` of an object has returned, nobody calls the [`Sink`] that was given for it. After
+///    [`Transport::watch`] has returned, nobody calls a sink that an earlier call of it gave. (A sink follows a pointer to
+///    memory that dat-core may free then.)
+/// 2. Memory of the consumer: a transport reads and writes it only inside a registered region that is not dropped yet, only as
+///    the [`Access`] of that region or of a window to it permits, and only for work requests that have not completed and for
+///    peers. It forms no reference to it, since others may write there at any time.
+pub unsafe trait Transport: Send + Sync + Sized + 'static {
     /// Protection domain.
     type Pd: Send + Sync;
     /// Registered memory.
@@ -143,11 +153,24 @@ pub trait Transport: Send + Sync + Sized + 'static {
 }
 
 /// A queue pair. Posting: one thread at a time for each of the two queues (dat-core serialises where the consumer need not).
-pub trait Queue<T: Transport>: Send + Sync {
+///
+/// # Safety
+/// Each completion carries the queue pair's [`Token`], the address of memory that dat-core frees once it has counted the last
+/// completion. So what dat-core counts with must be right:
+///
+/// 1. Each request and each receive that was posted, and each buffer of a shared receive queue that a message of this queue
+///    pair has taken, completes at most once, with the id that it was posted with. Nothing else completes with this token.
+///    Completions go to the queues that [`QpCfg`] names, those of requests and those of receives each in posting order.
+/// 2. After `drop` has returned, nothing more completes with this token.
+/// 3. A request that [`Queue::carried_out`] counts completes only if it was `signalled`. A receive that [`Queue::withdrawn`]
+///    counts does not complete once the queue pair has been dropped.
+/// 4. [`Holding::took`] is called once for each buffer that a message takes, by one thread at a time, before that buffer
+///    completes. A buffer of a shared receive queue does not complete unless a message has taken it.
+pub unsafe trait Queue<T: Transport>: Send + Sync {
     /// Queues a request.
     ///
     /// # Safety
-    /// The segments' memory stays valid until the request completes.
+    /// The segments' memory stays valid until the request completes. One thread at a time posts requests.
     unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError>;
     /// Queues the bind of a window; answers its new remote key, or 0 if it unbinds. It starts when all earlier requests are
     /// done, and later ones start when it is; then the new key is valid and the old one is not. A bind that fails ends the
@@ -161,7 +184,7 @@ pub trait Queue<T: Transport>: Send + Sync {
     /// Queues a receive buffer.
     ///
     /// # Safety
-    /// The segments' memory stays valid until the receive completes.
+    /// The segments' memory stays valid until the receive completes. One thread at a time posts receives.
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError>;
     /// Starts a connection; ends in `Established`, `Rejected`, `Unreachable` or `TimedOut`. Until then and after a
     /// failure receives stay posted or are flushed as promise 2 says.
@@ -174,8 +197,11 @@ pub trait Queue<T: Transport>: Send + Sync {
     /// The receive buffers allocated to the queue pair, in one look and not while a message is being taken in.
     fn allocated(&self) -> Allocated;
     /// How many requests, from the first one on, were carried out with success: what completes of them is in the completion
-    /// queue. Where nobody is told of completions, those that were flushed count, too. Any thread may ask.
-    fn carried_out(&self) -> u64;
+    /// queue. Where nobody is told of completions, those that were flushed count, too.
+    ///
+    /// # Safety
+    /// No other thread posts requests meanwhile.
+    unsafe fn carried_out(&self) -> u64;
     /// Receive buffers that have not completed and, if it is dropped now, never will. As few as it is sure of.
     fn withdrawn(&self) -> usize {
         0
@@ -183,21 +209,37 @@ pub trait Queue<T: Transport>: Send + Sync {
 }
 
 /// Completion queue: single consumer (dat-core serialises).
-pub trait Completions: Send + Sync {
-    /// Moves completions out, oldest first; returns how many. Does not make progress.
-    fn poll(&self, out: &mut [MaybeUninit<Wc>]) -> usize;
+///
+/// # Safety
+/// dat-core follows the [`Token`] of each completion that it polls:
+///
+/// 1. [`Completions::poll`] hands out only what completed here ([`Queue`] says what may), each completion once, and the
+///    completions of each queue of a queue pair in their order.
+/// 2. A poll that leaves room has handed out all completions of queue pairs that were dropped before it began.
+pub unsafe trait Completions: Send + Sync {
+    /// Moves completions out, the oldest first, until there is no more room. Does not make progress.
+    ///
+    /// # Safety
+    /// One thread at a time calls `poll`, `arm` and `resize` of a queue.
+    unsafe fn poll(&self, out: &mut Polled<'_>);
     /// Asks for one `CqReady` upcall at the next completion. `solicited`: at the next that failed or is solicited, as
     /// requests are that were not posted quiet, and receives as [`QpCfg::sender_wakes`] says. Of two wishes the
     /// last one holds.
     /// False: the queue is not empty (or may not be), poll again; nothing was armed.
-    fn arm(&self, solicited: bool) -> bool;
+    ///
+    /// # Safety
+    /// As [`Completions::poll`].
+    unsafe fn arm(&self, solicited: bool) -> bool;
     /// A notification object wants to hear of it: once armed the upcall comes without any call of the consumer's; until
     /// `false`. Else who arms it sleeps on it ([`Transport::sleep_on`]).
     fn attend(&self, on: bool) {
         let _ = on;
     }
     /// Changes the depth; nothing queued is lost. `DAT_INVALID_STATE` when more completions are queued than fit.
-    fn resize(&self, depth: usize) -> Result<()>;
+    ///
+    /// # Safety
+    /// As [`Completions::poll`].
+    unsafe fn resize(&self, depth: usize) -> Result<()>;
 }
 
 /// Shared receive queue.
@@ -205,7 +247,7 @@ pub trait Receives: Send + Sync {
     /// Queues a receive buffer.
     ///
     /// # Safety
-    /// The segments' memory stays valid until the receive completes.
+    /// The segments' memory stays valid until the receive completes. One thread at a time posts.
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError>;
     /// Asks for one `LowWatermark` upcall when fewer than `mark` buffers are left, which may be now. At most the depth.
     fn set_low_watermark(&self, mark: usize);
@@ -247,7 +289,7 @@ pub struct QpCfg<'a, T: Transport> {
     /// Shared receive queue instead of its own.
     pub srq: Option<&'a T::Srq>,
     /// Comes back in [`Wc::qp`].
-    pub token: u64,
+    pub token: Token,
     /// Told of each receive buffer that a message takes ([`Holding::took`]). If that exceeds the hard watermark, the
     /// buffer is flushed and the connection ends as [`Upcall::Broken`]; of the soft one, [`Upcall::HighWatermark`] tells.
     pub holding: Arc<Holding>,

@@ -113,7 +113,10 @@ pub fn create<T: Transport>(
 }
 
 /// dat_srq_free: refused while an endpoint draws from it.
-pub fn free<T: Transport>(srq: &Node<Srq<T>>) -> Result<()> {
+///
+/// # Safety
+/// Nobody uses a reference to it any more, if this succeeds.
+pub unsafe fn free<T: Transport>(srq: &Node<Srq<T>>) -> Result<()> {
     let (ia, handle) = (srq.ia.clone(), srq.handle());
     let control = ia.control_to_free::<Srq<T>>(handle)?;
     if srq.in_use() {

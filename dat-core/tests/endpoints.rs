@@ -81,7 +81,8 @@ fn depth_counts_until_completions_are_dequeued() {
         assert_eq!(unsafe { a.completion(a.request).user_cookie.as_64 }, i);
     }
     assert!(a.empty(a.request));
-    assert!(x.status().2);
+    // SAFETY: nobody posts meanwhile.
+    assert!(unsafe { x.status() }.2);
 }
 
 #[test]
@@ -127,7 +128,8 @@ fn completions_survive_the_endpoint() {
         x.post_send(&[], 2, 0).unwrap();
     }
     let handle = x.handle();
-    ep::free(x).unwrap();
+    // SAFETY: nobody uses it any more.
+    unsafe { ep::free(x) }.unwrap();
     for cookie in 1..=2 {
         let completion = a.completion(a.request);
         assert_eq!((completion.ep_handle, completion.status), (handle, DAT_DTO_ERR_FLUSHED));
@@ -148,7 +150,8 @@ fn a_reject_carries_private_data_and_kills_the_request() {
     let mut param = DAT_CR_PARAM::zeroed();
     request.query(&mut param);
     assert_eq!(param.private_data_size, 6);
-    cr::reject(request, b"no").unwrap();
+    // SAFETY: nobody uses the request any more.
+    unsafe { cr::reject(request, b"no") }.unwrap();
     // SAFETY: a stale handle is an error.
     assert!(unsafe { dat_core::handle::get::<cr::Cr<T>>(handle) }.is_err());
     let event = a.next(a.connect);
@@ -169,21 +172,26 @@ fn a_reserved_endpoint_takes_one_request() {
     let (x, second, y) = (a.ep(), a.ep(), b.ep());
     let point = rsp::create(b.ia, 4711, y, b.cr).unwrap();
     assert_eq!(y.state(), State::Reserved);
-    assert_eq!(ep::free(y), Err(Error::state(DAT_INVALID_STATE_EP_RESERVED)));
+    // SAFETY: it is refused.
+    assert_eq!(unsafe { ep::free(y) }, Err(Error::state(DAT_INVALID_STATE_EP_RESERVED)));
     let to = "127.0.0.1:0".parse().unwrap();
     x.connect(to, 4711, 10_000_000, &[], 0, 0).unwrap();
     second.connect(to, 4711, 10_000_000, &[], 0, 0).unwrap();
     let request = arrival(&b);
     assert_eq!(y.state(), State::PassivePending);
-    assert_eq!(cr::accept(request, Some(y), &[]), Err(Error::handle(DAT_INVALID_HANDLE_EP)));
-    cr::accept(request, None, &[]).unwrap();
-    rsp::free(point).unwrap();
+    // SAFETY: it is refused.
+    assert_eq!(unsafe { cr::accept(request, Some(y), &[]) }, Err(Error::handle(DAT_INVALID_HANDLE_EP)));
+    // SAFETY: nobody uses the request any more.
+    unsafe { cr::accept(request, None, &[]) }.unwrap();
+    // SAFETY: nobody uses it any more.
+    unsafe { rsp::free(point) }.unwrap();
     assert_eq!(b.next(b.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     let mut seen = [a.next(a.connect).event_number, a.next(a.connect).event_number];
     seen.sort_unstable();
     assert_eq!(seen, [DAT_CONNECTION_EVENT_ESTABLISHED, DAT_CONNECTION_EVENT_NON_PEER_REJECTED]);
     // Its service point is spent: the endpoint goes like any connected one.
-    ep::free(y).unwrap();
+    // SAFETY: nobody uses it any more.
+    unsafe { ep::free(y) }.unwrap();
 }
 
 #[test]
@@ -210,7 +218,8 @@ fn a_tentative_endpoint_is_configured_and_accepted() {
         | DAT_EP_FIELD_CONNECT_EVD_HANDLE;
     // SAFETY: live handles.
     unsafe { y.modify(mask, &given).unwrap() };
-    cr::accept(request, None, &[]).unwrap();
+    // SAFETY: nobody uses the request any more.
+    unsafe { cr::accept(request, None, &[]) }.unwrap();
     assert_eq!(b.next(b.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     assert_eq!(y.state(), State::Connected);
 }

@@ -35,20 +35,25 @@ fn software_events_come_in_order_and_fill_the_queue() {
         assert_eq!(unsafe { event.event_data.software_event_data.pointer } as usize, i);
     }
     assert_eq!(evd.post_software(&DAT_EVENT::zeroed()), Err(Error::arg(2)));
-    evd::free(evd).unwrap();
+    // SAFETY: nobody uses it any more.
+    unsafe { evd::free(evd) }.unwrap();
 }
 
 #[test]
 fn a_wait_checks_its_threshold_and_times_out_with_the_count() {
     let ia = open(&fabric());
     let evd = evd::create(ia, 4, None, DAT_EVD_SOFTWARE_FLAG).unwrap();
-    assert_eq!(evd.wait(0, 0).err(), Some(Error::arg(3)));
-    assert_eq!(evd.wait(0, 5).err(), Some(Error::arg(3)));
+    // SAFETY: nobody dequeues meanwhile.
+    assert_eq!(unsafe { evd.wait(0, 0) }.err(), Some(Error::arg(3)));
+    // SAFETY: nobody dequeues meanwhile.
+    assert_eq!(unsafe { evd.wait(0, 5) }.err(), Some(Error::arg(3)));
     evd.post_software(&software(1)).unwrap();
-    let waited = evd.wait(1000, 2).unwrap();
+    // SAFETY: nobody dequeues meanwhile.
+    let waited = unsafe { evd.wait(1000, 2) }.unwrap();
     assert_eq!((waited.event.err(), waited.more), (Some(Error::of(DAT_TIMEOUT_EXPIRED)), 1));
     evd.post_software(&software(2)).unwrap();
-    let waited = evd.wait(1000, 2).unwrap();
+    // SAFETY: nobody dequeues meanwhile.
+    let waited = unsafe { evd.wait(1000, 2) }.unwrap();
     assert_eq!((waited.event.is_ok(), waited.more), (true, 1));
 }
 
@@ -57,20 +62,24 @@ fn one_waiter_owns_the_evd_until_it_is_unwaitable() {
     let ia = open(&fabric());
     let evd = evd::create(ia, 4, None, DAT_EVD_SOFTWARE_FLAG).unwrap();
     std::thread::scope(|s| {
-        let waiter = s.spawn(|| evd.wait(DAT_TIMEOUT_INFINITE, 1).err());
+        // SAFETY: nobody dequeues meanwhile.
+        let waiter = s.spawn(|| unsafe { evd.wait(DAT_TIMEOUT_INFINITE, 1) }.err());
         let refused = Some(Error::state(DAT_INVALID_STATE_EVD_WAITER));
         // SAFETY: no other thread dequeues; refused as soon as one waits.
         while unsafe { evd.dequeue() }.err() != refused {
             std::thread::yield_now();
         }
-        assert_eq!(evd.wait(0, 1).err(), refused);
+        // SAFETY: nobody dequeues meanwhile.
+        assert_eq!(unsafe { evd.wait(0, 1) }.err(), refused);
         evd.set_waitable(false);
         assert_eq!(waiter.join().unwrap(), Some(Error::state(DAT_INVALID_STATE_EVD_UNWAITABLE)));
     });
-    assert_eq!(evd.wait(0, 1).err(), Some(Error::state(DAT_INVALID_STATE_EVD_UNWAITABLE)));
+    // SAFETY: nobody dequeues meanwhile.
+    assert_eq!(unsafe { evd.wait(0, 1) }.err(), Some(Error::state(DAT_INVALID_STATE_EVD_UNWAITABLE)));
     evd.set_waitable(true);
     evd.post_software(&software(0)).unwrap();
-    assert!(evd.wait(0, 1).unwrap().event.is_ok());
+    // SAFETY: nobody dequeues meanwhile.
+    assert!(unsafe { evd.wait(0, 1) }.unwrap().event.is_ok());
 }
 
 #[test]
@@ -78,12 +87,14 @@ fn freeing_an_evd_sends_its_waiter_away() {
     let ia = open(&fabric());
     let evd = evd::create(ia, 4, None, DAT_EVD_SOFTWARE_FLAG).unwrap();
     std::thread::scope(|s| {
-        let waiter = s.spawn(|| evd.wait(DAT_TIMEOUT_INFINITE, 1).err());
+        // SAFETY: nobody dequeues meanwhile.
+        let waiter = s.spawn(|| unsafe { evd.wait(DAT_TIMEOUT_INFINITE, 1) }.err());
         // SAFETY: no other thread dequeues; refused as soon as one waits.
         while unsafe { evd.dequeue() }.err() != Some(Error::state(DAT_INVALID_STATE_EVD_WAITER)) {
             std::thread::yield_now();
         }
-        evd::free(evd).unwrap();
+        // SAFETY: nobody uses it any more.
+        unsafe { evd::free(evd) }.unwrap();
         assert_eq!(waiter.join().unwrap(), Some(Error::of(DAT_ABORT)));
     });
 }
@@ -91,23 +102,29 @@ fn freeing_an_evd_sends_its_waiter_away() {
 #[test]
 fn a_cno_hears_of_enabled_evds_only() {
     let ia = open(&fabric());
-    let cno = cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL).unwrap();
+    // SAFETY: there is no agent.
+    let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     let evd = evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap();
     assert_eq!(cno.wait(0).err(), Some(Error::of(DAT_QUEUE_EMPTY)));
     evd.post_software(&software(0)).unwrap();
     assert_eq!(cno.wait(0), Ok(evd.handle()));
-    evd.set_enabled(false);
+    // SAFETY: nobody dequeues meanwhile.
+    unsafe { evd.set_enabled(false) };
     evd.post_software(&software(1)).unwrap();
     assert_eq!(cno.wait(0).err(), Some(Error::of(DAT_QUEUE_EMPTY)));
-    assert_eq!(cno::free(cno), Err(Error::state(DAT_INVALID_STATE_CNO_IN_USE)));
-    evd.set_cno(None);
-    cno::free(cno).unwrap();
+    // SAFETY: it is refused.
+    assert_eq!(unsafe { cno::free(cno) }, Err(Error::state(DAT_INVALID_STATE_CNO_IN_USE)));
+    // SAFETY: nobody dequeues meanwhile.
+    unsafe { evd.set_cno(None) };
+    // SAFETY: nobody uses it any more.
+    unsafe { cno::free(cno) }.unwrap();
 }
 
 #[test]
 fn a_cno_is_reminded_of_what_is_left() {
     let ia = open(&fabric());
-    let cno = cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL).unwrap();
+    // SAFETY: there is no agent.
+    let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     let evd = evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap();
     for cookie in 0..2 {
         evd.post_software(&software(cookie)).unwrap();
@@ -135,8 +152,10 @@ fn an_evd_counts_how_often_it_was_seen_empty() {
 #[test]
 fn completions_trigger_a_cno_each_time_the_queue_was_emptied() {
     let (a, x, b, y) = connected();
-    let cno = cno::create(b.ia, DAT_OS_WAIT_PROXY_AGENT_NULL).unwrap();
-    b.recv.set_cno(Some(cno));
+    // SAFETY: there is no agent.
+    let cno = unsafe { cno::create(b.ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
+    // SAFETY: nobody dequeues meanwhile.
+    unsafe { b.recv.set_cno(Some(cno)) };
     for round in 0..3 {
         // SAFETY: no segments.
         unsafe {
@@ -153,8 +172,10 @@ fn completions_trigger_a_cno_each_time_the_queue_was_emptied() {
 #[test]
 fn a_cno_stays_triggered_until_the_queue_is_empty() {
     let (a, x, b, y) = connected();
-    let cno = cno::create(b.ia, DAT_OS_WAIT_PROXY_AGENT_NULL).unwrap();
-    b.recv.set_cno(Some(cno));
+    // SAFETY: there is no agent.
+    let cno = unsafe { cno::create(b.ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
+    // SAFETY: nobody dequeues meanwhile.
+    unsafe { b.recv.set_cno(Some(cno)) };
     // SAFETY: no segments.
     unsafe {
         for i in 0..3 {
@@ -197,7 +218,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 fn an_agent_is_called_besides_waiters() {
     let (agent, told) = witness();
     let ia = open(&fabric());
-    let cno = cno::create(ia, agent).unwrap();
+    // SAFETY: the agent may be called.
+    let cno = unsafe { cno::create(ia, agent) }.unwrap();
     let evd = evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap();
     evd.post_software(&software(0)).unwrap();
     assert_eq!(told.recv_timeout(PATIENCE), Ok(evd.handle() as usize));
@@ -208,20 +230,26 @@ fn an_agent_is_called_besides_waiters() {
 fn an_agent_may_be_changed_and_taken_away() {
     let ((one, told_one), (two, told_two)) = (witness(), witness());
     let ia = open(&fabric());
-    let cno = cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL).unwrap();
+    // SAFETY: there is no agent.
+    let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     let evd = evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap();
     evd.post_software(&software(0)).unwrap();
-    cno.set_agent(one).unwrap();
+    // SAFETY: the agent may be called.
+    unsafe { cno.set_agent(one) }.unwrap();
     evd.post_software(&software(1)).unwrap();
     assert_eq!(told_one.recv_timeout(PATIENCE), Ok(evd.handle() as usize));
-    cno.set_agent(two).unwrap();
+    // SAFETY: the agent may be called.
+    unsafe { cno.set_agent(two) }.unwrap();
     evd.post_software(&software(2)).unwrap();
     assert_eq!(told_two.recv_timeout(PATIENCE), Ok(evd.handle() as usize));
-    cno.set_agent(DAT_OS_WAIT_PROXY_AGENT_NULL).unwrap();
+    // SAFETY: there is no agent.
+    unsafe { cno.set_agent(DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     evd.post_software(&software(3)).unwrap();
-    evd::free(evd).unwrap();
+    // SAFETY: nobody uses it any more.
+    unsafe { evd::free(evd) }.unwrap();
     // Its thread ends here, so nobody is told of anything later.
-    cno::free(cno).unwrap();
+    // SAFETY: nobody uses it any more.
+    unsafe { cno::free(cno) }.unwrap();
     assert!(told_one.try_recv().is_err() && told_two.try_recv().is_err());
 }
 
@@ -230,7 +258,8 @@ fn an_agent_may_be_changed_and_taken_away() {
 fn the_last_evd_of_a_cno_takes_its_waiters_along() {
     let (agent, told) = witness();
     let ia = open(&fabric());
-    let cno = cno::create(ia, agent).unwrap();
+    // SAFETY: the agent may be called.
+    let cno = unsafe { cno::create(ia, agent) }.unwrap();
     let evds = [(); 2].map(|()| evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap());
     std::thread::scope(|s| {
         let waiter = s.spawn(|| cno.wait(DAT_TIMEOUT_INFINITE).map(|evd| evd as usize));
@@ -238,7 +267,8 @@ fn the_last_evd_of_a_cno_takes_its_waiters_along() {
             std::thread::yield_now();
         }
         // The other one has an event: a waiter that the first sent away would not have told of it.
-        evd::free(evds[0]).unwrap();
+        // SAFETY: nobody uses it any more.
+        unsafe { evd::free(evds[0]) }.unwrap();
         evds[1].post_software(&software(0)).unwrap();
         assert_eq!(waiter.join().unwrap(), Ok(evds[1].handle() as usize));
         assert_eq!(told.recv_timeout(PATIENCE), Ok(evds[1].handle() as usize));
@@ -247,20 +277,24 @@ fn the_last_evd_of_a_cno_takes_its_waiters_along() {
         while !cno.has_waiters() {
             std::thread::yield_now();
         }
-        evd::free(evds[1]).unwrap();
+        // SAFETY: nobody uses it any more.
+        unsafe { evd::free(evds[1]) }.unwrap();
         assert_eq!(waiter.join().unwrap(), Err(Error::of(DAT_ABORT)));
         assert_eq!(told.recv_timeout(PATIENCE), Ok(0));
     });
-    cno::free(cno).unwrap();
+    // SAFETY: nobody uses it any more.
+    unsafe { cno::free(cno) }.unwrap();
 }
 
 #[test]
 fn an_agent_hears_of_an_abrupt_close_last() {
     let (agent, told) = witness();
     let ia = open(&fabric());
-    let cno = cno::create(ia, agent).unwrap();
+    // SAFETY: the agent may be called.
+    let cno = unsafe { cno::create(ia, agent) }.unwrap();
     evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap();
-    ia::close(ia, DAT_CLOSE_ABRUPT_FLAG).unwrap();
+    // SAFETY: nobody uses it any more.
+    unsafe { ia::close(ia, DAT_CLOSE_ABRUPT_FLAG) }.unwrap();
     assert_eq!(told.try_iter().collect::<Vec<_>>(), [0]);
 }
 
@@ -268,13 +302,16 @@ fn an_agent_hears_of_an_abrupt_close_last() {
 #[test]
 fn a_wait_during_an_abrupt_close_tells_of_no_evd() {
     let ia = open(&fabric());
-    let cno = cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL).unwrap();
+    // SAFETY: there is no agent.
+    let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     let evd = evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap();
     evd.post_software(&software(0)).unwrap();
     ia.set_closing();
     assert_eq!(cno.wait(DAT_TIMEOUT_INFINITE), Err(Error::of(DAT_ABORT)));
-    assert_eq!(evd.wait(DAT_TIMEOUT_INFINITE, 1).err(), Some(Error::of(DAT_ABORT)));
-    ia::close(ia, DAT_CLOSE_ABRUPT_FLAG).unwrap();
+    // SAFETY: nobody dequeues meanwhile.
+    assert_eq!(unsafe { evd.wait(DAT_TIMEOUT_INFINITE, 1) }.err(), Some(Error::of(DAT_ABORT)));
+    // SAFETY: nobody uses it any more.
+    unsafe { ia::close(ia, DAT_CLOSE_ABRUPT_FLAG) }.unwrap();
 }
 
 /// No lock of ours is held while it runs.
@@ -290,20 +327,25 @@ fn an_agent_may_call_any_function_and_free_its_own_object() {
         // SAFETY: nobody else takes events from it.
         let event = unsafe { recv.dequeue() }.unwrap();
         y.disconnect(DAT_CLOSE_ABRUPT_FLAG).unwrap();
-        ep::free(y).unwrap();
+        // SAFETY: nobody uses it any more.
+        unsafe { ep::free(y) }.unwrap();
         for evd in [recv, request, connect, cr] {
-            evd::free(evd).unwrap();
+            // SAFETY: nobody uses it any more.
+            unsafe { evd::free(evd) }.unwrap();
         }
         let own = own.load(Ordering::Relaxed) as DAT_CNO_HANDLE;
         // SAFETY: the test keeps its hands off it.
-        cno::free(unsafe { handle::get::<Cno<T>>(own) }.unwrap()).unwrap();
+        // SAFETY: nobody uses it any more.
+        unsafe { cno::free(handle::get::<Cno<T>>(own).unwrap()) }.unwrap();
         tell.send(event.event_number).unwrap();
     });
-    let cno = cno::create(b.ia, agent).unwrap();
+    // SAFETY: the agent may be called.
+    let cno = unsafe { cno::create(b.ia, agent) }.unwrap();
     handle.store(cno.handle() as usize, Ordering::Relaxed);
     // SAFETY: no segments.
     unsafe { y.post_recv(&[], 0, 0) }.unwrap();
-    recv.set_cno(Some(cno));
+    // SAFETY: nobody dequeues meanwhile.
+    unsafe { recv.set_cno(Some(cno)) };
     // SAFETY: as above.
     unsafe { x.post_send(&[], 0, 0) }.unwrap();
     assert_eq!(told.recv_timeout(PATIENCE), Ok(DAT_DTO_COMPLETION_EVENT));

@@ -41,15 +41,17 @@ fn fill<O: Object>(
     count: usize,
     resource: DAT_RETURN,
     make: impl Fn() -> Result<&'static Node<O>>,
-    free: impl Fn(&Node<O>) -> Result<()>,
+    free: unsafe fn(&Node<O>) -> Result<()>,
 ) {
     let refused = Error::new(DAT_INSUFFICIENT_RESOURCES, resource);
     let made: Vec<_> = (0..count).map(|_| make().unwrap()).collect();
     assert_eq!(make().err(), Some(refused));
-    free(made[0]).unwrap();
+    // SAFETY: nobody uses it any more.
+    let free = |node: &Node<O>| unsafe { free(node) }.unwrap();
+    free(made[0]);
     let again = make().unwrap();
     assert_eq!(make().err(), Some(refused));
-    made[1..].iter().copied().chain([again]).for_each(|node| free(node).unwrap());
+    made[1..].iter().copied().chain([again]).for_each(free);
 }
 
 #[test]
@@ -77,9 +79,11 @@ fn one_object_more_than_promised_is_refused() {
         fill(3, DAT_RESOURCE_MEMORY_REGION, || rmr::create(zone, scope), rmr::free);
     }
 
-    pz::free(zone).unwrap();
+    // SAFETY: nobody uses it any more.
+    unsafe { pz::free(zone) }.unwrap();
     // Nothing that was refused is still counted.
-    ia::close(ia, DAT_CLOSE_GRACEFUL_FLAG).unwrap();
+    // SAFETY: nobody uses it any more.
+    unsafe { ia::close(ia, DAT_CLOSE_GRACEFUL_FLAG) }.unwrap();
 }
 
 #[test]
@@ -103,7 +107,8 @@ fn an_ep_draws_from_an_srq_of_its_own_zone_where_the_transport_has_it_so() {
     };
     assert_eq!(into(other), Err(Error::arg(3)));
     into(own).unwrap();
-    ia::close(ia, DAT_CLOSE_ABRUPT_FLAG).unwrap();
+    // SAFETY: nobody uses it any more.
+    unsafe { ia::close(ia, DAT_CLOSE_ABRUPT_FLAG) }.unwrap();
 }
 
 #[test]
@@ -115,7 +120,8 @@ fn a_region_counts_from_zero_where_the_transport_has_it_so() {
     // SAFETY: nothing is registered.
     let made = unsafe { lmr::create(ia, memory, zone, DAT_MEM_PRIV_LOCAL_READ_FLAG, DAT_VA_TYPE_ZB) };
     assert_eq!(made.err(), Some(Error::of(DAT_MODEL_NOT_SUPPORTED)));
-    ia::close(ia, DAT_CLOSE_ABRUPT_FLAG).unwrap();
+    // SAFETY: nobody uses it any more.
+    unsafe { ia::close(ia, DAT_CLOSE_ABRUPT_FLAG) }.unwrap();
 }
 
 #[test]
@@ -127,6 +133,7 @@ fn limits_are_each_adapters_own() {
     assert!(pz::create(one).is_err());
     pz::create(other).unwrap();
     for ia in [one, other] {
-        ia::close(ia, DAT_CLOSE_ABRUPT_FLAG).unwrap();
+        // SAFETY: nobody uses it any more.
+        unsafe { ia::close(ia, DAT_CLOSE_ABRUPT_FLAG) }.unwrap();
     }
 }

@@ -41,9 +41,11 @@ fn a_common_service_point_is_called_by_its_address() {
     assert_eq!(request.conn_qual, csp.qualifier());
     // SAFETY: live until it is answered.
     let request = unsafe { dat_core::handle::get(request.cr_handle) }.unwrap();
-    cr::accept(request, Some(y), b"").unwrap();
+    // SAFETY: nobody uses the request any more.
+    unsafe { cr::accept(request, Some(y), b"") }.unwrap();
     assert_eq!(a.next(a.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
-    csp::free(csp).unwrap();
+    // SAFETY: nobody uses it any more.
+    unsafe { csp::free(csp) }.unwrap();
 }
 
 fn zeroed_csp() -> DAT_CSP_PARAM {
@@ -74,7 +76,8 @@ fn a_common_service_point_is_judged() {
 
     // It takes calls to its own address only: the adapter's is another.
     let port = first.qualifier();
-    csp::free(first).unwrap();
+    // SAFETY: nobody uses it any more.
+    unsafe { csp::free(first) }.unwrap();
     csp::create(a.ia, &TCP, format!("127.0.0.2:{port}").parse().unwrap(), a.cr).unwrap();
     let b = Side::new(&fabric);
     let ep = b.ep();
@@ -99,8 +102,10 @@ fn a_request_is_handed_to_another_service_point() {
     x.connect(address(0), front.qualifier(), 10_000_000, b"hello", DAT_QOS_BEST_EFFORT, 0).unwrap();
     let request = arrival(&b);
     let stale = request.handle();
-    assert_eq!(cr::handoff(request, 0), Err(Error::arg(2)));
-    cr::handoff(request, back.qualifier()).unwrap();
+    // SAFETY: it is refused.
+    assert_eq!(unsafe { cr::handoff(request, 0) }, Err(Error::arg(2)));
+    // SAFETY: nobody uses the request any more.
+    unsafe { cr::handoff(request, back.qualifier()) }.unwrap();
     // SAFETY: any word may be asked about.
     assert!(unsafe { dat_core::handle::get::<cr::Cr<T>>(stale) }.is_err(), "the handle is dead");
 
@@ -115,7 +120,8 @@ fn a_request_is_handed_to_another_service_point() {
     // SAFETY: the request's own octets.
     let private = unsafe { std::slice::from_raw_parts(param.private_data.cast::<u8>(), 5) };
     assert_eq!((param.private_data_size, private), (5, &b"hello"[..]));
-    cr::accept(request, Some(y), b"").unwrap();
+    // SAFETY: nobody uses the request any more.
+    unsafe { cr::accept(request, Some(y), b"") }.unwrap();
     assert_eq!(a.next(a.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     assert_eq!(b.next(b.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
 }
@@ -128,12 +134,15 @@ fn a_request_for_a_reserved_endpoint_is_handed_on_and_back() {
     let (x, y) = (a.ep(), b.ep());
     let reserved = rsp::create(b.ia, front.qualifier() + 1, y, b.cr).unwrap();
     x.connect(address(0), front.qualifier(), 10_000_000, b"", DAT_QOS_BEST_EFFORT, 0).unwrap();
-    cr::handoff(arrival(&b), reserved.qualifier()).unwrap();
+    // SAFETY: nobody uses the request any more.
+    unsafe { cr::handoff(arrival(&b), reserved.qualifier()) }.unwrap();
     assert_eq!(y.state(), State::PassivePending);
     // And on to the first: the endpoint is its consumer's again.
-    cr::handoff(arrival(&b), front.qualifier()).unwrap();
+    // SAFETY: nobody uses the request any more.
+    unsafe { cr::handoff(arrival(&b), front.qualifier()) }.unwrap();
     assert_eq!(y.state(), State::Unconnected);
-    cr::accept(arrival(&b), Some(y), b"").unwrap();
+    // SAFETY: nobody uses the request any more.
+    unsafe { cr::accept(arrival(&b), Some(y), b"") }.unwrap();
     assert_eq!(a.next(a.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
 }
 
@@ -144,7 +153,8 @@ fn a_request_handed_to_nobody_is_refused_by_no_consumer() {
     let front = psp::create(b.ia, Port::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
     let x = a.ep();
     x.connect(address(0), front.qualifier(), 10_000_000, b"", DAT_QOS_BEST_EFFORT, 0).unwrap();
-    cr::handoff(arrival(&b), 0xffff_ffff).unwrap();
+    // SAFETY: nobody uses the request any more.
+    unsafe { cr::handoff(arrival(&b), 0xffff_ffff) }.unwrap();
     assert_eq!(a.next(a.connect).event_number, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
 }
 
@@ -182,9 +192,11 @@ fn a_file_descriptor_is_readable_while_there_are_triggers() {
 
     // The end of the adapter is something to tell, and the descriptor is the object's.
     for evd in [first, second] {
-        evd::free(evd).unwrap();
+        // SAFETY: nobody uses it any more.
+        unsafe { evd::free(evd) }.unwrap();
     }
-    cno::free(cno).unwrap();
+    // SAFETY: nobody uses it any more.
+    unsafe { cno::free(cno) }.unwrap();
     // SAFETY: asks only whether it is open.
     assert_eq!(unsafe { libc::fcntl(fd, libc::F_GETFD) }, -1);
 }

@@ -3,7 +3,6 @@
 
 mod support;
 
-use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::sync::Mutex;
 
@@ -62,7 +61,8 @@ impl Provider for Opens {
     }
 }
 
-impl Transport for Told {
+// SAFETY: the tests call the sinks, and only while their objects live; no memory is touched.
+unsafe impl Transport for Told {
     type Pd = Nothing;
     type Mr = Nothing;
     type Mw = std::convert::Infallible;
@@ -104,18 +104,17 @@ impl Transport for Told {
     }
 }
 
-impl Completions for Cq {
-    fn poll(&self, _: &mut [MaybeUninit<Wc>]) -> usize {
-        0
-    }
-    fn arm(&self, solicited: bool) -> bool {
+// SAFETY: there never is a completion.
+unsafe impl Completions for Cq {
+    unsafe fn poll(&self, _: &mut Polled<'_>) {}
+    unsafe fn arm(&self, solicited: bool) -> bool {
         self.0.lock().unwrap().push(Asked::Arm { solicited });
         true
     }
     fn attend(&self, on: bool) {
         self.0.lock().unwrap().push(Asked::Attend(on));
     }
-    fn resize(&self, _: usize) -> Result<()> {
+    unsafe fn resize(&self, _: usize) -> Result<()> {
         Ok(())
     }
 }
@@ -142,7 +141,8 @@ impl Receives for Nothing {
     }
 }
 
-impl Queue<Told> for Nothing {
+// SAFETY: as above.
+unsafe impl Queue<Told> for Nothing {
     unsafe fn post_send(&self, _: &SendWr<'_>) -> std::result::Result<(), PostError> {
         Ok(())
     }
@@ -159,7 +159,7 @@ impl Queue<Told> for Nothing {
     fn allocated(&self) -> Allocated {
         Allocated { buffers: 0, span: 0 }
     }
-    fn carried_out(&self) -> u64 {
+    unsafe fn carried_out(&self) -> u64 {
         0
     }
 }
@@ -209,12 +209,14 @@ fn endpoint(
 }
 
 fn number(evd: &Node<Evd<Told>>) -> DAT_EVENT_NUMBER {
-    evd.wait(0, 1).unwrap().event.unwrap().event_number
+    // SAFETY: nobody dequeues meanwhile.
+    unsafe { evd.wait(0, 1) }.unwrap().event.unwrap().event_number
 }
 
 /// The next event about this object, and why.
 fn reason(evd: &Node<Evd<Told>>, about: DAT_HANDLE) -> (DAT_EVENT_NUMBER, DAT_COUNT) {
-    let event = evd.wait(0, 1).unwrap().event.unwrap();
+    // SAFETY: nobody dequeues meanwhile.
+    let event = unsafe { evd.wait(0, 1) }.unwrap().event.unwrap();
     // SAFETY: an asynchronous error.
     let data = unsafe { event.event_data.asynch_error_event_data };
     assert_eq!(data.dat_handle, about);
@@ -240,12 +242,15 @@ fn a_shared_queue_that_has_failed_is_told_of() {
 #[test]
 fn a_completion_queue_is_attended_as_long_as_a_notification_object_wants_it() {
     let ia = open(true);
-    let cno = cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL).unwrap();
+    // SAFETY: there is no agent.
+    let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     let evd = evd::create(ia, 8, Some(cno), DAT_EVD_DTO_FLAG).unwrap();
     assert_eq!(ia.transport.asked(), [Asked::Attend(true), Asked::Arm { solicited: false }]);
-    evd.set_cno(None);
+    // SAFETY: nobody dequeues meanwhile.
+    unsafe { evd.set_cno(None) };
     assert_eq!(ia.transport.asked()[0], Asked::Attend(false));
-    evd.set_cno(Some(cno));
+    // SAFETY: nobody dequeues meanwhile.
+    unsafe { evd.set_cno(Some(cno)) };
     assert_eq!(ia.transport.asked()[0], Asked::Attend(true));
 }
 
@@ -269,7 +274,8 @@ fn a_wait_asks_for_the_completions_that_wake() {
             endpoint(ia, flags, dto, connect);
         }
         ia.transport.asked();
-        dto.wait(1, 1).unwrap();
+        // SAFETY: nobody dequeues meanwhile.
+        unsafe { dto.wait(1, 1) }.unwrap();
         assert!(ia.transport.asked().contains(&Asked::Arm { solicited }), "{quiet} {flags:?}");
     }
     // Receives alone may have the solicited flag.
@@ -289,7 +295,8 @@ fn a_wait_asks_for_the_completions_that_wake() {
         let handles = Handles { pz, recv: Some(dto), request: None, connect: Some(connect), srq: None };
         ep::create(ia, handles, Some(&attr)).unwrap();
         ia.transport.asked();
-        dto.wait(1, 1).unwrap();
+        // SAFETY: nobody dequeues meanwhile.
+        unsafe { dto.wait(1, 1) }.unwrap();
         assert_eq!(ia.transport.asked(), [Asked::Arm { solicited }], "{quiet} {others:?}");
     }
 }
@@ -341,13 +348,16 @@ fn a_connection_that_is_lost_while_it_is_made_or_ended_ends_with_one_event() {
         let listener = ia.transport.listener.lock().unwrap().unwrap();
         let (from, to) = (address(), address());
         listener.call(Upcall::Request { request: Nothing, from, to, private: b"" });
-        let event = requests.wait(0, 1).unwrap().event.unwrap();
+        // SAFETY: nobody dequeues meanwhile.
+        let event = unsafe { requests.wait(0, 1) }.unwrap().event.unwrap();
         // SAFETY: a connection request that nobody has answered.
         let request: &Node<Cr<Told>> =
             unsafe { handle::get(event.event_data.cr_arrival_event_data.cr_handle) }.unwrap();
-        cr::accept(request, Some(ep), b"").unwrap();
+        // SAFETY: nobody uses the request any more.
+        unsafe { cr::accept(request, Some(ep), b"") }.unwrap();
         tell(&ia.transport);
         assert_eq!(number(connect), DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
-        assert!(connect.wait(0, 1).unwrap().event.is_err(), "one event");
+        // SAFETY: nobody dequeues meanwhile.
+        assert!(unsafe { connect.wait(0, 1) }.unwrap().event.is_err(), "one event");
     }
 }

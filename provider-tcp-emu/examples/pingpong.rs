@@ -110,7 +110,8 @@ struct End {
     requests: Cq,
     recvs: Cq,
     mr: Mr,
-    mem: &'static mut [u8],
+    /// The address of the registered memory. There is no reference to it: the peer writes there.
+    mem: u64,
     requests_done: usize,
     recvs_done: usize,
 }
@@ -139,7 +140,8 @@ impl End {
             request_cq: Some(&requests),
             recv_cq: Some(&recvs),
             srq: None,
-            token: 0,
+            // SAFETY: the queues are polled here, not by an EVD.
+            token: unsafe { Token::from_bits(0) },
             holding: Arc::default(),
             sender_wakes: true,
             max_requests: 512,
@@ -148,6 +150,7 @@ impl End {
             max_recv_segments: 1,
         };
         let qp = t.qp(cfg, sink).expect("queue pair");
+        let mem = mem.as_mut_ptr() as u64;
         let end = End { t, log, qp, requests, recvs, mr, mem, requests_done: 0, recvs_done: 0 };
         for i in 0..RECVS {
             end.post_recv(i);
@@ -156,7 +159,7 @@ impl End {
     }
 
     fn segment(&self, offset: usize, len: usize) -> Segment {
-        Segment { addr: self.mem.as_ptr() as u64 + offset as u64, len: len as u32, key: self.mr.lkey() }
+        Segment { addr: self.mem + offset as u64, len: len as u32, key: self.mr.lkey() }
     }
 
     fn post_recv(&self, i: usize) {
@@ -193,13 +196,12 @@ impl End {
     }
 
     fn poll(cq: &Cq) -> usize {
-        let mut out = [const { MaybeUninit::uninit() }; 64];
-        let n = cq.poll(&mut out);
-        for wc in &out[..n] {
-            // SAFETY: the queue filled it.
-            assert_eq!(unsafe { wc.assume_init_ref() }.status, WcStatus::Success);
-        }
-        n
+        let mut places = [const { MaybeUninit::uninit() }; 64];
+        let mut polled = Polled::new(&mut places);
+        // SAFETY: one thread uses the queue.
+        unsafe { cq.poll(&mut polled) };
+        assert!(polled.completions().iter().all(|wc| wc.status == WcStatus::Success));
+        polled.completions().len()
     }
 
     fn reap_requests(&mut self) -> usize {
@@ -235,7 +237,8 @@ impl End {
             if self.reap_recvs() > 0 {
                 return;
             }
-            if self.recvs.arm(false) {
+            // SAFETY: one thread uses the queue.
+            if unsafe { self.recvs.arm(false) } {
                 self.t.sleep(&self.log.wake, None);
             }
         }
@@ -439,7 +442,7 @@ fn server() {
         listener.local_addr().expect("bound").port(),
         ends[0].t.port(&services[0]),
         ends[1].t.port(&services[1]),
-        ends[0].mem.as_ptr() as u64,
+        ends[0].mem,
         ends[0].mr.rkey()
     );
     for end in &mut ends {

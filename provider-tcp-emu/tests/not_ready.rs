@@ -4,8 +4,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
-use dat_core::mem_transport::contract::rig::{DEPTH, End, Event, Rig, Service, outcomes};
-use dat_core::provider::{Close, Completions, Provider, Queue, Remote, SendOp, Transport, WcStatus};
+use dat_core::mem_transport::contract::rig::{DEPTH, End, Event, Rig, Service, arm, outcomes};
+use dat_core::provider::{Close, Provider, Queue, Remote, SendOp, Transport, WcStatus};
 use provider_tcp_emu::{Tcp, TcpEmu};
 
 /// The request of a peer of this project: the peer-to-peer model, the operations of RFC 7306.
@@ -200,7 +200,7 @@ fn a_thread_that_sleeps_for_a_message_is_woken_by_the_post_of_its_receive() {
         let mut peer = accepted(&rig, &here);
         peer.write_all(&frame(1)).expect("frame");
         until_stalled(&rig, msn + 1);
-        assert!(here.recvs.arm(false));
+        assert!(arm::<Tcp>(&here.recvs, false));
         std::thread::scope(|scope| {
             scope.spawn(|| t.sleep(&here.recvs_log.wake, None));
             here.recv(7, &[here.mem.segment(0, LEN)]);

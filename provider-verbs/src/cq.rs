@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use dat_core::nesting;
-use dat_core::provider::{Completions, Sink, Upcall, Wc};
+use dat_core::provider::{Completions, Polled, Sink, Upcall, Wc};
 use dat_core::wake::{Slept, Wake};
 use dat_core::{Error, Result};
 use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_STATE, DAT_MODEL_NOT_SUPPORTED, DAT_RESOURCE_MEMORY};
@@ -143,16 +143,22 @@ impl Drop for Queue {
     }
 }
 
-impl Completions for Cq {
+// SAFETY: 1. What comes is what `Pair::complete` made of the device's completions and what `Queue::add` was given, in order and
+// each once, since what is taken ahead is handed out first and nobody takes while others do (`gate`). 2. A queue pair leaves the
+// table of numbers while nobody takes; what was taken of it until then is ahead, and `ahead_len` tells of that. What the device
+// has of it after that is nobody's.
+unsafe impl Completions for Cq {
     #[inline]
-    fn poll(&self, out: &mut [MaybeUninit<Wc>]) -> usize {
+    unsafe fn poll(&self, out: &mut Polled<'_>) {
         let _work = nesting::work();
-        self.0.poll(out)
+        // SAFETY: the caller's promise.
+        unsafe { self.0.poll(out) };
     }
 
-    fn arm(&self, solicited: bool) -> bool {
+    unsafe fn arm(&self, solicited: bool) -> bool {
         let _work = nesting::work();
-        self.0.arm(solicited)
+        // SAFETY: the caller's promise.
+        unsafe { self.0.arm(solicited) }
     }
 
     fn attend(&self, on: bool) {
@@ -161,7 +167,7 @@ impl Completions for Cq {
         }
     }
 
-    fn resize(&self, depth: usize) -> Result<()> {
+    unsafe fn resize(&self, depth: usize) -> Result<()> {
         let mut room = self.0.room();
         // The device would count the room for marks as well.
         if self.0.gather() > depth {
@@ -219,40 +225,35 @@ impl Queue {
         self.room().marks -= marks;
     }
 
+    /// # Safety
+    /// The caller is the one who takes completions.
     #[inline]
-    fn poll(&self, out: &mut [MaybeUninit<Wc>]) -> usize {
-        let inside = self.gate.enter();
+    unsafe fn poll(&self, out: &mut Polled<'_>) {
+        // SAFETY: the caller's promise.
+        let inside = unsafe { self.gate.enter() };
         if self.ahead_len.load(Ordering::Acquire) > 0 {
             return self.poll_ahead(out);
         }
         if inside.is_none() {
-            return 0;
+            return;
         }
-        let mut count = 0;
-        while count < out.len() {
+        while out.room() > 0 {
             let mut batch = [const { MaybeUninit::uninit() }; BATCH];
-            let wanted = BATCH.min(out.len() - count);
+            let wanted = BATCH.min(out.room());
             let taken = self.take(&mut batch[..wanted]);
-            for wc in taken.iter().filter_map(|wc| self.complete(wc)) {
-                out[count].write(wc);
-                count += 1;
-            }
+            taken.iter().filter_map(|wc| self.complete(wc)).for_each(|wc| out.push(wc));
             if taken.len() < wanted {
                 break;
             }
         }
-        count
     }
 
     #[cold]
-    fn poll_ahead(&self, out: &mut [MaybeUninit<Wc>]) -> usize {
+    fn poll_ahead(&self, out: &mut Polled<'_>) {
         let mut ahead = self.ahead();
-        let count = out.len().min(ahead.len());
-        for (place, wc) in out.iter_mut().zip(ahead.drain(..count)) {
-            place.write(wc);
-        }
+        let count = out.room().min(ahead.len());
+        ahead.drain(..count).for_each(|wc| out.push(wc));
         self.ahead_len.store(ahead.len(), Ordering::Release);
-        count
     }
 
     /// The device's next completions. The caller is inside of the gate, or has shut it and is alone.
@@ -319,8 +320,11 @@ impl Queue {
         self.ready();
     }
 
-    fn arm(&self, solicited: bool) -> bool {
-        if self.station.gives_way() && self.yield_pays() {
+    /// # Safety
+    /// As [`Queue::poll`].
+    unsafe fn arm(&self, solicited: bool) -> bool {
+        // SAFETY: the caller's promise.
+        if self.station.gives_way() && unsafe { self.yield_pays() } {
             return false;
         }
         self.armed.store(true, Ordering::SeqCst);
@@ -329,7 +333,8 @@ impl Queue {
         // SAFETY: live.
         unsafe { verbs.ibv_req_notify_cq(self.cq.as_ptr(), i32::from(solicited)) };
         // What came before that does not tell; what the gate hides may have been told of already.
-        let empty = self.is_empty();
+        // SAFETY: the caller's promise.
+        let empty = unsafe { self.is_empty() };
         if !empty {
             self.disarm();
         }
@@ -338,19 +343,27 @@ impl Queue {
 
     /// Whose processor the device's work waits for has it done before it sleeps, for less than arming and sleeping cost. Not
     /// tried each time where it did not help: then the work is another processor's, or there is too much of it.
-    fn yield_pays(&self) -> bool {
+    ///
+    /// # Safety
+    /// As [`Queue::poll`].
+    unsafe fn yield_pays(&self) -> bool {
         let vain = self.vain_yields.load(Ordering::Relaxed);
         let paid = (vain < VAIN || vain.is_multiple_of(VAIN)) && {
             std::thread::yield_now();
-            !self.is_empty()
+            // SAFETY: the caller's promise.
+            !unsafe { self.is_empty() }
         };
         self.vain_yields.store(if paid { 0 } else { vain.wrapping_add(1) }, Ordering::Relaxed);
         paid
     }
 
-    /// Nothing is there to be taken. The consumer's; what the device has it takes.
-    fn is_empty(&self) -> bool {
-        let inside = self.gate.enter();
+    /// Nothing is there to be taken. What the device has it takes.
+    ///
+    /// # Safety
+    /// As [`Queue::poll`].
+    unsafe fn is_empty(&self) -> bool {
+        // SAFETY: the caller's promise.
+        let inside = unsafe { self.gate.enter() };
         inside.is_some() && self.ahead_len.load(Ordering::SeqCst) == 0 && {
             let mut batch = [const { MaybeUninit::uninit() }; BATCH];
             let taken = self.take(&mut batch);
@@ -443,7 +456,8 @@ impl Queue {
     /// No consumer takes completions here: the station does, for the buffers that they free. Before there are any.
     pub(crate) fn leave_to_station(&self) {
         self.is_unheard.store(true, Ordering::Release);
-        self.arm(false);
+        // SAFETY: nobody has begun to take any.
+        unsafe { self.arm(false) };
         self.attended.store(true, Ordering::Release);
         self.station.ring();
     }
@@ -453,7 +467,8 @@ impl Queue {
         loop {
             self.gather();
             debug_assert!(self.ahead().is_empty(), "nobody would take it");
-            if self.arm(false) {
+            // SAFETY: without a consumer the station's thread takes them, which calls this.
+            if unsafe { self.arm(false) } {
                 break;
             }
         }

@@ -54,7 +54,7 @@ pub(crate) struct Pair {
     /// It never had a connection and is being dropped: what was posted is nobody's any more.
     withdrawn: AtomicBool,
     inline: usize,
-    token: u64,
+    token: Token,
     pub(crate) holding: Arc<Holding>,
     sink: Mutex<Option<Sink<Adapter>>>,
     /// Nobody wants to know of requests, of which the queue holds so many: what completes is thrown away by who posts.
@@ -233,12 +233,17 @@ impl Drop for Pair {
     }
 }
 
-impl Queue<Adapter> for Qp {
+// SAFETY: 1. `Side::take` knows a request or receive until it completes; who flushes what the device keeps back (`abandon`) takes
+// it from there as well, and sees to it that the device's word on it is not heard. Devices complete in order. 2. `drop` takes the
+// number out of the table and out of the station. 3. `Side::carried_out` counts what completed with success, in order; a success
+// that nobody wanted is not handed on. 4. `Pair::complete` tells of each buffer that a message has taken.
+unsafe impl Queue<Adapter> for Qp {
     unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
         let _work = nesting::work();
         let (pair, side) = (&*self.0, &self.0.requests);
         let (op, bytes) = (operation(&wr.op)?, wr.segments.iter().map(|s| s.len).sum());
-        let Some(_inside) = side.gate.enter() else {
+        // SAFETY: one thread at a time posts, as the caller promises.
+        let Some(_inside) = (unsafe { side.gate.enter() }) else {
             if pair.mute.is_none() {
                 side.post_late(&pair.send_cq, pair.flushed(wr.id, op));
             }
@@ -269,7 +274,8 @@ impl Queue<Adapter> for Qp {
         let (pair, side) = (&*self.0, &self.0.requests);
         let pane = wr.window.pane();
         pane.check(&pair.domain, wr.view.as_ref())?;
-        let Some(_inside) = side.gate.enter() else {
+        // SAFETY: one thread at a time posts, as the caller promises.
+        let Some(_inside) = (unsafe { side.gate.enter() }) else {
             if pair.mute.is_none() {
                 side.post_late(&pair.send_cq, pair.flushed(wr.id, WcOp::Bind));
             }
@@ -292,7 +298,8 @@ impl Queue<Adapter> for Qp {
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
         let _work = nesting::work();
         let (pair, side) = (&*self.0, &self.0.receives);
-        let Some(_inside) = side.gate.enter() else {
+        // SAFETY: one thread at a time posts, as the caller promises.
+        let Some(_inside) = (unsafe { side.gate.enter() }) else {
             if pair.deaf.is_none() {
                 side.post_late(&pair.recv_cq, pair.flushed(wr.id, WcOp::Recv));
             }
@@ -333,12 +340,13 @@ impl Queue<Adapter> for Qp {
         Allocated { buffers, span: buffers }
     }
 
-    fn carried_out(&self) -> u64 {
+    unsafe fn carried_out(&self) -> u64 {
         let _work = nesting::work();
         let (pair, side) = (&*self.0, &self.0.requests);
         if side.carried_out() < side.count() {
             pair.send_cq.pump();
-            pair.ask();
+            // SAFETY: the caller's promise.
+            unsafe { pair.ask() };
         }
         side.carried_out()
     }
@@ -420,16 +428,19 @@ impl Pair {
         reserved
     }
 
-    /// Somebody wants to know how far requests have come, and the last ones complete in silence: a mark behind them tells. One
-    /// at a time.
+    /// Somebody wants to know how far requests have come, and the last ones complete in silence: a mark behind them tells.
+    ///
+    /// # Safety
+    /// No other thread posts requests meanwhile.
     #[cold]
-    fn ask(&self) {
+    unsafe fn ask(&self) {
         let side = &self.requests;
         let count = side.count();
         if count <= side.carried_out() || !side.is_busy() || !self.is_up() {
             return;
         }
-        let Some(_inside) = side.gate.enter() else { return };
+        // SAFETY: the caller's promise.
+        let Some(_inside) = (unsafe { side.gate.enter() }) else { return };
         let free = self.asked.compare_exchange(0, count, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if free && !(self.reserve_for_hidden() && self.mark_requests(ASKED)) {
             self.asked.store(0, Ordering::Release);

@@ -1,9 +1,8 @@
 //! Completion queues.
 
-use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use dat_core::provider::{Completions, Wc};
+use dat_core::provider::{Completions, Polled};
 use dat_core::{Error, Result};
 use dat_sys::DAT_INVALID_STATE;
 
@@ -18,29 +17,24 @@ pub struct Cq<E: Engine> {
     pub(super) drive: Arc<Drive<E>>,
 }
 
-impl<E: Engine> Completions for Cq<E> {
+// SAFETY: 1. The queue is a ring: it hands out what queue pairs of this adapter pushed, each completion once, in its order.
+// 2. `poll_with` stops where nothing more is published, and what a queue pair pushed was published before `Qp::drop` returned.
+unsafe impl<E: Engine> Completions for Cq<E> {
     #[inline]
-    fn poll(&self, out: &mut [MaybeUninit<Wc>]) -> usize {
-        let room = out.len();
-        let mut places = out.iter_mut();
-        let take = |wc| {
-            if let Some(place) = places.next() {
-                place.write(map::wc(wc));
-            }
-        };
-        // SAFETY: dat-core polls and arms from one thread at a time; `take` does not call the queue.
-        unsafe { self.cq.poll_with(room, take) }
+    unsafe fn poll(&self, out: &mut Polled<'_>) {
+        // SAFETY: the caller's promise; what is called does not call the queue, which gives back the tokens of `Transport::qp`.
+        unsafe { self.cq.poll_with(out.room(), |wc| out.push(map::wc(wc))) };
     }
 
     #[inline]
-    fn arm(&self, solicited: bool) -> bool {
-        // SAFETY: as above.
+    unsafe fn arm(&self, solicited: bool) -> bool {
+        // SAFETY: the caller's promise.
         unsafe { self.cq.arm(solicited) }
     }
 
-    fn resize(&self, depth: usize) -> Result<()> {
+    unsafe fn resize(&self, depth: usize) -> Result<()> {
         let _lease = self.drive.desk.lock();
-        // SAFETY: the lease is held, and dat-core does not poll meanwhile.
+        // SAFETY: the lease is held, and the caller promises that nobody polls meanwhile.
         match unsafe { self.cq.resize(depth) }.map_err(no_memory)? {
             true => Ok(()),
             false => Err(Error::of(DAT_INVALID_STATE)),

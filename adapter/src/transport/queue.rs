@@ -68,10 +68,14 @@ pub(super) struct Batch {
 /// Requests, or bytes of them, that are sent without waiting for the consumer's next look at a queue.
 const FULL_BATCH: (u32, u32) = (64, 64 << 10);
 
-impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
+// SAFETY: 1. rnic completes each work request in its turn and once, from its slot in the ring that it was posted to. 2. `Work`,
+// which completes, is used in the engine's calls alone, and not any more after `remove_qp`, which `drop` calls under the lease.
+// 3. rnic counts requests that have left the ring, which unsignalled ones do without a completion. A queue pair that was never
+// connected and is not flushed takes its receives along. 4. rnic calls `watch_receives` where a message takes a buffer.
+unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
     #[inline]
     unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
-        // SAFETY: the caller's promise, and dat-core's to post from one thread at a time.
+        // SAFETY: the caller's promise.
         let bytes = unsafe { self.qp.post_send(&map::send(wr)) }.map_err(map::post_error)?;
         self.posted(bytes);
         Ok(())
@@ -99,7 +103,7 @@ impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
 
     #[inline]
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
-        // SAFETY: as above.
+        // SAFETY: the caller's promise.
         unsafe { self.qp.post_recv(&map::recv(wr)) }.map_err(map::post_error)?;
         // Either the engine finds the buffer (its fence is in `Shared::want_receives`), or it is seen here that it wants it.
         fence(Ordering::SeqCst);
@@ -130,7 +134,7 @@ impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
         self.drive.desk.lock().engine.allocated(self.index)
     }
 
-    fn carried_out(&self) -> u64 {
+    unsafe fn carried_out(&self) -> u64 {
         self.qp.carried_out()
     }
 

@@ -57,7 +57,8 @@ impl Side {
 }
 
 fn next(evd: &Node<Evd<Tested>>) -> DAT_EVENT {
-    evd.wait(10_000_000, 1).unwrap().event.unwrap()
+    // SAFETY: nobody dequeues meanwhile.
+    unsafe { evd.wait(10_000_000, 1) }.unwrap().event.unwrap()
 }
 
 fn connected() -> (Side, Side) {
@@ -68,7 +69,8 @@ fn connected() -> (Side, Side) {
     a.ep.connect(to, psp.qualifier(), 10_000_000, b"", qos, flags).unwrap();
     // SAFETY: a connection request; its handle is live until it is answered.
     let request = unsafe { handle::get::<Cr<Tested>>(next(b.cr).event_data.cr_arrival_event_data.cr_handle) };
-    cr::accept(request.unwrap(), Some(b.ep), b"").unwrap();
+    // SAFETY: nobody uses the request any more.
+    unsafe { cr::accept(request.unwrap(), Some(b.ep), b"") }.unwrap();
     for side in [&a, &b] {
         assert_eq!(next(side.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     }
@@ -86,7 +88,8 @@ fn an_agent_may_dequeue_disconnect_and_free() {
             // SAFETY: nobody else takes events from it.
             let event = unsafe { recv.dequeue() }.unwrap();
             ep.disconnect(DAT_CLOSE_ABRUPT_FLAG).unwrap();
-            ep::free(ep).unwrap();
+            // SAFETY: nobody uses it any more.
+            unsafe { ep::free(ep) }.unwrap();
             tell.send(event.event_number).unwrap();
         };
         type Work = Box<dyn Fn() + Send + Sync>;
@@ -100,10 +103,12 @@ fn an_agent_may_dequeue_disconnect_and_free() {
         let mut work: Work = Box::new(work);
         let agent =
             DAT_OS_WAIT_PROXY_AGENT { instance_data: (&raw mut work).cast(), proxy_agent_func: Some(call) };
-        let cno = cno::create(b.ia, agent).unwrap();
+        // SAFETY: the agent may be called.
+        let cno = unsafe { cno::create(b.ia, agent) }.unwrap();
         // SAFETY: no segments.
         unsafe { b.ep.post_recv(&[], 0, 0) }.unwrap();
-        b.recv.set_cno(Some(cno));
+        // SAFETY: nobody dequeues meanwhile.
+        unsafe { b.recv.set_cno(Some(cno)) };
         // SAFETY: as above.
         unsafe { a.ep.post_send(&[], 0, 0) }.unwrap();
         let start = Instant::now();
@@ -120,7 +125,8 @@ fn an_agent_may_dequeue_disconnect_and_free() {
         assert_eq!(number, Some(DAT_DTO_COMPLETION_EVENT));
         assert_eq!(next(a.connect).event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
         for side in [a, b] {
-            ia::close(side.ia, DAT_CLOSE_ABRUPT_FLAG).unwrap();
+            // SAFETY: nobody uses it any more.
+            unsafe { ia::close(side.ia, DAT_CLOSE_ABRUPT_FLAG) }.unwrap();
         }
     }
 }

@@ -95,7 +95,8 @@ fn both_sides_may_sleep_outside() {
                 unsafe { handle::get::<Cr<Tested>>(arrived.event_data.cr_arrival_event_data.cr_handle) };
             // SAFETY: no segments.
             unsafe { b.ep.post_recv(&[], 0, 0) }.unwrap();
-            cr::accept(request.unwrap(), Some(b.ep), b"").unwrap();
+            // SAFETY: nobody uses the request any more.
+            unsafe { cr::accept(request.unwrap(), Some(b.ep), b"") }.unwrap();
             b.expect(DAT_CONNECTION_EVENT_ESTABLISHED);
             answer(&b, ROUNDS, false);
             b.expect(DAT_CONNECTION_EVENT_DISCONNECTED);
@@ -110,7 +111,8 @@ fn both_sides_may_sleep_outside() {
         a.expect(DAT_CONNECTION_EVENT_DISCONNECTED);
     });
     for side in [a, b] {
-        ia::close(side.ia, DAT_CLOSE_ABRUPT_FLAG).unwrap();
+        // SAFETY: nobody uses it any more.
+        unsafe { ia::close(side.ia, DAT_CLOSE_ABRUPT_FLAG) }.unwrap();
     }
 }
 

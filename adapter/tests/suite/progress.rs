@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use dat_core::mem_transport::contract::rig::{End, PATIENCE, Rig, pattern, poll};
-use dat_core::provider::{Completions, Provider, Queue, Region, SendOp, Transport, WcStatus};
+use dat_core::mem_transport::contract::rig::{End, PATIENCE, Rig, arm, pattern, poll};
+use dat_core::provider::{Provider, Queue, Region, SendOp, Transport, WcStatus};
 use dat_core::wake::Slept;
 
 use crate::{NAME, PROVIDER, Tested, WIRES};
@@ -23,7 +23,7 @@ fn sleep_for_completion(end: &End<'_, Tested>) -> u64 {
             assert_eq!(wc.status, WcStatus::Success);
             return wc.id;
         }
-        if end.recvs.arm(false) {
+        if arm::<Tested>(&end.recvs, false) {
             assert_ne!(end.t.sleep(wake, Some(deadline)), Slept::TimedOut, "no message came");
         }
     }
@@ -82,7 +82,7 @@ fn a_target_that_computes_serves_one_sided_operations() {
             done.extend(poll::<Tested>(&a.requests, 2));
             if !blocking {
                 ta.progress();
-            } else if done.len() < 2 && a.requests.arm(false) {
+            } else if done.len() < 2 && arm::<Tested>(&a.requests, false) {
                 ta.sleep(wake, Some(start + PATIENCE));
             }
         }
@@ -197,7 +197,7 @@ fn a_short_deadline_is_kept() {
         wake.reset();
         let limit = Duration::from_micros(us);
         let start = Instant::now();
-        assert!(a.recvs.arm(false));
+        assert!(arm::<Tested>(&a.recvs, false));
         assert_eq!(t.sleep(wake, Some(start + limit)), Slept::TimedOut);
         assert!(start.elapsed() >= limit);
     }

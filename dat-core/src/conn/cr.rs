@@ -87,7 +87,14 @@ pub(super) fn arrive<T: Transport>(
 }
 
 /// dat_cr_accept. On an error nothing has happened to request, endpoint or peer.
-pub fn accept<T: Transport>(cr: &Node<Cr<T>>, given: Option<&Node<Ep<T>>>, private: &[u8]) -> Result<()> {
+///
+/// # Safety
+/// Nobody uses a reference to the request any more, unless its handle is still live (nothing has happened then).
+pub unsafe fn accept<T: Transport>(
+    cr: &Node<Cr<T>>,
+    given: Option<&Node<Ep<T>>>,
+    private: &[u8],
+) -> Result<()> {
     if private.len() > cr.ia.transport.attrs().max_private {
         return Err(Error::arg(3));
     }
@@ -125,7 +132,10 @@ pub fn accept<T: Transport>(cr: &Node<Cr<T>>, given: Option<&Node<Ep<T>>>, priva
 }
 
 /// dat_cr_reject, with private data as of uDAPL 2.0.
-pub fn reject<T: Transport>(cr: &Node<Cr<T>>, private: &[u8]) -> Result<()> {
+///
+/// # Safety
+/// Nobody uses a reference to the request any more, unless its handle is still live (nothing has happened then).
+pub unsafe fn reject<T: Transport>(cr: &Node<Cr<T>>, private: &[u8]) -> Result<()> {
     let ia = cr.ia.clone();
     if private.len() > ia.transport.attrs().max_private {
         return Err(Error::arg(2));
@@ -145,7 +155,10 @@ pub fn reject<T: Transport>(cr: &Node<Cr<T>>, private: &[u8]) -> Result<()> {
 /// dat_cr_handoff: the request arrives at the service point of another connection qualifier of this adapter, as if it had
 /// come there in the first place: where there is none, or its EVD is full, the peer is refused, not by a consumer.
 /// `DAT_INVALID_PARAMETER`: no connection qualifier; nothing has happened.
-pub fn handoff<T: Transport>(cr: &Node<Cr<T>>, qualifier: DAT_CONN_QUAL) -> Result<()> {
+///
+/// # Safety
+/// Nobody uses a reference to the request any more, unless its handle is still live (nothing has happened then).
+pub unsafe fn handoff<T: Transport>(cr: &Node<Cr<T>>, qualifier: DAT_CONN_QUAL) -> Result<()> {
     // The one that stands for "any" where a service point is made.
     if qualifier == 0 {
         return Err(Error::arg(2));
@@ -165,14 +178,22 @@ pub fn handoff<T: Transport>(cr: &Node<Cr<T>>, qualifier: DAT_CONN_QUAL) -> Resu
     Ok(())
 }
 
-/// Hands an arrival to the service point of a qualifier; dropped, and so refused, where there is none.
+/// Hands an arrival to the service point of a qualifier; dropped, and so refused, where there is none. Called under the control
+/// lock.
 fn deliver<T: Transport>(ia: &Node<Ia<T>>, qualifier: DAT_CONN_QUAL, arrival: Arrival<'_, T>) {
-    if let Some(psp) = ia.find::<Psp<T>>(|psp| psp.qualifier() == qualifier) {
-        psp.admit(arrival);
-    } else if let Some(csp) = ia.find::<Csp<T>>(|csp| csp.qualifier() == qualifier) {
-        csp.admit(arrival);
-    } else if let Some(rsp) = ia.find::<Rsp<T>>(|rsp| rsp.qualifier() == qualifier) {
-        rsp.admit(arrival);
+    // SAFETY: the caller has the control lock, under which no service point goes away.
+    let (psp, csp, rsp) = unsafe {
+        (
+            ia.find::<Psp<T>>(|psp| psp.qualifier() == qualifier),
+            ia.find::<Csp<T>>(|csp| csp.qualifier() == qualifier),
+            ia.find::<Rsp<T>>(|rsp| rsp.qualifier() == qualifier),
+        )
+    };
+    match (psp, csp, rsp) {
+        (Some(psp), ..) => psp.admit(arrival),
+        (_, Some(csp), _) => csp.admit(arrival),
+        (.., Some(rsp)) => rsp.admit(arrival),
+        (None, None, None) => {}
     }
 }
 
@@ -193,12 +214,16 @@ fn release_ep<T: Transport>(ep: Ref<Ep<T>>) {
 }
 
 /// Destroys a connection request nobody answers any more (dat_ia_close, abrupt): the peer is refused.
-pub fn abandon<T: Transport>(cr: &Node<Cr<T>>) {
+///
+/// # Safety
+/// Nobody uses a reference to the request any more.
+pub(crate) unsafe fn abandon<T: Transport>(cr: &Node<Cr<T>>) -> Result<()> {
     let ep = cr.ep.clone();
     discard(cr);
     if let Some(ep) = ep {
         release_ep(ep);
     }
+    Ok(())
 }
 
 /// The request's handle is dead. An unanswered request is refused by its drop.

@@ -77,7 +77,10 @@ pub fn create<T: Transport>(
 }
 
 /// dat_csp_free. Requests that have arrived stay valid.
-pub fn free<T: Transport>(csp: &Node<Csp<T>>) -> Result<()> {
+///
+/// # Safety
+/// Nobody uses a reference to it any more, if this succeeds.
+pub unsafe fn free<T: Transport>(csp: &Node<Csp<T>>) -> Result<()> {
     let (ia, handle) = (csp.ia.clone(), csp.handle());
     let _control = ia.control_to_free::<Csp<T>>(handle)?;
     ia.delist(csp);

@@ -64,7 +64,10 @@ pub fn create<T: Transport>(
 }
 
 /// dat_psp_free. Requests that have arrived stay valid.
-pub fn free<T: Transport>(psp: &Node<Psp<T>>) -> Result<()> {
+///
+/// # Safety
+/// Nobody uses a reference to it any more, if this succeeds.
+pub unsafe fn free<T: Transport>(psp: &Node<Psp<T>>) -> Result<()> {
     let (ia, handle) = (psp.ia.clone(), psp.handle());
     let _control = ia.control_to_free::<Psp<T>>(handle)?;
     ia.delist(psp);

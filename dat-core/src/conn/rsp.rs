@@ -79,7 +79,10 @@ pub fn create<T: Transport>(
 }
 
 /// dat_rsp_free: an endpoint that is still reserved becomes unconnected.
-pub fn free<T: Transport>(rsp: &Node<Rsp<T>>) -> Result<()> {
+///
+/// # Safety
+/// Nobody uses a reference to it any more, if this succeeds.
+pub unsafe fn free<T: Transport>(rsp: &Node<Rsp<T>>) -> Result<()> {
     let (ia, handle) = (rsp.ia.clone(), rsp.handle());
     let _control = ia.control_to_free::<Rsp<T>>(handle)?;
     ia.delist(rsp);

@@ -18,10 +18,14 @@ const BIND_FLAGS: DAT_COMPLETION_FLAGS =
 
 impl<T: Transport> Node<Ep<T>> {
     /// Whether a bind may be posted now, with these flags: without those that mean nothing.
-    pub(crate) fn check_bind(&self, flags: DAT_COMPLETION_FLAGS) -> Result<DAT_COMPLETION_FLAGS> {
+    ///
+    /// # Safety
+    /// As of all posts.
+    pub(crate) unsafe fn check_bind(&self, flags: DAT_COMPLETION_FLAGS) -> Result<DAT_COMPLETION_FLAGS> {
         self.shared.state.check(Event::PostRequest)?;
         // uDAPL 1.2, dat_rmr_bind: the completion is an event of the request EVD, which must be made for such.
-        let link = self.link()?;
+        // SAFETY: as the caller promised.
+        let link = unsafe { self.link() }?;
         if !link.takes_binds {
             return Err(Error::state(DAT_INVALID_STATE_EP_EVD_REQUEST));
         }
@@ -31,14 +35,18 @@ impl<T: Transport> Node<Ep<T>> {
     }
 
     /// Whether the endpoint is in this protection zone.
-    pub(crate) fn is_in(&self, pz: &Node<Pz<T>>) -> bool {
-        self.link().is_ok_and(|link| link.pz == pz.handle() as usize)
+    ///
+    /// # Safety
+    /// As of all posts.
+    pub(crate) unsafe fn is_in(&self, pz: &Node<Pz<T>>) -> bool {
+        // SAFETY: as the caller promised.
+        unsafe { self.link() }.is_ok_and(|link| link.pz == pz.handle() as usize)
     }
 
     /// Posts the bind of an RMR, given by its handle and window; answers its new context.
     ///
     /// # Safety
-    /// One thread at a time posts requests.
+    /// As of all posts.
     pub(crate) unsafe fn post_bind(
         &self,
         (rmr, window): (*mut c_void, &T::Mw),
@@ -46,10 +54,12 @@ impl<T: Transport> Node<Ep<T>> {
         cookie: u64,
         flags: DAT_COMPLETION_FLAGS,
     ) -> Result<DAT_RMR_CONTEXT> {
-        let link = self.link()?;
+        // SAFETY: as the caller promised.
+        let link = unsafe { self.link() }?;
         let signalled = flags & DAT_COMPLETION_SUPPRESS_FLAG == 0;
         let quiet = flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0;
-        let claim = self.claim(link, cookie, !signalled)?;
+        // SAFETY: as the caller promised.
+        let claim = unsafe { self.claim(link, cookie, !signalled) }?;
         link.flow.set_rmr(claim.cell, rmr);
         let wr = BindWr { id: claim.cell as u64, window, view, signalled, quiet };
         // SAFETY: as the caller promised.

@@ -69,13 +69,14 @@ impl<T: Transport> Ep<T> {
         let mut setup = self.setup();
         let link = self.ready(&setup)?;
         self.shared.apply(Event::Connect)?;
-        setup.peer = Some((addr, qualifier));
         self.shared.conn().remote = Address { sockaddr: addr.into(), port: qualifier };
         let (ia, ep, connection) = (&self.ia.name, Hex(self.shared.ep), self.number(link));
         let private_size = private.len();
         debug!(target: "dat::cm", ia, %ep, connection, to = %addr.ip(), qualifier, private = private_size, "connecting");
         let to = Connect { addr, port: qualifier, private, timeout: limit, depth: setup.read_depth() };
-        link.qp.connect(&to).inspect_err(|_| self.retract())?;
+        let begun = link.qp.connect(&to).inspect_err(|_| self.retract());
+        setup.peer = Some((addr, qualifier));
+        begun?;
         self.counters.count(DCNT_EP_CONNECT);
         self.ia.counters.count(&[DCNT_IA_CM_REQ_TX]);
         Ok(())
@@ -128,15 +129,14 @@ impl<T: Transport> Ep<T> {
     }
 
     /// The parts that a connection needs (uDAPL 1.2, dat_ep_connect: otherwise an invalid state).
-    fn ready(&self, setup: &Setup<T>) -> Result<&Link<T>> {
+    fn ready<'a>(&'a self, setup: &'a Setup<T>) -> Result<&'a Link<T>> {
         if setup.pz.is_none() {
             return Err(Error::state(DAT_INVALID_STATE_EP_PZ));
         }
         if self.shared.conn().evd.is_none() {
             return Err(Error::state(DAT_INVALID_STATE_EP_EVD_CONNECT));
         }
-        // SAFETY: control calls do not run beside one another on one endpoint (MT level).
-        unsafe { self.link_ptr().as_ref() }.ok_or(Error::state(DAT_INVALID_STATE_EP_NOTREADY))
+        self.linked(setup).ok_or(Error::state(DAT_INVALID_STATE_EP_NOTREADY))
     }
 
     /// dat_ep_disconnect.
@@ -156,8 +156,7 @@ impl<T: Transport> Ep<T> {
         if moved.from == State::Connected {
             self.ia.counters.count(&[DCNT_IA_CM_DREQ_TX]);
         }
-        // SAFETY: an endpoint in any of these states has a link, and only reset and free take it.
-        if let Some(link) = unsafe { self.link_ptr().as_ref() } {
+        if let Some(link) = self.linked(&self.setup()) {
             link.qp.disconnect(how);
         }
         Ok(())

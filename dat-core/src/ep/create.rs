@@ -123,7 +123,10 @@ fn build<T: Transport>(
 }
 
 /// dat_ep_free. A connection is ended abruptly; completions not yet taken stay on their EVDs.
-pub fn free<T: Transport>(ep: &Node<Ep<T>>) -> Result<()> {
+///
+/// # Safety
+/// Nobody uses a reference to it any more, if this succeeds.
+pub unsafe fn free<T: Transport>(ep: &Node<Ep<T>>) -> Result<()> {
     let (ia, handle) = (ep.ia.clone(), ep.handle());
     let mut control = ia.control_to_free::<Ep<T>>(handle)?;
     if ep.in_use() {

@@ -9,7 +9,7 @@ use dat_sys::*;
 use super::{Ep, Evds, Flow, Orphans, Setup, params};
 use crate::error::Result;
 use crate::handle::Ref;
-use crate::provider::{QpCfg, Sink, Transport};
+use crate::provider::{QpCfg, Sink, Token, Transport};
 
 /// A queue pair with what is outstanding on it: one incarnation of the endpoint, from (re)configuration to reset.
 pub(super) struct Link<T: Transport> {
@@ -64,7 +64,7 @@ impl<T: Transport> Ep<T> {
             request_cq: setup.request_evd.as_ref().and_then(|evd| evd.cq()),
             recv_cq: setup.recv_evd.as_ref().and_then(|evd| evd.cq()),
             srq: setup.srq.as_ref().map(|srq| &srq.srq),
-            token: std::ptr::from_ref(&*flow) as u64,
+            token: Token::new(&flow),
             holding: Arc::clone(&holding),
             sender_wakes: params::recv_stream_flags(attr) == DAT_COMPLETION_SOLICITED_WAIT_FLAG,
             max_requests: requests,
@@ -113,7 +113,8 @@ impl<T: Transport> Ep<T> {
         }
         // SAFETY: made by `new_link`, and whoever swaps it out owns it.
         let Link { qp, flow, .. } = *unsafe { Box::from_raw(raw) };
-        flow.settle::<T>(&qp);
+        // SAFETY: it is in no endpoint any more, and the calls that post do not run beside this one (`Ep`).
+        unsafe { flow.settle::<T>(&qp) };
         drop(qp);
         let [recv, request] = &evds;
         control.adopt(&flow, [recv.as_ref().map(Ref::node), request.as_ref().map(Ref::node)]);

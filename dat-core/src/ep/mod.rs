@@ -95,28 +95,38 @@ impl<T: Transport> Ep<T> {
         self.shared.apply(event).map(drop)
     }
 
+    /// The queue pair of now.
+    fn linked<'a>(&'a self, _: &'a Setup<T>) -> Option<&'a Link<T>> {
+        // SAFETY: whoever replaces it changes the setup, which is borrowed; who frees the endpoint has promised that there are no
+        // references to it.
+        unsafe { self.link_ptr().as_ref() }
+    }
+
     /// dat_ep_get_status: the state, and whether each queue is idle.
-    pub fn status(&self) -> (DAT_EP_STATE, bool, bool) {
-        // SAFETY: control calls do not run beside one another on one endpoint (MT level).
-        let link = unsafe { self.link_ptr().as_ref() };
+    ///
+    /// # Safety
+    /// No other thread posts requests to the endpoint meanwhile (thread-safe tables see to it).
+    pub unsafe fn status(&self) -> (DAT_EP_STATE, bool, bool) {
+        let setup = self.setup();
+        let link = self.linked(&setup);
         let receives = match link {
             Some(link) => link.flow.receives_idle::<T>(&link.qp),
-            None => self.kept().buffers == 0,
+            None => setup.early.is_empty(),
         };
-        let requests = link.is_none_or(|link| link.flow.requests.is_idle(|| link.qp.carried_out()));
+        // SAFETY: as the caller promised.
+        let carried_out = |link: &Link<T>| unsafe { link.qp.carried_out() };
+        let requests = link.is_none_or(|link| link.flow.requests.is_idle(|| carried_out(link)));
         (self.state() as DAT_EP_STATE, receives, requests)
     }
 
     /// dat_ep_recv_query: the buffers allocated to the endpoint and not completed, and their span.
     pub fn allocated(&self) -> Allocated {
-        // SAFETY: control calls do not run beside one another on one endpoint (MT level).
-        unsafe { self.link_ptr().as_ref() }.map_or_else(|| self.kept(), |link| link.qp.allocated())
-    }
-
-    /// The receives of an endpoint that has lost its protection zone (dat_ep_modify): they wait for the next one.
-    fn kept(&self) -> Allocated {
-        let buffers = self.setup().early.len();
-        Allocated { buffers, span: buffers }
+        let setup = self.setup();
+        match self.linked(&setup) {
+            Some(link) => link.qp.allocated(),
+            // It has lost its protection zone (dat_ep_modify): its receives wait for the next one.
+            None => Allocated { buffers: setup.early.len(), span: setup.early.len() },
+        }
     }
 
     /// dat_ep_set_watermark; legal in every state. What is exceeded already is for [`Ep::exceeds`].
@@ -126,19 +136,15 @@ impl<T: Transport> Ep<T> {
                 return Err(Error::arg(arg));
             }
         }
-        let holding = {
-            let mut setup = self.setup();
-            setup.attr.srq_soft_hw = soft;
-            setup.holding.set_soft(soft);
-            setup.holding.set_hard(hard);
-            Arc::clone(&setup.holding)
-        };
-        // SAFETY: control calls do not run beside one another on one endpoint (MT level).
-        let Some(link) = (unsafe { self.link_ptr().as_ref() }) else { return Ok(Exceeded::default()) };
+        let mut setup = self.setup();
+        setup.attr.srq_soft_hw = soft;
+        setup.holding.set_soft(soft);
+        setup.holding.set_hard(hard);
+        let Some(link) = self.linked(&setup) else { return Ok(Exceeded::default()) };
         // The transport looks under its own lock: a message either took its buffer before, and is counted below, or
         // finds the new watermarks.
         link.qp.allocated();
-        Ok(holding.test())
+        Ok(setup.holding.test())
     }
 
     /// The other half of dat_ep_set_watermark: reports the soft watermark, breaks the connection for the hard one. Apart
@@ -149,8 +155,7 @@ impl<T: Transport> Ep<T> {
         }
         if exceeded.hard && matches!(self.state(), State::Connected | State::DisconnectPending) {
             self.shared.break_off();
-            // SAFETY: control calls do not run beside one another on one endpoint (MT level).
-            if let Some(link) = unsafe { self.link_ptr().as_ref() } {
+            if let Some(link) = self.linked(&self.setup()) {
                 link.qp.disconnect(Close::Abrupt);
             }
         }

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::evd::{Evd, Order};
 use crate::handle::{self, Node, Ref};
 use crate::mem::Pz;
-use crate::provider::{Queue, RecvWr, Segment, Transport, Wc, WcOp, WcStatus};
+use crate::provider::{Queue, RecvWr, Segment, Token, Transport, Wc, WcOp, WcStatus};
 
 /// A receive that may have to move to another queue pair.
 pub(super) struct EarlyRecv {
@@ -113,7 +113,7 @@ impl<T: Transport> Ep<T> {
             {
                 let failed = Wc {
                     id: early.cookie,
-                    qp: 0,
+                    qp: Token::new(&link.flow),
                     bytes: 0,
                     invalidated: None,
                     immediate: None,

@@ -21,8 +21,8 @@ const REQUEST_FLAGS: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SUPPRESS_FLAG
     | DAT_COMPLETION_EVD_THRESHOLD_FLAG;
 
 /// # Safety of all posts
-/// The segments' memory stays valid until the work request completes, and one thread at a time posts to each queue
-/// of an endpoint (thread-safe tables see to it).
+/// The segments' memory stays valid until the work request completes. One thread at a time posts to each queue of an endpoint,
+/// and neither dat_ep_modify nor dat_ep_reset runs on it meanwhile (thread-safe tables see to it).
 impl<T: Transport> Node<Ep<T>> {
     /// dat_ep_post_send.
     ///
@@ -131,7 +131,8 @@ impl<T: Transport> Node<Ep<T>> {
         flags_arg: u32,
     ) -> Result<()> {
         self.shared.state.check(Event::PostRequest)?;
-        let link = self.link()?;
+        // SAFETY: as the caller promised.
+        let link = unsafe { self.link() }?;
         // uDAPL 1.2, dat_ep_post_send: unsignalled only if the endpoint was made for it.
         let known = REQUEST_FLAGS & !DAT_COMPLETION_UNSIGNALLED_FLAG | link.unsignalled;
         let flags = if flags & !known == 0 { flags } else { self.known_flags(known, flags, flags_arg)? };
@@ -149,7 +150,8 @@ impl<T: Transport> Node<Ep<T>> {
             return Err(Error::of(DAT_LENGTH_ERROR));
         }
         let suppressed = flags & DAT_COMPLETION_SUPPRESS_FLAG != 0;
-        let claim = self.claim(link, cookie, suppressed)?;
+        // SAFETY: as the caller promised.
+        let claim = unsafe { self.claim(link, cookie, suppressed) }?;
         let wr = SendWr {
             id: claim.cell as u64,
             op,
@@ -191,7 +193,8 @@ impl<T: Transport> Node<Ep<T>> {
         flags: DAT_COMPLETION_FLAGS,
     ) -> Result<()> {
         let state = self.shared.state.check(Event::PostRecv)?;
-        let link = self.link()?;
+        // SAFETY: as the caller promised.
+        let link = unsafe { self.link() }?;
         // uDAPL 1.2, dat_ep_create_with_srq: receive buffers cannot be posted to such an endpoint.
         if link.on_srq {
             return Err(Error::state(DAT_INVALID_STATE_SRQ_IN_USE));
@@ -241,21 +244,27 @@ impl<T: Transport> Node<Ep<T>> {
     }
 
     /// A place in the request queue.
+    ///
+    /// # Safety
+    /// No other thread posts requests to the endpoint meanwhile.
     #[inline(always)]
-    pub(super) fn claim(&self, link: &Link<T>, cookie: u64, suppressed: bool) -> Result<Claim> {
+    pub(super) unsafe fn claim(&self, link: &Link<T>, cookie: u64, suppressed: bool) -> Result<Claim> {
         let carried_out = |progress| {
             if progress {
                 self.ia.transport.progress();
             }
-            link.qp.carried_out()
+            // SAFETY: the caller's promise.
+            unsafe { link.qp.carried_out() }
         };
         let claim = link.flow.requests.claim(cookie, suppressed, carried_out);
         claim.ok_or(Error::of(DAT_INSUFFICIENT_RESOURCES))
     }
 
+    /// # Safety
+    /// As above.
     #[inline]
-    pub(super) fn link(&self) -> Result<&Link<T>> {
-        // SAFETY: replaced only by control calls, which the standard does not let run beside posts (MT level).
+    pub(super) unsafe fn link(&self) -> Result<&Link<T>> {
+        // SAFETY: dat_ep_modify and dat_ep_reset alone replace it.
         unsafe { self.link_ptr().as_ref() }.ok_or(Error::state(DAT_INVALID_STATE_EP_UNCONFIGURED))
     }
 }

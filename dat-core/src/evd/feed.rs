@@ -16,7 +16,7 @@ use crate::provider::Transport;
 
 /// One completion stream of an endpoint, which feeds an EVD as long as this lives. Made and dropped under the adapter's
 /// control lock.
-pub struct Feed<T: Transport> {
+pub(crate) struct Feed<T: Transport> {
     evd: Ref<Evd<T>>,
     flags: DAT_COMPLETION_FLAGS,
 }
@@ -74,7 +74,7 @@ impl Streams {
 impl<T: Transport> Feed<T> {
     /// A stream with an endpoint's completion flags. None: the adapter is strict, and either the flags do not match those of
     /// the other streams, or some completions of the stream would not wake and the EVD takes other events than completions.
-    pub fn new(evd: &Node<Evd<T>>, flags: DAT_COMPLETION_FLAGS) -> Option<Self> {
+    pub(crate) fn new(evd: &Node<Evd<T>>, flags: DAT_COMPLETION_FLAGS) -> Option<Self> {
         let (streams, attrs) = (&evd.bell.streams, evd.ia.transport.attrs());
         if attrs.strict {
             let mixed = evd.flags & !(DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG) != 0;
@@ -87,14 +87,13 @@ impl<T: Transport> Feed<T> {
         let before = streams.solicited(attrs.quiet);
         streams.of(flags).fetch_add(1, Ordering::Relaxed);
         if streams.solicited(attrs.quiet) != before {
-            // From now on a CNO hears of other completions than before.
-            evd.renotify();
+            evd.streams_changed();
         }
         Some(Feed { evd: Ref::new(evd), flags })
     }
 
     /// The EVD.
-    pub fn evd(&self) -> Ref<Evd<T>> {
+    pub(crate) fn evd(&self) -> Ref<Evd<T>> {
         self.evd.clone()
     }
 }
@@ -105,7 +104,23 @@ impl<T: Transport> Drop for Feed<T> {
         let before = streams.solicited(attrs.quiet);
         streams.of(self.flags).fetch_sub(1, Ordering::Relaxed);
         if streams.solicited(attrs.quiet) != before {
-            self.evd.renotify();
+            self.evd.streams_changed();
+        }
+    }
+}
+
+impl<T: Transport> Node<Evd<T>> {
+    /// From now on a CNO hears of other completions than before. This may run beside a call on the EVD, since whoever changes
+    /// an endpoint has not the lock of its EVDs.
+    fn streams_changed(&self) {
+        if !self.ia.thread_safe {
+            // SAFETY: one thread at a time uses the adapter, and this call is of that thread.
+            return unsafe { self.renotify() };
+        }
+        // SAFETY: whoever has the taking side has the lock, unless it is a waiter.
+        if self.slot().try_locked(|| unsafe { self.renotify() }).is_none() {
+            // The other call may have armed the queue as it was to be armed before. Whoever is told now arms it anew.
+            self.bell.ring();
         }
     }
 }

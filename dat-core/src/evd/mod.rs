@@ -24,8 +24,7 @@ use tracing::warn;
 
 use self::attendance::Attendance;
 use self::bell::Bell;
-pub use self::feed::Feed;
-pub(crate) use self::feed::STREAM_FLAGS;
+pub(crate) use self::feed::{Feed, STREAM_FLAGS};
 use self::take::Taker;
 use crate::cno::Cno;
 use crate::counters::{self, Ask, EvdCounters};
@@ -129,12 +128,16 @@ pub fn create<T: Transport>(
         })
     })?;
     node.tend_for_cno(cno.is_some());
-    node.arm_for_cno();
+    // SAFETY: nobody else has seen it yet.
+    unsafe { node.arm_for_cno() };
     Ok(node)
 }
 
 /// dat_evd_free. A thread that waits on it leaves with `DAT_ABORT`, and is waited for, unless it may be this one, in a signal handler.
-pub fn free<T: Transport>(evd: &Node<Evd<T>>) -> Result<()> {
+///
+/// # Safety
+/// Nobody uses a reference to it any more, if this succeeds.
+pub unsafe fn free<T: Transport>(evd: &Node<Evd<T>>) -> Result<()> {
     let (ia, handle) = (evd.ia.clone(), evd.handle());
     let control = ia.control_to_free::<Evd<T>>(handle)?;
     if evd.in_use() {
@@ -289,7 +292,8 @@ impl<T: Transport> Evd<T> {
             return Err(Error::of(DAT_INVALID_STATE));
         }
         if let Some(cq) = &self.cq {
-            cq.resize(depth)?;
+            // SAFETY: as the caller promised.
+            unsafe { cq.resize(depth) }?;
         }
         self.depth.store(depth, Ordering::Relaxed);
         Ok(())
@@ -330,19 +334,27 @@ impl<T: Transport> Evd<T> {
     }
 
     /// dat_evd_modify_cno: `None` takes it away.
-    pub fn set_cno(&self, cno: Option<&Node<Cno<T>>>) {
+    ///
+    /// # Safety
+    /// As [`Evd::dequeue`], unless there is a waiter.
+    pub unsafe fn set_cno(&self, cno: Option<&Node<Cno<T>>>) {
         let _control = self.ia.control();
         let old = std::mem::replace(&mut *self.bell.cno(), cno.map(Ref::new));
         self.bell.has_cno.store(cno.is_some(), Ordering::Release);
         drop(old);
         self.tend_for_cno(cno.is_some());
-        self.renotify();
+        // SAFETY: as the caller promised.
+        unsafe { self.renotify() };
     }
 
     /// dat_evd_enable and dat_evd_disable: whether events trigger the CNO.
-    pub fn set_enabled(&self, enabled: bool) {
+    ///
+    /// # Safety
+    /// As [`Evd::set_cno`].
+    pub unsafe fn set_enabled(&self, enabled: bool) {
         self.bell.enabled.store(enabled, Ordering::Release);
-        self.renotify();
+        // SAFETY: as the caller promised.
+        unsafe { self.renotify() };
     }
 
     /// dat_evd_set_unwaitable and dat_evd_clear_unwaitable. A thread that waits leaves with `DAT_INVALID_STATE`.
@@ -373,21 +385,29 @@ impl<T: Transport> Evd<T> {
     }
 
     /// Arms the completion queue if a CNO wants to hear of the next completion. False: there is one already.
+    ///
+    /// # Safety
+    /// As [`Evd::dequeue`].
     #[inline]
-    fn arm_for_cno(&self) -> bool {
+    unsafe fn arm_for_cno(&self) -> bool {
         let wanted = self.bell.has_cno.load(Ordering::Acquire) && self.bell.enabled.load(Ordering::Relaxed);
         match &self.cq {
-            Some(cq) if wanted => cq.arm(self.bell.solicited()),
+            // SAFETY: as the caller promised.
+            Some(cq) if wanted => unsafe { cq.arm(self.bell.solicited()) },
             _ => true,
         }
     }
 
     /// After a change of CNO or its enabling: events that are queued already count as new.
-    fn renotify(&self) {
+    ///
+    /// # Safety
+    /// As [`Evd::set_cno`].
+    unsafe fn renotify(&self) {
         // Whoever queues an event looks for the CNO after that (`Bell::ring`).
         fence(Ordering::SeqCst);
         // Arming looks at what has completed, which is the waiter's while there is one; it does so when it leaves.
-        if self.bell.attendance.is_attended() || self.has_left() {
+        // SAFETY: there is no waiter, and so the caller has the taking side.
+        if self.bell.attendance.is_attended() || unsafe { self.has_left() } {
             self.bell.ring();
         }
     }

@@ -10,9 +10,8 @@ use dat_sys::ib::*;
 use dat_sys::*;
 
 use super::{Evd, Order, extended};
-use crate::ep::Flow;
 use crate::error::{Error, Result};
-use crate::provider::{Completions, Transport, Wc, WcOp};
+use crate::provider::{Completions, Polled, Transport, Wc, WcOp};
 
 /// Completions taken from the transport to be counted, not yet taken by the consumer.
 #[derive(Default)]
@@ -22,16 +21,17 @@ pub(super) struct Taker {
     len: AtomicUsize,
 }
 
-// SAFETY: only the one thread that takes events from the EVD uses what is staged: the waiter while there is one (others are
-// refused), else the caller of dat_evd_dequeue, which the standard lets consumers of an adapter that is not
-// thread-safe call from one thread at a time; thread-safe tables serialise it with the handle's lock.
+// SAFETY: only the one thread that has the taking side of the EVD uses what is staged (`Evd::dequeue` says who that is).
 unsafe impl Sync for Taker {}
 
 impl<T: Transport> Evd<T> {
     /// dat_evd_dequeue: the first event.
     ///
     /// # Safety
-    /// One caller at a time (see `Taker`).
+    /// The caller has the *taking side* of the EVD, which one thread has at a time: the waiter while there is one, since others
+    /// are refused then; else whoever calls this or another function that says so. C consumers of an adapter that is not
+    /// thread-safe keep to that, since the standard lets one of their threads at a time use the adapter. Where it is
+    /// thread-safe, the lock of the EVD's handle sees to it.
     pub unsafe fn dequeue(&self) -> Result<DAT_EVENT> {
         let mut event = DAT_EVENT::zeroed();
         // SAFETY: as the caller promised.
@@ -42,7 +42,7 @@ impl<T: Transport> Evd<T> {
     /// As [`Evd::dequeue`], straight to where the consumer wants it: the record is large, and most of it unused.
     ///
     /// # Safety
-    /// One caller at a time (see `Taker`), and `event` may be written to.
+    /// As [`Evd::dequeue`], and `event` may be written to.
     #[inline]
     pub unsafe fn dequeue_into(&self, event: *mut DAT_EVENT) -> Result<()> {
         if self.bell.attendance.is_attended() {
@@ -51,7 +51,8 @@ impl<T: Transport> Evd<T> {
         // SAFETY: as the caller promised.
         if let Some(found) = unsafe { self.take(event) } {
             self.bell.counters.tally.add(found, 1);
-            self.remind_cno();
+            // SAFETY: as above.
+            unsafe { self.remind_cno() };
             return Ok(());
         }
         self.ia.transport.progress();
@@ -59,10 +60,12 @@ impl<T: Transport> Evd<T> {
             // SAFETY: as the caller promised.
             if let Some(found) = unsafe { self.take(event) } {
                 self.bell.counters.tally.add(found, 1);
-                self.remind_cno();
+                // SAFETY: as above.
+                unsafe { self.remind_cno() };
                 return Ok(());
             }
-            if self.settle_cno() {
+            // SAFETY: as above.
+            if unsafe { self.settle_cno() } {
                 self.bell.counters.tally.add(DCNT_EVD_DEQUEUE_NOT_FOUND, 1);
                 return Err(self.nothing());
             }
@@ -70,10 +73,14 @@ impl<T: Transport> Evd<T> {
     }
 
     /// Arms it for the CNO. True: there are events already.
+    ///
+    /// # Safety
+    /// As [`Evd::dequeue`].
     #[inline(always)]
-    pub(super) fn has_left(&self) -> bool {
+    pub(super) unsafe fn has_left(&self) -> bool {
         // Armed in any case: whoever comes next counts on it.
-        let armed = self.arm_for_cno();
+        // SAFETY: as the caller promised.
+        let armed = unsafe { self.arm_for_cno() };
         !armed || self.taker.len.load(Ordering::Relaxed) > 0 || self.soft_len.load(Ordering::Acquire) > 0
     }
 
@@ -87,16 +94,23 @@ impl<T: Transport> Evd<T> {
 
     /// One event was taken. If more are queued, a CNO that is waited on next shall return at once: not every consumer
     /// empties the queue after each trigger.
+    ///
+    /// # Safety
+    /// As [`Evd::dequeue`].
     #[inline(always)]
-    fn remind_cno(&self) {
-        if self.bell.has_cno.load(Ordering::Acquire) && self.has_left() {
+    unsafe fn remind_cno(&self) {
+        // SAFETY: as the caller promised.
+        if self.bell.has_cno.load(Ordering::Acquire) && unsafe { self.has_left() } {
             self.bell.remind();
         }
     }
 
     /// The queue was found empty: the CNO forgets this EVD and hears of the next event. False: there is one already.
+    ///
+    /// # Safety
+    /// As [`Evd::dequeue`].
     #[inline]
-    fn settle_cno(&self) -> bool {
+    unsafe fn settle_cno(&self) -> bool {
         if self.bell.has_cno.load(Ordering::Acquire) {
             self.bell.settle();
             // An event that was queued before that has had its trigger taken back.
@@ -104,7 +118,8 @@ impl<T: Transport> Evd<T> {
                 return false;
             }
         }
-        self.arm_for_cno()
+        // SAFETY: as the caller promised.
+        unsafe { self.arm_for_cno() }
     }
 
     /// The first event, if any: as what it counts that it was found.
@@ -142,13 +157,15 @@ impl<T: Transport> Evd<T> {
             self.taker.len.store(staged.len(), Ordering::Relaxed);
             return Some(DCNT_EVD_DEQUEUE_FOUND);
         }
-        let mut wc = [MaybeUninit::uninit()];
-        if cq.poll(&mut wc) == 0 {
+        let mut place = [MaybeUninit::uninit()];
+        let mut polled = Polled::new(&mut place);
+        // SAFETY: the caller is the only one that takes events.
+        unsafe { cq.poll(&mut polled) };
+        let Some(wc) = polled.completions().first() else {
             self.empties.store(self.empties.load(Ordering::Relaxed) + 1, Ordering::Release);
             return None;
-        }
-        // SAFETY: poll wrote one.
-        then(unsafe { wc[0].assume_init_ref() });
+        };
+        then(wc);
         Some(DCNT_EVD_DEQUEUE_POLL_FOUND)
     }
 
@@ -158,8 +175,8 @@ impl<T: Transport> Evd<T> {
     /// As [`Evd::dequeue`].
     pub(super) unsafe fn retire_all(&self) {
         let retire = |wc: &Wc| {
-            // SAFETY: the flow of each completion outlives it (`Orphans`).
-            unsafe { &*(wc.qp as *const Flow) }.retire(wc);
+            // SAFETY: `take_completion` has just taken it.
+            unsafe { wc.qp.flow() }.retire(wc);
         };
         // SAFETY: as the caller promised.
         while unsafe { self.take_completion(retire) }.is_some() {}
@@ -191,12 +208,13 @@ impl<T: Transport> Evd<T> {
         // SAFETY: the caller is the only one that takes events.
         let staged = unsafe { &mut *self.taker.staged.get() };
         if let Some(cq) = &self.cq {
-            let mut batch = [MaybeUninit::uninit(); 16];
+            let mut batch = [const { MaybeUninit::uninit() }; 16];
             loop {
-                let n = cq.poll(&mut batch);
-                // SAFETY: poll wrote the first n.
-                staged.extend(batch[..n].iter().map(|wc| unsafe { wc.assume_init() }));
-                if n < batch.len() {
+                let mut polled = Polled::new(&mut batch);
+                // SAFETY: as above.
+                unsafe { cq.poll(&mut polled) };
+                staged.extend(polled.completions());
+                if polled.room() > 0 {
                     break;
                 }
             }
@@ -208,11 +226,11 @@ impl<T: Transport> Evd<T> {
     /// Only what the event number makes valid.
     ///
     /// # Safety
-    /// `event` may be written to.
+    /// `event` may be written to, and the completion was just taken.
     #[inline(always)]
     unsafe fn write_completion(&self, wc: &Wc, event: *mut DAT_EVENT) {
-        // SAFETY: `Wc::qp` is the address of the endpoint's flow, which outlives every completion of it (`Orphans`).
-        let flow = unsafe { &*(wc.qp as *const Flow) };
+        // SAFETY: as the caller promised.
+        let flow = unsafe { wc.qp.flow() };
         // SAFETY: as the caller promised.
         unsafe {
             (&raw mut (*event).evd_handle).write(self.bell.evd as *mut c_void);

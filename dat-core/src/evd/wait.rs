@@ -28,13 +28,21 @@ pub struct Waiter<'a, T: Transport> {
 impl<T: Transport> Evd<T> {
     /// dat_evd_wait: the first event once `threshold` events are queued. `timeout` in microseconds, in total.
     /// An error here means that nothing was waited for, and `nmore` is undefined.
-    pub fn wait(&self, timeout: DAT_TIMEOUT, threshold: DAT_COUNT) -> Result<Waited> {
-        self.attend(threshold)?.wait(timeout)
+    ///
+    /// # Safety
+    /// As [`Evd::attend`].
+    pub unsafe fn wait(&self, timeout: DAT_TIMEOUT, threshold: DAT_COUNT) -> Result<Waited> {
+        // SAFETY: as the caller promised.
+        unsafe { self.attend(threshold) }?.wait(timeout)
     }
 
-    /// Makes this thread the waiter, unless there is one. Not while it is being freed or a dequeue is under way: a
-    /// thread-safe table calls this under the handle's lock. Whoever waits then need not hold that.
-    pub fn attend(&self, threshold: DAT_COUNT) -> Result<Waiter<'_, T>> {
+    /// Makes this thread the waiter, unless there is one: the waiter has the taking side. A thread-safe table calls this under
+    /// the handle's lock. Whoever waits then need not hold that.
+    ///
+    /// # Safety
+    /// While this runs, no thread but a waiter has the taking side (see [`Evd::dequeue`]). While the waiter waits, the others
+    /// that dat_evd_dequeue and its like are called by are refused.
+    pub unsafe fn attend(&self, threshold: DAT_COUNT) -> Result<Waiter<'_, T>> {
         if threshold < 1 || threshold as usize > self.depth() {
             return Err(Error::arg(3));
         }
@@ -72,7 +80,9 @@ impl<T: Transport> Waiter<'_, T> {
 impl<T: Transport> Drop for Waiter<'_, T> {
     fn drop(&mut self) {
         // What arrived for the CNO while this thread was the one to tell. dat_evd_free waits for the end of this.
-        self.evd.bell.attendance.leave(|| self.evd.has_left(), || self.evd.bell.ring());
+        // SAFETY: this is the waiter still when it looks.
+        let look = || unsafe { self.evd.has_left() };
+        self.evd.bell.attendance.leave(look, || self.evd.bell.ring());
     }
 }
 
@@ -136,7 +146,8 @@ impl<T: Transport> Evd<T> {
             // Arm after counting; `false` means that something came in between.
             let tally = &self.bell.counters.tally;
             tally.add(DCNT_EVD_WAIT_NOTIFY, self.cq.is_some().into());
-            if self.cq.as_ref().is_none_or(|cq| cq.arm(self.bell.solicited())) {
+            // SAFETY: as the caller promised.
+            if self.cq.as_ref().is_none_or(|cq| unsafe { cq.arm(self.bell.solicited()) }) {
                 tally.add(DCNT_EVD_WAIT_BLOCKED, 1);
                 let (transport, wake) = (&self.ia.transport, &self.bell.attendance.wake);
                 slept = match &self.cq {

@@ -27,7 +27,10 @@ use crate::stats;
 /// dat_ia_close. Graceful: refused while the consumer has objects left. Abrupt: they go with the adapter.
 /// Either way the asynchronous EVD that dat_ia_open made goes too. It waits for all threads that wait on objects of the adapter, unless
 /// this may be one of them, in a signal handler.
-pub fn close<T: Transport>(ia: &Node<Ia<T>>, flags: DAT_CLOSE_FLAGS) -> Result<()> {
+///
+/// # Safety
+/// Nobody uses a reference to it any more, if this succeeds.
+pub unsafe fn close<T: Transport>(ia: &Node<Ia<T>>, flags: DAT_CLOSE_FLAGS) -> Result<()> {
     match flags {
         DAT_CLOSE_GRACEFUL_FLAG => {
             if ia.object_count() > usize::from(ia.owns_async_evd()) {
@@ -66,7 +69,8 @@ fn finish<T: Transport>(ia: &Node<Ia<T>>, flags: DAT_CLOSE_FLAGS, tell: impl FnO
     // Only now: a dispatcher refers to its notification object.
     each::<T, Cno<T>>(ia, |cno| {
         cno.await_desertion();
-        cno::free(cno)
+        // SAFETY: as `each` has it.
+        unsafe { cno::free(cno) }
     });
     ia.await_lingering();
     // SAFETY: nothing of the adapter is left, and the standard leaves a concurrent use to the consumer.
@@ -94,10 +98,7 @@ fn destroy_objects<T: Transport>(ia: &Node<Ia<T>>) {
     each::<T, Psp<T>>(ia, psp::free);
     each::<T, Csp<T>>(ia, csp::free);
     each::<T, Rsp<T>>(ia, rsp::free);
-    each::<T, Cr<T>>(ia, |cr| {
-        cr::abandon(cr);
-        Ok(())
-    });
+    each::<T, Cr<T>>(ia, cr::abandon);
     each::<T, Ep<T>>(ia, ep::free);
     each::<T, Srq<T>>(ia, srq::free);
     each::<T, Rmr<T>>(ia, rmr::free);
@@ -105,12 +106,13 @@ fn destroy_objects<T: Transport>(ia: &Node<Ia<T>>) {
     each::<T, Pz<T>>(ia, pz::free);
 }
 
-/// Frees every object of a kind.
-fn each<T: Transport, O: Object>(ia: &Node<Ia<T>>, free: impl Fn(&Node<O>) -> Result<()>) {
+/// Does something to every object of a kind, perhaps frees it.
+fn each<T: Transport, O: Object>(ia: &Node<Ia<T>>, free: unsafe fn(&Node<O>) -> Result<()>) {
     for handle in ia.objects(O::KIND) {
-        // SAFETY: the standard leaves it to the consumer not to free what is being closed.
+        // SAFETY: the standard leaves it to the consumer not to use or free what is being closed.
         if let Ok(node) = unsafe { handle::get::<O>(handle) } {
-            let freed = free(node);
+            // SAFETY: as above.
+            let freed = unsafe { free(node) };
             debug_assert!(freed.is_ok(), "{handle:p} of adapter {}: {freed:?}", ia.name);
         }
     }

@@ -38,8 +38,11 @@ impl<T: Transport> Ia<T> {
         self.objects.lock().get(&kind).into_iter().flatten().map(|handle| *handle as *mut c_void).collect()
     }
 
-    /// One of its objects. Under the control lock, where no object goes away.
-    pub fn find<O: Object>(&self, wanted: impl Fn(&Node<O>) -> bool) -> Option<&Node<O>> {
+    /// One of its objects.
+    ///
+    /// # Safety
+    /// The control lock is held, under which no object goes away, and the answer is not used after that.
+    pub(crate) unsafe fn find<O: Object>(&self, wanted: impl Fn(&Node<O>) -> bool) -> Option<&Node<O>> {
         // SAFETY: as the caller promised.
         let nodes =
             self.objects(O::KIND).into_iter().filter_map(|handle| unsafe { handle::get::<O>(handle) }.ok());

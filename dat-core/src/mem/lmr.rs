@@ -164,7 +164,10 @@ pub(super) fn access(privileges: DAT_MEM_PRIV_FLAGS, strict: bool) -> Access {
 }
 
 /// dat_lmr_free: from here on its contexts name nothing. Refused while an RMR is bound to it, or a bind to it is queued.
-pub fn free<T: Transport>(lmr: &Node<Lmr<T>>) -> Result<()> {
+///
+/// # Safety
+/// Nobody uses a reference to it any more, if this succeeds.
+pub unsafe fn free<T: Transport>(lmr: &Node<Lmr<T>>) -> Result<()> {
     let (ia, handle) = (lmr.ia.clone(), lmr.handle());
     let control = ia.control_to_free::<Lmr<T>>(handle)?;
     if lmr.in_use() {

@@ -27,7 +27,10 @@ pub fn create<T: Transport>(ia: &Node<Ia<T>>) -> Result<&'static Node<Pz<T>>> {
 }
 
 /// dat_pz_free: refused while an endpoint, a region or a shared receive queue is in it.
-pub fn free<T: Transport>(pz: &Node<Pz<T>>) -> Result<()> {
+///
+/// # Safety
+/// Nobody uses a reference to it any more, if this succeeds.
+pub unsafe fn free<T: Transport>(pz: &Node<Pz<T>>) -> Result<()> {
     let (ia, handle) = (pz.ia.clone(), pz.handle());
     let control = ia.control_to_free::<Pz<T>>(handle)?;
     if pz.in_use() {

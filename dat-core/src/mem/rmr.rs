@@ -72,7 +72,10 @@ pub fn create<T: Transport>(pz: &Node<Pz<T>>, scope: DAT_RMR_SCOPE) -> Result<&'
 }
 
 /// dat_rmr_free: bound or not.
-pub fn free<T: Transport>(rmr: &Node<Rmr<T>>) -> Result<()> {
+///
+/// # Safety
+/// Nobody uses a reference to it any more, if this succeeds.
+pub unsafe fn free<T: Transport>(rmr: &Node<Rmr<T>>) -> Result<()> {
     let (ia, handle) = (rmr.ia.clone(), rmr.handle());
     let control = ia.control_to_free::<Rmr<T>>(handle)?;
     ia.delist(rmr);
@@ -86,7 +89,7 @@ pub fn free<T: Transport>(rmr: &Node<Rmr<T>>) -> Result<()> {
 /// counted as in uDAPL 2.0, where the region is the second.
 ///
 /// # Safety
-/// One thread at a time posts to the endpoint; [`handle::get`] for the endpoint.
+/// As of all posts to the endpoint (`ep::post`).
 pub unsafe fn bind<T: Transport>(
     rmr: DAT_RMR_HANDLE,
     ep: &Node<Ep<T>>,
@@ -105,7 +108,8 @@ pub unsafe fn bind<T: Transport>(
     if ep.ia.handle() != rmr.ia.handle() {
         return Err(Error::handle(DAT_INVALID_HANDLE_EP));
     }
-    let flags = ep.check_bind(request.flags)?;
+    // SAFETY: as the caller promised.
+    let flags = unsafe { ep.check_bind(request.flags) }?;
     if request.privileges & !DAT_MEM_PRIV_ALL_FLAG != 0 {
         return Err(Error::arg(4));
     }
@@ -113,7 +117,8 @@ pub unsafe fn bind<T: Transport>(
         return Err(Error::arg(5));
     }
     // uDAPL 1.2, dat_rmr_create: a zone restricts an RMR to its own connections, and memory.
-    if !ep.is_in(&rmr.pz) || lmr.is_some_and(|lmr| lmr.pz.handle() != rmr.pz.handle()) {
+    // SAFETY: as the caller promised.
+    if !unsafe { ep.is_in(&rmr.pz) } || lmr.is_some_and(|lmr| lmr.pz.handle() != rmr.pz.handle()) {
         return Err(Error::of(DAT_PROTECTION_VIOLATION));
     }
     let view = lmr.map(|lmr| view(lmr, request)).transpose()?;

@@ -7,7 +7,6 @@ mod connection;
 mod transfer;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +18,8 @@ use super::Adapter;
 use super::memory::{Memory, length};
 use crate::error::{Error, Result};
 use crate::provider::{
-    Allocated, Holding, PostError, ReadDepth, RecvWr, Segment, SendOp, Sink, Wc, WcOp, WcStatus,
+    Allocated, Holding, Polled, PostError, ReadDepth, RecvWr, Segment, SendOp, Sink, Token, Wc, WcOp,
+    WcStatus,
 };
 
 /// Names an object; never used twice in a process.
@@ -122,7 +122,7 @@ pub(super) struct QpCore {
     pub(super) request_cq: Option<Id>,
     pub(super) recv_cq: Option<Id>,
     pub(super) srq: Option<Id>,
-    pub(super) token: u64,
+    pub(super) token: Token,
     pub(super) holding: Arc<Holding>,
     pub(super) sender_wakes: bool,
     pub(super) max_requests: usize,
@@ -207,13 +207,10 @@ impl Engine {
         self.cqs.remove(&id);
     }
 
-    pub(super) fn poll(&mut self, id: Id, out: &mut [MaybeUninit<Wc>]) -> usize {
-        let Some(cq) = self.cqs.get_mut(&id) else { return 0 };
-        let n = out.len().min(cq.queue.len());
-        for (slot, wc) in out.iter_mut().zip(cq.queue.drain(..n)) {
-            slot.write(wc);
-        }
-        n
+    pub(super) fn poll(&mut self, id: Id, out: &mut Polled<'_>) {
+        let Some(cq) = self.cqs.get_mut(&id) else { return };
+        let n = out.room().min(cq.queue.len());
+        cq.queue.drain(..n).for_each(|wc| out.push(wc));
     }
 
     pub(super) fn arm(&mut self, id: Id, solicited: bool) -> bool {

@@ -16,7 +16,6 @@ mod memory;
 #[cfg(test)]
 mod tests;
 
-use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,8 +26,8 @@ use self::engine::{Engine, Id, QpCore};
 use self::fabric::Fabric;
 use crate::error::{Error, OpenError, Result};
 use crate::provider::{
-    self, Access, Allocated, Attrs, BindState, BindWr, Close, Completions, Connect, Port, PostError,
-    Provider, Queue, ReadDepth, Receives, RecvWr, Region, SendWr, Sink, Transport, Wc, Window,
+    self, Access, Allocated, Attrs, BindState, BindWr, Close, Completions, Connect, Polled, Port, PostError,
+    Provider, Queue, ReadDepth, Receives, RecvWr, Region, SendWr, Sink, Transport, Window,
 };
 use crate::wake::{Slept, Wake};
 
@@ -109,7 +108,10 @@ impl Adapter {
     }
 }
 
-impl Transport for Adapter {
+// SAFETY: 1. `Object::retire` takes the object's upcalls out of the queue and waits for one that is being made; there are none of
+// the adapter. 2. `memory` looks each region up under the fabric's lock, which `Mr::drop` takes as well, copies through raw
+// pointers, and the engine forgets requests and receives when they complete.
+unsafe impl Transport for Adapter {
     type Pd = Pd;
     type Mr = Mr;
     type Mw = Mw;
@@ -128,7 +130,8 @@ impl Transport for Adapter {
     }
 
     unsafe fn mr(&self, pd: &Pd, mem: provider::Mem, access: Access) -> Result<Mr> {
-        let keys = self.fabric.with(|e| e.memory.register(pd.0, mem, access))?;
+        // SAFETY: the caller's promise; `Mr::drop` deregisters.
+        let keys = self.fabric.with(|e| unsafe { e.memory.register(pd.0, mem, access) })?;
         Ok(Mr { fabric: self.fabric.clone(), lkey: keys.0, rkey: keys.1 })
     }
 
@@ -257,16 +260,17 @@ impl Drop for Mw {
 /// Completion queue.
 pub struct Cq(Object);
 
-impl Completions for Cq {
-    fn poll(&self, out: &mut [MaybeUninit<Wc>]) -> usize {
-        self.0.with(|e, id| e.poll(id, out))
+// SAFETY: the engine queues completions in their order, and hands all out that fit, under the fabric's lock.
+unsafe impl Completions for Cq {
+    unsafe fn poll(&self, out: &mut Polled<'_>) {
+        self.0.with(|e, id| e.poll(id, out));
     }
 
-    fn arm(&self, solicited: bool) -> bool {
+    unsafe fn arm(&self, solicited: bool) -> bool {
         self.0.with(|e, id| e.arm(id, solicited))
     }
 
-    fn resize(&self, depth: usize) -> Result<()> {
+    unsafe fn resize(&self, depth: usize) -> Result<()> {
         self.0.with(|e, id| e.resize_cq(id, depth))
     }
 }
@@ -308,7 +312,10 @@ impl Drop for Srq {
 /// not completed never does, and the peer sees an abrupt disconnect.
 pub struct Qp(Object);
 
-impl Queue<Adapter> for Qp {
+// SAFETY: 1. A request or receive is taken out of the engine's queue when it completes, the oldest first. 2. `Engine::remove_qp`
+// takes what is left with it. 3. `carried_out` counts what has succeeded, up to the first that has not; `withdrawn` what
+// `remove_qp` would take with it. 4. The engine calls `took` where a message takes a buffer, under the fabric's lock.
+unsafe impl Queue<Adapter> for Qp {
     unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
         self.0.with(|e, id| e.post_send(id, wr))
     }
@@ -346,7 +353,7 @@ impl Queue<Adapter> for Qp {
         self.0.with(|e, id| e.allocated(id))
     }
 
-    fn carried_out(&self) -> u64 {
+    unsafe fn carried_out(&self) -> u64 {
         self.0.with(|e, id| e.carried_out(id))
     }
 

@@ -1,6 +1,6 @@
 //! What is registered, posted and completed.
 
-use super::Transport;
+use super::{Token, Transport};
 
 /// How far a bind has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,7 +198,7 @@ pub struct Wc {
     /// The work request's id.
     pub id: u64,
     /// [`QpCfg::token`](super::QpCfg::token) of the queue pair.
-    pub qp: u64,
+    pub qp: Token,
     /// Bytes moved; for receives the message's length.
     pub bytes: u32,
     /// Remote key that the peer's send invalidated here.

@@ -97,7 +97,8 @@ impl Side {
 
     /// The next event within ten seconds.
     pub fn next(&self, evd: &Node<Evd<T>>) -> DAT_EVENT {
-        evd.wait(10_000_000, 1).unwrap().event.unwrap()
+        // SAFETY: nobody dequeues meanwhile.
+        unsafe { evd.wait(10_000_000, 1) }.unwrap().event.unwrap()
     }
 
     /// The next event, which must be a completion.
@@ -142,10 +143,12 @@ pub fn connect(a: &Side, x: &Node<Ep<T>>, b: &Side, y: &Node<Ep<T>>) {
     x.connect(to, psp.qualifier(), 10_000_000, b"hello", DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG)
         .unwrap();
     let cr = arrival(b);
-    dat_core::conn::cr::accept(cr, Some(y), b"welcome").unwrap();
+    // SAFETY: nobody uses the request any more.
+    unsafe { dat_core::conn::cr::accept(cr, Some(y), b"welcome") }.unwrap();
     assert_eq!(a.next(a.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     assert_eq!(b.next(b.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
-    dat_core::conn::psp::free(psp).unwrap();
+    // SAFETY: nobody uses it any more.
+    unsafe { dat_core::conn::psp::free(psp) }.unwrap();
 }
 
 /// The next connection request.

@@ -19,7 +19,10 @@ const COPY_MAX: usize = 8 << 10;
 const REFERENCE_MAX_ELEMENTS: usize = 128;
 
 /// Where a message's payload is.
-pub(super) trait Payload {
+///
+/// # Safety
+/// [`Payload::pieces`] names no more than `len` octets in all, each of them readable as long as the engine lock is held.
+pub(super) unsafe trait Payload {
     /// Contiguous pieces at most.
     fn elements(&self) -> usize;
 
@@ -44,7 +47,8 @@ pub(super) struct Source<'a> {
 /// A few octets of the engine's own.
 pub(super) struct Inline<const N: usize>(pub(super) [u8; N]);
 
-impl Payload for Local<'_> {
+// SAFETY: `memory::pieces` names `len` octets at most, of regions whose keys it has just checked.
+unsafe impl Payload for Local<'_> {
     #[inline]
     fn elements(&self) -> usize {
         self.segments.len()
@@ -62,7 +66,8 @@ impl Payload for Local<'_> {
     }
 }
 
-impl Payload for Source<'_> {
+// SAFETY: it names `len` octets of a region whose key it has just checked, for as many or more.
+unsafe impl Payload for Source<'_> {
     #[inline]
     fn elements(&self) -> usize {
         1
@@ -87,7 +92,8 @@ impl Payload for Source<'_> {
     }
 }
 
-impl<const N: usize> Payload for Inline<N> {
+// SAFETY: it names `len` octets of its own, which are copied before it goes: they are few, and such messages are copied.
+unsafe impl<const N: usize> Payload for Inline<N> {
     #[inline]
     fn elements(&self) -> usize {
         1
@@ -172,7 +178,7 @@ impl<H: Fn(bool, usize) -> Header, P: Payload> Framing<H, P> {
         self.emit_header(frame, header);
         let mut at = rest[..frame.payload].as_mut_ptr();
         self.payload.pieces(frame.offset, frame.payload, |from, len| {
-            // SAFETY: the pieces' lengths add up to the payload's; registered memory is readable.
+            // SAFETY: a payload names no more than was asked for, for which there is room in `rest`, and it is readable.
             unsafe {
                 at.copy_from_nonoverlapping(from, len);
                 at = at.add(len);

@@ -9,14 +9,16 @@
 //! A message that finds no receive may wait for one ([`State::Stalled`]). Then its first frame, and what was read behind it, is
 //! kept until it can be taken: at most what one read brings, and an FPDU.
 
+mod collected;
 mod place;
 mod rules;
 
-use wire::iwarp::mpa::fpdu::{self, Fpdu, LENGTH_SIZE, Trailer, fpdu_len};
+use wire::iwarp::mpa::fpdu::{Fpdu, LENGTH_SIZE, Trailer, fpdu_len};
 use wire::iwarp::{
     AtomicRequest, AtomicResponse, Header, Immediate, MAX_HEADER, ReadRequest, TaggedOpcode, Terminate, ddp,
 };
 
+use self::collected::Collected;
 use super::stream::{Failure, Stream};
 use super::vec::RxVec;
 use crate::wr::Arrival;
@@ -41,7 +43,7 @@ pub(super) struct Rx {
     carry: [u8; CARRY],
     carried: usize,
     /// With CRC: an FPDU that has not come whole, or waits.
-    fpdu: Vec<u8>,
+    fpdu: Collected,
     /// While stalled: octets behind the carried header, or that FPDU. The first so many have been taken.
     held: Vec<u8>,
     held_taken: usize,
@@ -108,7 +110,7 @@ impl Rx {
             frame: Frame { header, ulpdu_len: 0, left: 0, body: Body::None },
             carry: [0; CARRY],
             carried: 0,
-            fpdu: Vec::new(),
+            fpdu: Collected::default(),
             held: Vec::new(),
             held_taken: 0,
             send_msn: 1,
@@ -149,8 +151,7 @@ impl Stream {
         let bulk = self.rx.frame.ulpdu_len >= BULK_MIN;
         if self.crc {
             if let Some(missing) = self.rx.missing_of_fpdu() {
-                self.rx.fpdu.reserve_exact(missing);
-                rx.push_direct(self.rx.fpdu.spare_capacity_mut().as_mut_ptr().cast(), missing);
+                rx.push_direct(self.rx.fpdu.room(missing), missing);
             }
             rx.push_stage(bulk);
             return Ok(());
@@ -174,8 +175,7 @@ impl Stream {
         self.stats.rx_bytes += (direct + staged.len()) as u64;
         if direct > 0 {
             if self.crc {
-                // SAFETY: so many octets have been read into the spare capacity, which `scatter` reserved.
-                unsafe { self.rx.fpdu.set_len(self.rx.fpdu.len() + direct) };
+                self.rx.fpdu.filled(direct);
                 self.take_collected()?;
             } else {
                 self.stats.rx_direct += direct as u64;
@@ -230,7 +230,7 @@ impl Stream {
                         }
                     }
                     None => {
-                        self.rx.fpdu.extend_from_slice(data);
+                        self.rx.fpdu.extend(data);
                         return Ok(0);
                     }
                 }
@@ -238,10 +238,10 @@ impl Stream {
             }
             let missing = match self.rx.missing_of_fpdu() {
                 Some(missing) => missing,
-                None => LENGTH_SIZE - self.rx.fpdu.len(),
+                None => LENGTH_SIZE - self.rx.fpdu.octets().len(),
             };
             let (more, rest) = data.split_at(missing.min(data.len()));
-            self.rx.fpdu.extend_from_slice(more);
+            self.rx.fpdu.extend(more);
             data = rest;
             self.take_collected()?;
         }
@@ -253,10 +253,10 @@ impl Stream {
     fn take_collected(&mut self) -> Result<(), Failure> {
         if self.rx.missing_of_fpdu() == Some(0) {
             let fpdu = std::mem::take(&mut self.rx.fpdu);
-            self.verified(&fpdu)?;
+            self.verified(fpdu.octets())?;
             match self.is_stalled() {
                 true => self.rx.fpdu = fpdu,
-                false => self.rx.recycle(fpdu),
+                false => self.rx.fpdu = fpdu.cleared(),
             }
         }
         Ok(())
@@ -350,14 +350,8 @@ impl Stream {
 impl Rx {
     /// With CRC: octets that the FPDU begun still needs; `None`: none begun, or its length has not come.
     fn missing_of_fpdu(&self) -> Option<usize> {
-        let len = self.fpdu.first_chunk::<LENGTH_SIZE>()?;
-        Some(fpdu_len(usize::from(u16::from_be_bytes(*len))) - self.fpdu.len())
-    }
-
-    /// Keeps the memory of an FPDU for the next.
-    fn recycle(&mut self, mut fpdu: Vec<u8>) {
-        const { assert!(fpdu_len(fpdu::MAX_ULPDU) < 1 << 17) };
-        fpdu.clear();
-        self.fpdu = fpdu;
+        let octets = self.fpdu.octets();
+        let len = octets.first_chunk::<LENGTH_SIZE>()?;
+        Some(fpdu_len(usize::from(u16::from_be_bytes(*len))) - octets.len())
     }
 }

@@ -14,7 +14,7 @@ use super::answer::{Answer, request_header, response_header};
 use super::frame::{Framing, Inline, Local, Source};
 use super::message::Cut;
 use super::stream::{Failure, Reads, Stream};
-use super::vec::TxVec;
+use super::vec::{Turn, TxVec};
 use crate::key::KeyError;
 use crate::qp;
 use crate::wr::{WcOp, WcStatus};
@@ -43,6 +43,8 @@ pub(super) struct Tx {
     segment: usize,
     /// Octets that TCP has accepted since a segment had to begin.
     record: usize,
+    /// What is gathered now. A flush ends it.
+    turn: Turn,
 }
 
 /// What a message is made from.
@@ -141,11 +143,13 @@ impl Tx {
             rest: Vec::new(),
             segment,
             record: 0,
+            turn: Turn::first(),
         }
     }
 
     /// Forgets what is half sent.
     pub(super) fn abandon(&mut self) {
+        self.turn.end();
         (self.half, self.pos, self.rtr, self.rest) = (None, 0, 0, Vec::new());
     }
 }
@@ -205,7 +209,8 @@ impl Stream {
 
     /// Fills `tx` with frames that are ready.
     pub(super) fn gather(&mut self, tx: &mut TxVec) -> Result<(), Failure> {
-        tx.begin(self.tx.segment, self.tx.record);
+        self.tx.turn.end();
+        tx.begin(self.tx.turn, self.tx.segment, self.tx.record);
         self.alive()?;
         if self.hold {
             return Ok(());
@@ -381,6 +386,10 @@ impl Stream {
 
     /// TCP has accepted the first `n` octets of a vector.
     pub(super) fn accepted(&mut self, tx: &mut TxVec, n: usize) {
+        // The requests of any other vector may have left the queue.
+        if !tx.is_of(self.tx.turn) {
+            return;
+        }
         let n = n.min(tx.bytes());
         self.stats.tx_bytes += n as u64;
         self.tx.record = if n == tx.bytes() { 0 } else { self.tx.record + n };
@@ -398,8 +407,8 @@ impl Stream {
             let mut pos = part.from + took;
             if self.crc && pos > 0 && pos < part.to && cut.frame(pos).start != pos {
                 let end = cut.frame_end(pos);
-                // SAFETY: with CRC all is gathered in the stage of `tx`, which nobody has touched since.
-                unsafe { tx.copy_to(&mut self.tx.rest, n, (end - pos) as usize) };
+                // With CRC all of it is in the stage.
+                tx.copy_staged_to(&mut self.tx.rest, n, (end - pos) as usize);
                 pos = end;
             }
             if pos == cut.total() {
@@ -461,8 +470,8 @@ impl Stream {
             let mut tx = TxVec::new();
             match self.frame(&mut tx, kind, &self.ahead(), pos, true) {
                 Some(framed) if framed.cut.frame(pos).start == pos => {}
-                // SAFETY: just gathered.
-                Some(Framed { result: Ok(()), .. }) => unsafe { tx.copy_to(&mut out, 0, tx.bytes()) },
+                // SAFETY: its keys have just been checked, and under the engine lock no region goes.
+                Some(Framed { result: Ok(()), .. }) => unsafe { tx.copy_to(&mut out) },
                 _ => return Vec::new(),
             }
         }

@@ -2,6 +2,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::iovec;
 use wire::iwarp::mpa::fpdu;
@@ -20,6 +21,8 @@ pub struct TxVec {
     iov: Vec<iovec>,
     bytes: usize,
     pub(super) parts: Vec<Part>,
+    /// Who has gathered these.
+    turn: Turn,
     /// Octets of a TCP segment that is to hold trailers whole; 0: none is.
     segment: usize,
     /// Octets before these since a segment began.
@@ -43,6 +46,7 @@ impl TxVec {
             iov: Vec::with_capacity(MAX_IOV),
             bytes: 0,
             parts: Vec::with_capacity(256),
+            turn: Turn::default(),
             segment: 0,
             record: 0,
         }
@@ -66,11 +70,17 @@ impl TxVec {
     }
 
     /// Begins anew, `record` octets after the beginning of a segment.
-    pub(super) fn begin(&mut self, segment: usize, record: usize) {
+    pub(super) fn begin(&mut self, turn: Turn, segment: usize, record: usize) {
+        self.turn = turn;
         (self.used, self.bytes) = (0, 0);
         self.iov.clear();
         self.parts.clear();
         (self.segment, self.record) = (segment, record);
+    }
+
+    /// Whether this turn has filled it.
+    pub(super) fn is_of(&self, turn: Turn) -> bool {
+        self.turn == turn
     }
 
     /// Whether the trailer that `len` more octets end with would lie across two segments. Never of the first frame: nothing
@@ -139,18 +149,31 @@ impl TxVec {
         }
     }
 
-    /// Copies `len` gathered octets, `skip` octets from the start.
+    /// Copies all that was gathered. No reference is made to registered memory, where others may write meanwhile.
     ///
     /// # Safety
-    /// What was gathered is still valid.
-    pub(super) unsafe fn copy_to(&self, out: &mut Vec<u8>, mut skip: usize, mut len: usize) {
+    /// The registered memory that was gathered still is registered.
+    pub(super) unsafe fn copy_to(&self, out: &mut Vec<u8>) {
+        out.reserve(self.bytes);
+        for &iovec { iov_base, iov_len } in &self.iov {
+            // SAFETY: the element is in the stage or in memory that is registered, as the caller says; there is room for all.
+            unsafe {
+                out.as_mut_ptr().add(out.len()).copy_from_nonoverlapping(iov_base.cast(), iov_len);
+                out.set_len(out.len() + iov_len);
+            }
+        }
+    }
+
+    /// Copies `len` of the gathered octets, `skip` octets from the start: those of them that are in the stage, as all are where
+    /// nothing is gathered from registered memory.
+    pub(super) fn copy_staged_to(&self, out: &mut Vec<u8>, mut skip: usize, mut len: usize) {
         for element in &self.iov {
             let from = skip.min(element.iov_len);
             let n = len.min(element.iov_len - from);
-            // SAFETY: the element is valid memory, as the caller says.
-            out.extend_from_slice(unsafe {
-                std::slice::from_raw_parts(element.iov_base.cast::<u8>().add(from), n)
-            });
+            let at = element.iov_base.addr().wrapping_sub(self.stage.start.addr().get()).wrapping_add(from);
+            let staged = at.checked_add(n).and_then(|end| self.stage.octets().get(at..end));
+            debug_assert!(staged.is_some(), "registered memory is not copied here");
+            out.extend_from_slice(staged.unwrap_or_default());
             skip -= from;
             len -= n;
         }
@@ -160,6 +183,27 @@ impl TxVec {
 impl Default for TxVec {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// Names one gathering of one stream. The default is none's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Turn {
+    stream: u64,
+    count: u64,
+}
+
+impl Turn {
+    /// For a new stream.
+    pub(super) fn first() -> Self {
+        static STREAMS: AtomicU64 = AtomicU64::new(1);
+        Turn { stream: STREAMS.fetch_add(1, Ordering::Relaxed), count: 0 }
+    }
+
+    /// What was gathered until now is not accepted any more.
+    #[inline]
+    pub(super) fn end(&mut self) {
+        self.count += 1;
     }
 }
 
@@ -262,6 +306,12 @@ impl Stage {
     const fn layout(len: usize) -> Layout {
         // SAFETY: the alignment is a power of two, the lengths are far from overflow.
         unsafe { Layout::from_size_align_unchecked(len, 64) }
+    }
+
+    #[inline]
+    fn octets(&self) -> &[u8] {
+        // SAFETY: allocated and zeroed in `new`; only who has it borrowed as mutable writes there, or has the kernel do so.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
     #[inline]

@@ -39,7 +39,7 @@ pub fn an_armed_queue_calls_once<T: Transport>(a: &T, b: &T) {
     assert_eq!(outcomes(&rig.completions(&b.recvs, 1)), [(0, WcStatus::Success)]);
     b.recvs_log.assert_silent();
 
-    assert!(b.recvs.arm(false), "it is empty");
+    assert!(arm::<T>(&b.recvs, false), "it is empty");
     b.recvs_log.assert_silent();
     a.send(1, &[]);
     a.send(2, &[]);
@@ -49,7 +49,7 @@ pub fn an_armed_queue_calls_once<T: Transport>(a: &T, b: &T) {
     b.recvs_log.assert_silent();
 
     // Of two wishes the last one holds.
-    assert!(b.recvs.arm(true) && b.recvs.arm(false));
+    assert!(arm::<T>(&b.recvs, true) && arm::<T>(&b.recvs, false));
     a.send(3, &[]);
     rig.next("CqReady", &b.recvs_log);
     assert_eq!(outcomes(&rig.completions(&b.recvs, 1)), [(3, WcStatus::Success)]);
@@ -67,7 +67,7 @@ pub fn solicited_waits_ignore_the_rest<T: Transport>(a: &T, b: &T) {
     for i in 0..4 {
         b.recv(i, &[]);
     }
-    assert!(b.recvs.arm(false) && b.recvs.arm(true));
+    assert!(arm::<T>(&b.recvs, false) && arm::<T>(&b.recvs, true));
     send(0, false);
     rig.completions(&b.recvs, 1);
     b.recvs_log.assert_silent();
@@ -76,7 +76,7 @@ pub fn solicited_waits_ignore_the_rest<T: Transport>(a: &T, b: &T) {
     rig.completions(&b.recvs, 1);
 
     // A failure is news to everybody.
-    assert!(b.recvs.arm(true));
+    assert!(arm::<T>(&b.recvs, true));
     a.qp.disconnect(Close::Abrupt);
     rig.next("CqReady", &b.recvs_log);
     let flushed = rig.completions(&b.recvs, 2);
@@ -101,7 +101,7 @@ pub fn solicited_waits_ignore_what_is_posted_quiet<T: Transport>(a: &T, b: &T) {
     for id in 0..4 {
         recv(id, id % 2 == 0);
     }
-    assert!(a.requests.arm(true) && b.recvs.arm(true));
+    assert!(arm::<T>(&a.requests, true) && arm::<T>(&b.recvs, true));
     // Where the poster decides, the sender does not.
     send(0, true, true);
     rig.completions(&a.requests, 1);
@@ -115,7 +115,7 @@ pub fn solicited_waits_ignore_what_is_posted_quiet<T: Transport>(a: &T, b: &T) {
     rig.completions(&b.recvs, 1);
 
     // A failure is news to everybody.
-    assert!(b.recvs.arm(true));
+    assert!(arm::<T>(&b.recvs, true));
     b.qp.disconnect(Close::Abrupt);
     rig.next("CqReady", &b.recvs_log);
     let flushed = rig.completions(&b.recvs, 2);
@@ -170,21 +170,21 @@ pub fn resizing_loses_nothing<T: Transport>(a: &T, b: &T) {
     // What is read behind them says that all have arrived: who arms an empty queue is told of the next completion.
     a.post(8, SendOp::Read(b.mem.remote(0)), &[a.mem.segment(0, 8)]);
     rig.completions(&a.requests, 9);
-    assert!(!b.recvs.arm(false), "it is not empty");
-    let error = b.recvs.resize(4).expect_err("eight are in it");
+    assert!(!arm::<T>(&b.recvs, false), "it is not empty");
+    let error = resize::<T>(&b.recvs, 4).expect_err("eight are in it");
     assert_eq!(error.kind(), dat_sys::DAT_INVALID_STATE);
-    b.recvs.resize(16).expect("it may grow while it holds completions");
+    resize::<T>(&b.recvs, 16).expect("it may grow while it holds completions");
     for i in 8..16 {
         a.send(i, &[]);
     }
     rig.completions(&a.requests, 8);
     let want: Vec<_> = (0..16).map(|id| (id, WcStatus::Success)).collect();
     let half = rig.completions(&b.recvs, 8);
-    b.recvs.resize(32).expect("and again");
+    resize::<T>(&b.recvs, 32).expect("and again");
     let rest = rig.completions(&b.recvs, 8);
     assert_eq!(outcomes(&[half, rest].concat()), want);
     b.recvs_log.assert_silent();
-    b.recvs.resize(1).expect("it is empty");
+    resize::<T>(&b.recvs, 1).expect("it is empty");
 }
 
 pub fn a_shared_queue_serves_all_its_endpoints<T: Transport>(a: &T, b: &T) {
@@ -276,7 +276,7 @@ pub fn allocated_buffers_are_counted<T: Transport>(a: &T, b: &T) {
     rig.join(&a, &b);
     a.send(0, &[a.mem.segment(0, 8)]);
     // Completed, though nobody has polled it.
-    rig.until("the message", || (!b.recvs.arm(false)).then_some(()));
+    rig.until("the message", || (!arm::<T>(&b.recvs, false)).then_some(()));
     assert_eq!(b.qp.allocated(), of(2));
     b.qp.disconnect(Close::Abrupt);
     rig.next("the end", &b.log);
@@ -333,7 +333,7 @@ pub fn upcalls_stop_at_drop<T: Transport>(a: &T, b: &T) {
             end.recv(i, &[]);
         }
         let End { qp, requests, recvs, mem, pd, log, requests_log, recvs_log, .. } = end;
-        recvs.arm(false);
+        arm::<T>(&recvs, false);
         std::thread::scope(|s| {
             s.spawn(|| {
                 for i in 0..4 {
@@ -377,7 +377,7 @@ pub fn a_sleeper_is_woken<T: Transport>(a: &T, b: &T) {
             while got.len() < 50 {
                 wake.reset();
                 got.extend(poll::<T>(&b.recvs, 50));
-                if got.len() < 50 && b.recvs.arm(false) {
+                if got.len() < 50 && arm::<T>(&b.recvs, false) {
                     b.t.sleep_on(&b.recvs, wake, Some(std::time::Instant::now() + PATIENCE));
                 }
             }

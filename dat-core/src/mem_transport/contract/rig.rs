@@ -159,7 +159,8 @@ pub struct End<'t, T: Transport> {
 }
 
 /// Comes back in every completion of an end.
-pub const TOKEN: u64 = 0xfeed_0000_0000_0001;
+// SAFETY: the cases poll their queues themselves.
+pub const TOKEN: Token = unsafe { Token::from_bits(0xfeed_0000_0000_0001) };
 
 impl<'t, T: Transport> End<'t, T> {
     pub fn new(t: &'t T) -> Self {
@@ -260,10 +261,23 @@ pub fn cfg<'c, T: Transport>(
 
 /// Up to `n` completions that are there now.
 pub fn poll<T: Transport>(cq: &T::Cq, n: usize) -> Vec<Wc> {
-    let mut out = vec![MaybeUninit::uninit(); n];
-    let got = cq.poll(&mut out);
-    // SAFETY: `poll` wrote that many.
-    out[..got].iter().map(|wc| unsafe { wc.assume_init() }).collect()
+    let mut places = vec![MaybeUninit::uninit(); n];
+    let mut polled = Polled::new(&mut places);
+    // SAFETY: a case uses a queue from one thread at a time.
+    unsafe { cq.poll(&mut polled) };
+    polled.completions().to_vec()
+}
+
+/// See [`Completions::arm`].
+pub fn arm<T: Transport>(cq: &T::Cq, solicited: bool) -> bool {
+    // SAFETY: as in `poll`.
+    unsafe { cq.arm(solicited) }
+}
+
+/// See [`Completions::resize`].
+pub fn resize<T: Transport>(cq: &T::Cq, depth: usize) -> crate::Result<()> {
+    // SAFETY: as in `poll`.
+    unsafe { cq.resize(depth) }
 }
 
 /// Ids and statuses, to compare.
@@ -344,8 +358,10 @@ impl<T: Transport> Buffer<T> {
     }
 
     pub fn read(&self, offset: usize, len: usize) -> Vec<u8> {
-        // SAFETY: inside the allocation; the operation that wrote it has completed.
-        unsafe { std::slice::from_raw_parts(self.at(offset, len), len) }.to_vec()
+        let mut bytes = vec![0; len];
+        // SAFETY: inside the allocation; no reference is made to it, since peers may write there.
+        unsafe { self.at(offset, len).copy_to_nonoverlapping(bytes.as_mut_ptr(), len) };
+        bytes
     }
 }
 

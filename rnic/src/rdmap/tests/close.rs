@@ -100,3 +100,22 @@ fn drained_means_answered_too() {
     pair.b.stream.tx_done(&mut pair.b.tx, 1);
     assert!(pair.b.stream.is_drained());
 }
+
+/// A vector that was filled before a flush, or by another stream, completes nothing: its requests are not in the queue any more,
+/// where the slots are the consumer's.
+#[test]
+fn what_another_turn_gathered_completes_nothing() {
+    let mut pair = Pair::new(cfg(), 0);
+    let buf = pair.a.buf(100);
+    pair.a.post(send(1, &[buf.seg(0, 100)]));
+    let n = pair.a.stream.tx(&mut pair.a.tx).unwrap();
+    pair.b.stream.tx_done(&mut pair.a.tx, n);
+    assert_eq!(pair.b.completions(), []);
+    pair.a.stream.flush();
+    assert_eq!(pair.a.completions(), [wc(1, WcOp::Send, 0, WcStatus::Flushed)]);
+    pair.a.stream.tx_done(&mut pair.a.tx, n);
+    pair.a.post(send(2, &[]));
+    pair.a.stream.tx_done(&mut pair.a.tx, n);
+    assert_eq!(pair.a.completions(), []);
+    assert_eq!([pair.a.stream.stats().tx_messages, pair.b.stream.stats().tx_messages], [0, 0]);
+}
