@@ -147,6 +147,13 @@ impl Tx {
         }
     }
 
+    /// Keeps the rest of a frame that is half sent: `len` octets, `skip` octets from the start of a vector. With CRC all of it is
+    /// in the stage.
+    #[cold]
+    fn keep(&mut self, tx: &TxVec, skip: usize, len: usize) {
+        tx.copy_staged_to(&mut self.rest, skip, len);
+    }
+
     /// Forgets what is half sent.
     pub(super) fn abandon(&mut self) {
         self.turn.end();
@@ -407,8 +414,7 @@ impl Stream {
             let mut pos = part.from + took;
             if self.crc && pos > 0 && pos < part.to && cut.frame(pos).start != pos {
                 let end = cut.frame_end(pos);
-                // With CRC all of it is in the stage.
-                tx.copy_staged_to(&mut self.tx.rest, n, (end - pos) as usize);
+                self.tx.keep(tx, n, (end - pos) as usize);
                 pos = end;
             }
             if pos == cut.total() {

@@ -17,6 +17,7 @@ impl Collected {
         &self.memory[..self.len]
     }
 
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -49,9 +50,14 @@ impl Collected {
 
     fn grow(&mut self, to: usize) {
         if self.memory.len() < to {
-            self.memory.reserve_exact(to - self.memory.len());
-            self.memory.resize(to, 0);
+            self.grow_now(to);
         }
+    }
+
+    #[cold]
+    fn grow_now(&mut self, to: usize) {
+        self.memory.reserve_exact(to - self.memory.len());
+        self.memory.resize(to, 0);
     }
 }
 
