@@ -12,7 +12,7 @@ use dat_core::ep::{self, Ep, Handles};
 use dat_core::error::{OpenError, Result};
 use dat_core::evd::{self, Evd};
 use dat_core::handle::{self, Node};
-use dat_core::ia::{self, AsyncEvd, Ia};
+use dat_core::ia::{self, AsyncEvd, Entry, Ia};
 use dat_core::mem::pz;
 use dat_core::mem_transport::Mem;
 use dat_core::provider::*;
@@ -252,6 +252,32 @@ fn a_completion_queue_is_attended_as_long_as_a_notification_object_wants_it() {
     // SAFETY: nobody dequeues meanwhile.
     unsafe { evd.set_cno(Some(cno)) };
     assert_eq!(ia.transport.asked()[0], Asked::Attend(true));
+}
+
+/// One thread at a time uses a completion queue. An endpoint that is made beside a call on its EVD, and changes which completions
+/// wake, leaves the queue alone and tells the notification object, whose consumer looks then; else it arms the queue anew.
+#[test]
+fn a_stream_that_joins_beside_a_call_on_its_evd_does_not_touch_the_queue() {
+    let entry = Entry { thread_safe: true, ..support::entry("told") };
+    // SAFETY: no dispatcher is given.
+    let ia = unsafe { ia::open(&Opens { quiet: true }, "told", entry, AsyncEvd::Create(8)) }.unwrap();
+    // SAFETY: there is no agent.
+    let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
+    let (dto, connect) = (evd(ia, DAT_EVD_DTO_FLAG), evd(ia, DAT_EVD_CONNECTION_FLAG));
+    // SAFETY: nobody dequeues meanwhile.
+    unsafe { dto.set_cno(Some(cno)) };
+    ia.transport.asked();
+
+    let join = || endpoint(ia, DAT_COMPLETION_UNSIGNALLED_FLAG, dto, connect);
+    let ep = dto.slot().locked(|| Ok(join())).unwrap();
+    assert_eq!(ia.transport.asked(), []);
+    assert_eq!(cno.wait(0), Ok(dto.handle()));
+    // SAFETY: nobody uses it any more.
+    unsafe { ep::free(ep) }.unwrap();
+    assert_eq!(ia.transport.asked(), [Asked::Arm { solicited: false }]);
+    join();
+    assert_eq!(ia.transport.asked(), [Asked::Arm { solicited: true }]);
+    assert_eq!(cno.wait(0).unwrap_err().kind(), DAT_QUEUE_EMPTY);
 }
 
 /// `quiet`: the transport tells completions that were posted quiet from others, so that it can be asked for all others.
