@@ -278,6 +278,18 @@ fn a_stream_that_joins_beside_a_call_on_its_evd_does_not_touch_the_queue() {
     join();
     assert_eq!(ia.transport.asked(), [Asked::Arm { solicited: true }]);
     assert_eq!(cno.wait(0).unwrap_err().kind(), DAT_QUEUE_EMPTY);
+
+    // Without that lock nobody knows whether there is a call.
+    let ia = open(true);
+    // SAFETY: there is no agent.
+    let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
+    let (dto, connect) = (evd(ia, DAT_EVD_DTO_FLAG), evd(ia, DAT_EVD_CONNECTION_FLAG));
+    // SAFETY: nobody dequeues meanwhile.
+    unsafe { dto.set_cno(Some(cno)) };
+    ia.transport.asked();
+    endpoint(ia, DAT_COMPLETION_UNSIGNALLED_FLAG, dto, connect);
+    assert_eq!(ia.transport.asked(), []);
+    assert_eq!(cno.wait(0), Ok(dto.handle()));
 }
 
 /// `quiet`: the transport tells completions that were posted quiet from others, so that it can be asked for all others.

@@ -110,16 +110,14 @@ impl<T: Transport> Drop for Feed<T> {
 }
 
 impl<T: Transport> Node<Evd<T>> {
-    /// From now on a CNO hears of other completions than before. This may run beside a call on the EVD, since whoever changes
-    /// an endpoint has not the lock of its EVDs.
+    /// From now on a CNO hears of other completions than before. This may run beside a call on the EVD, since whoever changes an
+    /// endpoint need not be the one who uses its EVDs.
     fn streams_changed(&self) {
-        if !self.ia.thread_safe {
-            // SAFETY: one thread at a time uses the adapter, and this call is of that thread.
-            return unsafe { self.renotify() };
-        }
         // SAFETY: whoever has the taking side has the lock, unless it is a waiter.
-        if self.slot().try_locked(|| unsafe { self.renotify() }).is_none() {
-            // The other call may have armed the queue as it was to be armed before. Whoever is told now arms it anew.
+        let renotify = || unsafe { self.renotify() };
+        let alone = if self.ia.thread_safe { self.slot().try_locked(renotify) } else { None };
+        if alone.is_none() {
+            // The queue may be armed, or about to be, as it was to be armed before. Whoever is told now arms it anew.
             self.bell.ring();
         }
     }

@@ -29,9 +29,8 @@ impl<T: Transport> Evd<T> {
     ///
     /// # Safety
     /// The caller has the *taking side* of the EVD, which one thread has at a time: the waiter while there is one, since others
-    /// are refused then; else whoever calls this or another function that says so. C consumers of an adapter that is not
-    /// thread-safe keep to that, since the standard lets one of their threads at a time use the adapter. Where it is
-    /// thread-safe, the lock of the EVD's handle sees to it.
+    /// are refused then; else whoever calls this or another function that says so. Where the adapter is thread-safe, the lock
+    /// of the EVD's handle sees to that. Elsewhere the consumer does: the standard lets one thread at a time use an object.
     pub unsafe fn dequeue(&self) -> Result<DAT_EVENT> {
         let mut event = DAT_EVENT::zeroed();
         // SAFETY: as the caller promised.
