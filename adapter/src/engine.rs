@@ -17,8 +17,9 @@ use crate::transport::{Adapter, Shared};
 /// [contract](dat_core::provider) says.
 ///
 /// # Safety
-/// What [`Engine::add_qp`] is given of a queue pair, and whatever is made of it, is used inside these calls alone, and not any
-/// more after [`Engine::remove_qp`]. After that or [`Engine::close`] the sink that came with the object is not called any more.
+/// What [`Engine::add_qp`] is given of a queue pair, and whatever is made of it, is used inside these calls
+/// alone, and not any more after [`Engine::remove_qp`]. After that or [`Engine::close`] the sink that came
+/// with the object is not called any more.
 pub unsafe trait Engine: Send + Sized + 'static {
     /// The provider's name, for its thread.
     const NAME: &'static str;

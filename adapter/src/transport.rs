@@ -132,10 +132,12 @@ fn attrs(ia: &str, params: &Params, wire: Wire) -> Attrs {
     }
 }
 
-// SAFETY: 1. Sinks of queue pairs and service points are the engine's, which has promised not to call them once they have been
-// removed, and each `drop` removes what it drops. Those of completion queues and shared receive queues are called from methods
-// of these and from what the engine does for queue pairs that use them; dat-core drops the queue pairs first. 2. rnic looks up
-// every key at the moment of every access, under the lease, which `Mr::drop` takes as well.
+// SAFETY: by the number of the promise:
+// 1. Sinks of queue pairs and service points are the engine's, which has promised not to call them once they
+//    have been removed, and each `drop` removes what it drops. Those of completion queues and shared receive
+//    queues are called from methods of these and from what the engine does for queue pairs that use them;
+//    dat-core drops the queue pairs first.
+// 2. rnic looks up every key at the moment of every access, under the lease, which `Mr::drop` takes as well.
 unsafe impl<E: Engine> Transport for Adapter<E> {
     type Pd = Pd;
     type Mr = Mr<E>;

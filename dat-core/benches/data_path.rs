@@ -176,7 +176,8 @@ unsafe impl Completions for Cq {
     }
 }
 
-// SAFETY: a request completes where it is posted; receives are refused, and nothing is said to be carried out.
+// SAFETY: a request completes where it is posted; receives are refused, and nothing is said to be carried
+// out.
 unsafe impl Queue<Adapter> for Qp {
     #[inline]
     unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {

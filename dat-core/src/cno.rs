@@ -52,8 +52,8 @@ impl<T: Transport> Object for Cno<T> {
 /// dat_cno_create.
 ///
 /// # Safety
-/// The agent's function may be called with its instance data and the handle of an EVD, in a thread of the library, until the
-/// agent is replaced or the notification object is freed.
+/// The agent's function may be called with its instance data and the handle of an EVD, in a thread of the
+/// library, until the agent is replaced or the notification object is freed.
 pub unsafe fn create<T: Transport>(
     ia: &Node<Ia<T>>,
     agent: DAT_OS_WAIT_PROXY_AGENT,

@@ -1,9 +1,10 @@
 //! What a provider supplies: the transport under the semantics.
 //!
-//! dat-core decides *what is legal*; a transport *moves data*. It is called only when the standard allows the call,
-//! it knows nothing of DAT states, events or handles, and it reports what the network did through one [`Upcall`]
-//! enum. A transport must uphold five promises. [`Transport`], [`Queue`] and [`Completions`] are unsafe traits: their
-//! `# Safety` sections say which parts of these promises, and what else, dat-core's unsafe code relies on.
+//! dat-core decides *what is legal*; a transport *moves data*. It is called only when the standard allows the
+//! call, it knows nothing of DAT states, events or handles, and it reports what the network did through one
+//! [`Upcall`] enum. A transport must uphold five promises. [`Transport`], [`Queue`] and [`Completions`] are
+//! unsafe traits: their `# Safety` sections say which parts of these promises, and what else, dat-core's
+//! unsafe code relies on.
 //!
 //! 1. Completions of one queue (requests, or receives) of one endpoint come in posting order.
 //! 2. When a connection ends, for whatever reason, every posted work request of the endpoint completes, first those
@@ -67,12 +68,13 @@ pub enum Either<T, O> {
 /// An open adapter: makes the objects that move data.
 ///
 /// # Safety
-/// 1. Sinks: after the `drop` of an object has returned, nobody calls the [`Sink`] that was given for it. After
-///    [`Transport::watch`] has returned, nobody calls a sink that an earlier call of it gave. (A sink follows a pointer to
-///    memory that dat-core may free then.)
-/// 2. Memory of the consumer: a transport reads and writes it only inside a registered region that is not dropped yet, only as
-///    the [`Access`] of that region or of a window to it permits, and only for work requests that have not completed and for
-///    peers. It forms no reference to it, since others may write there at any time.
+/// 1. Sinks: after the `drop` of an object has returned, nobody calls the [`Sink`] that was given for it.
+///    After [`Transport::watch`] has returned, nobody calls a sink that an earlier call of it gave. (A sink
+///    follows a pointer to memory that dat-core may free then.)
+/// 2. Memory of the consumer: a transport reads and writes it only inside a registered region that is not
+///    dropped yet, only as the [`Access`] of that region or of a window to it permits, and only for work
+///    requests that have not completed and for peers. It forms no reference to it, since others may write
+///    there at any time.
 pub unsafe trait Transport: Send + Sync + Sized + 'static {
     /// Protection domain.
     type Pd: Send + Sync;
@@ -155,17 +157,19 @@ pub unsafe trait Transport: Send + Sync + Sized + 'static {
 /// A queue pair. Posting: one thread at a time for each of the two queues (dat-core serialises where the consumer need not).
 ///
 /// # Safety
-/// Each completion carries the queue pair's [`Token`], the address of memory that dat-core frees once it has counted the last
-/// completion. So what dat-core counts with must be right:
+/// Each completion carries the queue pair's [`Token`], the address of memory that dat-core frees once it has
+/// counted the last completion. So what dat-core counts with must be right:
 ///
-/// 1. Each request and each receive that was posted, and each buffer of a shared receive queue that a message of this queue
-///    pair has taken, completes at most once, with the id that it was posted with. Nothing else completes with this token.
-///    Completions go to the queues that [`QpCfg`] names, those of requests and those of receives each in posting order.
+/// 1. Each request and each receive that was posted, and each buffer of a shared receive queue that a message
+///    of this queue pair has taken, completes at most once, with the id that it was posted with. Nothing else
+///    completes with this token. Completions go to the queues that [`QpCfg`] names, those of requests and
+///    those of receives each in posting order.
 /// 2. After `drop` has returned, nothing more completes with this token.
-/// 3. A request that [`Queue::carried_out`] counts completes only if it was `signalled`. A receive that [`Queue::withdrawn`]
-///    counts does not complete once the queue pair has been dropped.
-/// 4. [`Holding::took`] is called once for each buffer that a message takes, by one thread at a time, before that buffer
-///    completes. A buffer of a shared receive queue does not complete unless a message has taken it.
+/// 3. A request that [`Queue::carried_out`] counts completes only if it was `signalled`. A receive that
+///    [`Queue::withdrawn`] counts does not complete once the queue pair has been dropped.
+/// 4. [`Holding::took`] is called once for each buffer that a message takes, by one thread at a time, before
+///    that buffer completes. A buffer of a shared receive queue does not complete unless a message has taken
+///    it.
 pub unsafe trait Queue<T: Transport>: Send + Sync {
     /// Queues a request.
     ///
@@ -213,9 +217,10 @@ pub unsafe trait Queue<T: Transport>: Send + Sync {
 /// # Safety
 /// dat-core follows the [`Token`] of each completion that it polls:
 ///
-/// 1. [`Completions::poll`] hands out only what completed here ([`Queue`] says what may), each completion once, and the
-///    completions of each queue of a queue pair in their order.
-/// 2. A poll that leaves room has handed out all completions of queue pairs that were dropped before it began.
+/// 1. [`Completions::poll`] hands out only what completed here ([`Queue`] says what may), each completion
+///    once, and the completions of each queue of a queue pair in their order.
+/// 2. A poll that leaves room has handed out all completions of queue pairs that were dropped before it
+///    began.
 pub unsafe trait Completions: Send + Sync {
     /// Moves completions out, the oldest first, until there is no more room. Does not make progress.
     ///

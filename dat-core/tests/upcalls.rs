@@ -254,8 +254,9 @@ fn a_completion_queue_is_attended_as_long_as_a_notification_object_wants_it() {
     assert_eq!(ia.transport.asked()[0], Asked::Attend(true));
 }
 
-/// One thread at a time uses a completion queue. An endpoint that is made beside a call on its EVD, and changes which completions
-/// wake, leaves the queue alone and tells the notification object, whose consumer looks then; else it arms the queue anew.
+/// One thread at a time uses a completion queue. An endpoint that is made beside a call on its EVD, and
+/// changes which completions wake, leaves the queue alone and tells the notification object, whose consumer
+/// looks then; else it arms the queue anew.
 #[test]
 fn a_stream_that_joins_beside_a_call_on_its_evd_does_not_touch_the_queue() {
     let entry = Entry { thread_safe: true, ..support::entry("told") };

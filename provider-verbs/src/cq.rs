@@ -143,10 +143,12 @@ impl Drop for Queue {
     }
 }
 
-// SAFETY: 1. What comes is what `Pair::complete` made of the device's completions and what `Queue::add` was given, in order and
-// each once, since what is taken ahead is handed out first and nobody takes while others do (`gate`). 2. A queue pair leaves the
-// table of numbers while nobody takes; what was taken of it until then is ahead, and `ahead_len` tells of that. What the device
-// has of it after that is nobody's.
+// SAFETY: by the number of the promise:
+// 1. What comes is what `Pair::complete` made of the device's completions and what `Queue::add` was given, in
+//    order and each once, since what is taken ahead is handed out first and nobody takes while others do
+//    (`gate`).
+// 2. A queue pair leaves the table of numbers while nobody takes; what was taken of it until then is ahead,
+//    and `ahead_len` tells of that. What the device has of it after that is nobody's.
 unsafe impl Completions for Cq {
     #[inline]
     unsafe fn poll(&self, out: &mut Polled<'_>) {

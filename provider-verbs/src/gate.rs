@@ -26,7 +26,8 @@ impl Gate {
     /// Goes in; none: it is shut.
     ///
     /// # Safety
-    /// One thread at a time calls this and is inside. (A second one that leaves would let others in while the first is inside.)
+    /// One thread at a time calls this and is inside. (A second one that leaves would let others in while the
+    /// first is inside.)
     #[inline]
     pub unsafe fn enter(&self) -> Option<Inside<'_>> {
         self.inside.store(true, Ordering::Relaxed);

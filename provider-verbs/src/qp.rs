@@ -233,10 +233,14 @@ impl Drop for Pair {
     }
 }
 
-// SAFETY: 1. `Side::take` knows a request or receive until it completes; who flushes what the device keeps back (`abandon`) takes
-// it from there as well, and sees to it that the device's word on it is not heard. Devices complete in order. 2. `drop` takes the
-// number out of the table and out of the station. 3. `Side::carried_out` counts what completed with success, in order; a success
-// that nobody wanted is not handed on. 4. `Pair::complete` tells of each buffer that a message has taken.
+// SAFETY: by the number of the promise:
+// 1. `Side::take` knows a request or receive until it completes; who flushes what the device keeps back
+//    (`abandon`) takes it from there as well, and sees to it that the device's word on it is not heard.
+//    Devices complete in order.
+// 2. `drop` takes the number out of the table and out of the station.
+// 3. `Side::carried_out` counts what completed with success, in order; a success that nobody wanted is not
+//    handed on.
+// 4. `Pair::complete` tells of each buffer that a message has taken.
 unsafe impl Queue<Adapter> for Qp {
     unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
         let _work = nesting::work();
@@ -428,7 +432,8 @@ impl Pair {
         reserved
     }
 
-    /// Somebody wants to know how far requests have come, and the last ones complete in silence: a mark behind them tells.
+    /// Somebody wants to know how far requests have come, and the last ones complete in silence: a mark
+    /// behind them tells.
     ///
     /// # Safety
     /// No other thread posts requests meanwhile.

@@ -75,10 +75,12 @@ impl Drop for Adapter {
     }
 }
 
-// SAFETY: 1. Queues, queue pairs and the adapter keep their sink under a lock, under which it is called, and take it away before
-// they go. A service point's is called while an event of its identifier is not acknowledged, and who destroys that waits for this.
-// 2. The device checks keys and bounds; here nothing reads or writes the consumer's memory, but for small requests that the
-// library copies when they are posted.
+// SAFETY: by the number of the promise:
+// 1. Queues, queue pairs and the adapter keep their sink under a lock, under which it is called, and take it
+//    away before they go. A service point's is called while an event of its identifier is not acknowledged,
+//    and who destroys that waits for this.
+// 2. The device checks keys and bounds; here nothing reads or writes the consumer's memory, but for small
+//    requests that the library copies when they are posted.
 unsafe impl Transport for Adapter {
     type Pd = Pd;
     type Mr = Mr;

@@ -1,6 +1,6 @@
-//! Miri: the parts with unsafe code that talk to memory alone, with every access checked against Rust's rules.
-//! `.github/workflows/miri.yml` runs it weekly, and gives it ten minutes: a test of great volume does less of it under Miri
-//! (`cfg(miri)`), or is ignored there.
+//! Miri: the parts with unsafe code that talk to memory alone, with every access checked against Rust's
+//! rules. `.github/workflows/miri.yml` runs it weekly, and gives it ten minutes: a test of great volume does
+//! less of it under Miri (`cfg(miri)`), or is ignored there.
 
 use std::process::{Command, Stdio};
 
@@ -12,8 +12,8 @@ use crate::test::{Job, Load, Runs, Stage};
 /// What it is, if it is missing.
 const INSTALL: &str = "rustup toolchain install nightly --profile minimal --component miri,rust-src";
 
-/// Crates, and which of their tests; none: all. Left out are crates that have no unsafe code of their own, what calls C functions
-/// that Miri does not know, and what starts programs or reads the host's settings.
+/// Crates, and which of their tests; none: all. Left out are crates that have no unsafe code of their own,
+/// what calls C functions that Miri does not know, and what starts programs or reads the host's settings.
 const PARTS: [(&str, &[&str]); 3] = [
     ("rnic", &[]),
     ("adapter", &["dirty::", "lease::", "table::"]),

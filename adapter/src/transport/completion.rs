@@ -17,12 +17,16 @@ pub struct Cq<E: Engine> {
     pub(super) drive: Arc<Drive<E>>,
 }
 
-// SAFETY: 1. The queue is a ring: it hands out what queue pairs of this adapter pushed, each completion once, in its order.
-// 2. `poll_with` stops where nothing more is published, and what a queue pair pushed was published before `Qp::drop` returned.
+// SAFETY: by the number of the promise:
+// 1. The queue is a ring: it hands out what queue pairs of this adapter pushed, each completion once, in its
+//    order.
+// 2. `poll_with` stops where nothing more is published, and what a queue pair pushed was published before
+//    `Qp::drop` returned.
 unsafe impl<E: Engine> Completions for Cq<E> {
     #[inline]
     unsafe fn poll(&self, out: &mut Polled<'_>) {
-        // SAFETY: the caller's promise; what is called does not call the queue, which gives back the tokens of `Transport::qp`.
+        // SAFETY: the caller's promise; what is called does not call the queue, which gives back the tokens
+        // of `Transport::qp`.
         unsafe { self.cq.poll_with(out.room(), |wc| out.push(map::wc(wc))) };
     }
 

@@ -68,10 +68,13 @@ pub(super) struct Batch {
 /// Requests, or bytes of them, that are sent without waiting for the consumer's next look at a queue.
 const FULL_BATCH: (u32, u32) = (64, 64 << 10);
 
-// SAFETY: 1. rnic completes each work request in its turn and once, from its slot in the ring that it was posted to. 2. `Work`,
-// which completes, is used in the engine's calls alone, and not any more after `remove_qp`, which `drop` calls under the lease.
-// 3. rnic counts requests that have left the ring, which unsignalled ones do without a completion. A queue pair that was never
-// connected and is not flushed takes its receives along. 4. rnic calls `watch_receives` where a message takes a buffer.
+// SAFETY: by the number of the promise:
+// 1. rnic completes each work request in its turn and once, from its slot in the ring that it was posted to.
+// 2. `Work`, which completes, is used in the engine's calls alone, and not any more after `remove_qp`, which
+//    `drop` calls under the lease.
+// 3. rnic counts requests that have left the ring, which unsignalled ones do without a completion. A queue
+//    pair that was never connected and is not flushed takes its receives along.
+// 4. rnic calls `watch_receives` where a message takes a buffer.
 unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
     #[inline]
     unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {

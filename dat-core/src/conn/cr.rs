@@ -89,7 +89,8 @@ pub(super) fn arrive<T: Transport>(
 /// dat_cr_accept. On an error nothing has happened to request, endpoint or peer.
 ///
 /// # Safety
-/// Nobody uses a reference to the request any more, unless its handle is still live (nothing has happened then).
+/// Nobody uses a reference to the request any more, unless its handle is still live (nothing has happened
+/// then).
 pub unsafe fn accept<T: Transport>(
     cr: &Node<Cr<T>>,
     given: Option<&Node<Ep<T>>>,
@@ -134,7 +135,8 @@ pub unsafe fn accept<T: Transport>(
 /// dat_cr_reject, with private data as of uDAPL 2.0.
 ///
 /// # Safety
-/// Nobody uses a reference to the request any more, unless its handle is still live (nothing has happened then).
+/// Nobody uses a reference to the request any more, unless its handle is still live (nothing has happened
+/// then).
 pub unsafe fn reject<T: Transport>(cr: &Node<Cr<T>>, private: &[u8]) -> Result<()> {
     let ia = cr.ia.clone();
     if private.len() > ia.transport.attrs().max_private {
@@ -157,7 +159,8 @@ pub unsafe fn reject<T: Transport>(cr: &Node<Cr<T>>, private: &[u8]) -> Result<(
 /// `DAT_INVALID_PARAMETER`: no connection qualifier; nothing has happened.
 ///
 /// # Safety
-/// Nobody uses a reference to the request any more, unless its handle is still live (nothing has happened then).
+/// Nobody uses a reference to the request any more, unless its handle is still live (nothing has happened
+/// then).
 pub unsafe fn handoff<T: Transport>(cr: &Node<Cr<T>>, qualifier: DAT_CONN_QUAL) -> Result<()> {
     // The one that stands for "any" where a service point is made.
     if qualifier == 0 {
@@ -178,8 +181,8 @@ pub unsafe fn handoff<T: Transport>(cr: &Node<Cr<T>>, qualifier: DAT_CONN_QUAL) 
     Ok(())
 }
 
-/// Hands an arrival to the service point of a qualifier; dropped, and so refused, where there is none. Called under the control
-/// lock.
+/// Hands an arrival to the service point of a qualifier; dropped, and so refused, where there is none. Called
+/// under the control lock.
 fn deliver<T: Transport>(ia: &Node<Ia<T>>, qualifier: DAT_CONN_QUAL, arrival: Arrival<'_, T>) {
     // SAFETY: the caller has the control lock, under which no service point goes away.
     let (psp, csp, rsp) = unsafe {

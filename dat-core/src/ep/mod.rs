@@ -97,8 +97,8 @@ impl<T: Transport> Ep<T> {
 
     /// The queue pair of now.
     fn linked<'a>(&'a self, _: &'a Setup<T>) -> Option<&'a Link<T>> {
-        // SAFETY: whoever replaces it changes the setup, which is borrowed; who frees the endpoint has promised that there are no
-        // references to it.
+        // SAFETY: whoever replaces it changes the setup, which is borrowed; who frees the endpoint has
+        // promised that there are no references to it.
         unsafe { self.link_ptr().as_ref() }
     }
 

@@ -21,8 +21,9 @@ const REQUEST_FLAGS: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SUPPRESS_FLAG
     | DAT_COMPLETION_EVD_THRESHOLD_FLAG;
 
 /// # Safety of all posts
-/// The segments' memory stays valid until the work request completes. One thread at a time posts to each queue of an endpoint,
-/// and neither dat_ep_modify nor dat_ep_reset runs on it meanwhile (thread-safe tables see to it).
+/// The segments' memory stays valid until the work request completes. One thread at a time posts to each
+/// queue of an endpoint, and neither dat_ep_modify nor dat_ep_reset runs on it meanwhile (thread-safe tables
+/// see to it).
 impl<T: Transport> Node<Ep<T>> {
     /// dat_ep_post_send.
     ///

@@ -110,14 +110,15 @@ impl<T: Transport> Drop for Feed<T> {
 }
 
 impl<T: Transport> Node<Evd<T>> {
-    /// From now on a CNO hears of other completions than before. This may run beside a call on the EVD, since whoever changes an
-    /// endpoint need not be the one who uses its EVDs.
+    /// From now on a CNO hears of other completions than before. This may run beside a call on the EVD, since
+    /// whoever changes an endpoint need not be the one who uses its EVDs.
     fn streams_changed(&self) {
         // SAFETY: whoever has the taking side has the lock, unless it is a waiter.
         let renotify = || unsafe { self.renotify() };
         let alone = if self.ia.thread_safe { self.slot().try_locked(renotify) } else { None };
         if alone.is_none() {
-            // The queue may be armed, or about to be, as it was to be armed before. Whoever is told now arms it anew.
+            // The queue may be armed, or about to be, as it was to be armed before. Whoever is told now arms
+            // it anew.
             self.bell.ring();
         }
     }

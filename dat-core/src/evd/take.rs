@@ -21,16 +21,18 @@ pub(super) struct Taker {
     len: AtomicUsize,
 }
 
-// SAFETY: only the one thread that has the taking side of the EVD uses what is staged (`Evd::dequeue` says who that is).
+// SAFETY: only the one thread that has the taking side of the EVD uses what is staged (`Evd::dequeue` says
+// who that is).
 unsafe impl Sync for Taker {}
 
 impl<T: Transport> Evd<T> {
     /// dat_evd_dequeue: the first event.
     ///
     /// # Safety
-    /// The caller has the *taking side* of the EVD, which one thread has at a time: the waiter while there is one, since others
-    /// are refused then; else whoever calls this or another function that says so. Where the adapter is thread-safe, the lock
-    /// of the EVD's handle sees to that. Elsewhere the consumer does: the standard lets one thread at a time use an object.
+    /// The caller has the *taking side* of the EVD, which one thread has at a time: the waiter while there is
+    /// one, since others are refused then; else whoever calls this or another function that says so. Where
+    /// the adapter is thread-safe, the lock of the EVD's handle sees to that. Elsewhere the consumer does:
+    /// the standard lets one thread at a time use an object.
     pub unsafe fn dequeue(&self) -> Result<DAT_EVENT> {
         let mut event = DAT_EVENT::zeroed();
         // SAFETY: as the caller promised.

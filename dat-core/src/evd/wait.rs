@@ -36,12 +36,12 @@ impl<T: Transport> Evd<T> {
         unsafe { self.attend(threshold) }?.wait(timeout)
     }
 
-    /// Makes this thread the waiter, unless there is one: the waiter has the taking side. A thread-safe table calls this under
-    /// the handle's lock. Whoever waits then need not hold that.
+    /// Makes this thread the waiter, unless there is one: the waiter has the taking side. A thread-safe table
+    /// calls this under the handle's lock. Whoever waits then need not hold that.
     ///
     /// # Safety
-    /// While this runs, no thread but a waiter has the taking side (see [`Evd::dequeue`]). While the waiter waits, the others
-    /// that dat_evd_dequeue and its like are called by are refused.
+    /// While this runs, no thread but a waiter has the taking side (see [`Evd::dequeue`]). While the waiter
+    /// waits, the others that dat_evd_dequeue and its like are called by are refused.
     pub unsafe fn attend(&self, threshold: DAT_COUNT) -> Result<Waiter<'_, T>> {
         if threshold < 1 || threshold as usize > self.depth() {
             return Err(Error::arg(3));

@@ -63,7 +63,8 @@ impl Memory {
     /// Registers memory; answers the local and the remote key.
     ///
     /// # Safety
-    /// As [`Transport::mr`](crate::provider::Transport::mr): the memory stays mapped until the keys are deregistered.
+    /// As [`Transport::mr`](crate::provider::Transport::mr): the memory stays mapped until the keys are
+    /// deregistered.
     pub(super) unsafe fn register(&mut self, pd: Id, mem: Mem, access: Access) -> Result<(u32, u32)> {
         let (addr, len) = (mem.addr as u64, mem.len as u64);
         if addr.checked_add(len).is_none() {

@@ -108,9 +108,11 @@ impl Adapter {
     }
 }
 
-// SAFETY: 1. `Object::retire` takes the object's upcalls out of the queue and waits for one that is being made; there are none of
-// the adapter. 2. `memory` looks each region up under the fabric's lock, which `Mr::drop` takes as well, copies through raw
-// pointers, and the engine forgets requests and receives when they complete.
+// SAFETY: by the number of the promise:
+// 1. `Object::retire` takes the object's upcalls out of the queue and waits for one that is being made; there
+//    are none of the adapter.
+// 2. `memory` looks each region up under the fabric's lock, which `Mr::drop` takes as well, copies through
+//    raw pointers, and the engine forgets requests and receives when they complete.
 unsafe impl Transport for Adapter {
     type Pd = Pd;
     type Mr = Mr;
@@ -312,9 +314,12 @@ impl Drop for Srq {
 /// not completed never does, and the peer sees an abrupt disconnect.
 pub struct Qp(Object);
 
-// SAFETY: 1. A request or receive is taken out of the engine's queue when it completes, the oldest first. 2. `Engine::remove_qp`
-// takes what is left with it. 3. `carried_out` counts what has succeeded, up to the first that has not; `withdrawn` what
-// `remove_qp` would take with it. 4. The engine calls `took` where a message takes a buffer, under the fabric's lock.
+// SAFETY: by the number of the promise:
+// 1. A request or receive is taken out of the engine's queue when it completes, the oldest first.
+// 2. `Engine::remove_qp` takes what is left with it.
+// 3. `carried_out` counts what has succeeded, up to the first that has not; `withdrawn` what `remove_qp`
+//    would take with it.
+// 4. The engine calls `took` where a message takes a buffer, under the fabric's lock.
 unsafe impl Queue<Adapter> for Qp {
     unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
         self.0.with(|e, id| e.post_send(id, wr))

@@ -5,8 +5,8 @@ use std::mem::MaybeUninit;
 use super::Wc;
 use crate::ep::Flow;
 
-/// Places for completions, filled from the first one on. Only what was pushed counts, so a transport cannot claim more
-/// completions than it has written.
+/// Places for completions, filled from the first one on. Only what was pushed counts, so a transport cannot
+/// claim more completions than it has written.
 #[derive(Debug)]
 pub struct Polled<'a> {
     places: &'a mut [MaybeUninit<Wc>],
@@ -44,9 +44,9 @@ impl<'a> Polled<'a> {
     }
 }
 
-/// Names a queue pair to dat-core ([`QpCfg::token`](super::QpCfg::token)) and comes back in each of its completions
-/// ([`Wc::qp`]). It is the address of what dat-core knows about the queue pair, so only dat-core makes one. A transport can
-/// copy it, and keep it as a number.
+/// Names a queue pair to dat-core ([`QpCfg::token`](super::QpCfg::token)) and comes back in each of its
+/// completions ([`Wc::qp`]). It is the address of what dat-core knows about the queue pair, so only dat-core
+/// makes one. A transport can copy it, and keep it as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Token(u64);
@@ -65,8 +65,8 @@ impl Token {
     /// From a number.
     ///
     /// # Safety
-    /// The number is [`Token::to_bits`] of the queue pair in whose completion the token is to be; or no EVD takes completions
-    /// from the queue where that completion goes, as in a test that polls the queue itself.
+    /// The number is [`Token::to_bits`] of the queue pair in whose completion the token is to be; or no EVD
+    /// takes completions from the queue where that completion goes, as in a test that polls the queue itself.
     #[inline]
     pub const unsafe fn from_bits(bits: u64) -> Self {
         Token(bits)
@@ -75,11 +75,13 @@ impl Token {
     /// What it names.
     ///
     /// # Safety
-    /// It is that of a completion that was just taken from the completion queue of an EVD. (The [`Queue`](super::Queue) and
-    /// the [`Completions`](super::Completions) have promised that the flow is still there.)
+    /// It is that of a completion that was just taken from the completion queue of an EVD. (The
+    /// [`Queue`](super::Queue) and the [`Completions`](super::Completions) have promised that the flow is
+    /// still there.)
     #[inline]
     pub(crate) unsafe fn flow<'a>(self) -> &'a Flow {
-        // SAFETY: `Token::from_bits` admits no other number than the address of a flow here, and the caller has promised the rest.
+        // SAFETY: `Token::from_bits` admits no other number than the address of a flow here, and the caller
+        // has promised the rest.
         unsafe { &*std::ptr::with_exposed_provenance(self.0 as usize) }
     }
 }

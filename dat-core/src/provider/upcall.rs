@@ -72,8 +72,8 @@ pub enum Upcall<'a, T: Transport> {
     PortDown,
 }
 
-/// Where an object's upcalls go. Copied freely; valid until the object is dropped. [`Transport`] is an unsafe trait because its
-/// implementations promise not to call a sink after that, and nobody else is given one.
+/// Where an object's upcalls go. Copied freely; valid until the object is dropped. [`Transport`] is an unsafe
+/// trait because its implementations promise not to call a sink after that, and nobody else is given one.
 pub struct Sink<T: Transport> {
     target: *const (),
     call: unsafe fn(*const (), Upcall<'_, T>),
@@ -83,7 +83,8 @@ impl<T: Transport> Sink<T> {
     /// A sink that delivers to `R`.
     ///
     /// # Safety
-    /// `target` outlives every object that the sink is handed to, and the sink is handed to nobody but a [`Transport`].
+    /// `target` outlives every object that the sink is handed to, and the sink is handed to nobody but a
+    /// [`Transport`].
     pub unsafe fn new<R: Receiver<T>>(target: *const R) -> Self {
         unsafe fn deliver<T: Transport, R: Receiver<T>>(target: *const (), up: Upcall<'_, T>) {
             // SAFETY: `new` promised that the target is alive.
@@ -94,7 +95,8 @@ impl<T: Transport> Sink<T> {
 
     /// Delivers an upcall.
     pub fn call(&self, up: Upcall<'_, T>) {
-        // SAFETY: `new` promised that the target lives as long as the object, and the transport that no call is made later.
+        // SAFETY: `new` promised that the target lives as long as the object, and the transport that no call
+        // is made later.
         unsafe { (self.call)(self.target, up) }
     }
 }

@@ -21,7 +21,8 @@ const REFERENCE_MAX_ELEMENTS: usize = 128;
 /// Where a message's payload is.
 ///
 /// # Safety
-/// [`Payload::pieces`] names no more than `len` octets in all, each of them readable as long as the engine lock is held.
+/// [`Payload::pieces`] names no more than `len` octets in all, each of them readable as long as the engine
+/// lock is held.
 pub(super) unsafe trait Payload {
     /// Contiguous pieces at most.
     fn elements(&self) -> usize;
@@ -92,7 +93,8 @@ unsafe impl Payload for Source<'_> {
     }
 }
 
-// SAFETY: it names `len` octets of its own, which are copied before it goes: they are few, and such messages are copied.
+// SAFETY: it names `len` octets of its own, which are copied before it goes: they are few, and such messages
+// are copied.
 unsafe impl<const N: usize> Payload for Inline<N> {
     #[inline]
     fn elements(&self) -> usize {
@@ -178,7 +180,8 @@ impl<H: Fn(bool, usize) -> Header, P: Payload> Framing<H, P> {
         self.emit_header(frame, header);
         let mut at = rest[..frame.payload].as_mut_ptr();
         self.payload.pieces(frame.offset, frame.payload, |from, len| {
-            // SAFETY: a payload names no more than was asked for, for which there is room in `rest`, and it is readable.
+            // SAFETY: a payload names no more than was asked for, for which there is room in `rest`, and it
+            // is readable.
             unsafe {
                 at.copy_from_nonoverlapping(from, len);
                 at = at.add(len);

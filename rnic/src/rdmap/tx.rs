@@ -147,8 +147,8 @@ impl Tx {
         }
     }
 
-    /// Keeps the rest of a frame that is half sent: `len` octets, `skip` octets from the start of a vector. With CRC all of it is
-    /// in the stage.
+    /// Keeps the rest of a frame that is half sent: `len` octets, `skip` octets from the start of a vector.
+    /// With CRC all of it is in the stage.
     #[cold]
     fn keep(&mut self, tx: &TxVec, skip: usize, len: usize) {
         tx.copy_staged_to(&mut self.rest, skip, len);

@@ -150,7 +150,8 @@ impl TxVec {
         }
     }
 
-    /// Copies all that was gathered. No reference is made to registered memory, where others may write meanwhile.
+    /// Copies all that was gathered. No reference is made to registered memory, where others may write
+    /// meanwhile.
     ///
     /// # Safety
     /// The registered memory that was gathered still is registered.
@@ -158,7 +159,8 @@ impl TxVec {
     pub(super) unsafe fn copy_to(&self, out: &mut Vec<u8>) {
         out.reserve(self.bytes);
         for &iovec { iov_base, iov_len } in &self.iov {
-            // SAFETY: the element is in the stage or in memory that is registered, as the caller says; there is room for all.
+            // SAFETY: the element is in the stage or in memory that is registered, as the caller says; there
+            // is room for all.
             unsafe {
                 out.as_mut_ptr().add(out.len()).copy_from_nonoverlapping(iov_base.cast(), iov_len);
                 out.set_len(out.len() + iov_len);
@@ -166,8 +168,8 @@ impl TxVec {
         }
     }
 
-    /// Copies `len` of the gathered octets, `skip` octets from the start: those of them that are in the stage, as all are where
-    /// nothing is gathered from registered memory.
+    /// Copies `len` of the gathered octets, `skip` octets from the start: those of them that are in the
+    /// stage, as all are where nothing is gathered from registered memory.
     #[cold]
     pub(super) fn copy_staged_to(&self, out: &mut Vec<u8>, mut skip: usize, mut len: usize) {
         for element in &self.iov {
@@ -313,7 +315,8 @@ impl Stage {
 
     #[inline]
     fn octets(&self) -> &[u8] {
-        // SAFETY: allocated and zeroed in `new`; only who has it borrowed as mutable writes there, or has the kernel do so.
+        // SAFETY: allocated and zeroed in `new`; only who has it borrowed as mutable writes there, or has the
+        // kernel do so.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 

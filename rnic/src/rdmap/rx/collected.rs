@@ -2,8 +2,8 @@
 
 use wire::iwarp::mpa::fpdu::{self, fpdu_len};
 
-/// The octets of it that are there, and room for others. That room is initialised memory too: the socket fills it, and how much
-/// of it is filled need not be believed.
+/// The octets of it that are there, and room for others. That room is initialised memory too: the socket
+/// fills it, and how much of it is filled need not be believed.
 #[derive(Default)]
 pub(super) struct Collected {
     memory: Vec<u8>,

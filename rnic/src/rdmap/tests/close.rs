@@ -101,8 +101,8 @@ fn drained_means_answered_too() {
     assert!(pair.b.stream.is_drained());
 }
 
-/// A vector that was filled before a flush, or by another stream, completes nothing: its requests are not in the queue any more,
-/// where the slots are the consumer's.
+/// A vector that was filled before a flush, or by another stream, completes nothing: its requests are not in
+/// the queue any more, where the slots are the consumer's.
 #[test]
 fn what_another_turn_gathered_completes_nothing() {
     let mut pair = Pair::new(cfg(), 0);
