@@ -17,6 +17,7 @@ mod stats;
 
 pub mod addr;
 mod agent;
+pub mod barrier;
 mod beacon;
 pub mod cno;
 pub mod counters;

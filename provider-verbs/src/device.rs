@@ -11,14 +11,13 @@ use std::ptr::NonNull;
 use adapter::netdev;
 use dat_core::addr::SockAddr;
 use dat_core::provider::Attrs;
-use dat_core::{Error, OpenError};
+use dat_core::{Error, OpenError, barrier};
 use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_ADDRESS, DAT_PROVIDER_NOT_FOUND, DAT_RESOURCE_MEMORY};
 use rdma_core_sys::*;
 
 use crate::cm::Channel;
 use crate::cq::SPARE;
 use crate::descriptor::unblock;
-use crate::gate;
 use crate::keys::Keys;
 use crate::params::SYSFS;
 use crate::qp::{ASKERS, OWN};
@@ -62,7 +61,7 @@ impl Device {
     /// `DAT_INVALID_ADDRESS` where no device has the address; `DAT_INSUFFICIENT_RESOURCES` where it cannot be opened.
     pub fn open(bind: Option<SocketAddr>) -> Result<Device, OpenError> {
         let core = RdmaCore::load().map_err(|e| absent(e.to_string()))?;
-        if !gate::prepare() {
+        if !barrier::prepare() {
             return Err(absent("this kernel lacks membarrier(2): it takes Linux 4.14 or later".into()));
         }
         if !core.children_have_copies() {

@@ -7,6 +7,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence};
 
+use dat_core::barrier;
+
 /// See above.
 #[derive(Debug, Default)]
 pub struct Gate {
@@ -31,7 +33,7 @@ impl Gate {
     #[inline]
     pub unsafe fn enter(&self) -> Option<Inside<'_>> {
         self.inside.store(true, Ordering::Relaxed);
-        // On this processor: `fence_everywhere`.
+        // On this processor: `barrier::everywhere`.
         compiler_fence(Ordering::SeqCst);
         let inside = Inside(self);
         (self.shut.load(Ordering::Acquire) == 0).then_some(inside)
@@ -40,7 +42,7 @@ impl Gate {
     /// Shuts it and waits until nobody is inside. Several may have it shut at a time.
     pub fn shut(&self) -> Shut<'_> {
         self.shut.fetch_add(1, Ordering::SeqCst);
-        fence_everywhere();
+        assert!(barrier::everywhere(), "membarrier(2) was there when the adapter was opened");
         while self.inside.load(Ordering::Acquire) {
             std::thread::yield_now();
         }
@@ -59,24 +61,6 @@ impl Drop for Shut<'_> {
     fn drop(&mut self) {
         self.0.shut.fetch_sub(1, Ordering::Release);
     }
-}
-
-/// Announces to the kernel that this process will use `fence_everywhere`. False: it cannot.
-pub fn prepare() -> bool {
-    membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
-}
-
-/// What other threads of this process did before is seen by this one, and the other way round.
-fn fence_everywhere() {
-    // An unprepared process is refused, and then is.
-    let done = membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
-        || (prepare() && membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED));
-    assert!(done, "membarrier(2) was there when the adapter was opened");
-}
-
-fn membarrier(command: libc::c_int) -> bool {
-    // SAFETY: no memory is involved.
-    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
 #[cfg(test)]

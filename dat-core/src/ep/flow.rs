@@ -10,6 +10,7 @@ use dat_sys::*;
 
 use super::requests::Requests;
 use super::watermark::Holding;
+use crate::barrier;
 use crate::counters::{self, Tally};
 use crate::evd::Evd;
 use crate::handle::Node;
@@ -326,8 +327,11 @@ impl Orphans {
         if flow.is_over(side) {
             return;
         }
-        // One look at the queue may be under way and have begun too early; the second one counts.
-        let until = empties.load(Ordering::Acquire) + 2;
+        // Whoever looks at the queue from now on sees what the queue pair has left there, and how often others have
+        // looked until now is seen here. One look may be under way and have begun too early; the second one counts.
+        // Without such a fence nothing is told by how often the queue was empty.
+        let fenced = barrier::everywhere();
+        let until = if fenced { empties.load(Ordering::Acquire) + 2 } else { u64::MAX };
         let left =
             self.evds.entry(evd).or_insert_with(|| Leftovers { empties, flows: Vec::new(), full: FEW });
         if left.flows.len() >= left.full {

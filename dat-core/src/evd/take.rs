@@ -4,7 +4,7 @@ use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
 
 use dat_sys::ib::*;
 use dat_sys::*;
@@ -164,6 +164,8 @@ impl<T: Transport> Evd<T> {
         unsafe { cq.poll(&mut polled) };
         let Some(wc) = polled.completions().first() else {
             self.empties.store(self.empties.load(Ordering::Relaxed) + 1, Ordering::Release);
+            // Before the next look: see `Orphans`.
+            compiler_fence(Ordering::SeqCst);
             return None;
         };
         then(wc);
