@@ -327,9 +327,9 @@ impl Orphans {
         if flow.is_over(side) {
             return;
         }
-        // Whoever looks at the queue from now on sees what the queue pair has left there, and how often others have
-        // looked until now is seen here. One look may be under way and have begun too early; the second one counts.
-        // Without such a fence nothing is told by how often the queue was empty.
+        // A look at the queue that begins after this fence sees what the queue pair has left there, and all looks
+        // that ended before it are counted. One look may be under way and have begun too early; the second one is
+        // the first that is sure. Without such a fence, how often the queue was empty tells nothing.
         let fenced = barrier::everywhere();
         let until = if fenced { empties.load(Ordering::Acquire) + 2 } else { u64::MAX };
         let left =

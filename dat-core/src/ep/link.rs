@@ -113,7 +113,7 @@ impl<T: Transport> Ep<T> {
         }
         // SAFETY: made by `new_link`, and whoever swaps it out owns it.
         let Link { qp, flow, .. } = *unsafe { Box::from_raw(raw) };
-        // SAFETY: it is in no endpoint any more, and the calls that post do not run beside this one (`Ep`).
+        // SAFETY: no endpoint has it any more, and nobody posts while this runs (`ep::post`).
         unsafe { flow.settle::<T>(&qp) };
         drop(qp);
         let [recv, request] = &evds;

@@ -40,8 +40,8 @@ impl<T: Transport> Evd<T> {
     /// calls this under the handle's lock. Whoever waits then need not hold that.
     ///
     /// # Safety
-    /// While this runs, no thread but a waiter has the taking side (see [`Evd::dequeue`]). While the waiter
-    /// waits, the others that dat_evd_dequeue and its like are called by are refused.
+    /// While this runs, no thread but a waiter has the taking side (see [`Evd::dequeue`]). From then on
+    /// dat_evd_dequeue and its like refuse other threads as long as the waiter waits.
     pub unsafe fn attend(&self, threshold: DAT_COUNT) -> Result<Waiter<'_, T>> {
         if threshold < 1 || threshold as usize > self.depth() {
             return Err(Error::arg(3));
