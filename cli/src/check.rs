@@ -292,7 +292,7 @@ fn beside_this_program(library: &str) -> Option<String> {
 }
 
 /// This is far more than a provider needs to start.
-const START_LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// Starts an entry's provider in a process of its own, which the provider may crash or keep from ending.
 fn library(entry: &Entry) -> Option<Bad> {
@@ -327,7 +327,7 @@ fn start(mut command: Command, library: &str, limit: Duration) -> Result<Option<
 }
 
 /// Waits until a process ends. One that still runs after the limit is killed, and there is no status.
-fn end_within(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+pub(crate) fn end_within(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let start = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {

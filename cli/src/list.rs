@@ -1,35 +1,46 @@
 //! `dat list`: which adapters there are by name, and why one does not open.
 
 use std::collections::HashMap;
-use std::io::Read;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek};
 use std::net::Shutdown;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use dat::Adapter;
 use registry::host::names_in;
 use registry::report::printable;
 use registry::{Candidate, Entry, List, Origin};
+use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
 
+use crate::check::{START_LIMIT, end_within};
 use crate::output::{print, print_json};
 use crate::parent;
 use crate::progress::Progress;
-use text::{View, text};
+use text::{Fold, View, text};
 
 mod text;
 
 #[derive(Args)]
 pub(crate) struct Options {
+    /// Only the entries whose name contains one of these
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
     /// Only the entries that open
     #[arg(long, conflicts_with = "all")]
     usable: bool,
     /// Each entry by itself, also where many fail for the same reason, with all that its library printed
     #[arg(long)]
     all: bool,
-    /// Print one JSON document instead of text: every entry, or with --usable those that open, with everything
+    /// Print lines of any length, where the default is to fold them at 80 columns
+    #[arg(long, conflicts_with = "json")]
+    wide: bool,
+    /// Print one JSON document instead of text: every entry, or with --usable those that open, with everything, in the order in
+    /// which the registry asks them
     #[arg(long)]
     json: bool,
 }
@@ -109,11 +120,22 @@ impl Document {
 /// Lists; true when nothing in the registry's file has a mistake.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let list = List::from_environment(dat::builtins());
-    let candidates = list.candidates();
+    let is_asked = |candidate: &Candidate| {
+        let has = |name: &String| candidate.entry.ia_name.contains(name.as_str());
+        options.names.is_empty() || options.names.iter().any(has)
+    };
+    // An entry keeps its place in the registry, by which it is opened.
+    let candidates: Vec<(usize, &Candidate)> =
+        list.candidates().into_iter().enumerate().filter(|(_, candidate)| is_asked(candidate)).collect();
+    ensure!(
+        !candidates.is_empty() || options.names.is_empty(),
+        "no entry has {} in its name; `dat list` without a name shows all",
+        options.names.join(" or ")
+    );
     let progress = Progress::new(candidates.len());
     let mut broken = HashMap::new();
-    let entries = candidates.into_iter().enumerate().map(|(index, candidate)| {
-        progress.show(index);
+    let entries = candidates.into_iter().enumerate().map(|(done, (index, candidate))| {
+        progress.show(done);
         item(index, candidate, &mut broken)
     });
     let entries = entries.collect();
@@ -140,7 +162,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             Options { all: true, .. } => View::All,
             _ => View::Grouped,
         };
-        print(&text(&document.printable(), view))?;
+        let fold = if options.wide { Fold::Never } else { Fold::AtWidth };
+        print(&text(&document.printable(), view, fold))?;
     }
     Ok(is_clean)
 }
@@ -217,29 +240,61 @@ enum Answer {
     Broken(String),
 }
 
-/// Opens an entry in a process of its own, which a foreign library may crash, and in which it may print what it likes.
-/// Why it does not open comes with what the library printed.
+/// Opens an entry in a process of its own, which a foreign library may crash or keep from ending, and in which it may print what
+/// it likes. Why it does not open comes with what the library printed.
 fn ask(index: usize) -> Result<Answer> {
     let program = std::env::current_exe().context("finding this program")?;
     let mut command = Command::new(&program);
     command.args(["probe", &index.to_string()]);
-    let mut socket = parent::connect(&mut command)?;
+    answer_of(command, START_LIMIT).with_context(|| format!("running {}", program.display()))
+}
+
+/// Runs a process that opens an entry, and returns what it says of the entry.
+fn answer_of(mut command: Command, limit: Duration) -> Result<Answer> {
+    // A file takes whatever a library prints, also from a process that the library leaves behind.
+    let file = |name| rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC).map(File::from);
+    let printed = [file("stdout")?, file("stderr")?];
+    let [output, complaints] = [printed[0].try_clone()?, printed[1].try_clone()?];
+    command.stdout(output).stderr(complaints);
+    let socket = parent::connect(&mut command)?;
     socket.shutdown(Shutdown::Write)?; // there is nothing to be read for a library either
-    let output = command.output().with_context(|| format!("starting {}", program.display()))?;
+    let mut child = command.spawn()?;
     drop(command); // and with it our copy of the process's end of the socket
+    let status = end_within(&mut child, limit)?;
+    // A process that the library has left behind may keep the other end of the socket open.
+    socket.set_nonblocking(true)?;
     let mut answer = String::new();
-    socket.read_to_string(&mut answer).context("reading the answer of the process that opens it")?;
-    let mut reason = match serde_json::from_str::<Answer>(&answer) {
-        Ok(Answer::Fails(reason)) => reason,
-        Ok(answer) => return Ok(answer),
-        Err(_) => format!("opening it ended the program ({})", output.status),
+    let _ = BufReader::new(socket).read_line(&mut answer);
+    let reason = match (serde_json::from_str::<Answer>(&answer), status) {
+        (Ok(Answer::Fails(reason)), _) => reason,
+        (Ok(answer), Some(_)) => return Ok(answer),
+        (Err(_), Some(status)) => format!("opening it ended the program ({status})"),
+        // Other entries of its library would take as long.
+        (_, None) => {
+            let reason = format!("opening it does not end within {} s", limit.as_secs_f32());
+            return Ok(Answer::Broken(with_printed(reason, printed)?));
+        }
     };
-    let printed = String::from_utf8_lossy(&output.stdout);
-    let complaints = String::from_utf8_lossy(&output.stderr);
-    for line in printed.lines().chain(complaints.lines()) {
-        reason += &format!("\n{line}");
+    Ok(Answer::Fails(with_printed(reason, printed)?))
+}
+
+/// The reason, and what the library has printed.
+fn with_printed(mut reason: String, printed: [File; 2]) -> Result<String> {
+    for mut file in printed {
+        for line in text_of(&mut file)?.lines() {
+            reason += &format!("\n{line}");
+        }
     }
-    Ok(Answer::Fails(reason))
+    Ok(reason)
+}
+
+fn text_of(file: &mut File) -> std::io::Result<String> {
+    /// This is far more than anybody reads.
+    const LONGEST: u64 = 1 << 20;
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.take(LONGEST).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[derive(Args)]
@@ -264,4 +319,44 @@ pub(crate) fn probe(probe: &Probe) -> Result<bool> {
     };
     parent::say(&answer);
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said of an entry when opening it is this script. Its standard input is the socket.
+    fn opened(script: &str, limit: Duration) -> Answer {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        answer_of(command, limit).expect("sh starts")
+    }
+
+    fn fails(script: &str, limit: Duration) -> String {
+        match opened(script, limit) {
+            Answer::Fails(reason) => reason,
+            _ => panic!("{script}: it does not fail"),
+        }
+    }
+
+    #[test]
+    fn an_entry_whose_opening_does_not_end_is_stopped_at_the_limit() {
+        let answer = opened("echo said; exec sleep 1000", Duration::from_millis(50));
+        let Answer::Broken(reason) = answer else { panic!("others of its library would be asked, too") };
+        assert!(reason.starts_with("opening it does not end within 0.05 s"), "{reason}");
+    }
+
+    #[test]
+    fn what_is_printed_comes_with_the_reason_but_not_with_an_answer() {
+        let fails_with = "echo out; echo err >&2; echo '{\"Fails\":\"why\"}' >&0";
+        assert_eq!(fails(fails_with, Duration::MAX), "why\nout\nerr");
+        assert_eq!(
+            fails("echo out; exit 3", Duration::MAX),
+            "opening it ended the program (exit status: 3)\nout"
+        );
+        let much = "head -c 3000000 /dev/zero; echo '{\"Opens\":[[\"a\",\"b\"]]}' >&0";
+        assert!(
+            matches!(opened(much, Duration::MAX), Answer::Opens(pairs) if pairs == [("a".into(), "b".into())])
+        );
+    }
 }

@@ -30,6 +30,30 @@ impl<const N: usize> Table<N> {
     }
 }
 
+/// Columns of a terminal that nobody has made wider.
+pub(crate) const WIDTH: usize = 80;
+
+/// Text in lines that fit a terminal, without the end of the last. Each line after the first begins with `indent`. A word that
+/// does not fit stays whole.
+pub(crate) fn wrapped(text: &str, indent: &str) -> String {
+    let mut lines = String::new();
+    let mut column = 0;
+    for (index, word) in text.split(' ').enumerate() {
+        let length = word.chars().count();
+        if index > 0 && column + 1 + length > WIDTH {
+            lines.push('\n');
+            lines.push_str(indent);
+            column = indent.chars().count();
+        } else if index > 0 {
+            lines.push(' ');
+            column += 1;
+        }
+        lines.push_str(word);
+        column += length;
+    }
+    lines
+}
+
 /// A colour, by what it says.
 #[derive(Clone, Copy)]
 pub(crate) enum Colour {
@@ -62,5 +86,17 @@ mod tests {
         let table = Table { columns: [(Align::Left, 6), (Align::Right, 5), (Align::Left, 3)] };
         assert_eq!(table.row(["send", "1 µs", "yes"]), "send     1 µs  yes");
         assert_eq!(table.row(["", "12345", ""]), "        12345");
+    }
+
+    #[test]
+    fn lines_fit_a_terminal_where_words_do() {
+        let long = "x".repeat(90);
+        let text = format!("    begins {} {long} ends", "µµµµ ".repeat(20).trim_end());
+        let lines = wrapped(&text, "      ");
+        let lines: Vec<&str> = lines.lines().collect();
+        assert!(lines[0].starts_with("    begins µµµµ") && lines[0].chars().count() <= WIDTH, "{lines:?}");
+        assert!(lines[1].starts_with("      µµµµ"), "{lines:?}");
+        assert_eq!(lines[2..], [format!("      {long}"), "      ends".to_owned()]);
+        assert_eq!(wrapped("short", "  "), "short");
     }
 }

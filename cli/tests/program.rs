@@ -179,6 +179,8 @@ fn list_shows_where_an_entry_is_and_why_it_does_not_open() {
     let lines: Vec<&str> = text.lines().collect();
     let at = lines.iter().position(|line| line.starts_with("gone ")).expect("the entry");
     assert!(lines[at].contains("fails") && lines[at].contains(&format!("{path}:2:1")), "{text}");
+    let opens = lines.iter().position(|line| line.starts_with("tcp-emu ")).expect("the built-in entry");
+    assert!(opens < at, "what opens comes first: {text}");
     assert_eq!(lines[at + 1], "    u2.0 libopendat_not_there.so");
     assert!(lines[at + 2].contains("libopendat_not_there.so: cannot open shared object file"), "{text}");
     // How many are built in depends on the RDMA devices of this host.
@@ -293,8 +295,8 @@ fn list_says_once_what_many_entries_fail_of() {
     let (output, path) = with_registry(&["list"], &registry);
     let text = stdout(&output);
     assert_eq!(text.matches(reason).count(), 1, "{text}");
-    assert!(text.starts_with("62 entries  fails   libopendat_not_there.so\n"), "{text}");
-    assert!(text.contains(" gone61\n") && text.lines().count() < 30, "{text}");
+    assert!(text.contains("\n62 entries  fails   libopendat_not_there.so\n"), "{text}");
+    assert!(text.contains(" gone61\n") && text.lines().count() < 40, "{text}");
     assert!(text.contains(&format!("62 entries of {path}, none usable; ")), "{text}");
 
     let (output, path) = with_registry(&["list", "--all"], &registry);
@@ -309,6 +311,31 @@ fn list_says_once_what_many_entries_fail_of() {
     let (output, _) = with_registry(&["list", "--json"], &registry);
     let document = json(&output);
     assert_eq!(states(&document).iter().filter(|(name, _)| name.starts_with("gone")).count(), 62);
+}
+
+#[test]
+fn list_shows_the_entries_whose_name_contains_a_word() {
+    let (output, _) = with_registry(&["list", "emu", "one", "--json"], REGISTRY);
+    assert_eq!(states(&json(&output)), [("gone", "fails"), ("tcp-emu", "opens")]);
+    let (output, _) = with_registry(&["list", "softroce"], REGISTRY);
+    let text = stdout(&output);
+    assert!(output.status.success() && text.starts_with("softroce  opens   built in\n"), "{text}");
+    assert!(!text.contains("gone") && !text.contains("tcp-emu"), "{text}");
+    let (output, _) = with_registry(&["list", "nobody", "nothing"], REGISTRY);
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""));
+    let said = "no entry has nobody or nothing in its name; `dat list` without a name shows all";
+    assert!(stderr(&output).contains(said), "{}", stderr(&output));
+}
+
+#[test]
+fn list_fits_a_terminal_unless_it_is_to_be_wide() {
+    let output = run(dat(&["list"]).env("DAT_OVERRIDE", "/dev/null"));
+    let text = stdout(&output);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let wide = run(dat(&["list", "--wide"]).env("DAT_OVERRIDE", "/dev/null"));
+    let words = |text: &str| text.split_whitespace().map(ToOwned::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(&text), words(&stdout(&wide)));
+    assert!(stdout(&wide).lines().count() < text.lines().count(), "{text}");
 }
 
 #[test]

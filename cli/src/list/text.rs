@@ -1,10 +1,10 @@
-//! The list as text. Registries that distributions ship have dozens of entries for devices that are not there: what
-//! fails for the same reason is said once.
+//! The list as text: first what opens, then what fails, last what is not for programs like this one. Registries that
+//! distributions ship have dozens of entries for devices that are not there: what fails for the same reason is said once.
 
 use std::fmt::Write;
 
 use super::{Document, Item, State};
-use crate::table::{Colour, colour};
+use crate::table::{Colour, WIDTH, colour, wrapped};
 use crate::units::ranges;
 
 /// What of the list is shown.
@@ -18,12 +18,17 @@ pub(super) enum View {
     Usable,
 }
 
-/// Columns for lists of names, their indentation included.
-const WIDTH: usize = 80;
+/// Whether long lines are folded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fold {
+    AtWidth,
+    Never,
+}
+
 const INDENT: &str = "    ";
 
 /// The list, what is wrong with its sources, and a summary.
-pub(super) fn text(document: &Document, view: View) -> String {
+pub(super) fn text(document: &Document, view: View, fold: Fold) -> String {
     let mut text = String::new();
     let groups = groups(&document.entries, view);
     let alone = groups.iter().filter(|group| group.len() == 1);
@@ -35,16 +40,39 @@ pub(super) fn text(document: &Document, view: View) -> String {
             _ => write_group(&mut text, &group, document.file.as_deref()),
         };
     }
+    let mut text = folded(&text, fold);
     for error in &document.errors {
-        text += &format!("{} {error}\n", colour("error:", Colour::Bad));
+        text += &format!("{} {}\n", colour("error:", Colour::Bad), said_after("error: ", error, fold));
     }
     for hint in document.hint.iter().filter(|_| view != View::Usable) {
-        text += &format!("{} {hint}\n", colour("note:", Colour::Strong));
+        text += &format!("{} {}\n", colour("note:", Colour::Strong), said_after("note: ", hint, fold));
     }
-    text + &colour(&summary(document), Colour::Faint) + "\n"
+    text + &colour(&folded(&summary(document), fold), Colour::Faint) + "\n"
 }
 
-/// What is shown as one, in the order of the list.
+/// Each line folded; those that follow are indented further.
+fn folded(text: &str, fold: Fold) -> String {
+    let fold = |line: &str| {
+        let indent = &line[..line.len() - line.trim_start().len()];
+        // A colour has characters that take no place, and its line is short.
+        if fold == Fold::Never || line.contains('\x1b') {
+            line.to_owned()
+        } else {
+            wrapped(line, &format!("{indent}  "))
+        }
+    };
+    let end = if text.ends_with('\n') { "\n" } else { "" };
+    text.lines().map(fold).collect::<Vec<_>>().join("\n") + end
+}
+
+/// A text that follows a word of its line.
+fn said_after(word: &str, text: &str, fold: Fold) -> String {
+    let line = folded(&format!("{word}{text}"), fold);
+    line.strip_prefix(word).unwrap_or(&line).to_owned()
+}
+
+/// What is shown as one: the entries that open first, those that are not for programs like this one last, each in the order of the
+/// list.
 fn groups(items: &[Item], view: View) -> Vec<Vec<&Item>> {
     let mut groups: Vec<Vec<&Item>> = Vec::new();
     for item in items {
@@ -57,6 +85,11 @@ fn groups(items: &[Item], view: View) -> Vec<Vec<&Item>> {
             None => groups.push(vec![item]),
         }
     }
+    groups.sort_by_key(|group| match group[0].state {
+        State::Opens => 0,
+        State::Fails(_) => 1,
+        State::Unused(_) => 2,
+    });
     groups
 }
 
@@ -222,20 +255,61 @@ mod tests {
 
     #[test]
     fn what_fails_for_the_same_reason_is_said_once() {
-        let text = text(&stale(), View::Grouped);
+        let text = text(&stale(), View::Grouped, Fold::AtWidth);
         assert!(text.lines().count() <= 23, "{text}");
         assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
         assert!(text.starts_with(
-            "20 entries  fails   libscm.so\n    the provider refused\n    device0: 0 us: no device\n    \
+            "emu  opens   built in\n    u2.0 linked in\n20 entries  fails   libscm.so\n    the provider refused\n    device0: 0 us: no device\n    \
              device0 device3 device6 "
         ));
         assert_eq!(text.matches("cannot open shared object file").count(), 1, "{text}");
         for n in 0..60 {
             assert!(text.split_whitespace().any(|word| word == format!("device{n}")), "{n}: {text}");
         }
-        assert!(text.ends_with(
-            "emu  opens   built in\n    u2.0 linked in\n60 entries of FILE, none usable; 1 built in, ready\n"
-        ));
+        assert!(text.ends_with("\n60 entries of FILE, none usable; 1 built in, ready\n"), "{text}");
+    }
+
+    #[test]
+    fn what_is_usable_comes_first_and_what_is_not_for_us_last() {
+        let state = |name: &str, state: State| item(name, Some(name), state);
+        let entries = vec![
+            state("unused", State::Unused("marked nondefault")),
+            state("fails", State::Fails("it is gone".to_owned())),
+            state("first", State::Opens),
+            state("second", State::Opens),
+        ];
+        let document = Document { file: None, builtins_off: false, entries, errors: Vec::new(), hint: None };
+        for view in [View::Grouped, View::All] {
+            let text = text(&document, view, Fold::AtWidth);
+            let names: Vec<&str> = text.lines().filter(|line| line.contains("  FILE")).collect();
+            let names: Vec<&str> = names.iter().filter_map(|line| line.split(' ').next()).collect();
+            assert_eq!(names, ["first", "second", "fails", "unused"], "{text}");
+        }
+    }
+
+    #[test]
+    fn long_lines_are_folded_unless_they_are_to_be_wide() {
+        let reason = format!("{} ends", "a reason of many words, ".repeat(9));
+        let attributes = vec![("engine".to_owned(), "words ".repeat(30))];
+        let fails = item("fails", Some("lib.so"), State::Fails(reason.clone()));
+        let opens = Item { attributes, ..item("opens", None, State::Opens) };
+        let document = Document {
+            file: Some("FILE".to_owned()),
+            builtins_off: false,
+            entries: vec![fails, opens],
+            errors: vec![reason.clone()],
+            hint: Some(super::super::NO_DEVICE),
+        };
+        let narrow = text(&document, View::Grouped, Fold::AtWidth);
+        assert!(narrow.lines().all(|line| line.chars().count() <= WIDTH), "{narrow}");
+        assert!(narrow.contains("\n      words words"), "{narrow}");
+        let wide = text(&document, View::Grouped, Fold::Never);
+        assert!(
+            wide.contains(&format!("\n    {reason}\n")) && wide.contains(&format!("error: {reason}\n")),
+            "{wide}"
+        );
+        let words = |text: &str| text.split_whitespace().map(ToOwned::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&narrow), words(&wide));
     }
 
     #[test]
@@ -252,16 +326,16 @@ mod tests {
             errors: Vec::new(),
             hint: None,
         };
-        assert!(text(&document, View::Grouped).contains("\n    FILE:2-4,9,11-12\n"));
+        assert!(text(&document, View::Grouped, Fold::Never).contains("\n    FILE:2-4,9,11-12\n"));
     }
 
     #[test]
     fn all_of_them_or_those_that_open() {
-        let all = text(&stale(), View::All);
+        let all = text(&stale(), View::All, Fold::AtWidth);
         assert_eq!(all.matches(" us: no device").count(), 40, "{all}");
         assert_eq!(all.matches("FILE:1:1").count(), 60, "{all}");
         assert_eq!(
-            text(&stale(), View::Usable),
+            text(&stale(), View::Usable, Fold::AtWidth),
             "emu  opens   built in\n    u2.0 linked in\n60 entries of FILE, none usable; 1 built in, ready\n"
         );
     }
