@@ -1,26 +1,28 @@
 //! `dat bench`: latency, bandwidth, message rate and processor time, over operations, sizes, depths and connections, of one
 //! adapter or of two side by side.
 
+mod csv;
 mod html;
 mod text;
 mod work;
 
-use std::collections::BTreeMap;
-use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde::Serialize;
 
-use self::work::{DEEPEST, LARGEST, MOST_CONNECTIONS, MOST_MEMORY, Point};
-pub(crate) use self::work::{Sample, Work};
-use crate::measure::{Operation, Role, WORD, Wait, median};
+use self::work::{
+    DEEPEST, Figures, LARGEST, MOST_CONNECTIONS, MOST_MEMORY, MOST_ROUNDS, MOST_SECONDS, Point,
+};
+pub(crate) use self::work::{Outcome, Work};
+use crate::machine::Circumstances;
+use crate::measure::{Operation, Role, WORD, Wait};
 use crate::output::{Output, print_json};
-use crate::pair::Pair;
+use crate::pair::{Pair, Setting};
 use crate::peer::{self, Facts, Plan, Said};
 use crate::progress::Progress;
-use crate::times::Times;
+use crate::rounds::{ROUNDS, SHORTEST};
 use crate::{Common, cpu, ping, plain, units};
 
 #[derive(Args)]
@@ -45,17 +47,30 @@ pub(crate) struct Options {
     /// Connections at a time, each with a thread of its own at both ends; more than one sleep while they wait
     #[arg(long, short, value_delimiter = ',', default_value = "1", value_parser = connections)]
     connections: Vec<usize>,
-    /// How often each is measured; what is printed is the median. 3, or 7 with --plain
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// Rounds of each row; what is printed is their median. 5, or 7 with --plain; of fewer than 5 little is known
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_ROUNDS)))]
     rounds: Option<u32>,
-    /// Sleep while waiting, where the default is to poll if there are two processors
+    /// Measure each row for so many seconds, of each adapter, in as many rounds as fit
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "rounds")]
+    duration: Option<f64>,
+    /// The processors of the client and the server, as in 0,1; with HOST only that of the client. Without this, two different ones
+    /// on this host if there are two
+    #[arg(long, value_delimiter = ',', value_name = "CPUS")]
+    cpus: Vec<usize>,
+    /// Sleep while waiting; the default is to poll if client and server have a processor each
     #[arg(long)]
     block: bool,
+    /// Print a wider table, which also has the 99.9th percentile, the processor time of each end and the spread of each figure
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    wide: bool,
+    /// Print comma-separated values in place of the table, in seconds and bytes
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
     /// Write a page with plots, complete in one file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Measure the rows of docs/performance.md beside plain sockets instead, with the bar that each has to meet
-    #[arg(long, conflicts_with_all = ["host", "vs", "operations", "sizes", "depths", "connections", "block", "html"])]
+    #[arg(long, conflicts_with_all = ["host", "vs", "operations", "sizes", "depths", "connections", "duration", "block", "wide", "csv", "html"])]
     plain: bool,
     #[command(flatten)]
     rows: plain::Rows,
@@ -85,23 +100,17 @@ fn number(text: &str, most: usize) -> Result<usize, String> {
     number.ok_or_else(|| format!("expected a number from 1 to {most}"))
 }
 
+fn seconds(text: &str) -> Result<f64, String> {
+    let least = (2 * SHORTEST * ROUNDS as u32).as_secs_f64();
+    let seconds = text.parse().ok().filter(|seconds| (least..=MOST_SECONDS).contains(seconds));
+    seconds.ok_or_else(|| format!("expected {least} to {MOST_SECONDS} seconds: {ROUNDS} rounds take so long"))
+}
+
 /// An adapter, as the registry and its provider name it.
 #[derive(Serialize)]
 struct Subject {
     name: String,
     provider: String,
-}
-
-/// What came out for one point and adapter: medians of the rounds.
-#[derive(Clone, Copy, Serialize)]
-struct Figures {
-    /// In seconds: half of the way there and back, or all of it where an operation is answered.
-    latency: Times,
-    operations_per_second: f64,
-    bytes_per_second: f64,
-    /// Processor time, in seconds for each operation.
-    client_cpu: f64,
-    server_cpu: f64,
 }
 
 #[derive(Serialize)]
@@ -120,10 +129,11 @@ struct Document {
     adapters: Vec<Subject>,
     /// Where the peer is.
     address: String,
-    kernel: String,
-    processors: usize,
+    #[serde(flatten)]
+    circumstances: Circumstances,
     /// The processors of client and server.
-    pinned: Option<[usize; 2]>,
+    pinned: Option<[Option<usize>; 2]>,
+    /// Rounds of each row, at least.
     rounds: u32,
     points: Vec<Measured>,
 }
@@ -131,24 +141,25 @@ struct Document {
 pub(crate) fn run(options: &Options) -> Result<bool> {
     crate::say_mistakes();
     let common = &options.common;
+    let host = options.host.as_deref().map(ping::resolve).transpose()?;
+    let processors = cpu::chosen(&options.cpus, host.is_none())?;
     if options.plain {
-        return plain::run(common, options.rounds.unwrap_or(7), &options.rows);
+        return plain::run(common, options.rounds.unwrap_or(7), processors, &options.rows);
     }
     // Where one of those is given that --plain goes without, clap does not ask for it.
     ensure!(
         !options.rows.any(),
         "--check, --row and --watched are of what --plain measures: add it, and leave the others out"
     );
-    let host = options.host.as_deref().map(ping::resolve).transpose()?;
     let names: Vec<String> = std::iter::once(&common.adapter).chain(&options.vs).cloned().collect();
     let points = options.points(&names)?;
-    let rounds = options.rounds.unwrap_or(3);
-    let wait = if options.block || cpu::two().is_none() { Wait::Block } else { Wait::Poll };
+    let rounds = options.rounds.unwrap_or(ROUNDS as u32);
+    let wait = if options.block || !cpu::may_poll(processors) { Wait::Block } else { Wait::Poll };
     let address = match host {
         None => common.address(&names[1..])?.to_string(),
         Some(host) => host.ip().to_string(),
     };
-    let work = Work { points: points.clone(), rounds, wait };
+    let work = Work { points: points.clone(), rounds, seconds: options.duration.unwrap_or(0.0), wait };
     ensure!(
         work.memory(names.len()) <= MOST_MEMORY,
         "so many connections with messages of {} need {} of memory at each end; {} is the most",
@@ -168,31 +179,23 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     };
     // A page that cannot be written is known before the work is done.
     let page = options.html.as_deref().map(Output::new).transpose()?;
-    let mut pair = Pair::start_with(&plan, &[], host)?;
-    let (mut facts, mut samples) = (Facts::default(), Samples::default());
-    if !common.json {
-        text::head(&names)?;
-    }
+    let circumstances = Circumstances::now();
+    let mut pair = Pair::start_with(&plan, Setting { environment: &[], host, processors })?;
+    let mut facts = Facts::default();
+    options.print_head(&names)?;
     let mut measured = Vec::new();
     let progress = Progress::new(points.len());
-    while let Some((role, said)) = pair.next()? {
+    while let Some(said) = pair.next()? {
         match said {
-            Said::Connected(said) if role == Role::Client => facts = said,
-            Said::Sample(sample) => {
-                let asked = sample.point < points.len() && sample.adapter < names.len();
-                ensure!(asked && samples.take(role, sample, rounds), "{NOT_ASKED}");
+            (Role::Client, Said::Connected(said)) => facts = said,
+            (Role::Client, Said::Progress(done)) => progress.show(done),
+            (Role::Client, Said::Measured(Outcome { point, figures })) => {
+                let point = *points.get(point).context("a row that nobody has asked for")?;
+                let row = Measured::new(point, point.wait(wait), figures);
+                progress.aside(|| options.print_row(&names, &row))?;
+                measured.push(row);
             }
             _ => {}
-        }
-        while let Some(point) = points.get(measured.len())
-            && let Some(figures) = samples.figures(measured.len(), *point, names.len(), rounds)
-        {
-            let row = Measured::new(*point, point.wait(wait), figures);
-            if !common.json {
-                progress.aside(|| text::row(&row))?;
-            }
-            measured.push(row);
-            progress.show(measured.len());
         }
     }
     drop(progress);
@@ -201,23 +204,40 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let document = Document {
         adapters: adapters.map(|(name, provider)| Subject { name, provider }).collect(),
         address,
-        kernel: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
-        processors: cpu::allowed().len(),
-        pinned: cpu::two().filter(|_| host.is_none()),
+        circumstances,
+        pinned: processors.iter().any(Option::is_some).then_some(processors),
         rounds,
         points: measured,
     };
     if let Some(page) = page {
         page.fill(&html::page(&document))?;
     }
-    match common.json {
-        true => print_json(&document)?,
-        false => text::foot(&document)?,
+    match options {
+        Options { common: Common { json: true, .. }, .. } => print_json(&document)?,
+        Options { csv: true, .. } => {}
+        _ => text::foot(&document)?,
     }
     Ok(true)
 }
 
 impl Options {
+    fn print_head(&self, adapters: &[String]) -> Result<()> {
+        match self {
+            Options { common: Common { json: true, .. }, .. } => Ok(()),
+            Options { csv: true, .. } => csv::head(),
+            _ => text::head(adapters, self.wide),
+        }
+    }
+
+    /// As it comes, while others are measured.
+    fn print_row(&self, adapters: &[String], row: &Measured) -> Result<()> {
+        match self {
+            Options { common: Common { json: true, .. }, .. } => Ok(()),
+            Options { csv: true, .. } => csv::row(adapters, row),
+            _ => text::row(row, self.wide),
+        }
+    }
+
     /// What is measured, in the order in which it is.
     fn points(&self, adapters: &[String]) -> Result<Vec<Point>> {
         let mut extended = true;
@@ -253,58 +273,71 @@ impl Options {
     }
 }
 
-/// What has come in, by point and adapter.
-#[derive(Default)]
-struct Samples(BTreeMap<(usize, usize), [Vec<Sample>; 2]>);
-
-/// A server on another host may say anything.
-const NOT_ASKED: &str = "the other process says what it was not asked for";
-
-impl Samples {
-    /// False: there was one for each round already.
-    fn take(&mut self, role: Role, sample: Sample, rounds: u32) -> bool {
-        let both = self.0.entry((sample.point, sample.adapter)).or_default();
-        let samples = &mut both[usize::from(role == Role::Server)];
-        let is_one = samples.len() < rounds as usize;
-        if is_one {
-            samples.push(sample);
-        }
-        is_one
-    }
-
-    /// Of the adapters in turn, once all rounds of the point are there.
-    fn figures(&self, index: usize, point: Point, adapters: usize, rounds: u32) -> Option<Vec<Figures>> {
-        let figures = |adapter| {
-            let both = self.0.get(&(index, adapter))?;
-            let complete = both.iter().all(|samples| samples.len() == rounds as usize);
-            complete.then(|| Figures::of(point, both)).flatten()
-        };
-        (0..adapters).map(figures).collect()
-    }
-}
-
-impl Figures {
-    /// None: the client has not said how long its operations took.
-    fn of(point: Point, [client, server]: &[Vec<Sample>; 2]) -> Option<Figures> {
-        let middle = |samples: &[Sample], value: &dyn Fn(&Sample) -> f64| {
-            median(&samples.iter().map(value).collect::<Vec<_>>())
-        };
-        let operations_per_second = middle(client, &|sample| sample.operations as f64 / sample.seconds);
-        let cpu = |samples| middle(samples, &|sample: &Sample| sample.cpu_seconds / sample.operations as f64);
-        let times: Vec<Times> = client.iter().filter_map(|sample| sample.times).collect();
-        Some(Figures {
-            latency: Times::median(&times)?,
-            operations_per_second,
-            bytes_per_second: operations_per_second * point.size as f64,
-            client_cpu: cpu(client),
-            server_cpu: cpu(server),
-        })
-    }
-}
-
 impl Measured {
     fn new(point: Point, wait: Wait, figures: Vec<Figures>) -> Self {
         let Point { operation, size, depth, connections } = point;
         Measured { operation, size, depth, connections, wait, figures }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::times::Times;
+
+    /// A row with long figures.
+    pub(super) fn measured(size: usize, depth: usize) -> Measured {
+        let latency = Times {
+            samples: 900,
+            min: 900e-6,
+            p50: 999.4e-6,
+            p90: Some(1e-3),
+            p99: Some(1.1e-3),
+            p999: None,
+            max: 2e-3,
+            mean: 1e-3,
+        };
+        let figures = Figures {
+            latency,
+            latency_spread: Some(0.04),
+            operations_per_second: 1e9,
+            bytes_per_second: 1e9 * size as f64,
+            rate_spread: Some(0.01),
+            client_cpu: 300e-6,
+            server_cpu: 400e-6,
+            rounds: 5,
+            operations: 1000,
+            noisy: false,
+        };
+        let point = Point { operation: Operation::Send, size, depth, connections: 1 };
+        Measured::new(point, Wait::Poll, vec![figures])
+    }
+
+    pub(super) fn document(points: Vec<Measured>) -> Document {
+        Document {
+            adapters: vec![Subject { name: "tcp-emu".to_owned(), provider: "tcp-emu".to_owned() }],
+            address: "127.0.0.1".to_owned(),
+            circumstances: Circumstances {
+                date: "2026-11-25T07:03:04Z".to_owned(),
+                version: "0.1.0",
+                command: "dat bench --html 'a <b>'".to_owned(),
+                cpu: "A CPU".to_owned(),
+                processors: 2,
+                kernel: "6.1".to_owned(),
+            },
+            pinned: Some([Some(0), Some(1)]),
+            rounds: 5,
+            points,
+        }
+    }
+
+    #[test]
+    fn a_duration_leaves_time_for_the_rounds() {
+        assert_eq!(seconds("0.5"), Ok(0.5));
+        assert_eq!(seconds("20"), Ok(20.0));
+        for text in ["0.4", "nan", "-1", "4000", "long"] {
+            let why = seconds(text).expect_err(text);
+            assert_eq!(why, "expected 0.5 to 3600 seconds: 5 rounds take so long", "{text}");
+        }
     }
 }

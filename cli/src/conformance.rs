@@ -95,7 +95,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let mut pool = Pool::new(move || worker(true));
     let progress = Progress::new(cases.len());
     let run = |(done, case)| {
-        progress.show(done);
+        progress.show(done as f64);
         pool.run(case)
     };
     let records = cases.iter().enumerate().map(run).collect();

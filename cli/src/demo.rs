@@ -1,51 +1,80 @@
 //! The program without a command: does DAT work here, and how fast.
 
+mod text;
+
 use std::collections::VecDeque;
-use std::io::{Write, stdout};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::Common;
 use crate::link::Link;
-use crate::measure::{Operation, Role, Wait, What};
+use crate::measure::{Operation, Role, Wait, What, drive};
 use crate::output::print_json;
 use crate::pair::Pair;
 use crate::parent::say;
 use crate::peer::{self, Facts, Plan, Said};
+use crate::progress::Progress;
 use crate::raw::Raw;
-use crate::table::{Align::*, Colour, Table, colour};
-use crate::{cpu, units, verify};
+use crate::rounds::{Figure, OPERATIONS, ROUNDS, Rules, SHORTEST, Schedule, Step};
+use crate::{Common, cpu, verify};
 
 #[derive(Args)]
 pub(crate) struct Options {
     #[command(flatten)]
     common: Common,
+    /// Rounds of each figure; what is printed is their median, and of fewer than 5 little is known
+    #[arg(long, default_value_t = ROUNDS as u32, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Print a wider table, with the spread of each figure
+    #[arg(long, conflicts_with = "json")]
+    wide: bool,
 }
 
-/// Message sizes, in bytes.
-const SIZES: [usize; 6] = [1, 64, 4 << 10, 64 << 10, 1 << 20, 16 << 20];
+/// Message sizes that are measured and verified, in bytes.
+const SIZES: [usize; 4] = [64, 4 << 10, 64 << 10, 1 << 20];
+/// Message sizes that are verified only.
+const UNMEASURED: [usize; 2] = [1, 16 << 20];
 
-/// How long one measurement takes; there are four for each row.
-const BUDGET: Duration = Duration::from_millis(50);
+/// A row has four figures of five rounds, so that it takes a little more than a second.
+const RULES: Rules = Rules {
+    rounds: ROUNDS,
+    duration: Duration::ZERO,
+    shortest: SHORTEST,
+    operations: OPERATIONS,
+    longest: Duration::from_millis(55),
+    attempts: 2,
+};
 
 /// What both processes do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Work {
-    pub(crate) sizes: Vec<usize>,
+    sizes: Vec<usize>,
+    /// Sizes that are verified only.
+    unmeasured: Vec<usize>,
+    rounds: usize,
 }
 
-/// What came out for one operation and size. Times in seconds, bandwidths in bytes a second.
+/// What came out for one operation and size: medians of the rounds, with the spread of each. Times are in seconds,
+/// bandwidths in bytes a second.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Row {
     operation: Operation,
     size: usize,
     latency: f64,
+    latency_spread: Option<f64>,
     raw_latency: f64,
+    raw_latency_spread: Option<f64>,
     bandwidth: f64,
+    bandwidth_spread: Option<f64>,
     raw_bandwidth: f64,
+    raw_bandwidth_spread: Option<f64>,
+    rounds: usize,
+    /// The fewest operations of a round.
+    operations: usize,
+    /// See [`Rounds::is_noisy`](crate::rounds::Rounds::is_noisy).
+    noisy: bool,
 }
 
 /// The result for machines.
@@ -56,6 +85,8 @@ struct Document<'a> {
     provider: &'a str,
     congestion_control: &'a str,
     rows: Vec<VerifiedRow>,
+    /// Sizes that were verified for each operation, but not measured.
+    also_verified: [usize; UNMEASURED.len()],
     verified: bool,
 }
 
@@ -65,9 +96,6 @@ struct VerifiedRow {
     row: Row,
     verified: bool,
 }
-
-const TABLE: Table<7> =
-    Table { columns: [(Left, 12), (Right, 6), (Right, 9), (Right, 9), (Right, 9), (Right, 9), (Left, 8)] };
 
 /// Runs the two processes; true when all that was moved was right.
 pub(crate) fn run(options: &Options) -> Result<bool> {
@@ -84,10 +112,15 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         cpu: None,
         wait,
         raw_wait: wait,
-        work: peer::Work::Demo(Work { sizes: SIZES.to_vec() }),
+        work: peer::Work::Demo(Work {
+            sizes: SIZES.to_vec(),
+            unmeasured: UNMEASURED.to_vec(),
+            rounds: options.rounds as usize,
+        }),
     };
     let expected = SIZES.len() * Operation::ALL.len();
-    let mut pair = Pair::start(&plan, &[])?;
+    let mut pair = Pair::start(&plan)?;
+    let progress = Progress::new(expected);
     let mut facts = Facts::default();
     let mut rows = Vec::new();
     // A row counts when both processes are through with it.
@@ -97,9 +130,10 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             (Role::Client, Said::Connected(said)) => {
                 facts = said;
                 if !json {
-                    print_head(adapter, &address, &facts)?;
+                    progress.aside(|| text::head(adapter, &address, &facts, options.wide))?;
                 }
             }
+            (Role::Client, Said::Progress(done)) => progress.show(done),
             (_, Said::Row(Some(row))) => measured.push_back(row),
             (_, Said::Row(None)) => checked += 1,
             _ => {}
@@ -109,93 +143,113 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         {
             checked -= 1;
             if !json {
-                print_row(&row)?;
+                progress.aside(|| text::row(&row, options.wide))?;
             }
             rows.push(VerifiedRow { row, verified: true });
         }
     }
+    drop(progress);
     let verified = rows.len() == expected;
     if *json {
         let address = address.to_string();
         let (provider, congestion_control) = (facts.provider(), &facts.congestion_control);
-        let document = Document { adapter, address, provider, congestion_control, rows, verified };
-        print_json(&document)?;
+        print_json(&Document {
+            adapter,
+            address,
+            provider,
+            congestion_control,
+            rows,
+            also_verified: UNMEASURED,
+            verified,
+        })?;
     } else {
-        print_foot(verified, &facts)?;
+        let rows: Vec<Row> = rows.into_iter().map(|verified| verified.row).collect();
+        text::foot(verified, &facts, &rows)?;
     }
     Ok(verified)
 }
 
-fn print_head(adapter: &str, address: &dat::Address, facts: &Facts) -> Result<()> {
-    let mut out = stdout().lock();
-    writeln!(out, "Two processes on this host, {adapter} at {address} (provider {}).", facts.provider())?;
-    writeln!(out, "Connected with private data both ways.\n")?;
-    let strong = |line: String| colour(&line, Colour::Strong);
-    writeln!(out, "{}", strong(TABLE.row(["", "", "latency", "", "bandwidth", "", ""])))?;
-    let head = ["operation", "size", "DAT", "raw TCP", "DAT", "raw TCP", "content"];
-    writeln!(out, "{}", strong(TABLE.row(head)))?;
-    Ok(())
-}
-
-fn print_row(row: &Row) -> Result<()> {
-    let cells = [
-        row.operation.name().to_owned(),
-        units::size(row.size),
-        units::time(row.latency),
-        units::time(row.raw_latency),
-        units::bandwidth(row.bandwidth),
-        units::bandwidth(row.raw_bandwidth),
-        colour("verified", Colour::Good),
-    ];
-    writeln!(stdout(), "{}", TABLE.row(cells))?;
-    Ok(())
-}
-
-fn print_foot(verified: bool, facts: &Facts) -> Result<()> {
-    let mut out = stdout().lock();
-    let verdict = if verified {
-        colour("All data arrived as it was sent; disconnected in order.", Colour::Good)
-    } else {
-        colour("Not all rows were verified.", Colour::Bad)
-    };
-    writeln!(out, "\n{verdict}")?;
-    let notes = format!(
-        "Latency: half a round trip; an RDMA write with the send that announces it; all\n\
-         of an RDMA read. Bandwidth: one way. Raw TCP: the same sizes in the same run,\n\
-         both {}, congestion control {}.",
-        if cpu::two().is_some() { "spinning" } else { "asleep while they wait (one processor)" },
-        facts.congestion_control
-    );
-    writeln!(out, "{}", colour(&notes, Colour::Faint))?;
-    Ok(())
-}
-
 impl Work {
+    /// Bytes of the largest message.
+    pub(crate) fn largest(&self) -> usize {
+        self.sizes.iter().chain(&self.unmeasured).copied().max().unwrap_or(1)
+    }
+
     /// The part of one process.
     pub(crate) fn run(&self, link: &mut Link, raw: &mut Raw, role: Role) -> Result<()> {
-        for &size in &self.sizes {
+        let rows = self.sizes.iter().flat_map(|&size| Operation::ALL.map(|operation| (operation, size)));
+        for (index, (operation, size)) in rows.enumerate() {
+            // Whoever wants few rounds wants them once.
+            let attempts = if self.rounds < ROUNDS { 1 } else { RULES.attempts };
+            let rules = Rules { rounds: self.rounds, attempts, ..RULES };
+            let row = measure_row(rules, link, raw, role, (operation, size), |share| {
+                say(&Said::Progress(index as f64 + share));
+            })?;
+            say(&Said::Row(row));
+        }
+        for &size in &self.unmeasured {
             for operation in Operation::ALL {
-                let row = measure_row(link, raw, role, operation, size)?;
-                say(&Said::Row((role == Role::Client).then_some(row)));
+                verify::both_ways(link, raw, role, operation, size)?;
             }
         }
         Ok(())
     }
 }
 
-fn measure_row(link: &mut Link, raw: &mut Raw, role: Role, operation: Operation, size: usize) -> Result<Row> {
+/// A row at the client; nothing at the server.
+fn measure_row(
+    rules: Rules,
+    link: &mut Link,
+    raw: &mut Raw,
+    role: Role,
+    (operation, size): (Operation, usize),
+    told: impl FnMut(f64),
+) -> Result<Option<Row>> {
     verify::both_ways(link, raw, role, operation, size)?;
-    let what = What::Latency { operation, size };
-    let count = what.calibrate(link, raw, role, BUDGET)?;
-    let latency = what.dat(link, raw, role, count.dat)?;
-    let raw_latency = what.raw(raw, role, count.raw)?;
+    let latency = What::Latency { operation, size };
+    let stream = What::Stream { operation, size, window: if size < 64 << 10 { 64 } else { 16 } };
+    let mut schedule = Schedule::new(rules, 4);
+    drive(&mut schedule, raw, role, told, |raw, Step { part, operations }| match part {
+        0 => latency.dat(link, raw, role, operations),
+        1 => latency.raw(raw, role, operations),
+        2 => {
+            verify::prepare_stream(link, role, operation, size)?;
+            let trial = stream.dat(link, raw, role, operations)?;
+            verify::stream_arrived(link, role, operation, size)?;
+            Ok(trial)
+        }
+        _ => stream.raw(raw, role, operations),
+    })?;
+    if role == Role::Server {
+        return Ok(None);
+    }
+    let rounds = schedule.into_rounds().context("no round was measured")?;
+    let figures = [0, 1, 2, 3].map(|part| rounds.figure(part, |sample| sample.value));
+    let [latency, raw_latency, bandwidth, raw_bandwidth] = figures.map(|figure: Figure| figure.median);
+    let [latency_spread, raw_latency_spread, bandwidth_spread, raw_bandwidth_spread] =
+        figures.map(|figure| figure.spread);
+    Ok(Some(Row {
+        operation,
+        size,
+        latency,
+        latency_spread,
+        raw_latency,
+        raw_latency_spread,
+        bandwidth,
+        bandwidth_spread,
+        raw_bandwidth,
+        raw_bandwidth_spread,
+        rounds: rounds.count(),
+        operations: rounds.operations(),
+        noisy: rounds.is_noisy(),
+    }))
+}
 
-    let window = if size < 64 << 10 { 64 } else { 16 };
-    let what = What::Stream { operation, size, window };
-    let count = what.calibrate(link, raw, role, BUDGET)?;
-    verify::prepare_stream(link, role, operation, size)?;
-    let bandwidth = what.dat(link, raw, role, count.dat)?;
-    verify::stream_arrived(link, role, operation, size)?;
-    let raw_bandwidth = what.raw(raw, role, count.raw)?;
-    Ok(Row { operation, size, latency, raw_latency, bandwidth, raw_bandwidth })
+impl Row {
+    /// The largest spread of its figures.
+    fn spread(&self) -> Option<f64> {
+        let Row { latency_spread, raw_latency_spread, bandwidth_spread, raw_bandwidth_spread, .. } = self;
+        let all = [latency_spread, raw_latency_spread, bandwidth_spread, raw_bandwidth_spread];
+        all.into_iter().copied().flatten().max_by(f64::total_cmp)
+    }
 }

@@ -135,7 +135,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let progress = Progress::new(candidates.len());
     let mut broken = HashMap::new();
     let entries = candidates.into_iter().enumerate().map(|(done, (index, candidate))| {
-        progress.show(done);
+        progress.show(done as f64);
         item(index, candidate, &mut broken)
     });
     let entries = entries.collect();

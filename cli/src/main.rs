@@ -11,6 +11,7 @@ mod doctor;
 mod generate;
 mod link;
 mod list;
+mod machine;
 mod measure;
 mod output;
 mod pair;
@@ -24,6 +25,7 @@ mod progress;
 mod query;
 mod raw;
 mod register;
+mod rounds;
 mod serve;
 mod table;
 mod times;
@@ -97,7 +99,7 @@ enum Command {
     Register(register::Register),
     /// Take entries out of a registry file
     Unregister(register::Unregister),
-    /// Say whether a peer answers and how long that takes, in percentiles
+    /// Say whether a peer answers and how long that takes: each answer as it comes, and percentiles
     Ping(ping::Options),
     /// Answer `dat ping` and `dat bench` of other hosts, until it is killed
     Serve(serve::Options),

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::link::{CREDIT, Link, RECEIVES, REQUESTS};
 use crate::raw::{Direction, Raw};
+use crate::rounds::{Sample, Schedule, Step, Trial, Value, median};
 
 /// Nothing takes longer between two processes that work; longer than this and something is wrong.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
@@ -80,6 +81,22 @@ impl Operation {
         }
     }
 
+    /// As the command line has it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Operation::Send => "send",
+            Operation::RdmaWrite => "write",
+            Operation::RdmaRead => "read",
+            Operation::FetchAdd => "fetch-add",
+            Operation::CompareSwap => "compare-swap",
+        }
+    }
+
+    /// A name of at most 12 characters.
+    pub(crate) fn short(self) -> &'static str {
+        if self.is_atomic() { self.word() } else { self.name() }
+    }
+
     /// Whether it is one of the extension, on [`WORD`] bytes.
     pub(crate) fn is_atomic(self) -> bool {
         matches!(self, Operation::FetchAdd | Operation::CompareSwap)
@@ -106,13 +123,6 @@ pub(crate) enum What {
     Watch { size: usize, calls: u32 },
 }
 
-/// How often it is done in one measurement.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Count {
-    pub(crate) dat: usize,
-    pub(crate) raw: usize,
-}
-
 impl What {
     pub(crate) fn size(self) -> usize {
         match self {
@@ -120,69 +130,85 @@ impl What {
         }
     }
 
-    /// Warms up, and finds how often each can be done within the budget, whatever else the machine is busy with.
-    pub(crate) fn calibrate(
+    /// With DAT; what the client measured.
+    pub(crate) fn dat(
         self,
         link: &mut Link,
         raw: &mut Raw,
         role: Role,
-        budget: Duration,
-    ) -> Result<Count> {
-        let dat = settle(raw, role, budget, |raw, count| self.dat(link, raw, role, count))?;
-        let raw = settle(raw, role, budget, |raw, count| self.raw(raw, role, count))?;
-        Ok(Count { dat, raw })
-    }
-
-    /// With DAT; the value at the client.
-    pub(crate) fn dat(self, link: &mut Link, raw: &mut Raw, role: Role, count: usize) -> Result<f64> {
+        count: usize,
+    ) -> Result<Trial<Value>> {
         raw.barrier()?;
-        match self {
-            What::Latency { operation, size } => Ok(median(&latency(link, role, operation, size, count, 1)?)),
+        let start = Instant::now();
+        Ok(match self {
+            What::Latency { operation, size } => {
+                of_times(start, &latency(link, role, operation, size, count, 1)?)
+            }
             What::Stream { operation, size, window } => {
-                let seconds = stream(link, role, operation, size, count, window)?;
-                Ok((count * size) as f64 / seconds)
+                of_stream(stream(link, role, operation, size, count, window)?, size, count)
             }
-            What::Watch { size, calls } => Ok(median(&watched(link, role, size, calls, count)?)),
-        }
+            What::Watch { size, calls } => of_times(start, &watched(link, role, size, calls, count)?),
+        })
     }
 
-    /// With plain TCP; the value at the client.
-    pub(crate) fn raw(self, raw: &mut Raw, role: Role, count: usize) -> Result<f64> {
+    /// With plain TCP; what the client measured.
+    pub(crate) fn raw(self, raw: &mut Raw, role: Role, count: usize) -> Result<Trial<Value>> {
         raw.barrier()?;
-        match self {
+        let start = Instant::now();
+        Ok(match self {
             What::Latency { operation, size } if operation.is_answered() => {
-                Ok(median(&raw.ask(role, size, count)?))
+                of_times(start, &raw.ask(role, size, count)?)
             }
-            What::Latency { size, .. } => Ok(median(&raw.ping_pong(role, size, count)?)),
-            What::Watch { size, .. } => Ok(median(&raw.watched(role, size, count)?)),
+            What::Latency { size, .. } => of_times(start, &raw.ping_pong(role, size, count)?),
+            What::Watch { size, .. } => of_times(start, &raw.watched(role, size, count)?),
             What::Stream { operation, size, .. } => {
                 let direction =
                     if operation.is_answered() { Direction::ToClient } else { Direction::ToServer };
-                let seconds = raw.stream(role, direction, size, count)?;
-                Ok((count * size) as f64 / seconds)
+                of_stream(raw.stream(role, direction, size, count)?, size, count)
             }
-        }
+        })
     }
 }
 
-/// Tries with more and more until one took a tenth of the budget.
-pub(crate) fn settle(
+/// How long each operation took since `start`; the value is the median.
+fn of_times(start: Instant, times: &[f64]) -> Trial<Value> {
+    let seconds = start.elapsed().as_secs_f64();
+    let (value, mean) = (median(times), times.iter().sum::<f64>() / times.len() as f64);
+    Trial { operations: times.len(), seconds, sample: Value { value, tail: mean / value } }
+}
+
+/// The value is in bytes a second.
+fn of_stream(seconds: f64, size: usize, count: usize) -> Trial<Value> {
+    Trial { operations: count, seconds, sample: Value { value: (count * size) as f64 / seconds, tail: 1.0 } }
+}
+
+/// Does what the schedule asks for until it asks for nothing more. The client's schedule decides, and the server is told. `told` is
+/// given the share of the row that is done.
+pub(crate) fn drive<T: Sample>(
+    schedule: &mut Schedule<T>,
     raw: &mut Raw,
     role: Role,
-    budget: Duration,
-    mut run: impl FnMut(&mut Raw, usize) -> Result<f64>,
-) -> Result<usize> {
-    let mut trial = 2;
-    loop {
-        let start = Instant::now();
-        run(raw, trial)?;
-        let took = start.elapsed();
-        let fitting = (trial as f64 * budget.as_secs_f64() / took.as_secs_f64()).max(4.0) as usize;
-        match raw.agree(role, if took < budget / 10 { 0 } else { fitting })? {
-            0 => trial *= 4,
-            count => return Ok(count),
+    mut told: impl FnMut(f64),
+    mut run: impl FnMut(&mut Raw, Step) -> Result<Trial<T>>,
+) -> Result<()> {
+    while let Some(step) = agree(schedule, raw, role)? {
+        let trial = run(raw, step)?;
+        if role == Role::Client {
+            schedule.take(trial);
+            told(schedule.progress());
         }
     }
+    Ok(())
+}
+
+/// The next step, at both processes; nothing when there is none.
+fn agree<T: Sample>(schedule: &Schedule<T>, raw: &mut Raw, role: Role) -> Result<Option<Step>> {
+    let next = schedule.next();
+    // A step has at least one operation.
+    let operations = raw.tell(Role::Client, role, next.map_or(0, |step| step.operations as u64))?;
+    let part = raw.tell(Role::Client, role, next.map_or(0, |step| step.part as u64))?;
+    let (operations, part) = (usize::try_from(operations)?, usize::try_from(part)?);
+    Ok((operations > 0).then_some(Step { part, operations }))
 }
 
 /// How long each of `count` operations took, `depth` of them at a time; the client's times in seconds, none at the server.
@@ -402,27 +428,4 @@ fn send_all(link: &mut Link, size: usize, count: usize, window: usize) -> Result
         noted += 1;
     }
     Ok(())
-}
-
-/// The middle value.
-pub(crate) fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => sorted[n / 2],
-        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::median;
-
-    #[test]
-    fn the_median_is_in_the_middle() {
-        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
-        assert!(median(&[]).is_nan());
-    }
 }

@@ -58,22 +58,37 @@ impl Drop for Process {
     }
 }
 
+/// Where the two processes run.
+#[derive(Clone, Copy)]
+pub(crate) struct Setting<'a> {
+    /// Variables for the processes of this host.
+    pub(crate) environment: &'a [(&'a str, &'a str)],
+    /// The host where the server is, if it is another one: `dat serve` listens there.
+    pub(crate) host: Option<SocketAddr>,
+    /// The processors of client and server; one that has none of its own is not pinned.
+    pub(crate) processors: [Option<usize>; 2],
+}
+
+impl Setting<'_> {
+    /// Both on this host, each on a processor of its own where there are two.
+    pub(crate) fn here() -> Self {
+        Setting {
+            environment: &[],
+            host: None,
+            processors: cpu::two().map_or([None; 2], |two| two.map(Some)),
+        }
+    }
+}
+
 impl Pair {
-    /// Starts both, each on a processor of its own where there are two. `plan` is completed for each.
-    pub(crate) fn start(plan: &Plan, environment: &[(&str, &str)]) -> Result<Self> {
-        Pair::start_with(plan, environment, None)
+    /// Starts both on this host. `plan` is completed for each.
+    pub(crate) fn start(plan: &Plan) -> Result<Self> {
+        Pair::start_with(plan, Setting::here())
     }
 
-    /// The same; with a server on another host, where `dat serve` listens there.
-    pub(crate) fn start_with(
-        plan: &Plan,
-        environment: &[(&str, &str)],
-        host: Option<SocketAddr>,
-    ) -> Result<Self> {
-        let [client_cpu, server_cpu] = match host {
-            None => cpu::two().map_or([None; 2], |cpus| cpus.map(Some)),
-            Some(_) => [None; 2],
-        };
+    /// Starts both.
+    pub(crate) fn start_with(plan: &Plan, setting: Setting<'_>) -> Result<Self> {
+        let Setting { environment, host, processors: [client_cpu, server_cpu] } = setting;
         let (outbox, inbox) = channel();
         let plan = Plan { role: Role::Server, cpu: server_cpu, ..plan.clone() };
         let server = match host {

@@ -70,10 +70,12 @@ pub(crate) enum Said {
     Row(Option<demo::Row>),
     /// A round of a row against plain sockets is through.
     Round(plain::Round),
-    /// A round of the benchmark is through.
-    Sample(bench::Sample),
-    /// So many pings are through.
-    Progress(usize),
+    /// A row of the benchmark is through.
+    Measured(bench::Outcome),
+    /// So much is through: rows or pings, with a fraction for what has begun.
+    Progress(f64),
+    /// A ping was answered, after so many seconds there and back.
+    Answered(f64),
     /// All pings are through.
     Pinged(Times),
     /// All is done, and the connection was ended in order.
@@ -101,7 +103,7 @@ impl Work {
     /// Bytes of the largest message.
     fn largest(&self) -> usize {
         match self {
-            Work::Demo(work) => work.sizes.iter().copied().max().unwrap_or(1),
+            Work::Demo(work) => work.largest(),
             Work::Plain(work) => work.what.size(),
             Work::Bench(work) => work.largest(),
             Work::Ping(work) => work.size,

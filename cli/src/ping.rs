@@ -1,6 +1,9 @@
-//! `dat ping`: whether a peer answers, and how long it takes, in percentiles.
+//! `dat ping`: whether a peer answers, and how long each answer takes.
 
+use std::io::{Write, stdout};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::thread::sleep;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -9,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use crate::link::Link;
 use crate::measure::{Operation, Role, WORD, Wait, latency};
 use crate::output::{print, print_json};
-use crate::pair::Pair;
+use crate::pair::{Pair, Setting};
 use crate::parent::say;
 use crate::peer::{self, Facts, Plan, Said};
 use crate::progress::Progress;
 use crate::raw::Raw;
-use crate::table::{Colour, colour};
+use crate::table::{Align::*, Colour, Table, colour, wrapped};
 use crate::times::Times;
 use crate::{Common, cpu, serve, units};
 
@@ -22,7 +25,9 @@ use crate::{Common, cpu, serve, units};
 const LARGEST: u32 = 1 << 24;
 /// How often it is sent.
 const MOST: u32 = 10_000_000;
-/// After so many the client says how far it is.
+/// Seconds between two: the other process waits for the next message no longer than 10 s.
+const LONGEST: f64 = 5.0;
+/// Where no answer is told by itself, the client says how far it is after so many.
 const SLICE: usize = 1000;
 
 #[derive(Args)]
@@ -35,9 +40,15 @@ pub(crate) struct Options {
     /// Bytes of a message: 64; 8 of an atomic operation
     #[arg(long, short, value_parser = crate::bench::size)]
     size: Option<usize>,
-    /// How often
-    #[arg(long, short, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST)))]
+    /// How many messages
+    #[arg(long, short, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST)))]
     count: u32,
+    /// Seconds between an answer and the next message; 0 sends the next one at once
+    #[arg(long, short, value_name = "SECONDS", default_value_t = 0.1, value_parser = interval)]
+    interval: f64,
+    /// Print the summary only
+    #[arg(long, short)]
+    quiet: bool,
     /// What is done
     #[arg(long, short, value_enum, default_value = "send")]
     operation: Operation,
@@ -46,12 +57,21 @@ pub(crate) struct Options {
     block: bool,
 }
 
+fn interval(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.0..=LONGEST).contains(seconds));
+    seconds.ok_or_else(|| format!("expected 0 to {LONGEST} seconds"))
+}
+
 /// What both processes do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Work {
     pub(crate) size: usize,
     count: usize,
     operation: Operation,
+    /// Seconds between an answer and the next message.
+    interval: f64,
+    /// The client tells each answer as it comes.
+    tells_each: bool,
 }
 
 #[derive(Serialize)]
@@ -85,7 +105,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         "{} is of {WORD} bytes: add --size {WORD}",
         operation.name()
     );
-    let work = Work { size, count: *count as usize, operation: *operation };
+    let tells_each = !options.quiet && !common.json;
+    let work =
+        Work { size, count: *count as usize, operation: *operation, interval: options.interval, tells_each };
     let plan = Plan {
         role: Role::Server,
         adapters: vec![common.adapter.clone()],
@@ -96,13 +118,25 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         raw_wait: Wait::Block,
         work: peer::Work::Ping(work),
     };
-    let mut pair = Pair::start_with(&plan, &[], host)?;
-    let (mut facts, mut times) = (Facts::default(), None);
+    let processors = cpu::chosen(&[], host.is_none())?;
+    let mut pair = Pair::start_with(&plan, Setting { environment: &[], host, processors })?;
+    let (mut facts, mut times, mut answers) = (Facts::default(), None, 0);
     let progress = Progress::new(*count as usize);
     while let Some(said) = pair.next()? {
         match said {
-            (Role::Client, Said::Connected(said)) => facts = said,
+            (Role::Client, Said::Connected(said)) => {
+                facts = said;
+                if !common.json {
+                    let head = head(&common.adapter, &address, *operation, size);
+                    progress.aside(|| print(&format!("{}\n", colour(&head, Colour::Strong))))?;
+                }
+            }
             (Role::Client, Said::Progress(done)) => progress.show(done),
+            (Role::Client, Said::Answered(seconds)) => {
+                answers += 1;
+                progress.aside(|| print_answer(answers, seconds))?;
+                progress.show(f64::from(answers));
+            }
             (Role::Client, Said::Pinged(said)) => times = Some(said),
             _ => {}
         }
@@ -121,7 +155,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     };
     match common.json {
         true => print_json(&document)?,
-        false => print(&text(&document))?,
+        false => print(&summary(&document))?,
     }
     Ok(true)
 }
@@ -151,37 +185,48 @@ pub(crate) fn resolve(host: &str) -> Result<SocketAddr> {
     best.copied().with_context(|| format!("{host} has no address"))
 }
 
-fn text(document: &Document<'_>) -> String {
-    let Document { adapter, address, operation, size, count, times, .. } = document;
-    let head = format!(
-        "{count} times {} of {} between this process and {address}, over {adapter}",
-        operation.name(),
-        units::size(*size)
-    );
-    let Times { samples: _, min, p50, p90, p99, p999, max, mean } = *times;
-    let rows = [
-        ("min", Some(min)),
-        ("p50", Some(p50)),
-        ("p90", p90),
-        ("p99", p99),
-        ("p99.9", p999),
-        ("max", Some(max)),
-        ("mean", Some(mean)),
+fn head(adapter: &str, address: &str, operation: Operation, size: usize) -> String {
+    let head =
+        format!("{} of {} to {address} and back, over {adapter}:", operation.name(), units::size(size));
+    wrapped(&head, "  ")
+}
+
+/// Whoever reads sees it now, also through a pipe.
+fn print_answer(number: u32, seconds: f64) -> Result<()> {
+    let mut out = stdout().lock();
+    writeln!(out, "answer {number}: {}", units::time(seconds))?;
+    Ok(out.flush()?)
+}
+
+const TABLE: Table<7> = Table { columns: [(Right, 7); 7] };
+
+fn summary(document: &Document<'_>) -> String {
+    let Times { samples: _, min, p50, p90, p99, p999, max, mean } = document.times;
+    // A percentile that there are too few answers for is left out.
+    let known = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), units::time);
+    let cells = [
+        units::time(min),
+        units::time(p50),
+        known(p90),
+        known(p99),
+        known(p999),
+        units::time(max),
+        units::time(mean),
     ];
-    let line = rows.iter().filter_map(|(name, value)| Some(format!("{name} {}", units::time((*value)?))));
-    let line: Vec<String> = line.collect();
     format!(
-        "{}\n{}\n{}\n",
-        colour(&head, Colour::Strong),
-        line.join("  "),
-        colour("there and back", Colour::Faint)
+        "{}, there and back:\n{}\n{}\n",
+        units::plural(document.count as usize, "answer", "answers"),
+        colour(&TABLE.row(["min", "p50", "p90", "p99", "p99.9", "max", "mean"]), Colour::Strong),
+        TABLE.row(cells)
     )
 }
 
 impl Work {
     /// As the command line lets it be; a caller of `dat serve` may say anything.
     pub(crate) fn is_sound(&self) -> bool {
-        (1..=LARGEST as usize).contains(&self.size) && (1..=MOST as usize).contains(&self.count)
+        (1..=LARGEST as usize).contains(&self.size)
+            && (1..=MOST as usize).contains(&self.count)
+            && (0.0..=LONGEST).contains(&self.interval)
     }
 
     /// The part of one process.
@@ -190,17 +235,27 @@ impl Work {
         let warm = latency(link, role, self.operation, self.size, self.count.min(100), 1)?;
         drop(warm);
         raw.barrier()?;
+        let interval = Duration::from_secs_f64(self.interval);
+        // What is answered is there and back as it is; of the others half was measured.
+        let whole = if self.operation.is_answered() { 1.0 } else { 2.0 };
+        let slice = if self.tells_each || !interval.is_zero() { 1 } else { SLICE };
         let mut times = Vec::new();
-        for done in (0..self.count).step_by(SLICE) {
-            times.extend(latency(link, role, self.operation, self.size, SLICE.min(self.count - done), 1)?);
-            if role == Role::Client {
-                say(&Said::Progress(times.len()));
+        for done in (0..self.count).step_by(slice) {
+            let count = slice.min(self.count - done);
+            if role == Role::Client && done > 0 && !interval.is_zero() {
+                sleep(interval);
+            }
+            times.extend(
+                latency(link, role, self.operation, self.size, count, 1)?.iter().map(|time| time * whole),
+            );
+            match times.last() {
+                Some(last) if self.tells_each => say(&Said::Answered(*last)),
+                Some(_) => say(&Said::Progress(times.len() as f64)),
+                None => {}
             }
         }
         if role == Role::Client {
-            // What is answered is there and back as it is; of the others half was measured.
-            let whole = if self.operation.is_answered() { 1.0 } else { 2.0 };
-            say(&Said::Pinged(Times::of(times.iter().map(|time| time * whole).collect())));
+            say(&Said::Pinged(Times::of(times)));
         }
         Ok(())
     }
@@ -226,6 +281,45 @@ mod tests {
                 why.starts_with(&format!("{port:?} is no port")) && why.ends_with("as in 192.0.2.7:7471"),
                 "{why}"
             );
+        }
+    }
+
+    #[test]
+    fn lines_fit_a_terminal() {
+        let longest = "fe80:1234:5678:9abc:def0:1234:5678:9abc%123";
+        let head = head("verbs-mlx5_0-2", longest, Operation::Send, 16 << 20);
+        assert_eq!(
+            head.replace("\n ", ""),
+            format!("send/receive of 16 MiB to {longest} and back, over verbs-mlx5_0-2:")
+        );
+        let times = Times {
+            samples: 10,
+            min: 123e-6,
+            p50: 999e-6,
+            p90: Some(12.3e-3),
+            p99: None,
+            p999: Some(123e-3),
+            max: 1.0,
+            mean: 1e-3,
+        };
+        let (adapter, provider) = ("tcp-emu", "tcp-emu");
+        let (address, operation, size) = (longest.to_owned(), Operation::Send, 64);
+        let document =
+            Document { adapter, provider, address, operation, size, count: 10, wait: Wait::Poll, times };
+        let text = summary(&document);
+        assert_eq!(
+            text,
+            "10 answers, there and back:\n    min      p50      p90      p99    p99.9      max     mean\n \
+             123 µs   999 µs  12.3 ms        -   123 ms   1.00 s  1.00 ms\n"
+        );
+        assert!(head.lines().chain(text.lines()).all(|line| line.chars().count() <= 80), "{head}\n{text}");
+    }
+
+    #[test]
+    fn the_other_process_does_not_give_up_between_two() {
+        assert_eq!([interval("0"), interval("0.1"), interval("5")], [Ok(0.0), Ok(0.1), Ok(5.0)]);
+        for text in ["-1", "6", "nan", "often"] {
+            assert_eq!(interval(text), Err("expected 0 to 5 seconds".to_owned()), "{text}");
         }
     }
 }

@@ -6,18 +6,20 @@ use std::borrow::Cow;
 use std::io::{Write, stdout};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::link::Link;
-use crate::measure::{Operation, Role, Wait, What, median};
+use crate::machine;
+use crate::measure::{Operation, Role, Wait, What, drive};
 use crate::output::print_json;
-use crate::pair::Pair;
+use crate::pair::{Pair, Setting};
 use crate::parent::say;
 use crate::peer::{self, Facts, Plan, Said};
 use crate::raw::Raw;
-use crate::table::{Align::*, Colour, Table, colour};
+use crate::rounds::{OPERATIONS, Rules, Schedule, Step, median};
+use crate::table::{Align::*, Colour, Table, colour, wrapped};
 use crate::{Common, cpu, units};
 
 /// What it is asked.
@@ -77,8 +79,10 @@ enum Bar {
     AtLeast(f64),
 }
 
-/// How long one measurement takes; each round has one of DAT and one of plain TCP.
+/// How long one measurement takes at least; each round has one of DAT and one of plain TCP.
 const BUDGET: Duration = Duration::from_millis(250);
+/// It has fewer than [`OPERATIONS`] where they take longer than this.
+const LONGEST: Duration = Duration::from_millis(300);
 
 const MIB: usize = 1 << 20;
 
@@ -87,7 +91,7 @@ const PING_PONG: What = What::Latency { operation: Operation::Send, size: 64 };
 /// A consumer that watches memory, beside one for which a thread sleeps in read(2).
 fn watched(against: Against, size: usize, calls: u32) -> Row {
     Row {
-        name: format!("{}, watched, {calls} calls/ms", units::size(size)).into(),
+        name: format!("{}, watched, {calls}/ms", units::size(size)).into(),
         provider: "",
         what: What::Watch { size, calls },
         against,
@@ -160,7 +164,7 @@ const ROWS: [Row; 10] = [
         bar: Bar::AtLeast(10.0),
     },
     Row {
-        name: Cow::Borrowed("64 B ping-pong, polling, UDP"),
+        name: Cow::Borrowed("64 B ping-pong polling, UDP"),
         provider: "softroce",
         what: PING_PONG,
         against: Against::Udp,
@@ -263,10 +267,15 @@ struct Document<'a> {
 }
 
 const TABLE: Table<6> =
-    Table { columns: [(Left, 27), (Right, 9), (Right, 9), (Left, 18), (Left, 6), (Left, 6)] };
+    Table { columns: [(Left, 27), (Right, 9), (Right, 9), (Left, 16), (Left, 5), (Left, 4)] };
 
 /// Runs all rows; false when one misses its bar and that was asked about.
-pub(crate) fn run(common: &Common, rounds: u32, options: &Rows) -> Result<bool> {
+pub(crate) fn run(
+    common: &Common,
+    rounds: u32,
+    processors: [Option<usize>; 2],
+    options: &Rows,
+) -> Result<bool> {
     let Common { adapter, json, .. } = common;
     let address = common.address(&[])?;
     let provider = dat::Adapter::open(adapter)?.attributes().provider.clone();
@@ -286,14 +295,14 @@ pub(crate) fn run(common: &Common, rounds: u32, options: &Rows) -> Result<bool> 
     let mut facts = Facts::default();
     let mut measured: Vec<Measured> = Vec::new();
     for row in rows {
-        let (said, rounds) = row.run(adapter, &address, rounds)?;
+        let (said, rounds) = row.run(adapter, &address, rounds, processors)?;
         facts = said;
         let mut result = row.judge(rounds);
         if let Some(smaller) = measured.last().filter(|last| row.follows(last)) {
             result.compare(smaller);
         }
         if !json {
-            print_row(&result)?;
+            writeln!(stdout(), "{}", line(&result))?;
         }
         measured.push(result);
     }
@@ -303,8 +312,11 @@ pub(crate) fn run(common: &Common, rounds: u32, options: &Rows) -> Result<bool> 
         provider: facts.provider(),
         congestion_control: &facts.congestion_control,
         processors: cpu::allowed().len(),
-        pinned: cpu::two(),
-        kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
+        pinned: match processors {
+            [Some(client), Some(server)] => Some([client, server]),
+            _ => None,
+        },
+        kernel: machine::kernel(),
         rows: measured,
     };
     if *json {
@@ -326,7 +338,13 @@ fn rows_of_watchers(against: Against) -> Vec<Row> {
 }
 
 impl Row {
-    fn run(&self, adapter: &str, address: &dat::Address, rounds: u32) -> Result<(Facts, Vec<Round>)> {
+    fn run(
+        &self,
+        adapter: &str,
+        address: &dat::Address,
+        rounds: u32,
+        processors: [Option<usize>; 2],
+    ) -> Result<(Facts, Vec<Round>)> {
         let plan = Plan {
             role: Role::Server,
             adapters: vec![adapter.to_owned()],
@@ -337,7 +355,8 @@ impl Row {
             raw_wait: self.raw_wait,
             work: peer::Work::Plain(Work { what: self.what, against: self.against, rounds }),
         };
-        let mut pair = Pair::start(&plan, self.environment)?;
+        let setting = Setting { environment: self.environment, processors, ..Setting::here() };
+        let mut pair = Pair::start_with(&plan, setting)?;
         let (mut facts, mut rounds) = (Facts::default(), Vec::new());
         while let Some(said) = pair.next()? {
             match said {
@@ -397,7 +416,8 @@ impl Measured {
     }
 }
 
-fn print_row(row: &Measured) -> Result<()> {
+/// A row without its end.
+fn line(row: &Measured) -> String {
     let value = |value: f64| match row.unit {
         "seconds" => units::time(value),
         _ if row.size < 1024 => units::rate(value / row.size as f64),
@@ -405,24 +425,22 @@ fn print_row(row: &Measured) -> Result<()> {
     };
     let digits = if row.ratio < 9.995 { 2 } else { 1 };
     let bar = match row.bar {
-        Bar::AtMost(bar) => format!("≤ {bar:.2}"),
-        Bar::AtLeast(bar) => format!("≥ {bar:.*}", if bar < 10.0 { 2 } else { 0 }),
+        Bar::AtMost(bar) => format!("≤{bar:.2}"),
+        Bar::AtLeast(bar) => format!("≥{bar:.*}", if bar < 10.0 { 2 } else { 0 }),
     };
     let verdict = match (row.met, row.dips) {
         (true, _) => colour("met", Colour::Good),
         (false, true) => colour("dip", Colour::Bad),
-        (false, false) => colour("missed", Colour::Bad),
+        (false, false) => colour("miss", Colour::Bad),
     };
-    let line = TABLE.row([
+    TABLE.row([
         row.name.to_owned(),
         value(row.dat),
         value(row.raw),
         format!("{:.digits$} ({:.digits$}–{:.digits$})", row.ratio, row.ratio_min, row.ratio_max),
         bar,
         verdict,
-    ]);
-    writeln!(stdout(), "{line}")?;
-    Ok(())
+    ])
 }
 
 fn print_foot(document: &Document<'_>, rounds: u32) -> Result<()> {
@@ -431,13 +449,16 @@ fn print_foot(document: &Document<'_>, rounds: u32) -> Result<()> {
         None => "on one processor".to_owned(),
     };
     let text = format!(
-        "\nTwo processes {placement}, Linux {}.\n\
-         {rounds} rounds of both, interleaved, after a warm-up; medians, and the median of the\n\
-         rounds' ratios. Adapter {}, provider {}; against plain TCP, congestion\n\
-         control {}, or plain UDP. Ping-pong: half a round trip.",
-        document.kernel, document.adapter, document.provider, document.congestion_control
+        "Two processes {placement}, Linux {}. {rounds} rounds of both, in turn; each lasts at least {} ms. Medians, and the \
+         median of the rounds' ratios. Adapter {}, provider {}; beside plain TCP, congestion control {}, or plain UDP. \
+         Ping-pong: half a round trip.",
+        document.kernel,
+        BUDGET.as_millis(),
+        document.adapter,
+        document.provider,
+        document.congestion_control
     );
-    writeln!(stdout(), "{}", colour(&text, Colour::Faint))?;
+    writeln!(stdout(), "\n{}", colour(&wrapped(&text, ""), Colour::Faint))?;
     Ok(())
 }
 
@@ -445,20 +466,46 @@ impl Work {
     /// The part of one process.
     pub(crate) fn run(&self, link: &mut Link, raw: &mut Raw, role: Role) -> Result<()> {
         raw.against = self.against;
-        let count = self.what.calibrate(link, raw, role, BUDGET)?;
-        for round in 0..self.rounds {
-            // Who is second may find the machine warmer, or a noisy neighbour back: they take turns.
-            let raw_first = round % 2 == 0;
-            let before = if raw_first { Some(self.what.raw(raw, role, count.raw)?) } else { None };
-            let dat = self.what.dat(link, raw, role, count.dat)?;
-            let raw = match before {
-                Some(before) => before,
-                None => self.what.raw(raw, role, count.raw)?,
-            };
-            if role == Role::Client {
-                say(&Said::Round(Round { dat, raw }));
+        let rules = Rules {
+            rounds: self.rounds as usize,
+            duration: Duration::ZERO,
+            shortest: BUDGET,
+            operations: OPERATIONS,
+            longest: LONGEST,
+            // What counts is the ratio, and its rounds are told one by one.
+            attempts: 1,
+        };
+        let mut schedule = Schedule::new(rules, 2);
+        let told = |share| say(&Said::Progress(share));
+        drive(&mut schedule, raw, role, told, |raw, Step { part, operations }| match part {
+            0 => self.what.dat(link, raw, role, operations),
+            _ => self.what.raw(raw, role, operations),
+        })?;
+        if role == Role::Client {
+            let rounds = schedule.into_rounds().context("no round was measured")?;
+            for (dat, raw) in rounds.parts[0].iter().zip(&rounds.parts[1]) {
+                say(&Said::Round(Round { dat: dat.sample.value, raw: raw.sample.value }));
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_fit_a_terminal() {
+        let rows = rows_of_watchers(Against::Udp).into_iter().chain(ROWS);
+        for row in rows {
+            // As different as two systems get.
+            let unit = if matches!(row.what, What::Stream { .. }) { 1.0 } else { 1e-12 };
+            let rounds = [(123.4e6, 12.34e6), (99e6, 12e6), (150e6, 14e6)];
+            let rounds = rounds.map(|(dat, raw)| Round { dat: dat * unit, raw: raw * unit });
+            let measured = row.judge(rounds.to_vec());
+            let line = line(&measured);
+            assert!(line.chars().count() <= 80, "{line}");
+        }
     }
 }

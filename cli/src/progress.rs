@@ -1,30 +1,47 @@
 //! A bar on a terminal, while something takes its time.
 
 use std::io::{IsTerminal, stderr};
+use std::time::{Duration, Instant};
 
 /// How far it is, where somebody looks at standard error.
-pub(crate) struct Progress(Option<indicatif::ProgressBar>);
+pub(crate) struct Progress(Option<Bar>);
+
+struct Bar {
+    shown: indicatif::ProgressBar,
+    /// Of how many.
+    all: usize,
+    since: Instant,
+}
+
+/// The bar has so many steps for each of what is counted.
+const STEPS: f64 = 1000.0;
+
+/// What is said of the remaining time before this is a guess.
+const BEGINNING: Duration = Duration::from_secs(1);
 
 impl Progress {
-    pub(crate) fn new(points: usize) -> Self {
+    pub(crate) fn new(all: usize) -> Self {
         let bar = || {
-            let style = indicatif::ProgressStyle::with_template("{bar:30} {pos}/{len}, {eta} left")
+            let style = indicatif::ProgressStyle::with_template("{bar:30} {msg}")
                 .unwrap_or_else(|_| indicatif::ProgressStyle::default_bar());
-            indicatif::ProgressBar::new(points as u64).with_style(style)
+            let shown = indicatif::ProgressBar::new(all as u64 * STEPS as u64).with_style(style);
+            Bar { shown, all, since: Instant::now() }
         };
         Progress(stderr().is_terminal().then(bar))
     }
 
-    pub(crate) fn show(&self, done: usize) {
-        if let Some(bar) = &self.0 {
-            bar.set_position(done as u64);
+    /// So many are done; the fraction says how far the next one is.
+    pub(crate) fn show(&self, done: f64) {
+        if let Some(Bar { shown, all, since }) = &self.0 {
+            shown.set_message(text(done, *all, since.elapsed()));
+            shown.set_position((done * STEPS) as u64);
         }
     }
 
     /// Prints something else.
     pub(crate) fn aside<R>(&self, print: impl FnOnce() -> R) -> R {
         match &self.0 {
-            Some(bar) => bar.suspend(print),
+            Some(bar) => bar.shown.suspend(print),
             None => print(),
         }
     }
@@ -33,7 +50,43 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if let Some(bar) = &self.0 {
-            bar.finish_and_clear();
+            bar.shown.finish_and_clear();
         }
+    }
+}
+
+fn text(done: f64, all: usize, elapsed: Duration) -> String {
+    let left = left(done / all as f64, elapsed).map_or_else(String::new, |left| format!(", {left} left"));
+    format!("{}/{all}{left}", done as usize)
+}
+
+/// The remaining time, if what is left takes as long as what is done.
+fn left(share: f64, elapsed: Duration) -> Option<String> {
+    if elapsed < BEGINNING || share <= 0.0 {
+        return None;
+    }
+    let seconds = elapsed.as_secs_f64() * (1.0 - share).max(0.0) / share;
+    Some(match seconds.ceil() as u64 {
+        seconds @ ..120 => format!("{seconds} s"),
+        seconds @ ..7200 => format!("{} min", seconds.div_ceil(60)),
+        seconds => format!("{} h", seconds.div_ceil(3600)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_takes_as_long_as_what_is_done() {
+        let seconds = Duration::from_secs_f64;
+        assert_eq!(text(0.0, 12, seconds(0.0)), "0/12");
+        assert_eq!(text(0.0, 12, seconds(5.0)), "0/12", "nothing is known yet");
+        assert_eq!(text(0.1, 12, seconds(0.2)), "0/12", "the beginning says little");
+        assert_eq!(text(1.0, 12, seconds(1.5)), "1/12, 17 s left");
+        assert_eq!(text(3.5, 12, seconds(4.0)), "3/12, 10 s left");
+        assert_eq!(text(12.0, 12, seconds(15.0)), "12/12, 0 s left");
+        assert_eq!(text(1.0, 100, seconds(3.0)), "1/100, 5 min left");
+        assert_eq!(text(1.0, 10_000, seconds(10.0)), "1/10000, 28 h left");
     }
 }

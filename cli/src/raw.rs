@@ -72,22 +72,18 @@ impl Raw {
         self.receive(1)
     }
 
-    /// Tells the server what the client has chosen.
-    pub(crate) fn agree(&mut self, role: Role, choice: usize) -> Result<usize> {
+    /// One process tells the other a number; returns it at both.
+    pub(crate) fn tell(&mut self, from: Role, role: Role, number: u64) -> Result<u64> {
         const SIZE: usize = size_of::<u64>();
-        match role {
-            Role::Client => {
-                self.buffer[..SIZE].copy_from_slice(&(choice as u64).to_be_bytes());
-                self.send(SIZE)?;
-                Ok(choice)
-            }
-            Role::Server => {
-                self.receive(SIZE)?;
-                let mut bytes = [0; SIZE];
-                bytes.copy_from_slice(&self.buffer[..SIZE]);
-                Ok(usize::try_from(u64::from_be_bytes(bytes))?)
-            }
+        let mut bytes = number.to_be_bytes();
+        if role == from {
+            self.buffer[..SIZE].copy_from_slice(&bytes);
+            self.send(SIZE)?;
+        } else {
+            self.receive(SIZE)?;
+            bytes.copy_from_slice(&self.buffer[..SIZE]);
         }
+        Ok(u64::from_be_bytes(bytes))
     }
 
     /// One `write` where it takes all.

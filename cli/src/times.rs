@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::measure::median;
+use crate::rounds::median;
 
 /// In seconds. A percentile that fewer than one sample would be above is none.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]

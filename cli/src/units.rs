@@ -1,5 +1,7 @@
 //! Numbers for people.
 
+use crate::rounds::{NOISY, TAIL};
+
 /// A size in bytes: `64 B`, `4 KiB`, `16 MiB`.
 pub(crate) fn size(bytes: usize) -> String {
     const KIB: usize = 1 << 10;
@@ -23,6 +25,7 @@ pub(crate) fn time(seconds: f64) -> String {
 /// Bytes for each second, in powers of ten as networks are measured.
 pub(crate) fn bandwidth(bytes_per_second: f64) -> String {
     match bytes_per_second / 1e6 {
+        mb if mb >= 999_500.0 => format!("{} TB/s", digits(mb / 1e6)),
         mb if mb >= 999.5 => format!("{} GB/s", digits(mb / 1000.0)),
         mb if mb >= 0.0995 => format!("{} MB/s", digits(mb)),
         mb => format!("{} kB/s", digits(mb * 1000.0)),
@@ -32,10 +35,41 @@ pub(crate) fn bandwidth(bytes_per_second: f64) -> String {
 /// Messages for each second.
 pub(crate) fn rate(messages_per_second: f64) -> String {
     match messages_per_second {
-        rate if rate >= 99_950.0 => format!("{} M/s", digits(rate / 1e6)),
-        rate if rate >= 999.5 => format!("{} k/s", digits(rate / 1e3)),
-        rate => format!("{} /s", digits(rate)),
+        rate if rate >= 999.5 => format!("{}/s", count(rate)),
+        rate => format!("{} /s", count(rate)),
     }
+}
+
+/// A number, with k for thousands and M for millions.
+pub(crate) fn count(number: f64) -> String {
+    match number {
+        number if number >= 99_950.0 => format!("{} M", digits(number / 1e6)),
+        number if number >= 999.5 => format!("{} k", digits(number / 1e3)),
+        number => digits(number),
+    }
+}
+
+/// How many times as much.
+pub(crate) fn ratio(ratio: f64) -> String {
+    digits(ratio)
+}
+
+/// A spread (see `rounds.rs`), a share, in hundredths: `±3 %`.
+pub(crate) fn spread(share: f64) -> String {
+    format!("±{:.0} %", share * 100.0)
+}
+
+/// `1,000`
+pub(crate) fn thousands(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// `1-3,7`
@@ -51,6 +85,29 @@ pub(crate) fn ranges(numbers: &[usize]) -> String {
 /// `1 entry`, `2 entries`.
 pub(crate) fn plural(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// The rounds of rows, each of which may have another number of them.
+pub(crate) fn rounds(counts: impl Iterator<Item = usize> + Clone) -> String {
+    let (fewest, most) = (counts.clone().min().unwrap_or(0), counts.max().unwrap_or(0));
+    match fewest == most {
+        true => plural(fewest, "round", "rounds"),
+        false => format!("{fewest} to {most} rounds"),
+    }
+}
+
+/// What is said of noisy rows; nothing where there are none.
+pub(crate) fn noise(rows: usize) -> String {
+    let subject = match rows {
+        0 => return String::new(),
+        1 => "One row".to_owned(),
+        many => format!("{many} rows"),
+    };
+    format!(
+        "{subject} stayed noisy: the rounds spread by more than {}, the mean latency is more than {TAIL} times the median, or \
+         there was no time for all rounds. Something else keeps the machine busy.",
+        spread(NOISY)
+    )
 }
 
 /// Three digits that count.
@@ -77,6 +134,17 @@ mod tests {
             [12.34e9, 999.7e6, 999.4e6, 0.5e6, 1234.0].map(bandwidth),
             ["12.3 GB/s", "1.00 GB/s", "999 MB/s", "0.50 MB/s", "1.23 kB/s"]
         );
+        assert_eq!([13.2e6, 0.21e6, 12_340.0, 56.0].map(count), ["13.2 M", "0.21 M", "12.3 k", "56.0"]);
+        assert_eq!([0.034, 0.125, 1.5].map(spread), ["±3 %", "±12 %", "±150 %"]);
+        assert_eq!(
+            [&[5, 5][..], &[2, 5], &[1]].map(|all| rounds(all.iter().copied())),
+            ["5 rounds", "2 to 5 rounds", "1 round"]
+        );
+        assert!(
+            noise(0).is_empty()
+                && noise(2).starts_with("2 rows stayed noisy: the rounds spread by more than ±15 %, ")
+        );
+        assert_eq!([7, 999, 1000, 1_234_567].map(thousands), ["7", "999", "1,000", "1,234,567"]);
         assert_eq!([1, 2].map(|count| plural(count, "entry", "entries")), ["1 entry", "2 entries"]);
         assert_eq!(
             [13.2e6, 0.21e6, 12_340.0, 56.0].map(rate),

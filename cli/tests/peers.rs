@@ -18,8 +18,21 @@ fn stdout(output: &Output) -> String {
     text
 }
 
+/// Ends with this.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// `dat serve` on a port of its own; ends with this.
-struct Server(Child, SocketAddr);
+struct Server {
+    _process: Killed,
+    at: SocketAddr,
+}
 
 impl Server {
     fn start() -> Server {
@@ -34,14 +47,7 @@ impl Server {
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
         let at: SocketAddr = line.trim().rsplit(' ').next().expect("a word").parse().expect("an address");
         assert!(line.starts_with(&adapters.join(" and ")) && line.contains("serve"), "{line}");
-        Server(child, SocketAddr::from(([127, 0, 0, 1], at.port())))
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        Server { _process: Killed(child), at: SocketAddr::from(([127, 0, 0, 1], at.port())) }
     }
 }
 
@@ -54,7 +60,18 @@ fn times(document: &Value) -> Vec<f64> {
 #[test]
 fn without_a_host_a_process_here_answers() {
     for operation in ["send", "write", "read"] {
-        let arguments = ["ping", "--count", "200", "--size", "4096", "--operation", operation, "--json"];
+        let arguments = [
+            "ping",
+            "--count",
+            "200",
+            "--interval",
+            "0",
+            "--size",
+            "4096",
+            "--operation",
+            operation,
+            "--json",
+        ];
         let document: Value =
             serde_json::from_str(&stdout(&dat(&arguments).output().expect("it starts"))).expect("JSON");
         assert_eq!((document["count"].as_u64(), document["size"].as_u64()), (Some(200), Some(4096)));
@@ -62,25 +79,50 @@ fn without_a_host_a_process_here_answers() {
         assert!(times[0] > 0.0 && times.is_sorted(), "{document}");
         assert!(document["operation"].as_str().is_some_and(|name| name.ends_with(operation)), "{document}");
     }
-    let text =
-        stdout(&dat(&["ping", "--adapter", "softroce", "--count", "100"]).output().expect("it starts"));
-    assert!(
-        text.starts_with(
-            "100 times send/receive of 64 B between this process and 127.0.0.1, over softroce\nmin "
-        ),
-        "{text}"
+    let arguments = ["ping", "--adapter", "softroce", "--count", "100", "--interval", "0", "--quiet"];
+    let text = stdout(&dat(&arguments).output().expect("it starts"));
+    let [head, count, names, values] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
+    assert_eq!(head, "send/receive of 64 B to 127.0.0.1 and back, over softroce:");
+    assert_eq!(count, "100 answers, there and back:");
+    assert_eq!(
+        names.split_whitespace().collect::<Vec<_>>(),
+        ["min", "p50", "p90", "p99", "p99.9", "max", "mean"]
     );
     // Of a hundred, the slowest is no thousandth.
-    assert!(text.contains("  p99 ") && !text.contains("p99.9"), "{text}");
-    assert!(text.ends_with("there and back\n"), "{text}");
+    assert!(values.split("  ").any(|value| value.trim() == "-"), "{text}");
+}
+
+#[test]
+fn each_answer_is_told_as_it_comes() {
+    let mut ping = dat(&["ping", "--count", "10000000", "--interval", "0"]);
+    let mut ping = Killed(ping.stdout(Stdio::piped()).spawn().expect("it starts"));
+    // It goes on for a long time: what is read now was not kept until the end.
+    let mut lines = BufReader::new(ping.0.stdout.take().expect("piped")).lines();
+    let mut line = || lines.next().expect("a line").expect("text");
+    assert_eq!(line(), "send/receive of 64 B to 127.0.0.1 and back, over tcp-emu:");
+    for number in 1..=100 {
+        let answer = line();
+        let time = answer.strip_prefix(&format!("answer {number}: ")).expect(&answer);
+        assert!(["µs", "ms", "s"].iter().any(|unit| time.ends_with(unit)), "{answer}");
+    }
+    assert!(ping.0.try_wait().expect("it is ours").is_none(), "it has not ended");
+}
+
+#[test]
+fn a_ping_of_some_answers_fits_a_terminal() {
+    let text = stdout(&dat(&["ping", "--count", "3", "--interval", "0"]).output().expect("it starts"));
+    assert_eq!(text.lines().filter(|line| line.starts_with("answer ")).count(), 3, "{text}");
+    assert!(text.contains("\n3 answers, there and back:\n"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 
 #[test]
 fn another_host_answers_where_dat_serve_runs() {
     let server = Server::start();
-    let host = server.1.to_string();
+    let host = server.at.to_string();
     for _ in 0..3 {
-        let output = dat(&["ping", &host, "--count", "100", "--json"]).output().expect("it starts");
+        let output =
+            dat(&["ping", &host, "--count", "100", "--interval", "0", "--json"]).output().expect("it starts");
         let document: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
         assert_eq!(document["address"], "127.0.0.1");
         assert!(times(&document).is_sorted());
@@ -89,7 +131,7 @@ fn another_host_answers_where_dat_serve_runs() {
 
 /// What the server answers to these words.
 fn tell(server: &Server, words: &str) -> String {
-    let mut stream = TcpStream::connect(server.1).expect("it listens");
+    let mut stream = TcpStream::connect(server.at).expect("it listens");
     let _ = stream.write_all(words.as_bytes());
     let _ = stream.shutdown(std::net::Shutdown::Write);
     let mut answer = String::new();
@@ -106,12 +148,20 @@ fn who_does_not_know_the_words_is_told_so_and_others_are_served() {
              \"raw_wait\":\"Block\",\"work\":{work}}}\n"
         )
     };
-    let many = plan("{\"Ping\":{\"size\":64,\"count\":18446744073709551615,\"operation\":\"send\"}}");
-    let large = plan("{\"Ping\":{\"size\":18446744073709551615,\"count\":1,\"operation\":\"send\"}}");
-    let other = plan("{\"Demo\":{\"sizes\":[64]}}");
+    let ping = |size: &str, count: &str, interval: &str| {
+        plan(&format!(
+            "{{\"Ping\":{{\"size\":{size},\"count\":{count},\"operation\":\"send\",\"interval\":{interval},\"tells_each\":false}}}}"
+        ))
+    };
+    let many = ping("64", "18446744073709551615", "0.0");
+    let large = ping("18446744073709551615", "1", "0.0");
+    let slow = ping("64", "1", "1e300");
+    let other = plan("{\"Demo\":{\"sizes\":[64],\"unmeasured\":[],\"rounds\":1}}");
     let point = "{\"operation\":\"send\",\"size\":16777216,\"depth\":1,\"connections\":64}";
-    let memory = plan(&format!("{{\"Bench\":{{\"points\":[{point}],\"rounds\":1,\"wait\":\"Block\"}}}}"));
-    for words in [&many, &large, &other, &memory] {
+    let memory = plan(&format!(
+        "{{\"Bench\":{{\"points\":[{point}],\"rounds\":1,\"seconds\":0.0,\"wait\":\"Block\"}}}}"
+    ));
+    for words in [&many, &large, &slow, &other, &memory] {
         let answer = tell(&server, words);
         assert!(
             answer.contains("only what `dat ping` and `dat bench` ask for is served here"),
@@ -122,7 +172,7 @@ fn who_does_not_know_the_words_is_told_so_and_others_are_served() {
         let answer = tell(&server, words);
         assert!(answer.is_empty() || answer.contains("this is the port of `dat serve`"), "{answer}");
     }
-    stdout(&dat(&["ping", &server.1.to_string(), "--count", "10"]).output().expect("it starts"));
+    stdout(&dat(&["ping", &server.at.to_string(), "--count", "10"]).output().expect("it starts"));
 }
 
 #[test]
@@ -194,12 +244,67 @@ fn bench_compares_two_adapters_and_draws_what_came_out() {
     );
     assert!(text.starts_with("operation ") && text.contains(" ratio ") && text.contains("p50"), "{text}");
     assert_eq!(text.matches("send/receive").count(), 4, "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+#[test]
+fn benchs_table_fits_a_terminal_and_a_wide_one_has_more() {
+    let short = ["bench", "--sizes", "64,64K", "--rounds", "2"];
+    let text = stdout(&dat(&short).output().expect("it starts"));
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    for words in
+        ["compare-swap    8 B ", "RDMA read    64 KiB ", "Each figure is the median of ", " spread\n"]
+    {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let text = stdout(&dat(&short).args(["--operations", "send", "--wide"]).output().expect("it starts"));
+    assert!(text.contains("p99.9") && text.contains("client + server") && text.contains(" + "), "{text}");
+}
+
+#[test]
+fn bench_prints_values_for_a_spreadsheet() {
+    let arguments = ["bench", "--sizes", "64", "--depths", "1", "--rounds", "1", "--operations", "send,read"];
+    let text = stdout(&dat(&arguments).args(["--csv", "--vs", "softroce"]).output().expect("it starts"));
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    let rows: Vec<&[&str]> = lines[1..].iter().map(|line| &line[..3]).collect();
+    let expected = [
+        ["tcp-emu", "send", "64"],
+        ["softroce", "send", "64"],
+        ["tcp-emu", "read", "64"],
+        ["softroce", "read", "64"],
+    ];
+    assert_eq!(rows, expected, "{text}");
+    assert!(lines.iter().all(|line| line.len() == lines[0].len()), "{text}");
+    let at = lines[0].iter().position(|column| *column == "bytes_per_second").expect("a column");
+    assert!(lines[1..].iter().all(|line| line[at].parse::<f64>().is_ok_and(|rate| rate > 0.0)), "{text}");
+}
+
+#[test]
+fn bench_measures_for_as_long_and_where_it_is_told() {
+    let processor = {
+        let list = std::fs::read_to_string("/proc/self/status").expect("it is there");
+        let list = list.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("a line");
+        list.trim().split(['-', ',']).next().expect("a number").to_owned()
+    };
+    let both = format!("{processor},{processor}");
+    let arguments = ["bench", "--sizes", "64", "--depths", "1", "--operations", "read", "--json"];
+    let output = dat(&arguments).args(["--duration", "1", "--cpus", &both]).output().expect("it starts");
+    let document: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+    let number: u64 = processor.parse().expect("a number");
+    assert_eq!(document["pinned"], serde_json::json!([number, number]));
+    assert_eq!(document["points"][0]["wait"], "Block", "they would keep each other from working");
+    assert!(
+        document["points"][0]["figures"][0]["rounds"].as_u64().is_some_and(|rounds| rounds >= 1),
+        "{document}"
+    );
+    let command = document["command"].as_str().expect("text");
+    assert!(command.starts_with("dat bench --sizes 64 ") && command.ends_with(&both), "{command}");
 }
 
 #[test]
 fn who_calls_over_another_wire_is_told_which_is_served() {
     let server = Server::of(&["tcp-emu"]);
-    let output = dat(&["ping", &server.1.to_string(), "--ia", "softroce"]).output().expect("it starts");
+    let output = dat(&["ping", &server.at.to_string(), "--ia", "softroce"]).output().expect("it starts");
     let text = String::from_utf8_lossy(&output.stderr);
     let why = "127.0.0.1 serves an adapter of tcp-emu, and softroce is of softroce: `dat serve --adapter softroce` there";
     assert!(!output.status.success() && text.contains(why), "{text}");
@@ -208,13 +313,13 @@ fn who_calls_over_another_wire_is_told_which_is_served() {
 #[test]
 fn bench_with_another_host_asks_for_the_adapters_that_are_served_there() {
     let server = Server::of(&["tcp-emu", "softroce"]);
-    let host = server.1.to_string();
+    let host = server.at.to_string();
     let document = bench(&[&host, "--operations", "write"]);
     assert_eq!(document["adapters"].as_array().map(Vec::len), Some(1), "{document}");
     let document = bench(&[&host, "--operations", "write", "--vs", "softroce"]);
     assert_eq!(document["adapters"][1]["provider"], "softroce", "{document}");
     let one = Server::start();
-    let output = dat(&SHORT).args([&one.1.to_string(), "--vs", "softroce"]).output().expect("it starts");
+    let output = dat(&SHORT).args([&one.at.to_string(), "--vs", "softroce"]).output().expect("it starts");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(
         text.contains("asked for 2 adapters, and 1 served: `dat serve` with --adapter once more"),
@@ -233,6 +338,11 @@ fn bench_says_what_it_cannot_do_before_it_begins() {
             "need 2048 MiB of memory at each end; 1024 MiB is the most",
         ),
         (&["--html", "/no/such/page"], "writing /no/such/page"),
+        (&["--duration", "0.1"], "expected 0.5 to 3600 seconds"),
+        (&["--duration", "1", "--rounds", "5"], "cannot be used with"),
+        (&["--cpus", "0"], "--cpus takes two processors"),
+        (&["--cpus", "0,99999"], "this process may not run on processor 99999"),
+        (&["--csv", "--json"], "cannot be used with"),
         (&["--plain", "--vs", "softroce"], "cannot be used with"),
         (&["--row", "64 B"], "--plain"),
         (&["--vs", "nowhere"], "nowhere"),

@@ -43,13 +43,16 @@ fn positive(value: &Value) -> bool {
 
 #[test]
 fn without_arguments_every_way_to_move_data_is_verified() {
-    assert_everything_is_verified(&["--json"], "tcp-emu");
+    assert_everything_is_verified(&["--json", "--rounds", "1"], "tcp-emu");
 }
 
 #[test]
 fn the_other_adapter_moves_data_in_every_way_too() {
-    assert_everything_is_verified(&["--json", "--adapter", "softroce"], "softroce");
-    assert_everything_is_verified(&["--json", "--adapter", "softroce", "--address", "::1"], "softroce");
+    assert_everything_is_verified(&["--json", "--rounds", "1", "--adapter", "softroce"], "softroce");
+    assert_everything_is_verified(
+        &["--json", "--rounds", "1", "--adapter", "softroce", "--address", "::1"],
+        "softroce",
+    );
 }
 
 fn assert_everything_is_verified(arguments: &[&str], provider: &str) {
@@ -64,12 +67,14 @@ fn assert_everything_is_verified(arguments: &[&str], provider: &str) {
         .map(|row| (row["size"].as_u64().expect("a size"), row["operation"].as_str().expect("an operation")))
         .collect();
     let operations = ["send", "rdma_write", "rdma_read"];
-    let sizes = [1, 64, 4096, 65536, 1 << 20, 16 << 20];
+    let sizes = [64, 4096, 65536, 1 << 20];
     let expected: Vec<_> =
         sizes.iter().flat_map(|&size| operations.map(|operation| (size, operation))).collect();
     assert_eq!(keys, expected);
+    assert_eq!(document["also_verified"], serde_json::json!([1, 16 << 20]));
     for row in rows {
         assert_eq!(row["verified"], true, "{row}");
+        assert!(row["rounds"].as_u64().is_some_and(|rounds| rounds >= 1), "{row}");
         for field in ["latency", "raw_latency", "bandwidth", "raw_bandwidth"] {
             assert!(positive(&row[field]), "{field}: {row}");
         }
@@ -78,12 +83,13 @@ fn assert_everything_is_verified(arguments: &[&str], provider: &str) {
 
 #[test]
 fn the_table_fits_a_terminal_and_has_no_colours_in_a_file() {
-    let output = run(&mut dat(&[]));
+    let output = run(&mut dat(&["--rounds", "2"]));
     let text = stdout(&output);
     assert!(output.status.success(), "{text}{}", stderr(&output));
-    assert_eq!(text.lines().filter(|line| line.ends_with("verified")).count(), 18, "{text}");
+    assert_eq!(text.lines().filter(|line| line.ends_with("  verified")).count(), 12, "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert!(!text.contains('\x1b'));
+    assert!(text.contains("Each figure is the median of "), "{text}");
     assert_eq!(stderr(&output), "");
 }
 
@@ -444,7 +450,8 @@ fn bench_measures_a_row_against_plain_tcp() {
     let document = json(&output);
     assert!(output.status.success(), "{}", stderr(&output));
     let [row] = document["rows"].as_array().expect("rows").as_slice() else { panic!("one row: {document}") };
-    assert_eq!(row["rounds"].as_array().expect("rounds").len(), 5);
+    // A machine that is very busy has fewer.
+    assert!(row["rounds"].as_array().is_some_and(|rounds| (1..=5).contains(&rounds.len())), "{row}");
     let number = |field: &str| row[field].as_f64().expect("a number");
     assert!(number("ratio_min") > 0.0 && number("ratio_min") <= number("ratio"));
     assert!(number("ratio") <= number("ratio_max"));
@@ -499,7 +506,7 @@ fn a_process_ends_with_its_parent() {
     let (ours, theirs) = UnixStream::pair().expect("sockets");
     let mut child = dat(&["peer"]).stdin(OwnedFd::from(theirs)).spawn().expect("the program starts");
     let plan = r#"{"role":"Server","adapters":["tcp-emu"],"address":"127.0.0.1","server":null,"cpu":null,
-        "wait":"Poll","raw_wait":"Poll","work":{"Demo":{"sizes":[64]}}}"#;
+        "wait":"Poll","raw_wait":"Poll","work":{"Demo":{"sizes":[64],"unmeasured":[],"rounds":1}}}"#;
     writeln!(&ours, "{}", plan.replace('\n', " ")).expect("it listens");
     let mut line = String::new();
     BufReader::new(&ours).read_line(&mut line).expect("it speaks");
@@ -511,7 +518,7 @@ fn a_process_ends_with_its_parent() {
 #[test]
 fn what_providers_print_does_not_disturb_the_result() {
     // The registry prints each step to standard output, from within both processes, as a noisy provider would.
-    let output = run(dat(&["--json"]).env("DAT_DBG_TYPE", "0xff").env("DAT_DBG_DEST", "1"));
+    let output = run(dat(&["--json", "--rounds", "1"]).env("DAT_DBG_TYPE", "0xff").env("DAT_DBG_DEST", "1"));
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(json(&output)["verified"], true);
     let noise = stderr(&output);

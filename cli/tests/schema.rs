@@ -60,7 +60,8 @@ fn every_document_is_as_its_schema_says() {
 
 #[test]
 fn the_demonstration_is_as_its_schema_says() {
-    let output = dat(&["--json"]).env("DAT_OVERRIDE", "/dev/null").output().expect("it starts");
+    let output =
+        dat(&["--json", "--rounds", "1"]).env("DAT_OVERRIDE", "/dev/null").output().expect("it starts");
     is_valid(&["demo"], &serde_json::from_slice(&output.stdout).expect("JSON"));
 }
 
@@ -116,7 +117,7 @@ fn who_serves_says_where() {
 
 #[test]
 fn a_process_tells_what_its_adapters_do_while_it_runs() {
-    let mut ping = dat(&["ping", "--block", "--count", "10000000"]);
+    let mut ping = dat(&["ping", "--block", "--count", "10000000", "--interval", "0", "--quiet"]);
     ping.env("OPENDAT_STATS", "1").env("DAT_OVERRIDE", "/dev/null").stdout(Stdio::null());
     let _ping = Killed(ping.spawn().expect("it starts"));
     let since = Instant::now();

@@ -4,17 +4,18 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::{Document, Figures, Measured};
+use crate::machine::Circumstances;
 use crate::measure::Operation;
 use crate::times::Times;
 use crate::{bench::text, units};
 
 /// Of a plot, in pixels, and of what is around its area.
-const WIDTH: f64 = 380.0;
-const HEIGHT: f64 = 250.0;
-const LEFT: f64 = 62.0;
+const WIDTH: f64 = 400.0;
+const HEIGHT: f64 = 270.0;
+const LEFT: f64 = 80.0;
 const RIGHT: f64 = 12.0;
 const TOP: f64 = 30.0;
-const BOTTOM: f64 = 34.0;
+const BOTTOM: f64 = 52.0;
 
 /// The lines' dashes, by their place among those of one adapter.
 const DASHES: [&str; 5] = ["", "7 3", "2 3", "9 3 2 3", "1 5"];
@@ -30,19 +31,42 @@ struct Line {
     points: Vec<(usize, f64, String)>,
 }
 
-/// What is drawn: its title, its unit and how it is found.
-type Plot = (&'static str, fn(f64) -> String, fn(&Figures) -> Option<f64>);
+/// What is drawn.
+struct Plot {
+    title: &'static str,
+    /// The axis of the values, with its unit.
+    axis: &'static str,
+    /// A value for people.
+    unit: fn(f64) -> String,
+    value: fn(&Figures) -> Option<f64>,
+}
 
 const PLOTS: &[Plot] = &[
-    ("latency, p50", units::time, |figures| Some(figures.latency.p50)),
-    ("latency, p99", units::time, |figures| figures.latency.p99),
-    ("latency, p99.9", units::time, |figures| figures.latency.p999),
-    ("bandwidth", units::bandwidth, |figures| Some(figures.bytes_per_second)),
-    ("operations for each second", units::rate, |figures| Some(figures.operations_per_second)),
-    ("processor time of an operation, both ends", units::time, |figures| {
-        Some(figures.client_cpu + figures.server_cpu)
-    }),
+    Plot { title: "latency, p50", axis: TIME, unit: units::time, value: |figures| Some(figures.latency.p50) },
+    Plot { title: "latency, p99", axis: TIME, unit: units::time, value: |figures| figures.latency.p99 },
+    Plot { title: "latency, p99.9", axis: TIME, unit: units::time, value: |figures| figures.latency.p999 },
+    Plot {
+        title: "bandwidth",
+        axis: "bytes a second (kB/s, MB/s, GB/s)",
+        unit: units::bandwidth,
+        value: |figures| Some(figures.bytes_per_second),
+    },
+    Plot {
+        title: "operations for each second",
+        axis: "operations a second (/s, k/s, M/s)",
+        unit: units::rate,
+        value: |figures| Some(figures.operations_per_second),
+    },
+    Plot {
+        title: "processor time of an operation, both ends",
+        axis: TIME,
+        unit: units::time,
+        value: |figures| Some(figures.client_cpu + figures.server_cpu),
+    },
 ];
+
+const TIME: &str = "time (µs, ms, s)";
+const SIZE: &str = "message size (bytes; KiB and MiB are powers of two)";
 
 /// The whole page.
 pub(super) fn page(document: &Document) -> String {
@@ -53,19 +77,44 @@ pub(super) fn page(document: &Document) -> String {
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
          <link rel=\"icon\" href=\"data:,\">\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n\
          <p class=\"notes\">{}</p>\n",
-        escaped(&text::notes(document))
+        text::notes(document)
+            .iter()
+            .map(|note| escaped(note))
+            .collect::<Vec<_>>()
+            .join("</p>\n<p class=\"notes\">")
     );
+    page += &circumstances(document);
+    let sizes: BTreeSet<usize> = document.points.iter().map(|row| row.size).collect();
     for operation in operations(document) {
         let rows: Vec<&Measured> = document.points.iter().filter(|row| row.operation == operation).collect();
         let _ = writeln!(page, "<h2>{}</h2>\n<div class=\"plots\">", operation.name());
-        for (title, unit, value) in PLOTS {
-            page += &plot(title, *unit, &lines(document, &rows, *unit, value));
+        for drawn in PLOTS {
+            page += &plot(drawn, &sizes, &lines(document, &rows, drawn));
         }
         page += "</div>\n";
     }
     page += &table(document);
     page += "</body>\n</html>\n";
     page
+}
+
+/// When, with what and on what it was measured.
+fn circumstances(document: &Document) -> String {
+    let Circumstances { date, version, command, cpu, processors, kernel } = &document.circumstances;
+    let processors = format!("{cpu}, {}", units::plural(*processors, "processor", "processors"));
+    let kernel = format!("Linux {kernel}");
+    let rows = [
+        ("date", date.as_str()),
+        ("version", version),
+        ("command", command),
+        ("CPU", &processors),
+        ("kernel", &kernel),
+    ];
+    let mut list = "<dl>\n".to_owned();
+    for (name, value) in rows {
+        let _ = writeln!(list, "<dt>{name}<dd>{}", escaped(value));
+    }
+    list + "</dl>\n"
 }
 
 /// In the order in which they were measured.
@@ -80,12 +129,7 @@ fn operations(document: &Document) -> Vec<Operation> {
 }
 
 /// A line for each depth and number of connections, of each adapter.
-fn lines(
-    document: &Document,
-    rows: &[&Measured],
-    unit: fn(f64) -> String,
-    value: impl Fn(&Figures) -> Option<f64>,
-) -> Vec<Line> {
+fn lines(document: &Document, rows: &[&Measured], Plot { unit, value, .. }: &Plot) -> Vec<Line> {
     let kinds: BTreeSet<(usize, usize)> = rows.iter().map(|row| (row.connections, row.depth)).collect();
     let mut lines = Vec::new();
     for (adapter, subject) in document.adapters.iter().enumerate() {
@@ -105,11 +149,12 @@ fn lines(
     lines
 }
 
-/// Both axes are logarithmic.
-fn plot(title: &str, unit: fn(f64) -> String, lines: &[Line]) -> String {
+/// Both axes are logarithmic. All plots of a page have the same sizes on theirs.
+fn plot(Plot { title, axis, unit, .. }: &Plot, sizes: &BTreeSet<usize>, lines: &[Line]) -> String {
     let all = || lines.iter().flat_map(|line| &line.points).filter(|(_, value, _)| *value > 0.0);
-    let sizes: BTreeSet<usize> = all().map(|(size, ..)| *size).collect();
-    let (Some(&least), Some(&most)) = (sizes.first(), sizes.last()) else { return String::new() };
+    let (Some(&least), Some(&most), Some(_)) = (sizes.first(), sizes.last(), all().next()) else {
+        return String::new();
+    };
     let low = all().map(|(_, value, _)| value.log10()).fold(f64::INFINITY, f64::min);
     let high = all().map(|(_, value, _)| value.log10()).fold(f64::NEG_INFINITY, f64::max);
     // Some air, also where all values are one.
@@ -118,9 +163,13 @@ fn plot(title: &str, unit: fn(f64) -> String, lines: &[Line]) -> String {
     let x = |size: usize| LEFT + ((size as f64).log2() - least) / (most - least) * (WIDTH - LEFT - RIGHT);
     let y = |value: f64| HEIGHT - BOTTOM - (value.log10() - low) / (high - low) * (HEIGHT - TOP - BOTTOM);
 
+    let (middle, centre) = ((LEFT + WIDTH - RIGHT) / 2.0, (TOP + HEIGHT - BOTTOM) / 2.0);
     let mut svg = format!(
         "<figure>\n<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">\n\
-         <text class=\"title\" x=\"{LEFT}\" y=\"16\">{title}</text>\n"
+         <text class=\"title\" x=\"{LEFT}\" y=\"16\">{title}</text>\n\
+         <text class=\"axis\" text-anchor=\"middle\" x=\"{middle}\" y=\"{}\">{SIZE}</text>\n\
+         <text class=\"axis\" text-anchor=\"middle\" transform=\"translate(12 {centre}) rotate(-90)\">{axis}</text>\n",
+        HEIGHT - 8.0
     );
     for tick in ticks(low, high) {
         let (y, right) = (y(tick), WIDTH - RIGHT);
@@ -133,12 +182,14 @@ fn plot(title: &str, unit: fn(f64) -> String, lines: &[Line]) -> String {
             unit(tick)
         );
     }
-    for &size in thinned(&sizes).iter() {
+    for size in thinned(sizes) {
+        let (x, bottom) = (x(size), HEIGHT - BOTTOM);
         let _ = writeln!(
             svg,
-            "<text class=\"tick\" text-anchor=\"middle\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            x(size),
-            HEIGHT - BOTTOM + 18.0,
+            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{bottom}\" y2=\"{}\"/>\
+             <text class=\"tick\" text-anchor=\"middle\" x=\"{x:.1}\" y=\"{}\">{}</text>",
+            bottom + 4.0,
+            bottom + 18.0,
             units::size(size)
         );
     }
@@ -199,11 +250,13 @@ fn thinned(sizes: &BTreeSet<usize>) -> Vec<usize> {
 
 fn table(document: &Document) -> String {
     let mut table = "<h2>Figures</h2>\n<table>\n<tr><th>operation<th>size<th>depth<th>connections<th>adapter\
-                     <th>p50<th>p99<th>p99.9<th>bandwidth<th>rate<th>client CPU<th>server CPU</tr>\n"
+                     <th>p50<th>p99<th>p99.9<th>spread<th>bandwidth<th>rate<th>spread<th>client CPU<th>server CPU\
+                     <th></tr>\n"
         .to_owned();
     for row in &document.points {
         for (figures, adapter) in row.figures.iter().zip(&document.adapters) {
             let latency = |time: Option<f64>| time.map_or_else(String::new, units::time);
+            let spread = |spread: Option<f64>| spread.map_or_else(String::new, units::spread);
             let Times { p50, p99, p999, .. } = figures.latency;
             let cells = [
                 row.operation.name().to_owned(),
@@ -214,10 +267,13 @@ fn table(document: &Document) -> String {
                 units::time(p50),
                 latency(p99),
                 latency(p999),
+                spread(figures.latency_spread),
                 units::bandwidth(figures.bytes_per_second),
                 units::rate(figures.operations_per_second),
+                spread(figures.rate_spread),
                 units::time(figures.client_cpu),
                 units::time(figures.server_cpu),
+                if figures.noisy { "noisy" } else { "" }.to_owned(),
             ];
             let _ = writeln!(table, "<tr><td>{}</tr>", cells.join("<td>"));
         }
@@ -234,11 +290,12 @@ const STYLE: &str = "
 @media (prefers-color-scheme: dark) {
   :root { --ink: #dfe5ea; --faint: #93a0ac; --grid: #333d47; --paper: #171c21; --a0: #6db3ee; --a1: #f0a060 }
 }
-body { font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 82em; margin: 2em auto; padding: 0 1em }
+body { font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 86em; margin: 2em auto; padding: 0 1em }
 h1 { font-size: 1.5em } h2 { font-size: 1.15em; margin-top: 2em }
 .notes { color: var(--faint) }
+dl { display: grid; grid-template-columns: max-content auto; gap: .1em 1em } dt { color: var(--faint) } dd { margin: 0 }
 .plots { display: flex; flex-wrap: wrap; gap: 1.2em 2em }
-figure { margin: 0; width: 380px }
+figure { margin: 0; width: 400px }
 figcaption { color: var(--faint); font-size: 12px }
 figcaption span { white-space: nowrap; margin-right: .8em }
 svg { width: 100%; height: auto } svg.key { width: 26px; height: 8px; margin-right: .4em }
@@ -246,7 +303,7 @@ polyline { fill: none; stroke-width: 1.8 }
 polyline.a0 { stroke: var(--a0) } polyline.a1 { stroke: var(--a1) }
 circle.a0 { fill: var(--a0) } circle.a1 { fill: var(--a1) }
 .grid { stroke: var(--grid) }
-text { font-size: 11px; fill: var(--faint) } text.title { font-size: 13px; fill: var(--ink) }
+text { font-size: 11px; fill: var(--faint) } text.axis { font-size: 10px } text.title { font-size: 13px; fill: var(--ink) }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 13px }
 th, td { padding: .2em .7em; text-align: right; border-bottom: 1px solid var(--grid) }
 th:first-child, td:first-child, th:nth-child(5), td:nth-child(5) { text-align: left }
@@ -254,6 +311,7 @@ th:first-child, td:first-child, th:nth-child(5), td:nth-child(5) { text-align: l
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::{document, measured};
     use super::*;
 
     #[test]
@@ -261,5 +319,48 @@ mod tests {
         assert_eq!(ticks(0.0, 3.0), [1.0, 10.0, 100.0, 1000.0]);
         assert_eq!(ticks(0.0, 2.0), [1.0, 3.0, 10.0, 30.0, 100.0]);
         assert_eq!(ticks(0.2, 0.8), [2.0, 3.0, 5.0]);
+    }
+
+    /// The places of the labels below the axes.
+    fn labels(page: &str) -> Vec<Vec<(String, String)>> {
+        let plots = page.split("<figure>").skip(1);
+        let label = |line: &str| {
+            let (_, rest) = line.split_once("<text class=\"tick\" text-anchor=\"middle\" x=\"")?;
+            let (x, rest) = rest.split_once('"')?;
+            let (_, text) = rest.split_once('>')?;
+            Some((x.to_owned(), text.split('<').next()?.to_owned()))
+        };
+        plots.map(|plot| plot.lines().filter_map(label).collect()).collect()
+    }
+
+    #[test]
+    fn all_plots_have_the_same_sizes_below_and_name_both_axes() {
+        let atomic = Measured { operation: Operation::FetchAdd, ..measured(8, 1) };
+        let page = page(&document(vec![measured(64, 1), measured(1 << 20, 1), measured(64, 16), atomic]));
+        let labels = labels(&page);
+        // None for p99.9, for which there were too few.
+        assert_eq!(labels.len(), 2 * (PLOTS.len() - 1), "{page}");
+        let texts: Vec<&str> = labels[0].iter().map(|(_, text)| text.as_str()).collect();
+        assert_eq!(texts, ["8 B", "64 B", "1 MiB"]);
+        assert!(labels.iter().all(|others| *others == labels[0]), "{labels:?}");
+        assert_eq!(page.matches(SIZE).count(), labels.len());
+        for axis in [TIME, "bytes a second (kB/s", "operations a second (/s"] {
+            assert!(page.contains(axis), "{axis}");
+        }
+    }
+
+    #[test]
+    fn a_page_says_when_and_on_what_it_was_measured() {
+        let page = page(&document(vec![measured(64, 1)]));
+        for words in [
+            "<dt>date<dd>2026-11-25T07:03:04Z",
+            "<dt>version<dd>0.1.0",
+            "<dt>command<dd>dat bench --html 'a &lt;b&gt;'",
+            "<dt>CPU<dd>A CPU, 2 processors",
+            "<dt>kernel<dd>Linux 6.1",
+        ] {
+            assert!(page.contains(words), "{words}: {page}");
+        }
+        assert!(page.contains("<td>±4 %") && !page.contains("<script"), "{page}");
     }
 }

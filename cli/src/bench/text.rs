@@ -4,174 +4,387 @@ use std::io::{Write, stdout};
 
 use anyhow::Result;
 
+use super::work::LONGEST;
 use super::{Document, Figures, Measured};
 use crate::measure::Wait;
-use crate::table::{Align::*, Colour, Table, colour};
+use crate::rounds::{OPERATIONS, SHORTEST};
+use crate::table::{Align::*, Colour, Table, colour, wrapped};
 use crate::times::Times;
 use crate::units;
 
 /// Of one adapter.
-const ALONE: Table<10> = Table {
+const ALONE: Table<8> = Table {
+    columns: [(Left, 19), (Right, 5), (Right, 7), (Right, 7), (Right, 9), (Right, 6), (Right, 7), (Right, 6)],
+};
+
+/// The same, with everything.
+const ALONE_WIDE: Table<12> = Table {
     columns: [
-        (Left, 16),
+        (Left, 19),
+        (Right, 5),
+        (Right, 5),
+        (Right, 7),
+        (Right, 7),
+        (Right, 7),
         (Right, 6),
-        (Right, 5),
-        (Right, 5),
-        (Right, 8),
-        (Right, 8),
-        (Right, 8),
         (Right, 9),
-        (Right, 8),
+        (Right, 6),
+        (Right, 6),
         (Right, 17),
+        (Right, 5),
     ],
 };
 
 /// Of two.
-const COMPARED: Table<9> = Table {
+const COMPARED: Table<7> =
+    Table { columns: [(Left, 19), (Right, 5), (Left, 9), (Right, 11), (Right, 11), (Right, 5), (Right, 6)] };
+
+/// The same, with the spread of each.
+const COMPARED_WIDE: Table<9> = Table {
     columns: [
-        (Left, 16),
-        (Right, 6),
+        (Left, 19),
         (Right, 5),
         (Right, 5),
         (Left, 9),
-        (Right, 12),
-        (Right, 12),
+        (Right, 18),
+        (Right, 18),
         (Right, 6),
         (Right, 9),
+        (Right, 5),
     ],
 };
 
-pub(super) fn head(adapters: &[String]) -> Result<()> {
-    let lines = match adapters {
-        [first, second] => vec![COMPARED.row([
-            "operation",
-            "size",
-            "depth",
-            "conns",
-            "",
-            first,
-            second,
-            "ratio",
-            "CPU ratio",
-        ])],
-        _ => vec![
-            ALONE.row(["", "", "", "", "latency", "", "", "", "", "CPU time, each"]),
-            ALONE.row([
-                "operation",
-                "size",
-                "depth",
-                "conns",
-                "p50",
-                "p99",
-                "p99.9",
-                "bandwidth",
-                "rate",
-                "client + server",
-            ]),
-        ],
-    };
-    for line in lines {
+pub(super) fn head(adapters: &[String], wide: bool) -> Result<()> {
+    for line in heads(adapters, wide) {
         writeln!(stdout(), "{}", colour(&line, Colour::Strong))?;
     }
     Ok(())
 }
 
-pub(super) fn row(row: &Measured) -> Result<()> {
-    let line = match &row.figures[..] {
-        [one] => alone(row, one),
-        [first, second] => compared(row, first, second),
-        _ => return Ok(()),
-    };
-    writeln!(stdout(), "{line}")?;
+fn heads(adapters: &[String], wide: bool) -> Vec<String> {
+    let first = format!("{:<12}{:>7}", "operation", "size");
+    match (adapters, wide) {
+        ([a, b], false) => {
+            vec![COMPARED.row([&first, "depth", "", &cut(a, 11), &cut(b, 11), "ratio", "spread"])]
+        }
+        ([a, b], true) => vec![COMPARED_WIDE.row([
+            &first,
+            "depth",
+            "conns",
+            "",
+            &cut(a, 18),
+            &cut(b, 18),
+            "ratio",
+            "CPU ratio",
+            "",
+        ])],
+        (_, false) => vec![
+            ALONE.row(["", "", "latency", "", "", "", "CPU", ""]),
+            ALONE.row([&first, "depth", "p50", "p99", "bandwidth", "ops/s", "each", "spread"]),
+        ],
+        (_, true) => vec![
+            ALONE_WIDE.row(["", "", "", "latency", "", "", "", "", "", "", "CPU time, each", ""]),
+            ALONE_WIDE.row([
+                &first,
+                "depth",
+                "conns",
+                "p50",
+                "p99",
+                "p99.9",
+                "spread",
+                "bandwidth",
+                "ops/s",
+                "spread",
+                "client + server",
+                "",
+            ]),
+        ],
+    }
+}
+
+/// No more than fits.
+fn cut(name: &str, width: usize) -> String {
+    match name.chars().count() {
+        fits if fits <= width => name.to_owned(),
+        _ => name.chars().take(width - 1).chain(['…']).collect(),
+    }
+}
+
+pub(super) fn row(row: &Measured, wide: bool) -> Result<()> {
+    writeln!(stdout(), "{}", line(row, wide))?;
     Ok(())
 }
 
-fn point(row: &Measured) -> [String; 4] {
-    [
-        row.operation.name().to_owned(),
-        units::size(row.size),
-        row.depth.to_string(),
-        row.connections.to_string(),
-    ]
+/// A row without its end.
+fn line(row: &Measured, wide: bool) -> String {
+    match (&row.figures[..], wide) {
+        ([one], false) => alone(row, one),
+        ([one], true) => alone_wide(row, one),
+        ([first, second], false) => compared(row, first, second),
+        ([first, second], true) => compared_wide(row, first, second),
+        _ => String::new(),
+    }
+}
+
+/// The operation and the size, which share a column.
+fn point(row: &Measured) -> String {
+    format!("{:<12}{:>7}", row.operation.short(), units::size(row.size))
+}
+
+/// The depth, of each connection where there are several.
+fn depth(row: &Measured) -> String {
+    match row.connections {
+        1 => row.depth.to_string(),
+        many => format!("{many}×{}", row.depth),
+    }
+}
+
+fn spread(spread: Option<f64>) -> String {
+    spread.map_or_else(String::new, units::spread)
+}
+
+/// The spread of figures, or that they are noisy.
+fn judged<'a>(figures: impl IntoIterator<Item = &'a Figures> + Clone) -> String {
+    match figures.clone().into_iter().any(|figures| figures.noisy) {
+        true => colour(&format!("{:>6}", "noisy"), Colour::Bad),
+        false => spread(figures.into_iter().filter_map(Figures::spread).max_by(f64::total_cmp)),
+    }
 }
 
 fn alone(row: &Measured, figures: &Figures) -> String {
-    let [operation, size, depth, connections] = point(row);
+    let Times { p50, p99, .. } = figures.latency;
+    ALONE.row([
+        point(row),
+        depth(row),
+        units::time(p50),
+        p99.map_or_else(String::new, units::time),
+        units::bandwidth(figures.bytes_per_second),
+        units::count(figures.operations_per_second),
+        units::time(figures.client_cpu + figures.server_cpu),
+        judged([figures]),
+    ])
+}
+
+fn alone_wide(row: &Measured, figures: &Figures) -> String {
     let latency = |time: Option<f64>| time.map_or_else(String::new, units::time);
     let Times { p50, p99, p999, .. } = figures.latency;
-    ALONE.row([
-        operation,
-        size,
-        depth,
-        connections,
+    ALONE_WIDE.row([
+        point(row),
+        row.depth.to_string(),
+        row.connections.to_string(),
         units::time(p50),
         latency(p99),
         latency(p999),
+        spread(figures.latency_spread),
         units::bandwidth(figures.bytes_per_second),
-        units::rate(figures.operations_per_second),
+        units::count(figures.operations_per_second),
+        spread(figures.rate_spread),
         format!("{} + {}", units::time(figures.client_cpu), units::time(figures.server_cpu)),
+        noisy([figures]),
     ])
+}
+
+fn noisy<'a>(figures: impl IntoIterator<Item = &'a Figures>) -> String {
+    let is_noisy = figures.into_iter().any(|figures| figures.noisy);
+    if is_noisy { colour("noisy", Colour::Bad) } else { String::new() }
 }
 
 /// One of the figures: its name, how it is found and how it is written.
 type Figure = (&'static str, fn(&Figures) -> f64, fn(f64) -> String);
 
 /// What counts of a point: how long one takes where one is done at a time, else how much goes through.
-fn compared(row: &Measured, first: &Figures, second: &Figures) -> String {
-    let [operation, size, depth, connections] = point(row);
-    let (what, value, text): Figure = match row {
+fn figure(row: &Measured) -> Figure {
+    match row {
         Measured { depth: 1, connections: 1, .. } => ("p50", |figures| figures.latency.p50, units::time),
         Measured { size: ..1024, .. } => ("rate", |figures| figures.operations_per_second, units::rate),
         _ => ("bandwidth", |figures| figures.bytes_per_second, units::bandwidth),
-    };
+    }
+}
+
+fn compared(row: &Measured, first: &Figures, second: &Figures) -> String {
+    let (what, value, text) = figure(row);
     let (a, b) = (value(first), value(second));
-    let cpu = |figures: &Figures| figures.client_cpu + figures.server_cpu;
     COMPARED.row([
-        operation,
-        size,
-        depth,
-        connections,
+        point(row),
+        depth(row),
         what.to_owned(),
         text(a),
         text(b),
-        format!("{:.2}", a / b),
-        format!("{:.2}", cpu(first) / cpu(second)),
+        units::ratio(a / b),
+        judged([first, second]),
+    ])
+}
+
+fn compared_wide(row: &Measured, first: &Figures, second: &Figures) -> String {
+    let (what, value, text) = figure(row);
+    let (a, b) = (value(first), value(second));
+    let cpu = |figures: &Figures| figures.client_cpu + figures.server_cpu;
+    let of = |figures: &Figures, value: f64| {
+        let its = if what == "p50" { figures.latency_spread } else { figures.rate_spread };
+        format!("{} {:>6}", text(value), spread(its))
+    };
+    COMPARED_WIDE.row([
+        point(row),
+        row.depth.to_string(),
+        row.connections.to_string(),
+        what.to_owned(),
+        of(first, a),
+        of(second, b),
+        units::ratio(a / b),
+        units::ratio(cpu(first) / cpu(second)),
+        noisy([first, second]),
     ])
 }
 
 pub(super) fn foot(document: &Document) -> Result<()> {
-    let text = format!("\n{}", notes(document));
-    writeln!(stdout(), "{}", colour(&text, Colour::Faint))?;
+    let text = notes(document).iter().map(|note| wrapped(note, "")).collect::<Vec<_>>().join("\n");
+    writeln!(stdout(), "\n{}", colour(&text, Colour::Faint))?;
     Ok(())
 }
 
-/// How it was measured.
-pub(super) fn notes(document: &Document) -> String {
-    let Document { adapters, address, kernel, processors, pinned, rounds, points } = document;
+/// How it was measured, in paragraphs.
+pub(super) fn notes(document: &Document) -> Vec<String> {
+    let Document { adapters, address, circumstances, pinned, points, .. } = document;
     let subject = |subject: &super::Subject| format!("{} (provider {})", subject.name, subject.provider);
     let subjects = adapters.iter().map(subject).collect::<Vec<_>>().join(" and ");
+    let processors = circumstances.processors;
     let place = match pinned {
-        Some([client, server]) => format!("pinned to processors {client} and {server} of {processors}"),
-        None => format!("{processors} processors here"),
+        Some([Some(client), Some(server)]) => {
+            format!("pinned to processors {client} and {server} of {processors}")
+        }
+        Some([Some(client), None]) => format!("the client pinned to processor {client} of {processors} here"),
+        _ => format!("{processors} processors here"),
     };
     let polls = |point: &Measured| point.wait == Wait::Poll;
     let waits = match (points.iter().any(polls), points.iter().all(polls)) {
-        (_, true) => "Who waits polls, so that it uses processor time while it waits",
+        (_, true) => "Who waits polls, and uses processor time meanwhile",
         (true, false) => {
-            "Who waits polls, so that it uses processor time while it waits; where there are\n\
-             several connections it sleeps"
+            "Who waits polls, and uses processor time meanwhile; where there are several connections it sleeps"
         }
         (false, false) => "Who waits sleeps",
     };
+    let several = match points.iter().any(|point| point.connections > 1) {
+        true => {
+            " Depth 4×16: 4 connections with 16 operations outstanding on each. Their threads share the processors, so that a few \
+             operations take long and the rate is less than the median latency lets expect."
+        }
+        false => "",
+    };
     let turns =
-        if adapters.len() == 2 { ", the adapters in turn; ratio: the first to the second" } else { "" };
-    format!(
-        "{subjects} at {address}; {place}, Linux {kernel}.\n\
-         Medians of {}{turns}. Latency: half of the way there and back, a write\n\
-         with the send that announces it; all of it where an operation is answered; while\n\
-         so many are on their way as the depth and the number of connections say. A\n\
-         percentile that too few were measured for is left out.\n\
-         {waits}.",
-        units::plural(*rounds as usize, "round", "rounds")
-    )
+        if adapters.len() == 2 { " The adapters take turns; ratio: the first to the second." } else { "" };
+    let mut notes = vec![
+        format!("{subjects} at {address}; {place}, Linux {}.", circumstances.kernel),
+        rounds(document) + turns,
+        format!(
+            "Latency, while so many operations are outstanding as the depth says: half of the way there and back, of a write \
+             with the send that announces it; all of it where an operation is answered. Bandwidth and rate: one way, the next \
+             one posted when one has completed at its sender, in the same rounds.{several} {waits}."
+        ),
+    ];
+    let noisy = points.iter().filter(|point| point.figures.iter().any(|figures| figures.noisy)).count();
+    notes.extend((noisy > 0).then(|| units::noise(noisy)));
+    notes
+}
+
+/// What was measured for each figure.
+fn rounds(document: &Document) -> String {
+    let figures = || document.points.iter().flat_map(|point| &point.figures);
+    let count = units::rounds(figures().map(|figures| figures.rounds));
+    let mut text = format!(
+        "Each figure is the median of {count}; each lasts at least {} ms and has at least {} operations",
+        SHORTEST.as_millis(),
+        units::thousands(OPERATIONS)
+    );
+    let few = |point: &&Measured| point.figures.iter().any(|figures| figures.operations < OPERATIONS);
+    let mut sizes: Vec<usize> = document.points.iter().filter(few).map(|point| point.size).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    if !sizes.is_empty() {
+        let sizes = sizes.into_iter().map(units::size).collect::<Vec<_>>().join(", ");
+        text += &format!(" (of {sizes} as many as fit into {} ms)", LONGEST.as_millis());
+    }
+    text + ". Spread: half of the distance between the quartiles of the rounds, of latency or rate, whichever is larger."
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{document, measured};
+    use super::*;
+
+    /// With everything as long as it gets.
+    fn longest() -> Measured {
+        let mut row = measured(64 << 10, 1);
+        row.operation = crate::measure::Operation::CompareSwap;
+        row.figures[0].latency.p99 = Some(12.34e-3);
+        row
+    }
+
+    #[test]
+    fn lines_fit_a_terminal() {
+        let mut row = longest();
+        assert_eq!(
+            line(&row, false),
+            "compare-swap 64 KiB      1   999 µs  12.3 ms  65.5 TB/s  1000 M   700 µs    ±4 %"
+        );
+        assert!(line(&row, false).chars().count() <= 80);
+        row.figures[0].noisy = true;
+        assert!(line(&row, false).ends_with("   noisy") && line(&row, false).chars().count() <= 80);
+        let names = ["tcp-emu".to_owned(), "a-very-long-adapter".to_owned()];
+        let both = Measured { figures: vec![row.figures[0]; 2], depth: 16, ..longest() };
+        let several = Measured { connections: 64, depth: 16, ..longest() };
+        let lines = [
+            heads(&names[..1], false),
+            heads(&names, false),
+            vec![line(&both, false), line(&several, false)],
+        ];
+        for line in lines.concat() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        assert!(heads(&names, false)[0].contains(" a-very-lon… "), "{:?}", heads(&names, false));
+        assert!(line(&both, false).contains(" bandwidth ") && line(&several, false).contains(" 64×16 "));
+    }
+
+    #[test]
+    fn wide_lines_have_everything_in_its_column() {
+        let row = longest();
+        let wide = line(&row, true);
+        for words in ["12.3 ms", " 300 µs + 400 µs", " ±4 % ", " ±1 % "] {
+            assert!(wide.contains(words), "{words}: {wide}");
+        }
+        let names = ["tcp-emu".to_owned(), "softroce".to_owned()];
+        let [_, head] = &heads(&names[..1], true)[..] else { panic!("two lines") };
+        assert_eq!(head.find("client + server").map(|at| at + 15), Some(head.len()));
+        assert_eq!(wide.chars().count(), head.chars().count());
+        let both = Measured { figures: vec![row.figures[0]; 2], ..longest() };
+        assert!(line(&both, true).contains("999 µs   ±4 %"), "{}", line(&both, true));
+    }
+
+    #[test]
+    fn the_notes_say_how_it_was_measured_and_what_is_noisy() {
+        let quiet = document(vec![measured(64, 1), measured(64, 16)]);
+        let text = notes(&quiet).join(" ");
+        for words in [
+            "tcp-emu (provider tcp-emu) at 127.0.0.1; pinned to processors 0 and 1 of 2, Linux 6.1.",
+            "the median of 5 rounds; each lasts at least 50 ms and has at least 1,000 operations. Spread:",
+            "Who waits polls, and uses processor time meanwhile.",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        assert!(!text.contains("noisy"), "{text}");
+        let mut row = measured(1 << 20, 1);
+        row.connections = 4;
+        row.figures[0].noisy = true;
+        row.figures[0].rate_spread = Some(0.4);
+        row.figures[0].operations = 30;
+        row.figures[0].rounds = 3;
+        let text = notes(&document(vec![measured(64, 1), row])).join(" ");
+        for words in [
+            "the median of 3 to 5 rounds",
+            "(of 1 MiB as many as fit into 250 ms)",
+            "Depth 4×16: 4 connections",
+            "One row stayed noisy: ",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+    }
 }

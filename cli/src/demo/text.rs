@@ -1,0 +1,188 @@
+//! What the demonstration prints: a table whose rows come as they are measured, and how to read it.
+
+use std::fmt::Write as _;
+use std::io::{Write as _, stdout};
+
+use anyhow::Result;
+
+use super::{RULES, Row, UNMEASURED};
+use crate::peer::Facts;
+use crate::rounds::OPERATIONS;
+use crate::table::{Align::*, Colour, Table, colour, wrapped};
+use crate::{cpu, units};
+
+const NARROW: Table<8> = Table {
+    columns: [(Left, 12), (Right, 6), (Right, 8), (Right, 8), (Right, 9), (Right, 9), (Right, 6), (Left, 8)],
+};
+
+/// Each figure has its spread beside it.
+const WIDE: Table<8> = Table {
+    columns: [
+        (Left, 12),
+        (Right, 6),
+        (Right, 14),
+        (Right, 14),
+        (Right, 16),
+        (Right, 16),
+        (Right, 6),
+        (Left, 8),
+    ],
+};
+
+fn table(wide: bool) -> &'static Table<8> {
+    if wide { &WIDE } else { &NARROW }
+}
+
+pub(super) fn head(adapter: &str, address: &dat::Address, facts: &Facts, wide: bool) -> Result<()> {
+    let opening = format!(
+        "Two processes on this host, {adapter} at {address} (provider {}). They are connected, and have exchanged private \
+         data both ways.",
+        facts.provider()
+    );
+    let table = table(wide);
+    let above = table.row(["", "", "latency", "", "bandwidth", "", "", ""]);
+    let head = table.row(["operation", "size", "DAT", "raw TCP", "DAT", "raw TCP", "spread", "content"]);
+    let strong = |line: &str| colour(line, Colour::Strong);
+    writeln!(stdout(), "{}\n\n{}\n{}", wrapped(&opening, ""), strong(&above), strong(&head))?;
+    Ok(())
+}
+
+pub(super) fn row(row: &Row, wide: bool) -> Result<()> {
+    writeln!(stdout(), "{}", line(row, wide))?;
+    Ok(())
+}
+
+/// A row without its end.
+fn line(row: &Row, wide: bool) -> String {
+    let figure = |figure: String, spread: Option<f64>| match wide {
+        true => format!("{figure} {:>6}", spread.map_or_else(String::new, units::spread)),
+        false => figure,
+    };
+    let spread = match row.noisy {
+        true => colour(&format!("{:>6}", "noisy"), Colour::Bad),
+        false => row.spread().map_or_else(String::new, units::spread),
+    };
+    table(wide).row([
+        row.operation.name().to_owned(),
+        units::size(row.size),
+        figure(units::time(row.latency), row.latency_spread),
+        figure(units::time(row.raw_latency), row.raw_latency_spread),
+        figure(units::bandwidth(row.bandwidth), row.bandwidth_spread),
+        figure(units::bandwidth(row.raw_bandwidth), row.raw_bandwidth_spread),
+        spread,
+        colour("verified", Colour::Good),
+    ])
+}
+
+pub(super) fn foot(verified: bool, facts: &Facts, rows: &[Row]) -> Result<()> {
+    let verdict = if verified {
+        colour("All data arrived as it was sent; disconnected in order.", Colour::Good)
+    } else {
+        colour("Not all rows were verified.", Colour::Bad)
+    };
+    let waits = if cpu::two().is_some() { "spinning" } else { "asleep while they wait (one processor)" };
+    let notes = notes(waits, &facts.congestion_control, rows);
+    writeln!(stdout(), "\n{verdict}\n{}", colour(&notes, Colour::Faint))?;
+    Ok(())
+}
+
+/// How the figures came about.
+fn notes(waits: &str, congestion_control: &str, rows: &[Row]) -> String {
+    let unmeasured = UNMEASURED.map(units::size).join(" and ");
+    let how = format!(
+        "Latency: half a round trip, of an RDMA write with the send that announces it; all of an RDMA read. Bandwidth: one \
+         way. Raw TCP: the same sizes in the same rounds; both {waits}, congestion control {congestion_control}. Messages of \
+         {unmeasured} were verified, too."
+    );
+    [how, measured(rows), noise(rows)].iter().filter(|text| !text.is_empty()).fold(
+        String::new(),
+        |mut notes, text| {
+            let between = if notes.is_empty() { "" } else { "\n" };
+            // Writing to a string does not fail.
+            let _ = write!(notes, "{between}{}", wrapped(text, ""));
+            notes
+        },
+    )
+}
+
+/// What was measured for each figure.
+fn measured(rows: &[Row]) -> String {
+    let mut text = format!(
+        "Each figure is the median of {}; each lasts at least {} ms and has at least {} operations",
+        units::rounds(rows.iter().map(|row| row.rounds)),
+        RULES.shortest.as_millis(),
+        units::thousands(OPERATIONS)
+    );
+    let mut sizes: Vec<usize> =
+        rows.iter().filter(|row| row.operations < OPERATIONS).map(|row| row.size).collect();
+    sizes.dedup();
+    if !sizes.is_empty() {
+        let sizes: Vec<String> = sizes.into_iter().map(units::size).collect();
+        let longest = RULES.longest.as_millis();
+        text += &format!(" (of {} as many as fit into {longest} ms)", sizes.join(", "));
+    }
+    text + ". Spread: half of the distance between the quartiles of the rounds, of the figure of the row where it is largest."
+}
+
+fn noise(rows: &[Row]) -> String {
+    units::noise(rows.iter().filter(|row| row.noisy).count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::Operation;
+
+    /// With figures as long as they get.
+    fn row_of(operation: Operation, size: usize, noisy: bool) -> Row {
+        Row {
+            operation,
+            size,
+            latency: 999.4e-6,
+            latency_spread: Some(0.12),
+            raw_latency: 12.34e-3,
+            raw_latency_spread: Some(0.034),
+            bandwidth: 1.234e9,
+            bandwidth_spread: Some(if noisy { 1.23 } else { 0.05 }),
+            raw_bandwidth: 999e6,
+            raw_bandwidth_spread: None,
+            rounds: 5,
+            operations: if size > 4096 { 12 } else { 1200 },
+            noisy,
+        }
+    }
+
+    #[test]
+    fn rows_have_a_spread_and_fit_a_terminal() {
+        let row = row_of(Operation::Send, 64 << 10, false);
+        assert_eq!(
+            line(&row, false),
+            "send/receive  64 KiB    999 µs   12.3 ms  1.23 GB/s   999 MB/s   ±12 %  verified"
+        );
+        assert_eq!(line(&row, false).chars().count(), 80);
+        let noisy = row_of(Operation::RdmaRead, 1 << 20, true);
+        assert!(line(&noisy, false).ends_with("  noisy  verified"), "{}", line(&noisy, false));
+        assert_eq!(
+            line(&row, true),
+            "send/receive  64 KiB   999 µs  ±12 %  12.3 ms   ±3 %  1.23 GB/s   ±5 %   999 MB/s          ±12 %  verified"
+        );
+    }
+
+    #[test]
+    fn the_notes_say_what_does_not_hold() {
+        let rows = [row_of(Operation::Send, 64, false), row_of(Operation::Send, 1 << 20, true)];
+        let text = notes("spinning", "cubic", &rows);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let flat = text.replace('\n', " ");
+        for words in [
+            "the median of 5 rounds; each lasts at least 50 ms and has at least 1,000 operations",
+            "(of 1 MiB as many as fit into 55 ms)",
+            "Messages of 1 B and 16 MiB were verified, too.",
+            "One row stayed noisy: ",
+        ] {
+            assert!(flat.contains(words), "{words}: {flat}");
+        }
+        let quiet = notes("spinning", "cubic", &rows[..1]);
+        assert!(!quiet.contains("noisy") && !quiet.contains("as many as fit"), "{quiet}");
+    }
+}

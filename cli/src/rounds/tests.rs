@@ -1,0 +1,227 @@
+use super::*;
+
+const RULES: Rules = Rules {
+    rounds: ROUNDS,
+    duration: Duration::ZERO,
+    shortest: SHORTEST,
+    operations: OPERATIONS,
+    longest: Duration::from_millis(60),
+    attempts: 2,
+};
+
+/// A machine that is not there: each part takes so many seconds for an operation. `disturbed` says how many seconds are added to the
+/// trial of this number.
+struct Machine<'a> {
+    each: &'a [f64],
+    disturbed: &'a dyn Fn(usize) -> f64,
+    trials: Vec<(Step, f64)>,
+}
+
+impl Machine<'_> {
+    /// Does what the schedule asks for; the rate of each trial is its sample.
+    fn run(&mut self, rules: Rules) -> Rounds<Value> {
+        let mut schedule = Schedule::new(rules, self.each.len());
+        while let Some(step) = schedule.next() {
+            let number = self.trials.len();
+            assert!(number < 10_000, "it does not end");
+            let seconds = step.operations as f64 * self.each[step.part] + (self.disturbed)(number);
+            self.trials.push((step, seconds));
+            schedule.take(Trial {
+                operations: step.operations,
+                seconds,
+                sample: plain(step.operations as f64 / seconds),
+            });
+            assert!((0.0..=1.0).contains(&schedule.progress()));
+        }
+        schedule.into_rounds().expect("rounds")
+    }
+
+    fn spent(&self) -> f64 {
+        self.trials.iter().map(|(_, seconds)| seconds).sum()
+    }
+}
+
+fn machine<'a>(each: &'a [f64], disturbed: &'a dyn Fn(usize) -> f64) -> Machine<'a> {
+    Machine { each, disturbed, trials: Vec::new() }
+}
+
+fn plain(value: f64) -> Value {
+    Value { value, tail: 1.0 }
+}
+
+/// Whether they are the same but for what interruptions of a few milliseconds change.
+fn near(a: f64, b: f64) -> bool {
+    (a / b - 1.0).abs() < 0.01
+}
+
+#[test]
+fn every_trial_of_a_round_is_long_enough_and_has_enough_operations() {
+    let rounds = machine(&[5e-6, 20e-6, 55e-6], &|_| 0.0).run(RULES);
+    assert_eq!(rounds.count(), 5);
+    for trial in rounds.parts.iter().flatten() {
+        assert!(trial.seconds >= 0.05 && trial.operations >= 1000, "{trial:?}");
+        assert!(trial.seconds <= 0.061, "{trial:?}");
+    }
+    assert_eq!([0, 1, 2].map(|part| rounds.figure(part, |rate| rate.value).spread), [Some(0.0); 3]);
+    assert!(!rounds.is_noisy());
+}
+
+#[test]
+fn what_takes_long_has_as_many_operations_as_fit() {
+    let rounds = machine(&[2e-3, 0.2], &|_| 0.0).run(RULES);
+    let operations =
+        |part: usize| rounds.parts[part].iter().map(|trial| trial.operations).collect::<Vec<_>>();
+    assert!(operations(0).iter().all(|operations| (29..=30).contains(operations)), "60 ms of 2 ms each");
+    assert_eq!(operations(1), [1; 5], "one is longer than a round");
+    assert_eq!(rounds.operations(), 1);
+}
+
+/// The defect that this is for: the very first trial, of two operations, is interrupted for as long as a whole round.
+#[test]
+fn one_trial_that_is_interrupted_decides_nothing() {
+    let true_rate = 1.0 / 5e-6;
+    for interrupted in 0..60 {
+        for pause in [0.004, 0.06, 0.4] {
+            let disturbed = |number| if number == interrupted { pause } else { 0.0 };
+            let rounds = machine(&[5e-6], &disturbed).run(RULES);
+            assert!(rounds.operations() >= 10_000, "{interrupted}: {} operations", rounds.operations());
+            let rate = rounds.figure(0, |rate| rate.value);
+            assert!(near(rate.median, true_rate), "{interrupted}, {pause} s: {rate:?}");
+            assert!(!rounds.is_noisy(), "one of five rounds is not enough for that");
+        }
+    }
+}
+
+#[test]
+fn every_size_of_trial_may_be_interrupted_once() {
+    // Each trial that is the first of its part and size.
+    let each = [5e-6];
+    let quiet = {
+        let mut machine = machine(&each, &|_| 0.0);
+        machine.run(RULES);
+        machine.trials
+    };
+    let sizing = quiet.iter().filter(|(step, _)| step.operations < 10_000).count();
+    let disturbed = |number: usize| if number < 2 * sizing && number.is_multiple_of(2) { 0.01 } else { 0.0 };
+    let rounds = machine(&each, &disturbed).run(RULES);
+    assert!(near(rounds.figure(0, |rate| rate.value).median, 1.0 / 5e-6), "{rounds:?}");
+}
+
+#[test]
+fn a_noisy_row_is_measured_again_and_the_steadier_attempt_counts() {
+    let quiet = machine(&[5e-6], &|_| 0.0);
+    let until_rounds = {
+        let mut machine = quiet;
+        machine.run(RULES);
+        machine.trials.len() - ROUNDS
+    };
+    // Three of the first five rounds take twice as long.
+    let disturbed = |number: usize| match number.checked_sub(until_rounds) {
+        Some(0 | 2 | 4) => 0.055,
+        _ => 0.0,
+    };
+    let mut again = machine(&[5e-6], &disturbed);
+    let rounds = again.run(RULES);
+    assert_eq!(again.trials.len(), until_rounds + 2 * ROUNDS, "it was measured twice");
+    assert!(near(rounds.figure(0, |rate| rate.value).median, 1.0 / 5e-6) && !rounds.is_noisy(), "{rounds:?}");
+
+    let mut once = machine(&[5e-6], &disturbed);
+    let rounds = once.run(Rules { attempts: 1, ..RULES });
+    assert!(rounds.is_noisy(), "{rounds:?}");
+}
+
+/// All rounds agree, but a few operations take nearly all of the time: the median says 3 µs, and the rate 60,000 a second.
+#[test]
+fn a_row_whose_median_and_rate_contradict_each_other_is_noisy() {
+    let of = |tail: f64| {
+        let trial = Trial { operations: 3000, seconds: 0.05, sample: Value { value: 3e-6, tail } };
+        Rounds::of(vec![vec![trial; ROUNDS]])
+    };
+    assert!(!of(1.0).is_noisy() && !of(1.4).is_noisy());
+    assert!(of(1.6).is_noisy() && of(5.0).is_noisy());
+    let mut once = of(1.0);
+    once.parts[0][2].sample.tail = 100.0;
+    assert!(!once.is_noisy(), "one round of five does not count");
+}
+
+#[test]
+fn a_row_that_stays_noisy_ends_and_says_so() {
+    let disturbed = |number: usize| if number.is_multiple_of(2) { 0.04 } else { 0.0 };
+    let mut machine = machine(&[5e-6], &disturbed);
+    let rounds = machine.run(RULES);
+    assert!(rounds.is_noisy(), "{rounds:?}");
+    assert!(machine.trials.len() < 60, "{} trials", machine.trials.len());
+}
+
+#[test]
+fn a_busy_machine_is_not_measured_for_ever() {
+    // Each trial of a round takes a second more.
+    let disturbed = |number: usize| if number > 16 { 1.0 } else { 0.0 };
+    let mut machine = machine(&[5e-6, 5e-6], &disturbed);
+    let rounds = machine.run(RULES);
+    // Five rounds of two parts of 60 ms are 0.6 s; four times that, and the round that exceeds it.
+    assert!(machine.spent() < 4.0 * 0.6 + 2.2, "{} s", machine.spent());
+    assert!((1..ROUNDS).contains(&rounds.count()), "{rounds:?}");
+    assert!(rounds.is_noisy(), "too few rounds are not believed");
+}
+
+#[test]
+fn rounds_that_turn_out_too_short_begin_anew() {
+    // It becomes ten times as fast after the size was found: as when a processor has left its saving of power.
+    let mut schedule = Schedule::new(RULES, 1);
+    let mut settled = false;
+    while let Some(step) = schedule.next() {
+        settled |= step.operations >= OPERATIONS;
+        let each = if settled { 5e-6 } else { 50e-6 };
+        let seconds = step.operations as f64 * each;
+        schedule.take(Trial { operations: step.operations, seconds, sample: plain(1.0 / each) });
+    }
+    let rounds = schedule.into_rounds().expect("rounds");
+    assert_eq!(rounds.count(), 5);
+    assert!(rounds.parts[0].iter().all(|trial| trial.seconds >= 0.05), "{rounds:?}");
+}
+
+#[test]
+fn the_order_of_the_parts_is_turned_round_in_every_other_round() {
+    let mut machine = machine(&[50e-6; 3], &|_| 0.0);
+    machine.run(RULES);
+    let parts: Vec<usize> = machine.trials.iter().rev().take(15).map(|(step, _)| step.part).collect();
+    assert_eq!(parts, [2, 1, 0, 0, 1, 2, 2, 1, 0, 0, 1, 2, 2, 1, 0]);
+}
+
+#[test]
+fn a_duration_is_filled_with_rounds() {
+    let rules = Rules { duration: Duration::from_secs(2), attempts: 1, ..RULES };
+    let mut machine = machine(&[5e-6, 5e-6], &|_| 0.0);
+    let rounds = machine.run(rules);
+    // Two trials of 52.5 ms in each.
+    assert!((18..=21).contains(&rounds.count()), "{}", rounds.count());
+    assert!(machine.spent() >= 2.0);
+}
+
+#[test]
+fn progress_does_not_go_beyond_the_row() {
+    let mut schedule = Schedule::new(RULES, 1);
+    assert_eq!(schedule.progress(), 0.0);
+    while let Some(step) = schedule.next() {
+        let seconds = step.operations as f64 * 5e-6;
+        schedule.take(Trial { operations: step.operations, seconds, sample: plain(1.0) });
+    }
+    assert_eq!(schedule.progress(), 1.0);
+    assert!(Schedule::<Value>::new(RULES, 0).into_rounds().is_none());
+}
+
+#[test]
+fn a_spread_is_of_the_middle_half() {
+    assert_eq!(spread(&[1.0]), None);
+    assert_eq!(spread(&[10.0, 10.0]), Some(0.0));
+    assert_eq!(spread(&[9.0, 10.0, 11.0, 8.0, 1000.0]), Some(0.1), "the slowest does not count");
+    assert_eq!(spread(&[10.0, 10.0, 10.0, 20.0, 20.0]), Some(0.5), "two of five do");
+}
+
+#[test]
+fn the_median_is_in_the_middle() {
+    assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+    assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+    assert!(median(&[]).is_nan());
+}
