@@ -180,16 +180,16 @@ fn a_program_is_moved_in_three_steps() {
     });
 }
 
-/// README.md, "Use it", line by line, with a program of one's own in place of `prog.c`.
+/// docs/using.md, "Use it", line by line, with a program of one's own in place of `prog.c`.
 #[test]
-fn the_lines_of_the_readme_do_what_they_say() {
+fn the_lines_of_the_page_for_users_do_what_they_say() {
     where_there_is_all(|| {
         let dist = Dist::locate()?;
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         find_program("cc", "gcc")?;
         find_program("pkg-config", "pkg-config")?;
         find_program("dtest", "dapl2-utils")?;
-        let (dir, page) = (clone_of(&dist), read("README.md"));
+        let (dir, page) = (clone_of(&dist), read("docs/using.md"));
         fs::copy(workspace().join("examples/hello/hello.c"), dir.path().join("prog.c")).expect("a copy");
         let (_, page) = page.split_once("\n## Use it\n").expect("the chapter");
         let [lines, ..] = blocks(page, "")[..] else { panic!("lines: {page}") };
@@ -201,6 +201,30 @@ fn the_lines_of_the_readme_do_what_they_say() {
         let captures = files.filter(|file| file.path().extension().is_some_and(|end| end == "pcapng"));
         assert_eq!(captures.count(), 1);
         assert!(dir.path().join("a.out").exists());
+        Ok(())
+    });
+}
+
+/// README.md, the blocks of an existing program and of a new one, line by line.
+#[test]
+fn the_lines_of_the_readme_do_what_they_say() {
+    where_there_is_all(|| {
+        let dist = Dist::locate()?;
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        find_program("cc", "gcc")?;
+        find_program("pkg-config", "pkg-config")?;
+        find_program("dtest", "dapl2-utils")?;
+        let (dir, page) = (clone_of(&dist), read("README.md"));
+        let [existing, new] = blocks(&page, "sh")[..] else { panic!("two blocks of lines: {page}") };
+        let existing = existing.strip_prefix("cargo xtask dist").and_then(|rest| rest.split_once('\n'));
+        let (_, existing) = existing.expect("the first line, which `cargo xtask test` has done");
+        assert_eq!(existing.matches(" -s &").count(), 1, "{existing}");
+        dtests_pass(&dir, existing);
+        let said = text(&shell(&dir, &format!("{new}wait")).output().expect("it starts"));
+        let (client, server) = (read("examples/hello/client.txt"), read("examples/hello/server.txt"));
+        for line in client.lines().chain(server.lines()) {
+            assert!(said.lines().any(|other| other == line), "{line}: {said}");
+        }
         Ok(())
     });
 }
