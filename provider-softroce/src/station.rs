@@ -306,7 +306,7 @@ mod tests {
         let own = |n: u8| SocketAddr::from(([127, 80 + n, high, low.max(1)], 0));
         let mut station = Station::open((own(0), MORE_PATIENCE), 1, &params, None).expect("free");
         let elsewhere = SocketAddr::from(([10, 80, high, low], UDP_PORT));
-        let name = format!("opendat/roce/{}/life/5", elsewhere.ip());
+        let name = format!("opendat/rocev2/{}/life/5", elsewhere.ip());
         let name = net::SocketAddr::from_abstract_name(name).expect("a name");
         let _taken = net::UnixListener::bind_addr(&name).expect("free");
         assert!(station.look_after(elsewhere, 5, |_, _| panic!("it is believed")));

@@ -1,22 +1,21 @@
 //! UDP port 4791 of one address, shared by all the adapters of this host that use it, without anybody in charge.
 //!
-//! RoCEv2 has one UDP port, and a queue pair's peer sends there whatever process the queue pair lives in. So 128 sockets
-//! are bound to it together (SO_REUSEPORT), once, by the first adapter that comes, and a program in the kernel
-//! ([`steer`]) says which of them a packet goes to: 127 *slots*, and the *door* for requests of strangers. Each adapter
+//! RoCEv2 has one UDP port, and a queue pair's peer sends there whatever process the queue pair lives in. So several sockets
+//! are bound to it together (SO_REUSEPORT), and a program in the kernel ([`steer`]) says which of them a packet goes to, by
+//! their place in the order of binding: the *door* for requests of strangers comes first, then up to 127 *slots*. Each adapter
 //! takes one slot for itself; the low bits of its queue pair numbers and communication ids name it.
 //!
-//! The sockets must outlive whoever bound them: the kernel fills the place of one that is closed with another, and
-//! packets would go astray. So nobody keeps 128 descriptors, and nobody's death closes one: they lie in the *vault*, a
-//! message with 128 descriptors in the queue of a local socket that is never taken, only looked at (MSG_PEEK gives a
-//! duplicate). Every adapter holds the vault; newcomers are given it by any of the others. When the last one has gone, the
-//! kernel closes all.
+//! The sockets must outlive whoever bound them: the kernel fills the place of one that is closed with the last one, and
+//! packets would go astray. So they lie in a [`vault`] that all adapters hold, and newcomers are given it by any of the
+//! others. When the last one has gone, the kernel closes all. The vault has parts: the first adapter binds the first 16
+//! sockets, and whoever finds all slots of these taken binds as many again.
 //!
 //! | name in the abstract namespace | who binds it, and why |
 //! |---|---|
-//! | `opendat/roce/ADDRESS/slot/N` | the adapter that has slot N: proof that it lives, and its letter box ([`mail`]) |
-//! | `opendat/roce/ADDRESS/life/N` | the same adapter, for its peers to see its end ([`life`]) |
-//! | `opendat/roce/ADDRESS/service/ID` | the adapter that listens for this service |
-//! | `opendat/roce/ADDRESS/founding` | who is about to bind the sockets |
+//! | `opendat/rocev2/ADDRESS/slot/N` | the adapter that has slot N: proof that it lives, and its letter box ([`mail`]) |
+//! | `opendat/rocev2/ADDRESS/life/N` | the same adapter, for its peers to see its end ([`life`]) |
+//! | `opendat/rocev2/ADDRESS/service/ID` | the adapter that listens for this service |
+//! | `opendat/rocev2/ADDRESS/founding` | who is about to bind sockets |
 //!
 //! All these names go with their process, however it ends: no file, no lock and no shared memory is left to be cleaned up.
 
@@ -31,6 +30,7 @@ mod vault;
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
 pub(crate) use self::life::{Life, Lifeline};
@@ -135,35 +135,63 @@ impl Port {
 
     /// `None`: there is no slot left.
     fn try_open(address: SocketAddr, names: &Names, deadline: Instant) -> io::Result<Option<Port>> {
-        for slot in SLOTS.filter(|&slot| names.is_alive(slot)) {
-            // Each that does not answer takes its time.
-            if Instant::now() >= deadline {
-                return Err(io::ErrorKind::TimedOut.into());
+        let mut others = names.alive()?.peekable();
+        // Held until the slot has its owner, so that there is always one or the other.
+        let mut founding = None;
+        let mut vault = match Self::found(address, names) {
+            Ok((vault, held)) => {
+                founding = Some(held);
+                vault
             }
-            match names.ask(slot, ANSWER) {
-                Some(vault) => return Self::settle(address, names, vault),
-                // It does not answer us, nor will any other.
-                None if names.is_foreign(slot) => return Err(io::ErrorKind::AddrInUse.into()),
-                None => {}
+            Err(error) if matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::TimedOut) => {
+                let obstacle = if others.peek().is_some() { io::ErrorKind::TimedOut } else { error.kind() };
+                next_answer(names, &mut others, deadline)?.ok_or(obstacle)?
+            }
+            Err(error) => return Err(error),
+        };
+        let Some((slot, mailbox)) = names.claim_slot()? else { return Ok(None) };
+        let mut others = others.filter(|&other| other != slot);
+        // The slot may belong to a part that not everybody has, or nobody.
+        while !vault.has(slot) {
+            match next_answer(names, &mut others, deadline)? {
+                Some(answer) => vault = vault.or(answer),
+                None => {
+                    if founding.is_none() {
+                        founding = Some(names.bind_founding()?);
+                    }
+                    vault.grow(address)?;
+                }
             }
         }
-        // Held until the first slot has its owner, so that there is always one or the other.
-        let _founding = names.bind_founding().map_err(|_| io::ErrorKind::TimedOut)?;
-        match { SLOTS }.any(|slot| names.is_alive(slot)) {
-            true => Err(io::ErrorKind::TimedOut.into()),
-            false => Self::settle(address, names, found(address)?),
-        }
+        Self::settle(address, names, slot, mailbox, vault).map(Some)
     }
 
-    /// Takes the first free slot.
-    fn settle(address: SocketAddr, names: &Names, vault: Vault) -> io::Result<Option<Port>> {
-        let Some((slot, mailbox)) = names.claim_slot()? else { return Ok(None) };
-        let [socket, door] = vault.take([slot.into(), DOOR.into()])?.map(Udp::from);
+    /// The vault of an address that nobody uses, and what keeps others from making one. `TimedOut`: others use it, or are about
+    /// to; `AddrInUse`: somebody has the port.
+    fn found(address: SocketAddr, names: &Names) -> io::Result<(Vault, UnixDatagram)> {
+        // Who comes first has the first slot.
+        if names.is_alive(0) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let founding = names.bind_founding()?;
+        Ok((Vault::found(address)?, founding))
+    }
+
+    /// Moves into a slot.
+    fn settle(
+        address: SocketAddr,
+        names: &Names,
+        slot: u8,
+        mailbox: Mailbox,
+        vault: Vault,
+    ) -> io::Result<Port> {
+        let [socket, door] = vault.take([slot, DOOR])?.map(Udp::from);
+        socket.prepare(address)?;
         // What came for the slot's last owner.
         socket.drain();
         let life = Life::new(names, slot)?;
         let (names, outbox) = (names.clone(), Outbox::default());
-        Ok(Some(Port { address, slot, names, socket, door, mailbox, outbox, life, vault }))
+        Ok(Port { address, slot, names, socket, door, mailbox, outbox, life, vault })
     }
 
     /// The address, with the port's number.
@@ -219,17 +247,23 @@ fn with_port(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// Binds the sockets, all of them for all adapters to come.
-fn found(address: SocketAddr) -> io::Result<Vault> {
-    // Sockets that share a port would let others in that share it, too: those of an adapter that is just closing.
-    drop(Udp::bind_alone(address)?);
-    let mut sockets = Vec::with_capacity(usize::from(DOOR) + 1);
-    for n in 0..=DOOR {
-        let socket = Udp::bind_shared(address)?;
-        if n == 0 {
-            steer::attach(&socket)?;
+/// The vault, as the next of these adapters has it that answers. `None`: none of them does.
+fn next_answer(
+    names: &Names,
+    others: &mut impl Iterator<Item = u8>,
+    deadline: Instant,
+) -> io::Result<Option<Vault>> {
+    for slot in others {
+        // Each that does not answer takes its time.
+        if Instant::now() >= deadline {
+            return Err(io::ErrorKind::TimedOut.into());
         }
-        sockets.push(socket);
+        match names.ask(slot, ANSWER) {
+            Some(vault) => return Ok(Some(vault)),
+            // It does not answer us, nor will any other.
+            None if names.is_foreign(slot) => return Err(io::ErrorKind::AddrInUse.into()),
+            None => {}
+        }
     }
-    Vault::new(&sockets)
+    Ok(None)
 }

@@ -22,11 +22,11 @@ impl Names {
             SocketAddr::V6(v6) if v6.scope_id() != 0 => format!("%{}", v6.scope_id()),
             _ => String::new(),
         };
-        Names(format!("opendat/roce/{}{scope}", address.ip()))
+        Names(format!("opendat/rocev2/{}{scope}", address.ip()))
     }
 
     fn name(&self, of: &str) -> net::SocketAddr {
-        // At most 73 octets: "opendat/roce/", an IPv6 address with its scope, "/service/" and 16 digits.
+        // At most 75 octets: "opendat/rocev2/", an IPv6 address with its scope, "/service/" and 16 digits.
         net::SocketAddr::from_abstract_name(format!("{}/{of}", self.0)).expect("short enough")
     }
 
@@ -44,8 +44,14 @@ impl Names {
 
     /// Whether somebody has the slot.
     pub(super) fn is_alive(&self, slot: u8) -> bool {
-        // Connecting a datagram socket asks nothing of the other side.
         UnixDatagram::unbound().and_then(|socket| socket.connect_addr(&self.slot(slot))).is_ok()
+    }
+
+    /// The slots that somebody has, as they are when they are looked at.
+    pub(super) fn alive(&self) -> io::Result<impl Iterator<Item = u8>> {
+        let socket = UnixDatagram::unbound()?;
+        // Connecting a datagram socket asks nothing of the other side.
+        Ok(SLOTS.filter(move |&slot| socket.connect_addr(&self.slot(slot)).is_ok()))
     }
 
     /// Whether somebody has the slot who is not of our user.
@@ -81,9 +87,9 @@ impl Names {
         Mailbox::bind(&self.service(service))
     }
 
-    /// While this socket is there nobody else founds.
+    /// While this socket is there nobody else founds. `TimedOut`: somebody does.
     pub(super) fn bind_founding(&self) -> io::Result<UnixDatagram> {
-        UnixDatagram::bind_addr(&self.name("founding"))
+        UnixDatagram::bind_addr(&self.name("founding")).map_err(|_| io::ErrorKind::TimedOut.into())
     }
 
     /// Asks the owner of a slot for the vault.

@@ -24,14 +24,31 @@ pub(crate) fn slot_of(number: u32) -> u8 {
     number as u8 & DOOR
 }
 
-/// Classic BPF: the number of the socket, in the order in which they were bound. What is too short to have the word that is
-/// looked for goes to the first one, where it is dropped.
-fn program() -> [libc::sock_filter; 8] {
-    use libc::{BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W};
+/// The place of a slot's socket in the order of binding: the door's is the first.
+pub(super) const fn place_of(slot: u8) -> usize {
+    (slot as usize + 1) % PLACES
+}
+
+/// Places, if all slots have their sockets.
+pub(super) const PLACES: usize = DOOR as usize + 1;
+
+/// A datagram for a queue pair of this slot, as far as it matters here.
+pub(super) fn datagram_for(slot: u8, rest: [u8; 8]) -> [u8; 16] {
+    let mut octets = [0; 16];
+    octets[QPN_AT as usize..][..4].copy_from_slice(&(0x100 | u32::from(slot)).to_be_bytes());
+    octets[8..].copy_from_slice(&rest);
+    octets
+}
+
+/// Classic BPF, which computes a place. Of a slot that has no socket yet the kernel makes any of those that are there. What is
+/// too short to have the word that is looked for goes to the first one, the door, where it is dropped.
+fn program() -> [libc::sock_filter; 9] {
+    use libc::{BPF_ABS, BPF_ADD, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W};
     const A: u32 = 0x10; // BPF_A, which libc does not have
     let op = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };
     let load = |at: u32| op(BPF_LD | BPF_W | BPF_ABS, at, 0, 0);
     let and = |mask: u32| op(BPF_ALU | BPF_AND | BPF_K, mask, 0, 0);
+    let add = |k: u32| op(BPF_ALU | BPF_ADD | BPF_K, k, 0, 0);
     let if_equal = |k: u32, jt: u8, jf: u8| op(BPF_JMP | BPF_JEQ | BPF_K, k, jt, jf);
     [
         load(QPN_AT),
@@ -39,8 +56,10 @@ fn program() -> [libc::sock_filter; 8] {
         if_equal(GSI, 0, 3),
         load(REMOTE_ID_AT),
         if_equal(0, 0, 1),
-        op(BPF_RET | BPF_K, DOOR.into(), 0, 0),
-        and(DOOR.into()),
+        op(BPF_RET | BPF_K, place_of(DOOR) as u32, 0, 0),
+        // As `place_of` has it.
+        add(1),
+        and(PLACES as u32 - 1),
         op(BPF_RET | A, 0, 0, 0),
     ]
 }

@@ -1,54 +1,118 @@
-//! Where the sockets are kept: see the [module above](super).
+//! Where the sockets are kept, so that nobody's death closes one and nobody needs a descriptor for each.
+//!
+//! A part of them is a message with their descriptors in the queue of a local socket, which is never taken, only looked at:
+//! MSG_PEEK gives duplicates. A part lives as long as somebody holds that local socket, and who holds one holds all before it:
+//! so places come and go at the end alone, and none moves.
+//!
+//! | part | places | of the slots |
+//! |---|---|---|
+//! | 0 | 0 to 15 | the door, 0 to 14 |
+//! | 1 | 16 to 31 | 15 to 30 |
+//! | 2 | 32 to 63 | 31 to 62 |
+//! | 3 | 64 to 127 | 63 to 126 |
 
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{self, UnixDatagram};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags,
 };
 
-use super::DOOR;
 use super::mail::{self, Mailbox, Newcomer};
+use super::steer::{self, DOOR, PLACES, place_of};
 use crate::socket::Udp;
 
-/// Sockets in the vault.
-const SOCKETS: usize = DOOR as usize + 1;
+/// Sockets of the first part.
+const FIRST: usize = 16;
+/// Sockets of a part at most.
+const LARGEST: usize = PLACES / 2;
+/// Parts at most.
+const PARTS: usize = (PLACES / FIRST).ilog2() as usize + 1;
+/// How long a datagram from this host to itself may take.
+const ON_ITS_WAY: Duration = Duration::from_millis(100);
 
-/// The end of a pair of local sockets in whose queue the descriptors are.
-pub(super) struct Vault(UnixDatagram);
+/// The places whose sockets are in a part.
+const fn places(part: usize) -> Range<usize> {
+    match part {
+        0 => 0..FIRST,
+        _ => FIRST << (part - 1)..FIRST << part,
+    }
+}
+
+/// The parts that there are, as far as their holder knows: of each the end of a pair of local sockets in whose queue the
+/// descriptors are.
+pub(super) struct Vault(Vec<UnixDatagram>);
 
 impl Vault {
-    pub(super) fn new(sockets: &[Udp]) -> io::Result<Self> {
-        let (sender, vault) = UnixDatagram::pair()?;
-        let fds: Vec<BorrowedFd<'_>> = sockets.iter().map(AsFd::as_fd).collect();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SOCKETS))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        if !control.push(SendAncillaryMessage::ScmRights(&fds)) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        rustix::net::sendmsg(&sender, &[IoSlice::new(&[0])], &mut control, SendFlags::empty())?;
-        Ok(Vault(vault))
+    /// Binds the sockets of the first part.
+    pub(super) fn found(address: SocketAddr) -> io::Result<Self> {
+        // Sockets that share a port would let others in that share it, too: those of an adapter that is just closing.
+        Udp::is_free(address)?;
+        let sockets = bind(address, 0)?;
+        Ok(Vault(vec![put_away(&sockets)?]))
     }
 
-    /// Duplicates of some of the sockets.
-    pub(super) fn take<const N: usize>(&self, wanted: [usize; N]) -> io::Result<[OwnedFd; N]> {
-        let mut fds: Vec<Option<OwnedFd>> =
-            receive(self.0.as_fd(), RecvFlags::PEEK)?.1.into_iter().map(Some).collect();
-        if fds.len() != SOCKETS {
-            // The kernel gives as many as there is room for.
-            return Err(rustix::io::Errno::MFILE.into());
+    /// Binds the sockets of one more part. `TimedOut`: others have that part, or are just closing it.
+    pub(super) fn grow(&mut self, address: SocketAddr) -> io::Result<()> {
+        let part = self.0.len();
+        let sockets = bind(address, part)?;
+        if !are_in_their_places(address, part, &sockets)? {
+            return Err(io::ErrorKind::TimedOut.into());
         }
-        Ok(wanted.map(|n| fds[n].take().expect("each is wanted once")))
+        self.0.push(put_away(&sockets)?);
+        Ok(())
+    }
+
+    /// Whether the socket of a slot is in it.
+    pub(super) fn has(&self, slot: u8) -> bool {
+        (0..self.0.len()).any(|part| places(part).contains(&place_of(slot)))
+    }
+
+    #[cfg(test)]
+    pub(super) fn duplicate(&self) -> io::Result<Self> {
+        self.0.iter().map(UnixDatagram::try_clone).collect::<io::Result<_>>().map(Vault)
+    }
+
+    /// The one with more parts.
+    pub(super) fn or(self, other: Vault) -> Self {
+        if other.0.len() > self.0.len() { other } else { self }
+    }
+
+    /// Duplicates of the sockets of some slots, which it has.
+    pub(super) fn take<const N: usize>(&self, slots: [u8; N]) -> io::Result<[OwnedFd; N]> {
+        let mut taken = slots.map(|_| None);
+        for (part, socket) in self.0.iter().enumerate() {
+            let places = places(part);
+            let wanted =
+                slots.map(|slot| place_of(slot).checked_sub(places.start).filter(|n| *n < places.len()));
+            if wanted.iter().all(Option::is_none) {
+                continue;
+            }
+            let (_, fds) = receive(socket.as_fd(), RecvFlags::PEEK)?;
+            if fds.len() != places.len() {
+                // The kernel gives as many as there is room for.
+                return Err(rustix::io::Errno::MFILE.into());
+            }
+            let mut fds: Vec<Option<OwnedFd>> = fds.into_iter().map(Some).collect();
+            for (taken, n) in taken.iter_mut().zip(wanted).filter_map(|(taken, n)| Some((taken, n?))) {
+                *taken = fds[n].take();
+            }
+        }
+        Ok(taken.map(|fd| fd.expect("each is there, and wanted once")))
     }
 
     /// Sends it to a newcomer.
     pub(super) fn give(&self, from: &Mailbox, newcomer: &Newcomer) -> io::Result<()> {
-        let fds = [self.0.as_fd()];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let fds: Vec<BorrowedFd<'_>> = self.0.iter().map(AsFd::as_fd).collect();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PARTS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(&fds));
         let iov = [IoSlice::new(&[0])];
@@ -68,16 +132,71 @@ impl Vault {
             socket.set_read_timeout(Some(left.ok_or(io::ErrorKind::TimedOut)?))?;
             // Anyone can send here; what counts is from ourselves, which is to say from our user.
             let (ours, fds) = receive(socket.as_fd(), RecvFlags::empty())?;
-            if let (true, Some(vault)) = (ours, fds.into_iter().next()) {
-                return Ok(Vault(vault.into()));
+            if ours && !fds.is_empty() {
+                return Ok(Vault(fds.into_iter().map(UnixDatagram::from).collect()));
             }
         }
     }
 }
 
+/// Binds the sockets of a part, behind those of the parts before it. Those of slots are prepared by who takes them.
+fn bind(address: SocketAddr, part: usize) -> io::Result<Vec<Udp>> {
+    let sockets: Vec<Udp> = places(part).map(|_| Udp::bind_shared(address)).collect::<io::Result<_>>()?;
+    if part == 0 {
+        let door = &sockets[place_of(DOOR)];
+        door.prepare(address)?;
+        steer::attach(door)?;
+    }
+    Ok(sockets)
+}
+
+/// Whether what is meant for the slots of a part comes to its sockets: it does not where others have bound some there before, even
+/// if they are just closing them.
+fn are_in_their_places(address: SocketAddr, part: usize, sockets: &[Udp]) -> io::Result<bool> {
+    let mut from = address;
+    from.set_port(0);
+    let from = Udp::bind_alone(from)?;
+    let mark = RandomState::new().hash_one(part).to_ne_bytes();
+    for (place, socket) in places(part).zip(sockets) {
+        // Only the door, in the first part, has a place before its slot.
+        let datagram = steer::datagram_for((place - 1) as u8, mark);
+        from.send(address, &datagram, datagram.len());
+        let comes = || -> io::Result<bool> {
+            let mut fds = [PollFd::new(socket, PollFlags::IN)];
+            let limit = Timespec::try_from(ON_ITS_WAY).unwrap_or_default();
+            let mut octets = [0; 17];
+            while rustix::event::poll(&mut fds, Some(&limit))? > 0 {
+                // Others' datagrams may have come before.
+                let (length, _) = rustix::net::recv(socket, &mut octets[..], RecvFlags::DONTWAIT)?;
+                if octets[..length] == datagram {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        };
+        if !comes()? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Puts sockets where nobody's end closes them, but that of the last one who holds the place.
+fn put_away(sockets: &[Udp]) -> io::Result<UnixDatagram> {
+    let (sender, place) = UnixDatagram::pair()?;
+    let fds: Vec<BorrowedFd<'_>> = sockets.iter().map(AsFd::as_fd).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(LARGEST))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(&fds)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    rustix::net::sendmsg(&sender, &[IoSlice::new(&[0])], &mut control, SendFlags::empty())?;
+    Ok(place)
+}
+
 /// The descriptors of a message, and whether it is from a process of our user's.
 fn receive(socket: BorrowedFd<'_>, flags: RecvFlags) -> io::Result<(bool, Vec<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SOCKETS), ScmCredentials(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(LARGEST), ScmCredentials(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut octet = [0];
     let mut iov = [IoSliceMut::new(&mut octet)];

@@ -34,42 +34,60 @@ impl Udp {
         Ok(socket)
     }
 
-    /// One that shares its address with others of this kind, of the same user.
+    /// Whether nobody has an address; `AddrInUse`: somebody does.
+    pub(crate) fn is_free(address: SocketAddr) -> io::Result<()> {
+        Self::unprepared(address)?.0.bind(&address.into())
+    }
+
+    /// One that shares its address with others of this kind, of the same user. Before it is used it is to be
+    /// [prepared](Self::prepare).
     pub(crate) fn bind_shared(address: SocketAddr) -> io::Result<Self> {
-        let socket = Self::new(address)?;
+        let socket = Self::unprepared(address)?;
         socket.0.set_reuse_port(true)?;
         socket.0.bind(&address.into())?;
         Ok(socket)
     }
 
     fn new(address: SocketAddr) -> io::Result<Self> {
+        let socket = Self::unprepared(address)?;
+        socket.prepare(address)?;
+        Ok(socket)
+    }
+
+    fn unprepared(address: SocketAddr) -> io::Result<Self> {
         let socket = Socket::new(
             Domain::for_address(address),
             Type::DGRAM.nonblocking().cloexec(),
             Some(Protocol::UDP),
         )?;
-        let udp = Udp(socket);
+        if address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        Ok(Udp(socket))
+    }
+
+    /// Gives a socket of this address all that RoCEv2 needs.
+    pub(crate) fn prepare(&self, address: SocketAddr) -> io::Result<()> {
         match address {
             SocketAddr::V4(_) => {
-                udp.set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
+                self.set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
             }
             SocketAddr::V6(_) => {
-                udp.0.set_only_v6(true)?;
-                udp.set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
+                self.set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
                 // Kernel rxe and adapters send without a checksum.
-                udp.set(libc::IPPROTO_UDP, UDP_NO_CHECK6_RX, 1)?;
+                self.set(libc::IPPROTO_UDP, UDP_NO_CHECK6_RX, 1)?;
             }
         }
-        udp.gather(true);
+        self.gather(true);
         for (plain, force) in
             [(libc::SO_RCVBUF, libc::SO_RCVBUFFORCE), (libc::SO_SNDBUF, libc::SO_SNDBUFFORCE)]
         {
             // Beyond the system's limit only for the privileged; what there is will do.
-            if udp.set(libc::SOL_SOCKET, force, BUFFER as libc::c_int).is_err() {
-                udp.set(libc::SOL_SOCKET, plain, BUFFER as libc::c_int)?;
+            if self.set(libc::SOL_SOCKET, force, BUFFER as libc::c_int).is_err() {
+                self.set(libc::SOL_SOCKET, plain, BUFFER as libc::c_int)?;
             }
         }
-        Ok(udp)
+        Ok(())
     }
 
     fn set(&self, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
