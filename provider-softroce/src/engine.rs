@@ -730,6 +730,8 @@ impl Engine {
                 link.peer_is_gone(&mut Tools { station, kit, now });
             }
         }
+        // Nor does it answer to the ends of connections that have no queue pair here any more.
+        station.cm.peers_are_gone(now, |ip, id| ip == address && slot_of(id.0) == slot);
         self.settle_messages(index, now);
     }
 }
@@ -746,12 +748,26 @@ impl Engine {
             let Left { more, alarm } = adapter::Engine::leave(self);
             let next = if more { now } else { alarm.map_or(until, |alarm| alarm.min(until)) };
             let limit = Timespec::try_from(next.saturating_duration_since(now)).unwrap_or_default();
-            let sockets = self.stations.iter().map(|station| &station.port.socket);
-            let mut sockets: Vec<_> = sockets.map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
+            let (mut keys, mut fds) = (Vec::new(), Vec::new());
+            for (station, at) in self.stations.iter().enumerate() {
+                keys.push(Key::Socket(station));
+                fds.push(PollFd::new(&at.port.socket, PollFlags::IN));
+                for (number, neighbour) in at.neighbours.indices().zip(at.neighbours.iter()) {
+                    keys.push(Key::Lifeline { station, number });
+                    fds.push(PollFd::new(&neighbour.line, PollFlags::IN));
+                }
+            }
             // One that fails has waited, or is interrupted: what is due is done either way.
-            rustix::event::poll(&mut sockets, Some(&limit)).ok();
+            rustix::event::poll(&mut fds, Some(&limit)).ok();
+            let seen = keys.into_iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
+            let seen: Vec<Key> = seen.map(|(key, _)| key).collect();
             let now = Instant::now();
-            (0..self.stations.len()).for_each(|index| self.read_all(Key::Socket(index), now));
+            for key in seen {
+                match key {
+                    Key::Lifeline { station, number } => self.neighbour_is_gone(station, number, now),
+                    key => self.read_all(key, now),
+                }
+            }
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 
 use adapter::Table;
@@ -52,6 +52,12 @@ impl Lifeline {
     /// To the adapter that has a slot of an address; `ConnectionRefused`: there is none on this host.
     pub(crate) fn new(address: SocketAddr, slot: u8) -> io::Result<Self> {
         Names::new(address).visit(slot).map(Lifeline)
+    }
+}
+
+impl AsFd for Lifeline {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The connections of an adapter.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use wire::cm::{IpHeader, Mad, Message, Path, Reason, Rej, Rep, Req, ServiceId, Timeout};
@@ -210,6 +210,14 @@ impl Cm {
     /// The peer's host says that nobody takes packets of RoCE there (ICMP, port unreachable): repeating is of no use.
     pub fn unreachable(&mut self, now: Instant, id: ConnId) {
         self.apply(now, id.0, Input::Exhausted, None);
+    }
+
+    /// Peers are gone, told by their addresses and IDs: nobody answers to the ends of connections with them.
+    pub fn peers_are_gone(&mut self, now: Instant, are_gone: impl Fn(IpAddr, ConnId) -> bool) {
+        let parting = self.conns.iter().filter(|(_, conn)| conn.state == State::DreqSent);
+        let gone = parting.filter(|(_, conn)| are_gone(conn.remote.ip(), ConnId(conn.peer.id)));
+        let gone: Vec<u32> = gone.map(|(&id, _)| id).collect();
+        gone.into_iter().for_each(|id| self.apply(now, id, Input::Exhausted, None));
     }
 
     /// The next datagram to be sent.

@@ -146,6 +146,15 @@ fn an_end_that_the_peer_may_not_have_heard_of() {
         assert_eq!((pair.cms[A].parting_until(), pair.sent().as_str()), (None, "(A:DREQ) A:DREQ B:DREP"));
         assert_eq!(pair.told(B)[0], (ids[B], Event::Disconnected));
     }
+    // One that is gone is not waited for.
+    let mut pair = Pair::new();
+    let ids = pair.connected();
+    pair.lose = vec!["A:DREQ"; 9];
+    pair.cms[A].forget(pair.now, ids[A]);
+    pair.cms[A].peers_are_gone(pair.now, |_, id| id != ids[B]);
+    assert!(pair.cms[A].parting_until().is_some(), "it is another one");
+    pair.cms[A].peers_are_gone(pair.now, |_, id| id == ids[B]);
+    assert_eq!(pair.cms[A].parting_until(), None);
     // One that does not answer is not waited for for ever.
     let mut pair = Pair::new();
     let ids = pair.connected();
