@@ -13,17 +13,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::case::{Case, Stop};
 use crate::death;
 use crate::door::Door;
+use crate::patience;
 use crate::report::{Record, Verdict};
 use crate::rig::Rig;
 use crate::rig::peer::{self, PEER};
-
-/// A case that takes longer hangs. Cases wait 5 s for what must happen, some several times.
-const LIMIT: Duration = Duration::from_secs(30);
 
 /// What marks an answer, because libraries and providers may print too.
 const MARK: &str = "conformance: ";
@@ -114,13 +112,15 @@ impl Pool {
         };
         // A process that has died meanwhile is noticed below.
         let _ = writeln!(worker.asked, "{what}");
-        match worker.said.recv_timeout(LIMIT) {
+        match worker.said.recv_timeout(patience::limit()) {
             Ok(Said::DiesIn(place)) => Err(worker.death(&place)),
             Ok(Said::Answer(line)) => {
                 self.worker = Some(worker);
                 serde_json::from_str(&line).map_err(|error| format!("unreadable answer {line:?}: {error}"))
             }
-            Err(RecvTimeoutError::Timeout) => Err(format!("has not returned within {} s", LIMIT.as_secs())),
+            Err(RecvTimeoutError::Timeout) => {
+                Err(format!("has not returned within {} s", patience::limit().as_secs()))
+            }
             Err(RecvTimeoutError::Disconnected) => Err(worker.death(death::UNTOLD)),
         }
     }

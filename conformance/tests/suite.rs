@@ -18,6 +18,9 @@ use tempfile::TempDir;
 /// How this program is told to run cases for another of its kind.
 const WORKER: &str = "CONFORMANCE_WORKER";
 
+/// How long a case waits for what must happen, in seconds: however busy this machine is.
+const PATIENCE: &str = "60";
+
 fn main() -> ExitCode {
     if let Ok(target) = std::env::var(WORKER) {
         conformance::serve(&target).expect("a worker is asked properly");
@@ -183,6 +186,7 @@ fn trials(setup: Setup) -> Vec<Trial> {
     let pool = Arc::new(Mutex::new(Pool::new(move || {
         let mut command = Command::new(std::env::current_exe().expect("this test has a path"));
         command.env(WORKER, &target).env("DAT_OVERRIDE", &conf).env("OPENDAT_BUILTIN", builtin);
+        command.env(conformance::PATIENCE, PATIENCE);
         // What libraries say on standard error of the mistakes that cases make on purpose.
         command.env("DAT_DBG_TYPE", "0");
         command

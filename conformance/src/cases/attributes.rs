@@ -25,10 +25,10 @@ pub(super) const CASES: &[Row] = &[
             rig.forbidden(answer, DAT_LENGTH_ERROR)?;
             if answer == DAT_SUCCESS {
                 same("the bytes", rig.completes(pair.passive.recv, 3, DAT_DTO_SUCCESS)?.length, 9)?;
+                rig.completes(pair.active.request, 4, DAT_DTO_SUCCESS)?;
             }
             // It is no limit of RDMA operations.
             let (ep, request) = (pair.active.ep, pair.active.request);
-            rig.drain(request)?;
             ok(rig.write(ep, &[from.all()], 5, &to.remote()))?;
             rig.completes(request, 5, DAT_DTO_SUCCESS).map(drop)
         },

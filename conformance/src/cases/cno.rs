@@ -6,7 +6,7 @@ use dat_sys::*;
 
 use crate::case::{Outcome, Row, must};
 use crate::check::{answers, ok, same};
-use crate::rig::{Rig, SOON, until};
+use crate::rig::{Rig, soon, until};
 
 pub(super) const CASES: &[Row] = &[
     must(
@@ -16,7 +16,7 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (cno, evd) = both(rig)?;
             ok(rig.post_se(evd, 1))?;
-            same("the EVD", wait(rig, cno, SOON)?, evd)
+            same("the EVD", wait(rig, cno, soon())?, evd)
         },
     ),
     must(
@@ -35,7 +35,7 @@ pub(super) const CASES: &[Row] = &[
         let two = rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG)?;
         ok(rig.post_se(one, 1))?;
         ok(rig.post_se(two, 1))?;
-        let mut told = [wait(rig, cno, SOON)?, wait(rig, cno, SOON)?];
+        let mut told = [wait(rig, cno, soon())?, wait(rig, cno, soon())?];
         let mut wanted = [one, two];
         told.sort();
         wanted.sort();
@@ -58,7 +58,7 @@ pub(super) const CASES: &[Row] = &[
         let (from, to) = (rig.memory(8)?, rig.memory(8)?);
         ok(rig.recv(pair.passive.ep, &[to.all()], 1))?;
         ok(rig.send(pair.active.ep, &[from.all()], 2))?;
-        same("the EVD", wait(rig, cno, SOON)?, pair.passive.recv)?;
+        same("the EVD", wait(rig, cno, soon())?, pair.passive.recv)?;
         rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS).map(drop)
     }),
     must(
@@ -78,7 +78,7 @@ pub(super) const CASES: &[Row] = &[
             until(dequeue, "the write completes")?;
             answers(rig.api.dat_cno_wait(cno, 0, &mut null_mut()), DAT_QUEUE_EMPTY)?;
             ok(rig.write(pair.active.ep, &[from.all()], 2, &to.remote()))?;
-            same("the EVD", wait(rig, cno, SOON)?, pair.active.request)?;
+            same("the EVD", wait(rig, cno, soon())?, pair.active.request)?;
             rig.completes(pair.active.request, 2, DAT_DTO_SUCCESS).map(drop)
         },
     ),
@@ -113,7 +113,7 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.api.dat_evd_enable(evd))?;
             same("the state", rig.query_evd(evd)?.evd_state & 0x3, DAT_EVD_STATE_ENABLED)?;
             ok(rig.post_se(evd, 1))?;
-            same("the EVD", wait(rig, cno, SOON)?, evd)
+            same("the EVD", wait(rig, cno, soon())?, evd)
         },
     ),
     must(
@@ -128,7 +128,7 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.api.dat_evd_enable(evd))?;
             same("cno_handle", rig.query_evd(evd)?.cno_handle, new)?;
             ok(rig.post_se(evd, 1))?;
-            same("the EVD", wait(rig, new, SOON)?, evd)?;
+            same("the EVD", wait(rig, new, soon())?, evd)?;
             answers(rig.api.dat_cno_wait(old, 0, &mut null_mut()), DAT_QUEUE_EMPTY)
         },
     ),

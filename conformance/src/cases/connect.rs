@@ -6,7 +6,7 @@ use dat_sys::*;
 
 use crate::case::{Outcome, Row, must};
 use crate::check::{answers, ok, same, that};
-use crate::rig::{Ep, SOON, private};
+use crate::rig::{Ep, private, soon, until};
 
 pub(super) const CASES: &[Row] = &[
     must(
@@ -113,7 +113,7 @@ pub(super) const CASES: &[Row] = &[
                     ep.ep,
                     address,
                     listener.qualifier,
-                    SOON,
+                    soon(),
                     size,
                     null_mut(),
                     DAT_QOS_BEST_EFFORT,
@@ -135,7 +135,7 @@ pub(super) const CASES: &[Row] = &[
                 ep.ep,
                 &mut address,
                 listener.qualifier,
-                SOON,
+                soon(),
                 0,
                 null_mut(),
                 DAT_QOS_BEST_EFFORT,
@@ -150,7 +150,7 @@ pub(super) const CASES: &[Row] = &[
             ep.ep,
             null_mut(),
             listener.qualifier,
-            SOON,
+            soon(),
             0,
             null_mut(),
             DAT_QOS_BEST_EFFORT,
@@ -168,7 +168,7 @@ pub(super) const CASES: &[Row] = &[
                 ep.ep,
                 address,
                 listener.qualifier,
-                SOON,
+                soon(),
                 0,
                 null_mut(),
                 DAT_QOS_BEST_EFFORT,
@@ -216,7 +216,7 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (ep, model) = (rig.ep()?, rig.ep()?);
             let answer =
-                rig.api.dat_ep_dup_connect(ep.ep, model.ep, SOON, 0, null_mut(), DAT_QOS_BEST_EFFORT);
+                rig.api.dat_ep_dup_connect(ep.ep, model.ep, soon(), 0, null_mut(), DAT_QOS_BEST_EFFORT);
             answers(answer, DAT_INVALID_STATE)
         },
     ),
@@ -228,7 +228,7 @@ pub(super) const CASES: &[Row] = &[
             let ep = rig.ep()?;
             for model in [DAT_HANDLE_NULL, rig.pz()?] {
                 let answer =
-                    rig.api.dat_ep_dup_connect(ep.ep, model, SOON, 0, null_mut(), DAT_QOS_BEST_EFFORT);
+                    rig.api.dat_ep_dup_connect(ep.ep, model, soon(), 0, null_mut(), DAT_QOS_BEST_EFFORT);
                 answers(answer, DAT_INVALID_HANDLE)?;
             }
             Ok(())
@@ -429,18 +429,16 @@ pub(super) const CASES: &[Row] = &[
                 ok(rig.connect(caller.ep, listener.qualifier, b""))?;
             }
             // Which of them is refused depends on the order of their arrival.
-            let limit = std::time::Instant::now() + std::time::Duration::from_secs(4);
+            let is_refusal = |e: &DAT_EVENT| e.event_number == DAT_CONNECTION_EVENT_NON_PEER_REJECTED;
             let mut refused = 0;
-            while refused == 0 && std::time::Instant::now() < limit {
-                for caller in &callers {
-                    let events = rig.drain(caller.connect)?;
-                    refused += events
-                        .iter()
-                        .filter(|e| e.event_number == DAT_CONNECTION_EVENT_NON_PEER_REJECTED)
-                        .count();
-                }
-                std::thread::yield_now();
-            }
+            until(
+                || {
+                    let events = callers.iter().filter_map(|caller| rig.drain(caller.connect).ok());
+                    refused += events.flatten().filter(is_refusal).count();
+                    refused > 0
+                },
+                "a caller is refused",
+            )?;
             same("callers that are refused", refused, 1)
         },
     ),
@@ -691,7 +689,7 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.api.dat_ep_common_connect(
                 ep.ep,
                 point.address,
-                SOON,
+                soon(),
                 2,
                 b"hi".as_ptr().cast_mut().cast(),
             ))?;
@@ -751,7 +749,7 @@ pub(super) const CASES: &[Row] = &[
             let (free, point, ep) = (rig.common_point()?, rig.common_point()?, rig.ep()?);
             ok(rig.api.dat_csp_free(free.csp))?;
             answers(rig.api.dat_csp_free(free.csp), DAT_INVALID_HANDLE)?;
-            ok(rig.api.dat_ep_common_connect(ep.ep, point.address, SOON, 0, null_mut()))?;
+            ok(rig.api.dat_ep_common_connect(ep.ep, point.address, soon(), 0, null_mut()))?;
             rig.arrival(point.evd).map(drop)
         },
     ),

@@ -409,7 +409,7 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.api.dat_ep_dup_connect(
                 third.ep,
                 first.ep,
-                crate::rig::SOON,
+                crate::rig::soon(),
                 size,
                 data,
                 DAT_QOS_BEST_EFFORT,

@@ -7,7 +7,7 @@ use dat_sys::*;
 use super::{refused_or_fails, refused_or_takes_nothing};
 use crate::case::{Outcome, Row, must, should};
 use crate::check::{answers, answers_with, failed, ok, same, supported, that, unsupported};
-use crate::rig::{Ep, Rig, SOON, until};
+use crate::rig::{Ep, Rig, soon, until};
 
 pub(super) const CASES: &[Row] = &[
     must("dat_ep_create_with_srq/unconnected", "DESCRIPTION 2", "A new EP is unconnected.", |rig| {
@@ -415,7 +415,7 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.connect(first.ep, listener.qualifier, b""))?;
             ok(rig.accept(rig.arrival(listener.evd)?.cr, second.ep, b""))?;
             rig.connection(first.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
-            ok(rig.api.dat_ep_dup_connect(third.ep, first.ep, SOON, 0, null_mut(), DAT_QOS_BEST_EFFORT))?;
+            ok(rig.api.dat_ep_dup_connect(third.ep, first.ep, soon(), 0, null_mut(), DAT_QOS_BEST_EFFORT))?;
             rig.arrival(listener.evd).map(drop)
         },
     ),

@@ -6,7 +6,7 @@ use dat_sys::*;
 
 use crate::case::{Outcome, Row, must};
 use crate::check::{answers, answers_with, ok, same};
-use crate::rig::{Rig, SOON};
+use crate::rig::{Rig, soon};
 
 pub(super) const CASES: &[Row] = &[
     must(
@@ -162,7 +162,8 @@ pub(super) const CASES: &[Row] = &[
             }
             // Neither is over before somebody answers.
             let arrival = rig.arrival(listener.evd)?;
-            std::thread::sleep(std::time::Duration::from_millis(50));
+            let (status, _) = rig.wait(ep.connect, 50_000, 1, &mut DAT_EVENT::zeroed());
+            answers(status, DAT_TIMEOUT_EXPIRED)?;
             rig.state_is(ep.ep, DAT_EP_STATE_ACTIVE_CONNECTION_PENDING)?;
             ok(rig.accept(arrival.cr, rig.ep()?.ep, b""))?;
             rig.connection(ep.connect, DAT_CONNECTION_EVENT_ESTABLISHED).map(drop)
@@ -206,7 +207,8 @@ pub(super) const CASES: &[Row] = &[
 #[track_caller]
 fn not_supported(rig: &Rig, qos: DAT_QOS, flags: DAT_CONNECT_FLAGS, has: DAT_QOS) -> Outcome {
     let (ep, listener, address) = (rig.ep()?, rig.listen()?, rig.attr.ia_address_ptr);
-    let answer = rig.api.dat_ep_connect(ep.ep, address, listener.qualifier, SOON, 0, null_mut(), qos, flags);
+    let answer =
+        rig.api.dat_ep_connect(ep.ep, address, listener.qualifier, soon(), 0, null_mut(), qos, flags);
     match qos & has == qos && has != 0 {
         true => ok(answer),
         false => {

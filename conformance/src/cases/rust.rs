@@ -7,9 +7,12 @@ use dat::{Access, Adapter, Close, ConnectionEvent, EndpointState, ErrorKind, Eve
 use crate::case::{Outcome, Row, must};
 use crate::check::{failed, same, that};
 use crate::door::REGISTRY;
+use crate::patience::patience;
 use crate::rig::Rig;
 
-const SOON: Option<Duration> = Some(Duration::from_secs(5));
+fn soon() -> Option<Duration> {
+    Some(patience())
+}
 
 pub(super) const CASES: &[Row] = &[
     must(
@@ -58,14 +61,14 @@ pub(super) const CASES: &[Row] = &[
             let (mut active, mut passive) = (endpoint()?, endpoint()?);
             let listener = said(adapter.listen_any(&calls))?;
             let address = adapter.attributes().address.ok_or_else(|| failed("the adapter has no address"))?;
-            said(active.connect(address, listener.qualifier(), b"hi", SOON))?;
-            let Event::ConnectionRequest(request) = said(calls.wait(SOON))? else {
+            said(active.connect(address, listener.qualifier(), b"hi", soon()))?;
+            let Event::ConnectionRequest(request) = said(calls.wait(soon()))? else {
                 return Err(failed("the event is no connection request"));
             };
             that(said(request.private_data())?.starts_with(b"hi"), "the private data is not what was sent")?;
             said(request.accept(&mut passive, b""))?;
             for _ in 0..2 {
-                let event = said(events.wait(SOON))?;
+                let event = said(events.wait(soon()))?;
                 let up =
                     matches!(event, Event::Connection { event: ConnectionEvent::Established { .. }, .. });
                 that(up, format_args!("the event is {event:?}"))?;
@@ -77,7 +80,7 @@ pub(super) const CASES: &[Row] = &[
             said(passive.post_receive(&[said(to.segment(0..8))?], 1))?;
             said(active.post_send(&[said(from.segment(0..8))?], 2, Default::default()))?;
             for _ in 0..2 {
-                match said(events.wait(SOON))? {
+                match said(events.wait(soon()))? {
                     Event::Completion(completion) => same("the status", completion.status, Status::Success)?,
                     other => return Err(failed(format_args!("the event is {other:?}"))),
                 }

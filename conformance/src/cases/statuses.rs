@@ -7,7 +7,7 @@ use dat_sys::*;
 use super::refused_or_fails;
 use crate::case::{Outcome, Row, must};
 use crate::check::{answers, ok, unsupported};
-use crate::rig::{Rig, SOON, cookie};
+use crate::rig::{Rig, cookie, soon};
 
 const NONE: DAT_HANDLE = DAT_HANDLE_NULL;
 /// A bit of a mask that names no parameter of any object but an endpoint.
@@ -107,7 +107,7 @@ pub(super) const CASES: &[Row] = &[
         "A null handle is refused.",
         |rig| {
             answers(
-                rig.api.dat_ep_dup_connect(NONE, rig.ep()?.ep, SOON, 0, null_mut(), DAT_QOS_BEST_EFFORT),
+                rig.api.dat_ep_dup_connect(NONE, rig.ep()?.ep, soon(), 0, null_mut(), DAT_QOS_BEST_EFFORT),
                 DAT_INVALID_HANDLE,
             )
         },
@@ -536,7 +536,7 @@ pub(super) const CASES: &[Row] = &[
             let more = rig.provider.max_private_data_size.saturating_add(1);
             let data = rig.allocate(more as usize);
             let dup =
-                |size, data, qos| rig.api.dat_ep_dup_connect(ep.ep, pair.active.ep, SOON, size, data, qos);
+                |size, data, qos| rig.api.dat_ep_dup_connect(ep.ep, pair.active.ep, soon(), size, data, qos);
             answers(dup(more, data, DAT_QOS_BEST_EFFORT), DAT_INVALID_PARAMETER)?;
             rig.state_is(ep.ep, DAT_EP_STATE_UNCONNECTED)?;
             if rig.provider.dat_qos_supported & DAT_QOS_PREMIUM != 0 {

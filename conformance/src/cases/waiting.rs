@@ -6,7 +6,7 @@ use dat_sys::*;
 
 use crate::case::{Row, must};
 use crate::check::{answers, failed, ok, same, that, unsupported};
-use crate::rig::{Calls, SOON};
+use crate::rig::{Calls, soon};
 
 pub(super) const CASES: &[Row] = &[
     must(
@@ -18,7 +18,7 @@ pub(super) const CASES: &[Row] = &[
             let (api, number) = (rig.api, evd as usize);
             let answer = rig.interrupted(|| {
                 let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
-                api.dat_evd_wait(number as DAT_EVD_HANDLE, SOON, 1, &mut event, &mut more)
+                api.dat_evd_wait(number as DAT_EVD_HANDLE, soon(), 1, &mut event, &mut more)
             })?;
             answers(answer, DAT_INTERRUPTED_CALL)?;
             ok(rig.post_se(evd, 1))?;
@@ -67,7 +67,7 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (api, number) = (rig.api, rig.cno()? as usize);
             let answer =
-                rig.interrupted(|| api.dat_cno_wait(number as DAT_CNO_HANDLE, SOON, &mut null_mut()))?;
+                rig.interrupted(|| api.dat_cno_wait(number as DAT_CNO_HANDLE, soon(), &mut null_mut()))?;
             answers(answer, DAT_INTERRUPTED_CALL)
         },
     ),
@@ -130,7 +130,7 @@ pub(super) const CASES: &[Row] = &[
             let evd = evd()?;
             ok(rig.post_se(evd, 1))?;
             let mut told = null_mut();
-            ok(rig.api.dat_cno_wait(cno, SOON, &mut told))?;
+            ok(rig.api.dat_cno_wait(cno, soon(), &mut told))?;
             same("the EVD", told, evd)
         },
     ),
@@ -183,7 +183,7 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.post_se(evd, 3))?;
             same("the EVD", rig.while_waiting_on_cno(cno, 0, || Ok(()))?.len(), 0)?;
             let mut woken = null_mut();
-            ok(rig.api.dat_cno_wait(cno, SOON, &mut woken))?;
+            ok(rig.api.dat_cno_wait(cno, soon(), &mut woken))?;
             same("calls", calls.count(), told)
         },
     ),

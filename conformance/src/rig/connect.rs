@@ -4,7 +4,7 @@ use std::ptr::null_mut;
 
 use dat_sys::*;
 
-use super::{Ep, Rig, SOON};
+use super::{Ep, Rig, soon};
 use crate::case::Outcome;
 use crate::check::ok;
 
@@ -89,7 +89,7 @@ impl Rig {
 
     /// dat_ep_connect to the adapter's own address.
     pub(crate) fn connect(&self, ep: DAT_EP_HANDLE, qualifier: DAT_CONN_QUAL, private: &[u8]) -> DAT_RETURN {
-        self.connect_within(ep, qualifier, private, SOON)
+        self.connect_within(ep, qualifier, private, soon())
     }
 
     /// The same with a time limit in microseconds.

@@ -2,7 +2,7 @@
 
 use dat_sys::*;
 
-use super::{Arrival, Rig, SOON};
+use super::{Arrival, Rig, soon};
 use crate::case::Outcome;
 use crate::check::{answers, failed, name, ok, same};
 
@@ -52,7 +52,7 @@ impl Rig {
     #[track_caller]
     pub(crate) fn event(&self, evd: DAT_EVD_HANDLE) -> Outcome<DAT_EVENT> {
         let mut event = DAT_EVENT::zeroed();
-        let (status, _) = self.wait(evd, SOON, 1, &mut event);
+        let (status, _) = self.wait(evd, soon(), 1, &mut event);
         if status != DAT_SUCCESS {
             return Err(failed(format_args!("no event came: dat_evd_wait answered {}", name(status))));
         }

@@ -28,9 +28,12 @@ pub(crate) use self::threads::{Calls, until};
 use crate::api::Api;
 use crate::case::Outcome;
 use crate::check::{failed, ok};
+use crate::patience::patience;
 
 /// How long a case waits for what must happen, in microseconds.
-pub(crate) const SOON: DAT_TIMEOUT = 5_000_000;
+pub(crate) fn soon() -> DAT_TIMEOUT {
+    DAT_TIMEOUT::try_from(patience().as_micros()).unwrap_or(DAT_TIMEOUT::MAX - 1)
+}
 
 /// An open adapter and what cases make with it.
 pub(crate) struct Rig {
@@ -49,7 +52,7 @@ pub(crate) struct Rig {
     /// Further opens, closed with the first.
     others: RefCell<Vec<DAT_IA_HANDLE>>,
     memory: RefCell<Vec<memory::Block>>,
-    /// Processes that stay until the adapter is closed.
+    /// Processes that stay until the case has ended.
     peers: RefCell<Vec<Peer>>,
 }
 
@@ -130,12 +133,13 @@ impl Rig {
         let mut all = std::mem::take(&mut *self.others.borrow_mut());
         // The first open last: others may report to its asynchronous EVD.
         all.push(std::mem::replace(&mut self.ia, null_mut()));
+        // A provider may give a peer that is held still some time to answer to the end.
+        self.peers.borrow_mut().clear();
         let mut outcome = Ok(());
         for ia in all.into_iter().filter(|ia| !ia.is_null()) {
             let closed = ok(self.api.dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG));
             outcome = outcome.and(closed);
         }
-        self.peers.borrow_mut().clear();
         if outcome.is_err() {
             // Whatever is still open may still write to it.
             std::mem::take(&mut *self.memory.borrow_mut()).into_iter().for_each(std::mem::forget);

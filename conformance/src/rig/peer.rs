@@ -120,7 +120,7 @@ impl Rig {
         Ok((ep, peer))
     }
 
-    /// Keeps a process until the adapter is closed.
+    /// Keeps a process until the case has ended.
     pub(crate) fn keep(&self, peer: Peer) {
         self.peers.borrow_mut().push(peer);
     }

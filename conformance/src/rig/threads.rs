@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use dat_sys::*;
 
-use super::{Rig, SOON};
+use super::{Rig, soon};
 use crate::api::Api;
 use crate::case::Outcome;
 use crate::check::failed;
@@ -88,7 +88,7 @@ impl Rig {
                     scope.spawn(move || {
                         sleeper.enters();
                         let mut evd = null_mut();
-                        let answer = api.dat_cno_wait(number as DAT_CNO_HANDLE, SOON, &mut evd);
+                        let answer = api.dat_cno_wait(number as DAT_CNO_HANDLE, soon(), &mut evd);
                         (answer, evd as usize)
                     })
                 })
@@ -151,7 +151,7 @@ impl Rig {
     /// software events.
     pub(crate) fn dequeue_together(&self, evd: DAT_EVD_HANDLE, threads: usize, events: usize) -> Vec<usize> {
         let (api, number, taken) = (self.api, evd as usize, AtomicUsize::new(0));
-        let limit = Instant::now() + Duration::from_micros(SOON.into());
+        let limit = Instant::now() + Duration::from_micros(soon().into());
         let take = || {
             let mut values = Vec::new();
             while taken.load(Ordering::Relaxed) < events && Instant::now() < limit {
@@ -172,13 +172,13 @@ impl Rig {
 
 fn wait(api: &Api, evd: usize) -> (DAT_RETURN, DAT_COUNT) {
     let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
-    (api.dat_evd_wait(evd as DAT_EVD_HANDLE, SOON, 1, &mut event, &mut more), more)
+    (api.dat_evd_wait(evd as DAT_EVD_HANDLE, soon(), 1, &mut event, &mut more), more)
 }
 
 /// Until this holds, which must be soon.
 #[track_caller]
 pub(crate) fn until(mut holds: impl FnMut() -> bool, what: &str) -> Outcome {
-    let limit = Instant::now() + Duration::from_micros(SOON.into());
+    let limit = Instant::now() + Duration::from_micros(soon().into());
     while !holds() {
         if Instant::now() > limit {
             return Err(failed(format_args!("it does not come about that {what}")));

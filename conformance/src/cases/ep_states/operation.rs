@@ -6,7 +6,7 @@ use dat_sys::*;
 
 use crate::case::Outcome;
 use crate::check::{ok, same};
-use crate::rig::{Arrival, CommonPoint, Ep, Listener, Pair, Region, Rig, SOON, cookie};
+use crate::rig::{Arrival, CommonPoint, Ep, Listener, Pair, Region, Rig, cookie, soon};
 
 /// An operation on an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,11 +105,11 @@ impl Operation {
             Connect => rig.connect(ep, tools.listener.qualifier, b""),
             DupConnect => {
                 let model = tools.pair.map_or(DAT_HANDLE_NULL, |pair| pair.active.ep);
-                api.dat_ep_dup_connect(ep, model, SOON, 0, null_mut(), DAT_QOS_BEST_EFFORT)
+                api.dat_ep_dup_connect(ep, model, soon(), 0, null_mut(), DAT_QOS_BEST_EFFORT)
             }
             CommonConnect => {
                 let address = tools.common.map_or(null_mut(), |point| point.address);
-                api.dat_ep_common_connect(ep, address, SOON, 0, null_mut())
+                api.dat_ep_common_connect(ep, address, soon(), 0, null_mut())
             }
             RspCreate => {
                 let Listener { qualifier, evd, .. } = tools.listener;

@@ -129,7 +129,7 @@ fn several_paths(rig: &Rig, state: DAT_EP_STATE) -> Outcome<Ep> {
         _ => DAT_CONNECT_MULTIPATH_REQUESTED_FLAG,
     };
     let (active, passive, listener, qos) = (rig.ep()?, rig.ep()?, rig.listen()?, DAT_QOS_BEST_EFFORT);
-    let (address, timeout) = (rig.attr.ia_address_ptr, crate::rig::SOON);
+    let (address, timeout) = (rig.attr.ia_address_ptr, crate::rig::soon());
     let answer =
         rig.api.dat_ep_connect(active.ep, address, listener.qualifier, timeout, 0, null_mut(), qos, flags);
     supported(answer)?;
