@@ -85,6 +85,8 @@ mod tests {
     #[test]
     fn this_host_is_as_it_should() {
         let address = "127.0.0.1:0".parse().expect("an address");
-        assert_eq!(header_of_a_batch(address), Some(Header { id: 0, dont_fragment: true }));
+        // It comes back at once, unless this machine is busy with others.
+        let header = (0..600).find_map(|_| header_of_a_batch(address));
+        assert_eq!(header, Some(Header { id: 0, dont_fragment: true }));
     }
 }

@@ -1,12 +1,17 @@
 //! How connections end, with a peer made by hand: what is answered when an acknowledgement is lost, or nobody answers.
 
+#[path = "../../capture/tests/reader/mod.rs"]
+#[expect(dead_code, reason = "captures hold more than is looked at here")]
+mod reader;
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use dat_core::mem_transport::contract::rig::{DEPTH, End, Event, Rig, Service, outcomes};
+use dat_core::mem_transport::contract::rig::{DEPTH, End, Event, PATIENCE, Rig, Service, outcomes};
 use dat_core::provider::{Close, Connect, Provider, Queue, WcStatus};
 use provider_softroce::{Roce, SoftRoce};
 use wire::cm::{Drep, Dreq, IpHeader, Mad, Message, Rep, Req, Rtu, ServiceId, Timeout};
@@ -51,6 +56,8 @@ enum Heard {
 
 /// The connection, as the peer knows it.
 struct Call {
+    /// The peer's ID.
+    peer_id: u32,
     id: u32,
     qpn: u32,
     psn: Psn,
@@ -80,7 +87,7 @@ impl Peer {
     }
 
     fn say_dreq(&self, call: &Call, transaction: u64) {
-        let dreq = Dreq { local_id: PEER_ID, remote_id: call.id, remote_qpn: call.qpn, private: &[] };
+        let dreq = Dreq { local_id: call.peer_id, remote_id: call.id, remote_qpn: call.qpn, private: &[] };
         self.say_message(transaction, Message::Dreq(dreq));
     }
 
@@ -131,21 +138,30 @@ impl Peer {
 
 /// Opens our side.
 fn adapter() -> Roce {
-    let params = format!("{OURS} engine=user");
-    SoftRoce.open("softroce", &params).unwrap_or_else(|error| panic!("{params}: {error}"))
+    open(&format!("{OURS} engine=user"))
+}
+
+fn open(params: &str) -> Roce {
+    SoftRoce.open("softroce", params).unwrap_or_else(|error| panic!("{params}: {error}"))
 }
 
 /// The peer calls, and is answered.
 fn connected<'t>(rig: &Rig<'t, Roce>, peer: &Peer) -> (End<'t, Roce>, Call) {
+    connected_with(rig, peer, 0)
+}
+
+/// The same, of the peer's queue pair of this number.
+fn connected_with<'t>(rig: &Rig<'t, Roce>, peer: &Peer, n: u32) -> (End<'t, Roce>, Call) {
+    let peer_id = PEER_ID + n;
     let service = Service::new(rig.a, 1);
     let port = service.port(rig.a) as u16;
     let header = IpHeader { source_port: 1, source: PEER.into(), destination: OURS.into() };
     let timeout = Timeout::new(17);
     let req = Req {
-        local_id: PEER_ID,
+        local_id: peer_id,
         service: ServiceId::tcp(port),
         ca_guid: u64::from(port),
-        qpn: PEER_QPN,
+        qpn: PEER_QPN + n,
         responder_resources: 4,
         initiator_depth: 4,
         remote_response_timeout: timeout,
@@ -168,10 +184,10 @@ fn connected<'t>(rig: &Rig<'t, Roce>, peer: &Peer) -> (End<'t, Roce>, Call) {
     let (request, ..) = service.request(rig);
     end.qp.accept(request, b"", DEPTH).expect("accept");
     let call = match rig.until("a REP", || peer.hear()) {
-        Heard::Rep { id, qpn, psn } => Call { id, qpn, psn },
+        Heard::Rep { id, qpn, psn } => Call { peer_id, id, qpn, psn },
         other => panic!("{other:?}"),
     };
-    peer.say_message(1, Message::Rtu(Rtu { local_id: PEER_ID, remote_id: call.id, private: &[] }));
+    peer.say_message(1, Message::Rtu(Rtu { local_id: peer_id, remote_id: call.id, private: &[] }));
     assert!(matches!(rig.next("the connection", &end.log), Event::Established { .. }));
     (end, call)
 }
@@ -235,10 +251,9 @@ fn a_peer_that_answers_nothing_any_more() {
         other => panic!("{other:?}"),
     });
     let time = start.elapsed();
-    // At least once, if this machine is busy with others.
+    // At least once, where this machine is busy with others. Whoever goes on for longer than 50 ms asks more often.
     assert!((1..=5).contains(&asked), "asked {asked} times");
     assert!(time >= Duration::from_millis(50), "it was asked for {time:?} only");
-    assert!(time < Duration::from_secs(2), "we have kept it waiting for {time:?}");
     assert!(matches!(rig.next("the end", &end.log), Event::Disconnected));
     assert_eq!(outcomes(&rig.completions(&end.requests, 1)), [(1, WcStatus::Flushed)]);
 }
@@ -269,31 +284,42 @@ fn a_last_acknowledgement_that_was_lost() {
     assert_eq!(outcomes(&rig.completions(&end.requests, 2)), done);
 }
 
-/// Where nothing is in flight nobody waits.
+/// Where nothing is in flight nobody waits: a connection that has nothing in flight is over before one that has, although its end
+/// was said later. If it waited as that does, it would be over later each time; where this machine is busy, it may be now and then.
 #[test]
 fn nothing_is_in_flight() {
     let _alone = alone();
     let ours = adapter();
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
-    let times = (0..5).map(|_| {
-        let (end, call) = connected(&rig, &peer);
-        end.send(1, &[end.mem.segment(0, 8)]);
+    let idle_is_first = |round: u32| {
+        let (idle, idle_call) = connected_with(&rig, &peer, 2 * round);
+        idle.send(1, &[idle.mem.segment(0, 8)]);
         assert_eq!(rig.until("the message", || peer.hear()), Heard::Request(OUR_PSN));
-        peer.say_ack(&call, OUR_PSN);
-        assert_eq!(outcomes(&rig.completions(&end.requests, 1)), [(1, WcStatus::Success)]);
-        while let Some(again) = peer.hear() {
-            assert_eq!(again, Heard::Request(OUR_PSN), "a probe");
+        peer.say_ack(&idle_call, OUR_PSN);
+        assert_eq!(outcomes(&rig.completions(&idle.requests, 1)), [(1, WcStatus::Success)]);
+        let (busy, busy_call) = connected_with(&rig, &peer, 2 * round + 1);
+        busy.send(1, &[busy.mem.segment(0, 8)]);
+        peer.say_dreq(&busy_call, 2);
+        peer.say_dreq(&idle_call, 3);
+        let next_drep = || {
+            rig.until("a DREP", || match peer.hear()? {
+                // The message, once more or for the first time.
+                Heard::Request(OUR_PSN) => None,
+                Heard::Drep { transaction } => Some(transaction),
+                other => panic!("{other:?}"),
+            })
+        };
+        let order = [next_drep(), next_drep()];
+        for end in [&idle, &busy] {
+            assert!(matches!(rig.next("the end", &end.log), Event::Disconnected));
         }
-        let start = Instant::now();
-        peer.say_dreq(&call, 2);
-        assert_eq!(rig.until("a DREP", || peer.hear()), Heard::Drep { transaction: 2 });
-        let time = start.elapsed();
-        assert!(matches!(rig.next("the end", &end.log), Event::Disconnected));
-        time
-    });
-    let best = times.min().expect("some");
-    assert!(best < Duration::from_millis(25), "{best:?}");
+        order == [3, 2]
+    };
+    assert!((0..ROUNDS).any(idle_is_first), "it waits as long as the other one");
 }
+
+/// So often is tried what a busy machine may hide, which otherwise comes at once.
+const ROUNDS: u32 = 20;
 
 /// We disconnect: what was taken is acknowledged again until the peer has answered to that, and nothing new is taken.
 #[test]
@@ -331,70 +357,87 @@ fn what_was_taken_is_acknowledged_again() {
 #[test]
 fn an_end_that_is_lost_as_the_adapter_is_closed() {
     let _alone = alone();
-    for answer in [true, false] {
-        let ours = adapter();
-        let peer = Peer::new();
-        let call = {
-            let rig = Rig { a: &ours, b: &ours };
-            connected(&rig, &peer).1
-        };
-        let start = Instant::now();
-        std::thread::scope(|scope| {
-            let closed = scope.spawn(move || drop(ours));
-            let mut times = 0;
-            while !closed.is_finished() {
-                assert!(start.elapsed() < Duration::from_secs(10), "it stays for ever");
-                peer.dreq.set(None);
-                let Some(heard) = peer.hear() else { continue };
-                let Heard::Dreq { transaction } = heard else { panic!("{heard:?}") };
-                times += 1;
-                if answer && times == 2 {
-                    let drep = Drep { local_id: PEER_ID, remote_id: call.id, private: &[] };
-                    peer.say_message(transaction, Message::Drep(drep));
-                }
-            }
-            match answer {
-                true => assert!((2..5).contains(&times), "said {times} times"),
-                // At 0, 16, 48, 112 and 240 ms, if this machine is not busy with others.
-                false => assert!((2..=5).contains(&times), "said {times} times"),
-            }
-        });
-        let time = start.elapsed();
-        assert!(answer || time >= Duration::from_millis(250), "it was said for {time:?} only");
-    }
+    // Where this machine is busy, some are skipped, or the answer to the second comes when more have been said.
+    assert!((0..ROUNDS).any(|_| closes_with(true) == 2), "an answer does not end it");
+    assert!((0..ROUNDS).any(|_| closes_with(false) >= 2), "it is not said again");
 }
 
-/// A host on which nobody has the port says so: nobody waits until all has been said again in vain, which takes seconds.
+/// How often the end is said as the adapter is closed; `answer`: until the second was answered.
+fn closes_with(answer: bool) -> u32 {
+    let ours = adapter();
+    let peer = Peer::new();
+    let call = {
+        let rig = Rig { a: &ours, b: &ours };
+        connected(&rig, &peer).1
+    };
+    let start = Instant::now();
+    let mut times = 0;
+    std::thread::scope(|scope| {
+        let closed = scope.spawn(move || drop(ours));
+        while !closed.is_finished() {
+            assert!(start.elapsed() < PATIENCE, "the adapter is not closed after {PATIENCE:?}");
+            peer.dreq.set(None);
+            let Some(heard) = peer.hear() else { continue };
+            let Heard::Dreq { transaction } = heard else { panic!("{heard:?}") };
+            times += 1;
+            if answer && times == 2 {
+                let drep = Drep { local_id: PEER_ID, remote_id: call.id, private: &[] };
+                peer.say_message(transaction, Message::Drep(drep));
+            }
+        }
+    });
+    let time = start.elapsed();
+    assert!(answer || time >= Duration::from_millis(250), "it was said for {time:?} only");
+    // At 0, 16, 48, 112 and 240 ms.
+    assert!((1..=5).contains(&times), "said {times} times");
+    times
+}
+
+/// A host on which nobody has the port says so: nobody waits until all has been said again in vain. So hardly anything is said twice;
+/// a REQ would be said 16 times, a DREQ some ten times, and a request until its retries are used up.
 #[test]
 fn nobody_has_the_port() {
-    const SOON: Duration = Duration::from_secs(2);
     let _alone = alone();
-    let ours = adapter();
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("said.pcapng");
+    let ours = open(&format!("{OURS} engine=user capture={}", file.display()));
     let rig = Rig { a: &ours, b: &ours };
     // It is not by chance that we hear of it.
     for n in 100..110 {
-        let start = Instant::now();
-        let end = calling(&rig, Ipv4Addr::new(127, 0, 0, n));
+        let nobody = Ipv4Addr::new(127, 0, 0, n);
+        let end = calling(&rig, nobody);
         assert!(matches!(rig.next("an answer", &end.log), Event::Unreachable));
-        assert!(start.elapsed() < SOON, "{n}: {:?}", start.elapsed());
+        let said = said_to(nobody, &file);
+        assert!((1..=2).contains(&said), "{nobody}: {said} messages");
     }
 
     let peer = Peer::new();
     let sends = connected_to(&rig, &peer, 0);
     drop(peer);
-    let start = Instant::now();
+    let before = said_to(PEER, &file);
     sends.send(1, &[sends.mem.segment(0, 8)]);
     assert!(matches!(rig.next("the end", &sends.log), Event::Broken));
+    // Flushed: it is not for its retries, which would be a transport error.
     assert_eq!(outcomes(&rig.completions(&sends.requests, 1)), [(1, WcStatus::Flushed)]);
-    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+    let said = said_to(PEER, &file) - before;
+    assert!((1..=4).contains(&said), "{said} packets");
 
     // What was said of that one is nothing to the next.
     let peer = Peer::new();
     let leaves = connected_to(&rig, &peer, 1);
     drop(peer);
-    let start = Instant::now();
+    let before = said_to(PEER, &file);
     leaves.qp.disconnect(Close::Graceful);
     let event = rig.next("the end", &leaves.log);
     assert!(matches!(event, Event::Disconnected), "{event:?}");
-    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+    let said = said_to(PEER, &file) - before;
+    assert!((1..=2).contains(&said), "{said} messages");
+}
+
+/// How many packets our side has sent to an address, as its capture has it.
+fn said_to(to: Ipv4Addr, capture: &Path) -> usize {
+    const OUT: u32 = 2;
+    let contents = reader::read(&std::fs::read(capture).expect("a capture"));
+    let sent = contents.packets.iter().filter(|packet| packet.direction == OUT);
+    sent.filter(|packet| packet.dst.ip() == IpAddr::from(to)).count()
 }
