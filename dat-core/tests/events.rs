@@ -212,7 +212,7 @@ fn witness() -> (DAT_OS_WAIT_PROXY_AGENT, Receiver<usize>) {
     (agent(move |evd| tell.send(evd as usize).unwrap()), told)
 }
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn an_agent_is_called_besides_waiters() {

@@ -35,7 +35,7 @@ fn accepted<'t>(rig: &Rig<'t, Tcp>, end: &End<'t, Tcp>) -> TcpStream {
     let port = service.port(rig.b) as u16;
     let mut peer = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connect");
     peer.set_nodelay(true).expect("nodelay");
-    peer.set_read_timeout(Some(Duration::from_secs(10))).expect("timeout");
+    peer.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout");
     peer.write_all(REQUEST).expect("request");
     let (request, ..) = service.request(rig);
     end.qp.accept(request, b"", DEPTH).expect("accept");

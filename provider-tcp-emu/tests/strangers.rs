@@ -31,7 +31,7 @@ fn call(port: u64) -> TcpStream {
 
 fn prepared(stream: TcpStream) -> TcpStream {
     stream.set_nodelay(true).expect("nodelay");
-    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("timeout");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout");
     stream
 }
 
@@ -84,9 +84,10 @@ fn a_responder_keeps_quiet_until_the_first_frame_or_a_grace_period() {
     for speaks_first in [true, false] {
         let end = End::new(&t);
         end.recv(9, &[end.mem.segment(0, 64)]);
+        // Before the grace period begins.
+        let start = Instant::now();
         let mut stranger = accepted(&rig, &end);
         end.send(1, &[end.mem.segment(64, 16)]);
-        let start = Instant::now();
         if speaks_first {
             stranger.write_all(SEND).expect("frame");
             let wc = rig.completions(&end.recvs, 1)[0];
@@ -225,14 +226,12 @@ fn the_end_of_a_stranger_is_told_from_its_death() {
         stranger.write_all(SEND).expect("frame");
         rig.completions(&end.recvs, 1);
         stranger.write_all(&SEND[..octets]).expect("part of a frame");
-        let start = Instant::now();
         match abrupt {
             true => reset(stranger),
             false => drop(stranger),
         }
         let event = rig.next("the end", &end.log);
         assert_eq!(format!("{event:?}"), outcome, "{octets} octets, abrupt: {abrupt}");
-        assert!(start.elapsed() < Duration::from_secs(1));
         let flushed = rig.completions(&end.recvs, 2);
         assert_eq!(outcomes(&flushed), [(1, WcStatus::Flushed), (2, WcStatus::Flushed)]);
     }

@@ -67,7 +67,7 @@ fn drive() -> Arc<Drive<Nothing>> {
 /// Whether it comes about.
 #[must_use]
 fn comes(holds: impl Fn() -> bool) -> bool {
-    let limit = Instant::now() + Duration::from_secs(20);
+    let limit = Instant::now() + Duration::from_secs(60);
     while !holds() {
         if Instant::now() > limit {
             return false;

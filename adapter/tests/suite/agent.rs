@@ -24,7 +24,7 @@ unsafe extern "C" fn no_mapping(_: DAT_IA_HANDLE, _: *mut DAT_IA_HANDLE) -> DAT_
     DAT_INVALID_HANDLE
 }
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An adapter with an endpoint and a dispatcher for each stream.
 struct Side {
@@ -58,7 +58,7 @@ impl Side {
 
 fn next(evd: &Node<Evd<Tested>>) -> DAT_EVENT {
     // SAFETY: nobody dequeues meanwhile.
-    unsafe { evd.wait(10_000_000, 1) }.unwrap().event.unwrap()
+    unsafe { evd.wait(PATIENCE.as_micros() as DAT_TIMEOUT, 1) }.unwrap().event.unwrap()
 }
 
 fn connected() -> (Side, Side) {
@@ -66,7 +66,7 @@ fn connected() -> (Side, Side) {
     let psp = psp::create(b.ia, Port::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
     let to = "127.0.0.1:0".parse().unwrap();
     let (qos, flags) = (DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG);
-    a.ep.connect(to, psp.qualifier(), 10_000_000, b"", qos, flags).unwrap();
+    a.ep.connect(to, psp.qualifier(), PATIENCE.as_micros() as DAT_TIMEOUT, b"", qos, flags).unwrap();
     // SAFETY: a connection request; its handle is live until it is answered.
     let request = unsafe { handle::get::<Cr<Tested>>(next(b.cr).event_data.cr_arrival_event_data.cr_handle) };
     // SAFETY: nobody uses the request any more.

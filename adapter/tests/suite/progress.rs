@@ -60,35 +60,38 @@ fn sizes_up_to_16_mib_arrive() {
     }
 }
 
-/// Nobody calls into the target's adapter: its background thread serves reads and writes.
+/// Nobody calls into the target's adapter: its background thread serves reads and writes. They are so many octets that a thread which
+/// looked but now and then would not be done in time.
 #[test]
 fn a_target_that_computes_serves_one_sided_operations() {
     const LEN: usize = 1 << 20;
+    const ROUNDS: u64 = 100;
     for blocking in [false, true] {
         let (ta, tb) = (open("127.0.0.1"), open("127.0.0.1"));
         let (a, b) = (End::with(&ta, 8, 2 * LEN), End::with(&tb, 8, LEN));
         Rig { a: &ta, b: &tb }.join(&a, &b);
-        let bytes = pattern(7, LEN);
-        a.mem.write(0, &bytes);
         // From here on the target computes.
         let start = Instant::now();
-        a.post(1, SendOp::Write(b.mem.remote(0)), &[a.mem.segment(0, LEN)]);
-        a.post(2, SendOp::Read(b.mem.remote(0)), &[a.mem.segment(LEN, LEN)]);
-        let mut done = Vec::new();
-        while done.len() < 2 {
-            assert!(start.elapsed() < PATIENCE, "the target does not answer");
-            let wake = &a.requests_log.wake;
-            wake.reset();
-            done.extend(poll::<Tested>(&a.requests, 2));
-            if !blocking {
-                ta.progress();
-            } else if done.len() < 2 && arm::<Tested>(&a.requests, false) {
-                ta.sleep(wake, Some(start + PATIENCE));
+        for round in 0..ROUNDS {
+            let bytes = pattern(round, LEN);
+            a.mem.write(0, &bytes);
+            a.post(1, SendOp::Write(b.mem.remote(0)), &[a.mem.segment(0, LEN)]);
+            a.post(2, SendOp::Read(b.mem.remote(0)), &[a.mem.segment(LEN, LEN)]);
+            let mut done = Vec::new();
+            while done.len() < 2 {
+                assert!(start.elapsed() < PATIENCE, "the target has served {round} rounds in {PATIENCE:?}");
+                let wake = &a.requests_log.wake;
+                wake.reset();
+                done.extend(poll::<Tested>(&a.requests, 2));
+                if !blocking {
+                    ta.progress();
+                } else if done.len() < 2 && arm::<Tested>(&a.requests, false) {
+                    ta.sleep(wake, Some(start + PATIENCE));
+                }
             }
+            assert!(done.iter().all(|wc| wc.status == WcStatus::Success), "{done:?}");
+            assert!(a.mem.read(LEN, LEN) == bytes, "round {round}");
         }
-        assert!(done.iter().all(|wc| wc.status == WcStatus::Success), "{done:?}");
-        assert!(a.mem.read(LEN, LEN) == bytes);
-        assert!(start.elapsed() < Duration::from_secs(1), "the background thread took {:?}", start.elapsed());
     }
 }
 

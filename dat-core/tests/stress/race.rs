@@ -71,7 +71,7 @@ impl Footprint {
             if (now.handles, now.fds) == (self.handles, self.fds) && now.threads <= self.threads {
                 return;
             }
-            assert!(start.elapsed() < PATIENCE / 4, "seed {seed}: {self:?} has become {now:?}");
+            assert!(start.elapsed() < PATIENCE / 2, "seed {seed}: {self:?} has become {now:?}");
             thread::yield_now();
         }
     }

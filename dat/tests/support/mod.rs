@@ -8,7 +8,7 @@ use dat::{
 };
 
 /// Long enough for anything on a busy machine.
-pub(crate) const LIMIT: Option<Duration> = Some(Duration::from_secs(20));
+pub(crate) const LIMIT: Option<Duration> = Some(Duration::from_secs(60));
 
 pub(crate) struct Side {
     pub(crate) endpoint: Endpoint,

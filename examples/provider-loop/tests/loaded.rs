@@ -70,7 +70,7 @@ fn utf8(path: &Path) -> &str {
 
 #[test]
 fn two_adapters_of_a_program_talk_to_each_other() -> Result<(), Box<dyn std::error::Error>> {
-    const LIMIT: Option<Duration> = Some(Duration::from_secs(20));
+    const LIMIT: Option<Duration> = Some(Duration::from_secs(60));
     let dir = tempfile::tempdir()?;
     let conf = dir.path().join("dat.conf");
     let line =

@@ -134,7 +134,7 @@ fn no_wake_up_is_lost() {
             taken.store(next as usize, Ordering::Release);
             if next < COMPLETIONS && arm(&cq, false) {
                 receive
-                    .recv_timeout(std::time::Duration::from_secs(20))
+                    .recv_timeout(std::time::Duration::from_secs(60))
                     .expect("a completion without an event");
             }
         }
