@@ -64,13 +64,13 @@ struct passive {
 
 static void reap(DAT_EVD_HANDLE evd, int count, bool waits)
 {
-    double limit = now() + 20;
+    double limit = now() + PATIENCE_SECONDS;
     while (count > 0) {
         DAT_EVENT event;
         if (waits) {
-            event = wait_event(evd, 20 * SECOND);
+            event = wait_event(evd);
         } else if (dat_evd_dequeue(evd, &event) != DAT_SUCCESS) {
-            EXPECT(now() < limit, "no completion within 20 s");
+            EXPECT(now() < limit, "no completion within %d s", PATIENCE_SECONDS);
             continue;
         }
         EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "status %d",

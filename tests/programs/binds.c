@@ -56,7 +56,7 @@ static DAT_RMR_CONTEXT show(struct end *end, DAT_RMR_HANDLE rmr)
 
 static void expect_dto(DAT_EVD_HANDLE evd, const char *what)
 {
-    DAT_EVENT event = wait_event(evd, 10 * SECOND);
+    DAT_EVENT event = wait_event(evd);
     EXPECT(event.event_number == DAT_DTO_COMPLETION_EVENT, "%s: event 0x%x", what, event.event_number);
     EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "%s: status %d", what,
            event.event_data.dto_completion_event_data.status);
@@ -64,7 +64,7 @@ static void expect_dto(DAT_EVD_HANDLE evd, const char *what)
 
 static void expect_bind(struct end *end)
 {
-    DAT_EVENT event = wait_event(end->request, 10 * SECOND);
+    DAT_EVENT event = wait_event(end->request);
     EXPECT(event.event_number == DAT_RMR_BIND_COMPLETION_EVENT, "in place of a bind's event: 0x%x",
            event.event_number);
     EXPECT(event.event_data.rmr_completion_event_data.status == DAT_RMR_BIND_SUCCESS, "bind: status %d",
@@ -83,7 +83,7 @@ static void read_shown(struct end *end, DAT_VADDR address, DAT_RMR_CONTEXT conte
 
 static void expect_end(struct end *end)
 {
-    DAT_EVENT event = wait_event(end->connect, 30 * SECOND);
+    DAT_EVENT event = wait_event(end->connect);
     EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
 }
 
@@ -98,7 +98,7 @@ static void have_many_flushed(struct end *end)
         show(end, rmr);
     OK(dat_ep_disconnect(end->ep, DAT_CLOSE_ABRUPT_FLAG));
     for (int i = 0; i < MANY; i++)
-        wait_event(end->request, 10 * SECOND);
+        wait_event(end->request);
     EXPECT(DAT_GET_TYPE(dat_evd_dequeue(end->request, &event)) == DAT_QUEUE_EMPTY, "one more completion");
     EXPECT(DAT_GET_TYPE(dat_evd_dequeue(end->async, &event)) == DAT_QUEUE_EMPTY, "an error, event 0x%x",
            event.event_number);

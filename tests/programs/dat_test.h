@@ -20,6 +20,12 @@
 #include <unistd.h>
 
 #define SECOND 1000000u /* microseconds, as a DAT_TIMEOUT */
+/*
+ * The limit of a wait for something that must happen. It is no measure of speed: it is there so that a program that would hang
+ * ends, and says what it has waited for.
+ */
+#define PATIENCE_SECONDS 120
+#define PATIENCE (PATIENCE_SECONDS * SECOND)
 
 /* Ends the program with a message that says where. */
 #define FAIL(...)                                                   \
@@ -150,24 +156,29 @@ static inline DAT_CONN_QUAL free_port(void)
     return ntohs(address.sin_port);
 }
 
-static inline DAT_EVENT wait_event(DAT_EVD_HANDLE evd, DAT_TIMEOUT timeout)
+/* The next event, which must come; the caller's place and the dispatcher's expression are for the message. */
+#define wait_event(evd) wait_event_at(evd, #evd, __FILE__, __LINE__)
+
+static inline DAT_EVENT wait_event_at(DAT_EVD_HANDLE evd, const char *name, const char *file, int line)
 {
     DAT_EVENT event;
     DAT_COUNT more;
-    OK(dat_evd_wait(evd, timeout, 1, &event, &more));
+    DAT_RETURN status = dat_evd_wait(evd, PATIENCE, 1, &event, &more);
+    EXPECT(status == DAT_SUCCESS, "%s:%d: no event on %s within %d s: %s", file, line, name, PATIENCE_SECONDS,
+           status_text(status));
     return event;
 }
 
 static inline void wait_established(DAT_EVD_HANDLE evd)
 {
-    DAT_EVENT event = wait_event(evd, 10 * SECOND);
+    DAT_EVENT event = wait_event(evd);
     EXPECT(event.event_number == DAT_CONNECTION_EVENT_ESTABLISHED, "not connected: event 0x%x", event.event_number);
 }
 
 /* The next request on the EVD is accepted with this endpoint. */
 static inline void accept_next(DAT_EVD_HANDLE cr, DAT_EP_HANDLE ep, DAT_EVD_HANDLE connect)
 {
-    DAT_EVENT event = wait_event(cr, 10 * SECOND);
+    DAT_EVENT event = wait_event(cr);
     EXPECT(event.event_number == DAT_CONNECTION_REQUEST_EVENT, "no request: event 0x%x", event.event_number);
     OK(dat_cr_accept(event.event_data.cr_arrival_event_data.cr_handle, ep, 0, NULL));
     wait_established(connect);
@@ -190,7 +201,7 @@ static inline struct sockaddr_storage peer_address(void)
 static inline void start_connect(DAT_EP_HANDLE ep, DAT_CONN_QUAL port)
 {
     struct sockaddr_storage address = peer_address();
-    OK(dat_ep_connect(ep, (DAT_IA_ADDRESS_PTR)&address, port, 10 * SECOND, 0, NULL, DAT_QOS_BEST_EFFORT,
+    OK(dat_ep_connect(ep, (DAT_IA_ADDRESS_PTR)&address, port, PATIENCE, 0, NULL, DAT_QOS_BEST_EFFORT,
                       DAT_CONNECT_DEFAULT_FLAG));
 }
 

@@ -7,12 +7,12 @@
 
 #include "dat_test.h"
 
-enum { LIMIT = 30, SIZE = 4096, DTOS = 4 };
+enum { SIZE = 4096, DTOS = 4 };
 
 static void expect_flushed(DAT_EVD_HANDLE evd, DAT_COUNT count)
 {
     for (DAT_COUNT i = 0; i < count; i++) {
-        DAT_EVENT event = wait_event(evd, LIMIT * SECOND);
+        DAT_EVENT event = wait_event(evd);
         DAT_DTO_COMPLETION_EVENT_DATA *dto = &event.event_data.dto_completion_event_data;
         EXPECT(event.event_number == DAT_DTO_COMPLETION_EVENT, "event 0x%x", event.event_number);
         EXPECT(dto->status == DAT_DTO_ERR_FLUSHED, "status %d", dto->status);
@@ -21,7 +21,7 @@ static void expect_flushed(DAT_EVD_HANDLE evd, DAT_COUNT count)
 
 static void expect_lost(struct end *end)
 {
-    DAT_EVENT event = wait_event(end->async, LIMIT * SECOND);
+    DAT_EVENT event = wait_event(end->async);
     DAT_ASYNCH_ERROR_EVENT_DATA *error = &event.event_data.asynch_error_event_data;
     DAT_LMR_TRIPLET segment = local_segment(end, 0, SIZE);
     DAT_DTO_COOKIE cookie = {.as_64 = 7};
@@ -30,7 +30,7 @@ static void expect_lost(struct end *end)
     EXPECT(error->dat_handle == end->ia, "of handle %p", error->dat_handle);
     EXPECT((int)error->reason == DAT_IA_CATASTROPHIC_ERROR, "for reason %d", (int)error->reason);
 
-    event = wait_event(end->connect, LIMIT * SECOND);
+    event = wait_event(end->connect);
     EXPECT(event.event_number == DAT_CONNECTION_EVENT_BROKEN || event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED,
            "event 0x%x", event.event_number);
     expect_flushed(end->recv, DTOS);
@@ -45,7 +45,7 @@ static void call_in_vain(struct end *end, DAT_CONN_QUAL port)
     DAT_EVENT event;
     OK(dat_ep_reset(end->ep));
     start_connect(end->ep, port);
-    event = wait_event(end->connect, LIMIT * SECOND);
+    event = wait_event(end->connect);
     EXPECT(event.event_number == DAT_CONNECTION_EVENT_UNREACHABLE || event.event_number == DAT_CONNECTION_EVENT_TIMED_OUT,
            "event 0x%x", event.event_number);
 }

@@ -19,7 +19,7 @@
 
 #include <netdb.h>
 
-enum { MESSAGE = 64, DTOS = 4, LIMIT = 30 };
+enum { MESSAGE = 64, DTOS = 4 };
 
 static char request[] = "let me in", refusal[] = "not today", acceptance[] = "come in";
 
@@ -36,9 +36,9 @@ static void one_message_each_way(struct end *end)
     DAT_EVENT event;
     memset(end->buffer + MESSAGE, 'm', MESSAGE);
     OK(dat_ep_post_send(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
-    event = wait_event(end->request, LIMIT * SECOND);
+    event = wait_event(end->request);
     EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "the message is not sent");
-    event = wait_event(end->recv, LIMIT * SECOND);
+    event = wait_event(end->recv);
     EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "no message comes");
     EXPECT(memcmp(end->buffer, end->buffer + MESSAGE, MESSAGE) == 0, "another message");
 }
@@ -50,54 +50,77 @@ static void post_receive(struct end *end)
     OK(dat_ep_post_recv(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
 }
 
-/* Until one fails, or may no longer be posted. */
-static void go_on_sending(struct end *end)
+static DAT_RETURN post_send(struct end *end)
 {
     DAT_LMR_TRIPLET segment = local_segment(end, MESSAGE, MESSAGE);
     DAT_DTO_COOKIE cookie = {.as_64 = 3};
+    return dat_ep_post_send(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG);
+}
+
+static void expect_message(struct end *end)
+{
+    DAT_EVENT event = wait_event(end->recv);
+    EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "no further message comes");
+}
+
+/* Until one fails, or may no longer be posted. */
+static void go_on_sending(struct end *end)
+{
     DAT_EVENT event;
     do {
         /* So that those before the end find receives. */
         usleep(400 * 1000);
-        if (dat_ep_post_send(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG) != DAT_SUCCESS)
+        if (post_send(end) != DAT_SUCCESS)
             return;
-        event = wait_event(end->request, 3 * LIMIT * SECOND);
+        event = wait_event(end->request);
     } while (event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS);
 }
 
-/* `role` is this side, "client" or "server". */
+/* Whether this side, "client" or "server", comes to its end. */
+static bool is_ours(const char *role, const char *ending)
+{
+    return strncmp(ending, role, strlen(role)) == 0;
+}
+
+/* Before anything can come: the side that ends has more messages to receive, and one receive that is left. */
+static void prepare(struct end *end, const char *role, const char *ending)
+{
+    for (int i = 0; i < (is_ours(role, ending) ? DTOS : 1); i++)
+        post_receive(end);
+}
+
 static void come_to_the_end(struct end *end, const char *role, const char *ending)
 {
-    bool ours = strncmp(ending, role, strlen(role)) == 0, dies = strstr(ending, "_dies") != NULL;
+    bool ours = is_ours(role, ending), dies = strstr(ending, "_dies") != NULL;
     bool busy = strstr(ending, "_busy") != NULL;
     DAT_EVENT event;
 
     one_message_each_way(end);
-    post_receive(end);
-    if (busy && ours) {
-        for (int i = 1; i < DTOS; i++)
-            post_receive(end);
-    } else if (busy) {
-        go_on_sending(end);
-    }
     if (ours) {
-        /* The other side has had its message before. */
-        sleep(1);
+        /* That it has had its message is what the other side says with another one; a busy one goes on then. */
+        expect_message(end);
+        if (busy)
+            expect_message(end);
         if (dies)
             kill(getpid(), SIGKILL);
         OK(dat_ep_disconnect(end->ep, DAT_CLOSE_GRACEFUL_FLAG));
+    } else {
+        post_receive(end);
+        OK(post_send(end));
+        if (busy)
+            go_on_sending(end);
     }
-    event = wait_event(end->connect, LIMIT * SECOND);
+    event = wait_event(end->connect);
     EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED ||
                (dies && event.event_number == DAT_CONNECTION_EVENT_BROKEN),
            "event 0x%x at the end", event.event_number);
-    event = wait_event(end->recv, LIMIT * SECOND);
+    event = wait_event(end->recv);
     EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_ERR_FLUSHED, "the last receive is not flushed");
 }
 
 static void serve(struct end *end, const char *ending)
 {
-    DAT_EVENT event = wait_event(end->cr, LIMIT * SECOND);
+    DAT_EVENT event = wait_event(end->cr);
     DAT_CR_HANDLE cr = event.event_data.cr_arrival_event_data.cr_handle;
     DAT_CR_PARAM param;
 
@@ -108,7 +131,7 @@ static void serve(struct end *end, const char *ending)
         OK(dat_cr_reject(cr, sizeof refusal, refusal));
         return;
     }
-    post_receive(end);
+    prepare(end, "server", ending);
     OK(dat_cr_accept(cr, end->ep, sizeof acceptance, acceptance));
     wait_established(end->connect);
     come_to_the_end(end, "server", ending);
@@ -122,11 +145,11 @@ static void call(struct end *end, const char *ending, const char *address, DAT_C
 
     EXPECT(getaddrinfo(address, NULL, NULL, &found) == 0, "no address: %s", address);
     if (strncmp(ending, "reject", 6) != 0)
-        post_receive(end);
-    OK(dat_ep_connect(end->ep, (DAT_IA_ADDRESS_PTR)found->ai_addr, port, LIMIT * SECOND, sizeof request, request,
+        prepare(end, "client", ending);
+    OK(dat_ep_connect(end->ep, (DAT_IA_ADDRESS_PTR)found->ai_addr, port, PATIENCE, sizeof request, request,
                       DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
     freeaddrinfo(found);
-    event = wait_event(end->connect, LIMIT * SECOND);
+    event = wait_event(end->connect);
     data = &event.event_data.connect_event_data;
     if (strcmp(ending, "reject_mute") == 0) {
         EXPECT(event.event_number == DAT_CONNECTION_EVENT_NON_PEER_REJECTED, "event 0x%x", event.event_number);

@@ -6,8 +6,6 @@
 
 #include "dat_test.h"
 
-enum { LIMIT = 30 };
-
 int main(void)
 {
     int pipe_ends[2];
@@ -22,7 +20,7 @@ int main(void)
     end_open(&end, 4096, 8);
     if (peer == 0) {
         serve_one(&end, pipe_ends[1]);
-        event = wait_event(end.connect, LIMIT * SECOND);
+        event = wait_event(end.connect);
         EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED ||
                    event.event_number == DAT_CONNECTION_EVENT_BROKEN,
                "event 0x%x", event.event_number);
@@ -35,14 +33,14 @@ int main(void)
 
         local.lmr_context ^= 0x5a;
         OK(dat_ep_post_rdma_write(end.ep, 1, &local, cookie, &remote, DAT_COMPLETION_DEFAULT_FLAG));
-        event = wait_event(end.request, LIMIT * SECOND);
+        event = wait_event(end.request);
         EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_ERR_LOCAL_PROTECTION, "status %d",
                event.event_data.dto_completion_event_data.status);
-        OK(dat_evd_wait(end.async, LIMIT * SECOND, 1, &event, &more));
+        OK(dat_evd_wait(end.async, PATIENCE, 1, &event, &more));
         EXPECT(event.event_number == DAT_ASYNC_ERROR_EP_BROKEN, "event 0x%x", event.event_number);
         EXPECT(error->dat_handle == end.ep, "of handle %p", error->dat_handle);
         EXPECT(more == 0, "%d more", (int)more);
-        event = wait_event(end.connect, LIMIT * SECOND);
+        event = wait_event(end.connect);
         EXPECT(event.event_number == DAT_CONNECTION_EVENT_BROKEN, "event 0x%x", event.event_number);
     }
     end_close(&end);

@@ -10,7 +10,7 @@
 
 #include <pthread.h>
 
-enum { SIZE = 16384, DTOS = 4, LONGEST = 6000 /* microseconds */, LIMIT = 20 /* seconds */ };
+enum { SIZE = 16384, DTOS = 4, LONGEST = 6000 /* microseconds */ };
 
 enum way { EXIT, EXIT_ELSEWHERE, EXIT_AT_ONCE, EXIT_QUICKLY, RETURN, LAST_THREAD, KILL, CLOSE_AND_EXIT, WAYS };
 
@@ -123,7 +123,7 @@ int main(int argc, char **argv)
             return live(way, delay);
         while (waitpid(child, &status, WNOHANG) == 0) {
             struct timespec pause_time = {0, 200000};
-            if (now() - started > LIMIT) {
+            if (now() - started > PATIENCE_SECONDS) {
                 kill(child, SIGABRT);
                 FAIL("seed %u: %s after %u us hangs", seed, NAMES[way], delay);
             }

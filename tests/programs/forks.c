@@ -101,11 +101,11 @@ static void transfer(struct end *end, const struct introduction *peer, int round
 
     memset(end->buffer, round + 1, SIZE);
     OK(dat_ep_post_rdma_write(end->ep, 1, &segment, cookie, &remote, DAT_COMPLETION_DEFAULT_FLAG));
-    event = wait_event(end->request, 10 * SECOND);
+    event = wait_event(end->request);
     EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "write failed");
     segment = local_segment(end, SIZE, SIZE);
     OK(dat_ep_post_rdma_read(end->ep, 1, &segment, cookie, &remote, DAT_COMPLETION_DEFAULT_FLAG));
-    event = wait_event(end->request, 10 * SECOND);
+    event = wait_event(end->request);
     EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "read failed");
     EXPECT(memcmp(end->buffer, end->buffer + SIZE, SIZE) == 0, "round %d: other bytes", round);
 }
@@ -118,7 +118,7 @@ int main(int argc, char **argv)
     struct end end;
     pid_t target, holder;
     DAT_EVENT event;
-    double started;
+    int status;
 
     if (argc == 2 && strcmp(argv[1], "descriptors") == 0)
         return count_descriptors();
@@ -131,7 +131,7 @@ int main(int argc, char **argv)
     if (target == 0) {
         end_open(&end, 2 * SIZE, DTOS);
         serve_one(&end, to_parent[1]);
-        event = wait_event(end.connect, 60 * SECOND);
+        event = wait_event(end.connect);
         EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
         end_close(&end);
         return 0;
@@ -158,12 +158,12 @@ int main(int argc, char **argv)
         close(hold[1]);
         _exit(read(hold[0], &byte, 1) == 0 ? 0 : 1);
     }
-    started = now();
     OK(dat_ep_disconnect(end.ep, close_flags));
-    event = wait_event(end.connect, 10 * SECOND);
+    event = wait_event(end.connect);
     EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
     join(target);
-    EXPECT(now() - started < 5, "the peer heard of the end only after %.1f s", now() - started);
+    /* The child that holds the socket lives still: it was not its end that told the peer. */
+    EXPECT(waitpid(holder, &status, WNOHANG) == 0, "the holder has ended before: status 0x%x", status);
     end_close(&end);
     close(hold[1]);
     join(holder);

@@ -45,7 +45,7 @@ static void clean_up(void)
         DAT_COUNT more;
         CLEAN(dat_ep_disconnect(end.ep, DAT_CLOSE_GRACEFUL_FLAG));
         if (checked) {
-            status = dat_evd_wait(end.connect, 20 * SECOND, 1, &event, &more);
+            status = dat_evd_wait(end.connect, PATIENCE, 1, &event, &more);
             CLEAN(status);
             if (event.event_number != DAT_CONNECTION_EVENT_DISCONNECTED)
                 _exit(1);
@@ -199,7 +199,7 @@ static void interrupted_asleep(enum wait wait, enum cleanup cleanup)
     await_sleep(child);
     EXPECT(kill(child, SIGINT) == 0, "kill: %s", strerror(errno));
     expect_end(child, WAIT_NAMES[wait]);
-    event = wait_event(peer.connect, 30 * SECOND);
+    event = wait_event(peer.connect);
     EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED ||
                (cleanup != GRACEFUL && event.event_number == DAT_CONNECTION_EVENT_BROKEN),
            "the peer sees event 0x%x", event.event_number);
@@ -261,7 +261,7 @@ static void interrupted_at(unsigned seed)
     nanosleep(&delay, NULL);
     EXPECT(kill(child, SIGINT) == 0, "kill: %s", strerror(errno));
     expect_end(child, WAIT_NAMES[wait]);
-    event = wait_event(peer.connect, 30 * SECOND);
+    event = wait_event(peer.connect);
     EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED ||
                event.event_number == DAT_CONNECTION_EVENT_BROKEN,
            "the peer sees event 0x%x", event.event_number);
@@ -300,6 +300,7 @@ static void returns(enum wait wait, enum cleanup cleanup)
 {
     pthread_t self = pthread_self(), other;
     DAT_RETURN status;
+    double limit;
     int fds;
 
     printf("%s, %s\n", WAIT_NAMES[wait], CLEANUP_NAMES[cleanup]);
@@ -322,8 +323,9 @@ static void returns(enum wait wait, enum cleanup cleanup)
     free(end.buffer);
     open_and_close();
     /* The rest is done in another thread, and the kernel lists a thread for a moment after it was joined. */
-    while (entries("/proc/self/fd") != fds || entries("/proc/self/task") != 1)
-        sched_yield();
+    for (limit = now() + PATIENCE_SECONDS; entries("/proc/self/fd") != fds || entries("/proc/self/task") != 1; sched_yield())
+        EXPECT(now() < limit, "after %d s there are %d descriptors, not %d, and %d threads, not one", PATIENCE_SECONDS,
+               entries("/proc/self/fd"), fds, entries("/proc/self/task"));
 }
 
 int main(int argc, char **argv)

@@ -9,7 +9,7 @@
 #include <dirent.h>
 #include <sys/syscall.h>
 
-enum { WRITES = 100, LIMIT = 60 };
+enum { WRITES = 100 };
 
 static void nap(long milliseconds)
 {
@@ -47,7 +47,7 @@ static unsigned long sleeps(int *threads)
 /* Nothing wakes a thread for half a second, sooner or later: one that looks again and again would never leave as much time. */
 static void expect_idle(const char *who)
 {
-    double limit = now() + LIMIT;
+    double limit = now() + PATIENCE_SECONDS;
     unsigned long before, after;
     int threads;
     do {
@@ -80,7 +80,7 @@ static void write_all(struct end *end, const struct introduction *peer)
         DAT_EVENT event;
         end->buffer[64] = (char)n;
         OK(dat_ep_post_rdma_write(end->ep, 1, &local, cookie, &remote, DAT_COMPLETION_DEFAULT_FLAG));
-        event = wait_event(end->request, LIMIT * SECOND);
+        event = wait_event(end->request);
         EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "a write failed");
         nap(1);
     }
@@ -88,7 +88,7 @@ static void write_all(struct end *end, const struct introduction *peer)
 
 static void watch(const struct end *end)
 {
-    double limit = now() + LIMIT;
+    double limit = now() + PATIENCE_SECONDS;
     while (((volatile char *)end->buffer)[0] != WRITES)
         EXPECT(now() < limit, "what was written has not come");
 }
@@ -117,14 +117,14 @@ int main(void)
         expect_idle("the writer");
         tell(to_server[1]);
         OK(dat_ep_disconnect(end.ep, DAT_CLOSE_GRACEFUL_FLAG));
-        event = wait_event(end.connect, LIMIT * SECOND);
+        event = wait_event(end.connect);
         EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
         end_close(&end);
         join(server);
         puts("ok");
         return 0;
     }
-    DAT_EVENT event = wait_event(end.connect, LIMIT * SECOND);
+    DAT_EVENT event = wait_event(end.connect);
     EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
     end_close(&end);
     return 0;

@@ -251,7 +251,7 @@ static void sleep_through_it(int tell)
            sleepers[ON_RECEIVE].event.event_number);
     EXPECT(sleepers[ON_CONNECTION].event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED,
            "event 0x%x in place of a disconnection", sleepers[ON_CONNECTION].event.event_number);
-    wait_event(far.connect, 20 * SECOND);
+    wait_event(far.connect);
     for (int i = ON_EVD; i <= ON_CNO; i++)
         OK(dat_evd_free(sleepers[i].evd));
     OK(dat_cno_free(sleepers[ON_CNO].cno));
@@ -341,7 +341,7 @@ static DAT_EVENT next_event(DAT_EVD_HANDLE evd)
     DAT_EVENT event;
     DAT_COUNT more;
     do
-        status = dat_evd_wait(evd, 20 * SECOND, 1, &event, &more);
+        status = dat_evd_wait(evd, PATIENCE, 1, &event, &more);
     while (DAT_GET_TYPE(status) == DAT_INTERRUPTED_CALL);
     OK(status);
     return event;

@@ -8,7 +8,7 @@
 
 #include "dat_test.h"
 
-enum { SIZE = 64, MESSAGES = 16, LIMIT = 60 };
+enum { SIZE = 64, MESSAGES = 16 };
 
 static void tell(int fd)
 {
@@ -47,7 +47,7 @@ static void send_all(struct end *end, int tell_fd, char mark)
 static void expect_sent(struct end *end)
 {
     for (int i = 0; i < MESSAGES; i++) {
-        DAT_EVENT event = wait_event(end->request, LIMIT * SECOND);
+        DAT_EVENT event = wait_event(end->request);
         EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "send %d: status %d", i,
                event.event_data.dto_completion_event_data.status);
     }
@@ -66,7 +66,7 @@ static void receive_all(struct end *end, DAT_SRQ_HANDLE srq, char mark)
             OK(dat_srq_post_recv(srq, 1, &local, cookie));
         else
             OK(dat_ep_post_recv(end->ep, 1, &local, cookie, DAT_COMPLETION_DEFAULT_FLAG));
-        event = wait_event(end->recv, LIMIT * SECOND);
+        event = wait_event(end->recv);
         EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "receive %d: status %d", i,
                event.event_data.dto_completion_event_data.status);
         EXPECT(event.event_data.dto_completion_event_data.user_cookie.as_64 == (DAT_UINT64)i, "another receive");
@@ -105,7 +105,7 @@ int main(int argc, char **argv)
         receive_all(&end, srq, 'a');
         OK(dat_ep_disconnect(end.ep, DAT_CLOSE_GRACEFUL_FLAG));
     }
-    event = wait_event(end.connect, LIMIT * SECOND);
+    event = wait_event(end.connect);
     EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
     if (shared) {
         OK(dat_ep_free(end.ep));

@@ -53,7 +53,7 @@ static DAT_UINT64 *message(const struct end *end, size_t area, DAT_UINT64 block)
 /* The next completion: true if it is a success, false if the peer was killed. */
 static bool completes(DAT_EVD_HANDLE evd, const struct pair *pair, DAT_UINT64 cookie)
 {
-    DAT_EVENT event = wait_event(evd, 20 * SECOND);
+    DAT_EVENT event = wait_event(evd);
     const DAT_DTO_COMPLETION_EVENT_DATA *dto = &event.event_data.dto_completion_event_data;
     EXPECT(event.event_number == DAT_DTO_COMPLETION_EVENT, "event 0x%x", event.event_number);
     EXPECT(dto->user_cookie.as_64 == cookie, "completion %lu in place of %lu", (unsigned long)dto->user_cookie.as_64,
@@ -90,7 +90,7 @@ static void write_block(struct end *end, const struct introduction *peer, DAT_UI
 
 static void expect_end_of_connection(struct end *end)
 {
-    DAT_EVENT event = wait_event(end->connect, 10 * SECOND);
+    DAT_EVENT event = wait_event(end->connect);
     EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED ||
                event.event_number == DAT_CONNECTION_EVENT_BROKEN,
            "event 0x%x in place of disconnected or broken", event.event_number);
@@ -120,7 +120,7 @@ static void write_blocks(struct end *end, struct pair *pair, const struct introd
 static void verify_blocks(struct end *end, struct pair *pair)
 {
     for (DAT_UINT64 block = 0;; block++) {
-        DAT_EVENT event = wait_event(end->recv, 20 * SECOND);
+        DAT_EVENT event = wait_event(end->recv);
         if (event.event_data.dto_completion_event_data.status != DAT_DTO_SUCCESS) {
             EXPECT(pair->breaks || shared->stop, "disconnected, though nobody killed the peer");
             return expect_end_of_connection(end);
@@ -183,7 +183,7 @@ static bool is_whole(const struct pair *pair)
 static void expect_progress(void)
 {
     DAT_UINT64 goals[MOST_PAIRS];
-    double limit = now() + 30;
+    double limit = now() + PATIENCE_SECONDS;
     for (int n = 0; n < MOST_PAIRS; n++)
         goals[n] = shared->pairs[n].verified + A_WHILE;
     for (int n = 0; n < MOST_PAIRS; n++)
@@ -261,8 +261,8 @@ int main(void)
         printf("pair %d: %lu blocks\n", (int)(pair - pairs), (unsigned long)pair->verified);
     }
     /* The kernel closes what was in a queue a moment after the process. */
-    for (limit = now() + 5; !port_is_free(); usleep(1000))
-        EXPECT(now() < limit, "the port is not free");
+    for (limit = now() + PATIENCE_SECONDS; !port_is_free(); usleep(1000))
+        EXPECT(now() < limit, "all processes have ended, and the port is not free after %d s", PATIENCE_SECONDS);
     puts("ok");
     return 0;
 }

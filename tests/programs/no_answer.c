@@ -11,7 +11,7 @@ enum { SIZE = 4096, DTOS = 4 };
 
 static struct end self;
 
-/* The event that ends a call to this address, and after how many seconds. */
+/* The event that ends a call to this address. Returns how long it took, seconds. */
 static double call(const char *what, const char *address, DAT_CONN_QUAL port, DAT_TIMEOUT timeout, DAT_EVENT_NUMBER expected)
 {
     struct sockaddr_storage to;
@@ -25,7 +25,7 @@ static double call(const char *what, const char *address, DAT_CONN_QUAL port, DA
     to = peer_address();
     OK(dat_ep_connect(self.ep, (DAT_IA_ADDRESS_PTR)&to, port, timeout, 0, NULL, DAT_QOS_BEST_EFFORT,
                       DAT_CONNECT_DEFAULT_FLAG));
-    event = wait_event(self.connect, 60 * SECOND);
+    event = wait_event(self.connect);
     seconds = now() - started;
     EXPECT(event.event_number == expected, "%s: event 0x%x after %.3f s", what, event.event_number, seconds);
     EXPECT(event.event_data.connect_event_data.ep_handle == self.ep, "%s: of another endpoint", what);
@@ -50,17 +50,18 @@ int main(int argc, char **argv)
     end_open(&self, SIZE, DTOS);
     end_open(&other, SIZE, DTOS);
 
-    call("no service", NULL, port, 20 * SECOND, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
-    call("no way", argv[2], port, 20 * SECOND, DAT_CONNECTION_EVENT_UNREACHABLE);
-    call("no host", argv[1], port, 20 * SECOND, DAT_CONNECTION_EVENT_UNREACHABLE);
+    call("no service", NULL, port, PATIENCE, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+    call("no way", argv[2], port, PATIENCE, DAT_CONNECTION_EVENT_UNREACHABLE);
+    call("no host", argv[1], port, PATIENCE, DAT_CONNECTION_EVENT_UNREACHABLE);
     seconds = call("no host in time", argv[1], port, SECOND / 5, DAT_CONNECTION_EVENT_TIMED_OUT);
-    EXPECT(seconds >= 0.2 && seconds < 1.2, "timed out after %.3f s", seconds);
+    /* Without the limit of the call the event would be another one; it must not be early. */
+    EXPECT(seconds >= 0.2, "timed out after %.3f s", seconds);
 
     /* The service is there, and its consumer is silent. */
     OK(dat_psp_create(other.ia, port, other.cr, DAT_PSP_CONSUMER_FLAG, &psp));
     seconds = call("no answer in time", own, port, SECOND / 2, DAT_CONNECTION_EVENT_TIMED_OUT);
-    EXPECT(seconds >= 0.5 && seconds < 1.5, "timed out after %.3f s", seconds);
-    event = wait_event(other.cr, 10 * SECOND);
+    EXPECT(seconds >= 0.5, "timed out after %.3f s", seconds);
+    event = wait_event(other.cr);
     EXPECT(event.event_number == DAT_CONNECTION_REQUEST_EVENT, "event 0x%x", event.event_number);
     OK(dat_cr_reject(event.event_data.cr_arrival_event_data.cr_handle, 0, NULL));
 
@@ -68,9 +69,9 @@ int main(int argc, char **argv)
     accept_next(other.cr, other.ep, other.connect);
     wait_established(self.connect);
     OK(dat_ep_disconnect(self.ep, DAT_CLOSE_GRACEFUL_FLAG));
-    event = wait_event(self.connect, 10 * SECOND);
+    event = wait_event(self.connect);
     EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
-    event = wait_event(other.connect, 10 * SECOND);
+    event = wait_event(other.connect);
     EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
     OK(dat_psp_free(psp));
     end_close(&self);

@@ -6,8 +6,6 @@
 
 #include "dat_test.h"
 
-enum { LIMIT = 30 };
-
 int main(void)
 {
     DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
@@ -19,7 +17,7 @@ int main(void)
     OK(dat_ia_open(ia_under_test(), 8, &async, &ia));
     puts("open");
     fflush(stdout);
-    OK(dat_evd_wait(async, LIMIT * SECOND, 1, &event, &more));
+    OK(dat_evd_wait(async, PATIENCE, 1, &event, &more));
     EXPECT(event.event_number == DAT_ASYNC_ERROR_IA_CATASTROPHIC, "event 0x%x", event.event_number);
     EXPECT(error->dat_handle == ia, "of handle %p", error->dat_handle);
     EXPECT((int)error->reason == DAT_IA_OTHER_ERROR, "for reason %d", (int)error->reason);

@@ -10,7 +10,7 @@
 
 #include "dat_test.h"
 
-enum { DTOS = 64, WRITES = DTOS * 100, LIMIT = 60 };
+enum { DTOS = 64, WRITES = DTOS * 100 };
 
 static DAT_RETURN post(struct end *end, const struct introduction *peer, DAT_UINT64 number, DAT_COMPLETION_FLAGS flags)
 {
@@ -31,7 +31,7 @@ static void write_suppressed(struct end *end, const struct introduction *peer)
         OK(post(end, peer, n, last ? DAT_COMPLETION_DEFAULT_FLAG : DAT_COMPLETION_SUPPRESS_FLAG));
         if (!last)
             continue;
-        event = wait_event(end->request, LIMIT * SECOND);
+        event = wait_event(end->request);
         EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "a write failed");
         EXPECT(event.event_data.dto_completion_event_data.user_cookie.as_64 == n, "a suppressed one is reported");
     }
@@ -51,7 +51,7 @@ static DAT_UINT64 take_completions(struct end *end, DAT_UINT64 taken)
 
 static void write_unsignalled(struct end *end, const struct introduction *peer)
 {
-    double limit = now() + LIMIT;
+    double limit = now() + PATIENCE_SECONDS;
     DAT_UINT64 taken = 0;
     for (DAT_UINT64 n = 1; n <= WRITES;) {
         DAT_RETURN posted = post(end, peer, n, DAT_COMPLETION_UNSIGNALLED_FLAG);
@@ -71,7 +71,7 @@ static void write_unsignalled(struct end *end, const struct introduction *peer)
 
 static void write_unheard(struct end *end, const struct introduction *peer, DAT_COMPLETION_FLAGS flags)
 {
-    double limit = now() + LIMIT;
+    double limit = now() + PATIENCE_SECONDS;
     long full = 0;
     for (DAT_UINT64 n = 1; n <= WRITES;) {
         DAT_RETURN posted = post(end, peer, n, flags);
@@ -96,7 +96,7 @@ static bool requests_idle(struct end *end)
 
 static void write_suppressed_only(struct end *end, const struct introduction *peer)
 {
-    double limit = now() + LIMIT;
+    double limit = now() + PATIENCE_SECONDS;
     DAT_EVENT event;
     write_unheard(end, peer, DAT_COMPLETION_SUPPRESS_FLAG);
     do {
@@ -109,7 +109,7 @@ static void write_suppressed_only(struct end *end, const struct introduction *pe
     EXPECT(DAT_GET_TYPE(post(end, peer, WRITES, DAT_COMPLETION_DEFAULT_FLAG)) == DAT_INSUFFICIENT_RESOURCES,
            "one request more than fit");
     for (int n = 0; n < DTOS; n++) {
-        event = wait_event(end->request, LIMIT * SECOND);
+        event = wait_event(end->request);
         EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "a write failed");
         EXPECT(event.event_data.dto_completion_event_data.user_cookie.as_64 == WRITES, "a suppressed one is reported");
     }
@@ -135,7 +135,7 @@ int main(int argc, char **argv)
     if (target == 0) {
         DAT_UINT64 last;
         serve_one(&end, pipe_ends[1]);
-        event = wait_event(end.connect, 2 * LIMIT * SECOND);
+        event = wait_event(end.connect);
         EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
         memcpy(&last, end.buffer, sizeof last);
         EXPECT(last == WRITES, "the last write is number %lu", (unsigned long)last);
@@ -160,7 +160,7 @@ int main(int argc, char **argv)
             write_suppressed(&end, &peer);
         /* What was posted is carried out first. */
         OK(dat_ep_disconnect(end.ep, DAT_CLOSE_GRACEFUL_FLAG));
-        event = wait_event(end.connect, LIMIT * SECOND);
+        event = wait_event(end.connect);
         EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
     }
     end_close(&end);

@@ -15,7 +15,7 @@
 #include <endian.h>
 #include <netdb.h>
 
-enum { MESSAGE = 16, HEARD = 0, SAID = 64, SOURCE = 4096, LIMIT = 30 };
+enum { MESSAGE = 16, HEARD = 0, SAID = 64, SOURCE = 4096 };
 
 struct message {
     uint64_t address;
@@ -31,7 +31,7 @@ static void post_receive(struct end *end)
 
 static void complete(DAT_EVD_HANDLE evd, size_t length, const char *what)
 {
-    DAT_EVENT event = wait_event(evd, LIMIT * SECOND);
+    DAT_EVENT event = wait_event(evd);
     DAT_DTO_COMPLETION_EVENT_DATA *dto = &event.event_data.dto_completion_event_data;
     EXPECT(event.event_number == DAT_DTO_COMPLETION_EVENT && dto->status == DAT_DTO_SUCCESS, "%s: status %d", what,
            dto->status);
@@ -67,7 +67,7 @@ static void say_goodbye(struct end *end)
     DAT_EVENT event;
     DAT_DTO_COMPLETION_STATUS status;
     post_send(end, 0, 0);
-    event = wait_event(end->request, LIMIT * SECOND);
+    event = wait_event(end->request);
     status = event.event_data.dto_completion_event_data.status;
     EXPECT(status == DAT_DTO_SUCCESS || status == DAT_DTO_ERR_FLUSHED, "the last send: status %d", status);
 }
@@ -127,13 +127,13 @@ static void ping(struct end *end, size_t size, int rounds)
 
 static void expect_disconnected(struct end *end)
 {
-    DAT_EVENT event = wait_event(end->connect, LIMIT * SECOND);
+    DAT_EVENT event = wait_event(end->connect);
     EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
 }
 
 static void flush(struct end *end)
 {
-    DAT_EVENT event = wait_event(end->recv, SECOND);
+    DAT_EVENT event = wait_event(end->recv);
     EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_ERR_FLUSHED, "a receive is not flushed");
 }
 
@@ -166,7 +166,7 @@ int main(int argc, char **argv)
             accept_next(end.cr, end.ep, end.connect);
             serve(&end, size, rounds);
         } else {
-            OK(dat_ep_connect(end.ep, (DAT_IA_ADDRESS_PTR)found->ai_addr, port, 10 * SECOND, 0, NULL,
+            OK(dat_ep_connect(end.ep, (DAT_IA_ADDRESS_PTR)found->ai_addr, port, PATIENCE, 0, NULL,
                               DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
             wait_established(end.connect);
             ping(&end, size, rounds);

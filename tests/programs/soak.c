@@ -22,7 +22,7 @@ enum { PARTS = 10, SENDS = 4, LENGTH = 64, DTOS = 8 };
 #define OBJECT 100
 /* Tables keep the size that they needed when they were fullest. */
 #define TABLES (8 << 20)
-/* How long what has ended may take to be forgotten, s. */
+/* How long the first parts are given to forget what has ended, s. */
 #define MEMORY 5
 
 /* One of the two endpoints of a connection, both of one adapter. */
@@ -80,7 +80,7 @@ static void take_all(DAT_EVD_HANDLE evd)
 
 static void await_end(DAT_EVD_HANDLE connect)
 {
-    DAT_EVENT event = wait_event(connect, 10 * SECOND);
+    DAT_EVENT event = wait_event(connect);
     EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED ||
                event.event_number == DAT_CONNECTION_EVENT_BROKEN,
            "event 0x%x", event.event_number);
@@ -114,15 +114,21 @@ static void connection(struct half *caller, struct half *listener, DAT_CONN_QUAL
     make_endpoint(listener);
 }
 
-static long settled_bytes(long goal)
+static bool within(const struct usage *usage, const struct usage *goal)
 {
-    double limit = now() + MEMORY;
-    long bytes = bytes_in_use();
-    while (bytes > goal && now() < limit) {
+    return usage->in_use <= goal->in_use && usage->descriptors <= goal->descriptors && usage->threads <= goal->threads;
+}
+
+/* Waits for what has ended to be forgotten, and for the threads and descriptors that go with it. */
+static struct usage settled(const struct usage *goal, double seconds)
+{
+    double limit = now() + seconds;
+    struct usage current = usage();
+    while (!within(&current, goal) && now() < limit) {
         usleep(10000);
-        bytes = bytes_in_use();
+        current = usage();
     }
-    return bytes;
+    return current;
 }
 
 static void enter_own_network(void)
@@ -144,7 +150,7 @@ int main(int argc, char **argv)
     struct half caller, listener;
     DAT_CONN_QUAL port;
     DAT_PSP_HANDLE psp;
-    long first = 0, descriptors = 0, threads = 0;
+    struct usage first = {0};
 
     start_without_caches(argv);
     EXPECT(count >= PARTS, "usage: soak COUNT [apart]");
@@ -157,23 +163,19 @@ int main(int argc, char **argv)
     OK(dat_psp_create(end.ia, port, end.cr, DAT_PSP_CONSUMER_FLAG, &psp));
     for (int part = 0; part < PARTS; part++) {
         double started = now();
-        long bytes, limit;
+        struct usage goal = first, after;
         for (int i = 0; i < count / PARTS; i++)
             connection(&caller, &listener, port, i);
         started = (now() - started) * 1e6 / (count / PARTS);
-        limit = first + TABLES + (long)OBJECT * (part - 1) * (count / PARTS);
-        bytes = part == 0 ? bytes_in_use() : settled_bytes(part == 1 ? 0 : limit);
-        printf("%d connections: %.0f us each, %ld bytes in use\n", (part + 1) * (count / PARTS), started, bytes);
-        if (part == 1) {
-            first = bytes;
-            descriptors = usage().descriptors;
-            threads = usage().threads;
-        }
-#ifndef __SANITIZE_ADDRESS__
-        EXPECT(part < 2 || bytes <= limit, "%ld bytes more than before", bytes - first);
-#endif
-        EXPECT(part < 2 || (usage().descriptors <= descriptors && usage().threads <= threads),
-               "descriptors or threads are left");
+        goal.in_use += TABLES + (long)OBJECT * (part - 1) * (count / PARTS);
+        /* The second part is what the others are compared with. */
+        after = settled(&goal, part == 0 ? 0 : part == 1 ? MEMORY : PATIENCE_SECONDS);
+        printf("%d connections: %.0f us each, %ld bytes in use\n", (part + 1) * (count / PARTS), started, after.in_use);
+        if (part == 1)
+            first = after;
+        EXPECT(part < 2 || within(&after, &goal),
+               "after %d s: %ld bytes more than before, %ld descriptors more, %ld threads more", PATIENCE_SECONDS,
+               after.in_use - first.in_use, after.descriptors - first.descriptors, after.threads - first.threads);
     }
     OK(dat_psp_free(psp));
     for (int i = 0; i < 2; i++) {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A process has 1,000 connections to another, all at the same time. Each is used, a message each way and an RDMA write,
- * and ended; none is lost. Both processes tell how much memory a connection takes.
+ * and ended; none is lost. Both processes tell how much memory a connection takes, as malloc accounts for it, and that is no more
+ * than MOST_BYTES.
  */
 
-#include "dat_test.h"
+#include "usage.h"
 
 #include <sys/resource.h>
 
-enum { CONNECTIONS = 1000, BURST = 100, LENGTH = 64, DTOS = 8 };
+enum { CONNECTIONS = 1000, BURST = 100, LENGTH = 64, DTOS = 8, MOST_BYTES = 8192 };
 /* In the buffer, for each connection: what goes out, what a message brings, what a write brings. */
 enum area { OUTGOING, MESSAGE, WRITTEN, AREAS };
 #define BUFFER ((size_t)AREAS * CONNECTIONS * LENGTH)
@@ -32,15 +33,6 @@ static void expect_filled(const struct end *end, enum area area, int n, char wit
     EXPECT(memcmp(found, &n, sizeof n) == 0, "connection %d has data of another", n);
     for (size_t i = sizeof n; i < LENGTH; i++)
         EXPECT(found[i] == (char)(with ^ (char)n), "connection %d has wrong data at %zu", n, i);
-}
-
-static long resident(void)
-{
-    long pages = 0;
-    FILE *statm = fopen("/proc/self/statm", "r");
-    EXPECT(statm && fscanf(statm, "%*d %ld", &pages) == 1, "no /proc/self/statm");
-    fclose(statm);
-    return pages * sysconf(_SC_PAGESIZE);
 }
 
 /* All connections share the queues of one end. */
@@ -83,7 +75,7 @@ static void expect_of_each(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER wanted, int coun
 {
     bool seen[CONNECTIONS] = {false};
     for (int i = 0; i < count; i++) {
-        DAT_EVENT event = wait_event(evd, 20 * SECOND);
+        DAT_EVENT event = wait_event(evd);
         int n = number(event.event_data.connect_event_data.ep_handle);
         EXPECT(event.event_number == wanted, "event 0x%x of connection %d", event.event_number, n);
         EXPECT(!seen[n], "event 0x%x of connection %d comes twice", wanted, n);
@@ -94,7 +86,7 @@ static void expect_of_each(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER wanted, int coun
 /* Of one of the connections: which. */
 static int expect_completion(DAT_EVD_HANDLE evd)
 {
-    DAT_EVENT event = wait_event(evd, 20 * SECOND);
+    DAT_EVENT event = wait_event(evd);
     const DAT_DTO_COMPLETION_EVENT_DATA *dto = &event.event_data.dto_completion_event_data;
     EXPECT(event.event_number == DAT_DTO_COMPLETION_EVENT, "event 0x%x", event.event_number);
     EXPECT(dto->status == DAT_DTO_SUCCESS, "connection %d: status %d", number(dto->ep_handle), dto->status);
@@ -122,20 +114,22 @@ static void write_and_send(struct end *end, const struct introduction *peer, int
 /* The memory that connections take, when all are there. */
 static void report(const char *who, long before)
 {
-    printf("%s: %.1f KiB for each connection\n", who, (double)(resident() - before) / 1024 / CONNECTIONS);
+    long each = (bytes_in_use() - before) / CONNECTIONS;
+    printf("%s: %ld bytes for each connection\n", who, each);
+    EXPECT(each <= MOST_BYTES, "%s: a connection takes %ld bytes", who, each);
 }
 
 static void serve(struct end *end, int fd)
 {
     struct introduction self = {free_port(), (DAT_VADDR)(uintptr_t)end->buffer, end->rmr_context};
-    long before = resident();
+    long before = bytes_in_use();
     DAT_PSP_HANDLE psp;
 
     OK(dat_psp_create(end->ia, self.port, end->cr, DAT_PSP_CONSUMER_FLAG, &psp));
     EXPECT(write(fd, &self, sizeof self) == sizeof self, "the peer has gone");
     /* Which of the client's endpoints calls: it says so in the private data. */
     for (int i = 0; i < CONNECTIONS; i++) {
-        DAT_EVENT event = wait_event(end->cr, 20 * SECOND);
+        DAT_EVENT event = wait_event(end->cr);
         DAT_CR_HANDLE cr = event.event_data.cr_arrival_event_data.cr_handle;
         DAT_CR_PARAM param;
         int n;
@@ -164,12 +158,12 @@ static void call(struct end *end, int fd)
 {
     struct sockaddr_storage address = peer_address();
     struct introduction peer;
-    long before = resident();
+    long before = bytes_in_use();
     double started = now();
 
     EXPECT(read(fd, &peer, sizeof peer) == sizeof peer, "the peer has not introduced itself");
     for (int n = 0; n < CONNECTIONS; n++) {
-        OK(dat_ep_connect(endpoint(end, n), (DAT_IA_ADDRESS_PTR)&address, peer.port, 20 * SECOND, sizeof n, &n,
+        OK(dat_ep_connect(endpoint(end, n), (DAT_IA_ADDRESS_PTR)&address, peer.port, PATIENCE, sizeof n, &n,
                           DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
         if (n % BURST == BURST - 1)
             expect_of_each(end->connect, DAT_CONNECTION_EVENT_ESTABLISHED, BURST);
@@ -187,12 +181,14 @@ static void call(struct end *end, int fd)
     expect_of_each(end->connect, DAT_CONNECTION_EVENT_DISCONNECTED, CONNECTIONS);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     int pipe_ends[2];
     struct end end;
     pid_t peer_process;
 
+    (void)argc;
+    start_without_caches(argv);
     EXPECT(pipe(pipe_ends) == 0, "pipe: %s", strerror(errno));
     peer_process = fork();
     EXPECT(peer_process >= 0, "fork: %s", strerror(errno));

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What a process has in use: descriptors, threads, memory. */
+/*
+ * What a process has in use: descriptors, threads, and memory as malloc accounts for it. The pages that the system has given to it
+ * or keeps resident for it say something else: when the C library and the system saw fit to move them.
+ */
 
 #ifndef USAGE_H
 #define USAGE_H
@@ -10,7 +13,7 @@
 #include <malloc.h>
 
 struct usage {
-    long descriptors, threads, mapped, in_use;
+    long descriptors, threads, in_use;
 };
 
 static inline long entries(const char *path)
@@ -59,15 +62,6 @@ static inline long bytes_in_use(void)
     return sizes[2] + sizes[3] - sizes[0] - sizes[1];
 }
 
-static inline long bytes_mapped(void)
-{
-    long pages = 0;
-    FILE *statm = fopen("/proc/self/statm", "r");
-    EXPECT(statm && fscanf(statm, "%ld", &pages) == 1, "no /proc/self/statm");
-    fclose(statm);
-    return pages * sysconf(_SC_PAGESIZE);
-}
-
 static inline struct usage usage(void)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -77,7 +71,6 @@ static inline struct usage usage(void)
     return (struct usage){
         .descriptors = entries("/proc/self/fd"),
         .threads = entries("/proc/self/task"),
-        .mapped = bytes_mapped(),
         .in_use = bytes_in_use(),
     };
 }

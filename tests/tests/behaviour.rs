@@ -10,6 +10,9 @@ use opendat_tests::{
     Dist, PROVIDERS, Provider, Registry, Skip, Stop, c_program, ends_with_ok, enter_own_network, trial,
 };
 
+/// So long may a program take on a machine that is busy with others: it is there so that one that hangs ends.
+const LIMIT: Duration = Duration::from_secs(600);
+
 /// What is to be seen, and the program that looks.
 struct Behaviour {
     name: &'static str,
@@ -19,8 +22,8 @@ struct Behaviour {
 }
 
 const BEHAVIOURS: &[Behaviour] = &[
-    built_in("a_killed_target_disconnects_the_writer_within_a_second", "killed_peer", &["target"]),
-    built_in("a_killed_writer_disconnects_the_target_within_a_second", "killed_peer", &["writer"]),
+    built_in("a_killed_target_disconnects_the_writer", "killed_peer", &["target"]),
+    built_in("a_killed_writer_disconnects_the_target", "killed_peer", &["writer"]),
     under(
         Registry::debian,
         "a_killed_peer_is_noticed_under_debians_registry_too",
@@ -134,7 +137,7 @@ fn main() -> ExitCode {
     if !arguments.list {
         enter_own_network();
     }
-    // One at a time: these programs measure time, and some of them take all processors.
+    // One at a time: some of these programs take all processors.
     arguments.test_threads = Some(1);
     let trials = PROVIDERS.iter().flat_map(|provider| {
         let name = move |behaviour: &Behaviour| format!("{}::{}", provider.ia, behaviour.name);
@@ -154,6 +157,6 @@ impl Behaviour {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let mut command = Command::new(c_program(&dist, self.program, dir.path())?);
         command.args(self.args);
-        Ok(ends_with_ok(self.program, command, &registry, Duration::from_secs(90))?)
+        Ok(ends_with_ok(self.program, command, &registry, LIMIT)?)
     }
 }

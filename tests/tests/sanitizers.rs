@@ -68,6 +68,6 @@ impl Case {
         command.args(self.args).env("ASAN_OPTIONS", "detect_leaks=1");
         command.env("UBSAN_OPTIONS", "print_stacktrace=1");
         let registry = (self.registry)(&dist, provider);
-        Ok(ends_with_ok(self.program, command, &registry, Duration::from_secs(120))?)
+        Ok(ends_with_ok(self.program, command, &registry, Duration::from_secs(600))?)
     }
 }

@@ -82,6 +82,6 @@ fn run(dist: &Dist, program: &str, args: &[&str], registry: &Registry) -> Result
     let mut command = Command::new(c_program_1_2(dist, program, dir.path())?);
     command.args(args);
     let label = format!("{program} over {}", registry.ia());
-    ends_with_ok(&label, command, registry, Duration::from_secs(60)).unwrap_or_else(|why| panic!("{why}"));
+    ends_with_ok(&label, command, registry, Duration::from_secs(600)).unwrap_or_else(|why| panic!("{why}"));
     Ok(())
 }
