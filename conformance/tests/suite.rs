@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use conformance::{Case, Door, Pool, Target, Verdict, Version};
 use known::How;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use opendat_tests::{Dist, PROVIDERS, Skip, is_short_run};
+use opendat_tests::{Dist, PROVIDERS, Skip, enter_own_network, is_short_run};
 use tempfile::TempDir;
 
 /// How this program is told to run cases for another of its kind.
@@ -27,7 +27,11 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let mut arguments = Arguments::from_args();
-    // A target's cases run one after the other anyway, and some measure time.
+    if !arguments.list {
+        // Other runs may choose the same connection qualifiers.
+        enter_own_network();
+    }
+    // A target's cases run one after the other anyway.
     arguments.test_threads = Some(arguments.test_threads.unwrap_or(2));
     let dir = tempfile::tempdir().expect("a temporary directory");
     let setups = setups(&dir);
