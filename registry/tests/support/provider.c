@@ -31,6 +31,7 @@ struct object {
     const DAT_PROVIDER *provider;
     struct instance *instance;
     DAT_HANDLE_TYPE type;
+    struct object *async_evd; /* made for an IA */
 };
 
 #define INSTANCES 8
@@ -74,12 +75,14 @@ static struct object *make(struct instance *instance, DAT_HANDLE_TYPE type)
         object->provider = &instance->table;
         object->instance = instance;
         object->type = type;
+        object->async_evd = NULL;
     }
     return object;
 }
 
 static DAT_RETURN ia_open(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_HANDLE *async_evd, DAT_IA_HANDLE *ia)
 {
+    struct object *object;
     int i;
 
     for (i = 0; i < INSTANCES; i++) {
@@ -90,9 +93,12 @@ static DAT_RETURN ia_open(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_HANDL
         say(instance, "open %s %d", name, qlen);
         if (instance->open)
             return instance->open;
+        object = make(instance, DAT_HANDLE_TYPE_IA);
+        if (!object)
+            return DAT_CLASS_ERROR | DAT_INSUFFICIENT_RESOURCES;
         if (*async_evd == DAT_HANDLE_NULL)
-            *async_evd = make(instance, DAT_HANDLE_TYPE_EVD);
-        *ia = make(instance, DAT_HANDLE_TYPE_IA);
+            *async_evd = object->async_evd = make(instance, DAT_HANDLE_TYPE_EVD);
+        *ia = object;
         return DAT_SUCCESS;
     }
     return DAT_CLASS_ERROR | DAT_PROVIDER_NOT_FOUND | DAT_NAME_NOT_REGISTERED;
@@ -131,6 +137,7 @@ static DAT_RETURN ia_close(DAT_IA_HANDLE ia, DAT_CLOSE_FLAGS flags)
     if (object->instance->close && flags == DAT_CLOSE_GRACEFUL_FLAG)
         return object->instance->close;
     object->provider = NULL;
+    free(object->async_evd);
     free(object);
     return DAT_SUCCESS;
 }

@@ -22,6 +22,12 @@ pub(crate) struct Tally {
     shown: Option<String>,
     /// SKIP lines of this program: the program itself counts these tests as passed.
     said_skip: usize,
+    /// All tests of this program are over, and it shows what they have said.
+    shows: bool,
+    /// There is one program, which has one result.
+    alone: bool,
+    /// The last result that it showed. Tests that run it again, and fail, have shown others before it.
+    last_result: Option<String>,
 }
 
 /// What a line tells of a test.
@@ -35,7 +41,7 @@ pub(crate) enum Told<'a> {
 impl Tally {
     /// Of a program with tests, called so.
     pub(crate) fn of_program(name: &str) -> Self {
-        Self { program: Some(name.to_owned()), ..Self::default() }
+        Self { program: Some(name.to_owned()), alone: true, ..Self::default() }
     }
 
     /// Of something that did not come as far as the tests.
@@ -74,7 +80,13 @@ impl Tally {
             self.close();
             self.program = Some(program.to_owned());
         } else if let Some(result) = text.strip_prefix("test result: ") {
-            self.result(result);
+            if self.alone {
+                self.last_result = Some(result.to_owned());
+            } else {
+                self.result(result);
+            }
+        } else if line.trim_end() == "failures:" || line.trim_end() == "successes:" {
+            self.shows = true;
         } else if let Some(name) =
             text.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"))
         {
@@ -84,8 +96,9 @@ impl Tally {
                 self.said_skip += 1;
                 self.skips.push(format!("{name}: {reason}"));
             }
-        } else if let Some((name, outcome)) =
-            text.strip_prefix("test ").and_then(|rest| rest.split_once(" ... "))
+        } else if !self.shows
+            && let Some((name, outcome)) =
+                text.strip_prefix("test ").and_then(|rest| rest.split_once(" ... "))
         {
             return Some(self.test(name.trim(), outcome.trim()));
         }
@@ -132,6 +145,10 @@ impl Tally {
 
     /// A program that has begun and never reported was killed or crashed.
     fn close(&mut self) {
+        self.shows = false;
+        if let Some(result) = self.last_result.take() {
+            self.result(&result);
+        }
         self.named.clear();
         self.said_skip = 0;
         self.shown = None;
@@ -241,6 +258,20 @@ mod tests {
     fn a_compile_error_is_a_failure() {
         let expected = "failed: cargo test: exit status: 101\n0 passed, 1 failed, 0 skipped";
         assert_eq!(tally("error[E0425]: cannot find value", false), expected);
+    }
+
+    #[test]
+    fn what_a_failed_test_shows_of_another_run_is_not_counted() {
+        let output = "running 2 tests\ntest a ... FAILED\ntest b ... ok\n\nfailures:\n\n\
+                      ---- a stdout ----\nrunning 1 test\ntest child ... FAILED\n\nfailures:\n    child\n\n\
+                      test result: FAILED. 0 passed; 1 failed; 0 ignored\n\nfailures:\n    a\n\n\
+                      test result: FAILED. 1 passed; 1 failed; 0 ignored\n";
+        let mut tally = Tally::of_program("x");
+        for line in output.lines() {
+            tally.line(line);
+        }
+        tally.finish(false, "exit status: 101");
+        assert_eq!(tally.to_string(), "failed: a [x]\n1 passed, 1 failed, 0 skipped");
     }
 
     #[test]
