@@ -48,7 +48,7 @@ pub(crate) fn stage(tests: &Tests) -> Result<Stage> {
         let rest = format!("!{}", GROUPS.concat().join(","));
         let shares = GROUPS.iter().map(|group| group.join(",")).chain([rest]);
         let job = |share: String| {
-            program.job_of_share(&share, &environment, filter.as_deref(), Load::Waits).transpose()
+            program.job_of_share(&share, &environment, filter.as_deref(), Load::Guest).transpose()
         };
         Ok(Prepared::Jobs(shares.filter_map(job).collect::<Result<_>>()?))
     }))

@@ -35,7 +35,11 @@ pub(crate) fn stage(tests: &Tests) -> Result<Stage> {
         }
         let packages = build(&dist)?;
         let debian = target()?.join("debian-12");
-        let built = Command::new(workspace().join("tests/packages/build.sh")).arg(&debian).output();
+        let built = Command::new("timeout")
+            .arg("1200")
+            .arg(workspace().join("tests/packages/build.sh"))
+            .arg(&debian)
+            .output();
         let built = built.context("tests/packages/build.sh does not start")?;
         let said = [built.stdout, built.stderr].concat();
         let said = String::from_utf8_lossy(&said);
@@ -44,7 +48,7 @@ pub(crate) fn stage(tests: &Tests) -> Result<Stage> {
         }
         ensure!(built.status.success(), "tests/packages/build.sh failed ({})\n{said}", built.status);
         environment.extend([("OPENDAT_PACKAGES", packages), ("OPENDAT_DEBIAN", debian)]);
-        let job = program.job_of_share("packages::", &environment, filter.as_deref(), Load::Waits)?;
+        let job = program.job_of_share("packages::", &environment, filter.as_deref(), Load::Spins)?;
         Ok(Prepared::Jobs(job.into_iter().collect()))
     }))
 }

@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::cargo::watch;
+
 /// Something a test looks for, and the Debian package that brings it.
 struct Need {
     /// Only the full run needs it.
@@ -89,17 +91,13 @@ fn missing() -> impl Iterator<Item = &'static Need> {
 }
 
 fn apt(arguments: &[&str]) {
-    let status = Command::new("apt-get")
-        .arg("-qq")
-        .args(arguments)
-        .env("DEBIAN_FRONTEND", "noninteractive")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .status();
-    match status {
-        Ok(status) if status.success() => {}
-        Ok(status) => eprintln!("apt-get {} failed ({status})", arguments.join(" ")),
-        Err(error) => eprintln!("apt-get does not start: {error}"),
+    let mut apt = Command::new("apt-get");
+    apt.arg("-qq").args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
+    let what = format!("apt-get {}", arguments.join(" "));
+    match watch(&mut apt, &what) {
+        Ok((status, _)) if status.success() => {}
+        Ok((status, _)) => eprintln!("{what} failed ({status})"),
+        Err(error) => eprintln!("{error:#}"),
     }
 }
 

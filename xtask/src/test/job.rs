@@ -27,8 +27,11 @@ pub(crate) enum Runs {
 pub(crate) enum Load {
     /// It computes all the time.
     Computes,
-    /// Most of the time it waits for the programs that it has started.
-    Waits,
+    /// It starts programs that take all processors while they wait for each other: few at a time, or each would wait for
+    /// the others' turns.
+    Spins,
+    /// It has a virtual machine, whose kernel is to answer in time: several at a time, when nothing spins.
+    Guest,
 }
 
 /// Something that must be made before there are jobs, such as a virtual machine. It is made beside the jobs of others.

@@ -8,20 +8,34 @@ use super::job::Load;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lanes {
     computing: usize,
-    waiting: usize,
+    spinning: usize,
+    guests: usize,
 }
 
 impl Lanes {
-    /// One more computes than there are processors, since each waits now and then; twice as many wait.
+    /// One more computes than there are processors, since each waits now and then.
     pub(crate) fn of(processors: usize) -> Self {
-        Self { computing: processors + 1, waiting: 2 * processors }
+        Self { computing: processors + 1, spinning: (processors / 2).max(1), guests: 2 * processors }
     }
 
-    /// The first of those that are left for which there is room.
+    fn count(self, load: Load) -> usize {
+        match load {
+            Load::Computes => self.computing,
+            Load::Spins => self.spinning,
+            Load::Guest => self.guests,
+        }
+    }
+
+    /// The first of those that are left for which there is room. What spins and what has a guest do not run at the same time;
+    /// what spins goes first.
     pub(crate) fn next(self, left: &[Load], running: &[Load]) -> Option<usize> {
         let room = |load| {
-            let lanes = if load == Load::Computes { self.computing } else { self.waiting };
-            running.iter().filter(|other| **other == load).count() < lanes
+            let kept_off = match load {
+                Load::Computes => false,
+                Load::Spins => running.contains(&Load::Guest),
+                Load::Guest => running.contains(&Load::Spins) || left.contains(&Load::Spins),
+            };
+            !kept_off && running.iter().filter(|other| **other == load).count() < self.count(load)
         };
         left.iter().position(|&load| room(load))
     }
@@ -52,8 +66,8 @@ impl Left {
 pub(crate) fn remaining(left: &[Left], lanes: Lanes, each: Duration) -> Duration {
     let sum = |load| left.iter().filter(|job| job.load == load).map(|job| job.time(each)).sum::<Duration>();
     let longest = left.iter().map(|job| job.time(each)).max().unwrap_or_default();
-    let count = |lanes: usize| u32::try_from(lanes).unwrap_or(u32::MAX).max(1);
-    longest.max(sum(Load::Computes) / count(lanes.computing)).max(sum(Load::Waits) / count(lanes.waiting))
+    let lane = |load| sum(load) / u32::try_from(lanes.count(load)).unwrap_or(u32::MAX).max(1);
+    longest.max(lane(Load::Computes)).max(lane(Load::Spins) + lane(Load::Guest))
 }
 
 #[cfg(test)]
@@ -61,17 +75,26 @@ mod tests {
     use std::time::Duration;
 
     use super::{Lanes, Left, remaining};
-    use crate::test::job::Load::{self, Computes, Waits};
+    use crate::test::job::Load::{self, Computes, Guest, Spins};
 
-    const TWO: Lanes = Lanes { computing: 3, waiting: 4 };
+    const TWO: Lanes = Lanes { computing: 3, spinning: 1, guests: 4 };
 
     #[test]
     fn a_lane_that_is_full_holds_up_its_own_kind_only() {
-        assert_eq!(TWO.next(&[Computes, Waits], &[]), Some(0));
-        assert_eq!(TWO.next(&[Computes, Waits], &[Computes; 3]), Some(1));
-        assert_eq!(TWO.next(&[Computes, Waits, Computes], &[Computes, Waits, Waits, Waits, Waits]), Some(0));
-        assert_eq!(TWO.next(&[Waits], &[Waits; 4]), None);
+        assert_eq!(TWO.next(&[Computes, Spins], &[]), Some(0));
+        assert_eq!(TWO.next(&[Computes, Spins], &[Computes; 3]), Some(1));
+        assert_eq!(TWO.next(&[Computes, Spins, Computes], &[Computes, Spins]), Some(0));
+        assert_eq!(TWO.next(&[Spins], &[Spins]), None);
         assert_eq!(TWO.next(&[], &[]), None);
+    }
+
+    #[test]
+    fn a_guest_has_nothing_that_spins_beside_it() {
+        assert_eq!(TWO.next(&[Guest, Spins], &[]), Some(1));
+        assert_eq!(TWO.next(&[Guest], &[Spins]), None);
+        assert_eq!(TWO.next(&[Spins], &[Guest]), None);
+        assert_eq!(TWO.next(&[Guest], &[Guest; 3]), Some(0));
+        assert_eq!(TWO.next(&[Guest, Computes], &[Guest; 4]), Some(1));
     }
 
     fn left(load: Load, tests: usize, done: usize, last_time: Option<u64>) -> Left {
@@ -91,9 +114,9 @@ mod tests {
         assert_eq!(time(&[]), 0);
         assert_eq!(time(&[left(Computes, 10, 4, Some(100))]), 60);
         // Without a last time, its tests are as long as others.
-        assert_eq!(time(&[left(Waits, 8, 0, None)]), 8);
+        assert_eq!(time(&[left(Spins, 8, 0, None)]), 8);
         assert_eq!(time(&[left(Computes, 10, 0, Some(10)); 6]), 20);
-        assert_eq!(time(&[left(Waits, 10, 0, Some(10)); 6]), 15);
+        assert_eq!(time(&[left(Guest, 10, 0, Some(10)); 6]), 15);
     }
 
     #[test]

@@ -30,10 +30,10 @@ struct Shares {
 /// Programs that take long as one process. All of them know `OPENDAT_SHARE` (`opendat_tests::run`).
 const SHARES: &[Shares] = &[
     Shares { program: "conformance suite", parts: 2, load: Load::Computes },
-    Shares { program: "tests programs", parts: 3, load: Load::Waits },
-    Shares { program: "tests behaviour", parts: 1, load: Load::Waits },
-    Shares { program: "tests mpi", parts: 3, load: Load::Computes },
-    Shares { program: "tests sanitizers", parts: 1, load: Load::Waits },
+    Shares { program: "tests programs", parts: 3, load: Load::Spins },
+    Shares { program: "tests behaviour", parts: 1, load: Load::Spins },
+    Shares { program: "tests mpi", parts: 3, load: Load::Spins },
+    Shares { program: "tests sanitizers", parts: 1, load: Load::Spins },
 ];
 
 /// Says in the environment which tests are wanted: those whose names begin so, or after `!`, all others.
@@ -102,6 +102,8 @@ impl Program {
         command
             .current_dir(&self.directory)
             .env("CARGO_MANIFEST_DIR", &self.directory)
+            .env_remove(SHARE)
+            .env_remove(super::SHORT)
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .args(["--color=never", "--test-threads=1"])
             .args(filter);

@@ -26,11 +26,14 @@ pub(crate) struct Process {
     /// Listed tests, and how many of them are over.
     pub(crate) tests: usize,
     pub(crate) done: usize,
+    /// Failed tests that were told of.
+    pub(crate) told: usize,
     pub(crate) began: Instant,
     /// The test that is under way, as far as is known, and since when.
     pub(crate) test: Option<String>,
     pub(crate) test_began: Instant,
     id: u32,
+    runs: Runs,
     heard: Instant,
     silence: Silence,
     tally: Tally,
@@ -75,7 +78,7 @@ impl Process {
         let mut command = match load {
             // Those that wait do so for programs and a kernel that are to answer in time.
             Load::Computes => after_others(&command),
-            Load::Waits => command,
+            Load::Spins | Load::Guest => command,
         };
         fs::create_dir_all(logs).with_context(|| format!("cannot create {}", logs.display()))?;
         let log_path = logs
@@ -109,10 +112,12 @@ impl Process {
             load,
             tests,
             done: 0,
+            told: 0,
             began: now,
             test: None,
             test_began: now,
             id,
+            runs,
             heard: now,
             silence: Silence::Borne,
             tally,
@@ -126,6 +131,7 @@ impl Process {
     /// Takes what it has said; answers which tests are over with that.
     pub(crate) fn said(&mut self, octets: &[u8]) -> Vec<Over> {
         self.heard = Instant::now();
+        self.silence = Silence::Borne;
         // A log that cannot be written is no reason to stop.
         self.log.write_all(octets).ok();
         self.line.extend_from_slice(octets);
@@ -178,13 +184,14 @@ impl Process {
         }
         (self.heard, self.silence) = (Instant::now(), next);
         if next == Silence::Ended {
-            return standstill::end_all(self.id);
+            return standstill::end(self.id, 0);
         }
         let minutes = PATIENCE.as_secs() / 60;
         let test = self.test.as_deref().unwrap_or("one of its tests");
         self.tally.stood_still(&format!("{test} said nothing for {minutes} minutes"));
         let mut lines = vec![format!("{}: {test} said nothing for {minutes} minutes; ended:", self.name)];
-        lines.extend(standstill::end_what_tests_started(self.id));
+        // cargo's children are the programs with tests.
+        lines.extend(standstill::end(self.id, if self.runs == Runs::Cargo { 2 } else { 1 }));
         lines
     }
 

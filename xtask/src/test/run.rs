@@ -1,13 +1,14 @@
 //! Running jobs side by side, and telling how far they are.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 use super::job::{Job, Load, Prepared, Runs, Stage};
 use super::lanes::{Lanes, Left, remaining};
@@ -33,6 +34,8 @@ pub(crate) struct Run<'a> {
     /// Tests that are over, and how many of them have failed; of jobs that have ended.
     over: usize,
     failed: usize,
+    /// The time that jobs took which have ended.
+    spent: Duration,
     slowest: Vec<(Duration, String)>,
 }
 
@@ -71,6 +74,7 @@ impl<'a> Run<'a> {
             tally: Tally::default(),
             over: 0,
             failed: 0,
+            spent: Duration::ZERO,
             slowest: Vec::new(),
         }
     }
@@ -81,7 +85,11 @@ impl<'a> Run<'a> {
         for (number, Stage { name, prepare }) in stages.into_iter().enumerate() {
             self.preparing.insert(number, name);
             let sender = sender.clone();
-            thread::spawn(move || sender.send(Event::Prepared(number, prepare())));
+            thread::spawn(move || {
+                let prepared = catch_unwind(AssertUnwindSafe(prepare));
+                let prepared = prepared.unwrap_or_else(|_| Err(anyhow!("panicked, see above")));
+                sender.send(Event::Prepared(number, prepared))
+            });
         }
         while !(self.preparing.is_empty() && self.left.is_empty() && self.running.is_empty()) {
             self.next(&events, &sender);
@@ -149,7 +157,8 @@ impl<'a> Run<'a> {
         for over in process.said(octets) {
             if over.failed {
                 self.failed += 1;
-                let again = format!("cargo xtask test {}", over.name);
+                process.told += 1;
+                let again = format!("cargo xtask test '{}'", over.name);
                 let line = format!("{} [{}]   again: {again}", over.name, process.name);
                 self.screen.mark(Colour::Red, "FAILED", line);
             }
@@ -163,7 +172,16 @@ impl<'a> Run<'a> {
         let Some(process) = self.running.remove(&job) else { return };
         let (name, log, time) = (process.name.clone(), process.log_path.clone(), process.began.elapsed());
         self.over += process.done;
+        self.spent += time;
+        let (told, test) = (process.told, process.test.clone());
         let (tally, said) = process.end(status);
+        if tally.failed() > told {
+            // It has died, or said so in some other way than by a test.
+            self.failed += tally.failed() - told;
+            let at = test.map(|test| format!(", in {test}")).unwrap_or_default();
+            let status = status.as_ref().map_or_else(ToString::to_string, ToString::to_string);
+            self.screen.mark(Colour::Red, "FAILED", format!("{name}: {status}{at}"));
+        }
         if let Some(said) = said {
             self.screen.say(format!("---- {name}, whole in {} ----\n{said}\n----", log.display()));
         } else {
@@ -195,7 +213,9 @@ impl<'a> Run<'a> {
             + self.running.values().map(|process| process.tests).sum::<usize>()
             + self.left.iter().map(listed).sum::<usize>();
         let elapsed = self.began.elapsed();
-        let each = elapsed / u32::try_from(done).unwrap_or(u32::MAX).max(1);
+        let spent =
+            self.spent + self.running.values().map(|process| process.began.elapsed()).sum::<Duration>();
+        let each = spent / u32::try_from(done).unwrap_or(u32::MAX).max(1);
         let running = self.running.values().map(|process| Left {
             load: process.load,
             tests: process.tests,

@@ -13,18 +13,10 @@ struct Process {
     arguments: String,
 }
 
-/// Kills what the test binaries of this `cargo test` have started, and tells what it was.
-pub(crate) fn end_what_tests_started(cargo: u32) -> Vec<String> {
-    end(&family(cargo, &processes()), 2)
-}
-
-/// Kills its test binaries too.
-pub(crate) fn end_all(cargo: u32) -> Vec<String> {
-    end(&family(cargo, &processes()), 1)
-}
-
-/// Those of at least this generation below cargo: a line for each.
-fn end(family: &[(usize, &Process)], generation: usize) -> Vec<String> {
+/// Kills the descendants of a process from this generation on, itself if that is 0; a line for each.
+pub(crate) fn end(root: u32, generation: usize) -> Vec<String> {
+    let all = processes();
+    let family = family(root, &all);
     let condemned: Vec<_> = family.iter().filter(|(depth, _)| *depth >= generation).collect();
     let lines = condemned.iter().map(|(depth, process)| {
         let Process { id, waits_in, arguments, .. } = process;
@@ -77,7 +69,7 @@ mod tests {
     use std::io::{BufRead, BufReader, Read};
     use std::process::{Command, Stdio};
 
-    use super::end_all;
+    use super::end;
 
     #[test]
     fn ends_descendants_and_names_them() {
@@ -88,7 +80,7 @@ mod tests {
         let mut output = BufReader::new(shell.stdout.take().expect("piped"));
         let mut said = String::new();
         output.read_line(&mut said).expect("a line");
-        let ended = end_all(shell.id());
+        let ended = end(shell.id(), 1);
         // The end of the pipe, which all three of them had.
         output.read_to_string(&mut said).expect("text");
         assert!(shell.wait().expect("it ends").success());

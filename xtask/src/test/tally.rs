@@ -24,6 +24,12 @@ pub(crate) struct Tally {
     said_skip: usize,
     /// All tests of this program are over, and it shows what they have said.
     shows: bool,
+    /// Now those that have passed.
+    shows_successes: bool,
+    /// The test that has begun, and has printed something itself.
+    open: Option<String>,
+    /// Ignored tests of this program, as far as they were printed.
+    ignored: usize,
     /// There is one program, which has one result.
     alone: bool,
     /// The last result that it showed. Tests that run it again, and fail, have shown others before it.
@@ -32,10 +38,16 @@ pub(crate) struct Tally {
 
 /// What a line tells of a test.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Told<'a> {
+pub(crate) enum Told {
     /// It is over, and has not failed.
-    Ended(&'a str),
-    Failed(&'a str),
+    Ended(String),
+    Failed(String),
+}
+
+/// How a test has ended, where a line tells that; before it there may be what the test itself has printed.
+fn outcome_in(text: &str) -> Option<&str> {
+    let text = text.find("ignored (").map_or(text, |at| &text[at..]);
+    (text == "ok" || text.ends_with("FAILED") || text.starts_with("ignored")).then_some(text)
 }
 
 impl Tally {
@@ -74,9 +86,10 @@ impl Tally {
     }
 
     /// Takes the next line of output.
-    pub(crate) fn line<'a>(&mut self, line: &'a str) -> Option<Told<'a>> {
+    pub(crate) fn line(&mut self, line: &str) -> Option<Told> {
         let text = line.trim();
-        if let Some(program) = text.strip_prefix("Running ").or_else(|| text.strip_prefix("Doc-tests ")) {
+        let program = text.strip_prefix("Running ").or_else(|| text.strip_prefix("Doc-tests "));
+        if let Some(program) = program.filter(|_| !self.alone) {
             self.close();
             self.program = Some(program.to_owned());
         } else if let Some(result) = text.strip_prefix("test result: ") {
@@ -87,12 +100,15 @@ impl Tally {
             }
         } else if line.trim_end() == "failures:" || line.trim_end() == "successes:" {
             self.shows = true;
+            self.shows_successes = line.starts_with("successes");
         } else if let Some(name) =
             text.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"))
         {
             self.shown = Some(name.to_owned());
         } else if let Some(reason) = text.strip_prefix("SKIP: ") {
-            if let Some(name) = self.shown.take() {
+            if self.shows_successes
+                && let Some(name) = self.shown.take()
+            {
                 self.said_skip += 1;
                 self.skips.push(format!("{name}: {reason}"));
             }
@@ -100,7 +116,17 @@ impl Tally {
             && let Some((name, outcome)) =
                 text.strip_prefix("test ").and_then(|rest| rest.split_once(" ... "))
         {
-            return Some(self.test(name.trim(), outcome.trim()));
+            let (name, outcome) = (name.trim(), outcome.trim());
+            if let Some(outcome) = outcome_in(outcome) {
+                return Some(self.test(name.to_owned(), outcome));
+            }
+            // What the test itself prints comes before its outcome.
+            self.open = Some(name.to_owned());
+        } else if let Some(name) = self.open.take() {
+            match outcome_in(text) {
+                Some(outcome) => return Some(self.test(name, outcome)),
+                None => self.open = Some(name),
+            }
         }
         None
     }
@@ -111,16 +137,18 @@ impl Tally {
         self.failures.push(format!("{program}: {how}"));
     }
 
-    fn test<'a>(&mut self, name: &'a str, outcome: &str) -> Told<'a> {
+    fn test(&mut self, name: String, outcome: &str) -> Told {
+        self.open = None;
         // libtest: `ignored, reason`; libtest-mimic: `ignored (reason)`.
         if let Some(reason) = outcome.strip_prefix("ignored") {
             let reason = reason.trim_start_matches([',', ' ', '(']).trim_end_matches(')');
             let reason = if reason.is_empty() { "no reason given" } else { reason };
+            self.ignored += 1;
             if !reason.starts_with("not a test: ") {
                 self.skips.push(format!("{name}: {reason}"));
             }
         } else if outcome.ends_with("FAILED") {
-            self.named.push(name.to_owned());
+            self.named.push(name.clone());
             return Told::Failed(name);
         }
         Told::Ended(name)
@@ -134,6 +162,11 @@ impl Tally {
         };
         self.passed += count("passed").unwrap_or(0).saturating_sub(self.said_skip);
         let failed = count("failed").unwrap_or(0);
+        let unseen = count("ignored").unwrap_or(0).saturating_sub(std::mem::take(&mut self.ignored));
+        if unseen > 0 {
+            let program = self.program.as_deref().unwrap_or_default();
+            self.failures.push(format!("{program}: the reasons of {unseen} ignored tests were not seen"));
+        }
         let program = self.program.take().unwrap_or_default();
         let mut names = std::mem::take(&mut self.named);
         names.truncate(failed);
@@ -145,7 +178,7 @@ impl Tally {
 
     /// A program that has begun and never reported was killed or crashed.
     fn close(&mut self) {
-        self.shows = false;
+        (self.shows, self.shows_successes, self.open) = (false, false, None);
         if let Some(result) = self.last_result.take() {
             self.result(&result);
         }
@@ -277,9 +310,34 @@ mod tests {
     #[test]
     fn a_program_that_is_killed_is_a_failure() {
         let mut tally = Tally::of_program("x");
-        assert_eq!(tally.line("test a ... ok"), Some(Told::Ended("a")));
-        assert_eq!(tally.line("test b ... FAILED"), Some(Told::Failed("b")));
+        assert_eq!(tally.line("test a ... ok"), Some(Told::Ended("a".to_owned())));
+        assert_eq!(tally.line("test b ... FAILED"), Some(Told::Failed("b".to_owned())));
         tally.finish(false, "signal: 9");
         assert_eq!(tally.to_string(), "failed: x: ended without a result\n0 passed, 1 failed, 0 skipped");
+    }
+
+    #[test]
+    fn what_a_test_prints_itself_hides_no_outcome() {
+        let output = "running 3 tests\ntest a ... dat: cannot open\nmore\nok\ntest b ... text\nFAILED\n\
+                      test c ... textignored (no device)\ntest d ... one line\nignored (no gcc)\n\
+                      test result: FAILED. 1 passed; 1 failed; 2 ignored\n";
+        let mut tally = Tally::of_program("x");
+        let told: Vec<_> = output.lines().filter_map(|line| tally.line(line)).collect();
+        let ended = |name: &str| Told::Ended(name.to_owned());
+        assert_eq!(told, [ended("a"), Told::Failed("b".to_owned()), ended("c"), ended("d")]);
+        tally.finish(false, "exit status: 101");
+        let expected =
+            "skipped: c: no device\nskipped: d: no gcc\nfailed: b [x]\n1 passed, 1 failed, 2 skipped";
+        assert_eq!(tally.to_string(), expected);
+    }
+
+    #[test]
+    fn an_ignored_test_that_was_not_seen_is_a_failure() {
+        let mut tally = Tally::of_program("x");
+        tally.line("test result: ok. 1 passed; 0 failed; 1 ignored");
+        tally.finish(true, "exit status: 0");
+        let expected =
+            "failed: x: the reasons of 1 ignored tests were not seen\n1 passed, 1 failed, 0 skipped";
+        assert_eq!(tally.to_string(), expected);
     }
 }

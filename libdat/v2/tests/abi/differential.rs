@@ -556,6 +556,8 @@ impl Calls<'_> {
         unsafe { open(c"plain".as_ptr(), 8, &mut evd, &mut ia, 2, 0, DAT_FALSE) };
         say("extension without support", on(ia));
         unsafe { close(ia, DAT_CLOSE_ABRUPT_FLAG) };
+        // That of the IA before is gone with it.
+        evd = null_mut();
         unsafe { open(c"fake".as_ptr(), 8, &mut evd, &mut ia, 2, 0, DAT_FALSE) };
         say("extension on IA", on(ia));
         say("extension on EVD", on(evd));

@@ -1,5 +1,5 @@
 //! What `cargo xtask package` makes, in a Debian that has nothing else: our packages in place of Debian's own of DAPL,
-//! with Debian's unmodified programs; and the tarball. `cargo xtask package --test` builds both and runs these, and
+//! with Debian's unmodified programs; and the tarball. `cargo xtask test packages::` builds both and runs these, and
 //! only these.
 
 mod debian;
