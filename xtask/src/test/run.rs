@@ -231,7 +231,13 @@ impl<'a> Run<'a> {
             ran: Duration::ZERO,
         });
         let jobs: Vec<Left> = running.chain(left).collect();
-        let time = about(remaining(&jobs, self.lanes, each));
+        // The first tests are no measure of the others.
+        let known = done * 20 > total || jobs.iter().all(|job| job.last_time.is_some());
+        let time = if known {
+            format!(", {} left", about(remaining(&jobs, self.lanes, each)))
+        } else {
+            String::new()
+        };
         let failed = if self.failed > 0 { format!(", {} FAILED", self.failed) } else { String::new() };
         // Those that have been at one test the longest.
         let mut now: Vec<(Duration, String)> =
@@ -241,8 +247,7 @@ impl<'a> Run<'a> {
         let names: Vec<String> =
             names.chain(self.preparing.values().map(|name| format!("preparing {name}"))).take(3).collect();
         let names = names.join(", ");
-        self.screen.progress(|| {
-            format!("{:>5}  {done} of {total} tests{failed}, {time} left: {names}", clock(elapsed))
-        });
+        self.screen
+            .progress(|| format!("{:>5}  {done} of {total} tests{failed}{time}: {names}", clock(elapsed)));
     }
 }
