@@ -64,10 +64,21 @@ fn program() -> [libc::sock_filter; 9] {
     ]
 }
 
+/// libc's `sock_fprog` with its padding, which the kernel copies, too.
+#[repr(C)]
+struct Program {
+    len: u16,
+    padding: [u8; size_of::<usize>() - size_of::<u16>()],
+    filter: *mut libc::sock_filter,
+}
+
+const _: () = assert!(size_of::<Program>() == size_of::<libc::sock_fprog>());
+
 /// Has the kernel steer packets so, for all sockets that share the port with this one.
 pub(crate) fn attach(socket: &Udp) -> io::Result<()> {
     let mut program = program();
-    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    let filter =
+        Program { len: program.len() as u16, padding: Default::default(), filter: program.as_mut_ptr() };
     // SAFETY: a complete program, which the kernel copies.
     let result = unsafe {
         libc::setsockopt(
