@@ -148,12 +148,16 @@ impl Setup {
         conformance::all().into_iter().filter(|case| self.door.has(case)).collect()
     }
 
-    /// Those of this run: of the short one, behind most doors, the first of each function.
+    /// The cases of this run. The short run has one case of each function behind most doors.
     fn cases_of_run(&self) -> Vec<Case> {
         let mut cases = self.cases();
         if is_short_run() && !["linked", "libdat1"].contains(&self.name) {
             let mut functions = HashSet::new();
-            cases.retain(|case| functions.insert(case.id.split('/').next().map(str::to_owned)));
+            cases.retain(|case| {
+                // A case that is known not to pass says nothing about its function.
+                known::entry(&self.test(case)).is_none()
+                    && functions.insert(case.id.split('/').next().map(str::to_owned))
+            });
         }
         cases
     }

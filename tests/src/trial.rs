@@ -1,4 +1,4 @@
-//! Tests that programs make themselves: which of them are run, and that one may find that it cannot run here.
+//! Tests of programs with a `main` of their own: which of them run, and a test that cannot run here.
 
 use std::env;
 use std::process::ExitCode;
@@ -28,17 +28,17 @@ impl From<String> for Stop {
     }
 }
 
-/// Whether the short run is wanted (`cargo xtask test` without `--all`), which leaves out what takes long and finds little
+/// Whether this is the short run (`cargo xtask test` without `--all`). It leaves out tests that take long and find little
 /// that other tests do not find.
 pub fn is_short_run() -> bool {
     env::var_os("OPENDAT_SHORT").is_some()
 }
 
-/// Several processes may share the tests of a program: what the names of this one's tests begin with, or after `!`, those of
-/// all others.
+/// The share of a program's tests that this process runs: beginnings of their names, separated by commas. After `!` they
+/// are the beginnings of the names that it leaves to other processes.
 pub const SHARE: &str = "OPENDAT_SHARE";
 
-/// Runs this process's share of the tests.
+/// Runs the tests of this process's share.
 pub fn run(arguments: &Arguments, mut trials: Vec<Trial>) -> ExitCode {
     if let Ok(share) = env::var(SHARE) {
         trials.retain(|trial| is_of(&share, trial.name()));

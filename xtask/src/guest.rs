@@ -45,12 +45,13 @@ pub(crate) fn stage(tests: &Tests) -> Result<Stage> {
             Made::Machine(machine) => environment.extend(machine),
             Made::Cannot(why) => return Ok(Prepared::Cannot(why)),
         }
-        let rest = format!("!{}", GROUPS.concat().join(","));
-        let shares = GROUPS.iter().map(|group| group.join(",")).chain([rest]);
-        let job = |share: String| {
-            program.job_of_share(&share, &environment, filter.as_deref(), Load::Guest).transpose()
+        let all: Vec<&str> = GROUPS.iter().flat_map(|(_, tests)| tests.iter().copied()).collect();
+        let groups = GROUPS.iter().map(|(name, tests)| (*name, tests.join(",")));
+        let groups = groups.chain([("guest, the rest", format!("!{}", all.join(",")))]);
+        let job = |(name, share): (&str, String)| {
+            program.job_of_share(name, &share, &environment, filter.as_deref(), Load::Guest).transpose()
         };
-        Ok(Prepared::Jobs(shares.filter_map(job).collect::<Result<_>>()?))
+        Ok(Prepared::Jobs(groups.filter_map(job).collect::<Result<_>>()?))
     }))
 }
 
@@ -78,18 +79,24 @@ fn build() -> Result<Made> {
     Ok(Made::Machine(vec![("OPENDAT_GUEST", machine)]))
 }
 
-/// Runs at the same time as the rest, each with a guest and a network of its own: while the programs of one wait, those of
-/// another compute. What their names begin with.
-const GROUPS: [&[&str]; 3] = [
-    &[
-        "guest::siw::",
-        "guest::conformance::verbs::",
-        "guest::conformance::verbs_on_siw::",
-        "guest::rxe::verbs::",
-    ],
-    // The first waits most of the time for what OFED's provider does not do.
-    &["guest::conformance::ofa::", "guest::matrix::", "guest::verbs::siw::", "guest::verbs::with_ofa::"],
-    &["guest::speed::small_operations_beside_libdaplofa"],
+/// Groups of tests that run at the same time as the rest, each with a guest and a network of its own: while the programs
+/// of one group wait, those of another compute. Each has a name, and the beginnings of the names of its tests.
+const GROUPS: [(&str, &[&str]); 3] = [
+    (
+        "guest, siw and our provider",
+        &[
+            "guest::siw::",
+            "guest::conformance::verbs::",
+            "guest::conformance::verbs_on_siw::",
+            "guest::rxe::verbs::",
+        ],
+    ),
+    // The conformance suite waits most of the time for what OFED's provider does not do.
+    (
+        "guest, OFED's provider",
+        &["guest::conformance::ofa::", "guest::matrix::", "guest::verbs::siw::", "guest::verbs::with_ofa::"],
+    ),
+    ("guest, speed", &["guest::speed::small_operations_beside_libdaplofa"]),
 ];
 
 /// Seconds. It takes one minute; a download may stand still.

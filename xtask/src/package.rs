@@ -48,7 +48,8 @@ pub(crate) fn stage(tests: &Tests) -> Result<Stage> {
         }
         ensure!(built.status.success(), "tests/packages/build.sh failed ({})\n{said}", built.status);
         environment.extend([("OPENDAT_PACKAGES", packages), ("OPENDAT_DEBIAN", debian)]);
-        let job = program.job_of_share("packages::", &environment, filter.as_deref(), Load::Spins)?;
+        let job =
+            program.job_of_share("packages", "packages::", &environment, filter.as_deref(), Load::Spins)?;
         Ok(Prepared::Jobs(job.into_iter().collect()))
     }))
 }

@@ -1,19 +1,20 @@
 //! `cargo xtask test`: the tests of the workspace, counted as one run.
 //!
-//! The short run leaves out what takes long and finds little that the rest does not find: the test programs see `OPENDAT_SHORT`
-//! and choose by themselves. `--all` runs everything there is; so does a run with a filter, of what the filter takes.
+//! The short run leaves out tests that take long and find little that other tests do not find. The test programs see
+//! `OPENDAT_SHORT` in their environment and choose their tests accordingly. `--all` runs all tests. A run with a filter
+//! runs all tests whose names contain it.
 
 mod job;
-mod lanes;
+mod kill;
 mod plan;
 mod process;
 mod run;
 mod screen;
-mod standstill;
+mod slots;
 mod tally;
 mod times;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -45,21 +46,19 @@ pub(crate) struct Options {
     filter: Option<String>,
 }
 
-/// How names of tests begin that take what users have: a virtual machine, packages, MPI.
-const LONG: [&str; 3] = ["guest::", "packages::", "mpi::"];
+/// Names of tests that only the full run has and that need more than the short run installs. They test a release build.
+const FULL: [&str; 4] = ["guest::", "packages::", "mpi::", "valgrind::"];
 
-/// What the short run leaves out; what follows is said at its end.
+/// What the short run leaves out; its output says so at the end.
 const LEFT_OUT: &str = "the virtual machine with the kernel's rxe and siw, packages in a clean Debian, MPI, valgrind, \
                         sanitizers, fuzz targets, most of Debian's programs, most cases over other libraries and registries, \
                         loom's longest models";
 
-/// Prints how far it is, and as the last line, `N passed, N failed, N skipped` over all tests. Answers whether that is good
-/// enough.
+/// Shows progress and, as the last line, `N passed, N failed, N skipped` over all tests. Answers whether that is success.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let everything = options.all || options.filter.is_some();
-    // What only the full run has sees what users have; a test of the short one that failed is run as it was.
-    let long = |filter: &str| LONG.iter().any(|names| filter.contains(names));
-    let full = options.all || options.filter.as_deref().is_some_and(long);
+    let needs_full = |filter: &str| FULL.iter().any(|names| filter.contains(names));
+    let full = options.all || options.filter.as_deref().is_some_and(needs_full);
     prerequisites::provide(full);
     let profile = if full { Profile::Release } else { Profile::Dev };
     let built = dist::build(profile).and_then(|dist| Ok((dist, plan::build()?)));
@@ -81,7 +80,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             (true, None) => Some("test-times-all"),
             (false, None) => Some("test-times"),
         };
-        tally.add(run_stages(tests.stages()?, times)?);
+        let logs = if round == 1 { PathBuf::new() } else { PathBuf::from(format!("round-{round}")) };
+        tally.add(run_stages(tests.stages()?, &logs, times)?);
         if rounds > 1 {
             println!("after {round} of {rounds} rounds: {} failed", tally.failed());
         }
@@ -94,17 +94,17 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 
 /// Runs these jobs only.
 pub(crate) fn run_only(stages: Vec<Stage>) -> Result<bool> {
-    Ok(verdict(&run_stages(stages, None)?, false))
+    Ok(verdict(&run_stages(stages, Path::new(""), None)?, false))
 }
 
-/// `times`: the file that keeps how long each job took, if this is a whole run.
-fn run_stages(stages: Vec<Stage>, times: Option<&str>) -> Result<Tally> {
+/// `logs` is a directory in target/test-logs. `times` is the file that keeps how long each job took, if this is a whole run.
+fn run_stages(stages: Vec<Stage>, logs: &Path, times: Option<&str>) -> Result<Tally> {
     let began = Instant::now();
     let target = target()?;
     let whole = times.is_some();
     let mut times = Times::load(target.join(times.unwrap_or("test-times-all")));
     let mut screen = Screen::new();
-    let outcome = Run::new(&mut screen, &mut times, target.join("test-logs")).run(stages);
+    let outcome = Run::new(&mut screen, &mut times, target.join("test-logs").join(logs)).run(stages);
     if whole {
         times.save();
     }
@@ -115,7 +115,7 @@ fn run_stages(stages: Vec<Stage>, times: Option<&str>) -> Result<Tally> {
     Ok(outcome.tally)
 }
 
-/// What the tests of a run are made of.
+/// The tests of a run: where the libraries are, the test programs, and which tests are wanted.
 pub(crate) struct Tests {
     everything: bool,
     pub(crate) dist: PathBuf,
@@ -153,7 +153,7 @@ impl Tests {
         Ok(stages)
     }
 
-    /// What all programs are told.
+    /// Settings that all test programs get.
     pub(crate) fn environment(&self) -> Environment {
         let mut environment = vec![("OPENDAT_DIST", self.dist.clone())];
         if !self.everything {
@@ -201,8 +201,8 @@ fn verdict(tally: &Tally, strict: bool) -> bool {
     };
     let mut screen = Screen::new();
     match complaint {
-        Some(complaint) => screen.mark(Colour::Red, "\nnot good:", complaint),
-        None => screen.mark(Colour::Green, "\ngood", ""),
+        Some(complaint) => screen.mark(Colour::Red, "\nfailed:", complaint),
+        None => screen.mark(Colour::Green, "\npassed", ""),
     }
     println!("\n{tally}");
     complaint.is_none()

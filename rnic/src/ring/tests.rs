@@ -92,7 +92,7 @@ proptest! {
 
 #[test]
 fn two_threads() {
-    // Where little fits, the threads wait for each other at almost every value.
+    // With a depth of 1 or 2 the threads wait for each other at almost every value, which takes long.
     for (depth, values) in [(1, 30_000), (2, 30_000), (64, 300_000)] {
         let values = if cfg!(miri) { 500 } else { values };
         let ring = Ring::<u64>::new(depth, 2).unwrap();

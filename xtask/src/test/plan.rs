@@ -1,4 +1,4 @@
-//! The programs with tests of the workspace, and the processes that run them: most programs are one process, the long ones
+//! The test programs of the workspace, and the jobs that run them. Most programs run as one job; the long ones run as
 //! several, each with a share of the tests.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ struct Shares {
     load: Load,
 }
 
-/// Programs that take long as one process. All of them know `OPENDAT_SHARE` (`opendat_tests::run`).
+/// Programs that would take long as one job. All of them heed `OPENDAT_SHARE` (`opendat_tests::run`).
 const SHARES: &[Shares] = &[
     Shares { program: "conformance suite", parts: 2, load: Load::Computes },
     Shares { program: "tests programs", parts: 3, load: Load::Spins },
@@ -96,7 +96,7 @@ impl Program {
         self.name == name
     }
 
-    /// A command that runs tests of it, each alone: how long one takes is seen, and what runs beside it is ours to say.
+    /// A command that runs its tests one after the other, so that the time of each is seen.
     fn command(&self, environment: &Environment, filter: Option<&str>) -> Command {
         let mut command = Command::new(&self.executable);
         command
@@ -136,9 +136,10 @@ impl Program {
         Ok(count_by_start(&tests, shares.parts).into_iter().map(job).collect())
     }
 
-    /// A job for those of its tests that this share has, if there are any.
+    /// A job of this name for the tests of a share, if it has any.
     pub(crate) fn job_of_share(
         &self,
+        name: &str,
         share: &str,
         environment: &Environment,
         filter: Option<&str>,
@@ -147,8 +148,7 @@ impl Program {
         let mut environment = environment.clone();
         environment.push((SHARE, share.into()));
         let tests = self.list(&environment, filter)?.len();
-        let name = format!("{} {share}", self.name);
-        Ok((tests > 0).then(|| self.job(name, &environment, filter, tests, load)))
+        Ok((tests > 0).then(|| self.job(name.to_owned(), &environment, filter, tests, load)))
     }
 
     fn job(
@@ -160,13 +160,14 @@ impl Program {
         load: Load,
     ) -> Job {
         let mut command = self.command(environment, filter);
-        // What tests have printed that pass, too: they may have said that they were skipped.
+        // A test that passes may have printed that it was skipped.
         command.arg("--show-output");
         Job { name, command, runs: Runs::Program(tests), load }
     }
 }
 
-/// How many tests begin with the same parts, of those that follow each other; a test with fewer parts is a share by itself.
+/// The beginnings of the tests' names, of so many parts, with the number of tests for each. A name with fewer parts is a
+/// beginning by itself.
 fn count_by_start(tests: &[String], parts: usize) -> BTreeMap<String, usize> {
     let mut starts = BTreeMap::new();
     for test in tests {

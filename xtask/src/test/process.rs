@@ -1,4 +1,4 @@
-//! A job that runs: its process, what it has said, and which of its tests is under way.
+//! A running job: its process, its output, and the test that it is running now.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -10,31 +10,31 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use super::job::{Job, Load, Runs};
-use super::standstill;
+use super::kill;
 use super::tally::{Tally, Told};
 
-/// What is heard of a job.
-pub(crate) enum Heard {
-    Said(Vec<u8>),
-    Ended(io::Result<ExitStatus>),
+/// What a job's process writes, and how it ends.
+pub(crate) enum Output {
+    Text(Vec<u8>),
+    End(io::Result<ExitStatus>),
 }
 
 /// A job's process.
 pub(crate) struct Process {
     pub(crate) name: String,
     pub(crate) load: Load,
-    /// Listed tests, and how many of them are over.
+    /// How many tests were listed, and how many of them have ended.
     pub(crate) tests: usize,
     pub(crate) done: usize,
-    /// Failed tests that were told of.
-    pub(crate) told: usize,
+    /// How many failed tests have been shown.
+    pub(crate) shown: usize,
     pub(crate) began: Instant,
-    /// The test that is under way, as far as is known, and since when.
+    /// The test that runs now, if its name has been printed, and when it began.
     pub(crate) test: Option<String>,
     pub(crate) test_began: Instant,
     id: u32,
     runs: Runs,
-    heard: Instant,
+    last_output: Instant,
     silence: Silence,
     tally: Tally,
     line: Vec<u8>,
@@ -43,41 +43,41 @@ pub(crate) struct Process {
     pub(crate) log_path: PathBuf,
 }
 
-/// What was done about a job that says nothing.
+/// What was done about a job that prints nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Silence {
-    Borne,
-    /// What its tests have started was ended.
-    Helped,
-    /// They were, too.
-    Ended,
+    Watched,
+    /// The processes that its tests had started were killed.
+    ChildrenKilled,
+    /// All its processes were killed.
+    AllKilled,
 }
 
-/// A test that is over.
-pub(crate) struct Over {
+/// A test that has ended.
+pub(crate) struct Ended {
     pub(crate) name: String,
     pub(crate) failed: bool,
-    /// How long it took, where the tests of the job run one after the other.
+    /// How long it took, if the tests of the job run one after the other.
     pub(crate) took: Duration,
 }
 
-/// So long a job may say nothing before it is taken for one that hangs: some tests take minutes, on slow machines.
-const PATIENCE: Duration = Duration::from_secs(1200);
-/// So long after something was done about it.
-const LAST_WORDS: Duration = Duration::from_secs(60);
+/// A job that prints nothing for so long hangs. Some tests take minutes on slow machines.
+const SILENCE_LIMIT: Duration = Duration::from_secs(1200);
+/// The same, after some of its processes were killed.
+const AFTER_KILL: Duration = Duration::from_secs(60);
 
 impl Process {
-    /// Starts a job. What it says is written into a file of `logs`; `tell` is told of it by another thread, until it answers
-    /// that nobody listens.
+    /// Starts a job. Its output goes into a file in the directory `logs`. Another thread passes the output to `tell`, until
+    /// that answers false.
     pub(crate) fn start(
         job: Job,
         logs: &Path,
-        tell: impl Fn(Heard) -> bool + Send + 'static,
+        tell: impl Fn(Output) -> bool + Send + 'static,
     ) -> Result<Self> {
         let Job { name, command, runs, load } = job;
         let mut command = match load {
-            // Those that wait do so for programs and a kernel that are to answer in time.
-            Load::Computes => after_others(&command),
+            // The other jobs have programs and kernels that must answer in time.
+            Load::Computes => at_low_priority(&command),
             Load::Spins | Load::Guest => command,
         };
         fs::create_dir_all(logs).with_context(|| format!("cannot create {}", logs.display()))?;
@@ -85,22 +85,22 @@ impl Process {
             .join(name.replace(|letter: char| !letter.is_ascii_alphanumeric(), "-"))
             .with_extension("log");
         let log = File::create(&log_path).with_context(|| format!("cannot write {}", log_path.display()))?;
-        // One pipe for both streams, so that what is said stays in its order.
+        // One pipe for both streams keeps their lines in order.
         let (mut reader, writer) = io::pipe().context("no pipe")?;
         command.stdout(writer.try_clone().context("no second end of the pipe")?).stderr(writer);
         command.stdin(Stdio::null());
         let mut child = command.spawn().with_context(|| format!("{name} does not start"))?;
         let id = child.id();
-        // The command holds the writing ends; the pipe ends only when the last of them is closed.
+        // The command holds the writing ends, and the pipe ends only when all of them are closed.
         drop(command);
         thread::spawn(move || {
             let mut buffer = vec![0; 1 << 16];
             while let Ok(read @ 1..) = reader.read(&mut buffer) {
-                if !tell(Heard::Said(buffer[..read].to_owned())) {
+                if !tell(Output::Text(buffer[..read].to_owned())) {
                     return;
                 }
             }
-            tell(Heard::Ended(child.wait()));
+            tell(Output::End(child.wait()));
         });
         let (tests, tally) = match runs {
             Runs::Program(tests) => (tests, Tally::of_program(&name)),
@@ -112,14 +112,14 @@ impl Process {
             load,
             tests,
             done: 0,
-            told: 0,
+            shown: 0,
             began: now,
             test: None,
             test_began: now,
             id,
             runs,
-            heard: now,
-            silence: Silence::Borne,
+            last_output: now,
+            silence: Silence::Watched,
             tally,
             line: Vec::new(),
             text: String::new(),
@@ -128,31 +128,31 @@ impl Process {
         })
     }
 
-    /// Takes what it has said; answers which tests are over with that.
-    pub(crate) fn said(&mut self, octets: &[u8]) -> Vec<Over> {
-        self.heard = Instant::now();
-        self.silence = Silence::Borne;
-        // A log that cannot be written is no reason to stop.
+    /// Takes the next octets of its output; answers the tests that have ended with them.
+    pub(crate) fn take_output(&mut self, octets: &[u8]) -> Vec<Ended> {
+        self.last_output = Instant::now();
+        self.silence = Silence::Watched;
+        // The run goes on if the log cannot be written.
         self.log.write_all(octets).ok();
         self.line.extend_from_slice(octets);
-        let mut over = Vec::new();
+        let mut ended = Vec::new();
         while let Some(end) = self.line.iter().position(|octet| *octet == b'\n') {
             let rest = self.line.split_off(end + 1);
             let line = String::from_utf8_lossy(&std::mem::replace(&mut self.line, rest)).into_owned();
-            over.extend(self.take(&line));
+            ended.extend(self.take_line(&line));
         }
-        // `test NAME ... `, and not yet how it ended.
+        // `test NAME ... ` without an outcome: this test runs now.
         let begun = std::str::from_utf8(&self.line).ok().and_then(|line| line.strip_prefix("test "));
         if let Some((name, "")) = begun.and_then(|line| line.split_once(" ... ")) {
             self.test = Some(name.trim().to_owned());
         }
-        over
+        ended
     }
 
-    fn take(&mut self, line: &str) -> Option<Over> {
+    fn take_line(&mut self, line: &str) -> Option<Ended> {
         self.text.push_str(line);
         if line.starts_with("running ") {
-            // What came before was building it.
+            // The time before was that of the build.
             self.test_began = Instant::now();
         }
         let (name, failed) = match self.tally.line(line)? {
@@ -164,59 +164,62 @@ impl Process {
         self.test_began = Instant::now();
         self.done += 1;
         self.tests = self.tests.max(self.done);
-        Some(Over { name: name.to_owned(), failed, took })
+        Some(Ended { name, failed, took })
     }
 
-    /// What the screen shows of it: the test that is under way, or else its own name.
+    /// What the screen shows of it: the name of the test that runs now, or its own name.
     pub(crate) fn shows(&self) -> String {
         self.test.clone().unwrap_or_else(|| self.name.clone())
     }
 
-    /// Ends what hangs; answers what there is to say of that.
-    pub(crate) fn watch(&mut self) -> Vec<String> {
+    /// Kills processes of a job that hangs; answers lines that say so.
+    pub(crate) fn check_for_hang(&mut self) -> Vec<String> {
         let (limit, next) = match self.silence {
-            Silence::Borne => (PATIENCE, Silence::Helped),
-            Silence::Helped => (LAST_WORDS, Silence::Ended),
-            Silence::Ended => return Vec::new(),
+            Silence::Watched => (SILENCE_LIMIT, Silence::ChildrenKilled),
+            Silence::ChildrenKilled => (AFTER_KILL, Silence::AllKilled),
+            Silence::AllKilled => return Vec::new(),
         };
-        if self.heard.elapsed() < limit {
+        if self.last_output.elapsed() < limit {
             return Vec::new();
         }
-        (self.heard, self.silence) = (Instant::now(), next);
-        if next == Silence::Ended {
-            return standstill::end(self.id, 0);
+        (self.last_output, self.silence) = (Instant::now(), next);
+        if next == Silence::AllKilled {
+            return kill::descendants(self.id, 0);
         }
-        let minutes = PATIENCE.as_secs() / 60;
+        let minutes = SILENCE_LIMIT.as_secs() / 60;
         let test = self.test.as_deref().unwrap_or("one of its tests");
-        self.tally.stood_still(&format!("{test} said nothing for {minutes} minutes"));
-        let mut lines = vec![format!("{}: {test} said nothing for {minutes} minutes; ended:", self.name)];
+        self.tally.stood_still(&format!("{test} printed nothing for {minutes} minutes"));
+        let mut lines = vec![format!("{}: {test} printed nothing for {minutes} minutes; killed:", self.name)];
         // cargo's children are the programs with tests.
-        lines.extend(standstill::end(self.id, if self.runs == Runs::Cargo { 2 } else { 1 }));
+        lines.extend(kill::descendants(self.id, if self.runs == Runs::Cargo { 2 } else { 1 }));
         lines
     }
 
-    /// Whether something that has left its family has its pipe, so that its end is not told.
+    /// Whether a process that is no descendant any more still has the pipe, so that the end of the job is not seen.
     pub(crate) fn is_lost(&self) -> bool {
-        self.silence == Silence::Ended && self.heard.elapsed() >= LAST_WORDS
+        self.silence == Silence::AllKilled && self.last_output.elapsed() >= AFTER_KILL
     }
 
-    /// Ends the count; answers it, and what its failed tests said.
+    /// Ends the count; answers it, and the output of failed tests.
     pub(crate) fn end(mut self, status: &io::Result<ExitStatus>) -> (Tally, Option<String>) {
         let rest = String::from_utf8_lossy(&std::mem::take(&mut self.line)).into_owned();
-        self.take(&rest);
+        self.take_line(&rest);
         let (success, status) = match status {
             Ok(status) => (status.success(), status.to_string()),
             Err(error) => (false, error.to_string()),
         };
         let log = self.log_path.display();
+        if let Runs::Program(tests) = self.runs {
+            self.tally.check_count(tests);
+        }
         self.tally.finish(success, &format!("{status}, see {log}"));
         let said = (self.tally.failed() > 0).then(|| of_failures(&self.text));
         (self.tally, said)
     }
 }
 
-/// The same command, to be given the processor when nobody else wants it much.
-fn after_others(command: &Command) -> Command {
+/// The same command, with the lower priority of nice(1).
+fn at_low_priority(command: &Command) -> Command {
     let mut nice = Command::new("nice");
     nice.args(["-n", "10"]).arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {
@@ -231,10 +234,10 @@ fn after_others(command: &Command) -> Command {
     nice
 }
 
-/// So many lines at the end of what a job has said are shown.
+/// How many lines of the output of failed tests are shown.
 const LINES: usize = 300;
 
-/// What failed tests have said, which programs with tests say last; of those that died, the end of what they said.
+/// The output of failed tests, which programs with tests print last; or, of a program that died, its last lines.
 fn of_failures(text: &str) -> String {
     let text = text.find("\nfailures:\n").map_or(text, |at| &text[at + 1..]);
     let lines: Vec<&str> = text.lines().collect();

@@ -1,4 +1,4 @@
-//! Running jobs side by side, and telling how far they are.
+//! Runs jobs side by side and shows their progress.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,18 +11,18 @@ use std::{io, thread};
 use anyhow::{Result, anyhow};
 
 use super::job::{Job, Load, Prepared, Runs, Stage};
-use super::lanes::{Lanes, Left, remaining};
-use super::process::{Heard, Process};
+use super::process::{Output, Process};
 use super::screen::{Colour, Screen, about, clock};
+use super::slots::{Left, Slots, remaining};
 use super::tally::Tally;
 use super::times::Times;
 
-/// A run of all stages.
+/// A run of jobs.
 pub(crate) struct Run<'a> {
     screen: &'a mut Screen,
     times: &'a mut Times,
     logs: PathBuf,
-    lanes: Lanes,
+    slots: Slots,
     began: Instant,
     /// Names of the stages that are being prepared.
     preparing: BTreeMap<usize, &'static str>,
@@ -31,10 +31,11 @@ pub(crate) struct Run<'a> {
     /// Jobs that were started.
     started: usize,
     tally: Tally,
-    /// Tests that are over, and how many of them have failed; of jobs that have ended.
-    over: usize,
+    /// Tests of jobs that have ended.
+    done: usize,
+    /// Failed tests of all jobs.
     failed: usize,
-    /// The time that jobs took which have ended.
+    /// Running time of the jobs that have ended.
     spent: Duration,
     slowest: Vec<(Duration, String)>,
 }
@@ -43,19 +44,19 @@ enum Event {
     /// A stage.
     Prepared(usize, Result<Prepared>),
     /// A job.
-    Heard(usize, Heard),
+    Job(usize, Output),
 }
 
-/// What came of it.
+/// The result of a run.
 pub(crate) struct Outcome {
     pub(crate) tally: Tally,
     /// The tests that took longest.
     pub(crate) slowest: Vec<(Duration, String)>,
 }
 
-/// So many are told.
+/// How many of them are shown.
 const SLOWEST: usize = 8;
-/// How often the screen and those that say nothing are looked at, if nothing else happens.
+/// How often the screen is redrawn, and jobs are checked for hangs, if nothing else happens.
 const TICK: Duration = Duration::from_millis(500);
 
 impl<'a> Run<'a> {
@@ -65,14 +66,14 @@ impl<'a> Run<'a> {
             screen,
             times,
             logs,
-            lanes: Lanes::of(processors),
+            slots: Slots::of(processors),
             began: Instant::now(),
             preparing: BTreeMap::new(),
             left: Vec::new(),
             running: BTreeMap::new(),
             started: 0,
             tally: Tally::default(),
-            over: 0,
+            done: 0,
             failed: 0,
             spent: Duration::ZERO,
             slowest: Vec::new(),
@@ -93,7 +94,7 @@ impl<'a> Run<'a> {
         }
         while !(self.preparing.is_empty() && self.left.is_empty() && self.running.is_empty()) {
             self.next(&events, &sender);
-            self.watch();
+            self.check_for_hangs();
             self.show();
         }
         self.screen.clear();
@@ -101,13 +102,13 @@ impl<'a> Run<'a> {
         Outcome { tally: self.tally, slowest: self.slowest }
     }
 
-    /// Waits for what happens next.
+    /// Waits for the next event and handles it.
     fn next(&mut self, events: &Receiver<Event>, sender: &Sender<Event>) {
         match events.recv_timeout(TICK) {
             Ok(Event::Prepared(stage, prepared)) => self.prepared(stage, prepared),
-            Ok(Event::Heard(job, Heard::Said(octets))) => self.said(job, &octets),
-            Ok(Event::Heard(job, Heard::Ended(status))) => self.ended(job, &status),
-            // We have a sender ourselves.
+            Ok(Event::Job(job, Output::Text(octets))) => self.take_output(job, &octets),
+            Ok(Event::Job(job, Output::End(status))) => self.ended(job, &status),
+            // It cannot be disconnected: this thread has a sender, too.
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
         }
         self.start(sender);
@@ -117,8 +118,8 @@ impl<'a> Run<'a> {
         let Some(name) = self.preparing.remove(&stage) else { return };
         match prepared {
             Ok(Prepared::Jobs(jobs)) => {
-                // Long ones first: at the end nobody waits for one of them alone. What was never measured may be long, and
-                // what had to be prepared longest.
+                // Long jobs start first, so that none of them runs alone at the end. A job whose time is not known may be
+                // long, and a job that had to be prepared is the longest.
                 self.left.splice(0..0, jobs);
                 let time = |job: &Job| self.times.of(&job.name).unwrap_or(Duration::MAX);
                 self.left.sort_by_key(|job| std::cmp::Reverse(time(job)));
@@ -128,22 +129,22 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Something fails that is not a test.
+    /// Counts a failure of something that is not a test.
     fn fails(&mut self, what: &str, why: &str) {
         self.screen.mark(Colour::Red, "FAILED", format!("{what}: {why}"));
         self.failed += 1;
         self.tally.add(Tally::of_failure(what, why));
     }
 
-    /// Starts jobs while there is room.
+    /// Starts jobs while there are free slots.
     fn start(&mut self, sender: &Sender<Event>) {
         loop {
             let left: Vec<Load> = self.left.iter().map(|job| job.load).collect();
             let running: Vec<Load> = self.running.values().map(|job| job.load).collect();
-            let Some(next) = self.lanes.next(&left, &running) else { return };
+            let Some(next) = self.slots.next(&left, &running) else { return };
             let (job, number, sender) = (self.left.remove(next), self.started, sender.clone());
             let name = job.name.clone();
-            let tell = move |heard| sender.send(Event::Heard(number, heard)).is_ok();
+            let tell = move |heard| sender.send(Event::Job(number, heard)).is_ok();
             match Process::start(job, &self.logs, tell) {
                 Ok(process) => drop(self.running.insert(number, process)),
                 Err(error) => self.fails(&name, &format!("{error:#}")),
@@ -152,17 +153,17 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn said(&mut self, job: usize, octets: &[u8]) {
+    fn take_output(&mut self, job: usize, octets: &[u8]) {
         let Some(process) = self.running.get_mut(&job) else { return };
-        for over in process.said(octets) {
-            if over.failed {
+        for test in process.take_output(octets) {
+            if test.failed {
                 self.failed += 1;
-                process.told += 1;
-                let again = format!("cargo xtask test '{}'", over.name);
-                let line = format!("{} [{}]   again: {again}", over.name, process.name);
+                process.shown += 1;
+                let again = format!("cargo xtask test '{}'", test.name);
+                let line = format!("{} [{}]   again: {again}", test.name, process.name);
                 self.screen.mark(Colour::Red, "FAILED", line);
             }
-            self.slowest.push((over.took, over.name));
+            self.slowest.push((test.took, test.name));
         }
         self.slowest.sort_by(|one, other| other.cmp(one));
         self.slowest.truncate(10 * SLOWEST);
@@ -171,13 +172,13 @@ impl<'a> Run<'a> {
     fn ended(&mut self, job: usize, status: &io::Result<ExitStatus>) {
         let Some(process) = self.running.remove(&job) else { return };
         let (name, log, time) = (process.name.clone(), process.log_path.clone(), process.began.elapsed());
-        self.over += process.done;
+        self.done += process.done;
         self.spent += time;
-        let (told, test) = (process.told, process.test.clone());
+        let (shown, test) = (process.shown, process.test.clone());
         let (tally, said) = process.end(status);
-        if tally.failed() > told {
-            // It has died, or said so in some other way than by a test.
-            self.failed += tally.failed() - told;
+        if tally.failed() > shown {
+            // No test has failed: the program has died, or its count is wrong.
+            self.failed += tally.failed() - shown;
             let at = test.map(|test| format!(", in {test}")).unwrap_or_default();
             let status = status.as_ref().map_or_else(ToString::to_string, ToString::to_string);
             self.screen.mark(Colour::Red, "FAILED", format!("{name}: {status}{at}"));
@@ -190,11 +191,11 @@ impl<'a> Run<'a> {
         self.tally.add(tally);
     }
 
-    /// Ends what hangs.
-    fn watch(&mut self) {
+    /// Kills what hangs.
+    fn check_for_hangs(&mut self) {
         let mut lines = Vec::new();
         for process in self.running.values_mut() {
-            lines.extend(process.watch());
+            lines.extend(process.check_for_hang());
         }
         for line in lines {
             self.screen.mark(Colour::Red, "HANGS", line);
@@ -202,14 +203,14 @@ impl<'a> Run<'a> {
         let lost: Vec<usize> =
             self.running.iter().filter(|(_, process)| process.is_lost()).map(|(&job, _)| job).collect();
         for job in lost {
-            self.ended(job, &Err(io::Error::other("something that it has started does not end")));
+            self.ended(job, &Err(io::Error::other("a process that it has started does not end")));
         }
     }
 
     fn show(&mut self) {
-        let done = self.over + self.running.values().map(|process| process.done).sum::<usize>();
+        let done = self.done + self.running.values().map(|process| process.done).sum::<usize>();
         let listed = |job: &Job| if let Runs::Program(tests) = job.runs { tests } else { 0 };
-        let total = self.over
+        let total = self.done
             + self.running.values().map(|process| process.tests).sum::<usize>()
             + self.left.iter().map(listed).sum::<usize>();
         let elapsed = self.began.elapsed();
@@ -234,12 +235,12 @@ impl<'a> Run<'a> {
         // The first tests are no measure of the others.
         let known = done * 20 > total || jobs.iter().all(|job| job.last_time.is_some());
         let time = if known {
-            format!(", {} left", about(remaining(&jobs, self.lanes, each)))
+            format!(", {} left", about(remaining(&jobs, self.slots, each)))
         } else {
             String::new()
         };
         let failed = if self.failed > 0 { format!(", {} FAILED", self.failed) } else { String::new() };
-        // Those that have been at one test the longest.
+        // The jobs whose test has run longest come first.
         let mut now: Vec<(Duration, String)> =
             self.running.values().map(|process| (process.test_began.elapsed(), process.shows())).collect();
         now.sort_by(|one, other| other.cmp(one));

@@ -14,7 +14,7 @@ pub(crate) struct Tally {
     passed: usize,
     failures: Vec<String>,
     skips: Vec<String>,
-    /// The program that is running: it has begun and has not closed with a result.
+    /// The program that runs now: it has begun and has not printed its result yet.
     program: Option<String>,
     /// Names of failed tests of this program, as far as they were printed.
     named: Vec<String>,
@@ -22,29 +22,32 @@ pub(crate) struct Tally {
     shown: Option<String>,
     /// SKIP lines of this program: the program itself counts these tests as passed.
     said_skip: usize,
-    /// All tests of this program are over, and it shows what they have said.
+    /// All tests of this program have ended, and it prints what it has captured of their output.
     shows: bool,
-    /// Now those that have passed.
+    /// The same, of the tests that have passed.
     shows_successes: bool,
-    /// The test that has begun, and has printed something itself.
+    /// A test that has begun and has printed something itself, so that its outcome comes on a later line.
     open: Option<String>,
     /// Ignored tests of this program, as far as they were printed.
     ignored: usize,
-    /// There is one program, which has one result.
+    /// There is one program, not a cargo that runs several.
     alone: bool,
-    /// The last result that it showed. Tests that run it again, and fail, have shown others before it.
+    /// The last result that it has printed. Before that it may have printed others: the captured output of failed tests
+    /// that run the program again.
     last_result: Option<String>,
+    /// How many tests have passed, failed or were ignored, by the results of programs.
+    counted: usize,
 }
 
-/// What a line tells of a test.
+/// The end of a test, as a line of output tells it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// It is over, and has not failed.
+    /// It has passed or was ignored.
     Ended(String),
     Failed(String),
 }
 
-/// How a test has ended, where a line tells that; before it there may be what the test itself has printed.
+/// The outcome of a test in a line, if there is one. Text that the test itself has printed may come before it.
 fn outcome_in(text: &str) -> Option<&str> {
     let text = text.find("ignored (").map_or(text, |at| &text[at..]);
     (text == "ok" || text.ends_with("FAILED") || text.starts_with("ignored")).then_some(text)
@@ -162,6 +165,7 @@ impl Tally {
         };
         self.passed += count("passed").unwrap_or(0).saturating_sub(self.said_skip);
         let failed = count("failed").unwrap_or(0);
+        self.counted += count("passed").unwrap_or(0) + failed + count("ignored").unwrap_or(0);
         let unseen = count("ignored").unwrap_or(0).saturating_sub(std::mem::take(&mut self.ignored));
         if unseen > 0 {
             let program = self.program.as_deref().unwrap_or_default();
@@ -187,6 +191,16 @@ impl Tally {
         self.shown = None;
         if let Some(program) = self.program.take() {
             self.failures.push(format!("{program}: ended without a result"));
+        }
+    }
+
+    /// The program, which has ended, has listed so many tests: so many must have run. None is lost, and none runs twice.
+    pub(crate) fn check_count(&mut self, listed: usize) {
+        let (Some(program), true) = (self.program.clone(), self.last_result.is_some()) else { return };
+        self.close();
+        if self.counted != listed {
+            let counted = self.counted;
+            self.failures.push(format!("{program}: {listed} tests were listed, and {counted} have run"));
         }
     }
 
@@ -339,5 +353,29 @@ mod tests {
         let expected =
             "failed: x: the reasons of 1 ignored tests were not seen\n1 passed, 1 failed, 0 skipped";
         assert_eq!(tally.to_string(), expected);
+    }
+
+    #[test]
+    fn tests_that_do_not_run_are_missed() {
+        let count = |listed| {
+            let mut tally = Tally::of_program("x");
+            tally.line("test a ... ok");
+            tally.line("test b ... ignored, no gcc");
+            tally.line("test result: ok. 1 passed; 0 failed; 1 ignored");
+            tally.check_count(listed);
+            tally.finish(true, "exit status: 0");
+            tally.to_string()
+        };
+        assert_eq!(count(2), "skipped: b: no gcc\n1 passed, 0 failed, 1 skipped");
+        let expected = "skipped: b: no gcc\nfailed: x: 3 tests were listed, and 2 have run\n\
+                        1 passed, 1 failed, 1 skipped";
+        assert_eq!(count(3), expected);
+        let mut none = Tally::of_program("x");
+        none.line("test result: ok. 0 passed; 0 failed; 0 ignored");
+        none.check_count(1);
+        assert_eq!(
+            none.to_string(),
+            "failed: x: 1 tests were listed, and 0 have run\n0 passed, 1 failed, 0 skipped"
+        );
     }
 }

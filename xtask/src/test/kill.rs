@@ -1,4 +1,4 @@
-//! A test run that hangs: who is there, and an end to it.
+//! Kills the processes of a test run that hangs, and names them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,17 +13,18 @@ struct Process {
     arguments: String,
 }
 
-/// Kills the descendants of a process from this generation on, itself if that is 0; a line for each.
-pub(crate) fn end(root: u32, generation: usize) -> Vec<String> {
+/// Kills the descendants of a process from this generation on; 0 is the process itself, 1 its children. Answers a line
+/// about each.
+pub(crate) fn descendants(root: u32, generation: usize) -> Vec<String> {
     let all = processes();
     let family = family(root, &all);
-    let condemned: Vec<_> = family.iter().filter(|(depth, _)| *depth >= generation).collect();
-    let lines = condemned.iter().map(|(depth, process)| {
+    let killed: Vec<_> = family.iter().filter(|(depth, _)| *depth >= generation).collect();
+    let lines = killed.iter().map(|(depth, process)| {
         let Process { id, waits_in, arguments, .. } = process;
         format!("{:indent$}{id} (in {waits_in}) {arguments}", "", indent = 2 * depth)
     });
     let lines = lines.collect();
-    for (_, process) in condemned {
+    for (_, process) in killed {
         // It may have ended by itself: then there is nothing to complain of.
         let mut kill = Command::new("kill");
         kill.args(["-KILL", &process.id.to_string()]).output().ok();
@@ -69,7 +70,7 @@ mod tests {
     use std::io::{BufRead, BufReader, Read};
     use std::process::{Command, Stdio};
 
-    use super::end;
+    use super::descendants;
 
     #[test]
     fn ends_descendants_and_names_them() {
@@ -80,7 +81,7 @@ mod tests {
         let mut output = BufReader::new(shell.stdout.take().expect("piped"));
         let mut said = String::new();
         output.read_line(&mut said).expect("a line");
-        let ended = end(shell.id(), 1);
+        let ended = descendants(shell.id(), 1);
         // The end of the pipe, which all three of them had.
         output.read_to_string(&mut said).expect("text");
         assert!(shell.wait().expect("it ends").success());

@@ -1,4 +1,4 @@
-//! Which job comes next, and how long the rest will take.
+//! Which job starts next, and how long the remaining ones will take.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use super::job::Load;
 
 /// How many jobs of each kind run side by side.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lanes {
+pub(crate) struct Slots {
     computing: usize,
     spinning: usize,
     guests: usize,
 }
 
-impl Lanes {
-    /// One more computes than there are processors, since each waits now and then.
+impl Slots {
+    /// There is one computing job more than there are processors, because each of them waits at times.
     pub(crate) fn of(processors: usize) -> Self {
         Self { computing: processors + 1, spinning: (processors / 2).max(1), guests: 2 * processors }
     }
@@ -26,29 +26,30 @@ impl Lanes {
         }
     }
 
-    /// The first of those that are left for which there is room. What spins and what has a guest do not run at the same time;
-    /// what spins goes first.
+    /// The first waiting job that may start now. Jobs that spin and jobs with a guest never run at the same time, and
+    /// those that spin start first.
     pub(crate) fn next(self, left: &[Load], running: &[Load]) -> Option<usize> {
         let room = |load| {
-            let kept_off = match load {
+            let must_wait = match load {
                 Load::Computes => false,
                 Load::Spins => running.contains(&Load::Guest),
                 Load::Guest => running.contains(&Load::Spins) || left.contains(&Load::Spins),
             };
-            !kept_off && running.iter().filter(|other| **other == load).count() < self.count(load)
+            !must_wait && running.iter().filter(|other| **other == load).count() < self.count(load)
         };
         left.iter().position(|&load| room(load))
     }
 }
 
-/// How much of a job is left: of its tests, and of the time that it took the last time, if that is known.
+/// How much of a job remains.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Left {
     pub(crate) load: Load,
     pub(crate) tests: usize,
     pub(crate) done: usize,
+    /// How long it took in the last whole run, if that is known.
     pub(crate) last_time: Option<Duration>,
-    /// For how long it has run.
+    /// How long it has been running.
     pub(crate) ran: Duration,
 }
 
@@ -62,22 +63,23 @@ impl Left {
     }
 }
 
-/// How long the rest will take where a test takes `each`: the longest job, or all of them in their lanes.
-pub(crate) fn remaining(left: &[Left], lanes: Lanes, each: Duration) -> Duration {
+/// How long the remaining jobs will take, if each test takes `each`: as long as the longest of them, or as all of them
+/// in their slots.
+pub(crate) fn remaining(left: &[Left], slots: Slots, each: Duration) -> Duration {
     let sum = |load| left.iter().filter(|job| job.load == load).map(|job| job.time(each)).sum::<Duration>();
     let longest = left.iter().map(|job| job.time(each)).max().unwrap_or_default();
-    let lane = |load| sum(load) / u32::try_from(lanes.count(load)).unwrap_or(u32::MAX).max(1);
-    longest.max(lane(Load::Computes)).max(lane(Load::Spins) + lane(Load::Guest))
+    let slot = |load| sum(load) / u32::try_from(slots.count(load)).unwrap_or(u32::MAX).max(1);
+    longest.max(slot(Load::Computes)).max(slot(Load::Spins) + slot(Load::Guest))
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::{Lanes, Left, remaining};
+    use super::{Left, Slots, remaining};
     use crate::test::job::Load::{self, Computes, Guest, Spins};
 
-    const TWO: Lanes = Lanes { computing: 3, spinning: 1, guests: 4 };
+    const TWO: Slots = Slots { computing: 3, spinning: 1, guests: 4 };
 
     #[test]
     fn a_lane_that_is_full_holds_up_its_own_kind_only() {
