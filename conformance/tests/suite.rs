@@ -209,8 +209,8 @@ fn trials(setup: Setup) -> Vec<Trial> {
     setup.cases_of_run().into_iter().map(trial).collect()
 }
 
-/// Only what passes is counted. What is known not to pass is no test; what is not known, or passes all the same, is a
-/// failure.
+/// Only what passes is counted. What is known not to pass is no test; what is not known, or passes all the
+/// same, is a failure.
 fn judge(test: &str, case: &Case, pool: &Mutex<Pool>) -> Result<Completion, Failed> {
     let verdict = pool.lock().unwrap_or_else(PoisonError::into_inner).run(case).verdict;
     let no_test = |why: String| Ok(Completion::ignored_with(format!("not a test: {why}")));

@@ -15,9 +15,11 @@ pub fn c_program_1_2(dist: &Dist, name: &str, into: &Path) -> Result<PathBuf, Sk
     build(dist, name, &["-DUDAPL_1_2"], "-ldat", into)
 }
 
-/// As [`c_program`], with the library of this name, and with gcc's sanitizers of addresses and of undefined behaviour in it.
+/// As [`c_program`], with the library of this name, and with gcc's sanitizers of addresses and of undefined
+/// behaviour in it.
 pub fn c_program_sanitized(dist: &Dist, name: &str, library: &str, into: &Path) -> Result<PathBuf, Skip> {
-    // Static: the programs are started with another library preloaded, and the sanitizer's must come before any.
+    // Static: the programs are started with another library preloaded, and the sanitizer's must come before
+    // any.
     let options = [
         "-fsanitize=address,undefined",
         "-fno-sanitize-recover=all",
@@ -47,8 +49,8 @@ pub fn c_preload(name: &str, into: &Path) -> Result<PathBuf, Skip> {
     Ok(library)
 }
 
-/// Compiles and links `programs/open.c` with what pkg-config says of `name`, `dat` or `dat2`, and with nothing else;
-/// where it is to look is said in its environment.
+/// Compiles and links `programs/open.c` with what pkg-config says of `name`, `dat` or `dat2`, and with
+/// nothing else; where it is to look is said in its environment.
 pub fn c_program_by_pkg_config(
     name: &str,
     environment: &[(&str, &Path)],

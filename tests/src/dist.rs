@@ -14,7 +14,8 @@ pub struct Dist {
 }
 
 impl Dist {
-    /// `OPENDAT_DIST` when set (`cargo xtask test` sets it), else what that has laid out in the target directory of this test.
+    /// `OPENDAT_DIST` when set (`cargo xtask test` sets it), else what that has laid out in the target
+    /// directory of this test.
     pub fn locate() -> Result<Self, Skip> {
         let root = match env::var_os("OPENDAT_DIST") {
             Some(root) => PathBuf::from(root),

@@ -1,8 +1,8 @@
 //! What tests that cross crates share: where the artefacts are, how a program is run and judged.
 //!
-//! The tests themselves are in `tests/`: `programs/` runs Debian's unmodified programs, the others are C programs of
-//! our own (`programs/*.c`) and callers of the C ABI. They look at what `cargo xtask test` has laid out as `cargo xtask dist` does; without it they
-//! say that they are skipped.
+//! The tests themselves are in `tests/`: `programs/` runs Debian's unmodified programs, the others are C
+//! programs of our own (`programs/*.c`) and callers of the C ABI. They look at what `cargo xtask test` has
+//! laid out as `cargo xtask dist` does; without it they say that they are skipped.
 #![forbid(unsafe_code)]
 
 mod build;

@@ -1,6 +1,6 @@
-//! A network of one's own. The ports that some programs insist on lie in the range from which the system takes ports for
-//! clients (dtest's 45248, and a thousand in a row for `dapltest -T L`), so on the host any of them may be taken; and RoCE
-//! has one UDP port for all processes.
+//! A network of one's own. The ports that some programs insist on lie in the range from which the system
+//! takes ports for clients (dtest's 45248, and a thousand in a row for `dapltest -T L`), so on the host any
+//! of them may be taken; and RoCE has one UDP port for all processes.
 
 use std::env;
 use std::os::unix::process::CommandExt;
@@ -18,8 +18,8 @@ pub fn has_own_network() -> bool {
     env::var_os(INSIDE).is_some()
 }
 
-/// Starts this program again in a network namespace of its own, where this user may make one. Elsewhere the tests
-/// run on the host's network.
+/// Starts this program again in a network namespace of its own, where this user may make one. Elsewhere the
+/// tests run on the host's network.
 pub fn enter_own_network() {
     enter(&["--net", "--map-root-user"]);
 }

@@ -58,7 +58,8 @@ pub fn ends_with_ok(
 impl Running {
     /// Starts `command` under `registry`; everything must be over at `deadline`.
     ///
-    /// The program runs under stdbuf: one that is killed at the deadline has then said all that it had to say.
+    /// The program runs under stdbuf: one that is killed at the deadline has then said all that it had to
+    /// say.
     pub fn start(
         label: &str,
         mut command: Command,
@@ -132,7 +133,8 @@ impl Running {
         loop {
             let status = self.child.try_wait().map_err(|error| format!("{}: {error}", self.label))?;
             if let Some(status) = status {
-                // The reader ends with the last writer of the pipe, which may be a child of the program's that it has left alone.
+                // The reader ends with the last writer of the pipe, which may be a child of the program's
+                // that it has left alone.
                 while !self.has_ended() {
                     if Instant::now() >= self.deadline {
                         return Err(self.report("has ended and left processes behind that have not"));
@@ -205,7 +207,8 @@ impl Output {
     }
 }
 
-/// The first 30 lines and the last 100: a program that fails says why at the end, and a sanitizer has much to say after it.
+/// The first 30 lines and the last 100: a program that fails says why at the end, and a sanitizer has much to
+/// say after it.
 fn both_ends(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let skipped = lines.len().saturating_sub(130);

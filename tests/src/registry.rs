@@ -51,8 +51,8 @@ impl Registry {
         Self::loaded("plugin", provider.ia, dist, "libdat2.so.2", &conf, plugin)
     }
 
-    /// As [`Registry::plugin`], for programs of uDAPL 1.2: our libdat.so.1 loads the same provider for a u1.2 entry. An
-    /// entry for 2.0, which it cannot use, comes first.
+    /// As [`Registry::plugin`], for programs of uDAPL 1.2: our libdat.so.1 loads the same provider for a u1.2
+    /// entry. An entry for 2.0, which it cannot use, comes first.
     pub fn plugin_1_2(dist: &Dist, provider: &Provider) -> Self {
         let plugin = dist.plugin(provider);
         let conf = ["u2.0", "u1.2"].map(|api| entry(provider.ia, api, &plugin, "")).concat();
@@ -127,7 +127,8 @@ impl Registry {
         self.ia
     }
 
-    /// Sets a program's environment: this registry, what it comes with, and nothing else that could change what DAT does.
+    /// Sets a program's environment: this registry, what it comes with, and nothing else that could change
+    /// what DAT does.
     pub fn apply(&self, command: &mut Command) {
         let inherited = std::env::vars_os().map(|(name, _)| name).filter(|name| {
             let name = name.to_string_lossy();

@@ -28,14 +28,14 @@ impl From<String> for Stop {
     }
 }
 
-/// Whether this is the short run (`cargo xtask test` without `--all`). It leaves out tests that take long and find little
-/// that other tests do not find.
+/// Whether this is the short run (`cargo xtask test` without `--all`). It leaves out tests that take long and
+/// find little that other tests do not find.
 pub fn is_short_run() -> bool {
     env::var_os("OPENDAT_SHORT").is_some()
 }
 
-/// The share of a program's tests that this process runs: beginnings of their names, separated by commas. After `!` they
-/// are the beginnings of the names that it leaves to other processes.
+/// The share of a program's tests that this process runs: beginnings of their names, separated by commas.
+/// After `!` they are the beginnings of the names that it leaves to other processes.
 pub const SHARE: &str = "OPENDAT_SHARE";
 
 /// Runs the tests of this process's share.

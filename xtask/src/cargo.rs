@@ -33,8 +33,8 @@ pub(crate) fn target() -> Result<PathBuf> {
 /// How often something that says little is said to go on.
 const STILL: Duration = Duration::from_secs(10);
 
-/// Runs a command to its end, whose standard output is answered; where cargo does not draw its own progress, what it does is
-/// said now and then.
+/// Runs a command to its end, whose standard output is answered; where cargo does not draw its own progress,
+/// what it does is said now and then.
 pub(crate) fn watch(command: &mut Command, what: &str) -> Result<(ExitStatus, String)> {
     let began = Instant::now();
     println!("{what}");

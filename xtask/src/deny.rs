@@ -1,5 +1,5 @@
-//! `cargo xtask deny`: the licences of what is linked into what we ship, where it comes from, and what is known against
-//! it. The rules are in deny.toml.
+//! `cargo xtask deny`: the licences of what is linked into what we ship, where it comes from, and what is
+//! known against it. The rules are in deny.toml.
 
 use std::process::Command;
 

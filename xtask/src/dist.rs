@@ -15,7 +15,8 @@ pub(crate) struct Library {
     /// What cargo calls its package and builds.
     package: &'static str,
     built: &'static str,
-    /// The file, and what leads to it: the soname (whose number is the original's) and the name for the linker.
+    /// The file, and what leads to it: the soname (whose number is the original's) and the name for the
+    /// linker.
     pub(crate) file: &'static str,
     soname: &'static str,
     pub(crate) link: &'static str,

@@ -1,5 +1,6 @@
-//! Our providers and the kernel's RDMA drivers, face to face. The kernel is Debian's, in a virtual
-//! machine that `tests/guest/build.sh` makes of Debian's packages; the tests are those of `tests/tests/programs/guest/`.
+//! Our providers and the kernel's RDMA drivers, face to face. The kernel is Debian's, in a virtual machine
+//! that `tests/guest/build.sh` makes of Debian's packages; the tests are those of
+//! `tests/tests/programs/guest/`.
 
 use std::path::Path;
 use std::process::Command;
@@ -79,8 +80,9 @@ fn build() -> Result<Made> {
     Ok(Made::Machine(vec![("OPENDAT_GUEST", machine)]))
 }
 
-/// Groups of tests that run at the same time as the rest, each with a guest and a network of its own: while the programs
-/// of one group wait, those of another compute. Each has a name, and the beginnings of the names of its tests.
+/// Groups of tests that run at the same time as the rest, each with a guest and a network of its own: while
+/// the programs of one group wait, those of another compute. Each has a name, and the beginnings of the names
+/// of its tests.
 const GROUPS: [(&str, &[&str]); 3] = [
     (
         "guest, siw and our provider",

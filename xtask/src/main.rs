@@ -36,13 +36,15 @@ enum Task {
     Test(test::Options),
     /// Run only the tests that try every interleaving of the lock-free parts
     Loom,
-    /// Break dat-core and rnic on purpose, change by change, and see whether the tests notice (not part of test)
+    /// Break dat-core and rnic on purpose, change by change, and see whether the tests notice (not part of
+    /// test)
     Mutants(mutants::Options),
     /// Run the tests of what talks to memory alone under Miri (not part of test)
     Miri,
     /// Measure MPI messages over our adapters, beside the MPI library's own TCP (not part of test)
     Mpi(mpi::speed::Options),
-    /// Measure small operations over the kernel's RDMA drivers in a virtual machine, beside Debian's provider (not part of test)
+    /// Measure small operations over the kernel's RDMA drivers in a virtual machine, beside Debian's provider
+    /// (not part of test)
     Guest(guest::Options),
     /// Check what we depend on: licences, sources, advisories (not part of test)
     Deny(deny::Options),

@@ -50,7 +50,8 @@ pub(crate) fn stage() -> Result<Stage> {
             .args(["--", "--color=never", "--show-output"])
             .args(filters)
             .env("CARGO_TARGET_DIR", &target)
-            // Property tests keep files. Addresses come as numbers over the C interface, so provenance is exposed.
+            // Property tests keep files. Addresses come as numbers over the C interface, so provenance is
+            // exposed.
             .env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance")
             .env("PROPTEST_CASES", "2");
         Job { name: format!("Miri of {name}"), command, runs: Runs::Cargo, load: Load::Computes }

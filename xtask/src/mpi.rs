@@ -1,4 +1,5 @@
-//! An MPI library for the tests: Intel MPI 2018, with mpi4py and its tests, installed by pip in the target directory.
+//! An MPI library for the tests: Intel MPI 2018, with mpi4py and its tests, installed by pip in the target
+//! directory.
 
 pub(crate) mod speed;
 

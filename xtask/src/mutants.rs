@@ -1,6 +1,8 @@
-//! `cargo xtask mutants`: the product is broken on purpose, one change at a time, and the tests have to notice.
+//! `cargo xtask mutants`: the product is broken on purpose, one change at a time, and the tests have to
+//! notice.
 //!
-//! cargo-mutants makes the changes. The quick tests of the crate itself run first; what survives them meets the next round.
+//! cargo-mutants makes the changes. The quick tests of the crate itself run first; what survives them meets
+//! the next round.
 
 mod survivors;
 
@@ -86,7 +88,8 @@ static RNIC: Package = Package {
 };
 
 const BAR: usize = 92;
-/// Mutants of a subject with a bar, and of one without. All there are take more than three hours on two processors.
+/// Mutants of a subject with a bar, and of one without. All there are take more than three hours on two
+/// processors.
 const SAMPLE: usize = 110;
 const SMALL_SAMPLE: usize = 20;
 
@@ -232,7 +235,8 @@ fn test(
         .arg(out)
         .args(again.then_some("--iterate"))
         .args(mutants.iter().flat_map(|mutant| ["-F".to_owned(), format!("^{}$", escaped(mutant))]))
-        // Fields that are taken out of a struct expression pass any such pattern: then all of the chosen files are tried.
+        // Fields that are taken out of a struct expression pass any such pattern: then all of the chosen
+        // files are tried.
         .args(files.into_iter().flat_map(|file| ["-f", file]))
         .arg("--")
         .args(arguments)

@@ -111,7 +111,8 @@ mod tests {
         let linked = linked_into(&dist::packages()).expect("cargo knows");
         let lists = |name: &str| linked.iter().any(|work| work.name == name);
         assert!(["libc", "clap", "mio", "toml", "socket2"].into_iter().all(lists));
-        // A procedural macro, what that is made of, what tests are made of, what is ours, and what is xtask's alone.
+        // A procedural macro, what that is made of, what tests are made of, what is ours, and what is xtask's
+        // alone.
         assert!(!["clap_derive", "syn", "proptest", "foldhash", "wire", "xtask"].into_iter().any(lists));
     }
 

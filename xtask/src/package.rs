@@ -1,6 +1,6 @@
-//! `cargo xtask package`: what others install. A tarball of the layout that `cargo xtask dist` makes, to be unpacked
-//! anywhere; and packages for Debian, which take the place of its own of DAPL. What these say of themselves is in
-//! cli/Cargo.toml.
+//! `cargo xtask package`: what others install. A tarball of the layout that `cargo xtask dist` makes, to be
+//! unpacked anywhere; and packages for Debian, which take the place of its own of DAPL. What these say of
+//! themselves is in cli/Cargo.toml.
 
 use std::env::consts::ARCH;
 use std::fs;
@@ -57,7 +57,8 @@ pub(crate) fn stage(tests: &Tests) -> Result<Stage> {
 /// How `build.sh` says so.
 const CANNOT_BE_HAD: i32 = 77;
 
-/// Programs, and the Debian packages that have them: with which packages are made, and with which they are tried.
+/// Programs, and the Debian packages that have them: with which packages are made, and with which they are
+/// tried.
 const MAKERS: &[(&str, &str)] = &[("dpkg-shlibdeps", "dpkg-dev"), ("gzip", "gzip")];
 const TRIAL: &[(&str, &str)] = &[("debootstrap", "debootstrap"), ("unshare", "util-linux")];
 
@@ -102,7 +103,8 @@ fn build(dist: &Path) -> Result<PathBuf> {
         bail!("{} is made, Debian's packages are not: {missing}", tarball.display());
     }
     let cargo_deb = tools::DEB.provide()?;
-    // cargo-deb looks into the target directory, wherever that is, only for paths that begin with target/release.
+    // cargo-deb looks into the target directory, wherever that is, only for paths that begin with
+    // target/release.
     let stage = target()?.join("release/package");
     remove(&stage)?;
     lay_out(&tree, &stage)?;
@@ -123,7 +125,8 @@ fn build(dist: &Path) -> Result<PathBuf> {
     Ok(into)
 }
 
-/// For dpkg-shlibdeps (deb-shlibs(5)): what is compiled with ours depends on Debian's names, and so runs over either.
+/// For dpkg-shlibdeps (deb-shlibs(5)): what is compiled with ours depends on Debian's names, and so runs over
+/// either.
 const SHLIBS: &str = "libdat2 2 libdapl2\nlibdat 1 libdat1\n";
 
 /// Says so in the package, since cargo-deb cannot.
@@ -202,8 +205,8 @@ fn lay_out(tree: &Path, stage: &Path) -> Result<()> {
     compress(&stage.join(RUN).join("usr/share"))
 }
 
-/// The manual and the changelog, as Debian's policy wants it. cargo-deb takes them for programs, since they are where
-/// these are.
+/// The manual and the changelog, as Debian's policy wants it. cargo-deb takes them for programs, since they
+/// are where these are.
 fn compress(share: &Path) -> Result<()> {
     let mut files = vec![share.join("doc/opendat/changelog")];
     for section in fs::read_dir(share.join("man")).context("there is a manual")? {

@@ -1,5 +1,5 @@
-//! What the tests need from the machine besides Rust. Missing packages are installed when we may; what then still
-//! is missing is said here, and the tests that need it report themselves as skipped.
+//! What the tests need from the machine besides Rust. Missing packages are installed when we may; what then
+//! still is missing is said here, and the tests that need it report themselves as skipped.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -63,7 +63,8 @@ const fn full(what: &'static str, file: &'static str, package: &'static str, why
     Need { full: true, ..need(what, file, package, why) }
 }
 
-/// Installs what is missing of what the run needs, when this is root on a machine with apt, and says what remains missing.
+/// Installs what is missing of what the run needs, when this is root on a machine with apt, and says what
+/// remains missing.
 pub(crate) fn provide(everything: bool) {
     let missing = || missing().filter(|need| everything || !need.full);
     let packages: Vec<&str> = missing().map(|need| need.package).collect();
@@ -74,7 +75,8 @@ pub(crate) fn provide(everything: bool) {
         eprintln!("not installed, because this is not root on a machine with apt: {}", packages.join(" "));
     } else {
         println!("installing {}", packages.join(" "));
-        // An outdated list of packages is the usual reason for a failed install; a failed update is not fatal.
+        // An outdated list of packages is the usual reason for a failed install; a failed update is not
+        // fatal.
         apt(&["update"]);
         for package in packages {
             // One by one: a package that this release lacks does not keep the others away.

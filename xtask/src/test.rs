@@ -1,8 +1,8 @@
 //! `cargo xtask test`: the tests of the workspace, counted as one run.
 //!
-//! The short run leaves out tests that take long and find little that other tests do not find. The test programs see
-//! `OPENDAT_SHORT` in their environment and choose their tests accordingly. `--all` runs all tests. A run with a filter
-//! runs all tests whose names contain it.
+//! The short run leaves out tests that take long and find little that other tests do not find. The test
+//! programs see `OPENDAT_SHORT` in their environment and choose their tests accordingly. `--all` runs all
+//! tests. A run with a filter runs all tests whose names contain it.
 
 mod job;
 mod kill;
@@ -32,8 +32,8 @@ use times::Times;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Run everything: also the virtual machine, the packages, MPI, valgrind, sanitizers, fuzz targets, each library and
-    /// registry
+    /// Run everything: also the virtual machine, the packages, MPI, valgrind, sanitizers, fuzz targets, each
+    /// library and registry
     #[arg(long)]
     all: bool,
     /// A skipped test is a failure
@@ -46,15 +46,17 @@ pub(crate) struct Options {
     filter: Option<String>,
 }
 
-/// Names of tests that only the full run has and that need more than the short run installs. They test a release build.
+/// Names of tests that only the full run has and that need more than the short run installs. They test a
+/// release build.
 const FULL: [&str; 4] = ["guest::", "packages::", "mpi::", "valgrind::"];
 
 /// What the short run leaves out; its output says so at the end.
-const LEFT_OUT: &str = "the virtual machine with the kernel's rxe and siw, packages in a clean Debian, MPI, valgrind, \
-                        sanitizers, fuzz targets, most of Debian's programs, most cases over other libraries and registries, \
-                        loom's longest models";
+const LEFT_OUT: &str = "the virtual machine with the kernel's rxe and siw, packages in a clean Debian, MPI, \
+                        valgrind, sanitizers, fuzz targets, most of Debian's programs, most cases over other \
+                        libraries and registries, loom's longest models";
 
-/// Shows progress and, as the last line, `N passed, N failed, N skipped` over all tests. Answers whether that is success.
+/// Shows progress and, as the last line, `N passed, N failed, N skipped` over all tests. Answers whether that
+/// is success.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let everything = options.all || options.filter.is_some();
     let needs_full = |filter: &str| FULL.iter().any(|names| filter.contains(names));
@@ -97,7 +99,8 @@ pub(crate) fn run_only(stages: Vec<Stage>) -> Result<bool> {
     Ok(verdict(&run_stages(stages, Path::new(""), None)?, false))
 }
 
-/// `logs` is a directory in target/test-logs. `times` is the file that keeps how long each job took, if this is a whole run.
+/// `logs` is a directory in target/test-logs. `times` is the file that keeps how long each job took, if this
+/// is a whole run.
 fn run_stages(stages: Vec<Stage>, logs: &Path, times: Option<&str>) -> Result<Tally> {
     let began = Instant::now();
     let target = target()?;

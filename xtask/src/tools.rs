@@ -1,5 +1,5 @@
-//! Programs of others that a task needs, built in `target/tools` when they are missing, at versions that are known to
-//! do.
+//! Programs of others that a task needs, built in `target/tools` when they are missing, at versions that are
+//! known to do.
 
 use std::path::PathBuf;
 use std::process::Command;

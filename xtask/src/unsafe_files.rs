@@ -1,4 +1,5 @@
-//! The promise of docs/unsafe.md: unsafe code is in the files that it lists, and in tests, benchmarks and examples.
+//! The promise of docs/unsafe.md: unsafe code is in the files that it lists, and in tests, benchmarks and
+//! examples.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -61,7 +62,8 @@ fn visit(dir: &Path, found: &mut BTreeSet<String>) {
     }
 }
 
-/// `unsafe` as a keyword of code: a block, a function, an implementation, a trait, a foreign type, an attribute.
+/// `unsafe` as a keyword of code: a block, a function, an implementation, a trait, a foreign type, an
+/// attribute.
 fn has_unsafe(line: &str) -> bool {
     let outside_of_strings: String = line.split('"').step_by(2).collect();
     let code = outside_of_strings.split("//").next().unwrap_or_default();

@@ -27,14 +27,15 @@ pub(crate) enum Runs {
 pub(crate) enum Load {
     /// It computes all the time.
     Computes,
-    /// It starts programs that take all processors while they wait for each other: few at a time, or each would wait for
-    /// the others' turns.
+    /// It starts programs that take all processors while they wait for each other: few at a time, or each
+    /// would wait for the others' turns.
     Spins,
     /// It has a virtual machine, whose kernel is to answer in time: several at a time, when nothing spins.
     Guest,
 }
 
-/// Something that must be made before there are jobs, such as a virtual machine. It is made beside the jobs of others.
+/// Something that must be made before there are jobs, such as a virtual machine. It is made beside the jobs
+/// of others.
 pub(crate) struct Stage {
     pub(crate) name: &'static str,
     pub(crate) prepare: Box<dyn FnOnce() -> Result<Prepared> + Send>,

@@ -13,8 +13,8 @@ struct Process {
     arguments: String,
 }
 
-/// Kills the descendants of a process from this generation on; 0 is the process itself, 1 its children. Answers a line
-/// about each.
+/// Kills the descendants of a process from this generation on; 0 is the process itself, 1 its children.
+/// Answers a line about each.
 pub(crate) fn descendants(root: u32, generation: usize) -> Vec<String> {
     let all = processes();
     let family = family(root, &all);

@@ -1,5 +1,5 @@
-//! The test programs of the workspace, and the jobs that run them. Most programs run as one job; the long ones run as
-//! several, each with a share of the tests.
+//! The test programs of the workspace, and the jobs that run them. Most programs run as one job; the long
+//! ones run as several, each with a share of the tests.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,8 @@ pub(crate) struct Program {
     executable: PathBuf,
 }
 
-/// How a program's tests are shared out: by how many parts of their names, and what each share does to the machine.
+/// How a program's tests are shared out: by how many parts of their names, and what each share does to the
+/// machine.
 struct Shares {
     program: &'static str,
     parts: usize,
@@ -166,8 +167,8 @@ impl Program {
     }
 }
 
-/// The beginnings of the tests' names, of so many parts, with the number of tests for each. A name with fewer parts is a
-/// beginning by itself.
+/// The beginnings of the tests' names, of so many parts, with the number of tests for each. A name with fewer
+/// parts is a beginning by itself.
 fn count_by_start(tests: &[String], parts: usize) -> BTreeMap<String, usize> {
     let mut starts = BTreeMap::new();
     for test in tests {

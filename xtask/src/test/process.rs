@@ -67,8 +67,8 @@ const SILENCE_LIMIT: Duration = Duration::from_secs(1200);
 const AFTER_KILL: Duration = Duration::from_secs(60);
 
 impl Process {
-    /// Starts a job. Its output goes into a file in the directory `logs`. Another thread passes the output to `tell`, until
-    /// that answers false.
+    /// Starts a job. Its output goes into a file in the directory `logs`. Another thread passes the output to
+    /// `tell`, until that answers false.
     pub(crate) fn start(
         job: Job,
         logs: &Path,
@@ -195,7 +195,8 @@ impl Process {
         lines
     }
 
-    /// Whether a process that is no descendant any more still has the pipe, so that the end of the job is not seen.
+    /// Whether a process that is no descendant any more still has the pipe, so that the end of the job is not
+    /// seen.
     pub(crate) fn is_lost(&self) -> bool {
         self.silence == Silence::AllKilled && self.last_output.elapsed() >= AFTER_KILL
     }
@@ -237,7 +238,8 @@ fn at_low_priority(command: &Command) -> Command {
 /// How many lines of the output of failed tests are shown.
 const LINES: usize = 300;
 
-/// The output of failed tests, which programs with tests print last; or, of a program that died, its last lines.
+/// The output of failed tests, which programs with tests print last; or, of a program that died, its last
+/// lines.
 fn of_failures(text: &str) -> String {
     let text = text.find("\nfailures:\n").map_or(text, |at| &text[at + 1..]);
     let lines: Vec<&str> = text.lines().collect();

@@ -118,8 +118,8 @@ impl<'a> Run<'a> {
         let Some(name) = self.preparing.remove(&stage) else { return };
         match prepared {
             Ok(Prepared::Jobs(jobs)) => {
-                // Long jobs start first, so that none of them runs alone at the end. A job whose time is not known may be
-                // long, and a job that had to be prepared is the longest.
+                // Long jobs start first, so that none of them runs alone at the end. A job whose time is not
+                // known may be long, and a job that had to be prepared is the longest.
                 self.left.splice(0..0, jobs);
                 let time = |job: &Job| self.times.of(&job.name).unwrap_or(Duration::MAX);
                 self.left.sort_by_key(|job| std::cmp::Reverse(time(job)));

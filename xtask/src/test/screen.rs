@@ -1,5 +1,5 @@
-//! What a run shows: a line for each failure, and how far it is. On a terminal the last line is redrawn; elsewhere a new one
-//! is printed every ten seconds.
+//! What a run shows: a line for each failure, and how far it is. On a terminal the last line is redrawn;
+//! elsewhere a new one is printed every ten seconds.
 
 use std::env;
 use std::fmt::Display;

@@ -26,8 +26,8 @@ impl Slots {
         }
     }
 
-    /// The first waiting job that may start now. Jobs that spin and jobs with a guest never run at the same time, and
-    /// those that spin start first.
+    /// The first waiting job that may start now. Jobs that spin and jobs with a guest never run at the same
+    /// time, and those that spin start first.
     pub(crate) fn next(self, left: &[Load], running: &[Load]) -> Option<usize> {
         let room = |load| {
             let must_wait = match load {
@@ -63,8 +63,8 @@ impl Left {
     }
 }
 
-/// How long the remaining jobs will take, if each test takes `each`: as long as the longest of them, or as all of them
-/// in their slots.
+/// How long the remaining jobs will take, if each test takes `each`: as long as the longest of them, or as
+/// all of them in their slots.
 pub(crate) fn remaining(left: &[Left], slots: Slots, each: Duration) -> Duration {
     let sum = |load| left.iter().filter(|job| job.load == load).map(|job| job.time(each)).sum::<Duration>();
     let longest = left.iter().map(|job| job.time(each)).max().unwrap_or_default();

@@ -1,10 +1,11 @@
 //! Counting over many test programs, from what they print with `--show-output`.
 //!
 //! A test says that it could not run in one of three ways, all counted as skipped and never as passed:
-//! `#[ignore = "reason"]`, libtest-mimic's `Completion::ignored_with(reason)`, or a printed line `SKIP: reason`.
+//! `#[ignore = "reason"]`, libtest-mimic's `Completion::ignored_with(reason)`, or a printed line `SKIP:
+//! reason`.
 //!
-//! What only looks like a test is not counted at all: `#[ignore = "not a test: reason"]` marks the part that a test
-//! runs in a process of its own, or a measurement.
+//! What only looks like a test is not counted at all: `#[ignore = "not a test: reason"]` marks the part that
+//! a test runs in a process of its own, or a measurement.
 
 use std::fmt;
 
@@ -32,8 +33,8 @@ pub(crate) struct Tally {
     ignored: usize,
     /// There is one program, not a cargo that runs several.
     alone: bool,
-    /// The last result that it has printed. Before that it may have printed others: the captured output of failed tests
-    /// that run the program again.
+    /// The last result that it has printed. Before that it may have printed others: the captured output of
+    /// failed tests that run the program again.
     last_result: Option<String>,
     /// How many tests have passed, failed or were ignored, by the results of programs.
     counted: usize,
@@ -47,7 +48,8 @@ pub(crate) enum Told {
     Failed(String),
 }
 
-/// The outcome of a test in a line, if there is one. Text that the test itself has printed may come before it.
+/// The outcome of a test in a line, if there is one. Text that the test itself has printed may come before
+/// it.
 fn outcome_in(text: &str) -> Option<&str> {
     let text = text.find("ignored (").map_or(text, |at| &text[at..]);
     (text == "ok" || text.ends_with("FAILED") || text.starts_with("ignored")).then_some(text)
@@ -194,7 +196,8 @@ impl Tally {
         }
     }
 
-    /// The program, which has ended, has listed so many tests: so many must have run. None is lost, and none runs twice.
+    /// The program, which has ended, has listed so many tests: so many must have run. None is lost, and none
+    /// runs twice.
     pub(crate) fn check_count(&mut self, listed: usize) {
         let (Some(program), true) = (self.program.clone(), self.last_result.is_some()) else { return };
         self.close();
@@ -204,8 +207,8 @@ impl Tally {
         }
     }
 
-    /// Ends the count; `status` is how the process ended. A failure that no test reported, such as one of the compiler,
-    /// counts as one.
+    /// Ends the count; `status` is how the process ended. A failure that no test reported, such as one of the
+    /// compiler, counts as one.
     pub(crate) fn finish(&mut self, success: bool, status: &str) {
         self.close();
         if !success && self.failures.is_empty() {
