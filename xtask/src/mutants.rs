@@ -158,13 +158,21 @@ fn of_package(program: &Path, package: &Package, subjects: &[&Subject], options:
         fs::remove_dir_all(&out).with_context(|| format!("{} stays", out.display()))?;
     }
     fs::create_dir_all(&out).with_context(|| format!("{} cannot be made", out.display()))?;
+    let (mut caught, mut missed) = (BTreeSet::new(), BTreeSet::new());
     for (number, round) in package.rounds.iter().enumerate() {
         let again = number > 0 || options.survivors_only;
         println!("{} against the tests of {} {}", package.name, round.tests_of, round.arguments.join(" "));
         test(program, package, &chosen, &out, round, again)?;
+        let (caught_now, missed_now) = outcomes(&out)?;
+        // cargo-mutants itself would try those again that hang: they would hang in each round.
+        chosen.retain(|mutant| !caught_now.contains(mutant));
+        caught.extend(caught_now);
+        missed = missed_now.difference(&caught).cloned().collect();
+        if missed.is_empty() {
+            break;
+        }
     }
 
-    let (caught, missed) = outcomes(&out)?;
     let mut good = true;
     for (subject, there_are) in subjects.iter().zip(there_are) {
         let figures = figures(subject.path, &caught, &missed);

@@ -124,6 +124,12 @@ fn a_refusal_carries_the_header_of_ofed() {
 }
 
 #[test]
+fn a_refusal_is_of_the_callers_revision() {
+    let reply = request(&frame(REQ, b"\x00\x01\x00\x00")).reject(b"no").expect("fits");
+    assert_eq!(reply, frame(REP, b"\x20\x01\x00\x06\x02\0\x02\0no"));
+}
+
+#[test]
 fn a_refusal_without_the_header_or_the_enhanced_data_is_one_too() {
     for (tail, private) in [
         (&b"\x30\x02\x00\x06\0\0\0\0no"[..], &b"no"[..]),
@@ -200,6 +206,9 @@ fn models_of_other_initiators() {
     // A + D: a READ, answered as asked.
     let (reply, read) = terms(b"\x10\x02\x00\x04\x80\x01\x40\x01");
     assert_eq!((&reply[20..], read.rtr), (&b"\x80\x01\x40\x01"[..], Rtr::Read));
+    // A + C: a WRITE, likewise.
+    let (reply, write) = terms(b"\x10\x02\x00\x04\x80\x01\x80\x01");
+    assert_eq!((&reply[20..], write.rtr), (&b"\x80\x01\x80\x01"[..], Rtr::Write));
     // A + C + D: the WRITE, which needs no answer.
     assert_eq!(terms(b"\x10\x02\x00\x04\x80\x01\xC0\x01").1.rtr, Rtr::Write);
     // A alone.

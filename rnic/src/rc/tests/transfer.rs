@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use wire::rocev2::NakCode;
 
 use super::*;
-use crate::{Mw, Remote, SendOp, SendWr, WcOp, WcStatus};
+use crate::{Mw, RecvWr, Remote, SendOp, SendWr, WcOp, WcStatus};
 
 #[test]
 fn a_send_a_write_and_a_read_of_each_size() {
@@ -33,6 +33,31 @@ fn a_send_a_write_and_a_read_of_each_size() {
         assert_eq!(pair.b.received(), [wc(1, WcOp::Recv, len, WcStatus::Success)]);
         assert!(pair.a.rc.is_drained() && pair.b.rc.is_drained());
         assert_eq!(pair.a.rc.stats().repeated, 0);
+    }
+}
+
+/// Completions of requests that were posted quiet, and of receives where the poster decides, are not solicited: whoever waits
+/// for those that are goes on waiting.
+#[test]
+fn what_was_posted_quiet_wakes_nobody() {
+    let now = Instant::now();
+    let a = Side::new(cfg(1), now);
+    let (queues, mut work) = Queues::new(None, Arc::new(Keys::new()));
+    work.let_poster_wake();
+    let b = Side::of((queues, work), cfg(0), now);
+    let mut pair = Pair { a, b, start: now, now };
+    for (quiet, id) in [(true, 1), (false, 2), (true, 3)] {
+        // SAFETY: one thread.
+        unsafe {
+            pair.b.qp.post_recv(&RecvWr { id, segments: &[], quiet }).unwrap();
+            assert!(pair.a.requests.arm(true) && pair.b.recvs.arm(true));
+        }
+        // What the sender says does not count.
+        pair.a.post(SendWr { quiet, solicited: quiet, ..send(id, &[]) });
+        let ready = |pair: &Pair| [&pair.a, &pair.b].map(|side| side.ready.swap(0, Ordering::Relaxed));
+        pair.drive().unwrap();
+        assert_eq!(ready(&pair), [usize::from(!quiet); 2], "{id}");
+        assert_eq!((pair.a.completions().len(), pair.b.received().len()), (1, 1));
     }
 }
 

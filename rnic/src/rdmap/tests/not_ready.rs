@@ -202,6 +202,8 @@ fn a_shared_receive_queue_serves_its_line_in_order() {
     pairs[2].b.stream.wait_for_recv(2);
     (101..108).for_each(|id| assert_eq!(share(&srq, id, &[]), Ok(true)));
 
+    let heads: Vec<_> = pairs.iter().map(|pair| pair.b.stream.work().next_waiting()).collect();
+    assert_eq!(heads, [Some(0); 3], "the line is the shared queue's");
     // SAFETY: one thread.
     let next = || unsafe { srq.next_waiting() };
     let mut turns = VecDeque::new();

@@ -50,6 +50,27 @@ fn configurations() -> impl Iterator<Item = StreamCfg> {
     })
 }
 
+/// The consumer writes to memory whose frame is half sent: the CRC is of the octets that have left and of the rest as it was
+/// then, or the peer would take the frame for damaged.
+#[test]
+fn a_frame_that_is_half_sent_stays_as_it_was() {
+    let mut pair = Pair::new(StreamCfg { crc: true, ..cfg() }, 3);
+    let (near, far) = (pair.a.buf(100), pair.b.buf(100));
+    near.bytes_mut().fill(1);
+    pair.a.post(write(1, &[near.seg(0, 100)], far.remote(0)));
+    let n = pair.a.stream.tx(&mut pair.a.tx).unwrap();
+    let half = gathered(&pair.a.tx, 60);
+    pair.a.stream.tx_done(&mut pair.a.tx, 60);
+    near.bytes_mut().fill(2);
+    let left = pair.a.stream.tx(&mut pair.a.tx).unwrap();
+    assert_eq!(left, n - 60);
+    let rest = gathered(&pair.a.tx, left);
+    pair.a.stream.tx_done(&mut pair.a.tx, left);
+    pair.b.stream.rx_bytes(&half).unwrap();
+    pair.b.stream.rx_bytes(&rest).unwrap();
+    assert_eq!(far.bytes(), [1; 100]);
+}
+
 #[test]
 fn every_operation_of_every_size() {
     for (seed, cfg) in configurations().enumerate() {

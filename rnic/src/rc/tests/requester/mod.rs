@@ -135,6 +135,14 @@ fn packets_of_messages() {
 }
 
 #[test]
+fn packets_are_of_the_partition() {
+    let mut bench = Bench::with(|cfg| cfg.p_key = 0x7FFF);
+    bench.side.post(send(1, &[]));
+    let sent = bench.sent();
+    assert_eq!(Packet::parse(&sent[0]).unwrap().bth.p_key, 0x7FFF);
+}
+
+#[test]
 fn a_fence_and_the_depth_hold_back() {
     let mut bench = Bench::with(|cfg| cfg.initiator_depth = 2);
     let sink = bench.side.buf(8);
