@@ -128,9 +128,9 @@ type Inspect = fn(&Entry) -> Option<Bad>;
 fn faults(entries: &[Entry], inspect: Inspect) -> Vec<Option<Bad>> {
     let mut no_providers: HashMap<&str, Bad> = HashMap::new();
     let mut faults = Vec::new();
-    for (index, entry) in entries.iter().enumerate() {
+    for (entry, first) in entries.iter().zip(firsts(entries)) {
         let library = entry.library.as_str();
-        let bad = if never_asked(entry).is_some() || repeated(entry, &entries[..index]).is_some() {
+        let bad = if never_asked(entry).is_some() || repeated(entry, first).is_some() {
             None
         } else {
             no_providers.get(library).cloned().or_else(|| inspect(entry))
@@ -148,8 +148,8 @@ fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Findi
     let faults = faults(entries, inspect);
     let (mut told, mut absent) = (HashSet::new(), HashSet::new());
     let mut findings = Vec::new();
-    for (index, entry) in entries.iter().enumerate() {
-        if let Some(finding) = never_asked(entry).or_else(|| repeated(entry, &entries[..index])) {
+    for (index, (entry, first)) in entries.iter().zip(firsts(entries)).enumerate() {
+        if let Some(finding) = never_asked(entry).or_else(|| repeated(entry, first)) {
             findings.push(finding);
             continue;
         }
@@ -226,7 +226,7 @@ pub(crate) struct Concern {
 pub(crate) fn concerns(path: &Path, entry: &Entry) -> Result<Vec<Concern>> {
     let File { entries, .. } = convert::read(path)?;
     let Some(at) = entries.iter().rposition(|other| other.same_fields(entry)) else { return Ok(Vec::new()) };
-    let findings = match repeated(&entries[at], &entries[..at]) {
+    let findings = match repeated(&entries[at], firsts(&entries)[at]) {
         // As it was asked for.
         _ if !entry.default => Vec::new(),
         Some(finding) => vec![finding],
@@ -269,16 +269,34 @@ fn never_asked(entry: &Entry) -> Option<Finding> {
     }
 }
 
+/// For each entry, the first that is used with the same name, API and thread safety, if it is before it.
+fn firsts(entries: &[Entry]) -> Vec<Option<&Entry>> {
+    let mut firsts = HashMap::new();
+    let mut all = Vec::new();
+    for entry in entries {
+        let interface = (&entry.ia_name, entry.api, entry.threadsafe);
+        all.push(firsts.get(&interface).copied());
+        if entry.usable() {
+            firsts.entry(interface).or_insert(entry);
+        }
+    }
+    all
+}
+
 /// An interface that a line before has, too.
-fn repeated(entry: &Entry, before: &[Entry]) -> Option<Finding> {
-    let first = before.iter().find(|first| first.usable() && first.same_interface(entry))?;
+fn repeated(entry: &Entry, first: Option<&Entry>) -> Option<Finding> {
+    let first = first?;
     let Origin::File { line, .. } = &first.origin else { return None };
     let name = &entry.ia_name;
     let finding = if first.same_fields(entry) {
         Finding::warning(entry, format!("{name} is the same as in line {line}"), "take one of them out")
     } else {
         let message = format!("{name} is in line {line} already, with the same API and thread safety");
-        Finding::warning(entry, message, "this line is tried where that one does not open; else rename it")
+        Finding::warning(
+            entry,
+            message,
+            "this line is used where the library of that one cannot be loaded; else rename it",
+        )
     };
     Some(finding)
 }

@@ -45,7 +45,11 @@ pub fn parse(path: &Path, text: &[u8]) -> (Vec<Entry>, Vec<ParseError>) {
                 entry.origin = origin(offset);
                 entries.push(entry);
             }
-            Err((offset, kind)) => errors.push(ParseError { origin: origin(offset), kind }),
+            Err((offset, kind)) => {
+                let name = Fields { line: &line, offset: 0 }.next().ok().flatten();
+                let name = name.map(|name| name.value);
+                errors.push(ParseError { origin: origin(offset), name, kind });
+            }
         }
     }
     (entries, errors)

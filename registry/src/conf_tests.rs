@@ -271,3 +271,12 @@ fn the_shipped_file_has_each_provider_for_every_version_with_and_without_thread_
     let each = |(name, library)| kinds.map(|kind| line(name, kind, library));
     assert_eq!(lines(&entries), providers.map(each).concat());
 }
+
+#[test]
+fn a_value_that_is_long_is_shown_in_part() {
+    let long = "µ".repeat(1 << 20);
+    let (_, errors) = parse(Path::new("f"), format!("a u2.0 {long} default a.so a.1.0 \"\" \"\"").as_bytes());
+    let text = errors[0].to_string();
+    assert!(text.len() < 500 && text.contains("… (2097152 octets); expected threadsafe"), "{text}");
+    assert_eq!(errors[0].name.as_deref(), Some("a"));
+}

@@ -50,7 +50,7 @@ impl Entry {
 }
 
 /// Which DAT API a provider implements: `u2.0`, `u1.2`, `k1.2`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Api {
     /// User space or kernel.
     pub space: Space,
@@ -61,7 +61,7 @@ pub struct Api {
 }
 
 /// The two halves of DAT.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
     /// uDAPL, `u` in the file.
     User,
@@ -164,6 +164,8 @@ impl fmt::Display for Origin {
 pub struct ParseError {
     /// The place of the mistake.
     pub origin: Origin,
+    /// The IA name of the entry that has it, as far as that can be told.
+    pub name: Option<String>,
     /// The mistake.
     pub kind: Mistake,
 }
@@ -174,7 +176,7 @@ pub struct ParseError {
 pub enum Mistake {
     #[error("the line ends after {0} of 8 fields; expected {1}")]
     FieldMissing(usize, &'static str),
-    #[error("unexpected {0:?} after the eighth field; quote a value that contains blanks")]
+    #[error("unexpected {:?} after the eighth field; quote a value that contains blanks", Shown(.0))]
     FieldExtra(String),
     #[error("this quote is never closed; expected a second \" on the same line")]
     QuoteOpen,
@@ -186,20 +188,35 @@ pub enum Mistake {
     NameEmpty,
     #[error("the IA name has {0} bytes; expected at most 255")]
     NameLong(usize),
-    #[error("unknown API version {0:?}; expected u or k and two numbers, as in u2.0")]
+    #[error("unknown API version {:?}; expected u or k and two numbers, as in u2.0", Shown(.0))]
     ApiVersion(String),
-    #[error("unknown thread safety {0:?}; expected threadsafe or nonthreadsafe")]
+    #[error("unknown thread safety {:?}; expected threadsafe or nonthreadsafe", Shown(.0))]
     ThreadSafety(String),
-    #[error("unknown word {0:?}; expected default or nondefault")]
+    #[error("unknown word {:?}; expected default or nondefault", Shown(.0))]
     Default(String),
     #[error("the library is empty; expected a path, or the name of a shared library")]
     LibraryEmpty,
-    #[error("unknown provider version {0:?}; expected a name and two numbers, as in dapl.2.0")]
+    #[error("unknown provider version {:?}; expected a name and two numbers, as in dapl.2.0", Shown(.0))]
     ProviderVersion(String),
     #[error("{0} contains a NUL or line end, which a registry entry cannot carry")]
     ControlCharacter(&'static str),
     #[error("{0}")]
     Toml(String),
+}
+
+/// A value of a file as messages show it: the beginning of one that is long.
+pub(crate) struct Shown<'a>(pub(crate) &'a str);
+
+/// Characters of a value that are shown.
+const SHOWN: usize = 120;
+
+impl fmt::Debug for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.char_indices().nth(SHOWN) {
+            None => write!(f, "{:?}", self.0),
+            Some((end, _)) => write!(f, "{:?}… ({} octets)", &self.0[..end], self.0.len()),
+        }
+    }
 }
 
 /// The checks that both file forms share.

@@ -1,15 +1,17 @@
 //! The static registry: which entries there are, where they came from, and which of them fit a consumer.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use dat_sys::{DAT_PROVIDER_FINI_FUNC, DAT_PROVIDER_INIT_FUNC};
 
-use crate::entry::{Entry, Origin, ParseError};
+use crate::entry::{Entry, Origin, ParseError, Space};
 use crate::environment::variable;
 use crate::host::Host;
 use crate::{conf, toml};
@@ -24,10 +26,23 @@ const LARGEST: u64 = 16 << 20;
 ///
 /// # Errors
 ///
-/// It cannot be read, or has more than 16 MiB.
+/// It cannot be read, is neither a regular file nor /dev/null, or has more than 16 MiB.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    File::open(path)?.take(LARGEST + 1).read_to_end(&mut text)?;
+    // A pipe that nobody writes to would be waited for.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let kind = file.metadata()?;
+    let is_null = kind.file_type().is_char_device() && kind.rdev() == libc::makedev(1, 3);
+    if kind.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if !kind.is_file() && !is_null {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is no regular file, as registry files are",
+        ));
+    }
+    file.take(LARGEST + 1).read_to_end(&mut text)?;
     if text.len() as u64 > LARGEST {
         let why = "more than 16 MiB: no registry file is so large";
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
@@ -56,10 +71,17 @@ pub struct Builtin {
 pub type Find = fn() -> Vec<(String, String)>;
 
 /// All entries, in the order in which they are tried: the file's, the built-in ones, and those that built-in providers find.
+///
+/// A name that is in the file is the file's alone, also where its entry is switched off or has a mistake: what the file says of
+/// it, an address or CRCs, say, must not be lost because a built-in entry serves in its place.
 #[derive(Debug, Default)]
 pub struct List {
     /// The file's and the built-in ones.
     fixed: Vec<Candidate>,
+    /// The built-in ones, hidden or not.
+    builtin: Vec<Candidate>,
+    /// The names that are in the file.
+    names_of_file: HashSet<String>,
     found: OnceLock<Vec<Candidate>>,
     errors: Vec<ListError>,
     file: Option<PathBuf>,
@@ -141,6 +163,9 @@ impl List {
         };
         let is_toml = path.extension().is_some_and(|extension| extension == "toml");
         let (entries, errors) = if is_toml { toml::parse(path, &text) } else { conf::parse(path, &text) };
+        let is_for_users = |entry: &&Entry| entry.api.space == Space::User;
+        let names = entries.iter().filter(is_for_users).map(|entry| entry.ia_name.clone());
+        self.names_of_file = names.chain(errors.iter().filter_map(|error| error.name.clone())).collect();
         self.fixed.extend(entries.into_iter().map(|entry| Candidate { entry, builtin: None }));
         self.errors.extend(errors.into_iter().map(ListError::Entry));
         self.file = Some(path.into());
@@ -149,11 +174,18 @@ impl List {
     fn add_builtins(&mut self, builtins: &'static [Builtin]) {
         for builtin in builtins {
             match conf::parse_line(builtin.line) {
-                Ok(Some((_, entry))) => self.fixed.push(Candidate { entry, builtin: Some(builtin) }),
+                Ok(Some((_, entry))) => self.builtin.push(Candidate { entry, builtin: Some(builtin) }),
                 Ok(None) => self.errors.push(ListError::Builtin(builtin.line, "no entry".into())),
                 Err((_, mistake)) => self.errors.push(ListError::Builtin(builtin.line, mistake.to_string())),
             }
         }
+        let shown = self.builtin.iter().filter(|candidate| !self.is_hidden(candidate));
+        self.fixed.extend(shown.cloned().collect::<Vec<_>>());
+    }
+
+    /// Whether the file has its name.
+    fn is_hidden(&self, builtin: &Candidate) -> bool {
+        self.names_of_file.contains(&builtin.entry.ia_name)
     }
 
     /// Every entry, unused ones (kernel, `nondefault`) and duplicates too, in the order in which they are tried.
@@ -172,7 +204,8 @@ impl List {
                 });
                 Some(entries.map(move |entry| Candidate { entry, builtin: Some(builtin) }))
             };
-            self.fixed.iter().filter_map(entries).flatten().collect()
+            let found = self.builtin.iter().filter_map(entries).flatten();
+            found.filter(|candidate| !self.is_hidden(candidate)).collect()
         })
     }
 
@@ -202,9 +235,10 @@ impl List {
 
     /// What a consumer can open, as `dat_registry_list_providers` tells it: usable entries, duplicates once.
     pub fn interfaces(&self) -> Vec<&Entry> {
-        let mut interfaces: Vec<&Entry> = Vec::new();
+        let mut seen = HashSet::new();
+        let mut interfaces = Vec::new();
         for Candidate { entry, .. } in self.candidates() {
-            if entry.usable() && !interfaces.iter().any(|seen| seen.same_interface(entry)) {
+            if entry.usable() && seen.insert((&entry.ia_name, entry.api, entry.threadsafe)) {
                 interfaces.push(entry);
             }
         }
@@ -215,18 +249,13 @@ impl List {
     pub fn names(&self) -> Vec<String> {
         let (builtin, others): (Vec<_>, Vec<_>) =
             self.interfaces().into_iter().partition(|entry| entry.origin == Origin::Builtin);
-        let mut names: Vec<String> = Vec::new();
-        for entry in builtin.into_iter().chain(others) {
-            if !names.contains(&entry.ia_name) {
-                names.push(entry.ia_name.clone());
-            }
-        }
-        names
+        let mut seen = HashSet::new();
+        let names = builtin.into_iter().chain(others).map(|entry| &entry.ia_name);
+        names.filter(|name| seen.insert(*name)).cloned().collect()
     }
 
     /// The entries that fit, in the order to try them: the file's before the built-in ones, and among these
-    /// exact matches before a higher minor version or thread safety that was not asked for. An entry of the file hides
-    /// those of its name that built-in providers find.
+    /// exact matches before a higher minor version or thread safety that was not asked for.
     pub fn find(&self, wanted: &Wanted<'_>) -> Result<Vec<&Candidate>, Mismatch> {
         let is_named = |c: &&Candidate| c.entry.usable() && c.entry.ia_name == wanted.name;
         let mut named: Vec<_> = self.fixed.iter().filter(is_named).collect();

@@ -41,9 +41,9 @@ fn find(name: &str, major: u32, minor: u32, threadsafe: bool) -> Result<Vec<Stri
 }
 
 #[test]
-fn the_file_comes_before_builtins_and_exact_matches_before_others() {
+fn exact_matches_come_before_others() {
     let libraries = |names: &[&str]| Ok(names.iter().map(|&name| name.to_owned()).collect());
-    assert_eq!(find("both", 2, 0, false), libraries(&["d.so", "a.so", "b.so", "c.so", "builtin"]));
+    assert_eq!(find("both", 2, 0, false), libraries(&["d.so", "a.so", "b.so", "c.so"]));
     assert_eq!(find("both", 2, 0, true), libraries(&["a.so", "b.so"]));
     assert_eq!(find("both", 2, 1, false), libraries(&["c.so"]));
     assert_eq!(find("emu", 2, 0, false), libraries(&["builtin"]));
@@ -76,7 +76,7 @@ fn duplicates_are_listed_once_in_the_order_of_the_file() {
             "emu u2.0 false"
         ]
     );
-    assert_eq!(list.candidates().len(), 10);
+    assert_eq!(list.candidates().len(), 9);
 }
 
 #[test]
@@ -175,6 +175,78 @@ fn an_entry_of_the_file_hides_a_device() {
     let found =
         list.find(&Wanted { name: "any-a", major: 2, minor: 0, threadsafe: false }).expect("it is there");
     assert_eq!(found.iter().map(|c| c.entry.library.as_str()).collect::<Vec<_>>(), ["a.so"]);
+}
+
+/// What the file says of a name must not be lost: also where the entry is switched off or has a mistake, another adapter of
+/// that name would serve on every address and without CRCs.
+#[test]
+fn an_entry_of_the_file_hides_what_is_built_in() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let lines = [
+        "emu u2.0 nonthreadsafe default e.so a.1.0 \"10.0.0.1 crc=on\" \"\"",
+        "emu u1.2 nonthreadsafe default e.so a.1.0 \"10.0.0.1 crc=on\" \"\"",
+        "emu u2.0 nonthreadsafe nondefault e.so a.1.0 \"\" \"\"",
+        "emu u2.0 nonthreadsafe defualt e.so a.1.0 \"crc=on\" \"\"",
+        "emu",
+    ];
+    for line in lines {
+        let path = directory.path().join("dat.conf");
+        fs::write(&path, line).expect("written");
+        let list = List::new(Some(path.into()), None, BUILTINS);
+        let found = list.find(&Wanted { name: "emu", major: 2, minor: 0, threadsafe: false });
+        assert!(found.into_iter().flatten().all(|candidate| candidate.builtin.is_none()), "{line}");
+        assert!(list.candidates().iter().all(|c| c.builtin.is_none() || c.entry.ia_name != "emu"), "{line}");
+        assert!(list.find(&Wanted { name: "both", major: 2, minor: 0, threadsafe: false }).is_ok(), "{line}");
+    }
+    for table in [
+        "name = \"emu\"\nlibrary = 7\n",
+        "library = \"x\nname = \"emu\"\n",
+        "name = \"emu\"\nlibrary = \"x\n",
+    ] {
+        let path = directory.path().join("dat.toml");
+        fs::write(&path, format!("[[interface]]\n{table}")).expect("written");
+        let list = List::new(Some(path.into()), None, BUILTINS);
+        assert!(
+            list.find(&Wanted { name: "emu", major: 2, minor: 0, threadsafe: false }).is_err(),
+            "{table}"
+        );
+    }
+    // Entries of kernels are not ours to heed.
+    let path = directory.path().join("dat.conf");
+    fs::write(&path, "emu k1.2 nonthreadsafe default e.ko a.1.0 \"\" \"\"").expect("written");
+    let list = List::new(Some(path.into()), None, BUILTINS);
+    assert!(list.find(&Wanted { name: "emu", major: 2, minor: 0, threadsafe: false }).is_ok());
+}
+
+#[test]
+fn only_a_regular_file_is_a_registry() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let pipe = directory.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo starts");
+    assert!(made.success());
+    for path in [pipe.as_path(), Path::new("/dev/zero"), directory.path()] {
+        let list = List::new(Some(path.into()), None, BUILTINS);
+        assert!(matches!(list.errors(), [ListError::File { .. }]), "{}: {:?}", path.display(), list.errors());
+    }
+}
+
+/// A hundred thousand entries, of one name and of many: looking each up among all others would take minutes.
+#[test]
+fn many_entries_are_read_and_listed_in_linear_time() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("dat.conf");
+    for different in [true, false] {
+        let name = |n: usize| if different { format!("ia{n}") } else { "ia".to_owned() };
+        let lines = (0..100_000)
+            .map(|n| format!("{} u2.0 nonthreadsafe default e.so a.1.0 \"lo {n}\" \"\"\n", name(n)));
+        fs::write(&path, lines.collect::<String>()).expect("written");
+        let list = List::new(Some(path.clone().into()), None, &[]);
+        let many = if different { 100_000 } else { 1 };
+        assert_eq!(
+            (list.candidates().len(), list.names().len(), list.interfaces().len()),
+            (100_000, many, many)
+        );
+    }
 }
 
 /// Programs ask for as many as they have room for.

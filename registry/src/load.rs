@@ -31,6 +31,11 @@ pub enum LoadError {
 }
 
 impl LoadError {
+    /// Whether there is no provider at all, and so nobody who could have refused anything.
+    pub(crate) fn is_no_provider(&self) -> bool {
+        matches!(self, LoadError::Open(_) | LoadError::Symbol(_))
+    }
+
     /// What to do about it, where that is known.
     pub fn remedy(&self) -> Option<&'static str> {
         match self {

@@ -14,6 +14,9 @@ use crate::report::{About, say};
 use crate::status::{Status, in_version};
 use crate::{handle, ia};
 
+/// Of the mistakes in the registry's sources, so many are told.
+const MISTAKES: usize = 8;
+
 /// The registry of a program or library: its entries, read when first needed, and its built-in providers.
 ///
 /// What registered itself, and which IAs are open, is one for the whole process.
@@ -62,14 +65,21 @@ impl Registry {
     pub fn list(&self) -> &List {
         self.list.get_or_init(|| {
             let list = List::from_environment(self.builtins);
-            for error in list.errors() {
+            for error in list.errors().iter().take(MISTAKES) {
                 say(About::Error, error);
+            }
+            if let (Some(more @ 1..), Some(file)) = (list.errors().len().checked_sub(MISTAKES), list.file()) {
+                say(
+                    About::Error,
+                    format_args!("{more} more mistakes: `dat check {}` shows them", file.display()),
+                );
             }
             list
         })
     }
 
-    /// Opens an IA: every fitting entry in order, until the provider of one opens.
+    /// Opens an IA: of every fitting entry in order, until the library of one can be loaded. What its provider says counts: an
+    /// adapter that refuses its parameters is not replaced by another that has others.
     ///
     /// # Errors
     ///
@@ -88,9 +98,14 @@ impl Registry {
                     return Ok(opened);
                 }
                 Err(why) => {
+                    let is_last = !matches!(&why, Why::NotLoaded(error) if error.is_no_provider());
                     let attempt = Attempt::new(&candidate.entry, why);
-                    if !attempts.contains(&attempt) {
+                    // Entries that differ in thread safety alone.
+                    if attempts.last() != Some(&attempt) {
                         attempts.push(attempt);
+                    }
+                    if is_last {
+                        break;
                     }
                 }
             }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use dat_sys::*;
 
-use crate::entry::{Entry, Origin};
+use crate::entry::{Entry, Origin, Shown};
 use crate::list::{List, Mismatch, Wanted};
 use crate::load::LoadError;
 use crate::status::{Status, in_version};
@@ -59,6 +59,8 @@ pub enum Why {
 
 /// From here on a name may be a slip of another, of 1.
 const ALIKE: f64 = 0.85;
+/// Of the entries that were tried, so many are shown.
+const ATTEMPTS: usize = 8;
 /// A list of names is cut to so many.
 const NAMES: usize = 8;
 
@@ -154,8 +156,11 @@ impl fmt::Display for OpenError {
             };
             write!(f, " (registry file: {file}{off})")?;
         }
-        for attempt in &self.attempts {
+        for attempt in self.attempts.iter().take(ATTEMPTS) {
             write!(f, "\n    {attempt}")?;
+        }
+        if let Some(more @ 1..) = self.attempts.len().checked_sub(ATTEMPTS) {
+            write!(f, "\n    and {more} more entries of this name")?;
         }
         Ok(())
     }
@@ -165,9 +170,9 @@ impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Attempt { origin, library, ia_params, why } = self;
         match origin {
-            Origin::File { .. } => write!(f, "{origin}: {library} {ia_params:?}: {why}"),
+            Origin::File { .. } => write!(f, "{origin}: {library} {:?}: {why}", Shown(ia_params)),
             _ if ia_params.is_empty() => write!(f, "{origin}: {why}"),
-            _ => write!(f, "{origin} {ia_params:?}: {why}"),
+            _ => write!(f, "{origin} {:?}: {why}", Shown(ia_params)),
         }
     }
 }

@@ -47,7 +47,8 @@ fn yes() -> bool {
 ///
 /// A table with a mistake gives its errors and no entry; the other tables are still read.
 pub fn parse(path: &Path, text: &[u8]) -> (Vec<Entry>, Vec<ParseError>) {
-    let file = File { path: path.into(), text: &String::from_utf8_lossy(text) };
+    let text_of_file = String::from_utf8_lossy(text);
+    let file = File::new(path, &text_of_file);
     if let Err(error) = std::str::from_utf8(text) {
         return (Vec::new(), vec![file.error(error.valid_up_to(), Mistake::Encoding)]);
     }
@@ -55,8 +56,10 @@ pub fn parse(path: &Path, text: &[u8]) -> (Vec<Entry>, Vec<ParseError>) {
     let mut errors = Vec::new();
 
     let (table, syntax) = DeTable::parse_recoverable(file.text);
-    let broken: Vec<usize> = syntax.iter().map(|error| start(error.span())).collect();
-    errors.extend(syntax.iter().map(|error| file.error(start(error.span()), message(error))));
+    let mut syntax: Vec<_> = syntax.iter().map(|error| (start(error.span()), message(error))).collect();
+    syntax.sort_by_key(|(at, _)| *at);
+    let broken: Vec<usize> = syntax.iter().map(|(at, _)| *at).collect();
+    errors.extend(syntax.into_iter().map(|(at, message)| file.error(at, message)));
 
     let mut tables = Vec::new();
     for (key, value) in table.into_inner() {
@@ -71,15 +74,19 @@ pub fn parse(path: &Path, text: &[u8]) -> (Vec<Entry>, Vec<ParseError>) {
     for (index, table) in tables.iter().enumerate() {
         let begin = table.span().start;
         let end = tables.get(index + 1).map_or(file.text.len() + 1, |next| next.span().start);
-        if broken.iter().any(|at| (begin..end).contains(at)) {
-            continue; // its error is reported; what recovery made of the rest is a guess
+        let name = table.get_ref().get("name").and_then(|name| name.get_ref().as_str()).map(str::to_owned);
+        let first = broken.partition_point(|&at| at < begin);
+        if broken.get(first).is_some_and(|at| *at < end) {
+            // Its error is reported; what recovery made of the rest is a guess.
+            errors[first].name = name;
+            continue;
         }
         let read = Interface::deserialize(ValueDeserializer::from(table.clone()))
             .map_err(|error| (error.span().map_or(begin, |span| span.start), message(&error)))
             .and_then(Interface::entry);
         match read {
             Ok(entry) => entries.push(Entry { origin: file.origin(begin), ..entry }),
-            Err((offset, mistake)) => errors.push(file.error(offset, mistake)),
+            Err((offset, mistake)) => errors.push(ParseError { name, ..file.error(offset, mistake) }),
         }
     }
     (entries, errors)
@@ -137,21 +144,25 @@ impl Interface {
 struct File<'a> {
     path: Arc<Path>,
     text: &'a str,
+    /// Where each line begins.
+    lines: Vec<usize>,
 }
 
-impl File<'_> {
+impl<'a> File<'a> {
+    fn new(path: &Path, text: &'a str) -> Self {
+        let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        File { path: path.into(), text, lines }
+    }
+
     fn origin(&self, offset: usize) -> Origin {
-        let before = self.text.get(..offset).unwrap_or(self.text);
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        Origin::File {
-            path: self.path.clone(),
-            line: before.matches('\n').count() + 1,
-            column: before[line_start..].chars().count() + 1,
-        }
+        let line = self.lines.partition_point(|&begin| begin <= offset);
+        let begin = self.lines[line - 1];
+        let before = self.text.get(begin..offset).unwrap_or(&self.text[begin..]);
+        Origin::File { path: self.path.clone(), line, column: before.chars().count() + 1 }
     }
 
     fn error(&self, offset: usize, kind: Mistake) -> ParseError {
-        ParseError { origin: self.origin(offset), kind }
+        ParseError { origin: self.origin(offset), name: None, kind }
     }
 }
 
