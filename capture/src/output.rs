@@ -2,14 +2,17 @@
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::OFlags;
+use rustix::process::geteuid;
 
 use crate::{Direction, pcapng};
 
@@ -32,6 +35,15 @@ pub enum OpenError {
     /// Another process, or another library in this process, has the file open for the same purpose.
     #[error("{}: another process is capturing to it; put %p, the process id, into the name", .0.display())]
     InUse(PathBuf),
+    /// It is there already, and whose it is, or what, nobody has said.
+    #[error(
+        "{}: the file is there already: remove it, take another name (%p is the process id), or write append: before the name",
+        .0.display()
+    )]
+    Exists(PathBuf),
+    /// It was made by another user, who may read what is appended.
+    #[error("{}: the file belongs to another user", .0.display())]
+    Foreign(PathBuf),
     /// It is a directory, a device, a pipe.
     #[error("{}: is not a regular file", .0.display())]
     NotAFile(PathBuf),
@@ -48,6 +60,8 @@ pub enum OpenError {
 /// What a section says about itself.
 const COMMENT: &str = "Recorded at sockets. Ethernet, IP, UDP and TCP headers are synthesised, and so are TCP's \
                        segments without data.";
+/// Before the name of a file that may be there already.
+const APPEND: &str = "append:";
 /// Octets kept back before they are written, in a batch.
 const BUFFER: usize = 256 << 10;
 
@@ -64,6 +78,8 @@ pub(crate) struct Output {
 pub(crate) struct State {
     /// None: writing has failed, or nobody wants to write any more.
     file: Option<File>,
+    /// It was made for this, and no packet has been recorded.
+    is_new: bool,
     /// Octets of the whole blocks in it.
     length: u64,
     /// Whole blocks, to be written.
@@ -87,6 +103,7 @@ impl Output {
     pub(crate) fn open(name: &str) -> Result<Arc<Self>, OpenError> {
         static CAPTURES: AtomicU32 = AtomicU32::new(0);
         let process = std::process::id();
+        let (name, append) = name.strip_prefix(APPEND).map_or((name, false), |name| (name, true));
         let path = expand(name, process, CAPTURES.fetch_add(1, Ordering::Relaxed))?;
         let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
         let begun = files.iter_mut().find(|begun| begun.process == process && begun.path == path);
@@ -94,7 +111,7 @@ impl Output {
         if let Some(output) = shared.filter(|output| output.lock().file.is_some()) {
             return Ok(output);
         }
-        let output = Arc::new(Self::create(&path, begun.is_some())?);
+        let output = Arc::new(Self::create(&path, append || begun.is_some())?);
         match begun {
             Some(begun) => begun.output = Arc::downgrade(&output),
             None => files.push(Begun { process, path, output: Arc::downgrade(&output) }),
@@ -104,34 +121,75 @@ impl Output {
 
     fn create(path: &Path, go_on: bool) -> Result<Self, OpenError> {
         let failed = |source| OpenError::Io { path: path.into(), source };
-        // Before it is opened: to open a pipe is to wait for its reader.
-        if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-            return Err(OpenError::NotAFile(path.into()));
-        }
-        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(failed)?;
+        let options = || {
+            let mut options = OpenOptions::new();
+            // Where others may write to the directory, the name may be a link of theirs to a file of ours. And to open a pipe
+            // is to wait for its reader.
+            let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+            options.append(true).mode(0o600).custom_flags(flags.bits() as i32);
+            options
+        };
+        let in_use = |error| match error {
+            TryLockError::WouldBlock => OpenError::InUse(path.into()),
+            TryLockError::Error(source) => failed(source),
+        };
+        let mut is_new = false;
+        let file = match options().create_new(true).open(path) {
+            Ok(file) => {
+                is_new = true;
+                file
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let is_file = std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
+                if !is_file {
+                    return Err(OpenError::NotAFile(path.into()));
+                }
+                let file = options().open(path).map_err(failed)?;
+                let metadata = file.metadata().map_err(failed)?;
+                match (metadata.is_file(), metadata.uid() == geteuid().as_raw()) {
+                    (true, true) => {}
+                    (true, false) => return Err(OpenError::Foreign(path.into())),
+                    (false, _) => return Err(OpenError::NotAFile(path.into())),
+                }
+                if !go_on {
+                    file.try_lock().map_err(in_use)?;
+                    return Err(OpenError::Exists(path.into()));
+                }
+                file
+            }
+            Err(source) => return Err(failed(source)),
+        };
         // Held for as long as the file is open.
-        file.try_lock().map_err(|error| match error {
-            std::fs::TryLockError::WouldBlock => OpenError::InUse(path.into()),
-            std::fs::TryLockError::Error(source) => failed(source),
-        })?;
-        if !go_on {
-            file.set_len(0).map_err(failed)?;
-        }
+        file.try_lock().map_err(in_use)?;
         let length = file.metadata().map_err(failed)?.len();
         let mut blocks = Vec::new();
         pcapng::section(&mut blocks, &application(), COMMENT);
-        let state = State { file: Some(file), length, blocks, interfaces: 0, flows: HashSet::new() };
+        let file = Some(file);
+        let state = State { file, is_new, length, blocks, interfaces: 0, flows: HashSet::new() };
         let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let output = Self { path: path.into(), started: (Instant::now(), epoch), state: Mutex::new(state) };
         output.lock().write().map_err(failed)?;
         Ok(output)
     }
 
-    /// One of those who write to the file goes. The last closes it, before anybody can look whether it is open.
+    /// One of those who write to the file goes. The last closes it, before anybody can look whether it is open, and leaves no file
+    /// without a packet: whoever only looks whether an adapter opens would keep the next program from making its file.
     pub(crate) fn leave(self: &Arc<Self>) {
         let _files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::strong_count(self) == 1 {
-            self.lock().file = None;
+            let mut state = self.lock();
+            if let Some(file) = state.file.take().filter(|_| state.is_new) {
+                self.remove(&file);
+            }
+        }
+    }
+
+    /// Removes the file, if its name still leads to it.
+    fn remove(&self, file: &File) {
+        let here = file.metadata().map(|of| (of.dev(), of.ino())).ok();
+        let there = std::fs::symlink_metadata(&self.path).map(|of| (of.dev(), of.ino())).ok();
+        if here.is_some() && here == there {
+            std::fs::remove_file(&self.path).ok();
         }
     }
 
@@ -163,6 +221,7 @@ impl Output {
         if state.file.is_none() {
             return;
         }
+        state.is_new = false;
         pcapng::packet(&mut state.blocks, interface, self.nanos(at), direction, frame);
         if state.blocks.len() >= BUFFER {
             self.write(state);

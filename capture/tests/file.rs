@@ -313,16 +313,66 @@ fn many_threads() {
     }
 }
 
+fn record(capture: &Capture) {
+    let (src, dst) = (addr("10.0.0.1:1"), addr("10.0.0.2:2"));
+    let datagram = Datagram { src, dst, id: 0, dont_fragment: true, payload: &[] };
+    capture.udp(Instant::now(), Direction::Out, &datagram);
+}
+
 #[test]
-fn a_file_is_replaced_and_belongs_to_its_owner() {
+fn a_file_is_new_and_belongs_to_its_owner() {
     let scratch = scratch();
+    let name = scratch.file.to_str().expect("UTF-8");
     fs::write(&scratch.file, "something else").expect("written");
-    let capture = open(&scratch.file, "x");
-    assert!(read(&scratch.file).packets.is_empty());
-    drop(capture);
+    let error = Capture::open(name, "x").expect_err("it is somebody's");
+    assert!(matches!(error, OpenError::Exists(_)));
+    assert!(error.to_string().ends_with("or write append: before the name"), "{error}");
+    assert_eq!(fs::read(&scratch.file).expect("it is there"), b"something else");
     let fresh = scratch.file.with_extension("fresh");
     let _capture = open(&fresh, "x");
     assert_eq!(fs::metadata(fresh).expect("it is there").permissions().mode() & 0o777, 0o600);
+}
+
+/// A link that somebody else has put there leads to a file that is not theirs to change.
+#[test]
+fn links_are_not_followed() {
+    let scratch = scratch();
+    let (target, link) = (scratch.file.with_extension("target"), scratch.file.with_extension("link"));
+    fs::write(&target, "precious").expect("written");
+    symlink(&target, &link).expect("a link");
+    for prefix in ["", "append:"] {
+        let name = format!("{prefix}{}", link.display());
+        let error = Capture::open(&name, "x").expect_err("a link");
+        assert!(matches!(error, OpenError::NotAFile(_)), "{error}");
+    }
+    fs::remove_file(&target).expect("removed");
+    Capture::open(link.to_str().expect("UTF-8"), "x").expect_err("a link to nothing");
+    assert!(!target.exists());
+}
+
+#[test]
+fn a_file_that_is_there_can_be_gone_on_with() {
+    let scratch = scratch();
+    let earlier = scratch.file.with_extension("earlier");
+    record(&open(&scratch.file, "a"));
+    fs::rename(&scratch.file, &earlier).expect("renamed");
+    let name = format!("append:{}", earlier.display());
+    record(&Capture::open(&name, "b").expect("opens"));
+    let contents = read(&earlier);
+    assert_eq!((contents.sections.len(), contents.packets.len()), (2, 2));
+}
+
+/// As `dat list` opens and closes an adapter.
+#[test]
+fn a_file_without_packets_is_taken_away() {
+    let scratch = scratch();
+    for _ in 0..2 {
+        drop(open(&scratch.file, "x"));
+        assert!(!scratch.file.exists());
+    }
+    record(&open(&scratch.file, "x"));
+    drop(open(&scratch.file, "x"));
+    assert_eq!(read(&scratch.file).packets.len(), 1);
 }
 
 #[test]
@@ -352,7 +402,7 @@ fn what_cannot_be_written_is_said_at_once() {
     assert!(matches!(error(Path::new("/dev/null")), OpenError::NotAFile(_)));
     let dangling = dir.join("dangling");
     symlink("/proc/no/such", &dangling).expect("a link");
-    assert!(matches!(error(&dangling), OpenError::Io { .. }));
+    assert!(matches!(error(&dangling), OpenError::NotAFile(_)));
     assert!(matches!(Capture::open("", "x"), Err(OpenError::Nameless)));
     assert!(matches!(Capture::open("/tmp/%d", "x"), Err(OpenError::Pattern { .. })));
 }

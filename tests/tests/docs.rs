@@ -259,8 +259,7 @@ fn the_workflow_runs() {
                 let step = step
                     .replace("${{ matrix.ia }}", ia)
                     .replace("${{ matrix.net }}", net)
-                    .replace("${{ github.workspace }}", &dir.path().display().to_string())
-                    .replace("/tmp/captures", &at("captures").display().to_string());
+                    .replace("${{ github.workspace }}", &dir.path().display().to_string());
                 let (line, more) = step.split_once('\n').expect("a line");
                 let mut command = Command::new("bash");
                 command.args(["-ec", line]).current_dir(dir.path()).env("DAT_OVERRIDE", "/dev/null");
