@@ -38,6 +38,10 @@ impl Cm {
             Act::Wait => {
                 if let Some(Mad { message: Message::Mra(mra), .. }) = mad {
                     conn.wait(now, mra.service_timeout);
+                    if conn.state == State::RepSent {
+                        // Whoever has seen the REP is there: it is not hurried any more.
+                        conn.deadline = None;
+                    }
                 }
                 return;
             }
@@ -57,6 +61,9 @@ impl Cm {
     fn enter(&mut self, now: Instant, id: u32, to: State, mad: Option<&Mad<'_>>) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         if to != conn.state {
+            if conn.state == State::RepSent {
+                self.half_open.leave(conn.remote.ip());
+            }
             conn.state = to;
             conn.deadline = None;
             if let Some(pending) = conn.pending.take() {
@@ -80,7 +87,13 @@ impl Cm {
                     conn.kept = None;
                     conn.dreq_transaction = mad.map_or(0, |dreq| dreq.transaction);
                 }
-                State::ReqSent | State::ReqRcvd | State::RepSent | State::DreqSent => {}
+                State::RepSent => {
+                    self.half_open.enter(conn.remote.ip());
+                    if let Some(patience) = self.half_open.patience() {
+                        conn.hurry(now, patience);
+                    }
+                }
+                State::ReqSent | State::ReqRcvd | State::DreqSent => {}
             }
             if matches!(to, State::TimeWait | State::Rejected | State::Closed) {
                 self.leave_peer_qp(id);

@@ -13,8 +13,6 @@ pub struct Cfg {
     pub slot: u8,
     /// Not 0, and no other adapter's: peers tell connections apart by it.
     pub ca_guid: u64,
-    /// Random, for transaction IDs that strangers cannot guess.
-    pub secret: u64,
     /// The largest that is taken from callers.
     pub path_mtu: PathMtu,
     /// The same, from callers at the same address, whose packets do not leave the host.
@@ -33,11 +31,10 @@ pub struct Cfg {
 
 impl Cfg {
     /// With Linux's times, at path MTU 4096, for peers that run OFED's uDAPL.
-    pub fn new(slot: u8, ca_guid: u64, secret: u64) -> Self {
+    pub fn new(slot: u8, ca_guid: u64) -> Self {
         Cfg {
             slot,
             ca_guid,
-            secret,
             path_mtu: PathMtu::Octets4096,
             loopback_path_mtu: PathMtu::Octets4096,
             response_timeout: Timeout::new(20),

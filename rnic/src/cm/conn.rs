@@ -107,6 +107,15 @@ impl Conn {
         self.kept = Some(Box::new(Kept { mad, repeat: Some(repeat) }));
     }
 
+    /// The answer to what is repeated is waited for no longer than this. A message that is lost is repeated in time.
+    pub(super) fn hurry(&mut self, now: Instant, patience: Duration) {
+        self.deadline = Some(now + patience);
+        if let Some(repeat) = self.kept.as_mut().and_then(|kept| kept.repeat.as_mut()) {
+            repeat.after = repeat.after.min(patience / 4);
+            repeat.at = repeat.at.min(now + repeat.after);
+        }
+    }
+
     /// Keeps a message for when the peer asks again.
     pub(super) fn keep(&mut self, mad: [u8; MAD_SIZE]) {
         self.kept = Some(Box::new(Kept { mad, repeat: None }));

@@ -42,6 +42,9 @@ pub enum Event {
     Disconnected,
     /// The peer has left the connection without ending it.
     Broken,
+    /// Somebody says that the peer's queue pair is in another connection by now, which may be forged. Ask the peer over
+    /// this connection, and call [`Cm::stale`](super::Cm::stale) if it does not answer.
+    Stale,
     /// Nothing that belongs to the connection can be under way any more: the queue pair number may be used again. It
     /// is told of each queue pair number that [`Cm`](super::Cm) was given, last and even of a connection that was
     /// forgotten.

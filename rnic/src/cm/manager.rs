@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use wire::cm::{IpHeader, Mad, Message, Path, Reason, Rej, Rep, Req, ServiceId, Timeout};
 
 use super::conn::{Conn, Peer};
-use super::ids::Ids;
+use super::half_open::HalfOpen;
+use super::ids::{Ids, Random};
 use super::request::{Listener, PeerQp, RequestKey};
 use super::state::{Input, State};
 use super::{Accept, Cfg, CmError, ConnId, Connect, Ending, Event, Transmit};
@@ -27,6 +28,7 @@ pub struct Cm {
     /// The connections that peers' queue pairs are in, or may be.
     pub(super) by_peer_qp: HashMap<PeerQp, u32>,
     pub(super) listeners: HashMap<u16, Listener>,
+    pub(super) half_open: HalfOpen,
     /// Tells listeners apart: the same port may be listened to again.
     listener_serial: u64,
     /// Those that are kept to repeat a refusal, the oldest first. May name some that are gone.
@@ -42,18 +44,19 @@ impl Cm {
     /// Octets of private data in an acceptance.
     pub const MAX_ACCEPT_PRIVATE: usize = Rep::MAX_PRIVATE;
 
-    /// Without connections.
+    /// Without connections. `random` gives the IDs, which strangers must not be able to guess.
     ///
     /// # Panics
     /// If the slot is not below 128.
-    pub fn new(cfg: Cfg) -> Self {
+    pub fn new(cfg: Cfg, random: Random) -> Self {
         Cm {
-            ids: Ids::new(cfg.slot, cfg.secret),
+            ids: Ids::new(cfg.slot, random),
             cfg,
             conns: HashMap::new(),
             by_request: HashMap::new(),
             by_peer_qp: HashMap::new(),
             listeners: HashMap::new(),
+            half_open: HalfOpen::default(),
             listener_serial: 0,
             refused: VecDeque::new(),
             timers: BTreeSet::new(),
@@ -205,6 +208,12 @@ impl Cm {
     /// An RC packet has come for the connection's queue pair: that stands for an RTU that was lost.
     pub fn established_by_data(&mut self, now: Instant, id: ConnId) {
         self.apply(now, id.0, Input::Data, None);
+    }
+
+    /// The peer has not answered over a connection of which [`Event::Stale`] was told: it has left that.
+    /// [`Event::Broken`] follows, and the peer's queue pair may be in another connection.
+    pub fn stale(&mut self, now: Instant, id: ConnId) {
+        self.apply(now, id.0, Input::Stale, None);
     }
 
     /// The peer's host says that nobody takes packets of RoCE there (ICMP, port unreachable): repeating is of no use.

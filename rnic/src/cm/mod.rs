@@ -24,16 +24,20 @@
 //! | `request` | new REQs: who may connect; what of them is answered without a trace |
 //! | `conn` | one connection: who is at its ends, what it says, when it says it again |
 //! | `event` | what the consumer is told |
+//! | `half_open` | how many acceptances may wait for their RTU, and for how long |
 //! | `ids` | communication and transaction IDs |
 //!
 //! Nothing is believed that does not come from a connection's peer, that is from its address, with the IDs and for a
-//! DREQ the queue pair number of the connection. All that strangers can make this keep is a request for each place of
-//! a listener's backlog, and a number of refusals.
+//! DREQ the queue pair number of the connection. A REQ that names a queue pair in use proves nothing, since anybody who
+//! has had a connection with its adapter may know what is in it: the peer is asked first ([`Event::Stale`]). All that
+//! strangers can make this keep is a request for each place of a listener's backlog, acceptances that wait for their
+//! RTU (`half_open`), and a number of refusals.
 
 mod act;
 mod call;
 mod conn;
 mod event;
+mod half_open;
 mod ids;
 mod manager;
 mod receive;
@@ -42,6 +46,7 @@ pub mod state;
 
 pub use call::{Accept, Cfg, CmError, Connect, Ending, Transmit};
 pub use event::{Accepted, Event, Request};
+pub use ids::Random;
 pub use manager::Cm;
 
 /// A connection of a [`Cm`], by its communication ID.

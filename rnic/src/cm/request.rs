@@ -77,7 +77,10 @@ impl Cm {
             self.apply(now, id, Input::Req, Some(mad));
             return;
         }
-        let caller = match self.admit(now, from, to, req) {
+        if self.half_open.is_full(from) {
+            return;
+        }
+        let caller = match self.admit(from, to, req) {
             Ok(caller) => caller,
             Err(Refusal { reason, ari }) => {
                 let rej = Rej {
@@ -131,23 +134,18 @@ impl Cm {
         self.events.push_back((ConnId(id), Event::Request(Box::new(request))));
     }
 
-    /// Whether a peer's queue pair is in a connection, which it has left if it comes with another. That ends; until it
-    /// has ended, the peer is refused.
-    pub(super) fn is_stale(&mut self, now: Instant, peer_qp: PeerQp) -> bool {
-        if let Some(&id) = self.by_peer_qp.get(&peer_qp) {
-            self.apply(now, id, Input::Stale, None);
+    /// Whether a peer's queue pair is in a connection. If it comes with another it has left that, or somebody else says
+    /// so: the consumer finds out ([`Event::Stale`]), and the peer is refused until the connection has ended.
+    pub(super) fn is_in_use(&mut self, peer_qp: PeerQp) -> bool {
+        let Some(&id) = self.by_peer_qp.get(&peer_qp) else { return false };
+        if self.conns.get(&id).is_some_and(|conn| conn.state == State::Established) {
+            self.events.push_back((ConnId(id), Event::Stale));
         }
-        self.by_peer_qp.contains_key(&peer_qp)
+        true
     }
 
     /// Whether a REQ that is not known makes sense and somebody takes it.
-    fn admit<'a>(
-        &mut self,
-        now: Instant,
-        from: IpAddr,
-        to: IpAddr,
-        req: &Req<'a>,
-    ) -> Result<Caller<'a>, Refusal> {
+    fn admit<'a>(&mut self, from: IpAddr, to: IpAddr, req: &Req<'a>) -> Result<Caller<'a>, Refusal> {
         if req.local_id == 0 {
             return Err(Reason::INVALID_COMM_ID.into());
         }
@@ -166,7 +164,10 @@ impl Cm {
             return Err(Reason::INVALID_GID.into());
         }
 
-        if self.is_stale(now, (from, req.ca_guid, req.qpn)) {
+        if !self.listeners.contains_key(&port) {
+            return Err(Reason::INVALID_SERVICE_ID.into());
+        }
+        if self.is_in_use((from, req.ca_guid, req.qpn)) {
             return Err(Reason::STALE_CONNECTION.into());
         }
         let listener = self.listeners.get(&port).ok_or(Reason::INVALID_SERVICE_ID)?;

@@ -49,7 +49,7 @@ pub enum Input {
     Drep,
     /// An RC packet came for its queue pair.
     Data,
-    /// The peer uses its queue pair for another connection.
+    /// The peer's queue pair is said to be in another connection, and the peer has not answered over this one.
     Stale,
     /// The consumer accepts.
     Accept,
@@ -146,11 +146,8 @@ pub const fn effect(state: State, input: Input) -> Option<Effect> {
         (Dreq, TimeWait) => (state, &[SendDrep]),
         (Drep, DreqSent) => (TimeWait, &[Tell(News::Disconnected)]),
 
-        // The request has been given up, or the DREQ is not needed any more.
-        (Stale, ReqRcvd) => (Rejected, &[Tell(News::Withdrawn)]),
-        (Stale, RepSent) => (DreqSent, &[SendDreq, Tell(News::AcceptFailed)]),
-        (Stale, Established) => (DreqSent, &[SendDreq, Tell(News::Broken)]),
-        (Stale, DreqSent | DreqRcvd) => (TimeWait, &[Tell(News::Disconnected)]),
+        // Said once: nobody answers to it. In other states the connection ends by itself if its peer has left.
+        (Stale, Established) => (TimeWait, &[SendDreq, Tell(News::Broken)]),
 
         (Accept, ReqRcvd) => (RepSent, &[SendKept]),
         (Reject, ReqRcvd) => (Rejected, &[SendKept]),
@@ -168,6 +165,10 @@ pub const fn effect(state: State, input: Input) -> Option<Effect> {
         (Exhausted, DreqSent | DreqRcvd) => (TimeWait, &[Tell(News::Disconnected)]),
 
         (Deadline, ReqSent) => (Closed, &[SendRej(Reason::TIMEOUT), Tell(News::TimedOut)]),
+        // Many wait for an RTU (`half_open`). As where the consumer disconnects.
+        (Deadline, RepSent) => {
+            (DreqSent, &[RefuseReq(Reason::NO_RESOURCES), SendDreq, Tell(News::AcceptFailed)])
+        }
         // Neither the consumer nor the peer asks for it any more.
         (Deadline, ReqRcvd) => (Closed, &[RefuseReq(Reason::NO_RESOURCES), Tell(News::Withdrawn)]),
         // The consumer need not wait; the peer is asked for some time yet.

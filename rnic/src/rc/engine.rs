@@ -1,6 +1,6 @@
 //! The engine of an established connection: queue pair on one side, packets on the other.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use wire::rocev2::{Bth, NakCode, Packet, PathMtu, Psn, RnrTimer};
 
@@ -54,6 +54,9 @@ pub enum Failure {
     /// The peer is silent, whatever is sent again.
     #[error("the peer does not answer")]
     Silent,
+    /// The peer is silent when it is [asked](Rc::challenge) whether it still has the connection.
+    #[error("the peer does not answer, and its queue pair is said to be in another connection")]
+    Stale,
     /// The peer has no receive posted, however long we wait.
     #[error("the peer had no receive buffer each time it was asked")]
     ReceiverNotReady,
@@ -83,6 +86,8 @@ pub struct Stats {
     pub duplicates: u64,
     /// Of these, requests behind one that is missing.
     pub out_of_order: u64,
+    /// Of these, answers to nothing that is in flight.
+    pub unexpected: u64,
     /// Of these, NAKs for a PSN sequence error.
     pub rx_sequence_naks: u64,
     /// Of these, RNR NAKs.
@@ -101,7 +106,7 @@ pub struct Stats {
 
 impl Stats {
     /// Names and values, in the same order for all.
-    pub fn list(&self) -> [(&'static str, u64); 13] {
+    pub fn list(&self) -> [(&'static str, u64); 14] {
         [
             ("packets-sent", self.tx_packets),
             ("packets-sent-again", self.repeated),
@@ -109,6 +114,7 @@ impl Stats {
             ("packets-received", self.rx_packets),
             ("packets-received-again", self.duplicates),
             ("packets-out-of-order", self.out_of_order),
+            ("answers-unexpected", self.unexpected),
             ("sequence-naks-received", self.rx_sequence_naks),
             ("rnr-naks-received", self.rx_rnr_naks),
             ("requests-served", self.rx_messages),
@@ -273,6 +279,44 @@ impl Rc {
         self.alive()?;
         let Rc { work, requester, stats, .. } = self;
         requester.expire(work, now, stats).map_err(|failure| self.fail(failure))
+    }
+
+    /// The peer's queue pair is said to be in another connection: asks the peer whether it still has this one. It is asked
+    /// again by [`ask_again`](Self::ask_again). If it does not answer, [`expire`](Self::expire) fails with
+    /// [`Failure::Stale`].
+    pub fn challenge(&mut self, now: Instant, burst: &mut Burst) {
+        if self.failure.is_none() {
+            self.requester.challenge(now);
+            self.ask_again(now, burst);
+        }
+    }
+
+    /// At [`deadline`](Self::deadline): adds the question of [`challenge`](Self::challenge), if it is to be asked again.
+    pub fn ask_again(&mut self, now: Instant, burst: &mut Burst) {
+        if self.failure.is_none() && self.requester.ask(&self.path, now, burst) {
+            self.stats.tx_packets += 1;
+        }
+    }
+
+    /// For how long nothing new has been acknowledged, if something is in flight.
+    pub fn quiet_for(&self, now: Instant) -> Option<Duration> {
+        self.requester.clocks.quiet_for(now)
+    }
+
+    /// The peer does not answer, but is known to live: it is stopped, or the network is down for a while. For two ACK timeouts
+    /// the connection does not fail for its silence, whatever the retries.
+    pub fn peer_lives(&mut self, now: Instant) {
+        self.requester.peer_lives(now);
+    }
+
+    /// Whether a packet is the next one of the peer's requests, or the answer to one in flight. Who has not seen the
+    /// connection's packets has to guess its number.
+    pub fn expects(&self, packet: &Packet<'_>) -> bool {
+        let (opcode, psn) = (packet.bth.opcode, packet.bth.psn);
+        match opcode.is_response() {
+            true => self.requester.is_awaited(psn) || self.requester.answers_challenge(psn),
+            false => opcode.is_request() && psn == self.responder.expected,
+        }
     }
 
     /// The peer takes its leave: it takes nothing new, but may have taken what it has not acknowledged. That is sent again until

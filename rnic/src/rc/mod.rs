@@ -9,12 +9,14 @@
 //! | `messages` | carrying them out: from packets to memory and completions |
 //! | `answers` | the peer's READs and atomic operations: their responses, also when it asks again |
 //! | [`rest`] | what this side still answers when it has ended the connection |
+//! | `challenge` | asking an idle peer whether it still has the connection |
 //! | `pace` | the window, and the clocks of a requester that hears nothing |
 //! | [`burst`] | datagrams on their way out |
 //! | [`wheel`] | the deadlines of all queue pairs of an adapter |
 
 mod answers;
 pub mod burst;
+mod challenge;
 pub mod engine;
 mod messages;
 mod pace;

@@ -131,7 +131,11 @@ pub(super) struct Clocks {
     retries_left: u8,
     /// While something is in flight: since when nothing new was acknowledged, or since the last retry.
     since: Option<Instant>,
-    /// The same, or since the last probe.
+    /// The same, whatever was tried since.
+    quiet_since: Instant,
+    /// The peer is known to have lived at this time, although it did not answer.
+    lived_at: Option<Instant>,
+    /// As `since`, or since the last probe.
     probed: Instant,
     /// Since then.
     probes: u32,
@@ -165,6 +169,8 @@ impl Clocks {
             retries,
             retries_left: retries,
             since: None,
+            quiet_since: now,
+            lived_at: None,
             probed: now,
             probes: 0,
             repeated: now,
@@ -229,6 +235,17 @@ impl Clocks {
         }
         self.retries_left = self.retries;
         (self.since, self.probed, self.probes) = (Some(now), now, 0);
+        (self.quiet_since, self.lived_at) = (now, None);
+    }
+
+    /// For how long nothing new has been acknowledged, if something is in flight.
+    pub(super) fn quiet_for(&self, now: Instant) -> Option<Duration> {
+        self.since.map(|_| now.saturating_duration_since(self.quiet_since))
+    }
+
+    /// The peer does not answer, but lives, as others know: for two timeouts the retries do not count.
+    pub(super) fn peer_lives(&mut self, now: Instant) {
+        self.lived_at = Some(now);
     }
 
     /// The peer takes its leave, and waits until this side has done so too.
@@ -245,6 +262,11 @@ impl Clocks {
     /// Packets are sent again: their acknowledgements say nothing about a round trip.
     pub(super) fn forget_sample(&mut self) {
         self.sample = None;
+    }
+
+    /// How long an answer is waited for, and how often a request is sent again without one.
+    pub(super) fn patience(&self) -> (Duration, u8) {
+        (self.timeout.unwrap_or(PROBE_MAX), self.retries)
     }
 
     /// Less than this after a packet was sent again, what comes is about the first time.
@@ -265,10 +287,11 @@ impl Clocks {
             return Some(Overdue::Parted);
         }
         if self.timeout.is_some_and(|timeout| now >= since + timeout) {
-            if self.retries_left == 0 {
+            let lives = self.lived_at.zip(self.timeout).is_some_and(|(at, timeout)| now <= at + 2 * timeout);
+            if self.retries_left == 0 && !lives {
                 return Some(Overdue::Exhausted);
             }
-            self.retries_left -= 1;
+            self.retries_left = self.retries_left.saturating_sub(1);
             (self.since, self.probed, self.probes) = (Some(now), now, 0);
             return Some(Overdue::Retry);
         }

@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use wire::rocev2::{PathMtu, Psn};
 
+use super::challenge::Challenge;
 use super::engine::{Failure, RcCfg, Stats};
 use super::pace::{Clocks, Overdue, Window};
 use crate::qp::{self, Work, Wqe};
@@ -50,6 +51,7 @@ pub(super) struct Requester {
     pub(super) clocks: Clocks,
     loss: Option<Loss>,
     leave: Leave,
+    pub(super) challenge: Option<Challenge>,
 }
 
 /// Whether the peer takes its leave.
@@ -127,6 +129,7 @@ impl Requester {
             clocks: Clocks::new(cfg.ack_timeout, cfg.retries, now),
             loss: None,
             leave: Leave::No,
+            challenge: None,
         }
     }
 
@@ -235,6 +238,7 @@ impl Requester {
         }
         while self.awaited.pop_front_if(|end| !end.is_after(self.oldest.psn)).is_some() {}
         (self.rnr_wait, self.rnr_left, self.loss) = (None, self.rnr_retries, None);
+        self.challenge = None;
         self.window.acknowledged(packets, self.oldest.psn);
         self.clocks.acknowledged(self.oldest.psn, self.oldest.psn == self.fresh, now);
     }
@@ -310,12 +314,27 @@ impl Requester {
         }
     }
 
+    /// The peer does not answer, but is known to live.
+    pub(super) fn peer_lives(&mut self, now: Instant) {
+        self.clocks.peer_lives(now);
+        if let Some(challenge) = &mut self.challenge {
+            challenge.peer_lives();
+        }
+    }
+
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.rnr_wait.or_else(|| self.clocks.deadline())
+        let requests = self.rnr_wait.or_else(|| self.clocks.deadline());
+        match &self.challenge {
+            None => requests,
+            Some(challenge) => Some(requests.map_or(challenge.due(), |at| at.min(challenge.due()))),
+        }
     }
 
     /// A deadline may have passed.
     pub(super) fn expire(&mut self, work: &mut Work, now: Instant, stats: &mut Stats) -> Result<(), Failure> {
+        if self.challenge.as_ref().is_some_and(|challenge| challenge.is_lost(now)) {
+            return Err(Failure::Stale);
+        }
         if let Some(until) = self.rnr_wait {
             if now >= until {
                 self.rnr_wait = None;

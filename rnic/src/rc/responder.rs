@@ -17,7 +17,7 @@ const TAKEN_MAX: u32 = 64;
 /// The responder's state.
 pub(super) struct Responder {
     /// The number of the next request packet.
-    expected: Psn,
+    pub(super) expected: Psn,
     /// Requests completed, modulo 2^24.
     pub(super) msn: u32,
     /// The message in hand.

@@ -23,6 +23,11 @@ impl Requester {
     ) -> Result<(), Failure> {
         let (psn, mtu) = (packet.bth.psn, path.mtu);
         if !self.is_awaited(psn) {
+            if self.answers_challenge(psn) {
+                self.challenge = None;
+            } else {
+                stats.unexpected += 1;
+            }
             return Ok(());
         }
         let syndrome = match packet.extension {

@@ -107,6 +107,76 @@ fn a_forged_message_changes_nothing() {
     }
 }
 
+/// A REQ that names the queue pair of somebody's connection, as anybody can write one: it ends nothing, and is not heeded at
+/// all where nobody listens.
+#[test]
+fn a_forged_request_ends_no_connection() {
+    let mut pair = Pair::new();
+    let [a, b] = pair.connected();
+    pair.cms[A].listen(PORT + 1, 4).unwrap();
+    for (side, id) in [(A, a), (B, b)] {
+        let peer = pair.cms[side].conns[&id.0].peer;
+        let before = snapshot(&pair.cms[side]);
+        for (port, is_asked) in [(PORT + u16::from(side == A), true), (PORT + 7, false)] {
+            let mut forger = Cm::new(Cfg::new(9, peer.ca_guid), super::random(1));
+            let (local, remote) =
+                (SocketAddr::new(address(1 - side), 1), SocketAddr::new(address(side), port));
+            forger.connect(pair.now, &Connect { local, remote, qpn: peer.qpn, ..call() }).unwrap();
+            let req = forger.poll_transmit().unwrap();
+            pair.cms[side].receive(pair.now, req.from, req.to, &req.mad).unwrap();
+            assert_eq!(snapshot(&pair.cms[side]), before);
+            let asked = [(id, Event::Stale)];
+            assert_eq!(pair.told(side), if is_asked { &asked[..] } else { &[] });
+            pair.cms[side].poll_transmit().expect("a refusal");
+            assert_eq!(pair.cms[side].poll_transmit(), None);
+        }
+    }
+}
+
+/// Callers that are accepted and never answer: each newcomer waits for less time, so that the queue pairs of a server with
+/// sixteen are free again after a second; and no address has more than its share.
+#[test]
+fn callers_that_never_answer() {
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 200).unwrap();
+    let req = |cm: &mut Cm, n: u32, now| {
+        let mut forger = Cm::new(Cfg::new(1, u64::from(n) + 1), super::random(n.into()));
+        let local = SocketAddr::new(address(A), 1);
+        forger.connect(now, &Connect { local, qpn: n << 7 | 1, ..call() }).unwrap();
+        let req = forger.poll_transmit().unwrap();
+        cm.receive(now, req.from, req.to, &req.mad).unwrap();
+    };
+    let accept = |pair: &mut Pair, qpn| {
+        let (id, _) = pair.request();
+        pair.accept(id, qpn);
+        while pair.cms[B].poll_transmit().is_some() {}
+    };
+    for n in 0..16 {
+        req(&mut pair.cms[B], n, pair.now);
+        accept(&mut pair, n + 1);
+    }
+    let failed =
+        |told: &[(ConnId, Event)]| told.iter().filter(|(_, event)| *event == Event::AcceptFailed).count();
+    pair.lose = vec!["B:REP"; 1000];
+    pair.lose.extend(["B:REJ4"; 1000]);
+    pair.pass(2 * SECOND);
+    assert_eq!(failed(&pair.told(B)), 9);
+    pair.pass(6 * SECOND);
+    assert_eq!(failed(&pair.told(B)), 6);
+
+    for n in 0..2 * half_open::MOST_PER_SOURCE as u32 {
+        req(&mut pair.cms[B], 100 + n, pair.now);
+        if half_open::MOST_PER_SOURCE as u32 > n + 1 {
+            accept(&mut pair, 100 + n);
+        }
+    }
+    // The one that is left of the first sixteen counts.
+    assert_eq!(pair.told(B), []);
+    assert!(pair.cms[B].half_open.is_full(address(A)));
+    pair.pass(60 * SECOND);
+    assert!(!pair.cms[B].half_open.is_full(address(A)));
+}
+
 /// REQs without end: a listener's backlog is all that they get.
 #[test]
 fn a_flood_of_requests() {
@@ -116,7 +186,7 @@ fn a_flood_of_requests() {
     for n in 0..if cfg!(miri) { 100 } else { 10_000_u32 } {
         let from = SocketAddr::new(IpAddr::from(0x0A01_0000_u32.wrapping_add(n % 500).to_be_bytes()), 1);
         let now = pair.now;
-        let mut caller = Cm::new(Cfg::new(1, u64::from(n) + 1, 0));
+        let mut caller = Cm::new(Cfg::new(1, u64::from(n) + 1), super::random(n.into()));
         caller.connect(now, &Connect { local: from, ..call() }).unwrap();
         let req = caller.poll_transmit().unwrap();
         pair.cms[B].receive(now, req.from, req.to, &req.mad).unwrap();
@@ -138,7 +208,7 @@ fn a_flood_of_refusals() {
     pair.cms[B].listen(PORT, 1).unwrap();
     const REFUSALS: usize = if cfg!(miri) { 20 } else { 3 * act::MAX_REFUSED };
     for n in 0..REFUSALS as u64 {
-        let mut caller = Cm::new(Cfg::new(1, n + 1, 0));
+        let mut caller = Cm::new(Cfg::new(1, n + 1), super::random(n));
         caller.connect(pair.now, &call()).unwrap();
         let req = caller.poll_transmit().unwrap();
         pair.cms[B].receive(pair.now, req.from, req.to, &req.mad).unwrap();

@@ -27,6 +27,12 @@ const B: usize = 1;
 const PORT: u16 = 7174;
 const SECOND: Duration = Duration::from_secs(1);
 
+/// Random numbers that are the same in each run.
+fn random(seed: u64) -> Random {
+    let mut rng = Rng(seed);
+    Box::new(move || rng.next())
+}
+
 /// Two adapters.
 struct Pair {
     now: Instant,
@@ -48,8 +54,10 @@ impl Pair {
     }
 
     fn over(conditions: Conditions) -> Self {
-        let cm =
-            |slot: u8| Cm::new(Cfg::new(slot, 0xA0 + u64::from(slot), conditions.seed ^ u64::from(slot)));
+        let cm = |slot: u8| {
+            let seed = conditions.seed ^ u64::from(slot);
+            Cm::new(Cfg::new(slot, 0xA0 + u64::from(slot)), random(seed))
+        };
         let link = |salt| {
             Link::new(Conditions { seed: conditions.seed.wrapping_mul(31) + salt, ..conditions.clone() })
         };

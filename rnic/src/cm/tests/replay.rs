@@ -96,12 +96,13 @@ impl<'a> Exchange<'a> {
         let (passive_id, passive_guid) = rep.map_or((1 << 7, 1), |rep| (rep.local_id, rep.ca_guid));
         let now = Instant::now();
         let mut cms = [(req.local_id, req.ca_guid), (passive_id, passive_guid)].map(|(id, ca_guid)| {
-            let mut cm = Cm::new(Cfg {
+            let cfg = Cfg {
                 target_ack_delay: rep.map_or(Timeout::new(0), |rep| rep.target_ack_delay),
-                ..Cfg::new(id as u8 & 0x7F, ca_guid, 0)
-            });
-            cm.ids.start_with(id);
-            cm
+                ..Cfg::new(id as u8 & 0x7F, ca_guid)
+            };
+            // The first communication ID is the capture's.
+            let (mut first, mut rest) = (Some(u64::from(id >> 7)), random(1));
+            Cm::new(cfg, Box::new(move || first.take().unwrap_or_else(&mut rest)))
         });
         let port = req.service.tcp_port().unwrap();
         let (ip, private) = IpHeader::parse(req.private).unwrap();

@@ -1,5 +1,6 @@
 //! What the requester sends, and what it does with answers made by hand, or with none.
 
+mod challenge;
 mod leave;
 mod responses;
 mod waiting;

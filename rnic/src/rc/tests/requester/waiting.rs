@@ -243,3 +243,54 @@ fn a_loss_halves_the_window_and_it_grows_again() {
     bench.ack(acked - 1);
     assert_eq!(bench.sent().len(), 64, "and no further");
 }
+
+/// A peer that is known to live is asked for as long as that is known, and for two timeouts more.
+#[test]
+fn a_peer_that_lives_is_waited_for() {
+    let mut bench = Bench::with(|cfg| cfg.retries = 2);
+    bench.side.post(send(1, &[]));
+    bench.sent();
+    let (start, known) = (bench.now, 20 * TIMEOUT);
+    let failed = loop {
+        if bench.now - start <= known {
+            bench.side.rc.peer_lives(bench.now);
+        }
+        let quiet = bench.side.rc.quiet_for(bench.now).unwrap();
+        assert_eq!(quiet, bench.now - start);
+        if let Err(failure) = bench.wait() {
+            break failure;
+        }
+        assert!(!bench.sent().is_empty(), "it asks each time");
+    };
+    assert_eq!(failed, Failure::Silent);
+    let lasted = bench.now - start;
+    assert!(known + 2 * TIMEOUT <= lasted && lasted <= known + 4 * TIMEOUT, "{lasted:?}");
+    assert_eq!(bench.over(), [(1, WcStatus::Transport)]);
+}
+
+/// When it answers at last, everything is as it was: its silence has used up no retries.
+#[test]
+fn a_peer_that_was_silent_for_long_goes_on() {
+    let mut bench = Bench::with(|cfg| cfg.retries = 2);
+    for id in 0..2 {
+        bench.side.post(send(id, &[]));
+        bench.sent();
+        let start = bench.now;
+        while bench.now - start < 15 * TIMEOUT {
+            bench.side.rc.peer_lives(bench.now);
+            bench.wait().unwrap();
+            bench.sent();
+        }
+        bench.ack(id as u32);
+        assert_eq!(bench.side.rc.quiet_for(bench.now), None);
+    }
+    assert_eq!(bench.done(), ok([0, 1]));
+    // Nobody knows anything of it any more: as often as was agreed on.
+    bench.side.post(send(2, &[]));
+    bench.sent();
+    let start = bench.now;
+    while bench.wait().is_ok() {
+        bench.sent();
+    }
+    assert_eq!(bench.now - start, 3 * TIMEOUT);
+}
