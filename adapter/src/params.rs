@@ -15,6 +15,7 @@
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use dat_core::{Error, OpenError};
@@ -112,6 +113,26 @@ pub fn on(value: &str) -> Result<bool, String> {
         _ => Err("expected on or off".into()),
     }
 }
+
+/// The value of `timeout`, which providers have that find out themselves that a peer is gone: how long an answer is waited for
+/// before a peer is asked again.
+pub fn timeout(value: &str) -> Result<Duration, String> {
+    match value.parse() {
+        Ok(ms) if TIMEOUTS.contains(&ms) => Ok(Duration::from_millis(ms)),
+        _ => Err(format!("expected {} to {} milliseconds", TIMEOUTS.start(), TIMEOUTS.end())),
+    }
+}
+
+/// The value of `retries`: how often a peer is asked again.
+pub fn retries(value: &str) -> Result<u8, String> {
+    match value.parse() {
+        Ok(n) if n <= MAX_RETRIES => Ok(n),
+        _ => Err(format!("expected 0 to {MAX_RETRIES}")),
+    }
+}
+
+const TIMEOUTS: RangeInclusive<u64> = 32..=600_000;
+const MAX_RETRIES: u8 = 7;
 
 /// Where there is but one processor, polling keeps from it whoever is to send the message.
 fn default_spin(processors: libc::c_long) -> Duration {

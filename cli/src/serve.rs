@@ -4,7 +4,8 @@
 use std::io::{BufRead, BufReader, Read, Write, stdout};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,8 @@ pub(crate) const PORT: u16 = 7471;
 const PLAN: u64 = 64 << 10;
 /// Calls that are served at a time.
 const CALLS: usize = 32;
+/// Callers that have not said what they ask for, at a time.
+const SILENT: usize = 64;
 /// Somebody who calls knows what to ask for.
 const HESITATION: Duration = Duration::from_secs(10);
 /// When nothing has come for so long, the caller's host is asked whether it is there.
@@ -68,6 +71,32 @@ impl Read for Timely<'_> {
     }
 }
 
+/// Callers that have not said what they ask for. One more, and the oldest of the address that has the most is sent away: so
+/// callers that never say anything keep nobody else out.
+#[derive(Default)]
+struct Silent(Mutex<Vec<(IpAddr, Arc<TcpStream>)>>);
+
+impl Silent {
+    fn enter(&self, call: &Arc<TcpStream>) {
+        let Ok(address) = call.peer_addr().map(|peer| peer.ip()) else { return };
+        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.push((address, Arc::clone(call)));
+        if calls.len() > SILENT {
+            let count = |of: IpAddr| calls.iter().filter(|(address, _)| *address == of).count();
+            let most = calls.iter().map(|(address, _)| count(*address)).max();
+            if let Some(oldest) = calls.iter().position(|(address, _)| Some(count(*address)) == most) {
+                // Whoever reads from it goes on, and ends.
+                let _ = calls.remove(oldest).1.shutdown(Shutdown::Both);
+            }
+        }
+    }
+
+    fn leave(&self, call: &Arc<TcpStream>) {
+        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.retain(|(_, of)| !Arc::ptr_eq(of, call));
+    }
+}
+
 /// Serves until it is killed.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     crate::say_mistakes();
@@ -92,38 +121,51 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         let verb = if options.adapters.len() == 1 { "serves" } else { "serve" };
         writeln!(stdout(), "{names} {verb} at {here}")?;
     }
-    let calls = Arc::new(());
+    let (served, silent) = (Arc::new(AtomicUsize::new(0)), Arc::new(Silent::default()));
     for call in listener.incoming() {
-        let (Ok(call), adapters, token) = (call, options.adapters.clone(), Arc::clone(&calls)) else {
-            continue;
-        };
+        let Ok(call) = call.map(Arc::new) else { continue };
+        silent.enter(&call);
+        let (caller, waiting) = (Arc::clone(&call), Arc::clone(&silent));
+        let (adapters, served) = (options.adapters.clone(), Arc::clone(&served));
         let answer = move || {
-            let served = match Arc::strong_count(&token) - 1 {
-                ..=CALLS => serve(&call, adapters),
-                _ => Err(anyhow!("{CALLS} others are served here at the moment")),
-            };
-            if let Err(error) = served {
+            let asked = hear(&caller);
+            waiting.leave(&caller);
+            let result = asked.and_then(|asked| {
+                let others = served.fetch_add(1, Ordering::Relaxed);
+                let result = match others < CALLS {
+                    true => serve(&caller, asked, adapters),
+                    false => Err(anyhow!("{CALLS} others are served here at the moment")),
+                };
+                served.fetch_sub(1, Ordering::Relaxed);
+                result
+            });
+            if let Err(error) = result {
                 let said = serde_json::to_string(&Said::Failed(format!("{error:#}"))).unwrap_or_default();
                 // Who has gone does not want to know.
-                let _ = writeln!(&call, "{said}");
+                let _ = writeln!(&*caller, "{said}");
             }
-            let _ = call.shutdown(Shutdown::Both);
+            let _ = caller.shutdown(Shutdown::Both);
         };
         // Where there is no thread for it, the call ends at once.
-        let _ = thread::Builder::new().spawn(answer);
+        if thread::Builder::new().spawn(answer).is_err() {
+            silent.leave(&call);
+        }
     }
     Ok(true)
 }
 
-fn serve(call: &TcpStream, mut adapters: Vec<String>) -> Result<()> {
+/// What a caller asks for.
+fn hear(call: &TcpStream) -> Result<Plan> {
     // A caller whose host has gone says nothing, for ever.
     let probes = TcpKeepalive::new().with_time(LIFE).with_interval(LIFE).with_retries(3);
     SockRef::from(call).set_tcp_keepalive(&probes)?;
     let mut line = String::new();
     let timely = Timely { call, until: Instant::now() + HESITATION };
     BufReader::new(timely.take(PLAN)).read_line(&mut line)?;
-    let asked: Plan =
-        serde_json::from_str(&line).context("this is the port of `dat serve`, which dat ping calls")?;
+    serde_json::from_str(&line).context("this is the port of `dat serve`, which dat ping calls")
+}
+
+fn serve(call: &TcpStream, asked: Plan, mut adapters: Vec<String>) -> Result<()> {
     let is_sound = match &asked.work {
         Work::Ping(work) => work.is_sound(),
         Work::Bench(work) => work.is_sound(asked.adapters.len()),

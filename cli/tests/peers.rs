@@ -129,6 +129,19 @@ fn another_host_answers_where_dat_serve_runs() {
     }
 }
 
+/// Callers that never say anything hold nothing that others need.
+#[test]
+fn silent_callers_keep_nobody_out() {
+    let server = Server::start();
+    let silent: Vec<_> = (0..200).map(|_| TcpStream::connect(server.at).expect("it listens")).collect();
+    let host = server.at.to_string();
+    let output =
+        dat(&["ping", &host, "--count", "10", "--interval", "0", "--json"]).output().expect("it starts");
+    let document: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+    assert!(times(&document).is_sorted());
+    drop(silent);
+}
+
 /// What the server answers to these words.
 fn tell(server: &Server, words: &str) -> String {
     let mut stream = TcpStream::connect(server.at).expect("it listens");

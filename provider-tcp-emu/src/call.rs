@@ -1,6 +1,7 @@
 //! The passive side before a queue pair is involved: service points, and those who call at them.
 
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use adapter::Table;
@@ -14,10 +15,11 @@ use socket2::Socket;
 use crate::connection::Connection;
 use crate::engine::{Key, Kit, Sink, Timer, Upcall};
 use crate::linger::Lingerers;
+use crate::silent::Silent;
 use crate::socket::{self, Moved};
 
-/// Callers that have not said what they want, in all; one more is refused.
-const MAX_READING: usize = 1024;
+/// Callers that are taken at a time before others get their turn.
+const BURST: usize = 64;
 /// How long a service point rests when there are no file descriptors left.
 const REST: Duration = Duration::from_millis(100);
 /// A setup frame is read in pieces of at most this many octets.
@@ -28,8 +30,7 @@ const PIECE: usize = 512 + 20;
 pub(crate) struct Calls {
     doors: Table<Door>,
     callers: Table<Caller>,
-    /// Of the callers, those whose request the consumer has.
-    asking: usize,
+    silent: Silent,
     last_id: u64,
 }
 
@@ -114,9 +115,10 @@ impl Calls {
         self.last_id
     }
 
-    /// Takes all who wait at a service point.
+    /// Takes those who wait at a service point.
     pub(crate) fn answer_door(&mut self, kit: &mut Kit, index: usize) {
-        while let Some(door) = self.doors.get_mut(index) {
+        for _ in 0..BURST {
+            let Some(door) = self.doors.get_mut(index) else { return };
             match door.socket.accept4(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) {
                 Ok((socket, _)) => self.admit(kit, index, socket),
                 Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return,
@@ -129,9 +131,12 @@ impl Calls {
                 Err(_) => {}
             }
         }
+        if let Some(door) = self.doors.get_mut(index) {
+            kit.set_timer(Key::Door(index), &mut door.timer, Some(Instant::now()));
+        }
     }
 
-    /// A service point has rested.
+    /// A service point has rested, or others have had their turn.
     pub(crate) fn reopen_door(&mut self, kit: &mut Kit, index: usize) {
         if let Some(door) = self.doors.get_mut(index) {
             door.timer = Timer::default();
@@ -141,13 +146,15 @@ impl Calls {
 
     fn admit(&mut self, kit: &mut Kit, door: usize, socket: Socket) {
         let Some(door_id) = self.doors.get_mut(door).map(|d| d.id) else { return };
-        let Ok((peer, local)) = socket::tune(&socket, kit.params.cc.as_deref()) else { return };
+        let Ok((peer, local)) = socket::tune(&socket, kit.params.cc.as_deref(), kit.params.patience) else {
+            return;
+        };
         let mut socket = Connection::new(socket);
         socket.begin_record(kit.context.capture(), local, peer, Direction::In);
-        let key = Key::Caller(self.callers.next_index());
-        if self.callers.len() - self.asking >= MAX_READING
-            || kit.context.watch(key, &socket, READ_WRITE).is_err()
-        {
+        let descriptor = socket.as_raw_fd();
+        let index = self.callers.next_index();
+        let key = Key::Caller(index);
+        if kit.context.watch(key, &socket, READ_WRITE).is_err() {
             return socket.reset();
         }
         let deadline = Instant::now() + REQUEST_TIMEOUT;
@@ -156,6 +163,10 @@ impl Calls {
         let state = State::Reading(Responder::new(deadline));
         let id = self.new_id();
         self.callers.insert(Caller { socket, peer, local, door, door_id, id, state, timer });
+        self.silent.add(peer.ip(), index);
+        if let Some(oldest) = self.silent.one_too_many(descriptor) {
+            self.give_up_caller(kit, oldest);
+        }
     }
 
     /// Reads what a caller has to say.
@@ -191,7 +202,7 @@ impl Calls {
         let call = CallId { index, id: caller.id };
         let Some(asked) = kit.context.request(call) else { return self.give_up_caller(kit, index) };
         door.unanswered += 1;
-        self.asking += 1;
+        self.silent.remove(caller.peer.ip(), index);
         kit.set_timer(Key::Caller(index), &mut caller.timer, None);
         let private = request.private().to_vec();
         caller.state = State::Asking(request);
@@ -208,7 +219,6 @@ impl Calls {
             door.unanswered -= 1;
         }
         let State::Asking(request) = state else { return None };
-        self.asking -= 1;
         Some(Accepted { socket, peer, local, request })
     }
 
@@ -235,6 +245,7 @@ impl Calls {
     /// Sends a refusal and closes.
     fn send_off(&mut self, kit: &mut Kit, lingerers: &mut Lingerers, index: usize, reply: &[u8]) {
         let Some(mut caller) = self.callers.remove(index) else { return };
+        self.silent.remove(caller.peer.ip(), index);
         kit.set_timer(Key::Caller(index), &mut caller.timer, None);
         // The first octets of a socket always find room; if not, the peer sees it closed.
         caller.socket.send_bytes(reply);
@@ -252,6 +263,7 @@ impl Calls {
     /// Refuses a caller who has said nothing, or nothing sensible.
     pub(crate) fn give_up_caller(&mut self, kit: &mut Kit, index: usize) {
         if let Some(mut caller) = self.callers.remove(index) {
+            self.silent.remove(caller.peer.ip(), index);
             kit.set_timer(Key::Caller(index), &mut caller.timer, None);
             kit.context.unwatch(&caller.socket);
             caller.socket.reset();

@@ -344,7 +344,7 @@ impl Link {
                 self.end(kit, lingerers, end);
             }
             Phase::Up(up) => {
-                up.window.expire(now, &up.socket);
+                up.window.expire(now, &up.socket, kit.params.patience);
                 match up.gate.expire(now) {
                     Ok(nudge) if up.gate.is_open() => {
                         if nudge {

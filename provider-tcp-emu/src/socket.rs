@@ -16,8 +16,28 @@ use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 /// Connections within the host get the first of these that the system allows: bbr, where it is the system's default,
 /// paces, which halves the bandwidth of a loopback.
 const LOCAL_CONGESTION_CONTROL: [&[u8]; 2] = [b"cubic", b"reno"];
-/// A peer on another host that answers nothing for this long is gone.
-const SILENCE: Duration = Duration::from_secs(60);
+/// How long a peer on another host may answer nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Patience {
+    /// Until it is asked, and asked again.
+    pub(crate) timeout: Duration,
+    /// How often it is asked again.
+    pub(crate) retries: u8,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Patience { timeout: Duration::from_secs(10), retries: 5 }
+    }
+}
+
+impl Patience {
+    /// After this it is gone.
+    pub(crate) fn silence(self) -> Duration {
+        self.timeout * (u32::from(self.retries) + 1)
+    }
+}
+
 /// Calls that wait in the kernel while this process is busy; how many wait for the consumer is counted elsewhere.
 const KERNEL_BACKLOG: i32 = 4096;
 
@@ -99,7 +119,11 @@ fn stream(addr: SocketAddr) -> io::Result<Socket> {
 static SYSTEM_CONGESTION_CONTROL: OnceLock<Vec<u8>> = OnceLock::new();
 
 /// Sets the options of a connected socket; returns its peer's and its own address. None of the options is vital.
-pub(crate) fn tune(socket: &Socket, cc: Option<&str>) -> io::Result<(SocketAddr, SocketAddr)> {
+pub(crate) fn tune(
+    socket: &Socket,
+    cc: Option<&str>,
+    patience: Patience,
+) -> io::Result<(SocketAddr, SocketAddr)> {
     let (peer, local) = addresses(socket)?;
     socket.set_tcp_nodelay(true)?;
     let same_host = is_same_host(peer, local);
@@ -116,16 +140,19 @@ pub(crate) fn tune(socket: &Socket, cc: Option<&str>) -> io::Result<(SocketAddr,
     }
     // Within the host, the kernel itself says when a peer has gone; a stopped one (in a debugger) may take its time.
     if !same_host {
-        watch_peer(socket);
+        watch_peer(socket, patience);
     }
     Ok((peer, local))
 }
 
 /// Has TCP find out that the peer's host has died, also while nothing is sent.
-pub(crate) fn watch_peer(socket: &Socket) {
-    let probes = TcpKeepalive::new().with_time(SILENCE).with_interval(SILENCE / 6).with_retries(6);
+pub(crate) fn watch_peer(socket: &Socket, patience: Patience) {
+    // TCP counts these in seconds.
+    let every = Duration::from_secs(patience.timeout.as_millis().div_ceil(1000) as u64);
+    let retries = u32::from(patience.retries) + 1;
+    let probes = TcpKeepalive::new().with_time(every).with_interval(every).with_retries(retries);
     socket.set_tcp_keepalive(&probes).ok();
-    limit_wait(socket, true);
+    limit_wait(socket, Some(patience));
 }
 
 /// Whether a connection stays within the host.
@@ -160,10 +187,10 @@ pub(crate) fn unsent(socket: &Socket) -> Unsent {
     }
 }
 
-/// Whether a peer that has no room for what it is sent is given up after [`SILENCE`], as one that does not answer is. (TCP makes
-/// no difference: TCP_USER_TIMEOUT counts for both.)
-pub(crate) fn limit_wait(socket: &Socket, limited: bool) {
-    socket.set_tcp_user_timeout(limited.then_some(SILENCE)).ok();
+/// Whether a peer that has no room for what it is sent is given up, as one that does not answer is. (TCP makes no difference:
+/// TCP_USER_TIMEOUT counts for both.)
+pub(crate) fn limit_wait(socket: &Socket, limit: Option<Patience>) {
+    socket.set_tcp_user_timeout(limit.map(Patience::silence)).ok();
 }
 
 /// Whether the system knows a congestion control and lets this process use it.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use dat_core::mem_transport::contract::rig::{DEPTH, End, Event, Rig, Service, outcomes, pattern};
 use dat_core::provider::{Close, Connect, Provider, Queue, Transport, WcStatus};
 use provider_tcp_emu::{Tcp, TcpEmu};
+use rustix::process::{Resource, getrlimit};
 
 /// What siw sends as initiator: no peer-to-peer model, one RDMA read each way.
 const REQUEST: &[u8] = b"MPA ID Req Frame\x10\x02\x00\x04\x00\x01\x00\x01";
@@ -330,6 +331,40 @@ fn noise_at_the_door_is_ignored() {
 }
 
 /// Noise behind a proper setup ends that connection, and nothing else.
+/// Callers that never say anything do not keep out one that does: the oldest of them goes.
+#[test]
+fn silent_callers_make_room() {
+    let ours = open();
+    let rig = Rig { a: &ours, b: &ours };
+    let service = Service::new(rig.b, 8);
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let most = (limit / 4).min(1024) as usize;
+    let mut silent: Vec<_> = (0..most + 8)
+        .map(|_| {
+            let stream = call(service.port(rig.b));
+            rig.a.progress();
+            stream
+        })
+        .collect();
+    // The first have gone; the kernel takes callers before the adapter does.
+    rig.until("the end of the oldest", || {
+        silent[0].set_nonblocking(true).expect("a socket");
+        let mut octet = [0];
+        match silent[0].read(&mut octet) {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => None,
+            _ => Some(()),
+        }
+    });
+    let mut stranger = call(service.port(rig.b));
+    stranger.write_all(REQUEST).expect("request");
+    let (request, ..) = service.request(&rig);
+    let end = End::new(rig.a);
+    end.qp.accept(request, b"", DEPTH).expect("accept");
+    assert!(matches!(rig.next("the connection", &end.log), Event::Established { .. }));
+    assert_eq!(read::<24>(&mut stranger), REPLY);
+    drop(silent);
+}
+
 #[test]
 fn noise_in_a_connection_ends_it() {
     let t = open();

@@ -82,7 +82,7 @@ impl Link {
                 Ok(true) => {}
                 Err(e) => return self.fail(kit, refusal(&e)),
             }
-            match socket::tune(socket, kit.params.cc.as_deref()) {
+            match socket::tune(socket, kit.params.cc.as_deref(), kit.params.patience) {
                 Ok((peer, local)) => {
                     socket.begin_record(kit.context.capture(), local, peer, Direction::Out);
                 }

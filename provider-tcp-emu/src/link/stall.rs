@@ -15,13 +15,13 @@ use super::up::{Received, Up};
 use super::{End, Link, Loss, Phase, Progress};
 use crate::engine::{Kit, Upcall};
 use crate::linger::Lingerers;
-use crate::socket::{self, Unsent};
+use crate::socket::{self, Patience, Unsent};
 
 /// How long messages that came before the peer's end wait for receives. Then the consumer is told of the end: it may be waiting
 /// for that and for nothing else.
 const AFTER_END: Duration = Duration::from_secs(3);
-/// How often TCP is asked whether a peer on another host has room. Less than half of what TCP lets it be without.
-const WINDOW_TICK: Duration = Duration::from_secs(20);
+/// So often TCP is asked whether a peer on another host has room, within what it lets the peer be without.
+const LOOKS: u32 = 3;
 
 /// What is to be known while the stream is stalled.
 #[derive(Default)]
@@ -63,8 +63,8 @@ impl Window {
     }
 
     /// TCP is to be asked from now on.
-    fn watch(&mut self, now: Instant) {
-        *self = Window::LookAt(now + WINDOW_TICK);
+    fn watch(&mut self, now: Instant, patience: Patience) {
+        *self = Window::LookAt(now + patience.silence() / LOOKS);
     }
 
     pub(super) fn deadline(self) -> Option<Instant> {
@@ -75,13 +75,17 @@ impl Window {
     }
 
     /// A timer has run out.
-    pub(super) fn expire(&mut self, now: Instant, socket: &Socket) {
+    pub(super) fn expire(&mut self, now: Instant, socket: &Socket, patience: Patience) {
         if self.deadline().is_none_or(|at| at > now) {
             return;
         }
         let unsent = socket::unsent(socket);
-        socket::limit_wait(socket, unsent != Unsent::NoRoom);
-        *self = if unsent == Unsent::Nothing { Window::Quiet } else { Window::LookAt(now + WINDOW_TICK) };
+        socket::limit_wait(socket, (unsent != Unsent::NoRoom).then_some(patience));
+        *self = if unsent == Unsent::Nothing {
+            Window::Quiet
+        } else {
+            Window::LookAt(now + patience.silence() / LOOKS)
+        };
     }
 }
 
@@ -167,7 +171,7 @@ impl Link {
     #[cold]
     pub(super) fn watch_window(&mut self, kit: &mut Kit, lingerers: &mut Lingerers) {
         if let Phase::Up(up) = &mut self.phase {
-            up.window.watch(Instant::now());
+            up.window.watch(Instant::now(), kit.params.patience);
         }
         self.renew_timer(kit);
         // Now for what else there is to do.
@@ -208,17 +212,18 @@ mod tests {
         let (mut far, _) = listener.accept().expect("a caller");
         near.set_nonblocking(true).expect("nonblocking");
         let near = Socket::from(near);
-        socket::watch_peer(&near);
+        socket::watch_peer(&near, Patience::default());
         let limit = || near.tcp_user_timeout().expect("an option");
         assert!(limit().is_some());
 
+        let (patience, tick) = (Patience::default(), Patience::default().silence() / LOOKS);
         let mut window = towards(OTHER_HOST, true);
         assert_eq!((window, window.deadline()), (Window::Quiet, None));
         window.sent();
         assert_eq!(window, Window::Sent);
         let start = Instant::now();
         window = Window::LookAt(start);
-        window.expire(start, &near);
+        window.expire(start, &near, patience);
         assert_eq!(window, Window::Quiet, "nothing is under way");
 
         let octets = [7; 1 << 16];
@@ -227,18 +232,18 @@ mod tests {
         while socket::unsent(&near) != Unsent::NoRoom {
             sent += (&near).write(&octets).unwrap_or(0);
         }
-        window = Window::LookAt(start + WINDOW_TICK);
-        window.expire(start, &near);
-        assert_eq!((window, limit().is_some()), (Window::LookAt(start + WINDOW_TICK), true), "not yet");
-        window.expire(start + WINDOW_TICK, &near);
-        assert_eq!((window, limit()), (Window::LookAt(start + 2 * WINDOW_TICK), None));
+        window = Window::LookAt(start + tick);
+        window.expire(start, &near, patience);
+        assert_eq!((window, limit().is_some()), (Window::LookAt(start + tick), true), "not yet");
+        window.expire(start + tick, &near, patience);
+        assert_eq!((window, limit()), (Window::LookAt(start + 2 * tick), None));
 
         // Ten minutes, by the clock that is handed in. TCP's keep-alive goes on, which finds a host that has died.
-        let mut now = start + WINDOW_TICK;
-        while now < start + 30 * WINDOW_TICK {
+        let mut now = start + tick;
+        while now < start + 30 * tick {
             now = window.deadline().expect("there is a next look");
-            window.expire(now, &near);
-            assert_eq!((window, limit()), (Window::LookAt(now + WINDOW_TICK), None));
+            window.expire(now, &near, patience);
+            assert_eq!((window, limit()), (Window::LookAt(now + tick), None));
             assert!(near.keepalive().expect("an option"));
         }
 
@@ -247,7 +252,7 @@ mod tests {
         while socket::unsent(&near) != Unsent::Nothing {
             std::thread::yield_now();
         }
-        window.expire(now + WINDOW_TICK, &near);
+        window.expire(now + tick, &near, patience);
         assert_eq!(
             (window, limit().is_some()),
             (Window::Quiet, true),
