@@ -27,6 +27,7 @@ use crate::link::{Link, Target, Tools, deadline};
 use crate::params::Params;
 use crate::port::{Desk, LESS_PATIENCE, Letter, MORE_PATIENCE, PortError, slot_of};
 use crate::route::Route;
+use crate::scout::Word;
 use crate::socket::{Datagrams, Habits, RxBatch};
 use crate::station::{GSI, Neighbour, Owner, Station, random};
 
@@ -283,9 +284,10 @@ impl Engine {
                     let station = &mut stations[station];
                     let link = station.qpns.find(qpn).and_then(|link| links.get_mut(link));
                     match link {
-                        Some(link) if link.is_from(from.ip(), qpn) => {
-                            link.receive(&mut Tools { station, kit, now }, &packet);
-                        }
+                        Some(link) => match link.peer(from, qpn) {
+                            Some(_) => link.receive(&mut Tools { station, kit, now }, from, &packet),
+                            None => kit.foreign += 1,
+                        },
                         None if qpn == GSI => manage(station, from, &packet, now),
                         _ => {}
                     }
@@ -298,17 +300,24 @@ impl Engine {
         }
     }
 
-    /// Hosts have said that nobody has the port there.
-    fn read_refusals(&mut self, index: usize, now: Instant) {
+    /// Hosts have said that nobody has the port there, or that they live.
+    fn read_words_of_hosts(&mut self, index: usize, now: Instant) {
         let Engine { stations, links, kit, rx, .. } = self;
         let Some(station) = stations.get_mut(index) else { return };
-        let refusals = station.scout.as_ref().map_or(Vec::new(), |scout| scout.refusals(rx));
-        for refusal in refusals {
+        let words = station.scout.as_ref().map_or(Vec::new(), |scout| scout.words(rx));
+        for word in words {
+            let refusal = match word {
+                Word::Refused(refusal) => refusal,
+                Word::Lives(host) => {
+                    station.hosts.answers(host, now);
+                    continue;
+                }
+            };
             if let Some(&Owner::Link(link)) = station.owners.get(&refusal.id)
                 && let Some(link) = links.get_mut(link)
                 && link.has_asked(&refusal)
             {
-                link.peer_is_gone(&mut Tools { station, kit, now });
+                link.is_refused(&mut Tools { station, kit, now });
             }
         }
         self.settle_messages(index, now);
@@ -345,10 +354,13 @@ fn take_in(tools: &mut Tools<'_>, links: &mut Table<Link>, calls: &Calls, datagr
         let Some(qpn) = dest_qpn(datagram) else { continue };
         let link = tools.station.qpns.find(qpn).and_then(|link| links.get_mut(link));
         let checked = match link {
-            Some(link) => match link.peer(from.ip(), qpn) {
+            Some(link) => match link.peer(from, qpn) {
                 Some(peer) => peer.check(ours, from, place, datagram),
                 // Not from its peer: forged, or late.
-                None => continue,
+                None => {
+                    tools.kit.foreign += 1;
+                    continue;
+                }
             },
             None => check_strangers(ours, from, place, datagram),
         };
@@ -356,7 +368,7 @@ fn take_in(tools: &mut Tools<'_>, links: &mut Table<Link>, calls: &Calls, datagr
         tools.station.line.received(tools.now, from, ip, datagram);
         let Ok(packet) = Packet::parse(octets) else { continue };
         match tools.station.qpns.find(qpn).and_then(|link| links.get_mut(link)) {
-            Some(link) => link.receive(tools, &packet),
+            Some(link) => link.receive(tools, from, &packet),
             None => stray(tools, calls, from, octets, &packet),
         }
     }
@@ -487,7 +499,7 @@ unsafe impl adapter::Engine for Engine {
                 self.admit(station);
             }
             Key::Lifeline { station, number } => self.neighbour_is_gone(station, number, now),
-            Key::Scout(station) => self.read_refusals(station, now),
+            Key::Scout(station) => self.read_words_of_hosts(station, now),
         }
     }
 
@@ -519,7 +531,7 @@ unsafe impl adapter::Engine for Engine {
         }
         for index in 0..self.stations.len() {
             let station = &mut self.stations[index];
-            station.line.go_on(&station.port.socket, now);
+            station.line.go_on(now);
             station.port.go_on(now);
             if station.cm.deadline().is_some_and(|at| at <= now) {
                 station.cm.expire(now);
@@ -553,7 +565,9 @@ unsafe impl adapter::Engine for Engine {
     fn counters(&mut self) -> Vec<(&'static str, u64)> {
         let mut counts = self.kit.past.clone();
         self.links.iter().for_each(|link| link.count(&mut counts));
-        counts.into_list()
+        let mut list = counts.into_list();
+        list.push(("packets-from-elsewhere", self.kit.foreign));
+        list
     }
 
     fn remove_qp(&mut self, qp: usize) {
@@ -777,7 +791,7 @@ impl Drop for Engine {
     fn drop(&mut self) {
         self.part();
         for station in &mut self.stations {
-            station.line.flush(&station.port.socket);
+            station.line.flush();
         }
     }
 }

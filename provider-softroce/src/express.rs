@@ -17,31 +17,23 @@ use crate::socket::{Sent, Udp};
 /// The way.
 pub(crate) struct Express {
     socket: Udp,
-    from: SocketAddr,
     icrc: Icrc,
     /// The identification of the next packet.
     next_id: u16,
 }
 
 impl Express {
-    /// To an address of this host. None: this kernel does not number packets as expected.
-    pub(crate) fn to(address: SocketAddr) -> Option<Self> {
-        let mut from = address;
-        from.set_port(0);
-        let socket = Udp::bind_alone(from).ok()?;
-        socket.connect(address).ok()?;
-        let next_id = match address {
-            SocketAddr::V4(_) => next_id(&socket, from)?,
+    /// From a port that other sockets of ours send from, too, to an address of this host. None: this kernel does not number
+    /// packets as expected.
+    pub(crate) fn new(from: SocketAddr, to: SocketAddr) -> Option<Self> {
+        let socket = Udp::bind_to_send(from, to).ok()?;
+        socket.connect(to).ok()?;
+        let next_id = match to {
+            SocketAddr::V4(_) => next_id(&socket, SocketAddr::new(from.ip(), 0))?,
             // Nothing in IPv6's header depends on it.
             SocketAddr::V6(_) => 0,
         };
-        let from = socket.local_addr().ok()?;
-        Some(Express { socket, from, icrc: Icrc::new(from, address)?, next_id })
-    }
-
-    /// The sender of what leaves here.
-    pub(crate) fn from(&self) -> SocketAddr {
-        self.from
+        Some(Express { socket, icrc: Icrc::new(from, to)?, next_id })
     }
 
     /// Writes the ICRC of the next packet into it; says the packet's identification.
@@ -79,7 +71,10 @@ mod tests {
     fn packets_are_numbered_as_the_kernel_does() {
         let target = Udp::bind_alone("127.0.0.1:0".parse().expect("an address")).expect("a socket");
         let address = target.local_addr().expect("bound");
-        let mut express = Express::to(address).expect("this kernel does");
+        let sender =
+            Udp::bind_to_send("127.0.0.1:0".parse().expect("an address"), address).expect("a socket");
+        let from = sender.local_addr().expect("bound");
+        let mut express = Express::new(from, address).expect("this kernel does");
         let (mut batch, mut habits) = (RxBatch::new(), Habits::default());
         for _ in 0..5 {
             let mut datagram = [7; 80];
@@ -87,11 +82,9 @@ mod tests {
             assert!(express.send(&datagram));
             assert!(target.receive(&mut batch, &mut habits));
             let arrived = batch.get(0).expect("a datagram");
-            assert_eq!((arrived.from, arrived.octets), (express.from(), &datagram[..]));
-            let (_, ip) = Icrc::new(express.from(), address)
-                .expect("one family")
-                .recover(id, &datagram)
-                .expect("sealed");
+            assert_eq!((arrived.from, arrived.octets), (from, &datagram[..]));
+            let (_, ip) =
+                Icrc::new(from, address).expect("one family").recover(id, &datagram).expect("sealed");
             assert_eq!(ip.id, id);
         }
         // The kernel shows the header of the sixth, to wherever it goes.
@@ -104,7 +97,11 @@ mod tests {
     #[test]
     fn a_socket_that_fails_is_not_used_again() {
         let target = Udp::bind_alone("127.0.0.1:0".parse().expect("an address")).expect("a socket");
-        let mut express = Express::to(target.local_addr().expect("bound")).expect("a way");
+        let address = target.local_addr().expect("bound");
+        let sender =
+            Udp::bind_to_send("127.0.0.1:0".parse().expect("an address"), address).expect("a socket");
+        let from = sender.local_addr().expect("bound");
+        let mut express = Express::new(from, address).expect("a way");
         drop(target);
         // The first is what the answer is about that nobody has the port.
         express.send(&[0; 80]);

@@ -9,6 +9,7 @@
 //! | `selftest` | whether this host's IP headers are what the ICRC needs |
 //! | `route` | which address, and which path MTU, leads to a peer |
 //! | `scout` | whether anybody at all has the port on a peer's host |
+//! | `hosts` | whether the hosts of peers that do not answer live |
 //! | `express` | a quicker way to peers at the same address |
 //! | `line` | packets to and from a socket: ICRC, batches, the emulated network, captures |
 //! | `station` | an address in use: its port, its line, its connection manager |
@@ -22,6 +23,7 @@
 mod calls;
 mod engine;
 mod express;
+mod hosts;
 mod kernel;
 mod line;
 mod link;

@@ -1,5 +1,10 @@
-//! Packets to and from a socket: their ICRC, batches, the emulated network, captures.
+//! Packets on their way out: the socket that they leave from, their ICRC, batches, the emulated network; and what is checked
+//! of those that come.
+//!
+//! They do not leave from port 4791, but from one that the system has picked at random: together with a connection's
+//! numbers it has to be guessed by whoever would forge a packet, and no other user of this host can send from it.
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::Instant;
 
@@ -13,7 +18,11 @@ use crate::socket::{MAX_BATCH, MAX_SEGMENTS, Udp};
 
 /// What is between an address's engine and its socket.
 pub(crate) struct Line {
+    /// Where peers send to.
     address: SocketAddr,
+    sender: Udp,
+    /// Where all packets come from.
+    source: SocketAddr,
     /// Whether batches leave with one call.
     gso: bool,
     /// The quicker way to this very address, once there is a peer.
@@ -38,18 +47,40 @@ pub(crate) struct Peer {
     /// Where the last ones came from, and the checksum of such packets. Each queue pair may have a port of its own.
     source: SocketAddr,
     here: Icrc,
+    /// One of them was right: no others will come from elsewhere.
+    source_is_known: bool,
     /// The peer counts its packets, as kernels do: the number expected next. None: it is as ours, see [`crate::socket`].
     next_id: Option<u16>,
 }
 
 impl Peer {
-    /// None: it is of the other family.
-    pub(crate) fn new(ours: SocketAddr, address: SocketAddr) -> Option<Self> {
-        let (there, here) = (Icrc::new(ours, address)?, Icrc::new(address, ours)?);
-        Some(Peer { address, there, source: address, here, next_id: None })
+    /// `source`: where our packets come from, `ours`: where its packets go. None: it is of the other family.
+    pub(crate) fn new(source: SocketAddr, ours: SocketAddr, address: SocketAddr) -> Option<Self> {
+        let (there, here) = (Icrc::new(source, address)?, Icrc::new(address, ours)?);
+        Some(Peer { address, there, source: address, here, source_is_known: false, next_id: None })
     }
 
-    /// Checks a datagram of its, the `place`-th of a batch, and gives the packet in it.
+    /// Whether a packet from there can be one of the peer's.
+    #[inline]
+    pub(crate) fn may_send_from(&self, from: SocketAddr) -> bool {
+        from == self.source || !self.source_is_known && from.ip() == self.address.ip()
+    }
+
+    /// Whether it is not known yet where its packets come from.
+    #[inline]
+    pub(crate) fn is_new(&self) -> bool {
+        !self.source_is_known
+    }
+
+    /// A right packet has come from there, and so all others will.
+    pub(crate) fn comes_from(&mut self, ours: SocketAddr, from: SocketAddr) {
+        if let Some(here) = Icrc::new(from, ours) {
+            (self.source, self.here, self.source_is_known) = (from, here, true);
+        }
+    }
+
+    /// Checks a datagram from where it [may send from](Self::may_send_from), the `place`-th of a batch, and gives the packet
+    /// in it.
     #[inline]
     pub(crate) fn check<'a>(
         &mut self,
@@ -87,27 +118,35 @@ impl Line {
         gso: bool,
         conditions: &Conditions,
         capture: Option<Capture>,
-    ) -> Self {
+    ) -> io::Result<Self> {
         let net = (!conditions.is_off()).then(|| netem::Link::new(conditions.clone()));
-        Line { address, gso, express: None, net, capture }
+        let mut any = address;
+        any.set_port(0);
+        let sender = Udp::bind_to_send(any, address)?;
+        let source = sender.local_addr()?;
+        Ok(Line { address, sender, source, gso, express: None, net, capture })
+    }
+
+    /// Where its packets come from.
+    pub(crate) fn source(&self) -> SocketAddr {
+        self.source
     }
 
     /// There is a connection with this peer.
     pub(crate) fn expect(&mut self, peer: SocketAddr) {
         if peer == self.address && self.express.is_none() && self.gso && self.net.is_none() {
-            self.express = Express::to(peer);
+            self.express = Express::new(self.source, peer);
         }
     }
 
     /// Sends the packets of a burst to a peer, and empties it.
-    pub(crate) fn send(&mut self, socket: &Udp, to: &Peer, burst: &mut Burst, now: Instant) {
+    pub(crate) fn send(&mut self, to: &Peer, burst: &mut Burst, now: Instant) {
         let (mut first, mut from) = (0, 0);
         while let Some(&size) = burst.lens().get(first) {
             let size = usize::from(size);
             let (packets, octets) = self.run(&burst.lens()[first..]);
             let run = &mut burst.bytes_mut()[from..from + octets];
             let mut express = self.express.as_mut().filter(|_| packets == 1 && to.address == self.address);
-            let source = express.as_ref().map_or(self.address, |express| express.from());
             for (id, datagram) in (0..).zip(run.chunks_mut(size)) {
                 let id = match &mut express {
                     Some(express) => express.seal(datagram),
@@ -117,7 +156,7 @@ impl Line {
                     }
                 };
                 if let Some(capture) = &self.capture {
-                    record(capture, now, Direction::Out, [source, to.address], id, datagram);
+                    record(capture, now, Direction::Out, [self.source, to.address], id, datagram);
                 }
             }
             // What does not leave is as good as lost, and is sent again in its time.
@@ -129,7 +168,7 @@ impl Line {
                     }
                 }
                 (None, None) => {
-                    socket.send(to.address, run, size);
+                    self.sender.send(to.address, run, size);
                 }
             }
             (first, from) = (first + packets, from + octets);
@@ -156,17 +195,17 @@ impl Line {
     }
 
     /// Sends what has come through the emulated network.
-    pub(crate) fn go_on(&mut self, socket: &Udp, now: Instant) {
+    pub(crate) fn go_on(&mut self, now: Instant) {
         let Some(net) = &mut self.net else { return };
         while let Some(Flying { to, datagram }) = net.receive(now) {
-            socket.send(to, &datagram, datagram.len());
+            self.sender.send(to, &datagram, datagram.len());
         }
     }
 
     /// Sends all that is in the emulated network.
-    pub(crate) fn flush(&mut self, socket: &Udp) {
+    pub(crate) fn flush(&mut self) {
         while let Some(at) = self.deadline() {
-            self.go_on(socket, at);
+            self.go_on(at);
         }
     }
 

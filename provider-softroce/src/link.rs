@@ -18,6 +18,7 @@ use adapter::{Counts, Shared};
 use dat_core::provider::ReadDepth;
 use mio::Interest;
 use rnic::cm::{Accept, Accepted, ConnId, Connect, Event, Request};
+use rnic::rc::Failure;
 use rnic::{Arrival, Work};
 use wire::cm::{Reason, Timeout};
 use wire::rocev2::{Operation, Packet, PathMtu, Psn};
@@ -117,22 +118,13 @@ impl Link {
         }
     }
 
-    /// The peer, if there is a connection of ours with this number, and it is at this address.
+    /// The peer, if there is a connection of ours with this number, and its packets can come from there.
     #[inline]
-    pub(crate) fn peer(&mut self, from: IpAddr, qpn: u32) -> Option<&mut Peer> {
+    pub(crate) fn peer(&mut self, from: SocketAddr, qpn: u32) -> Option<&mut Peer> {
         match &mut self.phase {
-            Phase::Up(up) if up.conn.qpn == qpn && up.peer.address.ip() == from => Some(&mut up.peer),
-            Phase::Parting(of) if of.conn.qpn == qpn && of.peer.address.ip() == from => Some(&mut of.peer),
+            Phase::Up(up) if up.conn.qpn == qpn && up.peer.may_send_from(from) => Some(&mut up.peer),
+            Phase::Parting(of) if of.conn.qpn == qpn && of.peer.may_send_from(from) => Some(&mut of.peer),
             _ => None,
-        }
-    }
-
-    /// Whether there is.
-    pub(crate) fn is_from(&self, from: IpAddr, qpn: u32) -> bool {
-        match &self.phase {
-            Phase::Up(up) => up.conn.qpn == qpn && up.peer.address.ip() == from,
-            Phase::Parting(of) => of.conn.qpn == qpn && of.peer.address.ip() == from,
-            _ => false,
         }
     }
 
@@ -145,13 +137,13 @@ impl Link {
         }
     }
 
-    /// Whether that is an answer to what it has asked last, as the side that has called.
+    /// Whether that is an answer to what it has asked last.
     pub(crate) fn has_asked(&self, refusal: &Refusal) -> bool {
         let asked = match &self.phase {
             Phase::Dialing(dialing) => Some((dialing.target.to.ip(), GSI)),
             // The peer has answered a call since, whatever was said of that.
-            Phase::Up(up) => up.has_called().then_some((up.peer.address.ip(), up.peer_qpn)),
-            Phase::Parting(parting) => parting.has_called.then_some((parting.peer.address.ip(), GSI)),
+            Phase::Up(up) => Some((up.peer.address.ip(), up.peer_qpn)),
+            Phase::Parting(parting) => Some((parting.peer.address.ip(), GSI)),
             Phase::Idle(_) | Phase::Ended(_) | Phase::Between => None,
         };
         asked == Some((refusal.host, refusal.qpn)) && self.conn() == Some(refusal.id)
@@ -246,8 +238,7 @@ impl Link {
             other => return self.phase = other,
         };
         let Dialing { work, target, call, .. } = *dialing;
-        let far = tools.station.far(target.to.ip());
-        let ((mut conn, rq_psn), peer) = match (call, Peer::new(tools.station.address(), far)) {
+        let ((mut conn, rq_psn), peer) = match (call, tools.station.peer(target.to.ip())) {
             (Some(call), Some(peer)) => (call, peer),
             _ => {
                 self.finish(work);
@@ -266,8 +257,8 @@ impl Link {
             rq_psn,
             // What was offered is held, whatever the peer makes of it.
             depth: ReadDepth { incoming: target.depth.incoming, ..depth },
-            ack_timeout: ACK_TIMEOUT,
-            retries: RETRIES,
+            ack_timeout: tools.station.timeout.unwrap_or(ACK_TIMEOUT),
+            retries: tools.station.retries.unwrap_or(RETRIES),
             rnr_retries: answer.rnr_retry_count,
         };
         let mut up = Up::new(self.index, work, terms, conn, peer, tools);
@@ -325,8 +316,8 @@ fn call(
         path_mtu: target.mtu,
         responder_resources: target.depth.incoming as u8,
         initiator_depth: target.depth.outgoing as u8,
-        ack_timeout: ACK_TIMEOUT,
-        retry_count: RETRIES,
+        ack_timeout: station.timeout.unwrap_or(ACK_TIMEOUT),
+        retry_count: station.retries.unwrap_or(RETRIES),
         rnr_retry_count: RNR_RETRIES,
         srq: work.has_srq(),
         private: &target.private,
@@ -356,9 +347,8 @@ impl Link {
         depth: ReadDepth,
     ) {
         let Tools { station, now, .. } = tools;
-        let far = station.far(request.from.ip());
-        let (Some(peer), Some(qpn)) = (Peer::new(station.address(), far), station.qpns.assign(self.index))
-        else {
+        let ip = request.from.ip();
+        let (Some(peer), Some(qpn)) = (station.peer(ip), station.qpns.assign(self.index)) else {
             station.cm.reject(*now, id, Reason::NO_QP, &[]).ok();
             return self.answer_nobody(tools.kit);
         };
@@ -392,15 +382,15 @@ impl Link {
             sq_psn: request.starting_psn,
             rq_psn,
             depth,
-            ack_timeout: request.ack_timeout,
-            retries: request.retry_count,
+            ack_timeout: station.timeout.unwrap_or(request.ack_timeout),
+            retries: station.retries.unwrap_or(request.retry_count),
             rnr_retries: request.rnr_retry_count,
         };
         let mut up = Up::new(
             self.index,
             work,
             terms,
-            Conn { station: index, id, qpn, peer: (far.ip(), slot_of(request.qpn)) },
+            Conn { station: index, id, qpn, peer: (ip, slot_of(request.qpn)) },
             peer,
             tools,
         );
@@ -447,19 +437,34 @@ impl Link {
             Event::Disconnecting => self.peer_leaves(tools),
             Event::Disconnected => self.disconnected(tools),
             Event::Broken => self.end(tools, End::Broken(Breach::Left)),
+            Event::Stale => self.challenge(tools),
             Event::Request(_) | Event::Released { .. } => {}
         }
     }
 
-    /// A packet for it has come, from its peer's address.
+    /// The peer's queue pair is said to be in another connection.
+    fn challenge(&mut self, tools: &mut Tools<'_>) {
+        if let Phase::Up(up) = &mut self.phase {
+            up.rc.challenge(tools.now, &mut tools.kit.burst);
+            tools.station.send(&up.peer, &mut tools.kit.burst, tools.now);
+            tools.kit.wheel.set(self.index, up.rc.deadline());
+        }
+    }
+
+    /// A packet for it has come, from where its peer's can come from.
     #[inline]
-    pub(crate) fn receive(&mut self, tools: &mut Tools<'_>, packet: &Packet<'_>) {
-        // The consumer hears of the connection before it hears of a message: the RTU may be lost, or have come with the packet.
-        if let Phase::Up(up) = &self.phase
-            && !up.announced
+    pub(crate) fn receive(&mut self, tools: &mut Tools<'_>, from: SocketAddr, packet: &Packet<'_>) {
+        if let Phase::Up(up) = &mut self.phase
+            && (up.peer.is_new() || !up.announced)
+            && up.rc.expects(packet)
         {
-            tools.station.cm.established_by_data(tools.now, up.conn.id);
-            self.established(tools);
+            up.peer.comes_from(tools.station.address(), from);
+            // The consumer hears of the connection before it hears of a message: the RTU may be lost, or have come with the
+            // packet.
+            if !up.announced {
+                tools.station.cm.established_by_data(tools.now, up.conn.id);
+                self.established(tools);
+            }
         }
         let up = match &mut self.phase {
             Phase::Up(up) => up,
@@ -595,16 +600,29 @@ impl Link {
     /// A time is over.
     pub(crate) fn expire(&mut self, tools: &mut Tools<'_>) {
         let Phase::Up(up) = &mut self.phase else { return };
-        let silences = |up: &Up| up.rc.stats().probes + up.rc.stats().timeouts;
-        let before = silences(up);
+        let before = up.rc.stats();
+        if let Some(quiet) = up.rc.quiet_for(tools.now)
+            && tools.station.lives(up.conn.peer, quiet, tools.now)
+        {
+            up.rc.peer_lives(tools.now);
+        }
         match up.rc.expire(tools.now) {
             Ok(()) => {
-                if up.has_called() && silences(up) > before {
+                let after = up.rc.stats();
+                if after.probes + after.timeouts > before.probes + before.timeouts {
                     tools.station.ask(up.peer.address, up.conn.id, up.peer_qpn);
                 }
+                if after.timeouts > before.timeouts {
+                    tools.station.knock(up.peer.address, tools.now);
+                }
+                up.rc.ask_again(tools.now, &mut tools.kit.burst);
+                tools.station.send(&up.peer, &mut tools.kit.burst, tools.now);
                 self.transmit(tools);
             }
             Err(failure) => {
+                if failure == Failure::Stale {
+                    tools.station.cm.stale(tools.now, up.conn.id);
+                }
                 up.failure = Some(failure);
                 self.end(tools, End::Broken(failure.into()));
             }

@@ -1,12 +1,10 @@
-//! Whether anybody at all has the port on a peer's host.
+//! Whether anybody at all has the port on a peer's host, and whether the host lives.
 //!
-//! If nobody has, the host answers each datagram with an ICMP error. But where sockets share a port the kernel reports such an
-//! error to one that it picks by the two addresses, hardly ever to the one that has sent. So who asks for a connection, and
-//! who hears nothing over one that it has asked for, also sends a message from a port of its own: one that is an answer to
-//! nothing, so that whoever has the port passes over it.
-//!
-//! The other side does not: the host of who has asked for a connection may let in what belongs to that alone, and refuse the
-//! rest in the same words. For the same reason nothing else is said from that port.
+//! A host answers each datagram to a port that nobody has with an ICMP error. But where sockets share a port the kernel
+//! reports such an error to one that it picks by the two addresses, hardly ever to the one that has sent. So who asks for a
+//! connection, and who hears nothing over one, also sends a message from a port of its own: one that is an answer to nothing,
+//! so that whoever has the port passes over it. And it sends an empty datagram to the port of the discard service, which
+//! hardly anybody has: a host that refuses that one, and not the other, is there, and has somebody who does not answer.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -28,6 +26,18 @@ pub(crate) struct Scout {
 /// Where a message has, behind BTH and DETH, its transaction and the ID of who sends it.
 const TRANSACTION: usize = packet_len(Opcode::DatagramSendOnly, 0) + 8;
 const LOCAL_ID: usize = packet_len(Opcode::DatagramSendOnly, 0) + 24;
+
+/// The discard service's (RFC 863).
+const DISCARD: u16 = 9;
+
+/// What a host has said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// Nobody has the port.
+    Refused(Refusal),
+    /// It is there.
+    Lives(IpAddr),
+}
 
 /// A host has said that nobody has the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,18 +72,28 @@ impl Scout {
         self.socket.send(host, &octets, octets.len());
     }
 
+    /// Asks a peer's host whether it is there.
+    pub(crate) fn knock(&self, host: SocketAddr) {
+        let mut port = host;
+        port.set_port(DISCARD);
+        self.socket.send(port, &[], 1);
+    }
+
     /// What hosts have said since. `unread` is for what nobody has asked for.
-    pub(crate) fn refusals(&self, unread: &mut RxBatch) -> Vec<Refusal> {
-        let mut refusals = Vec::new();
+    pub(crate) fn words(&self, unread: &mut RxBatch) -> Vec<Word> {
+        let mut words = Vec::new();
         self.socket.errors(|back| {
+            if back.refused && back.to.port() == DISCARD {
+                words.push(Word::Lives(back.to.ip()));
+            }
             // The host repeats what it was asked. A program elsewhere would have to guess it.
             let word = |at: usize| Some(u32::from_be_bytes(*back.packet.get(at..)?.first_chunk()?));
             if let (true, Some(qpn), Some(id)) = (back.refused, word(TRANSACTION + 4), word(LOCAL_ID)) {
-                refusals.push(Refusal { host: back.to.ip(), id: ConnId(id), qpn });
+                words.push(Word::Refused(Refusal { host: back.to.ip(), id: ConnId(id), qpn }));
             }
         });
         self.socket.receive(unread, &mut Habits::default());
-        refusals
+        words
     }
 }
 
@@ -99,7 +119,7 @@ mod tests {
             drop(free);
             let (scout, mut unread) = (Scout::new(there).expect("a port"), RxBatch::new());
             scout.ask(there, ConnId(0x0102_0304), 9);
-            assert!(scout.refusals(&mut unread).is_empty());
+            assert!(scout.words(&mut unread).is_empty());
             assert!(taken.receive(&mut unread, &mut Habits::default()));
             let (at, asks) = (scout.address, unread.get(0).expect("a datagram"));
             let icrc = Icrc::new(at, there).expect("one family");
@@ -110,8 +130,13 @@ mod tests {
             assert_eq!((asks.from, message), (at, Message::Drep(drep)));
             let ids = [5, 7].map(ConnId);
             ids.into_iter().for_each(|id| scout.ask(nobody, id, 9));
-            assert_eq!(scout.refusals(&mut unread), ids.map(|id| Refusal { host: nobody.ip(), id, qpn: 9 }));
-            assert!(scout.refusals(&mut unread).is_empty());
+            let refused = ids.map(|id| Word::Refused(Refusal { host: nobody.ip(), id, qpn: 9 }));
+            assert_eq!(scout.words(&mut unread), refused);
+            assert!(scout.words(&mut unread).is_empty());
+            // Where somebody has the port of the discard service, nothing comes.
+            scout.knock(nobody);
+            let words = scout.words(&mut unread);
+            assert!(words.iter().all(|&word| word == Word::Lives(nobody.ip())), "{words:?}");
         }
     }
 }

@@ -1,7 +1,6 @@
 //! An address in use: its share of the port, its line, its connection manager, its queue pairs' numbers.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -14,6 +13,7 @@ use wire::cm::{Dreq, MAD_SIZE, Mad, Message, Req, Timeout};
 use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, Psn, packet_len};
 
 use crate::calls::CallId;
+use crate::hosts::Hosts;
 use crate::line::{Line, Peer};
 use crate::params::Params;
 use crate::port::{Lifeline, Port, PortError, UDP_PORT};
@@ -28,6 +28,10 @@ const RESPONSE_TIMEOUT: Timeout = Timeout::new(17);
 /// How long such a message is under way at most: 67 ms.
 const PACKET_LIFETIME: Timeout = Timeout::new(14);
 
+/// For so long a connection outlasts that its peer does not answer, if the peer's host is there and has the port open: a
+/// process that is stopped, or a network that loses one direction. On this host, for ever.
+const OUTAGE: Duration = Duration::from_secs(12);
+
 /// An address in use.
 pub(crate) struct Station {
     pub(crate) port: Port,
@@ -41,6 +45,11 @@ pub(crate) struct Station {
     pub(crate) neighbours: Table<Neighbour>,
     /// What has come of late.
     pub(crate) habits: Habits,
+    /// What is known of peers' hosts.
+    pub(crate) hosts: Hosts,
+    /// As [`Params`] has it.
+    pub(crate) timeout: Option<Timeout>,
+    pub(crate) retries: Option<u8>,
     /// Looks at the socket that found something.
     pub(crate) good_looks: u32,
     /// The socket has left the poller, since consumers look at it all the time.
@@ -86,23 +95,27 @@ impl Station {
             loopback_path_mtu: loopback.min(params.mtu),
             response_timeout: RESPONSE_TIMEOUT,
             packet_lifetime: PACKET_LIFETIME,
-            ..Cfg::new(port.slot(), guid, random())
+            ..Cfg::new(port.slot(), guid)
         };
         let slot = port.slot();
         // Other stations, and other adapters, lose other packets.
         let seed = params.conditions.seed.wrapping_add(u64::from(slot));
         let conditions = Conditions { seed, ..params.conditions.clone() };
-        let line = Line::new(address, gso, &conditions, capture);
+        let system = |error| PortError::of_sender(address.ip(), error);
+        let line = Line::new(address, gso, &conditions, capture).map_err(system)?;
         let owners = HashMap::new();
         Ok(Station {
             port,
             line,
             scout: Scout::new(address).ok(),
-            cm: Cm::new(cfg),
+            cm: Cm::new(cfg, Box::new(random)),
             owners,
             qpns: Qpns::new(slot),
             neighbours: Table::new(),
             habits: Habits::default(),
+            hosts: Hosts::default(),
+            timeout: params.timeout,
+            retries: params.retries,
             good_looks: 0,
             is_absent: false,
         })
@@ -116,14 +129,14 @@ impl Station {
     #[inline]
     pub(crate) fn send(&mut self, to: &Peer, burst: &mut Burst, now: Instant) {
         if !burst.is_empty() {
-            self.line.send(&self.port.socket, to, burst, now);
+            self.line.send(to, burst, now);
         }
     }
 
     /// Sends what the connection manager has to say.
     pub(crate) fn send_messages(&mut self, burst: &mut Burst, now: Instant) {
         while let Some(message) = self.cm.poll_transmit() {
-            let Some(peer) = Peer::new(self.address(), self.far(message.to)) else { continue };
+            let Some(peer) = self.peer(message.to) else { continue };
             burst.clear();
             if let Some(place) = burst.push(packet_len(Opcode::DatagramSendOnly, MAD_SIZE)) {
                 datagram(&message.mad, self.qpns.next_gsi_psn()).emit(place);
@@ -141,6 +154,24 @@ impl Station {
         // This address is ours.
         if let Some(scout) = self.scout.as_ref().filter(|_| host != self.address()) {
             scout.ask(host, id, qpn);
+        }
+    }
+
+    /// A peer at this address; none: it is of the other family.
+    pub(crate) fn peer(&self, ip: IpAddr) -> Option<Peer> {
+        Peer::new(self.line.source(), self.address(), self.far(ip))
+    }
+
+    /// Whether a peer lives that has not answered for so long.
+    pub(crate) fn lives(&self, peer: (IpAddr, u8), quiet: Duration, now: Instant) -> bool {
+        let is_neighbour = self.neighbours.iter().any(|of| (of.address, of.slot) == peer);
+        is_neighbour || quiet < OUTAGE && self.hosts.lives(peer.0, now)
+    }
+
+    /// Asks whether a peer's host lives, whoever has the port there.
+    pub(crate) fn knock(&mut self, host: SocketAddr, now: Instant) {
+        if let Some(scout) = self.scout.as_ref().filter(|_| self.hosts.may_ask(host.ip(), now)) {
+            scout.knock(host);
         }
     }
 
@@ -201,34 +232,43 @@ pub(crate) fn datagram(mad: &[u8; MAD_SIZE], psn: u32) -> Packet<'_> {
 /// The queue pair of connection management, in every adapter.
 pub(crate) const GSI: u32 = 1;
 
-/// Numbers of queue pairs: the low bits are the slot. The others begin somewhere and count, so that a number is not used
-/// again for long: a peer of an earlier process may still believe in a connection.
+/// Numbers of queue pairs: the low bits are the slot, the others are random, since whoever would forge a packet has to guess
+/// them. A number is not used again for long: a peer of an earlier connection may still believe in it.
 pub(crate) struct Qpns {
     slot: u8,
-    next: u32,
     gsi_psn: u32,
     /// Those in use, and those that nothing may use yet (`None`).
     used: HashMap<u32, Option<usize>>,
+    /// Those that were released last, the oldest first.
+    recent: VecDeque<u32>,
     last: (u32, usize),
 }
 
 const SLOT_BITS: u32 = 7;
+/// Numbers that are not used again yet.
+const RECENT: usize = 1024;
 
 impl Qpns {
     fn new(slot: u8) -> Self {
-        let (next, gsi_psn) = (random() as u32, random() as u32);
-        Qpns { slot, next, gsi_psn, used: HashMap::new(), last: (u32::MAX, 0) }
+        Qpns {
+            slot,
+            gsi_psn: random() as u32,
+            used: HashMap::new(),
+            recent: VecDeque::new(),
+            last: (u32::MAX, 0),
+        }
     }
 
     /// A number for a queue pair; `None`: there are none left.
     pub(crate) fn assign(&mut self, link: usize) -> Option<u32> {
         const NUMBERS: u32 = 1 << (24 - SLOT_BITS);
-        for _ in 1..NUMBERS {
-            self.next = self.next.wrapping_add(1);
-            let number = self.next % NUMBERS;
+        let start = random() as u32 % NUMBERS;
+        // As a rule the first one is free.
+        for number in (start..NUMBERS).chain(0..start) {
             let qpn = number << SLOT_BITS | u32::from(self.slot);
             // 0 and 1 are special, and the last one means all that take part in a multicast.
-            if number != 0 && number != NUMBERS - 1 && !self.used.contains_key(&qpn) {
+            let is_special = number == 0 || number == NUMBERS - 1;
+            if !is_special && !self.used.contains_key(&qpn) && !self.recent.contains(&qpn) {
                 self.used.insert(qpn, Some(link));
                 return Some(qpn);
             }
@@ -261,7 +301,12 @@ impl Qpns {
 
     /// The number may be used again.
     pub(crate) fn release(&mut self, qpn: u32) {
-        self.used.remove(&qpn);
+        if self.used.remove(&qpn).is_some() {
+            if self.recent.len() >= RECENT {
+                self.recent.pop_front();
+            }
+            self.recent.push_back(qpn);
+        }
         self.last.0 = u32::MAX;
     }
 
@@ -271,9 +316,12 @@ impl Qpns {
     }
 }
 
-/// A number that strangers cannot guess.
+/// A number of the system's generator.
 pub(crate) fn random() -> u64 {
-    RandomState::new().hash_one(std::process::id())
+    let mut octets = [0; 8];
+    // So few octets come at once or, right after the start of the system, later: never in part.
+    while rustix::rand::getrandom(&mut octets, rustix::rand::GetRandomFlags::empty()) != Ok(octets.len()) {}
+    u64::from_ne_bytes(octets)
 }
 
 #[cfg(test)]

@@ -30,6 +30,8 @@ const BEHAVIOURS: &[Behaviour] = &[
         "killed_peer",
         &["target"],
     ),
+    built_in("a_peer_that_was_called_may_be_stopped", "stopped_peer", &["called"]),
+    built_in("a_peer_that_has_called_may_be_stopped", "stopped_peer", &["caller"]),
     built_in("suppressed_requests_give_their_places_back", "quiet", &["suppressed"]),
     built_in("requests_without_an_evd_give_their_places_back", "quiet", &["mute"]),
     built_in("requests_that_are_all_suppressed_give_their_places_back", "quiet", &["only"]),

@@ -25,6 +25,8 @@ pub(crate) struct Kit {
     pub(crate) failing: Vec<usize>,
     /// What connections did that are over.
     pub(crate) past: Counts,
+    /// Packets for a queue pair that came from elsewhere than its peer.
+    pub(crate) foreign: u64,
 }
 
 impl Kit {
@@ -38,6 +40,7 @@ impl Kit {
             again: Vec::new(),
             failing: Vec::new(),
             past: Counts::default(),
+            foreign: 0,
         }
     }
 

@@ -93,6 +93,17 @@ impl Link {
         self.sink.call(Upcall::Disconnected);
     }
 
+    /// The peer's host says that nobody has the port. That ends an attempt to connect at once; over a connection it counts when
+    /// the host has said nothing else for a while, since a firewall that is being changed says so, too.
+    pub(crate) fn is_refused(&mut self, tools: &mut Tools<'_>) {
+        if let Phase::Up(up) = &mut self.phase
+            && !up.refused.again(up.rc.stats().rx_packets, tools.now)
+        {
+            return;
+        }
+        self.peer_is_gone(tools);
+    }
+
     /// The peer's process is gone, or its host says that nobody has the port.
     pub(crate) fn peer_is_gone(&mut self, tools: &mut Tools<'_>) {
         let conn = self.conn();

@@ -12,8 +12,6 @@ pub(super) struct Parting {
     pub(super) rest: Rest,
     pub(super) conn: Conn,
     pub(super) peer: Peer,
-    /// This is the active side.
-    pub(super) has_called: bool,
     /// The queue pair.
     link: usize,
     /// It is in the kit's list of those who have more to send.
@@ -23,9 +21,8 @@ pub(super) struct Parting {
 impl Parting {
     /// Completes all that is posted.
     pub(super) fn new(up: Up) -> Self {
-        let has_called = up.has_called();
         let Up { rc, conn, peer, link, queued, .. } = up;
-        Parting { rest: rc.into_rest(), conn, peer, has_called, link, queued }
+        Parting { rest: rc.into_rest(), conn, peer, link, queued }
     }
 
     /// A packet for it has come, from its peer's address.

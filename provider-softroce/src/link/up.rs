@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
 
 use dat_core::provider::{Close, ReadDepth};
 use rnic::Work;
@@ -40,12 +41,34 @@ pub(super) struct Up {
     /// It ends when what is in flight is done, as far as the peer has taken it.
     pub(super) peer_leaves: bool,
     pub(super) failure: Option<Failure>,
+    /// What the peer's host has said of its port.
+    pub(super) refused: Refused,
     /// The acknowledgement that is owed.
     pub(super) debt: Debt,
     /// The queue pair.
     pub(super) link: usize,
     /// It is in the kit's list of those who have more to send.
     pub(super) queued: bool,
+}
+
+/// The peer's host refuses packets for so long before the connection ends.
+const REFUSED_FOR: Duration = Duration::from_millis(1500);
+
+/// Since when the peer's host has refused packets, and what had been received by then.
+#[derive(Default)]
+pub(super) struct Refused(Option<(Instant, u64)>);
+
+impl Refused {
+    /// The host refuses one more, `received` packets having come so far. True: for long enough.
+    pub(super) fn again(&mut self, received: u64, now: Instant) -> bool {
+        match self.0 {
+            Some((since, before)) if before == received => now >= since + REFUSED_FOR,
+            _ => {
+                self.0 = Some((now, received));
+                false
+            }
+        }
+    }
 }
 
 /// What was agreed on.
@@ -98,15 +121,11 @@ impl Up {
             closing: None,
             peer_leaves: false,
             failure: None,
+            refused: Refused::default(),
             debt: Debt::default(),
             link,
             queued: false,
         }
-    }
-
-    /// Whether this is the active side.
-    pub(super) fn has_called(&self) -> bool {
-        self.ends.is_none()
     }
 
     /// Sends what is ready.

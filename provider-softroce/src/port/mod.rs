@@ -87,12 +87,25 @@ pub(crate) enum PortError {
     /// The system's limits on descriptors, for the process or (of those in vaults) for the user, are met.
     #[error("UDP port 4791 of {0}: {1}: more descriptors must be allowed (ulimit -n)")]
     Descriptors(std::net::IpAddr, io::Error),
+    /// All ports that the system gives out are in use.
+    #[error(
+        "no UDP port of {0} is free to send from: more must be given out (sysctl net.ipv4.ip_local_port_range)"
+    )]
+    NoLocalPort(std::net::IpAddr),
     /// The operating system refused something.
     #[error("UDP port 4791 of {0}: {1}")]
     System(std::net::IpAddr, io::Error),
 }
 
 impl PortError {
+    /// Of a socket with a port of its own.
+    pub(crate) fn of_sender(ip: std::net::IpAddr, error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::AddrInUse => PortError::NoLocalPort(ip),
+            _ => PortError::of(ip, error),
+        }
+    }
+
     fn of(ip: std::net::IpAddr, error: io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EMFILE | libc::ENFILE | libc::ETOOMANYREFS) => PortError::Descriptors(ip, error),

@@ -22,6 +22,8 @@ pub(crate) use self::send::{MAX_BATCH, MAX_SEGMENTS, Sent};
 
 /// Octets that may wait in a socket: as many as the system allows up to this.
 const BUFFER: usize = 16 << 20;
+/// The same, where what waits is never read: enough for what the kernel gives back of a packet that has left.
+const SMALL_BUFFER: usize = 16 << 10;
 
 /// A UDP socket that does not block.
 pub(crate) struct Udp(Socket);
@@ -45,6 +47,15 @@ impl Udp {
         let socket = Self::unprepared(address)?;
         socket.0.set_reuse_port(true)?;
         socket.0.bind(&address.into())?;
+        Ok(socket)
+    }
+
+    /// One that shares its address with others of this kind, of the same user, and reads nothing: what anybody sends there is
+    /// dropped. `to`: an address that it will send to.
+    pub(crate) fn bind_to_send(address: SocketAddr, to: SocketAddr) -> io::Result<Self> {
+        let socket = Self::bind_shared(address)?;
+        socket.prepare(to)?;
+        socket.0.set_recv_buffer_size(SMALL_BUFFER)?;
         Ok(socket)
     }
 

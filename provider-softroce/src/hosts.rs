@@ -1,0 +1,71 @@
+//! What is known of the hosts of peers that do not answer: whether they live.
+//!
+//! A host that lives says with ICMP that nobody has a port (see [`scout`](crate::scout)). Hosts limit how often they say so.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// A host is asked so often at most.
+const ASK_EVERY: Duration = Duration::from_millis(500);
+/// An answer is worth something for so long: some answers are lost, or held back by the host's limit of one a second.
+const VALID: Duration = Duration::from_millis(2500);
+/// Hosts that are kept in mind.
+const MOST: usize = 4096;
+
+/// The hosts.
+#[derive(Default)]
+pub(crate) struct Hosts(HashMap<IpAddr, Host>);
+
+#[derive(Default)]
+struct Host {
+    asked: Option<Instant>,
+    lived: Option<Instant>,
+}
+
+impl Hosts {
+    /// Whether it is time to ask it, which is noted.
+    pub(crate) fn may_ask(&mut self, ip: IpAddr, now: Instant) -> bool {
+        if self.0.len() >= MOST {
+            self.0.clear();
+        }
+        let host = self.0.entry(ip).or_default();
+        let is_time = host.asked.is_none_or(|asked| now >= asked + ASK_EVERY);
+        if is_time {
+            host.asked = Some(now);
+        }
+        is_time
+    }
+
+    /// It has answered. What nobody has asked says nothing.
+    pub(crate) fn answers(&mut self, ip: IpAddr, now: Instant) {
+        if let Some(host) = self.0.get_mut(&ip) {
+            host.lived = Some(now);
+        }
+    }
+
+    /// Whether it lives.
+    pub(crate) fn lives(&self, ip: IpAddr, now: Instant) -> bool {
+        let lived = self.0.get(&ip).and_then(|host| host.lived);
+        lived.is_some_and(|lived| now <= lived + VALID)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_lives_for_a_while_after_its_answer() {
+        let (ip, start) = (IpAddr::from([10, 0, 0, 1]), Instant::now());
+        let mut hosts = Hosts::default();
+        hosts.answers(ip, start);
+        assert!(!hosts.lives(ip, start), "it was not asked");
+        assert!(hosts.may_ask(ip, start) && !hosts.may_ask(ip, start + ASK_EVERY / 2));
+        assert!(!hosts.lives(ip, start));
+        hosts.answers(ip, start);
+        assert!(hosts.lives(ip, start + VALID));
+        assert!(!hosts.lives(ip, start + VALID + Duration::from_millis(1)));
+        assert!(hosts.may_ask(ip, start + ASK_EVERY));
+    }
+}
