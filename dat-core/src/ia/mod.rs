@@ -25,6 +25,7 @@ use crate::error::Result;
 use crate::evd::Evd;
 use crate::handle::{self, Node, Object, Ref, Slot};
 use crate::log::Hex;
+use crate::mem::mapping::Mappings;
 use crate::nesting;
 use crate::provider::Transport;
 
@@ -52,6 +53,8 @@ pub struct Ia<T: Transport> {
     /// How many objects were freed that a thread below a signal handler still uses.
     lingering: Arc<AtomicUsize>,
     objects: Objects,
+    /// What memory there is to be registered.
+    pub(crate) mappings: Mappings,
 }
 
 /// The registry's entry that an adapter is opened for.
@@ -97,6 +100,7 @@ impl<T: Transport> Ia<T> {
             control: Mutex::new(Orphans::default()),
             lingering: Arc::default(),
             objects: Objects::default(),
+            mappings: Mappings::default(),
         }
     }
 

@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use dat_sys::ib::DAT_IB_MEM_PRIV_REMOTE_ATOMIC;
 use dat_sys::*;
 
+use super::mapping::{Lack, Use};
 use super::shared::{Claim, Cookie};
 use super::{Pz, Rmr};
 use crate::error::{Error, Result};
@@ -97,6 +98,8 @@ pub unsafe fn create<T: Transport>(
         DAT_VA_TYPE_ZB => Mem { zero_based: true, ..mem },
         _ => return Err(Error::arg(7)),
     };
+    let access = access(privileges, ia.transport.attrs().strict);
+    check_mapping(ia, mem, access, privileges)?;
     let origin = match memory {
         Memory::Virtual { .. } => Origin::Virtual,
         Memory::Lmr(lmr) => Origin::Lmr(lmr.handle() as usize),
@@ -107,7 +110,7 @@ pub unsafe fn create<T: Transport>(
     let _control = ia.control();
     ia.add(|_| {
         // SAFETY: as the caller promised.
-        let mr = unsafe { ia.transport.mr(&pz.pd, mem, access(privileges, ia.transport.attrs().strict)) }?;
+        let mr = unsafe { ia.transport.mr(&pz.pd, mem, access) }?;
         Ok(Lmr { mr, pz: Ref::new(pz), ia: Ref::new(ia), mem, privileges, origin })
     })
 }
@@ -125,30 +128,33 @@ fn virtual_range<T: Transport>(ia: &Ia<T>, addr: *mut c_void, length: DAT_VLEN) 
     if !fits {
         return Err(Error::arg(4));
     }
-    // uDAPL 1.2, dat_lmr_create: the buffer must have been allocated. What is not there would end the process when a
-    // peer writes to it.
-    if !is_mapped(addr as usize, len) {
-        return Err(Error::arg(3));
-    }
     Ok(Mem { addr: addr.cast(), len, zero_based: false })
 }
 
-/// Whether there is memory at all of these addresses, whatever may be done with it.
-fn is_mapped(addr: usize, len: usize) -> bool {
-    /// Pages in one look.
-    const PAGES: usize = 4096;
-    // SAFETY: no pointers.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-    let end = addr + len;
-    let mut resident = [0; PAGES];
-    // mincore, and not msync, which would be as good: valgrind takes that for a use of what is there.
-    (addr - addr % page..end).step_by(PAGES * page).all(|start| {
-        // SAFETY: nothing but `resident` is written, a byte for each page.
-        unsafe {
-            libc::mincore(start as *mut c_void, (end - start).min(PAGES * page), resident.as_mut_ptr()) == 0
-                || *libc::__errno_location() != libc::ENOMEM
+/// Whether memory can be used as a region's privileges say. What cannot would end the process when a peer touches it.
+fn check_mapping<T: Transport>(
+    ia: &Ia<T>,
+    mem: Mem,
+    access: Access,
+    privileges: DAT_MEM_PRIV_FLAGS,
+) -> Result<()> {
+    let wanted = Use {
+        read: access.local_read || access.remote_read || access.remote_atomic,
+        write: access.local_write || access.remote_write || access.remote_atomic,
+    };
+    let has = |flag| privileges & flag != 0;
+    let subtype = match ia.mappings.allow(mem.addr as usize, mem.len, wanted) {
+        Ok(()) => return Ok(()),
+        // uDAPL 1.2, dat_lmr_create: the buffer must have been allocated.
+        Err(Lack::Memory) => return Err(Error::arg(3)),
+        Err(Lack::Read) if has(DAT_MEM_PRIV_REMOTE_READ_FLAG) && !has(DAT_MEM_PRIV_LOCAL_READ_FLAG) => {
+            DAT_PRIVILEGES_RDMA_READ
         }
-    })
+        Err(Lack::Read) => DAT_PRIVILEGES_READ,
+        Err(Lack::Write) if has(DAT_MEM_PRIV_LOCAL_WRITE_FLAG) => DAT_PRIVILEGES_WRITE,
+        Err(Lack::Write) => DAT_PRIVILEGES_RDMA_WRITE,
+    };
+    Err(Error::new(DAT_PRIVILEGES_VIOLATION, subtype))
 }
 
 /// What the privileges allow. Local reading is implied, as verbs have it: programs send from memory that they registered for

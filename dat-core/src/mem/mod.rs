@@ -1,6 +1,7 @@
 //! Memory: who may touch which bytes.
 
 pub mod lmr;
+pub(crate) mod mapping;
 pub mod pz;
 pub mod rmr;
 pub mod shared;

@@ -63,6 +63,52 @@ fn memory_that_is_not_there_is_not_registered() {
     assert_eq!(register(buffer.as_mut_ptr(), 1 << 46), Err(Error::arg(3)));
 }
 
+/// A peer's access would end the process by a signal, where a device refuses to pin such memory.
+#[test]
+fn memory_that_cannot_be_used_as_asked_is_not_registered() {
+    const PAGE: usize = 4096;
+    let (table, name) = loopback(false);
+    let side = Side::new(table, &name);
+    let (none, read, both) = (libc::PROT_NONE, libc::PROT_READ, libc::PROT_READ | libc::PROT_WRITE);
+    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a mapping of our own.
+    let start = unsafe { libc::mmap(null_mut(), 2 * PAGE, both, kind, -1, 0) };
+    assert_ne!(start, libc::MAP_FAILED);
+    let register = |privileges| create(&side, at(start.cast()), 2 * PAGE as u64, side.pz, privileges, 0);
+    let violation = |subtype| Some(Error::new(DAT_PRIVILEGES_VIOLATION, subtype));
+    let [local_read, local_write] = [DAT_MEM_PRIV_LOCAL_READ_FLAG, DAT_MEM_PRIV_LOCAL_WRITE_FLAG];
+    let [remote_read, remote_write] = [DAT_MEM_PRIV_REMOTE_READ_FLAG, DAT_MEM_PRIV_REMOTE_WRITE_FLAG];
+    let cases = [
+        (both, DAT_MEM_PRIV_ALL_FLAG, None),
+        (read, local_read | remote_read, None),
+        (read, 0, None),
+        (read, DAT_MEM_PRIV_ALL_FLAG, violation(DAT_PRIVILEGES_WRITE)),
+        (read, local_write, violation(DAT_PRIVILEGES_WRITE)),
+        (read, local_read | remote_write, violation(DAT_PRIVILEGES_RDMA_WRITE)),
+        (none, DAT_MEM_PRIV_ALL_FLAG, violation(DAT_PRIVILEGES_READ)),
+        (none, local_read, violation(DAT_PRIVILEGES_READ)),
+        (none, remote_read, violation(DAT_PRIVILEGES_RDMA_READ)),
+    ];
+    for (allowed, privileges, expected) in cases {
+        // The second of the two pages counts as the first does.
+        // SAFETY: the pages above, which nobody uses.
+        unsafe { assert_eq!(libc::mprotect(start.wrapping_byte_add(PAGE), PAGE, allowed), 0) };
+        let made = register(privileges);
+        assert_eq!(made.as_ref().err().copied(), expected, "{allowed} {privileges:#x}");
+        if let Ok(lmr) = made {
+            // A view of it is judged, too.
+            let of = (DAT_MEM_TYPE_LMR, DAT_REGION_DESCRIPTION { for_lmr_handle: lmr.handle });
+            let view = create(&side, of, 0, side.pz, DAT_MEM_PRIV_ALL_FLAG, 0);
+            assert_eq!(view.is_ok(), allowed == both);
+            view.into_iter().for_each(|view| dat!(table, lmr_free_func(view.handle)).unwrap());
+            dat!(table, lmr_free_func(lmr.handle)).unwrap();
+        }
+    }
+    side.close();
+    // SAFETY: not registered any more.
+    unsafe { libc::munmap(start, 2 * PAGE) };
+}
+
 #[test]
 fn a_region_is_judged_before_it_is_registered() {
     let (table, name) = loopback(false);
