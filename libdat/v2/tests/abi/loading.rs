@@ -185,7 +185,7 @@ fn opening_and_closing_leaves_nothing_behind() {
     let Some(vendor) = Vendor::build() else { return };
     vendor.write_conf(
         "v u2.0 nonthreadsafe default /nonexistent/lib.so fake.1.0 \"\" \"\"\n\
-         v u2.0 nonthreadsafe default LIB fake.1.0 \"open=0x80030003\" \"\"\n\
+         no u2.0 nonthreadsafe default LIB fake.1.0 \"open=0x80030003\" \"\"\n\
          v u2.0 nonthreadsafe default LIB fake.1.0 \"\" \"\"\n",
     );
     Child::new("loading::child_opens_a_thousand_times", ours(), &vendor.conf()).run();
@@ -196,6 +196,7 @@ fn opening_and_closing_leaves_nothing_behind() {
 fn child_opens_a_thousand_times() {
     let cycle = || {
         let Some(library) = load(false) else { return };
+        open(&library, "no").expect_err("its provider refuses");
         let ia = open(&library, "v").expect("opens");
         assert_eq!(ia.addr(), 1);
         close(&library, ia);
