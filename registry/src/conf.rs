@@ -47,7 +47,9 @@ pub fn parse(path: &Path, text: &[u8]) -> (Vec<Entry>, Vec<ParseError>) {
             }
             Err((offset, kind)) => {
                 let name = Fields { line: &line, offset: 0 }.next().ok().flatten();
-                let name = name.map(|name| name.value);
+                // A quote that is never closed, or text that is not UTF-8: the first word is the name.
+                let first_word = || line.split(|c| is_blank(c) || c == '"').find(|word| !word.is_empty());
+                let name = name.map(|name| name.value).or_else(|| first_word().map(str::to_owned));
                 errors.push(ParseError { origin: origin(offset), name, kind });
             }
         }

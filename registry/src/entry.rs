@@ -200,11 +200,12 @@ pub enum Mistake {
     ProviderVersion(String),
     #[error("{0} contains a NUL or line end, which a registry entry cannot carry")]
     ControlCharacter(&'static str),
-    #[error("{0}")]
+    #[error("{}", Shown(.0))]
     Toml(String),
 }
 
-/// A value of a file as messages show it: the beginning of one that is long.
+/// A value of a file, or what somebody says of one, as messages show it: of one that is long the beginning, and of what
+/// is said the end, too.
 pub(crate) struct Shown<'a>(pub(crate) &'a str);
 
 /// Characters of a value that are shown.
@@ -215,6 +216,20 @@ impl fmt::Debug for Shown<'_> {
         match self.0.char_indices().nth(SHOWN) {
             None => write!(f, "{:?}", self.0),
             Some((end, _)) => write!(f, "{:?}… ({} octets)", &self.0[..end], self.0.len()),
+        }
+    }
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.0;
+        let begin = text.char_indices().nth(SHOWN).map(|(at, _)| at);
+        let end = text.char_indices().nth_back(SHOWN - 1).map(|(at, _)| at);
+        match (begin, end) {
+            (Some(begin), Some(end)) if begin < end => {
+                write!(f, "{}… ({} octets) …{}", &text[..begin], text.len(), &text[end..])
+            }
+            _ => f.write_str(text),
         }
     }
 }

@@ -166,6 +166,12 @@ impl List {
         let is_for_users = |entry: &&Entry| entry.api.space == Space::User;
         let names = entries.iter().filter(is_for_users).map(|entry| entry.ia_name.clone());
         self.names_of_file = names.chain(errors.iter().filter_map(|error| error.name.clone())).collect();
+        if errors.iter().any(|error| error.name.is_none()) {
+            // Nobody can tell whose mistake it is, so each word of the file may be its name.
+            let text = String::from_utf8_lossy(&text);
+            let words = text.split(|c: char| c.is_whitespace() || "\"'=,#[]{}".contains(c));
+            self.names_of_file.extend(words.map(str::to_owned));
+        }
         self.fixed.extend(entries.into_iter().map(|entry| Candidate { entry, builtin: None }));
         self.errors.extend(errors.into_iter().map(ListError::Entry));
         self.file = Some(path.into());
@@ -185,7 +191,7 @@ impl List {
 
     /// Whether the file has its name.
     fn is_hidden(&self, builtin: &Candidate) -> bool {
-        self.names_of_file.contains(&builtin.entry.ia_name)
+        self.is_in_file(&builtin.entry.ia_name)
     }
 
     /// Every entry, unused ones (kernel, `nondefault`) and duplicates too, in the order in which they are tried.
@@ -217,6 +223,11 @@ impl List {
     /// The file that was read, if any.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
+    }
+
+    /// Whether the file has this name, be it in an entry that is switched off or has a mistake.
+    pub(crate) fn is_in_file(&self, name: &str) -> bool {
+        self.names_of_file.contains(name)
     }
 
     /// Whether there are built-in entries that OPENDAT_BUILTIN turned off.

@@ -187,6 +187,8 @@ fn an_entry_of_the_file_hides_what_is_built_in() {
         "emu u1.2 nonthreadsafe default e.so a.1.0 \"10.0.0.1 crc=on\" \"\"",
         "emu u2.0 nonthreadsafe nondefault e.so a.1.0 \"\" \"\"",
         "emu u2.0 nonthreadsafe defualt e.so a.1.0 \"crc=on\" \"\"",
+        "\"emu u2.0 nonthreadsafe default e.so a.1.0 crc=on",
+        "emu\"",
         "emu",
     ];
     for line in lines {
@@ -198,18 +200,24 @@ fn an_entry_of_the_file_hides_what_is_built_in() {
         assert!(list.candidates().iter().all(|c| c.builtin.is_none() || c.entry.ia_name != "emu"), "{line}");
         assert!(list.find(&Wanted { name: "both", major: 2, minor: 0, threadsafe: false }).is_ok(), "{line}");
     }
-    for table in [
-        "name = \"emu\"\nlibrary = 7\n",
-        "library = \"x\nname = \"emu\"\n",
-        "name = \"emu\"\nlibrary = \"x\n",
-    ] {
+    let tables: [&[u8]; 8] = [
+        b"[[interface]]\nname = \"emu\"\nlibrary = 7\n",
+        b"[[interface]]\nlibrary = \"x\nname = \"emu\"\n",
+        b"[[interface]]\nname = \"emu\"\nlibrary = \"x\n",
+        b"[[interface]]\nname = \"a\"\nname = \"emu\"\nlibrary = \"e.so\"\n",
+        b"[[interface]\nname = 'emu'\nlibrary = 'e.so'\n",
+        b"[interface]\nname = 'emu'\nlibrary = 'e.so'\n",
+        b"[[interfaces]]\nname = 'emu'\nlibrary = 'e.so'\n",
+        b"# caf\xe9\n[[interface]]\nname = \"emu\"\nlibrary = \"e.so\"\n",
+    ];
+    for table in tables {
         let path = directory.path().join("dat.toml");
-        fs::write(&path, format!("[[interface]]\n{table}")).expect("written");
+        fs::write(&path, table).expect("written");
         let list = List::new(Some(path.into()), None, BUILTINS);
-        assert!(
-            list.find(&Wanted { name: "emu", major: 2, minor: 0, threadsafe: false }).is_err(),
-            "{table}"
-        );
+        let find = |name| list.find(&Wanted { name, major: 2, minor: 0, threadsafe: false });
+        let table = String::from_utf8_lossy(table);
+        assert!(find("emu").into_iter().flatten().all(|c| c.builtin.is_none()), "{table}");
+        assert!(find("both").is_ok(), "{table}");
     }
     // Entries of kernels are not ours to heed.
     let path = directory.path().join("dat.conf");

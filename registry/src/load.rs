@@ -9,7 +9,7 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
 use crate::abi;
 use crate::dynamic::{self, Interface, Table};
-use crate::entry::Entry;
+use crate::entry::{Entry, Shown};
 use crate::list::Candidate;
 use crate::report::{About, say};
 
@@ -17,10 +17,10 @@ use crate::report::{About, say};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
     /// `dlopen` refused; its own words.
-    #[error("{0}")]
+    #[error("{}", Shown(.0))]
     Open(String),
     /// The library lacks a function that every provider has.
-    #[error("not a DAT provider: {0}")]
+    #[error("not a DAT provider: {}", Shown(.0))]
     Symbol(String),
     /// `dat_provider_init` came back and had registered nothing under the entry's key.
     #[error("its dat_provider_init did not register {0}{1}")]
@@ -31,9 +31,9 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// Whether there is no provider at all, and so nobody who could have refused anything.
-    pub(crate) fn is_no_provider(&self) -> bool {
-        matches!(self, LoadError::Open(_) | LoadError::Symbol(_))
+    /// Whether the library cannot be loaded. For any other reason the next entry of the name is not tried.
+    pub(crate) fn is_not_loaded(&self) -> bool {
+        matches!(self, LoadError::Open(_))
     }
 
     /// What to do about it, where that is known.

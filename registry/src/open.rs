@@ -98,7 +98,7 @@ impl Registry {
                     return Ok(opened);
                 }
                 Err(why) => {
-                    let is_last = !matches!(&why, Why::NotLoaded(error) if error.is_no_provider());
+                    let is_last = !matches!(&why, Why::NotLoaded(error) if error.is_not_loaded());
                     let attempt = Attempt::new(&candidate.entry, why);
                     // Entries that differ in thread safety alone.
                     if attempts.last() != Some(&attempt) {

@@ -29,6 +29,8 @@ pub struct OpenError {
     known: Box<[String]>,
     /// What the entries of the name offer, and where they are.
     offered: Box<[String]>,
+    /// Whether the registry file has the name, be it in an entry that is switched off or has a mistake.
+    in_file: bool,
     /// The registry file.
     file: Option<String>,
     /// Whether built-in entries are turned off.
@@ -81,6 +83,7 @@ impl OpenError {
             attempts,
             known: list.names().into(),
             offered: list.interfaces().into_iter().filter(|entry| entry.ia_name == name).map(offer).collect(),
+            in_file: list.is_in_file(name),
             file: list.file().map(|path| path.display().to_string()),
             builtins_off: list.builtins_off(),
         }
@@ -133,8 +136,14 @@ impl fmt::Display for OpenError {
         let safety = if self.threadsafe { ", thread-safe" } else { "" };
         write!(f, "cannot open IA {name:?} (u{major}.{minor}{safety})")?;
         if let Some(mismatch) = self.mismatch {
-            write!(f, ": {mismatch}")?;
-            if mismatch == Mismatch::Name {
+            if mismatch == Mismatch::Name && self.in_file {
+                f.write_str(
+                    ": the registry file has this name, but its entry is switched off or has a mistake",
+                )?;
+            } else {
+                write!(f, ": {mismatch}")?;
+            }
+            if mismatch == Mismatch::Name && !self.in_file {
                 if let Some(alike) = self.alike() {
                     write!(f, " (did you mean {alike}?)")?;
                 }
@@ -146,7 +155,11 @@ impl fmt::Display for OpenError {
                 }
             }
             if !self.offered.is_empty() {
-                write!(f, "; there is {}", self.offered.join(", "))?;
+                let offered = &self.offered[..self.offered.len().min(NAMES)];
+                write!(f, "; there is {}", offered.join(", "))?;
+            }
+            if let Some(more @ 1..) = self.offered.len().checked_sub(NAMES) {
+                write!(f, " and {more} more")?;
             }
             let file = self.file.as_deref().unwrap_or("none");
             let off = if self.builtins_off {
@@ -170,7 +183,9 @@ impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Attempt { origin, library, ia_params, why } = self;
         match origin {
-            Origin::File { .. } => write!(f, "{origin}: {library} {:?}: {why}", Shown(ia_params)),
+            Origin::File { .. } => {
+                write!(f, "{origin}: {} {:?}: {why}", Shown(library), Shown(ia_params))
+            }
             _ if ia_params.is_empty() => write!(f, "{origin}: {why}"),
             _ => write!(f, "{origin} {:?}: {why}", Shown(ia_params)),
         }

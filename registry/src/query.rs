@@ -32,10 +32,10 @@ impl Registry {
         let Ok(text) = name.to_str() else { return not_found };
         let wanted = Wanted { name: text, major: 2, minor: 0, threadsafe: false };
         let candidates = self.list().find(&wanted).unwrap_or_default();
-        let Some(provider) = candidates.into_iter().find_map(|candidate| load::acquire(candidate).ok())
-        else {
-            return not_found;
-        };
+        // The next entry of the name is tried for the same reason as in `open`, and for no other.
+        let mut attempts = candidates.into_iter().map(load::acquire);
+        let attempt = attempts.find(|attempt| !matches!(attempt, Err(error) if error.is_not_loaded()));
+        let Some(Ok(provider)) = attempt else { return not_found };
         // SAFETY: the provider is in memory. A table without the function ends before it; whoever queries by name
         // asks for a provider with extensions, and there is no IA yet to ask about them.
         let Some(function) = (unsafe { (*provider.table.0).handle_extendedop_func }) else {

@@ -77,8 +77,7 @@ pub fn parse(path: &Path, text: &[u8]) -> (Vec<Entry>, Vec<ParseError>) {
         let name = table.get_ref().get("name").and_then(|name| name.get_ref().as_str()).map(str::to_owned);
         let first = broken.partition_point(|&at| at < begin);
         if broken.get(first).is_some_and(|at| *at < end) {
-            // Its error is reported; what recovery made of the rest is a guess.
-            errors[first].name = name;
+            // Its error is reported; what recovery made of the rest, the name too, is a guess.
             continue;
         }
         let read = Interface::deserialize(ValueDeserializer::from(table.clone()))
