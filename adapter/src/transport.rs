@@ -124,6 +124,7 @@ fn attrs(ia: &str, params: &Params, wire: Wire) -> Attrs {
         max_srqs: 1 << 16,
         max_srq_depth: 1 << 16,
         srq_across_pds: true,
+        pins: false,
         zero_based: true,
         quiet: true,
         strict: params.strict,

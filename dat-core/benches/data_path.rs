@@ -76,6 +76,7 @@ impl Provider for Nothing {
             max_srqs: 0,
             max_srq_depth: 0,
             srq_across_pds: false,
+            pins: false,
             zero_based: true,
             quiet: true,
             strict: false,

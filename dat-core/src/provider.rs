@@ -397,6 +397,9 @@ pub struct Attrs {
     pub srq_across_pds: bool,
     /// Regions may count from zero ([`Mem::zero_based`]).
     pub zero_based: bool,
+    /// Memory that cannot be used as asked is refused when it is registered, as by a device that pins it, and which may know
+    /// memory that this process cannot touch. Where not, dat-core looks at its mappings.
+    pub pins: bool,
     /// A queue that is armed for solicited completions wakes for each completion but those that were posted quiet, as
     /// [`Completions::arm`] says. Not so for devices that know only what the sender solicited.
     pub quiet: bool,

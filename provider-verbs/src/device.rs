@@ -227,6 +227,7 @@ impl Device {
             max_srq_depth: count(attr.max_srq_wr),
             // rxe looks for the buffers' keys in the domain of the queue pair (`send_data_in`).
             srq_across_pds: !self.is_rxe(),
+            pins: true,
             // siw takes no other name for a region's first byte than its address, and does not say so.
             zero_based: !self.is_siw(),
             quiet: false,

@@ -138,9 +138,10 @@ fn check_mapping<T: Transport>(
     access: Access,
     privileges: DAT_MEM_PRIV_FLAGS,
 ) -> Result<()> {
+    let is_ours = !ia.transport.attrs().pins;
     let wanted = Use {
-        read: access.local_read || access.remote_read || access.remote_atomic,
-        write: access.local_write || access.remote_write || access.remote_atomic,
+        read: is_ours && (access.local_read || access.remote_read || access.remote_atomic),
+        write: is_ours && (access.local_write || access.remote_write || access.remote_atomic),
     };
     let has = |flag| privileges & flag != 0;
     let subtype = match ia.mappings.allow(mem.addr as usize, mem.len, wanted) {

@@ -44,7 +44,8 @@ struct Mapping {
     allows: Use,
 }
 
-const LIST: &str = "/proc/self/maps";
+/// Not that of the process's first thread, which may have ended before the others.
+const LIST: &str = "/proc/thread-self/maps";
 
 impl Mappings {
     /// Whether all of a range can be used so; `addr + len` must not wrap.
@@ -133,10 +134,12 @@ fn query(list: &File, at: usize) -> Result<Option<Mapping>, Unsupported> {
 
 /// The same by the list as text, which is in order.
 fn in_text(addr: usize, len: usize, wanted: Use) -> Result<(), Lack> {
-    let Ok(file) = File::open(LIST) else {
+    let lines = File::open(LIST).into_iter().flat_map(|file| BufReader::new(file).split(b'\n'));
+    let lines = lines.map_while(Result::ok).map(|line| String::from_utf8_lossy(&line).into_owned());
+    let mut lines = lines.peekable();
+    if lines.peek().is_none() {
         return if is_mapped(addr, len) { Ok(()) } else { Err(Lack::Memory) };
-    };
-    let mut lines = BufReader::new(file).lines().map_while(Result::ok);
+    }
     let found = each(addr, len, wanted, |at| Ok(lines.by_ref().find_map(|line| mapping(&line, at))));
     found.unwrap_or(Err(Lack::Memory))
 }

@@ -35,7 +35,9 @@ impl Claim {
     /// Claims a cookie for `len` bytes at `addr`, among consumers of a provider. `DAT_INVALID_STATE`: the memory is not
     /// shared. `DAT_INVALID_PARAMETER`: the cookie names other memory (argument 3), or more or less of it (4).
     pub(super) fn new(provider: &str, cookie: Cookie, addr: u64, len: u64) -> Result<Self> {
-        let maps = fs::read_to_string("/proc/self/maps").map_err(|_| Error::of(DAT_INTERNAL_ERROR))?;
+        // Not that of the process's first thread, which may have ended before the others. Paths need not be UTF-8.
+        let maps = fs::read("/proc/thread-self/maps").map_err(|_| Error::of(DAT_INTERNAL_ERROR))?;
+        let maps = String::from_utf8_lossy(&maps);
         // uDAPL 1.2, dat_lmr_create: an invalid state, if the buffer was not created shared by the platform.
         let memory = object(&maps, addr, len).ok_or(Error::of(DAT_INVALID_STATE))?;
         match Claim::file(Path::new(HOST), provider, cookie, &format!("{memory} {len}")) {

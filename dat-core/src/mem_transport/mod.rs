@@ -82,6 +82,7 @@ fn attrs(ia: &str, fabric: &str) -> Attrs {
         max_srqs: 1 << 12,
         max_srq_depth: 1 << 16,
         srq_across_pds: true,
+        pins: false,
         zero_based: true,
         quiet: true,
         strict: false,
