@@ -46,6 +46,10 @@ pub(crate) struct Options {
     filter: Option<String>,
 }
 
+/// What jobs take on two processors. To write them anew, copy target/test-times and target/test-times-all here.
+const USUAL_SHORT: &str = include_str!("test/times/short");
+const USUAL: &str = include_str!("test/times/all");
+
 /// Names of tests that only the full run has and that need more than the short run installs. They test a
 /// release build.
 const FULL: [&str; 4] = ["guest::", "packages::", "mpi::", "valgrind::"];
@@ -105,7 +109,8 @@ fn run_stages(stages: Vec<Stage>, logs: &Path, times: Option<&str>) -> Result<Ta
     let began = Instant::now();
     let target = target()?;
     let whole = times.is_some();
-    let mut times = Times::load(target.join(times.unwrap_or("test-times-all")));
+    let usual = if times == Some("test-times") { USUAL_SHORT } else { USUAL };
+    let mut times = Times::load(target.join(times.unwrap_or("test-times-all")), usual);
     let mut screen = Screen::new();
     let outcome = Run::new(&mut screen, &mut times, target.join("test-logs").join(logs)).run(stages);
     if whole {

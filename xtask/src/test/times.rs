@@ -1,4 +1,6 @@
-//! How long each job took the last time: a line each, seconds and name, in the target directory.
+//! How long each job took the last time: a line each, seconds and name, in the target directory. For the first run there
+//! are the times of another machine, with two processors, in `times/`: the longest jobs begin first, and what is left of
+//! the run is told.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,14 +14,14 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// What the file says. Without one, or where a line cannot be read, nothing is known.
-    pub(crate) fn load(path: PathBuf) -> Self {
+    /// What the file says, and of other jobs what `usual` says. Lines that cannot be read say nothing.
+    pub(crate) fn load(path: PathBuf, usual: &str) -> Self {
         let text = fs::read_to_string(&path).unwrap_or_default();
         let line = |line: &str| {
             let (seconds, name) = line.split_once(' ')?;
             Some((name.to_owned(), Duration::try_from_secs_f64(seconds.parse().ok()?).ok()?))
         };
-        Self { path, of: text.lines().filter_map(line).collect() }
+        Self { path, of: usual.lines().chain(text.lines()).filter_map(line).collect() }
     }
 
     pub(crate) fn of(&self, job: &str) -> Option<Duration> {
@@ -49,12 +51,14 @@ mod tests {
     #[test]
     fn what_was_saved_is_loaded() {
         let path = std::env::temp_dir().join(format!("opendat-times-{}", std::process::id()));
-        let mut times = Times::load(path.clone());
-        assert_eq!(times.of("a job"), None);
+        let usual = "7.0 a job\n1.5 another\n";
+        let mut times = Times::load(path.clone(), usual);
+        assert_eq!(times.of("a job"), Some(Duration::from_secs(7)));
         times.set("a job".to_owned(), Duration::from_millis(2500));
         times.save();
-        let loaded = Times::load(path.clone());
+        let loaded = Times::load(path.clone(), usual);
         std::fs::remove_file(path).expect("it was written");
-        assert_eq!(loaded.of("a job"), Some(Duration::from_millis(2500)));
+        let of = |job| loaded.of(job).map(|time| time.as_millis());
+        assert_eq!([of("a job"), of("another"), of("a third")], [Some(2500), Some(1500), None]);
     }
 }
