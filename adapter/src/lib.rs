@@ -11,6 +11,7 @@
 //! | `lease`, `dirty`, `board` | who works on the engine, and how others leave work for it |
 //! | `drive` | who makes progress: polling consumers, blocking consumers, a background thread |
 //! | [`params`], [`netdev`] | what is the same in all ia_params; the host's devices and addresses |
+//! | [`silent`] | callers that have not said what they want |
 //! | `table` | objects by small numbers: [`Table`] |
 //!
 //! # How to build a provider on this
@@ -46,6 +47,7 @@ mod lease;
 mod map;
 pub mod netdev;
 pub mod params;
+pub mod silent;
 mod sync;
 mod table;
 mod transport;

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use adapter::silent::Silent;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use serde::Serialize;
@@ -71,29 +72,24 @@ impl Read for Timely<'_> {
     }
 }
 
-/// Callers that have not said what they ask for. One more, and the oldest of the address that has the most is sent away: so
-/// callers that never say anything keep nobody else out.
+/// Callers that have not said what they ask for. If there are too many, one is sent away: so callers that never
+/// say anything keep nobody else out.
 #[derive(Default)]
-struct Silent(Mutex<Vec<(IpAddr, Arc<TcpStream>)>>);
+struct Waiting(Mutex<Silent<Arc<TcpStream>>>);
 
-impl Silent {
-    fn enter(&self, call: &Arc<TcpStream>) {
-        let Ok(address) = call.peer_addr().map(|peer| peer.ip()) else { return };
-        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        calls.push((address, Arc::clone(call)));
-        if calls.len() > SILENT {
-            let count = |of: IpAddr| calls.iter().filter(|(address, _)| *address == of).count();
-            let most = calls.iter().map(|(address, _)| count(*address)).max();
-            if let Some(oldest) = calls.iter().position(|(address, _)| Some(count(*address)) == most) {
-                // Whoever reads from it goes on, and ends.
-                let _ = calls.remove(oldest).1.shutdown(Shutdown::Both);
-            }
+impl Waiting {
+    fn enter(&self, address: IpAddr, call: &Arc<TcpStream>) {
+        let mut silent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        silent.add(address, Arc::clone(call));
+        if let Some(oldest) = silent.take_one_too_many(SILENT) {
+            // The thread that reads from it sees the end of the call, and ends.
+            let _ = oldest.shutdown(Shutdown::Both);
         }
     }
 
-    fn leave(&self, call: &Arc<TcpStream>) {
-        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        calls.retain(|(_, of)| !Arc::ptr_eq(of, call));
+    fn leave(&self, address: IpAddr, call: &Arc<TcpStream>) {
+        let mut silent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        silent.remove(address, |of| Arc::ptr_eq(of, call));
     }
 }
 
@@ -121,15 +117,17 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         let verb = if options.adapters.len() == 1 { "serves" } else { "serve" };
         writeln!(stdout(), "{names} {verb} at {here}")?;
     }
-    let (served, silent) = (Arc::new(AtomicUsize::new(0)), Arc::new(Silent::default()));
+    let (served, waiting) = (Arc::new(AtomicUsize::new(0)), Arc::new(Waiting::default()));
     for call in listener.incoming() {
         let Ok(call) = call.map(Arc::new) else { continue };
-        silent.enter(&call);
-        let (caller, waiting) = (Arc::clone(&call), Arc::clone(&silent));
+        // One that has gone already has no address.
+        let Ok(address) = call.peer_addr().map(|peer| peer.ip()) else { continue };
+        waiting.enter(address, &call);
+        let (caller, silent) = (Arc::clone(&call), Arc::clone(&waiting));
         let (adapters, served) = (options.adapters.clone(), Arc::clone(&served));
         let answer = move || {
             let asked = hear(&caller);
-            waiting.leave(&caller);
+            silent.leave(address, &caller);
             let result = asked.and_then(|asked| {
                 let others = served.fetch_add(1, Ordering::Relaxed);
                 let result = match others < CALLS {
@@ -148,7 +146,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         };
         // Where there is no thread for it, the call ends at once.
         if thread::Builder::new().spawn(answer).is_err() {
-            silent.leave(&call);
+            waiting.leave(address, &call);
         }
     }
     Ok(true)

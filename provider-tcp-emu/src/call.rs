@@ -1,25 +1,32 @@
 //! The passive side before a queue pair is involved: service points, and those who call at them.
 
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 use adapter::Table;
+use adapter::silent::Silent;
 use capture::Direction;
 use dat_core::Error;
 use dat_sys::DAT_INVALID_PARAMETER;
 use mio::Interest;
 use rnic::rdmap::setup::{self, Call, REQUEST_TIMEOUT, Responder};
+use rustix::process::{Resource, getrlimit};
 use socket2::Socket;
 
 use crate::connection::Connection;
 use crate::engine::{Key, Kit, Sink, Timer, Upcall};
 use crate::linger::Lingerers;
-use crate::silent::Silent;
 use crate::socket::{self, Moved};
 
 /// Callers that are taken at a time before others get their turn.
 const BURST: usize = 64;
+/// Callers that have not said what they want, in all.
+const MOST_SILENT: u64 = 1024;
+/// They have no more than one of so many descriptors of the process.
+const SILENT_SHARE: u64 = 4;
+/// Of the last so many descriptors of the process, they have one at most.
+const RESERVE: u64 = 64;
 /// How long a service point rests when there are no file descriptors left.
 const REST: Duration = Duration::from_millis(100);
 /// A setup frame is read in pieces of at most this many octets.
@@ -30,7 +37,8 @@ const PIECE: usize = 512 + 20;
 pub(crate) struct Calls {
     doors: Table<Door>,
     callers: Table<Caller>,
-    silent: Silent,
+    /// By their places among the callers.
+    silent: Silent<usize>,
     last_id: u64,
 }
 
@@ -164,7 +172,7 @@ impl Calls {
         let id = self.new_id();
         self.callers.insert(Caller { socket, peer, local, door, door_id, id, state, timer });
         self.silent.add(peer.ip(), index);
-        if let Some(oldest) = self.silent.one_too_many(descriptor) {
+        if let Some(oldest) = self.silent.take_one_too_many(most_silent(descriptor)) {
             self.give_up_caller(kit, oldest);
         }
     }
@@ -202,7 +210,7 @@ impl Calls {
         let call = CallId { index, id: caller.id };
         let Some(asked) = kit.context.request(call) else { return self.give_up_caller(kit, index) };
         door.unanswered += 1;
-        self.silent.remove(caller.peer.ip(), index);
+        self.silent.remove(caller.peer.ip(), |&of| of == index);
         kit.set_timer(Key::Caller(index), &mut caller.timer, None);
         let private = request.private().to_vec();
         caller.state = State::Asking(request);
@@ -245,7 +253,7 @@ impl Calls {
     /// Sends a refusal and closes.
     fn send_off(&mut self, kit: &mut Kit, lingerers: &mut Lingerers, index: usize, reply: &[u8]) {
         let Some(mut caller) = self.callers.remove(index) else { return };
-        self.silent.remove(caller.peer.ip(), index);
+        self.silent.remove(caller.peer.ip(), |&of| of == index);
         kit.set_timer(Key::Caller(index), &mut caller.timer, None);
         // The first octets of a socket always find room; if not, the peer sees it closed.
         caller.socket.send_bytes(reply);
@@ -263,7 +271,7 @@ impl Calls {
     /// Refuses a caller who has said nothing, or nothing sensible.
     pub(crate) fn give_up_caller(&mut self, kit: &mut Kit, index: usize) {
         if let Some(mut caller) = self.callers.remove(index) {
-            self.silent.remove(caller.peer.ip(), index);
+            self.silent.remove(caller.peer.ip(), |&of| of == index);
             kit.set_timer(Key::Caller(index), &mut caller.timer, None);
             kit.context.unwatch(&caller.socket);
             caller.socket.reset();
@@ -278,3 +286,26 @@ fn is_scarcity(error: &std::io::Error) -> bool {
 
 /// What is asked of the poller for connections.
 pub(crate) const READ_WRITE: Interest = Interest::READABLE.add(Interest::WRITABLE);
+
+/// How many callers may be silent when the newest has this descriptor.
+fn most_silent(descriptor: RawFd) -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    // The kernel gives the lowest number that is free.
+    let is_in_reserve = descriptor as u64 >= limit.saturating_sub(RESERVE);
+    if is_in_reserve { 1 } else { MOST_SILENT.min(limit / SILENT_SHARE) as usize }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silent_callers_have_a_share_and_the_process_keeps_some() {
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        assert_eq!(most_silent(0), (limit / 4).min(1024) as usize);
+        if let Ok(last) = RawFd::try_from(limit - 1) {
+            assert_eq!((most_silent(last), most_silent(last - 63)), (1, 1));
+            assert_eq!(most_silent(last - 64), most_silent(0));
+        }
+    }
+}

@@ -7,7 +7,6 @@
 //! | `socket` | sockets and their options |
 //! | `engine` | all that touches sockets: what the adapter (see the crate `adapter`) is built on |
 //! | `call` | the passive side before a queue pair is involved: service points and callers |
-//! | `silent` | callers that have not said what they want, and which of them goes when there are too many |
 //! | `link` | a queue pair and its connection, from the first SYN to the last completion |
 //! | `linger` | sockets that wait for their peers to close |
 //!
@@ -20,7 +19,6 @@ mod engine;
 mod linger;
 mod link;
 mod params;
-mod silent;
 mod socket;
 
 use adapter::{Adapter, Wire, params::invalid};
