@@ -1,6 +1,7 @@
 //! Everything that touches sockets, under one lease: addresses in use, connections, service points, timers.
 
 mod kit;
+mod receive;
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,19 +17,19 @@ use mio::event::Event;
 use rnic::Work;
 use rnic::cm;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use wire::cm::{Mad, Message, Reason, ServiceId};
-use wire::rocev2::{Deth, Extension, Opcode, Packet, PathMtu};
+use wire::cm::{Reason, ServiceId};
+use wire::rocev2::{Packet, PathMtu};
 
 pub(crate) use self::kit::{Key, Kit};
+use self::receive::{dest_qpn, manage, take_in};
 use crate::MAX_READ_DEPTH;
 use crate::calls::{CallId, Calls, Door};
-use crate::line::check_strangers;
 use crate::link::{Link, Target, Tools, deadline};
 use crate::params::Params;
 use crate::port::{Desk, LESS_PATIENCE, Letter, MORE_PATIENCE, PortError, slot_of};
 use crate::route::Route;
-use crate::scout::Word;
-use crate::socket::{Datagrams, Habits, RxBatch};
+use crate::scout::Answer;
+use crate::socket::{Habits, RxBatch};
 use crate::station::{GSI, Neighbour, Owner, Station, random};
 
 /// Reads of one socket before others get their turn.
@@ -300,16 +301,16 @@ impl Engine {
         }
     }
 
-    /// Hosts have said that nobody has the port there, or that they live.
-    fn read_words_of_hosts(&mut self, index: usize, now: Instant) {
+    /// Hosts have answered that nobody has the port there, or that they live.
+    fn read_answers_of_hosts(&mut self, index: usize, now: Instant) {
         let Engine { stations, links, kit, rx, .. } = self;
         let Some(station) = stations.get_mut(index) else { return };
-        let words = station.scout.as_ref().map_or(Vec::new(), |scout| scout.words(rx));
-        for word in words {
-            let refusal = match word {
-                Word::Refused(refusal) => refusal,
-                Word::Lives(host) => {
-                    station.hosts.answers(host, now);
+        let answers = station.scout.as_ref().map_or(Vec::new(), |scout| scout.answers(rx));
+        for answer in answers {
+            let refusal = match answer {
+                Answer::Refused(refusal) => refusal,
+                Answer::Lives(host) => {
+                    station.hosts.has_answered(host, now);
                     continue;
                 }
             };
@@ -317,7 +318,7 @@ impl Engine {
                 && let Some(link) = links.get_mut(link)
                 && link.has_asked(&refusal)
             {
-                link.is_refused(&mut Tools { station, kit, now });
+                link.port_is_refused(&mut Tools { station, kit, now });
             }
         }
         self.settle_messages(index, now);
@@ -343,98 +344,6 @@ impl Engine {
         }
         Some(result)
     }
-}
-
-/// Takes in what one sender sent.
-#[inline]
-fn take_in(tools: &mut Tools<'_>, links: &mut Table<Link>, calls: &Calls, datagrams: &Datagrams<'_>) {
-    let (ours, from) = (tools.station.address(), datagrams.from);
-    for (place, datagram) in datagrams.octets.chunks(datagrams.size).enumerate() {
-        // Who it claims to be for says whose checksum it should have.
-        let Some(qpn) = dest_qpn(datagram) else { continue };
-        let link = tools.station.qpns.find(qpn).and_then(|link| links.get_mut(link));
-        let checked = match link {
-            Some(link) => match link.peer(from, qpn) {
-                Some(peer) => peer.check(ours, from, place, datagram),
-                // Not from its peer: forged, or late.
-                None => {
-                    tools.kit.foreign += 1;
-                    continue;
-                }
-            },
-            None => check_strangers(ours, from, place, datagram),
-        };
-        let Some((octets, ip)) = checked else { continue };
-        tools.station.line.received(tools.now, from, ip, datagram);
-        let Ok(packet) = Packet::parse(octets) else { continue };
-        match tools.station.qpns.find(qpn).and_then(|link| links.get_mut(link)) {
-            Some(link) => link.receive(tools, from, &packet),
-            None => stray(tools, calls, from, octets, &packet),
-        }
-    }
-}
-
-/// A packet that is not for a queue pair of this adapter.
-fn stray(tools: &mut Tools<'_>, calls: &Calls, from: SocketAddr, octets: &[u8], packet: &Packet<'_>) {
-    let Tools { station, now, .. } = tools;
-    let qpn = packet.bth.dest_qpn;
-    if qpn != GSI {
-        // The kernel put packets of several queue pairs into one batch.
-        let slot = slot_of(qpn);
-        if slot != station.port.slot() {
-            station.port.forward(slot, from, octets, *now);
-        }
-        return;
-    }
-    let Ok(mad) = Mad::parse(packet.payload) else { return };
-    let elsewhere = match &mad.message {
-        Message::Req(req) => {
-            let here = req.service.tcp_port().is_some_and(|port| calls.has(port));
-            !here && station.port.forward_request(req.service.0, from, octets, *now)
-        }
-        // Somebody asks whether anybody has the port.
-        Message::Drep(drep) if drep.remote_id == 0 => return,
-        other => match slot_of(receivers_id(other)) {
-            slot if slot == station.port.slot() => false,
-            slot => {
-                station.port.forward(slot, from, octets, *now);
-                true
-            }
-        },
-    };
-    if !elsewhere {
-        manage(station, from, packet, *now);
-    }
-}
-
-/// A packet for the connection manager.
-fn manage(station: &mut Station, from: SocketAddr, packet: &Packet<'_>, now: Instant) {
-    let Extension::Deth(deth) = packet.extension else { return };
-    if packet.bth.opcode == Opcode::DatagramSendOnly && deth.q_key == Deth::GSI_Q_KEY {
-        let to = station.address().ip();
-        // What makes no sense is dropped.
-        station.cm.receive(now, from.ip(), to, packet.payload).ok();
-    }
-}
-
-/// By what its receiver knows the connection that a message is about.
-fn receivers_id(message: &Message<'_>) -> u32 {
-    match message {
-        Message::Req(_) => 0,
-        Message::Mra(mra) => mra.remote_id,
-        Message::Rej(rej) => rej.remote_id,
-        Message::Rep(rep) => rep.remote_id,
-        Message::Rtu(rtu) => rtu.remote_id,
-        Message::Dreq(dreq) => dreq.remote_id,
-        Message::Drep(drep) => drep.remote_id,
-    }
-}
-
-/// The queue pair that a packet is for, before anything else of it has been looked at.
-#[inline]
-fn dest_qpn(packet: &[u8]) -> Option<u32> {
-    let &[_, high, middle, low] = packet.get(4..)?.first_chunk()?;
-    Some(u32::from_be_bytes([0, high, middle, low]))
 }
 
 fn no_port(error: PortError) -> OpenError {
@@ -499,7 +408,7 @@ unsafe impl adapter::Engine for Engine {
                 self.admit(station);
             }
             Key::Lifeline { station, number } => self.neighbour_is_gone(station, number, now),
-            Key::Scout(station) => self.read_words_of_hosts(station, now),
+            Key::Scout(station) => self.read_answers_of_hosts(station, now),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What is known of the hosts of peers that do not answer: whether they live.
 //!
-//! A host that lives says with ICMP that nobody has a port (see [`scout`](crate::scout)). Hosts limit how often they say so.
+//! A host that lives says with ICMP that nobody has a port (see [`scout`](crate::scout)). Hosts limit how
+//! often they say so.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -37,8 +38,8 @@ impl Hosts {
         is_time
     }
 
-    /// It has answered. What nobody has asked says nothing.
-    pub(crate) fn answers(&mut self, ip: IpAddr, now: Instant) {
+    /// It has answered. An answer of a host that was not asked is ignored.
+    pub(crate) fn has_answered(&mut self, ip: IpAddr, now: Instant) {
         if let Some(host) = self.0.get_mut(&ip) {
             host.lived = Some(now);
         }
@@ -59,11 +60,11 @@ mod tests {
     fn a_host_lives_for_a_while_after_its_answer() {
         let (ip, start) = (IpAddr::from([10, 0, 0, 1]), Instant::now());
         let mut hosts = Hosts::default();
-        hosts.answers(ip, start);
+        hosts.has_answered(ip, start);
         assert!(!hosts.lives(ip, start), "it was not asked");
         assert!(hosts.may_ask(ip, start) && !hosts.may_ask(ip, start + ASK_EVERY / 2));
         assert!(!hosts.lives(ip, start));
-        hosts.answers(ip, start);
+        hosts.has_answered(ip, start);
         assert!(hosts.lives(ip, start + VALID));
         assert!(!hosts.lives(ip, start + VALID + Duration::from_millis(1)));
         assert!(hosts.may_ask(ip, start + ASK_EVERY));

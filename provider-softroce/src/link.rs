@@ -34,8 +34,8 @@ use crate::station::{GSI, Owner, Station, random};
 
 /// How long a requester waits for an acknowledgement: 2^17 · 4.096 µs, as kernels do.
 const ACK_TIMEOUT: Timeout = Timeout::new(17);
-/// Such times in a row until a connection is given up. One less than there can be: a peer on rxe (Linux 6.12) takes 7 for ever, and
-/// would never miss a process that is killed.
+/// Such times in a row until a connection is given up. One less than there can be: a peer on rxe (Linux 6.12)
+/// takes 7 for ever, and would never miss a process that is killed.
 const RETRIES: u8 = 6;
 /// For ever: a peer that posts no receive is waited for.
 const RNR_RETRIES: u8 = 7;
@@ -459,8 +459,8 @@ impl Link {
             && up.rc.expects(packet)
         {
             up.peer.comes_from(tools.station.address(), from);
-            // The consumer hears of the connection before it hears of a message: the RTU may be lost, or have come with the
-            // packet.
+            // The consumer hears of the connection before it hears of a message: the RTU may be lost, or have
+            // come with the packet.
             if !up.announced {
                 tools.station.cm.established_by_data(tools.now, up.conn.id);
                 self.established(tools);
@@ -613,7 +613,7 @@ impl Link {
                     tools.station.ask(up.peer.address, up.conn.id, up.peer_qpn);
                 }
                 if after.timeouts > before.timeouts {
-                    tools.station.knock(up.peer.address, tools.now);
+                    tools.station.ask_host(up.peer.address, tools.now);
                 }
                 up.rc.ask_again(tools.now, &mut tools.kit.burst);
                 tools.station.send(&up.peer, &mut tools.kit.burst, tools.now);

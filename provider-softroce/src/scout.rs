@@ -1,10 +1,11 @@
 //! Whether anybody at all has the port on a peer's host, and whether the host lives.
 //!
-//! A host answers each datagram to a port that nobody has with an ICMP error. But where sockets share a port the kernel
-//! reports such an error to one that it picks by the two addresses, hardly ever to the one that has sent. So who asks for a
-//! connection, and who hears nothing over one, also sends a message from a port of its own: one that is an answer to nothing,
-//! so that whoever has the port passes over it. And it sends an empty datagram to the port of the discard service, which
-//! hardly anybody has: a host that refuses that one, and not the other, is there, and has somebody who does not answer.
+//! A host answers each datagram to a port that nobody has with an ICMP error. But where sockets share a port
+//! the kernel reports such an error to one that it picks by the two addresses, hardly ever to the one that
+//! has sent. So who asks for a connection, and who hears nothing over one, also sends a message from a port
+//! of its own: one that is an answer to nothing, so that whoever has the port passes over it. And it sends an
+//! empty datagram to the port of the discard service, which hardly anybody has: a host that refuses that one,
+//! and not the other, is there, and has somebody who does not answer.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -30,12 +31,12 @@ const LOCAL_ID: usize = packet_len(Opcode::DatagramSendOnly, 0) + 24;
 /// The discard service's (RFC 863).
 const DISCARD: u16 = 9;
 
-/// What a host has said.
+/// A host's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum Answer {
     /// Nobody has the port.
     Refused(Refusal),
-    /// It is there.
+    /// It lives.
     Lives(IpAddr),
 }
 
@@ -61,7 +62,8 @@ impl Scout {
     /// Asks a peer's host, for a connection, and because of what was sent to this queue pair.
     pub(crate) fn ask(&self, host: SocketAddr, id: ConnId, qpn: u32) {
         let Some(icrc) = Icrc::new(self.address, host) else { return };
-        // A DREP where there was no DREQ, for no connection of the host's: it comes to the door there, and all look there.
+        // A DREP where there was no DREQ, for no connection of the host's: it comes to the door there, and
+        // all look there.
         let drep = Drep { local_id: id.0, remote_id: 0, private: &[] };
         let mad = Mad { transaction: qpn.into(), message: Message::Drep(drep) }.emit();
         let packet = datagram(&mad, 0);
@@ -72,28 +74,29 @@ impl Scout {
         self.socket.send(host, &octets, octets.len());
     }
 
-    /// Asks a peer's host whether it is there.
-    pub(crate) fn knock(&self, host: SocketAddr) {
+    /// Asks a peer's host whether it lives.
+    pub(crate) fn ask_host(&self, host: SocketAddr) {
         let mut port = host;
         port.set_port(DISCARD);
         self.socket.send(port, &[], 1);
     }
 
-    /// What hosts have said since. `unread` is for what nobody has asked for.
-    pub(crate) fn words(&self, unread: &mut RxBatch) -> Vec<Word> {
-        let mut words = Vec::new();
+    /// The answers of hosts since the last call. `unread` takes datagrams that come to this port, which
+    /// nobody has asked for.
+    pub(crate) fn answers(&self, unread: &mut RxBatch) -> Vec<Answer> {
+        let mut answers = Vec::new();
         self.socket.errors(|back| {
             if back.refused && back.to.port() == DISCARD {
-                words.push(Word::Lives(back.to.ip()));
+                answers.push(Answer::Lives(back.to.ip()));
             }
             // The host repeats what it was asked. A program elsewhere would have to guess it.
             let word = |at: usize| Some(u32::from_be_bytes(*back.packet.get(at..)?.first_chunk()?));
             if let (true, Some(qpn), Some(id)) = (back.refused, word(TRANSACTION + 4), word(LOCAL_ID)) {
-                words.push(Word::Refused(Refusal { host: back.to.ip(), id: ConnId(id), qpn }));
+                answers.push(Answer::Refused(Refusal { host: back.to.ip(), id: ConnId(id), qpn }));
             }
         });
         self.socket.receive(unread, &mut Habits::default());
-        words
+        answers
     }
 }
 
@@ -119,7 +122,7 @@ mod tests {
             drop(free);
             let (scout, mut unread) = (Scout::new(there).expect("a port"), RxBatch::new());
             scout.ask(there, ConnId(0x0102_0304), 9);
-            assert!(scout.words(&mut unread).is_empty());
+            assert!(scout.answers(&mut unread).is_empty());
             assert!(taken.receive(&mut unread, &mut Habits::default()));
             let (at, asks) = (scout.address, unread.get(0).expect("a datagram"));
             let icrc = Icrc::new(at, there).expect("one family");
@@ -130,13 +133,13 @@ mod tests {
             assert_eq!((asks.from, message), (at, Message::Drep(drep)));
             let ids = [5, 7].map(ConnId);
             ids.into_iter().for_each(|id| scout.ask(nobody, id, 9));
-            let refused = ids.map(|id| Word::Refused(Refusal { host: nobody.ip(), id, qpn: 9 }));
-            assert_eq!(scout.words(&mut unread), refused);
-            assert!(scout.words(&mut unread).is_empty());
+            let refused = ids.map(|id| Answer::Refused(Refusal { host: nobody.ip(), id, qpn: 9 }));
+            assert_eq!(scout.answers(&mut unread), refused);
+            assert!(scout.answers(&mut unread).is_empty());
             // Where somebody has the port of the discard service, nothing comes.
-            scout.knock(nobody);
-            let words = scout.words(&mut unread);
-            assert!(words.iter().all(|&word| word == Word::Lives(nobody.ip())), "{words:?}");
+            scout.ask_host(nobody);
+            let answers = scout.answers(&mut unread);
+            assert!(answers.iter().all(|&answer| answer == Answer::Lives(nobody.ip())), "{answers:?}");
         }
     }
 }

@@ -22,14 +22,15 @@ use crate::scout::Scout;
 use crate::selftest;
 use crate::socket::Habits;
 
-/// How long a peer may take to answer a message of the connection manager before it is repeated: 2^17 · 4.096 µs. Kernels
-/// say eight times as much; a lost message then costs seconds.
+/// How long a peer may take to answer a message of the connection manager before it is repeated: 2^17 · 4.096
+/// µs. Kernels say eight times as much; a lost message then costs seconds.
 const RESPONSE_TIMEOUT: Timeout = Timeout::new(17);
 /// How long such a message is under way at most: 67 ms.
 const PACKET_LIFETIME: Timeout = Timeout::new(14);
 
-/// For so long a connection outlasts that its peer does not answer, if the peer's host is there and has the port open: a
-/// process that is stopped, or a network that loses one direction. On this host, for ever.
+/// How long a connection is kept whose peer does not answer, if the peer's host lives and has the port open:
+/// a process that is stopped, or a network that loses one direction. If the peer is on this host, the
+/// connection is kept for as long as the peer's process lives.
 const OUTAGE: Duration = Duration::from_secs(12);
 
 /// An address in use.
@@ -47,8 +48,9 @@ pub(crate) struct Station {
     pub(crate) habits: Habits,
     /// What is known of peers' hosts.
     pub(crate) hosts: Hosts,
-    /// As [`Params`] has it.
+    /// [`Params::timeout`], which connections of this address have.
     pub(crate) timeout: Option<Timeout>,
+    /// [`Params::retries`], likewise.
     pub(crate) retries: Option<u8>,
     /// Looks at the socket that found something.
     pub(crate) good_looks: u32,
@@ -169,9 +171,9 @@ impl Station {
     }
 
     /// Asks whether a peer's host lives, whoever has the port there.
-    pub(crate) fn knock(&mut self, host: SocketAddr, now: Instant) {
+    pub(crate) fn ask_host(&mut self, host: SocketAddr, now: Instant) {
         if let Some(scout) = self.scout.as_ref().filter(|_| self.hosts.may_ask(host.ip(), now)) {
-            scout.knock(host);
+            scout.ask_host(host);
         }
     }
 
@@ -232,8 +234,9 @@ pub(crate) fn datagram(mad: &[u8; MAD_SIZE], psn: u32) -> Packet<'_> {
 /// The queue pair of connection management, in every adapter.
 pub(crate) const GSI: u32 = 1;
 
-/// Numbers of queue pairs: the low bits are the slot, the others are random, since whoever would forge a packet has to guess
-/// them. A number is not used again for long: a peer of an earlier connection may still believe in it.
+/// Numbers of queue pairs: the low bits are the slot, the others are random, since whoever would forge a
+/// packet has to guess them. A number is not used again for long: a peer of an earlier connection may still
+/// believe in it.
 pub(crate) struct Qpns {
     slot: u8,
     gsi_psn: u32,

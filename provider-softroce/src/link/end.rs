@@ -1,9 +1,10 @@
 //! How connections end.
 //!
-//! Whoever ends one has had what it asked for, or does not want it any more: it completes all that is posted, says DREQ, and
-//! goes on answering what it has taken ([`Parting`]) until it is answered. Whoever is told so asks for what is in flight until
-//! it is settled ([`Rc::wind_up`](rnic::Rc::wind_up)), completes all that is posted, and answers DREP. So a request that was
-//! carried out does not count as lost because an acknowledgement was.
+//! Whoever ends one has had what it asked for, or does not want it any more: it completes all that is posted,
+//! says DREQ, and goes on answering what it has taken ([`Parting`]) until it is answered. Whoever is told so
+//! asks for what is in flight until it is settled ([`Rc::wind_up`](rnic::Rc::wind_up)), completes all that is
+//! posted, and answers DREP. So a request that was carried out does not count as lost because an
+//! acknowledgement was.
 
 use dat_core::provider::Close;
 use rnic::Work;
@@ -93,11 +94,12 @@ impl Link {
         self.sink.call(Upcall::Disconnected);
     }
 
-    /// The peer's host says that nobody has the port. That ends an attempt to connect at once; over a connection it counts when
-    /// the host has said nothing else for a while, since a firewall that is being changed says so, too.
-    pub(crate) fn is_refused(&mut self, tools: &mut Tools<'_>) {
+    /// The peer's host says that nobody has the port. That ends an attempt to connect at once; over a
+    /// connection it counts when the host has said nothing else for a while, since a firewall that is being
+    /// changed says so, too.
+    pub(crate) fn port_is_refused(&mut self, tools: &mut Tools<'_>) {
         if let Phase::Up(up) = &mut self.phase
-            && !up.refused.again(up.rc.stats().rx_packets, tools.now)
+            && !up.refused.is_over(up.rc.stats().rx_packets, tools.now)
         {
             return;
         }

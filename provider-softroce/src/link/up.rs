@@ -51,7 +51,7 @@ pub(super) struct Up {
     pub(super) queued: bool,
 }
 
-/// The peer's host refuses packets for so long before the connection ends.
+/// How long the peer's host must have refused packets for the connection to end.
 const REFUSED_FOR: Duration = Duration::from_millis(1500);
 
 /// Since when the peer's host has refused packets, and what had been received by then.
@@ -59,8 +59,10 @@ const REFUSED_FOR: Duration = Duration::from_millis(1500);
 pub(super) struct Refused(Option<(Instant, u64)>);
 
 impl Refused {
-    /// The host refuses one more, `received` packets having come so far. True: for long enough.
-    pub(super) fn again(&mut self, received: u64, now: Instant) -> bool {
+    /// Takes note that the host refuses a packet. Answers whether it has refused for so long that the
+    /// connection is over: `received`, the number of packets that have come from the peer, has not changed in
+    /// that time.
+    pub(super) fn is_over(&mut self, received: u64, now: Instant) -> bool {
         match self.0 {
             Some((since, before)) if before == received => now >= since + REFUSED_FOR,
             _ => {
