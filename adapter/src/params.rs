@@ -114,8 +114,8 @@ pub fn on(value: &str) -> Result<bool, String> {
     }
 }
 
-/// The value of `timeout`, which providers have that find out themselves that a peer is gone: how long an answer is waited for
-/// before a peer is asked again.
+/// The value of `timeout`, which providers have that find out themselves that a peer is gone: how long an
+/// answer is waited for before a peer is asked again.
 pub fn timeout(value: &str) -> Result<Duration, String> {
     match value.parse() {
         Ok(ms) if TIMEOUTS.contains(&ms) => Ok(Duration::from_millis(ms)),
@@ -139,7 +139,8 @@ fn default_spin(processors: libc::c_long) -> Duration {
     if processors >= 2 { DEFAULT_SPIN } else { Duration::ZERO }
 }
 
-/// Of the host. Not those that the calling thread may run on: a consumer that is bound to one leaves the others to its peers.
+/// Of the host. Not those that the calling thread may run on: a consumer that is bound to one leaves the
+/// others to its peers.
 fn online_processors() -> libc::c_long {
     // SAFETY: no memory is involved.
     unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }

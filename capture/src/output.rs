@@ -37,7 +37,8 @@ pub enum OpenError {
     InUse(PathBuf),
     /// It is there already, and whose it is, or what, nobody has said.
     #[error(
-        "{}: the file is there already: remove it, take another name (%p is the process id), or write append: before the name",
+        "{}: the file is there already: remove it, take another name (%p is the process id), or write append: \
+         before the name",
         .0.display()
     )]
     Exists(PathBuf),
@@ -123,8 +124,8 @@ impl Output {
         let failed = |source| OpenError::Io { path: path.into(), source };
         let options = || {
             let mut options = OpenOptions::new();
-            // Where others may write to the directory, the name may be a link of theirs to a file of ours. And to open a pipe
-            // is to wait for its reader.
+            // Where others may write to the directory, the name may be a link of theirs to a file of ours.
+            // And to open a pipe is to wait for its reader.
             let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
             options.append(true).mode(0o600).custom_flags(flags.bits() as i32);
             options
@@ -172,8 +173,9 @@ impl Output {
         Ok(output)
     }
 
-    /// One of those who write to the file goes. The last closes it, before anybody can look whether it is open, and leaves no file
-    /// without a packet: whoever only looks whether an adapter opens would keep the next program from making its file.
+    /// One of those who write to the file goes. The last closes it, before anybody can look whether it is
+    /// open, and leaves no file without a packet: whoever only looks whether an adapter opens would keep the
+    /// next program from making its file.
     pub(crate) fn leave(self: &Arc<Self>) {
         let _files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::strong_count(self) == 1 {

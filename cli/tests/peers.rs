@@ -129,7 +129,7 @@ fn another_host_answers_where_dat_serve_runs() {
     }
 }
 
-/// Callers that never say anything hold nothing that others need.
+/// Callers that never say anything do not keep others from being served.
 #[test]
 fn silent_callers_keep_nobody_out() {
     let server = Server::start();

@@ -46,8 +46,8 @@ pub trait Provider: Send + Sync + 'static {
     const NAME: &'static str;
     /// Opens the adapter `ia` (the registry's IA name) with `params`, the ia_params field of the entry.
     fn open(&self, ia: &str, params: &str) -> std::result::Result<Self::Transport, OpenError>;
-    /// As [`Provider::open`], by whichever of the two serves this entry. Each has a function table of its own, so no call
-    /// has to choose between them.
+    /// As [`Provider::open`], by whichever of the two serves this entry. Each has a function table of its
+    /// own, so no call has to choose between them.
     fn open_either(
         &self,
         ia: &str,
@@ -100,10 +100,11 @@ pub unsafe trait Transport: Send + Sync + Sized + 'static {
     /// Registers memory.
     ///
     /// # Safety
-    /// `mem` stays mapped until the region is dropped, and the consumer accepts that peers write to it as `access` says.
+    /// `mem` stays mapped until the region is dropped, and the consumer accepts that peers write to it as
+    /// `access` says.
     unsafe fn mr(&self, pd: &Self::Pd, mem: Mem, access: Access) -> Result<Self::Mr>;
-    /// Creates an unbound memory window. `scoped`: it lets in the peer of the queue pair that a bind is posted to; else the
-    /// peers of all queue pairs in the domain.
+    /// Creates an unbound memory window. `scoped`: it lets in the peer of the queue pair that a bind is
+    /// posted to; else the peers of all queue pairs in the domain.
     fn mw(&self, _pd: &Self::Pd, _scoped: bool) -> Result<Self::Mw> {
         Err(Error::of(DAT_MODEL_NOT_SUPPORTED))
     }
@@ -121,8 +122,8 @@ pub unsafe trait Transport: Send + Sync + Sized + 'static {
     /// Refuses a connection request with private data.
     fn reject(&self, request: Self::Request, private: &[u8]) -> Result<()>;
 
-    /// What the wire has done since the adapter was opened, by names of the transport's own: packets sent again, octets on the
-    /// wire. A name has no blanks. Any thread may ask at any time.
+    /// What the wire has done since the adapter was opened, by names of the transport's own: packets sent
+    /// again, octets on the wire. A name has no blanks. Any thread may ask at any time.
     fn counters(&self) -> Vec<(Cow<'static, str>, u64)> {
         Vec::new()
     }
@@ -133,7 +134,8 @@ pub unsafe trait Transport: Send + Sync + Sized + 'static {
     }
     /// One non-blocking pass over whatever moves data. Called by a consumer thread that found its queue empty.
     fn progress(&self) {}
-    /// How long who waits for completions looks for them before it sleeps, where [`Transport::sleep_on`] does not do that itself.
+    /// How long who waits for completions looks for them before it sleeps, where [`Transport::sleep_on`] does
+    /// not do that itself.
     fn spin(&self) -> Duration {
         Duration::ZERO
     }
@@ -154,7 +156,8 @@ pub unsafe trait Transport: Send + Sync + Sized + 'static {
     fn interrupt(&self) {}
 }
 
-/// A queue pair. Posting: one thread at a time for each of the two queues (dat-core serialises where the consumer need not).
+/// A queue pair. Posting: one thread at a time for each of the two queues (dat-core serialises where the
+/// consumer need not).
 ///
 /// # Safety
 /// Each completion carries the queue pair's [`Token`], the address of memory that dat-core frees once it has
@@ -176,9 +179,10 @@ pub unsafe trait Queue<T: Transport>: Send + Sync {
     /// # Safety
     /// The segments' memory stays valid until the request completes. One thread at a time posts requests.
     unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError>;
-    /// Queues the bind of a window; answers its new remote key, or 0 if it unbinds. It starts when all earlier requests are
-    /// done, and later ones start when it is; then the new key is valid and the old one is not. A bind that fails ends the
-    /// connection; one that fails or is flushed leaves the window as it was.
+    /// Queues the bind of a window; answers its new remote key, or 0 if it unbinds. It starts when all
+    /// earlier requests are done, and later ones start when it is; then the new key is valid and the old one
+    /// is not. A bind that fails ends the connection; one that fails or is flushed leaves the window as it
+    /// was.
     ///
     /// # Safety
     /// One thread at a time posts requests.
@@ -200,8 +204,8 @@ pub unsafe trait Queue<T: Transport>: Send + Sync {
     fn disconnect(&self, how: Close);
     /// The receive buffers allocated to the queue pair, in one look and not while a message is being taken in.
     fn allocated(&self) -> Allocated;
-    /// How many requests, from the first one on, were carried out with success: what completes of them is in the completion
-    /// queue. Where nobody is told of completions, those that were flushed count, too.
+    /// How many requests, from the first one on, were carried out with success: what completes of them is in
+    /// the completion queue. Where nobody is told of completions, those that were flushed count, too.
     ///
     /// # Safety
     /// No other thread posts requests meanwhile.
@@ -270,8 +274,8 @@ pub trait Region: Send + Sync {
     fn rkey(&self) -> u32;
 }
 
-/// Memory window; unbound by `drop`: from then on its keys name nothing, and binds that are still queued do nothing, or nothing that
-/// lasts longer than until they complete.
+/// Memory window; unbound by `drop`: from then on its keys name nothing, and binds that are still queued do
+/// nothing, or nothing that lasts longer than until they complete.
 pub trait Window: Send + Sync {
     /// What became of the bind for which [`Queue::post_bind`] answered this key.
     fn state(&self, rkey: u32) -> BindState;
@@ -295,8 +299,9 @@ pub struct QpCfg<'a, T: Transport> {
     pub srq: Option<&'a T::Srq>,
     /// Comes back in [`Wc::qp`].
     pub token: Token,
-    /// Told of each receive buffer that a message takes ([`Holding::took`]). If that exceeds the hard watermark, the
-    /// buffer is flushed and the connection ends as [`Upcall::Broken`]; of the soft one, [`Upcall::HighWatermark`] tells.
+    /// Told of each receive buffer that a message takes ([`Holding::took`]). If that exceeds the hard
+    /// watermark, the buffer is flushed and the connection ends as [`Upcall::Broken`]; of the soft one,
+    /// [`Upcall::HighWatermark`] tells.
     pub holding: Arc<Holding>,
     /// A receive is a solicited completion if its sender says so; else, if it was not posted quiet.
     pub sender_wakes: bool,
@@ -397,14 +402,14 @@ pub struct Attrs {
     pub srq_across_pds: bool,
     /// Regions may count from zero ([`Mem::zero_based`]).
     pub zero_based: bool,
-    /// Memory that cannot be used as asked is refused when it is registered, as by a device that pins it, and which may know
-    /// memory that this process cannot touch. Where not, dat-core looks at its mappings.
+    /// Memory that cannot be used as asked is refused when it is registered, as by a device that pins it, and
+    /// which may know memory that this process cannot touch. Where not, dat-core looks at its mappings.
     pub pins: bool,
     /// A queue that is armed for solicited completions wakes for each completion but those that were posted quiet, as
     /// [`Completions::arm`] says. Not so for devices that know only what the sender solicited.
     pub quiet: bool,
-    /// The consumer wants the letter of the standard (`strict=on` in ia_params): what the standard forbids is refused, also
-    /// where OFED's library has always let programs do it.
+    /// The consumer wants the letter of the standard (`strict=on` in ia_params): what the standard forbids is
+    /// refused, also where OFED's library has always let programs do it.
     pub strict: bool,
     /// Bytes to which buffers are best aligned.
     pub optimal_alignment: u32,

@@ -1,11 +1,12 @@
 //! A quicker way to peers at the same address: a connected socket.
 //!
-//! The kernel keeps the route of a connected socket, which saves a twelfth of the time of a small packet. But it counts the
-//! packets of such a socket in IPv4's identification, from anywhere on, and the ICRC covers that. So trial packets are sent,
-//! whose headers come back (see [`selftest`](crate::selftest)), and the rest is counted here, too.
+//! The kernel keeps the route of a connected socket, which saves a twelfth of the time of a small packet. But
+//! it counts the packets of such a socket in IPv4's identification, from anywhere on, and the ICRC covers
+//! that. So trial packets are sent, whose headers come back (see [`selftest`](crate::selftest)), and the rest
+//! is counted here, too.
 //!
-//! At this address there are adapters of this kind alone, which share the port. And what goes to it does not leave the host:
-//! none of the two sockets' packets overtake each other.
+//! At this address there are adapters of this kind alone, which share the port. And what goes to it does not
+//! leave the host: none of the two sockets' packets overtake each other.
 
 use std::net::SocketAddr;
 
@@ -23,8 +24,8 @@ pub(crate) struct Express {
 }
 
 impl Express {
-    /// From a port that other sockets of ours send from, too, to an address of this host. None: this kernel does not number
-    /// packets as expected.
+    /// From a port that other sockets of ours send from, too, to an address of this host. None: this kernel
+    /// does not number packets as expected.
     pub(crate) fn new(from: SocketAddr, to: SocketAddr) -> Option<Self> {
         let socket = Udp::bind_to_send(from, to).ok()?;
         socket.connect(to).ok()?;

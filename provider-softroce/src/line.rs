@@ -1,5 +1,5 @@
-//! Packets on their way out: the socket that they leave from, their ICRC, batches, the emulated network; and what is checked
-//! of those that come.
+//! Packets on their way out: the socket that they leave from, their ICRC, batches, the emulated network; and
+//! what is checked of those that come.
 //!
 //! They do not leave from port 4791, but from one that the system has picked at random: together with a connection's
 //! numbers it has to be guessed by whoever would forge a packet, and no other user of this host can send from it.
@@ -49,7 +49,8 @@ pub(crate) struct Peer {
     here: Icrc,
     /// One of them was right: no others will come from elsewhere.
     source_is_known: bool,
-    /// The peer counts its packets, as kernels do: the number expected next. None: it is as ours, see [`crate::socket`].
+    /// The peer counts its packets, as kernels do: the number expected next. None: it is as ours, see
+    /// [`crate::socket`].
     next_id: Option<u16>,
 }
 
@@ -79,8 +80,8 @@ impl Peer {
         }
     }
 
-    /// Checks a datagram from where it [may send from](Self::may_send_from), the `place`-th of a batch, and gives the packet
-    /// in it.
+    /// Checks a datagram from where it [may send from](Self::may_send_from), the `place`-th of a batch, and
+    /// gives the packet in it.
     #[inline]
     pub(crate) fn check<'a>(
         &mut self,

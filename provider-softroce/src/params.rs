@@ -5,7 +5,7 @@
 //! | `engine` | `user`: this one; `kernel`: the kernel's rxe, which is made if need be; `auto`: the kernel's where there is one | `auto` |
 //! | `mtu` | octets of payload in a packet at most: 256, 512, 1024, 2048 or 4096; also `OPENDAT_MTU` | what the interface carries |
 //! | `gso` | `on`, `off`: whether the kernel cuts batches into packets; `auto`: where its IP headers are as they should | `auto` |
-//! | `timeout` | milliseconds that an acknowledgement is waited for, 32 to 600,000, rounded up to 4.096 µs · 2^n | 537, or what the caller asks for |
+//! | `timeout` | milliseconds that an acknowledgement is waited for, 32 to 600,000, rounded up to 4.096 µs · 2^n | 537, or the caller's |
 //! | `retries` | how often a packet is sent again that is not acknowledged, 0 to 7 | 6, or what the caller asks for |
 //! | `net` | an emulated network, as [`netem::Conditions`] says; also `OPENDAT_NET` | `off` |
 
@@ -72,7 +72,9 @@ impl Params {
                 }
                 _ => {
                     return Err(
-                        "unknown key; known are engine, mtu, gso, timeout, retries, net, spin, strict and capture".into()
+                        "unknown key; known are engine, mtu, gso, timeout, retries, net, spin, strict \
+                         and capture"
+                            .into(),
                     );
                 }
             }

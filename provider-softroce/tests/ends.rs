@@ -251,7 +251,8 @@ fn connected_to<'t>(rig: &Rig<'t, Roce>, peer: &Peer, n: u32) -> End<'t, Roce> {
     end
 }
 
-/// The peer's queue pair is gone as it disconnects, as a kernel's is: it is asked for what is in flight, and not for long.
+/// The peer's queue pair is gone as it disconnects, as a kernel's is: it is asked for what is in flight, and
+/// not for long.
 #[test]
 fn a_peer_that_answers_nothing_any_more() {
     let _alone = alone();
@@ -305,8 +306,9 @@ fn a_last_acknowledgement_that_was_lost() {
     assert_eq!(outcomes(&rig.completions(&end.requests, 2)), done);
 }
 
-/// Where nothing is in flight nobody waits: a connection that has nothing in flight is over before one that has, although its end
-/// was said later. If it waited as that does, it would be over later each time; where this machine is busy, it may be now and then.
+/// Where nothing is in flight nobody waits: a connection that has nothing in flight is over before one that
+/// has, although its end was said later. If it waited as that does, it would be over later each time; where
+/// this machine is busy, it may be now and then.
 #[test]
 fn nothing_is_in_flight() {
     let _alone = alone();
@@ -373,8 +375,8 @@ fn what_was_taken_is_acknowledged_again() {
     assert_eq!(rig.until("a DREP", || peer.hear()), Heard::Drep { transaction: 7 });
 }
 
-/// Anybody at the peer's address, or who forges that, can write a REQ that names the peer's queue pair. The peer is asked
-/// before the connection counts as left, and answers.
+/// Anybody at the peer's address, or who forges that, can write a REQ that names the peer's queue pair. The
+/// peer is asked before the connection counts as left, and answers.
 #[test]
 fn a_forged_request_ends_no_connection() {
     let _alone = alone();
@@ -419,8 +421,8 @@ fn a_peer_that_has_left_a_connection_comes_again() {
     service.request(&rig);
 }
 
-/// A peer that does not answer, on a host that does and that has the port open, is stopped, or its packets are lost for a
-/// while: its retries are used up long before it answers.
+/// A peer that does not answer, on a host that does and that has the port open, is stopped, or its packets
+/// are lost for a while: its retries are used up long before it answers.
 #[test]
 fn a_peer_that_is_stopped_is_waited_for() {
     let _alone = alone();
@@ -437,8 +439,8 @@ fn a_peer_that_is_stopped_is_waited_for() {
     end.log.assert_silent();
 }
 
-/// Its host says that nobody has the port, for a moment, as a firewall does that is being changed. Where this machine is so busy
-/// that the moment is longer than a second and a half, the connection ends.
+/// Its host says that nobody has the port, for a moment, as a firewall does that is being changed. Where this
+/// machine is so busy that the moment is longer than a second and a half, the connection ends.
 #[test]
 fn a_port_that_is_refused_for_a_moment() {
     let _alone = alone();
@@ -468,8 +470,8 @@ fn a_port_that_is_refused_for_a_moment() {
     assert!((0..ROUNDS).any(goes_on), "the first word counts");
 }
 
-/// Once the peer has sent a right packet, others must come from the same port: nobody else on the peer's host can send from
-/// that, whatever it knows or guesses of the connection.
+/// Once the peer has sent a right packet, others must come from the same port: nobody else on the peer's host
+/// can send from that, whatever it knows or guesses of the connection.
 #[test]
 fn packets_from_another_port_are_not_taken() {
     let _alone = alone();
@@ -492,8 +494,9 @@ fn packets_from_another_port_are_not_taken() {
     assert_eq!(counted.map(|(_, n)| n), Some(2));
 }
 
-/// Whoever frees an endpoint and closes its adapter says that the connection is over, again and again until that is answered,
-/// or for a quarter of a second: nobody would do so later, and a peer with nothing to send would wait for ever.
+/// Whoever frees an endpoint and closes its adapter says that the connection is over, again and again until
+/// that is answered, or for a quarter of a second: nobody would do so later, and a peer with nothing to send
+/// would wait for ever.
 #[test]
 fn an_end_that_is_lost_as_the_adapter_is_closed() {
     let _alone = alone();
@@ -533,9 +536,9 @@ fn closes_with(answer: bool) -> u32 {
     times
 }
 
-/// A host on which nobody has the port says so: nobody waits until all has been said again in vain. So hardly any message is said
-/// twice; a REQ would be said 16 times, a DREQ some ten times. A request is sent again for a second and a half, and not until its
-/// retries are used up.
+/// A host on which nobody has the port says so: nobody waits until all has been said again in vain. So hardly
+/// any message is said twice; a REQ would be said 16 times, a DREQ some ten times. A request is sent again
+/// for a second and a half, and not until its retries are used up.
 #[test]
 fn nobody_has_the_port() {
     let _alone = alone();

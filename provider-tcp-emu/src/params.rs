@@ -6,7 +6,7 @@
 //! | `cc` | TCP congestion control of all connections | `cubic` or `reno` within the host, else the system's |
 //! | `extended` | `on`: immediate data and atomic operations (RFC 7306) with peers that know them; `off`: with none | `on` |
 //! | `fpdu` | octets of the largest FPDU sent, 128 to 65536 | 65536; MSS towards strangers |
-//! | `timeout` | milliseconds until a peer on another host that is quiet is asked whether it is there, and between two questions, 32 to 600,000 | 10000 |
+//! | `timeout` | milliseconds until a quiet peer on another host is asked whether it is there, 32 to 600,000 | 10000 |
 //! | `retries` | how often it is asked again, 0 to 7 | 5 |
 //! | `rnr` | a message without a receive: `wait`: it waits for one, if the peer is an OpenDAT; `terminate`: it ends the connection | `wait` |
 
@@ -55,7 +55,8 @@ impl Params {
                 ("rnr", _) => return Err("expected wait or terminate".into()),
                 _ => {
                     return Err(
-                        "unknown key; known are crc, extended, rnr, cc, fpdu, timeout, retries, spin, strict and capture"
+                        "unknown key; known are crc, extended, rnr, cc, fpdu, timeout, retries, spin, \
+                         strict and capture"
                             .into(),
                     );
                 }
@@ -115,7 +116,8 @@ mod tests {
         assert_eq!(reason("extended="), "ia_params: extended=: expected on or off");
         assert_eq!(
             reason("speed=11"),
-            "ia_params: speed=11: unknown key; known are crc, extended, rnr, cc, fpdu, timeout, retries, spin, strict and capture"
+            "ia_params: speed=11: unknown key; known are crc, extended, rnr, cc, fpdu, timeout, retries, spin, \
+             strict and capture"
         );
         assert_eq!(reason("timeout=1"), "ia_params: timeout=1: expected 32 to 600000 milliseconds");
         assert_eq!(reason("retries=8"), "ia_params: retries=8: expected 0 to 7");

@@ -187,8 +187,8 @@ pub(crate) fn unsent(socket: &Socket) -> Unsent {
     }
 }
 
-/// Whether a peer that has no room for what it is sent is given up, as one that does not answer is. (TCP makes no difference:
-/// TCP_USER_TIMEOUT counts for both.)
+/// Whether a peer that has no room for what it is sent is given up, as one that does not answer is. (TCP
+/// makes no difference: TCP_USER_TIMEOUT counts for both.)
 pub(crate) fn limit_wait(socket: &Socket, limit: Option<Patience>) {
     socket.set_tcp_user_timeout(limit.map(Patience::silence)).ok();
 }

@@ -330,7 +330,6 @@ fn noise_at_the_door_is_ignored() {
     assert_eq!(outcomes(&rig.completions(&b.recvs, 1)), [(1, WcStatus::Success)]);
 }
 
-/// Noise behind a proper setup ends that connection, and nothing else.
 /// Callers that never say anything do not keep out one that does: the oldest of them goes.
 #[test]
 fn silent_callers_make_room() {
@@ -365,6 +364,7 @@ fn silent_callers_make_room() {
     drop(silent);
 }
 
+/// Noise behind a proper setup ends that connection, and nothing else.
 #[test]
 fn noise_in_a_connection_ends_it() {
     let t = open();

@@ -62,18 +62,20 @@ pub struct Builtin {
     pub init: DAT_PROVIDER_INIT_FUNC,
     /// What a loadable provider exports as `dat_provider_fini`.
     pub fini: DAT_PROVIDER_FINI_FUNC,
-    /// More entries, for what it finds on this host; but for their names and parameters they are as the line. Called at most
-    /// once for a [`List`], when a name is wanted that is in no line.
+    /// More entries, for what it finds on this host; but for their names and parameters they are as the line.
+    /// Called at most once for a [`List`], when a name is wanted that is in no line.
     pub found: Option<Find>,
 }
 
 /// IA names, and the IA parameters of each.
 pub type Find = fn() -> Vec<(String, String)>;
 
-/// All entries, in the order in which they are tried: the file's, the built-in ones, and those that built-in providers find.
+/// All entries, in the order in which they are tried: the file's, the built-in ones, and those that built-in
+/// providers find.
 ///
-/// A name that is in the file is the file's alone, also where its entry is switched off or has a mistake: what the file says of
-/// it, an address or CRCs, say, must not be lost because a built-in entry serves in its place.
+/// A name that is in the file is the file's alone, also where its entry is switched off or has a mistake:
+/// what the file says of it, an address or CRCs, say, must not be lost because a built-in entry serves in its
+/// place.
 #[derive(Debug, Default)]
 pub struct List {
     /// The file's and the built-in ones.
@@ -225,7 +227,7 @@ impl List {
         self.file.as_deref()
     }
 
-    /// Whether the file has this name, be it in an entry that is switched off or has a mistake.
+    /// Whether the file has this name. An entry that is switched off or has a mistake counts, too.
     pub(crate) fn is_in_file(&self, name: &str) -> bool {
         self.names_of_file.contains(name)
     }
@@ -235,9 +237,10 @@ impl List {
         self.builtins_off
     }
 
-    /// As [`List::interfaces`], in the order that suits a consumer of this major version on this host. Entries of that version come
-    /// first. Among these, and among the others, entries that cannot open as far as the host knows come last ([`Host::may_open`]).
-    /// Otherwise the order is that of the registry. Consumers ask for a few and take one of these.
+    /// As [`List::interfaces`], in the order that suits a consumer of this major version on this host.
+    /// Entries of that version come first. Among these, and among the others, entries that cannot open as far
+    /// as the host knows come last ([`Host::may_open`]). Otherwise the order is that of the registry.
+    /// Consumers ask for a few and take one of these.
     pub fn interfaces_for(&self, major: u32, host: &Host) -> Vec<&Entry> {
         let mut interfaces = self.interfaces();
         interfaces.sort_by_cached_key(|entry| (entry.api.major != major, !host.may_open(entry)));

@@ -177,8 +177,8 @@ fn an_entry_of_the_file_hides_a_device() {
     assert_eq!(found.iter().map(|c| c.entry.library.as_str()).collect::<Vec<_>>(), ["a.so"]);
 }
 
-/// What the file says of a name must not be lost: also where the entry is switched off or has a mistake, another adapter of
-/// that name would serve on every address and without CRCs.
+/// What the file says of a name must not be lost: also where the entry is switched off or has a mistake,
+/// another adapter of that name would serve on every address and without CRCs.
 #[test]
 fn an_entry_of_the_file_hides_what_is_built_in() {
     let directory = tempfile::tempdir().expect("a directory");

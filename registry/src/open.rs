@@ -78,8 +78,9 @@ impl Registry {
         })
     }
 
-    /// Opens an IA: of every fitting entry in order, until the library of one can be loaded. What its provider says counts: an
-    /// adapter that refuses its parameters is not replaced by another that has others.
+    /// Opens an IA. The fitting entries are tried in order until the library of one can be loaded; the answer
+    /// of its provider is final. So an adapter that refuses its parameters is not replaced by another one
+    /// with other parameters.
     ///
     /// # Errors
     ///

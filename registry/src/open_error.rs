@@ -29,7 +29,7 @@ pub struct OpenError {
     known: Box<[String]>,
     /// What the entries of the name offer, and where they are.
     offered: Box<[String]>,
-    /// Whether the registry file has the name, be it in an entry that is switched off or has a mistake.
+    /// Whether the registry file has the name. An entry that is switched off or has a mistake counts, too.
     in_file: bool,
     /// The registry file.
     file: Option<String>,

@@ -141,8 +141,8 @@ fn every_failure_keeps_its_reason() {
     );
     let registry = registry(&vendor.conf(), &[]);
     let error = registry.open(&request("bad")).expect_err("nothing opens");
-    // The status of the provider that was asked, as it is: OFED's have no class. Nobody asks another one, which has other
-    // parameters.
+    // The status of the provider that was asked, as it is: OFED's have no class. Nobody asks another one,
+    // which has other parameters.
     assert_eq!(error.status(), 0x0004_0000);
     let lines: Vec<_> = error
         .attempts

@@ -1,5 +1,5 @@
-//! Programs of others that a task needs, built in `target/tools` when they are missing, at versions that are
-//! known to do.
+//! Programs by others that a task needs. A missing one is built in `target/tools`, in a version that is known to
+//! work.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,8 +1,10 @@
-//! What the mappings of this process allow: whether there is memory at some addresses, and whether it can be used as a region's
-//! privileges say. A peer's access to what cannot be used would end the process by a signal.
+//! What the mappings of this process allow: whether there is memory at some addresses, and whether it can be
+//! used as a region's privileges say. A peer's access to what cannot be used would end the process by a
+//! signal.
 //!
-//! Linux tells of one mapping at a time (PROCMAP_QUERY, since 6.11), so that the cost is that of the mappings and not of the
-//! pages. Before, the whole list is read; without /proc, only whether there is memory can be told.
+//! Linux tells of one mapping at a time (PROCMAP_QUERY, since 6.11), so that the cost is that of the mappings
+//! and not of the pages. Before, the whole list is read; without /proc, only whether there is memory can be
+//! told.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -68,8 +70,8 @@ impl Mappings {
 /// The kernel does not answer such questions.
 struct Unsupported;
 
-/// Goes from mapping to mapping; `find` gives the one that has an address. That there is no memory counts more than what cannot
-/// be done with it.
+/// Goes from mapping to mapping; `find` gives the one that has an address. That there is no memory counts
+/// more than what cannot be done with it.
 fn each(
     addr: usize,
     len: usize,

@@ -63,7 +63,7 @@ fn memory_that_is_not_there_is_not_registered() {
     assert_eq!(register(buffer.as_mut_ptr(), 1 << 46), Err(Error::arg(3)));
 }
 
-/// A peer's access would end the process by a signal, where a device refuses to pin such memory.
+/// Else an access of a peer would end the process by a signal. A device refuses to pin such memory.
 #[test]
 fn memory_that_cannot_be_used_as_asked_is_not_registered() {
     const PAGE: usize = 4096;

@@ -1,9 +1,9 @@
 //! UDP sockets, as RoCEv2 needs them.
 //!
-//! The ICRC covers the IPv4 header's identification and flags, which a UDP socket neither sets nor shows. What is certain: an
-//! *unconnected* socket that forbids fragmentation sends identification 0, and in a batch that the kernel cuts into packets
-//! (UDP_SEGMENT) the k-th has k. So a socket here is not connected but for [`Express`](crate::express::Express), and its path
-//! MTU discovery is always on.
+//! The ICRC covers the IPv4 header's identification and flags, which a UDP socket neither sets nor shows.
+//! What is certain: an *unconnected* socket that forbids fragmentation sends identification 0, and in a batch
+//! that the kernel cuts into packets (UDP_SEGMENT) the k-th has k. So a socket here is not connected but for
+//! [`Express`](crate::express::Express), and its path MTU discovery is always on.
 
 mod errors;
 mod receive;
@@ -50,8 +50,8 @@ impl Udp {
         Ok(socket)
     }
 
-    /// One that shares its address with others of this kind, of the same user, and reads nothing: what anybody sends there is
-    /// dropped. `to`: an address that it will send to.
+    /// One that shares its address with others of this kind, of the same user, and reads nothing: what
+    /// anybody sends there is dropped. `to`: an address that it will send to.
     pub(crate) fn bind_to_send(address: SocketAddr, to: SocketAddr) -> io::Result<Self> {
         let socket = Self::bind_shared(address)?;
         socket.prepare(to)?;
@@ -115,14 +115,14 @@ impl Udp {
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Whether packets that came as a batch are read as one (UDP_GRO). Without it, as where the kernel does not know it, they
-    /// come one by one: slower, but whole.
+    /// Whether packets that came as a batch are read as one (UDP_GRO). Without it, as where the kernel does
+    /// not know it, they come one by one: slower, but whole.
     fn gather(&self, on: bool) {
         self.set(libc::IPPROTO_UDP, libc::UDP_GRO, on.into()).ok();
     }
 
-    /// The network's errors are kept for [`errors`](Self::errors). Not for sockets that share a port: the kernel picks one of
-    /// those without asking who has sent.
+    /// The network's errors are kept for [`errors`](Self::errors). Not for sockets that share a port: the
+    /// kernel picks one of those without asking who has sent.
     pub(crate) fn hear_of_errors(&self) -> io::Result<()> {
         match self.local_addr()? {
             SocketAddr::V4(_) => self.set(libc::IPPROTO_IP, libc::IP_RECVERR, 1),

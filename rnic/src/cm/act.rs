@@ -89,8 +89,8 @@ impl Cm {
                 }
                 State::RepSent => {
                     self.half_open.enter(conn.remote.ip());
-                    if let Some(patience) = self.half_open.patience() {
-                        conn.hurry(now, patience);
+                    if let Some(wait) = self.half_open.wait_of_latest() {
+                        conn.limit_wait(now, wait);
                     }
                 }
                 State::ReqSent | State::ReqRcvd | State::DreqSent => {}

@@ -108,10 +108,10 @@ impl Conn {
     }
 
     /// The answer to what is repeated is waited for no longer than this. A message that is lost is repeated in time.
-    pub(super) fn hurry(&mut self, now: Instant, patience: Duration) {
-        self.deadline = Some(now + patience);
+    pub(super) fn limit_wait(&mut self, now: Instant, wait: Duration) {
+        self.deadline = Some(now + wait);
         if let Some(repeat) = self.kept.as_mut().and_then(|kept| kept.repeat.as_mut()) {
-            repeat.after = repeat.after.min(patience / 4);
+            repeat.after = repeat.after.min(wait / 4);
             repeat.at = repeat.at.min(now + repeat.after);
         }
     }

@@ -10,8 +10,8 @@ use std::time::Duration;
 /// Acceptances of one caller's address that may wait at a time. Further REQs from there are passed over, and are
 /// repeated by their senders.
 pub(super) const MOST_PER_SOURCE: usize = 64;
-/// How long an acceptance waits that is one of two; with `n` of them each newcomer has an `n`-th of twice that.
-const TWO_WAIT: Duration = Duration::from_secs(8);
+/// With `n` acceptances that wait, the latest waits for an `n`-th of this.
+const SHARED_WAIT: Duration = Duration::from_secs(16);
 /// An acceptance waits so long at least.
 const LEAST: Duration = Duration::from_millis(500);
 
@@ -44,7 +44,7 @@ impl HalfOpen {
     }
 
     /// How long the latest waits at most; none: as long as the REP is repeated.
-    pub(super) fn patience(&self) -> Option<Duration> {
-        (self.total > 1).then(|| (2 * TWO_WAIT / self.total).max(LEAST))
+    pub(super) fn wait_of_latest(&self) -> Option<Duration> {
+        (self.total > 1).then(|| (SHARED_WAIT / self.total).max(LEAST))
     }
 }

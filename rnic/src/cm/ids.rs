@@ -19,7 +19,7 @@ impl Ids {
         Ids { slot: slot.into(), random }
     }
 
-    /// A communication ID that is not taken; never 0. 25 bits of it are random.
+    /// A communication ID that is not taken, and not 0. 25 of its 32 bits are random.
     pub(super) fn communication(&mut self, taken: impl Fn(u32) -> bool) -> u32 {
         loop {
             let id = ((self.random)() as u32) << SLOT_BITS | self.slot;

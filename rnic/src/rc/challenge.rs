@@ -1,8 +1,8 @@
-//! Whether the peer still has the connection, asked although the consumer has sent nothing that would show it.
+//! Asking the peer whether it still has the connection, also when the consumer has nothing under way.
 //!
-//! An RDMA write of no octets, with the number of the last packet before the next one, is one that the peer has taken
-//! before: it touches no memory, and whoever has the connection acknowledges it again (IBA, section 9.7.5.1.4.1). Kernel
-//! rxe does so, too.
+//! The question is an RDMA write of no octets with the PSN of the last packet that the peer has acknowledged.
+//! To the peer it is a duplicate: it touches no memory, and whoever has the connection acknowledges it again.
+//! Kernel rxe does so, too.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ impl Challenge {
 impl Requester {
     /// Asks from now on, until the peer answers, or as often as a request is sent in vain.
     pub(super) fn challenge(&mut self, now: Instant) {
-        let (every, retries) = self.clocks.patience();
+        let (every, retries) = self.clocks.timeout_and_retries();
         self.challenge.get_or_insert(Challenge { due: now, every, left: retries.saturating_add(1) });
     }
 

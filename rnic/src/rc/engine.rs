@@ -41,8 +41,9 @@ pub struct RcCfg {
     pub window: u32,
 }
 
-/// The connection cannot go on (IBA: the queue pair enters the error state). The work request concerned, if there is one,
-/// completes with its own status, in its turn: a receive at once, a request when [`Rc::flush`] is called.
+/// The connection cannot go on (IBA: the queue pair enters the error state). The work request concerned, if
+/// there is one, completes with its own status, in its turn: a receive at once, a request when [`Rc::flush`]
+/// is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The peer refused a request of ours.
@@ -139,11 +140,11 @@ pub const MAX_MESSAGE: u32 = 1 << 31;
 /// on Err(failure):        rc.last_words(&mut burst); send; rc.flush(); upcall
 /// ```
 ///
-/// An acknowledgement is not urgent: it waits for [`acknowledge`](Self::acknowledge), unless the peer has asked for many. So
-/// it stays out of the way of an answer that the consumer sends first.
+/// An acknowledgement is not urgent: it waits for [`acknowledge`](Self::acknowledge), unless the peer has
+/// asked for many. So it stays out of the way of an answer that the consumer sends first.
 ///
-/// A READ of the peer is carried out by `transmit`, which makes its responses, other requests by `receive`: so whoever wants
-/// it to find what was there before a later request calls the one before the other.
+/// A READ of the peer is carried out by `transmit`, which makes its responses, other requests by `receive`:
+/// so whoever wants it to find what was there before a later request calls the one before the other.
 ///
 /// A packet that is not of this connection's window, or that has been taken before, changes nothing. After a failure
 /// `receive`, `transmit` and `expire` repeat it.
@@ -188,8 +189,9 @@ impl Rc {
         }
     }
 
-    /// Takes a packet of this queue pair, whose ICRC is right and which came from the peer's address: places, completes.
-    /// What is to be answered waits for [`transmit`](Self::transmit) or [`acknowledge`](Self::acknowledge).
+    /// Takes a packet of this queue pair, whose ICRC is right and which came from the peer's address: places,
+    /// completes. What is to be answered waits for [`transmit`](Self::transmit) or
+    /// [`acknowledge`](Self::acknowledge).
     #[inline]
     pub fn receive(&mut self, now: Instant, packet: &Packet<'_>) -> Result<(), Failure> {
         self.alive()?;
@@ -241,7 +243,8 @@ impl Rc {
         result.map_err(|failure| self.fail(failure))
     }
 
-    /// Adds the acknowledgement that is owed, if there is one and it may be sent: not before the responses to earlier READs.
+    /// Adds the acknowledgement that is owed, if there is one and it may be sent: not before the responses to
+    /// earlier READs.
     #[inline]
     pub fn acknowledge(&mut self, burst: &mut Burst) {
         if self.failure.is_none() && self.responder.acknowledge(&self.path, burst) {
@@ -249,7 +252,8 @@ impl Rc {
         }
     }
 
-    /// After a [`Failure`]: adds the NAK that tells the peer, if it is to be told. Once, and before [`flush`](Self::flush).
+    /// After a [`Failure`]: adds the NAK that tells the peer, if it is to be told. Once, and before
+    /// [`flush`](Self::flush).
     pub fn last_words(&mut self, burst: &mut Burst) {
         if self.failure.is_some() && self.responder.last_words(&self.path, burst) {
             self.stats.tx_packets += 1;
@@ -281,9 +285,9 @@ impl Rc {
         requester.expire(work, now, stats).map_err(|failure| self.fail(failure))
     }
 
-    /// The peer's queue pair is said to be in another connection: asks the peer whether it still has this one. It is asked
-    /// again by [`ask_again`](Self::ask_again). If it does not answer, [`expire`](Self::expire) fails with
-    /// [`Failure::Stale`].
+    /// The peer's queue pair is said to be in another connection: asks the peer whether it still has this
+    /// one. It is asked again by [`ask_again`](Self::ask_again). If it does not answer,
+    /// [`expire`](Self::expire) fails with [`Failure::Stale`].
     pub fn challenge(&mut self, now: Instant, burst: &mut Burst) {
         if self.failure.is_none() {
             self.requester.challenge(now);
@@ -291,7 +295,8 @@ impl Rc {
         }
     }
 
-    /// At [`deadline`](Self::deadline): adds the question of [`challenge`](Self::challenge), if it is to be asked again.
+    /// At [`deadline`](Self::deadline): adds the question of [`challenge`](Self::challenge), if it is to be
+    /// asked again.
     pub fn ask_again(&mut self, now: Instant, burst: &mut Burst) {
         if self.failure.is_none() && self.requester.ask(&self.path, now, burst) {
             self.stats.tx_packets += 1;
@@ -303,8 +308,8 @@ impl Rc {
         self.requester.clocks.quiet_for(now)
     }
 
-    /// The peer does not answer, but is known to live: it is stopped, or the network is down for a while. For two ACK timeouts
-    /// the connection does not fail for its silence, whatever the retries.
+    /// The peer does not answer, but is known to live: it is stopped, or the network is down for a while. For
+    /// two ACK timeouts the connection does not fail for its silence, whatever the retries.
     pub fn peer_lives(&mut self, now: Instant) {
         self.requester.peer_lives(now);
     }
@@ -319,9 +324,10 @@ impl Rc {
         }
     }
 
-    /// The peer takes its leave: it takes nothing new, but may have taken what it has not acknowledged. That is sent again until
-    /// it is acknowledged, or the peer has been silent for 50 ms (16 round trips, where these are longer), or 2 s are over, or
-    /// the retries are used up. What was never sent stays unsent. When [`is_wound_up`](Self::is_wound_up): [`flush`](Self::flush).
+    /// The peer takes its leave: it takes nothing new, but may have taken what it has not acknowledged. That
+    /// is sent again until it is acknowledged, or the peer has been silent for 50 ms (16 round trips, where
+    /// these are longer), or 2 s are over, or the retries are used up. What was never sent stays unsent. When
+    /// [`is_wound_up`](Self::is_wound_up): [`flush`](Self::flush).
     pub fn wind_up(&mut self, now: Instant) {
         let Rc { work, path, requester, stats, .. } = self;
         requester.wind_up(work, path.mtu, now, stats);
@@ -361,7 +367,8 @@ impl Rc {
         self.work
     }
 
-    /// Ends the engine, and completes everything posted as flushed; but what the peer has been told it is told again if it asks.
+    /// Ends the engine, and completes everything posted as flushed; but what the peer has been told it is
+    /// told again if it asks.
     pub fn into_rest(self) -> Rest {
         Rest::new(self.work, self.path, self.responder)
     }

@@ -265,7 +265,7 @@ impl Clocks {
     }
 
     /// How long an answer is waited for, and how often a request is sent again without one.
-    pub(super) fn patience(&self) -> (Duration, u8) {
+    pub(super) fn timeout_and_retries(&self) -> (Duration, u8) {
         (self.timeout.unwrap_or(PROBE_MAX), self.retries)
     }
 

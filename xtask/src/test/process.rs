@@ -188,7 +188,7 @@ impl Process {
         }
         let minutes = SILENCE_LIMIT.as_secs() / 60;
         let test = self.test.as_deref().unwrap_or("one of its tests");
-        self.tally.stood_still(&format!("{test} printed nothing for {minutes} minutes"));
+        self.tally.hung(&format!("{test} printed nothing for {minutes} minutes"));
         let mut lines = vec![format!("{}: {test} printed nothing for {minutes} minutes; killed:", self.name)];
         // cargo's children are the programs with tests.
         lines.extend(kill::descendants(self.id, if self.runs == Runs::Cargo { 2 } else { 1 }));

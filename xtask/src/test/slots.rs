@@ -82,7 +82,7 @@ mod tests {
     const TWO: Slots = Slots { computing: 3, spinning: 1, guests: 4 };
 
     #[test]
-    fn a_lane_that_is_full_holds_up_its_own_kind_only() {
+    fn full_slots_hold_up_their_own_kind_only() {
         assert_eq!(TWO.next(&[Computes, Spins], &[]), Some(0));
         assert_eq!(TWO.next(&[Computes, Spins], &[Computes; 3]), Some(1));
         assert_eq!(TWO.next(&[Computes, Spins, Computes], &[Computes, Spins]), Some(0));

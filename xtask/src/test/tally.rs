@@ -1,8 +1,8 @@
 //! Counting over many test programs, from what they print with `--show-output`.
 //!
 //! A test says that it could not run in one of three ways, all counted as skipped and never as passed:
-//! `#[ignore = "reason"]`, libtest-mimic's `Completion::ignored_with(reason)`, or a printed line `SKIP:
-//! reason`.
+//! `#[ignore = "reason"]`, libtest-mimic's `Completion::ignored_with(reason)`, or a printed
+//! line `SKIP: reason`.
 //!
 //! What only looks like a test is not counted at all: `#[ignore = "not a test: reason"]` marks the part that
 //! a test runs in a process of its own, or a measurement.
@@ -137,7 +137,7 @@ impl Tally {
     }
 
     /// The program that is running hangs: a failure, whatever comes of it.
-    pub(crate) fn stood_still(&mut self, how: &str) {
+    pub(crate) fn hung(&mut self, how: &str) {
         let program = self.program.as_deref().unwrap_or("cargo test");
         self.failures.push(format!("{program}: {how}"));
     }
@@ -297,7 +297,7 @@ mod tests {
     fn standing_still_is_a_failure_even_if_all_goes_well_then() {
         let mut tally = Tally::default();
         tally.line("     Running tests/x.rs (x)");
-        tally.stood_still("nothing was said");
+        tally.hung("nothing was said");
         tally.line("test result: ok. 1 passed; 0 failed; 0 ignored");
         tally.finish(true, "exit status: 0");
         let expected = "failed: tests/x.rs (x): nothing was said\n1 passed, 1 failed, 0 skipped";

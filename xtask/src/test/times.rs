@@ -1,6 +1,6 @@
-//! How long each job took the last time: a line each, seconds and name, in the target directory. For the first run there
-//! are the times of another machine, with two processors, in `times/`: the longest jobs begin first, and what is left of
-//! the run is told.
+//! How long each job took the last time: a line each, seconds and name, in the target directory. For the
+//! first run there are the times of another machine, with two processors, in `times/`: the longest jobs begin
+//! first, and what is left of the run is told.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -277,8 +277,8 @@ fn the_end_of_an_unknown_connection() {
     assert!(pair.is_empty());
 }
 
-/// The active process died and another one, or the same one after all, uses its queue pair number: the connection ends when
-/// the consumer says that nobody answers over it.
+/// The active process died and another one, or the same one after all, uses its queue pair number: the
+/// connection ends when the consumer says that nobody answers over it.
 #[test]
 fn a_stale_connection() {
     let mut pair = Pair::new();
@@ -327,8 +327,8 @@ fn a_stale_acceptance() {
     assert_eq!(pair.told(A)[0].0, old, "released");
 }
 
-/// It gave the request up, or answered to the DREQ: what would have said so was lost. A REQ with the same queue pair number
-/// may as well be forged, so that it is refused until the connection has ended by itself.
+/// It gave the request up, or answered to the DREQ: what would have said so was lost. A REQ with the same
+/// queue pair number may as well be forged, so that it is refused until the connection has ended by itself.
 #[test]
 fn a_queue_pair_that_is_used_again() {
     let mut pair = Pair::new();

@@ -107,8 +107,8 @@ fn a_forged_message_changes_nothing() {
     }
 }
 
-/// A REQ that names the queue pair of somebody's connection, as anybody can write one: it ends nothing, and is not heeded at
-/// all where nobody listens.
+/// A REQ that names the queue pair of somebody's connection, as anybody can write one: it ends nothing, and
+/// is not heeded at all where nobody listens.
 #[test]
 fn a_forged_request_ends_no_connection() {
     let mut pair = Pair::new();
@@ -133,8 +133,8 @@ fn a_forged_request_ends_no_connection() {
     }
 }
 
-/// Callers that are accepted and never answer: each newcomer waits for less time, so that the queue pairs of a server with
-/// sixteen are free again after a second; and no address has more than its share.
+/// Callers that are accepted and never answer: each newcomer waits for less time, so that the queue pairs of
+/// a server with sixteen are free again after a second; and no address has more than its share.
 #[test]
 fn callers_that_never_answer() {
     let mut pair = Pair::new();

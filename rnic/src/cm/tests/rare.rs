@@ -114,7 +114,8 @@ fn a_rep_for_a_connection_that_has_ended() {
     assert_eq!(pair.told(B), [(b, Event::AcceptFailed)]);
 }
 
-/// The caller died after the acceptance, and calls again with the same queue pair number: the acceptance ends in its time.
+/// The caller died after the acceptance, and calls again with the same queue pair number: the acceptance ends
+/// in its time.
 #[test]
 fn an_acceptance_is_stale() {
     let mut pair = Pair::new();

@@ -36,8 +36,8 @@ fn a_send_a_write_and_a_read_of_each_size() {
     }
 }
 
-/// Completions of requests that were posted quiet, and of receives where the poster decides, are not solicited: whoever waits
-/// for those that are goes on waiting.
+/// Completions of requests that were posted quiet, and of receives where the poster decides, are not
+/// solicited: whoever waits for those that are goes on waiting.
 #[test]
 fn what_was_posted_quiet_wakes_nobody() {
     let now = Instant::now();
@@ -205,8 +205,8 @@ fn a_bottleneck_with_a_short_queue() {
     assert!(rate > 60e6, "{rate} of 100e6 bits a second");
 }
 
-/// They are octets to verbs, and OFED's DAPL hands over those of its consumer's number: a peer of the same byte order finds
-/// the number again.
+/// They are octets to verbs, and OFED's DAPL hands over those of its consumer's number: a peer of the same
+/// byte order finds the number again.
 #[test]
 fn immediate_data_travel_as_they_are_in_memory() {
     let mut pair = Pair::new();

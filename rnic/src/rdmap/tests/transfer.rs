@@ -50,8 +50,8 @@ fn configurations() -> impl Iterator<Item = StreamCfg> {
     })
 }
 
-/// The consumer writes to memory whose frame is half sent: the CRC is of the octets that have left and of the rest as it was
-/// then, or the peer would take the frame for damaged.
+/// The consumer writes to memory whose frame is half sent: the CRC is of the octets that have left and of the
+/// rest as it was then, or the peer would take the frame for damaged.
 #[test]
 fn a_frame_that_is_half_sent_stays_as_it_was() {
     let mut pair = Pair::new(StreamCfg { crc: true, ..cfg() }, 3);
@@ -121,8 +121,8 @@ struct Expected {
     pieces: Vec<(usize, Vec<u8>)>,
 }
 
-/// Random programs: both ends send, write and read at once, with several segments, and some receives are posted after their
-/// messages have come; completions are in order.
+/// Random programs: both ends send, write and read at once, with several segments, and some receives are
+/// posted after their messages have come; completions are in order.
 #[test]
 #[cfg_attr(miri, ignore = "not a test: its volume takes Miri hours and shows it nothing new")]
 fn interleavings() {
