@@ -40,14 +40,24 @@ impl Ending {
         };
         let [here, there] = guest.c_program(dist, "endings")?;
         // OFED's provider does not tell its consumer of a refusal's private data over iWARP.
-        let is_ofeds = matches!(way.client, Place::Guest(_, there) if there.is_debians());
-        let mute = is_ofeds && registry.ia() == "tcp-emu" && self.name == "reject";
-        let case = if mute { "reject_mute" } else { self.name };
+        let is_ofeds = |place: &Place<'_>| matches!(place, Place::Guest(_, there) if there.is_debians());
+        let mute = is_ofeds(&way.client) && registry.ia() == "tcp-emu" && self.name == "reject";
+        let survivor = match self.dies {
+            Some("client") => Some(&way.server),
+            Some(_) => Some(&way.client),
+            None => None,
+        };
+        let is_told_apart = survivor.is_some_and(|place| is_ofeds(place) && registry.ia() == "tcp-emu");
+        let case = match () {
+            () if mute => "reject_mute".to_owned(),
+            () if is_told_apart => format!("{}_async", self.name),
+            () => self.name.to_owned(),
+        };
         let deadline = Instant::now() + LIMIT;
         let start = |label, place: &Place<'_>, args: &[&str]| {
             let program = if let Place::Guest(..) = place { &there } else { &here };
             let mut command = Command::new(program);
-            command.args(args).args([PORT, case]).env("OPENDAT_TEST_IA", registry.ia());
+            command.args(args).args([PORT, &case]).env("OPENDAT_TEST_IA", registry.ia());
             Running::start(label, place.command(command), registry, deadline)
         };
         let server = start("server", &way.server, &["server"])?;
