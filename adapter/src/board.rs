@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use dat_core::wake::trace;
 use mio::Waker;
 use mio::event::Event;
 
@@ -52,6 +53,9 @@ impl<Call> Default for Mail<Call> {
         Mail { refused: Vec::new(), events: Vec::new() }
     }
 }
+
+/// What the trace of wake-ups calls it.
+pub(crate) const POLLER: &str = "poller";
 
 const NEVER: u64 = u64::MAX;
 
@@ -196,6 +200,7 @@ impl<E: Engine> Board<E> {
 
     /// Ends the sleep of whoever is in the poller, or else the next one.
     pub(crate) fn wake(&self) {
+        trace::ask(POLLER, std::ptr::from_ref(self).addr());
         // It cannot fail but for a counter that overflows, which wakes just as well.
         self.waker.wake().ok();
     }

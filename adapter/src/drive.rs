@@ -39,14 +39,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use dat_core::nesting;
-use dat_core::wake::{Slept, Wake};
+use dat_core::wake::{Slept, Wake, trace};
 use mio::{Events, Poll, Token};
 
 pub use self::background::die_of_a_panic;
 use self::background::{ACTIVE, Background, RESTING};
 pub(crate) use self::watch::RARELY;
 use self::watch::TICK;
-use crate::board::Board;
+use crate::board::{Board, POLLER};
 use crate::desk::Desk;
 use crate::engine::{Engine, Pass};
 use crate::lease::{Lease, Serve};
@@ -275,7 +275,9 @@ impl<E: Engine> Drive<E> {
         if limit != Some(Duration::ZERO) {
             let before = self.sleeper.swap(nesting::thread(), Ordering::SeqCst);
             drop(poller);
+            let told = trace::sleep(POLLER, std::ptr::from_ref(&*self.board).addr(), limit);
             let slept = sleep_on(self.poller_fd, limit);
+            drop(told);
             poller = lock(&self.poller);
             self.sleeper.store(before, Ordering::SeqCst);
             if let Err(e) = slept {

@@ -35,6 +35,9 @@ Targets:
   dat::evd  events that found no room
   dat::api  calls: debug has those that are refused, trace also the control calls that
             are not
+  dat::wake who falls asleep, is asked to wake up and is awake again; with trace alone.
+            slept_us is how long, waited_us for how long of it the thread could run and
+            had no processor, as the scheduler accounts for it
 
 The lines go to standard error, from adapters of ours alone: a program that loads
 OFED's providers, or runs with more rights than who starts it, says nothing. What

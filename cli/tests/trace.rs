@@ -1,5 +1,6 @@
 //! `dat trace`: what the adapters of a program tell, for people and for programs.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::error::Error;
 use std::io::{BufRead, BufReader, Write};
@@ -87,6 +88,36 @@ fn what_is_refused_and_what_breaks_a_connection_is_told() {
     };
     ended("stream error: DDP tagged buffer: STag not associated with the stream");
     ended("TERMINATE received: DDP tagged buffer: STag not associated with the stream");
+}
+
+/// Each thread is awake again before it falls asleep once more, and the scheduler's account of its wait for a processor is a part of
+/// the sleep, but for the time that the account itself takes.
+#[test]
+fn sleeps_and_who_is_asked_to_wake_up_are_told() {
+    let output = trace(&["--log", "dat::wake=trace", "--json"], PING);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("it is JSON")).collect();
+    let mut asleep = BTreeMap::new();
+    let (mut sleeps, mut asked) = (0, 0);
+    for line in &lines {
+        let place = (line["place"].clone(), line["on"].clone());
+        let thread = (line["process"].as_u64().unwrap(), line["thread"].as_u64().unwrap());
+        match line["message"].as_str().unwrap() {
+            "falls asleep" => assert_eq!(asleep.insert(thread, place), None, "it sleeps already: {line}"),
+            "is awake" => {
+                assert_eq!(asleep.remove(&thread), Some(place), "it has not slept there: {line}");
+                assert!(line["slept_us"].is_u64() && line["waited_us"].is_u64(), "{line}");
+                sleeps += 1;
+            }
+            "asks" => asked += 1,
+            _ => panic!("{line}"),
+        }
+    }
+    assert!(sleeps > 0 && asked > 0, "{lines:#?}");
+    // One thread of each process leaves the poller when its adapter is closed, by being asked.
+    assert!(lines.iter().any(|line| line["message"] == "asks" && line["place"] == "poller"), "{lines:#?}");
 }
 
 /// Messages of the program below that wait for a receive.

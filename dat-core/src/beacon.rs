@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 
+use crate::wake::trace;
+
 /// A file descriptor that others poll.
 pub(crate) struct Beacon {
     file: File,
@@ -29,7 +31,10 @@ impl Beacon {
         // Neither can fail: a count of 0 takes 1 more, and one of 1 can be read. A consumer that has read it itself has
         // done what the read would.
         let _ = match lit {
-            true => self.file.write(&1u64.to_ne_bytes()),
+            true => {
+                trace::ask("file descriptor", self.as_raw_fd() as usize);
+                self.file.write(&1u64.to_ne_bytes())
+            }
             false => self.file.read(&mut [0; size_of::<u64>()]),
         };
         self.lit = lit;

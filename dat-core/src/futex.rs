@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use crate::sync::atomic::AtomicU32;
 use crate::wake::Slept;
+#[cfg(not(loom))]
+use crate::wake::trace;
 
 /// An atomic word, and the threads that sleep until it changes.
 #[derive(Debug, Default)]
@@ -36,6 +38,7 @@ impl Futex {
             tv_nsec: i64::from(d.subsec_nanos()),
         });
         let ts = ts.as_ref().map_or(std::ptr::null(), |t| t as *const libc::timespec);
+        let _told = trace::sleep(PLACE, self.key(), left);
         // SAFETY: `word` and `ts` outlive the call; FUTEX_WAIT reads them only.
         let r = unsafe { libc::syscall(libc::SYS_futex, self.word.as_ptr(), WAIT, expected, ts) };
         match (r, std::io::Error::last_os_error().raw_os_error()) {
@@ -43,6 +46,10 @@ impl Futex {
             (-1, Some(libc::ETIMEDOUT)) => Some(Slept::TimedOut),
             _ => None,
         }
+    }
+
+    fn key(&self) -> usize {
+        self.word.as_ptr().addr()
     }
 
     /// Wakes one thread that sleeps.
@@ -56,11 +63,15 @@ impl Futex {
     }
 
     fn wake(&self, threads: i32) {
+        trace::ask(PLACE, self.key());
         // SAFETY: FUTEX_WAKE uses the address as a key only; waking nobody is harmless.
         unsafe { libc::syscall(libc::SYS_futex, self.word.as_ptr(), WAKE, threads) };
     }
 }
 
+/// What the trace of wake-ups calls it.
+#[cfg(not(loom))]
+const PLACE: &str = "futex";
 #[cfg(not(loom))]
 const WAIT: i32 = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
 #[cfg(not(loom))]

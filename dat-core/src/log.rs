@@ -14,6 +14,7 @@
 //! | | info | a message waits for a receive; once for each that does |
 //! | `dat::evd` | warn | an event finds no room |
 //! | `dat::api` | debug | a call is refused; `trace`: each control call that is not |
+//! | `dat::wake` | trace | a thread falls asleep, is asked to wake up, is awake ([`trace`](crate::wake::trace)) |
 //!
 //! Fields: `ia`, the adapter's name; `ep`, `cr`, the handles that the consumer has, for `dat::api` that of the call, `handle`;
 //! `connection`, a number for each connection of an endpoint, and attempt at one, which counts through the process; `local` and
@@ -144,7 +145,8 @@ pub fn check(text: &str) -> std::result::Result<String, String> {
 }
 
 /// What events there are.
-const TARGETS: [&str; 7] = ["dat", "dat::ia", "dat::cm", "dat::ep", "dat::dto", "dat::evd", "dat::api"];
+const TARGETS: [&str; 8] =
+    ["dat", "dat::ia", "dat::cm", "dat::ep", "dat::dto", "dat::evd", "dat::api", "dat::wake"];
 
 fn words(text: &str) -> std::result::Result<Targets, String> {
     const EXAMPLE: &str = "for example debug, or dat::cm=debug,dat::ep=trace";

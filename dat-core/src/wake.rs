@@ -1,5 +1,7 @@
 //! What a sleeping thread and the one that wakes it share.
 
+pub mod trace;
+
 use std::time::Instant;
 
 use crate::futex::Futex;

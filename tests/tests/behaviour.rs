@@ -52,6 +52,16 @@ const BEHAVIOURS: &[Behaviour] = &[
     built_in("connections_leave_nothing_behind", "connection_cycles", &[]),
     built_in("connections_of_suppressed_requests_leave_nothing_on_a_full_evd", "soak", &["50000", "apart"]),
     built_in("a_thousand_connections_at_a_time_lose_nothing", "thousand_connections", &[]),
+    built_in(
+        "round_trips_of_one_that_blocks_come_beside_idle_connections",
+        "beside_idle",
+        &["wait", "1000", "50"],
+    ),
+    built_in(
+        "round_trips_of_one_that_polls_come_beside_idle_connections",
+        "beside_idle",
+        &["poll", "1000", "50"],
+    ),
     built_in("killed_neighbours_disturb_nobody_else_on_their_address", "neighbours", &[]),
     built_in("wrong_handles_are_refused_by_every_function", "bad_handles", &[]),
     built_in("a_connected_program_that_does_nothing_is_woken_by_nobody", "idle", &[]),

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use dat_core::threads;
+use dat_core::wake::trace;
 use rustix::thread::set_current_timer_slack;
 
 use super::watch::{Left, Next, Seen, Watch};
@@ -28,6 +29,9 @@ pub(super) struct Background {
     /// It is to be active although consumers make progress.
     called: AtomicBool,
 }
+
+/// What the trace of wake-ups calls it.
+const PLACE: &str = "progress thread";
 
 const ABSENT: u8 = 0;
 pub(super) const ACTIVE: u8 = 1;
@@ -58,6 +62,7 @@ impl Background {
     }
 
     pub(super) fn unpark(&self) {
+        trace::ask(PLACE, std::ptr::from_ref(self).addr());
         if let Some(thread) = lock(&self.thread).as_ref() {
             thread.thread().unpark();
         }
@@ -135,7 +140,9 @@ impl<E: Engine> Drive<E> {
         let mut passes = self.board.consumer_passes();
         let mut leaders = self.leaders.load(Ordering::SeqCst);
         while !self.background.stop.load(Ordering::SeqCst) {
+            let told = trace::sleep(PLACE, std::ptr::from_ref(&self.background).addr(), Some(watch.tick()));
             std::thread::park_timeout(watch.tick());
+            drop(told);
             let before = (passes, leaders);
             (passes, leaders) = (self.board.consumer_passes(), self.leaders.load(Ordering::SeqCst));
             let next = watch.look(Seen {
@@ -223,6 +230,7 @@ impl<E: Engine> Drive<E> {
             && self.board.dirty.is_empty()
             && !self.background.stop.load(Ordering::SeqCst)
         {
+            let _told = trace::sleep(PLACE, std::ptr::from_ref(&self.background).addr(), None);
             std::thread::park();
         }
         self.background.state.store(WATCHING, Ordering::SeqCst);

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * beside_idle wait|poll IDLE ROUNDS: two processes have IDLE connections that do nothing, and one more, on which a message of 64 bytes
+ * goes there and back ROUNDS times. The consumers block in dat_evd_wait, or poll.
+ *
+ * It prints how long the round trips took, and how much of the longest of them the scheduler does not account for: the time of a round
+ * trip, less the time for which threads of the two processes could have run meanwhile and had no processor (schedstat of each thread).
+ * A wake-up that is lost would be time in which all threads sleep, so it shows there, however busy the machine is.
+ */
+
+#include "dat_test.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+
+enum { LENGTH = 64, DTOS = 8, BURST = 100, MOST_THREADS = 32 };
+
+static int connections, rounds;
+static bool polls;
+static DAT_EP_HANDLE *eps;
+
+/* The accounts of all threads of both processes, open. */
+static int accounts[MOST_THREADS], threads;
+
+static void open_accounts(pid_t process)
+{
+    char name[320];
+    DIR *tasks;
+    struct dirent *task;
+    snprintf(name, sizeof name, "/proc/%d/task", (int)process);
+    tasks = opendir(name);
+    EXPECT(tasks, "%s: %s", name, strerror(errno));
+    while ((task = readdir(tasks)) != NULL) {
+        if (task->d_name[0] == '.')
+            continue;
+        EXPECT(threads < MOST_THREADS, "more than %d threads", MOST_THREADS);
+        snprintf(name, sizeof name, "/proc/%d/task/%s/schedstat", (int)process, task->d_name);
+        accounts[threads] = open(name, O_RDONLY);
+        EXPECT(accounts[threads] >= 0, "%s: %s", name, strerror(errno));
+        threads++;
+    }
+    closedir(tasks);
+}
+
+/* For how long their threads have waited for a processor, in seconds. */
+static double waited(void)
+{
+    double all = 0;
+    for (int i = 0; i < threads; i++) {
+        char text[128];
+        unsigned long long ran, delayed;
+        ssize_t length = pread(accounts[i], text, sizeof text - 1, 0);
+        EXPECT(length > 0, "no account of a thread: %s", strerror(errno));
+        text[length] = 0;
+        EXPECT(sscanf(text, "%llu %llu", &ran, &delayed) == 2, "an account: %s", text);
+        all += (double)delayed * 1e-9;
+    }
+    return all;
+}
+
+/* The next event on the EVD, which comes to who blocks or to who polls. */
+static void next(DAT_EVD_HANDLE evd)
+{
+    DAT_EVENT event;
+    if (polls) {
+        while (dat_evd_dequeue(evd, &event) != DAT_SUCCESS)
+            ;
+    } else {
+        event = wait_event(evd);
+    }
+    EXPECT(event.event_number == DAT_DTO_COMPLETION_EVENT, "event 0x%x", event.event_number);
+    EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "a message fails");
+}
+
+static DAT_EP_HANDLE endpoint(struct end *end, int n)
+{
+    DAT_EP_ATTR attr = ep_attributes(DTOS);
+    OK(dat_ep_create(end->ia, end->pz, end->recv, end->request, end->connect, &attr, &eps[n]));
+    return eps[n];
+}
+
+static DAT_EP_HANDLE busy(void)
+{
+    return eps[connections - 1];
+}
+
+static void post_receive(struct end *end)
+{
+    DAT_LMR_TRIPLET segment = local_segment(end, 0, LENGTH);
+    DAT_DTO_COOKIE cookie = {.as_64 = 0};
+    OK(dat_ep_post_recv(busy(), 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
+}
+
+static void send_message(struct end *end)
+{
+    DAT_LMR_TRIPLET segment = local_segment(end, LENGTH, LENGTH);
+    DAT_DTO_COOKIE cookie = {.as_64 = 0};
+    OK(dat_ep_post_send(busy(), 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
+}
+
+static void serve(struct end *end, int fd)
+{
+    struct introduction self = {free_port(), 0, 0};
+    DAT_PSP_HANDLE psp;
+    DAT_EVENT event;
+
+    OK(dat_psp_create(end->ia, self.port, end->cr, DAT_PSP_CONSUMER_FLAG, &psp));
+    EXPECT(write(fd, &self, sizeof self) == sizeof self, "the peer has gone");
+    for (int n = 0; n < connections; n++) {
+        event = wait_event(end->cr);
+        OK(dat_cr_accept(event.event_data.cr_arrival_event_data.cr_handle, endpoint(end, n), 0, NULL));
+    }
+    for (int n = 0; n < connections; n++)
+        wait_established(end->connect);
+    post_receive(end);
+    EXPECT(write(fd, "", 1) == 1, "the peer has gone");
+    for (int i = 0; i < rounds; i++) {
+        next(end->recv);
+        post_receive(end);
+        send_message(end);
+        next(end->request);
+    }
+    for (int n = 0; n < connections; n++)
+        wait_event(end->connect);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void call(struct end *end, int fd, pid_t peer_process)
+{
+    double *took = calloc((size_t)rounds, sizeof *took), longest_unaccounted = 0, with_it = 0;
+    struct introduction peer;
+    char ready;
+
+    EXPECT(took, "no memory");
+    EXPECT(read(fd, &peer, sizeof peer) == sizeof peer, "the peer has not introduced itself");
+    for (int n = 0; n < connections; n++) {
+        start_connect(endpoint(end, n), peer.port);
+        for (int i = 0; n % BURST == BURST - 1 && i < BURST; i++)
+            wait_established(end->connect);
+    }
+    for (int i = 0; i < connections % BURST; i++)
+        wait_established(end->connect);
+    EXPECT(read(fd, &ready, 1) == 1, "the peer is not ready");
+    open_accounts(getpid());
+    open_accounts(peer_process);
+    for (int i = 0; i < rounds; i++) {
+        double waited_before = waited(), began = now(), unaccounted;
+        post_receive(end);
+        send_message(end);
+        next(end->recv);
+        next(end->request);
+        took[i] = now() - began;
+        unaccounted = took[i] - (waited() - waited_before);
+        if (unaccounted > longest_unaccounted) {
+            longest_unaccounted = unaccounted;
+            with_it = took[i];
+        }
+    }
+    qsort(took, (size_t)rounds, sizeof *took, by_size);
+    printf("round trips: median %.1f us, longest %.1f us; the scheduler does not account for %.1f of %.1f us\n",
+           took[rounds / 2] * 1e6, took[rounds - 1] * 1e6, longest_unaccounted * 1e6, with_it * 1e6);
+    for (int i = 0; i < threads; i++)
+        close(accounts[i]);
+    free(took);
+    for (int n = 0; n < connections; n++)
+        OK(dat_ep_disconnect(eps[n], DAT_CLOSE_ABRUPT_FLAG));
+    for (int n = 0; n < connections; n++)
+        wait_event(end->connect);
+}
+
+int main(int argc, char **argv)
+{
+    int pipe_ends[2];
+    struct rlimit files;
+    struct end end;
+    pid_t peer_process;
+
+    EXPECT(argc == 4, "usage: beside_idle wait|poll IDLE ROUNDS");
+    polls = strcmp(argv[1], "poll") == 0;
+    EXPECT(polls || strcmp(argv[1], "wait") == 0, "%s: wait or poll is needed", argv[1]);
+    connections = atoi(argv[2]) + 1;
+    rounds = atoi(argv[3]);
+    EXPECT(connections > 0 && rounds > 0, "how many connections, and how many round trips?");
+    eps = calloc((size_t)connections, sizeof(DAT_EP_HANDLE));
+    EXPECT(eps, "no memory");
+    getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;
+    EXPECT(setrlimit(RLIMIT_NOFILE, &files) == 0, "no descriptors: %s", strerror(errno));
+    EXPECT(pipe(pipe_ends) == 0, "pipe: %s", strerror(errno));
+    peer_process = fork();
+    EXPECT(peer_process >= 0, "fork: %s", strerror(errno));
+    end_open(&end, (size_t)2 * LENGTH, DTOS);
+    OK(dat_evd_resize(end.connect, 2 * connections));
+    OK(dat_evd_resize(end.cr, connections));
+    if (peer_process == 0)
+        serve(&end, pipe_ends[1]);
+    else
+        call(&end, pipe_ends[0], peer_process);
+    for (int n = 0; n < connections; n++)
+        OK(dat_ep_free(eps[n]));
+    OK(dat_ep_free(end.ep));
+    if (peer_process == 0)
+        return 0;
+    join(peer_process);
+    puts("ok");
+    return 0;
+}
