@@ -59,7 +59,7 @@ struct Finding {
     more: Vec<usize>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Severity {
     /// The line gives no entry.
@@ -97,6 +97,19 @@ impl Finding {
         let (line, column) = place(origin);
         let help = help.map(ToOwned::to_owned);
         Finding { severity, line, column, message, help, more: Vec::new() }
+    }
+
+    fn word(&self) -> String {
+        match self.severity {
+            Severity::Error => colour("error", Colour::Bad),
+            Severity::Warning => colour("warning", Colour::Strong),
+        }
+    }
+
+    /// The same for findings that differ in the values of a line only.
+    fn kind(&self) -> (Severity, &str) {
+        let before_the_value = || self.message.split('"').next().unwrap_or_default();
+        (self.severity, self.help.as_deref().unwrap_or_else(before_the_value))
     }
 
     fn warning(entry: &Entry, message: String, help: &str) -> Finding {
@@ -148,11 +161,13 @@ fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Findi
     let faults = faults(entries, inspect);
     let (mut told, mut absent) = (HashSet::new(), HashSet::new());
     let mut findings = Vec::new();
-    for (index, (entry, first)) in entries.iter().zip(firsts(entries)).enumerate() {
+    let first_and_other = firsts(entries).into_iter().zip(ambiguous(entries));
+    for (index, (entry, (first, other))) in entries.iter().zip(first_and_other).enumerate() {
         if let Some(finding) = never_asked(entry).or_else(|| repeated(entry, first)) {
             findings.push(finding);
             continue;
         }
+        findings.extend(other);
         if let Some(Bad { why, remedy, .. }) = &faults[index] {
             // Once for all entries of a library of which it holds: a distribution's file has dozens.
             if !told.insert((&entry.library, why)) {
@@ -283,6 +298,27 @@ fn firsts(entries: &[Entry]) -> Vec<Option<&Entry>> {
     all
 }
 
+/// For each entry, a warning if the first one of its name and major version has another library or other parameters.
+/// Which of them a program gets then depends on the thread safety and the minor version that it asks for.
+fn ambiguous(entries: &[Entry]) -> Vec<Option<Finding>> {
+    let mut firsts: HashMap<_, &Entry> = HashMap::new();
+    let mut all = Vec::new();
+    for entry in entries {
+        let Entry { ia_name, api, library, ia_params, .. } = entry;
+        let first = entry.usable().then(|| *firsts.entry((ia_name, api.major)).or_insert(entry));
+        let other = first.filter(|first| first.library != *library || first.ia_params != *ia_params);
+        all.push(other.map(|first| {
+            let (line, _) = place(&first.origin);
+            let message = format!(
+                "{ia_name} is in line {line}, too, with another library or other parameters: which of them a program gets depends \
+                 on the version and thread safety that it asks for"
+            );
+            Finding::warning(entry, message, "give them the same library and parameters, or rename one")
+        }));
+    }
+    all
+}
+
 /// An interface that a line before has, too.
 fn repeated(entry: &Entry, first: Option<&Entry>) -> Option<Finding> {
     let first = first?;
@@ -379,6 +415,24 @@ pub(crate) fn inspect(inspection: &Inspection) -> Result<bool> {
     Ok(true)
 }
 
+/// Findings of a kind that are shown one by one.
+const ALIKE: usize = 8;
+/// Characters of a line that are shown.
+const SHOWN: usize = 200;
+
+/// A line of the file, and a mark below one of its columns. Of a long line the part with the column is shown.
+fn marked(line: &str, column: usize) -> String {
+    let at = column.saturating_sub(1);
+    let begin = if at < SHOWN { 0 } else { at - SHOWN / 4 };
+    let mut shown = line.chars().skip(begin);
+    let part: String = shown.by_ref().take(SHOWN).collect();
+    let (before, after) = (if begin > 0 { "… " } else { "" }, if shown.next().is_some() { " …" } else { "" });
+    // Tabs stay tabs, so that the mark is where it belongs.
+    let blank = |c| if c == '\t' { c } else { ' ' };
+    let indent: String = before.chars().chain(part.chars().take(at - begin)).map(blank).collect();
+    format!("    {before}{part}{after}\n    {indent}^\n")
+}
+
 impl Document {
     /// As compilers have it: the place, the finding, and the line with a mark below.
     fn text(&self, source: &[u8]) -> String {
@@ -386,20 +440,26 @@ impl Document {
             .replace(|c: char| c.is_control() && c != '\n' && c != '\t', "\u{fffd}");
         let lines: Vec<&str> = source.lines().collect();
         let mut text = String::new();
-        for Finding { severity, line, column, message, help, .. } in &self.findings {
-            let word = match severity {
-                Severity::Error => colour("error", Colour::Bad),
-                Severity::Warning => colour("warning", Colour::Strong),
-            };
-            let (file, message) = (printable(&self.file), printable(message));
-            text += &format!("{file}:{line}:{column}: {word}: {message}\n");
-            if let Some(source) = lines.get(line.wrapping_sub(1)) {
-                // Tabs stay tabs, so that the mark is where it belongs.
-                let indent: String =
-                    source.chars().take(column - 1).map(|c| if c == '\t' { c } else { ' ' }).collect();
-                text += &format!("    {source}\n    {indent}^\n");
+        let file = printable(&self.file);
+        // For each kind: its first finding, how many are shown, and the lines of the others.
+        let mut kinds: HashMap<_, (&Finding, usize, Vec<usize>)> = HashMap::new();
+        for finding in &self.findings {
+            let Finding { line, column, message, help, .. } = finding;
+            let (_, shown, others) = kinds.entry(finding.kind()).or_insert((finding, 0, Vec::new()));
+            if *shown == ALIKE {
+                others.push(*line);
+                continue;
             }
+            *shown += 1;
+            text += &format!("{file}:{line}:{column}: {}: {}\n", finding.word(), printable(message));
+            text += &lines.get(line.wrapping_sub(1)).map_or_else(String::new, |line| marked(line, *column));
             text += &help.as_ref().map_or_else(String::new, |help| format!("    {}\n", printable(help)));
+        }
+        let mut kinds: Vec<_> = kinds.into_values().filter(|(.., others)| !others.is_empty()).collect();
+        kinds.sort_by_key(|(first, ..)| (first.line, first.column));
+        for (first, _, others) in kinds {
+            let (count, lines) = (others.len(), printable(&units::ranges(&others)));
+            text += &format!("{file}: {}: {count} more as in line {}: {lines}\n", first.word(), first.line);
         }
         let count = |severity| self.findings.iter().filter(|finding| finding.severity == severity).count();
         let summary = format!(
@@ -425,6 +485,70 @@ mod tests {
         let findings = warnings(&entries, &Devices::default(), |_| None);
         let messages: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
         assert_eq!(messages, ["a: ia_params: crc=maybe: expected on or off"]);
+    }
+
+    fn messages(lines: &str) -> Vec<String> {
+        let (entries, _) = registry::conf::parse(Path::new("dat.conf"), lines.as_bytes());
+        let findings = warnings(&entries, &Devices::default(), |_| None);
+        findings.into_iter().map(|finding| finding.message).collect()
+    }
+
+    #[test]
+    fn a_name_that_leads_elsewhere_for_other_programs_is_warned_of() {
+        let line = |kind: &str, library: &str, params: &str| {
+            format!("a {kind} default {library} v.1.0 \"{params}\" \"\"\n")
+        };
+        let first = line("u2.0 threadsafe", "x.so", "crc=on");
+        for other in [
+            line("u2.0 nonthreadsafe", "x.so", ""),
+            line("u2.1 threadsafe", "x.so", ""),
+            line("u2.0 nonthreadsafe", "y.so", "crc=on"),
+        ] {
+            let messages = messages(&(first.clone() + &other));
+            assert_eq!(messages.len(), 1, "{other}: {messages:?}");
+            assert!(
+                messages[0].starts_with("a is in line 1, too, with another library or other"),
+                "{messages:?}"
+            );
+        }
+        // The same adapter for whoever asks, and programs that are linked with another library.
+        let same = line("u2.0 nonthreadsafe", "x.so", "crc=on") + &line("u1.2 threadsafe", "y.so", "");
+        assert_eq!(messages(&(first + &same)), [""; 0]);
+    }
+
+    #[test]
+    fn many_findings_of_a_kind_are_told_in_few_lines() {
+        let line = |word: &str| format!("a u2.0 nonthreadsafe {word} x.so v.1.0 \"\" \"\"\n");
+        let long =
+            format!("a u2.0 nonthreadsafe default x.so v.1.0 \"{}\" \"\" \"more\"\n", "x".repeat(1 << 20));
+        let text = line("default").repeat(2000)
+            + &(0..2000).map(|n| line(&format!("w{n}"))).collect::<String>()
+            + &long;
+        let (entries, errors) = registry::conf::parse(Path::new("dat.conf"), text.as_bytes());
+        let error = |error: &registry::entry::ParseError| {
+            Finding::new(Severity::Error, &error.origin, error.kind.to_string(), None)
+        };
+        let mut findings = warnings(&entries, &Devices::default(), |_| None);
+        findings.extend(errors.iter().map(error));
+        let document = Document { file: "dat.conf".to_owned(), entries: entries.len(), findings };
+        let shown = document.text(text.as_bytes());
+        assert!(shown.lines().count() < 70 && shown.len() < 8000, "{shown}");
+        for part in [
+            "\ndat.conf: warning: 1991 more as in line 2: 10-2000\n",
+            "\ndat.conf: error: 1992 more as in line 2001: 2009-4000\n",
+            "\n2000 entries, 2001 errors, 1999 warnings\n",
+            "xxx\" \"\" \"more\"\n",
+        ] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        // The mark is below the field that is too much.
+        let lines: Vec<&str> = shown.lines().collect();
+        let at = lines
+            .iter()
+            .position(|line| line.contains("\"more\"") && line.starts_with("    … "))
+            .expect("it");
+        let column = |line: &str, what| line.find(what).map(|end| line[..end].chars().count());
+        assert_eq!(column(lines[at + 1], "^"), column(lines[at], "\"more\""));
     }
 
     /// What is said of a library whose start is this script. Its standard input is the socket.

@@ -206,7 +206,7 @@ pub enum Mistake {
 
 /// A value of a file, or what somebody says of one, as messages show it: of one that is long the beginning, and of what
 /// is said the end, too.
-pub(crate) struct Shown<'a>(pub(crate) &'a str);
+pub struct Shown<'a>(pub &'a str);
 
 /// Characters of a value that are shown.
 const SHOWN: usize = 120;

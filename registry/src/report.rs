@@ -69,12 +69,29 @@ pub fn wants(about: About) -> bool {
     settings().types.unwrap_or(unasked) & about as u32 != 0
 }
 
+/// Characters of a line that are shown.
+const LONGEST_LINE: usize = 1000;
+
 /// For a terminal: control characters, which a registry file or a provider may have put there, as escapes; lines and tabs stay.
+/// Of a line that is very long, the beginning is shown.
 pub fn printable(text: &str) -> String {
     let is_harmless = |c: char| !c.is_control() || c == '\n' || c == '\t';
-    text.chars()
-        .map(|c| if is_harmless(c) { c.to_string() } else { c.escape_default().to_string() })
-        .collect()
+    let mut printable = String::new();
+    for line in text.split_inclusive('\n') {
+        let content = line.trim_end_matches('\n');
+        let end = content.char_indices().nth(LONGEST_LINE).map(|(end, _)| end);
+        for c in content[..end.unwrap_or(content.len())].chars() {
+            match is_harmless(c) {
+                true => printable.push(c),
+                false => printable.extend(c.escape_default()),
+            }
+        }
+        if end.is_some() {
+            printable += &format!("… ({} octets)", content.len());
+        }
+        printable += &line[content.len()..];
+    }
+    printable
 }
 
 /// Writes a message, if messages about this are wanted. Its further lines are indented by their author.
@@ -101,11 +118,20 @@ pub fn say(about: About, message: impl fmt::Display) {
 
 #[cfg(test)]
 mod tests {
-    use super::{number, printable};
+    use super::{LONGEST_LINE, number, printable};
 
     #[test]
     fn a_terminal_is_told_nothing() {
         assert_eq!(printable("\tname \u{1b}[2J\u{7}\u{9b}\nµ"), "\tname \\u{1b}[2J\\u{7}\\u{9b}\nµ");
+    }
+
+    #[test]
+    fn of_a_long_line_the_beginning_is_shown() {
+        let long = "µ".repeat(1 << 20);
+        let text = printable(&format!("a\n{long}\nb\n"));
+        assert_eq!(text, format!("a\n{}… (2097152 octets)\nb\n", "µ".repeat(LONGEST_LINE)));
+        let fits = "x".repeat(LONGEST_LINE);
+        assert_eq!(printable(&fits), fits);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use registry::entry::Shown;
+
 use super::{Document, Item, State};
 use crate::table::{Colour, WIDTH, colour, wrapped};
 use crate::units::ranges;
@@ -26,6 +28,8 @@ pub(super) enum Fold {
 }
 
 const INDENT: &str = "    ";
+/// Of the mistakes in the registry's sources, so many are shown.
+const ERRORS: usize = 8;
 
 /// The list, what is wrong with its sources, and a summary.
 pub(super) fn text(document: &Document, view: View, fold: Fold) -> String {
@@ -41,7 +45,13 @@ pub(super) fn text(document: &Document, view: View, fold: Fold) -> String {
         };
     }
     let mut text = folded(&text, fold);
-    for error in &document.errors {
+    let more = match (document.errors.len().checked_sub(ERRORS), &document.file) {
+        (Some(more @ 1..), Some(file)) => {
+            Some(format!("{more} more mistakes: `dat check {file}` shows them"))
+        }
+        _ => None,
+    };
+    for error in document.errors.iter().take(ERRORS).chain(&more) {
         text += &format!("{} {}\n", colour("error:", Colour::Bad), said_after("error: ", error, fold));
     }
     for hint in document.hint.iter().filter(|_| view != View::Usable) {
@@ -139,7 +149,7 @@ fn write_item(text: &mut String, item: &Item, width: usize) -> std::fmt::Result 
     let mut details = vec![item.api.clone()];
     details.extend(item.thread_safe.then(|| "threadsafe".to_owned()));
     details.push(item.library.clone().unwrap_or_else(|| "linked in".to_owned()));
-    details.extend((!item.parameters.is_empty()).then(|| format!("{:?}", item.parameters)));
+    details.extend((!item.parameters.is_empty()).then(|| format!("{:?}", Shown(&item.parameters))));
     writeln!(text, "    {}", details.join(" "))?;
     item.attributes.iter().try_for_each(|(name, value)| writeln!(text, "    {name}: {value}"))?;
     item.reason().try_for_each(|line| writeln!(text, "    {line}"))
@@ -267,6 +277,19 @@ mod tests {
             assert!(text.split_whitespace().any(|word| word == format!("device{n}")), "{n}: {text}");
         }
         assert!(text.ends_with("\n60 entries of FILE, none usable; 1 built in, ready\n"), "{text}");
+    }
+
+    #[test]
+    fn many_mistakes_and_long_values_are_shown_in_part() {
+        let errors = (1..=2000).map(|line| format!("FILE:{line}:1: a mistake")).collect();
+        let entry = Item { parameters: "x".repeat(1 << 20), ..item("long", Some("a.so"), State::Opens) };
+        let document = Document { errors, entries: vec![entry], ..stale() };
+        for fold in [Fold::AtWidth, Fold::Never] {
+            let text = text(&document, View::All, fold);
+            assert!(text.lines().count() < 20 && text.len() < 2000, "{text}");
+            assert!(text.contains("(1048576 octets)"), "{text}");
+            assert!(text.contains("\nerror: 1992 more mistakes: `dat check FILE` shows them\n"), "{text}");
+        }
     }
 
     #[test]
