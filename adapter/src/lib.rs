@@ -11,6 +11,7 @@
 //! | `lease`, `dirty`, `board` | who works on the engine, and how others leave work for it |
 //! | `drive` | who makes progress: polling consumers, blocking consumers, a background thread |
 //! | [`params`], [`netdev`] | what is the same in all ia_params; the host's devices and addresses |
+//! | `no_way` | why a call to a peer cannot even begin: [`NoWay`] |
 //! | [`silent`] | callers that have not said what they want |
 //! | `table` | objects by small numbers: [`Table`] |
 //!
@@ -46,6 +47,7 @@ mod engine;
 mod lease;
 mod map;
 pub mod netdev;
+mod no_way;
 pub mod params;
 pub mod silent;
 mod sync;
@@ -56,6 +58,7 @@ pub use context::Context;
 pub use counts::Counts;
 pub use drive::die_of_a_panic;
 pub use engine::{Engine, Left, Pass, Sink, Upcall};
+pub use no_way::NoWay;
 pub use params::Params;
 pub use table::Table;
 pub use transport::{Adapter, Cq, Listener, Mr, Mw, Pd, Qp, Request, Shared, Srq, Wire, no_resources, port};

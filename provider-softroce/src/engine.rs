@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use adapter::{Context, Left, Pass, Shared, Table, netdev};
+use adapter::{Context, Left, NoWay, Pass, Shared, Table, netdev};
 use dat_core::provider::{Allocated, Close, Connect, Port, ReadDepth};
 use dat_core::{Error, OpenError, Result};
 use dat_sys::*;
@@ -146,14 +146,14 @@ impl Engine {
     }
 
     /// The way to a peer: a station, and what fits into packets.
-    fn way_to(&mut self, peer: SocketAddr) -> Option<(usize, PathMtu)> {
-        let route = Route::to(peer, self.params.adapter.bind).ok()?;
+    fn way_to(&mut self, peer: SocketAddr) -> std::result::Result<(usize, PathMtu), NoWay> {
+        let route = Route::to(peer, self.params.adapter.bind).map_err(|error| NoWay::of(&error))?;
         let index = self.stations.iter().position(|s| s.address().ip() == route.source.ip());
         let index = match index {
             Some(index) => index,
-            None => self.open_station(route.source, LESS_PATIENCE).ok()?,
+            None => self.open_station(route.source, LESS_PATIENCE).map_err(no_way)?,
         };
-        Some((index, route.mtu.min(self.params.mtu)))
+        Ok((index, route.mtu.min(self.params.mtu)))
     }
 }
 
@@ -346,6 +346,15 @@ impl Engine {
     }
 }
 
+/// Why no packet can leave for a peer.
+fn no_way(error: PortError) -> NoWay {
+    let why = error.to_string();
+    match error {
+        PortError::Full(_) | PortError::Descriptors(..) | PortError::NoLocalPort(_) => NoWay::Exhausted(why),
+        PortError::Taken(_) | PortError::Silent(_) | PortError::System(..) => NoWay::Lasting(why),
+    }
+}
+
 fn no_port(error: PortError) -> OpenError {
     let code = match error {
         PortError::System(..) => Error::of(DAT_INVALID_ADDRESS),
@@ -507,10 +516,12 @@ unsafe impl adapter::Engine for Engine {
         let now = Instant::now();
         let mut peer = to.addr;
         peer.set_port(adapter::port(to.port));
-        let way = self.way_to(peer);
+        let (index, mtu, no_way) = match self.way_to(peer) {
+            Ok((index, mtu)) => (index, mtu, String::new()),
+            Err(no_way) => (usize::MAX, PathMtu::Octets256, no_way.answer(peer)?),
+        };
         let Engine { stations, links, kit, .. } = self;
         let link = links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
-        let (index, mtu) = way.unwrap_or((usize::MAX, PathMtu::Octets256));
         let mut from = stations.get(index).map_or(peer, Station::address);
         // As from a socket that nobody bound.
         from.set_port(random() as u16 | 0xC000);
@@ -524,7 +535,7 @@ unsafe impl adapter::Engine for Engine {
         };
         match stations.get_mut(index) {
             Some(station) => link.dial(&mut Tools { station, kit, now }, index, target),
-            None => link.dial_nowhere(kit, target),
+            None => link.dial_nowhere(kit, target, no_way),
         }
         if index < self.stations.len() {
             self.settle_messages(index, now);

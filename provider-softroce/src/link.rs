@@ -10,6 +10,7 @@ mod end;
 mod parting;
 mod up;
 
+use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -81,6 +82,8 @@ struct Dialing {
     target: Target,
     /// None: the attempt has failed before it began.
     call: Option<(Conn, Psn)>,
+    /// Of this, if it is known.
+    no_way: Option<String>,
     stale_tries: u8,
 }
 
@@ -187,20 +190,24 @@ impl Link {
         if call.is_none() {
             tools.kit.fail_soon(self.index);
         }
-        self.phase = Phase::Dialing(Box::new(Dialing { work, target, call, stale_tries: 0 }));
+        self.phase = Phase::Dialing(Box::new(Dialing { work, target, call, no_way: None, stale_tries: 0 }));
     }
 
     /// An attempt that has failed before it began: there is no way to the peer.
-    pub(crate) fn dial_nowhere(&mut self, kit: &mut Kit, target: Target) {
+    pub(crate) fn dial_nowhere(&mut self, kit: &mut Kit, target: Target, no_way: String) {
         let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Between) else { return };
         kit.fail_soon(self.index);
-        self.phase = Phase::Dialing(Box::new(Dialing { work, target, call: None, stale_tries: 0 }));
+        let dialing = Dialing { work, target, call: None, no_way: Some(no_way), stale_tries: 0 };
+        self.phase = Phase::Dialing(Box::new(dialing));
     }
 
     /// Says so, now that the consumer's call is over.
     pub(crate) fn fail_now(&mut self, tools: Option<&mut Tools<'_>>) {
         match &self.phase {
-            Phase::Dialing(dialing) if dialing.call.is_none() => self.fail(Upcall::Unreachable),
+            Phase::Dialing(dialing) if dialing.call.is_none() => {
+                let no_way = dialing.no_way.clone();
+                self.fail(Upcall::Unreachable { because: no_way.as_ref().map(|why| why as &dyn Display) });
+            }
             Phase::Ended(_) => self.sink.call(Upcall::AcceptFailed),
             Phase::Up(_) | Phase::Parting(_) => tools.into_iter().for_each(|tools| self.peer_is_gone(tools)),
             _ => {}
@@ -242,7 +249,7 @@ impl Link {
             (Some(call), Some(peer)) => (call, peer),
             _ => {
                 self.finish(work);
-                return self.sink.call(Upcall::Unreachable);
+                return self.sink.call(Upcall::Unreachable { because: None });
             }
         };
         conn.peer.1 = slot_of(answer.qpn);
@@ -275,7 +282,7 @@ impl Link {
     fn refused(&mut self, tools: &mut Tools<'_>, reason: Reason, takes: Option<PathMtu>) {
         let index = self.index;
         let Phase::Dialing(dialing) = &mut self.phase else { return };
-        let Dialing { work, target, call, stale_tries } = &mut **dialing;
+        let Dialing { work, target, call, stale_tries, .. } = &mut **dialing;
         let again = match (reason, takes) {
             (Reason::INVALID_MTU, Some(mtu)) if mtu < target.mtu => {
                 target.mtu = mtu;
@@ -431,7 +438,7 @@ impl Link {
             Event::Established => self.established(tools),
             Event::Rejected { private } => self.fail(Upcall::Rejected { by_peer: true, private: &private }),
             Event::Refused { reason, path_mtu } => self.refused(tools, reason, path_mtu),
-            Event::Unreachable => self.fail(Upcall::Unreachable),
+            Event::Unreachable => self.fail(Upcall::Unreachable { because: None }),
             Event::TimedOut => self.fail(Upcall::TimedOut),
             Event::AcceptFailed | Event::Withdrawn => self.end(tools, End::NotAccepted),
             Event::Disconnecting => self.peer_leaves(tools),

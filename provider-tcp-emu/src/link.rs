@@ -11,6 +11,7 @@ mod setup;
 mod stall;
 mod up;
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Instant;
 use std::{fmt, io};
@@ -336,8 +337,10 @@ impl Link {
     pub(crate) fn expire(&mut self, kit: &mut Kit, lingerers: &mut Lingerers, now: Instant) {
         match &mut self.phase {
             Phase::Dialing(dialing) => {
-                let timed_out = dialing.limited && dialing.socket.is_some();
-                self.fail(kit, if timed_out { Upcall::TimedOut } else { Upcall::Unreachable });
+                let why = dialing.socket.as_ref().err().cloned();
+                let because = why.as_ref().map(|why| why as &dyn Display);
+                let timed_out = dialing.limited && because.is_none();
+                self.fail(kit, if timed_out { Upcall::TimedOut } else { Upcall::Unreachable { because } });
             }
             Phase::Up(up) if up.has_waited_long_enough(now) => {
                 let end = up.how_it_ended();
@@ -431,7 +434,7 @@ impl Link {
                 kit.again.extend(work.next_waiting());
             }
             Phase::Dialing(dialing) => {
-                if let Some(socket) = &dialing.socket {
+                if let Ok(socket) = &dialing.socket {
                     kit.context.unwatch(socket);
                 }
             }

@@ -454,7 +454,7 @@ impl Pair {
             End::Graceful | End::Abrupt | End::Disconnected => self.call(Upcall::Disconnected),
             End::Broken(because) => self.call(Upcall::Broken { because: &because }),
             End::Rejected { by_peer, private } => self.call(Upcall::Rejected { by_peer, private: &private }),
-            End::Unreachable => self.call(Upcall::Unreachable),
+            End::Unreachable => self.call(Upcall::Unreachable { because: None }),
             End::TimedOut => self.call(Upcall::TimedOut),
             End::Failed => self.call(Upcall::AcceptFailed),
             End::Dropped => {}

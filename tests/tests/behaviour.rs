@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use libtest_mimic::Arguments;
 use opendat_tests::{
-    Dist, PROVIDERS, Provider, Registry, Skip, Stop, c_program, ends_with_ok, enter_own_network, trial,
+    Dist, PROVIDERS, Provider, Registry, Skip, Stop, c_program, ends_with_ok, enter_own_network,
+    has_own_network, trial,
 };
 
 /// So long may a program take on a machine that is busy with others: it is there so that one that hangs ends.
@@ -62,6 +63,7 @@ const BEHAVIOURS: &[Behaviour] = &[
         "beside_idle",
         &["poll", "1000", "50"],
     ),
+    under(in_own_network, "a_peer_without_a_route_is_told_apart", "no_way", &["route"]),
     built_in("killed_neighbours_disturb_nobody_else_on_their_address", "neighbours", &[]),
     built_in("wrong_handles_are_refused_by_every_function", "bad_handles", &[]),
     built_in("a_connected_program_that_does_nothing_is_woken_by_nobody", "idle", &[]),
@@ -118,6 +120,10 @@ const OF_PACKETS: &[Behaviour] = &[
     under(in_a_bad_network, "a_killed_writer_is_noticed_in_a_bad_network", "killed_peer", &["writer"]),
 ];
 
+/// Those of providers with a socket for each connection.
+const OF_STREAMS: &[Behaviour] =
+    &[under(in_own_network, "ports_that_are_used_up_are_no_unreachable_peer", "no_way", &["ports"])];
+
 const fn built_in(name: &'static str, program: &'static str, args: &'static [&'static str]) -> Behaviour {
     under(builtin, name, program, args)
 }
@@ -140,6 +146,16 @@ fn in_a_bad_network(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> 
     Ok(Registry::builtin(dist, provider).with("OPENDAT_NET", conditions))
 }
 
+/// For a program that changes what its network gives out.
+fn in_own_network(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> {
+    match has_own_network() {
+        true => Ok(Registry::builtin(dist, provider)),
+        false => {
+            Err(Skip("there is no network namespace (needs unshare, ip, and the permission)".to_owned()))
+        }
+    }
+}
+
 fn plugin(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> {
     Ok(Registry::plugin(dist, provider))
 }
@@ -153,10 +169,10 @@ fn main() -> ExitCode {
     arguments.test_threads = Some(1);
     let trials = PROVIDERS.iter().flat_map(|provider| {
         let name = move |behaviour: &Behaviour| format!("{}::{}", provider.ia, behaviour.name);
-        let of_packets = OF_PACKETS.iter().filter(|_| provider.packets);
+        let of_wire = if provider.packets { OF_PACKETS } else { OF_STREAMS };
         BEHAVIOURS
             .iter()
-            .chain(of_packets)
+            .chain(of_wire)
             .map(move |behaviour| trial(name(behaviour), || behaviour.run(provider)))
     });
     opendat_tests::run(&arguments, trials.collect())

@@ -220,9 +220,9 @@ impl<T: Transport> Receiver<T> for Shared<T> {
                     (_, false) => DAT_CONNECTION_EVENT_NON_PEER_REJECTED,
                 })
             }
-            Upcall::Unreachable => self.failed(DAT_CONNECTION_EVENT_UNREACHABLE),
-            Upcall::TimedOut => self.failed(DAT_CONNECTION_EVENT_TIMED_OUT),
-            Upcall::AcceptFailed => self.failed(DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR),
+            Upcall::Unreachable { because } => self.failed(DAT_CONNECTION_EVENT_UNREACHABLE, because),
+            Upcall::TimedOut => self.failed(DAT_CONNECTION_EVENT_TIMED_OUT, None),
+            Upcall::AcceptFailed => self.failed(DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR, None),
             Upcall::Disconnected => self.lost(DAT_CONNECTION_EVENT_DISCONNECTED, None),
             Upcall::Broken { because } => self.lost(DAT_CONNECTION_EVENT_BROKEN, Some(because)),
             Upcall::HighWatermark => self.exceeds_soft_watermark(),
@@ -258,8 +258,8 @@ impl<T: Transport> Shared<T> {
         self.conn().clear();
     }
 
-    fn failed(&self, number: DAT_EVENT_NUMBER) {
-        self.ended(Event::Failed, &[], None, |from| match from {
+    fn failed(&self, number: DAT_EVENT_NUMBER, because: Option<&dyn Display>) {
+        self.ended(Event::Failed, &[], because, |from| match from {
             State::DisconnectPending => DAT_CONNECTION_EVENT_DISCONNECTED,
             _ => number,
         });

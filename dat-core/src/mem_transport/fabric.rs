@@ -127,7 +127,7 @@ impl Fabric {
                 Upcall::Established { private, peer: *peer, local: *local, depth: *depth }
             }
             Note::Rejected { by_peer, private } => Upcall::Rejected { by_peer: *by_peer, private },
-            Note::Unreachable => Upcall::Unreachable,
+            Note::Unreachable => Upcall::Unreachable { because: None },
             Note::TimedOut => Upcall::TimedOut,
             Note::AcceptFailed => Upcall::AcceptFailed,
             Note::Disconnected => Upcall::Disconnected,

@@ -40,8 +40,11 @@ pub enum Upcall<'a, T: Transport> {
         /// Its private data.
         private: &'a [u8],
     },
-    /// Nobody answers at this address.
-    Unreachable,
+    /// Nobody answers at this address, or there is no way to it.
+    Unreachable {
+        /// Why, for who looks for the cause; none: the peer's silence is all that is known.
+        because: Option<&'a dyn Display>,
+    },
     /// The attempt took longer than allowed.
     TimedOut,
     /// Establishment failed after the request had been accepted.

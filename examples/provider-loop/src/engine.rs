@@ -173,7 +173,9 @@ unsafe impl adapter::Engine for Engine {
     fn connect(&mut self, qp: usize, to: &Connect<'_>) -> Result<()> {
         self.step(qp, Link::call);
         if !netdev::is_own(to.addr.ip()) {
-            self.step(qp, |link| link.give_up(Upcall::Unreachable));
+            self.step(qp, |link| {
+                link.give_up(Upcall::Unreachable { because: Some(&"the loop leads to this host alone") })
+            });
             return Ok(());
         }
         let port = adapter::port(to.port);

@@ -117,7 +117,7 @@ impl Link {
                 if let Some((conn, _)) = dialing.call {
                     tools.station.cm.forget(tools.now, conn.id);
                 }
-                self.fail(Upcall::Unreachable);
+                self.fail(Upcall::Unreachable { because: Some(&Breach::Gone) });
             }
             Phase::Parting(_) => self.disconnected(tools),
             Phase::Idle(_) | Phase::Ended(_) | Phase::Between => {}

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use adapter::NoWay;
 use capture::Direction;
 use dat_core::Error;
 use dat_core::provider::ReadDepth;
@@ -30,8 +31,8 @@ const PIECE: usize = 512 + 20;
 /// An attempt to connect.
 pub(super) struct Dialing {
     pub(super) work: Work,
-    /// None: the attempt has failed before it began.
-    pub(super) socket: Option<Connection>,
+    /// An error: the attempt has failed before it began, of this.
+    pub(super) socket: Result<Connection, String>,
     pub(super) initiator: Initiator,
     /// Not empty: the connection is not there yet.
     pub(super) request: Vec<u8>,
@@ -57,14 +58,20 @@ impl Link {
         let offer = offer(target.depth, &kit.params);
         let (initiator, request) =
             Initiator::new(offer, target.private, deadline).map_err(|_| Error::of(DAT_INVALID_PARAMETER))?;
-        let socket = socket::connect(kit.params.adapter.bind, target.to)
-            .and_then(|socket| kit.context.watch(self.key(), &socket, READ_WRITE).map(|()| socket));
+        let socket = socket::connect(kit.params.adapter.bind, target.to).and_then(|socket| {
+            let watched = kit.context.watch(self.key(), &socket, READ_WRITE);
+            watched.map(|()| Connection::new(socket)).map_err(|error| NoWay::of(&error))
+        });
+        let socket = match socket {
+            Ok(socket) => Ok(socket),
+            Err(no_way) => Err(no_way.answer(target.to)?),
+        };
 
         let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Between) else { return Ok(()) };
         self.set_timer(kit, Some(if socket.is_ok() { deadline } else { now }));
         self.phase = Phase::Dialing(Box::new(Dialing {
             work,
-            socket: socket.ok().map(Connection::new),
+            socket,
             initiator,
             request,
             limited: target.timeout.is_some(),
@@ -75,7 +82,7 @@ impl Link {
     /// The poller says that something has happened to the socket.
     pub(super) fn dialing(&mut self, kit: &mut Kit, lingerers: &mut Lingerers) {
         let Phase::Dialing(dialing) = &mut self.phase else { return };
-        let Some(socket) = &mut dialing.socket else { return };
+        let Ok(socket) = &mut dialing.socket else { return };
         if !dialing.request.is_empty() {
             match connected(socket) {
                 Ok(false) => return,
@@ -92,12 +99,12 @@ impl Link {
             match socket.send_bytes(&dialing.request) {
                 Moved::Octets(n) if n == dialing.request.len() => dialing.request.clear(),
                 Moved::Gone(e) => return self.fail(kit, refusal(&e)),
-                _ => return self.fail(kit, Upcall::Unreachable),
+                _ => return self.fail(kit, Upcall::Unreachable { because: None }),
             }
         }
         loop {
             let Phase::Dialing(dialing) = &mut self.phase else { return };
-            let Some(socket) = &mut dialing.socket else { return };
+            let Ok(socket) = &mut dialing.socket else { return };
             let mut piece = [0; PIECE];
             let wanted = dialing.initiator.wants().min(PIECE);
             match socket.receive_bytes(&mut piece[..wanted]) {
@@ -124,7 +131,7 @@ impl Link {
         let Phase::Dialing(dialing) = std::mem::replace(&mut self.phase, Phase::Between) else { return };
         let Dialing { work, socket, .. } = *dialing;
         let gate = Gate::initiator(terms, Instant::now());
-        let Some(socket) = socket else { return };
+        let Ok(socket) = socket else { return };
         let addresses = socket::addresses(&socket);
         let mut stream = Stream::new(work, stream_cfg(kit, &socket, terms, !gate.is_open()));
         if terms.rtr != Rtr::None {
@@ -145,7 +152,7 @@ impl Link {
     /// The attempt has failed, or is given up.
     pub(super) fn fail(&mut self, kit: &mut Kit, upcall: Upcall<'_>) {
         let Phase::Dialing(dialing) = std::mem::replace(&mut self.phase, Phase::Between) else { return };
-        if let Some(socket) = &dialing.socket {
+        if let Ok(socket) = &dialing.socket {
             kit.context.unwatch(socket);
         }
         self.set_timer(kit, None);
@@ -223,10 +230,10 @@ fn connected(socket: &Socket) -> std::io::Result<bool> {
 }
 
 /// What an attempt that TCP could not carry out is to the consumer.
-fn refusal(error: &std::io::Error) -> Upcall<'static> {
+fn refusal(error: &std::io::Error) -> Upcall<'_> {
     match error.raw_os_error() {
         Some(libc::ECONNREFUSED | libc::ECONNRESET | libc::EPIPE) => NOT_BY_PEER,
-        _ => Upcall::Unreachable,
+        _ => Upcall::Unreachable { because: Some(error) },
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use opendat_tests::{Provider, find_program};
+use opendat_tests::{Provider, Registry, Stop, find_program};
 
 use crate::host::{Family, Host, wait_for};
 use crate::pair::{LIMIT, Way};
@@ -80,28 +80,41 @@ fn end_is_lost() -> Case {
 fn address_comes_back(name: &str, family: Family) -> Case {
     Case::new(format!("{name}_address_comes_back"), move |registry| {
         let host = Host::new(family, 1500)?;
-        let over = AtomicBool::new(false);
-        let is_over = || over.load(Ordering::Relaxed);
-        thread::scope(|scope| {
-            let interruption = scope.spawn(|| {
-                if !wait_for(SOME, LIMIT, is_over) {
-                    return Err("the transfer has hardly begun".to_owned());
-                }
-                host.take_address()?;
-                thread::sleep(Duration::from_millis(1200));
-                host.give_address()?;
-                match wait_for(SOME, LIMIT, is_over) {
-                    true => Ok(()),
-                    false => Err("the transfer was over before the address came back".to_owned()),
-                }
-            });
-            // Also where it panics: nobody waits for a transfer then that will not come.
-            let end = Ends(&over);
-            let outcome = dapltest::LONG.run(registry, &Way::from(&host));
-            drop(end);
-            outcome?;
-            Ok(interruption.join().expect("no panic")?)
-        })
+        let outage = || {
+            host.take_address()?;
+            thread::sleep(Duration::from_millis(1200));
+            host.give_address()
+        };
+        through(&dapltest::LONG, registry, &host, outage)
+    })
+}
+
+/// A transfer that goes on after an outage in the midst of it.
+pub(crate) fn through(
+    transfer: &dapltest::Transaction,
+    registry: &Registry,
+    host: &Host,
+    outage: impl FnOnce() -> Result<(), String> + Send,
+) -> Result<(), Stop> {
+    let over = AtomicBool::new(false);
+    let is_over = || over.load(Ordering::Relaxed);
+    thread::scope(|scope| {
+        let interruption = scope.spawn(|| {
+            if !wait_for(SOME, LIMIT, is_over) {
+                return Err("the transfer has hardly begun".to_owned());
+            }
+            outage()?;
+            match wait_for(SOME, LIMIT, is_over) {
+                true => Ok(()),
+                false => Err("the transfer was over before the outage was".to_owned()),
+            }
+        });
+        // Also where it panics: nobody waits for a transfer then that will not come.
+        let end = Ends(&over);
+        let outcome = transfer.run(registry, &Way::from(host));
+        drop(end);
+        outcome?;
+        Ok(interruption.join().expect("no panic")?)
     })
 }
 

@@ -116,6 +116,29 @@ impl Host {
         here(&format!("ip addr add {}", self.family.given(self.near())))
     }
 
+    /// Takes this host's end of the wire "down" or "up".
+    pub(crate) fn set_link_here(&self, to: &str) -> Result<(), String> {
+        here(&format!("ip link set {WIRE} {to}"))
+    }
+
+    /// The same of the other host's end.
+    pub(crate) fn set_link_there(&self, to: &str) -> Result<(), String> {
+        self.run(&format!("ip link set {WIRE} {to}"))
+    }
+
+    /// A rule of this host's firewall for what comes in, "input", or goes out, "output".
+    pub(crate) fn filter(&self, hook: &str, rule: &str) -> Result<(), String> {
+        let rules = format!(
+            "table inet outage {{ chain rules {{ type filter hook {hook} priority 0\n{rule}\n}}\n}}\n"
+        );
+        finish_with(&mut words("nft -f -"), &rules)
+    }
+
+    /// There is no rule any more.
+    pub(crate) fn filter_nothing(&self) -> Result<(), String> {
+        here("nft delete table inet outage")
+    }
+
     /// Makes the wire a bad one, in both directions: packets are lost (2 %), come twice (1 %), and late (2 %).
     ///
     /// With what kernels have that lack netem: rules of nftables, and a slow class of HTB for the late ones.
@@ -184,6 +207,7 @@ impl Drop for Host {
         // At once, for the next one to come; what else there is of it goes with its last process.
         here(&format!("ip link del {WIRE}")).ok();
         here("nft delete table inet ends").ok();
+        here("nft delete table inet outage").ok();
         drop(self.holder.stdin.take());
         self.holder.wait().ok();
     }

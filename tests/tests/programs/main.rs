@@ -17,6 +17,7 @@ mod dtestx;
 mod guest;
 mod host;
 mod networks;
+mod outages;
 mod packages;
 mod pair;
 mod rendezvous;
@@ -86,12 +87,17 @@ fn over(provider: &'static Provider, dist: &Result<Dist, Skip>) -> Vec<Trial> {
     }
     let plugin = |dist: &Dist, provider: &Provider| Ok(Registry::plugin(dist, provider));
     let on_wire = |dist: &Dist, provider: &Provider| Ok(Registry::plugin_at(dist, provider, host::WIRE));
+    let patient = |dist: &Dist, provider: &Provider| {
+        Ok(Registry::plugin_at(dist, provider, &format!("{} {}", host::WIRE, outages::PATIENT)))
+    };
     let networks = networks::NETWORKS.iter().filter(|_| provider.packets);
     under("builtin", builtin, every_case())
         .chain(under("valgrind", builtin, vec![dtest::under_valgrind()]))
         .chain(under("plugin", plugin, some_cases()))
         .chain(under("debian", Registry::debian, every_case_debian_survives()))
         .chain(under("hosts", on_wire, between::cases(provider)))
+        .chain(under("outages", on_wire, outages::usual(provider)))
+        .chain(under("outages", patient, outages::long()))
         .chain(networks.flat_map(|&(name, make)| under(name, make, networks::cases())))
         .collect()
 }

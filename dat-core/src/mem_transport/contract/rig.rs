@@ -476,7 +476,7 @@ impl<T: Transport> Receiver<T> for Log<'_, T> {
                 Event::Established { private: private.to_vec(), peer, local, depth }
             }
             Upcall::Rejected { by_peer, private } => Event::Rejected { by_peer, private: private.to_vec() },
-            Upcall::Unreachable => Event::Unreachable,
+            Upcall::Unreachable { .. } => Event::Unreachable,
             Upcall::TimedOut => Event::TimedOut,
             Upcall::AcceptFailed => Event::AcceptFailed,
             Upcall::Disconnected => Event::Disconnected,
