@@ -186,11 +186,25 @@ fn local(ip: IpAddr, devices: &[NetAddr]) -> Option<SocketAddr> {
 
 /// What is wrong with ia_params.
 pub fn invalid(reason: String) -> OpenError {
-    OpenError::new(Error::of(DAT_INVALID_PARAMETER), format!("ia_params: {reason}"))
+    OpenError::new(Error::of(DAT_INVALID_PARAMETER), format!("ia_params: {}", shortened(reason)))
 }
 
 fn no_address(reason: String) -> OpenError {
-    OpenError::new(Error::of(DAT_INVALID_ADDRESS), format!("ia_params: {reason}"))
+    OpenError::new(Error::of(DAT_INVALID_ADDRESS), format!("ia_params: {}", shortened(reason)))
+}
+
+/// A reason that repeats a value of the file: of one that is long the beginning, and the end, which says what was expected.
+fn shortened(reason: String) -> String {
+    /// Characters of either.
+    const SHOWN: usize = 200;
+    let begin = reason.char_indices().nth(SHOWN).map(|(at, _)| at);
+    let end = reason.char_indices().nth_back(SHOWN - 1).map(|(at, _)| at);
+    match (begin, end) {
+        (Some(begin), Some(end)) if begin < end => {
+            format!("{}… ({} octets) …{}", &reason[..begin], reason.len(), &reason[end..])
+        }
+        _ => reason,
+    }
 }
 
 #[cfg(test)]
@@ -249,6 +263,8 @@ mod tests {
         assert!(params.bind.is_some_and(|bind| bind.ip().is_loopback()));
         assert_eq!(params.spin, Some(Duration::from_micros(100)));
         assert_eq!(reason("bad=1"), "ia_params: bad=1: unknown key");
+        let long = reason(&format!("bad={}", "µ".repeat(1 << 20)));
+        assert!(long.len() < 1000 && long.ends_with("µ: unknown key"), "{long}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -45,6 +45,9 @@ pub enum OpenError {
     /// It was made by another user, who may read what is appended.
     #[error("{}: the file belongs to another user", .0.display())]
     Foreign(PathBuf),
+    /// It has something else in it, and what is appended would spoil that.
+    #[error("{}: is not a pcapng file, so nothing is appended to it; take another name", .0.display())]
+    NotACapture(PathBuf),
     /// It is a directory, a device, a pipe.
     #[error("{}: is not a regular file", .0.display())]
     NotAFile(PathBuf),
@@ -127,7 +130,7 @@ impl Output {
             // Where others may write to the directory, the name may be a link of theirs to a file of ours.
             // And to open a pipe is to wait for its reader.
             let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-            options.append(true).mode(0o600).custom_flags(flags.bits() as i32);
+            options.read(true).append(true).mode(0o600).custom_flags(flags.bits() as i32);
             options
         };
         let in_use = |error| match error {
@@ -155,6 +158,11 @@ impl Output {
                 if !go_on {
                     file.try_lock().map_err(in_use)?;
                     return Err(OpenError::Exists(path.into()));
+                }
+                let mut begin = [0; pcapng::BEGIN.len()];
+                let read = file.read_at(&mut begin, 0).map_err(failed)?;
+                if read > 0 && begin != pcapng::BEGIN {
+                    return Err(OpenError::NotACapture(path.into()));
                 }
                 file
             }

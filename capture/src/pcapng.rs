@@ -3,6 +3,8 @@
 use crate::Direction;
 
 const SECTION_HEADER: u32 = 0x0A0D_0D0A;
+/// What every file begins with.
+pub(crate) const BEGIN: [u8; 4] = SECTION_HEADER.to_le_bytes();
 const INTERFACE_DESCRIPTION: u32 = 1;
 const ENHANCED_PACKET: u32 = 6;
 

@@ -362,6 +362,21 @@ fn a_file_that_is_there_can_be_gone_on_with() {
     assert_eq!((contents.sections.len(), contents.packets.len()), (2, 2));
 }
 
+#[test]
+fn what_is_no_capture_is_not_appended_to() {
+    let scratch = scratch();
+    let name = format!("append:{}", scratch.file.display());
+    for text in ["x", "a letter to somebody"] {
+        fs::write(&scratch.file, text).expect("written");
+        let error = Capture::open(&name, "x").expect_err("it is something else");
+        assert!(matches!(error, OpenError::NotACapture(_)), "{error}");
+        assert_eq!(fs::read_to_string(&scratch.file).expect("it is there"), text);
+    }
+    fs::write(&scratch.file, "").expect("written");
+    record(&Capture::open(&name, "x").expect("there is nothing in it"));
+    assert_eq!(read(&scratch.file).packets.len(), 1);
+}
+
 /// As `dat list` opens and closes an adapter.
 #[test]
 fn a_file_without_packets_is_taken_away() {

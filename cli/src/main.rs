@@ -67,8 +67,9 @@ Environment:
   OPENDAT_BUILTIN=0     without the entries that are built in
   OPENDAT_CAPTURE=FILE  a pcapng file, for Wireshark, of what adapters send and
                         receive; %p in its name is the process id, %n the number
-                        of the adapter in the process. An entry's IA parameters
-                        may say capture=FILE instead
+                        of the adapter in the process. The file must not be
+                        there, or append:FILE goes on behind what it has. An
+                        entry's IA parameters may say capture=FILE instead
   OPENDAT_LOG=WHAT      what adapters tell on standard error, as `dat trace` has
                         it: a level (warn, info, debug, trace), or levels of
                         targets (dat::cm=debug,dat::ep=trace). Else the bits of

@@ -139,6 +139,27 @@ fn warnings_alone_are_no_failure_unless_that_is_wanted() {
 }
 
 #[test]
+fn a_long_line_is_shown_around_its_mistake() {
+    let long = "x".repeat(1 << 20);
+    let line = format!("long u2.0 nonthreadsafe default libdat_tcp_emu.so v.1.0 \"{long}=1\" \"\" more\n");
+    let text = stdout(&check(&file("dat.conf", &line), &[]));
+    assert!(text.len() < 3000, "{} octets", text.len());
+    let shown: Vec<&str> = text.lines().collect();
+    let mark = shown[2].chars().count() - 1;
+    assert_eq!(shown[1].chars().skip(mark).collect::<String>(), "more", "{text}");
+    let text = stdout(&check(&file("dat.conf", &line.replace(" more", "")), &[]));
+    assert!(text.len() < 3000, "{} octets", text.len());
+}
+
+/// Each of another library and another device: to look for its like among all others would take minutes.
+#[test]
+fn many_lines_are_checked_in_linear_time() {
+    let line = |n| format!("off{n} u2.0 nonthreadsafe nondefault /none/{n}.so v.1.0 \"no{n}\" \"\"\n");
+    let output = check(&file("dat.conf", &(0..20_000).map(line).collect::<String>()), &[]);
+    assert!(stdout(&output).ends_with("20000 entries, 0 errors, 20000 warnings\n"));
+}
+
+#[test]
 fn sixty_entries_of_a_library_that_is_gone_are_one_warning() {
     let line = |n| format!("gone{n} u2.0 nonthreadsafe default libopendat_gone.so v.1.0 \"\" \"\"\n");
     let text = stdout(&check(&file("dat.conf", &(0..60).map(line).collect::<String>()), &[]));
