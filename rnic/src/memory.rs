@@ -4,6 +4,8 @@
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
+use libc::iovec;
+
 use crate::key::{KeyError, Keys, Right, Scope};
 use crate::qp::Work;
 use crate::wr::Segment;
@@ -89,6 +91,33 @@ pub(crate) unsafe fn place(at: *mut u8, octets: &[u8]) {
             _ => AtomicU8::from_ptr(at).store(last[0], Ordering::Release),
         }
     }
+}
+
+/// Copies registered memory by way of the kernel. False: not all of it is there any more, where a copy of our own would end
+/// the process by a signal. It takes a system call and a look at each page, so it is for what happens seldom.
+///
+/// # Safety
+/// As for a copy that does not overlap, but that `from` may have been unmapped.
+#[cold]
+pub(crate) unsafe fn try_copy(from: *const u8, to: *mut u8, len: usize) -> bool {
+    let there = iovec { iov_base: from.cast_mut().cast(), iov_len: len };
+    let here = iovec { iov_base: to.cast(), iov_len: len };
+    // SAFETY: it writes what the caller lets it write; the kernel checks what it reads.
+    let copied = match cfg!(miri) {
+        true => -1,
+        false => unsafe { libc::process_vm_readv(libc::getpid(), &here, 1, &there, 1, 0) },
+    };
+    let is_refused = || {
+        let error = std::io::Error::last_os_error().raw_os_error();
+        cfg!(miri) || matches!(error, Some(libc::ENOSYS | libc::EPERM))
+    };
+    if copied < 0 && is_refused() {
+        // A sandbox forbids it.
+        // SAFETY: as the caller promised. What was unmapped is found out the hard way.
+        unsafe { to.copy_from_nonoverlapping(from, len) };
+        return true;
+    }
+    usize::try_from(copied) == Ok(len)
 }
 
 /// Copies. That a region stays as long as an access lasts is the engine lock's doing, under which [`Work`] is.

@@ -117,6 +117,7 @@ impl Up {
             Moved::Nothing if self.hung_up => return Err(End::Lost(Loss::Connection(self.errno))),
             Moved::Nothing => return Ok(Received::Nothing),
             Moved::Octets(0) => return Err(self.cut(End::Peer)),
+            Moved::Fault => return Err(End::Protocol(self.stream.rx_fault())),
             Moved::Gone(e) if is_reset(&e) => return Err(self.cut(End::Peer)),
             Moved::Gone(e) => return Err(End::Lost(Loss::Connection(e.raw_os_error()))),
         };
@@ -154,6 +155,10 @@ impl Up {
             let sent = match unsafe { self.socket.send(kit.tx.iov(), kit.tx.ends_record()) } {
                 Moved::Octets(n) => n,
                 Moved::Nothing => 0,
+                Moved::Fault => {
+                    self.send_first(kit)?;
+                    continue;
+                }
                 Moved::Gone(e) => {
                     self.errno = e.raw_os_error();
                     // The peer's last messages may wait to be read.
@@ -169,6 +174,22 @@ impl Up {
             self.stream.tx_done(&mut kit.tx, sent);
         }
         Ok(Sent::More)
+    }
+
+    /// The kernel could not read all that was gathered. Sends the first message by itself; if that is the one that cannot be read,
+    /// it ends the connection.
+    #[cold]
+    fn send_first(&mut self, kit: &mut Kit) -> Result<(), End> {
+        self.stream.tx_fault(&mut kit.tx).map_err(End::Protocol)?;
+        // SAFETY: the stream has just gathered memory that is registered.
+        let sent = match unsafe { self.socket.send(kit.tx.iov(), kit.tx.ends_record()) } {
+            Moved::Octets(n) => n,
+            Moved::Fault => return self.stream.tx_fault(&mut kit.tx).map_err(End::Protocol),
+            // The next attempt meets it again.
+            Moved::Nothing | Moved::Gone(_) => 0,
+        };
+        self.stream.tx_done(&mut kit.tx, sent);
+        Ok(())
     }
 }
 
