@@ -12,6 +12,7 @@ use super::requests::Requests;
 use super::watermark::Holding;
 use crate::barrier;
 use crate::counters::{self, Tally};
+use crate::error::Result;
 use crate::evd::Evd;
 use crate::handle::Node;
 use crate::log;
@@ -64,19 +65,19 @@ impl Flow {
         srq: Option<SrqShare>,
         holding: Arc<Holding>,
         tally: Arc<Tally<{ counters::EP_ALL }>>,
-    ) -> Self {
-        Flow {
+    ) -> Result<Self> {
+        Ok(Flow {
             ep: ep as usize,
             ia: ia.to_owned(),
             connection: AtomicU64::new(0),
-            requests: Requests::new(max_requests),
+            requests: Requests::new(max_requests)?,
             receives: Depth::new(max_recvs),
             rmrs: OnceLock::new(),
             srq,
             lost: [false; 2],
             holding,
             tally,
-        }
+        })
     }
 
     /// Completions of a side are lost where its EVD has lost others.
@@ -375,7 +376,7 @@ mod tests {
     /// A flow without a queue pair, of whose requests so many were posted, and all were carried out.
     fn flow(posted: u64, suppressed: bool) -> Arc<Flow> {
         let (holding, tally) = Default::default();
-        let flow = Flow::new(std::ptr::null_mut(), "", 4, 4, None, holding, tally);
+        let flow = Flow::new(std::ptr::null_mut(), "", 4, 4, None, holding, tally).expect("little memory");
         for cookie in 0..posted {
             flow.requests.claim(cookie, suppressed, |_| 0).expect("there is room");
         }

@@ -70,6 +70,8 @@ impl Memory {
         if addr.checked_add(len).is_none() {
             return Err(Error::of(DAT_INVALID_PARAMETER));
         }
+        let no_memory = |_| Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+        self.local.try_reserve(1).and_then(|()| self.remote.try_reserve(1)).map_err(no_memory)?;
         let base = if mem.zero_based { 0 } else { addr };
         let region = Region { pd, qp: None, addr, len, base, access };
         let lkey = self.key();
