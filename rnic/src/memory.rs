@@ -102,9 +102,9 @@ pub(crate) unsafe fn place(at: *mut u8, octets: &[u8]) {
 pub(crate) unsafe fn try_copy(from: *const u8, to: *mut u8, len: usize) -> bool {
     let there = iovec { iov_base: from.cast_mut().cast(), iov_len: len };
     let here = iovec { iov_base: to.cast(), iov_len: len };
-    // SAFETY: it writes what the caller lets it write; the kernel checks what it reads.
     let copied = match cfg!(miri) {
         true => -1,
+        // SAFETY: it writes what the caller lets it write; the kernel checks what it reads.
         false => unsafe { libc::process_vm_readv(libc::getpid(), &here, 1, &there, 1, 0) },
     };
     let is_refused = || {
