@@ -97,7 +97,7 @@ impl Side {
         let entry =
             Entry { name: "lo", provider: "tcp-emu", table: std::ptr::null(), registry, thread_safe: false };
         // SAFETY: no dispatcher is given.
-        let ia = unsafe { ia::open(&TcpEmu, "lo", entry, AsyncEvd::Elsewhere) }.unwrap();
+        let ia = unsafe { ia::open(&TcpEmu, "lo spin=0", entry, AsyncEvd::Elsewhere) }.unwrap();
         let streams = DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG | DAT_EVD_CR_FLAG;
         let (all, pz) = (evd::create(ia, 64, None, streams).unwrap(), pz::create(ia).unwrap());
         let handles =
@@ -139,23 +139,55 @@ struct Told {
     end: [Option<DAT_EVENT_NUMBER>; 2],
 }
 
+impl Told {
+    fn note(&mut self, n: usize, event: &DAT_EVENT) {
+        if event.event_number == DAT_DTO_COMPLETION_EVENT {
+            // SAFETY: the number says which member.
+            let dto = unsafe { event.event_data.dto_completion_event_data };
+            // SAFETY: all cookies are numbers.
+            self.done[n].push((unsafe { dto.user_cookie.as_64 }, dto.status));
+        } else {
+            self.end[n] = Some(event.event_number);
+        }
+    }
+}
+
+/// How the program learns of events.
+#[derive(Clone, Copy, Debug)]
+enum Style {
+    /// It looks all the time, and so makes progress.
+    Polls,
+    /// It sleeps, so that the poller has to tell.
+    Waits,
+}
+
 /// Takes events of both sides, from one thread, until both know that the connection has ended.
-fn until_ended(sides: [&Side; 2]) -> Told {
+fn until_ended(sides: [&Side; 2], style: Style) -> Told {
     let (mut told, start) = (Told::default(), Instant::now());
     while told.end.contains(&None) {
         let waited = start.elapsed();
         assert!(waited < Duration::from_micros(PATIENCE.into()), "no end; {:?} {:?}", told.done, told.end);
-        for (n, side) in sides.iter().enumerate() {
+        for (n, side) in sides.iter().enumerate().filter(|(n, _)| told.end[*n].is_none()).collect::<Vec<_>>()
+        {
             // SAFETY: one thread takes events.
-            let Ok(event) = (unsafe { side.all.dequeue() }) else { continue };
-            if event.event_number == DAT_DTO_COMPLETION_EVENT {
-                // SAFETY: the number says which member.
-                let dto = unsafe { event.event_data.dto_completion_event_data };
-                // SAFETY: all cookies are numbers.
-                told.done[n].push((unsafe { dto.user_cookie.as_64 }, dto.status));
-            } else {
-                told.end[n] = Some(event.event_number);
+            let event = unsafe {
+                match style {
+                    Style::Polls => side.all.dequeue(),
+                    Style::Waits => {
+                        side.all.attend(1).unwrap().wait(PATIENCE).and_then(|waited| waited.event)
+                    }
+                }
+            };
+            match event {
+                Ok(event) => told.note(n, &event),
+                Err(error) => assert_eq!(error.kind(), DAT_QUEUE_EMPTY, "{:?} {:?}", told.done, told.end),
             }
+        }
+    }
+    for (n, side) in sides.iter().enumerate() {
+        // What was posted after the end. SAFETY: one thread takes events.
+        while let Ok(event) = unsafe { side.all.dequeue() } {
+            told.note(n, &event);
         }
     }
     told
@@ -201,20 +233,28 @@ fn close(sides: [Side; 2]) {
 }
 
 /// Calls of the test with both ways of losing memory; `flow` has two connected sides, and memory of the first.
-fn each_loss(flow: impl Fn(&[Side; 2], &Mapped, Loss)) {
+fn each_loss(flow: impl Fn(&[Side; 2], &Mapped, (Loss, Style))) {
     for loss in [Loss::Protected, Loss::Cut] {
-        let (sides, memory) = (connected(), Mapped::new());
-        flow(&sides, &memory, loss);
-        close(sides);
-        drop(memory);
+        for style in [Style::Polls, Style::Waits] {
+            let (sides, memory) = (connected(), Mapped::new());
+            flow(&sides, &memory, (loss, style));
+            close(sides);
+            drop(memory);
+        }
     }
 }
+
+/// Octets that go away of the end of a message which both sockets have room for, so that no poller tells of it: a page, and what
+/// is more than one piece of a kernel's copy.
+const ENDS: [usize; 4] = [4 << 10, 20 << 10, 36 << 10, 100 << 10];
+/// That message.
+const SHORT: usize = 256 << 10;
 
 const BROKEN: Option<DAT_EVENT_NUMBER> = Some(DAT_CONNECTION_EVENT_BROKEN);
 
 #[test]
 fn a_send_from_memory_that_is_gone() {
-    each_loss(|[a, b], memory, loss| {
+    each_loss(|[a, b], memory, (loss, style)| {
         let (lmr, sink) = (a.register(memory), Mapped::new());
         let place = b.register(&sink);
         for id in [1, 2] {
@@ -225,84 +265,124 @@ fn a_send_from_memory_that_is_gone() {
         a.send(part(lmr, memory, 0, HALF / 4), 11);
         a.send(part(lmr, memory, HALF, HALF), 12);
         a.send(part(lmr, memory, 0, 8), 13);
-        let told = until_ended([a, b]);
+        let told = until_ended([a, b], style);
         let failed = (12, DAT_DTO_ERR_LOCAL_PROTECTION);
-        assert_eq!(told.done[0], [(11, DAT_DTO_SUCCESS), failed, (13, DAT_DTO_ERR_FLUSHED)], "{loss:?}");
-        assert_eq!(told.done[1], [(1, DAT_DTO_SUCCESS), (2, DAT_DTO_ERR_FLUSHED)], "{loss:?}");
-        assert_eq!(told.end, [BROKEN; 2], "{loss:?}");
+        assert_eq!(
+            told.done[0],
+            [(11, DAT_DTO_SUCCESS), failed, (13, DAT_DTO_ERR_FLUSHED)],
+            "{loss:?} {style:?}"
+        );
+        assert_eq!(told.done[1], [(1, DAT_DTO_SUCCESS), (2, DAT_DTO_ERR_FLUSHED)], "{loss:?} {style:?}");
+        assert_eq!(told.end, [BROKEN; 2], "{loss:?} {style:?}");
     });
 }
 
 #[test]
 fn a_send_of_which_the_second_half_is_gone() {
-    each_loss(|[a, b], memory, loss| {
+    each_loss(|[a, b], memory, (loss, style)| {
         let (lmr, sink) = (a.register(memory), Mapped::new());
         let place = b.register(&sink);
         b.receive(part(place, &sink, 0, SIZE), 1);
         memory.lose(loss, HALF);
         a.send(part(lmr, memory, 0, SIZE), 11);
-        let told = until_ended([a, b]);
-        assert_eq!(told.done[0], [(11, DAT_DTO_ERR_LOCAL_PROTECTION)], "{loss:?}");
-        assert!(told.done[1].iter().all(|&(_, status)| status != DAT_DTO_SUCCESS), "{loss:?}");
-        assert_eq!(told.end, [BROKEN; 2], "{loss:?}");
+        let told = until_ended([a, b], style);
+        assert_eq!(told.done[0], [(11, DAT_DTO_ERR_LOCAL_PROTECTION)], "{loss:?} {style:?}");
+        assert!(told.done[1].iter().all(|&(_, status)| status != DAT_DTO_SUCCESS), "{loss:?} {style:?}");
+        assert_eq!(told.end, [BROKEN; 2], "{loss:?} {style:?}");
     });
 }
 
 #[test]
 fn a_peer_reads_memory_that_is_gone() {
-    each_loss(|[a, b], memory, loss| {
+    each_loss(|[a, b], memory, (loss, style)| {
         let (lmr, sink) = (a.register(memory), Mapped::new());
         let place = b.register(&sink);
         memory.lose(loss, 0);
         let (to, from) = (part(place, &sink, 0, SIZE), remote(lmr, memory));
         // SAFETY: one thread posts; the sink is registered.
         unsafe { b.ep.post_rdma_read(&[to], 21, from, SIZE as u64, DAT_COMPLETION_DEFAULT_FLAG) }.unwrap();
-        let told = until_ended([a, b]);
-        assert_eq!(told.done[1], [(21, DAT_DTO_ERR_REMOTE_ACCESS)], "{loss:?}");
-        assert_eq!(told.end, [BROKEN; 2], "{loss:?}");
+        let told = until_ended([a, b], style);
+        assert_eq!(told.done[1], [(21, DAT_DTO_ERR_REMOTE_ACCESS)], "{loss:?} {style:?}");
+        assert_eq!(told.end, [BROKEN; 2], "{loss:?} {style:?}");
     });
 }
 
 #[test]
 fn a_message_arrives_for_memory_of_which_half_is_gone() {
-    each_loss(|[a, b], memory, loss| {
+    each_loss(|[a, b], memory, (loss, style)| {
         let (lmr, source) = (a.register(memory), Mapped::new());
         let from = b.register(&source);
         a.receive(part(lmr, memory, 0, SIZE), 1);
         memory.lose(loss, HALF);
         b.send(part(from, &source, 0, SIZE), 11);
-        let told = until_ended([a, b]);
-        assert_eq!(told.done[0], [(1, DAT_DTO_ERR_LOCAL_PROTECTION)], "{loss:?}");
-        assert_eq!(told.end, [BROKEN; 2], "{loss:?}");
+        let told = until_ended([a, b], style);
+        assert_eq!(told.done[0], [(1, DAT_DTO_ERR_LOCAL_PROTECTION)], "{loss:?} {style:?}");
+        assert_eq!(told.end, [BROKEN; 2], "{loss:?} {style:?}");
     });
 }
 
 #[test]
 fn a_read_goes_to_memory_of_which_half_is_gone() {
-    each_loss(|[a, b], memory, loss| {
+    each_loss(|[a, b], memory, (loss, style)| {
         let (lmr, source) = (a.register(memory), Mapped::new());
         let from = b.register(&source);
         memory.lose(loss, HALF);
         let (to, from) = (part(lmr, memory, 0, SIZE), remote(from, &source));
         // SAFETY: one thread posts; what becomes of the sink is what is tested.
         unsafe { a.ep.post_rdma_read(&[to], 21, from, SIZE as u64, DAT_COMPLETION_DEFAULT_FLAG) }.unwrap();
-        let told = until_ended([a, b]);
-        assert_eq!(told.done[0], [(21, DAT_DTO_ERR_LOCAL_PROTECTION)], "{loss:?}");
-        assert_eq!(told.end, [BROKEN; 2], "{loss:?}");
+        let told = until_ended([a, b], style);
+        assert_eq!(told.done[0], [(21, DAT_DTO_ERR_LOCAL_PROTECTION)], "{loss:?} {style:?}");
+        assert_eq!(told.end, [BROKEN; 2], "{loss:?} {style:?}");
     });
 }
 
 #[test]
 fn a_peer_writes_to_memory_of_which_half_is_gone() {
-    each_loss(|[a, b], memory, loss| {
+    each_loss(|[a, b], memory, (loss, style)| {
         let (lmr, source) = (a.register(memory), Mapped::new());
         let from = b.register(&source);
         memory.lose(loss, HALF);
         let (from, to) = (part(from, &source, 0, SIZE), remote(lmr, memory));
         // SAFETY: one thread posts; the source is registered.
         unsafe { b.ep.post_rdma_write(&[from], 21, to, SIZE as u64, DAT_COMPLETION_DEFAULT_FLAG) }.unwrap();
-        let told = until_ended([a, b]);
-        assert!(told.done[0].is_empty(), "{loss:?}");
-        assert_eq!(told.end, [BROKEN; 2], "{loss:?}");
+        let told = until_ended([a, b], style);
+        assert!(told.done[0].is_empty(), "{loss:?} {style:?}");
+        assert_eq!(told.end, [BROKEN; 2], "{loss:?} {style:?}");
     });
+}
+
+#[test]
+fn a_short_send_of_which_the_end_is_gone() {
+    for end in ENDS {
+        each_loss(|[a, b], memory, (loss, style)| {
+            let (lmr, sink) = (a.register(memory), Mapped::new());
+            let place = b.register(&sink);
+            b.receive(part(place, &sink, 0, SIZE), 1);
+            memory.lose(loss, SHORT - end);
+            a.send(part(lmr, memory, 0, SHORT), 11);
+            let told = until_ended([a, b], style);
+            assert_eq!(told.done[0], [(11, DAT_DTO_ERR_LOCAL_PROTECTION)], "{end} {loss:?} {style:?}");
+            assert!(
+                told.done[1].iter().all(|&(_, status)| status != DAT_DTO_SUCCESS),
+                "{end} {loss:?} {style:?}"
+            );
+            assert_eq!(told.end, [BROKEN; 2], "{end} {loss:?} {style:?}");
+        });
+    }
+}
+
+#[test]
+fn a_short_message_arrives_for_memory_of_which_the_end_is_gone() {
+    for end in ENDS {
+        each_loss(|[a, b], memory, (loss, style)| {
+            let (lmr, source) = (a.register(memory), Mapped::new());
+            let from = b.register(&source);
+            a.receive(part(lmr, memory, 0, SIZE), 1);
+            memory.lose(loss, SHORT - end);
+            b.send(part(from, &source, 0, SHORT), 11);
+            let told = until_ended([a, b], style);
+            assert_eq!(told.done[0], [(1, DAT_DTO_ERR_LOCAL_PROTECTION)], "{end} {loss:?} {style:?}");
+            assert_eq!(told.end, [BROKEN; 2], "{end} {loss:?} {style:?}");
+        });
+    }
 }

@@ -240,6 +240,12 @@ impl Stream {
         result
     }
 
+    /// Whether a read that gave `n` octets may have ended at memory that is not there any more, and not where the socket was empty.
+    #[inline]
+    pub fn may_fault_behind(&self, rx: &RxVec, n: usize) -> bool {
+        !self.crc && n < rx.direct()
+    }
+
     /// The kernel could not write to where [`rx`](Self::rx) said (`EFAULT`): the memory where the message in hand goes is not
     /// there any more.
     #[cold]

@@ -266,9 +266,15 @@ impl RxVec {
         &self.iov
     }
 
-    /// Octets in all: a read that gives fewer has emptied the socket.
+    /// Octets in all: a read that gives fewer has emptied the socket, or met memory that is not there any more.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Octets of these, the first, that go to their place.
+    #[inline]
+    pub(super) fn direct(&self) -> usize {
+        self.direct
     }
 
     pub(super) fn clear(&mut self) {

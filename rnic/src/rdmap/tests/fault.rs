@@ -46,6 +46,9 @@ fn a_receive_whose_place_is_gone_fails() {
     b.stream.rx_bytes(&frame[..SIZE / 2]).unwrap();
     b.stream.rx(&mut b.rx).unwrap();
     assert!(b.rx.iov().len() > 1, "a place, and the stage behind it");
+    let direct = b.rx.iov()[0].iov_len;
+    assert!(b.stream.may_fault_behind(&b.rx, direct - 1));
+    assert!(!b.stream.may_fault_behind(&b.rx, direct), "the stage is always there");
     let failure = b.stream.rx_fault();
     assert!(!failure.by_peer);
     assert_eq!(b.stream.rx(&mut b.rx), Err(failure));
