@@ -22,6 +22,7 @@ use dat_sys::*;
 
 use self::pool::pool;
 pub use self::pool::slot;
+use crate::allocate::no_memory;
 use crate::error::{Error, Result};
 use crate::nesting;
 
@@ -78,12 +79,11 @@ pub fn insert<O: Object>(
     table: *const DAT_PROVIDER,
     make: impl FnOnce(*mut c_void) -> Result<O>,
 ) -> Result<&'static Node<O>> {
-    let no_memory = Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
-    let slot = pool().take().ok_or(no_memory)?;
+    let slot = pool().take().ok_or_else(|| no_memory(()))?;
     // Before the object is made, so that nothing has to be undone where there is no memory.
     let Some(place) = Place::<Node<O>>::new() else {
         pool().give(slot);
-        return Err(no_memory);
+        return Err(no_memory(()));
     };
     let body = make(std::ptr::from_ref(slot).cast_mut().cast()).inspect_err(|_| pool().give(slot))?;
     let node = place.fill(Node { cell: UnsafeCell::new(Inner { slot, users: AtomicU32::new(0), body }) });
@@ -263,7 +263,12 @@ impl<O: Object> Node<O> {
 
     /// Whether others depend on the object.
     pub fn in_use(&self) -> bool {
-        self.inner().users.load(Ordering::Acquire) != 0
+        self.users() != 0
+    }
+
+    /// How many objects do.
+    pub(crate) fn users(&self) -> u32 {
+        self.inner().users.load(Ordering::Acquire)
     }
 }
 

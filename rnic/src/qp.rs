@@ -102,7 +102,6 @@ impl Qp {
             Some(_) => None,
             None => Some(Ring::new(cfg.max_recvs, cfg.max_recv_segments)?),
         };
-        let sq = Ring::new(cfg.max_requests, cfg.max_request_segments)?;
         let max_recv_segments = match (&cfg.srq, &rq) {
             (Some(srq), _) => srq.max_segments(),
             (None, Some(rq)) => rq.max_segments(),
@@ -112,6 +111,7 @@ impl Qp {
         let no_memory = |_| OutOfMemory { depth: max_recv_segments };
         recv_segments.try_reserve_exact(max_recv_segments).map_err(no_memory)?;
         recv_segments.resize(max_recv_segments, Segment::default());
+        let sq = Ring::new(cfg.max_requests, cfg.max_request_segments)?;
         let scope = Scope::of_qp(cfg.pd, cfg.keys.qp_number());
         let qp = Arc::new(Qp {
             keys: cfg.keys,

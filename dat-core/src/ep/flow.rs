@@ -10,6 +10,7 @@ use dat_sys::*;
 
 use super::requests::Requests;
 use super::watermark::Holding;
+use crate::allocate::slice_of;
 use crate::barrier;
 use crate::counters::{self, Tally};
 use crate::error::Result;
@@ -130,11 +131,21 @@ impl Flow {
         }
     }
 
-    /// Remembers the RMR that the request in this cell binds.
+    /// Makes the table of RMRs, if this is the first bind. `DAT_INSUFFICIENT_RESOURCES`: there is no memory for it.
+    #[inline]
+    pub(super) fn prepare_binds(&self) -> Result<()> {
+        if self.rmrs.get().is_none() {
+            let rmrs = slice_of(self.requests.cells(), || AtomicUsize::new(0))?;
+            self.rmrs.get_or_init(|| rmrs);
+        }
+        Ok(())
+    }
+
+    /// Remembers the RMR that the request in this cell binds, once [they are prepared](Self::prepare_binds).
     pub(super) fn set_rmr(&self, cell: usize, rmr: *mut c_void) {
-        let cells = self.requests.cells();
-        let rmrs = self.rmrs.get_or_init(|| (0..cells).map(|_| AtomicUsize::new(0)).collect());
-        rmrs[cell].store(rmr as usize, Ordering::Relaxed);
+        if let Some(place) = self.rmrs.get().and_then(|rmrs| rmrs.get(cell)) {
+            place.store(rmr as usize, Ordering::Relaxed);
+        }
     }
 
     /// As [`Flow::retire`], for a bind.

@@ -12,9 +12,8 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY};
-
-use crate::error::{Error, Result};
+use crate::allocate::slice_of;
+use crate::error::Result;
 
 /// The requests of one incarnation of an endpoint.
 pub(super) struct Requests {
@@ -58,14 +57,10 @@ impl Requests {
         // Without any place, one that is never free.
         let mark = if max == 0 { NEVER << 1 } else { 0 };
         let cell = || Cell { cookie: AtomicU64::new(0), mark: AtomicU64::new(mark) };
-        let mut cells = Vec::new();
-        let no_memory = |_| Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
-        cells.try_reserve_exact(max.max(1)).map_err(no_memory)?;
-        cells.resize_with(max.max(1), cell);
         Ok(Requests {
             posted: AtomicU64::new(0),
             next: AtomicUsize::new(0),
-            cells: cells.into_boxed_slice(),
+            cells: slice_of(max.max(1), cell)?,
             taken: AtomicU64::new(0),
             silent: AtomicU64::new(0),
             reported: true,
