@@ -61,4 +61,6 @@ pub use engine::{Engine, Left, Pass, Sink, Upcall};
 pub use no_way::NoWay;
 pub use params::Params;
 pub use table::Table;
-pub use transport::{Adapter, Cq, Listener, Mr, Mw, Pd, Qp, Request, Shared, Srq, Wire, no_resources, port};
+pub use transport::{
+    Adapter, Cq, Listener, Mr, Mw, Pd, Qp, Request, Shared, Srq, Wire, no_memory, no_resources, port,
+};

@@ -1,5 +1,7 @@
 //! Objects by small numbers that are used again.
 
+use std::collections::TryReserveError;
+
 /// A table of objects.
 #[derive(Debug)]
 pub struct Table<T> {
@@ -24,12 +26,25 @@ impl<T> Table<T> {
         self.free.last().copied().unwrap_or(self.slots.len())
     }
 
+    /// Makes room for one more object, and for its number when that is taken out again.
+    ///
+    /// # Errors
+    /// There is no memory for it. Then [`Table::insert`] ends the process.
+    pub fn reserve(&mut self) -> Result<(), TryReserveError> {
+        self.slots.try_reserve(1)?;
+        self.free.try_reserve(self.slots.len() + 1 - self.free.len())
+    }
+
     /// Puts an object in; returns its number.
     pub fn insert(&mut self, value: T) -> usize {
         let index = self.next_index();
         match self.free.pop() {
             Some(_) => self.slots[index] = Some(value),
-            None => self.slots.push(Some(value)),
+            None => {
+                self.slots.push(Some(value));
+                // None is free. What is taken out needs no memory.
+                self.free.reserve(self.slots.len());
+            }
         }
         index
     }

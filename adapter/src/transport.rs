@@ -265,7 +265,8 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
     }
 }
 
-fn no_memory(_: rnic::OutOfMemory) -> Error {
+/// The error of a call that finds no memory.
+pub fn no_memory<E>(_: E) -> Error {
     Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY)
 }
 

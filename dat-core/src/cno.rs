@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use dat_sys::*;
 
 use crate::agent::Agent;
+use crate::allocate::no_memory;
 use crate::beacon::Beacon;
 use crate::ep::Orphans;
 use crate::error::{Error, Result};
@@ -133,6 +134,11 @@ impl<T: Transport> Cno<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// One more EVD will trigger it: makes room for that, since an event that comes must not need memory. The control lock is held.
+    pub(crate) fn admit(cno: &Node<Self>) -> Result<()> {
+        cno.state().triggered.try_reserve(cno.users() as usize + 1).map_err(no_memory)
+    }
+
     /// An event arrived on an enabled EVD nobody waits on. Called inside upcalls.
     pub(crate) fn trigger(&self, evd: usize) {
         self.remind(evd);
@@ -176,6 +182,7 @@ impl<T: Transport> Cno<T> {
         let wake = Wake::new();
         let bereavements = {
             let mut state = self.state();
+            state.waiters.try_reserve(1).map_err(no_memory)?;
             state.waiters.push(&wake);
             state.bereavements
         };

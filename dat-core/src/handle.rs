@@ -22,6 +22,7 @@ use dat_sys::*;
 
 use self::pool::pool;
 pub use self::pool::slot;
+use crate::allocate::no_memory;
 use crate::error::{Error, Result};
 use crate::nesting;
 
@@ -78,11 +79,14 @@ pub fn insert<O: Object>(
     table: *const DAT_PROVIDER,
     make: impl FnOnce(*mut c_void) -> Result<O>,
 ) -> Result<&'static Node<O>> {
-    let slot = pool().take().ok_or(Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY))?;
+    let slot = pool().take().ok_or_else(|| no_memory(()))?;
+    // Before the object is made, so that nothing has to be undone where there is no memory.
+    let Some(place) = Place::<Node<O>>::new() else {
+        pool().give(slot);
+        return Err(no_memory(()));
+    };
     let body = make(std::ptr::from_ref(slot).cast_mut().cast()).inspect_err(|_| pool().give(slot))?;
-    let node = Box::into_raw(Box::new(Node {
-        cell: UnsafeCell::new(Inner { slot, users: AtomicU32::new(0), body }),
-    }));
+    let node = place.fill(Node { cell: UnsafeCell::new(Inner { slot, users: AtomicU32::new(0), body }) });
     slot.table.store(table.cast_mut(), Ordering::Relaxed);
     slot.context.store(0, Ordering::Relaxed);
     slot.kind.store(O::KIND, Ordering::Relaxed);
@@ -90,6 +94,34 @@ pub fn insert<O: Object>(
     slot.tag.store(tag::<O>(), Ordering::Release);
     // SAFETY: alive until `remove`.
     Ok(unsafe { &*node })
+}
+
+/// Memory for a box, before there is anything to put into it. The standard library's boxes end the process where there is no
+/// memory.
+struct Place<T>(*mut T);
+
+impl<T> Place<T> {
+    fn new() -> Option<Self> {
+        const { assert!(size_of::<T>() > 0) };
+        // SAFETY: the size is not zero.
+        let place = unsafe { std::alloc::alloc(std::alloc::Layout::new::<T>()) };
+        (!place.is_null()).then_some(Place(place.cast()))
+    }
+
+    /// What [`Box::from_raw`] takes.
+    fn fill(self, value: T) -> *mut T {
+        let place = std::mem::ManuallyDrop::new(self).0;
+        // SAFETY: allocated in `new`, and nobody else has it.
+        unsafe { place.write(value) };
+        place
+    }
+}
+
+impl<T> Drop for Place<T> {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout, and not filled.
+        unsafe { std::alloc::dealloc(self.0.cast(), std::alloc::Layout::new::<T>()) };
+    }
 }
 
 /// The object behind a handle.
@@ -231,7 +263,12 @@ impl<O: Object> Node<O> {
 
     /// Whether others depend on the object.
     pub fn in_use(&self) -> bool {
-        self.inner().users.load(Ordering::Acquire) != 0
+        self.users() != 0
+    }
+
+    /// How many objects do.
+    pub(crate) fn users(&self) -> u32 {
+        self.inner().users.load(Ordering::Acquire)
     }
 }
 

@@ -17,6 +17,7 @@ mod stats;
 
 pub mod addr;
 mod agent;
+mod allocate;
 pub mod barrier;
 mod beacon;
 pub mod cno;

@@ -115,7 +115,7 @@ fn a_cno_hears_of_enabled_evds_only() {
     // SAFETY: it is refused.
     assert_eq!(unsafe { cno::free(cno) }, Err(Error::state(DAT_INVALID_STATE_CNO_IN_USE)));
     // SAFETY: nobody dequeues meanwhile.
-    unsafe { evd.set_cno(None) };
+    unsafe { evd.set_cno(None) }.unwrap();
     // SAFETY: nobody uses it any more.
     unsafe { cno::free(cno) }.unwrap();
 }
@@ -155,7 +155,7 @@ fn completions_trigger_a_cno_each_time_the_queue_was_emptied() {
     // SAFETY: there is no agent.
     let cno = unsafe { cno::create(b.ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     // SAFETY: nobody dequeues meanwhile.
-    unsafe { b.recv.set_cno(Some(cno)) };
+    unsafe { b.recv.set_cno(Some(cno)) }.unwrap();
     for round in 0..3 {
         // SAFETY: no segments.
         unsafe {
@@ -175,7 +175,7 @@ fn a_cno_stays_triggered_until_the_queue_is_empty() {
     // SAFETY: there is no agent.
     let cno = unsafe { cno::create(b.ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     // SAFETY: nobody dequeues meanwhile.
-    unsafe { b.recv.set_cno(Some(cno)) };
+    unsafe { b.recv.set_cno(Some(cno)) }.unwrap();
     // SAFETY: no segments.
     unsafe {
         for i in 0..3 {
@@ -345,7 +345,7 @@ fn an_agent_may_call_any_function_and_free_its_own_object() {
     // SAFETY: no segments.
     unsafe { y.post_recv(&[], 0, 0) }.unwrap();
     // SAFETY: nobody dequeues meanwhile.
-    unsafe { recv.set_cno(Some(cno)) };
+    unsafe { recv.set_cno(Some(cno)) }.unwrap();
     // SAFETY: as above.
     unsafe { x.post_send(&[], 0, 0) }.unwrap();
     assert_eq!(told.recv_timeout(PATIENCE), Ok(DAT_DTO_COMPLETION_EVENT));

@@ -247,10 +247,10 @@ fn a_completion_queue_is_attended_as_long_as_a_notification_object_wants_it() {
     let evd = evd::create(ia, 8, Some(cno), DAT_EVD_DTO_FLAG).unwrap();
     assert_eq!(ia.transport.asked(), [Asked::Attend(true), Asked::Arm { solicited: false }]);
     // SAFETY: nobody dequeues meanwhile.
-    unsafe { evd.set_cno(None) };
+    unsafe { evd.set_cno(None) }.unwrap();
     assert_eq!(ia.transport.asked()[0], Asked::Attend(false));
     // SAFETY: nobody dequeues meanwhile.
-    unsafe { evd.set_cno(Some(cno)) };
+    unsafe { evd.set_cno(Some(cno)) }.unwrap();
     assert_eq!(ia.transport.asked()[0], Asked::Attend(true));
 }
 
@@ -266,7 +266,7 @@ fn a_stream_that_joins_beside_a_call_on_its_evd_does_not_touch_the_queue() {
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     let (dto, connect) = (evd(ia, DAT_EVD_DTO_FLAG), evd(ia, DAT_EVD_CONNECTION_FLAG));
     // SAFETY: nobody dequeues meanwhile.
-    unsafe { dto.set_cno(Some(cno)) };
+    unsafe { dto.set_cno(Some(cno)) }.unwrap();
     ia.transport.asked();
 
     let join = || endpoint(ia, DAT_COMPLETION_UNSIGNALLED_FLAG, dto, connect);
@@ -286,7 +286,7 @@ fn a_stream_that_joins_beside_a_call_on_its_evd_does_not_touch_the_queue() {
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     let (dto, connect) = (evd(ia, DAT_EVD_DTO_FLAG), evd(ia, DAT_EVD_CONNECTION_FLAG));
     // SAFETY: nobody dequeues meanwhile.
-    unsafe { dto.set_cno(Some(cno)) };
+    unsafe { dto.set_cno(Some(cno)) }.unwrap();
     ia.transport.asked();
     endpoint(ia, DAT_COMPLETION_UNSIGNALLED_FLAG, dto, connect);
     assert_eq!(ia.transport.asked(), []);

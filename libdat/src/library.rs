@@ -1,6 +1,7 @@
 //! The functions that the registry answers itself.
 
 use std::ffi::{CStr, c_char};
+use std::hint::black_box;
 
 use dat_sys::*;
 use registry::dynamic::Interface;
@@ -34,6 +35,21 @@ pub unsafe fn ia_name<'a>(name: *const c_char) -> Option<&'a str> {
     let name = unsafe { CStr::from_ptr(name) }.to_str().ok()?;
     (name.len() < DAT_NAME_MAX_LENGTH).then_some(name)
 }
+
+/// Room for what the registry allocates in a call, with its file and the adapter that it has a provider open: more than they take.
+/// In what is made of boxes and strings an allocation that fails ends the process, so this is asked before.
+const ROOM: usize = 1 << 20;
+
+/// Whether there is that room. Another thread may take the last of it a moment later.
+fn has_room() -> bool {
+    let mut room: Vec<u8> = Vec::new();
+    let has = room.try_reserve_exact(ROOM).is_ok();
+    // What nobody uses need not be allocated.
+    black_box(room.as_mut_ptr());
+    has
+}
+
+const NO_MEMORY: DAT_RETURN = DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
 
 impl Library {
     /// The library of an API version, with the providers linked into it, which are tried after the entries of the
@@ -75,6 +91,9 @@ impl Library {
         if major != self.major {
             return self.status(DAT_ERROR(DAT_PROVIDER_NOT_FOUND, DAT_MAJOR_NOT_FOUND));
         }
+        if !has_room() {
+            return self.status(NO_MEMORY);
+        }
         let request = Request {
             wanted: Wanted { name, major, minor, threadsafe: threadsafe != DAT_FALSE },
             async_evd_qlen,
@@ -113,6 +132,9 @@ impl Library {
     ) -> DAT_RETURN {
         if count.is_null() {
             return self.status(invalid(DAT_INVALID_ARG2));
+        }
+        if !has_room() {
+            return self.status(NO_MEMORY);
         }
         let interfaces = self.registry.list().interfaces_for(self.major, &Host::of_process());
         // What a refusal leaves there: how much room is needed.

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use adapter::{Context, Left, NoWay, Pass, Shared, Table, netdev};
+use adapter::{Context, Left, NoWay, Pass, Shared, Table, netdev, no_memory};
 use dat_core::provider::{Allocated, Close, Connect, Port, ReadDepth};
 use dat_core::{Error, OpenError, Result};
 use dat_sys::*;
@@ -474,6 +474,7 @@ unsafe impl adapter::Engine for Engine {
     }
 
     fn add_qp(&mut self, sink: Sink, work: Work) -> Result<Arc<Shared>> {
+        self.links.reserve().map_err(no_memory)?;
         let index = self.links.next_index();
         let shared = Arc::new(Shared::new(index));
         self.links.insert(Link::new(index, sink, Arc::clone(&shared), work));

@@ -186,7 +186,7 @@ impl Calls {
             let wanted = responder.wants().min(PIECE);
             match caller.socket.receive_bytes(&mut piece[..wanted]) {
                 Moved::Nothing => return,
-                Moved::Octets(0) | Moved::Gone(_) => break Call::Stranger,
+                Moved::Octets(0) | Moved::Fault | Moved::Gone(_) => break Call::Stranger,
                 Moved::Octets(n) => {
                     if let Some(call) = responder.feed(&piece[..n]) {
                         break call;

@@ -45,7 +45,7 @@ impl Connection {
     /// Sends what a gather vector names. `ends_record`: what is sent after it is to begin a TCP segment.
     ///
     /// # Safety
-    /// The vector names readable memory.
+    /// The vector names readable memory, or such as is not there any more.
     #[inline]
     pub(crate) unsafe fn send(&mut self, iov: &[libc::iovec], ends_record: bool) -> Moved {
         // SAFETY: the caller's promise.
@@ -60,7 +60,7 @@ impl Connection {
     /// Receives to where a scatter vector says.
     ///
     /// # Safety
-    /// The vector names writable memory.
+    /// The vector names writable memory, or such as is not there any more.
     #[inline]
     pub(crate) unsafe fn receive(&mut self, iov: &[libc::iovec]) -> Moved {
         // SAFETY: the caller's promise.
@@ -125,7 +125,7 @@ impl Record {
             Moved::Octets(0) => self.flow.finish(Instant::now(), Direction::In),
             // SAFETY: the caller's promise.
             Moved::Octets(n) => unsafe { self.note(Direction::In, iov, n) },
-            Moved::Nothing => {}
+            Moved::Nothing | Moved::Fault => {}
             Moved::Gone(_) => self.flow.reset(Instant::now(), Direction::In),
         }
     }

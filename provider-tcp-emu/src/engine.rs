@@ -5,7 +5,7 @@ mod kit;
 use std::sync::Arc;
 use std::time::Instant;
 
-use adapter::{Context, Left, Pass, Shared, Table, no_resources};
+use adapter::{Context, Left, Pass, Shared, Table, no_memory, no_resources};
 use dat_core::provider::{Allocated, Close, Connect, Port, ReadDepth};
 use dat_core::{Error, Result};
 use dat_sys::DAT_INVALID_STATE;
@@ -212,6 +212,7 @@ unsafe impl adapter::Engine for Engine {
     }
 
     fn add_qp(&mut self, sink: Sink, work: Work) -> Result<Arc<Shared>> {
+        self.links.reserve().map_err(no_memory)?;
         let index = self.links.next_index();
         let shared = Arc::new(Shared::new(index));
         self.links.insert(Link::new(index, sink, Arc::clone(&shared), work));

@@ -76,7 +76,7 @@ impl Lingerers {
             match lingerer.socket.receive_bytes(&mut octets) {
                 Moved::Octets(n @ 1..) => dropped += n,
                 Moved::Nothing => return,
-                Moved::Octets(0) | Moved::Gone(_) => break,
+                Moved::Octets(0) | Moved::Fault | Moved::Gone(_) => break,
             }
         }
         // The peer has closed too, or does not think of it.

@@ -5,8 +5,9 @@
 //!      ─ answer ────────────────────► Up                  that says how it ended
 //! ```
 //!
-//! `stall` has what is done while a message of the peer waits for a receive.
+//! `stall` has what is done while a message of the peer waits for a receive, `doubt` what is done about memory that may be gone.
 
+mod doubt;
 mod setup;
 mod stall;
 mod up;
@@ -21,6 +22,7 @@ use dat_core::provider::Close;
 use rnic::rdmap::setup::{Gate, RtrMissing};
 use rnic::{Failure, Work};
 
+use self::doubt::Doubt;
 use self::setup::Dialing;
 pub(crate) use self::setup::Target;
 use self::stall::Window;
@@ -144,6 +146,14 @@ impl Link {
         }
     }
 
+    #[inline]
+    fn up_mut(&mut self) -> Option<&mut Up> {
+        match &mut self.phase {
+            Phase::Up(up) => Some(up),
+            _ => None,
+        }
+    }
+
     fn key(&self) -> Key {
         Key::Link(self.index)
     }
@@ -242,6 +252,10 @@ impl Link {
     /// Frames came: a gate may have opened, and reads of the peer wait for their answers.
     fn after_frames(&mut self, kit: &mut Kit, lingerers: &mut Lingerers) {
         let Phase::Up(up) = &mut self.phase else { return };
+        if up.doubt == Doubt::New {
+            self.ask_later(kit);
+        }
+        let Phase::Up(up) = &mut self.phase else { return };
         let opened = up.gate != Gate::Open && !up.stream.is_held() && {
             up.gate = Gate::Open;
             true
@@ -267,6 +281,9 @@ impl Link {
             },
             Phase::Ended(work) => work.flush(),
             Phase::Idle(_) | Phase::Dialing(_) | Phase::Between => {}
+        }
+        if self.up_mut().is_some_and(|up| up.doubt == Doubt::New) {
+            self.ask_later(kit);
         }
     }
 
@@ -346,6 +363,7 @@ impl Link {
                 let end = up.how_it_ended();
                 self.end(kit, lingerers, end);
             }
+            Phase::Up(up) if up.doubt.is_due(now) => self.ask(kit, lingerers),
             Phase::Up(up) => {
                 up.window.expire(now, &up.socket, kit.params.patience);
                 match up.gate.expire(now) {

@@ -214,6 +214,8 @@ pub(crate) enum Moved {
     Octets(usize),
     /// Nothing: the socket is full, or empty.
     Nothing,
+    /// Nothing: the vector names memory that is not there any more, or cannot be used so.
+    Fault,
     /// The connection is gone.
     Gone(io::Error),
 }
@@ -221,7 +223,7 @@ pub(crate) enum Moved {
 /// Sends what a gather vector names. `ends_record`: what is sent after it is to begin a TCP segment.
 ///
 /// # Safety
-/// The vector names readable memory.
+/// The vector names readable memory, or such as is not there any more.
 #[inline]
 pub(crate) unsafe fn send(socket: &Socket, iov: &[libc::iovec], ends_record: bool) -> Moved {
     let fd = socket.as_raw_fd();
@@ -243,7 +245,7 @@ pub(crate) unsafe fn send(socket: &Socket, iov: &[libc::iovec], ends_record: boo
 /// Receives to where a scatter vector says.
 ///
 /// # Safety
-/// The vector names writable memory.
+/// The vector names writable memory, or such as is not there any more.
 #[inline]
 pub(crate) unsafe fn receive(socket: &Socket, iov: &[libc::iovec]) -> Moved {
     let fd = socket.as_raw_fd();
@@ -304,6 +306,7 @@ fn retry(mut call: impl FnMut() -> isize) -> Moved {
         match unsafe { *libc::__errno_location() } {
             libc::EAGAIN => return Moved::Nothing,
             libc::EINTR => {}
+            libc::EFAULT => return Moved::Fault,
             errno => return Moved::Gone(io::Error::from_raw_os_error(errno)),
         }
     }

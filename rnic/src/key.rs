@@ -107,8 +107,8 @@ pub enum RegisterError {
     /// Its end lies beyond 2^64.
     #[error("the region wraps around the address space")]
     Range,
-    /// [`Keys::MAX`] keys are in use.
-    #[error("{} keys are in use, no more are possible", Keys::MAX)]
+    /// [`Keys::MAX`] keys are in use, or there is no memory for one more.
+    #[error("{} keys are in use, or there is no memory for one more", Keys::MAX)]
     Exhausted,
 }
 
@@ -172,7 +172,7 @@ impl Keys {
 
     /// An empty table.
     pub fn new() -> Self {
-        let table = Table::new(64);
+        let table = Table::new(64).expect("the first table has 3 KiB");
         Keys {
             table: AtomicPtr::new(table),
             registry: Mutex::new(Registry {
@@ -281,7 +281,8 @@ impl Registry {
             return Err(RegisterError::Exhausted);
         }
         if 2 * self.live >= self.current().slots.len() {
-            let grown = self.current().doubled();
+            self.tables.try_reserve(1).map_err(|_| RegisterError::Exhausted)?;
+            let grown = self.current().doubled().ok_or(RegisterError::Exhausted)?;
             self.tables.push(grown);
             table.store(grown, Ordering::Release);
         }
@@ -314,13 +315,20 @@ impl Registry {
 }
 
 impl Table {
-    fn new(slots: usize) -> *mut Table {
-        let slots: Box<[Slot]> = (0..slots).map(|_| Slot::default()).collect();
-        Box::into_raw(Box::new(Table { mask: slots.len() as u32 - 1, slots }))
+    /// `None`: there is no memory for it.
+    fn new(slots: usize) -> Option<*mut Table> {
+        let mut empty = Vec::new();
+        empty.try_reserve_exact(slots).ok()?;
+        empty.resize_with(slots, Slot::default);
+        // A box of one: `Box::new` would end the process where there is no memory.
+        let mut one = Vec::new();
+        one.try_reserve_exact(1).ok()?;
+        one.push(Table { mask: slots as u32 - 1, slots: empty.into_boxed_slice() });
+        Some(Box::into_raw(one.into_boxed_slice()).cast())
     }
 
-    fn doubled(&self) -> *mut Table {
-        let grown = Table::new(2 * self.slots.len());
+    fn doubled(&self) -> Option<*mut Table> {
+        let grown = Table::new(2 * self.slots.len())?;
         for slot in &self.slots {
             let stag = slot.stag.load(Ordering::Relaxed);
             if stag != 0 {
@@ -330,7 +338,7 @@ impl Table {
                 copy.stag.store(stag, Ordering::Relaxed);
             }
         }
-        grown
+        Some(grown)
     }
 
     #[inline]

@@ -102,12 +102,16 @@ impl Qp {
             Some(_) => None,
             None => Some(Ring::new(cfg.max_recvs, cfg.max_recv_segments)?),
         };
-        let sq = Ring::new(cfg.max_requests, cfg.max_request_segments)?;
         let max_recv_segments = match (&cfg.srq, &rq) {
             (Some(srq), _) => srq.max_segments(),
             (None, Some(rq)) => rq.max_segments(),
             (None, None) => 0,
         };
+        let mut recv_segments = Vec::new();
+        let no_memory = |_| OutOfMemory { depth: max_recv_segments };
+        recv_segments.try_reserve_exact(max_recv_segments).map_err(no_memory)?;
+        recv_segments.resize(max_recv_segments, Segment::default());
+        let sq = Ring::new(cfg.max_requests, cfg.max_request_segments)?;
         let scope = Scope::of_qp(cfg.pd, cfg.keys.qp_number());
         let qp = Arc::new(Qp {
             keys: cfg.keys,
@@ -124,7 +128,7 @@ impl Qp {
             srq: cfg.srq,
             token: cfg.token,
             recv: None,
-            recv_segments: vec![Segment::default(); max_recv_segments].into(),
+            recv_segments: recv_segments.into(),
             poster_wakes: false,
             watch: None,
             failed: None,

@@ -2,6 +2,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::UnsafeCell;
+use std::hint::black_box;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
@@ -14,6 +15,19 @@ use crate::wr::Segment;
 pub struct OutOfMemory {
     /// Entries asked for.
     pub depth: usize,
+}
+
+/// Octets that a queue leaves for the object that it is a part of: more than the others take, in boxes and reference counts, where
+/// an allocation that fails ends the process.
+const OBJECT: usize = 32 << 10;
+
+/// Whether there is that room. Another thread may take the last of it a moment later.
+fn has_room() -> bool {
+    let mut room: Vec<u8> = Vec::new();
+    let has = room.try_reserve_exact(OBJECT).is_ok();
+    // What nobody uses need not be allocated.
+    black_box(room.as_mut_ptr());
+    has
 }
 
 /// Slots of a header `H` and up to `max_segments` segments, a power of two of them.
@@ -51,7 +65,7 @@ unsafe impl<H: Send> Send for Ring<H> {}
 unsafe impl<H: Send> Sync for Ring<H> {}
 
 impl<H: Copy> Ring<H> {
-    /// A ring of at least `depth` slots, for up to 65535 segments each.
+    /// A ring of at least `depth` slots, for up to 65535 segments each. It leaves room for the rest of what it is made for.
     pub(crate) fn new(depth: usize, max_segments: usize) -> Result<Self, OutOfMemory> {
         const { assert!(align_of::<H>() <= align_of::<Segment>() && size_of::<H>() > 0) };
         let no_memory = OutOfMemory { depth };
@@ -65,7 +79,7 @@ impl<H: Copy> Ring<H> {
         // SAFETY: the layout is not of zero size, since a header is not.
         let memory = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(no_memory)?;
         let side = || Side { own: AtomicUsize::new(0), other: UnsafeCell::new(0) };
-        Ok(Ring {
+        let ring = Ring {
             slots: memory,
             stride,
             mask: slots - 1,
@@ -73,7 +87,8 @@ impl<H: Copy> Ring<H> {
             producer: side(),
             consumer: side(),
             _header: PhantomData,
-        })
+        };
+        if has_room() { Ok(ring) } else { Err(no_memory) }
     }
 
     const HEADER: usize = size_of::<H>().next_multiple_of(align_of::<Segment>());

@@ -68,6 +68,8 @@ const BEHAVIOURS: &[Behaviour] = &[
     built_in("wrong_handles_are_refused_by_every_function", "bad_handles", &[]),
     built_in("a_connected_program_that_does_nothing_is_woken_by_nobody", "idle", &[]),
     built_in("moving_data_allocates_nothing", "allocations", &[]),
+    built_in("calls_without_memory_say_so", "no_memory", &[]),
+    under(plugin, "calls_of_a_loaded_provider_without_memory_say_so", "no_memory", &[]),
     built_in("a_signal_interrupts_a_wait_and_loses_nothing", "interrupted", &["waits"]),
     built_in("a_stop_or_a_debugger_interrupts_no_wait", "interrupted", &["stopped"]),
     built_in("a_storm_of_signals_disturbs_no_transfer", "interrupted", &["storm"]),

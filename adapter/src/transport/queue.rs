@@ -118,9 +118,10 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
     }
 
     fn connect(&self, to: &Connect<'_>) -> Result<()> {
+        // First what can fail without a trace.
+        self.drive.start_background().map_err(no_resources)?;
         self.begun.store(true, Ordering::Relaxed);
-        self.drive.desk.lock().engine.connect(self.index, to)?;
-        self.drive.start_background().map_err(no_resources)
+        self.drive.desk.lock().engine.connect(self.index, to)
     }
 
     fn accept(&self, mut request: Request<E>, private: &[u8], depth: ReadDepth) -> Result<()> {

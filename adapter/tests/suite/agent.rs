@@ -108,7 +108,7 @@ fn an_agent_may_dequeue_disconnect_and_free() {
         // SAFETY: no segments.
         unsafe { b.ep.post_recv(&[], 0, 0) }.unwrap();
         // SAFETY: nobody dequeues meanwhile.
-        unsafe { b.recv.set_cno(Some(cno)) };
+        unsafe { b.recv.set_cno(Some(cno)) }.unwrap();
         // SAFETY: as above.
         unsafe { a.ep.post_send(&[], 0, 0) }.unwrap();
         let start = Instant::now();

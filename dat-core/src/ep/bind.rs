@@ -58,6 +58,7 @@ impl<T: Transport> Node<Ep<T>> {
         let link = unsafe { self.link() }?;
         let signalled = flags & DAT_COMPLETION_SUPPRESS_FLAG == 0;
         let quiet = flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0;
+        link.flow.prepare_binds()?;
         // SAFETY: as the caller promised.
         let claim = unsafe { self.claim(link, cookie, !signalled) }?;
         link.flow.set_rmr(claim.cell, rmr);

@@ -10,8 +10,10 @@ use dat_sys::*;
 
 use super::requests::Requests;
 use super::watermark::Holding;
+use crate::allocate::slice_of;
 use crate::barrier;
 use crate::counters::{self, Tally};
+use crate::error::Result;
 use crate::evd::Evd;
 use crate::handle::Node;
 use crate::log;
@@ -64,19 +66,19 @@ impl Flow {
         srq: Option<SrqShare>,
         holding: Arc<Holding>,
         tally: Arc<Tally<{ counters::EP_ALL }>>,
-    ) -> Self {
-        Flow {
+    ) -> Result<Self> {
+        Ok(Flow {
             ep: ep as usize,
             ia: ia.to_owned(),
             connection: AtomicU64::new(0),
-            requests: Requests::new(max_requests),
+            requests: Requests::new(max_requests)?,
             receives: Depth::new(max_recvs),
             rmrs: OnceLock::new(),
             srq,
             lost: [false; 2],
             holding,
             tally,
-        }
+        })
     }
 
     /// Completions of a side are lost where its EVD has lost others.
@@ -129,11 +131,21 @@ impl Flow {
         }
     }
 
-    /// Remembers the RMR that the request in this cell binds.
+    /// Makes the table of RMRs, if this is the first bind. `DAT_INSUFFICIENT_RESOURCES`: there is no memory for it.
+    #[inline]
+    pub(super) fn prepare_binds(&self) -> Result<()> {
+        if self.rmrs.get().is_none() {
+            let rmrs = slice_of(self.requests.cells(), || AtomicUsize::new(0))?;
+            self.rmrs.get_or_init(|| rmrs);
+        }
+        Ok(())
+    }
+
+    /// Remembers the RMR that the request in this cell binds, once [they are prepared](Self::prepare_binds).
     pub(super) fn set_rmr(&self, cell: usize, rmr: *mut c_void) {
-        let cells = self.requests.cells();
-        let rmrs = self.rmrs.get_or_init(|| (0..cells).map(|_| AtomicUsize::new(0)).collect());
-        rmrs[cell].store(rmr as usize, Ordering::Relaxed);
+        if let Some(place) = self.rmrs.get().and_then(|rmrs| rmrs.get(cell)) {
+            place.store(rmr as usize, Ordering::Relaxed);
+        }
     }
 
     /// As [`Flow::retire`], for a bind.
@@ -375,7 +387,7 @@ mod tests {
     /// A flow without a queue pair, of whose requests so many were posted, and all were carried out.
     fn flow(posted: u64, suppressed: bool) -> Arc<Flow> {
         let (holding, tally) = Default::default();
-        let flow = Flow::new(std::ptr::null_mut(), "", 4, 4, None, holding, tally);
+        let flow = Flow::new(std::ptr::null_mut(), "", 4, 4, None, holding, tally).expect("little memory");
         for cookie in 0..posted {
             flow.requests.claim(cookie, suppressed, |_| 0).expect("there is room");
         }

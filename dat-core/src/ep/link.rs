@@ -49,7 +49,7 @@ impl<T: Transport> Ep<T> {
         let (requests, recvs) = (count(attr.max_request_dtos), count(attr.max_recv_dtos));
         let tally = self.counters.flow();
         let ep = self.shared.ep as *mut c_void;
-        let mut flow = Flow::new(ep, &self.ia.name, requests, recvs, srq_share, Arc::clone(&holding), tally);
+        let mut flow = Flow::new(ep, &self.ia.name, requests, recvs, srq_share, Arc::clone(&holding), tally)?;
         flow.count_only_reported(setup.request_evd.is_some(), setup.recv_evd.is_some());
         flow.expect_nothing_of_dead([setup.recv_evd.as_deref(), setup.request_evd.as_deref()]);
         // Not a box: its address is used, and a box that is moved promises that nobody else has that.

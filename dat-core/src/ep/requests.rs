@@ -12,6 +12,9 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use crate::allocate::slice_of;
+use crate::error::Result;
+
 /// The requests of one incarnation of an endpoint.
 pub(super) struct Requests {
     /// The number of the last one. The poster's, as `next` and what is in the cells.
@@ -49,20 +52,20 @@ pub(super) struct Claim {
 }
 
 impl Requests {
-    /// For at most so many.
-    pub(super) fn new(max: usize) -> Self {
+    /// For at most so many. `DAT_INSUFFICIENT_RESOURCES`: there is no memory for them.
+    pub(super) fn new(max: usize) -> Result<Self> {
         // Without any place, one that is never free.
         let mark = if max == 0 { NEVER << 1 } else { 0 };
         let cell = || Cell { cookie: AtomicU64::new(0), mark: AtomicU64::new(mark) };
-        Requests {
+        Ok(Requests {
             posted: AtomicU64::new(0),
             next: AtomicUsize::new(0),
-            cells: (0..max.max(1)).map(|_| cell()).collect(),
+            cells: slice_of(max.max(1), cell)?,
             taken: AtomicU64::new(0),
             silent: AtomicU64::new(0),
             reported: true,
             due: AtomicU64::new(0),
-        }
+        })
     }
 
     /// Nobody is told of completions: every cell is free, and the transport's queue is the limit.
@@ -200,7 +203,7 @@ mod tests {
     #[test]
     fn a_queue_without_any_place_takes_nothing() {
         for reported in [true, false] {
-            let (mut none, mut one) = (Requests::new(0), Requests::new(1));
+            let (mut none, mut one) = (Requests::new(0).unwrap(), Requests::new(1).unwrap());
             if !reported {
                 none.report_nothing();
                 one.report_nothing();

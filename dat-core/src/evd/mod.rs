@@ -26,6 +26,7 @@ use self::attendance::Attendance;
 use self::bell::Bell;
 pub(crate) use self::feed::{Feed, STREAM_FLAGS};
 use self::take::Taker;
+use crate::allocate::no_memory;
 use crate::cno::Cno;
 use crate::counters::{self, Ask, EvdCounters};
 use crate::ep::Orphans;
@@ -96,6 +97,7 @@ pub fn create<T: Transport>(
         return Err(Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEVD));
     }
     let _control = ia.control();
+    cno.map_or(Ok(()), Cno::admit)?;
     let node = ia.add(|handle| {
         let bell = Arc::new(Bell {
             ia: Ref::new(ia),
@@ -221,7 +223,7 @@ impl<T: Transport> Evd<T> {
     }
 
     /// Queues an event that is not a completion and tells whoever cares. `DAT_QUEUE_FULL`: there was no room;
-    /// `DAT_INVALID_STATE`: nor will there be.
+    /// `DAT_INVALID_STATE`: nor will there be; `DAT_INSUFFICIENT_RESOURCES`: there was no memory for it.
     pub fn post(&self, number: DAT_EVENT_NUMBER, data: DAT_EVENT_DATA, order: Order) -> Result<()> {
         if self.has_overflowed() {
             return Err(Error::of(DAT_INVALID_STATE));
@@ -231,6 +233,7 @@ impl<T: Transport> Evd<T> {
             if soft.len() >= self.depth() {
                 return Err(Error::of(DAT_QUEUE_FULL));
             }
+            soft.try_reserve(1).map_err(no_memory)?;
             soft.push_back(Soft { event: self.event(number, data), order });
             self.soft_len.store(soft.len(), Ordering::Release);
         }
@@ -333,18 +336,20 @@ impl<T: Transport> Evd<T> {
         }
     }
 
-    /// dat_evd_modify_cno: `None` takes it away.
+    /// dat_evd_modify_cno: `None` takes it away. `DAT_INSUFFICIENT_RESOURCES`: there is no memory for its triggers.
     ///
     /// # Safety
     /// As [`Evd::dequeue`], unless there is a waiter.
-    pub unsafe fn set_cno(&self, cno: Option<&Node<Cno<T>>>) {
+    pub unsafe fn set_cno(&self, cno: Option<&Node<Cno<T>>>) -> Result<()> {
         let _control = self.ia.control();
+        cno.map_or(Ok(()), Cno::admit)?;
         let old = std::mem::replace(&mut *self.bell.cno(), cno.map(Ref::new));
         self.bell.has_cno.store(cno.is_some(), Ordering::Release);
         drop(old);
         self.tend_for_cno(cno.is_some());
         // SAFETY: as the caller promised.
         unsafe { self.renotify() };
+        Ok(())
     }
 
     /// dat_evd_enable and dat_evd_disable: whether events trigger the CNO.

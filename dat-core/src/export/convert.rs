@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use dat_sys::*;
 
+use crate::allocate::{ADAPTER, OBJECT, find_room};
 use crate::ep::post::MAX_SEGMENTS;
 use crate::error::{Error, Result};
 use crate::evd::Evd;
@@ -44,11 +45,47 @@ pub(super) fn call((handle, name): (usize, &str), f: impl FnOnce() -> Result<()>
     if nesting::below() == Doing::Work && !OVER_WORK.contains(&name) {
         return refused_over_work(name, handle);
     }
+    let room = match name {
+        "ia_open" => find_room(ADAPTER),
+        _ if NEED_ROOM.contains(&name) => find_room(OBJECT),
+        _ => Ok(()),
+    };
     // Locks are used after a panic too (`PoisonError::into_inner`), so what was interrupted can at least be closed.
-    let result = catch_unwind(AssertUnwindSafe(f)).unwrap_or(Err(Error::of(DAT_INTERNAL_ERROR)));
+    let result =
+        room.and_then(|()| catch_unwind(AssertUnwindSafe(f)).unwrap_or(Err(Error::of(DAT_INTERNAL_ERROR))));
     log::called(name, handle, result);
     code(result)
 }
+
+/// The calls that allocate much in many places: they make something, or end a connection, or everything. dat_lmr_create is not among
+/// them: programs call it often, so each of its allocations may fail.
+const NEED_ROOM: &[&str] = &[
+    "cno_create",
+    "cno_fd_create",
+    "cr_accept",
+    "cr_handoff",
+    "cr_reject",
+    "csp_create",
+    "ep_common_connect",
+    "ep_connect",
+    "ep_create",
+    "ep_create_with_srq",
+    "ep_disconnect",
+    "ep_dup_connect",
+    "ep_modify",
+    "ep_reset",
+    "evd_create",
+    "evd_resize",
+    "ia_close",
+    "psp_create",
+    "psp_create_any",
+    "pz_create",
+    "rmr_create",
+    "rmr_create_for_ep",
+    "rsp_create",
+    "srq_create",
+    "srq_resize",
+];
 
 /// What a signal handler may call while its thread is at work below it. What closes something is done when that work has ended; the
 /// rest waits for nobody. All else would wait for ever.

@@ -48,8 +48,7 @@ slots! {
     fn evd_modify_cno<T, SAFE>(evd: DAT_EVD_HANDLE, cno: DAT_CNO_HANDLE) {
         alone::<SAFE, _>(evd, || {
             let evd = handle::get::<Evd<T>>(evd)?;
-            evd.set_cno(cno_of(&evd.ia, cno)?);
-            Ok(())
+            evd.set_cno(cno_of(&evd.ia, cno)?)
         })
     }
 

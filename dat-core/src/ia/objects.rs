@@ -8,6 +8,7 @@ use dat_sys::ib::*;
 use dat_sys::*;
 
 use super::Ia;
+use crate::allocate::no_memory;
 use crate::error::{Error, Result};
 use crate::handle::{self, Node, Object};
 use crate::provider::{Attrs, Transport};
@@ -57,10 +58,12 @@ impl<T: Transport> Ia<T> {
     fn enlist<O: Object>(&self, handle: *mut c_void) -> Result<()> {
         let (max, resource) = limit(self.transport.attrs(), O::KIND);
         let mut objects = self.objects.lock();
+        objects.try_reserve(1).map_err(no_memory)?;
         let of_kind = objects.entry(O::KIND).or_default();
         if of_kind.len() >= max {
             return Err(Error::new(DAT_INSUFFICIENT_RESOURCES, resource));
         }
+        of_kind.try_reserve(1).map_err(no_memory)?;
         of_kind.insert(handle as usize);
         Ok(())
     }

@@ -8,6 +8,7 @@ use dat_sys::*;
 use super::mapping::{Lack, Use};
 use super::shared::{Claim, Cookie};
 use super::{Pz, Rmr};
+use crate::allocate::no_memory;
 use crate::error::{Error, Result};
 use crate::handle::{self, Node, Object, Ref};
 use crate::ia::Ia;
@@ -148,6 +149,7 @@ fn check_mapping<T: Transport>(
         Ok(()) => return Ok(()),
         // uDAPL 1.2, dat_lmr_create: the buffer must have been allocated.
         Err(Lack::Memory) => return Err(Error::arg(3)),
+        Err(Lack::Room) => return Err(no_memory(())),
         Err(Lack::Read) if has(DAT_MEM_PRIV_REMOTE_READ_FLAG) && !has(DAT_MEM_PRIV_LOCAL_READ_FLAG) => {
             DAT_PRIVILEGES_RDMA_READ
         }
@@ -264,5 +266,28 @@ impl<T: Transport> Lmr<T> {
         self.context() == segment.lmr_context
             && segment.virtual_address >= base
             && end.is_some_and(|end| end <= base + self.mem.len as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each privilege gives the access that it is named after, and no other; only local reading is implied.
+    #[test]
+    fn each_privilege_gives_its_own_access() {
+        let none = Access::default();
+        let cases = [
+            (0, none),
+            (DAT_MEM_PRIV_LOCAL_READ_FLAG, Access { local_read: true, ..none }),
+            (DAT_MEM_PRIV_LOCAL_WRITE_FLAG, Access { local_write: true, ..none }),
+            (DAT_MEM_PRIV_REMOTE_READ_FLAG, Access { remote_read: true, ..none }),
+            (DAT_MEM_PRIV_REMOTE_WRITE_FLAG, Access { remote_write: true, ..none }),
+            (DAT_IB_MEM_PRIV_REMOTE_ATOMIC, Access { remote_atomic: true, ..none }),
+        ];
+        for (privilege, expected) in cases {
+            assert_eq!(access(privilege, true), expected, "{privilege:#x}");
+            assert_eq!(access(privilege, false), Access { local_read: true, ..expected }, "{privilege:#x}");
+        }
     }
 }

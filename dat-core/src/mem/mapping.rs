@@ -12,6 +12,8 @@ use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 
+use crate::allocate::{OBJECT, find_room};
+
 /// Why a range of addresses cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lack {
@@ -21,6 +23,8 @@ pub(crate) enum Lack {
     Read,
     /// Some of it cannot be written.
     Write,
+    /// There is no memory to find out.
+    Room,
 }
 
 /// What a region's memory is used for.
@@ -61,7 +65,8 @@ impl Mappings {
         };
         match each(addr, len, wanted, |at| query(&list.file, at)) {
             Ok(result) => result,
-            // The kernel is older.
+            // The kernel is older, and the list is text.
+            Err(Unsupported) if find_room(OBJECT).is_err() => Err(Lack::Room),
             Err(Unsupported) => in_text(addr, len, wanted),
         }
     }

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use dat_sys::*;
 
+use crate::allocate::{ADAPTER, find_room};
 use crate::error::{Error, Result};
 
 /// A region's name.
@@ -36,6 +37,8 @@ impl Claim {
     /// shared. `DAT_INVALID_PARAMETER`: the cookie names other memory (argument 3), or more or less of it (4).
     pub(super) fn new(provider: &str, cookie: Cookie, addr: u64, len: u64) -> Result<Self> {
         // Not that of the process's first thread, which may have ended before the others. Paths need not be UTF-8.
+        // More than the list of mappings takes, and all that names files.
+        find_room(ADAPTER)?;
         let maps = fs::read("/proc/thread-self/maps").map_err(|_| Error::of(DAT_INTERNAL_ERROR))?;
         let maps = String::from_utf8_lossy(&maps);
         // uDAPL 1.2, dat_lmr_create: an invalid state, if the buffer was not created shared by the platform.

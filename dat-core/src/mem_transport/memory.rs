@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 use dat_sys::*;
 
 use super::engine::Id;
+use crate::allocate::no_memory;
 use crate::error::{Error, Result};
 use crate::provider::{Access, BindState, Mem, PostError, Remote, Segment, WcStatus};
 
@@ -70,6 +71,7 @@ impl Memory {
         if addr.checked_add(len).is_none() {
             return Err(Error::of(DAT_INVALID_PARAMETER));
         }
+        self.local.try_reserve(1).and_then(|()| self.remote.try_reserve(1)).map_err(no_memory)?;
         let base = if mem.zero_based { 0 } else { addr };
         let region = Region { pd, qp: None, addr, len, base, access };
         let lkey = self.key();

@@ -109,7 +109,7 @@ impl Link {
             let wanted = dialing.initiator.wants().min(PIECE);
             match socket.receive_bytes(&mut piece[..wanted]) {
                 Moved::Nothing => return,
-                Moved::Octets(0) | Moved::Gone(_) => return self.fail(kit, NOT_BY_PEER),
+                Moved::Octets(0) | Moved::Fault | Moved::Gone(_) => return self.fail(kit, NOT_BY_PEER),
                 Moved::Octets(n) => match dialing.initiator.feed(&piece[..n]) {
                     None => {}
                     Some(Reply::Failed) => return self.fail(kit, NOT_BY_PEER),

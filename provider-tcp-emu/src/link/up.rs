@@ -8,6 +8,7 @@ use dat_core::provider::ReadDepth;
 use rnic::Stream;
 use rnic::rdmap::setup::Gate;
 
+use super::doubt::Doubt;
 use super::stall::{Stall, Window};
 use super::{End, Loss};
 use crate::connection::Connection;
@@ -43,6 +44,8 @@ pub(super) struct Up {
     pub(super) stall: Stall,
     /// What is to be known of a peer that may make us wait.
     pub(super) window: Window,
+    /// Whether the kernel may have stopped at memory that is not there any more.
+    pub(super) doubt: Doubt,
     /// The end of the stream has been seen; what came elsewhere before it goes first (`Engine::end`).
     pub(super) over: Option<End>,
 }
@@ -89,13 +92,17 @@ impl Up {
             absent: false,
             stall: Stall::default(),
             window: Window::Near,
+            doubt: Doubt::None,
             over: None,
         }
     }
 
     /// When a timer is due.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        [self.gate.deadline(), self.stall.until, self.window.deadline()].into_iter().flatten().min()
+        [self.gate.deadline(), self.stall.until, self.window.deadline(), self.doubt.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     pub(super) fn announce(&mut self, sink: &Sink, private: &[u8]) {
@@ -117,6 +124,7 @@ impl Up {
             Moved::Nothing if self.hung_up => return Err(End::Lost(Loss::Connection(self.errno))),
             Moved::Nothing => return Ok(Received::Nothing),
             Moved::Octets(0) => return Err(self.cut(End::Peer)),
+            Moved::Fault => return Err(End::Protocol(self.stream.rx_fault())),
             Moved::Gone(e) if is_reset(&e) => return Err(self.cut(End::Peer)),
             Moved::Gone(e) => return Err(End::Lost(Loss::Connection(e.raw_os_error()))),
         };
@@ -125,6 +133,9 @@ impl Up {
             self.announce(sink, &[]);
         }
         let drained = n < kit.rx.bytes();
+        if self.stream.may_fault_behind(&kit.rx, n) {
+            self.doubt.arise();
+        }
         self.stream.rx_done(&mut kit.rx, n).map_err(End::Protocol)?;
         // One that stalls is looked at once more.
         Ok(Received::Some { drained: drained && !self.stream.is_stalled() })
@@ -150,10 +161,9 @@ impl Up {
                     false => Ok(Sent::All),
                 };
             }
-            // SAFETY: the stream has just gathered memory that is registered.
-            let sent = match unsafe { self.socket.send(kit.tx.iov(), kit.tx.ends_record()) } {
+            let sent = match self.send(kit)? {
                 Moved::Octets(n) => n,
-                Moved::Nothing => 0,
+                Moved::Nothing | Moved::Fault => 0,
                 Moved::Gone(e) => {
                     self.errno = e.raw_os_error();
                     // The peer's last messages may wait to be read.
@@ -164,11 +174,33 @@ impl Up {
                 }
             };
             self.window.sent();
-            // A socket that took a part has noted that room is wanted: the poller tells.
-            self.writable = sent == ready;
+            // A socket that is full has noted that room is wanted: the poller tells.
+            self.writable = sent == kit.tx.bytes();
+            if sent > 0 && !self.writable {
+                self.doubt.arise();
+            }
             self.stream.tx_done(&mut kit.tx, sent);
         }
         Ok(Sent::More)
+    }
+
+    /// Sends what has been gathered, or the first message of it alone where the kernel cannot read all. If it cannot read that
+    /// one, the connection ends.
+    #[inline]
+    fn send(&mut self, kit: &mut Kit) -> Result<Moved, End> {
+        // SAFETY: the stream has just gathered memory that is registered.
+        match unsafe { self.socket.send(kit.tx.iov(), kit.tx.ends_record()) } {
+            Moved::Fault => {
+                self.stream.tx_fault(&mut kit.tx).map_err(End::Protocol)?;
+                // SAFETY: likewise.
+                let moved = unsafe { self.socket.send(kit.tx.iov(), kit.tx.ends_record()) };
+                if let Moved::Fault = moved {
+                    self.stream.tx_fault(&mut kit.tx).map_err(End::Protocol)?;
+                }
+                Ok(moved)
+            }
+            moved => Ok(moved),
+        }
     }
 }
 

@@ -87,6 +87,7 @@ impl Stats {
 /// ```text
 /// on work or writable:  while stream.tx(&mut txvec)? > 0 { n = sendmsg(txvec.iov()); stream.tx_done(&mut txvec, n) }
 /// on readable:          stream.rx(&mut rxvec)?; n = readv(rxvec.iov()); stream.rx_done(&mut rxvec, n)?
+/// on EFAULT of these:   stream.tx_fault(&mut txvec)?, and the vector is sent again; stream.rx_fault()
 /// on Err(failure):      if !failure.by_peer { send(stream.terminate()) }; shutdown(WR); stream.flush(); upcall
 /// on FIN, reset:        stream.flush(); upcall
 /// ```
@@ -196,6 +197,16 @@ impl Stream {
         self.work.announce();
     }
 
+    /// The kernel could not read what [`tx`](Self::tx) gathered (`EFAULT`), and has accepted nothing: registered memory is not
+    /// there any more. If there is one message, that is its failure. Otherwise the first is left in the vector, to be sent
+    /// alone; then `tx_done` is called as usual, or this once more.
+    #[cold]
+    pub fn tx_fault(&mut self, tx: &mut TxVec) -> Result<(), Failure> {
+        let result = self.faulted(tx);
+        self.work.announce();
+        result
+    }
+
     /// Whether [`tx`](Self::tx) would gather or bind something. Cheap.
     pub fn wants_tx(&self) -> bool {
         self.failure.is_none() && !self.hold && (self.is_half_sent() || self.has_ready())
@@ -227,6 +238,22 @@ impl Stream {
         self.work.retire();
         self.work.announce();
         result
+    }
+
+    /// Whether a read that gave `n` octets may have ended at memory that is not there any more, and not where the socket was empty.
+    #[inline]
+    pub fn may_fault_behind(&self, rx: &RxVec, n: usize) -> bool {
+        !self.crc && n < rx.direct()
+    }
+
+    /// The kernel could not write to where [`rx`](Self::rx) said (`EFAULT`): the memory where the message in hand goes is not
+    /// there any more.
+    #[cold]
+    pub fn rx_fault(&mut self) -> Failure {
+        let failure = self.alive().err().unwrap_or_else(|| self.place_gone());
+        self.work.retire();
+        self.work.announce();
+        failure
     }
 
     /// Whether the next message of the peer waits for a receive. What comes behind it is not looked at either.

@@ -75,8 +75,8 @@ enum Kind {
 pub(super) struct Part {
     /// `None`: [`Tx::rest`].
     message: Option<(Kind, Cut)>,
-    from: u64,
-    to: u64,
+    pub(super) from: u64,
+    pub(super) to: u64,
 }
 
 /// Where gathering is: as [`Tx`] and [`Reads`] will be when all that is gathered has been accepted.
@@ -391,6 +391,21 @@ impl Stream {
         self.fail(terminate)
     }
 
+    /// The kernel has found that memory which a vector names is not there any more, and has taken nothing.
+    #[cold]
+    pub(super) fn faulted(&mut self, tx: &mut TxVec) -> Result<(), Failure> {
+        self.alive()?;
+        if tx.keep_first() {
+            return Ok(());
+        }
+        // The requests of any other vector may have left the queue.
+        let first = tx.parts.first().filter(|_| tx.is_of(self.tx.turn));
+        Err(match first.and_then(|part| part.message) {
+            Some((kind, _)) => self.gather_failed(kind, KeyError::Invalid),
+            None => self.fail(Terminate::new(Cause::RDMAP_CATASTROPHIC)),
+        })
+    }
+
     /// TCP has accepted the first `n` octets of a vector.
     pub(super) fn accepted(&mut self, tx: &mut TxVec, n: usize) {
         // The requests of any other vector may have left the queue.
@@ -477,7 +492,8 @@ impl Stream {
             match self.frame(&mut tx, kind, &self.ahead(), pos, true) {
                 Some(framed) if framed.cut.frame(pos).start == pos => {}
                 // SAFETY: its keys have just been checked, and under the engine lock no region goes.
-                Some(Framed { result: Ok(()), .. }) => unsafe { tx.copy_to(&mut out) },
+                Some(Framed { result: Ok(()), .. }) if unsafe { tx.copy_to(&mut out) } => {}
+                // The peer sees that the stream ends in the middle of a frame.
                 _ => return Vec::new(),
             }
         }

@@ -8,6 +8,7 @@ use libc::iovec;
 use wire::iwarp::mpa::fpdu;
 
 use super::tx::Part;
+use crate::memory::try_copy;
 
 /// Elements of one scatter or gather call at most (Linux' UIO_MAXIOV is 1024).
 const MAX_IOV: usize = 1024;
@@ -150,22 +151,38 @@ impl TxVec {
         }
     }
 
+    /// Keeps the first message alone, if there are others: says whether there were.
+    #[cold]
+    pub(super) fn keep_first(&mut self) -> bool {
+        let [first, _, ..] = self.parts[..] else { return false };
+        self.parts.truncate(1);
+        self.bytes = (first.to - first.from) as usize;
+        let mut left = self.bytes;
+        self.iov.retain_mut(|element| {
+            element.iov_len = element.iov_len.min(left);
+            left -= element.iov_len;
+            element.iov_len > 0
+        });
+        true
+    }
+
     /// Copies all that was gathered. No reference is made to registered memory, where others may write
-    /// meanwhile.
+    /// meanwhile. False: some of that memory is not there any more.
     ///
     /// # Safety
     /// The registered memory that was gathered still is registered.
     #[cold]
-    pub(super) unsafe fn copy_to(&self, out: &mut Vec<u8>) {
+    pub(super) unsafe fn copy_to(&self, out: &mut Vec<u8>) -> bool {
         out.reserve(self.bytes);
-        for &iovec { iov_base, iov_len } in &self.iov {
+        self.iov.iter().all(|&iovec { iov_base, iov_len }| {
             // SAFETY: the element is in the stage or in memory that is registered, as the caller says; there
             // is room for all.
             unsafe {
-                out.as_mut_ptr().add(out.len()).copy_from_nonoverlapping(iov_base.cast(), iov_len);
-                out.set_len(out.len() + iov_len);
+                let there = try_copy(iov_base.cast(), out.as_mut_ptr().add(out.len()), iov_len);
+                out.set_len(out.len() + if there { iov_len } else { 0 });
+                there
             }
-        }
+        })
     }
 
     /// Copies `len` of the gathered octets, `skip` octets from the start: those of them that are in the
@@ -249,9 +266,15 @@ impl RxVec {
         &self.iov
     }
 
-    /// Octets in all: a read that gives fewer has emptied the socket.
+    /// Octets in all: a read that gives fewer has emptied the socket, or met memory that is not there any more.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Octets of these, the first, that go to their place.
+    #[inline]
+    pub(super) fn direct(&self) -> usize {
+        self.direct
     }
 
     pub(super) fn clear(&mut self) {

@@ -63,6 +63,15 @@ impl Stream {
         placed.map_err(|_| self.sink_gone())
     }
 
+    /// The memory where the payload in hand goes is not there any more.
+    #[cold]
+    pub(in super::super) fn place_gone(&mut self) -> Failure {
+        match self.rx.frame.header {
+            Header::Tagged { opcode: TaggedOpcode::Write, .. } => self.refuse(Cause::TAGGED_STAG),
+            _ => self.sink_gone(),
+        }
+    }
+
     /// Local memory of the message in hand is registered no more.
     #[cold]
     fn sink_gone(&mut self) -> Failure {

@@ -3,6 +3,7 @@
 mod close;
 mod errors;
 mod extended;
+mod fault;
 mod hostile;
 mod not_ready;
 mod transfer;
