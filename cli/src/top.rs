@@ -142,15 +142,25 @@ fn why_not(pid: u32) -> String {
     }
 }
 
+/// The effective user ID of a process.
+fn user_of(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    ids.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// What the process says, all of its copies; none: nobody answers.
 fn ask(pid: u32) -> Result<Option<Vec<Adapter>>> {
     let mut answered = None;
     for copy in 0..COPIES {
         let address = SocketAddr::from_abstract_name(format!("{NAME}{pid}-{copy}"))?;
         let Ok(stream) = UnixStream::connect_addr(&address) else { continue };
-        // Anybody may have a socket of this name.
+        // Anybody may have a socket of this name. A process that has ended may have left it to a child of another user, and
+        // its number may be another process's now. So the user must be the process's, too, or root.
         let listener = socket_peercred(&stream)?;
-        if listener.pid.as_raw_nonzero().get().unsigned_abs() != pid {
+        let (listener_pid, listener_user) = (listener.pid.as_raw_nonzero().get(), listener.uid.as_raw());
+        let is_theirs = listener_user == 0 || user_of(pid) == Some(listener_user);
+        if listener_pid.unsigned_abs() != pid || !is_theirs {
             continue;
         }
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -296,6 +306,12 @@ mod tests {
         assert_eq!(states, ["Connected", "Unconnected"]);
         assert_eq!(first.endpoints[0].counters["DCNT_EP_POST_SEND"], 7);
         assert_eq!(parse("rubbish\nmore of it 1 2 3\nlonely 1\n"), []);
+    }
+
+    #[test]
+    fn the_user_of_a_process_is_its_effective_one() {
+        assert_eq!(user_of(std::process::id()), Some(rustix::process::geteuid().as_raw()));
+        assert_eq!(user_of(u32::MAX), None);
     }
 
     #[test]

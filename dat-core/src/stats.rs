@@ -50,6 +50,9 @@ static OFFICE: Mutex<Office> = Mutex::new(Office { process: 0, adapters: Vec::ne
 const COPIES: u32 = 16;
 /// Until the next caller, when one could not be let in.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Until the next caller, when one of another user has called. Without a pause, a user who calls all the time would take as much
+/// of a processor as the thread can get.
+const PAUSE_AFTER_STRANGER: Duration = Duration::from_millis(10);
 /// Who asks takes the answer, or leaves.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -108,8 +111,11 @@ impl Clerk {
                     return;
                 }
                 match caller {
-                    // Who has gone does not want to know.
-                    Ok(caller) => drop(serve(&caller)),
+                    Ok(caller) if is_allowed(&caller) => drop(serve(&caller)),
+                    Ok(stranger) => {
+                        drop(stranger);
+                        std::thread::sleep(PAUSE_AFTER_STRANGER);
+                    }
                     // No descriptor is left, say, and there will be none at once.
                     Err(_) => std::thread::sleep(PAUSE),
                 }
@@ -127,8 +133,8 @@ impl Clerk {
     }
 }
 
-/// For the same user, or the one who may do anything.
-fn serve(mut caller: &UnixStream) -> std::io::Result<()> {
+/// Whether the caller is the same user, or the one who may do anything.
+fn is_allowed(caller: &UnixStream) -> bool {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: a socket, and room for the answer of this length.
@@ -138,9 +144,11 @@ fn serve(mut caller: &UnixStream) -> std::io::Result<()> {
     };
     // SAFETY: no arguments, cannot fail.
     let own = unsafe { libc::geteuid() };
-    if asked != 0 || (peer.uid != own && peer.uid != 0) {
-        return Ok(());
-    }
+    asked == 0 && (peer.uid == own || peer.uid == 0)
+}
+
+/// Answers. An error means that the caller has left, and does not want to know.
+fn serve(mut caller: &UnixStream) -> std::io::Result<()> {
     caller.set_write_timeout(Some(PATIENCE))?;
     let mut text = String::new();
     for (_, report) in &office().adapters {

@@ -1,7 +1,14 @@
 //! Threads of the library.
 
 use std::io;
+use std::marker::PhantomData;
 use std::thread::{Builder, JoinHandle};
+
+/// The signals of this thread's own faults, which are never blocked.
+const FAULTS: [libc::c_int; 6] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
+/// The signals by which a person ends or stops a program.
+const BY_HAND: [libc::c_int; 5] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGTSTP];
 
 /// Starts a thread that takes none of the process's signals: their handlers are the program's, and may end the process, or close what
 /// this thread works on.
@@ -9,30 +16,69 @@ pub fn spawn<T: Send + 'static>(
     name: &str,
     body: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
-    let before = block_signals();
-    let spawned = Builder::new().name(name.to_owned()).spawn(body);
-    if let Some(before) = before {
-        // SAFETY: a mask that this thread had.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
-    }
-    spawned
+    let _blocked = BlockedSignals::all_but(&FAULTS);
+    unblock_faults();
+    Builder::new().name(name.to_owned()).spawn(body)
 }
 
-/// Blocks all signals but those of this thread's own faults; a new thread inherits that. The answer is what was blocked before.
-fn block_signals() -> Option<libc::sigset_t> {
+/// A thread with blocked faults would be killed without its program's handler.
+fn unblock_faults() {
     if cfg!(miri) {
-        return None;
+        return;
     }
-    let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
     // SAFETY: all zeroes are a value of the set; it is filled in before it is used.
     unsafe {
-        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
-            (std::mem::zeroed(), std::mem::zeroed());
-        libc::sigfillset(&mut all);
-        for fault in faults {
-            libc::sigdelset(&mut all, fault);
+        let mut faults: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut faults);
+        for signal in FAULTS {
+            libc::sigaddset(&mut faults, signal);
         }
-        (libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before) == 0).then_some(before)
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &faults, std::ptr::null_mut());
+    }
+}
+
+/// While this value exists, the thread that made it runs no signal handlers, except for faults and for the signals by which
+/// a person ends a program. A signal that arrives meanwhile is handled when the value is dropped. Several system calls start
+/// anew after each handler, so a timer that fires often enough would keep them from ending.
+pub(crate) struct BlockedSignals {
+    /// What was blocked before; nothing if the mask could not be changed.
+    before: Option<libc::sigset_t>,
+    /// The mask belongs to this thread.
+    not_send: PhantomData<*const ()>,
+}
+
+impl BlockedSignals {
+    /// For a control call that is made of many system calls.
+    pub(crate) fn during_a_call() -> Self {
+        Self::all_but(&[FAULTS.as_slice(), &BY_HAND].concat())
+    }
+
+    /// Blocks all signals but these. Those that are blocked already stay blocked.
+    fn all_but(these: &[libc::c_int]) -> Self {
+        let before = if cfg!(miri) {
+            None
+        } else {
+            // SAFETY: all zeroes are a value of the set; both sets are filled in before they are used.
+            unsafe {
+                let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
+                    (std::mem::zeroed(), std::mem::zeroed());
+                libc::sigfillset(&mut all);
+                for &signal in these {
+                    libc::sigdelset(&mut all, signal);
+                }
+                (libc::pthread_sigmask(libc::SIG_BLOCK, &all, &mut before) == 0).then_some(before)
+            }
+        };
+        BlockedSignals { before, not_send: PhantomData }
+    }
+}
+
+impl Drop for BlockedSignals {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            // SAFETY: a mask that this thread had.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
+        }
     }
 }
 
@@ -54,5 +100,19 @@ mod tests {
         let inside = spawn("a-thread", || (is_blocked(libc::SIGINT), is_blocked(libc::SIGSEGV))).unwrap();
         assert_eq!(inside.join().unwrap(), (true, false));
         assert!(!is_blocked(libc::SIGINT));
+    }
+
+    #[test]
+    fn a_call_is_not_interrupted_but_by_hand() {
+        {
+            let _blocked = BlockedSignals::during_a_call();
+            for signal in [libc::SIGALRM, libc::SIGPROF, libc::SIGUSR1, libc::SIGCHLD, libc::SIGRTMIN()] {
+                assert!(is_blocked(signal), "signal {signal}");
+            }
+            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGSEGV, libc::SIGBUS] {
+                assert!(!is_blocked(signal), "signal {signal}");
+            }
+        }
+        assert!(!is_blocked(libc::SIGALRM));
     }
 }

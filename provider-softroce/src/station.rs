@@ -202,7 +202,7 @@ impl Station {
         if known.any(|known| known == (peer.ip(), slot)) {
             return true;
         }
-        match Lifeline::new(peer, slot) {
+        match self.port.lifeline(peer, slot) {
             // Any program may take the name of an adapter that is elsewhere.
             Ok(_) if !netdev::is_own(peer.ip()) => true,
             Ok(line) => {
@@ -329,11 +329,8 @@ pub(crate) fn random() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::os::linux::net::SocketAddrExt;
-    use std::os::unix::net;
-
     use super::*;
-    use crate::port::MORE_PATIENCE;
+    use crate::port::{self, MORE_PATIENCE};
 
     #[test]
     fn numbers_have_the_slot_and_are_not_used_again_soon() {
@@ -357,9 +354,7 @@ mod tests {
         let own = |n: u8| SocketAddr::from(([127, 80 + n, high, low.max(1)], 0));
         let mut station = Station::open((own(0), MORE_PATIENCE), 1, &params, None).expect("free");
         let elsewhere = SocketAddr::from(([10, 80, high, low], UDP_PORT));
-        let name = format!("opendat/rocev2/{}/life/5", elsewhere.ip());
-        let name = net::SocketAddr::from_abstract_name(name).expect("a name");
-        let _taken = net::UnixListener::bind_addr(&name).expect("free");
+        let _taken = port::pretend(elsewhere, 5);
         assert!(station.look_after(elsewhere, 5, |_, _| panic!("it is believed")));
         let neighbour = Port::open(own(1), MORE_PATIENCE).expect("free");
         let mut is_watched = false;

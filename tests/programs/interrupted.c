@@ -7,6 +7,8 @@
  *   interrupted stopped the process is stopped and goes on, is traced, and starts other programs while a thread waits: no handler
  *                       has run, so the wait goes on
  *   interrupted storm   thousands of signals hit every thread of both processes while they transfer data
+ *   interrupted open    an adapter is opened while a timer fires each 20 microseconds; no handler runs between the system calls
+ *                       that open it, so the timer cannot keep them from ending
  */
 
 #include "dat_test.h"
@@ -16,6 +18,7 @@
 #include <spawn.h>
 #include <stdatomic.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 
 /* ---- waits --------------------------------------------------------------------------------------------------- */
@@ -440,6 +443,51 @@ static void storm(void)
     printf("%d signals here\n", handled);
 }
 
+/* ---- open ---------------------------------------------------------------------------------------------------- */
+
+static int binds, interrupted_binds;
+static bool opening;
+
+/* Takes the place of the C library's function. A signal arrives exactly while the provider binds a socket. */
+int bind(int socket, const struct sockaddr *address, socklen_t length)
+{
+    int before = handled;
+    if (opening) {
+        EXPECT(raise(SIGUSR1) == 0, "raise: %s", strerror(errno));
+        binds++;
+        if (handled != before)
+            interrupted_binds++;
+    }
+    return (int)syscall(SYS_bind, socket, address, length);
+}
+
+static void open_in_a_storm(void)
+{
+    struct itimerval often = {.it_interval.tv_usec = 20, .it_value.tv_usec = 20}, never;
+    DAT_EVD_HANDLE async = DAT_HANDLE_NULL, second = DAT_HANDLE_NULL;
+    DAT_IA_HANDLE ia, neighbour;
+    int before;
+
+    handle(SIGUSR1, 0);
+    handle(SIGALRM, 0);
+    opening = true;
+    OK(dat_ia_open(ia_under_test(), 8, &async, &ia));
+    before = handled;
+    opening = false;
+    EXPECT(interrupted_binds == 0, "handlers ran in %d of %d calls of bind", interrupted_binds, binds);
+    EXPECT(binds > 0 || strstr(ia_under_test(), "softroce") == NULL, "an adapter that binds nothing");
+    EXPECT(before > 0 || binds == 0, "a signal that arrived meanwhile was lost");
+
+    /* The next adapter asks the first one for its sockets, and the signals interrupt what they can. */
+    EXPECT(setitimer(ITIMER_REAL, &often, NULL) == 0, "no timer");
+    OK(dat_ia_open(ia_under_test(), 8, &second, &neighbour));
+    memset(&never, 0, sizeof never);
+    EXPECT(setitimer(ITIMER_REAL, &never, NULL) == 0, "no timer");
+    OK(dat_ia_close(neighbour, DAT_CLOSE_GRACEFUL_FLAG));
+    OK(dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG));
+    printf("%d calls of bind\n", binds);
+}
+
 int main(int argc, char **argv)
 {
     const char *how = argc == 2 ? argv[1] : "";
@@ -449,10 +497,12 @@ int main(int argc, char **argv)
         stopped();
     else if (strcmp(how, "storm") == 0)
         storm();
+    else if (strcmp(how, "open") == 0)
+        open_in_a_storm();
     else if (strcmp(how, "nothing") == 0)
         return 0;
     else
-        FAIL("usage: interrupted waits|stopped|storm");
+        FAIL("usage: interrupted waits|stopped|storm|open");
     puts("ok");
     return 0;
 }

@@ -73,6 +73,7 @@ const BEHAVIOURS: &[Behaviour] = &[
     built_in("a_signal_interrupts_a_wait_and_loses_nothing", "interrupted", &["waits"]),
     built_in("a_stop_or_a_debugger_interrupts_no_wait", "interrupted", &["stopped"]),
     built_in("a_storm_of_signals_disturbs_no_transfer", "interrupted", &["storm"]),
+    built_in("a_storm_of_signals_does_not_keep_an_adapter_from_opening", "interrupted", &["open"]),
     built_in("children_of_a_connected_process_disturb_nothing", "forks", &["graceful"]),
     built_in("a_child_does_not_keep_a_connection_open", "forks", &["abrupt"]),
     built_in("a_process_may_end_at_any_moment", "exits", &["400"]),

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
@@ -32,6 +32,24 @@ fn main() -> ExitCode {
         add("debians_programs_without_a_privilege", debians_programs);
         if provider.packets {
             add("an_address_belongs_to_one_user", one_address);
+            add("names_that_another_user_takes_first_do_no_harm", |world| {
+                let said = attack(world, "squats")?;
+                let expected = ["belongs to user 65534", "is not a directory"];
+                match expected.iter().all(|text| said.contains(text)) {
+                    true => Ok(()),
+                    false => Err(format!("the victim is not told:\n{said}").into()),
+                }
+            });
+            add("another_user_reaches_no_socket_of_an_adapter", |world| attack(world, "connects").map(drop));
+            add("another_user_is_not_told_what_adapters_have_done", |world| attack(world, "asks").map(drop));
+            add("another_user_receives_no_request_to_connect", |world| attack(world, "listens").map(drop));
+            add("a_program_of_two_users_shares_the_port_of_neither", |world| {
+                attack(world, "set_uid").map(drop)
+            });
+            add("a_program_with_the_rights_of_another_user_shares_no_port", other_rights);
+            add("adapters_outlive_the_session_of_their_user", logout);
+            add("each_network_namespace_has_adapters_of_its_own", two_namespaces);
+            add("adapters_find_each_other_without_a_tmp_to_write_to", read_only_tmp);
         }
     }
     trials.push(trial("a_set_user_id_program_heeds_no_variables".to_owned(), || {
@@ -112,6 +130,90 @@ fn set_user_id(world: &World) -> Result<(), Stop> {
 fn many_processes(world: &World) -> Result<(), Stop> {
     let program = Command::new(c_program(&world.dist, "neighbours", world.dir.path())?);
     Ok(ends_with_ok("neighbours", world.as_nobody(&program)?, &world.registry, LIMIT)?)
+}
+
+/// Root starts the program. It makes an attacker of another user itself.
+fn attack(world: &World, how: &str) -> Result<String, Stop> {
+    let mut command = Command::new(c_program(&world.dist, "other_user", world.dir.path())?);
+    command.arg(how);
+    let ended = world.start("other_user", command)?.end()?;
+    ended.succeeded("other_user")?;
+    Ok(ended.text)
+}
+
+/// Set-user-ID and set-group-ID programs: the latter have one user, and AT_SECURE.
+fn other_rights(world: &World) -> Result<(), Stop> {
+    let program = world.dir.path().join("dat");
+    fs::copy(world.dist.dat(), &program).expect("there is room");
+    let setpriv = find_program("setpriv", "util-linux")?;
+    for (mode, shares) in [(0o755, true), (0o4755, false), (0o2755, false)] {
+        fs::set_permissions(&program, fs::Permissions::from_mode(mode)).expect("its owner may");
+        let output = Command::new(&setpriv)
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+            .arg(&program)
+            .args(["query", world.registry.ia()])
+            .output()
+            .map_err(|error| format!("setpriv does not start: {error}"))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        let is_refused = said.contains("not shared with a program that has the rights of another user");
+        if output.status.success() != shares || is_refused == shares {
+            let text = String::from_utf8_lossy(&output.stdout);
+            return Err(format!("mode {mode:o}: {}\n{text}{said}", output.status).into());
+        }
+    }
+    Ok(())
+}
+
+/// What systemd-logind removes when a user has logged out, whose services go on.
+fn logout(world: &World) -> Result<(), Stop> {
+    let session = std::path::Path::new("/run/user/65534");
+    fs::create_dir_all(session).expect("root may");
+    std::os::unix::fs::chown(session, Some(65534), Some(65534)).expect("root may");
+    fs::set_permissions(session, fs::Permissions::from_mode(0o700)).expect("root may");
+    let server = world.start("server", world.as_nobody(&world.dtestcm(SERVER)?)?)?;
+    server.wait_for("ready on port")?;
+    fs::remove_dir_all(session).expect("root may");
+    for file in fs::read_dir("/dev/shm").into_iter().flatten().flatten() {
+        let is_theirs = file.metadata().is_ok_and(|metadata| metadata.uid() == 65534);
+        if is_theirs && file.file_name().to_string_lossy().starts_with("opendat") {
+            fs::remove_dir_all(file.path()).expect("root may");
+        }
+    }
+    let client = world.start("client", world.as_nobody(&world.dtestcm(CLIENT)?)?)?;
+    client.end()?.succeeded("client")?;
+    Ok(server.end()?.succeeded("server")?)
+}
+
+/// Both servers have the same user, address and port, and see the same files.
+fn two_namespaces(world: &World) -> Result<(), Stop> {
+    let here = world.start("a server here", world.dtestcm(SERVER)?)?;
+    here.wait_for("ready on port")?;
+    let server = world.dtestcm(SERVER)?;
+    let mut elsewhere = Command::new(find_program("unshare", "util-linux")?);
+    elsewhere.args(["--net", "--", "sh", "-c", "ip link set lo up && exec \"$@\"", "sh"]);
+    elsewhere.arg(server.get_program()).args(server.get_args());
+    let elsewhere = world.start("a server elsewhere", elsewhere)?;
+    elsewhere.wait_for("ready on port")?;
+    elsewhere.kill()?;
+    world.start("client", world.dtestcm(CLIENT)?)?.end()?.succeeded("client")?;
+    Ok(here.end()?.succeeded("the server here")?)
+}
+
+/// A user who has never had a directory in /tmp.
+fn read_only_tmp(world: &World) -> Result<(), Stop> {
+    const READ_ONLY: &str = "mount --bind /tmp /tmp && mount -o remount,bind,ro /tmp && exec \"$@\"";
+    let program = c_program(&world.dist, "neighbours", world.dir.path())?;
+    let mut command = Command::new(find_program("unshare", "util-linux")?);
+    command.args(["--mount", "--", "sh", "-c", READ_ONLY, "sh"]).arg(find_program("setpriv", "util-linux")?);
+    command.args(["--reuid=65532", "--regid=65532", "--clear-groups", "--"]).arg(program);
+    let result = ends_with_ok("neighbours", command, &world.registry, LIMIT);
+    let directory = std::path::Path::new("/dev/shm/opendat-65532");
+    let was_used = directory.exists();
+    fs::remove_dir_all(directory).ok();
+    match was_used {
+        true => Ok(result?),
+        false => Err(format!("{} was not made: {result:?}", directory.display()).into()),
+    }
 }
 
 fn debians_programs(world: &World) -> Result<(), Stop> {

@@ -11,6 +11,7 @@ use crate::handle::{self, Node};
 use crate::ia::{self, AsyncEvd, Ia};
 use crate::nesting;
 use crate::provider::{Either, Provider, Transport};
+use crate::threads::BlockedSignals;
 
 /// dat_ia_openv, as the registry calls it. The arguments are those of dat_ia_open.
 pub(super) unsafe extern "C" fn open<P: Provider, const SAFE: bool>(
@@ -57,6 +58,8 @@ pub(super) unsafe fn open_as<P: Provider>(
         let registered = register::find::<P>(name, version, thread_safe)
             .ok_or(Error::new(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED))?;
         asked.check::<P::Transport>(name).or_else(|_| asked.check::<P::Other>(name))?;
+        // The adapter is opened to the end however often a timer's signal arrives.
+        let _blocked = BlockedSignals::during_a_call();
         let opened = registered.provider.open_either(name, &registered.params).inspect_err(|error| {
             tracing::warn!(target: "dat::ia", ia = name, provider = P::NAME, %error, "does not open");
         });

@@ -10,6 +10,7 @@ use crate::handle::{self, Node, Ref};
 use crate::log::Hex;
 use crate::provider::{Provider, Receiver, Sink, Transport, Upcall};
 use crate::stats;
+use crate::threads::BlockedSignals;
 
 /// Which dispatcher hears of the adapter's asynchronous errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub unsafe fn open<P: Provider>(
 ) -> std::result::Result<&'static Node<Ia<P::Transport>>, OpenError> {
     // SAFETY: as the caller promised.
     unsafe { async_evd.check::<P::Transport>(entry.name) }.map_err(|code| OpenError::new(code, ""))?;
+    // The adapter is opened to the end however often a timer's signal arrives.
+    let _blocked = BlockedSignals::during_a_call();
     // SAFETY: as the caller promised.
     unsafe { enter(provider.open(entry.name, params)?, entry, async_evd) }
 }

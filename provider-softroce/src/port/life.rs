@@ -4,28 +4,28 @@
 //! it; the kernel closes it with the process, and they hear of it at once.
 
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 
 use adapter::Table;
 
-use super::names::Names;
+use super::names::{Names, SocketFile};
 
-/// Of those at most: any local program can connect. Who is not taken in waits, and sees the end just the same.
+/// Of those at most. Who is not taken in waits, and sees the end just the same.
 const GUESTS: usize = 1024;
 
 /// The own socket, and those who have connected to it.
 pub(crate) struct Life {
+    _file: SocketFile,
     pub(crate) listener: UnixListener,
     guests: Table<UnixStream>,
 }
 
 impl Life {
     pub(super) fn new(names: &Names, slot: u8) -> io::Result<Self> {
-        let listener = UnixListener::bind_addr(&names.life(slot))?;
+        let (listener, file) = names.bind_life(slot)?;
         listener.set_nonblocking(true)?;
-        Ok(Life { listener, guests: Table::new() })
+        Ok(Life { _file: file, listener, guests: Table::new() })
     }
 
     /// Takes in who waits; `watch` is given the number of each.
@@ -45,15 +45,8 @@ impl Life {
     }
 }
 
-/// A connection to another adapter's socket.
-pub(crate) struct Lifeline(UnixStream);
-
-impl Lifeline {
-    /// To the adapter that has a slot of an address; `ConnectionRefused`: there is none on this host.
-    pub(crate) fn new(address: SocketAddr, slot: u8) -> io::Result<Self> {
-        Names::new(address).visit(slot).map(Lifeline)
-    }
-}
+/// A connection to another adapter's socket. [`super::Port::lifeline`] makes it.
+pub(crate) struct Lifeline(pub(super) UnixStream);
 
 impl AsFd for Lifeline {
     fn as_fd(&self) -> BorrowedFd<'_> {

@@ -1,14 +1,17 @@
-//! Letters between adapters of one address: packets that came to the wrong one, and newcomers' wish for the vault.
+//! Letters between adapters of one address: packets that came to the wrong one, and newcomers' wish for the vault. Only processes
+//! of the own user can send one, because only they can enter the directory of the mailboxes.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::os::unix::net::{self, UnixDatagram};
+use std::os::unix::net::{UnixDatagram, UnixStream};
 
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix, UCred, sockopt};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags};
 
-/// What a newcomer says.
+use super::names::{self, Name, Names, SocketFile};
+
+/// What a newcomer says. A descriptor comes with it: the end of a socket pair that the vault is to be sent to.
 pub(super) const HELLO: &[u8] = b"hello";
 /// In front of a packet: its sender's address, scope and port.
 const HEAD: usize = 16 + 4 + 2;
@@ -16,7 +19,10 @@ const HEAD: usize = 16 + 4 + 2;
 const LONGEST: usize = HEAD + 4096 + 256;
 
 /// A local socket with a name, read without blocking.
-pub(crate) struct Mailbox(UnixDatagram);
+pub(crate) struct Mailbox {
+    _file: SocketFile,
+    socket: UnixDatagram,
+}
 
 /// Something that was in a mailbox.
 pub(crate) enum Letter<'a> {
@@ -35,8 +41,8 @@ pub(super) enum Post {
     NoMailbox,
 }
 
-/// The name of an adapter that has no slot yet.
-pub(crate) struct Newcomer(pub(super) SocketAddrUnix);
+/// The way to an adapter that has no slot yet.
+pub(crate) struct Newcomer(pub(super) UnixStream);
 
 /// Where a letter is read to.
 pub(crate) struct Desk(Box<[u8; LONGEST]>);
@@ -48,15 +54,13 @@ impl Default for Desk {
 }
 
 impl Mailbox {
-    pub(super) fn bind(name: &net::SocketAddr) -> io::Result<Self> {
-        let socket = UnixDatagram::bind_addr(name)?;
+    pub(super) fn new(socket: UnixDatagram, file: SocketFile) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        sockopt::set_socket_passcred(&socket, true)?;
-        Ok(Mailbox(socket))
+        Ok(Mailbox { _file: file, socket })
     }
 
     /// Sends a packet to another mailbox.
-    pub(super) fn send(&self, to: &net::SocketAddr, from: SocketAddr, packet: &[u8]) -> Post {
+    pub(super) fn send(&self, names: &Names, to: Name, from: SocketAddr, packet: &[u8]) -> Post {
         if packet.len() > LONGEST - HEAD {
             // Nothing that anybody would take in.
             return Post::Delivered;
@@ -70,36 +74,39 @@ impl Mailbox {
         letter[16..20].copy_from_slice(&scope.to_ne_bytes());
         letter[20..HEAD].copy_from_slice(&from.port().to_ne_bytes());
         letter[HEAD..HEAD + packet.len()].copy_from_slice(packet);
-        match self.0.send_to_addr(&letter[..HEAD + packet.len()], to) {
+        let letter = &letter[..HEAD + packet.len()];
+        let sent = names
+            .address(to)
+            .and_then(|to| Ok(rustix::net::sendto(&self.socket, letter, SendFlags::empty(), &to)?));
+        match sent {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Post::Full,
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Post::NoMailbox,
+            Err(error) if names::is_nobody(&error) => Post::NoMailbox,
             // Lost, as packets may be.
             Ok(_) | Err(_) => Post::Delivered,
         }
     }
 
-    /// The next letter of our own user's processes.
+    /// The next letter.
     pub(crate) fn next<'a>(&self, desk: &'a mut Desk) -> io::Result<Option<Letter<'a>>> {
         loop {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
             let mut control = RecvAncillaryBuffer::new(&mut space);
             let mut iov = [IoSliceMut::new(&mut desk.0[..])];
             let received =
-                match rustix::net::recvmsg(&self.0, &mut iov, &mut control, RecvFlags::CMSG_CLOEXEC) {
+                match rustix::net::recvmsg(&self.socket, &mut iov, &mut control, RecvFlags::CMSG_CLOEXEC) {
                     Err(rustix::io::Errno::AGAIN) => return Ok(None),
                     Err(rustix::io::Errno::INTR) => continue,
                     result => result?,
                 };
-            let ours = control
-                .drain()
-                .any(|m| matches!(m, RecvAncillaryMessage::ScmCredentials(of) if is_ours(&of)));
-            if !ours {
-                continue;
-            }
+            let descriptor = control.drain().find_map(|message| match message {
+                RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+                _ => None,
+            });
             let len = received.bytes;
             if &desk.0[..len] == HELLO {
-                match received.address.and_then(|address| address.try_into().ok()) {
-                    Some(name) => return Ok(Some(Letter::Hello(Newcomer(name)))),
+                match descriptor {
+                    Some(descriptor) => return Ok(Some(Letter::Hello(Newcomer(descriptor.into())))),
+                    // No descriptor was left for it. The newcomer sees that nobody has the other end any more.
                     None => continue,
                 }
             }
@@ -122,28 +129,14 @@ fn sender(head: &[u8]) -> SocketAddr {
     }
 }
 
-/// A socket with a name that the kernel invents, for one question.
-pub(super) fn unnamed() -> io::Result<UnixDatagram> {
-    let socket = UnixDatagram::unbound()?;
-    sockopt::set_socket_passcred(&socket, true)?;
-    // Binding to no name at all asks for one; passcred alone would do so only on some kernels.
-    rustix::net::bind(&socket, &SocketAddrUnix::new_unnamed())?;
-    Ok(socket)
-}
-
-/// Whether a process acts for our user.
-pub(super) fn is_ours(of: &UCred) -> bool {
-    of.uid == rustix::process::getuid()
-}
-
 impl AsFd for Mailbox {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.socket.as_fd()
     }
 }
 
 impl AsRawFd for Mailbox {
     fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.socket.as_raw_fd()
     }
 }

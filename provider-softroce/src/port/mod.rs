@@ -10,14 +10,19 @@
 //! others. When the last one has gone, the kernel closes all. The vault has parts: the first adapter binds the first 16
 //! sockets, and whoever finds all slots of these taken binds as many again.
 //!
-//! | name in the abstract namespace | who binds it, and why |
-//! |---|---|
-//! | `opendat/rocev2/ADDRESS/slot/N` | the adapter that has slot N: proof that it lives, and its letter box ([`mail`]) |
-//! | `opendat/rocev2/ADDRESS/life/N` | the same adapter, for its peers to see its end ([`life`]) |
-//! | `opendat/rocev2/ADDRESS/service/ID` | the adapter that listens for this service |
-//! | `opendat/rocev2/ADDRESS/founding` | who is about to bind sockets |
+//! They find each other by local sockets in a directory that only their user can enter ([`names`]):
+//! `/tmp/opendat-UID/NETNS/ADDRESS`.
 //!
-//! All these names go with their process, however it ends: no file, no lock and no shared memory is left to be cleaned up.
+//! | file | who makes it, and why |
+//! |---|---|
+//! | `slot-N` | the adapter that has slot N: proof that it lives, and its letter box ([`mail`]) |
+//! | `life-N` | the same adapter, for its peers to see its end ([`life`]) |
+//! | `service-ID` | the adapter that listens for this service |
+//! | `founding.lock` | locked by who is about to bind sockets |
+//! | `names.lock` | locked for a moment by who takes a name |
+//!
+//! A name belongs to whoever has the socket behind it, and a lock to whoever has the file open. Both go with their process, however
+//! it ends. Whoever comes next removes the files of a process that was killed.
 
 mod life;
 mod mail;
@@ -30,12 +35,15 @@ mod vault;
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
+
+use dat_core::environment::is_trusted;
+use rustix::process::{geteuid, getuid};
 
 pub(crate) use self::life::{Life, Lifeline};
 pub(crate) use self::mail::{Desk, Letter, Mailbox, Newcomer};
-use self::names::Names;
+use self::names::{Founding, Name, Names, NoDirectory};
 use self::outbox::Outbox;
 pub(crate) use self::steer::{DOOR, SLOTS, slot_of};
 use self::vault::Vault;
@@ -64,9 +72,10 @@ pub(crate) struct Port {
     pub(crate) socket: Udp,
     /// Requests of strangers: whoever reads one passes it on to the adapter that listens.
     pub(crate) door: Udp,
+    /// This goes before the mailbox: while the slot is this adapter's, `life-N` is, too.
+    pub(crate) life: Life,
     pub(crate) mailbox: Mailbox,
     outbox: Outbox,
-    pub(crate) life: Life,
     vault: Vault,
 }
 
@@ -75,12 +84,21 @@ pub(crate) struct Port {
 pub(crate) enum PortError {
     /// Something that is not ours has the port.
     #[error(
-        "UDP port 4791 of {0} is taken: by adapters or a program of another user, or by the kernel's RoCE (rdma link show)"
+        "UDP port 4791 of {0} is taken: by adapters or a program of another user, by adapters of this user that have \
+         another /tmp or are of an earlier OpenDAT, or by the kernel's RoCE (rdma link show)"
     )]
     Taken(std::net::IpAddr),
     /// All slots have their adapters.
     #[error("127 adapters use UDP port 4791 of {0}, no more are possible")]
     Full(std::net::IpAddr),
+    /// There is no directory in which adapters of one user find each other.
+    #[error("UDP port 4791 of {0} is shared by way of {path}, which cannot be used: {2}", path = .1.display())]
+    NoDirectory(std::net::IpAddr, PathBuf, io::Error),
+    /// The program has more rights than whoever started it, or other ones.
+    #[error(
+        "UDP port 4791 of {0} is not shared with a program that has the rights of another user (set-user-ID and the like)"
+    )]
+    OtherRights(std::net::IpAddr),
     /// Others have the port and do not answer.
     #[error("the processes that share UDP port 4791 of {0} do not answer")]
     Silent(std::net::IpAddr),
@@ -107,11 +125,22 @@ impl PortError {
     }
 
     fn of(ip: std::net::IpAddr, error: io::Error) -> Self {
-        match error.raw_os_error() {
-            Some(libc::EMFILE | libc::ENFILE | libc::ETOOMANYREFS) => PortError::Descriptors(ip, error),
-            _ => PortError::System(ip, error),
+        match is_of_descriptors(&error) {
+            true => PortError::Descriptors(ip, error),
+            false => PortError::System(ip, error),
         }
     }
+
+    fn of_directory(ip: std::net::IpAddr, (directory, error): NoDirectory) -> Self {
+        match is_of_descriptors(&error) {
+            true => PortError::Descriptors(ip, error),
+            false => PortError::NoDirectory(ip, directory, error),
+        }
+    }
+}
+
+fn is_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ETOOMANYREFS))
 }
 
 /// A service that this adapter listens for; `drop` gives it up.
@@ -124,8 +153,11 @@ impl Port {
     /// Takes a slot of an address of this host; `patience`: with those who could give it the vault, and a little more.
     pub(crate) fn open(address: SocketAddr, patience: Duration) -> Result<Port, PortError> {
         let address = with_port(address);
-        let names = Names::new(address);
         let ip = address.ip();
+        if !is_trusted() || getuid() != geteuid() {
+            return Err(PortError::OtherRights(ip));
+        }
+        let names = Names::new(address).map_err(|error| PortError::of_directory(ip, error))?;
         let start = Instant::now();
         loop {
             let (obstacle, limit) = match Self::try_open(address, &names, start + patience) {
@@ -170,7 +202,7 @@ impl Port {
                 Some(answer) => vault = vault.or(answer),
                 None => {
                     if founding.is_none() {
-                        founding = Some(names.bind_founding()?);
+                        founding = Some(names.found()?);
                     }
                     vault.grow(address)?;
                 }
@@ -181,12 +213,12 @@ impl Port {
 
     /// The vault of an address that nobody uses, and what keeps others from making one. `TimedOut`: others use it, or are about
     /// to; `AddrInUse`: somebody has the port.
-    fn found(address: SocketAddr, names: &Names) -> io::Result<(Vault, UnixDatagram)> {
+    fn found(address: SocketAddr, names: &Names) -> io::Result<(Vault, Founding)> {
         // Who comes first has the first slot.
-        if names.is_alive(0) {
+        if names.is_alive(Name::Slot(0))? {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let founding = names.bind_founding()?;
+        let founding = names.found()?;
         Ok((Vault::found(address)?, founding))
     }
 
@@ -219,12 +251,12 @@ impl Port {
 
     /// Listens for a service; `AddrInUse`: another adapter does.
     pub(crate) fn listen(&self, service: u64) -> io::Result<Service> {
-        Ok(Service { mailbox: self.names.bind_service(service)? })
+        Ok(Service { mailbox: self.names.claim_service(service)? })
     }
 
     /// Passes a packet on to the adapter that has a slot.
     pub(crate) fn forward(&mut self, slot: u8, from: SocketAddr, packet: &[u8], now: Instant) {
-        self.outbox.post(&self.mailbox, self.names.slot(slot), from, packet, now);
+        self.outbox.post((&self.mailbox, &self.names), Name::Slot(slot), from, packet, now);
     }
 
     /// Passes a request on to the adapter that listens for a service. False: there is none.
@@ -235,12 +267,12 @@ impl Port {
         packet: &[u8],
         now: Instant,
     ) -> bool {
-        self.outbox.post(&self.mailbox, self.names.service(service), from, packet, now)
+        self.outbox.post((&self.mailbox, &self.names), Name::Service(service), from, packet, now)
     }
 
     /// Passes on what could not be passed on before.
     pub(crate) fn go_on(&mut self, now: Instant) {
-        self.outbox.post_again(&self.mailbox, now);
+        self.outbox.post_again(&self.mailbox, &self.names, now);
     }
 
     /// When to go on.
@@ -248,11 +280,22 @@ impl Port {
         self.outbox.deadline()
     }
 
+    /// A connection to the adapter that has a slot of any address; `ConnectionRefused`: this user has none on this host.
+    pub(crate) fn lifeline(&self, address: SocketAddr, slot: u8) -> io::Result<Lifeline> {
+        self.names.visit(address, slot).map(Lifeline)
+    }
+
     /// Gives the vault to a newcomer.
     pub(crate) fn welcome(&self, newcomer: &Newcomer) {
         // Who is gone again needs none.
-        self.vault.give(&self.mailbox, newcomer).ok();
+        self.vault.give(newcomer).ok();
     }
+}
+
+/// As if an adapter had a slot of an address, which need not be this host's.
+#[cfg(test)]
+pub(crate) fn pretend(address: SocketAddr, slot: u8) -> Life {
+    Life::new(&Names::new(address).expect("a directory"), slot).expect("free")
 }
 
 fn with_port(mut address: SocketAddr) -> SocketAddr {
@@ -271,11 +314,11 @@ fn next_answer(
         if Instant::now() >= deadline {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        match names.ask(slot, ANSWER) {
-            Some(vault) => return Ok(Some(vault)),
-            // It does not answer us, nor will any other.
-            None if names.is_foreign(slot) => return Err(io::ErrorKind::AddrInUse.into()),
-            None => {}
+        match Vault::ask(&names.address(Name::Slot(slot))?, ANSWER) {
+            Ok(vault) => return Ok(Some(vault)),
+            Err(error) if is_of_descriptors(&error) => return Err(error),
+            // It does not answer, or has gone.
+            Err(_) => {}
         }
     }
     Ok(None)

@@ -3,10 +3,10 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::os::unix::net;
 use std::time::{Duration, Instant};
 
 use super::mail::{Mailbox, Post};
+use super::names::{Name, Names};
 
 /// Letters kept at most; the ones after that are lost, as packets may be.
 const MOST: usize = 4096;
@@ -21,7 +21,7 @@ pub(super) struct Outbox {
 }
 
 struct Letter {
-    to: net::SocketAddr,
+    to: Name,
     from: SocketAddr,
     packet: Vec<u8>,
 }
@@ -30,14 +30,14 @@ impl Outbox {
     /// Posts a packet, behind those that wait to be posted to the same mailbox. False: there is none of this name.
     pub(super) fn post(
         &mut self,
-        by: &Mailbox,
-        to: net::SocketAddr,
+        (by, names): (&Mailbox, &Names),
+        to: Name,
         from: SocketAddr,
         packet: &[u8],
         now: Instant,
     ) -> bool {
-        let waits = self.letters.iter().any(|letter| is_same(&letter.to, &to));
-        match if waits { Post::Full } else { by.send(&to, from, packet) } {
+        let waits = self.letters.iter().any(|letter| letter.to == to);
+        match if waits { Post::Full } else { by.send(names, to, from, packet) } {
             Post::Delivered => true,
             Post::NoMailbox => false,
             Post::Full => {
@@ -51,18 +51,18 @@ impl Outbox {
     }
 
     /// Posts again what waits, if it is time.
-    pub(super) fn post_again(&mut self, by: &Mailbox, now: Instant) {
+    pub(super) fn post_again(&mut self, by: &Mailbox, names: &Names, now: Instant) {
         if self.due.is_none_or(|due| due > now) {
             return;
         }
-        let mut full: Vec<net::SocketAddr> = Vec::new();
+        let mut full: Vec<Name> = Vec::new();
         self.letters.retain(|Letter { to, from, packet }| {
-            if full.iter().any(|full| is_same(full, to)) {
+            if full.contains(to) {
                 return true;
             }
-            let again = matches!(by.send(to, *from, packet), Post::Full);
+            let again = matches!(by.send(names, *to, *from, packet), Post::Full);
             if again {
-                full.push(to.clone());
+                full.push(*to);
             }
             again
         });
@@ -73,9 +73,4 @@ impl Outbox {
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.due
     }
-}
-
-fn is_same(a: &net::SocketAddr, b: &net::SocketAddr) -> bool {
-    use std::os::linux::net::SocketAddrExt;
-    a.as_abstract_name() == b.as_abstract_name()
 }

@@ -1,5 +1,6 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -315,17 +316,116 @@ fn the_end_of_an_adapter_is_seen_by_its_peers() {
     let first = open(address()).expect("founds");
     let mut second = with_answers(&[&first], || open(first.address())).expect("joins");
     assert!(
-        matches!(Lifeline::new(first.address(), 2), Err(e) if e.kind() == io::ErrorKind::ConnectionRefused)
+        matches!(first.lifeline(first.address(), 2), Err(e) if e.kind() == io::ErrorKind::ConnectionRefused)
     );
-    let lines: Vec<Lifeline> = (0..3).map(|_| Lifeline::new(first.address(), 1).expect("lives")).collect();
+    let lines: Vec<Lifeline> = (0..3).map(|_| first.lifeline(first.address(), 1).expect("lives")).collect();
     let has_ended = |line: &Lifeline| {
         let mut fd = libc::pollfd { fd: line.as_raw_fd(), events: 0, revents: 0 };
         // SAFETY: one pollfd, alive during the call.
         unsafe { libc::poll(&mut fd, 1, 0) == 1 && fd.revents & libc::POLLHUP != 0 }
     };
     second.life.admit(|_, _| Ok(()));
-    let late = Lifeline::new(first.address(), 1).expect("lives");
+    let late = first.lifeline(first.address(), 1).expect("lives");
     assert!(!lines.iter().chain([&late]).any(has_ended));
     drop(second);
     assert!(lines.iter().chain([&late]).all(has_ended), "those that were let in, and those that were not");
+}
+
+/// A thread that acts for another user: only the kernel keeps it out.
+fn as_nobody<R: Send>(f: impl FnOnce() -> R + Send) -> R {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // SAFETY: no memory is involved. The system call is this thread's alone, where the C function is for all.
+            assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534) }, 0);
+            f()
+        });
+        thread.join().expect("no panic")
+    })
+}
+
+/// Another user can neither connect, send, nor take a name, whatever it knows.
+#[test]
+fn another_user_is_kept_out() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIP: only root can act for another user");
+        return;
+    }
+    let port = open(address()).expect("founds");
+    let service = port.listen(0x0106_1234).expect("free");
+    let mut names: Vec<PathBuf> = files(&port).collect();
+    names.sort();
+    let known = names.iter().filter_map(|name| name.file_name()?.to_str()).collect::<Vec<_>>();
+    assert_eq!(known, ["founding.lock", "life-0", "names.lock", "service-1061234", "slot-0"]);
+    let next = names[4].with_file_name("slot-1");
+    as_nobody(|| {
+        let denied = |result: io::Result<()>| {
+            assert_eq!(result.expect_err("kept out").kind(), io::ErrorKind::PermissionDenied);
+        };
+        let socket = UnixDatagram::unbound().expect("a socket");
+        for name in &names {
+            denied(socket.send_to(b"hello", name).map(drop));
+            denied(socket.connect(name));
+            denied(UnixStream::connect(name).map(drop));
+            denied(std::fs::File::open(name).map(drop));
+        }
+        denied(UnixDatagram::bind(&next).map(drop));
+        denied(port.lifeline(port.address(), 0).map(drop));
+        // The directory is there, and is not this user's to use.
+        denied(Names::at(port.names.directory().to_owned()).map(drop));
+    });
+    assert!(service.mailbox.next(&mut Desk::default()).expect("readable").is_none());
+    assert!(port.mailbox.next(&mut Desk::default()).expect("readable").is_none());
+}
+
+fn files(port: &Port) -> impl Iterator<Item = PathBuf> {
+    std::fs::read_dir(port.names.directory()).expect("it is there").flatten().map(|file| file.path())
+}
+
+/// Whoever takes the slot next makes a file of its own for its life.
+#[test]
+fn an_adapter_gives_up_its_slot_last() {
+    use rustix::fs::inotify;
+    let port = open(address()).expect("founds");
+    let watch = inotify::init(inotify::CreateFlags::NONBLOCK).expect("inotify");
+    inotify::add_watch(&watch, port.names.directory(), inotify::WatchFlags::DELETE).expect("watched");
+    drop(port);
+    let mut space = [std::mem::MaybeUninit::uninit(); 1024];
+    let mut events = inotify::Reader::new(&watch, &mut space);
+    let removed = std::iter::from_fn(|| events.next().ok()?.file_name().map(|name| name.to_owned()));
+    assert_eq!(removed.take(2).collect::<Vec<_>>(), [c"life-0".to_owned(), c"slot-0".to_owned()]);
+}
+
+/// Those who listen for one service do not look; another one's requests go on.
+#[test]
+fn a_full_mailbox_keeps_no_other_letters_back() {
+    const REQUESTS: usize = 700; // more than any system's mailbox takes
+    let now = Instant::now();
+    let mut port = open(address()).expect("founds");
+    let [slow, fast] = [1, 2].map(|service| port.listen(service).expect("free"));
+    let from = port.address();
+    for _ in 0..REQUESTS {
+        assert!(port.forward_request(1, from, b"slow", now));
+    }
+    assert!(port.deadline().is_some(), "some wait");
+    assert!(port.forward_request(2, from, b"fast", now));
+    assert!(!port.forward_request(3, from, b"nobody listens", now));
+    let mut desk = Desk::default();
+    assert!(matches!(fast.mailbox.next(&mut desk), Ok(Some(Letter::Packet { packet: b"fast", .. }))));
+    assert!(matches!(slow.mailbox.next(&mut desk), Ok(Some(Letter::Packet { packet: b"slow", .. }))));
+}
+
+/// A process that ends before it answers: who has asked it hears so at once, and asks the next one.
+#[test]
+fn a_newcomer_that_is_not_answered_goes_on() {
+    let first = open(address()).expect("founds");
+    let whom = first.names.address(Name::Slot(0)).expect("short enough");
+    let refused = std::thread::scope(|scope| {
+        let newcomer = scope.spawn(|| Vault::ask(&whom, Duration::MAX / 4).map(drop));
+        // The letter is read, and nothing comes of it.
+        while !matches!(first.mailbox.next(&mut Desk::default()), Ok(Some(Letter::Hello(_)))) {
+            std::thread::yield_now();
+        }
+        newcomer.join().expect("no panic").expect_err("no vault")
+    });
+    assert_eq!(refused.kind(), io::ErrorKind::UnexpectedEof);
 }

@@ -17,16 +17,17 @@ use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::{self, UnixDatagram};
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix,
 };
 
-use super::mail::{self, Mailbox, Newcomer};
+use super::mail::{self, Newcomer};
 use super::steer::{self, DOOR, PLACES, place_of};
 use crate::socket::Udp;
 
@@ -96,11 +97,7 @@ impl Vault {
             if wanted.iter().all(Option::is_none) {
                 continue;
             }
-            let (_, fds) = receive(socket.as_fd(), RecvFlags::PEEK)?;
-            if fds.len() != places.len() {
-                // The kernel gives as many as there is room for.
-                return Err(rustix::io::Errno::MFILE.into());
-            }
+            let fds = receive(socket.as_fd(), RecvFlags::PEEK)?;
             let mut fds: Vec<Option<OwnedFd>> = fds.into_iter().map(Some).collect();
             for (taken, n) in taken.iter_mut().zip(wanted).filter_map(|(taken, n)| Some((taken, n?))) {
                 *taken = fds[n].take();
@@ -110,31 +107,54 @@ impl Vault {
     }
 
     /// Sends it to a newcomer.
-    pub(super) fn give(&self, from: &Mailbox, newcomer: &Newcomer) -> io::Result<()> {
+    pub(super) fn give(&self, newcomer: &Newcomer) -> io::Result<()> {
         let fds: Vec<BorrowedFd<'_>> = self.0.iter().map(AsFd::as_fd).collect();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PARTS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(&fds));
         let iov = [IoSlice::new(&[0])];
-        rustix::net::sendmsg_addr(from, &newcomer.0, &iov, &mut control, SendFlags::DONTWAIT)?;
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        rustix::net::sendmsg(&newcomer.0, &iov, &mut control, flags)?;
         Ok(())
     }
 
-    /// Asks who has a name for the vault.
-    pub(super) fn ask(whom: &net::SocketAddr, patience: Duration) -> io::Result<Self> {
+    /// Asks who has a mailbox for the vault. The answer comes over a socket pair, which nobody else has an end of.
+    pub(super) fn ask(whom: &SocketAddrUnix, patience: Duration) -> io::Result<Self> {
         let deadline = Instant::now() + patience;
-        let socket = mail::unnamed()?;
-        // The mailbox of one that does not look may be full.
-        socket.set_write_timeout(Some(patience))?;
-        socket.send_to_addr(mail::HELLO, whom)?;
-        loop {
+        let time_left = || {
             let left = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
-            socket.set_read_timeout(Some(left.ok_or(io::ErrorKind::TimedOut)?))?;
-            // Anyone can send here; what counts is from ourselves, which is to say from our user.
-            let (ours, fds) = receive(socket.as_fd(), RecvFlags::empty())?;
-            if ours && !fds.is_empty() {
-                return Ok(Vault(fds.into_iter().map(UnixDatagram::from).collect()));
-            }
+            left.ok_or(io::Error::from(io::ErrorKind::TimedOut))
+        };
+        let (socket, (answer, theirs)) = (UnixDatagram::unbound()?, UnixStream::pair()?);
+        // A signal's handler may interrupt a call. Each call gets only the time that is left.
+        uninterrupted(|| {
+            // The mailbox of one that does not look may be full.
+            socket.set_write_timeout(Some(time_left()?))?;
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            let theirs = [theirs.as_fd()];
+            control.push(SendAncillaryMessage::ScmRights(&theirs));
+            let iov = [IoSlice::new(mail::HELLO)];
+            Ok(rustix::net::sendmsg_addr(&socket, whom, &iov, &mut control, SendFlags::empty())?)
+        })?;
+        drop(theirs);
+        let fds = uninterrupted(|| {
+            answer.set_read_timeout(Some(time_left()?))?;
+            receive(answer.as_fd(), RecvFlags::empty())
+        })?;
+        // Whoever was asked may end without an answer.
+        let is_answer = !fds.is_empty();
+        let vault = Vault(fds.into_iter().map(UnixDatagram::from).collect());
+        is_answer.then_some(vault).ok_or(io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+/// Calls `f` again when a signal's handler has interrupted it.
+fn uninterrupted<T>(mut f: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match f() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
         }
     }
 }
@@ -162,17 +182,23 @@ fn are_in_their_places(address: SocketAddr, part: usize, sockets: &[Udp]) -> io:
         let datagram = steer::datagram_for((place - 1) as u8, mark);
         from.send(address, &datagram, datagram.len());
         let comes = || -> io::Result<bool> {
-            let mut fds = [PollFd::new(socket, PollFlags::IN)];
-            let limit = Timespec::try_from(ON_ITS_WAY).unwrap_or_default();
+            let deadline = Instant::now() + ON_ITS_WAY;
             let mut octets = [0; 17];
-            while rustix::event::poll(&mut fds, Some(&limit))? > 0 {
+            loop {
+                let left = deadline.saturating_duration_since(Instant::now());
+                let limit = Timespec::try_from(left).unwrap_or_default();
+                match rustix::event::poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&limit)) {
+                    // A signal's handler has run. The next call waits for what is left of the time.
+                    Err(Errno::INTR) => continue,
+                    Ok(0) => return Ok(false),
+                    polled => polled?,
+                };
                 // Others' datagrams may have come before.
                 let (length, _) = rustix::net::recv(socket, &mut octets[..], RecvFlags::DONTWAIT)?;
                 if octets[..length] == datagram {
                     return Ok(true);
                 }
             }
-            Ok(false)
         };
         if !comes()? {
             return Ok(false);
@@ -194,20 +220,23 @@ fn put_away(sockets: &[Udp]) -> io::Result<UnixDatagram> {
     Ok(place)
 }
 
-/// The descriptors of a message, and whether it is from a process of our user's.
-fn receive(socket: BorrowedFd<'_>, flags: RecvFlags) -> io::Result<(bool, Vec<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(LARGEST), ScmCredentials(1))];
+/// The descriptors of a message.
+fn receive(socket: BorrowedFd<'_>, flags: RecvFlags) -> io::Result<Vec<OwnedFd>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(LARGEST))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut octet = [0];
     let mut iov = [IoSliceMut::new(&mut octet)];
-    rustix::net::recvmsg(socket, &mut iov, &mut control, flags | RecvFlags::CMSG_CLOEXEC)?;
-    let (mut ours, mut fds) = (false, Vec::new());
+    let flags = flags | RecvFlags::CMSG_CLOEXEC;
+    let received = rustix::net::recvmsg(socket, &mut iov, &mut control, flags)?;
+    if received.flags.contains(ReturnFlags::CTRUNC) {
+        // The process may have no more descriptors.
+        return Err(Errno::MFILE.into());
+    }
+    let mut fds = Vec::new();
     for message in control.drain() {
-        match message {
-            RecvAncillaryMessage::ScmRights(rights) => fds.extend(rights),
-            RecvAncillaryMessage::ScmCredentials(of) => ours = mail::is_ours(&of),
-            _ => {}
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            fds.extend(rights);
         }
     }
-    Ok((ours, fds))
+    Ok(fds)
 }

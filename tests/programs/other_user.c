@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Attacks of another user of the host on programs that use softroce. Root runs this program in a network namespace with the
+ * users of the host. The process goes on as the victim, and the attacker is a child process of another user.
+ *
+ *   other_user squats    the attacker makes the victim's directory of local sockets first: the adapter does not open, and says
+ *                        so. The attacker has all the names of an earlier OpenDAT: an adapter opens all the same
+ *   other_user connects  the attacker connects and sends to all local sockets that the kernel lists, without a pause, while
+ *                        adapters open, and make connections; no connection and no datagram is taken
+ *   other_user listens   the attacker has the name by which a service was known to an earlier OpenDAT; a request for that
+ *                        service, with its private data, does not reach it
+ *   other_user asks      the attacker asks what the adapters have done (OPENDAT_STATS=1), and is told nothing
+ *   other_user set_uid   a program whose effective user is not its real user does not share the port of either
+ */
+
+#define _GNU_SOURCE
+#include "dat_test.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+enum { ATTACKER = 65534, VICTIM = 65533, ATTEMPTS_AT_REST = 100000, NOBODY_LISTENS = 21907 };
+
+static const char ADDRESS[] = "opendat/rocev2/127.0.0.1", DIRECTORY[] = "/tmp/opendat-65533";
+
+static void become(uid_t user)
+{
+    EXPECT(setresgid(user, user, user) == 0 && setresuid(user, user, user) == 0, "setresuid: %s", strerror(errno));
+    EXPECT(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0, "prctl: %s", strerror(errno));
+}
+
+static socklen_t abstract(struct sockaddr_un *address, const char *name)
+{
+    size_t length = strlen(name);
+    memset(address, 0, sizeof *address);
+    address->sun_family = AF_UNIX;
+    EXPECT(length < sizeof address->sun_path, "%s is too long", name);
+    memcpy(address->sun_path + 1, name, length);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
+}
+
+static int bind_abstract(int type, const char *name)
+{
+    struct sockaddr_un address;
+    socklen_t length = abstract(&address, name);
+    int fd = socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    EXPECT(fd >= 0 && bind(fd, (struct sockaddr *)&address, length) == 0, "%s: %s", name, strerror(errno));
+    EXPECT(type == SOCK_DGRAM || listen(fd, 1) == 0, "%s: %s", name, strerror(errno));
+    return fd;
+}
+
+/*
+ * Starts the attacker, and goes on as the victim. The attacker's process ends with the answer of `attack`, which is given the
+ * attacker's end of a pair of sockets.
+ */
+static pid_t start_attacker(int (*attack)(int), int *socket)
+{
+    int ends[2];
+    pid_t child;
+    EXPECT(system("rm -rf /tmp/opendat-65533") == 0, "%s is not removed", DIRECTORY);
+    EXPECT(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0, "socketpair: %s", strerror(errno));
+    child = fork();
+    EXPECT(child >= 0, "fork: %s", strerror(errno));
+    if (child == 0) {
+        close(ends[0]);
+        become(ATTACKER);
+        exit(attack(ends[1]));
+    }
+    close(ends[1]);
+    become(VICTIM);
+    *socket = ends[0];
+    return child;
+}
+
+static void tell(int socket)
+{
+    EXPECT(write(socket, "x", 1) == 1, "the other process is gone");
+}
+
+static void hear(int socket)
+{
+    char octet;
+    EXPECT(read(socket, &octet, 1) == 1, "the other process is gone");
+}
+
+/* ---- squats -------------------------------------------------------------------------------------------------- */
+
+static int bind_all(int parent)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s/founding", ADDRESS);
+    bind_abstract(SOCK_DGRAM, name);
+    for (int slot = 0; slot < 127; slot++) {
+        snprintf(name, sizeof name, "%s/slot/%d", ADDRESS, slot);
+        bind_abstract(SOCK_DGRAM, name);
+        snprintf(name, sizeof name, "%s/life/%d", ADDRESS, slot);
+        bind_abstract(SOCK_STREAM, name);
+    }
+    tell(parent);
+    hear(parent);
+    return 0;
+}
+
+/* Each thing that could be in the directory's place. The attacker looks whether the victim has made anything in it. */
+static int squat(int parent)
+{
+    char place[] = "/tmp/opendat-attacker-XXXXXX";
+    EXPECT(mkdtemp(place) != NULL && chmod(place, 0777) == 0, "mkdtemp: %s", strerror(errno));
+    for (int form = 0; form < 3; form++) {
+        int made = form == 0   ? mkdir(DIRECTORY, 0777)
+                   : form == 1 ? symlink(place, DIRECTORY)
+                               : close(open(DIRECTORY, O_CREAT | O_EXCL | O_WRONLY, 0666));
+        EXPECT(made == 0 && (form != 0 || chmod(DIRECTORY, 0777) == 0), "%s: %s", DIRECTORY, strerror(errno));
+        tell(parent);
+        hear(parent);
+        EXPECT((form == 0 ? rmdir(DIRECTORY) : unlink(DIRECTORY)) == 0, "%s: %s", DIRECTORY, strerror(errno));
+    }
+    EXPECT(rmdir(place) == 0, "%s: %s", place, strerror(errno));
+    return bind_all(parent);
+}
+
+static void squats(void)
+{
+    struct end end;
+    int attacker;
+    pid_t child = start_attacker(squat, &attacker);
+    for (int form = 0; form < 3; form++) {
+        DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
+        DAT_IA_HANDLE ia;
+        DAT_RETURN status;
+        hear(attacker);
+        status = dat_ia_open(ia_under_test(), 8, &async, &ia);
+        EXPECT(DAT_GET_TYPE(status) == DAT_INSUFFICIENT_RESOURCES, "opened in another user's directory: %s",
+               status_text(status));
+        tell(attacker);
+    }
+    hear(attacker);
+    end_open(&end, 4096, 1);
+    end_close(&end);
+    tell(attacker);
+    join(child);
+}
+
+/* ---- connects ------------------------------------------------------------------------------------------------ */
+
+/* Whether a socket takes a connection or a datagram. */
+static bool is_taken(int type, const struct sockaddr_un *address, socklen_t length)
+{
+    int fd = socket(AF_UNIX, type | SOCK_NONBLOCK, 0);
+    bool taken = fd >= 0 && connect(fd, (const struct sockaddr *)address, length) == 0;
+    EXPECT(fd >= 0, "socket: %s", strerror(errno));
+    if (type == SOCK_DGRAM)
+        taken = sendto(fd, "hello", 5, 0, (const struct sockaddr *)address, length) == 5 || taken;
+    close(fd);
+    return taken;
+}
+
+struct attempts {
+    long made, taken;
+};
+
+/* Attacks each socket that the kernel lists: number, references, protocol, flags, type, state, inode, name. */
+static void attack_all(struct attempts *attempts)
+{
+    FILE *list = fopen("/proc/net/unix", "r");
+    char line[512], name[256];
+    unsigned type;
+
+    EXPECT(list != NULL, "/proc/net/unix: %s", strerror(errno));
+    while (fgets(line, sizeof line, list) != NULL) {
+        struct sockaddr_un address = {.sun_family = AF_UNIX};
+        socklen_t length = sizeof address;
+        /* A socket that is just being closed has no type. */
+        if (sscanf(line, "%*s %*s %*s %*s %x %*s %*s %255s", &type, name) != 2 || type == 0)
+            continue;
+        if (name[0] == '@')
+            length = abstract(&address, name + 1);
+        else
+            memcpy(address.sun_path, name, strlen(name) + 1);
+        attempts->made++;
+        if (is_taken((int)type, &address, length))
+            attempts->taken++;
+    }
+    fclose(list);
+}
+
+static bool is_told(int parent)
+{
+    struct pollfd fd = {.fd = parent, .events = POLLIN};
+    return poll(&fd, 1, 0) == 1;
+}
+
+static int attack_without_a_pause(int parent)
+{
+    struct attempts attempts = {0, 0};
+    hear(parent);
+    while (!is_told(parent))
+        attack_all(&attempts);
+    hear(parent);
+    for (long until = attempts.made + ATTEMPTS_AT_REST; attempts.made < until;)
+        attack_all(&attempts);
+    EXPECT(attempts.taken == 0, "%ld of %ld connections and datagrams of another user were taken", attempts.taken,
+           attempts.made);
+    tell(parent);
+    return 0;
+}
+
+static double processor_time(void)
+{
+    struct rusage usage;
+    EXPECT(getrusage(RUSAGE_SELF, &usage) == 0, "getrusage: %s", strerror(errno));
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+}
+
+/* Two adapters of the victim: one asks the other one for the sockets, and one gets the other one's requests. */
+static void connect_two(void)
+{
+    struct end server, client;
+    DAT_CONN_QUAL port = free_port();
+    DAT_PSP_HANDLE psp;
+    end_open(&server, 4096, 1);
+    end_open(&client, 4096, 1);
+    OK(dat_psp_create(server.ia, port, server.cr, DAT_PSP_CONSUMER_FLAG, &psp));
+    start_connect(client.ep, port);
+    accept_next(server.cr, server.ep, server.connect);
+    wait_established(client.connect);
+    OK(dat_ep_disconnect(client.ep, DAT_CLOSE_GRACEFUL_FLAG));
+    EXPECT(wait_event(server.connect).event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "not disconnected");
+    EXPECT(wait_event(client.connect).event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "not disconnected");
+    OK(dat_psp_free(psp));
+    end_close(&client);
+    end_close(&server);
+}
+
+/* Says what the attacks cost a victim that does nothing else. */
+static void measure(int attacker)
+{
+    double time = now(), used = processor_time();
+    tell(attacker);
+    hear(attacker);
+    time = now() - time;
+    used = processor_time() - used;
+    printf("%d attempts in %.2f s took %.2f ms of the victim's processor time, %.2f %% of a core\n", ATTEMPTS_AT_REST, time,
+           used * 1e3, used / time * 100);
+}
+
+static void connects(void)
+{
+    struct end end;
+    int attacker;
+    pid_t child = start_attacker(attack_without_a_pause, &attacker);
+    end_open(&end, 4096, 1);
+    tell(attacker);
+    for (int i = 0; i < 20; i++)
+        connect_two();
+    measure(attacker);
+    join(child);
+    end_close(&end);
+}
+
+/* ---- asks ---------------------------------------------------------------------------------------------------- */
+
+static int ask(int parent)
+{
+    struct sockaddr_un address;
+    char name[64], octet;
+    socklen_t length;
+    hear(parent);
+    snprintf(name, sizeof name, "opendat-stats-%d-0", (int)getppid());
+    length = abstract(&address, name);
+    for (int i = 0; i < 20; i++) {
+        int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+        EXPECT(fd >= 0 && connect(fd, (struct sockaddr *)&address, length) == 0, "%s: %s", name, strerror(errno));
+        EXPECT(read(fd, &octet, 1) <= 0, "another user is told what the adapters have done");
+        close(fd);
+    }
+    for (int i = 0; i < ATTEMPTS_AT_REST; i++)
+        is_taken(SOCK_STREAM, &address, length);
+    tell(parent);
+    return 0;
+}
+
+static void asks(void)
+{
+    struct end end;
+    int attacker;
+    pid_t child = start_attacker(ask, &attacker);
+    EXPECT(setenv("OPENDAT_STATS", "1", 1) == 0, "setenv: %s", strerror(errno));
+    end_open(&end, 4096, 1);
+    measure(attacker);
+    join(child);
+    end_close(&end);
+}
+
+/* ---- listens ------------------------------------------------------------------------------------------------- */
+
+static int expect_no_request(int parent)
+{
+    char name[64], packet[4096];
+    ssize_t length;
+    int fd;
+    snprintf(name, sizeof name, "%s/service/%x", ADDRESS, 0x01060000 + NOBODY_LISTENS);
+    fd = bind_abstract(SOCK_DGRAM, name);
+    tell(parent);
+    hear(parent);
+    length = recv(fd, packet, sizeof packet, 0);
+    EXPECT(length < 0 && errno == EAGAIN, "a request of %zd octets has come", length);
+    return 0;
+}
+
+static void listens(void)
+{
+    struct end end;
+    DAT_EVENT event;
+    int attacker;
+    pid_t child = start_attacker(expect_no_request, &attacker);
+    hear(attacker);
+    end_open(&end, 4096, 1);
+    start_connect(end.ep, NOBODY_LISTENS);
+    event = wait_event(end.connect);
+    tell(attacker);
+    join(child);
+    EXPECT(event.event_number == DAT_CONNECTION_EVENT_NON_PEER_REJECTED, "event 0x%x in place of a refusal",
+           event.event_number);
+    OK(dat_ep_reset(end.ep));
+    end_close(&end);
+}
+
+/* ---- set_uid ------------------------------------------------------------------------------------------------- */
+
+static void set_uid(void)
+{
+    pid_t child = fork();
+    EXPECT(child >= 0, "fork: %s", strerror(errno));
+    if (child == 0) {
+        DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
+        DAT_IA_HANDLE ia;
+        DAT_RETURN status;
+        EXPECT(setresuid(ATTACKER, 0, 0) == 0, "setresuid: %s", strerror(errno));
+        status = dat_ia_open(ia_under_test(), 8, &async, &ia);
+        EXPECT(status != DAT_SUCCESS, "a program of two users shares the port of one");
+        printf("%s\n", status_text(status));
+        exit(0);
+    }
+    join(child);
+}
+
+int main(int argc, char **argv)
+{
+    const char *how = argc == 2 ? argv[1] : "";
+    if (strcmp(how, "squats") == 0)
+        squats();
+    else if (strcmp(how, "connects") == 0)
+        connects();
+    else if (strcmp(how, "listens") == 0)
+        listens();
+    else if (strcmp(how, "asks") == 0)
+        asks();
+    else if (strcmp(how, "set_uid") == 0)
+        set_uid();
+    else
+        FAIL("usage: other_user squats|connects|listens|asks|set_uid");
+    puts("ok");
+    return 0;
+}
