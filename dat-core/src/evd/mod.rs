@@ -30,7 +30,7 @@ use crate::cno::Cno;
 use crate::counters::{self, Ask, EvdCounters};
 use crate::ep::Orphans;
 use crate::error::{Error, Result};
-use crate::handle::{self, Node, Object, Ref};
+use crate::handle::{self, Node, Object, Ref, Retired};
 use crate::ia::Ia;
 use crate::nesting::{self, Doing};
 use crate::provider::{Completions, Sink, Transport};
@@ -147,31 +147,29 @@ pub unsafe fn free<T: Transport>(evd: &Node<Evd<T>>) -> Result<()> {
     evd.bell.interrupt_waiter();
     ia.delist(evd);
     evd.leave_cno();
-    if nesting::below() == Doing::Nothing || evd.bell.attendance.is_deserted() {
-        evd.await_desertion();
-        finish(evd, control);
+    // SAFETY: nobody depends on it, and who waits on it is waited for; the caller has promised the rest.
+    let Some(retired) = (unsafe { handle::retire(evd) }) else { return Ok(()) };
+    if nesting::below() == Doing::Nothing || retired.bell.attendance.is_deserted() {
+        retired.await_desertion();
+        finish(retired, control);
         return Ok(());
     }
     drop(control);
-    let (handle, of) = (handle as usize, ia.clone());
+    let of = ia.clone();
     ia.free_later(move || {
-        // SAFETY: it is not listed any more, so that nobody else frees it.
-        if let Ok(evd) = unsafe { handle::get::<Evd<T>>(handle as *mut c_void) } {
-            evd.await_desertion();
-            finish(evd, of.control());
-        }
+        retired.await_desertion();
+        finish(retired, of.control());
         drop(of);
     })
 }
 
 /// Frees what is marked as dead, and has no waiter.
-fn finish<T: Transport>(evd: &Node<Evd<T>>, mut control: MutexGuard<'_, Orphans>) {
-    // SAFETY: no waiter is left, and the standard leaves a concurrent use of a freed handle to the consumer.
+fn finish<T: Transport>(evd: Retired<Evd<T>>, mut control: MutexGuard<'_, Orphans>) {
+    // SAFETY: no waiter is left, and nobody else uses what is retired.
     unsafe { evd.retire_all() };
     control.forget_evd(evd.handle() as usize);
-    // SAFETY: nobody depends on it, and the standard leaves a concurrent use of a freed handle to the consumer.
-    let gone = unsafe { handle::remove(evd) };
-    drop(gone);
+    // SAFETY: as above.
+    drop(unsafe { evd.reclaim() });
     drop(control);
 }
 
