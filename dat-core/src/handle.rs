@@ -232,15 +232,17 @@ pub unsafe fn remove<O: Object>(node: &Node<O>) -> Option<Box<Node<O>>> {
     unsafe { retire(node).map(|retired| retired.reclaim()) }
 }
 
-/// The same for an object that the consumer has not been told of, in an upcall, where no lock of a handle may be waited for. `None`: the
-/// consumer has guessed the handle and is in a call on it, so the object stays.
+/// As [`retire`], of an object that the consumer has not been told of, by whoever has made it, in an upcall, where no lock of a handle
+/// may be waited for. `None`: another thread has guessed the handle, and is in a call on the object or has made another one depend on
+/// it. Then the object stays.
 ///
 /// # Safety
 /// If the adapter is not thread-safe: as [`retire`].
-pub unsafe fn retire_untold<O: Object>(node: &Node<O>) -> Option<Retired<O>> {
-    let gate = &node.slot().gate;
+pub unsafe fn retire_untold<O: Object>(made: Pin<O>) -> Option<Retired<O>> {
+    let gate = &made.slot.gate;
+    let is_used = || gate.pins() > 1 || made.in_use();
     // SAFETY: as the caller promised; or nobody else has the lock or a pin, nor will.
-    gate.try_locked(|| if gate.is_pinned() { None } else { unsafe { retire(node) } }).flatten()
+    gate.try_locked(|| if is_used() { None } else { unsafe { retire(&made) } }).flatten()
 }
 
 /// The slot of any live handle, whatever its type.

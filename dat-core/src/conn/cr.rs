@@ -15,7 +15,7 @@ use crate::ep::state::{Event, State};
 use crate::ep::{self, Ep};
 use crate::error::{Error, Result};
 use crate::evd::{Evd, Order};
-use crate::handle::{self, Node, Object, Ref};
+use crate::handle::{self, Node, Object, Pin, Ref};
 use crate::ia::Ia;
 use crate::log::Hex;
 use crate::provider::Transport;
@@ -57,7 +57,7 @@ pub(super) fn arrive<T: Transport>(
     ep: Option<&Node<Ep<T>>>,
     arrival: Arrival<'_, T>,
 ) -> Result<()> {
-    let node = ia.add(|_| {
+    let made = handle::made(ia.add(|_| {
         Ok(Cr {
             ia: Ref::new(ia),
             request: Mutex::new(Some(arrival.request)),
@@ -67,25 +67,23 @@ pub(super) fn arrive<T: Transport>(
             sockaddrs: (arrival.from.into(), arrival.to.into()),
             private: arrival.private.to_vec(),
         })
-    })?;
-    let made = handle::made(node);
-    let (name, cr) = (&ia.name, Hex(node.handle() as usize));
-    let (from, to, private) = (node.from, node.to, node.private.len());
+    })?);
+    let (name, cr) = (&ia.name, Hex(made.handle() as usize));
+    let (from, to, private) = (made.from, made.to, made.private.len());
     debug!(target: "dat::cm", ia = name, %cr, %from, %to, qualifier, private, "request");
     let data = DAT_CR_ARRIVAL_EVENT_DATA {
         sp_handle: service_point,
-        local_ia_address_ptr: node.sockaddrs.1.as_ptr(),
+        local_ia_address_ptr: made.sockaddrs.1.as_ptr(),
         conn_qual: qualifier,
-        cr_handle: node.handle(),
+        cr_handle: made.handle(),
         truncate_flag: DAT_FALSE,
     };
     let posted =
         evd.post(DAT_CONNECTION_REQUEST_EVENT, DAT_EVENT_DATA { cr_arrival_event_data: data }, Order::Now);
-    drop(made);
     posted.inspect_err(|_| {
         warn!(target: "dat::cm", ia = name, %cr, "refused: its EVD is full");
         // The backlog is the length of the EVD's queue (uDAPL 1.2, dat_psp_create): one more is refused.
-        discard_untold(node);
+        discard_untold(made);
     })
 }
 
@@ -276,7 +274,7 @@ fn discard<T: Transport>(cr: &Node<Cr<T>>) {
 }
 
 /// The same of a request that the consumer was not told of, in an upcall.
-fn discard_untold<T: Transport>(cr: &'static Node<Cr<T>>) {
+fn discard_untold<T: Transport>(cr: Pin<Cr<T>>) {
     let ia = cr.ia.clone();
     drop(cr.take());
     // SAFETY: nobody else knows of the request, or it stays, unanswerable, until the adapter is closed.

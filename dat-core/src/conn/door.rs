@@ -35,10 +35,9 @@ impl<T: Transport> Door<T> {
         let _ = match self.makes_eps {
             false => cr::arrive(&self.ia, &self.evd, point, qualifier, None, arrival),
             true => ep::create_tentative(&self.ia).and_then(|ep| {
-                let made = handle::made(ep);
-                let arrived = cr::arrive(&self.ia, &self.evd, point, qualifier, Some(ep), arrival);
-                drop(made);
-                arrived.inspect_err(|_| ep::retire_untold(ep))
+                let ep = handle::made(ep);
+                cr::arrive(&self.ia, &self.evd, point, qualifier, Some(&ep), arrival)
+                    .inspect_err(|_| ep::retire_untold(ep))
             }),
         };
     }

@@ -11,7 +11,7 @@ use super::{Ep, Orphans, Setup, params};
 use crate::counters::EpCounters;
 use crate::error::{Error, Result};
 use crate::evd::{Evd, Feed};
-use crate::handle::{self, Node, Ref};
+use crate::handle::{self, Node, Pin, Ref};
 use crate::ia::Ia;
 use crate::mem::Pz;
 use crate::provider::{Close, Queue, Transport};
@@ -145,7 +145,7 @@ pub(crate) fn retire_tentative<T: Transport>(ep: &Node<Ep<T>>, control: &mut Orp
 
 /// Takes a tentative endpoint back that the consumer was not told of. It has no queue pair yet whose completions could be queued.
 /// In an upcall.
-pub(crate) fn retire_untold<T: Transport>(ep: &'static Node<Ep<T>>) {
+pub(crate) fn retire_untold<T: Transport>(ep: Pin<Ep<T>>) {
     let ia = ep.ia.clone();
     // SAFETY: nobody else knows of the endpoint, or it stays until the adapter is closed.
     if let Some(retired) = unsafe { handle::retire_untold(ep) } {

@@ -28,7 +28,6 @@ pub(crate) use self::feed::{Feed, STREAM_FLAGS};
 use self::take::Taker;
 use crate::cno::Cno;
 use crate::counters::{self, Ask, EvdCounters};
-use crate::ep::Orphans;
 use crate::error::{Error, Result};
 use crate::handle::{self, Node, Object, Ref, Retired};
 use crate::ia::Ia;
@@ -138,8 +137,17 @@ pub fn create<T: Transport>(
 /// # Safety
 /// Nobody uses a reference to it any more, if this succeeds.
 pub unsafe fn free<T: Transport>(evd: &Node<Evd<T>>) -> Result<()> {
+    // SAFETY: as the caller promised.
+    end_free(unsafe { begin_free(evd) }?)
+}
+
+/// The first half of dat_evd_free: the handle is stale.
+///
+/// # Safety
+/// As [`free`].
+pub(crate) unsafe fn begin_free<T: Transport>(evd: &Node<Evd<T>>) -> Result<Retired<Evd<T>>> {
     let (ia, handle) = (evd.ia.clone(), evd.handle());
-    let control = ia.control_to_free::<Evd<T>>(handle)?;
+    let _control = ia.control_to_free::<Evd<T>>(handle)?;
     if evd.in_use() {
         return Err(Error::state(DAT_INVALID_STATE_EVD_IN_USE));
     }
@@ -148,29 +156,29 @@ pub unsafe fn free<T: Transport>(evd: &Node<Evd<T>>) -> Result<()> {
     ia.delist(evd);
     evd.leave_cno();
     // SAFETY: nobody depends on it, and who waits on it is waited for; the caller has promised the rest.
-    let Some(retired) = (unsafe { handle::retire(evd) }) else { return Ok(()) };
-    if nesting::below() == Doing::Nothing || retired.bell.attendance.is_deserted() {
-        retired.await_desertion();
-        finish(retired, control);
-        return Ok(());
-    }
-    drop(control);
-    let of = ia.clone();
-    ia.free_later(move || {
-        retired.await_desertion();
-        finish(retired, of.control());
-        drop(of);
-    })
+    unsafe { handle::retire(evd) }.ok_or(Error::handle(DAT_INVALID_HANDLE_EVD_REQUEST))
 }
 
-/// Frees what is marked as dead, and has no waiter.
-fn finish<T: Transport>(evd: Retired<Evd<T>>, mut control: MutexGuard<'_, Orphans>) {
+/// The second half, without any lock: a thread that waits may be in a signal handler that wants one.
+pub(crate) fn end_free<T: Transport>(evd: Retired<Evd<T>>) -> Result<()> {
+    let ia = evd.ia.clone();
+    if nesting::below() == Doing::Nothing || evd.bell.attendance.is_deserted() {
+        finish(evd);
+        return Ok(());
+    }
+    ia.free_later(move || finish(evd))
+}
+
+/// Frees what is marked as dead, once it has no waiter.
+pub(crate) fn finish<T: Transport>(evd: Retired<Evd<T>>) {
+    let ia = evd.ia.clone();
+    evd.await_desertion();
+    let mut control = ia.control();
     // SAFETY: no waiter is left, and nobody else uses what is retired.
     unsafe { evd.retire_all() };
     control.forget_evd(evd.handle() as usize);
     // SAFETY: as above.
     drop(unsafe { evd.reclaim() });
-    drop(control);
 }
 
 impl<T: Transport> Evd<T> {

@@ -26,7 +26,8 @@ slots! {
         handle::check::<Ia<T>>(ia)?;
         let cr_evd = evd::<T>(cr_evd, DAT_INVALID_HANDLE_EVD_CR)?;
         let psp = out(psp, 5)?;
-        let made = handle::made(handle::on(ia, |ia| psp::create(ia, Port::Qualifier(qualifier), &cr_evd, flags))?);
+        let ia = handle::pin(ia)?;
+        let made = handle::made(psp::create(&ia, Port::Qualifier(qualifier), &cr_evd, flags)?);
         psp.write(made.handle());
         Ok(())
     }
@@ -43,7 +44,8 @@ slots! {
         let qualifier = out(qualifier, 2)?;
         let cr_evd = evd::<T>(cr_evd, DAT_INVALID_HANDLE_EVD_CR)?;
         let psp = out(psp, 5)?;
-        let made = handle::made(handle::on(ia, |ia| psp::create(ia, Port::Any, &cr_evd, flags))?);
+        let ia = handle::pin(ia)?;
+        let made = handle::made(psp::create(&ia, Port::Any, &cr_evd, flags)?);
         qualifier.write(made.qualifier());
         psp.write(made.handle());
         Ok(())
@@ -75,7 +77,8 @@ slots! {
         let cr_evd = evd::<T>(cr_evd, DAT_INVALID_HANDLE_EVD_CR);
         let (ep, cr_evd) = (handle::pin::<Ep<T>>(ep)?, cr_evd?);
         let rsp = out(rsp, 5)?;
-        let made = handle::made(handle::on(ia, |ia| rsp::create(ia, qualifier, &ep, &cr_evd))?);
+        let ia = handle::pin(ia)?;
+        let made = handle::made(rsp::create(&ia, qualifier, &ep, &cr_evd)?);
         rsp.write(made.handle());
         Ok(())
     }
@@ -106,7 +109,8 @@ slots! {
         let cr_evd = evd::<T>(cr_evd, DAT_INVALID_HANDLE_EVD_CR)?;
         let csp = out(csp, 5)?;
         let address = addr::parse(address)?;
-        let made = handle::made(handle::on(ia, |ia| csp::create(ia, comm, address, &cr_evd))?);
+        let ia = handle::pin(ia)?;
+        let made = handle::made(csp::create(&ia, comm, address, &cr_evd)?);
         csp.write(made.handle());
         Ok(())
     }

@@ -27,7 +27,8 @@ slots! {
         handle::check::<Ia<T>>(ia)?;
         let parts = Parts::<T>::pin(pz, recv_evd, request_evd, connect_evd)?;
         let ep = out(ep, 7)?;
-        let made = handle::made(handle::on(ia, |ia| ep::create(ia, parts.handles(None), attr.as_ref()))?);
+        let ia = handle::pin(ia)?;
+        let made = handle::made(ep::create(&ia, parts.handles(None), attr.as_ref())?);
         ep.write(made.handle());
         Ok(())
     }
@@ -47,7 +48,8 @@ slots! {
         let parts = Parts::<T>::pin(pz, recv_evd, request_evd, connect_evd)?;
         let srq = Some(handle::pin::<Srq<T>>(srq)?);
         let ep = out(ep, 8)?;
-        let made = handle::made(handle::on(ia, |ia| ep::create(ia, parts.handles(srq.as_deref()), attr.as_ref()))?);
+        let ia = handle::pin(ia)?;
+        let made = handle::made(ep::create(&ia, parts.handles(srq.as_deref()), attr.as_ref())?);
         ep.write(made.handle());
         Ok(())
     }

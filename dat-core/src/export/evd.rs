@@ -24,7 +24,8 @@ slots! {
         handle::check::<Ia<T>>(ia)?;
         let cno = handle::pin_or_null::<Cno<T>>(cno)?;
         let evd = out(evd, 5)?;
-        let made = handle::made(handle::on(ia, |ia| evd::create(ia, min_qlen, of_adapter(ia, cno.as_deref())?, flags))?);
+        let ia = handle::pin(ia)?;
+        let made = handle::made(evd::create(&ia, min_qlen, of_adapter(&ia, cno.as_deref())?, flags)?);
         evd.write(made.handle());
         Ok(())
     }
@@ -123,22 +124,25 @@ slots! {
 
     /// dat_evd_free.
     fn evd_free<T, SAFE>(evd: DAT_EVD_HANDLE) {
-        nesting::unless_at_work(evd, |evd| handle::free(evd, |evd: &Node<Evd<T>>| evd::free(evd)))
+        nesting::unless_at_work(evd, |evd| {
+            let begun = handle::free(evd, |evd: &Node<Evd<T>>| evd::begin_free(evd))?;
+            evd::end_free(begun)
+        })
     }
 
     /// dat_cno_create.
     fn cno_create<T>(ia: DAT_IA_HANDLE, agent: DAT_OS_WAIT_PROXY_AGENT, cno: *mut DAT_CNO_HANDLE) {
-        handle::check::<Ia<T>>(ia)?;
+        let ia = handle::pin::<Ia<T>>(ia)?;
         let cno = out(cno, 3)?;
-        cno.write(handle::made(handle::on(ia, |ia: &Node<Ia<T>>| cno::create(ia, agent))?).handle());
+        cno.write(handle::made(cno::create(&ia, agent)?).handle());
         Ok(())
     }
 
     /// dat_cno_fd_create.
     fn cno_fd_create<T>(ia: DAT_IA_HANDLE, fd: *mut DAT_FD, cno: *mut DAT_CNO_HANDLE) {
-        handle::check::<Ia<T>>(ia)?;
+        let ia = handle::pin::<Ia<T>>(ia)?;
         let (fd, cno) = (out(fd, 2)?, out(cno, 3)?);
-        let (made, its_fd) = handle::on(ia, |ia: &Node<Ia<T>>| cno::create_with_fd(ia))?;
+        let (made, its_fd) = cno::create_with_fd(&ia)?;
         fd.write(its_fd);
         cno.write(handle::made(made).handle());
         Ok(())

@@ -100,28 +100,26 @@ slots! {
         provider_mask: DAT_PROVIDER_ATTR_MASK,
         provider_attr: *mut DAT_PROVIDER_ATTR,
     ) {
-        handle::on::<Ia<T>, _>(ia, |ia| {
-            query((ia_mask, DAT_IA_FIELD_ALL, 3), ia_attr, DAT_IA_ATTR::zeroed(), |a| ia.attributes(a))?;
-            let fields = (provider_mask, DAT_PROVIDER_FIELD_ALL, 5);
-            query(fields, provider_attr, DAT_PROVIDER_ATTR::zeroed(), |a| ia.provider_attributes(a))?;
-            if let Some(async_evd) = async_evd.as_mut() {
-                *async_evd = ia.async_evd_handle();
-            }
-            Ok(())
-        })
+        let ia = handle::pin::<Ia<T>>(ia)?;
+        query((ia_mask, DAT_IA_FIELD_ALL, 3), ia_attr, DAT_IA_ATTR::zeroed(), |a| ia.attributes(a))?;
+        let fields = (provider_mask, DAT_PROVIDER_FIELD_ALL, 5);
+        query(fields, provider_attr, DAT_PROVIDER_ATTR::zeroed(), |a| ia.provider_attributes(a))?;
+        if let Some(async_evd) = async_evd.as_mut() {
+            *async_evd = ia.async_evd_handle();
+        }
+        Ok(())
     }
 
     /// The provider's part of dat_registry_providers_related: whether two adapters share a point of failure. There is no
     /// high availability here, so only one adapter does with itself.
     fn ia_ha_related<T>(ia: DAT_IA_HANDLE, name: DAT_NAME_PTR, answer: *mut DAT_BOOLEAN) {
-        handle::on::<Ia<T>, _>(ia, |ia| {
-            if name.is_null() {
-                return Err(Error::arg(2));
-            }
-            let same = CStr::from_ptr(name).to_bytes() == ia.name.as_bytes();
-            out(answer, 3)?.write(if same { DAT_TRUE } else { DAT_FALSE });
-            Ok(())
-        })
+        let ia = handle::pin::<Ia<T>>(ia)?;
+        if name.is_null() {
+            return Err(Error::arg(2));
+        }
+        let same = CStr::from_ptr(name).to_bytes() == ia.name.as_bytes();
+        out(answer, 3)?.write(if same { DAT_TRUE } else { DAT_FALSE });
+        Ok(())
     }
 
     /// dat_ia_close.

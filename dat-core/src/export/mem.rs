@@ -18,9 +18,9 @@ use crate::srq::{self, Srq};
 slots! {
     /// dat_pz_create.
     fn pz_create<T>(ia: DAT_IA_HANDLE, pz: *mut DAT_PZ_HANDLE) {
-        handle::check::<Ia<T>>(ia)?;
+        let ia = handle::pin::<Ia<T>>(ia)?;
         let pz = out(pz, 2)?;
-        pz.write(handle::made(handle::on(ia, |ia: &Node<Ia<T>>| pz::create(ia))?).handle());
+        pz.write(handle::made(pz::create(&ia)?).handle());
         Ok(())
     }
 
@@ -70,7 +70,8 @@ slots! {
         let pz = pz?;
         let lmr = out(lmr, 8)?;
         let mut param = DAT_LMR_PARAM::zeroed();
-        let made = handle::made(handle::on(ia, |ia| lmr::create(ia, memory, &pz, privileges, va_type))?);
+        let ia = handle::pin(ia)?;
+        let made = handle::made(lmr::create(&ia, memory, &pz, privileges, va_type)?);
         made.query(&mut param);
         lmr.write(made.handle());
         for (ptr, context) in [(lmr_context, param.lmr_context), (rmr_context, param.rmr_context)] {
@@ -161,12 +162,12 @@ slots! {
 
     /// dat_lmr_sync_rdma_read.
     fn lmr_sync_rdma_read<T>(ia: DAT_IA_HANDLE, iov: *const DAT_LMR_TRIPLET, count: DAT_VLEN) {
-        handle::on::<Ia<T>, _>(ia, |ia| lmr::sync(ia, &counted(iov, count)?))
+        lmr::sync(&*handle::pin::<Ia<T>>(ia)?, &counted(iov, count)?)
     }
 
     /// dat_lmr_sync_rdma_write.
     fn lmr_sync_rdma_write<T>(ia: DAT_IA_HANDLE, iov: *const DAT_LMR_TRIPLET, count: DAT_VLEN) {
-        handle::on::<Ia<T>, _>(ia, |ia| lmr::sync(ia, &counted(iov, count)?))
+        lmr::sync(&*handle::pin::<Ia<T>>(ia)?, &counted(iov, count)?)
     }
 
     /// dat_srq_create.
@@ -175,7 +176,8 @@ slots! {
         let pz = handle::pin::<Pz<T>>(pz)?;
         let attr = attr.as_ref().ok_or(Error::arg(3))?;
         let srq = out(srq, 4)?;
-        srq.write(handle::made(handle::on(ia, |ia| srq::create(ia, &pz, attr))?).handle());
+        let ia = handle::pin(ia)?;
+        srq.write(handle::made(srq::create(&ia, &pz, attr)?).handle());
         Ok(())
     }
 

@@ -14,12 +14,12 @@
 //! same one twice, and before it waits it looks whether the handle is of the kind that it should be.
 
 use crate::error::{Error, Result};
-use crate::nesting;
+use crate::nesting::{self, Doing};
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::yield_now;
 use dat_sys::DAT_ABORT;
 
-/// Looks at a lock that is held before a thread asks itself whether it holds that: nobody else does for long.
+/// Looks at a lock that is held before a thread asks itself whether it will ever be given back: mostly it is soon.
 const LONG: u32 = 1000;
 
 /// The gate of one handle. Zeroed memory is a closed one.
@@ -72,7 +72,8 @@ impl Gate {
         self.lock.store(0, Ordering::Relaxed);
     }
 
-    /// Runs `f` with the lock. `DAT_ABORT`: this thread has it, below a signal handler.
+    /// Runs `f` with the lock. `DAT_ABORT`: this is a signal handler, and its own thread has the lock below it, or is at work there, for
+    /// whose end the holder of the lock may be waiting.
     #[inline]
     pub(super) fn locked<V>(&self, f: impl FnOnce() -> Result<V>) -> Result<V> {
         let here = 0_u8;
@@ -98,7 +99,8 @@ impl Gate {
         let mut looks = 0_u32;
         while let Err(other) = self.lock.compare_exchange(0, owner, Ordering::Acquire, Ordering::Relaxed) {
             looks += 1;
-            if looks.is_multiple_of(LONG) && nesting::is_on_this_stack(other) {
+            let may_last = || nesting::below() == Doing::Work || nesting::is_on_this_stack(other);
+            if looks.is_multiple_of(LONG) && may_last() {
                 return Err(Error::of(DAT_ABORT));
             }
             // The holder may have been preempted: on few cores spinning would only delay it.
@@ -117,14 +119,14 @@ impl Gate {
         self.pins.fetch_sub(1, Ordering::Release);
     }
 
-    /// Whether calls use the object without the lock.
-    pub(super) fn is_pinned(&self) -> bool {
-        self.pins.load(Ordering::Acquire) != 0
+    /// How many calls use the object without the lock.
+    pub(super) fn pins(&self) -> u32 {
+        self.pins.load(Ordering::Acquire)
     }
 
     /// Waits until no call uses the object but the caller's. With the lock: nobody begins meanwhile.
     pub(super) fn await_unpinned(&self) {
-        while self.is_pinned() {
+        while self.pins() != 0 {
             yield_now();
         }
     }

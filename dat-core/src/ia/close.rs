@@ -30,13 +30,13 @@ use crate::stats;
 /// Nobody uses a reference to it any more, if this succeeds.
 pub unsafe fn close<T: Transport>(ia: &Node<Ia<T>>, flags: DAT_CLOSE_FLAGS) -> Result<()> {
     // SAFETY: as the caller promised.
-    unsafe { end_close(handle::alone(ia.handle(), || begin_close(ia, flags))?, flags) }
+    unsafe { end_close(handle::free(ia.handle(), |ia: &Node<Ia<T>>| begin_close(ia, flags))?, flags) }
 }
 
 /// The first half of dat_ia_close: the handle is stale, and no more objects are made.
 ///
 /// # Safety
-/// Nobody uses a reference to it any more, if this succeeds; on a thread-safe adapter the caller has the lock of the handle.
+/// Nobody uses a reference to it any more, if this succeeds: on a thread-safe adapter [`handle::free`] calls this.
 pub(crate) unsafe fn begin_close<T: Transport>(
     ia: &Node<Ia<T>>,
     flags: DAT_CLOSE_FLAGS,
@@ -50,7 +50,7 @@ pub(crate) unsafe fn begin_close<T: Transport>(
         DAT_CLOSE_ABRUPT_FLAG => {}
         _ => return Err(Error::arg(2)),
     }
-    // SAFETY: calls on the adapter have its lock, and those on its objects are waited for; else as the caller promised.
+    // SAFETY: those who use its objects are waited for; the caller has promised the rest.
     let retired = unsafe { handle::retire(ia) }.ok_or(Error::handle(DAT_INVALID_HANDLE_IA))?;
     retired.set_closing();
     Ok(retired)
@@ -78,17 +78,23 @@ fn finish<T: Transport>(ia: Retired<Ia<T>>, flags: DAT_CLOSE_FLAGS, tell: impl F
     stats::leave(&ia);
     sharing::expel(&ia);
     sharing::leave(&ia);
-    each::<T, Evd<T>, _>(&ia, |evd| {
+    loop {
         // SAFETY: as `each` has it.
-        unsafe { evd::free(evd) }
-    });
+        each::<T, Evd<T>, _>(&ia, |evd| unsafe { evd::begin_free(evd) }, evd::finish);
+        // Another adapter that has reported to one may be looking at it just now.
+        if !ia.thread_safe || ia.objects(DAT_HANDLE_TYPE_EVD).is_empty() {
+            break;
+        }
+        std::thread::yield_now();
+    }
     ia.transport.watch(None);
     // Only now: a dispatcher refers to its notification object.
-    each::<T, Cno<T>, _>(&ia, |cno| {
+    let free_cno = |cno: &Node<Cno<T>>| {
         cno.await_desertion();
         // SAFETY: as `each` has it.
         unsafe { cno::free(cno) }
-    });
+    };
+    each(&ia, free_cno, drop);
     ia.await_lingering();
     // Calls of other threads that have freed the last objects may be on their way out.
     while ia.object_count() == 0 && ia.in_use() {
@@ -106,14 +112,16 @@ fn finish<T: Transport>(ia: Retired<Ia<T>>, flags: DAT_CLOSE_FLAGS, tell: impl F
 
 /// Everything but EVDs and CNOs, whose waiters are told to leave: users before what they use.
 fn destroy_objects<T: Transport>(ia: &Node<Ia<T>>) {
-    each::<T, Evd<T>, _>(ia, |evd| {
+    let interrupt = |evd: &Node<Evd<T>>| {
         evd.interrupt_waiter();
         Ok(())
-    });
-    each::<T, Cno<T>, _>(ia, |cno| {
+    };
+    each(ia, interrupt, drop);
+    let abandon = |cno: &Node<Cno<T>>| {
         cno.abandon();
         Ok(())
-    });
+    };
+    each(ia, abandon, drop);
     // A call of another thread that was under way may have made one more object, or has one in use until it ends.
     loop {
         destroy_each(ia);
@@ -128,24 +136,28 @@ fn destroy_objects<T: Transport>(ia: &Node<Ia<T>>) {
 fn destroy_each<T: Transport>(ia: &Node<Ia<T>>) {
     // SAFETY: as `each` has it.
     unsafe {
-        each::<T, Psp<T>, _>(ia, |psp| psp::free(psp));
-        each::<T, Csp<T>, _>(ia, |csp| csp::free(csp));
-        each::<T, Rsp<T>, _>(ia, |rsp| rsp::free(rsp));
+        each::<T, Psp<T>, _>(ia, |psp| psp::free(psp), drop);
+        each::<T, Csp<T>, _>(ia, |csp| csp::free(csp), drop);
+        each::<T, Rsp<T>, _>(ia, |rsp| rsp::free(rsp), drop);
         // Its endpoint is freed without the lock of the request.
-        each::<T, Cr<T>, _>(ia, |cr| Ok(cr::to_abandon(cr)));
-        each::<T, Ep<T>, _>(ia, |ep| ep::free(ep));
-        each::<T, Srq<T>, _>(ia, |srq| srq::free(srq));
-        each::<T, Rmr<T>, _>(ia, |rmr| rmr::free(rmr));
-        each::<T, Lmr<T>, _>(ia, |lmr| lmr::free(lmr));
-        each::<T, Pz<T>, _>(ia, |pz| pz::free(pz));
+        each::<T, Cr<T>, _>(ia, |cr| Ok(cr::to_abandon(cr)), drop);
+        each::<T, Ep<T>, _>(ia, |ep| ep::free(ep), drop);
+        each::<T, Srq<T>, _>(ia, |srq| srq::free(srq), drop);
+        each::<T, Rmr<T>, _>(ia, |rmr| rmr::free(rmr), drop);
+        each::<T, Lmr<T>, _>(ia, |lmr| lmr::free(lmr), drop);
+        each::<T, Pz<T>, _>(ia, |pz| pz::free(pz), drop);
     }
 }
 
-/// Does something to every object of a kind, perhaps frees it, when no other call uses it. What it answers is dropped without a lock.
-fn each<T: Transport, O: Object, V>(ia: &Node<Ia<T>>, free: impl Fn(&Node<O>) -> Result<V>) {
+/// Does something to every object of a kind, perhaps frees it, when no other call uses it, and then something without its lock.
+fn each<T: Transport, O: Object, V>(
+    ia: &Node<Ia<T>>,
+    free: impl Fn(&Node<O>) -> Result<V>,
+    then: impl Fn(V),
+) {
     for handle in ia.objects(O::KIND) {
         // SAFETY: if the adapter is not thread-safe, the standard leaves it to the consumer not to use or free what is being closed.
-        let freed = unsafe { handle::free(handle, &free) };
+        let freed = unsafe { handle::free(handle, &free) }.map(&then);
         // Another thread may have freed it, or be in a call that has it in use.
         debug_assert!(
             freed.is_ok() || ia.thread_safe,
