@@ -95,7 +95,7 @@ pub fn create<T: Transport>(
         return Err(Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEVD));
     }
     let _control = ia.control();
-    let node = ia.add(|handle| {
+    ia.add(|handle| {
         let bell = Arc::new(Bell {
             ia: Ref::new(ia),
             evd: handle as usize,
@@ -114,7 +114,7 @@ pub fn create<T: Transport>(
         // SAFETY: the bell is dropped after the completion queue (field order in `Evd`).
         let sink = unsafe { Sink::new(&*bell) };
         let cq = if completes { Some(ia.transport.cq(depth, sink)?) } else { None };
-        Ok(Evd {
+        let evd = Evd {
             ia: Ref::new(ia),
             flags,
             cq,
@@ -124,12 +124,12 @@ pub fn create<T: Transport>(
             taker: Taker::default(),
             empties: Arc::new(AtomicU64::new(0)),
             bell,
-        })
-    })?;
-    node.tend_for_cno(cno.is_some());
-    // SAFETY: nobody else has seen it yet.
-    unsafe { node.arm_for_cno() };
-    Ok(node)
+        };
+        evd.tend_for_cno(cno.is_some());
+        // SAFETY: nobody else can use it before there is a handle.
+        unsafe { evd.arm_for_cno() };
+        Ok(evd)
+    })
 }
 
 /// dat_evd_free. A thread that waits on it leaves with `DAT_ABORT`, and is waited for, unless it may be this one, in a signal handler.
