@@ -11,7 +11,6 @@ use dat_sys::*;
 use crate::agent::Agent;
 use crate::allocate::no_memory;
 use crate::beacon::Beacon;
-use crate::ep::Orphans;
 use crate::error::{Error, Result};
 use crate::handle::{self, Node, Object, Ref};
 use crate::ia::Ia;
@@ -40,6 +39,13 @@ struct State {
     dead: bool,
     /// Readable while the next dat_cno_trigger has something to tell.
     beacon: Option<Beacon>,
+}
+
+/// A thread that waits, or is about to.
+pub struct Waiter<'a, T: Transport> {
+    cno: &'a Cno<T>,
+    wake: &'a Wake,
+    bereavements: u64,
 }
 
 // SAFETY: the pointers are only used under the lock, while the waiters they point to are listed.
@@ -78,11 +84,12 @@ pub fn create_with_fd<T: Transport>(ia: &Node<Ia<T>>) -> Result<(&'static Node<C
 }
 
 /// dat_cno_free: refused while an EVD refers to it or a thread waits on it, unless it may be this one, in a signal handler: then that
-/// wait ends with `DAT_ABORT`.
+/// wait ends with `DAT_ABORT`. What is answered is to be dropped without any lock.
 ///
 /// # Safety
 /// Nobody uses a reference to it any more, if this succeeds.
-pub unsafe fn free<T: Transport>(cno: &Node<Cno<T>>) -> Result<()> {
+#[must_use = "its drop waits for the agent, which may want any lock"]
+pub unsafe fn free<T: Transport>(cno: &Node<Cno<T>>) -> Result<Option<Box<Node<Cno<T>>>>> {
     let (ia, handle) = (cno.ia.clone(), cno.handle());
     let control = ia.control_to_free::<Cno<T>>(handle)?;
     let nested = nesting::below() != Doing::Nothing;
@@ -90,30 +97,20 @@ pub unsafe fn free<T: Transport>(cno: &Node<Cno<T>>) -> Result<()> {
         return Err(Error::state(DAT_INVALID_STATE_CNO_IN_USE));
     }
     ia.delist(cno);
-    if !cno.has_waiters() {
-        finish(cno, control);
-        return Ok(());
+    // SAFETY: nobody depends on it, and those who wait on it are waited for.
+    let Some(retired) = (unsafe { handle::retire(cno) }) else { return Ok(None) };
+    drop(control);
+    if !retired.has_waiters() {
+        // SAFETY: as above.
+        return Ok(Some(unsafe { retired.reclaim() }));
     }
-    drop(control);
-    let (handle, of) = (handle as usize, ia.clone());
-    ia.free_later(move || {
-        // SAFETY: it is not listed any more, so that nobody else frees it.
-        if let Ok(cno) = unsafe { handle::get::<Cno<T>>(handle as *mut c_void) } {
-            cno.abandon();
-            cno.await_desertion();
-            finish(cno, of.control());
-        }
-        drop(of);
-    })
-}
-
-/// Frees what nobody depends on or waits on.
-fn finish<T: Transport>(cno: &Node<Cno<T>>, control: MutexGuard<'_, Orphans>) {
-    // SAFETY: as above.
-    let gone = unsafe { handle::remove(cno) };
-    // The agent may be at work, and want the lock for it; the drop waits for it.
-    drop(control);
-    drop(gone);
+    let later = move || {
+        retired.abandon();
+        retired.await_desertion();
+        // SAFETY: as above.
+        drop(unsafe { retired.reclaim() });
+    };
+    ia.free_later(later).map(|()| None)
 }
 
 impl<T: Transport> Drop for Cno<T> {
@@ -175,27 +172,16 @@ impl<T: Transport> Cno<T> {
 
     /// dat_cno_wait: the EVD that triggered. A time-out is `DAT_QUEUE_EMPTY` (uDAPL 1.2, dat_cno_wait).
     pub fn wait(&self, timeout: DAT_TIMEOUT) -> Result<DAT_EVD_HANDLE> {
-        let deadline = match timeout {
-            DAT_TIMEOUT_INFINITE => None,
-            us => Instant::now().checked_add(Duration::from_micros(us.into())),
-        };
         let wake = Wake::new();
-        let bereavements = {
-            let mut state = self.state();
-            state.waiters.try_reserve(1).map_err(no_memory)?;
-            state.waiters.push(&wake);
-            state.bereavements
-        };
-        let answer = self.wait_listed(&wake, bereavements, deadline, timeout == 0);
+        self.attend(&wake)?.wait(timeout)
+    }
+
+    /// Makes this thread one of those who wait, on `wake`.
+    pub fn attend<'a>(&'a self, wake: &'a Wake) -> Result<Waiter<'a, T>> {
         let mut state = self.state();
-        state.waiters.retain(|w| !std::ptr::eq(*w, &wake));
-        // A trigger meant for this thread that it did not take belongs to the next. Told before the lock goes: then
-        // dat_cno_free may come.
-        if !state.triggered.is_empty() && state.wake_one() {
-            self.ia.transport.interrupt();
-        }
-        drop(state);
-        answer
+        state.waiters.try_reserve(1).map_err(no_memory)?;
+        state.waiters.push(wake);
+        Ok(Waiter { cno: self, wake, bereavements: state.bereavements })
     }
 
     fn wait_listed(
@@ -284,6 +270,30 @@ impl<T: Transport> Cno<T> {
         while self.has_waiters() {
             std::thread::yield_now();
         }
+    }
+}
+
+impl<T: Transport> Waiter<'_, T> {
+    /// See [`Cno::wait`].
+    pub fn wait(self, timeout: DAT_TIMEOUT) -> Result<DAT_EVD_HANDLE> {
+        let deadline = match timeout {
+            DAT_TIMEOUT_INFINITE => None,
+            us => Instant::now().checked_add(Duration::from_micros(us.into())),
+        };
+        self.cno.wait_listed(self.wake, self.bereavements, deadline, timeout == 0)
+    }
+}
+
+impl<T: Transport> Drop for Waiter<'_, T> {
+    fn drop(&mut self) {
+        let mut state = self.cno.state();
+        state.waiters.retain(|w| !std::ptr::eq(*w, self.wake));
+        // A trigger meant for this thread that it did not take belongs to the next. Told before the lock goes: then
+        // dat_cno_free may come.
+        if !state.triggered.is_empty() && state.wake_one() {
+            self.cno.ia.transport.interrupt();
+        }
+        drop(state);
     }
 }
 

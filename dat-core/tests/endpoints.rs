@@ -3,7 +3,7 @@
 mod support;
 
 use dat_core::conn::{cr, rsp};
-use dat_core::ep::{self, state::State};
+use dat_core::ep::{self, Named, state::State};
 use dat_core::error::Error;
 use dat_core::provider::{Port, Region, Remote, Segment};
 use dat_sys::*;
@@ -151,7 +151,7 @@ fn a_reject_carries_private_data_and_kills_the_request() {
     request.query(&mut param);
     assert_eq!(param.private_data_size, 6);
     // SAFETY: nobody uses the request any more.
-    unsafe { cr::reject(request, b"no") }.unwrap();
+    unsafe { cr::to_reject(request, b"no") }.unwrap().reject(b"no").unwrap();
     // SAFETY: a stale handle is an error.
     assert!(unsafe { dat_core::handle::get::<cr::Cr<T>>(handle) }.is_err());
     let event = a.next(a.connect);
@@ -217,7 +217,7 @@ fn a_tentative_endpoint_is_configured_and_accepted() {
         | DAT_EP_FIELD_REQUEST_EVD_HANDLE
         | DAT_EP_FIELD_CONNECT_EVD_HANDLE;
     // SAFETY: live handles.
-    unsafe { y.modify(mask, &given).unwrap() };
+    unsafe { y.modify(mask, &given, Named::pin(mask, &given)).unwrap() };
     // SAFETY: nobody uses the request any more.
     unsafe { cr::accept(request, None, &[]) }.unwrap();
     assert_eq!(b.next(b.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
@@ -235,8 +235,9 @@ fn modify_keeps_early_receives() {
     unsafe { y.post_recv(&[mr.segment()], 77, 0).unwrap() };
     let mut param = DAT_EP_PARAM::zeroed();
     param.ep_attr.max_request_dtos = 3;
+    let mask = DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS;
     // SAFETY: no handles.
-    unsafe { y.modify(DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS, &param).unwrap() };
+    unsafe { y.modify(mask, &param, Named::pin(mask, &param)).unwrap() };
     connect(&a, x, &b, y);
     // SAFETY: no segments.
     unsafe { x.post_send(&[], 1, 0).unwrap() };

@@ -113,11 +113,11 @@ fn a_cno_hears_of_enabled_evds_only() {
     evd.post_software(&software(1)).unwrap();
     assert_eq!(cno.wait(0).err(), Some(Error::of(DAT_QUEUE_EMPTY)));
     // SAFETY: it is refused.
-    assert_eq!(unsafe { cno::free(cno) }, Err(Error::state(DAT_INVALID_STATE_CNO_IN_USE)));
+    assert_eq!(unsafe { cno::free(cno) }.map(drop), Err(Error::state(DAT_INVALID_STATE_CNO_IN_USE)));
     // SAFETY: nobody dequeues meanwhile.
     unsafe { evd.set_cno(None) }.unwrap();
     // SAFETY: nobody uses it any more.
-    unsafe { cno::free(cno) }.unwrap();
+    unsafe { cno::free(cno) }.map(drop).unwrap();
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn an_agent_may_be_changed_and_taken_away() {
     unsafe { evd::free(evd) }.unwrap();
     // Its thread ends here, so nobody is told of anything later.
     // SAFETY: nobody uses it any more.
-    unsafe { cno::free(cno) }.unwrap();
+    unsafe { cno::free(cno) }.map(drop).unwrap();
     assert!(told_one.try_recv().is_err() && told_two.try_recv().is_err());
 }
 
@@ -283,7 +283,7 @@ fn the_last_evd_of_a_cno_takes_its_waiters_along() {
         assert_eq!(told.recv_timeout(PATIENCE), Ok(0));
     });
     // SAFETY: nobody uses it any more.
-    unsafe { cno::free(cno) }.unwrap();
+    unsafe { cno::free(cno) }.map(drop).unwrap();
 }
 
 #[test]
@@ -336,7 +336,7 @@ fn an_agent_may_call_any_function_and_free_its_own_object() {
         let own = own.load(Ordering::Relaxed) as DAT_CNO_HANDLE;
         // SAFETY: the test keeps its hands off it.
         // SAFETY: nobody uses it any more.
-        unsafe { cno::free(handle::get::<Cno<T>>(own).unwrap()) }.unwrap();
+        unsafe { cno::free(handle::get::<Cno<T>>(own).unwrap()) }.map(drop).unwrap();
         tell.send(event.event_number).unwrap();
     });
     // SAFETY: the agent may be called.

@@ -2,7 +2,7 @@
 
 mod support;
 
-use dat_core::ep::{self, Handles};
+use dat_core::ep::{self, Handles, Named};
 use dat_core::error::{Error, OpenError, Result};
 use dat_core::handle::{Node, Object};
 use dat_core::ia::{self, AsyncEvd, Ia};
@@ -103,7 +103,7 @@ fn an_ep_draws_from_an_srq_of_its_own_zone_where_the_transport_has_it_so() {
     let into = |zone: &Node<Pz<T>>| {
         let param = DAT_EP_PARAM { pz_handle: zone.handle(), ..DAT_EP_PARAM::zeroed() };
         // SAFETY: live handles.
-        unsafe { ep.modify(DAT_EP_FIELD_PZ_HANDLE, &param) }
+        unsafe { ep.modify(DAT_EP_FIELD_PZ_HANDLE, &param, Named::pin(DAT_EP_FIELD_PZ_HANDLE, &param)) }
     };
     assert_eq!(into(other), Err(Error::arg(3)));
     into(own).unwrap();

@@ -6,6 +6,8 @@ mod support;
 use dat_core::conn::{cr, csp, psp, rsp};
 use dat_core::ep::state::State;
 use dat_core::error::Error;
+use dat_core::handle::Node;
+use dat_core::mem_transport::Adapter;
 use dat_core::provider::Port;
 use dat_core::{cno, evd};
 use dat_sys::*;
@@ -15,6 +17,12 @@ const TCP: DAT_COMM = DAT_COMM { domain: libc::AF_INET, r#type: libc::SOCK_STREA
 
 fn address(port: u64) -> std::net::SocketAddr {
     format!("127.0.0.1:{port}").parse().unwrap()
+}
+
+/// dat_cr_handoff.
+fn hand_off(request: &Node<cr::Cr<Adapter>>, qualifier: DAT_CONN_QUAL) {
+    // SAFETY: nobody uses it any more.
+    unsafe { cr::to_hand_off(request, qualifier) }.unwrap().hand_off(qualifier);
 }
 
 #[test]
@@ -88,7 +96,10 @@ fn a_common_service_point_is_judged() {
     let ep = b.ep();
     assert_eq!(ep.common_connect(address(port), 1, &[0; 1 << 16]), Err(Error::arg(4)));
     assert_eq!(ep.common_connect(address(0), 1, b"").unwrap_err().kind(), DAT_INVALID_ADDRESS);
-    assert_eq!(ep.dup_connect(a.ep(), 1, b"", DAT_QOS_BEST_EFFORT).unwrap_err().kind(), DAT_INVALID_STATE);
+    assert_eq!(
+        ep.dup_connect(a.ep().model(), 1, b"", DAT_QOS_BEST_EFFORT).unwrap_err().kind(),
+        DAT_INVALID_STATE
+    );
 }
 
 #[test]
@@ -103,9 +114,8 @@ fn a_request_is_handed_to_another_service_point() {
     let request = arrival(&b);
     let stale = request.handle();
     // SAFETY: it is refused.
-    assert_eq!(unsafe { cr::handoff(request, 0) }, Err(Error::arg(2)));
-    // SAFETY: nobody uses the request any more.
-    unsafe { cr::handoff(request, back.qualifier()) }.unwrap();
+    assert_eq!(unsafe { cr::to_hand_off(request, 0) }.err(), Some(Error::arg(2)));
+    hand_off(request, back.qualifier());
     // SAFETY: any word may be asked about.
     assert!(unsafe { dat_core::handle::get::<cr::Cr<T>>(stale) }.is_err(), "the handle is dead");
 
@@ -135,11 +145,11 @@ fn a_request_for_a_reserved_endpoint_is_handed_on_and_back() {
     let reserved = rsp::create(b.ia, front.qualifier() + 1, y, b.cr).unwrap();
     x.connect(address(0), front.qualifier(), 10_000_000, b"", DAT_QOS_BEST_EFFORT, 0).unwrap();
     // SAFETY: nobody uses the request any more.
-    unsafe { cr::handoff(arrival(&b), reserved.qualifier()) }.unwrap();
+    hand_off(arrival(&b), reserved.qualifier());
     assert_eq!(y.state(), State::PassivePending);
     // And on to the first: the endpoint is its consumer's again.
     // SAFETY: nobody uses the request any more.
-    unsafe { cr::handoff(arrival(&b), front.qualifier()) }.unwrap();
+    hand_off(arrival(&b), front.qualifier());
     assert_eq!(y.state(), State::Unconnected);
     // SAFETY: nobody uses the request any more.
     unsafe { cr::accept(arrival(&b), Some(y), b"") }.unwrap();
@@ -154,7 +164,7 @@ fn a_request_handed_to_nobody_is_refused_by_no_consumer() {
     let x = a.ep();
     x.connect(address(0), front.qualifier(), 10_000_000, b"", DAT_QOS_BEST_EFFORT, 0).unwrap();
     // SAFETY: nobody uses the request any more.
-    unsafe { cr::handoff(arrival(&b), 0xffff_ffff) }.unwrap();
+    hand_off(arrival(&b), 0xffff_ffff);
     assert_eq!(a.next(a.connect).event_number, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
 }
 

@@ -5,6 +5,8 @@
 mod client;
 #[path = "../../dat-core/tests/stress/race.rs"]
 mod race;
+#[path = "../../dat-core/tests/stress/random.rs"]
+mod random;
 #[path = "../../dat-core/tests/stress/victims.rs"]
 mod victims;
 

@@ -15,7 +15,7 @@ use crate::ep::state::{Event, State};
 use crate::ep::{self, Ep};
 use crate::error::{Error, Result};
 use crate::evd::{Evd, Order};
-use crate::handle::{self, Node, Object, Ref};
+use crate::handle::{self, Node, Object, Pin, Ref};
 use crate::ia::Ia;
 use crate::log::Hex;
 use crate::provider::Transport;
@@ -57,7 +57,7 @@ pub(super) fn arrive<T: Transport>(
     ep: Option<&Node<Ep<T>>>,
     arrival: Arrival<'_, T>,
 ) -> Result<()> {
-    let node = ia.add(|_| {
+    let made = handle::made(ia.add(|_| {
         Ok(Cr {
             ia: Ref::new(ia),
             request: Mutex::new(Some(arrival.request)),
@@ -67,23 +67,24 @@ pub(super) fn arrive<T: Transport>(
             sockaddrs: (arrival.from.into(), arrival.to.into()),
             private: arrival.private.to_vec(),
         })
-    })?;
-    let (name, cr) = (&ia.name, Hex(node.handle() as usize));
-    let (from, to, private) = (node.from, node.to, node.private.len());
+    })?);
+    let (name, cr) = (&ia.name, Hex(made.handle() as usize));
+    let (from, to, private) = (made.from, made.to, made.private.len());
     debug!(target: "dat::cm", ia = name, %cr, %from, %to, qualifier, private, "request");
     let data = DAT_CR_ARRIVAL_EVENT_DATA {
         sp_handle: service_point,
-        local_ia_address_ptr: node.sockaddrs.1.as_ptr(),
+        local_ia_address_ptr: made.sockaddrs.1.as_ptr(),
         conn_qual: qualifier,
-        cr_handle: node.handle(),
+        cr_handle: made.handle(),
         truncate_flag: DAT_FALSE,
     };
-    evd.post(DAT_CONNECTION_REQUEST_EVENT, DAT_EVENT_DATA { cr_arrival_event_data: data }, Order::Now)
-        .inspect_err(|_| {
-            warn!(target: "dat::cm", ia = name, %cr, "refused: its EVD is full");
-            // The backlog is the length of the EVD's queue (uDAPL 1.2, dat_psp_create): one more is refused.
-            discard(node);
-        })
+    let posted =
+        evd.post(DAT_CONNECTION_REQUEST_EVENT, DAT_EVENT_DATA { cr_arrival_event_data: data }, Order::Now);
+    posted.inspect_err(|_| {
+        warn!(target: "dat::cm", ia = name, %cr, "refused: its EVD is full");
+        // The backlog is the length of the EVD's queue (uDAPL 1.2, dat_psp_create): one more is refused.
+        discard_untold(made);
+    })
 }
 
 /// dat_cr_accept. On an error nothing has happened to request, endpoint or peer.
@@ -132,53 +133,117 @@ pub unsafe fn accept<T: Transport>(
     answer
 }
 
-/// dat_cr_reject, with private data as of uDAPL 2.0.
+/// A request whose handle is stale: it is about to be refused or handed off. Without any lock, since its endpoint has one of its own.
+#[must_use]
+pub struct Withdrawn<T: Transport> {
+    ia: Ref<Ia<T>>,
+    /// It is the peer's to be refused; none: it has been answered.
+    request: Option<T::Request>,
+    ep: Option<Ref<Ep<T>>>,
+    from: SocketAddr,
+    to: SocketAddr,
+    private: Vec<u8>,
+}
+
+/// The first half of dat_cr_reject, with private data as of uDAPL 2.0.
 ///
 /// # Safety
 /// Nobody uses a reference to the request any more, unless its handle is still live (nothing has happened
 /// then).
-pub unsafe fn reject<T: Transport>(cr: &Node<Cr<T>>, private: &[u8]) -> Result<()> {
-    let ia = cr.ia.clone();
-    if private.len() > ia.transport.attrs().max_private {
+pub unsafe fn to_reject<T: Transport>(cr: &Node<Cr<T>>, private: &[u8]) -> Result<Withdrawn<T>> {
+    if private.len() > cr.ia.transport.attrs().max_private {
         return Err(Error::arg(2));
     }
     let request = cr.take().ok_or(Error::handle(DAT_INVALID_HANDLE_CR))?;
-    let handle = Hex(cr.handle() as usize);
+    let (ia, handle) = (&cr.ia, Hex(cr.handle() as usize));
     debug!(target: "dat::cm", ia = ia.name, cr = %handle, private = private.len(), "rejected");
     ia.counters.count(&[DCNT_IA_SP_CR_REJECTED, DCNT_IA_CM_USER_REJ_TX]);
-    let ep = cr.ep.clone();
-    discard(cr);
-    if let Some(ep) = ep {
-        release_ep(ep);
-    }
-    ia.transport.reject(request, private)
+    Ok(withdraw(cr, Some(request)))
 }
 
-/// dat_cr_handoff: the request arrives at the service point of another connection qualifier of this adapter, as if it had
-/// come there in the first place: where there is none, or its EVD is full, the peer is refused, not by a consumer.
-/// `DAT_INVALID_PARAMETER`: no connection qualifier; nothing has happened.
+/// The first half of dat_cr_handoff. `DAT_INVALID_PARAMETER`: no connection qualifier; nothing has happened.
 ///
 /// # Safety
 /// Nobody uses a reference to the request any more, unless its handle is still live (nothing has happened
 /// then).
-pub unsafe fn handoff<T: Transport>(cr: &Node<Cr<T>>, qualifier: DAT_CONN_QUAL) -> Result<()> {
+pub unsafe fn to_hand_off<T: Transport>(cr: &Node<Cr<T>>, qualifier: DAT_CONN_QUAL) -> Result<Withdrawn<T>> {
     // The one that stands for "any" where a service point is made.
     if qualifier == 0 {
         return Err(Error::arg(2));
     }
-    let ia = cr.ia.clone();
     let request = cr.take().ok_or(Error::handle(DAT_INVALID_HANDLE_CR))?;
-    debug!(target: "dat::cm", ia = ia.name, cr = %Hex(cr.handle() as usize), qualifier, "handed off");
-    let (from, to, private, ep) = (cr.from, cr.to, cr.private.clone(), cr.ep.clone());
+    debug!(target: "dat::cm", ia = cr.ia.name, cr = %Hex(cr.handle() as usize), qualifier, "handed off");
+    Ok(withdraw(cr, Some(request)))
+}
+
+/// The first half of what becomes of a request that nobody answers any more (dat_ia_close, abrupt).
+///
+/// # Safety
+/// Nobody uses a reference to the request any more.
+pub(crate) unsafe fn to_abandon<T: Transport>(cr: &Node<Cr<T>>) -> Withdrawn<T> {
+    withdraw(cr, cr.take())
+}
+
+fn withdraw<T: Transport>(cr: &Node<Cr<T>>, request: Option<T::Request>) -> Withdrawn<T> {
+    let (ia, ep, private) = (cr.ia.clone(), cr.ep.clone(), cr.private.clone());
+    let withdrawn = Withdrawn { ia, request, ep, from: cr.from, to: cr.to, private };
     discard(cr);
-    // Before the request is seen elsewhere: its endpoint may be what the consumer accepts it with there.
-    if let Some(ep) = ep {
-        release_ep(ep);
+    withdrawn
+}
+
+impl<T: Transport> Drop for Withdrawn<T> {
+    /// The peer is refused, if nobody has answered it.
+    fn drop(&mut self) {
+        drop(self.request.take());
+        self.release_ep();
     }
-    // Under the control lock no service point goes away.
-    let _control = ia.control();
-    deliver(&ia, qualifier, Arrival { request, from, to, private: &private });
-    Ok(())
+}
+
+impl<T: Transport> Withdrawn<T> {
+    /// dat_cr_reject: the peer is told.
+    pub fn reject(mut self, private: &[u8]) -> Result<()> {
+        self.release_ep();
+        self.request.take().map_or(Ok(()), |request| self.ia.transport.reject(request, private))
+    }
+
+    /// dat_cr_handoff: the request arrives at the service point of another connection qualifier of this adapter, as if it had
+    /// come there in the first place: where there is none, or its EVD is full, the peer is refused, not by a consumer.
+    pub fn hand_off(mut self, qualifier: DAT_CONN_QUAL) {
+        // Before the request is seen elsewhere: its endpoint may be what the consumer accepts it with there.
+        self.release_ep();
+        let Some(request) = self.request.take() else { return };
+        // Under the control lock no service point goes away.
+        let _control = self.ia.control();
+        deliver(
+            &self.ia,
+            qualifier,
+            Arrival { request, from: self.from, to: self.to, private: &self.private },
+        );
+    }
+
+    /// Gives the request's endpoint back: a reserved one to its consumer, a tentative one to the provider.
+    fn release_ep(&mut self) {
+        let Some(ep) = self.ep.take() else { return };
+        match ep.state() {
+            State::TentativePending | State::UnconfiguredTentative => {
+                let ia = &self.ia;
+                // SAFETY: it is this request's, and no other call uses it when this one retires it.
+                let retired = unsafe {
+                    handle::free::<Ep<T>, _>(ep.handle(), move |node| {
+                        let mut control = ia.control();
+                        drop(ep);
+                        ep::retire_tentative(node, &mut control);
+                        Ok(())
+                    })
+                };
+                debug_assert!(
+                    retired.is_ok(),
+                    "nobody else frees an endpoint that a request has: {retired:?}"
+                );
+            }
+            _ => ep.retract(),
+        }
+    }
 }
 
 /// Hands an arrival to the service point of a qualifier; dropped, and so refused, where there is none. Called
@@ -200,41 +265,24 @@ fn deliver<T: Transport>(ia: &Node<Ia<T>>, qualifier: DAT_CONN_QUAL, arrival: Ar
     }
 }
 
-/// Gives the request's endpoint back: a reserved one to its consumer, a tentative one to the provider.
-fn release_ep<T: Transport>(ep: Ref<Ep<T>>) {
-    match ep.state() {
-        State::TentativePending | State::UnconfiguredTentative => {
-            let ia = ep.ia.clone();
-            let mut control = ia.control();
-            // SAFETY: a live handle, and the control lock is held.
-            if let Ok(node) = unsafe { handle::get::<Ep<T>>(ep.handle()) } {
-                drop(ep);
-                ep::retire_tentative(node, &mut control);
-            }
-        }
-        _ => ep.retract(),
-    }
-}
-
-/// Destroys a connection request nobody answers any more (dat_ia_close, abrupt): the peer is refused.
-///
-/// # Safety
-/// Nobody uses a reference to the request any more.
-pub(crate) unsafe fn abandon<T: Transport>(cr: &Node<Cr<T>>) -> Result<()> {
-    let ep = cr.ep.clone();
-    discard(cr);
-    if let Some(ep) = ep {
-        release_ep(ep);
-    }
-    Ok(())
-}
-
 /// The request's handle is dead. An unanswered request is refused by its drop.
 fn discard<T: Transport>(cr: &Node<Cr<T>>) {
     let ia = cr.ia.clone();
     ia.delist(cr);
     // SAFETY: a request has no dependants; the standard leaves concurrent use of a freed handle to the consumer.
     drop(unsafe { handle::remove(cr) });
+}
+
+/// The same of a request that the consumer was not told of, in an upcall.
+fn discard_untold<T: Transport>(cr: Pin<Cr<T>>) {
+    let ia = cr.ia.clone();
+    drop(cr.take());
+    // SAFETY: nobody else knows of the request, or it stays, unanswerable, until the adapter is closed.
+    if let Some(retired) = unsafe { handle::retire_untold(cr) } {
+        ia.delist(&retired);
+        // SAFETY: as above.
+        drop(unsafe { retired.reclaim() });
+    }
 }
 
 impl<T: Transport> Cr<T> {

@@ -6,9 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use dat_sys::*;
 
 use super::cr::{self, Arrival};
-use crate::ep::{self, Orphans};
+use crate::ep;
 use crate::evd::Evd;
-use crate::handle::Ref;
+use crate::handle::{self, Ref};
 use crate::ia::Ia;
 use crate::provider::{Port, Receiver, Transport, Upcall};
 
@@ -35,10 +35,9 @@ impl<T: Transport> Door<T> {
         let _ = match self.makes_eps {
             false => cr::arrive(&self.ia, &self.evd, point, qualifier, None, arrival),
             true => ep::create_tentative(&self.ia).and_then(|ep| {
-                cr::arrive(&self.ia, &self.evd, point, qualifier, Some(ep), arrival).inspect_err(|_| {
-                    // Nobody has seen the endpoint, and it has no queue pair yet whose completions could be queued.
-                    ep::retire_tentative(ep, &mut Orphans::default());
-                })
+                let ep = handle::made(ep);
+                cr::arrive(&self.ia, &self.evd, point, qualifier, Some(&ep), arrival)
+                    .inspect_err(|_| ep::retire_untold(ep))
             }),
         };
     }

@@ -16,6 +16,13 @@ use crate::error::{Error, Result};
 use crate::log::{self, Hex};
 use crate::provider::{Close, Connect, Queue, ReadDepth, Transport};
 
+/// Where an endpoint is connected, if it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Model {
+    state: State,
+    peer: Option<(SocketAddr, DAT_CONN_QUAL)>,
+}
+
 impl<T: Transport> Ep<T> {
     /// dat_ep_connect. `timeout` in microseconds.
     pub fn connect(
@@ -82,16 +89,21 @@ impl<T: Transport> Ep<T> {
         Ok(())
     }
 
+    /// What another endpoint is told that shall connect to where this one is.
+    pub fn model(&self) -> Model {
+        let setup = self.setup();
+        Model { state: self.state(), peer: setup.peer }
+    }
+
     /// dat_ep_dup_connect: to where `model` is connected.
     pub fn dup_connect(
         &self,
-        model: &Ep<T>,
+        model: Model,
         timeout: DAT_TIMEOUT,
         private: &[u8],
         qos: DAT_QOS,
     ) -> Result<()> {
-        let peer = model.setup().peer;
-        match (model.state(), peer) {
+        match (model.state, model.peer) {
             (State::Connected, Some((addr, qualifier))) => {
                 params::check_qos(qos)?;
                 self.dial(addr, qualifier, timeout, private, 3)

@@ -11,7 +11,7 @@ use super::{Ep, Orphans, Setup, params};
 use crate::counters::EpCounters;
 use crate::error::{Error, Result};
 use crate::evd::{Evd, Feed};
-use crate::handle::{self, Node, Ref};
+use crate::handle::{self, Node, Pin, Ref};
 use crate::ia::Ia;
 use crate::mem::Pz;
 use crate::provider::{Close, Queue, Transport};
@@ -137,9 +137,23 @@ pub unsafe fn free<T: Transport>(ep: &Node<Ep<T>>) -> Result<()> {
     Ok(())
 }
 
-/// Takes a tentative endpoint back from the consumer (dat_cr_reject). Called under the control lock.
+/// Takes a tentative endpoint back from the consumer (dat_cr_reject). Called under the control lock, when no other call uses the
+/// endpoint.
 pub(crate) fn retire_tentative<T: Transport>(ep: &Node<Ep<T>>, control: &mut Orphans) {
     destroy(ep, State::TentativePending, control);
+}
+
+/// Takes a tentative endpoint back that the consumer was not told of. It has no queue pair yet whose completions could be queued.
+/// In an upcall.
+pub(crate) fn retire_untold<T: Transport>(ep: Pin<Ep<T>>) {
+    let ia = ep.ia.clone();
+    // SAFETY: nobody else knows of the endpoint, or it stays until the adapter is closed.
+    if let Some(retired) = unsafe { handle::retire_untold(ep) } {
+        ia.delist(&retired);
+        retired.unlink(&mut Orphans::default(), retired.setup().evds());
+        // SAFETY: as above.
+        drop(unsafe { retired.reclaim() });
+    }
 }
 
 /// Called under the control lock, by whom nobody precedes.

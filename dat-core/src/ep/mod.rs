@@ -22,12 +22,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dat_sys::*;
 
-pub(crate) use self::create::retire_tentative;
+pub use self::connect::Model;
 pub use self::create::{Handles, create, create_tentative, free};
+pub(crate) use self::create::{retire_tentative, retire_untold};
 pub use self::extended::Atomic;
 pub use self::flow::{Flow, Orphans};
 use self::link::Link;
 use self::modify::EarlyRecv;
+pub use self::modify::Named;
 use self::network::Shared;
 use self::state::{Effect, Event, State};
 pub use self::watermark::{Exceeded, Holding};

@@ -1,7 +1,5 @@
 //! dat_ep_modify.
 
-use std::ffi::c_void;
-
 use dat_sys::*;
 
 use super::create::{Handles, feed, may_draw};
@@ -10,7 +8,7 @@ use super::state::Event;
 use super::{Ep, Evds, Setup, params};
 use crate::error::{Error, Result};
 use crate::evd::{Evd, Order};
-use crate::handle::{self, Node, Ref};
+use crate::handle::{self, Node, Pin, Ref};
 use crate::mem::Pz;
 use crate::provider::{Queue, RecvWr, Segment, Token, Transport, Wc, WcOp, WcStatus};
 
@@ -21,32 +19,57 @@ pub(super) struct EarlyRecv {
     quiet: bool,
 }
 
+/// The objects that dat_ep_modify is given, pinned; or what is wrong with a handle, which is told of only if nothing else is wrong.
+pub struct Named<T: Transport> {
+    pz: Result<Option<Pin<Pz<T>>>>,
+    recv: Result<Option<Pin<Evd<T>>>>,
+    request: Result<Option<Pin<Evd<T>>>>,
+    connect: Result<Option<Pin<Evd<T>>>>,
+}
+
+impl<T: Transport> Named<T> {
+    /// Those that the mask names.
+    ///
+    /// # Safety
+    /// As [`handle::pin`].
+    pub unsafe fn pin(mask: DAT_EP_PARAM_MASK, param: &DAT_EP_PARAM) -> Self {
+        let named = |bit, handle| if mask & bit != 0 { handle } else { std::ptr::null_mut() };
+        // SAFETY: as the caller promised.
+        unsafe {
+            let pz = handle::pin_or_null(named(DAT_EP_FIELD_PZ_HANDLE, param.pz_handle));
+            let [recv, request, connect] = handle::pin_all([
+                named(DAT_EP_FIELD_RECV_EVD_HANDLE, param.recv_evd_handle),
+                named(DAT_EP_FIELD_REQUEST_EVD_HANDLE, param.request_evd_handle),
+                named(DAT_EP_FIELD_CONNECT_EVD_HANDLE, param.connect_evd_handle),
+            ]);
+            Named {
+                pz,
+                recv: recv.map_err(|_| Error::handle(DAT_INVALID_HANDLE_EVD_RECV)),
+                request: request.map_err(|_| Error::handle(DAT_INVALID_HANDLE_EVD_REQUEST)),
+                connect: connect.map_err(|_| Error::handle(DAT_INVALID_HANDLE_EVD_CONN)),
+            }
+        }
+    }
+}
+
 impl<T: Transport> Ep<T> {
     /// dat_ep_modify.
     ///
     /// # Safety
-    /// As [`handle::get`] for the handles in `param`.
-    pub unsafe fn modify(&self, mask: DAT_EP_PARAM_MASK, param: &DAT_EP_PARAM) -> Result<()> {
+    /// No other thread posts to the endpoint meanwhile (thread-safe tables see to it).
+    pub unsafe fn modify(
+        &self,
+        mask: DAT_EP_PARAM_MASK,
+        param: &DAT_EP_PARAM,
+        named: Named<T>,
+    ) -> Result<()> {
         let mut control = self.ia.control();
         let state = self.state();
         params::check_modify(mask, state, !self.setup().early.is_empty())?;
-        // SAFETY: as the caller promised.
-        let (pz, recv, request, connect) = unsafe {
-            let evd = |bit, handle, invalid| {
-                handle::get_or_null::<Evd<T>>(param_handle(mask, bit, handle))
-                    .map_err(|_| Error::handle(invalid))
-            };
-            (
-                handle::get_or_null::<Pz<T>>(param_handle(mask, DAT_EP_FIELD_PZ_HANDLE, param.pz_handle))?,
-                evd(DAT_EP_FIELD_RECV_EVD_HANDLE, param.recv_evd_handle, DAT_INVALID_HANDLE_EVD_RECV)?,
-                evd(
-                    DAT_EP_FIELD_REQUEST_EVD_HANDLE,
-                    param.request_evd_handle,
-                    DAT_INVALID_HANDLE_EVD_REQUEST,
-                )?,
-                evd(DAT_EP_FIELD_CONNECT_EVD_HANDLE, param.connect_evd_handle, DAT_INVALID_HANDLE_EVD_CONN)?,
-            )
-        };
+        let (pz, recv) = (named.pz?, named.recv?);
+        let (request, connect) = (named.request?, named.connect?);
+        let (pz, recv) = (pz.as_deref(), recv.as_deref());
+        let (request, connect) = (request.as_deref(), connect.as_deref());
         Handles { pz, recv, request, connect, srq: None }.check(&self.ia)?;
         let mut attr = self.setup().attr;
         params::merge(&mut attr, &param.ep_attr, mask);
@@ -190,9 +213,4 @@ impl<T: Transport> Setup<T> {
             }
         }
     }
-}
-
-/// The handle if the mask names it, else NULL.
-fn param_handle(mask: DAT_EP_PARAM_MASK, bit: DAT_EP_PARAM_MASK, handle: *mut c_void) -> *mut c_void {
-    if mask & bit != 0 { handle } else { std::ptr::null_mut() }
 }

@@ -29,9 +29,8 @@ use self::take::Taker;
 use crate::allocate::no_memory;
 use crate::cno::Cno;
 use crate::counters::{self, Ask, EvdCounters};
-use crate::ep::Orphans;
 use crate::error::{Error, Result};
-use crate::handle::{self, Node, Object, Ref};
+use crate::handle::{self, Node, Object, Ref, Retired};
 use crate::ia::Ia;
 use crate::nesting::{self, Doing};
 use crate::provider::{Completions, Sink, Transport};
@@ -98,7 +97,7 @@ pub fn create<T: Transport>(
     }
     let _control = ia.control();
     cno.map_or(Ok(()), Cno::admit)?;
-    let node = ia.add(|handle| {
+    ia.add(|handle| {
         let bell = Arc::new(Bell {
             ia: Ref::new(ia),
             evd: handle as usize,
@@ -117,7 +116,7 @@ pub fn create<T: Transport>(
         // SAFETY: the bell is dropped after the completion queue (field order in `Evd`).
         let sink = unsafe { Sink::new(&*bell) };
         let cq = if completes { Some(ia.transport.cq(depth, sink)?) } else { None };
-        Ok(Evd {
+        let evd = Evd {
             ia: Ref::new(ia),
             flags,
             cq,
@@ -127,12 +126,12 @@ pub fn create<T: Transport>(
             taker: Taker::default(),
             empties: Arc::new(AtomicU64::new(0)),
             bell,
-        })
-    })?;
-    node.tend_for_cno(cno.is_some());
-    // SAFETY: nobody else has seen it yet.
-    unsafe { node.arm_for_cno() };
-    Ok(node)
+        };
+        evd.tend_for_cno(cno.is_some());
+        // SAFETY: nobody else can use it before there is a handle.
+        unsafe { evd.arm_for_cno() };
+        Ok(evd)
+    })
 }
 
 /// dat_evd_free. A thread that waits on it leaves with `DAT_ABORT`, and is waited for, unless it may be this one, in a signal handler.
@@ -140,8 +139,17 @@ pub fn create<T: Transport>(
 /// # Safety
 /// Nobody uses a reference to it any more, if this succeeds.
 pub unsafe fn free<T: Transport>(evd: &Node<Evd<T>>) -> Result<()> {
+    // SAFETY: as the caller promised.
+    end_free(unsafe { begin_free(evd) }?)
+}
+
+/// The first half of dat_evd_free: the handle is stale.
+///
+/// # Safety
+/// As [`free`].
+pub(crate) unsafe fn begin_free<T: Transport>(evd: &Node<Evd<T>>) -> Result<Retired<Evd<T>>> {
     let (ia, handle) = (evd.ia.clone(), evd.handle());
-    let control = ia.control_to_free::<Evd<T>>(handle)?;
+    let _control = ia.control_to_free::<Evd<T>>(handle)?;
     if evd.in_use() {
         return Err(Error::state(DAT_INVALID_STATE_EVD_IN_USE));
     }
@@ -149,32 +157,30 @@ pub unsafe fn free<T: Transport>(evd: &Node<Evd<T>>) -> Result<()> {
     evd.bell.interrupt_waiter();
     ia.delist(evd);
     evd.leave_cno();
-    if nesting::below() == Doing::Nothing || evd.bell.attendance.is_deserted() {
-        evd.await_desertion();
-        finish(evd, control);
-        return Ok(());
-    }
-    drop(control);
-    let (handle, of) = (handle as usize, ia.clone());
-    ia.free_later(move || {
-        // SAFETY: it is not listed any more, so that nobody else frees it.
-        if let Ok(evd) = unsafe { handle::get::<Evd<T>>(handle as *mut c_void) } {
-            evd.await_desertion();
-            finish(evd, of.control());
-        }
-        drop(of);
-    })
+    // SAFETY: nobody depends on it, and who waits on it is waited for; the caller has promised the rest.
+    unsafe { handle::retire(evd) }.ok_or(Error::handle(DAT_INVALID_HANDLE_EVD_REQUEST))
 }
 
-/// Frees what is marked as dead, and has no waiter.
-fn finish<T: Transport>(evd: &Node<Evd<T>>, mut control: MutexGuard<'_, Orphans>) {
-    // SAFETY: no waiter is left, and the standard leaves a concurrent use of a freed handle to the consumer.
+/// The second half, without any lock: a thread that waits may be in a signal handler that wants one.
+pub(crate) fn end_free<T: Transport>(evd: Retired<Evd<T>>) -> Result<()> {
+    let ia = evd.ia.clone();
+    if nesting::below() == Doing::Nothing || evd.bell.attendance.is_deserted() {
+        finish(evd);
+        return Ok(());
+    }
+    ia.free_later(move || finish(evd))
+}
+
+/// Frees what is marked as dead, once it has no waiter.
+pub(crate) fn finish<T: Transport>(evd: Retired<Evd<T>>) {
+    let ia = evd.ia.clone();
+    evd.await_desertion();
+    let mut control = ia.control();
+    // SAFETY: no waiter is left, and nobody else uses what is retired.
     unsafe { evd.retire_all() };
     control.forget_evd(evd.handle() as usize);
-    // SAFETY: nobody depends on it, and the standard leaves a concurrent use of a freed handle to the consumer.
-    let gone = unsafe { handle::remove(evd) };
-    drop(gone);
-    drop(control);
+    // SAFETY: as above.
+    drop(unsafe { evd.reclaim() });
 }
 
 impl<T: Transport> Evd<T> {

@@ -10,7 +10,7 @@ use crate::conn::psp::{self, Psp};
 use crate::conn::rsp::{self, Rsp};
 use crate::ep::Ep;
 use crate::error::Error;
-use crate::handle;
+use crate::handle::{self, Node};
 use crate::ia::Ia;
 use crate::provider::{Port, Transport};
 
@@ -23,10 +23,12 @@ slots! {
         flags: DAT_PSP_FLAGS,
         psp: *mut DAT_PSP_HANDLE,
     ) {
-        let ia = handle::get::<Ia<T>>(ia)?;
-        let cr_evd = evd(cr_evd, DAT_INVALID_HANDLE_EVD_CR)?;
+        handle::check::<Ia<T>>(ia)?;
+        let cr_evd = evd::<T>(cr_evd, DAT_INVALID_HANDLE_EVD_CR)?;
         let psp = out(psp, 5)?;
-        psp.write(psp::create(ia, Port::Qualifier(qualifier), cr_evd, flags)?.handle());
+        let ia = handle::pin(ia)?;
+        let made = handle::made(psp::create(&ia, Port::Qualifier(qualifier), &cr_evd, flags)?);
+        psp.write(made.handle());
         Ok(())
     }
 
@@ -38,11 +40,12 @@ slots! {
         flags: DAT_PSP_FLAGS,
         psp: *mut DAT_PSP_HANDLE,
     ) {
-        let ia = handle::get::<Ia<T>>(ia)?;
+        handle::check::<Ia<T>>(ia)?;
         let qualifier = out(qualifier, 2)?;
-        let cr_evd = evd(cr_evd, DAT_INVALID_HANDLE_EVD_CR)?;
+        let cr_evd = evd::<T>(cr_evd, DAT_INVALID_HANDLE_EVD_CR)?;
         let psp = out(psp, 5)?;
-        let made = psp::create(ia, Port::Any, cr_evd, flags)?;
+        let ia = handle::pin(ia)?;
+        let made = handle::made(psp::create(&ia, Port::Any, &cr_evd, flags)?);
         qualifier.write(made.qualifier());
         psp.write(made.handle());
         Ok(())
@@ -50,14 +53,15 @@ slots! {
 
     /// dat_psp_query.
     fn psp_query<T>(psp: DAT_PSP_HANDLE, mask: DAT_PSP_PARAM_MASK, param: *mut DAT_PSP_PARAM) {
-        let psp = handle::get::<Psp<T>>(psp)?;
         let fields = (mask.into(), DAT_PSP_FIELD_ALL.into(), 2);
-        query(fields, param, DAT_PSP_PARAM::zeroed(), |param| psp.query(param))
+        handle::on::<Psp<T>, _>(psp, |psp| {
+            query(fields, param, DAT_PSP_PARAM::zeroed(), |param| psp.query(param))
+        })
     }
 
     /// dat_psp_free.
     fn psp_free<T>(psp: DAT_PSP_HANDLE) {
-        psp::free(handle::get::<Psp<T>>(psp)?)
+        handle::free(psp, |psp: &Node<Psp<T>>| psp::free(psp))
     }
 
     /// dat_rsp_create.
@@ -68,24 +72,28 @@ slots! {
         cr_evd: DAT_EVD_HANDLE,
         rsp: *mut DAT_RSP_HANDLE,
     ) {
-        let ia = handle::get::<Ia<T>>(ia)?;
-        let ep = handle::get::<Ep<T>>(ep)?;
-        let cr_evd = evd(cr_evd, DAT_INVALID_HANDLE_EVD_CR)?;
+        handle::check::<Ia<T>>(ia)?;
+        // An invalid endpoint is told of first.
+        let cr_evd = evd::<T>(cr_evd, DAT_INVALID_HANDLE_EVD_CR);
+        let (ep, cr_evd) = (handle::pin::<Ep<T>>(ep)?, cr_evd?);
         let rsp = out(rsp, 5)?;
-        rsp.write(rsp::create(ia, qualifier, ep, cr_evd)?.handle());
+        let ia = handle::pin(ia)?;
+        let made = handle::made(rsp::create(&ia, qualifier, &ep, &cr_evd)?);
+        rsp.write(made.handle());
         Ok(())
     }
 
     /// dat_rsp_query.
     fn rsp_query<T>(rsp: DAT_RSP_HANDLE, mask: DAT_RSP_PARAM_MASK, param: *mut DAT_RSP_PARAM) {
-        let rsp = handle::get::<Rsp<T>>(rsp)?;
         let fields = (mask.into(), DAT_RSP_FIELD_ALL.into(), 2);
-        query(fields, param, DAT_RSP_PARAM::zeroed(), |param| rsp.query(param))
+        handle::on::<Rsp<T>, _>(rsp, |rsp| {
+            query(fields, param, DAT_RSP_PARAM::zeroed(), |param| rsp.query(param))
+        })
     }
 
     /// dat_rsp_free.
     fn rsp_free<T>(rsp: DAT_RSP_HANDLE) {
-        rsp::free(handle::get::<Rsp<T>>(rsp)?)
+        handle::free(rsp, |rsp: &Node<Rsp<T>>| rsp::free(rsp))
     }
 
     /// dat_csp_create.
@@ -96,48 +104,56 @@ slots! {
         cr_evd: DAT_EVD_HANDLE,
         csp: *mut DAT_CSP_HANDLE,
     ) {
-        let ia = handle::get::<Ia<T>>(ia)?;
+        handle::check::<Ia<T>>(ia)?;
         let comm = comm.as_ref().ok_or(Error::arg(2))?;
-        let cr_evd = evd(cr_evd, DAT_INVALID_HANDLE_EVD_CR)?;
+        let cr_evd = evd::<T>(cr_evd, DAT_INVALID_HANDLE_EVD_CR)?;
         let csp = out(csp, 5)?;
-        csp.write(csp::create(ia, comm, addr::parse(address)?, cr_evd)?.handle());
+        let address = addr::parse(address)?;
+        let ia = handle::pin(ia)?;
+        let made = handle::made(csp::create(&ia, comm, address, &cr_evd)?);
+        csp.write(made.handle());
         Ok(())
     }
 
     /// dat_csp_query.
     fn csp_query<T>(csp: DAT_CSP_HANDLE, mask: DAT_CSP_PARAM_MASK, param: *mut DAT_CSP_PARAM) {
-        let csp = handle::get::<Csp<T>>(csp)?;
         let fields = (mask.into(), DAT_CSP_FIELD_ALL.into(), 2);
-        query(fields, param, DAT_CSP_PARAM::zeroed(), |param| csp.query(param))
+        handle::on::<Csp<T>, _>(csp, |csp| {
+            query(fields, param, DAT_CSP_PARAM::zeroed(), |param| csp.query(param))
+        })
     }
 
     /// dat_csp_free.
     fn csp_free<T>(csp: DAT_CSP_HANDLE) {
-        csp::free(handle::get::<Csp<T>>(csp)?)
+        handle::free(csp, |csp: &Node<Csp<T>>| csp::free(csp))
     }
 
     /// dat_cr_query.
     fn cr_query<T>(cr: DAT_CR_HANDLE, mask: DAT_CR_PARAM_MASK, param: *mut DAT_CR_PARAM) {
-        let cr = handle::get::<Cr<T>>(cr)?;
         let fields = (mask.into(), DAT_CR_FIELD_ALL.into(), 2);
-        query(fields, param, DAT_CR_PARAM::zeroed(), |param| cr.query(param))
+        handle::on::<Cr<T>, _>(cr, |cr| {
+            query(fields, param, DAT_CR_PARAM::zeroed(), |param| cr.query(param))
+        })
     }
 
     /// dat_cr_accept.
     fn cr_accept<T>(cr: DAT_CR_HANDLE, ep: DAT_EP_HANDLE, private_size: DAT_COUNT, private_data: DAT_PVOID) {
-        let cr = handle::get::<Cr<T>>(cr)?;
-        let ep = handle::get_or_null::<Ep<T>>(ep)?;
-        cr::accept(cr, ep, private(private_size, private_data, 3)?)
+        handle::check::<Cr<T>>(cr)?;
+        let ep = handle::pin_or_null::<Ep<T>>(ep)?;
+        let private = private(private_size, private_data, 3)?;
+        handle::free(cr, |cr| cr::accept(cr, ep.as_deref(), private))
     }
 
     /// dat_cr_reject.
     fn cr_reject<T>(cr: DAT_CR_HANDLE, private_size: DAT_COUNT, private_data: DAT_PVOID) {
-        let cr = handle::get::<Cr<T>>(cr)?;
-        cr::reject(cr, private(private_size, private_data, 2)?)
+        handle::check::<Cr<T>>(cr)?;
+        let private = private(private_size, private_data, 2)?;
+        handle::free(cr, |cr: &Node<Cr<T>>| cr::to_reject(cr, private))?.reject(private)
     }
 
     /// dat_cr_handoff.
     fn cr_handoff<T>(cr: DAT_CR_HANDLE, qualifier: DAT_CONN_QUAL) {
-        cr::handoff(handle::get::<Cr<T>>(cr)?, qualifier)
+        handle::free(cr, |cr: &Node<Cr<T>>| cr::to_hand_off(cr, qualifier))?.hand_off(qualifier);
+        Ok(())
     }
 }

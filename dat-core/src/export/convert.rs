@@ -10,14 +10,16 @@ use crate::allocate::{ADAPTER, OBJECT, find_room};
 use crate::ep::post::MAX_SEGMENTS;
 use crate::error::{Error, Result};
 use crate::evd::Evd;
-use crate::handle::{self, Node};
+use crate::handle::{self, Pin};
 use crate::log;
 use crate::nesting::{self, Doing};
 use crate::provider::{Segment, Transport};
 
 /// Defines control functions of the table: `extern "C"`, returning a `DAT_RETURN`, with a body that is a
 /// `Result<()>` and unsafe by what all of them presume: a handle is any word, a pointer is NULL or leads to what the
-/// prototype says, and nobody frees an object that another call is using.
+/// prototype says, and, unless the adapter is thread-safe, nobody frees an object that another call is using. The body
+/// keeps the objects of a thread-safe adapter: it pins those that are named beside the first, and then uses the first by
+/// [`handle::on`], or frees it by [`handle::free`].
 macro_rules! slots {
     ($($(#[$attr:meta])* fn $name:ident<T $(, $safe:ident)?>($($arg:ident: $type:ty),* $(,)?) { $($body:tt)* })*) => {$(
         $(#[$attr])*
@@ -245,26 +247,15 @@ pub(super) unsafe fn segments(
     }
 }
 
-/// A dispatcher, with the subtype that says what it was to be for.
+/// A dispatcher that a call names, with the subtype that says what it was to be for.
 ///
 /// # Safety
-/// As [`handle::get`].
-pub(super) unsafe fn evd<'a, T: Transport>(
-    evd: DAT_EVD_HANDLE,
-    invalid: DAT_RETURN,
-) -> Result<&'a Node<Evd<T>>> {
+/// As [`handle::pin`].
+pub(super) unsafe fn evd<T: Transport>(evd: DAT_EVD_HANDLE, invalid: DAT_RETURN) -> Result<Pin<Evd<T>>> {
     // SAFETY: as the caller promised.
-    unsafe { handle::get(evd) }.map_err(|_| Error::handle(invalid))
+    unsafe { handle::pin(evd) }.map_err(|error| named(error, invalid))
 }
 
-/// As [`evd`], or NULL.
-///
-/// # Safety
-/// As [`handle::get`].
-pub(super) unsafe fn evd_or_null<'a, T: Transport>(
-    evd: DAT_EVD_HANDLE,
-    invalid: DAT_RETURN,
-) -> Result<Option<&'a Node<Evd<T>>>> {
-    // SAFETY: as the caller promised.
-    unsafe { handle::get_or_null(evd) }.map_err(|_| Error::handle(invalid))
+fn named(error: Error, invalid: DAT_RETURN) -> Error {
+    if error.kind() == DAT_INVALID_HANDLE { Error::handle(invalid) } else { error }
 }

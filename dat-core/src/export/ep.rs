@@ -2,11 +2,12 @@
 
 use dat_sys::*;
 
-use super::convert::{alone, evd_or_null, out, private, query, slots};
+use super::convert::{alone, out, private, query, slots};
 use crate::addr;
-use crate::ep::{self, Ep, Handles};
-use crate::error::Error;
-use crate::handle;
+use crate::ep::{self, Ep, Handles, Named};
+use crate::error::{Error, Result};
+use crate::evd::Evd;
+use crate::handle::{self, Node, Pin};
 use crate::ia::Ia;
 use crate::mem::Pz;
 use crate::provider::Transport;
@@ -23,16 +24,12 @@ slots! {
         attr: *const DAT_EP_ATTR,
         ep: *mut DAT_EP_HANDLE,
     ) {
-        let ia = handle::get::<Ia<T>>(ia)?;
-        let handles = Handles {
-            pz: handle::get_or_null::<Pz<T>>(pz)?,
-            recv: evd_or_null(recv_evd, DAT_INVALID_HANDLE_EVD_RECV)?,
-            request: evd_or_null(request_evd, DAT_INVALID_HANDLE_EVD_REQUEST)?,
-            connect: evd_or_null(connect_evd, DAT_INVALID_HANDLE_EVD_CONN)?,
-            srq: None,
-        };
+        handle::check::<Ia<T>>(ia)?;
+        let parts = Parts::<T>::pin(pz, recv_evd, request_evd, connect_evd)?;
         let ep = out(ep, 7)?;
-        ep.write(ep::create(ia, handles, attr.as_ref())?.handle());
+        let ia = handle::pin(ia)?;
+        let made = handle::made(ep::create(&ia, parts.handles(None), attr.as_ref())?);
+        ep.write(made.handle());
         Ok(())
     }
 
@@ -47,31 +44,28 @@ slots! {
         attr: *const DAT_EP_ATTR,
         ep: *mut DAT_EP_HANDLE,
     ) {
-        let ia = handle::get::<Ia<T>>(ia)?;
-        let handles = Handles {
-            pz: handle::get_or_null::<Pz<T>>(pz)?,
-            recv: evd_or_null(recv_evd, DAT_INVALID_HANDLE_EVD_RECV)?,
-            request: evd_or_null(request_evd, DAT_INVALID_HANDLE_EVD_REQUEST)?,
-            connect: evd_or_null(connect_evd, DAT_INVALID_HANDLE_EVD_CONN)?,
-            srq: Some(handle::get::<Srq<T>>(srq)?),
-        };
+        handle::check::<Ia<T>>(ia)?;
+        let parts = Parts::<T>::pin(pz, recv_evd, request_evd, connect_evd)?;
+        let srq = Some(handle::pin::<Srq<T>>(srq)?);
         let ep = out(ep, 8)?;
-        ep.write(ep::create(ia, handles, attr.as_ref())?.handle());
+        let ia = handle::pin(ia)?;
+        let made = handle::made(ep::create(&ia, parts.handles(srq.as_deref()), attr.as_ref())?);
+        ep.write(made.handle());
         Ok(())
     }
 
     /// dat_ep_query.
     fn ep_query<T>(ep: DAT_EP_HANDLE, mask: DAT_EP_PARAM_MASK, param: *mut DAT_EP_PARAM) {
-        let ep = handle::get::<Ep<T>>(ep)?;
-        query((mask, DAT_EP_FIELD_ALL, 2), param, DAT_EP_PARAM::zeroed(), |param| ep.query(param))
+        let fields = (mask, DAT_EP_FIELD_ALL, 2);
+        handle::on::<Ep<T>, _>(ep, |ep| query(fields, param, DAT_EP_PARAM::zeroed(), |param| ep.query(param)))
     }
 
     /// dat_ep_modify.
     fn ep_modify<T, SAFE>(ep: DAT_EP_HANDLE, mask: DAT_EP_PARAM_MASK, param: *const DAT_EP_PARAM) {
-        alone::<SAFE, _>(ep, || {
-            let ep = handle::get::<Ep<T>>(ep)?;
-            ep.modify(mask, param.as_ref().ok_or(Error::arg(3))?)
-        })
+        handle::check::<Ep<T>>(ep)?;
+        let param = param.as_ref().ok_or(Error::arg(3))?;
+        let named = Named::<T>::pin(mask, param);
+        alone::<SAFE, _>(ep, || handle::get::<Ep<T>>(ep)?.modify(mask, param, named))
     }
 
     /// dat_ep_connect.
@@ -85,9 +79,10 @@ slots! {
         qos: DAT_QOS,
         flags: DAT_CONNECT_FLAGS,
     ) {
-        let ep = handle::get::<Ep<T>>(ep)?;
-        let private = private(private_size, private_data, 5)?;
-        ep.connect(addr::parse(address)?, qualifier, timeout, private, qos, flags)
+        handle::on::<Ep<T>, _>(ep, |ep| {
+            let private = private(private_size, private_data, 5)?;
+            ep.connect(addr::parse(address)?, qualifier, timeout, private, qos, flags)
+        })
     }
 
     /// dat_ep_dup_connect.
@@ -99,8 +94,11 @@ slots! {
         private_data: DAT_PVOID,
         qos: DAT_QOS,
     ) {
-        let (ep, model) = (handle::get::<Ep<T>>(ep)?, handle::get::<Ep<T>>(model)?);
-        ep.dup_connect(model, timeout, private(private_size, private_data, 4)?, qos)
+        handle::check::<Ep<T>>(ep)?;
+        // Not pinned, since calls on endpoints pin no endpoints.
+        let model = handle::on::<Ep<T>, _>(model, |model| Ok(model.model()))?;
+        let private = private(private_size, private_data, 4)?;
+        handle::on::<Ep<T>, _>(ep, |ep| ep.dup_connect(model, timeout, private, qos))
     }
 
     /// dat_ep_common_connect.
@@ -111,8 +109,9 @@ slots! {
         private_size: DAT_COUNT,
         private_data: DAT_PVOID,
     ) {
-        let ep = handle::get::<Ep<T>>(ep)?;
-        ep.common_connect(addr::parse(address)?, timeout, private(private_size, private_data, 4)?)
+        handle::on::<Ep<T>, _>(ep, |ep| {
+            ep.common_connect(addr::parse(address)?, timeout, private(private_size, private_data, 4)?)
+        })
     }
 
     /// dat_ep_disconnect.
@@ -149,9 +148,11 @@ slots! {
 
     /// dat_ep_set_watermark.
     fn ep_set_watermark<T, SAFE>(ep: DAT_EP_HANDLE, soft: DAT_COUNT, hard: DAT_COUNT) {
-        let exceeded = alone::<SAFE, _>(ep, || handle::get::<Ep<T>>(ep)?.set_watermarks(soft, hard))?;
-        handle::get::<Ep<T>>(ep)?.exceeds(exceeded);
-        Ok(())
+        alone::<SAFE, _>(ep, || {
+            let ep = handle::get::<Ep<T>>(ep)?;
+            ep.exceeds(ep.set_watermarks(soft, hard)?);
+            Ok(())
+        })
     }
 
     /// dat_ep_reset.
@@ -161,6 +162,48 @@ slots! {
 
     /// dat_ep_free.
     fn ep_free<T, SAFE>(ep: DAT_EP_HANDLE) {
-        alone::<SAFE, _>(ep, || ep::free(handle::get::<Ep<T>>(ep)?))
+        handle::free(ep, |ep: &Node<Ep<T>>| ep::free(ep))
+    }
+}
+
+/// The objects that an endpoint is made of, pinned.
+struct Parts<T: Transport> {
+    pz: Option<Pin<Pz<T>>>,
+    recv: Option<Pin<Evd<T>>>,
+    request: Option<Pin<Evd<T>>>,
+    connect: Option<Pin<Evd<T>>>,
+}
+
+impl<T: Transport> Parts<T> {
+    /// # Safety
+    /// As [`handle::pin`].
+    unsafe fn pin(
+        pz: DAT_PZ_HANDLE,
+        recv: DAT_EVD_HANDLE,
+        request: DAT_EVD_HANDLE,
+        connect: DAT_EVD_HANDLE,
+    ) -> Result<Self> {
+        // SAFETY: as the caller promised.
+        unsafe {
+            let pz = handle::pin_or_null(pz)?;
+            let [recv, request, connect] = handle::pin_all([recv, request, connect]);
+            Ok(Parts {
+                pz,
+                recv: recv.map_err(|_| Error::handle(DAT_INVALID_HANDLE_EVD_RECV))?,
+                request: request.map_err(|_| Error::handle(DAT_INVALID_HANDLE_EVD_REQUEST))?,
+                connect: connect.map_err(|_| Error::handle(DAT_INVALID_HANDLE_EVD_CONN))?,
+            })
+        }
+    }
+
+    fn handles<'a>(&'a self, srq: Option<&'a Node<Srq<T>>>) -> Handles<'a, T> {
+        let Parts { pz, recv, request, connect } = self;
+        Handles {
+            pz: pz.as_deref(),
+            recv: recv.as_deref(),
+            request: request.as_deref(),
+            connect: connect.as_deref(),
+            srq,
+        }
     }
 }

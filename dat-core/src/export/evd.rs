@@ -10,6 +10,7 @@ use crate::handle::{self, Node};
 use crate::ia::Ia;
 use crate::nesting;
 use crate::provider::Transport;
+use crate::wake::Wake;
 
 slots! {
     /// dat_evd_create.
@@ -20,10 +21,12 @@ slots! {
         flags: DAT_EVD_FLAGS,
         evd: *mut DAT_EVD_HANDLE,
     ) {
-        let ia = handle::get::<Ia<T>>(ia)?;
-        let cno = cno_of(ia, cno)?;
+        handle::check::<Ia<T>>(ia)?;
+        let cno = handle::pin_or_null::<Cno<T>>(cno)?;
         let evd = out(evd, 5)?;
-        evd.write(evd::create(ia, min_qlen, cno, flags)?.handle());
+        let ia = handle::pin(ia)?;
+        let made = handle::made(evd::create(&ia, min_qlen, of_adapter(&ia, cno.as_deref())?, flags)?);
+        evd.write(made.handle());
         Ok(())
     }
 
@@ -46,9 +49,11 @@ slots! {
 
     /// dat_evd_modify_cno.
     fn evd_modify_cno<T, SAFE>(evd: DAT_EVD_HANDLE, cno: DAT_CNO_HANDLE) {
+        handle::check::<Evd<T>>(evd)?;
+        let cno = handle::pin_or_null::<Cno<T>>(cno)?;
         alone::<SAFE, _>(evd, || {
             let evd = handle::get::<Evd<T>>(evd)?;
-            evd.set_cno(cno_of(&evd.ia, cno)?)
+            evd.set_cno(of_adapter(&evd.ia, cno.as_deref())?)
         })
     }
 
@@ -118,84 +123,103 @@ slots! {
 
     /// dat_evd_free.
     fn evd_free<T, SAFE>(evd: DAT_EVD_HANDLE) {
-        nesting::unless_at_work(evd, |evd| alone::<SAFE, _>(evd, || evd::free(handle::get::<Evd<T>>(evd)?)))
+        nesting::unless_at_work(evd, |evd| {
+            let begun = handle::free(evd, |evd: &Node<Evd<T>>| evd::begin_free(evd))?;
+            evd::end_free(begun)
+        })
     }
 
     /// dat_cno_create.
     fn cno_create<T>(ia: DAT_IA_HANDLE, agent: DAT_OS_WAIT_PROXY_AGENT, cno: *mut DAT_CNO_HANDLE) {
-        let ia = handle::get::<Ia<T>>(ia)?;
+        let ia = handle::pin::<Ia<T>>(ia)?;
         let cno = out(cno, 3)?;
-        cno.write(cno::create(ia, agent)?.handle());
+        cno.write(handle::made(cno::create(&ia, agent)?).handle());
         Ok(())
     }
 
     /// dat_cno_fd_create.
     fn cno_fd_create<T>(ia: DAT_IA_HANDLE, fd: *mut DAT_FD, cno: *mut DAT_CNO_HANDLE) {
-        let ia = handle::get::<Ia<T>>(ia)?;
+        let ia = handle::pin::<Ia<T>>(ia)?;
         let (fd, cno) = (out(fd, 2)?, out(cno, 3)?);
-        let (made, its_fd) = cno::create_with_fd(ia)?;
+        let (made, its_fd) = cno::create_with_fd(&ia)?;
         fd.write(its_fd);
-        cno.write(made.handle());
+        cno.write(handle::made(made).handle());
         Ok(())
     }
 
     /// dat_cno_trigger: the dispatcher that triggered, which ends the trigger. `DAT_QUEUE_EMPTY` and NULL: none did.
     fn cno_trigger<T>(cno: DAT_CNO_HANDLE, evd: *mut DAT_EVD_HANDLE) {
-        let cno = handle::get::<Cno<T>>(cno)?;
-        let evd = out(evd, 2)?;
-        let answer = cno.wait(0);
-        evd.write(answer.unwrap_or(DAT_HANDLE_NULL));
-        answer.map(drop)
+        wait::<T>(cno, 0, evd, 2)
     }
 
     /// dat_cno_modify_agent.
     fn cno_modify_agent<T>(cno: DAT_CNO_HANDLE, agent: DAT_OS_WAIT_PROXY_AGENT) {
-        handle::get::<Cno<T>>(cno)?.set_agent(agent)
+        handle::on::<Cno<T>, _>(cno, |cno| cno.set_agent(agent))
     }
 
     /// dat_cno_query.
     fn cno_query<T>(cno: DAT_CNO_HANDLE, mask: DAT_CNO_PARAM_MASK, param: *mut DAT_CNO_PARAM) {
-        let cno = handle::get::<Cno<T>>(cno)?;
         // The standard's masks overlap: the proxy is 3, everything is 4.
         let fields = (mask.into(), u64::from(DAT_CNO_FIELD_ALL | DAT_CNO_FIELD_PROXY), 2);
-        query(fields, param, DAT_CNO_PARAM::zeroed(), |param| {
-            let agent = cno.agent();
-            param.ia_handle = cno.ia.consumer_handle();
-            if let Some(fd) = cno.fd() {
-                param.proxy_type = DAT_PROXY_TYPE_FD;
-                param.proxy = DAT_CNO_PROXY { fd };
-            } else if agent.proxy_agent_func.is_some() {
-                param.proxy_type = DAT_PROXY_TYPE_AGENT;
-                param.proxy = DAT_CNO_PROXY { agent };
-            }
+        handle::on::<Cno<T>, _>(cno, |cno| {
+            query(fields, param, DAT_CNO_PARAM::zeroed(), |param| {
+                let agent = cno.agent();
+                param.ia_handle = cno.ia.consumer_handle();
+                if let Some(fd) = cno.fd() {
+                    param.proxy_type = DAT_PROXY_TYPE_FD;
+                    param.proxy = DAT_CNO_PROXY { fd };
+                } else if agent.proxy_agent_func.is_some() {
+                    param.proxy_type = DAT_PROXY_TYPE_AGENT;
+                    param.proxy = DAT_CNO_PROXY { agent };
+                }
+            })
         })
     }
 
     /// dat_cno_wait. Without a trigger the dispatcher is NULL.
     fn cno_wait<T>(cno: DAT_CNO_HANDLE, timeout: DAT_TIMEOUT, evd: *mut DAT_EVD_HANDLE) {
-        let cno = handle::get::<Cno<T>>(cno)?;
-        let evd = out(evd, 3)?;
-        let answer = cno.wait(timeout);
-        evd.write(answer.unwrap_or(DAT_HANDLE_NULL));
-        answer.map(drop)
+        wait::<T>(cno, timeout, evd, 3)
     }
 
     /// dat_cno_free.
     fn cno_free<T>(cno: DAT_CNO_HANDLE) {
-        nesting::unless_at_work(cno, |cno| cno::free(handle::get::<Cno<T>>(cno)?))
+        nesting::unless_at_work(cno, |cno| {
+            // Its agent may be in a call that waits for the lock of the handle: it is waited for without that.
+            handle::free(cno, |cno: &Node<Cno<T>>| cno::free(cno)).map(drop)
+        })
     }
 }
 
-/// A notification object of this adapter, or NULL.
+/// Waits for a trigger; `evd` is the argument at position `arg`. Whoever frees the notification object sees who waits, so the lock
+/// is not held longer than until this thread is listed.
 ///
 /// # Safety
-/// As [`handle::get`].
-unsafe fn cno_of<'a, T: Transport>(
-    ia: &Node<Ia<T>>,
+/// As [`handle::on`]; `evd` is NULL or may be written to.
+unsafe fn wait<T: Transport>(
     cno: DAT_CNO_HANDLE,
-) -> Result<Option<&'a Node<Cno<T>>>> {
+    timeout: DAT_TIMEOUT,
+    evd: *mut DAT_EVD_HANDLE,
+    arg: u32,
+) -> Result<()> {
+    let wake = Wake::new();
     // SAFETY: as the caller promised.
-    match unsafe { handle::get_or_null::<Cno<T>>(cno) }? {
+    unsafe {
+        let (waiter, evd) = handle::on::<Cno<T>, _>(cno, |cno| {
+            let evd = out(evd, arg)?;
+            Ok((cno.attend(&wake)?, evd))
+        })?;
+        let answer = waiter.wait(timeout);
+        evd.write(answer.unwrap_or(DAT_HANDLE_NULL));
+        answer.map(drop)
+    }
+}
+
+/// The notification object, if it is one of this adapter.
+fn of_adapter<'a, T: Transport>(
+    ia: &Node<Ia<T>>,
+    cno: Option<&'a Node<Cno<T>>>,
+) -> Result<Option<&'a Node<Cno<T>>>> {
+    match cno {
         Some(cno) if cno.ia.handle() != ia.handle() => Err(Error::handle(DAT_INVALID_HANDLE_CNO)),
         cno => Ok(cno),
     }

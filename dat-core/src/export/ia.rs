@@ -89,6 +89,7 @@ pub(super) unsafe fn open_as<P: Provider>(
 
 /// An adapter's, and that of its asynchronous EVD.
 fn handles<T: Transport>(ia: &Node<Ia<T>>) -> (DAT_IA_HANDLE, DAT_EVD_HANDLE) {
+    let ia = handle::made(ia);
     (ia.handle(), ia.async_evd_handle())
 }
 
@@ -102,11 +103,10 @@ slots! {
         provider_mask: DAT_PROVIDER_ATTR_MASK,
         provider_attr: *mut DAT_PROVIDER_ATTR,
     ) {
-        let ia = handle::get::<Ia<T>>(ia)?;
+        let ia = handle::pin::<Ia<T>>(ia)?;
         query((ia_mask, DAT_IA_FIELD_ALL, 3), ia_attr, DAT_IA_ATTR::zeroed(), |a| ia.attributes(a))?;
-        query((provider_mask, DAT_PROVIDER_FIELD_ALL, 5), provider_attr, DAT_PROVIDER_ATTR::zeroed(), |a| {
-            ia.provider_attributes(a);
-        })?;
+        let fields = (provider_mask, DAT_PROVIDER_FIELD_ALL, 5);
+        query(fields, provider_attr, DAT_PROVIDER_ATTR::zeroed(), |a| ia.provider_attributes(a))?;
         if let Some(async_evd) = async_evd.as_mut() {
             *async_evd = ia.async_evd_handle();
         }
@@ -116,7 +116,7 @@ slots! {
     /// The provider's part of dat_registry_providers_related: whether two adapters share a point of failure. There is no
     /// high availability here, so only one adapter does with itself.
     fn ia_ha_related<T>(ia: DAT_IA_HANDLE, name: DAT_NAME_PTR, answer: *mut DAT_BOOLEAN) {
-        let ia = handle::get::<Ia<T>>(ia)?;
+        let ia = handle::pin::<Ia<T>>(ia)?;
         if name.is_null() {
             return Err(Error::arg(2));
         }
@@ -127,7 +127,10 @@ slots! {
 
     /// dat_ia_close.
     fn ia_close<T>(ia: DAT_IA_HANDLE, flags: DAT_CLOSE_FLAGS) {
-        nesting::unless_at_work(ia, move |ia| ia::close(handle::get::<Ia<T>>(ia)?, flags))
+        nesting::unless_at_work(ia, move |ia| {
+            let begun = handle::free(ia, |ia: &Node<Ia<T>>| ia::begin_close(ia, flags))?;
+            ia::end_close(begun, flags)
+        })
     }
 }
 

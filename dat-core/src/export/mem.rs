@@ -7,7 +7,7 @@ use dat_sys::*;
 use super::convert::{alone, out, query, slots};
 use crate::ep::Ep;
 use crate::error::{Error, Result};
-use crate::handle;
+use crate::handle::{self, Node};
 use crate::ia::Ia;
 use crate::mem::lmr::{self, Lmr, Memory};
 use crate::mem::pz::{self, Pz};
@@ -18,21 +18,21 @@ use crate::srq::{self, Srq};
 slots! {
     /// dat_pz_create.
     fn pz_create<T>(ia: DAT_IA_HANDLE, pz: *mut DAT_PZ_HANDLE) {
-        let ia = handle::get::<Ia<T>>(ia)?;
+        let ia = handle::pin::<Ia<T>>(ia)?;
         let pz = out(pz, 2)?;
-        pz.write(pz::create(ia)?.handle());
+        pz.write(handle::made(pz::create(&ia)?).handle());
         Ok(())
     }
 
     /// dat_pz_query.
     fn pz_query<T>(pz: DAT_PZ_HANDLE, mask: DAT_PZ_PARAM_MASK, param: *mut DAT_PZ_PARAM) {
-        let pz = handle::get::<Pz<T>>(pz)?;
-        query((mask.into(), DAT_PZ_FIELD_ALL.into(), 2), param, DAT_PZ_PARAM::zeroed(), |param| pz.query(param))
+        let fields = (mask.into(), DAT_PZ_FIELD_ALL.into(), 2);
+        handle::on::<Pz<T>, _>(pz, |pz| query(fields, param, DAT_PZ_PARAM::zeroed(), |param| pz.query(param)))
     }
 
     /// dat_pz_free.
     fn pz_free<T>(pz: DAT_PZ_HANDLE) {
-        pz::free(handle::get::<Pz<T>>(pz)?)
+        handle::free(pz, |pz: &Node<Pz<T>>| pz::free(pz))
     }
 
     /// dat_lmr_create. Of the out arguments only the handle is required, as with OFED.
@@ -50,10 +50,15 @@ slots! {
         registered_length: *mut DAT_VLEN,
         registered_address: *mut DAT_VADDR,
     ) {
-        let ia = handle::get::<Ia<T>>(ia)?;
+        handle::check::<Ia<T>>(ia)?;
+        let pz = handle::pin::<Pz<T>>(pz);
+        let of_region;
         let memory = match mem_type {
             DAT_MEM_TYPE_VIRTUAL => Memory::Virtual { addr: region.for_va, length },
-            DAT_MEM_TYPE_LMR => Memory::Lmr(handle::get::<Lmr<T>>(region.for_lmr_handle)?),
+            DAT_MEM_TYPE_LMR => {
+                of_region = handle::pin::<Lmr<T>>(region.for_lmr_handle)?;
+                Memory::Lmr(&of_region)
+            }
             DAT_MEM_TYPE_SHARED_VIRTUAL => {
                 let DAT_SHARED_MEMORY { virtual_address: addr, shared_memory_id } = region.for_shared_memory;
                 let cookie = *shared_memory_id.as_ref().ok_or(Error::arg(3))?;
@@ -61,12 +66,14 @@ slots! {
             }
             _ => return Err(Error::arg(2)),
         };
-        let pz = handle::get::<Pz<T>>(pz)?;
+        // What is wrong with the region is told of first.
+        let pz = pz?;
         let lmr = out(lmr, 8)?;
-        let made = lmr::create(ia, memory, pz, privileges, va_type)?;
-        lmr.write(made.handle());
         let mut param = DAT_LMR_PARAM::zeroed();
+        let ia = handle::pin(ia)?;
+        let made = handle::made(lmr::create(&ia, memory, &pz, privileges, va_type)?);
         made.query(&mut param);
+        lmr.write(made.handle());
         for (ptr, context) in [(lmr_context, param.lmr_context), (rmr_context, param.rmr_context)] {
             if let Some(out) = ptr.as_mut() {
                 *out = context;
@@ -84,29 +91,30 @@ slots! {
 
     /// dat_lmr_query.
     fn lmr_query<T>(lmr: DAT_LMR_HANDLE, mask: DAT_LMR_PARAM_MASK, param: *mut DAT_LMR_PARAM) {
-        let lmr = handle::get::<Lmr<T>>(lmr)?;
         let fields = (mask.into(), DAT_LMR_FIELD_ALL.into(), 2);
-        query(fields, param, DAT_LMR_PARAM::zeroed(), |param| lmr.query(param))
+        handle::on::<Lmr<T>, _>(lmr, |lmr| {
+            query(fields, param, DAT_LMR_PARAM::zeroed(), |param| lmr.query(param))
+        })
     }
 
     /// dat_lmr_free.
     fn lmr_free<T>(lmr: DAT_LMR_HANDLE) {
-        lmr::free(handle::get::<Lmr<T>>(lmr)?)
+        handle::free(lmr, |lmr: &Node<Lmr<T>>| lmr::free(lmr))
     }
 
     /// dat_rmr_create.
     fn rmr_create<T>(pz: DAT_PZ_HANDLE, rmr: *mut DAT_RMR_HANDLE) {
-        let pz = handle::get::<Pz<T>>(pz)?;
+        handle::check::<Pz<T>>(pz)?;
         let rmr = out(rmr, 2)?;
-        rmr.write(rmr::create(pz, DAT_RMR_SCOPE_PZ)?.handle());
+        rmr.write(handle::made(handle::on(pz, |pz: &Node<Pz<T>>| rmr::create(pz, DAT_RMR_SCOPE_PZ))?).handle());
         Ok(())
     }
 
     /// dat_rmr_create_for_ep.
     fn rmr_create_for_ep<T>(pz: DAT_PZ_HANDLE, rmr: *mut DAT_RMR_HANDLE) {
-        let pz = handle::get::<Pz<T>>(pz)?;
+        handle::check::<Pz<T>>(pz)?;
         let rmr = out(rmr, 2)?;
-        rmr.write(rmr::create(pz, DAT_RMR_SCOPE_EP)?.handle());
+        rmr.write(handle::made(handle::on(pz, |pz: &Node<Pz<T>>| rmr::create(pz, DAT_RMR_SCOPE_EP))?).handle());
         Ok(())
     }
 
@@ -122,57 +130,63 @@ slots! {
         flags: DAT_COMPLETION_FLAGS,
         context: *mut DAT_RMR_CONTEXT,
     ) {
-        handle::get::<Rmr<T>>(rmr)?;
+        let rmr = handle::pin::<Rmr<T>>(rmr)?;
         if triplet.is_null() {
             return Err(Error::arg(3));
         }
         let to = triplet.read_unaligned();
         let context = out(context, 9)?;
         let cookie = cookie.as_64;
-        let request = rmr::Request { lmr, to, privileges, va_type, cookie, flags };
+        handle::check::<Ep<T>>(ep)?;
+        let lmr = if to.segment_length == 0 { None } else { Some(handle::pin::<Lmr<T>>(lmr)?) };
+        let request = rmr::Request { to, privileges, va_type, cookie, flags };
         alone::<SAFE, _>(ep, || {
-            context.write(rmr::bind(rmr, handle::get::<Ep<T>>(ep)?, &request)?);
+            let ep = handle::get::<Ep<T>>(ep)?;
+            context.write(rmr::bind(&rmr, lmr.as_deref(), ep, &request)?);
             Ok(())
         })
     }
 
     /// dat_rmr_query.
     fn rmr_query<T>(rmr: DAT_RMR_HANDLE, mask: DAT_RMR_PARAM_MASK, param: *mut DAT_RMR_PARAM) {
-        let rmr = handle::get::<Rmr<T>>(rmr)?;
         let fields = (mask.into(), DAT_RMR_FIELD_ALL.into(), 2);
-        query(fields, param, DAT_RMR_PARAM::zeroed(), |param| rmr.query(param))
+        handle::on::<Rmr<T>, _>(rmr, |rmr| {
+            query(fields, param, DAT_RMR_PARAM::zeroed(), |param| rmr.query(param))
+        })
     }
 
     /// dat_rmr_free.
     fn rmr_free<T>(rmr: DAT_RMR_HANDLE) {
-        rmr::free(handle::get::<Rmr<T>>(rmr)?)
+        handle::free(rmr, |rmr: &Node<Rmr<T>>| rmr::free(rmr))
     }
 
     /// dat_lmr_sync_rdma_read.
     fn lmr_sync_rdma_read<T>(ia: DAT_IA_HANDLE, iov: *const DAT_LMR_TRIPLET, count: DAT_VLEN) {
-        lmr::sync(handle::get::<Ia<T>>(ia)?, &counted(iov, count)?)
+        lmr::sync(&*handle::pin::<Ia<T>>(ia)?, &counted(iov, count)?)
     }
 
     /// dat_lmr_sync_rdma_write.
     fn lmr_sync_rdma_write<T>(ia: DAT_IA_HANDLE, iov: *const DAT_LMR_TRIPLET, count: DAT_VLEN) {
-        lmr::sync(handle::get::<Ia<T>>(ia)?, &counted(iov, count)?)
+        lmr::sync(&*handle::pin::<Ia<T>>(ia)?, &counted(iov, count)?)
     }
 
     /// dat_srq_create.
     fn srq_create<T>(ia: DAT_IA_HANDLE, pz: DAT_PZ_HANDLE, attr: *mut DAT_SRQ_ATTR, srq: *mut DAT_SRQ_HANDLE) {
-        let ia = handle::get::<Ia<T>>(ia)?;
-        let pz = handle::get::<Pz<T>>(pz)?;
+        handle::check::<Ia<T>>(ia)?;
+        let pz = handle::pin::<Pz<T>>(pz)?;
         let attr = attr.as_ref().ok_or(Error::arg(3))?;
         let srq = out(srq, 4)?;
-        srq.write(srq::create(ia, pz, attr)?.handle());
+        let ia = handle::pin(ia)?;
+        srq.write(handle::made(srq::create(&ia, &pz, attr)?).handle());
         Ok(())
     }
 
     /// dat_srq_query.
     fn srq_query<T>(srq: DAT_SRQ_HANDLE, mask: DAT_SRQ_PARAM_MASK, param: *mut DAT_SRQ_PARAM) {
-        let srq = handle::get::<Srq<T>>(srq)?;
         let fields = (mask.into(), DAT_SRQ_FIELD_ALL.into(), 2);
-        query(fields, param, DAT_SRQ_PARAM::zeroed(), |param| srq.query(param))
+        handle::on::<Srq<T>, _>(srq, |srq| {
+            query(fields, param, DAT_SRQ_PARAM::zeroed(), |param| srq.query(param))
+        })
     }
 
     /// dat_srq_resize.
@@ -182,12 +196,12 @@ slots! {
 
     /// dat_srq_set_lw.
     fn srq_set_lw<T>(srq: DAT_SRQ_HANDLE, low_watermark: DAT_COUNT) {
-        handle::get::<Srq<T>>(srq)?.set_low_watermark(low_watermark)
+        handle::on::<Srq<T>, _>(srq, |srq| srq.set_low_watermark(low_watermark))
     }
 
     /// dat_srq_free.
     fn srq_free<T, SAFE>(srq: DAT_SRQ_HANDLE) {
-        alone::<SAFE, _>(srq, || srq::free(handle::get::<Srq<T>>(srq)?))
+        handle::free(srq, |srq: &Node<Srq<T>>| srq::free(srq))
     }
 }
 

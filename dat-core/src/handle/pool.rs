@@ -70,7 +70,7 @@ pub(super) fn pool() -> &'static Pool {
 unsafe extern "C" fn forget_all() {
     let Some(pool) = POOL.get().filter(|pool| pool.bytes != 0) else { return };
     for index in 0..pool.fresh.load(Ordering::Relaxed) {
-        pool.slot(index as u32).tag.store(0, Ordering::Relaxed);
+        pool.slot(index as u32).gate.forget();
     }
 }
 

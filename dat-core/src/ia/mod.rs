@@ -16,6 +16,7 @@ use dat_sys::*;
 use tracing::warn;
 
 pub use self::close::close;
+pub(crate) use self::close::{begin_close, end_close};
 use self::objects::Objects;
 pub use self::open::{AsyncEvd, enter, open};
 use self::query::Facts;
@@ -163,12 +164,12 @@ impl<T: Transport> Ia<T> {
         }
     }
 
-    /// Whether an abrupt close is under way: waiters give up with `DAT_ABORT`.
+    /// Whether it is being closed: waiters give up with `DAT_ABORT`, and no more objects are made.
     pub fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Announces an abrupt close.
+    /// Announces that it is being closed.
     pub fn set_closing(&self) {
         self.closing.store(true, Ordering::Release);
     }

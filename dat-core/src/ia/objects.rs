@@ -19,9 +19,9 @@ pub(super) struct Objects(Mutex<HashMap<DAT_HANDLE_TYPE, HashSet<usize>>>);
 
 impl<T: Transport> Ia<T> {
     /// Puts an object of the adapter behind a new handle, which `make` is told. `DAT_INSUFFICIENT_RESOURCES`: there are as
-    /// many of its kind as the adapter's attributes promise.
+    /// many of its kind as the adapter's attributes promise. `DAT_INVALID_HANDLE`: the adapter is being closed.
     pub fn add<O: Object>(&self, make: impl FnOnce(*mut c_void) -> Result<O>) -> Result<&'static Node<O>> {
-        handle::insert(self.table, |handle| {
+        handle::insert(self.table, self.thread_safe, |handle| {
             self.enlist::<O>(handle)?;
             make(handle).inspect_err(|_| self.strike(O::KIND, handle))
         })
@@ -56,6 +56,9 @@ impl<T: Transport> Ia<T> {
     }
 
     fn enlist<O: Object>(&self, handle: *mut c_void) -> Result<()> {
+        if self.is_closing() {
+            return Err(Error::handle(DAT_INVALID_HANDLE_IA));
+        }
         let (max, resource) = limit(self.transport.attrs(), O::KIND);
         let mut objects = self.objects.lock();
         objects.try_reserve(1).map_err(no_memory)?;

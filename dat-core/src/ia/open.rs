@@ -30,7 +30,7 @@ const ASYNC_DEPTH: DAT_COUNT = 4096;
 /// consumer's arguments were wrong.
 ///
 /// # Safety
-/// Nobody frees a given dispatcher meanwhile. The functions of `entry` are a registry's, and its table is
+/// Nobody frees a given dispatcher meanwhile, unless its adapter is thread-safe. The functions of `entry` are a registry's, and its table is
 /// valid as long as the adapter is open.
 pub unsafe fn open<P: Provider>(
     provider: &P,
@@ -56,11 +56,14 @@ pub unsafe fn enter<T: Transport>(
     async_evd: AsyncEvd,
 ) -> std::result::Result<&'static Node<Ia<T>>, OpenError> {
     let refuse = |code| OpenError::new(code, "");
-    let ia = handle::insert(entry.table, |_| Ok(Ia::new(transport, &entry))).map_err(refuse)?;
+    let ia = handle::insert(entry.table, entry.thread_safe, |_| Ok(Ia::new(transport, &entry)));
+    let ia = ia.map_err(refuse)?;
     // SAFETY: as the caller promised.
     unsafe { assign(ia, async_evd) }.map_err(|code| {
-        // SAFETY: nobody has seen the handle.
-        drop(unsafe { handle::remove(ia) });
+        drop(handle::made(ia));
+        // SAFETY: nobody has been told the handle, and who has guessed it is waited for.
+        let gone = unsafe { handle::free(ia.handle(), |ia: &Node<Ia<T>>| Ok(handle::remove(ia))) };
+        drop(gone);
         refuse(code)
     })?;
     // SAFETY: dat_ia_close takes it away before the adapter goes.
@@ -91,7 +94,7 @@ unsafe fn assign<T: Transport>(ia: &Node<Ia<T>>, async_evd: AsyncEvd) -> Result<
             let depth = if min_qlen > 0 { min_qlen.max(ASYNC_DEPTH.min(most)) } else { min_qlen };
             // A length that is no length is the second argument there and here.
             let evd = evd::create(ia, depth, None, DAT_EVD_ASYNC_FLAG)?;
-            ia.set_async_evd(Some(Ref::new(evd)));
+            ia.set_async_evd(Some(Ref::new(&handle::made(evd))));
             Ok(())
         }
         // SAFETY: as the caller promised.
@@ -114,7 +117,7 @@ impl AsyncEvd {
     /// Whether one that is given is one of an adapter of that name, made of this transport.
     ///
     /// # Safety
-    /// Nobody frees it meanwhile.
+    /// Nobody frees it meanwhile, unless its adapter is thread-safe.
     pub unsafe fn check<T: Transport>(self, name: &str) -> Result<()> {
         match self {
             // SAFETY: as the caller promised.

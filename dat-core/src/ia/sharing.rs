@@ -9,10 +9,11 @@ use dat_sys::*;
 use super::Ia;
 use crate::error::{Error, Result};
 use crate::evd::Evd;
-use crate::handle::{self, Node, Ref};
+use crate::handle::{self, Node, Pin, Ref};
 use crate::provider::Transport;
 
-/// A dispatcher and an adapter that reports to it but does not own it, by their handles.
+/// A dispatcher, by its handle, and an adapter that reports to it but does not own it, by the address of its `Node<Ia<T>>`. Both are made
+/// of the same transport.
 struct Share {
     evd: usize,
     ia: usize,
@@ -27,31 +28,35 @@ fn shares() -> MutexGuard<'static, Vec<Share>> {
 /// A dispatcher for asynchronous errors of an adapter of that name.
 ///
 /// # Safety
-/// As [`handle::get`].
-pub(super) unsafe fn check<'a, T: Transport>(evd: DAT_EVD_HANDLE, name: &str) -> Result<&'a Node<Evd<T>>> {
+/// As [`handle::pin`].
+pub(super) unsafe fn check<T: Transport>(evd: DAT_EVD_HANDLE, name: &str) -> Result<Pin<Evd<T>>> {
     let invalid = Error::handle(DAT_INVALID_HANDLE_EVD_ASYNC);
     // SAFETY: as the caller promised.
-    let evd = unsafe { handle::get::<Evd<T>>(evd) }.map_err(|_| invalid)?;
+    let evd = unsafe { handle::pin::<Evd<T>>(evd) }.map_err(|_| invalid)?;
     if evd.flags & DAT_EVD_ASYNC_FLAG != 0 && evd.ia.name == name { Ok(evd) } else { Err(invalid) }
 }
 
 /// From here on `ia` reports to `evd`.
 ///
 /// # Safety
-/// As [`handle::get`].
+/// As [`handle::pin`].
 pub(super) unsafe fn join<T: Transport>(ia: &Node<Ia<T>>, evd: DAT_EVD_HANDLE) -> Result<()> {
-    let mut shares = shares();
     // SAFETY: as the caller promised.
     let evd = unsafe { check::<T>(evd, &ia.name) }?;
-    shares.push(Share { evd: evd.handle() as usize, ia: ia.handle() as usize });
-    ia.set_async_evd(Some(Ref::new(evd)));
+    let mut shares = shares();
+    // Its adapter has told everyone who reports to its dispatchers, or is about to.
+    if evd.ia.is_closing() {
+        return Err(Error::handle(DAT_INVALID_HANDLE_EVD_ASYNC));
+    }
+    shares.push(Share { evd: evd.handle() as usize, ia: std::ptr::from_ref(ia).addr() });
+    ia.set_async_evd(Some(Ref::new(&evd)));
     Ok(())
 }
 
 /// `ia` reports to nobody any more.
 pub(super) fn leave<T: Transport>(ia: &Node<Ia<T>>) {
     let mut shares = shares();
-    shares.retain(|share| share.ia != ia.handle() as usize);
+    shares.retain(|share| share.ia != std::ptr::from_ref(ia).addr());
     ia.set_async_evd(None);
 }
 
@@ -62,10 +67,8 @@ pub(super) fn expel<T: Transport>(ia: &Node<Ia<T>>) {
     shares.retain(|share| {
         let ours = evds.contains(&(share.evd as DAT_EVD_HANDLE));
         if ours {
-            // SAFETY: an adapter leaves, under the lock held here, before it goes.
-            if let Ok(other) = unsafe { handle::get::<Ia<T>>(share.ia as DAT_IA_HANDLE) } {
-                other.set_async_evd(None);
-            }
+            // SAFETY: an adapter leaves, under the lock held here, before it goes; it is of the dispatcher's transport.
+            unsafe { &*(share.ia as *const Node<Ia<T>>) }.set_async_evd(None);
         }
         !ours
     });

@@ -38,9 +38,7 @@ struct Bind<T: Transport> {
 /// What dat_rmr_bind is asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// The region; not looked at where the length is 0.
-    pub lmr: DAT_LMR_HANDLE,
-    /// Which part of it; length 0 unbinds.
+    /// Which part of the region; length 0 unbinds.
     pub to: DAT_LMR_TRIPLET,
     /// What peers may do.
     pub privileges: DAT_MEM_PRIV_FLAGS,
@@ -85,23 +83,18 @@ pub unsafe fn free<T: Transport>(rmr: &Node<Rmr<T>>) -> Result<()> {
     Ok(())
 }
 
-/// dat_rmr_bind: answers the new context, which is valid when the bind has been carried out; 0 if it unbinds. Arguments are
-/// counted as in uDAPL 2.0, where the region is the second.
+/// dat_rmr_bind: answers the new context, which is valid when the bind has been carried out; 0 if it unbinds, for which there is no
+/// region. Arguments are counted as in uDAPL 2.0, where the region is the second.
 ///
 /// # Safety
 /// As of all posts to the endpoint (`ep::post`).
 pub unsafe fn bind<T: Transport>(
-    rmr: DAT_RMR_HANDLE,
+    rmr: &Node<Rmr<T>>,
+    lmr: Option<&Node<Lmr<T>>>,
     ep: &Node<Ep<T>>,
     request: &Request,
 ) -> Result<DAT_RMR_CONTEXT> {
     let control = ep.ia.control();
-    // SAFETY: under the control lock neither goes away.
-    let (rmr, lmr) = unsafe {
-        let rmr = handle::get::<Rmr<T>>(rmr)?;
-        let unbinds = request.to.segment_length == 0;
-        (rmr, if unbinds { None } else { Some(handle::get::<Lmr<T>>(request.lmr)?) })
-    };
     if lmr.is_some_and(|lmr| lmr.ia.handle() != rmr.ia.handle()) {
         return Err(Error::handle(DAT_INVALID_HANDLE_LMR));
     }

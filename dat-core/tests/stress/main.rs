@@ -4,6 +4,7 @@
 #[allow(dead_code)] // the other tests' part
 mod client;
 mod race;
+mod random;
 mod victims;
 
 #[test]

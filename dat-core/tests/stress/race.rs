@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use dat_sys::*;
 
 use crate::client::{self, Side, Table, cookie, dat};
+use crate::random::Random;
 use crate::victims;
 
 /// Events of each kind and side, before and after somebody disconnects.
@@ -77,18 +78,7 @@ impl Footprint {
     }
 }
 
-/// splitmix64.
-pub(crate) struct Random(pub(crate) u64);
-
 impl Random {
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % limit
-    }
-
     fn pause(&mut self) {
         (0..self.below(4)).for_each(|_| thread::yield_now());
     }

@@ -8,7 +8,7 @@ use dat_core::Error;
 use dat_sys::*;
 
 use crate::client::{Side, cookie, dat};
-use crate::race::Random;
+use crate::random::Random;
 
 const VICTIMS: usize = 10;
 const CALLS: usize = 12;

@@ -47,13 +47,9 @@ pub(super) fn renumber(status: DAT_RETURN, argument: impl FnOnce(u32) -> u32) ->
 }
 
 /// The status of a call that 2.0 has no words for, so that it is refused here; a bad handle comes first, as ever.
-///
-/// # Safety
-/// As [`handle::get`].
 #[cold]
-pub(super) unsafe fn refuse<O: Object>(handle: *mut c_void, error: Error) -> DAT_RETURN {
-    // SAFETY: as the caller promised.
-    code(unsafe { handle::get::<O>(handle) }.and(Err(error)))
+pub(super) fn refuse<O: Object>(handle: *mut c_void, error: Error) -> DAT_RETURN {
+    code(handle::check::<O>(handle).and(Err(error)))
 }
 
 /// Has a record of 2.0 filled in, and gives it to the consumer as `convert` makes it, if anything is `asked` for.

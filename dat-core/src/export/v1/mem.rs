@@ -81,12 +81,15 @@ functions! {
         let Some(Ok(triplet)) = triplet else {
             return refuse::<Rmr<T>>(rmr, Error::arg(TRIPLET));
         };
-        let lmr = match handle::get::<Rmr<T>>(rmr) {
-            Ok(node) if triplet.segment_length > 0 => match find(node, triplet.lmr_context) {
-                Some(lmr) => lmr,
-                None => return refuse::<Rmr<T>>(rmr, Error::arg(TRIPLET)),
-            },
-            _ => DAT_HANDLE_NULL,
+        let named = handle::on::<Rmr<T>, _>(rmr, |rmr| match triplet.segment_length {
+            0 => Ok(DAT_HANDLE_NULL),
+            _ => find(rmr, triplet.lmr_context).ok_or(Error::arg(TRIPLET)),
+        });
+        let lmr = match named {
+            Ok(lmr) => lmr,
+            Err(error) if error == Error::arg(TRIPLET) => return refuse::<Rmr<T>>(rmr, error),
+            // The function of 2.0 says so.
+            Err(_) => DAT_HANDLE_NULL,
         };
         let status = mem::rmr_bind::<T, SAFE>(
             rmr, lmr, &triplet, privileges, DAT_VA_TYPE_VA, ep, cookie, flags, context,

@@ -111,7 +111,7 @@ unsafe fn with_segments<O: Object>(
     let count = match usize::try_from(count) {
         Ok(count @ 1..=MAX_SEGMENTS) if !iov.is_null() => count,
         // SAFETY: as the caller promised.
-        Ok(count) if count > MAX_SEGMENTS => return unsafe { refuse::<O>(handle, Error::arg(2)) },
+        Ok(count) if count > MAX_SEGMENTS => return refuse::<O>(handle, Error::arg(2)),
         _ => return post(iov.cast()),
     };
     let mut segments = [const { MaybeUninit::<DAT_LMR_TRIPLET>::uninit() }; MAX_SEGMENTS];
@@ -121,7 +121,7 @@ unsafe fn with_segments<O: Object>(
             Ok(converted) => segment.write(converted),
             // No adapter has messages of that size.
             // SAFETY: as the caller promised.
-            Err(TooLarge) => return unsafe { refuse::<O>(handle, Error::of(DAT_LENGTH_ERROR)) },
+            Err(TooLarge) => return refuse::<O>(handle, Error::of(DAT_LENGTH_ERROR)),
         };
     }
     post(segments.as_mut_ptr().cast())

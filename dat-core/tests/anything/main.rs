@@ -1,0 +1,16 @@
+//! Any calls of any threads in any order on thread-safe adapters, over the loopback transport. A program of its own, since it counts
+//! the handles that are left.
+
+mod calls;
+#[path = "../table/client.rs"]
+#[allow(dead_code)] // the other tests' part
+mod client;
+#[path = "../stress/random.rs"]
+mod random;
+mod world;
+
+#[test]
+fn any_calls_of_any_threads_in_any_order_answer() {
+    let (table, name) = client::loopback(true);
+    world::run(10_000_000, 1_000_000, 8, table, &name);
+}

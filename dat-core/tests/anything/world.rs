@@ -1,0 +1,272 @@
+//! Any calls of any threads in any order, frees included, on thread-safe adapters: every function of the table, on handles that other
+//! threads free meanwhile, on stale ones and on those of other kinds. Each call answers with a status, and the process stays up.
+//!
+//! `OPENDAT_CALLS` sets the number of calls, `OPENDAT_SEED` the first number of the random sequence.
+
+use std::ffi::CString;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use dat_core::Error;
+use dat_core::addr::SockAddr;
+use dat_sys::*;
+
+use crate::calls::CALLS;
+use crate::client::{Table, dat};
+use crate::random::Random;
+
+const THREADS: u64 = 8;
+/// Adapters; most calls stay with the objects of one.
+const GROUPS: usize = 2;
+/// Objects of a kind and an adapter that the threads know at a time.
+const PLACES: usize = 3;
+/// Octets that everybody registers, and that nobody else uses.
+pub(crate) const MEMORY: usize = 8192;
+/// Without one call in this time, all hang.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What a handle may stand for, in the order of their creation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Ia,
+    Cno,
+    Evd,
+    Pz,
+    Lmr,
+    Rmr,
+    Srq,
+    Ep,
+    Psp,
+    Rsp,
+    Csp,
+    Cr,
+}
+
+const KINDS: [Kind; 12] = [
+    Kind::Ia,
+    Kind::Cno,
+    Kind::Evd,
+    Kind::Pz,
+    Kind::Lmr,
+    Kind::Rmr,
+    Kind::Srq,
+    Kind::Ep,
+    Kind::Psp,
+    Kind::Rsp,
+    Kind::Csp,
+    Kind::Cr,
+];
+
+/// What all threads share.
+pub(crate) struct World {
+    pub(crate) table: Table,
+    pub(crate) name: CString,
+    pub(crate) address: SockAddr,
+    pub(crate) memory: *mut u8,
+    /// Octets of one transfer.
+    pub(crate) octets: u32,
+    handles: [[[AtomicUsize; PLACES]; GROUPS]; KINDS.len()],
+    pub(crate) qualifier: AtomicU64,
+    pub(crate) lmr_context: AtomicU32,
+    pub(crate) rmr_context: AtomicU32,
+    calls: AtomicU64,
+    /// Of each function: how often it succeeded, and how often it met an invalid handle.
+    answers: [[AtomicU64; 2]; CALLS.len()],
+}
+
+// SAFETY: handles of a thread-safe adapter may be used from any thread; nobody follows `memory`.
+unsafe impl Send for World {}
+// SAFETY: as above.
+unsafe impl Sync for World {}
+
+/// One thread.
+pub(crate) struct Caller<'a> {
+    pub(crate) world: &'a World,
+    random: Random,
+    /// The adapter whose objects the present call is about.
+    group: usize,
+}
+
+/// Makes so many calls over a provider whose table this is, or fewer in a short run; `octets`: of one transfer.
+pub(crate) fn run(calls: u64, short: u64, octets: u32, table: Table, name: &str) {
+    let calls = if std::env::var_os("OPENDAT_SHORT").is_some() { short } else { calls };
+    let number = |variable| std::env::var(variable).ok().map(|text| text.parse().expect("a number"));
+    let calls = number("OPENDAT_CALLS").unwrap_or(calls);
+    let seed = number("OPENDAT_SEED").unwrap_or(1);
+    println!("{calls} calls, seed {seed}");
+    let world = World {
+        table,
+        name: CString::new(name).expect("a name"),
+        address: SockAddr::from(std::net::SocketAddr::from(([127, 0, 0, 1], 0))),
+        memory: Box::leak(vec![0; MEMORY].into_boxed_slice()).as_mut_ptr(),
+        octets,
+        handles: Default::default(),
+        qualifier: AtomicU64::new(1),
+        lmr_context: AtomicU32::new(0),
+        rmr_context: AtomicU32::new(0),
+        calls: AtomicU64::new(0),
+        answers: [const { [const { AtomicU64::new(0) }; 2] }; CALLS.len()],
+    };
+    let (done, ended) = channel::<()>();
+    thread::scope(|s| {
+        let world = &world;
+        s.spawn(move || world.watch(&ended));
+        for index in 0..THREADS {
+            let done = done.clone();
+            let mut caller = Caller { world, random: Random(seed * 1000 + index), group: 0 };
+            s.spawn(move || {
+                (0..calls / THREADS).for_each(|_| caller.step());
+                drop(done);
+            });
+        }
+        drop(done);
+    });
+    let mut last = Caller { world: &world, random: Random(seed), group: 0 };
+    for group in 0..GROUPS {
+        last.free(Kind::Ia, world.handles[Kind::Ia as usize][group][0].load(Ordering::SeqCst));
+    }
+    assert_eq!(dat_core::handle::count(), 0, "handles are left");
+    world.judge();
+}
+
+impl World {
+    /// Ends the process if nobody makes calls any more.
+    fn watch(&self, ended: &std::sync::mpsc::Receiver<()>) {
+        let mut before = u64::MAX;
+        while ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            let now = self.calls.load(Ordering::Relaxed);
+            if now == before {
+                eprintln!("no call has ended in {PATIENCE:?}, after {now}");
+                std::process::abort();
+            }
+            before = now;
+        }
+    }
+
+    /// Every function was seen to work, and, but for those without a handle, to meet stale handles.
+    fn judge(&self) {
+        let mut missing = Vec::new();
+        for ((name, _), [good, stale]) in CALLS.iter().zip(&self.answers) {
+            let (good, stale) = (good.load(Ordering::Relaxed), stale.load(Ordering::Relaxed));
+            println!("{name}: {good} successes, {stale} invalid handles");
+            if good == 0 {
+                missing.push(name);
+            }
+        }
+        assert!(missing.is_empty(), "never with success: {missing:?}");
+    }
+}
+
+impl Caller<'_> {
+    /// One call of a random function.
+    fn step(&mut self) {
+        let which = self.choose();
+        self.group = self.below(GROUPS);
+        let answer = CALLS[which].1(self);
+        self.world.calls.fetch_add(1, Ordering::Relaxed);
+        let [good, stale] = &self.world.answers[which];
+        match answer {
+            Ok(()) => good.fetch_add(1, Ordering::Relaxed),
+            Err(error) if error.kind() == DAT_INVALID_HANDLE => stale.fetch_add(1, Ordering::Relaxed),
+            Err(error) => {
+                // A panic that ended at the C boundary.
+                assert_ne!(error.kind(), DAT_INTERNAL_ERROR, "{}", CALLS[which].0);
+                0
+            }
+        };
+    }
+
+    /// A function. Those that end something are chosen less often than those that begin something, so that there is something to use.
+    fn choose(&mut self) -> usize {
+        const ENDS: [&str; 6] = ["_free", "_close", "_reject", "_handoff", "_disconnect", "_reset"];
+        const BEGINS: [&str; 5] = ["_create", "_accept", "_connect", "_dequeue", "_post_recv"];
+        loop {
+            let which = self.below(CALLS.len());
+            let (name, _) = CALLS[which];
+            let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+            let often = if has(&ENDS) {
+                1
+            } else if has(&BEGINS) {
+                16
+            } else {
+                8
+            };
+            if self.below(16) < often {
+                return which;
+            }
+        }
+    }
+
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        self.random.below(limit as u64) as usize
+    }
+
+    /// True once in so many times.
+    pub(crate) fn rarely(&mut self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+
+    /// A handle of this kind, mostly.
+    pub(crate) fn pick(&mut self, kind: Kind) -> *mut std::ffi::c_void {
+        let (kind, group) = match self.below(64) {
+            0 => return null_mut(),
+            1 => (KINDS[self.below(KINDS.len())], self.group),
+            2..=4 => (kind, self.below(GROUPS)),
+            _ => (kind, self.group),
+        };
+        let place = self.place(kind);
+        self.world.handles[kind as usize][group][place].load(Ordering::Relaxed) as *mut _
+    }
+
+    /// One adapter for each group, of whose objects most calls are.
+    fn place(&mut self, kind: Kind) -> usize {
+        if kind == Kind::Ia { 0 } else { self.below(PLACES) }
+    }
+
+    /// Lets everybody know a new handle, in the place of another one, which is freed although others may use it.
+    pub(crate) fn keep(
+        &mut self,
+        kind: Kind,
+        handle: *mut std::ffi::c_void,
+        made: Result<(), Error>,
+    ) -> Result<(), Error> {
+        if made.is_ok() {
+            let place = self.place(kind);
+            let places = &self.world.handles[kind as usize][self.group];
+            let before = places[place].swap(handle as usize, Ordering::Relaxed);
+            self.free(kind, before);
+        }
+        made
+    }
+
+    /// Frees an object, whoever uses it.
+    fn free(&mut self, kind: Kind, handle: usize) {
+        let (table, handle) = (self.world.table, handle as *mut _);
+        let _ = match kind {
+            Kind::Ia => dat!(table, ia_close_func(handle, DAT_CLOSE_ABRUPT_FLAG)),
+            Kind::Cno => dat!(table, cno_free_func(handle)),
+            Kind::Evd => dat!(table, evd_free_func(handle)),
+            Kind::Pz => dat!(table, pz_free_func(handle)),
+            Kind::Lmr => dat!(table, lmr_free_func(handle)),
+            Kind::Rmr => dat!(table, rmr_free_func(handle)),
+            Kind::Srq => dat!(table, srq_free_func(handle)),
+            Kind::Ep => dat!(table, ep_free_func(handle)),
+            Kind::Psp => dat!(table, psp_free_func(handle)),
+            Kind::Rsp => dat!(table, rsp_free_func(handle)),
+            Kind::Csp => dat!(table, csp_free_func(handle)),
+            Kind::Cr => dat!(table, cr_reject_func(handle, 0, null_mut())),
+        };
+    }
+
+    /// What an event tells of new handles.
+    pub(crate) fn hear(&mut self, event: &DAT_EVENT) {
+        if event.event_number == DAT_CONNECTION_REQUEST_EVENT {
+            // SAFETY: the number says which member.
+            let request = unsafe { event.event_data.cr_arrival_event_data }.cr_handle;
+            let _ = self.keep(Kind::Cr, request, Ok(()));
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! dat-core's program of any calls of any threads in any order, over RoCEv2.
+
+#[path = "../../dat-core/tests/anything/calls.rs"]
+mod calls;
+#[path = "../../dat-core/tests/table/client.rs"]
+#[allow(dead_code)] // the other tests' part
+mod client;
+#[path = "../../dat-core/tests/stress/random.rs"]
+mod random;
+#[path = "../../dat-core/tests/anything/world.rs"]
+mod world;
+
+#[test]
+fn any_calls_of_any_threads_in_any_order_answer() {
+    let table = client::register::<provider_softroce::SoftRoce>("anything", "127.0.0.1 engine=user", true);
+    world::run(1_000_000, 200_000, 8, table, "anything");
+}
