@@ -351,7 +351,7 @@ fn no_way(error: PortError) -> NoWay {
     let why = error.to_string();
     match error {
         PortError::Full(_) | PortError::Descriptors(..) | PortError::NoLocalPort(_) => NoWay::Exhausted(why),
-        PortError::Taken(_) | PortError::Silent(_) | PortError::System(..) => NoWay::Lasting(why),
+        _ => NoWay::Lasting(why),
     }
 }
 
