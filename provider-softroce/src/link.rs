@@ -456,7 +456,7 @@ impl Link {
     pub(crate) fn receive(&mut self, tools: &mut Tools<'_>, from: SocketAddr, packet: &Packet<'_>) {
         if let Phase::Up(up) = &mut self.phase
             && (up.peer.is_new() || !up.announced)
-            && up.rc.expects(packet)
+            && up.rc.proves_peer(packet)
         {
             up.peer.comes_from(tools.station.address(), from);
             // The consumer hears of the connection before it hears of a message: the RTU may be lost, or have

@@ -298,7 +298,7 @@ impl Rc {
     /// At [`deadline`](Self::deadline): adds the question of [`challenge`](Self::challenge), if it is to be
     /// asked again.
     pub fn ask_again(&mut self, now: Instant, burst: &mut Burst) {
-        if self.failure.is_none() && self.requester.ask(&self.path, now, burst) {
+        if self.failure.is_none() && self.requester.send_challenge(&self.path, now, burst) {
             self.stats.tx_packets += 1;
         }
     }
@@ -314,9 +314,10 @@ impl Rc {
         self.requester.peer_lives(now);
     }
 
-    /// Whether a packet is the next one of the peer's requests, or the answer to one in flight. Who has not seen the
-    /// connection's packets has to guess its number.
-    pub fn expects(&self, packet: &Packet<'_>) -> bool {
+    /// Whether a packet shows by its number that it is the peer's: the next one of its requests, the answer to one in
+    /// flight, or that to [`challenge`](Self::challenge) as adapters give it. Who has not seen the connection's packets
+    /// has to guess the number.
+    pub fn proves_peer(&self, packet: &Packet<'_>) -> bool {
         let (opcode, psn) = (packet.bth.opcode, packet.bth.psn);
         match opcode.is_response() {
             true => self.requester.is_awaited(psn) || self.requester.answers_challenge(psn),

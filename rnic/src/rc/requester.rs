@@ -52,6 +52,8 @@ pub(super) struct Requester {
     loss: Option<Loss>,
     leave: Leave,
     pub(super) challenge: Option<Challenge>,
+    /// When the last one was answered.
+    pub(super) answered_at: Option<Instant>,
 }
 
 /// Whether the peer takes its leave.
@@ -130,6 +132,7 @@ impl Requester {
             loss: None,
             leave: Leave::No,
             challenge: None,
+            answered_at: None,
         }
     }
 
@@ -238,7 +241,6 @@ impl Requester {
         }
         while self.awaited.pop_front_if(|end| !end.is_after(self.oldest.psn)).is_some() {}
         (self.rnr_wait, self.rnr_left, self.loss) = (None, self.rnr_retries, None);
-        self.challenge = None;
         self.window.acknowledged(packets, self.oldest.psn);
         self.clocks.acknowledged(self.oldest.psn, self.oldest.psn == self.fresh, now);
     }
@@ -292,6 +294,7 @@ impl Requester {
             return;
         }
         self.leave = Leave::Takes;
+        self.challenge = None;
         self.clocks.part(now);
         if !self.is_wound_up(work, mtu) {
             stats.probes += 1;
