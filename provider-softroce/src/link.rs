@@ -446,6 +446,9 @@ impl Link {
     fn challenge(&mut self, tools: &mut Tools<'_>) {
         if let Phase::Up(up) = &mut self.phase {
             up.rc.challenge(tools.now, &mut tools.kit.burst);
+            if up.rc.is_last_try() {
+                tools.station.probe_host(up.peer.address, tools.now);
+            }
             tools.station.send(&up.peer, &mut tools.kit.burst, tools.now);
             tools.kit.wheel.set(self.index, up.rc.deadline());
         }
@@ -609,13 +612,16 @@ impl Link {
         match up.rc.expire(tools.now) {
             Ok(()) => {
                 let after = up.rc.stats();
-                if after.probes + after.timeouts > before.probes + before.timeouts {
-                    tools.station.ask(up.peer.address, up.conn.id, up.peer_qpn);
+                let timed_out =
+                    up.rc.ask_again(tools.now, &mut tools.kit.burst) || after.timeouts > before.timeouts;
+                let is_silent = timed_out || after.probes > before.probes;
+                if is_silent {
+                    tools.station.probe_port(up.peer.address, up.conn.id, up.peer_qpn);
                 }
-                if after.timeouts > before.timeouts {
-                    tools.station.ask_host(up.peer.address, tools.now);
+                // Before the last timeout: what is heard of the host later comes too late.
+                if timed_out || is_silent && up.rc.is_last_try() {
+                    tools.station.probe_host(up.peer.address, tools.now);
                 }
-                up.rc.ask_again(tools.now, &mut tools.kit.burst);
                 tools.station.send(&up.peer, &mut tools.kit.burst, tools.now);
                 self.transmit(tools);
             }

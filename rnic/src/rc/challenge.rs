@@ -23,11 +23,18 @@ pub(super) struct Challenge {
     due: Instant,
     every: Duration,
     left: u8,
+    /// When it was first asked.
+    since: Instant,
 }
 
 impl Challenge {
     pub(super) fn due(&self) -> Instant {
         self.due
+    }
+
+    /// For how long it has not been answered.
+    pub(super) fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.since)
     }
 
     /// Whether the last question has had its time.
@@ -49,10 +56,11 @@ impl Requester {
         if self.answered_at.is_some_and(|at| now < at + every) {
             return;
         }
-        self.challenge.get_or_insert(Challenge { due: now, every, left: retries.saturating_add(1) });
+        let left = retries.saturating_add(1);
+        self.challenge.get_or_insert(Challenge { due: now, every, left, since: now });
     }
 
-    /// Adds the question, if it is time. False: it is not.
+    /// Adds the question, if it is time; whether it did.
     pub(super) fn send_challenge(&mut self, path: &Path, now: Instant, burst: &mut Burst) -> bool {
         let psn = self.last_taken();
         let Some(challenge) = self.challenge.as_mut().filter(|of| of.left > 0 && now >= of.due) else {

@@ -296,16 +296,22 @@ impl Rc {
     }
 
     /// At [`deadline`](Self::deadline): adds the question of [`challenge`](Self::challenge), if it is to be
-    /// asked again.
-    pub fn ask_again(&mut self, now: Instant, burst: &mut Burst) {
-        if self.failure.is_none() && self.requester.send_challenge(&self.path, now, burst) {
-            self.stats.tx_packets += 1;
-        }
+    /// asked again; whether it was.
+    pub fn ask_again(&mut self, now: Instant, burst: &mut Burst) -> bool {
+        let asks = self.failure.is_none() && self.requester.send_challenge(&self.path, now, burst);
+        self.stats.tx_packets += u64::from(asks);
+        asks
     }
 
-    /// For how long nothing new has been acknowledged, if something is in flight.
+    /// For how long nothing new has been acknowledged, if something is in flight; else for how long a
+    /// [question](Self::challenge) has not been answered, if there is one.
     pub fn quiet_for(&self, now: Instant) -> Option<Duration> {
-        self.requester.clocks.quiet_for(now)
+        self.requester.quiet_for(now)
+    }
+
+    /// Whether the next ACK timeout ends the connection if nothing is heard until then.
+    pub fn is_last_try(&self) -> bool {
+        self.requester.clocks.is_last_try()
     }
 
     /// The peer does not answer, but is known to live: it is stopped, or the network is down for a while. For

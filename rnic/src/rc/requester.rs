@@ -8,7 +8,7 @@
 //! these are separate READs.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use wire::rocev2::{PathMtu, Psn};
 
@@ -315,6 +315,11 @@ impl Requester {
             Leave::Takes => self.rnr_wait.is_some() || !work.request(self.oldest.at).is_some_and(all_sent),
             Leave::Taken => true,
         }
+    }
+
+    /// For how long the peer has not answered to what is in flight or, if nothing is, to what it was asked.
+    pub(super) fn quiet_for(&self, now: Instant) -> Option<Duration> {
+        self.clocks.quiet_for(now).or_else(|| Some(self.challenge.as_ref()?.age(now)))
     }
 
     /// The peer does not answer, but is known to live.

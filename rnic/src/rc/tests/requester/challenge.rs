@@ -185,3 +185,31 @@ fn a_peer_that_leaves_is_not_asked() {
     assert_eq!(bench.over(), [(1, WcStatus::Flushed)]);
     assert_eq!(bench.side.rc.deadline(), None);
 }
+
+/// A peer that is known to live is asked on and on, also where nothing else is under way.
+#[test]
+fn a_peer_that_lives_is_asked_again() {
+    let mut bench = Bench::with(|cfg| cfg.retries = 1);
+    assert_eq!(bench.side.rc.quiet_for(bench.now), None);
+    let question = bench.challenge();
+    let start = bench.now;
+    for n in 1..20 {
+        bench.now += TIMEOUT;
+        assert_eq!(bench.side.rc.quiet_for(bench.now), Some(n * TIMEOUT));
+        bench.side.rc.peer_lives(bench.now);
+        bench.side.rc.expire(bench.now).unwrap();
+        assert!(bench.side.rc.ask_again(bench.now, &mut bench.side.burst));
+        assert_eq!(words(&bench.side.sent()), question);
+        assert!(!bench.side.rc.ask_again(bench.now, &mut bench.side.burst));
+    }
+    assert_eq!(bench.ask_again(), Err(Failure::Stale));
+    assert_eq!(bench.now - start, 20 * TIMEOUT);
+
+    // Of what is in flight the time counts since that was sent.
+    let mut bench = Bench::new();
+    bench.challenge();
+    bench.now += TIMEOUT / 2;
+    bench.side.post(send(1, &[]));
+    bench.sent();
+    assert_eq!(bench.side.rc.quiet_for(bench.now + TIMEOUT), Some(TIMEOUT));
+}
