@@ -453,6 +453,9 @@ impl Link {
     fn challenge(&mut self, tools: &mut Tools<'_>) {
         if let Phase::Up(up) = &mut self.phase {
             up.rc.challenge(tools.now, &mut tools.kit.burst);
+            if up.rc.is_last_try() {
+                tools.station.probe_host(up.peer.address, tools.now);
+            }
             tools.station.send(&up.peer, &mut tools.kit.burst, tools.now);
             tools.kit.wheel.set(self.index, up.rc.deadline());
         }
@@ -463,7 +466,7 @@ impl Link {
     pub(crate) fn receive(&mut self, tools: &mut Tools<'_>, from: SocketAddr, packet: &Packet<'_>) {
         if let Phase::Up(up) = &mut self.phase
             && (up.peer.is_new() || !up.announced)
-            && up.rc.expects(packet)
+            && up.rc.proves_peer(packet)
         {
             up.peer.comes_from(tools.station.address(), from);
             // The consumer hears of the connection before it hears of a message: the RTU may be lost, or have
@@ -616,13 +619,16 @@ impl Link {
         match up.rc.expire(tools.now) {
             Ok(()) => {
                 let after = up.rc.stats();
-                if after.probes + after.timeouts > before.probes + before.timeouts {
-                    tools.station.ask(up.peer.address, up.conn.id, up.peer_qpn);
+                let timed_out =
+                    up.rc.ask_again(tools.now, &mut tools.kit.burst) || after.timeouts > before.timeouts;
+                let is_silent = timed_out || after.probes > before.probes;
+                if is_silent {
+                    tools.station.probe_port(up.peer.address, up.conn.id, up.peer_qpn);
                 }
-                if after.timeouts > before.timeouts {
-                    tools.station.ask_host(up.peer.address, tools.now);
+                // Before the last timeout: what is heard of the host later comes too late.
+                if timed_out || is_silent && up.rc.is_last_try() {
+                    tools.station.probe_host(up.peer.address, tools.now);
                 }
-                up.rc.ask_again(tools.now, &mut tools.kit.burst);
                 tools.station.send(&up.peer, &mut tools.kit.burst, tools.now);
                 self.transmit(tools);
             }

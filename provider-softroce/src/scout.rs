@@ -60,7 +60,7 @@ impl Scout {
     }
 
     /// Asks a peer's host, for a connection, and because of what was sent to this queue pair.
-    pub(crate) fn ask(&self, host: SocketAddr, id: ConnId, qpn: u32) {
+    pub(crate) fn probe_port(&self, host: SocketAddr, id: ConnId, qpn: u32) {
         let Some(icrc) = Icrc::new(self.address, host) else { return };
         // A DREP where there was no DREQ, for no connection of the host's: it comes to the door there, and
         // all look there.
@@ -75,7 +75,7 @@ impl Scout {
     }
 
     /// Asks a peer's host whether it lives.
-    pub(crate) fn ask_host(&self, host: SocketAddr) {
+    pub(crate) fn probe_host(&self, host: SocketAddr) {
         let mut port = host;
         port.set_port(DISCARD);
         self.socket.send(port, &[], 1);
@@ -121,7 +121,7 @@ mod tests {
             let [there, nobody] = [&taken, &free].map(|socket| socket.local_addr().expect("bound"));
             drop(free);
             let (scout, mut unread) = (Scout::new(there).expect("a port"), RxBatch::new());
-            scout.ask(there, ConnId(0x0102_0304), 9);
+            scout.probe_port(there, ConnId(0x0102_0304), 9);
             assert!(scout.answers(&mut unread).is_empty());
             assert!(taken.receive(&mut unread, &mut Habits::default()));
             let (at, asks) = (scout.address, unread.get(0).expect("a datagram"));
@@ -132,12 +132,12 @@ mod tests {
             let drep = Drep { local_id: 0x0102_0304, remote_id: 0, private: &[0; Drep::MAX_PRIVATE] };
             assert_eq!((asks.from, message), (at, Message::Drep(drep)));
             let ids = [5, 7].map(ConnId);
-            ids.into_iter().for_each(|id| scout.ask(nobody, id, 9));
+            ids.into_iter().for_each(|id| scout.probe_port(nobody, id, 9));
             let refused = ids.map(|id| Answer::Refused(Refusal { host: nobody.ip(), id, qpn: 9 }));
             assert_eq!(scout.answers(&mut unread), refused);
             assert!(scout.answers(&mut unread).is_empty());
             // Where somebody has the port of the discard service, nothing comes.
-            scout.ask_host(nobody);
+            scout.probe_host(nobody);
             let answers = scout.answers(&mut unread);
             assert!(answers.iter().all(|&answer| answer == Answer::Lives(nobody.ip())), "{answers:?}");
         }

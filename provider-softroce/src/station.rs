@@ -146,16 +146,16 @@ impl Station {
             }
             let said = Mad::parse(&message.mad).map(|mad| mad.message);
             if let Ok(Message::Req(Req { local_id, .. }) | Message::Dreq(Dreq { local_id, .. })) = said {
-                self.ask(peer.address, ConnId(local_id), GSI);
+                self.probe_port(peer.address, ConnId(local_id), GSI);
             }
         }
     }
 
     /// Asks a host whether nobody there has the port, for a connection with this queue pair.
-    pub(crate) fn ask(&self, host: SocketAddr, id: ConnId, qpn: u32) {
+    pub(crate) fn probe_port(&self, host: SocketAddr, id: ConnId, qpn: u32) {
         // This address is ours.
         if let Some(scout) = self.scout.as_ref().filter(|_| host != self.address()) {
-            scout.ask(host, id, qpn);
+            scout.probe_port(host, id, qpn);
         }
     }
 
@@ -171,9 +171,9 @@ impl Station {
     }
 
     /// Asks whether a peer's host lives, whoever has the port there.
-    pub(crate) fn ask_host(&mut self, host: SocketAddr, now: Instant) {
+    pub(crate) fn probe_host(&mut self, host: SocketAddr, now: Instant) {
         if let Some(scout) = self.scout.as_ref().filter(|_| self.hosts.may_ask(host.ip(), now)) {
-            scout.ask_host(host);
+            scout.probe_host(host);
         }
     }
 

@@ -439,6 +439,55 @@ fn a_peer_that_is_stopped_is_waited_for() {
     end.log.assert_silent();
 }
 
+/// The same without any retries: the host is asked before the one timeout is over.
+#[test]
+fn a_peer_that_is_stopped_is_waited_for_without_retries() {
+    let _alone = alone();
+    let ours = open(&format!("{OURS} engine=user retries=0"));
+    let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
+    let (end, call) = connected(&rig, &peer);
+    end.send(1, &[end.mem.segment(0, 8)]);
+    // More than in one timeout, where the time between two is twice that before.
+    for _ in 0..14 {
+        assert_eq!(rig.until("the message again", || peer.hear()), Heard::Request(OUR_PSN));
+    }
+    end.log.assert_silent();
+    peer.say_ack(&call, OUR_PSN);
+    assert_eq!(outcomes(&rig.completions(&end.requests, 1)), [(1, WcStatus::Success)]);
+    end.log.assert_silent();
+}
+
+/// The same of a peer that is asked because of a forged REQ, while nothing else is under way.
+#[test]
+fn a_peer_that_is_stopped_is_asked_on_and_on() {
+    let _alone = alone();
+    for retries in [1, 0] {
+        let ours = open(&format!("{OURS} engine=user retries={retries}"));
+        let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
+        let (end, call) = connected_with(&rig, &peer, retries);
+        let service = Service::new(rig.a, 1);
+        say_req(&Peer::elsewhere(), PEER_ID + 0x80, PEER_QPN + retries, service.port(rig.a) as u16);
+        for _ in 0..4 {
+            rig.until("the question", || match peer.hear()? {
+                Heard::Request(psn) if psn == OUR_PSN.previous() => Some(()),
+                Heard::Rej(Reason::STALE_CONNECTION) => None,
+                other => panic!("{other:?}"),
+            });
+        }
+        end.log.assert_silent();
+        peer.say_ack(&call, OUR_PSN.previous());
+        end.send(1, &[end.mem.segment(0, 8)]);
+        rig.until("the message", || match peer.hear()? {
+            Heard::Request(psn) if psn == OUR_PSN.previous() => None,
+            Heard::Request(OUR_PSN) => Some(()),
+            other => panic!("{other:?}"),
+        });
+        peer.say_ack(&call, OUR_PSN);
+        assert_eq!(outcomes(&rig.completions(&end.requests, 1)), [(1, WcStatus::Success)]);
+        end.log.assert_silent();
+    }
+}
+
 /// Its host says that nobody has the port, for a moment, as a firewall does that is being changed. Where this
 /// machine is so busy that the moment is longer than a second and a half, the connection ends.
 #[test]

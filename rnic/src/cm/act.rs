@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use wire::cm::{Mad, Message, Reason, Rej};
 use wire::rocev2::PathMtu;
 
+use super::conn::MAX_WAIT;
 use super::manager::OFED_REJECT_PREFIX;
 use super::state::{Act, Input, News, State, effect};
 use super::{Accepted, Cm, ConnId, Event};
@@ -37,10 +38,11 @@ impl Cm {
             Act::SendRej(reason) => conn.rej(reason, self.cfg.ca_guid),
             Act::Wait => {
                 if let Some(Mad { message: Message::Mra(mra), .. }) = mad {
-                    conn.wait(now, mra.service_timeout);
-                    if conn.state == State::RepSent {
-                        // Whoever has seen the REP is there: it is not hurried any more.
-                        conn.deadline = None;
+                    conn.take_mra(now, mra.service_timeout);
+                    if conn.state == State::RepSent && !std::mem::replace(&mut conn.rep_is_seen, true) {
+                        // Whoever has seen the REP is there: it is not hurried any more, but has no end of time either.
+                        self.half_open.leave(conn.remote.ip(), id);
+                        conn.deadline = Some(now + MAX_WAIT);
                     }
                 }
                 return;
@@ -62,7 +64,7 @@ impl Cm {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         if to != conn.state {
             if conn.state == State::RepSent {
-                self.half_open.leave(conn.remote.ip());
+                self.half_open.leave(conn.remote.ip(), id);
             }
             conn.state = to;
             conn.deadline = None;
@@ -88,9 +90,11 @@ impl Cm {
                     conn.dreq_transaction = mad.map_or(0, |dreq| dreq.transaction);
                 }
                 State::RepSent => {
-                    self.half_open.enter(conn.remote.ip());
-                    if let Some(wait) = self.half_open.wait_of_latest() {
-                        conn.limit_wait(now, wait);
+                    // From now on it is not kept to repeat a refusal.
+                    conn.linger = conn.ack_timeout.duration().clamp(TIME_WAIT.0, TIME_WAIT.1);
+                    self.half_open.enter(conn.remote.ip(), id, now);
+                    if let Some(wait) = self.half_open.time_for_rtu() {
+                        conn.give_up_rtu_after(now, wait);
                     }
                 }
                 State::ReqSent | State::ReqRcvd | State::DreqSent => {}

@@ -11,8 +11,8 @@ use super::state::State;
 
 /// What an MRA of ours asks for: 65 s, Linux's choice.
 const SERVICE_TIMEOUT: Timeout = Timeout::new(24);
-/// What an MRA of a peer gets at most.
-const MAX_WAIT: Duration = Duration::from_secs(180);
+/// What an MRA of a peer gets at most; and all MRAs of a REP together.
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(180);
 
 /// A connection.
 pub(super) struct Conn {
@@ -38,6 +38,8 @@ pub(super) struct Conn {
     pub(super) linger: Duration,
     /// Its consumer has heard the last of it, or does not want to.
     pub(super) silent: bool,
+    /// An MRA has shown that the peer has seen the REP.
+    pub(super) rep_is_seen: bool,
     /// Passive, and not decided on.
     pub(super) pending: Option<Pending>,
     pub(super) kept: Option<Box<Kept>>,
@@ -107,8 +109,8 @@ impl Conn {
         self.kept = Some(Box::new(Kept { mad, repeat: Some(repeat) }));
     }
 
-    /// The answer to what is repeated is waited for no longer than this. A message that is lost is repeated in time.
-    pub(super) fn limit_wait(&mut self, now: Instant, wait: Duration) {
+    /// The answer to the REP is waited for no longer than this. A message that is lost is repeated in time.
+    pub(super) fn give_up_rtu_after(&mut self, now: Instant, wait: Duration) {
         self.deadline = Some(now + wait);
         if let Some(repeat) = self.kept.as_mut().and_then(|kept| kept.repeat.as_mut()) {
             repeat.after = repeat.after.min(wait / 4);
@@ -137,7 +139,7 @@ impl Conn {
     }
 
     /// Takes an MRA.
-    pub(super) fn wait(&mut self, now: Instant, service: Timeout) {
+    pub(super) fn take_mra(&mut self, now: Instant, service: Timeout) {
         if let Some(repeat) = self.kept.as_mut().and_then(|kept| kept.repeat.as_mut())
             && !repeat.waits
         {

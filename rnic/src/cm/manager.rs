@@ -147,6 +147,8 @@ impl Cm {
         let rep = Mad { transaction: conn.transaction, message: Message::Rep(rep) }.emit();
         conn.qpn = Some(accept.qpn);
         conn.keep_repeating(now, rep);
+        let source = conn.remote.ip();
+        self.make_room(now, source);
         self.apply(now, id.0, Input::Accept, None);
         Ok(())
     }
@@ -181,12 +183,12 @@ impl Cm {
     pub fn disconnect(&mut self, now: Instant, id: ConnId, ending: Ending) {
         self.apply(now, id.0, Input::Disconnect, None);
         if ending == Ending::Abrupt {
-            self.wait_no_longer(id.0, now + ABRUPT);
+            self.give_up_drep_at(id.0, now + ABRUPT);
         }
     }
 
     /// The time is limited in which the answer to a DREQ is waited for.
-    fn wait_no_longer(&mut self, id: u32, until: Instant) {
+    fn give_up_drep_at(&mut self, id: u32, until: Instant) {
         if let Some(conn) = self.conns.get_mut(&id)
             && conn.state == State::DreqSent
         {
@@ -251,8 +253,7 @@ impl Cm {
         {
             let conn = self.conns.get_mut(&id).expect("an armed connection");
             if conn.deadline.is_some_and(|deadline| deadline <= now) {
-                conn.deadline = None;
-                self.apply(now, id, Input::Deadline, None);
+                self.time_is_over(now, id);
             } else if let Some(again) = conn.repeat(now) {
                 self.transmits.push_back(again);
             } else {
@@ -260,6 +261,17 @@ impl Cm {
             }
             self.arm(id);
         }
+    }
+
+    /// The time for a connection's state is over.
+    pub(super) fn time_is_over(&mut self, now: Instant, id: u32) {
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        conn.deadline = None;
+        if conn.state == State::RepSent {
+            // The REQ may be forged, with times as long as can be: whom it names gets few DREQs, and soon no more.
+            (conn.interval, conn.retries) = (conn.interval.min(ABRUPT), 0);
+        }
+        self.apply(now, id, Input::Deadline, None);
     }
 
     /// Until when the answer to a DREQ of an abrupt end, or of a forgotten connection, is waited for. Whoever stops before has
@@ -302,6 +314,7 @@ impl Cm {
             ack_timeout,
             linger: Duration::ZERO,
             silent: false,
+            rep_is_seen: false,
             pending: None,
             kept: None,
             deadline: None,

@@ -31,7 +31,7 @@
 //! DREQ the queue pair number of the connection. A REQ that names a queue pair in use proves nothing, since anybody who
 //! has had a connection with its adapter may know what is in it: the peer is asked first ([`Event::Stale`]). All that
 //! strangers can make this keep is a request for each place of a listener's backlog, acceptances that wait for their
-//! RTU (`half_open`), and a number of refusals.
+//! RTU (`half_open`) or have just been given up, and a number of refusals.
 
 mod act;
 mod call;

@@ -83,7 +83,7 @@ impl Cm {
             && conn.is_between(route.from, route.to)
         {
             let peer_qp = (route.from, rep.ca_guid, rep.qpn);
-            if self.is_in_use(peer_qp) {
+            if self.challenge_if_in_use(peer_qp) {
                 return self.refuse_rep(route, mad, rep, Reason::STALE_CONNECTION);
             }
             self.by_peer_qp.insert(peer_qp, id);

@@ -77,7 +77,7 @@ impl Cm {
             self.apply(now, id, Input::Req, Some(mad));
             return;
         }
-        if self.half_open.is_full(from) {
+        if self.half_open.is_full(from) && self.half_open.to_evict(from, now).is_none() {
             return;
         }
         let caller = match self.admit(from, to, req) {
@@ -134,9 +134,16 @@ impl Cm {
         self.events.push_back((ConnId(id), Event::Request(Box::new(request))));
     }
 
+    /// Ends the oldest acceptance of this caller's address if there are too many, and it may be ended.
+    pub(super) fn make_room(&mut self, now: Instant, source: IpAddr) {
+        if let Some(oldest) = self.half_open.to_evict(source, now) {
+            self.time_is_over(now, oldest);
+        }
+    }
+
     /// Whether a peer's queue pair is in a connection. If it comes with another it has left that, or somebody else says
     /// so: the consumer finds out ([`Event::Stale`]), and the peer is refused until the connection has ended.
-    pub(super) fn is_in_use(&mut self, peer_qp: PeerQp) -> bool {
+    pub(super) fn challenge_if_in_use(&mut self, peer_qp: PeerQp) -> bool {
         let Some(&id) = self.by_peer_qp.get(&peer_qp) else { return false };
         if self.conns.get(&id).is_some_and(|conn| conn.state == State::Established) {
             self.events.push_back((ConnId(id), Event::Stale));
@@ -167,7 +174,7 @@ impl Cm {
         if !self.listeners.contains_key(&port) {
             return Err(Reason::INVALID_SERVICE_ID.into());
         }
-        if self.is_in_use((from, req.ca_guid, req.qpn)) {
+        if self.challenge_if_in_use((from, req.ca_guid, req.qpn)) {
             return Err(Reason::STALE_CONNECTION.into());
         }
         let listener = self.listeners.get(&port).ok_or(Reason::INVALID_SERVICE_ID)?;

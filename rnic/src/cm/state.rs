@@ -165,7 +165,7 @@ pub const fn effect(state: State, input: Input) -> Option<Effect> {
         (Exhausted, DreqSent | DreqRcvd) => (TimeWait, &[Tell(News::Disconnected)]),
 
         (Deadline, ReqSent) => (Closed, &[SendRej(Reason::TIMEOUT), Tell(News::TimedOut)]),
-        // Many wait for an RTU (`half_open`). As where the consumer disconnects.
+        // Many wait for an RTU (`half_open`). As where the consumer disconnects, but not for long.
         (Deadline, RepSent) => {
             (DreqSent, &[RefuseReq(Reason::NO_RESOURCES), SendDreq, Tell(News::AcceptFailed)])
         }

@@ -296,16 +296,22 @@ impl Rc {
     }
 
     /// At [`deadline`](Self::deadline): adds the question of [`challenge`](Self::challenge), if it is to be
-    /// asked again.
-    pub fn ask_again(&mut self, now: Instant, burst: &mut Burst) {
-        if self.failure.is_none() && self.requester.ask(&self.path, now, burst) {
-            self.stats.tx_packets += 1;
-        }
+    /// asked again; whether it was.
+    pub fn ask_again(&mut self, now: Instant, burst: &mut Burst) -> bool {
+        let asks = self.failure.is_none() && self.requester.send_challenge(&self.path, now, burst);
+        self.stats.tx_packets += u64::from(asks);
+        asks
     }
 
-    /// For how long nothing new has been acknowledged, if something is in flight.
+    /// For how long nothing new has been acknowledged, if something is in flight; else for how long a
+    /// [question](Self::challenge) has not been answered, if there is one.
     pub fn quiet_for(&self, now: Instant) -> Option<Duration> {
-        self.requester.clocks.quiet_for(now)
+        self.requester.quiet_for(now)
+    }
+
+    /// Whether the next ACK timeout ends the connection if nothing is heard until then.
+    pub fn is_last_try(&self) -> bool {
+        self.requester.clocks.is_last_try()
     }
 
     /// The peer does not answer, but is known to live: it is stopped, or the network is down for a while. For
@@ -314,9 +320,10 @@ impl Rc {
         self.requester.peer_lives(now);
     }
 
-    /// Whether a packet is the next one of the peer's requests, or the answer to one in flight. Who has not seen the
-    /// connection's packets has to guess its number.
-    pub fn expects(&self, packet: &Packet<'_>) -> bool {
+    /// Whether a packet shows by its number that it is the peer's: the next one of its requests, the answer to one in
+    /// flight, or that to [`challenge`](Self::challenge) as adapters give it. Who has not seen the connection's packets
+    /// has to guess the number.
+    pub fn proves_peer(&self, packet: &Packet<'_>) -> bool {
         let (opcode, psn) = (packet.bth.opcode, packet.bth.psn);
         match opcode.is_response() {
             true => self.requester.is_awaited(psn) || self.requester.answers_challenge(psn),

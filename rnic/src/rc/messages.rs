@@ -100,7 +100,7 @@ impl Responder {
         }
         if !position.ends() {
             self.message = Message::Send { placed: len };
-            self.ask(packet);
+            self.note_ack_request(packet);
             return Ok(1);
         }
         let (immediate, invalidated) = match packet.extension {
@@ -112,7 +112,7 @@ impl Responder {
             return Err(ACCESS);
         }
         self.message = Message::None;
-        self.ask(packet);
+        self.note_ack_request(packet);
         let received = Received { bytes: len, invalidated, immediate };
         work.finish_recv(received, WcStatus::Success, packet.bth.solicited);
         Ok(1)
@@ -152,7 +152,7 @@ impl Responder {
                 Message::Write(Write { va, left, ..write })
             }
         };
-        self.ask(packet);
+        self.note_ack_request(packet);
         if immediate.is_some() {
             let received = Received { immediate, ..Received::bytes(write.len) };
             work.finish_recv(received, WcStatus::Success, packet.bth.solicited);
@@ -196,7 +196,7 @@ impl Responder {
 
     /// The peer wants to know that a packet has arrived, or does not.
     #[inline]
-    fn ask(&mut self, packet: &Packet<'_>) {
+    fn note_ack_request(&mut self, packet: &Packet<'_>) {
         self.asked += u32::from(packet.bth.ack_request);
     }
 }

@@ -243,6 +243,11 @@ impl Clocks {
         self.since.map(|_| now.saturating_duration_since(self.quiet_since))
     }
 
+    /// Whether the retries are used up.
+    pub(super) fn is_last_try(&self) -> bool {
+        self.retries_left == 0
+    }
+
     /// The peer does not answer, but lives, as others know: for two timeouts the retries do not count.
     pub(super) fn peer_lives(&mut self, now: Instant) {
         self.lived_at = Some(now);

@@ -8,7 +8,7 @@
 //! these are separate READs.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use wire::rocev2::{PathMtu, Psn};
 
@@ -52,6 +52,8 @@ pub(super) struct Requester {
     loss: Option<Loss>,
     leave: Leave,
     pub(super) challenge: Option<Challenge>,
+    /// When the last one was answered.
+    pub(super) answered_at: Option<Instant>,
 }
 
 /// Whether the peer takes its leave.
@@ -130,6 +132,7 @@ impl Requester {
             loss: None,
             leave: Leave::No,
             challenge: None,
+            answered_at: None,
         }
     }
 
@@ -238,7 +241,6 @@ impl Requester {
         }
         while self.awaited.pop_front_if(|end| !end.is_after(self.oldest.psn)).is_some() {}
         (self.rnr_wait, self.rnr_left, self.loss) = (None, self.rnr_retries, None);
-        self.challenge = None;
         self.window.acknowledged(packets, self.oldest.psn);
         self.clocks.acknowledged(self.oldest.psn, self.oldest.psn == self.fresh, now);
     }
@@ -292,6 +294,7 @@ impl Requester {
             return;
         }
         self.leave = Leave::Takes;
+        self.challenge = None;
         self.clocks.part(now);
         if !self.is_wound_up(work, mtu) {
             stats.probes += 1;
@@ -312,6 +315,11 @@ impl Requester {
             Leave::Takes => self.rnr_wait.is_some() || !work.request(self.oldest.at).is_some_and(all_sent),
             Leave::Taken => true,
         }
+    }
+
+    /// For how long the peer has not answered to what is in flight or, if nothing is, to what it was asked.
+    pub(super) fn quiet_for(&self, now: Instant) -> Option<Duration> {
+        self.clocks.quiet_for(now).or_else(|| Some(self.challenge.as_ref()?.age(now)))
     }
 
     /// The peer does not answer, but is known to live.

@@ -65,7 +65,7 @@ impl Requester {
             let position = Position::new(index == 0, index + 1 == packets);
             let payload_len = (wqe.len as usize - offset).min(mtu);
             let opcode = opcode(wqe, position);
-            let asks = position.ends() || self.asks();
+            let asks = position.ends() || self.wants_ack();
             let mut bth = path.bth(opcode, self.next.psn);
             bth.ack_request = asks;
             // Plain WRITEs complete nothing at the peer.
@@ -85,7 +85,7 @@ impl Requester {
     /// Whether the next packet is to ask for an acknowledgement although its message goes on: none has for long, or the
     /// window is full with it.
     #[inline]
-    fn asks(&self) -> bool {
+    fn wants_ack(&self) -> bool {
         let (window, unasked) = (self.window.size(), self.unasked + 1);
         unasked >= ASK_EVERY || unasked >= window / 4 || self.in_flight() + 1 >= window
     }

@@ -22,18 +22,17 @@ impl Requester {
         stats: &mut Stats,
     ) -> Result<(), Failure> {
         let (psn, mtu) = (packet.bth.psn, path.mtu);
-        if !self.is_awaited(psn) {
-            if self.answers_challenge(psn) {
-                self.challenge = None;
-            } else {
-                stats.unexpected += 1;
-            }
-            return Ok(());
-        }
         let syndrome = match packet.extension {
             Extension::Aeth(aeth) | Extension::AtomicAck(aeth, _) => aeth.syndrome,
             _ => Syndrome::ACK,
         };
+        if self.challenge.is_some() && self.is_mere_answer(now, packet, syndrome) {
+            return Ok(());
+        }
+        if !self.is_awaited(psn) {
+            stats.unexpected += 1;
+            return Ok(());
+        }
         match (packet.bth.opcode.operation(), syndrome) {
             (Operation::Acknowledge, Syndrome::Ack { .. }) => {
                 if !self.acknowledged(work, mtu, psn.next(), now) {

@@ -133,48 +133,211 @@ fn a_forged_request_ends_no_connection() {
     }
 }
 
+/// A REQ of another caller at A's address, with times as long as can be.
+fn forge(cm: &mut Cm, n: u32, source: IpAddr, now: Instant) {
+    let to = if source.is_ipv4() { address(B) } else { [0xFD00, 2, 0, 0, 0, 0, 0, 1].into() };
+    let cfg = Cfg { response_timeout: Timeout::new(31), ..Cfg::new(1, u64::from(n) + 1) };
+    let mut forger = Cm::new(cfg, super::random(n.into()));
+    let (local, remote) = (SocketAddr::new(source, 1), SocketAddr::new(to, PORT));
+    let ack_timeout = Timeout::new(31);
+    forger.connect(now, &Connect { local, remote, qpn: n << 7 | 1, ack_timeout, ..call() }).unwrap();
+    let req = forger.poll_transmit().unwrap();
+    cm.receive(now, req.from, req.to, &req.mad).unwrap();
+}
+
+impl Pair {
+    /// B accepts what it is told of, if it is told of anything.
+    fn accept_all(&mut self) -> usize {
+        let told = self.told(B);
+        let requests = told.iter().filter(|(_, event)| matches!(event, Event::Request(_)));
+        let requests: Vec<_> = requests.map(|&(id, _)| id).collect();
+        for &id in &requests {
+            self.accept(id, id.0 & 0xFF_FFFF);
+        }
+        requests.len()
+    }
+
+    /// Acceptances of B that wait for their RTU.
+    fn half_open(&self) -> usize {
+        self.cms[B].conns.values().filter(|conn| conn.state == State::RepSent).count()
+    }
+
+    /// Lets time pass and nothing arrive: how many messages B sends meanwhile.
+    fn pass_unheard(&mut self, time: Duration) -> usize {
+        let end = self.now + time;
+        let mut sent = 0;
+        loop {
+            sent += std::iter::from_fn(|| self.cms[B].poll_transmit()).count();
+            let Some(due) = self.cms[B].deadline().filter(|&due| due <= end) else { break };
+            self.now = self.now.max(due);
+            self.cms[B].expire(self.now);
+        }
+        self.now = end;
+        sent
+    }
+}
+
 /// Callers that are accepted and never answer: each newcomer waits for less time, so that the queue pairs of
-/// a server with sixteen are free again after a second; and no address has more than its share.
+/// a server with sixteen are free again after a second; and nothing is left of any soon after.
 #[test]
 fn callers_that_never_answer() {
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, 200).unwrap();
-    let req = |cm: &mut Cm, n: u32, now| {
-        let mut forger = Cm::new(Cfg::new(1, u64::from(n) + 1), super::random(n.into()));
-        let local = SocketAddr::new(address(A), 1);
-        forger.connect(now, &Connect { local, qpn: n << 7 | 1, ..call() }).unwrap();
-        let req = forger.poll_transmit().unwrap();
-        cm.receive(now, req.from, req.to, &req.mad).unwrap();
-    };
-    let accept = |pair: &mut Pair, qpn| {
-        let (id, _) = pair.request();
-        pair.accept(id, qpn);
-        while pair.cms[B].poll_transmit().is_some() {}
-    };
     for n in 0..16 {
-        req(&mut pair.cms[B], n, pair.now);
-        accept(&mut pair, n + 1);
+        forge(&mut pair.cms[B], n, address(A), pair.now);
+        assert_eq!(pair.accept_all(), 1);
     }
     let failed =
         |told: &[(ConnId, Event)]| told.iter().filter(|(_, event)| *event == Event::AcceptFailed).count();
-    pair.lose = vec!["B:REP"; 1000];
-    pair.lose.extend(["B:REJ4"; 1000]);
-    pair.pass(2 * SECOND);
+    pair.pass_unheard(2 * SECOND);
     assert_eq!(failed(&pair.told(B)), 9);
-    pair.pass(6 * SECOND);
+    pair.pass_unheard(6 * SECOND);
     assert_eq!(failed(&pair.told(B)), 6);
+    // The first one waits for as long as its REP is repeated.
+    pair.pass_unheard(3 * SECOND);
+    assert_eq!((pair.half_open(), pair.cms[B].len()), (1, 1));
+}
 
-    for n in 0..2 * half_open::MOST_PER_SOURCE as u32 {
-        req(&mut pair.cms[B], 100 + n, pair.now);
-        if half_open::MOST_PER_SOURCE as u32 > n + 1 {
-            accept(&mut pair, 100 + n);
-        }
+/// Whoever a forged REQ names gets few datagrams for it, for a few seconds, whatever times the REQ asks for.
+#[test]
+fn an_acceptance_that_is_given_up_is_soon_forgotten() {
+    const REQS: u32 = 50;
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 200).unwrap();
+    for n in 0..=REQS {
+        forge(&mut pair.cms[B], n, [10, 1, 0, n as u8].into(), pair.now);
+        pair.accept_all();
     }
-    // The one that is left of the first sixteen counts.
-    assert_eq!(pair.told(B), []);
-    assert!(pair.cms[B].half_open.is_full(address(A)));
-    pair.pass(60 * SECOND);
+    let mut sent = pair.pass_unheard(12 * SECOND);
+    assert!(pair.cms[B].len() <= 3, "{} are left", pair.cms[B].len());
+    sent += pair.pass_unheard(8 * SECOND);
+    // Up to five REPs, a REJ, and six DREQs.
+    assert!(sent <= 12 * REQS as usize, "{sent} messages");
+    let released = |(_, event): &(ConnId, Event)| matches!(event, Event::Released { .. });
+    assert_eq!(pair.told(B).iter().filter(|told| released(told)).count(), REQS as usize);
+    assert_eq!((pair.half_open(), pair.cms[B].len()), (1, 1));
+}
+
+/// So does a caller that refuses what it asked for.
+#[test]
+fn an_acceptance_that_is_refused_is_soon_forgotten() {
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 200).unwrap();
+    forge(&mut pair.cms[B], 0, address(A), pair.now);
+    pair.accept_all();
+    let (&id, conn) = pair.cms[B].conns.iter().next().unwrap();
+    let (reason, ari, private) = (Reason::CONSUMER, &[][..], &[][..]);
+    let (local_id, answered) = (conn.peer.id, Answered::Rep);
+    let rej = Message::Rej(Rej { local_id, remote_id: id, answered, reason, ari, private });
+    let mad = Mad { transaction: conn.transaction, message: rej }.emit();
+    pair.cms[B].receive(pair.now, address(A), address(B), &mad).unwrap();
+    pair.pass_unheard(2 * SECOND);
+    assert!(pair.is_empty());
+}
+
+/// Somebody forges REQs of a caller's address: they do not keep the caller out. But a caller that makes many
+/// connections at once loses none of them.
+#[test]
+fn forged_requests_do_not_keep_their_caller_out() {
+    const MOST: u32 = half_open::MOST_PER_SOURCE as u32;
+    let ms = Duration::from_millis(1);
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 200).unwrap();
+    for n in 0..MOST {
+        forge(&mut pair.cms[B], n, address(A), pair.now);
+        assert_eq!(pair.accept_all(), 1);
+    }
+    // Another one is passed over for now, and the caller repeats it.
+    pair.pass_unheard(half_open::EVICTED_AFTER - ms);
+    forge(&mut pair.cms[B], MOST, address(A), pair.now);
+    assert_eq!((pair.accept_all(), pair.half_open()), (0, MOST as usize));
+    // Then it takes the place of the oldest; of those that come without a break each does.
+    pair.pass_unheard(ms);
+    for n in 0..10 {
+        forge(&mut pair.cms[B], MOST + n, address(A), pair.now);
+        assert_eq!((pair.accept_all(), pair.half_open()), (1, MOST as usize));
+    }
+    // Those that the consumer rejects take no place.
+    forge(&mut pair.cms[B], 2 * MOST, address(A), pair.now);
+    let id = pair
+        .told(B)
+        .into_iter()
+        .rev()
+        .find_map(|(id, event)| matches!(event, Event::Request(_)).then_some(id));
+    pair.cms[B].reject(pair.now, id.unwrap(), Reason::CONSUMER, &[]).unwrap();
+    assert_eq!(pair.half_open(), MOST as usize);
+    // Another address is not concerned.
+    forge(&mut pair.cms[B], 3 * MOST, [10, 0, 0, 9].into(), pair.now);
+    assert_eq!((pair.accept_all(), pair.half_open()), (1, MOST as usize + 1));
+}
+
+/// Requests that waited for a decision when there were few acceptances: all may be accepted at once, but they do not
+/// stay beside others that come later.
+#[test]
+fn many_requests_are_accepted_at_once() {
+    const MOST: u32 = half_open::MOST_PER_SOURCE as u32;
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 200).unwrap();
+    for n in 0..2 * MOST {
+        forge(&mut pair.cms[B], n, address(A), pair.now);
+    }
+    assert_eq!(pair.accept_all(), 2 * MOST as usize);
+    assert_eq!(pair.half_open(), 2 * MOST as usize);
+    for n in 0..MOST {
+        forge(&mut pair.cms[B], 2 * MOST + n, address(A), pair.now);
+    }
+    assert_eq!(pair.accept_all(), 0);
+    pair.pass_unheard(Duration::from_millis(500));
+    assert!(pair.half_open() <= MOST as usize, "{} wait", pair.half_open());
+}
+
+/// One host may have all addresses of IPv6 that begin with the same 64 bits.
+#[test]
+fn addresses_of_one_network_count_together() {
+    const MOST: u32 = half_open::MOST_PER_SOURCE as u32;
+    for (prefix, expected) in [(0xFD00, MOST), (0xFE80, MOST + 1)] {
+        let mut pair = Pair::new();
+        pair.cms[B].listen(PORT, 200).unwrap();
+        for n in 0..=MOST {
+            let source = [prefix, 0, 0, 0, 0, 0, 0, n as u16 + 1].into();
+            forge(&mut pair.cms[B], n, source, pair.now);
+            pair.accept_all();
+        }
+        assert_eq!(pair.half_open(), expected as usize);
+    }
+}
+
+/// Who has seen the REP, and says so with an MRA, takes no time from others; but its time ends, too.
+#[test]
+fn callers_that_ask_for_time() {
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 200).unwrap();
+    for n in 0..half_open::MOST_PER_SOURCE as u32 {
+        forge(&mut pair.cms[B], n, address(A), pair.now);
+        pair.accept_all();
+    }
+    let mra_all = |pair: &mut Pair| {
+        let waiting = pair.cms[B].conns.iter().filter(|(_, conn)| conn.state == State::RepSent);
+        let waiting: Vec<_> = waiting.map(|(&id, conn)| (id, conn.peer.id, conn.transaction)).collect();
+        for (remote_id, local_id, transaction) in waiting {
+            let (answered, service_timeout) = (Answered::Rep, Timeout::new(31));
+            let mra = Mra { local_id, remote_id, answered, service_timeout, private: &[] };
+            let mad = Mad { transaction, message: Message::Mra(mra) }.emit();
+            pair.cms[B].receive(pair.now, address(A), address(B), &mad).unwrap();
+        }
+    };
+    mra_all(&mut pair);
     assert!(!pair.cms[B].half_open.is_full(address(A)));
+    assert_eq!(pair.cms[B].half_open.time_for_rtu(), None);
+    for _ in 0..17 {
+        pair.pass_unheard(10 * SECOND);
+        mra_all(&mut pair);
+        assert_eq!(pair.half_open(), half_open::MOST_PER_SOURCE);
+    }
+    pair.pass_unheard(10 * SECOND);
+    assert_eq!(pair.half_open(), 0);
+    pair.pass_unheard(10 * SECOND);
+    assert!(pair.is_empty());
 }
 
 /// REQs without end: a listener's backlog is all that they get.
