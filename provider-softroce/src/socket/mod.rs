@@ -15,7 +15,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
 pub(crate) use self::receive::{Datagrams, Habits, RxBatch};
 pub(crate) use self::send::{MAX_BATCH, MAX_SEGMENTS, Sent};
@@ -24,6 +24,8 @@ pub(crate) use self::send::{MAX_BATCH, MAX_SEGMENTS, Sent};
 const BUFFER: usize = 16 << 20;
 /// The same, where what waits is never read: enough for what the kernel gives back of a packet that has left.
 const SMALL_BUFFER: usize = 16 << 10;
+/// Room for what the network says: some hundred words, each with the packet that it is about.
+const ERRORS_BUFFER: usize = 256 << 10;
 
 /// A UDP socket that does not block.
 pub(crate) struct Udp(Socket);
@@ -56,6 +58,19 @@ impl Udp {
         let socket = Self::bind_shared(address)?;
         socket.prepare(to)?;
         socket.0.set_recv_buffer_size(SMALL_BUFFER)?;
+        Ok(socket)
+    }
+
+    /// One that sends, and hears what the network says of that: no datagram ever waits in it, so whoever floods it keeps out no word
+    /// of the network.
+    pub(crate) fn bind_to_hear(address: SocketAddr) -> io::Result<Self> {
+        let socket = Self::unprepared(address)?;
+        socket.prepare(address)?;
+        // "Of this packet, zero octets": it is dropped. What the network says comes past the filter.
+        socket.0.attach_filter(&[SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, 0)])?;
+        socket.0.set_recv_buffer_size(ERRORS_BUFFER)?;
+        socket.0.bind(&address.into())?;
+        socket.hear_of_errors()?;
         Ok(socket)
     }
 
