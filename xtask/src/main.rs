@@ -1,4 +1,4 @@
-//! Development tasks: `cargo xtask test | loom | mutants | miri | mpi | guest | dist | package | deny`.
+//! Development tasks: `cargo xtask test | loom | mutants | miri | tsan | mpi | guest | dist | package | deny`.
 #![forbid(unsafe_code)]
 
 mod cargo;
@@ -14,6 +14,7 @@ mod package;
 mod prerequisites;
 mod test;
 mod tools;
+mod tsan;
 #[cfg(test)]
 mod unsafe_files;
 
@@ -41,6 +42,8 @@ enum Task {
     Mutants(mutants::Options),
     /// Run the tests of what talks to memory alone under Miri (not part of test)
     Miri,
+    /// Run any calls of any threads under the thread sanitizer (not part of test)
+    Tsan,
     /// Measure MPI messages over our adapters, beside the MPI library's own TCP (not part of test)
     Mpi(mpi::speed::Options),
     /// Measure small operations over the kernel's RDMA drivers in a virtual machine, beside Debian's provider
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
             loom::job(true, None).and_then(|job| test::run_only(vec![Stage::of("loom", vec![job])]))
         }
         Task::Mutants(options) => mutants::run(&options),
+        Task::Tsan => tsan::stage().and_then(|stage| test::run_only(vec![stage])),
         Task::Miri => miri::stage().and_then(|stage| test::run_only(vec![stage])),
         Task::Mpi(options) => mpi::speed::run(&options),
         Task::Deny(options) => deny::run(&options),

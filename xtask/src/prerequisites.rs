@@ -63,25 +63,9 @@ const fn full(what: &'static str, file: &'static str, package: &'static str, why
     Need { full: true, ..need(what, file, package, why) }
 }
 
-/// The nightly compiler with the source of its library, which the thread sanitizer watches, too.
-const NIGHTLY: [&str; 7] = [
-    "toolchain",
-    "install",
-    "nightly",
-    "--profile=minimal",
-    "--component=rust-src",
-    "--no-self-update",
-    "-q",
-];
-
 /// Installs what is missing of what the run needs, when this is root on a machine with apt, and says what
 /// remains missing.
 pub(crate) fn provide(everything: bool) {
-    if everything && on_path("rustup") && !has_nightly() {
-        let mut rustup = Command::new("rustup");
-        rustup.args(NIGHTLY).stdin(Stdio::null());
-        install(&mut rustup, "installing the nightly compiler, for the thread sanitizer");
-    }
     let missing = || missing().filter(|need| everything || !need.full);
     let packages: Vec<&str> = missing().map(|need| need.package).collect();
     if packages.is_empty() {
@@ -111,23 +95,12 @@ fn missing() -> impl Iterator<Item = &'static Need> {
 fn apt(arguments: &[&str]) {
     let mut apt = Command::new("apt-get");
     apt.arg("-qq").args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
-    install(&mut apt, &format!("apt-get {}", arguments.join(" ")));
-}
-
-fn install(command: &mut Command, what: &str) {
-    match watch(command, what) {
+    let what = format!("apt-get {}", arguments.join(" "));
+    match watch(&mut apt, &what) {
         Ok((status, _)) if status.success() => {}
         Ok((status, _)) => eprintln!("{what} failed ({status})"),
         Err(error) => eprintln!("{error:#}"),
     }
-}
-
-fn has_nightly() -> bool {
-    let sysroot = Command::new("rustup").args(["run", "nightly", "rustc", "--print=sysroot"]).output();
-    sysroot.is_ok_and(|said| {
-        let sysroot = String::from_utf8_lossy(&said.stdout).trim().to_owned();
-        said.status.success() && Path::new(&sysroot).join("lib/rustlib/src/rust/library/Cargo.lock").exists()
-    })
 }
 
 /// The owner of /proc/self is our effective user.

@@ -1,0 +1,43 @@
+//! The thread sanitizer over any calls of any threads in any order, on thread-safe adapters: no two threads use memory at the same
+//! time unless a lock or an atomic orders them. Rust's standard library is built for it, too.
+
+use std::env::consts::ARCH;
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, ensure};
+
+use crate::cargo::{target, workspace};
+use crate::test::{Job, Load, Runs, Stage};
+
+const INSTALL: &str = "rustup toolchain install nightly --profile minimal --component rust-src";
+
+/// Crates that have the program `anything`, and how many calls it makes: as many as take half a minute.
+const PROGRAMS: [(&str, u32); 3] =
+    [("dat-core", 400_000), ("provider-tcp-emu", 100_000), ("provider-softroce", 100_000)];
+
+/// A job for each program. Fails, with what to do, if there is no nightly compiler.
+pub(crate) fn stage() -> Result<Stage> {
+    let version = cargo().arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    ensure!(version.is_ok_and(|status| status.success()), "there is no nightly compiler: {INSTALL}");
+    let target = target()?.join("tsan");
+    let job = |(name, calls): (&str, u32)| {
+        let mut command = cargo();
+        command
+            .args(["test", "--color=never", "-Zbuild-std", "--target"])
+            .arg(format!("{ARCH}-unknown-linux-gnu"))
+            .args(["-p", name, "--test", "anything", "--", "--color=never", "--show-output"])
+            .env("CARGO_TARGET_DIR", &target)
+            .env("RUSTFLAGS", "-Zsanitizer=thread")
+            .env("TSAN_OPTIONS", "halt_on_error=1")
+            .env("OPENDAT_CALLS", calls.to_string());
+        Job { name: format!("thread sanitizer, {name}"), command, runs: Runs::Cargo, load: Load::Computes }
+    };
+    Ok(Stage::of("thread sanitizer", PROGRAMS.map(job).into()))
+}
+
+fn cargo() -> Command {
+    let mut command = Command::new("rustup");
+    command.args(["run", "nightly", "cargo"]).current_dir(workspace());
+    command.env_remove("CARGO_ENCODED_RUSTFLAGS");
+    command
+}
