@@ -314,11 +314,17 @@ impl Engine {
                     continue;
                 }
             };
-            if let Some(&Owner::Link(link)) = station.owners.get(&refusal.id)
-                && let Some(link) = links.get_mut(link)
-                && link.has_asked(&refusal)
-            {
-                link.port_is_refused(&mut Tools { station, kit, now });
+            let link = match station.owners.get(&refusal.id) {
+                Some(&Owner::Link(link)) => links.get_mut(link),
+                _ => None,
+            };
+            match link.filter(|link| link.conn() == Some(refusal.id)) {
+                Some(link) if link.has_asked(&refusal) => {
+                    link.port_is_refused(&mut Tools { station, kit, now });
+                }
+                Some(_) => {}
+                // It has no queue pair any more, and its end is still said.
+                None => station.cm.unreachable(now, refusal.id),
             }
         }
         self.settle_messages(index, now);

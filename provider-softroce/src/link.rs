@@ -150,7 +150,7 @@ impl Link {
     }
 
     /// Its connection, or its attempt to have one.
-    fn conn(&self) -> Option<ConnId> {
+    pub(crate) fn conn(&self) -> Option<ConnId> {
         match &self.phase {
             Phase::Dialing(dialing) => dialing.call.map(|(conn, _)| conn.id),
             Phase::Up(up) => Some(up.conn.id),
