@@ -28,7 +28,7 @@ use crate::link::{Link, Target, Tools, deadline};
 use crate::params::Params;
 use crate::port::{Desk, LESS_PATIENCE, Letter, MORE_PATIENCE, PortError, slot_of};
 use crate::route::Route;
-use crate::scout::Answer;
+use crate::scout::{Answer, Scout};
 use crate::socket::{Habits, RxBatch};
 use crate::station::{GSI, Neighbour, Owner, Station, random};
 
@@ -303,14 +303,14 @@ impl Engine {
 
     /// Hosts have answered that nobody has the port there, or that they live.
     fn read_answers_of_hosts(&mut self, index: usize, now: Instant) {
-        let Engine { stations, links, kit, rx, .. } = self;
+        let Engine { stations, links, kit, .. } = self;
         let Some(station) = stations.get_mut(index) else { return };
-        let answers = station.scout.as_ref().map_or(Vec::new(), |scout| scout.answers(rx));
+        let answers = station.scout.as_ref().map_or(Vec::new(), Scout::answers);
         for answer in answers {
             let refusal = match answer {
                 Answer::Refused(refusal) => refusal,
-                Answer::Lives(host) => {
-                    station.hosts.has_answered(host, now);
+                Answer::Lives(host, word) => {
+                    station.hosts.has_answered(host, word, now);
                     continue;
                 }
             };
@@ -643,7 +643,8 @@ impl Engine {
         });
     }
 
-    /// An adapter of this host has ended, without a word if it was killed: after all that it had sent before.
+    /// An adapter of this host has ended, without a word if it was killed: after what it had sent
+    /// before, as far as that is read in one go.
     fn neighbour_is_gone(&mut self, index: usize, number: usize, now: Instant) {
         self.read_all(Key::Socket(index), now);
         let Engine { stations, links, kit, .. } = self;

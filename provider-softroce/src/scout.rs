@@ -4,8 +4,8 @@
 //! the kernel reports such an error to one that it picks by the two addresses, hardly ever to the one that
 //! has sent. So who asks for a connection, and who hears nothing over one, also sends a message from a port
 //! of its own: one that is an answer to nothing, so that whoever has the port passes over it. And it sends an
-//! empty datagram to the port of the discard service, which hardly anybody has: a host that refuses that one,
-//! and not the other, is there, and has somebody who does not answer.
+//! datagram with a random word to the port of the discard service, which hardly anybody has: a host that refuses
+//! that one, and not the other, is there, and has somebody who does not answer. Its refusal repeats the word.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -15,7 +15,7 @@ use rnic::cm::ConnId;
 use wire::cm::{Drep, Mad, Message};
 use wire::rocev2::{Icrc, Opcode, packet_len};
 
-use crate::socket::{Habits, RxBatch, Udp};
+use crate::socket::Udp;
 use crate::station::datagram;
 
 /// The port of its own.
@@ -36,8 +36,8 @@ const DISCARD: u16 = 9;
 pub(crate) enum Answer {
     /// Nobody has the port.
     Refused(Refusal),
-    /// It lives.
-    Lives(IpAddr),
+    /// It lives: it repeats this word.
+    Lives(IpAddr, u64),
 }
 
 /// A host has said that nobody has the port.
@@ -56,6 +56,7 @@ impl Scout {
         address.set_port(0);
         let socket = Udp::bind_alone(address)?;
         socket.hear_of_errors()?;
+        socket.be_deaf()?;
         Ok(Scout { address: socket.local_addr()?, socket })
     }
 
@@ -74,20 +75,23 @@ impl Scout {
         self.socket.send(host, &octets, octets.len());
     }
 
-    /// Asks a peer's host whether it lives.
-    pub(crate) fn probe_host(&self, host: SocketAddr) {
+    /// Asks a peer's host whether it lives, with a word that is to be repeated.
+    pub(crate) fn probe_host(&self, host: SocketAddr, word: u64) {
         let mut port = host;
         port.set_port(DISCARD);
-        self.socket.send(port, &[], 1);
+        let octets = word.to_be_bytes();
+        self.socket.send(port, &octets, octets.len());
     }
 
-    /// The answers of hosts since the last call. `unread` takes datagrams that come to this port, which
-    /// nobody has asked for.
-    pub(crate) fn answers(&self, unread: &mut RxBatch) -> Vec<Answer> {
+    /// The answers of hosts since the last call.
+    pub(crate) fn answers(&self) -> Vec<Answer> {
         let mut answers = Vec::new();
         self.socket.errors(|back| {
-            if back.refused && back.to.port() == DISCARD {
-                answers.push(Answer::Lives(back.to.ip()));
+            if back.to.port() == DISCARD {
+                if let (true, Some(&word)) = (back.refused, back.packet.first_chunk()) {
+                    answers.push(Answer::Lives(back.to.ip(), u64::from_be_bytes(word)));
+                }
+                return;
             }
             // The host repeats what it was asked. A program elsewhere would have to guess it.
             let word = |at: usize| Some(u32::from_be_bytes(*back.packet.get(at..)?.first_chunk()?));
@@ -95,7 +99,6 @@ impl Scout {
                 answers.push(Answer::Refused(Refusal { host: back.to.ip(), id: ConnId(id), qpn }));
             }
         });
-        self.socket.receive(unread, &mut Habits::default());
         answers
     }
 }
@@ -111,6 +114,7 @@ mod tests {
     use wire::rocev2::Packet;
 
     use super::*;
+    use crate::socket::{Habits, RxBatch};
 
     #[test]
     fn hosts_say_that_nobody_has_the_port() {
@@ -122,7 +126,7 @@ mod tests {
             drop(free);
             let (scout, mut unread) = (Scout::new(there).expect("a port"), RxBatch::new());
             scout.probe_port(there, ConnId(0x0102_0304), 9);
-            assert!(scout.answers(&mut unread).is_empty());
+            assert!(scout.answers().is_empty());
             assert!(taken.receive(&mut unread, &mut Habits::default()));
             let (at, asks) = (scout.address, unread.get(0).expect("a datagram"));
             let icrc = Icrc::new(at, there).expect("one family");
@@ -134,12 +138,37 @@ mod tests {
             let ids = [5, 7].map(ConnId);
             ids.into_iter().for_each(|id| scout.probe_port(nobody, id, 9));
             let refused = ids.map(|id| Answer::Refused(Refusal { host: nobody.ip(), id, qpn: 9 }));
-            assert_eq!(scout.answers(&mut unread), refused);
-            assert!(scout.answers(&mut unread).is_empty());
+            assert_eq!(scout.answers(), refused);
+            assert!(scout.answers().is_empty());
             // Where somebody has the port of the discard service, nothing comes.
-            scout.probe_host(nobody);
-            let answers = scout.answers(&mut unread);
-            assert!(answers.iter().all(|&answer| answer == Answer::Lives(nobody.ip())), "{answers:?}");
+            scout.probe_host(nobody, 0x0102_0304_0506_0708);
+            let answers = scout.answers();
+            assert!(
+                answers.iter().all(|&answer| answer == Answer::Lives(nobody.ip(), 0x0102_0304_0506_0708)),
+                "{answers:?}"
+            );
         }
+    }
+
+    /// Nobody can fill the buffer in which the kernel keeps what hosts say.
+    #[test]
+    fn datagrams_do_not_keep_answers_out() {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let [stranger, nobody] = [any, any].map(|any| Udp::bind_alone(any).expect("a socket"));
+        let scout = Scout::new(any).expect("a port");
+        let (datagram, mut room) = (vec![0; 60_000], 2 * scout.socket.receive_buffer());
+        while let Some(left) = room.checked_sub(datagram.len()) {
+            stranger.send(scout.address, &datagram, datagram.len());
+            room = left;
+        }
+        // These would fill what is left.
+        for _ in 0..4000 {
+            stranger.send(scout.address, b"!", 1);
+        }
+        let host = nobody.local_addr().expect("bound");
+        drop(nobody);
+        scout.probe_port(host, ConnId(5), 9);
+        let refusal = Refusal { host: host.ip(), id: ConnId(5), qpn: 9 };
+        assert_eq!(scout.answers(), [Answer::Refused(refusal)]);
     }
 }

@@ -15,7 +15,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
 pub(crate) use self::receive::{Datagrams, Habits, RxBatch};
 pub(crate) use self::send::{MAX_BATCH, MAX_SEGMENTS, Sent};
@@ -128,6 +128,12 @@ impl Udp {
             SocketAddr::V4(_) => self.set(libc::IPPROTO_IP, libc::IP_RECVERR, 1),
             SocketAddr::V6(_) => self.set(libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1),
         }
+    }
+
+    /// It receives nothing from now on. Datagrams that anybody sends to it are dropped, and leave the room in its buffer to
+    /// [`errors`](Self::errors).
+    pub(crate) fn be_deaf(&self) -> io::Result<()> {
+        self.0.attach_filter(&[SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, 0)])
     }
 
     /// Whether the kernel gives packets back that have left, in the error queue.
