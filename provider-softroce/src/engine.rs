@@ -309,8 +309,8 @@ impl Engine {
         for answer in answers {
             let refusal = match answer {
                 Answer::Refused(refusal) => refusal,
-                Answer::Lives(host) => {
-                    station.hosts.has_answered(host, now);
+                Answer::Lives(host, word) => {
+                    station.hosts.has_answered(host, word, now);
                     continue;
                 }
             };
@@ -655,7 +655,8 @@ impl Engine {
         });
     }
 
-    /// An adapter of this host has ended, without a word if it was killed: after all that it had sent before.
+    /// An adapter of this host has ended, without a word if it was killed: after what it had sent
+    /// before, as far as that is read in one go.
     fn neighbour_is_gone(&mut self, index: usize, number: usize, now: Instant) {
         self.read_all(Key::Socket(index), now);
         let Engine { stations, links, kit, .. } = self;

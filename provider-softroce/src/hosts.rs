@@ -18,39 +18,41 @@ const MOST: usize = 4096;
 #[derive(Default)]
 pub(crate) struct Hosts(HashMap<IpAddr, Host>);
 
-#[derive(Default)]
 struct Host {
-    asked: Option<Instant>,
+    asked: Instant,
     lived: Option<Instant>,
-}
-
-impl Host {
-    fn was_asked(&self, now: Instant) -> bool {
-        self.asked.is_some_and(|asked| now <= asked + VALID)
-    }
+    /// What the host is to repeat: who has not seen it cannot answer in its place.
+    word: u64,
 }
 
 impl Hosts {
-    /// Whether it is time to ask it, which is noted.
-    pub(crate) fn may_ask(&mut self, ip: IpAddr, now: Instant) -> bool {
-        if self.0.len() >= MOST && !self.0.contains_key(&ip) {
-            self.0.retain(|_, host| host.was_asked(now));
-            // More of them in so short a time than anybody has: some are asked again.
-            if self.0.len() >= MOST {
-                self.0.clear();
-            }
+    /// The word to ask it with, if it is time, which is noted. None: it was asked a moment ago, or more hosts are being asked
+    /// than can be kept in mind.
+    pub(crate) fn word_to_ask(
+        &mut self,
+        ip: IpAddr,
+        now: Instant,
+        random: impl FnOnce() -> u64,
+    ) -> Option<u64> {
+        if let Some(host) = self.0.get_mut(&ip) {
+            let is_time = now >= host.asked + ASK_EVERY;
+            return is_time.then(|| {
+                host.asked = now;
+                host.word
+            });
         }
-        let host = self.0.entry(ip).or_default();
-        let is_time = host.asked.is_none_or(|asked| now >= asked + ASK_EVERY);
-        if is_time {
-            host.asked = Some(now);
+        if self.0.len() >= MOST {
+            self.0.retain(|_, host| now <= host.asked + VALID);
         }
-        is_time
+        let word = random();
+        (self.0.len() < MOST).then(|| self.0.insert(ip, Host { asked: now, lived: None, word }))?;
+        Some(word)
     }
 
-    /// It has answered. An answer of a host that was not asked just now is ignored.
-    pub(crate) fn has_answered(&mut self, ip: IpAddr, now: Instant) {
-        if let Some(host) = self.0.get_mut(&ip).filter(|host| host.was_asked(now)) {
+    /// It has answered with this word. The answer of a host that was not asked of late, or with another word, is ignored.
+    pub(crate) fn has_answered(&mut self, ip: IpAddr, word: u64, now: Instant) {
+        if let Some(host) = self.0.get_mut(&ip).filter(|host| host.word == word && now <= host.asked + VALID)
+        {
             host.lived = Some(now);
         }
     }
@@ -70,28 +72,36 @@ mod tests {
     fn a_host_lives_for_a_while_after_its_answer() {
         let (ip, start) = (IpAddr::from([10, 0, 0, 1]), Instant::now());
         let mut hosts = Hosts::default();
-        hosts.has_answered(ip, start);
+        hosts.has_answered(ip, 7, start);
         assert!(!hosts.lives(ip, start), "it was not asked");
-        assert!(hosts.may_ask(ip, start) && !hosts.may_ask(ip, start + ASK_EVERY / 2));
-        assert!(!hosts.lives(ip, start));
-        hosts.has_answered(ip, start);
+        assert_eq!(hosts.word_to_ask(ip, start, || 7), Some(7));
+        assert_eq!(hosts.word_to_ask(ip, start + ASK_EVERY / 2, || 8), None);
+        hosts.has_answered(ip, 8, start);
+        assert!(!hosts.lives(ip, start), "it was asked with another word");
+        let ms = Duration::from_millis(1);
+        hosts.has_answered(ip, 7, start + VALID + ms);
+        assert!(!hosts.lives(ip, start + VALID + ms), "it was asked long ago");
+        hosts.has_answered(ip, 7, start);
         assert!(hosts.lives(ip, start + VALID));
-        assert!(!hosts.lives(ip, start + VALID + Duration::from_millis(1)));
-        assert!(hosts.may_ask(ip, start + ASK_EVERY));
-        hosts.has_answered(ip, start + ASK_EVERY + VALID + Duration::from_millis(1));
-        assert!(!hosts.lives(ip, start + ASK_EVERY + VALID + Duration::from_millis(1)), "that is too late");
+        assert!(!hosts.lives(ip, start + VALID + ms));
+        assert_eq!(hosts.word_to_ask(ip, start + ASK_EVERY, || 8), Some(7));
     }
 
     #[test]
-    fn many_hosts_make_nobody_forget_those_that_were_asked_just_now() {
-        let (ip, start) = (IpAddr::from([10, 0, 0, 1]), Instant::now());
-        let other = |n: usize| IpAddr::from((n as u128).to_be_bytes());
-        let mut hosts = Hosts::default();
-        (1..MOST).for_each(|n| assert!(hosts.may_ask(other(n), start)));
-        let later = start + VALID + Duration::from_millis(1);
-        assert!(hosts.may_ask(ip, later));
-        hosts.has_answered(ip, later);
-        assert!(hosts.may_ask(other(MOST), later));
-        assert!(hosts.lives(ip, later) && hosts.0.len() == 2, "the others are forgotten");
+    fn hosts_that_are_asked_are_kept() {
+        let (start, mut hosts) = (Instant::now(), Hosts::default());
+        let ip = |n: usize| IpAddr::from((0x0A00_0000 + n as u32).to_be_bytes());
+        for n in 0..MOST {
+            assert_eq!(hosts.word_to_ask(ip(n), start, || n as u64), Some(n as u64));
+            hosts.has_answered(ip(n), n as u64, start);
+        }
+        // One that is known, and one too many.
+        assert_eq!(hosts.word_to_ask(ip(0), start + ASK_EVERY, || 0), Some(0));
+        assert_eq!(hosts.word_to_ask(ip(MOST), start + ASK_EVERY, || 0), None);
+        assert!((0..MOST).all(|n| hosts.lives(ip(n), start + ASK_EVERY)));
+        // Those that nobody asks any more make room.
+        let later = start + ASK_EVERY + VALID;
+        assert_eq!(hosts.word_to_ask(ip(MOST), later, || 9), Some(9));
+        assert_eq!(hosts.0.len(), 2);
     }
 }

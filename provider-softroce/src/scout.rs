@@ -3,9 +3,9 @@
 //! A host answers each datagram to a port that nobody has with an ICMP error. But where sockets share a port
 //! the kernel reports such an error to one that it picks by the two addresses, hardly ever to the one that
 //! has sent. So who asks for a connection, and who hears nothing over one, also sends a message from a port
-//! of its own: one that is an answer to nothing, so that whoever has the port passes over it. And it sends a
-//! datagram to the port of the discard service, which hardly anybody has: a host that refuses that one,
-//! and not the other, is there, and has somebody who does not answer.
+//! of its own: one that is an answer to nothing, so that whoever has the port passes over it. And it sends an
+//! datagram with a random word to the port of the discard service, which hardly anybody has: a host that refuses
+//! that one, and not the other, is there, and has somebody who does not answer. Its refusal repeats the word.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -16,14 +16,12 @@ use wire::cm::{Drep, Mad, Message};
 use wire::rocev2::{Icrc, Opcode, packet_len};
 
 use crate::socket::Udp;
-use crate::station::{datagram, random};
+use crate::station::datagram;
 
 /// The port of its own.
 pub(crate) struct Scout {
     socket: Udp,
     address: SocketAddr,
-    /// What it sends to the discard service, which a host that refuses it repeats: nobody else knows it.
-    word: [u8; 8],
 }
 
 /// Where a message has, behind BTH and DETH, its transaction and the ID of who sends it.
@@ -38,8 +36,8 @@ const DISCARD: u16 = 9;
 pub(crate) enum Answer {
     /// Nobody has the port.
     Refused(Refusal),
-    /// It lives.
-    Lives(IpAddr),
+    /// It lives: it repeats this word.
+    Lives(IpAddr, u64),
 }
 
 /// A host has said that nobody has the port.
@@ -56,8 +54,10 @@ impl Scout {
     pub(crate) fn new(address: SocketAddr) -> io::Result<Self> {
         let mut address = address;
         address.set_port(0);
-        let socket = Udp::bind_to_hear(address)?;
-        Ok(Scout { address: socket.local_addr()?, socket, word: random().to_ne_bytes() })
+        let socket = Udp::bind_alone(address)?;
+        socket.hear_of_errors()?;
+        socket.be_deaf()?;
+        Ok(Scout { address: socket.local_addr()?, socket })
     }
 
     /// Asks a peer's host, for a connection, and because of what was sent to this queue pair.
@@ -75,11 +75,12 @@ impl Scout {
         self.socket.send(host, &octets, octets.len());
     }
 
-    /// Asks a peer's host whether it lives.
-    pub(crate) fn probe_host(&self, host: SocketAddr) {
+    /// Asks a peer's host whether it lives, with a word that is to be repeated.
+    pub(crate) fn probe_host(&self, host: SocketAddr, word: u64) {
         let mut port = host;
         port.set_port(DISCARD);
-        self.socket.send(port, &self.word, self.word.len());
+        let octets = word.to_be_bytes();
+        self.socket.send(port, &octets, octets.len());
     }
 
     /// The answers of hosts since the last call.
@@ -87,8 +88,8 @@ impl Scout {
         let mut answers = Vec::new();
         self.socket.errors(|back| {
             if back.to.port() == DISCARD {
-                if back.refused && back.packet.starts_with(&self.word) {
-                    answers.push(Answer::Lives(back.to.ip()));
+                if let (true, Some(&word)) = (back.refused, back.packet.first_chunk()) {
+                    answers.push(Answer::Lives(back.to.ip(), u64::from_be_bytes(word)));
                 }
                 return;
             }
@@ -139,16 +140,35 @@ mod tests {
             let refused = ids.map(|id| Answer::Refused(Refusal { host: nobody.ip(), id, qpn: 9 }));
             assert_eq!(scout.answers(), refused);
             assert!(scout.answers().is_empty());
-            // Nor is anything heard less for a flood.
-            for _ in 0..10_000 {
-                taken.send(scout.address, &[0; 64], 64);
-            }
-            scout.probe_port(nobody, ids[0], 9);
-            assert_eq!(scout.answers(), refused[..1]);
             // Where somebody has the port of the discard service, nothing comes.
-            scout.probe_host(nobody);
+            scout.probe_host(nobody, 0x0102_0304_0506_0708);
             let answers = scout.answers();
-            assert!(answers.iter().all(|&answer| answer == Answer::Lives(nobody.ip())), "{answers:?}");
+            assert!(
+                answers.iter().all(|&answer| answer == Answer::Lives(nobody.ip(), 0x0102_0304_0506_0708)),
+                "{answers:?}"
+            );
         }
+    }
+
+    /// Nobody can fill the buffer in which the kernel keeps what hosts say.
+    #[test]
+    fn datagrams_do_not_keep_answers_out() {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let [stranger, nobody] = [any, any].map(|any| Udp::bind_alone(any).expect("a socket"));
+        let scout = Scout::new(any).expect("a port");
+        let (datagram, mut room) = (vec![0; 60_000], 2 * scout.socket.receive_buffer());
+        while let Some(left) = room.checked_sub(datagram.len()) {
+            stranger.send(scout.address, &datagram, datagram.len());
+            room = left;
+        }
+        // These would fill what is left.
+        for _ in 0..4000 {
+            stranger.send(scout.address, b"!", 1);
+        }
+        let host = nobody.local_addr().expect("bound");
+        drop(nobody);
+        scout.probe_port(host, ConnId(5), 9);
+        let refusal = Refusal { host: host.ip(), id: ConnId(5), qpn: 9 };
+        assert_eq!(scout.answers(), [Answer::Refused(refusal)]);
     }
 }

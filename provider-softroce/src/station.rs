@@ -172,8 +172,10 @@ impl Station {
 
     /// Asks whether a peer's host lives, whoever has the port there.
     pub(crate) fn probe_host(&mut self, host: SocketAddr, now: Instant) {
-        if let Some(scout) = self.scout.as_ref().filter(|_| self.hosts.may_ask(host.ip(), now)) {
-            scout.probe_host(host);
+        if let Some(scout) = &self.scout
+            && let Some(word) = self.hosts.word_to_ask(host.ip(), now, random)
+        {
+            scout.probe_host(host, word);
         }
     }
 

@@ -626,12 +626,40 @@ fn nobody_has_the_port() {
     assert!(matches!(event, Event::Disconnected), "{event:?}");
     let said = said_to(PEER, &file) - before;
     assert!((1..=2).contains(&said), "{said} messages");
+
+    // Nor where there is no endpoint any more. Meanwhile a request is sent again for a second and a half.
+    let peer = Peer::new();
+    let sends = connected_to(&rig, &peer, 2);
+    let gone = connected_to(&rig, &peer, 3);
+    drop(peer);
+    sends.send(1, &[sends.mem.segment(0, 8)]);
+    let before = messages_to(PEER, &file);
+    drop(gone);
+    assert!(matches!(rig.next("the end", &sends.log), Event::Broken));
+    let said = messages_to(PEER, &file) - before;
+    // That the other one is over is said, too.
+    assert!((1..=3).contains(&said), "{said} messages");
 }
 
 /// How many packets our side has sent to an address, as its capture has it.
 fn said_to(to: Ipv4Addr, capture: &Path) -> usize {
+    sent_to(to, capture).len()
+}
+
+/// How many of them are of the connection manager.
+fn messages_to(to: Ipv4Addr, capture: &Path) -> usize {
+    let is_message = |datagram: &&Vec<u8>| datagram[5..8] == [0, 0, 1];
+    sent_to(to, capture).iter().filter(is_message).count()
+}
+
+fn sent_to(to: Ipv4Addr, capture: &Path) -> Vec<Vec<u8>> {
     const OUT: u32 = 2;
     let contents = reader::read(&std::fs::read(capture).expect("a capture"));
-    let sent = contents.packets.iter().filter(|packet| packet.direction == OUT);
-    sent.filter(|packet| packet.dst.ip() == IpAddr::from(to)).count()
+    let sent = contents.packets.into_iter().filter(|packet| packet.direction == OUT);
+    let sent = sent.filter(|packet| packet.dst.ip() == IpAddr::from(to));
+    sent.filter_map(|packet| match packet.body {
+        reader::Body::Udp { payload, .. } => Some(payload),
+        _ => None,
+    })
+    .collect()
 }

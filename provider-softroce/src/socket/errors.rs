@@ -16,19 +16,20 @@ pub(crate) struct Undelivered<'a> {
     pub(crate) refused: bool,
 }
 
-/// So many are read at a time: somebody who reports without a pause keeps nobody in the loop.
-const MOST: usize = 4096;
+/// Reports that are read in one go: whoever sends forged ones must not keep the reader busy. What is left is read with the
+/// next one that comes.
+const MOST_AT_ONCE: usize = 1024;
 
 /// Room for the control messages.
 #[repr(align(8))]
 struct Control([u8; 512]);
 
 impl Udp {
-    /// Calls `each` for what has been reported since, [`MOST`] at a time.
+    /// Calls `each` for what has been reported since, 1,024 reports at most.
     pub(crate) fn errors(&self, mut each: impl FnMut(Undelivered<'_>)) {
         let mut octets = [0u8; 256];
         let mut control = Control([0; 512]);
-        for _ in 0..MOST {
+        for _ in 0..MOST_AT_ONCE {
             // SAFETY: plain data, valid when zero.
             let (mut name, mut msg): (libc::sockaddr_storage, libc::msghdr) = unsafe { (zeroed(), zeroed()) };
             let mut iov = libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() };

@@ -24,8 +24,6 @@ pub(crate) use self::send::{MAX_BATCH, MAX_SEGMENTS, Sent};
 const BUFFER: usize = 16 << 20;
 /// The same, where what waits is never read: enough for what the kernel gives back of a packet that has left.
 const SMALL_BUFFER: usize = 16 << 10;
-/// Room for what the network says: some hundred words, each with the packet that it is about.
-const ERRORS_BUFFER: usize = 256 << 10;
 
 /// A UDP socket that does not block.
 pub(crate) struct Udp(Socket);
@@ -58,19 +56,6 @@ impl Udp {
         let socket = Self::bind_shared(address)?;
         socket.prepare(to)?;
         socket.0.set_recv_buffer_size(SMALL_BUFFER)?;
-        Ok(socket)
-    }
-
-    /// One that sends, and hears what the network says of that: no datagram ever waits in it, so whoever floods it keeps out no word
-    /// of the network.
-    pub(crate) fn bind_to_hear(address: SocketAddr) -> io::Result<Self> {
-        let socket = Self::unprepared(address)?;
-        socket.prepare(address)?;
-        // "Of this packet, zero octets": it is dropped. What the network says comes past the filter.
-        socket.0.attach_filter(&[SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, 0)])?;
-        socket.0.set_recv_buffer_size(ERRORS_BUFFER)?;
-        socket.0.bind(&address.into())?;
-        socket.hear_of_errors()?;
         Ok(socket)
     }
 
@@ -143,6 +128,12 @@ impl Udp {
             SocketAddr::V4(_) => self.set(libc::IPPROTO_IP, libc::IP_RECVERR, 1),
             SocketAddr::V6(_) => self.set(libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1),
         }
+    }
+
+    /// It receives nothing from now on. Datagrams that anybody sends to it are dropped, and leave the room in its buffer to
+    /// [`errors`](Self::errors).
+    pub(crate) fn be_deaf(&self) -> io::Result<()> {
+        self.0.attach_filter(&[SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, 0)])
     }
 
     /// Whether the kernel gives packets back that have left, in the error queue.

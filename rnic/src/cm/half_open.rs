@@ -1,15 +1,15 @@
 //! Acceptances that wait for their RTU: how many, and for how long.
 //!
 //! Each holds a queue pair of its consumer. A caller that never answers, or whose address is forged, must not hold all
-//! of them for as long as a REP is repeated, which is ten seconds or a minute. One that answers with an MRA has seen the
-//! REP, so that its address is its own: it counts no more.
+//! of them for as long as a REP is repeated, which is ten seconds or a minute. One that answers with an MRA has
+//! seen the REP, so that its address is its own: it counts no more.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-/// Acceptances of one caller's address that may wait at a time when another REQ comes from there. The REQ ends the oldest
-/// one if that has [waited](EVICTED_AFTER) for long enough; else it is passed over, and its sender repeats it.
+/// Acceptances of one caller's address that may wait at a time when another REQ comes from there. The REQ ends the
+/// oldest one if that has [waited](EVICTED_AFTER) for long enough; else it is passed over, and its sender repeats it.
 pub(super) const MOST_PER_SOURCE: usize = 64;
 /// Longer than any way there and back: a caller that makes many connections at once answers within this time.
 pub(super) const EVICTED_AFTER: Duration = Duration::from_millis(250);
