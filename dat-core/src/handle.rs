@@ -6,8 +6,8 @@
 //! or stale handle is an error, not a crash. Slots are reused oldest first, to keep stale handles stale for long.
 //! In a child of fork(2) all handles of the parent are stale.
 //!
-//! An object lives in a [`Node`] behind its slot. Other objects that depend on it hold a counted [`Ref`]. On a thread-safe adapter
-//! each call keeps the objects that it uses there while it runs (`gate`).
+//! An object lives in a [`Node`] behind its slot. Other objects that depend on it hold a counted [`Ref`]. On
+//! a thread-safe adapter each call keeps the objects that it uses there while it runs (`gate`).
 
 mod gate;
 mod pool;
@@ -80,9 +80,9 @@ pub struct Pin<O: Object> {
 /// An object whose handle is stale: whoever has this is to free it.
 pub struct Retired<O: Object>(NonNull<Node<O>>);
 
-/// Puts an object behind a new handle. The node lives until [`remove`]. `thread_safe`: its adapter is; then the node is pinned, since
-/// another thread may have guessed the handle, until [`made`] has taken the pin over.
-/// `make` builds it and knows the handle it will have.
+/// Puts an object behind a new handle. The node lives until [`remove`]. `thread_safe`: its adapter is; then
+/// the node is pinned, since another thread may have guessed the handle, until [`made`] has taken the pin
+/// over. `make` builds it and knows the handle it will have.
 pub fn insert<O: Object>(
     table: *const DAT_PROVIDER,
     thread_safe: bool,
@@ -139,8 +139,9 @@ impl<T> Drop for Place<T> {
 /// The object behind a handle.
 ///
 /// # Safety
-/// No other thread removes the object while the reference is used. On a thread-safe adapter the lock of the handle, a [`Pin`], or
-/// the adapter's control lock sees to it; elsewhere the consumer does, as the standard demands.
+/// No other thread removes the object while the reference is used. On a thread-safe adapter the lock of the
+/// handle, a [`Pin`], or the adapter's control lock sees to it; elsewhere the consumer does, as the standard
+/// demands.
 #[inline]
 pub unsafe fn get<'a, O: Object>(handle: *mut c_void) -> Result<&'a Node<O>> {
     match slot(handle) {
@@ -167,8 +168,8 @@ pub fn check<O: Object>(handle: *mut c_void) -> Result<()> {
     if is_one { Ok(()) } else { Err(Error::handle(O::INVALID)) }
 }
 
-/// Runs `f` while no other thread is in a call on this handle, if its adapter is thread-safe. `DAT_ABORT`: this thread is, below a
-/// signal handler.
+/// Runs `f` while no other thread is in a call on this handle, if its adapter is thread-safe. `DAT_ABORT`:
+/// this thread is, below a signal handler.
 pub fn alone<V>(handle: *mut c_void, f: impl FnOnce() -> Result<V>) -> Result<V> {
     match slot(handle) {
         Some(slot) if slot.gate.is_shared() => slot.gate.locked(f),
@@ -207,8 +208,9 @@ pub unsafe fn free<'a, O: Object, V>(
     }
 }
 
-/// The object behind a handle that a call names beside the one it is on. If the adapter is thread-safe, it stays until the pin is
-/// dropped. A call pins in the order that `gate` gives, before it takes the lock of the handle that it is on.
+/// The object behind a handle that a call names beside the one it is on. If the adapter is thread-safe, it
+/// stays until the pin is dropped. A call pins in the order that `gate` gives, before it takes the lock of
+/// the handle that it is on.
 ///
 /// # Safety
 /// If the adapter is not thread-safe: as [`get`].
@@ -264,9 +266,9 @@ pub unsafe fn remove<O: Object>(node: &Node<O>) -> Option<Box<Node<O>>> {
     unsafe { retire(node).map(|retired| retired.reclaim()) }
 }
 
-/// As [`retire`], of an object that the consumer has not been told of, by whoever has made it, in an upcall, where no lock of a handle
-/// may be waited for. `None`: another thread has guessed the handle, and is in a call on the object or has made another one depend on
-/// it. Then the object stays.
+/// As [`retire`], of an object that the consumer has not been told of, by whoever has made it, in an upcall,
+/// where no lock of a handle may be waited for. `None`: another thread has guessed the handle, and is in a
+/// call on the object or has made another one depend on it. Then the object stays.
 ///
 /// # Safety
 /// If the adapter is not thread-safe: as [`retire`].

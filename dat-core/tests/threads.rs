@@ -17,7 +17,8 @@ use dat_core::handle;
 use dat_core::mem_transport::Mem;
 use dat_sys::*;
 
-/// A registry that is asked for the consumer's handle of an adapter in the middle of dat_lmr_create, when the region is there already.
+/// A registry that is asked for the consumer's handle of an adapter in the middle of dat_lmr_create, when the
+/// region is there already.
 struct Asked;
 
 impl Registry for Asked {
@@ -42,8 +43,8 @@ fn query(table: Table, ia: DAT_IA_HANDLE) -> Result<(), Error> {
     dat!(table, ia_query_func(ia, &mut evd, 0, &mut attr, 0, &mut provider))
 }
 
-/// The thread that closes has the adapter's lock and waits for the call that makes the object. A signal handler on that call's thread that
-/// asks about the adapter does not wait for the lock for ever.
+/// The thread that closes has the adapter's lock and waits for the call that makes the object. A signal
+/// handler on that call's thread that asks about the adapter does not wait for the lock for ever.
 #[test]
 fn an_adapter_is_closed_when_its_new_object_is_told_of() {
     let name = unique("mem");

@@ -133,7 +133,8 @@ pub unsafe fn accept<T: Transport>(
     answer
 }
 
-/// A request whose handle is stale: it is about to be refused or handed off. Without any lock, since its endpoint has one of its own.
+/// A request whose handle is stale: it is about to be refused or handed off. Without any lock, since its
+/// endpoint has one of its own.
 #[must_use]
 pub struct Withdrawn<T: Transport> {
     ia: Ref<Ia<T>>,
@@ -206,8 +207,9 @@ impl<T: Transport> Withdrawn<T> {
         self.request.take().map_or(Ok(()), |request| self.ia.transport.reject(request, private))
     }
 
-    /// dat_cr_handoff: the request arrives at the service point of another connection qualifier of this adapter, as if it had
-    /// come there in the first place: where there is none, or its EVD is full, the peer is refused, not by a consumer.
+    /// dat_cr_handoff: the request arrives at the service point of another connection qualifier of this
+    /// adapter, as if it had come there in the first place: where there is none, or its EVD is full, the peer
+    /// is refused, not by a consumer.
     pub fn hand_off(mut self, qualifier: DAT_CONN_QUAL) {
         // Before the request is seen elsewhere: its endpoint may be what the consumer accepts it with there.
         self.release_ep();

@@ -137,14 +137,14 @@ pub unsafe fn free<T: Transport>(ep: &Node<Ep<T>>) -> Result<()> {
     Ok(())
 }
 
-/// Takes a tentative endpoint back from the consumer (dat_cr_reject). Called under the control lock, when no other call uses the
-/// endpoint.
+/// Takes a tentative endpoint back from the consumer (dat_cr_reject). Called under the control lock, when no
+/// other call uses the endpoint.
 pub(crate) fn retire_tentative<T: Transport>(ep: &Node<Ep<T>>, control: &mut Orphans) {
     destroy(ep, State::TentativePending, control);
 }
 
-/// Takes a tentative endpoint back that the consumer was not told of. It has no queue pair yet whose completions could be queued.
-/// In an upcall.
+/// Takes a tentative endpoint back that the consumer was not told of. It has no queue pair yet whose
+/// completions could be queued. In an upcall.
 pub(crate) fn retire_untold<T: Transport>(ep: Pin<Ep<T>>) {
     let ia = ep.ia.clone();
     // SAFETY: nobody else knows of the endpoint, or it stays until the adapter is closed.

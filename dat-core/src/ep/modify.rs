@@ -19,7 +19,8 @@ pub(super) struct EarlyRecv {
     quiet: bool,
 }
 
-/// The objects that dat_ep_modify is given, pinned; or what is wrong with a handle, which is told of only if nothing else is wrong.
+/// The objects that dat_ep_modify is given, pinned; or what is wrong with a handle, which is told of only if
+/// nothing else is wrong.
 pub struct Named<T: Transport> {
     pz: Result<Option<Pin<Pz<T>>>>,
     recv: Result<Option<Pin<Evd<T>>>>,

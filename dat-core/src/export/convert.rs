@@ -16,10 +16,10 @@ use crate::nesting::{self, Doing};
 use crate::provider::{Segment, Transport};
 
 /// Defines control functions of the table: `extern "C"`, returning a `DAT_RETURN`, with a body that is a
-/// `Result<()>` and unsafe by what all of them presume: a handle is any word, a pointer is NULL or leads to what the
-/// prototype says, and, unless the adapter is thread-safe, nobody frees an object that another call is using. The body
-/// keeps the objects of a thread-safe adapter: it pins those that are named beside the first, and then uses the first by
-/// [`handle::on`], or frees it by [`handle::free`].
+/// `Result<()>` and unsafe by what all of them presume: a handle is any word, a pointer is NULL or leads to
+/// what the prototype says, and, unless the adapter is thread-safe, nobody frees an object that another call
+/// is using. The body keeps the objects of a thread-safe adapter: it pins those that are named beside the
+/// first, and then uses the first by [`handle::on`], or frees it by [`handle::free`].
 macro_rules! slots {
     ($($(#[$attr:meta])* fn $name:ident<T $(, $safe:ident)?>($($arg:ident: $type:ty),* $(,)?) { $($body:tt)* })*) => {$(
         $(#[$attr])*

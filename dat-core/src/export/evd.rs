@@ -190,8 +190,8 @@ slots! {
     }
 }
 
-/// Waits for a trigger; `evd` is the argument at position `arg`. Whoever frees the notification object sees who waits, so the lock
-/// is not held longer than until this thread is listed.
+/// Waits for a trigger; `evd` is the argument at position `arg`. Whoever frees the notification object sees
+/// who waits, so the lock is not held longer than until this thread is listed.
 ///
 /// # Safety
 /// As [`handle::on`]; `evd` is NULL or may be written to.

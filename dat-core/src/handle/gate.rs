@@ -3,18 +3,20 @@
 //! Each handle has a gate, which is never freed. It is open while an object lives behind it. On a thread-safe adapter
 //!
 //! - a call takes the gate's lock, looks whether the gate is open, and uses the object while it has the lock;
-//! - a call that names further objects pins each of them: it takes the lock of their gates only to look and to count itself.
-//!   It has all its pins before it takes the lock of the object that it is on, so no call waits for one lock with another;
-//! - a call on an adapter pins the adapter in place of keeping its lock, so that other threads need not wait while this one
-//!   registers memory;
-//! - whoever frees the object takes the lock, waits until nobody has it pinned, closes the gate, and frees the object then.
-//!   New pins take the lock, so this wait ends with the calls that are under way.
+//! - a call that names further objects pins each of them: it takes the lock of their gates only to look and
+//!   to count itself. It has all its pins before it takes the lock of the object that it is on, so no call
+//!   waits for one lock with another;
+//! - a call on an adapter pins the adapter in place of keeping its lock, so that other threads need not wait
+//!   while this one registers memory;
+//! - whoever frees the object takes the lock, waits until nobody has it pinned, closes the gate, and frees
+//!   the object then. New pins take the lock, so this wait ends with the calls that are under way.
 //!
-//! A call that has pins may wait for a lock, and whoever has that lock may wait for pins in turn. This never goes round in a circle,
-//! because each call takes what it takes in the same order: first zones, then remote regions, local regions, notification objects,
-//! dispatchers, shared receive queues, endpoints, connection requests, adapters; those of a kind by their addresses. (No call names a
-//! service point beside another object.) No call takes the same one twice, and before it waits it looks whether the handle is of the
-//! kind that it should be.
+//! A call that has pins may wait for a lock, and whoever has that lock may wait for pins in turn. This never
+//! goes round in a circle, because each call takes what it takes in the same order: first zones, then remote
+//! regions, local regions, notification objects, dispatchers, shared receive queues, endpoints, connection
+//! requests, adapters; those of a kind by their addresses. (No call names a service point beside another
+//! object.) No call takes the same one twice, and before it waits it looks whether the handle is of the kind
+//! that it should be.
 
 use crate::error::{Error, Result};
 use crate::nesting::{self, Doing};
@@ -75,8 +77,8 @@ impl Gate {
         self.lock.store(0, Ordering::Relaxed);
     }
 
-    /// Runs `f` with the lock. `DAT_ABORT`: this is a signal handler, and its own thread has the lock below it, or is at work there, for
-    /// whose end the holder of the lock may be waiting.
+    /// Runs `f` with the lock. `DAT_ABORT`: this is a signal handler, and its own thread has the lock below
+    /// it, or is at work there, for whose end the holder of the lock may be waiting.
     #[inline]
     pub(super) fn locked<V>(&self, f: impl FnOnce() -> Result<V>) -> Result<V> {
         let here = 0_u8;

@@ -149,14 +149,16 @@ fn destroy_each<T: Transport>(ia: &Node<Ia<T>>) {
     }
 }
 
-/// Does something to every object of a kind, perhaps frees it, when no other call uses it, and then something without its lock.
+/// Does something to every object of a kind, perhaps frees it, when no other call uses it, and then something
+/// without its lock.
 fn each<T: Transport, O: Object, V>(
     ia: &Node<Ia<T>>,
     free: impl Fn(&Node<O>) -> Result<V>,
     then: impl Fn(V),
 ) {
     for handle in ia.objects(O::KIND) {
-        // SAFETY: if the adapter is not thread-safe, the standard leaves it to the consumer not to use or free what is being closed.
+        // SAFETY: if the adapter is not thread-safe, the standard leaves it to the consumer not to use or
+        // free what is being closed.
         let freed = unsafe { handle::free(handle, &free) }.map(&then);
         // Another thread may have freed it, or be in a call that has it in use.
         debug_assert!(

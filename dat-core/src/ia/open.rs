@@ -30,8 +30,8 @@ const ASYNC_DEPTH: DAT_COUNT = 4096;
 /// consumer's arguments were wrong.
 ///
 /// # Safety
-/// Nobody frees a given dispatcher meanwhile, unless its adapter is thread-safe. The functions of `entry` are a registry's, and its table is
-/// valid as long as the adapter is open.
+/// Nobody frees a given dispatcher meanwhile, unless its adapter is thread-safe. The functions of `entry` are
+/// a registry's, and its table is valid as long as the adapter is open.
 pub unsafe fn open<P: Provider>(
     provider: &P,
     params: &str,

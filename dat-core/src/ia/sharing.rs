@@ -12,8 +12,8 @@ use crate::evd::Evd;
 use crate::handle::{self, Node, Pin, Ref};
 use crate::provider::Transport;
 
-/// A dispatcher, by its handle, and an adapter that reports to it but does not own it, by the address of its `Node<Ia<T>>`. Both are made
-/// of the same transport.
+/// A dispatcher, by its handle, and an adapter that reports to it but does not own it, by the address of its
+/// `Node<Ia<T>>`. Both are made of the same transport.
 struct Share {
     evd: usize,
     ia: usize,

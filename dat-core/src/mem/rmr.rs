@@ -83,8 +83,8 @@ pub unsafe fn free<T: Transport>(rmr: &Node<Rmr<T>>) -> Result<()> {
     Ok(())
 }
 
-/// dat_rmr_bind: answers the new context, which is valid when the bind has been carried out; 0 if it unbinds, for which there is no
-/// region. Arguments are counted as in uDAPL 2.0, where the region is the second.
+/// dat_rmr_bind: answers the new context, which is valid when the bind has been carried out; 0 if it unbinds,
+/// for which there is no region. Arguments are counted as in uDAPL 2.0, where the region is the second.
 ///
 /// # Safety
 /// As of all posts to the endpoint (`ep::post`).

@@ -1,5 +1,6 @@
-//! Any calls of any threads in any order, frees included, on thread-safe adapters: every function of the table, on handles that other
-//! threads free meanwhile, on stale ones and on those of other kinds. Each call answers with a status, and the process stays up.
+//! Any calls of any threads in any order, frees included, on thread-safe adapters: every function of the
+//! table, on handles that other threads free meanwhile, on stale ones and on those of other kinds. Each call
+//! answers with a status, and the process stays up.
 //!
 //! `OPENDAT_CALLS` sets the number of calls, `OPENDAT_SEED` the first number of the random sequence.
 
@@ -180,7 +181,8 @@ impl Caller<'_> {
         };
     }
 
-    /// A function. Those that end something are chosen less often than those that begin something, so that there is something to use.
+    /// A function. Those that end something are chosen less often than those that begin something, so that
+    /// there is something to use.
     fn choose(&mut self) -> usize {
         const ENDS: [&str; 6] = ["_free", "_close", "_reject", "_handoff", "_disconnect", "_reset"];
         const BEGINS: [&str; 5] = ["_create", "_accept", "_connect", "_dequeue", "_post_recv"];
