@@ -218,7 +218,7 @@ fn an_acceptance_that_is_given_up_is_soon_forgotten() {
     assert_eq!((pair.half_open(), pair.cms[B].len()), (1, 1));
 }
 
-/// So does a caller that refuses what it asked for.
+/// The same of one that its caller refuses.
 #[test]
 fn an_acceptance_that_is_refused_is_soon_forgotten() {
     let mut pair = Pair::new();
