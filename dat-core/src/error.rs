@@ -12,6 +12,11 @@ pub struct Error(DAT_RETURN);
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// The same error; of an invalid handle, with the subtype that says what it was to be for.
+    pub(crate) fn about(self, subtype: DAT_RETURN) -> Error {
+        if self.kind() == DAT_INVALID_HANDLE { Error::handle(subtype) } else { self }
+    }
+
     /// An error of a type (`DAT_INVALID_STATE`, …) with a subtype (`DAT_NO_SUBTYPE`, …).
     ///
     /// `DAT_QUEUE_EMPTY` has no class bit, as OFED's providers answer it: programs compare the whole word (dtest -p).

@@ -1,5 +1,6 @@
 //! Connection requests.
 
+use std::mem::ManuallyDrop;
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 
@@ -229,11 +230,13 @@ impl<T: Transport> Withdrawn<T> {
         match ep.state() {
             State::TentativePending | State::UnconfiguredTentative => {
                 let ia = &self.ia;
+                // Where the endpoint were gone, nothing may be done to it.
+                let ep = ManuallyDrop::new(ep);
                 // SAFETY: it is this request's, and no other call uses it when this one retires it.
                 let retired = unsafe {
                     handle::free::<Ep<T>, _>(ep.handle(), move |node| {
                         let mut control = ia.control();
-                        drop(ep);
+                        drop(ManuallyDrop::into_inner(ep));
                         ep::retire_tentative(node, &mut control);
                         Ok(())
                     })

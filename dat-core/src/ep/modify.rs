@@ -45,9 +45,9 @@ impl<T: Transport> Named<T> {
             ]);
             Named {
                 pz,
-                recv: recv.map_err(|_| Error::handle(DAT_INVALID_HANDLE_EVD_RECV)),
-                request: request.map_err(|_| Error::handle(DAT_INVALID_HANDLE_EVD_REQUEST)),
-                connect: connect.map_err(|_| Error::handle(DAT_INVALID_HANDLE_EVD_CONN)),
+                recv: recv.map_err(|error| error.about(DAT_INVALID_HANDLE_EVD_RECV)),
+                request: request.map_err(|error| error.about(DAT_INVALID_HANDLE_EVD_REQUEST)),
+                connect: connect.map_err(|error| error.about(DAT_INVALID_HANDLE_EVD_CONN)),
             }
         }
     }

@@ -59,8 +59,8 @@ pub(super) fn call((handle, name): (usize, &str), f: impl FnOnce() -> Result<()>
     code(result)
 }
 
-/// The calls that allocate much in many places: they make something, or end a connection, or everything. dat_lmr_create is not among
-/// them: programs call it often, so each of its allocations may fail.
+/// The calls that allocate much in many places: they make something, or end a connection, or everything.
+/// dat_lmr_create is not among them: programs call it often, so each of its allocations may fail.
 const NEED_ROOM: &[&str] = &[
     "cno_create",
     "cno_fd_create",
@@ -89,8 +89,8 @@ const NEED_ROOM: &[&str] = &[
     "srq_resize",
 ];
 
-/// What a signal handler may call while its thread is at work below it. What closes something is done when that work has ended; the
-/// rest waits for nobody. All else would wait for ever.
+/// What a signal handler may call while its thread is at work below it. What closes something is done when
+/// that work has ended; the rest waits for nobody. All else would wait for ever.
 const OVER_WORK: &[&str] = &[
     "ia_close",
     "evd_free",
@@ -201,8 +201,8 @@ const _: () = {
     assert!(offset_of!(DAT_LMR_TRIPLET, lmr_context) == offset_of!(Segment, key));
 };
 
-/// Room for the segments of a post that are not aligned: programs keep them in packed records of their own, which processors do
-/// not mind.
+/// Room for the segments of a post that are not aligned: programs keep them in packed records of their own,
+/// which processors do not mind.
 pub(super) struct Aligned([MaybeUninit<Segment>; MAX_SEGMENTS]);
 
 impl Aligned {
@@ -247,15 +247,12 @@ pub(super) unsafe fn segments(
     }
 }
 
-/// A dispatcher that a call names, with the subtype that says what it was to be for.
+/// Pins an event dispatcher that a call names. `invalid` is the subtype of the error where the handle is invalid: it
+/// says which of the call's arguments that is.
 ///
 /// # Safety
 /// As [`handle::pin`].
 pub(super) unsafe fn evd<T: Transport>(evd: DAT_EVD_HANDLE, invalid: DAT_RETURN) -> Result<Pin<Evd<T>>> {
     // SAFETY: as the caller promised.
-    unsafe { handle::pin(evd) }.map_err(|error| named(error, invalid))
-}
-
-fn named(error: Error, invalid: DAT_RETURN) -> Error {
-    if error.kind() == DAT_INVALID_HANDLE { Error::handle(invalid) } else { error }
+    unsafe { handle::pin(evd) }.map_err(|error| error.about(invalid))
 }

@@ -189,9 +189,9 @@ impl<T: Transport> Parts<T> {
             let [recv, request, connect] = handle::pin_all([recv, request, connect]);
             Ok(Parts {
                 pz,
-                recv: recv.map_err(|_| Error::handle(DAT_INVALID_HANDLE_EVD_RECV))?,
-                request: request.map_err(|_| Error::handle(DAT_INVALID_HANDLE_EVD_REQUEST))?,
-                connect: connect.map_err(|_| Error::handle(DAT_INVALID_HANDLE_EVD_CONN))?,
+                recv: recv.map_err(|error| error.about(DAT_INVALID_HANDLE_EVD_RECV))?,
+                request: request.map_err(|error| error.about(DAT_INVALID_HANDLE_EVD_REQUEST))?,
+                connect: connect.map_err(|error| error.about(DAT_INVALID_HANDLE_EVD_CONN))?,
             })
         }
     }

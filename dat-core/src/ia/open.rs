@@ -5,8 +5,8 @@ use tracing::info;
 
 use super::{Entry, Ia, sharing};
 use crate::error::{Error, OpenError, Result};
-use crate::evd;
-use crate::handle::{self, Node, Ref};
+use crate::evd::{self, Evd};
+use crate::handle::{self, Node, Pin, Ref};
 use crate::log::Hex;
 use crate::provider::{Provider, Receiver, Sink, Transport, Upcall};
 use crate::stats;
@@ -56,10 +56,15 @@ pub unsafe fn enter<T: Transport>(
     async_evd: AsyncEvd,
 ) -> std::result::Result<&'static Node<Ia<T>>, OpenError> {
     let refuse = |code| OpenError::new(code, "");
+    // Before the adapter has a handle that others may guess: a dispatcher is pinned before an adapter.
+    let given = match async_evd {
+        // SAFETY: as the caller promised.
+        AsyncEvd::Given(evd) => Some(unsafe { sharing::check::<T>(evd, entry.name) }.map_err(refuse)?),
+        AsyncEvd::Create(_) | AsyncEvd::Elsewhere => None,
+    };
     let ia = handle::insert(entry.table, entry.thread_safe, |_| Ok(Ia::new(transport, &entry)));
     let ia = ia.map_err(refuse)?;
-    // SAFETY: as the caller promised.
-    unsafe { assign(ia, async_evd) }.map_err(|code| {
+    assign(ia, async_evd, given).map_err(|code| {
         drop(handle::made(ia));
         // SAFETY: nobody has been told the handle, and who has guessed it is waited for.
         let gone = unsafe { handle::free(ia.handle(), |ia: &Node<Ia<T>>| Ok(handle::remove(ia))) };
@@ -86,9 +91,11 @@ impl<T: Transport> Receiver<T> for Node<Ia<T>> {
     }
 }
 
-unsafe fn assign<T: Transport>(ia: &Node<Ia<T>>, async_evd: AsyncEvd) -> Result<()> {
-    match async_evd {
-        AsyncEvd::Create(min_qlen) => {
+/// `given` is the consumer's dispatcher, if there is one.
+fn assign<T: Transport>(ia: &Node<Ia<T>>, async_evd: AsyncEvd, given: Option<Pin<Evd<T>>>) -> Result<()> {
+    match (async_evd, given) {
+        (_, Some(evd)) => sharing::join(ia, &evd),
+        (AsyncEvd::Create(min_qlen), None) => {
             // What does not fit is lost, and endpoints may end by the thousand; the consumer's length is a minimum.
             let most = DAT_COUNT::try_from(ia.transport.attrs().max_evd_depth).unwrap_or(DAT_COUNT::MAX);
             let depth = if min_qlen > 0 { min_qlen.max(ASYNC_DEPTH.min(most)) } else { min_qlen };
@@ -97,9 +104,7 @@ unsafe fn assign<T: Transport>(ia: &Node<Ia<T>>, async_evd: AsyncEvd) -> Result<
             ia.set_async_evd(Some(Ref::new(&handle::made(evd))));
             Ok(())
         }
-        // SAFETY: as the caller promised.
-        AsyncEvd::Given(evd) => unsafe { sharing::join(ia, evd) },
-        AsyncEvd::Elsewhere => Ok(()),
+        (AsyncEvd::Given(_) | AsyncEvd::Elsewhere, None) => Ok(()),
     }
 }
 

@@ -32,24 +32,20 @@ fn shares() -> MutexGuard<'static, Vec<Share>> {
 pub(super) unsafe fn check<T: Transport>(evd: DAT_EVD_HANDLE, name: &str) -> Result<Pin<Evd<T>>> {
     let invalid = Error::handle(DAT_INVALID_HANDLE_EVD_ASYNC);
     // SAFETY: as the caller promised.
-    let evd = unsafe { handle::pin::<Evd<T>>(evd) }.map_err(|_| invalid)?;
+    let evd = unsafe { handle::pin::<Evd<T>>(evd) };
+    let evd = evd.map_err(|error| error.about(DAT_INVALID_HANDLE_EVD_ASYNC))?;
     if evd.flags & DAT_EVD_ASYNC_FLAG != 0 && evd.ia.name == name { Ok(evd) } else { Err(invalid) }
 }
 
 /// From here on `ia` reports to `evd`.
-///
-/// # Safety
-/// As [`handle::pin`].
-pub(super) unsafe fn join<T: Transport>(ia: &Node<Ia<T>>, evd: DAT_EVD_HANDLE) -> Result<()> {
-    // SAFETY: as the caller promised.
-    let evd = unsafe { check::<T>(evd, &ia.name) }?;
+pub(super) fn join<T: Transport>(ia: &Node<Ia<T>>, evd: &Node<Evd<T>>) -> Result<()> {
     let mut shares = shares();
     // Its adapter has told everyone who reports to its dispatchers, or is about to.
     if evd.ia.is_closing() {
         return Err(Error::handle(DAT_INVALID_HANDLE_EVD_ASYNC));
     }
     shares.push(Share { evd: evd.handle() as usize, ia: std::ptr::from_ref(ia).addr() });
-    ia.set_async_evd(Some(Ref::new(&evd)));
+    ia.set_async_evd(Some(Ref::new(evd)));
     Ok(())
 }
 
