@@ -23,6 +23,7 @@ impl NoWay {
             Some(libc::EMFILE) => "this process has no file descriptor left (RLIMIT_NOFILE)",
             Some(libc::ENFILE) => "this host has no file descriptor left (fs.file-max)",
             Some(libc::ENOBUFS | libc::ENOMEM) => "this host has no memory left for a socket",
+            Some(libc::ENOSPC) => "this user may watch no more descriptors (fs.epoll.max_user_watches)",
             Some(libc::EAGAIN | libc::EADDRINUSE) => NO_PORT,
             Some(libc::EPERM | libc::EACCES) => {
                 return NoWay::lasting("this host's firewall forbids the way");
@@ -49,8 +50,8 @@ impl NoWay {
         NoWay::Lasting(why.to_owned())
     }
 
-    /// The answer to the consumer's call, which says no more than that something is used up; the log says of what. Ok: the call is
-    /// taken, and an event tells of the failure, with these words.
+    /// The answer to the consumer's call, which says no more than that something is used up; the log says of
+    /// what. Ok: the call is taken, and an event tells of the failure, with these words.
     ///
     /// # Errors
     /// `DAT_INSUFFICIENT_RESOURCES`.
@@ -79,7 +80,8 @@ mod tests {
     #[test]
     fn what_is_used_up_is_told_from_what_is_not_there() {
         let to = SocketAddr::from(([192, 0, 2, 1], 7));
-        for errno in [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM, libc::EADDRINUSE] {
+        for errno in [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM, libc::ENOSPC, libc::EADDRINUSE]
+        {
             assert_eq!(of(errno).answer(to).map_err(|e| e.kind()), Err(dat_sys::DAT_INSUFFICIENT_RESOURCES));
         }
         assert_eq!(of(libc::ENETUNREACH).answer(to).unwrap(), "this host has no route to the peer");

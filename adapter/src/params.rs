@@ -193,7 +193,8 @@ fn no_address(reason: String) -> OpenError {
     OpenError::new(Error::of(DAT_INVALID_ADDRESS), format!("ia_params: {}", shortened(reason)))
 }
 
-/// A reason that repeats a value of the file: of one that is long the beginning, and the end, which says what was expected.
+/// A reason that repeats a value of the file: of one that is long the beginning, and the end, which says what
+/// was expected.
 fn shortened(reason: String) -> String {
     /// Characters of either.
     const SHOWN: usize = 200;

@@ -6,6 +6,16 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
 
+use rustix::process::{Resource, getrlimit};
+
+/// What strangers may hold of the process's descriptors: a quarter of its limit, 1,024 at most.
+pub fn share_of_descriptors() -> usize {
+    const SHARE: u64 = 4;
+    const MOST: u64 = 1024;
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    MOST.min(limit / SHARE) as usize
+}
+
 /// Silent callers, each with what its owner knows it by.
 pub struct Silent<T> {
     /// By address, the oldest first.

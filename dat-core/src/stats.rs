@@ -1,9 +1,10 @@
-//! What the adapters of this process have done, for whoever asks while it runs: with `OPENDAT_STATS=1` a thread answers on an
-//! abstract Unix socket, `opendat-stats-PID-N`. It costs the data path nothing: the counters are there anyway
-//! ([`crate::counters`]), and are read when somebody asks.
+//! What the adapters of this process have done, for whoever asks while it runs: with `OPENDAT_STATS=1` a
+//! thread answers on an abstract Unix socket, `opendat-stats-PID-N`. It costs the data path nothing: the
+//! counters are there anyway ([`crate::counters`]), and are read when somebody asks.
 //!
-//! The answer is lines of words: `ia NAME PROVIDER HANDLE`, then what counts for it, `COUNTER NUMBER`, those that are not 0; `ep HANDLE
-//! STATE` and what counts for that; `sum ep` and `sum evd`, and what all of them come to.
+//! The answer is lines of words: `ia NAME PROVIDER HANDLE`, then what counts for it, `COUNTER NUMBER`, those
+//! that are not 0; `ep HANDLE STATE` and what counts for that; `sum ep` and `sum evd`, and what all of them
+//! come to.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -16,6 +17,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use dat_sys::*;
+use tracing::warn;
 
 use crate::counters::{Ask, EP, EP_ALL, EP_OWN, EVD, names};
 use crate::environment;
@@ -50,8 +52,8 @@ static OFFICE: Mutex<Office> = Mutex::new(Office { process: 0, adapters: Vec::ne
 const COPIES: u32 = 16;
 /// Until the next caller, when one could not be let in.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Until the next caller, when one of another user has called. Without a pause, a user who calls all the time would take as much
-/// of a processor as the thread can get.
+/// Until the next caller, when one of another user has called. Without a pause, a user who calls all the time
+/// would take as much of a processor as the thread can get.
 const PAUSE_AFTER_STRANGER: Duration = Duration::from_millis(10);
 /// Who asks takes the answer, or leaves.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -101,7 +103,10 @@ impl Clerk {
                 SocketAddr::from_abstract_name(format!("opendat-stats-{}-{n}", std::process::id())).ok()?;
             UnixListener::bind_addr(&address).ok()
         };
-        let listener = (0..COPIES).find_map(bind)?;
+        let Some(listener) = (0..COPIES).find_map(bind) else {
+            warn!(target: "dat::ia", "dat top cannot ask this process: no name for its socket is free");
+            return None;
+        };
         let calls = listener.try_clone().ok()?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 use adapter::Table;
-use adapter::silent::Silent;
+use adapter::silent::{self, Silent};
 use capture::Direction;
 use dat_core::Error;
 use dat_sys::DAT_INVALID_PARAMETER;
@@ -21,11 +21,7 @@ use crate::socket::{self, Moved};
 
 /// Callers that are taken at a time before others get their turn.
 const BURST: usize = 64;
-/// Callers that have not said what they want, in all.
-const MOST_SILENT: u64 = 1024;
-/// They have no more than one of so many descriptors of the process.
-const SILENT_SHARE: u64 = 4;
-/// Of the last so many descriptors of the process, they have one at most.
+/// Of the last so many descriptors of the process, silent callers have one at most.
 const RESERVE: u64 = 64;
 /// How long a service point rests when there are no file descriptors left.
 const REST: Duration = Duration::from_millis(100);
@@ -292,7 +288,7 @@ fn most_silent(descriptor: RawFd) -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     // The kernel gives the lowest number that is free.
     let is_in_reserve = descriptor as u64 >= limit.saturating_sub(RESERVE);
-    if is_in_reserve { 1 } else { MOST_SILENT.min(limit / SILENT_SHARE) as usize }
+    if is_in_reserve { 1 } else { silent::share_of_descriptors() }
 }
 
 #[cfg(test)]

@@ -7,12 +7,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 
-use adapter::Table;
+use adapter::{Table, silent};
 
 use super::names::{Names, SocketFile};
-
-/// Of those at most. Who is not taken in waits, and sees the end just the same.
-const GUESTS: usize = 1024;
 
 /// The own socket, and those who have connected to it.
 pub(crate) struct Life {
@@ -28,9 +25,11 @@ impl Life {
         Ok(Life { _file: file, listener, guests: Table::new() })
     }
 
-    /// Takes in who waits; `watch` is given the number of each.
+    /// Takes in who waits, as long as they have their share of the process's descriptors alone; `watch` is given
+    /// the number of each. Who is not taken in waits on, and sees the end just the same.
     pub(crate) fn admit(&mut self, watch: impl Fn(usize, &UnixStream) -> io::Result<()>) {
-        while self.guests.len() < GUESTS
+        let most = silent::share_of_descriptors();
+        while self.guests.len() < most
             && let Ok((guest, _)) = self.listener.accept()
         {
             if watch(self.guests.next_index(), &guest).is_ok() {
