@@ -1,5 +1,5 @@
-//! Another host: a network namespace with a wire (a veth pair) to the one that these programs are in. It goes away with the
-//! process that holds it, which goes away with us.
+//! Another host: a network namespace with a wire (a veth pair) to the one that these programs are in. It goes
+//! away with the process that holds it, which goes away with us.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -130,6 +130,24 @@ impl Host {
     pub(crate) fn filter(&self, hook: &str, rule: &str) -> Result<(), String> {
         let rules = format!(
             "table inet outage {{ chain rules {{ type filter hook {hook} priority 0\n{rule}\n}}\n}}\n"
+        );
+        finish_with(&mut words("nft -f -"), &rules)
+    }
+
+    /// This host's firewall refuses what comes in, for so many seconds by the kernel's clock: connections end that are
+    /// refused for half as long again, so this must not depend on when a program gets to take the rule away.
+    pub(crate) fn refuse(&self, seconds: u64) -> Result<(), String> {
+        let rules = format!(
+            "table inet outage {{
+                set now {{
+                    type inet_proto; flags timeout
+                    elements = {{ tcp timeout {seconds}s, udp timeout {seconds}s }}
+                }}
+                chain rules {{
+                    type filter hook input priority 0
+                    iifname {WIRE} meta l4proto @now reject
+                }}
+            }}\n"
         );
         finish_with(&mut words("nft -f -"), &rules)
     }

@@ -1,5 +1,6 @@
-//! A transfer between two hosts goes on after an outage: a link that is down, a direction that is lost, a firewall that refuses. Each
-//! lasts for real seconds, since retries and time-outs of connections are counted in these; the verdict is the transfer's.
+//! A transfer between two hosts goes on after an outage: a link that is down, a direction that is lost, a
+//! firewall that refuses. Each lasts for real seconds, since retries and time-outs of connections are counted
+//! in these; the verdict is the transfer's.
 
 use std::thread;
 use std::time::Duration;
@@ -16,79 +17,66 @@ pub(crate) const PATIENT: &str = "timeout=2000 retries=7";
 struct Outage {
     name: &'static str,
     seconds: u64,
-    begin: fn(&Host) -> Result<(), String>,
-    end: fn(&Host) -> Result<(), String>,
+    what: What,
+}
+
+#[derive(Clone, Copy)]
+enum What {
+    /// This host's end of the wire is down.
+    LinkHere,
+    /// The other host's end is.
+    LinkThere,
+    /// This host's firewall refuses what comes in.
+    Refused,
+    /// A rule of this host's firewall, for what comes in ("input") or goes out ("output").
+    Rule(&'static str, &'static str),
+}
+
+const fn outage(name: &'static str, seconds: u64, what: What) -> Outage {
+    Outage { name, seconds, what }
 }
 
 /// Those that a connection outlasts with the usual parameters.
 const USUAL: &[Outage] = &[
-    Outage {
-        name: "link_is_down_here_for_1_s",
-        seconds: 1,
-        begin: |host| host.set_link_here("down"),
-        end: |host| host.set_link_here("up"),
-    },
-    Outage {
-        name: "link_is_down_there_for_1_s",
-        seconds: 1,
-        begin: |host| host.set_link_there("down"),
-        end: |host| host.set_link_there("up"),
-    },
-    Outage {
-        name: "firewall_refuses_for_1_s",
-        seconds: 1,
-        begin: |host| host.filter("input", "iifname wire meta l4proto { tcp, udp } reject"),
-        end: Host::filter_nothing,
-    },
-    // The host there still answers to whoever asks whether it lives.
-    Outage {
-        name: "port_hears_nothing_for_5_s",
-        seconds: 5,
-        begin: |host| host.filter("input", "iifname wire udp dport 4791 drop"),
-        end: Host::filter_nothing,
-    },
+    outage("link_is_down_here_for_1_s", 1, What::LinkHere),
+    outage("link_is_down_there_for_1_s", 1, What::LinkThere),
+    outage("firewall_refuses_for_1_s", 1, What::Refused),
 ];
+
+/// The same of providers that send packets: the host there still answers to whoever asks whether it lives.
+const OF_PACKETS: &[Outage] =
+    &[outage("port_hears_nothing_for_5_s", 5, What::Rule("input", "iifname wire udp dport 4791 drop"))];
 
 /// Those that take [`PATIENT`] ones.
 const LONG: &[Outage] = &[
-    Outage {
-        name: "link_is_down_here_for_3_s",
-        seconds: 3,
-        begin: |host| host.set_link_here("down"),
-        end: |host| host.set_link_here("up"),
-    },
-    Outage {
-        name: "link_is_down_here_for_8_s",
-        seconds: 8,
-        begin: |host| host.set_link_here("down"),
-        end: |host| host.set_link_here("up"),
-    },
-    Outage {
-        name: "link_is_down_there_for_8_s",
-        seconds: 8,
-        begin: |host| host.set_link_there("down"),
-        end: |host| host.set_link_there("up"),
-    },
-    Outage {
-        name: "nothing_comes_in_for_5_s",
-        seconds: 5,
-        begin: |host| host.filter("input", "iifname wire drop"),
-        end: Host::filter_nothing,
-    },
-    Outage {
-        name: "nothing_goes_out_for_5_s",
-        seconds: 5,
-        begin: |host| host.filter("output", "oifname wire drop"),
-        end: Host::filter_nothing,
-    },
+    outage("link_is_down_here_for_3_s", 3, What::LinkHere),
+    outage("link_is_down_there_for_3_s", 3, What::LinkThere),
+    outage("link_is_down_here_for_8_s", 8, What::LinkHere),
+    outage("link_is_down_there_for_8_s", 8, What::LinkThere),
+    outage("nothing_comes_in_for_5_s", 5, What::Rule("input", "iifname wire drop")),
+    outage("nothing_goes_out_for_5_s", 5, What::Rule("output", "oifname wire drop")),
 ];
 
+impl Outage {
+    fn happen(&self, host: &Host) -> Result<(), String> {
+        match self.what {
+            What::LinkHere => host.set_link_here("down")?,
+            What::LinkThere => host.set_link_there("down")?,
+            What::Refused => host.refuse(self.seconds)?,
+            What::Rule(hook, rule) => host.filter(hook, rule)?,
+        }
+        thread::sleep(Duration::from_secs(self.seconds));
+        match self.what {
+            What::LinkHere => host.set_link_here("up"),
+            What::LinkThere => host.set_link_there("up"),
+            What::Refused | What::Rule(..) => host.filter_nothing(),
+        }
+    }
+}
+
 pub(crate) fn usual(provider: &Provider) -> Vec<Case> {
-    USUAL
-        .iter()
-        .filter(|outage| provider.packets || outage.name != "port_hears_nothing_for_5_s")
-        .map(case)
-        .collect()
+    let of_packets = OF_PACKETS.iter().filter(|_| provider.packets);
+    USUAL.iter().chain(of_packets).map(case).collect()
 }
 
 pub(crate) fn long() -> Vec<Case> {
@@ -99,11 +87,6 @@ fn case(outage: &'static Outage) -> Case {
     Case::new(outage.name, |registry| {
         find_program("nft", "nftables")?;
         let host = Host::new(Family::V4, 1500)?;
-        let outage = || {
-            (outage.begin)(&host)?;
-            thread::sleep(Duration::from_secs(outage.seconds));
-            (outage.end)(&host)
-        };
-        through(&dapltest::LONG, registry, &host, outage)
+        through(&dapltest::LONG, registry, &host, || outage.happen(&host))
     })
 }
