@@ -136,8 +136,8 @@ impl Bad {
 /// Whether an entry's library is no provider of it.
 type Inspect = fn(&Entry) -> Option<Bad>;
 
-/// What `inspect` says of each entry that can be asked for. A library may register one entry and not another, so each is
-/// inspected; but one that does not load, or whose start does not end, is not tried again.
+/// What `inspect` says of each entry that can be asked for. A library may register one entry and not another,
+/// so each is inspected; but one that does not load, or whose start does not end, is not tried again.
 fn faults(entries: &[Entry], inspect: Inspect) -> Vec<Option<Bad>> {
     let mut no_providers: HashMap<&str, Bad> = HashMap::new();
     let mut faults = Vec::new();
@@ -310,8 +310,8 @@ fn ambiguous(entries: &[Entry]) -> Vec<Option<Finding>> {
         all.push(other.map(|first| {
             let (line, _) = place(&first.origin);
             let message = format!(
-                "{ia_name} is in line {line}, too, with another library or other parameters: which of them a program gets depends \
-                 on the version and thread safety that it asks for"
+                "{ia_name} is in line {line}, too, with another library or other parameters: which of them a \
+                 program gets depends on the version and thread safety that it asks for"
             );
             Finding::warning(entry, message, "give them the same library and parameters, or rename one")
         }));

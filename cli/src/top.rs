@@ -1,5 +1,5 @@
-//! `dat top`: what the adapters of another process do, while it runs. The process answers on sockets of its own (`dat-core`,
-//! `stats.rs`).
+//! `dat top`: what the adapters of another process do, while it runs. The process answers on sockets of its
+//! own (`dat-core`, `stats.rs`).
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Read, Write, stdout};
@@ -155,8 +155,9 @@ fn ask(pid: u32) -> Result<Option<Vec<Adapter>>> {
     for copy in 0..COPIES {
         let address = SocketAddr::from_abstract_name(format!("{NAME}{pid}-{copy}"))?;
         let Ok(stream) = UnixStream::connect_addr(&address) else { continue };
-        // Anybody may have a socket of this name. A process that has ended may have left it to a child of another user, and
-        // its number may be another process's now. So the user must be the process's, too, or root.
+        // Anybody may have a socket of this name. A process that has ended may have left it to a child of
+        // another user, and its number may be another process's now. So the user must be the process's, too,
+        // or root.
         let listener = socket_peercred(&stream)?;
         let (listener_pid, listener_user) = (listener.pid.as_raw_nonzero().get(), listener.uid.as_raw());
         let is_theirs = listener_user == 0 || user_of(pid) == Some(listener_user);

@@ -90,8 +90,8 @@ fn what_is_refused_and_what_breaks_a_connection_is_told() {
     ended("TERMINATE received: DDP tagged buffer: STag not associated with the stream");
 }
 
-/// Each thread is awake again before it falls asleep once more, and the scheduler's account of its wait for a processor is a part of
-/// the sleep, but for the time that the account itself takes.
+/// Each thread is awake again before it falls asleep once more, and the scheduler's account of its wait for a
+/// processor is a part of the sleep, but for the time that the account itself takes.
 #[test]
 fn sleeps_and_who_is_asked_to_wake_up_are_told() {
     let output = trace(&["--log", "dat::wake=trace", "--json"], PING);
@@ -129,7 +129,8 @@ const IA: &str = "OPENDAT_TEST_IA";
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A program that posts each receive only when it is told to by a line on its standard input. Its messages wait until then.
+/// A program that posts each receive only when it is told to by a line on its standard input. Its messages
+/// wait until then.
 #[test]
 #[ignore = "not a test: the program that `a_message_without_a_receive_is_told_of_once` traces"]
 fn late_receiver() -> Result<(), Box<dyn Error>> {

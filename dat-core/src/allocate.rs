@@ -1,7 +1,8 @@
-//! Memory for what a control call makes: without any, the call answers `DAT_INSUFFICIENT_RESOURCES`. The standard library's boxes,
-//! reference counts and threads end the process where there is none, and many parts of an object are made of these. So a call that
-//! makes something [finds room](find_room) before it begins. What is larger, or grows with what the consumer asks for, is allocated
-//! so that it may fail, and must leave that room.
+//! Memory for what a control call makes: without any, the call answers `DAT_INSUFFICIENT_RESOURCES`. The
+//! standard library's boxes, reference counts and threads end the process where there is none, and many parts
+//! of an object are made of these. So a call that makes something [finds room](find_room) before it begins.
+//! What is larger, or grows with what the consumer asks for, is allocated so that it may fail, and must leave
+//! that room.
 
 use std::hint::black_box;
 
@@ -9,7 +10,8 @@ use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY};
 
 use crate::error::{Error, Result};
 
-/// For the parts of any object of an adapter: more than they take, and less than what malloc asks the system for each time.
+/// For the parts of any object of an adapter: more than they take, and less than what malloc asks the system
+/// for each time.
 pub(crate) const OBJECT: usize = 32 << 10;
 /// For an adapter: with the buffers of its engine.
 pub(crate) const ADAPTER: usize = 1 << 20;

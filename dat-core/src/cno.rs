@@ -70,8 +70,8 @@ pub unsafe fn create<T: Transport>(
     ia.add(|_| Ok(Cno { ia: Ref::new(ia), state: Mutex::default(), agent: unsafe { Agent::new(agent) }? }))
 }
 
-/// dat_cno_fd_create (uDAPL 2.0): a notification object whose triggers can be waited for with poll(2) and the like, on the
-/// file descriptor that is returned; it is the object's, and closed with it.
+/// dat_cno_fd_create (uDAPL 2.0): a notification object whose triggers can be waited for with poll(2) and the
+/// like, on the file descriptor that is returned; it is the object's, and closed with it.
 pub fn create_with_fd<T: Transport>(ia: &Node<Ia<T>>) -> Result<(&'static Node<Cno<T>>, DAT_FD)> {
     let no_fd = |_| Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
     let beacon = Beacon::new().map_err(no_fd)?;
@@ -83,8 +83,8 @@ pub fn create_with_fd<T: Transport>(ia: &Node<Ia<T>>) -> Result<(&'static Node<C
     Ok((cno, fd))
 }
 
-/// dat_cno_free: refused while an EVD refers to it or a thread waits on it, unless it may be this one, in a signal handler: then that
-/// wait ends with `DAT_ABORT`. What is answered is to be dropped without any lock.
+/// dat_cno_free: refused while an EVD refers to it or a thread waits on it, unless it may be this one, in a
+/// signal handler: then that wait ends with `DAT_ABORT`. What is answered is to be dropped without any lock.
 ///
 /// # Safety
 /// Nobody uses a reference to it any more, if this succeeds.
@@ -131,7 +131,8 @@ impl<T: Transport> Cno<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more EVD will trigger it: makes room for that, since an event that comes must not need memory. The control lock is held.
+    /// One more EVD will trigger it: makes room for that, since an event that comes must not need memory. The
+    /// control lock is held.
     pub(crate) fn admit(cno: &Node<Self>) -> Result<()> {
         cno.state().triggered.try_reserve(cno.users() as usize + 1).map_err(no_memory)
     }
@@ -246,8 +247,8 @@ impl<T: Transport> Cno<T> {
         self.agent.call_off();
     }
 
-    /// The last of its EVDs was freed: who waits leaves, and the agent is told, with a NULL EVD (uDAPL 1.2, dat_cno_wait).
-    /// EVDs may be given to it again.
+    /// The last of its EVDs was freed: who waits leaves, and the agent is told, with a NULL EVD (uDAPL 1.2,
+    /// dat_cno_wait). EVDs may be given to it again.
     pub(crate) fn bereave(&self) {
         let interrupt = {
             let mut state = self.state();

@@ -48,8 +48,9 @@ pub struct Slot {
     next: AtomicU32,
 }
 
-/// An object with its handle and the count of those who depend on it. In a cell as a whole, because what frees an object has
-/// been given a reference to it: such a one promises nothing about memory that is all in a cell.
+/// An object with its handle and the count of those who depend on it. In a cell as a whole, because what
+/// frees an object has been given a reference to it: such a one promises nothing about memory that is all in
+/// a cell.
 pub struct Node<O: Object> {
     cell: UnsafeCell<Inner<O>>,
 }
@@ -108,8 +109,8 @@ pub fn insert<O: Object>(
     Ok(unsafe { &*node })
 }
 
-/// Memory for a box, before there is anything to put into it. The standard library's boxes end the process where there is no
-/// memory.
+/// Memory for a box, before there is anything to put into it. The standard library's boxes end the process
+/// where there is no memory.
 struct Place<T>(*mut T);
 
 impl<T> Place<T> {
@@ -306,7 +307,8 @@ impl Slot {
         self.context.store(context, Ordering::Relaxed);
     }
 
-    /// Runs `f` while no other thread is in a `locked` call on this handle. `DAT_ABORT`: this one is, below a signal handler.
+    /// Runs `f` while no other thread is in a `locked` call on this handle. `DAT_ABORT`: this one is, below a
+    /// signal handler.
     #[inline]
     pub fn locked<V>(&self, f: impl FnOnce() -> Result<V>) -> Result<V> {
         self.gate.locked(f)

@@ -10,8 +10,8 @@ const FAULTS: [libc::c_int; 6] =
 /// The signals by which a person ends or stops a program.
 const BY_HAND: [libc::c_int; 5] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGTSTP];
 
-/// Starts a thread that takes none of the process's signals: their handlers are the program's, and may end the process, or close what
-/// this thread works on.
+/// Starts a thread that takes none of the process's signals: their handlers are the program's, and may end
+/// the process, or close what this thread works on.
 pub fn spawn<T: Send + 'static>(
     name: &str,
     body: impl FnOnce() -> T + Send + 'static,
@@ -37,9 +37,10 @@ fn unblock_faults() {
     }
 }
 
-/// While this value exists, the thread that made it runs no signal handlers, except for faults and for the signals by which
-/// a person ends a program. A signal that arrives meanwhile is handled when the value is dropped. Several system calls start
-/// anew after each handler, so a timer that fires often enough would keep them from ending.
+/// While this value exists, the thread that made it runs no signal handlers, except for faults and for the
+/// signals by which a person ends a program. A signal that arrives meanwhile is handled when the value is
+/// dropped. Several system calls start anew after each handler, so a timer that fires often enough would keep
+/// them from ending.
 pub(crate) struct BlockedSignals {
     /// What was blocked before; nothing if the mask could not be changed.
     before: Option<libc::sigset_t>,

@@ -36,8 +36,9 @@ pub unsafe fn ia_name<'a>(name: *const c_char) -> Option<&'a str> {
     (name.len() < DAT_NAME_MAX_LENGTH).then_some(name)
 }
 
-/// Room for what the registry allocates in a call, with its file and the adapter that it has a provider open: more than they take.
-/// In what is made of boxes and strings an allocation that fails ends the process, so this is asked before.
+/// Room for what the registry allocates in a call, with its file and the adapter that it has a provider open:
+/// more than they take. In what is made of boxes and strings an allocation that fails ends the process, so
+/// this is asked before.
 const ROOM: usize = 1 << 20;
 
 /// Whether there is that room. Another thread may take the last of it a moment later.
@@ -118,8 +119,9 @@ impl Library {
         registry::close(ia, flags)
     }
 
-    /// dat_registry_list_providers: the first `max` interfaces, those of this version first ([`registry::List::interfaces_for`]);
-    /// `count` is how many, and how many there are if the call is refused.
+    /// dat_registry_list_providers: the first `max` interfaces, those of this version first
+    /// ([`registry::List::interfaces_for`]); `count` is how many, and how many there are if the call is
+    /// refused.
     ///
     /// # Safety
     ///

@@ -26,8 +26,8 @@ struct Host {
 }
 
 impl Hosts {
-    /// The word to ask it with, if it is time, which is noted. None: it was asked a moment ago, or more hosts are being asked
-    /// than can be kept in mind.
+    /// The word to ask it with, if it is time, which is noted. None: it was asked a moment ago, or more hosts
+    /// are being asked than can be kept in mind.
     pub(crate) fn word_to_ask(
         &mut self,
         ip: IpAddr,
@@ -49,7 +49,8 @@ impl Hosts {
         Some(word)
     }
 
-    /// It has answered with this word. The answer of a host that was not asked of late, or with another word, is ignored.
+    /// It has answered with this word. The answer of a host that was not asked of late, or with another word,
+    /// is ignored.
     pub(crate) fn has_answered(&mut self, ip: IpAddr, word: u64, now: Instant) {
         if let Some(host) = self.0.get_mut(&ip).filter(|host| host.word == word && now <= host.asked + VALID)
         {

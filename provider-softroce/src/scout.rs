@@ -3,7 +3,7 @@
 //! A host answers each datagram to a port that nobody has with an ICMP error. But where sockets share a port
 //! the kernel reports such an error to one that it picks by the two addresses, hardly ever to the one that
 //! has sent. So who asks for a connection, and who hears nothing over one, also sends a message from a port
-//! of its own: one that is an answer to nothing, so that whoever has the port passes over it. And it sends an
+//! of its own: one that is an answer to nothing, so that whoever has the port passes over it. And it sends a
 //! datagram with a random word to the port of the discard service, which hardly anybody has: a host that refuses
 //! that one, and not the other, is there, and has somebody who does not answer. Its refusal repeats the word.
 

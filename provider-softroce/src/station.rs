@@ -205,7 +205,7 @@ impl Station {
             return true;
         }
         match self.port.lifeline(peer, slot) {
-            // Any program may take the name of an adapter that is elsewhere.
+            // Another program of this user may take the name of an adapter that is elsewhere.
             Ok(_) if !netdev::is_own(peer.ip()) => true,
             Ok(line) => {
                 watch(self.neighbours.next_index(), &line);

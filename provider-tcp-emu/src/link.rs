@@ -5,7 +5,8 @@
 //!      ─ answer ────────────────────► Up                  that says how it ended
 //! ```
 //!
-//! `stall` has what is done while a message of the peer waits for a receive, `doubt` what is done about memory that may be gone.
+//! `stall` has what is done while a message of the peer waits for a receive, `doubt` what is done about
+//! memory that may be gone.
 
 mod doubt;
 mod setup;

@@ -1,5 +1,5 @@
-//! Memory that goes away, or whose file is cut, while it is registered: where the kernel copies, the connection ends and the
-//! process goes on.
+//! Memory that goes away, or whose file is cut, while it is registered: where the kernel copies, the
+//! connection ends and the process goes on.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -244,8 +244,8 @@ fn each_loss(flow: impl Fn(&[Side; 2], &Mapped, (Loss, Style))) {
     }
 }
 
-/// Octets that go away of the end of a message which both sockets have room for, so that no poller tells of it: a page, and what
-/// is more than one piece of a kernel's copy.
+/// Octets that go away of the end of a message which both sockets have room for, so that no poller tells of
+/// it: a page, and what is more than one piece of a kernel's copy.
 const ENDS: [usize; 4] = [4 << 10, 20 << 10, 36 << 10, 100 << 10];
 /// That message.
 const SHORT: usize = 256 << 10;

@@ -1,5 +1,5 @@
-//! Registered memory as engines touch it: every access is checked against its key at the moment it is made, since a region
-//! may go between two calls.
+//! Registered memory as engines touch it: every access is checked against its key at the moment it is made,
+//! since a region may go between two calls.
 
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -64,8 +64,9 @@ pub(crate) fn update(
     Ok(target.fetch_update(Ordering::AcqRel, Ordering::Acquire, changed).unwrap_or_else(|original| original))
 }
 
-/// Copies what a peer writes; the last octets come last, in one store. A copy as a whole may be in any order (processors' string
-/// moves are), but adapters write in ascending order, and programs that watch the last octet count on that (`dtest -D`).
+/// Copies what a peer writes; the last octets come last, in one store. A copy as a whole may be in any order
+/// (processors' string moves are), but adapters write in ascending order, and programs that watch the last
+/// octet count on that (`dtest -D`).
 ///
 /// # Safety
 /// As for a copy that does not overlap.
@@ -93,8 +94,9 @@ pub(crate) unsafe fn place(at: *mut u8, octets: &[u8]) {
     }
 }
 
-/// Copies registered memory by way of the kernel. False: not all of it is there any more, where a copy of our own would end
-/// the process by a signal. It takes a system call and a look at each page, so it is for what happens seldom.
+/// Copies registered memory by way of the kernel. False: not all of it is there any more, where a copy of our
+/// own would end the process by a signal. It takes a system call and a look at each page, so it is for what
+/// happens seldom.
 ///
 /// # Safety
 /// As for a copy that does not overlap, but that `from` may have been unmapped.
@@ -153,8 +155,8 @@ impl Work {
         })
     }
 
-    /// Fills `out` for the peer from its view of our memory. All the `rest` of what it reads is checked, so that nothing of
-    /// a read is sent that must fail.
+    /// Fills `out` for the peer from its view of our memory. All the `rest` of what it reads is checked, so
+    /// that nothing of a read is sent that must fail.
     #[inline]
     pub(crate) fn fetch(&self, (key, from): (u32, u64), rest: u64, out: &mut [u8]) -> Result<(), KeyError> {
         debug_assert!(out.len() as u64 <= rest);

@@ -17,8 +17,8 @@ pub struct OutOfMemory {
     pub depth: usize,
 }
 
-/// Octets that a queue leaves for the object that it is a part of: more than the others take, in boxes and reference counts, where
-/// an allocation that fails ends the process.
+/// Octets that a queue leaves for the object that it is a part of: more than the others take, in boxes and
+/// reference counts, where an allocation that fails ends the process.
 const OBJECT: usize = 32 << 10;
 
 /// Whether there is that room. Another thread may take the last of it a moment later.
@@ -65,7 +65,8 @@ unsafe impl<H: Send> Send for Ring<H> {}
 unsafe impl<H: Send> Sync for Ring<H> {}
 
 impl<H: Copy> Ring<H> {
-    /// A ring of at least `depth` slots, for up to 65535 segments each. It leaves room for the rest of what it is made for.
+    /// A ring of at least `depth` slots, for up to 65535 segments each. It leaves room for the rest of what
+    /// it is made for.
     pub(crate) fn new(depth: usize, max_segments: usize) -> Result<Self, OutOfMemory> {
         const { assert!(align_of::<H>() <= align_of::<Segment>() && size_of::<H>() > 0) };
         let no_memory = OutOfMemory { depth };

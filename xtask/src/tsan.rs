@@ -1,5 +1,6 @@
-//! The thread sanitizer over any calls of any threads in any order, on thread-safe adapters: no two threads use memory at the same
-//! time unless a lock or an atomic orders them. Rust's standard library is built for it, too.
+//! The thread sanitizer over any calls of any threads in any order, on thread-safe adapters: no two threads
+//! use memory at the same time unless a lock or an atomic orders them. Rust's standard library is built for
+//! it, too.
 
 use std::env::consts::ARCH;
 use std::process::{Command, Stdio};

@@ -1,5 +1,6 @@
-//! Who is asked to wake up, who sleeps, when and for how long: events of the target `dat::wake`. A sleep that took long although
-//! its thread was asked at once is the scheduler's: it says for how long the thread could have run, and had no processor.
+//! Who is asked to wake up, who sleeps, when and for how long: events of the target `dat::wake`. A sleep that
+//! took long although its thread was asked at once is the scheduler's: it says for how long the thread could
+//! have run, and had no processor.
 
 use std::fs::File;
 use std::io::Read;
@@ -62,8 +63,8 @@ fn thread() -> u64 {
     gettid().as_raw_nonzero().get() as u64
 }
 
-/// How long this thread has been able to run without a processor to run on, in nanoseconds: the scheduler's own account. None: the
-/// kernel keeps none.
+/// How long this thread has been able to run without a processor to run on, in nanoseconds: the scheduler's
+/// own account. None: the kernel keeps none.
 fn waited_for_a_processor() -> Option<u64> {
     let mut text = [0; 64];
     let length = File::open("/proc/thread-self/schedstat").ok()?.read(&mut text).ok()?;

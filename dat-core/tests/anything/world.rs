@@ -22,7 +22,7 @@ use crate::random::Random;
 const THREADS: u64 = 8;
 /// Adapters; most calls stay with the objects of one.
 const GROUPS: usize = 2;
-/// Objects of a kind and an adapter that the threads know at a time.
+/// How many handles of each kind the threads know at a time, for each adapter.
 const PLACES: usize = 3;
 /// Octets that everybody registers, and that nobody else uses.
 pub(crate) const MEMORY: usize = 8192;
@@ -147,8 +147,8 @@ impl World {
         }
     }
 
-    /// Every function has been called. Whether it found its objects in a state in which it succeeds is up to chance for some, such as
-    /// dat_ep_dup_connect, so that is printed.
+    /// Every function has been called. Whether it found its objects in a state in which it succeeds is up to
+    /// chance for some, such as dat_ep_dup_connect, so that is printed.
     fn judge(&self) {
         let mut missing = Vec::new();
         for ((name, _), [good, stale]) in CALLS.iter().zip(&self.answers) {

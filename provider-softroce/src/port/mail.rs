@@ -1,5 +1,6 @@
-//! Letters between adapters of one address: packets that came to the wrong one, and newcomers' wish for the vault. Only processes
-//! of the own user can send one, because only they can enter the directory of the mailboxes.
+//! Letters between adapters of one address: packets that came to the wrong one, and newcomers' wish for the
+//! vault. Only processes of the own user can send one, because only they can enter the directory of the
+//! mailboxes.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;

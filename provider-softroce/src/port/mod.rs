@@ -1,9 +1,10 @@
 //! UDP port 4791 of one address, shared by all the adapters of this host that use it, without anybody in charge.
 //!
-//! RoCEv2 has one UDP port, and a queue pair's peer sends there whatever process the queue pair lives in. So several sockets
-//! are bound to it together (SO_REUSEPORT), and a program in the kernel ([`steer`]) says which of them a packet goes to, by
-//! their place in the order of binding: the *door* for requests of strangers comes first, then up to 127 *slots*. Each adapter
-//! takes one slot for itself; the low bits of its queue pair numbers and communication ids name it.
+//! RoCEv2 has one UDP port, and a queue pair's peer sends there whatever process the queue pair lives in. So
+//! several sockets are bound to it together (SO_REUSEPORT), and a program in the kernel ([`steer`]) says
+//! which of them a packet goes to, by their place in the order of binding: the *door* for requests of
+//! strangers comes first, then up to 127 *slots*. Each adapter takes one slot for itself; the low bits of its
+//! queue pair numbers and communication ids name it.
 //!
 //! The sockets must outlive whoever bound them: the kernel fills the place of one that is closed with the last one, and
 //! packets would go astray. So they lie in a [`vault`] that all adapters hold, and newcomers are given it by any of the
@@ -21,8 +22,8 @@
 //! | `founding.lock` | locked by who is about to bind sockets |
 //! | `names.lock` | locked for a moment by who takes a name |
 //!
-//! A name belongs to whoever has the socket behind it, and a lock to whoever has the file open. Both go with their process, however
-//! it ends. Whoever comes next removes the files of a process that was killed.
+//! A name belongs to whoever has the socket behind it, and a lock to whoever has the file open. Both go with
+//! their process, however it ends. Whoever comes next removes the files of a process that was killed.
 
 mod life;
 mod mail;
@@ -96,7 +97,8 @@ pub(crate) enum PortError {
     NoDirectory(std::net::IpAddr, PathBuf, io::Error),
     /// The program has more rights than whoever started it, or other ones.
     #[error(
-        "UDP port 4791 of {0} is not shared with a program that has the rights of another user (set-user-ID and the like)"
+        "UDP port 4791 of {0} is not shared with a program that has the rights of another user (set-user-ID and \
+         the like)"
     )]
     OtherRights(std::net::IpAddr),
     /// Others have the port and do not answer.
@@ -211,8 +213,8 @@ impl Port {
         Self::settle(address, names, slot, mailbox, vault).map(Some)
     }
 
-    /// The vault of an address that nobody uses, and what keeps others from making one. `TimedOut`: others use it, or are about
-    /// to; `AddrInUse`: somebody has the port.
+    /// The vault of an address that nobody uses, and what keeps others from making one. `TimedOut`: others
+    /// use it, or are about to; `AddrInUse`: somebody has the port.
     fn found(address: SocketAddr, names: &Names) -> io::Result<(Vault, Founding)> {
         // Who comes first has the first slot.
         if names.is_alive(Name::Slot(0))? {
@@ -280,7 +282,8 @@ impl Port {
         self.outbox.deadline()
     }
 
-    /// A connection to the adapter that has a slot of any address; `ConnectionRefused`: this user has none on this host.
+    /// A connection to the adapter that has a slot of any address; `ConnectionRefused`: this user has none on
+    /// this host.
     pub(crate) fn lifeline(&self, address: SocketAddr, slot: u8) -> io::Result<Lifeline> {
         self.names.visit(address, slot).map(Lifeline)
     }

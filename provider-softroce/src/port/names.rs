@@ -1,14 +1,17 @@
-//! Where the adapters of one address find each other: local sockets in a directory that only their user can enter. The kernel
-//! keeps every other user from connecting to them, from sending to them and from taking their names.
+//! Where the adapters of one address find each other: local sockets in a directory that only their user can
+//! enter. The kernel keeps every other user from connecting to them, from sending to them and from taking
+//! their names.
 //!
-//! The directory is `/tmp/opendat-UID/NETNS/ADDRESS`. Each network namespace has its own ports, and so its own directories.
-//! Where /tmp cannot be written to, it is /dev/shm. That is not the first choice, and neither is /run/user/UID, because
-//! systemd-logind removes what a user has there when the user logs out, while services of the same user go on.
-//! systemd-tmpfiles removes old files from /tmp, but enters no directory that somebody has locked: each adapter holds a
-//! shared lock on its directory. By these locks the last adapter knows that it is the last one, and removes the directory.
+//! The directory is `/tmp/opendat-UID/NETNS/ADDRESS`. Each network namespace has its own ports, and so its
+//! own directories. Where /tmp cannot be written to, it is /dev/shm. That is not the first choice, and
+//! neither is /run/user/UID, because systemd-logind removes what a user has there when the user logs out,
+//! while services of the same user go on. systemd-tmpfiles removes old files from /tmp, but enters no
+//! directory that somebody has locked: each adapter holds a shared lock on its directory. By these locks the
+//! last adapter knows that it is the last one, and removes the directory.
 //!
-//! A socket's file outlives a process that is killed. Nobody answers behind it then: the kernel refuses who connects, and who
-//! wants the name removes the file. That takes a lock, so that nobody removes the file of one who has just taken the name.
+//! A socket's file outlives a process that is killed. Nobody answers behind it then: the kernel refuses who
+//! connects, and who wants the name removes the file. That takes a lock, so that nobody removes the file of
+//! one who has just taken the name.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -25,11 +28,13 @@ use rustix::process::geteuid;
 use super::SLOTS;
 use super::mail::Mailbox;
 
-/// Places for the user's directory. The first one that can be written to counts, so that all processes choose the same one.
+/// Places for the user's directory. The first one that can be written to counts, so that all processes choose
+/// the same one.
 const PLACES: [&str; 2] = ["/tmp", "/dev/shm"];
 /// How long to wait for a lock that others hold for a moment only.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
-/// Bits of a directory's mode: others may write to it, and only the owner of a file in it may rename or remove that file.
+/// Bits of a directory's mode: others may write to it, and only the owner of a file in it may rename or
+/// remove that file.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
@@ -53,8 +58,8 @@ struct Directory {
 }
 
 impl Drop for Directory {
-    /// The last one removes it. Whoever comes meanwhile waits for the lock, then sees that the directory has gone, and makes a
-    /// new one.
+    /// The last one removes it. Whoever comes meanwhile waits for the lock, then sees that the directory has
+    /// gone, and makes a new one.
     fn drop(&mut self) {
         if self.lock.try_lock().is_ok() {
             fs::remove_dir_all(&self.path).ok();
@@ -67,7 +72,8 @@ impl Drop for Directory {
 /// While this exists, nobody else binds sockets to the port.
 pub(super) struct Founding(#[expect(dead_code, reason = "the lock goes with it")] File);
 
-/// The file of a local socket. Its owner drops it before the socket, so that it never removes the file of the next owner.
+/// The file of a local socket. Its owner drops it before the socket, so that it never removes the file of the
+/// next owner.
 pub(super) struct SocketFile {
     path: PathBuf,
     _directory: Arc<Directory>,
@@ -135,8 +141,8 @@ impl Names {
         Ok(SLOTS.filter(move |&slot| self.lives(&probe, Name::Slot(slot))))
     }
 
-    /// The same, with a socket to try it with. Connecting a datagram socket asks nothing of the other side. Only a refusal means
-    /// that there is nobody: a name that cannot be tried may be somebody's.
+    /// The same, with a socket to try it with. Connecting a datagram socket asks nothing of the other side.
+    /// Only a refusal means that there is nobody: a name that cannot be tried may be somebody's.
     fn lives(&self, probe: &UnixDatagram, name: Name) -> bool {
         probe.connect(self.path(name)).err().is_none_or(|error| !is_nobody(&error))
     }
@@ -176,8 +182,9 @@ impl Names {
         SocketFile { path, _directory: Arc::clone(&self.0) }
     }
 
-    /// Connects to the owner of a slot of any address, whether it looks or not. `ConnectionRefused`: this user has no such adapter
-    /// on this host. Does not wait: `WouldBlock` where as many have come as the kernel keeps for it.
+    /// Connects to the owner of a slot of any address, whether it looks or not. `ConnectionRefused`: this
+    /// user has no such adapter on this host. Does not wait: `WouldBlock` where as many have come as the
+    /// kernel keeps for it.
     pub(super) fn visit(&self, address: SocketAddr, slot: u8) -> io::Result<UnixStream> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -210,8 +217,8 @@ impl Names {
     }
 }
 
-/// The name of an address's directory. The path of a local socket has 107 octets at most. The longest path here, with the directory
-/// in /dev/shm, has 104.
+/// The name of an address's directory. The path of a local socket has 107 octets at most. The longest path
+/// here, with the directory in /dev/shm, has 104.
 fn name_of(address: SocketAddr) -> String {
     match address {
         SocketAddr::V4(v4) => v4.ip().to_string(),
@@ -223,8 +230,9 @@ fn life(directory: &Path, slot: u8) -> PathBuf {
     directory.join(format!("life-{slot}"))
 }
 
-/// Makes the user's directory in the first of these places that can be written to, or finds it there. Where another user has made it
-/// first, that is an error: another place would do for this process, but not for those that have found the right one before.
+/// Makes the user's directory in the first of these places that can be written to, or finds it there. Where
+/// another user has made it first, that is an error: another place would do for this process, but not for
+/// those that have found the right one before.
 fn users_directory(places: &[&Path]) -> Result<PathBuf, NoDirectory> {
     let mut refused = None;
     for place in places {

@@ -16,8 +16,8 @@ pub(crate) struct Undelivered<'a> {
     pub(crate) refused: bool,
 }
 
-/// Reports that are read in one go: whoever sends forged ones must not keep the reader busy. What is left is read with the
-/// next one that comes.
+/// Reports that are read in one go: whoever sends forged ones must not keep the reader busy. What is left is
+/// read with the next one that comes.
 const MOST_AT_ONCE: usize = 1024;
 
 /// Room for the control messages.

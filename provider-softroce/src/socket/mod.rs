@@ -130,8 +130,8 @@ impl Udp {
         }
     }
 
-    /// It receives nothing from now on. Datagrams that anybody sends to it are dropped, and leave the room in its buffer to
-    /// [`errors`](Self::errors).
+    /// It receives nothing from now on. Datagrams that anybody sends to it are dropped, and leave the room in
+    /// its buffer to [`errors`](Self::errors).
     pub(crate) fn be_deaf(&self) -> io::Result<()> {
         self.0.attach_filter(&[SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, 0)])
     }

@@ -1,8 +1,9 @@
 //! Whether the kernel has stopped at memory that is not there any more.
 //!
-//! A system call that moves fewer octets than it was asked to has met the end of what the socket has, or has room for; the poller
-//! tells when there is more. Or it has met memory that it cannot reach, and of that nobody tells: only the next call does
-//! (`EFAULT`). A call that would only ask for this would be one more for each such transfer, so a timer asks, seldom.
+//! A system call that moves fewer octets than it was asked to has met the end of what the socket has, or has
+//! room for; the poller tells when there is more. Or it has met memory that it cannot reach, and of that
+//! nobody tells: only the next call does (`EFAULT`). A call that would only ask for this would be one more
+//! for each such transfer, so a timer asks, seldom.
 
 use std::time::{Duration, Instant};
 

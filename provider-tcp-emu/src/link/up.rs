@@ -184,8 +184,8 @@ impl Up {
         Ok(Sent::More)
     }
 
-    /// Sends what has been gathered, or the first message of it alone where the kernel cannot read all. If it cannot read that
-    /// one, the connection ends.
+    /// Sends what has been gathered, or the first message of it alone where the kernel cannot read all. If it
+    /// cannot read that one, the connection ends.
     #[inline]
     fn send(&mut self, kit: &mut Kit) -> Result<Moved, End> {
         // SAFETY: the stream has just gathered memory that is registered.

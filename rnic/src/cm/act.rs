@@ -40,7 +40,8 @@ impl Cm {
                 if let Some(Mad { message: Message::Mra(mra), .. }) = mad {
                     conn.take_mra(now, mra.service_timeout);
                     if conn.state == State::RepSent && !std::mem::replace(&mut conn.rep_is_seen, true) {
-                        // Whoever has seen the REP is there: it is not hurried any more, but has no end of time either.
+                        // Whoever has seen the REP is there: its time is not shortened any more, and
+                        // ends after MAX_WAIT.
                         self.half_open.leave(conn.remote.ip(), id);
                         conn.deadline = Some(now + MAX_WAIT);
                     }

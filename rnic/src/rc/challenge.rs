@@ -49,8 +49,8 @@ impl Challenge {
 }
 
 impl Requester {
-    /// Asks from now on, until the peer answers, or as often as a request is sent in vain. A peer that has just answered
-    /// is not asked again within an ACK timeout.
+    /// Asks from now on, until the peer answers, or as often as a request is sent in vain. A peer that has
+    /// just answered is not asked again within an ACK timeout.
     pub(super) fn challenge(&mut self, now: Instant) {
         let (every, retries) = self.clocks.timeout_and_retries();
         if self.answered_at.is_some_and(|at| now < at + every) {

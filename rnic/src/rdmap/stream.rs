@@ -14,8 +14,8 @@ use crate::wr::Arrival;
 /// What the setup of the connection agreed on.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamCfg {
-    /// Octets of a ULPDU at most: [`wire::iwarp::mpa::fpdu::mulpdu_for_mss`] of TCP's MSS, or more where both sides take it.
-    /// Clamped to 128..=65535.
+    /// Octets of a ULPDU at most: [`wire::iwarp::mpa::fpdu::mulpdu_for_mss`] of TCP's MSS, or more where both
+    /// sides take it. Clamped to 128..=65535.
     pub mulpdu: usize,
     /// CRCs are on, in both directions.
     pub crc: bool,
@@ -28,17 +28,18 @@ pub struct StreamCfg {
     /// The responder of the setup: sends nothing before the peer's first FPDU (RFC 5044, section 7.1.3) or
     /// [`Stream::release`].
     pub hold: bool,
-    /// TCP's MSS, if no CRC is to lie across two TCP segments; 0 if that does not matter. Frames are then gathered so that
-    /// it does not, as long as TCP begins a segment where [`TxVec::ends_record`] asks for it. The siw of Linux reads such
-    /// a CRC wrongly (6.12: `siw_get_trailer` begins again with the second segment).
+    /// TCP's MSS, if no CRC is to lie across two TCP segments; 0 if that does not matter. Frames are then
+    /// gathered so that it does not, as long as TCP begins a segment where [`TxVec::ends_record`] asks for
+    /// it. The siw of Linux reads such a CRC wrongly (6.12: `siw_get_trailer` begins again with the second
+    /// segment).
     pub segment: usize,
     /// A message for which no receive is posted waits until one is, and all that the peer has sent after it
     /// ([`Stream::is_stalled`]). Otherwise it ends the connection (RFC 5041, section 7.1).
     pub waits: bool,
 }
 
-/// The connection cannot go on. The work request concerned, if there is one, completes with its own status, in its turn:
-/// a receive at once, a request when [`Stream::flush`] is called.
+/// The connection cannot go on. The work request concerned, if there is one, completes with its own status,
+/// in its turn: a receive at once, a request when [`Stream::flush`] is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {cause}", if *by_peer { "TERMINATE received" } else { "stream error" })]
 pub struct Failure {
@@ -92,8 +93,8 @@ impl Stats {
 /// on FIN, reset:        stream.flush(); upcall
 /// ```
 ///
-/// While it [is stalled](Stream::is_stalled) nothing is read: [`Stream::resume`] is called when a receive has been posted, and
-/// what the socket has then is read as if the poller had just told of it. Sending goes on.
+/// While it [is stalled](Stream::is_stalled) nothing is read: [`Stream::resume`] is called when a receive has
+/// been posted, and what the socket has then is read as if the poller had just told of it. Sending goes on.
 ///
 /// `tx_done` and `rx_done` get the vector that `tx` or `rx` filled, with no other call on the same stream in between.
 /// After a failure `tx` and `rx` repeat it.
@@ -125,8 +126,8 @@ pub(super) struct Reads {
     pub(super) oldest: usize,
     /// Octets of a READ response to it that have been placed.
     pub(super) placed: u32,
-    /// The STag that stands for any of our sinks. No region has it: a response is matched with the oldest read by a tagged
-    /// offset that is used once, and with nothing else.
+    /// The STag that stands for any of our sinks. No region has it: a response is matched with the oldest
+    /// read by a tagged offset that is used once, and with nothing else.
     pub(super) sink_stag: u32,
 }
 
@@ -183,8 +184,8 @@ impl Stream {
         }
     }
 
-    /// Carries out binds and gathers frames that are ready to be sent, from where the last accepted octet was; returns how
-    /// many octets, 0 if nothing is ready. At most about 1 MiB.
+    /// Carries out binds and gathers frames that are ready to be sent, from where the last accepted octet
+    /// was; returns how many octets, 0 if nothing is ready. At most about 1 MiB.
     pub fn tx(&mut self, tx: &mut TxVec) -> Result<usize, Failure> {
         self.gather(tx)?;
         Ok(tx.bytes())
@@ -197,9 +198,9 @@ impl Stream {
         self.work.announce();
     }
 
-    /// The kernel could not read what [`tx`](Self::tx) gathered (`EFAULT`), and has accepted nothing: registered memory is not
-    /// there any more. If there is one message, that is its failure. Otherwise the first is left in the vector, to be sent
-    /// alone; then `tx_done` is called as usual, or this once more.
+    /// The kernel could not read what [`tx`](Self::tx) gathered (`EFAULT`), and has accepted nothing:
+    /// registered memory is not there any more. If there is one message, that is its failure. Otherwise the
+    /// first is left in the vector, to be sent alone; then `tx_done` is called as usual, or this once more.
     #[cold]
     pub fn tx_fault(&mut self, tx: &mut TxVec) -> Result<(), Failure> {
         let result = self.faulted(tx);
@@ -220,8 +221,8 @@ impl Stream {
         result
     }
 
-    /// The first `n` octets of what [`rx`](Self::rx) asked for are there: parses, places, completes. Answers to the peer's
-    /// requests then wait for [`tx`](Self::tx).
+    /// The first `n` octets of what [`rx`](Self::rx) asked for are there: parses, places, completes. Answers
+    /// to the peer's requests then wait for [`tx`](Self::tx).
     pub fn rx_done(&mut self, rx: &mut RxVec, n: usize) -> Result<(), Failure> {
         self.alive()?;
         let result = self.scattered(rx, n);
@@ -240,14 +241,15 @@ impl Stream {
         result
     }
 
-    /// Whether a read that gave `n` octets may have ended at memory that is not there any more, and not where the socket was empty.
+    /// Whether a read that gave `n` octets may have ended at memory that is not there any more, and not where
+    /// the socket was empty.
     #[inline]
     pub fn may_fault_behind(&self, rx: &RxVec, n: usize) -> bool {
         !self.crc && n < rx.direct()
     }
 
-    /// The kernel could not write to where [`rx`](Self::rx) said (`EFAULT`): the memory where the message in hand goes is not
-    /// there any more.
+    /// The kernel could not write to where [`rx`](Self::rx) said (`EFAULT`): the memory where the message in
+    /// hand goes is not there any more.
     #[cold]
     pub fn rx_fault(&mut self) -> Failure {
         let failure = self.alive().err().unwrap_or_else(|| self.place_gone());
@@ -284,8 +286,8 @@ impl Stream {
         result.map(|()| true)
     }
 
-    /// Queues a zero-length RDMA write without a work request: the RTR frame of an initiator (RFC 6581, section 9.1), or
-    /// a nudge for a peer that seems not to have seen what came last.
+    /// Queues a zero-length RDMA write without a work request: the RTR frame of an initiator (RFC 6581,
+    /// section 9.1), or a nudge for a peer that seems not to have seen what came last.
     pub fn queue_rtr(&mut self) {
         self.tx.rtr += 1;
     }

@@ -107,8 +107,8 @@ fn a_peer_that_is_not_ready_answers() {
     assert_eq!(pair.a.completions().len(), 1);
 }
 
-/// Kernel rxe does not name the question (`rxe_resp.c`, `duplicate_request`): while it has carried out no SEND, WRITE or
-/// atomic operation, it names 0xFFFFFF, and after a READ what was before that.
+/// Kernel rxe does not name the question (`rxe_resp.c`, `duplicate_request`): while it has carried out no
+/// SEND, WRITE or atomic operation, it names 0xFFFFFF, and after a READ what was before that.
 #[test]
 fn kernel_rxe_answers() {
     let none = Psn::new(0xFF_FFFF);
