@@ -4,7 +4,7 @@
 //! message without content is a note. A sender stays within what is posted at the other side: notes from there say that
 //! another [`CREDIT`] were posted.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use dat::{
@@ -305,7 +305,12 @@ impl Link {
     /// Waits for a message; its length. The receive is posted by [`post_receives`](Self::post_receives), once there is time.
     #[inline]
     pub(crate) fn take(&mut self) -> Result<usize> {
-        let completion = next(&mut self.receives, self.wait, "a message")?;
+        self.take_within(PATIENCE)
+    }
+
+    #[inline]
+    fn take_within(&mut self, limit: Duration) -> Result<usize> {
+        let completion = next(&mut self.receives, self.wait, "a message", limit)?;
         self.taken += 1;
         Ok(completion.length as usize)
     }
@@ -337,7 +342,14 @@ impl Link {
 
     /// Waits for a message that has to be a note.
     pub(crate) fn receive_note(&mut self) -> Result<()> {
-        match self.receive()? {
+        self.receive_note_within(PATIENCE)
+    }
+
+    /// As [`receive_note`](Self::receive_note), for so long.
+    pub(crate) fn receive_note_within(&mut self, limit: Duration) -> Result<()> {
+        let length = self.take_within(limit)?;
+        self.post_receives()?;
+        match length {
             0 => Ok(()),
             length => bail!("expected a note, got a message of {length} bytes"),
         }
@@ -359,7 +371,7 @@ impl Link {
     #[inline]
     pub(crate) fn complete(&mut self, left: usize) -> Result<()> {
         while self.outstanding > left {
-            next(&mut self.requests, self.wait, "a completion")?;
+            next(&mut self.requests, self.wait, "a completion", PATIENCE)?;
             self.outstanding -= 1;
         }
         Ok(())
@@ -375,11 +387,11 @@ fn introduction(private_data: &[u8]) -> Result<RemoteRegion> {
 }
 
 #[inline]
-fn next(events: &mut EventDispatcher, wait: Wait, what: &str) -> Result<Completion> {
+fn next(events: &mut EventDispatcher, wait: Wait, what: &str, limit: Duration) -> Result<Completion> {
     let event = match wait {
-        Wait::Block => events.wait(Some(PATIENCE)).with_context(|| format!("waiting for {what}"))?,
+        Wait::Block => events.wait(Some(limit)).with_context(|| format!("waiting for {what}"))?,
         Wait::Poll => {
-            let mut patience = wait.patience();
+            let mut patience = wait.patience(limit);
             loop {
                 match events.dequeue()? {
                     Some(event) => break event,

@@ -12,6 +12,8 @@ use crate::rounds::{Sample, Schedule, Step, Trial, Value, median};
 
 /// Nothing takes longer between two processes that work; longer than this and something is wrong.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+/// One of many operations takes no longer, also where both processes poll on one processor and others use it, too.
+const PATIENCE_EACH: Duration = Duration::from_millis(100);
 
 /// Which of the two processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -28,10 +30,10 @@ pub(crate) enum Wait {
 }
 
 impl Wait {
-    /// Ends a loop that turns for too long.
+    /// Ends a loop that turns for longer than this.
     #[inline]
-    pub(crate) fn patience(self) -> Patience {
-        Patience { turns: 0, since: None }
+    pub(crate) fn patience(self, limit: Duration) -> Patience {
+        Patience { turns: 0, since: None, limit }
     }
 }
 
@@ -39,6 +41,7 @@ impl Wait {
 pub(crate) struct Patience {
     turns: u32,
     since: Option<Instant>,
+    limit: Duration,
 }
 
 impl Patience {
@@ -46,9 +49,9 @@ impl Patience {
     pub(crate) fn spend(&mut self, what: &str) -> Result<()> {
         self.turns = self.turns.wrapping_add(1);
         if self.turns.is_multiple_of(1 << 12)
-            && self.since.get_or_insert_with(Instant::now).elapsed() > PATIENCE
+            && self.since.get_or_insert_with(Instant::now).elapsed() > self.limit
         {
-            bail!("waited {} s for {what}", PATIENCE.as_secs());
+            bail!("waited {} s for {what}", self.limit.as_secs());
         }
         Ok(())
     }
@@ -211,6 +214,11 @@ fn agree<T: Sample>(schedule: &Schedule<T>, raw: &mut Raw, role: Role) -> Result
     Ok((operations > 0).then_some(Step { part, operations }))
 }
 
+/// How long a process waits for word that the other one has carried out so many operations, of which it sees nothing itself.
+fn limit_of(operations: usize) -> Duration {
+    PATIENCE.max(PATIENCE_EACH.saturating_mul(u32::try_from(operations).unwrap_or(u32::MAX)))
+}
+
 /// How long each of `count` operations took, `depth` of them at a time; the client's times in seconds, none at the server.
 ///
 /// A send, or an RDMA write with a note after it: half of the way there and back. What is answered: all of it.
@@ -224,7 +232,7 @@ pub(crate) fn latency(
 ) -> Result<Vec<f64>> {
     match (operation.is_answered(), role) {
         (true, Role::Client) => answers(link, operation, size, count, depth),
-        (true, Role::Server) => link.receive_note().map(|()| Vec::new()),
+        (true, Role::Server) => link.receive_note_within(limit_of(count)).map(|()| Vec::new()),
         (false, Role::Client) => echoes(link, operation, size, count, depth),
         (false, Role::Server) => echo(link, operation, size, count).map(|()| Vec::new()),
     }
@@ -391,7 +399,7 @@ pub(crate) fn stream(
             return Ok(elapsed);
         }
         (_, Role::Server) => {
-            link.receive_note()?;
+            link.receive_note_within(limit_of(count))?;
             link.note()?;
             link.complete(0)?;
         }

@@ -316,7 +316,7 @@ fn watched(
 
 /// Calls until it is done: spinning, or as often as a signal interrupts it.
 fn retry(wait: Wait, what: &str, mut call: impl FnMut() -> std::io::Result<usize>) -> Result<usize> {
-    let mut patience = wait.patience();
+    let mut patience = wait.patience(PATIENCE);
     loop {
         match call() {
             Ok(n) => return Ok(n),
