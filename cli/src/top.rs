@@ -2,16 +2,20 @@
 //! own (`dat-core`, `stats.rs`).
 
 use std::collections::BTreeMap;
+use std::fs::DirEntry;
 use std::io::{IsTerminal, Read, Write, stdout};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use dat_core::stats::{DIRECTORY, lives, sockets_in};
+use dat_core::user_directory;
 use registry::report::printable;
 use rustix::net::sockopt::socket_peercred;
+use rustix::process::geteuid;
 use serde::Serialize;
 
 use crate::table::{Align::*, Colour, Table, colour};
@@ -38,10 +42,6 @@ fn interval(text: &str) -> Result<f64, &'static str> {
     seconds.ok_or("expected 0.1 to 3600 seconds")
 }
 
-/// The beginning of the sockets' names, which the process's number follows.
-const NAME: &str = "opendat-stats-";
-/// Sockets of one process: each copy of a provider has its own.
-const COPIES: u32 = 16;
 /// A process that is stopped does not answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -109,14 +109,17 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 
 /// The processes that can be asked.
 fn list(json: bool) -> Result<bool> {
-    let sockets = std::fs::read_to_string("/proc/net/unix").context("reading /proc/net/unix")?;
-    let mut pids: Vec<u32> = sockets
-        .lines()
-        .filter_map(|line| {
-            let (_, name) = line.rsplit_once(&format!("@{NAME}"))?;
-            name.split('-').next()?.parse().ok()
-        })
-        .collect();
+    let own = geteuid();
+    let mut pids = Vec::new();
+    for directory in directories((!own.is_root()).then_some(own.as_raw())) {
+        for path in sockets_in(&directory).into_iter().flatten() {
+            if let Some(pid) = pid_of(&path)
+                && lives(&path)?
+            {
+                pids.push(pid);
+            }
+        }
+    }
     pids.sort_unstable();
     pids.dedup();
     if json {
@@ -130,6 +133,23 @@ fn list(json: bool) -> Result<bool> {
         writeln!(stdout(), "{pid:>8}  {}", printable(command.trim()))?;
     }
     Ok(true)
+}
+
+/// Where the sockets of a user's processes are, or of every user's.
+fn directories(user: Option<u32>) -> Vec<PathBuf> {
+    let entries = |directory: &Path| std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let is_asked = |entry: &DirEntry| {
+        let of = entry.file_name().to_str().and_then(user_directory::user_of_name);
+        of.is_some_and(|of| user.is_none_or(|user| user == of))
+    };
+    let of_users = user_directory::PLACES.into_iter().flat_map(|place| entries(Path::new(place)));
+    let of_namespaces = of_users.filter(is_asked).flat_map(|entry| entries(&entry.path()));
+    of_namespaces.map(|entry| entry.path().join(DIRECTORY)).collect()
+}
+
+/// The number in the name of a process's socket.
+fn pid_of(socket: &Path) -> Option<u32> {
+    socket.file_name()?.to_str()?.split_once('-')?.0.parse().ok()
 }
 
 fn why_not(pid: u32) -> String {
@@ -152,15 +172,15 @@ fn user_of(pid: u32) -> Option<u32> {
 /// What the process says, all of its copies; none: nobody answers.
 fn ask(pid: u32) -> Result<Option<Vec<Adapter>>> {
     let mut answered = None;
-    for copy in 0..COPIES {
-        let address = SocketAddr::from_abstract_name(format!("{NAME}{pid}-{copy}"))?;
-        let Ok(stream) = UnixStream::connect_addr(&address) else { continue };
-        // Anybody may have a socket of this name. A process that has ended may have left it to a child of
-        // another user, and its number may be another process's now. So the user must be the process's, too,
-        // or root.
+    let Some(user) = user_of(pid) else { return Ok(None) };
+    let sockets = directories(Some(user)).into_iter().filter_map(|directory| sockets_in(&directory).ok());
+    for path in sockets.flatten().filter(|path| pid_of(path) == Some(pid)) {
+        let Ok(stream) = UnixStream::connect(&path) else { continue };
+        // Another user may have made the directory. A process that has ended may have left the socket to a
+        // child, and its number may be another process's now. So the user must be the process's, too, or root.
         let listener = socket_peercred(&stream)?;
         let (listener_pid, listener_user) = (listener.pid.as_raw_nonzero().get(), listener.uid.as_raw());
-        let is_theirs = listener_user == 0 || user_of(pid) == Some(listener_user);
+        let is_theirs = listener_user == 0 || listener_user == user;
         if listener_pid.unsigned_abs() != pid || !is_theirs {
             continue;
         }

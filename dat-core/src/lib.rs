@@ -13,7 +13,7 @@ pub mod ia;
 pub mod mem;
 pub mod mem_transport;
 pub mod srq;
-mod stats;
+pub mod stats;
 
 pub mod addr;
 mod agent;
@@ -30,6 +30,7 @@ pub mod log;
 pub mod nesting;
 mod sync;
 pub mod threads;
+pub mod user_directory;
 pub mod wake;
 
 pub use error::{Error, OpenError, Result};

@@ -1,16 +1,22 @@
 //! What the adapters of this process have done, for whoever asks while it runs: with `OPENDAT_STATS=1` a
-//! thread answers on an abstract Unix socket, `opendat-stats-PID-N`. It costs the data path nothing: the
-//! counters are there anyway ([`crate::counters`]), and are read when somebody asks.
+//! thread answers on a Unix socket in the [directory of the user](UserDirectory), which only the user and
+//! root can enter: `NETNS/stats/PID-COPY`, since several copies of this code may be in one process, each with
+//! adapters of its own. It costs the data path nothing: the counters are there anyway ([`crate::counters`]),
+//! and are read when somebody asks.
+//!
+//! A socket's file outlives a process that is killed. The next process of the user removes it.
 //!
 //! The answer is lines of words: `ia NAME PROVIDER HANDLE`, then what counts for it, `COUNTER NUMBER`, those
 //! that are not 0; `ep HANDLE STATE` and what counts for that; `sum ep` and `sum evd`, and what all of them
 //! come to.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write as _};
 use std::os::fd::AsRawFd;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -27,6 +33,7 @@ use crate::handle::{self, Node};
 use crate::ia::Ia;
 use crate::provider::Transport;
 use crate::threads;
+use crate::user_directory::{NoDirectory, UserDirectory};
 
 /// Adds what an adapter has done.
 type Report = Box<dyn Fn(&mut String) + Send>;
@@ -42,19 +49,28 @@ struct Office {
 
 struct Clerk {
     stop: Arc<AtomicBool>,
+    file: SocketFile,
     listener: UnixListener,
     thread: JoinHandle<()>,
 }
 
+/// The name of a socket, until this is dropped.
+struct SocketFile {
+    path: PathBuf,
+    /// systemd-tmpfiles removes no file, however old, from a directory that somebody has locked.
+    _lock: File,
+}
+
 static OFFICE: Mutex<Office> = Mutex::new(Office { process: 0, adapters: Vec::new(), clerk: None });
 
-/// Several copies of this code may be in one process, each with adapters of its own.
-const COPIES: u32 = 16;
+/// The sockets' directory, in that of the network namespace.
+pub const DIRECTORY: &str = "stats";
+/// What ends the name of a socket at which nobody listens yet.
+const UNREADY: &str = ".new";
+/// So often the directory is made again, where the last one of others who have left removes it meanwhile.
+const ATTEMPTS: usize = 100;
 /// Until the next caller, when one could not be let in.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Until the next caller, when one of another user has called. Without a pause, a user who calls all the time
-/// would take as much of a processor as the thread can get.
-const PAUSE_AFTER_STRANGER: Duration = Duration::from_millis(10);
 /// Who asks takes the answer, or leaves.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -98,14 +114,13 @@ pub(crate) fn leave<T: Transport>(ia: &Node<Ia<T>>) {
 
 impl Clerk {
     fn start() -> Option<Clerk> {
-        let bind = |n| {
-            let address =
-                SocketAddr::from_abstract_name(format!("opendat-stats-{}-{n}", std::process::id())).ok()?;
-            UnixListener::bind_addr(&address).ok()
-        };
-        let Some(listener) = (0..COPIES).find_map(bind) else {
-            warn!(target: "dat::ia", "dat top cannot ask this process: no name for its socket is free");
-            return None;
+        let (listener, file) = match listen() {
+            Ok(both) => both,
+            Err((path, error)) => {
+                let path = path.display();
+                warn!(target: "dat::ia", "dat top cannot ask this process: {path}: {error}");
+                return None;
+            }
         };
         let calls = listener.try_clone().ok()?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -116,21 +131,18 @@ impl Clerk {
                     return;
                 }
                 match caller {
-                    Ok(caller) if is_allowed(&caller) => drop(serve(&caller)),
-                    Ok(stranger) => {
-                        drop(stranger);
-                        std::thread::sleep(PAUSE_AFTER_STRANGER);
-                    }
+                    Ok(caller) => drop(serve(&caller)),
                     // No descriptor is left, say, and there will be none at once.
                     Err(_) => std::thread::sleep(PAUSE),
                 }
             }
         };
         let thread = threads::spawn("dat-stats", answer).ok()?;
-        Some(Clerk { stop, listener, thread })
+        Some(Clerk { stop, file, listener, thread })
     }
 
     fn end(self) {
+        drop(self.file);
         self.stop.store(true, Ordering::Release);
         // SAFETY: a socket that is open. Who waits for callers there is told that none will come.
         unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RDWR) };
@@ -138,18 +150,73 @@ impl Clerk {
     }
 }
 
-/// Whether the caller is the same user, or the one who may do anything.
-fn is_allowed(caller: &UnixStream) -> bool {
-    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: a socket, and room for the answer of this length.
-    let asked = unsafe {
-        let option = (&raw mut peer).cast();
-        libc::getsockopt(caller.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, option, &mut length)
-    };
-    // SAFETY: no arguments, cannot fail.
-    let own = unsafe { libc::geteuid() };
-    asked == 0 && (peer.uid == own || peer.uid == 0)
+impl Drop for SocketFile {
+    /// The last one removes the directories, too.
+    fn drop(&mut self) {
+        fs::remove_file(&self.path).ok();
+        self.path.ancestors().skip(1).take(2).for_each(|directory| drop(fs::remove_dir(directory)));
+    }
+}
+
+/// Makes the socket of this copy, in its directory.
+fn listen() -> Result<(UnixListener, SocketFile), NoDirectory> {
+    let of_user = UserDirectory::find()?;
+    let directory = of_user.of_network_namespace()?.join(DIRECTORY);
+    let mut attempt = Err(io::ErrorKind::NotFound.into());
+    for _ in 0..ATTEMPTS {
+        attempt = listen_in(&directory);
+        if !attempt.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            break;
+        }
+    }
+    // Somebody may have removed it meanwhile, and another user may have made it.
+    of_user.check()?;
+    attempt.map_err(|error| (directory, error))
+}
+
+fn listen_in(directory: &Path) -> io::Result<(UnixListener, SocketFile)> {
+    DirBuilder::new().mode(0o700).recursive(true).create(directory)?;
+    let lock = File::open(directory)?;
+    // Who holds it alone is about to remove old files. That ends, and hinders nobody.
+    let _ = lock.try_lock_shared();
+    remove_files_of_the_dead(directory)?;
+    let name = format!("{}-{:x}", std::process::id(), (&raw const OFFICE).addr());
+    let (path, unready) = (directory.join(&name), directory.join(name + UNREADY));
+    // A process that was killed may have had the same number.
+    fs::remove_file(&unready).ok();
+    let listener = UnixListener::bind(&unready)?;
+    fs::rename(&unready, &path)?;
+    Ok((listener, SocketFile { path, _lock: lock }))
+}
+
+fn remove_files_of_the_dead(directory: &Path) -> io::Result<()> {
+    for path in sockets_in(directory)? {
+        if !lives(&path)? {
+            fs::remove_file(&path).ok();
+        }
+    }
+    Ok(())
+}
+
+/// The sockets in one directory of them, also those of processes that were killed.
+///
+/// # Errors
+///
+/// The directory cannot be read.
+pub fn sockets_in(directory: &Path) -> io::Result<impl Iterator<Item = PathBuf> + use<>> {
+    let paths = fs::read_dir(directory)?.filter_map(|entry| Some(entry.ok()?.path()));
+    Ok(paths.filter(|path| path.to_str().is_some_and(|path| !path.ends_with(UNREADY))))
+}
+
+/// Whether somebody has the socket of this name. Only the kernel's refusal means that nobody has it: a datagram socket
+/// cannot be connected to it in any case, and so disturbs nobody.
+///
+/// # Errors
+///
+/// There is no descriptor to ask with.
+pub fn lives(path: &Path) -> io::Result<bool> {
+    let answer = UnixDatagram::unbound()?.connect(path);
+    Ok(!answer.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused))
 }
 
 /// Answers. An error means that the caller has left, and does not want to know.
@@ -209,4 +276,37 @@ fn count_ep(text: &mut String, counters: &[u64; EP_ALL]) {
 /// A name without what would end it.
 fn word(name: &str) -> String {
     name.split_whitespace().collect::<Vec<_>>().join("_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_has_a_name_while_it_is_there() {
+        let place = tempfile::tempdir().expect("a directory");
+        let directory = place.path().join("4").join(DIRECTORY);
+        let (first, of_first) = listen_in(&directory).expect("made");
+        assert!(lives(&of_first.path).expect("a descriptor"));
+        drop((of_first, first));
+        assert!(!place.path().join("4").exists(), "the last one removes the directories");
+    }
+
+    #[test]
+    fn what_a_killed_process_leaves_is_removed() {
+        let place = tempfile::tempdir().expect("a directory");
+        let of_killed = place.path().join("1-a");
+        drop(UnixListener::bind(&of_killed).expect("bound"));
+        assert!(!lives(&of_killed).expect("a descriptor"));
+        let of_other = place.path().join("2-b");
+        let _other = UnixListener::bind(&of_other).expect("bound");
+        // One who is about to listen has another name, which nobody removes.
+        let unready = place.path().join(format!("3-c{UNREADY}"));
+        fs::write(&unready, "").expect("written");
+        let (_listener, own) = listen_in(place.path()).expect("made");
+        let mut sockets: Vec<_> = sockets_in(place.path()).expect("read").collect();
+        sockets.sort();
+        assert!(sockets == [of_other.clone(), own.path.clone()] || sockets == [own.path.clone(), of_other]);
+        assert!(!of_killed.exists() && unready.exists());
+    }
 }

@@ -17,6 +17,7 @@
 #include "dat_test.h"
 
 #include <fcntl.h>
+#include <glob.h>
 #include <poll.h>
 #include <stddef.h>
 #include <sys/prctl.h>
@@ -268,34 +269,41 @@ static void connects(void)
 
 static int ask(int parent)
 {
-    struct sockaddr_un address;
-    char name[64], octet;
-    socklen_t length;
-    hear(parent);
-    snprintf(name, sizeof name, "opendat-stats-%d-0", (int)getppid());
-    length = abstract(&address, name);
-    for (int i = 0; i < 20; i++) {
-        int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-        EXPECT(fd >= 0 && connect(fd, (struct sockaddr *)&address, length) == 0, "%s: %s", name, strerror(errno));
-        EXPECT(read(fd, &octet, 1) <= 0, "another user is told what the adapters have done");
-        close(fd);
-    }
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    ssize_t length = read(parent, address.sun_path, sizeof address.sun_path - 1);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    EXPECT(length > 0, "the other process is gone");
+    EXPECT(fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) < 0 && errno == EACCES,
+           "another user may ask: %s: %s", address.sun_path, strerror(errno));
+    close(fd);
     for (int i = 0; i < ATTEMPTS_AT_REST; i++)
-        is_taken(SOCK_STREAM, &address, length);
+        is_taken(SOCK_STREAM, &address, sizeof address);
     tell(parent);
     return 0;
 }
 
 static void asks(void)
 {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char octet, *path = address.sun_path;
+    glob_t found;
     struct end end;
-    int attacker;
+    int attacker, fd = socket(AF_UNIX, SOCK_STREAM, 0);
     pid_t child = start_attacker(ask, &attacker);
     EXPECT(setenv("OPENDAT_STATS", "1", 1) == 0, "setenv: %s", strerror(errno));
     end_open(&end, 4096, 1);
+    snprintf(path, sizeof address.sun_path, "%s/*/stats/%d-*", DIRECTORY, (int)getpid());
+    EXPECT(glob(path, 0, NULL, &found) == 0 && found.gl_pathc == 1, "%s: no socket", path);
+    snprintf(path, sizeof address.sun_path, "%s", found.gl_pathv[0]);
+    globfree(&found);
+    EXPECT(fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0 && read(fd, &octet, 1) == 1,
+           "%s does not answer its own user: %s", path, strerror(errno));
+    close(fd);
+    EXPECT(write(attacker, path, strlen(path) + 1) > 0, "the attacker is gone");
     measure(attacker);
     join(child);
     end_close(&end);
+    EXPECT(access(DIRECTORY, F_OK) == 0 && access(path, F_OK) < 0, "%s is left", path);
 }
 
 /* ---- listens ------------------------------------------------------------------------------------------------- */

@@ -40,11 +40,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use dat_core::environment::is_trusted;
+use dat_core::user_directory::NoDirectory;
 use rustix::process::{geteuid, getuid};
 
 pub(crate) use self::life::{Life, Lifeline};
 pub(crate) use self::mail::{Desk, Letter, Mailbox, Newcomer};
-use self::names::{Founding, Name, Names, NoDirectory};
+use self::names::{Founding, Name, Names};
 use self::outbox::Outbox;
 pub(crate) use self::steer::{DOOR, SLOTS, slot_of};
 use self::vault::Vault;

@@ -1,13 +1,11 @@
 //! Where the adapters of one address find each other: local sockets in a directory that only their user can
-//! enter. The kernel keeps every other user from connecting to them, from sending to them and from taking
-//! their names.
+//! enter ([`user_directory`]). The kernel keeps every other user from connecting to them, from sending to
+//! them and from taking their names.
 //!
 //! The directory is `/tmp/opendat-UID/NETNS/ADDRESS`. Each network namespace has its own ports, and so its
-//! own directories. Where /tmp cannot be written to, it is /dev/shm. That is not the first choice, and
-//! neither is /run/user/UID, because systemd-logind removes what a user has there when the user logs out,
-//! while services of the same user go on. systemd-tmpfiles removes old files from /tmp, but enters no
-//! directory that somebody has locked: each adapter holds a shared lock on its directory. By these locks the
-//! last adapter knows that it is the last one, and removes the directory.
+//! own directories. systemd-tmpfiles removes old files from /tmp, but enters no directory that somebody has
+//! locked: each adapter holds a shared lock on its directory. By these locks the last adapter knows that it
+//! is the last one, and removes the directory.
 //!
 //! A socket's file outlives a process that is killed. Nobody answers behind it then: the kernel refuses who
 //! connects, and who wants the name removes the file. That takes a lock, so that nobody removes the file of
@@ -22,21 +20,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use dat_core::user_directory::{NoDirectory, UserDirectory};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use rustix::process::geteuid;
 
 use super::SLOTS;
 use super::mail::Mailbox;
 
-/// Places for the user's directory. The first one that can be written to counts, so that all processes choose
-/// the same one.
-const PLACES: [&str; 2] = ["/tmp", "/dev/shm"];
 /// How long to wait for a lock that others hold for a moment only.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
-/// Bits of a directory's mode: others may write to it, and only the owner of a file in it may rename or
-/// remove that file.
-const WRITABLE_BY_OTHERS: u32 = 0o022;
-const STICKY: u32 = 0o1000;
 
 /// Where letters go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,20 +76,14 @@ impl Drop for SocketFile {
     }
 }
 
-/// Why there is no directory: which one it is about, and what is wrong with it.
-pub(super) type NoDirectory = (PathBuf, io::Error);
-
 impl Names {
     /// Makes the directory of an address, or finds it.
     pub(super) fn new(address: SocketAddr) -> Result<Self, NoDirectory> {
-        let places = PLACES.map(Path::new);
-        let namespace = Path::new("/proc/thread-self/ns/net");
-        let namespace = fs::metadata(namespace).map_err(|error| (namespace.to_owned(), error))?.ino();
-        let of_user = users_directory(&places)?;
-        let directory = of_user.join(format!("{namespace:x}")).join(name_of(address));
+        let of_user = UserDirectory::find()?;
+        let directory = of_user.of_network_namespace()?.join(name_of(address));
         let names = Names::at(directory.clone()).map_err(|error| (directory, error))?;
         // Somebody may have removed it meanwhile, and another user may have made it.
-        is_private(&of_user).map_err(|error| (of_user, error))?;
+        of_user.check()?;
         Ok(names)
     }
 
@@ -230,62 +215,6 @@ fn life(directory: &Path, slot: u8) -> PathBuf {
     directory.join(format!("life-{slot}"))
 }
 
-/// Makes the user's directory in the first of these places that can be written to, or finds it there. Where
-/// another user has made it first, that is an error: another place would do for this process, but not for
-/// those that have found the right one before.
-fn users_directory(places: &[&Path]) -> Result<PathBuf, NoDirectory> {
-    let mut refused = None;
-    for place in places {
-        let directory = place.join(format!("opendat-{}", geteuid().as_raw()));
-        let made = stays_ours(place).and_then(|()| match DirBuilder::new().mode(0o700).create(&directory) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            made => made,
-        });
-        match made {
-            Ok(()) => {
-                return match is_private(&directory) {
-                    Ok(()) => Ok(directory),
-                    Err(error) => Err((directory, error)),
-                };
-            }
-            Err(error) if cannot_be_written_to(&error) => drop(refused.get_or_insert((directory, error))),
-            // It may pass, and others have found the place before or will find it.
-            Err(error) => return Err((directory, error)),
-        }
-    }
-    Err(refused.expect("there are some places"))
-}
-
-fn cannot_be_written_to(error: &io::Error) -> bool {
-    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
-    matches!(error.kind(), NotADirectory | NotFound | PermissionDenied | ReadOnlyFilesystem)
-}
-
-/// Whether nobody else can remove or rename what we make in a directory, apart from the directory's owner.
-fn stays_ours(place: &Path) -> io::Result<()> {
-    let mode = fs::metadata(place)?.mode();
-    if mode & WRITABLE_BY_OTHERS != 0 && mode & STICKY == 0 {
-        let what = format!("{} has no sticky bit (chmod +t)", place.display());
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
-    }
-    Ok(())
-}
-
-/// Whether this is a directory of ours which nobody else has rights in.
-fn is_private(directory: &Path) -> io::Result<()> {
-    let found = fs::symlink_metadata(directory)?;
-    let what = if !found.is_dir() {
-        "it is not a directory: it must be removed".to_owned()
-    } else if found.uid() != geteuid().as_raw() {
-        format!("it belongs to user {}: it must be removed", found.uid())
-    } else if found.mode() & 0o077 != 0 {
-        "others have rights in it (chmod 700)".to_owned()
-    } else {
-        return Ok(());
-    };
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
-}
-
 /// Tries again what others are in the way of for a moment. `TimedOut`: they still are.
 fn with_patience<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let start = Instant::now();
@@ -316,64 +245,15 @@ pub(super) fn is_nobody(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use std::fs::TryLockError;
-    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    use dat_core::user_directory::PLACES;
 
     use super::*;
-
-    fn set_mode(path: &Path, mode: u32) {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("its owner may");
-    }
 
     fn names() -> (tempfile::TempDir, Names) {
         let place = tempfile::tempdir().expect("a directory");
         let names = Names::at(place.path().join("4").join("address")).expect("a directory");
         (place, names)
-    }
-
-    #[test]
-    fn only_a_directory_of_ours_alone_will_do() {
-        let place = tempfile::tempdir().expect("a directory");
-        let own = place.path().join(format!("opendat-{}", geteuid().as_raw()));
-        let open = || users_directory(&[place.path()]);
-        let refusal = || {
-            let (path, error) = open().expect_err("refused");
-            assert_eq!((path.as_path(), error.kind()), (own.as_path(), io::ErrorKind::PermissionDenied));
-            error.to_string()
-        };
-        assert_eq!(open().expect("it is made"), own);
-        assert_eq!(open().expect("it is found"), own);
-        assert_eq!(fs::metadata(&own).expect("it is there").mode() & 0o7777, 0o700);
-        set_mode(&own, 0o750);
-        assert!(refusal().contains("others have rights in it"));
-        set_mode(&own, 0o700);
-        if geteuid().is_root() {
-            chown(&own, Some(65534), None).expect("root may");
-            assert!(refusal().contains("it belongs to user 65534"));
-        }
-        // What a link leads to may be ours, and who made the link may lead it elsewhere.
-        fs::rename(&own, place.path().join("elsewhere")).expect("renamed");
-        symlink(place.path().join("elsewhere"), &own).expect("a link");
-        assert!(refusal().contains("it is not a directory"));
-        fs::remove_file(&own).expect("removed");
-        fs::write(&own, "").expect("written");
-        assert!(refusal().contains("it is not a directory"));
-        fs::remove_file(&own).expect("removed");
-        // Anybody could put another one in its place.
-        set_mode(place.path(), 0o777);
-        assert!(refusal().contains("no sticky bit"));
-        set_mode(place.path(), 0o1777);
-        open().expect("nobody can");
-    }
-
-    #[test]
-    fn another_place_serves_where_there_is_none() {
-        let place = tempfile::tempdir().expect("a directory");
-        let missing = place.path().join("missing");
-        let directory = users_directory(&[&missing, place.path()]).expect("the second one");
-        assert_eq!(directory.parent(), Some(place.path()));
-        let (path, error) = users_directory(&[&missing, &missing]).expect_err("nowhere");
-        assert!(path.starts_with(&missing));
-        assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 
     /// What a process leaves that is killed: files, and nobody behind them.
