@@ -8,8 +8,12 @@ use loom::thread;
 use super::*;
 
 const TAG: u64 = 7;
+/// Of an object of another kind.
+const OTHER_TAG: u64 = 8;
 const ALIVE: u32 = 1;
 const FREED: u32 = 2;
+/// Another object, in the same memory.
+const NEXT: u32 = 3;
 
 /// A handle of a thread-safe adapter with its object.
 struct Place {
@@ -35,6 +39,25 @@ impl Place {
     fn look(&self) {
         // SAFETY: loom sees to it.
         self.object.with(|object| assert_eq!(unsafe { *object }, ALIVE));
+    }
+
+    /// Puts another object behind the handle, as `insert` does: with a pin, until the call that makes it is over.
+    fn reuse(&self, tag: u64) {
+        // SAFETY: loom sees to it.
+        self.object.with_mut(|object| unsafe { *object = NEXT });
+        self.gate.pin();
+        self.gate.open(tag, true);
+        self.gate.unpin();
+    }
+
+    /// A call on an object of this tag. What it was; none: there was no such object.
+    fn call_on(&self, tag: u64) -> Option<u32> {
+        let called = self.gate.locked(|| {
+            let open = self.gate.is_open_for(tag);
+            // SAFETY: loom sees to it.
+            Ok(open.then(|| self.object.with(|object| unsafe { *object })))
+        });
+        called.unwrap()
     }
 
     /// A call on the object. Whether it was there.
@@ -153,6 +176,65 @@ fn loom_both_objects_of_a_call_are_freed() {
         };
         assert!(named.free());
         other.join().unwrap();
+        caller.join().unwrap();
+    });
+}
+
+/// The slot of a freed object gets another one of the same kind: a call by the stale handle is on one of them as a whole,
+/// or on none. The new one is freed in turn.
+#[test]
+fn loom_a_slot_is_used_again() {
+    loom::model(|| {
+        let place = Arc::new(Place::new());
+        let caller = {
+            let place = Arc::clone(&place);
+            thread::spawn(move || assert_ne!(place.call_on(TAG), Some(FREED)))
+        };
+        assert!(place.free());
+        place.reuse(TAG);
+        assert!(place.free());
+        caller.join().unwrap();
+        assert_eq!(place.call_on(TAG), None);
+    });
+}
+
+/// The same with one of another kind: a call by the stale handle never takes it for its own.
+#[test]
+fn loom_a_slot_is_used_again_for_another_kind() {
+    loom::model(|| {
+        let place = Arc::new(Place::new());
+        let caller = {
+            let place = Arc::clone(&place);
+            thread::spawn(move || {
+                assert!(matches!(place.call_on(TAG), None | Some(ALIVE)));
+                assert!(matches!(place.call_on(OTHER_TAG), None | Some(NEXT)));
+            })
+        };
+        assert!(place.free());
+        place.reuse(OTHER_TAG);
+        caller.join().unwrap();
+    });
+}
+
+/// A call pins the object by a stale handle while the slot is used again: who frees the new one waits for it.
+#[test]
+fn loom_a_pin_by_a_stale_handle_holds_the_new_object() {
+    loom::model(|| {
+        let place = Arc::new(Place::new());
+        let caller = {
+            let place = Arc::clone(&place);
+            thread::spawn(move || {
+                if place.pinned() {
+                    // SAFETY: loom sees to it.
+                    let found = place.object.with(|object| unsafe { *object });
+                    assert_ne!(found, FREED);
+                    place.gate.unpin();
+                }
+            })
+        };
+        assert!(place.free());
+        place.reuse(TAG);
+        assert!(place.free());
         caller.join().unwrap();
     });
 }
