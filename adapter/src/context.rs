@@ -8,20 +8,20 @@ use capture::Capture;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
-use crate::board::Board;
 use crate::engine::Engine;
+use crate::shared::SharedState;
 use crate::transport::Request;
 
 /// The poller for an engine's sockets, and the way back to its adapter.
 pub struct Context<E: Engine> {
-    board: Arc<Board<E>>,
+    shared: Arc<SharedState<E>>,
     registry: Registry,
     capture: Option<Capture>,
 }
 
 impl<E: Engine> Context<E> {
-    pub(crate) fn new(board: Arc<Board<E>>, registry: Registry, capture: Option<Capture>) -> Self {
-        Context { board, registry, capture }
+    pub(crate) fn new(shared: Arc<SharedState<E>>, registry: Registry, capture: Option<Capture>) -> Self {
+        Context { shared, registry, capture }
     }
 
     /// The poller reports a socket from now on, edge triggered; what is there already, at once. The token may be any number
@@ -33,7 +33,7 @@ impl<E: Engine> Context<E> {
         interest: Interest,
     ) -> io::Result<()> {
         self.resume(token, socket, interest)?;
-        self.board.sockets_changed(1);
+        self.shared.sockets_changed(1);
         Ok(())
     }
 
@@ -70,7 +70,7 @@ impl<E: Engine> Context<E> {
     pub fn unwatch(&self, socket: &impl AsRawFd) {
         // Fails only for one that is suspended.
         self.suspend(socket).ok();
-        self.board.sockets_changed(-1);
+        self.shared.sockets_changed(-1);
     }
 
     /// Where what the engine's sockets send and receive is to be recorded.
@@ -81,12 +81,12 @@ impl<E: Engine> Context<E> {
     /// Whether somebody is in the poller, or about to enter it.
     #[inline]
     pub fn has_sleeper(&self) -> bool {
-        self.board.is_asleep()
+        self.shared.is_asleep()
     }
 
     /// A request for the consumer, to go with [`Upcall::Request`](dat_core::provider::Upcall::Request). None: the adapter is
     /// being closed.
-    pub fn request(&self, call: E::Call) -> Option<Request<E>> {
-        self.board.drive().map(|drive| Request::new(drive, call))
+    pub fn request(&self, call: E::RequestId) -> Option<Request<E>> {
+        self.shared.reactor().map(|reactor| Request::new(reactor, call))
     }
 }

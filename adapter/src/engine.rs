@@ -24,19 +24,19 @@ pub unsafe trait Engine: Send + Sized + 'static {
     /// The provider's name, for its thread.
     const NAME: &'static str;
     /// The adapter has news before it listens or connects, so that its background thread starts when it is opened.
-    const ALWAYS_AWAKE: bool = false;
+    const STARTS_PROGRESS_THREAD: bool = false;
     /// Names somebody who called at a service point, and whose request the consumer has. Never used twice.
-    type Call: Copy + Send + 'static;
+    type RequestId: Copy + Send + 'static;
 
     /// A consumer's thread polls, perhaps a million times a second: looks at the sockets that are likely to have news, without
-    /// asking the poller, and does what [`go_on`](Self::go_on) does where it is time.
-    fn look(&mut self) -> Pass;
+    /// asking the poller, and does what [`advance`](Self::advance) does where it is time.
+    fn poll(&mut self) -> Progress;
     /// The poller has reported a socket. Edges are reported once: the engine keeps in mind what it leaves there.
-    fn see(&mut self, event: &Event);
+    fn on_event(&mut self, event: &Event);
     /// Any other pass, after marked queue pairs have transmitted: what was left over, and what is due.
-    fn go_on(&mut self);
+    fn advance(&mut self);
     /// The lease is about to be let go of: says what is still to do. Called more than once if work comes in meanwhile.
-    fn leave(&mut self) -> Left;
+    fn remaining(&mut self) -> Remaining;
 
     /// Whether what came last was a part of a message whose rest has not come; asked once for each part.
     fn take_partial(&mut self) -> bool {
@@ -47,16 +47,16 @@ pub unsafe trait Engine: Send + Sized + 'static {
     ///
     /// What a peer did on one connection before it ended another is to be seen in that order. But a look at a socket may see
     /// its end before anybody has asked the poller about the others; so an engine with a socket for each connection only
-    /// makes a note, and [`Engine::end`] is called when all that the poller knew has been seen.
-    fn has_ends(&self) -> bool {
+    /// makes a note, and [`Engine::finish_closed`] is called when all that the poller knew has been seen.
+    fn has_closed(&self) -> bool {
         false
     }
     /// These connections, taken from the engine.
-    fn take_over(&mut self) -> Vec<usize> {
+    fn take_closed(&mut self) -> Vec<usize> {
         Vec::new()
     }
     /// Ends them.
-    fn end(&mut self, _over: Vec<usize>) {}
+    fn finish_closed(&mut self, _closed: Vec<usize>) {}
 
     /// A new queue pair: where its upcalls go, and the side of its queues that completes.
     ///
@@ -71,7 +71,7 @@ pub unsafe trait Engine: Send + Sized + 'static {
     /// See [`Queue::connect`](dat_core::provider::Queue::connect).
     fn connect(&mut self, qp: usize, to: &Connect<'_>) -> Result<()>;
     /// See [`Queue::accept`](dat_core::provider::Queue::accept).
-    fn accept(&mut self, qp: usize, call: Self::Call, private: &[u8], depth: ReadDepth) -> Result<()>;
+    fn accept(&mut self, qp: usize, call: Self::RequestId, private: &[u8], depth: ReadDepth) -> Result<()>;
     /// See [`Queue::disconnect`](dat_core::provider::Queue::disconnect).
     fn disconnect(&mut self, qp: usize, how: Close);
     /// See [`Queue::allocated`](dat_core::provider::Queue::allocated).
@@ -88,31 +88,31 @@ pub unsafe trait Engine: Send + Sized + 'static {
     /// Closes a service point. Callers whose requests the consumer has wait on for its answer.
     fn close(&mut self, listener: usize);
     /// The consumer refuses a request, with private data.
-    fn reject(&mut self, call: Self::Call, private: &[u8]) -> Result<()>;
+    fn reject(&mut self, call: Self::RequestId, private: &[u8]) -> Result<()>;
     /// The consumer has dropped a request.
-    fn refuse(&mut self, call: Self::Call);
+    fn refuse(&mut self, call: Self::RequestId);
 }
 
 /// What came of a consumer's pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pass {
+pub enum Progress {
     /// Something moved.
-    Fruitful,
+    Moved,
     /// Nothing did.
-    Fruitless,
-    /// Nothing did, and what [`Engine::leave`] said last is true still.
+    Nothing,
+    /// Nothing did, and what [`Engine::remaining`] said last is true still.
     Idle,
     /// The poller may know of something that the pass did not look at.
-    Ask,
+    AskPoller,
 }
 
 /// What is still to do when the lease is let go of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Left {
+pub struct Remaining {
     /// There is more to do at once.
-    pub more: bool,
+    pub at_once: bool,
     /// When the next timer is due.
-    pub alarm: Option<Instant>,
+    pub deadline: Option<Instant>,
 }
 
 /// What upcalls of an engine go to.

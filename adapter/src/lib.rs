@@ -11,7 +11,7 @@
 //! | `lease`, `dirty`, `board` | who works on the engine, and how others leave work for it |
 //! | `drive` | who makes progress: polling consumers, blocking consumers, a background thread |
 //! | [`params`], [`netdev`] | what is the same in all ia_params; the host's devices and addresses |
-//! | `no_way` | why a call to a peer cannot even begin: [`NoWay`] |
+//! | `local_failure` | why a call to a peer cannot even begin: [`LocalFailure`] |
 //! | [`silent`] | callers that have not said what they want |
 //! | `table` | objects by small numbers: [`Table`] |
 //!
@@ -19,14 +19,14 @@
 //!
 //! 1. Write an [`Engine`]: sockets, connections and timers of one open adapter, as plain data. It never locks, blocks or
 //!    starts a thread: whoever calls it has the lease, and it is called
-//!    - when a socket has news ([`Engine::see`]), or a consumer polls ([`Engine::look`]);
+//!    - when a socket has news ([`Engine::on_event`]), or a consumer polls ([`Engine::poll`]);
 //!    - when a queue pair has something to send ([`Engine::transmit`]): at once for a lone request, once for a batch;
-//!    - in every pass, for timers and what was left over ([`Engine::go_on`]);
+//!    - in every pass, for timers and what was left over ([`Engine::advance`]);
 //!    - by the consumer's calls, each named as in dat-core ([`Engine::connect`], [`Engine::listen`], …).
 //! 2. It gives its sockets to the poller through the [`Context`] it was made with, edge triggered, each by a token of its own.
 //!    It keeps queue pairs in a [`Table`]; the number in there is the queue pair's name. What it is handed of a queue pair is
 //!    [`rnic::Work`], the side of the queues that completes; news of a connection go to the sink beside it.
-//! 3. What is left to do when the lease ends is the answer of [`Engine::leave`]: more at once, or a time to be called at. A
+//! 3. What is left to do when the lease ends is the answer of [`Engine::remaining`]: more at once, or a time to be called at. A
 //!    pass must end, so bursts are limited; what does not fit is left over.
 //! 4. Parse ia_params with [`params::parse`], which knows addresses and `spin`, and asks for the provider's own keys.
 //! 5. `impl Provider`, its transport an `Adapter<YourEngine>`, its `open` little more than [`Adapter::open`].
@@ -37,29 +37,29 @@
 //!
 //! Everything is compiled for the one engine: no call between here and there is dynamic.
 
-mod board;
 mod context;
 mod counts;
-mod desk;
-mod dirty;
-mod drive;
+mod doorbells;
 mod engine;
-mod lease;
+mod engine_lock;
+pub mod half_open;
+mod local_failure;
+mod locked;
 mod map;
 pub mod netdev;
-mod no_way;
 pub mod params;
-pub mod silent;
+mod reactor;
+mod shared;
 mod sync;
 mod table;
 mod transport;
 
 pub use context::Context;
 pub use counts::Counts;
-pub use drive::die_of_a_panic;
-pub use engine::{Engine, Left, Pass, Sink, Upcall};
-pub use no_way::NoWay;
+pub use engine::{Engine, Progress, Remaining, Sink, Upcall};
+pub use local_failure::LocalFailure;
 pub use params::Params;
+pub use reactor::abort_on_panic;
 pub use table::Table;
 pub use transport::{
     Adapter, Cq, Listener, Mr, Mw, Pd, Qp, Request, Shared, Srq, Wire, no_memory, no_resources, port,

@@ -27,18 +27,18 @@ pub use self::memory::{Mr, Mw, Pd};
 pub use self::queue::{Qp, Shared};
 pub use self::receive::Srq;
 pub use self::service::{Listener, Request, port};
-use crate::board::Board;
 use crate::context::Context;
-use crate::drive::{Drive, WAKER};
 use crate::engine::{Engine, Sink, Upcall};
 use crate::map;
 use crate::params::Params;
+use crate::reactor::{Reactor, WAKER};
+use crate::shared::SharedState;
 
 /// An open adapter.
 pub struct Adapter<E: Engine> {
     attrs: Attrs,
     keys: Arc<Keys>,
-    drive: Arc<Drive<E>>,
+    reactor: Arc<Reactor<E>>,
 }
 
 /// What a wire decides of an adapter's limits and names; see [`Attrs`].
@@ -80,23 +80,23 @@ impl<E: Engine> Adapter<E> {
         // Asked for by ia_params or by the environment.
         let no_capture = |e| OpenError::new(Error::of(DAT_INVALID_PARAMETER), format!("capture: {e}"));
         let capture = capture.map_err(no_capture)?;
-        let board = Arc::new(Board::new(waker));
-        let engine = engine(Context::new(Arc::clone(&board), registry, capture))?;
-        let drive = Arc::new(Drive::new(engine, Arc::clone(&board), poll, params.spin()));
-        board.belongs_to(&drive);
-        if E::ALWAYS_AWAKE {
-            drive.start_background().map_err(|e| {
+        let shared = Arc::new(SharedState::new(waker));
+        let engine = engine(Context::new(Arc::clone(&shared), registry, capture))?;
+        let reactor = Arc::new(Reactor::new(engine, Arc::clone(&shared), poll, params.spin()));
+        shared.set_reactor(&reactor);
+        if E::STARTS_PROGRESS_THREAD {
+            reactor.start_background().map_err(|e| {
                 let reason = format!("starting a thread: {e}");
                 OpenError::new(no_resources(e), reason)
             })?;
         }
-        Ok(Adapter { attrs: attrs(ia, params, wire), keys: Arc::new(Keys::new()), drive })
+        Ok(Adapter { attrs: attrs(ia, params, wire), keys: Arc::new(Keys::new()), reactor })
     }
 }
 
 impl<E: Engine> Drop for Adapter<E> {
     fn drop(&mut self) {
-        self.drive.stop_background();
+        self.reactor.stop_background();
     }
 }
 
@@ -168,11 +168,11 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
                 Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION)
             }
         })?;
-        Ok(Mr { mr: Some(mr), drive: Arc::clone(&self.drive) })
+        Ok(Mr { mr: Some(mr), reactor: Arc::clone(&self.reactor) })
     }
 
     fn mw(&self, pd: &Pd, scoped: bool) -> Result<Mw<E>> {
-        Ok(Mw { mw: Some(rnic::Mw::new(&self.keys, pd.0, scoped)), drive: Arc::clone(&self.drive) })
+        Ok(Mw { mw: Some(rnic::Mw::new(&self.keys, pd.0, scoped)), reactor: Arc::clone(&self.reactor) })
     }
 
     fn cq(&self, depth: usize, sink: Sink<E>) -> Result<Cq<E>> {
@@ -183,14 +183,14 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
             });
         };
         let cq = rnic::Cq::new(depth, notify).map_err(no_memory)?;
-        Ok(Cq { cq: Arc::new(cq), drive: Arc::clone(&self.drive) })
+        Ok(Cq { cq: Arc::new(cq), reactor: Arc::clone(&self.reactor) })
     }
 
     fn srq(&self, pd: &Pd, depth: usize, max_segments: usize, sink: Sink<E>) -> Result<Srq<E>> {
         let notify = move || sink.call(Upcall::<E>::LowWatermark);
         let srq = rnic::Srq::new(&self.keys, pd.0, depth, max_segments, notify).map_err(no_memory)?;
         let depth = AtomicUsize::new(depth);
-        Ok(Srq { srq: Arc::new(srq), depth, sink, drive: Arc::clone(&self.drive) })
+        Ok(Srq { srq: Arc::new(srq), depth, sink, reactor: Arc::clone(&self.reactor) })
     }
 
     fn qp(&self, cfg: QpCfg<'_, Self>, sink: Sink<E>) -> Result<Qp<E>> {
@@ -220,16 +220,16 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
         if !sender_wakes {
             work.let_poster_wake();
         }
-        let shared = self.drive.desk.lock().engine.add_qp(sink, work)?;
+        let shared = self.reactor.engine.lock().engine.add_qp(sink, work)?;
         let index = shared.index();
         let (batch, begun) = Default::default();
-        Ok(Qp { qp, shared, index, batch, begun, drive: Arc::clone(&self.drive) })
+        Ok(Qp { qp, shared, index, batch, begun, reactor: Arc::clone(&self.reactor) })
     }
 
     fn listen(&self, port: Port, backlog: usize, sink: Sink<E>) -> Result<Listener<E>> {
-        let (index, port) = self.drive.desk.lock().engine.listen(port, backlog, sink)?;
-        let listener = Listener { index, port, drive: Arc::clone(&self.drive) };
-        self.drive.start_background().map_err(no_resources)?;
+        let (index, port) = self.reactor.engine.lock().engine.listen(port, backlog, sink)?;
+        let listener = Listener { index, port, reactor: Arc::clone(&self.reactor) };
+        self.reactor.start_background().map_err(no_resources)?;
         Ok(listener)
     }
 
@@ -239,29 +239,29 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
 
     fn reject(&self, mut request: Request<E>, private: &[u8]) -> Result<()> {
         request.answered = true;
-        self.drive.desk.lock().engine.reject(request.call, private)
+        self.reactor.engine.lock().engine.reject(request.call, private)
     }
 
     fn counters(&self) -> Vec<(Cow<'static, str>, u64)> {
-        let counters = self.drive.desk.lock().engine.counters();
+        let counters = self.reactor.engine.lock().engine.counters();
         counters.into_iter().map(|(name, n)| (name.into(), n)).collect()
     }
 
     #[inline]
     fn progress(&self) {
-        self.drive.poll();
+        self.reactor.poll();
     }
 
     fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
-        self.drive.sleep(wake, deadline)
+        self.reactor.sleep(wake, deadline)
     }
 
     fn attend(&self, on: bool) {
-        self.drive.attend(on);
+        self.reactor.attend(on);
     }
 
     fn interrupt(&self) {
-        self.drive.interrupt();
+        self.reactor.interrupt();
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use adapter::silent::Silent;
+use adapter::half_open::HalfOpen;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use serde::Serialize;
@@ -75,21 +75,21 @@ impl Read for Timely<'_> {
 /// Callers that have not said what they ask for. If there are too many, one is sent away: so callers that never
 /// say anything keep nobody else out.
 #[derive(Default)]
-struct Waiting(Mutex<Silent<Arc<TcpStream>>>);
+struct Waiting(Mutex<HalfOpen<Arc<TcpStream>>>);
 
 impl Waiting {
     fn enter(&self, address: IpAddr, call: &Arc<TcpStream>) {
-        let mut silent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        silent.add(address, Arc::clone(call));
-        if let Some(oldest) = silent.take_one_too_many(SILENT) {
+        let mut half_open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        half_open.add(address, Arc::clone(call));
+        if let Some(oldest) = half_open.take_one_too_many(SILENT) {
             // The thread that reads from it sees the end of the call, and ends.
             let _ = oldest.shutdown(Shutdown::Both);
         }
     }
 
     fn leave(&self, address: IpAddr, call: &Arc<TcpStream>) {
-        let mut silent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        silent.remove(address, |of| Arc::ptr_eq(of, call));
+        let mut half_open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        half_open.remove(address, |of| Arc::ptr_eq(of, call));
     }
 }
 

@@ -13,7 +13,7 @@ use crate::station::Owner;
 
 /// Names a request that was passed on; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CallId {
+pub struct RequestId {
     pub(crate) station: usize,
     pub(crate) id: ConnId,
     serial: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Calls {
     doors: Table<Door>,
     /// Service points by port.
     ports: HashMap<u16, usize>,
-    callers: HashMap<CallId, Box<Request>>,
+    callers: HashMap<RequestId, Box<Request>>,
     last_serial: u64,
 }
 
@@ -78,7 +78,7 @@ impl Calls {
     ) {
         let door = self.ports.get(&request.to.port()).and_then(|&door| self.doors.get_mut(door));
         self.last_serial += 1;
-        let call = CallId { station, id, serial: self.last_serial };
+        let call = RequestId { station, id, serial: self.last_serial };
         let (Some(door), Some(handed)) = (door, tools.kit.context.request(call)) else {
             // Closed meanwhile. There is nothing to be told that could not be done.
             tools.station.cm.reject(tools.now, id, Reason::INVALID_SERVICE_ID, &[]).ok();
@@ -92,7 +92,7 @@ impl Calls {
     }
 
     /// The consumer answers, or the caller is not interested any more: takes the request out. None: it is not known.
-    pub(crate) fn take(&mut self, call: CallId) -> Option<Box<Request>> {
+    pub(crate) fn take(&mut self, call: RequestId) -> Option<Box<Request>> {
         self.callers.remove(&call)
     }
 }

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use adapter::{Context, Left, NoWay, Pass, Shared, Table, netdev, no_memory};
+use adapter::{Context, LocalFailure, Progress, Remaining, Shared, Table, netdev, no_memory};
 use dat_core::provider::{Allocated, Close, Connect, Port, ReadDepth};
 use dat_core::{Error, OpenError, Result};
 use dat_sys::*;
@@ -23,7 +23,7 @@ use wire::rocev2::{Packet, PathMtu};
 pub(crate) use self::kit::{Key, Kit};
 use self::receive::{dest_qpn, manage, take_in};
 use crate::MAX_READ_DEPTH;
-use crate::calls::{CallId, Calls, Door};
+use crate::calls::{Calls, Door, RequestId};
 use crate::link::{Link, Target, Tools, deadline};
 use crate::params::Params;
 use crate::port::{Desk, LESS_PATIENCE, Letter, MORE_PATIENCE, PortError, slot_of};
@@ -146,12 +146,12 @@ impl Engine {
     }
 
     /// The way to a peer: a station, and what fits into packets.
-    fn way_to(&mut self, peer: SocketAddr) -> std::result::Result<(usize, PathMtu), NoWay> {
-        let route = Route::to(peer, self.params.adapter.bind).map_err(|error| NoWay::of(&error))?;
+    fn way_to(&mut self, peer: SocketAddr) -> std::result::Result<(usize, PathMtu), LocalFailure> {
+        let route = Route::to(peer, self.params.adapter.bind).map_err(|error| LocalFailure::of(&error))?;
         let index = self.stations.iter().position(|s| s.address().ip() == route.source.ip());
         let index = match index {
             Some(index) => index,
-            None => self.open_station(route.source, LESS_PATIENCE).map_err(no_way)?,
+            None => self.open_station(route.source, LESS_PATIENCE).map_err(local_failure)?,
         };
         Ok((index, route.mtu.min(self.params.mtu)))
     }
@@ -353,11 +353,13 @@ impl Engine {
 }
 
 /// Why no packet can leave for a peer.
-fn no_way(error: PortError) -> NoWay {
+fn local_failure(error: PortError) -> LocalFailure {
     let why = error.to_string();
     match error {
-        PortError::Full(_) | PortError::Descriptors(..) | PortError::NoLocalPort(_) => NoWay::Exhausted(why),
-        _ => NoWay::Lasting(why),
+        PortError::Full(_) | PortError::Descriptors(..) | PortError::NoLocalPort(_) => {
+            LocalFailure::Exhausted(why)
+        }
+        _ => LocalFailure::Lasting(why),
     }
 }
 
@@ -373,16 +375,16 @@ fn no_port(error: PortError) -> OpenError {
 unsafe impl adapter::Engine for Engine {
     const NAME: &'static str = "softroce";
     // Newcomers ask for the vault.
-    const ALWAYS_AWAKE: bool = true;
-    type Call = CallId;
+    const STARTS_PROGRESS_THREAD: bool = true;
+    type RequestId = RequestId;
 
-    fn look(&mut self) -> Pass {
+    fn poll(&mut self) -> Progress {
         self.passes = self.passes.wrapping_add(1);
         let is_time = self.passes.is_multiple_of(CLOCK_EVERY) || self.is_slow;
         let goes_on = is_time || self.found || self.is_in_a_hurry();
         if goes_on {
             let before = self.went_on;
-            adapter::Engine::go_on(self);
+            adapter::Engine::advance(self);
             self.is_slow = self.went_on.saturating_duration_since(before) > WITHOUT_A_BREAK;
         }
         let mut moved = false;
@@ -400,10 +402,10 @@ unsafe impl adapter::Engine for Engine {
         }
         self.found = moved;
         match moved {
-            _ if self.passes.is_multiple_of(ASK_EVERY) => Pass::Ask,
-            true => Pass::Fruitful,
-            false if goes_on => Pass::Fruitless,
-            false => Pass::Idle,
+            _ if self.passes.is_multiple_of(ASK_EVERY) => Progress::AskPoller,
+            true => Progress::Moved,
+            false if goes_on => Progress::Nothing,
+            false => Progress::Idle,
         }
     }
 
@@ -411,7 +413,7 @@ unsafe impl adapter::Engine for Engine {
         std::mem::take(&mut self.partial)
     }
 
-    fn see(&mut self, event: &Event) {
+    fn on_event(&mut self, event: &Event) {
         let (key, now) = (Key::from(event.token()), Instant::now());
         match key {
             Key::Socket(_) | Key::Door(_) => self.read_all(key, now),
@@ -427,7 +429,7 @@ unsafe impl adapter::Engine for Engine {
         }
     }
 
-    fn go_on(&mut self) {
+    fn advance(&mut self) {
         let now = Instant::now();
         self.went_on = now;
         if self.kit.context.has_sleeper() {
@@ -471,12 +473,12 @@ unsafe impl adapter::Engine for Engine {
         }
     }
 
-    fn leave(&mut self) -> Left {
+    fn remaining(&mut self) -> Remaining {
         let Engine { kit, links, stations, unread, .. } = self;
         let more = !(kit.again.is_empty() && kit.failing.is_empty() && unread.is_empty());
         let deadlines = stations.iter().filter_map(Station::deadline).chain(kit.wheel.deadline());
         let acknowledgements = kit.owing.iter().filter_map(|&link| links.get_mut(link)?.acknowledges_at());
-        Left { more, alarm: deadlines.chain(acknowledgements).min() }
+        Remaining { at_once: more, deadline: deadlines.chain(acknowledgements).min() }
     }
 
     fn add_qp(&mut self, sink: Sink, work: Work) -> Result<Arc<Shared>> {
@@ -523,9 +525,9 @@ unsafe impl adapter::Engine for Engine {
         let now = Instant::now();
         let mut peer = to.addr;
         peer.set_port(adapter::port(to.port));
-        let (index, mtu, no_way) = match self.way_to(peer) {
+        let (index, mtu, local_failure) = match self.way_to(peer) {
             Ok((index, mtu)) => (index, mtu, String::new()),
-            Err(no_way) => (usize::MAX, PathMtu::Octets256, no_way.answer(peer)?),
+            Err(local_failure) => (usize::MAX, PathMtu::Octets256, local_failure.answer(peer)?),
         };
         let Engine { stations, links, kit, .. } = self;
         let link = links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
@@ -542,7 +544,7 @@ unsafe impl adapter::Engine for Engine {
         };
         match stations.get_mut(index) {
             Some(station) => link.dial(&mut Tools { station, kit, now }, index, target),
-            None => link.dial_nowhere(kit, target, no_way),
+            None => link.dial_nowhere(kit, target, local_failure),
         }
         if index < self.stations.len() {
             self.settle_messages(index, now);
@@ -550,7 +552,7 @@ unsafe impl adapter::Engine for Engine {
         Ok(())
     }
 
-    fn accept(&mut self, qp: usize, call: CallId, private: &[u8], depth: ReadDepth) -> Result<()> {
+    fn accept(&mut self, qp: usize, call: RequestId, private: &[u8], depth: ReadDepth) -> Result<()> {
         if private.len() > cm::Cm::MAX_ACCEPT_PRIVATE {
             return Err(Error::of(DAT_INVALID_PARAMETER));
         }
@@ -603,11 +605,11 @@ unsafe impl adapter::Engine for Engine {
         }
     }
 
-    fn reject(&mut self, call: CallId, private: &[u8]) -> Result<()> {
+    fn reject(&mut self, call: RequestId, private: &[u8]) -> Result<()> {
         self.turn_down(call, Reason::CONSUMER, private)
     }
 
-    fn refuse(&mut self, call: CallId) {
+    fn refuse(&mut self, call: RequestId) {
         self.turn_down(call, Reason::NO_RESOURCES, &[]).ok();
     }
 }
@@ -633,7 +635,7 @@ impl Engine {
         Ok(door)
     }
 
-    fn turn_down(&mut self, call: CallId, reason: Reason, private: &[u8]) -> Result<()> {
+    fn turn_down(&mut self, call: RequestId, reason: Reason, private: &[u8]) -> Result<()> {
         // Gone already: so much the better.
         if self.calls.take(call).is_none() {
             return Ok(());
@@ -683,12 +685,12 @@ impl Engine {
     /// again later what is lost, and a peer with nothing to send would wait for ever.
     fn part(&mut self) {
         loop {
-            adapter::Engine::go_on(self);
+            adapter::Engine::advance(self);
             let now = Instant::now();
             let until = self.stations.iter().filter_map(|station| station.cm.parting_until()).max();
             let Some(until) = until.filter(|&until| until > now) else { return };
-            let Left { more, alarm } = adapter::Engine::leave(self);
-            let next = if more { now } else { alarm.map_or(until, |alarm| alarm.min(until)) };
+            let Remaining { at_once, deadline } = adapter::Engine::remaining(self);
+            let next = if at_once { now } else { deadline.map_or(until, |deadline| deadline.min(until)) };
             let limit = Timespec::try_from(next.saturating_duration_since(now)).unwrap_or_default();
             let (mut keys, mut fds) = (Vec::new(), Vec::new());
             for (station, at) in self.stations.iter().enumerate() {

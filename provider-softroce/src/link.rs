@@ -83,7 +83,7 @@ struct Dialing {
     /// None: the attempt has failed before it began.
     call: Option<(Conn, Psn)>,
     /// Of this, if it is known.
-    no_way: Option<String>,
+    local_failure: Option<String>,
     stale_tries: u8,
 }
 
@@ -190,14 +190,16 @@ impl Link {
         if call.is_none() {
             tools.kit.fail_soon(self.index);
         }
-        self.phase = Phase::Dialing(Box::new(Dialing { work, target, call, no_way: None, stale_tries: 0 }));
+        self.phase =
+            Phase::Dialing(Box::new(Dialing { work, target, call, local_failure: None, stale_tries: 0 }));
     }
 
     /// An attempt that has failed before it began: there is no way to the peer.
-    pub(crate) fn dial_nowhere(&mut self, kit: &mut Kit, target: Target, no_way: String) {
+    pub(crate) fn dial_nowhere(&mut self, kit: &mut Kit, target: Target, local_failure: String) {
         let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Between) else { return };
         kit.fail_soon(self.index);
-        let dialing = Dialing { work, target, call: None, no_way: Some(no_way), stale_tries: 0 };
+        let dialing =
+            Dialing { work, target, call: None, local_failure: Some(local_failure), stale_tries: 0 };
         self.phase = Phase::Dialing(Box::new(dialing));
     }
 
@@ -205,8 +207,10 @@ impl Link {
     pub(crate) fn fail_now(&mut self, tools: Option<&mut Tools<'_>>) {
         match &self.phase {
             Phase::Dialing(dialing) if dialing.call.is_none() => {
-                let no_way = dialing.no_way.clone();
-                self.fail(Upcall::Unreachable { because: no_way.as_ref().map(|why| why as &dyn Display) });
+                let local_failure = dialing.local_failure.clone();
+                self.fail(Upcall::Unreachable {
+                    because: local_failure.as_ref().map(|why| why as &dyn Display),
+                });
             }
             Phase::Ended(_) => self.sink.call(Upcall::AcceptFailed),
             Phase::Up(_) | Phase::Parting(_) => tools.into_iter().for_each(|tools| self.peer_is_gone(tools)),

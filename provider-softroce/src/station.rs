@@ -12,7 +12,7 @@ use rnic::rc::Burst;
 use wire::cm::{Dreq, MAD_SIZE, Mad, Message, Req, Timeout};
 use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, Psn, packet_len};
 
-use crate::calls::CallId;
+use crate::calls::RequestId;
 use crate::hosts::Hosts;
 use crate::line::{Line, Peer};
 use crate::params::Params;
@@ -71,7 +71,7 @@ pub(crate) enum Owner {
     /// A queue pair's.
     Link(usize),
     /// A request's that nobody has answered.
-    Call(CallId),
+    Call(RequestId),
 }
 
 impl Station {

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 use adapter::Table;
-use adapter::silent::{self, Silent};
+use adapter::half_open::{self, HalfOpen};
 use capture::Direction;
 use dat_core::Error;
 use dat_sys::DAT_INVALID_PARAMETER;
@@ -34,7 +34,7 @@ pub(crate) struct Calls {
     doors: Table<Door>,
     callers: Table<Caller>,
     /// By their places among the callers.
-    silent: Silent<usize>,
+    half_open: HalfOpen<usize>,
     last_id: u64,
 }
 
@@ -51,7 +51,7 @@ struct Door {
 
 /// Names a caller whose request was passed on; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallId {
+pub struct RequestId {
     index: usize,
     id: u64,
 }
@@ -167,8 +167,8 @@ impl Calls {
         let state = State::Reading(Responder::new(deadline));
         let id = self.new_id();
         self.callers.insert(Caller { socket, peer, local, door, door_id, id, state, timer });
-        self.silent.add(peer.ip(), index);
-        if let Some(oldest) = self.silent.take_one_too_many(most_silent(descriptor)) {
+        self.half_open.add(peer.ip(), index);
+        if let Some(oldest) = self.half_open.take_one_too_many(most_half_open(descriptor)) {
             self.give_up_caller(kit, oldest);
         }
     }
@@ -203,10 +203,10 @@ impl Calls {
         let door =
             self.doors.get_mut(caller.door).filter(|d| d.id == caller.door_id && d.unanswered < d.backlog);
         let Some(door) = door else { return self.give_up_caller(kit, index) };
-        let call = CallId { index, id: caller.id };
+        let call = RequestId { index, id: caller.id };
         let Some(asked) = kit.context.request(call) else { return self.give_up_caller(kit, index) };
         door.unanswered += 1;
-        self.silent.remove(caller.peer.ip(), |&of| of == index);
+        self.half_open.remove(caller.peer.ip(), |&of| of == index);
         kit.set_timer(Key::Caller(index), &mut caller.timer, None);
         let private = request.private().to_vec();
         caller.state = State::Asking(request);
@@ -215,7 +215,7 @@ impl Calls {
     }
 
     /// The consumer answers: takes the caller out. `None`: it is not known (any more).
-    pub(crate) fn take(&mut self, kit: &mut Kit, call: CallId) -> Option<Accepted> {
+    pub(crate) fn take(&mut self, kit: &mut Kit, call: RequestId) -> Option<Accepted> {
         let caller = self.callers.get_mut(call.index).filter(|c| c.id == call.id)?;
         kit.set_timer(Key::Caller(call.index), &mut caller.timer, None);
         let Caller { socket, peer, local, door, door_id, state, .. } = self.callers.remove(call.index)?;
@@ -231,7 +231,7 @@ impl Calls {
         &mut self,
         kit: &mut Kit,
         lingerers: &mut Lingerers,
-        call: CallId,
+        call: RequestId,
         private: &[u8],
     ) -> Result<(), Error> {
         // Gone already: so much the better.
@@ -249,7 +249,7 @@ impl Calls {
     /// Sends a refusal and closes.
     fn send_off(&mut self, kit: &mut Kit, lingerers: &mut Lingerers, index: usize, reply: &[u8]) {
         let Some(mut caller) = self.callers.remove(index) else { return };
-        self.silent.remove(caller.peer.ip(), |&of| of == index);
+        self.half_open.remove(caller.peer.ip(), |&of| of == index);
         kit.set_timer(Key::Caller(index), &mut caller.timer, None);
         // The first octets of a socket always find room; if not, the peer sees it closed.
         caller.socket.send_bytes(reply);
@@ -257,7 +257,7 @@ impl Calls {
     }
 
     /// Nobody wants to answer a request.
-    pub(crate) fn refuse(&mut self, kit: &mut Kit, call: CallId) {
+    pub(crate) fn refuse(&mut self, kit: &mut Kit, call: RequestId) {
         if let Some(accepted) = self.take(kit, call) {
             kit.context.unwatch(&accepted.socket);
             accepted.socket.reset();
@@ -267,7 +267,7 @@ impl Calls {
     /// Refuses a caller who has said nothing, or nothing sensible.
     pub(crate) fn give_up_caller(&mut self, kit: &mut Kit, index: usize) {
         if let Some(mut caller) = self.callers.remove(index) {
-            self.silent.remove(caller.peer.ip(), |&of| of == index);
+            self.half_open.remove(caller.peer.ip(), |&of| of == index);
             kit.set_timer(Key::Caller(index), &mut caller.timer, None);
             kit.context.unwatch(&caller.socket);
             caller.socket.reset();
@@ -284,11 +284,11 @@ fn is_scarcity(error: &std::io::Error) -> bool {
 pub(crate) const READ_WRITE: Interest = Interest::READABLE.add(Interest::WRITABLE);
 
 /// How many callers may be silent when the newest has this descriptor.
-fn most_silent(descriptor: RawFd) -> usize {
+fn most_half_open(descriptor: RawFd) -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     // The kernel gives the lowest number that is free.
     let is_in_reserve = descriptor as u64 >= limit.saturating_sub(RESERVE);
-    if is_in_reserve { 1 } else { silent::share_of_descriptors() }
+    if is_in_reserve { 1 } else { half_open::share_of_descriptors() }
 }
 
 #[cfg(test)]
@@ -298,10 +298,10 @@ mod tests {
     #[test]
     fn silent_callers_have_a_share_and_the_process_keeps_some() {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        assert_eq!(most_silent(0), (limit / 4).min(1024) as usize);
+        assert_eq!(most_half_open(0), (limit / 4).min(1024) as usize);
         if let Ok(last) = RawFd::try_from(limit - 1) {
-            assert_eq!((most_silent(last), most_silent(last - 63)), (1, 1));
-            assert_eq!(most_silent(last - 64), most_silent(0));
+            assert_eq!((most_half_open(last), most_half_open(last - 63)), (1, 1));
+            assert_eq!(most_half_open(last - 64), most_half_open(0));
         }
     }
 }

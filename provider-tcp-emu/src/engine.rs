@@ -5,7 +5,7 @@ mod kit;
 use std::sync::Arc;
 use std::time::Instant;
 
-use adapter::{Context, Left, Pass, Shared, Table, no_memory, no_resources};
+use adapter::{Context, Progress, Remaining, Shared, Table, no_memory, no_resources};
 use dat_core::provider::{Allocated, Close, Connect, Port, ReadDepth};
 use dat_core::{Error, Result};
 use dat_sys::DAT_INVALID_STATE;
@@ -14,9 +14,9 @@ use rnic::Work;
 use rnic::rdmap::setup::MAX_READ_DEPTH;
 
 pub(crate) use self::kit::{Key, Kit, Timer};
-use crate::call::{CallId, Calls};
+use crate::call::{Calls, RequestId};
 use crate::linger::Lingerers;
-use crate::link::{Link, Progress, Target};
+use crate::link::{Link, Target};
 use crate::params::Params;
 use crate::socket;
 
@@ -121,17 +121,17 @@ impl Engine {
 // SAFETY: `Work` goes to a `Link`, which is in the engine as long as it lives; sinks go with links and service points.
 unsafe impl adapter::Engine for Engine {
     const NAME: &'static str = "tcp-emu";
-    type Call = CallId;
+    type RequestId = RequestId;
 
     #[inline]
-    fn look(&mut self) -> Pass {
-        self.go_on();
+    fn poll(&mut self) -> Progress {
+        self.advance();
         let (mut moved, mut blocked, mut stale) = (false, false, false);
         for i in 0..self.hot.len() {
             let Some(link) = self.hot.get(i).and_then(|&i| self.links.get_mut(i)) else { continue };
             match link.receive(&mut self.kit, &mut self.lingerers) {
-                Progress::None => link.idle_looks += 1,
-                Progress::Some => {
+                false => link.idle_looks += 1,
+                true => {
                     moved = true;
                     self.partial = link.is_mid_message();
                     link.idle_looks = 0;
@@ -154,10 +154,10 @@ unsafe impl adapter::Engine for Engine {
             self.assemble();
         }
         let cold = self.links.len() > self.hot.len();
-        match blocked || self.has_ends() || (!moved && (cold || self.fruitless.is_multiple_of(ASK_EVERY))) {
-            true => Pass::Ask,
-            false if moved => Pass::Fruitful,
-            false => Pass::Fruitless,
+        match blocked || self.has_closed() || (!moved && (cold || self.fruitless.is_multiple_of(ASK_EVERY))) {
+            true => Progress::AskPoller,
+            false if moved => Progress::Moved,
+            false => Progress::Nothing,
         }
     }
 
@@ -166,7 +166,7 @@ unsafe impl adapter::Engine for Engine {
         std::mem::take(&mut self.partial)
     }
 
-    fn see(&mut self, event: &Event) {
+    fn on_event(&mut self, event: &Event) {
         match Key::from(event.token()) {
             Key::Link(index) => self.ready(index, event),
             Key::Door(index) => self.calls.answer_door(&mut self.kit, index),
@@ -176,7 +176,7 @@ unsafe impl adapter::Engine for Engine {
     }
 
     #[inline]
-    fn go_on(&mut self) {
+    fn advance(&mut self) {
         if !self.absent.is_empty() && self.kit.context.has_sleeper() {
             self.assemble();
         }
@@ -191,19 +191,19 @@ unsafe impl adapter::Engine for Engine {
         }
     }
 
-    fn leave(&mut self) -> Left {
-        Left { more: !self.kit.again.is_empty() || self.has_ends(), alarm: self.kit.alarm() }
+    fn remaining(&mut self) -> Remaining {
+        Remaining { at_once: !self.kit.again.is_empty() || self.has_closed(), deadline: self.kit.alarm() }
     }
 
-    fn has_ends(&self) -> bool {
+    fn has_closed(&self) -> bool {
         !self.kit.over.is_empty()
     }
 
-    fn take_over(&mut self) -> Vec<usize> {
+    fn take_closed(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.kit.over)
     }
 
-    fn end(&mut self, over: Vec<usize>) {
+    fn finish_closed(&mut self, over: Vec<usize>) {
         for index in over {
             if let Some(link) = self.links.get_mut(index) {
                 link.end_if_over(&mut self.kit, &mut self.lingerers);
@@ -252,7 +252,7 @@ unsafe impl adapter::Engine for Engine {
         self.links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?.dial(&mut self.kit, &target)
     }
 
-    fn accept(&mut self, qp: usize, call: CallId, private: &[u8], depth: ReadDepth) -> Result<()> {
+    fn accept(&mut self, qp: usize, call: RequestId, private: &[u8], depth: ReadDepth) -> Result<()> {
         let link = self.links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
         match self.calls.take(&mut self.kit, call) {
             Some(caller) => link.answer(&mut self.kit, caller, private, within_limits(depth)),
@@ -287,11 +287,11 @@ unsafe impl adapter::Engine for Engine {
         self.calls.close(&mut self.kit, listener);
     }
 
-    fn reject(&mut self, call: CallId, private: &[u8]) -> Result<()> {
+    fn reject(&mut self, call: RequestId, private: &[u8]) -> Result<()> {
         self.calls.reject(&mut self.kit, &mut self.lingerers, call, private)
     }
 
-    fn refuse(&mut self, call: CallId) {
+    fn refuse(&mut self, call: RequestId) {
         self.calls.refuse(&mut self.kit, call);
     }
 }

@@ -96,13 +96,6 @@ impl fmt::Display for Loss {
     }
 }
 
-/// Whether a look at a connection found something.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
-    None,
-    Some,
-}
-
 impl Link {
     pub(crate) fn new(index: usize, sink: Sink, shared: Arc<Shared>, work: Work) -> Self {
         Link {
@@ -176,7 +169,7 @@ impl Link {
 impl Link {
     /// Looks for octets, once or until there are none for the time being.
     #[inline]
-    pub(crate) fn receive(&mut self, kit: &mut Kit, lingerers: &mut Lingerers) -> Progress {
+    pub(crate) fn receive(&mut self, kit: &mut Kit, lingerers: &mut Lingerers) -> bool {
         self.receive_until(kit, lingerers, false)
     }
 
@@ -186,20 +179,20 @@ impl Link {
         kit: &mut Kit,
         lingerers: &mut Lingerers,
         until_end: bool,
-    ) -> Progress {
+    ) -> bool {
         let Phase::Up(up) = &mut self.phase else {
             self.dialing(kit, lingerers);
-            return Progress::None;
+            return false;
         };
         if up.over.is_some() {
-            return Progress::None;
+            return false;
         }
-        let (mut progress, mut until_end) = (Progress::None, until_end);
+        let (mut progress, mut until_end) = (false, until_end);
         for _ in 0..RX_BURST {
             match up.receive(kit, &self.sink, &self.shared) {
                 Ok(Received::Nothing) => return self.after_receive(kit, lingerers, progress, false),
                 Ok(Received::Some { drained }) => {
-                    progress = Progress::Some;
+                    progress = true;
                     if drained && !until_end && !up.hung_up {
                         return self.after_receive(kit, lingerers, progress, false);
                     }
@@ -207,17 +200,17 @@ impl Link {
                 Ok(Received::Stalled) => return self.stand_still(kit, lingerers, progress),
                 Ok(Received::Resumed) => {
                     // What the poller has told meanwhile, it does not tell again.
-                    (progress, until_end) = (Progress::Some, true);
+                    (progress, until_end) = (true, true);
                 }
                 Err(end @ End::Protocol(_)) => {
                     self.end(kit, lingerers, end);
-                    return Progress::Some;
+                    return true;
                 }
                 Err(end) => {
                     up.over = Some(end);
                     kit.over.push(self.index);
                     self.after_receive(kit, lingerers, progress, false);
-                    return Progress::Some;
+                    return true;
                 }
             }
         }
@@ -238,13 +231,13 @@ impl Link {
         &mut self,
         kit: &mut Kit,
         lingerers: &mut Lingerers,
-        progress: Progress,
+        progress: bool,
         more: bool,
-    ) -> Progress {
+    ) -> bool {
         if more {
             self.again(kit);
         }
-        if progress == Progress::Some {
+        if progress {
             self.after_frames(kit, lingerers);
         }
         progress

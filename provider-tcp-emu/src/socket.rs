@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use adapter::NoWay;
+use adapter::LocalFailure;
 use dat_core::Error;
 use dat_core::provider::Port;
 use dat_sys::{
@@ -86,20 +86,20 @@ fn bound(addr: SocketAddr) -> io::Result<Socket> {
 }
 
 /// A socket on its way to a peer; it becomes writable when it has arrived, or failed.
-pub(crate) fn connect(bind: Option<SocketAddr>, to: SocketAddr) -> Result<Socket, NoWay> {
-    let no_way = |error: io::Error| NoWay::of(&error);
-    let socket = stream(to).map_err(no_way)?;
+pub(crate) fn connect(bind: Option<SocketAddr>, to: SocketAddr) -> Result<Socket, LocalFailure> {
+    let local_failure = |error: io::Error| LocalFailure::of(&error);
+    let socket = stream(to).map_err(local_failure)?;
     // Else its local port, in TIME_WAIT, would keep a service point from being opened there.
-    socket.set_reuse_address(true).map_err(no_way)?;
+    socket.set_reuse_address(true).map_err(local_failure)?;
     if let Some(from) = bind {
         // Of two families one cannot call the other.
         if from.is_ipv4() != to.is_ipv4() {
-            return Err(NoWay::lasting("the peer's address is of another family than the adapter's"));
+            return Err(LocalFailure::lasting("the peer's address is of another family than the adapter's"));
         }
-        socket.bind(&from.into()).map_err(no_way)?;
+        socket.bind(&from.into()).map_err(local_failure)?;
     }
     match socket.connect(&to.into()) {
-        Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => Err(NoWay::of_connect(&e)),
+        Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => Err(LocalFailure::of_connect(&e)),
         _ => Ok(socket),
     }
 }
@@ -358,7 +358,7 @@ mod tests {
     fn families_do_not_mix() {
         let from = SocketAddr::from(([127, 0, 0, 1], 0));
         let to = SocketAddr::from((Ipv6Addr::LOCALHOST, 9));
-        assert!(matches!(connect(Some(from), to), Err(NoWay::Lasting(_))));
+        assert!(matches!(connect(Some(from), to), Err(LocalFailure::Lasting(_))));
     }
 
     #[test]

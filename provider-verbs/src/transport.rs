@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use adapter::die_of_a_panic;
+use adapter::abort_on_panic;
 use dat_core::provider::*;
 use dat_core::threads;
 use dat_core::wake::{Slept, Wake};
@@ -45,7 +45,7 @@ impl Adapter {
         let witness = channel.witness(device.address).map_err(failed)?;
         let station = Arc::new(Station::new(Arc::new(device), channel, witness, bell));
         let for_thread = Arc::clone(&station);
-        let body = move || die_of_a_panic(Verbs::NAME, || for_thread.run());
+        let body = move || abort_on_panic(Verbs::NAME, || for_thread.run());
         let thread = threads::spawn("dat-verbs", body);
         let thread = thread.map_err(|e| {
             let code = Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);

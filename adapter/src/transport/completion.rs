@@ -7,14 +7,14 @@ use dat_core::{Error, Result};
 use dat_sys::DAT_INVALID_STATE;
 
 use super::no_memory;
-use crate::drive::Drive;
 use crate::engine::Engine;
 use crate::map;
+use crate::reactor::Reactor;
 
 /// Completion queue.
 pub struct Cq<E: Engine> {
     pub(super) cq: Arc<rnic::Cq>,
-    pub(super) drive: Arc<Drive<E>>,
+    pub(super) reactor: Arc<Reactor<E>>,
 }
 
 // SAFETY: by the number of the promise:
@@ -37,7 +37,7 @@ unsafe impl<E: Engine> Completions for Cq<E> {
     }
 
     unsafe fn resize(&self, depth: usize) -> Result<()> {
-        let _lease = self.drive.desk.lock();
+        let _lock = self.reactor.engine.lock();
         // SAFETY: the lease is held, and the caller promises that nobody polls meanwhile.
         match unsafe { self.cq.resize(depth) }.map_err(no_memory)? {
             true => Ok(()),

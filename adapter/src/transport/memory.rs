@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use dat_core::provider::{BindState, Region, Window};
 
-use crate::drive::Drive;
 use crate::engine::Engine;
 use crate::map;
+use crate::reactor::Reactor;
 
 /// Protection domain.
 pub struct Pd(pub(super) rnic::Pd);
@@ -15,14 +15,14 @@ pub struct Pd(pub(super) rnic::Pd);
 pub struct Mr<E: Engine> {
     /// Emptied by `drop`.
     pub(super) mr: Option<rnic::Mr>,
-    pub(super) drive: Arc<Drive<E>>,
+    pub(super) reactor: Arc<Reactor<E>>,
 }
 
 /// Memory window.
 pub struct Mw<E: Engine> {
     /// Emptied by `drop`.
     pub(super) mw: Option<rnic::Mw>,
-    pub(super) drive: Arc<Drive<E>>,
+    pub(super) reactor: Arc<Reactor<E>>,
 }
 
 impl<E: Engine> Region for Mr<E> {
@@ -37,7 +37,7 @@ impl<E: Engine> Region for Mr<E> {
 
 impl<E: Engine> Drop for Mr<E> {
     fn drop(&mut self) {
-        let _lease = self.drive.desk.lock();
+        let _lock = self.reactor.engine.lock();
         self.mr = None;
     }
 }
@@ -50,7 +50,7 @@ impl<E: Engine> Window for Mw<E> {
 
 impl<E: Engine> Drop for Mw<E> {
     fn drop(&mut self) {
-        let _lease = self.drive.desk.lock();
+        let _lock = self.reactor.engine.lock();
         self.mw = None;
     }
 }

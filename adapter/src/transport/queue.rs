@@ -7,10 +7,10 @@ use dat_core::Result;
 use dat_core::provider::{Allocated, BindWr, Close, Connect, PostError, Queue, ReadDepth, RecvWr, SendWr};
 
 use super::{Adapter, Request, no_resources};
-use crate::dirty::Mark;
-use crate::drive::Drive;
+use crate::doorbells::Doorbell;
 use crate::engine::Engine;
 use crate::map;
+use crate::reactor::Reactor;
 
 /// Queue pair.
 pub struct Qp<E: Engine> {
@@ -21,12 +21,12 @@ pub struct Qp<E: Engine> {
     pub(super) batch: Batch,
     /// There is, or was, a connection or an attempt at one.
     pub(super) begun: AtomicBool,
-    pub(super) drive: Arc<Drive<E>>,
+    pub(super) reactor: Arc<Reactor<E>>,
 }
 
 /// What posting threads and engine share of a queue pair.
 pub struct Shared {
-    mark: Mark,
+    mark: Doorbell,
     /// The engine wants to hear of receives: a message waits for one, or they are only to be flushed.
     wants_receives: AtomicBool,
 }
@@ -34,7 +34,7 @@ pub struct Shared {
 impl Shared {
     /// For the queue pair of this number.
     pub fn new(index: usize) -> Self {
-        Shared { mark: Mark::new(index), wants_receives: AtomicBool::new(false) }
+        Shared { mark: Doorbell::new(index), wants_receives: AtomicBool::new(false) }
     }
 
     /// The connection has ended, or will never be. What was posted is to be flushed after this; what is posted later makes
@@ -112,30 +112,30 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
         fence(Ordering::SeqCst);
         if self.shared.wants_receives.load(Ordering::Relaxed) {
             self.mark();
-            self.drive.desk.serve();
+            self.reactor.engine.run_or_delegate();
         }
         Ok(())
     }
 
     fn connect(&self, to: &Connect<'_>) -> Result<()> {
         // First what can fail without a trace.
-        self.drive.start_background().map_err(no_resources)?;
+        self.reactor.start_background().map_err(no_resources)?;
         self.begun.store(true, Ordering::Relaxed);
-        self.drive.desk.lock().engine.connect(self.index, to)
+        self.reactor.engine.lock().engine.connect(self.index, to)
     }
 
     fn accept(&self, mut request: Request<E>, private: &[u8], depth: ReadDepth) -> Result<()> {
         request.answered = true;
         self.begun.store(true, Ordering::Relaxed);
-        self.drive.desk.lock().engine.accept(self.index, request.call, private, depth)
+        self.reactor.engine.lock().engine.accept(self.index, request.call, private, depth)
     }
 
     fn disconnect(&self, how: Close) {
-        self.drive.desk.lock().engine.disconnect(self.index, how);
+        self.reactor.engine.lock().engine.disconnect(self.index, how);
     }
 
     fn allocated(&self) -> Allocated {
-        self.drive.desk.lock().engine.allocated(self.index)
+        self.reactor.engine.lock().engine.allocated(self.index)
     }
 
     unsafe fn carried_out(&self) -> u64 {
@@ -155,32 +155,32 @@ impl<E: Engine> Qp<E> {
     /// A request of so many bytes is in the queue: sees to it that it is sent.
     #[inline(always)]
     fn posted(&self, bytes: u32) {
-        let pass = self.drive.board.passes();
+        let pass = self.reactor.shared.passes();
         if self.batch.pass.load(Ordering::Relaxed) != pass {
             self.batch.begin(pass);
             // Alone since the last pass: somebody may wait for it, so it goes at once.
-            match self.drive.desk.try_lock() {
-                Some(mut desk) => desk.engine.transmit(self.index),
+            match self.reactor.engine.try_lock() {
+                Some(mut locked) => locked.engine.transmit(self.index),
                 None => {
                     self.mark();
-                    self.drive.desk.serve();
+                    self.reactor.engine.run_or_delegate();
                 }
             }
             return;
         }
         // More may follow: they go together, at the latest with the consumer's next look at a queue.
         if self.mark() {
-            self.drive.nudge();
+            self.reactor.nudge();
         }
         if self.batch.is_full_with(bytes) {
-            self.drive.desk.serve();
+            self.reactor.engine.run_or_delegate();
         }
     }
 
     /// Marks the queue pair. True: it was not marked yet.
     fn mark(&self) -> bool {
         // SAFETY: this queue pair keeps the mark until `drop`, which takes all marks from the stack first.
-        unsafe { self.drive.board.dirty.push(&self.shared.mark) }
+        unsafe { self.reactor.shared.doorbells.push(&self.shared.mark) }
     }
 }
 
@@ -206,6 +206,6 @@ impl Batch {
 
 impl<E: Engine> Drop for Qp<E> {
     fn drop(&mut self) {
-        self.drive.desk.lock().remove_qp(self.index);
+        self.reactor.engine.lock().remove_qp(self.index);
     }
 }

@@ -8,9 +8,9 @@ use dat_core::{Error, Result};
 use dat_sys::DAT_INVALID_STATE;
 
 use super::no_memory;
-use crate::drive::Drive;
 use crate::engine::{Engine, Sink};
 use crate::map;
+use crate::reactor::Reactor;
 
 /// Shared receive queue.
 pub struct Srq<E: Engine> {
@@ -18,7 +18,7 @@ pub struct Srq<E: Engine> {
     /// What was asked for; rnic's queue may have room for more.
     pub(super) depth: AtomicUsize,
     pub(super) sink: Sink<E>,
-    pub(super) drive: Arc<Drive<E>>,
+    pub(super) reactor: Arc<Reactor<E>>,
 }
 
 impl<E: Engine> Receives for Srq<E> {
@@ -36,7 +36,7 @@ impl<E: Engine> Receives for Srq<E> {
 
     fn set_low_watermark(&self, mark: usize) {
         // No buffer is taken while the lease is held.
-        let _lease = self.drive.desk.lock();
+        let _lock = self.reactor.engine.lock();
         if self.srq.available() < mark {
             // So few already: the event of this watermark comes now.
             self.srq.set_low_watermark(0);
@@ -47,7 +47,7 @@ impl<E: Engine> Receives for Srq<E> {
     }
 
     fn resize(&self, depth: usize) -> Result<()> {
-        let _lease = self.drive.desk.lock();
+        let _lock = self.reactor.engine.lock();
         // SAFETY: the lease is held.
         match unsafe { self.srq.resize(depth) }.map_err(no_memory)? {
             true => {
@@ -67,10 +67,10 @@ impl<E: Engine> Srq<E> {
     /// Messages wait for buffers: the queue pair that has waited longest goes on.
     #[cold]
     fn serve_next(&self) {
-        let mut desk = self.drive.desk.lock();
+        let mut locked = self.reactor.engine.lock();
         // SAFETY: the lease is held.
         if let Some(qp) = unsafe { self.srq.next_waiting() } {
-            desk.engine.transmit(qp);
+            locked.engine.transmit(qp);
         }
     }
 }

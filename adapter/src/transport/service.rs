@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::drive::Drive;
 use crate::engine::Engine;
+use crate::reactor::Reactor;
 
 /// The port of a connection qualifier, as libdaplofa maps the two.
 pub fn port(qualifier: u64) -> u16 {
@@ -17,25 +17,25 @@ pub fn port(qualifier: u64) -> u16 {
 pub struct Listener<E: Engine> {
     pub(super) index: usize,
     pub(super) port: u16,
-    pub(super) drive: Arc<Drive<E>>,
+    pub(super) reactor: Arc<Reactor<E>>,
 }
 
 /// A connection request nobody has answered.
 pub struct Request<E: Engine> {
-    pub(super) call: E::Call,
+    pub(super) call: E::RequestId,
     pub(super) answered: bool,
-    pub(super) drive: Arc<Drive<E>>,
+    pub(super) reactor: Arc<Reactor<E>>,
 }
 
 impl<E: Engine> Drop for Listener<E> {
     fn drop(&mut self) {
-        self.drive.desk.lock().engine.close(self.index);
+        self.reactor.engine.lock().engine.close(self.index);
     }
 }
 
 impl<E: Engine> Request<E> {
-    pub(crate) fn new(drive: Arc<Drive<E>>, call: E::Call) -> Self {
-        Request { call, answered: false, drive }
+    pub(crate) fn new(reactor: Arc<Reactor<E>>, call: E::RequestId) -> Self {
+        Request { call, answered: false, reactor }
     }
 }
 
@@ -43,8 +43,8 @@ impl<E: Engine> Drop for Request<E> {
     /// May happen inside an upcall, where this very thread has the lease: then it looks again before it lets go.
     fn drop(&mut self) {
         if !self.answered {
-            self.drive.board.refuse(self.call);
-            self.drive.desk.serve();
+            self.reactor.shared.refuse(self.call);
+            self.reactor.engine.run_or_delegate();
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use adapter::{Context, Left, Pass, Shared, netdev};
+use adapter::{Context, Progress, Remaining, Shared, netdev};
 use dat_core::provider::{Allocated, Close, Connect, Port, ReadDepth};
 use dat_core::{Error, Result};
 use dat_sys::{DAT_CONN_QUAL_IN_USE, DAT_CONN_QUAL_UNAVAILABLE, DAT_INVALID_STATE};
@@ -119,26 +119,26 @@ impl Engine {
 // SAFETY: `Work` goes to a `Link`, which the engine has as long as it lives; sinks go with links and service points.
 unsafe impl adapter::Engine for Engine {
     const NAME: &'static str = "loop";
-    type Call = usize;
+    type RequestId = usize;
 
-    fn look(&mut self) -> Pass {
+    fn poll(&mut self) -> Progress {
         match self.read() | self.expire() {
-            true => Pass::Fruitful,
-            false => Pass::Idle,
+            true => Progress::Moved,
+            false => Progress::Idle,
         }
     }
 
-    fn see(&mut self, _: &Event) {
+    fn on_event(&mut self, _: &Event) {
         self.read();
     }
 
-    fn go_on(&mut self) {
+    fn advance(&mut self) {
         self.read();
         self.expire();
     }
 
-    fn leave(&mut self) -> Left {
-        Left { more: false, alarm: self.deadlines.first().map(|&(at, _)| at) }
+    fn remaining(&mut self) -> Remaining {
+        Remaining { at_once: false, deadline: self.deadlines.first().map(|&(at, _)| at) }
     }
     // ANCHOR_END: progress
 

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 
-use adapter::{Table, silent};
+use adapter::{Table, half_open};
 
 use super::names::{Names, SocketFile};
 
@@ -28,7 +28,7 @@ impl Life {
     /// Takes in who waits, as long as they have their share of the process's descriptors alone; `watch` is given
     /// the number of each. Who is not taken in waits on, and sees the end just the same.
     pub(crate) fn admit(&mut self, watch: impl Fn(usize, &UnixStream) -> io::Result<()>) {
-        let most = silent::share_of_descriptors();
+        let most = half_open::share_of_descriptors();
         while self.guests.len() < most
             && let Ok((guest, _)) = self.listener.accept()
         {

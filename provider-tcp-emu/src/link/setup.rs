@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use adapter::NoWay;
+use adapter::LocalFailure;
 use capture::Direction;
 use dat_core::Error;
 use dat_core::provider::ReadDepth;
@@ -60,11 +60,11 @@ impl Link {
             Initiator::new(offer, target.private, deadline).map_err(|_| Error::of(DAT_INVALID_PARAMETER))?;
         let socket = socket::connect(kit.params.adapter.bind, target.to).and_then(|socket| {
             let watched = kit.context.watch(self.key(), &socket, READ_WRITE);
-            watched.map(|()| Connection::new(socket)).map_err(|error| NoWay::of(&error))
+            watched.map(|()| Connection::new(socket)).map_err(|error| LocalFailure::of(&error))
         });
         let socket = match socket {
             Ok(socket) => Ok(socket),
-            Err(no_way) => Err(no_way.answer(target.to)?),
+            Err(local_failure) => Err(local_failure.answer(target.to)?),
         };
 
         let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Between) else { return Ok(()) };

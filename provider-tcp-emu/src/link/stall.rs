@@ -12,7 +12,7 @@ use rnic::rdmap::setup::Terms;
 use socket2::Socket;
 
 use super::up::{Received, Up};
-use super::{End, Link, Loss, Phase, Progress};
+use super::{End, Link, Loss, Phase};
 use crate::engine::{Kit, Upcall};
 use crate::linger::Lingerers;
 use crate::socket::{self, Patience, Unsent};
@@ -148,12 +148,7 @@ impl Link {
 
     /// A message waits, and there is no receive for it.
     #[cold]
-    pub(super) fn stand_still(
-        &mut self,
-        kit: &mut Kit,
-        lingerers: &mut Lingerers,
-        progress: Progress,
-    ) -> Progress {
+    pub(super) fn stand_still(&mut self, kit: &mut Kit, lingerers: &mut Lingerers, progress: bool) -> bool {
         let Phase::Up(up) = &mut self.phase else { return progress };
         if let Some(Arrival { octets, whole }) = up.news() {
             self.sink.call(Upcall::ReceiverNotReady { octets, whole });

@@ -11,14 +11,14 @@ use dat_core::wake::trace;
 use mio::Waker;
 use mio::event::Event;
 
-use crate::dirty::Dirty;
-use crate::drive::Drive;
+use crate::doorbells::Doorbells;
 use crate::engine::Engine;
+use crate::reactor::Reactor;
 
 /// The board.
-pub(crate) struct Board<E: Engine> {
+pub(crate) struct SharedState<E: Engine> {
     /// Queue pairs with new requests.
-    pub(crate) dirty: Dirty,
+    pub(crate) doorbells: Doorbells,
     /// Counts passes over the engine. A queue pair that posts for the first time since the last is not in a hurry's way.
     passes: AtomicU32,
     /// Counts the passes that consumers' threads have made.
@@ -33,24 +33,24 @@ pub(crate) struct Board<E: Engine> {
     alarm: AtomicU64,
     epoch: Instant,
     /// What came in while somebody else had the lease.
-    mail: Mutex<Mail<E::Call>>,
-    any_mail: AtomicBool,
+    mail: Mutex<DeferredWork<E::RequestId>>,
+    any_deferred: AtomicBool,
     waker: Waker,
     /// Whose board this is.
-    drive: OnceLock<Weak<Drive<E>>>,
+    reactor: OnceLock<Weak<Reactor<E>>>,
 }
 
 /// Things for the engine to know.
-pub(crate) struct Mail<Call> {
+pub(crate) struct DeferredWork<Call> {
     /// Requests whose consumers have dropped them.
     pub(crate) refused: Vec<Call>,
     /// What the poller reported.
     pub(crate) events: Vec<Event>,
 }
 
-impl<Call> Default for Mail<Call> {
+impl<Call> Default for DeferredWork<Call> {
     fn default() -> Self {
-        Mail { refused: Vec::new(), events: Vec::new() }
+        DeferredWork { refused: Vec::new(), events: Vec::new() }
     }
 }
 
@@ -59,10 +59,10 @@ pub(crate) const POLLER: &str = "poller";
 
 const NEVER: u64 = u64::MAX;
 
-impl<E: Engine> Board<E> {
+impl<E: Engine> SharedState<E> {
     pub(crate) fn new(waker: Waker) -> Self {
-        Board {
-            dirty: Dirty::default(),
+        SharedState {
+            doorbells: Doorbells::default(),
             passes: AtomicU32::new(0),
             consumer_passes: AtomicU32::new(0),
             sockets: AtomicI32::new(0),
@@ -70,22 +70,22 @@ impl<E: Engine> Board<E> {
             leftover: AtomicBool::new(false),
             alarm: AtomicU64::new(NEVER),
             epoch: Instant::now(),
-            mail: Mutex::new(Mail::default()),
-            any_mail: AtomicBool::new(false),
+            mail: Mutex::new(DeferredWork::default()),
+            any_deferred: AtomicBool::new(false),
             waker,
-            drive: OnceLock::new(),
+            reactor: OnceLock::new(),
         }
     }
 
     /// Says whose board this is; once.
-    pub(crate) fn belongs_to(&self, drive: &Arc<Drive<E>>) {
-        let set = self.drive.set(Arc::downgrade(drive));
+    pub(crate) fn set_reactor(&self, reactor: &Arc<Reactor<E>>) {
+        let set = self.reactor.set(Arc::downgrade(reactor));
         debug_assert!(set.is_ok(), "a board belongs to one drive");
     }
 
     /// Whose board this is. None: it is being taken down, or not set up yet.
-    pub(crate) fn drive(&self) -> Option<Arc<Drive<E>>> {
-        self.drive.get()?.upgrade()
+    pub(crate) fn reactor(&self) -> Option<Arc<Reactor<E>>> {
+        self.reactor.get()?.upgrade()
     }
 
     /// Passes so far.
@@ -122,38 +122,38 @@ impl<E: Engine> Board<E> {
     }
 
     /// A consumer has dropped a request. Allowed inside upcalls.
-    pub(crate) fn refuse(&self, call: E::Call) {
+    pub(crate) fn refuse(&self, call: E::RequestId) {
         self.mail().refused.push(call);
-        self.any_mail.store(true, Ordering::Release);
+        self.any_deferred.store(true, Ordering::Release);
     }
 
     /// The poller has reported something.
     pub(crate) fn report<'a>(&self, events: impl IntoIterator<Item = &'a Event>) {
         self.mail().events.extend(events.into_iter().cloned());
-        self.any_mail.store(true, Ordering::Release);
+        self.any_deferred.store(true, Ordering::Release);
     }
 
     /// Whether anything came in since the last time.
     #[inline]
-    pub(crate) fn has_mail(&self) -> bool {
-        self.any_mail.load(Ordering::Relaxed)
+    pub(crate) fn has_deferred(&self) -> bool {
+        self.any_deferred.load(Ordering::Relaxed)
     }
 
     /// Takes what came in and leaves `empty`, for its memory.
-    pub(crate) fn swap_mail(&self, empty: &mut Mail<E::Call>) {
+    pub(crate) fn swap_deferred(&self, empty: &mut DeferredWork<E::RequestId>) {
         let mut mail = self.mail();
-        self.any_mail.store(false, Ordering::Relaxed);
+        self.any_deferred.store(false, Ordering::Relaxed);
         std::mem::swap(&mut *mail, empty);
     }
 
-    fn mail(&self) -> MutexGuard<'_, Mail<E::Call>> {
+    fn mail(&self) -> MutexGuard<'_, DeferredWork<E::RequestId>> {
         self.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The lease is about to be let go of, with this still to do. By its holder, which looks at that itself before it sleeps, or
     /// wakes whoever sleeps.
     #[inline]
-    pub(crate) fn leave(&self, leftover: bool, alarm: Option<Instant>, looks: bool) {
+    pub(crate) fn publish_remaining(&self, leftover: bool, alarm: Option<Instant>, looks: bool) {
         let mut news = leftover;
         if self.leftover.load(Ordering::Relaxed) != leftover {
             self.leftover.store(leftover, Ordering::SeqCst);
@@ -170,7 +170,7 @@ impl<E: Engine> Board<E> {
     }
 
     /// Says that the caller is about to enter the poller; it must look for work after that.
-    pub(crate) fn fall_asleep(&self) {
+    pub(crate) fn announce_sleep(&self) {
         self.asleep.store(true, Ordering::SeqCst);
     }
 
@@ -181,17 +181,17 @@ impl<E: Engine> Board<E> {
     }
 
     /// The caller has left the poller.
-    pub(crate) fn wake_up(&self) {
+    pub(crate) fn end_sleep(&self) {
         self.asleep.store(false, Ordering::SeqCst);
     }
 
     /// Whether there is something to do at once.
     pub(crate) fn has_work(&self) -> bool {
-        self.leftover.load(Ordering::SeqCst) || !self.dirty.is_empty()
+        self.leftover.load(Ordering::SeqCst) || !self.doorbells.is_empty()
     }
 
     /// How long until the next timer.
-    pub(crate) fn until_alarm(&self) -> Option<Duration> {
+    pub(crate) fn until_deadline(&self) -> Option<Duration> {
         match self.alarm.load(Ordering::SeqCst) {
             NEVER => None,
             at => Some((self.epoch + Duration::from_nanos(at)).saturating_duration_since(Instant::now())),

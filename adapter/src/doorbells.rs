@@ -6,21 +6,21 @@ use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 /// A lock-free stack of queue pairs: anyone pushes, the holder of the engine's lease takes all.
 #[derive(Default)]
-pub(crate) struct Dirty {
-    top: AtomicPtr<Mark>,
+pub(crate) struct Doorbells {
+    top: AtomicPtr<Doorbell>,
 }
 
 /// A queue pair's place in the stack.
-pub(crate) struct Mark {
-    next: AtomicPtr<Mark>,
+pub(crate) struct Doorbell {
+    next: AtomicPtr<Doorbell>,
     set: AtomicBool,
     index: usize,
 }
 
-impl Mark {
+impl Doorbell {
     /// The mark of the queue pair with this index in the engine's table.
     pub(crate) fn new(index: usize) -> Self {
-        Mark { next: AtomicPtr::default(), set: AtomicBool::new(false), index }
+        Doorbell { next: AtomicPtr::default(), set: AtomicBool::new(false), index }
     }
 
     /// The queue pair's index.
@@ -29,13 +29,13 @@ impl Mark {
     }
 }
 
-impl Dirty {
+impl Doorbells {
     /// Marks a queue pair whose work has been published. True: it is news to those who look only sometimes.
     ///
     /// # Safety
-    /// The mark stays where it is until a [`Dirty::take`] that begins after the last push of it.
+    /// The mark stays where it is until a [`Doorbells::take`] that begins after the last push of it.
     #[inline]
-    pub(crate) unsafe fn push(&self, mark: &Mark) -> bool {
+    pub(crate) unsafe fn push(&self, mark: &Doorbell) -> bool {
         // Even where the mark is set already this must be a write: who takes it then sees the work (see `take`).
         if mark.set.swap(true, Ordering::AcqRel) {
             return false;
@@ -79,8 +79,8 @@ mod tests {
 
     #[test]
     fn marks_come_out_once() {
-        let dirty = Dirty::default();
-        let marks: Vec<Mark> = (0..3).map(Mark::new).collect();
+        let dirty = Doorbells::default();
+        let marks: Vec<Doorbell> = (0..3).map(Doorbell::new).collect();
         // SAFETY: the marks outlive the stack's use.
         let push = |i: usize| unsafe { dirty.push(&marks[i]) };
         assert!(dirty.is_empty());
@@ -96,8 +96,8 @@ mod tests {
     fn no_work_is_lost_between_pushers_and_taker() {
         const MARKS: usize = 3;
         const EACH: u64 = if cfg!(miri) { 200 } else { 200_000 };
-        let dirty = Dirty::default();
-        let marks: Vec<Mark> = (0..MARKS).map(Mark::new).collect();
+        let dirty = Doorbells::default();
+        let marks: Vec<Doorbell> = (0..MARKS).map(Doorbell::new).collect();
         let work: Vec<AtomicU64> = (0..MARKS).map(|_| AtomicU64::new(0)).collect();
         let mut done = [0; MARKS];
         std::thread::scope(|s| {

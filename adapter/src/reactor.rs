@@ -1,7 +1,7 @@
 //! Who makes progress: whoever waits.
 //!
-//! - A consumer that polls drives the sockets itself ([`Drive::poll`]).
-//! - One that blocks polls for some microseconds, then sleeps in the poller itself ([`Drive::sleep`]): a message costs one
+//! - A consumer that polls drives the sockets itself ([`Reactor::poll`]).
+//! - One that blocks polls for some microseconds, then sleeps in the poller itself ([`Reactor::sleep`]): a message costs one
 //!   wake-up and no hand-over. There is one poller, so of several that block one leads and the others follow, asleep on
 //!   their own [`Wake`]; a leader that leaves calls one of them to be the next.
 //! - A background thread serves those whose consumer does neither:
@@ -17,9 +17,9 @@
 //! tell in advance which of the two the next moment brings, so:
 //!
 //! - A consumer that calls less than once in 50 µs does not poll, and the thread does not wait for it.
-//! - The thread learns from whether it was of use ([`watch`]): after something came that no consumer looked for it is back in
+//! - The thread learns from whether it was of use ([`schedule`]): after something came that no consumer looked for it is back in
 //!   the poller within 10 µs of the consumer's last call, and if it was of no use it stays away twice as long as before.
-//! - A pass that finds the first part of a message stays for the rest ([`Desk::stay`]): what a program sees of it in memory may
+//! - A pass that finds the first part of a message stays for the rest ([`LockedEngine::stay`]): what a program sees of it in memory may
 //!   make it watch memory for the last octet. Where the rest is late, the pass calls the thread.
 //!
 //! While a consumer sleeps on a file descriptor of its own (dat_cno_fd_create), nobody can tell when it makes progress: then
@@ -27,10 +27,10 @@
 //!
 //! So, otherwise, no one polls a socket beside another, and a program that does nothing is not woken by anybody.
 
-mod background;
+mod progress_thread;
+mod schedule;
 #[cfg(test)]
 mod tests;
-mod watch;
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -42,14 +42,14 @@ use dat_core::nesting;
 use dat_core::wake::{Slept, Wake, trace};
 use mio::{Events, Poll, Token};
 
-pub use self::background::die_of_a_panic;
-use self::background::{ACTIVE, Background, RESTING};
-pub(crate) use self::watch::RARELY;
-use self::watch::TICK;
-use crate::board::{Board, POLLER};
-use crate::desk::Desk;
-use crate::engine::{Engine, Pass};
-use crate::lease::{Lease, Serve};
+pub use self::progress_thread::abort_on_panic;
+use self::progress_thread::{ACTIVE, ProgressThread, RESTING};
+pub(crate) use self::schedule::POLLING_INTERVAL_LIMIT;
+use self::schedule::TICK;
+use crate::engine::{Engine, Progress};
+use crate::engine_lock::{Deferring, EngineLock};
+use crate::locked::LockedEngine;
+use crate::shared::{POLLER, SharedState};
 
 /// The token of the poller's waker.
 pub(crate) const WAKER: Token = Token(usize::MAX);
@@ -62,9 +62,9 @@ const MISSES: u32 = 1000;
 const EVENTS: usize = 256;
 
 /// The engine, and who works on it.
-pub(crate) struct Drive<E: Engine> {
-    pub(crate) desk: Lease<Desk<E>>,
-    pub(crate) board: Arc<Board<E>>,
+pub(crate) struct Reactor<E: Engine> {
+    pub(crate) engine: EngineLock<LockedEngine<E>>,
+    pub(crate) shared: Arc<SharedState<E>>,
     poller: Mutex<Poller>,
     /// The descriptor to sleep on until there is something to ask the poller for.
     poller_fd: RawFd,
@@ -77,7 +77,7 @@ pub(crate) struct Drive<E: Engine> {
     /// Counts polls that found somebody else at work.
     misses: AtomicU32,
     spin: Spin,
-    background: Background,
+    background: ProgressThread,
 }
 
 struct Poller {
@@ -103,11 +103,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<E: Engine> Drive<E> {
-    pub(crate) fn new(engine: E, board: Arc<Board<E>>, poll: Poll, spin: Duration) -> Self {
-        Drive {
-            desk: Lease::new(Desk::new(engine, Arc::clone(&board))),
-            board,
+impl<E: Engine> Reactor<E> {
+    pub(crate) fn new(engine: E, shared: Arc<SharedState<E>>, poll: Poll, spin: Duration) -> Self {
+        Reactor {
+            engine: EngineLock::new(LockedEngine::new(engine, Arc::clone(&shared))),
+            shared,
             poller_fd: poll.as_raw_fd(),
             sleeper: AtomicUsize::new(0),
             poller: Mutex::new(Poller { poll, events: Events::with_capacity(EVENTS) }),
@@ -119,20 +119,20 @@ impl<E: Engine> Drive<E> {
                 now_us: AtomicU32::new(spin.as_micros() as u32),
                 taken: AtomicBool::new(false),
             },
-            background: Background::default(),
+            background: ProgressThread::default(),
         }
     }
 
     /// One look at everything, without waiting for anybody.
     #[inline]
     pub(crate) fn poll(&self) {
-        if !self.board.has_sockets() {
+        if !self.shared.has_sockets() {
             return;
         }
-        let Some(mut desk) = self.desk.try_lock() else { return self.give_way() };
-        let mut ask = desk.poll_pass() == Pass::Ask;
-        if desk.engine.take_partial() {
-            let stay = desk.stay();
+        let Some(mut locked) = self.engine.try_lock() else { return self.give_way() };
+        let mut ask = locked.poll_pass() == Progress::AskPoller;
+        if locked.engine.take_partial() {
+            let stay = locked.stay();
             ask |= stay.ask;
             if !stay.complete {
                 self.background.call();
@@ -143,13 +143,13 @@ impl<E: Engine> Drive<E> {
         }
         match self.try_poller() {
             Some(mut poller) => {
-                poller.ask(&mut desk);
-                if desk.engine.take_partial() && !desk.stay().complete {
+                poller.ask(&mut locked);
+                if locked.engine.take_partial() && !locked.stay().complete {
                     self.background.call();
                 }
             }
             None => {
-                drop(desk);
+                drop(locked);
                 self.give_way();
             }
         }
@@ -190,7 +190,7 @@ impl<E: Engine> Drive<E> {
 
     /// Ends the sleep of the leader.
     pub(crate) fn interrupt(&self) {
-        self.board.wake();
+        self.shared.wake();
     }
 
     /// Polls for a while. True: signalled.
@@ -224,21 +224,21 @@ impl<E: Engine> Drive<E> {
         deadline: Option<Instant>,
     ) -> Slept {
         self.leaders.fetch_add(1, Ordering::SeqCst);
-        self.board.fall_asleep();
+        self.shared.announce_sleep();
         let slept = loop {
-            // What is left over by another that is at work is its own; it says so when it leaves it (`Board::leave`).
+            // What is left over by another that is at work is its own; it says so when it leaves it (`SharedState::leave`).
             let served = self.serve_as_sleeper();
             let left = match deadline.map(|d| d.checked_duration_since(Instant::now())) {
                 Some(None) if !wake.is_signalled() => break Slept::TimedOut,
                 left => left.flatten(),
             };
-            let work = served && self.board.has_work();
+            let work = served && self.shared.has_work();
             if !work && !wake.enter_poller() {
                 break Slept::Woken;
             }
             let limit = match work {
                 true => Some(Duration::ZERO),
-                false => [left, self.board.until_alarm()].into_iter().flatten().min(),
+                false => [left, self.shared.until_deadline()].into_iter().flatten().min(),
             };
             let waited;
             (poller, waited) = self.wait(poller, limit);
@@ -247,7 +247,7 @@ impl<E: Engine> Drive<E> {
                 self.deliver(&mut poller);
                 break Slept::Woken;
             }
-            self.board.consumer_made_progress();
+            self.shared.consumer_made_progress();
             match waited {
                 Ok(()) => drop(self.deliver(&mut poller)),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => break Slept::Interrupted,
@@ -258,7 +258,7 @@ impl<E: Engine> Drive<E> {
                 break Slept::Woken;
             }
         };
-        self.board.wake_up();
+        self.shared.end_sleep();
         self.leaders.fetch_add(1, Ordering::SeqCst);
         drop(poller);
         self.hand_over();
@@ -275,7 +275,7 @@ impl<E: Engine> Drive<E> {
         if limit != Some(Duration::ZERO) {
             let before = self.sleeper.swap(nesting::thread(), Ordering::SeqCst);
             drop(poller);
-            let told = trace::sleep(POLLER, std::ptr::from_ref(&*self.board).addr(), limit);
+            let told = trace::sleep(POLLER, std::ptr::from_ref(&*self.shared).addr(), limit);
             let slept = sleep_on(self.poller_fd, limit);
             drop(told);
             poller = lock(&self.poller);
@@ -290,33 +290,31 @@ impl<E: Engine> Drive<E> {
 
     /// Does what there is, for who then looks at what is left before it sleeps; false: somebody else does.
     fn serve_as_sleeper(&self) -> bool {
-        let desk = self.desk.lock_or_ask();
-        desk.map(|mut desk| {
-            desk.is_sleepers = true;
-            desk.serve();
-        })
-        .is_some()
+        let Some(mut locked) = self.engine.lock_or_delegate() else { return false };
+        locked.is_sleepers = true;
+        locked.run_deferred();
+        true
     }
 
     /// Passes on what the poller reported, without waiting for the lease: whoever has it sees to it otherwise. True: a part of a
     /// message has come, and its rest has not.
     fn deliver(&self, poller: &mut Poller) -> bool {
         // No news is news, too, where a connection waits with its end for what else there is.
-        if poller.events.is_empty() && !self.board.has_work() {
+        if poller.events.is_empty() && !self.shared.has_work() {
             return false;
         }
-        let partial = match self.desk.try_lock() {
-            Some(mut desk) => {
-                desk.is_sleepers = true;
-                desk.deliver(&poller.events);
-                if desk.engine.has_ends() {
-                    poller.ask(&mut desk);
+        let partial = match self.engine.try_lock() {
+            Some(mut locked) => {
+                locked.is_sleepers = true;
+                locked.deliver(&poller.events);
+                if locked.engine.has_closed() {
+                    poller.ask(&mut locked);
                 }
-                desk.engine.take_partial()
+                locked.engine.take_partial()
             }
             None => {
-                self.board.report(&poller.events);
-                self.desk.serve();
+                self.shared.report(&poller.events);
+                self.engine.run_or_delegate();
                 false
             }
         };
@@ -352,7 +350,7 @@ impl<E: Engine> Drive<E> {
         }
         drop(followers);
         // Nor need the one that is called: its own signal may come a moment later. If nobody leads, this thread sees to it.
-        self.background.rouse();
+        self.background.unpark_if_parked();
     }
 
     fn has_followers(&self) -> bool {
@@ -373,8 +371,8 @@ impl<E: Engine> Drive<E> {
     #[inline]
     pub(crate) fn nudge(&self) {
         match self.background.state.load(Ordering::SeqCst) {
-            ACTIVE => self.board.wake(),
-            RESTING => self.background.rouse(),
+            ACTIVE => self.shared.wake(),
+            RESTING => self.background.unpark_if_parked(),
             _ => {}
         }
     }
@@ -383,19 +381,19 @@ impl<E: Engine> Drive<E> {
 impl Poller {
     /// Delivers what there is now. Who has poller and lease knows that nothing is under way elsewhere: what was over before
     /// may end. What is found to be over meanwhile is younger than the poller's answer, so that asks again.
-    fn ask<E: Engine>(&mut self, desk: &mut Desk<E>) {
+    fn ask<E: Engine>(&mut self, locked: &mut LockedEngine<E>) {
         loop {
-            let over = desk.engine.take_over();
+            let closed = locked.engine.take_closed();
             while self.take().is_ok() {
                 let all = self.events.iter().count() < EVENTS;
-                desk.deliver(&self.events);
+                locked.deliver(&self.events);
                 self.events.clear();
                 if all {
                     break;
                 }
             }
-            desk.engine.end(over);
-            if !desk.engine.has_ends() {
+            locked.engine.finish_closed(closed);
+            if !locked.engine.has_closed() {
                 return;
             }
         }

@@ -16,20 +16,20 @@ pub fn share_of_descriptors() -> usize {
     MOST.min(limit / SHARE) as usize
 }
 
-/// Silent callers, each with what its owner knows it by.
-pub struct Silent<T> {
+/// HalfOpen callers, each with what its owner knows it by.
+pub struct HalfOpen<T> {
     /// By address, the oldest first.
     by_address: HashMap<IpAddr, VecDeque<T>>,
     len: usize,
 }
 
-impl<T> Default for Silent<T> {
+impl<T> Default for HalfOpen<T> {
     fn default() -> Self {
-        Silent { by_address: HashMap::new(), len: 0 }
+        HalfOpen { by_address: HashMap::new(), len: 0 }
     }
 }
 
-impl<T> Silent<T> {
+impl<T> HalfOpen<T> {
     /// One more has called from this address.
     pub fn add(&mut self, address: IpAddr, caller: T) {
         self.by_address.entry(origin(address)).or_default().push_back(caller);
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn the_oldest_of_the_address_with_the_most_goes() {
         let [a, b] = [1, 2].map(|n| IpAddr::from([10, 0, 0, n]));
-        let mut silent = Silent::default();
+        let mut silent = HalfOpen::default();
         assert_eq!(silent.take_one_too_many(0), None);
         for (address, caller) in [(b, 0), (a, 1), (a, 2), (b, 3), (a, 4)] {
             silent.add(address, caller);

@@ -12,7 +12,7 @@ const SHORTEST_TICK: Duration = Duration::from_micros(10);
 /// How long it leaves the engine to somebody who is at work there, while a consumer sleeps on a file descriptor.
 const ATTENDED_TICK: Duration = Duration::from_micros(50);
 /// A consumer that calls less often than this does not poll: what comes between two of its calls is the thread's.
-pub(crate) const RARELY: Duration = Duration::from_micros(50);
+pub(crate) const POLLING_INTERVAL_LIMIT: Duration = Duration::from_micros(50);
 /// So many short ticks in a row with progress, and the consumer is one that polls. One that waits for its own operation and then
 /// watches memory is not. If it were left alone for as long as it has waited, its peer would wait for that long, too, and be
 /// left alone as long, and so on.
@@ -80,7 +80,8 @@ impl Watch {
 
     /// A tick is over.
     pub(super) fn look(&mut self, seen: Seen) -> Next {
-        let progress = seen.waited || (seen.passes > 0 && RARELY.saturating_mul(seen.passes) >= self.tick);
+        let progress = seen.waited
+            || (seen.passes > 0 && POLLING_INTERVAL_LIMIT.saturating_mul(seen.passes) >= self.tick);
         self.same_leader = if seen.leader && !progress { self.same_leader + 1 } else { 0 };
         if progress && !seen.called && !seen.attended {
             self.tick = if self.short > 0 { SHORTEST_TICK } else { self.longer() };

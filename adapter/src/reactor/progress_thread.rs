@@ -11,14 +11,14 @@ use dat_core::threads;
 use dat_core::wake::trace;
 use rustix::thread::set_current_timer_slack;
 
-use super::watch::{Left, Next, Seen, Watch};
-use super::{Drive, lock};
+use super::schedule::{Left, Next, Seen, Watch};
+use super::{Reactor, lock};
 use crate::engine::Engine;
 
 /// How long it may run before another thread has its turn: the shortest that Linux takes.
 const SLICE: Duration = Duration::from_micros(100);
 #[derive(Default)]
-pub(super) struct Background {
+pub(super) struct ProgressThread {
     pub(super) state: AtomicU8,
     pub(super) stop: AtomicBool,
     /// How many notification objects have a file descriptor that consumers may sleep on.
@@ -38,13 +38,13 @@ pub(super) const ACTIVE: u8 = 1;
 const WATCHING: u8 = 2;
 pub(super) const RESTING: u8 = 3;
 
-impl Background {
+impl ProgressThread {
     pub(super) fn is_attended(&self) -> bool {
         self.attended.load(Ordering::SeqCst) > 0
     }
 
     /// Makes a thread that rests look again.
-    pub(super) fn rouse(&self) {
+    pub(super) fn unpark_if_parked(&self) {
         if self.state.load(Ordering::SeqCst) == RESTING
             && self.state.compare_exchange(RESTING, WATCHING, Ordering::SeqCst, Ordering::SeqCst).is_ok()
         {
@@ -71,7 +71,7 @@ impl Background {
 
 /// What the thread of an adapter is run by. Ends the process if `f` panics, as a panic on the data path does: nobody knows any more
 /// what state the adapter is in, and without its thread consumers would wait for completions that never come.
-pub fn die_of_a_panic(provider: &str, f: impl FnOnce()) {
+pub fn abort_on_panic(provider: &str, f: impl FnOnce()) {
     if std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).is_err() {
         let message = format!("dat: {provider}: the thread that makes progress panicked; the process ends\n");
         // A closed standard error is no reason to live on.
@@ -100,14 +100,14 @@ fn ask_for_short_slices() {
 }
 
 /// The background thread.
-impl<E: Engine> Drive<E> {
+impl<E: Engine> Reactor<E> {
     /// Starts it, if it does not run yet.
     pub(crate) fn start_background(self: &Arc<Self>) -> io::Result<()> {
         let mut thread = lock(&self.background.thread);
         if thread.is_none() {
             let this = Arc::clone(self);
             self.background.state.store(WATCHING, Ordering::SeqCst);
-            let body = move || die_of_a_panic(E::NAME, || this.background());
+            let body = move || abort_on_panic(E::NAME, || this.background());
             let spawned = threads::spawn(E::NAME, body);
             match spawned {
                 Ok(spawned) => *thread = Some(spawned),
@@ -126,7 +126,7 @@ impl<E: Engine> Drive<E> {
         let thread = lock(&self.background.thread).take();
         if let Some(thread) = thread {
             thread.thread().unpark();
-            self.board.wake();
+            self.shared.wake();
             let ended = thread.join();
             debug_assert!(ended.is_ok(), "a panic ends the process");
         }
@@ -137,14 +137,14 @@ impl<E: Engine> Drive<E> {
         set_current_timer_slack(Some(NonZeroU64::MIN)).ok();
         ask_for_short_slices();
         let mut watch = Watch::new();
-        let mut passes = self.board.consumer_passes();
+        let mut passes = self.shared.consumer_passes();
         let mut leaders = self.leaders.load(Ordering::SeqCst);
         while !self.background.stop.load(Ordering::SeqCst) {
             let told = trace::sleep(PLACE, std::ptr::from_ref(&self.background).addr(), Some(watch.tick()));
             std::thread::park_timeout(watch.tick());
             drop(told);
             let before = (passes, leaders);
-            (passes, leaders) = (self.board.consumer_passes(), self.leaders.load(Ordering::SeqCst));
+            (passes, leaders) = (self.shared.consumer_passes(), self.leaders.load(Ordering::SeqCst));
             let next = watch.look(Seen {
                 passes: passes.wrapping_sub(before.0),
                 waited: leaders != before.1,
@@ -158,9 +158,9 @@ impl<E: Engine> Drive<E> {
                     let (left, helped) = self.be_active();
                     self.background.helped.store(helped, Ordering::Relaxed);
                     watch.was_active(left, helped, self.background.is_attended());
-                    passes = self.board.consumer_passes();
+                    passes = self.shared.consumer_passes();
                 }
-                Next::Serve(_) if self.board.has_work() => drop(self.desk.serve()),
+                Next::Serve(_) if self.shared.has_work() => drop(self.engine.run_or_delegate()),
                 Next::Serve(true) => self.rest(leaders),
                 Next::Serve(false) => {}
             }
@@ -177,8 +177,8 @@ impl<E: Engine> Drive<E> {
         };
         let mut helped = false;
         self.background.state.store(ACTIVE, Ordering::SeqCst);
-        self.board.fall_asleep();
-        let seen = self.board.consumer_passes();
+        self.shared.announce_sleep();
+        let seen = self.shared.consumer_passes();
         let left = loop {
             // Somebody at work is a consumer. It may have been interrupted, by this very thread: no asking again and again.
             let attended = self.background.is_attended();
@@ -188,14 +188,14 @@ impl<E: Engine> Drive<E> {
             if self.background.stop.load(Ordering::SeqCst) {
                 break Left::Leader;
             }
-            let limit = match self.board.has_work() {
+            let limit = match self.shared.has_work() {
                 true => Some(Duration::ZERO),
-                false => self.board.until_alarm(),
+                false => self.shared.until_deadline(),
             };
             let waited;
             (poller, waited) = self.wait(poller, limit);
-            let alone = self.board.consumer_passes() == seen;
-            let posted = !attended && !self.board.dirty.is_empty();
+            let alone = self.shared.consumer_passes() == seen;
+            let posted = !attended && !self.shared.doorbells.is_empty();
             let mut partial = false;
             if waited.is_ok() {
                 helped |= alone && !poller.events.is_empty();
@@ -213,7 +213,7 @@ impl<E: Engine> Drive<E> {
             }
         };
         self.background.state.store(WATCHING, Ordering::SeqCst);
-        self.board.wake_up();
+        self.shared.end_sleep();
         drop(poller);
         if self.has_followers() {
             self.hand_over();
@@ -227,7 +227,7 @@ impl<E: Engine> Drive<E> {
         // Whoever leaves, or posts, after this store sees it; what happened before is seen here.
         while self.background.state.load(Ordering::SeqCst) == RESTING
             && self.leaders.load(Ordering::SeqCst) == leaders
-            && self.board.dirty.is_empty()
+            && self.shared.doorbells.is_empty()
             && !self.background.stop.load(Ordering::SeqCst)
         {
             let _told = trace::sleep(PLACE, std::ptr::from_ref(&self.background).addr(), None);

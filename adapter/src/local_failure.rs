@@ -9,16 +9,16 @@ use crate::transport::no_resources;
 
 /// What an attempt to connect fails of before a packet leaves.
 #[derive(Debug)]
-pub enum NoWay {
+pub enum LocalFailure {
     /// The process or the host has none left of something that a call needs.
     Exhausted(String),
     /// Something that does not change by itself.
     Lasting(String),
 }
 
-impl NoWay {
+impl LocalFailure {
     /// What an error means that a system call returned when this host chose its end of the way.
-    pub fn of(error: &io::Error) -> NoWay {
+    pub fn of(error: &io::Error) -> LocalFailure {
         let used_up = match error.raw_os_error() {
             Some(libc::EMFILE) => "this process has no file descriptor left (RLIMIT_NOFILE)",
             Some(libc::ENFILE) => "this host has no file descriptor left (fs.file-max)",
@@ -26,28 +26,28 @@ impl NoWay {
             Some(libc::ENOSPC) => "this user may watch no more descriptors (fs.epoll.max_user_watches)",
             Some(libc::EAGAIN | libc::EADDRINUSE) => NO_PORT,
             Some(libc::EPERM | libc::EACCES) => {
-                return NoWay::lasting("this host's firewall forbids the way");
+                return LocalFailure::lasting("this host's firewall forbids the way");
             }
             Some(libc::ENETUNREACH | libc::EHOSTUNREACH) => {
-                return NoWay::lasting("this host has no route to the peer");
+                return LocalFailure::lasting("this host has no route to the peer");
             }
-            Some(libc::ENETDOWN) => return NoWay::lasting("the network interface on the way is down"),
-            _ => return NoWay::Lasting(format!("this host cannot send to the peer: {error}")),
+            Some(libc::ENETDOWN) => return LocalFailure::lasting("the network interface on the way is down"),
+            _ => return LocalFailure::Lasting(format!("this host cannot send to the peer: {error}")),
         };
-        NoWay::Exhausted(used_up.to_owned())
+        LocalFailure::Exhausted(used_up.to_owned())
     }
 
     /// The same of connect(2), to which an address that is not available means that no port of it is.
-    pub fn of_connect(error: &io::Error) -> NoWay {
+    pub fn of_connect(error: &io::Error) -> LocalFailure {
         match error.raw_os_error() {
-            Some(libc::EADDRNOTAVAIL) => NoWay::Exhausted(NO_PORT.to_owned()),
-            _ => NoWay::of(error),
+            Some(libc::EADDRNOTAVAIL) => LocalFailure::Exhausted(NO_PORT.to_owned()),
+            _ => LocalFailure::of(error),
         }
     }
 
     /// Something that does not change by itself.
-    pub fn lasting(why: &str) -> NoWay {
-        NoWay::Lasting(why.to_owned())
+    pub fn lasting(why: &str) -> LocalFailure {
+        LocalFailure::Lasting(why.to_owned())
     }
 
     /// The answer to the consumer's call, which says no more than that something is used up; the log says of
@@ -57,8 +57,8 @@ impl NoWay {
     /// `DAT_INSUFFICIENT_RESOURCES`.
     pub fn answer(self, to: SocketAddr) -> Result<String, Error> {
         match self {
-            NoWay::Lasting(why) => Ok(why),
-            NoWay::Exhausted(why) => {
+            LocalFailure::Lasting(why) => Ok(why),
+            LocalFailure::Exhausted(why) => {
                 tracing::warn!(target: "dat::cm", %to, because = %why, "no call is possible");
                 Err(no_resources(io::ErrorKind::OutOfMemory.into()))
             }
@@ -73,8 +73,8 @@ const NO_PORT: &str =
 mod tests {
     use super::*;
 
-    fn of(errno: i32) -> NoWay {
-        NoWay::of(&io::Error::from_raw_os_error(errno))
+    fn of(errno: i32) -> LocalFailure {
+        LocalFailure::of(&io::Error::from_raw_os_error(errno))
     }
 
     #[test]
@@ -86,7 +86,7 @@ mod tests {
         }
         assert_eq!(of(libc::ENETUNREACH).answer(to).unwrap(), "this host has no route to the peer");
         let gone = io::Error::from_raw_os_error(libc::EADDRNOTAVAIL);
-        assert!(matches!(NoWay::of_connect(&gone), NoWay::Exhausted(why) if why == NO_PORT));
-        assert!(NoWay::of(&gone).answer(to).unwrap().contains("Cannot assign requested address"));
+        assert!(matches!(LocalFailure::of_connect(&gone), LocalFailure::Exhausted(why) if why == NO_PORT));
+        assert!(LocalFailure::of(&gone).answer(to).unwrap().contains("Cannot assign requested address"));
     }
 }

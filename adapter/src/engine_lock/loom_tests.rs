@@ -13,22 +13,22 @@ struct Adder {
     sum: UnsafeCell<u64>,
 }
 
-impl Serve for Adder {
-    fn serve(&mut self) {
+impl Deferring for Adder {
+    fn run_deferred(&mut self) {
         let new = self.published.swap(0, Ordering::Relaxed);
         // SAFETY: this is what is tested.
         self.sum.with_mut(|sum| unsafe { *sum += new });
     }
-    fn leave(&mut self) {}
+    fn before_unlock(&mut self) {}
 }
 
 /// Three threads, this one included, do `work` with what they have published; then nothing is left over.
-fn model(work: fn(usize, &Lease<Adder>)) {
+fn model(work: fn(usize, &EngineLock<Adder>)) {
     loom::model(move || {
         let published = Arc::new(AtomicU64::new(0));
         let adder = Adder { published: Arc::clone(&published), sum: UnsafeCell::new(0) };
-        let lease = Arc::new(Lease::new(adder));
-        let publish_and_work = move |thread: usize, published: &AtomicU64, lease: &Lease<Adder>| {
+        let lease = Arc::new(EngineLock::new(adder));
+        let publish_and_work = move |thread: usize, published: &AtomicU64, lease: &EngineLock<Adder>| {
             published.fetch_add(1, Ordering::Relaxed);
             work(thread, lease);
         };
@@ -58,7 +58,7 @@ fn loom_what_is_published_is_served() {
 #[test]
 fn loom_a_waiter_gets_the_lease() {
     model(|thread, lease| match thread {
-        0 => lease.lock().serve(),
+        0 => lease.lock().run_deferred(),
         _ => {
             lease.serve();
         }
@@ -71,6 +71,6 @@ fn loom_two_waiters_get_the_lease() {
         2 => {
             lease.serve();
         }
-        _ => lease.lock().serve(),
+        _ => lease.lock().run_deferred(),
     });
 }

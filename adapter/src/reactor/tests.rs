@@ -11,8 +11,8 @@ use mio::event::Event;
 use mio::{Poll, Waker};
 use rnic::Work;
 
-use super::{ACTIVE, Board, Drive, Engine, Follower, RESTING, WAKER, lock};
-use crate::engine::{Left, Pass, Sink};
+use super::{ACTIVE, Engine, Follower, RESTING, Reactor, SharedState, WAKER, lock};
+use crate::engine::{Progress, Remaining, Sink};
 use crate::transport::Shared;
 
 /// An adapter without anything.
@@ -21,15 +21,15 @@ struct Nothing;
 // SAFETY: nothing is given to it.
 unsafe impl Engine for Nothing {
     const NAME: &'static str = "nothing";
-    type Call = ();
+    type RequestId = ();
 
-    fn look(&mut self) -> Pass {
-        Pass::Idle
+    fn poll(&mut self) -> Progress {
+        Progress::Idle
     }
-    fn see(&mut self, _: &Event) {}
-    fn go_on(&mut self) {}
-    fn leave(&mut self) -> Left {
-        Left::default()
+    fn on_event(&mut self, _: &Event) {}
+    fn advance(&mut self) {}
+    fn remaining(&mut self) -> Remaining {
+        Remaining::default()
     }
     fn add_qp(&mut self, _: Sink<Self>, _: Work) -> Result<Arc<Shared>> {
         unreachable!()
@@ -56,12 +56,12 @@ unsafe impl Engine for Nothing {
     fn refuse(&mut self, (): ()) {}
 }
 
-fn drive() -> Arc<Drive<Nothing>> {
+fn reactor() -> Arc<Reactor<Nothing>> {
     let poll = Poll::new().expect("a poller");
-    let board = Arc::new(Board::new(Waker::new(poll.registry(), WAKER).expect("a waker")));
-    let drive = Arc::new(Drive::new(Nothing, Arc::clone(&board), poll, Duration::ZERO));
-    board.belongs_to(&drive);
-    drive
+    let shared = Arc::new(SharedState::new(Waker::new(poll.registry(), WAKER).expect("a waker")));
+    let reactor = Arc::new(Reactor::new(Nothing, Arc::clone(&shared), poll, Duration::ZERO));
+    shared.set_reactor(&reactor);
+    reactor
 }
 
 /// Whether it comes about.
@@ -88,18 +88,18 @@ impl Sleeper {
         Sleeper { wake: Wake::new(), done: AtomicBool::new(false) }
     }
 
-    fn sleep(&self, drive: &Drive<Nothing>) {
+    fn sleep(&self, reactor: &Reactor<Nothing>) {
         while !self.done.load(Ordering::SeqCst) {
-            drive.sleep(&self.wake, None);
+            reactor.sleep(&self.wake, None);
             // A signal that comes now is not lost: what it is about is looked for next.
             self.wake.reset();
         }
     }
 
-    fn leave(&self, drive: &Drive<Nothing>) {
+    fn leave(&self, reactor: &Reactor<Nothing>) {
         self.done.store(true, Ordering::SeqCst);
         if self.wake.signal() {
-            drive.interrupt();
+            reactor.interrupt();
         }
     }
 }
@@ -107,30 +107,30 @@ impl Sleeper {
 /// Of two that follow, the first has an event of its own and does not come back: somebody is in the poller nevertheless.
 /// `signalled`: it has it when the leader leaves.
 fn somebody_leads(signalled: bool) {
-    let drive = drive();
+    let reactor = reactor();
     let (first, second, gone) = (Sleeper::new(), Sleeper::new(), Wake::new());
-    let state = || drive.background.state.load(Ordering::SeqCst);
-    let leaders = || drive.leaders.load(Ordering::SeqCst);
+    let state = || reactor.background.state.load(Ordering::SeqCst);
+    let leaders = || reactor.leaders.load(Ordering::SeqCst);
     let somebody = std::thread::scope(|threads| {
-        threads.spawn(|| first.sleep(&drive));
+        threads.spawn(|| first.sleep(&reactor));
         let leads = comes(|| leaders() == 1);
         // It would lead, were it there before.
-        drive.start_background().expect("a thread");
+        reactor.start_background().expect("a thread");
         let rests = comes(|| state() == RESTING);
-        threads.spawn(|| second.sleep(&drive));
-        let follows = comes(|| drive.has_followers());
+        threads.spawn(|| second.sleep(&reactor));
+        let follows = comes(|| reactor.has_followers());
         if signalled {
             let _ = gone.signal();
         }
-        lock(&drive.followers).insert(0, Follower(&gone));
-        first.leave(&drive);
+        lock(&reactor.followers).insert(0, Follower(&gone));
+        first.leave(&reactor);
         // The second, or the background thread.
         let somebody = comes(|| leaders() == 3 || leaders() == 2 && state() == ACTIVE);
-        lock(&drive.followers).retain(|follower| !std::ptr::eq(follower.0, &gone));
-        second.leave(&drive);
+        lock(&reactor.followers).retain(|follower| !std::ptr::eq(follower.0, &gone));
+        second.leave(&reactor);
         [leads, rests, follows, somebody]
     });
-    drive.stop_background();
+    reactor.stop_background();
     assert_eq!(somebody, [true; 4], "one leads, the thread rests, one follows, and then somebody leads");
 }
 

@@ -7,8 +7,8 @@ use loom::thread;
 use super::*;
 
 struct Shared {
-    dirty: Dirty,
-    marks: [Mark; 2],
+    doorbells: Doorbells,
+    marks: [Doorbell; 2],
     work: [AtomicU64; 2],
 }
 
@@ -16,12 +16,12 @@ impl Shared {
     fn publish(&self, index: usize) {
         self.work[index].fetch_add(1, Ordering::Relaxed);
         // SAFETY: the marks outlive the threads.
-        unsafe { self.dirty.push(&self.marks[index]) };
+        unsafe { self.doorbells.push(&self.marks[index]) };
     }
 
     fn take(&self) -> u64 {
         let mut taken = 0;
-        self.dirty.take(|index| taken += self.work[index].swap(0, Ordering::Relaxed));
+        self.doorbells.take(|index| taken += self.work[index].swap(0, Ordering::Relaxed));
         taken
     }
 }
@@ -30,8 +30,8 @@ impl Shared {
 fn loom_marked_work_is_found() {
     loom::model(|| {
         let shared = Arc::new(Shared {
-            dirty: Dirty::default(),
-            marks: [0, 1].map(Mark::new),
+            doorbells: Doorbells::default(),
+            marks: [0, 1].map(Doorbell::new),
             work: [0, 0].map(AtomicU64::new),
         });
         // Both mark the first queue pair; one of them the other, too.
@@ -43,6 +43,6 @@ fn loom_marked_work_is_found() {
         pushers.into_iter().for_each(|thread| thread.join().unwrap());
         taken += shared.take();
         assert_eq!(taken, 3);
-        assert!(shared.dirty.is_empty());
+        assert!(shared.doorbells.is_empty());
     });
 }
