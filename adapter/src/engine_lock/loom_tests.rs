@@ -51,7 +51,7 @@ fn model(work: fn(usize, &EngineLock<Adder>)) {
 #[test]
 fn loom_what_is_published_is_served() {
     model(|_, lease| {
-        lease.serve();
+        lease.run_or_delegate();
     });
 }
 
@@ -60,7 +60,7 @@ fn loom_a_waiter_gets_the_lease() {
     model(|thread, lease| match thread {
         0 => lease.lock().run_deferred(),
         _ => {
-            lease.serve();
+            lease.run_or_delegate();
         }
     });
 }
@@ -69,7 +69,7 @@ fn loom_a_waiter_gets_the_lease() {
 fn loom_two_waiters_get_the_lease() {
     model(|thread, lease| match thread {
         2 => {
-            lease.serve();
+            lease.run_or_delegate();
         }
         _ => lease.lock().run_deferred(),
     });
