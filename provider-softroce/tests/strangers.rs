@@ -5,12 +5,13 @@
 #[expect(dead_code, reason = "captures hold more than is looked at here")]
 mod reader;
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use dat_core::mem_transport::contract::rig::{End, Event, Rig, SEND, Service, outcomes, pattern};
-use dat_core::provider::{Provider, SendOp, Transport, WcStatus};
+use dat_core::mem_transport::contract::rig::{DEPTH, End, Event, Rig, SEND, Service, outcomes, pattern};
+use dat_core::provider::{Close, Provider, Queue, SendOp, Transport, WcStatus};
 use provider_softroce::{Roce, SoftRoce};
 use wire::cm::{Answered, Dreq, IpHeader, Mad, Message, Mra, Reason, Rej, Rep, Req, Rtu, ServiceId, Timeout};
 use wire::rocev2::{
@@ -64,6 +65,38 @@ impl Stranger {
         let deth = Deth { q_key: Deth::GSI_Q_KEY, source_qpn: Deth::GSI_QPN };
         let bth = Bth::new(Opcode::DatagramSendOnly, Deth::GSI_QPN, Psn::new(0));
         self.say_packet(&Packet { bth, extension: Extension::Deth(deth), payload: &mad });
+    }
+}
+
+impl Stranger {
+    /// Asks for a connection, in a way that is right, by the name of a queue pair that does not exist.
+    fn call(&self, n: u32, port: u16) {
+        let header = IpHeader { source_port: n as u16, source: STRANGER.into(), destination: VICTIM.into() };
+        let private = header.emit();
+        let timeout = Timeout::new(17);
+        let req = Req {
+            local_id: n << 7 | 5,
+            service: ServiceId::tcp(port),
+            ca_guid: 0x77,
+            qpn: n << 7 & 0xFF_FFFF | 5,
+            responder_resources: 4,
+            initiator_depth: 4,
+            remote_response_timeout: timeout,
+            transport: Req::RC,
+            flow_control: false,
+            starting_psn: Psn::new(n),
+            local_response_timeout: timeout,
+            retry_count: 7,
+            p_key: 0xFFFF,
+            path_mtu: PathMtu::Octets1024.code(),
+            rnr_retry_count: 7,
+            max_cm_retries: 15,
+            srq: false,
+            primary: wire::cm::Path::over_ip(STRANGER.into(), VICTIM.into(), timeout),
+            alternate: None,
+            private: &private,
+        };
+        self.say_message(u64::from(n), Message::Req(req));
     }
 }
 
@@ -287,40 +320,12 @@ fn a_flood_of_requests_is_refused() {
     let service = Service::new(&victim, 8);
     let port = service.port(&victim) as u16;
 
-    let call = |n: u32, port: u16| {
-        let header = IpHeader { source_port: n as u16, source: STRANGER.into(), destination: VICTIM.into() };
-        let private = header.emit();
-        let timeout = Timeout::new(17);
-        let req = Req {
-            local_id: n << 7 | 5,
-            service: ServiceId::tcp(port),
-            ca_guid: 0x77,
-            qpn: n << 7 & 0xFF_FFFF | 5,
-            responder_resources: 4,
-            initiator_depth: 4,
-            remote_response_timeout: timeout,
-            transport: Req::RC,
-            flow_control: false,
-            starting_psn: Psn::new(n),
-            local_response_timeout: timeout,
-            retry_count: 7,
-            p_key: 0xFFFF,
-            path_mtu: PathMtu::Octets1024.code(),
-            rnr_retry_count: 7,
-            max_cm_retries: 15,
-            srq: false,
-            primary: wire::cm::Path::over_ip(STRANGER.into(), VICTIM.into(), timeout),
-            alternate: None,
-            private: &private,
-        };
-        stranger.say_message(u64::from(n), Message::Req(req));
-    };
     let mut requests = 0;
     let mut before = 0;
     for round in 0..200u32 {
         for n in 1..100 {
-            call(round * 100 + n, port);
-            call(round * 100 + n, port ^ 1);
+            stranger.call(round * 100 + n, port);
+            stranger.call(round * 100 + n, port ^ 1);
         }
         exchange(&rig, &a, &b, round.into());
         let mut pending = Vec::new();
@@ -351,4 +356,69 @@ fn a_flood_of_requests_is_refused() {
     let (c, d) = (End::new(&peer), End::new(&victim));
     rig.join(&c, &d);
     exchange(&rig, &c, &d, 7);
+}
+
+/// Somebody asks for as many connections as a server has endpoints, never answers to an acceptance, and asks again as soon as
+/// one has been given up. Everybody who really calls is served.
+#[test]
+fn forged_requests_leave_endpoints_for_real_callers() {
+    const ENDPOINTS: usize = 16;
+    const CALLERS: usize = 20;
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let dir = tempfile::tempdir().expect("a directory");
+    let (victim, peer, _) = adapters(dir.path());
+    let rig = Rig { a: &peer, b: &victim };
+    let service = Service::new(&victim, 64);
+    let port = service.port(&victim) as u16;
+    let stranger = Stranger::at(STRANGER);
+    // Without it the stranger's host would refuse the server's answers.
+    let _nobody_reads = UdpSocket::bind((STRANGER, UDP_PORT)).expect("its port is free");
+    let mut names = 1..;
+    let mut forge = || stranger.call(names.next().expect("there are many"), port);
+
+    let mut endpoints: Vec<Option<End<'_, Roce>>> = (0..ENDPOINTS).map(|_| None).collect();
+    let (mut callers, mut waiting) = (Vec::new(), VecDeque::new());
+    let mut served = 0;
+    (0..ENDPOINTS).for_each(|_| forge());
+    rig.until("all callers", || {
+        while let Some(event) = service.log.take() {
+            match event {
+                Event::Request { request, .. } => waiting.push_back(request),
+                other => panic!("{other:?}"),
+            }
+        }
+        for endpoint in &mut endpoints {
+            match endpoint.as_ref().and_then(|end| end.log.take()) {
+                Some(Event::AcceptFailed) => {
+                    *endpoint = None;
+                    forge();
+                }
+                Some(Event::Disconnected) => *endpoint = None,
+                Some(Event::Established { .. }) | None => {}
+                Some(other) => panic!("{other:?}"),
+            }
+            if endpoint.is_none()
+                && let Some(request) = waiting.pop_front()
+            {
+                let end = End::new(&victim);
+                *endpoint = end.qp.accept(request, b"", DEPTH).is_ok().then_some(end);
+            }
+        }
+        // The forged requests hold all endpoints.
+        if callers.is_empty() && endpoints.iter().all(Option::is_some) {
+            callers.extend((0..CALLERS).map(|_| End::new(&peer)));
+            callers.iter().for_each(|caller| caller.connect(port.into(), b"", None));
+        }
+        for caller in &callers {
+            match caller.log.take() {
+                Some(Event::Established { .. }) => caller.qp.disconnect(Close::Graceful),
+                Some(Event::Disconnected) => served += 1,
+                None => {}
+                Some(other) => {
+                    panic!("{served} of {CALLERS} callers were served, and then one was told {other:?}")
+                }
+            }
+        }
+        (served == CALLERS).then_some(())
+    });
 }
