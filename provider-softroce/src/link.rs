@@ -658,3 +658,20 @@ fn changes_memory(packet: &Packet<'_>) -> bool {
 pub(crate) fn deadline(now: Instant, timeout: Option<Duration>) -> Option<Instant> {
     timeout.and_then(|timeout| now.checked_add(timeout))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{ACK_TIMEOUT, RETRIES};
+    use crate::station::OUTAGE;
+
+    /// The end of a peer of which nothing is known is reported within 5 s. A peer that is known to live may be silent for 8 s
+    /// and more.
+    #[test]
+    fn default_times() {
+        let timeout = Duration::from_nanos(4096 << ACK_TIMEOUT.code());
+        assert!(timeout * (u32::from(RETRIES) + 1) < Duration::from_secs(5));
+        assert!(OUTAGE >= Duration::from_secs(8));
+    }
+}

@@ -31,7 +31,7 @@ const PACKET_LIFETIME: Timeout = Timeout::new(14);
 /// How long a connection is kept whose peer does not answer, if the peer's host lives and has the port open:
 /// a process that is stopped, or a network that loses one direction. If the peer is on this host, the
 /// connection is kept for as long as the peer's process lives.
-const OUTAGE: Duration = Duration::from_secs(12);
+pub(crate) const OUTAGE: Duration = Duration::from_secs(12);
 
 /// An address in use.
 pub(crate) struct Station {
