@@ -126,6 +126,16 @@ impl Host {
         self.run(&format!("ip link set {WIRE} {to}"))
     }
 
+    /// Sends a signal to the programs of this name on this host.
+    pub(crate) fn signal_here(&self, signal: &str, program: &str) -> Result<(), String> {
+        send_signal(signal, program, "thread-self")
+    }
+
+    /// The same to those on the other host.
+    pub(crate) fn signal_there(&self, signal: &str, program: &str) -> Result<(), String> {
+        send_signal(signal, program, &self.holder.id().to_string())
+    }
+
     /// A rule of this host's firewall for what comes in, "input", or goes out, "output".
     pub(crate) fn filter(&self, hook: &str, rule: &str) -> Result<(), String> {
         let rules = format!(
@@ -257,6 +267,23 @@ pub(crate) fn here(command: &str) -> Result<(), String> {
 /// Waits for a command that has to succeed.
 pub(crate) fn finish(command: &mut Command) -> Result<(), String> {
     finish_with(command, "")
+}
+
+/// Sends a signal to all processes that run this program in the network namespace of a process of /proc.
+fn send_signal(signal: &str, program: &str, of: &str) -> Result<(), String> {
+    let network = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
+    let wanted = network(of).ok_or("its network namespace is not known")?;
+    let is_one = |process: &String| {
+        fs::read_to_string(format!("/proc/{process}/comm")).is_ok_and(|name| name.trim_end() == program)
+            && network(process).as_ref() == Some(&wanted)
+    };
+    let all = fs::read_dir("/proc").map_err(|error| format!("/proc: {error}"))?;
+    let processes: Vec<String> =
+        all.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).filter(is_one).collect();
+    if processes.is_empty() {
+        return Err(format!("no {program} to send SIG{signal} to"));
+    }
+    finish(Command::new("sh").arg("-c").arg(format!("kill -{signal} {}", processes.join(" "))))
 }
 
 fn words(command: &str) -> Command {

@@ -1,5 +1,5 @@
 //! A transfer between two hosts goes on after an outage: a link that is down, a direction that is lost, a
-//! firewall that refuses. Each lasts for real seconds, since retries and time-outs of connections are counted
+//! firewall that refuses, a program that is stopped. Each lasts for real seconds, since retries and time-outs of connections are counted
 //! in these; the verdict is the transfer's.
 
 use std::thread;
@@ -14,6 +14,9 @@ use crate::{Case, dapltest};
 /// What a provider is told that is to outlast more than it does by itself: it takes 8 × 2 s of silence for the end.
 pub(crate) const PATIENT: &str = "timeout=2000 retries=7";
 
+/// What runs on both hosts.
+const PROGRAM: &str = "dapltest";
+
 struct Outage {
     name: &'static str,
     seconds: u64,
@@ -26,6 +29,10 @@ enum What {
     LinkHere,
     /// The other host's end is.
     LinkThere,
+    /// The client, which runs here, is stopped.
+    ClientStopped,
+    /// The server, which runs there, is.
+    ServerStopped,
     /// This host's firewall refuses what comes in.
     Refused,
     /// A rule of this host's firewall, for what comes in ("input") or goes out ("output").
@@ -41,6 +48,8 @@ const USUAL: &[Outage] = &[
     outage("link_is_down_here_for_1_s", 1, What::LinkHere),
     outage("link_is_down_there_for_1_s", 1, What::LinkThere),
     outage("firewall_refuses_for_1_s", 1, What::Refused),
+    outage("client_is_stopped_for_6_s", 6, What::ClientStopped),
+    outage("server_is_stopped_for_6_s", 6, What::ServerStopped),
 ];
 
 /// The same of providers that send packets: the host there still answers to whoever asks whether it lives.
@@ -62,6 +71,8 @@ impl Outage {
         match self.what {
             What::LinkHere => host.set_link_here("down")?,
             What::LinkThere => host.set_link_there("down")?,
+            What::ClientStopped => host.signal_here("STOP", PROGRAM)?,
+            What::ServerStopped => host.signal_there("STOP", PROGRAM)?,
             What::Refused => host.refuse(self.seconds)?,
             What::Rule(hook, rule) => host.filter(hook, rule)?,
         }
@@ -69,6 +80,8 @@ impl Outage {
         match self.what {
             What::LinkHere => host.set_link_here("up"),
             What::LinkThere => host.set_link_there("up"),
+            What::ClientStopped => host.signal_here("CONT", PROGRAM),
+            What::ServerStopped => host.signal_there("CONT", PROGRAM),
             What::Refused | What::Rule(..) => host.filter_nothing(),
         }
     }
