@@ -131,7 +131,7 @@ impl Fuzz {
             assert!(!*released, "{event:?}");
             match event {
                 Event::Request(_) => self.conns.push(id),
-                Event::Accepted(_) | Event::Established | Event::Disconnecting | Event::Stale => {
+                Event::Accepted(_) | Event::Established | Event::Disconnecting { .. } | Event::Stale => {
                     assert!(!*ended, "{event:?}");
                 }
                 Event::Released { qpn } => {

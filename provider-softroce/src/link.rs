@@ -445,7 +445,7 @@ impl Link {
             Event::Unreachable => self.fail(Upcall::Unreachable { because: None }),
             Event::TimedOut => self.fail(Upcall::TimedOut),
             Event::AcceptFailed | Event::Withdrawn => self.end(tools, End::NotAccepted),
-            Event::Disconnecting => self.peer_leaves(tools),
+            Event::Disconnecting { broke } => self.peer_leaves(tools, broke),
             Event::Disconnected => self.disconnected(tools),
             Event::Broken => self.end(tools, End::Broken(Breach::Left)),
             Event::Stale => self.challenge(tools),
@@ -508,7 +508,7 @@ impl Link {
         if let Some(Arrival { octets, whole }) = up.rc.take_stalled() {
             self.sink.call(Upcall::ReceiverNotReady { octets, whole });
         }
-        if up.rc.wants_tx() || up.closing.is_some() || up.peer_leaves {
+        if up.rc.wants_tx() || up.closing.is_some() || up.peer_leaves.is_some() {
             self.transmit(tools);
         }
         let Phase::Up(up) = &mut self.phase else { return };
@@ -571,8 +571,10 @@ impl Link {
     pub(crate) fn transmit(&mut self, tools: &mut Tools<'_>) {
         match &mut self.phase {
             Phase::Up(up) => {
-                if up.peer_leaves && up.rc.is_wound_up() {
-                    return self.end(tools, End::Peer);
+                if up.rc.is_wound_up()
+                    && let Some(end) = up.peers_end()
+                {
+                    return self.end(tools, end);
                 }
                 if let Err(failure) = up.transmit(tools) {
                     up.failure = Some(failure);

@@ -184,9 +184,25 @@ pub(crate) fn unsent(socket: &Socket) -> Unsent {
     };
     match (count(libc::TIOCOUTQ), count(SIOCOUTQNSD)) {
         (0, _) => Unsent::Nothing,
-        (unacknowledged, unsent) if unacknowledged == unsent => Unsent::NoRoom,
+        (unacknowledged, unsent) if unacknowledged == unsent && !has_room(socket) => Unsent::NoRoom,
         _ => Unsent::UnderWay,
     }
+}
+
+/// Whether the peer's last acknowledgement left room for a segment. Then what has not been sent is kept back
+/// by this host: its link is down, say. Kernels before 5.4 do not tell, which counts as no room.
+fn has_room(socket: &Socket) -> bool {
+    /// Places in `struct tcp_info`, in words of 32 bits: `tcpi_snd_mss` and `tcpi_snd_wnd`.
+    const SEGMENT: usize = 4;
+    const WINDOW: usize = 57;
+    let mut info = [0u32; WINDOW + 1];
+    let mut length = size_of_val(&info) as libc::socklen_t;
+    // SAFETY: room for the answer, of this length.
+    let answer = unsafe {
+        let to = info.as_mut_ptr().cast();
+        libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, to, &mut length)
+    };
+    answer == 0 && length as usize == size_of_val(&info) && info[WINDOW] >= info[SEGMENT].max(1)
 }
 
 /// Whether a peer that has no room for what it is sent is given up, as one that does not answer is. (TCP

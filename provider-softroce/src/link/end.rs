@@ -12,6 +12,7 @@ use rnic::cm::Ending;
 use rnic::rc::Failure;
 
 use super::parting::Parting;
+use super::up::Up;
 use super::{Link, Phase, Tools};
 use crate::engine::Upcall;
 
@@ -37,6 +38,22 @@ pub(super) enum Breach {
     Left,
     #[error("the peer's process is gone")]
     Gone,
+    #[error("it broke on the peer's side")]
+    ByPeer,
+}
+
+/// The peer ends the connection.
+#[derive(Clone, Copy)]
+pub(super) struct Leaving {
+    /// It says that the connection broke on its side.
+    pub(super) broke: bool,
+}
+
+impl Up {
+    /// How the connection ends that the peer has ended, if it has.
+    pub(super) fn peers_end(&self) -> Option<End> {
+        self.peer_leaves.map(|Leaving { broke }| if broke { End::Broken(Breach::ByPeer) } else { End::Peer })
+    }
 }
 
 impl Link {
@@ -69,9 +86,9 @@ impl Link {
     }
 
     /// The peer ends the connection; it may have taken what is in flight.
-    pub(super) fn peer_leaves(&mut self, tools: &mut Tools<'_>) {
+    pub(super) fn peer_leaves(&mut self, tools: &mut Tools<'_>, broke: bool) {
         if let Phase::Up(up) = &mut self.phase {
-            up.peer_leaves = true;
+            up.peer_leaves = Some(Leaving { broke });
             up.rc.wind_up(tools.now);
             self.transmit(tools);
         }
@@ -85,7 +102,11 @@ impl Link {
                 self.phase = other;
                 return match self.phase {
                     Phase::Dialing(_) => self.fail(Upcall::Disconnected),
-                    _ => self.end(tools, End::Peer),
+                    Phase::Up(ref up) => {
+                        let end = up.peers_end().unwrap_or(End::Peer);
+                        self.end(tools, end);
+                    }
+                    _ => {}
                 };
             }
         };
@@ -111,8 +132,10 @@ impl Link {
         let conn = self.conn();
         match &self.phase {
             // It has said so.
-            Phase::Up(up) if up.peer_leaves => self.end(tools, End::Peer),
-            Phase::Up(_) => self.end(tools, End::Broken(Breach::Gone)),
+            Phase::Up(up) => {
+                let end = up.peers_end().unwrap_or(End::Broken(Breach::Gone));
+                self.end(tools, end);
+            }
             Phase::Dialing(dialing) => {
                 if let Some((conn, _)) = dialing.call {
                     tools.station.cm.forget(tools.now, conn.id);
@@ -157,7 +180,7 @@ impl Link {
             }
             // That is the answer.
             End::Peer => cm.disconnect(tools.now, conn.id, Ending::Graceful),
-            End::Broken(_) => cm.forget(tools.now, conn.id),
+            End::Broken(_) => cm.break_off(tools.now, conn.id),
             End::NotAccepted => {}
         }
         tools.station.qpns.retire(conn.qpn);

@@ -11,6 +11,7 @@ use wire::cm::Timeout;
 use wire::rocev2::{Bth, PathMtu, Psn, RnrTimer};
 
 use super::debt::Debt;
+use super::end::Leaving;
 use super::{Conn, Tools};
 use crate::line::Peer;
 
@@ -39,7 +40,7 @@ pub(super) struct Up {
     /// It ends when all that was posted is done.
     pub(super) closing: Option<Close>,
     /// It ends when what is in flight is done, as far as the peer has taken it.
-    pub(super) peer_leaves: bool,
+    pub(super) peer_leaves: Option<Leaving>,
     pub(super) failure: Option<Failure>,
     /// What the peer's host has said of its port.
     pub(super) refused: Refused,
@@ -121,7 +122,7 @@ impl Up {
             ends: None,
             announced: false,
             closing: None,
-            peer_leaves: false,
+            peer_leaves: None,
             failure: None,
             refused: Refused::default(),
             debt: Debt::default(),

@@ -123,7 +123,8 @@ impl Up {
             Moved::Octets(n @ 1..) => n,
             Moved::Nothing if self.hung_up => return Err(End::Lost(Loss::Connection(self.errno))),
             Moved::Nothing => return Ok(Received::Nothing),
-            Moved::Octets(0) => return Err(self.cut(End::Peer)),
+            // A write may have taken the error that ended the connection.
+            Moved::Octets(0) => return Err(self.cut(self.how_it_ended())),
             Moved::Fault => return Err(End::Protocol(self.stream.rx_fault())),
             Moved::Gone(e) if is_reset(&e) => return Err(self.cut(End::Peer)),
             Moved::Gone(e) => return Err(End::Lost(Loss::Connection(e.raw_os_error()))),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use wire::cm::{Mad, Message, Reason, Rej};
 use wire::rocev2::PathMtu;
 
-use super::conn::MAX_WAIT;
+use super::conn::{BROKE, MAX_WAIT};
 use super::manager::OFED_REJECT_PREFIX;
 use super::state::{Act, Input, News, State, effect};
 use super::{Accepted, Cm, ConnId, Event};
@@ -184,7 +184,10 @@ fn event(news: News, message: Option<&Message<'_>>) -> Event {
         (News::Withdrawn, _) => Event::Withdrawn,
         (News::Unreachable, _) => Event::Unreachable,
         (News::TimedOut, _) => Event::TimedOut,
-        (News::Disconnecting, _) => Event::Disconnecting,
+        (News::Disconnecting, message) => {
+            let broke = matches!(message, Some(Message::Dreq(dreq)) if dreq.private.starts_with(BROKE));
+            Event::Disconnecting { broke }
+        }
         (News::Disconnected, _) => Event::Disconnected,
         (News::Broken, _) => Event::Broken,
     }

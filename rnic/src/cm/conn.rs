@@ -38,6 +38,8 @@ pub(super) struct Conn {
     pub(super) linger: Duration,
     /// Its consumer has heard the last of it, or does not want to.
     pub(super) silent: bool,
+    /// It broke here, which a DREQ says.
+    pub(super) broke: bool,
     /// An MRA has shown that the peer has seen the REP.
     pub(super) rep_is_seen: bool,
     /// Passive, and not decided on.
@@ -49,6 +51,9 @@ pub(super) struct Conn {
     pub(super) armed: Option<Instant>,
 }
 
+/// Private data of the DREQ of a connection that broke at its sender, so that both sides report the same. It is a
+/// convention of OpenDAT: other receivers pass over the private data of a DREQ.
+pub(super) const BROKE: &[u8] = b"OpenDAT: broken";
 /// A DREQ is repeated after this time, then after twice as much, up to the interval of other messages: whoever ends a
 /// connection may be gone soon, and a peer that has nothing to send would never learn of it.
 const DREQ_REPEAT: Duration = Duration::from_millis(16);
@@ -174,8 +179,8 @@ impl Conn {
 
     /// A DREQ, to be repeated.
     pub(super) fn dreq(&mut self, now: Instant, transaction: u64) -> Transmit {
-        let dreq =
-            Dreq { local_id: self.id, remote_id: self.peer.id, remote_qpn: self.peer.qpn, private: &[] };
+        let private = if self.broke { BROKE } else { &[] };
+        let dreq = Dreq { local_id: self.id, remote_id: self.peer.id, remote_qpn: self.peer.qpn, private };
         let dreq = self.say(transaction, Message::Dreq(dreq));
         self.repeat_after(now, DREQ_REPEAT.min(self.interval), dreq.mad);
         dreq

@@ -37,7 +37,10 @@ pub enum Event {
     TimedOut,
     /// The peer disconnects. It takes nothing new, but goes on answering what it has taken, until it is answered by
     /// [`Cm::disconnect`](super::Cm::disconnect): call that when nothing is in flight, soon in any case.
-    Disconnecting,
+    Disconnecting {
+        /// It says that the connection broke on its side.
+        broke: bool,
+    },
     /// The connection was ended by either side.
     Disconnected,
     /// The peer has left the connection without ending it.

@@ -207,6 +207,14 @@ impl Cm {
         }
     }
 
+    /// As [`forget`](Self::forget), of a connection that broke on this side: the peer is told so.
+    pub fn break_off(&mut self, now: Instant, id: ConnId) {
+        if let Some(conn) = self.conns.get_mut(&id.0) {
+            conn.broke = true;
+        }
+        self.forget(now, id);
+    }
+
     /// An RC packet has come for the connection's queue pair: that stands for an RTU that was lost.
     pub fn established_by_data(&mut self, now: Instant, id: ConnId) {
         self.apply(now, id.0, Input::Data, None);
@@ -314,6 +322,7 @@ impl Cm {
             ack_timeout,
             linger: Duration::ZERO,
             silent: false,
+            broke: false,
             rep_is_seen: false,
             pending: None,
             kept: None,

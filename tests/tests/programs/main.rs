@@ -90,6 +90,9 @@ fn over(provider: &'static Provider, dist: &Result<Dist, Skip>) -> Vec<Trial> {
     let patient = |dist: &Dist, provider: &Provider| {
         Ok(Registry::plugin_at(dist, provider, &format!("{} {}", host::WIRE, outages::PATIENT)))
     };
+    let impatient = |dist: &Dist, provider: &Provider| {
+        Ok(Registry::plugin_at(dist, provider, &format!("{} {}", host::WIRE, outages::IMPATIENT)))
+    };
     let networks = networks::NETWORKS.iter().filter(|_| provider.packets);
     under("builtin", builtin, every_case())
         .chain(under("valgrind", builtin, vec![dtest::under_valgrind()]))
@@ -98,6 +101,7 @@ fn over(provider: &'static Provider, dist: &Result<Dist, Skip>) -> Vec<Trial> {
         .chain(under("hosts", on_wire, between::cases(provider)))
         .chain(under("outages", on_wire, outages::usual(provider)))
         .chain(under("outages", patient, outages::long()))
+        .chain(under("outages", impatient, outages::for_good()))
         .chain(networks.flat_map(|&(name, make)| under(name, make, networks::cases())))
         .collect()
 }

@@ -2,13 +2,15 @@
 //! firewall that refuses, a program that is stopped. Each lasts for real seconds, since retries and time-outs of connections are counted
 //! in these; the verdict is the transfer's.
 
+use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use opendat_tests::{Provider, find_program};
+use opendat_tests::{Dist, Provider, Registry, Running, Stop, c_program, find_program};
 
 use crate::between::through;
-use crate::host::{Family, Host};
+use crate::host::{Family, Host, wait_for};
+use crate::pair::{LIMIT, Place, Way};
 use crate::{Case, dapltest};
 
 /// What a provider is told that is to outlast more than it does by itself: it takes 8 × 2 s of silence for the end.
@@ -29,9 +31,9 @@ enum What {
     LinkHere,
     /// The other host's end is.
     LinkThere,
-    /// The client, which runs here, is stopped.
+    /// The client, which runs on the other host, is stopped.
     ClientStopped,
-    /// The server, which runs there, is.
+    /// The server, which runs on this one, is.
     ServerStopped,
     /// This host's firewall refuses what comes in.
     Refused,
@@ -71,8 +73,8 @@ impl Outage {
         match self.what {
             What::LinkHere => host.set_link_here("down")?,
             What::LinkThere => host.set_link_there("down")?,
-            What::ClientStopped => host.signal_here("STOP", PROGRAM)?,
-            What::ServerStopped => host.signal_there("STOP", PROGRAM)?,
+            What::ClientStopped => host.signal_there("STOP", PROGRAM)?,
+            What::ServerStopped => host.signal_here("STOP", PROGRAM)?,
             What::Refused => host.refuse(self.seconds)?,
             What::Rule(hook, rule) => host.filter(hook, rule)?,
         }
@@ -80,11 +82,61 @@ impl Outage {
         match self.what {
             What::LinkHere => host.set_link_here("up"),
             What::LinkThere => host.set_link_there("up"),
-            What::ClientStopped => host.signal_here("CONT", PROGRAM),
-            What::ServerStopped => host.signal_there("CONT", PROGRAM),
+            What::ClientStopped => host.signal_there("CONT", PROGRAM),
+            What::ServerStopped => host.signal_here("CONT", PROGRAM),
             What::Refused | What::Rule(..) => host.filter_nothing(),
         }
     }
+}
+
+/// What providers are told that are to give up soon: 4 × 0.25 s of silence.
+pub(crate) const IMPATIENT: &str = "timeout=250 retries=3";
+
+/// Where the network is cut for good, both sides are told by the same event.
+pub(crate) fn for_good() -> Vec<Case> {
+    let cut = |name, cut: fn(&Host) -> Result<(), String>| {
+        Case::new(name, move |registry| {
+            find_program("nft", "nftables")?;
+            both_are_told(registry, &Host::new(Family::V4, 1500)?, cut)
+        })
+    };
+    vec![
+        cut("both_are_told_of_a_link_that_stays_down", |host| host.set_link_here("down")),
+        cut("both_are_told_of_what_is_lost_for_good", |host| host.filter("input", "iifname wire drop")),
+        cut("both_are_told_where_a_firewall_refuses", |host| host.refuse(3600)),
+    ]
+}
+
+fn both_are_told(
+    registry: &Registry,
+    host: &Host,
+    cut: impl Fn(&Host) -> Result<(), String>,
+) -> Result<(), Stop> {
+    /// Of the uDAPL 2.0 header.
+    const BROKEN: &str = "the end: event 0x4006";
+    let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let program = c_program(&Dist::locate()?, "cut", dir.path())?;
+    let (deadline, way) = (Instant::now() + LIMIT, Way::from(host));
+    let start = |side: &str, place: &Place<'_>| {
+        let mut command = Command::new(&program);
+        command.args([side, "33500"]).env("OPENDAT_TEST_ADDRESS", way.to);
+        Running::start(side, place.command(command), registry, deadline)
+    };
+    let server = start("server", &way.server)?;
+    server.wait_for("ready")?;
+    let client = start("client", &way.client)?;
+    if !wait_for(100_000, LIMIT, || client.has_ended()) {
+        return Err(client.report(&server.report("has hardly begun")).into());
+    }
+    cut(host)?;
+    for side in [server, client] {
+        let ended = side.end()?;
+        ended.succeeded("a side")?;
+        if !ended.text.contains(BROKEN) {
+            return Err(format!("expected {BROKEN:?}:\n{}", ended.text).into());
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn usual(provider: &Provider) -> Vec<Case> {

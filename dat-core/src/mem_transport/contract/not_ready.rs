@@ -8,7 +8,7 @@ fn breaks<'t, T: Transport>(rig: &Rig<'t, T>, sender: &End<'t, T>, receiver: &En
     let breaks = receives_must_be_there();
     if breaks {
         super::assert_broken(rig, receiver);
-        super::hears_refusal(rig, sender);
+        super::assert_broken(rig, sender);
     }
     breaks
 }

@@ -62,7 +62,7 @@ fn a_dreq_is_answered_when_the_consumer_is_ready() {
         let (ids, other) = (pair.connected(), 1 - side);
         pair.cms[side].disconnect(pair.now, ids[side], Ending::Graceful);
         pair.run();
-        assert_eq!(pair.told(other), [(ids[other], Event::Disconnecting)]);
+        assert_eq!(pair.told(other), [(ids[other], Event::Disconnecting { broke: false })]);
         assert_eq!(pair.state(other, ids[other]), State::DreqRcvd);
         pair.pass(7 * FIRST_REPEAT);
         assert_eq!(pair.sent(), ["A:DREQ A:DREQ A:DREQ A:DREQ", "B:DREQ B:DREQ B:DREQ B:DREQ"][side]);
@@ -84,13 +84,33 @@ fn a_dreq_is_answered_when_the_connection_is_forgotten() {
     let ids = pair.connected();
     pair.cms[A].disconnect(pair.now, ids[A], Ending::Graceful);
     pair.run();
-    assert_eq!(pair.told(B), [(ids[B], Event::Disconnecting)]);
+    assert_eq!(pair.told(B), [(ids[B], Event::Disconnecting { broke: false })]);
     pair.cms[B].forget(pair.now, ids[B]);
     pair.run();
     assert_eq!(pair.sent(), "A:DREQ B:DREP");
     assert_eq!(pair.told(A), [(ids[A], Event::Disconnected)]);
     pair.pass(TIME_WAIT);
     assert_eq!(pair.told(B), [(ids[B], Event::Released { qpn: QPN[B] })]);
+}
+
+/// A connection breaks on one side: the other side's consumer is told the same, also where the first word is lost.
+#[test]
+fn both_sides_are_told_that_a_connection_broke() {
+    for side in [A, B] {
+        for lost in [vec![], vec![["A:DREQ", "B:DREQ"][side]]] {
+            let mut pair = Pair { busy: true, lose: lost, ..Pair::new() };
+            let (ids, other) = (pair.connected(), 1 - side);
+            pair.cms[side].break_off(pair.now, ids[side]);
+            pair.pass(FIRST_REPEAT);
+            assert_eq!(pair.told(other), [(ids[other], Event::Disconnecting { broke: true })]);
+            assert_eq!(pair.told(side), []);
+            pair.cms[other].forget(pair.now, ids[other]);
+            pair.pass(TIME_WAIT);
+            for side in [A, B] {
+                assert_eq!(pair.told(side), [(ids[side], Event::Released { qpn: QPN[side] })]);
+            }
+        }
+    }
 }
 
 #[test]

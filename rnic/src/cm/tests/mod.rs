@@ -172,7 +172,7 @@ impl Pair {
     /// A consumer that has nothing in flight answers as soon as its peer disconnects.
     fn answer(&mut self, side: usize) {
         let cm = &mut self.cms[side];
-        let asked = cm.events.iter().position(|(_, event)| *event == Event::Disconnecting);
+        let asked = cm.events.iter().position(|(_, event)| matches!(event, Event::Disconnecting { .. }));
         if let Some((id, _)) = asked.filter(|_| !self.busy).and_then(|at| cm.events.remove(at)) {
             cm.disconnect(self.now, id, Ending::Graceful);
         }

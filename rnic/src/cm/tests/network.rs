@@ -135,7 +135,7 @@ impl Network {
                         pair.cms[side].disconnect(pair.now, id, ending);
                     }
                 }
-                Event::Disconnecting if dice.chance(3) => {
+                Event::Disconnecting { .. } if dice.chance(3) => {
                     pair.cms[side].disconnect(pair.now, id, Ending::Graceful);
                 }
                 _ => {}
@@ -167,14 +167,18 @@ impl Network {
 
 fn ended(told: &[Event]) -> bool {
     let open = |event: &Event| {
-        matches!(event, Event::Request(_) | Event::Accepted(_) | Event::Established | Event::Disconnecting)
+        matches!(
+            event,
+            Event::Request(_) | Event::Accepted(_) | Event::Established | Event::Disconnecting { .. }
+        )
     };
     told.iter().any(|event| !open(event))
 }
 
 fn summary(told: &[Event]) -> String {
     let name = |event: &Event| format!("{event:?}").split(['(', ' ']).next().unwrap().to_owned();
-    let silent =
-        |event: &&Event| !matches!(event, Event::Request(_) | Event::Disconnecting | Event::Released { .. });
+    let silent = |event: &&Event| {
+        !matches!(event, Event::Request(_) | Event::Disconnecting { .. } | Event::Released { .. })
+    };
     told.iter().filter(silent).map(name).collect::<Vec<_>>().join(" ")
 }

@@ -195,7 +195,7 @@ impl<'a> Exchange<'a> {
             while let Some((id, event)) = self.cms[side].poll_event() {
                 assert_eq!(*self.ids[side].get_or_insert(id), id);
                 match event {
-                    Event::Disconnecting => self.cms[side].disconnect(self.now, id, Ending::Graceful),
+                    Event::Disconnecting { .. } => self.cms[side].disconnect(self.now, id, Ending::Graceful),
                     event => self.told[side].push(event),
                 }
             }

@@ -78,7 +78,7 @@ fn a_call_to_oneself() {
     let told = deliver(cm);
     assert!(matches!(&told[..], [(x, Event::Accepted(_)), (y, Event::Established)] if (*x, *y) == (a, b)));
     cm.disconnect(now, b, Ending::Graceful);
-    assert_eq!(deliver(cm), [(a, Event::Disconnecting)]);
+    assert_eq!(deliver(cm), [(a, Event::Disconnecting { broke: false })]);
     cm.disconnect(now, a, Ending::Graceful);
     assert_eq!(deliver(cm), [(a, Event::Disconnected), (b, Event::Disconnected)]);
     cm.expire(now + 2 * SECOND);
