@@ -85,7 +85,7 @@ fn address_comes_back(name: &str, family: Family) -> Case {
             thread::sleep(Duration::from_millis(1200));
             host.give_address()
         };
-        through(&dapltest::LONG, registry, &host, outage)
+        through(&dapltest::LONG, registry, &Way::from(&host), outage)
     })
 }
 
@@ -93,7 +93,7 @@ fn address_comes_back(name: &str, family: Family) -> Case {
 pub(crate) fn through(
     transfer: &dapltest::Transaction,
     registry: &Registry,
-    host: &Host,
+    way: &Way<'_>,
     outage: impl FnOnce() -> Result<(), String> + Send,
 ) -> Result<(), Stop> {
     let over = AtomicBool::new(false);
@@ -111,7 +111,7 @@ pub(crate) fn through(
         });
         // Also where it panics: nobody waits for a transfer then that will not come.
         let end = Ends(&over);
-        let outcome = transfer.run(registry, &Way::from(host));
+        let outcome = transfer.run(registry, way);
         drop(end);
         outcome?;
         Ok(interruption.join().expect("no panic")?)
@@ -154,4 +154,4 @@ fn address_is_gone(name: &str, family: Family) -> Case {
 /// Seven retries of half a second each and the wait before the first, many times over: the machine may be busy.
 const BUDGET: Duration = Duration::from_secs(120);
 /// Octets that show that connections are made, and that a transfer is going on.
-const SOME: u64 = 3_000_000;
+pub(crate) const SOME: u64 = 3_000_000;

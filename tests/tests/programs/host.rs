@@ -117,8 +117,13 @@ impl Host {
     }
 
     /// Takes this host's end of the wire "down" or "up".
-    pub(crate) fn set_link_here(&self, to: &str) -> Result<(), String> {
+    pub(crate) fn set_link_here(to: &str) -> Result<(), String> {
         here(&format!("ip link set {WIRE} {to}"))
+    }
+
+    /// Gives this host its address of a family, if it has not got it.
+    pub(crate) fn restore_address(family: Family) -> Result<(), String> {
+        here(&format!("ip addr replace {}", family.given(family.addresses()[0])))
     }
 
     /// The same of the other host's end.
@@ -127,7 +132,7 @@ impl Host {
     }
 
     /// Sends a signal to the programs of this name on this host.
-    pub(crate) fn signal_here(&self, signal: &str, program: &str) -> Result<(), String> {
+    pub(crate) fn signal_here(signal: &str, program: &str) -> Result<(), String> {
         send_signal(signal, program, "thread-self")
     }
 
@@ -137,7 +142,7 @@ impl Host {
     }
 
     /// A rule of this host's firewall for what comes in, "input", or goes out, "output".
-    pub(crate) fn filter(&self, hook: &str, rule: &str) -> Result<(), String> {
+    pub(crate) fn filter(hook: &str, rule: &str) -> Result<(), String> {
         let rules = format!(
             "table inet outage {{ chain rules {{ type filter hook {hook} priority 0\n{rule}\n}}\n}}\n"
         );
@@ -146,7 +151,7 @@ impl Host {
 
     /// This host's firewall refuses what comes in, for so many seconds by the kernel's clock: connections end that are
     /// refused for half as long again, so this must not depend on when a program gets to take the rule away.
-    pub(crate) fn refuse(&self, seconds: u64) -> Result<(), String> {
+    pub(crate) fn refuse(seconds: u64) -> Result<(), String> {
         let rules = format!(
             "table inet outage {{
                 set now {{
@@ -163,7 +168,7 @@ impl Host {
     }
 
     /// There is no rule any more.
-    pub(crate) fn filter_nothing(&self) -> Result<(), String> {
+    pub(crate) fn filter_nothing() -> Result<(), String> {
         here("nft delete table inet outage")
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use opendat_tests::{Dist, Provider, Registry, Running, Stop, c_program, find_program};
 
-use crate::between::through;
+use crate::between::{SOME, through};
 use crate::host::{Family, Host, wait_for};
 use crate::pair::{LIMIT, Place, Way};
 use crate::{Case, dapltest};
@@ -68,23 +68,52 @@ const LONG: &[Outage] = &[
     outage("nothing_goes_out_for_5_s", 5, What::Rule("output", "oifname wire drop")),
 ];
 
+/// With the kernel's driver in a guest, in one transfer. (Nothing there can be stopped, or made to send nothing.)
+const WITH_KERNEL: &[Outage] = &[
+    outage("firewall_refuses_for_1_s", 1, What::Refused),
+    outage("link_is_down_for_1_s", 1, What::LinkHere),
+    outage("link_is_down_for_3_s", 3, What::LinkHere),
+    outage("link_is_down_for_8_s", 8, What::LinkHere),
+    outage("nothing_comes_in_for_5_s", 5, What::Rule("input", "iifname wire drop")),
+    outage("nothing_goes_out_for_5_s", 5, What::Rule("output", "oifname wire drop")),
+];
+
+/// A transfer with a guest outlasts all of these.
+pub(crate) fn with_kernel(registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
+    find_program("nft", "nftables")?;
+    let ended = through(&dapltest::LONG_WITH_GUEST, registry, way, || {
+        WITH_KERNEL.iter().try_for_each(|outage| {
+            outage.happen(None)?;
+            match wait_for(SOME, LIMIT, || false) {
+                true => Ok(()),
+                false => Err(format!("nothing moves after {}", outage.name)),
+            }
+        })
+    });
+    // Addresses of IPv6 go with the link.
+    Host::set_link_here("up").and_then(|()| Host::restore_address(Family::V6))?;
+    ended
+}
+
 impl Outage {
-    fn happen(&self, host: &Host) -> Result<(), String> {
+    /// `host`: the other one, of outages that happen there.
+    fn happen(&self, host: Option<&Host>) -> Result<(), String> {
+        let there = || host.expect("the outage is not of this host");
         match self.what {
-            What::LinkHere => host.set_link_here("down")?,
-            What::LinkThere => host.set_link_there("down")?,
-            What::ClientStopped => host.signal_there("STOP", PROGRAM)?,
-            What::ServerStopped => host.signal_here("STOP", PROGRAM)?,
-            What::Refused => host.refuse(self.seconds)?,
-            What::Rule(hook, rule) => host.filter(hook, rule)?,
+            What::LinkHere => Host::set_link_here("down")?,
+            What::LinkThere => there().set_link_there("down")?,
+            What::ClientStopped => there().signal_there("STOP", PROGRAM)?,
+            What::ServerStopped => Host::signal_here("STOP", PROGRAM)?,
+            What::Refused => Host::refuse(self.seconds)?,
+            What::Rule(hook, rule) => Host::filter(hook, rule)?,
         }
         thread::sleep(Duration::from_secs(self.seconds));
         match self.what {
-            What::LinkHere => host.set_link_here("up"),
-            What::LinkThere => host.set_link_there("up"),
-            What::ClientStopped => host.signal_there("CONT", PROGRAM),
-            What::ServerStopped => host.signal_here("CONT", PROGRAM),
-            What::Refused | What::Rule(..) => host.filter_nothing(),
+            What::LinkHere => Host::set_link_here("up"),
+            What::LinkThere => there().set_link_there("up"),
+            What::ClientStopped => there().signal_there("CONT", PROGRAM),
+            What::ServerStopped => Host::signal_here("CONT", PROGRAM),
+            What::Refused | What::Rule(..) => Host::filter_nothing(),
         }
     }
 }
@@ -94,24 +123,20 @@ pub(crate) const IMPATIENT: &str = "timeout=250 retries=3";
 
 /// Where the network is cut for good, both sides are told by the same event.
 pub(crate) fn for_good() -> Vec<Case> {
-    let cut = |name, cut: fn(&Host) -> Result<(), String>| {
+    let cut = |name, cut: fn() -> Result<(), String>| {
         Case::new(name, move |registry| {
             find_program("nft", "nftables")?;
             both_are_told(registry, &Host::new(Family::V4, 1500)?, cut)
         })
     };
     vec![
-        cut("both_are_told_of_a_link_that_stays_down", |host| host.set_link_here("down")),
-        cut("both_are_told_of_what_is_lost_for_good", |host| host.filter("input", "iifname wire drop")),
-        cut("both_are_told_where_a_firewall_refuses", |host| host.refuse(3600)),
+        cut("both_are_told_of_a_link_that_stays_down", || Host::set_link_here("down")),
+        cut("both_are_told_of_what_is_lost_for_good", || Host::filter("input", "iifname wire drop")),
+        cut("both_are_told_where_a_firewall_refuses", || Host::refuse(3600)),
     ]
 }
 
-fn both_are_told(
-    registry: &Registry,
-    host: &Host,
-    cut: impl Fn(&Host) -> Result<(), String>,
-) -> Result<(), Stop> {
+fn both_are_told(registry: &Registry, host: &Host, cut: fn() -> Result<(), String>) -> Result<(), Stop> {
     /// Of the uDAPL 2.0 header.
     const BROKEN: &str = "the end: event 0x4006";
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
@@ -128,7 +153,7 @@ fn both_are_told(
     if !wait_for(100_000, LIMIT, || client.has_ended()) {
         return Err(client.report(&server.report("has hardly begun")).into());
     }
-    cut(host)?;
+    cut()?;
     for side in [server, client] {
         let ended = side.end()?;
         ended.succeeded("a side")?;
@@ -152,6 +177,6 @@ fn case(outage: &'static Outage) -> Case {
     Case::new(outage.name, |registry| {
         find_program("nft", "nftables")?;
         let host = Host::new(Family::V4, 1500)?;
-        through(&dapltest::LONG, registry, &host, || outage.happen(&host))
+        through(&dapltest::LONG, registry, &Way::from(&host), || outage.happen(Some(&host)))
     })
 }

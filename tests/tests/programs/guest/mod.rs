@@ -36,7 +36,7 @@ use opendat_tests::{Dist, PROVIDERS, Provider, Registry, SHARE, Skip, Stop};
 use crate::dapltest::Transaction;
 use crate::host::Family;
 use crate::pair::{Place, Way};
-use crate::{Case, dapltest, dtest, dtestx};
+use crate::{Case, dapltest, dtest, dtestx, outages};
 use endings::Ending;
 use machine::Machine;
 use perftest::Perftest;
@@ -123,6 +123,7 @@ pub(crate) fn trials(image: &Path, dist: &Result<Dist, Skip>, arguments: &Argume
     trials.extend(devices::trials(&machine, dist));
     trials.extend(across(&machine, dist));
     trials.extend(with_verbs(&machine, dist));
+    trials.extend(through_outages(&machine, dist));
     trials
 }
 
@@ -153,6 +154,25 @@ fn across(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
         }
     }
     trials
+}
+
+/// A transfer that goes on after outages, with rxe, which is asked for 7 retries.
+fn through_outages(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
+    let (peer, wire) = (&PEERS[0], &WIRES[0]);
+    let params = format!("{} {}", wire.family.addresses()[0], outages::PATIENT);
+    let registry = dist.clone().map(|dist| Registry::plugin_at(&dist, peer.provider(), &params));
+    let registry = Arc::new(registry);
+    let directions = [("we_call", true), ("we_are_called", false)];
+    let trial = |(direction, we_call)| {
+        let machine = Arc::clone(machine);
+        let case = Case::new(direction, move |registry| {
+            machine.run((peer.device, wire.mtu), false, |guest| {
+                outages::with_kernel(registry, &way(guest, wire.family, we_call))
+            })
+        });
+        case.trial("guest::rxe::outages", Arc::clone(&registry))
+    };
+    directions.map(trial).into()
 }
 
 /// A provider of ours here, and provider-verbs on the kernel's device there.
