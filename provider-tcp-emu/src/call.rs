@@ -120,11 +120,11 @@ impl Calls {
     }
 
     /// Takes those who wait at a service point.
-    pub(crate) fn answer_door(&mut self, kit: &mut Kit, index: usize) {
+    pub(crate) fn answer_door(&mut self, kit: &mut Kit, lingerers: &mut Lingerers, index: usize) {
         for _ in 0..BURST {
             let Some(door) = self.doors.get_mut(index) else { return };
             match door.socket.accept4(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) {
-                Ok((socket, _)) => self.admit(kit, index, socket),
+                Ok((socket, _)) => self.admit(kit, lingerers, index, socket),
                 Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return,
                 Err(e) if is_scarcity(&e) => {
                     let rested = Instant::now() + REST;
@@ -141,14 +141,14 @@ impl Calls {
     }
 
     /// A service point has rested, or others have had their turn.
-    pub(crate) fn reopen_door(&mut self, kit: &mut Kit, index: usize) {
+    pub(crate) fn reopen_door(&mut self, kit: &mut Kit, lingerers: &mut Lingerers, index: usize) {
         if let Some(door) = self.doors.get_mut(index) {
             door.timer = Timer::default();
         }
-        self.answer_door(kit, index);
+        self.answer_door(kit, lingerers, index);
     }
 
-    fn admit(&mut self, kit: &mut Kit, door: usize, socket: Socket) {
+    fn admit(&mut self, kit: &mut Kit, lingerers: &mut Lingerers, door: usize, socket: Socket) {
         let Some(door_id) = self.doors.get_mut(door).map(|d| d.id) else { return };
         let Ok((peer, local)) = socket::tune(&socket, kit.params.cc.as_deref(), kit.params.patience) else {
             return;
@@ -168,6 +168,9 @@ impl Calls {
         let id = self.new_id();
         self.callers.insert(Caller { socket, peer, local, door, door_id, id, state, timer });
         self.half_open.add(peer.ip(), index);
+        // The kernel hands over a caller when it has said something (`socket::listen`): a real caller has said all
+        // by now, and no number of others who call at the same time can make it go.
+        self.hear_caller(kit, lingerers, index);
         if let Some(oldest) = self.half_open.take_one_too_many(most_half_open(descriptor)) {
             self.give_up_caller(kit, oldest);
         }

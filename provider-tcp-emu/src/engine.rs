@@ -110,7 +110,7 @@ impl Engine {
                         link.expire(&mut self.kit, &mut self.lingerers, now);
                     }
                 }
-                Key::Door(index) => self.calls.reopen_door(&mut self.kit, index),
+                Key::Door(index) => self.calls.reopen_door(&mut self.kit, &mut self.lingerers, index),
                 Key::Caller(index) => self.calls.give_up_caller(&mut self.kit, index),
                 Key::Lingerer(index) => self.lingerers.expire(&mut self.kit, index),
             }
@@ -169,7 +169,7 @@ unsafe impl adapter::Engine for Engine {
     fn on_event(&mut self, event: &Event) {
         match Key::from(event.token()) {
             Key::Link(index) => self.ready(index, event),
-            Key::Door(index) => self.calls.answer_door(&mut self.kit, index),
+            Key::Door(index) => self.calls.answer_door(&mut self.kit, &mut self.lingerers, index),
             Key::Caller(index) => self.calls.hear_caller(&mut self.kit, &mut self.lingerers, index),
             Key::Lingerer(index) => self.lingerers.readable(&mut self.kit, index),
         }

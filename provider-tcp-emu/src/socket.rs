@@ -81,8 +81,20 @@ fn bound(addr: SocketAddr) -> io::Result<Socket> {
     // For connections in TIME_WAIT; two listeners on one port exclude each other all the same.
     socket.set_reuse_address(true)?;
     socket.bind(&addr.into())?;
+    defer_accept(&socket);
     socket.listen(KERNEL_BACKLOG)?;
     Ok(socket)
+}
+
+/// The kernel keeps callers until they have said something, as whoever calls does at once (RFC 5044, section 7.1).
+/// Those who say nothing then take no descriptor.
+fn defer_accept(socket: &Socket) {
+    let seconds: libc::c_int = 5;
+    // SAFETY: a socket, and one integer. Where the kernel cannot do it, callers come before they speak.
+    unsafe {
+        let (value, length) = ((&raw const seconds).cast(), size_of::<libc::c_int>() as libc::socklen_t);
+        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, value, length);
+    }
 }
 
 /// A socket on its way to a peer; it becomes writable when it has arrived, or failed.
