@@ -148,18 +148,8 @@ impl Scene {
         let ends = [A, B].map(|side| Adapter::new(side, conditions, start));
         let (waiting, accepted, seen) = (VecDeque::new(), Vec::new(), Seen::default());
         let (calls, established, counts) = (0, [None; 2], [0; 3]);
-        let mut scene = Scene {
-            start,
-            now: start,
-            ends,
-            strangers,
-            calls,
-            waiting,
-            accepted,
-            established,
-            counts,
-            seen,
-        };
+        let mut scene =
+            Scene { start, now: start, ends, strangers, calls, waiting, accepted, established, counts, seen };
         scene.ends[B].cm.listen(PORT, 64).unwrap();
         call(&mut scene.ends[A].cm, start, address(A), QPNS[A]);
         while scene.established.contains(&None) {
@@ -386,7 +376,8 @@ fn questions_whether_the_peer_is_there_take_no_time() {
 #[test]
 #[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
 fn silent_callers_on_a_narrow_wire_cost_their_octets() {
-    let conditions = Conditions { rate: std::num::NonZeroU64::new(100_000_000), delay: DELAY, ..Conditions::OFF };
+    let conditions =
+        Conditions { rate: std::num::NonZeroU64::new(100_000_000), delay: DELAY, ..Conditions::OFF };
     let (alone, _) = Scene::new(&conditions, Strangers::Nobody).run();
     let (beside, _) = Scene::new(&conditions, Strangers::CallersInItsName).run();
     let requests = |seen: &Seen, side| -> Vec<_> {
