@@ -2,6 +2,7 @@
 //! one-sided progress, wrong handles, allocations, signals, forks, the end of the process.
 #![forbid(unsafe_code)]
 
+use std::fs;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -124,8 +125,15 @@ const OF_PACKETS: &[Behaviour] = &[
 ];
 
 /// Those of providers with a socket for each connection.
-const OF_STREAMS: &[Behaviour] =
-    &[under(in_own_network, "ports_that_are_used_up_are_no_unreachable_peer", "no_way", &["ports"])];
+const OF_STREAMS: &[Behaviour] = &[
+    under(in_own_network, "ports_that_are_used_up_are_no_unreachable_peer", "no_way", &["ports"]),
+    under(
+        for_many_connections,
+        "round_trips_come_beside_ten_thousand_idle_connections",
+        "beside_idle",
+        &["wait", "10000", "50"],
+    ),
+];
 
 const fn built_in(name: &'static str, program: &'static str, args: &'static [&'static str]) -> Behaviour {
     under(builtin, name, program, args)
@@ -157,6 +165,23 @@ fn in_own_network(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> {
             Err(Skip("there is no network namespace (needs unshare, ip, and the permission)".to_owned()))
         }
     }
+}
+
+/// For 10,000 connections: each process has a descriptor for each, and one of them a port.
+fn for_many_connections(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> {
+    const DESCRIPTORS: u64 = 10_500;
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let hard = limits.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().nth(1));
+    // A word in place of a number: there is no limit.
+    if let Some(hard) = hard.and_then(|hard| hard.parse::<u64>().ok()).filter(|&hard| hard < DESCRIPTORS) {
+        return Err(Skip(format!(
+            "a process may have {hard} descriptors only (ulimit -Hn), {DESCRIPTORS} are needed"
+        )));
+    }
+    let registry = in_own_network(dist, provider)?;
+    fs::write("/proc/sys/net/ipv4/ip_local_port_range", "20000 65535")
+        .map_err(|error| Skip(format!("the network gives out no more ports: {error}")))?;
+    Ok(registry)
 }
 
 fn plugin(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> {

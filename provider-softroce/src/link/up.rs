@@ -153,3 +153,37 @@ impl Up {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::ACK_TIMEOUT;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Since when a dead peer is known, whose host refuses what it is asked this often.
+    fn known_after(every: Duration, received: impl Fn(Duration) -> u64) -> Option<Duration> {
+        let (mut refused, start) = (Refused::default(), Instant::now());
+        let times = (1..).map(|n| every * n).take_while(|&time| time < 60 * SECOND);
+        times.into_iter().find(|&time| refused.is_over(received(time), start + time))
+    }
+
+    /// Issue 19: connections "still tell of a dead one [...] within 5 s across" hosts, where the host says that nobody has the
+    /// port any more. It is asked with each packet that is sent again, at least once in an ACK timeout, and Linux
+    /// answers once a second at least.
+    #[test]
+    fn a_port_that_nobody_has_is_told_of_within_five_seconds() {
+        let timeout = Duration::from_nanos(4096 << ACK_TIMEOUT.code());
+        for every in [Duration::from_millis(5), Duration::from_millis(100), timeout, SECOND] {
+            let known = known_after(every, |_| 7).expect("it is over");
+            assert!(REFUSED_FOR < known && known < 5 * SECOND, "{every:?}: {known:?}");
+        }
+    }
+
+    /// Whoever sends anything is not dead.
+    #[test]
+    fn a_peer_that_is_heard_is_not_dead() {
+        let heard_every = |time: Duration| time.as_millis() as u64 / 1400;
+        assert_eq!(known_after(Duration::from_millis(100), heard_every), None);
+    }
+}

@@ -6,6 +6,7 @@ mod replay;
 mod requester;
 mod responder;
 mod rest;
+mod strangers;
 mod transfer;
 mod wheel;
 

@@ -149,6 +149,60 @@ fn a_peer_that_is_dead() {
     }
 }
 
+/// Issue 19: connections "still tell of a dead one [...] within 5 s across" hosts. With what softroce asks for by itself, an ACK
+/// timeout of 17 and 6 retries (its test `default_times`), a peer that dies is told of within 5 s, whatever it has
+/// last said, where nothing is known of its host.
+#[test]
+fn a_peer_that_dies_is_told_of_within_five_seconds() {
+    const USUAL: fn(&mut RcCfg) = |cfg| (cfg.ack_timeout, cfg.retries) = (17, 6);
+    type Says = fn(&mut Bench);
+    let dies_after: [(&str, Says); 6] = [
+        ("nothing", |_| {}),
+        ("an acknowledgement", |bench| bench.ack(20)),
+        ("a NAK", |bench| bench.nak(NakCode::SequenceError, 20).unwrap()),
+        ("the longest wait that it can ask for", |bench| bench.rnr(0, 20).unwrap()),
+        ("an answer to the last try but one", |bench| {
+            for _ in 0..6 {
+                silent_for_a_timeout(bench);
+            }
+            bench.ack(20);
+        }),
+        ("answers that took long", |bench| {
+            for ahead in 0..20 {
+                bench.now += TIMEOUT * 9 / 10;
+                bench.ack(ahead);
+                bench.sent();
+            }
+        }),
+    ];
+    for (last, says) in dies_after {
+        let mut bench = Bench::with(USUAL);
+        let buf = bench.side.buf(100 * OCTETS);
+        bench.side.post(send(1, &[buf.seg(0, 100 * OCTETS)]));
+        bench.sent();
+        says(&mut bench);
+        let heard = bench.now;
+        let failed = loop {
+            bench.sent();
+            if let Err(failure) = bench.wait() {
+                break failure;
+            }
+        };
+        assert_eq!(failed, Failure::Silent, "{last}");
+        let silent = bench.now - heard;
+        assert!(silent < Duration::from_secs(5), "{last}: {silent:?}");
+        assert_eq!(bench.over(), [(1, WcStatus::Transport)], "{last}");
+    }
+}
+
+fn silent_for_a_timeout(bench: &mut Bench) {
+    let timeouts = bench.side.rc.stats().timeouts;
+    while bench.side.rc.stats().timeouts == timeouts {
+        bench.sent();
+        bench.wait().unwrap();
+    }
+}
+
 /// Answers that take longer than a probe does are learned of, also where none says how long it took (Karn).
 #[test]
 fn a_peer_that_becomes_slow_is_not_asked_twice_for_long() {
