@@ -4,7 +4,7 @@ use std::ptr;
 
 use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-/// A lock-free stack of queue pairs: anyone pushes, the holder of the engine's lease takes all.
+/// A lock-free stack of queue pairs: anyone pushes, the holder of the engine lock takes all.
 #[derive(Default)]
 pub(crate) struct Doorbells {
     top: AtomicPtr<Doorbell>,
@@ -44,7 +44,7 @@ impl Doorbells {
         let mut top = self.top.load(Ordering::Relaxed);
         loop {
             mark.next.store(top, Ordering::Relaxed);
-            // SeqCst: whoever is about to sleep has said so before it looks here (drive.rs).
+            // SeqCst: whoever is about to sleep has said so before it looks here (reactor.rs).
             match self.top.compare_exchange_weak(top, this, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => top = now,

@@ -10,8 +10,8 @@ use rnic::Work;
 
 use crate::transport::{Adapter, Shared};
 
-/// Connections, service points and timers of an adapter: all that touches sockets. Whoever calls it has the lease, so there
-/// is one call at a time.
+/// Connections, service points and timers of an adapter: all that touches sockets. The caller holds the
+/// engine lock, so there is one call at a time.
 ///
 /// Objects are named by small numbers, which the engine chooses. It makes upcalls whenever it likes, as dat-core's
 /// [contract](dat_core::provider) says.
@@ -28,14 +28,14 @@ pub unsafe trait Engine: Send + Sized + 'static {
     /// Names somebody who called at a service point, and whose request the consumer has. Never used twice.
     type RequestId: Copy + Send + 'static;
 
-    /// A consumer's thread polls, perhaps a million times a second: looks at the sockets that are likely to have news, without
-    /// asking the poller, and does what [`advance`](Self::advance) does where it is time.
+    /// A consumer's thread polls, perhaps a million times a second: looks at the sockets that are likely to
+    /// have news, without asking the poller, and does what [`advance`](Self::advance) does where it is time.
     fn poll(&mut self) -> Progress;
     /// The poller has reported a socket. Edges are reported once: the engine keeps in mind what it leaves there.
     fn on_event(&mut self, event: &Event);
     /// Any other pass, after marked queue pairs have transmitted: what was left over, and what is due.
     fn advance(&mut self);
-    /// The lease is about to be let go of: says what is still to do. Called more than once if work comes in meanwhile.
+    /// Says what is still to do, before the engine lock is released. It is called again if work comes in meanwhile.
     fn remaining(&mut self) -> Remaining;
 
     /// Whether what came last was a part of a message whose rest has not come; asked once for each part.
@@ -45,9 +45,10 @@ pub unsafe trait Engine: Send + Sized + 'static {
 
     /// Whether connections are over that have not ended yet.
     ///
-    /// What a peer did on one connection before it ended another is to be seen in that order. But a look at a socket may see
-    /// its end before anybody has asked the poller about the others; so an engine with a socket for each connection only
-    /// makes a note, and [`Engine::finish_closed`] is called when all that the poller knew has been seen.
+    /// What a peer did on one connection before it ended another is to be seen in that order. But a look at a
+    /// socket may see its end before anybody has asked the poller about the others; so an engine with a
+    /// socket for each connection only makes a note, and [`Engine::finish_closed`] is called when all that
+    /// the poller knew has been seen.
     fn has_closed(&self) -> bool {
         false
     }
@@ -65,8 +66,8 @@ pub unsafe trait Engine: Send + Sized + 'static {
     fn add_qp(&mut self, sink: Sink<Self>, work: Work) -> Result<Arc<Shared>>;
     /// A queue pair goes away, and its connection with it: no upcalls any more.
     fn remove_qp(&mut self, qp: usize);
-    /// Sends what a queue pair has been given; where its connection has ended, flushes it; where a message has waited for a
-    /// receive and there is one, takes it.
+    /// Sends what a queue pair has been given; where its connection has ended, flushes it; where a message
+    /// has waited for a receive and there is one, takes it.
     fn transmit(&mut self, qp: usize);
     /// See [`Queue::connect`](dat_core::provider::Queue::connect).
     fn connect(&mut self, qp: usize, to: &Connect<'_>) -> Result<()>;
@@ -83,7 +84,8 @@ pub unsafe trait Engine: Send + Sized + 'static {
         Vec::new()
     }
 
-    /// Opens a service point; says its number and its port. See [`Transport::listen`](dat_core::provider::Transport::listen).
+    /// Opens a service point; says its number and its port. See
+    /// [`Transport::listen`](dat_core::provider::Transport::listen).
     fn listen(&mut self, port: Port, backlog: usize, sink: Sink<Self>) -> Result<(usize, u16)>;
     /// Closes a service point. Callers whose requests the consumer has wait on for its answer.
     fn close(&mut self, listener: usize);
@@ -106,7 +108,7 @@ pub enum Progress {
     AskPoller,
 }
 
-/// What is still to do when the lease is let go of.
+/// What is still to do when the engine lock is released.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Remaining {
     /// There is more to do at once.

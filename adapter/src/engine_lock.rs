@@ -1,9 +1,10 @@
 //! Who works on the engine: one thread at a time, whichever comes by.
 //!
-//! A [`EngineLock`] is a lock that a hurried thread need not wait for. Who only wants work done publishes the work and calls
-//! [`EngineLock::serve`]: either it gets the lease and does the work, or the thread that has the lease is told to look again
-//! before it lets go. Who must have the thing itself calls [`EngineLock::lock`] and waits; those who only look whether there is
-//! something to do ([`EngineLock::try_lock`]) let it go first.
+//! An [`EngineLock`] is a lock that a thread in a hurry need not wait for. Who only wants work done publishes
+//! the work and calls [`EngineLock::run_or_delegate`]: either it gets the lock and does the work, or the
+//! holder is told to look again before it lets go. Who must have the thing itself calls [`EngineLock::lock`]
+//! and waits; those who only look whether there is something to do ([`EngineLock::try_lock`]) let it go
+//! first.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -14,11 +15,11 @@ use dat_core::nesting::{self, Guard};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::spin_loop;
 
-/// Something for which work is published while its lease is held by another thread.
+/// A value for which other threads publish work while one thread holds the lock.
 pub(crate) trait Deferring {
     /// Does what was published.
     fn run_deferred(&mut self);
-    /// The lease is about to be let go of.
+    /// The lock is about to be released.
     fn before_unlock(&mut self);
 }
 
@@ -36,15 +37,15 @@ const HELD: u32 = 1;
 const PENDING: u32 = 2;
 /// One thread that waits in `lock`; the bits above count.
 const WAITER: u32 = 4;
-/// Looks at a held lease before a waiter sleeps: most holders are gone within a few microseconds.
+/// A waiter tests the lock so many times before it sleeps: most holders release it within a few microseconds.
 const SPINS_BEFORE_SLEEP: u32 = if cfg!(loom) { 1 } else { 500 };
-/// How often a free lease is left to its waiters: one that has not come by then has no processor to run on.
+/// So many times a free lock is left to its waiters. A waiter that has not taken it by then has no processor to run on.
 const MAX_YIELDS_TO_WAITERS: u32 = if cfg!(loom) { 1 } else { 1000 };
 
 // SAFETY: the value is reached through a `EngineGuard`, of which there is one at a time.
 unsafe impl<T: Deferring + Send> Sync for EngineLock<T> {}
 
-/// The lease, held. Dropping it first serves whatever was published meanwhile.
+/// The lock, held. Dropping this first does the work that was published meanwhile.
 pub(crate) struct EngineGuard<'a, T: Deferring>(
     &'a EngineLock<T>,
     #[expect(dead_code, reason = "held as long")] Guard,
@@ -59,7 +60,7 @@ impl<T: Deferring> EngineLock<T> {
         }
     }
 
-    /// The lease, unless somebody has it or waits for it.
+    /// Takes the lock, unless another thread holds it or waits for it.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<EngineGuard<'_, T>> {
         let state = self.state.load(Ordering::Relaxed);
@@ -78,7 +79,7 @@ impl<T: Deferring> EngineLock<T> {
         yields_to_waiters >= MAX_YIELDS_TO_WAITERS
     }
 
-    /// The lease; else whoever has it serves once more before letting go.
+    /// Takes the lock; if another thread holds it, that thread does the published work before it releases the lock.
     pub(crate) fn lock_or_delegate(&self) -> Option<EngineGuard<'_, T>> {
         let work = nesting::work();
         let mut state = self.state.load(Ordering::Relaxed);

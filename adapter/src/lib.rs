@@ -1,4 +1,5 @@
-//! What every software adapter is made of, whatever its wire: dat-core's objects over rnic's queues, and who makes progress.
+//! What every software adapter is made of, whatever its wire: dat-core's objects over rnic's queues, and the
+//! threads that make progress. From top to bottom:
 //!
 //! | file | what |
 //! |---|---|
@@ -7,18 +8,20 @@
 //! | `transport` | dat-core's contract, over rnic's queues and the engine: [`Adapter`] and its objects |
 //! | `counts` | sums of what connections have done: [`Counts`] |
 //! | `map` | rnic's types and dat-core's |
-//! | `desk` | the engine, and what is left for it to do |
-//! | `lease`, `dirty`, `board` | who works on the engine, and how others leave work for it |
-//! | `drive` | who makes progress: polling consumers, blocking consumers, a background thread |
+//! | `reactor` | which thread makes progress: a consumer that polls, one that blocks, the progress thread |
+//! | `locked` | the state that the engine lock protects: the engine, and the work that others have deferred |
+//! | `engine_lock` | the lock itself: a thread that finds it taken may leave its work to the holder |
+//! | `shared` | what threads can read and write without the lock |
+//! | `doorbells` | queue pairs with new requests, as a lock-free stack |
 //! | [`params`], [`netdev`] | what is the same in all ia_params; the host's devices and addresses |
-//! | `local_failure` | why a call to a peer cannot even begin: [`LocalFailure`] |
-//! | [`silent`] | callers that have not said what they want |
+//! | `local_failure` | why this host cannot begin to call a peer: [`LocalFailure`] |
+//! | [`half_open`] | callers that have not sent a request yet |
 //! | `table` | objects by small numbers: [`Table`] |
 //!
 //! # How to build a provider on this
 //!
 //! 1. Write an [`Engine`]: sockets, connections and timers of one open adapter, as plain data. It never locks, blocks or
-//!    starts a thread: whoever calls it has the lease, and it is called
+//!    starts a thread. Its caller holds the engine lock. It is called
 //!    - when a socket has news ([`Engine::on_event`]), or a consumer polls ([`Engine::poll`]);
 //!    - when a queue pair has something to send ([`Engine::transmit`]): at once for a lone request, once for a batch;
 //!    - in every pass, for timers and what was left over ([`Engine::advance`]);
@@ -26,8 +29,8 @@
 //! 2. It gives its sockets to the poller through the [`Context`] it was made with, edge triggered, each by a token of its own.
 //!    It keeps queue pairs in a [`Table`]; the number in there is the queue pair's name. What it is handed of a queue pair is
 //!    [`rnic::Work`], the side of the queues that completes; news of a connection go to the sink beside it.
-//! 3. What is left to do when the lease ends is the answer of [`Engine::remaining`]: more at once, or a time to be called at. A
-//!    pass must end, so bursts are limited; what does not fit is left over.
+//! 3. Before the engine lock is released, [`Engine::remaining`] says what is left to do: more at once, or a time to be called at.
+//!    A pass must end, so bursts are limited; what does not fit is left over.
 //! 4. Parse ia_params with [`params::parse`], which knows addresses and `spin`, and asks for the provider's own keys.
 //! 5. `impl Provider`, its transport an `Adapter<YourEngine>`, its `open` little more than [`Adapter::open`].
 //! 6. Its first tests: `dat_core::transport_contract!` over a pair of adapters, and `adapter/tests/suite`, as

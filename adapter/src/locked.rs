@@ -1,4 +1,4 @@
-//! An engine, and what is left for it to do: what the lease is about.
+//! What the engine lock protects: the engine, and the work that other threads have deferred to its holder.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,21 +23,27 @@ pub(crate) struct MessageWait {
     pub(crate) complete: bool,
 }
 
-/// The locked.
+/// See above.
 pub(crate) struct LockedEngine<E: Engine> {
     pub(crate) engine: E,
     shared: Arc<SharedState<E>>,
-    /// DeferredWork, while it is read; kept for its memory.
-    mail: DeferredWork<E::RequestId>,
-    /// The board need not be told what is left to do: that has not changed, or nobody would read it.
+    /// What is being taken over; kept for its memory.
+    deferred: DeferredWork<E::RequestId>,
+    /// The shared state need not be told what is left to do: that has not changed, or nobody would read it.
     is_silent: bool,
-    /// Whoever has the lease looks at what is left before it sleeps.
+    /// The holder of the lock looks at what is left before it sleeps.
     pub(crate) is_sleepers: bool,
 }
 
 impl<E: Engine> LockedEngine<E> {
     pub(crate) fn new(engine: E, shared: Arc<SharedState<E>>) -> Self {
-        LockedEngine { engine, shared, mail: DeferredWork::default(), is_silent: false, is_sleepers: false }
+        LockedEngine {
+            engine,
+            shared,
+            deferred: DeferredWork::default(),
+            is_silent: false,
+            is_sleepers: false,
+        }
     }
 
     /// A pass of a consumer's thread that found its queue empty.
@@ -62,9 +68,9 @@ impl<E: Engine> LockedEngine<E> {
 
     /// A part of a message has come: makes more passes until the message is complete or nothing comes any more.
     ///
-    /// A consumer that sees the first octets of a message in its memory may watch memory for the last ones, and not call
-    /// again. One of these passes in each [`POLLING_INTERVAL_LIMIT`] counts as the consumer's: a call that takes long is as good as polling
-    /// for as long as it takes, and not for longer.
+    /// A consumer that sees the first octets of a message in its memory may watch memory for the last ones,
+    /// and not call again. One of these passes in each [`POLLING_INTERVAL_LIMIT`] counts as the consumer's: a
+    /// call that takes long is as good as polling for as long as it takes, and not for longer.
     #[cold]
     pub(crate) fn stay(&mut self) -> MessageWait {
         let start = Instant::now();
@@ -100,7 +106,7 @@ impl<E: Engine> LockedEngine<E> {
         is_new
     }
 
-    /// What the poller reported, behind what it reported while somebody else had the lease.
+    /// What the poller reported, behind what it reported while another thread held the lock.
     pub(crate) fn deliver<'a>(&mut self, events: impl IntoIterator<Item = &'a Event>) {
         self.take_deferred();
         events.into_iter().for_each(|event| deliver_to(&mut self.engine, event));
@@ -110,8 +116,8 @@ impl<E: Engine> LockedEngine<E> {
         if !self.shared.has_deferred() {
             return;
         }
-        self.shared.swap_deferred(&mut self.mail);
-        let DeferredWork { refused, events } = &mut self.mail;
+        self.shared.swap_deferred(&mut self.deferred);
+        let DeferredWork { refused, events } = &mut self.deferred;
         refused.drain(..).for_each(|call| self.engine.refuse(call));
         events.drain(..).for_each(|event| deliver_to(&mut self.engine, &event));
     }

@@ -13,8 +13,8 @@
 //! Resting  asleep, without limit               → Watching  when that consumer leaves the poller, whoever follows
 //! ```
 //!
-//! A consumer that polls looks again within a microsecond, and one that watches its memory may not call for seconds. Nobody can
-//! tell in advance which of the two the next moment brings, so:
+//! A consumer that polls looks again within a microsecond, and one that watches its memory may not call for
+//! seconds. Nobody can tell in advance which of the two the next moment brings, so:
 //!
 //! - A consumer that calls less than once in 50 µs does not poll, and the thread does not wait for it.
 //! - The thread learns from whether it was of use ([`schedule`]): after something came that no consumer looked for it is back in
@@ -22,8 +22,8 @@
 //! - A pass that finds the first part of a message stays for the rest ([`LockedEngine::stay`]): what a program sees of it in memory may
 //!   make it watch memory for the last octet. Where the rest is late, the pass calls the thread.
 //!
-//! While a consumer sleeps on a file descriptor of its own (dat_cno_fd_create), nobody can tell when it makes progress: then
-//! the background thread stays active beside those who do.
+//! While a consumer sleeps on a file descriptor of its own (dat_cno_fd_create), nobody can tell when it makes
+//! progress: then the background thread stays active beside those who do.
 //!
 //! So, otherwise, no one polls a socket beside another, and a program that does nothing is not woken by anybody.
 
@@ -155,8 +155,8 @@ impl<E: Engine> Reactor<E> {
         }
     }
 
-    /// Somebody else is at work. One that polls must not keep it from the processor for long: it may be the very one that
-    /// has the news.
+    /// Somebody else is at work. One that polls must not keep it from the processor for long: it may be the
+    /// very one that has the news.
     #[cold]
     fn give_way(&self) {
         let misses = self.misses.load(Ordering::Relaxed).wrapping_add(1);
@@ -226,7 +226,8 @@ impl<E: Engine> Reactor<E> {
         self.leaders.fetch_add(1, Ordering::SeqCst);
         self.shared.announce_sleep();
         let slept = loop {
-            // What is left over by another that is at work is its own; it says so when it leaves it (`SharedState::leave`).
+            // What is left over by another that is at work is its own; it says so when it leaves it
+            // (`SharedState::leave`).
             let served = self.serve_as_sleeper();
             let left = match deadline.map(|d| d.checked_duration_since(Instant::now())) {
                 Some(None) if !wake.is_signalled() => break Slept::TimedOut,
@@ -265,8 +266,8 @@ impl<E: Engine> Reactor<E> {
         slept
     }
 
-    /// Waits for events; none: without limit. The poller is not locked while this thread sleeps: calls of a signal handler that
-    /// interrupts it may need the poller.
+    /// Waits for events; none: without limit. The poller is not locked while this thread sleeps: calls of a
+    /// signal handler that interrupts it may need the poller.
     fn wait<'a>(
         &'a self,
         mut poller: MutexGuard<'a, Poller>,
@@ -296,8 +297,8 @@ impl<E: Engine> Reactor<E> {
         true
     }
 
-    /// Passes on what the poller reported, without waiting for the lease: whoever has it sees to it otherwise. True: a part of a
-    /// message has come, and its rest has not.
+    /// Passes on what the poller reported, without waiting for the engine lock: else its holder handles it.
+    /// True: a part of a message has come, and its rest has not.
     fn deliver(&self, poller: &mut Poller) -> bool {
         // No news is news, too, where a connection waits with its end for what else there is.
         if poller.events.is_empty() && !self.shared.has_work() {
@@ -349,7 +350,8 @@ impl<E: Engine> Reactor<E> {
             debug_assert!(!in_poller, "a follower is not in the poller");
         }
         drop(followers);
-        // Nor need the one that is called: its own signal may come a moment later. If nobody leads, this thread sees to it.
+        // Nor need the one that is called: its own signal may come a moment later. If nobody leads, this
+        // thread sees to it.
         self.background.unpark_if_parked();
     }
 
@@ -379,8 +381,9 @@ impl<E: Engine> Reactor<E> {
 }
 
 impl Poller {
-    /// Delivers what there is now. Who has poller and lease knows that nothing is under way elsewhere: what was over before
-    /// may end. What is found to be over meanwhile is younger than the poller's answer, so that asks again.
+    /// Delivers what there is now. The holder of both poller and engine lock knows that nothing is under way
+    /// elsewhere: what was over before may end. What is found to be over meanwhile is younger than the
+    /// poller's answer, so that asks again.
     fn ask<E: Engine>(&mut self, locked: &mut LockedEngine<E>) {
         loop {
             let closed = locked.engine.take_closed();
@@ -405,8 +408,9 @@ impl Poller {
     }
 }
 
-/// Sleeps until a descriptor is readable; no limit: for ever. Only a signal handler interrupts this: after a signal without a handler,
-/// such as SIGCONT, ppoll(2) goes on by itself, and epoll_wait(2) does not. It keeps limits to the nanosecond, too.
+/// Sleeps until a descriptor is readable; no limit: for ever. Only a signal handler interrupts this: after a
+/// signal without a handler, such as SIGCONT, ppoll(2) goes on by itself, and epoll_wait(2) does not. It
+/// keeps limits to the nanosecond, too.
 fn sleep_on(fd: RawFd, limit: Option<Duration>) -> io::Result<()> {
     let mut fd = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let limit = limit.map(|limit| libc::timespec {

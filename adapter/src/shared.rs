@@ -1,4 +1,4 @@
-//! What is known of the engine without its lease.
+//! What threads know of the engine, and tell it, without the engine lock.
 //!
 //! Whoever sleeps says so first (`asleep`) and looks for work then; whoever leaves work behind writes that down first
 //! and looks for sleepers then. All of these are SeqCst, so that one of the two sees the other.
@@ -15,11 +15,12 @@ use crate::doorbells::Doorbells;
 use crate::engine::Engine;
 use crate::reactor::Reactor;
 
-/// The board.
+/// See above.
 pub(crate) struct SharedState<E: Engine> {
     /// Queue pairs with new requests.
     pub(crate) doorbells: Doorbells,
-    /// Counts passes over the engine. A queue pair that posts for the first time since the last is not in a hurry's way.
+    /// Counts passes over the engine. A queue pair that posts for the first time since the last is not in a
+    /// hurry's way.
     passes: AtomicU32,
     /// Counts the passes that consumers' threads have made.
     consumer_passes: AtomicU32,
@@ -32,11 +33,11 @@ pub(crate) struct SharedState<E: Engine> {
     /// When the next timer is due: nanoseconds since `epoch`; `NEVER`.
     alarm: AtomicU64,
     epoch: Instant,
-    /// What came in while somebody else had the lease.
-    mail: Mutex<DeferredWork<E::RequestId>>,
+    /// What came in while another thread held the engine lock.
+    deferred: Mutex<DeferredWork<E::RequestId>>,
     any_deferred: AtomicBool,
     waker: Waker,
-    /// Whose board this is.
+    /// Empty until it is set up.
     reactor: OnceLock<Weak<Reactor<E>>>,
 }
 
@@ -70,20 +71,20 @@ impl<E: Engine> SharedState<E> {
             leftover: AtomicBool::new(false),
             alarm: AtomicU64::new(NEVER),
             epoch: Instant::now(),
-            mail: Mutex::new(DeferredWork::default()),
+            deferred: Mutex::new(DeferredWork::default()),
             any_deferred: AtomicBool::new(false),
             waker,
             reactor: OnceLock::new(),
         }
     }
 
-    /// Says whose board this is; once.
+    /// Says to which reactor this belongs; once.
     pub(crate) fn set_reactor(&self, reactor: &Arc<Reactor<E>>) {
         let set = self.reactor.set(Arc::downgrade(reactor));
-        debug_assert!(set.is_ok(), "a board belongs to one drive");
+        debug_assert!(set.is_ok(), "it belongs to one reactor");
     }
 
-    /// Whose board this is. None: it is being taken down, or not set up yet.
+    /// The reactor. None: it is being taken down, or not set up yet.
     pub(crate) fn reactor(&self) -> Option<Arc<Reactor<E>>> {
         self.reactor.get()?.upgrade()
     }
@@ -94,7 +95,7 @@ impl<E: Engine> SharedState<E> {
         self.passes.load(Ordering::Relaxed)
     }
 
-    /// One more. By the holder of the lease.
+    /// Counts one more. The caller holds the engine lock.
     #[inline]
     pub(crate) fn begin_pass(&self) {
         self.passes.store(self.passes().wrapping_add(1), Ordering::Relaxed);
@@ -105,7 +106,7 @@ impl<E: Engine> SharedState<E> {
         self.consumer_passes.load(Ordering::Relaxed)
     }
 
-    /// One more. By the holder of the lease.
+    /// Counts one more. The caller holds the engine lock.
     #[inline]
     pub(crate) fn consumer_made_progress(&self) {
         self.consumer_passes.store(self.consumer_passes().wrapping_add(1), Ordering::Relaxed);
@@ -123,13 +124,13 @@ impl<E: Engine> SharedState<E> {
 
     /// A consumer has dropped a request. Allowed inside upcalls.
     pub(crate) fn refuse(&self, call: E::RequestId) {
-        self.mail().refused.push(call);
+        self.deferred().refused.push(call);
         self.any_deferred.store(true, Ordering::Release);
     }
 
     /// The poller has reported something.
     pub(crate) fn report<'a>(&self, events: impl IntoIterator<Item = &'a Event>) {
-        self.mail().events.extend(events.into_iter().cloned());
+        self.deferred().events.extend(events.into_iter().cloned());
         self.any_deferred.store(true, Ordering::Release);
     }
 
@@ -141,17 +142,18 @@ impl<E: Engine> SharedState<E> {
 
     /// Takes what came in and leaves `empty`, for its memory.
     pub(crate) fn swap_deferred(&self, empty: &mut DeferredWork<E::RequestId>) {
-        let mut mail = self.mail();
+        let mut deferred = self.deferred();
         self.any_deferred.store(false, Ordering::Relaxed);
-        std::mem::swap(&mut *mail, empty);
+        std::mem::swap(&mut *deferred, empty);
     }
 
-    fn mail(&self) -> MutexGuard<'_, DeferredWork<E::RequestId>> {
-        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    fn deferred(&self) -> MutexGuard<'_, DeferredWork<E::RequestId>> {
+        self.deferred.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lease is about to be let go of, with this still to do. By its holder, which looks at that itself before it sleeps, or
-    /// wakes whoever sleeps.
+    /// Publishes what is still to do when the engine lock is released. `looks`: the holder looks at it itself
+    /// before it sleeps. Else a thread that sleeps in the poller is woken where there is more to do than it
+    /// knows of.
     #[inline]
     pub(crate) fn publish_remaining(&self, leftover: bool, alarm: Option<Instant>, looks: bool) {
         let mut news = leftover;

@@ -60,8 +60,8 @@ impl<E: Engine> Adapter<E> {
     /// Opens an adapter; `engine` makes its engine, and may have sockets watched already.
     ///
     /// # Errors
-    /// What `engine` says; `DAT_INSUFFICIENT_RESOURCES` if there is no poller; `DAT_INVALID_PARAMETER` if there is to be a
-    /// capture and its file cannot be written.
+    /// What `engine` says; `DAT_INSUFFICIENT_RESOURCES` if there is no poller; `DAT_INVALID_PARAMETER` if
+    /// there is to be a capture and its file cannot be written.
     pub fn open(
         ia: &str,
         params: &Params,
@@ -138,7 +138,7 @@ fn attrs(ia: &str, params: &Params, wire: Wire) -> Attrs {
 //    have been removed, and each `drop` removes what it drops. Those of completion queues and shared receive
 //    queues are called from methods of these and from what the engine does for queue pairs that use them;
 //    dat-core drops the queue pairs first.
-// 2. rnic looks up every key at the moment of every access, under the lease, which `Mr::drop` takes as well.
+// 2. rnic looks up every key at the moment of every access, under the engine lock, which `Mr::drop` takes as well.
 unsafe impl<E: Engine> Transport for Adapter<E> {
     type Pd = Pd;
     type Mr = Mr<E>;
@@ -158,7 +158,7 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
     }
 
     unsafe fn mr(&self, pd: &Pd, mem: Mem, access: Access) -> Result<Mr<E>> {
-        // SAFETY: the caller's promise; `Mr::drop` holds the lease.
+        // SAFETY: the caller's promise; `Mr::drop` holds the engine lock.
         let mr = unsafe {
             rnic::Mr::new(&self.keys, pd.0, mem.addr, mem.len, map::access(access), mem.zero_based)
         };
@@ -207,7 +207,7 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
             max_request_segments: cfg.max_request_segments,
             max_recv_segments: cfg.max_recv_segments,
         };
-        // SAFETY: the engine lock is the adapter's lease, as `Engine` promises; queues of other adapters are not of this
+        // SAFETY: the engine lock is the adapter's, as `Engine` promises; queues of other adapters are not of this
         // type's values.
         let (qp, mut work) = unsafe { rnic::Qp::new(cfg) }.map_err(no_memory)?;
         work.watch_receives(move || {

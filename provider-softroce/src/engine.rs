@@ -1,4 +1,4 @@
-//! Everything that touches sockets, under one lease: addresses in use, connections, service points, timers.
+//! Everything that touches sockets, under the engine lock: addresses in use, connections, service points, timers.
 
 mod kit;
 mod receive;

@@ -1,4 +1,4 @@
-//! Everything that touches sockets, under one lease: connections, service points, timers.
+//! Everything that touches sockets, under the engine lock: connections, service points, timers.
 
 mod kit;
 

@@ -1,4 +1,4 @@
-//! One thread at a time has the lease, what is published is served, and no waiter is forgotten.
+//! One thread at a time holds the lock, published work is done, and no waiter is forgotten.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;

@@ -37,14 +37,14 @@ impl Shared {
         Shared { mark: Doorbell::new(index), wants_receives: AtomicBool::new(false) }
     }
 
-    /// The connection has ended, or will never be. What was posted is to be flushed after this; what is posted later makes
-    /// its thread call [`Engine::transmit`], which flushes it.
+    /// The connection has ended, or will never be. What was posted is to be flushed after this; what is
+    /// posted later makes its thread call [`Engine::transmit`], which flushes it.
     pub fn end(&self) {
         self.want_receives(true);
     }
 
-    /// A message of the peer waits for a receive, or does not any more. The engine looks for one once more after saying that it
-    /// does; a receive that is posted later makes its thread call [`Engine::transmit`].
+    /// A message of the peer waits for a receive, or does not any more. The engine looks for one once more
+    /// after saying that it does; a receive that is posted later makes its thread call [`Engine::transmit`].
     pub fn want_receives(&self, yes: bool) {
         self.wants_receives.store(yes, Ordering::Relaxed);
         // Either a posting thread sees the flag (its fence is in `post_recv`), or the engine sees its buffer.
@@ -71,7 +71,7 @@ const FULL_BATCH: (u32, u32) = (64, 64 << 10);
 // SAFETY: by the number of the promise:
 // 1. rnic completes each work request in its turn and once, from its slot in the ring that it was posted to.
 // 2. `Work`, which completes, is used in the engine's calls alone, and not any more after `remove_qp`, which
-//    `drop` calls under the lease.
+//    `drop` calls under the engine lock.
 // 3. rnic counts requests that have left the ring, which unsignalled ones do without a completion. A queue
 //    pair that was never connected and is not flushed takes its receives along.
 // 4. rnic calls `watch_receives` where a message takes a buffer.
@@ -108,7 +108,8 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
         // SAFETY: the caller's promise.
         unsafe { self.qp.post_recv(&map::recv(wr)) }.map_err(map::post_error)?;
-        // Either the engine finds the buffer (its fence is in `Shared::want_receives`), or it is seen here that it wants it.
+        // Either the engine finds the buffer (its fence is in `Shared::want_receives`), or it is seen here
+        // that it wants it.
         fence(Ordering::SeqCst);
         if self.shared.wants_receives.load(Ordering::Relaxed) {
             self.mark();

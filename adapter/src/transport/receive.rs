@@ -35,7 +35,7 @@ impl<E: Engine> Receives for Srq<E> {
     }
 
     fn set_low_watermark(&self, mark: usize) {
-        // No buffer is taken while the lease is held.
+        // No buffer is taken while the engine lock is held.
         let _lock = self.reactor.engine.lock();
         if self.srq.available() < mark {
             // So few already: the event of this watermark comes now.
@@ -48,7 +48,7 @@ impl<E: Engine> Receives for Srq<E> {
 
     fn resize(&self, depth: usize) -> Result<()> {
         let _lock = self.reactor.engine.lock();
-        // SAFETY: the lease is held.
+        // SAFETY: the engine lock is held.
         match unsafe { self.srq.resize(depth) }.map_err(no_memory)? {
             true => {
                 self.depth.store(depth, Ordering::Relaxed);
@@ -68,7 +68,7 @@ impl<E: Engine> Srq<E> {
     #[cold]
     fn serve_next(&self) {
         let mut locked = self.reactor.engine.lock();
-        // SAFETY: the lease is held.
+        // SAFETY: the engine lock is held.
         if let Some(qp) = unsafe { self.srq.next_waiting() } {
             locked.engine.transmit(qp);
         }

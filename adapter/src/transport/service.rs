@@ -40,7 +40,8 @@ impl<E: Engine> Request<E> {
 }
 
 impl<E: Engine> Drop for Request<E> {
-    /// May happen inside an upcall, where this very thread has the lease: then it looks again before it lets go.
+    /// This may happen inside an upcall, where this very thread holds the engine lock. It then finds the
+    /// refusal before it releases the lock.
     fn drop(&mut self) {
         if !self.answered {
             self.reactor.shared.refuse(self.call);

@@ -205,8 +205,8 @@ impl Connection {
             }
             let mut octets: Vec<u8> = Vec::with_capacity(ready);
             for piece in tx.iov() {
-                // SAFETY: the stream has just gathered it, from memory that stays registered as long as the lease is
-                // held; there is room for all that is ready.
+                // SAFETY: the stream has just gathered it, from memory that stays registered as long as the
+                // engine lock is held; there is room for all that is ready.
                 unsafe {
                     let end = octets.as_mut_ptr().add(octets.len());
                     end.copy_from_nonoverlapping(piece.iov_base.cast(), piece.iov_len);
