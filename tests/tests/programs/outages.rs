@@ -68,31 +68,56 @@ const LONG: &[Outage] = &[
     outage("nothing_goes_out_for_5_s", 5, What::Rule("output", "oifname wire drop")),
 ];
 
-/// With the kernel's driver in a guest, in one transfer. (Nothing there can be stopped, or made to send nothing.)
-const WITH_KERNEL: &[Outage] = &[
-    outage("firewall_refuses_for_1_s", 1, What::Refused),
-    outage("link_is_down_for_1_s", 1, What::LinkHere),
-    outage("link_is_down_for_3_s", 3, What::LinkHere),
-    outage("link_is_down_for_8_s", 8, What::LinkHere),
-    outage("nothing_comes_in_for_5_s", 5, What::Rule("input", "iifname wire drop")),
-    outage("nothing_goes_out_for_5_s", 5, What::Rule("output", "oifname wire drop")),
+/// With the kernel's driver in a guest, in one transfer.
+///
+/// Left out is what that driver does not outlast (Linux 6.12): where its own end of the wire is down, be it for 1 s, a queue pair
+/// that has something to send fails at once. Nor can a kernel be stopped, or told to send nothing.
+pub(crate) struct WithKernel {
+    pub(crate) name: &'static str,
+    /// What our provider is told besides.
+    pub(crate) params: &'static str,
+    outages: &'static [Outage],
+}
+
+pub(crate) const WITH_KERNEL: &[WithKernel] = &[
+    WithKernel {
+        name: "usual",
+        params: "",
+        outages: &[
+            outage("firewall_refuses_for_1_s", 1, What::Refused),
+            outage("link_is_down_for_1_s", 1, What::LinkHere),
+        ],
+    },
+    WithKernel {
+        name: "patient",
+        params: PATIENT,
+        outages: &[
+            outage("link_is_down_for_3_s", 3, What::LinkHere),
+            outage("link_is_down_for_8_s", 8, What::LinkHere),
+            outage("nothing_comes_in_for_5_s", 5, What::Rule("input", "iifname wire drop")),
+            outage("nothing_goes_out_for_5_s", 5, What::Rule("output", "oifname wire drop")),
+        ],
+    },
 ];
 
-/// A transfer with a guest outlasts all of these.
-pub(crate) fn with_kernel(registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
-    find_program("nft", "nftables")?;
-    let ended = through(&dapltest::LONG_WITH_GUEST, registry, way, || {
-        WITH_KERNEL.iter().try_for_each(|outage| {
-            outage.happen(None)?;
-            match wait_for(SOME, LIMIT, || false) {
-                true => Ok(()),
-                false => Err(format!("nothing moves after {}", outage.name)),
-            }
-        })
-    });
-    // Addresses of IPv6 go with the link.
-    Host::set_link_here("up").and_then(|()| Host::restore_address(Family::V6))?;
-    ended
+impl WithKernel {
+    /// A transfer with a guest outlasts all of these.
+    pub(crate) fn run(&self, registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
+        find_program("nft", "nftables")?;
+        let ended = through(&dapltest::LONG_WITH_GUEST, registry, way, || {
+            self.outages.iter().try_for_each(|outage| {
+                outage.happen(None)?;
+                match wait_for(SOME, LIMIT, || false) {
+                    true => Ok(()),
+                    false => Err(format!("nothing moves after {}", outage.name)),
+                }
+            })
+        });
+        Host::filter_nothing().ok();
+        // Addresses of IPv6 go with the link.
+        Host::set_link_here("up").and_then(|()| Host::restore_address(Family::V6))?;
+        ended
+    }
 }
 
 impl Outage {

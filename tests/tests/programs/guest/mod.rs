@@ -156,23 +156,25 @@ fn across(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
     trials
 }
 
-/// A transfer that goes on after outages, with rxe, which is asked for 7 retries.
+/// A transfer that goes on after outages, with rxe.
 fn through_outages(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
     let (peer, wire) = (&PEERS[0], &WIRES[0]);
-    let params = format!("{} {}", wire.family.addresses()[0], outages::PATIENT);
-    let registry = dist.clone().map(|dist| Registry::plugin_at(&dist, peer.provider(), &params));
-    let registry = Arc::new(registry);
-    let directions = [("we_call", true), ("we_are_called", false)];
-    let trial = |(direction, we_call)| {
-        let machine = Arc::clone(machine);
-        let case = Case::new(direction, move |registry| {
-            machine.run((peer.device, wire.mtu), false, |guest| {
-                outages::with_kernel(registry, &way(guest, wire.family, we_call))
-            })
-        });
-        case.trial("guest::rxe::outages", Arc::clone(&registry))
-    };
-    directions.map(trial).into()
+    let mut trials = Vec::new();
+    for outages in outages::WITH_KERNEL {
+        let params = format!("{} {}", wire.family.addresses()[0], outages.params);
+        let registry = dist.clone().map(|dist| Registry::plugin_at(&dist, peer.provider(), &params));
+        let registry = Arc::new(registry);
+        for (direction, we_call) in [("we_call", true), ("we_are_called", false)] {
+            let machine = Arc::clone(machine);
+            let case = Case::new(direction, move |registry| {
+                machine.run((peer.device, wire.mtu), false, |guest| {
+                    outages.run(registry, &way(guest, wire.family, we_call))
+                })
+            });
+            trials.push(case.trial(&format!("guest::rxe::outages::{}", outages.name), Arc::clone(&registry)));
+        }
+    }
+    trials
 }
 
 /// A provider of ours here, and provider-verbs on the kernel's device there.
