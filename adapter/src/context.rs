@@ -24,8 +24,8 @@ impl<E: Engine> Context<E> {
         Context { shared, registry, capture }
     }
 
-    /// The poller reports a socket from now on, edge triggered; what is there already, at once. The token may be any number
-    /// but `usize::MAX`.
+    /// The poller reports a socket from now on, edge triggered; what is there already, at once. The token may
+    /// be any number but `usize::MAX`.
     pub fn watch(
         &self,
         token: impl Into<Token>,
@@ -84,8 +84,8 @@ impl<E: Engine> Context<E> {
         self.shared.is_asleep()
     }
 
-    /// A request for the consumer, to go with [`Upcall::Request`](dat_core::provider::Upcall::Request). None: the adapter is
-    /// being closed.
+    /// A request for the consumer, to go with [`Upcall::Request`](dat_core::provider::Upcall::Request). None:
+    /// the adapter is being closed.
     pub fn request(&self, call: E::RequestId) -> Option<Request<E>> {
         self.shared.reactor().map(|reactor| Request::new(reactor, call))
     }

@@ -28,8 +28,9 @@ pub unsafe trait Engine: Send + Sized + 'static {
     /// Names somebody who called at a service point, and whose request the consumer has. Never used twice.
     type RequestId: Copy + Send + 'static;
 
-    /// A consumer's thread polls, perhaps a million times a second: looks at the sockets that are likely to
-    /// have news, without asking the poller, and does what [`advance`](Self::advance) does where it is time.
+    /// Called when a consumer's thread polls, perhaps a million times a second. It looks at the sockets that
+    /// are likely to have news, without asking the poller, and does what [`advance`](Self::advance) does
+    /// where it is time.
     fn poll(&mut self) -> Progress;
     /// The poller has reported a socket. Edges are reported once: the engine keeps in mind what it leaves there.
     fn on_event(&mut self, event: &Event);

@@ -20,17 +20,18 @@
 //!
 //! # How to build a provider on this
 //!
-//! 1. Write an [`Engine`]: sockets, connections and timers of one open adapter, as plain data. It never locks, blocks or
-//!    starts a thread. Its caller holds the engine lock. It is called
+//! 1. Write an [`Engine`]: sockets, connections and timers of one open adapter, as plain data. It never locks, blocks
+//!    or starts a thread. Its caller holds the engine lock. It is called
 //!    - when a socket has news ([`Engine::on_event`]), or a consumer polls ([`Engine::poll`]);
 //!    - when a queue pair has something to send ([`Engine::transmit`]): at once for a lone request, once for a batch;
 //!    - in every pass, for timers and what was left over ([`Engine::advance`]);
 //!    - by the consumer's calls, each named as in dat-core ([`Engine::connect`], [`Engine::listen`], …).
-//! 2. It gives its sockets to the poller through the [`Context`] it was made with, edge triggered, each by a token of its own.
-//!    It keeps queue pairs in a [`Table`]; the number in there is the queue pair's name. What it is handed of a queue pair is
-//!    [`rnic::Work`], the side of the queues that completes; news of a connection go to the sink beside it.
-//! 3. Before the engine lock is released, [`Engine::remaining`] says what is left to do: more at once, or a time to be called at.
-//!    A pass must end, so bursts are limited; what does not fit is left over.
+//! 2. It gives its sockets to the poller through the [`Context`] it was made with, edge triggered, each by a token of
+//!    its own. It keeps queue pairs in a [`Table`]; the number in there is the queue pair's name. What it is handed of
+//!    a queue pair is [`rnic::Work`], the side of the queues that completes; news of a connection go to the sink
+//!    beside it.
+//! 3. Before the engine lock is released, [`Engine::remaining`] says what is left to do: more at once, or a time to be
+//!    called at. A pass must end, so bursts are limited; what does not fit is left over.
 //! 4. Parse ia_params with [`params::parse`], which knows addresses and `spin`, and asks for the provider's own keys.
 //! 5. `impl Provider`, its transport an `Adapter<YourEngine>`, its `open` little more than [`Adapter::open`].
 //! 6. Its first tests: `dat_core::transport_contract!` over a pair of adapters, and `adapter/tests/suite`, as

@@ -1,9 +1,9 @@
 //! Who makes progress: whoever waits.
 //!
 //! - A consumer that polls drives the sockets itself ([`Reactor::poll`]).
-//! - One that blocks polls for some microseconds, then sleeps in the poller itself ([`Reactor::sleep`]): a message costs one
-//!   wake-up and no hand-over. There is one poller, so of several that block one leads and the others follow, asleep on
-//!   their own [`Wake`]; a leader that leaves calls one of them to be the next.
+//! - One that blocks polls for some microseconds, then sleeps in the poller itself ([`Reactor::sleep`]): a message
+//!   costs one wake-up and no hand-over. There is one poller, so of several that block one leads and the others
+//!   follow, asleep on their own [`Wake`]; a leader that leaves calls one of them to be the next.
 //! - A background thread serves those whose consumer does neither:
 //!
 //! ```text
@@ -17,10 +17,11 @@
 //! seconds. Nobody can tell in advance which of the two the next moment brings, so:
 //!
 //! - A consumer that calls less than once in 50 µs does not poll, and the thread does not wait for it.
-//! - The thread learns from whether it was of use ([`schedule`]): after something came that no consumer looked for it is back in
-//!   the poller within 10 µs of the consumer's last call, and if it was of no use it stays away twice as long as before.
-//! - A pass that finds the first part of a message stays for the rest ([`LockedEngine::stay`]): what a program sees of it in memory may
-//!   make it watch memory for the last octet. Where the rest is late, the pass calls the thread.
+//! - The thread learns from whether it was of use ([`schedule`]): after something came that no consumer looked for it
+//!   is back in the poller within 10 µs of the consumer's last call, and if it was of no use it stays away twice as
+//!   long as before.
+//! - A pass that finds the first part of a message stays for the rest ([`LockedEngine::stay`]): what a program sees of
+//!   it in memory may make it watch memory for the last octet. Where the rest is late, the pass calls the thread.
 //!
 //! While a consumer sleeps on a file descriptor of its own (dat_cno_fd_create), nobody can tell when it makes
 //! progress: then the background thread stays active beside those who do.

@@ -234,8 +234,8 @@ impl Link {
         self.post_write(size, Flags::SUPPRESS)
     }
 
-    /// Reads the last octet of what the peer writes until it is the next number, and looks for a completion, of which there is
-    /// none, so many times a millisecond.
+    /// Reads the last octet of what the peer writes until it is the next number, and looks for a completion,
+    /// of which there is none, so many times a millisecond.
     pub(crate) fn watch(&mut self, size: usize, calls: u32) -> Result<()> {
         const LOOKS: u32 = 32;
         self.marks.seen = self.marks.seen.wrapping_add(1);
@@ -302,7 +302,8 @@ impl Link {
         Ok(length)
     }
 
-    /// Waits for a message; its length. The receive is posted by [`post_receives`](Self::post_receives), once there is time.
+    /// Waits for a message; its length. The receive is posted by [`post_receives`](Self::post_receives), once
+    /// there is time.
     #[inline]
     pub(crate) fn take(&mut self) -> Result<usize> {
         self.take_within(PATIENCE)

@@ -12,8 +12,8 @@ use crate::rounds::{Sample, Schedule, Step, Trial, Value, median};
 
 /// Nothing takes longer between two processes that work; longer than this and something is wrong.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-/// One of many operations takes no longer, also where both processes poll on one processor and others use it, too.
-const PATIENCE_EACH: Duration = Duration::from_millis(100);
+/// One of many operations takes no longer, even where both processes poll on one processor that others use, too.
+const OPERATION_LIMIT: Duration = Duration::from_millis(100);
 
 /// Which of the two processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -121,8 +121,9 @@ pub(crate) enum What {
     Latency { operation: Operation, size: usize },
     /// In bytes a second, with so many operations outstanding.
     Stream { operation: Operation, size: usize, window: usize },
-    /// In seconds: half a round trip of RDMA writes, each of which the other process finds by reading the last octet in its memory
-    /// again and again. Meanwhile it calls DAT so many times a millisecond, for another reason.
+    /// In seconds: half a round trip of RDMA writes, each of which the other process finds by reading the
+    /// last octet in its memory again and again. Meanwhile it calls DAT so many times a millisecond, for
+    /// another reason.
     Watch { size: usize, calls: u32 },
 }
 
@@ -185,8 +186,8 @@ fn of_stream(seconds: f64, size: usize, count: usize) -> Trial<Value> {
     Trial { operations: count, seconds, sample: Value { value: (count * size) as f64 / seconds, tail: 1.0 } }
 }
 
-/// Does what the schedule asks for until it asks for nothing more. The client's schedule decides, and the server is told. `told` is
-/// given the share of the row that is done.
+/// Does what the schedule asks for until it asks for nothing more. The client's schedule decides, and the
+/// server is told. `told` is given the share of the row that is done.
 pub(crate) fn drive<T: Sample>(
     schedule: &mut Schedule<T>,
     raw: &mut Raw,
@@ -214,12 +215,14 @@ fn agree<T: Sample>(schedule: &Schedule<T>, raw: &mut Raw, role: Role) -> Result
     Ok((operations > 0).then_some(Step { part, operations }))
 }
 
-/// How long a process waits for word that the other one has carried out so many operations, of which it sees nothing itself.
+/// How long a process waits until the other one says that it has carried out so many operations. They are
+/// invisible to the process itself.
 fn limit_of(operations: usize) -> Duration {
-    PATIENCE.max(PATIENCE_EACH.saturating_mul(u32::try_from(operations).unwrap_or(u32::MAX)))
+    PATIENCE.max(OPERATION_LIMIT.saturating_mul(u32::try_from(operations).unwrap_or(u32::MAX)))
 }
 
-/// How long each of `count` operations took, `depth` of them at a time; the client's times in seconds, none at the server.
+/// How long each of `count` operations took, `depth` of them at a time; the client's times in seconds, none
+/// at the server.
 ///
 /// A send, or an RDMA write with a note after it: half of the way there and back. What is answered: all of it.
 pub(crate) fn latency(
@@ -273,8 +276,8 @@ fn echoes(
     Ok(times)
 }
 
-/// Posts `count`, never more than `depth` at a time, and waits for each, so that as many are left as it is told; how long each
-/// took, in seconds.
+/// Posts `count`, never more than `depth` at a time, and waits for each, so that as many are left as it is
+/// told; how long each took, in seconds.
 fn on_their_way(
     link: &mut Link,
     count: usize,
@@ -329,7 +332,8 @@ fn there(link: &mut Link, operation: Operation, size: usize) -> Result<()> {
     }
 }
 
-/// Half of each of `count` round trips of RDMA writes that the processes find in their memory; the client's, in seconds.
+/// Half of each of `count` round trips of RDMA writes that the processes find in their memory; the client's,
+/// in seconds.
 fn watched(link: &mut Link, role: Role, size: usize, calls: u32, count: usize) -> Result<Vec<f64>> {
     let mut times = Vec::with_capacity(count);
     for _ in 0..count {

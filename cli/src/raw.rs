@@ -153,8 +153,8 @@ impl Raw {
         Ok(times)
     }
 
-    /// As [`ping_pong`](Self::ping_pong), where a thread of its own sleeps until there is something to read and this one watches
-    /// memory for what has been read. Datagrams are as long as they may be.
+    /// As [`ping_pong`](Self::ping_pong), where a thread of its own sleeps until there is something to read
+    /// and this one watches memory for what has been read. Datagrams are as long as they may be.
     pub(crate) fn watched(&mut self, role: Role, size: usize, count: usize) -> Result<Vec<f64>> {
         let Raw { stream, datagrams, against, buffer, wait } = self;
         ensure!(*wait == Wait::Block, "a thread of its own sleeps while it waits");

@@ -1,5 +1,5 @@
-//! `dat serve`: the other side of `dat ping` and `dat bench` on another host. For each that calls, a process of its own does what
-//! it asks for, and ends with the call.
+//! `dat serve`: the other side of `dat ping` and `dat bench` on another host. For each that calls, a process
+//! of its own does what it asks for, and ends with the call.
 
 use std::io::{BufRead, BufReader, Read, Write, stdout};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -1,5 +1,6 @@
-//! What the semantics cost: one post and the dequeue of its completion, and one registration of 1 GiB, through the function
-//! table, over a transport that does nothing but queue the completion. Prints times for the plain and the thread-safe table.
+//! What the semantics cost: one post and the dequeue of its completion, and one registration of 1 GiB,
+//! through the function table, over a transport that does nothing but queue the completion. Prints times for
+//! the plain and the thread-safe table.
 //!
 //! `cargo bench -p dat-core --bench data_path`
 

@@ -65,7 +65,7 @@ static OFFICE: Mutex<Office> = Mutex::new(Office { process: 0, adapters: Vec::ne
 
 /// The sockets' directory, in that of the network namespace.
 pub const DIRECTORY: &str = "stats";
-/// What ends the name of a socket at which nobody listens yet.
+/// The end of a socket's name until its process listens there.
 const UNREADY: &str = ".new";
 /// So often the directory is made again, where the last one of others who have left removes it meanwhile.
 const ATTEMPTS: usize = 100;

@@ -1,8 +1,9 @@
-//! Messages of connection management from a peer, and a consumer's calls between them: never a panic, one end told of each
-//! connection and then its release, tables that are empty when all connections have been forgotten and their time is over.
+//! Messages of connection management from a peer, and a consumer's calls between them: never a panic, one end
+//! told of each connection and then its release, tables that are empty when all connections have been
+//! forgotten and their time is over.
 //!
-//! The input is steps in a short form. A message starts as a right answer to something that was said, or as a right REQ, since
-//! the fuzzer would not find IDs by chance; then octets of it are changed.
+//! The input is steps in a short form. A message starts as a right answer to something that was said, or as a
+//! right REQ, since the fuzzer would not find IDs by chance; then octets of it are changed.
 #![no_main]
 
 use std::collections::HashMap;

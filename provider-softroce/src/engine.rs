@@ -38,8 +38,8 @@ const BURST: usize = 16;
 const ZEAL: u32 = 64;
 /// Passes after which the poller is asked, fruitful or not: new calls come that way, however busy the connections are.
 const ASK_EVERY: u32 = 256;
-/// Fruitless passes of a consumer that polls without a break, after which the clock is looked at: that takes as long as a
-/// tenth of a look at a socket.
+/// Fruitless passes of a consumer that polls without a break, after which the clock is looked at: that takes
+/// as long as a tenth of a look at a socket.
 const CLOCK_EVERY: u32 = 8;
 /// Who takes longer over these has other things to do, and the clock is looked at each time.
 const WITHOUT_A_BREAK: Duration = Duration::from_micros(40);
@@ -330,7 +330,8 @@ impl Engine {
         self.settle_messages(index, now);
     }
 
-    /// Calls `f` with a queue pair and the station of its connection, if it has one, and sends the messages that come of it.
+    /// Calls `f` with a queue pair and the station of its connection, if it has one, and sends the messages
+    /// that come of it.
     fn with_link<R>(
         &mut self,
         qp: usize,
@@ -464,8 +465,8 @@ unsafe impl adapter::Engine for Engine {
                 self.settle_messages(index, now);
             }
         }
-        // What has not been read yet may be what they wait for. Were they all to send again first, a thousand of them would
-        // keep both sides from reading until their retries are used up.
+        // What has not been read yet may be what they wait for. Were they all to send again first, a thousand
+        // of them would keep both sides from reading until their retries are used up.
         let behind = std::mem::take(&mut self.found) || !self.unread.is_empty();
         for _ in 0..if behind { 1 } else { usize::MAX } {
             let Some(link) = self.kit.wheel.pop(now) else { break };
@@ -681,8 +682,8 @@ impl Engine {
 }
 
 impl Engine {
-    /// Stays until peers have answered to the ends of connections, as long as an abrupt end waits for that: nobody will say
-    /// again later what is lost, and a peer with nothing to send would wait for ever.
+    /// Stays until peers have answered to the ends of connections, as long as an abrupt end waits for that:
+    /// nobody will say again later what is lost, and a peer with nothing to send would wait for ever.
     fn part(&mut self) {
         loop {
             adapter::Engine::advance(self);

@@ -668,8 +668,8 @@ mod tests {
     use super::{ACK_TIMEOUT, RETRIES};
     use crate::station::OUTAGE;
 
-    /// The end of a peer of which nothing is known is reported within 5 s. A peer that is known to live may be silent for 8 s
-    /// and more.
+    /// The end of a peer of which nothing is known is reported within 5 s. A peer that is known to live may
+    /// be silent for 8 s and more.
     #[test]
     fn default_times() {
         let timeout = Duration::from_nanos(4096 << ACK_TIMEOUT.code());

@@ -1,5 +1,6 @@
-//! Strangers: programs on this host that have heard everything, and send what they like from sockets that need no privilege.
-//! What they say is no better than what its receiver can tell from its peer's; nothing of it may change anything.
+//! Strangers: programs on this host that have heard everything, and send what they like from sockets that
+//! need no privilege. What they say is no better than what its receiver can tell from its peer's; nothing of
+//! it may change anything.
 
 #[path = "../../capture/tests/reader/mod.rs"]
 #[expect(dead_code, reason = "captures hold more than is looked at here")]
@@ -266,8 +267,8 @@ fn noise_is_ignored() {
     });
 }
 
-/// Messages of connection management with numbers that are guessed, from the peer's address, and with the right ones, from
-/// another.
+/// Messages of connection management with numbers that are guessed, from the peer's address, and with the
+/// right ones, from another.
 #[test]
 fn messages_that_only_the_peer_can_send_are_not_taken_from_others() {
     let [other, beside] = [STRANGER, PEER].map(Stranger::at);
@@ -314,7 +315,8 @@ fn messages_that_only_the_peer_can_send_are_not_taken_from_others() {
     });
 }
 
-/// Callers by the thousand: the backlog is what it is, the rest is refused, and when they have gone a proper one is served.
+/// Callers by the thousand: the backlog is what it is, the rest is refused, and when they have gone a proper
+/// one is served.
 #[test]
 fn a_flood_of_requests_is_refused() {
     let stranger = Stranger::at(STRANGER);
@@ -388,16 +390,18 @@ impl Acceptances {
         }
     }
 
-    /// How often the request of this name has been accepted: an acceptance is repeated every 0.67 s while its endpoint is held.
+    /// How often the request of this name has been accepted: an acceptance is repeated every 0.67 s while its
+    /// endpoint is held.
     fn of(&self, n: u32) -> usize {
         self.heard.get(&local_id(n)).copied().unwrap_or(0)
     }
 }
 
-/// Somebody asks for as many connections as a server has endpoints, never answers to an acceptance, and asks again as soon as
-/// one has been given up. Everybody who really calls is served, and not because all acceptances have been repeated to
-/// the end, which takes 10 s: of `n` that wait the latest holds its endpoint for 16/n seconds. How long one is held is
-/// told by how often it is repeated, which no busy machine makes more.
+/// Somebody asks for as many connections as a server has endpoints, never answers to an acceptance, and asks
+/// again as soon as one has been given up. Everybody who really calls is served, and not because all
+/// acceptances have been repeated to the end, which takes 10 s: of `n` that wait the latest holds its
+/// endpoint for 16/n seconds. How long one is held is told by how often it is repeated, which no busy machine
+/// makes more.
 #[test]
 fn forged_requests_leave_endpoints_for_real_callers() {
     const ENDPOINTS: u32 = 16;

@@ -12,6 +12,7 @@ use dat_core::provider::Port;
 use dat_sys::{
     DAT_CONN_QUAL_IN_USE, DAT_CONN_QUAL_UNAVAILABLE, DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY,
 };
+use rnic::rdmap::setup::REQUEST_TIMEOUT;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
 /// Connections within the host get the first of these that the system allows: bbr, where it is the system's default,
@@ -89,7 +90,7 @@ fn bound(addr: SocketAddr) -> io::Result<Socket> {
 /// The kernel keeps callers until they have said something, as whoever calls does at once (RFC 5044, section 7.1).
 /// Those who say nothing then take no descriptor.
 fn defer_accept(socket: &Socket) {
-    let seconds: libc::c_int = 5;
+    let seconds = REQUEST_TIMEOUT.as_secs() as libc::c_int;
     // SAFETY: a socket, and one integer. Where the kernel cannot do it, callers come before they speak.
     unsafe {
         let (value, length) = ((&raw const seconds).cast(), size_of::<libc::c_int>() as libc::socklen_t);

@@ -1,5 +1,6 @@
-//! Behaviour that takes processes of our own to see, in C (`programs/*.c`), over each of our providers: a killed peer, leaks,
-//! one-sided progress, wrong handles, allocations, signals, forks, the end of the process.
+//! Behaviour that takes processes of our own to see, in C (`programs/*.c`), over each of our providers: a
+//! killed peer, leaks, one-sided progress, wrong handles, allocations, signals, forks, the end of the
+//! process.
 #![forbid(unsafe_code)]
 
 use std::fs;

@@ -52,8 +52,8 @@ impl ProgressThread {
         }
     }
 
-    /// A consumer that polls leaves a message that has come in part, and may watch memory for the rest. Where such a call was of
-    /// no use, none is heard until the thread has been of use otherwise.
+    /// A consumer that polls leaves a message that has come in part, and may watch memory for the rest. Where
+    /// such a call was of no use, none is heard until the thread has been of use otherwise.
     #[cold]
     pub(super) fn call(&self) {
         if self.helped.load(Ordering::Relaxed) && !self.called.swap(true, Ordering::Relaxed) {
@@ -69,8 +69,9 @@ impl ProgressThread {
     }
 }
 
-/// What the thread of an adapter is run by. Ends the process if `f` panics, as a panic on the data path does: nobody knows any more
-/// what state the adapter is in, and without its thread consumers would wait for completions that never come.
+/// What the thread of an adapter is run by. Ends the process if `f` panics, as a panic on the data path does:
+/// nobody knows any more what state the adapter is in, and without its thread consumers would wait for
+/// completions that never come.
 pub fn abort_on_panic(provider: &str, f: impl FnOnce()) {
     if std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).is_err() {
         let message = format!("dat: {provider}: the thread that makes progress panicked; the process ends\n");
@@ -80,9 +81,10 @@ pub fn abort_on_panic(provider: &str, f: impl FnOnce()) {
     }
 }
 
-/// What this thread does at a time takes some microseconds. Linux, since 6.12, lets a thread that says so interrupt one that has not
-/// said it as soon as it is woken: without that, a consumer that watches memory on the same processor keeps it waiting for some
-/// milliseconds, while what the consumer watches for lies in the socket.
+/// What this thread does at a time takes some microseconds. Linux, since 6.12, lets a thread that says so
+/// interrupt one that has not said it as soon as it is woken: without that, a consumer that watches memory on
+/// the same processor keeps it waiting for some milliseconds, while what the consumer watches for lies in the
+/// socket.
 fn ask_for_short_slices() {
     // SAFETY: all zeroes are values of it; this thread's own attributes are read, and written.
     unsafe {
@@ -168,8 +170,8 @@ impl<E: Engine> Reactor<E> {
         self.background.state.store(ABSENT, Ordering::SeqCst);
     }
 
-    /// Serves what comes until a consumer takes over; returns why it stopped, and whether something came that no consumer
-    /// looked for.
+    /// Serves what comes until a consumer takes over; returns why it stopped, and whether something came that
+    /// no consumer looked for.
     fn be_active(&self) -> (Left, bool) {
         let Some(mut poller) = self.try_poller() else {
             let leader = self.leaders.load(Ordering::SeqCst) % 2 == 1;
@@ -180,7 +182,8 @@ impl<E: Engine> Reactor<E> {
         self.shared.announce_sleep();
         let seen = self.shared.consumer_passes();
         let left = loop {
-            // Somebody at work is a consumer. It may have been interrupted, by this very thread: no asking again and again.
+            // Somebody at work is a consumer. It may have been interrupted, by this very thread: no asking
+            // again and again.
             let attended = self.background.is_attended();
             if !self.serve_as_sleeper() {
                 break Left::Busy;

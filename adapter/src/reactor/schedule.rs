@@ -6,16 +6,16 @@ use std::time::Duration;
 pub(super) const TICK: Duration = Duration::from_millis(1);
 /// How often it looks at a consumer that has polled for long.
 const LONGEST_TICK: Duration = Duration::from_millis(4);
-/// How long a request that was posted after another waits for its consumer's next call, and how soon the thread looks again
-/// after it was of use.
+/// How long a request that was posted after another waits for its consumer's next call, and how soon the
+/// thread looks again after it was of use.
 const SHORTEST_TICK: Duration = Duration::from_micros(10);
 /// How long it leaves the engine to somebody who is at work there, while a consumer sleeps on a file descriptor.
 const ATTENDED_TICK: Duration = Duration::from_micros(50);
 /// A consumer that calls less often than this does not poll: what comes between two of its calls is the thread's.
 pub(crate) const POLLING_INTERVAL_LIMIT: Duration = Duration::from_micros(50);
-/// So many short ticks in a row with progress, and the consumer is one that polls. One that waits for its own operation and then
-/// watches memory is not. If it were left alone for as long as it has waited, its peer would wait for that long, too, and be
-/// left alone as long, and so on.
+/// So many short ticks in a row with progress, and the consumer is one that polls. One that waits for its own
+/// operation and then watches memory is not. If it were left alone for as long as it has waited, its peer
+/// would wait for that long, too, and be left alone as long, and so on.
 const SHORT_TICKS: u32 = 200;
 /// Ticks with the same sleeper in the poller after which the thread rests.
 const TICKS_TO_REST: u32 = 8;
@@ -51,7 +51,8 @@ pub(super) enum Next {
     Wait,
     /// It sleeps in the poller.
     Active,
-    /// It looks after what a consumer has posted while another sleeps in the poller. True: if there is nothing, it rests.
+    /// It looks after what a consumer has posted while another sleeps in the poller. True: if there is
+    /// nothing, it rests.
     Serve(bool),
 }
 

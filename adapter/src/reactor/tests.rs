@@ -104,8 +104,8 @@ impl Sleeper {
     }
 }
 
-/// Of two that follow, the first has an event of its own and does not come back: somebody is in the poller nevertheless.
-/// `signalled`: it has it when the leader leaves.
+/// Of two that follow, the first has an event of its own and does not come back: somebody is in the poller
+/// nevertheless. `signalled`: it has it when the leader leaves.
 fn somebody_leads(signalled: bool) {
     let reactor = reactor();
     let (first, second, gone) = (Sleeper::new(), Sleeper::new(), Wake::new());

@@ -168,9 +168,9 @@ mod tests {
         times.into_iter().find(|&time| refused.is_over(received(time), start + time))
     }
 
-    /// Issue 19: connections "still tell of a dead one [...] within 5 s across" hosts, where the host says that nobody has the
-    /// port any more. It is asked with each packet that is sent again, at least once in an ACK timeout, and Linux
-    /// answers once a second at least.
+    /// The death of a peer on another host is reported within 5 s where that host says that nobody has the
+    /// port any more. It is asked with each packet that is sent again, at least once in an ACK timeout, and
+    /// Linux answers once a second at least.
     #[test]
     fn a_port_that_nobody_has_is_told_of_within_five_seconds() {
         let timeout = Duration::from_nanos(4096 << ACK_TIMEOUT.code());

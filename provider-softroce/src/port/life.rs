@@ -1,7 +1,7 @@
 //! Who is still there: a killed adapter sends no DREQ, and its peers would wait for acknowledgements in vain.
 //!
-//! On one host it need not come to that. Each adapter has a local socket that the others connect to who have connections with
-//! it; the kernel closes it with the process, and they hear of it at once.
+//! On one host it need not come to that. Each adapter has a local socket that the others connect to who have
+//! connections with it; the kernel closes it with the process, and they hear of it at once.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};

@@ -1,5 +1,5 @@
 //! Where the adapters of one address find each other: local sockets in a directory that only their user can
-//! enter ([`user_directory`]). The kernel keeps every other user from connecting to them, from sending to
+//! enter ([`UserDirectory`]). The kernel keeps every other user from connecting to them, from sending to
 //! them and from taking their names.
 //!
 //! The directory is `/tmp/opendat-UID/NETNS/ADDRESS`. Each network namespace has its own ports, and so its

@@ -1,7 +1,8 @@
 //! While a message of the peer waits for a receive.
 //!
-//! Nothing is read then. What the peer goes on sending fills the socket's buffer, until TCP's flow control stops it. What this
-//! side sends goes out. The message waits until there is a receive, or either side ends the connection.
+//! Nothing is read then. What the peer goes on sending fills the socket's buffer, until TCP's flow control
+//! stops it. What this side sends goes out. The message waits until there is a receive, or either side ends
+//! the connection.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -17,8 +18,8 @@ use crate::engine::{Kit, Upcall};
 use crate::linger::Lingerers;
 use crate::socket::{self, Patience, Unsent};
 
-/// How long messages that came before the peer's end wait for receives. Then the consumer is told of the end: it may be waiting
-/// for that and for nothing else.
+/// How long messages that came before the peer's end wait for receives. Then the consumer is told of the end:
+/// it may be waiting for that and for nothing else.
 const AFTER_END: Duration = Duration::from_secs(3);
 /// So often TCP is asked whether a peer on another host has room, within what it lets the peer be without.
 const LOOKS: u32 = 3;
@@ -36,7 +37,8 @@ pub(super) struct Stall {
     pub(super) until: Option<Instant>,
 }
 
-/// Whether TCP is to be kept from taking a peer for dead that has no room for what it is sent, since a message waits there.
+/// Whether TCP is to be kept from taking a peer for dead that has no room for what it is sent, since a
+/// message waits there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Window {
     /// No: TCP sets no limit within a host. And strangers do not wait.
@@ -108,8 +110,8 @@ impl Up {
         Ok(Received::Resumed)
     }
 
-    /// What the consumer has not been told yet. Nothing, where others are before it in the line for a shared receive queue that
-    /// has buffers.
+    /// What the consumer has not been told yet. Nothing, where others are before it in the line for a shared
+    /// receive queue that has buffers.
     fn news(&mut self) -> Option<Arrival> {
         let arrival = self.stream.stalled()?;
         let news = !self.stall.told && self.stream.work().next_waiting().is_none();
@@ -199,7 +201,8 @@ mod tests {
         assert_eq!(towards("198.51.100.1", true), Window::Near);
     }
 
-    /// TCP gives up a peer that has no room for a minute, as one that answers nothing. A look in time keeps it from that.
+    /// TCP gives up a peer that has no room for a minute, as one that answers nothing. A look in time keeps
+    /// it from that.
     #[test]
     fn a_peer_without_room_is_not_taken_for_dead() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");

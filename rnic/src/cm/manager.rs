@@ -282,8 +282,8 @@ impl Cm {
         self.apply(now, id, Input::Deadline, None);
     }
 
-    /// Until when the answer to a DREQ of an abrupt end, or of a forgotten connection, is waited for. Whoever stops before has
-    /// to reckon with peers that have not heard of the end, and perhaps never will.
+    /// Until when the answer to a DREQ of an abrupt end, or of a forgotten connection, is waited for. Whoever
+    /// stops before has to reckon with peers that have not heard of the end, and perhaps never will.
     pub fn parting_until(&self) -> Option<Instant> {
         let parting = self.conns.values().filter(|conn| conn.state == State::DreqSent);
         parting.filter_map(|conn| conn.deadline).max()

@@ -61,8 +61,9 @@ fn bad_wire(name: &str, family: Family) -> Case {
     })
 }
 
-/// The client ends the connection and is gone a quarter of a second later, whether or not the server has heard of the end; and
-/// the first that it says of it is lost. The server has nothing to send by which it would find out.
+/// The client ends the connection and is gone a quarter of a second later, whether or not the server has
+/// heard of the end; and the first that it says of it is lost. The server has nothing to send by which it
+/// would find out.
 fn end_is_lost() -> Case {
     Case::new("ipv4_end_is_lost", |registry| {
         find_program("nft", "nftables")?;
@@ -127,8 +128,8 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// The server's address goes for good: who has something under way is told when the retries are used up. (dapltest then waits
-/// for ever for its peer's word over another connection.)
+/// The server's address goes for good: who has something under way is told when the retries are used up.
+/// (dapltest then waits for ever for its peer's word over another connection.)
 fn address_is_gone(name: &str, family: Family) -> Case {
     Case::new(format!("{name}_address_is_gone"), move |registry| {
         let host = Host::new(family, 1500)?;

@@ -1,6 +1,7 @@
-//! Debian's unmodified programs over our library and each of our providers: server and client on one host, over loopback,
-//! and with another host in between (`between`). Where they are asked for: with a guest (`guest`), and with our
-//! packages installed in a clean Debian (`packages`). The short run has each program once.
+//! Debian's unmodified programs over our library and each of our providers: server and client on one host,
+//! over loopback, and with another host in between (`between`). Where they are asked for: with a guest
+//! (`guest`), and with our packages installed in a clean Debian (`packages`). The short run has each program
+//! once.
 //!
 //! Each program runs under three registries (see `Registry`): ours with its built-in entry, ours with the loadable
 //! provider named in dat.conf, and Debian's own libdat2.so.2 with the same; dtest once more under valgrind. A verdict

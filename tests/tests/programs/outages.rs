@@ -1,6 +1,6 @@
 //! A transfer between two hosts goes on after an outage: a link that is down, a direction that is lost, a
-//! firewall that refuses, a program that is stopped. Each lasts for real seconds, since retries and time-outs of connections are counted
-//! in these; the verdict is the transfer's.
+//! firewall that refuses, a program that is stopped. Each lasts for real seconds, since retries and time-outs
+//! of connections are counted in these; the verdict is the transfer's.
 
 use std::process::Command;
 use std::thread;

@@ -180,8 +180,8 @@ fn loom_both_objects_of_a_call_are_freed() {
     });
 }
 
-/// The slot of a freed object gets another one of the same kind: a call by the stale handle is on one of them as a whole,
-/// or on none. The new one is freed in turn.
+/// The slot of a freed object gets another one of the same kind: a call by the stale handle is on one of them
+/// as a whole, or on none. The new one is freed in turn.
 #[test]
 fn loom_a_slot_is_used_again() {
     loom::model(|| {

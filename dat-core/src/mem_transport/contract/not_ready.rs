@@ -52,7 +52,8 @@ pub fn a_message_waits_for_its_receive<T: Transport>(a: &T, b: &T) {
     b.log.assert_silent();
 }
 
-/// Whoever looks for the cause is told of each message that waits, once, and of no other. While it waits, other connections go on.
+/// Whoever looks for the cause is told of each message that waits, once, and of no other. While it waits,
+/// other connections go on.
 pub fn each_message_that_waits_is_told_of_once<T: Transport>(a: &T, b: &T) {
     const OCTETS: u32 = 64;
     let rig = Rig { a, b };

@@ -1,5 +1,5 @@
-//! Strangers who ask for connections and never answer. Issue 19: "established connections notice nothing (<= 10 ms
-//! more)". Here are two adapters as a provider has them, each with a connection manager and the engine of a connection,
+//! Strangers ask for connections and never answer: an established connection notices nothing, or is at most 10 ms
+//! later. Here are two adapters as a provider has them, each with a connection manager and the engine of a connection,
 //! which share a wire with all that strangers say and are told. What the processor takes for each datagram is not here.
 
 use std::collections::VecDeque;
@@ -41,7 +41,7 @@ const MESSAGE: usize = 14 + 20 + 8 + 12 + Deth::SIZE + MAD_SIZE + 4;
 #[derive(Clone, Copy, PartialEq)]
 enum Strangers {
     Nobody,
-    /// By their own addresses, and by the peer's; and messages of connections that there are not.
+    /// They call from their own addresses and from the peer's, and send messages of connections that do not exist.
     Callers,
     /// The same, and by the name of the peer's queue pair.
     CallersInItsName,
@@ -354,8 +354,8 @@ fn a_connection_notices_nothing_of_silent_callers() {
     assert_eq!(alone.completions, beside.completions);
 }
 
-/// Strangers who call by the name of the peer's queue pair: the peer is asked besides, at most once in an ACK timeout, and no
-/// request takes longer.
+/// Strangers who call by the name of the peer's queue pair: the peer is asked besides, at most once in an ACK
+/// timeout, and no request takes longer.
 #[test]
 #[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
 fn questions_whether_the_peer_is_there_take_no_time() {
@@ -371,8 +371,8 @@ fn questions_whether_the_peer_is_there_take_no_time() {
     assert_eq!(beside.packets.len(), alone.packets.len() + 2 * questions);
 }
 
-/// The wire takes time for what strangers say and are told: 100 Mbit/s, of which they take a third. No request takes 10 ms
-/// longer; and in fact none takes one.
+/// The wire takes time for what strangers say and are told: 100 Mbit/s, of which they take a third. No
+/// request takes 10 ms longer; and in fact none takes one.
 #[test]
 #[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
 fn silent_callers_on_a_narrow_wire_cost_their_octets() {

@@ -149,9 +149,8 @@ fn a_peer_that_is_dead() {
     }
 }
 
-/// Issue 19: connections "still tell of a dead one [...] within 5 s across" hosts. With what softroce asks for by itself, an ACK
-/// timeout of 17 and 6 retries (its test `default_times`), a peer that dies is told of within 5 s, whatever it has
-/// last said, where nothing is known of its host.
+/// softroce asks for an ACK timeout of 17 and 6 retries (its test `default_times`). With these a connection reports the
+/// death of its peer within 5 s, whatever the peer has sent last, where nothing is known of its host.
 #[test]
 fn a_peer_that_dies_is_told_of_within_five_seconds() {
     const USUAL: fn(&mut RcCfg) = |cfg| (cfg.ack_timeout, cfg.retries) = (17, 6);
