@@ -83,7 +83,7 @@ fn build() -> Result<Made> {
 /// Groups of tests that run at the same time as the rest, each with a guest and a network of its own: while
 /// the programs of one group wait, those of another compute. Each has a name, and the beginnings of the names
 /// of its tests.
-const GROUPS: [(&str, &[&str]); 3] = [
+const GROUPS: [(&str, &[&str]); 4] = [
     (
         "guest, siw and our provider",
         &[
@@ -98,6 +98,8 @@ const GROUPS: [(&str, &[&str]); 3] = [
         "guest, OFED's provider",
         &["guest::conformance::ofa::", "guest::matrix::", "guest::verbs::siw::", "guest::verbs::with_ofa::"],
     ),
+    // They wait for outages of real seconds.
+    ("guest, outages", &["guest::rxe::outages::"]),
     ("guest, speed", &["guest::speed::small_operations_beside_libdaplofa"]),
 ];
 

@@ -155,4 +155,4 @@ fn address_is_gone(name: &str, family: Family) -> Case {
 /// Seven retries of half a second each and the wait before the first, many times over: the machine may be busy.
 const BUDGET: Duration = Duration::from_secs(120);
 /// Octets that show that connections are made, and that a transfer is going on.
-const SOME: u64 = 3_000_000;
+pub(crate) const SOME: u64 = 3_000_000;

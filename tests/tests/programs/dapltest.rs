@@ -115,6 +115,9 @@ pub(crate) const BETWEEN: &[Transaction] = &[
     },
 ];
 
+/// Long enough for many things to happen meanwhile, with such a peer.
+pub(crate) const LONG_WITH_GUEST: Transaction = Transaction { iterations: 1500, ..WITH_GUEST[0] };
+
 /// With a peer that is emulated, and slow. What siw reads goes into one segment: more than that it takes, and fills only the first.
 pub(crate) const WITH_GUEST: &[Transaction] = &[
     Transaction {

@@ -121,6 +121,11 @@ impl Host {
         here(&format!("ip link set {WIRE} {to}"))
     }
 
+    /// Gives this host its address of a family, if it has not got it.
+    pub(crate) fn restore_address(family: Family) -> Result<(), String> {
+        here(&format!("ip addr replace {}", family.given(family.addresses()[0])))
+    }
+
     /// The same of the other host's end.
     pub(crate) fn set_link_there(&self, to: &str) -> Result<(), String> {
         self.run(&format!("ip link set {WIRE} {to}"))

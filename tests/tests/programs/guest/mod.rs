@@ -36,7 +36,7 @@ use opendat_tests::{Dist, PROVIDERS, Provider, Registry, SHARE, Skip, Stop};
 use crate::dapltest::Transaction;
 use crate::host::Family;
 use crate::pair::{Place, Way};
-use crate::{Case, dapltest, dtest, dtestx};
+use crate::{Case, dapltest, dtest, dtestx, outages};
 use endings::Ending;
 use machine::Machine;
 use perftest::Perftest;
@@ -123,6 +123,7 @@ pub(crate) fn trials(image: &Path, dist: &Result<Dist, Skip>, arguments: &Argume
     trials.extend(devices::trials(&machine, dist));
     trials.extend(across(&machine, dist));
     trials.extend(with_verbs(&machine, dist));
+    trials.extend(through_outages(&machine, dist));
     trials
 }
 
@@ -150,6 +151,27 @@ fn across(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
                     trials.push(case.trial(&prefix, Arc::clone(&registry)));
                 }
             }
+        }
+    }
+    trials
+}
+
+/// A transfer that goes on after outages, with rxe.
+fn through_outages(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
+    let (peer, wire) = (&PEERS[0], &WIRES[0]);
+    let mut trials = Vec::new();
+    for outages in outages::WITH_KERNEL {
+        let params = format!("{} {}", wire.family.addresses()[0], outages.params);
+        let registry = dist.clone().map(|dist| Registry::plugin_at(&dist, peer.provider(), &params));
+        let registry = Arc::new(registry);
+        for (direction, we_call) in [("we_call", true), ("we_are_called", false)] {
+            let machine = Arc::clone(machine);
+            let case = Case::new(direction, move |registry| {
+                machine.run((peer.device, wire.mtu), false, |guest| {
+                    outages.run(registry, &way(guest, wire.family, we_call))
+                })
+            });
+            trials.push(case.trial(&format!("guest::rxe::outages::{}", outages.name), Arc::clone(&registry)));
         }
     }
     trials

@@ -12,8 +12,11 @@ use socket2::{SockRef, TcpKeepalive};
 /// Where the guest takes commands.
 pub(super) const PORT: u16 = 1;
 
-/// Between two questions whether the guest is still there.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// After so long a silence the guest is asked whether it is still there, and then this often, so many times: one answer between
+/// two outages of the wire is enough.
+const SILENCE: Duration = Duration::from_secs(10);
+const ASK_EVERY: Duration = Duration::from_secs(1);
+const QUESTIONS: u32 = 50;
 
 /// Set in such a process: the guest's address, and the line of shell that it is to run.
 const TO: &str = "OPENDAT_TEST_RELAY_TO";
@@ -36,7 +39,7 @@ pub(crate) fn relay() -> ExitCode {
     let run = || {
         let mut stream = TcpStream::connect(variable(TO)?)?;
         // A guest that has died says nothing, and not that either.
-        let probes = TcpKeepalive::new().with_time(PATIENCE).with_interval(PATIENCE).with_retries(4);
+        let probes = TcpKeepalive::new().with_time(SILENCE).with_interval(ASK_EVERY).with_retries(QUESTIONS);
         SockRef::from(&stream).set_tcp_keepalive(&probes)?;
         writeln!(stream, "{}", variable(LINE)?)?;
         let mut out = io::stdout();
