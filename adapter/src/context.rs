@@ -20,7 +20,11 @@ pub struct Context<E: Engine> {
 }
 
 impl<E: Engine> Context<E> {
-    pub(crate) fn new(shared: Arc<SharedState<E>>, registry: Registry, capture: Option<Capture>) -> Self {
+    pub(crate) fn new(
+        shared: Arc<SharedState<E>>,
+        registry: Registry,
+        capture: Option<Capture>,
+    ) -> Self {
         Context { shared, registry, capture }
     }
 

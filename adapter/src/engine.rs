@@ -73,7 +73,13 @@ pub unsafe trait Engine: Send + Sized + 'static {
     /// See [`Queue::connect`](dat_core::provider::Queue::connect).
     fn connect(&mut self, qp: usize, to: &Connect<'_>) -> Result<()>;
     /// See [`Queue::accept`](dat_core::provider::Queue::accept).
-    fn accept(&mut self, qp: usize, call: Self::RequestId, private: &[u8], depth: ReadDepth) -> Result<()>;
+    fn accept(
+        &mut self,
+        qp: usize,
+        call: Self::RequestId,
+        private: &[u8],
+        depth: ReadDepth,
+    ) -> Result<()>;
     /// See [`Queue::disconnect`](dat_core::provider::Queue::disconnect).
     fn disconnect(&mut self, qp: usize, how: Close);
     /// See [`Queue::allocated`](dat_core::provider::Queue::allocated).

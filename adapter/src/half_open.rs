@@ -54,7 +54,8 @@ impl<T> HalfOpen<T> {
         if self.len <= most {
             return None;
         }
-        let (&address, callers) = self.by_address.iter_mut().max_by_key(|(_, callers)| callers.len())?;
+        let (&address, callers) =
+            self.by_address.iter_mut().max_by_key(|(_, callers)| callers.len())?;
         let oldest = callers.pop_front()?;
         self.len -= 1;
         if callers.is_empty() {
@@ -97,10 +98,13 @@ mod tests {
 
     #[test]
     fn a_network_of_ipv6_counts_as_one() {
-        let [a, b, c] =
-            ["2001:db8::1", "2001:db8::2:1", "2001:db8:0:1::1"].map(|text| text.parse().expect(text));
+        let [a, b, c] = ["2001:db8::1", "2001:db8::2:1", "2001:db8:0:1::1"]
+            .map(|text| text.parse().expect(text));
         assert_eq!(origin(a), origin(b));
         assert_ne!(origin(a), origin(c));
-        assert_eq!(origin("::ffff:10.0.0.1".parse().expect("an address")), IpAddr::from([10, 0, 0, 1]));
+        assert_eq!(
+            origin("::ffff:10.0.0.1".parse().expect("an address")),
+            IpAddr::from([10, 0, 0, 1])
+        );
     }
 }

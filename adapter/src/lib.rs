@@ -66,5 +66,6 @@ pub use params::Params;
 pub use reactor::abort_on_panic;
 pub use table::Table;
 pub use transport::{
-    Adapter, Cq, Listener, Mr, Mw, Pd, Qp, Request, Shared, Srq, Wire, no_memory, no_resources, port,
+    Adapter, Cq, Listener, Mr, Mw, Pd, Qp, Request, Shared, Srq, Wire, no_memory, no_resources,
+    port,
 };

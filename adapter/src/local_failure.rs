@@ -23,7 +23,9 @@ impl LocalFailure {
             Some(libc::EMFILE) => "this process has no file descriptor left (RLIMIT_NOFILE)",
             Some(libc::ENFILE) => "this host has no file descriptor left (fs.file-max)",
             Some(libc::ENOBUFS | libc::ENOMEM) => "this host has no memory left for a socket",
-            Some(libc::ENOSPC) => "this user may watch no more descriptors (fs.epoll.max_user_watches)",
+            Some(libc::ENOSPC) => {
+                "this user may watch no more descriptors (fs.epoll.max_user_watches)"
+            }
             Some(libc::EAGAIN | libc::EADDRINUSE) => NO_PORT,
             Some(libc::EPERM | libc::EACCES) => {
                 return LocalFailure::lasting("this host's firewall forbids the way");
@@ -31,8 +33,14 @@ impl LocalFailure {
             Some(libc::ENETUNREACH | libc::EHOSTUNREACH) => {
                 return LocalFailure::lasting("this host has no route to the peer");
             }
-            Some(libc::ENETDOWN) => return LocalFailure::lasting("the network interface on the way is down"),
-            _ => return LocalFailure::Lasting(format!("this host cannot send to the peer: {error}")),
+            Some(libc::ENETDOWN) => {
+                return LocalFailure::lasting("the network interface on the way is down");
+            }
+            _ => {
+                return LocalFailure::Lasting(format!(
+                    "this host cannot send to the peer: {error}"
+                ));
+            }
         };
         LocalFailure::Exhausted(used_up.to_owned())
     }
@@ -80,13 +88,26 @@ mod tests {
     #[test]
     fn what_is_used_up_is_told_from_what_is_not_there() {
         let to = SocketAddr::from(([192, 0, 2, 1], 7));
-        for errno in [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM, libc::ENOSPC, libc::EADDRINUSE]
-        {
-            assert_eq!(of(errno).answer(to).map_err(|e| e.kind()), Err(dat_sys::DAT_INSUFFICIENT_RESOURCES));
+        for errno in [
+            libc::EMFILE,
+            libc::ENFILE,
+            libc::ENOBUFS,
+            libc::ENOMEM,
+            libc::ENOSPC,
+            libc::EADDRINUSE,
+        ] {
+            assert_eq!(
+                of(errno).answer(to).map_err(|e| e.kind()),
+                Err(dat_sys::DAT_INSUFFICIENT_RESOURCES)
+            );
         }
         assert_eq!(of(libc::ENETUNREACH).answer(to).unwrap(), "this host has no route to the peer");
         let gone = io::Error::from_raw_os_error(libc::EADDRNOTAVAIL);
-        assert!(matches!(LocalFailure::of_connect(&gone), LocalFailure::Exhausted(why) if why == NO_PORT));
-        assert!(LocalFailure::of(&gone).answer(to).unwrap().contains("Cannot assign requested address"));
+        assert!(
+            matches!(LocalFailure::of_connect(&gone), LocalFailure::Exhausted(why) if why == NO_PORT)
+        );
+        assert!(
+            LocalFailure::of(&gone).answer(to).unwrap().contains("Cannot assign requested address")
+        );
     }
 }

@@ -31,7 +31,9 @@ pub(crate) fn send<'a>(wr: &dat::SendWr<'a>) -> rnic::SendWr<'a> {
             dat::SendOp::Write(to) => rnic::SendOp::Write(remote(to)),
             dat::SendOp::Read(from) => rnic::SendOp::Read(remote(from)),
             dat::SendOp::ReadToWindow(from) => rnic::SendOp::ReadToWindow(remote(from)),
-            dat::SendOp::WriteImm { to, immediate } => rnic::SendOp::WriteImm { to: remote(to), immediate },
+            dat::SendOp::WriteImm { to, immediate } => {
+                rnic::SendOp::WriteImm { to: remote(to), immediate }
+            }
             dat::SendOp::FetchAdd { at, add } => rnic::SendOp::FetchAdd { at: remote(at), add },
             dat::SendOp::CompareSwap { at, compare, swap } => {
                 rnic::SendOp::CompareSwap { at: remote(at), compare, swap }

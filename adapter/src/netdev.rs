@@ -119,13 +119,20 @@ mod tests {
     use super::*;
 
     fn addr(device: &str, addr: &str, up: bool) -> NetAddr {
-        NetAddr { device: device.into(), addr: SocketAddr::new(addr.parse().expect("an address"), 0), up }
+        NetAddr {
+            device: device.into(),
+            addr: SocketAddr::new(addr.parse().expect("an address"), 0),
+            up,
+        }
     }
 
     #[test]
     fn the_loopback_is_found() {
         let all = addresses().expect("devices");
-        assert!(all.iter().any(|a| a.device == "lo" && a.addr.ip().is_loopback() && a.up), "{all:?}");
+        assert!(
+            all.iter().any(|a| a.device == "lo" && a.addr.ip().is_loopback() && a.up),
+            "{all:?}"
+        );
     }
 
     #[test]

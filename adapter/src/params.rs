@@ -55,7 +55,8 @@ pub fn parse(
     let devices = netdev::addresses().map_err(|e| {
         OpenError::new(Error::of(DAT_INVALID_ADDRESS), format!("listing network devices: {e}"))
     })?;
-    let (wheres, options): (Vec<_>, Vec<_>) = text.split_whitespace().partition(|word| !word.contains('='));
+    let (wheres, options): (Vec<_>, Vec<_>) =
+        text.split_whitespace().partition(|word| !word.contains('='));
     let bind = match wheres[..] {
         [] => None,
         [place] => Some(locate(place, &devices)?),
@@ -157,7 +158,8 @@ fn spin(value: &str) -> Result<Duration, String> {
 fn locate(place: &str, devices: &[NetAddr]) -> Result<SocketAddr, OpenError> {
     let unbracketed = place.strip_prefix('[').and_then(|p| p.strip_suffix(']')).unwrap_or(place);
     if let Ok(ip) = unbracketed.parse::<IpAddr>() {
-        return local(ip, devices).ok_or_else(|| no_address(format!("{ip} is not an address of this host")));
+        return local(ip, devices)
+            .ok_or_else(|| no_address(format!("{ip} is not an address of this host")));
     }
     if let Some(found) = netdev::of_device(devices, place) {
         return match found.up {
@@ -168,7 +170,9 @@ fn locate(place: &str, devices: &[NetAddr]) -> Result<SocketAddr, OpenError> {
     let addrs: Vec<SocketAddr> = (place, 0)
         .to_socket_addrs()
         .map_err(|e| {
-            no_address(format!("\"{place}\" is no network device with an address, and as a host name: {e}"))
+            no_address(format!(
+                "\"{place}\" is no network device with an address, and as a host name: {e}"
+            ))
         })?
         .collect();
     addrs.iter().find_map(|a| local(a.ip(), devices)).ok_or_else(|| {
@@ -247,7 +251,10 @@ mod tests {
             .any(|d| d.addr.ip() == IpAddr::from([0u16, 0, 0, 0, 0, 0, 0, 1]))
         {
             for text in ["::1", "[::1]"] {
-                assert_eq!(parse(text).expect(text).bind, Some("[::1]:0".parse().expect("an address")));
+                assert_eq!(
+                    parse(text).expect(text).bind,
+                    Some("[::1]:0".parse().expect("an address"))
+                );
             }
         }
     }
@@ -270,8 +277,9 @@ mod tests {
 
     #[test]
     fn the_environment_sets_the_spin_and_the_entry_wins() {
-        let env =
-            |value: &'static str| move |name: &str| (name == "OPENDAT_SPIN_US").then(|| value.to_owned());
+        let env = |value: &'static str| {
+            move |name: &str| (name == "OPENDAT_SPIN_US").then(|| value.to_owned())
+        };
         assert_eq!(with("", env("7")).expect("parses").spin(), Duration::from_micros(7));
         assert_eq!(with("spin=8", env("7")).expect("parses").spin(), Duration::from_micros(8));
         assert_eq!(parse("").expect("parses").spin, None);
@@ -282,8 +290,9 @@ mod tests {
 
     #[test]
     fn the_environment_names_a_capture_and_the_entry_wins() {
-        let env =
-            |value: &'static str| move |name: &str| (name == "OPENDAT_CAPTURE").then(|| value.to_owned());
+        let env = |value: &'static str| {
+            move |name: &str| (name == "OPENDAT_CAPTURE").then(|| value.to_owned())
+        };
         let capture = |text, value| with(text, env(value)).expect(text).capture;
         assert_eq!(parse("").expect("parses").capture, None);
         assert_eq!(capture("", "/tmp/a").as_deref(), Some("/tmp/a"));
@@ -309,8 +318,9 @@ mod tests {
             unsafe {
                 let mut set: libc::cpu_set_t = std::mem::zeroed();
                 libc::sched_getaffinity(0, size_of_val(&set), &mut set);
-                let first =
-                    (0..libc::CPU_SETSIZE as usize).find(|&cpu| libc::CPU_ISSET(cpu, &set)).expect("one");
+                let first = (0..libc::CPU_SETSIZE as usize)
+                    .find(|&cpu| libc::CPU_ISSET(cpu, &set))
+                    .expect("one");
                 libc::CPU_ZERO(&mut set);
                 libc::CPU_SET(first, &mut set);
                 assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
@@ -325,7 +335,10 @@ mod tests {
         assert_eq!(on("maybe"), Err("expected on or off".into()));
         assert_eq!(reason("spin=-1"), "ia_params: spin=-1: expected 0 to 1000000 microseconds");
         assert_eq!(reason("lo eth0"), "ia_params: \"eth0\": expected key=value after the address");
-        assert_eq!(reason("203.0.113.77"), "ia_params: 203.0.113.77 is not an address of this host");
+        assert_eq!(
+            reason("203.0.113.77"),
+            "ia_params: 203.0.113.77 is not an address of this host"
+        );
         let unknown = reason("no-such-device0.invalid");
         assert!(
             unknown.starts_with(

@@ -160,7 +160,8 @@ impl<E: Engine> SharedState<E> {
         if self.leftover.load(Ordering::Relaxed) != leftover {
             self.leftover.store(leftover, Ordering::SeqCst);
         }
-        let alarm = alarm.map_or(NEVER, |at| at.saturating_duration_since(self.epoch).as_nanos() as u64);
+        let alarm =
+            alarm.map_or(NEVER, |at| at.saturating_duration_since(self.epoch).as_nanos() as u64);
         let before = self.alarm.load(Ordering::Relaxed);
         if alarm != before {
             self.alarm.store(alarm, Ordering::SeqCst);
@@ -196,7 +197,9 @@ impl<E: Engine> SharedState<E> {
     pub(crate) fn until_deadline(&self) -> Option<Duration> {
         match self.alarm.load(Ordering::SeqCst) {
             NEVER => None,
-            at => Some((self.epoch + Duration::from_nanos(at)).saturating_duration_since(Instant::now())),
+            at => Some(
+                (self.epoch + Duration::from_nanos(at)).saturating_duration_since(Instant::now()),
+            ),
         }
     }
 

@@ -91,7 +91,9 @@ mod tests {
         let mut table = Table::new();
         assert_eq!([table.insert('a'), table.insert('b'), table.insert('c')], [0, 1, 2]);
         assert_eq!(table.remove(1), Some('b'));
-        assert!(table.remove(1).is_none() && table.get_mut(1).is_none() && table.remove(9).is_none());
+        assert!(
+            table.remove(1).is_none() && table.get_mut(1).is_none() && table.remove(9).is_none()
+        );
         assert_eq!(table.indices().collect::<Vec<_>>(), [0, 2]);
         assert_eq!((table.next_index(), table.insert('d'), table.next_index()), (1, 1, 3));
         assert_eq!(table.get_mut(1), Some(&mut 'd'));

@@ -17,7 +17,8 @@ use dat_core::provider::{Access, Attrs, Mem, Port, QpCfg, Transport};
 use dat_core::wake::{Slept, Wake};
 use dat_core::{Error, OpenError, Result};
 use dat_sys::{
-    DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_PARAMETER, DAT_RESOURCE_MEMORY, DAT_RESOURCE_MEMORY_REGION,
+    DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_PARAMETER, DAT_RESOURCE_MEMORY,
+    DAT_RESOURCE_MEMORY_REGION,
 };
 use mio::{Poll, Waker};
 use rnic::{CqEvent, Keys};
@@ -78,7 +79,8 @@ impl<E: Engine> Adapter<E> {
 
         let capture = params.capture.as_deref().map(|file| Capture::open(file, ia)).transpose();
         // Asked for by ia_params or by the environment.
-        let no_capture = |e| OpenError::new(Error::of(DAT_INVALID_PARAMETER), format!("capture: {e}"));
+        let no_capture =
+            |e| OpenError::new(Error::of(DAT_INVALID_PARAMETER), format!("capture: {e}"));
         let capture = capture.map_err(no_capture)?;
         let shared = Arc::new(SharedState::new(waker));
         let engine = engine(Context::new(Arc::clone(&shared), registry, capture))?;
@@ -172,7 +174,10 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
     }
 
     fn mw(&self, pd: &Pd, scoped: bool) -> Result<Mw<E>> {
-        Ok(Mw { mw: Some(rnic::Mw::new(&self.keys, pd.0, scoped)), reactor: Arc::clone(&self.reactor) })
+        Ok(Mw {
+            mw: Some(rnic::Mw::new(&self.keys, pd.0, scoped)),
+            reactor: Arc::clone(&self.reactor),
+        })
     }
 
     fn cq(&self, depth: usize, sink: Sink<E>) -> Result<Cq<E>> {
@@ -188,7 +193,8 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
 
     fn srq(&self, pd: &Pd, depth: usize, max_segments: usize, sink: Sink<E>) -> Result<Srq<E>> {
         let notify = move || sink.call(Upcall::<E>::LowWatermark);
-        let srq = rnic::Srq::new(&self.keys, pd.0, depth, max_segments, notify).map_err(no_memory)?;
+        let srq =
+            rnic::Srq::new(&self.keys, pd.0, depth, max_segments, notify).map_err(no_memory)?;
         let depth = AtomicUsize::new(depth);
         Ok(Srq { srq: Arc::new(srq), depth, sink, reactor: Arc::clone(&self.reactor) })
     }

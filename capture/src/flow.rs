@@ -88,7 +88,11 @@ impl Flow {
         }
     }
 
-    fn record<'a>(&mut self, at: Instant, segments: impl IntoIterator<Item = (Direction, u8, &'a [u8])>) {
+    fn record<'a>(
+        &mut self,
+        at: Instant,
+        segments: impl IntoIterator<Item = (Direction, u8, &'a [u8])>,
+    ) {
         let Self { capture, local, peer, id, .. } = self;
         let mut batch = capture.batch();
         for (direction, flags, payload) in segments {

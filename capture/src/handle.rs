@@ -80,7 +80,13 @@ impl Capture {
 
     /// Begins to record a TCP connection, which `opened` says who opened. `None`: this file has the connection already,
     /// as seen from its other end.
-    pub fn tcp(&self, at: Instant, local: SocketAddr, peer: SocketAddr, opened: Direction) -> Option<Flow> {
+    pub fn tcp(
+        &self,
+        at: Instant,
+        local: SocketAddr,
+        peer: SocketAddr,
+        opened: Direction,
+    ) -> Option<Flow> {
         Flow::open(self.clone(), at, local, peer, opened)
     }
 }
@@ -104,10 +110,17 @@ impl Batch<'_> {
     pub fn udp(&mut self, at: Instant, direction: Direction, datagram: &Datagram<'_>) {
         let &Datagram { src, dst, id, dont_fragment, payload } = datagram;
         let ip = Ip { src: src.ip(), dst: dst.ip(), id, dont_fragment };
-        self.packet(at, direction, |frame| headers::udp(frame, ip, src.port(), dst.port(), payload));
+        self.packet(at, direction, |frame| {
+            headers::udp(frame, ip, src.port(), dst.port(), payload)
+        });
     }
 
-    pub(crate) fn packet(&mut self, at: Instant, direction: Direction, frame: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn packet(
+        &mut self,
+        at: Instant,
+        direction: Direction,
+        frame: impl FnOnce(&mut Vec<u8>),
+    ) {
         self.output.packet(&mut self.state, self.interface, at, direction, frame);
     }
 

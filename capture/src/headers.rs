@@ -92,7 +92,14 @@ impl Ip {
         }
     }
 
-    fn v4(self, to: &mut Vec<u8>, src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, length: usize) -> Sum {
+    fn v4(
+        self,
+        to: &mut Vec<u8>,
+        src: Ipv4Addr,
+        dst: Ipv4Addr,
+        protocol: u8,
+        length: usize,
+    ) -> Sum {
         ethernet(to, src.to_bits().into(), dst.to_bits().into(), 0x0800);
         let begin = to.len();
         to.extend([0x45, 0]);
@@ -148,7 +155,11 @@ impl Sum {
         let (words, rest) = octets.as_chunks::<4>();
         let mut last = [0; 4];
         last[..rest.len()].copy_from_slice(rest);
-        let sum = words.iter().chain([&last]).map(|word| u64::from(u32::from_be_bytes(*word))).sum::<u64>();
+        let sum = words
+            .iter()
+            .chain([&last])
+            .map(|word| u64::from(u32::from_be_bytes(*word)))
+            .sum::<u64>();
         Self(self.0 + sum)
     }
 

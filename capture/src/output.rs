@@ -144,7 +144,8 @@ impl Output {
                 file
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let is_file = std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
+                let is_file =
+                    std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
                 if !is_file {
                     return Err(OpenError::NotAFile(path.into()));
                 }
@@ -176,7 +177,8 @@ impl Output {
         let file = Some(file);
         let state = State { file, is_new, length, blocks, interfaces: 0, flows: HashSet::new() };
         let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let output = Self { path: path.into(), started: (Instant::now(), epoch), state: Mutex::new(state) };
+        let output =
+            Self { path: path.into(), started: (Instant::now(), epoch), state: Mutex::new(state) };
         output.lock().write().map_err(failed)?;
         Ok(output)
     }
@@ -253,7 +255,8 @@ impl Output {
         if state.file.is_some()
             && let Err(error) = state.write()
         {
-            let line = format!("OpenDAT: {}: {error}; the capture ends here\n", self.path.display());
+            let line =
+                format!("OpenDAT: {}: {error}; the capture ends here\n", self.path.display());
             // Where standard error is closed nobody wants to know.
             io::stderr().write_all(line.as_bytes()).ok();
         }
@@ -318,7 +321,8 @@ fn expand(name: &str, process: u32, number: u32) -> Result<PathBuf, OpenError> {
 /// Who writes the file.
 fn application() -> String {
     let program = std::env::current_exe().ok();
-    let program = program.as_deref().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+    let program =
+        program.as_deref().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
     format!("OpenDAT {} in {program}, process {}", env!("CARGO_PKG_VERSION"), std::process::id())
 }
 
@@ -334,7 +338,8 @@ mod tests {
         assert_eq!(expanded("/tmp/é-%n-%p%%.pcapng").expect("all"), "/tmp/é-2-4711%.pcapng");
         assert!(matches!(expanded(""), Err(OpenError::Nameless)));
         let error = |name| expanded(name).expect_err(name).to_string();
-        let expected = "expected %p (process id), %n (number of the capture in the process) or %% after";
+        let expected =
+            "expected %p (process id), %n (number of the capture in the process) or %% after";
         assert_eq!(error("a%p%"), format!("a%p%: {expected} \"a%p\""));
         assert_eq!(error("%x%p"), format!("%x%p: {expected} \"\""));
         assert_eq!(error("ü%ü"), format!("ü%ü: {expected} \"ü\""));

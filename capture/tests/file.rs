@@ -48,10 +48,12 @@ fn datagrams_of_all_lengths_over_both_families() {
     let capture = open(&scratch.file, "softroce");
     let payload: Vec<u8> = (0..65_507).map(|i| (i * 7) as u8).collect();
     let mut expected = Vec::new();
-    for (src, dst) in [("10.77.0.1:4791", "10.77.0.3:4791"), ("[fd77::1]:49152", "[fd77::3]:4791")] {
+    for (src, dst) in [("10.77.0.1:4791", "10.77.0.3:4791"), ("[fd77::1]:49152", "[fd77::3]:4791")]
+    {
         for length in [0, 1, 2, 3, 4, 5, 16, 17, 1039, 1040, 4096, 65_507] {
             let id = (length as u16).rotate_left(3);
-            let (direction, number) = if length % 2 == 0 { (Direction::Out, 2) } else { (Direction::In, 1) };
+            let (direction, number) =
+                if length % 2 == 0 { (Direction::Out, 2) } else { (Direction::In, 1) };
             let datagram = Datagram {
                 src: addr(src),
                 dst: addr(dst),
@@ -73,7 +75,10 @@ fn datagrams_of_all_lengths_over_both_families() {
     let contents = read(&scratch.file);
     assert_eq!(contents.sections.len(), 1);
     let (application, interfaces) = &contents.sections[0];
-    assert!(application.starts_with("OpenDAT ") && application.contains(&std::process::id().to_string()));
+    assert!(
+        application.starts_with("OpenDAT ")
+            && application.contains(&std::process::id().to_string())
+    );
     assert_eq!(interfaces, &["softroce"]);
     let got = contents
         .packets
@@ -87,9 +92,16 @@ fn families_that_differ_meet_in_ipv6_and_what_is_too_long_is_cut_off() {
     let scratch = scratch();
     let capture = open(&scratch.file, "x");
     let payload = vec![1; 70_000];
-    for (src, dst) in [("10.0.0.1:1", "[::2]:2"), ("[::1]:1", "10.0.0.2:2"), ("10.0.0.1:1", "10.0.0.2:2")] {
-        let datagram =
-            Datagram { src: addr(src), dst: addr(dst), id: 0, dont_fragment: true, payload: &payload };
+    for (src, dst) in
+        [("10.0.0.1:1", "[::2]:2"), ("[::1]:1", "10.0.0.2:2"), ("10.0.0.1:1", "10.0.0.2:2")]
+    {
+        let datagram = Datagram {
+            src: addr(src),
+            dst: addr(dst),
+            id: 0,
+            dont_fragment: true,
+            payload: &payload,
+        };
         capture.udp(Instant::now(), Direction::Out, &datagram);
     }
     let packets = read(&scratch.file).packets;
@@ -121,7 +133,10 @@ fn time_is_that_of_the_packet() {
     capture.udp(now - Duration::from_secs(3), Direction::Out, &datagram);
     let nanos: Vec<u64> = read(&scratch.file).packets.iter().map(|packet| packet.nanos).collect();
     assert!((before.as_nanos()..=after.as_nanos()).contains(&u128::from(nanos[0])));
-    assert_eq!(nanos[1..4], offsets[1..].iter().map(|offset| nanos[0] + offset).collect::<Vec<_>>());
+    assert_eq!(
+        nanos[1..4],
+        offsets[1..].iter().map(|offset| nanos[0] + offset).collect::<Vec<_>>()
+    );
     assert_eq!(nanos[4], nanos[0] - 3_000_000_000);
 }
 
@@ -140,7 +155,9 @@ fn streams(packets: &[Packet]) -> [Vec<u8>; 2] {
     let mut next: [Option<u32>; 2] = [None; 2];
     let mut streams = [Vec::new(), Vec::new()];
     for packet in packets {
-        let Body::Tcp { sequence, acknowledged, flags, payload } = &packet.body else { panic!("{packet:?}") };
+        let Body::Tcp { sequence, acknowledged, flags, payload } = &packet.body else {
+            panic!("{packet:?}")
+        };
         let (from, to) = if packet.direction == 1 { (0, 1) } else { (1, 0) };
         assert_eq!(*sequence, next[from].unwrap_or(*sequence));
         match flags & ACK {
@@ -159,7 +176,9 @@ const CLIENT: &str = "192.0.2.1:40000";
 const SERVER: &str = "192.0.2.2:7174";
 
 fn flow(capture: &Capture, local: &str, peer: &str, opened: Direction) -> Flow {
-    capture.tcp(Instant::now(), addr(local), addr(peer), opened).expect("a connection that is not known")
+    capture
+        .tcp(Instant::now(), addr(local), addr(peer), opened)
+        .expect("a connection that is not known")
 }
 
 #[test]
@@ -204,7 +223,10 @@ fn the_passive_side_and_a_reset() {
     flow.data(Instant::now(), Direction::Out, b"too late");
     drop(flow);
     let packets = read(&scratch.file).packets;
-    assert_eq!(segments(&packets), [(1, SYN, 0), (2, SYN | ACK, 0), (1, ACK, 0), (1, RST | ACK, 0)]);
+    assert_eq!(
+        segments(&packets),
+        [(1, SYN, 0), (2, SYN | ACK, 0), (1, ACK, 0), (1, RST | ACK, 0)]
+    );
     assert_eq!(streams(&packets), [const { Vec::new() }; 2]);
 }
 
@@ -235,7 +257,8 @@ fn a_long_stream_is_cut_and_acknowledged() {
     assert_eq!(connections.len(), 8);
     for packets in connections {
         assert!(streams(packets) == [sent.clone(), sent.clone()]);
-        let acknowledgements = segments(packets).iter().filter(|segment| **segment == (2, ACK, 0)).count();
+        let acknowledgements =
+            segments(packets).iter().filter(|segment| **segment == (2, ACK, 0)).count();
         assert!((14..=17).contains(&acknowledgements), "{acknowledgements}");
     }
 }
@@ -271,9 +294,11 @@ fn captures_of_one_name_share_a_file_and_later_ones_go_on() {
     drop(b);
     open(&scratch.file, "c").udp(Instant::now(), Direction::Out, &datagram(2));
     let contents = read(&scratch.file);
-    let interfaces: Vec<_> = contents.sections.iter().map(|(_, interfaces)| interfaces.clone()).collect();
+    let interfaces: Vec<_> =
+        contents.sections.iter().map(|(_, interfaces)| interfaces.clone()).collect();
     assert_eq!(interfaces, [vec!["a", "b"], vec!["c"]]);
-    let filed: Vec<_> = contents.packets.iter().map(|p| (p.section, p.interface, p.src.port())).collect();
+    let filed: Vec<_> =
+        contents.packets.iter().map(|p| (p.section, p.interface, p.src.port())).collect();
     assert_eq!(filed, [(0, 1, 1), (0, 0, 0), (0, 1, 1), (1, 0, 2)]);
 }
 
@@ -337,7 +362,8 @@ fn a_file_is_new_and_belongs_to_its_owner() {
 #[test]
 fn links_are_not_followed() {
     let scratch = scratch();
-    let (target, link) = (scratch.file.with_extension("target"), scratch.file.with_extension("link"));
+    let (target, link) =
+        (scratch.file.with_extension("target"), scratch.file.with_extension("link"));
     fs::write(&target, "precious").expect("written");
     symlink(&target, &link).expect("a link");
     for prefix in ["", "append:"] {
@@ -407,8 +433,9 @@ fn names_are_expanded() {
 fn what_cannot_be_written_is_said_at_once() {
     let scratch = scratch();
     let dir = scratch.file.parent().expect("a directory");
-    let error =
-        |path: &Path| Capture::open(path.to_str().expect("UTF-8"), "x").expect_err("not to be written");
+    let error = |path: &Path| {
+        Capture::open(path.to_str().expect("UTF-8"), "x").expect_err("not to be written")
+    };
 
     let missing = dir.join("missing/capture.pcapng");
     let text = error(&missing).to_string();

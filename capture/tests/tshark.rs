@@ -12,7 +12,8 @@ const TSHARK: &str = "/usr/bin/tshark";
 /// Guesses at what consumers send: the payload of a short SEND is a malformed message of RPC over RDMA.
 const GUESSES: [&str; 2] = ["rpcrdma_infiniband", "rpcrdma_iwarp"];
 /// Nothing is taken for granted.
-const CHECKS: [&str; 3] = ["ip.check_checksum:TRUE", "tcp.check_checksum:TRUE", "udp.check_checksum:TRUE"];
+const CHECKS: [&str; 3] =
+    ["ip.check_checksum:TRUE", "tcp.check_checksum:TRUE", "udp.check_checksum:TRUE"];
 
 /// What it says of a file: for each packet that passes the filter, these fields.
 fn tshark(file: &Path, filter: &str, fields: &[&str]) -> Vec<String> {
@@ -136,8 +137,8 @@ fn rocev2_is_dissected() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("rocev2.pcapng");
     let capture = Capture::open(file.to_str().expect("UTF-8"), "softroce").expect("a capture");
-    let [a, b, c]: [SocketAddr; 3] =
-        ["10.77.0.1:4791", "10.77.0.3:4791", "10.77.0.2:4791"].map(|text| text.parse().expect(text));
+    let [a, b, c]: [SocketAddr; 3] = ["10.77.0.1:4791", "10.77.0.3:4791", "10.77.0.2:4791"]
+        .map(|text| text.parse().expect(text));
     let ack = hex("1100ffff00000011000a501e1f000001faa46b27");
     let from = SocketAddr::new(b.ip(), 0xD075);
     let datagram = Datagram { src: from, dst: c, id: 0x2617, dont_fragment: true, payload: &ack };
@@ -147,13 +148,15 @@ fn rocev2_is_dissected() {
     capture.udp(Instant::now(), Direction::Out, &datagram);
 
     assert_flawless(&file);
-    let fields = ["infiniband.bth.opcode", "infiniband.bth.psn", "ip.id", "frame.packet_flags_direction"];
+    let fields =
+        ["infiniband.bth.opcode", "infiniband.bth.psn", "ip.id", "frame.packet_flags_direction"];
     let rows = tshark(&file, "infiniband", &fields);
     assert_eq!(rows, ["17\t675870\t0x2617\t0x00000001", "4\t5\t0x0000\t0x00000002"]);
 }
 
 fn hex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> = text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
+    let digits: Vec<u8> =
+        text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
     digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
@@ -179,10 +182,15 @@ fn long_segments_and_interfaces() {
         }
     }
     assert_flawless(&file);
-    let rows =
-        tshark(&file, "tcp.flags.syn == 1 && tcp.flags.ack == 0", &["frame.interface_name", "tcp.stream"]);
+    let rows = tshark(
+        &file,
+        "tcp.flags.syn == 1 && tcp.flags.ack == 0",
+        &["frame.interface_name", "tcp.stream"],
+    );
     assert_eq!(rows, ["eth0\t0", "eth1\t1"]);
-    let lengths = tshark(&file, "tcp.stream == 0 && frame.packet_flags_direction == 2", &["tcp.len"]);
-    let total: usize = lengths.iter().map(|length| length.parse::<usize>().expect("a number")).sum();
+    let lengths =
+        tshark(&file, "tcp.stream == 0 && frame.packet_flags_direction == 2", &["tcp.len"]);
+    let total: usize =
+        lengths.iter().map(|length| length.parse::<usize>().expect("a number")).sum();
     assert_eq!(total, 1 + 65_494 + 65_495 + 65_496 + 300_000);
 }

@@ -103,7 +103,9 @@ fn number(text: &str, most: usize) -> Result<usize, String> {
 fn seconds(text: &str) -> Result<f64, String> {
     let least = (2 * SHORTEST * ROUNDS as u32).as_secs_f64();
     let seconds = text.parse().ok().filter(|seconds| (least..=MOST_SECONDS).contains(seconds));
-    seconds.ok_or_else(|| format!("expected {least} to {MOST_SECONDS} seconds: {ROUNDS} rounds take so long"))
+    seconds.ok_or_else(|| {
+        format!("expected {least} to {MOST_SECONDS} seconds: {ROUNDS} rounds take so long")
+    })
 }
 
 /// An adapter, as the registry and its provider name it.
@@ -159,7 +161,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         None => common.address(&names[1..])?.to_string(),
         Some(host) => host.ip().to_string(),
     };
-    let work = Work { points: points.clone(), rounds, seconds: options.duration.unwrap_or(0.0), wait };
+    let work =
+        Work { points: points.clone(), rounds, seconds: options.duration.unwrap_or(0.0), wait };
     ensure!(
         work.memory(names.len()) <= MOST_MEMORY,
         "so many connections with messages of {} need {} of memory at each end; {} is the most",
@@ -248,7 +251,8 @@ impl Options {
             true => extended || !operation.is_atomic(),
             false => self.operations.contains(operation),
         };
-        let operations = Operation::ALL.into_iter().chain([Operation::FetchAdd, Operation::CompareSwap]);
+        let operations =
+            Operation::ALL.into_iter().chain([Operation::FetchAdd, Operation::CompareSwap]);
         let operations: Vec<Operation> = operations.filter(chosen).collect();
         ensure!(
             extended || !operations.iter().any(|operation| operation.is_atomic()),

@@ -78,12 +78,14 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     if is_toml && options.file.extension().is_none_or(|extension| extension != "toml") {
         let origin = Origin::File { path: options.file.clone().into(), line: 1, column: 1 };
         let message =
-            "this is TOML, and the registry takes a file for TOML only if its name ends in .toml".to_owned();
+            "this is TOML, and the registry takes a file for TOML only if its name ends in .toml"
+                .to_owned();
         findings.push(Finding::new(Severity::Error, &origin, message, Some("rename the file")));
     }
     findings.extend(warnings(&entries, &Devices::of_host(), library));
     findings.sort_by_key(|finding| (finding.line, finding.column));
-    let document = Document { file: options.file.display().to_string(), entries: entries.len(), findings };
+    let document =
+        Document { file: options.file.display().to_string(), entries: entries.len(), findings };
     match options.json {
         true => print_json(&document)?,
         false => print(&document.text(&text))?,
@@ -174,7 +176,8 @@ fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Findi
                 continue;
             }
             let same = entries.iter().zip(&faults).skip(index + 1).filter(|(other, fault)| {
-                other.library == entry.library && fault.as_ref().is_some_and(|fault| fault.why == *why)
+                other.library == entry.library
+                    && fault.as_ref().is_some_and(|fault| fault.why == *why)
             });
             let lines: Vec<usize> = same.map(|(other, _)| place(&other.origin).0).collect();
             let more = match lines.as_slice() {
@@ -183,7 +186,8 @@ fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Findi
                 lines => format!(" (so have lines {})", units::ranges(lines)),
             };
             let remedy = beside_this_program(&entry.library).or_else(|| remedy.clone());
-            let help = format!("{}, or take the line out", remedy.as_deref().unwrap_or("ask who made it"));
+            let help =
+                format!("{}, or take the line out", remedy.as_deref().unwrap_or("ask who made it"));
             let finding = Finding::warning(entry, format!("{}: {why}{more}", entry.ia_name), &help);
             findings.push(Finding { more: lines, ..finding });
             continue;
@@ -193,7 +197,10 @@ fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Findi
             if !absent.insert(device) {
                 continue;
             }
-            let same = entries.iter().skip(index + 1).filter(|other| devices.missing(other) == Some(device));
+            let same = entries
+                .iter()
+                .skip(index + 1)
+                .filter(|other| devices.missing(other) == Some(device));
             let lines: Vec<usize> = same.map(|other| place(&other.origin).0).collect();
             let more = match lines.as_slice() {
                 [] => String::new(),
@@ -208,8 +215,7 @@ fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Findi
             let finding = Finding::warning(entry, message, &help);
             findings.push(Finding { more: lines, ..finding });
         } else if let Some(fault) = parameters::fault(entry) {
-            let help =
-                "its adapter does not open with them; dat.conf(5) and the provider's page have the keys";
+            let help = "its adapter does not open with them; dat.conf(5) and the provider's page have the keys";
             findings.push(Finding::warning(entry, format!("{}: {fault}", entry.ia_name), help));
         }
     }
@@ -219,11 +225,17 @@ fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Findi
 /// The lines of the entries of a registry's file that will not open, or never be asked for.
 pub(crate) fn warned_of(list: &List) -> Vec<usize> {
     let of_file = |candidate: &&Candidate| matches!(candidate.entry.origin, Origin::File { .. });
-    let entries: Vec<Entry> =
-        list.candidates().into_iter().filter(of_file).map(|candidate| candidate.entry.clone()).collect();
+    let entries: Vec<Entry> = list
+        .candidates()
+        .into_iter()
+        .filter(of_file)
+        .map(|candidate| candidate.entry.clone())
+        .collect();
     let findings = warnings(&entries, &Devices::of_host(), library);
-    let mut lines: Vec<usize> =
-        findings.into_iter().flat_map(|finding| std::iter::once(finding.line).chain(finding.more)).collect();
+    let mut lines: Vec<usize> = findings
+        .into_iter()
+        .flat_map(|finding| std::iter::once(finding.line).chain(finding.more))
+        .collect();
     lines.sort_unstable();
     lines.dedup();
     lines
@@ -240,14 +252,19 @@ pub(crate) struct Concern {
 /// What is to be said of the last entry like this one in a file.
 pub(crate) fn concerns(path: &Path, entry: &Entry) -> Result<Vec<Concern>> {
     let File { entries, .. } = convert::read(path)?;
-    let Some(at) = entries.iter().rposition(|other| other.same_fields(entry)) else { return Ok(Vec::new()) };
+    let Some(at) = entries.iter().rposition(|other| other.same_fields(entry)) else {
+        return Ok(Vec::new());
+    };
     let findings = match repeated(&entries[at], firsts(&entries)[at]) {
         // As it was asked for.
         _ if !entry.default => Vec::new(),
         Some(finding) => vec![finding],
         None => warnings(&entries[at..=at], &Devices::of_host(), library),
     };
-    Ok(findings.into_iter().map(|Finding { message, help, .. }| Concern { message, help }).collect())
+    Ok(findings
+        .into_iter()
+        .map(|Finding { message, help, .. }| Concern { message, help })
+        .collect())
 }
 
 /// Line and column.
@@ -278,7 +295,9 @@ fn never_asked(entry: &Entry) -> Option<Finding> {
             "write u1.2",
         ),
         _ => warning(
-            format!("{ia_name} offers {api}, which no program asks for: there are uDAPL 1.2 and 2.0"),
+            format!(
+                "{ia_name} offers {api}, which no program asks for: there are uDAPL 1.2 and 2.0"
+            ),
             "write u2.0 or u1.2",
         ),
     }
@@ -306,7 +325,8 @@ fn ambiguous(entries: &[Entry]) -> Vec<Option<Finding>> {
     for entry in entries {
         let Entry { ia_name, api, library, ia_params, .. } = entry;
         let first = entry.usable().then(|| *firsts.entry((ia_name, api.major)).or_insert(entry));
-        let other = first.filter(|first| first.library != *library || first.ia_params != *ia_params);
+        let other =
+            first.filter(|first| first.library != *library || first.ia_params != *ia_params);
         all.push(other.map(|first| {
             let (line, _) = place(&first.origin);
             let message = format!(
@@ -325,9 +345,14 @@ fn repeated(entry: &Entry, first: Option<&Entry>) -> Option<Finding> {
     let Origin::File { line, .. } = &first.origin else { return None };
     let name = &entry.ia_name;
     let finding = if first.same_fields(entry) {
-        Finding::warning(entry, format!("{name} is the same as in line {line}"), "take one of them out")
+        Finding::warning(
+            entry,
+            format!("{name} is the same as in line {line}"),
+            "take one of them out",
+        )
     } else {
-        let message = format!("{name} is in line {line} already, with the same API and thread safety");
+        let message =
+            format!("{name} is in line {line} already, with the same API and thread safety");
         Finding::warning(
             entry,
             message,
@@ -341,8 +366,9 @@ fn repeated(entry: &Entry, first: Option<&Entry>) -> Option<Finding> {
 fn beside_this_program(library: &str) -> Option<String> {
     let lib = std::env::current_exe().ok()?.parent()?.parent()?.join("lib");
     let is_there = !library.contains('/') && lib.join(library).is_file();
-    is_there
-        .then(|| format!("set LD_LIBRARY_PATH to {0}, where it is, or write {0}/{library}", lib.display()))
+    is_there.then(|| {
+        format!("set LD_LIBRARY_PATH to {0}, where it is, or write {0}/{library}", lib.display())
+    })
 }
 
 /// This is far more than a provider needs to start.
@@ -376,8 +402,9 @@ fn start(mut command: Command, library: &str, limit: Duration) -> Result<Option<
     socket.set_nonblocking(true)?;
     let mut answer = String::new();
     let _ = BufReader::new(socket).read_line(&mut answer);
-    Ok(serde_json::from_str(&answer)
-        .unwrap_or_else(|_| Some(Bad::of_entry(format!("starting {library} ends a program ({status})")))))
+    Ok(serde_json::from_str(&answer).unwrap_or_else(|_| {
+        Some(Bad::of_entry(format!("starting {library} ends a program ({status})")))
+    }))
 }
 
 /// Waits until a process ends. One that still runs after the limit is killed, and there is no status.
@@ -426,7 +453,8 @@ fn marked(line: &str, column: usize) -> String {
     let begin = if at < SHOWN { 0 } else { at - SHOWN / 4 };
     let mut shown = line.chars().skip(begin);
     let part: String = shown.by_ref().take(SHOWN).collect();
-    let (before, after) = (if begin > 0 { "… " } else { "" }, if shown.next().is_some() { " …" } else { "" });
+    let (before, after) =
+        (if begin > 0 { "… " } else { "" }, if shown.next().is_some() { " …" } else { "" });
     // Tabs stay tabs, so that the mark is where it belongs.
     let blank = |c| if c == '\t' { c } else { ' ' };
     let indent: String = before.chars().chain(part.chars().take(at - begin)).map(blank).collect();
@@ -445,23 +473,35 @@ impl Document {
         let mut kinds: HashMap<_, (&Finding, usize, Vec<usize>)> = HashMap::new();
         for finding in &self.findings {
             let Finding { line, column, message, help, .. } = finding;
-            let (_, shown, others) = kinds.entry(finding.kind()).or_insert((finding, 0, Vec::new()));
+            let (_, shown, others) =
+                kinds.entry(finding.kind()).or_insert((finding, 0, Vec::new()));
             if *shown == ALIKE {
                 others.push(*line);
                 continue;
             }
             *shown += 1;
-            text += &format!("{file}:{line}:{column}: {}: {}\n", finding.word(), printable(message));
-            text += &lines.get(line.wrapping_sub(1)).map_or_else(String::new, |line| marked(line, *column));
-            text += &help.as_ref().map_or_else(String::new, |help| format!("    {}\n", printable(help)));
+            text +=
+                &format!("{file}:{line}:{column}: {}: {}\n", finding.word(), printable(message));
+            text += &lines
+                .get(line.wrapping_sub(1))
+                .map_or_else(String::new, |line| marked(line, *column));
+            text += &help
+                .as_ref()
+                .map_or_else(String::new, |help| format!("    {}\n", printable(help)));
         }
-        let mut kinds: Vec<_> = kinds.into_values().filter(|(.., others)| !others.is_empty()).collect();
+        let mut kinds: Vec<_> =
+            kinds.into_values().filter(|(.., others)| !others.is_empty()).collect();
         kinds.sort_by_key(|(first, ..)| (first.line, first.column));
         for (first, _, others) in kinds {
             let (count, lines) = (others.len(), printable(&units::ranges(&others)));
-            text += &format!("{file}: {}: {count} more as in line {}: {lines}\n", first.word(), first.line);
+            text += &format!(
+                "{file}: {}: {count} more as in line {}: {lines}\n",
+                first.word(),
+                first.line
+            );
         }
-        let count = |severity| self.findings.iter().filter(|finding| finding.severity == severity).count();
+        let count =
+            |severity| self.findings.iter().filter(|finding| finding.severity == severity).count();
         let summary = format!(
             "{}, {}, {}",
             plural(self.entries, "entry", "entries"),
@@ -512,15 +552,18 @@ mod tests {
             );
         }
         // The same adapter for whoever asks, and programs that are linked with another library.
-        let same = line("u2.0 nonthreadsafe", "x.so", "crc=on") + &line("u1.2 threadsafe", "y.so", "");
+        let same =
+            line("u2.0 nonthreadsafe", "x.so", "crc=on") + &line("u1.2 threadsafe", "y.so", "");
         assert_eq!(messages(&(first + &same)), [""; 0]);
     }
 
     #[test]
     fn many_findings_of_a_kind_are_told_in_few_lines() {
         let line = |word: &str| format!("a u2.0 nonthreadsafe {word} x.so v.1.0 \"\" \"\"\n");
-        let long =
-            format!("a u2.0 nonthreadsafe default x.so v.1.0 \"{}\" \"\" \"more\"\n", "x".repeat(1 << 20));
+        let long = format!(
+            "a u2.0 nonthreadsafe default x.so v.1.0 \"{}\" \"\" \"more\"\n",
+            "x".repeat(1 << 20)
+        );
         let text = line("default").repeat(2000)
             + &(0..2000).map(|n| line(&format!("w{n}"))).collect::<String>()
             + &long;
@@ -579,7 +622,10 @@ mod tests {
 
     #[test]
     fn a_library_that_prints_much_is_heard() {
-        assert_eq!(why("head -c 1000000 /dev/zero; head -c 1000000 /dev/zero >&2; echo null >&0"), None);
+        assert_eq!(
+            why("head -c 1000000 /dev/zero; head -c 1000000 /dev/zero >&2; echo null >&0"),
+            None
+        );
     }
 
     #[test]

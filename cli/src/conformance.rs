@@ -67,7 +67,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     }
     if let Some(file) = &options.registry {
         // To the registry a file that is not there is no more than an empty one.
-        fs::File::open(file).with_context(|| format!("cannot read the registry file {}", file.display()))?;
+        fs::File::open(file)
+            .with_context(|| format!("cannot read the registry file {}", file.display()))?;
     }
     let target = Target { door, provider: options.provider.clone() };
     let (program, argument) =
@@ -90,7 +91,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         .open()
         // Without the place in the suite's source, which says something of cases only.
         .map_err(|why| why.split(" (rig/").next().unwrap_or(&why).to_owned())
-        .map_err(|why| anyhow!("{target} cannot be opened, so that there is nothing to ask: {why}"))?;
+        .map_err(|why| {
+            anyhow!("{target} cannot be opened, so that there is nothing to ask: {why}")
+        })?;
     let junit = options.junit.as_deref().map(Output::new).transpose()?;
     let mut pool = Pool::new(move || worker(true));
     let progress = Progress::new(cases.len());
@@ -119,8 +122,9 @@ fn chosen(ids: &[String], door: &Door) -> Result<Vec<Case>> {
         let named = all.iter().any(|case| case.is_meant_by(id));
         ensure!(named, "no case is called {id} or begins so; `dat conformance --list` prints all");
     }
-    let wanted =
-        |case: &Case| door.has(case) && (ids.is_empty() || ids.iter().any(|id| case.is_meant_by(id)));
+    let wanted = |case: &Case| {
+        door.has(case) && (ids.is_empty() || ids.iter().any(|id| case.is_meant_by(id)))
+    };
     Ok(all.into_iter().filter(wanted).collect())
 }
 

@@ -71,7 +71,8 @@ pub(crate) fn read(path: &Path) -> Result<File> {
         Some("conf") => false,
         _ => looks_like_toml(&text),
     };
-    let (entries, errors) = if is_toml { toml::parse(path, &text) } else { conf::parse(path, &text) };
+    let (entries, errors) =
+        if is_toml { toml::parse(path, &text) } else { conf::parse(path, &text) };
     Ok(File { text, is_toml, entries, errors })
 }
 
@@ -102,5 +103,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 fn looks_like_toml(text: &[u8]) -> bool {
     let text = String::from_utf8_lossy(text);
     let mut lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
-    lines.find(|line| !line.is_empty() && !line.starts_with('#')).is_some_and(|line| line.starts_with("[["))
+    lines
+        .find(|line| !line.is_empty() && !line.starts_with('#'))
+        .is_some_and(|line| line.starts_with("[["))
 }

@@ -33,8 +33,12 @@ pub(crate) fn chosen(cpus: &[usize], server_is_here: bool) -> Result<[Option<usi
         ([], false) => Ok([None; 2]),
         ([client, server], true) => Ok([Some(*client), Some(*server)]),
         ([client], false) => Ok([Some(*client), None]),
-        (_, true) => bail!("--cpus takes two processors, of the client and of the server, as in --cpus 0,1"),
-        (_, false) => bail!("with a server on another host, --cpus takes one processor, of the client here"),
+        (_, true) => {
+            bail!("--cpus takes two processors, of the client and of the server, as in --cpus 0,1")
+        }
+        (_, false) => {
+            bail!("with a server on another host, --cpus takes one processor, of the client here")
+        }
     }
 }
 
@@ -79,7 +83,8 @@ mod tests {
         assert!(!may_poll([Some(first); 2]) && may_poll([Some(0), Some(1)]));
         let why = |cpus: &[usize], here| chosen(cpus, here).expect_err("no choice").to_string();
         assert!(
-            why(&[100_000], true).starts_with("this process may not run on processor 100000; it may on ")
+            why(&[100_000], true)
+                .starts_with("this process may not run on processor 100000; it may on ")
         );
         assert!(why(&[first], true).ends_with("as in --cpus 0,1"));
         assert!(why(&[first, first], false).ends_with("of the client here"));

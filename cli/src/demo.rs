@@ -177,7 +177,8 @@ impl Work {
 
     /// The part of one process.
     pub(crate) fn run(&self, link: &mut Link, raw: &mut Raw, role: Role) -> Result<()> {
-        let rows = self.sizes.iter().flat_map(|&size| Operation::ALL.map(|operation| (operation, size)));
+        let rows =
+            self.sizes.iter().flat_map(|&size| Operation::ALL.map(|operation| (operation, size)));
         for (index, (operation, size)) in rows.enumerate() {
             // Whoever wants few rounds wants them once.
             let attempts = if self.rounds < ROUNDS { 1 } else { RULES.attempts };
@@ -225,7 +226,8 @@ fn measure_row(
     }
     let rounds = schedule.into_rounds().context("no round was measured")?;
     let figures = [0, 1, 2, 3].map(|part| rounds.figure(part, |sample| sample.value));
-    let [latency, raw_latency, bandwidth, raw_bandwidth] = figures.map(|figure: Figure| figure.median);
+    let [latency, raw_latency, bandwidth, raw_bandwidth] =
+        figures.map(|figure: Figure| figure.median);
     let [latency_spread, raw_latency_spread, bandwidth_spread, raw_bandwidth_spread] =
         figures.map(|figure| figure.spread);
     Ok(Some(Row {
@@ -248,7 +250,9 @@ fn measure_row(
 impl Row {
     /// The largest spread of its figures.
     fn spread(&self) -> Option<f64> {
-        let Row { latency_spread, raw_latency_spread, bandwidth_spread, raw_bandwidth_spread, .. } = self;
+        let Row {
+            latency_spread, raw_latency_spread, bandwidth_spread, raw_bandwidth_spread, ..
+        } = self;
         let all = [latency_spread, raw_latency_spread, bandwidth_spread, raw_bandwidth_spread];
         all.into_iter().copied().flatten().max_by(f64::total_cmp)
     }

@@ -62,7 +62,11 @@ impl Finding {
         Finding { subject, state: State::Note, message: message.into(), fix: Some(fix.into()) }
     }
 
-    fn problem(subject: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Finding {
+    fn problem(
+        subject: &'static str,
+        message: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Finding {
         Finding { subject, state: State::Problem, message: message.into(), fix: Some(fix.into()) }
     }
 }
@@ -103,9 +107,12 @@ impl Document {
             // A file's name or a variable may hold anything.
             let message = printable(message).replace('\n', &format!("\n{indent}"));
             text += &format!("{word}  {subject:<width$}  {message}\n");
-            text += &fix.as_ref().map_or_else(String::new, |fix| format!("{indent}{}\n", printable(fix)));
+            text += &fix
+                .as_ref()
+                .map_or_else(String::new, |fix| format!("{indent}{}\n", printable(fix)));
         }
-        let problems = self.findings.iter().filter(|finding| finding.state == State::Problem).count();
+        let problems =
+            self.findings.iter().filter(|finding| finding.state == State::Problem).count();
         let summary = match problems {
             0 => "no problem found".to_owned(),
             1 => "1 problem".to_owned(),
@@ -155,7 +162,9 @@ fn registry(list: &List) -> Vec<Finding> {
 fn wrapped(text: &str) -> String {
     const MOST: usize = 60;
     match text.char_indices().nth(MOST) {
-        Some((end, _)) => format!("{} ...", text[..end].rsplit_once(',').map_or(text, |(whole, _)| whole)),
+        Some((end, _)) => {
+            format!("{} ...", text[..end].rsplit_once(',').map_or(text, |(whole, _)| whole))
+        }
         None => text.to_owned(),
     }
 }
@@ -168,10 +177,14 @@ fn adapters(list: &List) -> Vec<Finding> {
         let remedy = "unset OPENDAT_BUILTIN";
         // Those of a file may be what is wanted: it takes one that opens.
         let opens = |(index, _): (usize, &Candidate)| list::open(index).is_ok();
-        return vec![match candidates.filter(|(_, candidate)| candidate.entry.usable()).any(opens) {
-            true => Finding::note("adapters", message, remedy),
-            false => Finding::problem("adapters", format!("no adapter opens: {message}"), remedy),
-        }];
+        return vec![
+            match candidates.filter(|(_, candidate)| candidate.entry.usable()).any(opens) {
+                true => Finding::note("adapters", message, remedy),
+                false => {
+                    Finding::problem("adapters", format!("no adapter opens: {message}"), remedy)
+                }
+            },
+        ];
     }
     let (mut open, mut findings) = (Vec::new(), Vec::new());
     for (index, candidate) in candidates.filter(|(_, candidate)| candidate.builtin.is_some()) {
@@ -229,7 +242,11 @@ fn environment(variables: impl Iterator<Item = (String, String)>) -> Vec<Finding
     let faults = set.iter().filter_map(|(name, value)| {
         if let Some(meant) = parameters::misspelt(name) {
             let message = format!("{name} is no variable that anything here heeds");
-            return Some(Finding::problem("environment", message, format!("did you mean {meant}?")));
+            return Some(Finding::problem(
+                "environment",
+                message,
+                format!("did you mean {meant}?"),
+            ));
         }
         let fault = parameters::fault_of_variable(name, value)?;
         Some(Finding::problem("environment", fault, format!("correct it, or unset {name}")))
@@ -254,10 +271,14 @@ const PORT: u16 = 4791;
 
 /// Whether a process can have this UDP port, which is RoCEv2's.
 fn port(port: u16) -> Finding {
-    let taken =
-        [SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)), SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))]
-            .into_iter()
-            .any(|address| UdpSocket::bind(address).is_err_and(|error| error.kind() == ErrorKind::AddrInUse));
+    let taken = [
+        SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
+        SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
+    ]
+    .into_iter()
+    .any(|address| {
+        UdpSocket::bind(address).is_err_and(|error| error.kind() == ErrorKind::AddrInUse)
+    });
     let subject = "port 4791";
     if !taken {
         return Finding::fine(subject, "free for softroce");
@@ -314,7 +335,8 @@ fn sockets(table: &str, port: u16) -> Vec<String> {
         .skip(1)
         .filter_map(|line| {
             let fields: Vec<&str> = line.split_whitespace().collect();
-            (fields.get(1)?.ends_with(&suffix)).then(|| fields.get(9).map(|inode| (*inode).to_owned()))?
+            (fields.get(1)?.ends_with(&suffix))
+                .then(|| fields.get(9).map(|inode| (*inode).to_owned()))?
         })
         .filter(|inode| inode != "0")
         .collect()
@@ -342,8 +364,7 @@ const LOCKED: u64 = 64 << 20;
 
 fn memlock() -> Finding {
     let subject = "memlock";
-    let advice =
-        "ulimit -l unlimited; for good in /etc/security/limits.conf; containers: --ulimit memlock=-1";
+    let advice = "ulimit -l unlimited; for good in /etc/security/limits.conf; containers: --ulimit memlock=-1";
     match getrlimit(Resource::Memlock).current {
         _ if may_lock_all(&fs::read_to_string("/proc/self/status").unwrap_or_default()) => {
             Finding::fine(subject, "this user may lock any memory (CAP_IPC_LOCK)")
@@ -353,8 +374,10 @@ fn memlock() -> Finding {
             Finding::fine(subject, format!("{} MiB may be locked", limit >> 20))
         }
         Some(limit) => {
-            let message =
-                format!("{} KiB may be locked: verbs devices register no more than that", limit >> 10);
+            let message = format!(
+                "{} KiB may be locked: verbs devices register no more than that",
+                limit >> 10
+            );
             Finding::note(subject, message, advice)
         }
     }
@@ -393,7 +416,8 @@ struct Host {
 
 impl Default for Host {
     fn default() -> Self {
-        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+        let release =
+            fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
         Host {
             sysfs: DEVICES.into(),
             nodes: NODES.into(),
@@ -413,7 +437,9 @@ impl Host {
         let devices = names_in(&self.sysfs);
         if devices.is_empty() {
             let fix = match self.has_module("rdma_rxe") {
-                true => "tcp-emu and softroce need none; as root: rdma link add rxe0 type rxe netdev eth0",
+                true => {
+                    "tcp-emu and softroce need none; as root: rdma link add rxe0 type rxe netdev eth0"
+                }
                 false => "tcp-emu and softroce need none",
             };
             return vec![Finding::note("devices", "this host has no RDMA device", fix)];
@@ -424,7 +450,9 @@ impl Host {
             names_in(&self.nodes).into_iter().filter(|name| name.starts_with("uverbs")).collect();
         match uverbs.is_empty() {
             true => findings.push(self.node("uverbs0", "modprobe ib_uverbs")),
-            false => findings.extend(uverbs.iter().map(|name| self.node(name, "modprobe ib_uverbs"))),
+            false => {
+                findings.extend(uverbs.iter().map(|name| self.node(name, "modprobe ib_uverbs")))
+            }
         }
         findings
     }
@@ -444,7 +472,11 @@ impl Host {
         );
         match state.as_str() {
             "ACTIVE" => Finding::fine("devices", message),
-            _ => Finding::problem("devices", message, format!("ip link set {netdev} up; see rdma link show")),
+            _ => Finding::problem(
+                "devices",
+                message,
+                format!("ip link set {netdev} up; see rdma link show"),
+            ),
         }
     }
 
@@ -454,9 +486,11 @@ impl Host {
         let containers = "containers: --device /dev/infiniband";
         match OpenOptions::new().read(true).write(true).open(&path) {
             Ok(_) => Finding::fine("nodes", format!("{shown} can be opened")),
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                Finding::problem("nodes", format!("{shown} is not there"), format!("{module}; {containers}"))
-            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Finding::problem(
+                "nodes",
+                format!("{shown} is not there"),
+                format!("{module}; {containers}"),
+            ),
             Err(error) if error.kind() == ErrorKind::PermissionDenied => Finding::problem(
                 "nodes",
                 format!("{shown} may not be opened by this user"),
@@ -553,7 +587,10 @@ mod tests {
     #[test]
     fn the_right_to_lock_memory_is_that_of_its_capability() {
         assert!(may_lock_all("Name:\tdat\nCapEff:\t000001ffffffffff\n"), "root of a host");
-        assert!(!may_lock_all("CapEff:\t00000000a80425fb\n"), "root of a container, as Docker makes it");
+        assert!(
+            !may_lock_all("CapEff:\t00000000a80425fb\n"),
+            "root of a container, as Docker makes it"
+        );
         assert!(!may_lock_all(""));
     }
 

@@ -75,7 +75,11 @@ fn page(manual: &Man, command: &Command) -> io::Result<Vec<u8>> {
         "dat" => ".BR dat.conf (5)",
         _ => ".BR dat (1),\n.BR dat.conf (5)",
     };
-    writeln!(page, ".SH EXIT STATUS\n{}\n.SH SEE ALSO\n{see_also}", exit_status(command.get_name()))?;
+    writeln!(
+        page,
+        ".SH EXIT STATUS\n{}\n.SH SEE ALSO\n{see_also}",
+        exit_status(command.get_name())
+    )?;
     Ok(page)
 }
 

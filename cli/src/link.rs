@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use dat::{
-    Access, Adapter, Address, Close, Completion, Endpoint, Event, EventDispatcher, Flags, MemoryRegion,
-    RemoteRegion, Segment, Status,
+    Access, Adapter, Address, Close, Completion, Endpoint, Event, EventDispatcher, Flags,
+    MemoryRegion, RemoteRegion, Segment, Status,
 };
 
 use crate::measure::{Operation, PATIENCE, WORD, Wait};
@@ -90,8 +90,12 @@ impl Listening {
 
     /// Takes the first request that knows the greeting.
     pub(crate) fn accept(mut self) -> Result<Link> {
-        let request =
-            self.link.connections.wait(Some(PATIENCE)).context("waiting for the client")?.request()?;
+        let request = self
+            .link
+            .connections
+            .wait(Some(PATIENCE))
+            .context("waiting for the client")?
+            .request()?;
         self.link.peer = introduction(&request.private_data()?)?;
         let own = self.link.introduce();
         request.accept(&mut self.link.endpoint, &own)?;
@@ -112,7 +116,8 @@ impl Link {
         // Incoming data are aligned as atomic operations want it.
         let largest = largest.next_multiple_of(WORD);
         let zone = adapter.zone()?;
-        let access = if limits.extended { Access::ALL | Access::REMOTE_ATOMIC } else { Access::ALL };
+        let access =
+            if limits.extended { Access::ALL | Access::REMOTE_ATOMIC } else { Access::ALL };
         let memory = zone.register(vec![0; 2 * largest + GUARD], access)?;
         let receives = adapter.dispatcher(RECEIVES)?;
         let requests = adapter.dispatcher(2 * REQUESTS)?;
@@ -169,13 +174,21 @@ impl Link {
     }
 
     fn established(&mut self) -> Result<Vec<u8>> {
-        Ok(self.connections.wait(Some(PATIENCE)).context("waiting for the connection")?.established()?)
+        Ok(self
+            .connections
+            .wait(Some(PATIENCE))
+            .context("waiting for the connection")?
+            .established()?)
     }
 
     /// Ends the connection, or sees it end.
     pub(crate) fn disconnect(mut self) -> Result<()> {
         self.endpoint.disconnect(Close::Graceful)?;
-        Ok(self.connections.wait(Some(PATIENCE)).context("waiting for the disconnection")?.disconnected()?)
+        Ok(self
+            .connections
+            .wait(Some(PATIENCE))
+            .context("waiting for the disconnection")?
+            .disconnected()?)
     }
 
     /// The outgoing data, of some size.
@@ -256,7 +269,10 @@ impl Link {
                 PATIENCE.as_secs()
             );
             if self.pace.is_due(now, calls) {
-                ensure!(self.requests.dequeue()?.is_none(), "a write completed that was not to tell of it");
+                ensure!(
+                    self.requests.dequeue()?.is_none(),
+                    "a write completed that was not to tell of it"
+                );
             }
         }
     }
@@ -388,7 +404,12 @@ fn introduction(private_data: &[u8]) -> Result<RemoteRegion> {
 }
 
 #[inline]
-fn next(events: &mut EventDispatcher, wait: Wait, what: &str, limit: Duration) -> Result<Completion> {
+fn next(
+    events: &mut EventDispatcher,
+    wait: Wait,
+    what: &str,
+    limit: Duration,
+) -> Result<Completion> {
     let event = match wait {
         Wait::Block => events.wait(Some(limit)).with_context(|| format!("waiting for {what}"))?,
         Wait::Poll => {
@@ -423,7 +444,9 @@ mod tests {
     fn calls(step: u64, steps: u32, calls: u32) -> usize {
         let since = Instant::now();
         let mut pace = Pace { since, due: 0 };
-        (1..=steps).filter(|&at| pace.is_due(since + at * Duration::from_micros(step), calls)).count()
+        (1..=steps)
+            .filter(|&at| pace.is_due(since + at * Duration::from_micros(step), calls))
+            .count()
     }
 
     #[test]

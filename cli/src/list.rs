@@ -101,7 +101,11 @@ impl Document {
             name: printable(&item.name),
             library: item.library.map(text),
             origin: printable(&item.origin),
-            attributes: item.attributes.into_iter().map(|(name, value)| (text(name), text(value))).collect(),
+            attributes: item
+                .attributes
+                .into_iter()
+                .map(|(name, value)| (text(name), text(value)))
+                .collect(),
             state: match item.state {
                 State::Fails(reason) => State::Fails(printable(&reason)),
                 state => state,
@@ -125,8 +129,12 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         options.names.is_empty() || options.names.iter().any(has)
     };
     // An entry keeps its place in the registry, by which it is opened.
-    let candidates: Vec<(usize, &Candidate)> =
-        list.candidates().into_iter().enumerate().filter(|(_, candidate)| is_asked(candidate)).collect();
+    let candidates: Vec<(usize, &Candidate)> = list
+        .candidates()
+        .into_iter()
+        .enumerate()
+        .filter(|(_, candidate)| is_asked(candidate))
+        .collect();
     ensure!(
         !candidates.is_empty() || options.names.is_empty(),
         "no entry has {} in its name; `dat list` without a name shows all",
@@ -192,7 +200,11 @@ fn item(index: usize, candidate: &Candidate, broken: &mut Broken) -> Item {
     }
 }
 
-fn state(index: usize, candidate: &Candidate, broken: &mut Broken) -> (State, Vec<(String, String)>) {
+fn state(
+    index: usize,
+    candidate: &Candidate,
+    broken: &mut Broken,
+) -> (State, Vec<(String, String)>) {
     let Entry { api, default, library, .. } = &candidate.entry;
     let without = |state| (state, Vec::new());
     if !default {
@@ -311,7 +323,8 @@ pub(crate) fn probe(probe: &Probe) -> Result<bool> {
     let answer = match Adapter::open_entry(candidate) {
         Ok(adapter) => Answer::Opens(adapter.attributes().named.clone()),
         Err(reason)
-            if candidate.builtin.is_none() && registry::inspect(&candidate.entry.library).is_err() =>
+            if candidate.builtin.is_none()
+                && registry::inspect(&candidate.entry.library).is_err() =>
         {
             Answer::Broken(reason)
         }
@@ -342,7 +355,9 @@ mod tests {
     #[test]
     fn an_entry_whose_opening_does_not_end_is_stopped_at_the_limit() {
         let answer = opened("echo said; exec sleep 1000", Duration::from_millis(50));
-        let Answer::Broken(reason) = answer else { panic!("others of its library would be asked, too") };
+        let Answer::Broken(reason) = answer else {
+            panic!("others of its library would be asked, too")
+        };
         assert!(reason.starts_with("opening it does not end within 0.05 s"), "{reason}");
     }
 

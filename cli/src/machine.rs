@@ -30,7 +30,10 @@ impl Circumstances {
         Circumstances {
             date: date(since.as_secs()),
             version: env!("CARGO_PKG_VERSION"),
-            command: std::iter::once("dat".to_owned()).chain(arguments).collect::<Vec<_>>().join(" "),
+            command: std::iter::once("dat".to_owned())
+                .chain(arguments)
+                .collect::<Vec<_>>()
+                .join(" "),
             cpu: model(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
             processors: cpu::allowed().len(),
             kernel: kernel(),
@@ -64,8 +67,9 @@ fn model(cpuinfo: &str) -> String {
 /// Of a number of seconds since 1970, in UTC.
 fn date(seconds: u64) -> String {
     let (mut days, second) = (seconds / 86_400, seconds % 86_400);
-    let is_leap =
-        |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     let mut year = 1970;
     while days >= 365 + u64::from(is_leap(year)) {
         days -= 365 + u64::from(is_leap(year));
@@ -106,7 +110,8 @@ mod tests {
 
     #[test]
     fn the_model_is_the_first_that_is_named() {
-        let cpuinfo = "processor\t: 0\nmodel\t\t: 85\nmodel name\t: A CPU @ 2 GHz\nmodel name\t: B\n";
+        let cpuinfo =
+            "processor\t: 0\nmodel\t\t: 85\nmodel name\t: A CPU @ 2 GHz\nmodel name\t: B\n";
         assert_eq!(model(cpuinfo), "A CPU @ 2 GHz");
         assert_eq!(model("processor: 0\n"), std::env::consts::ARCH);
     }

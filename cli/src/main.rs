@@ -144,7 +144,8 @@ struct Common {
 }
 
 fn address(text: &str) -> Result<dat::Address, &'static str> {
-    text.parse().map_err(|_| "expected an IPv4 or IPv6 address of this host, as in 127.0.0.1 or fe80::1%2")
+    text.parse()
+        .map_err(|_| "expected an IPv4 or IPv6 address of this host, as in 127.0.0.1 or fe80::1%2")
 }
 
 /// The address of an adapter whose entry names a place: it is not reached at any other.
@@ -181,7 +182,9 @@ impl Common {
                 "{address} does not say on which network device; add the number that `ip address` shows, as in \
                  {address}%2"
             ),
-            Err(error) => Err(error).with_context(|| format!("listening on {address} for plain TCP")),
+            Err(error) => {
+                Err(error).with_context(|| format!("listening on {address} for plain TCP"))
+            }
         }
     }
 }
@@ -240,10 +243,12 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::from(NOBODY_READS),
         Err(error) => {
             let is_full = |cause: &(dyn std::error::Error + 'static)| {
-                let code = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
+                let code =
+                    cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
                 code == Some(Errno::MFILE.raw_os_error())
             };
-            let remedy = if error.chain().any(is_full) { "; allow more with ulimit -n" } else { "" };
+            let remedy =
+                if error.chain().any(is_full) { "; allow more with ulimit -n" } else { "" };
             let text = format!("{error:#}{remedy}");
             if for_machines() {
                 // On standard error it is said, too: a closed standard output is not worth failing for.
@@ -257,7 +262,8 @@ fn main() -> ExitCode {
 
 /// What clap says of `dat --json list` is that the two do not go together.
 fn explained(mut error: clap::Error) -> clap::Error {
-    let context = [ContextKind::PriorArg, ContextKind::InvalidSubcommand].map(|kind| error.get(kind));
+    let context =
+        [ContextKind::PriorArg, ContextKind::InvalidSubcommand].map(|kind| error.get(kind));
     if let [Some(ContextValue::String(option)), Some(ContextValue::String(command))] = context {
         let tip = format!("options of a command stand behind it: dat {command} {option}");
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));

@@ -72,7 +72,8 @@ pub(crate) enum Operation {
 
 impl Operation {
     /// Those of the standard, which every adapter has.
-    pub(crate) const ALL: [Operation; 3] = [Operation::Send, Operation::RdmaWrite, Operation::RdmaRead];
+    pub(crate) const ALL: [Operation; 3] =
+        [Operation::Send, Operation::RdmaWrite, Operation::RdmaRead];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -130,7 +131,9 @@ pub(crate) enum What {
 impl What {
     pub(crate) fn size(self) -> usize {
         match self {
-            What::Latency { size, .. } | What::Stream { size, .. } | What::Watch { size, .. } => size,
+            What::Latency { size, .. } | What::Stream { size, .. } | What::Watch { size, .. } => {
+                size
+            }
         }
     }
 
@@ -151,7 +154,9 @@ impl What {
             What::Stream { operation, size, window } => {
                 of_stream(stream(link, role, operation, size, count, window)?, size, count)
             }
-            What::Watch { size, calls } => of_times(start, &watched(link, role, size, calls, count)?),
+            What::Watch { size, calls } => {
+                of_times(start, &watched(link, role, size, calls, count)?)
+            }
         })
     }
 
@@ -183,7 +188,11 @@ fn of_times(start: Instant, times: &[f64]) -> Trial<Value> {
 
 /// The value is in bytes a second.
 fn of_stream(seconds: f64, size: usize, count: usize) -> Trial<Value> {
-    Trial { operations: count, seconds, sample: Value { value: (count * size) as f64 / seconds, tail: 1.0 } }
+    Trial {
+        operations: count,
+        seconds,
+        sample: Value { value: (count * size) as f64 / seconds, tail: 1.0 },
+    }
 }
 
 /// Does what the schedule asks for until it asks for nothing more. The client's schedule decides, and the

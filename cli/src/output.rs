@@ -45,9 +45,9 @@ impl Output {
 
     pub(crate) fn fill(self, text: &str) -> Result<()> {
         let written = match self.into {
-            Destination::Beside(mut file) => {
-                file.write_all(text.as_bytes()).and_then(|()| Ok(file.persist(&self.path).map(drop)?))
-            }
+            Destination::Beside(mut file) => file
+                .write_all(text.as_bytes())
+                .and_then(|()| Ok(file.persist(&self.path).map(drop)?)),
             Destination::Itself(mut file) => file.write_all(text.as_bytes()),
         };
         written.with_context(|| format!("writing {}", self.path.display()))
@@ -62,12 +62,14 @@ fn destination(path: &Path) -> io::Result<Destination> {
         }
         _ => {}
     }
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory =
+        path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !directory.is_dir() {
         return Err(io::Error::new(ErrorKind::NotFound, "its directory has to be there"));
     }
     let everybodys = Permissions::from_mode(0o644);
-    let file = tempfile::Builder::new().prefix(".dat.").permissions(everybodys).tempfile_in(directory);
+    let file =
+        tempfile::Builder::new().prefix(".dat.").permissions(everybodys).tempfile_in(directory);
     // Without the name that nobody has given.
     let file = file.map_err(|error| io::Error::from(error.kind()))?;
     Ok(Destination::Beside(file))
@@ -90,7 +92,11 @@ mod tests {
         assert_eq!(fs::read_to_string(&file).expect("it is there"), "now");
         assert!(fs::symlink_metadata(&link).expect("it is there").is_symlink());
         drop(Output::new(&link));
-        assert_eq!(fs::read_dir(dir.path()).expect("it is there").count(), 2, "nothing is left behind");
+        assert_eq!(
+            fs::read_dir(dir.path()).expect("it is there").count(),
+            2,
+            "nothing is left behind"
+        );
     }
 
     #[test]
@@ -105,6 +111,8 @@ mod tests {
         Output::new(&pipe).and_then(|output| output.fill("now")).expect("written");
         assert_eq!(reader.join().expect("no panic"), "now");
         assert!(!fs::metadata(&pipe).expect("it is there").is_file());
-        assert!(Output::new(dir.path()).is_err() && Output::new(&dir.path().join("no/page")).is_err());
+        assert!(
+            Output::new(dir.path()).is_err() && Output::new(&dir.path().join("no/page")).is_err()
+        );
     }
 }

@@ -123,10 +123,13 @@ impl Pair {
 /// Has a server started on another host.
 fn call(host: SocketAddr, plan: &Plan, outbox: &Sender<(Role, Heard)>) -> Result<Process> {
     let stream = TcpStream::connect_timeout(&host, PATIENCE).with_context(|| {
-        format!("calling {host}: does `dat serve` run there, and may this host connect to its port?")
+        format!(
+            "calling {host}: does `dat serve` run there, and may this host connect to its port?"
+        )
     })?;
     let lines = BufReader::new(stream.try_clone()?.take(LONGEST)).lines();
-    writeln!(&stream, "{}", serde_json::to_string(plan)?).with_context(|| format!("calling {host}"))?;
+    writeln!(&stream, "{}", serde_json::to_string(plan)?)
+        .with_context(|| format!("calling {host}"))?;
     listen(plan.role, lines, outbox);
     Ok(Process::There(stream))
 }
@@ -162,7 +165,11 @@ fn is_for_terminals(c: char) -> bool {
     c.is_control() && c != '\n'
 }
 
-fn spawn(plan: &Plan, environment: &[(&str, &str)], outbox: &Sender<(Role, Heard)>) -> Result<Process> {
+fn spawn(
+    plan: &Plan,
+    environment: &[(&str, &str)],
+    outbox: &Sender<(Role, Heard)>,
+) -> Result<Process> {
     let role = plan.role;
     let (child, socket) = command(environment)?;
     let lines = BufReader::new(socket.try_clone()?).lines();
@@ -189,8 +196,12 @@ fn hear(inbox: &Receiver<(Role, Heard)>) -> Result<(Role, Said)> {
         Ok((role, Heard::Said(Said::Failed(error)))) => Err(failure(inbox, role, error)),
         Ok((role, Heard::Said(said))) => Ok((role, said)),
         Ok((role, Heard::Silence)) => Err(failure(inbox, role, "ended before it was done".into())),
-        Err(RecvTimeoutError::Timeout) => bail!("no word from the two processes for {} s", SILENCE.as_secs()),
-        Err(RecvTimeoutError::Disconnected) => bail!("both processes have ended before they were done"),
+        Err(RecvTimeoutError::Timeout) => {
+            bail!("no word from the two processes for {} s", SILENCE.as_secs())
+        }
+        Err(RecvTimeoutError::Disconnected) => {
+            bail!("both processes have ended before they were done")
+        }
     }
 }
 

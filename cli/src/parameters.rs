@@ -57,8 +57,9 @@ pub(crate) fn fault_of_variable(name: &str, value: &str) -> Option<String> {
     match name {
         "OPENDAT_LOG" | "OPENDAT_LOG_FORMAT" | "DAPL_DBG_TYPE" | "DAPL_DBG_DEST" => {
             // Without the first the others count for nothing.
-            let all =
-                |asked: &str| set(asked).or_else(|| (asked == "OPENDAT_LOG").then(|| "warn".to_owned()));
+            let all = |asked: &str| {
+                set(asked).or_else(|| (asked == "OPENDAT_LOG").then(|| "warn".to_owned()))
+            };
             let outcome = match name {
                 "DAPL_DBG_TYPE" => dat_core::log::check_environment(set),
                 _ => dat_core::log::check_environment(all),
@@ -97,7 +98,11 @@ mod tests {
                 "mtu=9000",
                 "ia_params: mtu=9000: expected 256, 512, 1024, 2048 or 4096 octets",
             ),
-            ("libdat_verbs.so", "lo mtu=1024", "ia_params: mtu=1024: unknown key; known are spin and strict"),
+            (
+                "libdat_verbs.so",
+                "lo mtu=1024",
+                "ia_params: mtu=1024: unknown key; known are spin and strict",
+            ),
         ] {
             assert_eq!(fault(library, params).as_deref(), Some(why));
         }

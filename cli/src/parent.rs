@@ -31,8 +31,7 @@ pub(crate) fn instructions<T: DeserializeOwned>() -> Result<T> {
     serde_json::from_str(&line).context(WHAT)
 }
 
-const WHAT: &str =
-    "this command is for `dat` itself, which starts it with a socket and a line of JSON as its input";
+const WHAT: &str = "this command is for `dat` itself, which starts it with a socket and a line of JSON as its input";
 
 /// For the child: tells the parent. Where there is none any more, nothing is left to be done.
 pub(crate) fn say(said: &impl Serialize) {

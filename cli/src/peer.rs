@@ -226,7 +226,8 @@ fn connect(plan: &Plan, adapters: &[Adapter]) -> Result<(Vec<Link>, Raw)> {
     let connect = |(adapter, qualifier): (&Adapter, &u64)| {
         let link = Link::connect(adapter, address, *qualifier, plan.work.largest(), plan.wait);
         let Attributes { adapter: name, provider, address: own, .. } = adapter.attributes();
-        let there = adapters.iter().zip(&ports.providers).find(|(here, _)| std::ptr::eq(*here, adapter));
+        let there =
+            adapters.iter().zip(&ports.providers).find(|(here, _)| std::ptr::eq(*here, adapter));
         link.with_context(|| match (there, own) {
             (Some((_, there)), _) if there != provider => {
                 format!("{address} serves an adapter of {there}, and {name} is of {provider}: `dat serve --adapter {name}` there")
@@ -238,6 +239,7 @@ fn connect(plan: &Plan, adapters: &[Adapter]) -> Result<(Vec<Link>, Raw)> {
             _ => format!("connecting to {address} over {name}"),
         })
     };
-    let links = of_each(plan, adapters).zip(&ports.qualifiers).map(connect).collect::<Result<_>>()?;
+    let links =
+        of_each(plan, adapters).zip(&ports.qualifiers).map(connect).collect::<Result<_>>()?;
     Ok((links, raw))
 }

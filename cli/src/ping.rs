@@ -106,8 +106,13 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         operation.name()
     );
     let tells_each = !options.quiet && !common.json;
-    let work =
-        Work { size, count: *count as usize, operation: *operation, interval: options.interval, tells_each };
+    let work = Work {
+        size,
+        count: *count as usize,
+        operation: *operation,
+        interval: options.interval,
+        tells_each,
+    };
     let plan = Plan {
         role: Role::Server,
         adapters: vec![common.adapter.clone()],
@@ -161,7 +166,10 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 }
 
 pub(crate) fn resolve(host: &str) -> Result<SocketAddr> {
-    ensure!(!host.trim().is_empty(), "the host is an empty text; without a host, leave the argument out");
+    ensure!(
+        !host.trim().is_empty(),
+        "the host is an empty text; without a host, leave the argument out"
+    );
     if let Some((name, port)) = host.rsplit_once(':')
         && (!name.contains(':') || name.ends_with(']'))
     {
@@ -186,8 +194,11 @@ pub(crate) fn resolve(host: &str) -> Result<SocketAddr> {
 }
 
 fn head(adapter: &str, address: &str, operation: Operation, size: usize) -> String {
-    let head =
-        format!("{} of {} to {address} and back, over {adapter}:", operation.name(), units::size(size));
+    let head = format!(
+        "{} of {} to {address} and back, over {adapter}:",
+        operation.name(),
+        units::size(size)
+    );
     wrapped(&head, "  ")
 }
 
@@ -246,7 +257,9 @@ impl Work {
                 sleep(interval);
             }
             times.extend(
-                latency(link, role, self.operation, self.size, count, 1)?.iter().map(|time| time * whole),
+                latency(link, role, self.operation, self.size, count, 1)?
+                    .iter()
+                    .map(|time| time * whole),
             );
             match times.last() {
                 Some(last) if self.tells_each => say(&Said::Answered(*last)),
@@ -278,7 +291,8 @@ mod tests {
             let host = format!("192.0.2.7:{port}");
             let why = why(&host);
             assert!(
-                why.starts_with(&format!("{port:?} is no port")) && why.ends_with("as in 192.0.2.7:7471"),
+                why.starts_with(&format!("{port:?} is no port"))
+                    && why.ends_with("as in 192.0.2.7:7471"),
                 "{why}"
             );
         }
@@ -304,15 +318,26 @@ mod tests {
         };
         let (adapter, provider) = ("tcp-emu", "tcp-emu");
         let (address, operation, size) = (longest.to_owned(), Operation::Send, 64);
-        let document =
-            Document { adapter, provider, address, operation, size, count: 10, wait: Wait::Poll, times };
+        let document = Document {
+            adapter,
+            provider,
+            address,
+            operation,
+            size,
+            count: 10,
+            wait: Wait::Poll,
+            times,
+        };
         let text = summary(&document);
         assert_eq!(
             text,
             "10 answers, there and back:\n    min      p50      p90      p99    p99.9      max     mean\n \
              123 µs   999 µs  12.3 ms        -   123 ms   1.00 s  1.00 ms\n"
         );
-        assert!(head.lines().chain(text.lines()).all(|line| line.chars().count() <= 80), "{head}\n{text}");
+        assert!(
+            head.lines().chain(text.lines()).all(|line| line.chars().count() <= 80),
+            "{head}\n{text}"
+        );
     }
 
     #[test]

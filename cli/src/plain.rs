@@ -206,7 +206,8 @@ const ROWS: [Row; 10] = [
 ];
 
 /// Bytes of what consumers watch memory for, in rising order.
-const WATCHED: [usize; 11] = [1, 64, 256, 512, 1 << 10, 2 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, MIB];
+const WATCHED: [usize; 11] =
+    [1, 64, 256, 512, 1 << 10, 2 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, MIB];
 /// Calls of DAT a millisecond meanwhile.
 const CALLS: [u32; 3] = [0, 1, 100];
 /// The least that a size may move a second, compared with the next smaller one: less is a dip. Where the plain socket moves less, too,
@@ -284,8 +285,10 @@ pub(crate) fn run(
         (true, false) => rows_of_watchers(Against::Tcp),
         (true, true) => rows_of_watchers(Against::Udp),
     };
-    let names = of_provider.iter().map(|row| format!("{:?}", row.name)).collect::<Vec<_>>().join(", ");
-    let asked = |row: &Row| options.row.as_ref().is_none_or(|text| row.name.contains(text.as_str()));
+    let names =
+        of_provider.iter().map(|row| format!("{:?}", row.name)).collect::<Vec<_>>().join(", ");
+    let asked =
+        |row: &Row| options.row.as_ref().is_none_or(|text| row.name.contains(text.as_str()));
     let rows: Vec<Row> = of_provider.into_iter().filter(asked).collect();
     anyhow::ensure!(!rows.is_empty(), "no row has this in its name; the rows are: {names}");
     if !json {
@@ -376,7 +379,8 @@ impl Row {
     fn judge(&self, rounds: Vec<Round>) -> Measured {
         let ratios: Vec<f64> = rounds.iter().map(|round| round.dat / round.raw).collect();
         let ratio = median(&ratios);
-        let column = |value: fn(&Round) -> f64| median(&rounds.iter().map(value).collect::<Vec<_>>());
+        let column =
+            |value: fn(&Round) -> f64| median(&rounds.iter().map(value).collect::<Vec<_>>());
         Measured {
             name: self.name.to_string(),
             size: self.what.size(),

@@ -13,11 +13,13 @@ pub(crate) const SONAMES: [&str; 2] = ["libdat2.so.2", "libdat.so.1"];
 /// LD_LIBRARY_PATH, else where its cache says.
 pub(crate) fn found(soname: &str) -> Option<PathBuf> {
     let directories = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    let named =
-        env::split_paths(&directories).map(|directory| directory.join(soname)).find(|path| path.is_file());
+    let named = env::split_paths(&directories)
+        .map(|directory| directory.join(soname))
+        .find(|path| path.is_file());
     named.or_else(|| {
-        let ldconfig =
-            ["/sbin/ldconfig", "/usr/sbin/ldconfig"].into_iter().find(|path| Path::new(path).exists())?;
+        let ldconfig = ["/sbin/ldconfig", "/usr/sbin/ldconfig"]
+            .into_iter()
+            .find(|path| Path::new(path).exists())?;
         let output = Command::new(ldconfig).arg("-p").output().ok()?;
         in_cache(&String::from_utf8_lossy(&output.stdout), soname)
     })
@@ -41,11 +43,13 @@ pub(crate) fn is_ours(file: &Path) -> bool {
 /// Which library a program gets that is not ours.
 pub(crate) fn stranger_of(program: &OsStr) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    let mut places =
-        env::split_paths(&path).map(|directory| directory.join(program)).filter(|file| file.is_file());
+    let mut places = env::split_paths(&path)
+        .map(|directory| directory.join(program))
+        .filter(|file| file.is_file());
     let is_path = program.as_encoded_bytes().contains(&b'/');
     let text = fs::read(if is_path { program.into() } else { places.next()? }).ok()?;
-    let wanted = SONAMES.into_iter().filter(|soname| has(&text, soname) && !has(&text, "OPENDAT_BUILTIN"));
+    let wanted =
+        SONAMES.into_iter().filter(|soname| has(&text, soname) && !has(&text, "OPENDAT_BUILTIN"));
     wanted.filter_map(found).find(|library| !is_ours(library))
 }
 

@@ -56,7 +56,8 @@ impl Drop for Progress {
 }
 
 fn text(done: f64, all: usize, elapsed: Duration) -> String {
-    let left = left(done / all as f64, elapsed).map_or_else(String::new, |left| format!(", {left} left"));
+    let left =
+        left(done / all as f64, elapsed).map_or_else(String::new, |left| format!(", {left} left"));
     format!("{}/{all}{left}", done as usize)
 }
 

@@ -22,7 +22,8 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let name = &options.adapter;
     crate::say_mistakes();
-    let attributes = Adapter::open(name)?.standard_attributes().with_context(|| format!("asking {name}"))?;
+    let attributes =
+        Adapter::open(name)?.standard_attributes().with_context(|| format!("asking {name}"))?;
     match options.json {
         true => print_json(&document(name, &attributes))?,
         false => print(&text(&attributes))?,

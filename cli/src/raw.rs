@@ -43,7 +43,12 @@ pub(crate) enum Direction {
 }
 
 impl Raw {
-    pub(crate) fn new(stream: TcpStream, datagrams: UdpSocket, wait: Wait, largest: usize) -> Result<Self> {
+    pub(crate) fn new(
+        stream: TcpStream,
+        datagrams: UdpSocket,
+        wait: Wait,
+        largest: usize,
+    ) -> Result<Self> {
         stream.set_nodelay(true)?;
         let socket = SockRef::from(&stream);
         for name in CONGESTION_CONTROL {
@@ -57,7 +62,13 @@ impl Raw {
             stream.set_write_timeout(Some(PATIENCE))?;
         }
         datagrams.set_nonblocking(true)?;
-        Ok(Raw { stream, datagrams, against: Against::Tcp, wait, buffer: vec![0; largest.max(READ_AHEAD)] })
+        Ok(Raw {
+            stream,
+            datagrams,
+            against: Against::Tcp,
+            wait,
+            buffer: vec![0; largest.max(READ_AHEAD)],
+        })
     }
 
     /// The congestion control in use.
@@ -160,15 +171,20 @@ impl Raw {
         ensure!(*wait == Wait::Block, "a thread of its own sleeps while it waits");
         if *against == Against::Tcp {
             let write = |octets: &[u8]| (&*stream).write_all(octets);
-            return watched(role, &buffer[..size], count, write, |room| (&*stream).read_exact(room));
+            return watched(role, &buffer[..size], count, write, |room| {
+                (&*stream).read_exact(room)
+            });
         }
         // All of a message may wait there; the system may allow less, and then a large one is not whole.
         SockRef::from(&*datagrams).set_recv_buffer_size(RECEIVE_BUFFER)?;
         datagrams.set_nonblocking(false)?;
         datagrams.set_read_timeout(Some(PATIENCE))?;
-        let write = |octets: &[u8]| octets.chunks(DATAGRAM).try_for_each(|one| datagrams.send(one).map(drop));
-        let read =
-            |room: &mut [u8]| room.chunks_mut(DATAGRAM).try_for_each(|one| datagrams.recv(one).map(drop));
+        let write = |octets: &[u8]| {
+            octets.chunks(DATAGRAM).try_for_each(|one| datagrams.send(one).map(drop))
+        };
+        let read = |room: &mut [u8]| {
+            room.chunks_mut(DATAGRAM).try_for_each(|one| datagrams.recv(one).map(drop))
+        };
         let times = watched(role, &buffer[..size], count, write, read);
         datagrams.set_nonblocking(true)?;
         times
@@ -308,14 +324,19 @@ fn watched(
                 times.push(start.elapsed().as_secs_f64() / 2.0);
             }
         }
-        let read: io::Result<()> = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let read: io::Result<()> =
+            reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         written.and(read).context("between two processes that watch memory")?;
         Ok(times)
     })
 }
 
 /// Calls until it is done: spinning, or as often as a signal interrupts it.
-fn retry(wait: Wait, what: &str, mut call: impl FnMut() -> std::io::Result<usize>) -> Result<usize> {
+fn retry(
+    wait: Wait,
+    what: &str,
+    mut call: impl FnMut() -> std::io::Result<usize>,
+) -> Result<usize> {
     let mut patience = wait.patience(PATIENCE);
     loop {
         match call() {

@@ -102,7 +102,9 @@ fn from_anywhere(library: &str) -> Result<String> {
 
 /// Puts an entry in.
 pub(crate) fn register(options: &Register) -> Result<bool> {
-    let Register { name, library, parameters, api, threadsafe, nondefault, provider_version, .. } = options;
+    let Register {
+        name, library, parameters, api, threadsafe, nondefault, provider_version, ..
+    } = options;
     let entry = Entry {
         ia_name: name.clone(),
         api: *api,
@@ -179,7 +181,9 @@ impl RegistryFile {
             (Some(file), _) => file.clone(),
             (None, Some(file)) if !file.is_empty() => file.into(),
             (None, Some(_)) => {
-                bail!("DAT_OVERRIDE names no file: it is set and empty; say --file FILE, or unset it")
+                bail!(
+                    "DAT_OVERRIDE names no file: it is set and empty; say --file FILE, or unset it"
+                )
             }
             (None, None) => DEFAULT_FILE.into(),
         };
@@ -192,8 +196,15 @@ impl RegistryFile {
     }
 
     /// What was done, and why that may be of no use.
-    fn say(&self, path: &Path, what: &str, entries: &[&Entry], concerns: Option<Vec<Concern>>) -> Result<()> {
-        let lines: Vec<String> = entries.iter().map(|entry| conf::Line(entry).to_string()).collect();
+    fn say(
+        &self,
+        path: &Path,
+        what: &str,
+        entries: &[&Entry],
+        concerns: Option<Vec<Concern>>,
+    ) -> Result<()> {
+        let lines: Vec<String> =
+            entries.iter().map(|entry| conf::Line(entry).to_string()).collect();
         if self.json {
             let mut document = json!({ "file": path.display().to_string(), what: lines });
             if let Some(concerns) = concerns {
@@ -205,7 +216,12 @@ impl RegistryFile {
                 writeln!(stdout(), "{what} in {}: {}", path.display(), printable(&line))?;
             }
             for Concern { message, help } in concerns.into_iter().flatten() {
-                writeln!(stdout(), "{} {}", colour("warning:", Colour::Strong), printable(&message))?;
+                writeln!(
+                    stdout(),
+                    "{} {}",
+                    colour("warning:", Colour::Strong),
+                    printable(&message)
+                )?;
                 help.iter().try_for_each(|help| writeln!(stdout(), "    {}", printable(help)))?;
             }
         }
@@ -257,11 +273,16 @@ fn without(path: &Path, text: &[u8], entries: &[&Entry]) -> Result<Vec<u8>> {
         let count = if is_toml(path) { table(&lines[first..]) } else { 1 };
         gone[first..first + count].fill(true);
     }
-    let new: Vec<u8> =
-        lines.iter().zip(&gone).filter(|(_, gone)| !**gone).flat_map(|(line, _)| line.to_vec()).collect();
+    let new: Vec<u8> = lines
+        .iter()
+        .zip(&gone)
+        .filter(|(_, gone)| !**gone)
+        .flat_map(|(line, _)| line.to_vec())
+        .collect();
     // Strings over several lines, for one, are not seen here.
     let ((before, mistakes), (after, others)) = (parse(path, text), parse(path, &new));
-    let kept = before.iter().filter(|entry| !entries.iter().any(|other| other.origin == entry.origin));
+    let kept =
+        before.iter().filter(|entry| !entries.iter().any(|other| other.origin == entry.origin));
     let is_so = kept.clone().count() == after.len()
         && kept.zip(&after).all(|(kept, after)| kept.same_fields(after))
         && mistakes.len() == others.len();
@@ -276,7 +297,8 @@ fn without(path: &Path, text: &[u8], entries: &[&Entry]) -> Result<Vec<u8>> {
 /// How many lines a table has that begins with the first: up to its last key.
 fn table(lines: &[&[u8]]) -> usize {
     let begins = |line: &[u8], start: &[u8]| line.trim_ascii_start().starts_with(start);
-    let next = lines.iter().skip(1).position(|line| begins(line, b"[")).map_or(lines.len(), |at| at + 1);
+    let next =
+        lines.iter().skip(1).position(|line| begins(line, b"[")).map_or(lines.len(), |at| at + 1);
     let is_key = |line: &&[u8]| !line.trim_ascii().is_empty() && !begins(line, b"#");
     lines[..next].iter().rposition(is_key).map_or(1, |last| last + 1)
 }
@@ -323,7 +345,12 @@ fn lock(path: &Path) -> Result<File> {
         let open = || {
             // Of a pipe, without waiting for who has the other end.
             let nonblocking = OFlags::NONBLOCK.bits() as i32;
-            OpenOptions::new().read(true).append(true).create(true).custom_flags(nonblocking).open(path)
+            OpenOptions::new()
+                .read(true)
+                .append(true)
+                .create(true)
+                .custom_flags(nonblocking)
+                .open(path)
         };
         let file = open().map_err(|error| {
             let what = match fs::metadata(path) {
@@ -331,7 +358,9 @@ fn lock(path: &Path) -> Result<File> {
                 Ok(_) => format!("opening {} to change it", path.display()),
             };
             let advice = match error.kind() {
-                ErrorKind::PermissionDenied => "; --file FILE names another, for DAT_OVERRIDE to name, too",
+                ErrorKind::PermissionDenied => {
+                    "; --file FILE names another, for DAT_OVERRIDE to name, too"
+                }
                 ErrorKind::NotFound => "; its directory has to be there",
                 _ => "",
             };
@@ -342,7 +371,8 @@ fn lock(path: &Path) -> Result<File> {
             "{} is no regular file: it is left alone",
             path.display()
         );
-        flock(&file, FlockOperation::LockExclusive).with_context(|| format!("locking {}", path.display()))?;
+        flock(&file, FlockOperation::LockExclusive)
+            .with_context(|| format!("locking {}", path.display()))?;
         // Whoever had the lock may have put another file there.
         let is_it = |other: fs::Metadata| {
             file.metadata().is_ok_and(|this| (this.dev(), this.ino()) == (other.dev(), other.ino()))

@@ -147,7 +147,8 @@ impl<T: Sample> Rounds<T> {
     /// How far the row is from one that is believed: more than 1 is noisy.
     fn unrest(&self) -> f64 {
         let of_part = |part: usize| {
-            let spreads = [0, 1].map(|which| self.figure(part, |sample| sample.values()[which]).spread);
+            let spreads =
+                [0, 1].map(|which| self.figure(part, |sample| sample.values()[which]).spread);
             let spread = spreads.into_iter().flatten().fold(0.0, f64::max);
             let tail = self.figure(part, Sample::tail).median;
             (spread / NOISY).max((tail - 1.0) / (TAIL - 1.0))
@@ -240,7 +241,8 @@ impl<T: Sample> Schedule<T> {
     }
 
     fn end_round(&mut self, rounds: usize) {
-        let is_enough = rounds >= self.rules.rounds && self.spent_now >= self.rules.duration.as_secs_f64();
+        let is_enough =
+            rounds >= self.rules.rounds && self.spent_now >= self.rules.duration.as_secs_f64();
         let is_overdue = self.spent > self.patience();
         if (rounds == 1 || is_enough) && !is_overdue && self.resizes < RESIZES && self.resize() {
             self.resizes += 1;

@@ -106,11 +106,13 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let listener = match options.bind {
         Some(address) => listen(address)?,
         // Some hosts have no IPv6.
-        None => listen(Ipv6Addr::UNSPECIFIED.into()).or_else(|_| listen(Ipv4Addr::UNSPECIFIED.into()))?,
+        None => listen(Ipv6Addr::UNSPECIFIED.into())
+            .or_else(|_| listen(Ipv4Addr::UNSPECIFIED.into()))?,
     };
     let here = listener.local_addr()?;
     if options.json {
-        let document = Document { adapters: &options.adapters, address: here.ip(), port: here.port() };
+        let document =
+            Document { adapters: &options.adapters, address: here.ip(), port: here.port() };
         writeln!(stdout(), "{}", serde_json::to_string(&document)?)?;
     } else {
         let names = options.adapters.join(" and ");
@@ -138,7 +140,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
                 result
             });
             if let Err(error) = result {
-                let said = serde_json::to_string(&Said::Failed(format!("{error:#}"))).unwrap_or_default();
+                let said =
+                    serde_json::to_string(&Said::Failed(format!("{error:#}"))).unwrap_or_default();
                 // Who has gone does not want to know.
                 let _ = writeln!(&*caller, "{said}");
             }
@@ -171,7 +174,10 @@ fn serve(call: &TcpStream, asked: Plan, mut adapters: Vec<String>) -> Result<()>
     };
     ensure!(is_sound, "only what `dat ping` and `dat bench` ask for is served here");
     let (asks, has) = (asked.adapters.len(), adapters.len());
-    ensure!(asks <= has, "asked for {asks} adapters, and {has} served: `dat serve` with --adapter once more");
+    ensure!(
+        asks <= has,
+        "asked for {asks} adapters, and {has} served: `dat serve` with --adapter once more"
+    );
     adapters.truncate(asks);
     // Where the caller has found this host is where it finds the adapter.
     let address = call.local_addr()?.ip().to_canonical().to_string();

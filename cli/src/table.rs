@@ -94,7 +94,10 @@ mod tests {
         let text = format!("    begins {} {long} ends", "µµµµ ".repeat(20).trim_end());
         let lines = wrapped(&text, "      ");
         let lines: Vec<&str> = lines.lines().collect();
-        assert!(lines[0].starts_with("    begins µµµµ") && lines[0].chars().count() <= WIDTH, "{lines:?}");
+        assert!(
+            lines[0].starts_with("    begins µµµµ") && lines[0].chars().count() <= WIDTH,
+            "{lines:?}"
+        );
         assert!(lines[1].starts_with("      µµµµ"), "{lines:?}");
         assert_eq!(lines[2..], [format!("      {long}"), "      ends".to_owned()]);
         assert_eq!(wrapped("short", "  "), "short");

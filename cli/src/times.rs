@@ -41,7 +41,8 @@ impl Times {
 
     /// The middle of each over several rounds.
     pub(crate) fn median(rounds: &[Times]) -> Option<Times> {
-        let middle = |value: fn(&Times) -> f64| median(&rounds.iter().map(value).collect::<Vec<_>>());
+        let middle =
+            |value: fn(&Times) -> f64| median(&rounds.iter().map(value).collect::<Vec<_>>());
         let middle_if_all = |value: fn(&Times) -> Option<f64>| {
             let all: Option<Vec<f64>> = rounds.iter().map(value).collect();
             all.map(|all| median(&all))
@@ -79,7 +80,10 @@ mod tests {
         assert_eq!([of(9).p90, of(99).p99, of(999).p999], [None; 3]);
         assert_eq!([of(10).p90, of(100).p99, of(1000).p999], [Some(9.0), Some(99.0), Some(999.0)]);
         let rounds = Times::median(&[of(1000), of(100)]).expect("two");
-        assert_eq!((rounds.samples, rounds.p99, rounds.p999), (100, Some((99.0 + 990.0) / 2.0), None));
+        assert_eq!(
+            (rounds.samples, rounds.p99, rounds.p999),
+            (100, Some((99.0 + 990.0) / 2.0), None)
+        );
         assert!(Times::median(&[]).is_none());
     }
 }

@@ -91,7 +91,11 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         };
         let now = Instant::now();
         if options.json {
-            writeln!(stdout(), "{}", serde_json::to_string(&Document { pid, adapters: &adapters })?)?;
+            writeln!(
+                stdout(),
+                "{}",
+                serde_json::to_string(&Document { pid, adapters: &adapters })?
+            )?;
         } else if options.once {
             write!(stdout(), "{}", totals(&adapters))?;
         } else if let Some((then, old)) = &before {
@@ -123,10 +127,17 @@ fn list(json: bool) -> Result<bool> {
     pids.sort_unstable();
     pids.dedup();
     if json {
-        writeln!(stdout(), "{}", serde_json::to_string(&serde_json::json!({ "processes": pids }))?)?;
+        writeln!(
+            stdout(),
+            "{}",
+            serde_json::to_string(&serde_json::json!({ "processes": pids }))?
+        )?;
         return Ok(true);
     }
-    ensure!(!pids.is_empty(), "no process says what its adapters do: start one with OPENDAT_STATS=1");
+    ensure!(
+        !pids.is_empty(),
+        "no process says what its adapters do: start one with OPENDAT_STATS=1"
+    );
     for pid in pids {
         let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let command = String::from_utf8_lossy(&command).replace('\0', " ");
@@ -173,13 +184,15 @@ fn user_of(pid: u32) -> Option<u32> {
 fn ask(pid: u32) -> Result<Option<Vec<Adapter>>> {
     let mut answered = None;
     let Some(user) = user_of(pid) else { return Ok(None) };
-    let sockets = directories(Some(user)).into_iter().filter_map(|directory| sockets_in(&directory).ok());
+    let sockets =
+        directories(Some(user)).into_iter().filter_map(|directory| sockets_in(&directory).ok());
     for path in sockets.flatten().filter(|path| pid_of(path) == Some(pid)) {
         let Ok(stream) = UnixStream::connect(&path) else { continue };
         // Another user may have made the directory. A process that has ended may have left the socket to a
         // child, and its number may be another process's now. So the user must be the process's, too, or root.
         let listener = socket_peercred(&stream)?;
-        let (listener_pid, listener_user) = (listener.pid.as_raw_nonzero().get(), listener.uid.as_raw());
+        let (listener_pid, listener_user) =
+            (listener.pid.as_raw_nonzero().get(), listener.uid.as_raw());
         let is_theirs = listener_user == 0 || listener_user == user;
         if listener_pid.unsigned_abs() != pid || !is_theirs {
             continue;
@@ -189,7 +202,8 @@ fn ask(pid: u32) -> Result<Option<Vec<Adapter>>> {
         let read = stream.take(LARGEST).read_to_end(&mut text);
         read.with_context(|| format!("process {pid} does not answer"))?;
         // A terminal is to be told nothing.
-        let text = String::from_utf8_lossy(&text).replace(|c: char| c.is_control() && c != '\n', "?");
+        let text =
+            String::from_utf8_lossy(&text).replace(|c: char| c.is_control() && c != '\n', "?");
         let adapters = parse(&text);
         if !adapters.is_empty() {
             answered.get_or_insert_with(Vec::new).extend(adapters);
@@ -205,7 +219,8 @@ fn parse(text: &str) -> Vec<Adapter> {
         let words: Vec<&str> = line.split_whitespace().collect();
         match (words.as_slice(), adapters.last_mut()) {
             (["ia", name, provider, handle], _) => {
-                let [name, provider, handle] = [name, provider, handle].map(|word| (*word).to_owned());
+                let [name, provider, handle] =
+                    [name, provider, handle].map(|word| (*word).to_owned());
                 adapters.push(Adapter { name, provider, handle, ..Adapter::default() });
                 part = "ia";
             }
@@ -237,8 +252,10 @@ fn parse(text: &str) -> Vec<Adapter> {
 fn totals(adapters: &[Adapter]) -> String {
     let mut text = String::new();
     for Adapter { name, provider, ia, ep, evd, endpoints, .. } in adapters {
-        let head =
-            format!("{name} (provider {provider}), {}", plural(endpoints.len(), "endpoint", "endpoints"));
+        let head = format!(
+            "{name} (provider {provider}), {}",
+            plural(endpoints.len(), "endpoint", "endpoints")
+        );
         text += &format!("{}\n", colour(&head, Colour::Strong));
         for (name, value) in ia.iter().chain(ep).chain(evd) {
             text += &format!("  {name:<34} {value}\n");
@@ -264,8 +281,10 @@ fn rates(pid: u32, adapters: &[Adapter], old: &[Adapter], seconds: f64) -> Strin
     let mut text = String::new();
     for adapter in adapters {
         let none = Adapter::default();
-        let before =
-            old.iter().find(|old| old.handle == adapter.handle && old.name == adapter.name).unwrap_or(&none);
+        let before = old
+            .iter()
+            .find(|old| old.handle == adapter.handle && old.name == adapter.name)
+            .unwrap_or(&none);
         let Adapter { name, provider, ep, endpoints, .. } = adapter;
         let connected = endpoints.iter().filter(|endpoint| endpoint.state == "Connected").count();
         let head = format!(
@@ -273,8 +292,10 @@ fn rates(pid: u32, adapters: &[Adapter], old: &[Adapter], seconds: f64) -> Strin
             plural(endpoints.len(), "endpoint", "endpoints")
         );
         text += &format!("{}\n", colour(&head, Colour::Strong));
-        text +=
-            &format!("{}\n", colour(&RATES.row(["", "each second", "bandwidth", "in all"]), Colour::Faint));
+        text += &format!(
+            "{}\n",
+            colour(&RATES.row(["", "each second", "bandwidth", "in all"]), Colour::Faint)
+        );
         let difference = |counters: &Counters, before: &Counters, name: &str| {
             let value = counters.get(name).copied().unwrap_or(0);
             value.saturating_sub(before.get(name).copied().unwrap_or(0)) as f64 / seconds
@@ -301,8 +322,10 @@ fn rates(pid: u32, adapters: &[Adapter], old: &[Adapter], seconds: f64) -> Strin
         row("flushed", "flushed", "");
         for (name, value) in adapter.ia.iter().filter(|(name, _)| !name.starts_with("DCNT_")) {
             let rate = units::rate(difference(&adapter.ia, &before.ia, name));
-            text +=
-                &format!("{}\n", RATES.row([name.as_str(), rate.as_str(), "", value.to_string().as_str()]));
+            text += &format!(
+                "{}\n",
+                RATES.row([name.as_str(), rate.as_str(), "", value.to_string().as_str()])
+            );
         }
     }
     text
@@ -319,11 +342,15 @@ mod tests {
     #[test]
     fn an_answer_is_understood() {
         let adapters = parse(ANSWER);
-        assert_eq!(adapters.iter().map(|a| a.name.as_str()).collect::<Vec<_>>(), ["tcp-emu", "other"]);
+        assert_eq!(
+            adapters.iter().map(|a| a.name.as_str()).collect::<Vec<_>>(),
+            ["tcp-emu", "other"]
+        );
         let first = &adapters[0];
         assert_eq!((first.ia["DCNT_IA_PZ_CREATE"], first.ia["resent"]), (1, 3));
         assert_eq!((first.ep["DCNT_EP_POST_SEND_DATA"], first.evd["DCNT_EVD_WAIT"]), (448, 2));
-        let states: Vec<_> = first.endpoints.iter().map(|endpoint| endpoint.state.as_str()).collect();
+        let states: Vec<_> =
+            first.endpoints.iter().map(|endpoint| endpoint.state.as_str()).collect();
         assert_eq!(states, ["Connected", "Unconnected"]);
         assert_eq!(first.endpoints[0].counters["DCNT_EP_POST_SEND"], 7);
         assert_eq!(parse("rubbish\nmore of it 1 2 3\nlonely 1\n"), []);

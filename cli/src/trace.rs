@@ -55,7 +55,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
             || "LD_LIBRARY_PATH says where ours is".to_owned(),
             |directory| format!("export LD_LIBRARY_PATH={}", directory.display()),
         );
-        eprintln!("dat: {} is not OpenDAT's: its adapters say nothing here; {remedy}", library.display());
+        eprintln!(
+            "dat: {} is not OpenDAT's: its adapters say nothing here; {remedy}",
+            library.display()
+        );
     }
     let mut command = Command::new(program);
     command.args(arguments).env("OPENDAT_LOG", &options.log);

@@ -125,7 +125,10 @@ mod tests {
 
     #[test]
     fn numbers_have_three_digits_and_a_unit() {
-        assert_eq!([1, 64, 4096, 1500, 16 << 20].map(size), ["1 B", "64 B", "4 KiB", "1500 B", "16 MiB"]);
+        assert_eq!(
+            [1, 64, 4096, 1500, 16 << 20].map(size),
+            ["1 B", "64 B", "4 KiB", "1500 B", "16 MiB"]
+        );
         assert_eq!(
             [3.126e-6, 99.97e-6, 999.7e-6, 1.5e-3, 0.9997, 2.5].map(time),
             ["3.13 µs", "100 µs", "1.00 ms", "1.50 ms", "1.00 s", "2.50 s"]
@@ -134,7 +137,10 @@ mod tests {
             [12.34e9, 999.7e6, 999.4e6, 0.5e6, 1234.0].map(bandwidth),
             ["12.3 GB/s", "1.00 GB/s", "999 MB/s", "0.50 MB/s", "1.23 kB/s"]
         );
-        assert_eq!([13.2e6, 0.21e6, 12_340.0, 56.0].map(count), ["13.2 M", "0.21 M", "12.3 k", "56.0"]);
+        assert_eq!(
+            [13.2e6, 0.21e6, 12_340.0, 56.0].map(count),
+            ["13.2 M", "0.21 M", "12.3 k", "56.0"]
+        );
         assert_eq!([0.034, 0.125, 1.5].map(spread), ["±3 %", "±12 %", "±150 %"]);
         assert_eq!(
             [&[5, 5][..], &[2, 5], &[1]].map(|all| rounds(all.iter().copied())),
@@ -142,7 +148,8 @@ mod tests {
         );
         assert!(
             noise(0).is_empty()
-                && noise(2).starts_with("2 rows stayed noisy: the rounds spread by more than ±15 %, ")
+                && noise(2)
+                    .starts_with("2 rows stayed noisy: the rounds spread by more than ±15 %, ")
         );
         assert_eq!([7, 999, 1000, 1_234_567].map(thousands), ["7", "999", "1,000", "1,234,567"]);
         assert_eq!([1, 2].map(|count| plural(count, "entry", "entries")), ["1 entry", "2 entries"]);

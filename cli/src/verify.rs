@@ -43,7 +43,11 @@ pub(crate) fn both_ways(
         } else {
             let expected = if operation == Operation::Send { size } else { 0 };
             let length = link.receive()?;
-            ensure!(length == expected, "{} of {expected} bytes came as {length}", operation.name());
+            ensure!(
+                length == expected,
+                "{} of {expected} bytes came as {length}",
+                operation.name()
+            );
         }
         if role != sender {
             check(link, operation, size, seed)?;
@@ -54,7 +58,12 @@ pub(crate) fn both_ways(
 }
 
 /// Prepares for a stream from the client to the server, or back for RDMA reads, that [`stream_arrived`] looks at.
-pub(crate) fn prepare_stream(link: &mut Link, role: Role, operation: Operation, size: usize) -> Result<()> {
+pub(crate) fn prepare_stream(
+    link: &mut Link,
+    role: Role,
+    operation: Operation,
+    size: usize,
+) -> Result<()> {
     if role == sender_of_stream(operation) {
         fill(link, size, stream_seed(operation, size))
     } else {
@@ -63,7 +72,12 @@ pub(crate) fn prepare_stream(link: &mut Link, role: Role, operation: Operation, 
 }
 
 /// Whether the last data of a stream is in place.
-pub(crate) fn stream_arrived(link: &Link, role: Role, operation: Operation, size: usize) -> Result<()> {
+pub(crate) fn stream_arrived(
+    link: &Link,
+    role: Role,
+    operation: Operation,
+    size: usize,
+) -> Result<()> {
     if role == sender_of_stream(operation) {
         return Ok(());
     }
@@ -90,7 +104,8 @@ fn clear(link: &mut Link, size: usize) -> Result<()> {
 fn check(link: &Link, operation: Operation, size: usize, seed: u64) -> Result<()> {
     let start = link.incoming_at();
     let arrived = link.memory.to_vec(start..start + size + GUARD)?;
-    compare(&arrived, &pattern(size, seed)).with_context(|| format!("{} of {size} bytes", operation.name()))
+    compare(&arrived, &pattern(size, seed))
+        .with_context(|| format!("{} of {size} bytes", operation.name()))
 }
 
 /// Whether data is what was expected, and what follows it in memory untouched.

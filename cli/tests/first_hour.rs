@@ -75,7 +75,8 @@ impl Side {
         let adapter = Adapter::open("tcp-emu").expect("opens with nothing configured");
         let zone = adapter.zone().expect("a zone");
         let events = adapter.dispatcher(32).expect("a dispatcher");
-        let endpoint = adapter.endpoint().zone(&zone).events(&events).create().expect("an endpoint");
+        let endpoint =
+            adapter.endpoint().zone(&zone).events(&events).create().expect("an endpoint");
         Side { adapter, zone, events, endpoint }
     }
 
@@ -89,7 +90,12 @@ fn connected() -> (Side, Side) {
     let listener = server.adapter.listen_any(&server.events).expect("listens");
     let here = "127.0.0.1".parse().expect("an address");
     client.endpoint.connect(here, listener.qualifier(), b"", LIMIT).expect("connects");
-    server.event().request().expect("a request").accept(&mut server.endpoint, b"").expect("accepts");
+    server
+        .event()
+        .request()
+        .expect("a request")
+        .accept(&mut server.endpoint, b"")
+        .expect("accepts");
     server.event().established().expect("is up");
     client.event().established().expect("is up");
     (client, server)
@@ -113,9 +119,14 @@ fn operations_say_what_happened_where_and_what_to_do() {
     say("a dispatcher for more events than there can be", &error);
 
     let (mut client, server) = connected();
-    let foreign =
-        client.adapter.zone().expect("a zone").register(vec![0; 8], Access::ALL).expect("registers");
-    let error = client.endpoint.post_send(&[foreign.segment(0..8).expect("inside")], 1, Flags::default());
+    let foreign = client
+        .adapter
+        .zone()
+        .expect("a zone")
+        .register(vec![0; 8], Access::ALL)
+        .expect("registers");
+    let error =
+        client.endpoint.post_send(&[foreign.segment(0..8).expect("inside")], 1, Flags::default());
     say("a send of memory of another protection zone", &error.expect_err("another zone"));
     let fixed = client.zone.register(vec![0; 8], Access::LOCAL_READ).expect("registers");
     let error = client.endpoint.post_receive(&[fixed.segment(0..8).expect("inside")], 1);

@@ -60,7 +60,11 @@ fn a_browser_shows_the_plots_and_complains_of_nothing() {
     let colours = colours(&picture);
     for line in LINES {
         // At least four plots of a line and its key each; a page without them has none of this colour.
-        assert!(colours.get(&line).is_some_and(|&pixels| pixels > 500), "{line:?}: {:?}", colours.get(&line));
+        assert!(
+            colours.get(&line).is_some_and(|&pixels| pixels > 500),
+            "{line:?}: {:?}",
+            colours.get(&line)
+        );
     }
 }
 

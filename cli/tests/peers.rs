@@ -8,7 +8,11 @@ use serde_json::Value;
 
 fn dat(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dat"));
-    command.args(arguments).env("DAT_OVERRIDE", "/dev/null").env_remove("DAT_DBG_TYPE").stdin(Stdio::null());
+    command
+        .args(arguments)
+        .env("DAT_OVERRIDE", "/dev/null")
+        .env_remove("DAT_DBG_TYPE")
+        .stdin(Stdio::null());
     command
 }
 
@@ -45,7 +49,8 @@ impl Server {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
-        let at: SocketAddr = line.trim().rsplit(' ').next().expect("a word").parse().expect("an address");
+        let at: SocketAddr =
+            line.trim().rsplit(' ').next().expect("a word").parse().expect("an address");
         assert!(line.starts_with(&adapters.join(" and ")) && line.contains("serve"), "{line}");
         Server { _process: Killed(child), at: SocketAddr::from(([127, 0, 0, 1], at.port())) }
     }
@@ -73,15 +78,25 @@ fn without_a_host_a_process_here_answers() {
             "--json",
         ];
         let document: Value =
-            serde_json::from_str(&stdout(&dat(&arguments).output().expect("it starts"))).expect("JSON");
-        assert_eq!((document["count"].as_u64(), document["size"].as_u64()), (Some(200), Some(4096)));
+            serde_json::from_str(&stdout(&dat(&arguments).output().expect("it starts")))
+                .expect("JSON");
+        assert_eq!(
+            (document["count"].as_u64(), document["size"].as_u64()),
+            (Some(200), Some(4096))
+        );
         let times = times(&document);
         assert!(times[0] > 0.0 && times.is_sorted(), "{document}");
-        assert!(document["operation"].as_str().is_some_and(|name| name.ends_with(operation)), "{document}");
+        assert!(
+            document["operation"].as_str().is_some_and(|name| name.ends_with(operation)),
+            "{document}"
+        );
     }
-    let arguments = ["ping", "--adapter", "softroce", "--count", "100", "--interval", "0", "--quiet"];
+    let arguments =
+        ["ping", "--adapter", "softroce", "--count", "100", "--interval", "0", "--quiet"];
     let text = stdout(&dat(&arguments).output().expect("it starts"));
-    let [head, count, names, values] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
+    let [head, count, names, values] = text.lines().collect::<Vec<_>>()[..] else {
+        panic!("{text}")
+    };
     assert_eq!(head, "send/receive of 64 B to 127.0.0.1 and back, over softroce:");
     assert_eq!(count, "100 answers, there and back:");
     assert_eq!(
@@ -110,7 +125,8 @@ fn each_answer_is_told_as_it_comes() {
 
 #[test]
 fn a_ping_of_some_answers_fits_a_terminal() {
-    let text = stdout(&dat(&["ping", "--count", "3", "--interval", "0"]).output().expect("it starts"));
+    let text =
+        stdout(&dat(&["ping", "--count", "3", "--interval", "0"]).output().expect("it starts"));
     assert_eq!(text.lines().filter(|line| line.starts_with("answer ")).count(), 3, "{text}");
     assert!(text.contains("\n3 answers, there and back:\n"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
@@ -121,8 +137,9 @@ fn another_host_answers_where_dat_serve_runs() {
     let server = Server::start();
     let host = server.at.to_string();
     for _ in 0..3 {
-        let output =
-            dat(&["ping", &host, "--count", "100", "--interval", "0", "--json"]).output().expect("it starts");
+        let output = dat(&["ping", &host, "--count", "100", "--interval", "0", "--json"])
+            .output()
+            .expect("it starts");
         let document: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
         assert_eq!(document["address"], "127.0.0.1");
         assert!(times(&document).is_sorted());
@@ -133,10 +150,12 @@ fn another_host_answers_where_dat_serve_runs() {
 #[test]
 fn silent_callers_keep_nobody_out() {
     let server = Server::start();
-    let silent: Vec<_> = (0..200).map(|_| TcpStream::connect(server.at).expect("it listens")).collect();
+    let silent: Vec<_> =
+        (0..200).map(|_| TcpStream::connect(server.at).expect("it listens")).collect();
     let host = server.at.to_string();
-    let output =
-        dat(&["ping", &host, "--count", "10", "--interval", "0", "--json"]).output().expect("it starts");
+    let output = dat(&["ping", &host, "--count", "10", "--interval", "0", "--json"])
+        .output()
+        .expect("it starts");
     let document: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
     assert!(times(&document).is_sorted());
     drop(silent);
@@ -183,7 +202,10 @@ fn who_does_not_know_the_words_is_told_so_and_others_are_served() {
     }
     for words in ["GET / HTTP/1.1\r\n\r\n", "{}\n", &"x".repeat(100_000)] {
         let answer = tell(&server, words);
-        assert!(answer.is_empty() || answer.contains("this is the port of `dat serve`"), "{answer}");
+        assert!(
+            answer.is_empty() || answer.contains("this is the port of `dat serve`"),
+            "{answer}"
+        );
     }
     stdout(&dat(&["ping", &server.at.to_string(), "--count", "10"]).output().expect("it starts"));
 }
@@ -191,18 +213,26 @@ fn who_does_not_know_the_words_is_told_so_and_others_are_served() {
 #[test]
 fn nobody_there_is_an_error_that_says_what_to_do() {
     // A port that was free a moment ago.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it").port();
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .expect("a port")
+        .local_addr()
+        .expect("it")
+        .port();
     let output = dat(&["ping", &format!("127.0.0.1:{port}")]).output().expect("it starts");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1));
     assert!(text.contains("does `dat serve` run there"), "{text}");
     let output = dat(&["ping", "no-such-host.invalid"]).output().expect("it starts");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(text.contains("finding no-such-host.invalid: expected a host name or an address"), "{text}");
+    assert!(
+        text.contains("finding no-such-host.invalid: expected a host name or an address"),
+        "{text}"
+    );
 }
 
 /// A benchmark that is soon over.
-const SHORT: [&str; 8] = ["bench", "--sizes", "64,4K", "--depths", "1,4", "--rounds", "1", "--json"];
+const SHORT: [&str; 8] =
+    ["bench", "--sizes", "64,4K", "--depths", "1,4", "--rounds", "1", "--json"];
 
 fn bench(more: &[&str]) -> Value {
     let output = dat(&SHORT).args(more).output().expect("it starts");
@@ -216,12 +246,18 @@ fn bench_measures_operations_sizes_depths_and_connections() {
     // Three operations of two sizes, two atomic ones of one; each at two depths with one and with two connections.
     assert_eq!(points.len(), (3 * 2 + 2) * 4, "{document}");
     for point in points {
-        let [figures] = point["figures"].as_array().expect("figures").as_slice() else { panic!("{point}") };
+        let [figures] = point["figures"].as_array().expect("figures").as_slice() else {
+            panic!("{point}")
+        };
         let number = |name: &str| figures[name].as_f64().expect("a number");
         assert!(number("operations_per_second") > 0.0 && number("client_cpu") > 0.0, "{point}");
         let size = point["size"].as_f64().expect("a number");
-        assert!((number("bytes_per_second") / number("operations_per_second") / size - 1.0).abs() < 1e-6);
-        let times = ["min", "p50", "p90", "p99", "p999", "max"].map(|name| &figures["latency"][name]);
+        assert!(
+            (number("bytes_per_second") / number("operations_per_second") / size - 1.0).abs()
+                < 1e-6
+        );
+        let times =
+            ["min", "p50", "p90", "p99", "p999", "max"].map(|name| &figures["latency"][name]);
         let times: Vec<f64> = times.into_iter().filter_map(Value::as_f64).collect();
         assert!(times.is_sorted() && times[0] > 0.0, "{point}");
         let atomic = ["fetch_add", "compare_swap"].iter().any(|name| point["operation"] == *name);
@@ -235,15 +271,22 @@ fn bench_compares_two_adapters_and_draws_what_came_out() {
     let path = dir.path().join("page.html");
     let page = path.to_str().expect("UTF-8");
     let document = bench(&["--vs", "softroce", "--operations", "send,read", "--html", page]);
-    let names = document["adapters"].as_array().expect("adapters").iter().map(|adapter| &adapter["name"]);
+    let names =
+        document["adapters"].as_array().expect("adapters").iter().map(|adapter| &adapter["name"]);
     assert_eq!(names.collect::<Vec<_>>(), ["tcp-emu", "softroce"]);
     let points = document["points"].as_array().expect("points");
     assert_eq!(points.len(), 2 * 2 * 2);
-    assert!(points.iter().all(|point| point["figures"].as_array().is_some_and(|both| both.len() == 2)));
+    assert!(
+        points.iter().all(|point| point["figures"].as_array().is_some_and(|both| both.len() == 2))
+    );
     let text = std::fs::read_to_string(&path).expect("it was written");
     // Of rare percentiles there may be none, where a machine is slow.
     for plot in ["latency, p50", "bandwidth", "operations for each second", "processor time"] {
-        assert_eq!(text.matches(&format!("role=\"img\" aria-label=\"{plot}")).count(), 2, "{plot}: {text}");
+        assert_eq!(
+            text.matches(&format!("role=\"img\" aria-label=\"{plot}")).count(),
+            2,
+            "{plot}: {text}"
+        );
     }
     assert!(text.starts_with("<!DOCTYPE html>") && text.ends_with("</html>\n"));
     for word in ["<script", "http://", "https://", "NaN", "inf"] {
@@ -253,9 +296,15 @@ fn bench_compares_two_adapters_and_draws_what_came_out() {
         assert!(text.contains(word), "{word}: {text}");
     }
     let text = stdout(
-        &dat(&SHORT[..7]).args(["--vs", "softroce", "--operations", "send"]).output().expect("starts"),
+        &dat(&SHORT[..7])
+            .args(["--vs", "softroce", "--operations", "send"])
+            .output()
+            .expect("starts"),
     );
-    assert!(text.starts_with("operation ") && text.contains(" ratio ") && text.contains("p50"), "{text}");
+    assert!(
+        text.starts_with("operation ") && text.contains(" ratio ") && text.contains("p50"),
+        "{text}"
+    );
     assert_eq!(text.matches("send/receive").count(), 4, "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
@@ -265,19 +314,28 @@ fn benchs_table_fits_a_terminal_and_a_wide_one_has_more() {
     let short = ["bench", "--sizes", "64,64K", "--rounds", "2"];
     let text = stdout(&dat(&short).output().expect("it starts"));
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    for words in
-        ["compare-swap    8 B ", "RDMA read    64 KiB ", "Each figure is the median of ", " spread\n"]
-    {
+    for words in [
+        "compare-swap    8 B ",
+        "RDMA read    64 KiB ",
+        "Each figure is the median of ",
+        " spread\n",
+    ] {
         assert!(text.contains(words), "{words}: {text}");
     }
-    let text = stdout(&dat(&short).args(["--operations", "send", "--wide"]).output().expect("it starts"));
-    assert!(text.contains("p99.9") && text.contains("client + server") && text.contains(" + "), "{text}");
+    let text =
+        stdout(&dat(&short).args(["--operations", "send", "--wide"]).output().expect("it starts"));
+    assert!(
+        text.contains("p99.9") && text.contains("client + server") && text.contains(" + "),
+        "{text}"
+    );
 }
 
 #[test]
 fn bench_prints_values_for_a_spreadsheet() {
-    let arguments = ["bench", "--sizes", "64", "--depths", "1", "--rounds", "1", "--operations", "send,read"];
-    let text = stdout(&dat(&arguments).args(["--csv", "--vs", "softroce"]).output().expect("it starts"));
+    let arguments =
+        ["bench", "--sizes", "64", "--depths", "1", "--rounds", "1", "--operations", "send,read"];
+    let text =
+        stdout(&dat(&arguments).args(["--csv", "--vs", "softroce"]).output().expect("it starts"));
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
     let rows: Vec<&[&str]> = lines[1..].iter().map(|line| &line[..3]).collect();
     let expected = [
@@ -289,19 +347,24 @@ fn bench_prints_values_for_a_spreadsheet() {
     assert_eq!(rows, expected, "{text}");
     assert!(lines.iter().all(|line| line.len() == lines[0].len()), "{text}");
     let at = lines[0].iter().position(|column| *column == "bytes_per_second").expect("a column");
-    assert!(lines[1..].iter().all(|line| line[at].parse::<f64>().is_ok_and(|rate| rate > 0.0)), "{text}");
+    assert!(
+        lines[1..].iter().all(|line| line[at].parse::<f64>().is_ok_and(|rate| rate > 0.0)),
+        "{text}"
+    );
 }
 
 #[test]
 fn bench_measures_for_as_long_and_where_it_is_told() {
     let processor = {
         let list = std::fs::read_to_string("/proc/self/status").expect("it is there");
-        let list = list.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("a line");
+        let list =
+            list.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("a line");
         list.trim().split(['-', ',']).next().expect("a number").to_owned()
     };
     let both = format!("{processor},{processor}");
     let arguments = ["bench", "--sizes", "64", "--depths", "1", "--operations", "read", "--json"];
-    let output = dat(&arguments).args(["--duration", "1", "--cpus", &both]).output().expect("it starts");
+    let output =
+        dat(&arguments).args(["--duration", "1", "--cpus", &both]).output().expect("it starts");
     let document: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
     let number: u64 = processor.parse().expect("a number");
     assert_eq!(document["pinned"], serde_json::json!([number, number]));
@@ -317,7 +380,8 @@ fn bench_measures_for_as_long_and_where_it_is_told() {
 #[test]
 fn who_calls_over_another_wire_is_told_which_is_served() {
     let server = Server::of(&["tcp-emu"]);
-    let output = dat(&["ping", &server.at.to_string(), "--ia", "softroce"]).output().expect("it starts");
+    let output =
+        dat(&["ping", &server.at.to_string(), "--ia", "softroce"]).output().expect("it starts");
     let text = String::from_utf8_lossy(&output.stderr);
     let why = "127.0.0.1 serves an adapter of tcp-emu, and softroce is of softroce: `dat serve --adapter softroce` there";
     assert!(!output.status.success() && text.contains(why), "{text}");
@@ -332,7 +396,8 @@ fn bench_with_another_host_asks_for_the_adapters_that_are_served_there() {
     let document = bench(&[&host, "--operations", "write", "--vs", "softroce"]);
     assert_eq!(document["adapters"][1]["provider"], "softroce", "{document}");
     let one = Server::start();
-    let output = dat(&SHORT).args([&one.at.to_string(), "--vs", "softroce"]).output().expect("it starts");
+    let output =
+        dat(&SHORT).args([&one.at.to_string(), "--vs", "softroce"]).output().expect("it starts");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(
         text.contains("asked for 2 adapters, and 1 served: `dat serve` with --adapter once more"),

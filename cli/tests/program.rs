@@ -13,7 +13,8 @@ fn dat(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dat"));
     command.args(arguments);
     // What the product heeds, and what `cargo xtask test` tells the tests.
-    let heeded = |name: &str| ["DAT_", "DAPL_", "OPENDAT_"].iter().any(|prefix| name.starts_with(prefix));
+    let heeded =
+        |name: &str| ["DAT_", "DAPL_", "OPENDAT_"].iter().any(|prefix| name.starts_with(prefix));
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(heeded)) {
         command.env_remove(name);
     }
@@ -48,7 +49,10 @@ fn without_arguments_every_way_to_move_data_is_verified() {
 
 #[test]
 fn the_other_adapter_moves_data_in_every_way_too() {
-    assert_everything_is_verified(&["--json", "--rounds", "1", "--adapter", "softroce"], "softroce");
+    assert_everything_is_verified(
+        &["--json", "--rounds", "1", "--adapter", "softroce"],
+        "softroce",
+    );
     assert_everything_is_verified(
         &["--json", "--rounds", "1", "--adapter", "softroce", "--address", "::1"],
         "softroce",
@@ -64,7 +68,12 @@ fn assert_everything_is_verified(arguments: &[&str], provider: &str) {
     let rows = document["rows"].as_array().expect("rows");
     let keys: Vec<_> = rows
         .iter()
-        .map(|row| (row["size"].as_u64().expect("a size"), row["operation"].as_str().expect("an operation")))
+        .map(|row| {
+            (
+                row["size"].as_u64().expect("a size"),
+                row["operation"].as_str().expect("an operation"),
+            )
+        })
         .collect();
     let operations = ["send", "rdma_write", "rdma_read"];
     let sizes = [64, 4096, 65536, 1 << 20];
@@ -105,17 +114,26 @@ fn an_adapter_that_does_not_open_is_an_error_in_words() {
     assert!(text.contains("built-in providers are turned off by OPENDAT_BUILTIN=0"), "{text}");
 
     let text = fails(dat(&["--adapter", "other"]).env("DAT_OVERRIDE", "/no/such/file"));
-    assert!(text.contains("cannot read the registry file /no/such/file (named by DAT_OVERRIDE)"), "{text}");
+    assert!(
+        text.contains("cannot read the registry file /no/such/file (named by DAT_OVERRIDE)"),
+        "{text}"
+    );
 }
 
 #[test]
 fn an_address_of_no_use_is_an_error_that_says_what_to_do() {
     let text = fails(&mut dat(&["--address", "192.0.2.1"]));
-    assert!(text.contains("192.0.2.1 is not an address of this host; `ip -brief address` lists"), "{text}");
+    assert!(
+        text.contains("192.0.2.1 is not an address of this host; `ip -brief address` lists"),
+        "{text}"
+    );
     let text = fails(&mut dat(&["bench", "--address", "fe80::1"]));
     assert!(text.contains("fe80::1 does not say on which network device"), "{text}");
     let text = fails(&mut dat(&["--address", "localhost"]));
-    assert!(text.contains("expected an IPv4 or IPv6 address of this host, as in 127.0.0.1"), "{text}");
+    assert!(
+        text.contains("expected an IPv4 or IPv6 address of this host, as in 127.0.0.1"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -185,10 +203,14 @@ fn list_shows_where_an_entry_is_and_why_it_does_not_open() {
     let lines: Vec<&str> = text.lines().collect();
     let at = lines.iter().position(|line| line.starts_with("gone ")).expect("the entry");
     assert!(lines[at].contains("fails") && lines[at].contains(&format!("{path}:2:1")), "{text}");
-    let opens = lines.iter().position(|line| line.starts_with("tcp-emu ")).expect("the built-in entry");
+    let opens =
+        lines.iter().position(|line| line.starts_with("tcp-emu ")).expect("the built-in entry");
     assert!(opens < at, "what opens comes first: {text}");
     assert_eq!(lines[at + 1], "    u2.0 libopendat_not_there.so");
-    assert!(lines[at + 2].contains("libopendat_not_there.so: cannot open shared object file"), "{text}");
+    assert!(
+        lines[at + 2].contains("libopendat_not_there.so: cannot open shared object file"),
+        "{text}"
+    );
     // How many are built in depends on the RDMA devices of this host.
     let summary = format!("3 entries of {path}, none usable; ");
     assert!(
@@ -230,7 +252,9 @@ fn list_has_the_same_for_machines() {
 fn states(document: &Value) -> Vec<(&str, &str)> {
     let entries = document["entries"].as_array().expect("entries").iter();
     entries
-        .map(|entry| (entry["name"].as_str().expect("a name"), entry["state"].as_str().expect("a state")))
+        .map(|entry| {
+            (entry["name"].as_str().expect("a name"), entry["state"].as_str().expect("a state"))
+        })
         .collect()
 }
 
@@ -245,7 +269,10 @@ fn list_with_devices(devices: &[&str]) -> Option<Value> {
     let mut command = Command::new("unshare");
     command.args(["--mount", "--map-root-user", "--", "sh", "-c", hide, "sh"]);
     command.arg(list.get_program()).args(list.get_args());
-    command.env("PORTS", devices.join(" ")).env("DAT_OVERRIDE", "/dev/null").env_remove("OPENDAT_BUILTIN");
+    command
+        .env("PORTS", devices.join(" "))
+        .env("DAT_OVERRIDE", "/dev/null")
+        .env_remove("OPENDAT_BUILTIN");
     let output = command.stdin(Stdio::null()).output().ok();
     match output.filter(|output| !matches!(output.status.code(), Some(1 | 77))) {
         Some(output) => Some(json(&output)),
@@ -265,7 +292,8 @@ fn reason_of<'d>(document: &'d Value, name: &str) -> &'d str {
 
 #[test]
 fn list_has_an_entry_for_each_rdma_device_and_says_what_to_install() {
-    let Some(document) = list_with_devices(&["rxe0/ports/1", "mlx5_0/ports/1", "mlx5_0/ports/2"]) else {
+    let Some(document) = list_with_devices(&["rxe0/ports/1", "mlx5_0/ports/1", "mlx5_0/ports/2"])
+    else {
         return;
     };
     let expected = [
@@ -287,15 +315,19 @@ fn list_has_an_entry_for_each_rdma_device_and_says_what_to_install() {
 #[test]
 fn list_says_how_to_have_an_rdma_device_where_there_is_none() {
     let Some(document) = list_with_devices(&[]) else { return };
-    assert_eq!(states(&document), [("tcp-emu", "opens"), ("softroce", "opens"), ("verbs", "fails")]);
+    assert_eq!(
+        states(&document),
+        [("tcp-emu", "opens"), ("softroce", "opens"), ("verbs", "fails")]
+    );
     let reason = reason_of(&document, "verbs");
     assert!(reason.contains("no RDMA device") && reason.contains("rdma link add"), "{reason}");
 }
 
 #[test]
 fn list_says_once_what_many_entries_fail_of() {
-    let entry =
-        |n| format!("gone{n} u2.0 nonthreadsafe default libopendat_not_there.so vendor.1.0 \"\" \"\"\n");
+    let entry = |n| {
+        format!("gone{n} u2.0 nonthreadsafe default libopendat_not_there.so vendor.1.0 \"\" \"\"\n")
+    };
     let registry: String = (0..62).map(entry).collect();
     let reason = "libopendat_not_there.so: cannot open shared object file";
     let (output, path) = with_registry(&["list"], &registry);
@@ -307,7 +339,11 @@ fn list_says_once_what_many_entries_fail_of() {
 
     let (output, path) = with_registry(&["list", "--all"], &registry);
     let text = stdout(&output);
-    assert_eq!((text.matches(reason).count(), text.matches(&format!("{path}:")).count()), (62, 62), "{text}");
+    assert_eq!(
+        (text.matches(reason).count(), text.matches(&format!("{path}:")).count()),
+        (62, 62),
+        "{text}"
+    );
 
     let (output, _) = with_registry(&["list", "--usable"], &registry);
     let text = stdout(&output);
@@ -347,10 +383,14 @@ fn list_fits_a_terminal_unless_it_is_to_be_wide() {
 #[test]
 fn list_asks_a_library_that_does_not_load_once() {
     // With a process for each of them that would be minutes.
-    let line = |n: u32| format!("ia{n} u2.0 nonthreadsafe default libopendat_gone.so v.1.0 \"\" \"\"\n");
+    let line =
+        |n: u32| format!("ia{n} u2.0 nonthreadsafe default libopendat_gone.so v.1.0 \"\" \"\"\n");
     let (output, _) = with_registry(&["list", "--all"], &(0..10_000).map(line).collect::<String>());
     assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(stdout(&output).matches("libopendat_gone.so: cannot open shared object file").count(), 10_000);
+    assert_eq!(
+        stdout(&output).matches("libopendat_gone.so: cannot open shared object file").count(),
+        10_000
+    );
 }
 
 #[test]
@@ -358,9 +398,13 @@ fn a_registry_file_does_not_reach_the_terminal() {
     let evil = "evil\u{1b}[2J u2.0 nonthreadsafe default lib\u{1b}]0;gone\u{7}.so v.1.0 \"\u{9b}1m\" \"\"\nx\u{1b}c u9\n";
     let path = file(".conf", evil);
     let shown = path.to_str().expect("UTF-8");
-    for arguments in
-        [&["list"][..], &["list", "--all"], &["doctor"], &["check", shown], &["query", "evil\u{1b}[2J"]]
-    {
+    for arguments in [
+        &["list"][..],
+        &["list", "--all"],
+        &["doctor"],
+        &["check", shown],
+        &["query", "evil\u{1b}[2J"],
+    ] {
         let output = run(dat(arguments).env("DAT_OVERRIDE", &path));
         let said = stdout(&output) + &stderr(&output);
         let control = said.chars().find(|c| c.is_control() && !['\n', '\t'].contains(c));
@@ -372,9 +416,17 @@ fn a_registry_file_does_not_reach_the_terminal() {
 fn a_registry_file_has_an_end() {
     let output = run(&mut dat(&["check", "/dev/zero"]));
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("it is no regular file, as registry files are"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("it is no regular file, as registry files are"),
+        "{}",
+        stderr(&output)
+    );
     let output = run(dat(&["list", "--usable"]).env("DAT_OVERRIDE", "/dev/zero"));
-    assert!(stdout(&output).contains("cannot read the registry file /dev/zero"), "{}", stdout(&output));
+    assert!(
+        stdout(&output).contains("cannot read the registry file /dev/zero"),
+        "{}",
+        stdout(&output)
+    );
 }
 
 #[test]
@@ -445,9 +497,14 @@ fn bench_measures_a_row_against_plain_tcp() {
     let output = run(&mut dat(&row));
     let document = json(&output);
     assert!(output.status.success(), "{}", stderr(&output));
-    let [row] = document["rows"].as_array().expect("rows").as_slice() else { panic!("one row: {document}") };
+    let [row] = document["rows"].as_array().expect("rows").as_slice() else {
+        panic!("one row: {document}")
+    };
     // A machine that is very busy has fewer.
-    assert!(row["rounds"].as_array().is_some_and(|rounds| (1..=5).contains(&rounds.len())), "{row}");
+    assert!(
+        row["rounds"].as_array().is_some_and(|rounds| (1..=5).contains(&rounds.len())),
+        "{row}"
+    );
     let number = |field: &str| row[field].as_f64().expect("a number");
     assert!(number("ratio_min") > 0.0 && number("ratio_min") <= number("ratio"));
     assert!(number("ratio") <= number("ratio_max"));
@@ -462,13 +519,15 @@ fn bench_measures_a_row_against_plain_tcp() {
 fn conformance_counts_what_is_unsupported_apart() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let junit = dir.path().join("result.xml");
-    let ids = ["dat_ep_reset/in-*connected", "dat_ep_reset/in-connected-multi-path", "dat_pz_create"];
+    let ids =
+        ["dat_ep_reset/in-*connected", "dat_ep_reset/in-connected-multi-path", "dat_pz_create"];
     let arguments =
         [&["conformance", "--json", "--junit", junit.to_str().expect("UTF-8")][..], &ids].concat();
     let lenient = run(&mut dat(&arguments));
     assert_eq!(lenient.status.code(), Some(0), "{}", stderr(&lenient));
     let document = json(&lenient);
-    let (all, unsupported) = (document["all"]["cases"].as_u64(), document["all"]["unsupported"].as_u64());
+    let (all, unsupported) =
+        (document["all"]["cases"].as_u64(), document["all"]["unsupported"].as_u64());
     assert_eq!((unsupported, document["all"]["failed"].as_u64()), (Some(1), Some(0)), "{document}");
     assert_eq!(document["all"]["passed"].as_u64(), all.map(|all| all - 1));
     let xml = std::fs::read_to_string(&junit).expect("the file is there");
@@ -482,25 +541,33 @@ fn conformance_counts_what_is_unsupported_apart() {
 #[test]
 fn conformance_says_when_there_is_nothing_to_ask() {
     let refused = |arguments: &[&str], why: &str| {
-        let output = run(&mut dat(&[&["conformance", "--registry", "/dev/null"], arguments].concat()));
+        let output =
+            run(&mut dat(&[&["conformance", "--registry", "/dev/null"], arguments].concat()));
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stdout(&output));
         assert!(stderr(&output).contains(why), "{arguments:?}: {}", stderr(&output));
     };
     refused(&["dat_ep_created"], "no case is called dat_ep_created or begins so");
     refused(&["--provider", "other"], "other through the linked-in registry cannot be opened");
-    refused(&["--library", "/no/such/library.so"], "cannot load /no/such/library.so: /no/such/library.so:");
+    refused(
+        &["--library", "/no/such/library.so"],
+        "cannot load /no/such/library.so: /no/such/library.so:",
+    );
     refused(&["--library", "libc.so.6"], "libc.so.6 does not export dat_ia_openv");
 
     // It would have asked the built-in adapter.
-    let output = run(&mut dat(&["conformance", "--registry", "/no/such/dat.conf", "dat_pz_create"]));
+    let output =
+        run(&mut dat(&["conformance", "--registry", "/no/such/dat.conf", "dat_pz_create"]));
     assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
-    assert!(stderr(&output).contains("cannot read the registry file /no/such/dat.conf: No such file"));
+    assert!(
+        stderr(&output).contains("cannot read the registry file /no/such/dat.conf: No such file")
+    );
 }
 
 #[test]
 fn a_process_ends_with_its_parent() {
     let (ours, theirs) = UnixStream::pair().expect("sockets");
-    let mut child = dat(&["peer"]).stdin(OwnedFd::from(theirs)).spawn().expect("the program starts");
+    let mut child =
+        dat(&["peer"]).stdin(OwnedFd::from(theirs)).spawn().expect("the program starts");
     let plan = r#"{"role":"Server","adapters":["tcp-emu"],"address":"127.0.0.1","server":null,"cpu":null,
         "wait":"Poll","raw_wait":"Poll","work":{"Demo":{"sizes":[64],"unmeasured":[],"rounds":1}}}"#;
     writeln!(&ours, "{}", plan.replace('\n', " ")).expect("it listens");
@@ -514,11 +581,16 @@ fn a_process_ends_with_its_parent() {
 #[test]
 fn what_providers_print_does_not_disturb_the_result() {
     // The registry prints each step to standard output, from within both processes, as a noisy provider would.
-    let output = run(dat(&["--json", "--rounds", "1"]).env("DAT_DBG_TYPE", "0xff").env("DAT_DBG_DEST", "1"));
+    let output =
+        run(dat(&["--json", "--rounds", "1"]).env("DAT_DBG_TYPE", "0xff").env("DAT_DBG_DEST", "1"));
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(json(&output)["verified"], true);
     let noise = stderr(&output);
-    assert_eq!(noise.matches("provider tcp-emu registered").count(), 2, "once from each process: {noise}");
+    assert_eq!(
+        noise.matches("provider tcp-emu registered").count(),
+        2,
+        "once from each process: {noise}"
+    );
 }
 
 #[test]
@@ -528,8 +600,13 @@ fn vendor_providers_find_the_registry_in_the_program() {
         .output()
         .expect("nm comes with every C compiler");
     let symbols = stdout(&output);
-    for symbol in ["dat_registry_add_provider", "dat_registry_remove_provider", "dats_get_ia_handle"] {
-        assert!(symbols.lines().any(|line| line.ends_with(&format!(" T {symbol}"))), "{symbol}: {symbols}");
+    for symbol in
+        ["dat_registry_add_provider", "dat_registry_remove_provider", "dats_get_ia_handle"]
+    {
+        assert!(
+            symbols.lines().any(|line| line.ends_with(&format!(" T {symbol}"))),
+            "{symbol}: {symbols}"
+        );
     }
 }
 
@@ -539,7 +616,9 @@ fn query_tells_every_attribute_under_the_standards_name() {
     assert!(output.status.success(), "{}", stderr(&output));
     let text = stdout(&output);
     assert!(
-        text.starts_with("adapter (DAT_IA_ATTR)\n    adapter_name                         tcp-emu\n"),
+        text.starts_with(
+            "adapter (DAT_IA_ATTR)\n    adapter_name                         tcp-emu\n"
+        ),
         "{text}"
     );
     for line in [
@@ -580,8 +659,9 @@ fn query_says_once_why_nothing_opens() {
 
 /// The findings of `dat doctor`, which depend on the host but for those that the test makes.
 fn findings(document: &Value) -> Vec<(&str, &str, &str)> {
-    let text =
-        |finding: &'_ Value, name: &str| finding[name].as_str().expect("text").to_owned().leak() as &str;
+    let text = |finding: &'_ Value, name: &str| {
+        finding[name].as_str().expect("text").to_owned().leak() as &str
+    };
     let findings = document["findings"].as_array().expect("findings").iter();
     findings
         .map(|finding| (text(finding, "subject"), text(finding, "state"), text(finding, "message")))
@@ -607,7 +687,10 @@ fn doctor_looks_at_all_that_rdma_needs() {
     ] {
         assert!(findings.iter().any(|(other, ..)| *other == subject), "{subject}: {document}");
     }
-    assert!(findings.contains(&("registry", "fine", "/dev/null: no mistake is in it")), "{document}");
+    assert!(
+        findings.contains(&("registry", "fine", "/dev/null: no mistake is in it")),
+        "{document}"
+    );
     assert!(findings.contains(&("environment", "note", "DAT_OVERRIDE=/dev/null")), "{document}");
     let problems = findings.iter().filter(|(_, state, _)| *state == "problem").count();
     assert_eq!(output.status.code(), Some(i32::from(problems > 0)));
@@ -624,8 +707,9 @@ fn doctor_points_at_mistakes_in_the_registry() {
     let (output, path) = with_registry(&["doctor", "--json"], "broken u2.0\n");
     assert_eq!(output.status.code(), Some(1));
     let document = json(&output);
-    let message =
-        format!("{path}:1:12: the line ends after 2 of 8 fields; expected threadsafe or nonthreadsafe");
+    let message = format!(
+        "{path}:1:12: the line ends after 2 of 8 fields; expected threadsafe or nonthreadsafe"
+    );
     assert!(findings(&document).contains(&("registry", "problem", message.as_str())), "{document}");
     assert_eq!(document["findings"][0]["fix"], format!("dat check {path}"));
 
@@ -643,7 +727,8 @@ fn doctor_points_at_mistakes_in_the_registry() {
 fn every_shell_gets_completions_of_every_command() {
     for shell in ["bash", "zsh", "fish"] {
         let text = stdout(&run(&mut dat(&["completions", shell])));
-        for command in ["list", "query", "check", "register", "unregister", "doctor", "conformance"] {
+        for command in ["list", "query", "check", "register", "unregister", "doctor", "conformance"]
+        {
             assert!(text.contains(command), "{shell}: {command}");
         }
         assert!(!text.contains("probe"), "{shell}: what is hidden stays so");
@@ -662,11 +747,13 @@ fn every_command_has_a_page_of_the_manual() {
         assert!(page(name).contains(".SH"), "{name}");
     }
     assert!(
-        page("dat.1").contains(".SH ENVIRONMENT\n.nf\n\\&  DAT_OVERRIDE=FILE     the registry's file"),
+        page("dat.1")
+            .contains(".SH ENVIRONMENT\n.nf\n\\&  DAT_OVERRIDE=FILE     the registry's file"),
         "as it is laid out"
     );
     assert!(
-        page("dat-trace.1").contains(".SH TARGETS\n") && page("dat-trace.1").contains("127 if there is none")
+        page("dat-trace.1").contains(".SH TARGETS\n")
+            && page("dat-trace.1").contains("127 if there is none")
     );
     for name in ["dat.1", "dat-check.1", "dat-trace.1"] {
         assert!(

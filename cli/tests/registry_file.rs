@@ -28,7 +28,12 @@ impl File {
 
 fn dat(file: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dat"));
-    command.args(arguments).env("DAT_OVERRIDE", file).env_remove("DAT_DBG_TYPE").output().expect("it starts")
+    command
+        .args(arguments)
+        .env("DAT_OVERRIDE", file)
+        .env_remove("DAT_DBG_TYPE")
+        .output()
+        .expect("it starts")
 }
 
 fn stdout(output: &Output) -> String {
@@ -82,7 +87,12 @@ fn every_mistake_has_its_place_and_what_is_expected() {
         (2, 25, "error", "the line ends after 3 of 8 fields; expected default or nondefault"),
         (3, 33, "error", "this quote is never closed; expected a second \" on the same line"),
         (4, 6, "error", "unknown API version \"2.0\"; expected u or k and two numbers, as in u2.0"),
-        (5, 13, "error", "unknown thread safety \"threadsave\"; expected threadsafe or nonthreadsafe"),
+        (
+            5,
+            13,
+            "error",
+            "unknown thread safety \"threadsave\"; expected threadsafe or nonthreadsafe",
+        ),
         (6, 22, "error", "unknown word \"defualt\"; expected default or nondefault"),
         (
             7,
@@ -90,9 +100,19 @@ fn every_mistake_has_its_place_and_what_is_expected() {
             "error",
             "unknown provider version \"dapl\"; expected a name and two numbers, as in dapl.2.0",
         ),
-        (8, 52, "error", "unexpected \"\" after the eighth field; quote a value that contains blanks"),
+        (
+            8,
+            52,
+            "error",
+            "unexpected \"\" after the eighth field; quote a value that contains blanks",
+        ),
         (9, 1, "warning", "kernel is for kDAPL (k1.2): no program in user space can open it"),
-        (10, 1, "warning", "future offers u3.0, which no program asks for: there are uDAPL 1.2 and 2.0"),
+        (
+            10,
+            1,
+            "warning",
+            "future offers u3.0, which no program asks for: there are uDAPL 1.2 and 2.0",
+        ),
         (
             11,
             1,
@@ -109,7 +129,11 @@ fn every_mistake_has_its_place_and_what_is_expected() {
         assert_eq!((found.0, found.1, found.2), (expected.0, expected.1, expected.2), "{found:?}");
         assert!(found.3.starts_with(expected.3), "{found:?}");
     }
-    assert!(findings.iter().all(|finding| finding["severity"] == "error" || finding["help"].is_string()));
+    assert!(
+        findings
+            .iter()
+            .all(|finding| finding["severity"] == "error" || finding["help"].is_string())
+    );
 }
 
 #[test]
@@ -133,7 +157,8 @@ fn warnings_alone_are_no_failure_unless_that_is_wanted() {
     let file = file("dat.conf", line);
     assert_eq!(check(&file, &[]).status.code(), Some(0));
     assert_eq!(check(&file, &["--strict"]).status.code(), Some(1));
-    let output = check(&File { _dir: tempfile::tempdir().expect("one"), path: "/no/such/file".into() }, &[]);
+    let output =
+        check(&File { _dir: tempfile::tempdir().expect("one"), path: "/no/such/file".into() }, &[]);
     assert_eq!(output.status.code(), Some(2), "no verdict");
     assert!(stderr(&output).contains("reading /no/such/file: No such file"), "{}", stderr(&output));
 }
@@ -141,7 +166,8 @@ fn warnings_alone_are_no_failure_unless_that_is_wanted() {
 #[test]
 fn a_long_line_is_shown_around_its_mistake() {
     let long = "x".repeat(1 << 20);
-    let line = format!("long u2.0 nonthreadsafe default libdat_tcp_emu.so v.1.0 \"{long}=1\" \"\" more\n");
+    let line =
+        format!("long u2.0 nonthreadsafe default libdat_tcp_emu.so v.1.0 \"{long}=1\" \"\" more\n");
     let text = stdout(&check(&file("dat.conf", &line), &[]));
     assert!(text.len() < 3000, "{} octets", text.len());
     let shown: Vec<&str> = text.lines().collect();
@@ -154,14 +180,16 @@ fn a_long_line_is_shown_around_its_mistake() {
 /// Each of another library and another device: to look for its like among all others would take minutes.
 #[test]
 fn many_lines_are_checked_in_linear_time() {
-    let line = |n| format!("off{n} u2.0 nonthreadsafe nondefault /none/{n}.so v.1.0 \"no{n}\" \"\"\n");
+    let line =
+        |n| format!("off{n} u2.0 nonthreadsafe nondefault /none/{n}.so v.1.0 \"no{n}\" \"\"\n");
     let output = check(&file("dat.conf", &(0..20_000).map(line).collect::<String>()), &[]);
     assert!(stdout(&output).ends_with("20000 entries, 0 errors, 20000 warnings\n"));
 }
 
 #[test]
 fn sixty_entries_of_a_library_that_is_gone_are_one_warning() {
-    let line = |n| format!("gone{n} u2.0 nonthreadsafe default libopendat_gone.so v.1.0 \"\" \"\"\n");
+    let line =
+        |n| format!("gone{n} u2.0 nonthreadsafe default libopendat_gone.so v.1.0 \"\" \"\"\n");
     let text = stdout(&check(&file("dat.conf", &(0..60).map(line).collect::<String>()), &[]));
     assert!(
         text.contains("(so have lines 2-60)") && text.contains("60 entries, 0 errors, 1 warning"),
@@ -185,8 +213,14 @@ fn a_provider_that_crashes_or_registers_nothing_is_warned_of() {
     let output = check(&file("dat.conf", &text), &["--strict"]);
     let text = stdout(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains("silent: its dat_provider_init did not register silent for u2.0"), "{text}");
-    assert!(text.contains("traps: starting ") && text.contains("ends a program (signal: "), "{text}");
+    assert!(
+        text.contains("silent: its dat_provider_init did not register silent for u2.0"),
+        "{text}"
+    );
+    assert!(
+        text.contains("traps: starting ") && text.contains("ends a program (signal: "),
+        "{text}"
+    );
     assert!(text.contains("2 entries, 0 errors, 2 warnings"), "{text}");
 }
 
@@ -215,8 +249,9 @@ fn each_entry_of_a_library_is_started() {
     let mut compile = Command::new("cc");
     let compiled = compile.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
     assert!(compiled.expect("cc starts").success());
-    let line =
-        |name: &str| format!("{name} u2.0 nonthreadsafe default {} v.1.0 \"\" \"\"\n", library.display());
+    let line = |name: &str| {
+        format!("{name} u2.0 nonthreadsafe default {} v.1.0 \"\" \"\"\n", library.display())
+    };
     let text = ["good", "silent", "bad", "mute"].map(line).concat();
     let text = stdout(&check(&file("dat.conf", &text), &[]));
     assert!(!text.contains("good:"), "{text}");
@@ -257,8 +292,9 @@ fn an_entry_is_put_in_and_all_else_stays() {
     let line = "c u2.0 threadsafe default libopendat_gone.so mine.1.2 \"eth0 crc=on\" \"\"";
     assert_eq!(file.text(), format!("{CONF}\n{line}\n"));
     let said = stdout(&output);
-    let more =
-        said.strip_prefix(&format!("registered in {}: {line}\n", file.path.display())).unwrap_or_default();
+    let more = said
+        .strip_prefix(&format!("registered in {}: {line}\n", file.path.display()))
+        .unwrap_or_default();
     assert!(
         more.starts_with("warning: c: libopendat_gone.so: ")
             && more.contains("\n    install what it belongs to"),
@@ -280,12 +316,17 @@ fn what_will_be_of_no_use_is_said_when_it_is_registered() {
         assert!(output.status.success(), "{}", stderr(&output));
         let document: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
         let texts = document["concerns"].as_array().expect("a list").iter();
-        texts.map(|concern| concern["message"].as_str().expect("a text").to_owned()).collect::<Vec<_>>()
+        texts
+            .map(|concern| concern["message"].as_str().expect("a text").to_owned())
+            .collect::<Vec<_>>()
     };
     let gone = concerns(&["d", "libopendat_gone.so"]);
     assert!(matches!(&gone[..], [one] if one.starts_with("d: libopendat_gone.so: ")), "{gone:?}");
     let device = concerns(&["e", "libopendat_gone.so", "--api", "u9.0"]);
-    assert!(matches!(&device[..], [one] if one.contains("u9.0, which no program asks for")), "{device:?}");
+    assert!(
+        matches!(&device[..], [one] if one.contains("u9.0, which no program asks for")),
+        "{device:?}"
+    );
     assert_eq!(
         concerns(&["f", "libopendat_gone.so", "--nondefault"]),
         Vec::<String>::new(),
@@ -299,7 +340,8 @@ fn one_that_is_there_is_replaced_only_if_that_is_wanted() {
     let output = dat(&file.path, &["register", "a", "libnew.so"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        stderr(&output).contains(&format!("a is there already, at {}:3:1: --replace", file.path.display()))
+        stderr(&output)
+            .contains(&format!("a is there already, at {}:3:1: --replace", file.path.display()))
     );
     assert_eq!(file.text(), CONF);
     let output = dat(&file.path, &["register", "a", "libnew.so", "--replace"]);
@@ -307,7 +349,9 @@ fn one_that_is_there_is_replaced_only_if_that_is_wanted() {
     let line = "a u2.0 nonthreadsafe default libnew.so unknown.0.0 \"\" \"\"\n";
     assert_eq!(
         file.text(),
-        CONF.replace("a u2.0 nonthreadsafe default liba.so v.1.0 \"\" \"\"  # of a\n", "") + "\n" + line
+        CONF.replace("a u2.0 nonthreadsafe default liba.so v.1.0 \"\" \"\"  # of a\n", "")
+            + "\n"
+            + line
     );
 }
 
@@ -318,7 +362,8 @@ fn what_cannot_be_opened_is_said_with_what_to_do() {
     assert!(!output.status.success());
     let output = dat(&file.path.with_file_name("no").join("x.conf"), &["register", "n", "liba.so"]);
     assert!(
-        stderr(&output).contains("No such file or directory (os error 2); its directory has to be there"),
+        stderr(&output)
+            .contains("No such file or directory (os error 2); its directory has to be there"),
         "{}",
         stderr(&output)
     );
@@ -326,7 +371,9 @@ fn what_cannot_be_opened_is_said_with_what_to_do() {
 
 #[test]
 fn what_is_no_registry_is_left_alone() {
-    for (name, text) in [("program", "\u{7f}ELF\u{2}\u{1}\0\0\0"), ("other.json", "{\n  \"a\": 1\n}\n")] {
+    for (name, text) in
+        [("program", "\u{7f}ELF\u{2}\u{1}\0\0\0"), ("other.json", "{\n  \"a\": 1\n}\n")]
+    {
         let file = file(name, text);
         let output = dat(&file.path, &["register", "n", "liba.so"]);
         let why = format!("{} is left alone: it has no entry", file.path.display());
@@ -342,11 +389,22 @@ fn what_is_no_registry_is_left_alone() {
 fn those_are_taken_out_that_are_meant() {
     let file = file("dat.conf", CONF);
     assert!(dat(&file.path, &["unregister", "a", "--api", "u1.2"]).status.success());
-    assert_eq!(file.text(), CONF.replace("a u1.2 nonthreadsafe default liba.so v.1.0 \"\" \"\"\n", ""));
+    assert_eq!(
+        file.text(),
+        CONF.replace("a u1.2 nonthreadsafe default liba.so v.1.0 \"\" \"\"\n", "")
+    );
     let output = dat(&file.path, &["unregister", "a", "--library", "other.so"]);
-    assert!(stderr(&output).contains("has no entry called a of that API and library"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("has no entry called a of that API and library"),
+        "{}",
+        stderr(&output)
+    );
     let output = dat(Path::new("/no/such/file"), &["unregister", "a"]);
-    assert!(stderr(&output).contains("there is no registry file /no/such/file"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("there is no registry file /no/such/file"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -378,7 +436,10 @@ fn what_would_be_no_entry_is_refused_and_nothing_changes() {
     for (arguments, why) in [
         (vec!["register", "", "liba.so"], "the IA name is empty"),
         (vec!["register", "n", ""], "the library is empty"),
-        (vec!["register", "n", "liba.so", "--api", "2.0"], "expected u and two numbers, as in u2.0"),
+        (
+            vec!["register", "n", "liba.so", "--api", "2.0"],
+            "expected u and two numbers, as in u2.0",
+        ),
         (vec!["register", "n\nm", "liba.so"], "this would"),
     ] {
         let output = dat(&file.path, &arguments);
@@ -432,7 +493,8 @@ fn what_is_no_regular_file_is_left_alone() {
     let dir = tempfile::tempdir().expect("a directory");
     let fifo = dir.path().join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).expect("a pipe");
-    for (path, why) in [(&*fifo, "is no regular file: it is left alone"), (dir.path(), "opening ")] {
+    for (path, why) in [(&*fifo, "is no regular file: it is left alone"), (dir.path(), "opening ")]
+    {
         let before = std::fs::metadata(path).expect("it is there").file_type();
         let output = Command::new(env!("CARGO_BIN_EXE_dat"))
             .args(["register", "new", "libnew.so", "--file"])

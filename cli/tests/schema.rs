@@ -8,13 +8,15 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 fn schema(name: &str) -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema").join(name).with_extension("json");
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("schema").join(name).with_extension("json");
     serde_json::from_str(&std::fs::read_to_string(path).expect("it is there")).expect("JSON")
 }
 
 /// The first argument names the schema, too; the verdict is the exit code.
 fn conforms(registry: &Path, arguments: &[&str], verdict: i32) {
-    let output = dat(arguments).arg("--json").env("DAT_OVERRIDE", registry).output().expect("it starts");
+    let output =
+        dat(arguments).arg("--json").env("DAT_OVERRIDE", registry).output().expect("it starts");
     assert_eq!(output.status.code(), Some(verdict), "{arguments:?}");
     let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
         panic!("{arguments:?}: {error}: {}", String::from_utf8_lossy(&output.stderr))
@@ -30,8 +32,10 @@ fn dat(arguments: &[&str]) -> Command {
 
 fn is_valid(arguments: &[&str], document: &Value) {
     let validator = jsonschema::validator_for(&schema(arguments[0])).expect("a schema");
-    let errors: Vec<String> =
-        validator.iter_errors(document).map(|error| format!("{}: {error}", error.instance_path())).collect();
+    let errors: Vec<String> = validator
+        .iter_errors(document)
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect();
     assert!(errors.is_empty(), "{arguments:?}: {errors:#?}\n{document:#}");
 }
 
@@ -60,8 +64,10 @@ fn every_document_is_as_its_schema_says() {
 
 #[test]
 fn the_demonstration_is_as_its_schema_says() {
-    let output =
-        dat(&["--json", "--rounds", "1"]).env("DAT_OVERRIDE", "/dev/null").output().expect("it starts");
+    let output = dat(&["--json", "--rounds", "1"])
+        .env("DAT_OVERRIDE", "/dev/null")
+        .output()
+        .expect("it starts");
     is_valid(&["demo"], &serde_json::from_slice(&output.stdout).expect("JSON"));
 }
 
@@ -82,8 +88,11 @@ fn where_there_is_no_result_the_document_says_why() {
         (&["conformance", "--provider", "no-such-ia"], 2),
         (&["--adapter", "no-such-ia"], 1),
     ] {
-        let output =
-            dat(arguments).arg("--json").env("DAT_OVERRIDE", "/dev/null").output().expect("it starts");
+        let output = dat(arguments)
+            .arg("--json")
+            .env("DAT_OVERRIDE", "/dev/null")
+            .output()
+            .expect("it starts");
         assert_eq!(output.status.code(), Some(code), "{arguments:?}");
         let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         is_valid(&["error"], &document);
@@ -112,7 +121,10 @@ fn who_serves_says_where() {
     BufReader::new(serve.0.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
     let document: Value = serde_json::from_str(&line).expect("JSON");
     is_valid(&["serve"], &document);
-    assert_eq!((&document["adapters"], &document["address"]), (&json!(["tcp-emu"]), &json!("127.0.0.1")));
+    assert_eq!(
+        (&document["adapters"], &document["address"]),
+        (&json!(["tcp-emu"]), &json!("127.0.0.1"))
+    );
 }
 
 #[test]
@@ -126,9 +138,11 @@ fn a_process_tells_what_its_adapters_do_while_it_runs() {
         let list = dat(&["top", "--json"]).output().expect("it starts");
         let list: Value = serde_json::from_slice(&list.stdout).expect("JSON");
         is_valid(&["top"], &list);
-        let pids = list["processes"].as_array().expect("processes").iter().filter_map(Value::as_u64);
+        let pids =
+            list["processes"].as_array().expect("processes").iter().filter_map(Value::as_u64);
         let asked = pids.filter_map(|pid| {
-            let answer = dat(&["top", &pid.to_string(), "--once", "--json"]).output().expect("it starts");
+            let answer =
+                dat(&["top", &pid.to_string(), "--once", "--json"]).output().expect("it starts");
             serde_json::from_slice::<Value>(&answer.stdout).ok()
         });
         let sends = |document: &Value| document["adapters"][0]["ep"]["DCNT_EP_POST_SEND"].as_u64();
@@ -149,7 +163,8 @@ fn a_process_tells_what_its_adapters_do_while_it_runs() {
     let text = dat(&["top", &pid, "--once"]).output().expect("it starts");
     let text = String::from_utf8_lossy(&text.stdout);
     assert!(
-        text.starts_with("tcp-emu (provider tcp-emu), 1 endpoint\n") && text.contains("DCNT_EP_POST_SEND"),
+        text.starts_with("tcp-emu (provider tcp-emu), 1 endpoint\n")
+            && text.contains("DCNT_EP_POST_SEND"),
         "{text}"
     );
 }
@@ -158,7 +173,9 @@ fn a_process_tells_what_its_adapters_do_while_it_runs() {
 fn a_schema_refuses_what_it_does_not_know() {
     let validator = jsonschema::validator_for(&schema("register")).expect("a schema");
     assert!(validator.is_valid(&json!({ "file": "f", "registered": ["a line"], "concerns": [] })));
-    for wrong in [json!({ "file": "f" }), json!({ "file": "f", "registered": ["l"], "more": 1 }), json!([])] {
+    for wrong in
+        [json!({ "file": "f" }), json!({ "file": "f", "registered": ["l"], "more": 1 }), json!([])]
+    {
         assert!(!validator.is_valid(&wrong), "{wrong}");
     }
 }

@@ -26,7 +26,9 @@ const PING: &[&str] = &[env!("CARGO_BIN_EXE_dat"), "ping", "--count", "3"];
 /// Those that are the same each time.
 fn lines(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stderr);
-    text.lines().map(|line| line.split_once("dat::").map_or(line, |(_, rest)| rest).to_owned()).collect()
+    text.lines()
+        .map(|line| line.split_once("dat::").map_or(line, |(_, rest)| rest).to_owned())
+        .collect()
 }
 
 #[test]
@@ -49,7 +51,10 @@ fn a_connection_is_told_from_end_to_end() {
     assert!(lines.iter().any(|line| line.contains(" to=127.0.0.1 qualifier=")), "{lines:#?}");
     assert_eq!(has("cm: accepted ia=tcp-emu cr=0x") * 2, has("cm: established ia=tcp-emu ep=0x"));
     has("cm: ended ia=tcp-emu ep=0x");
-    assert!(!lines.iter().any(|line| line.starts_with("ep:")), "states were not asked for: {lines:#?}");
+    assert!(
+        !lines.iter().any(|line| line.starts_with("ep:")),
+        "states were not asked for: {lines:#?}"
+    );
 }
 
 /// Of a program that ends by itself: the two of `dat ping` are ended when they have said all.
@@ -60,7 +65,8 @@ fn an_adapter_is_told_when_it_opens_and_closes() {
     let [opened, closed] = &lines[..] else { panic!("{lines:#?}") };
     assert!(opened.starts_with("ia: opened ia=tcp-emu handle="), "{opened}");
     assert!(closed.starts_with("ia: closed ia=tcp-emu handle="), "{closed}");
-    let handle = |line: &str| line.split(' ').find(|word| word.starts_with("handle=")).map(str::to_owned);
+    let handle =
+        |line: &str| line.split(' ').find(|word| word.starts_with("handle=")).map(str::to_owned);
     assert_eq!(handle(opened), handle(closed), "{lines:#?}");
 }
 
@@ -105,7 +111,9 @@ fn sleeps_and_who_is_asked_to_wake_up_are_told() {
         let place = (line["place"].clone(), line["on"].clone());
         let thread = (line["process"].as_u64().unwrap(), line["thread"].as_u64().unwrap());
         match line["message"].as_str().unwrap() {
-            "falls asleep" => assert_eq!(asleep.insert(thread, place), None, "it sleeps already: {line}"),
+            "falls asleep" => {
+                assert_eq!(asleep.insert(thread, place), None, "it sleeps already: {line}")
+            }
             "is awake" => {
                 assert_eq!(asleep.remove(&thread), Some(place), "it has not slept there: {line}");
                 assert!(line["slept_us"].is_u64() && line["waited_us"].is_u64(), "{line}");
@@ -117,7 +125,10 @@ fn sleeps_and_who_is_asked_to_wake_up_are_told() {
     }
     assert!(sleeps > 0 && asked > 0, "{lines:#?}");
     // One thread of each process leaves the poller when its adapter is closed, by being asked.
-    assert!(lines.iter().any(|line| line["message"] == "asks" && line["place"] == "poller"), "{lines:#?}");
+    assert!(
+        lines.iter().any(|line| line["message"] == "asks" && line["place"] == "poller"),
+        "{lines:#?}"
+    );
 }
 
 /// Messages of the program below that wait for a receive.
@@ -138,7 +149,8 @@ fn late_receiver() -> Result<(), Box<dyn Error>> {
     let zone = adapter.zone()?;
     let memory = zone.register(vec![7; OCTETS], Access::ALL)?;
     let dispatcher = || adapter.dispatcher(8);
-    let (mut calls, mut near_events, mut far_events) = (dispatcher()?, dispatcher()?, dispatcher()?);
+    let (mut calls, mut near_events, mut far_events) =
+        (dispatcher()?, dispatcher()?, dispatcher()?);
     let mut near = adapter.endpoint().zone(&zone).events(&near_events).create()?;
     let mut far = adapter.endpoint().zone(&zone).events(&far_events).create()?;
     let listener = adapter.listen_any(&calls)?;
@@ -191,8 +203,9 @@ fn a_message_without_a_receive_is_told_of_once() {
         assert_eq!(told.len(), WAITING, "{told:#?}");
         for line in &told {
             let (_, text) = line.split_once("dat::dto: ").expect("the target");
-            let (peer, rest) =
-                text.split_once(" has sent 64 octets and no receive is posted on EP 0x").expect(line);
+            let (peer, rest) = text
+                .split_once(" has sent 64 octets and no receive is posted on EP 0x")
+                .expect(line);
             assert!(peer.starts_with("peer 127.0.0.1:"), "{line}");
             assert!(rest.contains(&format!("ia={ia}")), "{line}");
         }
@@ -202,13 +215,16 @@ fn a_message_without_a_receive_is_told_of_once() {
 #[test]
 fn each_line_is_as_its_schema_says() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema/trace.json");
-    let schema = serde_json::from_str(&std::fs::read_to_string(path).expect("it is there")).expect("JSON");
+    let schema =
+        serde_json::from_str(&std::fs::read_to_string(path).expect("it is there")).expect("JSON");
     let validator = jsonschema::validator_for(&schema).expect("a schema");
     let output = trace(&["--json", "--log", "trace"], PING);
     let mut targets: Vec<String> = Vec::new();
     for line in String::from_utf8_lossy(&output.stderr).lines() {
-        let line: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        let errors: Vec<String> = validator.iter_errors(&line).map(|error| error.to_string()).collect();
+        let line: Value =
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let errors: Vec<String> =
+            validator.iter_errors(&line).map(|error| error.to_string()).collect();
         assert!(errors.is_empty(), "{errors:#?}\n{line:#}");
         targets.push(line["target"].as_str().expect("a target").to_owned());
         if line["message"] == "state" {
@@ -248,6 +264,9 @@ fn what_is_wrong_with_the_words_is_said() {
 
     let output = trace(&[], &["/nonexistent/program"]);
     let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(text, "dat: /nonexistent/program cannot be run: No such file or directory (os error 2)\n");
+    assert_eq!(
+        text,
+        "dat: /nonexistent/program cannot be run: No such file or directory (os error 2)\n"
+    );
     assert_eq!(output.status.code(), Some(127));
 }

@@ -28,7 +28,9 @@ pub(crate) enum Run {
 }
 
 /// How much weight the standard gives to a requirement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Level {
     /// A provider that does otherwise does not conform.
@@ -137,7 +139,10 @@ impl Case {
     /// Runs it here and now, on a fresh adapter of this name.
     pub(crate) fn run(&self, api: &'static crate::api::Api, provider: &str) -> Outcome {
         if !api.has(self.function()) {
-            return Err(Stop::Unsupported(format!("the library does not export {}", self.function())));
+            return Err(Stop::Unsupported(format!(
+                "the library does not export {}",
+                self.function()
+            )));
         }
         let mut rig = Rig::open(api, provider)?;
         let outcome = match self.run {

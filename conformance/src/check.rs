@@ -61,7 +61,11 @@ pub(crate) fn answers_with(
 ) -> Outcome {
     match (DAT_GET_TYPE(status), DAT_GET_SUBTYPE(status)) == (kind, subtype) {
         true => Ok(()),
-        false => Err(failed(format_args!("expected {}, answered {}", name(kind | subtype), name(status)))),
+        false => Err(failed(format_args!(
+            "expected {}, answered {}",
+            name(kind | subtype),
+            name(status)
+        ))),
     }
 }
 

@@ -49,7 +49,11 @@ fn handle(signal: libc::c_int, handler: libc::sighandler_t) {
 }
 
 /// Allocates nothing: the heap may be what is broken.
-extern "C" fn last_words(signal: libc::c_int, _: *const libc::siginfo_t, context: *const libc::ucontext_t) {
+extern "C" fn last_words(
+    signal: libc::c_int,
+    _: *const libc::siginfo_t,
+    context: *const libc::ucontext_t,
+) {
     static SPEAKER: AtomicI32 = AtomicI32::new(0);
     // SAFETY: system calls without pointers.
     let this = unsafe {
@@ -231,8 +235,11 @@ mod tests {
             ("overflow", libc::SIGSEGV),
         ] {
             let name = "death::tests::a_death_is_of_the_code_that_was_called";
-            let child =
-                Command::new(&this).args(["--exact", name, "--nocapture"]).env(CHILD, way).output().unwrap();
+            let child = Command::new(&this)
+                .args(["--exact", name, "--nocapture"])
+                .env(CHILD, way)
+                .output()
+                .unwrap();
             let said = String::from_utf8_lossy(&child.stdout);
             let place = said.lines().find_map(|line| line.strip_prefix(super::MARK));
             let file = this.file_name().unwrap().to_str().unwrap();

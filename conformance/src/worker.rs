@@ -108,7 +108,8 @@ impl Pool {
     fn ask(&mut self, what: &str) -> Result<Verdict, String> {
         let mut worker = match self.worker.take() {
             Some(worker) => worker,
-            None => Worker::start(&mut (self.command)()).map_err(|error| format!("no process: {error}"))?,
+            None => Worker::start(&mut (self.command)())
+                .map_err(|error| format!("no process: {error}"))?,
         };
         // A process that has died meanwhile is noticed below.
         let _ = writeln!(worker.asked, "{what}");
@@ -116,7 +117,8 @@ impl Pool {
             Ok(Said::DiesIn(place)) => Err(worker.death(&place)),
             Ok(Said::Answer(line)) => {
                 self.worker = Some(worker);
-                serde_json::from_str(&line).map_err(|error| format!("unreadable answer {line:?}: {error}"))
+                serde_json::from_str(&line)
+                    .map_err(|error| format!("unreadable answer {line:?}: {error}"))
             }
             Err(RecvTimeoutError::Timeout) => {
                 Err(format!("has not returned within {} s", patience::limit().as_secs()))
@@ -186,8 +188,10 @@ pub fn serve(target: &str) -> io::Result<()> {
             (Err(why), _) => Err(Stop::Failed(why.clone())),
             (Ok(api), None) if id == OPEN => Rig::open(api, &target.provider).and_then(Rig::close),
             (_, None) => Err(Stop::Failed(format!("there is no case {id}"))),
-            (Ok(api), Some(case)) => catch_unwind(AssertUnwindSafe(|| case.run(api, &target.provider)))
-                .unwrap_or_else(|_| Err(Stop::Failed("the case panicked".into()))),
+            (Ok(api), Some(case)) => {
+                catch_unwind(AssertUnwindSafe(|| case.run(api, &target.provider)))
+                    .unwrap_or_else(|_| Err(Stop::Failed("the case panicked".into())))
+            }
         };
         let answer = serde_json::to_string(&Verdict::from(outcome))?;
         let mut out = io::stdout().lock();

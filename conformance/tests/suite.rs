@@ -95,16 +95,17 @@ fn setups(dir: &TempDir) -> Vec<Setup> {
         ..linked(provider)
     };
     // Through a library; with a registry file, which names it, the provider is a loaded one.
-    let through = |provider, name, words, library: &Path, version, missing, conf: Option<&PathBuf>| Setup {
-        provider,
-        ia: provider,
-        name,
-        words,
-        door: Door::Library(library.to_owned(), version),
-        missing,
-        conf: conf.unwrap_or(&empty).clone(),
-        builtin: conf.is_none(),
-    };
+    let through =
+        |provider, name, words, library: &Path, version, missing, conf: Option<&PathBuf>| Setup {
+            provider,
+            ia: provider,
+            name,
+            words,
+            door: Door::Library(library.to_owned(), version),
+            missing,
+            conf: conf.unwrap_or(&empty).clone(),
+            builtin: conf.is_none(),
+        };
     let (v2, v1) = (Version::V2_0, Version::V1_2);
     let loaded = "libdat2.so.2, provider loaded";
     let loaded_strict = "libdat2.so.2, provider loaded, strict=on";
@@ -115,16 +116,40 @@ fn setups(dir: &TempDir) -> Vec<Setup> {
         by_the_letter("tcp-emu", "tcp-emu-strict"),
         by_the_letter("softroce", "softroce-strict"),
         through("mem", "libdat2", loaded, &libdat2, v2, not_built(), Some(&mem)),
-        through("mem", "libdat1", "libdat.so.1, provider loaded", &libdat1, v1, not_built(), Some(&mem_1_2)),
+        through(
+            "mem",
+            "libdat1",
+            "libdat.so.1, provider loaded",
+            &libdat1,
+            v1,
+            not_built(),
+            Some(&mem_1_2),
+        ),
         through("mem", "libdat2_strict", loaded_strict, &libdat2, v2, not_built(), Some(&strict)),
-        through("mem", "libdat1_strict", loaded_1_2_strict, &libdat1, v1, not_built(), Some(&strict_1_2)),
+        through(
+            "mem",
+            "libdat1_strict",
+            loaded_1_2_strict,
+            &libdat1,
+            v1,
+            not_built(),
+            Some(&strict_1_2),
+        ),
     ];
     // Its cases take a second or two; those of softroce take a minute.
     if let Some(provider) = PROVIDERS.iter().find(|provider| provider.ia == "tcp-emu") {
         let plugin = dist.as_ref().map(|dist| dist.plugin(provider)).unwrap_or_default();
         let conf = conf(dir, "tcp-emu-strict", &entry(provider.ia, &plugin, "strict=on"));
         let (ia, missing) = (provider.ia, not_built());
-        setups.push(through(ia, "plugin_strict", loaded_strict, &libdat2, v2, missing, Some(&conf)));
+        setups.push(through(
+            ia,
+            "plugin_strict",
+            loaded_strict,
+            &libdat2,
+            v2,
+            missing,
+            Some(&conf),
+        ));
     }
     for provider in PROVIDERS {
         let ia = provider.ia;
@@ -133,10 +158,26 @@ fn setups(dir: &TempDir) -> Vec<Setup> {
         let in_debians = "Debian's libdat2.so.2, provider loaded";
         setups.extend([
             linked(ia),
-            through(ia, "libdat2", "libdat2.so.2, provider built in", &libdat2, v2, not_built(), None),
+            through(
+                ia,
+                "libdat2",
+                "libdat2.so.2, provider built in",
+                &libdat2,
+                v2,
+                not_built(),
+                None,
+            ),
             through(ia, "plugin", loaded, &libdat2, v2, not_built(), conf),
             through(ia, "debian", in_debians, &debian, v2, not_installed(), conf),
-            through(ia, "libdat1", "libdat.so.1, provider built in", &libdat1, v1, not_built(), None),
+            through(
+                ia,
+                "libdat1",
+                "libdat.so.1, provider built in",
+                &libdat1,
+                v1,
+                not_built(),
+                None,
+            ),
         ]);
     }
     setups
@@ -176,7 +217,10 @@ fn conf(dir: &TempDir, name: &str, text: &str) -> PathBuf {
 
 fn entry(name: &str, library: &Path, params: &str) -> String {
     let line = |safety: &str| {
-        format!("{name} u2.0 {safety} default {} opendat.0.1 \"{params}\" \"\"\n", library.display())
+        format!(
+            "{name} u2.0 {safety} default {} opendat.0.1 \"{params}\" \"\"\n",
+            library.display()
+        )
     };
     line("nonthreadsafe") + &line("threadsafe")
 }
@@ -218,9 +262,13 @@ fn judge(test: &str, case: &Case, pool: &Mutex<Pool>) -> Result<Completion, Fail
         (Verdict::Passed, None) => return Ok(Completion::Completed),
         (Verdict::Passed, Some((how, why))) => {
             let list = "conformance/tests/known/mod.rs";
-            return Err(format!("passes, and is listed as {how:?} ({why}): take it out of {list}").into());
+            return Err(
+                format!("passes, and is listed as {how:?} ({why}): take it out of {list}").into()
+            );
         }
-        (Verdict::Failed { .. }, Some((How::Fails, why))) => return no_test(format!("known to fail: {why}")),
+        (Verdict::Failed { .. }, Some((How::Fails, why))) => {
+            return no_test(format!("known to fail: {why}"));
+        }
         (Verdict::Unsupported { .. }, Some((How::Unsupported, why))) => {
             return no_test(format!("unsupported: {why}"));
         }

@@ -235,7 +235,8 @@ unsafe extern "C" fn same(ia: DAT_IA_HANDLE, out: *mut DAT_IA_HANDLE) -> DAT_RET
 }
 
 impl Registry for One {
-    const FNS: RegistryFns = RegistryFns { add_provider: add, remove_provider: remove, get_ia_handle: same };
+    const FNS: RegistryFns =
+        RegistryFns { add_provider: add, remove_provider: remove, get_ia_handle: same };
 }
 
 /// Short, so that some samples are not interrupted by other work on the machine.
@@ -268,7 +269,16 @@ fn measure(thread_safe: bool) -> (f64, f64) {
         check(table.evd_create_func.unwrap()(ia, depth, null_mut(), flags, &mut evd));
         check(table.ep_create_func.unwrap()(ia, pz, evd, evd, evd, null(), &mut ep));
         let to = SockAddr::from(SocketAddr::from(([127, 0, 0, 1], 0)));
-        check(table.ep_connect_func.unwrap()(ep, to.as_ptr(), 1, DAT_TIMEOUT_INFINITE, 0, null_mut(), 0, 0));
+        check(table.ep_connect_func.unwrap()(
+            ep,
+            to.as_ptr(),
+            1,
+            DAT_TIMEOUT_INFINITE,
+            0,
+            null_mut(),
+            0,
+            0,
+        ));
         let mut event = DAT_EVENT::zeroed();
         check(table.evd_dequeue_func.unwrap()(evd, &mut event));
         assert_eq!(event.event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
@@ -285,8 +295,12 @@ fn measure(thread_safe: bool) -> (f64, f64) {
             }
             best = best.min(start.elapsed());
         }
-        assert_eq!(event.event_data.dto_completion_event_data.user_cookie.as_64, u64::from(ROUNDS) - 1);
-        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        assert_eq!(
+            event.event_data.dto_completion_event_data.user_cookie.as_64,
+            u64::from(ROUNDS) - 1
+        );
+        let (access, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         let memory = libc::mmap(null_mut(), REGION, access, flags, -1, 0);
         assert_ne!(memory, libc::MAP_FAILED);
         let mut times: Vec<Duration> = (0..REGISTRATIONS)

@@ -73,14 +73,20 @@ pub unsafe fn parse(ptr: DAT_IA_ADDRESS_PTR) -> Result<SocketAddr> {
         libc::AF_INET => {
             // SAFETY: as above.
             let sin = unsafe { raw.cast::<libc::sockaddr_in>().read_unaligned() };
-            Ok((Ipv4Addr::from(u32::from_be(sin.sin_addr.s_addr)), u16::from_be(sin.sin_port)).into())
+            Ok((Ipv4Addr::from(u32::from_be(sin.sin_addr.s_addr)), u16::from_be(sin.sin_port))
+                .into())
         }
         libc::AF_INET6 => {
             // SAFETY: as above.
             let sin6 = unsafe { raw.cast::<libc::sockaddr_in6>().read_unaligned() };
             let ip = Ipv6Addr::from(sin6.sin6_addr.s6_addr);
-            Ok(SocketAddrV6::new(ip, u16::from_be(sin6.sin6_port), sin6.sin6_flowinfo, sin6.sin6_scope_id)
-                .into())
+            Ok(SocketAddrV6::new(
+                ip,
+                u16::from_be(sin6.sin6_port),
+                sin6.sin6_flowinfo,
+                sin6.sin6_scope_id,
+            )
+            .into())
         }
         _ => Err(Error::new(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNSUPPORTED)),
     }

@@ -42,7 +42,8 @@ impl Agent {
     /// # Safety
     /// As of [`cno::create`](crate::cno::create).
     pub(crate) unsafe fn new(agent: DAT_OS_WAIT_PROXY_AGENT) -> Result<Self> {
-        let none = State { agent: DAT_OS_WAIT_PROXY_AGENT_NULL, calls: VecDeque::new(), over: false };
+        let none =
+            State { agent: DAT_OS_WAIT_PROXY_AGENT_NULL, calls: VecDeque::new(), over: false };
         let shared = Arc::new(Shared { state: Mutex::new(none), news: Condvar::new() });
         let this = Agent { shared, thread: Mutex::new(None) };
         // SAFETY: the caller's promise.

@@ -67,7 +67,9 @@ pub unsafe fn create<T: Transport>(
 ) -> Result<&'static Node<Cno<T>>> {
     let _control = ia.control();
     // SAFETY: the caller's promise.
-    ia.add(|_| Ok(Cno { ia: Ref::new(ia), state: Mutex::default(), agent: unsafe { Agent::new(agent) }? }))
+    ia.add(|_| {
+        Ok(Cno { ia: Ref::new(ia), state: Mutex::default(), agent: unsafe { Agent::new(agent) }? })
+    })
 }
 
 /// dat_cno_fd_create (uDAPL 2.0): a notification object whose triggers can be waited for with poll(2) and the

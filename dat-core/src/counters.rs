@@ -155,7 +155,11 @@ struct EpCounts {
 
 impl Default for EpCounters {
     fn default() -> Self {
-        EpCounters(Mutex::new(EpCounts { past: [0; EP_ALL], flows: Vec::new(), reset: [0; EP_ALL] }))
+        EpCounters(Mutex::new(EpCounts {
+            past: [0; EP_ALL],
+            flows: Vec::new(),
+            reset: [0; EP_ALL],
+        }))
     }
 }
 
@@ -220,7 +224,12 @@ impl EvdCounters {
 
 /// The names of as many counters as there are of a kind; `first` is that of counter 0.
 pub fn names(first: &'static str) -> impl Iterator<Item = &'static str> {
-    CONSTANTS.iter().copied().flatten().map(|constant| constant.name).skip_while(move |name| *name != first)
+    CONSTANTS
+        .iter()
+        .copied()
+        .flatten()
+        .map(|constant| constant.name)
+        .skip_while(move |name| *name != first)
 }
 
 #[cfg(test)]

@@ -95,8 +95,10 @@ pub fn insert<O: Object>(
         pool().give(slot);
         return Err(no_memory(()));
     };
-    let body = make(std::ptr::from_ref(slot).cast_mut().cast()).inspect_err(|_| pool().give(slot))?;
-    let node = place.fill(Node { cell: UnsafeCell::new(Inner { slot, users: AtomicU32::new(0), body }) });
+    let body =
+        make(std::ptr::from_ref(slot).cast_mut().cast()).inspect_err(|_| pool().give(slot))?;
+    let node =
+        place.fill(Node { cell: UnsafeCell::new(Inner { slot, users: AtomicU32::new(0), body }) });
     slot.table.store(table.cast_mut(), Ordering::Relaxed);
     slot.context.store(0, Ordering::Relaxed);
     slot.kind.store(O::KIND, Ordering::Relaxed);
@@ -236,7 +238,9 @@ pub unsafe fn pin_or_null<O: Object>(handle: *mut c_void) -> Result<Option<Pin<O
 ///
 /// # Safety
 /// As [`pin`].
-pub unsafe fn pin_all<O: Object, const N: usize>(handles: [*mut c_void; N]) -> [Result<Option<Pin<O>>>; N] {
+pub unsafe fn pin_all<O: Object, const N: usize>(
+    handles: [*mut c_void; N],
+) -> [Result<Option<Pin<O>>>; N] {
     let mut pins = handles.map(|_| Ok(None::<Pin<O>>));
     let mut order: [usize; N] = std::array::from_fn(|index| index);
     order.sort_unstable_by_key(|&index| handles[index].addr());
@@ -508,9 +512,16 @@ mod tests {
         unsafe {
             assert_eq!(get::<Apple>(handle).unwrap().0, 7);
             assert_eq!(get::<Pear>(handle).err(), Some(Error::handle(DAT_INVALID_HANDLE_EP)));
-            for garbage in
-                [0usize, 1, 8, 64, 0xdead_beef, usize::MAX, handle as usize + 8, handle as usize ^ (1 << 40)]
-            {
+            for garbage in [
+                0usize,
+                1,
+                8,
+                64,
+                0xdead_beef,
+                usize::MAX,
+                handle as usize + 8,
+                handle as usize ^ (1 << 40),
+            ] {
                 assert!(get::<Apple>(garbage as *mut c_void).is_err(), "{garbage:#x}");
             }
             assert!(remove(apple).is_some());
@@ -548,7 +559,8 @@ mod tests {
         let child = unsafe { libc::fork() };
         if child == 0 {
             // SAFETY: the one thread of this process.
-            let of_parent = unsafe { get::<Apple>(apple.handle()) }.is_ok() || live(apple.handle()).is_ok();
+            let of_parent =
+                unsafe { get::<Apple>(apple.handle()) }.is_ok() || live(apple.handle()).is_ok();
             // SAFETY: as above.
             let own = insert(std::ptr::null(), false, |_| Ok(Apple(8))).is_ok_and(|own| unsafe {
                 let fresh = own.handle() != apple.handle();

@@ -92,9 +92,9 @@ impl Settings {
         let given = |name| variable(name).filter(|value| !value.trim().is_empty());
         let number = |name| match given(name) {
             None => Ok(None),
-            Some(text) => environment::number(&text)
-                .map(Some)
-                .ok_or_else(|| format!("{name}={text}: a number is needed, decimal or 0x and hexadecimal")),
+            Some(text) => environment::number(&text).map(Some).ok_or_else(|| {
+                format!("{name}={text}: a number is needed, decimal or 0x and hexadecimal")
+            }),
         };
         let what = match given("OPENDAT_LOG") {
             Some(text) => words(&text).map_err(|why| format!("OPENDAT_LOG={text}: {why}"))?,
@@ -106,7 +106,9 @@ impl Settings {
         let json = match given("OPENDAT_LOG_FORMAT").as_deref() {
             None | Some("text") => false,
             Some("json") => true,
-            Some(other) => return Err(format!("OPENDAT_LOG_FORMAT={other}: text or json is needed")),
+            Some(other) => {
+                return Err(format!("OPENDAT_LOG_FORMAT={other}: text or json is needed"));
+            }
         };
         let to = match number("DAPL_DBG_DEST")?.unwrap_or(0) {
             bits if bits & 2 != 0 => Destination::Syslog,
@@ -119,7 +121,8 @@ impl Settings {
     fn apply(self) {
         let format = Lines { began: Instant::now(), json: self.json };
         // What cannot be written is lost. Telling that on standard error could panic, below a C function.
-        let lines = show::layer().with_writer(self.to).event_format(format).log_internal_errors(false);
+        let lines =
+            show::layer().with_writer(self.to).event_format(format).log_internal_errors(false);
         let lines = lines.with_filter(self.what);
         // A program that has a subscriber of its own keeps it.
         let _ = set_global_default(Registry::default().with(lines));
@@ -131,7 +134,9 @@ impl Settings {
 /// # Errors
 ///
 /// The first that cannot, with what is wrong with it.
-pub fn check_environment(variable: impl Fn(&str) -> Option<String>) -> std::result::Result<(), String> {
+pub fn check_environment(
+    variable: impl Fn(&str) -> Option<String>,
+) -> std::result::Result<(), String> {
     Settings::of(variable).map(drop)
 }
 
@@ -179,7 +184,12 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
-    fn format_event(&self, _: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut out: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
         let (process, seconds) = (std::process::id(), self.began.elapsed().as_secs_f64());
         let (level, target) = (event.metadata().level(), event.metadata().target());
         let mut fields = Fields::default();
@@ -251,7 +261,9 @@ impl Write for Destination {
             Destination::Syslog => {
                 let text = CString::new(line.trim_ascii_end()).map_err(io::Error::other)?;
                 // SAFETY: both strings are NUL-terminated, and the format takes one of them.
-                unsafe { libc::syslog(libc::LOG_USER | libc::LOG_INFO, c"%s".as_ptr(), text.as_ptr()) };
+                unsafe {
+                    libc::syslog(libc::LOG_USER | libc::LOG_INFO, c"%s".as_ptr(), text.as_ptr())
+                };
                 Ok(line.len())
             }
         }
@@ -268,11 +280,15 @@ impl Write for Destination {
 /// A control call has ended, or one of the data path was refused. `handle` is its first argument.
 pub(crate) fn called(name: &str, handle: usize, result: Result<()>) {
     match result {
-        Err(error) if let DAT_TIMEOUT_EXPIRED | DAT_INTERRUPTED_CALL | DAT_QUEUE_EMPTY = error.kind() => {
+        Err(error)
+            if let DAT_TIMEOUT_EXPIRED | DAT_INTERRUPTED_CALL | DAT_QUEUE_EMPTY = error.kind() =>
+        {
             trace!(target: "dat::api", handle = %Hex(handle), %error, "dat_{name} has nothing");
         }
         Ok(()) => trace!(target: "dat::api", handle = %Hex(handle), "dat_{name}"),
-        Err(error) => debug!(target: "dat::api", handle = %Hex(handle), %error, "dat_{name} is refused"),
+        Err(error) => {
+            debug!(target: "dat::api", handle = %Hex(handle), %error, "dat_{name} is refused")
+        }
     }
 }
 
@@ -292,7 +308,9 @@ pub(crate) fn failed(ia: &str, ep: usize, connection: u64, dto: &DAT_DTO_COMPLET
         DAT_DTO_ERR_FLUSHED => {
             debug!(target: "dat::dto", ia, ep = %Hex(ep), connection, operation, cookie, status, "flushed")
         }
-        _ => warn!(target: "dat::dto", ia, ep = %Hex(ep), connection, operation, cookie, status, "failed"),
+        _ => {
+            warn!(target: "dat::dto", ia, ep = %Hex(ep), connection, operation, cookie, status, "failed")
+        }
     }
 }
 
@@ -310,8 +328,9 @@ mod tests {
     use super::*;
 
     fn settings(given: &[(&str, &str)]) -> std::result::Result<Option<Settings>, String> {
-        let found =
-            |name: &str| given.iter().find(|(given, _)| *given == name).map(|(_, value)| value.to_string());
+        let found = |name: &str| {
+            given.iter().find(|(given, _)| *given == name).map(|(_, value)| value.to_string())
+        };
         Settings::of(found)
     }
 
@@ -325,7 +344,9 @@ mod tests {
 
     #[test]
     fn nothing_is_told_unasked() {
-        for given in [&[][..], &[("OPENDAT_LOG", "")], &[("DAPL_DBG_TYPE", "0")], &[("DAPL_DBG_DEST", "1")]] {
+        for given in
+            [&[][..], &[("OPENDAT_LOG", "")], &[("DAPL_DBG_TYPE", "0")], &[("DAPL_DBG_DEST", "1")]]
+        {
             assert!(settings(given).expect("they are right").is_none(), "{given:?}");
         }
     }
@@ -333,7 +354,10 @@ mod tests {
     #[test]
     fn bits_of_ofed_stand_for_targets() {
         assert_eq!(told(&[("DAPL_DBG_TYPE", "0x3")]), ["dat=warn"]);
-        assert_eq!(told(&[("DAPL_DBG_TYPE", "0x8109")]), ["dat::api=trace", "dat::cm=trace", "dat=warn"]);
+        assert_eq!(
+            told(&[("DAPL_DBG_TYPE", "0x8109")]),
+            ["dat::api=trace", "dat::cm=trace", "dat=warn"]
+        );
         // Bits without a counterpart ask for nothing.
         assert!(told(&[("DAPL_DBG_TYPE", "0x4000")]).is_empty());
     }

@@ -111,7 +111,13 @@ pub unsafe trait Transport: Send + Sync + Sized + 'static {
     /// Creates a completion queue for at least `depth` completions.
     fn cq(&self, depth: usize, sink: Sink<Self>) -> Result<Self::Cq>;
     /// Creates a shared receive queue.
-    fn srq(&self, pd: &Self::Pd, depth: usize, max_segments: usize, sink: Sink<Self>) -> Result<Self::Srq>;
+    fn srq(
+        &self,
+        pd: &Self::Pd,
+        depth: usize,
+        max_segments: usize,
+        sink: Sink<Self>,
+    ) -> Result<Self::Srq>;
     /// Creates an unconnected queue pair.
     fn qp(&self, cfg: QpCfg<'_, Self>, sink: Sink<Self>) -> Result<Self::Qp>;
     /// Listens for connection requests on a connection qualifier; errors: `DAT_CONN_QUAL_IN_USE`,

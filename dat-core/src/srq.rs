@@ -195,7 +195,9 @@ impl<T: Transport> Srq<T> {
         if depth > self.ia.transport.attrs().max_srq_depth {
             return Err(Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_SRQ));
         }
-        if (depth as u64) < self.counts.outstanding() || depth < self.low_watermark.load(Ordering::Relaxed) {
+        if (depth as u64) < self.counts.outstanding()
+            || depth < self.low_watermark.load(Ordering::Relaxed)
+        {
             return Err(Error::of(DAT_INVALID_STATE));
         }
         self.srq.resize(depth)?;
@@ -217,7 +219,8 @@ impl SrqCounts {
         // In this order: what is retired has been posted.
         let retired = {
             let retired = self.retired();
-            retired.past + retired.flows.iter().map(|flow| flow.load(Ordering::Acquire)).sum::<u64>()
+            retired.past
+                + retired.flows.iter().map(|flow| flow.load(Ordering::Acquire)).sum::<u64>()
         };
         self.posted.load(Ordering::Acquire) - retired
     }

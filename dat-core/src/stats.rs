@@ -231,7 +231,8 @@ fn serve(mut caller: &UnixStream) -> std::io::Result<()> {
 
 fn report<T: Transport>(ia: &Node<Ia<T>>, text: &mut String) {
     const ALL: Ask = Ask { which: None, reset: false };
-    let _ = writeln!(text, "ia {} {} {:#x}", word(&ia.name), word(ia.provider), ia.handle() as usize);
+    let _ =
+        writeln!(text, "ia {} {} {:#x}", word(&ia.name), word(ia.provider), ia.handle() as usize);
     count(text, "DCNT_IA_PZ_CREATE", &ia.counters.read(ALL));
     for (name, value) in ia.transport.counters() {
         let _ = writeln!(text, "{name} {value}");
@@ -306,7 +307,10 @@ mod tests {
         let (_listener, own) = listen_in(place.path()).expect("made");
         let mut sockets: Vec<_> = sockets_in(place.path()).expect("read").collect();
         sockets.sort();
-        assert!(sockets == [of_other.clone(), own.path.clone()] || sockets == [own.path.clone(), of_other]);
+        assert!(
+            sockets == [of_other.clone(), own.path.clone()]
+                || sockets == [own.path.clone(), of_other]
+        );
         assert!(!of_killed.exists() && unready.exists());
     }
 }

@@ -8,7 +8,8 @@ use std::thread::{Builder, JoinHandle};
 const FAULTS: [libc::c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 /// The signals by which a person ends or stops a program.
-const BY_HAND: [libc::c_int; 5] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGTSTP];
+const BY_HAND: [libc::c_int; 5] =
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGTSTP];
 
 /// Starts a thread that takes none of the process's signals: their handlers are the program's, and may end
 /// the process, or close what this thread works on.
@@ -98,7 +99,8 @@ mod tests {
 
     #[test]
     fn signals_are_left_to_the_programs_threads() {
-        let inside = spawn("a-thread", || (is_blocked(libc::SIGINT), is_blocked(libc::SIGSEGV))).unwrap();
+        let inside =
+            spawn("a-thread", || (is_blocked(libc::SIGINT), is_blocked(libc::SIGSEGV))).unwrap();
         assert_eq!(inside.join().unwrap(), (true, false));
         assert!(!is_blocked(libc::SIGINT));
     }
@@ -107,7 +109,9 @@ mod tests {
     fn a_call_is_not_interrupted_but_by_hand() {
         {
             let _blocked = BlockedSignals::during_a_call();
-            for signal in [libc::SIGALRM, libc::SIGPROF, libc::SIGUSR1, libc::SIGCHLD, libc::SIGRTMIN()] {
+            for signal in
+                [libc::SIGALRM, libc::SIGPROF, libc::SIGUSR1, libc::SIGCHLD, libc::SIGRTMIN()]
+            {
                 assert!(is_blocked(signal), "signal {signal}");
             }
             for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGSEGV, libc::SIGBUS] {

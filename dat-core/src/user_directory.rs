@@ -44,7 +44,8 @@ impl UserDirectory {
     /// /proc does not tell the namespace.
     pub fn of_network_namespace(&self) -> Result<PathBuf, NoDirectory> {
         let namespace = Path::new("/proc/thread-self/ns/net");
-        let namespace = fs::metadata(namespace).map_err(|error| (namespace.to_owned(), error))?.ino();
+        let namespace =
+            fs::metadata(namespace).map_err(|error| (namespace.to_owned(), error))?.ino();
         Ok(self.0.join(format!("{namespace:x}")))
     }
 
@@ -77,9 +78,11 @@ fn users_directory(places: &[&Path]) -> Result<PathBuf, NoDirectory> {
     let mut refused = None;
     for place in places {
         let directory = place.join(name_of(geteuid().as_raw()));
-        let made = stays_ours(place).and_then(|()| match DirBuilder::new().mode(0o700).create(&directory) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            made => made,
+        let made = stays_ours(place).and_then(|()| {
+            match DirBuilder::new().mode(0o700).create(&directory) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+                made => made,
+            }
         });
         match made {
             Ok(()) => {
@@ -88,7 +91,9 @@ fn users_directory(places: &[&Path]) -> Result<PathBuf, NoDirectory> {
                     Err(error) => Err((directory, error)),
                 };
             }
-            Err(error) if cannot_be_written_to(&error) => drop(refused.get_or_insert((directory, error))),
+            Err(error) if cannot_be_written_to(&error) => {
+                drop(refused.get_or_insert((directory, error)))
+            }
             // It may pass, and others have found the place before or will find it.
             Err(error) => return Err((directory, error)),
         }
@@ -143,7 +148,10 @@ mod tests {
         let open = || users_directory(&[place.path()]);
         let refusal = || {
             let (path, error) = open().expect_err("refused");
-            assert_eq!((path.as_path(), error.kind()), (own.as_path(), io::ErrorKind::PermissionDenied));
+            assert_eq!(
+                (path.as_path(), error.kind()),
+                (own.as_path(), io::ErrorKind::PermissionDenied)
+            );
             error.to_string()
         };
         assert_eq!(open().expect("it is made"), own);

@@ -72,7 +72,8 @@ impl Wake {
 
     /// Sleeps on a futex until signalled or the deadline.
     pub fn park(&self, deadline: Option<Instant>) -> Slept {
-        if self.state.compare_exchange(AWAKE, PARKED, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        if self.state.compare_exchange(AWAKE, PARKED, Ordering::AcqRel, Ordering::Acquire).is_err()
+        {
             return Slept::Woken;
         }
         let asleep = nesting::sleep();

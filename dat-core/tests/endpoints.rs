@@ -144,7 +144,8 @@ fn a_reject_carries_private_data_and_kills_the_request() {
     let (a, b) = (Side::new(&fabric), Side::new(&fabric));
     let psp = dat_core::conn::psp::create(b.ia, Port::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
     let x = a.ep();
-    x.connect("127.0.0.1:0".parse().unwrap(), psp.qualifier(), 10_000_000, b"please", 0, 0).unwrap();
+    x.connect("127.0.0.1:0".parse().unwrap(), psp.qualifier(), 10_000_000, b"please", 0, 0)
+        .unwrap();
     let request = arrival(&b);
     let handle = request.handle();
     let mut param = DAT_CR_PARAM::zeroed();
@@ -180,7 +181,10 @@ fn a_reserved_endpoint_takes_one_request() {
     let request = arrival(&b);
     assert_eq!(y.state(), State::PassivePending);
     // SAFETY: it is refused.
-    assert_eq!(unsafe { cr::accept(request, Some(y), &[]) }, Err(Error::handle(DAT_INVALID_HANDLE_EP)));
+    assert_eq!(
+        unsafe { cr::accept(request, Some(y), &[]) },
+        Err(Error::handle(DAT_INVALID_HANDLE_EP))
+    );
     // SAFETY: nobody uses the request any more.
     unsafe { cr::accept(request, None, &[]) }.unwrap();
     // SAFETY: nobody uses it any more.

@@ -75,7 +75,10 @@ fn one_waiter_owns_the_evd_until_it_is_unwaitable() {
         assert_eq!(waiter.join().unwrap(), Some(Error::state(DAT_INVALID_STATE_EVD_UNWAITABLE)));
     });
     // SAFETY: nobody dequeues meanwhile.
-    assert_eq!(unsafe { evd.wait(0, 1) }.err(), Some(Error::state(DAT_INVALID_STATE_EVD_UNWAITABLE)));
+    assert_eq!(
+        unsafe { evd.wait(0, 1) }.err(),
+        Some(Error::state(DAT_INVALID_STATE_EVD_UNWAITABLE))
+    );
     evd.set_waitable(true);
     evd.post_software(&software(0)).unwrap();
     // SAFETY: nobody dequeues meanwhile.
@@ -113,7 +116,10 @@ fn a_cno_hears_of_enabled_evds_only() {
     evd.post_software(&software(1)).unwrap();
     assert_eq!(cno.wait(0).err(), Some(Error::of(DAT_QUEUE_EMPTY)));
     // SAFETY: it is refused.
-    assert_eq!(unsafe { cno::free(cno) }.map(drop), Err(Error::state(DAT_INVALID_STATE_CNO_IN_USE)));
+    assert_eq!(
+        unsafe { cno::free(cno) }.map(drop),
+        Err(Error::state(DAT_INVALID_STATE_CNO_IN_USE))
+    );
     // SAFETY: nobody dequeues meanwhile.
     unsafe { evd.set_cno(None) }.unwrap();
     // SAFETY: nobody uses it any more.

@@ -103,7 +103,9 @@ fn an_ep_draws_from_an_srq_of_its_own_zone_where_the_transport_has_it_so() {
     let into = |zone: &Node<Pz<T>>| {
         let param = DAT_EP_PARAM { pz_handle: zone.handle(), ..DAT_EP_PARAM::zeroed() };
         // SAFETY: live handles.
-        unsafe { ep.modify(DAT_EP_FIELD_PZ_HANDLE, &param, Named::pin(DAT_EP_FIELD_PZ_HANDLE, &param)) }
+        unsafe {
+            ep.modify(DAT_EP_FIELD_PZ_HANDLE, &param, Named::pin(DAT_EP_FIELD_PZ_HANDLE, &param))
+        }
     };
     assert_eq!(into(other), Err(Error::arg(3)));
     into(own).unwrap();
@@ -118,7 +120,8 @@ fn a_region_counts_from_zero_where_the_transport_has_it_so() {
     let mut buffer = [0u8; 16];
     let memory = Memory::Virtual { addr: buffer.as_mut_ptr().cast(), length: 16 };
     // SAFETY: nothing is registered.
-    let made = unsafe { lmr::create(ia, memory, zone, DAT_MEM_PRIV_LOCAL_READ_FLAG, DAT_VA_TYPE_ZB) };
+    let made =
+        unsafe { lmr::create(ia, memory, zone, DAT_MEM_PRIV_LOCAL_READ_FLAG, DAT_VA_TYPE_ZB) };
     assert_eq!(made.err(), Some(Error::of(DAT_MODEL_NOT_SUPPORTED)));
     // SAFETY: nobody uses it any more.
     unsafe { ia::close(ia, DAT_CLOSE_ABRUPT_FLAG) }.unwrap();

@@ -69,8 +69,9 @@ fn zeroed_csp() -> DAT_CSP_PARAM {
 fn a_common_service_point_is_judged() {
     let fabric = fabric();
     let a = Side::new(&fabric);
-    let refusal =
-        |comm: DAT_COMM, to: &str| csp::create(a.ia, &comm, to.parse().unwrap(), a.cr).err().unwrap();
+    let refusal = |comm: DAT_COMM, to: &str| {
+        csp::create(a.ia, &comm, to.parse().unwrap(), a.cr).err().unwrap()
+    };
     let odd = Error::of(DAT_COMM_NOT_SUPPORTED);
     assert_eq!(refusal(DAT_COMM { r#type: libc::SOCK_DGRAM, ..TCP }, "127.0.0.1:0"), odd);
     assert_eq!(refusal(DAT_COMM { protocol: libc::IPPROTO_UDP, ..TCP }, "127.0.0.1:0"), odd);
@@ -122,7 +123,10 @@ fn a_request_is_handed_to_another_service_point() {
     let event = b.next(second_desk);
     // SAFETY: the number says which member.
     let data = unsafe { event.event_data.cr_arrival_event_data };
-    assert_eq!((event.event_number, data.conn_qual), (DAT_CONNECTION_REQUEST_EVENT, back.qualifier()));
+    assert_eq!(
+        (event.event_number, data.conn_qual),
+        (DAT_CONNECTION_REQUEST_EVENT, back.qualifier())
+    );
     // SAFETY: live until it is answered.
     let request = unsafe { dat_core::handle::get::<cr::Cr<T>>(data.cr_handle) }.unwrap();
     let mut param = DAT_CR_PARAM::zeroed();
@@ -218,12 +222,16 @@ fn a_limit_of_nothing_is_no_limit_unless_the_adapter_is_strict() {
     for (params, refused) in [(fabric.clone(), false), (format!("{fabric} strict=on"), true)] {
         let side = Side::new(&params);
         let ep = side.ep();
-        let called = ep.connect(address(0), 9, 0, b"", DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG);
+        let called =
+            ep.connect(address(0), 9, 0, b"", DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG);
         if refused {
             assert_eq!(called, Err(Error::arg(4)));
         } else {
             assert_eq!(called, Ok(()));
-            assert_eq!(side.next(side.connect).event_number, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+            assert_eq!(
+                side.next(side.connect).event_number,
+                DAT_CONNECTION_EVENT_NON_PEER_REJECTED
+            );
         }
     }
 }

@@ -39,7 +39,8 @@ unsafe extern "C" fn ask(ia: DAT_IA_HANDLE, out: *mut DAT_IA_HANDLE) -> DAT_RETU
 }
 
 fn query(table: Table, ia: DAT_IA_HANDLE) -> Result<(), Error> {
-    let (mut evd, mut attr, mut provider) = (null_mut(), DAT_IA_ATTR::zeroed(), DAT_PROVIDER_ATTR::zeroed());
+    let (mut evd, mut attr, mut provider) =
+        (null_mut(), DAT_IA_ATTR::zeroed(), DAT_PROVIDER_ATTR::zeroed());
     dat!(table, ia_query_func(ia, &mut evd, 0, &mut attr, 0, &mut provider))
 }
 
@@ -63,7 +64,8 @@ fn an_adapter_is_closed_when_its_new_object_is_told_of() {
     *NEXT.lock().unwrap() = Some(Box::new(move || {
         GO.wait();
         // A call in a call: as in a signal handler.
-        let refused = std::iter::repeat_with(|| query(table, address as DAT_IA_HANDLE).err()).find_map(|e| e);
+        let refused =
+            std::iter::repeat_with(|| query(table, address as DAT_IA_HANDLE).err()).find_map(|e| e);
         *SEEN.lock().unwrap() = refused;
     }));
     thread::scope(|s| {
@@ -115,7 +117,8 @@ extern "C" fn use_it_when_it_is_freed(_: c_int) {
     }
     let event = DAT_EVENT { event_number: DAT_SOFTWARE_EVENT, ..DAT_EVENT::zeroed() };
     // SAFETY: a table of the test's, which is never freed.
-    let post = unsafe { (*TABLE.load(Ordering::SeqCst)).evd_post_se_func }.expect("evd_post_se_func");
+    let post =
+        unsafe { (*TABLE.load(Ordering::SeqCst)).evd_post_se_func }.expect("evd_post_se_func");
     // SAFETY: any handle, and an event.
     ANSWER.store(unsafe { post(evd, &event) }, Ordering::SeqCst);
 }

@@ -166,7 +166,8 @@ unsafe impl Queue<Told> for Nothing {
 
 fn open(quiet: bool) -> &'static Node<Ia<Told>> {
     // SAFETY: no dispatcher is given.
-    unsafe { ia::open(&Opens { quiet }, "told", support::entry("told"), AsyncEvd::Create(8)) }.unwrap()
+    unsafe { ia::open(&Opens { quiet }, "told", support::entry("told"), AsyncEvd::Create(8)) }
+        .unwrap()
 }
 
 impl Told {
@@ -197,7 +198,8 @@ fn endpoint(
     connect: &Node<Evd<Told>>,
 ) -> &'static Node<Ep<Told>> {
     let pz = pz::create(ia).unwrap();
-    let handles = Handles { pz: Some(pz), recv: None, request: Some(dto), connect: Some(connect), srq: None };
+    let handles =
+        Handles { pz: Some(pz), recv: None, request: Some(dto), connect: Some(connect), srq: None };
     let attr = DAT_EP_ATTR {
         service_type: DAT_SERVICE_TYPE_RC,
         request_completion_flags: flags,
@@ -227,7 +229,8 @@ fn reason(evd: &Node<Evd<Told>>, about: DAT_HANDLE) -> (DAT_EVENT_NUMBER, DAT_CO
 fn a_shared_queue_that_has_failed_is_told_of() {
     let ia = open(true);
     let pz = pz::create(ia).unwrap();
-    let attr = DAT_SRQ_ATTR { max_recv_dtos: 4, max_recv_iov: 1, low_watermark: DAT_SRQ_LW_DEFAULT };
+    let attr =
+        DAT_SRQ_ATTR { max_recv_dtos: 4, max_recv_iov: 1, low_watermark: DAT_SRQ_LW_DEFAULT };
     let srq = srq::create(ia, pz, &attr).unwrap();
     let sink = ia.transport.srq.lock().unwrap().unwrap();
     let errors = ia.async_evd().unwrap();
@@ -261,7 +264,8 @@ fn a_completion_queue_is_attended_as_long_as_a_notification_object_wants_it() {
 fn a_stream_that_joins_beside_a_call_on_its_evd_does_not_touch_the_queue() {
     let entry = Entry { thread_safe: true, ..support::entry("told") };
     // SAFETY: no dispatcher is given.
-    let ia = unsafe { ia::open(&Opens { quiet: true }, "told", entry, AsyncEvd::Create(8)) }.unwrap();
+    let ia =
+        unsafe { ia::open(&Opens { quiet: true }, "told", entry, AsyncEvd::Create(8)) }.unwrap();
     // SAFETY: there is no agent.
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     let (dto, connect) = (evd(ia, DAT_EVD_DTO_FLAG), evd(ia, DAT_EVD_CONNECTION_FLAG));
@@ -318,7 +322,8 @@ fn a_wait_asks_for_the_completions_that_wake() {
         assert!(ia.transport.asked().contains(&Asked::Arm { solicited }), "{quiet} {flags:?}");
     }
     // Receives alone may have the solicited flag.
-    for (quiet, others, solicited) in [(true, &[][..], true), (false, &[], true), (false, &[DEFAULT], false)]
+    for (quiet, others, solicited) in
+        [(true, &[][..], true), (false, &[], true), (false, &[DEFAULT], false)]
     {
         let ia = open(quiet);
         let (dto, connect) = (evd(ia, DAT_EVD_DTO_FLAG), evd(ia, DAT_EVD_CONNECTION_FLAG));
@@ -331,7 +336,8 @@ fn a_wait_asks_for_the_completions_that_wake() {
             ..DAT_EP_ATTR::zeroed()
         };
         let pz = Some(pz::create(ia).unwrap());
-        let handles = Handles { pz, recv: Some(dto), request: None, connect: Some(connect), srq: None };
+        let handles =
+            Handles { pz, recv: Some(dto), request: None, connect: Some(connect), srq: None };
         ep::create(ia, handles, Some(&attr)).unwrap();
         ia.transport.asked();
         // SAFETY: nobody dequeues meanwhile.

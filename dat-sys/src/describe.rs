@@ -167,9 +167,16 @@ pub fn event_name(number: crate::DAT_EVENT_NUMBER) -> Option<&'static str> {
 
 /// The name of what a completed operation did, those of the IB extension included. `None` for a number that is not defined.
 pub fn operation_name(operation: crate::DAT_DTOS) -> Option<&'static str> {
-    name(crate::event::CONSTANTS, "DAT_DTO_SEND", "DAT_DTO_LMR_INVALIDATE", operation).or_else(|| {
-        name(crate::ib::CONSTANTS, "DAT_IB_DTO_RDMA_WRITE_IMMED", "DAT_IB_DTO_CMP_SWAP", operation)
-    })
+    name(crate::event::CONSTANTS, "DAT_DTO_SEND", "DAT_DTO_LMR_INVALIDATE", operation).or_else(
+        || {
+            name(
+                crate::ib::CONSTANTS,
+                "DAT_IB_DTO_RDMA_WRITE_IMMED",
+                "DAT_IB_DTO_CMP_SWAP",
+                operation,
+            )
+        },
+    )
 }
 
 /// The name of an operation's outcome. `None` for a number that the standard does not define.

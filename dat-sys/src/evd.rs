@@ -7,7 +7,8 @@ use crate::describe::{constants, records};
 use crate::*;
 
 /// Called in place of waking a waiter: instance data, then the EVD that became ready.
-pub type DAT_AGENT_FUNC = unsafe extern "C" fn(instance_data: DAT_PVOID, evd_handle: DAT_EVD_HANDLE);
+pub type DAT_AGENT_FUNC =
+    unsafe extern "C" fn(instance_data: DAT_PVOID, evd_handle: DAT_EVD_HANDLE);
 
 /// No proxy agent.
 pub const DAT_OS_WAIT_PROXY_AGENT_NULL: DAT_OS_WAIT_PROXY_AGENT = DAT_OS_WAIT_PROXY_AGENT::zeroed();

@@ -308,9 +308,11 @@ pub type DAT_PSP_CREATE_ANY_FUNC = unsafe extern "C" fn(
 /// dat_ep_reset.
 pub type DAT_EP_RESET_FUNC = unsafe extern "C" fn(ep_handle: DAT_EP_HANDLE) -> DAT_RETURN;
 /// dat_evd_set_unwaitable.
-pub type DAT_EVD_SET_UNWAITABLE_FUNC = unsafe extern "C" fn(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN;
+pub type DAT_EVD_SET_UNWAITABLE_FUNC =
+    unsafe extern "C" fn(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN;
 /// dat_evd_clear_unwaitable.
-pub type DAT_EVD_CLEAR_UNWAITABLE_FUNC = unsafe extern "C" fn(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN;
+pub type DAT_EVD_CLEAR_UNWAITABLE_FUNC =
+    unsafe extern "C" fn(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN;
 /// dat_lmr_sync_rdma_read.
 pub type DAT_LMR_SYNC_RDMA_READ_FUNC = unsafe extern "C" fn(
     ia_handle: DAT_IA_HANDLE,
@@ -435,8 +437,11 @@ pub type DAT_IA_HA_RELATED_FUNC = unsafe extern "C" fn(
     answer: *mut DAT_BOOLEAN,
 ) -> DAT_RETURN;
 /// dat_extension_op, with its variable arguments as a list.
-pub type DAT_HANDLE_EXTENDEDOP_FUNC =
-    unsafe extern "C" fn(handle: DAT_HANDLE, extended_op: DAT_EXTENDED_OP, args: DAT_VA_LIST) -> DAT_RETURN;
+pub type DAT_HANDLE_EXTENDEDOP_FUNC = unsafe extern "C" fn(
+    handle: DAT_HANDLE,
+    extended_op: DAT_EXTENDED_OP,
+    args: DAT_VA_LIST,
+) -> DAT_RETURN;
 
 /// `dat_provider_init`, exported by a loadable provider: registers what `provider_info` asks for.
 /// `instance_data` is the ia_params field of the registry entry.

@@ -286,8 +286,12 @@ const PROVIDER_WORDS: &str = "
 
 #[test]
 fn provider_table_has_its_81_words_in_order() {
-    let table =
-        describe::RECORDS.iter().copied().flatten().find(|record| record.name == "DAT_PROVIDER").unwrap();
+    let table = describe::RECORDS
+        .iter()
+        .copied()
+        .flatten()
+        .find(|record| record.name == "DAT_PROVIDER")
+        .unwrap();
     assert_eq!(table.fields.len(), 81);
     for (index, (word, field)) in PROVIDER_WORDS.split_whitespace().zip(table.fields).enumerate() {
         assert_eq!((word, index * 8, 8), (field.name, field.offset, field.size));
@@ -316,5 +320,8 @@ fn constants_have_the_measured_values() {
     assert_eq!(DAT_PROVIDER_FIELD_ALL, 0x7fff_ffff);
     assert_eq!(DAT_EVD_DEFAULT_FLAG, 0x1f0);
     assert_eq!(DAT_TIMEOUT_INFINITE, 0xffff_ffff);
-    assert_eq!((ib::DCNT_IA_ALL_COUNTERS, ib::DCNT_EP_ALL_COUNTERS, ib::DCNT_EVD_ALL_COUNTERS), (85, 24, 10));
+    assert_eq!(
+        (ib::DCNT_IA_ALL_COUNTERS, ib::DCNT_EP_ALL_COUNTERS, ib::DCNT_EVD_ALL_COUNTERS),
+        (85, 24, 10)
+    );
 }

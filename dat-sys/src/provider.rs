@@ -13,7 +13,8 @@ texts! {
 }
 
 /// Adds a provider to the registry or takes it away.
-pub type RegistryFn = unsafe extern "C" fn(*const DAT_PROVIDER, *const DAT_PROVIDER_INFO) -> DAT_RETURN;
+pub type RegistryFn =
+    unsafe extern "C" fn(*const DAT_PROVIDER, *const DAT_PROVIDER_INFO) -> DAT_RETURN;
 
 /// The functions of the registry that a provider calls. Not part of the C interface: a loadable provider finds
 /// them by symbol name, a built-in one is handed this.

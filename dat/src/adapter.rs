@@ -11,7 +11,9 @@ use registry::{Candidate, Opened, Registry, Request, Wanted, open_candidate};
 use crate::address::Address;
 use crate::error::{Error, Result};
 use crate::object::{Interface, Object, call};
-use crate::{EndpointBuilder, EventDispatcher, Listener, NotificationObject, ProtectionZone, Streams};
+use crate::{
+    EndpointBuilder, EventDispatcher, Listener, NotificationObject, ProtectionZone, Streams,
+};
 
 /// Events that the asynchronous dispatcher of an adapter holds at least.
 const ASYNC_DEPTH: DAT_COUNT = 16;
@@ -59,7 +61,12 @@ impl Adapter {
     pub fn open_entry(candidate: &Candidate) -> std::result::Result<Self, String> {
         let registry::Entry { ia_name, api, threadsafe, .. } = &candidate.entry;
         let request = Request {
-            wanted: Wanted { name: ia_name, major: api.major, minor: api.minor, threadsafe: *threadsafe },
+            wanted: Wanted {
+                name: ia_name,
+                major: api.major,
+                minor: api.minor,
+                threadsafe: *threadsafe,
+            },
             async_evd_qlen: ASYNC_DEPTH,
             async_evd: DAT_HANDLE_NULL,
         };
@@ -205,7 +212,10 @@ impl Attributes {
         let (ia, provider) = query(interface)?;
         if provider.iov_ownership_on_return != DAT_IOV_CONSUMER {
             // Posts would have to keep the caller's segments alive; no known provider asks for that.
-            return Err(Error::new("Adapter::open", DAT_ERROR(DAT_MODEL_NOT_SUPPORTED, DAT_NO_SUBTYPE)));
+            return Err(Error::new(
+                "Adapter::open",
+                DAT_ERROR(DAT_MODEL_NOT_SUPPORTED, DAT_NO_SUBTYPE),
+            ));
         }
         Ok(Attributes {
             adapter: text(&ia.adapter_name),
@@ -265,7 +275,10 @@ fn count(value: DAT_COUNT) -> usize {
 /// # Safety
 ///
 /// `count` attributes, of texts that are null or NUL-terminated.
-pub(crate) unsafe fn named(attributes: *const DAT_NAMED_ATTR, count: DAT_COUNT) -> Vec<(String, String)> {
+pub(crate) unsafe fn named(
+    attributes: *const DAT_NAMED_ATTR,
+    count: DAT_COUNT,
+) -> Vec<(String, String)> {
     if attributes.is_null() || count <= 0 {
         return Vec::new();
     }
@@ -293,7 +306,9 @@ pub(crate) fn count_to_c(value: usize) -> DAT_COUNT {
 pub(crate) fn timeout_to_c(timeout: Option<std::time::Duration>) -> DAT_TIMEOUT {
     let finite = |limit: std::time::Duration| {
         // Rounded up: a wait of 1 ns is not a poll.
-        u32::try_from(limit.as_nanos().div_ceil(1000)).unwrap_or(u32::MAX).min(DAT_TIMEOUT_INFINITE - 1)
+        u32::try_from(limit.as_nanos().div_ceil(1000))
+            .unwrap_or(u32::MAX)
+            .min(DAT_TIMEOUT_INFINITE - 1)
     };
     timeout.map_or(DAT_TIMEOUT_INFINITE, finite)
 }

@@ -77,7 +77,9 @@ impl EventDispatcher {
         }?;
         let needs = notify.map(|cno| cno.object.clone()).into_iter().collect();
         // SAFETY: just created.
-        Ok(Self::new(unsafe { Object::new(interface, handle, interface.table().evd_free_func, needs) }))
+        Ok(Self::new(unsafe {
+            Object::new(interface, handle, interface.table().evd_free_func, needs)
+        }))
     }
 
     /// Which dispatcher this is.
@@ -122,7 +124,11 @@ impl EventDispatcher {
     ///
     /// As [`wait`](Self::wait), and [`InvalidParameter`](ErrorKind::InvalidParameter) for a threshold of 0 or more
     /// than the queue holds.
-    pub fn wait_for(&mut self, threshold: usize, timeout: Option<Duration>) -> Result<(Event, usize)> {
+    pub fn wait_for(
+        &mut self,
+        threshold: usize,
+        timeout: Option<Duration>,
+    ) -> Result<(Event, usize)> {
         let interface = &self.object.interface;
         let mut more = 0;
         // SAFETY: our handle, an event and a count to write to; `&mut` makes this thread the only one.
@@ -161,7 +167,8 @@ impl NotificationObject {
             )
         }?;
         // SAFETY: just created.
-        let object = unsafe { Object::new(interface, handle, interface.table().cno_free_func, Vec::new()) };
+        let object =
+            unsafe { Object::new(interface, handle, interface.table().cno_free_func, Vec::new()) };
         Ok(NotificationObject { object: Arc::new(object) })
     }
 
@@ -185,7 +192,9 @@ impl NotificationObject {
         }
         .map_err(|error| match error.kind() {
             // uDAPL 1.2, dat_cno_wait: an empty queue is how it reports a time-out, unlike dat_evd_wait.
-            ErrorKind::QueueEmpty => Error::new(CALL, DAT_ERROR(DAT_TIMEOUT_EXPIRED, DAT_NO_SUBTYPE)),
+            ErrorKind::QueueEmpty => {
+                Error::new(CALL, DAT_ERROR(DAT_TIMEOUT_EXPIRED, DAT_NO_SUBTYPE))
+            }
             _ => error,
         })?;
         Ok(DispatcherId(evd.addr()))

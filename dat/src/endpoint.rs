@@ -164,13 +164,22 @@ impl<'a> EndpointBuilder<'a> {
                 call!(
                     interface,
                     "dat_ep_create",
-                    ep_create_func(ia, zone, receives, requests, connections, &self.attr, &mut handle)
+                    ep_create_func(
+                        ia,
+                        zone,
+                        receives,
+                        requests,
+                        connections,
+                        &self.attr,
+                        &mut handle
+                    )
                 )
             }
         }?;
         let needs = objects.into_iter().flatten().cloned().collect();
         // SAFETY: just created.
-        let object = unsafe { Object::new(interface, handle, interface.table().ep_free_func, needs) };
+        let object =
+            unsafe { Object::new(interface, handle, interface.table().ep_free_func, needs) };
         Ok(Endpoint { object: Arc::new(object) })
     }
 }
@@ -260,7 +269,11 @@ impl Endpoint {
         };
         // SAFETY: our handle.
         unsafe {
-            call!(self.object.interface, "dat_ep_disconnect", ep_disconnect_func(self.object.handle, flags))
+            call!(
+                self.object.interface,
+                "dat_ep_disconnect",
+                ep_disconnect_func(self.object.handle, flags)
+            )
         }
     }
 
@@ -286,7 +299,12 @@ impl Endpoint {
             call!(
                 self.object.interface,
                 "dat_ep_get_status",
-                ep_get_status_func(self.object.handle, &mut state, &mut recv_idle, &mut request_idle)
+                ep_get_status_func(
+                    self.object.handle,
+                    &mut state,
+                    &mut recv_idle,
+                    &mut request_idle
+                )
             )
         }?;
         Ok(match state {
@@ -304,6 +322,7 @@ impl Endpoint {
 
 /// Private data for C, which has no const for it but only reads it.
 pub(crate) fn private_data_to_c(data: &[u8]) -> (DAT_COUNT, DAT_PVOID) {
-    let start = if data.is_empty() { std::ptr::null_mut() } else { data.as_ptr().cast_mut().cast() };
+    let start =
+        if data.is_empty() { std::ptr::null_mut() } else { data.as_ptr().cast_mut().cast() };
     (count_to_c(data.len()), start)
 }

@@ -156,7 +156,11 @@ kinds! {
 
 /// What to do about the usual failures; the first row that fits.
 const ADVICE: &[(DAT_RETURN_TYPE, Option<DAT_RETURN_SUBTYPE>, &str)] = &[
-    (DAT_PROVIDER_NOT_FOUND, None, "`dat list` shows the names there are, and why one does not open"),
+    (
+        DAT_PROVIDER_NOT_FOUND,
+        None,
+        "`dat list` shows the names there are, and why one does not open",
+    ),
     (DAT_CONN_QUAL_IN_USE, None, "choose another one, or end the program that listens on it"),
     (DAT_CONN_QUAL_UNAVAILABLE, None, "choose another one: below 1024 needs privileges"),
     (DAT_INVALID_ADDRESS, Some(DAT_INVALID_ADDRESS_UNREACHABLE), "check the route to this address"),
@@ -164,9 +168,21 @@ const ADVICE: &[(DAT_RETURN_TYPE, Option<DAT_RETURN_SUBTYPE>, &str)] = &[
     (DAT_INVALID_STATE, Some(DAT_INVALID_STATE_EP_UNCONNECTED), "connect the endpoint first"),
     (DAT_INVALID_STATE, Some(DAT_INVALID_STATE_EP_CONNECTED), "disconnect the endpoint first"),
     (DAT_INVALID_STATE, Some(DAT_INVALID_STATE_EP_DISCONNECTED), "reset the endpoint first"),
-    (DAT_INVALID_STATE, Some(DAT_INVALID_STATE_EP_ACTCONNPENDING), "wait for the connection event first"),
-    (DAT_INVALID_STATE, Some(DAT_INVALID_STATE_EP_COMPLPENDING), "wait for the connection event first"),
-    (DAT_INVALID_STATE, Some(DAT_INVALID_STATE_EP_DISCPENDING), "wait for the disconnected event first"),
+    (
+        DAT_INVALID_STATE,
+        Some(DAT_INVALID_STATE_EP_ACTCONNPENDING),
+        "wait for the connection event first",
+    ),
+    (
+        DAT_INVALID_STATE,
+        Some(DAT_INVALID_STATE_EP_COMPLPENDING),
+        "wait for the connection event first",
+    ),
+    (
+        DAT_INVALID_STATE,
+        Some(DAT_INVALID_STATE_EP_DISCPENDING),
+        "wait for the disconnected event first",
+    ),
     (DAT_INVALID_STATE, Some(DAT_INVALID_STATE_EP_PZ), "give the endpoint a protection zone"),
     (
         DAT_INVALID_STATE,
@@ -185,21 +201,30 @@ const ADVICE: &[(DAT_RETURN_TYPE, Option<DAT_RETURN_SUBTYPE>, &str)] = &[
         Some(DAT_RESOURCE_MEMORY_REGION),
         "free registered memory, or raise the limit of locked memory: `ulimit -l`",
     ),
-    (DAT_INSUFFICIENT_RESOURCES, Some(DAT_RESOURCE_DEVICE), "`dat doctor` says what is taken, and by whom"),
+    (
+        DAT_INSUFFICIENT_RESOURCES,
+        Some(DAT_RESOURCE_DEVICE),
+        "`dat doctor` says what is taken, and by whom",
+    ),
     (
         DAT_INSUFFICIENT_RESOURCES,
         None,
         "where this was a post, wait for completions, or create the endpoint for more requests or receives",
     ),
     (DAT_LENGTH_ERROR, None, "compare offset and length with those of the registered memory"),
-    (DAT_PRIVILEGES_VIOLATION, None, "register the memory with the access that the operation needs"),
+    (
+        DAT_PRIVILEGES_VIOLATION,
+        None,
+        "register the memory with the access that the operation needs",
+    ),
     (DAT_PROTECTION_VIOLATION, None, "register the memory in the endpoint's protection zone"),
     (DAT_INTERRUPTED_CALL, None, "call again"),
 ];
 
 fn advice(status: DAT_RETURN) -> Option<&'static str> {
     let (kind, subtype) = (DAT_GET_TYPE(status), DAT_GET_SUBTYPE(status));
-    let row = ADVICE.iter().find(|row| row.0 == kind && row.1.is_none_or(|wanted| wanted == subtype));
+    let row =
+        ADVICE.iter().find(|row| row.0 == kind && row.1.is_none_or(|wanted| wanted == subtype));
     row.map(|row| row.2)
 }
 
@@ -209,7 +234,8 @@ mod tests {
 
     #[test]
     fn an_error_says_what_failed_and_what_to_do() {
-        let text = |kind, subtype| Error::new("dat_ep_connect", DAT_ERROR(kind, subtype)).to_string();
+        let text =
+            |kind, subtype| Error::new("dat_ep_connect", DAT_ERROR(kind, subtype)).to_string();
         assert_eq!(
             text(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_CONNECTED),
             "dat_ep_connect: not possible in this state (DAT_INVALID_STATE_EP_CONNECTED); disconnect the endpoint first"
@@ -234,7 +260,10 @@ mod tests {
     #[test]
     fn every_type_has_its_kind() {
         for kind in (1..=0x17).map(|n| n << 16).chain([DAT_NOT_IMPLEMENTED]) {
-            assert!(!matches!(ErrorKind::of(DAT_CLASS_ERROR | kind), ErrorKind::Other(_)), "{kind:#x}");
+            assert!(
+                !matches!(ErrorKind::of(DAT_CLASS_ERROR | kind), ErrorKind::Other(_)),
+                "{kind:#x}"
+            );
         }
     }
 }

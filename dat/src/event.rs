@@ -66,15 +66,20 @@ impl Event {
                 let data = data.connect_event_data;
                 (data.ep_handle, private_data(data.private_data, data.private_data_size))
             };
-            return Event::Connection { endpoint: EndpointId(handle.addr()), event: what.with(private) };
+            return Event::Connection {
+                endpoint: EndpointId(handle.addr()),
+                event: what.with(private),
+            };
         }
         if number == DAT_IB_DTO_EVENT {
             // SAFETY: what the number says; the extension's data are shorter than their place, which is aligned for them.
             let (completion, more) = unsafe {
-                let more = (&raw const event.event_extension_data).cast::<DAT_IB_EXTENSION_EVENT_DATA>();
+                let more =
+                    (&raw const event.event_extension_data).cast::<DAT_IB_EXTENSION_EVENT_DATA>();
                 (Completion::new(&data.dto_completion_event_data), &*more)
             };
-            let arrived = matches!(more.r#type, DAT_IB_RDMA_WRITE_IMMED_DATA | DAT_IB_RECV_IMMED_DATA);
+            let arrived =
+                matches!(more.r#type, DAT_IB_RDMA_WRITE_IMMED_DATA | DAT_IB_RECV_IMMED_DATA);
             // SAFETY: what the type says; a number may have any value.
             let immediate = if arrived { Some(unsafe { more.val.immed.data }) } else { None };
             return Event::Completion(Completion { immediate, ..completion });

@@ -93,7 +93,9 @@ mod tests {
         let up = || connection(ConnectionEvent::Established { private_data: b"x".to_vec() });
         assert_eq!(up().established(), Ok(b"x".to_vec()));
         assert_eq!(connection(ConnectionEvent::Disconnected).disconnected(), Ok(()));
-        let text = |result: Result<_, Unexpected>| result.map(drop).expect_err("another event").to_string();
+        let text = |result: Result<_, Unexpected>| {
+            result.map(drop).expect_err("another event").to_string()
+        };
         assert_eq!(
             text(connection(ConnectionEvent::Unreachable).established()),
             "expected a connection to come up; instead: the peer cannot be reached"
@@ -103,7 +105,10 @@ mod tests {
             "expected a connection to end; instead: established"
         );
         assert_eq!(
-            Event::Asynchronous(AsynchronousError::Catastrophic).request().expect_err("lost").to_string(),
+            Event::Asynchronous(AsynchronousError::Catastrophic)
+                .request()
+                .expect_err("lost")
+                .to_string(),
             "expected a connection request; instead: the adapter is lost"
         );
         assert_eq!(Event::Other(0x40001).to_string(), "event 0x40001");

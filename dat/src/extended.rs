@@ -48,7 +48,8 @@ impl Endpoint {
         cookie: u64,
         flags: Flags,
     ) -> Result<()> {
-        let arguments = [compare, swap, pointer(&local), cookie, pointer(&remote), flags.bits().into()];
+        let arguments =
+            [compare, swap, pointer(&local), cookie, pointer(&remote), flags.bits().into()];
         self.extended(DAT_IB_CMP_AND_SWAP_OP, &arguments)
     }
 
@@ -89,7 +90,11 @@ impl Endpoint {
             call!(
                 interface,
                 "dat_extension_op",
-                handle_extendedop_func(self.object.handle, op as c_int, (&raw mut arguments).cast())
+                handle_extendedop_func(
+                    self.object.handle,
+                    op as c_int,
+                    (&raw mut arguments).cast()
+                )
             )
         }
     }

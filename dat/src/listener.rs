@@ -70,7 +70,10 @@ impl ConnectionRequest {
     /// # Safety
     ///
     /// The provider of this interface reported the request, and nobody else answers it.
-    pub(crate) unsafe fn new(interface: &Arc<Interface>, arrival: &DAT_CR_ARRIVAL_EVENT_DATA) -> Self {
+    pub(crate) unsafe fn new(
+        interface: &Arc<Interface>,
+        arrival: &DAT_CR_ARRIVAL_EVENT_DATA,
+    ) -> Self {
         ConnectionRequest {
             handle: arrival.cr_handle,
             qualifier: arrival.conn_qual,
@@ -108,7 +111,11 @@ impl ConnectionRequest {
         let mut param = DAT_CR_PARAM::zeroed();
         // SAFETY: a request that was not answered, and a record to write to.
         unsafe {
-            call!(self.interface, "dat_cr_query", cr_query_func(self.handle, DAT_CR_FIELD_ALL, &mut param))
+            call!(
+                self.interface,
+                "dat_cr_query",
+                cr_query_func(self.handle, DAT_CR_FIELD_ALL, &mut param)
+            )
         }?;
         Ok(param)
     }
@@ -159,7 +166,11 @@ impl Drop for ConnectionRequest {
         if !self.handle.is_null() {
             // SAFETY: a request that was not answered. Should that fail, the request goes with the adapter.
             let _ = unsafe {
-                call!(self.interface, "dat_cr_reject", cr_reject_func(self.handle, 0, std::ptr::null_mut()))
+                call!(
+                    self.interface,
+                    "dat_cr_reject",
+                    cr_reject_func(self.handle, 0, std::ptr::null_mut())
+                )
             };
         }
     }
@@ -167,6 +178,8 @@ impl Drop for ConnectionRequest {
 
 impl fmt::Debug for ConnectionRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConnectionRequest").field("qualifier", &self.qualifier).finish_non_exhaustive()
+        f.debug_struct("ConnectionRequest")
+            .field("qualifier", &self.qualifier)
+            .finish_non_exhaustive()
     }
 }

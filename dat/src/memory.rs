@@ -22,9 +22,12 @@ impl ProtectionZone {
     pub(crate) fn create(interface: &Arc<Interface>) -> Result<Self> {
         let mut handle = DAT_HANDLE_NULL;
         // SAFETY: an open IA, and a handle to write to.
-        unsafe { call!(interface, "dat_pz_create", pz_create_func(interface.handle(), &mut handle)) }?;
+        unsafe {
+            call!(interface, "dat_pz_create", pz_create_func(interface.handle(), &mut handle))
+        }?;
         // SAFETY: just created.
-        let object = unsafe { Object::new(interface, handle, interface.table().pz_free_func, Vec::new()) };
+        let object =
+            unsafe { Object::new(interface, handle, interface.table().pz_free_func, Vec::new()) };
         Ok(ProtectionZone { object: Arc::new(object) })
     }
 
@@ -36,7 +39,11 @@ impl ProtectionZone {
     pub fn register(&self, buffer: Vec<u8>, access: Access) -> Result<MemoryRegion<'static>> {
         // From here on the memory is reached through this pointer alone.
         let mut buffer = ManuallyDrop::new(buffer);
-        let memory = Memory { start: buffer.as_mut_ptr(), len: buffer.len(), owned: Some(buffer.capacity()) };
+        let memory = Memory {
+            start: buffer.as_mut_ptr(),
+            len: buffer.len(),
+            owned: Some(buffer.capacity()),
+        };
         // SAFETY: the memory stays until `MemoryRegion` has deregistered it.
         unsafe { self.register_memory(memory, access) }
     }
@@ -65,7 +72,11 @@ impl ProtectionZone {
     /// # Safety
     ///
     /// The memory stays, and nobody has a reference into it, until it is deregistered.
-    unsafe fn register_memory<'m>(&self, memory: Memory, access: Access) -> Result<MemoryRegion<'m>> {
+    unsafe fn register_memory<'m>(
+        &self,
+        memory: Memory,
+        access: Access,
+    ) -> Result<MemoryRegion<'m>> {
         let interface = &self.object.interface;
         let description = DAT_REGION_DESCRIPTION { for_va: memory.start.cast() };
         let mut handle = DAT_HANDLE_NULL;
@@ -186,7 +197,11 @@ impl MemoryRegion<'_> {
     pub fn segment(&self, range: Range<usize>) -> Result<Segment> {
         let length = check_range("MemoryRegion::segment", &range, self.memory.len)?;
         let virtual_address = self.memory.start as DAT_VADDR + range.start as DAT_VADDR;
-        Ok(Segment(DAT_LMR_TRIPLET { virtual_address, segment_length: length, lmr_context: self.local_key }))
+        Ok(Segment(DAT_LMR_TRIPLET {
+            virtual_address,
+            segment_length: length,
+            lmr_context: self.local_key,
+        }))
     }
 
     /// What a peer needs to know to read from or write to the region; useless without [`Access::REMOTE_READ`] or
@@ -205,9 +220,15 @@ impl MemoryRegion<'_> {
     ///
     /// [`Length`](crate::ErrorKind::Length) where they do not fit.
     pub fn store(&mut self, offset: usize, bytes: &[u8]) -> Result<()> {
-        check_range("MemoryRegion::store", &(offset..offset.saturating_add(bytes.len())), self.memory.len)?;
+        check_range(
+            "MemoryRegion::store",
+            &(offset..offset.saturating_add(bytes.len())),
+            self.memory.len,
+        )?;
         // SAFETY: checked; there are no references into the region that `bytes` could be.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.memory.start.add(offset), bytes.len()) };
+        unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), self.memory.start.add(offset), bytes.len())
+        };
         // A post or a flag that comes after is not seen before.
         fence(Ordering::Release);
         Ok(())
@@ -219,12 +240,18 @@ impl MemoryRegion<'_> {
     ///
     /// [`Length`](crate::ErrorKind::Length) where the region has not that many.
     pub fn load(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
-        check_range("MemoryRegion::load", &(offset..offset.saturating_add(bytes.len())), self.memory.len)?;
+        check_range(
+            "MemoryRegion::load",
+            &(offset..offset.saturating_add(bytes.len())),
+            self.memory.len,
+        )?;
         // The bytes may have changed since an earlier load.
         fence(Ordering::Acquire);
         // SAFETY: checked, and no references into the region exist. That a peer may be writing at the same
         // time makes the copy a mixture; it is bytes whatever they are.
-        unsafe { ptr::copy_nonoverlapping(self.memory.start.add(offset), bytes.as_mut_ptr(), bytes.len()) };
+        unsafe {
+            ptr::copy_nonoverlapping(self.memory.start.add(offset), bytes.as_mut_ptr(), bytes.len())
+        };
         Ok(())
     }
 
@@ -335,7 +362,11 @@ impl RemoteRegion {
         let len = usize::try_from(self.length).unwrap_or(usize::MAX);
         let length = check_range("RemoteRegion::segment", &range, len)?;
         let virtual_address = self.address.wrapping_add(range.start as u64);
-        Ok(RemoteSegment(DAT_RMR_TRIPLET { virtual_address, segment_length: length, rmr_context: self.key }))
+        Ok(RemoteSegment(DAT_RMR_TRIPLET {
+            virtual_address,
+            segment_length: length,
+            rmr_context: self.key,
+        }))
     }
 
     /// Address, length, key, each in network byte order.

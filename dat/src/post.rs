@@ -79,7 +79,13 @@ impl Endpoint {
             call!(
                 self.object.interface,
                 "dat_ep_post_recv",
-                ep_post_recv_func(self.object.handle, count, iov, cookie, DAT_COMPLETION_DEFAULT_FLAG)
+                ep_post_recv_func(
+                    self.object.handle,
+                    count,
+                    iov,
+                    cookie,
+                    DAT_COMPLETION_DEFAULT_FLAG
+                )
             )
         }
     }

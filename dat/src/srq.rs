@@ -20,7 +20,11 @@ impl ProtectionZone {
     /// # Errors
     ///
     /// What the provider says; see [`Attributes::shared_receive_queues`](crate::Attributes::shared_receive_queues).
-    pub fn shared_receive_queue(&self, depth: usize, max_segments: usize) -> Result<SharedReceiveQueue> {
+    pub fn shared_receive_queue(
+        &self,
+        depth: usize,
+        max_segments: usize,
+    ) -> Result<SharedReceiveQueue> {
         let interface = &self.object.interface;
         let mut attr = DAT_SRQ_ATTR {
             max_recv_dtos: count_to_c(depth),

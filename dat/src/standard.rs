@@ -67,7 +67,10 @@ macro_rules! fields {
 fn of_adapter(ia: &DAT_IA_ATTR) -> Vec<(&'static str, Value)> {
     let address = |address| {
         // SAFETY: null or an address of the provider's, valid while the IA is open.
-        Value::Text(unsafe { Address::read(address) }.map_or_else(String::new, |address| address.to_string()))
+        Value::Text(
+            unsafe { Address::read(address) }
+                .map_or_else(String::new, |address| address.to_string()),
+        )
     };
     fields! { ia:
         adapter_name => name,
@@ -184,7 +187,8 @@ fn word(prefix: &str, constant: &'static str) -> &'static str {
 
 /// `DAT_MEM_TYPE_VIRTUAL` is 0: there in every mask.
 fn memory_types(value: DAT_MEM_TYPE) -> Value {
-    let Value::Words(others) = mask!(value, "DAT_MEM_TYPE_", DAT_MEM_TYPE_LMR, DAT_MEM_TYPE_SHARED_VIRTUAL)
+    let Value::Words(others) =
+        mask!(value, "DAT_MEM_TYPE_", DAT_MEM_TYPE_LMR, DAT_MEM_TYPE_SHARED_VIRTUAL)
     else {
         unreachable!()
     };
@@ -310,7 +314,9 @@ mod tests {
         let all = adapter.standard_attributes().expect("it can be asked");
         // The records' fields, less counts and pointers of the lists.
         assert_eq!((all.adapter.len(), all.provider.len()), (34, 29));
-        let of = |name| all.adapter.iter().find(|(field, _)| *field == name).map(|(_, value)| value.clone());
+        let of = |name| {
+            all.adapter.iter().find(|(field, _)| *field == name).map(|(_, value)| value.clone())
+        };
         assert_eq!(of("max_eps"), Some(Value::Number(adapter.attributes().max_endpoints as u64)));
         assert_eq!(of("zb_supported"), Some(Value::Flag(true)));
         assert_eq!(all.transport, adapter.attributes().named);

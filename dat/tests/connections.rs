@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dat::{
-    Access, Adapter, ConnectionEvent, EndpointState, Error, ErrorKind, Event, Flags, Operation, Registry,
-    Status, Streams,
+    Access, Adapter, ConnectionEvent, EndpointState, Error, ErrorKind, Event, Flags, Operation,
+    Registry, Status, Streams,
 };
 use support::{LIMIT, Side, connected, loopback};
 
@@ -34,21 +34,30 @@ fn attributes_tell_what_there_is() {
     assert_eq!(attributes.provider, "tcp-emu");
     assert!(attributes.address.is_some());
     assert!(attributes.max_private_data >= 64, "uDAPL 1.2, dat_ep_connect: at least 64 bytes");
-    assert!(attributes.max_message >= 16 << 20 && attributes.max_operations >= 512, "{attributes:?}");
+    assert!(
+        attributes.max_message >= 16 << 20 && attributes.max_operations >= 512,
+        "{attributes:?}"
+    );
 }
 
 #[test]
 fn private_data_goes_both_ways() {
     let (mut client, mut server) = (Side::new(), Side::new());
     let listener = server.adapter.listen_any(&server.events).expect("listens");
-    client.endpoint.connect(loopback(), listener.qualifier(), b"question", LIMIT).expect("connects");
+    client
+        .endpoint
+        .connect(loopback(), listener.qualifier(), b"question", LIMIT)
+        .expect("connects");
     assert_eq!(client.endpoint.state().expect("a state"), EndpointState::ActiveConnectionPending);
     let request = server.request();
     assert_eq!(request.qualifier(), listener.qualifier());
     assert_eq!(request.private_data().expect("queries"), b"question");
     assert_eq!(request.peer().expect("queries"), Some(loopback()));
     request.accept(&mut server.endpoint, b"answer").expect("accepts");
-    assert_eq!(client.connection(), ConnectionEvent::Established { private_data: b"answer".to_vec() });
+    assert_eq!(
+        client.connection(),
+        ConnectionEvent::Established { private_data: b"answer".to_vec() }
+    );
     assert_eq!(server.connection(), ConnectionEvent::Established { private_data: Vec::new() });
     assert_eq!(client.endpoint.state().expect("a state"), EndpointState::Connected);
     let error = client.endpoint.connect(loopback(), 1, b"", LIMIT).expect_err("connected already");
@@ -62,7 +71,10 @@ fn a_request_is_rejected_or_dropped() {
     let listener = server.adapter.listen_any(&server.events).expect("listens");
     client.endpoint.connect(loopback(), listener.qualifier(), b"", LIMIT).expect("connects");
     server.request().reject(b"not today").expect("rejects");
-    assert_eq!(client.connection(), ConnectionEvent::PeerRejected { private_data: b"not today".to_vec() });
+    assert_eq!(
+        client.connection(),
+        ConnectionEvent::PeerRejected { private_data: b"not today".to_vec() }
+    );
     client.endpoint.reset().expect("resets");
     client.endpoint.connect(loopback(), listener.qualifier(), b"", LIMIT).expect("connects");
     drop(server.request());
@@ -92,7 +104,10 @@ fn a_qualifier_is_listened_on_once() {
     assert_eq!(error.kind(), ErrorKind::ConnectionQualifierInUse);
     let qualifier = listener.qualifier();
     drop(listener);
-    assert_eq!(side.adapter.listen(qualifier, &side.events).expect("free again").qualifier(), qualifier);
+    assert_eq!(
+        side.adapter.listen(qualifier, &side.events).expect("free again").qualifier(),
+        qualifier
+    );
 }
 
 #[test]
@@ -128,7 +143,10 @@ fn a_notification_object_tells_which_dispatcher() {
     let mut notify = server.adapter.notification_object().expect("a notification object");
     let mut requests =
         server.adapter.dispatcher_for(4, Streams::REQUESTS, Some(&notify)).expect("a dispatcher");
-    let quiet = server.adapter.dispatcher_for(4, Streams::COMPLETIONS, Some(&notify)).expect("a dispatcher");
+    let quiet = server
+        .adapter
+        .dispatcher_for(4, Streams::COMPLETIONS, Some(&notify))
+        .expect("a dispatcher");
     assert_ne!(requests.id(), quiet.id());
     let listener = server.adapter.listen_any(&requests).expect("listens");
     client.endpoint.connect(loopback(), listener.qualifier(), b"", LIMIT).expect("connects");
@@ -219,7 +237,10 @@ fn endpoints_go_while_another_thread_takes_their_events() {
         });
         while !gone.load(Ordering::Acquire) {
             if let Some(event) = side.events.dequeue().expect("polls") {
-                assert!(matches!(event, Event::Completion(c) if c.status == Status::Flushed), "{event:?}");
+                assert!(
+                    matches!(event, Event::Completion(c) if c.status == Status::Flushed),
+                    "{event:?}"
+                );
             }
         }
     });

@@ -9,8 +9,10 @@ mod support;
 fn a_message_arrives_with_its_cookies_and_length() {
     let (mut client, mut server) = connected();
     client.memory.store(7, b"hello").expect("fits");
-    let segments =
-        [client.memory.segment(7..9).expect("inside"), client.memory.segment(9..12).expect("inside")];
+    let segments = [
+        client.memory.segment(7..9).expect("inside"),
+        client.memory.segment(9..12).expect("inside"),
+    ];
     client.endpoint.post_send(&segments, u64::MAX, Flags::default()).expect("posts");
     let sent = client.completion();
     assert_eq!((sent.operation, sent.status, sent.length), (Operation::Send, Status::Success, 5));
@@ -47,7 +49,10 @@ fn memory_is_written_and_read_at_the_peer() {
     // The read comes back behind the write.
     client.endpoint.post_read(&[sink], target, 2, Flags::BARRIER_FENCE).expect("posts");
     let (written, read) = (client.completion(), client.completion());
-    assert_eq!((written.operation, written.status, written.cookie), (Operation::Write, Status::Success, 1));
+    assert_eq!(
+        (written.operation, written.status, written.cookie),
+        (Operation::Write, Status::Success, 1)
+    );
     assert_eq!((read.operation, read.status, read.length), (Operation::Read, Status::Success, 13));
     assert_eq!(client.memory.to_vec(100..113).expect("inside"), b"to be written");
     assert_eq!(server.memory.to_vec(2999..3014).expect("inside"), b"\0to be written\0");
@@ -56,7 +61,8 @@ fn memory_is_written_and_read_at_the_peer() {
 #[test]
 fn memory_that_does_not_grant_it_is_not_written() {
     let (mut client, mut server) = connected();
-    let private = server.zone.register(vec![7; 64], Access::LOCAL | Access::REMOTE_READ).expect("registers");
+    let private =
+        server.zone.register(vec![7; 64], Access::LOCAL | Access::REMOTE_READ).expect("registers");
     let target = private.remote().segment(0..8).expect("inside");
     let data = client.memory.segment(0..8).expect("inside");
     client.endpoint.post_write(&[data], target, 1, Flags::SUPPRESS).expect("posts");
@@ -79,8 +85,10 @@ fn a_stale_segment_reaches_nothing() {
     let region = client.zone.register(vec![1; 64], Access::LOCAL).expect("registers");
     let stale = region.segment(0..64).expect("inside");
     drop(region);
-    let error =
-        client.endpoint.post_send(&[stale], 1, Flags::default()).expect_err("not registered any more");
+    let error = client
+        .endpoint
+        .post_send(&[stale], 1, Flags::default())
+        .expect_err("not registered any more");
     assert_eq!(error.kind(), ErrorKind::PrivilegesViolation, "{error}");
     assert_eq!(error.call(), "dat_ep_post_send");
 }
@@ -91,7 +99,8 @@ fn memory_of_another_zone_or_without_access_is_refused() {
     let zone = client.adapter.zone().expect("a zone");
     let foreign = zone.register(vec![0; 8], Access::LOCAL).expect("registers");
     let segment = foreign.segment(0..8).expect("inside");
-    let error = client.endpoint.post_send(&[segment], 1, Flags::default()).expect_err("another zone");
+    let error =
+        client.endpoint.post_send(&[segment], 1, Flags::default()).expect_err("another zone");
     assert_eq!(error.kind(), ErrorKind::ProtectionViolation, "{error}");
     let read_only = client.zone.register(vec![0; 8], Access::LOCAL_READ).expect("registers");
     let segment = read_only.segment(0..8).expect("inside");
@@ -122,7 +131,8 @@ fn a_full_queue_says_what_to_do() {
     for _ in 0..64 {
         side.endpoint.post_receive(&[buffer], 0).expect("64 are the default");
     }
-    let error = (0..4096).find_map(|_| side.endpoint.post_receive(&[buffer], 0).err()).expect("an end");
+    let error =
+        (0..4096).find_map(|_| side.endpoint.post_receive(&[buffer], 0).err()).expect("an end");
     assert_eq!(error.kind(), ErrorKind::InsufficientResources);
     assert!(error.to_string().contains("wait for completions"), "{error}");
 }
@@ -145,14 +155,20 @@ fn a_shared_receive_queue_serves_its_endpoints() {
     let error = server.endpoint.post_receive(&[buffer], 1).expect_err("it has no queue of its own");
     assert_eq!(error.call(), "dat_ep_post_recv");
     let listener = server.adapter.listen_any(&server.events).expect("listens");
-    client.endpoint.connect(support::loopback(), listener.qualifier(), b"", LIMIT).expect("connects");
+    client
+        .endpoint
+        .connect(support::loopback(), listener.qualifier(), b"", LIMIT)
+        .expect("connects");
     server.request().accept(&mut server.endpoint, b"").expect("accepts");
     assert!(matches!(server.connection(), ConnectionEvent::Established { .. }));
     assert!(matches!(client.connection(), ConnectionEvent::Established { .. }));
     let data = client.memory.segment(0..3).expect("inside");
     client.endpoint.post_send(&[data], 1, Flags::default()).expect("posts");
     let received = server.completion();
-    assert_eq!((received.cookie, received.length, received.endpoint), (77, 3, server.endpoint.id()));
+    assert_eq!(
+        (received.cookie, received.length, received.endpoint),
+        (77, 3, server.endpoint.id())
+    );
 }
 
 #[test]
@@ -181,7 +197,8 @@ fn borrowed_memory_is_free_again_after_its_region() {
     let side = Side::new();
     let mut array = [1; 64];
     // SAFETY: dropped below.
-    let mut region = unsafe { side.zone.register_borrowed(&mut array, Access::LOCAL) }.expect("registers");
+    let mut region =
+        unsafe { side.zone.register_borrowed(&mut array, Access::LOCAL) }.expect("registers");
     region.store(0, b"ab").expect("fits");
     assert_eq!(region.to_vec(0..3).expect("inside"), [b'a', b'b', 1]);
     drop(region);

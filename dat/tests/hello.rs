@@ -30,7 +30,8 @@ fn said_by(side: &str) -> String {
 
 #[test]
 fn hello_sends_writes_and_reads() {
-    let mut server = Killed(hello().arg("server").stdout(Stdio::piped()).spawn().expect("it starts"));
+    let mut server =
+        Killed(hello().arg("server").stdout(Stdio::piped()).spawn().expect("it starts"));
     let mut output = BufReader::new(server.0.stdout.take().expect("piped"));
     let mut said = String::new();
     output.read_line(&mut said).expect("a line");

@@ -2,7 +2,9 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    for symbol in ["dat_registry_add_provider", "dat_registry_remove_provider", "dats_get_ia_handle"] {
+    for symbol in
+        ["dat_registry_add_provider", "dat_registry_remove_provider", "dats_get_ia_handle"]
+    {
         println!("cargo::rustc-link-arg-tests=-Wl,--export-dynamic-symbol={symbol}");
     }
 }

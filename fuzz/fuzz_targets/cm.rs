@@ -44,7 +44,8 @@ fuzz_target!(|data: &[u8]| {
 fn random(seed: u64) -> Random {
     let mut state = seed;
     Box::new(move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         state >> 16
     })
 }
@@ -132,7 +133,10 @@ impl Fuzz {
             assert!(!*released, "{event:?}");
             match event {
                 Event::Request(_) => self.conns.push(id),
-                Event::Accepted(_) | Event::Established | Event::Disconnecting { .. } | Event::Stale => {
+                Event::Accepted(_)
+                | Event::Established
+                | Event::Disconnecting { .. }
+                | Event::Stale => {
                     assert!(!*ended, "{event:?}");
                 }
                 Event::Released { qpn } => {

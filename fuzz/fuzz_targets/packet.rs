@@ -15,13 +15,18 @@ fuzz_target!(|data: &[u8]| {
     let (ipv6, seal, ip) = (
         flags & 1 != 0,
         flags & 2 != 0,
-        Identification { id: u16::from(flags >> 3) << 11 | u16::from(hint), dont_fragment: flags & 4 != 0 },
+        Identification {
+            id: u16::from(flags >> 3) << 11 | u16::from(hint),
+            dont_fragment: flags & 4 != 0,
+        },
     );
     let icrc = flow(ipv6);
     let hint = u16::from(hint);
 
     let mut datagram = data.to_vec();
-    if let (true, Some((packet, checksum))) = (seal && data.len() >= 16, datagram.split_last_chunk_mut()) {
+    if let (true, Some((packet, checksum))) =
+        (seal && data.len() >= 16, datagram.split_last_chunk_mut())
+    {
         *checksum = icrc.compute(ip, packet).to_le_bytes();
     }
     match icrc.recover(hint, &datagram) {
@@ -33,14 +38,19 @@ fuzz_target!(|data: &[u8]| {
             parse(packet);
         }
         Err(IcrcError::Mismatch) => assert!(!seal),
-        Err(IcrcError::Length { len }) => assert!(len < 16 || len % 4 != 0 || len > Icrc::MAX_DATAGRAM),
+        Err(IcrcError::Length { len }) => {
+            assert!(len < 16 || len % 4 != 0 || len > Icrc::MAX_DATAGRAM)
+        }
     }
     parse(data);
 });
 
 fn flow(ipv6: bool) -> Icrc {
-    let ends =
-        if ipv6 { ["[fd77::2]:53322", "[fd77::1]:4791"] } else { ["10.77.0.2:53322", "10.77.0.1:4791"] };
+    let ends = if ipv6 {
+        ["[fd77::2]:53322", "[fd77::1]:4791"]
+    } else {
+        ["10.77.0.2:53322", "10.77.0.1:4791"]
+    };
     let [source, destination] = ends.map(|end| end.parse::<SocketAddr>().unwrap());
     Icrc::new(source, destination).unwrap()
 }

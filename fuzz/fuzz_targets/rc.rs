@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use libfuzzer_sys::fuzz_target;
 use rnic::{
-    Access, BindWr, Burst, Cq, Keys, Mr, Mw, Qp, QpCfg, Rc, RcCfg, RecvWr, Remote, Segment, SendOp, SendWr,
-    View, Wc,
+    Access, BindWr, Burst, Cq, Keys, Mr, Mw, Qp, QpCfg, Rc, RcCfg, RecvWr, Remote, Segment, SendOp,
+    SendWr, View, Wc,
 };
 use wire::rocev2::{Bth, Opcode, Packet, PathMtu, Psn, RnrTimer};
 
@@ -83,10 +83,17 @@ fn run(data: &[u8]) {
     let window = Mw::new(&keys, pd, flags & 32 != 0);
     let shown = sink_at(REGION - WINDOW, WINDOW);
     let access = Access { remote_read: true, remote_write: true, ..Access::default() };
-    let view = View { region: &sink, addr: shown.addr, len: WINDOW as u64, access, zero_based: true };
+    let view =
+        View { region: &sink, addr: shown.addr, len: WINDOW as u64, access, zero_based: true };
     // SAFETY: as above.
     let key = unsafe {
-        qp.post_bind(&BindWr { id: 0, window: &window, view: Some(view), signalled: true, quiet: false })
+        qp.post_bind(&BindWr {
+            id: 0,
+            window: &window,
+            view: Some(view),
+            signalled: true,
+            quiet: false,
+        })
     }
     .unwrap();
     for id in 0..4 {
@@ -141,7 +148,10 @@ fn run(data: &[u8]) {
             rc.acknowledge(&mut burst);
         }
         failed = failed || rc.transmit(now, &mut burst).is_err() || rc.expire(now).is_err();
-        assert_eq!(burst.lens().iter().map(|&len| usize::from(len)).sum::<usize>(), burst.bytes().len());
+        assert_eq!(
+            burst.lens().iter().map(|&len| usize::from(len)).sum::<usize>(),
+            burst.bytes().len()
+        );
     }
     if failed {
         rc.last_words(&mut burst);
@@ -174,7 +184,12 @@ fn run(data: &[u8]) {
 /// A BTH before what follows it. Key and address of a region are put where a RETH or AtomicETH is, if its first octet is 1;
 /// those of the window if it is 2; the window's key in an IETH if it is 3. `control`: AckReq, pad, and whether the payload is
 /// made a full one. (The rest of it is for whoever takes the packet: time, an acknowledgement, the end of the connection.)
-fn packet((code, psn, control): (u8, Psn, u8), body: &[u8], region: (u32, u64), window: u32) -> Vec<u8> {
+fn packet(
+    (code, psn, control): (u8, Psn, u8),
+    body: &[u8],
+    region: (u32, u64),
+    window: u32,
+) -> Vec<u8> {
     let mut bytes = vec![code, (control & 3) << 4, 0xFF, 0xFF, 0, 0, 0, 5, control & 0x80];
     bytes.extend_from_slice(&psn.value().to_be_bytes()[1..]);
     bytes.extend_from_slice(body);

@@ -23,7 +23,8 @@ fuzz_target!(|data: &[u8]| {
         match responder.feed(octets) {
             None => continue,
             Some(Call::Request(request)) => {
-                let (reply, _) = request.accept(offer, request.private().get(..16).unwrap_or(&[])).unwrap();
+                let (reply, _) =
+                    request.accept(offer, request.private().get(..16).unwrap_or(&[])).unwrap();
                 let (mut initiator, _) = Initiator::new(offer, &[], now).unwrap();
                 // What we say, we understand.
                 let mut said = &reply[..];

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use rnic::{
-    Access, BindWr, Cq, Keys, Mr, Mw, Qp, QpCfg, RecvWr, Remote, RxVec, Segment, SendOp, SendWr, Stream,
-    StreamCfg, TxVec, View, Wc,
+    Access, BindWr, Cq, Keys, Mr, Mw, Qp, QpCfg, RecvWr, Remote, RxVec, Segment, SendOp, SendWr,
+    Stream, StreamCfg, TxVec, View, Wc,
 };
 
 const REGION: usize = 256;
@@ -30,7 +30,8 @@ fuzz_target!(|data: &[u8]| VECS.with_borrow_mut(|(tx, rx)| run(data, tx, rx)));
 
 fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
     let Some((&flags, mut data)) = data.split_first() else { return };
-    let (crc, raw, direct, extended) = (flags & 1 != 0, flags & 2 != 0, flags & 4 != 0, flags & 16 != 0);
+    let (crc, raw, direct, extended) =
+        (flags & 1 != 0, flags & 2 != 0, flags & 4 != 0, flags & 16 != 0);
 
     let keys = Arc::new(Keys::new());
     let pd = keys.pd();
@@ -70,10 +71,17 @@ fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
     let window = Mw::new(&keys, pd, flags & 32 != 0);
     let shown = sink_at(240, WINDOW);
     let access = Access { remote_read: true, remote_write: true, ..Access::default() };
-    let view = View { region: &sink, addr: shown.addr, len: WINDOW as u64, access, zero_based: true };
+    let view =
+        View { region: &sink, addr: shown.addr, len: WINDOW as u64, access, zero_based: true };
     // SAFETY: as above.
     let key = unsafe {
-        qp.post_bind(&BindWr { id: 8, window: &window, view: Some(view), signalled: true, quiet: false })
+        qp.post_bind(&BindWr {
+            id: 8,
+            window: &window,
+            view: Some(view),
+            signalled: true,
+            quiet: false,
+        })
     }
     .unwrap();
     let mut stream = Stream::new(
@@ -118,7 +126,8 @@ fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
     while let (Some((&len, rest)), false) = (data.split_first(), failed) {
         let (frame, rest) = rest.split_at(usize::from(len).min(rest.len()));
         data = rest;
-        let bytes = if raw { frame.to_vec() } else { fpdu(frame, crc, (exposed.rkey(), base), key) };
+        let bytes =
+            if raw { frame.to_vec() } else { fpdu(frame, crc, (exposed.rkey(), base), key) };
         failed = match direct {
             false => stream.rx_bytes(&bytes).is_err(),
             true => portions(&mut stream, rx, &bytes).is_err(),
@@ -176,7 +185,9 @@ fn fpdu(ulpdu: &[u8], crc: bool, region: (u32, u64), window: u32) -> Vec<u8> {
 /// Bit by bit: an implementation of its own.
 fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc: u32, &byte| {
-        (0..8).fold(crc ^ u32::from(byte), |crc, _| crc >> 1 ^ if crc & 1 != 0 { 0x82F6_3B78 } else { 0 })
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| {
+            crc >> 1 ^ if crc & 1 != 0 { 0x82F6_3B78 } else { 0 }
+        })
     })
 }
 
@@ -188,7 +199,9 @@ fn portions(stream: &mut Stream, rx: &mut RxVec, mut bytes: &[u8]) -> Result<(),
         for place in rx.iov() {
             let (now, later) = bytes.split_at(place.iov_len.min(bytes.len()));
             // SAFETY: valid until the stream is called again.
-            unsafe { place.iov_base.cast::<u8>().copy_from_nonoverlapping(now.as_ptr(), now.len()) };
+            unsafe {
+                place.iov_base.cast::<u8>().copy_from_nonoverlapping(now.as_ptr(), now.len())
+            };
             (n, bytes) = (n + now.len(), later);
         }
         stream.rx_done(rx, n)?;

@@ -82,7 +82,9 @@ impl Library {
         threadsafe: DAT_BOOLEAN,
     ) -> DAT_RETURN {
         // SAFETY: null or NUL-terminated.
-        let Some(name) = (unsafe { ia_name(name) }) else { return self.status(invalid(DAT_INVALID_ARG1)) };
+        let Some(name) = (unsafe { ia_name(name) }) else {
+            return self.status(invalid(DAT_INVALID_ARG1));
+        };
         if ia_handle.is_null() {
             return self.status(DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA));
         }
@@ -202,7 +204,11 @@ impl Library {
     /// # Safety
     ///
     /// That of [`abi::get_ia_handle`].
-    pub unsafe fn get_ia_handle(&self, handle: DAT_IA_HANDLE, out: *mut DAT_IA_HANDLE) -> DAT_RETURN {
+    pub unsafe fn get_ia_handle(
+        &self,
+        handle: DAT_IA_HANDLE,
+        out: *mut DAT_IA_HANDLE,
+    ) -> DAT_RETURN {
         // SAFETY: the caller's promise.
         self.status(unsafe { abi::get_ia_handle(handle, out) })
     }

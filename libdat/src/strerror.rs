@@ -28,7 +28,8 @@ impl Library {
         }
         // Asked one by one: of a status with an unknown part the known one is still worth printing.
         let kind = self.status_names(DAT_GET_TYPE(status)).map(|(kind, _)| interned(kind));
-        let subtype = self.status_names(DAT_GET_SUBTYPE(status)).map(|(_, subtype)| interned(subtype));
+        let subtype =
+            self.status_names(DAT_GET_SUBTYPE(status)).map(|(_, subtype)| interned(subtype));
         let answer = match (kind, subtype) {
             (Some(_), Some(_)) => DAT_SUCCESS,
             _ => self.status(invalid(DAT_INVALID_ARG1)),
@@ -46,5 +47,7 @@ impl Library {
 fn interned(name: &'static str) -> &'static CStr {
     static NAMES: Mutex<BTreeMap<&'static str, &'static CStr>> = Mutex::new(BTreeMap::new());
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-    names.entry(name).or_insert_with(|| Box::leak(CString::new(name).unwrap_or_default().into_boxed_c_str()))
+    names
+        .entry(name)
+        .or_insert_with(|| Box::leak(CString::new(name).unwrap_or_default().into_boxed_c_str()))
 }

@@ -68,7 +68,10 @@ mod tests {
     #[test]
     fn never_and_always_leave_nothing_to_chance() {
         let mut dice = Dice::new(1);
-        assert!((0..100_000).all(|_| !dice.happens(Probability::NEVER) && dice.happens(Probability::ALWAYS)));
+        assert!(
+            (0..100_000)
+                .all(|_| !dice.happens(Probability::NEVER) && dice.happens(Probability::ALWAYS))
+        );
     }
 
     /// The first numbers of the published algorithm for seed 1234567.
@@ -76,6 +79,9 @@ mod tests {
     fn dice_are_splitmix64() {
         let mut dice = Dice::new(1_234_567);
         let rolls = [dice.roll(), dice.roll(), dice.roll()];
-        assert_eq!(rolls, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);
+        assert_eq!(
+            rolls,
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
+        );
     }
 }

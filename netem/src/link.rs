@@ -63,7 +63,11 @@ impl<P: Clone> Link<P> {
             counters: Counters::default(),
             coming: VecDeque::new(),
             held: Vec::new(),
-            bottleneck: conditions.rate.map(|rate| Bottleneck { rate: rate.get(), free: None, rest: 0 }),
+            bottleneck: conditions.rate.map(|rate| Bottleneck {
+                rate: rate.get(),
+                free: None,
+                rest: 0,
+            }),
             last_arrival: None,
             conditions,
         }
@@ -90,7 +94,9 @@ impl<P: Clone> Link<P> {
     pub fn receive(&mut self, now: Instant) -> Option<P> {
         self.let_go(|held| held.latest <= now, Held::latest);
         match self.coming.front() {
-            Some(&(arrival, _)) if arrival <= now => self.coming.pop_front().map(|(_, packet)| packet),
+            Some(&(arrival, _)) if arrival <= now => {
+                self.coming.pop_front().map(|(_, packet)| packet)
+            }
             _ => None,
         }
     }
@@ -125,7 +131,8 @@ impl<P: Clone> Link<P> {
             self.counters.overflowed += 1;
             return;
         }
-        let departure = self.bottleneck.as_mut().map_or(now, |bottleneck| bottleneck.pass(now, octets));
+        let departure =
+            self.bottleneck.as_mut().map_or(now, |bottleneck| bottleneck.pass(now, octets));
         let arrival = later(departure, self.conditions.delay.min(MAX_DELAY) + extra);
         let arrival = self.last_arrival.map_or(arrival, |last| last.max(arrival));
         if overtakers > 0 {

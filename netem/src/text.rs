@@ -42,7 +42,9 @@ impl FromStr for Conditions {
         let mut conditions = Self::OFF;
         if text != "off" {
             for word in text.split(',') {
-                conditions.set(word).map_err(|expected| ConditionsError { word: word.into(), expected })?;
+                conditions
+                    .set(word)
+                    .map_err(|expected| ConditionsError { word: word.into(), expected })?;
             }
         }
         Ok(conditions)
@@ -58,8 +60,12 @@ impl Conditions {
             "reorder" => self.reorder = probability(value)?,
             "delay" => self.delay = time(value)?,
             "jitter" => self.jitter = time(value)?,
-            "rate" => self.rate = Some(quantity(value, RATES).and_then(NonZeroU64::new).ok_or(RATE)?),
-            "limit" => self.limit = value.parse().ok().filter(|&packets| packets > 0).ok_or(LIMIT)?,
+            "rate" => {
+                self.rate = Some(quantity(value, RATES).and_then(NonZeroU64::new).ok_or(RATE)?)
+            }
+            "limit" => {
+                self.limit = value.parse().ok().filter(|&packets| packets > 0).ok_or(LIMIT)?
+            }
             "seed" => self.seed = value.parse().map_err(|_| SEED)?,
             _ => return Err(KEYS),
         }
@@ -153,7 +159,8 @@ mod tests {
 
     #[test]
     fn every_key() {
-        let text = "loss=1%,duplicate=0.5%,reorder=2%,delay=200us,jitter=50us,rate=1gbit,limit=64,seed=7";
+        let text =
+            "loss=1%,duplicate=0.5%,reorder=2%,delay=200us,jitter=50us,rate=1gbit,limit=64,seed=7";
         let conditions: Conditions = text.parse().expect(text);
         let expected = Conditions {
             loss: Probability::percent(1),
@@ -197,15 +204,26 @@ mod tests {
     #[test]
     fn errors_name_the_word() {
         assert_eq!(error("loss=1%,delay=soon"), format!("delay=soon: {TIME}"));
-        for text in
-            ["loss=1", "loss=101%", "loss=0.00001%", "loss=%", "loss=.5%", "loss=1.%", "loss=-1%", "loss="]
-        {
+        for text in [
+            "loss=1",
+            "loss=101%",
+            "loss=0.00001%",
+            "loss=%",
+            "loss=.5%",
+            "loss=1.%",
+            "loss=-1%",
+            "loss=",
+        ] {
             assert_eq!(error(text), format!("{text}: {PERCENTAGE}"));
         }
-        for text in ["delay=1", "delay=0.5ns", "delay=3601s", "jitter=1min", "delay=99999999999999999999s"] {
+        for text in
+            ["delay=1", "delay=0.5ns", "delay=3601s", "jitter=1min", "delay=99999999999999999999s"]
+        {
             assert_eq!(error(text), format!("{text}: {TIME}"));
         }
-        for text in ["rate=0bit", "rate=1", "rate=0.5bit", "rate=99999999999999999999gbit", "rate=1gb"] {
+        for text in
+            ["rate=0bit", "rate=1", "rate=0.5bit", "rate=99999999999999999999gbit", "rate=1gb"]
+        {
             assert_eq!(error(text), format!("{text}: {RATE}"));
         }
         assert_eq!(error("limit=0"), format!("limit=0: {LIMIT}"));

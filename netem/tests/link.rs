@@ -67,7 +67,10 @@ fn loss_and_duplication_are_as_frequent_as_they_should_be() {
             let mut stuttering = link(&format!("duplicate={percent},seed={seed}"));
             let arrived = numbers(&run(&mut stuttering, PACKETS, MICROSECOND));
             let repeated = stuttering.counters().repeated;
-            assert!(is_likely(repeated, per_million), "{repeated} of {PACKETS} for {percent}, seed {seed}");
+            assert!(
+                is_likely(repeated, per_million),
+                "{repeated} of {PACKETS} for {percent}, seed {seed}"
+            );
             assert_eq!(arrived.len() as u64, PACKETS + repeated);
             assert!(arrived.is_sorted(), "in order");
             assert_eq!(
@@ -97,7 +100,10 @@ fn reordered_packets_are_overtaken_by_a_few_and_all_arrive() {
             let mut link = link(&format!("{conditions},limit=1000000,seed={seed}"));
             let arrived = numbers(&run(&mut link, PACKETS, gap));
             let reordered = link.counters().reordered;
-            assert!(is_likely(reordered, 20_000), "{reordered} of {PACKETS} for {conditions}, seed {seed}");
+            assert!(
+                is_likely(reordered, 20_000),
+                "{reordered} of {PACKETS} for {conditions}, seed {seed}"
+            );
             assert_eq!(arrived.len() as u64, PACKETS);
 
             // A packet was overtaken if one with a higher number has come before it.
@@ -147,11 +153,15 @@ fn delay_and_jitter() {
     let (delay, jitter) = (Duration::from_micros(200), Duration::from_micros(50));
     let mut link = link("delay=200us,jitter=50us");
     let arrived = run(&mut link, PACKETS, MICROSECOND * 60);
-    let mut travelled: Vec<_> = arrived.iter().map(|&(at, n)| at - MICROSECOND * 60 * n as u32).collect();
+    let mut travelled: Vec<_> =
+        arrived.iter().map(|&(at, n)| at - MICROSECOND * 60 * n as u32).collect();
     travelled.sort_unstable();
     assert!(travelled.iter().all(|time| (delay..=delay + jitter).contains(time)));
     let median = travelled[travelled.len() / 2];
-    assert!((delay + jitter * 48 / 100..=delay + jitter * 52 / 100).contains(&median), "{median:?}");
+    assert!(
+        (delay + jitter * 48 / 100..=delay + jitter * 52 / 100).contains(&median),
+        "{median:?}"
+    );
     assert!(numbers(&arrived).into_iter().eq(0..PACKETS));
 }
 
@@ -170,7 +180,8 @@ fn the_rate_spaces_packets() {
 
     let mut odd = link("rate=2333333333bit,limit=1000000");
     let last = run(&mut odd, PACKETS, Duration::ZERO).last().expect("one").0;
-    let exact = Duration::from_nanos((u128::from(PACKETS) * 8_000 * 1_000_000_000 / 2_333_333_333) as u64);
+    let exact =
+        Duration::from_nanos((u128::from(PACKETS) * 8_000 * 1_000_000_000 / 2_333_333_333) as u64);
     assert!(last.abs_diff(exact) <= Duration::from_nanos(1), "{last:?} {exact:?}");
 
     // A slower sender does not feel it, but for the time that its packets take.

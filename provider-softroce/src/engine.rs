@@ -70,7 +70,10 @@ pub struct Engine {
 
 impl Engine {
     /// Uses the one address that is asked for, or all of the host.
-    pub(crate) fn new(context: Context<Engine>, params: Params) -> std::result::Result<Self, OpenError> {
+    pub(crate) fn new(
+        context: Context<Engine>,
+        params: Params,
+    ) -> std::result::Result<Self, OpenError> {
         let mut engine = Engine {
             kit: Kit::new(context),
             stations: Vec::new(),
@@ -139,15 +142,23 @@ impl Engine {
         let Engine { calls, stations, kit, .. } = self;
         let Some(door) = calls.door(index) else { return Ok(()) };
         let service = stations[station].port.listen(ServiceId::tcp(door.port).0)?;
-        kit.context.watch(Key::Service { door: index, station }, &service.mailbox, Interest::READABLE)?;
-        stations[station].cm.listen(door.port, door.backlog).map_err(|_| io::ErrorKind::AddrInUse)?;
+        kit.context.watch(
+            Key::Service { door: index, station },
+            &service.mailbox,
+            Interest::READABLE,
+        )?;
+        stations[station]
+            .cm
+            .listen(door.port, door.backlog)
+            .map_err(|_| io::ErrorKind::AddrInUse)?;
         door.services.push((station, service));
         Ok(())
     }
 
     /// The way to a peer: a station, and what fits into packets.
     fn way_to(&mut self, peer: SocketAddr) -> std::result::Result<(usize, PathMtu), LocalFailure> {
-        let route = Route::to(peer, self.params.adapter.bind).map_err(|error| LocalFailure::of(&error))?;
+        let route =
+            Route::to(peer, self.params.adapter.bind).map_err(|error| LocalFailure::of(&error))?;
         let index = self.stations.iter().position(|s| s.address().ip() == route.source.ip());
         let index = match index {
             Some(index) => index,
@@ -269,7 +280,10 @@ impl Engine {
                 Key::Mailbox(station) => (station, stations.get(station).map(|s| &s.port.mailbox)),
                 Key::Service { door, station } => {
                     let services = calls.door(door).map_or(&[][..], |door| &door.services);
-                    (station, services.iter().find(|(at, _)| *at == station).map(|(_, s)| &s.mailbox))
+                    (
+                        station,
+                        services.iter().find(|(at, _)| *at == station).map(|(_, s)| &s.mailbox),
+                    )
                 }
                 _ => return,
             };
@@ -278,7 +292,8 @@ impl Engine {
                 None => break station,
                 Some(Letter::Hello(newcomer)) => stations[station].port.welcome(&newcomer),
                 Some(Letter::Packet { from, packet: octets }) => {
-                    let Some((qpn, packet)) = dest_qpn(octets).zip(Packet::parse(octets).ok()) else {
+                    let Some((qpn, packet)) = dest_qpn(octets).zip(Packet::parse(octets).ok())
+                    else {
                         continue;
                     };
                     let Engine { stations, links, kit, .. } = self;
@@ -286,7 +301,9 @@ impl Engine {
                     let link = station.qpns.find(qpn).and_then(|link| links.get_mut(link));
                     match link {
                         Some(link) => match link.peer(from, qpn) {
-                            Some(_) => link.receive(&mut Tools { station, kit, now }, from, &packet),
+                            Some(_) => {
+                                link.receive(&mut Tools { station, kit, now }, from, &packet)
+                            }
                             None => kit.foreign += 1,
                         },
                         None if qpn == GSI => manage(station, from, &packet, now),
@@ -397,7 +414,10 @@ unsafe impl adapter::Engine for Engine {
             let Engine { stations, kit, .. } = self;
             let station = &mut stations[index];
             station.good_looks += 1;
-            if station.good_looks.is_multiple_of(ZEAL) && !station.is_absent && !kit.context.has_sleeper() {
+            if station.good_looks.is_multiple_of(ZEAL)
+                && !station.is_absent
+                && !kit.context.has_sleeper()
+            {
                 station.is_absent = kit.context.suspend(&station.port.socket).is_ok();
             }
         }
@@ -450,7 +470,9 @@ unsafe impl adapter::Engine for Engine {
         // Each once: whoever has still more to send is behind them by then.
         for _ in 0..self.kit.again.len() {
             let link = self.kit.again.remove(0);
-            self.with_link(link, |link, tools| tools.into_iter().for_each(|tools| link.go_on(tools)));
+            self.with_link(link, |link, tools| {
+                tools.into_iter().for_each(|tools| link.go_on(tools))
+            });
         }
         for _ in 0..self.unread.len() {
             let key = self.unread.remove(0);
@@ -470,7 +492,9 @@ unsafe impl adapter::Engine for Engine {
         let behind = std::mem::take(&mut self.found) || !self.unread.is_empty();
         for _ in 0..if behind { 1 } else { usize::MAX } {
             let Some(link) = self.kit.wheel.pop(now) else { break };
-            self.with_link(link, |link, tools| tools.into_iter().for_each(|tools| link.expire(tools)));
+            self.with_link(link, |link, tools| {
+                tools.into_iter().for_each(|tools| link.expire(tools))
+            });
         }
     }
 
@@ -478,7 +502,8 @@ unsafe impl adapter::Engine for Engine {
         let Engine { kit, links, stations, unread, .. } = self;
         let more = !(kit.again.is_empty() && kit.failing.is_empty() && unread.is_empty());
         let deadlines = stations.iter().filter_map(Station::deadline).chain(kit.wheel.deadline());
-        let acknowledgements = kit.owing.iter().filter_map(|&link| links.get_mut(link)?.acknowledges_at());
+        let acknowledgements =
+            kit.owing.iter().filter_map(|&link| links.get_mut(link)?.acknowledges_at());
         Remaining { at_once: more, deadline: deadlines.chain(acknowledgements).min() }
     }
 
@@ -553,7 +578,13 @@ unsafe impl adapter::Engine for Engine {
         Ok(())
     }
 
-    fn accept(&mut self, qp: usize, call: RequestId, private: &[u8], depth: ReadDepth) -> Result<()> {
+    fn accept(
+        &mut self,
+        qp: usize,
+        call: RequestId,
+        private: &[u8],
+        depth: ReadDepth,
+    ) -> Result<()> {
         if private.len() > cm::Cm::MAX_ACCEPT_PRIVATE {
             return Err(Error::of(DAT_INVALID_PARAMETER));
         }
@@ -591,8 +622,9 @@ unsafe impl adapter::Engine for Engine {
             }
             Port::Any => {
                 let tries = (0..TRIES).map(|_| random() as u16 | 0xC000);
-                let opened =
-                    tries.filter_map(|port| Some((self.open_door(port, backlog, sink).ok()?, port))).next();
+                let opened = tries
+                    .filter_map(|port| Some((self.open_door(port, backlog, sink).ok()?, port)))
+                    .next();
                 opened.ok_or(Error::of(DAT_CONN_QUAL_UNAVAILABLE))
             }
         }
@@ -664,7 +696,9 @@ impl Engine {
         self.read_all(Key::Socket(index), now);
         let Engine { stations, links, kit, .. } = self;
         let Some(station) = stations.get_mut(index) else { return };
-        let Some(Neighbour { address, slot, line }) = station.neighbours.remove(number) else { return };
+        let Some(Neighbour { address, slot, line }) = station.neighbours.remove(number) else {
+            return;
+        };
         kit.context.unwatch(&line);
         let all: Vec<usize> = links.indices().collect();
         for link in all {
@@ -691,7 +725,8 @@ impl Engine {
             let until = self.stations.iter().filter_map(|station| station.cm.parting_until()).max();
             let Some(until) = until.filter(|&until| until > now) else { return };
             let Remaining { at_once, deadline } = adapter::Engine::remaining(self);
-            let next = if at_once { now } else { deadline.map_or(until, |deadline| deadline.min(until)) };
+            let next =
+                if at_once { now } else { deadline.map_or(until, |deadline| deadline.min(until)) };
             let limit = Timespec::try_from(next.saturating_duration_since(now)).unwrap_or_default();
             let (mut keys, mut fds) = (Vec::new(), Vec::new());
             for (station, at) in self.stations.iter().enumerate() {
@@ -709,7 +744,9 @@ impl Engine {
             let now = Instant::now();
             for key in seen {
                 match key {
-                    Key::Lifeline { station, number } => self.neighbour_is_gone(station, number, now),
+                    Key::Lifeline { station, number } => {
+                        self.neighbour_is_gone(station, number, now)
+                    }
                     key => self.read_all(key, now),
                 }
             }
@@ -728,7 +765,10 @@ impl Drop for Engine {
 }
 
 fn within_limits(depth: ReadDepth) -> ReadDepth {
-    ReadDepth { incoming: depth.incoming.min(MAX_READ_DEPTH), outgoing: depth.outgoing.min(MAX_READ_DEPTH) }
+    ReadDepth {
+        incoming: depth.incoming.min(MAX_READ_DEPTH),
+        outgoing: depth.outgoing.min(MAX_READ_DEPTH),
+    }
 }
 
 /// What upcalls of an engine go to.

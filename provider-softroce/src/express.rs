@@ -57,7 +57,8 @@ fn next_id(socket: &Udp, from: SocketAddr) -> Option<u16> {
     // What is sent elsewhere is counted just so.
     let sink = Udp::bind_alone(from).ok()?;
     let to = sink.local_addr().ok()?;
-    let trial = || selftest::header_of(socket, to, &[0; 64], 64).filter(|header| header.dont_fragment);
+    let trial =
+        || selftest::header_of(socket, to, &[0; 64], 64).filter(|header| header.dont_fragment);
     let (first, second) = (trial()?.id, trial()?.id);
     let next = second.wrapping_add(1);
     (second == first.wrapping_add(1) && socket.ask_for_headers(false).is_ok()).then_some(next)
@@ -72,8 +73,8 @@ mod tests {
     fn packets_are_numbered_as_the_kernel_does() {
         let target = Udp::bind_alone("127.0.0.1:0".parse().expect("an address")).expect("a socket");
         let address = target.local_addr().expect("bound");
-        let sender =
-            Udp::bind_to_send("127.0.0.1:0".parse().expect("an address"), address).expect("a socket");
+        let sender = Udp::bind_to_send("127.0.0.1:0".parse().expect("an address"), address)
+            .expect("a socket");
         let from = sender.local_addr().expect("bound");
         let mut express = Express::new(from, address).expect("this kernel does");
         let (mut batch, mut habits) = (RxBatch::new(), Habits::default());
@@ -84,8 +85,10 @@ mod tests {
             assert!(target.receive(&mut batch, &mut habits));
             let arrived = batch.get(0).expect("a datagram");
             assert_eq!((arrived.from, arrived.octets), (from, &datagram[..]));
-            let (_, ip) =
-                Icrc::new(from, address).expect("one family").recover(id, &datagram).expect("sealed");
+            let (_, ip) = Icrc::new(from, address)
+                .expect("one family")
+                .recover(id, &datagram)
+                .expect("sealed");
             assert_eq!(ip.id, id);
         }
         // The kernel shows the header of the sixth, to wherever it goes.
@@ -99,8 +102,8 @@ mod tests {
     fn a_socket_that_fails_is_not_used_again() {
         let target = Udp::bind_alone("127.0.0.1:0".parse().expect("an address")).expect("a socket");
         let address = target.local_addr().expect("bound");
-        let sender =
-            Udp::bind_to_send("127.0.0.1:0".parse().expect("an address"), address).expect("a socket");
+        let sender = Udp::bind_to_send("127.0.0.1:0".parse().expect("an address"), address)
+            .expect("a socket");
         let from = sender.local_addr().expect("bound");
         let mut express = Express::new(from, address).expect("a way");
         drop(target);

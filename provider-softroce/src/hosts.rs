@@ -52,7 +52,8 @@ impl Hosts {
     /// It has answered with this word. The answer of a host that was not asked of late, or with another word,
     /// is ignored.
     pub(crate) fn has_answered(&mut self, ip: IpAddr, word: u64, now: Instant) {
-        if let Some(host) = self.0.get_mut(&ip).filter(|host| host.word == word && now <= host.asked + VALID)
+        if let Some(host) =
+            self.0.get_mut(&ip).filter(|host| host.word == word && now <= host.asked + VALID)
         {
             host.lived = Some(now);
         }

@@ -71,10 +71,12 @@ fn places(bind: Option<SocketAddr>, addresses: &[NetAddr]) -> Vec<&NetAddr> {
 /// # Errors
 /// As provider-verbs has them.
 pub(crate) fn open(ia: &str, rxe: &Rxe, params: &Params, why: &str) -> Result<Adapter, OpenError> {
-    let spin = params.adapter.spin.map_or_else(String::new, |spin| format!("spin={}", spin.as_micros()));
+    let spin =
+        params.adapter.spin.map_or_else(String::new, |spin| format!("spin={}", spin.as_micros()));
     let strict = if params.adapter.strict { "strict=on" } else { "" };
     let adapter = Verbs.open(ia, &format!("{} {spin} {strict}", rxe.address))?;
-    Ok(adapter.with_attribute("engine", &format!("the kernel's {} on {}: {why}", rxe.name, rxe.netdev)))
+    Ok(adapter
+        .with_attribute("engine", &format!("the kernel's {} on {}: {why}", rxe.name, rxe.netdev)))
 }
 
 /// For `engine=kernel`: the device that is there, or a new one.
@@ -123,7 +125,9 @@ fn cannot_be_made(name: &str, netdev: &str, error: &io::Error) -> OpenError {
         io::ErrorKind::PermissionDenied => {
             "only root may make one, of a device that is no VLAN: have it made before, or say engine=user"
         }
-        io::ErrorKind::AlreadyExists => "that name, or a device of this one, is there, see rdma link show",
+        io::ErrorKind::AlreadyExists => {
+            "that name, or a device of this one, is there, see rdma link show"
+        }
         _ => "the kernel has no rxe, or cannot load it (modprobe rdma_rxe)",
     };
     OpenError::new(
@@ -139,7 +143,11 @@ mod tests {
     use super::*;
 
     fn address(device: &str, addr: &str, up: bool) -> NetAddr {
-        NetAddr { device: device.into(), addr: SocketAddr::new(addr.parse().expect("an address"), 0), up }
+        NetAddr {
+            device: device.into(),
+            addr: SocketAddr::new(addr.parse().expect("an address"), 0),
+            up,
+        }
     }
 
     #[test]
@@ -159,7 +167,8 @@ mod tests {
         ];
         let found = |bind: Option<&str>| {
             let bind = bind.map(|ip| SocketAddr::new(ip.parse().expect("an address"), 0));
-            find_in(sysfs.path(), bind, &addresses).map(|rxe| (rxe.name, rxe.netdev, rxe.address.to_string()))
+            find_in(sysfs.path(), bind, &addresses)
+                .map(|rxe| (rxe.name, rxe.netdev, rxe.address.to_string()))
         };
         let rxe0 = |address: &str| Some(("rxe0".to_owned(), "eth1".to_owned(), address.to_owned()));
         assert_eq!(found(Some("10.0.1.1")), rxe0("10.0.1.1"));

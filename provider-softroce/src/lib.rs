@@ -51,7 +51,10 @@ pub struct SoftRoce;
 
 /// Whether this host's batches of IPv4 packets have the headers that the ICRC needs; where they have not, packets leave one by one.
 pub fn batches_are_as_they_should() -> bool {
-    selftest::batches_are_as_they_should(std::net::SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0)))
+    selftest::batches_are_as_they_should(std::net::SocketAddr::from((
+        std::net::Ipv4Addr::LOCALHOST,
+        0,
+    )))
 }
 
 /// Whether it understands these ia_params and what the environment says.
@@ -78,15 +81,20 @@ impl Provider for SoftRoce {
         user(ia, parse(params)?, "user space")
     }
 
-    fn open_either(&self, ia: &str, text: &str) -> Result<Either<Roce, provider_verbs::Adapter>, OpenError> {
+    fn open_either(
+        &self,
+        ia: &str,
+        text: &str,
+    ) -> Result<Either<Roce, provider_verbs::Adapter>, OpenError> {
         let params = parse(text)?;
         match params.which {
             Which::User => user(ia, params, "user space: engine=user").map(Either::Own),
             Which::Kernel => {
                 // What the environment asks for is meant for those who can.
                 if let Some(key) = Params::parse(text, |_| None)?.own {
-                    let reason =
-                        format!("{key}: of the engine in user space; engine=kernel has no such thing");
+                    let reason = format!(
+                        "{key}: of the engine in user space; engine=kernel has no such thing"
+                    );
                     return Err(adapter::params::invalid(reason));
                 }
                 kernel::open_or_make(ia, &params).map(Either::Other)

@@ -147,7 +147,8 @@ impl Line {
             let size = usize::from(size);
             let (packets, octets) = self.run(&burst.lens()[first..]);
             let run = &mut burst.bytes_mut()[from..from + octets];
-            let mut express = self.express.as_mut().filter(|_| packets == 1 && to.address == self.address);
+            let mut express =
+                self.express.as_mut().filter(|_| packets == 1 && to.address == self.address);
             for (id, datagram) in (0..).zip(run.chunks_mut(size)) {
                 let id = match &mut express {
                     Some(express) => express.seal(datagram),
@@ -162,7 +163,9 @@ impl Line {
             }
             // What does not leave is as good as lost, and is sent again in its time.
             match (&mut self.net, express) {
-                (Some(net), _) => net.send(now, Flying { to: to.address, datagram: run.to_vec() }, octets),
+                (Some(net), _) => {
+                    net.send(now, Flying { to: to.address, datagram: run.to_vec() }, octets)
+                }
                 (None, Some(express)) => {
                     if !express.send(run) {
                         self.express = None;
@@ -217,11 +220,21 @@ impl Line {
 
     /// Writes down a datagram that has come.
     #[inline]
-    pub(crate) fn received(&self, now: Instant, from: SocketAddr, ip: Identification, datagram: &[u8]) {
+    pub(crate) fn received(
+        &self,
+        now: Instant,
+        from: SocketAddr,
+        ip: Identification,
+        datagram: &[u8],
+    ) {
         if let Some(capture) = &self.capture {
             let Identification { id, dont_fragment } = ip;
             let (src, dst) = (from, self.address);
-            capture.udp(now, Direction::In, &Datagram { src, dst, id, dont_fragment, payload: datagram });
+            capture.udp(
+                now,
+                Direction::In,
+                &Datagram { src, dst, id, dont_fragment, payload: datagram },
+            );
         }
     }
 }

@@ -125,8 +125,12 @@ impl Link {
     #[inline]
     pub(crate) fn peer(&mut self, from: SocketAddr, qpn: u32) -> Option<&mut Peer> {
         match &mut self.phase {
-            Phase::Up(up) if up.conn.qpn == qpn && up.peer.may_send_from(from) => Some(&mut up.peer),
-            Phase::Parting(of) if of.conn.qpn == qpn && of.peer.may_send_from(from) => Some(&mut of.peer),
+            Phase::Up(up) if up.conn.qpn == qpn && up.peer.may_send_from(from) => {
+                Some(&mut up.peer)
+            }
+            Phase::Parting(of) if of.conn.qpn == qpn && of.peer.may_send_from(from) => {
+                Some(&mut of.peer)
+            }
             _ => None,
         }
     }
@@ -190,16 +194,26 @@ impl Link {
         if call.is_none() {
             tools.kit.fail_soon(self.index);
         }
-        self.phase =
-            Phase::Dialing(Box::new(Dialing { work, target, call, local_failure: None, stale_tries: 0 }));
+        self.phase = Phase::Dialing(Box::new(Dialing {
+            work,
+            target,
+            call,
+            local_failure: None,
+            stale_tries: 0,
+        }));
     }
 
     /// An attempt that has failed before it began: there is no way to the peer.
     pub(crate) fn dial_nowhere(&mut self, kit: &mut Kit, target: Target, local_failure: String) {
         let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Between) else { return };
         kit.fail_soon(self.index);
-        let dialing =
-            Dialing { work, target, call: None, local_failure: Some(local_failure), stale_tries: 0 };
+        let dialing = Dialing {
+            work,
+            target,
+            call: None,
+            local_failure: Some(local_failure),
+            stale_tries: 0,
+        };
         self.phase = Phase::Dialing(Box::new(dialing));
     }
 
@@ -213,7 +227,9 @@ impl Link {
                 });
             }
             Phase::Ended(_) => self.sink.call(Upcall::AcceptFailed),
-            Phase::Up(_) | Phase::Parting(_) => tools.into_iter().for_each(|tools| self.peer_is_gone(tools)),
+            Phase::Up(_) | Phase::Parting(_) => {
+                tools.into_iter().for_each(|tools| self.peer_is_gone(tools))
+            }
             _ => {}
         }
     }
@@ -440,7 +456,9 @@ impl Link {
         match event {
             Event::Accepted(answer) => self.accepted(tools, &answer),
             Event::Established => self.established(tools),
-            Event::Rejected { private } => self.fail(Upcall::Rejected { by_peer: true, private: &private }),
+            Event::Rejected { private } => {
+                self.fail(Upcall::Rejected { by_peer: true, private: &private })
+            }
             Event::Refused { reason, path_mtu } => self.refused(tools, reason, path_mtu),
             Event::Unreachable => self.fail(Upcall::Unreachable { because: None }),
             Event::TimedOut => self.fail(Upcall::TimedOut),
@@ -625,8 +643,8 @@ impl Link {
         match up.rc.expire(tools.now) {
             Ok(()) => {
                 let after = up.rc.stats();
-                let timed_out =
-                    up.rc.ask_again(tools.now, &mut tools.kit.burst) || after.timeouts > before.timeouts;
+                let timed_out = up.rc.ask_again(tools.now, &mut tools.kit.burst)
+                    || after.timeouts > before.timeouts;
                 let is_silent = timed_out || after.probes > before.probes;
                 if is_silent {
                     tools.station.probe_port(up.peer.address, up.conn.id, up.peer_qpn);

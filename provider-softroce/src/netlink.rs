@@ -3,7 +3,9 @@
 use std::io;
 
 use rustix::net::netlink::{self, SocketAddrNetlink};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with,
+};
 
 /// `RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_NEWLINK)`.
 const NEW_LINK: u16 = (5 << 10) + 3;
@@ -25,8 +27,12 @@ const NUMBER: u32 = 1;
 /// # Errors
 /// The kernel's: `PermissionDenied` for who is not root, and for a device that cannot have one.
 pub(crate) fn add_rxe(name: &str, netdev: &str) -> io::Result<()> {
-    let socket =
-        socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(netlink::RDMA))?;
+    let socket = socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        Some(netlink::RDMA),
+    )?;
     sendto(&socket, &request(name, netdev), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
     let mut answer = [0; 4096];
     let (length, _) = recv(&socket, &mut answer, RecvFlags::empty())?;
@@ -54,8 +60,9 @@ fn request(name: &str, netdev: &str) -> Vec<u8> {
 /// What the kernel's answer says: 0, or the negative number of an error.
 fn outcome(answer: &[u8]) -> io::Result<()> {
     let kind = answer.get(4..6).map(|kind| u16::from_ne_bytes([kind[0], kind[1]]));
-    let code =
-        answer.get(HEADER..HEADER + 4).map(|code| i32::from_ne_bytes([code[0], code[1], code[2], code[3]]));
+    let code = answer
+        .get(HEADER..HEADER + 4)
+        .map(|code| i32::from_ne_bytes([code[0], code[1], code[2], code[3]]));
     match (kind, code) {
         (Some(ERROR), Some(0)) => Ok(()),
         (Some(ERROR), Some(code)) => Err(io::Error::from_raw_os_error(code.saturating_neg())),
@@ -95,6 +102,8 @@ mod tests {
         assert_eq!(answer(0), Ok(()));
         assert_eq!(answer(-1), Err(io::ErrorKind::PermissionDenied));
         assert_eq!(answer(-17), Err(io::ErrorKind::AlreadyExists));
-        assert!(outcome(&[]).is_err() && outcome(&[0; HEADER]).is_err() && answer(i32::MIN).is_err());
+        assert!(
+            outcome(&[]).is_err() && outcome(&[0; HEADER]).is_err() && answer(i32::MIN).is_err()
+        );
     }
 }

@@ -52,7 +52,10 @@ pub(crate) enum Which {
 
 impl Params {
     /// Reads ia_params; see [`adapter::params::parse`].
-    pub(crate) fn parse(text: &str, env: impl Fn(&str) -> Option<String>) -> Result<Self, OpenError> {
+    pub(crate) fn parse(
+        text: &str,
+        env: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, OpenError> {
         let (mut which, mut gso) = (Which::default(), None);
         let (mut timeout, mut retries) = (None, None);
         let mut mtu = variable(&env, "OPENDAT_MTU", self::mtu)?;
@@ -131,15 +134,23 @@ mod tests {
     #[test]
     fn nothing_means_the_defaults() {
         let params = parse("").expect("parses");
-        assert_eq!((params.which, params.mtu, params.gso), (Which::Auto, PathMtu::Octets4096, None));
-        assert!(params.adapter.bind.is_none() && params.conditions.is_off() && params.own.is_none());
+        assert_eq!(
+            (params.which, params.mtu, params.gso),
+            (Which::Auto, PathMtu::Octets4096, None)
+        );
+        assert!(
+            params.adapter.bind.is_none() && params.conditions.is_off() && params.own.is_none()
+        );
     }
 
     #[test]
     fn options() {
         let text = "lo engine=user mtu=1024 gso=off net=loss=1%,seed=7 spin=5";
         let params = parse(text).expect("parses");
-        assert_eq!((params.which, params.mtu, params.gso), (Which::User, PathMtu::Octets1024, Some(false)));
+        assert_eq!(
+            (params.which, params.mtu, params.gso),
+            (Which::User, PathMtu::Octets1024, Some(false))
+        );
         assert_eq!(params.conditions, "loss=1%,seed=7".parse().expect("conditions"));
         assert_eq!(parse("gso=off gso=auto").expect("parses").gso, None, "the last one counts");
     }
@@ -163,9 +174,13 @@ mod tests {
         assert_eq!(params.conditions, "loss=3%".parse().expect("conditions"));
         let params = Params::parse("net=off", env).expect("parses");
         assert!(params.conditions.is_off(), "the entry wins");
-        let env =
-            |value: &'static str| move |name: &str| (name != "OPENDAT_SPIN_US").then(|| value.to_owned());
-        assert_eq!(Params::parse("", env("")).expect("as if they were not set"), parse("").expect("parses"));
+        let env = |value: &'static str| {
+            move |name: &str| (name != "OPENDAT_SPIN_US").then(|| value.to_owned())
+        };
+        assert_eq!(
+            Params::parse("", env("")).expect("as if they were not set"),
+            parse("").expect("parses")
+        );
         let reason = Params::parse("", env("7")).expect_err("no path MTU").reason;
         assert_eq!(reason, "OPENDAT_MTU=7: expected 256, 512, 1024, 2048 or 4096 octets");
     }
@@ -173,7 +188,8 @@ mod tests {
     #[test]
     fn a_timeout_is_one_of_ibas() {
         let codes = |text: &str| parse(text).expect(text).timeout.map(|timeout| timeout.code());
-        let all = ["", "timeout=32", "timeout=34", "timeout=536", "timeout=537", "timeout=600000"].map(codes);
+        let all = ["", "timeout=32", "timeout=34", "timeout=536", "timeout=537", "timeout=600000"]
+            .map(codes);
         assert_eq!(all, [None, Some(13), Some(14), Some(17), Some(18), Some(28)]);
         assert_eq!(parse("retries=0").expect("parses").retries, Some(0));
     }
@@ -181,8 +197,14 @@ mod tests {
     #[test]
     fn errors_say_what_is_wrong() {
         assert_eq!(reason("engine=fast"), "ia_params: engine=fast: expected auto, user or kernel");
-        assert_eq!(reason("mtu=1500"), "ia_params: mtu=1500: expected 256, 512, 1024, 2048 or 4096 octets");
-        assert_eq!(reason("timeout=31"), "ia_params: timeout=31: expected 32 to 600000 milliseconds");
+        assert_eq!(
+            reason("mtu=1500"),
+            "ia_params: mtu=1500: expected 256, 512, 1024, 2048 or 4096 octets"
+        );
+        assert_eq!(
+            reason("timeout=31"),
+            "ia_params: timeout=31: expected 32 to 600000 milliseconds"
+        );
         assert_eq!(reason("retries=-1"), "ia_params: retries=-1: expected 0 to 7");
         assert_eq!(reason("gso=no"), "ia_params: gso=no: expected on, off or auto");
         assert!(reason("net=los=1%").starts_with("ia_params: net=los=1%: "));

@@ -42,8 +42,8 @@ impl Route {
         let ip = address.ip();
         let all = netdev::addresses().unwrap_or_default();
         let listed = all.iter().find(|found| found.addr.ip() == ip);
-        let interface =
-            listed.or_else(|| all.iter().find(|found| ip.is_loopback() && found.addr.ip().is_loopback()));
+        let interface = listed
+            .or_else(|| all.iter().find(|found| ip.is_loopback() && found.addr.ip().is_loopback()));
         let octets = interface.and_then(|found| netdev::mtu(&found.device).ok());
         octets.and_then(PathMtu::of_interface).unwrap_or(PathMtu::Octets1024)
     }
@@ -58,8 +58,9 @@ fn octets(socket: &Socket, peer: SocketAddr) -> io::Result<usize> {
     let mut value: libc::c_int = 0;
     let mut len = size_of_val(&value) as libc::socklen_t;
     // SAFETY: an integer and its size, alive during the call.
-    let result =
-        unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut value).cast(), &mut len) };
+    let result = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut value).cast(), &mut len)
+    };
     if result == 0 { Ok(value.max(0) as usize) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -78,7 +79,11 @@ mod tests {
             assert_eq!(route, Route { source: addr(ip), mtu: PathMtu::Octets4096 });
         }
         for address in ["127.0.0.1:4791", "127.0.0.9:4791", "[::1]:4791"] {
-            assert_eq!(Route::mtu_of(address.parse().expect(address)), PathMtu::Octets4096, "{address}");
+            assert_eq!(
+                Route::mtu_of(address.parse().expect(address)),
+                PathMtu::Octets4096,
+                "{address}"
+            );
         }
         let from = Some(addr("127.0.0.9"));
         assert_eq!(Route::to(addr("127.0.0.1"), from).expect("a route").source, addr("127.0.0.9"));

@@ -95,7 +95,9 @@ impl Scout {
             }
             // The host repeats what it was asked. A program elsewhere would have to guess it.
             let word = |at: usize| Some(u32::from_be_bytes(*back.packet.get(at..)?.first_chunk()?));
-            if let (true, Some(qpn), Some(id)) = (back.refused, word(TRANSACTION + 4), word(LOCAL_ID)) {
+            if let (true, Some(qpn), Some(id)) =
+                (back.refused, word(TRANSACTION + 4), word(LOCAL_ID))
+            {
                 answers.push(Answer::Refused(Refusal { host: back.to.ip(), id: ConnId(id), qpn }));
             }
         });
@@ -119,8 +121,10 @@ mod tests {
     #[test]
     fn hosts_say_that_nobody_has_the_port() {
         for ip in ["127.0.0.1", "::1"] {
-            let bind =
-                || Udp::bind_alone(SocketAddr::new(ip.parse().expect("an address"), 0)).expect("a socket");
+            let bind = || {
+                Udp::bind_alone(SocketAddr::new(ip.parse().expect("an address"), 0))
+                    .expect("a socket")
+            };
             let (taken, free) = (bind(), bind());
             let [there, nobody] = [&taken, &free].map(|socket| socket.local_addr().expect("bound"));
             drop(free);
@@ -133,7 +137,8 @@ mod tests {
             let (octets, _) = icrc.recover(0, asks.octets).expect("a right checksum");
             let packet = Packet::parse(octets).expect("a packet");
             let Mad { message, .. } = Mad::parse(packet.payload).expect("a message");
-            let drep = Drep { local_id: 0x0102_0304, remote_id: 0, private: &[0; Drep::MAX_PRIVATE] };
+            let drep =
+                Drep { local_id: 0x0102_0304, remote_id: 0, private: &[0; Drep::MAX_PRIVATE] };
             assert_eq!((asks.from, message), (at, Message::Drep(drep)));
             let ids = [5, 7].map(ConnId);
             ids.into_iter().for_each(|id| scout.probe_port(nobody, id, 9));
@@ -144,7 +149,9 @@ mod tests {
             scout.probe_host(nobody, 0x0102_0304_0506_0708);
             let answers = scout.answers();
             assert!(
-                answers.iter().all(|&answer| answer == Answer::Lives(nobody.ip(), 0x0102_0304_0506_0708)),
+                answers
+                    .iter()
+                    .all(|&answer| answer == Answer::Lives(nobody.ip(), 0x0102_0304_0506_0708)),
                 "{answers:?}"
             );
         }

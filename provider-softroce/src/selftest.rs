@@ -40,7 +40,12 @@ pub(crate) struct Header {
 }
 
 /// Sends packets, and gives the IPv4 header that they leave with: that of the first, where they are a batch.
-pub(crate) fn header_of(socket: &Udp, to: SocketAddr, packets: &[u8], segment: usize) -> Option<Header> {
+pub(crate) fn header_of(
+    socket: &Udp,
+    to: SocketAddr,
+    packets: &[u8],
+    segment: usize,
+) -> Option<Header> {
     socket.ask_for_headers(true).ok()?;
     if socket.send(to, packets, segment) != Sent::All {
         return None;
@@ -69,13 +74,18 @@ fn returned(socket: &Udp) -> Option<Header> {
     msg.msg_control = control.as_mut_ptr().cast();
     msg.msg_controllen = size_of_val(&control) as _;
     // SAFETY: everything `msg` leads to is alive during the call.
-    let n = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut msg, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) };
+    let n = unsafe {
+        libc::recvmsg(socket.as_raw_fd(), &mut msg, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT)
+    };
     let octets = octets.get(..usize::try_from(n).ok()?)?;
     // Behind the Ethernet header, if there is one.
     let is_ipv4 = |at: &usize| octets.get(*at) == Some(&0x45) && octets.get(at + 9) == Some(&17);
     let at = [14, 0].into_iter().find(is_ipv4)?;
     let header = octets.get(at..at + 20)?;
-    Some(Header { id: u16::from_be_bytes([header[4], header[5]]), dont_fragment: header[6] == 0x40 })
+    Some(Header {
+        id: u16::from_be_bytes([header[4], header[5]]),
+        dont_fragment: header[6] == 0x40,
+    })
 }
 
 #[cfg(test)]

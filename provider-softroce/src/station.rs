@@ -145,7 +145,9 @@ impl Station {
                 self.send(&peer, burst, now);
             }
             let said = Mad::parse(&message.mad).map(|mad| mad.message);
-            if let Ok(Message::Req(Req { local_id, .. }) | Message::Dreq(Dreq { local_id, .. })) = said {
+            if let Ok(Message::Req(Req { local_id, .. }) | Message::Dreq(Dreq { local_id, .. })) =
+                said
+            {
                 self.probe_port(peer.address, ConnId(local_id), GSI);
             }
         }
@@ -325,7 +327,9 @@ impl Qpns {
 pub(crate) fn random() -> u64 {
     let mut octets = [0; 8];
     // So few octets come at once or, right after the start of the system, later: never in part.
-    while rustix::rand::getrandom(&mut octets, rustix::rand::GetRandomFlags::empty()) != Ok(octets.len()) {}
+    while rustix::rand::getrandom(&mut octets, rustix::rand::GetRandomFlags::empty())
+        != Ok(octets.len())
+    {}
     u64::from_ne_bytes(octets)
 }
 
@@ -360,7 +364,9 @@ mod tests {
         assert!(station.look_after(elsewhere, 5, |_, _| panic!("it is believed")));
         let neighbour = Port::open(own(1), MORE_PATIENCE).expect("free");
         let mut is_watched = false;
-        assert!(station.look_after(neighbour.address(), neighbour.slot(), |_, _| is_watched = true));
+        assert!(
+            station.look_after(neighbour.address(), neighbour.slot(), |_, _| is_watched = true)
+        );
         assert!(is_watched);
     }
 

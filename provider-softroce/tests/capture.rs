@@ -28,8 +28,12 @@ const AROUND: usize = 12 + 16 + 4;
 /// What it says of the packets that pass the filter.
 fn tshark(file: &Path, filter: &str) -> String {
     let mut command = Command::new(TSHARK);
-    command.args(["-n", "-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE", "-r"]).arg(file);
-    command.args(["-Y", filter]).args(GUESSES.iter().flat_map(|guess| ["--disable-heuristic", guess]));
+    command
+        .args(["-n", "-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE", "-r"])
+        .arg(file);
+    command
+        .args(["-Y", filter])
+        .args(GUESSES.iter().flat_map(|guess| ["--disable-heuristic", guess]));
     let output = command.output().expect("tshark starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("UTF-8")
@@ -41,7 +45,8 @@ fn scapy(file: &Path) -> Vec<[String; 2]> {
     let output = Command::new(PYTHON).arg(script).arg(file).output().expect("python3 starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("UTF-8");
-    let icrcs = |line: &str| line.rsplit(' ').take(2).map(str::to_owned).collect::<Vec<_>>().try_into();
+    let icrcs =
+        |line: &str| line.rsplit(' ').take(2).map(str::to_owned).collect::<Vec<_>>().try_into();
     text.lines().map(|line| icrcs(line).expect("two ICRCs at the end")).collect()
 }
 
@@ -93,7 +98,8 @@ fn packets_are_dissected_and_their_icrcs_are_right() {
     for (params, mtu) in [("127.0.0.21", 4096), ("::1 mtu=256 gso=off", 256)] {
         let dir = tempfile::tempdir().expect("a directory");
         let files = captured(params, dir.path());
-        let contents = files.each_ref().map(|file| reader::read(&std::fs::read(file).expect("the file")));
+        let contents =
+            files.each_ref().map(|file| reader::read(&std::fs::read(file).expect("the file")));
         for packet in contents.iter().flat_map(|contents| &contents.packets) {
             let Body::Udp { id, payload } = &packet.body else { panic!("{packet:?}") };
             let (id, dont_fragment) = id.unwrap_or_default();
@@ -110,15 +116,18 @@ fn packets_are_dissected_and_their_icrcs_are_right() {
             }
         }
         // As much as the interface carries, or as was asked for.
-        let lengths =
-            contents.iter().flat_map(|contents| &contents.packets).map(|packet| payload(packet).len());
+        let lengths = contents
+            .iter()
+            .flat_map(|contents| &contents.packets)
+            .map(|packet| payload(packet).len());
         assert_eq!(lengths.max(), Some(mtu + AROUND), "{params}");
         // Requests to connect reach any adapter of an address, also those of other programs on this host.
         let [a, b] = contents.each_ref().map(|contents| &contents.packets[..]);
         let sent = [datagrams(a, 2), datagrams(b, 2)];
         for received in [datagrams(a, 1), datagrams(b, 1)] {
             assert!(received.len() > 100, "{params}: {}", received.len());
-            let of_connections = received.into_iter().filter(|(datagram, _)| datagram[5..8] != [0, 0, 1]);
+            let of_connections =
+                received.into_iter().filter(|(datagram, _)| datagram[5..8] != [0, 0, 1]);
             for (datagram, times) in of_connections {
                 let sent: usize = sent.iter().filter_map(|sent| sent.get(datagram)).sum();
                 assert!(
@@ -129,11 +138,14 @@ fn packets_are_dissected_and_their_icrcs_are_right() {
         }
         // IBA, volume 1, 9.2: of RC, each kind of request and response; of UD, the one that carries connection management.
         let opcodes = [
-            0x00, 0x01, 0x02, 0x04, 0x06, 0x08, 0x0A, 0x0B, 0x0C, 0x0D, 0x0F, 0x10, 0x11, 0x12, 0x13, 0x14,
-            0x17, 0x64,
+            0x00, 0x01, 0x02, 0x04, 0x06, 0x08, 0x0A, 0x0B, 0x0C, 0x0D, 0x0F, 0x10, 0x11, 0x12,
+            0x13, 0x14, 0x17, 0x64,
         ];
         for opcode in opcodes {
-            assert!(a.iter().any(|packet| payload(packet)[0] == opcode), "{params}: no {opcode:02X}");
+            assert!(
+                a.iter().any(|packet| payload(packet)[0] == opcode),
+                "{params}: no {opcode:02X}"
+            );
         }
         if has_tshark {
             let mut messages = String::new();
@@ -143,9 +155,13 @@ fn packets_are_dissected_and_their_icrcs_are_right() {
                 messages += &tshark(file, "infiniband.bth.destqp == 1");
             }
             // Whichever adapter reads a request from the port that they share has it in its file.
-            for message in
-                ["ConnectRequest", "ConnectReply", "ReadyToUse", "ConnectReject", "DisconnectRequest"]
-            {
+            for message in [
+                "ConnectRequest",
+                "ConnectReply",
+                "ReadyToUse",
+                "ConnectReject",
+                "DisconnectRequest",
+            ] {
                 assert!(messages.contains(message), "{params}: no {message}");
             }
         }
@@ -165,7 +181,10 @@ type OnWire = (u16, bool, u16, Vec<u8>);
 fn on_loopback(address: &str, file: &Path, traffic: impl FnOnce()) -> Option<Vec<OnWire>> {
     let mut dumpcap = Command::new("/usr/bin/dumpcap");
     let filter = format!("udp port 4791 and host {address}");
-    dumpcap.args(["-q", "-i", "lo", "-B", "64", "-f", &filter, "-w"]).arg(file).stderr(Stdio::piped());
+    dumpcap
+        .args(["-q", "-i", "lo", "-B", "64", "-f", &filter, "-w"])
+        .arg(file)
+        .stderr(Stdio::piped());
     let mut listener = dumpcap.spawn().ok()?;
     let says = BufReader::new(listener.stderr.take().expect("a pipe"));
     let ready = says.lines().map_while(Result::ok).any(|line| line.starts_with("File: "));
@@ -194,7 +213,8 @@ fn on_wire(line: &str) -> OnWire {
     let dont_fragment = ["1", "True"].contains(&field());
     let port = field().parse().expect("a port");
     let hex = field().replace(':', "");
-    let octets = (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hex"));
+    let octets =
+        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hex"));
     (id, dont_fragment, port, octets.collect())
 }
 
@@ -208,7 +228,9 @@ fn packets_leave_with_the_headers_that_their_icrcs_are_of() {
         files = Some(captured(ADDRESS, dir.path()));
     });
     let Some((listened, files)) = listened.zip(files) else {
-        println!("SKIP: nobody may listen at the loopback device (dumpcap of package tshark, as root)");
+        println!(
+            "SKIP: nobody may listen at the loopback device (dumpcap of package tshark, as root)"
+        );
         return;
     };
     let mut sent = HashSet::new();

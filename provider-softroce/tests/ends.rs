@@ -98,7 +98,8 @@ impl Peer {
     }
 
     fn say_dreq(&self, call: &Call, transaction: u64) {
-        let dreq = Dreq { local_id: call.peer_id, remote_id: call.id, remote_qpn: call.qpn, private: &[] };
+        let dreq =
+            Dreq { local_id: call.peer_id, remote_id: call.id, remote_qpn: call.qpn, private: &[] };
         self.say_message(transaction, Message::Dreq(dreq));
     }
 
@@ -135,7 +136,9 @@ impl Peer {
                         Message::Rep(rep) => {
                             Heard::Rep { id: rep.local_id, qpn: rep.qpn, psn: rep.starting_psn }
                         }
-                        Message::Dreq(_) if self.dreq.replace(Some(transaction)) == Some(transaction) => {
+                        Message::Dreq(_)
+                            if self.dreq.replace(Some(transaction)) == Some(transaction) =>
+                        {
                             continue;
                         }
                         Message::Dreq(_) => Heard::Dreq { transaction },
@@ -217,7 +220,9 @@ fn say_req(peer: &Peer, id: u32, qpn: u32, port: u16) {
 fn calling<'t>(rig: &Rig<'t, Roce>, ip: Ipv4Addr) -> End<'t, Roce> {
     let end = End::new(rig.a);
     let addr = (ip, 0).into();
-    end.qp.connect(&Connect { addr, port: 7, private: b"", timeout: None, depth: DEPTH }).expect("connect");
+    end.qp
+        .connect(&Connect { addr, port: 7, private: b"", timeout: None, depth: DEPTH })
+        .expect("connect");
     end
 }
 
@@ -358,7 +363,9 @@ fn what_was_taken_is_acknowledged_again() {
     assert_eq!(outcomes(&rig.completions(&end.recvs, 1)), [(1, WcStatus::Success)]);
     end.qp.disconnect(Close::Graceful);
     assert_eq!(rig.until("the first acknowledgement", || peer.hear()), Heard::Ack(call.psn));
-    let Heard::Dreq { transaction } = rig.until("a DREQ", || peer.hear()) else { panic!("no DREQ") };
+    let Heard::Dreq { transaction } = rig.until("a DREQ", || peer.hear()) else {
+        panic!("no DREQ")
+    };
     assert_eq!(outcomes(&rig.completions(&end.recvs, 1)), [(2, WcStatus::Flushed)]);
 
     peer.say_send(&call, call.psn + 1);
@@ -501,7 +508,10 @@ fn a_port_that_is_refused_for_a_moment() {
         end.send(1, &[end.mem.segment(0, 8)]);
         let sent = || {
             let counters = ours.counters();
-            counters.iter().find(|(name, _)| *name == "packets-sent-again").map_or(0, |(_, count)| *count)
+            counters
+                .iter()
+                .find(|(name, _)| *name == "packets-sent-again")
+                .map_or(0, |(_, count)| *count)
         };
         rig.until("the second question", || (sent() >= 3).then_some(()));
         let peer = Peer::new();

@@ -35,9 +35,12 @@ fn the_kernel_has_none_on_the_loopback() {
 
 #[test]
 fn the_kernel_cannot_do_what_is_done_in_user_space() {
-    for (params, key) in
-        [("net=loss=1%", "net"), ("capture=/tmp/x", "capture"), ("mtu=1024", "mtu"), ("gso=off", "gso")]
-    {
+    for (params, key) in [
+        ("net=loss=1%", "net"),
+        ("capture=/tmp/x", "capture"),
+        ("mtu=1024", "mtu"),
+        ("gso=off", "gso"),
+    ] {
         let error = engine(&format!("lo engine=kernel {params}")).expect_err(params);
         assert_eq!(error.code, Error::of(DAT_INVALID_PARAMETER));
         assert!(

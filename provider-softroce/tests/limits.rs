@@ -8,6 +8,7 @@ mod told;
 
 #[test]
 fn limits_are_as_told() {
-    let table = client::register::<provider_softroce::SoftRoce>("limits", "127.0.0.1 engine=user", false);
+    let table =
+        client::register::<provider_softroce::SoftRoce>("limits", "127.0.0.1 engine=user", false);
     told::limits_hold(table, "limits");
 }

@@ -19,7 +19,10 @@ use conservation::{Place, own_address};
 #[test]
 fn every_request_and_receive_ends_in_exactly_one_place_over_rocev2() {
     let (name, address) = ("model", own_address());
-    let table =
-        client::register::<provider_softroce::SoftRoce>(name, &format!("{address} engine=user"), false);
+    let table = client::register::<provider_softroce::SoftRoce>(
+        name,
+        &format!("{address} engine=user"),
+        false,
+    );
     conservation::some_sequences(|| Place { table, name: name.into(), address, at_once: false });
 }

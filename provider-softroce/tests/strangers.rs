@@ -12,12 +12,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use dat_core::mem_transport::contract::rig::{DEPTH, End, Event, Rig, SEND, Service, outcomes, pattern};
+use dat_core::mem_transport::contract::rig::{
+    DEPTH, End, Event, Rig, SEND, Service, outcomes, pattern,
+};
 use dat_core::provider::{Close, Provider, Queue, SendOp, Transport, WcStatus};
 use provider_softroce::{Roce, SoftRoce};
-use wire::cm::{Answered, Dreq, IpHeader, Mad, Message, Mra, Reason, Rej, Rep, Req, Rtu, ServiceId, Timeout};
+use wire::cm::{
+    Answered, Dreq, IpHeader, Mad, Message, Mra, Reason, Rej, Rep, Req, Rtu, ServiceId, Timeout,
+};
 use wire::rocev2::{
-    Aeth, Bth, Deth, Extension, Icrc, NakCode, Opcode, Packet, PathMtu, Psn, Reth, Syndrome, UDP_PORT,
+    Aeth, Bth, Deth, Extension, Icrc, NakCode, Opcode, Packet, PathMtu, Psn, Reth, Syndrome,
+    UDP_PORT,
 };
 
 /// The victim, its peer, which shares the address, and somebody else.
@@ -73,7 +78,8 @@ impl Stranger {
 impl Stranger {
     /// Asks for a connection, in a way that is right, by the name of a queue pair that does not exist.
     fn call(&self, n: u32, port: u16) {
-        let header = IpHeader { source_port: n as u16, source: STRANGER.into(), destination: VICTIM.into() };
+        let header =
+            IpHeader { source_port: n as u16, source: STRANGER.into(), destination: VICTIM.into() };
         let private = header.emit();
         let timeout = Timeout::new(17);
         let req = Req {
@@ -110,8 +116,9 @@ fn local_id(n: u32) -> u32 {
 /// The victim, which writes down what it hears and says; its peer; and the file.
 fn adapters(dir: &Path) -> (Roce, Roce, PathBuf) {
     let file = dir.join("heard.pcapng");
-    let open =
-        |params: String| SoftRoce.open("softroce", &params).unwrap_or_else(|e| panic!("{params}: {e}"));
+    let open = |params: String| {
+        SoftRoce.open("softroce", &params).unwrap_or_else(|e| panic!("{params}: {e}"))
+    };
     // Short packets: there are more of them.
     let victim = open(format!("{VICTIM} engine=user mtu=1024 capture={}", file.display()));
     let peer = open(format!("{PEER} engine=user mtu=1024"));
@@ -235,13 +242,20 @@ fn what_is_out_of_turn_changes_nothing() {
                 stranger.say_packet(&Packet { bth, ..packet });
             }
             // Answers to what was never asked, or long ago.
-            let syndromes =
-                [Syndrome::ACK, Syndrome::Nak(NakCode::RemoteAccess), Syndrome::Nak(NakCode::SequenceError)];
+            let syndromes = [
+                Syndrome::ACK,
+                Syndrome::Nak(NakCode::RemoteAccess),
+                Syndrome::Nak(NakCode::SequenceError),
+            ];
             for syndrome in syndromes {
                 let bth = Bth { opcode: Opcode::Acknowledge, ack_request: false, ..packet.bth };
                 let bth = Bth { psn: bth.psn + 0x20_0000, ..bth };
                 let aeth = Aeth { syndrome, msn: n as u32 };
-                stranger.say_packet(&Packet { bth, extension: Extension::Aeth(aeth), payload: &[] });
+                stranger.say_packet(&Packet {
+                    bth,
+                    extension: Extension::Aeth(aeth),
+                    payload: &[],
+                });
             }
         }
     });
@@ -292,7 +306,13 @@ fn messages_that_only_the_peer_can_send_are_not_taken_from_others() {
                 let (ari, reason) = (&[][..], Reason::CONSUMER);
                 let rej = Rej { local_id, remote_id, answered, reason, ari, private };
                 stranger.say_message(transaction, Message::Rej(rej));
-                let mra = Mra { local_id, remote_id, answered, service_timeout: Timeout::new(24), private };
+                let mra = Mra {
+                    local_id,
+                    remote_id,
+                    answered,
+                    service_timeout: Timeout::new(24),
+                    private,
+                };
                 stranger.say_message(transaction, Message::Mra(mra));
             }
             stranger.say_message(transaction, Message::Rtu(Rtu { local_id, remote_id, private }));
@@ -460,7 +480,9 @@ fn forged_requests_leave_endpoints_for_real_callers() {
                 Some(Event::Disconnected) => served += 1,
                 None => {}
                 Some(other) => {
-                    panic!("{served} of {CALLERS} callers were served, and then one was told {other:?}")
+                    panic!(
+                        "{served} of {CALLERS} callers were served, and then one was told {other:?}"
+                    )
                 }
             }
         }
@@ -473,6 +495,9 @@ fn forged_requests_leave_endpoints_for_real_callers() {
     }
     for n in 1..=ENDPOINTS {
         let (times, most) = (acceptances.of(n), 16 * 3 / 2 / n as usize + 2);
-        assert!((1..=most).contains(&times), "endpoint {n} was held for {times} acceptances, not {most}");
+        assert!(
+            (1..=most).contains(&times),
+            "endpoint {n} was held for {times} acceptances, not {most}"
+        );
     }
 }

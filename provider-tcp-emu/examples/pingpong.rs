@@ -60,10 +60,22 @@ const STEPS: [Step; 10] = [
 const ROWS: [(&str, Step, Step, u64, bool); 6] = [
     ("64 B ping-pong, polling, us one way", Step::Spin, Step::RawSpin, 20_000, false),
     ("64 B ping-pong, blocking, us one way", Step::Blocking, Step::RawBlocking, 3_000, false),
-    ("64 B ping-pong, adaptive, us one way / raw spin", Step::Adaptive, Step::RawSpin, 20_000, false),
+    (
+        "64 B ping-pong, adaptive, us one way / raw spin",
+        Step::Adaptive,
+        Step::RawSpin,
+        20_000,
+        false,
+    ),
     ("1 MiB RDMA write, window 16, GB/s", Step::Write, Step::RawStream, 2_000, true),
     ("1 MiB RDMA read, window 16, GB/s", Step::Read, Step::RawStream, 2_000, true),
-    ("64 B sends, 64 outstanding, M/s / one write() each", Step::Sends, Step::RawSends, 300_000, true),
+    (
+        "64 B sends, 64 outstanding, M/s / one write() each",
+        Step::Sends,
+        Step::RawSends,
+        300_000,
+        true,
+    ),
 ];
 
 fn main() {
@@ -119,7 +131,8 @@ struct End {
 impl End {
     fn new(params: &str) -> Self {
         let t: &'static Tcp = Box::leak(Box::new(TcpEmu.open("tcp-emu", params).expect("adapter")));
-        let log: &'static Log = Box::leak(Box::new(Log { t, events: Mutex::default(), wake: Wake::new() }));
+        let log: &'static Log =
+            Box::leak(Box::new(Log { t, events: Mutex::default(), wake: Wake::new() }));
         // SAFETY: the log lives forever.
         let sink = unsafe { Sink::new(log) };
         let pd = t.pd().expect("protection domain");
@@ -132,8 +145,10 @@ impl End {
             remote_atomic: false,
         };
         // SAFETY: the memory is leaked.
-        let mr = unsafe { t.mr(&pd, Mem { addr: mem.as_mut_ptr(), len: mem.len(), zero_based: false }, all) }
-            .expect("region");
+        let mr = unsafe {
+            t.mr(&pd, Mem { addr: mem.as_mut_ptr(), len: mem.len(), zero_based: false }, all)
+        }
+        .expect("region");
         let (requests, recvs) = (t.cq(4096, sink).expect("cq"), t.cq(4096, sink).expect("cq"));
         let cfg = QpCfg {
             pd: &pd,
@@ -163,7 +178,11 @@ impl End {
     }
 
     fn post_recv(&self, i: usize) {
-        let wr = RecvWr { id: i as u64, segments: &[self.segment(i % RECVS * SMALL, SMALL)], quiet: false };
+        let wr = RecvWr {
+            id: i as u64,
+            segments: &[self.segment(i % RECVS * SMALL, SMALL)],
+            quiet: false,
+        };
         // SAFETY: the memory is leaked.
         unsafe { self.qp.post_recv(&wr) }.expect("receive");
     }
@@ -414,12 +433,16 @@ impl Side {
             Step::Adaptive => end.ping(n, first, End::sleep_recv),
             Step::Blocking => sleepy.ping(n, first, End::sleep_recv),
             Step::Write if first => {
-                end.stream(n, |slot| SendOp::Write(Remote { addr: remote.addr + slot as u64, ..remote }));
+                end.stream(n, |slot| {
+                    SendOp::Write(Remote { addr: remote.addr + slot as u64, ..remote })
+                });
                 end.ping(1, true, End::wait_recv);
             }
             Step::Write => end.ping(1, false, End::wait_recv),
             Step::Read if first => {
-                end.stream(n, |slot| SendOp::Read(Remote { addr: remote.addr + slot as u64, ..remote }));
+                end.stream(n, |slot| {
+                    SendOp::Read(Remote { addr: remote.addr + slot as u64, ..remote })
+                });
                 end.ping(1, true, End::wait_recv);
             }
             Step::Read => end.ping(1, false, End::wait_recv),
@@ -505,7 +528,8 @@ fn client(args: &[String]) {
         "{:<52} {:>8} {:>8} {:>8} {:>8}   {:>8}..{:<8}",
         "", "here", "raw", "ratio", "best", "least", "most"
     );
-    for (name, step, raw, n, more_is_better) in ROWS.into_iter().filter(|row| row.0.contains(only)) {
+    for (name, step, raw, n, more_is_better) in ROWS.into_iter().filter(|row| row.0.contains(only))
+    {
         let n = n / divisor / whole * whole;
         run(step, n / 10 / whole * whole);
         run(raw, n / 10);

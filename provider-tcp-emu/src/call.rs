@@ -94,7 +94,14 @@ impl Calls {
     ) -> std::io::Result<usize> {
         kit.context.watch(Key::Door(self.doors.next_index()), &socket, Interest::READABLE)?;
         let id = self.new_id();
-        Ok(self.doors.insert(Door { socket, sink, backlog, unanswered: 0, id, timer: Timer::default() }))
+        Ok(self.doors.insert(Door {
+            socket,
+            sink,
+            backlog,
+            unanswered: 0,
+            id,
+            timer: Timer::default(),
+        }))
     }
 
     /// Closes a service point. Callers whose requests the consumer has wait on for its answer.
@@ -150,7 +157,9 @@ impl Calls {
 
     fn admit(&mut self, kit: &mut Kit, lingerers: &mut Lingerers, door: usize, socket: Socket) {
         let Some(door_id) = self.doors.get_mut(door).map(|d| d.id) else { return };
-        let Ok((peer, local)) = socket::tune(&socket, kit.params.cc.as_deref(), kit.params.patience) else {
+        let Ok((peer, local)) =
+            socket::tune(&socket, kit.params.cc.as_deref(), kit.params.patience)
+        else {
             return;
         };
         let mut socket = Connection::new(socket);
@@ -203,8 +212,10 @@ impl Calls {
     /// Hands a request to the consumer.
     fn pass_on(&mut self, kit: &mut Kit, index: usize, request: setup::Request) {
         let Some(caller) = self.callers.get_mut(index) else { return };
-        let door =
-            self.doors.get_mut(caller.door).filter(|d| d.id == caller.door_id && d.unanswered < d.backlog);
+        let door = self
+            .doors
+            .get_mut(caller.door)
+            .filter(|d| d.id == caller.door_id && d.unanswered < d.backlog);
         let Some(door) = door else { return self.give_up_caller(kit, index) };
         let call = RequestId { index, id: caller.id };
         let Some(asked) = kit.context.request(call) else { return self.give_up_caller(kit, index) };
@@ -221,7 +232,8 @@ impl Calls {
     pub(crate) fn take(&mut self, kit: &mut Kit, call: RequestId) -> Option<Accepted> {
         let caller = self.callers.get_mut(call.index).filter(|c| c.id == call.id)?;
         kit.set_timer(Key::Caller(call.index), &mut caller.timer, None);
-        let Caller { socket, peer, local, door, door_id, state, .. } = self.callers.remove(call.index)?;
+        let Caller { socket, peer, local, door, door_id, state, .. } =
+            self.callers.remove(call.index)?;
         if let Some(door) = self.doors.get_mut(door).filter(|d| d.id == door_id) {
             door.unanswered -= 1;
         }

@@ -143,7 +143,9 @@ impl Record {
             // SAFETY: the caller's promise for the source, which may be memory of the consumer, so no reference is made to
             // it; `reserve` for the target, of which no more than `n` octets are used.
             unsafe {
-                part.iov_base.cast::<u8>().copy_to_nonoverlapping(self.octets.as_mut_ptr().add(held), octets);
+                part.iov_base
+                    .cast::<u8>()
+                    .copy_to_nonoverlapping(self.octets.as_mut_ptr().add(held), octets);
                 self.octets.set_len(held + octets);
             }
         }

@@ -110,7 +110,9 @@ impl Engine {
                         link.expire(&mut self.kit, &mut self.lingerers, now);
                     }
                 }
-                Key::Door(index) => self.calls.reopen_door(&mut self.kit, &mut self.lingerers, index),
+                Key::Door(index) => {
+                    self.calls.reopen_door(&mut self.kit, &mut self.lingerers, index)
+                }
                 Key::Caller(index) => self.calls.give_up_caller(&mut self.kit, index),
                 Key::Lingerer(index) => self.lingerers.expire(&mut self.kit, index),
             }
@@ -150,11 +152,16 @@ unsafe impl adapter::Engine for Engine {
         self.fruitless = if moved { 0 } else { self.fruitless.wrapping_add(1) };
         if stale && self.links.len() > 1 {
             let links = &mut self.links;
-            self.hot.retain(|&i| links.get_mut(i).is_some_and(|l| l.is_up() && l.idle_looks <= PATIENCE));
+            self.hot.retain(|&i| {
+                links.get_mut(i).is_some_and(|l| l.is_up() && l.idle_looks <= PATIENCE)
+            });
             self.assemble();
         }
         let cold = self.links.len() > self.hot.len();
-        match blocked || self.has_closed() || (!moved && (cold || self.fruitless.is_multiple_of(ASK_EVERY))) {
+        match blocked
+            || self.has_closed()
+            || (!moved && (cold || self.fruitless.is_multiple_of(ASK_EVERY)))
+        {
             true => Progress::AskPoller,
             false if moved => Progress::Moved,
             false => Progress::Nothing,
@@ -182,7 +189,9 @@ unsafe impl adapter::Engine for Engine {
         }
         // Each once: whoever has still more to do is behind them by then.
         for _ in 0..self.kit.again.len() {
-            if let Some(link) = self.kit.again.pop_front().and_then(|index| self.links.get_mut(index)) {
+            if let Some(link) =
+                self.kit.again.pop_front().and_then(|index| self.links.get_mut(index))
+            {
                 link.go_on(&mut self.kit, &mut self.lingerers);
             }
         }
@@ -192,7 +201,10 @@ unsafe impl adapter::Engine for Engine {
     }
 
     fn remaining(&mut self) -> Remaining {
-        Remaining { at_once: !self.kit.again.is_empty() || self.has_closed(), deadline: self.kit.alarm() }
+        Remaining {
+            at_once: !self.kit.again.is_empty() || self.has_closed(),
+            deadline: self.kit.alarm(),
+        }
     }
 
     fn has_closed(&self) -> bool {
@@ -252,7 +264,13 @@ unsafe impl adapter::Engine for Engine {
         self.links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?.dial(&mut self.kit, &target)
     }
 
-    fn accept(&mut self, qp: usize, call: RequestId, private: &[u8], depth: ReadDepth) -> Result<()> {
+    fn accept(
+        &mut self,
+        qp: usize,
+        call: RequestId,
+        private: &[u8],
+        depth: ReadDepth,
+    ) -> Result<()> {
         let link = self.links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
         match self.calls.take(&mut self.kit, call) {
             Some(caller) => link.answer(&mut self.kit, caller, private, within_limits(depth)),
@@ -297,7 +315,10 @@ unsafe impl adapter::Engine for Engine {
 }
 
 fn within_limits(depth: ReadDepth) -> ReadDepth {
-    ReadDepth { incoming: depth.incoming.min(MAX_READ_DEPTH), outgoing: depth.outgoing.min(MAX_READ_DEPTH) }
+    ReadDepth {
+        incoming: depth.incoming.min(MAX_READ_DEPTH),
+        outgoing: depth.outgoing.min(MAX_READ_DEPTH),
+    }
 }
 
 /// What upcalls of an engine go to.

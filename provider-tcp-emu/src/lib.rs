@@ -55,7 +55,9 @@ impl Provider for TcpEmu {
         let params = Params::parse(params, variable)?;
         if let Some(cc) = &params.cc {
             socket::check_congestion_control(cc).map_err(|e| {
-                invalid(format!("cc={cc}: {e}; see /proc/sys/net/ipv4/tcp_allowed_congestion_control"))
+                invalid(format!(
+                    "cc={cc}: {e}; see /proc/sys/net/ipv4/tcp_allowed_congestion_control"
+                ))
             })?;
         }
         if let Some(addr) = params.adapter.bind {
@@ -71,7 +73,10 @@ impl Provider for TcpEmu {
             extended: params.extended,
             named: vec![
                 ("transport".to_owned(), "iWARP over TCP, in user space".to_owned()),
-                ("crc".to_owned(), if params.crc { "asked for" } else { "where the peer asks" }.to_owned()),
+                (
+                    "crc".to_owned(),
+                    if params.crc { "asked for" } else { "where the peer asks" }.to_owned(),
+                ),
             ],
         };
         let adapter = params.adapter.clone();

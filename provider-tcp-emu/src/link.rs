@@ -190,7 +190,9 @@ impl Link {
         let (mut progress, mut until_end) = (false, until_end);
         for _ in 0..RX_BURST {
             match up.receive(kit, &self.sink, &self.shared) {
-                Ok(Received::Nothing) => return self.after_receive(kit, lingerers, progress, false),
+                Ok(Received::Nothing) => {
+                    return self.after_receive(kit, lingerers, progress, false);
+                }
                 Ok(Received::Some { drained }) => {
                     progress = true;
                     if drained && !until_end && !up.hung_up {
@@ -351,7 +353,10 @@ impl Link {
                 let why = dialing.socket.as_ref().err().cloned();
                 let because = why.as_ref().map(|why| why as &dyn Display);
                 let timed_out = dialing.limited && because.is_none();
-                self.fail(kit, if timed_out { Upcall::TimedOut } else { Upcall::Unreachable { because } });
+                self.fail(
+                    kit,
+                    if timed_out { Upcall::TimedOut } else { Upcall::Unreachable { because } },
+                );
             }
             Phase::Up(up) if up.has_waited_long_enough(now) => {
                 let end = up.how_it_ended();

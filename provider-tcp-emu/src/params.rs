@@ -38,8 +38,12 @@ const FPDU: std::ops::RangeInclusive<usize> = 128..=65536;
 
 impl Params {
     /// Reads ia_params; see [`adapter::params::parse`].
-    pub(crate) fn parse(text: &str, env: impl Fn(&str) -> Option<String>) -> Result<Self, OpenError> {
-        let (mut crc, mut extended, mut cc, mut fpdu, mut waits) = (false, true, None, *FPDU.end(), true);
+    pub(crate) fn parse(
+        text: &str,
+        env: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, OpenError> {
+        let (mut crc, mut extended, mut cc, mut fpdu, mut waits) =
+            (false, true, None, *FPDU.end(), true);
         let mut patience = Patience::default();
         let adapter = adapter::params::parse(text, env, |key, value| {
             match (key, value) {
@@ -92,7 +96,11 @@ mod tests {
         let params = parse(" ").expect("parses");
         assert_eq!(params.adapter.bind, None);
         assert!(
-            !params.crc && params.extended && params.cc.is_none() && params.fpdu == 65536 && params.waits
+            !params.crc
+                && params.extended
+                && params.cc.is_none()
+                && params.fpdu == 65536
+                && params.waits
         );
     }
 
@@ -104,7 +112,10 @@ mod tests {
         assert_eq!(params.cc.as_deref(), Some("reno"));
         assert_eq!(params.fpdu, 4096);
         assert!(params.extended && !parse("extended=off").expect("parses").extended);
-        assert!(!parse("rnr=terminate").expect("parses").waits && parse("rnr=wait").expect("parses").waits);
+        assert!(
+            !parse("rnr=terminate").expect("parses").waits
+                && parse("rnr=wait").expect("parses").waits
+        );
         assert!(!parse("crc=on crc=off").expect("parses").crc, "the last one counts");
         let patience = parse("timeout=500 retries=7").expect("parses").patience;
         assert_eq!(patience, Patience { timeout: Duration::from_millis(500), retries: 7 });

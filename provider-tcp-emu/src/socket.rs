@@ -10,7 +10,8 @@ use adapter::LocalFailure;
 use dat_core::Error;
 use dat_core::provider::Port;
 use dat_sys::{
-    DAT_CONN_QUAL_IN_USE, DAT_CONN_QUAL_UNAVAILABLE, DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY,
+    DAT_CONN_QUAL_IN_USE, DAT_CONN_QUAL_UNAVAILABLE, DAT_INSUFFICIENT_RESOURCES,
+    DAT_RESOURCE_MEMORY,
 };
 use rnic::rdmap::setup::REQUEST_TIMEOUT;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
@@ -59,7 +60,9 @@ pub(crate) fn listen(bind: Option<SocketAddr>, port: Port) -> Result<Socket, Err
         }
         None => match bound((Ipv6Addr::UNSPECIFIED, port).into()) {
             // A host without IPv6.
-            Err(e) if matches!(e.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)) => {
+            Err(e)
+                if matches!(e.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)) =>
+            {
                 bound((Ipv4Addr::UNSPECIFIED, port).into())
             }
             result => result,
@@ -93,8 +96,15 @@ fn defer_accept(socket: &Socket) {
     let seconds = REQUEST_TIMEOUT.as_secs() as libc::c_int;
     // SAFETY: a socket, and one integer. Where the kernel cannot do it, callers come before they speak.
     unsafe {
-        let (value, length) = ((&raw const seconds).cast(), size_of::<libc::c_int>() as libc::socklen_t);
-        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, value, length);
+        let (value, length) =
+            ((&raw const seconds).cast(), size_of::<libc::c_int>() as libc::socklen_t);
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_DEFER_ACCEPT,
+            value,
+            length,
+        );
     }
 }
 
@@ -107,7 +117,9 @@ pub(crate) fn connect(bind: Option<SocketAddr>, to: SocketAddr) -> Result<Socket
     if let Some(from) = bind {
         // Of two families one cannot call the other.
         if from.is_ipv4() != to.is_ipv4() {
-            return Err(LocalFailure::lasting("the peer's address is of another family than the adapter's"));
+            return Err(LocalFailure::lasting(
+                "the peer's address is of another family than the adapter's",
+            ));
         }
         socket.bind(&from.into()).map_err(local_failure)?;
     }
@@ -118,8 +130,11 @@ pub(crate) fn connect(bind: Option<SocketAddr>, to: SocketAddr) -> Result<Socket
 }
 
 fn stream(addr: SocketAddr) -> io::Result<Socket> {
-    let socket =
-        Socket::new(Domain::for_address(addr), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
+    let socket = Socket::new(
+        Domain::for_address(addr),
+        Type::STREAM.nonblocking().cloexec(),
+        Some(Protocol::TCP),
+    )?;
     // Until the peer is known, as for one on this host: a congestion control that paces (bbr) and is replaced only
     // after the connection has begun leaves its pacing behind.
     SYSTEM_CONGESTION_CONTROL.get_or_init(|| {
@@ -306,7 +321,9 @@ unsafe fn recv(fd: libc::c_int, to: &libc::iovec) -> isize {
 unsafe fn send_one(fd: libc::c_int, from: &libc::iovec, flags: libc::c_int) -> isize {
     const NO: usize = 0;
     // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_sendto, fd, from.iov_base, from.iov_len, flags, NO, NO) as isize }
+    unsafe {
+        libc::syscall(libc::SYS_sendto, fd, from.iov_base, from.iov_len, flags, NO, NO) as isize
+    }
 }
 
 /// Whether the peer of a socket that has nothing to read is still there.
@@ -314,7 +331,8 @@ pub(crate) fn is_alive(socket: &Socket) -> bool {
     let mut octet = 0u8;
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
     // SAFETY: `octet` is one writable octet.
-    let peeked = retry(|| unsafe { libc::recv(socket.as_raw_fd(), (&raw mut octet).cast(), 1, flags) });
+    let peeked =
+        retry(|| unsafe { libc::recv(socket.as_raw_fd(), (&raw mut octet).cast(), 1, flags) });
     matches!(peeked, Moved::Nothing | Moved::Octets(1))
 }
 

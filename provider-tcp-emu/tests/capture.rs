@@ -55,10 +55,12 @@ impl Contents {
             "iwarp_ddp.stag",
         ];
         let mut contents = Self::default();
-        let how: Vec<_> = ["-T", "fields"].into_iter().chain(fields.iter().flat_map(|f| ["-e", f])).collect();
+        let how: Vec<_> =
+            ["-T", "fields"].into_iter().chain(fields.iter().flat_map(|f| ["-e", f])).collect();
         for row in tshark(file, "tcp", &how).lines() {
             let row: Vec<_> = row.split('\t').collect();
-            let [direction, src, dst, flags, request, reply, rejected, columns @ ..] = &row[..] else {
+            let [direction, src, dst, flags, request, reply, rejected, columns @ ..] = &row[..]
+            else {
                 panic!("{row:?}")
             };
             contents.connections += usize::from(*flags == "0x0002");
@@ -67,11 +69,16 @@ impl Contents {
             contents.rejections += usize::from(!reply.is_empty() && *rejected == "1");
             // A segment has several FPDUs, or none that ends in it.
             let values = |column: &str| {
-                column.split(',').filter(|value| !value.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+                column
+                    .split(',')
+                    .filter(|value| !value.is_empty())
+                    .map(str::to_owned)
+                    .collect::<Vec<_>>()
             };
             contents.opcodes.extend(values(columns[1]));
             let way = usize::from(*direction == "0x00000002");
-            let messages = contents.messages[way].entry([src, dst].map(ToString::to_string)).or_default();
+            let messages =
+                contents.messages[way].entry([src, dst].map(ToString::to_string)).or_default();
             for (all, column) in messages.iter_mut().zip(columns) {
                 all.extend(values(column));
             }
@@ -133,10 +140,12 @@ fn both_ends_are_dissected_and_tell_the_same() {
             }
             contents
         });
-        for (sent, received) in [(&a.messages[1], &b.messages[0]), (&b.messages[1], &a.messages[0])] {
+        for (sent, received) in [(&a.messages[1], &b.messages[0]), (&b.messages[1], &a.messages[0])]
+        {
             assert!(sent.keys().eq(received.keys()), "{params}");
-            let all =
-                |messages: &BTreeMap<_, [Vec<String>; 3]>| messages.values().flatten().flatten().count();
+            let all = |messages: &BTreeMap<_, [Vec<String>; 3]>| {
+                messages.values().flatten().flatten().count()
+            };
             // Who closes abruptly reads no more.
             assert!(
                 all(sent) > 400 && all(sent) - all(received) < 100,
@@ -146,7 +155,10 @@ fn both_ends_are_dissected_and_tell_the_same() {
             );
             for (ports, sent) in sent {
                 for (sent, received) in sent.iter().zip(&received[ports]) {
-                    assert!(sent.starts_with(received), "{params}: {ports:?}: {sent:?} {received:?}");
+                    assert!(
+                        sent.starts_with(received),
+                        "{params}: {ports:?}: {sent:?} {received:?}"
+                    );
                 }
             }
         }

@@ -33,16 +33,26 @@ struct Side {
 
 impl Side {
     fn new(params: &str) -> Side {
-        let registry =
-            RegistryFns { add_provider: no_table, remove_provider: no_table, get_ia_handle: no_mapping };
-        let entry =
-            Entry { name: "lo", provider: "tcp-emu", table: std::ptr::null(), registry, thread_safe: false };
+        let registry = RegistryFns {
+            add_provider: no_table,
+            remove_provider: no_table,
+            get_ia_handle: no_mapping,
+        };
+        let entry = Entry {
+            name: "lo",
+            provider: "tcp-emu",
+            table: std::ptr::null(),
+            registry,
+            thread_safe: false,
+        };
         // SAFETY: no dispatcher is given.
         let ia = unsafe { ia::open(&TcpEmu, params, entry, AsyncEvd::Elsewhere) }.unwrap();
         let all =
-            evd::create(ia, 64, None, DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG | DAT_EVD_CR_FLAG).unwrap();
+            evd::create(ia, 64, None, DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG | DAT_EVD_CR_FLAG)
+                .unwrap();
         let pz = Some(pz::create(ia).unwrap());
-        let handles = Handles { pz, recv: Some(all), request: Some(all), connect: Some(all), srq: None };
+        let handles =
+            Handles { pz, recv: Some(all), request: Some(all), connect: Some(all), srq: None };
         Side { ia, ep: ep::create(ia, handles, None).unwrap(), all }
     }
 
@@ -62,7 +72,8 @@ impl Side {
             unsafe { std::ffi::CStr::from_ptr((*attr.provider_specific_attr.add(n)).name) }
         };
         let names: Vec<_> = (0..attr.num_provider_specific_attr as usize).map(name).collect();
-        let of_three = [DAT_IB_ATTR_IMMED_DATA, DAT_IB_ATTR_FETCH_AND_ADD, DAT_IB_ATTR_CMP_AND_SWAP];
+        let of_three =
+            [DAT_IB_ATTR_IMMED_DATA, DAT_IB_ATTR_FETCH_AND_ADD, DAT_IB_ATTR_CMP_AND_SWAP];
         let named = of_three.iter().filter(|name| names.contains(name)).count();
         assert!(names.contains(&DAT_IB_ATTR_COUNTERS) && (named == 0 || named == 3), "{names:?}");
         named == 3
@@ -99,8 +110,10 @@ fn connect(a: &Side, b: &Side) {
         if let Ok(event) = unsafe { b.all.dequeue() } {
             assert_eq!(event.event_number, DAT_CONNECTION_REQUEST_EVENT);
             // SAFETY: the number says which member; live until it is answered.
-            break unsafe { handle::get::<Cr<Tcp>>(event.event_data.cr_arrival_event_data.cr_handle) }
-                .unwrap();
+            break unsafe {
+                handle::get::<Cr<Tcp>>(event.event_data.cr_arrival_event_data.cr_handle)
+            }
+            .unwrap();
         }
     };
     // SAFETY: nobody uses the request any more.
@@ -111,9 +124,11 @@ fn connect(a: &Side, b: &Side) {
 
 #[test]
 fn takes_two() {
-    for (active, passive) in
-        [("lo extended=off", "lo"), ("lo", "lo extended=off"), ("lo extended=off", "lo extended=off")]
-    {
+    for (active, passive) in [
+        ("lo extended=off", "lo"),
+        ("lo", "lo extended=off"),
+        ("lo extended=off", "lo extended=off"),
+    ] {
         let (a, b) = (Side::new(active), Side::new(passive));
         for (side, params) in [(&a, active), (&b, passive)] {
             assert_eq!(side.names_operations(), !params.contains("off"), "{params}");
@@ -130,8 +145,9 @@ fn takes_two() {
             }
             for side in [from, to] {
                 // SAFETY: the number says which member.
-                let dto =
-                    unsafe { side.expect(DAT_DTO_COMPLETION_EVENT).event_data.dto_completion_event_data };
+                let dto = unsafe {
+                    side.expect(DAT_DTO_COMPLETION_EVENT).event_data.dto_completion_event_data
+                };
                 assert_eq!(dto.status, DAT_DTO_SUCCESS);
             }
         }

@@ -92,23 +92,37 @@ struct Side {
 
 impl Side {
     fn new() -> Side {
-        let registry =
-            RegistryFns { add_provider: no_table, remove_provider: no_table, get_ia_handle: no_mapping };
-        let entry =
-            Entry { name: "lo", provider: "tcp-emu", table: std::ptr::null(), registry, thread_safe: false };
+        let registry = RegistryFns {
+            add_provider: no_table,
+            remove_provider: no_table,
+            get_ia_handle: no_mapping,
+        };
+        let entry = Entry {
+            name: "lo",
+            provider: "tcp-emu",
+            table: std::ptr::null(),
+            registry,
+            thread_safe: false,
+        };
         // SAFETY: no dispatcher is given.
         let ia = unsafe { ia::open(&TcpEmu, "lo spin=0", entry, AsyncEvd::Elsewhere) }.unwrap();
         let streams = DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG | DAT_EVD_CR_FLAG;
         let (all, pz) = (evd::create(ia, 64, None, streams).unwrap(), pz::create(ia).unwrap());
-        let handles =
-            Handles { pz: Some(pz), recv: Some(all), request: Some(all), connect: Some(all), srq: None };
+        let handles = Handles {
+            pz: Some(pz),
+            recv: Some(all),
+            request: Some(all),
+            connect: Some(all),
+            srq: None,
+        };
         Side { ia, pz, ep: ep::create(ia, handles, None).unwrap(), all }
     }
 
     fn register(&self, memory: &Mapped) -> &'static Node<Lmr<Tcp>> {
         let range = Memory::Virtual { addr: memory.start, length: SIZE as DAT_VLEN };
         // SAFETY: what becomes of the memory is what is tested; nobody else uses it.
-        unsafe { lmr::create(self.ia, range, self.pz, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA) }.unwrap()
+        unsafe { lmr::create(self.ia, range, self.pz, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA) }
+            .unwrap()
     }
 
     fn receive(&self, segment: Segment, id: u64) {
@@ -166,8 +180,14 @@ fn until_ended(sides: [&Side; 2], style: Style) -> Told {
     let (mut told, start) = (Told::default(), Instant::now());
     while told.end.contains(&None) {
         let waited = start.elapsed();
-        assert!(waited < Duration::from_micros(PATIENCE.into()), "no end; {:?} {:?}", told.done, told.end);
-        for (n, side) in sides.iter().enumerate().filter(|(n, _)| told.end[*n].is_none()).collect::<Vec<_>>()
+        assert!(
+            waited < Duration::from_micros(PATIENCE.into()),
+            "no end; {:?} {:?}",
+            told.done,
+            told.end
+        );
+        for (n, side) in
+            sides.iter().enumerate().filter(|(n, _)| told.end[*n].is_none()).collect::<Vec<_>>()
         {
             // SAFETY: one thread takes events.
             let event = unsafe {
@@ -180,7 +200,9 @@ fn until_ended(sides: [&Side; 2], style: Style) -> Told {
             };
             match event {
                 Ok(event) => told.note(n, &event),
-                Err(error) => assert_eq!(error.kind(), DAT_QUEUE_EMPTY, "{:?} {:?}", told.done, told.end),
+                Err(error) => {
+                    assert_eq!(error.kind(), DAT_QUEUE_EMPTY, "{:?} {:?}", told.done, told.end)
+                }
             }
         }
     }
@@ -211,8 +233,9 @@ fn connected() -> [Side; 2] {
             match event.event_number {
                 DAT_CONNECTION_REQUEST_EVENT => {
                     // SAFETY: the number says which member; the request is live until it is answered.
-                    let request =
-                        unsafe { handle::get::<Cr<Tcp>>(event.event_data.cr_arrival_event_data.cr_handle) };
+                    let request = unsafe {
+                        handle::get::<Cr<Tcp>>(event.event_data.cr_arrival_event_data.cr_handle)
+                    };
                     // SAFETY: nobody uses the request any more.
                     unsafe { cr::accept(request.unwrap(), Some(b.ep), b"") }.unwrap();
                     accepted = true;
@@ -272,7 +295,11 @@ fn a_send_from_memory_that_is_gone() {
             [(11, DAT_DTO_SUCCESS), failed, (13, DAT_DTO_ERR_FLUSHED)],
             "{loss:?} {style:?}"
         );
-        assert_eq!(told.done[1], [(1, DAT_DTO_SUCCESS), (2, DAT_DTO_ERR_FLUSHED)], "{loss:?} {style:?}");
+        assert_eq!(
+            told.done[1],
+            [(1, DAT_DTO_SUCCESS), (2, DAT_DTO_ERR_FLUSHED)],
+            "{loss:?} {style:?}"
+        );
         assert_eq!(told.end, [BROKEN; 2], "{loss:?} {style:?}");
     });
 }
@@ -287,7 +314,10 @@ fn a_send_of_which_the_second_half_is_gone() {
         a.send(part(lmr, memory, 0, SIZE), 11);
         let told = until_ended([a, b], style);
         assert_eq!(told.done[0], [(11, DAT_DTO_ERR_LOCAL_PROTECTION)], "{loss:?} {style:?}");
-        assert!(told.done[1].iter().all(|&(_, status)| status != DAT_DTO_SUCCESS), "{loss:?} {style:?}");
+        assert!(
+            told.done[1].iter().all(|&(_, status)| status != DAT_DTO_SUCCESS),
+            "{loss:?} {style:?}"
+        );
         assert_eq!(told.end, [BROKEN; 2], "{loss:?} {style:?}");
     });
 }
@@ -300,7 +330,8 @@ fn a_peer_reads_memory_that_is_gone() {
         memory.lose(loss, 0);
         let (to, from) = (part(place, &sink, 0, SIZE), remote(lmr, memory));
         // SAFETY: one thread posts; the sink is registered.
-        unsafe { b.ep.post_rdma_read(&[to], 21, from, SIZE as u64, DAT_COMPLETION_DEFAULT_FLAG) }.unwrap();
+        unsafe { b.ep.post_rdma_read(&[to], 21, from, SIZE as u64, DAT_COMPLETION_DEFAULT_FLAG) }
+            .unwrap();
         let told = until_ended([a, b], style);
         assert_eq!(told.done[1], [(21, DAT_DTO_ERR_REMOTE_ACCESS)], "{loss:?} {style:?}");
         assert_eq!(told.end, [BROKEN; 2], "{loss:?} {style:?}");
@@ -329,7 +360,8 @@ fn a_read_goes_to_memory_of_which_half_is_gone() {
         memory.lose(loss, HALF);
         let (to, from) = (part(lmr, memory, 0, SIZE), remote(from, &source));
         // SAFETY: one thread posts; what becomes of the sink is what is tested.
-        unsafe { a.ep.post_rdma_read(&[to], 21, from, SIZE as u64, DAT_COMPLETION_DEFAULT_FLAG) }.unwrap();
+        unsafe { a.ep.post_rdma_read(&[to], 21, from, SIZE as u64, DAT_COMPLETION_DEFAULT_FLAG) }
+            .unwrap();
         let told = until_ended([a, b], style);
         assert_eq!(told.done[0], [(21, DAT_DTO_ERR_LOCAL_PROTECTION)], "{loss:?} {style:?}");
         assert_eq!(told.end, [BROKEN; 2], "{loss:?} {style:?}");
@@ -344,7 +376,8 @@ fn a_peer_writes_to_memory_of_which_half_is_gone() {
         memory.lose(loss, HALF);
         let (from, to) = (part(from, &source, 0, SIZE), remote(lmr, memory));
         // SAFETY: one thread posts; the source is registered.
-        unsafe { b.ep.post_rdma_write(&[from], 21, to, SIZE as u64, DAT_COMPLETION_DEFAULT_FLAG) }.unwrap();
+        unsafe { b.ep.post_rdma_write(&[from], 21, to, SIZE as u64, DAT_COMPLETION_DEFAULT_FLAG) }
+            .unwrap();
         let told = until_ended([a, b], style);
         assert!(told.done[0].is_empty(), "{loss:?} {style:?}");
         assert_eq!(told.end, [BROKEN; 2], "{loss:?} {style:?}");
@@ -361,7 +394,11 @@ fn a_short_send_of_which_the_end_is_gone() {
             memory.lose(loss, SHORT - end);
             a.send(part(lmr, memory, 0, SHORT), 11);
             let told = until_ended([a, b], style);
-            assert_eq!(told.done[0], [(11, DAT_DTO_ERR_LOCAL_PROTECTION)], "{end} {loss:?} {style:?}");
+            assert_eq!(
+                told.done[0],
+                [(11, DAT_DTO_ERR_LOCAL_PROTECTION)],
+                "{end} {loss:?} {style:?}"
+            );
             assert!(
                 told.done[1].iter().all(|&(_, status)| status != DAT_DTO_SUCCESS),
                 "{end} {loss:?} {style:?}"
@@ -381,7 +418,11 @@ fn a_short_message_arrives_for_memory_of_which_the_end_is_gone() {
             memory.lose(loss, SHORT - end);
             b.send(part(from, &source, 0, SHORT), 11);
             let told = until_ended([a, b], style);
-            assert_eq!(told.done[0], [(1, DAT_DTO_ERR_LOCAL_PROTECTION)], "{end} {loss:?} {style:?}");
+            assert_eq!(
+                told.done[0],
+                [(1, DAT_DTO_ERR_LOCAL_PROTECTION)],
+                "{end} {loss:?} {style:?}"
+            );
             assert_eq!(told.end, [BROKEN; 2], "{end} {loss:?} {style:?}");
         });
     }

@@ -216,8 +216,12 @@ fn the_end_of_a_stranger_is_told_from_its_death() {
     let t = open();
     let rig = Rig { a: &t, b: &t };
     // (octets of a frame that arrive, whether the end is a reset, what it is)
-    let cases =
-        [(0, false, "Disconnected"), (0, true, "Disconnected"), (30, false, "Broken"), (30, true, "Broken")];
+    let cases = [
+        (0, false, "Disconnected"),
+        (0, true, "Disconnected"),
+        (30, false, "Broken"),
+        (30, true, "Broken"),
+    ];
     for (octets, abrupt, outcome) in cases {
         let end = End::new(&t);
         end.recv(0, &[end.mem.segment(0, 64)]);

@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use dat_core::provider::{Port, ReadDepth, Sink, Upcall};
 use dat_core::{Error, Result};
 use dat_sys::{
-    DAT_CONN_QUAL_IN_USE, DAT_CONN_QUAL_UNAVAILABLE, DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY,
+    DAT_CONN_QUAL_IN_USE, DAT_CONN_QUAL_UNAVAILABLE, DAT_INSUFFICIENT_RESOURCES,
+    DAT_RESOURCE_MEMORY,
 };
 use rdma_core_sys::*;
 
@@ -105,7 +106,9 @@ impl Channel {
     fn id_in(&self, ports: rdma_port_space, context: *mut c_void) -> io::Result<Id> {
         let mut id = ptr::null_mut();
         // SAFETY: a live channel, and room for the answer.
-        let made = unsafe { (self.core.cm.rdma_create_id)(self.channel.as_ptr(), &mut id, context, ports) };
+        let made = unsafe {
+            (self.core.cm.rdma_create_id)(self.channel.as_ptr(), &mut id, context, ports)
+        };
         match NonNull::new(id) {
             Some(id) if made == 0 => Ok(Id { core: self.core, id }),
             _ => Err(io::Error::last_os_error()),
@@ -170,11 +173,16 @@ impl Channel {
             true => &[],
             // SAFETY: as long as it says.
             false => unsafe {
-                std::slice::from_raw_parts(conn.private_data.cast::<u8>(), conn.private_data_len.into())
+                std::slice::from_raw_parts(
+                    conn.private_data.cast::<u8>(),
+                    conn.private_data_len.into(),
+                )
             },
         };
-        let depth =
-            ReadDepth { incoming: conn.responder_resources.into(), outgoing: conn.initiator_depth.into() };
+        let depth = ReadDepth {
+            incoming: conn.responder_resources.into(),
+            outgoing: conn.initiator_depth.into(),
+        };
         let news = map::cm_news(event.event, event.status, private);
         let id = NonNull::new(event.id)?;
         // SAFETY: as the caller promised, live; nobody writes there any more.
@@ -187,8 +195,11 @@ impl Channel {
             // SAFETY: a listener's context leads to its point, which stays as long as the listener's identifier.
             let point = unsafe { &*(*event.listen_id).context.cast::<Point>() };
             point.waiting.fetch_add(1, Ordering::Relaxed);
-            let request =
-                Request { id: Some(Id { core: self.core, id }), depth, waiting: Arc::clone(&point.waiting) };
+            let request = Request {
+                id: Some(Id { core: self.core, id }),
+                depth,
+                waiting: Arc::clone(&point.waiting),
+            };
             if point.waiting.load(Ordering::Relaxed) > point.backlog {
                 return Some(Kept::Refused(request));
             }
@@ -201,7 +212,9 @@ impl Channel {
             station.lose_device();
         }
         // A listener's leads to its point.
-        let number = u32::try_from(context.load(Ordering::Relaxed).addr()).ok().filter(|&number| number != 0);
+        let number = u32::try_from(context.load(Ordering::Relaxed).addr())
+            .ok()
+            .filter(|&number| number != 0);
         let pair = station.pair(number?)?;
         pair.news(news, private, depth, addresses(addr));
         Some(Kept::Pair(pair))
@@ -264,11 +277,18 @@ impl Id {
     }
 
     /// Finds the peer's address; from this one.
-    pub(crate) fn resolve(&self, from: SocketAddr, to: SocketAddr, patience: i32) -> io::Result<()> {
+    pub(crate) fn resolve(
+        &self,
+        from: SocketAddr,
+        to: SocketAddr,
+        patience: i32,
+    ) -> io::Result<()> {
         let [from, to] = [from, to].map(CAddr::new);
         let id = self.id.as_ptr();
         // SAFETY: as above.
-        done(unsafe { (self.core.cm.rdma_resolve_addr)(id, from.as_mut_ptr(), to.as_mut_ptr(), patience) })
+        done(unsafe {
+            (self.core.cm.rdma_resolve_addr)(id, from.as_mut_ptr(), to.as_mut_ptr(), patience)
+        })
     }
 
     /// Finds the way.
@@ -277,13 +297,25 @@ impl Id {
         done(unsafe { (self.core.cm.rdma_resolve_route)(self.id.as_ptr(), patience) })
     }
 
-    pub(crate) fn connect(&self, private: &[u8], depth: ReadDepth, number: u32, srq: bool) -> io::Result<()> {
+    pub(crate) fn connect(
+        &self,
+        private: &[u8],
+        depth: ReadDepth,
+        number: u32,
+        srq: bool,
+    ) -> io::Result<()> {
         let mut param = parameters(private, depth, number, srq);
         // SAFETY: a live identifier; the private data are copied.
         done(unsafe { (self.core.cm.rdma_connect)(self.id.as_ptr(), &mut param) })
     }
 
-    pub(crate) fn accept(&self, private: &[u8], depth: ReadDepth, number: u32, srq: bool) -> io::Result<()> {
+    pub(crate) fn accept(
+        &self,
+        private: &[u8],
+        depth: ReadDepth,
+        number: u32,
+        srq: bool,
+    ) -> io::Result<()> {
         let mut param = parameters(private, depth, number, srq);
         // SAFETY: as above.
         done(unsafe { (self.core.cm.rdma_accept)(self.id.as_ptr(), &mut param) })
@@ -297,7 +329,11 @@ impl Id {
     fn reject(&self, private: &[u8]) -> io::Result<()> {
         // SAFETY: as above.
         done(unsafe {
-            (self.core.cm.rdma_reject)(self.id.as_ptr(), private.as_ptr().cast(), private.len() as u8)
+            (self.core.cm.rdma_reject)(
+                self.id.as_ptr(),
+                private.as_ptr().cast(),
+                private.len() as u8,
+            )
         })
     }
 
@@ -308,7 +344,10 @@ impl Id {
     }
 
     /// What to set to get to a state.
-    pub(crate) fn attributes(&self, state: ibv_qp_state) -> io::Result<(ibv_qp_attr, ibv_qp_attr_mask)> {
+    pub(crate) fn attributes(
+        &self,
+        state: ibv_qp_state,
+    ) -> io::Result<(ibv_qp_attr, ibv_qp_attr_mask)> {
         let (mut attr, mut mask) = (ibv_qp_attr { qp_state: state, ..ibv_qp_attr::zeroed() }, 0);
         // SAFETY: as above, and room for the answers.
         done(unsafe { (self.core.cm.rdma_init_qp_attr)(self.id.as_ptr(), &mut attr, &mut mask) })?;

@@ -12,7 +12,9 @@ use dat_core::nesting;
 use dat_core::provider::{Completions, Polled, Sink, Upcall, Wc};
 use dat_core::wake::{Slept, Wake};
 use dat_core::{Error, Result};
-use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_STATE, DAT_MODEL_NOT_SUPPORTED, DAT_RESOURCE_MEMORY};
+use dat_sys::{
+    DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_STATE, DAT_MODEL_NOT_SUPPORTED, DAT_RESOURCE_MEMORY,
+};
 use rdma_core_sys::*;
 use rustix::event::Timespec;
 
@@ -78,11 +80,16 @@ unsafe impl Send for Queue {}
 unsafe impl Sync for Queue {}
 
 impl Cq {
-    pub(crate) fn new(station: &Arc<Station>, depth: usize, sink: Option<Sink<Adapter>>) -> Result<Cq> {
+    pub(crate) fn new(
+        station: &Arc<Station>,
+        depth: usize,
+        sink: Option<Sink<Adapter>>,
+    ) -> Result<Cq> {
         let full = || Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
         let (verbs, context) = (&station.device.core.verbs, station.device.context.as_ptr());
         // SAFETY: an open context.
-        let channel = NonNull::new(unsafe { (verbs.ibv_create_comp_channel)(context) }).ok_or_else(full)?;
+        let channel =
+            NonNull::new(unsafe { (verbs.ibv_create_comp_channel)(context) }).ok_or_else(full)?;
         // SAFETY: a live channel.
         let channel_fd = unsafe { channel.as_ref() }.fd;
         let entries = i32::try_from(depth + SPARE).map_err(|_| full())?;
@@ -190,7 +197,9 @@ impl Queue {
         let _shut = self.gate.shut();
         let entries = i32::try_from(entries).map_err(|_| Error::of(DAT_INVALID_STATE))?;
         // SAFETY: live.
-        match unsafe { (self.station.device.core.verbs.ibv_resize_cq)(self.cq.as_ptr(), entries) }.abs() {
+        match unsafe { (self.station.device.core.verbs.ibv_resize_cq)(self.cq.as_ptr(), entries) }
+            .abs()
+        {
             0 => Ok(()),
             libc::EOPNOTSUPP | libc::ENOSYS => Err(Error::of(DAT_MODEL_NOT_SUPPORTED)),
             libc::EINVAL => Err(Error::of(DAT_INVALID_STATE)),
@@ -263,8 +272,9 @@ impl Queue {
     fn take<'a>(&self, room: &'a mut [MaybeUninit<ibv_wc>]) -> &'a [ibv_wc] {
         let verbs = &self.station.device.core.verbs;
         // SAFETY: live, and there is room.
-        let count =
-            unsafe { verbs.ibv_poll_cq(self.cq.as_ptr(), room.len() as i32, room.as_mut_ptr().cast()) };
+        let count = unsafe {
+            verbs.ibv_poll_cq(self.cq.as_ptr(), room.len() as i32, room.as_mut_ptr().cast())
+        };
         let taken = &room[..count.max(0) as usize];
         // SAFETY: the device has written these.
         unsafe { taken.assume_init_ref() }
@@ -434,7 +444,8 @@ impl Queue {
         let (mut cq, mut context, mut seen) = (ptr::null_mut(), ptr::null_mut(), 0);
         let wishes = self.wishes.swap(0, Ordering::Relaxed);
         // SAFETY: a live channel, which does not block; only this queue tells there.
-        while unsafe { (verbs.ibv_get_cq_event)(self.channel.as_ptr(), &mut cq, &mut context) } == 0 {
+        while unsafe { (verbs.ibv_get_cq_event)(self.channel.as_ptr(), &mut cq, &mut context) } == 0
+        {
             seen += 1;
             // The only one, mostly.
             if wishes == 1 {

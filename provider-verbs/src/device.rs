@@ -12,7 +12,9 @@ use adapter::netdev;
 use dat_core::addr::SockAddr;
 use dat_core::provider::Attrs;
 use dat_core::{Error, OpenError, barrier};
-use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_ADDRESS, DAT_PROVIDER_NOT_FOUND, DAT_RESOURCE_MEMORY};
+use dat_sys::{
+    DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_ADDRESS, DAT_PROVIDER_NOT_FOUND, DAT_RESOURCE_MEMORY,
+};
 use rdma_core_sys::*;
 
 use crate::cm::Channel;
@@ -62,7 +64,9 @@ impl Device {
     pub fn open(bind: Option<SocketAddr>) -> Result<Device, OpenError> {
         let core = RdmaCore::load().map_err(|e| absent(e.to_string()))?;
         if !barrier::prepare() {
-            return Err(absent("this kernel lacks membarrier(2): it takes Linux 4.14 or later".into()));
+            return Err(absent(
+                "this kernel lacks membarrier(2): it takes Linux 4.14 or later".into(),
+            ));
         }
         if !core.children_have_copies() {
             // Before anything is registered. Where it fails, fork(2) is as safe as the device makes it.
@@ -80,8 +84,12 @@ impl Device {
         match bind {
             Some(address) => match channel.device_of(address) {
                 Ok(Some(found)) => Self::open_found(core, found, address),
-                Ok(None) => Err(none(format!("{} is of no RDMA device: see rdma link", address.ip()))),
-                Err(e) => Err(none(format!("{} is of no RDMA device: {e}; see rdma link", address.ip()))),
+                Ok(None) => {
+                    Err(none(format!("{} is of no RDMA device: see rdma link", address.ip())))
+                }
+                Err(e) => {
+                    Err(none(format!("{} is of no RDMA device: {e}; see rdma link", address.ip())))
+                }
             },
             None => {
                 let addresses =
@@ -89,14 +97,20 @@ impl Device {
                 let found = addresses.iter().find_map(|&a| Some((channel.device_of(a).ok()??, a)));
                 let (found, address) = found.ok_or_else(|| {
                     let count = addresses.len();
-                    none(format!("none of this host's {count} addresses is of an RDMA device: see rdma link"))
+                    none(format!(
+                        "none of this host's {count} addresses is of an RDMA device: see rdma link"
+                    ))
                 })?;
                 Self::open_found(core, found, address)
             }
         }
     }
 
-    fn open_found(core: &'static RdmaCore, found: Found, address: SocketAddr) -> Result<Device, OpenError> {
+    fn open_found(
+        core: &'static RdmaCore,
+        found: Found,
+        address: SocketAddr,
+    ) -> Result<Device, OpenError> {
         // SAFETY: `found` keeps the identifier, whose context keeps the device; the name is a C string.
         let name = unsafe { CStr::from_ptr((core.verbs.ibv_get_device_name)(found.device)) };
         let name = name.to_string_lossy().into_owned();
@@ -132,7 +146,8 @@ impl Device {
 
     /// What its port has done since there is the device, for all programs, by the kernel's names (`hw_counters`).
     pub(crate) fn counters(&self) -> Vec<(Cow<'static, str>, u64)> {
-        let of_port = Path::new(SYSFS).join(&self.name).join(format!("ports/{}/hw_counters", self.port));
+        let of_port =
+            Path::new(SYSFS).join(&self.name).join(format!("ports/{}/hw_counters", self.port));
         let files = std::fs::read_dir(of_port).into_iter().flatten().flatten();
         let mut counters: Vec<_> = files
             .filter_map(|file| {
@@ -201,7 +216,10 @@ impl Device {
         let segments = count(attr.max_sge).min(32);
         // Less what marks the end of a connection's queues.
         let dtos = count(attr.max_qp_wr).saturating_sub(OWN + ASKERS) / self.places();
-        let depth = attr.max_qp_rd_atom.min(attr.max_qp_init_rd_atom).clamp(0, i32::from(RDMA_MAX_RESP_RES));
+        let depth = attr
+            .max_qp_rd_atom
+            .min(attr.max_qp_init_rd_atom)
+            .clamp(0, i32::from(RDMA_MAX_RESP_RES));
         Attrs {
             adapter: ia.to_owned(),
             vendor: "OpenDAT".to_owned(),

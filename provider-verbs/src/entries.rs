@@ -17,11 +17,17 @@ pub fn entries() -> Vec<(String, String)> {
 fn entries_of(sysfs: &Path) -> Vec<(String, String)> {
     let mut entries = Vec::new();
     for device in devices(sysfs) {
-        let mut ports: Vec<u32> =
-            names(&sysfs.join(&device).join("ports")).iter().filter_map(|port| port.parse().ok()).collect();
+        let mut ports: Vec<u32> = names(&sysfs.join(&device).join("ports"))
+            .iter()
+            .filter_map(|port| port.parse().ok())
+            .collect();
         ports.sort_unstable();
         for (index, port) in ports.into_iter().enumerate() {
-            let name = if index == 0 { format!("verbs-{device}") } else { format!("verbs-{device}-{port}") };
+            let name = if index == 0 {
+                format!("verbs-{device}")
+            } else {
+                format!("verbs-{device}-{port}")
+            };
             entries.push((name, format!("{device} {port}")));
         }
     }
@@ -31,7 +37,8 @@ fn entries_of(sysfs: &Path) -> Vec<(String, String)> {
 /// The devices, in the order of their names; but those whose name ia_params cannot have.
 fn devices(sysfs: &Path) -> Vec<String> {
     let mut devices = names(sysfs);
-    devices.retain(|name| !name.contains(|c: char| c.is_whitespace() || c.is_control() || c == '='));
+    devices
+        .retain(|name| !name.contains(|c: char| c.is_whitespace() || c.is_control() || c == '='));
     devices.sort_unstable();
     devices
 }
@@ -61,13 +68,19 @@ mod tests {
     #[test]
     fn each_port_of_each_device_has_an_entry() {
         let sysfs = tempfile::tempdir().expect("a directory");
-        for port in
-            ["mlx5_0/ports/2", "mlx5_0/ports/1", "mlx5_0/ports/10", "a/ports/1", "b c/ports/1", "d/ports"]
-        {
+        for port in [
+            "mlx5_0/ports/2",
+            "mlx5_0/ports/1",
+            "mlx5_0/ports/10",
+            "a/ports/1",
+            "b c/ports/1",
+            "d/ports",
+        ] {
             fs::create_dir_all(sysfs.path().join(port)).expect("directories");
         }
         let entries = entries_of(sysfs.path());
-        let entries: Vec<_> = entries.iter().map(|(name, params)| (name.as_str(), params.as_str())).collect();
+        let entries: Vec<_> =
+            entries.iter().map(|(name, params)| (name.as_str(), params.as_str())).collect();
         let expected = [
             ("verbs-a", "a 1"),
             ("verbs-mlx5_0", "mlx5_0 1"),

@@ -48,7 +48,9 @@ impl Keys {
     #[inline]
     pub(crate) fn lend(&self, segment: &Segment, domain: usize) -> bool {
         segment.len == 0
-            || self.find(segment.key).is_some_and(|named| named.start != 0 && named.has(segment, domain))
+            || self
+                .find(segment.key)
+                .is_some_and(|named| named.start != 0 && named.has(segment, domain))
     }
 
     /// Bytes of such a region, wherever they are, which may be written to if something `writes`.
@@ -93,7 +95,9 @@ impl Named {
     #[inline]
     fn has(&self, segment: &Segment, domain: usize) -> bool {
         let end = segment.addr.checked_add(segment.len.into());
-        self.domain == domain && segment.addr >= self.start && end.is_some_and(|end| end <= self.end)
+        self.domain == domain
+            && segment.addr >= self.start
+            && end.is_some_and(|end| end <= self.end)
     }
 }
 

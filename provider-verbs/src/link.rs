@@ -112,7 +112,11 @@ impl Pair {
 
     pub(crate) fn connect(&self, to: &Connect<'_>) -> Result<()> {
         let full = |_| Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
-        let id = self.station.channel.id(ptr::without_provenance_mut(self.number as usize)).map_err(full)?;
+        let id = self
+            .station
+            .channel
+            .id(ptr::without_provenance_mut(self.number as usize))
+            .map_err(full)?;
         let deadline = to.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let peer = SocketAddr::new(to.addr.ip(), adapter::port(to.port));
         let mut link = self.link();
@@ -143,9 +147,11 @@ impl Pair {
         let id = request.into_id().ok_or_else(full)?;
         let mut link = self.link();
         id.belongs_to(self.number);
-        let accepted =
-            self.ready(&id, depth).and_then(|()| id.accept(private, depth, self.number, self.on_srq));
-        *link = Link { id: Some(id), state: State::Accepting, depth: Some(depth), ..Link::default() };
+        let accepted = self
+            .ready(&id, depth)
+            .and_then(|()| id.accept(private, depth, self.number, self.on_srq));
+        *link =
+            Link { id: Some(id), state: State::Accepting, depth: Some(depth), ..Link::default() };
         drop(link);
         if accepted.is_err() {
             self.finish_later(End::Failed);
@@ -222,7 +228,12 @@ impl Pair {
                     Ok(()) => {
                         *state = State::Up;
                         drop(link);
-                        return self.call(Upcall::Established { private, peer, local, depth: agreed });
+                        return self.call(Upcall::Established {
+                            private,
+                            peer,
+                            local,
+                            depth: agreed,
+                        });
                     }
                     // As libdaplofa has it.
                     Err(_) => End::Unreachable,
@@ -257,7 +268,9 @@ impl Pair {
                 *state = State::Parting;
                 return self.wait_a_moment(link);
             }
-            (CmNews::Disconnected, State::Up | State::Settling | State::Lingering) => End::Disconnected,
+            (CmNews::Disconnected, State::Up | State::Settling | State::Lingering) => {
+                End::Disconnected
+            }
             (CmNews::Gone, State::Calling) => End::Unreachable,
             (CmNews::Gone, State::Accepting) => End::Failed,
             (CmNews::Gone, _) => End::Broken("the device is gone"),
@@ -439,7 +452,8 @@ impl Pair {
             State::Flushing if requests & receives & FLUSHED != 0 => {}
             // A device that was removed says nothing any more.
             State::Flushing
-                if self.station.is_lost() && link.flushed_at.is_some_and(|at| at.elapsed() >= LAST_WORDS) =>
+                if self.station.is_lost()
+                    && link.flushed_at.is_some_and(|at| at.elapsed() >= LAST_WORDS) =>
             {
                 self.abandon();
             }
@@ -453,7 +467,9 @@ impl Pair {
         match end.unwrap_or(End::Dropped) {
             End::Graceful | End::Abrupt | End::Disconnected => self.call(Upcall::Disconnected),
             End::Broken(because) => self.call(Upcall::Broken { because: &because }),
-            End::Rejected { by_peer, private } => self.call(Upcall::Rejected { by_peer, private: &private }),
+            End::Rejected { by_peer, private } => {
+                self.call(Upcall::Rejected { by_peer, private: &private })
+            }
             End::Unreachable => self.call(Upcall::Unreachable { because: None }),
             End::TimedOut => self.call(Upcall::TimedOut),
             End::Failed => self.call(Upcall::AcceptFailed),

@@ -16,7 +16,9 @@ pub fn status(status: ibv_wc_status) -> WcStatus {
         IBV_WC_MW_BIND_ERR => WcStatus::BindFailed,
         IBV_WC_BAD_RESP_ERR => WcStatus::BadResponse,
         IBV_WC_REM_ACCESS_ERR => WcStatus::RemoteAccess,
-        IBV_WC_REM_INV_REQ_ERR | IBV_WC_REM_OP_ERR | IBV_WC_REM_ABORT_ERR => WcStatus::RemoteResponder,
+        IBV_WC_REM_INV_REQ_ERR | IBV_WC_REM_OP_ERR | IBV_WC_REM_ABORT_ERR => {
+            WcStatus::RemoteResponder
+        }
         IBV_WC_RNR_RETRY_EXC_ERR => WcStatus::ReceiverNotReady,
         _ => WcStatus::Transport,
     }
@@ -227,7 +229,11 @@ mod tests {
         assert_eq!(send(siw, IBV_WC_LOC_QP_OP_ERR, true, false), LocalProtection);
         assert_eq!(receives(siw, IBV_WC_GENERAL_ERR), [LocalProtection, Transport]);
         for ended in [IBV_WC_WR_FLUSH_ERR, IBV_WC_LOC_QP_OP_ERR, IBV_WC_REM_ACCESS_ERR] {
-            assert_eq!([sends(None, ended), receives(None, ended)], [[status(ended); 2]; 2], "hardware");
+            assert_eq!(
+                [sends(None, ended), receives(None, ended)],
+                [[status(ended); 2]; 2],
+                "hardware"
+            );
         }
     }
 

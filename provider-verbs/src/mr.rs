@@ -52,7 +52,8 @@ impl Domain {
     #[inline]
     pub(crate) fn is_unfit(&self, segments: &[Segment], writes: bool) -> bool {
         let Device { keys, software, .. } = &*self.device;
-        software.is_some() && !segments.iter().all(|segment| keys.knows(segment, self.name(), writes))
+        software.is_some()
+            && !segments.iter().all(|segment| keys.knows(segment, self.name(), writes))
     }
 }
 
@@ -108,9 +109,18 @@ impl Mr {
         let rkey = if remote { rkey } else { 0 };
         let len = mem.len as u64;
         let is_writable = flags & IBV_ACCESS_LOCAL_WRITE as i32 != 0;
-        let named = Named { domain: domain.name(), start, end: start.saturating_add(len), is_writable };
+        let named =
+            Named { domain: domain.name(), start, end: start.saturating_add(len), is_writable };
         domain.device.keys.insert(lkey, named);
-        Ok(Mr { region: Arc::new(Registered { domain, mr }), lkey, rkey, memory: addr, start, len, access })
+        Ok(Mr {
+            region: Arc::new(Registered { domain, mr }),
+            lkey,
+            rkey,
+            memory: addr,
+            start,
+            len,
+            access,
+        })
     }
 }
 

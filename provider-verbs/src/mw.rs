@@ -98,7 +98,11 @@ impl Panes {
         if state.bound.key == key {
             state.bound = Shown::default();
         }
-        state.posted.iter_mut().filter(|posted| posted.key == key).for_each(|posted| posted.is_over = true);
+        state
+            .posted
+            .iter_mut()
+            .filter(|posted| posted.key == key)
+            .for_each(|posted| posted.is_over = true);
     }
 
     /// A queue pair ends: what windows show to its peer, they show to nobody.
@@ -128,7 +132,8 @@ impl Mw {
         if !domain.device.has_windows(scoped) {
             return Err(Error::of(DAT_MODEL_NOT_SUPPORTED));
         }
-        let pane = Arc::new(Pane { domain, panes: Arc::clone(panes), scoped, state: Mutex::default() });
+        let pane =
+            Arc::new(Pane { domain, panes: Arc::clone(panes), scoped, state: Mutex::default() });
         let made = pane.make()?;
         pane.state().made = Some(made);
         Ok(Mw(pane))
@@ -223,7 +228,12 @@ impl Pane {
         let mut state = self.state();
         let Some(view) = &wr.view else {
             let opcode = IBV_WR_RDMA_WRITE;
-            return match post(&mut ibv_send_wr { wr_id, opcode, send_flags, ..ibv_send_wr::zeroed() }) {
+            return match post(&mut ibv_send_wr {
+                wr_id,
+                opcode,
+                send_flags,
+                ..ibv_send_wr::zeroed()
+            }) {
                 0 => {
                     state.posted.push_back(Shown { by, ..Shown::default() });
                     Ok(0)
@@ -245,7 +255,16 @@ impl Pane {
             if self.scoped {
                 let rkey = next((*mw).rkey);
                 let (opcode, bind_mw) = (IBV_WR_BIND_MW, ibv_wr_bind_mw { mw, rkey, bind_info });
-                (post(&mut ibv_send_wr { wr_id, opcode, send_flags, bind_mw, ..ibv_send_wr::zeroed() }), rkey)
+                (
+                    post(&mut ibv_send_wr {
+                        wr_id,
+                        opcode,
+                        send_flags,
+                        bind_mw,
+                        ..ibv_send_wr::zeroed()
+                    }),
+                    rkey,
+                )
             } else {
                 let mut bind = ibv_mw_bind { wr_id, send_flags, bind_info };
                 (self.domain.device.core.verbs.ibv_bind_mw(qp.as_ptr(), mw, &mut bind), (*mw).rkey)
@@ -256,7 +275,13 @@ impl Pane {
             return Err(done);
         }
         state.last = key;
-        state.posted.push_back(Shown { key, by, is_over: false, _made: Some(made), _region: Some(region) });
+        state.posted.push_back(Shown {
+            key,
+            by,
+            is_over: false,
+            _made: Some(made),
+            _region: Some(region),
+        });
         Ok(key)
     }
 

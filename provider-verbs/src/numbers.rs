@@ -44,7 +44,10 @@ mod tests {
         numbers.insert(0xff_ffff, &b);
         // SAFETY: both outlive the table.
         let get = |n| unsafe { numbers.get(n) }.copied();
-        assert_eq!([get(0x11), get(0xff_ffff), get(0x12), get(0x1011)], [Some(1), Some(2), None, None]);
+        assert_eq!(
+            [get(0x11), get(0xff_ffff), get(0x12), get(0x1011)],
+            [Some(1), Some(2), None, None]
+        );
         assert_eq!(get(u32::MAX), None, "no device has such numbers");
         numbers.remove(0x11);
         assert_eq!(get(0x11), None);

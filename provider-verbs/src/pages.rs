@@ -24,7 +24,8 @@ impl<T: Default> Pages<T> {
     /// What is there, with the page made. Of more than 24 bits the low ones count.
     pub(crate) fn make(&self, index: u32) -> &T {
         let index = index as usize;
-        let page = self.pages[index / PAGE % PAGE].get_or_init(|| (0..PAGE).map(|_| T::default()).collect());
+        let page = self.pages[index / PAGE % PAGE]
+            .get_or_init(|| (0..PAGE).map(|_| T::default()).collect());
         &page[index % PAGE]
     }
 }

@@ -36,7 +36,11 @@ impl Params {
     ///
     /// # Errors
     /// `DAT_INVALID_ADDRESS` for a place that is not on this host, `DAT_INVALID_PARAMETER` for everything else.
-    pub fn parse(text: &str, sysfs: &Path, env: impl Fn(&str) -> Option<String>) -> Result<Self, OpenError> {
+    pub fn parse(
+        text: &str,
+        sysfs: &Path,
+        env: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, OpenError> {
         let words: Vec<_> = text.split_whitespace().collect();
         let (place, rest) = match words[..] {
             [device, port, ref rest @ ..] if is_device(sysfs, device) && is_number(port) => {
@@ -57,7 +61,11 @@ impl Params {
                 "capture: packets of an RDMA device do not come by here; see tcpdump(8)".into(),
             ));
         }
-        Ok(Params { bind: adapter.bind, spin: adapter.spin.unwrap_or_default(), strict: adapter.strict })
+        Ok(Params {
+            bind: adapter.bind,
+            spin: adapter.spin.unwrap_or_default(),
+            strict: adapter.strict,
+        })
     }
 }
 
@@ -73,8 +81,9 @@ fn is_device(sysfs: &Path, name: &str) -> bool {
 /// The network device that a port serves: that of its first GID which has one.
 fn network_device(sysfs: &Path, device: &str, port: &str) -> Result<String, OpenError> {
     let ports = sysfs.join(device).join("ports");
-    let none =
-        |reason: String| OpenError::new(Error::of(DAT_INVALID_ADDRESS), format!("ia_params: {reason}"));
+    let none = |reason: String| {
+        OpenError::new(Error::of(DAT_INVALID_ADDRESS), format!("ia_params: {reason}"))
+    };
     let port = match port {
         // As entries for OFED's providers have it, whose ports are not counted.
         "0" => "1",
@@ -92,7 +101,9 @@ fn network_device(sysfs: &Path, device: &str, port: &str) -> Result<String, Open
         .map(|name| name.trim().to_owned())
         .filter(|name| !name.is_empty())
         .ok_or_else(|| {
-            none(format!("port {port} of {device} serves no network device: say an address instead"))
+            none(format!(
+                "port {port} of {device} serves no network device: say an address instead"
+            ))
         })
 }
 
@@ -127,14 +138,22 @@ mod tests {
     fn a_wait_polls_if_somebody_wants_that() {
         assert_eq!(parse("").expect("parses").spin, Duration::ZERO);
         let env = |name: &str| (name == "OPENDAT_SPIN_US").then(|| "9".to_owned());
-        assert_eq!(Params::parse("", sysfs().path(), env).expect("parses").spin, Duration::from_micros(9));
+        assert_eq!(
+            Params::parse("", sysfs().path(), env).expect("parses").spin,
+            Duration::from_micros(9)
+        );
     }
 
     #[test]
     fn a_device_and_port_stand_for_their_network_device() {
-        for text in ["rxe0", "rxe0 1", "rxe0 0", "rxe0 1 spin=7", "rxe0 spin=7", "lo", "lo 0", "127.0.0.1"] {
+        for text in
+            ["rxe0", "rxe0 1", "rxe0 0", "rxe0 1 spin=7", "rxe0 spin=7", "lo", "lo 0", "127.0.0.1"]
+        {
             let params = parse(text).expect(text);
-            assert!(params.bind.is_some_and(|bind| bind.ip().is_loopback() && bind.port() == 0), "{text}");
+            assert!(
+                params.bind.is_some_and(|bind| bind.ip().is_loopback() && bind.port() == 0),
+                "{text}"
+            );
             assert!(!text.contains("spin") || params.spin == Duration::from_micros(7), "{text}");
         }
     }
@@ -147,9 +166,16 @@ mod tests {
             "ia_params: port 2 of rxe0 serves no network device: say an address instead"
         );
         assert_eq!(parse("rxe0 3").expect_err("no such port").code, Error::of(DAT_INVALID_ADDRESS));
-        assert_eq!(reason("rxe0 mtu=1"), "ia_params: mtu=1: unknown key; known are spin and strict");
+        assert_eq!(
+            reason("rxe0 mtu=1"),
+            "ia_params: mtu=1: unknown key; known are spin and strict"
+        );
         assert_eq!(reason("lo rxe0"), "ia_params: \"rxe0\": expected key=value after the address");
-        assert!(reason("capture=/tmp/x").starts_with("ia_params: capture: "), "{}", reason("capture=/tmp/x"));
+        assert!(
+            reason("capture=/tmp/x").starts_with("ia_params: capture: "),
+            "{}",
+            reason("capture=/tmp/x")
+        );
         assert!(reason("../rxe0").contains("no network device"), "{}", reason("../rxe0"));
     }
 

@@ -98,14 +98,19 @@ pub(crate) const ASKERS: usize = 1;
 const HIDDEN: usize = 4;
 
 impl Qp {
-    pub(crate) fn new(station: &Arc<Station>, cfg: QpCfg<'_, Adapter>, sink: Sink<Adapter>) -> Result<Qp> {
+    pub(crate) fn new(
+        station: &Arc<Station>,
+        cfg: QpCfg<'_, Adapter>,
+        sink: Sink<Adapter>,
+    ) -> Result<Qp> {
         let full = || Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEP);
         let receives = cfg.srq.map_or(cfg.max_recvs, Srq::slots);
         let own = match (cfg.request_cq, cfg.recv_cq) {
             (Some(_), Some(_)) => None,
             _ => Some(Cq::new(station, cfg.max_requests + receives + 2 * OWN, None)?),
         };
-        let queue = |cq: Option<&Cq>| Arc::clone(&cq.or(own.as_ref()).expect("made where there is none").0);
+        let queue =
+            |cq: Option<&Cq>| Arc::clone(&cq.or(own.as_ref()).expect("made where there is none").0);
         let (send_cq, recv_cq) = (queue(cfg.request_cq), queue(cfg.recv_cq));
         let srq = cfg.srq.map(|srq| Arc::clone(&srq.0));
         let mut attr = ibv_qp_init_attr {
@@ -175,7 +180,9 @@ impl Qp {
         let mut attr = ibv_qp_attr {
             qp_state: IBV_QPS_INIT,
             port_num: station.device.port,
-            qp_access_flags: IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC,
+            qp_access_flags: IBV_ACCESS_REMOTE_READ
+                | IBV_ACCESS_REMOTE_WRITE
+                | IBV_ACCESS_REMOTE_ATOMIC,
             ..ibv_qp_attr::zeroed()
         };
         if station.device.is_iwarp() {
@@ -256,8 +263,11 @@ unsafe impl Queue<Adapter> for Qp {
         pair.has_room(side, pair.mute, &pair.send_cq)?;
         let copies = !matches!(op, WcOp::Read | WcOp::FetchAdd | WcOp::CompareSwap);
         // Data are copied as they are now, and nobody looks at keys: behind a fence they may not have been read yet.
-        let inline =
-            copies && bytes as usize <= pair.inline && bytes > 0 && !wr.fence && pair.lends(wr.segments);
+        let inline = copies
+            && bytes as usize <= pair.inline
+            && bytes > 0
+            && !wr.fence
+            && pair.lends(wr.segments);
         let unfit = !inline && pair.domain.is_unfit(wr.segments, !copies);
         let hidden = !wr.signalled && pair.mute.is_none() && pair.hides();
         let mut work = request(wr, side.fill(Work { id: wr.id, op, bytes, unfit, hidden }));
@@ -287,7 +297,8 @@ unsafe impl Queue<Adapter> for Qp {
         };
         pair.has_room(side, pair.mute, &pair.send_cq)?;
         pair.wait_for_earlier()?;
-        let at = side.fill(Work { id: wr.id, op: WcOp::Bind, bytes: 0, unfit: false, hidden: false });
+        let at =
+            side.fill(Work { id: wr.id, op: WcOp::Bind, bytes: 0, unfit: false, hidden: false });
         // Held meanwhile: it may complete at once.
         let mut binds = pair.binds();
         // SAFETY: no memory of the consumer's.
@@ -404,12 +415,16 @@ impl Pair {
     /// (6.12): there a bind starts at once, and again when a request before it has to be repeated, which breaks the connection
     /// (`req_retry`). An empty read ends after all before it, if reads were agreed on.
     fn wait_for_earlier(&self) -> std::result::Result<(), PostError> {
-        if !self.station.device.is_rxe() || !self.reads.load(Ordering::Relaxed) || !self.requests.is_busy() {
+        if !self.station.device.is_rxe()
+            || !self.reads.load(Ordering::Relaxed)
+            || !self.requests.is_busy()
+        {
             return Ok(());
         }
         self.reserve_for_waits()?;
         // If it fails, what comes after it is flushed, which tells.
-        let mut work = ibv_send_wr { wr_id: MARK, opcode: IBV_WR_RDMA_READ, ..ibv_send_wr::zeroed() };
+        let mut work =
+            ibv_send_wr { wr_id: MARK, opcode: IBV_WR_RDMA_READ, ..ibv_send_wr::zeroed() };
         // SAFETY: no memory.
         post_error(unsafe { self.post(&mut work) })
     }
@@ -419,7 +434,8 @@ impl Pair {
     #[inline]
     fn hides(&self) -> bool {
         let one_in = (self.max_requests as u32 / 2).max(1);
-        self.requests.hides(one_in) && (self.hides.load(Ordering::Relaxed) || self.reserve_for_hidden())
+        self.requests.hides(one_in)
+            && (self.hides.load(Ordering::Relaxed) || self.reserve_for_hidden())
     }
 
     #[cold]
@@ -446,7 +462,8 @@ impl Pair {
         }
         // SAFETY: the caller's promise.
         let Some(_inside) = (unsafe { side.gate.enter() }) else { return };
-        let free = self.asked.compare_exchange(0, count, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let free =
+            self.asked.compare_exchange(0, count, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if free && !(self.reserve_for_hidden() && self.mark_requests(ASKED)) {
             self.asked.store(0, Ordering::Release);
         }
@@ -455,7 +472,9 @@ impl Pair {
     /// Those reads complete when they are flushed.
     #[cold]
     fn reserve_for_waits(&self) -> std::result::Result<(), PostError> {
-        if !self.waits.swap(true, Ordering::Relaxed) && self.send_cq.reserve(self.max_requests).is_err() {
+        if !self.waits.swap(true, Ordering::Relaxed)
+            && self.send_cq.reserve(self.max_requests).is_err()
+        {
             self.waits.store(false, Ordering::Relaxed);
             return Err(PostError::Full);
         }
@@ -476,7 +495,8 @@ impl Pair {
 
     /// The same for receives, without a buffer; in the error state soon.
     pub(crate) fn mark_receives(&self) -> bool {
-        let mut work = ibv_recv_wr { wr_id: MARK | RECEIVE | u64::from(FLUSHED), ..ibv_recv_wr::zeroed() };
+        let mut work =
+            ibv_recv_wr { wr_id: MARK | RECEIVE | u64::from(FLUSHED), ..ibv_recv_wr::zeroed() };
         // SAFETY: no memory.
         unsafe { self.post_receive(&mut work) == 0 }
     }
@@ -492,7 +512,8 @@ impl Pair {
         let query = self.station.device.core.verbs.ibv_query_qp;
         // SAFETY: live, and room for the answers.
         unsafe {
-            query(self.qp.as_ptr(), &mut attr, IBV_QP_STATE, &mut init) == 0 && attr.qp_state == IBV_QPS_ERR
+            query(self.qp.as_ptr(), &mut attr, IBV_QP_STATE, &mut init) == 0
+                && attr.qp_state == IBV_QPS_ERR
         }
     }
 
@@ -504,7 +525,10 @@ impl Pair {
     /// What the device has not completed is flushed without it.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Release);
-        let sides = [(&self.requests, &self.send_cq, self.mute), (&self.receives, &self.recv_cq, self.deaf)];
+        let sides = [
+            (&self.requests, &self.send_cq, self.mute),
+            (&self.receives, &self.recv_cq, self.deaf),
+        ];
         for (side, queue, unheard) in sides {
             let mut pending = Vec::new();
             queue.alone(|| pending = side.pending());
@@ -544,9 +568,11 @@ impl Pair {
                 return None;
             }
         }
-        let with = |flag| (wc.wc_flags & flag != 0 && status == WcStatus::Success).then_some(wc.imm_data);
+        let with =
+            |flag| (wc.wc_flags & flag != 0 && status == WcStatus::Success).then_some(wc.imm_data);
         // The shared queue's slots are not marked as receives.
-        let from_srq = self.srq.as_ref().filter(|_| wc.wr_id & RECEIVE == 0 && wc.wr_id & SHARED != 0);
+        let from_srq =
+            self.srq.as_ref().filter(|_| wc.wr_id & RECEIVE == 0 && wc.wr_id & SHARED != 0);
         if wc.wr_id & RECEIVE != 0 || from_srq.is_some() {
             let at = (wc.wr_id & !(RECEIVE | SHARED)) as usize;
             let (id, unfit) = match from_srq {
@@ -568,7 +594,15 @@ impl Pair {
                 return None;
             }
             let bytes = if status == WcStatus::Success { wc.byte_len } else { 0 };
-            return Some(Wc { id, qp: self.token, bytes, invalidated, immediate, op: WcOp::Recv, status });
+            return Some(Wc {
+                id,
+                qp: self.token,
+                bytes,
+                invalidated,
+                immediate,
+                op: WcOp::Recv,
+                status,
+            });
         }
         let Work { id, op, bytes, unfit, hidden } = self.requests.take(wc.wr_id as usize)?;
         if status == WcStatus::Success || self.mute.is_some() {

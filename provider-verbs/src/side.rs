@@ -107,7 +107,8 @@ impl Side {
         self.done.store(self.done.load(Ordering::Relaxed) + 1, Ordering::Release);
         let op = OPS[usize::from(slot.op.load(Ordering::Relaxed)) % OPS.len()];
         let (id, bytes) = (slot.id.load(Ordering::Relaxed), slot.bytes.load(Ordering::Relaxed));
-        let (unfit, hidden) = (slot.unfit.load(Ordering::Relaxed), slot.hidden.load(Ordering::Relaxed));
+        let (unfit, hidden) =
+            (slot.unfit.load(Ordering::Relaxed), slot.hidden.load(Ordering::Relaxed));
         Some(Work { id, op, bytes, unfit, hidden })
     }
 
@@ -163,15 +164,22 @@ impl Side {
     /// What was posted and has not completed, oldest first; requests that complete in silence count until a later one has. While
     /// nobody posts or takes completions.
     pub(crate) fn pending(&self) -> Vec<(u64, WcOp)> {
-        let (posted, last) = (self.posted.load(Ordering::Acquire), self.last.load(Ordering::Relaxed));
+        let (posted, last) =
+            (self.posted.load(Ordering::Acquire), self.last.load(Ordering::Relaxed));
         let slot = |number: u64| number as usize & (self.slots.len() - 1);
-        let first =
-            (0..posted).rev().take(self.slots.len()).take_while(|&number| slot(number) != last).last();
+        let first = (0..posted)
+            .rev()
+            .take(self.slots.len())
+            .take_while(|&number| slot(number) != last)
+            .last();
         let numbers = first.unwrap_or(posted)..posted;
         numbers
             .map(|number| {
                 let Slot { id, op, .. } = &self.slots[slot(number)];
-                (id.load(Ordering::Relaxed), OPS[usize::from(op.load(Ordering::Relaxed)) % OPS.len()])
+                (
+                    id.load(Ordering::Relaxed),
+                    OPS[usize::from(op.load(Ordering::Relaxed)) % OPS.len()],
+                )
             })
             .collect()
     }
@@ -252,9 +260,11 @@ mod tests {
     #[test]
     fn one_that_is_refused_spoils_no_place() {
         let side = Side::new(4);
-        let places: Vec<_> = (0..4).map(|id| (side.fill(work(id, WcOp::Send, 0)), side.posted()).0).collect();
+        let places: Vec<_> =
+            (0..4).map(|id| (side.fill(work(id, WcOp::Send, 0)), side.posted()).0).collect();
         side.fill(work(9, WcOp::Send, 0));
-        let ids: Vec<_> = places.iter().map(|&at| side.take(at as usize).map(|work| work.id)).collect();
+        let ids: Vec<_> =
+            places.iter().map(|&at| side.take(at as usize).map(|work| work.id)).collect();
         assert_eq!(ids, [0, 1, 2, 3].map(Some));
     }
 }

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use dat_core::provider::{PostError, Receives, RecvWr, Sink, Upcall};
 use dat_core::{Error, Result, nesting};
-use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_STATE, DAT_MODEL_NOT_SUPPORTED, DAT_RESOURCE_SRQ};
+use dat_sys::{
+    DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_STATE, DAT_MODEL_NOT_SUPPORTED, DAT_RESOURCE_SRQ,
+};
 use rdma_core_sys::*;
 
 use crate::Adapter;
@@ -91,8 +93,11 @@ impl Index<usize> for Slots {
 
 impl Slot {
     fn row(count: usize) -> Box<[Slot]> {
-        let slot =
-            |_| Slot { id: AtomicU64::new(0), unfit: AtomicBool::new(false), next: AtomicU32::new(NONE) };
+        let slot = |_| Slot {
+            id: AtomicU64::new(0),
+            unfit: AtomicBool::new(false),
+            next: AtomicU32::new(NONE),
+        };
         (0..count).map(slot).collect()
     }
 }
@@ -116,8 +121,8 @@ impl Srq {
         attr.attr.max_sge = max_segments as u32;
         let verbs = &pd.0.device.core.verbs;
         // SAFETY: a live domain.
-        let srq =
-            NonNull::new(unsafe { (verbs.ibv_create_srq)(pd.0.pd.as_ptr(), &mut attr) }).ok_or_else(full)?;
+        let srq = NonNull::new(unsafe { (verbs.ibv_create_srq)(pd.0.pd.as_ptr(), &mut attr) })
+            .ok_or_else(full)?;
         let shared = Arc::new(Shared {
             domain: Arc::clone(&pd.0),
             srq,
@@ -189,7 +194,12 @@ impl Shared {
         let mut first = self.free.load(Ordering::Relaxed);
         loop {
             slot_of.next.store(first, Ordering::Relaxed);
-            match self.free.compare_exchange_weak(first, slot as u32, Ordering::Release, Ordering::Relaxed) {
+            match self.free.compare_exchange_weak(
+                first,
+                slot as u32,
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return,
                 Err(now) => first = now,
             }
@@ -201,7 +211,8 @@ impl Shared {
         let mut first = self.free.load(Ordering::Acquire);
         while first != NONE {
             let next = self.slots[first as usize].next.load(Ordering::Relaxed);
-            match self.free.compare_exchange_weak(first, next, Ordering::Acquire, Ordering::Acquire) {
+            match self.free.compare_exchange_weak(first, next, Ordering::Acquire, Ordering::Acquire)
+            {
                 Ok(_) => return Some(first),
                 Err(now) => first = now,
             }
@@ -238,12 +249,17 @@ impl Receives for Srq {
         let Slot { id, unfit, .. } = &shared.slots[slot as usize];
         id.store(wr.id, Ordering::Relaxed);
         unfit.store(shared.domain.is_unfit(wr.segments, true), Ordering::Relaxed);
-        let mut work = work::receive(wr, u64::from(slot) | work::SHARED, shared.domain.device.software);
+        let mut work =
+            work::receive(wr, u64::from(slot) | work::SHARED, shared.domain.device.software);
         let mut bad = ptr::null_mut();
         shared.posted.fetch_add(1, Ordering::Release);
         // SAFETY: live, a list of one, its memory as the caller promised.
         let done = unsafe {
-            shared.domain.device.core.verbs.ibv_post_srq_recv(shared.srq.as_ptr(), &mut work, &mut bad)
+            shared.domain.device.core.verbs.ibv_post_srq_recv(
+                shared.srq.as_ptr(),
+                &mut work,
+                &mut bad,
+            )
         };
         if done != 0 {
             shared.took(slot as usize);
@@ -269,7 +285,9 @@ impl Receives for Srq {
         if depth > shared.slots.len() {
             let full = || Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_SRQ);
             let max_wr = u32::try_from(depth).map_err(|_| full())?;
-            match shared.modify(&mut ibv_srq_attr { max_wr, ..ibv_srq_attr::zeroed() }, IBV_SRQ_MAX_WR) {
+            match shared
+                .modify(&mut ibv_srq_attr { max_wr, ..ibv_srq_attr::zeroed() }, IBV_SRQ_MAX_WR)
+            {
                 0 => {}
                 libc::EOPNOTSUPP | libc::ENOSYS => return Err(Error::of(DAT_MODEL_NOT_SUPPORTED)),
                 _ => return Err(full()),

@@ -89,7 +89,8 @@ impl Station {
         channel.unblock();
         device.unblock();
         // rxe hands on the kernel's flag, which for who counts in verbs' way is one of datagrams.
-        let invalidated = if device.is_rxe() { IBV_WC_WITH_INV | IBV_WC_IP_CSUM_OK } else { IBV_WC_WITH_INV };
+        let invalidated =
+            if device.is_rxe() { IBV_WC_WITH_INV | IBV_WC_IP_CSUM_OK } else { IBV_WC_WITH_INV };
         let looks = device.software.map(|_| AtomicU32::default());
         Station {
             device,
@@ -259,10 +260,14 @@ impl Station {
         while !self.stop.load(Ordering::Acquire) {
             let mut queues = self.cqs();
             queues.retain(|queue| queue.attended.load(Ordering::Acquire));
-            let mut fds =
-                vec![PollFd::new(&self.bell, PollFlags::IN), PollFd::new(&self.channel, PollFlags::IN)];
+            let mut fds = vec![
+                PollFd::new(&self.bell, PollFlags::IN),
+                PollFd::new(&self.channel, PollFlags::IN),
+            ];
             fds.extend(queues.iter().map(|queue| PollFd::new(queue, PollFlags::IN)));
-            fds.extend(tells.then(|| PollFd::from_borrowed_fd(self.device.async_fd(), PollFlags::IN)));
+            fds.extend(
+                tells.then(|| PollFd::from_borrowed_fd(self.device.async_fd(), PollFlags::IN)),
+            );
             let limit = self.limit(looked + tick, pause);
             // What there is to do is looked at whatever this says.
             let _ = poll(&mut fds, limit.as_ref());
@@ -282,7 +287,9 @@ impl Station {
                 self.take_async();
                 tells = !is_over(revents);
             }
-            for (queue, &revents) in queues.iter().zip(of_queues).filter(|(_, revents)| !revents.is_empty()) {
+            for (queue, &revents) in
+                queues.iter().zip(of_queues).filter(|(_, revents)| !revents.is_empty())
+            {
                 queue.serve();
                 if is_over(revents) {
                     queue.attended.store(false, Ordering::Release);
@@ -301,7 +308,8 @@ impl Station {
     fn look_for_news(&self) -> bool {
         let mut stirred = false;
         for pair in self.pairs().iter().filter(|pair| pair.is_up()) {
-            let [[posted, sent], [_, received]] = [&pair.requests, &pair.receives].map(|side| side.stirred());
+            let [[posted, sent], [_, received]] =
+                [&pair.requests, &pair.receives].map(|side| side.stirred());
             stirred |= posted || sent || received;
             if pair.holding.is_limited() {
                 // Buffers are counted as their completions are taken, and the consumer may leave them there.
@@ -337,7 +345,11 @@ impl Station {
         }
         let look = self.pairs().iter().any(|pair| pair.is_up()).then_some(look);
         let due = lock(&self.deadlines).first().map(|(at, _)| *at);
-        let due = due.into_iter().chain(look).min().map(|at| at.saturating_duration_since(Instant::now()));
+        let due = due
+            .into_iter()
+            .chain(look)
+            .min()
+            .map(|at| at.saturating_duration_since(Instant::now()));
         let limit = unfinished.then_some(pause).into_iter().chain(due).min()?;
         Timespec::try_from(limit).ok()
     }
@@ -352,7 +364,8 @@ impl Station {
         let verbs = &self.device.core.verbs;
         let mut event = ibv_async_event::zeroed();
         // SAFETY: an open context whose descriptor does not block.
-        while unsafe { (verbs.ibv_get_async_event)(self.device.context.as_ptr(), &mut event) } == 0 {
+        while unsafe { (verbs.ibv_get_async_event)(self.device.context.as_ptr(), &mut event) } == 0
+        {
             let news = map::device_news(event.event_type);
             let whom = self.whom(news, &event.element);
             // Before anything is done: who is concerned may end here, and its end waits for this.
@@ -378,7 +391,9 @@ impl Station {
                 // SAFETY: as above.
                 let srq = unsafe { element.srq };
                 let srqs = lock(&self.srqs);
-                Whom::Shared(srqs.iter().filter_map(Weak::upgrade).find(|queue| queue.as_ptr() == srq))
+                Whom::Shared(
+                    srqs.iter().filter_map(Weak::upgrade).find(|queue| queue.as_ptr() == srq),
+                )
             }
             // SAFETY: as above.
             DeviceNews::PortDown if unsafe { element.port_num } != i32::from(self.device.port) => {

@@ -31,13 +31,16 @@ pub(crate) fn operation(op: &SendOp) -> std::result::Result<WcOp, PostError> {
 #[inline]
 pub(crate) fn request(wr: &SendWr<'_>, wr_id: u64) -> ibv_send_wr {
     let flag = |wanted, flag| if wanted { flag } else { 0 };
-    let rdma = |to: Remote| ibv_wr_target { rdma: ibv_wr_rdma { remote_addr: to.addr, rkey: to.key } };
+    let rdma =
+        |to: Remote| ibv_wr_target { rdma: ibv_wr_rdma { remote_addr: to.addr, rkey: to.key } };
     let atomic = |at: Remote, compare_add, swap| ibv_wr_target {
         atomic: ibv_wr_atomic { remote_addr: at.addr, compare_add, swap, rkey: at.key },
     };
     let (opcode, imm_data, target) = match wr.op {
         SendOp::Send { invalidate: None } => (IBV_WR_SEND, 0, ibv_wr_target::zeroed()),
-        SendOp::Send { invalidate: Some(key) } => (IBV_WR_SEND_WITH_INV, key, ibv_wr_target::zeroed()),
+        SendOp::Send { invalidate: Some(key) } => {
+            (IBV_WR_SEND_WITH_INV, key, ibv_wr_target::zeroed())
+        }
         SendOp::Write(to) => (IBV_WR_RDMA_WRITE, 0, rdma(to)),
         SendOp::Read(from) | SendOp::ReadToWindow(from) => (IBV_WR_RDMA_READ, 0, rdma(from)),
         SendOp::WriteImm { to, immediate } => (IBV_WR_RDMA_WRITE_WITH_IMM, immediate, rdma(to)),
@@ -66,7 +69,12 @@ pub(crate) fn receive(wr: &RecvWr<'_>, wr_id: u64, driver: Option<Software>) -> 
         [] if driver == Some(Software::Siw) => &[NOTHING],
         list => list,
     };
-    ibv_recv_wr { wr_id, next: ptr::null_mut(), sg_list: segments(list), num_sge: list.len() as i32 }
+    ibv_recv_wr {
+        wr_id,
+        next: ptr::null_mut(),
+        sg_list: segments(list),
+        num_sge: list.len() as i32,
+    }
 }
 
 const NOTHING: Segment = Segment { addr: 0, len: 0, key: 0 };
@@ -76,7 +84,8 @@ fn segments(segments: &[Segment]) -> *mut ibv_sge {
     const {
         use std::mem::offset_of;
         assert!(
-            size_of::<Segment>() == size_of::<ibv_sge>() && align_of::<Segment>() == align_of::<ibv_sge>()
+            size_of::<Segment>() == size_of::<ibv_sge>()
+                && align_of::<Segment>() == align_of::<ibv_sge>()
         );
         assert!(offset_of!(Segment, addr) == offset_of!(ibv_sge, addr));
         assert!(offset_of!(Segment, len) == offset_of!(ibv_sge, length));

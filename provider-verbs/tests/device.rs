@@ -9,8 +9,12 @@ fn without_a_device_the_error_says_what_is_missing() {
     let error = Device::open(Some(LOOPBACK.into())).err().expect("the loopback has no device");
     let missing = [Error::of(DAT_PROVIDER_NOT_FOUND), Error::of(DAT_INVALID_ADDRESS)];
     assert!(missing.contains(&error.code), "{error:?}");
-    let words =
-        ["install libibverbs1", "install librdmacm1", "is there an RDMA device", "127.0.0.1 is of no RDMA"];
+    let words = [
+        "install libibverbs1",
+        "install librdmacm1",
+        "is there an RDMA device",
+        "127.0.0.1 is of no RDMA",
+    ];
     assert!(words.iter().any(|word| error.reason.contains(word)), "{error}");
 }
 

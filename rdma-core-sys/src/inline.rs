@@ -7,14 +7,15 @@ use std::ptr;
 use libc::{EINVAL, EOPNOTSUPP, EPERM};
 
 use crate::{
-    IBV_MW_TYPE_1, Verbs, ibv_context, ibv_cq, ibv_mw, ibv_mw_bind, ibv_mw_type, ibv_pd, ibv_port_attr,
-    ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_srq, ibv_wc,
+    IBV_MW_TYPE_1, Verbs, ibv_context, ibv_cq, ibv_mw, ibv_mw_bind, ibv_mw_type, ibv_pd,
+    ibv_port_attr, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_srq, ibv_wc,
 };
 
 /// The end of `struct verbs_context`, which grows at its start: the older a member, the nearer it is to the end.
 #[repr(C)]
 struct verbs_context {
-    query_port: Option<unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, usize) -> c_int>,
+    query_port:
+        Option<unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, usize) -> c_int>,
     /// From `advise_mr` to `_ABI_placeholder3`.
     others: [*mut c_void; 38],
     /// Bytes of the whole, as the library has it.
@@ -33,14 +34,20 @@ impl Verbs {
     ///
     /// # Safety
     /// `context` is open.
-    pub unsafe fn query_port(&self, context: *mut ibv_context, port: u8) -> Result<ibv_port_attr, c_int> {
+    pub unsafe fn query_port(
+        &self,
+        context: *mut ibv_context,
+        port: u8,
+    ) -> Result<ibv_port_attr, c_int> {
         let mut attr = ibv_port_attr::zeroed();
         // SAFETY: the context is open.
         let done = match unsafe { extended(context) } {
             // SAFETY: the library has filled in the function.
             Some(query) => unsafe { query(context, port, &mut attr, size_of::<ibv_port_attr>()) },
             // SAFETY: this writes what there was of the structure in 2005, its first bytes.
-            None => unsafe { (self.ibv_query_port)(context, port, ptr::from_mut(&mut attr).cast()) },
+            None => unsafe {
+                (self.ibv_query_port)(context, port, ptr::from_mut(&mut attr).cast())
+            },
         };
         if done == 0 { Ok(attr) } else { Err(done) }
     }
@@ -75,11 +82,18 @@ impl Verbs {
     ///
     /// # Safety
     /// All are live and of one device.
-    pub unsafe fn ibv_bind_mw(&self, qp: *mut ibv_qp, mw: *mut ibv_mw, bind: *mut ibv_mw_bind) -> c_int {
+    pub unsafe fn ibv_bind_mw(
+        &self,
+        qp: *mut ibv_qp,
+        mw: *mut ibv_mw,
+        bind: *mut ibv_mw_bind,
+    ) -> c_int {
         // SAFETY: as the caller promised.
         unsafe {
             let info = &(*bind).bind_info;
-            if (*mw).r#type != IBV_MW_TYPE_1 || (info.mr.is_null() && (info.addr != 0 || info.length != 0)) {
+            if (*mw).r#type != IBV_MW_TYPE_1
+                || (info.mr.is_null() && (info.addr != 0 || info.length != 0))
+            {
                 return EINVAL;
             }
             if !info.mr.is_null() && (*mw).pd != (*info.mr).pd {
@@ -172,5 +186,7 @@ unsafe fn extended(context: *mut ibv_context) -> Option<QueryPort> {
         return None;
     }
     // SAFETY: and that rest is as long as ours.
-    unsafe { (*context.byte_sub(offset_of!(verbs_context, context)).cast::<verbs_context>()).query_port }
+    unsafe {
+        (*context.byte_sub(offset_of!(verbs_context, context)).cast::<verbs_context>()).query_port
+    }
 }

@@ -49,7 +49,10 @@ impl RdmaCore {
     /// As the type says; the answer is the same for the life of the process.
     pub fn load() -> Result<&'static RdmaCore, LoadError> {
         static LOADED: OnceLock<Result<RdmaCore, LoadError>> = OnceLock::new();
-        LOADED.get_or_init(|| Self::open("libibverbs.so.1", "librdmacm.so.1")).as_ref().map_err(Clone::clone)
+        LOADED
+            .get_or_init(|| Self::open("libibverbs.so.1", "librdmacm.so.1"))
+            .as_ref()
+            .map_err(Clone::clone)
     }
 
     fn open(verbs: &'static str, cm: &'static str) -> Result<RdmaCore, LoadError> {
@@ -62,7 +65,9 @@ impl RdmaCore {
             // SAFETY: as above.
             cm: unsafe { RdmaCm::find(&cm_library) }.map_err(symbol(cm))?,
             // SAFETY: as above.
-            fork_status: unsafe { verbs_library.get(b"ibv_is_fork_initialized\0") }.ok().map(|found| *found),
+            fork_status: unsafe { verbs_library.get(b"ibv_is_fork_initialized\0") }
+                .ok()
+                .map(|found| *found),
             _libraries: [verbs_library, cm_library],
         })
     }
@@ -79,7 +84,11 @@ impl RdmaCore {
 
 fn library(library: &'static str, package: &'static str) -> Result<Library, LoadError> {
     // SAFETY: the libraries of rdma-core have no initialisers that depend on anything.
-    unsafe { Library::new(library) }.map_err(|e| LoadError::Absent { library, package, reason: reason(&e) })
+    unsafe { Library::new(library) }.map_err(|e| LoadError::Absent {
+        library,
+        package,
+        reason: reason(&e),
+    })
 }
 
 /// The dynamic linker's own words, which libloading has as the source.
@@ -93,9 +102,14 @@ mod tests {
 
     #[test]
     fn a_library_that_is_absent_is_named_with_its_package() {
-        let error = RdmaCore::open("libibverbs-absent.so.1", "librdmacm.so.1").err().expect("there is none");
+        let error = RdmaCore::open("libibverbs-absent.so.1", "librdmacm.so.1")
+            .err()
+            .expect("there is none");
         let text = error.to_string();
-        assert!(matches!(error, LoadError::Absent { library: "libibverbs-absent.so.1", .. }), "{text}");
+        assert!(
+            matches!(error, LoadError::Absent { library: "libibverbs-absent.so.1", .. }),
+            "{text}"
+        );
         assert!(text.contains("install libibverbs1 and ibverbs-providers"), "{text}");
         assert!(text.contains("No such file"), "{text}");
     }

@@ -5,7 +5,9 @@ use std::ffi::{c_int, c_void};
 use libc::sockaddr;
 
 use crate::describe::functions;
-use crate::{ibv_qp_attr, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel, rdma_port_space};
+use crate::{
+    ibv_qp_attr, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel, rdma_port_space,
+};
 
 functions! {
     /// Functions of librdmacm: null and -1 are failures, the reason in errno. Safe to call as their manual pages say.

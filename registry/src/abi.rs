@@ -74,7 +74,10 @@ pub unsafe extern "C" fn remove_provider(
 /// # Safety
 ///
 /// `out` is null or can be written.
-pub unsafe extern "C" fn get_ia_handle(handle: DAT_IA_HANDLE, out: *mut DAT_IA_HANDLE) -> DAT_RETURN {
+pub unsafe extern "C" fn get_ia_handle(
+    handle: DAT_IA_HANDLE,
+    out: *mut DAT_IA_HANDLE,
+) -> DAT_RETURN {
     guard(|| {
         if out.is_null() {
             return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);

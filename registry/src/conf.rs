@@ -48,7 +48,8 @@ pub fn parse(path: &Path, text: &[u8]) -> (Vec<Entry>, Vec<ParseError>) {
             Err((offset, kind)) => {
                 let name = Fields { line: &line, offset: 0 }.next().ok().flatten();
                 // A quote that is never closed, or text that is not UTF-8: the first word is the name.
-                let first_word = || line.split(|c| is_blank(c) || c == '"').find(|word| !word.is_empty());
+                let first_word =
+                    || line.split(|c| is_blank(c) || c == '"').find(|word| !word.is_empty());
                 let name = name.map(|name| name.value).or_else(|| first_word().map(str::to_owned));
                 errors.push(ParseError { origin: origin(offset), name, kind });
             }
@@ -98,11 +99,19 @@ struct Field {
 }
 
 impl Field {
-    fn parse_as<T: std::str::FromStr>(self, mistake: fn(String) -> Mistake) -> Result<T, (usize, Mistake)> {
+    fn parse_as<T: std::str::FromStr>(
+        self,
+        mistake: fn(String) -> Mistake,
+    ) -> Result<T, (usize, Mistake)> {
         self.value.parse().map_err(|_| (self.offset, mistake(self.value)))
     }
 
-    fn choose(self, yes: &str, no: &str, mistake: fn(String) -> Mistake) -> Result<bool, (usize, Mistake)> {
+    fn choose(
+        self,
+        yes: &str,
+        no: &str,
+        mistake: fn(String) -> Mistake,
+    ) -> Result<bool, (usize, Mistake)> {
         match self.value {
             word if word == yes => Ok(true),
             word if word == no => Ok(false),

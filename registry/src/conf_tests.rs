@@ -107,7 +107,9 @@ const CASES: &[Case] = &[
         what: "15 nine fields",
         text: "good u2.0 nonthreadsafe default lib.so dapl.2.0 mlx5 0 \"\"",
         entries: &[],
-        errors: &["1:56: unexpected \"\" after the eighth field; quote a value that contains blanks"],
+        errors: &[
+            "1:56: unexpected \"\" after the eighth field; quote a value that contains blanks",
+        ],
     },
     Case {
         what: "16 bad API versions",
@@ -207,7 +209,8 @@ fn every_case_of_the_grammar() {
 /// Case 22: OFED's parser drops such a line without a word.
 #[test]
 fn a_name_is_at_most_255_bytes() {
-    let line = |length: usize| format!("{} u2.0 threadsafe default l d.2.0 x y\n", "n".repeat(length));
+    let line =
+        |length: usize| format!("{} u2.0 threadsafe default l d.2.0 x y\n", "n".repeat(length));
     let text = line(300) + &line(256) + &line(255);
     let (entries, errors) = parse(Path::new("f"), text.as_bytes());
     assert_eq!(entries.len(), 1);
@@ -264,10 +267,14 @@ fn the_shipped_file_has_each_provider_for_every_version_with_and_without_thread_
     let text = std::fs::read(&path).expect("the shipped dat.conf");
     let (entries, errors) = parse(&path, &text);
     assert_eq!(errors, []);
-    let providers =
-        [("tcp-emu", "libdat_tcp_emu.so"), ("softroce", "libdat_softroce.so"), ("verbs", "libdat_verbs.so")];
+    let providers = [
+        ("tcp-emu", "libdat_tcp_emu.so"),
+        ("softroce", "libdat_softroce.so"),
+        ("verbs", "libdat_verbs.so"),
+    ];
     let kinds = ["u2.0 nonthreadsafe", "u2.0 threadsafe", "u1.2 nonthreadsafe", "u1.2 threadsafe"];
-    let line = |name, kind, library| format!(r#"{name} {kind} default {library} opendat.0.1 "" """#);
+    let line =
+        |name, kind, library| format!(r#"{name} {kind} default {library} opendat.0.1 "" """#);
     let each = |(name, library)| kinds.map(|kind| line(name, kind, library));
     assert_eq!(lines(&entries), providers.map(each).concat());
 }
@@ -275,7 +282,8 @@ fn the_shipped_file_has_each_provider_for_every_version_with_and_without_thread_
 #[test]
 fn a_value_that_is_long_is_shown_in_part() {
     let long = "µ".repeat(1 << 20);
-    let (_, errors) = parse(Path::new("f"), format!("a u2.0 {long} default a.so a.1.0 \"\" \"\"").as_bytes());
+    let (_, errors) =
+        parse(Path::new("f"), format!("a u2.0 {long} default a.so a.1.0 \"\" \"\"").as_bytes());
     let text = errors[0].to_string();
     assert!(text.len() < 500 && text.contains("… (2097152 octets); expected threadsafe"), "{text}");
     assert_eq!(errors[0].name.as_deref(), Some("a"));

@@ -76,7 +76,8 @@ struct Registrations {
 }
 
 fn registrations() -> MutexGuard<'static, Registrations> {
-    static REGISTRATIONS: Mutex<Registrations> = Mutex::new(Registrations { all: Vec::new(), serial: 0 });
+    static REGISTRATIONS: Mutex<Registrations> =
+        Mutex::new(Registrations { all: Vec::new(), serial: 0 });
     REGISTRATIONS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -127,7 +128,11 @@ pub(crate) fn serial() -> u64 {
 
 /// What registered under this key after registration number `serial`.
 pub(crate) fn registered_since(interface: &Interface, serial: u64) -> Option<Table> {
-    registrations().all.iter().find(|r| r.interface == *interface && r.serial > serial).map(|r| r.table)
+    registrations()
+        .all
+        .iter()
+        .find(|r| r.interface == *interface && r.serial > serial)
+        .map(|r| r.table)
 }
 
 /// The providers that fit, exact keys first, for names that no entry of the static registry has.
@@ -147,7 +152,9 @@ pub(crate) fn find(wanted: &Wanted<'_>) -> Result<Vec<(Table, Interface)>, Misma
 /// Counts an IA of a provider in (`true`) or out. A provider that has gone is not counted.
 pub(crate) fn count_ia(table: Table, interface: &Interface, open: bool) {
     let mut registrations = registrations();
-    if let Some(r) = registrations.all.iter_mut().find(|r| r.table == table && r.interface == *interface) {
+    if let Some(r) =
+        registrations.all.iter_mut().find(|r| r.table == table && r.interface == *interface)
+    {
         r.open_ias = if open { r.open_ias + 1 } else { r.open_ias.saturating_sub(1) };
     }
 }

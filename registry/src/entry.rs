@@ -34,7 +34,9 @@ pub struct Entry {
 impl Entry {
     /// Whether `other` is the same interface to a consumer: name, version and thread safety are equal.
     pub fn same_interface(&self, other: &Entry) -> bool {
-        self.ia_name == other.ia_name && self.api == other.api && self.threadsafe == other.threadsafe
+        self.ia_name == other.ia_name
+            && self.api == other.api
+            && self.threadsafe == other.threadsafe
     }
 
     /// Whether a user-space consumer can open it: a `u` API version marked `default`.

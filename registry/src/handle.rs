@@ -26,7 +26,8 @@ const TABLES: usize = 256;
 static SEEN: [AtomicUsize; PAGES] = [const { AtomicUsize::new(0) }; PAGES];
 
 /// The tables of registered providers. Slots are filled from the front; a free slot is null.
-static KNOWN: [AtomicPtr<DAT_PROVIDER>; TABLES] = [const { AtomicPtr::new(ptr::null_mut()) }; TABLES];
+static KNOWN: [AtomicPtr<DAT_PROVIDER>; TABLES] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; TABLES];
 /// Whether the provider in the same slot of [`KNOWN`] said that it has extensions.
 static EXTENDED: [AtomicBool; TABLES] = [const { AtomicBool::new(false) }; TABLES];
 /// One more than the highest slot ever used.
@@ -43,7 +44,10 @@ static CHANGE: Mutex<()> = Mutex::new(());
 /// A freed object of a foreign provider can only be told from a live one while its memory keeps other
 /// contents or its page stays mapped; that provider itself must answer for the rest.
 #[inline]
-#[expect(clippy::not_unsafe_ptr_arg_deref, reason = "any pointer may be passed: to check it is the purpose")]
+#[expect(
+    clippy::not_unsafe_ptr_arg_deref,
+    reason = "any pointer may be passed: to check it is the purpose"
+)]
 pub fn table_of(handle: DAT_HANDLE) -> Option<*const DAT_PROVIDER> {
     let address = handle.addr();
     if address < PAGE || !address.is_multiple_of(align_of::<usize>()) {
@@ -77,7 +81,10 @@ fn table_of_unseen(handle: DAT_HANDLE) -> Option<*const DAT_PROVIDER> {
 
 /// The table of an object that a provider has just made, known or not.
 pub(crate) fn table_of_new(handle: DAT_HANDLE) -> Option<Table> {
-    if handle.addr() < PAGE || !handle.addr().is_multiple_of(align_of::<usize>()) || !is_readable(handle) {
+    if handle.addr() < PAGE
+        || !handle.addr().is_multiple_of(align_of::<usize>())
+        || !is_readable(handle)
+    {
         return None;
     }
     // SAFETY: the kernel just read this word.
@@ -104,7 +111,8 @@ pub fn is_known(table: *const DAT_PROVIDER) -> bool {
 #[inline]
 fn slot_of(table: *const DAT_PROVIDER) -> Option<usize> {
     let end = KNOWN_END.load(Ordering::Acquire);
-    let index = KNOWN.iter().take(end).position(|slot| ptr::eq(slot.load(Ordering::Relaxed), table))?;
+    let index =
+        KNOWN.iter().take(end).position(|slot| ptr::eq(slot.load(Ordering::Relaxed), table))?;
     (!table.is_null()).then_some(index)
 }
 

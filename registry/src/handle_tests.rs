@@ -59,7 +59,9 @@ fn bad_addresses_are_answered_not_followed() {
         gone.0
     };
     let misaligned = handle(&*good).wrapping_byte_add(1);
-    for bad in [0, 1, 2, 63, 4095, 8, 0xdead_beef, 0xffff_8000_0000_0000, usize::MAX - 7, usize::MAX] {
+    for bad in
+        [0, 1, 2, 63, 4095, 8, 0xdead_beef, 0xffff_8000_0000_0000, usize::MAX - 7, usize::MAX]
+    {
         assert_eq!(table_of(ptr::without_provenance_mut(bad)), None, "{bad:#x}");
     }
     for bad in [unreadable.0, unmapped, misaligned] {

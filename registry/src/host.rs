@@ -26,7 +26,10 @@ impl Host {
     /// A host whose files are below `root`. `library_path` is a list of directories with colons between them; these and
     /// `directories` are not below `root`.
     pub fn new(root: &Path, library_path: Option<OsString>, directories: Vec<PathBuf>) -> Host {
-        Host { libraries: Libraries::new(root, library_path, directories), devices: Devices::below(root) }
+        Host {
+            libraries: Libraries::new(root, library_path, directories),
+            devices: Devices::below(root),
+        }
     }
 
     /// False where it is known that the entry cannot open: its library is in no place where the dynamic linker looks, it names a
@@ -51,7 +54,11 @@ struct Libraries {
 const STANDARD: &[&str] = &["lib", "usr/lib", "lib64", "usr/lib64"];
 
 impl Libraries {
-    fn new(root: &Path, library_path: Option<OsString>, mut directories: Vec<PathBuf>) -> Libraries {
+    fn new(
+        root: &Path,
+        library_path: Option<OsString>,
+        mut directories: Vec<PathBuf>,
+    ) -> Libraries {
         // An empty element is the current directory, as for the linker.
         directories.extend(library_path.iter().flat_map(std::env::split_paths));
         for directory in STANDARD {
@@ -69,7 +76,8 @@ impl Libraries {
             // A path with a dollar sign may contain `$ORIGIN`, which the linker alone can tell.
             return library.contains('$') || Path::new(library).exists();
         }
-        self.cached.contains(library) || self.directories.iter().any(|dir| dir.join(library).exists())
+        self.cached.contains(library)
+            || self.directories.iter().any(|dir| dir.join(library).exists())
     }
 }
 
@@ -92,7 +100,8 @@ fn names_in_cache(cache: &[u8]) -> HashSet<String> {
 fn directories_of_process() -> Vec<PathBuf> {
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let paths = maps.lines().filter_map(|line| line.find('/').map(|at| Path::new(&line[at..])));
-    let mut directories: Vec<PathBuf> = paths.filter_map(Path::parent).map(Path::to_path_buf).collect();
+    let mut directories: Vec<PathBuf> =
+        paths.filter_map(Path::parent).map(Path::to_path_buf).collect();
     directories.sort();
     directories.dedup();
     directories
@@ -153,7 +162,8 @@ pub fn place(entry: &Entry) -> Option<&str> {
 /// What a directory lists, in order; nothing where there is none.
 pub fn names_in(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let mut names: Vec<String> =
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
     names
 }

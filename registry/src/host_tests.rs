@@ -59,7 +59,8 @@ fn names_in_the_linkers_cache_are_found() {
     let root = tempfile::tempdir().expect("a directory");
     fs::create_dir(root.path().join("etc")).expect("a directory");
     let texts = "libone.so.1\0/opt/one/libone.so.1\0libtwo.so\0/opt/two/libtwo.so\0";
-    let cache = [b"glibc-ld.so.cache1.1\x02\0\0\0\xff\xfe\0\0".as_slice(), texts.as_bytes()].concat();
+    let cache =
+        [b"glibc-ld.so.cache1.1\x02\0\0\0\xff\xfe\0\0".as_slice(), texts.as_bytes()].concat();
     fs::write(root.path().join("etc/ld.so.cache"), cache).expect("a file");
     let host = Host::new(root.path(), None, Vec::new());
     assert!(host.may_open(&entry("libone.so.1", "")) && host.may_open(&entry("libtwo.so", "")));
@@ -122,12 +123,14 @@ fn entries_that_cannot_open_come_last_and_none_is_hidden() {
     };
     let own = |major| ("own".to_owned(), major);
     let ofeds = ["ofa", "oscm", "oucm"].map(|name| format!("usr/lib/libdapl{name}.so.2"));
-    let installed: Vec<&str> = ofeds.iter().map(String::as_str).chain(["usr/lib/libown.so"]).collect();
+    let installed: Vec<&str> =
+        ofeds.iter().map(String::as_str).chain(["usr/lib/libown.so"]).collect();
 
     // OFED's libraries are not there; they are there, and no device is; a device is there.
     let (_root, bare) = host(&["usr/lib/libown.so"], None);
     let (_root, idle) = host(&installed, None);
-    let with_device: Vec<&str> = installed.iter().copied().chain(["sys/class/infiniband/mlx4_1"]).collect();
+    let with_device: Vec<&str> =
+        installed.iter().copied().chain(["sys/class/infiniband/mlx4_1"]).collect();
     let (_root, busy) = host(&with_device, None);
     for major in [1, 2] {
         assert_eq!(names(&bare, major)[0], own(major));
@@ -135,7 +138,8 @@ fn entries_that_cannot_open_come_last_and_none_is_hidden() {
     }
     let first = names(&busy, 2);
     let first: Vec<&str> = first.iter().take(6).map(|(name, _)| name.as_str()).collect();
-    let of_device = ["ofa-v2-mlx4_1-1s", "ofa-v2-mlx4_1-1u", "ofa-v2-mlx4_1-2s", "ofa-v2-mlx4_1-2u"];
+    let of_device =
+        ["ofa-v2-mlx4_1-1s", "ofa-v2-mlx4_1-1u", "ofa-v2-mlx4_1-2s", "ofa-v2-mlx4_1-2u"];
     assert_eq!(first, [&of_device[..], &["own", "ofa-v2-ib0"]].concat());
     assert_eq!(names(&busy, 1)[0], own(1));
 }

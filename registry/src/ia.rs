@@ -59,7 +59,8 @@ pub fn provider_ia(ia: DAT_IA_HANDLE) -> Option<DAT_IA_HANDLE> {
 /// The consumer's handle of the IA that a provider names.
 pub fn consumer_ia(provider_ia: DAT_IA_HANDLE) -> Option<DAT_IA_HANDLE> {
     let wanted = ProviderIa(provider_ia);
-    let index = open().iter().position(|slot| slot.as_ref().is_some_and(|ia| ia.provider_ia == wanted))?;
+    let index =
+        open().iter().position(|slot| slot.as_ref().is_some_and(|ia| ia.provider_ia == wanted))?;
     Some(std::ptr::without_provenance_mut(index))
 }
 
@@ -123,7 +124,8 @@ pub fn close(ia: DAT_IA_HANDLE, flags: DAT_CLOSE_FLAGS) -> DAT_RETURN {
         let Some(provider) = entry.provider.take() else { return invalid };
         (entry.provider_ia, entry.table, provider)
     };
-    let missing = in_version(provider.interface.major, DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE));
+    let missing =
+        in_version(provider.interface.major, DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE));
     // SAFETY: the provider is loaded, which `provider` ensures, and its tables live as long.
     let close = unsafe { (*table.0).ia_close_func };
     // SAFETY: the provider's own function and its own handle.

@@ -48,7 +48,10 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
     }
     if text.contains(&0) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no text, as registry files are"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "it is no text, as registry files are",
+        ));
     }
     Ok(text)
 }
@@ -148,7 +151,8 @@ impl List {
             None if Path::new(DEFAULT_FILE).exists() => list.read(Path::new(DEFAULT_FILE), false),
             None => {}
         }
-        list.builtins_off = !builtins.is_empty() && opendat_builtin.is_some_and(|value| value == "0");
+        list.builtins_off =
+            !builtins.is_empty() && opendat_builtin.is_some_and(|value| value == "0");
         if !list.builtins_off {
             list.add_builtins(builtins);
         }
@@ -164,10 +168,12 @@ impl List {
             }
         };
         let is_toml = path.extension().is_some_and(|extension| extension == "toml");
-        let (entries, errors) = if is_toml { toml::parse(path, &text) } else { conf::parse(path, &text) };
+        let (entries, errors) =
+            if is_toml { toml::parse(path, &text) } else { conf::parse(path, &text) };
         let is_for_users = |entry: &&Entry| entry.api.space == Space::User;
         let names = entries.iter().filter(is_for_users).map(|entry| entry.ia_name.clone());
-        self.names_of_file = names.chain(errors.iter().filter_map(|error| error.name.clone())).collect();
+        self.names_of_file =
+            names.chain(errors.iter().filter_map(|error| error.name.clone())).collect();
         if errors.iter().any(|error| error.name.is_none()) {
             // Nobody can tell whose mistake it is, so each word of the file may be its name.
             let text = String::from_utf8_lossy(&text);
@@ -182,9 +188,13 @@ impl List {
     fn add_builtins(&mut self, builtins: &'static [Builtin]) {
         for builtin in builtins {
             match conf::parse_line(builtin.line) {
-                Ok(Some((_, entry))) => self.builtin.push(Candidate { entry, builtin: Some(builtin) }),
+                Ok(Some((_, entry))) => {
+                    self.builtin.push(Candidate { entry, builtin: Some(builtin) })
+                }
                 Ok(None) => self.errors.push(ListError::Builtin(builtin.line, "no entry".into())),
-                Err((_, mistake)) => self.errors.push(ListError::Builtin(builtin.line, mistake.to_string())),
+                Err((_, mistake)) => {
+                    self.errors.push(ListError::Builtin(builtin.line, mistake.to_string()))
+                }
             }
         }
         let shown = self.builtin.iter().filter(|candidate| !self.is_hidden(candidate));
@@ -277,8 +287,9 @@ impl List {
             named = self.found().iter().filter(is_named).collect();
         }
         let mut fitting = wanted.filter(named, |c| Offer::from(&c.entry))?;
-        fitting
-            .sort_by_key(|c| (c.entry.origin == Origin::Builtin, !wanted.is_exact(&Offer::from(&c.entry))));
+        fitting.sort_by_key(|c| {
+            (c.entry.origin == Origin::Builtin, !wanted.is_exact(&Offer::from(&c.entry)))
+        });
         Ok(fitting)
     }
 }

@@ -3,7 +3,12 @@ use std::fs;
 use super::*;
 
 static BUILTINS: &[Builtin] = &[
-    Builtin { line: "emu u2.0 nonthreadsafe default builtin opendat.0.1 \"\" \"\"", init, fini, found: None },
+    Builtin {
+        line: "emu u2.0 nonthreadsafe default builtin opendat.0.1 \"\" \"\"",
+        init,
+        fini,
+        found: None,
+    },
     Builtin {
         line: "both u2.0 nonthreadsafe default builtin opendat.0.1 \"\" \"\"",
         init,
@@ -63,8 +68,11 @@ fn what_is_missing_has_a_name() {
 #[test]
 fn duplicates_are_listed_once_in_the_order_of_the_file() {
     let list = list();
-    let listed: Vec<_> =
-        list.interfaces().iter().map(|e| format!("{} {} {}", e.ia_name, e.api, e.threadsafe)).collect();
+    let listed: Vec<_> = list
+        .interfaces()
+        .iter()
+        .map(|e| format!("{} {} {}", e.ia_name, e.api, e.threadsafe))
+        .collect();
     assert_eq!(
         listed,
         [
@@ -124,7 +132,10 @@ fn builtins_can_be_turned_off() {
     let list = |value: &str| List::new(Some("/dev/null".into()), Some(value.into()), BUILTINS);
     assert!(list("0").builtins_off() && list("0").interfaces().is_empty());
     assert!(!list("1").builtins_off() && list("1").interfaces().len() == 2);
-    assert!(!List::new(Some("/dev/null".into()), Some("0".into()), &[]).builtins_off(), "there are none");
+    assert!(
+        !List::new(Some("/dev/null".into()), Some("0".into()), &[]).builtins_off(),
+        "there are none"
+    );
 }
 
 /// A provider with an entry for whatever has a device, and one for each of two devices.
@@ -139,7 +150,9 @@ static WITH_DEVICES: &[Builtin] = &[
         line: "any u2.0 threadsafe default builtin opendat.0.1 \"first\" \"\"",
         init,
         fini,
-        found: Some(|| ["a", "b"].map(|device| (format!("any-{device}"), device.to_owned())).into()),
+        found: Some(|| {
+            ["a", "b"].map(|device| (format!("any-{device}"), device.to_owned())).into()
+        }),
     },
 ];
 
@@ -150,7 +163,10 @@ fn what_a_builtin_provider_finds_is_listed_and_found() {
     let find = |name| list.find(&Wanted { name, major: 2, minor: 0, threadsafe: true });
     let of_b = find("any-b").expect("it is there");
     let [Candidate { entry, builtin: Some(_) }] = of_b[..] else { panic!("one: {of_b:?}") };
-    assert_eq!((entry.ia_params.as_str(), entry.threadsafe, &entry.origin), ("b", true, &Origin::Builtin));
+    assert_eq!(
+        (entry.ia_params.as_str(), entry.threadsafe, &entry.origin),
+        ("b", true, &Origin::Builtin)
+    );
     assert_eq!(find("any").expect("it is there")[0].entry.ia_params, "first");
     assert_eq!(find("any-c").err(), Some(Mismatch::Name));
 }
@@ -172,8 +188,9 @@ fn an_entry_of_the_file_hides_a_device() {
     let path = directory.path().join("dat.conf");
     fs::write(&path, "any-a u2.0 threadsafe default a.so a.1.0 \"\" \"\"\n").expect("written");
     let list = List::new(Some(path.into()), None, &WITH_DEVICES[1..]);
-    let found =
-        list.find(&Wanted { name: "any-a", major: 2, minor: 0, threadsafe: false }).expect("it is there");
+    let found = list
+        .find(&Wanted { name: "any-a", major: 2, minor: 0, threadsafe: false })
+        .expect("it is there");
     assert_eq!(found.iter().map(|c| c.entry.library.as_str()).collect::<Vec<_>>(), ["a.so"]);
 }
 
@@ -197,8 +214,14 @@ fn an_entry_of_the_file_hides_what_is_built_in() {
         let list = List::new(Some(path.into()), None, BUILTINS);
         let found = list.find(&Wanted { name: "emu", major: 2, minor: 0, threadsafe: false });
         assert!(found.into_iter().flatten().all(|candidate| candidate.builtin.is_none()), "{line}");
-        assert!(list.candidates().iter().all(|c| c.builtin.is_none() || c.entry.ia_name != "emu"), "{line}");
-        assert!(list.find(&Wanted { name: "both", major: 2, minor: 0, threadsafe: false }).is_ok(), "{line}");
+        assert!(
+            list.candidates().iter().all(|c| c.builtin.is_none() || c.entry.ia_name != "emu"),
+            "{line}"
+        );
+        assert!(
+            list.find(&Wanted { name: "both", major: 2, minor: 0, threadsafe: false }).is_ok(),
+            "{line}"
+        );
     }
     let tables: [&[u8]; 8] = [
         b"[[interface]]\nname = \"emu\"\nlibrary = 7\n",
@@ -234,7 +257,12 @@ fn only_a_regular_file_is_a_registry() {
     assert!(made.success());
     for path in [pipe.as_path(), Path::new("/dev/zero"), directory.path()] {
         let list = List::new(Some(path.into()), None, BUILTINS);
-        assert!(matches!(list.errors(), [ListError::File { .. }]), "{}: {:?}", path.display(), list.errors());
+        assert!(
+            matches!(list.errors(), [ListError::File { .. }]),
+            "{}: {:?}",
+            path.display(),
+            list.errors()
+        );
     }
 }
 
@@ -245,8 +273,9 @@ fn many_entries_are_read_and_listed_in_linear_time() {
     let path = directory.path().join("dat.conf");
     for different in [true, false] {
         let name = |n: usize| if different { format!("ia{n}") } else { "ia".to_owned() };
-        let lines = (0..100_000)
-            .map(|n| format!("{} u2.0 nonthreadsafe default e.so a.1.0 \"lo {n}\" \"\"\n", name(n)));
+        let lines = (0..100_000).map(|n| {
+            format!("{} u2.0 nonthreadsafe default e.so a.1.0 \"lo {n}\" \"\"\n", name(n))
+        });
         fs::write(&path, lines.collect::<String>()).expect("written");
         let list = List::new(Some(path.clone().into()), None, &[]);
         let many = if different { 100_000 } else { 1 };
@@ -274,8 +303,9 @@ fn a_consumer_of_one_version_is_told_of_its_own_entries_first() {
     }
     let list = List::new(Some(file.into()), None, &[]);
     let host = Host::new(dir.path(), None, vec![dir.path().to_owned()]);
-    let names =
-        |major| list.interfaces_for(major, &host).iter().map(|e| e.ia_name.clone()).collect::<Vec<_>>();
+    let names = |major| {
+        list.interfaces_for(major, &host).iter().map(|e| e.ia_name.clone()).collect::<Vec<_>>()
+    };
     assert_eq!(names(1), ["own", "gone", "other"]);
     assert_eq!(names(2), ["other", "own", "gone"]);
 }

@@ -129,7 +129,8 @@ pub(crate) fn acquire(candidate: &Candidate) -> Result<Provider, LoadError> {
     providers.last_id += 1;
     let id = providers.last_id;
     let loaded = load(candidate, key, id)?;
-    let provider = Provider { table: loaded.table, interface: loaded.key.interface.clone(), id: Some(id) };
+    let provider =
+        Provider { table: loaded.table, interface: loaded.key.interface.clone(), id: Some(id) };
     providers.loaded.push(loaded);
     Ok(provider)
 }
@@ -229,7 +230,8 @@ fn become_global() {
         // SAFETY: nothing is loaded: RTLD_NOLOAD changes the scope of what is there. A program, as opposed to a
         // library, cannot be named here, and need not be: dlopen refuses, and that is ignored.
         let library =
-            unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_GLOBAL | libc::RTLD_NOLOAD) }.ok()?;
+            unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_GLOBAL | libc::RTLD_NOLOAD) }
+                .ok()?;
         // Kept open: what is in the global scope has to stay.
         Some(ManuallyDrop::new(library))
     });
@@ -254,8 +256,9 @@ fn whose(address: *const c_void) -> Option<(std::ffi::OsString, *mut c_void)> {
 /// A hint for a provider that registered elsewhere, or nowhere.
 fn other_registry() -> String {
     // SAFETY: a lookup by name.
-    let found =
-        unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"dat_registry_add_provider".as_ptr().cast::<c_char>()) };
+    let found = unsafe {
+        libc::dlsym(libc::RTLD_DEFAULT, c"dat_registry_add_provider".as_ptr().cast::<c_char>())
+    };
     let ours = whose(abi::add_provider as *const c_void).map(|(_, base)| base);
     match whose(found) {
         None => "; this program does not export dat_registry_add_provider".into(),
@@ -270,7 +273,9 @@ impl Drop for Provider {
     fn drop(&mut self) {
         let Some(id) = self.id else { return };
         let mut providers = providers();
-        let Some(index) = providers.loaded.iter().position(|loaded| loaded.id == id) else { return };
+        let Some(index) = providers.loaded.iter().position(|loaded| loaded.id == id) else {
+            return;
+        };
         providers.loaded[index].uses -= 1;
         if providers.loaded[index].uses == 0 {
             let loaded = providers.loaded.swap_remove(index);

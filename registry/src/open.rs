@@ -68,7 +68,9 @@ impl Registry {
             for error in list.errors().iter().take(MISTAKES) {
                 say(About::Error, error);
             }
-            if let (Some(more @ 1..), Some(file)) = (list.errors().len().checked_sub(MISTAKES), list.file()) {
+            if let (Some(more @ 1..), Some(file)) =
+                (list.errors().len().checked_sub(MISTAKES), list.file())
+            {
                 say(
                     About::Error,
                     format_args!("{more} more mistakes: `dat check {}` shows them", file.display()),
@@ -181,8 +183,9 @@ fn open_with(provider: Provider, request: &Request<'_>) -> Result<Opened, Status
     let mut provider_ia = DAT_HANDLE_NULL;
     // SAFETY: the provider's own function; the name is NUL-terminated and the out arguments are writable. Providers
     // take the name without const but only read it.
-    let status =
-        unsafe { open(name.as_ptr().cast_mut(), request.async_evd_qlen, &mut async_evd, &mut provider_ia) };
+    let status = unsafe {
+        open(name.as_ptr().cast_mut(), request.async_evd_qlen, &mut async_evd, &mut provider_ia)
+    };
     if status != DAT_SUCCESS {
         return Err(Status { word: status, major });
     }

@@ -82,7 +82,12 @@ impl OpenError {
             mismatch,
             attempts,
             known: list.names().into(),
-            offered: list.interfaces().into_iter().filter(|entry| entry.ia_name == name).map(offer).collect(),
+            offered: list
+                .interfaces()
+                .into_iter()
+                .filter(|entry| entry.ia_name == name)
+                .map(offer)
+                .collect(),
             in_file: list.is_in_file(name),
             file: list.file().map(|path| path.display().to_string()),
             builtins_off: list.builtins_off(),

@@ -27,14 +27,20 @@ impl Registry {
     ///
     /// `DAT_PROVIDER_NOT_FOUND` where no entry can be brought in, `DAT_NOT_IMPLEMENTED` where its provider has no
     /// extensions; else what the provider answers.
-    pub unsafe fn open_query(&self, name: &CStr, op: DAT_EXTENDED_OP, args: DAT_VA_LIST) -> DAT_RETURN {
+    pub unsafe fn open_query(
+        &self,
+        name: &CStr,
+        op: DAT_EXTENDED_OP,
+        args: DAT_VA_LIST,
+    ) -> DAT_RETURN {
         let not_found = DAT_ERROR(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED);
         let Ok(text) = name.to_str() else { return not_found };
         let wanted = Wanted { name: text, major: 2, minor: 0, threadsafe: false };
         let candidates = self.list().find(&wanted).unwrap_or_default();
         // The next entry of the name is tried for the same reason as in `open`, and for no other.
         let mut attempts = candidates.into_iter().map(load::acquire);
-        let attempt = attempts.find(|attempt| !matches!(attempt, Err(error) if error.is_not_loaded()));
+        let attempt =
+            attempts.find(|attempt| !matches!(attempt, Err(error) if error.is_not_loaded()));
         let Some(Ok(provider)) = attempt else { return not_found };
         // SAFETY: the provider is in memory. A table without the function ends before it; whoever queries by name
         // asks for a provider with extensions, and there is no IA yet to ask about them.

@@ -122,7 +122,10 @@ mod tests {
 
     #[test]
     fn a_terminal_is_told_nothing() {
-        assert_eq!(printable("\tname \u{1b}[2J\u{7}\u{9b}\nµ"), "\tname \\u{1b}[2J\\u{7}\\u{9b}\nµ");
+        assert_eq!(
+            printable("\tname \u{1b}[2J\u{7}\u{9b}\nµ"),
+            "\tname \\u{1b}[2J\\u{7}\\u{9b}\nµ"
+        );
     }
 
     #[test]

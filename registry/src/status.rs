@@ -23,7 +23,8 @@ pub fn in_version(major: u32, status: DAT_RETURN) -> DAT_RETURN {
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = if self.major < 2 { v1::status_names(self.word) } else { status_names(self.word) };
+        let names =
+            if self.major < 2 { v1::status_names(self.word) } else { status_names(self.word) };
         match names {
             Some((kind, "")) => f.write_str(kind),
             Some((kind, subtype)) => write!(f, "{kind}, {subtype}"),

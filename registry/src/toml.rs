@@ -56,7 +56,8 @@ pub fn parse(path: &Path, text: &[u8]) -> (Vec<Entry>, Vec<ParseError>) {
     let mut errors = Vec::new();
 
     let (table, syntax) = DeTable::parse_recoverable(file.text);
-    let mut syntax: Vec<_> = syntax.iter().map(|error| (start(error.span()), message(error))).collect();
+    let mut syntax: Vec<_> =
+        syntax.iter().map(|error| (start(error.span()), message(error))).collect();
     syntax.sort_by_key(|(at, _)| *at);
     let broken: Vec<usize> = syntax.iter().map(|(at, _)| *at).collect();
     errors.extend(syntax.into_iter().map(|(at, message)| file.error(at, message)));
@@ -66,7 +67,8 @@ pub fn parse(path: &Path, text: &[u8]) -> (Vec<Entry>, Vec<ParseError>) {
         match (key.get_ref().as_ref(), value.get_ref().as_array()) {
             ("interface", Some(array)) => tables.extend(array.iter().cloned()),
             _ => {
-                let message = format!("unexpected `{}`; expected [[interface]] tables", key.get_ref());
+                let message =
+                    format!("unexpected `{}`; expected [[interface]] tables", key.get_ref());
                 errors.push(file.error(key.span().start, Mistake::Toml(message)));
             }
         }
@@ -74,7 +76,8 @@ pub fn parse(path: &Path, text: &[u8]) -> (Vec<Entry>, Vec<ParseError>) {
     for (index, table) in tables.iter().enumerate() {
         let begin = table.span().start;
         let end = tables.get(index + 1).map_or(file.text.len() + 1, |next| next.span().start);
-        let name = table.get_ref().get("name").and_then(|name| name.get_ref().as_str()).map(str::to_owned);
+        let name =
+            table.get_ref().get("name").and_then(|name| name.get_ref().as_str()).map(str::to_owned);
         let first = broken.partition_point(|&at| at < begin);
         if broken.get(first).is_some_and(|at| *at < end) {
             // Its error is reported; what recovery made of the rest, the name too, is a guess.
@@ -85,7 +88,9 @@ pub fn parse(path: &Path, text: &[u8]) -> (Vec<Entry>, Vec<ParseError>) {
             .and_then(Interface::entry);
         match read {
             Ok(entry) => entries.push(Entry { origin: file.origin(begin), ..entry }),
-            Err((offset, mistake)) => errors.push(ParseError { name, ..file.error(offset, mistake) }),
+            Err((offset, mistake)) => {
+                errors.push(ParseError { name, ..file.error(offset, mistake) })
+            }
         }
     }
     (entries, errors)
@@ -149,7 +154,8 @@ struct File<'a> {
 
 impl<'a> File<'a> {
     fn new(path: &Path, text: &'a str) -> Self {
-        let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        let lines =
+            std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
         File { path: path.into(), text, lines }
     }
 

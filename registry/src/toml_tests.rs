@@ -94,11 +94,13 @@ library = "l.so"
 
 #[test]
 fn a_syntax_error_costs_one_table() {
-    let text =
-        "[[interface]]\nname = \"a\nlibrary = \"l.so\"\n\n[[interface]]\nname = \"b\"\nlibrary = \"l\"\n";
+    let text = "[[interface]]\nname = \"a\nlibrary = \"l.so\"\n\n[[interface]]\nname = \"b\"\nlibrary = \"l\"\n";
     let (entries, errors) = read(text);
     assert_eq!(entries, [r#"dat.toml:5:1 b u2.0 nonthreadsafe default l unknown.0.0 "" """#]);
-    assert!(!errors.is_empty() && errors.iter().all(|e| e.starts_with("dat.toml:2:")), "{errors:?}");
+    assert!(
+        !errors.is_empty() && errors.iter().all(|e| e.starts_with("dat.toml:2:")),
+        "{errors:?}"
+    );
 }
 
 #[test]
@@ -123,7 +125,8 @@ zürich u2.0 nonthreadsafe default "\"" d.1.0 "\\" "\\"
     assert_eq!(errors, []);
     let (back, errors) = conf::parse(Path::new("dat.conf"), conf::write(&from_toml).as_bytes());
     assert_eq!(errors, []);
-    let same =
-        |a: &[Entry], b: &[Entry]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same_fields(b));
+    let same = |a: &[Entry], b: &[Entry]| {
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same_fields(b))
+    };
     assert!(same(&entries, &from_toml) && same(&entries, &back));
 }

@@ -8,7 +8,8 @@ use std::sync::{Mutex, PoisonError};
 use dat_sys::*;
 use registry::status::Status;
 use registry::{
-    Builtin, List, Opened, Origin, Registry, Request, Wanted, Why, abi, close, ia, open_candidate, table_of,
+    Builtin, List, Opened, Origin, Registry, Request, Wanted, Why, abi, close, ia, open_candidate,
+    table_of,
 };
 use support::Vendor;
 
@@ -70,7 +71,10 @@ fn a_provider_is_loaded_started_opened_closed_finished_and_unloaded() {
     abrupt(opened);
     assert_eq!(vendor.log(), ["close 0", "fini one"]);
     assert!(!vendor.is_loaded());
-    assert_eq!(close(opened.ia, DAT_CLOSE_ABRUPT_FLAG), DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA));
+    assert_eq!(
+        close(opened.ia, DAT_CLOSE_ABRUPT_FLAG),
+        DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA)
+    );
 }
 
 #[test]
@@ -95,7 +99,8 @@ fn handles_are_small_integers_that_translate_both_ways() {
     let Some(vendor) = Vendor::build() else { return };
     vendor.write_conf("many u2.0 nonthreadsafe default LIB fake.1.0 \"\" \"\"");
     let registry = registry(&vendor.conf(), &[]);
-    let opened: Vec<_> = (0..100).map(|_| registry.open(&request("many")).expect("opens")).collect();
+    let opened: Vec<_> =
+        (0..100).map(|_| registry.open(&request("many")).expect("opens")).collect();
     for one in &opened {
         assert!((1..512).contains(&one.ia.addr()));
         assert_eq!(ia::provider_ia(one.ia), Some(one.provider_ia));
@@ -185,7 +190,10 @@ fn many_failures_are_told_in_few_lines() {
     let error = registry(&conf, &[]).open(&request("many")).expect_err("nothing opens");
     let text = error.to_string();
     assert_eq!((error.attempts.len(), text.lines().count()), (2000, 10));
-    assert!(text.len() < 5000 && text.ends_with("\n    and 1992 more entries of this name"), "{text}");
+    assert!(
+        text.len() < 5000 && text.ends_with("\n    and 1992 more entries of this name"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -195,7 +203,8 @@ fn a_long_value_is_told_in_part() {
     let library = "l".repeat(1 << 20);
     let line = format!("long u2.0 nonthreadsafe default {library} fake.1.0 \"{library}\" \"\"\n");
     std::fs::write(&conf, line).expect("written");
-    let text = registry(&conf, &[]).open(&request("long")).expect_err("it does not load").to_string();
+    let text =
+        registry(&conf, &[]).open(&request("long")).expect_err("it does not load").to_string();
     assert!(text.len() < 2000 && text.contains("(1048576 octets)"), "{} octets", text.len());
     assert!(text.contains("cannot open shared object file"), "{text}");
 }
@@ -245,7 +254,8 @@ fn an_unknown_name_says_which_are_known_and_what_is_turned_off() {
     let text = |entries, opendat_builtin: &str| {
         std::fs::write(&conf, (0..entries).map(line).collect::<String>()).expect("written");
         let list = List::new(Some(conf.clone().into()), Some(opendat_builtin.into()), BUILTINS);
-        let error = Registry::with_list(list).open(&request("x")).expect_err("not there").to_string();
+        let error =
+            Registry::with_list(list).open(&request("x")).expect_err("not there").to_string();
         error.replace(&conf.display().to_string(), "FILE")
     };
     let unknown = "cannot open IA \"x\" (u2.0): no entry has this name";
@@ -253,7 +263,10 @@ fn an_unknown_name_says_which_are_known_and_what_is_turned_off() {
     assert_eq!(text(1, "1"), format!("{unknown}; known are inside, n0 (registry file: FILE)"));
     assert_eq!(text(0, "0"), format!("{unknown}; none are known (registry file: FILE{off})"));
     let eight = "inside, n0, n1, n2, n3, n4, n5, n6";
-    assert_eq!(text(9, ""), format!("{unknown}; known are {eight} and 2 more (registry file: FILE)"));
+    assert_eq!(
+        text(9, ""),
+        format!("{unknown}; known are {eight} and 2 more (registry file: FILE)")
+    );
 }
 
 #[test]
@@ -274,7 +287,9 @@ fn a_builtin_provider_that_fails_is_reported_once() {
     ];
     unsafe extern "C" fn deaf(_: *const DAT_PROVIDER_INFO, _: *const std::ffi::c_char) {}
     unsafe extern "C" fn deaf_fini(_: *const DAT_PROVIDER_INFO) {}
-    let error = registry(Path::new("/dev/null"), BUILTINS).open(&request("deaf")).expect_err("does not open");
+    let error = registry(Path::new("/dev/null"), BUILTINS)
+        .open(&request("deaf"))
+        .expect_err("does not open");
     assert_eq!(
         error.to_string(),
         "cannot open IA \"deaf\" (u2.0)\n    built in: its dat_provider_init did not register deaf for u2.0"
@@ -294,21 +309,27 @@ fn an_entry_of_the_file_hides_a_builtin_one() {
         found: None,
     }];
     let Some(vendor) = Vendor::build() else { return };
-    vendor.write_conf("shadow u2.0 nonthreadsafe default LIB fake.1.0 \"LOG open=0x80030003\" \"\"\n");
-    let error = registry(&vendor.conf(), BUILTINS).open(&request("shadow")).expect_err("it refuses");
+    vendor.write_conf(
+        "shadow u2.0 nonthreadsafe default LIB fake.1.0 \"LOG open=0x80030003\" \"\"\n",
+    );
+    let error =
+        registry(&vendor.conf(), BUILTINS).open(&request("shadow")).expect_err("it refuses");
     assert_eq!(vendor.log(), ["init shadow 2.0 0", "open shadow 8", "fini shadow"]);
     assert_eq!((error.attempts.len(), error.status()), (1, 0x8003_0003));
     vendor.write_conf("shadow u2.0 nonthreadsafe default /nonexistent/lib.so fake.1.0 \"\" \"\"\n");
     registry(&vendor.conf(), BUILTINS).open(&request("shadow")).expect_err("there is no other");
 
     vendor.write_conf("");
-    let opened = registry(&vendor.conf(), BUILTINS).open(&request("shadow")).expect("the built-in one opens");
+    let opened = registry(&vendor.conf(), BUILTINS)
+        .open(&request("shadow"))
+        .expect("the built-in one opens");
     assert_eq!(table_of(opened.provider_ia), Some(&raw const builtin::TABLE));
     abrupt(opened);
     assert_eq!(table_of(opened.provider_ia), None);
 
     vendor.write_conf("shadow u2.0 nonthreadsafe default LIB fake.1.0 \"LOG\" \"\"\n");
-    let opened = registry(&vendor.conf(), BUILTINS).open(&request("shadow")).expect("the file's opens");
+    let opened =
+        registry(&vendor.conf(), BUILTINS).open(&request("shadow")).expect("the file's opens");
     assert_ne!(table_of(opened.provider_ia), Some(&raw const builtin::TABLE));
     abrupt(opened);
 }
@@ -342,7 +363,8 @@ mod two_tables {
 
     use super::*;
 
-    static REGISTERED: DAT_PROVIDER = DAT_PROVIDER { ia_open_func: Some(open), ..DAT_PROVIDER::zeroed() };
+    static REGISTERED: DAT_PROVIDER =
+        DAT_PROVIDER { ia_open_func: Some(open), ..DAT_PROVIDER::zeroed() };
     pub(super) static OWN: DAT_PROVIDER =
         DAT_PROVIDER { ia_close_func: Some(close), ..DAT_PROVIDER::zeroed() };
     pub(super) static CLOSED: AtomicU32 = AtomicU32::new(0);
@@ -382,8 +404,11 @@ mod builtin {
 
     use super::*;
 
-    pub(super) static TABLE: DAT_PROVIDER =
-        DAT_PROVIDER { ia_open_func: Some(open), ia_close_func: Some(close), ..DAT_PROVIDER::zeroed() };
+    pub(super) static TABLE: DAT_PROVIDER = DAT_PROVIDER {
+        ia_open_func: Some(open),
+        ia_close_func: Some(close),
+        ..DAT_PROVIDER::zeroed()
+    };
 
     struct Object(
         #[expect(dead_code, reason = "handles are read by their first word")] &'static DAT_PROVIDER,
@@ -421,7 +446,8 @@ mod builtin {
 #[test]
 fn an_ia_that_its_provider_does_not_close_stays_open() {
     let Some(vendor) = Vendor::build() else { return };
-    vendor.write_conf("busy u2.0 nonthreadsafe default LIB fake.1.0 \"LOG close=0x80070050\" \"\"\n");
+    vendor
+        .write_conf("busy u2.0 nonthreadsafe default LIB fake.1.0 \"LOG close=0x80070050\" \"\"\n");
     let registry = registry(&vendor.conf(), &[]);
     let opened = registry.open(&request("busy")).expect("opens");
     assert_eq!(close(opened.ia, DAT_CLOSE_GRACEFUL_FLAG), 0x8007_0050);
@@ -471,7 +497,8 @@ fn a_provider_may_register_itself_and_only_goes_when_unused() {
         assert_eq!(abi::add_provider(table, &other), SUCCESS);
         assert_eq!(abi::remove_provider(&TABLE, &own), 0x800a_0064);
 
-        let opened = Registry::with_list(List::default()).open(&request("own")).expect("opens by name");
+        let opened =
+            Registry::with_list(List::default()).open(&request("own")).expect("opens by name");
         assert_eq!(table_of(opened.provider_ia), Some(table));
         assert_eq!(abi::remove_provider(table, &own), DAT_ERROR(DAT_PROVIDER_IN_USE, 0));
         abrupt(opened);
@@ -510,19 +537,24 @@ fn eight_threads_open_and_close_without_disturbing_each_other() {
 /// OFED's providers, as distributions ship them: no RDMA device is needed to load them.
 #[test]
 fn ofed_providers_load_register_and_say_why_they_do_not_open() {
-    for (library, params) in
-        [("libdaplofa.so.2", "ib0 0"), ("libdaploscm.so.2", "mlx4_0 1"), ("libdaploucm.so.2", "mlx4_0 1")]
-    {
+    for (library, params) in [
+        ("libdaplofa.so.2", "ib0 0"),
+        ("libdaploscm.so.2", "mlx4_0 1"),
+        ("libdaploucm.so.2", "mlx4_0 1"),
+    ] {
         // SAFETY: a provider library; its constructors do nothing unusual.
         if let Err(error) = unsafe { libloading::Library::new(library) }
-            && std::error::Error::source(&error).is_some_and(|why| why.to_string().contains("No such file"))
+            && std::error::Error::source(&error)
+                .is_some_and(|why| why.to_string().contains("No such file"))
         {
             println!("SKIP: {library} is not installed (package libdapl2)");
             continue;
         }
         let directory = tempfile::tempdir().expect("a directory");
         let conf = directory.path().join("dat.conf");
-        let line = format!("ofed-{params} u2.0 nonthreadsafe default {library} dapl.2.0 \"{params}\" \"\"\n");
+        let line = format!(
+            "ofed-{params} u2.0 nonthreadsafe default {library} dapl.2.0 \"{params}\" \"\"\n"
+        );
         let name = line.split(" u2.0").next().expect("a name").replace(' ', "-");
         std::fs::write(&conf, line.replacen(&format!("ofed-{params}"), &name, 1)).expect("written");
         let error = match registry(&conf, &[]).open(&request(&name)) {
@@ -534,11 +566,14 @@ fn ofed_providers_load_register_and_say_why_they_do_not_open() {
             Err(error) => error,
         };
         // It was loaded and registered, or it could not have been asked.
-        let Why::Refused(Status { word: status, .. }) = error.attempts[0].why else { panic!("{error}") };
+        let Why::Refused(Status { word: status, .. }) = error.attempts[0].why else {
+            panic!("{error}")
+        };
         assert_ne!(status, SUCCESS);
         assert_eq!(error.status(), status);
         assert!(error.to_string().contains(library), "{error}");
-        let maps = std::fs::read_to_string("/proc/self/maps").expect("the process's own memory map");
+        let maps =
+            std::fs::read_to_string("/proc/self/maps").expect("the process's own memory map");
         // Still there only if something else holds it: the probe above has been dropped.
         assert!(!maps.contains(library), "{library} is unloaded after the failed open");
     }

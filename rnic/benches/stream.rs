@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rnic::{
-    Access, Cq, Keys, Mr, Pd, Qp, QpCfg, RecvWr, Remote, RxVec, Segment, SendOp, SendWr, Stream, StreamCfg,
-    TxVec, Wc,
+    Access, Cq, Keys, Mr, Pd, Qp, QpCfg, RecvWr, Remote, RxVec, Segment, SendOp, SendWr, Stream,
+    StreamCfg, TxVec, Wc,
 };
 
 struct Side {

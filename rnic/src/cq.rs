@@ -44,7 +44,10 @@ unsafe impl Sync for Cq {}
 
 impl Cq {
     /// A queue for at least `depth` completions. `notify` is called under the engine lock and must not call the engine.
-    pub fn new(depth: usize, notify: impl Fn(CqEvent) + Send + Sync + 'static) -> Result<Self, OutOfMemory> {
+    pub fn new(
+        depth: usize,
+        notify: impl Fn(CqEvent) + Send + Sync + 'static,
+    ) -> Result<Self, OutOfMemory> {
         Ok(Cq {
             ring: UnsafeCell::new(Ring::new(depth, 0)?),
             armed: AtomicU8::new(DISARMED),
@@ -187,7 +190,10 @@ impl Cq {
         fence(Ordering::SeqCst);
         let armed = self.armed.load(Ordering::Relaxed);
         if (armed == ANY || (armed == SOLICITED && solicited))
-            && self.armed.compare_exchange(armed, DISARMED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            && self
+                .armed
+                .compare_exchange(armed, DISARMED, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
         {
             (self.notify)(CqEvent::Ready);
         }

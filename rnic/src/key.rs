@@ -209,7 +209,14 @@ impl Keys {
     /// accessed through any key that grants the right. The order of the checks is siw's, so that a peer is told the same
     /// cause.
     #[inline]
-    pub fn check(&self, stag: u32, by: Scope, to: u64, len: u64, right: Right) -> Result<u64, KeyError> {
+    pub fn check(
+        &self,
+        stag: u32,
+        by: Scope,
+        to: u64,
+        len: u64,
+        right: Right,
+    ) -> Result<u64, KeyError> {
         self.look_up(stag)?.check(by, to, len, right as u32)
     }
 

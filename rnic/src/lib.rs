@@ -40,7 +40,9 @@ pub use rdmap::stream::{Failure, Stats, Stream, StreamCfg};
 pub use rdmap::vec::{RxVec, TxVec};
 pub use ring::OutOfMemory;
 pub use srq::Srq;
-pub use wr::{Arrival, BindWr, PostError, RecvWr, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus};
+pub use wr::{
+    Arrival, BindWr, PostError, RecvWr, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus,
+};
 
 #[cfg(all(test, loom))]
 mod loom_tests;

@@ -58,7 +58,15 @@ fn loom_a_ring_hands_its_slots_over_and_back() {
 }
 
 fn wc(id: u64) -> Wc {
-    Wc { id, qp: 0, bytes: 0, invalidated: None, immediate: None, op: WcOp::Send, status: WcStatus::Success }
+    Wc {
+        id,
+        qp: 0,
+        bytes: 0,
+        invalidated: None,
+        immediate: None,
+        op: WcOp::Send,
+        status: WcStatus::Success,
+    }
 }
 
 /// A consumer that has armed the queue and sleeps is told of the next completion: else it sleeps for ever.

@@ -61,7 +61,9 @@ pub(crate) fn update(
     // SAFETY: eight octets of registered memory, aligned, checked just now to be open to this.
     let target = unsafe { AtomicU64::from_ptr(with_exposed_provenance_mut(addr as usize)) };
     let changed = |original| Some(apply(original)).filter(|&value| value != original);
-    Ok(target.fetch_update(Ordering::AcqRel, Ordering::Acquire, changed).unwrap_or_else(|original| original))
+    Ok(target
+        .fetch_update(Ordering::AcqRel, Ordering::Acquire, changed)
+        .unwrap_or_else(|original| original))
 }
 
 /// Copies what a peer writes; the last octets come last, in one store. A copy as a whole may be in any order
@@ -86,9 +88,12 @@ pub(crate) unsafe fn place(at: *mut u8, octets: &[u8]) {
                 AtomicU64::from_ptr(at.cast()).store(word, Ordering::Release);
             }
             [a, b, c, d] => {
-                AtomicU32::from_ptr(at.cast()).store(u32::from_ne_bytes([a, b, c, d]), Ordering::Release);
+                AtomicU32::from_ptr(at.cast())
+                    .store(u32::from_ne_bytes([a, b, c, d]), Ordering::Release);
             }
-            [a, b] => AtomicU16::from_ptr(at.cast()).store(u16::from_ne_bytes([a, b]), Ordering::Release),
+            [a, b] => {
+                AtomicU16::from_ptr(at.cast()).store(u16::from_ne_bytes([a, b]), Ordering::Release)
+            }
             _ => AtomicU8::from_ptr(at).store(last[0], Ordering::Release),
         }
     }
@@ -126,7 +131,12 @@ pub(crate) unsafe fn try_copy(from: *const u8, to: *mut u8, len: usize) -> bool 
 impl Work {
     /// Fills `out` from local segments, `offset` octets in.
     #[inline]
-    pub(crate) fn gather(&self, segments: &[Segment], offset: usize, out: &mut [u8]) -> Result<(), KeyError> {
+    pub(crate) fn gather(
+        &self,
+        segments: &[Segment],
+        offset: usize,
+        out: &mut [u8],
+    ) -> Result<(), KeyError> {
         let by = (self.scope(), Right::LocalRead);
         let mut rest = out;
         pieces(self.keys(), by, segments, offset, rest.len(), |from, len| {
@@ -158,19 +168,30 @@ impl Work {
     /// Fills `out` for the peer from its view of our memory. All the `rest` of what it reads is checked, so
     /// that nothing of a read is sent that must fail.
     #[inline]
-    pub(crate) fn fetch(&self, (key, from): (u32, u64), rest: u64, out: &mut [u8]) -> Result<(), KeyError> {
+    pub(crate) fn fetch(
+        &self,
+        (key, from): (u32, u64),
+        rest: u64,
+        out: &mut [u8],
+    ) -> Result<(), KeyError> {
         debug_assert!(out.len() as u64 <= rest);
         let addr = self.keys().check(key, self.scope(), from, rest, Right::RemoteRead)?;
         // SAFETY: registered memory, checked to be open to this; `out` is no part of it.
         unsafe {
-            out.as_mut_ptr().copy_from_nonoverlapping(with_exposed_provenance(addr as usize), out.len())
+            out.as_mut_ptr()
+                .copy_from_nonoverlapping(with_exposed_provenance(addr as usize), out.len())
         };
         Ok(())
     }
 
     /// Places octets of the peer; all the `rest` of what it writes is checked.
     #[inline]
-    pub(crate) fn store(&self, (key, to): (u32, u64), rest: u64, octets: &[u8]) -> Result<(), KeyError> {
+    pub(crate) fn store(
+        &self,
+        (key, to): (u32, u64),
+        rest: u64,
+        octets: &[u8],
+    ) -> Result<(), KeyError> {
         debug_assert!(octets.len() as u64 <= rest);
         let addr = self.keys().check(key, self.scope(), to, rest, Right::RemoteWrite)?;
         let at: *mut u8 = with_exposed_provenance_mut(addr as usize);
@@ -229,7 +250,10 @@ mod tests {
                 let octets: Vec<u8> = memory.iter().flat_map(|word| word.to_ne_bytes()).collect();
                 let expected = [&[0; 8][..start], &from[..len]].concat();
                 assert_eq!(octets[..start + len], expected, "{len} octets at {start}");
-                assert!(octets[start + len..].iter().all(|&octet| octet == 0), "{len} octets at {start}");
+                assert!(
+                    octets[start + len..].iter().all(|&octet| octet == 0),
+                    "{len} octets at {start}"
+                );
             }
         }
     }

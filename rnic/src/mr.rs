@@ -26,7 +26,8 @@ impl Mr {
         access: Access,
         zero_based: bool,
     ) -> Result<Self, RegisterError> {
-        let stag = keys.register(pd, addr.expose_provenance() as u64, len as u64, access, zero_based)?;
+        let stag =
+            keys.register(pd, addr.expose_provenance() as u64, len as u64, access, zero_based)?;
         Ok(Mr { keys: Arc::clone(keys), stag, remote: access.is_remote() })
     }
 

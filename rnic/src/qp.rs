@@ -179,7 +179,8 @@ impl Qp {
         // SAFETY: the caller is the only producer; a vacant slot is the producer's.
         unsafe {
             let slot = self.sq.vacant().ok_or(PostError::Full)?;
-            let (len, segments) = write_segments(&self.sq, slot, &self.keys, self.scope, right, wr.segments)?;
+            let (len, segments) =
+                write_segments(&self.sq, slot, &self.keys, self.scope, right, wr.segments)?;
             let len = u32::try_from(len).map_err(|_| PostError::Bounds)?;
             if matches!(op, WcOp::FetchAdd | WcOp::CompareSwap) && len != ATOMIC_SIZE {
                 return Err(PostError::Bounds);
@@ -202,7 +203,15 @@ impl Qp {
             let remote = Remote { addr: 0, key: stag };
             let flags = if wr.signalled { SIGNALLED } else { 0 } | if wr.quiet { QUIET } else { 0 };
             let (op, operands) = (WcOp::Bind, [0; 2]);
-            slot.header().write(Wqe { id: wr.id, remote, operands, len: 0, segments: 0, op, flags });
+            slot.header().write(Wqe {
+                id: wr.id,
+                remote,
+                operands,
+                len: 0,
+                segments: 0,
+                op,
+                flags,
+            });
             self.sq.publish();
             Ok(if wr.view.is_some() { stag } else { 0 })
         }
@@ -394,7 +403,9 @@ impl Work {
         if self.srq.is_none() {
             for _ in 0..self.qp.rq.as_ref().map_or(0, Ring::len) {
                 match self.take_recv() {
-                    Some(rqe) => self.complete_recv(rqe.id, Received::NOTHING, WcStatus::Flushed, false),
+                    Some(rqe) => {
+                        self.complete_recv(rqe.id, Received::NOTHING, WcStatus::Flushed, false)
+                    }
                     None => break,
                 }
             }
@@ -422,7 +433,9 @@ impl Work {
                 if wqe.op == WcOp::Bind {
                     self.qp.keys.cancel(wqe.remote.key);
                 }
-                let status = failed.filter(|&(failed, _)| failed == at).map_or(WcStatus::Flushed, |(_, s)| s);
+                let status = failed
+                    .filter(|&(failed, _)| failed == at)
+                    .map_or(WcStatus::Flushed, |(_, s)| s);
                 self.complete_request(&wqe, 0, status);
             }
         }
@@ -481,7 +494,8 @@ impl Work {
     fn complete_recv(&self, id: u64, received: Received, status: WcStatus, solicited: bool) {
         if let Some(cq) = &self.recv_cq {
             let Received { bytes, invalidated, immediate } = received;
-            let wc = Wc { id, qp: self.token, bytes, invalidated, immediate, op: WcOp::Recv, status };
+            let wc =
+                Wc { id, qp: self.token, bytes, invalidated, immediate, op: WcOp::Recv, status };
             // SAFETY: under the engine lock.
             unsafe { cq.push(wc, solicited) };
         }

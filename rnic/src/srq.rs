@@ -112,7 +112,8 @@ impl Srq {
         // SAFETY: the caller is the only consumer, and nobody else touches the line.
         let (ring, line) = unsafe { (&*self.ring.get(), &*self.waiting.get()) };
         // SAFETY: as above.
-        line.front().is_none_or(|&first| who == Some(first)) && unsafe { ring.is_filled(ring.head()) }
+        line.front().is_none_or(|&first| who == Some(first))
+            && unsafe { ring.is_filled(ring.head()) }
     }
 
     /// Asks for one notification when fewer than `mark` buffers are left; 0: none. If so few are left already, it comes
@@ -191,7 +192,11 @@ impl Srq {
     }
 
     fn lock(&self) -> Posting<'_> {
-        while self.posting.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        while self
+            .posting
+            .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
             let mut spins = 0;
             while self.posting.load(Ordering::Relaxed) {
                 // The holder may have been preempted; on few cores it needs ours.

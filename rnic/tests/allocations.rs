@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use rnic::rc::Wheel;
 use rnic::rc::burst::ICRC_SIZE;
 use rnic::{
-    Access, Burst, Cq, Keys, Mr, Qp, QpCfg, Rc, RcCfg, RecvWr, Remote, Segment, SendOp, SendWr, WcStatus,
+    Access, Burst, Cq, Keys, Mr, Qp, QpCfg, Rc, RcCfg, RecvWr, Remote, Segment, SendOp, SendWr,
+    WcStatus,
 };
 use wire::rocev2::{Bth, Packet, PathMtu, Psn, RnrTimer};
 
@@ -141,7 +142,8 @@ impl End {
             at = end;
         }
         // SAFETY: one thread.
-        self.completed += unsafe { self.cq.poll_with(64, |wc| assert_eq!(wc.status, WcStatus::Success)) };
+        self.completed +=
+            unsafe { self.cq.poll_with(64, |wc| assert_eq!(wc.status, WcStatus::Success)) };
         at > 0
     }
 }

@@ -17,7 +17,12 @@ pub fn c_program_1_2(dist: &Dist, name: &str, into: &Path) -> Result<PathBuf, Sk
 
 /// As [`c_program`], with the library of this name, and with gcc's sanitizers of addresses and of undefined
 /// behaviour in it.
-pub fn c_program_sanitized(dist: &Dist, name: &str, library: &str, into: &Path) -> Result<PathBuf, Skip> {
+pub fn c_program_sanitized(
+    dist: &Dist,
+    name: &str,
+    library: &str,
+    into: &Path,
+) -> Result<PathBuf, Skip> {
     // Static: the programs are started with another library preloaded, and the sanitizer's must come before
     // any.
     let options = [
@@ -31,13 +36,20 @@ pub fn c_program_sanitized(dist: &Dist, name: &str, library: &str, into: &Path) 
 
 /// A vendor's provider, `programs/<name>.c` compiled with VENDOR defined; the library is left in `into`.
 pub fn c_vendor(dist: &Dist, name: &str, into: &Path) -> Result<PathBuf, Skip> {
-    compile(dist, name, &into.join(name).with_extension("so"), &["-DVENDOR", "-shared", "-fPIC"], &[])
+    compile(
+        dist,
+        name,
+        &into.join(name).with_extension("so"),
+        &["-DVENDOR", "-shared", "-fPIC"],
+        &[],
+    )
 }
 
 /// A library to preload, `programs/<name>.c`; it is left in `into`.
 pub fn c_preload(name: &str, into: &Path) -> Result<PathBuf, Skip> {
     let library = into.join(name).with_extension("so");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name).with_extension("c");
+    let source =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name).with_extension("c");
     let mut compile = Command::new(find_program("cc", "gcc")?);
     succeeded(
         compile
@@ -75,7 +87,13 @@ fn succeeded(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-fn build(dist: &Dist, name: &str, options: &[&str], library: &str, into: &Path) -> Result<PathBuf, Skip> {
+fn build(
+    dist: &Dist,
+    name: &str,
+    options: &[&str],
+    library: &str,
+    into: &Path,
+) -> Result<PathBuf, Skip> {
     compile(dist, name, &into.join(name), options, &[library, "-ldl"])
 }
 
@@ -87,7 +105,8 @@ fn compile(
     libraries: &[&str],
 ) -> Result<PathBuf, Skip> {
     let compiler = find_program("cc", "gcc")?;
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name).with_extension("c");
+    let source =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name).with_extension("c");
     let output = Command::new(compiler)
         .args(["-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"])
         .args(options)

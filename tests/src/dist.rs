@@ -19,9 +19,8 @@ impl Dist {
     pub fn locate() -> Result<Self, Skip> {
         let root = match env::var_os("OPENDAT_DIST") {
             Some(root) => PathBuf::from(root),
-            None => {
-                beside_this_test().ok_or_else(|| Skip("this test lies outside a target directory".into()))?
-            }
+            None => beside_this_test()
+                .ok_or_else(|| Skip("this test lies outside a target directory".into()))?,
         };
         let library = root.join("lib").join(LIBRARY);
         if library.exists() {

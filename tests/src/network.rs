@@ -33,9 +33,12 @@ fn enter(namespaces: &[&str]) {
     if has_own_network() {
         return;
     }
-    let works = inside(namespaces, "true".as_ref()).output().is_ok_and(|output| output.status.success());
+    let works =
+        inside(namespaces, "true".as_ref()).output().is_ok_and(|output| output.status.success());
     let (Ok(program), true) = (env::current_exe(), works) else {
-        eprintln!("no network namespace (needs unshare, ip, and the permission): a port may be found in use");
+        eprintln!(
+            "no network namespace (needs unshare, ip, and the permission): a port may be found in use"
+        );
         return;
     };
     let error = inside(namespaces, program.as_os_str()).args(env::args_os().skip(1)).exec();

@@ -68,9 +68,13 @@ impl Running {
     ) -> Result<Self, String> {
         registry.apply(&mut command);
         let (reader, writer) = io::pipe().map_err(|error| format!("no pipe: {error}"))?;
-        let stderr = writer.try_clone().map_err(|error| format!("no second end of the pipe: {error}"))?;
+        let stderr =
+            writer.try_clone().map_err(|error| format!("no second end of the pipe: {error}"))?;
         let mut line_buffered = Command::new("stdbuf");
-        line_buffered.args(["-oL", "-eL", "--"]).arg(command.get_program()).args(command.get_args());
+        line_buffered
+            .args(["-oL", "-eL", "--"])
+            .arg(command.get_program())
+            .args(command.get_args());
         for (name, value) in command.get_envs() {
             match value {
                 Some(value) => line_buffered.env(name, value),
@@ -78,7 +82,8 @@ impl Running {
             };
         }
         line_buffered.stdin(Stdio::null()).stdout(writer).stderr(stderr);
-        let child = line_buffered.spawn().map_err(|error| format!("{label} does not start: {error}"))?;
+        let child =
+            line_buffered.spawn().map_err(|error| format!("{label} does not start: {error}"))?;
         drop(line_buffered);
 
         let output = Arc::new(Output::default());
@@ -110,7 +115,9 @@ impl Running {
             if state.ended || left.is_zero() {
                 let why = if state.ended { "ended" } else { "is late" };
                 drop(state);
-                return Err(self.report(&format!("{why} without having said {text:?} {times} times")));
+                return Err(
+                    self.report(&format!("{why} without having said {text:?} {times} times"))
+                );
             }
             let timed = self.output.changed.wait_timeout(state, left);
             state = timed.unwrap_or_else(PoisonError::into_inner).0;
@@ -131,13 +138,16 @@ impl Running {
     /// Waits for the end of the program.
     pub fn end(mut self) -> Result<Ended, String> {
         loop {
-            let status = self.child.try_wait().map_err(|error| format!("{}: {error}", self.label))?;
+            let status =
+                self.child.try_wait().map_err(|error| format!("{}: {error}", self.label))?;
             if let Some(status) = status {
                 // The reader ends with the last writer of the pipe, which may be a child of the program's
                 // that it has left alone.
                 while !self.has_ended() {
                     if Instant::now() >= self.deadline {
-                        return Err(self.report("has ended and left processes behind that have not"));
+                        return Err(
+                            self.report("has ended and left processes behind that have not")
+                        );
                     }
                     thread::sleep(Duration::from_millis(2));
                 }
@@ -184,7 +194,11 @@ impl Ended {
         if self.status.success() {
             return Ok(());
         }
-        Err(format!("{label} ended with {}\n--- output of {label}\n{}", self.status, both_ends(&self.text)))
+        Err(format!(
+            "{label} ended with {}\n--- output of {label}\n{}",
+            self.status,
+            both_ends(&self.text)
+        ))
     }
 }
 
@@ -240,8 +254,9 @@ fn threads_by_proc(pid: u32) -> String {
     let mut text = String::new();
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return "gone\n".into() };
     for task in tasks.flatten() {
-        let read =
-            |file: &str| fs::read_to_string(task.path().join(file)).unwrap_or_default().trim().to_owned();
+        let read = |file: &str| {
+            fs::read_to_string(task.path().join(file)).unwrap_or_default().trim().to_owned()
+        };
         let _ = writeln!(
             text,
             "{} {}: waits in {}, system call {}",

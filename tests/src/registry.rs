@@ -61,8 +61,10 @@ impl Registry {
 
     /// Our libdat.so.1 without built-in entries, and this provider of uDAPL 1.2 as `vendor`.
     pub fn vendor_1_2(dist: &Dist, library: PathBuf) -> Self {
-        let conf =
-            format!("vendor u1.2 nonthreadsafe default {} vendor.1.0 vendor \"\"\n", library.display());
+        let conf = format!(
+            "vendor u1.2 nonthreadsafe default {} vendor.1.0 vendor \"\"\n",
+            library.display()
+        );
         Self::loaded("vendor of 1.2", "vendor", dist, "libdat.so.1", &conf, library)
     }
 
@@ -152,8 +154,8 @@ impl Registry {
     /// Did the process really load the libraries that this registry is about? `maps` is /proc/PID/maps.
     pub fn check_maps(&self, maps: &str) -> Result<(), String> {
         for library in &self.maps {
-            let file =
-                fs::canonicalize(library).map_err(|error| format!("{}: {error}", library.display()))?;
+            let file = fs::canonicalize(library)
+                .map_err(|error| format!("{}: {error}", library.display()))?;
             if !maps.lines().any(|line| line.ends_with(&*file.to_string_lossy())) {
                 return Err(format!("the program has not loaded {}", file.display()));
             }
@@ -163,5 +165,8 @@ impl Registry {
 }
 
 fn entry(ia: &str, api: &str, library: &Path, ia_params: &str) -> String {
-    format!("{ia} {api} nonthreadsafe default {} opendat.0.1 \"{ia_params}\" \"\"\n", library.display())
+    format!(
+        "{ia} {api} nonthreadsafe default {} opendat.0.1 \"{ia_params}\" \"\"\n",
+        library.display()
+    )
 }

@@ -14,10 +14,13 @@ mod tests {
     #[test]
     fn a_text_may_be_half_overwritten() {
         let torn = |found| is_torn(found, "server RDMA write data...", "client RDMA read data...");
-        for found in ["server RDMA write data...", "cerver RDMA write data...", "client RDMA read data..."] {
+        for found in
+            ["server RDMA write data...", "cerver RDMA write data...", "client RDMA read data..."]
+        {
             assert!(torn(found), "{found}");
         }
-        for found in ["", "c", "blah, blah, blah", "client RDMA read", "server RDMA xrite data..."] {
+        for found in ["", "c", "blah, blah, blah", "client RDMA read", "server RDMA xrite data..."]
+        {
             assert!(!torn(found), "{found}");
         }
     }

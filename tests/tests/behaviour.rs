@@ -50,10 +50,18 @@ const BEHAVIOURS: &[Behaviour] = &[
         &["compute"],
     ),
     built_in("a_first_receive_may_be_posted_after_the_message_has_come", "late_receive", &["own"]),
-    built_in("the_first_receive_of_an_srq_may_be_posted_after_the_messages", "late_receive", &["shared"]),
+    built_in(
+        "the_first_receive_of_an_srq_may_be_posted_after_the_messages",
+        "late_receive",
+        &["shared"],
+    ),
     under(plugin, "a_first_receive_may_be_late_with_a_loaded_provider", "late_receive", &["own"]),
     built_in("connections_leave_nothing_behind", "connection_cycles", &[]),
-    built_in("connections_of_suppressed_requests_leave_nothing_on_a_full_evd", "soak", &["50000", "apart"]),
+    built_in(
+        "connections_of_suppressed_requests_leave_nothing_on_a_full_evd",
+        "soak",
+        &["50000", "apart"],
+    ),
     built_in("a_thousand_connections_at_a_time_lose_nothing", "thousand_connections", &[]),
     built_in(
         "round_trips_of_one_that_blocks_come_beside_idle_connections",
@@ -94,7 +102,12 @@ const BEHAVIOURS: &[Behaviour] = &[
         "handler_closes",
         &["moment", "50"],
     ),
-    under(plugin, "a_handler_may_close_a_loaded_provider_at_any_moment", "handler_closes", &["moment", "50"]),
+    under(
+        plugin,
+        "a_handler_may_close_a_loaded_provider_at_any_moment",
+        "handler_closes",
+        &["moment", "50"],
+    ),
     built_in("a_wait_that_a_handler_closes_ends_when_it_returns", "handler_closes", &["returns"]),
     under(
         Registry::debian,
@@ -121,8 +134,18 @@ const OF_PACKETS: &[Behaviour] = &[
     // A send over iWARP completes before the peer has a receive.
     built_in("a_bind_comes_after_a_send_that_waits", "binds", &["late"]),
     built_in("a_queue_of_binds_is_flushed_and_none_is_lost", "binds", &["flushed"]),
-    under(in_a_bad_network, "a_killed_target_is_noticed_in_a_bad_network", "killed_peer", &["target"]),
-    under(in_a_bad_network, "a_killed_writer_is_noticed_in_a_bad_network", "killed_peer", &["writer"]),
+    under(
+        in_a_bad_network,
+        "a_killed_target_is_noticed_in_a_bad_network",
+        "killed_peer",
+        &["target"],
+    ),
+    under(
+        in_a_bad_network,
+        "a_killed_writer_is_noticed_in_a_bad_network",
+        "killed_peer",
+        &["writer"],
+    ),
 ];
 
 /// Those of providers with a socket for each connection.
@@ -136,7 +159,11 @@ const OF_STREAMS: &[Behaviour] = &[
     ),
 ];
 
-const fn built_in(name: &'static str, program: &'static str, args: &'static [&'static str]) -> Behaviour {
+const fn built_in(
+    name: &'static str,
+    program: &'static str,
+    args: &'static [&'static str],
+) -> Behaviour {
     under(builtin, name, program, args)
 }
 
@@ -162,9 +189,9 @@ fn in_a_bad_network(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> 
 fn in_own_network(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> {
     match has_own_network() {
         true => Ok(Registry::builtin(dist, provider)),
-        false => {
-            Err(Skip("there is no network namespace (needs unshare, ip, and the permission)".to_owned()))
-        }
+        false => Err(Skip(
+            "there is no network namespace (needs unshare, ip, and the permission)".to_owned(),
+        )),
     }
 }
 
@@ -172,9 +199,13 @@ fn in_own_network(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> {
 fn for_many_connections(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> {
     const DESCRIPTORS: u64 = 10_500;
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    let hard = limits.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().nth(1));
+    let hard = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().nth(1));
     // A word in place of a number: there is no limit.
-    if let Some(hard) = hard.and_then(|hard| hard.parse::<u64>().ok()).filter(|&hard| hard < DESCRIPTORS) {
+    if let Some(hard) =
+        hard.and_then(|hard| hard.parse::<u64>().ok()).filter(|&hard| hard < DESCRIPTORS)
+    {
         return Err(Skip(format!(
             "a process may have {hard} descriptors only (ulimit -Hn), {DESCRIPTORS} are needed"
         )));

@@ -54,14 +54,24 @@ fn the_library_has_its_soname_and_the_links_lead_to_it() {
 fn nothing_but_the_c_library_is_needed_at_run_time() {
     with_dist(|dist| {
         let readelf = find_program("readelf", "binutils")?;
-        let may_need =
-            ["libc.so.6", "libgcc_s.so.1", "libm.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux"];
+        let may_need = [
+            "libc.so.6",
+            "libgcc_s.so.1",
+            "libm.so.6",
+            "libdl.so.2",
+            "libpthread.so.0",
+            "ld-linux",
+        ];
         let libraries = ["libdat.so.1", "libdat2.so.2"].map(|name| dist.lib().join(name));
         let plugins = PROVIDERS.iter().chain([&VERBS]).map(|provider| dist.plugin(provider));
         for library in libraries.into_iter().chain(plugins) {
             let dynamic = output(Command::new(&readelf).arg("-dW").arg(&library));
             for line in dynamic.lines().filter(|line| line.contains("(NEEDED)")) {
-                assert!(may_need.iter().any(|name| line.contains(name)), "{}: {line}", library.display());
+                assert!(
+                    may_need.iter().any(|name| line.contains(name)),
+                    "{}: {line}",
+                    library.display()
+                );
             }
         }
         Ok(())
@@ -143,15 +153,23 @@ fn a_provider_that_does_not_open_is_no_verdict() {
         }
         let dir = tempfile::tempdir().expect("a temporary directory");
         let conf = dir.path().join("dat.conf");
-        let line = format!("ofa u2.0 nonthreadsafe default {} dapl.2.0 \"none0 0\" \"\"\n", vendor.display());
+        let line = format!(
+            "ofa u2.0 nonthreadsafe default {} dapl.2.0 \"none0 0\" \"\"\n",
+            vendor.display()
+        );
         fs::write(&conf, line).expect("dat.conf can be written");
-        for library in [dist.lib().join("libdat2.so.2"), "/usr/lib/x86_64-linux-gnu/libdat2.so.2".into()] {
+        for library in
+            [dist.lib().join("libdat2.so.2"), "/usr/lib/x86_64-linux-gnu/libdat2.so.2".into()]
+        {
             let mut command = Command::new(dist.lib().join("../bin/dat"));
             command.args(["conformance", "--provider", "ofa", "--library"]).arg(&library);
             let ended = command.arg("--registry").arg(&conf).output().expect("the program starts");
             let stderr = String::from_utf8_lossy(&ended.stderr);
             assert_eq!(ended.status.code(), Some(2), "{}: {stderr}", library.display());
-            assert!(stderr.contains("ofa through ") && stderr.contains("cannot be opened"), "{stderr}");
+            assert!(
+                stderr.contains("ofa through ") && stderr.contains("cannot be opened"),
+                "{stderr}"
+            );
         }
         Ok(())
     });
@@ -161,8 +179,10 @@ fn a_provider_that_does_not_open_is_no_verdict() {
 fn a_vendors_provider_that_does_little_fails_what_it_does_not() {
     with_dist(|dist| {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let (provider, conf) = (c_vendor(dist, "vendor_1_2", dir.path())?, dir.path().join("dat.conf"));
-        let line = format!("vendor u1.2 nonthreadsafe default {} v.1.0 vendor \"\"\n", provider.display());
+        let (provider, conf) =
+            (c_vendor(dist, "vendor_1_2", dir.path())?, dir.path().join("dat.conf"));
+        let line =
+            format!("vendor u1.2 nonthreadsafe default {} v.1.0 vendor \"\"\n", provider.display());
         fs::write(&conf, line).expect("dat.conf can be written");
         let mut command = Command::new(dist.lib().join("../bin/dat"));
         command.args([

@@ -89,9 +89,12 @@ fn the_program_in_c_of_the_tutorial_prints_what_it_says() {
         find_program("cc", "gcc")?;
         find_program("pkg-config", "pkg-config")?;
         let (dir, page) = (clone_of(&dist), read("docs/tutorial.md"));
-        let [_, server, client] = blocks(&page, "sh")[..] else { panic!("three blocks of lines: {page}") };
+        let [_, server, client] = blocks(&page, "sh")[..] else {
+            panic!("three blocks of lines: {page}")
+        };
         for ia in ["", " softroce"] {
-            let [server, client] = [server, client].map(|lines| format!("{}{ia}", lines.trim_end()));
+            let [server, client] =
+                [server, client].map(|lines| format!("{}{ia}", lines.trim_end()));
             let mut server = shell(&dir, &server.replace("./hello server", "exec ./hello server"));
             let mut server = Killed(server.stdout(Stdio::piped()).spawn().expect("it starts"));
             let mut said = BufReader::new(server.0.stdout.take().expect("piped"));
@@ -102,7 +105,9 @@ fn the_program_in_c_of_the_tutorial_prints_what_it_says() {
             said.read_to_string(&mut line).expect("text");
             assert_eq!(line, read("examples/hello/server.txt"), "{ia}");
         }
-        assert!(page.contains("`./hello server softroce` and\n`./hello client 127.0.0.1 softroce`"));
+        assert!(
+            page.contains("`./hello server softroce` and\n`./hello client 127.0.0.1 softroce`")
+        );
         Ok(())
     });
 }
@@ -152,7 +157,8 @@ fn dtests_pass(dir: &TempDir, lines: &str) {
         let mut shell = shell(dir, "timeout 60 bash -c \"$TYPED\"");
         let output = shell.env("TYPED", format!("{lines}\nwait")).output().expect("it starts");
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let all = output.status.success() && said.matches("DAPL Test Complete. PASSED").count() == passed;
+        let all =
+            output.status.success() && said.matches("DAPL Test Complete. PASSED").count() == passed;
         if all { Ok(()) } else { Err(said + &String::from_utf8_lossy(&output.stderr)) }
     };
     // dtest tells its client where it is, and listens only then: the client may be quicker. What the lines do is asked for
@@ -171,7 +177,9 @@ fn a_program_is_moved_in_three_steps() {
         let (dir, page) = (clone_of(&dist), read("docs/moving.md"));
         // Blocks of a list are indented.
         let page: String = page.lines().map(|line| format!("{}\n", line.trim_start())).collect();
-        let [library, name] = blocks(&page, "sh")[..] else { panic!("two blocks of lines: {page}") };
+        let [library, name] = blocks(&page, "sh")[..] else {
+            panic!("two blocks of lines: {page}")
+        };
         let library = library.strip_prefix("cargo xtask dist\n").expect("the first line");
         let ia = name.split_whitespace().nth(2).expect("a name");
         let run = format!("dtest -P {ia} -s & sleep 1\ndtest -P {ia} -h 127.0.0.1");
@@ -190,7 +198,8 @@ fn the_lines_of_the_page_for_users_do_what_they_say() {
         find_program("pkg-config", "pkg-config")?;
         find_program("dtest", "dapl2-utils")?;
         let (dir, page) = (clone_of(&dist), read("docs/using.md"));
-        fs::copy(workspace().join("examples/hello/hello.c"), dir.path().join("prog.c")).expect("a copy");
+        fs::copy(workspace().join("examples/hello/hello.c"), dir.path().join("prog.c"))
+            .expect("a copy");
         let (_, page) = page.split_once("\n## Use it\n").expect("the chapter");
         let [lines, ..] = blocks(page, "")[..] else { panic!("lines: {page}") };
         let lines = lines.replace("/tmp/", &format!("{}/", dir.path().display()));
@@ -198,7 +207,8 @@ fn the_lines_of_the_page_for_users_do_what_they_say() {
         assert_eq!(parts.clone().count(), 5, "{lines}");
         parts.for_each(|part| dtests_pass(&dir, part));
         let files = fs::read_dir(dir.path()).expect("it is there").filter_map(Result::ok);
-        let captures = files.filter(|file| file.path().extension().is_some_and(|end| end == "pcapng"));
+        let captures =
+            files.filter(|file| file.path().extension().is_some_and(|end| end == "pcapng"));
         assert_eq!(captures.count(), 1);
         assert!(dir.path().join("a.out").exists());
         Ok(())
@@ -215,13 +225,17 @@ fn the_lines_of_the_readme_do_what_they_say() {
         find_program("pkg-config", "pkg-config")?;
         find_program("dtest", "dapl2-utils")?;
         let (dir, page) = (clone_of(&dist), read("README.md"));
-        let [existing, new] = blocks(&page, "sh")[..] else { panic!("two blocks of lines: {page}") };
-        let existing = existing.strip_prefix("cargo xtask dist").and_then(|rest| rest.split_once('\n'));
+        let [existing, new] = blocks(&page, "sh")[..] else {
+            panic!("two blocks of lines: {page}")
+        };
+        let existing =
+            existing.strip_prefix("cargo xtask dist").and_then(|rest| rest.split_once('\n'));
         let (_, existing) = existing.expect("the first line, which `cargo xtask test` has done");
         assert_eq!(existing.matches(" -s &").count(), 1, "{existing}");
         dtests_pass(&dir, existing);
         let said = text(&shell(&dir, &format!("{new}wait")).output().expect("it starts"));
-        let (client, server) = (read("examples/hello/client.txt"), read("examples/hello/server.txt"));
+        let (client, server) =
+            (read("examples/hello/client.txt"), read("examples/hello/server.txt"));
         for line in client.lines().chain(server.lines()) {
             assert!(said.lines().any(|other| other == line), "{line}: {said}");
         }
@@ -238,7 +252,8 @@ fn the_workflow_runs() {
         for (program, package) in [("make", "make"), ("cc", "gcc"), ("pkg-config", "pkg-config")] {
             find_program(program, package)?;
         }
-        let (workflow, dir) = (read("examples/ci/rdma.yml"), tempfile::tempdir().expect("a directory"));
+        let (workflow, dir) =
+            (read("examples/ci/rdma.yml"), tempfile::tempdir().expect("a directory"));
         let at = |name: &str| dir.path().join(name);
         for name in ["Makefile", "hello.c"] {
             fs::copy(workspace().join("examples/hello").join(name), at(name)).expect("it is there");
@@ -262,8 +277,12 @@ fn the_workflow_runs() {
                     .replace("${{ github.workspace }}", &dir.path().display().to_string());
                 let (line, more) = step.split_once('\n').expect("a line");
                 let mut command = Command::new("bash");
-                command.args(["-ec", line]).current_dir(dir.path()).env("DAT_OVERRIDE", "/dev/null");
-                let variables = more.lines().take_while(|line| !line.trim_start().starts_with("- "));
+                command
+                    .args(["-ec", line])
+                    .current_dir(dir.path())
+                    .env("DAT_OVERRIDE", "/dev/null");
+                let variables =
+                    more.lines().take_while(|line| !line.trim_start().starts_with("- "));
                 let variables = variables.filter_map(|line| line.split_once(':'));
                 let variables = variables.map(|(name, value)| (name.trim(), value.trim()));
                 command.envs(variables.filter(|(name, _)| *name != "env"));
@@ -297,12 +316,18 @@ fn links_lead_somewhere() {
     let links = |text: &str| -> Vec<String> {
         let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         let files = links.map(|link| link.split('#').next().unwrap_or(link).to_owned());
-        files.filter(|file| !(file.is_empty() || file.contains("://") || file.contains(' '))).collect()
+        files
+            .filter(|file| !(file.is_empty() || file.contains("://") || file.contains(' ')))
+            .collect()
     };
     let mut checked = 0;
     for page in pages() {
         for link in links(&read(&page)) {
-            assert!(!link.contains('/') && page.with_file_name(&link).exists(), "{}: {link}", page.display());
+            assert!(
+                !link.contains('/') && page.with_file_name(&link).exists(),
+                "{}: {link}",
+                page.display()
+            );
             checked += 1;
         }
     }
@@ -338,7 +363,8 @@ fn quotations_are_what_the_files_say() {
         let mut lines = text.split_inclusive('\n');
         while let Some(line) = lines.next() {
             quoted += line;
-            let Some(source) = line.strip_prefix("<!-- quotes ").and_then(|rest| rest.strip_suffix(" -->\n"))
+            let Some(source) =
+                line.strip_prefix("<!-- quotes ").and_then(|rest| rest.strip_suffix(" -->\n"))
             else {
                 continue;
             };
@@ -359,7 +385,8 @@ fn quotations_are_what_the_files_say() {
 
 /// `FILE`, or the part `FILE:ANCHOR` of it, without the lines that mark parts.
 fn part_of(source: &str) -> String {
-    let (file, anchor) = source.split_once(':').map_or((source, None), |(file, anchor)| (file, Some(anchor)));
+    let (file, anchor) =
+        source.split_once(':').map_or((source, None), |(file, anchor)| (file, Some(anchor)));
     let (mut inside, mut ends, mut part) = (anchor.is_none(), anchor.is_none(), String::new());
     for line in read(file).split_inclusive('\n') {
         let mark = line.trim_end().trim_end_matches(" */");

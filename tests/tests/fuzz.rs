@@ -64,8 +64,9 @@ fn fuzz(name: &str) -> Result<(), String> {
 /// Each source file in `fuzz_targets` is one.
 fn targets() -> Vec<String> {
     let sources = fs::read_dir(directory().join("fuzz_targets")).expect("fuzz/fuzz_targets");
-    let mut names: Vec<String> =
-        sources.filter_map(|file| Some(file.ok()?.path().file_stem()?.to_str()?.to_owned())).collect();
+    let mut names: Vec<String> = sources
+        .filter_map(|file| Some(file.ok()?.path().file_stem()?.to_str()?.to_owned()))
+        .collect();
     names.sort();
     assert!(!names.is_empty(), "no fuzz targets");
     names

@@ -108,9 +108,13 @@ fn every_header_can_be_included_alone_and_first() {
         for header in fs::read_dir(headers.directory()).unwrap() {
             let name = header.unwrap().file_name().into_string().unwrap();
             let source = directory.path().join("alone.c");
-            fs::write(&source, format!("#include <{}/{name}>\nint nothing;\n", headers.api.directory))
-                .unwrap();
-            let output = language.command(&compiler, &headers).arg("-c").arg(source).output().unwrap();
+            fs::write(
+                &source,
+                format!("#include <{}/{name}>\nint nothing;\n", headers.api.directory),
+            )
+            .unwrap();
+            let output =
+                language.command(&compiler, &headers).arg("-c").arg(source).output().unwrap();
             assert_succeeds(&format!("{name} as {}", language.standard), &output);
         }
     }
@@ -119,14 +123,17 @@ fn every_header_can_be_included_alone_and_first() {
 #[test]
 fn no_constant_of_the_headers_is_missing_from_dat_sys() {
     for (headers, at_least) in [(our_headers(), 500), (our_headers_1_2(), 350)] {
-        let known: BTreeSet<&str> = (headers.api.constants)().iter().map(|constant| constant.name).collect();
+        let known: BTreeSet<&str> =
+            (headers.api.constants)().iter().map(|constant| constant.name).collect();
         let mut seen = 0;
         for (name, _) in headers_text(&headers.directory()) {
             let text = fs::read_to_string(&name).unwrap();
             // `NAME = 1,` of an enumeration, `#define NAME UINT64_C(1)` of a mask
             for line in text.lines().map(str::trim) {
                 let name = match (line.split_once(" = "), line.strip_prefix("#define ")) {
-                    (Some((name, value)), None) if value.starts_with(|c: char| c.is_ascii_digit()) => {
+                    (Some((name, value)), None)
+                        if value.starts_with(|c: char| c.is_ascii_digit()) =>
+                    {
                         name.trim()
                     }
                     (None, Some(definition)) if definition.contains(" UINT64_C(") => {
@@ -138,7 +145,10 @@ fn no_constant_of_the_headers_is_missing_from_dat_sys() {
                 seen += 1;
             }
         }
-        assert!(seen > at_least, "only {seen} constants found: the headers have changed their form");
+        assert!(
+            seen > at_least,
+            "only {seen} constants found: the headers have changed their form"
+        );
     }
 }
 
@@ -268,7 +278,12 @@ fn compile_consumer(language: &Language, headers: &Headers) {
         Ok(compiler) => compiler,
         Err(reason) => return skip(&reason),
     };
-    let output = language.command(&compiler, headers).arg("-c").arg(c_source("consumer.c")).output().unwrap();
+    let output = language
+        .command(&compiler, headers)
+        .arg("-c")
+        .arg(c_source("consumer.c"))
+        .output()
+        .unwrap();
     assert_succeeds(language.standard, &output);
 }
 
@@ -314,7 +329,8 @@ fn headers_text(directory: &Path) -> Vec<(PathBuf, String)> {
         let text = String::from_utf8_lossy(&bytes);
         let mut code = String::new();
         for (index, part) in text.split("/*").enumerate() {
-            let part = if index == 0 { part } else { part.split_once("*/").map_or("", |(_, code)| code) };
+            let part =
+                if index == 0 { part } else { part.split_once("*/").map_or("", |(_, code)| code) };
             for line in part.lines() {
                 code.push_str(line.split("//").next().unwrap());
                 code.push('\n');
@@ -331,7 +347,8 @@ fn dat_names(text: &str) -> impl Iterator<Item = String> + '_ {
         .filter(|word| ["DAT_", "DCNT_", "dat_"].iter().any(|prefix| word.starts_with(prefix)))
         // names of header files in #include
         .filter(|word| {
-            !word.starts_with("dat_") || !["_specific", "_extensions"].iter().any(|end| word.ends_with(end))
+            !word.starts_with("dat_")
+                || !["_specific", "_extensions"].iter().any(|end| word.ends_with(end))
         })
         .map(str::to_owned)
 }
@@ -361,8 +378,11 @@ impl Api {
         let mut list = String::new();
         // Those of the provider's functions are the same in both; the extension is one of 2.0.
         let in_1_2 = |name: &str| name.starts_with("DAT_PROVIDER_");
-        for text in
-            TEXTS.iter().copied().flatten().filter(|text| self.directory == "dat2" || in_1_2(text.name))
+        for text in TEXTS
+            .iter()
+            .copied()
+            .flatten()
+            .filter(|text| self.directory == "dat2" || in_1_2(text.name))
         {
             writeln!(list, "TEXT({}, {:?})", text.name, text.value.to_str().unwrap()).unwrap();
         }
@@ -374,8 +394,14 @@ impl Api {
         for record in self.named_records() {
             writeln!(list, "RECORD({}, {}, {})", record.name, record.size, record.align).unwrap();
             for (offset, field) in self.named_members(record) {
-                writeln!(list, "MEMBER({}, {}, {offset}, {})", record.name, c_name(field), field.size)
-                    .unwrap();
+                writeln!(
+                    list,
+                    "MEMBER({}, {}, {offset}, {})",
+                    record.name,
+                    c_name(field),
+                    field.size
+                )
+                .unwrap();
             }
         }
         list
@@ -436,7 +462,8 @@ impl Api {
         for field in record.fields {
             if field.name == ANONYMOUS.1 {
                 let union = self.record(ANONYMOUS.0);
-                members.extend(union.fields.iter().map(|inner| (field.offset + inner.offset, inner)));
+                members
+                    .extend(union.fields.iter().map(|inner| (field.offset + inner.offset, inner)));
             } else {
                 members.push((field.offset, field));
             }
@@ -477,8 +504,10 @@ fn c_declaration(type_name: &str, name: &str) -> String {
         .and_then(|f| f.strip_suffix('>'))
     {
         let (arguments, result) = function.rsplit_once(')').unwrap();
-        let arguments: Vec<_> =
-            arguments.split(", ").map(|argument| c_declaration(argument, "").trim_end().to_owned()).collect();
+        let arguments: Vec<_> = arguments
+            .split(", ")
+            .map(|argument| c_declaration(argument, "").trim_end().to_owned())
+            .collect();
         let result = result.strip_prefix(" -> ").map_or("void", c_type);
         return format!("{result} (*{name})({})", arguments.join(", "));
     }

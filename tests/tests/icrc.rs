@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 
 use opendat_tests::{Skip, skip};
 use wire::rocev2::{
-    Aeth, AtomicAckEth, AtomicEth, Bth, Carries, Deth, Extension, Icrc, Identification, Opcode, Packet, Psn,
-    Reth, Syndrome, UDP_PORT, pad,
+    Aeth, AtomicAckEth, AtomicEth, Bth, Carries, Deth, Extension, Icrc, Identification, Opcode,
+    Packet, Psn, Reth, Syndrome, UDP_PORT, pad,
 };
 
 /// Debian's own, for which its packages of Python are.
@@ -103,7 +103,9 @@ fn extension(carries: Carries) -> Extension {
         Carries::Reth => Extension::Reth(reth),
         Carries::RethImmediate => Extension::RethImmediate(reth, 0xDEAD_BEEF),
         Carries::Aeth => Extension::Aeth(aeth),
-        Carries::AtomicAck => Extension::AtomicAck(aeth, AtomicAckEth { original: 0x3132_3334_3536_3738 }),
+        Carries::AtomicAck => {
+            Extension::AtomicAck(aeth, AtomicAckEth { original: 0x3132_3334_3536_3738 })
+        }
         Carries::Atomic => Extension::Atomic(atomic),
         Carries::Deth => Extension::Deth(deth),
         Carries::DethImmediate => Extension::DethImmediate(deth, 0xDEAD_BEEF),
@@ -132,7 +134,8 @@ fn example(packet: &Packet<'_>, ip: Identification, source_port: u16) -> Example
     let icrc = Icrc::new(ends[0], ends[1]).expect("both are IPv4").compute(ip, &bytes[start..]);
     bytes.extend(icrc.to_le_bytes());
 
-    let Bth { opcode, solicited, migrated, p_key, fecn, becn, dest_qpn, ack_request, psn } = packet.bth;
+    let Bth { opcode, solicited, migrated, p_key, fecn, becn, dest_qpn, ack_request, psn } =
+        packet.bth;
     let fields = [
         opcode.code().into(),
         solicited.into(),

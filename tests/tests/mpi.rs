@@ -89,11 +89,14 @@ fn cases(ia: &str) -> Vec<Case> {
     let shared: &[_] = &[("I_MPI_FABRICS", "shm:dapl"), ("I_MPI_DYNAMIC_CONNECTION", "0")];
     for library in &LIBRARIES {
         for (job, ranks) in [(Job::Ring, "4"), (Job::PingPong, "2")] {
-            let case = Case::new(job, library, ranks, &[&("on_two_hosts_with_shared_memory", shared)]);
+            let case =
+                Case::new(job, library, ranks, &[&("on_two_hosts_with_shared_memory", shared)]);
             cases.push(Case { hosts: true, ..case });
         }
     }
-    for &(_, library, ranks, waiting, connecting, rendezvous) in SUITES.iter().filter(|row| row.0 == ia) {
+    for &(_, library, ranks, waiting, connecting, rendezvous) in
+        SUITES.iter().filter(|row| row.0 == ia)
+    {
         let ways = [&WAITING.0[waiting], &CONNECTING.0[connecting], &RENDEZVOUS.0[rendezvous]];
         cases.push(Case::new(Job::Suite, &LIBRARIES[library], ranks, &ways));
     }
@@ -128,7 +131,12 @@ const NOT_OURS: &[NotOurs] = &[
         ranks: "2",
     },
     // Some rank takes what the next test sends for what this one waits for: with more than two ranks, now and then.
-    NotOurs { module: "test_dynproc", test: "TestDPM.testConnectAccept", whole_module: true, ranks: "4" },
+    NotOurs {
+        module: "test_dynproc",
+        test: "TestDPM.testConnectAccept",
+        whole_module: true,
+        ranks: "4",
+    },
 ];
 
 /// One that fails now and then is run so often until it does.
@@ -151,7 +159,8 @@ fn main() -> ExitCode {
         cases(provider.ia).into_iter().map(trial_of)
     });
     let not_ours = NOT_OURS.iter().map(|left_out| {
-        let name = format!("mpi::what_is_left_out_fails_over_the_librarys_own_tcp::{}", left_out.module);
+        let name =
+            format!("mpi::what_is_left_out_fails_over_the_librarys_own_tcp::{}", left_out.module);
         trial(name, move || fails_over_tcp(left_out))
     });
     opendat_tests::run(&arguments, trials.chain(not_ours).collect())
@@ -180,8 +189,11 @@ impl Installation {
     /// The start of a job: the launcher, without what it is to launch.
     fn launcher(&self, home: &Path) -> Command {
         let mut command = Command::new(self.root.join("bin/mpiexec.hydra"));
-        let path =
-            format!("{}:{}", self.root.join("bin").display(), std::env::var("PATH").unwrap_or_default());
+        let path = format!(
+            "{}:{}",
+            self.root.join("bin").display(),
+            std::env::var("PATH").unwrap_or_default()
+        );
         command.env("PATH", path).env("I_MPI_ROOT", &self.root).env("TMPDIR", home).envs([
             ("I_MPI_FALLBACK", "0"),
             // It says which provider it uses.
@@ -203,7 +215,11 @@ fn fails_over_tcp(left_out: &NotOurs) -> Result<(), Stop> {
     for _ in 0..TRIES {
         let mut command = mpi.launcher(dir.path());
         command.env("I_MPI_FABRICS", "tcp").args(["-n", left_out.ranks]);
-        command.arg(mpi.root.join("bin/python")).arg(mpi.tests()).args(["-v", "-i", left_out.module]);
+        command.arg(mpi.root.join("bin/python")).arg(mpi.tests()).args([
+            "-v",
+            "-i",
+            left_out.module,
+        ]);
         if !left_out.whole_module {
             command.args(["-k", left_out.test]);
         }
@@ -258,9 +274,11 @@ impl Case {
             registry = registry.with("OPENDAT_LOG", "dat::cm=info");
         }
         let command = self.command(&mpi, provider, dir.path());
-        let ended = Running::start(&self.name, command, &registry, Instant::now() + LIMIT)?.end()?;
+        let ended =
+            Running::start(&self.name, command, &registry, Instant::now() + LIMIT)?.end()?;
         ended.succeeded(&self.name)?;
-        self.judge(provider, &ended.text).map_err(|why| format!("{}: {why}\n{}", self.name, ended.text))?;
+        self.judge(provider, &ended.text)
+            .map_err(|why| format!("{}: {why}\n{}", self.name, ended.text))?;
         Ok(())
     }
 
@@ -274,11 +292,20 @@ impl Case {
         command.envs(settings).envs(self.settings.iter().copied());
         if self.hosts {
             // The launcher starts the processes of either host itself, and the ranks know their hosts by these names only.
-            command.args(["-bootstrap", "fork", "-hosts", "one,two", "-ppn", &(self.ranks / 2).to_string()]);
+            command.args([
+                "-bootstrap",
+                "fork",
+                "-hosts",
+                "one,two",
+                "-ppn",
+                &(self.ranks / 2).to_string(),
+            ]);
         }
         command.args(["-n", &self.ranks.to_string()]).arg(mpi.root.join("bin/python"));
         match self.job {
-            Job::Ring => command.args(["-m", "mpi4py.bench", "ringtest", "-l", "100", "-n", "1000"]),
+            Job::Ring => {
+                command.args(["-m", "mpi4py.bench", "ringtest", "-l", "100", "-n", "1000"])
+            }
             Job::PingPong => {
                 let sizes = ["--min-size", "1", "--max-size", "4194304", "--loop", "200"];
                 command.args(["-m", "mpi4py.bench", "pingpong"]).args(sizes)
@@ -320,6 +347,10 @@ impl Case {
         if said.contains("FAILED") {
             return Err("a test of mpi4py fails".to_owned());
         }
-        if found == asked { Ok(()) } else { Err(format!("{found} results, where there are to be {asked}")) }
+        if found == asked {
+            Ok(())
+        } else {
+            Err(format!("{found} results, where there are to be {asked}"))
+        }
     }
 }

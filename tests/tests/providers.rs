@@ -12,7 +12,11 @@ use opendat_tests::{Dist, Skip, c_program, c_program_1_2, skip};
 /// uDAPL 2.0, nonthreadsafe and default.
 const DEBIAN: &[(&str, &str, &str)] = &[
     ("libdaplofa.so.2", "", "ib0:0 ib1:0 eth2:0 eth3:0"),
-    ("libdaploscm.so.2", "", "mlx4_0:1 mlx4_0:2 mthca0:1 mthca0:2 ipath0:1 ipath0:2 ehca0:1 qib0:1 qib0:2"),
+    (
+        "libdaploscm.so.2",
+        "",
+        "mlx4_0:1 mlx4_0:2 mthca0:1 mthca0:2 ipath0:1 ipath0:2 ehca0:1 qib0:1 qib0:2",
+    ),
     (
         "libdaploscm.so.2",
         "s",
@@ -23,7 +27,11 @@ const DEBIAN: &[(&str, &str, &str)] = &[
         "u",
         "mlx4_0:1 mlx4_0:2 mlx4_1:1 mlx4_1:2 mlx5_0:1 mlx5_0:2 mthca0:1 mthca0:2 scif0:1",
     ),
-    ("libdaplomcm.so.2", "m", "mlx4_0:1 mlx4_0:2 mlx5_0:1 mlx5_0:2 qib0:1 qib0:2 hfi1_0:1 hfi1_0:2 scif0:1"),
+    (
+        "libdaplomcm.so.2",
+        "m",
+        "mlx4_0:1 mlx4_0:2 mlx5_0:1 mlx5_0:2 qib0:1 qib0:2 hfi1_0:1 hfi1_0:2 scif0:1",
+    ),
 ];
 
 fn as_debian() -> String {
@@ -44,7 +52,10 @@ fn as_debian() -> String {
 /// The names that a program is told of which asks for eight, under this dat.conf or the host's own, and how many there are.
 fn first_eight(dist: &Dist, program: &Path, conf: Option<&Path>) -> (usize, Vec<String>) {
     let mut command = Command::new(program);
-    command.env("LD_LIBRARY_PATH", dist.lib()).env_remove("OPENDAT_BUILTIN").env_remove("DAT_OVERRIDE");
+    command
+        .env("LD_LIBRARY_PATH", dist.lib())
+        .env_remove("OPENDAT_BUILTIN")
+        .env_remove("DAT_OVERRIDE");
     command.envs(conf.map(|conf| ("DAT_OVERRIDE", conf)));
     let output = command.output().expect("it starts");
     assert!(output.status.success(), "{output:?}");

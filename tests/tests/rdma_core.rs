@@ -15,7 +15,9 @@ use rdma_core_sys::{LoadError, RdmaCore};
 #[test]
 fn the_c_headers_agree() {
     match compile(&program()) {
-        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
+        Ok(output) => {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr))
+        }
         Err(reason) => skip(&reason),
     }
 }
@@ -27,7 +29,10 @@ fn a_difference_is_found() {
     for (from, to) in [
         ("IBV_WC_RETRY_EXC_ERR == 12", "IBV_WC_RETRY_EXC_ERR == 13"),
         ("offsetof(struct ibv_wc, byte_len) == 20", "offsetof(struct ibv_wc, byte_len) == 16"),
-        ("int (*f_ibv_resize_cq)(struct ibv_cq *, int)", "int (*f_ibv_resize_cq)(struct ibv_cq *, long)"),
+        (
+            "int (*f_ibv_resize_cq)(struct ibv_cq *, int)",
+            "int (*f_ibv_resize_cq)(struct ibv_cq *, long)",
+        ),
         ("struct ibv_mr **p_ibv_mw_bind_info_mr", "struct ibv_mw **p_ibv_mw_bind_info_mr"),
         ("offsetof(struct verbs_context, sz) == 8", "offsetof(struct verbs_context, sz) == 16"),
     ] {
@@ -42,7 +47,9 @@ fn a_difference_is_found() {
 #[test]
 fn the_libraries_load_where_they_are() {
     match RdmaCore::load() {
-        Ok(_) => assert!(std::ptr::eq(RdmaCore::load().ok().unwrap(), RdmaCore::load().ok().unwrap())),
+        Ok(_) => {
+            assert!(std::ptr::eq(RdmaCore::load().ok().unwrap(), RdmaCore::load().ok().unwrap()))
+        }
         Err(error @ LoadError::Absent { .. }) => skip(&Skip(error.to_string())),
         Err(error) => panic!("{error}"),
     }
@@ -50,7 +57,8 @@ fn the_libraries_load_where_they_are() {
 
 fn compile(program: &str) -> Result<Output, Skip> {
     let compiler = find_program("cc", "gcc")?;
-    for (header, package) in [("infiniband/verbs.h", "libibverbs-dev"), ("rdma/rdma_cma.h", "librdmacm-dev")]
+    for (header, package) in
+        [("infiniband/verbs.h", "libibverbs-dev"), ("rdma/rdma_cma.h", "librdmacm-dev")]
     {
         if !Path::new("/usr/include").join(header).exists() {
             return Err(Skip(format!("no /usr/include/{header}: install {package}")));
@@ -87,7 +95,8 @@ fn program() -> String {
         }
     }
     for (member, bytes) in BEFORE_CONTEXT {
-        let [context, member] = ["context", member].map(|m| format!("offsetof(struct verbs_context, {m})"));
+        let [context, member] =
+            ["context", member].map(|m| format!("offsetof(struct verbs_context, {m})"));
         assert_static(&mut c, &format!("{context} - {member}"), *bytes);
     }
     for function in FUNCTIONS.iter().copied().flatten() {
@@ -127,8 +136,15 @@ fn record_name(path: &str) -> String {
 /// The type of a pointer to a member, except where Rust says less than C: of what is not used.
 fn pointer_to(field: &Field) -> Option<String> {
     /// Pointers that are the owner's, and untyped in C as well.
-    const UNTYPED: &[&str] =
-        &["context", "cq_context", "srq_context", "qp_context", "private_data", "addr", "abi_compat"];
+    const UNTYPED: &[&str] = &[
+        "context",
+        "cq_context",
+        "srq_context",
+        "qp_context",
+        "private_data",
+        "addr",
+        "abi_compat",
+    ];
     let type_name = (field.type_name)();
     let less = type_name.ends_with("c_void") && !UNTYPED.contains(&field.name);
     // XRC's number alone in a union, `qp_type` of a work request.
@@ -149,14 +165,22 @@ fn c_declaration(type_name: &str, name: &str) -> String {
     if let Some((element, length)) = array(type_name) {
         return c_declaration(element, &format!("({name})[{length}]"));
     }
-    let function = type_name.strip_prefix("core::option::Option<").and_then(|f| f.strip_suffix('>'));
+    let function =
+        type_name.strip_prefix("core::option::Option<").and_then(|f| f.strip_suffix('>'));
     if let Some(function) = function.unwrap_or(type_name).strip_prefix("unsafe extern \"C\" fn(") {
         let (arguments, result) = function.rsplit_once(')').unwrap();
-        let arguments: Vec<_> = arguments
-            .split(", ")
-            .map(|argument| if argument.is_empty() { "void".to_owned() } else { c_declaration(argument, "") })
-            .map(|argument| argument.trim_end().to_owned())
-            .collect();
+        let arguments: Vec<_> =
+            arguments
+                .split(", ")
+                .map(|argument| {
+                    if argument.is_empty() {
+                        "void".to_owned()
+                    } else {
+                        c_declaration(argument, "")
+                    }
+                })
+                .map(|argument| argument.trim_end().to_owned())
+                .collect();
         let name = format!("(*{name})({})", arguments.join(", "));
         return c_declaration(result.strip_prefix(" -> ").unwrap_or("()"), &name);
     }

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use libtest_mimic::Arguments;
 use opendat_tests::{
-    Dist, PROVIDERS, Provider, Registry, Stop, c_program_sanitized, ends_with_ok, is_short_run, trial,
+    Dist, PROVIDERS, Provider, Registry, Stop, c_program_sanitized, ends_with_ok, is_short_run,
+    trial,
 };
 
 /// A program and its arguments.

@@ -6,7 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use opendat_tests::{
-    Dist, PROVIDERS, Provider, Registry, Skip, c_program_1_2, c_vendor, ends_with_ok, find_program, skip,
+    Dist, PROVIDERS, Provider, Registry, Skip, c_program_1_2, c_vendor, ends_with_ok, find_program,
+    skip,
 };
 
 /// The functions of uDAPL 1.2, and the one that providers on Linux need.
@@ -38,11 +39,17 @@ fn every_function_has_its_version_and_nothing_else_is_exported() {
     or_skip(|| {
         let library = Dist::locate()?.lib().join("libdat.so.1");
         let nm = find_program("nm", "binutils")?;
-        let output =
-            Command::new(nm).args(["-D", "--defined-only"]).arg(library).output().expect("nm starts");
+        let output = Command::new(nm)
+            .args(["-D", "--defined-only"])
+            .arg(library)
+            .output()
+            .expect("nm starts");
         let text = String::from_utf8(output.stdout).expect("nm writes text");
-        let mut exported: Vec<_> =
-            text.lines().filter(|line| !line.ends_with(" A DAT_1.2")).map(|line| &line[19..]).collect();
+        let mut exported: Vec<_> = text
+            .lines()
+            .filter(|line| !line.ends_with(" A DAT_1.2"))
+            .map(|line| &line[19..])
+            .collect();
         let mut expected: Vec<_> =
             FUNCTIONS.split_whitespace().map(|name| format!("{name}@@DAT_1.2")).collect();
         exported.sort_unstable();
@@ -74,7 +81,9 @@ fn a_vendors_provider_of_1_2_is_called_as_such() {
 
 fn run_over_each(how: &str, registry: fn(&Dist, &Provider) -> Registry) -> Result<(), Skip> {
     let dist = Dist::locate()?;
-    PROVIDERS.iter().try_for_each(|provider| run(&dist, "udapl_1_2", &[how], &registry(&dist, provider)))
+    PROVIDERS
+        .iter()
+        .try_for_each(|provider| run(&dist, "udapl_1_2", &[how], &registry(&dist, provider)))
 }
 
 fn run(dist: &Dist, program: &str, args: &[&str], registry: &Registry) -> Result<(), Skip> {
@@ -82,6 +91,7 @@ fn run(dist: &Dist, program: &str, args: &[&str], registry: &Registry) -> Result
     let mut command = Command::new(c_program_1_2(dist, program, dir.path())?);
     command.args(args);
     let label = format!("{program} over {}", registry.ia());
-    ends_with_ok(&label, command, registry, Duration::from_secs(600)).unwrap_or_else(|why| panic!("{why}"));
+    ends_with_ok(&label, command, registry, Duration::from_secs(600))
+        .unwrap_or_else(|why| panic!("{why}"));
     Ok(())
 }

@@ -26,7 +26,9 @@ fn main() -> ExitCode {
     let mut trials = Vec::new();
     for provider in PROVIDERS {
         let mut add = |name, run: fn(&World) -> Result<(), Stop>| {
-            trials.push(trial(format!("{}::{name}", provider.ia), move || run(&World::new(provider)?)));
+            trials.push(trial(format!("{}::{name}", provider.ia), move || {
+                run(&World::new(provider)?)
+            }));
         };
         add("many_processes_without_a_privilege", many_processes);
         add("debians_programs_without_a_privilege", debians_programs);
@@ -40,9 +42,15 @@ fn main() -> ExitCode {
                     false => Err(format!("the victim is not told:\n{said}").into()),
                 }
             });
-            add("another_user_reaches_no_socket_of_an_adapter", |world| attack(world, "connects").map(drop));
-            add("another_user_is_not_told_what_adapters_have_done", |world| attack(world, "asks").map(drop));
-            add("another_user_receives_no_request_to_connect", |world| attack(world, "listens").map(drop));
+            add("another_user_reaches_no_socket_of_an_adapter", |world| {
+                attack(world, "connects").map(drop)
+            });
+            add("another_user_is_not_told_what_adapters_have_done", |world| {
+                attack(world, "asks").map(drop)
+            });
+            add("another_user_receives_no_request_to_connect", |world| {
+                attack(world, "listens").map(drop)
+            });
             add("a_program_of_two_users_shares_the_port_of_neither", |world| {
                 attack(world, "set_uid").map(drop)
             });
@@ -68,9 +76,10 @@ struct World {
 impl World {
     fn new(provider: &Provider) -> Result<Self, Stop> {
         if !has_own_network() {
-            return Err(
-                Skip("no network namespace with all users (needs root, unshare and ip)".into()).into()
-            );
+            return Err(Skip(
+                "no network namespace with all users (needs root, unshare and ip)".into(),
+            )
+            .into());
         }
         let dist = Dist::locate()?;
         let dir = tempfile::tempdir().expect("a temporary directory");
@@ -120,7 +129,11 @@ fn set_user_id(world: &World) -> Result<(), Stop> {
             .map_err(|error| format!("setpriv does not start: {error}"))?;
         let text = String::from_utf8_lossy(&output.stdout);
         if !text.contains("tcp-emu") || text.contains("planted") != heeded {
-            return Err(format!("mode {mode:o}: {text}{}", String::from_utf8_lossy(&output.stderr)).into());
+            return Err(format!(
+                "mode {mode:o}: {text}{}",
+                String::from_utf8_lossy(&output.stderr)
+            )
+            .into());
         }
     }
     Ok(())
@@ -155,7 +168,8 @@ fn other_rights(world: &World) -> Result<(), Stop> {
             .output()
             .map_err(|error| format!("setpriv does not start: {error}"))?;
         let said = String::from_utf8_lossy(&output.stderr);
-        let is_refused = said.contains("not shared with a program that has the rights of another user");
+        let is_refused =
+            said.contains("not shared with a program that has the rights of another user");
         if output.status.success() != shares || is_refused == shares {
             let text = String::from_utf8_lossy(&output.stdout);
             return Err(format!("mode {mode:o}: {}\n{text}{said}", output.status).into());
@@ -201,10 +215,13 @@ fn two_namespaces(world: &World) -> Result<(), Stop> {
 
 /// A user who has never had a directory in /tmp.
 fn read_only_tmp(world: &World) -> Result<(), Stop> {
-    const READ_ONLY: &str = "mount --bind /tmp /tmp && mount -o remount,bind,ro /tmp && exec \"$@\"";
+    const READ_ONLY: &str =
+        "mount --bind /tmp /tmp && mount -o remount,bind,ro /tmp && exec \"$@\"";
     let program = c_program(&world.dist, "neighbours", world.dir.path())?;
     let mut command = Command::new(find_program("unshare", "util-linux")?);
-    command.args(["--mount", "--", "sh", "-c", READ_ONLY, "sh"]).arg(find_program("setpriv", "util-linux")?);
+    command
+        .args(["--mount", "--", "sh", "-c", READ_ONLY, "sh"])
+        .arg(find_program("setpriv", "util-linux")?);
     command.args(["--reuid=65532", "--regid=65532", "--clear-groups", "--"]).arg(program);
     let result = ends_with_ok("neighbours", command, &world.registry, LIMIT);
     let directory = std::path::Path::new("/dev/shm/opendat-65532");
@@ -233,7 +250,8 @@ fn debians_programs(world: &World) -> Result<(), Stop> {
 fn one_address(world: &World) -> Result<(), Stop> {
     let server = world.start("root's server", world.dtestcm(SERVER)?)?;
     server.wait_for("ready on port")?;
-    let client = world.start("nobody's client", world.as_nobody(&world.dtestcm(CLIENT)?)?)?.end()?;
+    let client =
+        world.start("nobody's client", world.as_nobody(&world.dtestcm(CLIENT)?)?)?.end()?;
     let expected = "UDP port 4791 of 127.0.0.1 is taken: by adapters or a program of another user";
     match client.text.contains(expected) {
         true => Ok(()),

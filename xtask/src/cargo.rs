@@ -26,7 +26,8 @@ pub(crate) fn workspace() -> &'static Path {
 /// configuration file says.
 pub(crate) fn target() -> Result<PathBuf> {
     let program = env::current_exe().context("where is this program?")?;
-    let target = program.ancestors().nth(2).context("this program lies outside a target directory")?;
+    let target =
+        program.ancestors().nth(2).context("this program lies outside a target directory")?;
     Ok(target.to_owned())
 }
 
@@ -38,7 +39,8 @@ const STILL: Duration = Duration::from_secs(10);
 pub(crate) fn watch(command: &mut Command, what: &str) -> Result<(ExitStatus, String)> {
     let began = Instant::now();
     println!("{what}");
-    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("{what}: no start"))?;
+    let mut child =
+        command.stdout(Stdio::piped()).spawn().with_context(|| format!("{what}: no start"))?;
     let mut stdout = child.stdout.take().context("it has no output")?;
     let (sender, said) = mpsc::channel();
     thread::spawn(move || {
@@ -47,7 +49,9 @@ pub(crate) fn watch(command: &mut Command, what: &str) -> Result<(ExitStatus, St
     });
     let text = loop {
         match said.recv_timeout(STILL) {
-            Ok(text) => break text.with_context(|| format!("{what}: its output cannot be read"))?,
+            Ok(text) => {
+                break text.with_context(|| format!("{what}: its output cannot be read"))?;
+            }
             Err(RecvTimeoutError::Timeout) if io::stderr().is_terminal() => {}
             Err(RecvTimeoutError::Timeout) => println!("{what}: {} s", began.elapsed().as_secs()),
             Err(RecvTimeoutError::Disconnected) => break String::new(),

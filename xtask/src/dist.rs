@@ -88,7 +88,9 @@ impl Profile {
 pub(crate) fn build(profile: Profile) -> Result<PathBuf> {
     let (profile, directory, layout) = profile.names();
     let mut build = cargo();
-    build.args(["build", "--profile", profile]).args(packages().iter().flat_map(|package| ["-p", package]));
+    build
+        .args(["build", "--profile", profile])
+        .args(packages().iter().flat_map(|package| ["-p", package]));
     let (built, _) = watch(&mut build, "building the libraries, the providers and dat")?;
     ensure!(built.success(), "cargo build --profile {profile} failed ({built})");
 
@@ -112,7 +114,8 @@ pub(crate) fn build(profile: Profile) -> Result<PathBuf> {
     install_documents(&stage)?;
 
     remove(&root)?;
-    fs::rename(&stage, &root).with_context(|| format!("cannot move {} into place", stage.display()))?;
+    fs::rename(&stage, &root)
+        .with_context(|| format!("cannot move {} into place", stage.display()))?;
     Ok(root)
 }
 
@@ -132,8 +135,11 @@ const COMPLETIONS: [(&str, &str); 3] = [
 /// Manual pages and completions: the program writes its own itself.
 fn install_help(stage: &Path) -> Result<()> {
     let dat = || Command::new(stage.join("bin/dat"));
-    let done =
-        dat().arg("manual").arg(stage.join("share/man/man1")).status().context("dat does not start")?;
+    let done = dat()
+        .arg("manual")
+        .arg(stage.join("share/man/man1"))
+        .status()
+        .context("dat does not start")?;
     ensure!(done.success(), "dat manual failed ({done})");
     let man5 = stage.join("share/man/man5");
     fs::create_dir_all(&man5)?;
@@ -143,7 +149,8 @@ fn install_help(stage: &Path) -> Result<()> {
         ensure!(output.status.success(), "dat completions {shell} failed ({})", output.status);
         let path = stage.join(path);
         fs::create_dir_all(path.parent().unwrap_or(stage))?;
-        fs::write(&path, output.stdout).with_context(|| format!("cannot write {}", path.display()))?;
+        fs::write(&path, output.stdout)
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
 }
@@ -170,7 +177,8 @@ fn install_documents(stage: &Path) -> Result<()> {
         copy(&workspace().join(name), &into.join(name))?;
     }
     copy_files(&workspace().join("cli/schema"), "json", &into.join("cli/schema"))?;
-    fs::write(into.join("third-party.txt"), notices::of(&packages())?).context("cannot write the notices")?;
+    fs::write(into.join("third-party.txt"), notices::of(&packages())?)
+        .context("cannot write the notices")?;
     copy_files(&workspace().join("docs"), "md", &into.join("docs"))
 }
 
@@ -220,7 +228,8 @@ fn copy_files(from: &Path, extension: &str, into: &Path) -> Result<()> {
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::copy(from, to).with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
+    fs::copy(from, to)
+        .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
     Ok(())
 }
 

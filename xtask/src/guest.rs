@@ -50,7 +50,9 @@ pub(crate) fn stage(tests: &Tests) -> Result<Stage> {
         let groups = GROUPS.iter().map(|(name, tests)| (*name, tests.join(",")));
         let groups = groups.chain([("guest, the rest", format!("!{}", all.join(",")))]);
         let job = |(name, share): (&str, String)| {
-            program.job_of_share(name, &share, &environment, filter.as_deref(), Load::Guest).transpose()
+            program
+                .job_of_share(name, &share, &environment, filter.as_deref(), Load::Guest)
+                .transpose()
         };
         Ok(Prepared::Jobs(groups.filter_map(job).collect::<Result<_>>()?))
     }))
@@ -96,7 +98,12 @@ const GROUPS: [(&str, &[&str]); 4] = [
     // The conformance suite waits most of the time for what OFED's provider does not do.
     (
         "guest, OFED's provider",
-        &["guest::conformance::ofa::", "guest::matrix::", "guest::verbs::siw::", "guest::verbs::with_ofa::"],
+        &[
+            "guest::conformance::ofa::",
+            "guest::matrix::",
+            "guest::verbs::siw::",
+            "guest::verbs::with_ofa::",
+        ],
     ),
     // They wait for outages of real seconds.
     ("guest, outages", &["guest::rxe::outages::"]),

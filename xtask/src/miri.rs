@@ -10,7 +10,8 @@ use crate::cargo::{target, workspace};
 use crate::test::{Job, Load, Runs, Stage};
 
 /// What it is, if it is missing.
-const INSTALL: &str = "rustup toolchain install nightly --profile minimal --component miri,rust-src";
+const INSTALL: &str =
+    "rustup toolchain install nightly --profile minimal --component miri,rust-src";
 
 /// Crates, and which of their tests; none: all. Left out are crates that have no unsafe code of their own,
 /// what calls C functions that Miri does not know, and what starts programs or reads the host's settings.

@@ -63,11 +63,16 @@ fn install() -> Result<PathBuf> {
 fn unpack(from: &Path, into: &Path) -> Result<()> {
     let archive = fs::read_dir(from)?.next().context("pip has downloaded nothing")??.path();
     fs::create_dir_all(into)?;
-    run(Command::new("tar").args(["--strip-components=1", "-xzf"]).arg(&archive).arg("-C").arg(into))
+    run(Command::new("tar")
+        .args(["--strip-components=1", "-xzf"])
+        .arg(&archive)
+        .arg("-C")
+        .arg(into))
 }
 
 fn run(command: &mut Command) -> Result<()> {
-    let status = command.status().with_context(|| format!("{:?} does not start", command.get_program()))?;
+    let status =
+        command.status().with_context(|| format!("{:?} does not start", command.get_program()))?;
     ensure!(status.success(), "{command:?} failed ({status})");
     Ok(())
 }

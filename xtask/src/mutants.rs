@@ -75,15 +75,27 @@ static DAT_CORE: Package = Package {
             ],
             seconds: 30,
         },
-        Round { tests_of: "conformance", arguments: &["--test=suite", "--", "mem::linked::"], seconds: 180 },
-        Round { tests_of: "dat-core", arguments: &["--test=model", "--", "--skip=threads::"], seconds: 180 },
+        Round {
+            tests_of: "conformance",
+            arguments: &["--test=suite", "--", "mem::linked::"],
+            seconds: 180,
+        },
+        Round {
+            tests_of: "dat-core",
+            arguments: &["--test=model", "--", "--skip=threads::"],
+            seconds: 180,
+        },
     ],
 };
 static RNIC: Package = Package {
     name: "rnic",
     rounds: &[
         Round { tests_of: "rnic", arguments: &[], seconds: 60 },
-        Round { tests_of: "conformance", arguments: &["--test=suite", "--", "::linked::"], seconds: 300 },
+        Round {
+            tests_of: "conformance",
+            arguments: &["--test=suite", "--", "::linked::"],
+            seconds: 300,
+        },
     ],
 };
 
@@ -140,7 +152,12 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(good)
 }
 
-fn of_package(program: &Path, package: &Package, subjects: &[&Subject], options: &Options) -> Result<bool> {
+fn of_package(
+    program: &Path,
+    package: &Package,
+    subjects: &[&Subject],
+    options: &Options,
+) -> Result<bool> {
     let all = list(program, package)?;
     let of = |subject: &Subject, mutants: &[String]| -> Vec<String> {
         mutants.iter().filter(|mutant| mutant.starts_with(subject.path)).cloned().collect()
@@ -150,7 +167,8 @@ fn of_package(program: &Path, package: &Package, subjects: &[&Subject], options:
     for subject in subjects {
         let mutants = of(subject, &all);
         there_are.push(mutants.len());
-        let at_most = options.at_most.unwrap_or(if subject.bar.is_some() { SAMPLE } else { SMALL_SAMPLE });
+        let at_most =
+            options.at_most.unwrap_or(if subject.bar.is_some() { SAMPLE } else { SMALL_SAMPLE });
         chosen.extend(sample(mutants, at_most, options.seed));
     }
     let out = target()?.join("mutants").join(package.name);
@@ -161,7 +179,12 @@ fn of_package(program: &Path, package: &Package, subjects: &[&Subject], options:
     let (mut caught, mut missed) = (BTreeSet::new(), BTreeSet::new());
     for (number, round) in package.rounds.iter().enumerate() {
         let again = number > 0 || options.survivors_only;
-        println!("{} against the tests of {} {}", package.name, round.tests_of, round.arguments.join(" "));
+        println!(
+            "{} against the tests of {} {}",
+            package.name,
+            round.tests_of,
+            round.arguments.join(" ")
+        );
         test(program, package, &chosen, &out, round, again)?;
         let (caught_now, missed_now) = outcomes(&out)?;
         // cargo-mutants itself would try those again that hang: they would hang in each round.
@@ -208,7 +231,11 @@ fn list(program: &Path, package: &Package) -> Result<Vec<String>> {
     ensure!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
     let listed = String::from_utf8_lossy(&listed.stdout);
     // They are tests themselves, which cargo-mutants does not know.
-    Ok(listed.lines().filter(|mutant| !mutant.contains("/loom_tests.rs:")).map(str::to_owned).collect())
+    Ok(listed
+        .lines()
+        .filter(|mutant| !mutant.contains("/loom_tests.rs:"))
+        .map(str::to_owned)
+        .collect())
 }
 
 /// Tries the mutants against tests, which must pass without. `again`: without those that were caught before.
@@ -284,7 +311,8 @@ fn outcomes(out: &Path) -> Result<(BTreeSet<String>, BTreeSet<String>)> {
     let [missed, caught, hung, unviable, before] =
         ["missed.txt", "caught.txt", "timeout.txt", "unviable.txt", "previously_caught.txt"]
             .map(|name| names(out.join(name)));
-    let caught = caught.into_iter().chain(hung).chain(before).filter(|name| !unviable.contains(name));
+    let caught =
+        caught.into_iter().chain(hung).chain(before).filter(|name| !unviable.contains(name));
     Ok((caught.collect(), missed))
 }
 
@@ -312,7 +340,9 @@ fn sample(mut mutants: Vec<String>, at_most: usize, seed: u64) -> Vec<String> {
 /// FNV-1a: the same in each version of the compiler.
 fn hash(seed: u64, text: &str) -> u64 {
     let bytes = seed.to_le_bytes().into_iter().chain(text.bytes());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 #[cfg(test)]
@@ -331,8 +361,10 @@ mod tests {
 
     #[test]
     fn what_survives_and_can_be_told_counts() {
-        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
-        let figures = figures("ep/", &names(&["ep/a", "evd/a"]), &names(&["ep/b", "ep/c", "evd/b"]));
+        let names =
+            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+        let figures =
+            figures("ep/", &names(&["ep/a", "evd/a"]), &names(&["ep/b", "ep/c", "evd/b"]));
         assert_eq!((figures.tried, figures.caught, figures.excused), (3, 1, 0));
         assert_eq!(figures.survivors, ["ep/b", "ep/c"]);
     }

@@ -26,7 +26,12 @@ pub(crate) fn of(packages: &[&str]) -> Result<String> {
         }
     }
     for (notice, whose) in notices {
-        text += &format!("\n{}\n{}\n\n{}\n", "-".repeat(80), whose.join("\n"), notice.trim_matches('\n'));
+        text += &format!(
+            "\n{}\n{}\n\n{}\n",
+            "-".repeat(80),
+            whose.join("\n"),
+            notice.trim_matches('\n')
+        );
     }
     Ok(text)
 }
@@ -50,8 +55,14 @@ struct Work {
 /// By name and version. What only runs in the compiler, and what only tests ask for, is not linked.
 fn linked_into(packages: &[&str]) -> Result<Vec<Work>> {
     let target = format!("{ARCH}-unknown-linux-gnu");
-    let mut tree =
-        vec!["tree", "--edges=normal,no-proc-macro", "--prefix=none", "--format={p}", "--target", &target];
+    let mut tree = vec![
+        "tree",
+        "--edges=normal,no-proc-macro",
+        "--prefix=none",
+        "--format={p}",
+        "--target",
+        &target,
+    ];
     tree.extend(packages.iter().flat_map(|package| ["-p", package]));
     let tree = ask(&tree)?;
     // `clap v4.6.7`, and behind it what may be there.
@@ -59,10 +70,11 @@ fn linked_into(packages: &[&str]) -> Result<Vec<Work>> {
     let linked: BTreeSet<String> = tree.lines().map(words).collect();
 
     let metadata = ask(&["metadata", "--format-version=1", "--filter-platform", &target])?;
-    let metadata: Metadata =
-        serde_json::from_str(&metadata).context("cargo metadata says something else than expected")?;
+    let metadata: Metadata = serde_json::from_str(&metadata)
+        .context("cargo metadata says something else than expected")?;
     let is_linked = |work: &Work| linked.contains(&format!("{} v{}", work.name, work.version));
-    let others = metadata.packages.into_iter().filter(|work| work.source.is_some() && is_linked(work));
+    let others =
+        metadata.packages.into_iter().filter(|work| work.source.is_some() && is_linked(work));
     let mut works: Vec<Work> = others.collect();
     works.sort_by(|a, b| (&a.name, &a.version).cmp(&(&b.name, &b.version)));
     Ok(works)
@@ -70,7 +82,8 @@ fn linked_into(packages: &[&str]) -> Result<Vec<Work>> {
 
 /// What cargo says.
 fn ask(arguments: &[&str]) -> Result<String> {
-    let output = cargo().args(arguments).arg("--locked").output().context("cargo does not start")?;
+    let output =
+        cargo().args(arguments).arg("--locked").output().context("cargo does not start")?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "cargo {} failed: {stderr}", arguments[0]);
     String::from_utf8(output.stdout).context("cargo says something that is no text")
@@ -81,7 +94,9 @@ impl Work {
     fn notices(&self) -> Result<Vec<String>> {
         let root = self.manifest_path.parent().context("a manifest is in a directory")?;
         let mut files = Vec::new();
-        for entry in fs::read_dir(root).with_context(|| format!("cannot read {}", root.display()))? {
+        for entry in
+            fs::read_dir(root).with_context(|| format!("cannot read {}", root.display()))?
+        {
             let path = entry?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
             let begins = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
@@ -94,7 +109,8 @@ impl Work {
         }
         files.sort();
         let read = |(_, path): &(_, PathBuf)| {
-            let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            let text = fs::read_to_string(path)
+                .with_context(|| format!("cannot read {}", path.display()))?;
             Ok(text.replace("\r\n", "\n"))
         };
         files.iter().map(read).collect()
@@ -113,7 +129,9 @@ mod tests {
         assert!(["libc", "clap", "mio", "toml", "socket2"].into_iter().all(lists));
         // A procedural macro, what that is made of, what tests are made of, what is ours, and what is xtask's
         // alone.
-        assert!(!["clap_derive", "syn", "proptest", "foldhash", "wire", "xtask"].into_iter().any(lists));
+        assert!(
+            !["clap_derive", "syn", "proptest", "foldhash", "wire", "xtask"].into_iter().any(lists)
+        );
     }
 
     #[test]

@@ -23,7 +23,8 @@ pub(crate) fn run() -> Result<bool> {
 
 /// Makes them and tries them in a clean Debian. Where that cannot be, it counts as one test that is skipped.
 pub(crate) fn stage(tests: &Tests) -> Result<Stage> {
-    let (program, filter, dist) = (tests.program(PROGRAMS)?, tests.filter.clone(), tests.dist.clone());
+    let (program, filter, dist) =
+        (tests.program(PROGRAMS)?, tests.filter.clone(), tests.dist.clone());
     let environment = tests.environment();
     Ok(Stage::new("the packages", move || {
         let mut environment = environment;
@@ -46,10 +47,19 @@ pub(crate) fn stage(tests: &Tests) -> Result<Stage> {
         if built.status.code() == Some(CANNOT_BE_HAD) {
             return Ok(Prepared::Cannot(format!("a clean Debian cannot be had\n{said}")));
         }
-        ensure!(built.status.success(), "tests/packages/build.sh failed ({})\n{said}", built.status);
+        ensure!(
+            built.status.success(),
+            "tests/packages/build.sh failed ({})\n{said}",
+            built.status
+        );
         environment.extend([("OPENDAT_PACKAGES", packages), ("OPENDAT_DEBIAN", debian)]);
-        let job =
-            program.job_of_share("packages", "packages::", &environment, filter.as_deref(), Load::Spins)?;
+        let job = program.job_of_share(
+            "packages",
+            "packages::",
+            &environment,
+            filter.as_deref(),
+            Load::Spins,
+        )?;
         Ok(Prepared::Jobs(job.into_iter().collect()))
     }))
 }
@@ -92,7 +102,13 @@ fn build(dist: &Path) -> Result<PathBuf> {
     // Nobody's files, in an order that is always the same, whoever makes it.
     done(
         Command::new("tar")
-            .args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mode=u+rwX,go+rX,go-w"])
+            .args([
+                "--sort=name",
+                "--owner=0",
+                "--group=0",
+                "--numeric-owner",
+                "--mode=u+rwX,go+rX,go-w",
+            ])
             .arg("-C")
             .arg(&into)
             .arg("-czf")
@@ -138,7 +154,12 @@ fn name_libraries(packages: &Path) -> Result<()> {
             done(Command::new("dpkg-deb").arg("--raw-extract").args([&entry.path(), &open]))?;
             fs::write(open.join("DEBIAN/shlibs"), SHLIBS).context("cannot write shlibs")?;
             let build = ["--root-owner-group", "--build"];
-            done(Command::new("dpkg-deb").args(build).args([&open, &entry.path()]).stdout(Stdio::null()))?;
+            done(
+                Command::new("dpkg-deb")
+                    .args(build)
+                    .args([&open, &entry.path()])
+                    .stdout(Stdio::null()),
+            )?;
         }
     }
     remove(&open)
@@ -148,7 +169,8 @@ fn name_libraries(packages: &Path) -> Result<()> {
 fn strip(tree: &Path) -> Result<()> {
     let lib = tree.join("lib");
     let libraries = LIBRARIES.iter().map(|library| library.file);
-    let files = libraries.chain(PLUGINS.iter().map(|plugin| plugin.file)).map(|file| lib.join(file));
+    let files =
+        libraries.chain(PLUGINS.iter().map(|plugin| plugin.file)).map(|file| lib.join(file));
     let unneeded = ["--strip-unneeded", "--remove-section=.comment", "--remove-section=.note"];
     done(Command::new("strip").args(unneeded).args(files).arg(tree.join("bin/dat")))
 }
@@ -192,7 +214,8 @@ fn lay_out(tree: &Path, stage: &Path) -> Result<()> {
         if name == "pkgconfig" {
             continue;
         }
-        let package = if LIBRARIES.iter().any(|library| name == library.link) { COMPILE } else { RUN };
+        let package =
+            if LIBRARIES.iter().any(|library| name == library.link) { COMPILE } else { RUN };
         copy_tree(&path, &stage.join(package).join("usr").join(&libdir).join(&name))?;
     }
     let pkgconfig = stage.join(COMPILE).join("usr").join(&libdir).join("pkgconfig");
@@ -220,7 +243,8 @@ fn compress(share: &Path) -> Result<()> {
 /// A file, a link or a directory with all that is in it.
 fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     if let Some(parent) = to.parent() {
-        fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
+        fs::create_dir_all(parent)
+            .with_context(|| format!("cannot create {}", parent.display()))?;
     }
     done(Command::new("cp").arg("-a").arg("--no-target-directory").args([from, to]))
 }

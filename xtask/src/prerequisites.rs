@@ -25,9 +25,24 @@ const NEEDS: &[Need] = &[
         "libdapl2",
         "our provider under a foreign registry",
     ),
-    need("Debian's DAT headers", "/usr/include/dat2/udat.h", "libdapl-dev", "comparison of the C ABI"),
-    need("libibverbs' headers", "/usr/include/infiniband/verbs.h", "libibverbs-dev", "layouts of libibverbs"),
-    need("librdmacm's headers", "/usr/include/rdma/rdma_cma.h", "librdmacm-dev", "layouts of librdmacm"),
+    need(
+        "Debian's DAT headers",
+        "/usr/include/dat2/udat.h",
+        "libdapl-dev",
+        "comparison of the C ABI",
+    ),
+    need(
+        "libibverbs' headers",
+        "/usr/include/infiniband/verbs.h",
+        "libibverbs-dev",
+        "layouts of libibverbs",
+    ),
+    need(
+        "librdmacm's headers",
+        "/usr/include/rdma/rdma_cma.h",
+        "librdmacm-dev",
+        "layouts of librdmacm",
+    ),
     need("gcc", "/usr/bin/gcc", "gcc", "C programs"),
     need("g++", "/usr/bin/g++", "g++", "C++ programs and libFuzzer"),
     need("libc headers", "/usr/include/stdio.h", "libc6-dev", "C programs"),
@@ -49,17 +64,32 @@ const NEEDS: &[Need] = &[
     need("nft", "/usr/sbin/nft", "nftables", "a wire that loses packets"),
     full("debootstrap", "/usr/sbin/debootstrap", "debootstrap", "our packages in a clean Debian"),
     full("dpkg-shlibdeps", "/usr/bin/dpkg-shlibdeps", "dpkg-dev", "what our packages depend on"),
-    need("chromium", "/usr/bin/chromium", "chromium", "the page of dat bench, as a browser shows it"),
+    need(
+        "chromium",
+        "/usr/bin/chromium",
+        "chromium",
+        "the page of dat bench, as a browser shows it",
+    ),
     need("python3", "/usr/bin/python3", "python3", "Intel MPI's programs"),
     full("venv", "/usr/share/doc/python3-venv", "python3-venv", "Intel MPI, which pip installs"),
     need("gdb", "/usr/bin/gdb", "gdb", "backtraces of a program that hangs; no test depends on it"),
 ];
 
-const fn need(what: &'static str, file: &'static str, package: &'static str, why: &'static str) -> Need {
+const fn need(
+    what: &'static str,
+    file: &'static str,
+    package: &'static str,
+    why: &'static str,
+) -> Need {
     Need { full: false, what, file, package, why }
 }
 
-const fn full(what: &'static str, file: &'static str, package: &'static str, why: &'static str) -> Need {
+const fn full(
+    what: &'static str,
+    file: &'static str,
+    package: &'static str,
+    why: &'static str,
+) -> Need {
     Need { full: true, ..need(what, file, package, why) }
 }
 
@@ -72,7 +102,10 @@ pub(crate) fn provide(everything: bool) {
         return;
     }
     if !is_root() || !Path::new("/usr/bin/apt-get").exists() {
-        eprintln!("not installed, because this is not root on a machine with apt: {}", packages.join(" "));
+        eprintln!(
+            "not installed, because this is not root on a machine with apt: {}",
+            packages.join(" ")
+        );
     } else {
         println!("installing {}", packages.join(" "));
         // An outdated list of packages is the usual reason for a failed install; a failed update is not

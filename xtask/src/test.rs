@@ -71,7 +71,10 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let (dist, programs) = match built {
         Ok(built) => built,
         Err(error) => {
-            return Ok(verdict(&Tally::of_failure("building", &format!("{error:#}")), options.strict));
+            return Ok(verdict(
+                &Tally::of_failure("building", &format!("{error:#}")),
+                options.strict,
+            ));
         }
     };
     let tests = Tests { everything, dist, programs, filter: options.filter.clone() };
@@ -86,7 +89,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             (true, None) => Some("test-times-all"),
             (false, None) => Some("test-times"),
         };
-        let logs = if round == 1 { PathBuf::new() } else { PathBuf::from(format!("round-{round}")) };
+        let logs =
+            if round == 1 { PathBuf::new() } else { PathBuf::from(format!("round-{round}")) };
         tally.add(run_stages(tests.stages()?, &logs, times)?);
         if rounds > 1 {
             println!("after {round} of {rounds} rounds: {} failed", tally.failed());
@@ -112,7 +116,8 @@ fn run_stages(stages: Vec<Stage>, logs: &Path, times: Option<&str>) -> Result<Ta
     let usual = if times == Some("test-times") { USUAL_SHORT } else { USUAL };
     let mut times = Times::load(target.join(times.unwrap_or("test-times-all")), usual);
     let mut screen = Screen::new();
-    let outcome = Run::new(&mut screen, &mut times, target.join("test-logs").join(logs)).run(stages);
+    let outcome =
+        Run::new(&mut screen, &mut times, target.join("test-logs").join(logs)).run(stages);
     if whole {
         times.save();
     }
@@ -193,8 +198,21 @@ pub(crate) const PROGRAMS: &str = "tests programs";
 /// Examples in the documentation of crates.
 fn documents() -> Job {
     let mut command = crate::cargo::cargo();
-    command.args(["test", "--workspace", "--doc", "--no-fail-fast", "--color=never", "--", "--color=never"]);
-    Job { name: "examples in documents".to_owned(), command, runs: Runs::Cargo, load: Load::Computes }
+    command.args([
+        "test",
+        "--workspace",
+        "--doc",
+        "--no-fail-fast",
+        "--color=never",
+        "--",
+        "--color=never",
+    ]);
+    Job {
+        name: "examples in documents".to_owned(),
+        command,
+        runs: Runs::Cargo,
+        load: Load::Computes,
+    }
 }
 
 fn verdict(tally: &Tally, strict: bool) -> bool {

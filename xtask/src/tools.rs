@@ -28,19 +28,33 @@ impl Tool {
         let root = target()?.join("tools");
         let program = root.join("bin").join(name);
         let told = Command::new(&program).args(*ask).output();
-        if told.is_ok_and(|told| String::from_utf8_lossy(&told.stdout).trim() == format!("{name} {version}"))
-        {
+        if told.is_ok_and(|told| {
+            String::from_utf8_lossy(&told.stdout).trim() == format!("{name} {version}")
+        }) {
             return Ok(program);
         }
         println!("installing {name} {version} in {}", root.display());
         let installed = cargo()
-            .args(["install", "--quiet", "--locked", "--force", "--version", version, name, "--root"])
+            .args([
+                "install",
+                "--quiet",
+                "--locked",
+                "--force",
+                "--version",
+                version,
+                name,
+                "--root",
+            ])
             .arg(&root)
             // What it is made of is of no use to us.
             .env_remove("CARGO_TARGET_DIR")
             .status()
             .context("cargo does not start")?;
-        ensure!(installed.success(), "{name} {version} cannot be installed in {}, see above", root.display());
+        ensure!(
+            installed.success(),
+            "{name} {version} cannot be installed in {}, see above",
+            root.display()
+        );
         Ok(program)
     }
 }

@@ -19,7 +19,10 @@ const PROGRAMS: [(&str, u32); 3] =
 /// A job for each program. Fails, with what to do, if there is no nightly compiler.
 pub(crate) fn stage() -> Result<Stage> {
     let version = cargo().arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    ensure!(version.is_ok_and(|status| status.success()), "there is no nightly compiler: {INSTALL}");
+    ensure!(
+        version.is_ok_and(|status| status.success()),
+        "there is no nightly compiler: {INSTALL}"
+    );
     let target = target()?.join("tsan");
     let job = |(name, calls): (&str, u32)| {
         let mut command = cargo();
@@ -31,7 +34,12 @@ pub(crate) fn stage() -> Result<Stage> {
             .env("RUSTFLAGS", "-Zsanitizer=thread")
             .env("TSAN_OPTIONS", "halt_on_error=1")
             .env("OPENDAT_CALLS", calls.to_string());
-        Job { name: format!("thread sanitizer, {name}"), command, runs: Runs::Cargo, load: Load::Computes }
+        Job {
+            name: format!("thread sanitizer, {name}"),
+            command,
+            runs: Runs::Cargo,
+            load: Load::Computes,
+        }
     };
     Ok(Stage::of("thread sanitizer", PROGRAMS.map(job).into()))
 }

@@ -14,11 +14,13 @@ fn unsafe_code_is_only_in_the_files_that_are_listed() {
     let found = files_with_unsafe();
     let listed = listed();
     // A name that ends with a slash lists a directory.
-    let covers =
-        |entry: &str, file: &str| if entry.ends_with('/') { file.starts_with(entry) } else { file == entry };
+    let covers = |entry: &str, file: &str| {
+        if entry.ends_with('/') { file.starts_with(entry) } else { file == entry }
+    };
     let missing: Vec<_> =
         found.iter().filter(|file| !listed.iter().any(|entry| covers(entry, file))).collect();
-    let stale: Vec<_> = listed.iter().filter(|entry| !found.iter().any(|file| covers(entry, file))).collect();
+    let stale: Vec<_> =
+        listed.iter().filter(|entry| !found.iter().any(|file| covers(entry, file))).collect();
     assert!(missing.is_empty(), "unsafe code in files that {LIST} does not list: {missing:#?}");
     assert!(stale.is_empty(), "{LIST} lists files without unsafe code: {stale:#?}");
 }
@@ -26,13 +28,18 @@ fn unsafe_code_is_only_in_the_files_that_are_listed() {
 /// The items of the list.
 fn listed() -> BTreeSet<String> {
     let text = fs::read_to_string(workspace().join(LIST)).expect("the list is there");
-    text.lines().filter_map(|line| line.strip_prefix("- `")?.strip_suffix('`')).map(str::to_owned).collect()
+    text.lines()
+        .filter_map(|line| line.strip_prefix("- `")?.strip_suffix('`'))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Whether the list names it, if it has unsafe code.
 fn is_listed_kind(file: &str) -> bool {
     let is_for_tests = |part: &str| matches!(part, "tests" | "benches" | "examples" | "fuzz");
-    !file.split('/').any(is_for_tests) && !file.ends_with("/tests.rs") && !file.ends_with("_tests.rs")
+    !file.split('/').any(is_for_tests)
+        && !file.ends_with("/tests.rs")
+        && !file.ends_with("_tests.rs")
 }
 
 fn files_with_unsafe() -> BTreeSet<String> {
@@ -70,10 +77,13 @@ fn has_unsafe(line: &str) -> bool {
     code.match_indices("unsafe").any(|(at, word)| {
         let after = &code[at + word.len()..];
         let starts = |words: &[&str]| words.iter().any(|word| after.trim_start().starts_with(word));
-        let alone =
-            code[..at].chars().next_back().is_none_or(|before| !before.is_alphanumeric() && before != '_');
+        let alone = code[..at]
+            .chars()
+            .next_back()
+            .is_none_or(|before| !before.is_alphanumeric() && before != '_');
         alone
-            && (after.starts_with('(') || starts(&["{", "fn ", "fn(", "impl ", "impl<", "trait ", "extern "]))
+            && (after.starts_with('(')
+                || starts(&["{", "fn ", "fn(", "impl ", "impl<", "trait ", "extern "]))
     })
 }
 

@@ -28,10 +28,11 @@ fn model(work: fn(usize, &EngineLock<Adder>)) {
         let published = Arc::new(AtomicU64::new(0));
         let adder = Adder { published: Arc::clone(&published), sum: UnsafeCell::new(0) };
         let lease = Arc::new(EngineLock::new(adder));
-        let publish_and_work = move |thread: usize, published: &AtomicU64, lease: &EngineLock<Adder>| {
-            published.fetch_add(1, Ordering::Relaxed);
-            work(thread, lease);
-        };
+        let publish_and_work =
+            move |thread: usize, published: &AtomicU64, lease: &EngineLock<Adder>| {
+                published.fetch_add(1, Ordering::Relaxed);
+                work(thread, lease);
+            };
         let others: Vec<_> = (1..3)
             .map(|thread| {
                 let (published, lease) = (Arc::clone(&published), Arc::clone(&lease));

@@ -46,7 +46,10 @@ impl ProgressThread {
     /// Makes a thread that rests look again.
     pub(super) fn unpark_if_parked(&self) {
         if self.state.load(Ordering::SeqCst) == RESTING
-            && self.state.compare_exchange(RESTING, WATCHING, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+            && self
+                .state
+                .compare_exchange(RESTING, WATCHING, Ordering::SeqCst, Ordering::SeqCst)
+                .is_ok()
         {
             self.unpark();
         }
@@ -74,7 +77,8 @@ impl ProgressThread {
 /// completions that never come.
 pub fn abort_on_panic(provider: &str, f: impl FnOnce()) {
     if std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).is_err() {
-        let message = format!("dat: {provider}: the thread that makes progress panicked; the process ends\n");
+        let message =
+            format!("dat: {provider}: the thread that makes progress panicked; the process ends\n");
         // A closed standard error is no reason to live on.
         let _ = io::stderr().write_all(message.as_bytes());
         std::process::abort();
@@ -142,11 +146,16 @@ impl<E: Engine> Reactor<E> {
         let mut passes = self.shared.consumer_passes();
         let mut leaders = self.leaders.load(Ordering::SeqCst);
         while !self.background.stop.load(Ordering::SeqCst) {
-            let told = trace::sleep(PLACE, std::ptr::from_ref(&self.background).addr(), Some(watch.tick()));
+            let told = trace::sleep(
+                PLACE,
+                std::ptr::from_ref(&self.background).addr(),
+                Some(watch.tick()),
+            );
             std::thread::park_timeout(watch.tick());
             drop(told);
             let before = (passes, leaders);
-            (passes, leaders) = (self.shared.consumer_passes(), self.leaders.load(Ordering::SeqCst));
+            (passes, leaders) =
+                (self.shared.consumer_passes(), self.leaders.load(Ordering::SeqCst));
             let next = watch.look(Seen {
                 passes: passes.wrapping_sub(before.0),
                 waited: leaders != before.1,

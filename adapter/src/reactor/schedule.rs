@@ -123,7 +123,8 @@ impl Watch {
 mod tests {
     use super::*;
 
-    const NOTHING: Seen = Seen { passes: 0, waited: false, leader: false, called: false, attended: false };
+    const NOTHING: Seen =
+        Seen { passes: 0, waited: false, leader: false, called: false, attended: false };
     const PROGRESS: Seen = Seen { passes: 1000, ..NOTHING };
 
     #[test]

@@ -131,7 +131,10 @@ fn somebody_leads(signalled: bool) {
         [leads, rests, follows, somebody]
     });
     reactor.stop_background();
-    assert_eq!(somebody, [true; 4], "one leads, the thread rests, one follows, and then somebody leads");
+    assert_eq!(
+        somebody, [true; 4],
+        "one leads, the thread rests, one follows, and then somebody leads"
+    );
 }
 
 #[test]

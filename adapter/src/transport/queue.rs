@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 use dat_core::Result;
-use dat_core::provider::{Allocated, BindWr, Close, Connect, PostError, Queue, ReadDepth, RecvWr, SendWr};
+use dat_core::provider::{
+    Allocated, BindWr, Close, Connect, PostError, Queue, ReadDepth, RecvWr, SendWr,
+};
 
 use super::{Adapter, Request, no_resources};
 use crate::doorbells::Doorbell;
@@ -145,7 +147,9 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
 
     /// The end of a connection completes all receives; a queue pair that never had one takes them along.
     fn withdrawn(&self) -> usize {
-        match self.begun.load(Ordering::Relaxed) || self.shared.wants_receives.load(Ordering::Relaxed) {
+        match self.begun.load(Ordering::Relaxed)
+            || self.shared.wants_receives.load(Ordering::Relaxed)
+        {
             true => 0,
             false => self.allocated().buffers,
         }

@@ -37,10 +37,18 @@ struct Side {
 
 impl Side {
     fn new() -> Side {
-        let registry =
-            RegistryFns { add_provider: no_table, remove_provider: no_table, get_ia_handle: no_mapping };
-        let entry =
-            Entry { name: "lo", provider: NAME, table: std::ptr::null(), registry, thread_safe: false };
+        let registry = RegistryFns {
+            add_provider: no_table,
+            remove_provider: no_table,
+            get_ia_handle: no_mapping,
+        };
+        let entry = Entry {
+            name: "lo",
+            provider: NAME,
+            table: std::ptr::null(),
+            registry,
+            thread_safe: false,
+        };
         // SAFETY: no dispatcher is given.
         let ia = unsafe { ia::open(&PROVIDER, "127.0.0.1", entry, AsyncEvd::Elsewhere) }.unwrap();
         let evd = |flags| evd::create(ia, 16, None, flags).unwrap();
@@ -52,7 +60,13 @@ impl Side {
             connect: Some(connect),
             srq: None,
         };
-        Side { ia, ep: ep::create(ia, handles, None).unwrap(), recv, connect, cr: evd(DAT_EVD_CR_FLAG) }
+        Side {
+            ia,
+            ep: ep::create(ia, handles, None).unwrap(),
+            recv,
+            connect,
+            cr: evd(DAT_EVD_CR_FLAG),
+        }
     }
 }
 
@@ -66,9 +80,11 @@ fn connected() -> (Side, Side) {
     let psp = psp::create(b.ia, Port::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
     let to = "127.0.0.1:0".parse().unwrap();
     let (qos, flags) = (DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG);
-    a.ep.connect(to, psp.qualifier(), PATIENCE.as_micros() as DAT_TIMEOUT, b"", qos, flags).unwrap();
+    a.ep.connect(to, psp.qualifier(), PATIENCE.as_micros() as DAT_TIMEOUT, b"", qos, flags)
+        .unwrap();
     // SAFETY: a connection request; its handle is live until it is answered.
-    let request = unsafe { handle::get::<Cr<Tested>>(next(b.cr).event_data.cr_arrival_event_data.cr_handle) };
+    let request =
+        unsafe { handle::get::<Cr<Tested>>(next(b.cr).event_data.cr_arrival_event_data.cr_handle) };
     // SAFETY: nobody uses the request any more.
     unsafe { cr::accept(request.unwrap(), Some(b.ep), b"") }.unwrap();
     for side in [&a, &b] {
@@ -101,8 +117,10 @@ fn an_agent_may_dequeue_disconnect_and_free() {
             }
         }
         let mut work: Work = Box::new(work);
-        let agent =
-            DAT_OS_WAIT_PROXY_AGENT { instance_data: (&raw mut work).cast(), proxy_agent_func: Some(call) };
+        let agent = DAT_OS_WAIT_PROXY_AGENT {
+            instance_data: (&raw mut work).cast(),
+            proxy_agent_func: Some(call),
+        };
         // SAFETY: the agent may be called.
         let cno = unsafe { cno::create(b.ia, agent) }.unwrap();
         // SAFETY: no segments.

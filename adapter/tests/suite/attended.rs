@@ -36,10 +36,18 @@ struct Side {
 
 impl Side {
     fn new() -> Side {
-        let registry =
-            RegistryFns { add_provider: no_table, remove_provider: no_table, get_ia_handle: no_mapping };
-        let entry =
-            Entry { name: "lo", provider: NAME, table: std::ptr::null(), registry, thread_safe: false };
+        let registry = RegistryFns {
+            add_provider: no_table,
+            remove_provider: no_table,
+            get_ia_handle: no_mapping,
+        };
+        let entry = Entry {
+            name: "lo",
+            provider: NAME,
+            table: std::ptr::null(),
+            registry,
+            thread_safe: false,
+        };
         // SAFETY: no dispatcher is given.
         let ia = unsafe { ia::open(&PROVIDER, "127.0.0.1", entry, AsyncEvd::Elsewhere) }.unwrap();
         let (cno, fd) = cno::create_with_fd(ia).unwrap();
@@ -91,8 +99,9 @@ fn both_sides_may_sleep_outside() {
         s.spawn(|| {
             let arrived = b.expect(DAT_CONNECTION_REQUEST_EVENT);
             // SAFETY: a connection request; its handle is live until it is answered.
-            let request =
-                unsafe { handle::get::<Cr<Tested>>(arrived.event_data.cr_arrival_event_data.cr_handle) };
+            let request = unsafe {
+                handle::get::<Cr<Tested>>(arrived.event_data.cr_arrival_event_data.cr_handle)
+            };
             // SAFETY: no segments.
             unsafe { b.ep.post_recv(&[], 0, 0) }.unwrap();
             // SAFETY: nobody uses the request any more.
@@ -126,7 +135,8 @@ fn answer(side: &Side, rounds: u64, first: bool) {
     }
     while received < rounds || sent < rounds {
         // SAFETY: the number says which member.
-        let data = unsafe { side.expect(DAT_DTO_COMPLETION_EVENT).event_data.dto_completion_event_data };
+        let data =
+            unsafe { side.expect(DAT_DTO_COMPLETION_EVENT).event_data.dto_completion_event_data };
         assert_eq!(data.status, DAT_DTO_SUCCESS);
         // SAFETY: a cookie is a plain word.
         let cookie = unsafe { data.user_cookie.as_64 };

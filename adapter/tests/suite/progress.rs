@@ -79,7 +79,10 @@ fn a_target_that_computes_serves_one_sided_operations() {
             a.post(2, SendOp::Read(b.mem.remote(0)), &[a.mem.segment(LEN, LEN)]);
             let mut done = Vec::new();
             while done.len() < 2 {
-                assert!(start.elapsed() < PATIENCE, "the target has served {round} rounds in {PATIENCE:?}");
+                assert!(
+                    start.elapsed() < PATIENCE,
+                    "the target has served {round} rounds in {PATIENCE:?}"
+                );
                 let wake = &a.requests_log.wake;
                 wake.reset();
                 done.extend(poll::<Tested>(&a.requests, 2));
@@ -237,7 +240,8 @@ fn memory_is_left_alone_once_its_region_is_dropped() {
         let (a, b) = (End::with(&ta, 64, LEN), End::with(&tb, 64, 64));
         rig.join(&a, &b);
         let mut memory = vec![0u8; LEN];
-        let mem = dat_core::provider::Mem { addr: memory.as_mut_ptr(), len: LEN, zero_based: false };
+        let mem =
+            dat_core::provider::Mem { addr: memory.as_mut_ptr(), len: LEN, zero_based: false };
         let access = dat_core::mem_transport::contract::rig::ALL;
         // SAFETY: the region is dropped before the memory.
         let mr = unsafe { tb.mr(&b.pd, mem, access) }.expect("region");

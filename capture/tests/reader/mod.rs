@@ -35,7 +35,10 @@ pub(crate) fn read(file: &[u8]) -> Contents {
     let mut rest = file;
     while !rest.is_empty() {
         let (kind, length) = (le32(rest, 0), le32(rest, 4) as usize);
-        assert!(length.is_multiple_of(4) && le32(rest, length - 4) as usize == length, "a whole block");
+        assert!(
+            length.is_multiple_of(4) && le32(rest, length - 4) as usize == length,
+            "a whole block"
+        );
         let (block, behind) = rest.split_at(length);
         let body = &block[8..length - 4];
         match kind {
@@ -62,7 +65,15 @@ pub(crate) fn read(file: &[u8]) -> Contents {
                 let options = options(&body[20 + captured.next_multiple_of(4)..]);
                 let direction = le32(&value(&options, 2), 0);
                 let (src, dst, body) = frame(&body[20..20 + captured]);
-                contents.packets.push(Packet { section, interface, nanos, direction, src, dst, body });
+                contents.packets.push(Packet {
+                    section,
+                    interface,
+                    nanos,
+                    direction,
+                    src,
+                    dst,
+                    body,
+                });
             }
             other => panic!("block of type {other}"),
         }
@@ -112,7 +123,8 @@ fn frame(frame: &[u8]) -> (SocketAddr, SocketAddr, Body) {
         0x86DD => {
             assert_eq!((packet[0], be16(packet, 4) as usize), (0x60, packet.len() - 40));
             let ip = |at: usize| {
-                Ipv6Addr::from(<[u8; 16]>::try_from(&packet[at..at + 16]).expect("16 octets")).into()
+                Ipv6Addr::from(<[u8; 16]>::try_from(&packet[at..at + 16]).expect("16 octets"))
+                    .into()
             };
             (ip(8), ip(24), None, packet[6], &packet[40..])
         }
@@ -158,7 +170,8 @@ fn pseudo_checksum(src: IpAddr, dst: IpAddr, protocol: u8, body: &[u8]) -> u16 {
 fn checksum(octets: &[u8]) -> u16 {
     let mut sum = 0u16;
     for pair in octets.chunks(2) {
-        let (next, carry) = sum.overflowing_add(u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)]));
+        let (next, carry) =
+            sum.overflowing_add(u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)]));
         sum = next + u16::from(carry);
     }
     !sum

@@ -54,7 +54,9 @@ fn line(adapter: &str, row: &Measured, figures: &Figures) -> String {
 
 /// With six digits that count.
 fn number(value: f64) -> String {
-    format!("{value:.5e}").parse().map_or_else(|_| value.to_string(), |rounded: f64| rounded.to_string())
+    format!("{value:.5e}")
+        .parse()
+        .map_or_else(|_| value.to_string(), |rounded: f64| rounded.to_string())
 }
 
 /// A name may have any characters.
@@ -79,8 +81,12 @@ mod tests {
         let columns: Vec<&str> = COLUMNS.split(',').skip(1).collect();
         let values: Vec<&str> = rest[1..].split(',').collect();
         assert_eq!(columns.len(), values.len(), "{line}");
-        let of = |name: &str| values[columns.iter().position(|column| *column == name).expect(name)];
-        assert_eq!([of("operation"), of("size"), of("wait"), of("noisy")], ["send", "64", "poll", "false"]);
+        let of =
+            |name: &str| values[columns.iter().position(|column| *column == name).expect(name)];
+        assert_eq!(
+            [of("operation"), of("size"), of("wait"), of("noisy")],
+            ["send", "64", "poll", "false"]
+        );
         assert_eq!(
             [1.0 / 3.0, 123_456_789.0, 3.5100000000000003e-6].map(number),
             ["0.333333", "123457000", "0.00000351"]

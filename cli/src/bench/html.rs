@@ -42,9 +42,24 @@ struct Plot {
 }
 
 const PLOTS: &[Plot] = &[
-    Plot { title: "latency, p50", axis: TIME, unit: units::time, value: |figures| Some(figures.latency.p50) },
-    Plot { title: "latency, p99", axis: TIME, unit: units::time, value: |figures| figures.latency.p99 },
-    Plot { title: "latency, p99.9", axis: TIME, unit: units::time, value: |figures| figures.latency.p999 },
+    Plot {
+        title: "latency, p50",
+        axis: TIME,
+        unit: units::time,
+        value: |figures| Some(figures.latency.p50),
+    },
+    Plot {
+        title: "latency, p99",
+        axis: TIME,
+        unit: units::time,
+        value: |figures| figures.latency.p99,
+    },
+    Plot {
+        title: "latency, p99.9",
+        axis: TIME,
+        unit: units::time,
+        value: |figures| figures.latency.p999,
+    },
     Plot {
         title: "bandwidth",
         axis: "bytes a second (kB/s, MB/s, GB/s)",
@@ -86,7 +101,8 @@ pub(super) fn page(document: &Document) -> String {
     page += &circumstances(document);
     let sizes: BTreeSet<usize> = document.points.iter().map(|row| row.size).collect();
     for operation in operations(document) {
-        let rows: Vec<&Measured> = document.points.iter().filter(|row| row.operation == operation).collect();
+        let rows: Vec<&Measured> =
+            document.points.iter().filter(|row| row.operation == operation).collect();
         let _ = writeln!(page, "<h2>{}</h2>\n<div class=\"plots\">", operation.name());
         for drawn in PLOTS {
             page += &plot(drawn, &sizes, &lines(document, &rows, drawn));
@@ -130,11 +146,13 @@ fn operations(document: &Document) -> Vec<Operation> {
 
 /// A line for each depth and number of connections, of each adapter.
 fn lines(document: &Document, rows: &[&Measured], Plot { unit, value, .. }: &Plot) -> Vec<Line> {
-    let kinds: BTreeSet<(usize, usize)> = rows.iter().map(|row| (row.connections, row.depth)).collect();
+    let kinds: BTreeSet<(usize, usize)> =
+        rows.iter().map(|row| (row.connections, row.depth)).collect();
     let mut lines = Vec::new();
     for (adapter, subject) in document.adapters.iter().enumerate() {
         for (nth, &(connections, depth)) in kinds.iter().enumerate() {
-            let of_kind = rows.iter().filter(|row| (row.connections, row.depth) == (connections, depth));
+            let of_kind =
+                rows.iter().filter(|row| (row.connections, row.depth) == (connections, depth));
             let points = of_kind.filter_map(|row| {
                 let value = value(&row.figures[adapter])?;
                 Some((row.size, value, unit(value)))
@@ -160,8 +178,12 @@ fn plot(Plot { title, axis, unit, .. }: &Plot, sizes: &BTreeSet<usize>, lines: &
     // Some air, also where all values are one.
     let (low, high) = (low - 0.1, high + 0.1);
     let (least, most) = ((least as f64).log2() - 0.5, (most as f64).log2() + 0.5);
-    let x = |size: usize| LEFT + ((size as f64).log2() - least) / (most - least) * (WIDTH - LEFT - RIGHT);
-    let y = |value: f64| HEIGHT - BOTTOM - (value.log10() - low) / (high - low) * (HEIGHT - TOP - BOTTOM);
+    let x = |size: usize| {
+        LEFT + ((size as f64).log2() - least) / (most - least) * (WIDTH - LEFT - RIGHT)
+    };
+    let y = |value: f64| {
+        HEIGHT - BOTTOM - (value.log10() - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
+    };
 
     let (middle, centre) = ((LEFT + WIDTH - RIGHT) / 2.0, (TOP + HEIGHT - BOTTOM) / 2.0);
     let mut svg = format!(
@@ -197,8 +219,10 @@ fn plot(Plot { title, axis, unit, .. }: &Plot, sizes: &BTreeSet<usize>, lines: &
         let Line { name, adapter, nth, points } = line;
         let mut points: Vec<_> = points.iter().filter(|(_, value, _)| *value > 0.0).collect();
         points.sort_by_key(|(size, ..)| *size);
-        let path: Vec<String> =
-            points.iter().map(|(size, value, _)| format!("{:.1},{:.1}", x(*size), y(*value))).collect();
+        let path: Vec<String> = points
+            .iter()
+            .map(|(size, value, _)| format!("{:.1},{:.1}", x(*size), y(*value)))
+            .collect();
         let dash = DASHES[nth % DASHES.len()];
         let _ = writeln!(
             svg,
@@ -336,7 +360,8 @@ mod tests {
     #[test]
     fn all_plots_have_the_same_sizes_below_and_name_both_axes() {
         let atomic = Measured { operation: Operation::FetchAdd, ..measured(8, 1) };
-        let page = page(&document(vec![measured(64, 1), measured(1 << 20, 1), measured(64, 16), atomic]));
+        let page =
+            page(&document(vec![measured(64, 1), measured(1 << 20, 1), measured(64, 16), atomic]));
         let labels = labels(&page);
         // None for p99.9, for which there were too few.
         assert_eq!(labels.len(), 2 * (PLOTS.len() - 1), "{page}");

@@ -14,7 +14,16 @@ use crate::units;
 
 /// Of one adapter.
 const ALONE: Table<8> = Table {
-    columns: [(Left, 19), (Right, 5), (Right, 7), (Right, 7), (Right, 9), (Right, 6), (Right, 7), (Right, 6)],
+    columns: [
+        (Left, 19),
+        (Right, 5),
+        (Right, 7),
+        (Right, 7),
+        (Right, 9),
+        (Right, 6),
+        (Right, 7),
+        (Right, 6),
+    ],
 };
 
 /// The same, with everything.
@@ -36,8 +45,9 @@ const ALONE_WIDE: Table<12> = Table {
 };
 
 /// Of two.
-const COMPARED: Table<7> =
-    Table { columns: [(Left, 19), (Right, 5), (Left, 9), (Right, 11), (Right, 11), (Right, 5), (Right, 6)] };
+const COMPARED: Table<7> = Table {
+    columns: [(Left, 19), (Right, 5), (Left, 9), (Right, 11), (Right, 11), (Right, 5), (Right, 6)],
+};
 
 /// The same, with the spread of each.
 const COMPARED_WIDE: Table<9> = Table {
@@ -195,8 +205,12 @@ type Figure = (&'static str, fn(&Figures) -> f64, fn(f64) -> String);
 /// What counts of a point: how long one takes where one is done at a time, else how much goes through.
 fn figure(row: &Measured) -> Figure {
     match row {
-        Measured { depth: 1, connections: 1, .. } => ("p50", |figures| figures.latency.p50, units::time),
-        Measured { size: ..1024, .. } => ("rate", |figures| figures.operations_per_second, units::rate),
+        Measured { depth: 1, connections: 1, .. } => {
+            ("p50", |figures| figures.latency.p50, units::time)
+        }
+        Measured { size: ..1024, .. } => {
+            ("rate", |figures| figures.operations_per_second, units::rate)
+        }
         _ => ("bandwidth", |figures| figures.bytes_per_second, units::bandwidth),
     }
 }
@@ -245,14 +259,17 @@ pub(super) fn foot(document: &Document) -> Result<()> {
 /// How it was measured, in paragraphs.
 pub(super) fn notes(document: &Document) -> Vec<String> {
     let Document { adapters, address, circumstances, pinned, points, .. } = document;
-    let subject = |subject: &super::Subject| format!("{} (provider {})", subject.name, subject.provider);
+    let subject =
+        |subject: &super::Subject| format!("{} (provider {})", subject.name, subject.provider);
     let subjects = adapters.iter().map(subject).collect::<Vec<_>>().join(" and ");
     let processors = circumstances.processors;
     let place = match pinned {
         Some([Some(client), Some(server)]) => {
             format!("pinned to processors {client} and {server} of {processors}")
         }
-        Some([Some(client), None]) => format!("the client pinned to processor {client} of {processors} here"),
+        Some([Some(client), None]) => {
+            format!("the client pinned to processor {client} of {processors} here")
+        }
         _ => format!("{processors} processors here"),
     };
     let polls = |point: &Measured| point.wait == Wait::Poll;
@@ -270,8 +287,11 @@ pub(super) fn notes(document: &Document) -> Vec<String> {
         }
         false => "",
     };
-    let turns =
-        if adapters.len() == 2 { " The adapters take turns; ratio: the first to the second." } else { "" };
+    let turns = if adapters.len() == 2 {
+        " The adapters take turns; ratio: the first to the second."
+    } else {
+        ""
+    };
     let mut notes = vec![
         format!("{subjects} at {address}; {place}, Linux {}.", circumstances.kernel),
         rounds(document) + turns,
@@ -281,7 +301,8 @@ pub(super) fn notes(document: &Document) -> Vec<String> {
              one posted when one has completed at its sender, in the same rounds.{several} {waits}."
         ),
     ];
-    let noisy = points.iter().filter(|point| point.figures.iter().any(|figures| figures.noisy)).count();
+    let noisy =
+        points.iter().filter(|point| point.figures.iter().any(|figures| figures.noisy)).count();
     notes.extend((noisy > 0).then(|| units::noise(noisy)));
     notes
 }
@@ -295,8 +316,10 @@ fn rounds(document: &Document) -> String {
         SHORTEST.as_millis(),
         units::thousands(OPERATIONS)
     );
-    let few = |point: &&Measured| point.figures.iter().any(|figures| figures.operations < OPERATIONS);
-    let mut sizes: Vec<usize> = document.points.iter().filter(few).map(|point| point.size).collect();
+    let few =
+        |point: &&Measured| point.figures.iter().any(|figures| figures.operations < OPERATIONS);
+    let mut sizes: Vec<usize> =
+        document.points.iter().filter(few).map(|point| point.size).collect();
     sizes.sort_unstable();
     sizes.dedup();
     if !sizes.is_empty() {
@@ -341,7 +364,9 @@ mod tests {
             assert!(line.chars().count() <= 80, "{line}");
         }
         assert!(heads(&names, false)[0].contains(" a-very-lon… "), "{:?}", heads(&names, false));
-        assert!(line(&both, false).contains(" bandwidth ") && line(&several, false).contains(" 64×16 "));
+        assert!(
+            line(&both, false).contains(" bandwidth ") && line(&several, false).contains(" 64×16 ")
+        );
     }
 
     #[test]

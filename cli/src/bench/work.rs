@@ -177,7 +177,11 @@ impl Work {
             shortest: SHORTEST,
             operations: OPERATIONS,
             longest: LONGEST,
-            attempts: if self.seconds > 0.0 || (self.rounds as usize) < ROUNDS { 1 } else { ATTEMPTS },
+            attempts: if self.seconds > 0.0 || (self.rounds as usize) < ROUNDS {
+                1
+            } else {
+                ATTEMPTS
+            },
         }
     }
 
@@ -201,7 +205,8 @@ impl Work {
             if role == Role::Client {
                 let rounds = schedule.into_rounds().context("no round was measured")?;
                 let figures = (0..adapters.len()).map(|adapter| point.figures(&rounds, adapter));
-                let figures = figures.collect::<Option<_>>().context("no operation was measured")?;
+                let figures =
+                    figures.collect::<Option<_>>().context("no operation was measured")?;
                 say(&Said::Measured(Outcome { point: index, figures }));
             }
         }
@@ -268,10 +273,12 @@ impl Point {
         let kinds = self.kinds();
         let parts = adapter * kinds.len()..(adapter + 1) * kinds.len();
         let rounds = Rounds { parts: rounds.parts[parts].to_vec(), is_cut: rounds.is_cut };
-        let times: Vec<Times> = rounds.parts[0].iter().filter_map(|trial| trial.sample.times).collect();
+        let times: Vec<Times> =
+            rounds.parts[0].iter().filter_map(|trial| trial.sample.times).collect();
         let flow = rounds.parts.last()?.iter().filter_map(|trial| trial.sample.flow);
-        let over =
-            |value: fn(&Flow) -> f64| Figure::of(&flow.clone().map(|flow| value(&flow)).collect::<Vec<_>>());
+        let over = |value: fn(&Flow) -> f64| {
+            Figure::of(&flow.clone().map(|flow| value(&flow)).collect::<Vec<_>>())
+        };
         let rate = over(|flow| flow.operations_per_second);
         Some(Figures {
             latency: Times::median(&times)?,
@@ -312,7 +319,10 @@ impl Point {
 }
 
 /// The same on each connection, by a thread of its own if there are several.
-fn on_each<T: Send>(links: &mut [Link], work: impl Fn(&mut Link) -> Result<T> + Sync) -> Result<Vec<T>> {
+fn on_each<T: Send>(
+    links: &mut [Link],
+    work: impl Fn(&mut Link) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
     if let [link] = links {
         return Ok(vec![work(link)?]);
     }
@@ -368,7 +378,8 @@ mod tests {
 
     #[test]
     fn operations_of_one_connection_do_not_wait_for_each_other() {
-        let of = |connections| Point { operation: Operation::Send, size: 64, depth: 1, connections };
+        let of =
+            |connections| Point { operation: Operation::Send, size: 64, depth: 1, connections };
         let times = Times::of(vec![1.0, 1.0, 1.0, 5.0]);
         assert_eq!((of(1).tail(times), of(4).tail(times)), (2.0, 1.0));
     }
@@ -378,8 +389,10 @@ mod tests {
         let point = Point { operation: Operation::Send, size: 64, depth: 1, connections: 1 };
         // In one of five rounds everything was slow.
         let rounds = [1.0, 1.0, 50.0, 1.0, 1.0];
-        let latency = rounds.map(|slow| trial(&[4e-6 * slow, 5e-6 * slow, 6e-6 * slow], None)).to_vec();
-        let flow = rounds.map(|slow| trial(&[], Some((1e6 / slow, 1e-6 * slow, 2e-6 * slow)))).to_vec();
+        let latency =
+            rounds.map(|slow| trial(&[4e-6 * slow, 5e-6 * slow, 6e-6 * slow], None)).to_vec();
+        let flow =
+            rounds.map(|slow| trial(&[], Some((1e6 / slow, 1e-6 * slow, 2e-6 * slow)))).to_vec();
         let rounds = Rounds::of(vec![latency.clone(), flow.clone()]);
         let figures = point.figures(&rounds, 0).expect("figures");
         assert_eq!((figures.latency.p50, figures.operations_per_second), (5e-6, 1e6));
@@ -400,7 +413,8 @@ mod tests {
         let steady = vec![of(1e5); 5];
         let noisy = [1e5, 4e5, 1e5, 4e5, 2e5].map(of).to_vec();
         let rounds = Rounds::of(vec![steady, noisy]);
-        let [first, second] = [0, 1].map(|adapter| point.figures(&rounds, adapter).expect("figures"));
+        let [first, second] =
+            [0, 1].map(|adapter| point.figures(&rounds, adapter).expect("figures"));
         assert_eq!((first.operations_per_second, first.noisy), (1e5, false));
         assert_eq!((second.operations_per_second, second.noisy), (2e5, true));
         // One trial measured both: as many are under way as the depth says.

@@ -12,7 +12,16 @@ use crate::table::{Align::*, Colour, Table, colour, wrapped};
 use crate::{cpu, units};
 
 const NARROW: Table<8> = Table {
-    columns: [(Left, 12), (Right, 6), (Right, 8), (Right, 8), (Right, 9), (Right, 9), (Right, 6), (Left, 8)],
+    columns: [
+        (Left, 12),
+        (Right, 6),
+        (Right, 8),
+        (Right, 8),
+        (Right, 9),
+        (Right, 9),
+        (Right, 6),
+        (Left, 8),
+    ],
 };
 
 /// Each figure has its spread beside it.
@@ -41,7 +50,8 @@ pub(super) fn head(adapter: &str, address: &dat::Address, facts: &Facts, wide: b
     );
     let table = table(wide);
     let above = table.row(["", "", "latency", "", "bandwidth", "", "", ""]);
-    let head = table.row(["operation", "size", "DAT", "raw TCP", "DAT", "raw TCP", "spread", "content"]);
+    let head =
+        table.row(["operation", "size", "DAT", "raw TCP", "DAT", "raw TCP", "spread", "content"]);
     let strong = |line: &str| colour(line, Colour::Strong);
     writeln!(stdout(), "{}\n\n{}\n{}", wrapped(&opening, ""), strong(&above), strong(&head))?;
     Ok(())
@@ -80,7 +90,8 @@ pub(super) fn foot(verified: bool, facts: &Facts, rows: &[Row]) -> Result<()> {
     } else {
         colour("Not all rows were verified.", Colour::Bad)
     };
-    let waits = if cpu::two().is_some() { "spinning" } else { "asleep while they wait (one processor)" };
+    let waits =
+        if cpu::two().is_some() { "spinning" } else { "asleep while they wait (one processor)" };
     let notes = notes(waits, &facts.congestion_control, rows);
     writeln!(stdout(), "\n{verdict}\n{}", colour(&notes, Colour::Faint))?;
     Ok(())

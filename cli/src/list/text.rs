@@ -52,10 +52,12 @@ pub(super) fn text(document: &Document, view: View, fold: Fold) -> String {
         _ => None,
     };
     for error in document.errors.iter().take(ERRORS).chain(&more) {
-        text += &format!("{} {}\n", colour("error:", Colour::Bad), said_after("error: ", error, fold));
+        text +=
+            &format!("{} {}\n", colour("error:", Colour::Bad), said_after("error: ", error, fold));
     }
     for hint in document.hint.iter().filter(|_| view != View::Usable) {
-        text += &format!("{} {}\n", colour("note:", Colour::Strong), said_after("note: ", hint, fold));
+        text +=
+            &format!("{} {}\n", colour("note:", Colour::Strong), said_after("note: ", hint, fold));
     }
     text + &colour(&folded(&summary(document), fold), Colour::Faint) + "\n"
 }
@@ -202,10 +204,14 @@ fn summary(document: &Document) -> String {
         (None, _) => "no registry file".to_owned(),
         (Some(file), (0, _)) => format!("no entry of {file}"),
         (Some(file), (1, usable)) => format!("1 entry of {file}, {}", verdict(1, usable)),
-        (Some(file), (total, usable)) => format!("{total} entries of {file}, {}", verdict(total, usable)),
+        (Some(file), (total, usable)) => {
+            format!("{total} entries of {file}, {}", verdict(total, usable))
+        }
     };
     let builtin = match count(true) {
-        _ if document.builtins_off => "those built in are turned off by OPENDAT_BUILTIN=0".to_owned(),
+        _ if document.builtins_off => {
+            "those built in are turned off by OPENDAT_BUILTIN=0".to_owned()
+        }
         (0, _) => "none built in".to_owned(),
         (total, usable) => format!("{total} built in, {}", verdict(total, usable)),
     };
@@ -274,7 +280,10 @@ mod tests {
         ));
         assert_eq!(text.matches("cannot open shared object file").count(), 1, "{text}");
         for n in 0..60 {
-            assert!(text.split_whitespace().any(|word| word == format!("device{n}")), "{n}: {text}");
+            assert!(
+                text.split_whitespace().any(|word| word == format!("device{n}")),
+                "{n}: {text}"
+            );
         }
         assert!(text.ends_with("\n60 entries of FILE, none usable; 1 built in, ready\n"), "{text}");
     }
@@ -282,13 +291,17 @@ mod tests {
     #[test]
     fn many_mistakes_and_long_values_are_shown_in_part() {
         let errors = (1..=2000).map(|line| format!("FILE:{line}:1: a mistake")).collect();
-        let entry = Item { parameters: "x".repeat(1 << 20), ..item("long", Some("a.so"), State::Opens) };
+        let entry =
+            Item { parameters: "x".repeat(1 << 20), ..item("long", Some("a.so"), State::Opens) };
         let document = Document { errors, entries: vec![entry], ..stale() };
         for fold in [Fold::AtWidth, Fold::Never] {
             let text = text(&document, View::All, fold);
             assert!(text.lines().count() < 20 && text.len() < 2000, "{text}");
             assert!(text.contains("(1048576 octets)"), "{text}");
-            assert!(text.contains("\nerror: 1992 more mistakes: `dat check FILE` shows them\n"), "{text}");
+            assert!(
+                text.contains("\nerror: 1992 more mistakes: `dat check FILE` shows them\n"),
+                "{text}"
+            );
         }
     }
 
@@ -301,7 +314,8 @@ mod tests {
             state("first", State::Opens),
             state("second", State::Opens),
         ];
-        let document = Document { file: None, builtins_off: false, entries, errors: Vec::new(), hint: None };
+        let document =
+            Document { file: None, builtins_off: false, entries, errors: Vec::new(), hint: None };
         for view in [View::Grouped, View::All] {
             let text = text(&document, view, Fold::AtWidth);
             let names: Vec<&str> = text.lines().filter(|line| line.contains("  FILE")).collect();
@@ -328,7 +342,8 @@ mod tests {
         assert!(narrow.contains("\n      words words"), "{narrow}");
         let wide = text(&document, View::Grouped, Fold::Never);
         assert!(
-            wide.contains(&format!("\n    {reason}\n")) && wide.contains(&format!("error: {reason}\n")),
+            wide.contains(&format!("\n    {reason}\n"))
+                && wide.contains(&format!("error: {reason}\n")),
             "{wide}"
         );
         let words = |text: &str| text.split_whitespace().map(ToOwned::to_owned).collect::<Vec<_>>();
@@ -339,7 +354,10 @@ mod tests {
     fn lines_of_a_group_are_named() {
         let fails = |n: usize| {
             let reason = "libgone.so: cannot open shared object file".to_owned();
-            Item { line: Some(n), ..item(&format!("ia{n}"), Some("libgone.so"), State::Fails(reason)) }
+            Item {
+                line: Some(n),
+                ..item(&format!("ia{n}"), Some("libgone.so"), State::Fails(reason))
+            }
         };
         let entries = [2, 3, 4, 9, 11, 12].map(fails).into();
         let document = Document {
@@ -383,7 +401,13 @@ mod tests {
         );
         assert_eq!(of(Some("F"), false, vec![opens()]), "1 entry of F, ready; none built in");
         assert_eq!(of(Some("F"), false, vec![unused()]), "1 entry of F, not usable; none built in");
-        assert_eq!(of(Some("F"), false, vec![opens(), unused()]), "2 entries of F, 1 ready; none built in");
-        assert_eq!(of(Some("F"), false, vec![opens(), opens()]), "2 entries of F, all ready; none built in");
+        assert_eq!(
+            of(Some("F"), false, vec![opens(), unused()]),
+            "2 entries of F, 1 ready; none built in"
+        );
+        assert_eq!(
+            of(Some("F"), false, vec![opens(), opens()]),
+            "2 entries of F, all ready; none built in"
+        );
     }
 }

@@ -71,7 +71,10 @@ fn what_takes_long_has_as_many_operations_as_fit() {
     let rounds = machine(&[2e-3, 0.2], &|_| 0.0).run(RULES);
     let operations =
         |part: usize| rounds.parts[part].iter().map(|trial| trial.operations).collect::<Vec<_>>();
-    assert!(operations(0).iter().all(|operations| (29..=30).contains(operations)), "60 ms of 2 ms each");
+    assert!(
+        operations(0).iter().all(|operations| (29..=30).contains(operations)),
+        "60 ms of 2 ms each"
+    );
     assert_eq!(operations(1), [1; 5], "one is longer than a round");
     assert_eq!(rounds.operations(), 1);
 }
@@ -84,7 +87,11 @@ fn one_trial_that_is_interrupted_decides_nothing() {
         for pause in [0.004, 0.06, 0.4] {
             let disturbed = |number| if number == interrupted { pause } else { 0.0 };
             let rounds = machine(&[5e-6], &disturbed).run(RULES);
-            assert!(rounds.operations() >= 10_000, "{interrupted}: {} operations", rounds.operations());
+            assert!(
+                rounds.operations() >= 10_000,
+                "{interrupted}: {} operations",
+                rounds.operations()
+            );
             let rate = rounds.figure(0, |rate| rate.value);
             assert!(near(rate.median, true_rate), "{interrupted}, {pause} s: {rate:?}");
             assert!(!rounds.is_noisy(), "one of five rounds is not enough for that");
@@ -102,7 +109,8 @@ fn every_size_of_trial_may_be_interrupted_once() {
         machine.trials
     };
     let sizing = quiet.iter().filter(|(step, _)| step.operations < 10_000).count();
-    let disturbed = |number: usize| if number < 2 * sizing && number.is_multiple_of(2) { 0.01 } else { 0.0 };
+    let disturbed =
+        |number: usize| if number < 2 * sizing && number.is_multiple_of(2) { 0.01 } else { 0.0 };
     let rounds = machine(&each, &disturbed).run(RULES);
     assert!(near(rounds.figure(0, |rate| rate.value).median, 1.0 / 5e-6), "{rounds:?}");
 }
@@ -123,7 +131,10 @@ fn a_noisy_row_is_measured_again_and_the_steadier_attempt_counts() {
     let mut again = machine(&[5e-6], &disturbed);
     let rounds = again.run(RULES);
     assert_eq!(again.trials.len(), until_rounds + 2 * ROUNDS, "it was measured twice");
-    assert!(near(rounds.figure(0, |rate| rate.value).median, 1.0 / 5e-6) && !rounds.is_noisy(), "{rounds:?}");
+    assert!(
+        near(rounds.figure(0, |rate| rate.value).median, 1.0 / 5e-6) && !rounds.is_noisy(),
+        "{rounds:?}"
+    );
 
     let mut once = machine(&[5e-6], &disturbed);
     let rounds = once.run(Rules { attempts: 1, ..RULES });
@@ -185,7 +196,8 @@ fn rounds_that_turn_out_too_short_begin_anew() {
 fn the_order_of_the_parts_is_turned_round_in_every_other_round() {
     let mut machine = machine(&[50e-6; 3], &|_| 0.0);
     machine.run(RULES);
-    let parts: Vec<usize> = machine.trials.iter().rev().take(15).map(|(step, _)| step.part).collect();
+    let parts: Vec<usize> =
+        machine.trials.iter().rev().take(15).map(|(step, _)| step.part).collect();
     assert_eq!(parts, [2, 1, 0, 0, 1, 2, 2, 1, 0, 0, 1, 2, 2, 1, 0]);
 }
 

@@ -15,7 +15,8 @@ pub(super) const CASES: &[Row] = &[
         "PARAMETERS 6; dat_ep_post_send, RETURN VALUES: length error",
         "A message that is longer than the EP's max_message_size is a length error; one as long is not.",
         |rig| {
-            let (pair, from, to) = start(rig, &DAT_EP_ATTR { max_message_size: 8, ..rig.ep_attr() })?;
+            let (pair, from, to) =
+                start(rig, &DAT_EP_ATTR { max_message_size: 8, ..rig.ep_attr() })?;
             ok(rig.recv(pair.passive.ep, &[to.all()], 1))?;
             ok(rig.send(pair.active.ep, &[from.part(0, 8)], 2))?;
             rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS)?;
@@ -56,7 +57,11 @@ pub(super) const CASES: &[Row] = &[
             // It is no limit of messages.
             ok(rig.recv(pair.passive.ep, &[to.all()], 5))?;
             ok(rig.send(ep, &[from.all()], 6))?;
-            same("the bytes", rig.completes(pair.passive.recv, 5, DAT_DTO_SUCCESS)?.length, from.length)
+            same(
+                "the bytes",
+                rig.completes(pair.passive.recv, 5, DAT_DTO_SUCCESS)?.length,
+                from.length,
+            )
         },
     ),
     must(
@@ -146,7 +151,8 @@ pub(super) const CASES: &[Row] = &[
         "RETURN VALUES: invalid parameter",
         "More segments than the EP's max_rdma_read_iov are invalid.",
         |rig| {
-            let (pair, near, far) = start(rig, &DAT_EP_ATTR { max_rdma_read_iov: 1, ..rig.ep_attr() })?;
+            let (pair, near, far) =
+                start(rig, &DAT_EP_ATTR { max_rdma_read_iov: 1, ..rig.ep_attr() })?;
             let iov = [near.part(0, 4), near.part(4, 4)];
             let answer = rig.read(pair.active.ep, &iov, 1, &far.remote_part(0, 8));
             answers(answer, DAT_INVALID_PARAMETER)?;
@@ -161,7 +167,11 @@ pub(super) const CASES: &[Row] = &[
         "More segments than the adapter can, a low watermark above the length of the queue, and less than none are invalid.",
         |rig| {
             rig.srq(4)?;
-            let good = DAT_SRQ_ATTR { max_recv_dtos: 4, max_recv_iov: 1, low_watermark: DAT_SRQ_LW_DEFAULT };
+            let good = DAT_SRQ_ATTR {
+                max_recv_dtos: 4,
+                max_recv_iov: 1,
+                low_watermark: DAT_SRQ_LW_DEFAULT,
+            };
             let max_recv_iov = rig.attr.max_iov_segments_per_dto.saturating_add(1);
             for mut attr in [
                 DAT_SRQ_ATTR { max_recv_iov, ..good },
@@ -198,8 +208,9 @@ pub(super) const CASES: &[Row] = &[
         "Flags that name no stream, and a queue of less than nothing, are invalid.",
         |rig| {
             let mut evd = null_mut();
-            let mut create =
-                |qlen, flags| rig.api.dat_evd_create(rig.ia, qlen, DAT_HANDLE_NULL, flags, &mut evd);
+            let mut create = |qlen, flags| {
+                rig.api.dat_evd_create(rig.ia, qlen, DAT_HANDLE_NULL, flags, &mut evd)
+            };
             answers(create(8, DAT_EVD_DTO_FLAG | 0x4000), DAT_INVALID_PARAMETER)?;
             answers(create(-1, DAT_EVD_DTO_FLAG), DAT_INVALID_PARAMETER)
         },
@@ -238,8 +249,14 @@ pub(super) const CASES: &[Row] = &[
                 attr.max_rdma_read_out >= attr.max_rdma_read_per_ep_out,
                 "max_rdma_read_out is less than of an EP",
             )?;
-            is_truth("max_rdma_read_per_ep_in_guaranteed", attr.max_rdma_read_per_ep_in_guaranteed)?;
-            is_truth("max_rdma_read_per_ep_out_guaranteed", attr.max_rdma_read_per_ep_out_guaranteed)
+            is_truth(
+                "max_rdma_read_per_ep_in_guaranteed",
+                attr.max_rdma_read_per_ep_in_guaranteed,
+            )?;
+            is_truth(
+                "max_rdma_read_per_ep_out_guaranteed",
+                attr.max_rdma_read_per_ep_out_guaranteed,
+            )
         },
     ),
     must(
@@ -284,7 +301,9 @@ pub(super) const CASES: &[Row] = &[
             let named = rig.provider.srq_watermarks_supported;
             that(named & !known == 0, format_args!("srq_watermarks_supported is {named:#x}"))?;
             let ep = rig.ep()?.ep;
-            for (bit, soft, hard) in [(0x10, 5, DAT_WATERMARK_INFINITE), (0x100, DAT_WATERMARK_INFINITE, 5)] {
+            for (bit, soft, hard) in
+                [(0x10, 5, DAT_WATERMARK_INFINITE), (0x100, DAT_WATERMARK_INFINITE, 5)]
+            {
                 let answer = rig.api.dat_ep_set_watermark(ep, soft, hard);
                 let there = named & bit != 0;
                 answers(answer, if there { DAT_SUCCESS } else { DAT_MODEL_NOT_SUPPORTED })?;
@@ -340,7 +359,8 @@ pub(super) const CASES: &[Row] = &[
                 ok(rig.recv(pair.passive.ep, &[to.all()], id))?;
                 ok(rig.send(pair.active.ep, &[from.all()], id))?;
             }
-            (0..4).try_for_each(|id| rig.completes(pair.passive.recv, id, DAT_DTO_SUCCESS).map(drop))
+            (0..4)
+                .try_for_each(|id| rig.completes(pair.passive.recv, id, DAT_DTO_SUCCESS).map(drop))
         },
     ),
     must(
@@ -358,7 +378,11 @@ pub(super) const CASES: &[Row] = &[
                 _ => (true, true),
             };
             same("whether there are RMRs of a zone", of_zone, zone)?;
-            same("whether there are RMRs of an EP", of_ep, ep && rig.api.has("dat_rmr_create_for_ep"))
+            same(
+                "whether there are RMRs of an EP",
+                of_ep,
+                ep && rig.api.has("dat_rmr_create_for_ep"),
+            )
         },
     ),
 ];
@@ -374,10 +398,16 @@ fn try_create(rig: &Rig, attr: &DAT_EP_ATTR) -> Outcome<DAT_RETURN> {
 }
 
 /// An EP with this watermark tells of one more buffer, if it is to be `told` at all; then dat_ep_set_watermark takes it.
-fn soft_watermark(rig: &Rig, srq_soft_hw: DAT_COUNT, is_told: impl Fn(&Rig) -> Outcome<bool>) -> Outcome {
+fn soft_watermark(
+    rig: &Rig,
+    srq_soft_hw: DAT_COUNT,
+    is_told: impl Fn(&Rig) -> Outcome<bool>,
+) -> Outcome {
     let (srq, memory) = (rig.srq(8)?, rig.memory(8)?);
     if rig.provider.srq_watermarks_supported & 0x10 == 0 {
-        return crate::check::unsupported("srq_watermarks_supported names no soft watermark of EPs");
+        return crate::check::unsupported(
+            "srq_watermarks_supported names no soft watermark of EPs",
+        );
     }
     let ep = rig.ep_on_with(srq, rig.pz()?, &DAT_EP_ATTR { srq_soft_hw, ..rig.ep_attr() })?;
     let pair = rig.pair_of(rig.ep()?, ep)?;

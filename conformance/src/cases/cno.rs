@@ -30,17 +30,22 @@ pub(super) const CASES: &[Row] = &[
             same("the EVD", evd, DAT_HANDLE_NULL)
         },
     ),
-    must("dat_cno_wait/each-evd", "DESCRIPTION", "Of several EVDs with events each is told.", |rig| {
-        let (cno, one) = both(rig)?;
-        let two = rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG)?;
-        ok(rig.post_se(one, 1))?;
-        ok(rig.post_se(two, 1))?;
-        let mut told = [wait(rig, cno, soon())?, wait(rig, cno, soon())?];
-        let mut wanted = [one, two];
-        told.sort();
-        wanted.sort();
-        same("the EVDs", told, wanted)
-    }),
+    must(
+        "dat_cno_wait/each-evd",
+        "DESCRIPTION",
+        "Of several EVDs with events each is told.",
+        |rig| {
+            let (cno, one) = both(rig)?;
+            let two = rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG)?;
+            ok(rig.post_se(one, 1))?;
+            ok(rig.post_se(two, 1))?;
+            let mut told = [wait(rig, cno, soon())?, wait(rig, cno, soon())?];
+            let mut wanted = [one, two];
+            told.sort();
+            wanted.sort();
+            same("the EVDs", told, wanted)
+        },
+    ),
     must(
         "dat_cno_wait/not-while-waited-for",
         "dat_evd_wait, DESCRIPTION",
@@ -51,16 +56,21 @@ pub(super) const CASES: &[Row] = &[
             answers(rig.api.dat_cno_wait(cno, 0, &mut null_mut()), DAT_QUEUE_EMPTY)
         },
     ),
-    must("dat_cno_wait/completion", "DESCRIPTION", "A DTO completion triggers the CNO too.", |rig| {
-        let cno = rig.cno()?;
-        let pair = rig.pair()?;
-        ok(rig.api.dat_evd_modify_cno(pair.passive.recv, cno))?;
-        let (from, to) = (rig.memory(8)?, rig.memory(8)?);
-        ok(rig.recv(pair.passive.ep, &[to.all()], 1))?;
-        ok(rig.send(pair.active.ep, &[from.all()], 2))?;
-        same("the EVD", wait(rig, cno, soon())?, pair.passive.recv)?;
-        rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS).map(drop)
-    }),
+    must(
+        "dat_cno_wait/completion",
+        "DESCRIPTION",
+        "A DTO completion triggers the CNO too.",
+        |rig| {
+            let cno = rig.cno()?;
+            let pair = rig.pair()?;
+            ok(rig.api.dat_evd_modify_cno(pair.passive.recv, cno))?;
+            let (from, to) = (rig.memory(8)?, rig.memory(8)?);
+            ok(rig.recv(pair.passive.ep, &[to.all()], 1))?;
+            ok(rig.send(pair.active.ep, &[from.all()], 2))?;
+            same("the EVD", wait(rig, cno, soon())?, pair.passive.recv)?;
+            rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS).map(drop)
+        },
+    ),
     must(
         "dat_cno_wait/unsignalled-completion",
         "DESCRIPTION",
@@ -74,7 +84,8 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.write_with(pair.active.ep, &[from.all()], 1, &to.remote(), flags))?;
             // Taken without waiting: whatever it triggers it has triggered by then.
             let mut event = DAT_EVENT::zeroed();
-            let dequeue = || rig.api.dat_evd_dequeue(pair.active.request, &mut event) == DAT_SUCCESS;
+            let dequeue =
+                || rig.api.dat_evd_dequeue(pair.active.request, &mut event) == DAT_SUCCESS;
             until(dequeue, "the write completes")?;
             answers(rig.api.dat_cno_wait(cno, 0, &mut null_mut()), DAT_QUEUE_EMPTY)?;
             ok(rig.write(pair.active.ep, &[from.all()], 2, &to.remote()))?;
@@ -82,14 +93,19 @@ pub(super) const CASES: &[Row] = &[
             rig.completes(pair.active.request, 2, DAT_DTO_SUCCESS).map(drop)
         },
     ),
-    must("dat_cno_wait/bad-handle", "RETURN VALUES", "A null, freed or other handle is refused.", |rig| {
-        let cno = rig.cno()?;
-        ok(rig.api.dat_cno_free(cno))?;
-        for cno in [DAT_HANDLE_NULL, cno, rig.pz()?] {
-            answers(rig.api.dat_cno_wait(cno, 0, &mut null_mut()), DAT_INVALID_HANDLE)?;
-        }
-        Ok(())
-    }),
+    must(
+        "dat_cno_wait/bad-handle",
+        "RETURN VALUES",
+        "A null, freed or other handle is refused.",
+        |rig| {
+            let cno = rig.cno()?;
+            ok(rig.api.dat_cno_free(cno))?;
+            for cno in [DAT_HANDLE_NULL, cno, rig.pz()?] {
+                answers(rig.api.dat_cno_wait(cno, 0, &mut null_mut()), DAT_INVALID_HANDLE)?;
+            }
+            Ok(())
+        },
+    ),
     must(
         "dat_evd_disable/no-trigger",
         "DESCRIPTION",
@@ -139,12 +155,17 @@ pub(super) const CASES: &[Row] = &[
         answers(rig.api.dat_cno_wait(cno, 0, &mut null_mut()), DAT_QUEUE_EMPTY)?;
         ok(rig.api.dat_cno_free(cno))
     }),
-    must("dat_cno_free/in-use", "RETURN VALUES", "A CNO that an EVD triggers cannot be freed.", |rig| {
-        let (cno, evd) = both(rig)?;
-        answers(rig.api.dat_cno_free(cno), DAT_INVALID_STATE)?;
-        ok(rig.api.dat_evd_free(evd))?;
-        ok(rig.api.dat_cno_free(cno))
-    }),
+    must(
+        "dat_cno_free/in-use",
+        "RETURN VALUES",
+        "A CNO that an EVD triggers cannot be freed.",
+        |rig| {
+            let (cno, evd) = both(rig)?;
+            answers(rig.api.dat_cno_free(cno), DAT_INVALID_STATE)?;
+            ok(rig.api.dat_evd_free(evd))?;
+            ok(rig.api.dat_cno_free(cno))
+        },
+    ),
     must(
         "dat_cno_query/parameters",
         "DESCRIPTION",
@@ -162,7 +183,10 @@ pub(super) const CASES: &[Row] = &[
         "A null IA handle is refused; the handle needs a place.",
         |rig| {
             let none = DAT_OS_WAIT_PROXY_AGENT_NULL;
-            answers(rig.api.dat_cno_create(DAT_HANDLE_NULL, none, &mut null_mut()), DAT_INVALID_HANDLE)?;
+            answers(
+                rig.api.dat_cno_create(DAT_HANDLE_NULL, none, &mut null_mut()),
+                DAT_INVALID_HANDLE,
+            )?;
             answers(rig.api.dat_cno_create(rig.ia, none, null_mut()), DAT_INVALID_PARAMETER)
         },
     ),

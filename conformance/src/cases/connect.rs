@@ -19,11 +19,17 @@ pub(super) const CASES: &[Row] = &[
             let arrival = rig.arrival(listener.evd)?;
             let mut param = DAT_CR_PARAM::zeroed();
             ok(rig.api.dat_cr_query(arrival.cr, DAT_CR_FIELD_ALL, &mut param))?;
-            that(param.private_data_size >= 10, format_args!("{} bytes arrived", param.private_data_size))?;
+            that(
+                param.private_data_size >= 10,
+                format_args!("{} bytes arrived", param.private_data_size),
+            )?;
             same("the question", private(param.private_data, 10), b"a question".to_vec())?;
             ok(rig.accept(arrival.cr, passive.ep, b"an answer"))?;
             let up = rig.connection(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
-            that(up.private_data_size >= 9, format_args!("{} bytes came back", up.private_data_size))?;
+            that(
+                up.private_data_size >= 9,
+                format_args!("{} bytes came back", up.private_data_size),
+            )?;
             same("the answer", private(up.private_data, 9), b"an answer".to_vec())?;
             let up = rig.connection(passive.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
             same("private data for the passive side", up.private_data_size, 0)
@@ -204,7 +210,11 @@ pub(super) const CASES: &[Row] = &[
             rig.connection(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
             rig.connection(passive.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
             let (near, far) = (rig.query(active.ep)?, rig.query(passive.ep)?);
-            same("remote_port_qual of the request", request.remote_port_qual, near.local_port_qual)?;
+            same(
+                "remote_port_qual of the request",
+                request.remote_port_qual,
+                near.local_port_qual,
+            )?;
             same("remote_port_qual of the passive EP", far.remote_port_qual, near.local_port_qual)?;
             that(!near.remote_ia_address_ptr.is_null(), "the active EP has no remote address")
         },
@@ -215,8 +225,14 @@ pub(super) const CASES: &[Row] = &[
         "The EP to be like has to be connected.",
         |rig| {
             let (ep, model) = (rig.ep()?, rig.ep()?);
-            let answer =
-                rig.api.dat_ep_dup_connect(ep.ep, model.ep, soon(), 0, null_mut(), DAT_QOS_BEST_EFFORT);
+            let answer = rig.api.dat_ep_dup_connect(
+                ep.ep,
+                model.ep,
+                soon(),
+                0,
+                null_mut(),
+                DAT_QOS_BEST_EFFORT,
+            );
             answers(answer, DAT_INVALID_STATE)
         },
     ),
@@ -227,8 +243,14 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let ep = rig.ep()?;
             for model in [DAT_HANDLE_NULL, rig.pz()?] {
-                let answer =
-                    rig.api.dat_ep_dup_connect(ep.ep, model, soon(), 0, null_mut(), DAT_QOS_BEST_EFFORT);
+                let answer = rig.api.dat_ep_dup_connect(
+                    ep.ep,
+                    model,
+                    soon(),
+                    0,
+                    null_mut(),
+                    DAT_QOS_BEST_EFFORT,
+                );
                 answers(answer, DAT_INVALID_HANDLE)?;
             }
             Ok(())
@@ -347,11 +369,16 @@ pub(super) const CASES: &[Row] = &[
             rig.completes(passive.recv, 5, DAT_DTO_SUCCESS).map(drop)
         },
     ),
-    must("dat_ep_free/disconnects", "DESCRIPTION", "Freeing a connected EP disconnects its peer.", |rig| {
-        let pair = rig.pair()?;
-        ok(rig.api.dat_ep_free(pair.active.ep))?;
-        rig.connection(pair.passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED).map(drop)
-    }),
+    must(
+        "dat_ep_free/disconnects",
+        "DESCRIPTION",
+        "Freeing a connected EP disconnects its peer.",
+        |rig| {
+            let pair = rig.pair()?;
+            ok(rig.api.dat_ep_free(pair.active.ep))?;
+            rig.connection(pair.passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED).map(drop)
+        },
+    ),
     must(
         "dat_psp_create/reports-requests",
         "DESCRIPTION",
@@ -393,7 +420,8 @@ pub(super) const CASES: &[Row] = &[
         "dat_psp_free, DESCRIPTION",
         "The qualifier of a freed PSP can be used again.",
         |rig| {
-            let (qualifier, evd, mut psp) = (rig.free_qualifier()?, rig.evd(DAT_EVD_CR_FLAG)?, null_mut());
+            let (qualifier, evd, mut psp) =
+                (rig.free_qualifier()?, rig.evd(DAT_EVD_CR_FLAG)?, null_mut());
             ok(rig.api.dat_psp_create(rig.ia, qualifier, evd, DAT_PSP_CONSUMER_FLAG, &mut psp))?;
             let mut param = DAT_PSP_PARAM::zeroed();
             ok(rig.api.dat_psp_query(psp, DAT_PSP_FIELD_ALL, &mut param))?;
@@ -429,7 +457,8 @@ pub(super) const CASES: &[Row] = &[
                 ok(rig.connect(caller.ep, listener.qualifier, b""))?;
             }
             // Which of them is refused depends on the order of their arrival.
-            let is_refusal = |e: &DAT_EVENT| e.event_number == DAT_CONNECTION_EVENT_NON_PEER_REJECTED;
+            let is_refusal =
+                |e: &DAT_EVENT| e.event_number == DAT_CONNECTION_EVENT_NON_PEER_REJECTED;
             let mut refused = 0;
             until(
                 || {
@@ -442,13 +471,18 @@ pub(super) const CASES: &[Row] = &[
             same("callers that are refused", refused, 1)
         },
     ),
-    must("dat_psp_create_any/qualifier", "DESCRIPTION", "A free qualifier is chosen and told.", |rig| {
-        let (one, two) = (rig.listen()?, rig.listen()?);
-        that(one.qualifier != two.qualifier, "two PSPs have one qualifier")?;
-        let mut param = DAT_PSP_PARAM::zeroed();
-        ok(rig.api.dat_psp_query(one.psp, DAT_PSP_FIELD_ALL, &mut param))?;
-        same("conn_qual", param.conn_qual, one.qualifier)
-    }),
+    must(
+        "dat_psp_create_any/qualifier",
+        "DESCRIPTION",
+        "A free qualifier is chosen and told.",
+        |rig| {
+            let (one, two) = (rig.listen()?, rig.listen()?);
+            that(one.qualifier != two.qualifier, "two PSPs have one qualifier")?;
+            let mut param = DAT_PSP_PARAM::zeroed();
+            ok(rig.api.dat_psp_query(one.psp, DAT_PSP_FIELD_ALL, &mut param))?;
+            same("conn_qual", param.conn_qual, one.qualifier)
+        },
+    ),
     must(
         "dat_psp_free/pending-requests-stay",
         "DESCRIPTION",
@@ -479,15 +513,20 @@ pub(super) const CASES: &[Row] = &[
             rig.connection(second.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED).map(drop)
         },
     ),
-    must("dat_rsp_query/parameters", "DESCRIPTION", "What the RSP was created with is told.", |rig| {
-        let (ep, evd, qualifier, mut rsp) =
-            (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
-        ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
-        let mut param = DAT_RSP_PARAM::zeroed();
-        ok(rig.api.dat_rsp_query(rsp, DAT_RSP_FIELD_ALL, &mut param))?;
-        let told = (param.ia_handle, param.conn_qual, param.evd_handle, param.ep_handle);
-        same("what dat_rsp_query tells", told, (rig.ia, qualifier, evd, ep.ep))
-    }),
+    must(
+        "dat_rsp_query/parameters",
+        "DESCRIPTION",
+        "What the RSP was created with is told.",
+        |rig| {
+            let (ep, evd, qualifier, mut rsp) =
+                (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
+            ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
+            let mut param = DAT_RSP_PARAM::zeroed();
+            ok(rig.api.dat_rsp_query(rsp, DAT_RSP_FIELD_ALL, &mut param))?;
+            let told = (param.ia_handle, param.conn_qual, param.evd_handle, param.ep_handle);
+            same("what dat_rsp_query tells", told, (rig.ia, qualifier, evd, ep.ep))
+        },
+    ),
     must(
         "dat_rsp_free/releases-the-ep",
         "DESCRIPTION",
@@ -531,7 +570,10 @@ pub(super) const CASES: &[Row] = &[
             let ((_, arrival), ep) = (rig.request(b"")?, rig.ep()?);
             let too_much = vec![0; rig.provider.max_private_data_size as usize + 1];
             answers(rig.accept(arrival.cr, ep.ep, &too_much), DAT_INVALID_PARAMETER)?;
-            answers(rig.api.dat_cr_accept(arrival.cr, ep.ep, 3, null_mut()), DAT_INVALID_PARAMETER)?;
+            answers(
+                rig.api.dat_cr_accept(arrival.cr, ep.ep, 3, null_mut()),
+                DAT_INVALID_PARAMETER,
+            )?;
             ok(rig.accept(arrival.cr, ep.ep, b""))
         },
     ),
@@ -571,8 +613,12 @@ pub(super) const CASES: &[Row] = &[
             let (arrival, mut request) = (rig.arrival(listener.evd)?, DAT_CR_PARAM::zeroed());
             ok(rig.api.dat_cr_query(arrival.cr, DAT_CR_FIELD_ALL, &mut request))?;
             let made = rig.query(request.local_ep_handle)?;
-            let nothing =
-                [made.pz_handle, made.recv_evd_handle, made.request_evd_handle, made.connect_evd_handle];
+            let nothing = [
+                made.pz_handle,
+                made.recv_evd_handle,
+                made.request_evd_handle,
+                made.connect_evd_handle,
+            ];
             same("zone and EVDs of the EP", nothing, [DAT_HANDLE_NULL; 4])?;
             let evds = rig.evds_of_an_ep()?;
             let param = DAT_EP_PARAM {
@@ -585,7 +631,11 @@ pub(super) const CASES: &[Row] = &[
             let evd_fields = DAT_EP_FIELD_RECV_EVD_HANDLE
                 | DAT_EP_FIELD_REQUEST_EVD_HANDLE
                 | DAT_EP_FIELD_CONNECT_EVD_HANDLE;
-            ok(rig.api.dat_ep_modify(request.local_ep_handle, DAT_EP_FIELD_PZ_HANDLE | evd_fields, &param))?;
+            ok(rig.api.dat_ep_modify(
+                request.local_ep_handle,
+                DAT_EP_FIELD_PZ_HANDLE | evd_fields,
+                &param,
+            ))?;
             ok(rig.accept(arrival.cr, DAT_HANDLE_NULL, b""))?;
             rig.connection(evds.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
             rig.connection(caller.connect, DAT_CONNECTION_EVENT_ESTABLISHED).map(drop)
@@ -610,7 +660,10 @@ pub(super) const CASES: &[Row] = &[
             let (caller, arrival) = rig.request(b"")?;
             ok(rig.reject(arrival.cr, b"no, thank you"))?;
             let down = rig.connection(caller.connect, DAT_CONNECTION_EVENT_PEER_REJECTED)?;
-            that(down.private_data_size >= 13, format_args!("{} bytes came", down.private_data_size))?;
+            that(
+                down.private_data_size >= 13,
+                format_args!("{} bytes came", down.private_data_size),
+            )?;
             same("the private data", private(down.private_data, 13), b"no, thank you".to_vec())
         },
     ),
@@ -724,7 +777,8 @@ pub(super) const CASES: &[Row] = &[
             let (point, mut comm, mut csp) = (rig.common_point()?, TCP, null_mut());
             let create = rig.api.dat_csp_create(rig.ia, &mut comm, null_mut(), point.evd, &mut csp);
             rig.answers_or(create, DAT_INVALID_ADDRESS, &[DAT_INVALID_PARAMETER])?;
-            let create = rig.api.dat_csp_create(rig.ia, null_mut(), point.address, point.evd, &mut csp);
+            let create =
+                rig.api.dat_csp_create(rig.ia, null_mut(), point.address, point.evd, &mut csp);
             answers(create, DAT_INVALID_PARAMETER)?;
             let (other, address) = (rig.evd(DAT_EVD_DTO_FLAG)?, rig.attr.ia_address_ptr);
             let create = rig.api.dat_csp_create(rig.ia, &mut comm, address, other, &mut csp);

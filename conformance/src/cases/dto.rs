@@ -20,8 +20,16 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.recv(pair.passive.ep, &[to.all()], 0xfeed_face_cafe_beef))?;
             ok(rig.send(pair.active.ep, &[from.part(0, 42)], u64::MAX))?;
             let received = rig.completion(pair.passive.recv)?;
-            same("the receive", (received.ep, received.cookie), (pair.passive.ep, 0xfeed_face_cafe_beef))?;
-            same("its status and bytes", (received.status, received.length), (DAT_DTO_SUCCESS, 42))?;
+            same(
+                "the receive",
+                (received.ep, received.cookie),
+                (pair.passive.ep, 0xfeed_face_cafe_beef),
+            )?;
+            same(
+                "its status and bytes",
+                (received.status, received.length),
+                (DAT_DTO_SUCCESS, 42),
+            )?;
             let sent = rig.completion(pair.active.request)?;
             same(
                 "the send",
@@ -85,7 +93,11 @@ pub(super) const CASES: &[Row] = &[
             }
             for n in 0..10 {
                 rig.completes(pair.active.request, n.into(), DAT_DTO_SUCCESS)?;
-                same("the bytes", rig.completes(pair.passive.recv, n.into(), DAT_DTO_SUCCESS)?.length, n)?;
+                same(
+                    "the bytes",
+                    rig.completes(pair.passive.recv, n.into(), DAT_DTO_SUCCESS)?.length,
+                    n,
+                )?;
             }
             Ok(())
         },
@@ -111,7 +123,9 @@ pub(super) const CASES: &[Row] = &[
             let pair = rig.ended_pair()?;
             let max = rig.query(pair.active.ep)?.ep_attr.max_request_dtos;
             if max >= crate::rig::QLEN {
-                return unsupported("the provider gives EPs more requests than an EVD has room for");
+                return unsupported(
+                    "the provider gives EPs more requests than an EVD has room for",
+                );
             }
             (0..max).try_for_each(|id| ok(rig.send(pair.active.ep, &[], id as u64)))?;
             answers(rig.send(pair.active.ep, &[], 99), DAT_INSUFFICIENT_RESOURCES)?;
@@ -126,12 +140,24 @@ pub(super) const CASES: &[Row] = &[
         "Segments beyond their LMR, more than the EP takes, less than none, or behind null are invalid.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(8)?);
-            let max =
-                rig.query(pair.active.ep)?.ep_attr.max_request_iov.max(rig.ep_attr().max_rdma_write_iov);
+            let max = rig
+                .query(pair.active.ep)?
+                .ep_attr
+                .max_request_iov
+                .max(rig.ep_attr().max_rdma_write_iov);
             let ep = pair.active.ep;
-            answers(rig.send(ep, &vec![memory.part(0, 1); max as usize + 1], 1), DAT_INVALID_PARAMETER)?;
-            answers(rig.api.dat_ep_post_send(ep, -1, null_mut(), cookie(1), 0), DAT_INVALID_PARAMETER)?;
-            answers(rig.api.dat_ep_post_send(ep, 1, null_mut(), cookie(1), 0), DAT_INVALID_PARAMETER)?;
+            answers(
+                rig.send(ep, &vec![memory.part(0, 1); max as usize + 1], 1),
+                DAT_INVALID_PARAMETER,
+            )?;
+            answers(
+                rig.api.dat_ep_post_send(ep, -1, null_mut(), cookie(1), 0),
+                DAT_INVALID_PARAMETER,
+            )?;
+            answers(
+                rig.api.dat_ep_post_send(ep, 1, null_mut(), cookie(1), 0),
+                DAT_INVALID_PARAMETER,
+            )?;
             rig.state_is(ep, DAT_EP_STATE_CONNECTED)?;
             let answer = rig.send(ep, &[memory.part(4, 5)], 1);
             refused_or_fails(rig, answer, DAT_INVALID_PARAMETER, pair.active)
@@ -162,13 +188,18 @@ pub(super) const CASES: &[Row] = &[
             for round in 0..4 {
                 for n in 0..4 {
                     ok(rig.recv(pair.passive.ep, &[memory.all()], n))?;
-                    let flags =
-                        if n == 3 { DAT_COMPLETION_DEFAULT_FLAG } else { DAT_COMPLETION_SUPPRESS_FLAG };
+                    let flags = if n == 3 {
+                        DAT_COMPLETION_DEFAULT_FLAG
+                    } else {
+                        DAT_COMPLETION_SUPPRESS_FLAG
+                    };
                     ok(rig.send_with(pair.active.ep, &[], 10 * round + n, flags))?;
                 }
                 rig.completes(pair.active.request, 10 * round + 3, DAT_DTO_SUCCESS)?;
                 rig.quiet(pair.active.request)?;
-                (0..4).try_for_each(|n| rig.completes(pair.passive.recv, n, DAT_DTO_SUCCESS).map(drop))?;
+                (0..4).try_for_each(|n| {
+                    rig.completes(pair.passive.recv, n, DAT_DTO_SUCCESS).map(drop)
+                })?;
             }
             Ok(())
         },
@@ -199,7 +230,12 @@ pub(super) const CASES: &[Row] = &[
             until(
                 || {
                     let ep = pair.active.ep;
-                    status = rig.api.dat_ep_get_status(ep, &mut state, &mut recv_idle, &mut request_idle);
+                    status = rig.api.dat_ep_get_status(
+                        ep,
+                        &mut state,
+                        &mut recv_idle,
+                        &mut request_idle,
+                    );
                     status != DAT_SUCCESS || request_idle == DAT_TRUE
                 },
                 "the request queue is idle",
@@ -250,7 +286,10 @@ pub(super) const CASES: &[Row] = &[
             let (ep, memory) = (rig.ep()?, rig.memory(8)?);
             let fence = DAT_COMPLETION_BARRIER_FENCE_FLAG;
             for flags in [DAT_COMPLETION_SUPPRESS_FLAG, fence, DAT_COMPLETION_UNSIGNALLED_FLAG] {
-                rig.forbidden(rig.recv_with(ep.ep, &[memory.all()], 1, flags), DAT_INVALID_PARAMETER)?;
+                rig.forbidden(
+                    rig.recv_with(ep.ep, &[memory.all()], 1, flags),
+                    DAT_INVALID_PARAMETER,
+                )?;
             }
             let recv_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
             let ep = rig.ep_with(&DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() })?;
@@ -262,7 +301,8 @@ pub(super) const CASES: &[Row] = &[
         "RETURN VALUES: privileges; says read, the page of dat_srq_post_recv has it right",
         "Memory without the local write privilege does not take a message.",
         |rig| {
-            let (pair, memory) = (rig.pair()?, rig.memory_with(rig.pz()?, 8, DAT_MEM_PRIV_LOCAL_READ_FLAG)?);
+            let (pair, memory) =
+                (rig.pair()?, rig.memory_with(rig.pz()?, 8, DAT_MEM_PRIV_LOCAL_READ_FLAG)?);
             let answer = rig.recv(pair.passive.ep, &[memory.all()], 1);
             refused_or_takes_nothing(rig, answer, DAT_PRIVILEGES_VIOLATION, pair, &memory)
         },
@@ -283,7 +323,8 @@ pub(super) const CASES: &[Row] = &[
         "RETURN VALUES: protection",
         "Memory of another zone is a protection violation.",
         |rig| {
-            let (pair, memory) = (rig.pair()?, rig.memory_with(rig.new_pz()?, 8, DAT_MEM_PRIV_ALL_FLAG)?);
+            let (pair, memory) =
+                (rig.pair()?, rig.memory_with(rig.new_pz()?, 8, DAT_MEM_PRIV_ALL_FLAG)?);
             let answer = rig.recv(pair.passive.ep, &[memory.all()], 1);
             refused_or_takes_nothing(rig, answer, DAT_PROTECTION_VIOLATION, pair, &memory)
         },
@@ -307,9 +348,18 @@ pub(super) const CASES: &[Row] = &[
             let (pair, memory) = (rig.pair()?, rig.memory(8)?);
             let ep = pair.passive.ep;
             let max = rig.query(ep)?.ep_attr.max_recv_iov;
-            answers(rig.recv(ep, &vec![memory.part(0, 1); max as usize + 1], 1), DAT_INVALID_PARAMETER)?;
-            answers(rig.api.dat_ep_post_recv(ep, -1, null_mut(), cookie(1), 0), DAT_INVALID_PARAMETER)?;
-            answers(rig.api.dat_ep_post_recv(ep, 1, null_mut(), cookie(1), 0), DAT_INVALID_PARAMETER)?;
+            answers(
+                rig.recv(ep, &vec![memory.part(0, 1); max as usize + 1], 1),
+                DAT_INVALID_PARAMETER,
+            )?;
+            answers(
+                rig.api.dat_ep_post_recv(ep, -1, null_mut(), cookie(1), 0),
+                DAT_INVALID_PARAMETER,
+            )?;
+            answers(
+                rig.api.dat_ep_post_recv(ep, 1, null_mut(), cookie(1), 0),
+                DAT_INVALID_PARAMETER,
+            )?;
             let answer = rig.recv(ep, &[memory.part(4, 5)], 1);
             refused_or_takes_nothing(rig, answer, DAT_INVALID_PARAMETER, pair, &memory)
         },
@@ -324,7 +374,12 @@ pub(super) const CASES: &[Row] = &[
             }
             let (pair, near, far) = (rig.pair()?, rig.memory(8)?, rig.memory(8)?);
             far.store(0, b"abcdefgh");
-            ok(rig.read(pair.active.ep, &[near.part(6, 2), near.part(0, 4)], 1, &far.remote_part(1, 5)))?;
+            ok(rig.read(
+                pair.active.ep,
+                &[near.part(6, 2), near.part(0, 4)],
+                1,
+                &far.remote_part(1, 5),
+            ))?;
             same("the bytes", rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?.length, 5)?;
             same("the memory", near.load(0, 8), b"def\0\0\0bc".to_vec())
         },
@@ -366,9 +421,11 @@ pub(super) const CASES: &[Row] = &[
         "RETURN VALUES: privileges",
         "Memory without the remote read privilege cannot be read: remote access error, and the connection breaks.",
         |rig| {
-            let write_only =
-                DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG | DAT_MEM_PRIV_REMOTE_WRITE_FLAG;
-            let (pair, near, far) = (rig.pair()?, rig.memory(8)?, rig.memory_with(rig.pz()?, 8, write_only)?);
+            let write_only = DAT_MEM_PRIV_LOCAL_READ_FLAG
+                | DAT_MEM_PRIV_LOCAL_WRITE_FLAG
+                | DAT_MEM_PRIV_REMOTE_WRITE_FLAG;
+            let (pair, near, far) =
+                (rig.pair()?, rig.memory(8)?, rig.memory_with(rig.pz()?, 8, write_only)?);
             far.store(0, &[5; 8]);
             ok(rig.read(pair.active.ep, &[near.all()], 1, &far.remote()))?;
             rig.completes(pair.active.request, 1, DAT_DTO_ERR_REMOTE_ACCESS)?;
@@ -385,7 +442,9 @@ pub(super) const CASES: &[Row] = &[
             for id in 0..12 {
                 ok(rig.read(pair.active.ep, &[near.all()], id, &far.remote()))?;
             }
-            (0..12).try_for_each(|id| rig.completes(pair.active.request, id, DAT_DTO_SUCCESS).map(drop))
+            (0..12).try_for_each(|id| {
+                rig.completes(pair.active.request, id, DAT_DTO_SUCCESS).map(drop)
+            })
         },
     ),
     must(
@@ -400,7 +459,15 @@ pub(super) const CASES: &[Row] = &[
                 answer if DAT_GET_TYPE(answer) == DAT_MODEL_NOT_SUPPORTED => rmr = rig.rmr()?,
                 answer => ok(answer)?,
             }
-            ok(super::bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 1, &mut context))?;
+            ok(super::bind(
+                rig,
+                rmr,
+                &memory,
+                DAT_MEM_PRIV_ALL_FLAG,
+                pair.passive.ep,
+                1,
+                &mut context,
+            ))?;
             rig.bound(pair.passive.request)?;
             ok(rig.recv(pair.passive.ep, &[memory.part(0, 8)], 2))?;
             let mut iov = [from.all()];
@@ -445,7 +512,11 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (srq, memory) = (rig.srq(16)?, rig.memory(8)?);
             let ep = rig.ep_on(srq)?;
-            crate::check::supported(rig.api.dat_ep_set_watermark(ep.ep, DAT_WATERMARK_INFINITE, 2))?;
+            crate::check::supported(rig.api.dat_ep_set_watermark(
+                ep.ep,
+                DAT_WATERMARK_INFINITE,
+                2,
+            ))?;
             let pair = rig.pair_of(rig.ep()?, ep)?;
             for id in 0..4 {
                 ok(rig.recv_srq(srq, &[memory.all()], id))?;
@@ -469,7 +540,11 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (srq, memory) = (rig.srq(16)?, rig.memory(8)?);
             let ep = rig.ep_on(srq)?;
-            crate::check::supported(rig.api.dat_ep_set_watermark(ep.ep, 2, DAT_WATERMARK_INFINITE))?;
+            crate::check::supported(rig.api.dat_ep_set_watermark(
+                ep.ep,
+                2,
+                DAT_WATERMARK_INFINITE,
+            ))?;
             let pair = rig.pair_of(rig.ep()?, ep)?;
             for id in 0..4 {
                 ok(rig.recv_srq(srq, &[memory.all()], id))?;

@@ -95,7 +95,15 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let pair = rig.pair()?;
             let (rmr, memory, mut context) = (rig.rmr()?, rig.memory(64)?, 0);
-            ok(super::bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, pair.active.ep, 7, &mut context))?;
+            ok(super::bind(
+                rig,
+                rmr,
+                &memory,
+                DAT_MEM_PRIV_ALL_FLAG,
+                pair.active.ep,
+                7,
+                &mut context,
+            ))?;
             let bound = rig.bound(pair.active.request)?;
             same("cookie and status", (bound.cookie, bound.status), (7, DAT_RMR_BIND_SUCCESS))
         },
@@ -129,7 +137,8 @@ pub(super) const CASES: &[Row] = &[
             let is = rig.query(rig.ep_with(&asked)?.ep)?.ep_attr;
             let sizes = |attr: &DAT_EP_ATTR| (attr.service_type, attr.qos);
             same("service type and QoS", sizes(&is), sizes(&asked))?;
-            let flags = |attr: &DAT_EP_ATTR| (attr.recv_completion_flags, attr.request_completion_flags);
+            let flags =
+                |attr: &DAT_EP_ATTR| (attr.recv_completion_flags, attr.request_completion_flags);
             same("the completion flags", flags(&is), flags(&asked))?;
             for (what, is, asked) in [
                 ("max_recv_dtos", is.max_recv_dtos, asked.max_recv_dtos),
@@ -151,7 +160,10 @@ pub(super) const CASES: &[Row] = &[
         "Without attributes the provider fills in its own, within the limits of the adapter.",
         |rig| {
             let is = rig.query(rig.ep_in(rig.pz()?, None)?.ep)?.ep_attr;
-            that(is.max_recv_dtos >= 0 && is.max_recv_dtos <= rig.attr.max_dto_per_ep, "max_recv_dtos")?;
+            that(
+                is.max_recv_dtos >= 0 && is.max_recv_dtos <= rig.attr.max_dto_per_ep,
+                "max_recv_dtos",
+            )?;
             that(
                 is.max_request_dtos >= 0 && is.max_request_dtos <= rig.attr.max_dto_per_ep,
                 "max_request_dtos",
@@ -247,42 +259,74 @@ pub(super) const CASES: &[Row] = &[
     must("dat_ep_create/null-ia", "RETURN VALUES 3", "A null IA handle is refused.", |rig| {
         let (evds, mut ep) = (rig.evds_of_an_ep()?, null_mut());
         let Ep { recv, request, connect, .. } = evds;
-        let answer =
-            rig.api.dat_ep_create(DAT_HANDLE_NULL, rig.pz()?, recv, request, connect, null(), &mut ep);
+        let answer = rig.api.dat_ep_create(
+            DAT_HANDLE_NULL,
+            rig.pz()?,
+            recv,
+            request,
+            connect,
+            null(),
+            &mut ep,
+        );
         answers(answer, DAT_INVALID_HANDLE)
     }),
-    must("dat_ep_create/freed-pz", "RETURN VALUES 3", "The handle of a freed zone is refused.", |rig| {
-        let pz = rig.new_pz()?;
-        ok(rig.api.dat_pz_free(pz))?;
-        with_pz(rig, pz)
-    }),
-    must("dat_ep_create/pz-other-ia", "RETURN VALUES 3", "A zone of another IA is refused.", |rig| {
-        if rig.provider.pz_support == DAT_PZ_SHAREABLE {
-            return crate::check::unsupported("zones are shared by all IAs of this provider");
-        }
-        with_pz(rig, rig.pz_of(rig.other_ia()?)?)
-    }),
+    must(
+        "dat_ep_create/freed-pz",
+        "RETURN VALUES 3",
+        "The handle of a freed zone is refused.",
+        |rig| {
+            let pz = rig.new_pz()?;
+            ok(rig.api.dat_pz_free(pz))?;
+            with_pz(rig, pz)
+        },
+    ),
+    must(
+        "dat_ep_create/pz-other-ia",
+        "RETURN VALUES 3",
+        "A zone of another IA is refused.",
+        |rig| {
+            if rig.provider.pz_support == DAT_PZ_SHAREABLE {
+                return crate::check::unsupported("zones are shared by all IAs of this provider");
+            }
+            with_pz(rig, rig.pz_of(rig.other_ia()?)?)
+        },
+    ),
     must(
         "dat_ep_create/evd-as-pz",
         "RETURN VALUES 3",
         "A handle of another kind is refused as a zone.",
         |rig| with_pz(rig, rig.evd(DAT_EVD_DTO_FLAG)?),
     ),
-    must("dat_ep_create/evd-recv-freed", "RETURN VALUES 3", "A freed receive EVD is refused.", |rig| {
-        let evds = rig.evds_of_an_ep()?;
-        ok(rig.api.dat_evd_free(evds.recv))?;
-        with_evds(rig, evds, DAT_INVALID_HANDLE_EVD_RECV)
-    }),
-    must("dat_ep_create/evd-request-freed", "RETURN VALUES 3", "A freed request EVD is refused.", |rig| {
-        let evds = rig.evds_of_an_ep()?;
-        ok(rig.api.dat_evd_free(evds.request))?;
-        with_evds(rig, evds, DAT_INVALID_HANDLE_EVD_REQUEST)
-    }),
-    must("dat_ep_create/evd-connect-freed", "RETURN VALUES 3", "A freed connect EVD is refused.", |rig| {
-        let evds = rig.evds_of_an_ep()?;
-        ok(rig.api.dat_evd_free(evds.connect))?;
-        with_evds(rig, evds, DAT_INVALID_HANDLE_EVD_CONN)
-    }),
+    must(
+        "dat_ep_create/evd-recv-freed",
+        "RETURN VALUES 3",
+        "A freed receive EVD is refused.",
+        |rig| {
+            let evds = rig.evds_of_an_ep()?;
+            ok(rig.api.dat_evd_free(evds.recv))?;
+            with_evds(rig, evds, DAT_INVALID_HANDLE_EVD_RECV)
+        },
+    ),
+    must(
+        "dat_ep_create/evd-request-freed",
+        "RETURN VALUES 3",
+        "A freed request EVD is refused.",
+        |rig| {
+            let evds = rig.evds_of_an_ep()?;
+            ok(rig.api.dat_evd_free(evds.request))?;
+            with_evds(rig, evds, DAT_INVALID_HANDLE_EVD_REQUEST)
+        },
+    ),
+    must(
+        "dat_ep_create/evd-connect-freed",
+        "RETURN VALUES 3",
+        "A freed connect EVD is refused.",
+        |rig| {
+            let evds = rig.evds_of_an_ep()?;
+            ok(rig.api.dat_evd_free(evds.connect))?;
+            with_evds(rig, evds, DAT_INVALID_HANDLE_EVD_CONN)
+        },
+    ),
     must(
         "dat_ep_create/evd-recv-other-ia",
         "RETURN VALUES 3",
@@ -335,7 +379,8 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (evds, attr) = (rig.evds_of_an_ep()?, rig.ep_attr());
             let Ep { recv, request, connect, .. } = evds;
-            let answer = rig.api.dat_ep_create(rig.ia, rig.pz()?, recv, request, connect, &attr, null_mut());
+            let answer =
+                rig.api.dat_ep_create(rig.ia, rig.pz()?, recv, request, connect, &attr, null_mut());
             answers(answer, DAT_INVALID_PARAMETER)?;
             // An EP that had been created would keep them in use.
             ok(rig.api.dat_evd_free(recv))
@@ -359,9 +404,14 @@ pub(super) const CASES: &[Row] = &[
         "RETURN VALUES 4",
         "Receives cannot be suppressed or fenced: such receive flags are invalid.",
         |rig| {
-            for recv_completion_flags in [DAT_COMPLETION_SUPPRESS_FLAG, DAT_COMPLETION_BARRIER_FENCE_FLAG] {
+            for recv_completion_flags in
+                [DAT_COMPLETION_SUPPRESS_FLAG, DAT_COMPLETION_BARRIER_FENCE_FLAG]
+            {
                 let attr = DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() };
-                rig.forbidden(create(rig, rig.pz()?, rig.evds_of_an_ep()?, &attr), DAT_INVALID_PARAMETER)?;
+                rig.forbidden(
+                    create(rig, rig.pz()?, rig.evds_of_an_ep()?, &attr),
+                    DAT_INVALID_PARAMETER,
+                )?;
             }
             Ok(())
         },
@@ -381,9 +431,15 @@ pub(super) const CASES: &[Row] = &[
         "RETURN VALUES 5",
         "A QoS that the provider does not have is refused as a model.",
         |rig| {
-            for qos in [DAT_QOS_HIGH_THROUGHPUT, DAT_QOS_LOW_LATENCY, DAT_QOS_ECONOMY, DAT_QOS_PREMIUM] {
-                let answer =
-                    create(rig, rig.pz()?, rig.evds_of_an_ep()?, &DAT_EP_ATTR { qos, ..rig.ep_attr() });
+            for qos in
+                [DAT_QOS_HIGH_THROUGHPUT, DAT_QOS_LOW_LATENCY, DAT_QOS_ECONOMY, DAT_QOS_PREMIUM]
+            {
+                let answer = create(
+                    rig,
+                    rig.pz()?,
+                    rig.evds_of_an_ep()?,
+                    &DAT_EP_ATTR { qos, ..rig.ep_attr() },
+                );
                 if qos & rig.provider.dat_qos_supported == 0 {
                     rig.forbidden(answer, DAT_MODEL_NOT_SUPPORTED)?;
                 } else {
@@ -393,9 +449,12 @@ pub(super) const CASES: &[Row] = &[
             Ok(())
         },
     ),
-    must("dat_ep_create/connects", "USAGE 1", "A connection can be requested on a new EP.", |rig| {
-        rig.request(b"").map(drop)
-    }),
+    must(
+        "dat_ep_create/connects",
+        "USAGE 1",
+        "A connection can be requested on a new EP.",
+        |rig| rig.request(b"").map(drop),
+    ),
     must(
         "dat_ep_create/dup-connects",
         "USAGE 1",
@@ -417,9 +476,12 @@ pub(super) const CASES: &[Row] = &[
             same("the qualifier", rig.arrival(listener.evd)?.qualifier, listener.qualifier)
         },
     ),
-    must("dat_ep_create/accepts", "USAGE 2", "A request without an EP can be accepted on a new EP.", |rig| {
-        rig.pair().map(drop)
-    }),
+    must(
+        "dat_ep_create/accepts",
+        "USAGE 2",
+        "A request without an EP can be accepted on a new EP.",
+        |rig| rig.pair().map(drop),
+    ),
     must(
         "dat_ep_create/reserves",
         "USAGE 3",
@@ -448,7 +510,12 @@ pub(super) const CASES: &[Row] = &[
             let evds = Ep { request: first.request, ..rig.evds_of_an_ep()? };
             let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
             rig.forbidden(
-                create(rig, rig.pz()?, evds, &DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() }),
+                create(
+                    rig,
+                    rig.pz()?,
+                    evds,
+                    &DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() },
+                ),
                 DAT_INVALID_PARAMETER,
             )
         },
@@ -462,7 +529,12 @@ pub(super) const CASES: &[Row] = &[
             let evds = Ep { recv: first.recv, ..rig.evds_of_an_ep()? };
             let recv_completion_flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
             rig.forbidden(
-                create(rig, rig.pz()?, evds, &DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() }),
+                create(
+                    rig,
+                    rig.pz()?,
+                    evds,
+                    &DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() },
+                ),
                 DAT_INVALID_PARAMETER,
             )
         },
@@ -476,7 +548,12 @@ pub(super) const CASES: &[Row] = &[
             let evds = Ep { recv: evds.request, ..evds };
             let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
             rig.forbidden(
-                create(rig, rig.pz()?, evds, &DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() }),
+                create(
+                    rig,
+                    rig.pz()?,
+                    evds,
+                    &DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() },
+                ),
                 DAT_INVALID_PARAMETER,
             )
         },
@@ -491,7 +568,12 @@ pub(super) const CASES: &[Row] = &[
             let evds = Ep { recv: both, connect: both, ..evds };
             let recv_completion_flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
             rig.forbidden(
-                create(rig, rig.pz()?, evds, &DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() }),
+                create(
+                    rig,
+                    rig.pz()?,
+                    evds,
+                    &DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() },
+                ),
                 DAT_INVALID_PARAMETER,
             )
         },
@@ -506,7 +588,11 @@ pub(super) const CASES: &[Row] = &[
                 (DAT_COMPLETION_UNSIGNALLED_FLAG, DAT_COMPLETION_UNSIGNALLED_FLAG),
                 (DAT_COMPLETION_EVD_THRESHOLD_FLAG, DAT_COMPLETION_EVD_THRESHOLD_FLAG),
             ] {
-                let attr = DAT_EP_ATTR { recv_completion_flags, request_completion_flags, ..rig.ep_attr() };
+                let attr = DAT_EP_ATTR {
+                    recv_completion_flags,
+                    request_completion_flags,
+                    ..rig.ep_attr()
+                };
                 let evds = rig.ep_with(&attr)?;
                 ok(create(rig, rig.pz()?, evds, &attr))?;
             }

@@ -10,9 +10,12 @@ use crate::check::{answers, answers_with, failed, ok, same, supported, that, uns
 use crate::rig::{Ep, Rig, soon, until};
 
 pub(super) const CASES: &[Row] = &[
-    must("dat_ep_create_with_srq/unconnected", "DESCRIPTION 2", "A new EP is unconnected.", |rig| {
-        rig.state_is(rig.ep_on(rig.srq(8)?)?.ep, DAT_EP_STATE_UNCONNECTED)
-    }),
+    must(
+        "dat_ep_create_with_srq/unconnected",
+        "DESCRIPTION 2",
+        "A new EP is unconnected.",
+        |rig| rig.state_is(rig.ep_on(rig.srq(8)?)?.ep, DAT_EP_STATE_UNCONNECTED),
+    ),
     must(
         "dat_ep_create_with_srq/parameters",
         "PARAMETERS 1-6",
@@ -28,11 +31,16 @@ pub(super) const CASES: &[Row] = &[
             same("connect_evd_handle", param.connect_evd_handle, ep.connect)
         },
     ),
-    must("dat_ep_create_with_srq/handle-type", "PARAMETERS 8", "The handle is that of an EP.", |rig| {
-        let mut kind = DAT_HANDLE_TYPE::MAX;
-        ok(rig.api.dat_get_handle_type(rig.ep_on(rig.srq(8)?)?.ep, &mut kind))?;
-        same("the type of the handle", kind, DAT_HANDLE_TYPE_EP)
-    }),
+    must(
+        "dat_ep_create_with_srq/handle-type",
+        "PARAMETERS 8",
+        "The handle is that of an EP.",
+        |rig| {
+            let mut kind = DAT_HANDLE_TYPE::MAX;
+            ok(rig.api.dat_get_handle_type(rig.ep_on(rig.srq(8)?)?.ep, &mut kind))?;
+            same("the type of the handle", kind, DAT_HANDLE_TYPE_EP)
+        },
+    ),
     must(
         "dat_ep_create_with_srq/null-recv-evd",
         "PARAMETERS 3",
@@ -149,8 +157,10 @@ pub(super) const CASES: &[Row] = &[
         "Receives complete on the receive EVD of the EP that took them; requests on the request EVD.",
         |rig| {
             let (srq, memory) = (rig.srq(8)?, rig.memory(64)?);
-            let (one, two) =
-                (rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?, rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?);
+            let (one, two) = (
+                rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?,
+                rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?,
+            );
             for id in [1, 2] {
                 ok(rig.recv_srq(srq, &[memory.all()], id))?;
             }
@@ -243,7 +253,10 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let asked = DAT_EP_ATTR { max_request_dtos: 11, max_request_iov: 1, ..rig.ep_attr() };
             let is = attributes(rig, &asked)?;
-            that(is.max_request_dtos >= 11, format_args!("max_request_dtos is {}", is.max_request_dtos))?;
+            that(
+                is.max_request_dtos >= 11,
+                format_args!("max_request_dtos is {}", is.max_request_dtos),
+            )?;
             that(is.max_request_iov >= 1, format_args!("max_request_iov is {}", is.max_request_iov))
         },
     ),
@@ -278,7 +291,11 @@ pub(super) const CASES: &[Row] = &[
             same("service_type", is.service_type, asked.service_type)?;
             same("qos", is.qos, asked.qos)?;
             same("recv_completion_flags", is.recv_completion_flags, asked.recv_completion_flags)?;
-            same("request_completion_flags", is.request_completion_flags, asked.request_completion_flags)?;
+            same(
+                "request_completion_flags",
+                is.request_completion_flags,
+                asked.request_completion_flags,
+            )?;
             same("srq_soft_hw", is.srq_soft_hw, asked.srq_soft_hw)?;
             same("max_rdma_read_iov", is.max_rdma_read_iov, asked.max_rdma_read_iov)?;
             same("max_rdma_write_iov", is.max_rdma_write_iov, asked.max_rdma_write_iov)
@@ -293,11 +310,21 @@ pub(super) const CASES: &[Row] = &[
             let above = |limit: DAT_COUNT| limit.saturating_add(1);
             for attr in [
                 DAT_EP_ATTR { max_request_dtos: above(limits.max_dto_per_ep), ..rig.ep_attr() },
-                DAT_EP_ATTR { max_request_iov: above(limits.max_iov_segments_per_dto), ..rig.ep_attr() },
-                DAT_EP_ATTR { max_rdma_read_in: above(limits.max_rdma_read_per_ep_in), ..rig.ep_attr() },
-                DAT_EP_ATTR { max_rdma_read_out: above(limits.max_rdma_read_per_ep_out), ..rig.ep_attr() },
+                DAT_EP_ATTR {
+                    max_request_iov: above(limits.max_iov_segments_per_dto),
+                    ..rig.ep_attr()
+                },
+                DAT_EP_ATTR {
+                    max_rdma_read_in: above(limits.max_rdma_read_per_ep_in),
+                    ..rig.ep_attr()
+                },
+                DAT_EP_ATTR {
+                    max_rdma_read_out: above(limits.max_rdma_read_per_ep_out),
+                    ..rig.ep_attr()
+                },
             ] {
-                let answer = try_create(rig, rig.pz()?, rig.evds_of_an_ep()?, rig.srq(8)?, Some(&attr)).1;
+                let answer =
+                    try_create(rig, rig.pz()?, rig.evds_of_an_ep()?, rig.srq(8)?, Some(&attr)).1;
                 rig.answers_or(answer, DAT_INVALID_PARAMETER, &[DAT_INSUFFICIENT_RESOURCES])?;
             }
             Ok(())
@@ -310,13 +337,17 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let max_rdma_read_iov = rig.attr.max_iov_segments_per_rdma_read.saturating_add(1);
             let attr = DAT_EP_ATTR { max_rdma_read_iov, ..rig.ep_attr() };
-            let answer = try_create(rig, rig.pz()?, rig.evds_of_an_ep()?, rig.srq(8)?, Some(&attr)).1;
+            let answer =
+                try_create(rig, rig.pz()?, rig.evds_of_an_ep()?, rig.srq(8)?, Some(&attr)).1;
             answers(answer, DAT_INVALID_PARAMETER)
         },
     ),
-    must("dat_ep_create_with_srq/null-srq", "RETURN VALUES 3", "A null SRQ handle is refused.", |rig| {
-        with_srq(rig, DAT_HANDLE_NULL)
-    }),
+    must(
+        "dat_ep_create_with_srq/null-srq",
+        "RETURN VALUES 3",
+        "A null SRQ handle is refused.",
+        |rig| with_srq(rig, DAT_HANDLE_NULL),
+    ),
     must(
         "dat_ep_create_with_srq/freed-srq",
         "RETURN VALUES 3",
@@ -340,27 +371,35 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let ia = rig.other_ia()?;
             let (pz, mut srq) = (rig.pz_of(ia)?, null_mut());
-            let mut attr =
-                DAT_SRQ_ATTR { max_recv_dtos: 8, max_recv_iov: 1, low_watermark: DAT_SRQ_LW_DEFAULT };
+            let mut attr = DAT_SRQ_ATTR {
+                max_recv_dtos: 8,
+                max_recv_iov: 1,
+                low_watermark: DAT_SRQ_LW_DEFAULT,
+            };
             supported(rig.api.dat_srq_create(ia, pz, &mut attr, &mut srq))?;
             with_srq(rig, srq)
         },
     ),
-    must("dat_ep_create_with_srq/null-ia", "RETURN VALUES 3", "A null IA handle is refused.", |rig| {
-        let (srq, attr, mut ep) = (rig.srq(8)?, rig.ep_attr(), null_mut());
-        let Ep { recv, request, connect, .. } = rig.evds_of_an_ep()?;
-        let answer = rig.api.dat_ep_create_with_srq(
-            DAT_HANDLE_NULL,
-            rig.pz()?,
-            recv,
-            request,
-            connect,
-            srq,
-            &attr,
-            &mut ep,
-        );
-        answers(answer, DAT_INVALID_HANDLE)
-    }),
+    must(
+        "dat_ep_create_with_srq/null-ia",
+        "RETURN VALUES 3",
+        "A null IA handle is refused.",
+        |rig| {
+            let (srq, attr, mut ep) = (rig.srq(8)?, rig.ep_attr(), null_mut());
+            let Ep { recv, request, connect, .. } = rig.evds_of_an_ep()?;
+            let answer = rig.api.dat_ep_create_with_srq(
+                DAT_HANDLE_NULL,
+                rig.pz()?,
+                recv,
+                request,
+                connect,
+                srq,
+                &attr,
+                &mut ep,
+            );
+            answers(answer, DAT_INVALID_HANDLE)
+        },
+    ),
     must(
         "dat_ep_create_with_srq/freed-pz",
         "RETURN VALUES 3",
@@ -415,7 +454,14 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.connect(first.ep, listener.qualifier, b""))?;
             ok(rig.accept(rig.arrival(listener.evd)?.cr, second.ep, b""))?;
             rig.connection(first.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
-            ok(rig.api.dat_ep_dup_connect(third.ep, first.ep, soon(), 0, null_mut(), DAT_QOS_BEST_EFFORT))?;
+            ok(rig.api.dat_ep_dup_connect(
+                third.ep,
+                first.ep,
+                soon(),
+                0,
+                null_mut(),
+                DAT_QOS_BEST_EFFORT,
+            ))?;
             rig.arrival(listener.evd).map(drop)
         },
     ),
@@ -425,12 +471,18 @@ pub(super) const CASES: &[Row] = &[
         "A request without an EP can be accepted on a new EP.",
         |rig| rig.pair_of(rig.ep()?, rig.ep_on(rig.srq(8)?)?).map(drop),
     ),
-    must("dat_ep_create_with_srq/reserves", "USAGE 3", "An RSP can be created with a new EP.", |rig| {
-        let ep = rig.ep_on(rig.srq(8)?)?;
-        let (evd, qualifier, mut rsp) = (rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
-        ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
-        rig.state_is(ep.ep, DAT_EP_STATE_RESERVED)
-    }),
+    must(
+        "dat_ep_create_with_srq/reserves",
+        "USAGE 3",
+        "An RSP can be created with a new EP.",
+        |rig| {
+            let ep = rig.ep_on(rig.srq(8)?)?;
+            let (evd, qualifier, mut rsp) =
+                (rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
+            ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
+            rig.state_is(ep.ep, DAT_EP_STATE_RESERVED)
+        },
+    ),
     must(
         "dat_ep_create_with_srq/flags-differ-on-one-request-evd",
         "USAGE 4",
@@ -440,7 +492,10 @@ pub(super) const CASES: &[Row] = &[
             let evds = Ep { request: rig.ep_on(srq)?.request, ..rig.evds_of_an_ep()? };
             let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
             let attr = DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() };
-            rig.forbidden(try_create(rig, rig.pz()?, evds, srq, Some(&attr)).1, DAT_INVALID_PARAMETER)
+            rig.forbidden(
+                try_create(rig, rig.pz()?, evds, srq, Some(&attr)).1,
+                DAT_INVALID_PARAMETER,
+            )
         },
     ),
     must(
@@ -452,7 +507,10 @@ pub(super) const CASES: &[Row] = &[
             let evds = Ep { recv: rig.ep_on(srq)?.recv, ..rig.evds_of_an_ep()? };
             let recv_completion_flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
             let attr = DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() };
-            rig.forbidden(try_create(rig, rig.pz()?, evds, srq, Some(&attr)).1, DAT_INVALID_PARAMETER)
+            rig.forbidden(
+                try_create(rig, rig.pz()?, evds, srq, Some(&attr)).1,
+                DAT_INVALID_PARAMETER,
+            )
         },
     ),
     must(
@@ -463,8 +521,9 @@ pub(super) const CASES: &[Row] = &[
             let (srq, memory) = (rig.srq(8)?, rig.memory(8)?);
             let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
             ok(rig.recv_srq(srq, &[memory.all()], 1))?;
-            let woken = rig
-                .while_waiting(pair.passive.recv, || ok(rig.send(pair.active.ep, &[memory.part(0, 4)], 2)))?;
+            let woken = rig.while_waiting(pair.passive.recv, || {
+                ok(rig.send(pair.active.ep, &[memory.part(0, 4)], 2))
+            })?;
             ok(woken)
         },
     ),
@@ -477,7 +536,10 @@ pub(super) const CASES: &[Row] = &[
             let evds = Ep { recv: both, connect: both, ..rig.evds_of_an_ep()? };
             let recv_completion_flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
             let attr = DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() };
-            rig.forbidden(try_create(rig, rig.pz()?, evds, rig.srq(8)?, Some(&attr)).1, DAT_INVALID_PARAMETER)
+            rig.forbidden(
+                try_create(rig, rig.pz()?, evds, rig.srq(8)?, Some(&attr)).1,
+                DAT_INVALID_PARAMETER,
+            )
         },
     ),
     must(
@@ -496,7 +558,10 @@ pub(super) const CASES: &[Row] = &[
             let evds = Ep { recv: both, request: both, connect: both, ..rig.evds_of_an_ep()? };
             create(rig, rig.pz()?, evds, srq, Some(&attr))?;
             let default = rig.ep_attr();
-            rig.forbidden(try_create(rig, rig.pz()?, evds, srq, Some(&default)).1, DAT_INVALID_PARAMETER)
+            rig.forbidden(
+                try_create(rig, rig.pz()?, evds, srq, Some(&default)).1,
+                DAT_INVALID_PARAMETER,
+            )
         },
     ),
     must(
@@ -505,7 +570,9 @@ pub(super) const CASES: &[Row] = &[
         "EPs of one SRQ can have different zones where the attribute says so.",
         |rig| {
             if rig.provider.srq_ep_pz_difference_supported == DAT_FALSE {
-                return unsupported("the provider attribute srq_ep_pz_difference_supported is false");
+                return unsupported(
+                    "the provider attribute srq_ep_pz_difference_supported is false",
+                );
             }
             let srq = rig.srq(8)?;
             let (one, two) = (rig.new_pz()?, rig.new_pz()?);
@@ -519,7 +586,9 @@ pub(super) const CASES: &[Row] = &[
         "With its own zone, an EP lets its peer write to memory of that zone, and not to the SRQ's.",
         |rig| {
             if rig.provider.srq_ep_pz_difference_supported == DAT_FALSE {
-                return unsupported("the provider attribute srq_ep_pz_difference_supported is false");
+                return unsupported(
+                    "the provider attribute srq_ep_pz_difference_supported is false",
+                );
             }
             let (srq, own) = (rig.srq(8)?, rig.new_pz()?);
             let pair = rig.pair_of(rig.ep()?, rig.ep_on_with(srq, own, &rig.ep_attr())?)?;
@@ -556,8 +625,10 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let srq = rig.srq(8)?;
             let asked = DAT_EP_ATTR { max_recv_dtos: 5, ..rig.ep_attr() };
-            let pair = rig
-                .pair_of(rig.ep_on_with(srq, rig.pz()?, &asked)?, rig.ep_on_with(srq, rig.pz()?, &asked)?)?;
+            let pair = rig.pair_of(
+                rig.ep_on_with(srq, rig.pz()?, &asked)?,
+                rig.ep_on_with(srq, rig.pz()?, &asked)?,
+            )?;
             for end in [pair.active, pair.passive] {
                 let is = rig.query(end.ep)?.ep_attr;
                 let fields = |a: &DAT_EP_ATTR| {
@@ -600,7 +671,8 @@ pub(super) const CASES: &[Row] = &[
             let (near, far) = (rig.memory(4096)?, rig.memory(4096)?);
             far.store(0, &[9; 4096]);
             let pieces = attr.max_rdma_read_iov.max(1) as u32;
-            let iov: Vec<_> = (0..pieces).map(|n| near.part(n * (4096 / pieces), 4096 / pieces)).collect();
+            let iov: Vec<_> =
+                (0..pieces).map(|n| near.part(n * (4096 / pieces), 4096 / pieces)).collect();
             let length = pieces * (4096 / pieces);
             for id in 0..attr.max_rdma_read_out as u64 {
                 ok(rig.read(pair.active.ep, &iov, id, &far.remote_part(0, length)))?;
@@ -623,7 +695,8 @@ fn try_create(
 ) -> (Ep, DAT_RETURN) {
     let Ep { recv, request, connect, .. } = ep;
     let attr = attr.map_or(null(), from_ref);
-    let answer = rig.api.dat_ep_create_with_srq(rig.ia, pz, recv, request, connect, srq, attr, &mut ep.ep);
+    let answer =
+        rig.api.dat_ep_create_with_srq(rig.ia, pz, recv, request, connect, srq, attr, &mut ep.ep);
     (ep, answer)
 }
 

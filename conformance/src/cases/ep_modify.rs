@@ -59,8 +59,12 @@ pub(super) const CASES: &[Row] = &[
             same("the EVDs", evds(&is), evds(&param))?;
             let sizes = |attr: &DAT_EP_ATTR| {
                 let sizes = [attr.max_message_size, attr.max_rdma_size];
-                let dtos =
-                    [attr.max_recv_dtos, attr.max_request_dtos, attr.max_recv_iov, attr.max_request_iov];
+                let dtos = [
+                    attr.max_recv_dtos,
+                    attr.max_request_dtos,
+                    attr.max_recv_iov,
+                    attr.max_request_iov,
+                ];
                 let reads = [attr.max_rdma_read_in, attr.max_rdma_read_out];
                 (sizes, dtos, reads, [attr.max_rdma_read_iov, attr.max_rdma_write_iov])
             };
@@ -130,8 +134,12 @@ pub(super) const CASES: &[Row] = &[
         "RETURN VALUES",
         "Unknown fields and a null EP are refused.",
         |rig| {
-            let (ep, param) = (rig.ep()?, DAT_EP_PARAM { ep_attr: rig.ep_attr(), ..DAT_EP_PARAM::zeroed() });
-            answers(rig.api.dat_ep_modify(ep.ep, DAT_EP_FIELD_ALL + 1, &param), DAT_INVALID_PARAMETER)?;
+            let (ep, param) =
+                (rig.ep()?, DAT_EP_PARAM { ep_attr: rig.ep_attr(), ..DAT_EP_PARAM::zeroed() });
+            answers(
+                rig.api.dat_ep_modify(ep.ep, DAT_EP_FIELD_ALL + 1, &param),
+                DAT_INVALID_PARAMETER,
+            )?;
             answers(rig.api.dat_ep_modify(DAT_HANDLE_NULL, 0, &param), DAT_INVALID_HANDLE)
         },
     ),
@@ -140,9 +148,11 @@ pub(super) const CASES: &[Row] = &[
         "RETURN VALUES: invalid state",
         "The refusal names the state: reserved, or passive connection pending.",
         |rig| {
-            let (ep, evd, qualifier) = (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?);
+            let (ep, evd, qualifier) =
+                (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?);
             ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut null_mut()))?;
-            let refused = |subtype| answers_with(rig.api.dat_ep_free(ep.ep), DAT_INVALID_STATE, subtype);
+            let refused =
+                |subtype| answers_with(rig.api.dat_ep_free(ep.ep), DAT_INVALID_STATE, subtype);
             refused(DAT_INVALID_STATE_EP_RESERVED)?;
             ok(rig.connect(rig.ep()?.ep, qualifier, b""))?;
             rig.arrival(evd)?;
@@ -155,7 +165,10 @@ pub(super) const CASES: &[Row] = &[
         "A time limit is positive, and may be infinite.",
         |rig| {
             let (ep, listener) = (rig.ep()?, rig.listen()?);
-            rig.forbidden(rig.connect_within(ep.ep, listener.qualifier, b"", 0), DAT_INVALID_PARAMETER)?;
+            rig.forbidden(
+                rig.connect_within(ep.ep, listener.qualifier, b"", 0),
+                DAT_INVALID_PARAMETER,
+            )?;
             if rig.is_strict()? {
                 rig.state_is(ep.ep, DAT_EP_STATE_UNCONNECTED)?;
                 ok(rig.connect_within(ep.ep, listener.qualifier, b"", DAT_TIMEOUT_INFINITE))?;
@@ -173,14 +186,22 @@ pub(super) const CASES: &[Row] = &[
         "dat_ep_connect/quality-of-service",
         "RETURN VALUES: model not supported",
         "A quality of service that the provider does not have is refused at once.",
-        |rig| not_supported(rig, DAT_QOS_PREMIUM, DAT_CONNECT_DEFAULT_FLAG, rig.provider.dat_qos_supported),
+        |rig| {
+            not_supported(
+                rig,
+                DAT_QOS_PREMIUM,
+                DAT_CONNECT_DEFAULT_FLAG,
+                rig.provider.dat_qos_supported,
+            )
+        },
     ),
     must(
         "dat_ep_connect/several-paths",
         "2.0, RETURN VALUES: model not supported",
         "Several paths are refused at once where the provider has one.",
         |rig| {
-            let several = if rig.provider.supports_multipath == DAT_FALSE { 0 } else { DAT_QOS::MAX };
+            let several =
+                if rig.provider.supports_multipath == DAT_FALSE { 0 } else { DAT_QOS::MAX };
             not_supported(rig, DAT_QOS_BEST_EFFORT, DAT_CONNECT_MULTIPATH_REQUIRED_FLAG, several)
         },
     ),
@@ -195,7 +216,10 @@ pub(super) const CASES: &[Row] = &[
             }
             (info.dapl_version_major, info.dapl_version_minor) = (2, 0);
             ok(rig.api.dat_registry_add_provider(&table, &info))?;
-            answers(rig.api.dat_registry_add_provider(&table, &info), DAT_PROVIDER_ALREADY_REGISTERED)?;
+            answers(
+                rig.api.dat_registry_add_provider(&table, &info),
+                DAT_PROVIDER_ALREADY_REGISTERED,
+            )?;
             ok(rig.api.dat_registry_remove_provider(&table, &info))?;
             let answer = rig.api.dat_registry_remove_provider(&table, &info);
             rig.answers_or(answer, DAT_PROVIDER_NOT_FOUND, &[DAT_INVALID_PARAMETER])
@@ -207,8 +231,16 @@ pub(super) const CASES: &[Row] = &[
 #[track_caller]
 fn not_supported(rig: &Rig, qos: DAT_QOS, flags: DAT_CONNECT_FLAGS, has: DAT_QOS) -> Outcome {
     let (ep, listener, address) = (rig.ep()?, rig.listen()?, rig.attr.ia_address_ptr);
-    let answer =
-        rig.api.dat_ep_connect(ep.ep, address, listener.qualifier, soon(), 0, null_mut(), qos, flags);
+    let answer = rig.api.dat_ep_connect(
+        ep.ep,
+        address,
+        listener.qualifier,
+        soon(),
+        0,
+        null_mut(),
+        qos,
+        flags,
+    );
     match qos & has == qos && has != 0 {
         true => ok(answer),
         false => {

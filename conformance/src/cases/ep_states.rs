@@ -170,7 +170,12 @@ impl Cell {
             Expected::Gone => {
                 ok(answer)?;
                 let (mut state, mut recv_idle, mut request_idle) = (0, 0, 0);
-                let stale = rig.api.dat_ep_get_status(end.ep, &mut state, &mut recv_idle, &mut request_idle);
+                let stale = rig.api.dat_ep_get_status(
+                    end.ep,
+                    &mut state,
+                    &mut recv_idle,
+                    &mut request_idle,
+                );
                 answers(stale, DAT_INVALID_HANDLE)
             }
             Expected::Open => Err(failed("no case")),

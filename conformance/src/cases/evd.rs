@@ -27,31 +27,47 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             for qlen in [0, -1, DAT_COUNT::MIN] {
                 let mut evd = null_mut();
-                let answer =
-                    rig.api.dat_evd_create(rig.ia, qlen, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &mut evd);
+                let answer = rig.api.dat_evd_create(
+                    rig.ia,
+                    qlen,
+                    DAT_HANDLE_NULL,
+                    DAT_EVD_DTO_FLAG,
+                    &mut evd,
+                );
                 answers(answer, DAT_INVALID_PARAMETER)?;
             }
             Ok(())
         },
     ),
     must("dat_evd_create/null-ia", "headers: ia_handle", "A null IA handle is refused.", |rig| {
-        let answer =
-            rig.api.dat_evd_create(DAT_HANDLE_NULL, 8, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &mut null_mut());
+        let answer = rig.api.dat_evd_create(
+            DAT_HANDLE_NULL,
+            8,
+            DAT_HANDLE_NULL,
+            DAT_EVD_DTO_FLAG,
+            &mut null_mut(),
+        );
         answers(answer, DAT_INVALID_HANDLE)
     }),
-    must("dat_evd_create/freed-cno", "headers: cno_handle", "A CNO that is none is refused.", |rig| {
-        let cno = rig.cno()?;
-        ok(rig.api.dat_cno_free(cno))?;
-        let answer = rig.api.dat_evd_create(rig.ia, 8, cno, DAT_EVD_DTO_FLAG, &mut null_mut());
-        answers_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CNO)
-    }),
+    must(
+        "dat_evd_create/freed-cno",
+        "headers: cno_handle",
+        "A CNO that is none is refused.",
+        |rig| {
+            let cno = rig.cno()?;
+            ok(rig.api.dat_cno_free(cno))?;
+            let answer = rig.api.dat_evd_create(rig.ia, 8, cno, DAT_EVD_DTO_FLAG, &mut null_mut());
+            answers_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CNO)
+        },
+    ),
     must(
         "dat_evd_create/no-streams",
         "headers: DAT_EVD_FLAGS",
         "An EVD for no stream, or for unknown ones, is an invalid parameter.",
         |rig| {
             for flags in [0, 0x4000_0000] {
-                let answer = rig.api.dat_evd_create(rig.ia, 8, DAT_HANDLE_NULL, flags, &mut null_mut());
+                let answer =
+                    rig.api.dat_evd_create(rig.ia, 8, DAT_HANDLE_NULL, flags, &mut null_mut());
                 answers(answer, DAT_INVALID_PARAMETER)?;
             }
             Ok(())
@@ -62,38 +78,55 @@ pub(super) const CASES: &[Row] = &[
         "headers: evd_handle",
         "Without a place for the handle nothing is created.",
         |rig| {
-            let answer = rig.api.dat_evd_create(rig.ia, 8, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, null_mut());
+            let answer =
+                rig.api.dat_evd_create(rig.ia, 8, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, null_mut());
             answers(answer, DAT_INVALID_PARAMETER)
         },
     ),
-    must("dat_evd_query/parameters", "DESCRIPTION", "What the EVD was created with is told.", |rig| {
-        let cno = rig.cno()?;
-        let evd = rig.evd_with(rig.ia, 8, cno, DAT_EVD_DTO_FLAG | DAT_EVD_SOFTWARE_FLAG)?;
-        let param = rig.query_evd(evd)?;
-        same("ia_handle", param.ia_handle, rig.ia)?;
-        same("cno_handle", param.cno_handle, cno)?;
-        same("evd_flags", param.evd_flags, DAT_EVD_DTO_FLAG | DAT_EVD_SOFTWARE_FLAG)?;
-        let both = DAT_EVD_STATE_ENABLED | DAT_EVD_STATE_WAITABLE;
-        same("evd_state", param.evd_state & 0xf, both)
-    }),
+    must(
+        "dat_evd_query/parameters",
+        "DESCRIPTION",
+        "What the EVD was created with is told.",
+        |rig| {
+            let cno = rig.cno()?;
+            let evd = rig.evd_with(rig.ia, 8, cno, DAT_EVD_DTO_FLAG | DAT_EVD_SOFTWARE_FLAG)?;
+            let param = rig.query_evd(evd)?;
+            same("ia_handle", param.ia_handle, rig.ia)?;
+            same("cno_handle", param.cno_handle, cno)?;
+            same("evd_flags", param.evd_flags, DAT_EVD_DTO_FLAG | DAT_EVD_SOFTWARE_FLAG)?;
+            let both = DAT_EVD_STATE_ENABLED | DAT_EVD_STATE_WAITABLE;
+            same("evd_state", param.evd_state & 0xf, both)
+        },
+    ),
     must(
         "dat_evd_query/null",
         "RETURN VALUES",
         "A record that is asked for is needed, and a mask has known bits.",
         |rig| {
             let evd = rig.evd(DAT_EVD_DTO_FLAG)?;
-            answers(rig.api.dat_evd_query(evd, DAT_EVD_FIELD_ALL, null_mut()), DAT_INVALID_PARAMETER)?;
-            answers(rig.api.dat_evd_query(evd, 0x100, &mut DAT_EVD_PARAM::zeroed()), DAT_INVALID_PARAMETER)?;
+            answers(
+                rig.api.dat_evd_query(evd, DAT_EVD_FIELD_ALL, null_mut()),
+                DAT_INVALID_PARAMETER,
+            )?;
+            answers(
+                rig.api.dat_evd_query(evd, 0x100, &mut DAT_EVD_PARAM::zeroed()),
+                DAT_INVALID_PARAMETER,
+            )?;
             ok(rig.api.dat_evd_query(evd, 0, null_mut()))
         },
     ),
-    must("dat_evd_wait/event", "DESCRIPTION", "The first event is taken; what is left is counted.", |rig| {
-        let evd = soft(rig, 3)?;
-        let mut event = DAT_EVENT::zeroed();
-        let (status, more) = rig.wait(evd, soon(), 1, &mut event);
-        ok(status)?;
-        same("the first event and what is left", (software(&event), more), (0, 2))
-    }),
+    must(
+        "dat_evd_wait/event",
+        "DESCRIPTION",
+        "The first event is taken; what is left is counted.",
+        |rig| {
+            let evd = soft(rig, 3)?;
+            let mut event = DAT_EVENT::zeroed();
+            let (status, more) = rig.wait(evd, soon(), 1, &mut event);
+            ok(status)?;
+            same("the first event and what is left", (software(&event), more), (0, 2))
+        },
+    ),
     must(
         "dat_evd_wait/threshold-reached",
         "DESCRIPTION: threshold",
@@ -204,7 +237,10 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (evd, mut event, mut more) = (soft(rig, 1)?, DAT_EVENT::zeroed(), 0);
             answers(rig.api.dat_evd_wait(evd, 0, 1, null_mut(), &mut more), DAT_INVALID_PARAMETER)?;
-            answers(rig.api.dat_evd_wait(evd, 0, 1, &mut event, null_mut()), DAT_INVALID_PARAMETER)?;
+            answers(
+                rig.api.dat_evd_wait(evd, 0, 1, &mut event, null_mut()),
+                DAT_INVALID_PARAMETER,
+            )?;
             same("events still there", rig.drain(evd)?.len(), 1)
         },
     ),
@@ -286,14 +322,22 @@ pub(super) const CASES: &[Row] = &[
         answers(rig.api.dat_evd_dequeue(evd, null_mut()), DAT_INVALID_PARAMETER)?;
         same("events still there", rig.drain(evd)?.len(), 1)
     }),
-    must("dat_evd_dequeue/bad-handle", "RETURN VALUES", "A null, freed or other handle is refused.", |rig| {
-        let evd = soft(rig, 0)?;
-        ok(rig.api.dat_evd_free(evd))?;
-        for evd in [DAT_HANDLE_NULL, evd, rig.pz()?] {
-            answers(rig.api.dat_evd_dequeue(evd, &mut DAT_EVENT::zeroed()), DAT_INVALID_HANDLE)?;
-        }
-        Ok(())
-    }),
+    must(
+        "dat_evd_dequeue/bad-handle",
+        "RETURN VALUES",
+        "A null, freed or other handle is refused.",
+        |rig| {
+            let evd = soft(rig, 0)?;
+            ok(rig.api.dat_evd_free(evd))?;
+            for evd in [DAT_HANDLE_NULL, evd, rig.pz()?] {
+                answers(
+                    rig.api.dat_evd_dequeue(evd, &mut DAT_EVENT::zeroed()),
+                    DAT_INVALID_HANDLE,
+                )?;
+            }
+            Ok(())
+        },
+    ),
     must(
         "dat_evd_post_se/delivered",
         "DESCRIPTION",
@@ -340,15 +384,20 @@ pub(super) const CASES: &[Row] = &[
             rig.quiet(rig.async_evd)
         },
     ),
-    must("dat_evd_resize/grows", "DESCRIPTION", "A longer queue holds more, and nothing is lost.", |rig| {
-        let evd = rig.evd_of(rig.ia, 4, DAT_EVD_SOFTWARE_FLAG)?;
-        (0..4).try_for_each(|n| ok(rig.post_se(evd, n)))?;
-        ok(rig.api.dat_evd_resize(evd, 12))?;
-        that(rig.query_evd(evd)?.evd_qlen >= 12, "evd_qlen is less than 12")?;
-        (4..12).try_for_each(|n| ok(rig.post_se(evd, n)))?;
-        let values: Vec<_> = rig.drain(evd)?.iter().map(software).collect();
-        same("the events", values, (0..12).collect())
-    }),
+    must(
+        "dat_evd_resize/grows",
+        "DESCRIPTION",
+        "A longer queue holds more, and nothing is lost.",
+        |rig| {
+            let evd = rig.evd_of(rig.ia, 4, DAT_EVD_SOFTWARE_FLAG)?;
+            (0..4).try_for_each(|n| ok(rig.post_se(evd, n)))?;
+            ok(rig.api.dat_evd_resize(evd, 12))?;
+            that(rig.query_evd(evd)?.evd_qlen >= 12, "evd_qlen is less than 12")?;
+            (4..12).try_for_each(|n| ok(rig.post_se(evd, n)))?;
+            let values: Vec<_> = rig.drain(evd)?.iter().map(software).collect();
+            same("the events", values, (0..12).collect())
+        },
+    ),
     must(
         "dat_evd_resize/below-fill",
         "RETURN VALUES",
@@ -407,17 +456,25 @@ pub(super) const CASES: &[Row] = &[
         ok(rig.api.dat_psp_free(listener.psp))?;
         ok(rig.api.dat_evd_free(listener.evd))
     }),
-    must("dat_evd_free/fed-by-rsp", "RETURN VALUES", "An EVD that an RSP feeds is in use.", |rig| {
-        let (ep, evd, qualifier, mut rsp) =
-            (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
-        ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
-        answers(rig.api.dat_evd_free(evd), DAT_INVALID_STATE)?;
-        ok(rig.api.dat_rsp_free(rsp))?;
-        ok(rig.api.dat_evd_free(evd))
-    }),
-    must("dat_evd_free/with-events", "DESCRIPTION", "An EVD with events in it can be freed.", |rig| {
-        ok(rig.api.dat_evd_free(soft(rig, 3)?))
-    }),
+    must(
+        "dat_evd_free/fed-by-rsp",
+        "RETURN VALUES",
+        "An EVD that an RSP feeds is in use.",
+        |rig| {
+            let (ep, evd, qualifier, mut rsp) =
+                (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
+            ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
+            answers(rig.api.dat_evd_free(evd), DAT_INVALID_STATE)?;
+            ok(rig.api.dat_rsp_free(rsp))?;
+            ok(rig.api.dat_evd_free(evd))
+        },
+    ),
+    must(
+        "dat_evd_free/with-events",
+        "DESCRIPTION",
+        "An EVD with events in it can be freed.",
+        |rig| ok(rig.api.dat_evd_free(soft(rig, 3)?)),
+    ),
     must("dat_evd_free/twice", "RETURN VALUES", "A freed EVD is none.", |rig| {
         let evd = soft(rig, 0)?;
         ok(rig.api.dat_evd_free(evd))?;
@@ -445,14 +502,15 @@ pub(super) const CASES: &[Row] = &[
             // Whatever comes of that one, all before it have been carried out, or never will be.
             rig.completion(pair.passive.recv)?;
             let mut event = DAT_EVENT::zeroed();
-            let mut has_overflowed = rig.wait(rig.async_evd, A_SECOND, 1, &mut event).0 == DAT_SUCCESS;
+            let mut has_overflowed =
+                rig.wait(rig.async_evd, A_SECOND, 1, &mut event).0 == DAT_SUCCESS;
             if !has_overflowed {
                 let (all, mut taken) = (posted + usize::from(last == DAT_SUCCESS), 0);
                 until(
                     || {
                         taken += rig.drain(request).map_or(0, |events| events.len());
-                        has_overflowed =
-                            taken < all && rig.api.dat_evd_dequeue(rig.async_evd, &mut event) == DAT_SUCCESS;
+                        has_overflowed = taken < all
+                            && rig.api.dat_evd_dequeue(rig.async_evd, &mut event) == DAT_SUCCESS;
                         taken >= all || has_overflowed
                     },
                     "all has completed, or the overflow is told",

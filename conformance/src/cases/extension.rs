@@ -15,13 +15,17 @@ pub(super) const CASES: &[Row] = &[
         "2.0 headers: extension_supported, extension_version",
         "A provider that names operations of the extension says that it has it, and which version.",
         |rig| {
-            let any =
-                [IMMEDIATE, FETCH_ADD, CMP_SWAP, COUNTERS].into_iter().any(|name| has(rig, name) == Ok(true));
+            let any = [IMMEDIATE, FETCH_ADD, CMP_SWAP, COUNTERS]
+                .into_iter()
+                .any(|name| has(rig, name) == Ok(true));
             if !any {
                 return unsupported("the provider names no operation of the IB extension");
             }
             same("extension_supported", rig.attr.extension_supported, DAT_EXTENSION_IB)?;
-            that(rig.attr.extension_version >= 200, format_args!("version {}", rig.attr.extension_version))
+            that(
+                rig.attr.extension_version >= 200,
+                format_args!("version {}", rig.attr.extension_version),
+            )
         },
     ),
     must(
@@ -37,7 +41,12 @@ pub(super) const CASES: &[Row] = &[
         "dat_extension_op/null-handle",
         "2.0 headers: DAT_INVALID_HANDLE",
         "Without a handle, the answer is DAT_INVALID_HANDLE.",
-        |rig| answers(rig.api.dat_extension_op(DAT_HANDLE_NULL, FETCH_ADD_OP, [0; 6]), DAT_INVALID_HANDLE),
+        |rig| {
+            answers(
+                rig.api.dat_extension_op(DAT_HANDLE_NULL, FETCH_ADD_OP, [0; 6]),
+                DAT_INVALID_HANDLE,
+            )
+        },
     ),
     must(
         "dat_extension_op/datagrams-by-name-only",
@@ -63,7 +72,15 @@ pub(super) const CASES: &[Row] = &[
             let Immediate { pair, from, to } = immediate(rig)?;
             from.store(0, b"written, and told of");
             ok(rig.recv(pair.passive.ep, &[], 7))?;
-            ok(write_immed(rig, pair, &[from.part(0, 20)], 8, &to.remote_part(4, 40), 0xdead_beef, 0))?;
+            ok(write_immed(
+                rig,
+                pair,
+                &[from.part(0, 20)],
+                8,
+                &to.remote_part(4, 40),
+                0xdead_beef,
+                0,
+            ))?;
             let sent = extended(rig, pair.active.request)?;
             same(
                 "the request",
@@ -71,7 +88,8 @@ pub(super) const CASES: &[Row] = &[
                 Extended::good(DAT_IB_DTO_RDMA_WRITE_IMMED, DAT_IB_RDMA_WRITE_IMMED, 8, 20),
             )?;
             let received = extended(rig, pair.passive.recv)?;
-            let expected = Extended::good(DAT_IB_DTO_RECV_IMMED, DAT_IB_RDMA_WRITE_IMMED_DATA, 7, 20);
+            let expected =
+                Extended::good(DAT_IB_DTO_RECV_IMMED, DAT_IB_RDMA_WRITE_IMMED_DATA, 7, 20);
             same("the receive", received, Extended { immediate: 0xdead_beef, ..expected })?;
             same("the data", to.load(0, 24), b"\0\0\0\0written, and told of".to_vec())
         },
@@ -158,8 +176,11 @@ pub(super) const CASES: &[Row] = &[
         "Where peers may not write, nothing is written or told, and the connection breaks.",
         |rig| {
             let Immediate { pair, from, .. } = immediate(rig)?;
-            let to =
-                rig.memory_with(rig.pz()?, 64, DAT_MEM_PRIV_ALL_FLAG & !DAT_MEM_PRIV_REMOTE_WRITE_FLAG)?;
+            let to = rig.memory_with(
+                rig.pz()?,
+                64,
+                DAT_MEM_PRIV_ALL_FLAG & !DAT_MEM_PRIV_REMOTE_WRITE_FLAG,
+            )?;
             // Such memory may have no context for peers at all; that is as good.
             from.store(0, &[1; 64]);
             ok(rig.recv(pair.passive.ep, &[], 1))?;
@@ -176,12 +197,22 @@ pub(super) const CASES: &[Row] = &[
         "The 64 bits at the target are added to, modulo 2^64, and what was there comes back.",
         |rig| {
             let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
-            for (n, (before, add)) in [(40, 2), (u64::MAX, 2), (7, 0), (5, u64::MAX)].into_iter().enumerate()
+            for (n, (before, add)) in
+                [(40, 2), (u64::MAX, 2), (7, 0), (5, u64::MAX)].into_iter().enumerate()
             {
                 store(&target, 8, before);
-                ok(fetch_add(rig, pair, add, &sink.part(0, 8), n as u64, &target.remote_part(8, 8), 0))?;
+                ok(fetch_add(
+                    rig,
+                    pair,
+                    add,
+                    &sink.part(0, 8),
+                    n as u64,
+                    &target.remote_part(8, 8),
+                    0,
+                ))?;
                 let done = extended(rig, pair.active.request)?;
-                let expected = Extended::good(DAT_IB_DTO_FETCH_ADD, DAT_IB_FETCH_AND_ADD, n as u64, 8);
+                let expected =
+                    Extended::good(DAT_IB_DTO_FETCH_ADD, DAT_IB_FETCH_AND_ADD, n as u64, 8);
                 same("the completion", done, expected)?;
                 same("what was there", load(&sink, 0), before)?;
                 same("what is there", load(&target, 8), before.wrapping_add(add))?;
@@ -201,7 +232,8 @@ pub(super) const CASES: &[Row] = &[
                 let at = target.remote_part(8, 8);
                 ok(cmp_swap(rig, pair, (compare, 42), &sink.part(8, 8), n as u64, &at))?;
                 let done = extended(rig, pair.active.request)?;
-                let expected = Extended::good(DAT_IB_DTO_CMP_SWAP, DAT_IB_CMP_AND_SWAP, n as u64, 8);
+                let expected =
+                    Extended::good(DAT_IB_DTO_CMP_SWAP, DAT_IB_CMP_AND_SWAP, n as u64, 8);
                 same("the completion", done, expected)?;
                 same("what was there", load(&sink, 8), there)?;
                 same("what is there", load(&target, 8), if compare == there { 42 } else { there })?;
@@ -226,7 +258,15 @@ pub(super) const CASES: &[Row] = &[
                     while posted[n] < EACH {
                         let place = 8 * (n as u32 * EACH as u32 + posted[n] as u32);
                         let into = all.part(place, 8);
-                        match fetch_add(rig, pair, 1, &into, place.into(), &target.remote_part(0, 8), 0) {
+                        match fetch_add(
+                            rig,
+                            pair,
+                            1,
+                            &into,
+                            place.into(),
+                            &target.remote_part(0, 8),
+                            0,
+                        ) {
                             status if DAT_GET_TYPE(status) == DAT_INSUFFICIENT_RESOURCES => break,
                             status => ok(status)?,
                         }
@@ -258,7 +298,12 @@ pub(super) const CASES: &[Row] = &[
             store(&target, 0, 0x0102_0304_0506_0708);
             ok(rig.recv(pair.passive.ep, &[to.all()], 1))?;
             ok(fetch_add(rig, pair, 1, &sink.part(0, 8), 2, &target.remote_part(0, 8), 0))?;
-            ok(rig.send_with(pair.active.ep, &[sink.part(0, 8)], 3, DAT_COMPLETION_BARRIER_FENCE_FLAG))?;
+            ok(rig.send_with(
+                pair.active.ep,
+                &[sink.part(0, 8)],
+                3,
+                DAT_COMPLETION_BARRIER_FENCE_FLAG,
+            ))?;
             rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS)?;
             same("what was sent", load(&to, 0), 0x0102_0304_0506_0708)?;
             same("the first completion", extended(rig, pair.active.request)?.cookie, 2)?;
@@ -320,7 +365,8 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
             for local in [7, 0] {
-                let answer = fetch_add(rig, pair, 1, &sink.part(0, local), 1, &target.remote_part(0, 8), 0);
+                let answer =
+                    fetch_add(rig, pair, 1, &sink.part(0, local), 1, &target.remote_part(0, 8), 0);
                 rig.answers_or(answer, DAT_LENGTH_ERROR, &[DAT_INVALID_PARAMETER])?;
             }
             let answer = fetch_add(rig, pair, 1, &sink.part(0, 8), 1, &target.remote_part(0, 7), 0);
@@ -339,7 +385,8 @@ pub(super) const CASES: &[Row] = &[
         "On a disconnected endpoint each operation completes as flushed, with an event of its own kind.",
         |rig| {
             let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
-            has(rig, IMMEDIATE).and_then(|has| if has { Ok(()) } else { unsupported(IMMEDIATE) })?;
+            has(rig, IMMEDIATE)
+                .and_then(|has| if has { Ok(()) } else { unsupported(IMMEDIATE) })?;
             ok(rig.api.dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG))?;
             rig.connection(pair.active.connect, DAT_CONNECTION_EVENT_DISCONNECTED)?;
             let at = target.remote_part(0, 8);
@@ -351,7 +398,11 @@ pub(super) const CASES: &[Row] = &[
             {
                 let flushed = extended(rig, pair.active.request)?;
                 same("which", (flushed.cookie, flushed.kind), (cookie, kind))?;
-                same("how", (flushed.status, flushed.outcome), (DAT_DTO_ERR_FLUSHED, DAT_IB_OP_ERR))?;
+                same(
+                    "how",
+                    (flushed.status, flushed.outcome),
+                    (DAT_DTO_ERR_FLUSHED, DAT_IB_OP_ERR),
+                )?;
             }
             same("the target", load(&target, 0), 0)
         },
@@ -397,8 +448,14 @@ pub(super) const CASES: &[Row] = &[
             }
             let counted = |ep, counter: u32, reset: bool| {
                 let mut values = [u64::MAX; DCNT_EP_ALL_COUNTERS as usize];
-                let words =
-                    [counter.into(), (&raw mut values).expose_provenance() as u64, reset.into(), 0, 0, 0];
+                let words = [
+                    counter.into(),
+                    (&raw mut values).expose_provenance() as u64,
+                    reset.into(),
+                    0,
+                    0,
+                    0,
+                ];
                 ok(rig.api.dat_extension_op(ep, DAT_IB_QUERY_COUNTERS_OP, words)).map(|()| values)
             };
             let (sends, bytes) = (DCNT_EP_POST_SEND as usize, DCNT_EP_POST_SEND_DATA as usize);
@@ -431,7 +488,10 @@ pub(super) const CASES: &[Row] = &[
             ok(query(pair.active.ep, DCNT_EP_ALL_COUNTERS).0)?;
             let (answer, values) = query(pair.active.connect, DCNT_EVD_ALL_COUNTERS);
             ok(answer)?;
-            that(values[DCNT_EVD_WAIT as usize] > 0, "nobody is said to have waited for the connection")?;
+            that(
+                values[DCNT_EVD_WAIT as usize] > 0,
+                "nobody is said to have waited for the connection",
+            )?;
             answers(query(rig.pz()?, 0).0, DAT_INVALID_HANDLE)
         },
     ),
@@ -446,12 +506,17 @@ const FETCH_ADD_OP: u32 = DAT_IB_FETCH_AND_ADD_OP;
 /// Whether the provider names an operation.
 fn has(rig: &Rig, name: &str) -> Outcome<bool> {
     let DAT_PROVIDER_ATTR { num_provider_specific_attr, provider_specific_attr, .. } = rig.provider;
-    let attributes = named("provider attributes", num_provider_specific_attr, provider_specific_attr)?;
+    let attributes =
+        named("provider attributes", num_provider_specific_attr, provider_specific_attr)?;
     Ok(attributes.iter().any(|(known, value)| known == name && value != "FALSE"))
 }
 
 fn needs(rig: &Rig, name: &str) -> Outcome {
-    if has(rig, name)? { Ok(()) } else { unsupported(format_args!("the provider does not name {name}")) }
+    if has(rig, name)? {
+        Ok(())
+    } else {
+        unsupported(format_args!("the provider does not name {name}"))
+    }
 }
 
 /// Two connected endpoints of a provider that counts.
@@ -501,7 +566,8 @@ fn write_immed(
     flags: DAT_COMPLETION_FLAGS,
 ) -> DAT_RETURN {
     let iov = segments.as_ptr().expose_provenance() as u64;
-    let words: Words = [segments.len() as u64, iov, cookie, word(to), immediate.into(), flags.into()];
+    let words: Words =
+        [segments.len() as u64, iov, cookie, word(to), immediate.into(), flags.into()];
     rig.api.dat_extension_op(pair.active.ep, DAT_IB_RDMA_WRITE_IMMED_OP, words)
 }
 
@@ -573,17 +639,30 @@ fn extended(rig: &Rig, evd: DAT_EVD_HANDLE) -> Outcome<Extended> {
 }
 
 /// An addition that the peer refuses: nothing has changed, there or here.
-fn remote_fails(rig: &Rig, pair: Pair, sink: &Region, target: &Region, at: &DAT_RMR_TRIPLET) -> Outcome {
+fn remote_fails(
+    rig: &Rig,
+    pair: Pair,
+    sink: &Region,
+    target: &Region,
+    at: &DAT_RMR_TRIPLET,
+) -> Outcome {
     store(sink, 0, 77);
     let before = target.load(0, 64);
     match fetch_add(rig, pair, 1, &sink.part(0, 8), 1, at, 0) {
         DAT_SUCCESS => {
             let failed = extended(rig, pair.active.request)?;
             that(failed.status != DAT_DTO_SUCCESS, "it is said to have succeeded")?;
-            same("kind and outcome", (failed.kind, failed.outcome), (DAT_IB_FETCH_AND_ADD, DAT_IB_OP_ERR))?;
+            same(
+                "kind and outcome",
+                (failed.kind, failed.outcome),
+                (DAT_IB_FETCH_AND_ADD, DAT_IB_OP_ERR),
+            )?;
             broken(rig, pair)?;
         }
-        refused => one_of(refused, &[DAT_INVALID_ADDRESS, DAT_INVALID_PARAMETER, DAT_PRIVILEGES_VIOLATION])?,
+        refused => one_of(
+            refused,
+            &[DAT_INVALID_ADDRESS, DAT_INVALID_PARAMETER, DAT_PRIVILEGES_VIOLATION],
+        )?,
     }
     same("the target", target.load(0, 64), before)?;
     same("the sink", load(sink, 0), 77)
@@ -593,7 +672,9 @@ fn remote_fails(rig: &Rig, pair: Pair, sink: &Region, target: &Region, at: &DAT_
 fn broken(rig: &Rig, pair: Pair) -> Outcome {
     for end in [pair.passive, pair.active] {
         let event = rig.event(end.connect)?;
-        if ![DAT_CONNECTION_EVENT_BROKEN, DAT_CONNECTION_EVENT_DISCONNECTED].contains(&event.event_number) {
+        if ![DAT_CONNECTION_EVENT_BROKEN, DAT_CONNECTION_EVENT_DISCONNECTED]
+            .contains(&event.event_number)
+        {
             return Err(failed(format_args!("the event is {:#x}", event.event_number)));
         }
     }

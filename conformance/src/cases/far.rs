@@ -14,7 +14,12 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let ((ep, peer), memory) = (rig.far_pair()?, rig.memory(8)?);
             memory.store(0, &[0xff; 8]);
-            ok(rig.read(ep.ep, &[memory.all()], 1, &DAT_RMR_TRIPLET { segment_length: 8, ..peer.memory }))?;
+            ok(rig.read(
+                ep.ep,
+                &[memory.all()],
+                1,
+                &DAT_RMR_TRIPLET { segment_length: 8, ..peer.memory },
+            ))?;
             rig.completes(ep.request, 1, DAT_DTO_SUCCESS)?;
             same("what the peer has", memory.load(0, 8), vec![0; 8])
         },
@@ -66,7 +71,12 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let ((ep, peer), memory) = (rig.far_pair()?, rig.memory(8)?);
             peer.hold()?;
-            ok(rig.read(ep.ep, &[memory.all()], 1, &DAT_RMR_TRIPLET { segment_length: 8, ..peer.memory }))?;
+            ok(rig.read(
+                ep.ep,
+                &[memory.all()],
+                1,
+                &DAT_RMR_TRIPLET { segment_length: 8, ..peer.memory },
+            ))?;
             ok(rig.api.dat_ep_disconnect(ep.ep, DAT_CLOSE_ABRUPT_FLAG))?;
             rig.completes(ep.request, 1, DAT_DTO_ERR_FLUSHED)?;
             rig.connection(ep.connect, DAT_CONNECTION_EVENT_DISCONNECTED)?;

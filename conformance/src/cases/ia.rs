@@ -39,7 +39,10 @@ pub(super) const CASES: &[Row] = &[
                 api.dat_ia_openv(null_mut(), 8, &mut evd, &mut ia, 2, 0, DAT_FALSE),
                 DAT_INVALID_PARAMETER,
             )?;
-            answers(api.dat_ia_openv(name, 8, null_mut(), &mut ia, 2, 0, DAT_FALSE), DAT_INVALID_PARAMETER)?;
+            answers(
+                api.dat_ia_openv(name, 8, null_mut(), &mut ia, 2, 0, DAT_FALSE),
+                DAT_INVALID_PARAMETER,
+            )?;
             let answer = api.dat_ia_openv(name, 8, &mut evd, null_mut(), 2, 0, DAT_FALSE);
             rig.answers_or(answer, DAT_INVALID_HANDLE, &[DAT_INVALID_PARAMETER])
         },
@@ -120,7 +123,8 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let ia = rig.other_ia()?;
             let evd = rig.evd_of(ia, 8, DAT_EVD_SOFTWARE_FLAG)?;
-            let woken = rig.while_waiting(evd, || ok(rig.api.dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG)))?;
+            let woken =
+                rig.while_waiting(evd, || ok(rig.api.dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG)))?;
             rig.forget_ia(ia);
             answers(woken, DAT_ABORT)
         },
@@ -175,7 +179,10 @@ pub(super) const CASES: &[Row] = &[
             let pz = rig.new_pz()?;
             ok(rig.api.dat_pz_free(pz))?;
             for object in [DAT_HANDLE_NULL, pz] {
-                answers(rig.api.dat_get_consumer_context(object, &mut cookie(0)), DAT_INVALID_HANDLE)?;
+                answers(
+                    rig.api.dat_get_consumer_context(object, &mut cookie(0)),
+                    DAT_INVALID_HANDLE,
+                )?;
                 answers(rig.api.dat_set_consumer_context(object, cookie(0)), DAT_INVALID_HANDLE)?;
             }
             Ok(())
@@ -197,8 +204,14 @@ pub(super) const CASES: &[Row] = &[
         "The count and the records need a place.",
         |rig| {
             let mut count = 0;
-            answers(rig.api.dat_registry_list_providers(1, null_mut(), null_mut()), DAT_INVALID_PARAMETER)?;
-            answers(rig.api.dat_registry_list_providers(1, &mut count, null_mut()), DAT_INVALID_PARAMETER)
+            answers(
+                rig.api.dat_registry_list_providers(1, null_mut(), null_mut()),
+                DAT_INVALID_PARAMETER,
+            )?;
+            answers(
+                rig.api.dat_registry_list_providers(1, &mut count, null_mut()),
+                DAT_INVALID_PARAMETER,
+            )
         },
     ),
     must(
@@ -208,8 +221,11 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let mut related = 0;
             let name = rig.name().as_ptr();
-            let answer =
-                rig.api.dat_registry_providers_related(name, c"no such adapter".as_ptr(), &mut related);
+            let answer = rig.api.dat_registry_providers_related(
+                name,
+                c"no such adapter".as_ptr(),
+                &mut related,
+            );
             answers(answer, DAT_PROVIDER_NOT_FOUND)
         },
     ),
@@ -227,8 +243,14 @@ pub(super) const CASES: &[Row] = &[
                 ok(rig.api.dat_strerror(status, &mut major, &mut minor))?;
                 that(!major.is_null() && !minor.is_null(), "a text is null")?;
             }
-            answers(rig.api.dat_strerror(0xabcd_ef01, &mut major, &mut minor), DAT_INVALID_PARAMETER)?;
-            answers(rig.api.dat_strerror(DAT_SUCCESS, null_mut(), &mut minor), DAT_INVALID_PARAMETER)
+            answers(
+                rig.api.dat_strerror(0xabcd_ef01, &mut major, &mut minor),
+                DAT_INVALID_PARAMETER,
+            )?;
+            answers(
+                rig.api.dat_strerror(DAT_SUCCESS, null_mut(), &mut minor),
+                DAT_INVALID_PARAMETER,
+            )
         },
     ),
     must(
@@ -236,7 +258,8 @@ pub(super) const CASES: &[Row] = &[
         "dat_ia_open, RETURN VALUES",
         "Where no thread-safe provider is registered the subtype says so; where one is, it opens.",
         |rig| {
-            let (mut evd, mut ia, name) = (DAT_HANDLE_NULL, null_mut(), rig.name().as_ptr().cast_mut());
+            let (mut evd, mut ia, name) =
+                (DAT_HANDLE_NULL, null_mut(), rig.name().as_ptr().cast_mut());
             match rig.api.dat_ia_openv(name, 8, &mut evd, &mut ia, 2, 0, DAT_TRUE) {
                 DAT_SUCCESS => ok(rig.api.dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG)),
                 status => answers_with(status, DAT_PROVIDER_NOT_FOUND, DAT_THREAD_SAFETY_NOT_FOUND),

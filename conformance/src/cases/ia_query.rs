@@ -11,18 +11,30 @@ use crate::rig::{Rig, named, text};
 pub(super) const CASES: &[Row] = &[
     must("dat_ia_query/null-handle", "RETURN VALUES 3", "A null IA handle is refused.", |rig| {
         let mut attr = DAT_IA_ATTR::zeroed();
-        let answer =
-            rig.api.dat_ia_query(DAT_HANDLE_NULL, null_mut(), DAT_IA_FIELD_ALL, &mut attr, 0, null_mut());
+        let answer = rig.api.dat_ia_query(
+            DAT_HANDLE_NULL,
+            null_mut(),
+            DAT_IA_FIELD_ALL,
+            &mut attr,
+            0,
+            null_mut(),
+        );
         answers(answer, DAT_INVALID_HANDLE)
     }),
-    must("dat_ia_query/closed-handle", "PARAMETERS 1", "The handle of a closed IA is refused.", |rig| {
-        let ia = rig.other_ia()?;
-        ok(rig.api.dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG))?;
-        rig.forget_ia(ia);
-        let mut attr = DAT_IA_ATTR::zeroed();
-        let answer = rig.api.dat_ia_query(ia, null_mut(), DAT_IA_FIELD_ALL, &mut attr, 0, null_mut());
-        answers(answer, DAT_INVALID_HANDLE)
-    }),
+    must(
+        "dat_ia_query/closed-handle",
+        "PARAMETERS 1",
+        "The handle of a closed IA is refused.",
+        |rig| {
+            let ia = rig.other_ia()?;
+            ok(rig.api.dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG))?;
+            rig.forget_ia(ia);
+            let mut attr = DAT_IA_ATTR::zeroed();
+            let answer =
+                rig.api.dat_ia_query(ia, null_mut(), DAT_IA_FIELD_ALL, &mut attr, 0, null_mut());
+            answers(answer, DAT_INVALID_HANDLE)
+        },
+    ),
     must(
         "dat_ia_query/other-kind-of-handle",
         "PARAMETERS 1",
@@ -30,26 +42,43 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let mut attr = DAT_IA_ATTR::zeroed();
             let pz = rig.pz()?;
-            let answer = rig.api.dat_ia_query(pz, null_mut(), DAT_IA_FIELD_ALL, &mut attr, 0, null_mut());
+            let answer =
+                rig.api.dat_ia_query(pz, null_mut(), DAT_IA_FIELD_ALL, &mut attr, 0, null_mut());
             answers(answer, DAT_INVALID_HANDLE)
         },
     ),
-    must("dat_ia_query/async-evd", "PARAMETERS 2", "The asynchronous EVD of the open is told.", |rig| {
-        let mut evd = DAT_HANDLE_NULL;
-        ok(rig.api.dat_ia_query(rig.ia, &mut evd, 0, null_mut(), 0, null_mut()))?;
-        same("async_evd_handle", evd, rig.async_evd)
-    }),
+    must(
+        "dat_ia_query/async-evd",
+        "PARAMETERS 2",
+        "The asynchronous EVD of the open is told.",
+        |rig| {
+            let mut evd = DAT_HANDLE_NULL;
+            ok(rig.api.dat_ia_query(rig.ia, &mut evd, 0, null_mut(), 0, null_mut()))?;
+            same("async_evd_handle", evd, rig.async_evd)
+        },
+    ),
     must(
         "dat_ia_query/fills-structures",
         "DESCRIPTION 1",
         "Both structures of the consumer are filled.",
         |rig| {
             let mut ia = DAT_IA_ATTR { max_eps: -7, ..DAT_IA_ATTR::zeroed() };
-            let mut provider = DAT_PROVIDER_ATTR { max_private_data_size: -7, ..DAT_PROVIDER_ATTR::zeroed() };
+            let mut provider =
+                DAT_PROVIDER_ATTR { max_private_data_size: -7, ..DAT_PROVIDER_ATTR::zeroed() };
             let (all_ia, all_provider) = (DAT_IA_FIELD_ALL, DAT_PROVIDER_FIELD_ALL);
-            ok(rig.api.dat_ia_query(rig.ia, null_mut(), all_ia, &mut ia, all_provider, &mut provider))?;
+            ok(rig.api.dat_ia_query(
+                rig.ia,
+                null_mut(),
+                all_ia,
+                &mut ia,
+                all_provider,
+                &mut provider,
+            ))?;
             that(ia.max_eps != -7, "the IA attributes are left as they were")?;
-            that(provider.max_private_data_size != -7, "the provider attributes are left as they were")
+            that(
+                provider.max_private_data_size != -7,
+                "the provider attributes are left as they were",
+            )
         },
     ),
     must(
@@ -63,8 +92,14 @@ pub(super) const CASES: &[Row] = &[
         "RETURN VALUES 2",
         "IA attributes asked for without a structure are an invalid parameter.",
         |rig| {
-            let answer =
-                rig.api.dat_ia_query(rig.ia, null_mut(), DAT_IA_FIELD_ALL, null_mut(), 0, null_mut());
+            let answer = rig.api.dat_ia_query(
+                rig.ia,
+                null_mut(),
+                DAT_IA_FIELD_ALL,
+                null_mut(),
+                0,
+                null_mut(),
+            );
             answers(answer, DAT_INVALID_PARAMETER)
         },
     ),
@@ -87,8 +122,14 @@ pub(super) const CASES: &[Row] = &[
             let (ia_mask, provider_mask) = (DAT_IA_FIELD_ALL + 1, DAT_PROVIDER_FIELD_ALL + 1);
             let of_ia = rig.api.dat_ia_query(rig.ia, null_mut(), ia_mask, &mut ia, 0, null_mut());
             answers(of_ia, DAT_INVALID_PARAMETER)?;
-            let of_provider =
-                rig.api.dat_ia_query(rig.ia, null_mut(), 0, null_mut(), provider_mask, &mut provider);
+            let of_provider = rig.api.dat_ia_query(
+                rig.ia,
+                null_mut(),
+                0,
+                null_mut(),
+                provider_mask,
+                &mut provider,
+            );
             answers(of_provider, DAT_INVALID_PARAMETER)
         },
     ),
@@ -104,7 +145,11 @@ pub(super) const CASES: &[Row] = &[
             let mut attr = DAT_PROVIDER_ATTR::zeroed();
             let mask = DAT_PROVIDER_FIELD_MAX_PRIVATE_DATA_SIZE;
             ok(rig.api.dat_ia_query(rig.ia, null_mut(), 0, null_mut(), mask, &mut attr))?;
-            same("max_private_data_size", attr.max_private_data_size, rig.provider.max_private_data_size)
+            same(
+                "max_private_data_size",
+                attr.max_private_data_size,
+                rig.provider.max_private_data_size,
+            )
         },
     ),
     must(
@@ -117,7 +162,13 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.api.dat_ia_query(ia, null_mut(), DAT_IA_FIELD_ALL, &mut attr, 0, null_mut()))?;
             same("adapter_name", text(&attr.adapter_name), text(&rig.attr.adapter_name))?;
             let limits = |attr: &DAT_IA_ATTR| {
-                let a = [attr.max_eps, attr.max_dto_per_ep, attr.max_evds, attr.max_evd_qlen, attr.max_lmrs];
+                let a = [
+                    attr.max_eps,
+                    attr.max_dto_per_ep,
+                    attr.max_evds,
+                    attr.max_evd_qlen,
+                    attr.max_lmrs,
+                ];
                 let b = [attr.max_pzs, attr.max_rmrs, attr.max_srqs, attr.max_iov_segments_per_dto];
                 (a, b, attr.max_message_size, attr.max_rdma_size)
             };
@@ -138,9 +189,10 @@ pub(super) const CASES: &[Row] = &[
         "Interface Adapter Attributes: vendor name",
         "The names of vendor and provider are terminated and not empty.",
         |rig| {
-            for (what, field) in
-                [("vendor_name", &rig.attr.vendor_name), ("provider_name", &rig.provider.provider_name)]
-            {
+            for (what, field) in [
+                ("vendor_name", &rig.attr.vendor_name),
+                ("provider_name", &rig.provider.provider_name),
+            ] {
                 let name = text(field).ok_or_else(|| failed(format_args!("{what} has no end")))?;
                 that(!name.is_empty(), format_args!("{what} is empty"))?;
             }
@@ -199,7 +251,8 @@ pub(super) const CASES: &[Row] = &[
         "Interface Adapter Attributes: RDMA reads for each EP",
         "An EP can have the RDMA reads in and out that the limits say, and no EP more.",
         |rig| {
-            let (max_in, max_out) = (rig.attr.max_rdma_read_per_ep_in, rig.attr.max_rdma_read_per_ep_out);
+            let (max_in, max_out) =
+                (rig.attr.max_rdma_read_per_ep_in, rig.attr.max_rdma_read_per_ep_out);
             let attr = |max_rdma_read_in, max_rdma_read_out| DAT_EP_ATTR {
                 max_rdma_read_in,
                 max_rdma_read_out,
@@ -218,7 +271,8 @@ pub(super) const CASES: &[Row] = &[
             let max = rig.attr.max_evd_qlen;
             rig.evd_of(rig.ia, max, DAT_EVD_DTO_FLAG)?;
             let (mut evd, Some(more)) = (null_mut(), max.checked_add(1)) else { return Ok(()) };
-            let answer = rig.api.dat_evd_create(rig.ia, more, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &mut evd);
+            let answer =
+                rig.api.dat_evd_create(rig.ia, more, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &mut evd);
             rig.answers_or(answer, DAT_INSUFFICIENT_RESOURCES, &[DAT_INVALID_PARAMETER])
         },
     ),
@@ -232,8 +286,9 @@ pub(super) const CASES: &[Row] = &[
             let pair = rig.pair_with(&attr)?;
             let (from, to) = (rig.memory(max as u32)?, rig.memory(max as u32)?);
             from.store(0, &(0..max as u32).map(|n| n as u8).collect::<Vec<_>>());
-            let bytes =
-                |region: &crate::rig::Region| (0..max as u32).map(|n| region.part(n, 1)).collect::<Vec<_>>();
+            let bytes = |region: &crate::rig::Region| {
+                (0..max as u32).map(|n| region.part(n, 1)).collect::<Vec<_>>()
+            };
             ok(rig.recv(pair.passive.ep, &bytes(&to), 1))?;
             ok(rig.send(pair.active.ep, &bytes(&from), 2))?;
             rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS)?;
@@ -247,13 +302,16 @@ pub(super) const CASES: &[Row] = &[
         "Interface Adapter Attributes: message size, RDMA size",
         "An EP can have the sizes that the limits say, and no EP larger ones.",
         |rig| {
-            let (max_message_size, max_rdma_size) = (rig.attr.max_message_size, rig.attr.max_rdma_size);
+            let (max_message_size, max_rdma_size) =
+                (rig.attr.max_message_size, rig.attr.max_rdma_size);
             rig.ep_with(&DAT_EP_ATTR { max_message_size, max_rdma_size, ..rig.ep_attr() })?;
             if let Some(max_message_size) = max_message_size.checked_add(1) {
                 refused(rig, &DAT_EP_ATTR { max_message_size, ..rig.ep_attr() })?;
             }
             match max_rdma_size.checked_add(1) {
-                Some(max_rdma_size) => refused(rig, &DAT_EP_ATTR { max_rdma_size, ..rig.ep_attr() }),
+                Some(max_rdma_size) => {
+                    refused(rig, &DAT_EP_ATTR { max_rdma_size, ..rig.ep_attr() })
+                }
                 None => Ok(()),
             }
         },
@@ -264,7 +322,10 @@ pub(super) const CASES: &[Row] = &[
         "Memory that can be registered lies below the highest address.",
         |rig| {
             let end = rig.memory(64)?.address + 63;
-            that(rig.attr.max_lmr_virtual_address >= end, "max_lmr_virtual_address is below an LMR")?;
+            that(
+                rig.attr.max_lmr_virtual_address >= end,
+                "max_lmr_virtual_address is below an LMR",
+            )?;
             that(rig.attr.max_rmr_target_address >= end, "max_rmr_target_address is below an LMR")
         },
     ),
@@ -277,7 +338,10 @@ pub(super) const CASES: &[Row] = &[
             let answer = rig.api.dat_rmr_create(rig.pz()?, &mut rmr);
             let created = answer == DAT_SUCCESS;
             let max = rig.attr.max_rmrs;
-            that(created == (max > 0), format_args!("max_rmrs is {max}, and an RMR {}", can(created)))
+            that(
+                created == (max > 0),
+                format_args!("max_rmrs is {max}, and an RMR {}", can(created)),
+            )
         },
     ),
     must(
@@ -391,7 +455,9 @@ pub(super) const CASES: &[Row] = &[
             let name = rig.name().as_ptr().cast_mut();
             let answer = rig.api.dat_ia_openv(name, 8, &mut evd, &mut ia, 2, 0, DAT_TRUE);
             if DAT_GET_TYPE(answer) == DAT_PROVIDER_NOT_FOUND {
-                return crate::check::unsupported("the registry has no thread-safe provider of this name");
+                return crate::check::unsupported(
+                    "the registry has no thread-safe provider of this name",
+                );
             }
             ok(answer)?;
             let mut attr = DAT_PROVIDER_ATTR::zeroed();
@@ -413,7 +479,10 @@ pub(super) const CASES: &[Row] = &[
             let (_, arrival) = rig.request(&sent)?;
             let mut param = DAT_CR_PARAM::zeroed();
             ok(rig.api.dat_cr_query(arrival.cr, DAT_CR_FIELD_ALL, &mut param))?;
-            that(param.private_data_size >= max, format_args!("{} bytes arrived", param.private_data_size))?;
+            that(
+                param.private_data_size >= max,
+                format_args!("{} bytes arrived", param.private_data_size),
+            )?;
             same("the private data", crate::rig::private(param.private_data, max), sent)
         },
     ),
@@ -448,9 +517,12 @@ pub(super) const CASES: &[Row] = &[
                 DAT_PSP_CREATES_EP_ALWAYS => (false, true),
                 other => return Err(failed(format_args!("ep_creator is {other}"))),
             };
-            for (flags, can) in [(DAT_PSP_CONSUMER_FLAG, consumer), (DAT_PSP_PROVIDER_FLAG, provider)] {
+            for (flags, can) in
+                [(DAT_PSP_CONSUMER_FLAG, consumer), (DAT_PSP_PROVIDER_FLAG, provider)]
+            {
                 let (evd, mut psp, mut qualifier) = (rig.evd(DAT_EVD_CR_FLAG)?, null_mut(), 0);
-                let answer = rig.api.dat_psp_create_any(rig.ia, &mut qualifier, evd, flags, &mut psp);
+                let answer =
+                    rig.api.dat_psp_create_any(rig.ia, &mut qualifier, evd, flags, &mut psp);
                 answers(answer, if can { DAT_SUCCESS } else { DAT_MODEL_NOT_SUPPORTED })?;
             }
             Ok(())
@@ -462,7 +534,10 @@ pub(super) const CASES: &[Row] = &[
         "The kind of protection is one that the standard knows.",
         |rig| {
             let kind = rig.provider.pz_support;
-            that([DAT_PZ_UNIQUE, DAT_PZ_SHAREABLE].contains(&kind), format_args!("pz_support is {kind}"))
+            that(
+                [DAT_PZ_UNIQUE, DAT_PZ_SHAREABLE].contains(&kind),
+                format_args!("pz_support is {kind}"),
+            )
         },
     ),
     must(
@@ -487,10 +562,13 @@ pub(super) const CASES: &[Row] = &[
                     same("an entry and the one across", can, merging[b][a])?;
                     let mut evd = null_mut();
                     let flags = STREAMS[a] | STREAMS[b];
-                    let answer = rig.api.dat_evd_create(rig.ia, 8, DAT_HANDLE_NULL, flags, &mut evd);
+                    let answer =
+                        rig.api.dat_evd_create(rig.ia, 8, DAT_HANDLE_NULL, flags, &mut evd);
                     that(
                         (answer == DAT_SUCCESS) == (can == DAT_TRUE),
-                        format_args!("row {a}, column {b} is {can}, dat_evd_create answers {answer:#x}"),
+                        format_args!(
+                            "row {a}, column {b} is {can}, dat_evd_create answers {answer:#x}"
+                        ),
                     )?;
                 }
             }
@@ -524,6 +602,7 @@ fn can(created: bool) -> &'static str {
 fn refused(rig: &Rig, attr: &DAT_EP_ATTR) -> Outcome {
     let (evds, mut ep) = (rig.evds_of_an_ep()?, null_mut());
     let pz = rig.pz()?;
-    let answer = rig.api.dat_ep_create(rig.ia, pz, evds.recv, evds.request, evds.connect, attr, &mut ep);
+    let answer =
+        rig.api.dat_ep_create(rig.ia, pz, evds.recv, evds.request, evds.connect, attr, &mut ep);
     rig.answers_or(answer, DAT_INVALID_PARAMETER, &[DAT_INSUFFICIENT_RESOURCES])
 }

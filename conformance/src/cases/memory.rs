@@ -38,39 +38,54 @@ pub(super) const CASES: &[Row] = &[
             answers(rig.api.dat_pz_free(pz), DAT_INVALID_HANDLE)
         },
     ),
-    must("dat_lmr_create/covers", "DESCRIPTION", "What is registered covers what was asked for.", |rig| {
-        let (at, pz) = (rig.allocate(1000), rig.pz()?);
-        let region = DAT_REGION_DESCRIPTION { for_va: at };
-        let (mut lmr, mut lmr_context, mut rmr_context, mut size, mut address) = (null_mut(), 0, 0, 0, 0);
-        ok(rig.api.dat_lmr_create(
-            rig.ia,
-            DAT_MEM_TYPE_VIRTUAL,
-            region,
-            1000,
-            pz,
-            DAT_MEM_PRIV_ALL_FLAG,
-            DAT_VA_TYPE_VA,
-            &mut lmr,
-            &mut lmr_context,
-            &mut rmr_context,
-            &mut size,
-            &mut address,
-        ))?;
-        let asked = at as DAT_VADDR;
-        that(address <= asked, "registered_address is behind the beginning")?;
-        that(address + size >= asked + 1000, "the registered memory ends too early")
-    }),
-    must("dat_lmr_query/parameters", "DESCRIPTION", "What the region was created with is told.", |rig| {
-        let (pz, region, mut param) = (rig.pz()?, rig.memory(64)?, DAT_LMR_PARAM::zeroed());
-        ok(rig.api.dat_lmr_query(region.lmr, DAT_LMR_FIELD_ALL, &mut param))?;
-        same("IA and zone", (param.ia_handle, param.pz_handle), (rig.ia, pz))?;
-        same(
-            "type, length, privileges",
-            (param.mem_type, param.length, param.mem_priv),
-            (DAT_MEM_TYPE_VIRTUAL, 64, DAT_MEM_PRIV_ALL_FLAG),
-        )?;
-        same("contexts", (param.lmr_context, param.rmr_context), (region.lmr_context, region.rmr_context))
-    }),
+    must(
+        "dat_lmr_create/covers",
+        "DESCRIPTION",
+        "What is registered covers what was asked for.",
+        |rig| {
+            let (at, pz) = (rig.allocate(1000), rig.pz()?);
+            let region = DAT_REGION_DESCRIPTION { for_va: at };
+            let (mut lmr, mut lmr_context, mut rmr_context, mut size, mut address) =
+                (null_mut(), 0, 0, 0, 0);
+            ok(rig.api.dat_lmr_create(
+                rig.ia,
+                DAT_MEM_TYPE_VIRTUAL,
+                region,
+                1000,
+                pz,
+                DAT_MEM_PRIV_ALL_FLAG,
+                DAT_VA_TYPE_VA,
+                &mut lmr,
+                &mut lmr_context,
+                &mut rmr_context,
+                &mut size,
+                &mut address,
+            ))?;
+            let asked = at as DAT_VADDR;
+            that(address <= asked, "registered_address is behind the beginning")?;
+            that(address + size >= asked + 1000, "the registered memory ends too early")
+        },
+    ),
+    must(
+        "dat_lmr_query/parameters",
+        "DESCRIPTION",
+        "What the region was created with is told.",
+        |rig| {
+            let (pz, region, mut param) = (rig.pz()?, rig.memory(64)?, DAT_LMR_PARAM::zeroed());
+            ok(rig.api.dat_lmr_query(region.lmr, DAT_LMR_FIELD_ALL, &mut param))?;
+            same("IA and zone", (param.ia_handle, param.pz_handle), (rig.ia, pz))?;
+            same(
+                "type, length, privileges",
+                (param.mem_type, param.length, param.mem_priv),
+                (DAT_MEM_TYPE_VIRTUAL, 64, DAT_MEM_PRIV_ALL_FLAG),
+            )?;
+            same(
+                "contexts",
+                (param.lmr_context, param.rmr_context),
+                (region.lmr_context, region.rmr_context),
+            )
+        },
+    ),
     must(
         "dat_lmr_create/no-remote-privilege",
         "DESCRIPTION: rmr_context",
@@ -87,7 +102,8 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let first = rig.memory(8)?;
             let other = rig.new_pz()?;
-            let (mut lmr, mut lmr_context, mut rmr_context, mut size, mut address) = (null_mut(), 0, 0, 0, 0);
+            let (mut lmr, mut lmr_context, mut rmr_context, mut size, mut address) =
+                (null_mut(), 0, 0, 0, 0);
             let read_only = DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_REMOTE_READ_FLAG;
             ok(rig.api.dat_lmr_create(
                 rig.ia,
@@ -108,7 +124,12 @@ pub(super) const CASES: &[Row] = &[
             let pair = rig.pair_of(rig.ep()?, passive)?;
             first.store(0, b"the same");
             let near = rig.memory(8)?;
-            ok(rig.read(pair.active.ep, &[near.all()], 1, &first.remote_through(rmr_context, 0, 8)))?;
+            ok(rig.read(
+                pair.active.ep,
+                &[near.all()],
+                1,
+                &first.remote_through(rmr_context, 0, 8),
+            ))?;
             rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?;
             same("the memory", near.load(0, 8), b"the same".to_vec())
         },
@@ -147,7 +168,8 @@ pub(super) const CASES: &[Row] = &[
         "DESCRIPTION: shared memory",
         "A cookie is all of its 40 bytes: with another last byte it names other memory, with the same it cannot.",
         |rig| {
-            let (mut peer, first, mut second) = (rig.peer()?, rig.to_share(4096)?, rig.to_share(4096)?);
+            let (mut peer, first, mut second) =
+                (rig.peer()?, rig.to_share(4096)?, rig.to_share(4096)?);
             ok(rig.share(&first, &mut Region::none())?)?;
             second.cookie.clone_from(&first.cookie);
             answers(rig.share(&second, &mut Region::none())?, DAT_INVALID_PARAMETER)?;
@@ -165,7 +187,10 @@ pub(super) const CASES: &[Row] = &[
         "Memory that the platform does not share is not registered as shared memory.",
         |rig| {
             let named = rig.to_share(4096)?;
-            answers(rig.share_at(rig.allocate(4096), &named, &mut Region::none())?, DAT_INVALID_STATE)
+            answers(
+                rig.share_at(rig.allocate(4096), &named, &mut Region::none())?,
+                DAT_INVALID_STATE,
+            )
         },
     ),
     must(
@@ -174,7 +199,8 @@ pub(super) const CASES: &[Row] = &[
         "A zero-based region can be made exactly where the attribute says so; segments name its bytes by their offsets.",
         |rig| {
             let (at, pz) = (rig.allocate(64), rig.pz()?);
-            let (mut lmr, mut lmr_context, mut rmr_context, mut size, mut address) = (null_mut(), 0, 0, 0, 0);
+            let (mut lmr, mut lmr_context, mut rmr_context, mut size, mut address) =
+                (null_mut(), 0, 0, 0, 0);
             let answer = rig.api.dat_lmr_create(
                 rig.ia,
                 DAT_MEM_TYPE_VIRTUAL,
@@ -194,7 +220,8 @@ pub(super) const CASES: &[Row] = &[
             }
             ok(answer)?;
             let (pair, to) = (rig.pair()?, rig.memory(8)?);
-            let from = Region { lmr, lmr_context, rmr_context, address: at as DAT_VADDR, length: 64 };
+            let from =
+                Region { lmr, lmr_context, rmr_context, address: at as DAT_VADDR, length: 64 };
             from.store(40, b"from 40.");
             ok(rig.recv(pair.passive.ep, &[to.all()], 1))?;
             let part = DAT_LMR_TRIPLET { virtual_address: 40, segment_length: 8, lmr_context };
@@ -240,8 +267,14 @@ pub(super) const CASES: &[Row] = &[
             let region = rig.memory(8)?;
             let (inside, outside) = ([region.all(), region.part(2, 3)], [region.part(4, 5)]);
             ok(rig.api.dat_lmr_sync_rdma_read(rig.ia, inside.as_ptr(), 2))?;
-            answers(rig.api.dat_lmr_sync_rdma_read(rig.ia, outside.as_ptr(), 1), DAT_INVALID_PARAMETER)?;
-            answers(rig.api.dat_lmr_sync_rdma_read(DAT_HANDLE_NULL, inside.as_ptr(), 2), DAT_INVALID_HANDLE)
+            answers(
+                rig.api.dat_lmr_sync_rdma_read(rig.ia, outside.as_ptr(), 1),
+                DAT_INVALID_PARAMETER,
+            )?;
+            answers(
+                rig.api.dat_lmr_sync_rdma_read(DAT_HANDLE_NULL, inside.as_ptr(), 2),
+                DAT_INVALID_HANDLE,
+            )
         },
     ),
     must(
@@ -252,8 +285,14 @@ pub(super) const CASES: &[Row] = &[
             let region = rig.memory(8)?;
             let (inside, outside) = ([region.all()], [region.part(4, 5)]);
             ok(rig.api.dat_lmr_sync_rdma_write(rig.ia, inside.as_ptr(), 1))?;
-            answers(rig.api.dat_lmr_sync_rdma_write(rig.ia, outside.as_ptr(), 1), DAT_INVALID_PARAMETER)?;
-            answers(rig.api.dat_lmr_sync_rdma_write(DAT_HANDLE_NULL, inside.as_ptr(), 1), DAT_INVALID_HANDLE)
+            answers(
+                rig.api.dat_lmr_sync_rdma_write(rig.ia, outside.as_ptr(), 1),
+                DAT_INVALID_PARAMETER,
+            )?;
+            answers(
+                rig.api.dat_lmr_sync_rdma_write(DAT_HANDLE_NULL, inside.as_ptr(), 1),
+                DAT_INVALID_HANDLE,
+            )
         },
     ),
     must(
@@ -288,14 +327,33 @@ pub(super) const CASES: &[Row] = &[
                 &mut context,
             ))?;
             let bound = rig.bound(pair.passive.request)?;
-            same("the event", (bound.rmr, bound.cookie, bound.status), (rmr, 7, DAT_RMR_BIND_SUCCESS))?;
+            same(
+                "the event",
+                (bound.rmr, bound.cookie, bound.status),
+                (rmr, 7, DAT_RMR_BIND_SUCCESS),
+            )?;
             near.store(0, &[9; 16]);
-            ok(rig.write(pair.active.ep, &[near.part(0, 16)], 1, &memory.remote_through(context, 16, 16)))?;
+            ok(rig.write(
+                pair.active.ep,
+                &[near.part(0, 16)],
+                1,
+                &memory.remote_through(context, 16, 16),
+            ))?;
             rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?;
-            ok(rig.read(pair.active.ep, &[near.part(32, 16)], 2, &memory.remote_through(context, 16, 16)))?;
+            ok(rig.read(
+                pair.active.ep,
+                &[near.part(32, 16)],
+                2,
+                &memory.remote_through(context, 16, 16),
+            ))?;
             rig.completes(pair.active.request, 2, DAT_DTO_SUCCESS)?;
             same("what was written and read", near.load(32, 16), vec![9; 16])?;
-            ok(rig.write(pair.active.ep, &[near.part(0, 16)], 3, &memory.remote_through(context, 17, 16)))?;
+            ok(rig.write(
+                pair.active.ep,
+                &[near.part(0, 16)],
+                3,
+                &memory.remote_through(context, 17, 16),
+            ))?;
             rig.connection(pair.passive.connect, DAT_CONNECTION_EVENT_BROKEN).map(drop)
         },
     ),
@@ -322,7 +380,8 @@ pub(super) const CASES: &[Row] = &[
             let (pair, memory) = (rig.pair()?, rig.memory(64)?);
             let (rmr, mut context, mut none) = (rig.rmr()?, 0, 0);
             ok(bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 1, &mut context))?;
-            let (nothing, va, flags) = (memory.part(0, 0), DAT_VA_TYPE_VA, DAT_COMPLETION_DEFAULT_FLAG);
+            let (nothing, va, flags) =
+                (memory.part(0, 0), DAT_VA_TYPE_VA, DAT_COMPLETION_DEFAULT_FLAG);
             let all = DAT_MEM_PRIV_ALL_FLAG;
             ok(rig.api.dat_rmr_bind(
                 rmr,
@@ -356,9 +415,11 @@ pub(super) const CASES: &[Row] = &[
         },
     ),
     must("dat_rmr_bind/other-pz", "RETURN VALUES", "RMR, region and EP are of one zone.", |rig| {
-        let (pair, strange) = (rig.pair()?, rig.memory_with(rig.new_pz()?, 64, DAT_MEM_PRIV_ALL_FLAG)?);
+        let (pair, strange) =
+            (rig.pair()?, rig.memory_with(rig.new_pz()?, 64, DAT_MEM_PRIV_ALL_FLAG)?);
         let (rmr, mut context) = (rig.rmr()?, 0);
-        let answer = bind(rig, rmr, &strange, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 1, &mut context);
+        let answer =
+            bind(rig, rmr, &strange, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 1, &mut context);
         rig.answers_or(answer, DAT_PROTECTION_VIOLATION, &[DAT_INVALID_PARAMETER])
     }),
     must(
@@ -368,8 +429,15 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let read_only = rig.memory_with(rig.pz()?, 64, DAT_MEM_PRIV_LOCAL_READ_FLAG)?;
             let (pair, rmr, mut context) = (rig.pair()?, rig.rmr()?, 0);
-            let answer =
-                bind(rig, rmr, &read_only, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, pair.passive.ep, 1, &mut context);
+            let answer = bind(
+                rig,
+                rmr,
+                &read_only,
+                DAT_MEM_PRIV_REMOTE_WRITE_FLAG,
+                pair.passive.ep,
+                1,
+                &mut context,
+            );
             rig.answers_or(answer, DAT_PRIVILEGES_VIOLATION, &[DAT_INVALID_PARAMETER])
         },
     ),
@@ -403,10 +471,13 @@ pub(super) const CASES: &[Row] = &[
             let (ep, mut context) = (pair.active.ep, 0);
             let max = rig.query(ep)?.ep_attr.max_request_dtos;
             if max >= QLEN {
-                return unsupported("the provider gives EPs more requests than an EVD has room for");
+                return unsupported(
+                    "the provider gives EPs more requests than an EVD has room for",
+                );
             }
             // On a disconnected EP a request keeps its place until its event is taken.
-            let mut bind = |id| bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, ep, id, &mut context);
+            let mut bind =
+                |id| bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, ep, id, &mut context);
             (0..max).try_for_each(|id| ok(bind(id as u64)))?;
             answers(bind(98), DAT_INSUFFICIENT_RESOURCES)?;
             answers(rig.send(ep, &[], 99), DAT_INSUFFICIENT_RESOURCES)?;
@@ -416,15 +487,20 @@ pub(super) const CASES: &[Row] = &[
             answers(bind(101), DAT_INSUFFICIENT_RESOURCES)
         },
     ),
-    must("dat_rmr_free/bound", "DESCRIPTION", "A bound RMR can be freed; its context is dead then.", |rig| {
-        let (pair, memory) = (rig.pair()?, rig.memory(64)?);
-        let (rmr, mut context) = (rig.rmr()?, 0);
-        ok(bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 1, &mut context))?;
-        rig.bound(pair.passive.request)?;
-        ok(rig.api.dat_rmr_free(rmr))?;
-        answers(rig.api.dat_rmr_free(rmr), DAT_INVALID_HANDLE)?;
-        dead(rig, &memory, context, pair)
-    }),
+    must(
+        "dat_rmr_free/bound",
+        "DESCRIPTION",
+        "A bound RMR can be freed; its context is dead then.",
+        |rig| {
+            let (pair, memory) = (rig.pair()?, rig.memory(64)?);
+            let (rmr, mut context) = (rig.rmr()?, 0);
+            ok(bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 1, &mut context))?;
+            rig.bound(pair.passive.request)?;
+            ok(rig.api.dat_rmr_free(rmr))?;
+            answers(rig.api.dat_rmr_free(rmr), DAT_INVALID_HANDLE)?;
+            dead(rig, &memory, context, pair)
+        },
+    ),
     must(
         "dat_rmr_create_for_ep/creates",
         "2.0 headers: dat_rmr_create_for_ep",

@@ -82,7 +82,11 @@ fn refused_or_fails(rig: &Rig, answer: DAT_RETURN, kind: DAT_RETURN_TYPE, end: E
     if answer != DAT_SUCCESS {
         return rig.answers_or(answer, kind, MEMORY);
     }
-    same("the status of the completion", rig.completion(end.request)?.status, DAT_DTO_ERR_LOCAL_PROTECTION)
+    same(
+        "the status of the completion",
+        rig.completion(end.request)?.status,
+        DAT_DTO_ERR_LOCAL_PROTECTION,
+    )
 }
 
 /// The receive with cookie 1 of the passive side, likewise; there a message has to come before anybody looks, of which nothing is

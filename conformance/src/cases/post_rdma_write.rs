@@ -100,7 +100,8 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             from.store(0, b"abcdefgh");
-            let nothing = DAT_LMR_TRIPLET { virtual_address: 1, segment_length: 0, lmr_context: 0x1234_5678 };
+            let nothing =
+                DAT_LMR_TRIPLET { virtual_address: 1, segment_length: 0, lmr_context: 0x1234_5678 };
             ok(rig.write(pair.active.ep, &[nothing, from.all()], 1, &to.remote()))?;
             done(rig, pair, 1)?;
             same("the remote buffer", to.load(0, 8), b"abcdefgh".to_vec())
@@ -118,7 +119,11 @@ pub(super) const CASES: &[Row] = &[
             done(rig, pair, 1)?;
             // A send after it is the first that the receive hears of.
             ok(rig.send(pair.active.ep, &[from.part(0, 3)], 2))?;
-            same("the bytes of the receive", rig.completes(pair.passive.recv, 9, DAT_DTO_SUCCESS)?.length, 3)
+            same(
+                "the bytes of the receive",
+                rig.completes(pair.passive.recv, 9, DAT_DTO_SUCCESS)?.length,
+                3,
+            )
         },
     ),
     must(
@@ -157,7 +162,13 @@ pub(super) const CASES: &[Row] = &[
         "A suppressed write that succeeds is not reported; the next that is not suppressed is.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
-            ok(rig.write_with(pair.active.ep, &[from.all()], 1, &to.remote(), DAT_COMPLETION_SUPPRESS_FLAG))?;
+            ok(rig.write_with(
+                pair.active.ep,
+                &[from.all()],
+                1,
+                &to.remote(),
+                DAT_COMPLETION_SUPPRESS_FLAG,
+            ))?;
             ok(rig.write(pair.active.ep, &[from.all()], 2, &to.remote()))?;
             done(rig, pair, 2)?;
             rig.quiet(pair.active.request)
@@ -170,7 +181,13 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let pair = rig.ended_pair()?;
             let (from, to) = (rig.memory(8)?, rig.memory(8)?);
-            ok(rig.write_with(pair.active.ep, &[from.all()], 1, &to.remote(), DAT_COMPLETION_SUPPRESS_FLAG))?;
+            ok(rig.write_with(
+                pair.active.ep,
+                &[from.all()],
+                1,
+                &to.remote(),
+                DAT_COMPLETION_SUPPRESS_FLAG,
+            ))?;
             rig.completes(pair.active.request, 1, DAT_DTO_ERR_FLUSHED).map(drop)
         },
     ),
@@ -221,7 +238,11 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.write_with(pair.active.ep, &[other.all()], 2, &far.remote(), flags))?;
             rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?;
             rig.completes(pair.active.request, 2, DAT_DTO_SUCCESS)?;
-            same("what was read is what was there", near.load(0, SIZE) == vec![1; SIZE as usize], true)
+            same(
+                "what was read is what was there",
+                near.load(0, SIZE) == vec![1; SIZE as usize],
+                true,
+            )
         },
     ),
     must(
@@ -285,7 +306,10 @@ pub(super) const CASES: &[Row] = &[
             for id in 0..max {
                 ok(rig.write(pair.active.ep, &[from.all()], id as u64, &to.remote()))?;
             }
-            answers(rig.write(pair.active.ep, &[from.all()], 99, &to.remote()), DAT_INSUFFICIENT_RESOURCES)
+            answers(
+                rig.write(pair.active.ep, &[from.all()], 99, &to.remote()),
+                DAT_INSUFFICIENT_RESOURCES,
+            )
         },
     ),
     must(
@@ -313,8 +337,14 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             let (mut iov, remote) = ([from.all()], to.remote());
-            let answer =
-                rig.api.dat_ep_post_rdma_write(pair.active.ep, -1, iov.as_mut_ptr(), cookie(1), &remote, 0);
+            let answer = rig.api.dat_ep_post_rdma_write(
+                pair.active.ep,
+                -1,
+                iov.as_mut_ptr(),
+                cookie(1),
+                &remote,
+                0,
+            );
             answers(answer, DAT_INVALID_PARAMETER)
         },
     ),
@@ -346,7 +376,14 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (pair, _, to) = start(rig, 8)?;
             let remote = to.remote();
-            let answer = rig.api.dat_ep_post_rdma_write(pair.active.ep, 1, null_mut(), cookie(1), &remote, 0);
+            let answer = rig.api.dat_ep_post_rdma_write(
+                pair.active.ep,
+                1,
+                null_mut(),
+                cookie(1),
+                &remote,
+                0,
+            );
             answers(answer, DAT_INVALID_PARAMETER)
         },
     ),
@@ -357,14 +394,23 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (pair, from, _) = start(rig, 8)?;
             let mut iov = [from.all()];
-            let answer =
-                rig.api.dat_ep_post_rdma_write(pair.active.ep, 1, iov.as_mut_ptr(), cookie(1), null(), 0);
+            let answer = rig.api.dat_ep_post_rdma_write(
+                pair.active.ep,
+                1,
+                iov.as_mut_ptr(),
+                cookie(1),
+                null(),
+                0,
+            );
             answers(answer, DAT_INVALID_PARAMETER)
         },
     ),
-    must("dat_ep_post_rdma_write/null-handle", "RETURN VALUES 4", "A null EP handle is refused.", |rig| {
-        with_handle(rig, DAT_HANDLE_NULL)
-    }),
+    must(
+        "dat_ep_post_rdma_write/null-handle",
+        "RETURN VALUES 4",
+        "A null EP handle is refused.",
+        |rig| with_handle(rig, DAT_HANDLE_NULL),
+    ),
     must(
         "dat_ep_post_rdma_write/freed-handle",
         "RETURN VALUES 4",
@@ -459,8 +505,9 @@ pub(super) const CASES: &[Row] = &[
         "A remote buffer without the remote write privilege is not written to, and the connection breaks.",
         |rig| {
             let pair = rig.pair()?;
-            let read_only =
-                DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG | DAT_MEM_PRIV_REMOTE_READ_FLAG;
+            let read_only = DAT_MEM_PRIV_LOCAL_READ_FLAG
+                | DAT_MEM_PRIV_LOCAL_WRITE_FLAG
+                | DAT_MEM_PRIV_REMOTE_READ_FLAG;
             let to = rig.memory_with(rig.pz()?, 64, read_only)?;
             remote_fails(rig, pair, &to)
         },

@@ -90,11 +90,19 @@ pub(super) const CASES: &[Row] = &[
             that(span >= 0 || span == DAT_VALUE_UNKNOWN, format_args!("the span is {span}"))
         },
     ),
-    must("dat_ep_recv_query/null-span", "DESCRIPTION 5", "The span need not be asked for.", |rig| {
-        let mut buffers = -7;
-        supported(rig.api.dat_ep_recv_query(rig.ep()?.ep, &mut buffers, null_mut()))?;
-        that(buffers >= 0 || buffers == DAT_VALUE_UNKNOWN, format_args!("the number is {buffers}"))
-    }),
+    must(
+        "dat_ep_recv_query/null-span",
+        "DESCRIPTION 5",
+        "The span need not be asked for.",
+        |rig| {
+            let mut buffers = -7;
+            supported(rig.api.dat_ep_recv_query(rig.ep()?.ep, &mut buffers, null_mut()))?;
+            that(
+                buffers >= 0 || buffers == DAT_VALUE_UNKNOWN,
+                format_args!("the number is {buffers}"),
+            )
+        },
+    ),
     must(
         "dat_ep_recv_query/span-idle",
         "DESCRIPTION 5",
@@ -128,7 +136,8 @@ pub(super) const CASES: &[Row] = &[
         "What the attribute says that the provider cannot tell is DAT_VALUE_UNKNOWN.",
         |rig| {
             let (buffers, span) = ask(rig, rig.ep()?.ep)?;
-            let known = usize::from(buffers != DAT_VALUE_UNKNOWN) + usize::from(span != DAT_VALUE_UNKNOWN);
+            let known =
+                usize::from(buffers != DAT_VALUE_UNKNOWN) + usize::from(span != DAT_VALUE_UNKNOWN);
             let said = (rig.provider.ep_recv_info_supported as u32).count_ones() as usize;
             same("the number of counts that the attribute names", said, known)
         },
@@ -169,9 +178,12 @@ pub(super) const CASES: &[Row] = &[
             rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS).map(drop)
         },
     ),
-    must("dat_ep_recv_query/null-handle", "RETURN VALUES 3", "A null EP handle is refused.", |rig| {
-        with_handle(rig, DAT_HANDLE_NULL)
-    }),
+    must(
+        "dat_ep_recv_query/null-handle",
+        "RETURN VALUES 3",
+        "A null EP handle is refused.",
+        |rig| with_handle(rig, DAT_HANDLE_NULL),
+    ),
     must(
         "dat_ep_recv_query/freed-handle",
         "RETURN VALUES 3",

@@ -23,7 +23,11 @@ pub(super) const CASES: &[Row] = &[
             let adapter = open(rig)?;
             let attributes = adapter.attributes();
             same("the largest message", attributes.max_message, rig.attr.max_message_size)?;
-            same("private data", attributes.max_private_data as i32, rig.provider.max_private_data_size)
+            same(
+                "private data",
+                attributes.max_private_data as i32,
+                rig.provider.max_private_data_size,
+            )
         },
     ),
     must(
@@ -55,22 +59,29 @@ pub(super) const CASES: &[Row] = &[
         "Two endpoints connect, and a message goes from one to the other.",
         |rig| {
             let adapter = open(rig)?;
-            let (mut events, mut calls) = (said(adapter.dispatcher(16))?, said(adapter.dispatcher(4))?);
+            let (mut events, mut calls) =
+                (said(adapter.dispatcher(16))?, said(adapter.dispatcher(4))?);
             let zone = said(adapter.zone())?;
             let endpoint = || said(adapter.endpoint().zone(&zone).events(&events).create());
             let (mut active, mut passive) = (endpoint()?, endpoint()?);
             let listener = said(adapter.listen_any(&calls))?;
-            let address = adapter.attributes().address.ok_or_else(|| failed("the adapter has no address"))?;
+            let address =
+                adapter.attributes().address.ok_or_else(|| failed("the adapter has no address"))?;
             said(active.connect(address, listener.qualifier(), b"hi", soon()))?;
             let Event::ConnectionRequest(request) = said(calls.wait(soon()))? else {
                 return Err(failed("the event is no connection request"));
             };
-            that(said(request.private_data())?.starts_with(b"hi"), "the private data is not what was sent")?;
+            that(
+                said(request.private_data())?.starts_with(b"hi"),
+                "the private data is not what was sent",
+            )?;
             said(request.accept(&mut passive, b""))?;
             for _ in 0..2 {
                 let event = said(events.wait(soon()))?;
-                let up =
-                    matches!(event, Event::Connection { event: ConnectionEvent::Established { .. }, .. });
+                let up = matches!(
+                    event,
+                    Event::Connection { event: ConnectionEvent::Established { .. }, .. }
+                );
                 that(up, format_args!("the event is {event:?}"))?;
             }
             same("the state", said(active.state())?, EndpointState::Connected)?;
@@ -81,7 +92,9 @@ pub(super) const CASES: &[Row] = &[
             said(active.post_send(&[said(from.segment(0..8))?], 2, Default::default()))?;
             for _ in 0..2 {
                 match said(events.wait(soon()))? {
-                    Event::Completion(completion) => same("the status", completion.status, Status::Success)?,
+                    Event::Completion(completion) => {
+                        same("the status", completion.status, Status::Success)?
+                    }
                     other => return Err(failed(format_args!("the event is {other:?}"))),
                 }
             }

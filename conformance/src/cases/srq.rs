@@ -16,7 +16,10 @@ pub(super) const CASES: &[Row] = &[
         "The queue has at least what was asked for, the low watermark's default, and works.",
         |rig| {
             let param = rig.query_srq(rig.srq(7)?)?;
-            that(param.max_recv_dtos >= 7, format_args!("max_recv_dtos is {}", param.max_recv_dtos))?;
+            that(
+                param.max_recv_dtos >= 7,
+                format_args!("max_recv_dtos is {}", param.max_recv_dtos),
+            )?;
             that(param.max_recv_iov >= 2, format_args!("max_recv_iov is {}", param.max_recv_iov))?;
             same("IA and zone", (param.ia_handle, param.pz_handle), (rig.ia, rig.pz()?))?;
             same("low_watermark", param.low_watermark, DAT_SRQ_LW_DEFAULT)?;
@@ -35,26 +38,38 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             rig.srq(4)?;
             let (pz, mut srq) = (rig.pz()?, null_mut());
-            let attr = |max_recv_dtos| DAT_SRQ_ATTR { max_recv_dtos, max_recv_iov: 1, low_watermark: 0 };
+            let attr =
+                |max_recv_dtos| DAT_SRQ_ATTR { max_recv_dtos, max_recv_iov: 1, low_watermark: 0 };
             answers(
                 rig.api.dat_srq_create(rig.ia, DAT_HANDLE_NULL, &mut attr(4), &mut srq),
                 DAT_INVALID_HANDLE,
             )?;
-            answers(rig.api.dat_srq_create(rig.ia, pz, null_mut(), &mut srq), DAT_INVALID_PARAMETER)?;
-            answers(rig.api.dat_srq_create(rig.ia, pz, &mut attr(-1), &mut srq), DAT_INVALID_PARAMETER)?;
+            answers(
+                rig.api.dat_srq_create(rig.ia, pz, null_mut(), &mut srq),
+                DAT_INVALID_PARAMETER,
+            )?;
+            answers(
+                rig.api.dat_srq_create(rig.ia, pz, &mut attr(-1), &mut srq),
+                DAT_INVALID_PARAMETER,
+            )?;
             let more = rig.attr.max_recv_per_srq.saturating_add(1);
             let answer = rig.api.dat_srq_create(rig.ia, pz, &mut attr(more), &mut srq);
             rig.answers_or(answer, DAT_INSUFFICIENT_RESOURCES, &[DAT_INVALID_PARAMETER])
         },
     ),
-    must("dat_srq_free/in-use", "RETURN VALUES", "A queue that an EP draws from cannot be freed.", |rig| {
-        let srq = rig.srq(4)?;
-        let ep = rig.ep_on(srq)?;
-        answers(rig.api.dat_srq_free(srq), DAT_INVALID_STATE)?;
-        ok(rig.api.dat_ep_free(ep.ep))?;
-        ok(rig.api.dat_srq_free(srq))?;
-        answers(rig.api.dat_srq_free(srq), DAT_INVALID_HANDLE)
-    }),
+    must(
+        "dat_srq_free/in-use",
+        "RETURN VALUES",
+        "A queue that an EP draws from cannot be freed.",
+        |rig| {
+            let srq = rig.srq(4)?;
+            let ep = rig.ep_on(srq)?;
+            answers(rig.api.dat_srq_free(srq), DAT_INVALID_STATE)?;
+            ok(rig.api.dat_ep_free(ep.ep))?;
+            ok(rig.api.dat_srq_free(srq))?;
+            answers(rig.api.dat_srq_free(srq), DAT_INVALID_HANDLE)
+        },
+    ),
     must(
         "dat_srq_query/counts",
         "USAGE: example",
@@ -78,7 +93,10 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let param = rig.query_srq(rig.srq(4)?)?;
             for count in [param.available_dto_count, param.outstanding_dto_count] {
-                that(count == 0 || count == DAT_VALUE_UNKNOWN, format_args!("the count is {count}"))?;
+                that(
+                    count == 0 || count == DAT_VALUE_UNKNOWN,
+                    format_args!("the count is {count}"),
+                )?;
             }
             Ok(())
         },
@@ -124,8 +142,14 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (srq, memory) = (rig.srq(3)?, rig.memory(8)?);
             let max = rig.query_srq(srq)?.max_recv_iov as usize;
-            answers(rig.recv_srq(srq, &vec![memory.part(0, 1); max + 1], 1), DAT_INVALID_PARAMETER)?;
-            answers(rig.api.dat_srq_post_recv(srq, -1, null_mut(), cookie(1)), DAT_INVALID_PARAMETER)?;
+            answers(
+                rig.recv_srq(srq, &vec![memory.part(0, 1); max + 1], 1),
+                DAT_INVALID_PARAMETER,
+            )?;
+            answers(
+                rig.api.dat_srq_post_recv(srq, -1, null_mut(), cookie(1)),
+                DAT_INVALID_PARAMETER,
+            )?;
             for srq in [DAT_HANDLE_NULL, rig.ep()?.ep] {
                 answers(rig.recv_srq(srq, &[memory.all()], 1), DAT_INVALID_HANDLE)?;
             }
@@ -139,7 +163,8 @@ pub(super) const CASES: &[Row] = &[
         "RETURN VALUES",
         "Memory without the local write privilege does not take a message.",
         |rig| {
-            let (srq, memory) = (rig.srq(3)?, rig.memory_with(rig.pz()?, 8, DAT_MEM_PRIV_LOCAL_READ_FLAG)?);
+            let (srq, memory) =
+                (rig.srq(3)?, rig.memory_with(rig.pz()?, 8, DAT_MEM_PRIV_LOCAL_READ_FLAG)?);
             let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
             let answer = rig.recv_srq(srq, &[memory.all()], 1);
             refused_or_takes_nothing(rig, answer, DAT_PRIVILEGES_VIOLATION, pair, &memory)
@@ -173,17 +198,22 @@ pub(super) const CASES: &[Row] = &[
             rig.completes(second.passive.recv, 5, DAT_DTO_SUCCESS).map(drop)
         },
     ),
-    must("dat_srq_resize/grows", "DESCRIPTION", "A longer queue holds more, and nothing is lost.", |rig| {
-        let (srq, memory) = (rig.srq(3)?, rig.memory(8)?);
-        for id in 0..3 {
-            ok(rig.recv_srq(srq, &[memory.all()], id))?;
-        }
-        supported(rig.api.dat_srq_resize(srq, 8))?;
-        let max = rig.query_srq(srq)?.max_recv_dtos;
-        that(max >= 8, format_args!("max_recv_dtos is {max}"))?;
-        (3..8).try_for_each(|id| ok(rig.recv_srq(srq, &[memory.all()], id)))?;
-        counts(rig, srq, 8, 8)
-    }),
+    must(
+        "dat_srq_resize/grows",
+        "DESCRIPTION",
+        "A longer queue holds more, and nothing is lost.",
+        |rig| {
+            let (srq, memory) = (rig.srq(3)?, rig.memory(8)?);
+            for id in 0..3 {
+                ok(rig.recv_srq(srq, &[memory.all()], id))?;
+            }
+            supported(rig.api.dat_srq_resize(srq, 8))?;
+            let max = rig.query_srq(srq)?.max_recv_dtos;
+            that(max >= 8, format_args!("max_recv_dtos is {max}"))?;
+            (3..8).try_for_each(|id| ok(rig.recv_srq(srq, &[memory.all()], id)))?;
+            counts(rig, srq, 8, 8)
+        },
+    ),
     must(
         "dat_srq_resize/below-outstanding",
         "RETURN VALUES",
@@ -273,7 +303,10 @@ fn counts(rig: &Rig, srq: DAT_SRQ_HANDLE, available: DAT_COUNT, outstanding: DAT
         ("available_dto_count", param.available_dto_count, available),
         ("outstanding_dto_count", param.outstanding_dto_count, outstanding),
     ] {
-        that(is == wanted || is == DAT_VALUE_UNKNOWN, format_args!("{what} is {is}, not {wanted}"))?;
+        that(
+            is == wanted || is == DAT_VALUE_UNKNOWN,
+            format_args!("{what} is {is}, not {wanted}"),
+        )?;
     }
     Ok(())
 }

@@ -15,35 +15,63 @@ const STRANGE: u32 = 0x4000_0000;
 
 pub(super) const CASES: &[Row] = &[
     // ---- Handles ----
-    must("dat_cno_query/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(
-            rig.api.dat_cno_query(NONE, DAT_CNO_FIELD_ALL, &mut DAT_CNO_PARAM::zeroed()),
-            DAT_INVALID_HANDLE,
-        )
-    }),
-    must("dat_cno_free/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(rig.api.dat_cno_free(NONE), DAT_INVALID_HANDLE)
-    }),
+    must(
+        "dat_cno_query/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| {
+            answers(
+                rig.api.dat_cno_query(NONE, DAT_CNO_FIELD_ALL, &mut DAT_CNO_PARAM::zeroed()),
+                DAT_INVALID_HANDLE,
+            )
+        },
+    ),
+    must(
+        "dat_cno_free/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.api.dat_cno_free(NONE), DAT_INVALID_HANDLE),
+    ),
     must(
         "dat_cno_modify_agent/null-handle",
         "RETURN VALUES: invalid handle",
         "A null handle is refused.",
         |rig| {
-            answers(rig.api.dat_cno_modify_agent(NONE, DAT_OS_WAIT_PROXY_AGENT::zeroed()), DAT_INVALID_HANDLE)
+            answers(
+                rig.api.dat_cno_modify_agent(NONE, DAT_OS_WAIT_PROXY_AGENT::zeroed()),
+                DAT_INVALID_HANDLE,
+            )
         },
     ),
-    must("dat_cr_query/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(rig.api.dat_cr_query(NONE, DAT_CR_FIELD_ALL, &mut DAT_CR_PARAM::zeroed()), DAT_INVALID_HANDLE)
-    }),
-    must("dat_cr_accept/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(rig.accept(NONE, rig.ep()?.ep, b""), DAT_INVALID_HANDLE)
-    }),
-    must("dat_cr_reject/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(rig.api.dat_cr_reject(NONE, 0, null_mut()), DAT_INVALID_HANDLE)
-    }),
-    must("dat_evd_enable/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(rig.api.dat_evd_enable(NONE), DAT_INVALID_HANDLE)
-    }),
+    must(
+        "dat_cr_query/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| {
+            answers(
+                rig.api.dat_cr_query(NONE, DAT_CR_FIELD_ALL, &mut DAT_CR_PARAM::zeroed()),
+                DAT_INVALID_HANDLE,
+            )
+        },
+    ),
+    must(
+        "dat_cr_accept/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.accept(NONE, rig.ep()?.ep, b""), DAT_INVALID_HANDLE),
+    ),
+    must(
+        "dat_cr_reject/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.api.dat_cr_reject(NONE, 0, null_mut()), DAT_INVALID_HANDLE),
+    ),
+    must(
+        "dat_evd_enable/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.api.dat_evd_enable(NONE), DAT_INVALID_HANDLE),
+    ),
     must(
         "dat_evd_disable/null-handle",
         "RETURN VALUES: invalid handle",
@@ -74,21 +102,40 @@ pub(super) const CASES: &[Row] = &[
         "A null handle is refused.",
         |rig| answers(rig.post_se(NONE, 1), DAT_INVALID_HANDLE),
     ),
-    must("dat_evd_resize/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(rig.api.dat_evd_resize(NONE, 8), DAT_INVALID_HANDLE)
-    }),
-    must("dat_evd_free/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(rig.api.dat_evd_free(NONE), DAT_INVALID_HANDLE)
-    }),
-    must("dat_evd_query/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(
-            rig.api.dat_evd_query(NONE, DAT_EVD_FIELD_ALL, &mut DAT_EVD_PARAM::zeroed()),
-            DAT_INVALID_HANDLE,
-        )
-    }),
-    must("dat_ep_query/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(rig.api.dat_ep_query(NONE, DAT_EP_FIELD_ALL, &mut DAT_EP_PARAM::zeroed()), DAT_INVALID_HANDLE)
-    }),
+    must(
+        "dat_evd_resize/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.api.dat_evd_resize(NONE, 8), DAT_INVALID_HANDLE),
+    ),
+    must(
+        "dat_evd_free/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.api.dat_evd_free(NONE), DAT_INVALID_HANDLE),
+    ),
+    must(
+        "dat_evd_query/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| {
+            answers(
+                rig.api.dat_evd_query(NONE, DAT_EVD_FIELD_ALL, &mut DAT_EVD_PARAM::zeroed()),
+                DAT_INVALID_HANDLE,
+            )
+        },
+    ),
+    must(
+        "dat_ep_query/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| {
+            answers(
+                rig.api.dat_ep_query(NONE, DAT_EP_FIELD_ALL, &mut DAT_EP_PARAM::zeroed()),
+                DAT_INVALID_HANDLE,
+            )
+        },
+    ),
     must(
         "dat_ep_get_status/null-handle",
         "RETURN VALUES: invalid handle",
@@ -107,17 +154,30 @@ pub(super) const CASES: &[Row] = &[
         "A null handle is refused.",
         |rig| {
             answers(
-                rig.api.dat_ep_dup_connect(NONE, rig.ep()?.ep, soon(), 0, null_mut(), DAT_QOS_BEST_EFFORT),
+                rig.api.dat_ep_dup_connect(
+                    NONE,
+                    rig.ep()?.ep,
+                    soon(),
+                    0,
+                    null_mut(),
+                    DAT_QOS_BEST_EFFORT,
+                ),
                 DAT_INVALID_HANDLE,
             )
         },
     ),
-    must("dat_ep_reset/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(rig.api.dat_ep_reset(NONE), DAT_INVALID_HANDLE)
-    }),
-    must("dat_ep_free/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(rig.api.dat_ep_free(NONE), DAT_INVALID_HANDLE)
-    }),
+    must(
+        "dat_ep_reset/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.api.dat_ep_reset(NONE), DAT_INVALID_HANDLE),
+    ),
+    must(
+        "dat_ep_free/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.api.dat_ep_free(NONE), DAT_INVALID_HANDLE),
+    ),
     must(
         "dat_ep_post_send/null-handle",
         "RETURN VALUES: invalid handle",
@@ -136,76 +196,128 @@ pub(super) const CASES: &[Row] = &[
         "A null handle is refused.",
         |rig| answers(rig.read(NONE, &[], 1, &rig.memory(8)?.remote()), DAT_INVALID_HANDLE),
     ),
-    must("dat_lmr_create/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(
-            rig.api.dat_lmr_create(
-                NONE,
-                DAT_MEM_TYPE_VIRTUAL,
-                DAT_REGION_DESCRIPTION { for_va: rig.allocate(64) },
-                64,
-                rig.pz()?,
-                DAT_MEM_PRIV_ALL_FLAG,
-                DAT_VA_TYPE_VA,
-                &mut null_mut(),
-                &mut 0,
-                &mut 0,
-                &mut 0,
-                &mut 0,
-            ),
-            DAT_INVALID_HANDLE,
-        )
-    }),
-    must("dat_lmr_query/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(
-            rig.api.dat_lmr_query(NONE, DAT_LMR_FIELD_ALL, &mut DAT_LMR_PARAM::zeroed()),
-            DAT_INVALID_HANDLE,
-        )
-    }),
-    must("dat_lmr_free/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(rig.api.dat_lmr_free(NONE), DAT_INVALID_HANDLE)
-    }),
+    must(
+        "dat_lmr_create/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| {
+            answers(
+                rig.api.dat_lmr_create(
+                    NONE,
+                    DAT_MEM_TYPE_VIRTUAL,
+                    DAT_REGION_DESCRIPTION { for_va: rig.allocate(64) },
+                    64,
+                    rig.pz()?,
+                    DAT_MEM_PRIV_ALL_FLAG,
+                    DAT_VA_TYPE_VA,
+                    &mut null_mut(),
+                    &mut 0,
+                    &mut 0,
+                    &mut 0,
+                    &mut 0,
+                ),
+                DAT_INVALID_HANDLE,
+            )
+        },
+    ),
+    must(
+        "dat_lmr_query/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| {
+            answers(
+                rig.api.dat_lmr_query(NONE, DAT_LMR_FIELD_ALL, &mut DAT_LMR_PARAM::zeroed()),
+                DAT_INVALID_HANDLE,
+            )
+        },
+    ),
+    must(
+        "dat_lmr_free/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.api.dat_lmr_free(NONE), DAT_INVALID_HANDLE),
+    ),
     must(
         "dat_lmr_sync_rdma_read/null-handle",
         "RETURN VALUES: invalid handle",
         "A null handle is refused.",
-        |rig| answers(rig.api.dat_lmr_sync_rdma_read(NONE, &rig.memory(8)?.all(), 1), DAT_INVALID_HANDLE),
+        |rig| {
+            answers(
+                rig.api.dat_lmr_sync_rdma_read(NONE, &rig.memory(8)?.all(), 1),
+                DAT_INVALID_HANDLE,
+            )
+        },
     ),
     must(
         "dat_lmr_sync_rdma_write/null-handle",
         "RETURN VALUES: invalid handle",
         "A null handle is refused.",
-        |rig| answers(rig.api.dat_lmr_sync_rdma_write(NONE, &rig.memory(8)?.all(), 1), DAT_INVALID_HANDLE),
+        |rig| {
+            answers(
+                rig.api.dat_lmr_sync_rdma_write(NONE, &rig.memory(8)?.all(), 1),
+                DAT_INVALID_HANDLE,
+            )
+        },
     ),
-    must("dat_rmr_create/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(rig.api.dat_rmr_create(NONE, &mut null_mut()), DAT_INVALID_HANDLE)
-    }),
-    must("dat_rmr_query/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(
-            rig.api.dat_rmr_query(NONE, DAT_RMR_FIELD_ALL, &mut DAT_RMR_PARAM::zeroed()),
-            DAT_INVALID_HANDLE,
-        )
-    }),
-    must("dat_rmr_bind/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(
-            super::bind(rig, NONE, &rig.memory(8)?, DAT_MEM_PRIV_ALL_FLAG, rig.ep()?.ep, 1, &mut 0),
-            DAT_INVALID_HANDLE,
-        )
-    }),
-    must("dat_rmr_free/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(rig.api.dat_rmr_free(NONE), DAT_INVALID_HANDLE)
-    }),
-    must("dat_psp_create/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(
-            rig.api.dat_psp_create(
-                NONE,
-                rig.free_qualifier()?,
-                rig.evd(DAT_EVD_CR_FLAG)?,
-                DAT_PSP_CONSUMER_FLAG,
-                &mut null_mut(),
-            ),
-            DAT_INVALID_HANDLE,
-        )
-    }),
+    must(
+        "dat_rmr_create/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.api.dat_rmr_create(NONE, &mut null_mut()), DAT_INVALID_HANDLE),
+    ),
+    must(
+        "dat_rmr_query/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| {
+            answers(
+                rig.api.dat_rmr_query(NONE, DAT_RMR_FIELD_ALL, &mut DAT_RMR_PARAM::zeroed()),
+                DAT_INVALID_HANDLE,
+            )
+        },
+    ),
+    must(
+        "dat_rmr_bind/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| {
+            answers(
+                super::bind(
+                    rig,
+                    NONE,
+                    &rig.memory(8)?,
+                    DAT_MEM_PRIV_ALL_FLAG,
+                    rig.ep()?.ep,
+                    1,
+                    &mut 0,
+                ),
+                DAT_INVALID_HANDLE,
+            )
+        },
+    ),
+    must(
+        "dat_rmr_free/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.api.dat_rmr_free(NONE), DAT_INVALID_HANDLE),
+    ),
+    must(
+        "dat_psp_create/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| {
+            answers(
+                rig.api.dat_psp_create(
+                    NONE,
+                    rig.free_qualifier()?,
+                    rig.evd(DAT_EVD_CR_FLAG)?,
+                    DAT_PSP_CONSUMER_FLAG,
+                    &mut null_mut(),
+                ),
+                DAT_INVALID_HANDLE,
+            )
+        },
+    ),
     must(
         "dat_psp_create_any/null-handle",
         "RETURN VALUES: invalid handle",
@@ -223,63 +335,115 @@ pub(super) const CASES: &[Row] = &[
             )
         },
     ),
-    must("dat_psp_query/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(
-            rig.api.dat_psp_query(NONE, DAT_PSP_FIELD_ALL, &mut DAT_PSP_PARAM::zeroed()),
-            DAT_INVALID_HANDLE,
-        )
-    }),
-    must("dat_psp_free/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(rig.api.dat_psp_free(NONE), DAT_INVALID_HANDLE)
-    }),
-    must("dat_rsp_create/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(
-            rig.api.dat_rsp_create(
-                rig.ia,
-                rig.free_qualifier()?,
-                NONE,
-                rig.evd(DAT_EVD_CR_FLAG)?,
-                &mut null_mut(),
-            ),
-            DAT_INVALID_HANDLE,
-        )
-    }),
-    must("dat_rsp_query/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(
-            rig.api.dat_rsp_query(NONE, DAT_RSP_FIELD_ALL, &mut DAT_RSP_PARAM::zeroed()),
-            DAT_INVALID_HANDLE,
-        )
-    }),
-    must("dat_rsp_free/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(rig.api.dat_rsp_free(NONE), DAT_INVALID_HANDLE)
-    }),
-    must("dat_pz_create/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(rig.api.dat_pz_create(NONE, &mut null_mut()), DAT_INVALID_HANDLE)
-    }),
-    must("dat_pz_query/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(rig.api.dat_pz_query(NONE, DAT_PZ_FIELD_ALL, &mut DAT_PZ_PARAM::zeroed()), DAT_INVALID_HANDLE)
-    }),
-    must("dat_pz_free/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(rig.api.dat_pz_free(NONE), DAT_INVALID_HANDLE)
-    }),
-    must("dat_srq_query/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(
-            rig.api.dat_srq_query(NONE, DAT_SRQ_FIELD_ALL, &mut DAT_SRQ_PARAM::zeroed()),
-            DAT_INVALID_HANDLE,
-        )
-    }),
-    must("dat_srq_resize/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(rig.api.dat_srq_resize(NONE, 8), DAT_INVALID_HANDLE)
-    }),
-    must("dat_srq_set_lw/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(rig.api.dat_srq_set_lw(NONE, 1), DAT_INVALID_HANDLE)
-    }),
-    must("dat_srq_free/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(rig.api.dat_srq_free(NONE), DAT_INVALID_HANDLE)
-    }),
-    must("dat_ia_close/null-handle", "RETURN VALUES: invalid handle", "A null handle is refused.", |rig| {
-        answers(rig.api.dat_ia_close(NONE, DAT_CLOSE_ABRUPT_FLAG), DAT_INVALID_HANDLE)
-    }),
+    must(
+        "dat_psp_query/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| {
+            answers(
+                rig.api.dat_psp_query(NONE, DAT_PSP_FIELD_ALL, &mut DAT_PSP_PARAM::zeroed()),
+                DAT_INVALID_HANDLE,
+            )
+        },
+    ),
+    must(
+        "dat_psp_free/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.api.dat_psp_free(NONE), DAT_INVALID_HANDLE),
+    ),
+    must(
+        "dat_rsp_create/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| {
+            answers(
+                rig.api.dat_rsp_create(
+                    rig.ia,
+                    rig.free_qualifier()?,
+                    NONE,
+                    rig.evd(DAT_EVD_CR_FLAG)?,
+                    &mut null_mut(),
+                ),
+                DAT_INVALID_HANDLE,
+            )
+        },
+    ),
+    must(
+        "dat_rsp_query/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| {
+            answers(
+                rig.api.dat_rsp_query(NONE, DAT_RSP_FIELD_ALL, &mut DAT_RSP_PARAM::zeroed()),
+                DAT_INVALID_HANDLE,
+            )
+        },
+    ),
+    must(
+        "dat_rsp_free/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.api.dat_rsp_free(NONE), DAT_INVALID_HANDLE),
+    ),
+    must(
+        "dat_pz_create/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.api.dat_pz_create(NONE, &mut null_mut()), DAT_INVALID_HANDLE),
+    ),
+    must(
+        "dat_pz_query/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| {
+            answers(
+                rig.api.dat_pz_query(NONE, DAT_PZ_FIELD_ALL, &mut DAT_PZ_PARAM::zeroed()),
+                DAT_INVALID_HANDLE,
+            )
+        },
+    ),
+    must(
+        "dat_pz_free/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.api.dat_pz_free(NONE), DAT_INVALID_HANDLE),
+    ),
+    must(
+        "dat_srq_query/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| {
+            answers(
+                rig.api.dat_srq_query(NONE, DAT_SRQ_FIELD_ALL, &mut DAT_SRQ_PARAM::zeroed()),
+                DAT_INVALID_HANDLE,
+            )
+        },
+    ),
+    must(
+        "dat_srq_resize/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.api.dat_srq_resize(NONE, 8), DAT_INVALID_HANDLE),
+    ),
+    must(
+        "dat_srq_set_lw/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.api.dat_srq_set_lw(NONE, 1), DAT_INVALID_HANDLE),
+    ),
+    must(
+        "dat_srq_free/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.api.dat_srq_free(NONE), DAT_INVALID_HANDLE),
+    ),
+    must(
+        "dat_ia_close/null-handle",
+        "RETURN VALUES: invalid handle",
+        "A null handle is refused.",
+        |rig| answers(rig.api.dat_ia_close(NONE, DAT_CLOSE_ABRUPT_FLAG), DAT_INVALID_HANDLE),
+    ),
     // ---- Masks ----
     must(
         "dat_cno_query/unknown-field",
@@ -309,7 +473,11 @@ pub(super) const CASES: &[Row] = &[
         "A mask with a bit that names nothing is invalid.",
         |rig| {
             answers(
-                rig.api.dat_evd_query(rig.evd(DAT_EVD_DTO_FLAG)?, STRANGE, &mut DAT_EVD_PARAM::zeroed()),
+                rig.api.dat_evd_query(
+                    rig.evd(DAT_EVD_DTO_FLAG)?,
+                    STRANGE,
+                    &mut DAT_EVD_PARAM::zeroed(),
+                ),
                 DAT_INVALID_PARAMETER,
             )
         },
@@ -320,7 +488,11 @@ pub(super) const CASES: &[Row] = &[
         "A mask with a bit that names nothing is invalid.",
         |rig| {
             answers(
-                rig.api.dat_ep_query(rig.ep()?.ep, DAT_EP_FIELD_ALL + 1, &mut DAT_EP_PARAM::zeroed()),
+                rig.api.dat_ep_query(
+                    rig.ep()?.ep,
+                    DAT_EP_FIELD_ALL + 1,
+                    &mut DAT_EP_PARAM::zeroed(),
+                ),
                 DAT_INVALID_PARAMETER,
             )
         },
@@ -432,7 +604,13 @@ pub(super) const CASES: &[Row] = &[
         "Flags that name no kind of service point are invalid.",
         |rig| {
             answers(
-                rig.api.dat_psp_create_any(rig.ia, &mut 0, rig.evd(DAT_EVD_CR_FLAG)?, 0x40, &mut null_mut()),
+                rig.api.dat_psp_create_any(
+                    rig.ia,
+                    &mut 0,
+                    rig.evd(DAT_EVD_CR_FLAG)?,
+                    0x40,
+                    &mut null_mut(),
+                ),
                 DAT_INVALID_PARAMETER,
             )
         },
@@ -475,7 +653,9 @@ pub(super) const CASES: &[Row] = &[
         "dat_evd_resize/negative",
         "RETURN VALUES: invalid parameter",
         "A queue of less than nothing is invalid.",
-        |rig| answers(rig.api.dat_evd_resize(rig.evd(DAT_EVD_DTO_FLAG)?, -1), DAT_INVALID_PARAMETER),
+        |rig| {
+            answers(rig.api.dat_evd_resize(rig.evd(DAT_EVD_DTO_FLAG)?, -1), DAT_INVALID_PARAMETER)
+        },
     ),
     must(
         "dat_evd_resize/too-long",
@@ -535,8 +715,9 @@ pub(super) const CASES: &[Row] = &[
             let (pair, ep) = (rig.pair()?, rig.ep()?);
             let more = rig.provider.max_private_data_size.saturating_add(1);
             let data = rig.allocate(more as usize);
-            let dup =
-                |size, data, qos| rig.api.dat_ep_dup_connect(ep.ep, pair.active.ep, soon(), size, data, qos);
+            let dup = |size, data, qos| {
+                rig.api.dat_ep_dup_connect(ep.ep, pair.active.ep, soon(), size, data, qos)
+            };
             answers(dup(more, data, DAT_QOS_BEST_EFFORT), DAT_INVALID_PARAMETER)?;
             rig.state_is(ep.ep, DAT_EP_STATE_UNCONNECTED)?;
             if rig.provider.dat_qos_supported & DAT_QOS_PREMIUM != 0 {
@@ -571,7 +752,8 @@ pub(super) const CASES: &[Row] = &[
         "RETURN VALUES: protection violation",
         "Memory of another zone than the queue's is a protection violation.",
         |rig| {
-            let (srq, memory) = (rig.srq(3)?, rig.memory_with(rig.new_pz()?, 8, DAT_MEM_PRIV_ALL_FLAG)?);
+            let (srq, memory) =
+                (rig.srq(3)?, rig.memory_with(rig.new_pz()?, 8, DAT_MEM_PRIV_ALL_FLAG)?);
             let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
             let answer = rig.recv_srq(srq, &[memory.all()], 1);
             super::refused_or_takes_nothing(rig, answer, DAT_PROTECTION_VIOLATION, pair, &memory)
@@ -608,7 +790,9 @@ pub(super) const CASES: &[Row] = &[
             let (pair, near, far) = (rig.ended_pair()?, rig.memory(8)?, rig.memory(8)?);
             let max = rig.query(pair.active.ep)?.ep_attr.max_request_dtos;
             if max >= crate::rig::QLEN {
-                return unsupported("the provider gives EPs more requests than an EVD has room for");
+                return unsupported(
+                    "the provider gives EPs more requests than an EVD has room for",
+                );
             }
             let read = |id| rig.read(pair.active.ep, &[near.all()], id, &far.remote());
             (0..max).try_for_each(|id| ok(read(id as u64)))?;

@@ -41,7 +41,8 @@ fn section(heading: &str) -> &'static str {
 /// The rows of the tables in a text, cell by cell, without the headers.
 fn rows(text: &'static str) -> Vec<Vec<&'static str>> {
     let lines: Vec<_> = text.lines().collect();
-    let cells = |row: &&'static str| row.trim_matches(['|', ' ']).split(" | ").map(str::trim).collect();
+    let cells =
+        |row: &&'static str| row.trim_matches(['|', ' ']).split(" | ").map(str::trim).collect();
     let is_row = |line: &str| line.starts_with("| ");
     let of_tables = lines.iter().enumerate().filter(|(at, line)| {
         let is_header = lines.get(at + 1).is_some_and(|next| next.starts_with("|--"));
@@ -63,8 +64,10 @@ fn documented() -> Vec<(&'static str, HashSet<&'static str>)> {
     let pages = section("The five pages, sentence by sentence").split("\n### ").skip(1);
     let table = |page: &'static str| {
         let (function, rows) = page.split_once('\n').expect("a table below the heading");
-        let cells = rows.lines().filter_map(|row| row.trim_end_matches(['|', ' ']).rsplit('|').next());
-        let words = cells.flat_map(str::split_whitespace).map(|word| word.trim_matches([',', ';', ':']));
+        let cells =
+            rows.lines().filter_map(|row| row.trim_end_matches(['|', ' ']).rsplit('|').next());
+        let words =
+            cells.flat_map(str::split_whitespace).map(|word| word.trim_matches([',', ';', ':']));
         (function, words.collect())
     };
     pages.map(table).collect()
@@ -78,7 +81,8 @@ fn every_case_of_the_five_pages_is_in_the_document() {
         let (function, about) = case.id.split_once('/').expect(&case.id);
         // The matrix is one entry.
         let Some((_, words)) = pages.iter().find(|(page, _)| *page == function) else { continue };
-        let family = |word: &&str| word.strip_suffix('*').is_some_and(|start| about.starts_with(start));
+        let family =
+            |word: &&str| word.strip_suffix('*').is_some_and(|start| about.starts_with(start));
         let named = words.contains(about) || words.contains(&*case.id) || words.iter().any(family);
         assert!(named || about.starts_with("in-"), "{} is not in docs/conformance.md", case.id);
     }
@@ -89,11 +93,13 @@ fn the_document_names_cases_that_there_are() {
     let cases = all();
     for (function, words) in documented() {
         let is_name = |word: &&&str| {
-            let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_/*".contains(c);
+            let plain =
+                |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_/*".contains(c);
             word.contains('-') && word.chars().all(plain) && !word.starts_with('-')
         };
         for word in words.iter().filter(is_name) {
-            let id = if word.contains('/') { (*word).to_owned() } else { format!("{function}/{word}") };
+            let id =
+                if word.contains('/') { (*word).to_owned() } else { format!("{function}/{word}") };
             let there = match id.strip_suffix('*') {
                 Some(start) => cases.iter().any(|case| case.id.starts_with(start)),
                 None => cases.iter().any(|case| case.id == id),
@@ -112,10 +118,12 @@ fn every_sentence_of_the_five_pages_has_a_case_or_says_why_not() {
             let cell = row.trim_end_matches(['|', ' ']).rsplit('|').next().expect("a cell");
             let mut words = cell.split_whitespace().map(|word| word.trim_matches([',', ';', ':']));
             let is_case = |word: &str| {
-                let id = if word.contains('/') { word.to_owned() } else { format!("{function}/{word}") };
+                let id =
+                    if word.contains('/') { word.to_owned() } else { format!("{function}/{word}") };
                 cases.iter().any(|case| fits(&id, &case.id))
             };
-            let answered = cell.contains("n/t") || cell.trim() == "all others" || words.any(is_case);
+            let answered =
+                cell.contains("n/t") || cell.trim() == "all others" || words.any(is_case);
             assert!(answered, "docs/conformance.md, {function}: {row}");
         }
     }
@@ -139,12 +147,16 @@ fn every_function_has_its_return_values() {
         assert!(function.starts_with("dat_") && status.starts_with("DAT_"), "{row:?}");
         assert!(!named.is_empty(), "{row:?}");
         for pattern in patterns(named) {
-            assert!(cases.iter().any(|case| fits(pattern, &case.id)), "{row:?}: there is no case {pattern}");
+            assert!(
+                cases.iter().any(|case| fits(pattern, &case.id)),
+                "{row:?}: there is no case {pattern}"
+            );
         }
     }
     // OFED's extension has no page.
     let described = |case: &&Case| case.is_in_1_2() && case.function() != "dat_extension_op";
-    let functions: HashSet<_> = cases.iter().filter(described).map(|case| case.function()).collect();
+    let functions: HashSet<_> =
+        cases.iter().filter(described).map(|case| case.function()).collect();
     for function in functions {
         let has_row = table.iter().any(|row| row[0] == function);
         assert!(has_row, "docs/conformance.md, Return values, has nothing about {function}");
@@ -179,13 +191,15 @@ fn every_case_is_in_the_document() {
             || pages.iter().any(|(page, _)| *page == case.function())
             || named.iter().any(|pattern| fits(pattern, &case.id))
     };
-    let missing: Vec<_> = all().into_iter().filter(|case| !is_there(case)).map(|case| case.id).collect();
+    let missing: Vec<_> =
+        all().into_iter().filter(|case| !is_there(case)).map(|case| case.id).collect();
     assert!(missing.is_empty(), "not in docs/conformance.md: {missing:?}");
 }
 
 /// The sources of the cases, and what is in them: the rows of each with their names, and what follows the tables.
 fn sources() -> Vec<(Vec<(String, String)>, String)> {
-    let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/cases")).expect("the sources");
+    let files =
+        std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/cases")).expect("the sources");
     let paths = files.map(|file| file.expect("a file").path());
     let is_table = |path: &std::path::PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -195,7 +209,8 @@ fn sources() -> Vec<(Vec<(String, String)>, String)> {
         let text = std::fs::read_to_string(path).expect("a source");
         let (table, helpers) = text.split_once("\n];\n").unwrap_or((&text, ""));
         let rows = table.split("\n    must(").flat_map(|part| part.split("\n    should(")).skip(1);
-        let named = rows.filter_map(|row| Some((row.split('"').nth(1)?.to_owned(), row.to_owned())));
+        let named =
+            rows.filter_map(|row| Some((row.split('"').nth(1)?.to_owned(), row.to_owned())));
         (named.collect(), helpers.to_owned())
     });
     parsed.collect()
@@ -218,8 +233,9 @@ fn every_case_that_looks_at_strict_is_in_the_document() {
             .filter(|helper| looks_at_strict(helper))
             .filter_map(|helper| helper.split_once('(').map(|(name, _)| format!("{name}(")))
             .collect();
-        let looks =
-            |row: &str| looks_at_strict(row) || looking.iter().any(|name| row.contains(name.as_str()));
+        let looks = |row: &str| {
+            looks_at_strict(row) || looking.iter().any(|name| row.contains(name.as_str()))
+        };
         found.extend(rows.into_iter().filter(|(_, row)| looks(row)).map(|(id, _)| id));
     }
     documented.sort_unstable();

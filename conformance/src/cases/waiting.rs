@@ -66,8 +66,9 @@ pub(super) const CASES: &[Row] = &[
         "A signal ends a wait on a CNO, which says so.",
         |rig| {
             let (api, number) = (rig.api, rig.cno()? as usize);
-            let answer =
-                rig.interrupted(|| api.dat_cno_wait(number as DAT_CNO_HANDLE, soon(), &mut null_mut()))?;
+            let answer = rig.interrupted(|| {
+                api.dat_cno_wait(number as DAT_CNO_HANDLE, soon(), &mut null_mut())
+            })?;
             answers(answer, DAT_INTERRUPTED_CALL)
         },
     ),
@@ -79,8 +80,9 @@ pub(super) const CASES: &[Row] = &[
             let cno = rig.cno()?;
             let evd = || rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG);
             let mut evds = [evd()?, evd()?, evd()?];
-            let woken = rig
-                .while_waiting_on_cno(cno, 3, || evds.iter().try_for_each(|evd| ok(rig.post_se(*evd, 1))))?;
+            let woken = rig.while_waiting_on_cno(cno, 3, || {
+                evds.iter().try_for_each(|evd| ok(rig.post_se(*evd, 1)))
+            })?;
             woken.iter().try_for_each(|(answer, _)| ok(*answer))?;
             let mut told: Vec<_> = woken.into_iter().map(|(_, evd)| evd).collect();
             told.sort();
@@ -96,8 +98,9 @@ pub(super) const CASES: &[Row] = &[
             let (ia, mut cno) = (rig.other_ia()?, null_mut());
             ok(rig.api.dat_cno_create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &mut cno))?;
             rig.evd_with(ia, 8, cno, DAT_EVD_SOFTWARE_FLAG)?;
-            let woken =
-                rig.while_waiting_on_cno(cno, 2, || ok(rig.api.dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG)))?;
+            let woken = rig.while_waiting_on_cno(cno, 2, || {
+                ok(rig.api.dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG))
+            })?;
             rig.forget_ia(ia);
             for (answer, evd) in woken {
                 that(DAT_GET_TYPE(answer) != DAT_QUEUE_EMPTY, "a waiter was left to its time-out")?;
@@ -207,7 +210,8 @@ pub(super) const CASES: &[Row] = &[
         "Threads that dequeue from one EVD of a thread-safe adapter get each event once.",
         |rig| {
             const EVENTS: usize = 200;
-            let (mut async_evd, mut ia, name) = (DAT_HANDLE_NULL, null_mut(), rig.name().as_ptr().cast_mut());
+            let (mut async_evd, mut ia, name) =
+                (DAT_HANDLE_NULL, null_mut(), rig.name().as_ptr().cast_mut());
             match rig.api.dat_ia_openv(name, 8, &mut async_evd, &mut ia, 2, 0, DAT_TRUE) {
                 DAT_SUCCESS => {}
                 _ => return unsupported("there is no thread-safe provider of this name"),

@@ -36,7 +36,9 @@ impl ExtensionOp {
     /// What it exports under this name is the function of uDAPL 2.0, and it stays loaded.
     pub(crate) unsafe fn of(library: &Library) -> Option<ExtensionOp> {
         // SAFETY: as the caller promised.
-        unsafe { library.get(b"dat_extension_op") }.ok().map(|symbol| ExtensionOp::Exported(*symbol))
+        unsafe { library.get(b"dat_extension_op") }
+            .ok()
+            .map(|symbol| ExtensionOp::Exported(*symbol))
     }
 
     /// Calls it.
@@ -44,7 +46,12 @@ impl ExtensionOp {
     /// # Safety
     ///
     /// The words are the operation's arguments.
-    pub(crate) unsafe fn call(self, handle: DAT_HANDLE, op: DAT_EXTENDED_OP, words: Words) -> DAT_RETURN {
+    pub(crate) unsafe fn call(
+        self,
+        handle: DAT_HANDLE,
+        op: DAT_EXTENDED_OP,
+        words: Words,
+    ) -> DAT_RETURN {
         match self {
             // SAFETY: as the caller promised; a function of C may be given more arguments than it takes.
             ExtensionOp::Exported(function) => unsafe {
@@ -56,8 +63,12 @@ impl ExtensionOp {
                     return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE1);
                 };
                 let area = words.as_ptr();
-                let mut list =
-                    VaList { gp_offset: 48, fp_offset: 176, overflow_arg_area: area, reg_save_area: area };
+                let mut list = VaList {
+                    gp_offset: 48,
+                    fp_offset: 176,
+                    overflow_arg_area: area,
+                    reg_save_area: area,
+                };
                 // SAFETY: the table of a registered provider of 2.0, all of whose tables in this program have the function.
                 let Some(function) = (unsafe { (*table).handle_extendedop_func }) else {
                     return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);

@@ -19,12 +19,24 @@ use crate::functions::functions;
 static BUILTINS: &[Builtin] = &[
     builtin::<Mem>(r#"mem u2.0 nonthreadsafe default builtin opendat.0.1 "conformance" """#),
     builtin::<Mem>(r#"mem u2.0 threadsafe default builtin opendat.0.1 "conformance" """#),
-    builtin::<Mem>(r#"mem-strict u2.0 nonthreadsafe default builtin opendat.0.1 "conformance strict=on" """#),
-    builtin::<Mem>(r#"mem-strict u2.0 threadsafe default builtin opendat.0.1 "conformance strict=on" """#),
-    builtin::<TcpEmu>(r#"tcp-emu-strict u2.0 nonthreadsafe default builtin opendat.0.1 "strict=on" """#),
-    builtin::<TcpEmu>(r#"tcp-emu-strict u2.0 threadsafe default builtin opendat.0.1 "strict=on" """#),
-    builtin::<SoftRoce>(r#"softroce-strict u2.0 nonthreadsafe default builtin opendat.0.1 "strict=on" """#),
-    builtin::<SoftRoce>(r#"softroce-strict u2.0 threadsafe default builtin opendat.0.1 "strict=on" """#),
+    builtin::<Mem>(
+        r#"mem-strict u2.0 nonthreadsafe default builtin opendat.0.1 "conformance strict=on" """#,
+    ),
+    builtin::<Mem>(
+        r#"mem-strict u2.0 threadsafe default builtin opendat.0.1 "conformance strict=on" """#,
+    ),
+    builtin::<TcpEmu>(
+        r#"tcp-emu-strict u2.0 nonthreadsafe default builtin opendat.0.1 "strict=on" """#,
+    ),
+    builtin::<TcpEmu>(
+        r#"tcp-emu-strict u2.0 threadsafe default builtin opendat.0.1 "strict=on" """#,
+    ),
+    builtin::<SoftRoce>(
+        r#"softroce-strict u2.0 nonthreadsafe default builtin opendat.0.1 "strict=on" """#,
+    ),
+    builtin::<SoftRoce>(
+        r#"softroce-strict u2.0 threadsafe default builtin opendat.0.1 "strict=on" """#,
+    ),
     builtin::<TcpEmu>(r#"tcp-emu u2.0 nonthreadsafe default builtin opendat.0.1 "" """#),
     builtin::<TcpEmu>(r#"tcp-emu u2.0 threadsafe default builtin opendat.0.1 "" """#),
     builtin::<SoftRoce>(r#"softroce u2.0 nonthreadsafe default builtin opendat.0.1 "" """#),
@@ -119,11 +131,15 @@ unsafe extern "C" fn dat_ia_openv(
     let invalid = |argument| DAT_ERROR(DAT_INVALID_PARAMETER, argument);
     // SAFETY: null or NUL-terminated, as the case says.
     let name = unsafe { name.as_ref().map(|name| CStr::from_ptr(name)) };
-    let Some(name) = name.and_then(|name| name.to_str().ok()) else { return invalid(DAT_INVALID_ARG1) };
+    let Some(name) = name.and_then(|name| name.to_str().ok()) else {
+        return invalid(DAT_INVALID_ARG1);
+    };
     // SAFETY: null or writable, as the case says.
     let (async_evd, ia_handle) = unsafe { (async_evd.as_mut(), ia_handle.as_mut()) };
     let Some(async_evd) = async_evd else { return invalid(DAT_INVALID_ARG3) };
-    let Some(ia_handle) = ia_handle else { return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA) };
+    let Some(ia_handle) = ia_handle else {
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
+    };
     let wanted = Wanted { name, major, minor, threadsafe: threadsafe != DAT_FALSE };
     match REGISTRY.open(&Request { wanted, async_evd_qlen, async_evd: *async_evd }) {
         Ok(opened) => {

@@ -33,7 +33,8 @@ pub enum Version {
 }
 
 /// Functions that no provider has a part in.
-const C_LIBRARY: &[&str] = &["dat_registry_list_providers", "dat_registry_providers_related", "dat_strerror"];
+const C_LIBRARY: &[&str] =
+    &["dat_registry_list_providers", "dat_registry_providers_related", "dat_strerror"];
 
 impl Door {
     /// A library of either version.

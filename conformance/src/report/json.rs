@@ -52,7 +52,11 @@ pub(super) fn write(report: &Report) -> String {
         must: of(Level::Must),
         should: of(Level::Should),
         all: report.count(|_| true),
-        clauses: report.functions().into_iter().flat_map(|function| clauses(report, function)).collect(),
+        clauses: report
+            .functions()
+            .into_iter()
+            .flat_map(|function| clauses(report, function))
+            .collect(),
         cases: lines.collect(),
     };
     serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
@@ -60,7 +64,8 @@ pub(super) fn write(report: &Report) -> String {
 
 fn clauses<'a>(report: &'a Report, function: &'a str) -> impl Iterator<Item = Clause<'a>> {
     report.clauses(function).into_iter().map(move |clause| {
-        let is_of = |record: &Record| record.case.function() == function && record.case.clause == clause;
+        let is_of =
+            |record: &Record| record.case.function() == function && record.case.clause == clause;
         Clause { function, clause, count: report.count(is_of) }
     })
 }

@@ -28,8 +28,11 @@ pub(super) fn write(report: &Report) -> String {
 fn case(out: &mut String, record: &Record) {
     let Record { case, verdict, took } = record;
     let (name, class) = (escaped(&case.id), escaped(case.function()));
-    let _ =
-        write!(out, "    <testcase classname=\"{class}\" name=\"{name}\" time=\"{:.3}\"", took.as_secs_f64());
+    let _ = write!(
+        out,
+        "    <testcase classname=\"{class}\" name=\"{name}\" time=\"{:.3}\"",
+        took.as_secs_f64()
+    );
     let (element, reason) = match verdict {
         Verdict::Passed => return out.push_str("/>\n"),
         Verdict::Failed { reason } => ("failure", reason),
@@ -37,7 +40,10 @@ fn case(out: &mut String, record: &Record) {
     };
     let said = format!("{} {}: {}", case.level, case.clause, case.requirement);
     let (reason, said) = (escaped(reason), escaped(&said));
-    let _ = writeln!(out, ">\n      <{element} message=\"{reason}\">{said}</{element}>\n    </testcase>");
+    let _ = writeln!(
+        out,
+        ">\n      <{element} message=\"{reason}\">{said}</{element}>\n    </testcase>"
+    );
 }
 
 fn counts(count: Count) -> String {

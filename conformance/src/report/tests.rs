@@ -9,7 +9,8 @@ fn report() -> Report {
         Verdict::Unsupported { reason: "it's not there".into() },
     ];
     let cases = crate::all().into_iter().zip(verdicts);
-    let records = cases.map(|(case, verdict)| Record { case, verdict, took: Duration::from_millis(1500) });
+    let records =
+        cases.map(|(case, verdict)| Record { case, verdict, took: Duration::from_millis(1500) });
     Report { target: "x".into(), records: records.collect() }
 }
 
@@ -19,7 +20,9 @@ fn junit_is_escaped_and_counts_what_is_in_it() {
     assert!(xml.contains("message=\"a &lt; b &amp; &quot;c&quot;\u{fffd}&#10;\""), "{xml}");
     assert!(xml.contains("<skipped message=\"it&apos;s not there\">"), "{xml}");
     assert!(
-        xml.contains("<testsuites name=\"x\" tests=\"3\" failures=\"1\" errors=\"0\" skipped=\"1\">"),
+        xml.contains(
+            "<testsuites name=\"x\" tests=\"3\" failures=\"1\" errors=\"0\" skipped=\"1\">"
+        ),
         "{xml}"
     );
     assert!(xml.contains("time=\"1.500\"/>"), "{xml}");
@@ -48,7 +51,8 @@ fn only_strict_minds_what_is_unsupported() {
 
 #[test]
 fn json_has_the_same_cases() {
-    let document: serde_json::Value = serde_json::from_str(&report().write(Format::Json)).expect("JSON");
+    let document: serde_json::Value =
+        serde_json::from_str(&report().write(Format::Json)).expect("JSON");
     assert_eq!(document["all"]["failed"], 1);
     assert_eq!(document["cases"].as_array().map(Vec::len), Some(3));
     assert_eq!(document["cases"][2]["reason"], "it's not there");
@@ -57,13 +61,17 @@ fn json_has_the_same_cases() {
 #[test]
 fn clauses_are_counted_one_by_one() {
     let report = report();
-    let document: serde_json::Value = serde_json::from_str(&report.write(Format::Json)).expect("JSON");
+    let document: serde_json::Value =
+        serde_json::from_str(&report.write(Format::Json)).expect("JSON");
     let clauses = document["clauses"].as_array().expect("clauses");
     let cases = clauses.iter().filter_map(|clause| clause["cases"].as_u64()).sum::<u64>();
     assert_eq!(cases, 3);
     let text = report.write(Format::Clauses);
     for record in &report.records {
-        assert!(text.lines().any(|line| line.starts_with(&format!("  {}", record.case.clause))), "{text}");
+        assert!(
+            text.lines().any(|line| line.starts_with(&format!("  {}", record.case.clause))),
+            "{text}"
+        );
     }
     assert_eq!(text.lines().count(), report.write(Format::Text).lines().count() + clauses.len());
 }

@@ -12,11 +12,14 @@ pub(super) fn write(report: &Report, by_clause: bool) -> String {
     for function in report.functions() {
         rows.push((function.to_owned(), report.count(|record| record.case.function() == function)));
         for clause in report.clauses(function).into_iter().filter(|_| by_clause) {
-            let is_of = |record: &Record| record.case.function() == function && record.case.clause == clause;
+            let is_of = |record: &Record| {
+                record.case.function() == function && record.case.clause == clause
+            };
             rows.push((format!("  {clause}"), report.count(is_of)));
         }
     }
-    let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).max("function".len());
+    let width =
+        rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).max("function".len());
     let _ = writeln!(out, "{}\n", report.target);
     let _ = writeln!(
         out,

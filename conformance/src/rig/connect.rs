@@ -62,7 +62,13 @@ impl Rig {
     pub(crate) fn listen_for(&self, flags: DAT_PSP_FLAGS, backlog: DAT_COUNT) -> Outcome<Listener> {
         let evd = self.evd_of(self.ia, backlog, DAT_EVD_CR_FLAG)?;
         let (mut psp, mut qualifier) = (null_mut(), 0);
-        crate::check::supported(self.api.dat_psp_create_any(self.ia, &mut qualifier, evd, flags, &mut psp))?;
+        crate::check::supported(self.api.dat_psp_create_any(
+            self.ia,
+            &mut qualifier,
+            evd,
+            flags,
+            &mut psp,
+        ))?;
         Ok(Listener { psp, qualifier, evd })
     }
 
@@ -70,7 +76,8 @@ impl Rig {
     pub(crate) fn common_point(&self) -> Outcome<CommonPoint> {
         const TCP: DAT_COMM = DAT_COMM { domain: 2, r#type: 1, protocol: 6 };
         let (evd, mut csp, mut comm) = (self.evd(DAT_EVD_CR_FLAG)?, null_mut(), TCP);
-        let answer = self.api.dat_csp_create(self.ia, &mut comm, self.attr.ia_address_ptr, evd, &mut csp);
+        let answer =
+            self.api.dat_csp_create(self.ia, &mut comm, self.attr.ia_address_ptr, evd, &mut csp);
         if DAT_GET_TYPE(answer) == DAT_COMM_NOT_SUPPORTED {
             return crate::check::unsupported("the provider answers DAT_COMM_NOT_SUPPORTED");
         }
@@ -88,7 +95,12 @@ impl Rig {
     }
 
     /// dat_ep_connect to the adapter's own address.
-    pub(crate) fn connect(&self, ep: DAT_EP_HANDLE, qualifier: DAT_CONN_QUAL, private: &[u8]) -> DAT_RETURN {
+    pub(crate) fn connect(
+        &self,
+        ep: DAT_EP_HANDLE,
+        qualifier: DAT_CONN_QUAL,
+        private: &[u8],
+    ) -> DAT_RETURN {
         self.connect_within(ep, qualifier, private, soon())
     }
 
@@ -107,7 +119,12 @@ impl Rig {
     }
 
     /// dat_cr_accept.
-    pub(crate) fn accept(&self, cr: DAT_CR_HANDLE, ep: DAT_EP_HANDLE, private: &[u8]) -> DAT_RETURN {
+    pub(crate) fn accept(
+        &self,
+        cr: DAT_CR_HANDLE,
+        ep: DAT_EP_HANDLE,
+        private: &[u8],
+    ) -> DAT_RETURN {
         let (size, data) = bytes(private);
         self.api.dat_cr_accept(cr, ep, size, data)
     }

@@ -54,7 +54,10 @@ impl Rig {
         let mut event = DAT_EVENT::zeroed();
         let (status, _) = self.wait(evd, soon(), 1, &mut event);
         if status != DAT_SUCCESS {
-            return Err(failed(format_args!("no event came: dat_evd_wait answered {}", name(status))));
+            return Err(failed(format_args!(
+                "no event came: dat_evd_wait answered {}",
+                name(status)
+            )));
         }
         same("evd_handle of the event", event.evd_handle, evd)?;
         Ok(event)
@@ -62,7 +65,11 @@ impl Rig {
 
     /// The next event, which must be this one.
     #[track_caller]
-    pub(crate) fn expect(&self, evd: DAT_EVD_HANDLE, number: DAT_EVENT_NUMBER) -> Outcome<DAT_EVENT> {
+    pub(crate) fn expect(
+        &self,
+        evd: DAT_EVD_HANDLE,
+        number: DAT_EVENT_NUMBER,
+    ) -> Outcome<DAT_EVENT> {
         let event = self.event(evd)?;
         if event.event_number != number {
             let (is, wanted) = (event_name(event.event_number), event_name(number));
@@ -86,7 +93,11 @@ impl Rig {
         status: DAT_DTO_COMPLETION_STATUS,
     ) -> Outcome<Dto> {
         let dto = self.completion(evd)?;
-        same("the cookie and status of the completion", (dto.cookie, dto.status), (cookie, status))?;
+        same(
+            "the cookie and status of the completion",
+            (dto.cookie, dto.status),
+            (cookie, status),
+        )?;
         Ok(dto)
     }
 
@@ -220,6 +231,7 @@ pub(crate) fn event_name(number: DAT_EVENT_NUMBER) -> String {
         ["DAT_CONNECTION_", "DAT_ASYNC_ERROR_"].iter().any(|prefix| name.starts_with(prefix))
             || name.ends_with("_EVENT")
     };
-    let found = named.find(|constant| constant.value == i64::from(number) && is_event(constant.name));
+    let found =
+        named.find(|constant| constant.value == i64::from(number) && is_event(constant.name));
     found.map_or_else(|| format!("{number:#x}"), |constant| constant.name.to_owned())
 }

@@ -131,7 +131,12 @@ impl Rig {
     }
 
     /// dat_srq_post_recv.
-    pub(crate) fn recv_srq(&self, srq: DAT_SRQ_HANDLE, iov: &[DAT_LMR_TRIPLET], id: u64) -> DAT_RETURN {
+    pub(crate) fn recv_srq(
+        &self,
+        srq: DAT_SRQ_HANDLE,
+        iov: &[DAT_LMR_TRIPLET],
+        id: u64,
+    ) -> DAT_RETURN {
         let (count, iov) = (iov.len() as DAT_COUNT, iov.as_ptr().cast_mut());
         self.api.dat_srq_post_recv(srq, count, iov, cookie(id))
     }
@@ -169,7 +174,14 @@ impl Rig {
         remote: &DAT_RMR_TRIPLET,
     ) -> DAT_RETURN {
         let (count, iov) = (iov.len() as DAT_COUNT, iov.as_ptr().cast_mut());
-        self.api.dat_ep_post_rdma_read(ep, count, iov, cookie(id), remote, DAT_COMPLETION_DEFAULT_FLAG)
+        self.api.dat_ep_post_rdma_read(
+            ep,
+            count,
+            iov,
+            cookie(id),
+            remote,
+            DAT_COMPLETION_DEFAULT_FLAG,
+        )
     }
 }
 
@@ -242,7 +254,9 @@ impl Region {
 pub(crate) fn private(at: DAT_PVOID, size: DAT_COUNT) -> Vec<u8> {
     match usize::try_from(size) {
         // SAFETY: the provider's, valid while the request or endpoint it came with is.
-        Ok(size) if !at.is_null() => unsafe { std::slice::from_raw_parts(at.cast::<u8>(), size) }.to_vec(),
+        Ok(size) if !at.is_null() => {
+            unsafe { std::slice::from_raw_parts(at.cast::<u8>(), size) }.to_vec()
+        }
         _ => Vec::new(),
     }
 }

@@ -59,7 +59,8 @@ pub(crate) struct Rig {
 impl Rig {
     /// Opens the adapter of this name.
     pub(crate) fn open(api: &'static Api, name: &str) -> Outcome<Rig> {
-        let name = CString::new(name).map_err(|_| failed("the name of the provider has a NUL in it"))?;
+        let name =
+            CString::new(name).map_err(|_| failed("the name of the provider has a NUL in it"))?;
         let mut rig = Rig {
             api,
             ia: null_mut(),
@@ -74,7 +75,14 @@ impl Rig {
         };
         (rig.ia, rig.async_evd) = rig.open_once(8, DAT_HANDLE_NULL)?;
         let (all_ia, all_provider) = (DAT_IA_FIELD_ALL, DAT_PROVIDER_FIELD_ALL);
-        ok(api.dat_ia_query(rig.ia, null_mut(), all_ia, &mut rig.attr, all_provider, &mut rig.provider))?;
+        ok(api.dat_ia_query(
+            rig.ia,
+            null_mut(),
+            all_ia,
+            &mut rig.attr,
+            all_provider,
+            &mut rig.provider,
+        ))?;
         Ok(rig)
     }
 
@@ -110,7 +118,10 @@ impl Rig {
     }
 
     /// A second open of the same adapter, which reports to this asynchronous EVD.
-    pub(crate) fn open_again(&self, async_evd: DAT_EVD_HANDLE) -> Outcome<(DAT_IA_HANDLE, DAT_EVD_HANDLE)> {
+    pub(crate) fn open_again(
+        &self,
+        async_evd: DAT_EVD_HANDLE,
+    ) -> Outcome<(DAT_IA_HANDLE, DAT_EVD_HANDLE)> {
         let (ia, async_evd) = self.open_once(8, async_evd)?;
         self.others.borrow_mut().push(ia);
         Ok((ia, async_evd))

@@ -18,7 +18,10 @@ pub(crate) fn named(
     let Ok(count) = usize::try_from(count) else {
         return Err(failed(format_args!("the number of {what} is {count}")));
     };
-    that(count == 0 || !array.is_null(), format_args!("there are {count} {what} behind a null pointer"))?;
+    that(
+        count == 0 || !array.is_null(),
+        format_args!("there are {count} {what} behind a null pointer"),
+    )?;
     let text = |text: *const c_char| {
         that(!text.is_null(), format_args!("a name or value of {what} is null"))?;
         // SAFETY: not null; the provider's text.
@@ -37,7 +40,8 @@ impl Rig {
     /// What an adapter says about the letter of the standard, by its named attribute `strict`; none: it is another's and says
     /// nothing. One that says no lets programs do what OFED's library lets them do (docs/compatibility.md).
     pub(crate) fn says_strict(&self) -> Outcome<Option<bool>> {
-        let all = named("transport attributes", self.attr.num_transport_attr, self.attr.transport_attr)?;
+        let all =
+            named("transport attributes", self.attr.num_transport_attr, self.attr.transport_attr)?;
         Ok(all.into_iter().find(|(name, _)| name == "strict").map(|(_, value)| value == "on"))
     }
 
@@ -75,7 +79,11 @@ pub(crate) fn named_infos(rig: &Rig) -> Outcome<Vec<String>> {
     let mut infos = [DAT_PROVIDER_INFO::zeroed(); 64];
     let mut places = infos.each_mut().map(|info| info as *mut DAT_PROVIDER_INFO);
     let mut count = -1;
-    ok(rig.api.dat_registry_list_providers(places.len() as DAT_COUNT, &mut count, places.as_mut_ptr()))?;
+    ok(rig.api.dat_registry_list_providers(
+        places.len() as DAT_COUNT,
+        &mut count,
+        places.as_mut_ptr(),
+    ))?;
     let count = usize::try_from(count).unwrap_or(0);
     that(count <= infos.len(), format_args!("{count} are listed"))?;
     Ok(infos[..count].iter().filter_map(|info| super::text(&info.ia_name)).collect())

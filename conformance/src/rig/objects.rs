@@ -139,12 +139,17 @@ impl Rig {
     }
 
     /// An SRQ of a zone.
-    pub(crate) fn srq_in(&self, pz: DAT_PZ_HANDLE, max_recv_dtos: DAT_COUNT) -> Outcome<DAT_SRQ_HANDLE> {
+    pub(crate) fn srq_in(
+        &self,
+        pz: DAT_PZ_HANDLE,
+        max_recv_dtos: DAT_COUNT,
+    ) -> Outcome<DAT_SRQ_HANDLE> {
         if self.provider.srq_supported == DAT_FALSE {
             return unsupported("the provider attribute srq_supported is false");
         }
         let mut srq = null_mut();
-        let mut attr = DAT_SRQ_ATTR { max_recv_dtos, max_recv_iov: 2, low_watermark: DAT_SRQ_LW_DEFAULT };
+        let mut attr =
+            DAT_SRQ_ATTR { max_recv_dtos, max_recv_iov: 2, low_watermark: DAT_SRQ_LW_DEFAULT };
         supported(self.api.dat_srq_create(self.ia, pz, &mut attr, &mut srq))?;
         Ok(srq)
     }
@@ -163,7 +168,9 @@ impl Rig {
     ) -> Outcome<Ep> {
         let mut ep = self.evds_of_an_ep()?;
         let Ep { recv, request, connect, .. } = ep;
-        ok(self.api.dat_ep_create_with_srq(self.ia, pz, recv, request, connect, srq, attr, &mut ep.ep))?;
+        ok(self
+            .api
+            .dat_ep_create_with_srq(self.ia, pz, recv, request, connect, srq, attr, &mut ep.ep))?;
         Ok(ep)
     }
 

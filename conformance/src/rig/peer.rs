@@ -81,7 +81,8 @@ impl Rig {
             return Err(failed("a child without pipes"));
         };
         let memory = DAT_RMR_TRIPLET::zeroed();
-        let mut peer = Peer { child, asked, answers: BufReader::new(answers), qualifier: 0, memory };
+        let mut peer =
+            Peer { child, asked, answers: BufReader::new(answers), qualifier: 0, memory };
         writeln!(peer.asked, "{PEER}").map_err(failed)?;
         let Told::Ready(virtual_address, rmr_context) = peer.told()? else {
             return Err(failed("the peer answers something else"));
@@ -149,7 +150,8 @@ impl Peer {
         let (pid, mut status) = (self.child.id() as libc::pid_t, 0);
         // SAFETY: a child of ours that has not been waited for; the status can be written.
         let stopped = unsafe {
-            libc::kill(pid, libc::SIGSTOP) == 0 && libc::waitpid(pid, &mut status, libc::WUNTRACED) == pid
+            libc::kill(pid, libc::SIGSTOP) == 0
+                && libc::waitpid(pid, &mut status, libc::WUNTRACED) == pid
         };
         match stopped && libc::WIFSTOPPED(status) {
             true => Ok(()),
@@ -184,7 +186,11 @@ impl Peer {
             }
             let text = String::from_utf8_lossy(&text);
             if let Some(place) = text.strip_prefix(death::MARK) {
-                return Err(failed(format_args!("the peer: {} in {}", death::DIED, place.trim_end())));
+                return Err(failed(format_args!(
+                    "the peer: {} in {}",
+                    death::DIED,
+                    place.trim_end()
+                )));
             }
             let Some((_, answer)) = text.split_once(MARK) else { continue };
             match serde_json::from_str(answer).map_err(failed)? {

@@ -61,7 +61,12 @@ impl Rig {
     }
 
     /// The same of any memory, under that name.
-    pub(crate) fn share_at(&self, at: DAT_PVOID, named: &Shared, region: &mut Region) -> Outcome<DAT_RETURN> {
+    pub(crate) fn share_at(
+        &self,
+        at: DAT_PVOID,
+        named: &Shared,
+        region: &mut Region,
+    ) -> Outcome<DAT_RETURN> {
         let mut cookie = [0; DAT_LMR_COOKIE_SIZE];
         for (to, from) in cookie.iter_mut().zip(&named.cookie) {
             *to = *from as std::ffi::c_char;

@@ -25,7 +25,8 @@ impl Sleeper {
     /// Whether the system says that it sleeps.
     fn sleeps(&self) -> bool {
         let tid = self.0.load(Ordering::Acquire);
-        let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default();
+        let stat =
+            std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('S'))
     }
 
@@ -64,7 +65,8 @@ impl Rig {
             });
             // It has looked for events before it sleeps.
             let asleep = || until(|| sleeper.sleeps(), "the waiter sleeps");
-            let done = self.until_waited_for(evd).and_then(|()| asleep()).and_then(|()| meanwhile());
+            let done =
+                self.until_waited_for(evd).and_then(|()| asleep()).and_then(|()| meanwhile());
             // Ends by itself: the wait has a limit.
             let answer = waiter.join().map_err(|_| failed("the waiting thread panicked"))?;
             done.map(|()| answer)
@@ -106,7 +108,10 @@ impl Rig {
 
     /// What dat_evd_wait or dat_cno_wait, called so, answers in a thread that a signal interrupts.
     #[track_caller]
-    pub(crate) fn interrupted(&self, call: impl FnOnce() -> DAT_RETURN + Send) -> Outcome<DAT_RETURN> {
+    pub(crate) fn interrupted(
+        &self,
+        call: impl FnOnce() -> DAT_RETURN + Send,
+    ) -> Outcome<DAT_RETURN> {
         extern "C" fn nothing(_signal: libc::c_int) {}
         // SAFETY: a handler that does nothing, for a signal that nobody else uses here; the record is complete.
         unsafe {
@@ -149,7 +154,12 @@ impl Rig {
 
     /// What several threads dequeue between them, until so many events have come or it takes too long: the values of
     /// software events.
-    pub(crate) fn dequeue_together(&self, evd: DAT_EVD_HANDLE, threads: usize, events: usize) -> Vec<usize> {
+    pub(crate) fn dequeue_together(
+        &self,
+        evd: DAT_EVD_HANDLE,
+        threads: usize,
+        events: usize,
+    ) -> Vec<usize> {
         let (api, number, taken) = (self.api, evd as usize, AtomicUsize::new(0));
         let limit = Instant::now() + Duration::from_micros(soon().into());
         let take = || {

@@ -30,7 +30,8 @@ const fn known(tests: &'static str, how: How, reason: &'static str) -> Known {
 
 const ONE_PATH: &str = "one path: no transport of ours has several";
 const NO_PEER: &str = "it does not lead to another process, which could be held still";
-const ROOM_IN_A_REQ: &str = "56 octets: RoCE's REQ has no room for the 64 that the standard asks for";
+const ROOM_IN_A_REQ: &str =
+    "56 octets: RoCE's REQ has no room for the 64 that the standard asks for";
 const NOT_EXPORTED: &str = "OFED's libdat2 lacks this function of 2.0";
 
 const KNOWN: &[Known] = &[
@@ -58,7 +59,11 @@ const KNOWN: &[Known] = &[
         Fails,
         "OFED's libdat2 follows a null argument",
     ),
-    known("*::debian::dat_strerror/every-status", Fails, "OFED's dat_strerror crashes on some statuses"),
+    known(
+        "*::debian::dat_strerror/every-status",
+        Fails,
+        "OFED's dat_strerror crashes on some statuses",
+    ),
 ];
 
 /// How this test is known not to pass, and why.

@@ -29,8 +29,10 @@ pub(crate) fn trial(setups: &[Setup]) -> Trial {
 
 fn check(now: &str) -> Result<(), Failed> {
     let document = fs::read_to_string(Path::new(DOCUMENT))?;
-    let (before, section) = document.split_once(HEADING).ok_or("docs/conformance.md has no results")?;
-    let (written, after) = section.split_at(section.find(NEXT).ok_or("nothing follows the results")?);
+    let (before, section) =
+        document.split_once(HEADING).ok_or("docs/conformance.md has no results")?;
+    let (written, after) =
+        section.split_at(section.find(NEXT).ok_or("nothing follows the results")?);
     // What is before the table stays.
     let text = written.find("\n| ").map_or(written, |table| &written[..=table]);
     let wanted = format!("{text}{now}");
@@ -51,7 +53,8 @@ fn table(setups: &[Setup]) -> String {
     for setup in setups {
         let cases = setup.cases();
         let count = |meant: &dyn Fn(&Case) -> bool| cases.iter().filter(|case| meant(case)).count();
-        let known = |how| count(&|case| known::entry(&setup.test(case)).is_some_and(|(is, _)| is == how));
+        let known =
+            |how| count(&|case| known::entry(&setup.test(case)).is_some_and(|(is, _)| is == how));
         let must = count(&|case| case.level == Level::Must);
         let (unsupported, fails) = (known(How::Unsupported), known(How::Fails));
         let (provider, words, all) = (setup.provider, setup.words, cases.len());

@@ -79,8 +79,11 @@ pub(super) fn arrive<T: Transport>(
         cr_handle: made.handle(),
         truncate_flag: DAT_FALSE,
     };
-    let posted =
-        evd.post(DAT_CONNECTION_REQUEST_EVENT, DAT_EVENT_DATA { cr_arrival_event_data: data }, Order::Now);
+    let posted = evd.post(
+        DAT_CONNECTION_REQUEST_EVENT,
+        DAT_EVENT_DATA { cr_arrival_event_data: data },
+        Order::Now,
+    );
     posted.inspect_err(|_| {
         warn!(target: "dat::cm", ia = name, %cr, "refused: its EVD is full");
         // The backlog is the length of the EVD's queue (uDAPL 1.2, dat_psp_create): one more is refused.
@@ -168,7 +171,10 @@ pub unsafe fn to_reject<T: Transport>(cr: &Node<Cr<T>>, private: &[u8]) -> Resul
 /// # Safety
 /// Nobody uses a reference to the request any more, unless its handle is still live (nothing has happened
 /// then).
-pub unsafe fn to_hand_off<T: Transport>(cr: &Node<Cr<T>>, qualifier: DAT_CONN_QUAL) -> Result<Withdrawn<T>> {
+pub unsafe fn to_hand_off<T: Transport>(
+    cr: &Node<Cr<T>>,
+    qualifier: DAT_CONN_QUAL,
+) -> Result<Withdrawn<T>> {
     // The one that stands for "any" where a service point is made.
     if qualifier == 0 {
         return Err(Error::arg(2));

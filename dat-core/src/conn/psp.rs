@@ -96,7 +96,11 @@ impl<T: Transport> Psp<T> {
             ia_handle: self.ia.consumer_handle(),
             conn_qual: self.qualifier(),
             evd_handle: self.door.evd.handle(),
-            psp_flags: if self.door.makes_eps { DAT_PSP_PROVIDER_FLAG } else { DAT_PSP_CONSUMER_FLAG },
+            psp_flags: if self.door.makes_eps {
+                DAT_PSP_PROVIDER_FLAG
+            } else {
+                DAT_PSP_CONSUMER_FLAG
+            },
         };
     }
 }

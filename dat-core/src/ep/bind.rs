@@ -13,15 +13,19 @@ use crate::mem::Pz;
 use crate::provider::{BindWr, Queue, Transport, View};
 
 /// uDAPL 1.2, dat_rmr_bind: neither solicits anybody. It waits for earlier requests, fence or not.
-const BIND_FLAGS: DAT_COMPLETION_FLAGS =
-    DAT_COMPLETION_SUPPRESS_FLAG | DAT_COMPLETION_BARRIER_FENCE_FLAG | DAT_COMPLETION_EVD_THRESHOLD_FLAG;
+const BIND_FLAGS: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SUPPRESS_FLAG
+    | DAT_COMPLETION_BARRIER_FENCE_FLAG
+    | DAT_COMPLETION_EVD_THRESHOLD_FLAG;
 
 impl<T: Transport> Node<Ep<T>> {
     /// Whether a bind may be posted now, with these flags: without those that mean nothing.
     ///
     /// # Safety
     /// As of all posts.
-    pub(crate) unsafe fn check_bind(&self, flags: DAT_COMPLETION_FLAGS) -> Result<DAT_COMPLETION_FLAGS> {
+    pub(crate) unsafe fn check_bind(
+        &self,
+        flags: DAT_COMPLETION_FLAGS,
+    ) -> Result<DAT_COMPLETION_FLAGS> {
         self.shared.state.check(Event::PostRequest)?;
         // uDAPL 1.2, dat_rmr_bind: the completion is an event of the request EVD, which must be made for such.
         // SAFETY: as the caller promised.

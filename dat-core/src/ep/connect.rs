@@ -46,7 +46,12 @@ impl<T: Transport> Ep<T> {
     }
 
     /// dat_ep_common_connect (uDAPL 2.0): to a service point named as a socket is, by an address with its port.
-    pub fn common_connect(&self, addr: SocketAddr, timeout: DAT_TIMEOUT, private: &[u8]) -> Result<()> {
+    pub fn common_connect(
+        &self,
+        addr: SocketAddr,
+        timeout: DAT_TIMEOUT,
+        private: &[u8],
+    ) -> Result<()> {
         if addr.port() == 0 {
             return Err(Error::new(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_MALFORMED));
         }
@@ -80,7 +85,8 @@ impl<T: Transport> Ep<T> {
         let (ia, ep, connection) = (&self.ia.name, Hex(self.shared.ep), self.number(link));
         let private_size = private.len();
         debug!(target: "dat::cm", ia, %ep, connection, to = %addr.ip(), qualifier, private = private_size, "connecting");
-        let to = Connect { addr, port: qualifier, private, timeout: limit, depth: setup.read_depth() };
+        let to =
+            Connect { addr, port: qualifier, private, timeout: limit, depth: setup.read_depth() };
         let begun = link.qp.connect(&to).inspect_err(|_| self.retract());
         setup.peer = Some((addr, qualifier));
         begun?;

@@ -53,7 +53,8 @@ pub fn create<T: Transport>(
     let _control = ia.control();
     let setup = Setup {
         pz: handles.pz.map(Ref::new),
-        recv_evd: feed(handles.recv, params::recv_stream_flags(&attr)).ok_or(Error::arg(attr_arg))?,
+        recv_evd: feed(handles.recv, params::recv_stream_flags(&attr))
+            .ok_or(Error::arg(attr_arg))?,
         request_evd: feed(handles.request, params::request_stream_flags(&attr))
             .ok_or(Error::arg(attr_arg))?,
         srq: handles.srq.map(Ref::new),
@@ -63,7 +64,8 @@ pub fn create<T: Transport>(
         early: Vec::new(),
     };
     setup.holding.set_soft(params::soft_watermark(&setup.attr, limits.strict));
-    let state = if setup.pz.is_some() { State::Unconnected } else { State::UnconfiguredUnconnected };
+    let state =
+        if setup.pz.is_some() { State::Unconnected } else { State::UnconfiguredUnconnected };
     build(ia, setup, handles.connect.map(Ref::new), state)
 }
 
@@ -159,7 +161,12 @@ pub(crate) fn retire_untold<T: Transport>(ep: Pin<Ep<T>>) {
 /// Called under the control lock, by whom nobody precedes.
 fn destroy<T: Transport>(ep: &Node<Ep<T>>, was: State, control: &mut Orphans) {
     let ia = ep.ia.clone();
-    let live = [State::Connected, State::DisconnectPending, State::ActivePending, State::CompletionPending];
+    let live = [
+        State::Connected,
+        State::DisconnectPending,
+        State::ActivePending,
+        State::CompletionPending,
+    ];
     // SAFETY: the link is ours until it is dropped below.
     if let Some(link) = unsafe { ep.link_ptr().as_ref() }
         && live.contains(&was)
@@ -198,7 +205,9 @@ fn check_evd<T: Transport>(
     invalid: DAT_RETURN,
 ) -> Result<()> {
     match evd {
-        Some(evd) if evd.flags & stream == 0 || evd.ia.handle() != ia.handle() => Err(Error::handle(invalid)),
+        Some(evd) if evd.flags & stream == 0 || evd.ia.handle() != ia.handle() => {
+            Err(Error::handle(invalid))
+        }
         _ => Ok(()),
     }
 }

@@ -46,7 +46,8 @@ impl<T: Transport> Node<Ep<T>> {
         }
         let op = SendOp::WriteImm { to, immediate };
         // SAFETY: as the caller promised.
-        unsafe { self.post_request(op, segments, cookie, flags, 8) }.map_err(|error| moved(error, 3, 4))
+        unsafe { self.post_request(op, segments, cookie, flags, 8) }
+            .map_err(|error| moved(error, 3, 4))
     }
 
     /// dat_ib_post_fetch_and_add and dat_ib_post_cmp_and_swap: what the target held goes to the first eight bytes of `sink`.

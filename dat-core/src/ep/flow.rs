@@ -82,7 +82,10 @@ impl Flow {
     }
 
     /// Completions of a side are lost where its EVD has lost others.
-    pub(super) fn expect_nothing_of_dead<T: Transport>(&mut self, evds: [Option<&Node<Evd<T>>>; 2]) {
+    pub(super) fn expect_nothing_of_dead<T: Transport>(
+        &mut self,
+        evds: [Option<&Node<Evd<T>>>; 2],
+    ) {
         self.lost = evds.map(|evd| evd.is_some_and(|evd| evd.takes_no_more_completions()));
     }
 
@@ -127,7 +130,9 @@ impl Flow {
         match (side, &self.srq) {
             (Side::Requests, _) => self.requests.is_over(),
             (Side::Receives, Some(_)) => self.holding.held() == 0,
-            (Side::Receives, None) => self.receives.retired() >= self.receives.due.load(Ordering::Acquire),
+            (Side::Receives, None) => {
+                self.receives.retired() >= self.receives.due.load(Ordering::Acquire)
+            }
         }
     }
 
@@ -154,7 +159,11 @@ impl Flow {
         let rmrs = self.rmrs.get().and_then(|rmrs| rmrs.get(wc.id as usize));
         let rmr = rmrs.map_or(0, |rmr| rmr.load(Ordering::Relaxed));
         let DAT_DTO_COMPLETION_EVENT_DATA { user_cookie, status, .. } = self.retire(wc);
-        DAT_RMR_BIND_COMPLETION_EVENT_DATA { rmr_handle: rmr as DAT_RMR_HANDLE, user_cookie, status }
+        DAT_RMR_BIND_COMPLETION_EVENT_DATA {
+            rmr_handle: rmr as DAT_RMR_HANDLE,
+            user_cookie,
+            status,
+        }
     }
 
     /// Turns a completion into the event's data and gives its place in the queue back. That comes last: after it, a flow
@@ -162,7 +171,8 @@ impl Flow {
     #[inline]
     pub fn retire(&self, wc: &Wc) -> DAT_DTO_COMPLETION_EVENT_DATA {
         let is_recv = wc.op == WcOp::Recv;
-        let (cookie, number) = if is_recv { (wc.id, 0) } else { self.requests.look(wc.id as usize) };
+        let (cookie, number) =
+            if is_recv { (wc.id, 0) } else { self.requests.look(wc.id as usize) };
         let event = DAT_DTO_COMPLETION_EVENT_DATA {
             ep_handle: self.ep as *mut c_void,
             user_cookie: DAT_DTO_COOKIE { as_64: cookie },
@@ -327,7 +337,11 @@ const FEW: usize = 16;
 impl Orphans {
     /// Takes over a flow that was settled and whose queue pair has just been dropped, with the EVDs of its receives and
     /// requests.
-    pub(super) fn adopt<T: Transport>(&mut self, flow: &Arc<Flow>, evds: [Option<&Node<Evd<T>>>; 2]) {
+    pub(super) fn adopt<T: Transport>(
+        &mut self,
+        flow: &Arc<Flow>,
+        evds: [Option<&Node<Evd<T>>>; 2],
+    ) {
         for (evd, side) in evds.into_iter().zip([Side::Receives, Side::Requests]) {
             if let Some(evd) = evd {
                 self.add((evd.handle() as usize, evd.empties()), flow, side);
@@ -344,8 +358,11 @@ impl Orphans {
         // the first that is sure. Without such a fence, how often the queue was empty tells nothing.
         let fenced = barrier::everywhere();
         let until = if fenced { empties.load(Ordering::Acquire) + 2 } else { u64::MAX };
-        let left =
-            self.evds.entry(evd).or_insert_with(|| Leftovers { empties, flows: Vec::new(), full: FEW });
+        let left = self.evds.entry(evd).or_insert_with(|| Leftovers {
+            empties,
+            flows: Vec::new(),
+            full: FEW,
+        });
         if left.flows.len() >= left.full {
             #[cfg(test)]
             {
@@ -387,7 +404,8 @@ mod tests {
     /// A flow without a queue pair, of whose requests so many were posted, and all were carried out.
     fn flow(posted: u64, suppressed: bool) -> Arc<Flow> {
         let (holding, tally) = Default::default();
-        let flow = Flow::new(std::ptr::null_mut(), "", 4, 4, None, holding, tally).expect("little memory");
+        let flow =
+            Flow::new(std::ptr::null_mut(), "", 4, 4, None, holding, tally).expect("little memory");
         for cookie in 0..posted {
             flow.requests.claim(cookie, suppressed, |_| 0).expect("there is room");
         }
@@ -399,7 +417,10 @@ mod tests {
     fn failures_are_counted_apart_from_what_is_flushed() {
         let flow = flow(0, false);
         for status in [DAT_DTO_ERR_FLUSHED, DAT_DTO_ERR_FLUSHED, DAT_DTO_ERR_REMOTE_ACCESS] {
-            flow.failed(&DAT_DTO_COMPLETION_EVENT_DATA { status, ..DAT_DTO_COMPLETION_EVENT_DATA::zeroed() });
+            flow.failed(&DAT_DTO_COMPLETION_EVENT_DATA {
+                status,
+                ..DAT_DTO_COMPLETION_EVENT_DATA::zeroed()
+            });
         }
         let counted = flow.tally.now();
         assert_eq!(

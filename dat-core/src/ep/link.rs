@@ -49,7 +49,8 @@ impl<T: Transport> Ep<T> {
         let (requests, recvs) = (count(attr.max_request_dtos), count(attr.max_recv_dtos));
         let tally = self.counters.flow();
         let ep = self.shared.ep as *mut c_void;
-        let mut flow = Flow::new(ep, &self.ia.name, requests, recvs, srq_share, Arc::clone(&holding), tally)?;
+        let mut flow =
+            Flow::new(ep, &self.ia.name, requests, recvs, srq_share, Arc::clone(&holding), tally)?;
         flow.count_only_reported(setup.request_evd.is_some(), setup.recv_evd.is_some());
         flow.expect_nothing_of_dead([setup.recv_evd.as_deref(), setup.request_evd.as_deref()]);
         // Not a box: its address is used, and a box that is moved promises that nobody else has that.
@@ -83,7 +84,11 @@ impl<T: Transport> Ep<T> {
             unsignalled: params::request_stream_flags(attr) & DAT_COMPLETION_UNSIGNALLED_FLAG,
             recv_unsignalled: params::recv_stream_flags(attr) & DAT_COMPLETION_UNSIGNALLED_FLAG,
             max_send_iov: if strict { request_iov } else { request_iov.max(write_iov) },
-            max_write_iov: if strict && write_iov > 0 { write_iov } else { request_iov.max(write_iov) },
+            max_write_iov: if strict && write_iov > 0 {
+                write_iov
+            } else {
+                request_iov.max(write_iov)
+            },
             max_message: max_size(attr.max_message_size),
             max_rdma: max_size(attr.max_rdma_size),
             // Consumers of uDAPL 1.1 leave max_rdma_read_iov at 0 and mean max_request_iov.
@@ -94,7 +99,10 @@ impl<T: Transport> Ep<T> {
             max_recv_iov: count(attr.max_recv_iov),
             on_srq: setup.srq.is_some(),
             pz: pz.handle() as usize,
-            takes_binds: setup.request_evd.as_ref().is_none_or(|evd| evd.flags & DAT_EVD_RMR_BIND_FLAG != 0),
+            takes_binds: setup
+                .request_evd
+                .as_ref()
+                .is_none_or(|evd| evd.flags & DAT_EVD_RMR_BIND_FLAG != 0),
         }));
         setup.holding = holding;
         Ok(link)

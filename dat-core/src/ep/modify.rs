@@ -86,24 +86,31 @@ impl<T: Transport> Ep<T> {
             let [old_recv, old_request] = setup.evds();
             setup.feed(
                 if mask & DAT_EP_FIELD_RECV_EVD_HANDLE != 0 { recv } else { old_recv.as_deref() },
-                if mask & DAT_EP_FIELD_REQUEST_EVD_HANDLE != 0 { request } else { old_request.as_deref() },
+                if mask & DAT_EP_FIELD_REQUEST_EVD_HANDLE != 0 {
+                    request
+                } else {
+                    old_request.as_deref()
+                },
                 attr,
             )?;
             if mask & DAT_EP_FIELD_PZ_HANDLE != 0 {
                 setup.pz = pz.map(Ref::new);
             }
             let configured = if setup.pz.is_some() { Event::Configure } else { Event::Unconfigure };
-            let link = self.new_link(&mut setup).and_then(|link| match self.shared.apply(configured) {
-                Ok(_) => Ok(link),
-                Err(error) => {
-                    discard(link);
-                    Err(error)
-                }
-            });
+            let link =
+                self.new_link(&mut setup).and_then(|link| match self.shared.apply(configured) {
+                    Ok(_) => Ok(link),
+                    Err(error) => {
+                        discard(link);
+                        Err(error)
+                    }
+                });
             // All of it or nothing.
             let link = link.inspect_err(|_| setup.restore(before))?;
             if mask & DAT_EP_FIELD_EP_ATTR_SRQ_SOFT_HW != 0 {
-                setup.holding.set_soft(params::soft_watermark(&attr, self.ia.transport.attrs().strict));
+                setup
+                    .holding
+                    .set_soft(params::soft_watermark(&attr, self.ia.transport.attrs().strict));
             }
             self.relink(&mut control, link, [old_recv, old_request]);
             self.repost(&mut setup);
@@ -129,7 +136,8 @@ impl<T: Transport> Ep<T> {
         early.retain(|early| {
             let EarlyRecv { segments, cookie, quiet } = early;
             // SAFETY: the consumer leaves the memory alone until the receive completes.
-            let posted = unsafe { link.qp.post_recv(&RecvWr { id: *cookie, segments, quiet: *quiet }) };
+            let posted =
+                unsafe { link.qp.post_recv(&RecvWr { id: *cookie, segments, quiet: *quiet }) };
             // There is room for all of them: `check_early`.
             link.flow.receives.posted_one();
             if posted.is_err()

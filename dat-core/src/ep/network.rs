@@ -191,7 +191,8 @@ impl<T: Transport> Receiver<T> for Shared<T> {
     fn upcall(&self, up: Upcall<'_, T>) {
         match up {
             Upcall::Established { private, peer, local, .. } => {
-                let Ok(Moved { from, effect: Effect::To(_) }) = self.apply(Event::Established) else {
+                let Ok(Moved { from, effect: Effect::To(_) }) = self.apply(Event::Established)
+                else {
                     return;
                 };
                 let passive = from == State::CompletionPending;
@@ -220,16 +221,20 @@ impl<T: Transport> Receiver<T> for Shared<T> {
                     (_, false) => DAT_CONNECTION_EVENT_NON_PEER_REJECTED,
                 })
             }
-            Upcall::Unreachable { because } => self.failed(DAT_CONNECTION_EVENT_UNREACHABLE, because),
+            Upcall::Unreachable { because } => {
+                self.failed(DAT_CONNECTION_EVENT_UNREACHABLE, because)
+            }
             Upcall::TimedOut => self.failed(DAT_CONNECTION_EVENT_TIMED_OUT, None),
             Upcall::AcceptFailed => self.failed(DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR, None),
             Upcall::Disconnected => self.lost(DAT_CONNECTION_EVENT_DISCONNECTED, None),
             Upcall::Broken { because } => self.lost(DAT_CONNECTION_EVENT_BROKEN, Some(because)),
             Upcall::HighWatermark => self.exceeds_soft_watermark(),
             Upcall::ReceiverNotReady { octets, whole } => self.keeps_waiting(octets, whole),
-            Upcall::Failed => {
-                self.ia.report(DAT_ASYNC_ERROR_EP_BROKEN, self.ep as *mut c_void, DAT_EP_OTHER_ERROR)
-            }
+            Upcall::Failed => self.ia.report(
+                DAT_ASYNC_ERROR_EP_BROKEN,
+                self.ep as *mut c_void,
+                DAT_EP_OTHER_ERROR,
+            ),
             Upcall::CqReady
             | Upcall::CqOverflow
             | Upcall::Request { .. }
@@ -244,7 +249,11 @@ impl<T: Transport> Shared<T> {
     pub(super) fn exceeds_soft_watermark(&self) {
         let ep = self.ep as *mut c_void;
         // The standard gives the reason and no event number of its own; the handle says what it is about.
-        self.ia.report(DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR, ep, DAT_SRQ_SOFT_HIGH_WATERMARK_EVENT);
+        self.ia.report(
+            DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR,
+            ep,
+            DAT_SRQ_SOFT_HIGH_WATERMARK_EVENT,
+        );
     }
 
     /// The connection is about to be ended because the hard watermark is exceeded.

@@ -46,7 +46,10 @@ pub(super) fn request_stream_flags(attr: &DAT_EP_ATTR) -> DAT_COMPLETION_FLAGS {
 
 /// The last of the list that `flags` contain. The first of the list is the default flag, which is no bit: all contain it.
 fn last_of(list: &[DAT_COMPLETION_FLAGS], flags: DAT_COMPLETION_FLAGS) -> DAT_COMPLETION_FLAGS {
-    list.iter().copied().rfind(|of_list| flags & of_list == *of_list).unwrap_or(DAT_COMPLETION_DEFAULT_FLAG)
+    list.iter()
+        .copied()
+        .rfind(|of_list| flags & of_list == *of_list)
+        .unwrap_or(DAT_COMPLETION_DEFAULT_FLAG)
 }
 
 /// Checks attributes against the adapter's limits; `arg` is the position of the attributes in the call. Of an endpoint on
@@ -139,7 +142,8 @@ pub(super) fn check_modify(mask: DAT_EP_PARAM_MASK, state: State, posted: bool) 
         );
     let early = quiescent || matches!(state, Reserved | PassivePending);
     let early = early && !(posted && mask & DAT_EP_FIELD_EP_ATTR_RECV_COMPLETION_FLAGS != 0);
-    let legal = early && (mask & QUIESCENT == 0 || quiescent) && (mask & UNCONNECTED == 0 || unconnected);
+    let legal =
+        early && (mask & QUIESCENT == 0 || quiescent) && (mask & UNCONNECTED == 0 || unconnected);
     if legal { Ok(()) } else { Err(state.refusal()) }
 }
 
@@ -175,8 +179,9 @@ mod tests {
 
     #[test]
     fn what_changes_only_in_some_states_is_refused_in_others() {
-        let bits =
-            |of: DAT_EP_PARAM_MASK| (0..u32::BITS).map(|bit| 1 << bit).filter(move |bit| of & bit != 0);
+        let bits = |of: DAT_EP_PARAM_MASK| {
+            (0..u32::BITS).map(|bit| 1 << bit).filter(move |bit| of & bit != 0)
+        };
         assert_eq!(bits(FIXED).count(), 8);
         for state in [State::Unconnected, State::Reserved, State::Connected] {
             assert!(bits(FIXED).all(|bit| check_modify(bit, state, false) == Err(Error::arg(2))));

@@ -53,7 +53,9 @@ impl<T: Transport> Node<Ep<T>> {
         context: Option<DAT_RMR_CONTEXT>,
     ) -> Result<()> {
         // SAFETY: as the caller promised.
-        unsafe { self.post_request(SendOp::Send { invalidate: context }, segments, cookie, flags, 5) }
+        unsafe {
+            self.post_request(SendOp::Send { invalidate: context }, segments, cookie, flags, 5)
+        }
     }
 
     /// dat_ep_post_rdma_write. `room`: bytes of the remote segment.
@@ -136,7 +138,8 @@ impl<T: Transport> Node<Ep<T>> {
         let link = unsafe { self.link() }?;
         // uDAPL 1.2, dat_ep_post_send: unsignalled only if the endpoint was made for it.
         let known = REQUEST_FLAGS & !DAT_COMPLETION_UNSIGNALLED_FLAG | link.unsignalled;
-        let flags = if flags & !known == 0 { flags } else { self.known_flags(known, flags, flags_arg)? };
+        let flags =
+            if flags & !known == 0 { flags } else { self.known_flags(known, flags, flags_arg)? };
         let (max_segments, max_size) = match op {
             SendOp::Read(_) | SendOp::ReadToWindow(_) => (link.max_read_iov, link.max_rdma),
             SendOp::Write(_) | SendOp::WriteImm { .. } => (link.max_write_iov, link.max_rdma),
@@ -171,7 +174,9 @@ impl<T: Transport> Node<Ep<T>> {
             SendOp::Send { .. } => (DCNT_EP_POST_SEND, Some(DCNT_EP_POST_SEND_DATA)),
             SendOp::Write(_) => (DCNT_EP_POST_WRITE, Some(DCNT_EP_POST_WRITE_DATA)),
             SendOp::WriteImm { .. } => (DCNT_EP_POST_WRITE_IMM, Some(DCNT_EP_POST_WRITE_IMM_DATA)),
-            SendOp::Read(_) | SendOp::ReadToWindow(_) => (DCNT_EP_POST_READ, Some(DCNT_EP_POST_READ_DATA)),
+            SendOp::Read(_) | SendOp::ReadToWindow(_) => {
+                (DCNT_EP_POST_READ, Some(DCNT_EP_POST_READ_DATA))
+            }
             SendOp::FetchAdd { .. } => (DCNT_EP_POST_FETCH_ADD, None),
             SendOp::CompareSwap { .. } => (DCNT_EP_POST_CMP_SWAP, None),
         };
@@ -249,7 +254,12 @@ impl<T: Transport> Node<Ep<T>> {
     /// # Safety
     /// No other thread posts requests to the endpoint meanwhile.
     #[inline(always)]
-    pub(super) unsafe fn claim(&self, link: &Link<T>, cookie: u64, suppressed: bool) -> Result<Claim> {
+    pub(super) unsafe fn claim(
+        &self,
+        link: &Link<T>,
+        cookie: u64,
+        suppressed: bool,
+    ) -> Result<Claim> {
         let carried_out = |progress| {
             if progress {
                 self.ia.transport.progress();
@@ -276,7 +286,11 @@ pub(super) fn length(segments: &[Segment]) -> u64 {
 }
 
 /// The first `size` bytes of `segments`.
-fn trim<'a>(segments: &[Segment], size: u64, into: &'a mut [Segment; MAX_SEGMENTS]) -> Result<&'a [Segment]> {
+fn trim<'a>(
+    segments: &[Segment],
+    size: u64,
+    into: &'a mut [Segment; MAX_SEGMENTS],
+) -> Result<&'a [Segment]> {
     let mut left = size;
     let mut used = 0;
     for segment in segments.iter().take_while(|_| size > 0) {
@@ -301,8 +315,12 @@ pub fn refused(error: PostError) -> Error {
         PostError::Key => Error::of(DAT_PRIVILEGES_VIOLATION),
         PostError::Bounds => Error::arg(3),
         PostError::Domain => Error::of(DAT_PROTECTION_VIOLATION),
-        PostError::Access { write: false } => Error::new(DAT_PRIVILEGES_VIOLATION, DAT_PRIVILEGES_READ),
-        PostError::Access { write: true } => Error::new(DAT_PRIVILEGES_VIOLATION, DAT_PRIVILEGES_WRITE),
+        PostError::Access { write: false } => {
+            Error::new(DAT_PRIVILEGES_VIOLATION, DAT_PRIVILEGES_READ)
+        }
+        PostError::Access { write: true } => {
+            Error::new(DAT_PRIVILEGES_VIOLATION, DAT_PRIVILEGES_WRITE)
+        }
         PostError::Unsupported => Error::of(DAT_MODEL_NOT_SUPPORTED),
     }
 }

@@ -89,8 +89,11 @@ impl Requests {
         carried_out: impl FnMut(bool) -> u64,
     ) -> Option<Claim> {
         let next = self.next.load(Ordering::Relaxed);
-        let cell =
-            if self.cells[next].mark() >> 1 <= self.taken() { next } else { self.search(carried_out)? };
+        let cell = if self.cells[next].mark() >> 1 <= self.taken() {
+            next
+        } else {
+            self.search(carried_out)?
+        };
         let number = self.posted.load(Ordering::Relaxed) + 1;
         let Cell { cookie: place, mark } = &self.cells[cell];
         place.store(cookie, Ordering::Relaxed);
@@ -211,7 +214,11 @@ mod tests {
             assert!(none.claim(1, false, |_| 0).is_none(), "{reported}");
             assert!(none.is_idle(|| 0) && none.is_over(), "{reported}");
             assert!(one.claim(1, false, |_| 0).is_some(), "{reported}");
-            assert_eq!(one.claim(2, false, |_| 0).is_some(), !reported, "the transport's queue is the limit");
+            assert_eq!(
+                one.claim(2, false, |_| 0).is_some(),
+                !reported,
+                "the transport's queue is the limit"
+            );
         }
     }
 }

@@ -94,7 +94,10 @@ pub const fn effect(state: State, event: Event) -> Effect {
         (Unconfigure, TentativePending) => To(UnconfiguredTentative),
         (
             Unconfigure,
-            UnconfiguredUnconnected | UnconfiguredReserved | UnconfiguredPassive | UnconfiguredTentative,
+            UnconfiguredUnconnected
+            | UnconfiguredReserved
+            | UnconfiguredPassive
+            | UnconfiguredTentative,
         ) => Stay,
 
         (Connect, Unconnected) => To(ActivePending),
@@ -110,9 +113,10 @@ pub const fn effect(state: State, event: Event) -> Effect {
         (Retract, PassivePending | ActivePending | CompletionPending) => To(Unconnected),
         (Retract, UnconfiguredPassive) => To(UnconfiguredUnconnected),
 
-        (DisconnectGracefully | DisconnectAbruptly, Connected | ActivePending | CompletionPending) => {
-            To(DisconnectPending)
-        }
+        (
+            DisconnectGracefully | DisconnectAbruptly,
+            Connected | ActivePending | CompletionPending,
+        ) => To(DisconnectPending),
         (DisconnectAbruptly, DisconnectPending) => Stay,
         (DisconnectGracefully, DisconnectPending) => Nothing,
         (DisconnectGracefully | DisconnectAbruptly, Disconnected) => Nothing,
@@ -127,7 +131,10 @@ pub const fn effect(state: State, event: Event) -> Effect {
         // uDAPL 1.2, dat_ep_post_recv: all states; an unconfigured endpoint has nowhere to put the buffer.
         (
             PostRecv,
-            UnconfiguredUnconnected | UnconfiguredReserved | UnconfiguredPassive | UnconfiguredTentative,
+            UnconfiguredUnconnected
+            | UnconfiguredReserved
+            | UnconfiguredPassive
+            | UnconfiguredTentative,
         ) => Refuse,
         (PostRecv, _) => Stay,
 
@@ -224,7 +231,12 @@ impl StateCell {
                 Effect::Stay | Effect::Nothing => return Ok(Moved { from, effect }),
                 Effect::Refuse => return Err(from.refusal()),
             };
-            match self.0.compare_exchange(from as u32, to as u32, Ordering::AcqRel, Ordering::Acquire) {
+            match self.0.compare_exchange(
+                from as u32,
+                to as u32,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
                 Ok(_) => return Ok(Moved { from, effect }),
                 Err(now) => from = State::from_raw(now),
             }

@@ -110,7 +110,12 @@ impl Holding {
             soft: above(soft)
                 && self
                     .soft
-                    .compare_exchange(soft, DAT_WATERMARK_INFINITE, Ordering::Relaxed, Ordering::Relaxed)
+                    .compare_exchange(
+                        soft,
+                        DAT_WATERMARK_INFINITE,
+                        Ordering::Relaxed,
+                        Ordering::Relaxed,
+                    )
                     .is_ok(),
             hard: above(hard),
         }

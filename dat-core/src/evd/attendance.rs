@@ -24,7 +24,8 @@ impl Attendance {
     /// Makes the caller the waiter, who then looks at the queue. False: there is one.
     #[must_use]
     pub(super) fn claim(&self) -> bool {
-        let free = self.waiting.compare_exchange(false, true, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        let free =
+            self.waiting.compare_exchange(false, true, Ordering::AcqRel, Ordering::Acquire).is_ok();
         fence(Ordering::SeqCst);
         free
     }

@@ -87,7 +87,11 @@ impl<T: Transport> Bell<T> {
             return;
         }
         self.interrupt_waiter();
-        self.ia.report(DAT_ASYNC_ERROR_EVD_OVERFLOW, self.evd as *mut c_void, DAT_EVD_OVERFLOW_ERROR);
+        self.ia.report(
+            DAT_ASYNC_ERROR_EVD_OVERFLOW,
+            self.evd as *mut c_void,
+            DAT_EVD_OVERFLOW_ERROR,
+        );
     }
 }
 

@@ -24,7 +24,9 @@ pub(super) unsafe fn write(wc: &Wc, data: *mut DAT_IB_EXTENSION_EVENT_DATA) {
         WcOp::Recv => (DAT_IB_RDMA_WRITE_IMMED_DATA, wc.immediate.unwrap_or(0)),
         WcOp::FetchAdd => (DAT_IB_FETCH_AND_ADD, 0),
         WcOp::CompareSwap => (DAT_IB_CMP_AND_SWAP, 0),
-        WcOp::Send | WcOp::Write | WcOp::Read | WcOp::Bind | WcOp::WriteImm => (DAT_IB_RDMA_WRITE_IMMED, 0),
+        WcOp::Send | WcOp::Write | WcOp::Read | WcOp::Bind | WcOp::WriteImm => {
+            (DAT_IB_RDMA_WRITE_IMMED, 0)
+        }
     };
     // SAFETY: as the caller promised.
     unsafe {

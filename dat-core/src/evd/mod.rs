@@ -401,7 +401,8 @@ impl<T: Transport> Evd<T> {
     /// As [`Evd::dequeue`].
     #[inline]
     unsafe fn arm_for_cno(&self) -> bool {
-        let wanted = self.bell.has_cno.load(Ordering::Acquire) && self.bell.enabled.load(Ordering::Relaxed);
+        let wanted =
+            self.bell.has_cno.load(Ordering::Acquire) && self.bell.enabled.load(Ordering::Relaxed);
         match &self.cq {
             // SAFETY: as the caller promised.
             Some(cq) if wanted => unsafe { cq.arm(self.bell.solicited()) },

@@ -82,7 +82,9 @@ impl<T: Transport> Evd<T> {
         // Armed in any case: whoever comes next counts on it.
         // SAFETY: as the caller promised.
         let armed = unsafe { self.arm_for_cno() };
-        !armed || self.taker.len.load(Ordering::Relaxed) > 0 || self.soft_len.load(Ordering::Acquire) > 0
+        !armed
+            || self.taker.len.load(Ordering::Relaxed) > 0
+            || self.soft_len.load(Ordering::Acquire) > 0
     }
 
     /// Why there is no event.
@@ -137,8 +139,8 @@ impl<T: Transport> Evd<T> {
             if let Some(found) = self.take_completion(|wc| self.write_completion(wc, event)) {
                 return Some(found);
             }
-            let taken =
-                self.soft_len.load(Ordering::Acquire) > 0 && self.take_soft(Order::AfterCompletions, event);
+            let taken = self.soft_len.load(Ordering::Acquire) > 0
+                && self.take_soft(Order::AfterCompletions, event);
             taken.then_some(DCNT_EVD_DEQUEUE_FOUND)
         }
     }
@@ -192,8 +194,8 @@ impl<T: Transport> Evd<T> {
     #[cold]
     unsafe fn take_soft(&self, order: Order, event: *mut DAT_EVENT) -> bool {
         let mut soft = self.soft();
-        let Some(first) =
-            soft.pop_front_if(|first| order == Order::AfterCompletions || first.order == Order::Now)
+        let Some(first) = soft
+            .pop_front_if(|first| order == Order::AfterCompletions || first.order == Order::Now)
         else {
             return false;
         };
@@ -239,7 +241,8 @@ impl<T: Transport> Evd<T> {
             (&raw mut (*event).evd_handle).write(self.bell.evd as *mut c_void);
             if wc.op == WcOp::Bind {
                 (&raw mut (*event).event_number).write(DAT_RMR_BIND_COMPLETION_EVENT);
-                (&raw mut (*event).event_data.rmr_completion_event_data).write(flow.retire_bind(wc));
+                (&raw mut (*event).event_data.rmr_completion_event_data)
+                    .write(flow.retire_bind(wc));
                 return;
             }
             let mut number = DAT_DTO_COMPLETION_EVENT;

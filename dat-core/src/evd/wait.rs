@@ -89,7 +89,12 @@ impl<T: Transport> Drop for Waiter<'_, T> {
 impl<T: Transport> Evd<T> {
     /// # Safety
     /// The caller owns the EVD's taking side.
-    unsafe fn wait_alone(&self, deadline: Option<Instant>, poll: bool, threshold: usize) -> Result<Waited> {
+    unsafe fn wait_alone(
+        &self,
+        deadline: Option<Instant>,
+        poll: bool,
+        threshold: usize,
+    ) -> Result<Waited> {
         let mut slept = if poll { Slept::TimedOut } else { Slept::Woken };
         let mut looked = false;
         let spin = self.cq.as_ref().map_or(Duration::ZERO, |_| self.ia.transport.spin());

@@ -53,8 +53,9 @@ pub(super) fn call((handle, name): (usize, &str), f: impl FnOnce() -> Result<()>
         _ => Ok(()),
     };
     // Locks are used after a panic too (`PoisonError::into_inner`), so what was interrupted can at least be closed.
-    let result =
-        room.and_then(|()| catch_unwind(AssertUnwindSafe(f)).unwrap_or(Err(Error::of(DAT_INTERNAL_ERROR))));
+    let result = room.and_then(|()| {
+        catch_unwind(AssertUnwindSafe(f)).unwrap_or(Err(Error::of(DAT_INTERNAL_ERROR)))
+    });
     log::called(name, handle, result);
     code(result)
 }
@@ -138,7 +139,10 @@ fn refused(name: &str, handle: usize, error: Error) {
 
 /// Runs `f` alone on a handle if the table is thread-safe: posts, dequeues, and whatever takes away what they use.
 #[inline]
-pub(super) fn alone<const SAFE: bool, V>(handle: *mut c_void, f: impl FnOnce() -> Result<V>) -> Result<V> {
+pub(super) fn alone<const SAFE: bool, V>(
+    handle: *mut c_void,
+    f: impl FnOnce() -> Result<V>,
+) -> Result<V> {
     match handle::slot(handle) {
         Some(slot) if SAFE => slot.locked(f),
         _ => f(),
@@ -218,7 +222,11 @@ impl Aligned {
         // SAFETY: as the caller promised; octets have no alignment. What was copied is initialised.
         unsafe {
             let octets = count * size_of::<Segment>();
-            std::ptr::copy_nonoverlapping(iov.cast::<u8>(), self.0.as_mut_ptr().cast::<u8>(), octets);
+            std::ptr::copy_nonoverlapping(
+                iov.cast::<u8>(),
+                self.0.as_mut_ptr().cast::<u8>(),
+                octets,
+            );
             std::slice::from_raw_parts(self.0.as_ptr().cast(), count)
         }
     }
@@ -240,7 +248,9 @@ pub(super) unsafe fn segments(
         Ok(0) => Ok(&[]),
         Ok(1..=MAX_SEGMENTS) if iov.is_null() => Err(Error::arg(3)),
         // SAFETY: as the caller promised.
-        Ok(count @ 1..=MAX_SEGMENTS) if !iov.is_aligned() => Ok(unsafe { aligned.copy(iov, count) }),
+        Ok(count @ 1..=MAX_SEGMENTS) if !iov.is_aligned() => {
+            Ok(unsafe { aligned.copy(iov, count) })
+        }
         // SAFETY: likewise, and aligned.
         Ok(count @ 1..=MAX_SEGMENTS) => Ok(unsafe { std::slice::from_raw_parts(iov, count) }),
         _ => Err(Error::arg(2)),
@@ -252,7 +262,10 @@ pub(super) unsafe fn segments(
 ///
 /// # Safety
 /// As [`handle::pin`].
-pub(super) unsafe fn evd<T: Transport>(evd: DAT_EVD_HANDLE, invalid: DAT_RETURN) -> Result<Pin<Evd<T>>> {
+pub(super) unsafe fn evd<T: Transport>(
+    evd: DAT_EVD_HANDLE,
+    invalid: DAT_RETURN,
+) -> Result<Pin<Evd<T>>> {
     // SAFETY: as the caller promised.
     unsafe { handle::pin(evd) }.map_err(|error| error.about(invalid))
 }

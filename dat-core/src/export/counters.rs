@@ -21,7 +21,11 @@ type Counted = (std::ops::Range<usize>, Vec<u64>, &'static str);
 ///
 /// # Safety
 /// As [`handle::get`].
-unsafe fn counters<T: Transport>(handle: *mut c_void, counter: i32, reset: bool) -> Result<Counted> {
+unsafe fn counters<T: Transport>(
+    handle: *mut c_void,
+    counter: i32,
+    reset: bool,
+) -> Result<Counted> {
     let ask = |number: usize| match usize::try_from(counter) {
         Ok(all) if all == number => Ok((Ask { which: None, reset }, 0..number)),
         Ok(one) if one < number => Ok((Ask { which: Some(one), reset }, one..one + 1)),
@@ -57,7 +61,8 @@ unsafe fn counters<T: Transport>(handle: *mut c_void, counter: i32, reset: bool)
 pub(super) unsafe fn query<T: Transport>(handle: *mut c_void, args: &mut VaList) -> Result<()> {
     // SAFETY: as the caller promised.
     unsafe {
-        let (counter, out, reset) = (args.next() as i32, args.pointer::<u64>(), args.next() as i32 != 0);
+        let (counter, out, reset) =
+            (args.next() as i32, args.pointer::<u64>(), args.next() as i32 != 0);
         if out.is_null() {
             return Err(Error::arg(4));
         }

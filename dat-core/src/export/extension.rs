@@ -47,15 +47,21 @@ pub(super) unsafe extern "C" fn handle_extendedop<P: Provider, T: Transport, con
             DAT_IB_RDMA_WRITE_IMMED_OP => write_immed::<T, SAFE>(handle, &mut args),
             DAT_IB_QUERY_COUNTERS_OP => {
                 let called = (handle as usize, "ib_query_counters");
-                call(called, || alone::<SAFE, _>(handle, || counters::query::<T>(handle, &mut args)))
+                call(called, || {
+                    alone::<SAFE, _>(handle, || counters::query::<T>(handle, &mut args))
+                })
             }
             DAT_IB_PRINT_COUNTERS_OP => {
                 let called = (handle as usize, "ib_print_counters");
-                call(called, || alone::<SAFE, _>(handle, || counters::print::<T>(handle, &mut args)))
+                call(called, || {
+                    alone::<SAFE, _>(handle, || counters::print::<T>(handle, &mut args))
+                })
             }
             DAT_IB_START_COUNTERS_OP => {
                 let called = (handle as usize, "ib_start_counters");
-                call(called, || alone::<SAFE, _>(handle, || counters::start::<T>(handle, &mut args)))
+                call(called, || {
+                    alone::<SAFE, _>(handle, || counters::start::<T>(handle, &mut args))
+                })
             }
             DAT_IB_STOP_COUNTERS_OP => {
                 let called = (handle as usize, "ib_stop_counters");
@@ -92,7 +98,10 @@ unsafe fn on_ep<T: Transport, const SAFE: bool>(
 ///
 /// # Safety
 /// As [`handle_extendedop`].
-unsafe fn write_immed<T: Transport, const SAFE: bool>(handle: *mut c_void, args: &mut VaList) -> DAT_RETURN {
+unsafe fn write_immed<T: Transport, const SAFE: bool>(
+    handle: *mut c_void,
+    args: &mut VaList,
+) -> DAT_RETURN {
     // SAFETY: as the caller promised; the memory of segments is the consumer's to keep.
     unsafe {
         let (count, iov) = (args.next() as DAT_COUNT, args.pointer::<DAT_LMR_TRIPLET>());
@@ -101,10 +110,12 @@ unsafe fn write_immed<T: Transport, const SAFE: bool>(handle: *mut c_void, args:
         on_ep::<T, SAFE>(handle, "ib_post_rdma_write_immed", |ep| {
             let mut aligned = Aligned::new();
             let segments =
-                super::convert::segments(count, iov, &mut aligned).map_err(|error| match error {
-                    _ if error == Error::arg(2) => Error::arg(3),
-                    _ => Error::arg(4),
-                })?;
+                super::convert::segments(count, iov, &mut aligned).map_err(
+                    |error| match error {
+                        _ if error == Error::arg(2) => Error::arg(3),
+                        _ => Error::arg(4),
+                    },
+                )?;
             ep.post_rdma_write_immed(segments, cookie, target(remote, 6)?, immediate, flags)
         })
     }
@@ -126,14 +137,18 @@ unsafe fn atomic<T: Transport, const SAFE: bool>(
     // SAFETY: as the caller promised.
     unsafe {
         let (sink, cookie) = (args.pointer::<DAT_LMR_TRIPLET>(), args.next());
-        let (remote, flags) = (args.pointer::<DAT_RMR_TRIPLET>(), args.next() as DAT_COMPLETION_FLAGS);
+        let (remote, flags) =
+            (args.pointer::<DAT_RMR_TRIPLET>(), args.next() as DAT_COMPLETION_FLAGS);
         on_ep::<T, SAFE>(handle, name, |ep| {
             if sink.is_null() {
                 return Err(Error::arg(sink_arg));
             }
             let sink = sink.read_unaligned();
-            let sink =
-                Segment { addr: sink.virtual_address, len: sink.segment_length, key: sink.lmr_context };
+            let sink = Segment {
+                addr: sink.virtual_address,
+                len: sink.segment_length,
+                key: sink.lmr_context,
+            };
             ep.post_atomic(atomic, sink, cookie, target(remote, sink_arg + 2)?, flags)
         })
     }
@@ -144,7 +159,10 @@ unsafe fn atomic<T: Transport, const SAFE: bool>(
 ///
 /// # Safety
 /// As [`handle_extendedop`].
-unsafe fn open_query<P: Provider, const SAFE: bool>(name: DAT_NAME_PTR, args: &mut VaList) -> DAT_RETURN {
+unsafe fn open_query<P: Provider, const SAFE: bool>(
+    name: DAT_NAME_PTR,
+    args: &mut VaList,
+) -> DAT_RETURN {
     // SAFETY: as the caller promised.
     unsafe {
         let handle = args.pointer::<DAT_IA_HANDLE>();
@@ -155,15 +173,29 @@ unsafe fn open_query<P: Provider, const SAFE: bool>(name: DAT_NAME_PTR, args: &m
         }
         let (mut ia, mut nobody) = (std::ptr::null_mut(), DAT_EVD_ASYNC_EXISTS);
         let tables = Tables::Registered;
-        let opened = ia::open_as::<P>(Version::V2_0, SAFE, tables, name, 0, &raw mut nobody, &raw mut ia);
+        let opened =
+            ia::open_as::<P>(Version::V2_0, SAFE, tables, name, 0, &raw mut nobody, &raw mut ia);
         if opened != DAT_SUCCESS {
             return opened;
         }
         let no_evd = std::ptr::null_mut();
-        let mut asked =
-            ia::ia_query::<P::Transport>(ia, no_evd, ia_mask, ia_attr, provider_mask, provider_attr);
+        let mut asked = ia::ia_query::<P::Transport>(
+            ia,
+            no_evd,
+            ia_mask,
+            ia_attr,
+            provider_mask,
+            provider_attr,
+        );
         if asked == NOT_MADE_OF_IT {
-            asked = ia::ia_query::<P::Other>(ia, no_evd, ia_mask, ia_attr, provider_mask, provider_attr);
+            asked = ia::ia_query::<P::Other>(
+                ia,
+                no_evd,
+                ia_mask,
+                ia_attr,
+                provider_mask,
+                provider_attr,
+            );
         }
         if asked != DAT_SUCCESS {
             close_query::<P>(ia);

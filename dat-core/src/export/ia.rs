@@ -21,7 +21,17 @@ pub(super) unsafe extern "C" fn open<P: Provider, const SAFE: bool>(
     ia_handle: *mut DAT_IA_HANDLE,
 ) -> DAT_RETURN {
     // SAFETY: as C promises.
-    unsafe { open_as::<P>(Version::V2_0, SAFE, Tables::Own, name, async_evd_min_qlen, async_evd, ia_handle) }
+    unsafe {
+        open_as::<P>(
+            Version::V2_0,
+            SAFE,
+            Tables::Own,
+            name,
+            async_evd_min_qlen,
+            async_evd,
+            ia_handle,
+        )
+    }
 }
 
 /// Where the handle of an adapter leads.
@@ -64,7 +74,9 @@ pub(super) unsafe fn open_as<P: Provider>(
             tracing::warn!(target: "dat::ia", ia = name, provider = P::NAME, %error, "does not open");
         });
         let entered = opened.and_then(|opened| match opened {
-            Either::Own(transport) => ia::enter(transport, registered.entry(name), asked).map(handles),
+            Either::Own(transport) => {
+                ia::enter(transport, registered.entry(name), asked).map(handles)
+            }
             Either::Other(transport) => {
                 let entry = match tables {
                     Tables::Own => registered.other_entry(name),
@@ -135,7 +147,10 @@ slots! {
 }
 
 /// dat_set_consumer_context.
-pub(super) unsafe extern "C" fn set_consumer_context(handle: DAT_HANDLE, context: DAT_CONTEXT) -> DAT_RETURN {
+pub(super) unsafe extern "C" fn set_consumer_context(
+    handle: DAT_HANDLE,
+    context: DAT_CONTEXT,
+) -> DAT_RETURN {
     call((handle as usize, "set_consumer_context"), || {
         // SAFETY: the members have the same size, and an integer may have any bits.
         handle::live(handle)?.set_context(unsafe { context.as_64 });

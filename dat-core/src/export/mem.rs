@@ -209,7 +209,10 @@ slots! {
 ///
 /// # Safety
 /// The pointer is NULL or leads to `count` triplets, at any address.
-unsafe fn counted<'a>(iov: *const DAT_LMR_TRIPLET, count: DAT_VLEN) -> Result<Cow<'a, [DAT_LMR_TRIPLET]>> {
+unsafe fn counted<'a>(
+    iov: *const DAT_LMR_TRIPLET,
+    count: DAT_VLEN,
+) -> Result<Cow<'a, [DAT_LMR_TRIPLET]>> {
     match usize::try_from(count) {
         Ok(0) => Ok(Cow::Borrowed(&[])),
         Ok(count) if count <= isize::MAX as usize / size_of::<DAT_LMR_TRIPLET>() => {
@@ -220,7 +223,9 @@ unsafe fn counted<'a>(iov: *const DAT_LMR_TRIPLET, count: DAT_VLEN) -> Result<Co
             unsafe {
                 Ok(match iov.is_aligned() {
                     true => Cow::Borrowed(std::slice::from_raw_parts(iov, count)),
-                    false => Cow::Owned((0..count).map(|at| iov.add(at).read_unaligned()).collect()),
+                    false => {
+                        Cow::Owned((0..count).map(|at| iov.add(at).read_unaligned()).collect())
+                    }
                 })
             }
         }

@@ -46,7 +46,10 @@ macro_rules! export_provider {
                     table: *const DAT_PROVIDER,
                     info: *const DAT_PROVIDER_INFO,
                 ) -> DAT_RETURN;
-                fn dats_get_ia_handle(handle: DAT_IA_HANDLE, mapped: *mut DAT_IA_HANDLE) -> DAT_RETURN;
+                fn dats_get_ia_handle(
+                    handle: DAT_IA_HANDLE,
+                    mapped: *mut DAT_IA_HANDLE,
+                ) -> DAT_RETURN;
             }
 
             struct Global;
@@ -60,7 +63,10 @@ macro_rules! export_provider {
             }
 
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn dat_provider_init(info: *const DAT_PROVIDER_INFO, ia_params: *const c_char) {
+            unsafe extern "C" fn dat_provider_init(
+                info: *const DAT_PROVIDER_INFO,
+                ia_params: *const c_char,
+            ) {
                 // SAFETY: the C function's own contract.
                 unsafe { $crate::export::init::<$provider, Global>(info, ia_params) }
             }

@@ -140,7 +140,11 @@ fn register<P: Provider + Default>(
 }
 
 /// The entry that is registered for an IA name.
-pub(super) fn find<P: Provider>(name: &str, version: Version, thread_safe: bool) -> Option<Registered<P>> {
+pub(super) fn find<P: Provider>(
+    name: &str,
+    version: Version,
+    thread_safe: bool,
+) -> Option<Registered<P>> {
     let listed = listed(key::<P, P::Transport>(version, thread_safe), name)?;
     let active = listed.active();
     let Active { provider, params, registry } = active.as_ref()?;
@@ -197,7 +201,8 @@ fn list<P: Provider, T: Transport>(key: Key, name: &CStr) -> &'static Listed {
         (Version::V2_0, true) => Table::V2(table::table::<P, T, true>(name.as_ptr())),
         (Version::V2_0, false) => Table::V2(table::table::<P, T, false>(name.as_ptr())),
     };
-    let listed: &Listed = Box::leak(Box::new(Listed { key, name, table, active: Mutex::new(None) }));
+    let listed: &Listed =
+        Box::leak(Box::new(Listed { key, name, table, active: Mutex::new(None) }));
     tables.push(listed);
     listed
 }
@@ -243,8 +248,9 @@ fn name_of(info: &DAT_PROVIDER_INFO) -> Option<String> {
 /// Tells people what C has no words for, on standard error unless DAT_DBG_TYPE leaves errors out.
 pub(super) fn complain(provider: &str, ia: &str, reason: &dyn fmt::Display) {
     const ERRORS: u32 = 1;
-    let wanted =
-        environment::variable("DAT_DBG_TYPE").and_then(|text| environment::number(&text)).unwrap_or(ERRORS);
+    let wanted = environment::variable("DAT_DBG_TYPE")
+        .and_then(|text| environment::number(&text))
+        .unwrap_or(ERRORS);
     if wanted & ERRORS != 0 {
         // In one piece, so that lines of several threads stay lines; a closed standard error is not worth failing for.
         let line = format!("dat: {ia} ({provider}): {reason}\n");

@@ -9,7 +9,9 @@ use crate::provider::{Provider, Transport};
 
 /// All 81 words, for a provider, one of the transports that its adapters are made of, and an IA name that outlives the
 /// table. `SAFE`: calls on one handle may come from several threads at a time.
-pub(super) fn table<P: Provider, T: Transport, const SAFE: bool>(device_name: *const c_char) -> DAT_PROVIDER {
+pub(super) fn table<P: Provider, T: Transport, const SAFE: bool>(
+    device_name: *const c_char,
+) -> DAT_PROVIDER {
     DAT_PROVIDER {
         device_name,
         extension: std::ptr::null_mut(),

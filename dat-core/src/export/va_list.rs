@@ -58,4 +58,6 @@ impl VaList {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-compile_error!("extended operations need this architecture's va_list, see dat-core/src/export/va_list.rs");
+compile_error!(
+    "extended operations need this architecture's va_list, see dat-core/src/export/va_list.rs"
+);

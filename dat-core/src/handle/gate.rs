@@ -102,7 +102,9 @@ impl Gate {
     #[cold]
     fn lock_in_turn(&self, owner: usize) -> Result<()> {
         let mut looks = 0_u32;
-        while let Err(other) = self.lock.compare_exchange(0, owner, Ordering::Acquire, Ordering::Relaxed) {
+        while let Err(other) =
+            self.lock.compare_exchange(0, owner, Ordering::Acquire, Ordering::Relaxed)
+        {
             looks += 1;
             let may_last = || nesting::below() == Doing::Work || nesting::is_on_this_stack(other);
             if looks.is_multiple_of(LONG) && may_last() {

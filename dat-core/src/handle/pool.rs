@@ -104,7 +104,8 @@ impl Pool {
     }
 
     pub(super) fn give(&self, slot: &'static Slot) {
-        let index = ((std::ptr::from_ref(slot) as usize - self.base as usize) / size_of::<Slot>()) as u32;
+        let index =
+            ((std::ptr::from_ref(slot) as usize - self.base as usize) / size_of::<Slot>()) as u32;
         let mut free = self.free();
         match free.used {
             0 => free.oldest = index,

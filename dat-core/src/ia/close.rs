@@ -30,7 +30,9 @@ use crate::stats;
 /// Nobody uses a reference to it any more, if this succeeds.
 pub unsafe fn close<T: Transport>(ia: &Node<Ia<T>>, flags: DAT_CLOSE_FLAGS) -> Result<()> {
     // SAFETY: as the caller promised.
-    unsafe { end_close(handle::free(ia.handle(), |ia: &Node<Ia<T>>| begin_close(ia, flags))?, flags) }
+    unsafe {
+        end_close(handle::free(ia.handle(), |ia: &Node<Ia<T>>| begin_close(ia, flags))?, flags)
+    }
 }
 
 /// The first half of dat_ia_close: the handle is stale, and no more objects are made.
@@ -60,7 +62,10 @@ pub(crate) unsafe fn begin_close<T: Transport>(
 ///
 /// # Safety
 /// As [`close`].
-pub(crate) unsafe fn end_close<T: Transport>(ia: Retired<Ia<T>>, flags: DAT_CLOSE_FLAGS) -> Result<()> {
+pub(crate) unsafe fn end_close<T: Transport>(
+    ia: Retired<Ia<T>>,
+    flags: DAT_CLOSE_FLAGS,
+) -> Result<()> {
     if nesting::below() == Doing::Nothing {
         finish(ia, flags, || ());
         return Ok(());

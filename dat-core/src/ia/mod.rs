@@ -112,7 +112,10 @@ impl<T: Transport> Ia<T> {
 
     /// The same, for who frees an object. Another thread may have done so while this one waited: then the handle is invalid, as it
     /// would have been a moment later.
-    pub(crate) fn control_to_free<O: Object>(&self, handle: *mut c_void) -> Result<MutexGuard<'_, Orphans>> {
+    pub(crate) fn control_to_free<O: Object>(
+        &self,
+        handle: *mut c_void,
+    ) -> Result<MutexGuard<'_, Orphans>> {
         let control = self.control();
         // SAFETY: nothing is done with it; and under the lock nobody frees it.
         unsafe { handle::get::<O>(handle) }?;
@@ -126,7 +129,10 @@ impl<T: Transport> Ia<T> {
 
     /// Sets or takes away the dispatcher of asynchronous errors.
     pub fn set_async_evd(&self, evd: Option<Ref<Evd<T>>>) {
-        let old = std::mem::replace(&mut *self.async_evd.lock().unwrap_or_else(PoisonError::into_inner), evd);
+        let old = std::mem::replace(
+            &mut *self.async_evd.lock().unwrap_or_else(PoisonError::into_inner),
+            evd,
+        );
         drop(old);
     }
 
@@ -140,9 +146,14 @@ impl<T: Transport> Ia<T> {
         let (ia, about, what) = (&self.name, Hex(handle as usize), event_name(event));
         warn!(target: "dat::ia", ia, %about, event = what, reason, "asynchronous error");
         if let Some(evd) = self.async_evd() {
-            let data = DAT_ASYNCH_ERROR_EVENT_DATA { dat_handle: handle, reason: reason as DAT_COUNT };
+            let data =
+                DAT_ASYNCH_ERROR_EVENT_DATA { dat_handle: handle, reason: reason as DAT_COUNT };
             // A full async queue has nowhere to report its own overflow to.
-            let _ = evd.post(event, DAT_EVENT_DATA { asynch_error_event_data: data }, crate::evd::Order::Now);
+            let _ = evd.post(
+                event,
+                DAT_EVENT_DATA { asynch_error_event_data: data },
+                crate::evd::Order::Now,
+            );
         }
     }
 

@@ -20,7 +20,10 @@ pub(super) struct Objects(Mutex<HashMap<DAT_HANDLE_TYPE, HashSet<usize>>>);
 impl<T: Transport> Ia<T> {
     /// Puts an object of the adapter behind a new handle, which `make` is told. `DAT_INSUFFICIENT_RESOURCES`: there are as
     /// many of its kind as the adapter's attributes promise. `DAT_INVALID_HANDLE`: the adapter is being closed.
-    pub fn add<O: Object>(&self, make: impl FnOnce(*mut c_void) -> Result<O>) -> Result<&'static Node<O>> {
+    pub fn add<O: Object>(
+        &self,
+        make: impl FnOnce(*mut c_void) -> Result<O>,
+    ) -> Result<&'static Node<O>> {
         handle::insert(self.table, self.thread_safe, |handle| {
             self.enlist::<O>(handle)?;
             make(handle).inspect_err(|_| self.strike(O::KIND, handle))
@@ -36,17 +39,28 @@ impl<T: Transport> Ia<T> {
 
     /// The handles of all its objects of a kind.
     pub fn objects(&self, kind: DAT_HANDLE_TYPE) -> Vec<*mut c_void> {
-        self.objects.lock().get(&kind).into_iter().flatten().map(|handle| *handle as *mut c_void).collect()
+        self.objects
+            .lock()
+            .get(&kind)
+            .into_iter()
+            .flatten()
+            .map(|handle| *handle as *mut c_void)
+            .collect()
     }
 
     /// One of its objects.
     ///
     /// # Safety
     /// The control lock is held, under which no object goes away, and the answer is not used after that.
-    pub(crate) unsafe fn find<O: Object>(&self, wanted: impl Fn(&Node<O>) -> bool) -> Option<&Node<O>> {
+    pub(crate) unsafe fn find<O: Object>(
+        &self,
+        wanted: impl Fn(&Node<O>) -> bool,
+    ) -> Option<&Node<O>> {
         // SAFETY: as the caller promised.
-        let nodes =
-            self.objects(O::KIND).into_iter().filter_map(|handle| unsafe { handle::get::<O>(handle) }.ok());
+        let nodes = self
+            .objects(O::KIND)
+            .into_iter()
+            .filter_map(|handle| unsafe { handle::get::<O>(handle) }.ok());
         nodes.into_iter().find(|node| wanted(node))
     }
 

@@ -39,7 +39,8 @@ pub unsafe fn open<P: Provider>(
     async_evd: AsyncEvd,
 ) -> std::result::Result<&'static Node<Ia<P::Transport>>, OpenError> {
     // SAFETY: as the caller promised.
-    unsafe { async_evd.check::<P::Transport>(entry.name) }.map_err(|code| OpenError::new(code, ""))?;
+    unsafe { async_evd.check::<P::Transport>(entry.name) }
+        .map_err(|code| OpenError::new(code, ""))?;
     // The adapter is opened to the end however often a timer's signal arrives.
     let _blocked = BlockedSignals::during_a_call();
     // SAFETY: as the caller promised.
@@ -59,7 +60,9 @@ pub unsafe fn enter<T: Transport>(
     // Before the adapter has a handle that others may guess: a dispatcher is pinned before an adapter.
     let given = match async_evd {
         // SAFETY: as the caller promised.
-        AsyncEvd::Given(evd) => Some(unsafe { sharing::check::<T>(evd, entry.name) }.map_err(refuse)?),
+        AsyncEvd::Given(evd) => {
+            Some(unsafe { sharing::check::<T>(evd, entry.name) }.map_err(refuse)?)
+        }
         AsyncEvd::Create(_) | AsyncEvd::Elsewhere => None,
     };
     let ia = handle::insert(entry.table, entry.thread_safe, |_| Ok(Ia::new(transport, &entry)));
@@ -92,12 +95,17 @@ impl<T: Transport> Receiver<T> for Node<Ia<T>> {
 }
 
 /// `given` is the consumer's dispatcher, if there is one.
-fn assign<T: Transport>(ia: &Node<Ia<T>>, async_evd: AsyncEvd, given: Option<Pin<Evd<T>>>) -> Result<()> {
+fn assign<T: Transport>(
+    ia: &Node<Ia<T>>,
+    async_evd: AsyncEvd,
+    given: Option<Pin<Evd<T>>>,
+) -> Result<()> {
     match (async_evd, given) {
         (_, Some(evd)) => sharing::join(ia, &evd),
         (AsyncEvd::Create(min_qlen), None) => {
             // What does not fit is lost, and endpoints may end by the thousand; the consumer's length is a minimum.
-            let most = DAT_COUNT::try_from(ia.transport.attrs().max_evd_depth).unwrap_or(DAT_COUNT::MAX);
+            let most =
+                DAT_COUNT::try_from(ia.transport.attrs().max_evd_depth).unwrap_or(DAT_COUNT::MAX);
             let depth = if min_qlen > 0 { min_qlen.max(ASYNC_DEPTH.min(most)) } else { min_qlen };
             // A length that is no length is the second argument there and here.
             let evd = evd::create(ia, depth, None, DAT_EVD_ASYNC_FLAG)?;

@@ -12,7 +12,8 @@ use crate::provider::{Attrs, Transport};
 /// What consumers written for OFED look up before they use it (dtest and dtestx do).
 const PROVIDER: &[&CStr] = &[c"DAT_IB_RDMA_READ", c"DAT_EXTENSION_INTERFACE", DAT_IB_ATTR_COUNTERS];
 /// The same, where the transport has it.
-const EXTENDED: &[&CStr] = &[DAT_IB_ATTR_FETCH_AND_ADD, DAT_IB_ATTR_CMP_AND_SWAP, DAT_IB_ATTR_IMMED_DATA];
+const EXTENDED: &[&CStr] =
+    &[DAT_IB_ATTR_FETCH_AND_ADD, DAT_IB_ATTR_CMP_AND_SWAP, DAT_IB_ATTR_IMMED_DATA];
 /// How long they make their buffers if nobody tells them (dtestsrq does): InfiniBand's largest packet. No limit of ours.
 const MTU: (&CStr, &CStr) = (c"DAT_IB_TRANSPORT_MTU", c"4096");
 
@@ -40,13 +41,15 @@ impl Facts {
             texts.push(text);
             ptr
         };
-        let named = named.iter().map(|(name, value)| DAT_NAMED_ATTR { name: keep(name), value: keep(value) });
+        let named = named
+            .iter()
+            .map(|(name, value)| DAT_NAMED_ATTR { name: keep(name), value: keep(value) });
         let (name, value) = (STRICT.as_ptr(), if *strict { c"on" } else { c"off" }.as_ptr());
         let named = named.chain([DAT_NAMED_ATTR { name, value }]).collect();
         let provider = PROVIDER.iter().chain(if *extended { EXTENDED } else { &[] });
         let provider = provider.map(|name| (*name, c"TRUE")).chain([MTU]);
-        let provider =
-            provider.map(|(name, value)| DAT_NAMED_ATTR { name: name.as_ptr(), value: value.as_ptr() });
+        let provider = provider
+            .map(|(name, value)| DAT_NAMED_ATTR { name: name.as_ptr(), value: value.as_ptr() });
         Facts { address: (*address).into(), named, provider: provider.collect(), _texts: texts }
     }
 }
@@ -114,7 +117,9 @@ impl<T: Transport> Ia<T> {
             provider_version_minor: version().1,
             dapl_version_major: DAT_VERSION_MAJOR as u32,
             dapl_version_minor: DAT_VERSION_MINOR as u32,
-            lmr_mem_types_supported: DAT_MEM_TYPE_VIRTUAL | DAT_MEM_TYPE_LMR | DAT_MEM_TYPE_SHARED_VIRTUAL,
+            lmr_mem_types_supported: DAT_MEM_TYPE_VIRTUAL
+                | DAT_MEM_TYPE_LMR
+                | DAT_MEM_TYPE_SHARED_VIRTUAL,
             iov_ownership_on_return: DAT_IOV_CONSUMER,
             dat_qos_supported: DAT_QOS_BEST_EFFORT,
             completion_flags_supported: DAT_COMPLETION_SUPPRESS_FLAG
@@ -133,7 +138,11 @@ impl<T: Transport> Ia<T> {
                 | EP_HARD_WATERMARK
                 | if attrs.max_srqs > 0 { SRQ_LOW_WATERMARK } else { 0 },
             srq_ep_pz_difference_supported: truth(attrs.max_srqs > 0 && attrs.srq_across_pds),
-            srq_info_supported: if attrs.max_srqs > 0 { SRQ_AVAILABLE | SRQ_OUTSTANDING } else { 0 },
+            srq_info_supported: if attrs.max_srqs > 0 {
+                SRQ_AVAILABLE | SRQ_OUTSTANDING
+            } else {
+                0
+            },
             ep_recv_info_supported: RECV_BUFFERS | RECV_SPAN,
             dto_async_return_guaranteed: DAT_TRUE,
             rmr_scope_supported: if attrs.max_windows > 0 { DAT_RMR_SCOPE_ANY } else { 0 },

@@ -95,7 +95,9 @@ pub unsafe fn create<T: Transport>(
     }
     let mem = match va_type {
         DAT_VA_TYPE_VA => Mem { zero_based: false, ..mem },
-        DAT_VA_TYPE_ZB if !ia.transport.attrs().zero_based => return Err(Error::of(DAT_MODEL_NOT_SUPPORTED)),
+        DAT_VA_TYPE_ZB if !ia.transport.attrs().zero_based => {
+            return Err(Error::of(DAT_MODEL_NOT_SUPPORTED));
+        }
         DAT_VA_TYPE_ZB => Mem { zero_based: true, ..mem },
         _ => return Err(Error::arg(7)),
     };
@@ -125,7 +127,8 @@ fn virtual_range<T: Transport>(ia: &Ia<T>, addr: *mut c_void, length: DAT_VLEN) 
         return Err(Error::arg(3));
     }
     let len = usize::try_from(length).map_err(|_| Error::arg(4))?;
-    let fits = (addr as usize).checked_add(len).is_some() && length <= ia.transport.attrs().max_region_size;
+    let fits = (addr as usize).checked_add(len).is_some()
+        && length <= ia.transport.attrs().max_region_size;
     if !fits {
         return Err(Error::arg(4));
     }
@@ -150,7 +153,9 @@ fn check_mapping<T: Transport>(
         // uDAPL 1.2, dat_lmr_create: the buffer must have been allocated.
         Err(Lack::Memory) => return Err(Error::arg(3)),
         Err(Lack::Room) => return Err(no_memory(())),
-        Err(Lack::Read) if has(DAT_MEM_PRIV_REMOTE_READ_FLAG) && !has(DAT_MEM_PRIV_LOCAL_READ_FLAG) => {
+        Err(Lack::Read)
+            if has(DAT_MEM_PRIV_REMOTE_READ_FLAG) && !has(DAT_MEM_PRIV_LOCAL_READ_FLAG) =>
+        {
             DAT_PRIVILEGES_RDMA_READ
         }
         Err(Lack::Read) => DAT_PRIVILEGES_READ,
@@ -235,7 +240,8 @@ impl<T: Transport> Lmr<T> {
             Origin::Shared(claim) => {
                 // The consumer's may be gone; this one is as long as the region.
                 let shared_memory_id = std::ptr::from_ref(claim.cookie()).cast_mut();
-                let for_shared_memory = DAT_SHARED_MEMORY { virtual_address: for_va, shared_memory_id };
+                let for_shared_memory =
+                    DAT_SHARED_MEMORY { virtual_address: for_va, shared_memory_id };
                 (DAT_MEM_TYPE_SHARED_VIRTUAL, DAT_REGION_DESCRIPTION { for_shared_memory })
             }
         };
@@ -287,7 +293,11 @@ mod tests {
         ];
         for (privilege, expected) in cases {
             assert_eq!(access(privilege, true), expected, "{privilege:#x}");
-            assert_eq!(access(privilege, false), Access { local_read: true, ..expected }, "{privilege:#x}");
+            assert_eq!(
+                access(privilege, false),
+                Access { local_read: true, ..expected },
+                "{privilege:#x}"
+            );
         }
     }
 }

@@ -135,7 +135,8 @@ fn query(list: &File, at: usize) -> Result<Option<Mapping>, Unsupported> {
             _ => Err(Unsupported),
         };
     }
-    let allows = Use { read: query.vma_flags & READABLE != 0, write: query.vma_flags & WRITABLE != 0 };
+    let allows =
+        Use { read: query.vma_flags & READABLE != 0, write: query.vma_flags & WRITABLE != 0 };
     Ok(Some(Mapping { end: query.vma_end as usize, allows }))
 }
 
@@ -147,7 +148,8 @@ fn in_text(addr: usize, len: usize, wanted: Use) -> Result<(), Lack> {
     if lines.peek().is_none() {
         return if is_mapped(addr, len) { Ok(()) } else { Err(Lack::Memory) };
     }
-    let found = each(addr, len, wanted, |at| Ok(lines.by_ref().find_map(|line| mapping(&line, at))));
+    let found =
+        each(addr, len, wanted, |at| Ok(lines.by_ref().find_map(|line| mapping(&line, at))));
     found.unwrap_or(Err(Lack::Memory))
 }
 
@@ -173,7 +175,11 @@ fn is_mapped(addr: usize, len: usize) -> bool {
     (addr - addr % page..end).step_by(PAGES * page).all(|start| {
         // SAFETY: nothing but `resident` is written, a byte for each page.
         unsafe {
-            libc::mincore(start as *mut c_void, (end - start).min(PAGES * page), resident.as_mut_ptr()) == 0
+            libc::mincore(
+                start as *mut c_void,
+                (end - start).min(PAGES * page),
+                resident.as_mut_ptr(),
+            ) == 0
                 || *libc::__errno_location() != libc::ENOMEM
         }
     })
@@ -237,7 +243,11 @@ mod tests {
         for (addr, len, wanted, expected) in cases {
             let page = (addr - pages.0) / PAGE;
             assert_eq!(mappings.allow(addr, len, wanted), expected, "{page} {len} {wanted:?}");
-            assert_eq!(in_text(addr, len, wanted), expected, "{page} {len} {wanted:?}, by the text");
+            assert_eq!(
+                in_text(addr, len, wanted),
+                expected,
+                "{page} {len} {wanted:?}, by the text"
+            );
             assert_eq!(is_mapped(addr, len), expected != Err(Lack::Memory), "{page} {len}");
         }
         assert_eq!(mappings.allow(usize::MAX - PAGE, PAGE, READ), Err(Lack::Memory));

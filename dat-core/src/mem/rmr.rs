@@ -57,7 +57,10 @@ impl<T: Transport> Object for Rmr<T> {
 
 /// dat_rmr_create (`DAT_RMR_SCOPE_PZ`) and dat_rmr_create_for_ep (`DAT_RMR_SCOPE_EP`: what it is bound to is for the peer
 /// of the endpoint that the bind was posted to).
-pub fn create<T: Transport>(pz: &Node<Pz<T>>, scope: DAT_RMR_SCOPE) -> Result<&'static Node<Rmr<T>>> {
+pub fn create<T: Transport>(
+    pz: &Node<Pz<T>>,
+    scope: DAT_RMR_SCOPE,
+) -> Result<&'static Node<Rmr<T>>> {
     let ia = pz.ia.clone();
     if ia.transport.attrs().max_windows == 0 {
         return Err(Error::of(DAT_MODEL_NOT_SUPPORTED));
@@ -117,7 +120,8 @@ pub unsafe fn bind<T: Transport>(
     let view = lmr.map(|lmr| view(lmr, request)).transpose()?;
     let mut binds = rmr.current();
     // SAFETY: as the caller promised.
-    let context = unsafe { ep.post_bind((rmr.handle(), &rmr.window), view, request.cookie, flags) }?;
+    let context =
+        unsafe { ep.post_bind((rmr.handle(), &rmr.window), view, request.cookie, flags) }?;
     if let Some(lmr) = lmr {
         let &Request { to, privileges, va_type, .. } = request;
         binds.push(Bind { context, to, privileges, va_type, _lmr: Ref::new(lmr) });
@@ -177,7 +181,9 @@ impl<T: Transport> Rmr<T> {
             ..DAT_RMR_PARAM::zeroed()
         };
         let binds = self.current();
-        if let Some(bind) = binds.iter().find(|bind| self.window.state(bind.context) == BindState::Bound) {
+        if let Some(bind) =
+            binds.iter().find(|bind| self.window.state(bind.context) == BindState::Bound)
+        {
             param.lmr_triplet = bind.to;
             param.mem_priv = bind.privileges;
             param.rmr_context = bind.context;

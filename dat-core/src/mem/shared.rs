@@ -168,7 +168,11 @@ mod tests {
     fn shared_memory_is_known_by_what_is_mapped() {
         let found = |addr, len| object(MAPS, addr, len);
         assert_eq!(found(0x1000, 0x1000).as_deref(), Some("00:01 77 0"));
-        assert_eq!(found(0x1010, 0x3ff0).as_deref(), Some("00:01 77 10"), "two mappings of one object");
+        assert_eq!(
+            found(0x1010, 0x3ff0).as_deref(),
+            Some("00:01 77 10"),
+            "two mappings of one object"
+        );
         assert_eq!(found(0x4800, 1).as_deref(), Some("00:01 77 3800"));
         assert_eq!(found(0x9fff, 1).as_deref(), Some("fe:02 79 1fff"));
         let not: [(u64, u64); 8] = [
@@ -188,7 +192,8 @@ mod tests {
 
     #[test]
     fn a_cookie_names_one_memory_while_anybody_has_it() {
-        let directory = std::env::temp_dir().join(format!("opendat-cookies-{}", std::process::id()));
+        let directory =
+            std::env::temp_dir().join(format!("opendat-cookies-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let claim = |cookie, memory| Claim::file(&directory, "mem", cookie, memory).unwrap();
         let cookie: Cookie = std::array::from_fn(|n| n as c_char);
@@ -228,7 +233,9 @@ mod tests {
                     use std::sync::atomic::Ordering::SeqCst;
                     for _ in 0..300 {
                         let mine = n % 2;
-                        if let Ok(claim) = Claim::file(directory, "mem", [7; 40], ["a", "b"][mine]).unwrap() {
+                        if let Ok(claim) =
+                            Claim::file(directory, "mem", [7; 40], ["a", "b"][mine]).unwrap()
+                        {
                             holders[mine].fetch_add(1, SeqCst);
                             assert_eq!(holders[1 - mine].load(SeqCst), 0);
                             holders[mine].fetch_sub(1, SeqCst);

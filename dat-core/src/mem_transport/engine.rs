@@ -18,8 +18,8 @@ use super::Adapter;
 use super::memory::{Memory, length};
 use crate::error::{Error, Result};
 use crate::provider::{
-    Allocated, Holding, Polled, PostError, ReadDepth, RecvWr, Segment, SendOp, Sink, Token, Wc, WcOp,
-    WcStatus,
+    Allocated, Holding, Polled, PostError, ReadDepth, RecvWr, Segment, SendOp, Sink, Token, Wc,
+    WcOp, WcStatus,
 };
 
 /// Names an object; never used twice in a process.
@@ -199,7 +199,8 @@ struct Call {
 impl Engine {
     pub(super) fn add_cq(&mut self, depth: usize, sink: Sink<Adapter>) -> Id {
         let id = Id::new();
-        self.cqs.insert(id, Cq { sink, depth, queue: VecDeque::new(), armed: None, overflowed: false });
+        self.cqs
+            .insert(id, Cq { sink, depth, queue: VecDeque::new(), armed: None, overflowed: false });
         id
     }
 
@@ -230,7 +231,9 @@ impl Engine {
     }
 
     fn complete(&mut self, cq_id: Option<Id>, wc: Wc, solicited: bool) {
-        let Some((object, cq)) = cq_id.and_then(|id| Some((id, self.cqs.get_mut(&id)?))) else { return };
+        let Some((object, cq)) = cq_id.and_then(|id| Some((id, self.cqs.get_mut(&id)?))) else {
+            return;
+        };
         if cq.overflowed || cq.queue.len() >= cq.depth {
             if !std::mem::replace(&mut cq.overflowed, true) {
                 self.upcalls.push_back(Pending { object, sink: cq.sink, note: Note::CqOverflow });
@@ -248,10 +251,17 @@ impl Engine {
 
 /// Receive queues.
 impl Engine {
-    pub(super) fn add_srq(&mut self, pd: Id, depth: usize, max_segments: usize, sink: Sink<Adapter>) -> Id {
+    pub(super) fn add_srq(
+        &mut self,
+        pd: Id,
+        depth: usize,
+        max_segments: usize,
+        sink: Sink<Adapter>,
+    ) -> Id {
         let id = Id::new();
         let (recvs, starved) = Default::default();
-        self.srqs.insert(id, Srq { sink, pd, depth, max_segments, recvs, watermark: None, starved });
+        self.srqs
+            .insert(id, Srq { sink, pd, depth, max_segments, recvs, watermark: None, starved });
         id
     }
 
@@ -259,7 +269,11 @@ impl Engine {
         self.srqs.remove(&id);
     }
 
-    pub(super) fn post_srq(&mut self, id: Id, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
+    pub(super) fn post_srq(
+        &mut self,
+        id: Id,
+        wr: &RecvWr<'_>,
+    ) -> std::result::Result<(), PostError> {
         let srq = self.srqs.get_mut(&id).ok_or(PostError::Unsupported)?;
         let recv = Recv::new(&self.memory, srq.pd, srq.max_segments, wr)?;
         if srq.recvs.len() >= srq.depth {
@@ -267,8 +281,11 @@ impl Engine {
         }
         srq.recvs.push_back(recv);
         // Each sender that waits may take as many as there are; one that is starved again queues up behind the others.
-        while let Some(sender) =
-            self.srqs.get_mut(&id).filter(|srq| !srq.recvs.is_empty()).and_then(|srq| srq.starved.pop_front())
+        while let Some(sender) = self
+            .srqs
+            .get_mut(&id)
+            .filter(|srq| !srq.recvs.is_empty())
+            .and_then(|srq| srq.starved.pop_front())
         {
             self.pump(sender);
         }
@@ -296,8 +313,16 @@ impl Engine {
         self.srqs.get(&id).map_or(0, |srq| srq.recvs.len())
     }
 
-    pub(super) fn post_recv(&mut self, id: Id, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
-        let qp = self.qps.get_mut(&id).filter(|qp| qp.core.srq.is_none()).ok_or(PostError::Unsupported)?;
+    pub(super) fn post_recv(
+        &mut self,
+        id: Id,
+        wr: &RecvWr<'_>,
+    ) -> std::result::Result<(), PostError> {
+        let qp = self
+            .qps
+            .get_mut(&id)
+            .filter(|qp| qp.core.srq.is_none())
+            .ok_or(PostError::Unsupported)?;
         let recv = Recv::new(&self.memory, qp.core.pd, qp.core.max_recv_segments, wr)?;
         match qp.link {
             Link::Ended => {

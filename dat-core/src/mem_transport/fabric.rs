@@ -102,11 +102,16 @@ impl Fabric {
 
     fn deliver<'a>(self: &'a Arc<Self>, mut state: MutexGuard<'a, State>) {
         while state.in_flight.is_none() {
-            let Some(Pending { object, sink, note }) = state.engine.upcalls.pop_front() else { return };
+            let Some(Pending { object, sink, note }) = state.engine.upcalls.pop_front() else {
+                return;
+            };
             state.in_flight = Some((object, thread::current().id()));
             drop(state);
-            let flight =
-                InFlight { fabric: self, object, established: matches!(note, Note::Established { .. }) };
+            let flight = InFlight {
+                fabric: self,
+                object,
+                established: matches!(note, Note::Established { .. }),
+            };
             self.call(sink, note);
             drop(flight);
             state = lock(&self.state);

@@ -66,7 +66,12 @@ impl Memory {
     /// # Safety
     /// As [`Transport::mr`](crate::provider::Transport::mr): the memory stays mapped until the keys are
     /// deregistered.
-    pub(super) unsafe fn register(&mut self, pd: Id, mem: Mem, access: Access) -> Result<(u32, u32)> {
+    pub(super) unsafe fn register(
+        &mut self,
+        pd: Id,
+        mem: Mem,
+        access: Access,
+    ) -> Result<(u32, u32)> {
         let (addr, len) = (mem.addr as u64, mem.len as u64);
         if addr.checked_add(len).is_none() {
             return Err(Error::of(DAT_INVALID_PARAMETER));
@@ -92,7 +97,8 @@ impl Memory {
             let bind = (**key).and_then(|key| self.binds.get(&key));
             bind.is_some_and(|bind| bind.view.is_some_and(|(region, _)| region == lkey))
         };
-        let keys: Vec<u32> = self.bound.values_mut().filter(shown).filter_map(Option::take).collect();
+        let keys: Vec<u32> =
+            self.bound.values_mut().filter(shown).filter_map(Option::take).collect();
         for key in keys {
             self.end(key);
         }
@@ -139,22 +145,32 @@ impl Memory {
     }
 
     /// Checks the access of a queue pair's peer to `len` bytes; answers where they are. `None`: refused.
-    pub(super) fn remote(&self, pd: Id, qp: Id, at: Remote, len: u32, write: bool) -> Option<Segment> {
+    pub(super) fn remote(
+        &self,
+        pd: Id,
+        qp: Id,
+        at: Remote,
+        len: u32,
+        write: bool,
+    ) -> Option<Segment> {
         // RFC 5040, 5.1 and 5.2.1: the STag of an empty access is not looked at.
         if len == 0 {
             return Some(Segment::default());
         }
         let region = self.remote.get(&at.key)?;
         let allowed = if write { region.access.remote_write } else { region.access.remote_read };
-        let addr = region.locate(at.addr, len.into()).filter(|_| allowed && region.admits(pd, qp))?;
+        let addr =
+            region.locate(at.addr, len.into()).filter(|_| allowed && region.admits(pd, qp))?;
         Some(Segment { addr, len, key: at.key })
     }
 
     /// The same for an atomic operation on 64 bits. `Err`: they are not aligned.
     pub(super) fn atomic(&self, pd: Id, qp: Id, at: Remote) -> std::result::Result<u64, WcStatus> {
-        let region = self.remote.get(&at.key).filter(|r| r.access.remote_atomic && r.admits(pd, qp));
-        let addr =
-            region.and_then(|r| r.locate(at.addr, size_of::<u64>() as u64)).ok_or(WcStatus::RemoteAccess)?;
+        let region =
+            self.remote.get(&at.key).filter(|r| r.access.remote_atomic && r.admits(pd, qp));
+        let addr = region
+            .and_then(|r| r.locate(at.addr, size_of::<u64>() as u64))
+            .ok_or(WcStatus::RemoteAccess)?;
         if addr.is_multiple_of(align_of::<AtomicU64>() as u64) {
             Ok(addr)
         } else {
@@ -208,7 +224,10 @@ impl Memory {
                     return Err(PostError::Access { write: false });
                 }
                 let base = if zero_based { 0 } else { addr };
-                Some((lkey, Region { pd, qp: window.scoped.then_some(qp), addr, len, base, access }))
+                Some((
+                    lkey,
+                    Region { pd, qp: window.scoped.then_some(qp), addr, len, base, access },
+                ))
             }
         };
         let key = self.key();
@@ -306,7 +325,8 @@ pub(super) unsafe fn copy(from: &[Segment], to: &[Segment]) {
     let mut to = to.iter().filter(|s| s.len != 0);
     let (mut src, mut dst) = (Segment::default(), Segment::default());
     loop {
-        for (part, rest) in [(&mut src, &mut from as &mut dyn Iterator<Item = &Segment>), (&mut dst, &mut to)]
+        for (part, rest) in
+            [(&mut src, &mut from as &mut dyn Iterator<Item = &Segment>), (&mut dst, &mut to)]
         {
             if part.len == 0 {
                 match rest.next() {

@@ -26,8 +26,9 @@ use self::engine::{Engine, Id, QpCore};
 use self::fabric::Fabric;
 use crate::error::{Error, OpenError, Result};
 use crate::provider::{
-    self, Access, Allocated, Attrs, BindState, BindWr, Close, Completions, Connect, Polled, Port, PostError,
-    Provider, Queue, ReadDepth, Receives, RecvWr, Region, SendWr, Sink, Transport, Window,
+    self, Access, Allocated, Attrs, BindState, BindWr, Close, Completions, Connect, Polled, Port,
+    PostError, Provider, Queue, ReadDepth, Receives, RecvWr, Region, SendWr, Sink, Transport,
+    Window,
 };
 use crate::wake::{Slept, Wake};
 
@@ -334,7 +335,8 @@ unsafe impl Queue<Adapter> for Qp {
             access: view.access,
             zero_based: view.zero_based,
         });
-        self.0.with(|e, id| e.post_bind(id, (wr.id, wr.signalled, wr.quiet), wr.window.window, view))
+        self.0
+            .with(|e, id| e.post_bind(id, (wr.id, wr.signalled, wr.quiet), wr.window.window, view))
     }
 
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {

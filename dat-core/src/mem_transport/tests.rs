@@ -57,7 +57,8 @@ fn only_loopback_addresses_are_reached() {
         let end = End::new(&t);
         end.recv(1, &[]);
         let addr = SocketAddr::new(ip.parse().expect("an address"), 0);
-        let to = Connect { addr, port: service.port(&t), private: b"", timeout: None, depth: DEPTH };
+        let to =
+            Connect { addr, port: service.port(&t), private: b"", timeout: None, depth: DEPTH };
         end.qp.connect(&to).expect("connect");
         end
     };
@@ -65,7 +66,10 @@ fn only_loopback_addresses_are_reached() {
         let _caller = call(ip);
         match service.log.take() {
             Some(Event::Request { from, to, .. }) => {
-                assert_eq!((from.ip().to_string(), to.ip().to_string()), (ip.to_owned(), ip.to_owned()));
+                assert_eq!(
+                    (from.ip().to_string(), to.ip().to_string()),
+                    (ip.to_owned(), ip.to_owned())
+                );
                 assert_eq!(u64::from(to.port()), service.port(&t));
             }
             other => panic!("{ip}: {other:?}"),
@@ -149,7 +153,10 @@ fn messages_wait_for_buffers() {
     assert_eq!(outcomes(&poll::<Adapter>(&a.requests, 4)), [(1, WcStatus::Success)]);
     assert_eq!(b.mem.read(64, 8), [0; 8], "nothing overtakes the message that waits");
     b.recv(2, &[b.mem.segment(4, 4)]);
-    assert_eq!(outcomes(&poll::<Adapter>(&a.requests, 4)), [(2, WcStatus::Success), (3, WcStatus::Success)]);
+    assert_eq!(
+        outcomes(&poll::<Adapter>(&a.requests, 4)),
+        [(2, WcStatus::Success), (3, WcStatus::Success)]
+    );
     assert_eq!(b.mem.read(0, 8), b"12345678");
     assert_eq!(b.mem.read(64, 8), b"12345678");
 
@@ -175,7 +182,10 @@ fn a_graceful_close_waits_for_buffers_too() {
     assert!(matches!(a.log.take(), Some(Event::Disconnected)));
     assert!(matches!(b.log.take(), Some(Event::Disconnected)));
     // What was posted after the close was not part of it.
-    assert_eq!(outcomes(&poll::<Adapter>(&a.requests, 4)), [(1, WcStatus::Success), (2, WcStatus::Flushed)]);
+    assert_eq!(
+        outcomes(&poll::<Adapter>(&a.requests, 4)),
+        [(1, WcStatus::Success), (2, WcStatus::Flushed)]
+    );
 }
 
 #[test]
@@ -310,11 +320,15 @@ fn a_closed_service_refuses_what_nobody_saw() {
     let t = open("unseen");
     let Service { listener, log } = Service::new(&t, 1);
     let (first, second) = (End::new(&t), End::new(&t));
-    let closing = Closing { caller: &second, port: t.port(&listener), listener: Mutex::new(Some(listener)) };
+    let closing =
+        Closing { caller: &second, port: t.port(&listener), listener: Mutex::new(Some(listener)) };
     // SAFETY: `closing` outlives the queue pair.
     let sink = unsafe { Sink::new(&raw const closing) };
-    let qp = t.qp(cfg::<Adapter>(&first.pd, &first.requests, &first.recvs, None), sink).expect("queue pair");
-    let nowhere = Connect { addr: t.attrs().address, port: 1, private: b"", timeout: None, depth: DEPTH };
+    let qp = t
+        .qp(cfg::<Adapter>(&first.pd, &first.requests, &first.recvs, None), sink)
+        .expect("queue pair");
+    let nowhere =
+        Connect { addr: t.attrs().address, port: 1, private: b"", timeout: None, depth: DEPTH };
     qp.connect(&nowhere).expect("connect");
     log.assert_silent();
     assert!(matches!(second.log.take(), Some(Event::Rejected { by_peer: false, .. })));
@@ -331,7 +345,8 @@ fn no_completion_overtakes_the_connection() {
     impl Receiver<Adapter> for Early<'_> {
         fn upcall(&self, up: Upcall<'_, Adapter>) {
             if let Upcall::Established { .. } = up {
-                self.messages.store(1 + poll::<Adapter>(&self.end.recvs, 8).len(), Ordering::Relaxed);
+                self.messages
+                    .store(1 + poll::<Adapter>(&self.end.recvs, 8).len(), Ordering::Relaxed);
             }
         }
     }
@@ -386,7 +401,13 @@ fn too_much_private_data_is_refused() {
     let t = open("private");
     let end = End::new(&t);
     let private = vec![0; t.attrs().max_private + 1];
-    let to = Connect { addr: t.attrs().address, port: 1, private: &private, timeout: None, depth: DEPTH };
+    let to = Connect {
+        addr: t.attrs().address,
+        port: 1,
+        private: &private,
+        timeout: None,
+        depth: DEPTH,
+    };
     assert_eq!(end.qp.connect(&to).expect_err("too much").kind(), dat_sys::DAT_INVALID_PARAMETER);
     end.log.assert_silent();
 }

@@ -111,7 +111,8 @@ mod tests {
         assert_eq!((polled.room(), polled.completions()), (1, &[wc(7)][..]));
         polled.push(wc(8));
         assert_eq!((polled.room(), polled.completions()), (0, &[wc(7), wc(8)][..]));
-        let one_more = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| polled.push(wc(9))));
+        let one_more =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| polled.push(wc(9))));
         assert!(one_more.is_err(), "there is no room");
         assert_eq!(polled.completions(), &[wc(7), wc(8)]);
     }

@@ -94,7 +94,8 @@ pub(crate) struct Caller<'a> {
 /// Makes so many calls over a provider whose table this is, or fewer in a short run; `octets`: of one transfer.
 pub(crate) fn run(calls: u64, short: u64, octets: u32, table: Table, name: &str) {
     let calls = if std::env::var_os("OPENDAT_SHORT").is_some() { short } else { calls };
-    let number = |variable| std::env::var(variable).ok().map(|text| text.parse().expect("a number"));
+    let number =
+        |variable| std::env::var(variable).ok().map(|text| text.parse().expect("a number"));
     let calls = number("OPENDAT_CALLS").unwrap_or(calls);
     let seed = number("OPENDAT_SEED").unwrap_or(1);
     println!("{calls} calls, seed {seed}");
@@ -172,7 +173,9 @@ impl Caller<'_> {
         let [good, stale] = &self.world.answers[which];
         match answer {
             Ok(()) => good.fetch_add(1, Ordering::Relaxed),
-            Err(error) if error.kind() == DAT_INVALID_HANDLE => stale.fetch_add(1, Ordering::Relaxed),
+            Err(error) if error.kind() == DAT_INVALID_HANDLE => {
+                stale.fetch_add(1, Ordering::Relaxed)
+            }
             Err(error) => {
                 // A panic that ended at the C boundary.
                 assert_ne!(error.kind(), DAT_INTERNAL_ERROR, "{}", CALLS[which].0);

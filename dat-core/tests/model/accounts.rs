@@ -161,7 +161,8 @@ impl Account {
 
     /// What was told of the endpoint agrees with the books.
     fn check(&mut self, told: &Told) -> Result<(), String> {
-        if (told.posted, told.received.saturating_sub(self.received) > self.unseen) != (self.posted, false)
+        if (told.posted, told.received.saturating_sub(self.received) > self.unseen)
+            != (self.posted, false)
             || told.received < self.received
         {
             let Account { posted, received, unseen, .. } = self;
@@ -182,7 +183,10 @@ impl Account {
         let book = self.now_mut(Side::Receives);
         let there = book.there.len();
         if told.buffers > there {
-            return Err(format!("{} buffers are allocated, and {there} receives are there", told.buffers));
+            return Err(format!(
+                "{} buffers are allocated, and {there} receives are there",
+                told.buffers
+            ));
         }
         if book.vague {
             return Ok(());
@@ -223,8 +227,9 @@ impl Account {
         (cookie, status): (u64, DAT_DTO_COMPLETION_STATUS),
         overflowed: &BTreeSet<usize>,
     ) -> Result<(), String> {
-        let found =
-            self.books[side as usize].iter_mut().find_map(|book| Some((book.position(cookie)?, book)));
+        let found = self.books[side as usize]
+            .iter_mut()
+            .find_map(|book| Some((book.position(cookie)?, book)));
         let Some((at, book)) = found else {
             return Err(format!("the completion of {side:?} {cookie}, which is not there"));
         };
@@ -233,11 +238,15 @@ impl Account {
         if !at_once {
             let loose = book.loose;
             let missing = |line: &&Line| {
-                let lost = line.evds.len() > 1 || line.evds.iter().any(|evd| overflowed.contains(evd));
+                let lost =
+                    line.evds.len() > 1 || line.evds.iter().any(|evd| overflowed.contains(evd));
                 !(line.suppressed || loose || lost)
             };
             if let Some(line) = book.there[..at].iter().find(missing) {
-                return Err(format!("the completion of {side:?} {cookie} before that of {}", line.cookie));
+                return Err(format!(
+                    "the completion of {side:?} {cookie} before that of {}",
+                    line.cookie
+                ));
             }
             // What was suppressed, or vanished with its endpoint, is over.
             let before: BTreeSet<u64> = book.there[..at]
@@ -343,12 +352,17 @@ impl Accounts {
         cookie: u64,
         status: DAT_DTO_COMPLETION_STATUS,
     ) -> Result<(), String> {
-        let Some(account) = self.eps.get_mut(&ep) else { return Err("a completion of an unknown EP".into()) };
+        let Some(account) = self.eps.get_mut(&ep) else {
+            return Err("a completion of an unknown EP".into());
+        };
         let side = if operation == DAT_DTO_RECEIVE { Side::Receives } else { Side::Requests };
         account.received += u64::from(side == Side::Receives && status == DAT_DTO_SUCCESS);
         let shared = account.srq.filter(|_| side == Side::Receives);
-        let Some(srq) = shared else { return account.take(side, (cookie, status), &self.overflowed) };
-        let book = &mut self.srqs.get_mut(&srq).ok_or("a completion of an unknown SRQ's buffer")?.book;
+        let Some(srq) = shared else {
+            return account.take(side, (cookie, status), &self.overflowed);
+        };
+        let book =
+            &mut self.srqs.get_mut(&srq).ok_or("a completion of an unknown SRQ's buffer")?.book;
         let at = book
             .position(cookie)
             .ok_or(format!("the completion of shared buffer {cookie}, which is not there"))?;
@@ -398,7 +412,8 @@ impl Accounts {
         self.srqs_unseen(evd);
         for account in self.eps.values_mut() {
             for book in account.books.iter_mut().flatten() {
-                account.unseen += book.retire(|line| line.evds.len() == 1 && line.evds.contains(&evd));
+                account.unseen +=
+                    book.retire(|line| line.evds.len() == 1 && line.evds.contains(&evd));
                 book.there.iter_mut().for_each(|line| {
                     line.evds.remove(&evd);
                 });
@@ -431,12 +446,15 @@ impl Accounts {
     pub(crate) fn is_settled(&self, handle: usize, told: &Told) -> bool {
         let account = self.ep(handle);
         let of = |side: Side| {
-            let overflowed = account.evds[side as usize].is_some_and(|evd| self.overflowed.contains(&evd));
+            let overflowed =
+                account.evds[side as usize].is_some_and(|evd| self.overflowed.contains(&evd));
             (account.now(side).there.len(), overflowed)
         };
         let receives = match of(Side::Receives) {
             _ if account.srq.is_some() => told.idle[0] || of(Side::Receives).1,
-            (there, overflowed) => there == told.buffers || overflowed || account.now(Side::Receives).vague,
+            (there, overflowed) => {
+                there == told.buffers || overflowed || account.now(Side::Receives).vague
+            }
         };
         let (requests, overflowed) = of(Side::Requests);
         receives && (requests == 0 || overflowed)

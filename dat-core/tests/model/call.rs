@@ -23,7 +23,8 @@ pub(crate) const DTOS: usize = 3;
 pub(crate) const NULL: usize = usize::MAX;
 
 /// Everything that completes or connects.
-pub(crate) const WORK: DAT_EVD_FLAGS = DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG | DAT_EVD_SOFTWARE_FLAG;
+pub(crate) const WORK: DAT_EVD_FLAGS =
+    DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG | DAT_EVD_SOFTWARE_FLAG;
 
 #[derive(Clone, Copy)]
 pub(crate) enum Call {
@@ -121,8 +122,12 @@ impl fmt::Debug for Call {
             Call::EvdPostSe { evd: e, number } => {
                 write!(f, "dat_evd_post_se({}, event number {number:#x})", evd(e))
             }
-            Call::EvdResize { evd: e, qlen } => write!(f, "dat_evd_resize({}, qlen {qlen})", evd(e)),
-            Call::EvdModifyCno { evd: e, cno: c } => write!(f, "dat_evd_modify_cno({}, {})", evd(e), cno(c)),
+            Call::EvdResize { evd: e, qlen } => {
+                write!(f, "dat_evd_resize({}, qlen {qlen})", evd(e))
+            }
+            Call::EvdModifyCno { evd: e, cno: c } => {
+                write!(f, "dat_evd_modify_cno({}, {})", evd(e), cno(c))
+            }
             Call::EvdSetWaitable { evd: e, waitable: true } => {
                 write!(f, "dat_evd_clear_unwaitable({})", evd(e))
             }
@@ -135,7 +140,14 @@ impl fmt::Debug for Call {
                 write!(f, "dat_lmr_create({}, {}, privileges {privileges:#x})", lmr(l), pz(p))
             }
             Call::LmrFree { lmr: l } => write!(f, "dat_lmr_free({})", lmr(l)),
-            Call::EpCreate { ep: x, pz: p, recv, request, connect, kind: Kind { srq: q, unsignalled } } => {
+            Call::EpCreate {
+                ep: x,
+                pz: p,
+                recv,
+                request,
+                connect,
+                kind: Kind { srq: q, unsignalled },
+            } => {
                 let (recv, request, connect) = (evd(recv), evd(request), evd(connect));
                 write!(f, "dat_ep_create({}, {}, {recv}, {request}, {connect}", ep(x), pz(p))?;
                 write!(f, ", {}{})", srq(q), if unsignalled { ", unsignalled" } else { "" })
@@ -152,13 +164,20 @@ impl fmt::Debug for Call {
             Call::EpFree { ep: x } => write!(f, "dat_ep_free({})", ep(x)),
             Call::EpReset { ep: x } => write!(f, "dat_ep_reset({})", ep(x)),
             Call::EpStatus { ep: x } => write!(f, "dat_ep_get_status({})", ep(x)),
-            Call::EpConnect { ep: x, qualifier } => write!(f, "dat_ep_connect({}, {qualifier})", ep(x)),
+            Call::EpConnect { ep: x, qualifier } => {
+                write!(f, "dat_ep_connect({}, {qualifier})", ep(x))
+            }
             Call::EpDisconnect { ep: x, flags: DAT_CLOSE_ABRUPT_FLAG } => {
                 write!(f, "dat_ep_disconnect({}, abrupt)", ep(x))
             }
             Call::EpDisconnect { ep: x, .. } => write!(f, "dat_ep_disconnect({}, graceful)", ep(x)),
             Call::PostRecv { ep: x, lmr: l, length, flags } => {
-                write!(f, "dat_ep_post_recv({}, {length} bytes of {}, flags {flags:#x})", ep(x), lmr(l))
+                write!(
+                    f,
+                    "dat_ep_post_recv({}, {length} bytes of {}, flags {flags:#x})",
+                    ep(x),
+                    lmr(l)
+                )
             }
             Call::SrqCreate { srq: q, pz: p, depth } => {
                 write!(f, "dat_srq_create({}, {}, max_recv_dtos {depth})", srq(q), pz(p))
@@ -169,11 +188,21 @@ impl fmt::Debug for Call {
                 write!(f, "dat_srq_post_recv({}, {length} bytes of {})", srq(q), lmr(l))
             }
             Call::PostSend { ep: x, lmr: l, length, flags } => {
-                write!(f, "dat_ep_post_send({}, {length} bytes of {}, flags {flags:#x})", ep(x), lmr(l))
+                write!(
+                    f,
+                    "dat_ep_post_send({}, {length} bytes of {}, flags {flags:#x})",
+                    ep(x),
+                    lmr(l)
+                )
             }
             Call::PostWrite { ep: x, lmr: l, length, remote } => {
                 let remote = lmr(remote);
-                write!(f, "dat_ep_post_rdma_write({}, {length} bytes of {}, to {remote})", ep(x), lmr(l))
+                write!(
+                    f,
+                    "dat_ep_post_rdma_write({}, {length} bytes of {}, to {remote})",
+                    ep(x),
+                    lmr(l)
+                )
             }
             Call::PspCreate { sp: s, evd: e, qualifier } => {
                 write!(f, "dat_psp_create({}, {qualifier}, {})", sp(s), evd(e))
@@ -254,7 +283,17 @@ fn call() -> impl Strategy<Value = Call> {
     let qlen = || prop::sample::select(vec![-1, 0, 1, 2, 4, 256]);
     let stream = || {
         let (dto, cr, soft) = (DAT_EVD_DTO_FLAG, DAT_EVD_CR_FLAG, DAT_EVD_SOFTWARE_FLAG);
-        prop::sample::select(vec![WORK, WORK, soft, cr, cr | soft, dto, DAT_EVD_CONNECTION_FLAG, 0, 0x8000])
+        prop::sample::select(vec![
+            WORK,
+            WORK,
+            soft,
+            cr,
+            cr | soft,
+            dto,
+            DAT_EVD_CONNECTION_FLAG,
+            0,
+            0x8000,
+        ])
     };
     let length = || prop::sample::select(vec![0, 8, 8, BYTES, BYTES + 1]);
     let privileges = prop::sample::select(vec![
@@ -264,7 +303,11 @@ fn call() -> impl Strategy<Value = Call> {
         0x4000,
     ]);
     let close = prop::sample::select(vec![DAT_CLOSE_ABRUPT_FLAG, DAT_CLOSE_GRACEFUL_FLAG]);
-    let number = prop::sample::select(vec![DAT_SOFTWARE_EVENT, DAT_SOFTWARE_EVENT, DAT_DTO_COMPLETION_EVENT]);
+    let number = prop::sample::select(vec![
+        DAT_SOFTWARE_EVENT,
+        DAT_SOFTWARE_EVENT,
+        DAT_DTO_COMPLETION_EVENT,
+    ]);
     let flags = prop::sample::select(vec![
         DAT_COMPLETION_DEFAULT_FLAG,
         DAT_COMPLETION_DEFAULT_FLAG,
@@ -292,7 +335,14 @@ fn call() -> impl Strategy<Value = Call> {
         }),
         (0..LMRS).prop_map(|lmr| Call::LmrFree { lmr }),
         (0..EPS, or_null(PZS), 0..EVDS, 0..EVDS, or_null(EVDS)).prop_map(
-            |(ep, pz, recv, request, connect)| Call::EpCreate { ep, pz, recv, request, connect, kind: PLAIN }
+            |(ep, pz, recv, request, connect)| Call::EpCreate {
+                ep,
+                pz,
+                recv,
+                request,
+                connect,
+                kind: PLAIN
+            }
         ),
         (0..EPS, 0..2usize).prop_map(|(ep, second)| {
             let (pz, recv) = (ep % 2, ep % 2 + 4 * second);
@@ -322,38 +372,31 @@ fn call() -> impl Strategy<Value = Call> {
             evd,
             qualifier
         }),
-        (0..SPS, 0..EPS, 0..EVDS, qualifier()).prop_map(|(sp, ep, evd, qualifier)| Call::RspCreate {
-            sp,
-            ep,
-            evd,
-            qualifier
-        }),
+        (0..SPS, 0..EPS, 0..EVDS, qualifier())
+            .prop_map(|(sp, ep, evd, qualifier)| Call::RspCreate { sp, ep, evd, qualifier }),
         (0..SPS).prop_map(|sp| Call::SpFree { sp }),
-        (0..8usize, or_null(EPS), private).prop_map(|(cr, ep, private)| Call::CrAccept { cr, ep, private }),
+        (0..8usize, or_null(EPS), private).prop_map(|(cr, ep, private)| Call::CrAccept {
+            cr,
+            ep,
+            private
+        }),
         (0..8usize).prop_map(|cr| Call::CrAccept { cr, ep: NULL, private: 0 }),
         (0..8usize).prop_map(|cr| Call::CrReject { cr }),
     ];
     let transfers = prop_oneof![
-        (0..EPS, 0..LMRS, length(), recv_flags).prop_map(|(ep, lmr, length, flags)| Call::PostRecv {
-            ep,
-            lmr,
-            length,
-            flags
-        }),
+        (0..EPS, 0..LMRS, length(), recv_flags)
+            .prop_map(|(ep, lmr, length, flags)| Call::PostRecv { ep, lmr, length, flags }),
         (0..EPS).prop_map(|ep| Call::PostRecv { ep, lmr: ep % 2, length: 8, flags: 0 }),
-        (0..EPS, 0..LMRS, length(), flags.clone()).prop_map(|(ep, lmr, length, flags)| Call::PostSend {
+        (0..EPS, 0..LMRS, length(), flags.clone())
+            .prop_map(|(ep, lmr, length, flags)| Call::PostSend { ep, lmr, length, flags }),
+        (0..EPS, flags).prop_map(|(ep, flags)| Call::PostSend {
             ep,
-            lmr,
-            length,
+            lmr: ep % 2,
+            length: 8,
             flags
         }),
-        (0..EPS, flags).prop_map(|(ep, flags)| Call::PostSend { ep, lmr: ep % 2, length: 8, flags }),
-        (0..EPS, 0..LMRS, length(), 0..LMRS).prop_map(|(ep, lmr, length, remote)| Call::PostWrite {
-            ep,
-            lmr,
-            length,
-            remote
-        }),
+        (0..EPS, 0..LMRS, length(), 0..LMRS)
+            .prop_map(|(ep, lmr, length, remote)| Call::PostWrite { ep, lmr, length, remote }),
     ];
     prop_oneof![3 => objects, 4 => events, 4 => connections, 4 => transfers]
 }
@@ -389,7 +432,14 @@ fn varied_ep(ep: usize, variety: u8) -> Call {
     };
     let srq = if variety >> 4 & 3 == 0 { side } else { NULL };
     let kind = Kind { srq, unsignalled: variety >> 6 & 1 != 0 };
-    Call::EpCreate { ep, pz: side, recv: evd(variety), request: evd(variety >> 2), connect: side, kind }
+    Call::EpCreate {
+        ep,
+        pz: side,
+        recv: evd(variety),
+        request: evd(variety >> 2),
+        connect: side,
+        kind,
+    }
 }
 
 /// Any sequence of calls of all kinds, most of which move data.

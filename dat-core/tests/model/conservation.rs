@@ -152,7 +152,9 @@ impl Run {
         }
         let heard = |slot: usize, world: &World| (slot != NULL).then(|| world.evd(slot));
         match call {
-            Call::EvdCreate { evd, flags, .. } => self.live.cr_evd[evd] = flags & DAT_EVD_CR_FLAG != 0,
+            Call::EvdCreate { evd, flags, .. } => {
+                self.live.cr_evd[evd] = flags & DAT_EVD_CR_FLAG != 0
+            }
             Call::EvdFree { evd } => {
                 self.live.cr_evd[evd] = false;
                 self.accounts.evd_freed(self.world.evd(evd));
@@ -262,7 +264,8 @@ impl Run {
                         run.take(evd)?;
                     }
                     let state = run.world.told(ep).state;
-                    Ok(run.world.requests() > known || state != DAT_EP_STATE_ACTIVE_CONNECTION_PENDING)
+                    Ok(run.world.requests() > known
+                        || state != DAT_EP_STATE_ACTIVE_CONNECTION_PENDING)
                 })?;
                 self.callers.resize(self.world.requests(), (ep, self.attempt[ep]));
                 Ok(())
@@ -282,10 +285,13 @@ impl Run {
                 })
             }
             // Sometimes: else the next call comes while the connection ends.
-            Call::EpDisconnect { ep, flags: DAT_CLOSE_ABRUPT_FLAG } if self.number.is_multiple_of(2) => self
-                .until("the end of the connection", |run| {
+            Call::EpDisconnect { ep, flags: DAT_CLOSE_ABRUPT_FLAG }
+                if self.number.is_multiple_of(2) =>
+            {
+                self.until("the end of the connection", |run| {
                     Ok(run.world.told(ep).state == DAT_EP_STATE_DISCONNECTED)
-                }),
+                })
+            }
             _ => Ok(()),
         }
     }
@@ -363,7 +369,12 @@ impl Run {
     }
 }
 
-fn conserve(place: &Place, varieties: Varieties, steps: &[Step], qualifiers: DAT_CONN_QUAL) -> Outcome {
+fn conserve(
+    place: &Place,
+    varieties: Varieties,
+    steps: &[Step],
+    qualifiers: DAT_CONN_QUAL,
+) -> Outcome {
     let handles = dat_core::handle::count();
     let mut run = Run {
         world: World::open(place.table, &place.name).at(place.address, qualifiers),

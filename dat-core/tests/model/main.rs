@@ -39,7 +39,8 @@ fn alone() -> MutexGuard<'static, ()> {
 /// So many sequences, unless `PROPTEST_CASES` says otherwise.
 fn cases(by_default: u32) -> Config {
     let default = Config::default();
-    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { default.cases } else { by_default };
+    let cases =
+        if std::env::var_os("PROPTEST_CASES").is_some() { default.cases } else { by_default };
     Config { cases, max_shrink_iters: 20_000, failure_persistence: None, ..default }
 }
 

@@ -133,7 +133,8 @@ pub(crate) struct Model {
 
 const ENDED: &[DAT_EVENT_NUMBER] = &[DAT_CONNECTION_EVENT_DISCONNECTED];
 /// A failed transfer breaks the connection; its peer may see a mere disconnect.
-const BROKEN: &[DAT_EVENT_NUMBER] = &[DAT_CONNECTION_EVENT_BROKEN, DAT_CONNECTION_EVENT_DISCONNECTED];
+const BROKEN: &[DAT_EVENT_NUMBER] =
+    &[DAT_CONNECTION_EVENT_BROKEN, DAT_CONNECTION_EVENT_DISCONNECTED];
 const REFUSED: &[DAT_EVENT_NUMBER] = &[DAT_CONNECTION_EVENT_NON_PEER_REJECTED];
 const REJECTED: &[DAT_EVENT_NUMBER] = &[DAT_CONNECTION_EVENT_PEER_REJECTED];
 const ESTABLISHED: &[DAT_EVENT_NUMBER] = &[DAT_CONNECTION_EVENT_ESTABLISHED];
@@ -186,7 +187,10 @@ impl Model {
     }
 
     pub(crate) fn uses_evd(&self, evd: usize) -> bool {
-        self.ep.iter().flatten().any(|ep| [Some(ep.recv), Some(ep.request), ep.connect].contains(&Some(evd)))
+        self.ep
+            .iter()
+            .flatten()
+            .any(|ep| [Some(ep.recv), Some(ep.request), ep.connect].contains(&Some(evd)))
             || self.sp.iter().flatten().any(|sp| sp.evd == evd)
     }
 
@@ -235,11 +239,21 @@ impl Model {
         self.push(evd, Source::Connection(incarnation), event, true, last.then_some(incarnation));
     }
 
-    pub(crate) fn complete(&mut self, ep: usize, work: &Work, receive: bool, status: Status, length: u32) {
+    pub(crate) fn complete(
+        &mut self,
+        ep: usize,
+        work: &Work,
+        receive: bool,
+        status: Status,
+        length: u32,
+    ) {
         let Some(there) = &mut self.ep[ep] else { return };
         let Ep { handle, incarnation, recv, request, .. } = *there;
-        let (evd, open) =
-            if receive { (recv, &mut there.open_recvs) } else { (request, &mut there.open_requests) };
+        let (evd, open) = if receive {
+            (recv, &mut there.open_recvs)
+        } else {
+            (request, &mut there.open_requests)
+        };
         if evd == NULL || work.suppressed && status == Status::Success {
             // It ends without an event, and its place is free.
             open.retain(|cookie| *cookie != work.cookie);
@@ -285,13 +299,15 @@ impl Model {
     /// Carries out requests as far as the peer has buffers.
     pub(crate) fn pump(&mut self, slot: usize) {
         loop {
-            let Some((ep, peer)) = self.ep[slot].as_ref().and_then(|ep| Some((ep, ep.peer()?))) else {
+            let Some((ep, peer)) = self.ep[slot].as_ref().and_then(|ep| Some((ep, ep.peer()?)))
+            else {
                 return;
             };
             let (Some(work), Some(pz)) = (ep.requests.front().cloned(), ep.pz) else { return };
             let Some(to) = self.ep[peer].as_ref() else { return };
             let receives = work.remote.is_none();
-            let readable = work.lmr.is_none_or(|lmr| self.region(lmr).is_some_and(|lmr| lmr.pz == pz));
+            let readable =
+                work.lmr.is_none_or(|lmr| self.region(lmr).is_some_and(|lmr| lmr.pz == pz));
             // Memory that is gone is found out when the request is first, buffer or not.
             if readable && receives && to.recvs.is_empty() {
                 return;
@@ -312,17 +328,21 @@ impl Model {
                 }
             } else if receives && readable {
                 let to_pz = to.pz;
-                let buffer =
-                    self.ep[peer].as_mut().and_then(|to| to.recvs.pop_front()).expect("looked above");
-                let there =
-                    buffer.lmr.is_none_or(|lmr| self.region(lmr).is_some_and(|lmr| Some(lmr.pz) == to_pz));
+                let buffer = self.ep[peer]
+                    .as_mut()
+                    .and_then(|to| to.recvs.pop_front())
+                    .expect("looked above");
+                let there = buffer
+                    .lmr
+                    .is_none_or(|lmr| self.region(lmr).is_some_and(|lmr| Some(lmr.pz) == to_pz));
                 let arrived = match (work.length <= buffer.length, there) {
                     (false, _) => Status::Is(DAT_DTO_ERR_LOCAL_LENGTH),
                     (true, false) => Status::Is(DAT_DTO_ERR_LOCAL_PROTECTION),
                     (true, true) => Status::Success,
                 };
                 // Of two faults of one buffer either may be told.
-                let arrived = if work.length > buffer.length && !there { Status::Failed } else { arrived };
+                let arrived =
+                    if work.length > buffer.length && !there { Status::Failed } else { arrived };
                 self.complete(peer, &buffer, true, arrived, work.length);
                 if arrived != Status::Success {
                     outcome = Status::Failed;
@@ -352,8 +372,10 @@ impl Model {
         qualifier: DAT_CONN_QUAL,
         arrived: bool,
     ) -> Result<(), String> {
-        let listens = |sp: &&mut Option<Sp>| sp.as_ref().is_some_and(|sp| sp.qualifier == qualifier);
-        let sp_slot = self.sp.iter().position(|sp| sp.as_ref().is_some_and(|sp| sp.qualifier == qualifier));
+        let listens =
+            |sp: &&mut Option<Sp>| sp.as_ref().is_some_and(|sp| sp.qualifier == qualifier);
+        let sp_slot =
+            self.sp.iter().position(|sp| sp.as_ref().is_some_and(|sp| sp.qualifier == qualifier));
         let sp = self.sp.iter_mut().find(listens).and_then(Option::as_mut);
         let (Some(sp), Some(sp_slot)) = (sp, sp_slot) else {
             if arrived {
@@ -367,11 +389,17 @@ impl Model {
         let queued = self.evd(evd).map_or(0, |evd| *evd.queue.count().end());
         let room = match reserved {
             None => waiting < backlog && queued < self.evd(evd).map_or(0, |evd| evd.qlen),
-            Some(reserved) => reserved.is_some() && queued < self.evd(evd).map_or(0, |evd| evd.qlen),
+            Some(reserved) => {
+                reserved.is_some() && queued < self.evd(evd).map_or(0, |evd| evd.qlen)
+            }
         };
         match (arrived, room, reserved) {
-            (false, true, _) => return Err("there is room for the request, and it was refused".into()),
-            (true, _, Some(None)) => return Err("a second request at a reserved service point".into()),
+            (false, true, _) => {
+                return Err("there is room for the request, and it was refused".into());
+            }
+            (true, _, Some(None)) => {
+                return Err("a second request at a reserved service point".into());
+            }
             (false, false, _) => {
                 self.end(slot, REFUSED);
                 return Ok(());

@@ -110,10 +110,15 @@ impl Queue {
         for i in 0..self.streams.len() {
             let (source, stream) = &self.streams[i];
             // The first that must come is the last that can.
-            let last = stream.iter().position(|due| due.firm).unwrap_or(stream.len().saturating_sub(1));
-            let Some(at) = stream.iter().take(last + 1).position(|due| due.event.is(seen)) else { continue };
+            let last =
+                stream.iter().position(|due| due.firm).unwrap_or(stream.len().saturating_sub(1));
+            let Some(at) = stream.iter().take(last + 1).position(|due| due.event.is(seen)) else {
+                continue;
+            };
             let source = *source;
-            if let Some(early) = stream[at].after.and_then(|i| self.completion_before(i, stream[at].number)) {
+            if let Some(early) =
+                stream[at].after.and_then(|i| self.completion_before(i, stream[at].number))
+            {
                 return Err(format!("{seen:?} came before {early:?}"));
             }
             let taken = self.streams[i].1.drain(..=at).next_back().expect("at least one");
@@ -133,7 +138,9 @@ impl Event {
     fn is(&self, seen: &Seen) -> bool {
         match (self, seen) {
             (Event::Software(due), Seen::Software(cookie)) => due == cookie,
-            (Event::Arrival { qualifier: due, .. }, Seen::Arrival { qualifier, .. }) => due == qualifier,
+            (Event::Arrival { qualifier: due, .. }, Seen::Arrival { qualifier, .. }) => {
+                due == qualifier
+            }
             (
                 Event::Connection { ep: due, numbers, private: bytes },
                 Seen::Connection { ep, number, private },

@@ -61,9 +61,9 @@ impl Model {
             Call::EvdFree { evd } => {
                 none().when(self.evd(evd).is_none(), bad).when(self.uses_evd(evd), state)
             }
-            Call::EvdDequeue { evd } | Call::EvdSetWaitable { evd, .. } | Call::EvdEnable { evd, .. } => {
-                none().when(self.evd(evd).is_none(), bad)
-            }
+            Call::EvdDequeue { evd }
+            | Call::EvdSetWaitable { evd, .. }
+            | Call::EvdEnable { evd, .. } => none().when(self.evd(evd).is_none(), bad),
             Call::EvdWait { evd, threshold } => {
                 let there = self.evd(evd);
                 let qlen = there.map_or(1, |evd| evd.qlen);
@@ -79,9 +79,15 @@ impl Model {
                 let there = self.evd(evd);
                 none()
                     .when(there.is_none(), bad)
-                    .when(lacks(evd, DAT_EVD_SOFTWARE_FLAG), &[DAT_INVALID_PARAMETER, DAT_INVALID_HANDLE])
+                    .when(
+                        lacks(evd, DAT_EVD_SOFTWARE_FLAG),
+                        &[DAT_INVALID_PARAMETER, DAT_INVALID_HANDLE],
+                    )
                     .when(number != DAT_SOFTWARE_EVENT, argument)
-                    .may(there.is_some_and(|evd| *evd.queue.count().end() >= evd.qlen), DAT_QUEUE_FULL)
+                    .may(
+                        there.is_some_and(|evd| *evd.queue.count().end() >= evd.qlen),
+                        DAT_QUEUE_FULL,
+                    )
                     .may(there.is_some_and(|evd| evd.overflow), DAT_INVALID_STATE)
             }
             Call::EvdResize { evd, qlen } => {
@@ -118,7 +124,10 @@ impl Model {
             Call::EpFree { ep } => {
                 use State::{Passive, Reserved, UnconfiguredPassive, UnconfiguredReserved};
                 let held = self.ep(ep).is_some_and(|ep| {
-                    matches!(ep.state, Reserved | UnconfiguredReserved | Passive | UnconfiguredPassive)
+                    matches!(
+                        ep.state,
+                        Reserved | UnconfiguredReserved | Passive | UnconfiguredPassive
+                    )
                 });
                 none().when(self.ep(ep).is_none(), bad).when(held, state)
             }
@@ -134,7 +143,10 @@ impl Model {
             Call::EpDisconnect { ep, .. } => {
                 use State::{Active, Connected, DisconnectPending, Disconnected};
                 let legal = |ep: &Ep| {
-                    matches!(ep.state, Active(_) | Connected(_) | DisconnectPending(..) | Disconnected)
+                    matches!(
+                        ep.state,
+                        Active(_) | Connected(_) | DisconnectPending(..) | Disconnected
+                    )
                 };
                 none().when(self.ep(ep).is_none(), bad).when(!self.ep(ep).is_none_or(legal), state)
             }
@@ -154,7 +166,10 @@ impl Model {
                 none()
                     .when(there.is_none(), bad)
                     .when(!there.is_none_or(legal), state)
-                    .when(matches!(call, Call::PostWrite { .. }) && length > BYTES, &[DAT_LENGTH_ERROR])
+                    .when(
+                        matches!(call, Call::PostWrite { .. }) && length > BYTES,
+                        &[DAT_LENGTH_ERROR],
+                    )
                     .segment(self, there, (lmr, length), DAT_MEM_PRIV_NONE_FLAG)
                     .when(full, &[DAT_INSUFFICIENT_RESOURCES])
             }
@@ -186,9 +201,10 @@ impl Model {
             Call::CrReject { cr } => none().when(self.attempt(cr).is_none(), bad),
             Call::EpModify { ep, change } => self.modification(ep, change),
             // These are in the sequences of `conservation`.
-            Call::SrqCreate { .. } | Call::SrqFree { .. } | Call::SrqResize { .. } | Call::SrqPost { .. } => {
-                unless_taken(true)
-            }
+            Call::SrqCreate { .. }
+            | Call::SrqFree { .. }
+            | Call::SrqResize { .. }
+            | Call::SrqPost { .. } => unless_taken(true),
         };
         verdict.0
     }
@@ -236,8 +252,9 @@ impl Model {
     }
 
     fn service_point(&self, sp: usize, evd: usize, qualifier: DAT_CONN_QUAL) -> Faults {
-        let same =
-            |other: &(usize, &Option<Sp>)| other.1.as_ref().is_some_and(|sp| sp.qualifier == qualifier);
+        let same = |other: &(usize, &Option<Sp>)| {
+            other.1.as_ref().is_some_and(|sp| sp.qualifier == qualifier)
+        };
         let mut others = self.sp.iter().enumerate().filter(same);
         // Both adapters have one address: whether they share its qualifiers is the transport's.
         let taken = others.clone().any(|(other, _)| other % 2 == sp % 2);
@@ -271,7 +288,9 @@ impl Model {
                 self.push(evd, Source::Software, Event::Software(cookie), true, None);
             }
             Call::EvdResize { evd, qlen } => self.on_evd(evd, |evd| evd.qlen = qlen as usize),
-            Call::EvdSetWaitable { evd, waitable } => self.on_evd(evd, |evd| evd.waitable = waitable),
+            Call::EvdSetWaitable { evd, waitable } => {
+                self.on_evd(evd, |evd| evd.waitable = waitable)
+            }
             Call::EvdModifyCno { evd, cno } => {
                 self.on_evd(evd, |evd| {
                     evd.cno = (cno != NULL).then_some(cno);
@@ -352,15 +371,18 @@ impl Model {
                 self.sp[sp] = Some(Sp { number, evd, qualifier, backlog, reserved: None });
             }
             Call::RspCreate { sp, ep, evd, qualifier } => {
-                self.sp[sp] = Some(Sp { number, evd, qualifier, backlog: 1, reserved: Some(Some(ep)) });
+                self.sp[sp] =
+                    Some(Sp { number, evd, qualifier, backlog: 1, reserved: Some(Some(ep)) });
                 if let Some(ep) = &mut self.ep[ep] {
-                    ep.state = if ep.pz.is_some() { State::Reserved } else { State::UnconfiguredReserved };
+                    ep.state =
+                        if ep.pz.is_some() { State::Reserved } else { State::UnconfiguredReserved };
                 }
             }
             Call::SpFree { sp } => {
                 let reserved = self.sp[sp].take().and_then(|sp| sp.reserved.flatten());
                 if let Some(ep) = reserved.and_then(|ep| self.ep[ep].as_mut()) {
-                    ep.state = if ep.pz.is_some() { State::Unconnected } else { State::Unconfigured };
+                    ep.state =
+                        if ep.pz.is_some() { State::Unconnected } else { State::Unconfigured };
                 }
             }
             Call::CrAccept { cr, ep, private } => {
@@ -376,8 +398,10 @@ impl Model {
             }
             Call::EvdDequeue { .. } | Call::EvdWait { .. } | Call::CnoWait { .. } => {}
             Call::EpModify { ep, change } => self.modify(ep, change),
-            Call::SrqCreate { .. } | Call::SrqFree { .. } | Call::SrqResize { .. } | Call::SrqPost { .. } => {
-            }
+            Call::SrqCreate { .. }
+            | Call::SrqFree { .. }
+            | Call::SrqResize { .. }
+            | Call::SrqPost { .. } => {}
         }
         Ok(())
     }
@@ -388,7 +412,9 @@ impl Model {
 
     /// A wait on the dispatcher's CNO may answer: what is queued may count as new.
     pub(crate) fn may_trigger(&mut self, evd: usize) {
-        if let Some(cno) = self.evd(evd).and_then(|evd| evd.cno).and_then(|cno| self.cno[cno].as_mut()) {
+        if let Some(cno) =
+            self.evd(evd).and_then(|evd| evd.cno).and_then(|cno| self.cno[cno].as_mut())
+        {
             cno.may = true;
         }
     }
@@ -426,8 +452,11 @@ impl Model {
 
     /// Receives of an endpoint that have completed and that the consumer has not taken.
     fn due_receives(&self, ep: &Ep) -> usize {
-        let due =
-            self.evd.iter().flatten().flat_map(|evd| evd.queue.cookies(Source::Receives(ep.incarnation)));
+        let due = self
+            .evd
+            .iter()
+            .flatten()
+            .flat_map(|evd| evd.queue.cookies(Source::Receives(ep.incarnation)));
         due.filter(|cookie| ep.open_recvs.contains(cookie)).count()
     }
 
@@ -439,7 +468,10 @@ impl Model {
         // Posted and not ended: in the transport, or completed and not taken.
         let due = if unheard { 0 } else { self.due_receives(ep) };
         if told.state != ep.state.value() || told.idle != idle || told.buffers != queued {
-            return Err(format!("{told:?}; idle should be {idle:?}, {queued} buffers, {:?}", ep.state));
+            return Err(format!(
+                "{told:?}; idle should be {idle:?}, {queued} buffers, {:?}",
+                ep.state
+            ));
         }
         let lossy = self.evd(ep.recv).is_some_and(|evd| evd.overflow);
         if ep.open_recvs.len() != queued + due && !lossy {
@@ -474,6 +506,9 @@ impl Faults {
 
 impl State {
     fn is_unconfigured(self) -> bool {
-        matches!(self, State::Unconfigured | State::UnconfiguredReserved | State::UnconfiguredPassive)
+        matches!(
+            self,
+            State::Unconfigured | State::UnconfiguredReserved | State::UnconfiguredPassive
+        )
     }
 }

@@ -46,7 +46,9 @@ impl Comparison {
         }
         match call {
             Call::EvdDequeue { evd } => self.dequeued(evd, 1, DAT_QUEUE_EMPTY, &answer),
-            Call::EvdWait { evd, threshold } if kind == DAT_SUCCESS || kind == DAT_TIMEOUT_EXPIRED => {
+            Call::EvdWait { evd, threshold }
+                if kind == DAT_SUCCESS || kind == DAT_TIMEOUT_EXPIRED =>
+            {
                 self.dequeued(evd, threshold as usize, DAT_TIMEOUT_EXPIRED, &answer)
             }
             Call::CnoWait { cno } => self.cno_waited(cno, &answer),
@@ -102,7 +104,8 @@ impl Comparison {
         match (source, event, seen) {
             (_, Event::Arrival { attempt, .. }, _) => self.model.cr.push(*attempt),
             (Source::Receives(i) | Source::Requests(i), Event::Dto { cookie, .. }, _) => {
-                if let Some(ep) = self.model.ep.iter_mut().flatten().find(|ep| ep.incarnation == i) {
+                if let Some(ep) = self.model.ep.iter_mut().flatten().find(|ep| ep.incarnation == i)
+                {
                     let receive = matches!(source, Source::Receives(_));
                     let open = if receive { &mut ep.open_recvs } else { &mut ep.open_requests };
                     // This one, and the suppressed ones before it.
@@ -162,7 +165,9 @@ impl Comparison {
             let answer = self.world.close(side, DAT_CLOSE_GRACEFUL_FLAG);
             let expected = if left > 0 { DAT_INVALID_STATE } else { DAT_SUCCESS };
             if answer != expected {
-                return Err(format!("dat_ia_close(ia{side}, graceful) of {left} objects: {answer:#x}"));
+                return Err(format!(
+                    "dat_ia_close(ia{side}, graceful) of {left} objects: {answer:#x}"
+                ));
             }
             if left > 0 {
                 let answer = self.world.close(side, DAT_CLOSE_ABRUPT_FLAG);
@@ -180,7 +185,9 @@ fn compare(thread_safe: bool, steps: &[Step]) -> Result<(), String> {
     let handles = dat_core::handle::count();
     let world = World::open(table, &name);
     let mut comparison = Comparison { world, model: Model::default(), cookie: 0 };
-    for call in call::prelude().into_iter().chain(steps.iter().flat_map(|step| step.0.iter().copied())) {
+    for call in
+        call::prelude().into_iter().chain(steps.iter().flat_map(|step| step.0.iter().copied()))
+    {
         comparison.make(call)?;
     }
     comparison.end()?;
@@ -195,8 +202,9 @@ fn any_sequence_of_calls_is_answered_as_the_standard_says() {
     let _alone = crate::alone();
     let input = (any::<bool>(), call::sequence(60));
     let mut runner = TestRunner::new(crate::cases(4000));
-    let outcome =
-        runner.run(&input, |(thread_safe, steps)| compare(thread_safe, &steps).map_err(TestCaseError::fail));
+    let outcome = runner.run(&input, |(thread_safe, steps)| {
+        compare(thread_safe, &steps).map_err(TestCaseError::fail)
+    });
     match outcome {
         Ok(()) => {}
         Err(TestError::Fail(why, (_, steps))) => {

@@ -135,7 +135,8 @@ impl Shared {
             }
             Op::PostSend { side } | Op::PostRecv { side } => {
                 let (Side { table, .. }, ep) = self.sides[side];
-                let (none, cookie, full) = (null_mut(), cookie(number), &[DAT_INSUFFICIENT_RESOURCES][..]);
+                let (none, cookie, full) =
+                    (null_mut(), cookie(number), &[DAT_INSUFFICIENT_RESOURCES][..]);
                 match op {
                     Op::PostSend { .. } => {
                         let answer = dat!(table, ep_post_send_func(ep, 0, none, cookie, 0));
@@ -168,7 +169,12 @@ impl Shared {
     }
 
     /// Takes an event: dat_evd_dequeue, or dat_evd_wait for a threshold, without patience. False: there was none.
-    fn take(&self, side: usize, threshold: Option<DAT_COUNT>, log: &mut Log) -> Result<bool, String> {
+    fn take(
+        &self,
+        side: usize,
+        threshold: Option<DAT_COUNT>,
+        log: &mut Log,
+    ) -> Result<bool, String> {
         let Side { table, evd, .. } = self.sides[side].0;
         let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
         let answer = match threshold {
@@ -216,8 +222,11 @@ impl Shared {
             }
             Op::Enable { side, enable } => {
                 let Side { table: t, evd, .. } = self.sides[side].0;
-                let answer =
-                    if enable { dat!(t, evd_enable_func(evd)) } else { dat!(t, evd_disable_func(evd)) };
+                let answer = if enable {
+                    dat!(t, evd_enable_func(evd))
+                } else {
+                    dat!(t, evd_disable_func(evd))
+                };
                 allowed(answer, op, ok)
             }
             Op::ModifyCno { side, attach } => {
@@ -227,7 +236,8 @@ impl Shared {
             }
             Op::CnoWait { side } => {
                 let mut evd = null_mut();
-                let answer = dat!(self.sides[side].0.table, cno_wait_func(self.cnos[side], 0, &mut evd));
+                let answer =
+                    dat!(self.sides[side].0.table, cno_wait_func(self.cnos[side], 0, &mut evd));
                 match (answer, evd.is_null()) {
                     (Ok(()), true) => Err("dat_cno_wait: no EVD".into()),
                     (answer, _) => allowed(answer, op, &[DAT_QUEUE_EMPTY]),
@@ -241,7 +251,8 @@ impl Shared {
             Op::Status { side } => {
                 let (Side { table, .. }, ep) = self.sides[side];
                 let (mut state, mut recv, mut request) = (0, 0, 0);
-                let answer = dat!(table, ep_get_status_func(ep, &mut state, &mut recv, &mut request));
+                let answer =
+                    dat!(table, ep_get_status_func(ep, &mut state, &mut recv, &mut request));
                 match state {
                     DAT_EP_STATE_CONNECTED => allowed(answer, op, ok),
                     state => Err(format!("the state is {state}")),
@@ -287,7 +298,8 @@ fn race(threads: &[Vec<Op>]) -> Result<(), String> {
     };
     let run = &run;
     let mut logs = std::thread::scope(|s| {
-        let threads: Vec<_> = threads.iter().enumerate().map(|work| s.spawn(move || run(work))).collect();
+        let threads: Vec<_> =
+            threads.iter().enumerate().map(|work| s.spawn(move || run(work))).collect();
         let ended = threads.into_iter().map(|t| t.join().map_err(|_| "a panic".to_owned())?);
         ended.collect::<Result<Vec<Log>, String>>()
     })?;
@@ -324,7 +336,11 @@ fn check(logs: &[Log]) -> Result<(), String> {
     if made != taken {
         let lost: Vec<_> = made.iter().filter(|mark| !taken.contains(mark)).collect();
         let alien: Vec<_> = taken.iter().filter(|mark| !made.contains(mark)).collect();
-        return Err(format!("{} made, {} taken; lost: {lost:?}, alien: {alien:?}", made.len(), taken.len()));
+        return Err(format!(
+            "{} made, {} taken; lost: {lost:?}, alien: {alien:?}",
+            made.len(),
+            taken.len()
+        ));
     }
     for log in logs {
         let mut last = BTreeMap::new();
@@ -347,7 +363,8 @@ fn threads_lose_double_and_reorder_nothing() {
     match outcome {
         Ok(()) => {}
         Err(TestError::Fail(why, threads)) => {
-            let listing = |ops: &Vec<Op>| ops.iter().map(|op| format!("    {op:?}\n")).collect::<String>();
+            let listing =
+                |ops: &Vec<Op>| ops.iter().map(|op| format!("    {op:?}\n")).collect::<String>();
             let threads: Vec<String> = threads.iter().map(listing).collect();
             panic!("{why}\nthe threads:\n{}", threads.join("    and at the same time\n"));
         }

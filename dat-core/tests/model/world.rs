@@ -92,8 +92,12 @@ impl World {
     /// Both adapters open, with nothing in the slots.
     pub(crate) fn open(table: Table, name: &str) -> World {
         let [(a, a_async), (b, b_async)] = [client::open(table, name), client::open(table, name)];
-        let region =
-            |_| Region { handle: GARBAGE, context: 0, rmr_context: 0, buffer: Box::new([0; BYTES as usize]) };
+        let region = |_| Region {
+            handle: GARBAGE,
+            context: 0,
+            rmr_context: 0,
+            buffer: Box::new([0; BYTES as usize]),
+        };
         World {
             table,
             ia: [a, b],
@@ -144,15 +148,20 @@ impl World {
     fn local(&self, lmr: usize, length: u32) -> (DAT_COUNT, DAT_LMR_TRIPLET) {
         let region = &self.lmr[lmr];
         let virtual_address = region.buffer.as_ptr() as u64;
-        let triplet =
-            DAT_LMR_TRIPLET { virtual_address, segment_length: length, lmr_context: region.context };
+        let triplet = DAT_LMR_TRIPLET {
+            virtual_address,
+            segment_length: length,
+            lmr_context: region.context,
+        };
         ((length > 0).into(), triplet)
     }
 
     fn state(&self, ep: usize) -> DAT_EP_STATE {
         let (mut state, mut recv, mut request) = (DAT_EP_STATE::MAX, 0, 0);
-        let asked =
-            dat!(self.table, ep_get_status_func(at(&self.ep, ep), &mut state, &mut recv, &mut request));
+        let asked = dat!(
+            self.table,
+            ep_get_status_func(at(&self.ep, ep), &mut state, &mut recv, &mut request)
+        );
         asked.map_or(DAT_EP_STATE::MAX, |()| state)
     }
 
@@ -182,7 +191,8 @@ impl World {
             Call::EvdDequeue { evd } => dat!(t, evd_dequeue_func(at(&self.evd, evd), &mut event)),
             Call::EvdWait { evd, threshold } => {
                 let mut more = 0;
-                let result = dat!(t, evd_wait_func(at(&self.evd, evd), 0, threshold, &mut event, &mut more));
+                let result =
+                    dat!(t, evd_wait_func(at(&self.evd, evd), 0, threshold, &mut event, &mut more));
                 answer.more = usize::try_from(more).unwrap_or(usize::MAX);
                 result
             }
@@ -201,7 +211,9 @@ impl World {
             Call::EvdSetWaitable { evd, waitable: true } => {
                 dat!(t, evd_clear_unwaitable_func(at(&self.evd, evd)))
             }
-            Call::EvdSetWaitable { evd, .. } => dat!(t, evd_set_unwaitable_func(at(&self.evd, evd))),
+            Call::EvdSetWaitable { evd, .. } => {
+                dat!(t, evd_set_unwaitable_func(at(&self.evd, evd)))
+            }
             Call::EvdEnable { evd, enable: true } => dat!(t, evd_enable_func(at(&self.evd, evd))),
             Call::EvdEnable { evd, .. } => dat!(t, evd_disable_func(at(&self.evd, evd))),
             Call::PzCreate { pz } => dat!(t, pz_create_func(ia(pz), &mut self.pz[pz])),
@@ -231,16 +243,27 @@ impl World {
             }
             Call::LmrFree { lmr } => dat!(t, lmr_free_func(self.lmr[lmr].handle)),
             Call::EpCreate { ep, pz, recv, request, connect, kind: Kind { srq, unsignalled } } => {
-                let [recv, request, connect] = [recv, request, connect].map(|evd| at(&self.evd, evd));
+                let [recv, request, connect] =
+                    [recv, request, connect].map(|evd| at(&self.evd, evd));
                 let (ia, pz, mut attr) = (ia(ep), at(&self.pz, pz), attributes());
-                (attr.recv_completion_flags, attr.request_completion_flags) = completion_flags(unsignalled);
+                (attr.recv_completion_flags, attr.request_completion_flags) =
+                    completion_flags(unsignalled);
                 if srq == NULL {
                     dat!(t, ep_create_func(ia, pz, recv, request, connect, &attr, &mut self.ep[ep]))
                 } else {
                     let srq = at(&self.srq, srq);
                     dat!(
                         t,
-                        ep_create_with_srq_func(ia, pz, recv, request, connect, srq, &attr, &mut self.ep[ep])
+                        ep_create_with_srq_func(
+                            ia,
+                            pz,
+                            recv,
+                            request,
+                            connect,
+                            srq,
+                            &attr,
+                            &mut self.ep[ep]
+                        )
                     )
                 }
             }
@@ -250,8 +273,11 @@ impl World {
             }
             Call::SrqCreate { srq, pz, depth } => {
                 let (ia, pz) = (ia(srq), at(&self.pz, pz));
-                let mut attr =
-                    DAT_SRQ_ATTR { max_recv_dtos: depth, max_recv_iov: 1, low_watermark: DAT_SRQ_LW_DEFAULT };
+                let mut attr = DAT_SRQ_ATTR {
+                    max_recv_dtos: depth,
+                    max_recv_iov: 1,
+                    low_watermark: DAT_SRQ_LW_DEFAULT,
+                };
                 dat!(t, srq_create_func(ia, pz, &mut attr, &mut self.srq[srq]))
             }
             Call::SrqFree { srq } => dat!(t, srq_free_func(at(&self.srq, srq))),
@@ -264,8 +290,10 @@ impl World {
             Call::EpReset { ep } => dat!(t, ep_reset_func(at(&self.ep, ep))),
             Call::EpStatus { ep } => {
                 let (mut state, mut recv, mut request) = (0, 0, 0);
-                let status =
-                    dat!(t, ep_get_status_func(at(&self.ep, ep), &mut state, &mut recv, &mut request));
+                let status = dat!(
+                    t,
+                    ep_get_status_func(at(&self.ep, ep), &mut state, &mut recv, &mut request)
+                );
                 answer.idle = (recv != 0, request != 0);
                 status
             }
@@ -277,7 +305,9 @@ impl World {
                 let qualifier = self.qualifier(qualifier);
                 dat!(t, ep_connect_func(ep, to, qualifier, 1_000_000_000, size, data, qos, flags))
             }
-            Call::EpDisconnect { ep, flags } => dat!(t, ep_disconnect_func(at(&self.ep, ep), flags)),
+            Call::EpDisconnect { ep, flags } => {
+                dat!(t, ep_disconnect_func(at(&self.ep, ep), flags))
+            }
             Call::PostRecv { ep, lmr, length, flags } => {
                 let (n, mut local) = self.local(lmr, length);
                 dat!(t, ep_post_recv_func(at(&self.ep, ep), n, &mut local, cookie(number), flags))
@@ -300,8 +330,10 @@ impl World {
             Call::PspCreate { sp, evd, qualifier } => {
                 let (evd, mut psp) = (at(&self.evd, evd), null_mut());
                 let qualifier = self.qualifier(qualifier);
-                let result =
-                    dat!(t, psp_create_func(ia(sp), qualifier, evd, DAT_PSP_CONSUMER_FLAG, &mut psp));
+                let result = dat!(
+                    t,
+                    psp_create_func(ia(sp), qualifier, evd, DAT_PSP_CONSUMER_FLAG, &mut psp)
+                );
                 if result.is_ok() {
                     self.sp[sp] = (true, psp.cast());
                 }
@@ -349,7 +381,8 @@ impl World {
             }
             Change::Unsignalled(on) => {
                 (attr.recv_completion_flags, attr.request_completion_flags) = completion_flags(on);
-                DAT_EP_FIELD_EP_ATTR_RECV_COMPLETION_FLAGS | DAT_EP_FIELD_EP_ATTR_REQUEST_COMPLETION_FLAGS
+                DAT_EP_FIELD_EP_ATTR_RECV_COMPLETION_FLAGS
+                    | DAT_EP_FIELD_EP_ATTR_REQUEST_COMPLETION_FLAGS
             }
             Change::Recv(evd) => {
                 param.recv_evd_handle = at(&self.evd, evd);
@@ -433,7 +466,8 @@ impl World {
     pub(crate) fn told(&self, slot: usize) -> Told {
         let (t, ep) = (self.table, at(&self.ep, slot));
         let (mut state, mut recv, mut request) = (0, 0, 0);
-        dat!(t, ep_get_status_func(ep, &mut state, &mut recv, &mut request)).expect("a live endpoint");
+        dat!(t, ep_get_status_func(ep, &mut state, &mut recv, &mut request))
+            .expect("a live endpoint");
         let (mut buffers, mut span) = (0, 0);
         dat!(t, ep_recv_query_func(ep, &mut buffers, &mut span)).expect("a live endpoint");
         let mut counters = [0u64; DCNT_EP_ALL_COUNTERS as usize];
@@ -468,7 +502,8 @@ fn kind(result: Result<(), Error>) -> DAT_RETURN {
 
 /// Of receives and of requests.
 fn completion_flags(unsignalled: bool) -> (DAT_COMPLETION_FLAGS, DAT_COMPLETION_FLAGS) {
-    let flags = if unsignalled { DAT_COMPLETION_UNSIGNALLED_FLAG } else { DAT_COMPLETION_DEFAULT_FLAG };
+    let flags =
+        if unsignalled { DAT_COMPLETION_UNSIGNALLED_FLAG } else { DAT_COMPLETION_DEFAULT_FLAG };
     (flags, flags)
 }
 

@@ -27,7 +27,9 @@ const WINDOW: u64 = 4;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) fn rounds(count: u64, table: Table, name: &str) {
-    let seed = std::env::var("OPENDAT_SEED").ok().map(|seed| seed.parse().expect("OPENDAT_SEED is a number"));
+    let seed = std::env::var("OPENDAT_SEED")
+        .ok()
+        .map(|seed| seed.parse().expect("OPENDAT_SEED is a number"));
     let seeds = seed.map_or(1..=count, |seed: u64| seed..=seed);
     println!("seeds {seeds:?}");
     for seed in seeds {
@@ -136,7 +138,15 @@ fn round(seed: u64, table: Table, name: &str) {
         let cno = side.new_cno();
         dat!(table, evd_modify_cno_func(side.evd, cno)).unwrap();
         let [made, taken] = [(); 2].map(|()| [0; 3].map(AtomicU64::new));
-        Arena { side, ep, cno, made, taken, disconnected: AtomicUsize::new(0), over: AtomicBool::new(false) }
+        Arena {
+            side,
+            ep,
+            cno,
+            made,
+            taken,
+            disconnected: AtomicUsize::new(0),
+            over: AtomicBool::new(false),
+        }
     });
     let mixtures = [(); 2].map(|()| MIXTURES[random.below(MIXTURES.len() as u64) as usize]);
     println!("seed {seed}: {mixtures:?}");
@@ -165,8 +175,10 @@ fn round(seed: u64, table: Table, name: &str) {
         others.into_iter().for_each(|other| other.join().expect("a meddler"));
         for arena in &arenas {
             arena.until(|| {
-                let all = |count: &[AtomicU64; 3]| count.each_ref().map(|n| n.load(Ordering::SeqCst));
-                all(&arena.made) == all(&arena.taken) && arena.disconnected.load(Ordering::SeqCst) > 0
+                let all =
+                    |count: &[AtomicU64; 3]| count.each_ref().map(|n| n.load(Ordering::SeqCst));
+                all(&arena.made) == all(&arena.taken)
+                    && arena.disconnected.load(Ordering::SeqCst) > 0
             });
             arena.over.store(true, Ordering::SeqCst);
         }
@@ -183,7 +195,11 @@ fn round(seed: u64, table: Table, name: &str) {
             made[index].sort_unstable();
             taken[index].sort_unstable();
             assert_eq!(made[index], taken[index], "seed {seed}, side {index}");
-            assert_eq!(arenas[index].disconnected.load(Ordering::SeqCst), 1, "seed {seed}, side {index}");
+            assert_eq!(
+                arenas[index].disconnected.load(Ordering::SeqCst),
+                1,
+                "seed {seed}, side {index}"
+            );
         }
     });
     for arena in &arenas {
@@ -208,7 +224,8 @@ impl Arena {
     fn post_se(&self, number: u64) -> Result<(), dat_core::Error> {
         let mut event = DAT_EVENT::zeroed();
         event.event_number = DAT_SOFTWARE_EVENT;
-        event.event_data.software_event_data = DAT_SOFTWARE_EVENT_DATA { pointer: number as *mut c_void };
+        event.event_data.software_event_data =
+            DAT_SOFTWARE_EVENT_DATA { pointer: number as *mut c_void };
         dat!(self.side.table, evd_post_se_func(self.side.evd, &event))
     }
 
@@ -229,7 +246,8 @@ impl Arena {
                 }),
                 // The peer takes as many as it is sent.
                 Kind::Receive => self.until(|| {
-                    Self::count(&self.made, kind) < Self::count(&self.taken, kind) + WINDOW || gone()
+                    Self::count(&self.made, kind) < Self::count(&self.taken, kind) + WINDOW
+                        || gone()
                 }),
                 Kind::Software => {}
             }
@@ -242,7 +260,9 @@ impl Arena {
                 Kind::Receive => {
                     dat!(table, ep_post_recv_func(self.ep, 0, null_mut(), cookie(number), 0))
                 }
-                Kind::Send => dat!(table, ep_post_send_func(self.ep, 0, null_mut(), cookie(number), 0)),
+                Kind::Send => {
+                    dat!(table, ep_post_send_func(self.ep, 0, null_mut(), cookie(number), 0))
+                }
             };
             match answer {
                 Ok(()) => {
@@ -251,7 +271,10 @@ impl Arena {
                 }
                 Err(error) => {
                     let full = error.kind() == DAT_INSUFFICIENT_RESOURCES && gone();
-                    assert!(kind != Kind::Software && (full || gone() || error.kind() == DAT_INVALID_STATE));
+                    assert!(
+                        kind != Kind::Software
+                            && (full || gone() || error.kind() == DAT_INVALID_STATE)
+                    );
                 }
             }
             random.pause();
@@ -265,8 +288,8 @@ impl Arena {
         while !self.over.load(Ordering::SeqCst) {
             match taker {
                 Taker::Waits => {
-                    let patience =
-                        [DAT_TIMEOUT_INFINITE, DAT_TIMEOUT_INFINITE, 50, 0][random.below(4) as usize];
+                    let patience = [DAT_TIMEOUT_INFINITE, DAT_TIMEOUT_INFINITE, 50, 0]
+                        [random.below(4) as usize];
                     self.take(Some(patience), &mut taken);
                 }
                 Taker::Polls => {
@@ -334,9 +357,11 @@ impl Arena {
             match what {
                 0 => {
                     // Not while another thread waits.
-                    let answer = dat!(table, evd_resize_func(evd, 128 + random.below(128) as DAT_COUNT));
+                    let answer =
+                        dat!(table, evd_resize_func(evd, 128 + random.below(128) as DAT_COUNT));
                     assert!(
-                        answer.is_ok_and(|()| true) || answer.is_err_and(|e| e.kind() == DAT_INVALID_STATE)
+                        answer.is_ok_and(|()| true)
+                            || answer.is_err_and(|e| e.kind() == DAT_INVALID_STATE)
                     );
                 }
                 1 => {

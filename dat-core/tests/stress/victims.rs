@@ -43,7 +43,10 @@ fn dispatcher(side: &Side, random: &mut Random) {
             // Whatever the others do, this ends: with the dispatcher, if not before.
             loop {
                 let evd = evd.get();
-                match dat!(table, evd_wait_func(evd, DAT_TIMEOUT_INFINITE, 1, &mut event, &mut more)) {
+                match dat!(
+                    table,
+                    evd_wait_func(evd, DAT_TIMEOUT_INFINITE, 1, &mut event, &mut more)
+                ) {
                     Ok(()) => assert_eq!(event.event_number, DAT_SOFTWARE_EVENT),
                     Err(error) => break may(Err(error), &[DAT_ABORT, DAT_INVALID_HANDLE]),
                 }
@@ -59,7 +62,10 @@ fn dispatcher(side: &Side, random: &mut Random) {
                 let none = [DAT_QUEUE_EMPTY, DAT_INVALID_STATE, DAT_INVALID_HANDLE];
                 may(dat!(table, evd_dequeue_func(evd, &mut taken)), &none);
                 let qlen = 64 + n as DAT_COUNT;
-                may(dat!(table, evd_resize_func(evd, qlen)), &[DAT_INVALID_STATE, DAT_INVALID_HANDLE]);
+                may(
+                    dat!(table, evd_resize_func(evd, qlen)),
+                    &[DAT_INVALID_STATE, DAT_INVALID_HANDLE],
+                );
             }
         });
         (0..pauses).for_each(|_| thread::yield_now());
@@ -82,7 +88,8 @@ fn endpoint(side: &Side, random: &mut Random) {
                     let full = [DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_HANDLE];
                     may(dat!(table, ep_post_recv_func(ep, 0, null_mut(), cookie, 0)), &full);
                     let mut state = 0;
-                    let status = dat!(table, ep_get_status_func(ep, &mut state, null_mut(), null_mut()));
+                    let status =
+                        dat!(table, ep_get_status_func(ep, &mut state, null_mut(), null_mut()));
                     may(status, &[DAT_INVALID_HANDLE]);
                     let refused = [DAT_INVALID_STATE, DAT_INVALID_HANDLE];
                     may(dat!(table, ep_disconnect_func(ep, DAT_CLOSE_ABRUPT_FLAG)), &refused);
@@ -96,5 +103,8 @@ fn endpoint(side: &Side, random: &mut Random) {
 }
 
 fn may(answer: Result<(), Error>, errors: &[DAT_RETURN]) {
-    assert!(answer.is_ok() || answer.is_err_and(|error| errors.contains(&error.kind())), "{answer:?}");
+    assert!(
+        answer.is_ok() || answer.is_err_and(|error| errors.contains(&error.kind())),
+        "{answer:?}"
+    );
 }

@@ -41,8 +41,11 @@ pub fn fabric() -> String {
 
 /// An entry of a registry that knows no IAs.
 pub fn entry(name: &'static str) -> Entry<'static> {
-    let registry =
-        RegistryFns { add_provider: no_table, remove_provider: no_table, get_ia_handle: no_mapping };
+    let registry = RegistryFns {
+        add_provider: no_table,
+        remove_provider: no_table,
+        get_ia_handle: no_mapping,
+    };
     Entry { name, provider: name, table: std::ptr::null(), registry, thread_safe: false }
 }
 
@@ -140,8 +143,15 @@ pub fn connected() -> (Side, &'static Node<Ep<T>>, Side, &'static Node<Ep<T>>) {
 pub fn connect(a: &Side, x: &Node<Ep<T>>, b: &Side, y: &Node<Ep<T>>) {
     let psp = dat_core::conn::psp::create(b.ia, Port::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
     let to = "127.0.0.1:0".parse().unwrap();
-    x.connect(to, psp.qualifier(), 10_000_000, b"hello", DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG)
-        .unwrap();
+    x.connect(
+        to,
+        psp.qualifier(),
+        10_000_000,
+        b"hello",
+        DAT_QOS_BEST_EFFORT,
+        DAT_CONNECT_DEFAULT_FLAG,
+    )
+    .unwrap();
     let cr = arrival(b);
     // SAFETY: nobody uses the request any more.
     unsafe { dat_core::conn::cr::accept(cr, Some(y), b"welcome") }.unwrap();

@@ -37,7 +37,20 @@ fn out_arguments_are_required() {
             8,
             dat!(
                 t,
-                lmr_create_func(ia, virt, memory, 8, pz, 0, 0, null_mut(), no32, no32, &mut word, &mut word)
+                lmr_create_func(
+                    ia,
+                    virt,
+                    memory,
+                    8,
+                    pz,
+                    0,
+                    0,
+                    null_mut(),
+                    no32,
+                    no32,
+                    &mut word,
+                    &mut word
+                )
             ),
         ),
         (5, dat!(t, psp_create_func(ia, 7, cr_evd, consumer, null_mut()))),
@@ -108,25 +121,41 @@ fn posts_need_the_segments_they_count() {
         let remote = lmr.remote(0, 8);
         let there = iov.as_mut_ptr();
         // More than there can be: nobody looks whether they are there.
-        let cases = [(1, null_mut(), 3), (-1, there, 2), (65, there, 2), (DAT_COUNT::MAX, there, 2)];
+        let cases =
+            [(1, null_mut(), 3), (-1, there, 2), (65, there, 2), (DAT_COUNT::MAX, there, 2)];
         for (count, iov, arg) in cases {
             let expected = Err(Error::arg(arg));
             assert_eq!(dat!(t, ep_post_send_func(x, count, iov, cookie(1), 0)), expected);
             assert_eq!(dat!(t, ep_post_recv_func(x, count, iov, cookie(1), 0)), expected);
             assert_eq!(dat!(t, srq_post_recv_func(srq, count, iov, cookie(1))), expected);
-            assert_eq!(dat!(t, ep_post_rdma_read_func(x, count, iov, cookie(1), &remote, 0)), expected);
-            assert_eq!(dat!(t, ep_post_rdma_write_func(x, count, iov, cookie(1), &remote, 0)), expected);
+            assert_eq!(
+                dat!(t, ep_post_rdma_read_func(x, count, iov, cookie(1), &remote, 0)),
+                expected
+            );
+            assert_eq!(
+                dat!(t, ep_post_rdma_write_func(x, count, iov, cookie(1), &remote, 0)),
+                expected
+            );
         }
         let misaligned = iov.as_mut_ptr().wrapping_byte_add(1);
         // It is read where it lies: what is there has no context of a region.
         let stranger = Err(Error::of(DAT_PRIVILEGES_VIOLATION));
         assert_eq!(dat!(t, ep_post_send_func(x, 1, misaligned, cookie(1), 0)), stranger);
         let one = iov.as_mut_ptr();
-        assert_eq!(dat!(t, ep_post_rdma_read_func(x, 1, one, cookie(1), null(), 0)), Err(Error::arg(5)));
-        assert_eq!(dat!(t, ep_post_rdma_write_func(x, 1, one, cookie(1), null(), 0)), Err(Error::arg(5)));
+        assert_eq!(
+            dat!(t, ep_post_rdma_read_func(x, 1, one, cookie(1), null(), 0)),
+            Err(Error::arg(5))
+        );
+        assert_eq!(
+            dat!(t, ep_post_rdma_write_func(x, 1, one, cookie(1), null(), 0)),
+            Err(Error::arg(5))
+        );
         // Outside the region.
         let mut outside = lmr.local(60, 8);
-        assert_eq!(dat!(t, ep_post_send_func(x, 1, &mut outside, cookie(1), 0)), Err(Error::arg(3)));
+        assert_eq!(
+            dat!(t, ep_post_send_func(x, 1, &mut outside, cookie(1), 0)),
+            Err(Error::arg(3))
+        );
         a.close();
         b.close();
     }

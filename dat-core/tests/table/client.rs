@@ -59,7 +59,10 @@ unsafe extern "C" fn add(table: *const DAT_PROVIDER, info: *const DAT_PROVIDER_I
     }
 }
 
-unsafe extern "C" fn remove(table: *const DAT_PROVIDER, info: *const DAT_PROVIDER_INFO) -> DAT_RETURN {
+unsafe extern "C" fn remove(
+    table: *const DAT_PROVIDER,
+    info: *const DAT_PROVIDER_INFO,
+) -> DAT_RETURN {
     // SAFETY: from the provider.
     let name = unsafe { name_in(info) };
     assert_eq!(shelf().remove(&name), Some(table as usize));
@@ -78,7 +81,8 @@ unsafe extern "C" fn map(ia: DAT_IA_HANDLE, out: *mut DAT_IA_HANDLE) -> DAT_RETU
 }
 
 impl Registry for Shelf {
-    const FNS: RegistryFns = RegistryFns { add_provider: add, remove_provider: remove, get_ia_handle: map };
+    const FNS: RegistryFns =
+        RegistryFns { add_provider: add, remove_provider: remove, get_ia_handle: map };
 }
 
 pub(crate) fn info(name: &str, major: u32, minor: u32, thread_safe: bool) -> DAT_PROVIDER_INFO {
@@ -98,7 +102,11 @@ pub(crate) fn table(name: &str) -> Option<Table> {
     shelf().get(name).map(|table| unsafe { &*(*table as *const DAT_PROVIDER) })
 }
 
-pub(crate) fn register<P: Provider + Default>(name: &str, params: &str, thread_safe: bool) -> Table {
+pub(crate) fn register<P: Provider + Default>(
+    name: &str,
+    params: &str,
+    thread_safe: bool,
+) -> Table {
     let params = CString::new(params).unwrap();
     // SAFETY: both are complete.
     unsafe { export::init::<P, Shelf>(&info(name, 2, 0, thread_safe), params.as_ptr()) };
@@ -150,7 +158,8 @@ unsafe impl Sync for Side {}
 impl Side {
     pub(crate) fn new(table: Table, name: &str) -> Side {
         let (ia, async_evd) = open(table, name);
-        let mut side = Side { table, ia, async_evd, pz: null_mut(), evd: null_mut(), cr_evd: null_mut() };
+        let mut side =
+            Side { table, ia, async_evd, pz: null_mut(), evd: null_mut(), cr_evd: null_mut() };
         dat!(table, pz_create_func(ia, &mut side.pz)).unwrap();
         let streams = DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG | DAT_EVD_CONNECTION_FLAG;
         side.evd = side.new_evd(streams | DAT_EVD_SOFTWARE_FLAG);
@@ -179,19 +188,25 @@ impl Side {
 
     pub(crate) fn new_psp(&self, flags: DAT_PSP_FLAGS) -> (DAT_PSP_HANDLE, DAT_CONN_QUAL) {
         let (mut psp, mut qualifier) = (null_mut(), 0);
-        dat!(self.table, psp_create_any_func(self.ia, &mut qualifier, self.cr_evd, flags, &mut psp)).unwrap();
+        dat!(
+            self.table,
+            psp_create_any_func(self.ia, &mut qualifier, self.cr_evd, flags, &mut psp)
+        )
+        .unwrap();
         (psp, qualifier)
     }
 
     pub(crate) fn new_srq(&self, max_recv_dtos: DAT_COUNT) -> DAT_SRQ_HANDLE {
         let mut srq = null_mut();
-        let mut attr = DAT_SRQ_ATTR { max_recv_dtos, max_recv_iov: 2, low_watermark: DAT_SRQ_LW_DEFAULT };
+        let mut attr =
+            DAT_SRQ_ATTR { max_recv_dtos, max_recv_iov: 2, low_watermark: DAT_SRQ_LW_DEFAULT };
         dat!(self.table, srq_create_func(self.ia, self.pz, &mut attr, &mut srq)).unwrap();
         srq
     }
 
     pub(crate) fn connect(&self, ep: DAT_EP_HANDLE, qualifier: DAT_CONN_QUAL, private: &[u8]) {
-        let address = dat_core::addr::SockAddr::from(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+        let address =
+            dat_core::addr::SockAddr::from(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
         let (size, data) = c_bytes(private);
         let (qos, flags) = (DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG);
         dat!(

@@ -55,7 +55,14 @@ fn of_an_endpoint() {
         let args = [1, word(&local), 0, word(&remote), 7, 0];
         extended(a.table, x, DAT_IB_RDMA_WRITE_IMMED_OP, &args, 4).unwrap();
         let (sink, word_there) = (from.local(0, 8), to.remote(128, 8));
-        extended(a.table, x, DAT_IB_FETCH_AND_ADD_OP, &[1, word(&sink), 0, word(&word_there), 0], 4).unwrap();
+        extended(
+            a.table,
+            x,
+            DAT_IB_FETCH_AND_ADD_OP,
+            &[1, word(&sink), 0, word(&word_there), 0],
+            4,
+        )
+        .unwrap();
         let args = [1, 2, word(&sink), 0, word(&word_there), 0];
         extended(a.table, x, DAT_IB_CMP_AND_SWAP_OP, &args, 4).unwrap();
         // A post that is refused is none.
@@ -116,7 +123,10 @@ fn of_an_endpoint() {
         let counted = query(b.table, y, DCNT_EP_ALL_COUNTERS, true).unwrap();
         let of = |counter: u32| counted[counter as usize];
         assert_eq!((of(DCNT_EP_POST_RECV), of(DCNT_EP_RECV), of(DCNT_EP_DISCONNECT)), (4, 2, 0));
-        assert_eq!(query(a.table, x, DCNT_EP_DISCONNECT, false).unwrap()[DCNT_EP_DISCONNECT as usize], 1);
+        assert_eq!(
+            query(a.table, x, DCNT_EP_DISCONNECT, false).unwrap()[DCNT_EP_DISCONNECT as usize],
+            1
+        );
         expect(b.table, y, DCNT_EP_ALL_COUNTERS, &[]);
         a.close();
         b.close();
@@ -135,7 +145,10 @@ fn of_a_dispatcher() {
     assert_eq!(dequeue(&mut event), Err(Error::of(DAT_QUEUE_EMPTY)));
     let counted = query(table, side.evd, DCNT_EVD_ALL_COUNTERS, true).unwrap();
     let of = |counter: u32| counted[counter as usize];
-    assert_eq!((of(DCNT_EVD_DEQUEUE), of(DCNT_EVD_DEQUEUE_FOUND), of(DCNT_EVD_DEQUEUE_NOT_FOUND)), (2, 1, 1));
+    assert_eq!(
+        (of(DCNT_EVD_DEQUEUE), of(DCNT_EVD_DEQUEUE_FOUND), of(DCNT_EVD_DEQUEUE_NOT_FOUND)),
+        (2, 1, 1)
+    );
     assert!(of(DCNT_EVD_DEQUEUE_POLL) >= 1, "it looked for completions");
     expect(table, side.evd, DCNT_EVD_ALL_COUNTERS, &[]);
 
@@ -234,9 +247,11 @@ fn wrong_arguments() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let ep = side.new_ep();
-    for (handle, all) in
-        [(side.ia, DCNT_IA_ALL_COUNTERS), (ep, DCNT_EP_ALL_COUNTERS), (side.evd, DCNT_EVD_ALL_COUNTERS)]
-    {
+    for (handle, all) in [
+        (side.ia, DCNT_IA_ALL_COUNTERS),
+        (ep, DCNT_EP_ALL_COUNTERS),
+        (side.evd, DCNT_EVD_ALL_COUNTERS),
+    ] {
         for counter in [all + 1, u32::MAX] {
             assert_eq!(query(table, handle, counter, false), Err(Error::arg(3)));
             let print = extended(table, handle, DAT_IB_PRINT_COUNTERS_OP, &[counter.into(), 0], 4);

@@ -19,7 +19,11 @@ pub(crate) fn crowd(t: Table, name: &str) -> Vec<usize> {
         let lmr = side.register(&mut buffer);
         let of = DAT_REGION_DESCRIPTION { for_lmr_handle: lmr.handle };
         let (kind, none, no, mut view) = (DAT_MEM_TYPE_LMR, null_mut(), null_mut(), null_mut());
-        dat!(t, lmr_create_func(side.ia, kind, of, 0, side.pz, 0, 0, &mut view, none, none, no, no)).unwrap();
+        dat!(
+            t,
+            lmr_create_func(side.ia, kind, of, 0, side.pz, 0, 0, &mut view, none, none, no, no)
+        )
+        .unwrap();
         let srq = side.new_srq(4);
         dat!(t, srq_post_recv_func(srq, 1, &mut lmr.local(0, 8), cookie(1))).unwrap();
         let mut param = DAT_EP_PARAM::zeroed();
@@ -31,7 +35,8 @@ pub(crate) fn crowd(t: Table, name: &str) -> Vec<usize> {
         dat!(t, evd_modify_cno_func(side.cr_evd, cno)).unwrap();
         let mut unconfigured = null_mut();
         let nil = null_mut();
-        dat!(t, ep_create_func(ia, nil, nil, nil, nil, std::ptr::null(), &mut unconfigured)).unwrap();
+        dat!(t, ep_create_func(ia, nil, nil, nil, nil, std::ptr::null(), &mut unconfigured))
+            .unwrap();
         all.extend([side.ia, side.async_evd, side.pz, side.evd, side.cr_evd]);
         all.extend([lmr.handle, view, srq, on_srq, cno, unconfigured]);
     }
@@ -64,8 +69,12 @@ pub(crate) fn crowd(t: Table, name: &str) -> Vec<usize> {
             s.spawn(move || {
                 let busy = busy as DAT_EVD_HANDLE;
                 let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
-                let mut wait =
-                    || dat!(side.table, evd_wait_func(busy, DAT_TIMEOUT_INFINITE, 1, &mut event, &mut more));
+                let mut wait = || {
+                    dat!(
+                        side.table,
+                        evd_wait_func(busy, DAT_TIMEOUT_INFINITE, 1, &mut event, &mut more)
+                    )
+                };
                 // The thread that looks whether this one waits may come first.
                 let mut answer = wait();
                 while answer == second {
@@ -77,7 +86,10 @@ pub(crate) fn crowd(t: Table, name: &str) -> Vec<usize> {
                 let side = side; // the whole of it, which is Send
                 let mut evd = side.evd;
                 let cno = cno as DAT_CNO_HANDLE;
-                assert_eq!(dat!(side.table, cno_wait_func(cno, DAT_TIMEOUT_INFINITE, &mut evd)), aborted);
+                assert_eq!(
+                    dat!(side.table, cno_wait_func(cno, DAT_TIMEOUT_INFINITE, &mut evd)),
+                    aborted
+                );
                 assert!(evd.is_null());
             });
             // A thread waits once a second one is refused.
@@ -103,7 +115,8 @@ pub(crate) fn crowd(t: Table, name: &str) -> Vec<usize> {
         }
         a.close();
         heard.sort_unstable();
-        let (refused, gone) = (DAT_CONNECTION_EVENT_NON_PEER_REJECTED, DAT_CONNECTION_EVENT_DISCONNECTED);
+        let (refused, gone) =
+            (DAT_CONNECTION_EVENT_NON_PEER_REJECTED, DAT_CONNECTION_EVENT_DISCONNECTED);
         assert_eq!(heard, [refused, refused, refused, gone]);
     });
     all.into_iter().map(|handle| handle as usize).collect()

@@ -82,7 +82,10 @@ fn a_dispatcher_that_overflows_gives_what_it_had_and_no_more() {
     assert_eq!(dat!(table, evd_dequeue_func(small, &mut event)), broken);
     for threshold in [1, 2] {
         let infinite = DAT_TIMEOUT_INFINITE;
-        assert_eq!(dat!(table, evd_wait_func(small, infinite, threshold, &mut event, &mut more)), broken);
+        assert_eq!(
+            dat!(table, evd_wait_func(small, infinite, threshold, &mut event, &mut more)),
+            broken
+        );
     }
     // Told once.
     let empty = Err(Error::of(DAT_QUEUE_EMPTY));

@@ -85,7 +85,12 @@ fn atomic_operations() {
     let (mut near, mut far) = ([[0u64; 4]; 2], [[40u64; 4]; 2]);
     let bytes = |words: &mut [[u64; 4]; 2]| {
         // SAFETY: as many bytes, and any will do.
-        unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size_of::<[[u64; 4]; 2]>()) }
+        unsafe {
+            std::slice::from_raw_parts_mut(
+                words.as_mut_ptr().cast::<u8>(),
+                size_of::<[[u64; 4]; 2]>(),
+            )
+        }
     };
     let from = a.register(bytes(&mut near));
     let privileges = DAT_MEM_PRIV_ALL_FLAG | DAT_IB_MEM_PRIV_REMOTE_ATOMIC;
@@ -97,12 +102,18 @@ fn atomic_operations() {
     };
     let (sink, target) = (from.local(0, 8), to.remote(16, 8));
     add(&sink, &target, 0).unwrap();
-    assert_eq!(outcome(extended_completion(&a)), (DAT_IB_DTO_FETCH_ADD, 8, 5, DAT_IB_FETCH_AND_ADD, 0));
+    assert_eq!(
+        outcome(extended_completion(&a)),
+        (DAT_IB_DTO_FETCH_ADD, 8, 5, DAT_IB_FETCH_AND_ADD, 0)
+    );
     // More room than eight bytes does no harm.
     let sink = from.local(8, 20);
     let swap = [42, u64::MAX - 1, word(&sink), 6, word(&target), 0];
     extended(a.table, x, DAT_IB_CMP_AND_SWAP_OP, &swap, 4).unwrap();
-    assert_eq!(outcome(extended_completion(&a)), (DAT_IB_DTO_CMP_SWAP, 8, 6, DAT_IB_CMP_AND_SWAP, 0));
+    assert_eq!(
+        outcome(extended_completion(&a)),
+        (DAT_IB_DTO_CMP_SWAP, 8, 6, DAT_IB_CMP_AND_SWAP, 0)
+    );
 
     assert_eq!(add(&from.local(0, 7), &target, 0), Err(Error::of(DAT_LENGTH_ERROR)));
     let args = |local, remote| [1, 2, local, 6, remote, 0];
@@ -143,7 +154,13 @@ fn what_there_is_not() {
     }
     let unconnected = a.new_ep();
     let place = DAT_RMR_TRIPLET::zeroed();
-    let post = extended(a.table, unconnected, DAT_IB_RDMA_WRITE_IMMED_OP, &[0, 0, 0, word(&place), 0, 0], 4);
+    let post = extended(
+        a.table,
+        unconnected,
+        DAT_IB_RDMA_WRITE_IMMED_OP,
+        &[0, 0, 0, word(&place), 0, 0],
+        4,
+    );
     assert_eq!(post.map_err(|e| e.kind()), Err(DAT_INVALID_STATE));
     a.close();
     b.close();
@@ -173,7 +190,9 @@ fn an_adapter_is_queried_by_name() {
     assert_eq!((attr.extension_supported, attr.extension_version), (DAT_EXTENSION_IB, 209));
     // SAFETY: as many as the count says, with terminated texts, as long as the adapter is open.
     let names: Vec<_> = (0..provider.num_provider_specific_attr as usize)
-        .map(|n| unsafe { std::ffi::CStr::from_ptr((*provider.provider_specific_attr.add(n)).name) })
+        .map(|n| unsafe {
+            std::ffi::CStr::from_ptr((*provider.provider_specific_attr.add(n)).name)
+        })
         .collect();
     for expected in [
         c"DAT_EXTENSION_INTERFACE",
@@ -185,5 +204,8 @@ fn an_adapter_is_queried_by_name() {
         assert!(names.contains(&expected), "{expected:?}");
     }
     extended(table, ia, DAT_IB_CLOSE_QUERY_OP, &[], 4).unwrap();
-    assert_eq!(extended(table, ia, DAT_IB_CLOSE_QUERY_OP, &[], 4), Err(Error::handle(DAT_INVALID_HANDLE1)));
+    assert_eq!(
+        extended(table, ia, DAT_IB_CLOSE_QUERY_OP, &[], 4),
+        Err(Error::handle(DAT_INVALID_HANDLE1))
+    );
 }

@@ -15,14 +15,21 @@ const SOLICITED: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
 /// Flags for receives and requests, and the dispatchers of both.
 type Wish = (DAT_COMPLETION_FLAGS, DAT_COMPLETION_FLAGS, DAT_EVD_HANDLE, DAT_EVD_HANDLE);
 
-fn attributes(side: &Side, recv: DAT_COMPLETION_FLAGS, request: DAT_COMPLETION_FLAGS) -> DAT_EP_ATTR {
+fn attributes(
+    side: &Side,
+    recv: DAT_COMPLETION_FLAGS,
+    request: DAT_COMPLETION_FLAGS,
+) -> DAT_EP_ATTR {
     let (ep, mut param) = (side.new_ep(), DAT_EP_PARAM::zeroed());
     dat!(side.table, ep_query_func(ep, DAT_EP_FIELD_ALL, &mut param)).unwrap();
     dat!(side.table, ep_free_func(ep)).unwrap();
     DAT_EP_ATTR { recv_completion_flags: recv, request_completion_flags: request, ..param.ep_attr }
 }
 
-fn create(side: &Side, (recv, request, recv_evd, request_evd): Wish) -> Result<DAT_EP_HANDLE, Error> {
+fn create(
+    side: &Side,
+    (recv, request, recv_evd, request_evd): Wish,
+) -> Result<DAT_EP_HANDLE, Error> {
     let attr = attributes(side, recv, request);
     let Side { table, ia, pz, evd, .. } = *side;
     let mut ep = null_mut();
@@ -103,7 +110,9 @@ fn a_dispatcher_of_other_streams_wakes_for_everything() {
     let (table, name) = strict_loopback();
     let side = Side::new(table, &name);
     let none = null_mut();
-    for other in [DAT_EVD_SOFTWARE_FLAG, DAT_EVD_CR_FLAG, DAT_EVD_CONNECTION_FLAG, DAT_EVD_ASYNC_FLAG] {
+    for other in
+        [DAT_EVD_SOFTWARE_FLAG, DAT_EVD_CR_FLAG, DAT_EVD_CONNECTION_FLAG, DAT_EVD_ASYNC_FLAG]
+    {
         let evd = side.new_evd(DAT_EVD_DTO_FLAG | other);
         for flags in [PLAIN, THRESHOLD] {
             let ep = create(&side, (flags, flags, evd, evd)).unwrap();
@@ -208,7 +217,11 @@ impl Pair {
     }
 
     /// `shared`: both streams of the second endpoint have one dispatcher.
-    fn on(recv_flags: DAT_COMPLETION_FLAGS, request_flags: DAT_COMPLETION_FLAGS, shared: bool) -> Pair {
+    fn on(
+        recv_flags: DAT_COMPLETION_FLAGS,
+        request_flags: DAT_COMPLETION_FLAGS,
+        shared: bool,
+    ) -> Pair {
         Pair::over(loopback(false), recv_flags, request_flags, shared)
     }
 
@@ -236,11 +249,19 @@ impl Pair {
         Pair { a, x, b, y, recv, request }
     }
 
-    fn send(&self, (side, ep): (&Side, DAT_EP_HANDLE), flags: DAT_COMPLETION_FLAGS) -> Result<(), Error> {
+    fn send(
+        &self,
+        (side, ep): (&Side, DAT_EP_HANDLE),
+        flags: DAT_COMPLETION_FLAGS,
+    ) -> Result<(), Error> {
         dat!(side.table, ep_post_send_func(ep, 0, null_mut(), cookie(0), flags))
     }
 
-    fn recv(&self, (side, ep): (&Side, DAT_EP_HANDLE), flags: DAT_COMPLETION_FLAGS) -> Result<(), Error> {
+    fn recv(
+        &self,
+        (side, ep): (&Side, DAT_EP_HANDLE),
+        flags: DAT_COMPLETION_FLAGS,
+    ) -> Result<(), Error> {
         dat!(side.table, ep_post_recv_func(ep, 0, null_mut(), cookie(0), flags))
     }
 
@@ -349,7 +370,8 @@ fn flags_of_an_endpoint_that_mean_nothing_are_ignored_unless_the_adapter_is_stri
             if !strict {
                 let state = |evd| {
                     let mut param = DAT_EVD_PARAM::zeroed();
-                    dat!(side.table, evd_query_func(evd, DAT_EVD_FIELD_EVD_STATE, &mut param)).unwrap();
+                    dat!(side.table, evd_query_func(evd, DAT_EVD_FIELD_EVD_STATE, &mut param))
+                        .unwrap();
                     param.evd_state
                 };
                 assert_eq!(state(recv) & of_receives, of_receives, "{flags:#x}");
@@ -383,7 +405,8 @@ fn flags_of_a_post_are_those_of_its_endpoint() {
     let lmr = p.b.register(&mut buffer);
     let nowhere = DAT_RMR_TRIPLET { rmr_context: 0, ..lmr.remote(0, 8) };
     let (mut from, quiet) = (lmr.local(0, 8), DAT_COMPLETION_SUPPRESS_FLAG);
-    dat!(p.b.table, ep_post_rdma_write_func(p.y, 1, &mut from, cookie(7), &nowhere, quiet)).unwrap();
+    dat!(p.b.table, ep_post_rdma_write_func(p.y, 1, &mut from, cookie(7), &nowhere, quiet))
+        .unwrap();
     let event = p.b.next(p.request.0);
     // SAFETY: the only kind this dispatcher takes.
     let data = unsafe { event.event_data.dto_completion_event_data };

@@ -172,7 +172,11 @@ fn no_function_takes_what_is_not_its_handle() {
                 ];
                 for (handle, own) in others {
                     if own != *subtype {
-                        assert_eq!(call(handle), expected, "{function} of a handle of another kind");
+                        assert_eq!(
+                            call(handle),
+                            expected,
+                            "{function} of a handle of another kind"
+                        );
                     }
                 }
             }
@@ -180,7 +184,11 @@ fn no_function_takes_what_is_not_its_handle() {
         side.close();
         for (function, subtype, call) in &calls {
             for handle in [side.ia, side.pz, side.evd, side.cr_evd, side.async_evd] {
-                assert_eq!(call(handle), Err(Error::handle(*subtype)), "{function} after dat_ia_close");
+                assert_eq!(
+                    call(handle),
+                    Err(Error::handle(*subtype)),
+                    "{function} after dat_ia_close"
+                );
             }
         }
     }
@@ -209,7 +217,20 @@ fn handles_inside_calls_are_judged_by_their_part_in_it() {
         assert_eq!(
             dat!(
                 t,
-                lmr_create_func(ia, kind, memory, 8, h, 0, 0, &mut out, no, null_mut(), length, null_mut())
+                lmr_create_func(
+                    ia,
+                    kind,
+                    memory,
+                    8,
+                    h,
+                    0,
+                    0,
+                    &mut out,
+                    no,
+                    null_mut(),
+                    length,
+                    null_mut()
+                )
             ),
             expected
         );
@@ -220,18 +241,27 @@ fn handles_inside_calls_are_judged_by_their_part_in_it() {
     dat!(t, ep_query_func(ep, DAT_EP_FIELD_ALL, &mut param)).unwrap();
     let ep_attr = &raw const param.ep_attr;
     for h in bad(other.evd) {
-        for (position, subtype) in
-            [DAT_INVALID_HANDLE_EVD_RECV, DAT_INVALID_HANDLE_EVD_REQUEST, DAT_INVALID_HANDLE_EVD_CONN]
-                .into_iter()
-                .enumerate()
+        for (position, subtype) in [
+            DAT_INVALID_HANDLE_EVD_RECV,
+            DAT_INVALID_HANDLE_EVD_REQUEST,
+            DAT_INVALID_HANDLE_EVD_CONN,
+        ]
+        .into_iter()
+        .enumerate()
         {
             let mut evds = [evd; 3];
             evds[position] = h;
             let expected = Err(Error::handle(subtype));
             let [recv, request, connect] = evds;
-            assert_eq!(dat!(t, ep_create_func(ia, pz, recv, request, connect, null(), &mut out)), expected);
             assert_eq!(
-                dat!(t, ep_create_with_srq_func(ia, pz, recv, request, connect, srq, ep_attr, &mut out)),
+                dat!(t, ep_create_func(ia, pz, recv, request, connect, null(), &mut out)),
+                expected
+            );
+            assert_eq!(
+                dat!(
+                    t,
+                    ep_create_with_srq_func(ia, pz, recv, request, connect, srq, ep_attr, &mut out)
+                ),
                 expected
             );
         }

@@ -74,10 +74,12 @@ fn memory_that_cannot_be_used_as_asked_is_not_registered() {
     // SAFETY: a mapping of our own.
     let start = unsafe { libc::mmap(null_mut(), 2 * PAGE, both, kind, -1, 0) };
     assert_ne!(start, libc::MAP_FAILED);
-    let register = |privileges| create(&side, at(start.cast()), 2 * PAGE as u64, side.pz, privileges, 0);
+    let register =
+        |privileges| create(&side, at(start.cast()), 2 * PAGE as u64, side.pz, privileges, 0);
     let violation = |subtype| Some(Error::new(DAT_PRIVILEGES_VIOLATION, subtype));
     let [local_read, local_write] = [DAT_MEM_PRIV_LOCAL_READ_FLAG, DAT_MEM_PRIV_LOCAL_WRITE_FLAG];
-    let [remote_read, remote_write] = [DAT_MEM_PRIV_REMOTE_READ_FLAG, DAT_MEM_PRIV_REMOTE_WRITE_FLAG];
+    let [remote_read, remote_write] =
+        [DAT_MEM_PRIV_REMOTE_READ_FLAG, DAT_MEM_PRIV_REMOTE_WRITE_FLAG];
     let cases = [
         (both, DAT_MEM_PRIV_ALL_FLAG, None),
         (read, local_read | remote_read, None),
@@ -146,7 +148,10 @@ fn a_region_tells_what_it_is() {
         assert_eq!(lmr.rmr_context == 0, privileges & !local == 0, "{privileges:#x}");
         let param = query(&side, lmr.handle);
         assert_eq!((param.ia_handle, param.pz_handle), (consumer_handle(side.ia), side.pz));
-        assert_eq!((param.mem_type, param.length, param.mem_priv), (DAT_MEM_TYPE_VIRTUAL, 64, privileges));
+        assert_eq!(
+            (param.mem_type, param.length, param.mem_priv),
+            (DAT_MEM_TYPE_VIRTUAL, 64, privileges)
+        );
         assert_eq!((param.lmr_context, param.rmr_context), (lmr.context, lmr.rmr_context));
         assert_eq!((param.registered_size, param.registered_address), (lmr.size, lmr.address));
         // SAFETY: the type says which member.
@@ -165,16 +170,24 @@ fn a_zero_based_region_is_named_by_offsets() {
     let to = b.register_as(&mut far, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_ZB);
     let param = query(&a, from.handle);
     assert_eq!((param.va_type, param.registered_address), (DAT_VA_TYPE_ZB, near.as_ptr() as u64));
-    let local = |lmr: &Lmr, at, bytes| DAT_LMR_TRIPLET { virtual_address: at, ..lmr.local(0, bytes) };
+    let local =
+        |lmr: &Lmr, at, bytes| DAT_LMR_TRIPLET { virtual_address: at, ..lmr.local(0, bytes) };
     let remote = |at, bytes| DAT_RMR_TRIPLET { virtual_address: at, ..to.remote(0, bytes) };
     dat!(t, ep_post_recv_func(y, 1, &mut local(&to, 8, 8), cookie(1), 0)).unwrap();
     dat!(t, ep_post_send_func(x, 1, &mut local(&from, 56, 8), cookie(2), 0)).unwrap();
-    dat!(t, ep_post_rdma_write_func(x, 1, &mut local(&from, 0, 8), cookie(3), &remote(56, 8), 0)).unwrap();
+    dat!(t, ep_post_rdma_write_func(x, 1, &mut local(&from, 0, 8), cookie(3), &remote(56, 8), 0))
+        .unwrap();
     for side in [&a, &a, &b] {
         assert_eq!(side.completion().status, DAT_DTO_SUCCESS);
     }
-    assert_eq!(dat!(t, ep_post_send_func(x, 1, &mut local(&from, 57, 8), cookie(4), 0)), Err(Error::arg(3)));
-    assert_eq!(dat!(t, ep_post_send_func(x, 1, &mut from.local(0, 8), cookie(4), 0)), Err(Error::arg(3)));
+    assert_eq!(
+        dat!(t, ep_post_send_func(x, 1, &mut local(&from, 57, 8), cookie(4), 0)),
+        Err(Error::arg(3))
+    );
+    assert_eq!(
+        dat!(t, ep_post_send_func(x, 1, &mut from.local(0, 8), cookie(4), 0)),
+        Err(Error::arg(3))
+    );
     for (segment, expected) in [
         (local(&from, 0, 64), Ok(())),
         (local(&from, 1, 64), Err(Error::arg(2))),
@@ -244,8 +257,10 @@ fn synchronising_checks_segments() {
         assert_eq!(dat!(table, lmr_sync_rdma_write_func(side.ia, iov, n)), read);
         read
     };
-    let beyond =
-        |by: u64| DAT_LMR_TRIPLET { virtual_address: lmr.address.wrapping_add(by), ..lmr.local(0, 8) };
+    let beyond = |by: u64| DAT_LMR_TRIPLET {
+        virtual_address: lmr.address.wrapping_add(by),
+        ..lmr.local(0, 8)
+    };
     assert_eq!(sync(&[]), Ok(()));
     assert_eq!(sync(&[lmr.local(0, 64), lmr.local(63, 1), DAT_LMR_TRIPLET::zeroed()]), Ok(()));
     assert_eq!(sync(&[lmr.local(0, 64), beyond(57)]), Err(Error::arg(2)));
@@ -258,9 +273,15 @@ fn synchronising_checks_segments() {
         sync(&[DAT_LMR_TRIPLET { lmr_context: lmr.context ^ 1, ..lmr.local(0, 8) }]),
         Err(Error::arg(2))
     );
-    assert_eq!(dat!(table, lmr_sync_rdma_read_func(side.ia, std::ptr::null(), 1)), Err(Error::arg(2)));
+    assert_eq!(
+        dat!(table, lmr_sync_rdma_read_func(side.ia, std::ptr::null(), 1)),
+        Err(Error::arg(2))
+    );
     let some = [lmr.local(0, 1)];
-    assert_eq!(dat!(table, lmr_sync_rdma_read_func(side.ia, some.as_ptr(), u64::MAX)), Err(Error::arg(3)));
+    assert_eq!(
+        dat!(table, lmr_sync_rdma_read_func(side.ia, some.as_ptr(), u64::MAX)),
+        Err(Error::arg(3))
+    );
     side.close();
 }
 
@@ -280,7 +301,8 @@ fn an_srq_is_judged_before_it_is_made() {
         let mut srq = null_mut();
         dat!(table, srq_create_func(side.ia, side.pz, &mut attr, &mut srq))
     };
-    for (dtos, iov, mark) in [(0, 1, 0), (-1, 1, 0), (4, -1, 0), (4, 33, 0), (4, 1, -1), (4, 1, 5)] {
+    for (dtos, iov, mark) in [(0, 1, 0), (-1, 1, 0), (4, -1, 0), (4, 33, 0), (4, 1, -1), (4, 1, 5)]
+    {
         assert_eq!(create(dtos, iov, mark), Err(Error::arg(3)), "{dtos} {iov} {mark}");
     }
     let too_deep = Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_SRQ);
@@ -301,13 +323,19 @@ fn an_srq_runs_low_once_for_each_mark() {
     assert_eq!(dat!(table, srq_set_lw_func(srq, 5)), Err(Error::arg(2)));
     let mut event = DAT_EVENT::zeroed();
     dat!(table, srq_set_lw_func(srq, 3)).unwrap();
-    assert_eq!(dat!(table, evd_dequeue_func(side.async_evd, &mut event)), Err(Error::of(DAT_QUEUE_EMPTY)));
+    assert_eq!(
+        dat!(table, evd_dequeue_func(side.async_evd, &mut event)),
+        Err(Error::of(DAT_QUEUE_EMPTY))
+    );
     dat!(table, srq_set_lw_func(srq, 4)).unwrap();
     dat!(table, evd_dequeue_func(side.async_evd, &mut event)).unwrap();
     // SAFETY: an asynchronous event.
     let error = unsafe { event.event_data.asynch_error_event_data };
     assert_eq!((error.dat_handle, error.reason as u32), (srq, DAT_SRQ_LOW_WATERMARK_EVENT));
-    assert_eq!(dat!(table, evd_dequeue_func(side.async_evd, &mut event)), Err(Error::of(DAT_QUEUE_EMPTY)));
+    assert_eq!(
+        dat!(table, evd_dequeue_func(side.async_evd, &mut event)),
+        Err(Error::of(DAT_QUEUE_EMPTY))
+    );
     // uDAPL 1.2, dat_srq_resize: not below the watermark, nor below what is outstanding.
     assert_eq!(dat!(table, srq_resize_func(srq, 3)), Err(Error::of(DAT_INVALID_STATE)));
     dat!(table, srq_set_lw_func(srq, 0)).unwrap();
@@ -330,7 +358,8 @@ fn an_srq_counts_what_is_available_and_what_is_outstanding() {
     dat!(table, ep_query_func(x, DAT_EP_FIELD_ALL, &mut param)).unwrap();
     let mut y = null_mut();
     let evd = b.evd;
-    dat!(table, ep_create_with_srq_func(b.ia, b.pz, evd, evd, evd, srq, &param.ep_attr, &mut y)).unwrap();
+    dat!(table, ep_create_with_srq_func(b.ia, b.pz, evd, evd, evd, srq, &param.ep_attr, &mut y))
+        .unwrap();
     dat!(table, ep_query_func(y, DAT_EP_FIELD_ALL, &mut param)).unwrap();
     assert_eq!(param.srq_handle, srq);
     assert_eq!(dat!(table, srq_free_func(srq)), Err(Error::state(DAT_INVALID_STATE_SRQ_IN_USE)));
@@ -354,7 +383,10 @@ fn an_srq_counts_what_is_available_and_what_is_outstanding() {
     assert_eq!(a.completion().status, DAT_DTO_SUCCESS);
     assert_eq!(counts(&b, srq), [10, 2, 3]);
     let received = b.completion();
-    assert_eq!((received.ep_handle, received.status, received.transfered_length), (y, DAT_DTO_SUCCESS, 5));
+    assert_eq!(
+        (received.ep_handle, received.status, received.transfered_length),
+        (y, DAT_DTO_SUCCESS, 5)
+    );
     assert_eq!(counts(&b, srq), [10, 2, 2]);
     // SAFETY: an integer may have any bits.
     let slot = unsafe { received.user_cookie.as_64 } as usize;
@@ -381,7 +413,8 @@ fn an_evd_that_is_freed_gives_the_buffers_of_its_completions_back() {
     let (mut recv, mut y) = (null_mut(), null_mut());
     dat!(table, evd_create_func(b.ia, 8, null_mut(), DAT_EVD_DTO_FLAG, &mut recv)).unwrap();
     let attr = &param.ep_attr;
-    dat!(table, ep_create_with_srq_func(b.ia, b.pz, recv, b.evd, b.evd, srq, attr, &mut y)).unwrap();
+    dat!(table, ep_create_with_srq_func(b.ia, b.pz, recv, b.evd, b.evd, srq, attr, &mut y))
+        .unwrap();
     for i in 0..4 {
         dat!(table, srq_post_recv_func(srq, 0, null_mut(), cookie(i))).unwrap();
     }

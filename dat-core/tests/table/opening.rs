@@ -54,7 +54,8 @@ fn only_what_can_be_served_is_registered() {
         export::fini::<Mem, Shelf>(std::ptr::null());
         export::fini::<Mem, Shelf>(&info("never registered", 2, 0, false));
     }
-    let unterminated = DAT_PROVIDER_INFO { ia_name: [1; DAT_NAME_MAX_LENGTH], ..info("", 2, 0, false) };
+    let unterminated =
+        DAT_PROVIDER_INFO { ia_name: [1; DAT_NAME_MAX_LENGTH], ..info("", 2, 0, false) };
     // SAFETY: complete.
     unsafe { export::init::<Mem, Shelf>(&unterminated, c"".as_ptr()) };
 }
@@ -65,7 +66,11 @@ fn thread_safety_is_the_entrys() {
         let (table, name) = loopback(thread_safe);
         let (ia, _) = open(table, &name);
         let mut attr = DAT_PROVIDER_ATTR::zeroed();
-        dat!(table, ia_query_func(ia, null_mut(), 0, null_mut(), DAT_PROVIDER_FIELD_ALL, &mut attr)).unwrap();
+        dat!(
+            table,
+            ia_query_func(ia, null_mut(), 0, null_mut(), DAT_PROVIDER_FIELD_ALL, &mut attr)
+        )
+        .unwrap();
         assert_eq!(attr.is_thread_safe != DAT_FALSE, thread_safe);
         dat!(table, ia_close_func(ia, DAT_CLOSE_GRACEFUL_FLAG)).unwrap();
     }

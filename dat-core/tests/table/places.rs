@@ -40,7 +40,8 @@ impl Pair {
 
     fn requests_idle(&self) -> bool {
         let (mut state, mut receives, mut requests) = (0, DAT_FALSE, DAT_FALSE);
-        dat!(self.a.table, ep_get_status_func(self.x, &mut state, &mut receives, &mut requests)).unwrap();
+        dat!(self.a.table, ep_get_status_func(self.x, &mut state, &mut receives, &mut requests))
+            .unwrap();
         requests == DAT_TRUE
     }
 
@@ -195,7 +196,10 @@ fn an_endpoint_that_only_posts_unsignalled_goes_on() {
             assert_eq!(p.send(id, unsignalled), Ok(()), "{round}, {id}");
         }
         assert_eq!(p.send(9, unsignalled), Err(Error::of(DAT_INSUFFICIENT_RESOURCES)), "{round}");
-        assert_eq!(p.send(9, DAT_COMPLETION_SUPPRESS_FLAG), Err(Error::of(DAT_INSUFFICIENT_RESOURCES)));
+        assert_eq!(
+            p.send(9, DAT_COMPLETION_SUPPRESS_FLAG),
+            Err(Error::of(DAT_INSUFFICIENT_RESOURCES))
+        );
         (0..FEW as u64).for_each(|id| p.completes(id));
         for id in 0..FEW as u64 {
             assert_eq!(done(&p.b.next(p.b.evd)), (id, DAT_DTO_SUCCESS));
@@ -221,7 +225,8 @@ fn on_a_shared_queue(
     let table = a.table;
     let (x, srq, mut y) = (a.new_ep(), b.new_srq(4), null_mut());
     let attr = DAT_EP_ATTR { srq_soft_hw: DAT_WATERMARK_INFINITE, ..DAT_EP_ATTR::zeroed() };
-    dat!(table, ep_create_with_srq_func(b.ia, b.pz, recv, b.evd, b.evd, srq, &attr, &mut y)).unwrap();
+    dat!(table, ep_create_with_srq_func(b.ia, b.pz, recv, b.evd, b.evd, srq, &attr, &mut y))
+        .unwrap();
     let (_, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);
     a.connect(x, qualifier, b"");
     dat!(table, cr_accept_func(b.arrival(), y, 0, null_mut())).unwrap();

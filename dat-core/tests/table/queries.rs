@@ -17,7 +17,14 @@ fn an_adapter_tells_what_its_transport_can_do() {
     let (mut attr, mut provider) = (DAT_IA_ATTR::zeroed(), DAT_PROVIDER_ATTR::zeroed());
     dat!(
         table,
-        ia_query_func(ia, &mut told, DAT_IA_FIELD_ALL, &mut attr, DAT_PROVIDER_FIELD_ALL, &mut provider)
+        ia_query_func(
+            ia,
+            &mut told,
+            DAT_IA_FIELD_ALL,
+            &mut attr,
+            DAT_PROVIDER_FIELD_ALL,
+            &mut provider
+        )
     )
     .unwrap();
     assert_eq!(told, evd);
@@ -67,15 +74,21 @@ fn an_adapter_tells_what_its_transport_can_do() {
     assert_eq!(provider.lmr_mem_types_supported, kinds);
     assert_eq!(provider.rmr_scope_supported, DAT_RMR_SCOPE_ANY);
     // Coherent memory; the sink of an RDMA read needs no right for peers, nor do they learn its context.
-    assert_eq!((provider.lmr_sync_req, provider.rdma_write_for_rdma_read_req), (DAT_FALSE, DAT_FALSE));
+    assert_eq!(
+        (provider.lmr_sync_req, provider.rdma_write_for_rdma_read_req),
+        (DAT_FALSE, DAT_FALSE)
+    );
     assert_eq!(provider.rdma_read_lmr_rmr_context_exposure, DAT_FALSE);
     assert_eq!(provider.max_private_data_size, count(limits.max_private));
     assert_eq!(provider.evd_stream_merging_supported, [[DAT_TRUE; 6]; 6]);
     assert_eq!(provider.srq_supported, DAT_TRUE);
     assert_eq!(provider.srq_ep_pz_difference_supported, DAT_TRUE);
     // Low, soft high and hard high watermark; available and outstanding; buffers and span.
-    let supported =
-        (provider.srq_watermarks_supported, provider.srq_info_supported, provider.ep_recv_info_supported);
+    let supported = (
+        provider.srq_watermarks_supported,
+        provider.srq_info_supported,
+        provider.ep_recv_info_supported,
+    );
     assert_eq!(supported, (0x111, 0x11, 0x11));
     assert_eq!(DAT_OPTIMAL_ALIGNMENT as u32 % provider.optimal_buffer_alignment, 0);
     dat!(table, ia_close_func(ia, DAT_CLOSE_GRACEFUL_FLAG)).unwrap();
@@ -117,7 +130,8 @@ fn objects_tell_what_they_were_made_of() {
 
     let mut cno = null_mut();
     unsafe extern "C" fn proxy(_: DAT_PVOID, _: DAT_EVD_HANDLE) {}
-    let agent = DAT_OS_WAIT_PROXY_AGENT { instance_data: null_mut(), proxy_agent_func: Some(proxy) };
+    let agent =
+        DAT_OS_WAIT_PROXY_AGENT { instance_data: null_mut(), proxy_agent_func: Some(proxy) };
     dat!(table, cno_create_func(side.ia, agent, &mut cno)).unwrap();
     let mut param = DAT_CNO_PARAM::zeroed();
     dat!(table, cno_query_func(cno, DAT_CNO_FIELD_ALL, &mut param)).unwrap();
@@ -132,7 +146,10 @@ fn objects_tell_what_they_were_made_of() {
     dat!(table, evd_create_func(side.ia, 5, cno, DAT_EVD_SOFTWARE_FLAG, &mut evd)).unwrap();
     let mut param = DAT_EVD_PARAM::zeroed();
     dat!(table, evd_query_func(evd, DAT_EVD_FIELD_ALL, &mut param)).unwrap();
-    assert_eq!((param.ia_handle, param.cno_handle, param.evd_flags), (ia, cno, DAT_EVD_SOFTWARE_FLAG));
+    assert_eq!(
+        (param.ia_handle, param.cno_handle, param.evd_flags),
+        (ia, cno, DAT_EVD_SOFTWARE_FLAG)
+    );
     assert!(param.evd_qlen >= 5);
     let config = DAT_EVD_STATE_CONFIG_THRESHOLD;
     assert_eq!(param.evd_state, DAT_EVD_STATE_ENABLED | DAT_EVD_STATE_WAITABLE | config);
@@ -147,7 +164,10 @@ fn objects_tell_what_they_were_made_of() {
     let mut param = DAT_EP_PARAM::zeroed();
     dat!(table, ep_query_func(ep, DAT_EP_FIELD_ALL, &mut param)).unwrap();
     assert_eq!((param.ia_handle, param.pz_handle), (ia, side.pz));
-    assert_eq!([param.recv_evd_handle, param.request_evd_handle, param.connect_evd_handle], [side.evd; 3]);
+    assert_eq!(
+        [param.recv_evd_handle, param.request_evd_handle, param.connect_evd_handle],
+        [side.evd; 3]
+    );
     assert_eq!(param.ep_state, DAT_EP_STATE_UNCONNECTED);
 
     let (psp, qualifier) = side.new_psp(DAT_PSP_PROVIDER_FLAG);
@@ -216,12 +236,23 @@ fn an_endpoint_without_attributes_has_those_of_the_provider() {
     let mut ep = null_mut();
     dat!(
         table,
-        ep_create_func(side.ia, side.pz, side.evd, side.evd, side.evd, std::ptr::null_mut(), &mut ep)
+        ep_create_func(
+            side.ia,
+            side.pz,
+            side.evd,
+            side.evd,
+            side.evd,
+            std::ptr::null_mut(),
+            &mut ep
+        )
     )
     .unwrap();
     let attr = parameters(&side, ep).ep_attr;
     assert_eq!(attr.service_type, DAT_SERVICE_TYPE_RC);
-    assert_eq!((attr.max_message_size, attr.max_rdma_size), (limits.max_message, limits.max_message));
+    assert_eq!(
+        (attr.max_message_size, attr.max_rdma_size),
+        (limits.max_message, limits.max_message)
+    );
     assert_eq!(attr.qos, DAT_QOS_BEST_EFFORT);
     let flags = (attr.recv_completion_flags, attr.request_completion_flags);
     assert_eq!(flags, (DAT_COMPLETION_DEFAULT_FLAG, DAT_COMPLETION_DEFAULT_FLAG));
@@ -247,7 +278,8 @@ fn an_endpoint_keeps_no_named_attributes() {
         ..DAT_EP_ATTR::zeroed()
     };
     let mut ep = null_mut();
-    dat!(table, ep_create_func(side.ia, side.pz, side.evd, side.evd, side.evd, &attr, &mut ep)).unwrap();
+    dat!(table, ep_create_func(side.ia, side.pz, side.evd, side.evd, side.evd, &attr, &mut ep))
+        .unwrap();
     let kept = parameters(&side, ep).ep_attr;
     assert_eq!((kept.ep_transport_specific_count, kept.ep_provider_specific_count), (0, 0));
     assert_eq!((kept.ep_transport_specific, kept.ep_provider_specific), (null_mut(), null_mut()));
@@ -275,7 +307,10 @@ fn an_endpoint_tells_what_it_is_connected_to() {
         .map(|address| dat_core::addr::parse(address).unwrap().ip())
     };
     assert_eq!(addresses, [addresses[0]; 4]);
-    assert_eq!((near.local_port_qual, near.remote_port_qual), (far.remote_port_qual, far.local_port_qual));
+    assert_eq!(
+        (near.local_port_qual, near.remote_port_qual),
+        (far.remote_port_qual, far.local_port_qual)
+    );
     assert_ne!(near.remote_port_qual, 0);
 }
 
@@ -323,8 +358,9 @@ fn a_dispatcher_may_hold_as_many_events_as_told() {
     let side = Side::new(table, &name);
     let limits = dat_core::mem_transport::Mem.open(&name, &name).unwrap().attrs().clone();
     let mut evd = null_mut();
-    let mut create =
-        |depth| dat!(table, evd_create_func(side.ia, depth, null_mut(), DAT_EVD_SOFTWARE_FLAG, &mut evd));
+    let mut create = |depth| {
+        dat!(table, evd_create_func(side.ia, depth, null_mut(), DAT_EVD_SOFTWARE_FLAG, &mut evd))
+    };
     let deepest = limits.max_evd_depth as DAT_COUNT;
     assert_eq!(create(deepest), Ok(()));
     assert_eq!(create(deepest + 1), Err(Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEVD)));

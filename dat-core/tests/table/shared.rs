@@ -22,7 +22,13 @@ struct Mapping {
 
 impl Mapping {
     fn new(path: &Path, sharing: i32) -> Self {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap();
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .unwrap();
         file.set_len(BYTES as u64).unwrap();
         Self::of(&file, sharing)
     }
@@ -65,7 +71,12 @@ fn name(run: u32, last: c_char) -> Cookie {
     cookie
 }
 
-fn register(side: &Side, start: *mut u8, length: usize, cookie: Option<&mut Cookie>) -> Result<Lmr, Error> {
+fn register(
+    side: &Side,
+    start: *mut u8,
+    length: usize,
+    cookie: Option<&mut Cookie>,
+) -> Result<Lmr, Error> {
     let shared_memory_id = cookie.map_or(null_mut(), std::ptr::from_mut);
     let shared = DAT_SHARED_MEMORY { virtual_address: start.cast(), shared_memory_id };
     let region = DAT_REGION_DESCRIPTION { for_shared_memory: shared };
@@ -95,7 +106,8 @@ fn a_shared_region_is_judged() {
     let (table, ia) = loopback(false);
     let side = Side::new(table, &ia);
     let path = scratch("judged");
-    let (shared, private) = (Mapping::new(&path, libc::MAP_SHARED), Mapping::new(&path, libc::MAP_PRIVATE));
+    let (shared, private) =
+        (Mapping::new(&path, libc::MAP_SHARED), Mapping::new(&path, libc::MAP_PRIVATE));
     let (run, at) = (std::process::id(), shared.start);
     let mut id = name(run, 1);
     assert_eq!(register(&side, null_mut(), 64, Some(&mut id)).unwrap_err(), Error::arg(3));
@@ -104,7 +116,10 @@ fn a_shared_region_is_judged() {
     assert_eq!(register(&side, at, usize::MAX, Some(&mut id)).unwrap_err(), Error::arg(4));
     // uDAPL 1.2, dat_lmr_create: the platform must have made it shared.
     for not_shared in [private.start, [0u8; 64].as_mut_ptr()] {
-        assert_eq!(register(&side, not_shared, 64, Some(&mut id)).unwrap_err(), Error::of(DAT_INVALID_STATE));
+        assert_eq!(
+            register(&side, not_shared, 64, Some(&mut id)).unwrap_err(),
+            Error::of(DAT_INVALID_STATE)
+        );
     }
 
     // The consumer's copy of the cookie may go.
@@ -114,7 +129,8 @@ fn a_shared_region_is_judged() {
     assert_eq!((param.mem_type, param.length), (DAT_MEM_TYPE_SHARED_VIRTUAL, 4096));
     // SAFETY: the type says which member; the cookie lives as long as the region.
     unsafe {
-        let DAT_SHARED_MEMORY { virtual_address, shared_memory_id } = param.region_desc.for_shared_memory;
+        let DAT_SHARED_MEMORY { virtual_address, shared_memory_id } =
+            param.region_desc.for_shared_memory;
         assert_eq!((virtual_address, *shared_memory_id), (at.cast(), name(run, 1)));
     }
     // The same memory again, mapped elsewhere, has contexts of its own.
@@ -156,8 +172,11 @@ fn processes_share_a_region() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     let mut told = |what: &str| assert!(lines.any(|line| line.ends_with(what)), "{what}");
     told("registered");
-    dat!(a.table, ep_post_rdma_write_func(x, 1, &mut from.local(0, 64), cookie(1), &lmr.remote(100, 64), 0))
-        .unwrap();
+    dat!(
+        a.table,
+        ep_post_rdma_write_func(x, 1, &mut from.local(0, 64), cookie(1), &lmr.remote(100, 64), 0)
+    )
+    .unwrap();
     assert_eq!(a.completion().status, DAT_DTO_SUCCESS);
     child.stdin.as_mut().unwrap().write_all(b"written\n").unwrap();
     told("read");

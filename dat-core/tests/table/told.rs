@@ -19,9 +19,11 @@ struct Told {
 /// All limits of an adapter.
 pub(crate) fn limits_hold(table: Table, name: &str) {
     let side = Side::new(table, name);
-    let (mut evd, mut ia, mut provider) = (null_mut(), DAT_IA_ATTR::zeroed(), DAT_PROVIDER_ATTR::zeroed());
+    let (mut evd, mut ia, mut provider) =
+        (null_mut(), DAT_IA_ATTR::zeroed(), DAT_PROVIDER_ATTR::zeroed());
     let (mask, of_provider) = (DAT_IA_FIELD_ALL, DAT_PROVIDER_FIELD_ALL);
-    dat!(table, ia_query_func(side.ia, &mut evd, mask, &mut ia, of_provider, &mut provider)).unwrap();
+    dat!(table, ia_query_func(side.ia, &mut evd, mask, &mut ia, of_provider, &mut provider))
+        .unwrap();
     let told = Told { side, ia, max_private: provider.max_private_data_size };
     told.zones();
     told.dispatchers();
@@ -69,8 +71,13 @@ impl Told {
         dat!(table, evd_free_func(evd)).unwrap();
     }
 
-    fn srq(&self, max_recv_dtos: DAT_COUNT, max_recv_iov: DAT_COUNT) -> Result<DAT_SRQ_HANDLE, Error> {
-        let mut attr = DAT_SRQ_ATTR { max_recv_dtos, max_recv_iov, low_watermark: DAT_SRQ_LW_DEFAULT };
+    fn srq(
+        &self,
+        max_recv_dtos: DAT_COUNT,
+        max_recv_iov: DAT_COUNT,
+    ) -> Result<DAT_SRQ_HANDLE, Error> {
+        let mut attr =
+            DAT_SRQ_ATTR { max_recv_dtos, max_recv_iov, low_watermark: DAT_SRQ_LW_DEFAULT };
         let Side { table, ia, pz, .. } = self.side;
         let mut srq = null_mut();
         dat!(table, srq_create_func(ia, pz, &mut attr, &mut srq)).map(|()| srq)
@@ -115,7 +122,10 @@ impl Told {
                 dat!(table, ep_free_func(made.unwrap())).unwrap();
                 changed.unwrap();
             } else {
-                assert_eq!((made.unwrap_err(), changed.unwrap_err()), (Error::arg(6), Error::arg(3)));
+                assert_eq!(
+                    (made.unwrap_err(), changed.unwrap_err()),
+                    (Error::arg(6), Error::arg(3))
+                );
             }
         };
         macro_rules! limits {
@@ -153,7 +163,8 @@ impl Told {
         let most = self.ia.max_dto_per_ep.min(MANY);
         let attr = DAT_EP_ATTR { max_recv_dtos: most, max_recv_iov: iov, ..modest() };
         let ep = self.ep(self.side.evd, &attr).unwrap();
-        let mut post = |count| dat!(table, ep_post_recv_func(ep, count, segments.as_mut_ptr(), cookie(0), 0));
+        let mut post =
+            |count| dat!(table, ep_post_recv_func(ep, count, segments.as_mut_ptr(), cookie(0), 0));
         post(iov).unwrap();
         assert_eq!(post(iov + 1).unwrap_err(), Error::arg(2));
         (1..most).for_each(|_| post(0).unwrap());
@@ -166,8 +177,12 @@ impl Told {
     fn requests(&self) {
         let (table, iov) = (self.side.table, self.ia.max_iov_segments_per_dto);
         let most = self.ia.max_dto_per_ep.min(MANY).min(self.ia.max_evd_qlen);
-        let attr =
-            DAT_EP_ATTR { max_request_dtos: most, max_request_iov: iov, max_rdma_write_iov: iov, ..modest() };
+        let attr = DAT_EP_ATTR {
+            max_request_dtos: most,
+            max_request_iov: iov,
+            max_rdma_write_iov: iov,
+            ..modest()
+        };
         let evd = self.evd(most).unwrap();
         let ep = self.ep(evd, &attr).unwrap();
         self.end(ep);
@@ -199,16 +214,19 @@ impl Told {
         .unwrap();
         let mut all = [lmr.local(0, self.ia.max_message_size), lmr.local(0, 1)];
         let remote = lmr.remote(0, u32::MAX);
-        let mut send = |count| dat!(table, ep_post_send_func(ep, count, all.as_mut_ptr(), cookie(0), 0));
+        let mut send =
+            |count| dat!(table, ep_post_send_func(ep, count, all.as_mut_ptr(), cookie(0), 0));
         send(1).unwrap();
         assert_eq!(send(2).unwrap_err(), Error::of(DAT_LENGTH_ERROR));
-        let mut write =
-            |count| dat!(table, ep_post_rdma_write_func(ep, count, all.as_mut_ptr(), cookie(0), &remote, 0));
+        let mut write = |count| {
+            dat!(table, ep_post_rdma_write_func(ep, count, all.as_mut_ptr(), cookie(0), &remote, 0))
+        };
         write(1).unwrap();
         assert_eq!(write(2).unwrap_err(), Error::of(DAT_LENGTH_ERROR));
 
         let mut segments = vec![lmr.local(0, 1); iov as usize + 1];
-        let mut send = |count| dat!(table, ep_post_send_func(ep, count, segments.as_mut_ptr(), cookie(0), 0));
+        let mut send =
+            |count| dat!(table, ep_post_send_func(ep, count, segments.as_mut_ptr(), cookie(0), 0));
         send(iov).unwrap();
         assert_eq!(send(iov + 1).unwrap_err(), Error::arg(2));
         (3..most).for_each(|_| send(0).unwrap());
@@ -245,7 +263,8 @@ impl Told {
         let refusals = DAT_CONNECTION_EVENT_PEER_REJECTED..=DAT_CONNECTION_EVENT_UNREACHABLE;
         assert!(refusals.contains(&event.event_number), "{:#x}", event.event_number);
         let (mut state, mut receives, mut requests) = (0, 0, 0);
-        dat!(self.side.table, ep_get_status_func(ep, &mut state, &mut receives, &mut requests)).unwrap();
+        dat!(self.side.table, ep_get_status_func(ep, &mut state, &mut receives, &mut requests))
+            .unwrap();
         assert_eq!(state, DAT_EP_STATE_DISCONNECTED);
     }
 
@@ -254,8 +273,12 @@ impl Told {
         let (psp, qualifier) = self.side.new_psp(DAT_PSP_CONSUMER_FLAG);
         dat!(self.side.table, psp_free_func(psp)).unwrap();
         let (size, data) = c_bytes(private);
-        let (qos, flags, to) = (DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG, self.ia.ia_address_ptr);
-        dat!(self.side.table, ep_connect_func(ep, to, qualifier, TEN_SECONDS, size, data, qos, flags))
+        let (qos, flags, to) =
+            (DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG, self.ia.ia_address_ptr);
+        dat!(
+            self.side.table,
+            ep_connect_func(ep, to, qualifier, TEN_SECONDS, size, data, qos, flags)
+        )
     }
 }
 

@@ -26,8 +26,11 @@ fn triplets_may_lie_at_odd_addresses() {
     assert_eq!((a.completion().status, b.completion().transfered_length), (DAT_DTO_SUCCESS, 12));
 
     let at = Packed(0, to.remote(48, 12));
-    dat!(t, ep_post_rdma_write_func(x, 1, (&raw mut out_of.1).cast(), cookie(3), &raw const at.1, 0))
-        .unwrap();
+    dat!(
+        t,
+        ep_post_rdma_write_func(x, 1, (&raw mut out_of.1).cast(), cookie(3), &raw const at.1, 0)
+    )
+    .unwrap();
     assert_eq!(a.completion().status, DAT_DTO_SUCCESS);
     let synced = Packed(0, [from.local(0, 8)]);
     dat!(t, lmr_sync_rdma_read_func(a.ia, (&raw const synced.1).cast(), 1)).unwrap();
@@ -51,24 +54,56 @@ fn send_write_and_read_move_the_bytes() {
 
         // A message in two parts, gathered backwards.
         let big = u64::MAX - 5;
-        dat!(t, ep_post_recv_func(y, 2, [to.local(0, 3), to.local(10, 50)].as_mut_ptr(), cookie(big), 0))
-            .unwrap();
+        dat!(
+            t,
+            ep_post_recv_func(
+                y,
+                2,
+                [to.local(0, 3), to.local(10, 50)].as_mut_ptr(),
+                cookie(big),
+                0
+            )
+        )
+        .unwrap();
         let mut iov = [from.local(128, 4), from.local(0, 4)];
         dat!(t, ep_post_send_func(x, 2, iov.as_mut_ptr(), cookie(1), 0)).unwrap();
         let sent = a.completion();
-        assert_eq!((sent.ep_handle, sent.status, sent.operation), (x, DAT_DTO_SUCCESS, DAT_DTO_SEND));
+        assert_eq!(
+            (sent.ep_handle, sent.status, sent.operation),
+            (x, DAT_DTO_SUCCESS, DAT_DTO_SEND)
+        );
         let received = b.completion();
         assert_eq!((received.ep_handle, received.status), (y, DAT_DTO_SUCCESS));
         assert_eq!((received.operation, received.transfered_length), (DAT_DTO_RECEIVE, 8));
         // SAFETY: an integer may have any bits.
         assert_eq!(unsafe { (sent.user_cookie.as_64, received.user_cookie.as_64) }, (1, big));
 
-        dat!(t, ep_post_rdma_write_func(x, 1, &mut from.local(0, 64), cookie(2), &to.remote(100, 64), 0))
-            .unwrap();
+        dat!(
+            t,
+            ep_post_rdma_write_func(
+                x,
+                1,
+                &mut from.local(0, 64),
+                cookie(2),
+                &to.remote(100, 64),
+                0
+            )
+        )
+        .unwrap();
         assert_eq!(a.completion().operation, DAT_DTO_RDMA_WRITE);
         // Back again, into the end of the source.
-        dat!(t, ep_post_rdma_read_func(x, 1, &mut from.local(192, 64), cookie(3), &to.remote(100, 64), 0))
-            .unwrap();
+        dat!(
+            t,
+            ep_post_rdma_read_func(
+                x,
+                1,
+                &mut from.local(192, 64),
+                cookie(3),
+                &to.remote(100, 64),
+                0
+            )
+        )
+        .unwrap();
         let read = a.completion();
         assert_eq!((read.operation, read.transfered_length), (DAT_DTO_RDMA_READ, 64));
 
@@ -101,7 +136,8 @@ fn events_come_by_waiting_and_by_polling() {
     for i in 1..=3usize {
         let mut software = DAT_EVENT::zeroed();
         software.event_number = DAT_SOFTWARE_EVENT;
-        software.event_data.software_event_data = DAT_SOFTWARE_EVENT_DATA { pointer: i as DAT_PVOID };
+        software.event_data.software_event_data =
+            DAT_SOFTWARE_EVENT_DATA { pointer: i as DAT_PVOID };
         dat!(t, evd_post_se_func(side.evd, &software)).unwrap();
     }
     // A time-out leaves everything and counts it.
@@ -199,7 +235,10 @@ fn a_thread_safe_endpoint_takes_posts_from_everyone() {
                         let data = event.event_data.dto_completion_event_data;
                         (data.status, data.user_cookie.as_64)
                     };
-                    assert_eq!((event.event_number, status), (DAT_DTO_COMPLETION_EVENT, DAT_DTO_SUCCESS));
+                    assert_eq!(
+                        (event.event_number, status),
+                        (DAT_DTO_COMPLETION_EVENT, DAT_DTO_SUCCESS)
+                    );
                     cookies.push(cookie);
                     left.fetch_sub(1, Relaxed);
                 }
@@ -225,8 +264,18 @@ fn a_thread_safe_endpoint_takes_posts_from_everyone() {
             s.spawn(move || {
                 for i in 0..EACH {
                     let cookie = cookie(thread * EACH + i);
-                    post(&|| dat!(b.table, ep_post_recv_func(y as DAT_EP_HANDLE, 0, null_mut(), cookie, 0)));
-                    post(&|| dat!(a.table, ep_post_send_func(x as DAT_EP_HANDLE, 0, null_mut(), cookie, 0)));
+                    post(&|| {
+                        dat!(
+                            b.table,
+                            ep_post_recv_func(y as DAT_EP_HANDLE, 0, null_mut(), cookie, 0)
+                        )
+                    });
+                    post(&|| {
+                        dat!(
+                            a.table,
+                            ep_post_send_func(x as DAT_EP_HANDLE, 0, null_mut(), cookie, 0)
+                        )
+                    });
                 }
             });
         }

@@ -20,7 +20,12 @@ fn bare(side: &Side) -> DAT_EP_HANDLE {
 }
 
 /// Gives an endpoint a zone (or none), or dispatchers for everything.
-fn modify(side: &Side, ep: DAT_EP_HANDLE, mask: DAT_EP_PARAM_MASK, pz: DAT_PZ_HANDLE) -> Result<(), Error> {
+fn modify(
+    side: &Side,
+    ep: DAT_EP_HANDLE,
+    mask: DAT_EP_PARAM_MASK,
+    pz: DAT_PZ_HANDLE,
+) -> Result<(), Error> {
     let mut param = DAT_EP_PARAM::zeroed();
     param.pz_handle = pz;
     (param.recv_evd_handle, param.request_evd_handle) = (side.evd, side.evd);
@@ -49,7 +54,19 @@ fn an_endpoint_without_a_zone_is_unconfigured() {
     let to = address.as_ptr();
     let connect = || {
         let nothing = null_mut();
-        dat!(table, ep_connect_func(ep, to, qualifier, TEN_SECONDS, 0, nothing, 0, DAT_CONNECT_DEFAULT_FLAG))
+        dat!(
+            table,
+            ep_connect_func(
+                ep,
+                to,
+                qualifier,
+                TEN_SECONDS,
+                0,
+                nothing,
+                0,
+                DAT_CONNECT_DEFAULT_FLAG
+            )
+        )
     };
     assert_eq!(connect(), Err(Error::state(DAT_INVALID_STATE_EP_PZ)));
     assert_eq!(modify(&a, ep, PZ, a.pz), Ok(()));
@@ -106,7 +123,12 @@ fn a_tentative_endpoint_needs_a_zone_and_a_dispatcher() {
     assert_eq!(state(&b, ep), DAT_EP_STATE_UNCONFIGURED_TENTATIVE);
     let mut param = DAT_EP_PARAM::zeroed();
     dat!(table, ep_query_func(ep, DAT_EP_FIELD_ALL, &mut param)).unwrap();
-    let given = [param.pz_handle, param.recv_evd_handle, param.request_evd_handle, param.connect_evd_handle];
+    let given = [
+        param.pz_handle,
+        param.recv_evd_handle,
+        param.request_evd_handle,
+        param.connect_evd_handle,
+    ];
     assert_eq!(given, [null_mut(); 4]);
 
     // Nothing of this touches the request.
@@ -120,7 +142,10 @@ fn a_tentative_endpoint_needs_a_zone_and_a_dispatcher() {
     assert_eq!(modify(&b, ep, PZ, null_mut()), Ok(()));
     assert_eq!(state(&b, ep), DAT_EP_STATE_UNCONFIGURED_TENTATIVE);
     assert_eq!(modify(&b, ep, PZ | CONNECT, b.pz), Ok(()));
-    assert_eq!(dat!(table, ep_free_func(ep)), Err(Error::state(DAT_INVALID_STATE_EP_TENTCONNPENDING)));
+    assert_eq!(
+        dat!(table, ep_free_func(ep)),
+        Err(Error::state(DAT_INVALID_STATE_EP_TENTCONNPENDING))
+    );
     // Attributes of transport and provider: unconnected endpoints only.
     let number = DAT_EP_FIELD_EP_ATTR_NUM_TRANSPORT_ATTR;
     let late = Err(Error::state(DAT_INVALID_STATE_EP_TENTCONNPENDING));
@@ -139,7 +164,8 @@ fn a_tentative_endpoint_needs_a_zone_and_a_dispatcher() {
     let mut param = DAT_CR_PARAM::zeroed();
     dat!(table, cr_query_func(request, DAT_CR_FIELD_ALL, &mut param)).unwrap();
     dat!(table, cr_reject_func(request, 0, null_mut())).unwrap();
-    let gone = dat!(table, ep_get_status_func(param.local_ep_handle, null_mut(), null_mut(), null_mut()));
+    let gone =
+        dat!(table, ep_get_status_func(param.local_ep_handle, null_mut(), null_mut(), null_mut()));
     assert_eq!(gone, Err(Error::handle(DAT_INVALID_HANDLE_EP)));
     a.close();
     b.close();
@@ -155,7 +181,11 @@ fn completions_nobody_wants_are_not_counted() {
         let (model, mut ep, none) = (side.new_ep(), null_mut(), null_mut());
         dat!(table, ep_query_func(model, DAT_EP_FIELD_ALL, &mut param)).unwrap();
         (param.ep_attr.max_recv_dtos, param.ep_attr.max_request_dtos) = (2, 2);
-        dat!(table, ep_create_func(side.ia, side.pz, none, none, side.evd, &param.ep_attr, &mut ep)).unwrap();
+        dat!(
+            table,
+            ep_create_func(side.ia, side.pz, none, none, side.evd, &param.ep_attr, &mut ep)
+        )
+        .unwrap();
         ep
     });
     let (_, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);

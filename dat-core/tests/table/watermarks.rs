@@ -35,7 +35,8 @@ impl Drawn {
         let mut attr = attributes(&b);
         change(&mut attr);
         let mut y = null_mut();
-        dat!(table, ep_create_with_srq_func(b.ia, b.pz, recv, b.evd, conn, srq, &attr, &mut y)).unwrap();
+        dat!(table, ep_create_with_srq_func(b.ia, b.pz, recv, b.evd, conn, srq, &attr, &mut y))
+            .unwrap();
         let mut drawn = Drawn { a, x: null_mut(), b, y, srq, recv, conn };
         drawn.connect();
         drawn
@@ -91,7 +92,10 @@ impl Drawn {
     /// Whether exactly one asynchronous event says that `y` holds more than its soft watermark.
     fn told(&self) -> bool {
         let Some(error) = self.error() else { return false };
-        assert_eq!(error, (DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR, DAT_SRQ_SOFT_HIGH_WATERMARK_EVENT));
+        assert_eq!(
+            error,
+            (DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR, DAT_SRQ_SOFT_HIGH_WATERMARK_EVENT)
+        );
         assert_eq!(self.error(), None, "one event for each setting");
         true
     }
@@ -197,7 +201,10 @@ fn the_end_of_a_connection_says_that_the_endpoint_takes_no_more_buffers() {
         // Only endpoints that draw from a shared queue.
         let (mut param, mut event) = (DAT_EP_PARAM::zeroed(), DAT_EVENT::zeroed());
         dat!(d.a.table, ep_query_func(d.x, DAT_EP_FIELD_ALL, &mut param)).unwrap();
-        assert_eq!(d.a.next(param.connect_evd_handle).event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
+        assert_eq!(
+            d.a.next(param.connect_evd_handle).event_number,
+            DAT_CONNECTION_EVENT_DISCONNECTED
+        );
         let empty = Err(Error::of(DAT_QUEUE_EMPTY));
         assert_eq!(dat!(d.a.table, evd_dequeue_func(d.a.async_evd, &mut event)), empty);
         d.close();
@@ -257,8 +264,12 @@ fn watermarks_are_judged_and_taken_in_every_state() {
     let (mut attr, mut ep) = (attributes(&d.b), null_mut());
     attr.srq_soft_hw = -2;
     let Side { table, ia, pz, evd, .. } = d.b;
-    assert_eq!(dat!(table, ep_create_func(ia, pz, evd, evd, evd, &attr, &mut ep)), Err(Error::arg(6)));
-    let with_srq = dat!(table, ep_create_with_srq_func(ia, pz, evd, evd, evd, d.srq, &attr, &mut ep));
+    assert_eq!(
+        dat!(table, ep_create_func(ia, pz, evd, evd, evd, &attr, &mut ep)),
+        Err(Error::arg(6))
+    );
+    let with_srq =
+        dat!(table, ep_create_with_srq_func(ia, pz, evd, evd, evd, d.srq, &attr, &mut ep));
     assert_eq!(with_srq, Err(Error::arg(7)));
     d.close();
 }
@@ -360,11 +371,13 @@ fn the_zone_of_an_srq_is_its_own() {
     dat!(table, ep_post_send_func(x, 1, &mut source.local(0, 8), cookie(1), 0)).unwrap();
     assert_eq!(b.completion().status, DAT_DTO_SUCCESS);
     let to = in_ep_zone.remote(0, 16);
-    dat!(table, ep_post_rdma_write_func(x, 1, &mut source.local(0, 16), cookie(2), &to, 0)).unwrap();
+    dat!(table, ep_post_rdma_write_func(x, 1, &mut source.local(0, 16), cookie(2), &to, 0))
+        .unwrap();
     assert_eq!([a.completion().status, a.completion().status], [DAT_DTO_SUCCESS; 2]);
     assert_eq!((&buffer[..8], &exposed), (&b"by the e"[..], b"by the endpoint!"));
     let to = in_srq_zone.remote(0, 16);
-    dat!(table, ep_post_rdma_write_func(x, 1, &mut source.local(0, 16), cookie(3), &to, 0)).unwrap();
+    dat!(table, ep_post_rdma_write_func(x, 1, &mut source.local(0, 16), cookie(3), &to, 0))
+        .unwrap();
     assert_eq!(a.completion().status, DAT_DTO_ERR_REMOTE_ACCESS);
     a.close();
     b.close();
@@ -376,7 +389,8 @@ fn a_broken_connection_leaves_the_buffers_to_the_others() {
     let mut other = null_mut();
     let Side { table, ia, pz, evd, .. } = d.b;
     let attr = attributes(&d.b);
-    dat!(table, ep_create_with_srq_func(ia, pz, d.recv, evd, d.conn, d.srq, &attr, &mut other)).unwrap();
+    dat!(table, ep_create_with_srq_func(ia, pz, d.recv, evd, d.conn, d.srq, &attr, &mut other))
+        .unwrap();
     let mut d = Drawn { y: other, ..d };
     let first = d.x;
     d.connect();
@@ -397,8 +411,10 @@ fn a_broken_connection_leaves_the_buffers_to_the_others() {
     assert_eq!(param.srq_state, DAT_SRQ_STATE_OPERATIONAL);
     d.send();
     assert_eq!(d.take(), DAT_DTO_SUCCESS);
-    let null_attr =
-        dat!(table, ep_create_with_srq_func(ia, pz, d.recv, evd, d.conn, d.srq, null(), &mut other));
+    let null_attr = dat!(
+        table,
+        ep_create_with_srq_func(ia, pz, d.recv, evd, d.conn, d.srq, null(), &mut other)
+    );
     assert_eq!(null_attr, Err(Error::arg(7)));
     d.close();
 }

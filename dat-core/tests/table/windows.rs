@@ -41,7 +41,17 @@ impl Bind {
         let mut context = 77;
         dat!(
             side.table,
-            rmr_bind_func(rmr, lmr, &to, privileges, va_type, ep, cookie(value), flags, &mut context)
+            rmr_bind_func(
+                rmr,
+                lmr,
+                &to,
+                privileges,
+                va_type,
+                ep,
+                cookie(value),
+                flags,
+                &mut context
+            )
         )
         .map(|()| context)
     }
@@ -98,7 +108,10 @@ fn an_rmr_tells_what_it_is_bound_to() {
     let window = rmr(&b);
     let unbound = query(&b, window);
     assert_eq!((unbound.ia_handle, unbound.pz_handle), (consumer_handle(b.ia), b.pz));
-    assert_eq!((unbound.rmr_scope, unbound.rmr_context, unbound.mem_priv), (DAT_RMR_SCOPE_PZ, 0, 0));
+    assert_eq!(
+        (unbound.rmr_scope, unbound.rmr_context, unbound.mem_priv),
+        (DAT_RMR_SCOPE_PZ, 0, 0)
+    );
     assert_eq!(triplet(&unbound.lmr_triplet), (0, 0, 0));
 
     let bind = Bind::new(window, y, &to, to.local(16, 32));
@@ -107,8 +120,18 @@ fn an_rmr_tells_what_it_is_bound_to() {
     let param = query(&b, window);
     assert_eq!((triplet(&param.lmr_triplet), param.mem_priv), (triplet(&to.local(16, 32)), PEERS));
     assert_eq!((param.rmr_context, param.va_type, param.pz_handle), (first, DAT_VA_TYPE_VA, b.pz));
-    dat!(t, ep_post_rdma_write_func(x, 1, &mut from.local(0, 32), cookie(1), &at(&to, 16, 32, first), 0))
-        .unwrap();
+    dat!(
+        t,
+        ep_post_rdma_write_func(
+            x,
+            1,
+            &mut from.local(0, 32),
+            cookie(1),
+            &at(&to, 16, 32, first),
+            0
+        )
+    )
+    .unwrap();
     assert_eq!(a.completion().status, DAT_DTO_SUCCESS);
 
     // Each bind makes a new context, by offsets from its start if it says so.
@@ -116,7 +139,10 @@ fn an_rmr_tells_what_it_is_bound_to() {
     let second = Bind { va_type: DAT_VA_TYPE_ZB, privileges, ..bind }.done(&b);
     assert_ne!(first, second);
     let param = query(&b, window);
-    assert_eq!((param.rmr_context, param.va_type, param.mem_priv), (second, DAT_VA_TYPE_ZB, privileges));
+    assert_eq!(
+        (param.rmr_context, param.va_type, param.mem_priv),
+        (second, DAT_VA_TYPE_ZB, privileges)
+    );
     let zero = DAT_RMR_TRIPLET { virtual_address: 0, segment_length: 8, rmr_context: second };
     dat!(t, ep_post_rdma_read_func(x, 1, &mut from.local(0, 8), cookie(2), &zero, 0)).unwrap();
     assert_eq!(a.completion().status, DAT_DTO_SUCCESS);
@@ -183,11 +209,17 @@ fn a_bind_is_judged_before_it_is_posted() {
     let mut out = 0;
     let args = (window, lmr.handle, &good.to, PEERS, DAT_VA_TYPE_VA, y);
     assert_eq!(
-        dat!(t, rmr_bind_func(args.0, args.1, null(), args.3, args.4, args.5, cookie(0), 0, &mut out)),
+        dat!(
+            t,
+            rmr_bind_func(args.0, args.1, null(), args.3, args.4, args.5, cookie(0), 0, &mut out)
+        ),
         Err(Error::arg(3))
     );
     assert_eq!(
-        dat!(t, rmr_bind_func(args.0, args.1, args.2, args.3, args.4, args.5, cookie(0), 0, null_mut())),
+        dat!(
+            t,
+            rmr_bind_func(args.0, args.1, args.2, args.3, args.4, args.5, cookie(0), 0, null_mut())
+        ),
         Err(Error::arg(9))
     );
 
@@ -283,8 +315,11 @@ fn a_freed_rmr_lets_nobody_in() {
     let window = rmr(&b);
     let context = Bind::new(window, y, &to, to.local(0, 8)).done(&b);
     dat!(t, rmr_free_func(window)).unwrap();
-    dat!(t, ep_post_rdma_write_func(x, 1, &mut from.local(0, 8), cookie(1), &at(&to, 0, 8, context), 0))
-        .unwrap();
+    dat!(
+        t,
+        ep_post_rdma_write_func(x, 1, &mut from.local(0, 8), cookie(1), &at(&to, 0, 8, context), 0)
+    )
+    .unwrap();
     assert_eq!(a.completion().status, DAT_DTO_ERR_REMOTE_ACCESS);
     a.close();
     b.close();
@@ -377,8 +412,18 @@ fn an_rmr_for_an_endpoint_lets_its_peer_in_alone() {
     assert_eq!(query(&b, scoped).rmr_scope, DAT_RMR_SCOPE_EP);
     let context = Bind::new(scoped, y, &to, to.local(0, 8)).done(&b);
     let write = |ep| {
-        dat!(t, ep_post_rdma_write_func(ep, 1, &mut from.local(0, 8), cookie(1), &at(&to, 0, 8, context), 0))
-            .unwrap();
+        dat!(
+            t,
+            ep_post_rdma_write_func(
+                ep,
+                1,
+                &mut from.local(0, 8),
+                cookie(1),
+                &at(&to, 0, 8, context),
+                0
+            )
+        )
+        .unwrap();
         a.completion().status
     };
     assert_eq!(write(x), DAT_DTO_SUCCESS);
@@ -398,7 +443,18 @@ fn a_send_invalidates_a_context() {
     let context = Bind::new(window, y, &to, to.local(0, 8)).done(&b);
     let send = |value, flags, invalidate, context| {
         let mut iov = from.local(0, 8);
-        dat!(t, ep_post_send_with_invalidate_func(x, 1, &mut iov, cookie(value), flags, invalidate, context))
+        dat!(
+            t,
+            ep_post_send_with_invalidate_func(
+                x,
+                1,
+                &mut iov,
+                cookie(value),
+                flags,
+                invalidate,
+                context
+            )
+        )
     };
     for value in 0..2 {
         dat!(t, ep_post_recv_func(y, 1, &mut to.local(8, 8), cookie(value), 0)).unwrap();
@@ -413,7 +469,10 @@ fn a_send_invalidates_a_context() {
     assert!(is_bound(&b, window));
     send(2, 0, DAT_TRUE, context).unwrap();
     let received = b.completion();
-    assert_eq!((received.status, received.operation), (DAT_DTO_SUCCESS, DAT_DTO_RECEIVE_WITH_INVALIDATE));
+    assert_eq!(
+        (received.status, received.operation),
+        (DAT_DTO_SUCCESS, DAT_DTO_RECEIVE_WITH_INVALIDATE)
+    );
     assert_eq!((received.rmr_context, received.transfered_length), (context, 8));
     for _ in 0..2 {
         assert_eq!(a.completion().operation, DAT_DTO_SEND);
@@ -443,8 +502,11 @@ fn a_read_goes_where_an_rmr_context_says() {
     let window = rmr(&a);
     let bind = Bind::new(window, x, &to, to.local(0, 32));
     let context = Bind { va_type: DAT_VA_TYPE_ZB, ..bind }.done(&a);
-    let sink =
-        |at, bytes| DAT_RMR_TRIPLET { virtual_address: at, segment_length: bytes, rmr_context: context };
+    let sink = |at, bytes| DAT_RMR_TRIPLET {
+        virtual_address: at,
+        segment_length: bytes,
+        rmr_context: context,
+    };
     let read = |sink: &DAT_RMR_TRIPLET, bytes, flags| {
         dat!(t, ep_post_rdma_read_to_rmr_func(x, sink, cookie(1), &from.remote(0, bytes), flags))
     };
@@ -461,8 +523,14 @@ fn a_read_goes_where_an_rmr_context_says() {
     let unknown = DAT_RMR_TRIPLET { rmr_context: context ^ 1, ..sink(0, 8) };
     assert_eq!(read(&unknown, 8, 0), Err(Error::of(DAT_PRIVILEGES_VIOLATION)));
     let (any, no) = (from.remote(0, 8), null());
-    assert_eq!(dat!(t, ep_post_rdma_read_to_rmr_func(x, no, cookie(1), &any, 0)), Err(Error::arg(2)));
-    assert_eq!(dat!(t, ep_post_rdma_read_to_rmr_func(x, &sink(0, 8), cookie(1), no, 0)), Err(Error::arg(4)));
+    assert_eq!(
+        dat!(t, ep_post_rdma_read_to_rmr_func(x, no, cookie(1), &any, 0)),
+        Err(Error::arg(2))
+    );
+    assert_eq!(
+        dat!(t, ep_post_rdma_read_to_rmr_func(x, &sink(0, 8), cookie(1), no, 0)),
+        Err(Error::arg(4))
+    );
     let context = Bind { privileges: DAT_MEM_PRIV_REMOTE_READ_FLAG, ..bind }.done(&a);
     let unwritable = Err(Error::new(DAT_PRIVILEGES_VIOLATION, DAT_PRIVILEGES_RDMA_WRITE));
     assert_eq!(read(&at(&to, 0, 8, context), 8, 0), unwritable);
@@ -471,8 +539,9 @@ fn a_read_goes_where_an_rmr_context_says() {
     assert_eq!(a.completion().status, DAT_DTO_SUCCESS);
     a.close();
     b.close();
-    let expected: Vec<u8> =
-        (0..64).map(|n| if (8..24).contains(&n) || (40..48).contains(&n) { 9 } else { 0 }).collect();
+    let expected: Vec<u8> = (0..64)
+        .map(|n| if (8..24).contains(&n) || (40..48).contains(&n) { 9 } else { 0 })
+        .collect();
     assert_eq!(near[..], expected);
 }
 
@@ -509,7 +578,8 @@ fn threads_bind_through_one_endpoint() {
                 let quiet = |bind| Bind { flags: DAT_COMPLETION_SUPPRESS_FLAG, ..bind };
                 for _ in 0..200 {
                     let lmr = b.register(&mut memory);
-                    let context = quiet(Bind::new(window, y, &lmr, lmr.local(0, 64))).post(b, 1).unwrap();
+                    let context =
+                        quiet(Bind::new(window, y, &lmr, lmr.local(0, 64))).post(b, 1).unwrap();
                     assert_eq!(query(b, window).rmr_context, context);
                     let in_use = Error::state(DAT_INVALID_STATE_LMR_IN_USE);
                     assert_eq!(dat!(b.table, lmr_free_func(lmr.handle)), Err(in_use));

@@ -4,9 +4,9 @@ use core::mem::offset_of;
 
 // What differs comes before what does not.
 use crate::v1::{
-    DAT_CNO_PARAM, DAT_CR_ARRIVAL_EVENT_DATA, DAT_DTO_COMPLETION_EVENT_DATA, DAT_EP_ATTR, DAT_EP_PARAM,
-    DAT_EVENT, DAT_EVENT_DATA, DAT_IA_ATTR, DAT_LMR_PARAM, DAT_LMR_TRIPLET, DAT_PROVIDER, DAT_PROVIDER_ATTR,
-    DAT_RMR_PARAM, DAT_RMR_TRIPLET,
+    DAT_CNO_PARAM, DAT_CR_ARRIVAL_EVENT_DATA, DAT_DTO_COMPLETION_EVENT_DATA, DAT_EP_ATTR,
+    DAT_EP_PARAM, DAT_EVENT, DAT_EVENT_DATA, DAT_IA_ATTR, DAT_LMR_PARAM, DAT_LMR_TRIPLET,
+    DAT_PROVIDER, DAT_PROVIDER_ATTR, DAT_RMR_PARAM, DAT_RMR_TRIPLET,
 };
 use crate::*;
 
@@ -235,7 +235,8 @@ fn the_table_is_the_beginning_of_the_one_of_2_0() {
 
 #[test]
 fn every_status_of_2_0_has_its_number_of_1_2() {
-    let changed = || v1::error::CONSTANTS.iter().filter(|constant| constant.name != "DAT_NOT_IMPLEMENTED");
+    let changed =
+        || v1::error::CONSTANTS.iter().filter(|constant| constant.name != "DAT_NOT_IMPLEMENTED");
     let mut seen = 0;
     for old in changed() {
         let new = error::CONSTANTS.iter().find(|new| new.name == old.name).expect("a name of 2.0");
@@ -252,7 +253,10 @@ fn statuses_keep_class_and_type() {
     assert_eq!(v1::status(DAT_SUCCESS), DAT_SUCCESS);
     assert_eq!(v1::status(DAT_QUEUE_EMPTY), 0x000d_0000, "without a class, as it was");
     assert_eq!(v1::status(DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3)), 0x8006_0026);
-    assert_eq!(v1::status(DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_SRQ_SHUTDOWN)), 0x8007_0055);
+    assert_eq!(
+        v1::status(DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_SRQ_SHUTDOWN)),
+        0x8007_0055
+    );
     assert_eq!(v1::status(DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CSP)), 0x8005_001a);
     assert_eq!(v1::status(DAT_ERROR(DAT_NOT_IMPLEMENTED, 0)), 0xffff_0000);
     assert_eq!(v1::status(DAT_ERROR(DAT_PORT_IN_USE, 0)), 0x8002_0000);

@@ -27,7 +27,8 @@ const CONSTANTS: &[&[Constant]] =
     &[error::CONSTANTS, ia::CONSTANTS, memory::CONSTANTS, ep::CONSTANTS, event::CONSTANTS];
 
 /// The structures and unions that differ, by file; see [`records`].
-const RECORDS: &[&[Record]] = &[ia::RECORDS, memory::RECORDS, ep::RECORDS, event::RECORDS, provider::RECORDS];
+const RECORDS: &[&[Record]] =
+    &[ia::RECORDS, memory::RECORDS, ep::RECORDS, event::RECORDS, provider::RECORDS];
 
 /// Names of the root that 1.2 does not have.
 pub const ADDED_IN_2_0: &[&str] = &[
@@ -137,5 +138,6 @@ fn is_kept(name: &str) -> bool {
     let records = RECORDS.iter().copied().flatten().map(|record| record.name);
     let extension = crate::ib::CONSTANTS.iter().map(|constant| constant.name);
     let extension = extension.chain(crate::ib::RECORDS.iter().map(|record| record.name));
-    !ADDED_IN_2_0.contains(&name) && !constants.chain(records).chain(extension).any(|other| other == name)
+    !ADDED_IN_2_0.contains(&name)
+        && !constants.chain(records).chain(extension).any(|other| other == name)
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use dat::{
-    Access, Adapter, Address, Completion, ConnectionEvent, Endpoint, Event, EventDispatcher, MemoryRegion,
-    ProtectionZone,
+    Access, Adapter, Address, Completion, ConnectionEvent, Endpoint, Event, EventDispatcher,
+    MemoryRegion, ProtectionZone,
 };
 
 /// Long enough for anything on a busy machine.
@@ -24,7 +24,8 @@ impl Side {
         let zone = adapter.zone().expect("a zone");
         let events = adapter.dispatcher(32).expect("a dispatcher");
         let memory = zone.register(vec![0; 4096], Access::ALL).expect("memory");
-        let endpoint = adapter.endpoint().zone(&zone).events(&events).create().expect("an endpoint");
+        let endpoint =
+            adapter.endpoint().zone(&zone).events(&events).create().expect("an endpoint");
         Side { endpoint, events, memory, zone, adapter }
     }
 

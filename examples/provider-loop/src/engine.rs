@@ -101,7 +101,9 @@ impl Engine {
     /// Somebody calls at a service point. Where nobody is in, or too many wait, the line is dropped.
     fn ring(&mut self, to: usize, line: Line, private: &[u8]) {
         let unanswered = self.calls.values().filter(|(door, _)| *door == to).count();
-        let Some(door) = self.doors.get(&to).filter(|door| unanswered < door.backlog) else { return };
+        let Some(door) = self.doors.get(&to).filter(|door| unanswered < door.backlog) else {
+            return;
+        };
         let call = number();
         let Some(request) = self.context.request(call) else { return };
         let (from, local) = (line.remote, line.local);
@@ -174,7 +176,9 @@ unsafe impl adapter::Engine for Engine {
         self.step(qp, Link::call);
         if !netdev::is_own(to.addr.ip()) {
             self.step(qp, |link| {
-                link.give_up(Upcall::Unreachable { because: Some(&"the loop leads to this host alone") })
+                link.give_up(Upcall::Unreachable {
+                    because: Some(&"the loop leads to this host alone"),
+                })
             });
             return Ok(());
         }

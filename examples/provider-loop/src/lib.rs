@@ -44,8 +44,9 @@ impl Provider for Loop {
             named: vec![("transport".to_owned(), "iWARP in the memory of one process".to_owned())],
         };
         Adapter::open(ia, &params, wire, |context| {
-            Engine::new(context, params.address.ip())
-                .map_err(|e| OpenError::new(no_resources(e), "there are no descriptors left".to_owned()))
+            Engine::new(context, params.address.ip()).map_err(|e| {
+                OpenError::new(no_resources(e), "there are no descriptors left".to_owned())
+            })
         })
     }
 }

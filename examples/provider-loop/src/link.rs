@@ -83,7 +83,9 @@ impl Link {
             (State::Calling, Word::Reject(private)) => {
                 self.end(Upcall::Rejected { by_peer: true, private: &private });
             }
-            (State::Calling, Word::Gone) => self.end(Upcall::Rejected { by_peer: false, private: &[] }),
+            (State::Calling, Word::Gone) => {
+                self.end(Upcall::Rejected { by_peer: false, private: &[] })
+            }
             (State::Answered, Word::Ready) => self.come_up(&[]),
             (State::Answered, Word::Gone) => self.end(Upcall::AcceptFailed),
             (State::Up | State::Closing, Word::Frames(octets)) => self.receive(&octets),
@@ -137,9 +139,18 @@ impl Link {
         // A message for which no receive is posted ends the connection: for one that waits there is more to be done
         // (`Stream::resume`).
         let waits = false;
-        let cfg =
-            StreamCfg { mulpdu: 65535, crc: false, extended: true, ird, ord, hold: false, segment: 0, waits };
-        self.connection = Some(Connection { line, stream: Stream::new(work, cfg), unread: 0, read: 0 });
+        let cfg = StreamCfg {
+            mulpdu: 65535,
+            crc: false,
+            extended: true,
+            ird,
+            ord,
+            hold: false,
+            segment: 0,
+            waits,
+        };
+        self.connection =
+            Some(Connection { line, stream: Stream::new(work, cfg), unread: 0, read: 0 });
     }
 
     fn come_up(&mut self, private: &[u8]) {

@@ -16,5 +16,8 @@ mod two_adapters {
 // ANCHOR_END: contract
 
 mod without_spinning {
-    dat_core::transport_contract!(|| (super::open("127.0.0.1 spin=0"), super::open("127.0.0.1 spin=0")));
+    dat_core::transport_contract!(|| (
+        super::open("127.0.0.1 spin=0"),
+        super::open("127.0.0.1 spin=0")
+    ));
 }

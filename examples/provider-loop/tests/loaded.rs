@@ -31,7 +31,9 @@ impl Registered {
         let registered = Registered { dir: tempfile::tempdir().expect("a temporary directory") };
         let (library, file) = (library(), registered.file());
         for safety in [&[][..], &["--threadsafe"]] {
-            registered.dat(&[&["register", "loop", utf8(&library), "--file", utf8(&file)], safety].concat());
+            registered.dat(
+                &[&["register", "loop", utf8(&library), "--file", utf8(&file)], safety].concat(),
+            );
         }
         registered
     }
@@ -73,8 +75,10 @@ fn two_adapters_of_a_program_talk_to_each_other() -> Result<(), Box<dyn std::err
     const LIMIT: Option<Duration> = Some(Duration::from_secs(60));
     let dir = tempfile::tempdir()?;
     let conf = dir.path().join("dat.conf");
-    let line =
-        format!("loop u2.0 nonthreadsafe default {} example.0.1 \"127.0.0.1\" \"\"\n", library().display());
+    let line = format!(
+        "loop u2.0 nonthreadsafe default {} example.0.1 \"127.0.0.1\" \"\"\n",
+        library().display()
+    );
     std::fs::write(&conf, line)?;
     let registry = Registry::with_list(List::new(Some(conf.into()), Some("0".into()), &[]));
 
@@ -95,7 +99,8 @@ fn two_adapters_of_a_program_talk_to_each_other() -> Result<(), Box<dyn std::err
     assert_eq!(request.private_data()?, b"hello");
     request.accept(&mut server, &far_memory.remote().to_bytes())?;
     far_events.wait(LIMIT)?.established()?;
-    let remote = RemoteRegion::from_bytes(&events.wait(LIMIT)?.established()?).ok_or("no region")?;
+    let remote =
+        RemoteRegion::from_bytes(&events.wait(LIMIT)?.established()?).ok_or("no region")?;
 
     client.post_write(&[memory.segment(4..14)?], remote.segment(6..16)?, 2, Flags::default())?;
     client.post_send(&[memory.segment(0..4)?], 3, Flags::default())?;
@@ -125,9 +130,13 @@ fn two_adapters_of_a_program_talk_to_each_other() -> Result<(), Box<dyn std::err
 fn it_is_found_and_says_what_it_is() {
     let registered = Registered::new();
     let checked = registered.json(&["check", "--strict", utf8(&registered.file())]);
-    assert_eq!((&checked["entries"], checked["findings"].as_array().map(Vec::len)), (&2.into(), Some(0)));
+    assert_eq!(
+        (&checked["entries"], checked["findings"].as_array().map(Vec::len)),
+        (&2.into(), Some(0))
+    );
     let listed = registered.json(&["list"]);
-    let states: Vec<_> = listed["entries"].as_array().into_iter().flatten().map(|e| &e["state"]).collect();
+    let states: Vec<_> =
+        listed["entries"].as_array().into_iter().flatten().map(|e| &e["state"]).collect();
     assert_eq!(states, ["opens", "opens"], "{listed}");
     let said = registered.json(&["query", "loop"]);
     assert_eq!(said["provider"]["provider_name"], "loop", "{said}");
@@ -141,12 +150,20 @@ fn it_does_what_the_standard_says() {
         "this adapter does not lead to another process",
     ];
     let registered = Registered::new();
-    let report =
-        registered.json(&["conformance", "--provider", "loop", "--registry", utf8(&registered.file())]);
+    let report = registered.json(&[
+        "conformance",
+        "--provider",
+        "loop",
+        "--registry",
+        utf8(&registered.file()),
+    ]);
     let cases = report["cases"].as_array().expect("a list");
     assert!(cases.len() > 700, "{}", report["all"]);
     for case in cases {
         let is_known = || UNSUPPORTED.iter().any(|reason| case["reason"] == *reason);
-        assert!(case["verdict"] == "passed" || case["verdict"] == "unsupported" && is_known(), "{case}");
+        assert!(
+            case["verdict"] == "passed" || case["verdict"] == "unsupported" && is_known(),
+            "{case}"
+        );
     }
 }

@@ -7,8 +7,8 @@ use dat_core::export as provider;
 use dat_core::provider::Provider;
 // What differs comes before what does not.
 use dat_sys::v1::{
-    DAT_CNO_PARAM, DAT_EP_ATTR, DAT_EP_PARAM, DAT_EVENT, DAT_IA_ATTR, DAT_LMR_PARAM, DAT_LMR_TRIPLET,
-    DAT_PROVIDER, DAT_PROVIDER_ATTR, DAT_RMR_PARAM, DAT_RMR_TRIPLET,
+    DAT_CNO_PARAM, DAT_EP_ATTR, DAT_EP_PARAM, DAT_EVENT, DAT_IA_ATTR, DAT_LMR_PARAM,
+    DAT_LMR_TRIPLET, DAT_PROVIDER, DAT_PROVIDER_ATTR, DAT_RMR_PARAM, DAT_RMR_TRIPLET,
 };
 use dat_sys::*;
 use libdat::Library;

@@ -12,7 +12,9 @@ use registry::{close_query, handle, ia, table_of};
 use crate::LIBRARY;
 
 #[cfg(not(target_arch = "x86_64"))]
-compile_error!("dat_extension_op needs a trampoline for this architecture, see libdat/v2/src/extension.rs");
+compile_error!(
+    "dat_extension_op needs a trampoline for this architecture, see libdat/v2/src/extension.rs"
+);
 
 /// `dat_extension_op(handle, op, ...)`: an operation that the standard does not define.
 ///
@@ -64,7 +66,11 @@ libdat::version!("DAT_2.0", dat_extension_op);
 /// # Safety
 ///
 /// `args` is a live `va_list` with the arguments of the operation.
-unsafe extern "C" fn extension_op(handle: DAT_HANDLE, op: DAT_EXTENDED_OP, args: DAT_VA_LIST) -> DAT_RETURN {
+unsafe extern "C" fn extension_op(
+    handle: DAT_HANDLE,
+    op: DAT_EXTENDED_OP,
+    args: DAT_VA_LIST,
+) -> DAT_RETURN {
     guard(|| {
         if op & DAT_OPEN_EXTENSION_BASE != 0 {
             // SAFETY: the first argument of an open operation is the name of an IA.
@@ -75,7 +81,8 @@ unsafe extern "C" fn extension_op(handle: DAT_HANDLE, op: DAT_EXTENDED_OP, args:
             // SAFETY: NUL-terminated, the consumer says; the other arguments are the operation's.
             return unsafe { LIBRARY.registry.open_query(CStr::from_ptr(name), op, args) };
         }
-        let Some((object, table)) = ia::object(handle).and_then(|object| Some((object, table_of(object)?)))
+        let Some((object, table)) =
+            ia::object(handle).and_then(|object| Some((object, table_of(object)?)))
         else {
             // A close operation takes the IA that an open operation gave, any other one any object.
             let is_close = op & DAT_CLOSE_EXTENSION_BASE != 0;

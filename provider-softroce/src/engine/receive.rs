@@ -49,7 +49,13 @@ pub(super) fn take_in(
 }
 
 /// A packet that is not for a queue pair of this adapter.
-fn stray(tools: &mut Tools<'_>, calls: &Calls, from: SocketAddr, octets: &[u8], packet: &Packet<'_>) {
+fn stray(
+    tools: &mut Tools<'_>,
+    calls: &Calls,
+    from: SocketAddr,
+    octets: &[u8],
+    packet: &Packet<'_>,
+) {
     let Tools { station, now, .. } = tools;
     let qpn = packet.bth.dest_qpn;
     if qpn != GSI {

@@ -52,7 +52,8 @@ pub(super) struct Leaving {
 impl Up {
     /// How the connection ends that the peer has ended, if it has.
     pub(super) fn peers_end(&self) -> Option<End> {
-        self.peer_leaves.map(|Leaving { broke }| if broke { End::Broken(Breach::ByPeer) } else { End::Peer })
+        self.peer_leaves
+            .map(|Leaving { broke }| if broke { End::Broken(Breach::ByPeer) } else { End::Peer })
     }
 }
 

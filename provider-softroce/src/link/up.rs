@@ -95,7 +95,8 @@ impl Up {
         peer: Peer,
         tools: &Tools<'_>,
     ) -> Self {
-        let Terms { mtu, peer_qpn, sq_psn, rq_psn, depth, ack_timeout, retries, rnr_retries } = terms;
+        let Terms { mtu, peer_qpn, sq_psn, rq_psn, depth, ack_timeout, retries, rnr_retries } =
+            terms;
         // The peer's socket is as ours, as likely as not; half of it, since the kernel counts more than octets there.
         let octets = WINDOW.min(tools.station.port.socket.receive_buffer() / 2);
         let window = (octets / mtu.octets()).clamp(*WINDOWS.start(), *WINDOWS.end());

@@ -93,12 +93,16 @@ impl Mailbox {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
             let mut control = RecvAncillaryBuffer::new(&mut space);
             let mut iov = [IoSliceMut::new(&mut desk.0[..])];
-            let received =
-                match rustix::net::recvmsg(&self.socket, &mut iov, &mut control, RecvFlags::CMSG_CLOEXEC) {
-                    Err(rustix::io::Errno::AGAIN) => return Ok(None),
-                    Err(rustix::io::Errno::INTR) => continue,
-                    result => result?,
-                };
+            let received = match rustix::net::recvmsg(
+                &self.socket,
+                &mut iov,
+                &mut control,
+                RecvFlags::CMSG_CLOEXEC,
+            ) {
+                Err(rustix::io::Errno::AGAIN) => return Ok(None),
+                Err(rustix::io::Errno::INTR) => continue,
+                result => result?,
+            };
             let descriptor = control.drain().find_map(|message| match message {
                 RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
                 _ => None,
@@ -106,7 +110,9 @@ impl Mailbox {
             let len = received.bytes;
             if &desk.0[..len] == HELLO {
                 match descriptor {
-                    Some(descriptor) => return Ok(Some(Letter::Hello(Newcomer(descriptor.into())))),
+                    Some(descriptor) => {
+                        return Ok(Some(Letter::Hello(Newcomer(descriptor.into()))));
+                    }
                     // No descriptor was left for it. The newcomer sees that nobody has the other end any more.
                     None => continue,
                 }

@@ -171,7 +171,9 @@ impl Port {
                     (PortError::Taken(ip), PATIENCE.min(patience))
                 }
                 // It has gone meanwhile, or does not answer, or another one is founding.
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => (PortError::Silent(ip), patience),
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                    (PortError::Silent(ip), patience)
+                }
                 Err(error) => return Err(PortError::of(ip, error)),
             };
             if start.elapsed() >= limit {
@@ -191,8 +193,11 @@ impl Port {
                 founding = Some(held);
                 vault
             }
-            Err(error) if matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::TimedOut) => {
-                let obstacle = if others.peek().is_some() { io::ErrorKind::TimedOut } else { error.kind() };
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::TimedOut) =>
+            {
+                let obstacle =
+                    if others.peek().is_some() { io::ErrorKind::TimedOut } else { error.kind() };
                 next_answer(names, &mut others, deadline)?.ok_or(obstacle)?
             }
             Err(error) => return Err(error),

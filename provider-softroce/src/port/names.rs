@@ -172,7 +172,8 @@ impl Names {
     /// kernel keeps for it.
     pub(super) fn visit(&self, address: SocketAddr, slot: u8) -> io::Result<UnixStream> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         let path = life(&self.0.path.with_file_name(name_of(address)), slot);
         match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?).map_err(io::Error::from) {
             Ok(()) => Ok(socket.into()),
@@ -220,7 +221,8 @@ fn with_patience<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T>
     let start = Instant::now();
     loop {
         match attempt() {
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotFound) => {}
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotFound) => {}
             result => return result,
         }
         if start.elapsed() >= LOCK_PATIENCE {
@@ -269,7 +271,10 @@ mod tests {
         assert_eq!(slot, 0);
         drop(names.bind_life(0).expect("free"));
         let service = names.claim_service(7).expect("free");
-        assert_eq!(names.claim_service(7).map(drop).expect_err("taken").kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(
+            names.claim_service(7).map(drop).expect_err("taken").kind(),
+            io::ErrorKind::AddrInUse
+        );
         assert_eq!(names.claim_slot().expect("no error").map(|(slot, _)| slot), Some(1));
         drop(mailbox);
         assert!(!names.path(Name::Slot(0)).exists());
@@ -280,7 +285,8 @@ mod tests {
     #[test]
     fn the_last_one_removes_the_directory() {
         let place = tempfile::tempdir().expect("a directory");
-        let (namespace, at) = (place.path().join("4"), |name: &str| place.path().join("4").join(name));
+        let (namespace, at) =
+            (place.path().join("4"), |name: &str| place.path().join("4").join(name));
         let (first, second) =
             (Names::at(at("address")).expect("made"), Names::at(at("address")).expect("found"));
         let (life, _) = (first.bind_life(0).expect("free"), drop(first));
@@ -341,7 +347,12 @@ mod tests {
             "[fe80:1111:2222:3333:4444:5555:6666:7777%4294967295]:1".parse().expect("an address");
         let user = format!("opendat-{}", u32::MAX);
         for place in PLACES {
-            let path = format!("{place}/{user}/{:x}/{}/service-{:x}", u32::MAX, name_of(longest), u64::MAX);
+            let path = format!(
+                "{place}/{user}/{:x}/{}/service-{:x}",
+                u32::MAX,
+                name_of(longest),
+                u64::MAX
+            );
             SocketAddrUnix::new(path).expect("it fits");
         }
     }
@@ -350,7 +361,10 @@ mod tests {
     fn one_founds_at_a_time() {
         let (_place, names) = names();
         let founding = names.found().expect("nobody does");
-        assert_eq!(names.found().map(drop).expect_err("somebody does").kind(), io::ErrorKind::TimedOut);
+        assert_eq!(
+            names.found().map(drop).expect_err("somebody does").kind(),
+            io::ErrorKind::TimedOut
+        );
         drop(founding);
         names.found().expect("nobody does any more");
     }

@@ -43,7 +43,9 @@ pub(super) fn datagram_for(slot: u8, rest: [u8; 8]) -> [u8; 16] {
 /// Classic BPF, which computes a place. Of a slot that has no socket yet the kernel makes any of those that are there. What is
 /// too short to have the word that is looked for goes to the first one, the door, where it is dropped.
 fn program() -> [libc::sock_filter; 9] {
-    use libc::{BPF_ABS, BPF_ADD, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W};
+    use libc::{
+        BPF_ABS, BPF_ADD, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W,
+    };
     const A: u32 = 0x10; // BPF_A, which libc does not have
     let op = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };
     let load = |at: u32| op(BPF_LD | BPF_W | BPF_ABS, at, 0, 0);
@@ -77,8 +79,11 @@ const _: () = assert!(size_of::<Program>() == size_of::<libc::sock_fprog>());
 /// Has the kernel steer packets so, for all sockets that share the port with this one.
 pub(crate) fn attach(socket: &Udp) -> io::Result<()> {
     let mut program = program();
-    let filter =
-        Program { len: program.len() as u16, padding: Default::default(), filter: program.as_mut_ptr() };
+    let filter = Program {
+        len: program.len() as u16,
+        padding: Default::default(),
+        filter: program.as_mut_ptr(),
+    };
     // SAFETY: a complete program, which the kernel copies.
     let result = unsafe {
         libc::setsockopt(

@@ -203,8 +203,10 @@ fn a_port_that_others_have_is_an_error_that_says_so() {
     let taken = Udp::bind_alone(with_port(address())).expect("free");
     let address = taken.local_addr().expect("bound");
     let error = open(address).map(drop).expect_err("taken").to_string();
-    let expected =
-        format!("UDP port 4791 of {} is taken: by adapters or a program of another user", address.ip());
+    let expected = format!(
+        "UDP port 4791 of {} is taken: by adapters or a program of another user",
+        address.ip()
+    );
     assert!(error.starts_with(&expected), "{error}");
 }
 
@@ -213,8 +215,9 @@ fn those_who_do_not_answer_are_an_error_too() {
     const OTHERS: u32 = 14;
     const MOST_ASKED: usize = LESS_PATIENCE.as_millis().div_ceil(ANSWER.as_millis()) as usize;
     let first = open(address()).expect("founds");
-    let others: Vec<Port> =
-        with_answers(&[&first], || (0..OTHERS).map(|_| open(first.address()).expect("joins")).collect());
+    let others: Vec<Port> = with_answers(&[&first], || {
+        (0..OTHERS).map(|_| open(first.address()).expect("joins")).collect()
+    });
     assert!(matches!(Port::open(first.address(), LESS_PATIENCE), Err(PortError::Silent(_))));
     // Not each of them is waited for.
     let was_asked = |port: &&Port| {
@@ -275,7 +278,10 @@ fn sockets_that_others_have_bound_in_between_are_noticed() {
     // As those of an adapter that is just closing.
     let in_between = Udp::bind_shared(address).expect("of the same user");
     let mut vault = ports[0].vault.duplicate().expect("descriptors");
-    assert_eq!(vault.grow(address).expect_err("not in their places").kind(), io::ErrorKind::TimedOut);
+    assert_eq!(
+        vault.grow(address).expect_err("not in their places").kind(),
+        io::ErrorKind::TimedOut
+    );
     each_has_its_packets(&ports);
     drop(in_between);
     vault.grow(address).expect("in their places");
@@ -318,7 +324,8 @@ fn the_end_of_an_adapter_is_seen_by_its_peers() {
     assert!(
         matches!(first.lifeline(first.address(), 2), Err(e) if e.kind() == io::ErrorKind::ConnectionRefused)
     );
-    let lines: Vec<Lifeline> = (0..3).map(|_| first.lifeline(first.address(), 1).expect("lives")).collect();
+    let lines: Vec<Lifeline> =
+        (0..3).map(|_| first.lifeline(first.address(), 1).expect("lives")).collect();
     let has_ended = |line: &Lifeline| {
         let mut fd = libc::pollfd { fd: line.as_raw_fd(), events: 0, revents: 0 };
         // SAFETY: one pollfd, alive during the call.
@@ -328,7 +335,10 @@ fn the_end_of_an_adapter_is_seen_by_its_peers() {
     let late = first.lifeline(first.address(), 1).expect("lives");
     assert!(!lines.iter().chain([&late]).any(has_ended));
     drop(second);
-    assert!(lines.iter().chain([&late]).all(has_ended), "those that were let in, and those that were not");
+    assert!(
+        lines.iter().chain([&late]).all(has_ended),
+        "those that were let in, and those that were not"
+    );
 }
 
 /// A thread that acts for another user: only the kernel keeps it out.
@@ -378,7 +388,10 @@ fn another_user_is_kept_out() {
 }
 
 fn files(port: &Port) -> impl Iterator<Item = PathBuf> {
-    std::fs::read_dir(port.names.directory()).expect("it is there").flatten().map(|file| file.path())
+    std::fs::read_dir(port.names.directory())
+        .expect("it is there")
+        .flatten()
+        .map(|file| file.path())
 }
 
 /// Whoever takes the slot next makes a file of its own for its life.
@@ -387,11 +400,13 @@ fn an_adapter_gives_up_its_slot_last() {
     use rustix::fs::inotify;
     let port = open(address()).expect("founds");
     let watch = inotify::init(inotify::CreateFlags::NONBLOCK).expect("inotify");
-    inotify::add_watch(&watch, port.names.directory(), inotify::WatchFlags::DELETE).expect("watched");
+    inotify::add_watch(&watch, port.names.directory(), inotify::WatchFlags::DELETE)
+        .expect("watched");
     drop(port);
     let mut space = [std::mem::MaybeUninit::uninit(); 1024];
     let mut events = inotify::Reader::new(&watch, &mut space);
-    let removed = std::iter::from_fn(|| events.next().ok()?.file_name().map(|name| name.to_owned()));
+    let removed =
+        std::iter::from_fn(|| events.next().ok()?.file_name().map(|name| name.to_owned()));
     assert_eq!(removed.take(2).collect::<Vec<_>>(), [c"life-0".to_owned(), c"slot-0".to_owned()]);
 }
 
@@ -410,8 +425,14 @@ fn a_full_mailbox_keeps_no_other_letters_back() {
     assert!(port.forward_request(2, from, b"fast", now));
     assert!(!port.forward_request(3, from, b"nobody listens", now));
     let mut desk = Desk::default();
-    assert!(matches!(fast.mailbox.next(&mut desk), Ok(Some(Letter::Packet { packet: b"fast", .. }))));
-    assert!(matches!(slow.mailbox.next(&mut desk), Ok(Some(Letter::Packet { packet: b"slow", .. }))));
+    assert!(matches!(
+        fast.mailbox.next(&mut desk),
+        Ok(Some(Letter::Packet { packet: b"fast", .. }))
+    ));
+    assert!(matches!(
+        slow.mailbox.next(&mut desk),
+        Ok(Some(Letter::Packet { packet: b"slow", .. }))
+    ));
 }
 
 /// A process that ends before it answers: who has asked it hears so at once, and asks the next one.

@@ -92,14 +92,16 @@ impl Vault {
         let mut taken = slots.map(|_| None);
         for (part, socket) in self.0.iter().enumerate() {
             let places = places(part);
-            let wanted =
-                slots.map(|slot| place_of(slot).checked_sub(places.start).filter(|n| *n < places.len()));
+            let wanted = slots
+                .map(|slot| place_of(slot).checked_sub(places.start).filter(|n| *n < places.len()));
             if wanted.iter().all(Option::is_none) {
                 continue;
             }
             let fds = receive(socket.as_fd(), RecvFlags::PEEK)?;
             let mut fds: Vec<Option<OwnedFd>> = fds.into_iter().map(Some).collect();
-            for (taken, n) in taken.iter_mut().zip(wanted).filter_map(|(taken, n)| Some((taken, n?))) {
+            for (taken, n) in
+                taken.iter_mut().zip(wanted).filter_map(|(taken, n)| Some((taken, n?)))
+            {
                 *taken = fds[n].take();
             }
         }
@@ -122,7 +124,8 @@ impl Vault {
     pub(super) fn ask(whom: &SocketAddrUnix, patience: Duration) -> io::Result<Self> {
         let deadline = Instant::now() + patience;
         let time_left = || {
-            let left = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
+            let left =
+                deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
             left.ok_or(io::Error::from(io::ErrorKind::TimedOut))
         };
         let (socket, (answer, theirs)) = (UnixDatagram::unbound()?, UnixStream::pair()?);
@@ -161,7 +164,8 @@ fn uninterrupted<T>(mut f: impl FnMut() -> io::Result<T>) -> io::Result<T> {
 
 /// Binds the sockets of a part, behind those of the parts before it. Those of slots are prepared by who takes them.
 fn bind(address: SocketAddr, part: usize) -> io::Result<Vec<Udp>> {
-    let sockets: Vec<Udp> = places(part).map(|_| Udp::bind_shared(address)).collect::<io::Result<_>>()?;
+    let sockets: Vec<Udp> =
+        places(part).map(|_| Udp::bind_shared(address)).collect::<io::Result<_>>()?;
     if part == 0 {
         let door = &sockets[place_of(DOOR)];
         door.prepare(address)?;

@@ -31,8 +31,10 @@ impl Udp {
         let mut control = Control([0; 512]);
         for _ in 0..MOST_AT_ONCE {
             // SAFETY: plain data, valid when zero.
-            let (mut name, mut msg): (libc::sockaddr_storage, libc::msghdr) = unsafe { (zeroed(), zeroed()) };
-            let mut iov = libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() };
+            let (mut name, mut msg): (libc::sockaddr_storage, libc::msghdr) =
+                unsafe { (zeroed(), zeroed()) };
+            let mut iov =
+                libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() };
             msg.msg_name = (&raw mut name).cast();
             msg.msg_namelen = size_of_val(&name) as libc::socklen_t;
             msg.msg_iov = &mut iov;
@@ -43,7 +45,8 @@ impl Udp {
             // SAFETY: everything `msg` leads to is alive during the call.
             let n = unsafe { libc::recvmsg(self.as_raw_fd(), &mut msg, flags) };
             let Ok(n) = usize::try_from(n) else { return };
-            let refused = reported(&msg).is_some_and(|error| error.ee_errno == libc::ECONNREFUSED as u32);
+            let refused =
+                reported(&msg).is_some_and(|error| error.ee_errno == libc::ECONNREFUSED as u32);
             if let Some(to) = address_of(&name, msg.msg_namelen) {
                 each(Undelivered { to, packet: &octets[..n.min(octets.len())], refused });
             }
@@ -58,8 +61,13 @@ fn reported(msg: &libc::msghdr) -> Option<libc::sock_extended_err> {
         let mut cmsg = libc::CMSG_FIRSTHDR(msg);
         while let Some(header) = cmsg.as_ref() {
             let kind = (header.cmsg_level, header.cmsg_type);
-            if matches!(kind, (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR)) {
-                return Some(libc::CMSG_DATA(header).cast::<libc::sock_extended_err>().read_unaligned());
+            if matches!(
+                kind,
+                (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR)
+            ) {
+                return Some(
+                    libc::CMSG_DATA(header).cast::<libc::sock_extended_err>().read_unaligned(),
+                );
             }
             cmsg = libc::CMSG_NXTHDR(msg, header);
         }

@@ -138,7 +138,11 @@ impl Udp {
 
     /// Whether the kernel gives packets back that have left, in the error queue.
     pub(crate) fn ask_for_headers(&self, on: bool) -> io::Result<()> {
-        let when = if on { libc::SOF_TIMESTAMPING_TX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE } else { 0 };
+        let when = if on {
+            libc::SOF_TIMESTAMPING_TX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE
+        } else {
+            0
+        };
         self.set(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, when as libc::c_int)
     }
 
@@ -187,7 +191,10 @@ impl AsRawFd for Udp {
 fn address_of(storage: &libc::sockaddr_storage, len: libc::socklen_t) -> Option<SocketAddr> {
     // SAFETY: the kernel's, with its length; SockAddr looks at no more than the family has.
     unsafe {
-        socket2::SockAddr::new(std::ptr::from_ref(storage).cast::<socket2::SockAddrStorage>().read(), len)
+        socket2::SockAddr::new(
+            std::ptr::from_ref(storage).cast::<socket2::SockAddrStorage>().read(),
+            len,
+        )
     }
     .as_socket()
 }

@@ -25,7 +25,9 @@ pub(crate) struct RxBatch {
 /// Room for the control message that tells the packets' length.
 #[derive(Clone, Copy)]
 #[repr(align(8))]
-struct Control(#[expect(dead_code, reason = "the kernel writes it, and the header leads there")] [u8; 32]);
+struct Control(
+    #[expect(dead_code, reason = "the kernel writes it, and the header leads there")] [u8; 32],
+);
 
 /// Packets of one sender which came together, each of `size` octets, the last perhaps shorter.
 pub(crate) struct Datagrams<'a> {
@@ -158,13 +160,21 @@ impl Udp {
 
     /// How many came, or what the kernel says. The less a call can tell, the quicker it is.
     #[inline]
-    fn receive_once(&self, batch: &mut RxBatch, ask: usize, gathers: bool) -> Result<usize, libc::c_int> {
+    fn receive_once(
+        &self,
+        batch: &mut RxBatch,
+        ask: usize,
+        gathers: bool,
+    ) -> Result<usize, libc::c_int> {
         let (fd, flags) = (self.as_raw_fd(), libc::MSG_DONTWAIT);
         batch.prepare(ask);
         let headers = batch.headers.as_mut_ptr();
         let came = if ask > 1 {
             // SAFETY: `ask` headers are prepared, and lead to memory of the batch.
-            unsafe { libc::recvmmsg(fd, headers, ask as libc::c_uint, flags as _, ptr::null_mut()) as isize }
+            unsafe {
+                libc::recvmmsg(fd, headers, ask as libc::c_uint, flags as _, ptr::null_mut())
+                    as isize
+            }
         } else {
             let header = &mut batch.headers[0];
             let msg = &mut header.msg_hdr;
@@ -184,7 +194,8 @@ impl Udp {
         };
         match came {
             0 => Ok(1),
-            n => usize::try_from(n).map_err(|_| io::Error::last_os_error().raw_os_error().unwrap_or(0)),
+            n => usize::try_from(n)
+                .map_err(|_| io::Error::last_os_error().raw_os_error().unwrap_or(0)),
         }
     }
 
@@ -193,7 +204,9 @@ impl Udp {
         let mut octet = [0];
         loop {
             // SAFETY: one octet, alive during the call.
-            let n = unsafe { libc::recv(self.as_raw_fd(), octet.as_mut_ptr().cast(), 1, libc::MSG_DONTWAIT) };
+            let n = unsafe {
+                libc::recv(self.as_raw_fd(), octet.as_mut_ptr().cast(), 1, libc::MSG_DONTWAIT)
+            };
             if n < 0 && io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock {
                 return;
             }

@@ -48,7 +48,8 @@ impl Udp {
     pub(crate) fn send_connected(&self, packet: &[u8]) -> Sent {
         let flags = libc::MSG_NOSIGNAL;
         // SAFETY: the packet is alive during the call, which only reads it.
-        let sent = unsafe { libc::send(self.as_raw_fd(), packet.as_ptr().cast(), packet.len(), flags) };
+        let sent =
+            unsafe { libc::send(self.as_raw_fd(), packet.as_ptr().cast(), packet.len(), flags) };
         if sent < 0 { Sent::Nowhere } else { Sent::All }
     }
 
@@ -68,7 +69,8 @@ impl Udp {
                 )
             });
         }
-        let mut iov = libc::iovec { iov_base: packets.as_ptr().cast_mut().cast(), iov_len: packets.len() };
+        let mut iov =
+            libc::iovec { iov_base: packets.as_ptr().cast_mut().cast(), iov_len: packets.len() };
         // SAFETY: an all-zero msghdr is an empty one.
         let mut msg: libc::msghdr = unsafe { zeroed() };
         msg.msg_name = to.as_ptr().cast_mut().cast();

@@ -1,7 +1,8 @@
 use super::*;
 
 fn pair(ip: &str) -> (Udp, Udp) {
-    let bind = || Udp::bind_alone(SocketAddr::new(ip.parse().expect("an address"), 0)).expect("a socket");
+    let bind =
+        || Udp::bind_alone(SocketAddr::new(ip.parse().expect("an address"), 0)).expect("a socket");
     (bind(), bind())
 }
 
@@ -12,7 +13,9 @@ fn receive(socket: &Udp) -> Vec<(Vec<u8>, usize)> {
 fn receive_with(socket: &Udp, habits: &mut Habits) -> Vec<(Vec<u8>, usize)> {
     let (mut batch, mut all) = (RxBatch::new(), Vec::new());
     while socket.receive(&mut batch, habits) {
-        all.extend((0..batch.len()).filter_map(|n| batch.get(n)).map(|d| (d.octets.to_vec(), d.size)));
+        all.extend(
+            (0..batch.len()).filter_map(|n| batch.get(n)).map(|d| (d.octets.to_vec(), d.size)),
+        );
     }
     all
 }
@@ -55,11 +58,18 @@ fn batches_are_whole_again_after_packets_have_come_alone() {
         for _ in 0..batches {
             assert_eq!(a.send(to, &batch, 100), Sent::All);
             let got = receive_with(&b, &mut habits);
-            assert_eq!(got.iter().flat_map(|(octets, _)| octets).copied().collect::<Vec<u8>>(), batch);
+            assert_eq!(
+                got.iter().flat_map(|(octets, _)| octets).copied().collect::<Vec<u8>>(),
+                batch
+            );
             assert!(got.iter().all(|(_, size)| *size == 100));
             calls.push(got.len());
         }
-        assert_eq!(calls, [60, 1, 1, 1], "{ip}: the first is cut, which says that there are batches");
+        assert_eq!(
+            calls,
+            [60, 1, 1, 1],
+            "{ip}: the first is cut, which says that there are batches"
+        );
     }
 }
 
@@ -85,9 +95,10 @@ fn a_port_that_nobody_has_is_reported() {
 #[test]
 fn packets_without_a_checksum_are_taken() {
     const UDP_NO_CHECK6_TX: libc::c_int = 101;
-    for (ip, level, option) in
-        [("127.0.0.1", libc::SOL_SOCKET, libc::SO_NO_CHECK), ("::1", libc::IPPROTO_UDP, UDP_NO_CHECK6_TX)]
-    {
+    for (ip, level, option) in [
+        ("127.0.0.1", libc::SOL_SOCKET, libc::SO_NO_CHECK),
+        ("::1", libc::IPPROTO_UDP, UDP_NO_CHECK6_TX),
+    ] {
         let (a, b) = pair(ip);
         a.set(level, option, 1).expect("no privilege is needed");
         assert_eq!(a.send(b.local_addr().expect("bound"), b"unsummed", 8), Sent::All);

@@ -56,8 +56,8 @@ impl Link {
         let now = Instant::now();
         let deadline = target.timeout.and_then(|t| now.checked_add(t)).unwrap_or(now + PATIENCE);
         let offer = offer(target.depth, &kit.params);
-        let (initiator, request) =
-            Initiator::new(offer, target.private, deadline).map_err(|_| Error::of(DAT_INVALID_PARAMETER))?;
+        let (initiator, request) = Initiator::new(offer, target.private, deadline)
+            .map_err(|_| Error::of(DAT_INVALID_PARAMETER))?;
         let socket = socket::connect(kit.params.adapter.bind, target.to).and_then(|socket| {
             let watched = kit.context.watch(self.key(), &socket, READ_WRITE);
             watched.map(|()| Connection::new(socket)).map_err(|error| LocalFailure::of(&error))
@@ -67,7 +67,9 @@ impl Link {
             Err(local_failure) => Err(local_failure.answer(target.to)?),
         };
 
-        let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Between) else { return Ok(()) };
+        let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Between) else {
+            return Ok(());
+        };
         self.set_timer(kit, Some(if socket.is_ok() { deadline } else { now }));
         self.phase = Phase::Dialing(Box::new(Dialing {
             work,
@@ -109,13 +111,16 @@ impl Link {
             let wanted = dialing.initiator.wants().min(PIECE);
             match socket.receive_bytes(&mut piece[..wanted]) {
                 Moved::Nothing => return,
-                Moved::Octets(0) | Moved::Fault | Moved::Gone(_) => return self.fail(kit, NOT_BY_PEER),
+                Moved::Octets(0) | Moved::Fault | Moved::Gone(_) => {
+                    return self.fail(kit, NOT_BY_PEER);
+                }
                 Moved::Octets(n) => match dialing.initiator.feed(&piece[..n]) {
                     None => {}
                     Some(Reply::Failed) => return self.fail(kit, NOT_BY_PEER),
                     Some(Reply::Rejected { private }) => {
                         let private = private.to_vec();
-                        return self.fail(kit, Upcall::Rejected { by_peer: true, private: &private });
+                        return self
+                            .fail(kit, Upcall::Rejected { by_peer: true, private: &private });
                     }
                     Some(Reply::Accepted { terms, private }) => {
                         let private = private.to_vec();
@@ -128,7 +133,9 @@ impl Link {
 
     /// The peer has accepted.
     fn come_up(&mut self, kit: &mut Kit, lingerers: &mut Lingerers, terms: &Terms, private: &[u8]) {
-        let Phase::Dialing(dialing) = std::mem::replace(&mut self.phase, Phase::Between) else { return };
+        let Phase::Dialing(dialing) = std::mem::replace(&mut self.phase, Phase::Between) else {
+            return;
+        };
         let Dialing { work, socket, .. } = *dialing;
         let gate = Gate::initiator(terms, Instant::now());
         let Ok(socket) = socket else { return };
@@ -151,7 +158,9 @@ impl Link {
 
     /// The attempt has failed, or is given up.
     pub(super) fn fail(&mut self, kit: &mut Kit, upcall: Upcall<'_>) {
-        let Phase::Dialing(dialing) = std::mem::replace(&mut self.phase, Phase::Between) else { return };
+        let Phase::Dialing(dialing) = std::mem::replace(&mut self.phase, Phase::Between) else {
+            return;
+        };
         if let Ok(socket) = &dialing.socket {
             kit.context.unwatch(socket);
         }
@@ -174,7 +183,9 @@ impl Link {
         let Accepted { socket, peer, local, request } = caller;
         let offer = offer(depth, &kit.params);
         let prepared = match &self.phase {
-            Phase::Idle(_) => request.accept(offer, private).map_err(|_| Error::of(DAT_INVALID_PARAMETER)),
+            Phase::Idle(_) => {
+                request.accept(offer, private).map_err(|_| Error::of(DAT_INVALID_PARAMETER))
+            }
             _ => Err(Error::of(DAT_INVALID_STATE)),
         };
         let (reply, terms) = match prepared {
@@ -185,7 +196,9 @@ impl Link {
                 return Err(e);
             }
         };
-        let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Between) else { return Ok(()) };
+        let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Between) else {
+            return Ok(());
+        };
 
         // Receives are usable, and the poller knows whom to call, before the peer can send the first frame.
         let stream = Stream::new(work, stream_cfg(kit, &socket, &terms, true));
@@ -215,7 +228,8 @@ impl Link {
 }
 
 const NOT_BY_PEER: Upcall<'static> = Upcall::Rejected { by_peer: false, private: &[] };
-const UNKNOWN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
+const UNKNOWN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
 
 /// Whether an attempt to connect has succeeded; an error if it has failed.
 fn connected(socket: &Socket) -> std::io::Result<bool> {

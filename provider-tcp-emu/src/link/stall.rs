@@ -53,7 +53,11 @@ pub(super) enum Window {
 
 impl Window {
     pub(super) fn of(terms: &Terms, peer: SocketAddr, local: SocketAddr) -> Self {
-        if terms.extended && !socket::is_same_host(peer, local) { Window::Quiet } else { Window::Near }
+        if terms.extended && !socket::is_same_host(peer, local) {
+            Window::Quiet
+        } else {
+            Window::Near
+        }
     }
 
     /// Something has been given to TCP.
@@ -150,7 +154,12 @@ impl Link {
 
     /// A message waits, and there is no receive for it.
     #[cold]
-    pub(super) fn stand_still(&mut self, kit: &mut Kit, lingerers: &mut Lingerers, progress: bool) -> bool {
+    pub(super) fn stand_still(
+        &mut self,
+        kit: &mut Kit,
+        lingerers: &mut Lingerers,
+        progress: bool,
+    ) -> bool {
         let Phase::Up(up) = &mut self.phase else { return progress };
         if let Some(Arrival { octets, whole }) = up.news() {
             self.sink.call(Upcall::ReceiverNotReady { octets, whole });
@@ -188,7 +197,8 @@ mod tests {
     /// A connection to a peer with this address, which is of this project or not.
     fn towards(peer: &str, extended: bool) -> Window {
         let at = |address: &str| SocketAddr::new(address.parse().expect("an address"), 4791);
-        let terms = Terms { ird: 1, ord: 1, crc: false, large_fpdus: true, extended, rtr: Rtr::None };
+        let terms =
+            Terms { ird: 1, ord: 1, crc: false, large_fpdus: true, extended, rtr: Rtr::None };
         Window::of(&terms, at(peer), at("198.51.100.1"))
     }
 
@@ -197,7 +207,11 @@ mod tests {
     #[test]
     fn only_peers_of_this_project_on_other_hosts_are_watched() {
         assert_eq!(towards(OTHER_HOST, true), Window::Quiet);
-        assert_eq!(towards(OTHER_HOST, false), Window::Near, "a stranger that does not read is dead");
+        assert_eq!(
+            towards(OTHER_HOST, false),
+            Window::Near,
+            "a stranger that does not read is dead"
+        );
         assert_eq!(towards("198.51.100.1", true), Window::Near);
     }
 

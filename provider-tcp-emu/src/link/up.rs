@@ -113,7 +113,12 @@ impl Up {
 
     /// One scatter read, unless a message waits.
     #[inline]
-    pub(super) fn receive(&mut self, kit: &mut Kit, sink: &Sink, shared: &Shared) -> Result<Received, End> {
+    pub(super) fn receive(
+        &mut self,
+        kit: &mut Kit,
+        sink: &Sink,
+        shared: &Shared,
+    ) -> Result<Received, End> {
         if self.stream.is_stalled() {
             return self.resume(kit, shared);
         }
@@ -157,7 +162,8 @@ impl Up {
             let ready = self.stream.tx(&mut kit.tx).map_err(End::Protocol)?;
             if ready == 0 {
                 // While a message waits, no answer to our reads can come: nobody will post a receive for it any more.
-                return match self.closing && (self.stream.is_drained() || self.stream.is_stalled()) {
+                return match self.closing && (self.stream.is_drained() || self.stream.is_stalled())
+                {
                     true => Err(End::Local),
                     false => Ok(Sent::All),
                 };

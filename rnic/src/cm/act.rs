@@ -39,7 +39,9 @@ impl Cm {
             Act::Wait => {
                 if let Some(Mad { message: Message::Mra(mra), .. }) = mad {
                     conn.take_mra(now, mra.service_timeout);
-                    if conn.state == State::RepSent && !std::mem::replace(&mut conn.rep_is_seen, true) {
+                    if conn.state == State::RepSent
+                        && !std::mem::replace(&mut conn.rep_is_seen, true)
+                    {
                         // Whoever has seen the REP is there: its time is not shortened any more, and
                         // ends after MAX_WAIT.
                         self.half_open.leave(conn.remote.ip(), id);
@@ -185,7 +187,8 @@ fn event(news: News, message: Option<&Message<'_>>) -> Event {
         (News::Unreachable, _) => Event::Unreachable,
         (News::TimedOut, _) => Event::TimedOut,
         (News::Disconnecting, message) => {
-            let broke = matches!(message, Some(Message::Dreq(dreq)) if dreq.private.starts_with(BROKE));
+            let broke =
+                matches!(message, Some(Message::Dreq(dreq)) if dreq.private.starts_with(BROKE));
             Event::Disconnecting { broke }
         }
         (News::Disconnected, _) => Event::Disconnected,

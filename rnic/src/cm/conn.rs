@@ -100,7 +100,8 @@ impl Conn {
 
     /// The next time at which something is to be done.
     pub(super) fn next(&self) -> Option<Instant> {
-        let repeat = self.kept.as_ref().and_then(|kept| kept.repeat.as_ref()).map(|repeat| repeat.at);
+        let repeat =
+            self.kept.as_ref().and_then(|kept| kept.repeat.as_ref()).map(|repeat| repeat.at);
         [repeat, self.deadline].into_iter().flatten().min()
     }
 
@@ -180,7 +181,8 @@ impl Conn {
     /// A DREQ, to be repeated.
     pub(super) fn dreq(&mut self, now: Instant, transaction: u64) -> Transmit {
         let private = if self.broke { BROKE } else { &[] };
-        let dreq = Dreq { local_id: self.id, remote_id: self.peer.id, remote_qpn: self.peer.qpn, private };
+        let dreq =
+            Dreq { local_id: self.id, remote_id: self.peer.id, remote_qpn: self.peer.qpn, private };
         let dreq = self.say(transaction, Message::Dreq(dreq));
         self.repeat_after(now, DREQ_REPEAT.min(self.interval), dreq.mad);
         dreq
@@ -196,8 +198,14 @@ impl Conn {
 
     /// Of the REQ, which the sender answers without an ID of its own (as Linux does).
     pub(super) fn rej_of_req(&self, reason: Reason, private: &[u8]) -> Transmit {
-        let rej =
-            Rej { local_id: 0, remote_id: self.peer.id, answered: Answered::Req, reason, ari: &[], private };
+        let rej = Rej {
+            local_id: 0,
+            remote_id: self.peer.id,
+            answered: Answered::Req,
+            reason,
+            ari: &[],
+            private,
+        };
         self.say(self.transaction, Message::Rej(rej))
     }
 

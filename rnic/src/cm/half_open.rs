@@ -66,7 +66,9 @@ impl HalfOpen {
 /// those that are valid on the link alone, where they are the same for all.
 fn network(source: IpAddr) -> IpAddr {
     match source {
-        IpAddr::V6(ip) if !ip.is_unicast_link_local() => Ipv6Addr::from(u128::from(ip) >> 64 << 64).into(),
+        IpAddr::V6(ip) if !ip.is_unicast_link_local() => {
+            Ipv6Addr::from(u128::from(ip) >> 64 << 64).into()
+        }
         other => other,
     }
 }

@@ -77,7 +77,8 @@ impl Cm {
         conn.deadline = call.deadline;
         conn.transaction = self.ids.transaction();
 
-        let header = IpHeader { source_port: call.local.port(), source: local, destination: remote };
+        let header =
+            IpHeader { source_port: call.local.port(), source: local, destination: remote };
         let req = Req {
             local_id: conn.id,
             service: ServiceId::tcp(call.remote.port()),
@@ -100,7 +101,10 @@ impl Cm {
             alternate: None,
             private: &[&header.emit()[..], call.private].concat(),
         };
-        conn.keep_repeating(now, Mad { transaction: conn.transaction, message: Message::Req(req) }.emit());
+        conn.keep_repeating(
+            now,
+            Mad { transaction: conn.transaction, message: Message::Req(req) }.emit(),
+        );
         let id = conn.id;
         self.conns.insert(id, conn);
         self.send_kept(id);

@@ -16,7 +16,13 @@ impl Cm {
     /// Takes the payload of a datagram to QP 1, with its addresses (those of IPv4 as such, not mapped). What does not
     /// belong to a connection is answered or passed over; an error is a payload that is not of this class. While many
     /// datagrams wait to be sent, everything is passed over: send first.
-    pub fn receive(&mut self, now: Instant, from: IpAddr, to: IpAddr, octets: &[u8]) -> Result<(), MadError> {
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        from: IpAddr,
+        to: IpAddr,
+        octets: &[u8],
+    ) -> Result<(), MadError> {
         let mad = &Mad::parse(octets)?;
         if self.transmits.len() >= MAX_QUEUED {
             return Ok(());
@@ -25,15 +31,23 @@ impl Cm {
         match &mad.message {
             Message::Req(req) => self.request(now, from, to, mad, req),
             Message::Mra(mra) => match mra.answered {
-                Answered::Req => self.take(now, route, (mra.remote_id, mra.local_id), Input::MraOfReq, mad),
-                Answered::Rep => self.take(now, route, (mra.remote_id, mra.local_id), Input::MraOfRep, mad),
+                Answered::Req => {
+                    self.take(now, route, (mra.remote_id, mra.local_id), Input::MraOfReq, mad)
+                }
+                Answered::Rep => {
+                    self.take(now, route, (mra.remote_id, mra.local_id), Input::MraOfRep, mad)
+                }
                 Answered::Other => {}
             },
             Message::Rej(rej) => self.rej(now, route, mad, rej),
             Message::Rep(rep) => self.rep(now, route, mad, rep),
-            Message::Rtu(rtu) => self.take(now, route, (rtu.remote_id, rtu.local_id), Input::Rtu, mad),
+            Message::Rtu(rtu) => {
+                self.take(now, route, (rtu.remote_id, rtu.local_id), Input::Rtu, mad)
+            }
             Message::Dreq(dreq) => self.dreq(now, route, mad, dreq),
-            Message::Drep(drep) => self.take(now, route, (drep.remote_id, drep.local_id), Input::Drep, mad),
+            Message::Drep(drep) => {
+                self.take(now, route, (drep.remote_id, drep.local_id), Input::Drep, mad)
+            }
         }
         Ok(())
     }
@@ -116,8 +130,12 @@ impl Cm {
             }
             // A connection that has been forgotten: its end is no secret.
             _ => {
-                let drep = Drep { local_id: dreq.remote_id, remote_id: dreq.local_id, private: &[] };
-                self.answer(route, Mad { transaction: mad.transaction, message: Message::Drep(drep) });
+                let drep =
+                    Drep { local_id: dreq.remote_id, remote_id: dreq.local_id, private: &[] };
+                self.answer(
+                    route,
+                    Mad { transaction: mad.transaction, message: Message::Drep(drep) },
+                );
             }
         }
     }

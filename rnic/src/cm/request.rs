@@ -72,7 +72,14 @@ struct Caller<'a> {
 
 impl Cm {
     /// A REQ: known already, refused without a trace, or told to the consumer.
-    pub(super) fn request(&mut self, now: Instant, from: IpAddr, to: IpAddr, mad: &Mad<'_>, req: &Req<'_>) {
+    pub(super) fn request(
+        &mut self,
+        now: Instant,
+        from: IpAddr,
+        to: IpAddr,
+        mad: &Mad<'_>,
+        req: &Req<'_>,
+    ) {
         if let Some(&id) = self.by_request.get(&(from, req.ca_guid, req.local_id)) {
             self.apply(now, id, Input::Req, Some(mad));
             return;
@@ -97,11 +104,13 @@ impl Cm {
             }
         };
 
-        let listener = self.listeners.get_mut(&caller.to.port()).expect("an admitted caller has a listener");
+        let listener =
+            self.listeners.get_mut(&caller.to.port()).expect("an admitted caller has a listener");
         listener.pending += 1;
         let serial = listener.serial;
         let mut conn = self.conn(State::ReqRcvd, caller.to, caller.from, req.primary.ack_timeout);
-        conn.pending = Some(Pending { port: caller.to.port(), serial, alternate: req.alternate.is_some() });
+        conn.pending =
+            Some(Pending { port: caller.to.port(), serial, alternate: req.alternate.is_some() });
         conn.peer = Peer { id: req.local_id, ca_guid: req.ca_guid, qpn: req.qpn };
         conn.transaction = mad.transaction;
         conn.interval = self.cfg.interval(req.local_response_timeout).clamp(INTERVAL.0, INTERVAL.1);
@@ -152,7 +161,12 @@ impl Cm {
     }
 
     /// Whether a REQ that is not known makes sense and somebody takes it.
-    fn admit<'a>(&mut self, from: IpAddr, to: IpAddr, req: &Req<'a>) -> Result<Caller<'a>, Refusal> {
+    fn admit<'a>(
+        &mut self,
+        from: IpAddr,
+        to: IpAddr,
+        req: &Req<'a>,
+    ) -> Result<Caller<'a>, Refusal> {
         if req.local_id == 0 {
             return Err(Reason::INVALID_COMM_ID.into());
         }
@@ -185,6 +199,11 @@ impl Cm {
         if listener.pending >= listener.backlog {
             return Err(Reason::NO_RESOURCES.into());
         }
-        Ok(Caller { from: (from, header.source_port).into(), to: (to, port).into(), path_mtu, private })
+        Ok(Caller {
+            from: (from, header.source_port).into(),
+            to: (to, port).into(),
+            path_mtu,
+            private,
+        })
     }
 }

@@ -259,7 +259,10 @@ mod tests {
                 let Some(Effect { to, acts }) = effect(state, input) else { continue };
                 let ended = acts.iter().any(|act| matches!(act, Act::Tell(news) if news.is_last()));
                 // DREQ: the end is told when it is answered. A rejection is the consumer's own.
-                let later = matches!((input, to), (Input::Disconnect, State::DreqSent) | (Input::Reject, _));
+                let later = matches!(
+                    (input, to),
+                    (Input::Disconnect, State::DreqSent) | (Input::Reject, _)
+                );
                 assert!(ended != open(to) || later, "{input:?} in {state:?}");
             }
         }

@@ -6,7 +6,15 @@ use super::*;
 use crate::wr::WcOp;
 
 fn wc(id: u64) -> Wc {
-    Wc { id, qp: 0, bytes: 0, invalidated: None, immediate: None, op: WcOp::Send, status: WcStatus::Success }
+    Wc {
+        id,
+        qp: 0,
+        bytes: 0,
+        invalidated: None,
+        immediate: None,
+        op: WcOp::Send,
+        status: WcStatus::Success,
+    }
 }
 
 fn counted(depth: usize) -> (Cq, Arc<AtomicUsize>, Arc<AtomicUsize>) {

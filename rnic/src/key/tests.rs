@@ -12,15 +12,21 @@ const ALL: Access = Access {
     remote_write: true,
     remote_atomic: true,
 };
-const RIGHTS: [Right; 5] =
-    [Right::LocalRead, Right::LocalWrite, Right::RemoteRead, Right::RemoteWrite, Right::RemoteAtomic];
+const RIGHTS: [Right; 5] = [
+    Right::LocalRead,
+    Right::LocalWrite,
+    Right::RemoteRead,
+    Right::RemoteWrite,
+    Right::RemoteAtomic,
+];
 
 #[test]
 fn each_check() {
     let keys = Keys::new();
     let (pd, other) = (keys.pd(), keys.pd());
     let stag = keys.register(pd, 1000, 100, ALL, false).unwrap();
-    let check = |pd: Pd, addr, len| keys.check(stag, pd.into(), addr, len, Right::RemoteRead).map(drop);
+    let check =
+        |pd: Pd, addr, len| keys.check(stag, pd.into(), addr, len, Right::RemoteRead).map(drop);
     assert_eq!(check(pd, 1000, 100), Ok(()));
     assert_eq!(check(pd, 1100, 0), Ok(()));
     assert_eq!(check(pd, 1099, 1), Ok(()));
@@ -31,7 +37,10 @@ fn each_check() {
     assert_eq!(check(pd, u64::MAX, 1), Err(KeyError::Wrap));
     assert_eq!(check(pd, 1000, u64::MAX), Err(KeyError::Wrap));
     for unknown in [0, stag ^ 1, stag ^ 0x8000_0000, stag.wrapping_add(64)] {
-        assert_eq!(keys.check(unknown, pd.into(), 1000, 1, Right::RemoteRead), Err(KeyError::Invalid));
+        assert_eq!(
+            keys.check(unknown, pd.into(), 1000, 1, Right::RemoteRead),
+            Err(KeyError::Invalid)
+        );
     }
     keys.deregister(stag);
     assert_eq!(check(pd, 1000, 100), Err(KeyError::Invalid));
@@ -124,7 +133,8 @@ proptest! {
 fn stags_are_spread() {
     let keys = Keys::new();
     let pd = keys.pd();
-    let mut stags: Vec<u32> = (0..4096).map(|_| keys.register(pd, 0, 1, ALL, false).unwrap()).collect();
+    let mut stags: Vec<u32> =
+        (0..4096).map(|_| keys.register(pd, 0, 1, ALL, false).unwrap()).collect();
     for bit in 0..32 {
         let ones = stags.iter().filter(|&&stag| stag & (1 << bit) != 0).count();
         assert!((1700..2400).contains(&ones), "bit {bit}: {ones} of 4096");
@@ -136,7 +146,8 @@ fn stags_are_spread() {
     assert!(near < 20, "{near} close pairs");
     // Those of another adapter are others.
     let other = Keys::new();
-    let again = (0..100).filter(|_| stags.contains(&other.register(pd, 0, 1, ALL, false).unwrap())).count();
+    let again =
+        (0..100).filter(|_| stags.contains(&other.register(pd, 0, 1, ALL, false).unwrap())).count();
     assert!(again < 5);
 }
 
@@ -167,8 +178,9 @@ fn look_ups_during_changes() {
         while !done.load(Ordering::Relaxed) {
             assert_eq!(keys.check(stays, pd.into(), 4096, 4096, Right::RemoteRead), Ok(4096));
             let stag = shown.load(Ordering::Relaxed);
-            let fits =
-                (1..8).filter(|n| keys.check(stag, pd.into(), n << 32, *n, Right::LocalRead).is_ok()).count();
+            let fits = (1..8)
+                .filter(|n| keys.check(stag, pd.into(), n << 32, *n, Right::LocalRead).is_ok())
+                .count();
             assert!(fits <= 1);
         }
     });

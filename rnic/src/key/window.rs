@@ -119,7 +119,12 @@ impl Windows {
 /// Binds. The engine's calls are made under its lock.
 impl Keys {
     /// Takes a key for a bind that is about to be posted by a queue pair; it grants nothing yet.
-    pub(crate) fn reserve(&self, mw: &Mw, by: Scope, view: Option<&View<'_>>) -> Result<u32, PostError> {
+    pub(crate) fn reserve(
+        &self,
+        mw: &Mw,
+        by: Scope,
+        view: Option<&View<'_>>,
+    ) -> Result<u32, PostError> {
         if !by.is_within(Scope::from(mw.pd).0) {
             return Err(PostError::Domain);
         }
@@ -133,7 +138,9 @@ impl Keys {
                 let read = needed(access.remote_read, Right::LocalRead);
                 let write = needed(access.remote_write || access.remote_atomic, Right::LocalWrite);
                 shown.check(by, addr, len, write).map_err(|error| PostError::of(error, true))?;
-                let addr = shown.check(by, addr, len, read).map_err(|error| PostError::of(error, false))?;
+                let addr = shown
+                    .check(by, addr, len, read)
+                    .map_err(|error| PostError::of(error, false))?;
                 let access = Access { local_read: false, local_write: false, ..access };
                 let entry = Entry::new(owner, access, addr, len, zero_based);
                 (Entry { rights: 0, ..entry }, region, entry.rights)
@@ -152,7 +159,9 @@ impl Keys {
     /// Carries out the bind that made this key. `Invalid`: its region is gone.
     pub(crate) fn bind(&self, stag: u32) -> Result<(), KeyError> {
         let registry = &mut *self.registry();
-        let Some(bind) = registry.windows.binds.get_mut(&stag) else { return Err(KeyError::Invalid) };
+        let Some(bind) = registry.windows.binds.get_mut(&stag) else {
+            return Err(KeyError::Invalid);
+        };
         let (window, region) = (bind.window, bind.region);
         let State::Posted { rights } = std::mem::replace(&mut bind.state, State::Bound) else {
             registry.end(stag);
@@ -182,7 +191,8 @@ impl Keys {
     /// peer's; `Access`: it is a region's, which only its owner can take back.
     pub fn invalidate(&self, stag: u32, by: Scope) -> Result<(), KeyError> {
         let registry = &mut *self.registry();
-        let owner = registry.slots(stag).next().ok_or(KeyError::Invalid)?.owner.load(Ordering::Relaxed);
+        let owner =
+            registry.slots(stag).next().ok_or(KeyError::Invalid)?.owner.load(Ordering::Relaxed);
         if !by.is_within(owner) {
             return Err(KeyError::Domain);
         }

@@ -23,12 +23,15 @@ fn posts_are_checked() {
     let keys = Arc::new(Keys::new());
     let (pd, other) = (keys.pd(), keys.pd());
     let (qp, mut work) = pair(4, 2, &keys, pd);
-    let readable =
-        keys.register(pd, 0x1000, 0x1000, Access { local_read: true, ..Access::default() }, false).unwrap();
-    let writable =
-        keys.register(pd, 0x1000, 0x1000, Access { local_write: true, ..Access::default() }, false).unwrap();
-    let vast =
-        keys.register(pd, 0, u64::MAX, Access { local_read: true, ..Access::default() }, false).unwrap();
+    let readable = keys
+        .register(pd, 0x1000, 0x1000, Access { local_read: true, ..Access::default() }, false)
+        .unwrap();
+    let writable = keys
+        .register(pd, 0x1000, 0x1000, Access { local_write: true, ..Access::default() }, false)
+        .unwrap();
+    let vast = keys
+        .register(pd, 0, u64::MAX, Access { local_read: true, ..Access::default() }, false)
+        .unwrap();
     let foreign = keys
         .register(other, 0x1000, 0x1000, Access { local_read: true, ..Access::default() }, false)
         .unwrap();
@@ -37,15 +40,25 @@ fn posts_are_checked() {
     let remote = Remote { addr: 0, key: 1 };
     let send = SendOp::Send { invalidate: None };
     let post = |op, segments: &[Segment]| {
-        let wr =
-            SendWr { id: 1, op, segments, signalled: true, solicited: false, fence: false, quiet: false };
+        let wr = SendWr {
+            id: 1,
+            op,
+            segments,
+            signalled: true,
+            solicited: false,
+            fence: false,
+            quiet: false,
+        };
         // SAFETY: nothing is ever sent.
         unsafe { qp.post_send(&wr) }
     };
     assert_eq!(post(send, &[segment(0x1000, 0x1001, readable)]), Err(PostError::Bounds));
     assert_eq!(post(send, &[segment(0x1000, 1, 12345)]), Err(PostError::Key));
     assert_eq!(post(send, &[segment(0x1000, 1, foreign)]), Err(PostError::Domain));
-    assert_eq!(post(send, &[segment(0x1000, 1, writable)]), Err(PostError::Access { write: false }));
+    assert_eq!(
+        post(send, &[segment(0x1000, 1, writable)]),
+        Err(PostError::Access { write: false })
+    );
     assert_eq!(
         post(SendOp::Write(remote), &[segment(0x1000, 1, writable)]),
         Err(PostError::Access { write: false })
@@ -55,17 +68,25 @@ fn posts_are_checked() {
         Err(PostError::Access { write: true })
     );
     assert_eq!(post(send, &[segment(0x1000, 1, readable); 3]), Err(PostError::Unsupported));
-    assert_eq!(post(send, &[segment(0, u32::MAX, vast); 2]), Err(PostError::Bounds), "beyond 2^32-1 in all");
+    assert_eq!(
+        post(send, &[segment(0, u32::MAX, vast); 2]),
+        Err(PostError::Bounds),
+        "beyond 2^32-1 in all"
+    );
     assert!(!work.has_requests(), "nothing of these is queued");
 
-    assert_eq!(post(send, &[segment(0x1000, 100, readable), segment(0x1FFF, 1, readable)]), Ok(101));
+    assert_eq!(
+        post(send, &[segment(0x1000, 100, readable), segment(0x1FFF, 1, readable)]),
+        Ok(101)
+    );
     assert_eq!(post(SendOp::Read(remote), &[segment(0x1000, 5, writable)]), Ok(5));
     assert_eq!(post(SendOp::Write(remote), &[]), Ok(0));
     assert_eq!(post(send, &[segment(0, u32::MAX, vast)]), Ok(u32::MAX));
     assert_eq!(post(send, &[]), Err(PostError::Full));
 
     // SAFETY: nothing is ever received.
-    let recv = |segments: &[Segment]| unsafe { qp.post_recv(&RecvWr { id: 2, segments, quiet: false }) };
+    let recv =
+        |segments: &[Segment]| unsafe { qp.post_recv(&RecvWr { id: 2, segments, quiet: false }) };
     assert_eq!(recv(&[segment(0x1000, 1, readable)]), Err(PostError::Access { write: true }));
     assert_eq!(recv(&[segment(0x1000, 1, writable)]), Ok(()));
     assert_eq!(recv(&[]), Ok(()));
@@ -81,8 +102,15 @@ fn requests_retire_in_order() {
     let (qp, mut work) = pair(8, 1, &keys, keys.pd());
     for id in 0..4 {
         let op = SendOp::Send { invalidate: None };
-        let wr =
-            SendWr { id, op, segments: &[], signalled: true, solicited: false, fence: false, quiet: false };
+        let wr = SendWr {
+            id,
+            op,
+            segments: &[],
+            signalled: true,
+            solicited: false,
+            fence: false,
+            quiet: false,
+        };
         // SAFETY: there is no memory.
         unsafe { qp.post_send(&wr) }.unwrap();
     }

@@ -115,7 +115,9 @@ impl Answers {
         let offset = start * path.mtu.octets() as u32;
         let same = reth.r_key == first.r_key && reth.va == first.va.wrapping_add(offset.into());
         // No more than was asked for then.
-        let (Some(len), true) = (offset.checked_add(reth.len).filter(|&len| len <= first.len), same) else {
+        let (Some(len), true) =
+            (offset.checked_add(reth.len).filter(|&len| len <= first.len), same)
+        else {
             return;
         };
         let end = start + path.mtu.packets(reth.len);
@@ -179,8 +181,12 @@ impl Answer {
             let psn = self.psn + self.due.next;
             match &self.body {
                 Body::Atomic { original } => {
-                    let extension = Extension::AtomicAck(aeth, AtomicAckEth { original: *original });
-                    if burst.packet(&path.bth(Opcode::AtomicAcknowledge, psn), &extension, 0).is_none() {
+                    let extension =
+                        Extension::AtomicAck(aeth, AtomicAckEth { original: *original });
+                    if burst
+                        .packet(&path.bth(Opcode::AtomicAcknowledge, psn), &extension, 0)
+                        .is_none()
+                    {
                         return Ok(false);
                     }
                 }
@@ -195,7 +201,9 @@ impl Answer {
                     };
                     let payload_len = path.mtu.octets().min(rest as usize);
                     let bth = path.bth(Opcode::read_response(position), psn);
-                    let Some(place) = burst.packet(&bth, &extension, payload_len) else { return Ok(false) };
+                    let Some(place) = burst.packet(&bth, &extension, payload_len) else {
+                        return Ok(false);
+                    };
                     let from = reth.va.wrapping_add(offset.into());
                     if rest > 0 && work.fetch((reth.r_key, from), rest.into(), place).is_err() {
                         burst.pop();

@@ -21,7 +21,12 @@ impl Burst {
     /// If the largest packet does not fit.
     pub fn new(packets: usize, octets: usize) -> Self {
         assert!(packets > 0 && octets >= Icrc::MAX_DATAGRAM);
-        Burst { memory: vec![0; octets].into(), used: 0, lens: Vec::with_capacity(packets), max: packets }
+        Burst {
+            memory: vec![0; octets].into(),
+            used: 0,
+            lens: Vec::with_capacity(packets),
+            max: packets,
+        }
     }
 
     /// Forgets all datagrams.

@@ -63,7 +63,8 @@ impl Requester {
     /// Adds the question, if it is time; whether it did.
     pub(super) fn send_challenge(&mut self, path: &Path, now: Instant, burst: &mut Burst) -> bool {
         let psn = self.last_taken();
-        let Some(challenge) = self.challenge.as_mut().filter(|of| of.left > 0 && now >= of.due) else {
+        let Some(challenge) = self.challenge.as_mut().filter(|of| of.left > 0 && now >= of.due)
+        else {
             return false;
         };
         challenge.left -= 1;
@@ -77,7 +78,12 @@ impl Requester {
     /// Takes note of a response while the peer is asked: whatever proves that it has the connection ends the question.
     /// True: the response says no more than that.
     #[cold]
-    pub(super) fn is_mere_answer(&mut self, now: Instant, packet: &Packet<'_>, syndrome: Syndrome) -> bool {
+    pub(super) fn is_mere_answer(
+        &mut self,
+        now: Instant,
+        packet: &Packet<'_>,
+        syndrome: Syndrome,
+    ) -> bool {
         let (psn, awaited) = (packet.bth.psn, self.is_awaited(packet.bth.psn));
         let acknowledges = packet.bth.opcode.operation() == Operation::Acknowledge;
         let is_unset = acknowledges && psn == UNSET && matches!(syndrome, Syndrome::Ack { .. });

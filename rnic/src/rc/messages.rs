@@ -63,7 +63,9 @@ impl Responder {
         let psns = match (packet.bth.opcode.operation(), packet.extension) {
             (Operation::Send, _) => self.send(work, path, packet)?,
             (Operation::Write, _) => self.write(work, path, packet)?,
-            (Operation::ReadRequest, Extension::Reth(reth)) => self.read(work, path, packet.bth.psn, reth)?,
+            (Operation::ReadRequest, Extension::Reth(reth)) => {
+                self.read(work, path, packet.bth.psn, reth)?
+            }
             (_, Extension::Atomic(atomic)) => self.atomic(work, packet, atomic)?,
             _ => return Err(INVALID),
         };
@@ -93,7 +95,8 @@ impl Responder {
             return Err(INVALID);
         }
         let (by, segments) = work.recv_segments();
-        if work.scatter((by, Right::LocalWrite), segments, placed as usize, packet.payload).is_err() {
+        if work.scatter((by, Right::LocalWrite), segments, placed as usize, packet.payload).is_err()
+        {
             // The buffer's memory is registered no more.
             work.finish_recv(Received::bytes(placed), WcStatus::LocalProtection, true);
             return Err(OPERATIONAL);
@@ -165,8 +168,9 @@ impl Responder {
         if !matches!(self.message, Message::None) || reth.len > MAX_MESSAGE || packets > READ_MAX {
             return Err(INVALID);
         }
-        let checked =
-            |len: u32| work.keys().check(reth.r_key, work.scope(), reth.va, len.into(), Right::RemoteRead);
+        let checked = |len: u32| {
+            work.keys().check(reth.r_key, work.scope(), reth.va, len.into(), Right::RemoteRead)
+        };
         if reth.len > 0 && checked(reth.len).is_err() {
             return Err(ACCESS);
         }
@@ -174,7 +178,12 @@ impl Responder {
         Ok(packets)
     }
 
-    fn atomic(&mut self, work: &Work, packet: &Packet<'_>, atomic: AtomicEth) -> Result<u32, Refusal> {
+    fn atomic(
+        &mut self,
+        work: &Work,
+        packet: &Packet<'_>,
+        atomic: AtomicEth,
+    ) -> Result<u32, Refusal> {
         if !matches!(self.message, Message::None) || !self.answers.has_room() {
             return Err(INVALID);
         }

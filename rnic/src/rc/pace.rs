@@ -201,7 +201,9 @@ impl Clocks {
             // Since a probe, or since a part of a READ was asked for again.
             let waited = now.saturating_duration_since(self.repeated);
             match self.round_trip {
-                Some(round_trip) if waited <= round_trip * LATE_ROUND_TRIPS => self.patience = Duration::ZERO,
+                Some(round_trip) if waited <= round_trip * LATE_ROUND_TRIPS => {
+                    self.patience = Duration::ZERO
+                }
                 Some(_) => {
                     let since = self.since.unwrap_or(self.probed);
                     self.patience = now.saturating_duration_since(since) + PROBE_MIN;
@@ -292,7 +294,10 @@ impl Clocks {
             return Some(Overdue::Parted);
         }
         if self.timeout.is_some_and(|timeout| now >= since + timeout) {
-            let lives = self.lived_at.zip(self.timeout).is_some_and(|(at, timeout)| now <= at + 2 * timeout);
+            let lives = self
+                .lived_at
+                .zip(self.timeout)
+                .is_some_and(|(at, timeout)| now <= at + 2 * timeout);
             if self.retries_left == 0 && !lives {
                 return Some(Overdue::Exhausted);
             }

@@ -187,7 +187,14 @@ impl Requester {
 
     /// A packet, or READ request, takes `psns` PSNs of a request of `packets`, and leaves.
     #[inline]
-    pub(super) fn sent(&mut self, psns: u32, packets: u32, asks: bool, now: Instant, stats: &mut Stats) {
+    pub(super) fn sent(
+        &mut self,
+        psns: u32,
+        packets: u32,
+        asks: bool,
+        now: Instant,
+        stats: &mut Stats,
+    ) {
         let psn = self.next.psn;
         let fresh = !psn.is_before(self.fresh);
         self.clocks.sent(psn, fresh, asks, now);
@@ -202,7 +209,13 @@ impl Requester {
     /// All before `until` is acknowledged. False: that is too much, since the response to a READ or atomic operation before
     /// it has not come.
     #[inline]
-    pub(super) fn acknowledged(&mut self, work: &mut Work, mtu: PathMtu, until: Psn, now: Instant) -> bool {
+    pub(super) fn acknowledged(
+        &mut self,
+        work: &mut Work,
+        mtu: PathMtu,
+        until: Psn,
+        now: Instant,
+    ) -> bool {
         let mut whole = true;
         let before = self.oldest.psn;
         loop {
@@ -210,7 +223,8 @@ impl Requester {
             if more <= 0 {
                 break;
             }
-            let Some((wqe, _)) = work.request(self.oldest.at).filter(|(wqe, _)| !wqe.op.awaits_response())
+            let Some((wqe, _)) =
+                work.request(self.oldest.at).filter(|(wqe, _)| !wqe.op.awaits_response())
             else {
                 whole = false;
                 break;
@@ -256,7 +270,8 @@ impl Requester {
             // Packets that were under way come one after another; the first of those sent again starts over.
             let goes_on = shown_by.is_after(loss.shown_by);
             loss.shown_by = shown_by;
-            if goes_on || now < loss.at + self.clocks.shortest_answer() || self.next == self.oldest {
+            if goes_on || now < loss.at + self.clocks.shortest_answer() || self.next == self.oldest
+            {
                 return;
             }
         }
@@ -312,7 +327,9 @@ impl Requester {
         };
         match self.leave {
             Leave::No => false,
-            Leave::Takes => self.rnr_wait.is_some() || !work.request(self.oldest.at).is_some_and(all_sent),
+            Leave::Takes => {
+                self.rnr_wait.is_some() || !work.request(self.oldest.at).is_some_and(all_sent)
+            }
             Leave::Taken => true,
         }
     }
@@ -339,7 +356,12 @@ impl Requester {
     }
 
     /// A deadline may have passed.
-    pub(super) fn expire(&mut self, work: &mut Work, now: Instant, stats: &mut Stats) -> Result<(), Failure> {
+    pub(super) fn expire(
+        &mut self,
+        work: &mut Work,
+        now: Instant,
+        stats: &mut Stats,
+    ) -> Result<(), Failure> {
         if self.challenge.as_ref().is_some_and(|challenge| challenge.is_lost(now)) {
             return Err(Failure::Stale);
         }

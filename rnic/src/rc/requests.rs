@@ -69,7 +69,8 @@ impl Requester {
             let mut bth = path.bth(opcode, self.next.psn);
             bth.ack_request = asks;
             // Plain WRITEs complete nothing at the peer.
-            bth.solicited = position.ends() && wqe.flags & qp::SOLICITED != 0 && wqe.op != WcOp::Write;
+            bth.solicited =
+                position.ends() && wqe.flags & qp::SOLICITED != 0 && wqe.op != WcOp::Write;
             let Some(place) = burst.packet(&bth, &extension(wqe, opcode), payload_len) else {
                 return Ok(false);
             };
@@ -91,7 +92,14 @@ impl Requester {
     }
 
     /// Adds a READ request for the next part of a READ, or for what is left of that.
-    fn read(&mut self, wqe: &Wqe, path: &Path, now: Instant, burst: &mut Burst, stats: &mut Stats) -> bool {
+    fn read(
+        &mut self,
+        wqe: &Wqe,
+        path: &Path,
+        now: Instant,
+        burst: &mut Burst,
+        stats: &mut Stats,
+    ) -> bool {
         let (index, packets) = (self.next.index, packets(wqe, path.mtu));
         let end = self.part_end(index, packets);
         let from = u64::from(index) * path.mtu.octets() as u64;
@@ -110,7 +118,14 @@ impl Requester {
     }
 
     /// Adds an atomic request.
-    fn atomic(&mut self, wqe: &Wqe, path: &Path, now: Instant, burst: &mut Burst, stats: &mut Stats) -> bool {
+    fn atomic(
+        &mut self,
+        wqe: &Wqe,
+        path: &Path,
+        now: Instant,
+        burst: &mut Burst,
+        stats: &mut Stats,
+    ) -> bool {
         let (va, r_key, [first, second]) = (wqe.remote.addr, wqe.remote.key, wqe.operands);
         let (opcode, swap_or_add, compare) = match wqe.op {
             WcOp::CompareSwap => (Opcode::CompareSwap, second, first),

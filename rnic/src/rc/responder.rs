@@ -154,7 +154,9 @@ impl Responder {
     fn again(&mut self, path: &Path, packet: &Packet<'_>) {
         let psn = packet.bth.psn;
         match (packet.bth.opcode.operation(), packet.extension) {
-            (Operation::ReadRequest, Extension::Reth(reth)) => self.answers.read_again(psn, &reth, path),
+            (Operation::ReadRequest, Extension::Reth(reth)) => {
+                self.answers.read_again(psn, &reth, path)
+            }
             (Operation::FetchAdd | Operation::CompareSwap, _) => self.answers.atomic_again(psn),
             _ => self.asked += 1,
         }

@@ -50,8 +50,12 @@ impl Requester {
                 self.lost(psn, now);
                 Ok(())
             }
-            (Operation::Acknowledge, Syndrome::Nak(code)) => Err(self.refused(work, mtu, psn, code, now)),
-            (Operation::ReadResponse, Syndrome::Ack { .. }) => self.read_response(work, path, now, packet),
+            (Operation::Acknowledge, Syndrome::Nak(code)) => {
+                Err(self.refused(work, mtu, psn, code, now))
+            }
+            (Operation::ReadResponse, Syndrome::Ack { .. }) => {
+                self.read_response(work, path, now, packet)
+            }
             (Operation::AtomicAcknowledge, Syndrome::Ack { .. }) => {
                 self.atomic_response(work, mtu, now, packet)
             }
@@ -87,7 +91,14 @@ impl Requester {
 
     /// A request failed at the peer.
     #[cold]
-    fn refused(&mut self, work: &mut Work, mtu: PathMtu, psn: Psn, code: NakCode, now: Instant) -> Failure {
+    fn refused(
+        &mut self,
+        work: &mut Work,
+        mtu: PathMtu,
+        psn: Psn,
+        code: NakCode,
+        now: Instant,
+    ) -> Failure {
         self.acknowledged(work, mtu, psn, now);
         let status = match code {
             NakCode::RemoteAccess => WcStatus::RemoteAccess,
@@ -111,7 +122,8 @@ impl Requester {
             self.lost(psn, now);
             return Ok(());
         }
-        let Some((wqe, segments)) = work.request(self.oldest.at).filter(|(wqe, _)| wqe.op == WcOp::Read)
+        let Some((wqe, segments)) =
+            work.request(self.oldest.at).filter(|(wqe, _)| wqe.op == WcOp::Read)
         else {
             return Err(self.bad_response(work));
         };
@@ -123,7 +135,8 @@ impl Requester {
         if !fits || packet.bth.opcode.position().ends() != ends_part {
             return Err(self.bad_response(work));
         }
-        let right = if wqe.flags & qp::TO_WINDOW != 0 { Right::RemoteWrite } else { Right::LocalWrite };
+        let right =
+            if wqe.flags & qp::TO_WINDOW != 0 { Right::RemoteWrite } else { Right::LocalWrite };
         if work.scatter((work.scope(), right), segments, offset, packet.payload).is_err() {
             return Err(self.sink_gone(work));
         }
@@ -149,7 +162,8 @@ impl Requester {
         }
         let is_atomic = |op| matches!(op, WcOp::FetchAdd | WcOp::CompareSwap);
         let request = work.request(self.oldest.at).filter(|(wqe, _)| is_atomic(wqe.op));
-        let (Some((_, segments)), Extension::AtomicAck(_, answer)) = (request, packet.extension) else {
+        let (Some((_, segments)), Extension::AtomicAck(_, answer)) = (request, packet.extension)
+        else {
             return Err(self.bad_response(work));
         };
         // A number on the wire; memory holds it as a processor does.

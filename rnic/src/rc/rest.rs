@@ -27,7 +27,8 @@ impl Rest {
     /// Takes a packet of this queue pair, as [`Rc::receive`](super::Rc::receive) does. What it asks for anew is not done, and
     /// not answered.
     pub fn receive(&mut self, packet: &Packet<'_>) {
-        if packet.bth.opcode.is_request() && Bth::same_partition(packet.bth.p_key, self.path.p_key) {
+        if packet.bth.opcode.is_request() && Bth::same_partition(packet.bth.p_key, self.path.p_key)
+        {
             self.responder.receive_again(&self.path, packet);
         }
     }

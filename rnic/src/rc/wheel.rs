@@ -170,6 +170,7 @@ impl Wheel {
 
     /// The tick that this time is in.
     fn tick_before(&self, at: Instant) -> u64 {
-        u64::try_from(at.saturating_duration_since(self.start).as_nanos() >> TICK_BITS).unwrap_or(u64::MAX)
+        u64::try_from(at.saturating_duration_since(self.start).as_nanos() >> TICK_BITS)
+            .unwrap_or(u64::MAX)
     }
 }

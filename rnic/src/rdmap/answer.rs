@@ -96,9 +96,12 @@ impl Answers {
                 (protection(error), header, ReadRequest::SIZE, Some(request))
             }
             // RFC 7306, section 8.1: the body of an atomic request is not included.
-            Answer::Refused { cause, msn } => {
-                (cause, request_header(UntaggedOpcode::AtomicRequest, msn), AtomicRequest::SIZE, None)
-            }
+            Answer::Refused { cause, msn } => (
+                cause,
+                request_header(UntaggedOpcode::AtomicRequest, msn),
+                AtomicRequest::SIZE,
+                None,
+            ),
             Answer::Atomic { .. } | Answer::Performed { .. } => return None,
         };
         let segment_len = Some((header.len() + len) as u16);
@@ -108,7 +111,8 @@ impl Answers {
 
 /// Performs an atomic operation; answers what the target held before.
 fn perform(request: &AtomicRequest, keys: &Keys, by: Scope) -> Result<u64, Cause> {
-    let performed = update(keys, by, (request.stag, request.to), |original| request.op.apply(original));
+    let performed =
+        update(keys, by, (request.stag, request.to), |original| request.op.apply(original));
     performed.map_err(|error| match error {
         AtomicError::Key(error) => protection(error),
         // RFC 7306, section 8.2.

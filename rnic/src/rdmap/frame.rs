@@ -28,7 +28,12 @@ pub(super) unsafe trait Payload {
     fn elements(&self) -> usize;
 
     /// Names the memory of `len` octets, once it has been checked that it may be read now.
-    fn pieces(&self, offset: usize, len: usize, piece: impl FnMut(*const u8, usize)) -> Result<(), KeyError>;
+    fn pieces(
+        &self,
+        offset: usize,
+        len: usize,
+        piece: impl FnMut(*const u8, usize),
+    ) -> Result<(), KeyError>;
 }
 
 /// Segments of a request.
@@ -86,7 +91,8 @@ unsafe impl Payload for Source<'_> {
             // `wrapping_add`: so one beyond 2^64 was refused with its first frame.
             let to = self.request.source_to.wrapping_add(offset as u64);
             let rest = u64::from(self.request.len) - offset as u64;
-            let addr = self.keys.check(self.request.source_stag, self.by, to, rest, Right::RemoteRead)?;
+            let addr =
+                self.keys.check(self.request.source_stag, self.by, to, rest, Right::RemoteRead)?;
             piece(with_exposed_provenance_mut(addr as usize), len);
         }
         Ok(())
@@ -125,9 +131,15 @@ impl<H: Fn(bool, usize) -> Header, P: Payload> Framing<H, P> {
     /// Frames the message from position `pos` to `until` or until there is no room; returns how far it came. Both that and
     /// `until` are ends of frames.
     #[inline]
-    pub(super) fn put(&self, tx: &mut TxVec, mut pos: u64, until: u64) -> (u64, Result<(), KeyError>) {
+    pub(super) fn put(
+        &self,
+        tx: &mut TxVec,
+        mut pos: u64,
+        until: u64,
+    ) -> (u64, Result<(), KeyError>) {
         let cut = self.cut;
-        let copied = self.crc || cut.len() <= COPY_MAX || self.payload.elements() > REFERENCE_MAX_ELEMENTS;
+        let copied =
+            self.crc || cut.len() <= COPY_MAX || self.payload.elements() > REFERENCE_MAX_ELEMENTS;
         if let Some(frame) = cut.only_frame().filter(|_| pos == 0 && copied) {
             // What the loop comes to in the most frequent case.
             let wire_len = cut.wire_len(frame.payload);

@@ -15,7 +15,8 @@ mod rules;
 
 use wire::iwarp::mpa::fpdu::{Fpdu, LENGTH_SIZE, Trailer, fpdu_len};
 use wire::iwarp::{
-    AtomicRequest, AtomicResponse, Header, Immediate, MAX_HEADER, ReadRequest, TaggedOpcode, Terminate, ddp,
+    AtomicRequest, AtomicResponse, Header, Immediate, MAX_HEADER, ReadRequest, TaggedOpcode,
+    Terminate, ddp,
 };
 
 use self::collected::Collected;

@@ -13,7 +13,9 @@
 
 use std::time::{Duration, Instant};
 
-use wire::iwarp::{Enhanced, ReadDepth, Revision, Setup, SetupError, SetupKind, SetupProgress, mpa};
+use wire::iwarp::{
+    Enhanced, ReadDepth, Revision, Setup, SetupError, SetupKind, SetupProgress, mpa,
+};
 
 /// How long an initiator waits for the reply where its consumer names no shorter time.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -108,7 +110,11 @@ pub enum Reply<'a> {
 impl Initiator {
     /// An initiator and the request it sends. Asks for the peer-to-peer model with a zero-length WRITE, so that the
     /// responder knows when it may send first. Refused is private data that does not fit.
-    pub fn new(offer: Offer, private: &[u8], deadline: Instant) -> Result<(Self, Vec<u8>), SetupError> {
+    pub fn new(
+        offer: Offer,
+        private: &[u8],
+        deadline: Instant,
+    ) -> Result<(Self, Vec<u8>), SetupError> {
         let enhanced = Enhanced {
             peer_to_peer: true,
             rtr_write: true,
@@ -254,7 +260,8 @@ impl Request {
 
     /// The reply that accepts, and what is then agreed on. Refused is private data that does not fit.
     pub fn accept(&self, offer: Offer, private: &[u8]) -> Result<(Vec<u8>, Terms), SetupError> {
-        let (their_ird, their_ord) = self.enhanced.map_or((None, None), |e| (depth(e.ird), depth(e.ord)));
+        let (their_ird, their_ord) =
+            self.enhanced.map_or((None, None), |e| (depth(e.ird), depth(e.ord)));
         let terms = Terms {
             ird: their_ord.map_or(offer.ird, |ord| ord.min(offer.ird)).min(MAX_READ_DEPTH),
             ord: their_ird.map_or(offer.ord, |ird| ird.min(offer.ord)).min(MAX_READ_DEPTH),
@@ -387,7 +394,11 @@ impl Gate {
             Gate::Delay(at) if at <= now => *self = Gate::Nudge(now + NUDGE, 0),
             Gate::Nudge(at, sent) if at <= now => {
                 let sent = sent + 1;
-                *self = if sent < NUDGES { Gate::Nudge(now + NUDGE * (1 << sent), sent) } else { Gate::Open };
+                *self = if sent < NUDGES {
+                    Gate::Nudge(now + NUDGE * (1 << sent), sent)
+                } else {
+                    Gate::Open
+                };
                 return Ok(true);
             }
             Gate::FirstFrame(at) if at <= now => *self = Gate::Open,

@@ -74,14 +74,16 @@ fn two_of_ours_agree() {
             let (mut ours, sent) = initiator(Offer { crc: crc.0, ..OFFER }, b"hello");
             let Call::Request(request) = call(&sent, step) else { panic!("refused") };
             assert_eq!(request.private(), b"hello");
-            let (reply, passive) =
-                request.accept(Offer { ird: 2, ord: 16, crc: crc.1, ..OFFER }, b"welcome").expect("fits");
+            let (reply, passive) = request
+                .accept(Offer { ird: 2, ord: 16, crc: crc.1, ..OFFER }, b"welcome")
+                .expect("fits");
             let Reply::Accepted { terms: active, private } = answer(&mut ours, &reply, step) else {
                 panic!("refused")
             };
             assert_eq!(private, b"welcome");
             let crc = crc.0 || crc.1;
-            let ours = Terms { ird: 0, ord: 0, crc, large_fpdus: true, extended: true, rtr: Rtr::Write };
+            let ours =
+                Terms { ird: 0, ord: 0, crc, large_fpdus: true, extended: true, rtr: Rtr::Write };
             assert_eq!(passive, Terms { ird: 2, ord: 4, ..ours });
             assert_eq!(active, Terms { ird: 4, ord: 2, ..ours });
             assert!(Gate::initiator(&active, at(0)).is_open(), "no delay towards our own");
@@ -94,8 +96,11 @@ fn two_of_ours_agree() {
 fn rfc_7306_takes_two() {
     for (active, passive) in [(true, false), (false, true), (false, false)] {
         let (mut ours, sent) = initiator(Offer { extended: active, ..OFFER }, b"");
-        let (reply, theirs) = request(&sent).accept(Offer { extended: passive, ..OFFER }, b"").expect("fits");
-        let Reply::Accepted { terms, .. } = answer(&mut ours, &reply, 64) else { panic!("refused") };
+        let (reply, theirs) =
+            request(&sent).accept(Offer { extended: passive, ..OFFER }, b"").expect("fits");
+        let Reply::Accepted { terms, .. } = answer(&mut ours, &reply, 64) else {
+            panic!("refused")
+        };
         assert!(!terms.extended && !theirs.extended, "offered: {active}, {passive}");
         assert!(!Gate::initiator(&terms, at(0)).is_open(), "such a peer may be a stranger");
     }
@@ -152,7 +157,8 @@ fn replies_of_siw() {
         }
     };
     // Plain.
-    let plain = Terms { ird: 1, ord: 1, crc: false, large_fpdus: false, extended: false, rtr: Rtr::None };
+    let plain =
+        Terms { ird: 1, ord: 1, crc: false, large_fpdus: false, extended: false, rtr: Rtr::None };
     assert_eq!(accepted(b"\x10\x02\x00\x04\x00\x01\x00\x01"), plain);
     // To our A + C.
     assert_eq!(accepted(b"\x10\x02\x00\x04\x80\x01\x80\x01"), Terms { rtr: Rtr::Write, ..plain });
@@ -226,10 +232,22 @@ fn models_of_other_initiators() {
 fn requests_that_cannot_be_served() {
     let refusal = Call::Refuse(frame(REP, b"\x30\x02\x00\x04\0\0\0\0"));
     assert_eq!(call(&frame(REQ, b"\x90\x02\x00\x04\x00\x01\x00\x01"), 9), refusal, "markers");
-    assert_eq!(call(&frame(REQ, b"\x10\x02\x00\x04\xC0\x01\x00\x01"), 9), refusal, "an RTR by SEND only");
+    assert_eq!(
+        call(&frame(REQ, b"\x10\x02\x00\x04\xC0\x01\x00\x01"), 9),
+        refusal,
+        "an RTR by SEND only"
+    );
     assert_eq!(call(b"GET / HTTP/1.1\r\n\r\n..", 4), Call::Stranger);
-    assert_eq!(call(&frame(REP, b"\x10\x02\x00\x04\x00\x01\x00\x01"), 4), Call::Stranger, "a reply");
-    assert_eq!(call(&frame(REQ, b"\x10\x02\x02\x01"), 20), Call::Stranger, "513 octets of private data");
+    assert_eq!(
+        call(&frame(REP, b"\x10\x02\x00\x04\x00\x01\x00\x01"), 4),
+        Call::Stranger,
+        "a reply"
+    );
+    assert_eq!(
+        call(&frame(REQ, b"\x10\x02\x02\x01"), 20),
+        Call::Stranger,
+        "513 octets of private data"
+    );
 }
 
 #[test]

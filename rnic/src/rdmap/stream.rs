@@ -305,7 +305,10 @@ impl Stream {
     /// Everything is done that a graceful close waits for: no request queued or outstanding, no answer owed, no frame
     /// half sent.
     pub fn is_drained(&self) -> bool {
-        !self.work.has_requests() && self.answers.is_empty() && !self.is_half_sent() && self.tx.rtr == 0
+        !self.work.has_requests()
+            && self.answers.is_empty()
+            && !self.is_half_sent()
+            && self.tx.rtr == 0
     }
 
     /// Whether the peer has RFC 7306's operations as we have them.

@@ -241,7 +241,9 @@ impl Stream {
                 ahead = self.ahead();
                 continue;
             }
-            let Some(Framed { cut, to, result }) = self.frame(tx, kind, &ahead, pos, false) else { break };
+            let Some(Framed { cut, to, result }) = self.frame(tx, kind, &ahead, pos, false) else {
+                break;
+            };
             if to > pos {
                 tx.parts.push(Part { message: Some((kind, cut)), from: pos, to });
             }
@@ -263,8 +265,16 @@ impl Stream {
 
     /// Frames a message from position `pos` on, or only the frame that this is in.
     #[inline]
-    fn frame(&self, tx: &mut TxVec, kind: Kind, ahead: &Ahead, pos: u64, one: bool) -> Option<Framed> {
-        let (crc, mulpdu, keys, by) = (self.crc, self.tx.mulpdu, self.work.keys(), self.work.scope());
+    fn frame(
+        &self,
+        tx: &mut TxVec,
+        kind: Kind,
+        ahead: &Ahead,
+        pos: u64,
+        one: bool,
+    ) -> Option<Framed> {
+        let (crc, mulpdu, keys, by) =
+            (self.crc, self.tx.mulpdu, self.work.keys(), self.work.scope());
         let until = |cut: Cut| if one { cut.frame_end(pos) } else { cut.total() };
         let request = || self.work.request(ahead.request);
         let (cut, (to, result)) = match kind {
@@ -295,7 +305,8 @@ impl Stream {
                 let cut = Cut::untagged(mulpdu, Immediate::SIZE);
                 let opcode = UntaggedOpcode::immediate(wqe.flags & qp::SOLICITED != 0);
                 let (qn, msn) = (Queue::Send.number(), ahead.send_msn);
-                let header = |last, _| Header::Untagged { last, opcode, invalidate: 0, qn, msn, mo: 0 };
+                let header =
+                    |last, _| Header::Untagged { last, opcode, invalidate: 0, qn, msn, mo: 0 };
                 (cut, Framing { cut, header, payload, crc }.put(tx, pos, until(cut)))
             }
             Kind::Atomic => {
@@ -334,7 +345,8 @@ impl Stream {
             Kind::Answer => match *self.answers.ready(ahead.answer)? {
                 Answer::Read { request, .. } => {
                     let cut = Cut::tagged(mulpdu, request.len as usize);
-                    let header = tagged(TaggedOpcode::ReadResponse, request.sink_stag, request.sink_to);
+                    let header =
+                        tagged(TaggedOpcode::ReadResponse, request.sink_stag, request.sink_to);
                     let payload = Source { keys, by, request };
                     (cut, Framing { cut, header, payload, crc }.put(tx, pos, until(cut)))
                 }

@@ -192,7 +192,11 @@ impl TxVec {
         for element in &self.iov {
             let from = skip.min(element.iov_len);
             let n = len.min(element.iov_len - from);
-            let at = element.iov_base.addr().wrapping_sub(self.stage.start.addr().get()).wrapping_add(from);
+            let at = element
+                .iov_base
+                .addr()
+                .wrapping_sub(self.stage.start.addr().get())
+                .wrapping_add(from);
             let staged = at.checked_add(n).and_then(|end| self.stage.octets().get(at..end));
             debug_assert!(staged.is_some(), "registered memory is not copied here");
             out.extend_from_slice(staged.unwrap_or_default());

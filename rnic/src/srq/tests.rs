@@ -16,7 +16,8 @@ fn refusals_are_those_of_a_queue_pair() {
     let sealed = keys.register(pd, 100, 100, read_only, false).unwrap();
 
     // SAFETY: nothing is ever placed in these.
-    let post = |segments: &[Segment]| unsafe { srq.post_recv(&RecvWr { id: 0, segments, quiet: false }) };
+    let post =
+        |segments: &[Segment]| unsafe { srq.post_recv(&RecvWr { id: 0, segments, quiet: false }) };
     let segment = |addr, len, key| Segment { addr, len, key };
     assert_eq!(post(&[segment(100, 101, good)]), Err(PostError::Bounds));
     assert_eq!(post(&[segment(100, 1, good ^ 1)]), Err(PostError::Key));

@@ -55,7 +55,8 @@ pub(crate) const LOCAL: Access = Access {
     remote_write: false,
     remote_atomic: false,
 };
-pub(crate) const ALL: Access = Access { remote_read: true, remote_write: true, remote_atomic: true, ..LOCAL };
+pub(crate) const ALL: Access =
+    Access { remote_read: true, remote_write: true, remote_atomic: true, ..LOCAL };
 
 /// Registered memory between guards that nobody may write.
 pub(crate) struct Buf {
@@ -210,7 +211,12 @@ impl Queues {
         unsafe { self.qp.post_send(&wr) }.unwrap();
     }
 
-    pub(crate) fn try_bind(&self, id: u64, window: &Mw, view: Option<View<'_>>) -> Result<u32, PostError> {
+    pub(crate) fn try_bind(
+        &self,
+        id: u64,
+        window: &Mw,
+        view: Option<View<'_>>,
+    ) -> Result<u32, PostError> {
         // SAFETY: one thread.
         unsafe { self.qp.post_bind(&BindWr { id, window, view, signalled: true, quiet: false }) }
     }

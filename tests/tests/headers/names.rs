@@ -26,7 +26,10 @@ fn a_program_that_uses_every_name_compiles_in_every_language() {
         let values = number(|kind| matches!(kind, Kind::Value(_)));
         let functions = number(|kind| *kind == Kind::Function);
         let counted = (values, functions, names.len());
-        assert!(values > 350 && functions > 70 && names.len() > values + functions + 100, "{counted:?}");
+        assert!(
+            values > 350 && functions > 70 && names.len() > values + functions + 100,
+            "{counted:?}"
+        );
         compile(&headers, &names);
     }
 }
@@ -35,7 +38,8 @@ fn a_program_that_uses_every_name_compiles_in_every_language() {
 fn every_name_of_udapl_1_2_is_there() {
     let names = of_udapl_1_2();
     assert!(names.len() > 700, "{}", names.len());
-    let ours: BTreeSet<String> = defined_by(&our_headers_1_2()).into_iter().map(|(name, _)| name).collect();
+    let ours: BTreeSet<String> =
+        defined_by(&our_headers_1_2()).into_iter().map(|(name, _)| name).collect();
     let missing: Vec<&String> = names
         .iter()
         .map(|(name, _)| name)
@@ -55,7 +59,8 @@ fn of_udapl_1_2() -> Names {
         let mut words = line.split(' ');
         let (kind, prefix) = (words.next().expect("a kind"), words.next().expect("a prefix"));
         for word in words {
-            let (suffix, value) = word.split_once('=').map_or((word, None), |(s, v)| (s, Some(integer(v))));
+            let (suffix, value) =
+                word.split_once('=').map_or((word, None), |(s, v)| (s, Some(integer(v))));
             let name = format!("{}{suffix}", prefix.trim_start_matches('-'));
             let kind = match (kind, value) {
                 ("constant", value) => {
@@ -85,14 +90,19 @@ fn integer(text: &str) -> i64 {
 fn defined_by(headers: &Headers) -> Names {
     let texts = headers_text(&headers.directory());
     // Not names of files, nor what stands between quotes.
-    let lines = texts.iter().flat_map(|(_, text)| text.lines()).filter(|line| !line.starts_with("#include"));
+    let lines = texts
+        .iter()
+        .flat_map(|(_, text)| text.lines())
+        .filter(|line| !line.starts_with("#include"));
     let text: String = lines.flat_map(|line| line.split('"').step_by(2).chain(["\n"])).collect();
     let values: Vec<(&str, i64)> =
         (headers.api.constants)().iter().map(|constant| (constant.name, constant.value)).collect();
     let words: Vec<&str> = text.split_whitespace().collect();
     let after = |before: &[&str]| -> BTreeSet<&str> {
         let pairs = words.windows(2).filter(|pair| before.contains(&pair[0]));
-        pairs.map(|pair| pair[1].split(|c: char| !is_of_name(c)).next().unwrap_or_default()).collect()
+        pairs
+            .map(|pair| pair[1].split(|c: char| !is_of_name(c)).next().unwrap_or_default())
+            .collect()
     };
     let (macros, tags) = (after(&["#define"]), after(&["struct", "union", "enum"]));
     let mut names: Vec<String> = dat_names(&text).collect();
@@ -145,7 +155,8 @@ fn program(headers: &Headers, names: &Names) -> String {
         .unwrap();
     }
     // Each member of each record.
-    for record in headers.api.named_records().filter(|record| !UNNAMED_IN_C.contains(&record.name)) {
+    for record in headers.api.named_records().filter(|record| !UNNAMED_IN_C.contains(&record.name))
+    {
         for (offset, field) in headers.api.named_members(record) {
             let (record, member) = (record.name, c_name(field));
             writeln!(

@@ -19,7 +19,8 @@ const WIRES: &[(&str, Family, u32)] = &[
 ];
 
 pub(crate) fn cases(provider: &Provider) -> Vec<Case> {
-    let mut cases: Vec<Case> = WIRES.iter().map(|&(name, family, mtu)| programs(name, family, mtu)).collect();
+    let mut cases: Vec<Case> =
+        WIRES.iter().map(|&(name, family, mtu)| programs(name, family, mtu)).collect();
     for (name, family, _) in [WIRES[0], WIRES[2]] {
         let name = &name[..4];
         cases.push(bad_wire(name, family));

@@ -35,10 +35,18 @@ const CONNECTIONS: &[Connections] = &[
     dtestcm("dtestcm::polling", 21000, &["-c", "200", "-b", "50"]),
     dtestcm("dtestcm::waiting", 21100, &["-c", "200", "-b", "50", "-w"]),
     dtestcm("dtestcm::many_listeners", 21200, &["-c", "100", "-b", "50", "-m", "-w"]),
-    own_queues("dtestsrq::own_queue", 21300, &["-S", "0", "-b", "2048", "-c", "1", "-B", "1", "-t", "100"]),
+    own_queues(
+        "dtestsrq::own_queue",
+        21300,
+        &["-S", "0", "-b", "2048", "-c", "1", "-B", "1", "-t", "100"],
+    ),
     own_queues("dtestsrq::own_queues", 21302, &["-S", "0", "-c", "50", "-B", "20", "-t", "20"]),
     shared_queue("dtestsrq::one_endpoint", 21304, &["-c", "1", "-B", "1", "-t", "100"]),
-    shared_queue("dtestsrq::many_endpoints", 21306, &["-b", "2048", "-c", "50", "-B", "20", "-t", "20"]),
+    shared_queue(
+        "dtestsrq::many_endpoints",
+        21306,
+        &["-b", "2048", "-c", "50", "-B", "20", "-t", "20"],
+    ),
 ];
 
 /// With an adapter that is emulated, and slow.
@@ -48,12 +56,18 @@ pub(crate) const IN_GUEST: &[Connections] = &[
     dtestcm("dtestcm::many_listeners", 21200, &["-c", "20", "-b", "10", "-m", "-w"]),
     own_queues("dtestsrq::own_queues", 21302, &["-S", "0", "-c", "10", "-B", "10", "-t", "10"]),
     shared_queue("dtestsrq::one_endpoint", 21304, &["-c", "1", "-B", "1", "-t", "50"]),
-    shared_queue("dtestsrq::many_endpoints", 21306, &["-b", "2048", "-c", "10", "-B", "10", "-t", "10"]),
+    shared_queue(
+        "dtestsrq::many_endpoints",
+        21306,
+        &["-b", "2048", "-c", "10", "-B", "10", "-t", "10"],
+    ),
 ];
 
 pub(crate) fn each_program_once() -> Vec<Case> {
     let cases = cases().into_iter();
-    cases.filter(|case| ["dtestcm::polling", "dtestsrq::many_endpoints"].contains(&&*case.name)).collect()
+    cases
+        .filter(|case| ["dtestcm::polling", "dtestsrq::many_endpoints"].contains(&&*case.name))
+        .collect()
 }
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -68,7 +82,10 @@ impl Connections {
         let program = find_program(self.program, "dapl2-utils")?;
         let command = |role: &[&str]| {
             let mut command = Command::new(&program);
-            command.args(["-P", registry.ia(), "-p", &self.port.to_string()]).args(self.args).args(role);
+            command
+                .args(["-P", registry.ia(), "-p", &self.port.to_string()])
+                .args(self.args)
+                .args(role);
             command
         };
         let ready = format!("ready on port {}", self.port);

@@ -14,7 +14,8 @@ use crate::Case;
 use crate::pair::{LIMIT, Pair, Place, Way, bad_lines, unsaid};
 
 /// All cases of `-T F -f queryinfo`.
-pub(crate) const QUERYINFO_CASES: &[u32] = &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17];
+pub(crate) const QUERYINFO_CASES: &[u32] =
+    &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17];
 
 /// As [`FEATURES`].
 pub(crate) const QUERYINFO: (&str, u32) = ("queryinfo", QUERYINFO_CASES.len() as u32);
@@ -87,7 +88,15 @@ const LARGE: &[Op] = &[
 const PING: &[Op] = &[Op("client", SendReapedLate, 256, 1), Op("server", SendReapedLate, 256, 1)];
 
 const fn transaction(name: &'static str, options: &'static [&'static str]) -> Transaction {
-    Transaction { name, options, threads: 4, endpoints: 8, iterations: 1000, validate: true, operations: MIX }
+    Transaction {
+        name,
+        options,
+        threads: 4,
+        endpoints: 8,
+        iterations: 1000,
+        validate: true,
+        operations: MIX,
+    }
 }
 
 const TRANSACTIONS: &[Transaction] = &[
@@ -95,8 +104,20 @@ const TRANSACTIONS: &[Transaction] = &[
     transaction("mix_polling", &["-P"]),
     Transaction { iterations: 100, ..transaction("mix_reserved_service_points", &["-r"]) },
     Transaction { validate: false, ..transaction("mix_without_validation", &[]) },
-    Transaction { threads: 2, endpoints: 2, iterations: 200, operations: LARGE, ..transaction("large", &[]) },
-    Transaction { threads: 1, endpoints: 1, iterations: 5000, operations: PING, ..transaction("ping", &[]) },
+    Transaction {
+        threads: 2,
+        endpoints: 2,
+        iterations: 200,
+        operations: LARGE,
+        ..transaction("large", &[])
+    },
+    Transaction {
+        threads: 1,
+        endpoints: 1,
+        iterations: 5000,
+        operations: PING,
+        ..transaction("ping", &[])
+    },
 ];
 
 pub(crate) fn small_transaction() -> Case {
@@ -181,14 +202,20 @@ impl Transaction {
             let found = total(&pair.client.text, label);
             // Two decimals are printed.
             if found.is_none_or(|found| (found - expected).abs() > 0.02) {
-                complaints.push(format!("{label} is {found:?} MB, {expected:.2} MB were to be transferred"));
+                complaints.push(format!(
+                    "{label} is {found:?} MB, {expected:.2} MB were to be transferred"
+                ));
             }
         }
         pair.verdict(&complaints).map_err(Stop::Fail)
     }
 
     /// Only starts both sides.
-    pub(crate) fn start(&self, registry: &Registry, way: &Way<'_>) -> Result<(Running, Running), Stop> {
+    pub(crate) fn start(
+        &self,
+        registry: &Registry,
+        way: &Way<'_>,
+    ) -> Result<(Running, Running), Stop> {
         let [server, client, _] = commands(registry, way, &self.args())?;
         let deadline = Instant::now() + LIMIT;
         let server = Running::start("server", way.server.command(server), registry, deadline)?;
@@ -199,7 +226,12 @@ impl Transaction {
 
     fn args(&self) -> Vec<String> {
         let mut args: Vec<String> = vec!["-T".into(), "T".into()];
-        args.extend(["-t".into(), self.threads.to_string(), "-w".into(), self.endpoints.to_string()]);
+        args.extend([
+            "-t".into(),
+            self.threads.to_string(),
+            "-w".into(),
+            self.endpoints.to_string(),
+        ]);
         args.extend(["-i".into(), self.iterations.to_string()]);
         args.extend(self.options.iter().map(|&option| option.to_owned()));
         if self.validate {
@@ -255,10 +287,25 @@ pub(crate) struct Performance {
 }
 
 pub(crate) const PERFORMANCES: &[Performance] = &[
-    Performance { name: "read_blocking", mode: "b", pipeline: "4", operation: &["RR", "4096", "1"] },
+    Performance {
+        name: "read_blocking",
+        mode: "b",
+        pipeline: "4",
+        operation: &["RR", "4096", "1"],
+    },
     Performance { name: "read_polling", mode: "p", pipeline: "4", operation: &["RR", "4096", "1"] },
-    Performance { name: "write_blocking", mode: "b", pipeline: "8", operation: &["RW", "4096", "2"] },
-    Performance { name: "write_polling", mode: "p", pipeline: "8", operation: &["RW", "65536", "2"] },
+    Performance {
+        name: "write_blocking",
+        mode: "b",
+        pipeline: "8",
+        operation: &["RW", "4096", "2"],
+    },
+    Performance {
+        name: "write_polling",
+        mode: "p",
+        pipeline: "8",
+        operation: &["RW", "65536", "2"],
+    },
 ];
 
 impl Performance {
@@ -273,7 +320,8 @@ impl Performance {
 
     pub(crate) fn run(&self, registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
         let args = ["-T", "P", "-i", "1000", "-m", self.mode, "-p", self.pipeline];
-        let args: Vec<String> = args.iter().chain(self.operation).map(|&arg| arg.to_owned()).collect();
+        let args: Vec<String> =
+            args.iter().chain(self.operation).map(|&arg| arg.to_owned()).collect();
         let pair = with_server(registry, way, Some(&args))?;
         let mut complaints = said_cleanly(&pair, way);
         // Printed only after all operations of both phases have completed.
@@ -329,7 +377,12 @@ pub(crate) fn limits_in_guest(registry: &Registry, place: &Place<'_>) -> Result<
     let mut complaints = unsaid("dapltest", &ended.text, &wanted.each_ref().map(String::as_str));
     complaints.extend(unsaid("dapltest", &ended.text, &["recv buffers posted per EP: "]));
     let full = "dat_ep_post_recv fails: DAT_INSUFFICIENT_RESOURCES";
-    complaints.extend(bad_lines("dapltest", &ended.text, &["fails", "error", "bogus", "o memory"], &[full]));
+    complaints.extend(bad_lines(
+        "dapltest",
+        &ended.text,
+        &["fails", "error", "bogus", "o memory"],
+        &[full],
+    ));
     judge(&complaints, &ended)
 }
 
@@ -362,8 +415,12 @@ pub(crate) fn run_functions(
     args.extend(names.iter().map(String::as_str));
     let ended = alone(registry, &way.client, &args)?;
     // A failed assertion is named in the output even where the result then says PASS.
-    let mut complaints =
-        bad_lines("dapltest", &ended.text, &["failed in file", "Result: FAIL", "Warning", "ERROR"], &[]);
+    let mut complaints = bad_lines(
+        "dapltest",
+        &ended.text,
+        &["failed in file", "Result: FAIL", "Warning", "ERROR"],
+        &[],
+    );
     for case in cases {
         let result = result_of(&ended.text, *case);
         // The only case that dapltest itself leaves out: CRs cannot be queried without a peer.
@@ -418,7 +475,8 @@ fn commands(registry: &Registry, way: &Way<'_>, work: &[String]) -> Result<[Comm
         command
     };
     // The operations come last.
-    let options = work.iter().take_while(|arg| !["client", "server", "RR", "RW"].contains(&arg.as_str()));
+    let options =
+        work.iter().take_while(|arg| !["client", "server", "RR", "RW"].contains(&arg.as_str()));
     let options: Vec<&str> = options.map(String::as_str).collect();
     let mut client = command(&options);
     client.args(["-s", way.to]).args(&work[options.len()..]);
@@ -430,9 +488,13 @@ fn commands(registry: &Registry, way: &Way<'_>, work: &[String]) -> Result<[Comm
 fn alone(registry: &Registry, place: &Place<'_>, args: &[&str]) -> Result<Ended, Stop> {
     let program = find_program("dapltest", "dapl2-utils")?;
     let mut command = Command::new(program);
-    command.args(&args[..2]).args(["-D", registry.ia(), "-n", &free_ports().to_string()]).args(&args[2..]);
+    command
+        .args(&args[..2])
+        .args(["-D", registry.ia(), "-n", &free_ports().to_string()])
+        .args(&args[2..]);
     let ended =
-        Running::start("dapltest", place.command(command), registry, Instant::now() + LIMIT)?.end()?;
+        Running::start("dapltest", place.command(command), registry, Instant::now() + LIMIT)?
+            .end()?;
     ended.succeeded("dapltest")?;
     Ok(ended)
 }
@@ -447,8 +509,8 @@ fn judge(complaints: &[String], ended: &Ended) -> Result<(), Stop> {
 /// Complaints about a server and its client that both should have ended in order.
 fn said_cleanly(pair: &Pair, way: &Way<'_>) -> Vec<String> {
     let bad = [
-        "rror", "FAIL", "ail", "ismatch", "arning", "bad ", "annot", "o memory", "etrying", "nvalid",
-        "NOTICE",
+        "rror", "FAIL", "ail", "ismatch", "arning", "bad ", "annot", "o memory", "etrying",
+        "nvalid", "NOTICE",
     ];
     // siw has not noted that a message is out when its peer, who has it, leaves at once: it fails the message, and the queue
     // pair. dapltest's last message is one that its peer leaves after.
@@ -473,7 +535,8 @@ fn said_cleanly(pair: &Pair, way: &Way<'_>) -> Vec<String> {
 /// long ended.
 fn free_ports() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    let tries = std::iter::repeat_with(|| 22_000 + 100 * (NEXT.fetch_add(1, Ordering::Relaxed) % 100));
+    let tries =
+        std::iter::repeat_with(|| 22_000 + 100 * (NEXT.fetch_add(1, Ordering::Relaxed) % 100));
     let free = |port: &u16| TcpListener::bind(("0.0.0.0", *port)).is_ok();
     tries.take(100).find(free).expect("free ports below 32000")
 }

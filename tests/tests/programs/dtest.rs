@@ -34,13 +34,21 @@ const WRITE_READ_PING: &[Phase] = &[Phase::Write, Phase::ReadAndPing];
 const VARIANTS: &[Variant] = &[
     Variant { name: "cno", args: &["-c", "-b", "65536"], phases: WRITE_READ_PING },
     Variant { name: "polling", args: &["-p", "-b", "65536"], phases: WRITE_READ_PING },
-    Variant { name: "polling_one_byte_more", args: &["-p", "-b", "65537"], phases: WRITE_READ_PING },
+    Variant {
+        name: "polling_one_byte_more",
+        args: &["-p", "-b", "65537"],
+        phases: WRITE_READ_PING,
+    },
     Variant { name: "times", args: &["-t", "-B", "200", "-S", "8"], phases: WRITE_READ_PING },
     Variant { name: "delayed_accept", args: &["-d", "1", "-b", "4096"], phases: WRITE_READ_PING },
     Variant { name: "write_only", args: &["-w", "-b", "262144"], phases: &[Phase::Write] },
     Variant { name: "write_only_one_way", args: &["-w", "-u", "-b", "262144"], phases: &[] },
     Variant { name: "write_pingpong", args: &["-W"], phases: &[Phase::WritePingPong] },
-    Variant { name: "write_pingpong_checked", args: &["-D", "-b", "4096"], phases: &[Phase::WritePingPong] },
+    Variant {
+        name: "write_pingpong_checked",
+        args: &["-D", "-b", "4096"],
+        phases: &[Phase::WritePingPong],
+    },
     Variant {
         name: "write_pingpong_sizes",
         args: &["-W", "-a", "-b", "1024"],
@@ -81,7 +89,9 @@ pub(crate) fn between(registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
 }
 
 fn case(name: &str, args: &'static [&'static str], phases: &'static [Phase]) -> Case {
-    Case::new(format!("dtest::{name}"), move |registry| run(registry, &Way::LOOPBACK, None, args, phases))
+    Case::new(format!("dtest::{name}"), move |registry| {
+        run(registry, &Way::LOOPBACK, None, args, phases)
+    })
 }
 
 fn run(
@@ -124,7 +134,12 @@ fn complaints(pair: &Pair, phases: &[Phase]) -> Vec<String> {
     {
         let label = who.to_uppercase();
         complaints.extend(unsaid(who, text, &["CONNECTED!", "DAPL Test Complete. PASSED"]));
-        complaints.extend(bad_lines(who, text, &["Error", "ERR", "FAILED", "Failed", "unexpected"], &[]));
+        complaints.extend(bad_lines(
+            who,
+            text,
+            &["Error", "ERR", "FAILED", "Failed", "unexpected"],
+            &[],
+        ));
         for phase in phases {
             let wanted = match phase {
                 Phase::Write => {
@@ -155,7 +170,8 @@ fn misread(pair: &Pair) -> Option<String> {
         said.and_then(|(_, rest)| rest.lines().next()).unwrap_or_default().to_owned()
     };
     let (server, client) = (found("SERVER", &pair.server.text), found("CLIENT", &pair.client.text));
-    let (by_server, by_client) = (server == "client RDMA read data...", client == "server RDMA read data...");
+    let (by_server, by_client) =
+        (server == "client RDMA read data...", client == "server RDMA read data...");
     let server_ahead = is_torn(&server, "server RDMA write data...", "client RDMA read data...");
     let client_ahead = is_torn(&client, "client RDMA write data...", "server RDMA read data...");
     let in_order = by_server && client_ahead || by_client && server_ahead;

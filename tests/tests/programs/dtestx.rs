@@ -66,7 +66,12 @@ fn run(
             "IB extension test - immed/atomic test PASSED",
         ];
         complaints.extend(unsaid(who, text, &said));
-        complaints.extend(bad_lines(who, text, &["ERROR", "rror ", "Skipping", "unexpected"], &["DCNT_"]));
+        complaints.extend(bad_lines(
+            who,
+            text,
+            &["ERROR", "rror ", "Skipping", "unexpected"],
+            &["DCNT_"],
+        ));
         complaints.extend(more(who, text));
     }
     pair.verdict(&complaints).map_err(Stop::Fail)
@@ -75,14 +80,15 @@ fn run(
 /// What both sides did is in the counters they print.
 fn counters(who: &str, text: &str) -> Vec<String> {
     let counted = |name: &str| {
-        let value = text
-            .lines()
-            .find_map(|line| line.trim().split_once(": ")?.1.strip_prefix(name)?.strip_prefix(" = "));
+        let value = text.lines().find_map(|line| {
+            line.trim().split_once(": ")?.1.strip_prefix(name)?.strip_prefix(" = ")
+        });
         value.and_then(|value| value.trim().parse::<u64>().ok())
     };
     let wrong = |&(name, expected): &(&str, u64)| {
         let found = counted(name);
-        (found != Some(expected)).then(|| format!("{who} counts {name} = {found:?}, not {expected}"))
+        (found != Some(expected))
+            .then(|| format!("{who} counts {name} = {found:?}, not {expected}"))
     };
     const EXPECTED: &[(&str, u64)] = &[
         // Ten buffers of the size given, and one for atomic operations.
@@ -115,7 +121,11 @@ fn query() -> Case {
             complaints.extend(unsaid("it", &ended.text, &[&format!("DAT_{name}=TRUE")]));
         }
         ended.succeeded("dtestx").map_err(|why| complaints.join("\n") + &why)?;
-        if complaints.is_empty() { Ok(()) } else { Err(Stop::Fail(complaints.join("\n") + &ended.text)) }
+        if complaints.is_empty() {
+            Ok(())
+        } else {
+            Err(Stop::Fail(complaints.join("\n") + &ended.text))
+        }
     })
 }
 
@@ -126,7 +136,9 @@ fn datagrams() -> Case {
         let refusal = "dat_ep_create returned DAT_MODEL_NOT_SUPPORTED";
         match (ended.status.code(), ended.text.contains(refusal)) {
             (Some(1), true) => Ok(()),
-            (code, _) => Err(Stop::Fail(format!("ended with {code:?}, without {refusal:?}\n{}", ended.text))),
+            (code, _) => {
+                Err(Stop::Fail(format!("ended with {code:?}, without {refusal:?}\n{}", ended.text)))
+            }
         }
     })
 }

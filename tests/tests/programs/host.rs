@@ -54,9 +54,10 @@ impl Host {
     /// One with addresses of this family alone, and packets of `mtu` octets on the wire.
     pub(crate) fn new(family: Family, mtu: u32) -> Result<Self, Stop> {
         if !has_own_network() {
-            return Err(
-                Skip("no network namespaces (they need unshare, ip, and the permission)".into()).into()
-            );
+            return Err(Skip(
+                "no network namespaces (they need unshare, ip, and the permission)".into(),
+            )
+            .into());
         }
         let mut holder = Command::new("unshare")
             .args(["--net", "--", "sh", "-c", "ip link set lo up && echo up && exec cat"])
@@ -187,7 +188,9 @@ impl Host {
                 &(|command: &str, input: &str| finish_with(&mut words(command), input))
                     as &dyn Fn(&str, &str) -> _,
             ),
-            (near, &|command: &str, input: &str| finish_with(&mut self.command(&words(command)), input)),
+            (near, &|command: &str, input: &str| {
+                finish_with(&mut self.command(&words(command)), input)
+            }),
         ] {
             let rules = format!(
                 "table {table} bad {{
@@ -204,9 +207,16 @@ impl Host {
             );
             run("nft -f -", &rules)?;
             run(&format!("tc qdisc add dev {WIRE} root handle 1: htb default 1"), "")?;
-            run(&format!("tc class add dev {WIRE} parent 1: classid 1:1 htb rate 10gbit quantum 60000"), "")?;
             run(
-                &format!("tc class add dev {WIRE} parent 1: classid 1:2 htb rate 100mbit quantum 60000"),
+                &format!(
+                    "tc class add dev {WIRE} parent 1: classid 1:1 htb rate 10gbit quantum 60000"
+                ),
+                "",
+            )?;
+            run(
+                &format!(
+                    "tc class add dev {WIRE} parent 1: classid 1:2 htb rate 100mbit quantum 60000"
+                ),
                 "",
             )?;
         }
@@ -279,7 +289,8 @@ fn send_signal(signal: &str, program: &str, of: &str) -> Result<(), String> {
     let network = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
     let wanted = network(of).ok_or("its network namespace is not known")?;
     let is_one = |process: &String| {
-        fs::read_to_string(format!("/proc/{process}/comm")).is_ok_and(|name| name.trim_end() == program)
+        fs::read_to_string(format!("/proc/{process}/comm"))
+            .is_ok_and(|name| name.trim_end() == program)
             && network(process).as_ref() == Some(&wanted)
     };
     let all = fs::read_dir("/proc").map_err(|error| format!("/proc: {error}"))?;

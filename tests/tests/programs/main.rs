@@ -41,7 +41,10 @@ struct Case {
 type Run = Box<dyn Fn(&Registry) -> Result<(), Stop> + Send>;
 
 impl Case {
-    fn new(name: impl Into<String>, run: impl Fn(&Registry) -> Result<(), Stop> + Send + 'static) -> Self {
+    fn new(
+        name: impl Into<String>,
+        run: impl Fn(&Registry) -> Result<(), Stop> + Send + 'static,
+    ) -> Self {
         Self { name: name.into(), run: Box::new(run) }
     }
 
@@ -87,7 +90,8 @@ fn over(provider: &'static Provider, dist: &Result<Dist, Skip>) -> Vec<Trial> {
         return under("builtin", builtin, each_program_once()).collect();
     }
     let plugin = |dist: &Dist, provider: &Provider| Ok(Registry::plugin(dist, provider));
-    let on_wire = |dist: &Dist, provider: &Provider| Ok(Registry::plugin_at(dist, provider, host::WIRE));
+    let on_wire =
+        |dist: &Dist, provider: &Provider| Ok(Registry::plugin_at(dist, provider, host::WIRE));
     let patient = |dist: &Dist, provider: &Provider| {
         Ok(Registry::plugin_at(dist, provider, &format!("{} {}", host::WIRE, outages::PATIENT)))
     };
@@ -132,7 +136,8 @@ fn some_cases() -> Vec<Case> {
 fn every_case_debian_survives() -> Vec<Case> {
     let mut cases = dtest::cases();
     cases.extend(dapltest::cases());
-    let survived = dapltest::QUERYINFO_CASES.iter().copied().filter(|case| ![13, 15].contains(case));
+    let survived =
+        dapltest::QUERYINFO_CASES.iter().copied().filter(|case| ![13, 15].contains(case));
     cases.push(dapltest::queryinfo("fft_queryinfo", &survived.collect::<Vec<_>>()));
     cases.extend(connections::cases());
     cases.extend(dtestx::cases());

@@ -55,8 +55,11 @@ const USUAL: &[Outage] = &[
 ];
 
 /// The same of providers that send packets: the host there still answers to whoever asks whether it lives.
-const OF_PACKETS: &[Outage] =
-    &[outage("port_hears_nothing_for_5_s", 5, What::Rule("input", "iifname wire udp dport 4791 drop"))];
+const OF_PACKETS: &[Outage] = &[outage(
+    "port_hears_nothing_for_5_s",
+    5,
+    What::Rule("input", "iifname wire udp dport 4791 drop"),
+)];
 
 /// Those that take [`PATIENT`] ones.
 const LONG: &[Outage] = &[
@@ -156,12 +159,18 @@ pub(crate) fn for_good() -> Vec<Case> {
     };
     vec![
         cut("both_are_told_of_a_link_that_stays_down", || Host::set_link_here("down")),
-        cut("both_are_told_of_what_is_lost_for_good", || Host::filter("input", "iifname wire drop")),
+        cut("both_are_told_of_what_is_lost_for_good", || {
+            Host::filter("input", "iifname wire drop")
+        }),
         cut("both_are_told_where_a_firewall_refuses", || Host::refuse(3600)),
     ]
 }
 
-fn both_are_told(registry: &Registry, host: &Host, cut: fn() -> Result<(), String>) -> Result<(), Stop> {
+fn both_are_told(
+    registry: &Registry,
+    host: &Host,
+    cut: fn() -> Result<(), String>,
+) -> Result<(), Stop> {
     /// Of the uDAPL 2.0 header.
     const BROKEN: &str = "the end: event 0x4006";
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;

@@ -62,7 +62,8 @@ impl Rendezvous {
 
     /// Takes the server's message, waits until it listens, and has the message ready for the client.
     pub(crate) fn arrange(&self, server: &Running) -> Result<(), String> {
-        let said = |error: io::Error| server.report(&format!("cannot be asked for its address: {error}"));
+        let said =
+            |error: io::Error| server.report(&format!("cannot be asked for its address: {error}"));
         let mut message = [0; MESSAGE];
         let mut stream = self.connect(server)?;
         stream.read_exact(&mut message).map_err(said)?;
@@ -88,8 +89,9 @@ impl Rendezvous {
                     thread::sleep(Duration::from_millis(10));
                 }
                 connected => {
-                    return connected
-                        .map_err(|error| server.report(&format!("does not listen with TCP: {error}")));
+                    return connected.map_err(|error| {
+                        server.report(&format!("does not listen with TCP: {error}"))
+                    });
                 }
             }
         }

@@ -46,7 +46,8 @@ impl IpHeader {
 
     /// Reads the header at the start of private data; what follows it is the consumer's.
     pub fn parse(private: &[u8]) -> Result<(Self, &[u8]), IpHeaderError> {
-        let (header, consumer) = private.split_first_chunk::<{ Self::SIZE }>().ok_or(IpHeaderError::Size)?;
+        let (header, consumer) =
+            private.split_first_chunk::<{ Self::SIZE }>().ok_or(IpHeaderError::Size)?;
         let &[version, ip_version, ..] = header;
         if version != 0 {
             return Err(IpHeaderError::Version(version));

@@ -144,7 +144,9 @@ pub enum MadError {
     #[error("a MAD has 256 octets, this one {0}")]
     Size(usize),
     /// Another class, or another version of it.
-    #[error("MAD of class {class:#04x}, version {class_version}, base version {base_version}: not CM, 2, 1")]
+    #[error(
+        "MAD of class {class:#04x}, version {class_version}, base version {base_version}: not CM, 2, 1"
+    )]
     Class {
         /// Of the header.
         base_version: u8,

@@ -73,7 +73,11 @@ impl Path {
         put(body, at + 2, &self.remote_lid.to_be_bytes());
         put(body, at + 4, &self.local_gid.octets());
         put(body, at + 20, &self.remote_gid.octets());
-        put(body, at + 36, &(self.flow_label << 12 | u32::from(self.packet_rate & 0x3F)).to_be_bytes());
+        put(
+            body,
+            at + 36,
+            &(self.flow_label << 12 | u32::from(self.packet_rate & 0x3F)).to_be_bytes(),
+        );
         body[at + 40] = self.traffic_class;
         body[at + 41] = self.hop_limit;
         body[at + 42] = self.service_level << 4 | u8::from(self.subnet_local) << 3;

@@ -42,7 +42,11 @@ impl<'a> Rej<'a> {
     }
 
     pub(super) fn emit(&self, body: &mut Body) {
-        assert!(self.ari.len() <= Self::MAX_ARI, "{} octets of information on a REJ", self.ari.len());
+        assert!(
+            self.ari.len() <= Self::MAX_ARI,
+            "{} octets of information on a REJ",
+            self.ari.len()
+        );
         put(body, 0, &self.local_id.to_be_bytes());
         put(body, 4, &self.remote_id.to_be_bytes());
         body[8] = self.answered.octet();

@@ -64,8 +64,9 @@ impl<'a> Rep<'a> {
         put_u24(body, 20, self.starting_psn.value());
         body[24] = self.responder_resources;
         body[25] = self.initiator_depth;
-        body[26] =
-            self.target_ack_delay.code() << 3 | (self.failover & 0x3) << 1 | u8::from(self.flow_control);
+        body[26] = self.target_ack_delay.code() << 3
+            | (self.failover & 0x3) << 1
+            | u8::from(self.flow_control);
         body[27] = self.rnr_retry_count << 5 | u8::from(self.srq) << 4;
         put(body, 28, &self.ca_guid.to_be_bytes());
         put_private(body, Self::MAX_PRIVATE, self.private);

@@ -126,7 +126,8 @@ fn every_field_of_the_short_messages() {
                 ca_guid: 0x5152_5354_5556_5758,
                 private: &private[..196],
             }),
-            "01020304 05060708 00000000 11121300 00000000 21222300 31 41 7B D0 5152535455565758".to_owned()
+            "01020304 05060708 00000000 11121300 00000000 21222300 31 41 7B D0 5152535455565758"
+                .to_owned()
                 + &"EE".repeat(196),
         ),
         (
@@ -146,7 +147,11 @@ fn every_field_of_the_short_messages() {
         ),
         (
             0x16,
-            Message::Drep(Drep { local_id: 0x0102_0304, remote_id: 0x0506_0708, private: &private }),
+            Message::Drep(Drep {
+                local_id: 0x0102_0304,
+                remote_id: 0x0506_0708,
+                private: &private,
+            }),
             "01020304 05060708".to_owned() + &"EE".repeat(224),
         ),
     ];
@@ -197,13 +202,14 @@ fn every_field_of_a_req() {
         private: &[0xEE; 92],
     };
     let path = "0304 20010000000000000000000000000001 20010000000000000000000000000002 ABCDE03F 51 52 58 88";
-    let body = "01020304 00000000 1112131415161718 2122232425262728 00000000 00000000 31323334 00000035
+    let body =
+        "01020304 00000000 1112131415161718 2122232425262728 00000000 00000000 31323334 00000035
                 000000AF 414243B5 4445 F6 E8 FFFF"
-        .to_owned()
-        + path
-        + "0102"
-        + path
-        + &"EE".repeat(92);
+            .to_owned()
+            + path
+            + "0102"
+            + path
+            + &"EE".repeat(92);
     let octets = mad(0x10, 7, &body);
     let mad = Mad { transaction: 7, message: Message::Req(req) };
     assert_eq!(mad.emit(), octets);
@@ -218,8 +224,9 @@ fn what_is_not_a_message_for_connections() {
         octets[at] = octet;
         Mad::parse(&octets).map(drop)
     };
-    let class =
-        |base_version, class, class_version| Err(MadError::Class { base_version, class, class_version });
+    let class = |base_version, class, class_version| {
+        Err(MadError::Class { base_version, class, class_version })
+    };
     assert_eq!(with(0, 2), class(2, 7, 2));
     assert_eq!(with(1, 3), class(1, 3, 2));
     assert_eq!(with(2, 1), class(1, 7, 1));
@@ -229,7 +236,10 @@ fn what_is_not_a_message_for_connections() {
     assert_eq!(Mad::parse(&octets[..255]).map(drop), Err(MadError::Size(255)));
     assert_eq!(Mad::parse(&[octets, octets].concat()).map(drop), Err(MadError::Size(512)));
     for attribute in [0x11, 0x12] {
-        assert_eq!(Mad::parse(&mad(attribute, 0, "00000000 00000000 C0")).map(drop), Err(MadError::Answered));
+        assert_eq!(
+            Mad::parse(&mad(attribute, 0, "00000000 00000000 C0")).map(drop),
+            Err(MadError::Answered)
+        );
     }
 }
 
@@ -258,7 +268,8 @@ fn headers_of_ip_connections() {
         octets.extend_from_slice(b"consumer");
         assert_eq!(IpHeader::parse(&octets), Ok((header, &b"consumer"[..])));
     }
-    let good = IpHeader { source_port: 1, source: [1; 4].into(), destination: [2; 4].into() }.emit();
+    let good =
+        IpHeader { source_port: 1, source: [1; 4].into(), destination: [2; 4].into() }.emit();
     let with = |at: usize, octet: u8| {
         let mut octets = good;
         octets[at] = octet;
@@ -289,7 +300,10 @@ fn times() {
 
 #[test]
 fn gids() {
-    assert_eq!(gid([10, 77, 0, 2].into()).octets(), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 10, 77, 0, 2]);
+    assert_eq!(
+        gid([10, 77, 0, 2].into()).octets(),
+        [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 10, 77, 0, 2]
+    );
     assert_eq!(gid("fd00::1".parse().unwrap()).to_string(), "fd00::1");
 }
 

@@ -111,7 +111,9 @@ impl AtomicRequest {
     /// If `buf` is shorter than [`SIZE`](Self::SIZE).
     pub fn emit(&self, buf: &mut [u8]) -> usize {
         let (code, data, mask, compare, compare_mask) = match self.op {
-            AtomicOp::FetchAdd { add, mask } => (AtomicOp::FETCH_ADD, add, mask, 0, AtomicOp::UNUSED_MASK),
+            AtomicOp::FetchAdd { add, mask } => {
+                (AtomicOp::FETCH_ADD, add, mask, 0, AtomicOp::UNUSED_MASK)
+            }
             AtomicOp::CmpSwap { swap, swap_mask, compare, compare_mask } => {
                 (AtomicOp::CMP_SWAP, swap, swap_mask, compare, compare_mask)
             }
@@ -120,7 +122,9 @@ impl AtomicRequest {
         buf[0..4].copy_from_slice(&code.to_be_bytes());
         buf[4..8].copy_from_slice(&self.id.to_be_bytes());
         buf[8..12].copy_from_slice(&self.stag.to_be_bytes());
-        for (at, field) in [(12, self.to), (20, data), (28, mask), (36, compare), (44, compare_mask)] {
+        for (at, field) in
+            [(12, self.to), (20, data), (28, mask), (36, compare), (44, compare_mask)]
+        {
             buf[at..at + 8].copy_from_slice(&field.to_be_bytes());
         }
         Self::SIZE
@@ -132,7 +136,10 @@ impl fmt::Display for AtomicRequest {
         match self.op {
             AtomicOp::FetchAdd { add, mask } => write!(f, "fetch-add {add:#x} mask={mask:#x}")?,
             AtomicOp::CmpSwap { swap, swap_mask, compare, compare_mask } => {
-                write!(f, "compare {compare:#x} mask={compare_mask:#x} swap {swap:#x} mask={swap_mask:#x}")?;
+                write!(
+                    f,
+                    "compare {compare:#x} mask={compare_mask:#x} swap {swap:#x} mask={swap_mask:#x}"
+                )?;
             }
         }
         write!(f, " target={:#010x}+{:#x} id={}", self.stag, self.to, self.id)

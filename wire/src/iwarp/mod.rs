@@ -33,4 +33,5 @@ pub use terminate::{BitOrder, Cause, Terminate, TerminateError, TerminatedHeader
 
 /// Octets that hold the longest start of an FPDU which carries no payload of a consumer, TERMINATE excepted:
 /// ULPDU length, untagged header, atomic request.
-pub const MAX_HEADER: usize = mpa::fpdu::LENGTH_SIZE + ddp::UNTAGGED_SIZE + atomic::AtomicRequest::SIZE;
+pub const MAX_HEADER: usize =
+    mpa::fpdu::LENGTH_SIZE + ddp::UNTAGGED_SIZE + atomic::AtomicRequest::SIZE;

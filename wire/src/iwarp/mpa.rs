@@ -8,6 +8,6 @@ mod setup;
 
 pub use fpdu::Fpdu;
 pub use setup::{
-    Enhanced, MAX_PRIVATE_DATA, MAX_SETUP, ReadDepth, Revision, SETUP_SIZE, Setup, SetupError, SetupKind,
-    SetupProgress,
+    Enhanced, MAX_PRIVATE_DATA, MAX_SETUP, ReadDepth, Revision, SETUP_SIZE, Setup, SetupError,
+    SetupKind, SetupProgress,
 };

@@ -83,12 +83,14 @@ impl Header {
         let code = control & OPCODE_MASK;
 
         if tagged {
-            let opcode = TaggedOpcode::from_code(code).ok_or(HeaderError::Opcode { tagged, code })?;
+            let opcode =
+                TaggedOpcode::from_code(code).ok_or(HeaderError::Opcode { tagged, code })?;
             let Some(h) = bytes.first_chunk::<TAGGED_SIZE>() else { return Ok(None) };
             let header = Self::Tagged { last, opcode, stag: be32(h, 2), to: be64(h, 6) };
             Ok(Some((header, TAGGED_SIZE)))
         } else {
-            let opcode = UntaggedOpcode::from_code(code).ok_or(HeaderError::Opcode { tagged, code })?;
+            let opcode =
+                UntaggedOpcode::from_code(code).ok_or(HeaderError::Opcode { tagged, code })?;
             let Some(h) = bytes.first_chunk::<UNTAGGED_SIZE>() else { return Ok(None) };
             let invalidate = if opcode.invalidates() { be32(h, 2) } else { 0 };
             let (qn, msn, mo) = (be32(h, 6), be32(h, 10), be32(h, 14));
@@ -138,7 +140,9 @@ impl Header {
 impl fmt::Display for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Tagged { opcode, stag, to, .. } => write!(f, "{opcode} stag={stag:#010x} to={to:#x}")?,
+            Self::Tagged { opcode, stag, to, .. } => {
+                write!(f, "{opcode} stag={stag:#010x} to={to:#x}")?
+            }
             Self::Untagged { opcode, invalidate, qn, msn, mo, .. } => {
                 write!(f, "{opcode} qn={qn} msn={msn} mo={mo}")?;
                 if opcode.invalidates() {
@@ -307,16 +311,20 @@ impl UntaggedOpcode {
     /// Asks for a solicited event.
     #[inline]
     pub const fn solicited(self) -> bool {
-        matches!(self, Self::SendSolicited | Self::SendSolicitedInvalidate | Self::ImmediateSolicited)
+        matches!(
+            self,
+            Self::SendSolicited | Self::SendSolicitedInvalidate | Self::ImmediateSolicited
+        )
     }
 
     /// The queue this operation goes to.
     #[inline]
     pub const fn queue(self) -> Queue {
         match self {
-            Self::Send | Self::SendInvalidate | Self::SendSolicited | Self::SendSolicitedInvalidate => {
-                Queue::Send
-            }
+            Self::Send
+            | Self::SendInvalidate
+            | Self::SendSolicited
+            | Self::SendSolicitedInvalidate => Queue::Send,
             Self::Immediate | Self::ImmediateSolicited => Queue::Send,
             Self::ReadRequest | Self::AtomicRequest => Queue::Request,
             Self::Terminate => Queue::Terminate,
@@ -410,7 +418,10 @@ impl ReadRequest {
 impl fmt::Display for ReadRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { sink_stag, sink_to, len, source_stag, source_to } = self;
-        write!(f, "len={len} source={source_stag:#010x}+{source_to:#x} sink={sink_stag:#010x}+{sink_to:#x}")
+        write!(
+            f,
+            "len={len} source={source_stag:#010x}+{source_to:#x} sink={sink_stag:#010x}+{sink_to:#x}"
+        )
     }
 }
 

@@ -48,7 +48,10 @@ impl AtomicEth {
 impl fmt::Display for AtomicEth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { va, r_key, swap_or_add, compare } = self;
-        write!(f, "va={va:#x} r_key={r_key:#010x} swap-or-add={swap_or_add:#x} compare={compare:#x}")
+        write!(
+            f,
+            "va={va:#x} r_key={r_key:#010x} swap-or-add={swap_or_add:#x} compare={compare:#x}"
+        )
     }
 }
 

@@ -107,13 +107,15 @@ impl Bth {
     #[inline]
     pub(super) fn to_wire(self, pad: usize) -> [u8; Self::SIZE] {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
-        let flags =
-            flag(self.solicited, SOLICITED) | flag(self.migrated, MIGRATED) | (pad as u8) << PAD_SHIFT;
+        let flags = flag(self.solicited, SOLICITED)
+            | flag(self.migrated, MIGRATED)
+            | (pad as u8) << PAD_SHIFT;
         let congestion = flag(self.fecn, FECN) | flag(self.becn, BECN);
         let p_key = self.p_key.to_be_bytes();
         let mut bytes = [self.opcode.code(), flags, p_key[0], p_key[1], 0, 0, 0, 0, 0, 0, 0, 0];
         bytes[CONGESTION_OCTET..8].copy_from_slice(&octet_and_24(congestion, self.dest_qpn));
-        bytes[8..].copy_from_slice(&octet_and_24(flag(self.ack_request, ACK_REQUEST), self.psn.value()));
+        bytes[8..]
+            .copy_from_slice(&octet_and_24(flag(self.ack_request, ACK_REQUEST), self.psn.value()));
         bytes
     }
 }

@@ -96,7 +96,11 @@ impl Icrc {
 
     /// Checks a datagram all of whose covered octets are known, and gives the packet without the ICRC.
     #[inline]
-    pub fn verify<'a>(&self, ip: Identification, datagram: &'a [u8]) -> Result<&'a [u8], IcrcError> {
+    pub fn verify<'a>(
+        &self,
+        ip: Identification,
+        datagram: &'a [u8],
+    ) -> Result<&'a [u8], IcrcError> {
         let (packet, difference) = self.difference(ip, datagram)?;
         if difference == 0 { Ok(packet) } else { Err(IcrcError::Mismatch) }
     }
@@ -129,7 +133,11 @@ impl Icrc {
 
     /// The packet in a datagram, and the exclusive or of its ICRC and the one it should have.
     #[inline]
-    fn difference<'a>(&self, ip: Identification, datagram: &'a [u8]) -> Result<(&'a [u8], u32), IcrcError> {
+    fn difference<'a>(
+        &self,
+        ip: Identification,
+        datagram: &'a [u8],
+    ) -> Result<(&'a [u8], u32), IcrcError> {
         let len = datagram.len();
         if !(Self::MIN_DATAGRAM..=Self::MAX_DATAGRAM).contains(&len) || !len.is_multiple_of(4) {
             return Err(IcrcError::Length { len });
@@ -143,7 +151,8 @@ impl Icrc {
     fn start(&self, ip: Identification, packet: &[u8]) -> u32 {
         let udp_len = 8 + packet.len() + Self::SIZE;
         let marks = packet[..Bth::SIZE][CONGESTION_OCTET];
-        let register = self.register ^ MARKS[usize::from(!marks)] ^ pair(&UDP_LENGTH, udp_len as u16);
+        let register =
+            self.register ^ MARKS[usize::from(!marks)] ^ pair(&UDP_LENGTH, udp_len as u16);
         if !self.ipv4 {
             return register ^ pair(&V6_LENGTH, udp_len as u16);
         }
@@ -192,7 +201,8 @@ fn flow(ip: &[u8], udp: [u8; 8]) -> u32 {
 
 /// An IPv4 header as the ICRC takes it, with total length and ID zero.
 fn v4_image(source: Ipv4Addr, destination: Ipv4Addr) -> [u8; 20] {
-    let mut image = [0x45, 0xFF, 0, 0, 0, 0, DONT_FRAGMENT, 0, 0xFF, UDP, 0xFF, 0xFF, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut image =
+        [0x45, 0xFF, 0, 0, 0, 0, DONT_FRAGMENT, 0, 0xFF, UDP, 0xFF, 0xFF, 0, 0, 0, 0, 0, 0, 0, 0];
     image[12..16].copy_from_slice(&source.octets());
     image[16..].copy_from_slice(&destination.octets());
     image

@@ -89,12 +89,18 @@ mod tests {
     fn interfaces() {
         let octets = |mtu| PathMtu::of_interface(mtu).map(PathMtu::octets);
         assert_eq!([0, 351, 352].map(octets), [None, None, Some(256)]);
-        assert_eq!([1500, 4191, 4192, 9000, 65536].map(octets), [1024, 2048, 4096, 4096, 4096].map(Some));
+        assert_eq!(
+            [1500, 4191, 4192, 9000, 65536].map(octets),
+            [1024, 2048, 4096, 4096, 4096].map(Some)
+        );
     }
 
     #[test]
     fn packets_of_a_message() {
         let packets = |len| PathMtu::Octets1024.packets(len);
-        assert_eq!([0, 1, 1024, 1025, 1 << 31, u32::MAX].map(packets), [1, 1, 1, 2, 1 << 21, 1 << 22]);
+        assert_eq!(
+            [0, 1, 1024, 1025, 1 << 31, u32::MAX].map(packets),
+            [1, 1, 1, 2, 1 << 21, 1 << 22]
+        );
     }
 }

@@ -350,7 +350,8 @@ static BY_CODE: [Option<Opcode>; 256] = {
 impl fmt::Display for Opcode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.operation().fmt(f)?;
-        if matches!(self.operation(), Operation::Send | Operation::Write | Operation::ReadResponse) {
+        if matches!(self.operation(), Operation::Send | Operation::Write | Operation::ReadResponse)
+        {
             write!(f, " {}", self.position())?;
         }
         f.write_str(match self.carries() {

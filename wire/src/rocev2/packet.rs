@@ -71,7 +71,8 @@ impl<'a> Packet<'a> {
     /// # Panics
     /// If `buf` is shorter than [`len`](Self::len), or the extension not that of the opcode.
     pub fn emit(&self, buf: &mut [u8]) -> usize {
-        Self::emit_around(&self.bth, &self.extension, self.payload.len(), buf).copy_from_slice(self.payload);
+        Self::emit_around(&self.bth, &self.extension, self.payload.len(), buf)
+            .copy_from_slice(self.payload);
         self.len()
     }
 
@@ -88,7 +89,11 @@ impl<'a> Packet<'a> {
         buf: &'b mut [u8],
     ) -> &'b mut [u8] {
         debug_assert_eq!(extension.carries(), bth.opcode.carries(), "{}", bth.opcode);
-        debug_assert!(payload_len == 0 || bth.opcode.has_payload(), "{} has no payload", bth.opcode);
+        debug_assert!(
+            payload_len == 0 || bth.opcode.has_payload(),
+            "{} has no payload",
+            bth.opcode
+        );
         let pad = pad(payload_len);
         let (start, rest) = buf.split_first_chunk_mut::<{ Bth::SIZE }>().expect("room for the BTH");
         *start = bth.to_wire(pad);

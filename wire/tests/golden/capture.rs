@@ -12,8 +12,10 @@ pub(crate) fn root(protocol: &str) -> PathBuf {
 
 /// The captures in a directory and those below it, sorted, each with its name in that directory.
 pub(crate) fn captures(root: &Path) -> Vec<(String, Vec<u8>)> {
-    let name = |path: &Path| path.strip_prefix(root).unwrap().with_extension("").display().to_string();
-    let read = |path: &Path| fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let name =
+        |path: &Path| path.strip_prefix(root).unwrap().with_extension("").display().to_string();
+    let read =
+        |path: &Path| fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     paths(root).iter().map(|path| (name(path), read(path))).collect()
 }
 
@@ -21,8 +23,9 @@ fn paths(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
     let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.sort();
-    let nested =
-        paths.into_iter().flat_map(|path| if path.is_dir() { self::paths(&path) } else { vec![path] });
+    let nested = paths
+        .into_iter()
+        .flat_map(|path| if path.is_dir() { self::paths(&path) } else { vec![path] });
     nested.filter(|path| path.extension().is_some_and(|extension| extension == "pcap")).collect()
 }
 

@@ -27,7 +27,9 @@ fn every_mad_of_the_captures() {
             Ok(mad) => mad,
             // Of datagrams, which are not spoken here.
             Err(MadError::Attribute(attribute @ (0x17 | 0x18))) => {
-                *counts.entry(if attribute == 0x17 { "SIDR REQ" } else { "SIDR REP" }).or_default() += 1;
+                *counts
+                    .entry(if attribute == 0x17 { "SIDR REQ" } else { "SIDR REP" })
+                    .or_default() += 1;
                 continue;
             }
             Err(error) => panic!("{place}: {error}"),
@@ -49,7 +51,8 @@ fn every_mad_of_the_captures() {
             let (ip, consumer) =
                 IpHeader::parse(req.private).unwrap_or_else(|error| panic!("{place}: {error}"));
             assert_eq!([&ip.emit()[..], consumer].concat(), req.private, "{place}: {ip:?}");
-            let port = req.service.tcp_port().unwrap_or_else(|| panic!("{place}: {:?}", req.service));
+            let port =
+                req.service.tcp_port().unwrap_or_else(|| panic!("{place}: {:?}", req.service));
             assert_eq!(ServiceId::tcp(port), req.service);
             *counts.entry("ip").or_default() += 1;
         }

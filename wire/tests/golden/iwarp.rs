@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use wire::iwarp::mpa::fpdu::{self, LENGTH_SIZE};
 use wire::iwarp::{
-    Crc32c, Fpdu, Header, MAX_HEADER, ReadRequest, Setup, SetupKind, SetupProgress, TaggedOpcode, Trailer,
-    UntaggedOpcode,
+    Crc32c, Fpdu, Header, MAX_HEADER, ReadRequest, Setup, SetupKind, SetupProgress, TaggedOpcode,
+    Trailer, UntaggedOpcode,
 };
 
 use crate::capture::{captures, root};
@@ -72,8 +72,10 @@ fn every_frame_of_the_captures() {
 }
 
 fn row(name: &str, cell: impl Fn(&'static str) -> String) -> String {
-    let cells: String =
-        COLUMNS.iter().map(|column| format!(" {:>1$}", cell(column), column.len().max(5))).collect();
+    let cells: String = COLUMNS
+        .iter()
+        .map(|column| format!(" {:>1$}", cell(column), column.len().max(5)))
+        .collect();
     format!("{name:27}{cells}\n")
 }
 
@@ -115,8 +117,8 @@ impl Counts {
     fn fpdus(&mut self, mut stream: &[u8], crc: bool, place: &str) {
         let mut next_msn = [1_u32; 4];
         while !stream.is_empty() {
-            let fpdu =
-                Fpdu::parse(stream).unwrap_or_else(|| panic!("{place}: {} octets are left", stream.len()));
+            let fpdu = Fpdu::parse(stream)
+                .unwrap_or_else(|| panic!("{place}: {} octets are left", stream.len()));
             let (frame, rest) = stream.split_at(fpdu.len());
             stream = rest;
             let place = format!("{place}: {fpdu}");
@@ -126,8 +128,10 @@ impl Counts {
                 assert_eq!(fpdu.check_crc(), Ok(()), "{place}");
                 self.add("crc");
             }
-            let (whole, end) = (reencode(&fpdu, crc), frame.len() - Trailer::size(fpdu.ulpdu().len()));
-            let junk_pad = frame[end..][..fpdu::pad(fpdu.ulpdu().len())].iter().any(|&octet| octet != 0);
+            let (whole, end) =
+                (reencode(&fpdu, crc), frame.len() - Trailer::size(fpdu.ulpdu().len()));
+            let junk_pad =
+                frame[end..][..fpdu::pad(fpdu.ulpdu().len())].iter().any(|&octet| octet != 0);
             if junk_pad {
                 // siw lets 1 to 3 octets of memory out after SENDs of odd lengths; ours are zero, and so the CRC differs.
                 assert_eq!(whole[..end], frame[..end], "{place}");
@@ -169,7 +173,8 @@ fn setup<'a>(kind: SetupKind, stream: &'a Stream, place: &str) -> (Setup<'a>, us
 /// The FPDU again, each part of it that this crate knows from its parsed form.
 fn reencode(fpdu: &Fpdu<'_>, crc: bool) -> Vec<u8> {
     let ulpdu = fpdu.ulpdu();
-    let (header, size) = Header::parse(ulpdu).unwrap_or_else(|error| panic!("{fpdu}: {error}")).unwrap();
+    let (header, size) =
+        Header::parse(ulpdu).unwrap_or_else(|error| panic!("{fpdu}: {error}")).unwrap();
     let payload = &ulpdu[size..];
     assert_eq!(header.payload_len(ulpdu.len()), Ok(payload.len()));
 

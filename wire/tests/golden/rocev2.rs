@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 
 use wire::rocev2::{
-    Aeth, Carries, Deth, Extension, Icrc, Identification, Opcode, Operation, Packet, Syndrome, UDP_PORT,
+    Aeth, Carries, Deth, Extension, Icrc, Identification, Opcode, Operation, Packet, Syndrome,
+    UDP_PORT,
 };
 
 use crate::capture::{Ip, be16, captures, packets, root};
@@ -127,7 +128,10 @@ impl<'a> Datagram<'a> {
         let bytes = &payload[8..];
         Some(Self {
             icrc: Icrc::new(source.into(), destination.into()).unwrap(),
-            identification: Identification { id: be16(header, 4), dont_fragment: header[6] == 0x40 },
+            identification: Identification {
+                id: be16(header, 4),
+                dont_fragment: header[6] == 0x40,
+            },
             ipv6: header[0] >> 4 == 6,
             bytes,
             packet: &bytes[..bytes.len() - Icrc::SIZE],
@@ -167,7 +171,9 @@ impl Counts {
             (Operation::ReadResponse, _) => "read-resp",
             (Operation::CompareSwap | Operation::FetchAdd, _) => "atomic",
             (Operation::AtomicAcknowledge, _) => "atom-ack",
-            (Operation::Acknowledge, Extension::Aeth(Aeth { syndrome: Syndrome::ACK, .. })) => "ack",
+            (Operation::Acknowledge, Extension::Aeth(Aeth { syndrome: Syndrome::ACK, .. })) => {
+                "ack"
+            }
             (Operation::DatagramSend, _) => "ud",
             _ => panic!("{place}: not seen before"),
         });
@@ -196,7 +202,9 @@ fn reencode(packet: &Packet<'_>, icrc: Icrc, identification: Identification) -> 
 }
 
 fn row(name: &str, cell: impl Fn(&'static str) -> String) -> String {
-    let cells: String =
-        COLUMNS.iter().map(|column| format!(" {:>1$}", cell(column), column.len().max(5))).collect();
+    let cells: String = COLUMNS
+        .iter()
+        .map(|column| format!(" {:>1$}", cell(column), column.len().max(5)))
+        .collect();
     format!("{name:27}{cells}\n")
 }

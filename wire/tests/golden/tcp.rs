@@ -31,10 +31,14 @@ pub(crate) fn connections(file: &[u8]) -> Vec<Connection> {
         sides.entry(segment.flow).or_insert_with(Vec::new).push(segment);
     }
 
-    let mut stream = |flow| sides.remove(&flow).map(|segments| reassemble(&segments)).unwrap_or_default();
+    let mut stream =
+        |flow| sides.remove(&flow).map(|segments| reassemble(&segments)).unwrap_or_default();
     let connections = opened
         .iter()
-        .map(|&(from, to)| Connection { initiator: stream((from, to)), responder: stream((to, from)) })
+        .map(|&(from, to)| Connection {
+            initiator: stream((from, to)),
+            responder: stream((to, from)),
+        })
         .collect();
     assert!(sides.is_empty(), "TCP without an opening: {:?}", sides.keys());
     connections
@@ -55,7 +59,9 @@ fn reassemble(segments: &[Segment<'_>]) -> Stream {
         if segment.data.len() > longest.len() {
             *longest = segment.data;
         }
-        while let Some(start) = waiting.first_entry().filter(|first| *first.key() <= stream.bytes.len()) {
+        while let Some(start) =
+            waiting.first_entry().filter(|first| *first.key() <= stream.bytes.len())
+        {
             let (at, data) = start.remove_entry();
             let known = data.len().min(stream.bytes.len() - at);
             assert_eq!(stream.bytes[at..][..known], data[..known], "a retransmission differs");

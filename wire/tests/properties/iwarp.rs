@@ -7,9 +7,9 @@ use proptest::sample::select;
 use wire::iwarp::mpa::fpdu::{check_trailer, fpdu_len};
 use wire::iwarp::mpa::{MAX_PRIVATE_DATA, MAX_SETUP};
 use wire::iwarp::{
-    AtomicOp, AtomicRequest, AtomicResponse, BitOrder, Cause, Crc32c, Enhanced, Fpdu, Header, Immediate,
-    ReadDepth, ReadRequest, Revision, Setup, SetupKind, SetupProgress, TaggedOpcode, Terminate,
-    TerminatedHeader, Trailer, UntaggedOpcode,
+    AtomicOp, AtomicRequest, AtomicResponse, BitOrder, Cause, Crc32c, Enhanced, Fpdu, Header,
+    Immediate, ReadDepth, ReadRequest, Revision, Setup, SetupKind, SetupProgress, TaggedOpcode,
+    Terminate, TerminatedHeader, Trailer, UntaggedOpcode,
 };
 
 proptest! {
@@ -226,7 +226,8 @@ fn read_request() -> impl Strategy<Value = ReadRequest> {
 }
 
 fn revision() -> impl Strategy<Value = Revision> {
-    let depth = || prop_oneof![(0..=0x3FFE_u32).prop_map(ReadDepth::new), Just(ReadDepth::UNNEGOTIATED)];
+    let depth =
+        || prop_oneof![(0..=0x3FFE_u32).prop_map(ReadDepth::new), Just(ReadDepth::UNNEGOTIATED)];
     let enhanced = (any::<[bool; 4]>(), depth(), depth()).prop_map(
         |([peer_to_peer, rtr_send, rtr_write, rtr_read], ird, ord)| Enhanced {
             peer_to_peer,
@@ -245,12 +246,10 @@ fn masks() -> impl Strategy<Value = u64> {
 }
 
 fn atomic_request() -> impl Strategy<Value = AtomicRequest> {
-    let fetch_add = (any::<u64>(), masks()).prop_map(|(add, mask)| AtomicOp::FetchAdd { add, mask });
-    let cmp_swap = any::<[u64; 4]>().prop_map(|[swap, swap_mask, compare, compare_mask]| AtomicOp::CmpSwap {
-        swap,
-        swap_mask,
-        compare,
-        compare_mask,
+    let fetch_add =
+        (any::<u64>(), masks()).prop_map(|(add, mask)| AtomicOp::FetchAdd { add, mask });
+    let cmp_swap = any::<[u64; 4]>().prop_map(|[swap, swap_mask, compare, compare_mask]| {
+        AtomicOp::CmpSwap { swap, swap_mask, compare, compare_mask }
     });
     let place = (any::<u32>(), any::<u32>(), any::<u64>());
     (place, prop_oneof![fetch_add, cmp_swap]).prop_map(|((id, stag, to), op)| AtomicRequest {

@@ -6,8 +6,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use wire::rocev2::{
-    Aeth, AtomicAckEth, AtomicEth, Bth, Carries, Deth, Extension, Icrc, IcrcError, Identification, Opcode,
-    Packet, Psn, Reth, Syndrome, packet_len, pad,
+    Aeth, AtomicAckEth, AtomicEth, Bth, Carries, Deth, Extension, Icrc, IcrcError, Identification,
+    Opcode, Packet, Psn, Reth, Syndrome, packet_len, pad,
 };
 
 proptest! {
@@ -162,7 +162,8 @@ fn flip(address: SocketAddr, bit: Index) -> SocketAddr {
 }
 
 fn addresses() -> impl Strategy<Value = (SocketAddr, SocketAddr)> {
-    let v4 = any::<([u8; 4], [u8; 4], u16, u16)>().prop_map(|(a, b, p, q)| ((a, p).into(), (b, q).into()));
+    let v4 = any::<([u8; 4], [u8; 4], u16, u16)>()
+        .prop_map(|(a, b, p, q)| ((a, p).into(), (b, q).into()));
     // In 2000::/4, so that none of them is an IPv4 address in disguise, also with a bit changed.
     let v6 = any::<([u8; 16], [u8; 16], u16, u16)>().prop_map(|(mut a, mut b, p, q)| {
         (a[0], b[0]) = (a[0] & 0x0F | 0x20, b[0] & 0x0F | 0x20);
@@ -180,42 +181,43 @@ fn packet_octets() -> impl Strategy<Value = Vec<u8>> {
 fn headers() -> impl Strategy<Value = (Bth, Extension)> {
     let flags = any::<[bool; 5]>();
     let numbers = (any::<u16>(), 0..1_u32 << 24, 0..Psn::COUNT);
-    (select(&Opcode::ALL[..]), flags, numbers).prop_flat_map(|(opcode, flags, (p_key, dest_qpn, psn))| {
-        let [solicited, migrated, fecn, becn, ack_request] = flags;
-        let psn = Psn::new(psn);
-        let bth = Bth { opcode, solicited, migrated, p_key, fecn, becn, dest_qpn, ack_request, psn };
-        (Just(bth), extension(opcode.carries()))
-    })
+    (select(&Opcode::ALL[..]), flags, numbers).prop_flat_map(
+        |(opcode, flags, (p_key, dest_qpn, psn))| {
+            let [solicited, migrated, fecn, becn, ack_request] = flags;
+            let psn = Psn::new(psn);
+            let bth =
+                Bth { opcode, solicited, migrated, p_key, fecn, becn, dest_qpn, ack_request, psn };
+            (Just(bth), extension(opcode.carries()))
+        },
+    )
 }
 
 fn extension(carries: Carries) -> BoxedStrategy<Extension> {
     let reth = any::<(u64, u32, u32)>().prop_map(|(va, r_key, len)| Reth { va, r_key, len });
     let aeth = (any::<u8>(), 0..1_u32 << 24)
         .prop_map(|(code, msn)| Aeth { syndrome: Syndrome::from_code(code), msn });
-    let atomic = any::<(u64, u32, u64, u64)>().prop_map(|(va, r_key, swap_or_add, compare)| AtomicEth {
-        va,
-        r_key,
-        swap_or_add,
-        compare,
+    let atomic = any::<(u64, u32, u64, u64)>().prop_map(|(va, r_key, swap_or_add, compare)| {
+        AtomicEth { va, r_key, swap_or_add, compare }
     });
-    let deth = (any::<u32>(), 0..1_u32 << 24).prop_map(|(q_key, source_qpn)| Deth { q_key, source_qpn });
+    let deth =
+        (any::<u32>(), 0..1_u32 << 24).prop_map(|(q_key, source_qpn)| Deth { q_key, source_qpn });
     match carries {
         Carries::Nothing => Just(Extension::None).boxed(),
         Carries::Immediate => any::<u32>().prop_map(Extension::Immediate).boxed(),
         Carries::Invalidate => any::<u32>().prop_map(Extension::Invalidate).boxed(),
         Carries::Reth => reth.prop_map(Extension::Reth).boxed(),
-        Carries::RethImmediate => {
-            (reth, any::<u32>()).prop_map(|(reth, number)| Extension::RethImmediate(reth, number)).boxed()
-        }
+        Carries::RethImmediate => (reth, any::<u32>())
+            .prop_map(|(reth, number)| Extension::RethImmediate(reth, number))
+            .boxed(),
         Carries::Aeth => aeth.prop_map(Extension::Aeth).boxed(),
         Carries::AtomicAck => (aeth, any::<u64>())
             .prop_map(|(aeth, original)| Extension::AtomicAck(aeth, AtomicAckEth { original }))
             .boxed(),
         Carries::Atomic => atomic.prop_map(Extension::Atomic).boxed(),
         Carries::Deth => deth.prop_map(Extension::Deth).boxed(),
-        Carries::DethImmediate => {
-            (deth, any::<u32>()).prop_map(|(deth, number)| Extension::DethImmediate(deth, number)).boxed()
-        }
+        Carries::DethImmediate => (deth, any::<u32>())
+            .prop_map(|(deth, number)| Extension::DethImmediate(deth, number))
+            .boxed(),
         Carries::Reserved => Just(Extension::Reserved).boxed(),
     }
 }

@@ -50,7 +50,12 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         command.arg(workspace().join("tests/programs/pingpong.py"));
         command.args([options.smallest.to_string(), options.largest.to_string()]);
         let times = parse(command)?;
-        ensure!(!times.is_empty(), "no size from {} to {} octets", options.smallest, options.largest);
+        ensure!(
+            !times.is_empty(),
+            "no size from {} to {} octets",
+            options.smallest,
+            options.largest
+        );
         Ok(times)
     };
     let mut own = Vec::new();
@@ -62,7 +67,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             rounds.push(measure(Some(adapter))?);
         }
     }
-    println!("Half of the time there and back, and how many times as fast as the library's own TCP:");
+    println!(
+        "Half of the time there and back, and how many times as fast as the library's own TCP:"
+    );
     println!("median of {} rounds (smallest and largest).\n", options.rounds);
     print!("| octets | own TCP, µs |");
     ADAPTERS.iter().for_each(|(name, bar)| print!(" {name}, µs | ≥ {bar:.1} |"));
@@ -78,7 +85,11 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
                 (median(ratios.clone()), median(rounds.iter().map(|times| times[&size]).collect()));
             let missed = if ratio < *bar { ", missed" } else { "" };
             met &= ratio >= *bar;
-            print!(" {time:.1} | {ratio:.2} ({:.2}–{:.2}){missed} |", ratios[0], ratios[ratios.len() - 1]);
+            print!(
+                " {time:.1} | {ratio:.2} ({:.2}–{:.2}){missed} |",
+                ratios[0],
+                ratios[ratios.len() - 1]
+            );
         }
         println!();
     }
@@ -89,7 +100,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 fn job(mpi: &Path, dist: &Path, preload: &Path, adapter: Option<&str>) -> Command {
     let mut command = Command::new("timeout");
     command.arg(LIMIT).arg(mpi.join("bin/mpiexec.hydra"));
-    let path = format!("{}:{}", mpi.join("bin").display(), std::env::var("PATH").unwrap_or_default());
+    let path =
+        format!("{}:{}", mpi.join("bin").display(), std::env::var("PATH").unwrap_or_default());
     command
         .env("PATH", path)
         .env("I_MPI_ROOT", mpi)
@@ -112,7 +124,11 @@ fn parse(mut command: Command) -> Result<Times> {
     let output = command.output().context("mpiexec.hydra does not start")?;
     let said = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
-        bail!("{command:?} failed ({})\n{said}{}", output.status, String::from_utf8_lossy(&output.stderr));
+        bail!(
+            "{command:?} failed ({})\n{said}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
     let line = |line: &str| {
         let (size, time) = line.split_once(' ')?;

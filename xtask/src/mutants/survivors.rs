@@ -12,7 +12,11 @@ const SURVIVORS: &[(&str, &str, &str)] = &[
         "delete field service_type from struct DAT_EP_ATTR expression in defaults",
         ZERO,
     ),
-    ("dat-core/src/ep/params.rs", "delete field qos from struct DAT_EP_ATTR expression in defaults", ZERO),
+    (
+        "dat-core/src/ep/params.rs",
+        "delete field qos from struct DAT_EP_ATTR expression in defaults",
+        ZERO,
+    ),
     (
         "dat-core/src/ep/params.rs",
         "delete field recv_completion_flags from struct DAT_EP_ATTR expression in defaults",

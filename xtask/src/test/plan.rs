@@ -85,9 +85,16 @@ fn programs(said: &str, workspace: &Path) -> Vec<Program> {
         }
         let directory = manifest_path.parent()?;
         let package = directory.strip_prefix(workspace).unwrap_or(directory).display();
-        let what =
-            if target.kind.iter().any(|kind| kind == "test") { &*target.name } else { &*target.kind[0] };
-        Some(Program { name: format!("{package} {what}"), directory: directory.to_owned(), executable })
+        let what = if target.kind.iter().any(|kind| kind == "test") {
+            &*target.name
+        } else {
+            &*target.kind[0]
+        };
+        Some(Program {
+            name: format!("{package} {what}"),
+            directory: directory.to_owned(),
+            executable,
+        })
     };
     said.lines().filter_map(program).collect()
 }
@@ -117,7 +124,12 @@ impl Program {
         let output = list.arg("--list").stdin(Stdio::null()).output();
         let output = output.with_context(|| format!("{} does not start", self.name))?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        ensure!(output.status.success(), "{} does not list its tests ({})\n{said}", self.name, output.status);
+        ensure!(
+            output.status.success(),
+            "{} does not list its tests ({})\n{said}",
+            self.name,
+            output.status
+        );
         Ok(said.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
     }
 

@@ -84,7 +84,8 @@ impl Process {
         let log_path = logs
             .join(name.replace(|letter: char| !letter.is_ascii_alphanumeric(), "-"))
             .with_extension("log");
-        let log = File::create(&log_path).with_context(|| format!("cannot write {}", log_path.display()))?;
+        let log = File::create(&log_path)
+            .with_context(|| format!("cannot write {}", log_path.display()))?;
         // One pipe for both streams keeps their lines in order.
         let (mut reader, writer) = io::pipe().context("no pipe")?;
         command.stdout(writer.try_clone().context("no second end of the pipe")?).stderr(writer);
@@ -138,11 +139,13 @@ impl Process {
         let mut ended = Vec::new();
         while let Some(end) = self.line.iter().position(|octet| *octet == b'\n') {
             let rest = self.line.split_off(end + 1);
-            let line = String::from_utf8_lossy(&std::mem::replace(&mut self.line, rest)).into_owned();
+            let line =
+                String::from_utf8_lossy(&std::mem::replace(&mut self.line, rest)).into_owned();
             ended.extend(self.take_line(&line));
         }
         // `test NAME ... ` without an outcome: this test runs now.
-        let begun = std::str::from_utf8(&self.line).ok().and_then(|line| line.strip_prefix("test "));
+        let begun =
+            std::str::from_utf8(&self.line).ok().and_then(|line| line.strip_prefix("test "));
         if let Some((name, "")) = begun.and_then(|line| line.split_once(" ... ")) {
             self.test = Some(name.trim().to_owned());
         }
@@ -189,7 +192,8 @@ impl Process {
         let minutes = SILENCE_LIMIT.as_secs() / 60;
         let test = self.test.as_deref().unwrap_or("one of its tests");
         self.tally.hung(&format!("{test} printed nothing for {minutes} minutes"));
-        let mut lines = vec![format!("{}: {test} printed nothing for {minutes} minutes; killed:", self.name)];
+        let mut lines =
+            vec![format!("{}: {test} printed nothing for {minutes} minutes; killed:", self.name)];
         // cargo's children are the programs with tests.
         lines.extend(kill::descendants(self.id, if self.runs == Runs::Cargo { 2 } else { 1 }));
         lines

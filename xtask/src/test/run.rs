@@ -171,7 +171,8 @@ impl<'a> Run<'a> {
 
     fn ended(&mut self, job: usize, status: &io::Result<ExitStatus>) {
         let Some(process) = self.running.remove(&job) else { return };
-        let (name, log, time) = (process.name.clone(), process.log_path.clone(), process.began.elapsed());
+        let (name, log, time) =
+            (process.name.clone(), process.log_path.clone(), process.began.elapsed());
         self.done += process.done;
         self.spent += time;
         let (shown, test) = (process.shown, process.test.clone());
@@ -200,8 +201,12 @@ impl<'a> Run<'a> {
         for line in lines {
             self.screen.mark(Colour::Red, "HANGS", line);
         }
-        let lost: Vec<usize> =
-            self.running.iter().filter(|(_, process)| process.is_lost()).map(|(&job, _)| job).collect();
+        let lost: Vec<usize> = self
+            .running
+            .iter()
+            .filter(|(_, process)| process.is_lost())
+            .map(|(&job, _)| job)
+            .collect();
         for job in lost {
             self.ended(job, &Err(io::Error::other("a process that it has started does not end")));
         }
@@ -214,8 +219,8 @@ impl<'a> Run<'a> {
             + self.running.values().map(|process| process.tests).sum::<usize>()
             + self.left.iter().map(listed).sum::<usize>();
         let elapsed = self.began.elapsed();
-        let spent =
-            self.spent + self.running.values().map(|process| process.began.elapsed()).sum::<Duration>();
+        let spent = self.spent
+            + self.running.values().map(|process| process.began.elapsed()).sum::<Duration>();
         let each = spent / u32::try_from(done).unwrap_or(u32::MAX).max(1);
         let running = self.running.values().map(|process| Left {
             load: process.load,
@@ -239,16 +244,23 @@ impl<'a> Run<'a> {
         } else {
             String::new()
         };
-        let failed = if self.failed > 0 { format!(", {} FAILED", self.failed) } else { String::new() };
+        let failed =
+            if self.failed > 0 { format!(", {} FAILED", self.failed) } else { String::new() };
         // The jobs whose test has run longest come first.
-        let mut now: Vec<(Duration, String)> =
-            self.running.values().map(|process| (process.test_began.elapsed(), process.shows())).collect();
+        let mut now: Vec<(Duration, String)> = self
+            .running
+            .values()
+            .map(|process| (process.test_began.elapsed(), process.shows()))
+            .collect();
         now.sort_by(|one, other| other.cmp(one));
         let names = now.into_iter().map(|(time, name)| format!("{name} ({} s)", time.as_secs()));
-        let names: Vec<String> =
-            names.chain(self.preparing.values().map(|name| format!("preparing {name}"))).take(3).collect();
+        let names: Vec<String> = names
+            .chain(self.preparing.values().map(|name| format!("preparing {name}")))
+            .take(3)
+            .collect();
         let names = names.join(", ");
-        self.screen
-            .progress(|| format!("{:>5}  {done} of {total} tests{failed}{time}: {names}", clock(elapsed)));
+        self.screen.progress(|| {
+            format!("{:>5}  {done} of {total} tests{failed}{time}: {names}", clock(elapsed))
+        });
     }
 }

@@ -74,14 +74,22 @@ impl Screen {
 
 /// What shells tell, where they export it, less one column for the cursor.
 fn columns() -> usize {
-    env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).unwrap_or(WIDTH).saturating_sub(1)
+    env::var("COLUMNS")
+        .ok()
+        .and_then(|columns| columns.parse().ok())
+        .unwrap_or(WIDTH)
+        .saturating_sub(1)
 }
 
 /// `2:05` or `1:02:05`.
 pub(crate) fn clock(time: Duration) -> String {
     let seconds = time.as_secs();
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+    if hours > 0 {
+        format!("{hours}:{minutes:02}:{seconds:02}")
+    } else {
+        format!("{minutes}:{seconds:02}")
+    }
 }
 
 /// A time that is not known to the second: `less than a minute`, `about 3 min`.

@@ -15,7 +15,11 @@ pub(crate) struct Slots {
 impl Slots {
     /// There is one computing job more than there are processors, because each of them waits at times.
     pub(crate) fn of(processors: usize) -> Self {
-        Self { computing: processors + 1, spinning: (processors / 2).max(1), guests: 2 * processors }
+        Self {
+            computing: processors + 1,
+            spinning: (processors / 2).max(1),
+            guests: 2 * processors,
+        }
     }
 
     fn count(self, load: Load) -> usize {
@@ -66,7 +70,9 @@ impl Left {
 /// How long the remaining jobs will take, if each test takes `each`: as long as the longest of them, or as
 /// all of them in their slots.
 pub(crate) fn remaining(left: &[Left], slots: Slots, each: Duration) -> Duration {
-    let sum = |load| left.iter().filter(|job| job.load == load).map(|job| job.time(each)).sum::<Duration>();
+    let sum = |load| {
+        left.iter().filter(|job| job.load == load).map(|job| job.time(each)).sum::<Duration>()
+    };
     let longest = left.iter().map(|job| job.time(each)).max().unwrap_or_default();
     let slot = |load| sum(load) / u32::try_from(slots.count(load)).unwrap_or(u32::MAX).max(1);
     longest.max(slot(Load::Computes)).max(slot(Load::Spins) + slot(Load::Guest))
@@ -123,7 +129,9 @@ mod tests {
 
     #[test]
     fn of_a_job_without_listed_tests_the_time_alone_is_known() {
-        let time = |last_time| remaining(&[left(Computes, 0, 0, last_time)], TWO, Duration::ZERO).as_secs();
+        let time = |last_time| {
+            remaining(&[left(Computes, 0, 0, last_time)], TWO, Duration::ZERO).as_secs()
+        };
         assert_eq!((time(Some(30)), time(Some(5)), time(None)), (20, 0, 0));
     }
 }

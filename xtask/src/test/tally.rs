@@ -168,10 +168,12 @@ impl Tally {
         self.passed += count("passed").unwrap_or(0).saturating_sub(self.said_skip);
         let failed = count("failed").unwrap_or(0);
         self.counted += count("passed").unwrap_or(0) + failed + count("ignored").unwrap_or(0);
-        let unseen = count("ignored").unwrap_or(0).saturating_sub(std::mem::take(&mut self.ignored));
+        let unseen =
+            count("ignored").unwrap_or(0).saturating_sub(std::mem::take(&mut self.ignored));
         if unseen > 0 {
             let program = self.program.as_deref().unwrap_or_default();
-            self.failures.push(format!("{program}: the reasons of {unseen} ignored tests were not seen"));
+            self.failures
+                .push(format!("{program}: the reasons of {unseen} ignored tests were not seen"));
         }
         let program = self.program.take().unwrap_or_default();
         let mut names = std::mem::take(&mut self.named);
@@ -199,11 +201,14 @@ impl Tally {
     /// The program, which has ended, has listed so many tests: so many must have run. None is lost, and none
     /// runs twice.
     pub(crate) fn check_count(&mut self, listed: usize) {
-        let (Some(program), true) = (self.program.clone(), self.last_result.is_some()) else { return };
+        let (Some(program), true) = (self.program.clone(), self.last_result.is_some()) else {
+            return;
+        };
         self.close();
         if self.counted != listed {
             let counted = self.counted;
-            self.failures.push(format!("{program}: {listed} tests were listed, and {counted} have run"));
+            self.failures
+                .push(format!("{program}: {listed} tests were listed, and {counted} have run"));
         }
     }
 
@@ -330,7 +335,10 @@ mod tests {
         assert_eq!(tally.line("test a ... ok"), Some(Told::Ended("a".to_owned())));
         assert_eq!(tally.line("test b ... FAILED"), Some(Told::Failed("b".to_owned())));
         tally.finish(false, "signal: 9");
-        assert_eq!(tally.to_string(), "failed: x: ended without a result\n0 passed, 1 failed, 0 skipped");
+        assert_eq!(
+            tally.to_string(),
+            "failed: x: ended without a result\n0 passed, 1 failed, 0 skipped"
+        );
     }
 
     #[test]
@@ -343,8 +351,7 @@ mod tests {
         let ended = |name: &str| Told::Ended(name.to_owned());
         assert_eq!(told, [ended("a"), Told::Failed("b".to_owned()), ended("c"), ended("d")]);
         tally.finish(false, "exit status: 101");
-        let expected =
-            "skipped: c: no device\nskipped: d: no gcc\nfailed: b [x]\n1 passed, 1 failed, 2 skipped";
+        let expected = "skipped: c: no device\nskipped: d: no gcc\nfailed: b [x]\n1 passed, 1 failed, 2 skipped";
         assert_eq!(tally.to_string(), expected);
     }
 
@@ -353,8 +360,7 @@ mod tests {
         let mut tally = Tally::of_program("x");
         tally.line("test result: ok. 1 passed; 0 failed; 1 ignored");
         tally.finish(true, "exit status: 0");
-        let expected =
-            "failed: x: the reasons of 1 ignored tests were not seen\n1 passed, 1 failed, 0 skipped";
+        let expected = "failed: x: the reasons of 1 ignored tests were not seen\n1 passed, 1 failed, 0 skipped";
         assert_eq!(tally.to_string(), expected);
     }
 

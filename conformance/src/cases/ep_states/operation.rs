@@ -75,15 +75,18 @@ impl Operation {
     pub(super) fn clause(self) -> &'static str {
         match self {
             Query | GetStatus | RecvQuery => "DESCRIPTION: no state is excluded",
-            ModifyPz | ModifyTransportAttr | ModifyRequestEvd | ModifyMaxRecvDtos | ModifyAddress => {
-                "DESCRIPTION: list of parameters"
-            }
+            ModifyPz | ModifyTransportAttr | ModifyRequestEvd | ModifyMaxRecvDtos
+            | ModifyAddress => "DESCRIPTION: list of parameters",
             CommonConnect => "2.0: as dat_ep_connect, RETURN VALUES: invalid state",
             PostSendWithInvalidate | PostRdmaReadToRmr => {
                 "2.0: as dat_ep_post_send, DESCRIPTION: valid states"
             }
-            PostRecv | PostSend | PostRdmaWrite | PostRdmaRead | RmrBind => "DESCRIPTION: valid states",
-            DisconnectGracefully | DisconnectAbruptly | Reset | Free => "DESCRIPTION: state transitions",
+            PostRecv | PostSend | PostRdmaWrite | PostRdmaRead | RmrBind => {
+                "DESCRIPTION: valid states"
+            }
+            DisconnectGracefully | DisconnectAbruptly | Reset | Free => {
+                "DESCRIPTION: state transitions"
+            }
             Connect | DupConnect | RspCreate | CrAccept => "RETURN VALUES: invalid state",
         }
     }
@@ -115,7 +118,9 @@ impl Operation {
                 let Listener { qualifier, evd, .. } = tools.listener;
                 api.dat_rsp_create(rig.ia, qualifier, ep, evd, &mut null_mut())
             }
-            CrAccept => rig.accept(tools.arrival.map_or(DAT_HANDLE_NULL, |arrival| arrival.cr), ep, b""),
+            CrAccept => {
+                rig.accept(tools.arrival.map_or(DAT_HANDLE_NULL, |arrival| arrival.cr), ep, b"")
+            }
             DisconnectGracefully => api.dat_ep_disconnect(ep, DAT_CLOSE_GRACEFUL_FLAG),
             DisconnectAbruptly => api.dat_ep_disconnect(ep, DAT_CLOSE_ABRUPT_FLAG),
             Reset => api.dat_ep_reset(ep),
@@ -128,9 +133,15 @@ impl Operation {
                 let (all, va, privileges) = (memory.all(), DAT_VA_TYPE_VA, DAT_MEM_PRIV_ALL_FLAG);
                 api.dat_rmr_bind(tools.rmr, memory.lmr, &all, privileges, va, ep, id, flags, &mut 0)
             }
-            PostSendWithInvalidate => {
-                api.dat_ep_post_send_with_invalidate(ep, 1, iov.as_mut_ptr(), id, flags, DAT_FALSE, 0)
-            }
+            PostSendWithInvalidate => api.dat_ep_post_send_with_invalidate(
+                ep,
+                1,
+                iov.as_mut_ptr(),
+                id,
+                flags,
+                DAT_FALSE,
+                0,
+            ),
             PostRdmaReadToRmr => api.dat_ep_post_rdma_read_to_rmr(ep, &remote, id, &remote, flags),
         }
     }

@@ -128,10 +128,19 @@ fn several_paths(rig: &Rig, state: DAT_EP_STATE) -> Outcome<Ep> {
         DAT_EP_STATE_CONNECTED_MULTI_PATH => DAT_CONNECT_MULTIPATH_REQUIRED_FLAG,
         _ => DAT_CONNECT_MULTIPATH_REQUESTED_FLAG,
     };
-    let (active, passive, listener, qos) = (rig.ep()?, rig.ep()?, rig.listen()?, DAT_QOS_BEST_EFFORT);
+    let (active, passive, listener, qos) =
+        (rig.ep()?, rig.ep()?, rig.listen()?, DAT_QOS_BEST_EFFORT);
     let (address, timeout) = (rig.attr.ia_address_ptr, crate::rig::soon());
-    let answer =
-        rig.api.dat_ep_connect(active.ep, address, listener.qualifier, timeout, 0, null_mut(), qos, flags);
+    let answer = rig.api.dat_ep_connect(
+        active.ep,
+        address,
+        listener.qualifier,
+        timeout,
+        0,
+        null_mut(),
+        qos,
+        flags,
+    );
     supported(answer)?;
     ok(rig.accept(rig.arrival(listener.evd)?.cr, passive.ep, b""))?;
     rig.connection(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;

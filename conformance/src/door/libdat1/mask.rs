@@ -18,7 +18,13 @@ pub(super) fn ia(mask: DAT_IA_ATTR_MASK) -> v1::DAT_IA_ATTR_MASK {
 }
 
 pub(super) fn provider(mask: DAT_PROVIDER_ATTR_MASK) -> v1::DAT_PROVIDER_ATTR_MASK {
-    down(mask, DAT_PROVIDER_FIELD_ALL, v1::DAT_PROVIDER_FIELD_NUM_PROVIDER_SPECIFIC_ATTR, 5, UNKNOWN)
+    down(
+        mask,
+        DAT_PROVIDER_FIELD_ALL,
+        v1::DAT_PROVIDER_FIELD_NUM_PROVIDER_SPECIFIC_ATTR,
+        5,
+        UNKNOWN,
+    )
 }
 
 /// The fields between the state and the attributes are one lower in 1.2; the attributes stay.
@@ -26,12 +32,17 @@ pub(super) fn ep(mask: DAT_EP_PARAM_MASK) -> v1::DAT_EP_PARAM_MASK {
     let attributes = mask & !(DAT_EP_FIELD_EP_ATTR_SERVICE_TYPE - 1);
     let others = mask & (DAT_EP_FIELD_EP_ATTR_SERVICE_TYPE - 1);
     let first = v1::DAT_EP_FIELD_LOCAL_IA_ADDRESS_PTR;
-    if mask & !DAT_EP_FIELD_ALL == 0 { attributes | down(others, !0, first, 1, UNKNOWN) } else { UNKNOWN }
+    if mask & !DAT_EP_FIELD_ALL == 0 {
+        attributes | down(others, !0, first, 1, UNKNOWN)
+    } else {
+        UNKNOWN
+    }
 }
 
 pub(super) fn lmr(mask: DAT_LMR_PARAM_MASK) -> v1::DAT_LMR_PARAM_MASK {
     let all = DAT_LMR_FIELD_ALL.into();
-    down(mask.into(), all, v1::DAT_LMR_FIELD_LMR_CONTEXT.into(), 1, UNKNOWN_32) as v1::DAT_LMR_PARAM_MASK
+    down(mask.into(), all, v1::DAT_LMR_FIELD_LMR_CONTEXT.into(), 1, UNKNOWN_32)
+        as v1::DAT_LMR_PARAM_MASK
 }
 
 pub(super) fn rmr(mask: DAT_RMR_PARAM_MASK) -> v1::DAT_RMR_PARAM_MASK {

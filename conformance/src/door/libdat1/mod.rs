@@ -24,7 +24,10 @@ pub(super) fn api(path: &Path) -> Result<&'static Api, String> {
     // SAFETY: a library of 1.2, by what it exports. Of the functions found with the signatures of 2.0, those that have
     // others in 1.2 are never called: `api` puts ours in their place.
     let (same, changed) = unsafe { (Api::of(library), Changed::of(library)) };
-    let _ = (SAME.set(same), CHANGED.set(changed.map_err(|error| format!("{}: {error}", path.display()))?));
+    let _ = (
+        SAME.set(same),
+        CHANGED.set(changed.map_err(|error| format!("{}: {error}", path.display()))?),
+    );
     Ok(Box::leak(Box::new(wrapped())))
 }
 
@@ -187,7 +190,11 @@ unsafe extern "C" fn strerror(
 }
 
 /// Without the private data: 1.2 takes none.
-unsafe extern "C" fn reject(cr: DAT_HANDLE, _size: DAT_COUNT, _private_data: DAT_PVOID) -> DAT_RETURN {
+unsafe extern "C" fn reject(
+    cr: DAT_HANDLE,
+    _size: DAT_COUNT,
+    _private_data: DAT_PVOID,
+) -> DAT_RETURN {
     // SAFETY: the library's function; the handle is the case's word.
     status(unsafe { (changed().dat_cr_reject)(cr) })
 }

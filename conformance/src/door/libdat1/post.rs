@@ -157,7 +157,10 @@ pub(super) unsafe extern "C" fn evd_dequeue(evd: DAT_HANDLE, event: *mut DAT_EVE
 }
 
 /// A software event has a pointer; of any other only the number matters, since it is refused.
-pub(super) unsafe extern "C" fn evd_post_se(evd: DAT_HANDLE, event: *const DAT_EVENT) -> DAT_RETURN {
+pub(super) unsafe extern "C" fn evd_post_se(
+    evd: DAT_HANDLE,
+    event: *const DAT_EVENT,
+) -> DAT_RETURN {
     // SAFETY: null or an event; a member that is a pointer can be read of any.
     let read = unsafe { event.as_ref().map(|event| (event, event.event_data.software_event_data)) };
     let old = read.map(|(event, software_event_data)| v1::DAT_EVENT {
@@ -166,7 +169,9 @@ pub(super) unsafe extern "C" fn evd_post_se(evd: DAT_HANDLE, event: *const DAT_E
         event_data: v1::DAT_EVENT_DATA { software_event_data },
     });
     // SAFETY: the library's function.
-    status(unsafe { (changed().dat_evd_post_se)(evd, old.as_ref().map_or(null(), std::ptr::from_ref)) })
+    status(unsafe {
+        (changed().dat_evd_post_se)(evd, old.as_ref().map_or(null(), std::ptr::from_ref))
+    })
 }
 
 fn event_of_2_0(old: &v1::DAT_EVENT) -> DAT_EVENT {
@@ -182,7 +187,10 @@ fn event_of_2_0(old: &v1::DAT_EVENT) -> DAT_EVENT {
                         user_cookie: dto.user_cookie,
                         status: dto.status,
                         // Undefined where the operation failed.
-                        transfered_length: dto.transfered_length.try_into().unwrap_or(DAT_SEG_LENGTH::MAX),
+                        transfered_length: dto
+                            .transfered_length
+                            .try_into()
+                            .unwrap_or(DAT_SEG_LENGTH::MAX),
                         ..DAT_DTO_COMPLETION_EVENT_DATA::zeroed()
                     },
                 }

@@ -27,7 +27,8 @@ pub(super) unsafe extern "C" fn ia_query(
     provider_mask: DAT_PROVIDER_ATTR_MASK,
     provider_attr: *mut DAT_PROVIDER_ATTR,
 ) -> DAT_RETURN {
-    let (mut old_ia, mut old_provider) = (v1::DAT_IA_ATTR::zeroed(), v1::DAT_PROVIDER_ATTR::zeroed());
+    let (mut old_ia, mut old_provider) =
+        (v1::DAT_IA_ATTR::zeroed(), v1::DAT_PROVIDER_ATTR::zeroed());
     let to_ia = if ia_attr.is_null() { null_mut() } else { &raw mut old_ia };
     let to_provider = if provider_attr.is_null() { null_mut() } else { &raw mut old_provider };
     let (ia_mask, provider_mask) = (mask::ia(ia_mask), mask::provider(provider_mask));
@@ -94,7 +95,8 @@ pub(super) unsafe extern "C" fn cno_query(
     let ask = |param| unsafe { (changed().dat_cno_query)(cno, mask::cno(fields), param) };
     let convert = |old: &v1::DAT_CNO_PARAM| DAT_CNO_PARAM {
         ia_handle: old.ia_handle,
-        proxy_type: match old.agent.instance_data.is_null() && old.agent.proxy_agent_func.is_none() {
+        proxy_type: match old.agent.instance_data.is_null() && old.agent.proxy_agent_func.is_none()
+        {
             true => DAT_PROXY_TYPE_NONE,
             false => DAT_PROXY_TYPE_AGENT,
         },
@@ -206,7 +208,9 @@ pub(super) unsafe extern "C" fn ep_modify(
         )
     });
     // SAFETY: the library's function.
-    status(unsafe { (changed().dat_ep_modify)(ep, mask::ep(fields), old.as_ref().map_or(null(), from_ref)) })
+    status(unsafe {
+        (changed().dat_ep_modify)(ep, mask::ep(fields), old.as_ref().map_or(null(), from_ref))
+    })
 }
 
 #[allow(clippy::too_many_arguments)] // the standard's prototype
@@ -227,7 +231,19 @@ pub(super) unsafe extern "C" fn lmr_create(
     let create = changed().dat_lmr_create;
     // SAFETY: the library's function; pointers are null or the case's.
     status(unsafe {
-        create(ia, mem_type, region, size, pz, privileges, lmr, lmr_context, rmr_context, registered, address)
+        create(
+            ia,
+            mem_type,
+            region,
+            size,
+            pz,
+            privileges,
+            lmr,
+            lmr_context,
+            rmr_context,
+            registered,
+            address,
+        )
     })
 }
 

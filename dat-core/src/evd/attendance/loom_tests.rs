@@ -121,6 +121,8 @@ fn loom_who_leaves_and_who_comes_do_not_look_together() {
             evd.post();
             evd.wait(false);
         });
-        assert!(evd.queued.load(Ordering::Acquire) == 0 || evd.triggers.load(Ordering::Acquire) > 0);
+        assert!(
+            evd.queued.load(Ordering::Acquire) == 0 || evd.triggers.load(Ordering::Acquire) > 0
+        );
     });
 }

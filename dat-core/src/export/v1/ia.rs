@@ -17,7 +17,15 @@ pub(super) unsafe extern "C" fn open<P: Provider, const SAFE: bool>(
 ) -> DAT_RETURN {
     // SAFETY: as C promises.
     status(unsafe {
-        ia::open_as::<P>(Version::V1_2, SAFE, ia::Tables::Own, name, async_evd_min_qlen, async_evd, ia_handle)
+        ia::open_as::<P>(
+            Version::V1_2,
+            SAFE,
+            ia::Tables::Own,
+            name,
+            async_evd_min_qlen,
+            async_evd,
+            ia_handle,
+        )
     })
 }
 

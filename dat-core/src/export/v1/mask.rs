@@ -18,7 +18,8 @@ pub(super) fn ia(mask: v1::DAT_IA_ATTR_MASK) -> DAT_IA_ATTR_MASK {
 }
 
 pub(super) fn provider(mask: v1::DAT_PROVIDER_ATTR_MASK) -> DAT_PROVIDER_ATTR_MASK {
-    let moved = v1::DAT_PROVIDER_FIELD_ALL & !(v1::DAT_PROVIDER_FIELD_NUM_PROVIDER_SPECIFIC_ATTR - 1);
+    let moved =
+        v1::DAT_PROVIDER_FIELD_ALL & !(v1::DAT_PROVIDER_FIELD_NUM_PROVIDER_SPECIFIC_ATTR - 1);
     translate(mask, v1::DAT_PROVIDER_FIELD_ALL, moved, 5, UNKNOWN)
 }
 
@@ -29,7 +30,8 @@ pub(super) fn ep(mask: v1::DAT_EP_PARAM_MASK) -> DAT_EP_PARAM_MASK {
 
 pub(super) fn lmr(mask: v1::DAT_LMR_PARAM_MASK) -> DAT_LMR_PARAM_MASK {
     let moved = v1::DAT_LMR_FIELD_ALL & !(v1::DAT_LMR_FIELD_LMR_CONTEXT - 1);
-    translate(mask.into(), v1::DAT_LMR_FIELD_ALL.into(), moved.into(), 1, UNKNOWN_32) as DAT_LMR_PARAM_MASK
+    translate(mask.into(), v1::DAT_LMR_FIELD_ALL.into(), moved.into(), 1, UNKNOWN_32)
+        as DAT_LMR_PARAM_MASK
 }
 
 pub(super) fn rmr(mask: v1::DAT_RMR_PARAM_MASK) -> DAT_RMR_PARAM_MASK {
@@ -57,11 +59,13 @@ mod tests {
             all.clone().find(|constant| constant.name == name).expect("a name of 2.0").value as u64
         };
         let old = v1::constants().filter(|constant| constant.name.starts_with(beginning));
-        old.filter(|constant| !constant.name.ends_with("ALL") && constant.name != "DAT_CNO_FIELD_AGENT")
-            .map(|constant| {
-                assert_eq!(translate(constant.value as u64), new(constant.name), "{}", constant.name)
-            })
-            .count()
+        old.filter(|constant| {
+            !constant.name.ends_with("ALL") && constant.name != "DAT_CNO_FIELD_AGENT"
+        })
+        .map(|constant| {
+            assert_eq!(translate(constant.value as u64), new(constant.name), "{}", constant.name)
+        })
+        .count()
     }
 
     #[test]

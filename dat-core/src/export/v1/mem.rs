@@ -126,7 +126,10 @@ const ADDRESSES: u64 = 1 << 47;
 ///
 /// # Safety
 /// The pointer is NULL or leads to `count` triplets, at any address.
-unsafe fn segments(iov: *const v1::DAT_LMR_TRIPLET, count: DAT_VLEN) -> Option<Result<Vec<DAT_LMR_TRIPLET>>> {
+unsafe fn segments(
+    iov: *const v1::DAT_LMR_TRIPLET,
+    count: DAT_VLEN,
+) -> Option<Result<Vec<DAT_LMR_TRIPLET>>> {
     let count = usize::try_from(count).ok()?;
     if count == 0 || iov.is_null() {
         return None;

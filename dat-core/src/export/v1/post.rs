@@ -153,7 +153,10 @@ unsafe fn with_target(
 /// # Safety
 /// The pointer is NULL or may be written to.
 #[inline(always)]
-unsafe fn deliver(event: *mut v1::DAT_EVENT, take: impl FnOnce(*mut DAT_EVENT) -> DAT_RETURN) -> DAT_RETURN {
+unsafe fn deliver(
+    event: *mut v1::DAT_EVENT,
+    take: impl FnOnce(*mut DAT_EVENT) -> DAT_RETURN,
+) -> DAT_RETURN {
     let mut taken = MaybeUninit::<DAT_EVENT>::uninit();
     let status = take(if event.is_null() { null_mut() } else { taken.as_mut_ptr() });
     if status == DAT_SUCCESS {

@@ -83,7 +83,9 @@ pub(super) fn ep_param(param: &DAT_EP_PARAM) -> v1::DAT_EP_PARAM {
 /// 2.0 tells apart how many paths a connection has.
 pub(super) fn ep_state(state: DAT_EP_STATE) -> DAT_EP_STATE {
     match state {
-        DAT_EP_STATE_CONNECTED_SINGLE_PATH | DAT_EP_STATE_CONNECTED_MULTI_PATH => DAT_EP_STATE_CONNECTED,
+        DAT_EP_STATE_CONNECTED_SINGLE_PATH | DAT_EP_STATE_CONNECTED_MULTI_PATH => {
+            DAT_EP_STATE_CONNECTED
+        }
         state => state,
     }
 }
@@ -130,7 +132,9 @@ pub(super) fn rmr_param(param: &DAT_RMR_PARAM) -> v1::DAT_RMR_PARAM {
 }
 
 /// For both kinds of segments: what a length of 64 bits says in 32.
-pub(super) fn lmr_triplet_to_2_0(triplet: &v1::DAT_LMR_TRIPLET) -> Result<DAT_LMR_TRIPLET, TooLarge> {
+pub(super) fn lmr_triplet_to_2_0(
+    triplet: &v1::DAT_LMR_TRIPLET,
+) -> Result<DAT_LMR_TRIPLET, TooLarge> {
     Ok(DAT_LMR_TRIPLET {
         virtual_address: triplet.virtual_address,
         segment_length: size(triplet.segment_length)?,
@@ -224,11 +228,17 @@ pub(super) unsafe fn write_event(event: *const DAT_EVENT, to: *mut v1::DAT_EVENT
             DAT_CONNECTION_EVENT_ESTABLISHED..=DAT_CONNECTION_EVENT_UNREACHABLE => {
                 v1::DAT_EVENT_DATA { connect_event_data: (*data).connect_event_data }
             }
-            DAT_SOFTWARE_EVENT => v1::DAT_EVENT_DATA { software_event_data: (*data).software_event_data },
+            DAT_SOFTWARE_EVENT => {
+                v1::DAT_EVENT_DATA { software_event_data: (*data).software_event_data }
+            }
             // What is left is asynchronous: an adapter of 1.2 has no extensions.
             _ => v1::DAT_EVENT_DATA { asynch_error_event_data: (*data).asynch_error_event_data },
         };
-        to.write(v1::DAT_EVENT { event_number: number, evd_handle: (*event).evd_handle, event_data });
+        to.write(v1::DAT_EVENT {
+            event_number: number,
+            evd_handle: (*event).evd_handle,
+            event_data,
+        });
     }
 }
 

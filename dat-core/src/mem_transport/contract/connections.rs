@@ -36,15 +36,20 @@ pub fn private_data_and_addresses_arrive<T: Transport>(a: &T, b: &T) {
 
 pub fn read_depths_are_agreed<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
-    let (few, many) = (ReadDepth { incoming: 4, outgoing: 2 }, ReadDepth { incoming: 6, outgoing: 8 });
+    let (few, many) =
+        (ReadDepth { incoming: 4, outgoing: 2 }, ReadDepth { incoming: 6, outgoing: 8 });
     // Neither reads more than the other holds: (active wants, passive wants, active gets).
-    let cases =
-        [(few, many, few), (many, few, ReadDepth { incoming: 2, outgoing: 4 }), (DEPTH, DEPTH, DEPTH)];
+    let cases = [
+        (few, many, few),
+        (many, few, ReadDepth { incoming: 2, outgoing: 4 }),
+        (DEPTH, DEPTH, DEPTH),
+    ];
     for (active, passive, agreed) in cases {
         let (a, b) = (End::new(a), End::new(b));
         let service = Service::new(b.t, 1);
         let (addr, port) = (b.t.attrs().address, service.port(b.t));
-        a.qp.connect(&Connect { addr, port, private: b"", timeout: None, depth: active }).expect("connect");
+        a.qp.connect(&Connect { addr, port, private: b"", timeout: None, depth: active })
+            .expect("connect");
         let (request, ..) = service.request(&rig);
         b.qp.accept(request, b"", passive).expect("accept");
         let depth = |end: &End<'_, T>| match rig.until("the connection", || end.log.take()) {

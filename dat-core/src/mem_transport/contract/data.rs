@@ -64,13 +64,19 @@ pub fn every_size_arrives<T: Transport>(a: &T, b: &T) {
 
         a.post(i, SendOp::Read(b.mem.remote(0)), &[a.mem.segment(MAX, len)]);
         let read = rig.completions(&a.requests, 1)[0];
-        assert_eq!((read.op, read.bytes as usize, read.status), (WcOp::Read, len, WcStatus::Success));
+        assert_eq!(
+            (read.op, read.bytes as usize, read.status),
+            (WcOp::Read, len, WcStatus::Success)
+        );
         assert!(a.mem.read(MAX, len) == pattern(i, len), "{len} bytes read");
 
         a.mem.write(0, &pattern(!i, len));
         a.post(i, SendOp::Write(b.mem.remote(MAX)), &[a.mem.segment(0, len)]);
         let write = rig.completions(&a.requests, 1)[0];
-        assert_eq!((write.op, write.bytes as usize, write.status), (WcOp::Write, len, WcStatus::Success));
+        assert_eq!(
+            (write.op, write.bytes as usize, write.status),
+            (WcOp::Write, len, WcStatus::Success)
+        );
         settle(&rig, &a, &b);
         assert!(b.mem.read(MAX, len) == pattern(!i, len), "{len} bytes written");
     }
@@ -91,9 +97,22 @@ pub fn segments_are_gathered_and_scattered<T: Transport>(a: &T, b: &T) {
     // 100 + 0 + 7 + 393 bytes, out of order in memory, into 1 + 250 + 0 + 300: the last segment is not filled.
     b.recv(
         1,
-        &[b.mem.segment(500, 1), b.mem.segment(0, 250), b.mem.segment(900, 0), b.mem.segment(2000, 300)],
+        &[
+            b.mem.segment(500, 1),
+            b.mem.segment(0, 250),
+            b.mem.segment(900, 0),
+            b.mem.segment(2000, 300),
+        ],
     );
-    a.send(1, &[a.mem.segment(600, 100), a.mem.segment(0, 0), a.mem.segment(5, 7), a.mem.segment(100, 393)]);
+    a.send(
+        1,
+        &[
+            a.mem.segment(600, 100),
+            a.mem.segment(0, 0),
+            a.mem.segment(5, 7),
+            a.mem.segment(100, 393),
+        ],
+    );
     assert_eq!(rig.completions(&b.recvs, 1)[0].bytes, 500);
     rig.completions(&a.requests, 1);
 
@@ -233,7 +252,10 @@ pub fn too_long_a_message_breaks_the_connection<T: Transport>(a: &T, b: &T) {
     a.send(4, &[a.mem.segment(0, 11)]);
     assert_broken(&rig, &a);
     assert_broken(&rig, &b);
-    assert_eq!(outcomes(&poll::<T>(&b.recvs, 3)), [(1, WcStatus::LocalLength), (2, WcStatus::Flushed)]);
+    assert_eq!(
+        outcomes(&poll::<T>(&b.recvs, 3)),
+        [(1, WcStatus::LocalLength), (2, WcStatus::Flushed)]
+    );
     assert_eq!(outcomes(&poll::<T>(&a.recvs, 2)), [(3, WcStatus::Flushed)]);
     let sent = outcomes(&poll::<T>(&a.requests, 2));
     match sent[..] {
@@ -254,12 +276,18 @@ pub fn forbidden_remote_access_breaks_the_connection<T: Transport>(a: &T, b: &T)
         ("read without the right", write_only, false, |_, m| m.remote(0)),
         ("write past the end", ALL, true, |_, m| m.remote(64 - 7)),
         ("read past the end", ALL, false, |_, m| m.remote(64 - 7)),
-        ("write before the start", ALL, true, |_, m| Remote { addr: m.remote(0).addr - 1, ..m.remote(0) }),
+        ("write before the start", ALL, true, |_, m| Remote {
+            addr: m.remote(0).addr - 1,
+            ..m.remote(0)
+        }),
         ("read through an unknown key", ALL, false, |_, m| Remote {
             key: m.remote(0).key ^ 0x5a5a,
             ..m.remote(0)
         }),
-        ("write around the end of memory", ALL, true, |_, m| Remote { addr: u64::MAX - 3, ..m.remote(0) }),
+        ("write around the end of memory", ALL, true, |_, m| Remote {
+            addr: u64::MAX - 3,
+            ..m.remote(0)
+        }),
     ];
     for (what, access, write, target) in cases {
         let rig = Rig { a, b };
@@ -314,7 +342,9 @@ pub(super) fn refused<'t, T: Transport>(
         // The network has lost the refusal: the requester only learns that the connection broke.
         _ if wc.status == WcStatus::Flushed && losses_are_expected() => {}
         // A wire without acknowledgements has reported success by the time the peer looks.
-        WcOp::Write => assert!(matches!(wc.status, WcStatus::RemoteAccess | WcStatus::Success), "{wc:?}"),
+        WcOp::Write => {
+            assert!(matches!(wc.status, WcStatus::RemoteAccess | WcStatus::Success), "{wc:?}")
+        }
         // A target that is not aligned cannot be worked on.
         WcOp::FetchAdd if wc.status == WcStatus::RemoteResponder => {}
         _ => assert!(matches!(wc.status, WcStatus::RemoteAccess | WcStatus::Flushed), "{wc:?}"),
@@ -335,7 +365,8 @@ pub fn posts_are_checked<T: Transport>(a: &T, b: &T) {
     let other_pd = a.t.pd().expect("protection domain");
     let foreign = Buffer::new(a.t, &other_pd, 64, ALL);
     let no_read = Buffer::new(a.t, &a.pd, 64, Access { local_read: false, ..ALL });
-    let no_write = Buffer::new(a.t, &a.pd, 64, Access { local_write: false, remote_write: false, ..ALL });
+    let no_write =
+        Buffer::new(a.t, &a.pd, 64, Access { local_write: false, remote_write: false, ..ALL });
 
     let past = Segment { len: (1 << 16) + 1, ..good };
     let before = Segment { addr: good.addr - 1, ..good };
@@ -351,8 +382,14 @@ pub fn posts_are_checked<T: Transport>(a: &T, b: &T) {
     assert_eq!(recv(&a, &foreign), Err(PostError::Domain));
     let (unreadable, unwritable) = ([no_read.segment(0, 8)], [no_write.segment(0, 8)]);
     assert_eq!(a.try_post(1, SEND, &unreadable), Err(PostError::Access { write: false }));
-    assert_eq!(a.try_post(1, SendOp::Write(zero), &unreadable), Err(PostError::Access { write: false }));
-    assert_eq!(a.try_post(1, SendOp::Read(zero), &unwritable), Err(PostError::Access { write: true }));
+    assert_eq!(
+        a.try_post(1, SendOp::Write(zero), &unreadable),
+        Err(PostError::Access { write: false })
+    );
+    assert_eq!(
+        a.try_post(1, SendOp::Read(zero), &unwritable),
+        Err(PostError::Access { write: true })
+    );
     assert_eq!(recv(&a, &unwritable), Err(PostError::Access { write: true }));
     // A stale key is no key.
     let stale = unwritable;

@@ -20,15 +20,20 @@ pub fn what_is_not_offered_is_refused<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
     let at = b.mem.remote(0);
-    for op in
-        [immediate(at, 1), SendOp::FetchAdd { at, add: 1 }, SendOp::CompareSwap { at, compare: 0, swap: 1 }]
-    {
+    for op in [
+        immediate(at, 1),
+        SendOp::FetchAdd { at, add: 1 },
+        SendOp::CompareSwap { at, compare: 0, swap: 1 },
+    ] {
         let unconnected = End::new(a.t);
         let answer = unconnected.try_post(1, op, &[unconnected.mem.segment(0, 8)]);
         assert!(matches!(answer, Ok(()) | Err(PostError::Unsupported)), "{answer:?}");
         if !both(&rig) {
             for end in [&a, &b] {
-                assert_eq!(end.try_post(1, op, &[end.mem.segment(0, 8)]), Err(PostError::Unsupported));
+                assert_eq!(
+                    end.try_post(1, op, &[end.mem.segment(0, 8)]),
+                    Err(PostError::Unsupported)
+                );
             }
         }
     }
@@ -56,10 +61,14 @@ pub fn a_write_with_immediate_data_is_one_operation<T: Transport>(a: &T, b: &T) 
 
             let done = rig.completions(&from.requests, 3);
             assert_eq!(outcomes(&done), [10, 11, 12].map(|id| (id, WcStatus::Success)));
-            assert_eq!((done[1].op, done[1].bytes as usize, done[1].immediate), (WcOp::WriteImm, len, None));
+            assert_eq!(
+                (done[1].op, done[1].bytes as usize, done[1].immediate),
+                (WcOp::WriteImm, len, None)
+            );
             let taken = rig.completions(&to.recvs, 3);
             assert_eq!(outcomes(&taken), [0, 1, 2].map(|id| (id, WcStatus::Success)));
-            let seen = taken.iter().map(|wc| (wc.op, wc.bytes as usize, wc.immediate)).collect::<Vec<_>>();
+            let seen =
+                taken.iter().map(|wc| (wc.op, wc.bytes as usize, wc.immediate)).collect::<Vec<_>>();
             let plain = |bytes| (WcOp::Recv, bytes, None);
             assert_eq!(seen, [plain(4), (WcOp::Recv, len, Some(number)), plain(5)]);
             assert!(to.mem.read(8, len) == data, "{len} bytes");
@@ -92,7 +101,10 @@ pub fn atomic_operations_tell_what_was_there<T: Transport>(a: &T, b: &T) {
     assert!(done.iter().all(|wc| (wc.bytes, wc.status) == (8, WcStatus::Success)), "{done:?}");
     let ops = [WcOp::FetchAdd, WcOp::CompareSwap, WcOp::CompareSwap, WcOp::FetchAdd];
     for (n, op) in ops.into_iter().enumerate() {
-        assert_eq!((done[2 * n].id, done[2 * n].op, done[2 * n + 1].id), (n as u64, op, 10 + n as u64));
+        assert_eq!(
+            (done[2 * n].id, done[2 * n].op, done[2 * n + 1].id),
+            (n as u64, op, 10 + n as u64)
+        );
         assert_eq!(a.mem.read(8 * n, 8), originals[n].1.to_ne_bytes());
     }
     for (n, value) in [42, u64::MAX, u64::MAX, 2].into_iter().enumerate() {
@@ -117,9 +129,13 @@ pub fn atomic_operations_are_checked<T: Transport>(a: &T, b: &T) {
         assert_eq!(target.read(0, 64), [0; 64]);
     }
     let (a, b) = rig.pair();
-    let no_write = Buffer::new(a.t, &a.pd, 64, Access { local_write: false, remote_write: false, ..ALL });
+    let no_write =
+        Buffer::new(a.t, &a.pd, 64, Access { local_write: false, remote_write: false, ..ALL });
     let op = SendOp::FetchAdd { at: b.mem.remote(0), add: 1 };
-    assert_eq!(a.try_post(1, op, &[no_write.segment(0, 8)]), Err(PostError::Access { write: true }));
+    assert_eq!(
+        a.try_post(1, op, &[no_write.segment(0, 8)]),
+        Err(PostError::Access { write: true })
+    );
     for segments in [&[][..], &[a.mem.segment(0, 7)], &[a.mem.segment(0, 8), a.mem.segment(8, 8)]] {
         assert_eq!(a.try_post(1, op, segments), Err(PostError::Bounds));
     }

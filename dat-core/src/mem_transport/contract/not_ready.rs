@@ -132,7 +132,8 @@ pub fn messages_wait_for_buffers_of_a_shared_queue<T: Transport>(a: &T, b: &T) {
         return;
     }
     // SAFETY: no memory.
-    let post = |id| unsafe { srq.post_recv(&RecvWr { id, segments: &[], quiet: false }) }.expect("post");
+    let post =
+        |id| unsafe { srq.post_recv(&RecvWr { id, segments: &[], quiet: false }) }.expect("post");
     let mut received = [0; 3];
     // Until so many have come in all, or to the last two.
     let mut take = |all: u64, others: bool| {
@@ -170,7 +171,9 @@ pub fn a_connection_ends_while_a_message_waits<T: Transport>(a: &T, b: &T) {
         let event = rig.next("the end", &end.log);
         assert!(matches!(event, Event::Disconnected | Event::Broken), "{event:?}");
     };
-    for (receiver_ends, how) in [(true, Close::Abrupt), (true, Close::Graceful), (false, Close::Abrupt)] {
+    for (receiver_ends, how) in
+        [(true, Close::Abrupt), (true, Close::Graceful), (false, Close::Abrupt)]
+    {
         let (a, b) = rig.pair();
         a.send(1, &[a.mem.segment(0, 8)]);
         if breaks(&rig, &a, &b) {

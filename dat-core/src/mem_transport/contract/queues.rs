@@ -22,7 +22,10 @@ pub fn unsignalled_requests_complete_silently<T: Transport>(a: &T, b: &T) {
             // SAFETY: the buffer outlives the case.
             unsafe { a.qp.post_send(&wr) }.expect("post");
         }
-        assert_eq!(outcomes(&rig.completions(&a.requests, 1)), [(16 * round + 15, WcStatus::Success)]);
+        assert_eq!(
+            outcomes(&rig.completions(&a.requests, 1)),
+            [(16 * round + 15, WcStatus::Success)]
+        );
         assert_eq!(rig.completions(&b.recvs, 16).len(), 16);
     }
     assert_eq!(poll::<T>(&a.requests, 1), []);
@@ -45,7 +48,10 @@ pub fn an_armed_queue_calls_once<T: Transport>(a: &T, b: &T) {
     a.send(2, &[]);
     let event = rig.next("CqReady", &b.recvs_log);
     assert!(matches!(event, Event::CqReady), "{event:?}");
-    assert_eq!(outcomes(&rig.completions(&b.recvs, 2)), [(1, WcStatus::Success), (2, WcStatus::Success)]);
+    assert_eq!(
+        outcomes(&rig.completions(&b.recvs, 2)),
+        [(1, WcStatus::Success), (2, WcStatus::Success)]
+    );
     b.recvs_log.assert_silent();
 
     // Of two wishes the last one holds.
@@ -59,8 +65,15 @@ pub fn solicited_waits_ignore_the_rest<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
     let send = |id, solicited| {
-        let wr =
-            SendWr { id, op: SEND, segments: &[], signalled: true, solicited, fence: false, quiet: false };
+        let wr = SendWr {
+            id,
+            op: SEND,
+            segments: &[],
+            signalled: true,
+            solicited,
+            fence: false,
+            quiet: false,
+        };
         // SAFETY: no memory.
         unsafe { a.qp.post_send(&wr) }.expect("post");
     };
@@ -90,7 +103,8 @@ pub fn solicited_waits_ignore_what_is_posted_quiet<T: Transport>(a: &T, b: &T) {
     b.qp = b.t.qp(QpCfg { sender_wakes: false, ..cfg }, b.log.sink()).expect("queue pair");
     rig.join(&a, &b);
     let send = |id, solicited, quiet| {
-        let wr = SendWr { id, op: SEND, segments: &[], signalled: true, solicited, fence: false, quiet };
+        let wr =
+            SendWr { id, op: SEND, segments: &[], signalled: true, solicited, fence: false, quiet };
         // SAFETY: no memory.
         unsafe { a.qp.post_send(&wr) }.expect("post");
     };
@@ -143,7 +157,8 @@ pub fn a_full_completion_queue_overflows<T: Transport>(a: &T, b: &T) {
             break false;
         }
     };
-    let kept = rig.until("completions", || Some(poll::<T>(&b.recvs, QUEUE)).filter(|wcs| wcs.len() >= 4));
+    let kept =
+        rig.until("completions", || Some(poll::<T>(&b.recvs, QUEUE)).filter(|wcs| wcs.len() >= 4));
     let want: Vec<_> = (0..kept.len() as u64).map(|id| (id, WcStatus::Success)).collect();
     assert_eq!(outcomes(&kept), want, "what fitted is there");
     assert!(overflowed || kept.len() == QUEUE, "completions were lost without a word");
@@ -289,7 +304,8 @@ pub fn watermarks_limit_what_is_held<T: Transport>(a: &T, b: &T) {
     let (peer, mut end) = (End::new(a), End::new(b));
     // From a queue of its own, and from a shared one.
     let srq_log = Log::new(b);
-    let srq = (b.attrs().max_srqs > 0).then(|| b.srq(&end.pd, 8, 1, srq_log.sink()).expect("shared queue"));
+    let srq = (b.attrs().max_srqs > 0)
+        .then(|| b.srq(&end.pd, 8, 1, srq_log.sink()).expect("shared queue"));
     let holding = std::sync::Arc::new(Holding::default());
     holding.set_soft(1);
     holding.set_hard(3);
@@ -299,7 +315,9 @@ pub fn watermarks_limit_what_is_held<T: Transport>(a: &T, b: &T) {
     for id in 0..8 {
         match &srq {
             // SAFETY: no memory.
-            Some(srq) => unsafe { srq.post_recv(&RecvWr { id, segments: &[], quiet: false }) }.expect("post"),
+            Some(srq) => {
+                unsafe { srq.post_recv(&RecvWr { id, segments: &[], quiet: false }) }.expect("post")
+            }
             None => end.recv(id, &[]),
         }
     }
@@ -358,7 +376,11 @@ pub fn upcalls_stop_at_drop<T: Transport>(a: &T, b: &T) {
         let event = rig.next("the end", &peer.log);
         assert!(matches!(event, Event::Disconnected | Event::Broken), "{event:?}");
         b.progress();
-        assert_eq!([log.late(), requests_log.late(), recvs_log.late()], [0, 0, 0], "upcalls after the drop");
+        assert_eq!(
+            [log.late(), requests_log.late(), recvs_log.late()],
+            [0, 0, 0],
+            "upcalls after the drop"
+        );
         drop((mem, pd));
     }
 }

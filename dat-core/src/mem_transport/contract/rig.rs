@@ -201,13 +201,29 @@ impl<'t, T: Transport> End<'t, T> {
 
     /// As `post`; starts when the reads before it are done.
     pub fn post_fenced(&self, id: u64, op: SendOp, segments: &[Segment]) {
-        let wr = SendWr { id, op, segments, signalled: true, solicited: false, fence: true, quiet: false };
+        let wr = SendWr {
+            id,
+            op,
+            segments,
+            signalled: true,
+            solicited: false,
+            fence: true,
+            quiet: false,
+        };
         // SAFETY: as in `try_post`.
         unsafe { self.qp.post_send(&wr) }.expect("post");
     }
 
     pub fn try_post(&self, id: u64, op: SendOp, segments: &[Segment]) -> Result<(), PostError> {
-        let wr = SendWr { id, op, segments, signalled: true, solicited: false, fence: false, quiet: false };
+        let wr = SendWr {
+            id,
+            op,
+            segments,
+            signalled: true,
+            solicited: false,
+            fence: false,
+            quiet: false,
+        };
         // SAFETY: the cases keep their buffers until they are done.
         unsafe { self.qp.post_send(&wr) }
     }
@@ -220,7 +236,12 @@ impl<'t, T: Transport> End<'t, T> {
         self.try_bind(id, window, view).expect("post a bind")
     }
 
-    pub fn try_bind(&self, id: u64, window: &T::Mw, view: Option<View<'_, T>>) -> Result<u32, PostError> {
+    pub fn try_bind(
+        &self,
+        id: u64,
+        window: &T::Mw,
+        view: Option<View<'_, T>>,
+    ) -> Result<u32, PostError> {
         // SAFETY: an end is used from one thread.
         unsafe { self.qp.post_bind(&BindWr { id, window, view, signalled: true, quiet: false }) }
     }
@@ -327,8 +348,8 @@ impl<T: Transport> Buffer<T> {
     pub fn with(t: &T, pd: &T::Pd, len: usize, access: Access, zero_based: bool) -> Self {
         let memory = Memory::new(len);
         // SAFETY: `mr` is dropped before `memory`.
-        let mr =
-            unsafe { t.mr(pd, Mem { addr: memory.addr, len, zero_based }, access) }.expect("register memory");
+        let mr = unsafe { t.mr(pd, Mem { addr: memory.addr, len, zero_based }, access) }
+            .expect("register memory");
         Buffer { mr, memory }
     }
 
@@ -354,7 +375,9 @@ impl<T: Transport> Buffer<T> {
 
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         // SAFETY: inside the allocation; `bytes` is not in it.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at(offset, bytes.len()), bytes.len()) };
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at(offset, bytes.len()), bytes.len())
+        };
     }
 
     pub fn read(&self, offset: usize, len: usize) -> Vec<u8> {
@@ -475,7 +498,9 @@ impl<T: Transport> Receiver<T> for Log<'_, T> {
             Upcall::Established { private, peer, local, depth } => {
                 Event::Established { private: private.to_vec(), peer, local, depth }
             }
-            Upcall::Rejected { by_peer, private } => Event::Rejected { by_peer, private: private.to_vec() },
+            Upcall::Rejected { by_peer, private } => {
+                Event::Rejected { by_peer, private: private.to_vec() }
+            }
             Upcall::Unreachable { .. } => Event::Unreachable,
             Upcall::TimedOut => Event::TimedOut,
             Upcall::AcceptFailed => Event::AcceptFailed,
@@ -485,7 +510,11 @@ impl<T: Transport> Receiver<T> for Log<'_, T> {
             Upcall::HighWatermark => Event::HighWatermark,
             // For people: counted beside the others.
             Upcall::ReceiverNotReady { octets, whole } => {
-                return self.waits.lock().expect("no case panics in an upcall").push((octets, whole));
+                return self
+                    .waits
+                    .lock()
+                    .expect("no case panics in an upcall")
+                    .push((octets, whole));
             }
             // No case can make a device fail.
             Upcall::Failed | Upcall::PortDown => return,
@@ -500,5 +529,8 @@ impl<T: Transport> Receiver<T> for Log<'_, T> {
 /// Private data arrived as they were sent, or filled up with zeros where the wire has a field for them of one length.
 pub fn assert_arrived(private: &[u8], sent: &[u8]) {
     assert!(private.starts_with(sent), "{private:?}: not {sent:?}");
-    assert!(private[sent.len()..].iter().all(|&octet| octet == 0), "{private:?}: more than {sent:?}");
+    assert!(
+        private[sent.len()..].iter().all(|&octet| octet == 0),
+        "{private:?}: more than {sent:?}"
+    );
 }

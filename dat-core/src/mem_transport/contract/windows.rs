@@ -32,7 +32,10 @@ pub fn a_window_lets_peers_in_until_it_is_bound_anew<T: Transport>(a: &T, b: &T)
     let at = |key, offset: usize| Remote { key, ..area.remote(offset) };
     a.post(2, SendOp::Write(at(first, 64)), &[a.mem.segment(0, 64)]);
     a.post(3, SendOp::Read(at(first, 100)), &[a.mem.segment(100, 28)]);
-    assert_eq!(outcomes(&rig.completions(&a.requests, 2)), [(2, WcStatus::Success), (3, WcStatus::Success)]);
+    assert_eq!(
+        outcomes(&rig.completions(&a.requests, 2)),
+        [(2, WcStatus::Success), (3, WcStatus::Success)]
+    );
     assert_eq!(area.read(64, 64), pattern(1, 64));
     assert_eq!(a.mem.read(100, 28), pattern(1, 64)[36..]);
 
@@ -71,7 +74,10 @@ pub fn a_bind_takes_its_turn<T: Transport>(a: &T, b: &T) {
         b.post(6, SendOp::Read(Remote { key, ..a.mem.remote(len) }), &[b.mem.segment(20_000, 64)]);
         assert_eq!(outcomes(&rig.completions(&b.requests, 1)), [(6, WcStatus::Success)]);
         assert_eq!(b.mem.read(20_000, 64), pattern(!round, 64));
-        assert_eq!(outcomes(&rig.completions(&a.requests, 3)), [2, 3, 5].map(|id| (id, WcStatus::Success)));
+        assert_eq!(
+            outcomes(&rig.completions(&a.requests, 3)),
+            [2, 3, 5].map(|id| (id, WcStatus::Success))
+        );
         assert_eq!(a.mem.read(0, len), pattern(round, len));
     }
 }
@@ -158,7 +164,10 @@ pub fn addresses_may_count_from_zero<T: Transport>(a: &T, b: &T) {
     rig.completions(&b.recvs, 1);
     a.post(3, SendOp::Write(remote(1100)), &[local(0, 1000)]);
     a.post(4, SendOp::Read(remote(100)), &[local(1000, 2000)]);
-    assert_eq!(outcomes(&rig.completions(&a.requests, 3)), [2, 3, 4].map(|id| (id, WcStatus::Success)));
+    assert_eq!(
+        outcomes(&rig.completions(&a.requests, 3)),
+        [2, 3, 4].map(|id| (id, WcStatus::Success))
+    );
     let p = pattern(7, 3000);
     assert_eq!(far.read(100, 2000), [&p[2000..], &p[..1000]].concat());
     assert_eq!(near.read(1000, 2000), far.read(100, 2000));
@@ -289,11 +298,19 @@ pub fn binds_are_checked<T: Transport>(a: &T, b: &T) {
     assert_eq!(a.try_bind(1, &elsewhere, None), Err(PostError::Domain));
     // Peers get nothing that the owner has not.
     let no_read = Buffer::new(a.t, &a.pd, 64, Access { local_read: false, ..ALL });
-    let no_write = Buffer::new(a.t, &a.pd, 64, Access { local_write: false, remote_write: false, ..ALL });
-    assert_eq!(a.try_bind(1, &window, Some(no_read.view(0, 8))), Err(PostError::Access { write: false }));
-    assert_eq!(a.try_bind(1, &window, Some(no_write.view(0, 8))), Err(PostError::Access { write: true }));
+    let no_write =
+        Buffer::new(a.t, &a.pd, 64, Access { local_write: false, remote_write: false, ..ALL });
+    assert_eq!(
+        a.try_bind(1, &window, Some(no_read.view(0, 8))),
+        Err(PostError::Access { write: false })
+    );
+    assert_eq!(
+        a.try_bind(1, &window, Some(no_write.view(0, 8))),
+        Err(PostError::Access { write: true })
+    );
     // A region that peers may not touch may be shown to them through a window.
-    let private = Buffer::new(a.t, &a.pd, 64, Access { remote_read: false, remote_write: false, ..ALL });
+    let private =
+        Buffer::new(a.t, &a.pd, 64, Access { remote_read: false, remote_write: false, ..ALL });
     for (id, view) in [(2, private.view(0, 64)), (3, View { len: 0, ..good() })] {
         let key = a.bind(id, &window, Some(view));
         bound(&rig, &a, id);
@@ -318,7 +335,10 @@ pub fn a_flushed_bind_leaves_the_window_as_it_was<T: Transport>(a: &T, b: &T) {
     // Posted after the end: flushed at once.
     let lost = b.bind(2, &window, Some(area.view(0, 8)));
     b.bind(3, &window, None);
-    assert_eq!(outcomes(&rig.completions(&b.requests, 2)), [2, 3].map(|id| (id, WcStatus::Flushed)));
+    assert_eq!(
+        outcomes(&rig.completions(&b.requests, 2)),
+        [2, 3].map(|id| (id, WcStatus::Flushed))
+    );
     assert_eq!((window.state(key), window.state(lost)), (BindState::Bound, BindState::Over));
     // Queued when its queue pair goes away.
     let d = End::new(b.t);

@@ -85,7 +85,10 @@ impl Engine {
         let from = SocketAddr::new(to.addr.ip(), self.next_port());
         let to_addr = address(to.addr.ip(), to.port);
         let deadline = to.timeout.and_then(|t| Instant::now().checked_add(t));
-        self.calls.insert(call, Call { caller: id, listener, from, to: to_addr, depth: to.depth, deadline });
+        self.calls.insert(
+            call,
+            Call { caller: id, listener, from, to: to_addr, depth: to.depth, deadline },
+        );
         let note = Note::Request { call, from, to: to_addr, private: to.private.to_vec() };
         self.upcalls.push_back(Pending { object: listener, sink, note });
         Ok(())
@@ -113,7 +116,9 @@ impl Engine {
             outgoing: call.depth.outgoing.min(depth.incoming),
         };
         let passive = ReadDepth { incoming: active.outgoing, outgoing: active.incoming };
-        for (end, peer, reads) in [(call.caller, id, active.outgoing), (id, call.caller, passive.outgoing)] {
+        for (end, peer, reads) in
+            [(call.caller, id, active.outgoing), (id, call.caller, passive.outgoing)]
+        {
             if let Some(qp) = self.qps.get_mut(&end) {
                 qp.link = Link::Up(Up { peer, announced: false, closing: None, reads });
             }
@@ -174,8 +179,12 @@ impl Engine {
             return;
         }
         let now = Instant::now();
-        let over: Vec<Id> =
-            self.calls.values().filter(|c| c.deadline.is_some_and(|d| d <= now)).map(|c| c.caller).collect();
+        let over: Vec<Id> = self
+            .calls
+            .values()
+            .filter(|c| c.deadline.is_some_and(|d| d <= now))
+            .map(|c| c.caller)
+            .collect();
         for caller in over {
             self.end(caller, Note::TimedOut);
         }
@@ -188,7 +197,9 @@ impl Engine {
 
     /// Counts requests carried out against a graceful close, which ends the connection after the last one.
     pub(super) fn drained(&mut self, id: Id, n: usize) {
-        if let Some(Qp { link: Link::Up(Up { closing: Some(left), .. }), .. }) = self.qps.get_mut(&id) {
+        if let Some(Qp { link: Link::Up(Up { closing: Some(left), .. }), .. }) =
+            self.qps.get_mut(&id)
+        {
             *left = left.saturating_sub(n);
             if *left == 0 {
                 self.end_both(id, &Note::Disconnected);

@@ -34,7 +34,10 @@ impl Engine {
         let &SendWr { id, op, signalled, solicited, quiet, .. } = wr;
         let (bytes, segments) = (length(wr.segments)?, wr.segments.to_vec());
         let task = Task::Transfer(op);
-        self.queue(qp_id, Request { id, task, segments, bytes, signalled, solicited, quiet, starved: false })
+        self.queue(
+            qp_id,
+            Request { id, task, segments, bytes, signalled, solicited, quiet, starved: false },
+        )
     }
 
     pub(in crate::mem_transport) fn post_bind(
@@ -106,7 +109,8 @@ impl Engine {
     /// Carries out the requests of `id` as far as possible.
     pub(super) fn pump(&mut self, id: Id) {
         while let Some((up, core)) = self.running(id) {
-            let Some(mut request) = self.qps.get_mut(&id).and_then(|qp| qp.requests.pop_front()) else {
+            let Some(mut request) = self.qps.get_mut(&id).and_then(|qp| qp.requests.pop_front())
+            else {
                 return;
             };
             let mut wc = core.wc(request.id, request.task.op(), WcStatus::Success);
@@ -162,26 +166,35 @@ impl Engine {
             return Outcome::Failed(WcStatus::Transport);
         };
         match op {
-            SendOp::Send { invalidate } => self.send(id, up.peer, &peer, (request, &local), invalidate),
+            SendOp::Send { invalidate } => {
+                self.send(id, up.peer, &peer, (request, &local), invalidate)
+            }
             SendOp::WriteImm { to, immediate } => {
                 let place = self.memory.remote(peer.pd, up.peer, to, request.bytes, true);
                 let Some(place) = place else { return Outcome::Failed(WcStatus::RemoteAccess) };
                 self.write_imm(id, up.peer, &peer, (request, &local), (place, immediate))
             }
             op if is_atomic(op) && up.reads == 0 => Outcome::Failed(WcStatus::LocalEp),
-            SendOp::FetchAdd { at, add } => {
-                self.atomic(&peer, up.peer, at, &local, |target| target.fetch_add(add, Ordering::AcqRel))
-            }
-            SendOp::CompareSwap { at, compare, swap } => self.atomic(&peer, up.peer, at, &local, |target| {
-                let swapped = target.compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire);
-                swapped.unwrap_or_else(|original| original)
+            SendOp::FetchAdd { at, add } => self.atomic(&peer, up.peer, at, &local, |target| {
+                target.fetch_add(add, Ordering::AcqRel)
             }),
-            SendOp::Write(to) => match self.memory.remote(peer.pd, up.peer, to, request.bytes, true) {
-                // SAFETY: local and remote segments were checked against live regions just now.
-                Some(to) => unsafe { moved(&local, &[to]) },
-                None => Outcome::Failed(WcStatus::RemoteAccess),
-            },
-            SendOp::Read(_) | SendOp::ReadToWindow(_) if up.reads == 0 => Outcome::Failed(WcStatus::LocalEp),
+            SendOp::CompareSwap { at, compare, swap } => {
+                self.atomic(&peer, up.peer, at, &local, |target| {
+                    let swapped =
+                        target.compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire);
+                    swapped.unwrap_or_else(|original| original)
+                })
+            }
+            SendOp::Write(to) => {
+                match self.memory.remote(peer.pd, up.peer, to, request.bytes, true) {
+                    // SAFETY: local and remote segments were checked against live regions just now.
+                    Some(to) => unsafe { moved(&local, &[to]) },
+                    None => Outcome::Failed(WcStatus::RemoteAccess),
+                }
+            }
+            SendOp::Read(_) | SendOp::ReadToWindow(_) if up.reads == 0 => {
+                Outcome::Failed(WcStatus::LocalEp)
+            }
             SendOp::Read(from) | SendOp::ReadToWindow(from) => {
                 match self.memory.remote(peer.pd, up.peer, from, request.bytes, false) {
                     // SAFETY: as above.
@@ -224,10 +237,14 @@ impl Engine {
         match self.memory.atomic(peer.pd, to, at) {
             Ok(addr) => {
                 // SAFETY: aligned, and checked against a live region just now.
-                let target = unsafe { AtomicU64::from_ptr(with_exposed_provenance_mut(addr as usize)) };
+                let target =
+                    unsafe { AtomicU64::from_ptr(with_exposed_provenance_mut(addr as usize)) };
                 let original = operation(target).to_ne_bytes();
-                let from =
-                    Segment { addr: original.as_ptr().expose_provenance() as u64, len: ATOMIC_SIZE, key: 0 };
+                let from = Segment {
+                    addr: original.as_ptr().expose_provenance() as u64,
+                    len: ATOMIC_SIZE,
+                    key: 0,
+                };
                 // SAFETY: the local segments were checked just now; the other one is `original`.
                 unsafe { moved(&[from], local) }
             }

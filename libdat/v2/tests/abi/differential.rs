@@ -24,7 +24,10 @@ const FUNCTIONS: &[(DAT_RETURN_SUBTYPE, &str)] = &[
         DAT_INVALID_HANDLE1,
         "dat_set_consumer_context dat_get_consumer_context dat_get_handle_type dat_extension_op",
     ),
-    (DAT_INVALID_HANDLE_CNO, "dat_cno_modify_agent dat_cno_query dat_cno_free dat_cno_wait dat_cno_trigger"),
+    (
+        DAT_INVALID_HANDLE_CNO,
+        "dat_cno_modify_agent dat_cno_query dat_cno_free dat_cno_wait dat_cno_trigger",
+    ),
     (DAT_INVALID_HANDLE_CR, "dat_cr_query dat_cr_accept dat_cr_reject dat_cr_handoff"),
     (
         DAT_INVALID_HANDLE_EVD_REQUEST,
@@ -44,11 +47,16 @@ const FUNCTIONS: &[(DAT_RETURN_SUBTYPE, &str)] = &[
     (DAT_INVALID_HANDLE_RSP, "dat_rsp_query dat_rsp_free"),
     (DAT_INVALID_HANDLE_CSP, "dat_csp_query dat_csp_free"),
     (DAT_INVALID_HANDLE_PZ, "dat_rmr_create dat_rmr_create_for_ep dat_pz_query dat_pz_free"),
-    (DAT_INVALID_HANDLE_SRQ, "dat_srq_query dat_srq_post_recv dat_srq_resize dat_srq_set_lw dat_srq_free"),
+    (
+        DAT_INVALID_HANDLE_SRQ,
+        "dat_srq_query dat_srq_post_recv dat_srq_resize dat_srq_set_lw dat_srq_free",
+    ),
 ];
 
 fn functions() -> impl Iterator<Item = (&'static str, DAT_RETURN_SUBTYPE)> {
-    FUNCTIONS.iter().flat_map(|(subtype, names)| names.split_whitespace().map(move |name| (name, *subtype)))
+    FUNCTIONS
+        .iter()
+        .flat_map(|(subtype, names)| names.split_whitespace().map(move |name| (name, *subtype)))
 }
 
 const CONF: &str = "\
@@ -196,7 +204,12 @@ const DIFFERENCES: &[Difference] = &[
         ours: "0x80060027 count 8",
         why: "a refusal says how many there are",
     },
-    Difference { call: "* null pointer", original: "signal *", ours: "0x8006002*", why: "null is answered" },
+    Difference {
+        call: "* null pointer",
+        original: "signal *",
+        ours: "0x8006002*",
+        why: "null is answered",
+    },
 ];
 
 #[test]
@@ -215,9 +228,9 @@ fn answers_are_those_of_the_original_but_for_known_differences() {
         if answer == their {
             continue;
         }
-        let known = DIFFERENCES
-            .iter()
-            .position(|d| matches(d.call, call) && matches(d.original, their) && matches(d.ours, answer));
+        let known = DIFFERENCES.iter().position(|d| {
+            matches(d.call, call) && matches(d.original, their) && matches(d.ours, answer)
+        });
         match known {
             Some(index) => used[index] += 1,
             None => {
@@ -226,7 +239,8 @@ fn answers_are_those_of_the_original_but_for_known_differences() {
         }
     }
     assert_eq!(unexpected, "");
-    let unused: Vec<_> = DIFFERENCES.iter().zip(used).filter(|(_, n)| *n == 0).map(|(d, _)| d.call).collect();
+    let unused: Vec<_> =
+        DIFFERENCES.iter().zip(used).filter(|(_, n)| *n == 0).map(|(d, _)| d.call).collect();
     assert_eq!(unused, [""; 0], "differences that are none any more");
 }
 
@@ -348,9 +362,11 @@ type Open = unsafe extern "C" fn(
     DAT_BOOLEAN,
 ) -> DAT_RETURN;
 type Close = unsafe extern "C" fn(DAT_IA_HANDLE, DAT_CLOSE_FLAGS) -> DAT_RETURN;
-type List = unsafe extern "C" fn(DAT_COUNT, *mut DAT_COUNT, *mut *mut DAT_PROVIDER_INFO) -> DAT_RETURN;
+type List =
+    unsafe extern "C" fn(DAT_COUNT, *mut DAT_COUNT, *mut *mut DAT_PROVIDER_INFO) -> DAT_RETURN;
 type Register = unsafe extern "C" fn(*const DAT_PROVIDER, *const DAT_PROVIDER_INFO) -> DAT_RETURN;
-type Strerror = unsafe extern "C" fn(DAT_RETURN, *mut *const c_char, *mut *const c_char) -> DAT_RETURN;
+type Strerror =
+    unsafe extern "C" fn(DAT_RETURN, *mut *const c_char, *mut *const c_char) -> DAT_RETURN;
 type Extension = unsafe extern "C" fn(DAT_HANDLE, c_int, ...) -> DAT_RETURN;
 type Translate = unsafe extern "C" fn(DAT_IA_HANDLE, *mut DAT_IA_HANDLE) -> DAT_RETURN;
 /// Any function that takes integers and pointers: those it does not have are ignored on x86_64.
@@ -370,9 +386,9 @@ impl Calls<'_> {
             for which in HANDLES {
                 let answer = match &function {
                     Err(_) => "not exported".to_owned(),
-                    Ok(function) => {
-                        guarded(|| status(unsafe { function(handle(which), [0; 2], [0; 2], [0; 2]) }))
-                    }
+                    Ok(function) => guarded(|| {
+                        status(unsafe { function(handle(which), [0; 2], [0; 2], [0; 2]) })
+                    }),
                 };
                 say(&format!("{name}({which})"), answer);
             }
@@ -412,9 +428,15 @@ impl Calls<'_> {
         say("open name of 256", self.try_open(&"n".repeat(256), 2, 0, DAT_FALSE));
         let open = self.function::<Open>("dat_ia_openv");
         let (mut evd, mut ia) = (null_mut(), null_mut());
-        say("open null name", status(unsafe { open(null(), 8, &mut evd, &mut ia, 2, 0, DAT_FALSE) }));
+        say(
+            "open null name",
+            status(unsafe { open(null(), 8, &mut evd, &mut ia, 2, 0, DAT_FALSE) }),
+        );
         let name = c"fake".as_ptr();
-        say("open null IA", status(unsafe { open(name, 8, &mut evd, null_mut(), 2, 0, DAT_FALSE) }));
+        say(
+            "open null IA",
+            status(unsafe { open(name, 8, &mut evd, null_mut(), 2, 0, DAT_FALSE) }),
+        );
     }
 
     fn lists(&self) {
@@ -444,7 +466,10 @@ impl Calls<'_> {
         say("list null element unused", with(16, Some(12)));
         let mut count = 0;
         say("list null array", guarded(|| status(unsafe { list(4, &mut count, null_mut()) })));
-        say("list count null pointer", guarded(|| status(unsafe { list(4, null_mut(), null_mut()) })));
+        say(
+            "list count null pointer",
+            guarded(|| status(unsafe { list(4, null_mut(), null_mut()) })),
+        );
     }
 
     fn registration(&self) {
@@ -490,13 +515,15 @@ impl Calls<'_> {
         for which in ["null", "integer 63", "integer 64", "zeros pointer"] {
             say(&format!("translate {which}"), status(back(handle(which)).0));
         }
-        let get_type =
-            self.function::<unsafe extern "C" fn(DAT_HANDLE, *mut u32) -> DAT_RETURN>("dat_get_handle_type");
+        let get_type = self.function::<unsafe extern "C" fn(DAT_HANDLE, *mut u32) -> DAT_RETURN>(
+            "dat_get_handle_type",
+        );
         let mut kind = 99;
         say("type of IA", format!("{} {kind}", status(unsafe { get_type(opened[0], &mut kind) })));
         say("type of IA is", kind.to_string());
         let pz_create = self.function::<Translate>("dat_pz_create");
-        let pz_free = self.function::<unsafe extern "C" fn(DAT_HANDLE) -> DAT_RETURN>("dat_pz_free");
+        let pz_free =
+            self.function::<unsafe extern "C" fn(DAT_HANDLE) -> DAT_RETURN>("dat_pz_free");
         let mut pz = null_mut();
         say("pz_create", status(unsafe { pz_create(opened[0], &mut pz) }));
         unsafe { get_type(pz, &mut kind) };
@@ -567,10 +594,12 @@ impl Calls<'_> {
 
         let mut queried: DAT_HANDLE = null_mut();
         let none: *const c_char = null();
-        let answer = unsafe { extension(null_mut::<c_void>(), 0x1000, c"fake".as_ptr(), &raw mut queried) };
+        let answer =
+            unsafe { extension(null_mut::<c_void>(), 0x1000, c"fake".as_ptr(), &raw mut queried) };
         say("open query", format!("{} {}", status(answer), !queried.is_null()));
         say("close query", status(unsafe { extension(queried, 0x2000) }));
-        let answer = unsafe { extension(null_mut::<c_void>(), 0x1000, c"none".as_ptr(), &raw mut queried) };
+        let answer =
+            unsafe { extension(null_mut::<c_void>(), 0x1000, c"none".as_ptr(), &raw mut queried) };
         say("open query of an unknown name", status(answer));
         say(
             "open query without name",
@@ -597,16 +626,25 @@ impl Calls<'_> {
             say(&format!("strerror type {kind:#x}"), text(DAT_CLASS_ERROR | kind));
         }
         for subtype in 0..=DAT_THREAD_SAFETY_NOT_FOUND + 1 {
-            let kind =
-                if subtype >= DAT_NAME_NOT_REGISTERED { DAT_PROVIDER_NOT_FOUND } else { DAT_INVALID_STATE };
+            let kind = if subtype >= DAT_NAME_NOT_REGISTERED {
+                DAT_PROVIDER_NOT_FOUND
+            } else {
+                DAT_INVALID_STATE
+            };
             say(&format!("strerror subtype {subtype:#x}"), text(DAT_ERROR(kind, subtype)));
         }
         say("strerror without class", text(DAT_INTERNAL_ERROR));
         say("strerror success", text(DAT_SUCCESS));
         let mut out = null();
-        say("strerror major null pointer", guarded(|| status(unsafe { strerror(0, null_mut(), &mut out) })));
+        say(
+            "strerror major null pointer",
+            guarded(|| status(unsafe { strerror(0, null_mut(), &mut out) })),
+        );
         let mut out = null();
-        say("strerror minor null pointer", guarded(|| status(unsafe { strerror(0, &mut out, null_mut()) })));
+        say(
+            "strerror minor null pointer",
+            guarded(|| status(unsafe { strerror(0, &mut out, null_mut()) })),
+        );
     }
 }
 

@@ -41,9 +41,12 @@ fn every_function_has_its_version_and_nothing_else_is_exported() {
         }
     };
     let text = String::from_utf8(output.stdout).expect("nm writes text");
-    let mut exported: Vec<_> =
-        text.lines().filter_map(|line| line.split_once(" T ").map(|(_, symbol)| symbol.to_owned())).collect();
-    let mut expected: Vec<_> = FUNCTIONS.split_whitespace().map(|name| format!("{name}@@DAT_2.0")).collect();
+    let mut exported: Vec<_> = text
+        .lines()
+        .filter_map(|line| line.split_once(" T ").map(|(_, symbol)| symbol.to_owned()))
+        .collect();
+    let mut expected: Vec<_> =
+        FUNCTIONS.split_whitespace().map(|name| format!("{name}@@DAT_2.0")).collect();
     exported.sort();
     expected.sort();
     assert_eq!(expected.len(), 84);
@@ -94,8 +97,9 @@ fn open(library: &Library, name: &str) -> Result<DAT_IA_HANDLE, DAT_RETURN> {
 
 fn close(library: &Library, ia: DAT_IA_HANDLE) {
     // SAFETY: the function's own type.
-    let status =
-        unsafe { library.get::<Close>("dat_ia_close").expect("exported")(ia, DAT_CLOSE_ABRUPT_FLAG) };
+    let status = unsafe {
+        library.get::<Close>("dat_ia_close").expect("exported")(ia, DAT_CLOSE_ABRUPT_FLAG)
+    };
     assert_eq!(status, DAT_SUCCESS);
 }
 
@@ -176,7 +180,10 @@ fn listen(library: &Library, ia: DAT_IA_HANDLE) {
         let create = table.evd_create_func.expect("every slot is filled");
         assert_eq!(create(handle, 8, null_mut(), DAT_EVD_CR_FLAG, &mut evd), DAT_SUCCESS);
         let create = table.psp_create_any_func.expect("every slot is filled");
-        assert_eq!(create(handle, &mut qualifier, evd, DAT_PSP_CONSUMER_FLAG, &mut psp), DAT_SUCCESS);
+        assert_eq!(
+            create(handle, &mut qualifier, evd, DAT_PSP_CONSUMER_FLAG, &mut psp),
+            DAT_SUCCESS
+        );
     }
 }
 
@@ -234,8 +241,9 @@ fn messages_say_where_and_why() {
     );
     let conf = vendor.conf().display().to_string();
     let child = || Child::new("loading::child_fails_to_open", ours(), &vendor.conf());
-    let mistake =
-        format!("dat: {conf}:3:66: this quote is never closed; expected a second \" on the same line\n");
+    let mistake = format!(
+        "dat: {conf}:3:66: this quote is never closed; expected a second \" on the same line\n"
+    );
     let failure = format!(
         "dat: cannot open IA \"w\" (u2.0)\n    {conf}:4:1: /nonexistent/lib.so \"\": \
          /nonexistent/lib.so: cannot open shared object file: No such file or directory; \
@@ -262,8 +270,11 @@ fn messages_say_where_and_why() {
 
 #[test]
 fn a_missing_registry_file_is_said_once_and_nothing_replaces_it() {
-    let (_, stderr) =
-        said(Child::new("loading::child_finds_nothing", ours(), Path::new("/nonexistent/dat.conf")));
+    let (_, stderr) = said(Child::new(
+        "loading::child_finds_nothing",
+        ours(),
+        Path::new("/nonexistent/dat.conf"),
+    ));
     assert_eq!(
         stderr,
         "dat: cannot read the registry file /nonexistent/dat.conf (named by DAT_OVERRIDE): \
@@ -311,9 +322,11 @@ fn providers_are_asked_whether_they_are_related() {
 #[ignore = "not a test: a child of the test above"]
 fn child_asks_for_relations() {
     let Some(library) = load(true) else { return };
-    type Related = unsafe extern "C" fn(*const c_char, *const c_char, *mut DAT_HA_RELATIONSHIP) -> DAT_RETURN;
+    type Related =
+        unsafe extern "C" fn(*const c_char, *const c_char, *mut DAT_HA_RELATIONSHIP) -> DAT_RETURN;
     // SAFETY: the function's own type.
-    let related = *unsafe { library.get::<Related>("dat_registry_providers_related") }.expect("exported");
+    let related =
+        *unsafe { library.get::<Related>("dat_registry_providers_related") }.expect("exported");
     let ask = |one: &str, two: &str| {
         let (one, two) = (CString::new(one).expect("no NUL"), CString::new(two).expect("no NUL"));
         let mut answer = 99;

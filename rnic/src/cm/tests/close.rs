@@ -65,7 +65,10 @@ fn a_dreq_is_answered_when_the_consumer_is_ready() {
         assert_eq!(pair.told(other), [(ids[other], Event::Disconnecting { broke: false })]);
         assert_eq!(pair.state(other, ids[other]), State::DreqRcvd);
         pair.pass(7 * FIRST_REPEAT);
-        assert_eq!(pair.sent(), ["A:DREQ A:DREQ A:DREQ A:DREQ", "B:DREQ B:DREQ B:DREQ B:DREQ"][side]);
+        assert_eq!(
+            pair.sent(),
+            ["A:DREQ A:DREQ A:DREQ A:DREQ", "B:DREQ B:DREQ B:DREQ B:DREQ"][side]
+        );
         assert_eq!([A, B].map(|side| pair.told(side)), [vec![], vec![]]);
         pair.cms[other].disconnect(pair.now, ids[other], Ending::Graceful);
         pair.run();
@@ -115,7 +118,9 @@ fn both_sides_are_told_that_a_connection_broke() {
 
 #[test]
 fn a_lost_dreq_or_drep() {
-    for (lost, sent) in [("A:DREQ", "(A:DREQ) A:DREQ B:DREP"), ("B:DREP", "A:DREQ (B:DREP) A:DREQ B:DREP")] {
+    for (lost, sent) in
+        [("A:DREQ", "(A:DREQ) A:DREQ B:DREP"), ("B:DREP", "A:DREQ (B:DREP) A:DREQ B:DREP")]
+    {
         let mut pair = Pair::new();
         let ids = pair.connected();
         pair.lose.push(lost);
@@ -163,7 +168,10 @@ fn an_end_that_the_peer_may_not_have_heard_of() {
         }
         assert_eq!(pair.cms[A].parting_until(), Some(pair.now + Duration::from_millis(250)));
         pair.pass(FIRST_REPEAT);
-        assert_eq!((pair.cms[A].parting_until(), pair.sent().as_str()), (None, "(A:DREQ) A:DREQ B:DREP"));
+        assert_eq!(
+            (pair.cms[A].parting_until(), pair.sent().as_str()),
+            (None, "(A:DREQ) A:DREQ B:DREP")
+        );
         assert_eq!(pair.told(B)[0], (ids[B], Event::Disconnected));
     }
     // One that is gone is not waited for.
@@ -292,7 +300,9 @@ fn the_end_of_an_unknown_connection() {
     pair.cms[B].receive(pair.now, address(A), address(B), &mad).unwrap();
     let Transmit { from, to, mad } = pair.cms[B].poll_transmit().unwrap();
     assert_eq!((from, to), (address(B), address(A)));
-    let Ok(Mad { transaction: 8, message: Message::Drep(drep) }) = Mad::parse(&mad) else { panic!() };
+    let Ok(Mad { transaction: 8, message: Message::Drep(drep) }) = Mad::parse(&mad) else {
+        panic!()
+    };
     assert_eq!((drep.local_id, drep.remote_id), (6, 5));
     assert!(pair.is_empty());
 }

@@ -12,7 +12,16 @@ fn snapshot(cm: &Cm) -> String {
         .conns
         .values()
         .map(|conn| {
-            (conn.id, conn.state, conn.local, conn.remote, conn.qpn, conn.peer, conn.silent, conn.armed)
+            (
+                conn.id,
+                conn.state,
+                conn.local,
+                conn.remote,
+                conn.qpn,
+                conn.peer,
+                conn.silent,
+                conn.armed,
+            )
         })
         .collect();
     conns.sort_by_key(|conn| conn.0);
@@ -48,7 +57,8 @@ fn a_forged_message_changes_nothing() {
 
     for (side, id) in [(A, a), (B, b), (A, calling), (B, undecided), (B, accepted), (A, ending)] {
         let conn = &pair.cms[side].conns[&id.0];
-        let (ours, theirs, qpn, transaction) = (id.0, conn.peer.id, conn.qpn.unwrap_or(0), conn.transaction);
+        let (ours, theirs, qpn, transaction) =
+            (id.0, conn.peer.id, conn.qpn.unwrap_or(0), conn.transaction);
         let rej = |local_id, remote_id, answered| {
             let (reason, ari, private) = (Reason::CONSUMER, &[][..], &[][..]);
             Message::Rej(Rej { local_id, remote_id, answered, reason, ari, private })
@@ -56,8 +66,11 @@ fn a_forged_message_changes_nothing() {
         let dreq = |local_id, remote_id, remote_qpn| {
             Message::Dreq(Dreq { local_id, remote_id, remote_qpn, private: &[] })
         };
-        let rtu = |local_id, remote_id| Message::Rtu(wire::cm::Rtu { local_id, remote_id, private: &[] });
-        let drep = |local_id, remote_id| Message::Drep(wire::cm::Drep { local_id, remote_id, private: &[] });
+        let rtu =
+            |local_id, remote_id| Message::Rtu(wire::cm::Rtu { local_id, remote_id, private: &[] });
+        let drep = |local_id, remote_id| {
+            Message::Drep(wire::cm::Drep { local_id, remote_id, private: &[] })
+        };
         let mra = |local_id, remote_id, answered| {
             let service_timeout = Timeout::new(31);
             Message::Mra(Mra { local_id, remote_id, answered, service_timeout, private: &[] })
@@ -140,7 +153,9 @@ fn forge(cm: &mut Cm, n: u32, source: IpAddr, now: Instant) {
     let mut forger = Cm::new(cfg, super::random(n.into()));
     let (local, remote) = (SocketAddr::new(source, 1), SocketAddr::new(to, PORT));
     let ack_timeout = Timeout::new(31);
-    forger.connect(now, &Connect { local, remote, qpn: n << 7 | 1, ack_timeout, ..call() }).unwrap();
+    forger
+        .connect(now, &Connect { local, remote, qpn: n << 7 | 1, ack_timeout, ..call() })
+        .unwrap();
     let req = forger.poll_transmit().unwrap();
     cm.receive(now, req.from, req.to, &req.mad).unwrap();
 }
@@ -187,8 +202,9 @@ fn callers_that_never_answer() {
         forge(&mut pair.cms[B], n, address(A), pair.now);
         assert_eq!(pair.accept_all(), 1);
     }
-    let failed =
-        |told: &[(ConnId, Event)]| told.iter().filter(|(_, event)| *event == Event::AcceptFailed).count();
+    let failed = |told: &[(ConnId, Event)]| {
+        told.iter().filter(|(_, event)| *event == Event::AcceptFailed).count()
+    };
     pair.pass_unheard(2 * SECOND);
     assert_eq!(failed(&pair.told(B)), 9);
     pair.pass_unheard(6 * SECOND);
@@ -318,7 +334,8 @@ fn callers_that_ask_for_time() {
     }
     let mra_all = |pair: &mut Pair| {
         let waiting = pair.cms[B].conns.iter().filter(|(_, conn)| conn.state == State::RepSent);
-        let waiting: Vec<_> = waiting.map(|(&id, conn)| (id, conn.peer.id, conn.transaction)).collect();
+        let waiting: Vec<_> =
+            waiting.map(|(&id, conn)| (id, conn.peer.id, conn.transaction)).collect();
         for (remote_id, local_id, transaction) in waiting {
             let (answered, service_timeout) = (Answered::Rep, Timeout::new(31));
             let mra = Mra { local_id, remote_id, answered, service_timeout, private: &[] };
@@ -347,7 +364,8 @@ fn a_flood_of_requests() {
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, BACKLOG).unwrap();
     for n in 0..if cfg!(miri) { 100 } else { 10_000_u32 } {
-        let from = SocketAddr::new(IpAddr::from(0x0A01_0000_u32.wrapping_add(n % 500).to_be_bytes()), 1);
+        let from =
+            SocketAddr::new(IpAddr::from(0x0A01_0000_u32.wrapping_add(n % 500).to_be_bytes()), 1);
         let now = pair.now;
         let mut caller = Cm::new(Cfg::new(1, u64::from(n) + 1), super::random(n.into()));
         caller.connect(now, &Connect { local: from, ..call() }).unwrap();
@@ -360,7 +378,10 @@ fn a_flood_of_requests() {
     assert_eq!(pair.told(B).len(), BACKLOG);
     while pair.cms[B].poll_transmit().is_some() {}
     pair.pass(Duration::from_secs(130));
-    assert_eq!(pair.told(B).iter().filter(|(_, event)| *event == Event::Withdrawn).count(), BACKLOG);
+    assert_eq!(
+        pair.told(B).iter().filter(|(_, event)| *event == Event::Withdrawn).count(),
+        BACKLOG
+    );
     assert!(pair.is_empty());
 }
 
@@ -409,7 +430,9 @@ fn hostile_datagrams() {
                     seen[random() % 256] = (side, transmit.mad);
                 }
                 if random() % 4 != 0 {
-                    pair.cms[1 - side].receive(pair.now, transmit.from, transmit.to, &transmit.mad).unwrap();
+                    pair.cms[1 - side]
+                        .receive(pair.now, transmit.from, transmit.to, &transmit.mad)
+                        .unwrap();
                 }
             }
             for (id, event) in pair.told(side) {

@@ -23,7 +23,9 @@ fn a_thousand_connections() {
     assert_eq!(pair.told(B).len(), ids.len());
     assert_eq!(pair.deadline(), None);
     for cm in &pair.cms {
-        assert!(cm.conns.values().all(|conn| conn.state == State::Established && conn.kept.is_none()));
+        assert!(
+            cm.conns.values().all(|conn| conn.state == State::Established && conn.kept.is_none())
+        );
     }
 
     for &id in &ids {

@@ -59,7 +59,10 @@ impl Pair {
             Cm::new(Cfg::new(slot, 0xA0 + u64::from(slot)), random(seed))
         };
         let link = |salt| {
-            Link::new(Conditions { seed: conditions.seed.wrapping_mul(31) + salt, ..conditions.clone() })
+            Link::new(Conditions {
+                seed: conditions.seed.wrapping_mul(31) + salt,
+                ..conditions.clone()
+            })
         };
         Pair {
             now: Instant::now(),
@@ -172,7 +175,8 @@ impl Pair {
     /// A consumer that has nothing in flight answers as soon as its peer disconnects.
     fn answer(&mut self, side: usize) {
         let cm = &mut self.cms[side];
-        let asked = cm.events.iter().position(|(_, event)| matches!(event, Event::Disconnecting { .. }));
+        let asked =
+            cm.events.iter().position(|(_, event)| matches!(event, Event::Disconnecting { .. }));
         if let Some((id, _)) = asked.filter(|_| !self.busy).and_then(|at| cm.events.remove(at)) {
             cm.disconnect(self.now, id, Ending::Graceful);
         }

@@ -120,7 +120,9 @@ impl Network {
             match told.last().unwrap() {
                 Event::Request(_) if pair.state(side, id) == State::ReqRcvd && dice.chance(8) => {
                     match dice.chance(4) {
-                        true => pair.cms[side].reject(pair.now, id, Reason::CONSUMER, b"no").unwrap(),
+                        true => {
+                            pair.cms[side].reject(pair.now, id, Reason::CONSUMER, b"no").unwrap()
+                        }
                         false => pair.accept(id, id.0 & 0xFF_FFFF),
                     }
                 }
@@ -129,7 +131,8 @@ impl Network {
                     pair.cms[side].disconnect(pair.now, id, Ending::Graceful);
                 }
                 Event::Accepted(_) | Event::Established => {
-                    let tired = second < BUSY && dice.chance(128) || second > SETTLED && dice.chance(16);
+                    let tired =
+                        second < BUSY && dice.chance(128) || second > SETTLED && dice.chance(16);
                     let ending = [Ending::Graceful, Ending::Abrupt][dice.below(2)];
                     if tired {
                         pair.cms[side].disconnect(pair.now, id, ending);
@@ -151,12 +154,18 @@ impl Network {
         };
         let mut passive: Vec<_> = up(B)
             .map(|id| {
-                let Event::Request(request) = &told[B][&id][0] else { panic!("{:?}", told[B][&id]) };
+                let Event::Request(request) = &told[B][&id][0] else {
+                    panic!("{:?}", told[B][&id])
+                };
                 (calls[usize::from(request.from.port())], id)
             })
             .collect();
         passive.sort();
-        assert!(up(A).eq(passive.iter().map(|&(a, _)| a)), "{:?}, {passive:?}", up(A).collect::<Vec<_>>());
+        assert!(
+            up(A).eq(passive.iter().map(|&(a, _)| a)),
+            "{:?}, {passive:?}",
+            up(A).collect::<Vec<_>>()
+        );
         for (a, b) in passive {
             let [a, b] = [&pair.cms[A].conns[&a.0], &pair.cms[B].conns[&b.0]];
             assert_eq!((a.peer.id, Some(a.peer.qpn)), (b.id, b.qpn));
@@ -169,7 +178,10 @@ fn ended(told: &[Event]) -> bool {
     let open = |event: &Event| {
         matches!(
             event,
-            Event::Request(_) | Event::Accepted(_) | Event::Established | Event::Disconnecting { .. }
+            Event::Request(_)
+                | Event::Accepted(_)
+                | Event::Established
+                | Event::Disconnecting { .. }
         )
     };
     told.iter().any(|event| !open(event))

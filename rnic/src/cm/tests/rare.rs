@@ -31,7 +31,14 @@ impl Pair {
 
 fn rej(from: ConnId, to: ConnId) -> Message<'static> {
     let (reason, ari, private) = (Reason::TIMEOUT, &[][..], &[][..]);
-    Message::Rej(Rej { local_id: from.0, remote_id: to.0, answered: Answered::Rep, reason, ari, private })
+    Message::Rej(Rej {
+        local_id: from.0,
+        remote_id: to.0,
+        answered: Answered::Rep,
+        reason,
+        ari,
+        private,
+    })
 }
 
 #[test]
@@ -39,7 +46,13 @@ fn an_mra_of_the_rep() {
     let mut pair = Pair::new();
     let [a, b] = pair.accepted();
     let service_timeout = Timeout::new(24);
-    let mra = Mra { local_id: a.0, remote_id: b.0, answered: Answered::Rep, service_timeout, private: &[] };
+    let mra = Mra {
+        local_id: a.0,
+        remote_id: b.0,
+        answered: Answered::Rep,
+        service_timeout,
+        private: &[],
+    };
     pair.deliver(B, b, Message::Mra(mra));
     pair.pass(Duration::from_secs(65));
     assert_eq!(pair.sent(), "");

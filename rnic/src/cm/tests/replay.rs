@@ -46,8 +46,8 @@ fn every_exchange_of_the_captures() {
 fn mads(file: &[u8]) -> Vec<Transmit> {
     const UDP: u8 = 17;
     let gsi = Extension::Deth(Deth { q_key: Deth::GSI_Q_KEY, source_qpn: Deth::GSI_QPN });
-    let datagrams =
-        capture::packets(file).filter(|ip| ip.protocol == UDP && ip.payload[2..4] == UDP_PORT.to_be_bytes());
+    let datagrams = capture::packets(file)
+        .filter(|ip| ip.protocol == UDP && ip.payload[2..4] == UDP_PORT.to_be_bytes());
     datagrams
         .filter_map(|ip| {
             let packet = Packet::parse(&ip.payload[8..ip.payload.len() - Icrc::SIZE]).unwrap();
@@ -88,22 +88,29 @@ struct Exchange<'a> {
 }
 
 impl<'a> Exchange<'a> {
-    fn new(name: &str, call: &Transmit, req: Req<'a>, transaction: u64, said: &[&Transmit]) -> Self {
+    fn new(
+        name: &str,
+        call: &Transmit,
+        req: Req<'a>,
+        transaction: u64,
+        said: &[&Transmit],
+    ) -> Self {
         let rep = said.iter().find_map(|said| match Mad::parse(&said.mad).unwrap().message {
             Message::Rep(rep) => Some(rep),
             _ => None,
         });
         let (passive_id, passive_guid) = rep.map_or((1 << 7, 1), |rep| (rep.local_id, rep.ca_guid));
         let now = Instant::now();
-        let mut cms = [(req.local_id, req.ca_guid), (passive_id, passive_guid)].map(|(id, ca_guid)| {
-            let cfg = Cfg {
-                target_ack_delay: rep.map_or(Timeout::new(0), |rep| rep.target_ack_delay),
-                ..Cfg::new(id as u8 & 0x7F, ca_guid)
-            };
-            // The first communication ID is the capture's.
-            let (mut first, mut rest) = (Some(u64::from(id >> 7)), random(1));
-            Cm::new(cfg, Box::new(move || first.take().unwrap_or_else(&mut rest)))
-        });
+        let mut cms =
+            [(req.local_id, req.ca_guid), (passive_id, passive_guid)].map(|(id, ca_guid)| {
+                let cfg = Cfg {
+                    target_ack_delay: rep.map_or(Timeout::new(0), |rep| rep.target_ack_delay),
+                    ..Cfg::new(id as u8 & 0x7F, ca_guid)
+                };
+                // The first communication ID is the capture's.
+                let (mut first, mut rest) = (Some(u64::from(id >> 7)), random(1));
+                Cm::new(cfg, Box::new(move || first.take().unwrap_or_else(&mut rest)))
+            });
         let port = req.service.tcp_port().unwrap();
         let (ip, private) = IpHeader::parse(req.private).unwrap();
         if rep.is_some() {
@@ -127,7 +134,8 @@ impl<'a> Exchange<'a> {
         let id = cms[A].connect(now, &call_again).unwrap();
         cms[A].conns.get_mut(&id.0).unwrap().transaction = transaction;
         let dreq_from = |address| {
-            said.iter().any(|said| said.from == address && said.mad[16..18] == 0x15_u16.to_be_bytes())
+            said.iter()
+                .any(|said| said.from == address && said.mad[16..18] == 0x15_u16.to_be_bytes())
         };
         Exchange {
             place: format!("{name}, call of {:#x}", req.local_id),
@@ -152,7 +160,11 @@ impl<'a> Exchange<'a> {
             Message::Dreq(_) => {
                 for side in [A, B] {
                     if std::mem::take(&mut self.disconnects[side]) {
-                        self.cms[side].disconnect(self.now, self.ids[side].unwrap(), Ending::Graceful);
+                        self.cms[side].disconnect(
+                            self.now,
+                            self.ids[side].unwrap(),
+                            Ending::Graceful,
+                        );
                     }
                 }
             }
@@ -184,7 +196,9 @@ impl<'a> Exchange<'a> {
             srq: rep.srq,
             private: rep.private,
         };
-        let [Event::Request(request)] = &self.told[B][..] else { panic!("{}: {:?}", self.place, self.told) };
+        let [Event::Request(request)] = &self.told[B][..] else {
+            panic!("{}: {:?}", self.place, self.told)
+        };
         assert_eq!(request.private, self.req.private[IpHeader::SIZE..]);
         assert_eq!((request.qpn, request.starting_psn), (self.req.qpn, self.req.starting_psn));
         self.cms[B].accept(self.now, self.ids[B].unwrap(), &accept).unwrap();
@@ -195,7 +209,9 @@ impl<'a> Exchange<'a> {
             while let Some((id, event)) = self.cms[side].poll_event() {
                 assert_eq!(*self.ids[side].get_or_insert(id), id);
                 match event {
-                    Event::Disconnecting { .. } => self.cms[side].disconnect(self.now, id, Ending::Graceful),
+                    Event::Disconnecting { .. } => {
+                        self.cms[side].disconnect(self.now, id, Ending::Graceful)
+                    }
                     event => self.told[side].push(event),
                 }
             }

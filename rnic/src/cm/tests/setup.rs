@@ -49,7 +49,8 @@ fn a_call_is_accepted() {
 fn ipv6() {
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, 1).unwrap();
-    let (from, to) = ("[fd00::1]:1".parse().unwrap(), SocketAddr::new("fd00::2".parse().unwrap(), PORT));
+    let (from, to) =
+        ("[fd00::1]:1".parse().unwrap(), SocketAddr::new("fd00::2".parse().unwrap(), PORT));
     pair.connect_with(|call| (call.local, call.remote) = (from, to));
     pair.run();
     let (b, request) = pair.request();
@@ -76,7 +77,9 @@ fn a_call_to_oneself() {
     let [(b, Event::Request(_))] = deliver(cm)[..] else { panic!() };
     cm.accept(now, b, &accept()).unwrap();
     let told = deliver(cm);
-    assert!(matches!(&told[..], [(x, Event::Accepted(_)), (y, Event::Established)] if (*x, *y) == (a, b)));
+    assert!(
+        matches!(&told[..], [(x, Event::Accepted(_)), (y, Event::Established)] if (*x, *y) == (a, b))
+    );
     cm.disconnect(now, b, Ending::Graceful);
     assert_eq!(deliver(cm), [(a, Event::Disconnecting { broke: false })]);
     cm.disconnect(now, a, Ending::Graceful);
@@ -84,7 +87,10 @@ fn a_call_to_oneself() {
     cm.expire(now + 2 * SECOND);
     let mut released = deliver(cm);
     released.sort_by_key(|&(id, _)| id != a);
-    assert_eq!(released, [(a, Event::Released { qpn: QPN[A] }), (b, Event::Released { qpn: QPN[B] })]);
+    assert_eq!(
+        released,
+        [(a, Event::Released { qpn: QPN[A] }), (b, Event::Released { qpn: QPN[B] })]
+    );
     assert!(pair.is_empty());
 }
 
@@ -107,7 +113,10 @@ fn the_consumer_rejects() {
         // The peer repeats itself, since that was lost.
         pair.pass(5 * SECOND);
         let private = padded(b"no", if prefix { 144 } else { 148 });
-        assert_eq!(pair.told(A), [(a, Event::Rejected { private }), (a, Event::Released { qpn: QPN[A] })]);
+        assert_eq!(
+            pair.told(A),
+            [(a, Event::Rejected { private }), (a, Event::Released { qpn: QPN[A] })]
+        );
         assert_eq!(pair.told(B), []);
         assert_eq!(pair.sent(), "A:REQ A:REQ B:REJ28");
         pair.pass_all();
@@ -154,7 +163,8 @@ fn a_path_mtu_that_is_too_large() {
     pair.cms[B].listen(PORT, 1).unwrap();
     let a = pair.connect_with(|call| call.path_mtu = PathMtu::Octets2048);
     pair.run();
-    let refused = Event::Refused { reason: Reason::INVALID_MTU, path_mtu: Some(PathMtu::Octets1024) };
+    let refused =
+        Event::Refused { reason: Reason::INVALID_MTU, path_mtu: Some(PathMtu::Octets1024) };
     assert_eq!(pair.told(A)[0], (a, refused));
     assert!(pair.is_empty());
 }
@@ -189,7 +199,10 @@ fn a_full_backlog() {
         pair.connect(qpn << 7);
         pair.run();
     }
-    assert_eq!(pair.told(B).iter().filter(|(_, event)| matches!(event, Event::Request(_))).count(), 2);
+    assert_eq!(
+        pair.told(B).iter().filter(|(_, event)| matches!(event, Event::Request(_))).count(),
+        2
+    );
 }
 
 /// Requests of a listener that has gone stay; they do not count for the next one at the port.
@@ -234,24 +247,34 @@ fn requests_that_make_no_sense() {
     pair.cms[B].listen(PORT, 1).unwrap();
     pair.connect(QPN[A]);
     let good = pair.cms[A].poll_transmit().unwrap();
-    let Ok(Mad { transaction, message: Message::Req(good) }) = Mad::parse(&good.mad) else { panic!() };
+    let Ok(Mad { transaction, message: Message::Req(good) }) = Mad::parse(&good.mad) else {
+        panic!()
+    };
     for (change, reason) in cases {
         let mut req = good;
         change(&mut req);
         let mad = Mad { transaction, message: Message::Req(req) }.emit();
         pair.cms[B].receive(pair.now, address(A), address(B), &mad).unwrap();
         let answer = pair.cms[B].poll_transmit().unwrap();
-        let Ok(Mad { transaction: same, message: Message::Rej(rej) }) = Mad::parse(&answer.mad) else {
+        let Ok(Mad { transaction: same, message: Message::Rej(rej) }) = Mad::parse(&answer.mad)
+        else {
             panic!()
         };
-        assert_eq!((rej.reason, rej.remote_id, same), (reason, req.local_id, transaction), "{req:?}");
+        assert_eq!(
+            (rej.reason, rej.remote_id, same),
+            (reason, req.local_id, transaction),
+            "{req:?}"
+        );
         assert!(pair.cms[B].is_empty());
     }
     // The caller lies about its address, in the header that the consumer would see.
     let other = IpAddr::from([10, 0, 0, 3]);
     let mad = Mad {
         transaction,
-        message: Message::Req(Req { primary: Path::over_ip(other, address(B), Timeout::new(17)), ..good }),
+        message: Message::Req(Req {
+            primary: Path::over_ip(other, address(B), Timeout::new(17)),
+            ..good
+        }),
     };
     pair.cms[B].receive(pair.now, other, address(B), &mad.emit()).unwrap();
     assert_eq!(name(&pair.cms[B].poll_transmit().unwrap()), "REJ12");
@@ -263,8 +286,11 @@ fn an_alternate_path_is_declined() {
     pair.cms[B].listen(PORT, 1).unwrap();
     pair.connect(QPN[A]);
     let req = pair.cms[A].poll_transmit().unwrap();
-    let Ok(Mad { transaction, message: Message::Req(req) }) = Mad::parse(&req.mad) else { panic!() };
-    let mad = Mad { transaction, message: Message::Req(Req { alternate: Some(req.primary), ..req }) };
+    let Ok(Mad { transaction, message: Message::Req(req) }) = Mad::parse(&req.mad) else {
+        panic!()
+    };
+    let mad =
+        Mad { transaction, message: Message::Req(Req { alternate: Some(req.primary), ..req }) };
     pair.cms[B].receive(pair.now, address(A), address(B), &mad.emit()).unwrap();
     let (b, _) = pair.request();
     pair.accept(b, QPN[B]);
@@ -289,11 +315,16 @@ fn private_data_have_limits() {
     let (b, request) = pair.request();
     assert_eq!(request.private, [7; 56]);
     let cm = &mut pair.cms[B];
-    assert_eq!(cm.accept(now, b, &Accept { private: &long[..197], ..accept() }), too_long(197, 196));
+    assert_eq!(
+        cm.accept(now, b, &Accept { private: &long[..197], ..accept() }),
+        too_long(197, 196)
+    );
     assert_eq!(cm.reject(now, b, Reason::CONSUMER, &long[..145]), too_long(145, 144));
     cm.accept(now, b, &Accept { private: &long[..196], ..accept() }).unwrap();
     pair.run();
-    assert!(matches!(&pair.told(A)[..], [(_, Event::Accepted(accepted))] if accepted.private == [7; 196]));
+    assert!(
+        matches!(&pair.told(A)[..], [(_, Event::Accepted(accepted))] if accepted.private == [7; 196])
+    );
 }
 
 #[test]
@@ -302,7 +333,10 @@ fn what_has_been_decided_cannot_be_decided() {
     let [a, b] = pair.connected();
     for id in [b, ConnId(0x1234)] {
         assert_eq!(pair.cms[B].accept(pair.now, id, &accept()), Err(CmError::NoRequest));
-        assert_eq!(pair.cms[B].reject(pair.now, id, Reason::CONSUMER, &[]), Err(CmError::NoRequest));
+        assert_eq!(
+            pair.cms[B].reject(pair.now, id, Reason::CONSUMER, &[]),
+            Err(CmError::NoRequest)
+        );
     }
     assert_eq!(pair.cms[A].accept(pair.now, a, &accept()), Err(CmError::NoRequest));
     let ipv6 = SocketAddr::new("fd00::2".parse().unwrap(), PORT);

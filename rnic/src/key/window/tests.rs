@@ -30,7 +30,8 @@ impl Rig {
 
     fn region(&self, access: Access, zero_based: bool) -> Mr {
         // SAFETY: nobody touches the memory here.
-        unsafe { Mr::new(&self.keys, self.pd, self.addr() as *mut u8, 256, access, zero_based) }.unwrap()
+        unsafe { Mr::new(&self.keys, self.pd, self.addr() as *mut u8, 256, access, zero_based) }
+            .unwrap()
     }
 
     fn view<'a>(&self, region: &'a Mr, offset: u64, len: u64) -> View<'a> {
@@ -71,7 +72,11 @@ fn a_bind_makes_a_key_and_ends_the_one_before() {
 
     let second = rig.keys.reserve(&window, rig.qps[1], Some(&rig.view(&region, 0, 1))).unwrap();
     assert_ne!(first, second);
-    assert_eq!(rig.write(first, 0, rig.addr() + 16), Ok(rig.addr() + 16), "until the next one's turn");
+    assert_eq!(
+        rig.write(first, 0, rig.addr() + 16),
+        Ok(rig.addr() + 16),
+        "until the next one's turn"
+    );
     rig.keys.bind(second).unwrap();
     assert_eq!(rig.write(first, 0, rig.addr() + 16), Err(KeyError::Invalid));
     assert_eq!((window.state(first), window.state(second)), (BindState::Over, BindState::Bound));
@@ -111,8 +116,10 @@ fn a_view_is_judged() {
     assert_eq!(refused(rig.view(&unreadable, 0, 8)), PostError::Access { write: false });
     let unwritable = rig.region(Access { local_write: false, ..ALL }, false);
     assert_eq!(refused(rig.view(&unwritable, 0, 8)), PostError::Access { write: true });
-    let atomic =
-        View { access: Access { remote_atomic: true, ..Access::default() }, ..rig.view(&unwritable, 0, 8) };
+    let atomic = View {
+        access: Access { remote_atomic: true, ..Access::default() },
+        ..rig.view(&unwritable, 0, 8)
+    };
     assert_eq!(refused(atomic), PostError::Access { write: true });
     let read_only = Access { remote_write: false, ..ALL };
     let shown = View { access: read_only, ..rig.view(&unwritable, 0, 8) };
@@ -126,7 +133,8 @@ fn a_view_is_judged() {
     let judged = rig.keys.reserve(&elsewhere, rig.qps[0], None);
     assert_eq!(judged, Err(PostError::Domain), "the window is of another domain");
     // SAFETY: nobody touches the memory here.
-    let beyond = unsafe { Mr::new(&rig.keys, foreign, other.addr() as *mut u8, 256, ALL, false) }.unwrap();
+    let beyond =
+        unsafe { Mr::new(&rig.keys, foreign, other.addr() as *mut u8, 256, ALL, false) }.unwrap();
     assert_eq!(refused(other.view(&beyond, 0, 8)), PostError::Domain);
 }
 

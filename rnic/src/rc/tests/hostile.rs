@@ -25,7 +25,8 @@ fn anything(rng: &mut Rng, psn: Psn, sq_psn: Psn, targets: &[Remote]) -> Vec<u8>
     };
     let payload = vec![0xEE; if opcode.has_payload() { len } else { 0 }];
     let whole = if rng.chance(2) { len } else { OCTETS + rng.below(OCTETS) };
-    let reth = Reth { va, r_key, len: if rng.chance(50) { rng.next() as u32 } else { whole as u32 } };
+    let reth =
+        Reth { va, r_key, len: if rng.chance(50) { rng.next() as u32 } else { whole as u32 } };
     let aeth = Aeth {
         syndrome: match rng.below(12) {
             0 => Syndrome::Rnr(RnrTimer::from_code(rng.next() as u8)),
@@ -82,8 +83,13 @@ fn a_hundred_thousand_packets() {
         let mut side = Side::with_srq(cfg, Some((srq, pd)), Arc::clone(&keys), now);
         let window = Mw::new(&keys, pd, rng.chance(2));
         let key = side.bind(0, &window, Some(view));
-        let targets =
-            [open.remote(0), open.remote(500), Remote { addr: 0, key }, closed.remote(0), Remote::default()];
+        let targets = [
+            open.remote(0),
+            open.remote(500),
+            Remote { addr: 0, key },
+            closed.remote(0),
+            Remote::default(),
+        ];
         let mut posted = 1;
         if rng.chance(2) {
             side.post(send(1, &[sink.seg(0, 300)]));
@@ -128,7 +134,8 @@ fn a_hundred_thousand_packets() {
         }
         taken += side.rc.stats().rx_messages;
         let Side { queues: side, rc, mut burst, .. } = side;
-        let (mut rest, memory) = (rc.into_rest(), [&open, &sink, &shown].map(|buf| buf.bytes().to_vec()));
+        let (mut rest, memory) =
+            (rc.into_rest(), [&open, &sink, &shown].map(|buf| buf.bytes().to_vec()));
         for _ in 0..10 {
             let bytes = anything(&mut rng, expected - 2, cfg.sq_psn, &targets);
             burst.clear();
@@ -136,7 +143,10 @@ fn a_hundred_thousand_packets() {
             rest.transmit(&mut burst);
             answered_again += burst.lens().len();
         }
-        assert!([&open, &sink, &shown].map(|buf| buf.bytes().to_vec()) == memory, "nothing new is taken");
+        assert!(
+            [&open, &sink, &shown].map(|buf| buf.bytes().to_vec()) == memory,
+            "nothing new is taken"
+        );
         let done = side.completions();
         assert_eq!(done.len(), posted);
         assert!(done.iter().map(|wc| wc.id).eq(0..posted as u64), "in order");
@@ -158,7 +168,10 @@ fn a_hundred_thousand_packets() {
     }
     // The packets are such that much of all this happens.
     assert!(ends > 5_000 && taken > 10_000, "{ends} ends, {taken} messages");
-    assert!(answered > 20_000 && invalidated > 100, "{answered} packets sent, {invalidated} invalidations");
+    assert!(
+        answered > 20_000 && invalidated > 100,
+        "{answered} packets sent, {invalidated} invalidations"
+    );
     assert!(answered_again > 5_000, "{answered_again} packets sent after the end");
     let written = shown.bytes()[200..300].iter().filter(|&&byte| byte == 0xEE).count();
     assert!(written > 50, "{written} octets of the window were written");

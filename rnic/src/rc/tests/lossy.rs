@@ -89,11 +89,13 @@ impl Traffic {
             }
             3 => {
                 self.target_bytes[to..to + len].copy_from_slice(octets);
-                self.arrivals.push_back(Arrival { bytes: vec![0; len], immediate: Some(id as u32) });
+                self.arrivals
+                    .push_back(Arrival { bytes: vec![0; len], immediate: Some(id as u32) });
                 (write_imm(id, &segments, self.target.remote(to), id as u32), WcOp::WriteImm, len)
             }
             4 => {
-                self.sink_bytes[sink..sink + len].copy_from_slice(&self.shown.bytes()[to..to + len]);
+                self.sink_bytes[sink..sink + len]
+                    .copy_from_slice(&self.shown.bytes()[to..to + len]);
                 let segments = [self.sinks.seg(sink, cut), self.sinks.seg(sink + cut, len - cut)];
                 requester.post(read(id, &segments, self.shown.remote(to)));
                 self.expect(id, WcOp::Read, len);
@@ -140,7 +142,8 @@ impl Traffic {
             assert_eq!(Some(wc), self.completions.pop_front());
         }
         for got in responder.received() {
-            let Arrival { bytes, immediate } = self.arrivals.pop_front().expect("a message was sent");
+            let Arrival { bytes, immediate } =
+                self.arrivals.pop_front().expect("a message was sent");
             let expected = wc(*taken as u64, WcOp::Recv, bytes.len(), WcStatus::Success);
             assert_eq!(got, Wc { immediate, ..expected });
             let placed = &self.receives.bytes()[*taken * MAX..][..bytes.len()];
@@ -183,7 +186,8 @@ fn run(seed: u64) -> Stats {
     let mut back = Traffic::new(&pair.b, &pair.a, seed << 1 | 1);
     let mut taken = [0; 2];
     while !there.is_done() || !back.is_done() {
-        for (traffic, requester, responder) in [(&mut there, &pair.a, &pair.b), (&mut back, &pair.b, &pair.a)]
+        for (traffic, requester, responder) in
+            [(&mut there, &pair.a, &pair.b), (&mut back, &pair.b, &pair.a)]
         {
             while traffic.posted < REQUESTS && rng.chance(3) {
                 traffic.post(requester);
@@ -224,7 +228,10 @@ fn a_thousand_networks() {
     if SEEDS == 1000 {
         // The networks are such that much of all this happens.
         assert!(sum.repeated > 50_000 && sum.duplicates > 20_000, "{sum:?}");
-        assert!(sum.probes > 2_000 && sum.tx_sequence_naks > 5_000 && sum.rx_rnr_naks > 200, "{sum:?}");
+        assert!(
+            sum.probes > 2_000 && sum.tx_sequence_naks > 5_000 && sum.rx_rnr_naks > 200,
+            "{sum:?}"
+        );
         // But hardly ever does all that is said go unheard for half a second.
         assert!(sum.timeouts < 50, "{sum:?}");
     }

@@ -81,7 +81,12 @@ impl Side {
         Side::with_srq(cfg, None, Arc::new(Keys::new()), now)
     }
 
-    pub(crate) fn with_srq(cfg: RcCfg, srq: Option<(Arc<Srq>, Pd)>, keys: Arc<Keys>, now: Instant) -> Side {
+    pub(crate) fn with_srq(
+        cfg: RcCfg,
+        srq: Option<(Arc<Srq>, Pd)>,
+        keys: Arc<Keys>,
+        now: Instant,
+    ) -> Side {
         Side::of(Queues::new(srq, keys), cfg, now)
     }
 
@@ -224,7 +229,8 @@ pub(crate) fn words(packets: &[Vec<u8>]) -> Vec<String> {
     let word = |bytes: &Vec<u8>| {
         let Packet { bth, extension, payload } = Packet::parse(bytes).unwrap();
         let flags = [(bth.solicited, " solicited"), (bth.ack_request, " ask")];
-        let flags: String = flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag).collect();
+        let flags: String =
+            flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag).collect();
         let extension = match extension {
             Extension::Reth(Reth { len, .. }) => format!(" of {len}"),
             Extension::Aeth(aeth) | Extension::AtomicAck(aeth, _) => format!(" {}", aeth.syndrome),

@@ -75,12 +75,12 @@ type End = (IpAddr, u32);
 /// RoCEv2 packets, each with the address it came from and its destination.
 fn datagrams(file: &[u8]) -> impl Iterator<Item = (IpAddr, End, Packet<'_>)> {
     const UDP: u8 = 17;
-    capture::packets(file).filter(|ip| ip.protocol == UDP && ip.payload[2..4] == UDP_PORT.to_be_bytes()).map(
-        |ip| {
+    capture::packets(file)
+        .filter(|ip| ip.protocol == UDP && ip.payload[2..4] == UDP_PORT.to_be_bytes())
+        .map(|ip| {
             let packet = Packet::parse(&ip.payload[8..ip.payload.len() - Icrc::SIZE]).unwrap();
             (ip.source, (ip.destination, packet.bth.dest_qpn), packet)
-        },
-    )
+        })
 }
 
 /// The ends of each connection.
@@ -102,7 +102,8 @@ fn connections(file: &[u8]) -> Vec<[End; 2]> {
     }
     if connections.is_empty() {
         // Some programs exchange their numbers by other means; both ends number their queue pairs in the same order.
-        let is_rc = |packet: &Packet<'_>| packet.bth.opcode.is_request() || packet.bth.opcode.is_response();
+        let is_rc =
+            |packet: &Packet<'_>| packet.bth.opcode.is_request() || packet.bth.opcode.is_response();
         let ends = datagrams(file).filter(|(.., packet)| is_rc(packet)).map(|(_, to, _)| to);
         let mut ends: Vec<_> = ends.collect();
         ends.sort();
@@ -129,8 +130,9 @@ impl Replay {
     /// Plays the part of one end in a conversation, where `true` marks what it sent; answers how many requests and
     /// responses it sends.
     fn of(packets: &[(bool, Packet<'_>)], peer_qpn: u32, name: &str) -> (usize, usize) {
-        let sent_by =
-            |which| packets.iter().filter(move |(ours, _)| *ours == which).map(|(_, packet)| packet);
+        let sent_by = |which| {
+            packets.iter().filter(move |(ours, _)| *ours == which).map(|(_, packet)| packet)
+        };
         let ours: Vec<_> = sent_by(true).collect();
         let theirs: Vec<_> = sent_by(false).collect();
         let first = |sent: &[&Packet<'_>]| {
@@ -177,7 +179,9 @@ impl Replay {
             });
             bytes.collect()
         };
-        for (sent, captured) in [(&replay.requests, captured(true)), (&replay.responses, captured(false))] {
+        for (sent, captured) in
+            [(&replay.requests, captured(true)), (&replay.responses, captured(false))]
+        {
             // Some captures end before the last answer.
             if let Some(at) = (0..captured.len()).find(|&at| sent.get(at) != captured.get(at)) {
                 let show = |packets: &[Vec<u8>]| words(packets.get(at..at + 1).unwrap_or(&[]));
@@ -209,10 +213,13 @@ impl Replay {
             }
             Extension::Atomic(AtomicEth { va, r_key, .. }) => {
                 let answer = ours.iter().find(|answer| {
-                    answer.bth.psn == packet.bth.psn && answer.bth.opcode == Opcode::AtomicAcknowledge
+                    answer.bth.psn == packet.bth.psn
+                        && answer.bth.opcode == Opcode::AtomicAcknowledge
                 });
-                if let (Some((buf, base)), Some(Packet { extension: Extension::AtomicAck(_, ack), .. })) =
-                    (self.memory.get(r_key), answer)
+                if let (
+                    Some((buf, base)),
+                    Some(Packet { extension: Extension::AtomicAck(_, ack), .. }),
+                ) = (self.memory.get(r_key), answer)
                 {
                     buf.set_number((*va - base) as usize, ack.original);
                 }
@@ -239,7 +246,8 @@ impl Replay {
         let Some((buf, base)) = self.memory.get(&reth.r_key) else { return };
         let mut at = (reth.va - base) as usize;
         let end = at + reth.len as usize;
-        let responses = ours.iter().filter(|packet| packet.bth.opcode.operation() == Operation::ReadResponse);
+        let responses =
+            ours.iter().filter(|packet| packet.bth.opcode.operation() == Operation::ReadResponse);
         for response in responses.skip_while(|response| response.bth.psn != psn) {
             if at < end {
                 buf.bytes_mut()[at..at + response.payload.len()].copy_from_slice(response.payload);
@@ -291,7 +299,8 @@ impl Replay {
         let buf = self.side.buf(len);
         buf.bytes_mut()[..octets.len()].copy_from_slice(&octets);
         let segments: [Segment; 1] = [buf.seg(0, len)];
-        self.side.post(crate::SendWr { solicited: last.bth.solicited, ..request(0, op, &segments) });
+        self.side
+            .post(crate::SendWr { solicited: last.bth.solicited, ..request(0, op, &segments) });
         self.buffers.push(buf);
         self.leave();
     }
@@ -321,7 +330,9 @@ fn memory(side: &Side, theirs: &[&Packet<'_>]) -> HashMap<u32, (Buf, u64)> {
     let mut ranges = HashMap::<u32, (u64, u64)>::new();
     for packet in theirs {
         let (va, r_key, len) = match packet.extension {
-            Extension::Reth(reth) | Extension::RethImmediate(reth, _) => (reth.va, reth.r_key, reth.len),
+            Extension::Reth(reth) | Extension::RethImmediate(reth, _) => {
+                (reth.va, reth.r_key, reth.len)
+            }
             Extension::Atomic(atomic) => (atomic.va, atomic.r_key, 8),
             _ => continue,
         };
@@ -329,6 +340,7 @@ fn memory(side: &Side, theirs: &[&Packet<'_>]) -> HashMap<u32, (Buf, u64)> {
         *start = (va & !63).min(*start);
         *end = (va + u64::from(len)).max(*end);
     }
-    let buf = |(key, (start, end)): (u32, (u64, u64))| (key, (side.buf((end - start) as usize), start));
+    let buf =
+        |(key, (start, end)): (u32, (u64, u64))| (key, (side.buf((end - start) as usize), start));
     ranges.into_iter().map(buf).collect()
 }

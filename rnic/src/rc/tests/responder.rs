@@ -29,7 +29,12 @@ impl Bench {
     }
 
     /// Takes the packet with the number that is expected.
-    fn take(&mut self, opcode: Opcode, extension: Extension, payload: &[u8]) -> Result<(), Failure> {
+    fn take(
+        &mut self,
+        opcode: Opcode,
+        extension: Extension,
+        payload: &[u8],
+    ) -> Result<(), Failure> {
         let psn = self.psn;
         self.psn = psn.next();
         self.side.take(self.now, &packet(opcode, psn, extension, payload))
@@ -95,8 +100,12 @@ fn one_acknowledgement_for_all() {
 fn what_is_not_asked_for_is_not_acknowledged() {
     let mut bench = Bench::new();
     let target = bench.side.buf(4 * OCTETS);
-    let mut first =
-        packet(Opcode::WriteFirst, bench.psn, Extension::Reth(reth(target.remote(0), 2 * OCTETS)), &FULL);
+    let mut first = packet(
+        Opcode::WriteFirst,
+        bench.psn,
+        Extension::Reth(reth(target.remote(0), 2 * OCTETS)),
+        &FULL,
+    );
     // AckReq.
     first[8] = 0;
     bench.side.take(bench.now, &first).unwrap();
@@ -146,7 +155,8 @@ fn a_duplicate_is_acknowledged_and_not_executed() {
     bench.send(b"abc");
     assert_eq!(bench.said(), [format!("{} ACK ACK 0", bench.psn(-1))]);
     target.bytes_mut().fill(0);
-    let again = packet(Opcode::WriteOnly, first, Extension::Reth(reth(target.remote(0), 3)), b"abc");
+    let again =
+        packet(Opcode::WriteOnly, first, Extension::Reth(reth(target.remote(0), 3)), b"abc");
     bench.side.take(bench.now, &again).unwrap();
     let again = packet(Opcode::SendOnly, first.next(), Extension::None, b"abc");
     bench.side.take(bench.now, &again).unwrap();
@@ -155,7 +165,10 @@ fn a_duplicate_is_acknowledged_and_not_executed() {
     assert_eq!(bench.said(), [format!("{} ACK ACK 0", bench.psn(-1))]);
     assert_eq!(bench.side.rc.stats().duplicates, 2);
     // Far behind, or another partition's.
-    bench.side.take(bench.now, &packet(Opcode::SendOnly, first - 1000, Extension::None, b"abc")).unwrap();
+    bench
+        .side
+        .take(bench.now, &packet(Opcode::SendOnly, first - 1000, Extension::None, b"abc"))
+        .unwrap();
     let mut foreign = packet(Opcode::SendOnly, bench.psn, Extension::None, b"abc");
     foreign[2..4].copy_from_slice(&[0x80, 0x01]);
     bench.side.take(bench.now, &foreign).unwrap();
@@ -169,7 +182,9 @@ fn responses_to_a_read_come_before_later_acknowledgements() {
     bench.side.recv(1, &[sink.seg(0, OCTETS)]);
     bench.send(b"abc");
     let first = bench.psn;
-    bench.take(Opcode::ReadRequest, Extension::Reth(reth(shown.remote(0), 2 * OCTETS + 1)), &[]).unwrap();
+    bench
+        .take(Opcode::ReadRequest, Extension::Reth(reth(shown.remote(0), 2 * OCTETS + 1)), &[])
+        .unwrap();
     bench.psn = first + 3;
     bench.take(Opcode::WriteOnly, Extension::Reth(reth(shown.remote(0), 3)), b"abc").unwrap();
     assert!(!bench.side.rc.owes_ack(), "not before the responses");
@@ -192,7 +207,9 @@ fn responses_to_a_read_come_before_a_later_nak() {
     let mut bench = Bench::new();
     let shown = bench.side.buf(100 * OCTETS);
     let first = bench.psn;
-    bench.take(Opcode::ReadRequest, Extension::Reth(reth(shown.remote(0), 100 * OCTETS)), &[]).unwrap();
+    bench
+        .take(Opcode::ReadRequest, Extension::Reth(reth(shown.remote(0), 100 * OCTETS)), &[])
+        .unwrap();
     let behind = packet(Opcode::SendOnly, first + 101, Extension::None, b"x");
     bench.side.take(bench.now, &behind).unwrap();
     let mut said = Vec::new();
@@ -283,7 +300,12 @@ fn each_reason_to_refuse() {
     let write = |len| Extension::Reth(reth(open.remote(0), len));
     let at = |remote: Remote, len| Extension::Reth(reth(remote, len));
     let add = |remote: Remote| {
-        Extension::Atomic(AtomicEth { va: remote.addr, r_key: remote.key, swap_or_add: 1, compare: 0 })
+        Extension::Atomic(AtomicEth {
+            va: remote.addr,
+            r_key: remote.key,
+            swap_or_add: 1,
+            compare: 0,
+        })
     };
     let (full, over) = (FULL.to_vec(), vec![0; OCTETS + 4]);
     let none_such = Remote { addr: open.addr(), key: !open.key() };
@@ -300,7 +322,10 @@ fn each_reason_to_refuse() {
         vec![(SendFirst, none, full.clone()), (WriteOnly, write(1), x())],
         vec![(SendFirst, none, full.clone()), (ReadRequest, write(1), vec![])],
         vec![(SendFirst, none, full.clone()), (FetchAdd, add(open.remote(0)), vec![])],
-        vec![(WriteFirst, write(2 * OCTETS), full.clone()), (WriteFirst, write(2 * OCTETS), full.clone())],
+        vec![
+            (WriteFirst, write(2 * OCTETS), full.clone()),
+            (WriteFirst, write(2 * OCTETS), full.clone()),
+        ],
         vec![(WriteFirst, write(2 * OCTETS), full.clone()), (SendLast, none, x())],
         vec![(SendFirst, none, x())],
         vec![(SendFirst, none, full.clone()), (SendMiddle, none, x())],
@@ -333,7 +358,9 @@ fn each_reason_to_refuse() {
     ];
     drop(side);
     let scripts = invalid.into_iter().map(|script| (script, NakCode::InvalidRequest));
-    for (script, code) in scripts.chain(access.into_iter().map(|script| (script, NakCode::RemoteAccess))) {
+    for (script, code) in
+        scripts.chain(access.into_iter().map(|script| (script, NakCode::RemoteAccess)))
+    {
         let now = Instant::now();
         let queues = Queues::of(None, pd, Arc::clone(&keys));
         let mut bench = Bench { side: Side::of(queues, cfg(1), now), now, psn: cfg(1).rq_psn };
@@ -382,7 +409,8 @@ fn a_message_may_be_denied_its_buffer() {
         let allowed = Arc::new(AtomicBool::new(true));
         let watched = Arc::clone(&allowed);
         work.watch_receives(move || watched.load(Ordering::Relaxed));
-        let mut bench = Bench { side: Side::of((queues, work), cfg(1), now), now, psn: cfg(1).rq_psn };
+        let mut bench =
+            Bench { side: Side::of((queues, work), cfg(1), now), now, psn: cfg(1).rq_psn };
         let zero = Extension::RethImmediate(Reth { va: 0, r_key: 0, len: 0 }, 3);
         let (opcode, extension) = match imm {
             true => (Opcode::WriteOnlyImmediate, zero),
@@ -425,7 +453,9 @@ fn memory_that_goes_away() {
     let mut bench = Bench::new();
     let mut shown = bench.side.buf(100 * OCTETS);
     let first = bench.psn;
-    bench.take(Opcode::ReadRequest, Extension::Reth(reth(shown.remote(0), 100 * OCTETS)), &[]).unwrap();
+    bench
+        .take(Opcode::ReadRequest, Extension::Reth(reth(shown.remote(0), 100 * OCTETS)), &[])
+        .unwrap();
     bench.side.rc.transmit(bench.now, &mut bench.side.burst).unwrap();
     assert_eq!(bench.side.sent().len(), 64);
     shown.mr = None;
@@ -507,7 +537,9 @@ fn an_atomic_operation_is_performed_once() {
             bench.side.take(bench.now, request).unwrap();
             bench.side.rc.transmit(bench.now, &mut bench.side.burst).unwrap();
             let sent = bench.side.sent();
-            let Extension::AtomicAck(_, ack) = Packet::parse(&sent[0]).unwrap().extension else { panic!() };
+            let Extension::AtomicAck(_, ack) = Packet::parse(&sent[0]).unwrap().extension else {
+                panic!()
+            };
             assert_eq!((ack, sent.len()), (AtomicAckEth { original }, 1));
         }
         assert_eq!(counter.number(8), 7);

@@ -144,7 +144,8 @@ fn a_last_acknowledgement_may_be_lost() {
                     link.send(now, packet, 64);
                 }
             }
-            let next = [a.link.deadline(), link.deadline(), a.rc.deadline()].into_iter().flatten().min();
+            let next =
+                [a.link.deadline(), link.deadline(), a.rc.deadline()].into_iter().flatten().min();
             now = next.unwrap().max(now + Duration::from_nanos(1));
             assert!(now <= end, "seed {seed}");
         }

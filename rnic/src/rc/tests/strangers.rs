@@ -137,7 +137,10 @@ impl Adapter {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        [self.cm.deadline(), self.side.rc.deadline(), self.out.deadline()].into_iter().flatten().min()
+        [self.cm.deadline(), self.side.rc.deadline(), self.out.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }
 
@@ -148,8 +151,18 @@ impl Scene {
         let ends = [A, B].map(|side| Adapter::new(side, conditions, start));
         let (waiting, accepted, seen) = (VecDeque::new(), Vec::new(), Seen::default());
         let (calls, established, counts) = (0, [None; 2], [0; 3]);
-        let mut scene =
-            Scene { start, now: start, ends, strangers, calls, waiting, accepted, established, counts, seen };
+        let mut scene = Scene {
+            start,
+            now: start,
+            ends,
+            strangers,
+            calls,
+            waiting,
+            accepted,
+            established,
+            counts,
+            seen,
+        };
         scene.ends[B].cm.listen(PORT, 64).unwrap();
         call(&mut scene.ends[A].cm, start, address(A), QPNS[A]);
         while scene.established.contains(&None) {
@@ -203,7 +216,8 @@ impl Scene {
             (0, Strangers::CallersInItsName) => req(now, GUIDS[A], address(A), QPNS[A]),
             (1, _) => req(now, guid, address(A), qpn),
             (2, _) => {
-                let dreq = Dreq { local_id: n, remote_id: n << 7 | 2, remote_qpn: QPNS[B], private: &[] };
+                let dreq =
+                    Dreq { local_id: n, remote_id: n << 7 | 2, remote_qpn: QPNS[B], private: &[] };
                 let mad = Mad { transaction: guid, message: Message::Dreq(dreq) }.emit();
                 Transmit { from: address(A), to: address(B), mad }
             }
@@ -345,7 +359,10 @@ fn a_connection_notices_nothing_of_silent_callers() {
     let (alone, counts) = Scene::new(&conditions, Strangers::Nobody).run();
     assert_eq!(counts, [1, 0, 0]);
     let (beside, [accepted, given_up, _]) = Scene::new(&conditions, Strangers::Callers).run();
-    assert!(accepted > 200 && given_up + ENDPOINTS as u32 >= accepted - 1, "{given_up} of {accepted}");
+    assert!(
+        accepted > 200 && given_up + ENDPOINTS as u32 >= accepted - 1,
+        "{given_up} of {accepted}"
+    );
     assert!(alone.packets.len() > 100_000, "{}", alone.packets.len());
     assert_eq!(alone.packets.len(), beside.packets.len());
     for (alone, beside) in alone.packets.iter().zip(&beside.packets) {
@@ -363,10 +380,14 @@ fn questions_whether_the_peer_is_there_take_no_time() {
     let (alone, _) = Scene::new(&conditions, Strangers::Nobody).run();
     let (beside, [_, _, named]) = Scene::new(&conditions, Strangers::CallersInItsName).run();
     assert_eq!(alone.completions, beside.completions);
-    let questions = beside.packets.iter().filter(|(_, _, word)| word.contains("WRITE only of 0")).count();
+    let questions =
+        beside.packets.iter().filter(|(_, _, word)| word.contains("WRITE only of 0")).count();
     assert!(named > 1000 && questions > 10, "{named} calls, {questions} questions");
     let timeout = Duration::from_nanos(4096 << cfg(A).ack_timeout);
-    assert!(questions as u32 <= LASTS.div_duration_f64(timeout) as u32 + 1, "{questions} questions");
+    assert!(
+        questions as u32 <= LASTS.div_duration_f64(timeout) as u32 + 1,
+        "{questions} questions"
+    );
     // Each has an answer.
     assert_eq!(beside.packets.len(), alone.packets.len() + 2 * questions);
 }
@@ -376,8 +397,11 @@ fn questions_whether_the_peer_is_there_take_no_time() {
 #[test]
 #[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
 fn silent_callers_on_a_narrow_wire_cost_their_octets() {
-    let conditions =
-        Conditions { rate: std::num::NonZeroU64::new(100_000_000), delay: DELAY, ..Conditions::OFF };
+    let conditions = Conditions {
+        rate: std::num::NonZeroU64::new(100_000_000),
+        delay: DELAY,
+        ..Conditions::OFF
+    };
     let (alone, _) = Scene::new(&conditions, Strangers::Nobody).run();
     let (beside, _) = Scene::new(&conditions, Strangers::CallersInItsName).run();
     let requests = |seen: &Seen, side| -> Vec<_> {

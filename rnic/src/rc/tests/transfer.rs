@@ -9,7 +9,9 @@ use crate::{Mw, RecvWr, Remote, SendOp, SendWr, WcOp, WcStatus};
 
 #[test]
 fn a_send_a_write_and_a_read_of_each_size() {
-    for len in [0, 1, 3, OCTETS - 1, OCTETS, OCTETS + 1, 2 * OCTETS, 5 * OCTETS + 7, 100 * OCTETS + 1] {
+    for len in
+        [0, 1, 3, OCTETS - 1, OCTETS, OCTETS + 1, 2 * OCTETS, 5 * OCTETS + 7, 100 * OCTETS + 1]
+    {
         if cfg!(miri) && len > 2 * OCTETS {
             continue;
         }
@@ -54,7 +56,8 @@ fn what_was_posted_quiet_wakes_nobody() {
         }
         // What the sender says does not count.
         pair.a.post(SendWr { quiet, solicited: quiet, ..send(id, &[]) });
-        let ready = |pair: &Pair| [&pair.a, &pair.b].map(|side| side.ready.swap(0, Ordering::Relaxed));
+        let ready =
+            |pair: &Pair| [&pair.a, &pair.b].map(|side| side.ready.swap(0, Ordering::Relaxed));
         pair.drive().unwrap();
         assert_eq!(ready(&pair), [usize::from(!quiet); 2], "{id}");
         assert_eq!((pair.a.completions().len(), pair.b.received().len()), (1, 1));
@@ -114,14 +117,19 @@ fn a_peer_that_is_killed() {
     for _ in 0..20 {
         pair.step().unwrap();
     }
-    let mut pair = pair.over(&Conditions { loss: netem::Probability::ALWAYS, ..Conditions::default() });
+    let mut pair =
+        pair.over(&Conditions { loss: netem::Probability::ALWAYS, ..Conditions::default() });
     let killed = pair.now;
     assert_eq!(pair.drive(), Err(('a', Failure::Silent)));
     // Eight timeouts of 537 ms, from when it was last heard of.
     assert!((4290..=4294).contains(&(pair.now - killed).as_millis()), "{:?}", pair.now - killed);
     pair.a.end(pair.now);
-    let statuses =
-        pair.a.completions().into_iter().map(|wc| wc.status).skip_while(|&s| s == WcStatus::Success);
+    let statuses = pair
+        .a
+        .completions()
+        .into_iter()
+        .map(|wc| wc.status)
+        .skip_while(|&s| s == WcStatus::Success);
     assert_eq!(statuses.take(1).collect::<Vec<_>>(), [WcStatus::Transport]);
 }
 
@@ -194,7 +202,8 @@ fn a_bottleneck_with_a_short_queue() {
         limit: 20,
         ..Conditions::default()
     };
-    let mut pair = Pair::with(|cfg| (cfg.mtu, cfg.window) = (PathMtu::Octets1024, 1024)).over(&conditions);
+    let mut pair =
+        Pair::with(|cfg| (cfg.mtu, cfg.window) = (PathMtu::Octets1024, 1024)).over(&conditions);
     let (near, far) = (pair.a.buf(4 << 20).filled(&mut Rng(4)), pair.b.buf(4 << 20));
     pair.a.post(write(1, &[near.seg(0, 4 << 20)], far.remote(0)));
     pair.drive().unwrap();
@@ -214,7 +223,8 @@ fn immediate_data_travel_as_they_are_in_memory() {
     pair.b.recv(1, &[]);
     let immediate = u32::from_ne_bytes(*b"abcd");
     let to = far.remote(0);
-    pair.a.post(SendWr { op: SendOp::WriteImm { to, immediate }, ..write(2, &[near.seg(0, 8)], to) });
+    pair.a
+        .post(SendWr { op: SendOp::WriteImm { to, immediate }, ..write(2, &[near.seg(0, 8)], to) });
     pair.a.rc.transmit(pair.now, &mut pair.a.burst).unwrap();
     let sent = pair.a.sent();
     let Extension::RethImmediate(_, number) = Packet::parse(&sent[0]).unwrap().extension else {

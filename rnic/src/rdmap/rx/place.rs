@@ -40,11 +40,20 @@ impl Stream {
                 let read = self.work.request(self.reads.oldest);
                 let placed = self.reads.placed as usize;
                 let (segments, right) = match read {
-                    Some((wqe, segments)) if wqe.flags & qp::TO_WINDOW != 0 => (segments, Right::RemoteWrite),
+                    Some((wqe, segments)) if wqe.flags & qp::TO_WINDOW != 0 => {
+                        (segments, Right::RemoteWrite)
+                    }
                     Some((_, segments)) => (segments, Right::LocalWrite),
                     None => (&[][..], Right::LocalWrite),
                 };
-                pieces(self.work.keys(), (self.work.scope(), right), segments, placed, len, &mut place)
+                pieces(
+                    self.work.keys(),
+                    (self.work.scope(), right),
+                    segments,
+                    placed,
+                    len,
+                    &mut place,
+                )
             }
             Header::Untagged { .. } => {
                 let (by, segments) = self.work.recv_segments();
@@ -57,7 +66,8 @@ impl Stream {
 
     /// Puts what the target of our oldest atomic operation held to its place.
     pub(super) fn place_original(&mut self, original: u64) -> Result<(), Failure> {
-        let segments = self.work.request(self.reads.oldest).map_or(&[][..], |(_, segments)| segments);
+        let segments =
+            self.work.request(self.reads.oldest).map_or(&[][..], |(_, segments)| segments);
         let by = (self.work.scope(), Right::LocalWrite);
         let placed = self.work.scatter(by, segments, 0, &original.to_ne_bytes());
         placed.map_err(|_| self.sink_gone())
@@ -98,7 +108,9 @@ impl Stream {
                     *to = to.wrapping_add(n as u64);
                 }
             }
-            Header::Tagged { opcode: TaggedOpcode::ReadResponse, .. } => self.reads.placed += n as u32,
+            Header::Tagged { opcode: TaggedOpcode::ReadResponse, .. } => {
+                self.reads.placed += n as u32
+            }
             Header::Untagged { .. } => self.rx.send_placed += n as u32,
         }
     }

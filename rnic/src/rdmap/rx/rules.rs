@@ -38,8 +38,11 @@ impl Stream {
                 // Errors of DDP name the segment (RFC 5040, figure 10): wait for its header.
                 let header = TerminatedHeader::new(shown);
                 if cause.layer == 1 && header.is_none() && shown.len() < ulpdu_len {
-                    let size =
-                        if cause == Cause::TAGGED_VERSION { ddp::TAGGED_SIZE } else { ddp::UNTAGGED_SIZE };
+                    let size = if cause == Cause::TAGGED_VERSION {
+                        ddp::TAGGED_SIZE
+                    } else {
+                        ddp::UNTAGGED_SIZE
+                    };
                     return Ok(Start::Needs(LENGTH_SIZE + size.min(ulpdu_len)));
                 }
                 let mut terminate = Terminate::new(cause);
@@ -167,7 +170,9 @@ impl Stream {
             // STag and offset of nothing are not looked at.
             0 if last && end == 0 => return Ok(()),
             _ if stag != self.reads.sink_stag => Cause::TAGGED_STAG,
-            _ if to != self.reads.oldest_sink_to() + u64::from(self.reads.placed) => Cause::TAGGED_BOUNDS,
+            _ if to != self.reads.oldest_sink_to() + u64::from(self.reads.placed) => {
+                Cause::TAGGED_BOUNDS
+            }
             // Too much, or the end too soon.
             len if end > len.into() || (last && end < len.into()) => Cause::TAGGED_BOUNDS,
             _ => return Ok(()),
@@ -188,7 +193,9 @@ impl Stream {
     /// Octets that follow the header of a message which has no payload.
     #[inline]
     fn body_size(&mut self, opcode: UntaggedOpcode) -> Result<usize, Failure> {
-        use UntaggedOpcode::{AtomicRequest as Atomic, AtomicResponse as Response, Immediate as Data};
+        use UntaggedOpcode::{
+            AtomicRequest as Atomic, AtomicResponse as Response, Immediate as Data,
+        };
         match opcode {
             UntaggedOpcode::ReadRequest => Ok(ReadRequest::SIZE),
             Data | UntaggedOpcode::ImmediateSolicited if self.extended => Ok(Immediate::SIZE),

@@ -1,7 +1,9 @@
 //! Each rule of reception broken by a frame made by hand: the cause, and every octet of the TERMINATE.
 
 use wire::iwarp::mpa::fpdu::{LENGTH_SIZE, fpdu_len};
-use wire::iwarp::{Cause, Header, ReadRequest, TaggedOpcode, Terminate, UntaggedOpcode, crc::crc32c};
+use wire::iwarp::{
+    Cause, Header, ReadRequest, TaggedOpcode, Terminate, UntaggedOpcode, crc::crc32c,
+};
 
 use super::*;
 
@@ -176,7 +178,8 @@ fn every_rule_of_reception() {
             assert_eq!(failure, Failure { by_peer: false, cause }, "{what}");
 
             let offending = frames.last().unwrap();
-            let header = if offending.first().is_some_and(|control| control & 0x80 != 0) { 14 } else { 18 };
+            let header =
+                if offending.first().is_some_and(|control| control & 0x80 != 0) { 14 } else { 18 };
             let mut payload = vec![layer << 4 | etype, *code, 0, 0];
             if *included != Nothing {
                 payload[2] = if *included == Request { 0xE0 } else { 0xC0 };
@@ -187,13 +190,15 @@ fn every_rule_of_reception() {
                 payload.extend_from_slice(&offending[header..]);
             }
             let terminate =
-                [&[0x41, 0x47, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0], &payload[..]].concat();
+                [&[0x41, 0x47, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0], &payload[..]]
+                    .concat();
             assert_eq!(victim.side.stream.terminate(), fpdu(&terminate, crc), "{what}");
             assert!(victim.side.stream.terminate().is_empty(), "once");
             assert_eq!(victim.side.stream.rx_bytes(&[0]), Err(failure), "dead");
 
             victim.side.stream.flush();
-            let statuses = victim.side.completions().iter().map(|wc| (wc.id, wc.status)).collect::<Vec<_>>();
+            let statuses =
+                victim.side.completions().iter().map(|wc| (wc.id, wc.status)).collect::<Vec<_>>();
             let oldest = match what.starts_with("response") {
                 true if what.contains("nobody") => WcStatus::Success,
                 true => WcStatus::BadResponse,

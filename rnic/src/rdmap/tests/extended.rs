@@ -3,7 +3,8 @@
 use std::sync::atomic::AtomicU64;
 
 use wire::iwarp::{
-    AtomicOp, AtomicRequest, AtomicResponse, Cause, Header, Immediate, ReadRequest, Terminate, UntaggedOpcode,
+    AtomicOp, AtomicRequest, AtomicResponse, Cause, Header, Immediate, ReadRequest, Terminate,
+    UntaggedOpcode,
 };
 
 use super::errors::{asked, fpdu, sent, ulpdu};
@@ -101,7 +102,8 @@ fn atomic_operations() {
     assert_eq!(original, 40u64.to_ne_bytes());
     assert_eq!([24, 32, 40].map(|at| near.number(at)), [42, u64::MAX, u64::MAX]);
     assert_eq!(far.number(16), 1, "wrapped around");
-    let done = [(1, WcOp::FetchAdd), (2, WcOp::CompareSwap), (3, WcOp::CompareSwap), (4, WcOp::FetchAdd)];
+    let done =
+        [(1, WcOp::FetchAdd), (2, WcOp::CompareSwap), (3, WcOp::CompareSwap), (4, WcOp::FetchAdd)];
     assert_eq!(pair.a.completions(), done.map(|(id, op)| wc(id, op, 8, WcStatus::Success)));
     assert!(
         pair.b.received().is_empty() && pair.b.completions().is_empty(),
@@ -119,7 +121,9 @@ fn atomic_operations_work_on_eight_octets() {
         // SAFETY: one thread; the buffer outlives what is posted.
         unsafe { pair.a.qp.post_send(&wr) }
     };
-    for segments in [&[][..], &[near.seg(0, 7)], &[near.seg(0, 16)], &[near.seg(0, 8), near.seg(8, 1)]] {
+    for segments in
+        [&[][..], &[near.seg(0, 7)], &[near.seg(0, 16)], &[near.seg(0, 8), near.seg(8, 1)]]
+    {
         assert_eq!(post(segments), Err(PostError::Bounds));
     }
     assert!(!pair.a.stream.wants_tx());
@@ -146,7 +150,8 @@ fn cut_at_every_octet() {
             pair.drive().unwrap();
             let completed: Vec<_> =
                 pair.a.completions().iter().map(|wc| (wc.id, wc.bytes, wc.status)).collect();
-            let done = [(1, 150), (2, 8), (3, 8), (4, 0)].map(|(id, bytes)| (id, bytes, WcStatus::Success));
+            let done = [(1, 150), (2, 8), (3, 8), (4, 0)]
+                .map(|(id, bytes)| (id, bytes, WcStatus::Success));
             assert_eq!(completed, done);
             assert_eq!(pair.b.received(), [arrived(1, 150, 0xABCD), arrived(2, 0, 0xEF)]);
             assert!(far.bytes()[..150] == near.bytes()[..150]);
@@ -312,7 +317,8 @@ fn a_peer_that_cannot_is_not_asked() {
 fn frames_that_break_a_rule() {
     type Frames = Box<dyn Fn(&Buf, &Buf, &Buf) -> Vec<Vec<u8>>>;
     type Rule = (&'static str, (u8, u8, u8), bool, Frames);
-    let add = |buf: &Buf, to| AtomicRequest { id: 1, stag: buf.key(), to, op: AtomicOp::fetch_add(1) };
+    let add =
+        |buf: &Buf, to| AtomicRequest { id: 1, stag: buf.key(), to, op: AtomicOp::fetch_add(1) };
     let at = |buf: &Buf, offset: u64| buf.addr() + offset;
     let patched = |at: usize, value: u8, mut frame: Vec<u8>| {
         frame[at] = value;
@@ -364,7 +370,8 @@ fn frames_that_break_a_rule() {
         for (what, (layer, etype, code), named, frames) in &rules {
             let mut side = Side::new(StreamCfg { crc, ..extended() });
             let (open, sink) = (side.buf(100), side.buf(200));
-            let writable = Buf::new(&side.keys, side.pd, 100, Access { remote_atomic: false, ..ALL });
+            let writable =
+                Buf::new(&side.keys, side.pd, 100, Access { remote_atomic: false, ..ALL });
             let foreign = Buf::new(&side.keys, side.keys.pd(), 100, ALL);
             side.recv(1, &[sink.seg(0, 100)]);
             side.post(fetch_add(10, &[sink.seg(100, 8)], Remote { addr: 0, key: 9 }, 1));

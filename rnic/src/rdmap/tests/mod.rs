@@ -114,7 +114,9 @@ pub(crate) fn gathered(tx: &TxVec, n: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(tx.bytes());
     for v in tx.iov() {
         // SAFETY: valid until the stream is called again.
-        bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(v.iov_base.cast::<u8>(), v.iov_len) });
+        bytes.extend_from_slice(unsafe {
+            std::slice::from_raw_parts(v.iov_base.cast::<u8>(), v.iov_len)
+        });
     }
     bytes.truncate(n);
     bytes
@@ -150,7 +152,12 @@ fn step_tx(
     Ok(accepted > 0)
 }
 
-fn step_rx(side: &mut Side, input: &mut Pipe, rng: &mut Rng, portion: usize) -> Result<bool, Failure> {
+fn step_rx(
+    side: &mut Side,
+    input: &mut Pipe,
+    rng: &mut Rng,
+    portion: usize,
+) -> Result<bool, Failure> {
     if side.stream.is_stalled() {
         return side.stream.resume();
     }

@@ -65,7 +65,10 @@ fn every_message_that_takes_a_receive_waits_for_one() {
                 assert!(!b.stream.resume().unwrap(), "nothing has been posted");
                 stalls.push(b.stream.stalled().unwrap());
                 // Of no use to a write, which has its own place.
-                b.recv(id as u64, &[to.seg(id * 512, if id == 1 || id == 2 || id == 3 { 512 } else { 0 })]);
+                b.recv(
+                    id as u64,
+                    &[to.seg(id * 512, if id == 1 || id == 2 || id == 3 { 512 } else { 0 })],
+                );
                 assert!(b.stream.resume().unwrap());
                 at += pour(&mut b, &bytes[at..], portion).unwrap();
                 let received = b.received();
@@ -227,7 +230,11 @@ fn a_shared_receive_queue_serves_its_line_in_order() {
     drop(pairs.remove(0));
     assert_eq!(next(), Some(1));
     assert!(pairs[0].b.stream.resume().unwrap());
-    assert_eq!((pairs[0].b.received()[0].id, pairs[0].b.stream.is_stalled()), (108, false), "its last");
+    assert_eq!(
+        (pairs[0].b.received()[0].id, pairs[0].b.stream.is_stalled()),
+        (108, false),
+        "its last"
+    );
     drop(pairs);
     assert_eq!(share(&srq, 109, &[]), Ok(false), "nobody waits");
 }

@@ -198,7 +198,12 @@ fn interleavings() {
                         ..fetch_add(id, &segments, counters[other].remote(0), add)
                     });
                     if signalled {
-                        expected[end].completions.push(wc(id, WcOp::FetchAdd, 8, WcStatus::Success));
+                        expected[end].completions.push(wc(
+                            id,
+                            WcOp::FetchAdd,
+                            8,
+                            WcStatus::Success,
+                        ));
                     }
                     continue;
                 }
@@ -217,7 +222,11 @@ fn interleavings() {
                     let data = sources[other].bytes()[at..at + len].to_vec();
                     expected[end].pieces.push((to, data));
                     let segments = cut(&mut rng, &sinks[end], to, len);
-                    side.post(SendWr { fence, signalled, ..read(id, &segments, sources[other].remote(at)) });
+                    side.post(SendWr {
+                        fence,
+                        signalled,
+                        ..read(id, &segments, sources[other].remote(at))
+                    });
                     WcOp::Read
                 }
                 _ => {
@@ -225,7 +234,11 @@ fn interleavings() {
                     let data = sources[end].bytes()[at..at + len].to_vec();
                     expected[other].pieces.push((to, data));
                     let segments = cut(&mut rng, &sources[end], at, len);
-                    side.post(SendWr { fence, signalled, ..write(id, &segments, sinks[other].remote(to)) });
+                    side.post(SendWr {
+                        fence,
+                        signalled,
+                        ..write(id, &segments, sinks[other].remote(to))
+                    });
                     WcOp::Write
                 }
             };
@@ -234,7 +247,9 @@ fn interleavings() {
             }
             for (side, late) in [&pair.a, &pair.b].into_iter().zip(&mut late) {
                 while late.len() > 20 || (!late.is_empty() && rng.chance(4)) {
-                    late.pop_front().into_iter().for_each(|(id, segments)| side.recv(id, &segments));
+                    late.pop_front()
+                        .into_iter()
+                        .for_each(|(id, segments)| side.recv(id, &segments));
                 }
             }
             for _ in 0..rng.below(4) {
@@ -432,7 +447,10 @@ fn no_crc_lies_across_two_segments() {
             at += fpdu_len(ulpdu);
             let start = starts[starts.partition_point(|start| *start < at) - 1];
             let over = (at - start) % MSS;
-            assert!(over == 0 || over >= trailer, "seed {seed}: {over} of {trailer} octets before {at}");
+            assert!(
+                over == 0 || over >= trailer,
+                "seed {seed}: {over} of {trailer} octets before {at}"
+            );
         }
         assert_eq!(at, octets.len());
     }
@@ -529,7 +547,11 @@ fn a_message_may_be_denied_its_buffer() {
         assert_eq!(pair.b.stream.work().allocated(), 4);
         let failure = pair.drive().unwrap_err();
         assert_eq!(failure, Failure { by_peer: false, cause: Cause::UNTAGGED_NO_BUFFER });
-        assert_eq!(pair.b.stream.work().allocated(), 2, "the one it may not have, and the one not taken");
+        assert_eq!(
+            pair.b.stream.work().allocated(),
+            2,
+            "the one it may not have, and the one not taken"
+        );
         pair.b.stream.flush();
         let of = |id, status| wc(id, WcOp::Recv, 0, status);
         let done = |id| Wc { immediate: immediate.then_some(0), ..of(id, WcStatus::Success) };

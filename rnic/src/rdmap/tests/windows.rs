@@ -60,7 +60,11 @@ fn a_message_carries_a_key_that_is_valid() {
         }
         assert_eq!(told, 8);
         assert_eq!(pair.a.completions().len(), 24);
-        pair.b.post(read(1, &[far.seg(0, 64)], Remote { addr: near.addr() + 64 * 7, key: keys[7] }));
+        pair.b.post(read(
+            1,
+            &[far.seg(0, 64)],
+            Remote { addr: near.addr() + 64 * 7, key: keys[7] },
+        ));
         pair.drive().unwrap();
         assert_eq!(pair.b.completions(), [wc(1, WcOp::Read, 64, WcStatus::Success)]);
         pair.b.post(read(2, &[far.seg(0, 1)], Remote { addr: near.addr(), key: keys[0] }));
@@ -74,7 +78,12 @@ fn what_peers_may_do_through_windows() {
     let cases: [(Case, bool, u64, Option<Cause>); 6] = [
         (|v| v, true, 0, None),
         (|v| View { zero_based: true, ..v }, true, 0, Some(Cause::TAGGED_BOUNDS)),
-        (|v| View { access: Access { remote_write: false, ..ALL }, ..v }, true, 0, Some(Cause::TAGGED_STAG)),
+        (
+            |v| View { access: Access { remote_write: false, ..ALL }, ..v },
+            true,
+            0,
+            Some(Cause::TAGGED_STAG),
+        ),
         (
             |v| View { access: Access { remote_read: false, ..ALL }, ..v },
             false,
@@ -110,7 +119,8 @@ fn a_read_into_a_window() {
         let op = SendOp::ReadToWindow(far.remote(0));
         pair.a.post(SendWr { op, ..read(2, &sink, far.remote(0)) });
         pair.drive().unwrap();
-        let done = [wc(1, WcOp::Bind, 0, WcStatus::Success), wc(2, WcOp::Read, 9000, WcStatus::Success)];
+        let done =
+            [wc(1, WcOp::Bind, 0, WcStatus::Success), wc(2, WcOp::Read, 9000, WcStatus::Success)];
         assert_eq!(pair.a.completions(), done);
         assert_eq!(near.bytes(), far.bytes());
         // A local key is one for peers only where it says so, and the window's is none for local use.
@@ -131,7 +141,8 @@ fn a_bind_whose_region_goes_breaks_the_connection() {
     let failure = pair.drive().unwrap_err();
     assert_eq!((failure.by_peer, failure.cause), (false, Cause::RDMAP_CATASTROPHIC));
     pair.a.stream.flush();
-    let expected = [wc(1, WcOp::Bind, 0, WcStatus::BindFailed), wc(2, WcOp::Send, 0, WcStatus::Flushed)];
+    let expected =
+        [wc(1, WcOp::Bind, 0, WcStatus::BindFailed), wc(2, WcOp::Send, 0, WcStatus::Flushed)];
     assert_eq!(pair.a.completions(), expected);
     assert_eq!((window.state(key), pair.a.keys.live()), (BindState::Over, 0));
 }

@@ -14,7 +14,11 @@ pub(super) struct Behaviour {
     args: &'static [&'static str],
 }
 
-const fn behaviour(name: &'static str, program: &'static str, args: &'static [&'static str]) -> Behaviour {
+const fn behaviour(
+    name: &'static str,
+    program: &'static str,
+    args: &'static [&'static str],
+) -> Behaviour {
     Behaviour { name, program, args }
 }
 
@@ -74,7 +78,10 @@ impl Behaviour {
         let Place::Guest(guest, _) = way.server else { unreachable!("it runs in the guest") };
         let [_, program] = guest.c_program(dist, self.program)?;
         let mut command = Command::new(program);
-        command.args(self.args).env("OPENDAT_TEST_IA", registry.ia()).env("OPENDAT_TEST_ADDRESS", way.to);
+        command
+            .args(self.args)
+            .env("OPENDAT_TEST_IA", registry.ia())
+            .env("OPENDAT_TEST_ADDRESS", way.to);
         Ok(ends_with_ok(self.program, way.server.command(command), registry, LIMIT)?)
     }
 }

@@ -26,8 +26,11 @@ struct Target {
     verdicts: OnceLock<Result<Verdicts, Stop>>,
 }
 
-static TARGETS: [Target; 3] =
-    [target("verbs", "verbs", "rxe"), target("verbs_on_siw", "verbs", "siw"), target("ofa", "ofa", "rxe")];
+static TARGETS: [Target; 3] = [
+    target("verbs", "verbs", "rxe"),
+    target("verbs_on_siw", "verbs", "siw"),
+    target("ofa", "ofa", "rxe"),
+];
 
 const fn target(name: &'static str, provider: &'static str, device: &'static str) -> Target {
     Target { name, provider, device, verdicts: OnceLock::new() }
@@ -53,16 +56,21 @@ pub(super) fn trials(machine: &Arc<Machine>, arguments: &Arguments) -> Vec<Trial
     };
     let mut trials = Vec::new();
     for target in &TARGETS {
-        let cases = conformance::all().into_iter().filter(|case| door.has(case)).map(|case| case.id);
+        let cases =
+            conformance::all().into_iter().filter(|case| door.has(case)).map(|case| case.id);
         let cases = cases.map(|case| (format!("guest::conformance::{}", target.test(&case)), case));
         let cases: Vec<(String, String)> = cases.collect();
-        let wanted = cases.iter().filter(|(name, case)| is_wanted(name) && !target.leaves_out(case));
+        let wanted =
+            cases.iter().filter(|(name, case)| is_wanted(name) && !target.leaves_out(case));
         let wanted: Arc<[String]> = wanted.map(|(_, case)| case.clone()).collect();
         for (name, case) in cases {
             let (machine, wanted) = (Arc::clone(machine), Arc::clone(&wanted));
             trials.push(Trial::ignorable_test(name, move || {
                 if target.leaves_out(&case) {
-                    return no_test(format!("not asked: {}", known(&target.test(&case)).unwrap_or_default()));
+                    return no_test(format!(
+                        "not asked: {}",
+                        known(&target.test(&case)).unwrap_or_default()
+                    ));
                 }
                 match target.verdicts.get_or_init(|| target.ask_in(&machine, &wanted)) {
                     Ok(verdicts) => target.judge(&case, verdicts.get(&case)),
@@ -79,13 +87,19 @@ pub(super) fn trials(machine: &Arc<Machine>, arguments: &Arguments) -> Vec<Trial
             "guest::conformance::ofa::each_case_is_asked".to_owned(),
             move || {
                 let [.., ofa] = &TARGETS;
-                let cases: Vec<_> = conformance::all().into_iter().filter(|case| door.has(case)).collect();
                 let cases: Vec<_> =
-                    cases.into_iter().map(|case| case.id).filter(|case| !ofa.leaves_out(case)).collect();
+                    conformance::all().into_iter().filter(|case| door.has(case)).collect();
+                let cases: Vec<_> = cases
+                    .into_iter()
+                    .map(|case| case.id)
+                    .filter(|case| !ofa.leaves_out(case))
+                    .collect();
                 let verdicts = ofa.verdicts.get_or_init(|| ofa.ask_in(&machine, &cases)).clone()?;
-                let passed = verdicts.values().filter(|verdict| matches!(verdict, Verdict::Passed)).count();
+                let passed =
+                    verdicts.values().filter(|verdict| matches!(verdict, Verdict::Passed)).count();
                 println!("{passed} of {} cases pass over OFED's provider", cases.len());
-                let missing: Vec<_> = cases.iter().filter(|case| !verdicts.contains_key(*case)).collect();
+                let missing: Vec<_> =
+                    cases.iter().filter(|case| !verdicts.contains_key(*case)).collect();
                 match missing.is_empty() {
                     true => Ok(()),
                     false => Err(format!("the suite has no verdict on {missing:?}").into()),
@@ -117,8 +131,9 @@ impl Target {
     /// more by itself.
     fn ask(&self, guest: &Guest, cases: &[String]) -> Result<Verdicts, Stop> {
         let mut verdicts = self.run(guest, cases)?;
-        let may_be_late =
-            |(case, verdict): (&String, &Verdict)| known::may_be_late(case, verdict).then(|| case.clone());
+        let may_be_late = |(case, verdict): (&String, &Verdict)| {
+            known::may_be_late(case, verdict).then(|| case.clone())
+        };
         let again: Vec<String> = verdicts.iter().filter_map(may_be_late).collect();
         for case in again.iter().filter(|_| self.provider == "ofa") {
             eprintln!("{case}: {:?}; asked again, by itself", verdicts[case]);
@@ -140,9 +155,11 @@ impl Target {
             cases.join(" ")
         );
         let said = guest.run_for(&line, LIMIT)?;
-        let json = said.get(said.find('{').unwrap_or(0)..=said.rfind('}').unwrap_or(0)).unwrap_or_default();
-        let document: serde_json::Value =
-            serde_json::from_str(json).map_err(|error| format!("{error}: the suite says\n{said}"))?;
+        let json = said
+            .get(said.find('{').unwrap_or(0)..=said.rfind('}').unwrap_or(0))
+            .unwrap_or_default();
+        let document: serde_json::Value = serde_json::from_str(json)
+            .map_err(|error| format!("{error}: the suite says\n{said}"))?;
         let of = |case: &serde_json::Value| {
             let text = |key: &str| case[key].as_str().map(str::to_owned);
             let reason = text("reason").unwrap_or_default();
@@ -175,12 +192,14 @@ impl Target {
         }
         match (verdict, known(&test)) {
             (Verdict::Passed, None) => Ok(Completion::Completed),
-            (Verdict::Passed, Some(why)) => {
-                Err(format!("passes, and is listed ({why}): take it out of guest/conformance/known.rs")
-                    .into())
-            }
+            (Verdict::Passed, Some(why)) => Err(format!(
+                "passes, and is listed ({why}): take it out of guest/conformance/known.rs"
+            )
+            .into()),
             (Verdict::Unsupported(reason), _) => no_test(format!("unsupported: {reason}")),
-            (Verdict::Failed(reason), Some(why)) => no_test(format!("known to fail: {why}: {reason}")),
+            (Verdict::Failed(reason), Some(why)) => {
+                no_test(format!("known to fail: {why}: {reason}"))
+            }
             (Verdict::Failed(reason), None) => Err(reason.as_str().into()),
         }
     }

@@ -18,8 +18,16 @@ struct Failure {
 
 const FAILURES: &[Failure] = &[
     Failure { name: "port_down", program: "port_down", command: "ip link set spare down" },
-    Failure { name: "device_removed", program: "device_gone", command: "rdma link delete rxe_spare" },
-    Failure { name: "network_device_removed", program: "device_gone", command: "ip link delete spare" },
+    Failure {
+        name: "device_removed",
+        program: "device_gone",
+        command: "rdma link delete rxe_spare",
+    },
+    Failure {
+        name: "network_device_removed",
+        program: "device_gone",
+        command: "ip link delete spare",
+    },
 ];
 
 pub(super) fn trials(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {

@@ -40,14 +40,16 @@ impl Ending {
         };
         let [here, there] = guest.c_program(dist, "endings")?;
         // OFED's provider does not tell its consumer of a refusal's private data over iWARP.
-        let is_ofeds = |place: &Place<'_>| matches!(place, Place::Guest(_, there) if there.is_debians());
+        let is_ofeds =
+            |place: &Place<'_>| matches!(place, Place::Guest(_, there) if there.is_debians());
         let mute = is_ofeds(&way.client) && registry.ia() == "tcp-emu" && self.name == "reject";
         let survivor = match self.dies {
             Some("client") => Some(&way.server),
             Some(_) => Some(&way.client),
             None => None,
         };
-        let is_told_apart = survivor.is_some_and(|place| is_ofeds(place) && registry.ia() == "tcp-emu");
+        let is_told_apart =
+            survivor.is_some_and(|place| is_ofeds(place) && registry.ia() == "tcp-emu");
         let case = match () {
             () if mute => "reject_mute".to_owned(),
             () if is_told_apart => format!("{}_async", self.name),
@@ -64,7 +66,8 @@ impl Ending {
         server.wait_for("listening")?;
         let client = start("client", &way.client, &["client", way.to])?.end();
         let client = client.map_err(|why| why + &server.report("served it"))?;
-        let server = server.end().map_err(|why| format!("{why}\n--- output of client\n{}", client.text))?;
+        let server =
+            server.end().map_err(|why| format!("{why}\n--- output of client\n{}", client.text))?;
         for (who, ended) in [("server", &server), ("client", &client)] {
             if (ended.text.trim_end().lines().last() == Some("ok")) == (self.dies == Some(who)) {
                 let (server, client) = (&server.text, &client.text);

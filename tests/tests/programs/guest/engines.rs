@@ -19,7 +19,12 @@ const CHECKS: &[(&str, Check)] = &[
         Ok(())
     }),
     ("auto_takes_the_kernels", |guest| {
-        opens(&list(guest, "", BUILT_IN)?, "softroce", "engine", "the kernel's rxe on wire: it was there")
+        opens(
+            &list(guest, "", BUILT_IN)?,
+            "softroce",
+            "engine",
+            "the kernel's rxe on wire: it was there",
+        )
     }),
     ("auto_says_why_it_cannot_take_the_kernels", |guest| {
         guest.run("chmod 600 /dev/infiniband/rdma_cm")?;
@@ -79,7 +84,12 @@ fn entry<'l>(list: &'l Value, name: &str, state: &str) -> Result<&'l Value, Stop
 
 fn opens(list: &Value, name: &str, attribute: &str, value: &str) -> Result<(), Stop> {
     let attributes = &entry(list, name, "opens")?["attributes"];
-    match attributes.as_array().into_iter().flatten().any(|pair| pair[0] == attribute && pair[1] == value) {
+    match attributes
+        .as_array()
+        .into_iter()
+        .flatten()
+        .any(|pair| pair[0] == attribute && pair[1] == value)
+    {
         true => Ok(()),
         false => Err(Stop::Fail(format!("{name} says {attributes}, not {attribute}: {value}"))),
     }

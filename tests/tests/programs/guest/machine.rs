@@ -127,9 +127,10 @@ impl Guest {
 
     fn boot_with(image: &Path, processors: &str) -> Result<Self, Stop> {
         if !has_own_network() {
-            return Err(
-                Skip("no network namespaces (they need unshare, ip, and the permission)".into()).into()
-            );
+            return Err(Skip(
+                "no network namespaces (they need unshare, ip, and the permission)".into(),
+            )
+            .into());
         }
         here(&format!("ip tuntap add dev {WIRE} mode tap"))?;
         let mut addresses = Vec::new();
@@ -141,9 +142,11 @@ impl Guest {
         // Room for all that two endpoints may have asked for: a tap loses what its reader is late for.
         here(&format!("ip link set {WIRE} txqueuelen 10000 up"))?;
 
-        let dir = tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
+        let dir =
+            tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
         let console = dir.path().join(CONSOLE);
-        let share = tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
+        let share =
+            tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
         let (shared, addresses) = (share.path().to_owned(), addresses.join(","));
         let start = || start(image, processors, &console, &shared, &addresses);
         let guest = Guest { qemu: Mutex::new(start()?), device: Mutex::default(), share, dir };
@@ -238,7 +241,8 @@ impl Guest {
     /// The program, to be run in the guest. Killing what stands for it here kills it.
     pub(crate) fn command(&self, program: &Command, there: There) -> Command {
         let environment = program.get_envs().filter_map(|(name, value)| Some((name, value?)));
-        let environment = environment.map(|(name, value)| format!("{}={}", name.display(), quoted(value)));
+        let environment =
+            environment.map(|(name, value)| format!("{}={}", name.display(), quoted(value)));
         let words = std::iter::once(program.get_program()).chain(program.get_args()).map(quoted);
         let line = format!(
             "{} {} exec {} stdbuf -oL -eL {}",
@@ -335,7 +339,8 @@ fn start(
 ) -> Result<Child, Stop> {
     let file = |name: &str| image.join(name).display().to_string();
     // Unpacked, not installed: it finds neither its libraries nor its data by itself.
-    let libraries = ["qemu/usr/lib/x86_64-linux-gnu", "qemu/lib/x86_64-linux-gnu"].map(file).join(":");
+    let libraries =
+        ["qemu/usr/lib/x86_64-linux-gnu", "qemu/lib/x86_64-linux-gnu"].map(file).join(":");
     // What is on the wire, for Wireshark, which does not know the header of a packet that is not finished yet.
     let capture = std::env::var_os("OPENDAT_GUEST_CAPTURE");
     let offload = if capture.is_some() { "off" } else { "on" };
@@ -345,15 +350,19 @@ fn start(
          -device virtio-net-pci,netdev=wire,host_mtu=9000,romfile="
     );
     // norandmaps: the emulator keeps what it has translated by its address, and else does it again for each process.
-    let kernel =
-        format!("console=ttyS0 quiet oops=panic panic=-1 mitigations=off norandmaps wire={addresses}");
+    let kernel = format!(
+        "console=ttyS0 quiet oops=panic panic=-1 mitigations=off norandmaps wire={addresses}"
+    );
     let mut command = Command::new("setpriv");
     command
         .args(["--pdeathsig", "KILL", "--"])
         .arg(file("qemu/usr/bin/qemu-system-x86_64"))
         .args(["-L", &file("qemu/usr/share/qemu"), "-L", &file("qemu/usr/share/seabios")])
         .args(machine.split_whitespace())
-        .args(["-fsdev", &format!("local,id=share,security_model=none,readonly=on,path={}", share.display())])
+        .args([
+            "-fsdev",
+            &format!("local,id=share,security_model=none,readonly=on,path={}", share.display()),
+        ])
         .args(["-device", "virtio-9p-pci,fsdev=share,mount_tag=share"])
         .args(["-serial", &format!("file:{}", console.display())])
         .args(["-kernel", &file("vmlinuz"), "-initrd", &file("initrd")])
@@ -361,7 +370,8 @@ fn start(
         .env("LD_LIBRARY_PATH", libraries)
         .stdin(Stdio::null());
     if let Some(file) = capture {
-        command.args(["-object", &format!("filter-dump,id=dump,netdev=wire,file={}", file.display())]);
+        command
+            .args(["-object", &format!("filter-dump,id=dump,netdev=wire,file={}", file.display())]);
     }
     command.spawn().map_err(|error| Stop::Fail(format!("QEMU does not start: {error}")))
 }
@@ -387,7 +397,9 @@ impl There {
 
     /// Debian's registry and provider.
     pub(super) fn is_debians(self) -> bool {
-        [Family::V4, Family::V6].map(|family| There::debian(family).registry).contains(&self.registry)
+        [Family::V4, Family::V6]
+            .map(|family| There::debian(family).registry)
+            .contains(&self.registry)
     }
 
     fn conf(self) -> &'static str {

@@ -136,17 +136,19 @@ fn across(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
             // The device would stand for its IPv4 address.
             let [near, _] = family.addresses();
             let params = if crc == Crc::Ours { format!("{near} crc=on") } else { near.to_owned() };
-            let registry = dist.clone().map(|dist| Registry::plugin_at(&dist, peer.provider(), &params));
+            let registry =
+                dist.clone().map(|dist| Registry::plugin_at(&dist, peer.provider(), &params));
             let registry = Arc::new(registry);
             for (direction, we_call) in [("we_call", true), ("we_are_called", false)] {
                 for program in programs(peer, wire, we_call) {
                     let (machine, dist) = (Arc::clone(machine), dist.clone());
-                    let case = Case::new(format!("{direction}::{}", program.title()), move |registry| {
-                        machine.run((peer.device, mtu), false, |guest| {
-                            guest.want_crc(crc == Crc::Kernel)?;
-                            program.run(&dist.clone()?, registry, &way(guest, family, we_call))
-                        })
-                    });
+                    let case =
+                        Case::new(format!("{direction}::{}", program.title()), move |registry| {
+                            machine.run((peer.device, mtu), false, |guest| {
+                                guest.want_crc(crc == Crc::Kernel)?;
+                                program.run(&dist.clone()?, registry, &way(guest, family, we_call))
+                            })
+                        });
                     let prefix = format!("guest::{}::{name}", peer.device);
                     trials.push(case.trial(&prefix, Arc::clone(&registry)));
                 }
@@ -162,7 +164,8 @@ fn through_outages(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Tri
     let mut trials = Vec::new();
     for outages in outages::WITH_KERNEL {
         let params = format!("{} {}", wire.family.addresses()[0], outages.params);
-        let registry = dist.clone().map(|dist| Registry::plugin_at(&dist, peer.provider(), &params));
+        let registry =
+            dist.clone().map(|dist| Registry::plugin_at(&dist, peer.provider(), &params));
         let registry = Arc::new(registry);
         for (direction, we_call) in [("we_call", true), ("we_are_called", false)] {
             let machine = Arc::clone(machine);
@@ -171,7 +174,12 @@ fn through_outages(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Tri
                     outages.run(registry, &way(guest, wire.family, we_call))
                 })
             });
-            trials.push(case.trial(&format!("guest::rxe::outages::{}", outages.name), Arc::clone(&registry)));
+            trials.push(
+                case.trial(
+                    &format!("guest::rxe::outages::{}", outages.name),
+                    Arc::clone(&registry),
+                ),
+            );
         }
     }
     trials
@@ -183,7 +191,8 @@ fn with_verbs(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
     for peer in PEERS {
         for (family, wire) in [("ipv4", Family::V4), ("ipv6", Family::V6)] {
             let ([near, far], there) = (wire.addresses(), within::as_ours(wire));
-            let registry = dist.clone().map(|dist| Registry::plugin_at(&dist, peer.provider(), near));
+            let registry =
+                dist.clone().map(|dist| Registry::plugin_at(&dist, peer.provider(), near));
             let registry = Arc::new(registry);
             for (direction, we_call) in [("we_call", true), ("we_are_called", false)] {
                 for program in programs_of_verbs(peer, wire, we_call) {
@@ -263,7 +272,9 @@ fn programs(peer: &Peer, wire: &'static Wire, we_call: bool) -> Vec<Program> {
         let can_be_called = we_call || matches!(wire.family, Family::V4);
         let said = |ending: &&Ending| can_be_called && !unsaid(ending);
         programs.extend(endings::ENDINGS.iter().filter(said).map(Program::Ending));
-        programs.extend(endings::BUSY.iter().filter(|ending| we_call && unsaid(ending)).map(Program::Ending));
+        programs.extend(
+            endings::BUSY.iter().filter(|ending| we_call && unsaid(ending)).map(Program::Ending),
+        );
     }
     if wire.name == WIRES[0].name {
         // Its server's part can be played by a program of ours.

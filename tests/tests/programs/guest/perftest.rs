@@ -36,7 +36,8 @@ pub(super) const PROGRAMS: &[Perftest] = &[
 impl Perftest {
     /// The client is in the guest.
     pub(super) fn run(&self, dist: &Dist, registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
-        let dir = tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
+        let dir =
+            tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
         let program = c_program(dist, "perftest", dir.path())?;
         let [size, rounds] = [self.size, self.rounds].map(|number| number.to_string());
         let deadline = Instant::now() + LIMIT;

@@ -39,7 +39,8 @@ pub(crate) fn relay() -> ExitCode {
     let run = || {
         let mut stream = TcpStream::connect(variable(TO)?)?;
         // A guest that has died says nothing, and not that either.
-        let probes = TcpKeepalive::new().with_time(SILENCE).with_interval(ASK_EVERY).with_retries(QUESTIONS);
+        let probes =
+            TcpKeepalive::new().with_time(SILENCE).with_interval(ASK_EVERY).with_retries(QUESTIONS);
         SockRef::from(&stream).set_tcp_keepalive(&probes)?;
         writeln!(stream, "{}", variable(LINE)?)?;
         let mut out = io::stdout();

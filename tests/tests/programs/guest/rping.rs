@@ -33,11 +33,12 @@ pub(super) const CONNECTIONS: Rping =
 
 impl Rping {
     pub(super) fn run(&self, dist: &Dist, registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
-        let dir = tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
+        let dir =
+            tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
         let program = c_program(dist, "rping", dir.path())?;
         let ours = |role: &[&str]| {
-            let numbers =
-                [self.size as usize, self.rounds, self.connections].map(|number| number.to_string());
+            let numbers = [self.size as usize, self.rounds, self.connections]
+                .map(|number| number.to_string());
             let mut command = Command::new(&program);
             command.args(role).arg(PORT).args(numbers);
             command
@@ -86,7 +87,8 @@ impl Rping {
     /// rping ends with success also where its peer goes away half-way: its rounds count.
     fn judge(&self, ours: &Ended, theirs: &Ended) -> Result<(), String> {
         let rounds = theirs.text.lines().filter(|line| line.contains(ROUND)).count();
-        let mut complaints = bad_lines("rping", &theirs.text, &["mismatch", "failed", "error"], &[]);
+        let mut complaints =
+            bad_lines("rping", &theirs.text, &["mismatch", "failed", "error"], &[]);
         if rounds != self.rounds * self.connections {
             complaints.push(format!("rping has had {rounds} rounds"));
         }

@@ -35,8 +35,20 @@ struct Contender {
 
 /// The first is what the others are compared with. User space has RoCE's port where the kernel's rxe does not take it.
 const CONTENDERS: [Contender; 3] = [
-    Contender { name: "libdaplofa", library: "libdaplofa.so.2", params: "wire 0", address: RXE, network: "" },
-    Contender { name: "verbs", library: "/share/libdat_verbs.so", params: RXE, address: RXE, network: "" },
+    Contender {
+        name: "libdaplofa",
+        library: "libdaplofa.so.2",
+        params: "wire 0",
+        address: RXE,
+        network: "",
+    },
+    Contender {
+        name: "verbs",
+        library: "/share/libdat_verbs.so",
+        params: RXE,
+        address: RXE,
+        network: "",
+    },
     Contender {
         name: "softroce",
         library: "/share/libdat_softroce.so",
@@ -86,7 +98,8 @@ fn prepare(guest: &Guest, dist: &Dist, contenders: &[&Contender]) -> Result<(), 
                 .map_err(|error| format!("{plugin}: {error}"))?;
         }
         let version = if *name == "libdaplofa" { "dapl.2.0" } else { "opendat.0.1" };
-        let entry = format!("speed u2.0 nonthreadsafe default {library} {version} \"{params}\" \"\"");
+        let entry =
+            format!("speed u2.0 nonthreadsafe default {library} {version} \"{params}\" \"\"");
         guest.run(&format!("echo '{entry}' >/tmp/{name}.conf"))?;
     }
     guest.device("rxe", 1500)?;

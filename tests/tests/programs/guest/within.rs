@@ -44,7 +44,11 @@ const INHABITANTS: &[Inhabitant] = &[
     on_rxe("softroce_kernel", &KERNEL),
     on_rxe("ofa", &OFA),
     on_rxe("tcp-emu", &PROVIDERS[0]),
-    Inhabitant { address: APART, network: "ip netns exec apart", ..on_rxe("softroce", &PROVIDERS[1]) },
+    Inhabitant {
+        address: APART,
+        network: "ip netns exec apart",
+        ..on_rxe("softroce", &PROVIDERS[1])
+    },
     Inhabitant { device: "siw", ..on_rxe("siw", &VERBS) },
 ];
 
@@ -82,8 +86,12 @@ pub(super) const REGISTRIES: [(&str, &str); 2] = [
 /// provider-verbs behind the names of our other providers, for peers on the other side of the wire.
 pub(super) fn as_ours(family: Family) -> There {
     let registry = match family {
-        Family::V4 => "DAT_OVERRIDE=/tmp/dist/dat.ipv4 OPENDAT_BUILTIN=0 LD_LIBRARY_PATH=/tmp/dist/lib",
-        Family::V6 => "DAT_OVERRIDE=/tmp/dist/dat.ipv6 OPENDAT_BUILTIN=0 LD_LIBRARY_PATH=/tmp/dist/lib",
+        Family::V4 => {
+            "DAT_OVERRIDE=/tmp/dist/dat.ipv4 OPENDAT_BUILTIN=0 LD_LIBRARY_PATH=/tmp/dist/lib"
+        }
+        Family::V6 => {
+            "DAT_OVERRIDE=/tmp/dist/dat.ipv6 OPENDAT_BUILTIN=0 LD_LIBRARY_PATH=/tmp/dist/lib"
+        }
     };
     There { registry, network: "" }
 }
@@ -112,11 +120,15 @@ enum Program {
 }
 
 /// Which libdat2 a program of the guest gets.
-fn registry_is_loaded(machine: &Arc<Machine>, (name, variables): (&'static str, &'static str)) -> Trial {
+fn registry_is_loaded(
+    machine: &Arc<Machine>,
+    (name, variables): (&'static str, &'static str),
+) -> Trial {
     let machine = Arc::clone(machine);
     opendat_tests::trial(format!("guest::matrix::{name}::is_loaded"), move || {
         let loaded = machine.run((INHABITANTS[0].device, 1500), true, |guest| {
-            Ok(guest.run(&format!("{variables} LD_TRACE_LOADED_OBJECTS=1 dtest | grep libdat2.so.2"))?)
+            Ok(guest
+                .run(&format!("{variables} LD_TRACE_LOADED_OBJECTS=1 dtest | grep libdat2.so.2"))?)
         })?;
         match (loaded.contains("=> "), loaded.contains("=> /tmp/dist/lib/libdat2.so.2 "), name) {
             (true, true, "ours") | (true, false, "debian") => Ok(()),
@@ -127,7 +139,10 @@ fn registry_is_loaded(machine: &Arc<Machine>, (name, variables): (&'static str, 
 
 /// Both ends of the stream are the kernel's siw. Where what it has sent itself is no iWARP, that is no verdict on us: a thread of
 /// its own that sends sometimes takes the wrong SGE (`machine::DEATHS`). The test runs once more.
-fn between_kernels(machine: &Machine, run: impl Fn(&Guest) -> Result<(), Stop>) -> Result<(), Stop> {
+fn between_kernels(
+    machine: &Machine,
+    run: impl Fn(&Guest) -> Result<(), Stop>,
+) -> Result<(), Stop> {
     let once = || {
         machine.run(("siw", 1500), true, |guest| {
             guest.run("dmesg -c >/dev/null")?;
@@ -206,7 +221,8 @@ pub(super) fn trials(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<T
 
 /// What the matrix has not.
 fn all() -> Vec<Program> {
-    let mut programs = vec![Program::Dtestx, Program::Transaction(&dapltest::WITH_GUEST[1]), Program::Limits];
+    let mut programs =
+        vec![Program::Dtestx, Program::Transaction(&dapltest::WITH_GUEST[1]), Program::Limits];
     programs.extend(connections::IN_GUEST.iter().map(Program::Connections));
     programs.extend(dapltest::PERFORMANCES.iter().map(Program::Performance));
     programs.extend(dapltest::FEATURES.iter().map(Program::Functions));

@@ -15,14 +15,18 @@ pub(crate) struct Debian {
 }
 
 /// Nothing else is in the environment of what runs there.
-const ENVIRONMENT: &[&str] =
-    &["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "HOME=/root", "DEBIAN_FRONTEND=noninteractive"];
+const ENVIRONMENT: &[&str] = &[
+    "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+    "LC_ALL=C.UTF-8",
+    "HOME=/root",
+    "DEBIAN_FRONTEND=noninteractive",
+];
 
 impl Debian {
     /// A copy of what `tests/packages/build.sh` has built in `base`.
     pub(crate) fn unpack(base: &Path) -> Result<Self, String> {
-        let root =
-            TempDir::with_prefix_in("root-", base).map_err(|error| format!("no directory: {error}"))?;
+        let root = TempDir::with_prefix_in("root-", base)
+            .map_err(|error| format!("no directory: {error}"))?;
         let debian = Debian { root };
         debian.untar(&base.join("debian.tar"), "/")?;
         Ok(debian)
@@ -51,7 +55,9 @@ impl Debian {
     /// The same program, to be started there, of which every line is seen at once.
     pub(crate) fn command(&self, program: &Command) -> Command {
         let line_buffered = ["stdbuf", "-oL", "-eL", "--"].map(OsStr::new);
-        self.enter(line_buffered.into_iter().chain([program.get_program()]).chain(program.get_args()))
+        self.enter(
+            line_buffered.into_iter().chain([program.get_program()]).chain(program.get_args()),
+        )
     }
 
     /// Runs a line of sh there, which has to succeed; answers what it printed.
@@ -70,7 +76,9 @@ impl Debian {
 
     fn enter<'a>(&self, words: impl IntoIterator<Item = &'a OsStr>) -> Command {
         let mut command = Command::new("unshare");
-        command.args(["--mount", "--pid", "--kill-child", "--mount-proc", "--root"]).arg(self.root.path());
+        command
+            .args(["--mount", "--pid", "--kill-child", "--mount-proc", "--root"])
+            .arg(self.root.path());
         command.args(["--", "/usr/bin/env", "-i"]).args(ENVIRONMENT).args(words);
         command
     }

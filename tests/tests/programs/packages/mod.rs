@@ -88,8 +88,9 @@ fn debians_programs(world: &World) -> Result<(), Stop> {
     dtest::between(&registry, &Way { server: inside, client: inside, ..Way::LOOPBACK })?;
 
     debian.run("apt-get -q -y purge opendat")?;
-    let left = debian
-        .run("find /etc /usr /var/lib/dpkg/info -name '*libdat*' -o -name 'dat.*' -o -name '*opendat*'")?;
+    let left = debian.run(
+        "find /etc /usr /var/lib/dpkg/info -name '*libdat*' -o -name 'dat.*' -o -name '*opendat*'",
+    )?;
     Ok(is("left behind", &left, "")?)
 }
 
@@ -107,7 +108,9 @@ fn a_c_program(world: &World) -> Result<(), Stop> {
     ];
     for name in ["dat", "dat2"] {
         c_program_by_pkg_config(name, &there, &debian.at("/srv"))?;
-        debian.run(&format!("/srv/open {}", PROVIDERS[0].ia)).map_err(|why| format!("{name}: {why}"))?;
+        debian
+            .run(&format!("/srv/open {}", PROVIDERS[0].ia))
+            .map_err(|why| format!("{name}: {why}"))?;
     }
     Ok(())
 }
@@ -161,12 +164,14 @@ fn the_tarball(world: &World) -> Result<(), Stop> {
 impl Packages {
     /// The only one of this name.
     fn file(&self, start: &str, end: &str) -> Result<PathBuf, String> {
-        let entries = fs::read_dir(&self.dir).map_err(|error| format!("{}: {error}", self.dir.display()))?;
+        let entries =
+            fs::read_dir(&self.dir).map_err(|error| format!("{}: {error}", self.dir.display()))?;
         let fits = |path: &PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             name.starts_with(start) && name.ends_with(end)
         };
-        let found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(fits).collect();
+        let found: Vec<PathBuf> =
+            entries.flatten().map(|entry| entry.path()).filter(fits).collect();
         match &found[..] {
             [file] => Ok(file.clone()),
             _ => Err(format!("not one {start}*{end} in {}: {found:?}", self.dir.display())),
@@ -183,12 +188,15 @@ impl World {
             self.debian.put(&file, "/srv")?;
             files += &format!(" /srv/{}", file.file_name().unwrap_or_default().display());
         }
-        self.debian.run(&format!("apt-get -q -y --no-install-recommends install{files} {theirs}")).map(drop)
+        self.debian
+            .run(&format!("apt-get -q -y --no-install-recommends install{files} {theirs}"))
+            .map(drop)
     }
 
     /// Whose library Debian's dtest is linked with.
     fn dtest_is_over(&self, package: &str) -> Result<(), String> {
-        let linked = self.debian.run("ldd /usr/bin/dtest | awk '$1 == \"libdat2.so.2\" { print $3 }'")?;
+        let linked =
+            self.debian.run("ldd /usr/bin/dtest | awk '$1 == \"libdat2.so.2\" { print $3 }'")?;
         let owner = self.debian.run(&format!("dpkg -S \"$(readlink -f {})\"", linked.trim()))?;
         // Debian's are qualified by their architecture.
         match owner.split(':').next() == Some(package) {
@@ -212,8 +220,8 @@ impl World {
         let mut pages = 0;
         for section in ["man1", "man5"] {
             let directory = share.join("man").join(section);
-            for entry in
-                fs::read_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?
+            for entry in fs::read_dir(&directory)
+                .map_err(|error| format!("{}: {error}", directory.display()))?
             {
                 let path = entry.map_err(|error| error.to_string())?.path();
                 let page = path.file_name().unwrap_or_default().display();

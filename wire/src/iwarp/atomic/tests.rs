@@ -3,7 +3,8 @@ use crate::iwarp::{Header, Queue, UntaggedOpcode};
 
 /// A whole segment: header and body, octet by octet as RFC 7306's figures and appendix A have them.
 fn segment(opcode: UntaggedOpcode, queue: Queue, msn: u32, body: &[u8]) -> Vec<u8> {
-    let header = Header::Untagged { last: true, opcode, invalidate: 0, qn: queue.number(), msn, mo: 0 };
+    let header =
+        Header::Untagged { last: true, opcode, invalidate: 0, qn: queue.number(), msn, mo: 0 };
     let mut bytes = vec![0; header.len()];
     header.emit(&mut bytes);
     bytes.extend_from_slice(body);
@@ -41,7 +42,10 @@ fn fetch_add_by_hand() {
     assert_eq!(segment(UntaggedOpcode::AtomicRequest, Queue::Request, 5, &body), octets);
     assert_eq!(AtomicRequest::parse(&octets[18..]), Some(Ok(request)));
     assert_eq!(AtomicRequest::parse(&octets[18..69]), None);
-    assert_eq!(request.to_string(), "fetch-add 0x7 mask=0x0 target=0xcd1cb600+0x55a0f3577130 id=2864434397");
+    assert_eq!(
+        request.to_string(),
+        "fetch-add 0x7 mask=0x0 target=0xcd1cb600+0x55a0f3577130 id=2864434397"
+    );
 }
 
 #[test]
@@ -113,11 +117,20 @@ fn what_operations_do() {
     assert_eq!(AtomicOp::fetch_add(1).apply(u64::MAX), 0, "wraps");
     assert_eq!(add(0xFF, 1, 0x80), 0, "a carry out of the field of eight bits is lost");
     assert_eq!(add(0x7F, 1, 0x80), 0x80);
-    assert_eq!(add(0xFFFF_FFFF_FFFF_FFFF, 0x0000_0001_0000_0001, 0x8000_0000_8000_0000), 0, "two fields");
+    assert_eq!(
+        add(0xFFFF_FFFF_FFFF_FFFF, 0x0000_0001_0000_0001, 0x8000_0000_8000_0000),
+        0,
+        "two fields"
+    );
     assert_eq!(add(0b1010, 0b1110, u64::MAX), 0b0100, "fields of one bit");
 
     let swap = AtomicOp::cmp_swap(5, 9);
     assert_eq!((swap.apply(5), swap.apply(6)), (9, 6));
-    let masked = AtomicOp::CmpSwap { swap: 0xABCD, swap_mask: 0x00FF, compare: 0x1234, compare_mask: 0xFF00 };
+    let masked = AtomicOp::CmpSwap {
+        swap: 0xABCD,
+        swap_mask: 0x00FF,
+        compare: 0x1234,
+        compare_mask: 0xFF00,
+    };
     assert_eq!((masked.apply(0x12FF), masked.apply(0x13FF)), (0x12CD, 0x13FF));
 }

@@ -143,7 +143,8 @@ impl<'a> Fpdu<'a> {
     /// Compares the CRC field with what the frame's octets give.
     #[inline]
     pub fn check_crc(&self) -> Result<(), CrcError> {
-        let (covered, field) = self.bytes.split_last_chunk().expect("an FPDU ends in its CRC field");
+        let (covered, field) =
+            self.bytes.split_last_chunk().expect("an FPDU ends in its CRC field");
         compare(u32::from_le_bytes(*field), crc32c(covered))
     }
 }
@@ -168,7 +169,8 @@ mod tests {
         let mut frame = vec![0; 44];
         frame[..2].copy_from_slice(&[0x00, 0x2A]);
         let opcode = UntaggedOpcode::Send;
-        Header::Untagged { last: true, opcode, invalidate: 0, qn: 0, msn: 1, mo: 0 }.emit(&mut frame[2..]);
+        Header::Untagged { last: true, opcode, invalidate: 0, qn: 0, msn: 1, mo: 0 }
+            .emit(&mut frame[2..]);
         let trailer = trailer(&frame);
         frame.extend_from_slice(trailer.as_bytes());
         frame

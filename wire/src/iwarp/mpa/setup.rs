@@ -233,7 +233,9 @@ impl<'a> Setup<'a> {
         }
 
         let end = SETUP_SIZE + len;
-        let Some(data) = bytes.get(SETUP_SIZE..end) else { return Ok(SetupProgress::Incomplete(end)) };
+        let Some(data) = bytes.get(SETUP_SIZE..end) else {
+            return Ok(SetupProgress::Incomplete(end));
+        };
         let (enhanced, private_data) = match data.split_first_chunk() {
             Some((first, rest)) if has_enhanced => (Some(Enhanced::parse(*first)), rest),
             _ => (None, data),

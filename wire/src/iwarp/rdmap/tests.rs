@@ -14,7 +14,8 @@ fn emit(header: Header) -> Vec<u8> {
 /// The headers an rping of 64 octets sends, as captured.
 #[test]
 fn rping_headers() {
-    let untagged = |opcode, qn| Header::Untagged { last: true, opcode, invalidate: 0, qn, msn: 1, mo: 0 };
+    let untagged =
+        |opcode, qn| Header::Untagged { last: true, opcode, invalidate: 0, qn, msn: 1, mo: 0 };
     let (stag, to) = (0x5B86_5C00, 0x55A0_F357_7130);
     let cases: [(&[u8], Header, &str); 4] = [
         (
@@ -54,7 +55,8 @@ fn every_opcode_has_its_code() {
     let codes = [1, 3, 4, 5, 6, 7, 8, 9, 0xA, 0xB];
     for (opcode, code) in UntaggedOpcode::ALL.into_iter().zip(codes) {
         let qn = opcode.queue().number();
-        let header = Header::Untagged { last: false, opcode, invalidate: 0, qn, msn: u32::MAX, mo: 5 };
+        let header =
+            Header::Untagged { last: false, opcode, invalidate: 0, qn, msn: u32::MAX, mo: 5 };
         let bytes = emit(header);
         assert_eq!(bytes[..2], [0x01, 0x40 | code]);
         assert_eq!(parse(&bytes), (header, 18));
@@ -72,7 +74,10 @@ fn queues_of_opcodes() {
         (Queue::Terminate, &[Terminate]),
         (Queue::AtomicResponse, &[AtomicResponse]),
     ];
-    assert_eq!(queues.iter().map(|(_, opcodes)| opcodes.len()).sum::<usize>(), UntaggedOpcode::ALL.len());
+    assert_eq!(
+        queues.iter().map(|(_, opcodes)| opcodes.len()).sum::<usize>(),
+        UntaggedOpcode::ALL.len()
+    );
     for (queue, opcodes) in queues {
         assert!(opcodes.iter().all(|opcode| opcode.queue() == queue), "{queue}");
     }
@@ -105,7 +110,8 @@ fn the_stag_field_is_of_invalidating_sends_only() {
 
 #[test]
 fn reserved_bits_are_not_looked_at() {
-    let mut bytes = emit(Header::Tagged { last: true, opcode: TaggedOpcode::Write, stag: 1, to: 2 });
+    let mut bytes =
+        emit(Header::Tagged { last: true, opcode: TaggedOpcode::Write, stag: 1, to: 2 });
     let header = parse(&bytes);
     bytes[0] |= 0x3C;
     bytes[1] |= 0x30;
@@ -131,7 +137,11 @@ fn every_control_field() {
         let found = match Header::parse(&bytes) {
             Ok(header) => Ok(header.unwrap().1),
             Err(error) => {
-                assert_eq!(Header::parse(&bytes[..2]), Err(error), "as soon as the control field is there");
+                assert_eq!(
+                    Header::parse(&bytes[..2]),
+                    Err(error),
+                    "as soon as the control field is there"
+                );
                 let Cause { layer, etype, code } = error.cause();
                 Err((layer, (etype, code)))
             }
@@ -176,8 +186,8 @@ fn errors_speak() {
 #[test]
 fn read_request() {
     let bytes = [
-        0x5B, 0x86, 0x5C, 0x00, 0x00, 0x00, 0x55, 0xA0, 0xF3, 0x57, 0x71, 0x30, 0x00, 0x00, 0x00, 0x40, 0x00,
-        0x00, 0x12, 0x34, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x10, 0x00,
+        0x5B, 0x86, 0x5C, 0x00, 0x00, 0x00, 0x55, 0xA0, 0xF3, 0x57, 0x71, 0x30, 0x00, 0x00, 0x00,
+        0x40, 0x00, 0x00, 0x12, 0x34, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x10, 0x00,
     ];
     let request = ReadRequest {
         sink_stag: 0x5B86_5C00,
@@ -191,5 +201,8 @@ fn read_request() {
     let mut buf = [0; ReadRequest::SIZE];
     assert_eq!(request.emit(&mut buf), 28);
     assert_eq!(buf, bytes);
-    assert_eq!(request.to_string(), "len=64 source=0x00001234+0x1000 sink=0x5b865c00+0x55a0f3577130");
+    assert_eq!(
+        request.to_string(),
+        "len=64 source=0x00001234+0x1000 sink=0x5b865c00+0x55a0f3577130"
+    );
 }

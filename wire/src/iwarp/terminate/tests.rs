@@ -23,7 +23,8 @@ fn send_header() -> TerminatedHeader {
     Header::Untagged { last: true, opcode, invalidate: 0, qn: 0, msn: 3, mo: 0 }.into()
 }
 
-const READ: ReadRequest = ReadRequest { sink_stag: 1, sink_to: 2, len: 3, source_stag: 4, source_to: 5 };
+const READ: ReadRequest =
+    ReadRequest { sink_stag: 1, sink_to: 2, len: 3, source_stag: 4, source_to: 5 };
 
 /// Whole messages laid out by hand, field by field, as RFC 5041 (sections 4.2, 4.3: DDP's headers) and RFC 5040 (sections 4.1:
 /// RDMAP's octet, 4.4: READ request, 4.8: TERMINATE) say: none of the captures has one.
@@ -64,8 +65,15 @@ fn octets_of_the_standard() {
         let ulpdu = [&MESSAGE, octets].concat();
         let (header, size) = Header::parse(&ulpdu).unwrap().unwrap();
         let opcode = UntaggedOpcode::Terminate;
-        assert_eq!(header, Header::Untagged { last: true, opcode, invalidate: 0, qn: 2, msn: 1, mo: 0 });
-        assert_eq!(Terminate::parse(&ulpdu[size..]), Ok((terminate, BitOrder::Standard)), "{terminate}");
+        assert_eq!(
+            header,
+            Header::Untagged { last: true, opcode, invalidate: 0, qn: 2, msn: 1, mo: 0 }
+        );
+        assert_eq!(
+            Terminate::parse(&ulpdu[size..]),
+            Ok((terminate, BitOrder::Standard)),
+            "{terminate}"
+        );
         let mut emitted = [0xEE; MAX_HEADER];
         assert_eq!(header.emit(&mut emitted), MESSAGE.len());
         assert_eq!(emitted[..MESSAGE.len()], MESSAGE);
@@ -83,9 +91,21 @@ fn both_orders() {
         read_request,
     };
     let cases = [
-        ([0x11, 0, 3, 0], [0x11, 0, 0xC0, 0], with_header(Cause::TAGGED_STAG, write_header(), None)),
-        ([0x21, 2, 3, 0], [0x12, 2, 0xC0, 0], with_header(Cause::UNTAGGED_NO_BUFFER, send_header(), None)),
-        ([0x10, 0, 7, 0], [0x01, 0, 0xE0, 0], with_header(Cause::PROTECTION_STAG, read_header(), Some(READ))),
+        (
+            [0x11, 0, 3, 0],
+            [0x11, 0, 0xC0, 0],
+            with_header(Cause::TAGGED_STAG, write_header(), None),
+        ),
+        (
+            [0x21, 2, 3, 0],
+            [0x12, 2, 0xC0, 0],
+            with_header(Cause::UNTAGGED_NO_BUFFER, send_header(), None),
+        ),
+        (
+            [0x10, 0, 7, 0],
+            [0x01, 0, 0xE0, 0],
+            with_header(Cause::PROTECTION_STAG, read_header(), Some(READ)),
+        ),
         ([0x02, 4, 0, 0], [0x20, 4, 0, 0], Terminate::new(Cause::MPA_SETUP)),
     ];
     for (mirrored, standard, terminate) in cases {
@@ -100,7 +120,8 @@ fn both_orders() {
 /// Without headers the control word may mean two things; the standard's meaning wins if there is one.
 #[test]
 fn ambiguous_orders() {
-    let parse = |control: [u8; 4]| Terminate::parse(&control).map(|(t, order)| (t.cause, order)).unwrap();
+    let parse =
+        |control: [u8; 4]| Terminate::parse(&control).map(|(t, order)| (t.cause, order)).unwrap();
     let (standard, mirrored) = (BitOrder::Standard, BitOrder::Mirrored);
     assert_eq!(parse([0x02, 6, 0, 0]), (Cause::UNEXPECTED_OPCODE, standard));
     assert_eq!(parse([0x02, 4, 0, 0]), (Cause::MPA_SETUP, mirrored));
@@ -116,8 +137,12 @@ fn whatever_is_included_comes_back() {
     for segment_len in [None, Some(0), Some(65535)] {
         for header in [None, Some(write_header()), Some(read_header())] {
             for read_request in [None, Some(READ)] {
-                let terminate =
-                    Terminate { cause: Cause::OPERATION_UNSPECIFIED, segment_len, header, read_request };
+                let terminate = Terminate {
+                    cause: Cause::OPERATION_UNSPECIFIED,
+                    segment_len,
+                    header,
+                    read_request,
+                };
                 let bytes = emit(terminate);
                 assert_eq!(Terminate::parse(&bytes), Ok((terminate, BitOrder::Standard)));
                 for len in 0..bytes.len() {
@@ -144,7 +169,8 @@ fn whatever_is_included_comes_back() {
 #[test]
 fn causes_have_their_numbers() {
     let numbers = |layer, etype| -> Vec<u8> {
-        let of_kind = Cause::ALL.iter().filter(|cause| (cause.layer, cause.etype) == (layer, etype));
+        let of_kind =
+            Cause::ALL.iter().filter(|cause| (cause.layer, cause.etype) == (layer, etype));
         of_kind.map(|cause| cause.code).collect()
     };
     assert_eq!(numbers(0, 0), [0]);

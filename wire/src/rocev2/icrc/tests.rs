@@ -2,7 +2,8 @@ use super::*;
 
 /// Octets of an IP packet, as an example gives them.
 fn hex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> = text.bytes().filter_map(|b| (b as char).to_digit(16)).map(|d| d as u8).collect();
+    let digits: Vec<u8> =
+        text.bytes().filter_map(|b| (b as char).to_digit(16)).map(|d| d as u8).collect();
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
@@ -13,7 +14,8 @@ fn parts(ip: &[u8]) -> (Icrc, Identification, &[u8]) {
         4 => (20, address::<4>(ip, 12), address::<4>(ip, 16)),
         _ => (40, address::<16>(ip, 8), address::<16>(ip, 24)),
     };
-    let icrc = Icrc::new((source, port(header)).into(), (destination, port(header + 2)).into()).unwrap();
+    let icrc =
+        Icrc::new((source, port(header)).into(), (destination, port(header + 2)).into()).unwrap();
     (icrc, Identification { id: port(4), dont_fragment: ip[6] == 0x40 }, &ip[header + 8..])
 }
 
@@ -43,7 +45,9 @@ fn by_definition(ip: &[u8]) -> [u8; 4] {
         image[masked] = 0xFF;
     }
     let crc = [&[0xFF; 8], &image[..]].concat().into_iter().fold(u32::MAX, |crc, octet| {
-        (0..8).fold(crc ^ u32::from(octet), |crc, _| crc >> 1 ^ if crc & 1 == 1 { 0xEDB8_8320 } else { 0 })
+        (0..8).fold(crc ^ u32::from(octet), |crc, _| {
+            crc >> 1 ^ if crc & 1 == 1 { 0xEDB8_8320 } else { 0 }
+        })
     });
     (!crc).to_le_bytes()
 }
@@ -91,7 +95,11 @@ fn every_length_as_defined() {
             let ip = resized(&example, len);
             let (icrc, identification, datagram) = parts(&ip);
             let expected = by_definition(&ip);
-            assert_eq!(icrc.compute(identification, &datagram[..len]).to_le_bytes(), expected, "{len}");
+            assert_eq!(
+                icrc.compute(identification, &datagram[..len]).to_le_bytes(),
+                expected,
+                "{len}"
+            );
         }
     }
 }

@@ -120,7 +120,11 @@ fn kernel_rxe_answers() {
         let proves = bench.side.rc.proves_peer(&Packet::parse(&answer_of_rxe).unwrap());
         assert_eq!(proves, Psn::new(start).previous() == none);
         bench.take(&answer_of_rxe).unwrap();
-        assert_eq!((bench.side.rc.deadline(), bench.side.rc.stats().unexpected), (None, 0), "{start:#x}");
+        assert_eq!(
+            (bench.side.rc.deadline(), bench.side.rc.stats().unexpected),
+            (None, 0),
+            "{start:#x}"
+        );
     }
 
     let mut bench = Bench::new();
@@ -155,9 +159,10 @@ fn an_answer_of_kernel_rxe_acknowledges_nothing() {
 /// Whoever answers to a request has the connection, also where the request is not done.
 #[test]
 fn a_refusal_for_now_is_an_answer() {
-    for refuse in
-        [|bench: &mut Bench| bench.rnr(12, 0), |bench: &mut Bench| bench.nak(NakCode::SequenceError, 0)]
-    {
+    for refuse in [
+        |bench: &mut Bench| bench.rnr(12, 0),
+        |bench: &mut Bench| bench.nak(NakCode::SequenceError, 0),
+    ] {
         let mut bench = Bench::new();
         bench.side.post(send(1, &[]));
         bench.sent();

@@ -54,7 +54,10 @@ fn what_was_taken_is_asked_for_at_once() {
     bench.ack(4);
     assert!(bench.side.rc.is_wound_up());
     assert_eq!(bench.said(), [""; 0]);
-    assert_eq!(bench.over(), [(1, WcStatus::Success), (2, WcStatus::Success), (3, WcStatus::Flushed)]);
+    assert_eq!(
+        bench.over(),
+        [(1, WcStatus::Success), (2, WcStatus::Success), (3, WcStatus::Flushed)]
+    );
 }
 
 /// What the peer has not taken it does not answer: what is before it is done nevertheless.

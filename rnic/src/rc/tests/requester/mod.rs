@@ -80,7 +80,12 @@ impl Bench {
         self.take(&answer(Syndrome::Rnr(RnrTimer::from_code(code)), self.psn + ahead))
     }
 
-    fn response(&mut self, position: wire::rocev2::Position, ahead: u32, len: usize) -> Result<(), Failure> {
+    fn response(
+        &mut self,
+        position: wire::rocev2::Position,
+        ahead: u32,
+        len: usize,
+    ) -> Result<(), Failure> {
         let opcode = Opcode::read_response(position);
         let extension = match opcode {
             Opcode::ReadResponseMiddle => Extension::None,
@@ -113,8 +118,13 @@ fn packets_of_messages() {
     bench.side.post(crate::SendWr { solicited: true, ..send(1, &[all]) });
     bench.side.post(send(2, &[]));
     bench.side.post(request(3, SendOp::Send { invalidate: Some(0x55) }, &[buf.seg(0, 3)]));
-    bench.side.post(crate::SendWr { solicited: true, ..write(4, &[buf.seg(0, OCTETS + 1)], NOWHERE) });
-    bench.side.post(crate::SendWr { solicited: true, ..write_imm(5, &[buf.seg(0, OCTETS)], NOWHERE, 0x77) });
+    bench
+        .side
+        .post(crate::SendWr { solicited: true, ..write(4, &[buf.seg(0, OCTETS + 1)], NOWHERE) });
+    bench.side.post(crate::SendWr {
+        solicited: true,
+        ..write_imm(5, &[buf.seg(0, OCTETS)], NOWHERE, 0x77)
+    });
     bench.side.post(read(6, &[buf.seg(0, OCTETS + 1)], NOWHERE));
     bench.side.post(fetch_add(7, &[buf.seg(0, 8)], NOWHERE, 3));
     let psn = |ahead: u32| bench.psn + ahead;
@@ -221,7 +231,8 @@ fn a_message_beyond_the_standard() {
     let start = std::ptr::dangling_mut();
     // SAFETY: there is no such memory, but nothing is ever placed in it: the request is too long.
     let region =
-        unsafe { crate::Mr::new(&bench.side.keys, bench.side.pd, start, 1 << 32, LOCAL, false) }.unwrap();
+        unsafe { crate::Mr::new(&bench.side.keys, bench.side.pd, start, 1 << 32, LOCAL, false) }
+            .unwrap();
     let sink = crate::Segment { addr: start as u64, len: (1 << 31) + 1, key: region.lkey() };
     bench.side.post(send(1, &[]));
     bench.side.post(read(2, &[sink], NOWHERE));

@@ -50,7 +50,10 @@ fn each_nak_and_its_status() {
         bench.side.rc.last_words(&mut bench.side.burst);
         assert_eq!(bench.side.sent(), [[]; 0], "the peer knows");
         assert_eq!(
-            bench.side.rc.receive(bench.now, &Packet::parse(&answer(Syndrome::ACK, bench.psn)).unwrap()),
+            bench
+                .side
+                .rc
+                .receive(bench.now, &Packet::parse(&answer(Syndrome::ACK, bench.psn)).unwrap()),
             Err(Failure::Refused(code))
         );
         assert_eq!(bench.over(), [(0, WcStatus::Success), (1, status), (2, WcStatus::Flushed)]);
@@ -173,7 +176,8 @@ fn responses_that_make_no_sense() {
             bench.take(&packet(Opcode::AtomicAcknowledge, bench.psn, response, &[]))
         }),
         ("a refusal with data", |bench| {
-            let aeth = Extension::Aeth(Aeth { syndrome: Syndrome::Nak(NakCode::RemoteAccess), msn: 0 });
+            let aeth =
+                Extension::Aeth(Aeth { syndrome: Syndrome::Nak(NakCode::RemoteAccess), msn: 0 });
             bench.take(&packet(Opcode::ReadResponseFirst, bench.psn, aeth, &[9; OCTETS]))
         }),
         ("to a SEND", |bench| {

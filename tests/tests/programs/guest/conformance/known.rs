@@ -8,10 +8,16 @@ const KNOWN: &[(&str, &str)] = &[
         "verbs::dat_ia_query/private-data-size",
         "56 octets: the REQ has no room for the 64 that the standard asks for",
     ),
-    ("verbs_on_siw::dat_ia_query/private-data-size", "56 octets: rdma_cm leaves as many of every request"),
+    (
+        "verbs_on_siw::dat_ia_query/private-data-size",
+        "56 octets: rdma_cm leaves as many of every request",
+    ),
     ("verbs_on_siw::dat_ep_connect/times-out", SIW_CALLS),
     ("verbs_on_siw::dat_ep_connect/silent-peer", SIW_CALLS),
-    ("verbs_on_siw::dat_ep_post_rdma_read/no-remote-read", "siw lets peers read whatever is registered"),
+    (
+        "verbs_on_siw::dat_ep_post_rdma_read/no-remote-read",
+        "siw lets peers read whatever is registered",
+    ),
     ("verbs_on_siw::dat_cr_accept/peer-is-gone", ANSWERED),
     ("ofa::dat_ia_query/thread-safety", HANGS),
     ("ofa::dat_ia_openv/thread-safety", HANGS),
@@ -50,8 +56,7 @@ const SOMETIMES: &[(&str, &str)] = &[
 ];
 
 /// It passes where the completion was there before the device was to tell of any.
-const UNSIGNALLED: &str =
-    "a device tells of each completion of a request, or of none: an unsignalled one triggers the CNO, too";
+const UNSIGNALLED: &str = "a device tells of each completion of a request, or of none: an unsignalled one triggers the CNO, too";
 
 /// What a test means to keep from happening happens.
 const ANSWERED: &str =
@@ -61,14 +66,16 @@ const ANSWERED: &str =
 const HANGS: &str = "OFED's provider does not return, or dies";
 
 /// Nor are these.
-const BREAKS: &str = "OFED's provider breaks the heap, so that whoever frees something next dies of it";
+const BREAKS: &str =
+    "OFED's provider breaks the heap, so that whoever frees something next dies of it";
 
 /// Nor are these.
 const SIW_CALLS: &str = "siw does not let go of who calls until TCP gives up";
 
 /// Where it dies, if in code of its own: in its libraries, the ones that it is made of, and without a word in its threads, which
 /// block all signals. Nothing of ours does.
-const OFED: &[&str] = &["libdaplofa.so", "librdmacm.so", "libibverbs.so", "librxe-", "an untold place"];
+const OFED: &[&str] =
+    &["libdaplofa.so", "librdmacm.so", "libibverbs.so", "librxe-", "an untold place"];
 
 /// Cases that it does not survive.
 const DEADLY: &[&str] = &[
@@ -129,7 +136,9 @@ fn is_deadly(case: &str) -> bool {
 }
 
 fn in_ofed(reason: &str) -> bool {
-    reason.split_once(" in ").is_some_and(|(_, place)| OFED.iter().any(|library| place.starts_with(library)))
+    reason
+        .split_once(" in ")
+        .is_some_and(|(_, place)| OFED.iter().any(|library| place.starts_with(library)))
 }
 
 /// Whether a process has died, this one or its peer.

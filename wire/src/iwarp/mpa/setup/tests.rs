@@ -51,7 +51,11 @@ fn frames_of_siw() {
             Setup::new(Request, Enhanced::new(ReadDepth::new(4), ReadDepth::new(4)), greeting),
             "MPA request rev=2 ird=4 ord=4 private=30",
         ),
-        (reply(&[0x50, 2, 0, 4, 0, 1, 0, 1]), with_crc, "MPA reply rev=2 ird=1 ord=1 crc private=0"),
+        (
+            reply(&[0x50, 2, 0, 4, 0, 1, 0, 1]),
+            with_crc,
+            "MPA reply rev=2 ird=1 ord=1 crc private=0",
+        ),
         (
             reply(&[0x30, 2, 0, 4, 0, 0, 0, 0]),
             Setup { rejected: true, ..Setup::new(Reply, Enhanced::new(ZERO, ZERO), &[]) },
@@ -85,7 +89,10 @@ fn octets_come_one_by_one() {
     let bytes = request(&[0xD8, 2, 0, 7, 0x3F, 0xFF, 0x3F, 0xFF, 1, 2, 3]);
     for len in 0..bytes.len() {
         let needed = if len < 20 { 20 } else { 27 };
-        assert_eq!(Setup::parse(SetupKind::Request, &bytes[..len]), Ok(SetupProgress::Incomplete(needed)));
+        assert_eq!(
+            Setup::parse(SetupKind::Request, &bytes[..len]),
+            Ok(SetupProgress::Incomplete(needed))
+        );
     }
     let setup = parse(SetupKind::Request, &bytes);
     assert!(setup.markers && setup.crc && setup.gso && !setup.rejected);
@@ -138,8 +145,18 @@ fn reserved_bits_are_not_looked_at() {
 fn refused_frames() {
     use SetupKind::{Reply, Request};
     let cases: [(SetupKind, Vec<u8>, SetupError, &str); 7] = [
-        (Request, b"GET / HTTP".to_vec(), SetupError::Key { expected: Request }, "not an MPA request frame"),
-        (Request, b"MPA ID Rep".to_vec(), SetupError::Key { expected: Request }, "not an MPA request frame"),
+        (
+            Request,
+            b"GET / HTTP".to_vec(),
+            SetupError::Key { expected: Request },
+            "not an MPA request frame",
+        ),
+        (
+            Request,
+            b"MPA ID Rep".to_vec(),
+            SetupError::Key { expected: Request },
+            "not an MPA request frame",
+        ),
         (Reply, request(&[]), SetupError::Key { expected: Reply }, "not an MPA reply frame"),
         (
             Request,
@@ -175,7 +192,8 @@ fn refused_frames() {
 #[test]
 fn private_data_has_a_limit() {
     let data = [7; MAX_PRIVATE_DATA + 1];
-    let longest = Setup::new(SetupKind::Request, Enhanced::new(ONE, ONE), &data[..MAX_PRIVATE_DATA - 4]);
+    let longest =
+        Setup::new(SetupKind::Request, Enhanced::new(ONE, ONE), &data[..MAX_PRIVATE_DATA - 4]);
     let bytes = emit(&longest);
     assert_eq!(bytes.len(), MAX_SETUP);
     assert_eq!(parse(SetupKind::Request, &bytes), longest);
