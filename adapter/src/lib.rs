@@ -34,7 +34,7 @@
 //!    called at. A pass must end, so bursts are limited; what does not fit is left over.
 //! 4. Parse ia_params with [`params::parse`], which knows addresses and `spin`, and asks for the provider's own keys.
 //! 5. `impl Provider`, its transport an `Adapter<YourEngine>`, its `open` little more than [`Adapter::open`].
-//! 6. Its first tests: `dat_core::transport_contract!` over a pair of adapters, and `adapter/tests/suite`, as
+//! 6. Its first tests: `provider_loopback::transport_contract!` over a pair of adapters, and `adapter/tests/suite`, as
 //!    `provider-tcp-emu/tests/adapter.rs` includes it.
 //!
 //! `examples/provider-loop` is a small one; docs/writing-a-provider.md walks through it.
@@ -60,12 +60,12 @@ mod transport;
 
 pub use context::Context;
 pub use counts::Counts;
+pub use dat_core::error::no_memory;
 pub use engine::{Engine, Progress, Remaining, Sink, Upcall};
 pub use local_failure::LocalFailure;
 pub use params::Params;
 pub use reactor::abort_on_panic;
 pub use table::Table;
 pub use transport::{
-    Adapter, Cq, Listener, Mr, Mw, Pd, Qp, Request, Shared, Srq, Wire, no_memory, no_resources,
-    port,
+    Adapter, Cq, Listener, Mr, Mw, Pd, Qp, Request, Shared, Srq, Wire, no_resources, port,
 };

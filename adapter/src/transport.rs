@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
 use capture::Capture;
+use dat_core::error::no_memory;
 use dat_core::provider::{Access, Attrs, Mem, Port, QpCfg, Transport};
 use dat_core::wake::{Slept, Wake};
 use dat_core::{Error, OpenError, Result};
@@ -269,11 +270,6 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
     fn interrupt(&self) {
         self.reactor.interrupt();
     }
-}
-
-/// The error of a call that finds no memory.
-pub fn no_memory<E>(_: E) -> Error {
-    Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY)
 }
 
 /// No file descriptor, no thread.

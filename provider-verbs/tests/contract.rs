@@ -16,8 +16,8 @@
 //! | `a_dropped_window_is_unbound` | at the end: a region that a window shows cannot be dropped; dat-core drops none |
 //! | `a_flushed_bind_…` | at the end: rxe takes no request before there is a connection; dat-core posts none |
 
-use dat_core::mem_transport::contract::rig::expect_no_word_of_waits;
 use dat_core::provider::Provider;
+use provider_loopback::contract::rig::expect_no_word_of_waits;
 use provider_verbs::{Adapter, Verbs};
 
 fn pair() -> (Adapter, Adapter) {
@@ -30,4 +30,4 @@ fn open() -> Adapter {
     Verbs.open("verbs", &params).unwrap_or_else(|e| panic!("{params}: {e}"))
 }
 
-dat_core::transport_contract!(pair);
+provider_loopback::transport_contract!(pair);

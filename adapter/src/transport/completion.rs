@@ -6,10 +6,10 @@ use dat_core::provider::{Completions, Polled};
 use dat_core::{Error, Result};
 use dat_sys::DAT_INVALID_STATE;
 
-use super::no_memory;
 use crate::engine::Engine;
 use crate::map;
 use crate::reactor::Reactor;
+use dat_core::error::no_memory;
 
 /// Completion queue.
 pub struct Cq<E: Engine> {

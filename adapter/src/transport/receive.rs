@@ -7,10 +7,10 @@ use dat_core::provider::{PostError, Receives, RecvWr, Upcall};
 use dat_core::{Error, Result};
 use dat_sys::DAT_INVALID_STATE;
 
-use super::no_memory;
 use crate::engine::{Engine, Sink};
 use crate::map;
 use crate::reactor::Reactor;
+use dat_core::error::no_memory;
 
 /// Shared receive queue.
 pub struct Srq<E: Engine> {

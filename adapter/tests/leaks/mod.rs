@@ -4,8 +4,8 @@
 
 use std::time::{Duration, Instant};
 
-use dat_core::mem_transport::contract::rig::{End, PATIENCE, Rig};
 use dat_core::provider::{Close, Provider, Queue, Transport};
+use provider_loopback::contract::rig::{End, PATIENCE, Rig};
 
 use super::{FDS, NAME, PARAMS, PROVIDER};
 

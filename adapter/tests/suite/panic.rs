@@ -3,8 +3,8 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use dat_core::mem_transport::contract::rig::{End, PATIENCE};
 use dat_core::provider::{Port, Provider, Receiver, Sink, Transport, Upcall};
+use provider_loopback::contract::rig::{End, PATIENCE};
 
 use crate::{NAME, PROVIDER, Tested};
 

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use dat_core::mem_transport::contract::rig::{End, PATIENCE, Rig, arm, pattern, poll};
 use dat_core::provider::{Provider, Queue, Region, SendOp, Transport, WcStatus};
 use dat_core::wake::Slept;
+use provider_loopback::contract::rig::{End, PATIENCE, Rig, arm, pattern, poll};
 
 use crate::{NAME, PROVIDER, Tested, WIRES};
 
@@ -242,7 +242,7 @@ fn memory_is_left_alone_once_its_region_is_dropped() {
         let mut memory = vec![0u8; LEN];
         let mem =
             dat_core::provider::Mem { addr: memory.as_mut_ptr(), len: LEN, zero_based: false };
-        let access = dat_core::mem_transport::contract::rig::ALL;
+        let access = provider_loopback::contract::rig::ALL;
         // SAFETY: the region is dropped before the memory.
         let mr = unsafe { tb.mr(&b.pd, mem, access) }.expect("region");
         let to = dat_core::provider::Remote { addr: mem.addr as u64, key: mr.rkey() };

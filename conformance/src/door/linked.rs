@@ -3,9 +3,9 @@
 use std::ffi::CStr;
 
 use dat_core::export as provider;
-use dat_core::mem_transport::Mem;
 use dat_core::provider::Provider;
 use dat_sys::*;
+use provider_loopback::Mem;
 use provider_softroce::SoftRoce;
 use provider_tcp_emu::TcpEmu;
 use provider_verbs::Verbs;

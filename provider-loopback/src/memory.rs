@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicU64;
 use dat_sys::*;
 
 use super::engine::Id;
-use crate::allocate::no_memory;
-use crate::error::{Error, Result};
-use crate::provider::{Access, BindState, Mem, PostError, Remote, Segment, WcStatus};
+use dat_core::error::no_memory;
+use dat_core::error::{Error, Result};
+use dat_core::provider::{Access, BindState, Mem, PostError, Remote, Segment, WcStatus};
 
 /// The regions of a fabric by local and by remote key, and windows by remote key. No number is ever both.
 #[derive(Default)]
@@ -64,7 +64,7 @@ impl Memory {
     /// Registers memory; answers the local and the remote key.
     ///
     /// # Safety
-    /// As [`Transport::mr`](crate::provider::Transport::mr): the memory stays mapped until the keys are
+    /// As [`Transport::mr`](dat_core::provider::Transport::mr): the memory stays mapped until the keys are
     /// deregistered.
     pub(super) unsafe fn register(
         &mut self,

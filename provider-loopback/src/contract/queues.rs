@@ -1,7 +1,7 @@
 //! Completion queues, shared receive queues, and how they call.
 
 use super::rig::*;
-use crate::provider::*;
+use dat_core::provider::*;
 
 pub fn unsignalled_requests_complete_silently<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };

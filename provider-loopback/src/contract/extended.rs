@@ -3,7 +3,7 @@
 
 use super::data::{refused, settle};
 use super::rig::*;
-use crate::provider::*;
+use dat_core::provider::*;
 
 const ATOMIC: Access = Access { remote_atomic: true, ..ALL };
 

@@ -1,7 +1,7 @@
 //! What operations do to memory, and how they complete.
 
 use super::rig::*;
-use crate::provider::*;
+use dat_core::provider::*;
 
 pub fn sends_arrive_in_order_and_complete<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };

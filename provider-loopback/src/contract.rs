@@ -1,4 +1,4 @@
-//! The contract of [`Transport`](crate::provider::Transport) as test cases, for any transport.
+//! The contract of [`Transport`](dat_core::provider::Transport) as test cases, for any transport.
 //!
 //! A case takes two adapters that reach each other (or the same one twice), panics where a promise is broken, and
 //! does not know the transport. [`transport_contract!`](crate::transport_contract) makes one `#[test]` of each.
@@ -94,7 +94,7 @@ macro_rules! transport_contract {
         $(#[test]
         fn $case() {
             let (a, b) = ($open)();
-            $crate::mem_transport::contract::$case(&a, &b);
+            $crate::contract::$case(&a, &b);
         })*
     };
 }

@@ -4,8 +4,8 @@ use std::ptr::with_exposed_provenance_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Engine, Id, Link, Note, QpCore, Recv, Request, Task, Up};
-use crate::mem_transport::memory::{View, Window, copy, length};
-use crate::provider::{PostError, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus};
+use crate::memory::{View, Window, copy, length};
+use dat_core::provider::{PostError, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus};
 
 /// What became of the request at the head of a queue.
 enum Outcome {
@@ -16,7 +16,7 @@ enum Outcome {
 }
 
 impl Engine {
-    pub(in crate::mem_transport) fn post_send(
+    pub(crate) fn post_send(
         &mut self,
         qp_id: Id,
         wr: &SendWr<'_>,
@@ -40,7 +40,7 @@ impl Engine {
         )
     }
 
-    pub(in crate::mem_transport) fn post_bind(
+    pub(crate) fn post_bind(
         &mut self,
         qp_id: Id,
         (id, signalled, quiet): (u64, bool, bool),

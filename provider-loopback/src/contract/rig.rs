@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::provider::*;
-use crate::wake::Wake;
+use dat_core::provider::*;
+use dat_core::wake::Wake;
 
 /// How long a case waits for something that must happen: no measure of speed, but the end of what would hang.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -296,7 +296,7 @@ pub fn arm<T: Transport>(cq: &T::Cq, solicited: bool) -> bool {
 }
 
 /// See [`Completions::resize`].
-pub fn resize<T: Transport>(cq: &T::Cq, depth: usize) -> crate::Result<()> {
+pub fn resize<T: Transport>(cq: &T::Cq, depth: usize) -> dat_core::Result<()> {
     // SAFETY: as in `poll`.
     unsafe { cq.resize(depth) }
 }

@@ -24,13 +24,13 @@ use dat_sys::*;
 
 use self::engine::{Engine, Id, QpCore};
 use self::fabric::Fabric;
-use crate::error::{Error, OpenError, Result};
-use crate::provider::{
+use dat_core::error::{Error, OpenError, Result};
+use dat_core::provider::{
     self, Access, Allocated, Attrs, BindState, BindWr, Close, Completions, Connect, Polled, Port,
     PostError, Provider, Queue, ReadDepth, Receives, RecvWr, Region, SendWr, Sink, Transport,
     Window,
 };
-use crate::wake::{Slept, Wake};
+use dat_core::wake::{Slept, Wake};
 
 /// The provider; ia_params name the fabric, and may add `strict=on`.
 #[derive(Clone, Copy, Debug, Default)]

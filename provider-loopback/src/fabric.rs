@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use super::engine::{Engine, Id, Note, Pending};
 use super::{Adapter, Object, Request};
-use crate::provider::{Sink, Upcall};
-use crate::wake::{Slept, Wake};
+use dat_core::provider::{Sink, Upcall};
+use dat_core::wake::{Slept, Wake};
 
 static FABRICS: LazyLock<Mutex<HashMap<String, Weak<Fabric>>>> = LazyLock::new(Mutex::default);
 
@@ -80,7 +80,7 @@ impl Fabric {
         self.deliver(state);
     }
 
-    /// Sleeps as [`crate::provider::Transport::sleep`] says; connection attempts time out meanwhile.
+    /// Sleeps as [`dat_core::provider::Transport::sleep`] says; connection attempts time out meanwhile.
     pub(super) fn sleep(self: &Arc<Self>, wake: &Wake, deadline: Option<Instant>) -> Slept {
         loop {
             self.with(Engine::expire);
@@ -173,7 +173,7 @@ mod tests {
     use super::super::contract::rig::{End, Event, Service};
     use super::super::{Mem, advance};
     use super::*;
-    use crate::provider::{Provider, Transport};
+    use dat_core::provider::{Provider, Transport};
 
     #[test]
     fn a_sleeper_learns_of_timers_set_later() {

@@ -1,7 +1,7 @@
 //! Messages for which no receive is posted.
 
 use super::rig::*;
-use crate::provider::*;
+use dat_core::provider::*;
 
 /// Where the wire says that such a message ends the connection: it does. True: the case is over.
 fn breaks<'t, T: Transport>(rig: &Rig<'t, T>, sender: &End<'t, T>, receiver: &End<'t, T>) -> bool {

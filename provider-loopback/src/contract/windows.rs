@@ -2,7 +2,7 @@
 
 use super::data::{assert_broken, refused, settle};
 use super::rig::*;
-use crate::provider::*;
+use dat_core::provider::*;
 
 /// Waits until the bind of `end` with this id is done.
 fn bound<'t, T: Transport>(rig: &Rig<'t, T>, end: &End<'t, T>, id: u64) {

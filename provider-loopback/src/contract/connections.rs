@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::rig::*;
-use crate::provider::*;
+use dat_core::provider::*;
 
 pub fn private_data_and_addresses_arrive<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };

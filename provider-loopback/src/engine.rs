@@ -16,8 +16,8 @@ use dat_sys::*;
 
 use super::Adapter;
 use super::memory::{Memory, length};
-use crate::error::{Error, Result};
-use crate::provider::{
+use dat_core::error::{Error, Result};
+use dat_core::provider::{
     Allocated, Holding, Polled, PostError, ReadDepth, RecvWr, Segment, SendOp, Sink, Token, Wc,
     WcOp, WcStatus,
 };
@@ -53,7 +53,7 @@ pub(super) struct Pending {
     pub(super) note: Note,
 }
 
-/// An [`crate::provider::Upcall`] that owns what it says.
+/// An [`dat_core::provider::Upcall`] that owns what it says.
 #[derive(Clone)]
 pub(super) enum Note {
     CqReady,

@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 use dat_sys::*;
 
 use super::{Call, Engine, Id, Link, Listener, Note, Pending, Qp, QpCore, Task, Up};
-use crate::error::{Error, Result};
-use crate::mem_transport::Adapter;
-use crate::provider::{Close, Connect, Port, ReadDepth, Sink, WcOp, WcStatus};
+use crate::Adapter;
+use dat_core::error::{Error, Result};
+use dat_core::provider::{Close, Connect, Port, ReadDepth, Sink, WcOp, WcStatus};
 
 impl Engine {
-    pub(in crate::mem_transport) fn add_qp(&mut self, core: QpCore, sink: Sink<Adapter>) -> Id {
+    pub(crate) fn add_qp(&mut self, core: QpCore, sink: Sink<Adapter>) -> Id {
         let id = Id::new();
         let (requests, recvs) = Default::default();
         self.qps.insert(id, Qp { core, sink, link: Link::Idle, requests, recvs, carried_out: 0 });
         id
     }
 
-    pub(in crate::mem_transport) fn remove_qp(&mut self, id: Id) {
+    pub(crate) fn remove_qp(&mut self, id: Id) {
         let Some(Qp { link, requests, .. }) = self.qps.remove(&id) else { return };
         for request in requests {
             self.give_up(request.task);
@@ -30,7 +30,7 @@ impl Engine {
         }
     }
 
-    pub(in crate::mem_transport) fn listen(
+    pub(crate) fn listen(
         &mut self,
         port: Port,
         backlog: usize,
@@ -49,7 +49,7 @@ impl Engine {
     }
 
     /// Stops listening. Requests that the consumer has seen stay his to answer.
-    pub(in crate::mem_transport) fn close(&mut self, id: Id) {
+    pub(crate) fn close(&mut self, id: Id) {
         self.listeners.remove(&id);
         let unseen: Vec<Id> = self
             .upcalls
@@ -64,7 +64,7 @@ impl Engine {
         }
     }
 
-    pub(in crate::mem_transport) fn connect(&mut self, id: Id, to: &Connect<'_>) -> Result<()> {
+    pub(crate) fn connect(&mut self, id: Id, to: &Connect<'_>) -> Result<()> {
         let Some(Qp { link: link @ Link::Idle, .. }) = self.qps.get_mut(&id) else {
             return Err(Error::of(DAT_INVALID_STATE));
         };
@@ -94,7 +94,7 @@ impl Engine {
         Ok(())
     }
 
-    pub(in crate::mem_transport) fn accept(
+    pub(crate) fn accept(
         &mut self,
         id: Id,
         call: Id,
@@ -135,7 +135,7 @@ impl Engine {
     }
 
     /// Answers a request with no, if it still is unanswered.
-    pub(in crate::mem_transport) fn refuse(&mut self, call: Id, by_peer: bool, private: &[u8]) {
+    pub(crate) fn refuse(&mut self, call: Id, by_peer: bool, private: &[u8]) {
         if let Some(refused) = self.calls.remove(&call)
             && self.is_calling(refused.caller, call)
         {
@@ -144,7 +144,7 @@ impl Engine {
     }
 
     /// The consumer knows of the connection: data may move.
-    pub(in crate::mem_transport) fn announced(&mut self, id: Id) {
+    pub(crate) fn announced(&mut self, id: Id) {
         if let Some(Qp { link: Link::Up(up), .. }) = self.qps.get_mut(&id) {
             up.announced = true;
             let peer = up.peer;
@@ -153,7 +153,7 @@ impl Engine {
         }
     }
 
-    pub(in crate::mem_transport) fn disconnect(&mut self, id: Id, how: Close) {
+    pub(crate) fn disconnect(&mut self, id: Id, how: Close) {
         let Some(qp) = self.qps.get_mut(&id) else { return };
         match (&mut qp.link, how) {
             (Link::Idle | Link::Ended, _) => {}
@@ -166,7 +166,7 @@ impl Engine {
         }
     }
 
-    pub(in crate::mem_transport) fn advance(&mut self, by: Duration) {
+    pub(crate) fn advance(&mut self, by: Duration) {
         for deadline in self.calls.values_mut().filter_map(|call| call.deadline.as_mut()) {
             *deadline = deadline.checked_sub(by).unwrap_or_else(Instant::now);
         }
@@ -174,7 +174,7 @@ impl Engine {
     }
 
     /// Ends the attempts whose time is over.
-    pub(in crate::mem_transport) fn expire(&mut self) {
+    pub(crate) fn expire(&mut self) {
         if self.next_timer().is_none() {
             return;
         }
@@ -191,7 +191,7 @@ impl Engine {
     }
 
     /// When `expire` has something to do.
-    pub(in crate::mem_transport) fn next_timer(&self) -> Option<Instant> {
+    pub(crate) fn next_timer(&self) -> Option<Instant> {
         self.calls.values().filter_map(|call| call.deadline).min()
     }
 

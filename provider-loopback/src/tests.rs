@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::contract::rig::*;
 use super::{Adapter, Listener, Mem, advance};
-use crate::provider::*;
+use dat_core::provider::*;
 
 mod contract {
     use super::*;
