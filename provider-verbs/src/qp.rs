@@ -48,7 +48,7 @@ pub(crate) struct QpShared {
     max_requests: usize,
     /// The completion queue has room for the reads of `wait_for_earlier`.
     waits_reserved: AtomicBool,
-    /// The completion queue has room for hidden completions: see [`WorkRequest::hidden`].
+    /// The completion queue has room for hidden completions: see [`Work::hidden`].
     hidden_reserved: AtomicBool,
     /// While a [`COUNTED`] marker is posted: the number of requests before it. Otherwise 0.
     counted: AtomicU64,
