@@ -1,4 +1,5 @@
-//! Both roles against each other, and against the octets that siw sends (captures named in the tests' comments).
+//! Tests of both roles against each other, and against octets that siw sends (comments name the
+//! captures).
 
 use super::*;
 
@@ -14,14 +15,15 @@ fn initiator(offer: Offer, private: &[u8]) -> (Initiator, Vec<u8>) {
     Initiator::new(offer, private, at(0) + REPLY_TIMEOUT).expect("fits")
 }
 
-/// Feeds a frame in pieces of at most `step` octets, as `wants` asks, and checks that exactly the frame is taken.
+/// Feeds a frame in pieces of at most `step` octets, as `wants` asks, and checks that exactly this
+/// frame is consumed.
 fn answer<'a>(side: &'a mut Initiator, frame: &[u8], step: usize) -> Reply<'a> {
     let mut rest = frame;
     loop {
         let (now, later) = rest.split_at(side.wants().min(step).min(rest.len()));
         rest = later;
         assert!(!now.is_empty(), "wants more than the frame has");
-        // The borrow of an early return would last for the whole loop.
+        // An early return would keep the borrow for the whole loop.
         if let Some(reply) = side.feed(now) {
             let reply: Reply<'a> = outliving(reply);
             assert!(rest.is_empty() || reply == Reply::Failed, "stopped in mid-frame");
@@ -30,7 +32,7 @@ fn answer<'a>(side: &'a mut Initiator, frame: &[u8], step: usize) -> Reply<'a> {
     }
 }
 
-/// Lets go of the borrow by leaking a copy.
+/// Ends the borrow by leaking a copy.
 fn outliving<'a>(reply: Reply<'_>) -> Reply<'a> {
     let leak = |private: &[u8]| -> &'a [u8] { private.to_vec().leak() };
     match reply {
@@ -160,14 +162,14 @@ fn replies_of_siw() {
     let plain =
         Terms { ird: 1, ord: 1, crc: false, large_fpdus: false, extended: false, rtr: Rtr::None };
     assert_eq!(accepted(b"\x10\x02\x00\x04\x00\x01\x00\x01"), plain);
-    // To our A + C.
+    // The reply to a request with A + C.
     assert_eq!(accepted(b"\x10\x02\x00\x04\x80\x01\x80\x01"), Terms { rtr: Rtr::Write, ..plain });
-    // CRC switched on unasked.
+    // The reply switches CRC on although nobody asked for it.
     assert_eq!(accepted(b"\x50\x02\x00\x04\x00\x01\x00\x01"), Terms { crc: true, ..plain });
-    // More READs than offered, and a depth that is not negotiated.
+    // The reply names more READs than offered, or a depth that is not negotiated.
     assert_eq!(accepted(b"\x10\x02\x00\x04\x00\x05\x00\x05"), Terms { ird: 5, ord: 5, ..plain });
     assert_eq!(accepted(b"\x10\x02\x00\x04\x3F\xFF\x3F\xFF"), Terms { ird: 4, ord: 8, ..plain });
-    // What it does not know of our request it reflects: that is no consent.
+    // siw copies unknown bits of the request, which is no consent.
     assert_eq!(accepted(b"\x1C\x02\x00\x04\x80\x01\x80\x01"), Terms { rtr: Rtr::Write, ..plain });
     assert_eq!(Gate::initiator(&plain, at(0)), Gate::Delay(at(10)));
 }
@@ -193,7 +195,7 @@ fn replies_that_fail() {
 
 #[test]
 fn requests_of_siw() {
-    // dapltest.
+    // The request of dapltest.
     let dapltest = frame(REQ, b"\x10\x02\x00\x22\x00\x04\x00\x04DAPL and RDMA rule! Test 4321.");
     let Call::Request(request) = call(&dapltest, 5) else { panic!("refused") };
     assert_eq!(request.private(), b"DAPL and RDMA rule! Test 4321.");
@@ -209,17 +211,17 @@ fn requests_of_siw() {
 #[test]
 fn models_of_other_initiators() {
     let terms = |tail: &[u8]| request(&frame(REQ, tail)).accept(OFFER, b"").expect("fits");
-    // A + D: a READ, answered as asked.
+    // A + D: the reply names a READ, as asked.
     let (reply, read) = terms(b"\x10\x02\x00\x04\x80\x01\x40\x01");
     assert_eq!((&reply[20..], read.rtr), (&b"\x80\x01\x40\x01"[..], Rtr::Read));
-    // A + C: a WRITE, likewise.
+    // A + C: the reply names a WRITE, as asked.
     let (reply, write) = terms(b"\x10\x02\x00\x04\x80\x01\x80\x01");
     assert_eq!((&reply[20..], write.rtr), (&b"\x80\x01\x80\x01"[..], Rtr::Write));
-    // A + C + D: the WRITE, which needs no answer.
+    // A + C + D: the reply chooses the WRITE, which needs no answer.
     assert_eq!(terms(b"\x10\x02\x00\x04\x80\x01\xC0\x01").1.rtr, Rtr::Write);
     // A alone.
     assert_eq!(terms(b"\x10\x02\x00\x04\x80\x01\x00\x01").1.rtr, Rtr::Write);
-    // Revision 1 is answered in kind.
+    // Revision 1 gets a reply of revision 1.
     let (reply, old) = terms(b"\x00\x01\x00\x00");
     assert_eq!(reply, frame(REP, b"\x00\x01\x00\x00"));
     assert_eq!(
@@ -275,7 +277,7 @@ fn a_gate_opens_by_frame_or_time() {
 }
 
 #[test]
-fn a_silent_peer_is_nudged_and_then_let_alone() {
+fn a_silent_peer_gets_a_limited_number_of_probes() {
     let mut gate = Gate::Delay(at(10));
     assert_eq!(gate.expire(at(10)), Ok(false));
     let mut nudges = Vec::new();
@@ -287,7 +289,7 @@ fn a_silent_peer_is_nudged_and_then_let_alone() {
     }
     assert_eq!(nudges, [30, 70, 150, 310, 630, 1270].map(at));
 
-    let mut gate = Gate::Nudge(at(30), 0);
+    let mut gate = Gate::Probe(at(30), 0);
     assert!(!gate.frame_arrived(), "it was open");
     assert_eq!(gate, Gate::Open, "a peer that speaks has seen what came");
 }

@@ -1,4 +1,5 @@
-//! Each rule of reception broken by a frame made by hand: the cause, and every octet of the TERMINATE.
+//! Breaks each rule of reception with a frame made by hand, and checks the cause and every octet of
+//! the TERMINATE.
 
 use wire::iwarp::mpa::fpdu::{LENGTH_SIZE, fpdu_len};
 use wire::iwarp::{
@@ -7,7 +8,7 @@ use wire::iwarp::{
 
 use super::*;
 
-/// An FPDU around a ULPDU.
+/// Wraps a ULPDU in an FPDU.
 pub(super) fn fpdu(ulpdu: &[u8], crc: bool) -> Vec<u8> {
     let mut frame = vec![0; fpdu_len(ulpdu.len())];
     frame[..LENGTH_SIZE].copy_from_slice(&(ulpdu.len() as u16).to_be_bytes());
@@ -50,7 +51,7 @@ fn request(stag: u32, to: u64, len: u32) -> ReadRequest {
     ReadRequest { sink_stag: 0x5151, sink_to: 0x6000, len, source_stag: stag, source_to: to }
 }
 
-/// What is included of the offending segment.
+/// What the TERMINATE includes of the offending segment.
 #[derive(Clone, Copy, PartialEq)]
 enum Included {
     Nothing,
@@ -58,7 +59,8 @@ enum Included {
     Request,
 }
 
-/// A stream with a receive of 100 octets, a region of 1000, others with less rights; two of its reads outstanding.
+/// A stream with a receive of 100 octets, a region of 1000, others with fewer rights, and two
+/// outstanding reads.
 struct Victim {
     side: Side,
     open: Buf,
@@ -82,7 +84,7 @@ impl Victim {
         victim
     }
 
-    /// Feeds frames, and has what is to be sent sent; the failure.
+    /// Feeds frames and sends what is ready. Returns the failure.
     fn run(&mut self, frames: &[Vec<u8>], crc: bool) -> Option<Failure> {
         let bytes: Vec<u8> = frames.iter().flat_map(|ulpdu| fpdu(ulpdu, crc)).collect();
         for byte in bytes {
@@ -114,7 +116,7 @@ fn every_rule_of_reception() {
     };
     let sink = |v: &Victim| (v.side.stream.reads.sink_stag, 1u64 << 32);
 
-    // What, cause, what is included, frames; the last one offends.
+    // The columns are: name, cause, what is included, frames. The last frame is the offending one.
     #[rustfmt::skip]
     let rules: Vec<Rule> = vec![
         ("DDP version, tagged", (1, 1, 4), Head, Box::new(move |v| vec![patched(0, 0xC2, written(key(&v.open), v.open.addr(), true, &EMPTY))])),
@@ -226,7 +228,7 @@ fn a_message_too_long_completes_its_receive() {
 }
 
 #[test]
-fn nothing_is_looked_at_in_messages_of_no_octets() {
+fn addresses_of_empty_messages_are_ignored() {
     let mut victim = Victim::new(cfg());
     let frames = [written(0xDEAD, 5, true, &[]), asked(1, request(0xDEAD, 5, 0))];
     assert_eq!(victim.run(&frames, false), None);
@@ -252,13 +254,13 @@ fn a_damaged_frame() {
     assert!(victim.sink.bytes().iter().all(|&byte| byte == 0), "nothing is placed");
     let words = victim.side.stream.terminate();
     assert_eq!(words[20..24], [0x20, 2, 0, 0]);
-    // Without CRC nobody looks at the field.
+    // Without CRC the field is ignored.
     let mut victim = Victim::new(cfg());
     victim.side.stream.rx_bytes(&frame).unwrap();
     assert_eq!(victim.side.received(), [wc(1, WcOp::Recv, 100, WcStatus::Success)]);
 }
 
-/// TERMINATE of both bit orders ends the stream; a refused access is the oldest read's.
+/// TERMINATE of both bit orders ends the stream. A refused access belongs to the oldest read.
 #[test]
 fn the_peer_terminates() {
     for (control, cause, status) in [
@@ -272,7 +274,7 @@ fn the_peer_terminates() {
         let opcode = UntaggedOpcode::Terminate;
         let mut body = control.to_vec();
         if control[2] == 1 {
-            // siw's M without D: two octets of length.
+            // siw sets M without D, with two octets of length.
             body.extend_from_slice(&[0, 46]);
         }
         let header = Header::Untagged { last: true, opcode, invalidate: 0, qn: 2, msn: 1, mo: 0 };
@@ -285,13 +287,13 @@ fn the_peer_terminates() {
     }
 }
 
-/// What one end refuses reaches the other as it was meant.
+/// A refusal of one end reaches the other with its meaning.
 #[test]
-fn terminates_between_our_own() {
+fn a_refusal_reaches_the_peer() {
     for crc in [false, true] {
         let mut pair = Pair::new(StreamCfg { crc, ..cfg() }, 3);
         let (near, far) = (pair.a.buf(1 << 20), pair.b.buf(100));
-        // A long write of the refusing end is half sent: its frame is finished first.
+        // A long write of the refusing end is partly sent: its frame is completed first.
         pair.b.post(write(1, &[far.seg(0, 100)], near.remote(0)));
         let n = pair.b.stream.tx(&mut pair.b.tx).unwrap();
         assert!(n > 30);
@@ -304,12 +306,12 @@ fn terminates_between_our_own() {
         pair.a.stream.tx_done(&mut pair.a.tx, n);
 
         pair.b.stream.rx_bytes(&asked).unwrap();
-        // Nothing is ready before the frame that is half sent.
+        // Nothing is ready before the frame that is partly sent.
         let n = pair.b.stream.tx(&mut pair.b.tx).unwrap();
         let rest = gathered(&pair.b.tx, 10);
         assert_eq!(n, 2 + 14 + 100 + 2 + 4 - 2 - 30);
         pair.b.stream.tx_done(&mut pair.b.tx, 10);
-        // It fails elsewhere meanwhile.
+        // Meanwhile the stream fails for another reason.
         let failure = pair.b.stream.rx_bytes(&fpdu(&written(1, 0, true, &[1]), crc)).unwrap_err();
         assert_eq!(failure.cause, Cause::TAGGED_STAG);
         let words = pair.b.stream.terminate();
@@ -326,13 +328,13 @@ fn terminates_between_our_own() {
     }
 }
 
-/// A region that goes while its message is under way.
+/// A region is deregistered while its message is in flight.
 #[test]
 fn memory_deregistered_meanwhile() {
     let payload = [1; 4000];
     let catastrophic = Failure { by_peer: false, cause: Cause::RDMAP_CATASTROPHIC };
 
-    // A receive buffer.
+    // The region is a receive buffer.
     let mut side = Side::new(cfg());
     let mut buf = side.buf(4000);
     side.recv(1, &[buf.seg(0, 4000)]);
@@ -343,7 +345,7 @@ fn memory_deregistered_meanwhile() {
     assert_eq!(side.received(), [wc(1, WcOp::Recv, 1000 - 20, WcStatus::LocalProtection)]);
     assert!(buf.bytes()[980..].iter().all(|&byte| byte == 0));
 
-    // The target of a write.
+    // The region is the target of a write.
     let mut side = Side::new(cfg());
     let mut buf = side.buf(4000);
     let frame = fpdu(&written(buf.key(), buf.addr(), true, &payload), false);
@@ -353,7 +355,8 @@ fn memory_deregistered_meanwhile() {
     assert_eq!(failure.cause, Cause::TAGGED_STAG);
     assert!(buf.bytes()[984..].iter().all(|&byte| byte == 0));
 
-    // What is sent: before it, in the middle of a frame, and what stands before it goes out.
+    // The region is the source of what is sent: before it is sent, and in the middle of a frame.
+    // The octets before it are sent.
     let mut side = Side::new(cfg());
     let (good, mut bad) = (side.buf(100), side.buf(20_000));
     side.post(send(1, &[good.seg(0, 100)]));
@@ -381,7 +384,7 @@ fn memory_deregistered_meanwhile() {
     assert_eq!(side.stream.tx(&mut side.tx), Err(catastrophic));
     assert!(side.stream.terminate().is_empty(), "in the middle of a frame nothing can be said");
 
-    // The source of the peer's read, after the first frame.
+    // The region is the source of the peer's read, after the first frame.
     let mut side = Side::new(StreamCfg { mulpdu: 1442, ..cfg() });
     let mut source = side.buf(20_000);
     let body = request(source.key(), source.addr(), 20_000);

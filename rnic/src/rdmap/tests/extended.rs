@@ -51,7 +51,7 @@ fn a_write_with_immediate_data_is_one_operation() {
         let buffer = pair.b.buf(4);
         for (n, size) in sizes.into_iter().filter(|&size| size <= LARGEST).enumerate() {
             let immediate = 0xFFFF_FFF0 + n as u32;
-            // A receive of any size will do, also none.
+            // A receive of any size suffices, even an empty one.
             pair.b.recv(1, &[buffer.seg(0, n % 5)]);
             pair.a.post(write_imm(2, &[from.seg(0, size)], to.remote(0), immediate));
             pair.drive().unwrap();
@@ -92,7 +92,7 @@ fn atomic_operations() {
     let mut pair = Pair::new(extended(), 0);
     let (near, far) = (pair.a.buf(64), pair.b.buf(64));
     far.set_number(16, 40);
-    // The original value goes to segments, in this machine's byte order as it is at the target.
+    // The original value is placed in the segments, in the byte order of this machine.
     pair.a.post(fetch_add(1, &[near.seg(0, 3), near.seg(10, 5)], far.remote(16), 2));
     pair.a.post(compare_swap(2, &[near.seg(24, 8)], far.remote(16), (42, u64::MAX)));
     pair.a.post(compare_swap(3, &[near.seg(32, 8)], far.remote(16), (42, 0)));
@@ -118,7 +118,7 @@ fn atomic_operations_work_on_eight_octets() {
     let near = pair.a.buf(64);
     let post = |segments: &[Segment]| {
         let wr = fetch_add(1, segments, Remote::default(), 1);
-        // SAFETY: one thread; the buffer outlives what is posted.
+        // SAFETY: one thread; the buffer outlives the posted request.
         unsafe { pair.a.qp.post_send(&wr) }
     };
     for segments in
@@ -129,7 +129,7 @@ fn atomic_operations_work_on_eight_octets() {
     assert!(!pair.a.stream.wants_tx());
 }
 
-/// All that one end says, cut in two at each octet: given to TCP so, and taken so.
+/// Cuts everything that one end sends in two at each octet, both for sending and for receiving.
 #[test]
 #[cfg_attr(miri, ignore = "not a test: its volume takes Miri hours and shows it nothing new")]
 fn cut_at_every_octet() {
@@ -179,7 +179,7 @@ fn cut_at_every_octet() {
             for part in [&said[..cut], &said[cut..]] {
                 pair.b.stream.rx_bytes(part).unwrap();
             }
-            // The answers, too.
+            // The answers are cut as well.
             let answered = pair.b.stream.tx(&mut pair.b.tx).unwrap();
             let first = cut.min(answered);
             for accepted in [first, answered - first] {
@@ -207,7 +207,7 @@ fn atomic_operations_count_as_reads() {
     assert_eq!([0, 8, 16].map(|at| near.number(at)), [0, 1, 1]);
     assert_eq!(pair.a.completions().len(), 3);
 
-    // A fence waits for them, and they hold back later completions.
+    // A fence waits for them, and they delay later completions.
     pair.a.post(fetch_add(4, &[near.seg(0, 8)], far.remote(0), 40));
     pair.a.post(SendWr { fence: true, ..write(5, &[near.seg(0, 8)], far.remote(8)) });
     assert_eq!(pair.a.stream.tx(&mut pair.a.tx).unwrap(), request);
@@ -222,7 +222,8 @@ fn atomic_operations_count_as_reads() {
     assert_eq!((far.number(0), far.number(8)), (73, 33));
 }
 
-/// A read shows what was there before the atomic operation behind it, however long its answer takes.
+/// A read returns what was there before the atomic operation behind it, however long its answer
+/// takes.
 #[test]
 fn an_atomic_operation_waits_for_earlier_reads() {
     let mut pair = Pair::new(StreamCfg { mulpdu: 128, ..extended() }, 0);
@@ -255,7 +256,7 @@ fn an_atomic_operation_waits_for_earlier_reads() {
     }
 }
 
-/// Towards other atomic operations of the adapter, and the processor's.
+/// Atomic operations are atomic towards others of the adapter and towards those of the processor.
 #[test]
 fn atomic_towards_everybody() {
     const TIMES: u64 = if cfg!(miri) { 20 } else { 2_000 };
@@ -270,7 +271,7 @@ fn atomic_towards_everybody() {
     std::thread::scope(|scope| {
         let addr = target.addr() as usize;
         scope.spawn(move || {
-            // SAFETY: the target outlives the scope, is aligned, and is used in this way alone.
+            // SAFETY: the target outlives the scope, is aligned, and is accessed atomically only.
             let number = unsafe { AtomicU64::from_ptr(addr as *mut u64) };
             for _ in 0..TIMES {
                 number.fetch_add(1, Ordering::Relaxed);
@@ -290,7 +291,7 @@ fn atomic_towards_everybody() {
 }
 
 #[test]
-fn a_peer_that_cannot_is_not_asked() {
+fn unsupported_operations_are_not_sent() {
     let mut pair = Pair::new(cfg(), 0);
     let (near, far) = (pair.a.buf(8), pair.b.buf(8));
     let segments = [near.seg(0, 8)];
@@ -300,11 +301,11 @@ fn a_peer_that_cannot_is_not_asked() {
         compare_swap(3, &segments, far.remote(0), (0, 1)),
     ];
     for wr in &all {
-        // SAFETY: one thread; the buffers outlive what is posted.
+        // SAFETY: one thread; the buffers outlive the posted requests.
         assert_eq!(unsafe { pair.a.qp.post_send(wr) }, Err(PostError::Unsupported));
     }
     assert!(!pair.a.stream.wants_tx());
-    // Over is over: what is posted now comes back flushed, whatever it is.
+    // After the end, what is posted is flushed, whatever it is.
     pair.a.stream.flush();
     all.iter().for_each(|&wr| pair.a.post(wr));
     pair.a.stream.flush();
@@ -312,7 +313,8 @@ fn a_peer_that_cannot_is_not_asked() {
     assert_eq!(far.number(0), 0);
 }
 
-/// One of everything that may be wrong with a frame: the cause, and what the TERMINATE includes of it.
+/// Breaks each rule for these frames, and checks the cause and what the TERMINATE includes of the
+/// frame.
 #[test]
 fn frames_that_break_a_rule() {
     type Frames = Box<dyn Fn(&Buf, &Buf, &Buf) -> Vec<Vec<u8>>>;
@@ -329,7 +331,7 @@ fn frames_that_break_a_rule() {
         frame
     };
     let response = |id| AtomicResponse { id, original: u64::MAX };
-    // Whether the offending segment is named.
+    // Whether the TERMINATE names the offending segment.
     let (named, bare) = (true, false);
     #[rustfmt::skip]
     let rules: Vec<Rule> = vec![
@@ -413,7 +415,7 @@ fn frames_that_break_a_rule() {
     }
 }
 
-/// What the target refuses is known at the other end as the refusal of that very operation.
+/// The requester learns that the target has refused this very operation.
 #[test]
 fn refusals_reach_the_requester() {
     for (offset, status) in
