@@ -95,18 +95,17 @@ const REJECTED_BY_HOST: EndCause = EndCause::Rejected { by_peer: false, private:
 /// How long a removed device may take to flush its queue pairs.
 const REMOVED_DEVICE_FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long this provider waits for the kernel's software devices, where a hardware device needs no
-/// wait.
+/// How long this provider waits for the kernel's software devices, where hardware needs no wait.
 ///
-/// siw delays events to its consumer by this time. On the calling side, siw gives a connection up
-/// when the first message arrives before it has read the MPA reply (siw_recv_mpa_rr, "peer sent
-/// extra data"). At the end of a connection, siw reports the disconnect before the failure that
-/// caused it.
+/// Over siw, the consumer learns this much later that a connection is up or has ended. On the calling
+/// side, siw gives a connection up when the first message arrives before it has read the MPA reply
+/// (siw_recv_mpa_rr, "peer sent extra data"). At the end of a connection, siw reports the disconnect
+/// before the failure that caused it.
 ///
-/// rxe delays a consumer that disconnects by this time. rxe acknowledges a message after its
-/// completion is visible, and only if the queue pair is not in the error state yet (rxe_resp.c,
-/// do_complete). So a consumer that disconnects because of a message that it has just received
-/// would make the peer's send fail.
+/// Over rxe, a disconnect of the consumer takes effect this much later. rxe acknowledges a message
+/// after its completion is visible, and only if the queue pair is not in the error state yet
+/// (rxe_resp.c, do_complete). So a consumer that disconnects because of a message that it has just
+/// received would make the peer's send fail.
 const KERNEL_DRIVER_DELAY: Duration = Duration::from_millis(10);
 
 /// The time limit to resolve an address or a route, in milliseconds.

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_called_or_attended_thread_is_active_although_there_is_progress() {
+    fn a_requested_thread_is_active_although_there_is_progress() {
         let mut schedule = Schedule::new();
         assert_eq!(
             schedule.next_action(TickReport { requested: true, ..PROGRESS }),

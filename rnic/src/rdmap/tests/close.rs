@@ -24,7 +24,7 @@ fn flush_keeps_the_order() {
     assert_eq!(n, 52 + 120 + 124);
     pair.a.stream.tx_done(&mut pair.a.tx, 52 + 120 + 30);
     // A message that is partly received.
-    let frame = errors::fpdu(&errors::sent(3, 0, true, &[1; 100]), false);
+    let frame = errors::fpdu(&errors::send_frame(3, 0, true, &[1; 100]), false);
     pair.b.stream.rx_bytes(&frame[..50]).unwrap();
     assert!(pair.b.stream.is_mid_message());
     assert!(!arm(&pair.a.requests, false), "the first has not been taken");
@@ -78,7 +78,7 @@ fn work_before_and_after_a_stream() {
     // SAFETY: one thread; the buffer outlives the receive.
     unsafe { side.qp.post_recv(&RecvWr { id: 3, segments: &segments, quiet: false }) }.unwrap();
     let mut stream = Stream::new(work, cfg());
-    stream.rx_bytes(&errors::fpdu(&errors::sent(1, 0, true, &[9; 10]), false)).unwrap();
+    stream.rx_bytes(&errors::fpdu(&errors::send_frame(1, 0, true, &[9; 10]), false)).unwrap();
     assert_eq!(poll(&side.recvs), [wc(3, WcOp::Recv, 10, WcStatus::Success)]);
     assert_eq!(buf.bytes(), [9; 10]);
 }
@@ -89,11 +89,11 @@ fn drained_means_answered_too() {
     let (near, far) = (pair.a.buf(100_000), pair.b.buf(100_000));
     pair.a.post(read(1, &[near.seg(0, 100_000)], far.remote(0)));
     let n = pair.a.stream.tx(&mut pair.a.tx).unwrap();
-    let asked = gathered(&pair.a.tx, n);
+    let request_octets = gathered(&pair.a.tx, n);
     pair.a.stream.tx_done(&mut pair.a.tx, n);
     assert!(!pair.a.stream.is_drained());
     assert!(pair.b.stream.is_drained());
-    pair.b.stream.rx_bytes(&asked).unwrap();
+    pair.b.stream.rx_bytes(&request_octets).unwrap();
     assert!(!pair.b.stream.is_drained());
     let n = pair.b.stream.tx(&mut pair.b.tx).unwrap();
     pair.b.stream.tx_done(&mut pair.b.tx, n - 1);

@@ -2,7 +2,7 @@
 
 use wire::iwarp::{AtomicOp, AtomicRequest, AtomicResponse, Immediate, ReadRequest};
 
-use super::errors::{asked, fpdu, sent, ulpdu, written};
+use super::errors::{fpdu, read_frame, send_frame, ulpdu, write_frame};
 use super::extended::{atomic, atomic_response, immediate};
 use super::*;
 
@@ -34,7 +34,7 @@ fn frame(rng: &mut Rng, peer: &mut Peer, targets: &[(u32, u64)], crc: bool) -> V
         8 if rng.chance(3) => atomic_response(1, AtomicResponse { id: 2, original: rng.next() }),
         0 | 1 => {
             peer.send_msn += 1;
-            let mut body = sent(peer.send_msn, u32::from(rng.chance(20)), last, &payload);
+            let mut body = send_frame(peer.send_msn, u32::from(rng.chance(20)), last, &payload);
             if rng.chance(10) {
                 // With invalidation of a key that may be a region's or stale.
                 body[1] += 1;
@@ -42,7 +42,7 @@ fn frame(rng: &mut Rng, peer: &mut Peer, targets: &[(u32, u64)], crc: bool) -> V
             }
             body
         }
-        2 | 3 => written(key, addr + offset, last, &payload),
+        2 | 3 => write_frame(key, addr + offset, last, &payload),
         4 => {
             let request = ReadRequest {
                 sink_stag: rng.next() as u32,
@@ -52,7 +52,7 @@ fn frame(rng: &mut Rng, peer: &mut Peer, targets: &[(u32, u64)], crc: bool) -> V
                 source_to: addr + offset,
             };
             peer.read_msn += 1;
-            asked(peer.read_msn, request)
+            read_frame(peer.read_msn, request)
         }
         _ if rng.chance(3) => {
             rng.fill(&mut payload);
@@ -64,7 +64,7 @@ fn frame(rng: &mut Rng, peer: &mut Peer, targets: &[(u32, u64)], crc: bool) -> V
             };
             ulpdu(header, &payload)
         }
-        _ => written(0, 0, true, &[]),
+        _ => write_frame(0, 0, true, &[]),
     };
     let mut bytes = fpdu(&body, false);
     let mutations = if rng.chance(4) { 1 + rng.below(3) } else { 0 };
@@ -136,7 +136,7 @@ fn a_hundred_thousand_frames() {
             let result = match rng.chance(2) {
                 true => side.stream.rx_bytes(&bytes),
                 // In two portions, the second straight to its destination if there is one.
-                false => portions(&mut side, &bytes, &mut rng),
+                false => feed_in_portions(&mut side, &bytes, &mut rng),
             };
             let result = result.and_then(|()| {
                 let n = side.stream.tx(&mut side.tx)?;
@@ -177,7 +177,7 @@ fn a_hundred_thousand_frames() {
     assert!(written > 80, "{written} octets of the window were written");
 }
 
-fn portions(side: &mut Side, bytes: &[u8], rng: &mut Rng) -> Result<(), Failure> {
+fn feed_in_portions(side: &mut Side, bytes: &[u8], rng: &mut Rng) -> Result<(), Failure> {
     let (first, second) = bytes.split_at(1 + rng.below(bytes.len()));
     for mut rest in [first, second] {
         while !rest.is_empty() {

@@ -6,12 +6,12 @@ use wire::iwarp::Cause;
 
 use super::*;
 
-fn waiting() -> StreamCfg {
+fn waiting_cfg() -> StreamCfg {
     StreamCfg { waits: true, extended: true, mulpdu: 128, ..cfg() }
 }
 
 /// The octets that a program's requests produce, all sent at once.
-fn octets(side: &mut Side) -> Vec<u8> {
+fn transmit_all(side: &mut Side) -> Vec<u8> {
     let mut all = Vec::new();
     while side.stream.tx(&mut side.tx).unwrap() > 0 {
         let bytes = side.tx.bytes();
@@ -23,7 +23,7 @@ fn octets(side: &mut Side) -> Vec<u8> {
 
 /// Writes octets where the stream asks for them, at most `portion` at a time, until it stalls.
 /// Returns how many it has taken.
-fn pour(side: &mut Side, bytes: &[u8], portion: usize) -> Result<usize, Failure> {
+fn feed_until_stalled(side: &mut Side, bytes: &[u8], portion: usize) -> Result<usize, Failure> {
     let mut taken = 0;
     while taken < bytes.len() && !side.stream.is_stalled() {
         side.stream.rx(&mut side.rx)?;
@@ -43,8 +43,8 @@ fn every_message_that_takes_a_receive_waits_for_one() {
     let sizes = [5, 300, 0, 128, 40];
     for (crc, whole) in [(false, false), (true, false), (false, true), (true, true)] {
         let program = || {
-            let mut a = Side::new(StreamCfg { crc, ..waiting() });
-            let b = Side::new(StreamCfg { crc, ..waiting() });
+            let mut a = Side::new(StreamCfg { crc, ..waiting_cfg() });
+            let b = Side::new(StreamCfg { crc, ..waiting_cfg() });
             let (from, to) = (a.buf(512).filled(&mut Rng(3)), b.buf(4096));
             for (id, &len) in sizes.iter().enumerate() {
                 let segments = [from.seg(id, len)];
@@ -54,7 +54,7 @@ fn every_message_that_takes_a_receive_waits_for_one() {
                     _ => write_imm(id as u64, &segments, to.remote(id * 512), 7),
                 });
             }
-            let bytes = octets(&mut a);
+            let bytes = transmit_all(&mut a);
             (from, to, b, bytes)
         };
         let len = program().3.len();
@@ -62,7 +62,7 @@ fn every_message_that_takes_a_receive_waits_for_one() {
             let (from, to, mut b, bytes) = program();
             let (mut at, mut stalls) = (0, Vec::new());
             for (id, &len) in sizes.iter().enumerate() {
-                at += pour(&mut b, &bytes[at..], portion).unwrap();
+                at += feed_until_stalled(&mut b, &bytes[at..], portion).unwrap();
                 assert!(b.stream.is_stalled() && b.received().is_empty());
                 assert!(!b.stream.resume().unwrap(), "nothing has been posted");
                 stalls.push(b.stream.stalled().unwrap());
@@ -72,7 +72,7 @@ fn every_message_that_takes_a_receive_waits_for_one() {
                     &[to.seg(id * 512, if id == 1 || id == 2 || id == 3 { 512 } else { 0 })],
                 );
                 assert!(b.stream.resume().unwrap());
-                at += pour(&mut b, &bytes[at..], portion).unwrap();
+                at += feed_until_stalled(&mut b, &bytes[at..], portion).unwrap();
                 let received = b.received();
                 let wc = wc(id as u64, WcOp::Recv, len, WcStatus::Success);
                 let immediate = (id == 0 || id == 4).then_some(7);
@@ -96,7 +96,7 @@ fn every_message_that_takes_a_receive_waits_for_one() {
 /// What does not take a receive waits behind what does: a read with its answer, and a write.
 #[test]
 fn what_follows_waits_too_and_own_requests_do_not() {
-    let mut pair = Pair::new(waiting(), 5);
+    let mut pair = Pair::new(waiting_cfg(), 5);
     let (near, far) = (pair.a.buf(64).filled(&mut Rng(1)), pair.b.buf(64));
     pair.a.post(send(1, &[near.seg(0, 8)]));
     pair.a.post(write(2, &[near.seg(8, 8)], far.remote(8)));
@@ -131,7 +131,7 @@ fn what_follows_waits_too_and_own_requests_do_not() {
 #[test]
 fn a_message_that_waited_is_checked_as_any() {
     // The message is too long for the posted receive.
-    let mut pair = Pair::new(waiting(), 0);
+    let mut pair = Pair::new(waiting_cfg(), 0);
     let (near, far) = (pair.a.buf(64), pair.b.buf(64));
     pair.a.post(send(1, &[near.seg(0, 9)]));
     pair.drive().unwrap();
@@ -142,7 +142,7 @@ fn a_message_that_waited_is_checked_as_any() {
 
     // The endpoint may not take this receive.
     for immediate in [false, true] {
-        let mut pair = Pair::new(waiting(), 0);
+        let mut pair = Pair::new(waiting_cfg(), 0);
         pair.b.stream.work_mut().watch_receives(|| false);
         pair.a.post(if immediate { write_imm(1, &[], Remote::default(), 0) } else { send(1, &[]) });
         pair.drive().unwrap();
@@ -152,7 +152,7 @@ fn a_message_that_waited_is_checked_as_any() {
     }
 
     // What follows is processed only then.
-    let mut pair = Pair::new(waiting(), 0);
+    let mut pair = Pair::new(waiting_cfg(), 0);
     let far = pair.b.buf(64);
     pair.a.post(send(1, &[]));
     pair.a.post(write(2, &[], Remote { addr: 0, key: 0 }));
@@ -166,7 +166,7 @@ fn a_message_that_waited_is_checked_as_any() {
 
 #[test]
 fn a_stalled_stream_can_end() {
-    let mut pair = Pair::new(waiting(), 0);
+    let mut pair = Pair::new(waiting_cfg(), 0);
     pair.a.post(send(1, &[]));
     pair.drive().unwrap();
     pair.b.post(read(3, &[], Remote { addr: 0, key: 0 }));
@@ -187,8 +187,8 @@ fn a_shared_receive_queue_serves_its_line_in_order() {
     let srq = Arc::new(Srq::new(&keys, pd, 16, 1, || {}).unwrap());
     let mut pairs: Vec<Pair> = (0..3)
         .map(|seed| {
-            let b = Side::with_srq(waiting(), Some((Arc::clone(&srq), pd)), Arc::clone(&keys));
-            let pair = Pair::of(Side::new(waiting()), b, seed);
+            let b = Side::with_srq(waiting_cfg(), Some((Arc::clone(&srq), pd)), Arc::clone(&keys));
+            let pair = Pair::of(Side::new(waiting_cfg()), b, seed);
             (0..4).for_each(|id| pair.a.post(send(id, &[])));
             pair
         })

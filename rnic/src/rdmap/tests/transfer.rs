@@ -522,7 +522,7 @@ fn a_shared_receive_queue_serves_many() {
     // in use.
     share(&srq, 20, &[sink.seg(0, 10)]).unwrap();
     share(&srq, 21, &[]).unwrap();
-    let frame = errors::fpdu(&errors::sent(5, 0, true, &[1; 10]), false);
+    let frame = errors::fpdu(&errors::send_frame(5, 0, true, &[1; 10]), false);
     let side = &mut pairs[0].b;
     side.stream.rx_bytes(&frame[..frame.len() - 6]).unwrap();
     assert_eq!((side.stream.work().allocated(), srq.available()), (1, 1));
