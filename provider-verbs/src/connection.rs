@@ -97,10 +97,10 @@ const REMOVED_DEVICE_FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How long this provider waits for the kernel's software devices, where hardware needs no wait.
 ///
-/// Over siw, the consumer learns this much later that a connection is up or has ended. On the calling
-/// side, siw gives a connection up when the first message arrives before it has read the MPA reply
-/// (siw_recv_mpa_rr, "peer sent extra data"). At the end of a connection, siw reports the disconnect
-/// before the failure that caused it.
+/// Over siw, the consumer learns this much later that a connection is up or has ended. On the
+/// calling side, siw gives a connection up when the first message arrives before it has read the
+/// MPA reply (siw_recv_mpa_rr, "peer sent extra data"). At the end of a connection, siw reports the
+/// disconnect before the failure that caused it.
 ///
 /// Over rxe, a disconnect of the consumer takes effect this much later. rxe acknowledges a message
 /// after its completion is visible, and only if the queue pair is not in the error state yet

@@ -181,7 +181,7 @@ mod tests {
             "{}",
             reason("capture=/tmp/x")
         );
-        assert!(reason("../rxe0").contains("no network device"), "{}", reason("../rxe0"));
+        assert!(reason("../rxe0").contains("neither a network device"), "{}", reason("../rxe0"));
     }
 
     #[test]

@@ -25,8 +25,9 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a responder holds back its first FPDU if no RTR frame was negotiated and the initiator
 /// sends nothing.
 pub const FIRST_FRAME_TIMEOUT: Duration = Duration::from_millis(100);
-/// How long an initiator holds back its first FPDU towards a peer of another implementation. siw's
-/// responder does not notice data that arrive while it changes its socket callbacks after the reply.
+/// How long an initiator holds back its first FPDU towards a peer of another implementation.
+/// siw's responder does not notice data that arrive while it changes its socket callbacks after the
+/// reply.
 pub const FIRST_FRAME_DELAY: Duration = Duration::from_millis(10);
 /// How long the initiator then waits for a frame of the peer before it sends a probe, which makes
 /// siw look at its socket again. The time doubles with each probe, because on a slow host the
