@@ -1,4 +1,4 @@
-//! rnic's types and dat-core's: the same, variant for variant.
+//! Conversion between the types of rnic and dat-core, which correspond variant for variant.
 
 use dat_core::provider as dat;
 
@@ -17,7 +17,7 @@ fn segments(segments: &[dat::Segment]) -> &[rnic::Segment] {
         assert!(offset_of!(dat::Segment, len) == offset_of!(rnic::Segment, len));
         assert!(offset_of!(dat::Segment, key) == offset_of!(rnic::Segment, key));
     }
-    // SAFETY: both are integers without padding, of the same layout.
+    // SAFETY: both types consist of integers without padding and have the same layout.
     unsafe { std::slice::from_raw_parts(segments.as_ptr().cast(), segments.len()) }
 }
 
@@ -72,11 +72,12 @@ pub(crate) fn post_error(error: rnic::PostError) -> dat::PostError {
 }
 
 /// # Safety
-/// The token in it is that of a queue pair that [`Transport::qp`](dat::Transport::qp) has made.
+/// The token in `wc` is that of a queue pair that [`Transport::qp`](dat::Transport::qp) has
+/// created.
 #[inline]
 pub(crate) unsafe fn wc(wc: rnic::Wc) -> dat::Wc {
     let rnic::Wc { id, qp, bytes, invalidated, immediate, op, status } = wc;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that the token is of such a queue pair.
     let qp = unsafe { dat::Token::from_bits(qp) };
     dat::Wc { id, qp, bytes, invalidated, immediate, op: wc_op(op), status: wc_status(status) }
 }

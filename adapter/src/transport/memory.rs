@@ -1,4 +1,4 @@
-//! Protection domains, registered memory, memory windows.
+//! Protection domains, memory regions, memory windows.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use crate::engine::Engine;
 use crate::map;
 use crate::reactor::Reactor;
 
-/// Protection domain.
+/// A protection domain.
 pub struct Pd(pub(super) rnic::Pd);
 
-/// Registered memory.
+/// A memory region.
 pub struct Mr<E: Engine> {
-    /// Emptied by `drop`.
+    /// `None` only inside of `drop`.
     pub(super) mr: Option<rnic::Mr>,
     pub(super) reactor: Arc<Reactor<E>>,
 }
 
-/// Memory window.
+/// A memory window.
 pub struct Mw<E: Engine> {
-    /// Emptied by `drop`.
+    /// `None` only inside of `drop`.
     pub(super) mw: Option<rnic::Mw>,
     pub(super) reactor: Arc<Reactor<E>>,
 }

@@ -1,20 +1,20 @@
-//! Work requests, in verbs' words.
+//! Conversion of work requests to verbs.
 
 use std::ptr;
 
 use dat_core::provider::{PostError, RecvWr, Remote, Segment, SendOp, SendWr, WcOp};
 use rdma_core_sys::*;
 
-use crate::device::Software;
+use crate::device::KernelDriver;
 
-/// In a work request's id: it is a mark, and which.
-pub(crate) const MARK: u64 = 1 << 63;
-/// It is a receive.
+/// A bit of a work request's ID: it is a marker. The low bits say which.
+pub(crate) const MARKER: u64 = 1 << 63;
+/// A bit of a work request's ID: it is a receive.
 pub(crate) const RECEIVE: u64 = 1 << 62;
-/// It is a receive of a shared queue.
+/// A bit of a work request's ID: it is a receive of a shared receive queue.
 pub(crate) const SHARED: u64 = 1 << 61;
 
-/// What will have completed.
+/// The operation of a request, as its completion names it.
 pub(crate) fn operation(op: &SendOp) -> std::result::Result<WcOp, PostError> {
     Ok(match op {
         SendOp::Send { .. } => WcOp::Send,
@@ -27,7 +27,7 @@ pub(crate) fn operation(op: &SendOp) -> std::result::Result<WcOp, PostError> {
     })
 }
 
-/// A request whose completion says `wr_id`.
+/// Converts a request. Its completion carries `wr_id`.
 #[inline]
 pub(crate) fn request(wr: &SendWr<'_>, wr_id: u64) -> ibv_send_wr {
     let flag = |wanted, flag| if wanted { flag } else { 0 };
@@ -61,12 +61,12 @@ pub(crate) fn request(wr: &SendWr<'_>, wr_id: u64) -> ibv_send_wr {
     }
 }
 
-/// A receive, likewise.
+/// Converts a receive. Its completion carries `wr_id`.
 #[inline]
-pub(crate) fn receive(wr: &RecvWr<'_>, wr_id: u64, driver: Option<Software>) -> ibv_recv_wr {
+pub(crate) fn receive(wr: &RecvWr<'_>, wr_id: u64, driver: Option<KernelDriver>) -> ibv_recv_wr {
     let list = match wr.segments {
-        // siw's library takes no receive without a segment.
-        [] if driver == Some(Software::Siw) => &[NOTHING],
+        // siw's library refuses a receive without a segment.
+        [] if driver == Some(KernelDriver::Siw) => &[EMPTY_SEGMENT],
         list => list,
     };
     ibv_recv_wr {
@@ -77,9 +77,11 @@ pub(crate) fn receive(wr: &RecvWr<'_>, wr_id: u64, driver: Option<Software>) -> 
     }
 }
 
-const NOTHING: Segment = Segment { addr: 0, len: 0, key: 0 };
+const EMPTY_SEGMENT: Segment = Segment { addr: 0, len: 0, key: 0 };
 
-/// The same 16 bytes: address, length, key. Read, not written to, though C does not say so.
+/// Converts segments without copying: both types have the same layout of 16 bytes, which are
+/// address, length and key. The library does not write through the pointer, although its C type
+/// would allow it.
 fn segments(segments: &[Segment]) -> *mut ibv_sge {
     const {
         use std::mem::offset_of;
@@ -94,7 +96,7 @@ fn segments(segments: &[Segment]) -> *mut ibv_sge {
     segments.as_ptr().cast_mut().cast()
 }
 
-/// What a post answered: an errno; siw's library makes it negative.
+/// Converts the errno of a post. siw's library negates it.
 pub(crate) fn post_error(errno: i32) -> std::result::Result<(), PostError> {
     match errno.abs() {
         0 => Ok(()),

@@ -1,17 +1,17 @@
-//! An FPDU under a CRC that has not come whole.
+//! An FPDU under a CRC of which only a part has arrived.
 
 use wire::iwarp::mpa::fpdu::{self, fpdu_len};
 
-/// The octets of it that are there, and room for others. That room is initialised memory too: the socket
-/// fills it, and how much of it is filled need not be believed.
+/// The octets that have arrived, and room for more. The room is initialized memory, too: the socket
+/// fills it, so a wrong count of filled octets exposes no uninitialized memory.
 #[derive(Default)]
-pub(super) struct Collected {
+pub(super) struct PartialFpdu {
     memory: Vec<u8>,
     len: usize,
 }
 
-impl Collected {
-    /// The octets that are there.
+impl PartialFpdu {
+    /// The octets that have arrived.
     #[inline]
     pub(super) fn octets(&self) -> &[u8] {
         &self.memory[..self.len]
@@ -22,7 +22,7 @@ impl Collected {
         self.len == 0
     }
 
-    /// Adds octets.
+    /// Appends octets.
     pub(super) fn extend(&mut self, octets: &[u8]) {
         let end = self.len + octets.len();
         self.grow(end);
@@ -30,18 +30,18 @@ impl Collected {
         self.len = end;
     }
 
-    /// Where so many more octets go.
+    /// Returns where the next `octets` octets go.
     pub(super) fn room(&mut self, octets: usize) -> *mut u8 {
         self.grow(self.len + octets);
         self.memory[self.len..].as_mut_ptr()
     }
 
-    /// So many octets have been put there.
+    /// Records that `octets` octets were written there.
     pub(super) fn filled(&mut self, octets: usize) {
         self.len = self.memory.len().min(self.len + octets);
     }
 
-    /// Its memory, for the next FPDU.
+    /// Empties it and keeps its memory for the next FPDU.
     pub(super) fn cleared(mut self) -> Self {
         const { assert!(fpdu_len(fpdu::MAX_ULPDU) < 1 << 17) };
         self.len = 0;
@@ -63,11 +63,11 @@ impl Collected {
 
 #[cfg(test)]
 mod tests {
-    use super::Collected;
+    use super::PartialFpdu;
 
     #[test]
-    fn what_is_said_to_be_filled_is_initialised() {
-        let mut fpdu = Collected::default();
+    fn octets_that_were_not_filled_are_initialized() {
+        let mut fpdu = PartialFpdu::default();
         fpdu.extend(&[1, 2]);
         fpdu.room(3);
         fpdu.filled(2);
@@ -77,6 +77,6 @@ mod tests {
         let mut next = fpdu.cleared();
         assert!(next.is_empty());
         next.filled(1);
-        assert_eq!(next.octets(), [1], "of the one before");
+        assert_eq!(next.octets(), [1], "this is left of the previous FPDU");
     }
 }
