@@ -7,7 +7,6 @@
 //! | `context` | what its engine has of the adapter: [`Context`] |
 //! | `transport` | dat-core's contract, over rnic's queues and the engine: [`Adapter`] and its objects |
 //! | `counts` | sums of what connections have done: [`Counts`] |
-//! | `map` | rnic's types and dat-core's |
 //! | `reactor` | which thread makes progress: a consumer that polls, one that blocks, the progress thread |
 //! | `locked` | the state that the engine lock protects: the engine, and the work that others have deferred |
 //! | `engine_lock` | the lock itself: a thread that finds it taken may leave its work to the holder |
@@ -49,7 +48,6 @@ mod engine_lock;
 pub mod half_open;
 mod local_failure;
 mod locked;
-mod map;
 pub mod netdev;
 pub mod params;
 mod reactor;

@@ -11,7 +11,6 @@ use dat_core::provider::{
 use super::{Adapter, Request, no_resources};
 use crate::doorbells::Doorbell;
 use crate::engine::Engine;
-use crate::map;
 use crate::reactor::Reactor;
 
 /// Queue pair.
@@ -81,7 +80,7 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
     #[inline]
     unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
         // SAFETY: the caller's promise.
-        let bytes = unsafe { self.qp.post_send(&map::send(wr)) }.map_err(map::post_error)?;
+        let bytes = unsafe { self.qp.post_send(wr) }?;
         self.posted(bytes);
         Ok(())
     }
@@ -94,14 +93,14 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
                 region: view.region.mr.as_ref().ok_or(PostError::Bounds)?,
                 addr: view.addr,
                 len: view.len,
-                access: map::access(view.access),
+                access: view.access,
                 zero_based: view.zero_based,
             }),
             None => None,
         };
         let wr = rnic::BindWr { id: wr.id, window, view, signalled: wr.signalled, quiet: wr.quiet };
         // SAFETY: the caller's promise.
-        let key = unsafe { self.qp.post_bind(&wr) }.map_err(map::post_error)?;
+        let key = unsafe { self.qp.post_bind(&wr) }?;
         self.posted(0);
         Ok(key)
     }
@@ -109,7 +108,7 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
     #[inline]
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
         // SAFETY: the caller's promise.
-        unsafe { self.qp.post_recv(&map::recv(wr)) }.map_err(map::post_error)?;
+        unsafe { self.qp.post_recv(wr) }?;
         // Either the engine finds the buffer (its fence is in `Shared::want_receives`), or it is seen here
         // that it wants it.
         fence(Ordering::SeqCst);
