@@ -7,7 +7,6 @@
 //! | `context` | what the engine gets from its adapter: [`Context`] |
 //! | `transport` | dat-core's transport over rnic and the engine: [`Adapter`] and its objects |
 //! | `counts` | sums of the counters of connections: [`Counts`] |
-//! | `map` | conversion between the types of rnic and dat-core |
 //! | `reactor` | which thread makes progress: a consumer's or the progress thread |
 //! | `locked` | the state behind the engine lock: the engine and deferred work |
 //! | `engine_lock` | the lock itself, whose holder does the work of refused threads |
@@ -56,7 +55,6 @@ mod engine_lock;
 pub mod half_open;
 mod local_failure;
 mod locked;
-mod map;
 pub mod netdev;
 pub mod params;
 mod reactor;

@@ -31,7 +31,6 @@ pub use self::receive::Srq;
 pub use self::service::{Listener, Request, port};
 use crate::context::Context;
 use crate::engine::{Engine, Sink, Upcall};
-use crate::map;
 use crate::params::Params;
 use crate::reactor::{Reactor, WAKER};
 use crate::shared::SharedState;
@@ -165,9 +164,8 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
 
     unsafe fn mr(&self, pd: &Pd, mem: Mem, access: Access) -> Result<Mr<E>> {
         // SAFETY: the caller keeps the memory mapped; `Mr::drop` holds the engine lock.
-        let mr = unsafe {
-            rnic::Mr::new(&self.keys, pd.0, mem.addr, mem.len, map::access(access), mem.zero_based)
-        };
+        let mr =
+            unsafe { rnic::Mr::new(&self.keys, pd.0, mem.addr, mem.len, access, mem.zero_based) };
         let mr = mr.map_err(|e| match e {
             rnic::key::RegisterError::Range => Error::arg(3),
             rnic::key::RegisterError::Exhausted => {

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use dat_core::provider::{Completions, Polled};
+use dat_core::provider::{Completions, Polled, Token};
 use dat_core::{Error, Result};
 use dat_sys::DAT_INVALID_STATE;
 
 use crate::engine::Engine;
-use crate::map;
 use crate::reactor::Reactor;
 use dat_core::error::no_memory;
 
@@ -27,7 +26,9 @@ unsafe impl<E: Engine> Completions for Cq<E> {
     unsafe fn poll(&self, out: &mut Polled<'_>) {
         // SAFETY: the caller is the one thread that polls. The closure does not call the queue. The
         // tokens in the queue come from `Transport::qp`.
-        unsafe { self.cq.poll_with(out.room(), |wc| out.push(map::wc(wc))) };
+        unsafe {
+            self.cq.poll_with(out.room(), |wc| out.push(wc.map_qp(|qp| Token::from_bits(qp))))
+        };
     }
 
     #[inline]

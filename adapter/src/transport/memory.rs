@@ -5,7 +5,6 @@ use std::sync::Arc;
 use dat_core::provider::{BindState, Region, Window};
 
 use crate::engine::Engine;
-use crate::map;
 use crate::reactor::Reactor;
 
 /// A protection domain.
@@ -44,7 +43,7 @@ impl<E: Engine> Drop for Mr<E> {
 
 impl<E: Engine> Window for Mw<E> {
     fn state(&self, rkey: u32) -> BindState {
-        self.mw.as_ref().map_or(BindState::Over, |mw| map::bind_state(mw.state(rkey)))
+        self.mw.as_ref().map_or(BindState::Over, |mw| mw.state(rkey))
     }
 }
 

@@ -11,7 +11,6 @@ use dat_core::provider::{
 use super::{Adapter, Request, no_resources};
 use crate::doorbells::Doorbell;
 use crate::engine::Engine;
-use crate::map;
 use crate::reactor::Reactor;
 
 /// A queue pair.
@@ -87,7 +86,7 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
     unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
         // SAFETY: the caller keeps the memory of the segments valid, and is the only one that
         // posts.
-        let bytes = unsafe { self.qp.post_send(&map::send(wr)) }.map_err(map::post_error)?;
+        let bytes = unsafe { self.qp.post_send(wr) }?;
         self.send_posted(bytes);
         Ok(())
     }
@@ -100,14 +99,14 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
                 region: view.region.mr.as_ref().ok_or(PostError::Bounds)?,
                 addr: view.addr,
                 len: view.len,
-                access: map::access(view.access),
+                access: view.access,
                 zero_based: view.zero_based,
             }),
             None => None,
         };
         let wr = rnic::BindWr { id: wr.id, window, view, signalled: wr.signalled, quiet: wr.quiet };
         // SAFETY: the caller is the only one that posts.
-        let key = unsafe { self.qp.post_bind(&wr) }.map_err(map::post_error)?;
+        let key = unsafe { self.qp.post_bind(&wr) }?;
         self.send_posted(0);
         Ok(key)
     }
@@ -116,7 +115,7 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
         // SAFETY: the caller keeps the memory of the segments valid, and is the only one that
         // posts.
-        unsafe { self.qp.post_recv(&map::recv(wr)) }.map_err(map::post_error)?;
+        unsafe { self.qp.post_recv(wr) }?;
         // Either the engine finds the receive (its fence is in `Shared::want_receives`), or this
         // thread sees that the engine wants it.
         fence(Ordering::SeqCst);

@@ -8,7 +8,6 @@ use dat_core::{Error, Result};
 use dat_sys::DAT_INVALID_STATE;
 
 use crate::engine::{Engine, Sink};
-use crate::map;
 use crate::reactor::Reactor;
 use dat_core::error::no_memory;
 
@@ -28,7 +27,7 @@ impl<E: Engine> Receives for Srq<E> {
         }
         // SAFETY: the caller keeps the memory of the segments valid, and is the only one that
         // posts.
-        let wanted = unsafe { self.srq.post_recv(&map::recv(wr)) }.map_err(map::post_error)?;
+        let wanted = unsafe { self.srq.post_recv(wr) }?;
         if wanted {
             self.serve_next();
         }
