@@ -21,21 +21,21 @@ const BUILTINS: &[Builtin] = &[
         line: r#"tcp-emu u2.0 nonthreadsafe default builtin opendat.0.1 "" """#,
         init: dat_core::export::init::<provider_tcp_emu::TcpEmu, Linked>,
         fini: dat_core::export::fini::<provider_tcp_emu::TcpEmu, Linked>,
-        found: None,
+        discover: None,
     },
     #[cfg(feature = "softroce")]
     Builtin {
         line: r#"softroce u2.0 nonthreadsafe default builtin opendat.0.1 "" """#,
         init: dat_core::export::init::<provider_softroce::SoftRoce, Linked>,
         fini: dat_core::export::fini::<provider_softroce::SoftRoce, Linked>,
-        found: None,
+        discover: None,
     },
     #[cfg(feature = "verbs")]
     Builtin {
         line: r#"verbs u2.0 nonthreadsafe default builtin opendat.0.1 "" """#,
         init: dat_core::export::init::<provider_verbs::Verbs, Linked>,
         fini: dat_core::export::fini::<provider_verbs::Verbs, Linked>,
-        found: Some(provider_verbs::entries),
+        discover: Some(provider_verbs::entries),
     },
 ];
 

@@ -89,7 +89,7 @@ unsafe extern "C" fn extension_op(
             let subtype = if is_close { DAT_INVALID_HANDLE_IA } else { DAT_INVALID_HANDLE1 };
             return DAT_ERROR(DAT_INVALID_HANDLE, subtype);
         };
-        if !handle::is_extended(table) {
+        if !handle::has_extensions(table) {
             return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
         }
         // SAFETY: the table of a registered provider, which is in memory and long enough for extensions.
