@@ -1,4 +1,4 @@
-//! RETH: where a WRITE goes or a READ comes from (IBA, section 9.3.3).
+//! RETH: the destination of a WRITE or the source of a READ (IBA, section 9.3.3).
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ use crate::bytes::{be32, be64};
 /// Memory of the responder: `VA 8 | R_Key 4 | DMA length 4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reth {
-    /// Its first octet.
+    /// The address of its first octet.
     pub va: u64,
-    /// The key of its region or window.
+    /// The key of the region or window.
     pub r_key: u32,
     /// Octets of the whole message, at most 2^31.
     pub len: u32,

@@ -22,7 +22,7 @@ proptest! {
         prop_assert_eq!(Packet::parse(&buf[..len]), Ok(packet));
         prop_assert_eq!(extension.carries(), bth.opcode.carries());
         prop_assert!(!packet.to_string().is_empty());
-        // No octet is left as it was.
+        // Every octet of the buffer is overwritten.
         let mut other = [0x11; 128];
         packet.emit(&mut other);
         prop_assert_eq!(&buf[..len], &other[..len]);
@@ -46,7 +46,7 @@ proptest! {
                 let mut again = [0; 80];
                 let len = packet.emit(&mut again);
                 prop_assert_eq!((len, Packet::parse(&again[..len])), (bytes.len(), Ok(packet)));
-                // Only what is reserved may differ, and is zero then.
+                // Only reserved fields may differ, and they are then zero.
                 bytes[4] &= 0xC0;
                 bytes[8] &= 0x80;
                 let payload_end = len - pad(packet.payload.len());
@@ -102,7 +102,7 @@ proptest! {
         prop_assert_eq!(verdict.is_ok(), bit / 8 == 4, "only congestion marks may change");
         datagram[bit / 8] ^= 1 << (bit % 8);
 
-        // A whole word less, one more.
+        // One whole word less or more.
         if datagram.len() > 16 {
             prop_assert_eq!(icrc.verify(ip, &datagram[4..]), Err(IcrcError::Mismatch));
             prop_assert_eq!(icrc.verify(ip, &datagram[..datagram.len() - 4]), Err(IcrcError::Mismatch));
@@ -164,7 +164,7 @@ fn flip(address: SocketAddr, bit: Index) -> SocketAddr {
 fn addresses() -> impl Strategy<Value = (SocketAddr, SocketAddr)> {
     let v4 = any::<([u8; 4], [u8; 4], u16, u16)>()
         .prop_map(|(a, b, p, q)| ((a, p).into(), (b, q).into()));
-    // In 2000::/4, so that none of them is an IPv4 address in disguise, also with a bit changed.
+    // Addresses in 2000::/4, so that none is a mapped IPv4 address, even with one bit changed.
     let v6 = any::<([u8; 16], [u8; 16], u16, u16)>().prop_map(|(mut a, mut b, p, q)| {
         (a[0], b[0]) = (a[0] & 0x0F | 0x20, b[0] & 0x0F | 0x20);
         (a[1], b[1]) = (a[1] | 3, b[1] | 3);
@@ -173,7 +173,7 @@ fn addresses() -> impl Strategy<Value = (SocketAddr, SocketAddr)> {
     prop_oneof![v4, v6]
 }
 
-/// Octets of a whole number of words, a BTH at least.
+/// A whole number of words, at least a BTH.
 fn packet_octets() -> impl Strategy<Value = Vec<u8>> {
     vec(any::<[u8; 4]>(), 3..300).prop_map(|words| words.concat())
 }

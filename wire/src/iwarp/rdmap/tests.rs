@@ -11,7 +11,7 @@ fn emit(header: Header) -> Vec<u8> {
     buf[..len].to_vec()
 }
 
-/// The headers an rping of 64 octets sends, as captured.
+/// The headers that rping with 64 octets sends, as captured.
 #[test]
 fn rping_headers() {
     let untagged =
@@ -98,7 +98,8 @@ fn the_stag_field_is_of_invalidating_sends_only() {
     assert_eq!(emit(header), bytes);
     assert_eq!(header.to_string(), "SEND invalidate qn=0 msn=2 mo=8 invalidate=0xcd1cb600 last");
 
-    // RFC 5040, section 4.1: reserved otherwise; not looked at, and sent as zero.
+    // RFC 5040, section 4.1: the field is reserved otherwise, ignored when received and zero when
+    // sent.
     let mut send = bytes;
     send[1] = 0x43;
     let opcode = UntaggedOpcode::Send;
@@ -118,7 +119,7 @@ fn reserved_bits_are_not_looked_at() {
     assert_eq!(parse(&bytes), header);
 }
 
-/// Every control field there is: taken or refused with the cause that the standard wants.
+/// Every control field is accepted, or an error with the cause that the standard requires.
 #[test]
 fn every_control_field() {
     for control in (0..=u16::MAX).step_by(if cfg!(miri) { 251 } else { 1 }) {
