@@ -36,7 +36,7 @@ pub use bth::Bth;
 pub use deth::Deth;
 pub use icrc::{Icrc, IcrcError, Identification};
 pub use mtu::PathMtu;
-pub use opcode::{Carries, Opcode, Operation, Position, SendKind};
+pub use opcode::{ExtensionKind, Opcode, Operation, Position, SendKind};
 pub use packet::{Extension, Packet, ParseError, packet_len, pad};
 pub use psn::Psn;
 pub use reth::Reth;

@@ -110,7 +110,7 @@ pub enum SendKind {
 
 /// The extended transport headers that follow the BTH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Carries {
+pub enum ExtensionKind {
     /// None.
     Nothing,
     /// ImmDt.
@@ -135,7 +135,7 @@ pub enum Carries {
     Reserved,
 }
 
-impl Carries {
+impl ExtensionKind {
     /// Size of these headers in octets.
     #[inline]
     pub const fn len(self) -> usize {
@@ -258,14 +258,14 @@ impl Opcode {
 
     /// The headers after the BTH.
     #[inline]
-    pub const fn carries(self) -> Carries {
+    pub const fn extension_kind(self) -> ExtensionKind {
         self.layout().2
     }
 
     /// Octets of the BTH and the headers after it, which is the offset of the payload.
     #[inline]
     pub const fn header_len(self) -> usize {
-        Bth::SIZE + self.carries().len()
+        Bth::SIZE + self.extension_kind().len()
     }
 
     /// Whether a payload may follow the headers.
@@ -303,8 +303,8 @@ impl Opcode {
 
     /// The properties of each opcode.
     #[inline]
-    const fn layout(self) -> (Operation, Position, Carries) {
-        use Carries as C;
+    const fn layout(self) -> (Operation, Position, ExtensionKind) {
+        use ExtensionKind as C;
         use Operation as O;
         use Position::{First, Last, Middle, Only};
         match self {
@@ -355,9 +355,11 @@ impl fmt::Display for Opcode {
         {
             write!(f, " {}", self.position())?;
         }
-        f.write_str(match self.carries() {
-            Carries::Immediate | Carries::RethImmediate | Carries::DethImmediate => " immediate",
-            Carries::Invalidate => " invalidate",
+        f.write_str(match self.extension_kind() {
+            ExtensionKind::Immediate
+            | ExtensionKind::RethImmediate
+            | ExtensionKind::DethImmediate => " immediate",
+            ExtensionKind::Invalidate => " invalidate",
             _ => "",
         })
     }

@@ -11,7 +11,7 @@ use super::aeth::Aeth;
 use super::atomic::{AtomicAckEth, AtomicEth};
 use super::bth::Bth;
 use super::deth::Deth;
-use super::opcode::{Carries, Opcode};
+use super::opcode::{ExtensionKind, Opcode};
 use super::reth::Reth;
 
 /// Pad octets after a payload, 0 to 3.
@@ -49,8 +49,8 @@ impl<'a> Packet<'a> {
         let short = |needed| ParseError::Short { len, needed };
         let (bth, rest) = bytes.split_first_chunk().ok_or(short(Bth::SIZE))?;
         let (bth, pad) = Bth::parse(bth)?;
-        let (extension, rest) =
-            Extension::parse(bth.opcode.carries(), rest).ok_or(short(bth.opcode.header_len()))?;
+        let (extension, rest) = Extension::parse(bth.opcode.extension_kind(), rest)
+            .ok_or(short(bth.opcode.header_len()))?;
         let Some(payload_len) = rest.len().checked_sub(pad) else {
             return Err(ParseError::Pad { pad, len: rest.len() });
         };
@@ -87,7 +87,7 @@ impl<'a> Packet<'a> {
         payload_len: usize,
         buf: &'b mut [u8],
     ) -> &'b mut [u8] {
-        debug_assert_eq!(extension.carries(), bth.opcode.carries(), "{}", bth.opcode);
+        debug_assert_eq!(extension.extension_kind(), bth.opcode.extension_kind(), "{}", bth.opcode);
         debug_assert!(
             payload_len == 0 || bth.opcode.has_payload(),
             "{} has no payload",
@@ -96,7 +96,7 @@ impl<'a> Packet<'a> {
         let pad = pad(payload_len);
         let (start, rest) = buf.split_first_chunk_mut::<{ Bth::SIZE }>().expect("room for the BTH");
         *start = bth.to_wire(pad);
-        let (place, rest) = rest.split_at_mut(bth.opcode.carries().len());
+        let (place, rest) = rest.split_at_mut(bth.opcode.extension_kind().len());
         extension.emit(place);
         let (payload, rest) = rest.split_at_mut(payload_len);
         rest[..pad].fill(0);
@@ -111,7 +111,7 @@ impl fmt::Display for Packet<'_> {
     }
 }
 
-/// The extended transport headers between BTH and payload, one variant for each [`Carries`].
+/// The extended transport headers between BTH and payload, one variant for each [`ExtensionKind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extension {
     /// Nothing.
@@ -141,68 +141,70 @@ pub enum Extension {
 impl Extension {
     /// The kind of headers. It equals that of the packet's opcode.
     #[inline]
-    pub const fn carries(&self) -> Carries {
+    pub const fn extension_kind(&self) -> ExtensionKind {
         match self {
-            Self::None => Carries::Nothing,
-            Self::Immediate(_) => Carries::Immediate,
-            Self::Invalidate(_) => Carries::Invalidate,
-            Self::Reth(_) => Carries::Reth,
-            Self::RethImmediate(..) => Carries::RethImmediate,
-            Self::Aeth(_) => Carries::Aeth,
-            Self::AtomicAck(..) => Carries::AtomicAck,
-            Self::Atomic(_) => Carries::Atomic,
-            Self::Deth(_) => Carries::Deth,
-            Self::DethImmediate(..) => Carries::DethImmediate,
-            Self::Reserved => Carries::Reserved,
+            Self::None => ExtensionKind::Nothing,
+            Self::Immediate(_) => ExtensionKind::Immediate,
+            Self::Invalidate(_) => ExtensionKind::Invalidate,
+            Self::Reth(_) => ExtensionKind::Reth,
+            Self::RethImmediate(..) => ExtensionKind::RethImmediate,
+            Self::Aeth(_) => ExtensionKind::Aeth,
+            Self::AtomicAck(..) => ExtensionKind::AtomicAck,
+            Self::Atomic(_) => ExtensionKind::Atomic,
+            Self::Deth(_) => ExtensionKind::Deth,
+            Self::DethImmediate(..) => ExtensionKind::DethImmediate,
+            Self::Reserved => ExtensionKind::Reserved,
         }
     }
 
     /// Reads the headers and returns them with the octets that follow; `None` if they are
     /// incomplete.
     #[inline]
-    fn parse(carries: Carries, bytes: &[u8]) -> Option<(Self, &[u8])> {
-        Some(match carries {
-            Carries::Nothing => (Self::None, bytes),
-            Carries::Immediate => {
+    fn parse(kind: ExtensionKind, bytes: &[u8]) -> Option<(Self, &[u8])> {
+        Some(match kind {
+            ExtensionKind::Nothing => (Self::None, bytes),
+            ExtensionKind::Immediate => {
                 let (number, rest) = word(bytes)?;
                 (Self::Immediate(number), rest)
             }
-            Carries::Invalidate => {
+            ExtensionKind::Invalidate => {
                 let (r_key, rest) = word(bytes)?;
                 (Self::Invalidate(r_key), rest)
             }
-            Carries::Reth => {
+            ExtensionKind::Reth => {
                 let (reth, rest) = bytes.split_first_chunk()?;
                 (Self::Reth(Reth::parse(reth)), rest)
             }
-            Carries::RethImmediate => {
+            ExtensionKind::RethImmediate => {
                 let (reth, rest) = bytes.split_first_chunk()?;
                 let (number, rest) = word(rest)?;
                 (Self::RethImmediate(Reth::parse(reth), number), rest)
             }
-            Carries::Aeth => {
+            ExtensionKind::Aeth => {
                 let (aeth, rest) = bytes.split_first_chunk()?;
                 (Self::Aeth(Aeth::parse(aeth)), rest)
             }
-            Carries::AtomicAck => {
+            ExtensionKind::AtomicAck => {
                 let (aeth, rest) = bytes.split_first_chunk()?;
                 let (ack, rest) = rest.split_first_chunk()?;
                 (Self::AtomicAck(Aeth::parse(aeth), AtomicAckEth::parse(ack)), rest)
             }
-            Carries::Atomic => {
+            ExtensionKind::Atomic => {
                 let (atomic, rest) = bytes.split_first_chunk()?;
                 (Self::Atomic(AtomicEth::parse(atomic)), rest)
             }
-            Carries::Deth => {
+            ExtensionKind::Deth => {
                 let (deth, rest) = bytes.split_first_chunk()?;
                 (Self::Deth(Deth::parse(deth)), rest)
             }
-            Carries::DethImmediate => {
+            ExtensionKind::DethImmediate => {
                 let (deth, rest) = bytes.split_first_chunk()?;
                 let (number, rest) = word(rest)?;
                 (Self::DethImmediate(Deth::parse(deth), number), rest)
             }
-            Carries::Reserved => (Self::Reserved, bytes.get(Carries::Reserved.len()..)?),
+            ExtensionKind::Reserved => {
+                (Self::Reserved, bytes.get(ExtensionKind::Reserved.len()..)?)
+            }
         })
     }
 
@@ -225,7 +227,7 @@ impl Extension {
             Self::DethImmediate(deth, number) => {
                 write_pair(place, deth.to_wire(), number.to_be_bytes())
             }
-            Self::Reserved => place.copy_from_slice(&[0; Carries::Reserved.len()]),
+            Self::Reserved => place.copy_from_slice(&[0; ExtensionKind::Reserved.len()]),
         }
     }
 }

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use wire::rocev2::{
-    Aeth, Carries, Deth, Extension, Icrc, Identification, Opcode, Operation, Packet, Syndrome,
-    UDP_PORT,
+    Aeth, Deth, Extension, ExtensionKind, Icrc, Identification, Opcode, Operation, Packet,
+    Syndrome, UDP_PORT,
 };
 
 use crate::capture::{Ip, be16, captures, packets, root};
@@ -211,8 +211,9 @@ impl Counts {
             (Operation::DatagramSend, _) => "ud",
             _ => panic!("{place}: not seen before"),
         });
-        if let Carries::Immediate | Carries::RethImmediate | Carries::DethImmediate =
-            parsed.extension.carries()
+        if let ExtensionKind::Immediate
+        | ExtensionKind::RethImmediate
+        | ExtensionKind::DethImmediate = parsed.extension.extension_kind()
         {
             self.add("imm");
         }

@@ -6,8 +6,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use wire::rocev2::{
-    Aeth, AtomicAckEth, AtomicEth, Bth, Carries, Deth, Extension, Icrc, IcrcError, Identification,
-    Opcode, Packet, Psn, Reth, Syndrome, packet_len, pad,
+    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Extension, ExtensionKind, Icrc, IcrcError,
+    Identification, Opcode, Packet, Psn, Reth, Syndrome, packet_len, pad,
 };
 
 proptest! {
@@ -20,7 +20,7 @@ proptest! {
         prop_assert_eq!((len, len % 4, packet_len(bth.opcode, payload.len())), (packet.len(), 0, len));
         prop_assert!(buf[len..].iter().all(|&octet| octet == 0xEE));
         prop_assert_eq!(Packet::parse(&buf[..len]), Ok(packet));
-        prop_assert_eq!(extension.carries(), bth.opcode.carries());
+        prop_assert_eq!(extension.extension_kind(), bth.opcode.extension_kind());
         prop_assert!(!packet.to_string().is_empty());
         // Every octet of the buffer is overwritten.
         let mut other = [0x11; 128];
@@ -187,12 +187,12 @@ fn headers() -> impl Strategy<Value = (Bth, Extension)> {
             let psn = Psn::new(psn);
             let bth =
                 Bth { opcode, solicited, migrated, p_key, fecn, becn, dest_qpn, ack_request, psn };
-            (Just(bth), extension(opcode.carries()))
+            (Just(bth), extension(opcode.extension_kind()))
         },
     )
 }
 
-fn extension(carries: Carries) -> BoxedStrategy<Extension> {
+fn extension(kind: ExtensionKind) -> BoxedStrategy<Extension> {
     let reth = any::<(u64, u32, u32)>().prop_map(|(va, r_key, len)| Reth { va, r_key, len });
     let aeth = (any::<u8>(), 0..1_u32 << 24)
         .prop_map(|(code, msn)| Aeth { syndrome: Syndrome::from_code(code), msn });
@@ -201,23 +201,23 @@ fn extension(carries: Carries) -> BoxedStrategy<Extension> {
     });
     let deth =
         (any::<u32>(), 0..1_u32 << 24).prop_map(|(q_key, source_qpn)| Deth { q_key, source_qpn });
-    match carries {
-        Carries::Nothing => Just(Extension::None).boxed(),
-        Carries::Immediate => any::<u32>().prop_map(Extension::Immediate).boxed(),
-        Carries::Invalidate => any::<u32>().prop_map(Extension::Invalidate).boxed(),
-        Carries::Reth => reth.prop_map(Extension::Reth).boxed(),
-        Carries::RethImmediate => (reth, any::<u32>())
+    match kind {
+        ExtensionKind::Nothing => Just(Extension::None).boxed(),
+        ExtensionKind::Immediate => any::<u32>().prop_map(Extension::Immediate).boxed(),
+        ExtensionKind::Invalidate => any::<u32>().prop_map(Extension::Invalidate).boxed(),
+        ExtensionKind::Reth => reth.prop_map(Extension::Reth).boxed(),
+        ExtensionKind::RethImmediate => (reth, any::<u32>())
             .prop_map(|(reth, number)| Extension::RethImmediate(reth, number))
             .boxed(),
-        Carries::Aeth => aeth.prop_map(Extension::Aeth).boxed(),
-        Carries::AtomicAck => (aeth, any::<u64>())
+        ExtensionKind::Aeth => aeth.prop_map(Extension::Aeth).boxed(),
+        ExtensionKind::AtomicAck => (aeth, any::<u64>())
             .prop_map(|(aeth, original)| Extension::AtomicAck(aeth, AtomicAckEth { original }))
             .boxed(),
-        Carries::Atomic => atomic.prop_map(Extension::Atomic).boxed(),
-        Carries::Deth => deth.prop_map(Extension::Deth).boxed(),
-        Carries::DethImmediate => (deth, any::<u32>())
+        ExtensionKind::Atomic => atomic.prop_map(Extension::Atomic).boxed(),
+        ExtensionKind::Deth => deth.prop_map(Extension::Deth).boxed(),
+        ExtensionKind::DethImmediate => (deth, any::<u32>())
             .prop_map(|(deth, number)| Extension::DethImmediate(deth, number))
             .boxed(),
-        Carries::Reserved => Just(Extension::Reserved).boxed(),
+        ExtensionKind::Reserved => Just(Extension::Reserved).boxed(),
     }
 }

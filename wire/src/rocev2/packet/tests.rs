@@ -170,10 +170,10 @@ fn opcodes() {
     assert_eq!((0..=u8::MAX).filter_map(Opcode::from_code).count(), Opcode::ALL.len());
     for opcode in Opcode::ALL {
         assert_eq!(Opcode::from_code(opcode.code()), Some(opcode));
-        let (position, carries) = (opcode.position(), opcode.carries());
-        let kind = match carries {
-            Carries::Immediate | Carries::RethImmediate => SendKind::Immediate,
-            Carries::Invalidate => SendKind::Invalidate,
+        let (position, kind) = (opcode.position(), opcode.extension_kind());
+        let kind = match kind {
+            ExtensionKind::Immediate | ExtensionKind::RethImmediate => SendKind::Immediate,
+            ExtensionKind::Invalidate => SendKind::Invalidate,
             _ => SendKind::Plain,
         };
         let made = match opcode.operation() {
