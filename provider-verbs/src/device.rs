@@ -68,7 +68,7 @@ impl Device {
                 "this kernel lacks membarrier(2): it takes Linux 4.14 or later".into(),
             ));
         }
-        if !core.children_have_copies() {
+        if !core.fork_copies_memory() {
             // Before anything is registered. Where it fails, fork(2) is as safe as the device makes it.
             // SAFETY: nothing has been opened by this device yet; the library ignores a second call.
             let _ = unsafe { (core.verbs.ibv_fork_init)() };
