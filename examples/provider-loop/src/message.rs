@@ -1,7 +1,8 @@
-//! The wire: an open adapter has an inbox, and whoever has something to tell it puts a letter in.
+//! The wire: each open adapter has a queue, into which others put messages.
 //!
-//! Letters are read in the order in which they were put in, and none is lost. So nothing has to be acknowledged, and
-//! what a peer did before it ended a connection is seen before the end.
+//! Messages are read in the order in which they were sent, and none is lost. So nothing has to be
+//! acknowledged, and everything that a peer did before it ended a connection is seen before the
+//! end.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -11,84 +12,87 @@ use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use dat_core::provider::ReadDepth;
 use rustix::event::{EventfdFlags, eventfd};
 
-// ANCHOR: word
-/// What adapters say to each other.
-pub(crate) enum Word {
-    /// To a service point: a queue pair calls, with private data.
-    Call(Line, Vec<u8>),
-    /// To the caller: the consumer accepts, with private data.
-    Accept(Line, Vec<u8>),
-    /// To the caller: the consumer refuses, with private data.
+// ANCHOR: message
+/// A message between adapters.
+pub(crate) enum Message {
+    /// To a listener: a queue pair requests a connection, with private data.
+    ConnectRequest(ConnectionEnd, Vec<u8>),
+    /// To the connecting side: the consumer accepts, with private data.
+    Accept(ConnectionEnd, Vec<u8>),
+    /// To the connecting side: the consumer rejects, with private data.
     Reject(Vec<u8>),
-    /// To who has accepted: the caller knows.
+    /// To the accepting side: the connecting side has received the accept.
     Ready,
-    /// Frames of iWARP.
+    /// iWARP frames.
     Frames(Vec<u8>),
-    /// So many octets of frames have been read.
-    Read(usize),
-    /// There is nobody, or nobody any more.
-    Gone,
+    /// The receiver has received this number of octets of frames.
+    Credit(usize),
+    /// The other end of the connection does not exist or has been dropped.
+    Closed,
 }
 
-/// One end of a connection, or of an attempt at one. Wherever it is dropped, the other end is told.
-pub(crate) struct Line {
-    pub(crate) peer: Address,
+/// One end of a connection or of a connection attempt. Wherever it is dropped, the
+/// other end is notified.
+pub(crate) struct ConnectionEnd {
+    pub(crate) peer: Destination,
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
     pub(crate) depth: ReadDepth,
 }
 
-impl Drop for Line {
+impl Drop for ConnectionEnd {
     fn drop(&mut self) {
-        self.peer.tell(Word::Gone);
+        self.peer.send(Message::Closed);
     }
 }
-// ANCHOR_END: word
+// ANCHOR_END: message
 
-/// Where an adapter hears from others.
-pub(crate) struct Inbox {
-    letters: Mutex<Vec<(usize, Word)>>,
-    /// Rung as long as there are letters: it wakes whoever sleeps in the adapter's poller.
-    pub(crate) bell: File,
+/// The queue of messages to an adapter.
+pub(crate) struct MessageQueue {
+    messages: Mutex<Vec<(usize, Message)>>,
+    /// Readable as long as there are messages: it wakes a thread that sleeps in the adapter's
+    /// poller.
+    pub(crate) event_fd: File,
 }
 
-/// Of a queue pair or a service point, in any adapter of the process.
+/// A queue pair or a listener in any adapter of the process.
 #[derive(Clone)]
-pub(crate) struct Address {
-    pub(crate) inbox: Weak<Inbox>,
-    pub(crate) number: usize,
+pub(crate) struct Destination {
+    pub(crate) queue: Weak<MessageQueue>,
+    pub(crate) id: usize,
 }
 
-// ANCHOR: tell
-impl Address {
-    pub(crate) fn tell(&self, word: Word) {
-        // Without an inbox the adapter has been closed. The word is dropped, and a line with it.
-        let Some(inbox) = self.inbox.upgrade() else { return };
-        let mut letters = lock(&inbox.letters);
-        if letters.is_empty() {
-            // Its counter is never full: it is read with the letters.
-            (&inbox.bell).write_all(&1_u64.to_ne_bytes()).ok();
+// ANCHOR: send
+impl Destination {
+    pub(crate) fn send(&self, message: Message) {
+        // Without a queue the adapter has been closed. The message is dropped, and with it a
+        // connection end.
+        let Some(queue) = self.queue.upgrade() else { return };
+        let mut messages = lock(&queue.messages);
+        if messages.is_empty() {
+            // The counter never overflows, because `take` resets it.
+            (&queue.event_fd).write_all(&1_u64.to_ne_bytes()).ok();
         }
-        letters.push((self.number, word));
+        messages.push((self.id, message));
     }
 }
 
-impl Inbox {
+impl MessageQueue {
     pub(crate) fn new() -> io::Result<Self> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Inbox { letters: Mutex::default(), bell: bell.into() })
+        let event_fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(MessageQueue { messages: Mutex::default(), event_fd: event_fd.into() })
     }
 
-    /// Takes what is there: words, and whom they are for.
-    pub(crate) fn take(&self) -> Vec<(usize, Word)> {
-        let mut letters = lock(&self.letters);
-        if !letters.is_empty() {
-            (&self.bell).read_exact(&mut [0; 8]).ok();
+    /// Takes all messages with the IDs of their receivers.
+    pub(crate) fn take(&self) -> Vec<(usize, Message)> {
+        let mut messages = lock(&self.messages);
+        if !messages.is_empty() {
+            (&self.event_fd).read_exact(&mut [0; 8]).ok();
         }
-        std::mem::take(&mut letters)
+        std::mem::take(&mut messages)
     }
 }
-// ANCHOR_END: tell
+// ANCHOR_END: send
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
