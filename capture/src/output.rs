@@ -58,7 +58,7 @@ pub enum OpenError {
     /// It is a directory, a device or a pipe.
     #[error("{}: is not a regular file", .0.display())]
     NotAFile(PathBuf),
-    /// It cannot be opened, replaced or written to.
+    /// It cannot be opened or written to.
     #[error("{}: {source}", path.display())]
     Io {
         /// The file.

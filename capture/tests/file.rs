@@ -350,7 +350,7 @@ fn a_file_is_new_and_belongs_to_its_owner() {
     let scratch = scratch();
     let name = scratch.file.to_str().expect("UTF-8");
     fs::write(&scratch.file, "something else").expect("written");
-    let error = Capture::open(name, "x").expect_err("it is somebody's");
+    let error = Capture::open(name, "x").expect_err("the file exists");
     assert!(matches!(error, OpenError::Exists(_)));
     assert!(error.to_string().ends_with("or put append: before the name"), "{error}");
     assert_eq!(fs::read(&scratch.file).expect("it is there"), b"something else");
@@ -393,7 +393,7 @@ fn a_file_that_is_there_can_be_gone_on_with() {
 fn what_is_no_capture_is_not_appended_to() {
     let scratch = scratch();
     let name = format!("append:{}", scratch.file.display());
-    for text in ["x", "a letter to somebody"] {
+    for text in ["x", "some other text"] {
         fs::write(&scratch.file, text).expect("written");
         let error = Capture::open(&name, "x").expect_err("it is something else");
         assert!(matches!(error, OpenError::NotACapture(_)), "{error}");

@@ -105,18 +105,18 @@ fn two_adapters_of_a_program_talk_to_each_other() -> Result<(), Box<dyn std::err
     client.post_write(&[memory.segment(4..14)?], remote.segment(6..16)?, 2, Flags::default())?;
     client.post_send(&[memory.segment(0..4)?], 3, Flags::default())?;
     client.post_read(&[memory.segment(14..23)?], remote.segment(16..25)?, 4, Flags::default())?;
-    let mut said = Vec::new();
+    let mut reported = Vec::new();
     for _ in 0..3 {
-        said.push(events.wait(TIME_LIMIT)?.to_string());
+        reported.push(events.wait(TIME_LIMIT)?.to_string());
     }
-    said.push(far_events.wait(TIME_LIMIT)?.to_string());
+    reported.push(far_events.wait(TIME_LIMIT)?.to_string());
     let expected = [
         "RDMA write 2: done, 10 bytes",
         "send 3: done, 4 bytes",
         "RDMA read 4: done, 9 bytes",
         "receive 1: done, 4 bytes",
     ];
-    assert_eq!(said, expected);
+    assert_eq!(reported, expected);
     assert_eq!(far_memory.to_vec(0..16)?, b"send__RDMA write");
     assert_eq!(memory.to_vec(14..23)?, b"RDMA read");
 
@@ -138,8 +138,8 @@ fn it_is_found_and_says_what_it_is() {
     let states: Vec<_> =
         listed["entries"].as_array().into_iter().flatten().map(|e| &e["state"]).collect();
     assert_eq!(states, ["opens", "opens"], "{listed}");
-    let said = registered.json(&["query", "loop"]);
-    assert_eq!(said["provider"]["provider_name"], "loop", "{said}");
+    let answer = registered.json(&["query", "loop"]);
+    assert_eq!(answer["provider"]["provider_name"], "loop", "{answer}");
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub struct IpHeader {
 }
 
 impl IpHeader {
-    /// Octets on the wire.
+    /// Size on the wire in octets.
     pub const SIZE: usize = 36;
 
     /// Reads the header at the start of private data. Returns it with the consumer's private data,

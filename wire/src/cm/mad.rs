@@ -143,7 +143,7 @@ impl Answered {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MadError {
     /// The datagram does not have 256 octets.
-    #[error("a MAD has 256 octets, this one {0}")]
+    #[error("a MAD has 256 octets, but this one has {0}")]
     Size(usize),
     /// Another class, or another version of it.
     #[error(

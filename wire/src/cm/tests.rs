@@ -63,8 +63,8 @@ fn the_req_of_a_kernel() {
     };
     assert_eq!(req, expected);
     assert_eq!(parsed, Mad { transaction: 0x1_8FF5_8B7B, message: Message::Req(expected) });
-    let said = Req { private: &private.emit(), ..expected };
-    assert_eq!(Mad { message: Message::Req(said), ..parsed }.emit(), octets);
+    let sent = Req { private: &private.emit(), ..expected };
+    assert_eq!(Mad { message: Message::Req(sent), ..parsed }.emit(), octets);
 }
 
 #[test]

@@ -90,7 +90,7 @@ pub struct AtomicRequest {
 }
 
 impl AtomicRequest {
-    /// Octets on the wire.
+    /// Size on the wire in octets.
     pub const SIZE: usize = 52;
 
     /// Reads a request at the start of `bytes`; `None` if there are fewer than [`SIZE`](Self::SIZE)
@@ -176,7 +176,7 @@ pub struct AtomicResponse {
 }
 
 impl AtomicResponse {
-    /// Octets on the wire.
+    /// Size on the wire in octets.
     pub const SIZE: usize = 12;
 
     /// Reads a response at the start of `bytes`; `None` if there are fewer than
@@ -205,7 +205,7 @@ impl AtomicResponse {
 pub struct Immediate(pub u32);
 
 impl Immediate {
-    /// Octets on the wire.
+    /// Size on the wire in octets.
     pub const SIZE: usize = 8;
 
     /// Reads immediate data at the start of `bytes`; `None` if there are fewer than

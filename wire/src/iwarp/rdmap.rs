@@ -175,7 +175,10 @@ pub enum HeaderError {
         version: u8,
     },
     /// An opcode that does not exist, or not for this kind of segment.
-    #[error("opcode {code:#x} in {} segment", if *tagged { "a tagged" } else { "an untagged" })]
+    #[error(
+        "unexpected opcode {code:#x} in {} segment",
+        if *tagged { "a tagged" } else { "an untagged" }
+    )]
     Opcode {
         /// Whether the segment is tagged.
         tagged: bool,
@@ -385,7 +388,7 @@ pub struct ReadRequest {
 }
 
 impl ReadRequest {
-    /// Octets on the wire.
+    /// Size on the wire in octets.
     pub const SIZE: usize = 28;
 
     /// Reads a request at the start of `bytes`; `None` if there are fewer than [`SIZE`](Self::SIZE)

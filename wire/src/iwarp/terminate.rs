@@ -157,7 +157,7 @@ impl Terminate {
         Self { cause, segment_len: None, header: None, read_request: None }
     }
 
-    /// Octets on the wire.
+    /// Size on the wire in octets.
     #[expect(clippy::len_without_is_empty, reason = "never empty")]
     pub fn len(&self) -> usize {
         let segment_len = if self.has_segment_len() { 2 } else { 0 };

@@ -22,7 +22,7 @@ pub struct Aeth {
 }
 
 impl Aeth {
-    /// Octets on the wire.
+    /// Size on the wire in octets.
     pub const SIZE: usize = 4;
 
     /// Reads a header.
@@ -31,7 +31,7 @@ impl Aeth {
         Self { syndrome: Syndrome::from_code(bytes[0]), msn: be24(bytes, 1) }
     }
 
-    /// The octets on the wire.
+    /// Returns the octets on the wire.
     #[inline]
     pub fn to_wire(self) -> [u8; Self::SIZE] {
         octet_and_24(self.syndrome.code(), self.msn)

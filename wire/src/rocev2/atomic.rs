@@ -19,7 +19,7 @@ pub struct AtomicEth {
 }
 
 impl AtomicEth {
-    /// Octets on the wire.
+    /// Size on the wire in octets.
     pub const SIZE: usize = 28;
 
     /// Reads a header.
@@ -33,7 +33,7 @@ impl AtomicEth {
         }
     }
 
-    /// The octets on the wire.
+    /// Returns the octets on the wire.
     #[inline]
     pub fn to_wire(self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
@@ -63,7 +63,7 @@ pub struct AtomicAckEth {
 }
 
 impl AtomicAckEth {
-    /// Octets on the wire.
+    /// Size on the wire in octets.
     pub const SIZE: usize = 8;
 
     /// Reads a header.
@@ -72,7 +72,7 @@ impl AtomicAckEth {
         Self { original: u64::from_be_bytes(*bytes) }
     }
 
-    /// The octets on the wire.
+    /// Returns the octets on the wire.
     #[inline]
     pub fn to_wire(self) -> [u8; Self::SIZE] {
         self.original.to_be_bytes()

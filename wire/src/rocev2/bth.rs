@@ -53,7 +53,7 @@ pub struct Bth {
 }
 
 impl Bth {
-    /// Octets on the wire.
+    /// Size on the wire in octets.
     pub const SIZE: usize = 12;
     /// The default partition, full member.
     pub const DEFAULT_P_KEY: u16 = 0xFFFF;

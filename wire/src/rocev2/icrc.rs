@@ -172,7 +172,7 @@ impl Icrc {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IcrcError {
     /// The length is too short or too long for a packet, or not a multiple of 4.
-    #[error("datagram of {len} octets, which is no packet's length")]
+    #[error("a datagram of {len} octets cannot be a packet")]
     Length {
         /// Octets of the datagram.
         len: usize,
@@ -262,7 +262,7 @@ fn effect_of(field_effect: &FieldEffect, value: u16) -> u32 {
     field_effect[0][usize::from(high)] ^ field_effect[1][usize::from(low)]
 }
 
-/// A field which starts that many octets before the packet.
+/// The effect of a field that starts `octets_before` octets before the packet.
 const fn field_effect(octets_before: i32) -> FieldEffect {
     [effect_of_octet(octets_before), effect_of_octet(octets_before - 1)]
 }

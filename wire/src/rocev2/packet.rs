@@ -268,7 +268,7 @@ impl fmt::Display for Extension {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// The length is not a multiple of 4.
-    #[error("packet of {len} octets, which is no multiple of 4")]
+    #[error("packet length {len} is not a multiple of 4")]
     Unaligned {
         /// Octets without the ICRC.
         len: usize,

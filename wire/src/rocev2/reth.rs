@@ -16,7 +16,7 @@ pub struct Reth {
 }
 
 impl Reth {
-    /// Octets on the wire.
+    /// Size on the wire in octets.
     pub const SIZE: usize = 16;
 
     /// Reads a header.
@@ -25,7 +25,7 @@ impl Reth {
         Self { va: be64(bytes, 0), r_key: be32(bytes, 8), len: be32(bytes, 12) }
     }
 
-    /// The octets on the wire.
+    /// Returns the octets on the wire.
     #[inline]
     pub fn to_wire(self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];

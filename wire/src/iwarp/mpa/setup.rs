@@ -83,7 +83,7 @@ pub struct Enhanced {
 }
 
 impl Enhanced {
-    /// Octets on the wire.
+    /// Size on the wire in octets.
     pub const SIZE: usize = 4;
 
     /// The client-server model with these depths.

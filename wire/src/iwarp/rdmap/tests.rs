@@ -179,8 +179,8 @@ fn errors_speak() {
     let error = |bytes: &[u8]| Header::parse(bytes).unwrap_err().to_string();
     assert_eq!(error(&[0x42, 0x43]), "DDP version 2; only 1 is known");
     assert_eq!(error(&[0x41, 0xC3]), "RDMAP version 3; only 1 is known");
-    assert_eq!(error(&[0xC1, 0x43]), "opcode 0x3 in a tagged segment");
-    assert_eq!(error(&[0x41, 0x4C]), "opcode 0xc in an untagged segment");
+    assert_eq!(error(&[0xC1, 0x43]), "unexpected opcode 0x3 in a tagged segment");
+    assert_eq!(error(&[0x41, 0x4C]), "unexpected opcode 0xc in an untagged segment");
 }
 
 /// The READ request of the rping capture.

@@ -208,21 +208,21 @@ fn partitions() {
 
 #[test]
 fn words() {
-    let said = |opcode, extension, payload: &[u8]| {
+    let text = |opcode, extension, payload: &[u8]| {
         let bth = Bth { ack_request: true, ..Bth::new(opcode, 0x11, Psn::new(5)) };
         Packet { bth, extension, payload }.to_string()
     };
     assert_eq!(
-        said(Opcode::SendOnlyInvalidate, Extension::Invalidate(7), b"abc"),
+        text(Opcode::SendOnlyInvalidate, Extension::Invalidate(7), b"abc"),
         "SEND only invalidate qpn=0x000011 psn=5 ack-request invalidate=0x00000007 payload=3"
     );
     assert_eq!(
-        said(Opcode::ReadRequest, Extension::Reth(Reth { va: 16, r_key: 1, len: 5000 }), b""),
+        text(Opcode::ReadRequest, Extension::Reth(Reth { va: 16, r_key: 1, len: 5000 }), b""),
         "READ request qpn=0x000011 psn=5 ack-request va=0x10 r_key=0x00000001 len=5000"
     );
     let syndrome = Syndrome::Rnr(RnrTimer::from_code(1));
     assert_eq!(
-        said(Opcode::Acknowledge, Extension::Aeth(Aeth { syndrome, msn: 3 }), b""),
+        text(Opcode::Acknowledge, Extension::Aeth(Aeth { syndrome, msn: 3 }), b""),
         "ACK qpn=0x000011 psn=5 ack-request RNR NAK 10µs msn=3"
     );
 }
