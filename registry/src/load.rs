@@ -41,7 +41,7 @@ impl LoadError {
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
             LoadError::Open(why) if why.contains("cannot open shared object file") => {
-                Some("install what it belongs to, or give its full path in the entry")
+                Some("install the package that contains it, or give its full path in the entry")
             }
             LoadError::Open(_) | LoadError::Symbol(_) => {
                 Some("the entry must name the library of a provider, built for this machine")

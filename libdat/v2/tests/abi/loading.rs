@@ -257,7 +257,7 @@ fn messages_say_where_and_why() {
     let failure = format!(
         "dat: cannot open IA \"w\" (u2.0)\n    {conf}:4:1: /nonexistent/lib.so \"\": \
          /nonexistent/lib.so: cannot open shared object file: No such file or directory; \
-         install what it belongs to, or give its full path in the entry\n"
+         install the package that contains it, or give its full path in the entry\n"
     );
     let (stdout, stderr) = output_of(child());
     assert_eq!(stderr, format!("{mistake}{failure}"));
