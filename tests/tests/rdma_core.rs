@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use opendat_tests::{Skip, find_program, skip};
-use rdma_core_sys::describe::{OFFSETS_BEFORE_CONTEXT, CONSTANTS, FUNCTIONS, Field, RECORDS};
+use rdma_core_sys::describe::{CONSTANTS, FUNCTIONS, Field, OFFSETS_BEFORE_CONTEXT, RECORDS};
 use rdma_core_sys::{LoadError, RdmaCore};
 
 #[test]
