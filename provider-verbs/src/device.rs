@@ -72,7 +72,7 @@ impl Device {
                 "this kernel lacks membarrier(2): Linux 4.14 or later is required".into(),
             ));
         }
-        if !core.children_have_copies() {
+        if !core.fork_copies_memory() {
             // This has to come before anything is registered. If it fails, fork(2) is as safe as
             // the device makes it.
             // SAFETY: this device has not opened anything yet; the library ignores a second call.

@@ -1,6 +1,6 @@
-//! Probabilities, and the reproducible source of choices.
+//! Probabilities, and the reproducible random number generator.
 
-/// How likely something is, in steps of one in a million.
+/// A probability in steps of one in a million.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Probability(u32);
 
@@ -10,32 +10,32 @@ impl Probability {
     /// It always happens.
     pub const ALWAYS: Self = Self(1_000_000);
 
-    /// So many times out of a million; more than that is always.
+    /// `times` out of a million, at most always.
     pub const fn per_million(times: u32) -> Self {
         if times < Self::ALWAYS.0 { Self(times) } else { Self::ALWAYS }
     }
 
-    /// So many times out of a hundred; more than that is always.
+    /// `times` out of a hundred, at most always.
     pub const fn percent(times: u32) -> Self {
         Self::per_million(times.saturating_mul(10_000))
     }
 
-    /// How many times out of a million.
-    pub const fn in_a_million(self) -> u32 {
+    /// The number of times out of a million.
+    pub const fn as_per_million(self) -> u32 {
         self.0
     }
 }
 
 /// splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 #[derive(Clone, Debug)]
-pub(crate) struct Dice(u64);
+pub(crate) struct SplitMix64(u64);
 
-impl Dice {
+impl SplitMix64 {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(crate) fn roll(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -43,9 +43,9 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// Less than `n`.
+    /// A uniformly distributed number below `n`.
     pub(crate) fn below(&mut self, n: u64) -> u64 {
-        ((u128::from(self.roll()) * u128::from(n)) >> 64) as u64
+        ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
     }
 
     pub(crate) fn happens(&mut self, probability: Probability) -> bool {
@@ -62,25 +62,25 @@ mod tests {
         assert_eq!(Probability::percent(100), Probability::ALWAYS);
         assert_eq!(Probability::percent(u32::MAX), Probability::ALWAYS);
         assert_eq!(Probability::per_million(1_000_001), Probability::ALWAYS);
-        assert_eq!(Probability::percent(1).in_a_million(), 10_000);
+        assert_eq!(Probability::percent(1).as_per_million(), 10_000);
     }
 
     #[test]
     fn never_and_always_leave_nothing_to_chance() {
-        let mut dice = Dice::new(1);
+        let mut rng = SplitMix64::new(1);
         assert!(
             (0..100_000)
-                .all(|_| !dice.happens(Probability::NEVER) && dice.happens(Probability::ALWAYS))
+                .all(|_| !rng.happens(Probability::NEVER) && rng.happens(Probability::ALWAYS))
         );
     }
 
     /// The first numbers of the published algorithm for seed 1234567.
     #[test]
     fn dice_are_splitmix64() {
-        let mut dice = Dice::new(1_234_567);
-        let rolls = [dice.roll(), dice.roll(), dice.roll()];
+        let mut rng = SplitMix64::new(1_234_567);
+        let numbers = [rng.next(), rng.next(), rng.next()];
         assert_eq!(
-            rolls,
+            numbers,
             [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
         );
     }
