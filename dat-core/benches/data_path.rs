@@ -1,6 +1,6 @@
-//! What the semantics cost: one post and the dequeue of its completion, and one registration of 1 GiB,
-//! through the function table, over a transport that does nothing but queue the completion. Prints times for
-//! the plain and the thread-safe table.
+//! The cost of the semantics: one post and the dequeue of its completion, and one registration of 1
+//! GiB, through the function table, over a transport that only queues the completion. Prints times
+//! for the plain and the thread-safe table.
 //!
 //! `cargo bench -p dat-core --bench data_path`
 
@@ -17,13 +17,14 @@ use dat_core::addr::SockAddr;
 use dat_core::error::Result;
 use dat_core::export::{self, Registry};
 use dat_core::provider::*;
-use dat_core::wake::{Slept, Wake};
+use dat_core::wake::{Wake, WakeReason};
 use dat_core::{Error, OpenError};
 use dat_sys::*;
 
 const RING: usize = 64;
 
-/// Completions, written by the poster and read by the taker, who are one thread here.
+/// Completions, written by the posting thread and read by the dequeuing one. In this benchmark
+/// these are the same thread.
 struct Ring(UnsafeCell<[MaybeUninit<Wc>; RING]>, UnsafeCell<(usize, usize)>);
 
 // SAFETY: the benchmark has one thread.
@@ -34,7 +35,7 @@ unsafe impl Send for Ring {}
 impl Ring {
     #[inline]
     fn push(&self, wc: Wc) {
-        // SAFETY: one thread; fewer than RING are outstanding.
+        // SAFETY: there is one thread, and fewer than RING completions are outstanding.
         unsafe {
             let ends = &mut *self.1.get();
             (*self.0.get())[ends.1 % RING].write(wc);
@@ -45,7 +46,7 @@ impl Ring {
 
 #[derive(Default)]
 struct Nothing;
-/// What this adapter has none of.
+/// An object that this adapter does not support.
 struct Absent;
 struct Adapter(Attrs);
 struct Cq(Arc<Ring>);
@@ -91,7 +92,8 @@ fn absent<T>() -> Result<T> {
     Err(Error::of(DAT_NOT_IMPLEMENTED))
 }
 
-// SAFETY: a queue pair calls its sink in `connect` alone, nobody else calls any, and no region is touched.
+// SAFETY: a queue pair calls its sink only in `connect`, nobody else calls any sink, and no region
+// is accessed.
 unsafe impl Transport for Adapter {
     type Pd = ();
     type Mr = Absent;
@@ -130,7 +132,7 @@ unsafe impl Transport for Adapter {
     fn reject(&self, _: (), _: &[u8]) -> Result<()> {
         absent()
     }
-    fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
+    fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
         wake.park(deadline)
     }
 }
@@ -157,11 +159,12 @@ impl Receives for Absent {
     }
 }
 
-// SAFETY: what is between the ends of the ring was pushed, in this order, and all of it is handed out.
+// SAFETY: everything between the ends of the ring was pushed, in this order, and all of it is
+// returned.
 unsafe impl Completions for Cq {
     #[inline]
     unsafe fn poll(&self, out: &mut Polled<'_>) {
-        // SAFETY: one thread; between the ends is what was pushed.
+        // SAFETY: there is one thread, and everything between the ends was pushed.
         unsafe {
             let ends = &mut *self.0.1.get();
             while ends.0 != ends.1 && out.room() > 0 {
@@ -178,8 +181,8 @@ unsafe impl Completions for Cq {
     }
 }
 
-// SAFETY: a request completes where it is posted; receives are refused, and nothing is said to be carried
-// out.
+// SAFETY: a request completes where it is posted. Receives are refused, and no request is reported
+// as carried out.
 unsafe impl Queue<Adapter> for Qp {
     #[inline]
     unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
@@ -229,7 +232,7 @@ unsafe extern "C" fn remove(_: *const DAT_PROVIDER, _: *const DAT_PROVIDER_INFO)
 }
 
 unsafe extern "C" fn same(ia: DAT_IA_HANDLE, out: *mut DAT_IA_HANDLE) -> DAT_RETURN {
-    // SAFETY: a place to write to.
+    // SAFETY: `out` may be written to.
     unsafe { out.write(ia) };
     DAT_SUCCESS
 }
@@ -239,15 +242,16 @@ impl Registry for One {
         RegistryFns { add_provider: add, remove_provider: remove, get_ia_handle: same };
 }
 
-/// Short, so that some samples are not interrupted by other work on the machine.
+/// The rounds of a sample. Samples are short, so that some of them are not interrupted by other
+/// work on the machine.
 const ROUNDS: u32 = 100_000;
 const SAMPLES: usize = 500;
 
-/// Bytes of the region.
+/// The length of the region in bytes.
 const REGION: usize = 1 << 30;
 const REGISTRATIONS: usize = 10_001;
 
-/// Nanoseconds for a post and a dequeue, the best sample; and for dat_lmr_create, the median.
+/// Nanoseconds for a post and a dequeue (the best sample), and for dat_lmr_create (the median).
 fn measure(thread_safe: bool) -> (f64, f64) {
     let name = CString::new(if thread_safe { "safe" } else { "plain" }).unwrap_or_default();
     let mut info = DAT_PROVIDER_INFO::zeroed();
@@ -255,7 +259,7 @@ fn measure(thread_safe: bool) -> (f64, f64) {
         *to = *from as _;
     }
     (info.dapl_version_major, info.is_thread_safe) = (2, thread_safe.into());
-    // SAFETY: everything as the standard's prototypes say; one thread.
+    // SAFETY: all arguments are as the standard's prototypes say, and there is one thread.
     unsafe {
         export::init::<Nothing, One>(&info, c"".as_ptr());
         let table = &*TABLE.load(Ordering::SeqCst);
@@ -286,7 +290,7 @@ fn measure(thread_safe: bool) -> (f64, f64) {
         for _ in 0..SAMPLES {
             let start = Instant::now();
             for i in 0..ROUNDS {
-                // As a consumer does it: through the handle's first word.
+                // This is how a consumer calls: through the first word of the handle.
                 let table = &**ep.cast::<*const DAT_PROVIDER>();
                 let cookie = DAT_DTO_COOKIE { as_64: i.into() };
                 check(table.ep_post_send_func.unwrap()(ep, 0, null_mut(), cookie, 0));

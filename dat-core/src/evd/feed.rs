@@ -1,9 +1,11 @@
-//! Endpoints' completion streams that feed an EVD.
+//! Completion streams of endpoints that feed an EVD.
 //!
-//! Each stream has the completion flags of its endpoint, and each completion wakes or does not wake as the flags of its own
-//! stream say. The standard lets streams share an EVD only if their flags match (uDAPL 1.2, dat_ep_create, usage); OFED's
-//! library never checks that, and MPI libraries give one EVD to streams that differ. So streams may differ, unless the
-//! adapter was opened with `strict=on`.
+//! Each stream has the completion flags of its endpoint. Each completion wakes a waiter as the
+//! flags of its own stream say.
+//!
+//! The standard lets streams share an EVD only if their flags match (uDAPL 1.2, dat_ep_create,
+//! usage). OFED's library never checks that, and MPI libraries connect streams with different flags
+//! to one EVD. Therefore streams may differ, unless the adapter was opened with `strict=on`.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,18 +16,20 @@ use super::Evd;
 use crate::handle::{Node, Ref};
 use crate::provider::Transport;
 
-/// One completion stream of an endpoint, which feeds an EVD as long as this lives. Made and dropped under the adapter's
-/// control lock.
+/// One completion stream of an endpoint. It feeds an EVD as long as this value lives. It is created
+/// and dropped under the adapter's control lock.
 pub(crate) struct Feed<T: Transport> {
     evd: Ref<Evd<T>>,
     flags: DAT_COMPLETION_FLAGS,
 }
 
-/// How many streams with which completion flags feed an EVD. Written under the adapter's control lock, read by anybody.
+/// The number of streams that feed an EVD, for each value of the completion flags. Written under
+/// the adapter's control lock, read by any thread.
 #[derive(Default)]
 pub(super) struct Streams([AtomicU32; STREAM_FLAGS.len()]);
 
-/// The completion flags that a stream may have, each a value of its own; streams of requests have all but the last.
+/// The values that the completion flags of a stream may have. Streams of requests have all but the
+/// last.
 pub(crate) const STREAM_FLAGS: [DAT_COMPLETION_FLAGS; 4] = [
     DAT_COMPLETION_DEFAULT_FLAG,
     DAT_COMPLETION_EVD_THRESHOLD_FLAG,
@@ -36,7 +40,7 @@ pub(crate) const STREAM_FLAGS: [DAT_COMPLETION_FLAGS; 4] = [
 impl Streams {
     /// The number of streams with these flags.
     fn of(&self, flags: DAT_COMPLETION_FLAGS) -> &AtomicU32 {
-        // Attributes with any other flags are refused before a stream is made of them.
+        // Attributes with other flags are refused before a stream is created.
         &self.0[STREAM_FLAGS.iter().position(|&kind| kind == flags).unwrap_or(0)]
     }
 
@@ -44,7 +48,8 @@ impl Streams {
         self.of(flags).load(Ordering::Relaxed) > 0
     }
 
-    /// The completion flags of all streams if they agree; the default flag if they differ, or if there is no stream.
+    /// The completion flags that all streams have. The default flag if the streams differ or if
+    /// there is none.
     pub(super) fn agreed(&self) -> DAT_COMPLETION_FLAGS {
         let mut kinds = STREAM_FLAGS.into_iter().filter(|&flags| self.has(flags));
         match (kinds.next(), kinds.next()) {
@@ -53,9 +58,9 @@ impl Streams {
         }
     }
 
-    /// Whether the completion queue is to be armed for solicited completions only. `quiet`: the transport tells completions
-    /// that were posted quiet from others, so that completions of streams with default flags are solicited ones
-    /// ([`Attrs::quiet`](crate::provider::Attrs::quiet)).
+    /// Whether the completion queue must be armed for solicited completions only. `quiet`: the
+    /// transport distinguishes completions that were posted quiet, so completions of streams with
+    /// default flags count as solicited ([`Attrs::quiet`](crate::provider::Attrs::quiet)).
     pub(super) fn solicited(&self, quiet: bool) -> bool {
         let solicited = self.has(DAT_COMPLETION_SOLICITED_WAIT_FLAG);
         let unsignalled = self.has(DAT_COMPLETION_UNSIGNALLED_FLAG);
@@ -65,17 +70,21 @@ impl Streams {
         }
     }
 
-    /// Whether a stream with these flags may join by the letter of the standard.
+    /// Whether the standard lets a stream with these flags share the EVD.
     fn match_with(&self, flags: DAT_COMPLETION_FLAGS) -> bool {
         STREAM_FLAGS.into_iter().all(|kind| kind == flags || !self.has(kind))
     }
 }
 
 impl<T: Transport> Feed<T> {
-    /// A stream with an endpoint's completion flags. None: the adapter is strict, and either the flags do not match those of
-    /// the other streams, or some completions of the stream would not wake and the EVD takes other events than completions.
+    /// Creates a stream with the completion flags of an endpoint. Returns `None` if the adapter is
+    /// strict and one of these holds:
+    ///
+    /// - The flags do not match those of the other streams.
+    /// - Some completions of the stream would not wake a waiter, and the EVD takes other events
+    ///   than completions.
     pub(crate) fn new(evd: &Node<Evd<T>>, flags: DAT_COMPLETION_FLAGS) -> Option<Self> {
-        let (streams, attrs) = (&evd.bell.streams, evd.ia.transport.attrs());
+        let (streams, attrs) = (&evd.shared.streams, evd.ia.transport.attrs());
         if attrs.strict {
             let mixed = evd.flags & !(DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG) != 0;
             let selective =
@@ -92,7 +101,7 @@ impl<T: Transport> Feed<T> {
         Some(Feed { evd: Ref::new(evd), flags })
     }
 
-    /// The EVD.
+    /// The EVD that the stream feeds.
     pub(crate) fn evd(&self) -> Ref<Evd<T>> {
         self.evd.clone()
     }
@@ -100,7 +109,7 @@ impl<T: Transport> Feed<T> {
 
 impl<T: Transport> Drop for Feed<T> {
     fn drop(&mut self) {
-        let (streams, attrs) = (&self.evd.bell.streams, self.evd.ia.transport.attrs());
+        let (streams, attrs) = (&self.evd.shared.streams, self.evd.ia.transport.attrs());
         let before = streams.solicited(attrs.quiet);
         streams.of(self.flags).fetch_sub(1, Ordering::Relaxed);
         if streams.solicited(attrs.quiet) != before {
@@ -110,16 +119,17 @@ impl<T: Transport> Drop for Feed<T> {
 }
 
 impl<T: Transport> Node<Evd<T>> {
-    /// From now on a CNO hears of other completions than before. This may run beside a call on the EVD, since
-    /// whoever changes an endpoint need not be the one who uses its EVDs.
+    /// Re-arms the completion queue, because other completions than before concern the CNO now.
+    /// This may run concurrently with a call on the EVD, since the thread that changes an endpoint
+    /// need not be the one that uses its EVDs.
     fn streams_changed(&self) {
-        // SAFETY: whoever has the taking side has the lock, unless it is a waiter.
+        // SAFETY: the lock of the handle gives the taking side, unless there is a waiter.
         let renotify = || unsafe { self.renotify() };
         let alone = if self.ia.thread_safe { self.slot().try_locked(renotify) } else { None };
         if alone.is_none() {
-            // The queue may be armed, or about to be, as it was to be armed before. Whoever is told now arms
-            // it anew.
-            self.bell.ring();
+            // The queue may have been armed for the former streams. Whoever is notified now arms it
+            // again.
+            self.shared.notify();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The function table.
+//! The function table of 2.0.
 
 use std::ffi::c_char;
 
@@ -7,8 +7,8 @@ use dat_sys::*;
 use super::{conn, ep, evd, extension, ia, mem, post};
 use crate::provider::{Provider, Transport};
 
-/// All 81 words, for a provider, one of the transports that its adapters are made of, and an IA name that outlives the
-/// table. `SAFE`: calls on one handle may come from several threads at a time.
+/// All 81 words, for a provider, one of its transports, and an IA name that outlives the table.
+/// `SAFE`: several threads may call functions on one handle at a time.
 pub(super) fn table<P: Provider, T: Transport, const SAFE: bool>(
     device_name: *const c_char,
 ) -> DAT_PROVIDER {

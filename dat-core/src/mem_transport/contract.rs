@@ -1,9 +1,10 @@
-//! The contract of [`Transport`](crate::provider::Transport) as test cases, for any transport.
+//! The contract of [`Transport`](crate::provider::Transport) as test cases for any transport.
 //!
-//! A case takes two adapters that reach each other (or the same one twice), panics where a promise is broken, and
-//! does not know the transport. [`transport_contract!`](crate::transport_contract) makes one `#[test]` of each.
-//! A wire may report a remote failure at the requester only as the end of the connection; the cases allow that.
-//! Nothing sleeps but to wait for something, and that for [`rig::PATIENCE`] at most.
+//! A case gets two adapters that reach each other (or the same one twice) and panics if a promise
+//! is broken. It does not know the transport. [`transport_contract!`](crate::transport_contract)
+//! makes one `#[test]` of each case. A wire may report a remote failure to the requester only as
+//! the end of the connection. The cases allow that. No case sleeps except to wait for an event, for
+//! at most [`rig::EVENT_TIMEOUT`].
 
 mod connections;
 mod data;
@@ -20,7 +21,8 @@ pub use not_ready::*;
 pub use queues::*;
 pub use windows::*;
 
-/// Makes a test of each contract case; the argument opens two adapters that reach each other: `|| (a, b)`.
+/// Makes a test of each contract case. The argument opens two adapters that reach each other: `||
+/// (a, b)`.
 #[macro_export]
 macro_rules! transport_contract {
     ($open:expr) => {

@@ -1,4 +1,4 @@
-//! The contract, and what this transport decides where the contract leaves a choice.
+//! The contract, and the decisions of this transport where the contract leaves a choice.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use crate::provider::*;
 mod contract {
     use super::*;
 
-    /// A fabric for each test, named by its thread.
+    /// A separate fabric for each test, named after its thread.
     fn open() -> (Adapter, Adapter) {
         let fabric = format!("{:?}", std::thread::current().id());
         (super::open(&fabric), super::open(&fabric))
@@ -44,7 +44,7 @@ fn fabrics_are_worlds_apart() {
     let caller = End::new(&here);
     caller.connect(service.port(&there), b"", None);
     assert!(matches!(caller.log.take(), Some(Event::Rejected { by_peer: false, .. })));
-    // The same port is free here.
+    // The same port is free on this fabric.
     let log = Log::new(&here);
     here.listen(Port::Qualifier(service.port(&there)), 1, log.sink()).expect("listen");
 }
@@ -107,7 +107,7 @@ fn time_passes_when_told() {
 
 #[test]
 fn a_drop_waits_for_the_upcall_in_flight() {
-    /// Stays in its upcall for a while, and looks whether the drop returns meanwhile.
+    /// Stays in its upcall for a while, and checks whether the drop returns meanwhile.
     #[derive(Default)]
     struct Slow {
         inside: AtomicBool,
@@ -160,7 +160,7 @@ fn messages_wait_for_buffers() {
     assert_eq!(b.mem.read(0, 8), b"12345678");
     assert_eq!(b.mem.read(64, 8), b"12345678");
 
-    // The queue holds what it was made for, and no more.
+    // The queue holds as many requests as it was created for, and no more.
     for i in 0..QUEUE as u64 {
         a.send(i, &[]);
     }
@@ -181,7 +181,7 @@ fn a_graceful_close_waits_for_buffers_too() {
     b.recv(1, &[b.mem.segment(0, 4)]);
     assert!(matches!(a.log.take(), Some(Event::Disconnected)));
     assert!(matches!(b.log.take(), Some(Event::Disconnected)));
-    // What was posted after the close was not part of it.
+    // Requests that were posted after the close were not part of it.
     assert_eq!(
         outcomes(&poll::<Adapter>(&a.requests, 4)),
         [(1, WcStatus::Success), (2, WcStatus::Flushed)]
@@ -207,7 +207,7 @@ fn senders_to_a_shared_queue_take_turns() {
         }
     }
     for i in 0..6 {
-        // SAFETY: no memory.
+        // SAFETY: the receive has no memory.
         unsafe { srq.post_recv(&RecvWr { id: i, segments: &[], quiet: false }) }.expect("post");
         assert_eq!(srq.available(), 0);
     }
@@ -236,7 +236,7 @@ fn failures_are_told_to_both_sides() {
     a.post(1, SendOp::Write(Remote { addr: 0, key: 1 }), &[a.mem.segment(0, 2)]);
     assert_eq!(outcomes(&poll::<Adapter>(&a.requests, 4)), [(1, WcStatus::RemoteAccess)]);
 
-    // A buffer that is deregistered while it is posted.
+    // A buffer is deregistered while it is posted.
     let (a, b) = rig.pair();
     let gone = Buffer::new(&t, &b.pd, 64, ALL);
     b.recv(1, &[gone.segment(0, 64)]);
@@ -253,7 +253,7 @@ fn failures_are_told_to_both_sides() {
     assert_eq!(outcomes(&poll::<Adapter>(&a.requests, 4)), [(1, WcStatus::LocalProtection)]);
     assert_eq!(outcomes(&poll::<Adapter>(&b.recvs, 4)), [(1, WcStatus::Flushed)]);
 
-    // A key that is not the peer's to invalidate.
+    // A key that the peer may not invalidate.
     let (a, b) = rig.pair();
     b.recv(1, &[b.mem.segment(0, 64)]);
     a.post(1, SendOp::Send { invalidate: Some(a.mem.mr.rkey()) }, &[]);
@@ -293,11 +293,11 @@ fn a_queue_pair_connects_once() {
     assert_eq!(a.qp.connect(&to).expect_err("connected").kind(), dat_sys::DAT_INVALID_STATE);
     let caller = End::new(&t);
     caller.qp.connect(&to).expect("connect");
-    // A request that cannot be accepted so is refused, as any that is dropped.
+    // If accepting a request fails, the request is refused, like any that is dropped.
     let error = b.qp.accept(service.request(&rig).0, b"", DEPTH).expect_err("connected");
     assert_eq!(error.kind(), dat_sys::DAT_INVALID_STATE);
     assert!(matches!(caller.log.take(), Some(Event::Rejected { by_peer: false, .. })));
-    // The connection did not notice.
+    // The existing connection is not affected.
     b.recv(1, &[]);
     a.send(1, &[]);
     assert_eq!(poll::<Adapter>(&b.recvs, 1).len(), 1);
@@ -305,7 +305,8 @@ fn a_queue_pair_connects_once() {
 
 #[test]
 fn a_closed_service_refuses_what_nobody_saw() {
-    /// Calls and closes the service from inside an upcall: the request is still waiting for its own then.
+    /// Connects and closes the service from inside an upcall. The request then still waits for its
+    /// own upcall.
     struct Closing<'t> {
         caller: &'t End<'t, Adapter>,
         port: u64,
@@ -337,7 +338,7 @@ fn a_closed_service_refuses_what_nobody_saw() {
 
 #[test]
 fn no_completion_overtakes_the_connection() {
-    /// Counts the messages that are there when the connection is reported.
+    /// Counts the messages that have completed when the connection is reported.
     struct Early<'t> {
         end: &'t End<'t, Adapter>,
         messages: AtomicUsize,
@@ -357,7 +358,7 @@ fn no_completion_overtakes_the_connection() {
     // SAFETY: `early` outlives the queue pair.
     let sink = unsafe { Sink::new(&raw const early) };
     let qp = t.qp(cfg::<Adapter>(&b.pd, &b.requests, &b.recvs, None), sink).expect("queue pair");
-    // SAFETY: no memory.
+    // SAFETY: the receive has no memory.
     unsafe { qp.post_recv(&RecvWr { id: 1, segments: &[], quiet: false }) }.expect("post");
     a.connect(service.port(&t), b"", None);
     a.send(1, &[]);

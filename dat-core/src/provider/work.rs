@@ -1,33 +1,34 @@
-//! What is registered, posted and completed.
+//! Memory, work requests and completions.
 
 use super::{Token, Transport};
 
-/// How far a bind has come.
+/// The state of a bind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindState {
-    /// Queued.
+    /// The bind is queued.
     Posted,
     /// The window is bound by it.
     Bound,
-    /// It failed or was flushed, or a later bind or a peer's invalidation has ended it.
+    /// The bind has failed or was flushed, or a later bind or an invalidation by the peer has ended
+    /// it.
     Over,
 }
 
 /// Memory to register.
 #[derive(Clone, Copy, Debug)]
 pub struct Mem {
-    /// First byte.
+    /// The address of the first byte.
     pub addr: *mut u8,
-    /// Bytes.
+    /// The length in bytes.
     pub len: usize,
-    /// Segments and peers name its bytes by offsets from 0 on, not by addresses.
+    /// Whether segments and peers name its bytes by offsets from 0 instead of addresses.
     pub zero_based: bool,
 }
 
-/// What a region allows.
+/// The accesses that a region permits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// The local side may gather from it.
+    /// The local side may send from it.
     pub local_read: bool,
     /// The local side may receive and read into it.
     pub local_write: bool,
@@ -39,64 +40,68 @@ pub struct Access {
     pub remote_atomic: bool,
 }
 
-/// One segment of local memory; the layout of `DAT_LMR_TRIPLET` (2.0).
+/// One segment of local memory. It has the layout of `DAT_LMR_TRIPLET` (2.0).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
-    /// Address of the first byte.
+    /// The address of the first byte.
     pub addr: u64,
-    /// Bytes.
+    /// The length in bytes.
     pub len: u32,
     /// The region's local key.
     pub key: u32,
 }
 
-/// Remote memory of an RDMA operation.
+/// The remote memory of an RDMA operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Remote {
-    /// Address of the first byte at the peer.
+    /// The address of the first byte at the peer.
     pub addr: u64,
     /// The peer's remote key.
     pub key: u32,
 }
 
-/// What a request does.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendOp {
-    /// Send to the peer's next receive buffer; optionally invalidating a remote key there.
+    /// Sends to the peer's next receive buffer. Optionally invalidates a remote key there.
     Send {
-        /// Remote key that the peer shall invalidate.
+        /// The remote key that the peer invalidates.
         invalidate: Option<u32>,
     },
-    /// Write local segments to remote memory.
+    /// Writes local segments to remote memory.
     Write(Remote),
-    /// Read remote memory into local segments; the length is that of the segments.
+    /// Reads remote memory into local segments. Their length determines how much is read.
     Read(Remote),
-    /// The same, into memory that the segments name by remote keys of this side (of windows, or of regions) which let peers
-    /// write there.
+    /// The same, into memory that the segments name by remote keys of this side (of windows or
+    /// regions) that permit peers to write.
     ReadToWindow(Remote),
-    /// Write local segments to remote memory, then consume the peer's next receive buffer, of whatever size, and tell its
-    /// owner a number. One request, one completion at each end. Where there is no such operation, or the peer cannot do it:
-    /// [`PostError::Unsupported`]; so with the two below.
+    /// Writes local segments to remote memory. Then consumes the peer's next receive buffer, of any
+    /// size, and delivers a number to its owner. This is one request, with one completion at each
+    /// end.
+    ///
+    /// This operation and the two below fail with [`PostError::Unsupported`] if the transport or
+    /// the peer does not support them.
     WriteImm {
-        /// Where to write to.
+        /// The memory to write to.
         to: Remote,
-        /// The number.
+        /// The number to deliver.
         immediate: u32,
     },
-    /// Add to 64 bits of remote memory, aligned to as many; what they held before goes to the local segments, of eight
-    /// bytes in all. Atomic towards such operations of all connections of the peer's adapter.
+    /// Adds to 64 bits of remote memory, which are aligned to 8 bytes. Their former value goes to
+    /// the local segments, which have 8 bytes in total. Atomic with respect to such operations on
+    /// all connections of the peer's adapter.
     FetchAdd {
         /// The target.
         at: Remote,
-        /// What is added.
+        /// The number to add.
         add: u64,
     },
-    /// The same with another operation: replace them if they are as expected.
+    /// As above, but replaces the 64 bits if they have the expected value.
     CompareSwap {
         /// The target.
         at: Remote,
-        /// What is expected.
+        /// The expected value.
         compare: u64,
         /// The replacement.
         swap: u64,
@@ -106,69 +111,73 @@ pub enum SendOp {
 /// A request.
 #[derive(Clone, Copy, Debug)]
 pub struct SendWr<'a> {
-    /// Comes back in [`Wc::id`].
+    /// Returned in [`Wc::id`].
     pub id: u64,
     /// The operation.
     pub op: SendOp,
-    /// Local memory, in order.
+    /// The local memory, in order.
     pub segments: &'a [Segment],
-    /// Success is reported. A failure always is.
+    /// Whether success is reported. A failure always is.
     pub signalled: bool,
-    /// Wakes a receiver that waits for solicited completions only.
+    /// Whether it wakes a receiver that waits only for solicited completions.
     pub solicited: bool,
-    /// Starts only after all earlier RDMA reads and atomic operations have completed.
+    /// Whether it starts only after all earlier RDMA reads and atomic operations have completed.
     pub fence: bool,
-    /// Its success does not wake a queue that is armed for solicited completions only.
+    /// Whether its success does not wake a queue that is armed for solicited completions only.
     pub quiet: bool,
 }
 
-/// Binding a window.
+/// The bind of a window.
 pub struct BindWr<'a, T: Transport> {
-    /// Comes back in [`Wc::id`].
+    /// Returned in [`Wc::id`].
     pub id: u64,
     /// The window.
     pub window: &'a T::Mw,
-    /// What it shall show; none: nothing any more.
+    /// The memory that the window gives access to. `None` unbinds the window.
     pub view: Option<View<'a, T>>,
-    /// Success is reported. A failure always is.
+    /// Whether success is reported. A failure always is.
     pub signalled: bool,
     /// As [`SendWr::quiet`].
     pub quiet: bool,
 }
 
-/// What a window shows.
+/// The memory that a window gives access to.
 pub struct View<'a, T: Transport> {
-    /// Part of this region, which is not dropped while a window shows it or a bind to it is queued.
+    /// The region that contains it. The region is not dropped while a window is bound to it or a
+    /// bind to it is queued.
     pub region: &'a T::Mr,
-    /// The first byte, as segments name it.
+    /// The first byte, named as in segments.
     pub addr: u64,
-    /// Bytes.
+    /// The length in bytes.
     pub len: u64,
-    /// What peers may do. Remote reading takes a region that may be read locally, remote writing one that may be written.
+    /// What peers may do. Remote reading requires a region that may be read locally, remote writing
+    /// one that may be written.
     pub access: Access,
-    /// Peers name the bytes by offsets from 0 on, not by addresses.
+    /// Whether peers name the bytes by offsets from 0 instead of addresses.
     pub zero_based: bool,
 }
 
 /// A receive buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvWr<'a> {
-    /// Comes back in [`Wc::id`].
+    /// Returned in [`Wc::id`].
     pub id: u64,
-    /// Local memory, filled in order.
+    /// The local memory, which is filled in order.
     pub segments: &'a [Segment],
-    /// As [`SendWr::quiet`], unless that is the sender's to say.
+    /// As [`SendWr::quiet`], unless the sender decides
+    /// ([`QpCfg::sender_wakes`](super::QpCfg::sender_wakes)).
     pub quiet: bool,
 }
 
-/// Receive buffers that belong to a queue pair and have not completed: those posted to its own queue, and those its
-/// messages have taken from a shared one.
+/// The receive buffers that belong to a queue pair and have not completed: those posted to its own
+/// queue, and those its messages have taken from a shared one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allocated {
-    /// How many.
+    /// Their number.
     pub buffers: usize,
-    /// From the message after the last completed one to the last that has a buffer, both counted: never less than
-    /// `buffers`, and more only where messages are received out of order.
+    /// The number of messages from the one after the last completed message to the last message
+    /// that has a buffer. It is at least `buffers`, and more only if messages are received out of
+    /// order.
     pub span: usize,
 }
 
@@ -177,18 +186,18 @@ pub struct Allocated {
 pub enum PostError {
     /// The queue is full, or there is no room for another key.
     Full,
-    /// There is no such local key: the region was freed, or never was.
+    /// There is no such local key. The region was freed or never existed.
     Key,
     /// A segment is not inside its region.
     Bounds,
     /// The region belongs to another protection domain.
     Domain,
-    /// The region does not grant the local access needed: reading (`false`) or writing (`true`).
+    /// The region does not grant the required local access: reading (`false`) or writing (`true`).
     Access {
-        /// Write access was missing.
+        /// Whether write access is missing.
         write: bool,
     },
-    /// The transport, or the peer, cannot do this operation.
+    /// The transport or the peer does not support this operation.
     Unsupported,
 }
 
@@ -199,15 +208,16 @@ pub struct Wc {
     pub id: u64,
     /// [`QpCfg::token`](super::QpCfg::token) of the queue pair.
     pub qp: Token,
-    /// Bytes moved; for receives the message's length.
+    /// The number of bytes transferred. For receives, the length of the message.
     pub bytes: u32,
-    /// Remote key that the peer's send invalidated here.
+    /// The remote key that the peer's send has invalidated here.
     pub invalidated: Option<u32>,
-    /// Immediate data that consumed a receive buffer, in which nothing was placed; then `bytes` are those of the RDMA write.
+    /// Immediate data that has consumed a receive buffer. The buffer is then unchanged, and `bytes`
+    /// is the length of the RDMA write.
     pub immediate: Option<u32>,
-    /// What completed.
+    /// The kind of the work request.
     pub op: WcOp,
-    /// How.
+    /// The result.
     pub status: WcStatus,
 }
 
@@ -232,12 +242,12 @@ pub enum WcOp {
     Bind,
 }
 
-/// How a work request ended.
+/// The result of a work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WcStatus {
-    /// Done.
+    /// The work request was successful.
     Success,
-    /// Not carried out: the connection ended first.
+    /// The work request was not carried out, because the connection ended first.
     Flushed,
     /// The message was longer than the buffer.
     LocalLength,
@@ -245,13 +255,13 @@ pub enum WcStatus {
     LocalEp,
     /// Local memory was not accessible as needed.
     LocalProtection,
-    /// The peer's answer made no sense.
+    /// The peer's response was invalid.
     BadResponse,
     /// The peer refused the access.
     RemoteAccess,
-    /// The peer could not carry it out.
+    /// The peer could not carry out the request.
     RemoteResponder,
-    /// The transport gave up.
+    /// The transport has given up.
     Transport,
     /// The peer had no receive buffer.
     ReceiverNotReady,

@@ -1,5 +1,5 @@
-//! Any calls of any threads in any order on thread-safe adapters, over the loopback transport. A program of
-//! its own, since it counts the handles that are left.
+//! Random calls of several threads on thread-safe adapters, over the loopback transport. This is a
+//! program of its own, since it counts the handles that are left.
 
 mod calls;
 #[path = "../table/client.rs"]

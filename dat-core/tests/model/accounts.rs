@@ -1,38 +1,41 @@
-//! Where each request and each receive is: every one that was posted ends in exactly one place (docs/architecture.md).
+//! The accounts of requests and receives: each posted one ends in exactly one place
+//! (docs/architecture.md).
 //!
-//! Written up from what the consumer sees: posts that succeeded, and events. It is compared with what the product tells.
+//! The accounts are built from what the consumer sees: posts that succeeded, and events. They are
+//! compared with what the library reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use dat_sys::*;
 
-use crate::world::{SrqTold, Told};
+use crate::world::{Reported, SrqReported};
 
-/// A request or a receive that is still there.
+/// A request or receive that has not ended.
 #[derive(Clone, Debug)]
 struct Line {
     cookie: u64,
     suppressed: bool,
-    /// The EVDs on which its completion may be; none: nobody is told of it.
+    /// The EVDs on which its completion may be. Empty: the completion is not reported.
     evds: BTreeSet<usize>,
 }
 
-/// One queue of one incarnation of an endpoint, or a shared receive queue.
+/// The account of one queue of one incarnation of an endpoint, or of a shared receive queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Book {
     posted: u64,
-    /// Taken over from the queue that dat_ep_modify replaced.
+    /// The number taken over from the queue that dat_ep_modify replaced.
     came: u64,
     completed: u64,
     flushed: u64,
     retired: u64,
     moved: u64,
     there: Vec<Line>,
-    /// Receives that dat_ep_modify has failed: they have no place in the queue any more, but an event that was not taken.
+    /// The number of receives that dat_ep_modify has failed. They have no place in the queue any
+    /// more, but an event that was not taken.
     failed: usize,
-    /// They cannot be told from others any more.
+    /// The failed receives cannot be told from others any more.
     vague: bool,
-    /// The endpoint was freed: completions may stay or vanish.
+    /// The endpoint was freed, so completions may stay or vanish.
     loose: bool,
 }
 
@@ -45,23 +48,24 @@ pub(crate) enum Side {
 
 const SIDES: [Side; 2] = [Side::Receives, Side::Requests];
 
-/// An endpoint, by its handle.
+/// The accounts of an endpoint, which is named by its handle.
 #[derive(Debug)]
 pub(crate) struct Account {
-    /// The last one is the queue of now.
+    /// The last one is for the current queue.
     books: [Vec<Book>; 2],
     evds: [Option<usize>; 2],
     max: [usize; 2],
     pub(crate) srq: Option<usize>,
     live: bool,
-    /// Posts over all incarnations, and messages whose completion was taken.
+    /// The number of posts in all incarnations, and of messages whose completion was taken.
     posted: [u64; 2],
     received: u64,
-    /// Completions that went with their EVD, which may have been received messages.
+    /// The number of completions that were lost with their EVD. They may have been received
+    /// messages.
     unseen: u64,
 }
 
-/// Everything.
+/// The accounts of all endpoints and queues.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
     eps: BTreeMap<usize, Account>,
@@ -82,7 +86,7 @@ impl Book {
         self.there.push(Line { cookie, suppressed, evds });
     }
 
-    /// The rule.
+    /// Checks that the counts balance.
     fn check(&self) -> Result<(), String> {
         let Book { posted, came, completed, flushed, retired, moved, there, .. } = self;
         let ended = completed + flushed + retired + moved + there.len() as u64;
@@ -101,7 +105,7 @@ impl Book {
         retired
     }
 
-    /// The event of the line at `at` was taken.
+    /// Records that the event of the line at `at` was taken.
     fn take(&mut self, at: usize, status: DAT_DTO_COMPLETION_STATUS) {
         self.there.remove(at);
         match status {
@@ -129,7 +133,7 @@ impl Account {
         self.books[side as usize].last_mut().expect("the queue of now")
     }
 
-    /// Whether a post may succeed and whether it may be refused for want of room.
+    /// Whether a post may succeed, and whether it may be refused because the queue is full.
     pub(crate) fn room(&self, side: Side) -> (bool, bool) {
         let (book, max) = (self.now(side), self.max[side as usize]);
         if self.evds[side as usize].is_none() {
@@ -138,7 +142,7 @@ impl Account {
         if book.vague {
             return (true, true);
         }
-        // A suppressed request may have been carried out, and nobody has said so.
+        // A suppressed request may have been carried out without a report.
         let sure = book.there.iter().filter(|line| !line.suppressed).count() - book.failed;
         (sure < max, book.there.len() - book.failed >= max)
     }
@@ -149,7 +153,7 @@ impl Account {
         self.now_mut(side).post(cookie, suppressed, evds);
     }
 
-    /// A queue pair takes the place of another.
+    /// Records that another queue pair takes the place of the current one.
     fn renew(&mut self) {
         for books in &mut self.books {
             books.iter_mut().for_each(|book| {
@@ -159,68 +163,74 @@ impl Account {
         }
     }
 
-    /// What was told of the endpoint agrees with the books.
-    fn check(&mut self, told: &Told) -> Result<(), String> {
-        if (told.posted, told.received.saturating_sub(self.received) > self.unseen)
+    /// Checks that what the library reports about the endpoint agrees with the accounts.
+    fn check(&mut self, reported: &Reported) -> Result<(), String> {
+        if (reported.posted, reported.received.saturating_sub(self.received) > self.unseen)
             != (self.posted, false)
-            || told.received < self.received
+            || reported.received < self.received
         {
             let Account { posted, received, unseen, .. } = self;
             return Err(format!(
-                "the counters say {told:?}; {posted:?} were posted, {received} (+{unseen}) received"
+                "the counters say {reported:?}; {posted:?} were posted, {received} (+{unseen}) received"
             ));
         }
-        self.check_receives(told)?;
-        self.check_requests(told)?;
+        self.check_receives(reported)?;
+        self.check_requests(reported)?;
         self.books.iter().flatten().try_for_each(Book::check)
     }
 
-    fn check_receives(&mut self, told: &Told) -> Result<(), String> {
+    fn check_receives(&mut self, reported: &Reported) -> Result<(), String> {
         if self.srq.is_some() {
             return Ok(());
         }
         let heard = self.evds[0].is_some();
         let book = self.now_mut(Side::Receives);
         let there = book.there.len();
-        if told.buffers > there {
+        if reported.buffers > there {
             return Err(format!(
                 "{} buffers are allocated, and {there} receives are there",
-                told.buffers
+                reported.buffers
             ));
         }
         if book.vague {
             return Ok(());
         }
         if !heard {
-            // They end without an event, in order.
-            let ended = there - book.failed - told.buffers;
+            // They end in order, without an event.
+            let ended = there - book.failed - reported.buffers;
             let unheard = |line: &&Line| line.evds.is_empty();
             let ended: BTreeSet<u64> =
                 book.there.iter().filter(unheard).take(ended).map(|l| l.cookie).collect();
             book.retire(|line| ended.contains(&line.cookie));
         }
-        // Where nobody is told, the last one may have ended since the state was asked for.
+        // If completions are not reported, the last one may have ended since the state was queried.
         let empty = book.there.len() == book.failed;
-        if told.idle[0] != empty && (heard || !empty) {
-            return Err(format!("receives are idle: {}; there are {:?}", told.idle[0], book.there));
+        if reported.idle[0] != empty && (heard || !empty) {
+            return Err(format!(
+                "receives are idle: {}; there are {:?}",
+                reported.idle[0], book.there
+            ));
         }
         Ok(())
     }
 
-    fn check_requests(&mut self, told: &Told) -> Result<(), String> {
+    fn check_requests(&mut self, reported: &Reported) -> Result<(), String> {
         let heard = self.evds[1].is_some();
         let book = self.now_mut(Side::Requests);
         let waits = book.there.iter().any(|line| heard && !line.suppressed);
-        if told.idle[1] && waits || !told.idle[1] && book.there.is_empty() {
-            return Err(format!("requests are idle: {}; there are {:?}", told.idle[1], book.there));
+        if reported.idle[1] && waits || !reported.idle[1] && book.there.is_empty() {
+            return Err(format!(
+                "requests are idle: {}; there are {:?}",
+                reported.idle[1], book.there
+            ));
         }
-        if told.idle[1] {
+        if reported.idle[1] {
             book.retire(|_| true);
         }
         Ok(())
     }
 
-    /// Takes the event of one of its own queues.
+    /// Records the event of one of the endpoint's own queues.
     fn take(
         &mut self,
         side: Side,
@@ -233,7 +243,7 @@ impl Account {
         let Some((at, book)) = found else {
             return Err(format!("the completion of {side:?} {cookie}, which is not there"));
         };
-        // dat_ep_modify fails what is outside the new zone, at once.
+        // dat_ep_modify fails a receive outside the new zone at once.
         let at_once = side == Side::Receives && status == DAT_DTO_ERR_LOCAL_PROTECTION;
         if !at_once {
             let loose = book.loose;
@@ -248,7 +258,7 @@ impl Account {
                     line.cookie
                 ));
             }
-            // What was suppressed, or vanished with its endpoint, is over.
+            // Requests that were suppressed, or vanished with their endpoint, have ended.
             let before: BTreeSet<u64> = book.there[..at]
                 .iter()
                 .filter(|line| line.suppressed || loose)
@@ -263,7 +273,7 @@ impl Account {
     }
 }
 
-/// What the consumer does and sees.
+/// The calls of the consumer, and the events that it sees.
 impl Accounts {
     pub(crate) fn ep(&self, handle: usize) -> &Account {
         &self.eps[&handle]
@@ -282,8 +292,8 @@ impl Accounts {
         self.eps.insert(handle, Account::new(evds, max, srq));
     }
 
-    /// dat_ep_modify: receives that are there go over to the new queue.
-    /// `failed`: so many of them failed.
+    /// dat_ep_modify: the outstanding receives move to the new queue. `failed`: the number of those
+    /// that failed.
     pub(crate) fn ep_modified(
         &mut self,
         handle: usize,
@@ -301,7 +311,7 @@ impl Accounts {
         let mut lines = std::mem::take(&mut old.there);
         old.moved += lines.len() as u64;
         let (failed, vague) = match (evds, failed) {
-            // Without an event: which ones is not told.
+            // There was no event, so it is unknown which ones failed.
             (None, 1..) => (old.failed, true),
             _ => (old.failed + failed, old.vague || old.failed > 0 && old_evd != evds),
         };
@@ -309,7 +319,7 @@ impl Accounts {
             if old.failed == 0 && !old.vague {
                 line.evds.clear();
             }
-            // Else its event may be where it was already.
+            // Otherwise its event may be on the former EVD already.
             line.evds.extend(evds);
         }
         let came = lines.len() as u64;
@@ -344,7 +354,7 @@ impl Accounts {
         self.srqs.get_mut(&handle).expect("known").book.post(cookie, false, BTreeSet::new());
     }
 
-    /// A completion was taken.
+    /// Records that a completion was taken.
     pub(crate) fn taken(
         &mut self,
         ep: usize,
@@ -375,7 +385,7 @@ impl Accounts {
         self.srqs_unseen(evd);
     }
 
-    /// Buffers of shared queues may have ended on this EVD unseen.
+    /// Buffers of shared queues may have ended on this EVD without having been seen.
     fn srqs_unseen(&mut self, evd: usize) {
         for account in self.eps.values().filter(|account| account.evds[0] == Some(evd)) {
             if let Some(srq) = account.srq {
@@ -384,7 +394,7 @@ impl Accounts {
         }
     }
 
-    /// It was found empty: nothing of queue pairs that are gone comes any more.
+    /// The EVD was found empty, so no more completions of freed queue pairs arrive on it.
     pub(crate) fn evd_empty(&mut self, evd: usize) -> Result<(), String> {
         for (handle, account) in &mut self.eps {
             for (side, books) in SIDES.iter().zip(&mut account.books) {
@@ -424,26 +434,31 @@ impl Accounts {
         }
     }
 
-    pub(crate) fn check_ep(&mut self, handle: usize, told: &Told) -> Result<(), String> {
+    pub(crate) fn check_ep(&mut self, handle: usize, reported: &Reported) -> Result<(), String> {
         let account = self.eps.get_mut(&handle).expect("known");
-        account.check(told).map_err(|why| format!("{why}\n{account:?}"))
+        account.check(reported).map_err(|why| format!("{why}\n{account:?}"))
     }
 
-    pub(crate) fn check_srq(&mut self, handle: usize, told: &SrqTold) -> Result<(), String> {
+    pub(crate) fn check_srq(
+        &mut self,
+        handle: usize,
+        reported: &SrqReported,
+    ) -> Result<(), String> {
         let SrqAccount { book, unseen } = self.srqs.get_mut(&handle).expect("known");
         book.check()?;
         let there = book.there.len();
-        if told.available > told.outstanding
-            || told.outstanding > there
-            || (told.outstanding < there && !*unseen)
+        if reported.available > reported.outstanding
+            || reported.outstanding > there
+            || (reported.outstanding < there && !*unseen)
         {
-            return Err(format!("{told:?}; there are {book:?}"));
+            return Err(format!("{reported:?}; there are {book:?}"));
         }
         Ok(())
     }
 
-    /// Nothing of a live endpoint comes any more but what its queues hold; what does not come is lost.
-    pub(crate) fn is_settled(&self, handle: usize, told: &Told) -> bool {
+    /// Whether all completions of a live endpoint have arrived, except for what its queues hold.
+    /// Any other missing completion is lost.
+    pub(crate) fn is_settled(&self, handle: usize, reported: &Reported) -> bool {
         let account = self.ep(handle);
         let of = |side: Side| {
             let overflowed =
@@ -451,17 +466,18 @@ impl Accounts {
             (account.now(side).there.len(), overflowed)
         };
         let receives = match of(Side::Receives) {
-            _ if account.srq.is_some() => told.idle[0] || of(Side::Receives).1,
+            _ if account.srq.is_some() => reported.idle[0] || of(Side::Receives).1,
             (there, overflowed) => {
-                there == told.buffers || overflowed || account.now(Side::Receives).vague
+                there == reported.buffers || overflowed || account.now(Side::Receives).vague
             }
         };
         let (requests, overflowed) = of(Side::Requests);
         receives && (requests == 0 || overflowed)
     }
 
-    /// At the end, with all EVDs gone: what is left, but for buffers of shared queues.
-    pub(crate) fn left(&self) -> Result<(), String> {
+    /// Checks what is left at the end, when all EVDs are freed. Buffers of shared queues are
+    /// excepted.
+    pub(crate) fn check_nothing_left(&self) -> Result<(), String> {
         for (handle, account) in &self.eps {
             let books = account.books.iter().flatten();
             books.clone().try_for_each(Book::check)?;

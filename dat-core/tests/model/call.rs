@@ -1,7 +1,8 @@
-//! The calls a consumer may make, legal or not: each names its objects by slots.
+//! The calls that a consumer may make, legal or not. Each call names its objects by slots.
 //!
-//! A slot belongs to the adapter of its parity. Where nothing was created the handle is garbage, where it was freed it is
-//! stale; so every sequence of calls can be made, and every part of one, which is what lets a failure shrink.
+//! A slot belongs to the adapter of its parity. If nothing was created in a slot, its handle is
+//! garbage. If the object was freed, the handle is stale. So every sequence of calls can be made,
+//! and every subsequence of it, which lets a failure shrink.
 
 use std::fmt;
 
@@ -15,14 +16,14 @@ pub(crate) const LMRS: usize = 4;
 pub(crate) const EPS: usize = 4;
 pub(crate) const SPS: usize = 4;
 pub(crate) const SRQS: usize = 2;
-/// Bytes of every region.
+/// The length of every region in bytes.
 pub(crate) const BYTES: u32 = 64;
-/// Work requests that may be outstanding on either queue of an endpoint.
+/// The maximum number of outstanding work requests on either queue of an endpoint.
 pub(crate) const DTOS: usize = 3;
-/// A slot that is NULL for ever.
+/// A slot that is always NULL.
 pub(crate) const NULL: usize = usize::MAX;
 
-/// Everything that completes or connects.
+/// All streams of completions and connections.
 pub(crate) const WORK: DAT_EVD_FLAGS =
     DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG | DAT_EVD_SOFTWARE_FLAG;
 
@@ -65,19 +66,19 @@ pub(crate) enum Call {
     CrReject { cr: usize },
 }
 
-/// What an endpoint is made with.
+/// The properties with which an endpoint is created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
-    /// Its shared receive queue, or [`NULL`].
+    /// The slot of its shared receive queue, or [`NULL`].
     pub(crate) srq: usize,
-    /// Its requests and receives may be unsignalled.
+    /// Whether its requests and receives may be unsignalled.
     pub(crate) unsignalled: bool,
 }
 
-/// The usual one.
+/// The usual kind of endpoint.
 pub(crate) const PLAIN: Kind = Kind { srq: NULL, unsignalled: false };
 
-/// What dat_ep_modify is told.
+/// The change that dat_ep_modify makes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
     MaxRecvDtos(DAT_COUNT),
@@ -88,16 +89,16 @@ pub(crate) enum Change {
     Pz(usize),
 }
 
-/// Calls that often belong together; each can still be left out alone.
+/// Calls that often belong together. Shrinking can omit each of them alone.
 #[derive(Clone, Debug)]
 pub(crate) struct Step(pub(crate) Vec<Call>);
 
-/// The calls, one a line.
+/// The calls, one on each line.
 pub(crate) fn listing(steps: &[Step]) -> String {
     steps.iter().flat_map(|step| &step.0).map(|call| format!("    {call:?}\n")).collect()
 }
 
-/// As one would write it down.
+/// Formats a call as source code.
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |kind: &'static str, slot: usize| match slot {
@@ -220,8 +221,9 @@ impl fmt::Debug for Call {
     }
 }
 
-/// What every sequence begins with: both adapters can connect and transfer, and nothing is connected. The objects of
-/// adapter 0 are in even slots, those of adapter 1 in odd ones.
+/// The calls that every sequence begins with. Afterwards both adapters can connect and transfer,
+/// but nothing is connected. The objects of adapter 0 are in even slots, those of adapter 1 in odd
+/// ones.
 pub(crate) fn prelude() -> Vec<Call> {
     let mut calls = Vec::new();
     for side in 0..2 {
@@ -254,7 +256,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         12 => call().prop_map(|call| Step(vec![call])),
         2 => (0..EPS, 0..EPS, 0u64..4, 0..8usize).prop_map(|(ep, to, qualifier, cr)| {
-            // The usual way: connect, take the request, answer it, take what comes of it.
+            // The usual order: connect, take the request, answer it, take the events.
             Step(vec![
                 Call::EpConnect { ep, qualifier: 1000 + qualifier },
                 Call::EvdDequeue { evd: 2 + qualifier as usize % 2 },
@@ -263,7 +265,7 @@ fn step() -> impl Strategy<Value = Step> {
                 Call::EvdDequeue { evd: 1 },
             ])
         }),
-        // The same where it works from the start on.
+        // The same, with endpoints for which it succeeds from the beginning.
         2 => any::<bool>().prop_map(|second| {
             let (ep, to) = if second { (2, 3) } else { (0, 1) };
             Step(vec![
@@ -312,7 +314,7 @@ fn call() -> impl Strategy<Value = Call> {
         DAT_COMPLETION_DEFAULT_FLAG,
         DAT_COMPLETION_DEFAULT_FLAG,
         DAT_COMPLETION_SUPPRESS_FLAG,
-        // Not every endpoint is made for it.
+        // Not every endpoint was created for unsignalled completions.
         DAT_COMPLETION_UNSIGNALLED_FLAG,
     ]);
     let recv_flags = prop::sample::select(vec![0, 0, 0, DAT_COMPLETION_UNSIGNALLED_FLAG]);
@@ -401,11 +403,12 @@ fn call() -> impl Strategy<Value = Call> {
     prop_oneof![3 => objects, 4 => events, 4 => connections, 4 => transfers]
 }
 
-/// How the endpoints of [`varied_prelude`] are made: by adapter and number.
+/// The varieties of the endpoints in [`varied_prelude`], by adapter and number.
 pub(crate) type Varieties = [u8; EPS];
 
-/// What the sequences of `conservation` begin with: as [`prelude`], but each endpoint is of a variety of its own, with a
-/// dispatcher that may overflow, without a dispatcher, or on a shared receive queue.
+/// The calls that the sequences of `conservation` begin with. They are those of [`prelude`], but
+/// each endpoint has a variety of its own: with an EVD that may overflow, without an EVD, or on a
+/// shared receive queue.
 pub(crate) fn varied_prelude(varieties: Varieties) -> Vec<Call> {
     let mut calls = Vec::new();
     for side in 0..2 {
@@ -442,7 +445,7 @@ fn varied_ep(ep: usize, variety: u8) -> Call {
     }
 }
 
-/// Any sequence of calls of all kinds, most of which move data.
+/// Any sequence of calls of all kinds. Most of them move data.
 pub(crate) fn everything(steps: usize) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(busy_step(), 1..steps)
 }
@@ -465,7 +468,7 @@ fn busy_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => call().prop_map(|call| Step(vec![call])),
         3 => any::<bool>().prop_map(move |second| Step(connect(second))),
-        // An end, and a new beginning.
+        // A disconnect, followed by a new connection.
         2 => (any::<bool>(), close).prop_map(move |(second, flags)| {
             let (ep, to) = partners(second);
             let mut calls = vec![Call::EpDisconnect { ep, flags }, Call::EvdDequeue { evd: 0 }];
@@ -479,7 +482,7 @@ fn busy_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The request that the consumer learned of last.
+/// The latest request that the consumer has got.
 pub(crate) const LATEST: usize = usize::MAX;
 
 /// Posts that are mostly legal.
@@ -493,7 +496,7 @@ fn post() -> impl Strategy<Value = Call> {
     ]);
     let recv_flags =
         prop::sample::select(vec![DAT_COMPLETION_DEFAULT_FLAG, 0, DAT_COMPLETION_UNSIGNALLED_FLAG]);
-    // What is too long ends the connection.
+    // A message that is too long ends the connection.
     let length = || prop::sample::select(vec![0, 8, 8, 8, 8, 8, 8, 8, BYTES]);
     prop_oneof![
         4 => (0..EPS, recv_flags, length())
@@ -520,7 +523,7 @@ fn modification() -> impl Strategy<Value = Call> {
     ]
 }
 
-/// What changes an endpoint, a queue or a dispatcher.
+/// Calls that change an endpoint, a queue or an EVD.
 fn change() -> impl Strategy<Value = Call> {
     prop_oneof![
         6 => modification(),

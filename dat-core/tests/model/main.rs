@@ -1,16 +1,17 @@
-//! Random calls, legal and not, against a small model of the standard; a failure shrinks to the calls that show it.
+//! Random calls, legal and not, checked against a small model of the standard. A failure shrinks to
+//! the calls that show it.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `call` | the calls, and how they are made up |
-//! | `world` | makes them, through the provider table |
-//! | `model`, `rules`, `queue` | what the standard says they answer, and what must come out of the dispatchers |
-//! | `sequence` | one thread: every answer and every event is checked |
-//! | `accounts` | where each request and each receive is |
-//! | `conservation` | one thread, any transport: nothing is lost, nothing ends twice, whatever is called; also run by the providers |
-//! | `threads` | several threads on one thread-safe adapter: nothing is lost, doubled, reordered or left over |
+//! | `call` | the calls and their random generation |
+//! | `world` | makes the calls, through the provider table |
+//! | `model`, `rules`, `queue` | the results and events that the standard demands |
+//! | `sequence` | one thread: every result and every event is checked |
+//! | `accounts` | the place of each request and each receive |
+//! | `conservation` | one thread, any transport: nothing is lost or ends twice; also run by the providers |
+//! | `threads` | several threads, thread-safe adapter: nothing is lost, duplicated, reordered or left |
 //!
-//! `PROPTEST_CASES` says how many sequences are tried.
+//! `PROPTEST_CASES` sets the number of sequences.
 
 #[path = "../table/client.rs"]
 #[allow(dead_code)] // the other tests' part
@@ -30,13 +31,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use proptest::test_runner::Config;
 
-/// The tests count the handles of the process: one at a time.
+/// The tests count the handles of the process, so only one runs at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// So many sequences, unless `PROPTEST_CASES` says otherwise.
+/// The number of sequences, unless `PROPTEST_CASES` sets another one.
 fn cases(by_default: u32) -> Config {
     let default = Config::default();
     let cases =

@@ -1,4 +1,4 @@
-//! What must come out of a dispatcher: streams, each in its own order.
+//! The events that an EVD must deliver: streams, each with an order of its own.
 
 use std::collections::VecDeque;
 
@@ -6,13 +6,14 @@ use dat_sys::*;
 
 use crate::world::Seen;
 
-/// An event stream of one dispatcher. Between streams the standard demands no order, but for ends (see [`Due::after`]).
+/// An event stream of one EVD. The standard defines no order between streams, except for
+/// disconnects (see [`Due::after`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Software,
-    /// Of the service point with this number.
+    /// The stream of the service point with this number.
     Arrivals(usize),
-    /// Of the endpoint's incarnation with this number.
+    /// The stream of the endpoint's incarnation with this number.
     Connection(usize),
     Receives(usize),
     Requests(usize),
@@ -22,11 +23,13 @@ pub(crate) enum Source {
 #[derive(Clone, Debug)]
 pub(crate) struct Due {
     pub(crate) event: Event,
-    /// It must come. Else it may: its endpoint was freed or reset (uDAPL 1.2, dat_ep_free, dat_ep_reset).
+    /// The event must arrive. Otherwise it may: its endpoint was freed or reset (uDAPL 1.2,
+    /// dat_ep_free, dat_ep_reset).
     pub(crate) firm: bool,
-    /// When it was queued.
+    /// The time at which it was queued, as a sequence number.
     number: usize,
-    /// Not before the completions of this incarnation that were queued earlier (uDAPL 1.2, dat_ep_disconnect).
+    /// It must not precede the completions of this incarnation that were queued earlier (uDAPL 1.2,
+    /// dat_ep_disconnect).
     after: Option<usize>,
 }
 
@@ -38,7 +41,7 @@ pub(crate) enum Event {
         attempt: usize,
         qualifier: DAT_CONN_QUAL,
     },
-    /// One of these numbers.
+    /// An event with one of these numbers.
     Connection {
         ep: usize,
         numbers: &'static [DAT_EVENT_NUMBER],
@@ -53,17 +56,17 @@ pub(crate) enum Event {
     },
 }
 
-/// How a work request ended.
+/// The result of a work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     Success,
     Flushed,
     Is(DAT_DTO_COMPLETION_STATUS),
-    /// Neither of the first two.
+    /// Neither success nor flushed.
     Failed,
 }
 
-/// A dispatcher's queue.
+/// The queue of an EVD.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     streams: Vec<(Source, VecDeque<Due>)>,
@@ -80,7 +83,7 @@ impl Queue {
         }
     }
 
-    /// Events that must be there, and those that may.
+    /// The numbers of events that must be there, and that may be there.
     pub(crate) fn count(&self) -> std::ops::RangeInclusive<usize> {
         let all = || self.streams.iter().flat_map(|(_, stream)| stream);
         all().filter(|due| due.firm).count()..=all().count()
@@ -95,7 +98,7 @@ impl Queue {
         })
     }
 
-    /// Nothing of this incarnation must come any more.
+    /// The events of this incarnation need not arrive any more.
     pub(crate) fn loosen(&mut self, incarnation: usize) {
         use Source::{Connection, Receives, Requests};
         for (source, stream) in &mut self.streams {
@@ -105,11 +108,12 @@ impl Queue {
         }
     }
 
-    /// Takes what the consumer saw. Whatever may come and did not before what it stands before never will.
+    /// Takes the event that the consumer has seen. An optional event that should have preceded it
+    /// will never arrive.
     pub(crate) fn take(&mut self, seen: &Seen) -> Result<(Source, Event), String> {
         for i in 0..self.streams.len() {
             let (source, stream) = &self.streams[i];
-            // The first that must come is the last that can.
+            // The first event that must arrive is the last one that can be next.
             let last =
                 stream.iter().position(|due| due.firm).unwrap_or(stream.len().saturating_sub(1));
             let Some(at) = stream.iter().take(last + 1).position(|due| due.event.is(seen)) else {
@@ -145,7 +149,7 @@ impl Event {
                 Event::Connection { ep: due, numbers, private: bytes },
                 Seen::Connection { ep, number, private },
             ) => {
-                // What is left of an endpoint that was reset has lost them.
+                // Events of an endpoint that was reset have lost their private data.
                 due == ep
                     && numbers.contains(number)
                     && private.as_ref().is_none_or(|private| bytes == private)

@@ -1,15 +1,15 @@
-//! Which calls are legal, and what a legal one does.
+//! Which calls are legal, and what a legal call does.
 
 use dat_sys::*;
 
 use crate::call::*;
 use crate::model::{Cno, Ep, Evd, Lmr, Model, Sp, State, Verdict, Work};
 use crate::queue::{Event, Queue, Source, Status};
-use crate::world::{Answer, Told};
+use crate::world::{Answer, Reported};
 
 const STREAMS: DAT_EVD_FLAGS = DAT_EVD_SOFTWARE_FLAG | DAT_EVD_DEFAULT_FLAG;
 
-/// Collects what is wrong with a call.
+/// Collects the faults of a call.
 struct Faults(Verdict);
 
 impl Faults {
@@ -36,13 +36,13 @@ fn none() -> Faults {
     unless_taken(false)
 }
 
-/// The slots of these belong to different adapters.
+/// Whether these slots belong to different adapters.
 fn apart(a: usize, b: usize) -> bool {
     a != NULL && b != NULL && a % 2 != b % 2
 }
 
 impl Model {
-    /// What the call may answer.
+    /// The permitted results of a call.
     pub(crate) fn judge(&self, call: Call) -> Verdict {
         let bad = &[DAT_INVALID_HANDLE][..];
         let argument = &[DAT_INVALID_PARAMETER][..];
@@ -200,7 +200,7 @@ impl Model {
             }
             Call::CrReject { cr } => none().when(self.attempt(cr).is_none(), bad),
             Call::EpModify { ep, change } => self.modification(ep, change),
-            // These are in the sequences of `conservation`.
+            // Only the sequences of `conservation` contain these calls.
             Call::SrqCreate { .. }
             | Call::SrqFree { .. }
             | Call::SrqResize { .. }
@@ -209,19 +209,20 @@ impl Model {
         verdict.0
     }
 
-    /// What is posted with these flags wakes nobody. Where the endpoint is not made for it, the flag means nothing.
+    /// Whether a post with these flags wakes nobody. If the endpoint was not created for the flag,
+    /// it has no effect.
     fn is_quiet(&self, ep: usize, flags: DAT_COMPLETION_FLAGS) -> bool {
         flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0 && self.ep(ep).is_some_and(|ep| ep.unsignalled)
     }
 
-    /// All streams that feed the dispatcher are unsignalled.
+    /// Whether all streams that feed the EVD are unsignalled.
     fn is_unsignalled(&self, evd: usize) -> bool {
         let feeds = |ep: &&Ep| ep.recv == evd || ep.request == evd;
         let mut streams = self.ep.iter().flatten().filter(feeds).peekable();
         streams.peek().is_some() && streams.all(|ep| ep.unsignalled)
     }
 
-    /// uDAPL 1.2, dat_ep_modify: which parameters may be modified when.
+    /// The parameters that may be modified in each state (uDAPL 1.2, dat_ep_modify).
     fn modification(&self, slot: usize, change: Change) -> Faults {
         use State::{
             Passive, Reserved, Unconfigured, UnconfiguredPassive, UnconfiguredReserved, Unconnected,
@@ -256,7 +257,8 @@ impl Model {
             other.1.as_ref().is_some_and(|sp| sp.qualifier == qualifier)
         };
         let mut others = self.sp.iter().enumerate().filter(same);
-        // Both adapters have one address: whether they share its qualifiers is the transport's.
+        // Both adapters have the same address. The transport decides whether they share its
+        // qualifiers.
         let taken = others.clone().any(|(other, _)| other % 2 == sp % 2);
         let lacks = self.evd(evd).is_none_or(|evd| evd.flags & DAT_EVD_CR_FLAG == 0);
         unless_taken(self.sp[sp].is_some())
@@ -265,7 +267,7 @@ impl Model {
             .may(others.next().is_some(), DAT_CONN_QUAL_IN_USE)
     }
 
-    /// A legal call was made.
+    /// Records a legal call.
     pub(crate) fn apply(&mut self, call: Call, cookie: u64, answer: &Answer) -> Result<(), String> {
         let number = self.number();
         match call {
@@ -410,7 +412,7 @@ impl Model {
         self.evd[slot].as_mut().map(change);
     }
 
-    /// A wait on the dispatcher's CNO may answer: what is queued may count as new.
+    /// A wait on the EVD's CNO may return, since queued events may count as new.
     pub(crate) fn may_trigger(&mut self, evd: usize) {
         if let Some(cno) =
             self.evd(evd).and_then(|evd| evd.cno).and_then(|cno| self.cno[cno].as_mut())
@@ -441,7 +443,8 @@ impl Model {
         if answer.state != ep.state.value() {
             return Err(format!("the state is {}, and should be {:?}", answer.state, ep.state));
         }
-        // Exactly: a place is taken until its completion is, or until nothing comes of it any more.
+        // The comparison is exact: a place is occupied until its completion is taken, or until it
+        // cannot have one any more.
         let idle = (ep.open_recvs.is_empty(), ep.open_requests.is_empty());
         if answer.idle == idle {
             Ok(())
@@ -450,7 +453,8 @@ impl Model {
         }
     }
 
-    /// Receives of an endpoint that have completed and that the consumer has not taken.
+    /// The number of receives of an endpoint that have completed and whose completions were not
+    /// taken.
     fn due_receives(&self, ep: &Ep) -> usize {
         let due = self
             .evd
@@ -460,16 +464,19 @@ impl Model {
         due.filter(|cookie| ep.open_recvs.contains(cookie)).count()
     }
 
-    /// What the product tells of an endpoint after each call: every receive and every request is in exactly one place.
-    pub(crate) fn check_told(&self, slot: usize, told: &Told) -> Result<(), String> {
+    /// Checks what the library reports about an endpoint after each call: every receive and every
+    /// request is in exactly one place.
+    pub(crate) fn check_reported(&self, slot: usize, reported: &Reported) -> Result<(), String> {
         let ep = self.ep(slot).expect("live");
         let idle = [ep.open_recvs.is_empty(), ep.open_requests.is_empty()];
         let (queued, unheard) = (ep.recvs.len(), ep.recv == NULL);
-        // Posted and not ended: in the transport, or completed and not taken.
+        // The receives that were posted and have not ended: in the transport, or completed and not
+        // taken.
         let due = if unheard { 0 } else { self.due_receives(ep) };
-        if told.state != ep.state.value() || told.idle != idle || told.buffers != queued {
+        if reported.state != ep.state.value() || reported.idle != idle || reported.buffers != queued
+        {
             return Err(format!(
-                "{told:?}; idle should be {idle:?}, {queued} buffers, {:?}",
+                "{reported:?}; idle should be {idle:?}, {queued} buffers, {:?}",
                 ep.state
             ));
         }
@@ -485,7 +492,7 @@ impl Model {
 }
 
 impl Faults {
-    /// What is wrong with a local segment (uDAPL 1.2, dat_ep_post_send: return values).
+    /// The faults of a local segment (uDAPL 1.2, dat_ep_post_send: return values).
     fn segment(
         self,
         model: &Model,

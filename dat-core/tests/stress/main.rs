@@ -1,4 +1,5 @@
-//! Many threads on two thread-safe adapters, over the loopback transport. provider-tcp-emu runs the same race over TCP.
+//! Many threads on two thread-safe adapters, over the loopback transport. provider-tcp-emu runs the
+//! same race over TCP.
 
 #[path = "../table/client.rs"]
 #[allow(dead_code)] // the other tests' part

@@ -1,9 +1,9 @@
-//! One round: on each side of a connection threads make numbered events of three kinds, others take them in every way there
-//! is, and others change the dispatcher meanwhile; then both sides disconnect while requests are still being posted. Every
-//! event that was made is taken once.
+//! One round: on each side of a connection some threads make numbered events of three kinds, others
+//! take them in every possible way, and others change the EVD meanwhile. Then both sides disconnect
+//! while requests are still being posted. Every event is taken exactly once.
 //!
-//! Few events are under way at a time, so whoever misses a wake-up stops everything: the watchdog ends the process then, with
-//! the seed of the round. `OPENDAT_SEED` repeats one.
+//! Only few events are outstanding at a time, so a missed wake-up stops everything. The watchdog
+//! then ends the process and prints the seed of the round. `OPENDAT_SEED` repeats a round.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -19,12 +19,12 @@ use crate::client::{self, Side, Table, cookie, dat};
 use crate::random::Random;
 use crate::victims;
 
-/// Events of each kind and side, before and after somebody disconnects.
+/// The number of events of each kind and side, before and after a disconnect.
 const EVENTS: u64 = 60;
-/// Events of a kind that are under way at a time.
+/// The maximum number of outstanding events of a kind.
 const WINDOW: u64 = 4;
-/// Alone on the machine, no round takes a second.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// On an idle machine no round takes a second.
+const ROUND_TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(crate) fn rounds(count: u64, table: Table, name: &str) {
     let seed = std::env::var("OPENDAT_SEED")
@@ -35,20 +35,20 @@ pub(crate) fn rounds(count: u64, table: Table, name: &str) {
     for seed in seeds {
         let (done, ended) = channel::<()>();
         let watchdog = thread::spawn(move || {
-            if ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-                eprintln!("seed {seed}: no end after {PATIENCE:?}");
+            if ended.recv_timeout(ROUND_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
+                eprintln!("seed {seed}: no end after {ROUND_TIMEOUT:?}");
                 std::process::abort();
             }
         });
         let before = Footprint::now();
         round(seed, table, name);
-        before.comes_back(seed);
+        before.await_same(seed);
         drop(done);
         watchdog.join().expect("a watchdog");
     }
 }
 
-/// What the process has of what a round needs.
+/// The resources of the process that a round uses.
 #[derive(Debug)]
 struct Footprint {
     handles: usize,
@@ -60,21 +60,25 @@ impl Footprint {
     fn now() -> Self {
         let count = |dir| std::fs::read_dir(dir).expect("procfs").count();
         Footprint {
-            handles: dat_core::handle::count(),
+            handles: dat_core::handle::live_count(),
             fds: count("/proc/self/fd"),
             threads: count("/proc/self/task"),
         }
     }
 
-    /// A thread that was joined may be listed for a moment: now, and also when `self` was taken.
-    fn comes_back(&self, seed: u64) {
+    /// Waits until the footprint is the same again. A thread that was joined may still be listed
+    /// for a moment, now and also when `self` was taken.
+    fn await_same(&self, seed: u64) {
         let start = Instant::now();
         loop {
             let now = Footprint::now();
             if (now.handles, now.fds) == (self.handles, self.fds) && now.threads <= self.threads {
                 return;
             }
-            assert!(start.elapsed() < PATIENCE / 2, "seed {seed}: {self:?} has become {now:?}");
+            assert!(
+                start.elapsed() < ROUND_TIMEOUT / 2,
+                "seed {seed}: {self:?} has become {now:?}"
+            );
             thread::yield_now();
         }
     }
@@ -93,14 +97,14 @@ enum Kind {
     Send,
 }
 
-/// Which threads take a side's events: any mixture must do.
+/// How a thread takes a side's events. Every combination must work.
 #[derive(Clone, Copy, Debug)]
 enum Taker {
     /// Blocks in dat_evd_wait.
     Waits,
     /// Blocks in dat_cno_wait, then empties the dispatcher.
     Notified,
-    /// Calls dat_evd_dequeue and dat_evd_wait without patience.
+    /// Calls dat_evd_dequeue, and dat_evd_wait with a timeout of 0.
     Polls,
 }
 
@@ -112,7 +116,7 @@ const MIXTURES: [&[Taker]; 5] = [
     &[Taker::Waits, Taker::Notified, Taker::Polls, Taker::Waits],
 ];
 
-/// One side, with what its threads agree on.
+/// One side, with the state that its threads share.
 struct Arena {
     side: Side,
     ep: DAT_EP_HANDLE,
@@ -120,7 +124,7 @@ struct Arena {
     made: [AtomicU64; 3],
     taken: [AtomicU64; 3],
     disconnected: AtomicUsize,
-    /// All has been made and taken.
+    /// All events were made and taken.
     over: AtomicBool,
 }
 
@@ -165,7 +169,7 @@ fn round(seed: u64, table: Table, name: &str) {
             makers.push((index, s.spawn(move || arena.make(Kind::Software, peer, &mut a))));
             makers.push((index, s.spawn(move || arena.make(Kind::Receive, peer, &mut b))));
             makers.push((index, s.spawn(move || arena.make(Kind::Send, peer, &mut c))));
-            others.push(s.spawn(move || arena.meddle(&mut d)));
+            others.push(s.spawn(move || arena.change_evd(&mut d)));
             others.push(s.spawn(move || victims::race(&arena.side, &mut e)));
         }
         let mut made = [Numbers::new(), Numbers::new()];
@@ -185,7 +189,7 @@ fn round(seed: u64, table: Table, name: &str) {
         let mut taken = [Numbers::new(), Numbers::new()];
         for (index, taker) in takers {
             while !taker.is_finished() {
-                // It sleeps, and shall see that it is over. The queue may be full of these.
+                // The thread sleeps and must notice the end. The queue may be full of these events.
                 let _ = arenas[index].post_se(0);
                 thread::yield_now();
             }
@@ -229,13 +233,13 @@ impl Arena {
         dat!(self.side.table, evd_post_se_func(self.side.evd, &event))
     }
 
-    /// Makes events of a kind; one of the makers disconnects on the way.
+    /// Makes events of a kind. One of the threads disconnects on the way.
     fn make(&self, kind: Kind, peer: &Arena, random: &mut Random) -> Numbers {
         let mut made = Numbers::new();
         let Side { table, .. } = self.side;
         for number in 1..=2 * EVENTS {
             if number == EVENTS && kind == Kind::Software {
-                // Both do; the second one may be told that it has happened already.
+                // Both sides disconnect. The second one may be told that it has happened already.
                 let _ = dat!(table, ep_disconnect_func(self.ep, DAT_CLOSE_ABRUPT_FLAG));
             }
             let gone = || self.disconnected.load(Ordering::SeqCst) > 0;
@@ -244,7 +248,7 @@ impl Arena {
                 Kind::Send => self.until(|| {
                     Self::count(&self.made, kind) < Self::count(&peer.made, Kind::Receive) || gone()
                 }),
-                // The peer takes as many as it is sent.
+                // The peer takes as many messages as it is sent.
                 Kind::Receive => self.until(|| {
                     Self::count(&self.made, kind) < Self::count(&self.taken, kind) + WINDOW
                         || gone()
@@ -307,7 +311,8 @@ impl Arena {
         taken
     }
 
-    /// Takes an event with dat_evd_wait, or, without a time-out, with dat_evd_dequeue. False: there was none for this thread.
+    /// Takes an event with dat_evd_wait or, without a time-out, with dat_evd_dequeue. Returns false
+    /// if there was none for this thread.
     fn take(&self, timeout: Option<DAT_TIMEOUT>, taken: &mut Numbers) -> bool {
         let Side { table, evd, .. } = self.side;
         let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
@@ -317,17 +322,17 @@ impl Arena {
         };
         if let Err(error) = answer {
             let none = if timeout.is_some() { DAT_TIMEOUT_EXPIRED } else { DAT_QUEUE_EMPTY };
-            // Another thread waits, or nobody may just now.
+            // Another thread waits, or waiting is disabled at this moment.
             assert!([none, DAT_INVALID_STATE].contains(&error.kind()), "{timeout:?}: {error:?}");
             return false;
         }
         let (kind, number) = match event.event_number {
-            // SAFETY: the number says which member.
+            // SAFETY: the event number selects the member.
             DAT_SOFTWARE_EVENT => unsafe {
                 (Kind::Software, event.event_data.software_event_data.pointer as u64)
             },
             DAT_DTO_COMPLETION_EVENT => {
-                // SAFETY: as above; a cookie is any 64 bits.
+                // SAFETY: as above. A cookie may have any 64 bits.
                 let (operation, number) = unsafe {
                     let data = &event.event_data.dto_completion_event_data;
                     (data.operation, data.user_cookie.as_64)
@@ -347,8 +352,8 @@ impl Arena {
         true
     }
 
-    /// Changes the dispatcher under the others, and in the end leaves it as it was.
-    fn meddle(&self, random: &mut Random) {
+    /// Changes the EVD concurrently with the others. In the end the EVD is as before.
+    fn change_evd(&self, random: &mut Random) {
         let Side { table, evd, .. } = self.side;
         let mut seen = BTreeMap::new();
         for _ in 0..EVENTS {
@@ -356,7 +361,7 @@ impl Arena {
             *seen.entry(what).or_insert(0) += 1;
             match what {
                 0 => {
-                    // Not while another thread waits.
+                    // The call is refused while another thread waits.
                     let answer =
                         dat!(table, evd_resize_func(evd, 128 + random.below(128) as DAT_COUNT));
                     assert!(

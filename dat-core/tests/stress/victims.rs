@@ -1,5 +1,5 @@
-//! Objects that are freed while other threads call functions on them: each call does what it should, or says that the handle
-//! is invalid, or that the wait was aborted.
+//! Objects that are freed while other threads call functions on them. Each call succeeds, or
+//! reports an invalid handle, or reports an aborted wait.
 
 use std::ptr::null_mut;
 use std::thread;
@@ -40,7 +40,7 @@ fn dispatcher(side: &Side, random: &mut Random) {
     thread::scope(|s| {
         s.spawn(move || {
             let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
-            // Whatever the others do, this ends: with the dispatcher, if not before.
+            // Whatever the other threads do, this ends at the latest when the EVD is freed.
             loop {
                 let evd = evd.get();
                 match dat!(

@@ -1,10 +1,10 @@
-//! Endpoints, but for the posts.
+//! Endpoints, except for posts.
 
 use std::ptr::{from_ref, null};
 
 use dat_sys::*;
 
-use super::convert::{functions, query, refuse};
+use super::convert::{query, refuse, v1_functions};
 use super::record::{TooLarge, ep_attr_to_2_0, ep_param_to_2_0};
 use super::{mask, record};
 use crate::ep::Ep;
@@ -13,7 +13,7 @@ use crate::export::ep;
 use crate::ia::Ia;
 use crate::provider::Transport;
 
-functions! {
+v1_functions! {
     /// dat_ep_create.
     fn ep_create<T>(
         ia: DAT_IA_HANDLE,

@@ -1,15 +1,15 @@
-//! Event dispatchers and notification objects, but for taking events, which is in `post`.
+//! EVDs and CNOs, except for dequeuing events, which is in `post`.
 
 use std::ptr::null;
 
 use dat_sys::*;
 
-use super::convert::{functions, query};
+use super::convert::{query, v1_functions};
 use super::{mask, record};
 use crate::export::evd;
 use crate::provider::Transport;
 
-functions! {
+v1_functions! {
     /// dat_evd_post_se.
     fn evd_post_se<T, SAFE>(evd: DAT_EVD_HANDLE, event: *const v1::DAT_EVENT) {
         let Some(event) = event.as_ref() else { return evd::evd_post_se::<T, SAFE>(evd, null()) };

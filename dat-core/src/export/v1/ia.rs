@@ -2,7 +2,7 @@
 
 use dat_sys::*;
 
-use super::convert::{functions, query, status};
+use super::convert::{query, status, v1_functions};
 use super::{mask, record};
 use crate::export::ia;
 use crate::export::register::Version;
@@ -15,7 +15,7 @@ pub(super) unsafe extern "C" fn open<P: Provider, const SAFE: bool>(
     async_evd: *mut DAT_EVD_HANDLE,
     ia_handle: *mut DAT_IA_HANDLE,
 ) -> DAT_RETURN {
-    // SAFETY: as C promises.
+    // SAFETY: C code satisfies the standard's prototype.
     status(unsafe {
         ia::open_as::<P>(
             Version::V1_2,
@@ -29,7 +29,7 @@ pub(super) unsafe extern "C" fn open<P: Provider, const SAFE: bool>(
     })
 }
 
-functions! {
+v1_functions! {
     /// dat_ia_query: two queries in one call.
     fn ia_query<T>(
         ia: DAT_IA_HANDLE,

@@ -1,14 +1,15 @@
-//! Masks of 1.2 as masks of 2.0. A bit that 1.2 does not know becomes one that 2.0 does not know either.
+//! Converts masks of 1.2 to 2.0. A bit that 1.2 does not define becomes one that 2.0 does not
+//! define either.
 
 use dat_sys::*;
 
-/// The bits in `moved` go up by `places`, the others of `all` stay.
+/// Shifts the bits in `moved` up by `places`. The other bits of `all` stay.
 const fn translate(mask: u64, all: u64, moved: u64, places: u32, unknown: u64) -> u64 {
     let known = mask & !moved | (mask & moved) << places;
     if mask & !all == 0 { known } else { unknown }
 }
 
-/// In a mask of 64 bits and in one of 32, a bit of no field.
+/// A bit of no field, in a mask of 64 bits and in one of 32.
 const UNKNOWN: u64 = 1 << 63;
 const UNKNOWN_32: u64 = 1 << 31;
 
@@ -38,7 +39,7 @@ pub(super) fn rmr(mask: v1::DAT_RMR_PARAM_MASK) -> DAT_RMR_PARAM_MASK {
     translate(mask.into(), v1::DAT_RMR_FIELD_ALL.into(), 0, 0, UNKNOWN_32) as DAT_RMR_PARAM_MASK
 }
 
-/// The masks of 2.0 overlap: the proxy is 3, everything is 4.
+/// The masks of 2.0 overlap: the bits of the proxy are 3, and those of all fields are 4.
 pub(super) fn cno(mask: v1::DAT_CNO_PARAM_MASK) -> DAT_CNO_PARAM_MASK {
     match mask {
         0 | DAT_CNO_FIELD_IA_HANDLE => mask,
@@ -52,7 +53,8 @@ pub(super) fn cno(mask: v1::DAT_CNO_PARAM_MASK) -> DAT_CNO_PARAM_MASK {
 mod tests {
     use super::*;
 
-    /// By name: every constant of 1.2 with this beginning, translated, is the constant of 2.0 with the same name.
+    /// Checks every constant of 1.2 whose name has this beginning: the translated value is the
+    /// constant of 2.0 with the same name.
     fn agree(beginning: &str, translate: impl Fn(u64) -> u64) -> usize {
         let new = |name: &str| {
             let all = describe::CONSTANTS.iter().copied().flatten();

@@ -1,24 +1,24 @@
-//! Structures of 2.0 as those of 1.2, and back where the consumer passes one.
+//! Conversion of structures from 2.0 to 1.2, and back if the consumer passes one.
 
 use dat_sys::ib::DAT_IB_DTO_EVENT;
 use dat_sys::*;
 
-/// A size in an argument of 1.2 has 64 bits; 2.0 has no words for one of more than 32.
+/// A size in an argument of 1.2 has 64 bits and exceeds the 32 bits that it has in 2.0.
 pub(super) struct TooLarge;
 
 fn size(size: DAT_VLEN) -> Result<DAT_SEG_LENGTH, TooLarge> {
     DAT_SEG_LENGTH::try_from(size).map_err(|_| TooLarge)
 }
 
-/// Copies the members that have the same type in both.
-macro_rules! copied {
+/// Copies the members that have the same type in both versions.
+macro_rules! copy_members {
     ($from:ident, $($to:ident)::+ { $($same:ident),* $(,)? } $(, $changed:ident: $value:expr)* $(,)?) => {
         $($to)::+ { $($same: $from.$same,)* $($changed: $value,)* }
     };
 }
 
 pub(super) fn ep_attr_to_2_0(attr: &v1::DAT_EP_ATTR) -> Result<DAT_EP_ATTR, TooLarge> {
-    Ok(copied!(
+    Ok(copy_members!(
         attr,
         DAT_EP_ATTR {
             service_type, qos, recv_completion_flags, request_completion_flags, max_recv_dtos, max_request_dtos,
@@ -32,7 +32,7 @@ pub(super) fn ep_attr_to_2_0(attr: &v1::DAT_EP_ATTR) -> Result<DAT_EP_ATTR, TooL
 }
 
 pub(super) fn ep_attr(attr: &DAT_EP_ATTR) -> v1::DAT_EP_ATTR {
-    copied!(
+    copy_members!(
         attr,
         v1::DAT_EP_ATTR {
             service_type, qos, recv_completion_flags, request_completion_flags, max_recv_dtos, max_request_dtos,
@@ -45,7 +45,8 @@ pub(super) fn ep_attr(attr: &DAT_EP_ATTR) -> v1::DAT_EP_ATTR {
     )
 }
 
-/// Only the fields in `mask`, which is one of 2.0, are the consumer's word: others may be anything.
+/// Converts only the fields in `mask`, which is a mask of 2.0. The consumer need not initialise the
+/// others.
 pub(super) fn ep_param_to_2_0(
     param: &v1::DAT_EP_PARAM,
     mask: DAT_EP_PARAM_MASK,
@@ -57,7 +58,7 @@ pub(super) fn ep_param_to_2_0(
     if mask & DAT_EP_FIELD_EP_ATTR_MAX_RDMA_SIZE == 0 {
         attr.max_rdma_size = 0;
     }
-    Ok(copied!(
+    Ok(copy_members!(
         param,
         DAT_EP_PARAM {
             ia_handle, ep_state, local_ia_address_ptr, local_port_qual, remote_ia_address_ptr, remote_port_qual,
@@ -69,7 +70,7 @@ pub(super) fn ep_param_to_2_0(
 }
 
 pub(super) fn ep_param(param: &DAT_EP_PARAM) -> v1::DAT_EP_PARAM {
-    copied!(
+    copy_members!(
         param,
         v1::DAT_EP_PARAM {
             ia_handle, local_ia_address_ptr, local_port_qual, remote_ia_address_ptr, remote_port_qual, pz_handle,
@@ -80,7 +81,7 @@ pub(super) fn ep_param(param: &DAT_EP_PARAM) -> v1::DAT_EP_PARAM {
     )
 }
 
-/// 2.0 tells apart how many paths a connection has.
+/// 2.0 has different states for connections with one and with several paths.
 pub(super) fn ep_state(state: DAT_EP_STATE) -> DAT_EP_STATE {
     match state {
         DAT_EP_STATE_CONNECTED_SINGLE_PATH | DAT_EP_STATE_CONNECTED_MULTI_PATH => {
@@ -90,7 +91,7 @@ pub(super) fn ep_state(state: DAT_EP_STATE) -> DAT_EP_STATE {
     }
 }
 
-/// The structure is the same, the numbers of the states are not.
+/// The structure is the same, but the numbers of the states differ.
 pub(super) fn srq_param(param: &DAT_SRQ_PARAM) -> DAT_SRQ_PARAM {
     let srq_state = match param.srq_state {
         DAT_SRQ_STATE_OPERATIONAL => v1::DAT_SRQ_STATE_OPERATIONAL,
@@ -100,7 +101,7 @@ pub(super) fn srq_param(param: &DAT_SRQ_PARAM) -> DAT_SRQ_PARAM {
 }
 
 pub(super) fn lmr_param(param: &DAT_LMR_PARAM) -> v1::DAT_LMR_PARAM {
-    copied!(
+    copy_members!(
         param,
         v1::DAT_LMR_PARAM {
             ia_handle,
@@ -119,7 +120,7 @@ pub(super) fn lmr_param(param: &DAT_LMR_PARAM) -> v1::DAT_LMR_PARAM {
 
 pub(super) fn rmr_param(param: &DAT_RMR_PARAM) -> v1::DAT_RMR_PARAM {
     let triplet = &param.lmr_triplet;
-    copied!(
+    copy_members!(
         param,
         v1::DAT_RMR_PARAM { ia_handle, pz_handle, mem_priv, rmr_context },
         lmr_triplet: v1::DAT_LMR_TRIPLET {
@@ -131,7 +132,7 @@ pub(super) fn rmr_param(param: &DAT_RMR_PARAM) -> v1::DAT_RMR_PARAM {
     )
 }
 
-/// For both kinds of segments: what a length of 64 bits says in 32.
+/// Converts a segment of either kind. The length has 64 bits in 1.2 and 32 in 2.0.
 pub(super) fn lmr_triplet_to_2_0(
     triplet: &v1::DAT_LMR_TRIPLET,
 ) -> Result<DAT_LMR_TRIPLET, TooLarge> {
@@ -144,7 +145,7 @@ pub(super) fn lmr_triplet_to_2_0(
 
 pub(super) fn cno_param(param: &DAT_CNO_PARAM) -> v1::DAT_CNO_PARAM {
     let agent = match param.proxy_type {
-        // SAFETY: the type says which member.
+        // SAFETY: the type selects the member.
         DAT_PROXY_TYPE_AGENT => unsafe { param.proxy.agent },
         _ => DAT_OS_WAIT_PROXY_AGENT_NULL,
     };
@@ -152,7 +153,7 @@ pub(super) fn cno_param(param: &DAT_CNO_PARAM) -> v1::DAT_CNO_PARAM {
 }
 
 pub(super) fn ia_attr(attr: &DAT_IA_ATTR) -> v1::DAT_IA_ATTR {
-    copied!(
+    copy_members!(
         attr,
         v1::DAT_IA_ATTR {
             adapter_name, vendor_name, hardware_version_major, hardware_version_minor, firmware_version_major,
@@ -169,9 +170,9 @@ pub(super) fn ia_attr(attr: &DAT_IA_ATTR) -> v1::DAT_IA_ATTR {
     )
 }
 
-/// The support of protection zones has the same numbers on Linux.
+/// The values for the support of protection zones are the same on Linux.
 pub(super) fn provider_attr(attr: &DAT_PROVIDER_ATTR) -> v1::DAT_PROVIDER_ATTR {
-    copied!(
+    copy_members!(
         attr,
         v1::DAT_PROVIDER_ATTR {
             provider_name, provider_version_major, provider_version_minor, lmr_mem_types_supported,
@@ -187,18 +188,19 @@ pub(super) fn provider_attr(attr: &DAT_PROVIDER_ATTR) -> v1::DAT_PROVIDER_ATTR {
     )
 }
 
-/// Writes an event where the consumer wants it.
+/// Converts an event and writes it to `to`.
 ///
 /// # Safety
-/// `event` has its number, its handle and what the number says; `to` may be written to.
+/// `event` has a number, a handle and the data that belong to the number. `to` may be written to.
 #[inline]
 pub(super) unsafe fn write_event(event: *const DAT_EVENT, to: *mut v1::DAT_EVENT) {
-    // SAFETY: as the caller promised; of a union only the member that the number selects is read.
+    // SAFETY: the caller guarantees this. Only the union member that the number selects is read.
     unsafe {
         let mut number = (*event).event_number;
         let data = &raw const (*event).event_data;
         let event_data = match (*event).event_number {
-            // 1.2 has no number for what a peer of 2.0 did: a write with immediate data.
+            // 1.2 has no number for a write with immediate data, which a peer that uses 2.0 can
+            // send.
             DAT_DTO_COMPLETION_EVENT | DAT_IB_DTO_EVENT => {
                 number = DAT_DTO_COMPLETION_EVENT;
                 let dto = (*data).dto_completion_event_data;
@@ -231,7 +233,7 @@ pub(super) unsafe fn write_event(event: *const DAT_EVENT, to: *mut v1::DAT_EVENT
             DAT_SOFTWARE_EVENT => {
                 v1::DAT_EVENT_DATA { software_event_data: (*data).software_event_data }
             }
-            // What is left is asynchronous: an adapter of 1.2 has no extensions.
+            // All other events are asynchronous errors, since an adapter of 1.2 has no extensions.
             _ => v1::DAT_EVENT_DATA { asynch_error_event_data: (*data).asynch_error_event_data },
         };
         to.write(v1::DAT_EVENT {

@@ -1,4 +1,4 @@
-//! Functions whose arguments are the same in both versions: only the status is converted.
+//! Functions with the same arguments in both versions. Only the status is converted.
 
 use std::ptr::null_mut;
 
@@ -13,7 +13,7 @@ macro_rules! same {
         #[doc = concat!("dat_", stringify!($name), ".")]
         #[allow(clippy::too_many_arguments, clippy::extra_unused_type_parameters)] // one form for the whole table
         pub(super) unsafe extern "C" fn $name<T: Transport $(, const $safe: bool)?>($($arg: $type),*) -> DAT_RETURN {
-            // SAFETY: the consumer promises the function of 2.0 what it promised this one.
+            // SAFETY: the contract of this function includes that of the 2.0 function.
             status(unsafe { $function($($arg),*) })
         }
     )*};
@@ -66,8 +66,8 @@ same! {
     srq_set_lw(srq: DAT_SRQ_HANDLE, low_watermark: DAT_COUNT) => mem::srq_set_lw::<T>;
 }
 
-/// dat_cr_reject: there is no private data to send.
+/// dat_cr_reject. 1.2 has no private data here.
 pub(super) unsafe extern "C" fn cr_reject<T: Transport>(cr: DAT_CR_HANDLE) -> DAT_RETURN {
-    // SAFETY: as above.
+    // SAFETY: the contract of this function includes that of the 2.0 function.
     status(unsafe { conn::cr_reject::<T>(cr, 0, null_mut()) })
 }

@@ -7,10 +7,10 @@ use dat_sys::v1::DAT_PROVIDER;
 use super::{ep, evd, ia, mem, post, same};
 use crate::provider::{Provider, Transport};
 
-/// What a handle of 1.2 leads to.
+/// The type of the function table of 1.2.
 pub(in crate::export) type Table = DAT_PROVIDER;
 
-/// All 70 words, as [`table`](crate::export::table) has 81.
+/// All 70 words. The table of 2.0 ([`table`](crate::export::table)) has 81.
 pub(in crate::export) fn table<P: Provider, T: Transport, const SAFE: bool>(
     device_name: *const c_char,
 ) -> Table {

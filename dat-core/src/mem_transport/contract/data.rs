@@ -43,7 +43,7 @@ pub fn sends_arrive_in_order_and_complete<T: Transport>(a: &T, b: &T) {
 }
 
 pub fn every_size_arrives<T: Transport>(a: &T, b: &T) {
-    // A larger one is more work for Miri, and nothing new.
+    // A larger size costs Miri more time and tests nothing new.
     const MAX: usize = if cfg!(miri) { 128 } else { 1 << 20 };
     let rig = Rig { a, b };
     let (a, b) = (End::with(a, 8, 2 * MAX), End::with(b, 8, 2 * MAX));
@@ -82,7 +82,7 @@ pub fn every_size_arrives<T: Transport>(a: &T, b: &T) {
     }
 }
 
-/// Makes sure that what `a` wrote is in place: a message does not overtake it.
+/// Ensures that everything `a` wrote is in place: a message does not overtake it.
 pub(super) fn settle<'t, T: Transport>(rig: &Rig<'t, T>, a: &End<'t, T>, b: &End<'t, T>) {
     b.recv(0, &[]);
     a.send(0, &[]);
@@ -94,7 +94,8 @@ pub fn segments_are_gathered_and_scattered<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
     a.mem.write(0, &pattern(1, 1000));
-    // 100 + 0 + 7 + 393 bytes, out of order in memory, into 1 + 250 + 0 + 300: the last segment is not filled.
+    // The message has 100 + 0 + 7 + 393 bytes, out of order in memory. The buffer has 1 + 250 + 0 +
+    // 300, so the last segment is not filled.
     b.recv(
         1,
         &[
@@ -160,14 +161,14 @@ pub fn reads_fetch_what_is_there<T: Transport>(a: &T, b: &T) {
 pub fn empty_operations_complete<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
-    // The key of an empty remote access is not looked at.
+    // The key of an empty remote access is not checked.
     let nowhere = Remote { addr: 0x10, key: 0xdead };
     b.recv(7, &[b.mem.segment(0, 16)]);
     b.recv(8, &[]);
     a.send(1, &[]);
     a.post(2, SendOp::Write(nowhere), &[]);
     a.post(3, SendOp::Read(nowhere), &[a.mem.segment(0, 0)]);
-    // Nor is that of an empty segment.
+    // The key of an empty segment is not checked either.
     a.send(4, &[Segment::default()]);
     let wcs = rig.completions(&a.requests, 4);
     assert_eq!(outcomes(&wcs), [1, 2, 3, 4].map(|id| (id, WcStatus::Success)));
@@ -183,7 +184,8 @@ pub fn a_fence_waits_for_reads<T: Transport>(a: &T, b: &T) {
     for round in 0..20 {
         b.mem.write(0, &pattern(round, 8192));
         b.recv(round, &[b.mem.segment(16384, 8192)]);
-        // What was read goes back at once; without the fence it might be sent before it has come.
+        // The data that was read is sent back at once. Without the fence it might be sent before it
+        // has arrived.
         let segments = [a.mem.segment(0, 8192)];
         a.post(1, SendOp::Read(b.mem.remote(0)), &segments);
         let send = SendWr {
@@ -241,7 +243,7 @@ pub fn many_requests_in_both_directions<T: Transport>(a: &T, b: &T) {
     }
 }
 
-/// A message that does not fit ends the connection; what was there is not overwritten beyond the buffer.
+/// A message that does not fit ends the connection. Memory after the buffer is not overwritten.
 pub fn too_long_a_message_breaks_the_connection<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
@@ -309,20 +311,21 @@ pub fn forbidden_remote_access_breaks_the_connection<T: Transport>(a: &T, b: &T)
     refused(&rig, &a, &b, SendOp::Write(extra.remote(0)), a.mem.segment(0, 8));
     drop(extra);
 
-    // A region that was.
+    // A region that was deregistered.
     let (a, b) = rig.pair();
     let extra = Buffer::new(b.t, &b.pd, 64, ALL);
     let stale = extra.remote(0);
     drop(extra);
     refused(&rig, &a, &b, SendOp::Read(stale), a.mem.segment(0, 8));
 
-    // A region that peers may not touch has no remote key to speak of.
+    // A region without remote access has no remote key.
     let (a, _b) = rig.pair();
     let local = Access { remote_read: false, remote_write: false, ..ALL };
     assert_eq!(Buffer::new(a.t, &a.pd, 64, local).mr.rkey(), 0);
 }
 
-/// The peer refuses `op`: both connections break, everything posted is flushed.
+/// Checks that the peer refuses `op`: both ends of the connection break, and all work requests are
+/// flushed.
 pub(super) fn refused<'t, T: Transport>(
     rig: &Rig<'t, T>,
     a: &End<'t, T>,
@@ -339,13 +342,13 @@ pub(super) fn refused<'t, T: Transport>(
     let wc = wcs.last().expect("a completion");
     assert_eq!(wc.id, 20);
     match wc.op {
-        // The network has lost the refusal: the requester only learns that the connection broke.
+        // The network has lost the refusal, so the requester only learns that the connection broke.
         _ if wc.status == WcStatus::Flushed && losses_are_expected() => {}
-        // A wire without acknowledgements has reported success by the time the peer looks.
+        // A wire without acknowledgements has reported success before the peer checks the access.
         WcOp::Write => {
             assert!(matches!(wc.status, WcStatus::RemoteAccess | WcStatus::Success), "{wc:?}")
         }
-        // A target that is not aligned cannot be worked on.
+        // An atomic operation on an unaligned target fails like this.
         WcOp::FetchAdd if wc.status == WcStatus::RemoteResponder => {}
         _ => assert!(matches!(wc.status, WcStatus::RemoteAccess | WcStatus::Flushed), "{wc:?}"),
     }
@@ -391,12 +394,12 @@ pub fn posts_are_checked<T: Transport>(a: &T, b: &T) {
         Err(PostError::Access { write: true })
     );
     assert_eq!(recv(&a, &unwritable), Err(PostError::Access { write: true }));
-    // A stale key is no key.
+    // The key of a deregistered region is unknown.
     let stale = unwritable;
     drop(no_write);
     assert_eq!(a.try_post(1, SEND, &stale), Err(PostError::Key));
 
-    // Nothing of that was queued, and the connection is none the worse.
+    // Nothing of that was queued, and the connection still works.
     for i in 0..QUEUE as u64 {
         recv(&b, &[b.mem.segment(0, 8)]).unwrap_or_else(|e| panic!("receive {i}: {e:?}"));
     }
@@ -410,6 +413,6 @@ pub fn posts_are_checked<T: Transport>(a: &T, b: &T) {
 }
 
 fn recv<T: Transport>(end: &End<'_, T>, segments: &[Segment]) -> Result<(), PostError> {
-    // SAFETY: refused, or the buffer outlives the case.
+    // SAFETY: the receive is refused, or the buffer outlives the case.
     unsafe { end.qp.post_recv(&RecvWr { id: 0, segments, quiet: false }) }
 }

@@ -1,5 +1,5 @@
-//! Immediate data and atomic operations. A transport that has none says so in its attributes, and
-//! refuses them; so does one that has them, towards a peer without.
+//! Immediate data and atomic operations. A transport that does not support them says so in its
+//! attributes and refuses them. A transport that does refuses them towards a peer that does not.
 
 use super::data::{refused, settle};
 use super::rig::*;
@@ -7,7 +7,7 @@ use crate::provider::*;
 
 const ATOMIC: Access = Access { remote_atomic: true, ..ALL };
 
-/// Both sides have them; else neither can use them.
+/// Whether both sides support the operations. Otherwise neither can use them.
 fn both<T: Transport>(rig: &Rig<'_, T>) -> bool {
     rig.a.attrs().extended && rig.b.attrs().extended
 }
@@ -48,7 +48,8 @@ pub fn a_write_with_immediate_data_is_one_operation<T: Transport>(a: &T, b: &T) 
     let (a, b) = rig.pair();
     for (from, to) in [(&a, &b), (&b, &a)] {
         for (n, len) in [0, 1, 1000, 40_000].into_iter().enumerate() {
-            // Before and behind it, sends: the buffers are taken in turn, whatever their size.
+            // Sends come before and after the write. The buffers are taken in turn, whatever their
+            // size.
             let data = pattern(n as u64, len);
             from.mem.write(0, &data);
             for id in 0..3 {
@@ -91,7 +92,8 @@ pub fn atomic_operations_tell_what_was_there<T: Transport>(a: &T, b: &T) {
         (SendOp::CompareSwap { at, compare: 42, swap: 7 }, u64::MAX),
         (SendOp::FetchAdd { at, add: 3 }, u64::MAX),
     ];
-    // More than may be outstanding; the fence keeps what the reads between them show.
+    // There are more operations than may be outstanding. The fences keep the reads between them in
+    // order.
     for (n, (op, _)) in originals.into_iter().enumerate() {
         let n_8 = 8 * n;
         a.post_fenced(n as u64, op, &[a.mem.segment(n_8, 3), a.mem.segment(n_8 + 3, 5)]);
@@ -120,7 +122,7 @@ pub fn atomic_operations_are_checked<T: Transport>(a: &T, b: &T) {
     if !both(&rig) {
         return;
     }
-    // Without the right, not aligned, past the end.
+    // Without the access right, unaligned, and past the end.
     for (access, offset) in [(ALL, 0), (ATOMIC, 4), (ATOMIC, 64)] {
         let (a, b) = rig.pair();
         let target = Buffer::new(b.t, &b.pd, 64, access);

@@ -1,5 +1,5 @@
-//! No call uses an object that is being freed or was freed. The object is a cell of loom's, which reports any
-//! use beside a write; who frees it writes.
+//! No call uses an object that is being freed or was freed. The object is a cell of loom, which
+//! reports any use that is concurrent with a write. The thread that frees the object writes to it.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -8,7 +8,7 @@ use loom::thread;
 use super::*;
 
 const TAG: u64 = 7;
-/// Of an object of another kind.
+/// The tag of an object of another type.
 const OTHER_TAG: u64 = 8;
 const ALIVE: u32 = 1;
 const FREED: u32 = 2;
@@ -17,53 +17,54 @@ const NEXT: u32 = 3;
 
 /// A handle of a thread-safe adapter with its object.
 struct Place {
-    gate: Gate,
+    lock: HandleLock,
     object: UnsafeCell<u32>,
 }
 
-// SAFETY: what the models show; loom reports a mistake.
+// SAFETY: the models show it. loom reports a mistake.
 unsafe impl Sync for Place {}
 
 impl Place {
     fn new() -> Self {
-        let gate = Gate {
+        let lock = HandleLock {
             tag: AtomicU64::new(0),
-            lock: AtomicUsize::new(0),
+            owner: AtomicUsize::new(0),
             pins: AtomicU32::new(0),
-            shared: AtomicBool::new(false),
+            thread_safe: AtomicBool::new(false),
         };
-        gate.open(TAG, true);
-        Place { gate, object: UnsafeCell::new(ALIVE) }
+        lock.make_live(TAG, true);
+        Place { lock, object: UnsafeCell::new(ALIVE) }
     }
 
     fn look(&self) {
-        // SAFETY: loom sees to it.
+        // SAFETY: loom checks the access.
         self.object.with(|object| assert_eq!(unsafe { *object }, ALIVE));
     }
 
-    /// Puts another object behind the handle, as `insert` does: with a pin, until the call that makes it is over.
+    /// Puts another object behind the handle, as `insert` does: with one pin, until the call that
+    /// creates it has ended.
     fn reuse(&self, tag: u64) {
-        // SAFETY: loom sees to it.
+        // SAFETY: loom checks the access.
         self.object.with_mut(|object| unsafe { *object = NEXT });
-        self.gate.pin();
-        self.gate.open(tag, true);
-        self.gate.unpin();
+        self.lock.pin();
+        self.lock.make_live(tag, true);
+        self.lock.unpin();
     }
 
-    /// A call on an object of this tag. What it was; none: there was no such object.
+    /// A call on an object with this tag. Returns the object, or `None` if there is none.
     fn call_on(&self, tag: u64) -> Option<u32> {
-        let called = self.gate.locked(|| {
-            let open = self.gate.is_open_for(tag);
-            // SAFETY: loom sees to it.
+        let called = self.lock.locked(|| {
+            let open = self.lock.is_live_as(tag);
+            // SAFETY: loom checks the access.
             Ok(open.then(|| self.object.with(|object| unsafe { *object })))
         });
         called.unwrap()
     }
 
-    /// A call on the object. Whether it was there.
+    /// A call on the object. Returns whether the object was there.
     fn call(&self) -> bool {
-        let called = self.gate.locked(|| {
-            let open = self.gate.is_open_for(TAG);
+        let called = self.lock.locked(|| {
+            let open = self.lock.is_live_as(TAG);
             if open {
                 self.look();
             }
@@ -72,43 +73,43 @@ impl Place {
         called.unwrap()
     }
 
-    /// A call on `subject` that names this object, too.
+    /// A call on `subject` that also names this object.
     fn named_by(&self, subject: &Place) {
         if self.pinned() {
-            let both = subject.gate.locked(|| {
-                if subject.gate.is_open_for(TAG) {
+            let both = subject.lock.locked(|| {
+                if subject.lock.is_live_as(TAG) {
                     subject.look();
                     self.look();
                 }
                 Ok(())
             });
             both.unwrap();
-            self.gate.unpin();
+            self.lock.unpin();
         }
     }
 
-    /// One more pin, if the object is there.
+    /// Pins the object if it is there. Returns whether it was.
     fn pinned(&self) -> bool {
-        let pinned = self.gate.locked(|| {
-            let open = self.gate.is_open_for(TAG);
+        let pinned = self.lock.locked(|| {
+            let open = self.lock.is_live_as(TAG);
             if open {
-                self.gate.pin();
+                self.lock.pin();
             }
             Ok(open)
         });
         pinned.unwrap()
     }
 
-    /// Frees the object. Whether this was the one to do so.
+    /// Frees the object. Returns whether this call freed it.
     fn free(&self) -> bool {
-        let freed = self.gate.locked(|| {
-            if !self.gate.is_open_for(TAG) {
+        let freed = self.lock.locked(|| {
+            if !self.lock.is_live_as(TAG) {
                 return Ok(false);
             }
-            self.gate.await_unpinned();
-            let closed = self.gate.close(TAG);
+            self.lock.await_unpinned();
+            let closed = self.lock.make_stale(TAG);
             if closed {
-                // SAFETY: loom sees to it.
+                // SAFETY: loom checks the access.
                 self.object.with_mut(|object| unsafe { *object = FREED });
             }
             Ok(closed)
@@ -157,9 +158,9 @@ fn loom_a_pinned_object_is_freed_after_the_call() {
     });
 }
 
-/// Both objects of a call are freed under it, each by a thread of its own: nobody waits for ever. With three
-/// pre-emptions loom does not end: it tries longer and longer schedules in which the two who wait yield to
-/// each other, and the third does not run.
+/// Both objects of a call are freed during it, each by a thread of its own, and no thread waits for
+/// ever. With three pre-emptions loom does not end: it tries longer and longer schedules in which
+/// the two waiting threads yield to each other and the third one does not run.
 #[test]
 fn loom_both_objects_of_a_call_are_freed() {
     let mut model = loom::model::Builder::new();
@@ -180,8 +181,8 @@ fn loom_both_objects_of_a_call_are_freed() {
     });
 }
 
-/// The slot of a freed object gets another one of the same kind: a call by the stale handle is on one of them
-/// as a whole, or on none. The new one is freed in turn.
+/// The slot of a freed object gets another object of the same type. A call with the stale handle
+/// uses either object as a whole, or none. The new object is freed in turn.
 #[test]
 fn loom_a_slot_is_used_again() {
     loom::model(|| {
@@ -198,7 +199,7 @@ fn loom_a_slot_is_used_again() {
     });
 }
 
-/// The same with one of another kind: a call by the stale handle never takes it for its own.
+/// The same with an object of another type. A call with the stale handle never uses it.
 #[test]
 fn loom_a_slot_is_used_again_for_another_kind() {
     loom::model(|| {
@@ -216,7 +217,8 @@ fn loom_a_slot_is_used_again_for_another_kind() {
     });
 }
 
-/// A call pins the object by a stale handle while the slot is used again: who frees the new one waits for it.
+/// A call pins the object by a stale handle while the slot is reused. The thread that frees the new
+/// object waits for the pin.
 #[test]
 fn loom_a_pin_by_a_stale_handle_holds_the_new_object() {
     loom::model(|| {
@@ -225,10 +227,10 @@ fn loom_a_pin_by_a_stale_handle_holds_the_new_object() {
             let place = Arc::clone(&place);
             thread::spawn(move || {
                 if place.pinned() {
-                    // SAFETY: loom sees to it.
+                    // SAFETY: loom checks the access.
                     let found = place.object.with(|object| unsafe { *object });
                     assert_ne!(found, FREED);
-                    place.gate.unpin();
+                    place.lock.unpin();
                 }
             })
         };
