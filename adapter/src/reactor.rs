@@ -40,7 +40,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use dat_core::nesting;
-use dat_core::wake::{Slept, Wake, trace};
+use dat_core::wake::{Wake, WakeReason, trace};
 use mio::{Events, Poll, Token};
 
 pub use self::progress_thread::abort_on_panic;
@@ -168,9 +168,9 @@ impl<E: Engine> Reactor<E> {
     }
 
     /// Sleeps until `wake` is signalled, making progress meanwhile.
-    pub(crate) fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
+    pub(crate) fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
         if self.spin(wake, deadline) {
-            return Slept::Woken;
+            return WakeReason::Woken;
         }
         let asleep_since = (!self.spin.longest.is_zero()).then(Instant::now);
         let slept = self.lead_or_follow(wake, deadline);
@@ -223,7 +223,7 @@ impl<E: Engine> Reactor<E> {
         mut poller: MutexGuard<'a, Poller>,
         wake: &Wake,
         deadline: Option<Instant>,
-    ) -> Slept {
+    ) -> WakeReason {
         self.leaders.fetch_add(1, Ordering::SeqCst);
         self.shared.announce_sleep();
         let slept = loop {
@@ -231,12 +231,12 @@ impl<E: Engine> Reactor<E> {
             // (`SharedState::leave`).
             let served = self.serve_as_sleeper();
             let left = match deadline.map(|d| d.checked_duration_since(Instant::now())) {
-                Some(None) if !wake.is_signalled() => break Slept::TimedOut,
+                Some(None) if !wake.is_signalled() => break WakeReason::TimedOut,
                 left => left.flatten(),
             };
             let work = served && self.shared.has_work();
             if !work && !wake.enter_poller() {
-                break Slept::Woken;
+                break WakeReason::Woken;
             }
             let limit = match work {
                 true => Some(Duration::ZERO),
@@ -247,17 +247,17 @@ impl<E: Engine> Reactor<E> {
             if !work && wake.leave_poller() {
                 // What was reported must not get lost: edges are reported once.
                 self.deliver(&mut poller);
-                break Slept::Woken;
+                break WakeReason::Woken;
             }
             self.shared.consumer_made_progress();
             match waited {
                 Ok(()) => drop(self.deliver(&mut poller)),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => break Slept::Interrupted,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => break WakeReason::Interrupted,
                 // No poller, no progress here; the background thread's ticks make some.
                 Err(_) => break wake.park(Some(Instant::now() + TICK)),
             }
             if wake.is_signalled() {
-                break Slept::Woken;
+                break WakeReason::Woken;
             }
         };
         self.shared.end_sleep();
@@ -325,7 +325,7 @@ impl<E: Engine> Reactor<E> {
     }
 
     /// Sleeps in the poller, or, as long as somebody else is there, on its own signal.
-    fn lead_or_follow(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
+    fn lead_or_follow(&self, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
         if let Some(poller) = self.try_poller() {
             return self.lead(poller, wake, deadline);
         }
@@ -336,7 +336,7 @@ impl<E: Engine> Reactor<E> {
         lock(&self.followers).retain(|f| !std::ptr::eq(f.0, wake));
         match poller {
             Some(poller) => self.lead(poller, wake, deadline),
-            None => slept.unwrap_or(Slept::Woken),
+            None => slept.unwrap_or(WakeReason::Woken),
         }
     }
 

@@ -205,7 +205,7 @@ impl<E: Engine> SharedState<E> {
 
     /// Ends the sleep of whoever is in the poller, or else the next one.
     pub(crate) fn wake(&self) {
-        trace::ask(POLLER, std::ptr::from_ref(self).addr());
+        trace::log_wake(POLLER, std::ptr::from_ref(self).addr());
         // It cannot fail but for a counter that overflows, which wakes just as well.
         self.waker.wake().ok();
     }

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use capture::Capture;
 use dat_core::provider::{Access, Attrs, Mem, Port, QpCfg, Transport};
-use dat_core::wake::{Slept, Wake};
+use dat_core::wake::{Wake, WakeReason};
 use dat_core::{Error, OpenError, Result};
 use dat_sys::{
     DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_PARAMETER, DAT_RESOURCE_MEMORY,
@@ -258,7 +258,7 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
         self.reactor.poll();
     }
 
-    fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
+    fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
         self.reactor.sleep(wake, deadline)
     }
 

@@ -11,7 +11,9 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use dat_core::mem_transport::contract::rig::{DEPTH, End, Event, PATIENCE, Rig, Service, outcomes};
+use dat_core::mem_transport::contract::rig::{
+    DEPTH, EVENT_TIMEOUT, End, Event, Rig, Service, outcomes,
+};
 use dat_core::provider::{Close, Connect, Provider, Queue, Transport, WcStatus};
 use provider_softroce::{Roce, SoftRoce};
 use wire::cm::{Drep, Dreq, IpHeader, Mad, Message, Reason, Rep, Req, Rtu, ServiceId, Timeout};
@@ -577,7 +579,10 @@ fn closes_with(answer: bool) -> u32 {
     std::thread::scope(|scope| {
         let closed = scope.spawn(move || drop(ours));
         while !closed.is_finished() {
-            assert!(start.elapsed() < PATIENCE, "the adapter is not closed after {PATIENCE:?}");
+            assert!(
+                start.elapsed() < EVENT_TIMEOUT,
+                "the adapter is not closed after {EVENT_TIMEOUT:?}"
+            );
             peer.dreq.set(None);
             let Some(heard) = peer.hear() else { continue };
             let Heard::Dreq { transaction } = heard else { panic!("{heard:?}") };

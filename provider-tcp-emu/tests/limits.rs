@@ -3,11 +3,11 @@
 #[path = "../../dat-core/tests/table/client.rs"]
 #[allow(dead_code)] // the other tests' part
 mod client;
-#[path = "../../dat-core/tests/table/told.rs"]
-mod told;
+#[path = "../../dat-core/tests/table/adapter_limits.rs"]
+mod adapter_limits;
 
 #[test]
 fn limits_are_as_told() {
     let table = client::register::<provider_tcp_emu::TcpEmu>("limits", "127.0.0.1", false);
-    told::limits_hold(table, "limits");
+    adapter_limits::limits_hold(table, "limits");
 }

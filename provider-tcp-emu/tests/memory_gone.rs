@@ -193,9 +193,12 @@ fn until_ended(sides: [&Side; 2], style: Style) -> Told {
             let event = unsafe {
                 match style {
                     Style::Polls => side.all.dequeue(),
-                    Style::Waits => {
-                        side.all.attend(1).unwrap().wait(PATIENCE).and_then(|waited| waited.event)
-                    }
+                    Style::Waits => side
+                        .all
+                        .begin_wait(1)
+                        .unwrap()
+                        .wait(PATIENCE)
+                        .and_then(|waited| waited.event),
                 }
             };
             match event {

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use dat_core::nesting;
 use dat_core::provider::{Completions, Polled, Sink, Upcall, Wc};
-use dat_core::wake::{Slept, Wake};
+use dat_core::wake::{Wake, WakeReason};
 use dat_core::{Error, Result};
 use dat_sys::{
     DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_STATE, DAT_MODEL_NOT_SUPPORTED, DAT_RESOURCE_MEMORY,
@@ -401,17 +401,17 @@ impl Queue {
     }
 
     /// A consumer that has armed it sleeps until something has come.
-    pub(crate) fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
+    pub(crate) fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
         let bed = match self.bed.get() {
             Some(bed) => bed,
             None => match Bed::new() {
                 Ok(bed) => self.bed.get_or_init(|| bed),
                 // Without descriptors it looks again and again.
-                Err(_) => return Slept::Woken,
+                Err(_) => return WakeReason::Woken,
             },
         };
         if !wake.enter_poller() {
-            return Slept::Woken;
+            return WakeReason::Woken;
         }
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
         let roused = bed.sleep(self, left.and_then(|left| Timespec::try_from(left).ok()).as_ref());
@@ -419,11 +419,11 @@ impl Queue {
         match roused {
             Roused::News => {
                 self.see();
-                Slept::Woken
+                WakeReason::Woken
             }
-            Roused::TimedOut if !signalled => Slept::TimedOut,
-            Roused::Signal if !signalled => Slept::Interrupted,
-            _ => Slept::Woken,
+            Roused::TimedOut if !signalled => WakeReason::TimedOut,
+            Roused::Signal if !signalled => WakeReason::Interrupted,
+            _ => WakeReason::Woken,
         }
     }
 

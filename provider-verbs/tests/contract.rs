@@ -16,12 +16,12 @@
 //! | `a_dropped_window_is_unbound` | at the end: a region that a window shows cannot be dropped; dat-core drops none |
 //! | `a_flushed_bind_…` | at the end: rxe takes no request before there is a connection; dat-core posts none |
 
-use dat_core::mem_transport::contract::rig::expect_no_word_of_waits;
+use dat_core::mem_transport::contract::rig::expect_unreported_waits;
 use dat_core::provider::Provider;
 use provider_verbs::{Adapter, Verbs};
 
 fn pair() -> (Adapter, Adapter) {
-    expect_no_word_of_waits(true);
+    expect_unreported_waits(true);
     (open(), open())
 }
 

@@ -65,7 +65,7 @@ impl ProgressThread {
     }
 
     pub(super) fn unpark(&self) {
-        trace::ask(PLACE, std::ptr::from_ref(self).addr());
+        trace::log_wake(PLACE, std::ptr::from_ref(self).addr());
         if let Some(thread) = lock(&self.thread).as_ref() {
             thread.thread().unpark();
         }

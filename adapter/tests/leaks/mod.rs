@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use dat_core::mem_transport::contract::rig::{End, PATIENCE, Rig};
+use dat_core::mem_transport::contract::rig::{EVENT_TIMEOUT, End, Rig};
 use dat_core::provider::{Close, Provider, Queue, Transport};
 
 use super::{FDS, NAME, PARAMS, PROVIDER};
@@ -83,8 +83,8 @@ fn a_thousand_connections_leave_nothing_behind() {
     }
     // Pollers, wakers and threads go with their adapters; a thread that was waited for is listed a moment longer.
     let since = Instant::now();
-    while footprint() != at_first && since.elapsed() < PATIENCE {
+    while footprint() != at_first && since.elapsed() < EVENT_TIMEOUT {
         std::thread::yield_now();
     }
-    assert_eq!(footprint(), at_first, "both adapters are closed since {PATIENCE:?}");
+    assert_eq!(footprint(), at_first, "both adapters are closed since {EVENT_TIMEOUT:?}");
 }

@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use dat_core::mem_transport::contract::rig::{End, PATIENCE};
+use dat_core::mem_transport::contract::rig::{EVENT_TIMEOUT, End};
 use dat_core::provider::{Port, Provider, Receiver, Sink, Transport, Upcall};
 
 use crate::{NAME, PROVIDER, Tested};
@@ -39,5 +39,5 @@ fn panic_in_the_background() {
     let caller = End::new(&ta);
     caller.connect(tb.port(&listener), b"", None);
     // Nobody calls into the adapters any more: what ends this is the thread that takes the call.
-    std::thread::park_timeout(PATIENCE);
+    std::thread::park_timeout(EVENT_TIMEOUT);
 }
