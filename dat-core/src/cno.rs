@@ -82,7 +82,7 @@ pub fn create_with_fd<T: Transport>(ia: &Node<Ia<T>>) -> Result<(&'static Node<C
     // SAFETY: there is no agent.
     let cno = unsafe { create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }?;
     cno.state().event_fd = Some(event_fd);
-    ia.transport.attend(true);
+    ia.transport.require_progress(true);
     Ok((cno, fd))
 }
 
@@ -120,7 +120,7 @@ pub unsafe fn free<T: Transport>(cno: &Node<Cno<T>>) -> Result<Option<Box<Node<C
 impl<T: Transport> Drop for Cno<T> {
     fn drop(&mut self) {
         if self.fd().is_some() {
-            self.ia.transport.attend(false);
+            self.ia.transport.require_progress(false);
         }
     }
 }

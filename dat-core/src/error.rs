@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_speak_the_names_of_the_standard() {
+    fn errors_print_the_names_of_the_standard() {
         assert_eq!(
             Error::handle(DAT_INVALID_HANDLE_EP).to_string(),
             "DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EP"

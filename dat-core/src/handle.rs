@@ -567,7 +567,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "not a test: Miri has no fork")]
-    fn a_child_has_no_handles_of_its_parent() {
+    fn handles_of_the_parent_are_stale_in_a_child() {
         let apple = insert(std::ptr::null(), false, |_| Ok(Apple(7))).unwrap();
         let stale: Vec<_> =
             (0..100).map(|_| insert(std::ptr::null(), false, |_| Ok(Pear)).unwrap()).collect();

@@ -57,7 +57,7 @@ pub fn start() {
         Ok(None) => {}
         Ok(Some(settings)) => settings.apply(),
         // A closed standard error is no reason to fail.
-        Err(why) => drop(writeln!(io::stderr(), "dat: {why}; nothing is logged")),
+        Err(why) => drop(writeln!(io::stderr(), "dat: {why}; logging is off")),
     });
 }
 
@@ -102,7 +102,7 @@ impl Settings {
         let number = |name| match given(name) {
             None => Ok(None),
             Some(text) => environment::number(&text).map(Some).ok_or_else(|| {
-                format!("{name}={text}: a number is needed, decimal or 0x and hexadecimal")
+                format!("{name}={text}: not a number, which is decimal, or hexadecimal after 0x")
             }),
         };
         let targets = match given("OPENDAT_LOG") {
@@ -118,7 +118,7 @@ impl Settings {
             None | Some("text") => false,
             Some("json") => true,
             Some(other) => {
-                return Err(format!("OPENDAT_LOG_FORMAT={other}: text or json is needed"));
+                return Err(format!("OPENDAT_LOG_FORMAT={other}: neither text nor json"));
             }
         };
         let destination = match number("DAPL_DBG_DEST")?.unwrap_or(0) {
@@ -171,7 +171,7 @@ fn parse_targets(text: &str) -> std::result::Result<Targets, String> {
     const EXAMPLE: &str = "for example debug, or dat::cm=debug,dat::ep=trace";
     let targets: Targets = text.trim().parse().map_err(|error| format!("{error}; {EXAMPLE}"))?;
     match targets.iter().find(|(target, _)| !TARGETS.contains(target)) {
-        Some((target, _)) => Err(format!("{target} is no level and no target; {EXAMPLE}")),
+        Some((target, _)) => Err(format!("{target} is neither a level nor a target; {EXAMPLE}")),
         None => Ok(targets),
     }
 }
@@ -300,7 +300,7 @@ pub(crate) fn log_call(name: &str, handle: usize, result: Result<()>) {
         Err(error)
             if let DAT_TIMEOUT_EXPIRED | DAT_INTERRUPTED_CALL | DAT_QUEUE_EMPTY = error.kind() =>
         {
-            trace!(target: "dat::api", handle = %Hex(handle), %error, "dat_{name} has nothing");
+            trace!(target: "dat::api", handle = %Hex(handle), %error, "dat_{name} finds no event");
         }
         Ok(()) => trace!(target: "dat::api", handle = %Hex(handle), "dat_{name}"),
         Err(error) => {
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_unasked() {
+    fn nothing_is_logged_by_default() {
         for given in
             [&[][..], &[("OPENDAT_LOG", "")], &[("DAPL_DBG_TYPE", "0")], &[("DAPL_DBG_DEST", "1")]]
         {
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_by_name_counts() {
+    fn opendat_log_takes_precedence() {
         let given = [("OPENDAT_LOG", "dat::ep=debug,warn"), ("DAPL_DBG_TYPE", "all")];
         let settings = settings(&given).expect("they are right").expect("it is asked for");
         assert!(settings.targets.would_enable("dat::ep", &tracing::Level::DEBUG));
@@ -398,16 +398,17 @@ mod tests {
         let why = |given| settings(given).expect_err("it is wrong");
         assert_eq!(
             why(&[("DAPL_DBG_TYPE", "all")]),
-            "DAPL_DBG_TYPE=all: a number is needed, decimal or 0x and hexadecimal"
+            "DAPL_DBG_TYPE=all: not a number, which is decimal, or hexadecimal after 0x"
         );
         assert!(why(&[("OPENDAT_LOG", "dat::ep=loud")]).starts_with("OPENDAT_LOG=dat::ep=loud: "));
         assert_eq!(
             why(&[("OPENDAT_LOG", "degub")]),
-            "OPENDAT_LOG=degub: degub is no level and no target; for example debug, or dat::cm=debug,dat::ep=trace"
+            "OPENDAT_LOG=degub: degub is neither a level nor a target; \
+             for example debug, or dat::cm=debug,dat::ep=trace"
         );
         assert_eq!(
             why(&[("OPENDAT_LOG", "debug"), ("OPENDAT_LOG_FORMAT", "xml")]),
-            "OPENDAT_LOG_FORMAT=xml: text or json is needed"
+            "OPENDAT_LOG_FORMAT=xml: neither text nor json"
         );
     }
 

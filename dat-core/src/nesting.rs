@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_waits_for_the_first_part() {
+    fn a_sleeping_thread_waits_until_the_sender_is_dropped() {
         let (go, wait) = channel::<()>();
         let (say, hear) = channel();
         let _asleep = sleep();
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "not a test: Miri cannot tell where a stack is")]
-    fn a_stack_is_known() {
+    fn an_address_on_the_stack_is_recognised() {
         let here = 0u8;
         let address = (&raw const here).addr();
         assert!(is_on_this_stack(address));

@@ -36,7 +36,7 @@ use dat_sys::DAT_MODEL_NOT_SUPPORTED;
 pub use self::polled::{Polled, Token};
 pub use self::upcall::{Receiver, Sink, Upcall};
 pub use self::work::*;
-pub use crate::ep::{Exceeded, Holding};
+pub use crate::ep::{Exceeded, HeldBuffers};
 use crate::error::{Error, OpenError, Result};
 use crate::wake::{Wake, WakeReason};
 
@@ -167,7 +167,7 @@ pub unsafe trait Transport: Send + Sync + Sized + 'static {
     /// Requires progress without any call of the consumer, which sleeps on a file descriptor
     /// (dat_cno_fd_create). Progress starts at once and continues until this was called as often
     /// with `false` as with `true`.
-    fn attend(&self, on: bool) {
+    fn require_progress(&self, on: bool) {
         let _ = on;
     }
     /// Makes a thread that sleeps in [`Transport::sleep`] check its [`Wake`] again, which is marked
@@ -189,9 +189,9 @@ pub unsafe trait Transport: Send + Sync + Sized + 'static {
 /// 2. After `drop` has returned, nothing more completes with this token.
 /// 3. A request that [`Queue::carried_out`] counts completes only if it was `signalled`. A receive
 ///    that [`Queue::withdrawn`] counts does not complete once the queue pair has been dropped.
-/// 4. [`Holding::took`] is called once for each buffer that a message takes, by one thread at a
-///    time, before that buffer completes. A buffer of a shared receive queue completes only if a
-///    message has taken it.
+/// 4. [`HeldBuffers::buffer_taken`] is called once for each buffer that a message takes, by one
+///    thread at a time, before that buffer completes. A buffer of a shared receive queue completes
+///    only if a message has taken it.
 pub unsafe trait Queue<T: Transport>: Send + Sync {
     /// Queues a request.
     ///
@@ -271,7 +271,7 @@ pub unsafe trait Completions: Send + Sync {
     /// Sets whether the upcall of an armed queue must come without any call of the consumer,
     /// because a CNO needs it. Otherwise the thread that arms the queue sleeps on it
     /// ([`Transport::sleep_on`]).
-    fn attend(&self, on: bool) {
+    fn require_upcalls(&self, on: bool) {
         let _ = on;
     }
     /// Changes the depth. Queued completions are kept. `DAT_INVALID_STATE`: more completions are
@@ -332,10 +332,11 @@ pub struct QpCfg<'a, T: Transport> {
     pub srq: Option<&'a T::Srq>,
     /// Returned in [`Wc::qp`].
     pub token: Token,
-    /// Counts each receive buffer that a message takes ([`Holding::took`]). If that exceeds the
-    /// hard watermark, the buffer is flushed and the connection ends as [`Upcall::Broken`]. If it
-    /// exceeds the soft one, the transport calls [`Upcall::HighWatermark`].
-    pub holding: Arc<Holding>,
+    /// Counts each receive buffer that a message takes ([`HeldBuffers::buffer_taken`]). If that
+    /// exceeds the hard watermark, the buffer is flushed and the connection ends as
+    /// [`Upcall::Broken`]. If it exceeds the soft one, the transport calls
+    /// [`Upcall::HighWatermark`].
+    pub holding: Arc<HeldBuffers>,
     /// Whether the sender decides if a receive is a solicited completion. Otherwise a receive is
     /// solicited unless it was posted quiet.
     pub sender_wakes: bool,

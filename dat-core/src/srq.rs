@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_endpoint_gave_back_stays_counted_when_it_is_gone() {
+    fn returned_buffers_stay_counted_when_the_endpoint_is_freed() {
         let counts = Arc::new(SrqCounts::default());
         counts.posted.store(10, Ordering::Relaxed);
         for left in (5..10).rev() {

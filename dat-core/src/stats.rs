@@ -126,7 +126,7 @@ impl StatsServer {
             Ok(both) => both,
             Err((path, error)) => {
                 let path = path.display();
-                warn!(target: "dat::ia", "dat top cannot ask this process: {path}: {error}");
+                warn!(target: "dat::ia", "dat top cannot read the counters of this process: {path}: {error}");
                 return None;
             }
         };
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_leaves_is_removed() {
+    fn sockets_of_killed_processes_are_removed() {
         let place = tempfile::tempdir().expect("a directory");
         let of_killed = place.path().join("1-a");
         drop(UnixListener::bind(&of_killed).expect("bound"));

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_are_left_to_the_programs_threads() {
+    fn library_threads_block_signals() {
         let inside =
             spawn("a-thread", || (is_blocked(libc::SIGINT), is_blocked(libc::SIGSEGV))).unwrap();
         assert_eq!(inside.join().unwrap(), (true, false));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_not_interrupted_but_by_hand() {
+    fn only_user_signals_interrupt_a_call() {
         {
             let _blocked = BlockedSignals::during_a_call();
             for signal in

@@ -123,11 +123,11 @@ fn stays_ours(place: &Path) -> io::Result<()> {
 fn is_private(directory: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(directory)?;
     let what = if !found.is_dir() {
-        "it is not a directory: it must be removed".to_owned()
+        "it is not a directory and must be removed".to_owned()
     } else if found.uid() != geteuid().as_raw() {
-        format!("it belongs to user {}: it must be removed", found.uid())
+        format!("it belongs to user {} and must be removed", found.uid())
     } else if found.mode() & 0o077 != 0 {
-        "others have rights in it (chmod 700)".to_owned()
+        "other users have rights in it (chmod 700)".to_owned()
     } else {
         return Ok(());
     };
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_directory_of_ours_alone_will_do() {
+    fn only_a_private_directory_is_accepted() {
         let place = tempfile::tempdir().expect("a directory");
         let own = place.path().join(format!("opendat-{}", geteuid().as_raw()));
         let open = || users_directory(&[place.path()]);
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(open().expect("it is found"), own);
         assert_eq!(fs::metadata(&own).expect("it is there").mode() & 0o7777, 0o700);
         set_mode(&own, 0o750);
-        assert!(refusal().contains("others have rights in it"));
+        assert!(refusal().contains("other users have rights in it"));
         set_mode(&own, 0o700);
         if geteuid().is_root() {
             chown(&own, Some(65534), None).expect("root may");
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn another_place_serves_where_there_is_none() {
+    fn the_next_place_is_used_if_one_does_not_exist() {
         let place = tempfile::tempdir().expect("a directory");
         let missing = place.path().join("missing");
         let directory = users_directory(&[&missing, place.path()]).expect("the second one");

@@ -34,7 +34,7 @@ fn a_message_arrives_with_cookie_length_and_operation() {
 }
 
 #[test]
-fn the_local_segments_say_how_much_is_transferred_at_most() {
+fn the_local_segments_limit_the_transfer() {
     let (a, x, b, _) = connected();
     let (mut near, mut far) = ([1u8; 64], [2u8; 64]);
     let (near_mr, far_mr) = (a.register(&mut near), b.register(&mut far));
@@ -140,7 +140,7 @@ fn completions_survive_the_endpoint() {
 }
 
 #[test]
-fn a_reject_carries_private_data_and_kills_the_request() {
+fn a_reject_carries_private_data_and_frees_the_request() {
     let fabric = fabric();
     let (a, b) = (Side::new(&fabric), Side::new(&fabric));
     let psp = dat_core::conn::psp::create(b.ia, Port::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
@@ -231,7 +231,7 @@ fn a_tentative_endpoint_is_configured_and_accepted() {
 }
 
 #[test]
-fn modify_keeps_early_receives() {
+fn modify_keeps_posted_receives() {
     let fabric = fabric();
     let (a, b) = (Side::new(&fabric), Side::new(&fabric));
     let (x, y) = (a.ep(), b.ep());
@@ -253,7 +253,7 @@ fn modify_keeps_early_receives() {
 
 /// The largest message that dat_ia_query reports can be posted. One byte more is refused at once.
 #[test]
-fn a_post_takes_no_more_than_the_adapter_tells() {
+fn a_post_is_limited_to_the_reported_maximum() {
     let (a, x, _b, _) = connected();
     let mut buffer = [0u8; 1];
     let src = a.register(&mut buffer);

@@ -86,7 +86,7 @@ fn one_waiter_owns_the_evd_until_it_is_unwaitable() {
 }
 
 #[test]
-fn freeing_an_evd_sends_its_waiter_away() {
+fn freeing_an_evd_ends_the_wait_on_it() {
     let ia = open(&fabric());
     let evd = evd::create(ia, 4, None, DAT_EVD_SOFTWARE_FLAG).unwrap();
     std::thread::scope(|s| {
@@ -103,7 +103,7 @@ fn freeing_an_evd_sends_its_waiter_away() {
 }
 
 #[test]
-fn a_cno_hears_of_enabled_evds_only() {
+fn only_enabled_evds_trigger_a_cno() {
     let ia = open(&fabric());
     // SAFETY: there is no agent.
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
@@ -127,7 +127,7 @@ fn a_cno_hears_of_enabled_evds_only() {
 }
 
 #[test]
-fn a_cno_is_reminded_of_what_is_left() {
+fn a_cno_is_triggered_again_while_events_remain() {
     let ia = open(&fabric());
     // SAFETY: there is no agent.
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
@@ -233,7 +233,7 @@ fn an_agent_is_called_besides_waiters() {
 }
 
 #[test]
-fn an_agent_may_be_changed_and_taken_away() {
+fn an_agent_may_be_changed_and_removed() {
     let ((one, told_one), (two, told_two)) = (recording_agent(), recording_agent());
     let ia = open(&fabric());
     // SAFETY: there is no agent.
@@ -261,7 +261,7 @@ fn an_agent_may_be_changed_and_taken_away() {
 
 /// When the last EVD of a CNO is freed, its waiters leave (uDAPL 1.2, dat_cno_wait).
 #[test]
-fn the_last_evd_of_a_cno_takes_its_waiters_along() {
+fn freeing_the_last_evd_of_a_cno_ends_the_waits_on_it() {
     let (agent, told) = recording_agent();
     let ia = open(&fabric());
     // SAFETY: the agent may be called.
@@ -294,7 +294,7 @@ fn the_last_evd_of_a_cno_takes_its_waiters_along() {
 }
 
 #[test]
-fn an_agent_hears_of_an_abrupt_close_last() {
+fn an_abrupt_close_is_the_last_call_of_an_agent() {
     let (agent, told) = recording_agent();
     let ia = open(&fabric());
     // SAFETY: the agent may be called.
@@ -307,7 +307,7 @@ fn an_agent_hears_of_an_abrupt_close_last() {
 
 /// An EVD that triggers during the close is about to be freed.
 #[test]
-fn a_wait_during_an_abrupt_close_tells_of_no_evd() {
+fn a_wait_during_an_abrupt_close_returns_no_evd() {
     let ia = open(&fabric());
     // SAFETY: there is no agent.
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();

@@ -87,7 +87,7 @@ fn one_object_more_than_promised_is_refused() {
 }
 
 #[test]
-fn an_ep_draws_from_an_srq_of_its_own_zone_where_the_transport_has_it_so() {
+fn an_srq_of_another_zone_needs_support_of_the_transport() {
     let ia = open_small();
     let (own, other) = (pz::create(ia).unwrap(), pz::create(ia).unwrap());
     let attr = DAT_SRQ_ATTR { max_recv_dtos: 4, max_recv_iov: 1, low_watermark: 0 };
@@ -118,7 +118,7 @@ fn an_ep_draws_from_an_srq_of_its_own_zone_where_the_transport_has_it_so() {
 }
 
 #[test]
-fn a_region_counts_from_zero_where_the_transport_has_it_so() {
+fn zero_based_regions_need_support_of_the_transport() {
     let ia = open_small();
     let zone = pz::create(ia).unwrap();
     let mut buffer = [0u8; 16];

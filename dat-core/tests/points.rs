@@ -26,7 +26,7 @@ fn hand_off(request: &Node<cr::Cr<Adapter>>, qualifier: DAT_CONN_QUAL) {
 }
 
 #[test]
-fn a_common_service_point_is_called_by_its_address() {
+fn a_common_service_point_is_reached_by_its_address() {
     let fabric = fabric();
     let (a, b) = (Side::new(&fabric), Side::new(&fabric));
     let (x, y) = (a.ep(), b.ep());
@@ -66,7 +66,7 @@ fn zeroed_csp() -> DAT_CSP_PARAM {
 }
 
 #[test]
-fn a_common_service_point_is_judged() {
+fn arguments_of_a_common_service_point_are_checked() {
     let fabric = fabric();
     let a = Side::new(&fabric);
     let refusal = |comm: DAT_COMM, to: &str| {
@@ -104,7 +104,7 @@ fn a_common_service_point_is_judged() {
 }
 
 #[test]
-fn a_request_is_handed_to_another_service_point() {
+fn a_request_is_handed_off_to_another_service_point() {
     let fabric = fabric();
     let (a, b) = (Side::new(&fabric), Side::new(&fabric));
     let front = psp::create(b.ia, Port::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
@@ -141,7 +141,7 @@ fn a_request_is_handed_to_another_service_point() {
 }
 
 #[test]
-fn a_request_for_a_reserved_endpoint_is_handed_on_and_back() {
+fn a_request_for_a_reserved_endpoint_is_handed_off_and_back() {
     let fabric = fabric();
     let (a, b) = (Side::new(&fabric), Side::new(&fabric));
     let front = psp::create(b.ia, Port::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
@@ -161,7 +161,7 @@ fn a_request_for_a_reserved_endpoint_is_handed_on_and_back() {
 }
 
 #[test]
-fn a_request_handed_to_nobody_is_refused_by_no_consumer() {
+fn a_request_handed_off_to_no_service_point_is_a_non_peer_reject() {
     let fabric = fabric();
     let (a, b) = (Side::new(&fabric), Side::new(&fabric));
     let front = psp::create(b.ia, Port::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
@@ -218,7 +218,7 @@ fn a_file_descriptor_is_readable_while_there_are_triggers() {
 
 /// A timeout must be positive (uDAPL 1.2, dat_ep_connect). For OFED's library 0 means no limit.
 #[test]
-fn a_limit_of_nothing_is_no_limit_unless_the_adapter_is_strict() {
+fn a_timeout_of_0_is_no_limit_unless_the_adapter_is_strict() {
     let fabric = fabric();
     for (params, refused) in [(fabric.clone(), false), (format!("{fabric} strict=on"), true)] {
         let side = Side::new(&params);

@@ -48,7 +48,7 @@ fn query(table: Table, ia: DAT_IA_HANDLE) -> Result<(), Error> {
 /// signal handler in the thread of that call queries the adapter, it must not wait for the lock for
 /// ever.
 #[test]
-fn an_adapter_is_closed_when_its_new_object_is_told_of() {
+fn an_adapter_is_closed_while_an_object_is_created() {
     let name = unique("mem");
     let params = CString::new(name.as_str()).unwrap();
     // SAFETY: both are complete.
@@ -127,7 +127,7 @@ extern "C" fn use_it_when_it_is_freed(_: c_int) {
 /// dat_evd_free waits for the thread in dat_evd_wait. That thread is in a signal handler that uses
 /// the EVD, too.
 #[test]
-fn a_waiter_in_a_signal_handler_uses_the_dispatcher_that_is_freed() {
+fn a_waiter_in_a_signal_handler_uses_the_evd_that_is_freed() {
     let (table, name) = loopback(true);
     let side = Side::new(table, &name);
     let evd = side.new_evd(DAT_EVD_SOFTWARE_FLAG);

@@ -23,7 +23,7 @@ use dat_sys::*;
 #[derive(Debug, PartialEq)]
 enum TransportCall {
     /// Whether a CNO needs the upcalls of a completion queue.
-    Attend(bool),
+    RequireUpcalls(bool),
     /// One upcall is requested, at the next completion or at the next solicited one.
     Arm { solicited: bool },
 }
@@ -121,8 +121,8 @@ unsafe impl Completions for Cq {
         self.0.lock().unwrap().push(TransportCall::Arm { solicited });
         true
     }
-    fn attend(&self, on: bool) {
-        self.0.lock().unwrap().push(TransportCall::Attend(on));
+    fn require_upcalls(&self, on: bool) {
+        self.0.lock().unwrap().push(TransportCall::RequireUpcalls(on));
     }
     unsafe fn resize(&self, _: usize) -> Result<()> {
         Ok(())
@@ -242,7 +242,7 @@ fn reason(evd: &Node<Evd<RecordingTransport>>, about: DAT_HANDLE) -> (DAT_EVENT_
 }
 
 #[test]
-fn a_shared_queue_that_has_failed_is_told_of() {
+fn a_failed_shared_queue_is_reported() {
     let ia = open(true);
     let pz = pz::create(ia).unwrap();
     let attr =
@@ -259,28 +259,28 @@ fn a_shared_queue_that_has_failed_is_told_of() {
 }
 
 #[test]
-fn a_completion_queue_is_attended_as_long_as_a_notification_object_wants_it() {
+fn a_completion_queue_makes_upcalls_while_a_cno_needs_them() {
     let ia = open(true);
     // SAFETY: there is no agent.
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     let evd = evd::create(ia, 8, Some(cno), DAT_EVD_DTO_FLAG).unwrap();
     assert_eq!(
         ia.transport.calls(),
-        [TransportCall::Attend(true), TransportCall::Arm { solicited: false }]
+        [TransportCall::RequireUpcalls(true), TransportCall::Arm { solicited: false }]
     );
     // SAFETY: nobody dequeues meanwhile.
     unsafe { evd.set_cno(None) }.unwrap();
-    assert_eq!(ia.transport.calls()[0], TransportCall::Attend(false));
+    assert_eq!(ia.transport.calls()[0], TransportCall::RequireUpcalls(false));
     // SAFETY: nobody dequeues meanwhile.
     unsafe { evd.set_cno(Some(cno)) }.unwrap();
-    assert_eq!(ia.transport.calls()[0], TransportCall::Attend(true));
+    assert_eq!(ia.transport.calls()[0], TransportCall::RequireUpcalls(true));
 }
 
 /// One thread at a time uses a completion queue. If an endpoint is created concurrently with a call
 /// on its EVD, and changes which completions wake, it does not touch the queue but notifies the
 /// CNO, whose consumer then dequeues. Otherwise it arms the queue again.
 #[test]
-fn a_stream_that_joins_beside_a_call_on_its_evd_does_not_touch_the_queue() {
+fn a_stream_added_during_a_call_on_its_evd_does_not_touch_the_queue() {
     let entry = Entry { thread_safe: true, ..support::entry("told") };
     // SAFETY: no EVD is given.
     let ia =
@@ -320,7 +320,7 @@ fn a_stream_that_joins_beside_a_call_on_its_evd_does_not_touch_the_queue() {
 /// `quiet`: the transport distinguishes completions that were posted quiet, so it can be asked for
 /// all others.
 #[test]
-fn a_wait_asks_for_the_completions_that_wake() {
+fn a_wait_arms_for_the_completions_that_wake() {
     use DAT_COMPLETION_DEFAULT_FLAG as DEFAULT;
     use DAT_COMPLETION_SOLICITED_WAIT_FLAG as SOLICITED;
     use DAT_COMPLETION_UNSIGNALLED_FLAG as UNSIGNALLED;
@@ -376,7 +376,7 @@ const ENDS: [fn(&RecordingTransport); 2] = [
 ];
 
 #[test]
-fn a_connection_that_is_lost_while_it_is_made_or_ended_ends_with_one_event() {
+fn a_connection_lost_while_connecting_or_disconnecting_causes_one_event() {
     for (end, tell) in ENDS.into_iter().enumerate() {
         // The connection fails while it is being established.
         let ia = open(true);

@@ -86,7 +86,7 @@ pub(super) fn report_request<T: Transport>(
         Order::Now,
     );
     posted.inspect_err(|_| {
-        warn!(target: "dat::cm", ia = name, %cr, "refused: its EVD is full");
+        warn!(target: "dat::cm", ia = name, %cr, "the request is refused, because its EVD is full");
         // The length of the EVD's queue is the backlog (uDAPL 1.2, dat_psp_create). Further
         // requests are refused.
         discard_unreported(made);

@@ -9,7 +9,7 @@ use dat_sys::ib::*;
 use dat_sys::*;
 
 use super::requests::Requests;
-use super::watermark::Holding;
+use super::watermark::HeldBuffers;
 use crate::allocate::slice_of;
 use crate::barrier;
 use crate::counters::{self, Tally};
@@ -37,7 +37,7 @@ pub struct Flow {
     /// Whether the EVD of receives or of requests had overflowed before this flow existed. Its
     /// completions are then never queued.
     lost: [bool; 2],
-    pub(super) holding: Arc<Holding>,
+    pub(super) holding: Arc<HeldBuffers>,
     /// Counters of posts are incremented by the thread that posts to each queue, those of receives
     /// by the thread that takes their completions.
     pub(super) tally: Arc<Tally<{ counters::EP_ALL }>>,
@@ -67,7 +67,7 @@ impl Flow {
         max_requests: usize,
         max_recvs: usize,
         srq: Option<SrqShare>,
-        holding: Arc<Holding>,
+        holding: Arc<HeldBuffers>,
         tally: Arc<Tally<{ counters::EP_ALL }>>,
     ) -> Result<Self> {
         Ok(Flow {
@@ -449,7 +449,7 @@ mod tests {
     /// A flow is not kept if its completions were suppressed, if it never posted, or if its EVD had
     /// overflowed.
     #[test]
-    fn what_is_over_is_not_kept() {
+    fn drained_flows_are_not_kept() {
         let (mut freed, empty_polls) = (FreedFlows::default(), Arc::<AtomicU64>::default());
         for n in 0..MANY {
             freed.add((7, Arc::clone(&empty_polls)), &flow(n % 3, true), Side::Requests);
@@ -464,7 +464,7 @@ mod tests {
     /// On an EVD that is never seen empty, each freed endpoint costs few inspections, however many
     /// were freed before.
     #[test]
-    fn what_is_left_costs_a_few_looks_each() {
+    fn kept_flows_cost_a_few_inspections_each() {
         const ENDPOINTS: u64 = MANY / 10;
         let (mut freed, empty_polls) = (FreedFlows::default(), Arc::<AtomicU64>::default());
         for _ in 0..ENDPOINTS {

@@ -32,7 +32,7 @@ use self::modify::MovableRecv;
 pub use self::modify::PinnedParams;
 use self::network::EpShared;
 use self::state::{Effect, Event, State};
-pub use self::watermark::{Exceeded, Holding};
+pub use self::watermark::{Exceeded, HeldBuffers};
 use crate::counters::EpCounters;
 use crate::error::{Error, Result};
 use crate::evd::{Evd, Feed};
@@ -62,7 +62,7 @@ struct Setup<T: Transport> {
     srq: Option<Ref<Srq<T>>>,
     attr: DAT_EP_ATTR,
     /// The watermarks, and the number of buffers that the current queue pair holds.
-    holding: Arc<Holding>,
+    holding: Arc<HeldBuffers>,
     /// The target of the last dat_ep_connect, for dat_ep_dup_connect.
     peer: Option<(SocketAddr, DAT_CONN_QUAL)>,
     /// Receives that were posted while dat_ep_modify may still replace the queue pair.

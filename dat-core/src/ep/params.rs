@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_changes_only_in_some_states_is_refused_in_others() {
+    fn parameters_are_refused_in_states_where_they_cannot_change() {
         let bits = |of: DAT_EP_PARAM_MASK| {
             (0..u32::BITS).map(|bit| 1 << bit).filter(move |bit| of & bit != 0)
         };

@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_without_any_place_takes_nothing() {
+    fn a_queue_of_length_0_takes_nothing() {
         for reported in [true, false] {
             let (mut none, mut one) = (Requests::new(0).unwrap(), Requests::new(1).unwrap());
             if !reported {

@@ -15,7 +15,7 @@ use crate::srq::SrqShare;
 /// buffers that messages take, and dat-core counts those whose completions the consumer has taken.
 /// Each counter has one writer.
 #[derive(Debug)]
-pub struct Holding {
+pub struct HeldBuffers {
     taken: AtomicU64,
     returned: AtomicU64,
     /// The soft watermark. It is reported once for each setting and is [`DAT_WATERMARK_INFINITE`]
@@ -40,10 +40,10 @@ pub struct Exceeded {
     pub hard: bool,
 }
 
-impl Default for Holding {
+impl Default for HeldBuffers {
     /// No buffers are held, and there are no limits.
     fn default() -> Self {
-        Holding {
+        HeldBuffers {
             taken: AtomicU64::new(0),
             returned: AtomicU64::new(0),
             soft: AtomicI32::new(DAT_WATERMARK_INFINITE),
@@ -53,12 +53,12 @@ impl Default for Holding {
     }
 }
 
-impl Holding {
+impl HeldBuffers {
     /// The counters for the next queue pair of the endpoint, with the same watermarks. A soft
     /// watermark that was reported stays so.
     pub(super) fn for_next_qp(&self) -> Self {
         let copy = |mark: &AtomicI32| AtomicI32::new(mark.load(Ordering::Relaxed));
-        Holding { soft: copy(&self.soft), hard: copy(&self.hard), ..Holding::default() }
+        HeldBuffers { soft: copy(&self.soft), hard: copy(&self.hard), ..HeldBuffers::default() }
     }
 
     /// Declares that the endpoint has no EVD for receives.
@@ -79,7 +79,7 @@ impl Holding {
     /// Counts a buffer that a message has taken. One thread at a time calls this: the transport,
     /// under its engine lock.
     #[inline]
-    pub fn took(&self) -> Exceeded {
+    pub fn buffer_taken(&self) -> Exceeded {
         self.count_taken();
         let exceeded = self.check();
         if let Some(UnreportedReceives(srq)) = &self.unreported {
@@ -157,50 +157,64 @@ mod tests {
     const HARD: Exceeded = Exceeded { soft: false, hard: true };
 
     #[test]
-    fn a_soft_watermark_is_told_once_for_each_setting() {
-        let holding = Holding::default();
-        assert_eq!(holding.took(), FINE);
+    fn a_soft_watermark_is_reported_once_for_each_setting() {
+        let holding = HeldBuffers::default();
+        assert_eq!(holding.buffer_taken(), FINE);
         holding.set_soft(2);
         assert_eq!(
-            [holding.check(), holding.took(), holding.took(), holding.took()],
+            [
+                holding.check(),
+                holding.buffer_taken(),
+                holding.buffer_taken(),
+                holding.buffer_taken()
+            ],
             [FINE, FINE, SOFT, FINE]
         );
         holding.set_soft(5);
-        assert_eq!([holding.check(), holding.took(), holding.took()], [FINE, FINE, SOFT]);
+        assert_eq!(
+            [holding.check(), holding.buffer_taken(), holding.buffer_taken()],
+            [FINE, FINE, SOFT]
+        );
         holding.set_soft(5);
         assert_eq!([holding.check(), holding.check()], [SOFT, FINE]);
     }
 
     #[test]
-    fn what_was_given_back_is_not_held() {
-        let holding = Holding::default();
+    fn returned_buffers_are_not_held() {
+        let holding = HeldBuffers::default();
         holding.set_hard(1);
         for _ in 0..4 {
-            assert_eq!(holding.took(), FINE);
+            assert_eq!(holding.buffer_taken(), FINE);
             holding.buffer_returned();
         }
-        assert_eq!([holding.took(), holding.took(), holding.check()], [FINE, HARD, HARD]);
+        assert_eq!(
+            [holding.buffer_taken(), holding.buffer_taken(), holding.check()],
+            [FINE, HARD, HARD]
+        );
     }
 
     #[test]
-    fn what_nobody_is_told_of_is_given_back_at_once() {
+    fn unreported_receives_are_returned_at_once() {
         let counts = std::sync::Arc::<crate::srq::SrqCounts>::default();
-        let mut holding = Holding::default();
+        let mut holding = HeldBuffers::default();
         holding.set_unreported(Some(counts.share()));
         holding.set_hard(1);
-        assert_eq!([holding.took(), holding.took(), holding.took()], [FINE; 3]);
+        assert_eq!(
+            [holding.buffer_taken(), holding.buffer_taken(), holding.buffer_taken()],
+            [FINE; 3]
+        );
         assert_eq!(holding.held(), 0);
         holding.set_hard(0);
-        assert_eq!(holding.took(), HARD);
+        assert_eq!(holding.buffer_taken(), HARD);
     }
 
     #[test]
-    fn a_successor_is_armed_as_its_predecessor_and_holds_nothing() {
-        let holding = Holding::default();
+    fn the_next_queue_pair_keeps_the_watermarks_and_holds_nothing() {
+        let holding = HeldBuffers::default();
         holding.set_soft(0);
         holding.set_hard(1);
-        assert_eq!(holding.took(), SOFT);
+        assert_eq!(holding.buffer_taken(), SOFT);
         let next = holding.for_next_qp();
-        assert_eq!([next.took(), next.took()], [FINE, HARD]);
+        assert_eq!([next.buffer_taken(), next.buffer_taken()], [FINE, HARD]);
     }
 }

@@ -276,7 +276,7 @@ impl<T: Transport> Evd<T> {
     /// async EVD).
     pub fn post_or_report(&self, number: DAT_EVENT_NUMBER, data: DAT_EVENT_DATA, order: Order) {
         if self.post(number, data, order).is_err() {
-            warn!(target: "dat::evd", ia = self.ia.name, event = event_name(number), "no room");
+            warn!(target: "dat::evd", ia = self.ia.name, event = event_name(number), "the event queue is full");
             self.shared.overflow();
         }
     }
@@ -412,7 +412,7 @@ impl<T: Transport> Evd<T> {
     /// Tells the completion queue whether a CNO needs its upcalls.
     fn require_upcalls_for_cno(&self, on: bool) {
         if let Some(cq) = &self.cq {
-            cq.attend(on);
+            cq.require_upcalls(on);
         }
     }
 

@@ -72,7 +72,7 @@ pub(super) unsafe fn open_as<P: Provider>(
         // The adapter is opened completely, however often the signal of a timer arrives.
         let _blocked = BlockedSignals::during_a_call();
         let opened = registered.provider.open_either(name, &registered.params).inspect_err(|error| {
-            tracing::warn!(target: "dat::ia", ia = name, provider = P::NAME, %error, "does not open");
+            tracing::warn!(target: "dat::ia", ia = name, provider = P::NAME, %error, "the adapter cannot be opened");
         });
         let entered = opened.and_then(|opened| match opened {
             Either::Own(transport) => {

@@ -81,7 +81,7 @@ pub unsafe extern "C" fn init<P: Provider + Default, R: Registry>(
     // SAFETY: the caller guarantees this.
     let (info, params) = unsafe {
         let Some(info) = info.as_ref() else {
-            return report_error(P::NAME, "?", &"no provider info");
+            return report_error(P::NAME, "?", &"dat_provider_init got no provider info");
         };
         let params = if ia_params.is_null() { c"" } else { CStr::from_ptr(ia_params) };
         (info, params)
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn init<P: Provider + Default, R: Registry>(
     match outcome {
         Ok(Ok(())) => {}
         Ok(Err(reason)) => report_error(P::NAME, &name, &reason),
-        Err(_) => report_error(P::NAME, &name, &"panicked while it registered"),
+        Err(_) => report_error(P::NAME, &name, &"the registration panicked"),
     }
 }
 
@@ -129,7 +129,7 @@ fn register<P: Provider + Default>(
     {
         let mut active = registered.active();
         if active.is_some() {
-            return Err("registered already".into());
+            return Err("the name is registered already".into());
         }
         *active = Some(Active { provider: Arc::new(P::default()), params, registry });
     }
@@ -138,7 +138,7 @@ fn register<P: Provider + Default>(
         DAT_SUCCESS => Ok(()),
         status => {
             *registered.active() = None;
-            Err(format!("the registry refused it with {status:#010x}"))
+            Err(format!("the registry refused the registration with status {status:#010x}"))
         }
     }
 }
@@ -247,7 +247,8 @@ fn key_of<P: Provider>(info: &DAT_PROVIDER_INFO) -> Result<Key, String> {
         (2, 0) => Version::V2_0,
         (major, minor) => {
             return Err(format!(
-                "the entry asks for uDAPL {major}.{minor}; this provider speaks 1.2 and 2.0 (write u1.2 or u2.0)"
+                "the entry asks for uDAPL {major}.{minor}; \
+                 this provider supports 1.2 and 2.0 (write u1.2 or u2.0)"
             ));
         }
     };

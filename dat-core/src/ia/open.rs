@@ -21,7 +21,7 @@ pub enum AsyncEvd {
     Given(DAT_EVD_HANDLE),
     /// No EVD of this process: it exists in another process or in the kernel
     /// (`DAT_EVD_ASYNC_EXISTS`).
-    Elsewhere,
+    Exists,
 }
 
 /// The minimum depth of an asynchronous EVD that dat_ia_open creates.
@@ -65,7 +65,7 @@ pub unsafe fn open_with_transport<T: Transport>(
         AsyncEvd::Given(evd) => {
             Some(unsafe { sharing::check::<T>(evd, entry.name) }.map_err(refuse)?)
         }
-        AsyncEvd::Create(_) | AsyncEvd::Elsewhere => None,
+        AsyncEvd::Create(_) | AsyncEvd::Exists => None,
     };
     let ia = handle::insert(entry.table, entry.thread_safe, |_| Ok(Ia::new(transport, &entry)));
     let ia = ia.map_err(refuse)?;
@@ -118,7 +118,7 @@ fn set_initial_async_evd<T: Transport>(
             ia.set_async_evd(Some(Ref::new(&handle::pin_created(evd))));
             Ok(())
         }
-        (AsyncEvd::Given(_) | AsyncEvd::Elsewhere, None) => Ok(()),
+        (AsyncEvd::Given(_) | AsyncEvd::Exists, None) => Ok(()),
     }
 }
 
@@ -128,7 +128,7 @@ impl AsyncEvd {
         match evd {
             DAT_HANDLE_NULL if min_qlen <= 0 => Err(Error::arg(2)),
             DAT_HANDLE_NULL => Ok(AsyncEvd::Create(min_qlen)),
-            DAT_EVD_ASYNC_EXISTS => Ok(AsyncEvd::Elsewhere),
+            DAT_EVD_ASYNC_EXISTS => Ok(AsyncEvd::Exists),
             given => Ok(AsyncEvd::Given(given)),
         }
     }
@@ -141,7 +141,7 @@ impl AsyncEvd {
         match self {
             // SAFETY: the caller guarantees this.
             AsyncEvd::Given(evd) => unsafe { sharing::check::<T>(evd, name) }.map(drop),
-            AsyncEvd::Create(_) | AsyncEvd::Elsewhere => Ok(()),
+            AsyncEvd::Create(_) | AsyncEvd::Exists => Ok(()),
         }
     }
 }

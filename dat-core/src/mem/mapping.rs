@@ -272,7 +272,7 @@ mod tests {
 
     /// A file that another process has opened is not used. A child has other mappings.
     #[test]
-    fn a_list_of_another_process_is_not_believed() {
+    fn a_maps_file_of_another_process_is_not_used() {
         let pages = Pages::new();
         let mappings = Mappings::default();
         let file = File::open("/proc/1/maps").or_else(|_| File::open("/dev/null")).expect("a file");

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_names_one_memory_while_anybody_has_it() {
+    fn a_cookie_names_one_memory_while_it_is_claimed() {
         let directory =
             std::env::temp_dir().join(format!("opendat-cookies-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();

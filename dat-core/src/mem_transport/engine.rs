@@ -18,7 +18,7 @@ use super::Adapter;
 use super::memory::{Memory, length};
 use crate::error::{Error, Result};
 use crate::provider::{
-    Allocated, Holding, Polled, PostError, ReadDepth, RecvWr, Segment, SendOp, Sink, Token, Wc,
+    Allocated, HeldBuffers, Polled, PostError, ReadDepth, RecvWr, Segment, SendOp, Sink, Token, Wc,
     WcOp, WcStatus,
 };
 
@@ -123,7 +123,7 @@ pub(super) struct QpCore {
     pub(super) recv_cq: Option<Id>,
     pub(super) srq: Option<Id>,
     pub(super) token: Token,
-    pub(super) holding: Arc<Holding>,
+    pub(super) holding: Arc<HeldBuffers>,
     pub(super) sender_wakes: bool,
     pub(super) max_requests: usize,
     pub(super) max_recvs: usize,

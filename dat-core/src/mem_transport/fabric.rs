@@ -186,7 +186,7 @@ mod tests {
     use crate::provider::{Provider, Transport};
 
     #[test]
-    fn a_sleeper_learns_of_timers_set_later() {
+    fn a_sleeper_is_notified_of_timers_set_later() {
         const HOUR: Duration = Duration::from_secs(3600);
         let t = Mem.open("mem0", "sleeper").expect("open");
         let service = Service::new(&t, 1);

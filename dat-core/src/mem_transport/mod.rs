@@ -326,7 +326,7 @@ pub struct Qp(Object);
 // 2. `Engine::remove_qp` removes all others.
 // 3. `carried_out` counts the successful requests up to the first one that has not succeeded.
 //    `withdrawn` counts those that `remove_qp` would remove.
-// 4. The engine calls `took` when a message takes a buffer, under the fabric's lock.
+// 4. The engine calls `buffer_taken` when a message takes a buffer, under the fabric's lock.
 unsafe impl Queue<Adapter> for Qp {
     unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
         self.0.with(|e, id| e.post_send(id, wr))

@@ -38,7 +38,7 @@ fn one_adapter_reaches_itself() {
 }
 
 #[test]
-fn fabrics_are_worlds_apart() {
+fn fabrics_do_not_reach_each_other() {
     let (here, there) = (open("here"), open("there"));
     let service = Service::new(&there, 1);
     let caller = End::new(&here);
@@ -83,7 +83,7 @@ fn only_loopback_addresses_are_reached() {
 }
 
 #[test]
-fn time_passes_when_told() {
+fn time_passes_by_advance() {
     let fabric = "time";
     let t = open(fabric);
     let service = Service::new(&t, 8);
@@ -218,7 +218,7 @@ fn senders_to_a_shared_queue_take_turns() {
 }
 
 #[test]
-fn failures_are_told_to_both_sides() {
+fn failures_are_reported_to_both_sides() {
     let t = open("failures");
     let rig = Rig { a: &t, b: &t };
 
@@ -304,7 +304,7 @@ fn a_queue_pair_connects_once() {
 }
 
 #[test]
-fn a_closed_service_refuses_what_nobody_saw() {
+fn closing_a_service_refuses_unseen_requests() {
     /// Connects and closes the service from inside an upcall. The request then still waits for its
     /// own upcall.
     struct Closing<'t> {

@@ -56,14 +56,14 @@ impl Poller {
 }
 
 #[test]
-fn loom_a_parked_thread_is_told() {
+fn loom_a_parked_thread_is_woken() {
     model(|wake, _| {
         wake.park(None);
     });
 }
 
 #[test]
-fn loom_a_polling_thread_is_told() {
+fn loom_a_polling_thread_is_woken() {
     model(|wake, poller| {
         if wake.enter_poller() {
             poller.poll();
@@ -75,7 +75,7 @@ fn loom_a_polling_thread_is_told() {
 /// The sleeper changes from the poller to the futex, as a thread does when another one takes over
 /// the progress.
 #[test]
-fn loom_a_thread_that_changes_its_bed_is_told() {
+fn loom_a_thread_that_leaves_the_poller_to_park_is_woken() {
     model(|wake, _| {
         if wake.enter_poller() && !wake.leave_poller() {
             wake.park(None);

@@ -35,7 +35,7 @@ pub fn sleep(place: &'static str, key: usize, limit: Option<Duration>) -> Sleep 
 /// Logs that this thread wakes the sleepers on `key` at `place`.
 #[inline]
 pub fn log_wake(place: &'static str, key: usize) {
-    trace!(target: "dat::wake", thread = thread(), place, on = %Hex(key), "asks");
+    trace!(target: "dat::wake", thread = thread(), place, on = %Hex(key), "wakes");
 }
 
 impl SleepRecord {

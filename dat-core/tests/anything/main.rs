@@ -10,7 +10,7 @@ mod random;
 mod world;
 
 #[test]
-fn any_calls_of_any_threads_in_any_order_answer() {
+fn random_calls_of_several_threads_return() {
     let (table, name) = client::loopback(true);
     world::run(10_000_000, 1_000_000, 8, table, &name);
 }

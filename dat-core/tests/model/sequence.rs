@@ -198,7 +198,7 @@ fn compare(thread_safe: bool, steps: &[Step]) -> Result<(), String> {
 }
 
 #[test]
-fn any_sequence_of_calls_is_answered_as_the_standard_says() {
+fn random_calls_return_what_the_standard_says() {
     let _alone = crate::alone();
     let input = (any::<bool>(), call::sequence(60));
     let mut runner = TestRunner::new(crate::cases(4000));

@@ -359,7 +359,7 @@ fn check(logs: &[Log]) -> Result<(), String> {
 }
 
 #[test]
-fn threads_lose_double_and_reorder_nothing() {
+fn threads_neither_lose_nor_duplicate_nor_reorder_events() {
     let _alone = crate::alone();
     let threads = prop::collection::vec(prop::collection::vec(op(), 1..40), THREADS);
     let mut runner = TestRunner::new(crate::cases(1000));

@@ -51,7 +51,7 @@ pub fn entry(name: &'static str) -> Entry<'static> {
 
 pub fn open(fabric: &str) -> &'static Node<Ia<T>> {
     // SAFETY: no EVD is given.
-    unsafe { ia::open(&Mem, fabric, entry("mem"), AsyncEvd::Elsewhere) }.unwrap()
+    unsafe { ia::open(&Mem, fabric, entry("mem"), AsyncEvd::Exists) }.unwrap()
 }
 
 impl Side {

@@ -31,7 +31,7 @@ fn a_graceful_close_waits_for_the_last_object() {
 }
 
 #[test]
-fn an_abrupt_close_takes_everything_along() {
+fn an_abrupt_close_frees_everything() {
     for thread_safe in [false, true] {
         let (t, name) = loopback(thread_safe);
         for handle in one_of_everything(t, &name) {
@@ -46,7 +46,7 @@ fn an_abrupt_close_takes_everything_along() {
 }
 
 #[test]
-fn a_request_without_room_leaves_nothing() {
+fn a_request_that_does_not_fit_into_the_evd_leaves_nothing() {
     let (t, name) = loopback(false);
     let (a, b) = (Side::new(t, &name), Side::new(t, &name));
     let mut cr_evd = null_mut();

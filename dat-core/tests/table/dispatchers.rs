@@ -42,7 +42,7 @@ fn streams_merge_as_the_attribute_says() {
 }
 
 #[test]
-fn a_dispatcher_that_overflows_gives_what_it_had_and_no_more() {
+fn an_overflowed_evd_delivers_only_earlier_events() {
     let (table, name) = loopback(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let (mut small, mut y) = (null_mut(), null_mut());
@@ -98,7 +98,7 @@ fn a_dispatcher_that_overflows_gives_what_it_had_and_no_more() {
 
 /// A full queue of software events is no overflow (uDAPL 1.2, dat_evd_post_se).
 #[test]
-fn a_full_dispatcher_refuses_a_software_event_and_goes_on() {
+fn a_full_evd_refuses_a_software_event_and_continues() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let mut evd = null_mut();

@@ -29,7 +29,7 @@ fn outcome(
 }
 
 #[test]
-fn flags_that_mean_nothing_are_refused_by_the_letter() {
+fn undefined_flags_are_refused_by_a_strict_adapter() {
     let [(a, x), (b, _)] = strictly_connected();
     let table = a.table;
     let (mut source, mut target) = (vec![7u8; 8], vec![0u8; 8]);
@@ -134,7 +134,7 @@ fn atomic_operations() {
 }
 
 #[test]
-fn what_there_is_not() {
+fn unsupported_operations() {
     let [(a, x), (b, _)] = connected(false);
     let unsupported = [
         DAT_IB_UD_SEND_OP,

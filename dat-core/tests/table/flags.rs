@@ -50,7 +50,7 @@ fn wait(side: &Side, evd: DAT_EVD_HANDLE, threshold: DAT_COUNT) -> Result<DAT_CO
 /// The flags of all completion streams of an EVD must match (uDAPL 1.2, dat_ep_create). This
 /// applies to strict adapters. OFED's library never checks it.
 #[test]
-fn endpoints_that_share_a_dispatcher_agree() {
+fn flags_of_streams_on_one_evd_must_match() {
     let (table, name) = strict_loopback();
     let side = Side::new(table, &name);
     let none = null_mut();
@@ -79,7 +79,7 @@ fn endpoints_that_share_a_dispatcher_agree() {
 }
 
 #[test]
-fn a_dispatcher_tells_its_configuration_until_the_last_endpoint_goes() {
+fn an_evd_reports_its_configuration_until_the_last_endpoint_is_freed() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let evd = side.new_evd(DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG);
@@ -107,7 +107,7 @@ fn a_dispatcher_tells_its_configuration_until_the_last_endpoint_goes() {
 
 /// If an EVD takes other streams, too, only thresholds are permitted (uDAPL 1.2, dat_ep_create).
 #[test]
-fn a_dispatcher_of_other_streams_wakes_for_everything() {
+fn an_evd_with_other_streams_takes_only_thresholds() {
     let (table, name) = strict_loopback();
     let side = Side::new(table, &name);
     let none = null_mut();
@@ -133,7 +133,7 @@ fn a_dispatcher_of_other_streams_wakes_for_everything() {
 }
 
 #[test]
-fn modified_flags_and_dispatchers_agree_too() {
+fn modified_flags_must_match_those_of_the_evd() {
     let (table, name) = strict_loopback();
     let side = Side::new(table, &name);
     let (shared, other) = (side.new_evd(DAT_EVD_DTO_FLAG), side.new_evd(DAT_EVD_DTO_FLAG));
@@ -174,7 +174,7 @@ fn modified_flags_and_dispatchers_agree_too() {
 
 /// OFED's library permits this, and MPI libraries connect streams with different flags to one EVD.
 #[test]
-fn streams_may_differ_unless_the_letter_holds() {
+fn streams_may_differ_unless_the_adapter_is_strict() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let none = null_mut();
@@ -334,7 +334,7 @@ fn a_solicited_wait_ends_when_the_sender_says_so() {
 
 /// OFED's library ignores these flags, and programs set them.
 #[test]
-fn flags_that_mean_nothing_are_ignored_unless_the_adapter_is_strict() {
+fn undefined_flags_of_a_post_are_ignored_unless_the_adapter_is_strict() {
     let p = Pair::new(PLAIN, PLAIN);
     let (x, y) = ((&p.a, p.x), (&p.b, p.y));
     let fence = DAT_COMPLETION_BARRIER_FENCE_FLAG;
@@ -355,7 +355,7 @@ fn flags_that_mean_nothing_are_ignored_unless_the_adapter_is_strict() {
 
 /// If a stream cannot have some flags together, one that has a meaning counts.
 #[test]
-fn flags_of_an_endpoint_that_mean_nothing_are_ignored_unless_the_adapter_is_strict() {
+fn undefined_flags_of_an_endpoint_are_ignored_unless_the_adapter_is_strict() {
     let (suppress, fence) = (DAT_COMPLETION_SUPPRESS_FLAG, DAT_COMPLETION_BARRIER_FENCE_FLAG);
     for (flags, of_receives, of_requests) in [
         (suppress, DAT_EVD_STATE_CONFIG_THRESHOLD, DAT_EVD_STATE_CONFIG_THRESHOLD),
@@ -418,7 +418,7 @@ fn flags_of_a_post_are_those_of_its_endpoint() {
 
 /// Two streams on one EVD: each completion notifies or not, as the flags of its own stream say.
 #[test]
-fn on_a_shared_dispatcher_each_stream_keeps_its_own_flags() {
+fn on_a_shared_evd_each_stream_keeps_its_own_flags() {
     // Every receive notifies, and requests as the consumer decides.
     let p = Pair::on(PLAIN, UNSIGNALLED, true);
     let (x, y) = ((&p.a, p.x), (&p.b, p.y));

@@ -148,7 +148,7 @@ fn calls(t: Table, side: Side) -> Vec<(&'static str, DAT_RETURN, Call)> {
 const GARBAGE: [usize; 8] = [0, 1, 2, 63, 64, 0xdead_beef, 1 << 47, usize::MAX];
 
 #[test]
-fn no_function_takes_what_is_not_its_handle() {
+fn every_function_refuses_wrong_handles() {
     for thread_safe in [false, true] {
         let (table, name) = loopback(thread_safe);
         let side = Side::new(table, &name);
@@ -196,7 +196,7 @@ fn no_function_takes_what_is_not_its_handle() {
 }
 
 #[test]
-fn handles_inside_calls_are_judged_by_their_part_in_it() {
+fn errors_about_handles_name_their_role_in_the_call() {
     let (t, name) = loopback(false);
     let side = Side::new(t, &name);
     let (other_t, other_name) = loopback(false);

@@ -21,7 +21,7 @@ mod watermarks;
 mod windows;
 
 #[test]
-fn limits_are_as_told() {
+fn limits_are_as_reported() {
     let (table, name) = client::loopback(false);
     adapter_limits::limits_hold(table, &name);
 }

@@ -48,7 +48,7 @@ fn query(side: &Side, lmr: DAT_LMR_HANDLE) -> DAT_LMR_PARAM {
 }
 
 #[test]
-fn memory_that_is_not_there_is_not_registered() {
+fn unmapped_memory_is_not_registered() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let mut buffer = vec![0u8; 3 << 16];
@@ -67,7 +67,7 @@ fn memory_that_is_not_there_is_not_registered() {
 /// Otherwise an access of a peer would end the process by a signal. A device refuses to pin such
 /// memory.
 #[test]
-fn memory_that_cannot_be_used_as_asked_is_not_registered() {
+fn memory_without_the_required_permissions_is_not_registered() {
     const PAGE: usize = 4096;
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
@@ -114,7 +114,7 @@ fn memory_that_cannot_be_used_as_asked_is_not_registered() {
 }
 
 #[test]
-fn a_region_is_judged_before_it_is_registered() {
+fn a_region_is_checked_before_it_is_registered() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let mut buffer = [0u8; 64];
@@ -138,7 +138,7 @@ fn a_region_is_judged_before_it_is_registered() {
 }
 
 #[test]
-fn a_region_tells_what_it_is() {
+fn a_region_reports_its_parameters() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let mut buffer = [0u8; 64];
@@ -204,7 +204,7 @@ fn a_zero_based_region_is_named_by_offsets() {
 }
 
 #[test]
-fn a_region_of_a_region_is_another_view_of_the_same_memory() {
+fn an_lmr_created_from_an_lmr_has_the_same_memory() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let mut other_pz = null_mut();
@@ -229,7 +229,7 @@ fn a_region_of_a_region_is_another_view_of_the_same_memory() {
 }
 
 #[test]
-fn a_zone_is_in_use_by_whatever_is_in_it() {
+fn a_zone_is_in_use_while_it_contains_objects() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let in_use = Err(Error::state(DAT_INVALID_STATE_PZ_IN_USE));
@@ -295,7 +295,7 @@ fn counts(side: &Side, srq: DAT_SRQ_HANDLE) -> [DAT_COUNT; 3] {
 }
 
 #[test]
-fn an_srq_is_judged_before_it_is_made() {
+fn an_srq_is_checked_before_it_is_created() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let create = |max_recv_dtos, max_recv_iov, low_watermark| {
@@ -314,7 +314,7 @@ fn an_srq_is_judged_before_it_is_made() {
 }
 
 #[test]
-fn an_srq_runs_low_once_for_each_mark() {
+fn an_srq_reports_each_low_watermark_once() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let srq = side.new_srq(4);
@@ -406,7 +406,7 @@ fn an_srq_counts_what_is_available_and_what_is_outstanding() {
 
 /// A message that was received and never dequeued does not stay outstanding for ever.
 #[test]
-fn an_evd_that_is_freed_gives_the_buffers_of_its_completions_back() {
+fn a_freed_evd_returns_the_buffers_of_its_completions() {
     let (table, name) = loopback(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let srq = b.new_srq(10);

@@ -27,7 +27,7 @@ fn every_word_of_the_table_is_filled() {
 }
 
 #[test]
-fn a_name_that_is_registered_again_has_its_table_again() {
+fn a_name_that_is_registered_again_gets_its_former_table() {
     let name = unique("again");
     let first = register::<Mem>(&name, "one", false);
     // SAFETY: the arguments are complete.
@@ -63,7 +63,7 @@ fn only_what_can_be_served_is_registered() {
 }
 
 #[test]
-fn thread_safety_is_the_entrys() {
+fn the_entry_decides_thread_safety() {
     for thread_safe in [false, true] {
         let (table, name) = loopback(thread_safe);
         let (ia, _) = open(table, &name);
@@ -79,7 +79,7 @@ fn thread_safety_is_the_entrys() {
 }
 
 #[test]
-fn open_judges_its_arguments() {
+fn open_checks_its_arguments() {
     let (table, name) = loopback(false);
     let name = CString::new(name).unwrap();
     let name = name.as_ptr().cast_mut();
@@ -111,7 +111,7 @@ fn open_judges_its_arguments() {
 }
 
 #[test]
-fn an_adapter_may_report_elsewhere() {
+fn an_adapter_may_report_to_an_evd_that_exists_elsewhere() {
     let (table, name) = loopback(false);
     let c_name = CString::new(name).unwrap();
     let (mut evd, mut ia) = (DAT_EVD_ASYNC_EXISTS, null_mut());
@@ -124,7 +124,7 @@ fn an_adapter_may_report_elsewhere() {
 }
 
 #[test]
-fn adapters_share_a_dispatcher_until_either_closes() {
+fn adapters_share_an_evd_until_either_is_closed() {
     let (table, name) = loopback(false);
     let c_name = CString::new(name.as_str()).unwrap();
     let shared = |evd: DAT_EVD_HANDLE| {
@@ -179,7 +179,7 @@ impl Provider for Broken {
 }
 
 #[test]
-fn what_a_provider_cannot_open_is_answered_and_a_panic_stays_here() {
+fn errors_and_panics_of_a_provider_become_statuses() {
     for (params, error) in [
         ("eth9", Error::new(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNREACHABLE)),
         ("panic", Error::of(DAT_INTERNAL_ERROR)),

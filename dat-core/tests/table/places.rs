@@ -72,7 +72,7 @@ fn ep_with_short_queues(side: &Side) -> DAT_EP_HANDLE {
 
 /// Suppressed requests are not reported, but their places become free.
 #[test]
-fn an_endpoint_that_only_suppresses_goes_on() {
+fn an_endpoint_can_always_post_suppressed() {
     let p = Pair::new();
     for id in 0..10 * QUEUE_DEPTH as u64 {
         p.recv(id);
@@ -89,7 +89,7 @@ fn an_endpoint_that_only_suppresses_goes_on() {
 
 /// A completion that was not taken keeps its place and its cookie, whatever is suppressed after it.
 #[test]
-fn a_completion_that_nobody_took_keeps_its_cookie() {
+fn a_completion_that_was_not_taken_keeps_its_cookie() {
     let p = Pair::new();
     p.recv(1);
     p.send(1, 0).unwrap();
@@ -130,7 +130,7 @@ fn suppressed_requests_that_wait_keep_their_places() {
 
 /// Such an attribute cannot be modified (uDAPL 1.2, dat_ep_modify). Nothing is lost or changed.
 #[test]
-fn receives_that_are_posted_are_not_modified_away() {
+fn modify_keeps_room_for_posted_receives() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let ep = ep_with_short_queues(&side);
@@ -167,7 +167,7 @@ fn receives_that_are_posted_are_not_modified_away() {
 /// An unsignalled request wakes nobody, but its completion is queued and keeps its place until it
 /// is taken.
 #[test]
-fn an_endpoint_that_only_posts_unsignalled_goes_on() {
+fn an_endpoint_can_always_post_unsignalled() {
     let (table, name) = loopback(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let x = ep_with_short_queues(&a);
@@ -241,7 +241,7 @@ fn on_a_shared_queue(
 /// The completions of an endpoint without an EVD for receives are not taken, so the buffer of a
 /// message is returned at once.
 #[test]
-fn a_shared_buffer_of_which_nobody_is_told_is_given_back() {
+fn a_shared_buffer_with_an_unreported_completion_is_returned() {
     let (table, name) = loopback(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let (x, y, srq) = on_a_shared_queue(&a, &b, null_mut());
@@ -262,7 +262,7 @@ fn a_shared_buffer_of_which_nobody_is_told_is_given_back() {
 /// Buffers whose completions an overflowing EVD has lost are returned to the shared queue when the
 /// endpoint and the EVD are freed.
 #[test]
-fn a_shared_buffer_whose_completion_was_lost_is_given_back() {
+fn a_shared_buffer_with_a_lost_completion_is_returned() {
     let (table, name) = loopback(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let mut small = null_mut();

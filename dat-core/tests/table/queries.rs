@@ -10,7 +10,7 @@ use dat_sys::*;
 use crate::client::*;
 
 #[test]
-fn an_adapter_tells_what_its_transport_can_do() {
+fn an_adapter_reports_the_attributes_of_its_transport() {
     let (table, name) = loopback(false);
     let (ia, evd) = open(table, &name);
     let mut told = null_mut();
@@ -97,7 +97,7 @@ fn an_adapter_tells_what_its_transport_can_do() {
 }
 
 #[test]
-fn an_adapter_is_asked_for_what_exists_and_into_what_exists() {
+fn queries_of_an_adapter_need_a_known_mask_and_a_record() {
     let (table, name) = loopback(false);
     let (ia, _) = open(table, &name);
     let (mut attr, mut provider) = (DAT_IA_ATTR::zeroed(), DAT_PROVIDER_ATTR::zeroed());
@@ -121,7 +121,7 @@ fn an_adapter_is_asked_for_what_exists_and_into_what_exists() {
 }
 
 #[test]
-fn objects_tell_what_they_were_made_of() {
+fn objects_report_their_parameters() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let ia = consumer_handle(side.ia);
@@ -290,7 +290,7 @@ fn an_endpoint_keeps_no_named_attributes() {
 }
 
 #[test]
-fn an_endpoint_tells_what_it_is_connected_to() {
+fn an_endpoint_reports_its_connection() {
     let [(a, x), (b, y)] = connected(false);
     let (near, far) = (parameters(&a, x), parameters(&b, y));
     assert_eq!((near.ia_handle, near.ep_state), (consumer_handle(a.ia), DAT_EP_STATE_CONNECTED));
@@ -319,7 +319,7 @@ fn an_endpoint_tells_what_it_is_connected_to() {
 
 /// Each limit itself is permitted, and one more is not (uDAPL 1.2, dat_srq_create, dat_srq_resize).
 #[test]
-fn a_shared_queue_is_as_deep_as_it_can_be() {
+fn a_shared_queue_reaches_its_maximum_depth() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let limits = dat_core::mem_transport::Mem.open(&name, &name).unwrap().attrs().clone();
@@ -356,7 +356,7 @@ fn a_shared_queue_is_as_deep_as_it_can_be() {
 }
 
 #[test]
-fn a_dispatcher_may_hold_as_many_events_as_told() {
+fn an_evd_holds_as_many_events_as_reported() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let limits = dat_core::mem_transport::Mem.open(&name, &name).unwrap().attrs().clone();

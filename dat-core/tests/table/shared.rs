@@ -103,7 +103,7 @@ fn register(
 }
 
 #[test]
-fn a_shared_region_is_judged() {
+fn a_shared_region_is_checked() {
     let (table, ia) = loopback(false);
     let side = Side::new(table, &ia);
     let path = scratch("judged");

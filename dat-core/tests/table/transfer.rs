@@ -13,7 +13,7 @@ use crate::client::*;
 struct Packed<T>(u8, T);
 
 #[test]
-fn triplets_may_lie_at_odd_addresses() {
+fn triplets_may_be_unaligned() {
     let [(a, x), (b, y)] = connected(false);
     let t = a.table;
     let (mut source, mut target): (Vec<u8>, Vec<u8>) = ((0..64).collect(), vec![0; 64]);
@@ -208,7 +208,7 @@ fn an_endpoint_is_reset_modified_and_connected_again() {
 }
 
 #[test]
-fn a_thread_safe_endpoint_takes_posts_from_everyone() {
+fn a_thread_safe_endpoint_takes_posts_of_all_threads() {
     const THREADS: u64 = 4;
     const EACH: u64 = 500;
     let [(a, x), (b, y)] = connected(true);

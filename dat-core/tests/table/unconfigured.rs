@@ -110,7 +110,7 @@ fn a_reserved_endpoint_is_configured_before_it_accepts() {
 }
 
 #[test]
-fn a_tentative_endpoint_needs_a_zone_and_a_dispatcher() {
+fn a_tentative_endpoint_needs_a_zone_and_an_evd() {
     let (table, name) = loopback(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let (_, qualifier) = b.new_psp(DAT_PSP_PROVIDER_FLAG);
@@ -173,7 +173,7 @@ fn a_tentative_endpoint_needs_a_zone_and_a_dispatcher() {
 
 /// With a NULL EVD the consumer is not interested in completions, however often it posts.
 #[test]
-fn completions_nobody_wants_are_not_counted() {
+fn completions_without_an_evd_are_not_counted() {
     let (table, name) = loopback(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let eps = [a, b].map(|side| {

@@ -125,7 +125,7 @@ impl SrqPair {
 const NO_MARK: DAT_COUNT = DAT_WATERMARK_INFINITE;
 
 #[test]
-fn a_soft_watermark_is_told_of_once_for_each_setting() {
+fn a_soft_watermark_causes_one_event_for_each_setting() {
     let d = SrqPair::new(|_| {});
     d.post(8);
     assert_eq!(d.set(2, NO_MARK), Ok(()));
@@ -195,7 +195,7 @@ fn a_hard_watermark_breaks_the_connection() {
 
 /// OFED's providers do the same, because no flushed receive shows it.
 #[test]
-fn the_end_of_a_connection_says_that_the_endpoint_takes_no_more_buffers() {
+fn an_endpoint_on_an_srq_reports_that_it_takes_no_more_buffers() {
     for flag in [DAT_CLOSE_ABRUPT_FLAG, DAT_CLOSE_GRACEFUL_FLAG] {
         let d = SrqPair::new(|_| {});
         dat!(d.b.table, ep_disconnect_func(d.y, flag)).unwrap();
@@ -215,7 +215,7 @@ fn the_end_of_a_connection_says_that_the_endpoint_takes_no_more_buffers() {
 }
 
 #[test]
-fn a_hard_watermark_that_is_exceeded_already_breaks_at_once() {
+fn an_already_exceeded_hard_watermark_breaks_at_once() {
     let mut d = SrqPair::new(|_| {});
     d.post(6);
     for _ in 0..3 {
@@ -248,7 +248,7 @@ fn a_hard_watermark_that_is_exceeded_already_breaks_at_once() {
 }
 
 #[test]
-fn watermarks_are_judged_and_taken_in_every_state() {
+fn watermarks_are_checked_and_accepted_in_every_state() {
     let d = SrqPair::new(|_| {});
     assert_eq!(d.set(-2, 1), Err(Error::arg(2)));
     assert_eq!(d.set(1, DAT_COUNT::MIN), Err(Error::arg(3)));
@@ -278,7 +278,7 @@ fn watermarks_are_judged_and_taken_in_every_state() {
 }
 
 #[test]
-fn a_queue_of_ones_own_has_watermarks_too() {
+fn the_queue_of_an_endpoint_has_watermarks_too() {
     let [(a, x), (b, y)] = connected(false);
     for i in 0..3 {
         dat!(b.table, ep_post_recv_func(y, 0, null_mut(), cookie(i), 0)).unwrap();

@@ -100,7 +100,7 @@ fn at(lmr: &Lmr, from: u64, bytes: u32, rmr_context: DAT_RMR_CONTEXT) -> DAT_RMR
 }
 
 #[test]
-fn an_rmr_tells_what_it_is_bound_to() {
+fn an_rmr_reports_its_binding() {
     let [(a, x), (b, y)] = connected(false);
     let t = b.table;
     let (mut near, mut far) = ([9u8; 64], [0u8; 64]);
@@ -162,7 +162,7 @@ fn an_rmr_tells_what_it_is_bound_to() {
 }
 
 #[test]
-fn flags_of_a_bind_that_mean_nothing_are_ignored_unless_the_adapter_is_strict() {
+fn undefined_flags_of_a_bind_are_ignored_unless_the_adapter_is_strict() {
     for (pair, strict) in [(connected(false), false), (strictly_connected(), true)] {
         let [(a, _), (b, y)] = pair;
         let mut memory = [0u8; 64];
@@ -186,7 +186,7 @@ fn flags_of_a_bind_that_mean_nothing_are_ignored_unless_the_adapter_is_strict() 
 }
 
 #[test]
-fn a_bind_is_judged_before_it_is_posted() {
+fn a_bind_is_checked_before_it_is_posted() {
     let [(a, x), (b, y)] = connected(false);
     let t = b.table;
     let mut memory = [0u8; 64];
@@ -281,7 +281,7 @@ fn region_rmr_and_endpoint_are_in_one_zone() {
 }
 
 #[test]
-fn a_region_is_in_use_while_an_rmr_shows_it() {
+fn a_region_is_in_use_while_an_rmr_is_bound_to_it() {
     let [(a, _), (b, y)] = connected(false);
     let t = b.table;
     let mut memory = [0u8; 64];
@@ -307,7 +307,7 @@ fn a_region_is_in_use_while_an_rmr_shows_it() {
 }
 
 #[test]
-fn a_freed_rmr_lets_nobody_in() {
+fn a_freed_rmr_permits_no_access() {
     let [(a, x), (b, y)] = connected(false);
     let t = b.table;
     let (mut near, mut far) = ([9u8; 8], [0u8; 8]);
@@ -327,7 +327,7 @@ fn a_freed_rmr_lets_nobody_in() {
 }
 
 #[test]
-fn binds_need_a_connection_or_its_end() {
+fn binds_need_a_connected_or_disconnected_endpoint() {
     let [(a, x), (b, y)] = connected(false);
     let t = b.table;
     let mut memory = [0u8; 8];
@@ -396,7 +396,7 @@ fn binds_complete_on_the_request_evd() {
 }
 
 #[test]
-fn an_rmr_for_an_endpoint_lets_its_peer_in_alone() {
+fn only_the_peer_of_its_endpoint_may_use_an_rmr() {
     let (t, name) = loopback(false);
     let [(a, x), (b, y)] = connected_by(t, &name);
     let (w, z) = (a.new_ep(), b.new_ep());
@@ -548,7 +548,7 @@ fn a_read_goes_where_an_rmr_context_says() {
 }
 
 #[test]
-fn rmrs_go_with_their_adapter() {
+fn rmrs_are_freed_with_their_adapter() {
     let [(a, _), (b, y)] = connected(true);
     let mut memory = [0u8; 8];
     let (lmr, window) = (b.register(&mut memory), rmr(&b));

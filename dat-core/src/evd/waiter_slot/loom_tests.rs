@@ -79,12 +79,12 @@ fn with_waiter(forever: bool, other: impl FnOnce(&Evd)) -> (Arc<Evd>, bool) {
 
 /// A lost event makes the waiter sleep for ever, which loom reports.
 #[test]
-fn loom_a_waiter_hears_of_an_event() {
+fn loom_a_waiter_gets_an_event() {
     loom::model(|| assert!(with_waiter(true, Evd::post).1));
 }
 
 #[test]
-fn loom_a_trigger_tells_of_what_a_leaving_waiter_did_not_take() {
+fn loom_events_that_a_leaving_waiter_did_not_take_trigger() {
     loom::model(|| {
         let (evd, taken) = with_waiter(false, |evd| {
             evd.post();
@@ -97,7 +97,7 @@ fn loom_a_trigger_tells_of_what_a_leaving_waiter_did_not_take() {
 }
 
 #[test]
-fn loom_the_last_waiter_is_gone_before_the_memory_is() {
+fn loom_the_last_waiter_leaves_before_the_memory_is_freed() {
     loom::model(|| {
         with_waiter(true, |evd| {
             evd.post();
@@ -115,7 +115,7 @@ fn loom_the_last_waiter_is_gone_before_the_memory_is() {
 }
 
 #[test]
-fn loom_who_leaves_and_who_comes_do_not_look_together() {
+fn loom_a_leaving_and_a_new_waiter_do_not_poll_together() {
     loom::model(|| {
         let (evd, _) = with_waiter(false, |evd| {
             evd.post();

@@ -119,7 +119,7 @@ impl Place {
 }
 
 #[test]
-fn loom_a_call_finds_the_object_whole_or_gone() {
+fn loom_a_call_finds_a_complete_object_or_none() {
     loom::model(|| {
         let place = Arc::new(Place::new());
         let caller = {

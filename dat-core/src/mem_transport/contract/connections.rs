@@ -153,7 +153,7 @@ pub fn ports_are_exclusive<T: Transport>(_a: &T, b: &T) {
     assert_eq!(b.port(&again), port);
 }
 
-pub fn an_unanswered_call_times_out<T: Transport>(a: &T, b: &T) {
+pub fn an_unanswered_request_times_out<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let mut patience = Duration::from_millis(30);
     let (_service, a, start, request) = call_until_heard(&rig, &mut patience);
@@ -209,7 +209,7 @@ fn call_until_heard<'t, T: Transport>(
     panic!("ten calls that nobody heard");
 }
 
-pub fn a_graceful_close_carries_out_what_is_posted<T: Transport>(a: &T, b: &T) {
+pub fn a_graceful_close_carries_out_posted_requests<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
     for i in 0..9 {

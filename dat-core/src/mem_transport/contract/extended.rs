@@ -16,7 +16,7 @@ fn immediate(to: Remote, immediate: u32) -> SendOp {
     SendOp::WriteImm { to, immediate }
 }
 
-pub fn what_is_not_offered_is_refused<T: Transport>(a: &T, b: &T) {
+pub fn unsupported_operations_are_refused<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
     let at = b.mem.remote(0);
@@ -77,7 +77,7 @@ pub fn a_write_with_immediate_data_is_one_operation<T: Transport>(a: &T, b: &T) 
     }
 }
 
-pub fn atomic_operations_tell_what_was_there<T: Transport>(a: &T, b: &T) {
+pub fn atomic_operations_return_the_old_value<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     if !both(&rig) {
         return;

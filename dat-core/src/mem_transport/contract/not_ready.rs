@@ -55,7 +55,7 @@ pub fn a_message_waits_for_its_receive<T: Transport>(a: &T, b: &T) {
 
 /// Each message that waits is reported once, and no other message is. While it waits, other
 /// connections continue.
-pub fn each_message_that_waits_is_told_of_once<T: Transport>(a: &T, b: &T) {
+pub fn each_message_that_waits_is_reported_once<T: Transport>(a: &T, b: &T) {
     const OCTETS: u32 = 64;
     let rig = Rig { a, b };
     let (sender, receiver) = rig.pair();

@@ -31,7 +31,7 @@ pub fn unsignalled_requests_complete_silently<T: Transport>(a: &T, b: &T) {
     assert_eq!(poll::<T>(&a.requests, 1), []);
 }
 
-pub fn an_armed_queue_calls_once<T: Transport>(a: &T, b: &T) {
+pub fn an_armed_queue_makes_one_upcall<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
     for i in 0..4 {
@@ -61,7 +61,7 @@ pub fn an_armed_queue_calls_once<T: Transport>(a: &T, b: &T) {
     assert_eq!(outcomes(&rig.completions(&b.recvs, 1)), [(3, WcStatus::Success)]);
 }
 
-pub fn solicited_waits_ignore_the_rest<T: Transport>(a: &T, b: &T) {
+pub fn solicited_waits_ignore_other_completions<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
     let send = |id, solicited| {
@@ -96,7 +96,7 @@ pub fn solicited_waits_ignore_the_rest<T: Transport>(a: &T, b: &T) {
     assert_eq!(outcomes(&flushed), [(2, WcStatus::Flushed), (3, WcStatus::Flushed)]);
 }
 
-pub fn solicited_waits_ignore_what_is_posted_quiet<T: Transport>(a: &T, b: &T) {
+pub fn solicited_waits_ignore_quiet_posts<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, mut b) = (End::new(a), End::new(b));
     let cfg = cfg::<T>(&b.pd, &b.requests, &b.recvs, None);
@@ -308,7 +308,7 @@ pub fn watermarks_limit_what_is_held<T: Transport>(a: &T, b: &T) {
     let srq_log = Log::new(b);
     let srq = (b.attrs().max_srqs > 0)
         .then(|| b.srq(&end.pd, 8, 1, srq_log.sink()).expect("shared queue"));
-    let holding = std::sync::Arc::new(Holding::default());
+    let holding = std::sync::Arc::new(HeldBuffers::default());
     holding.set_soft(1);
     holding.set_hard(3);
     let cfg = cfg::<T>(&end.pd, &end.requests, &end.recvs, srq.as_ref());
@@ -390,7 +390,7 @@ pub fn upcalls_stop_at_drop<T: Transport>(a: &T, b: &T) {
 pub fn a_sleeper_is_woken<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
-    b.recvs.attend(false);
+    b.recvs.require_upcalls(false);
     for i in 0..50 {
         b.recv(i, &[]);
     }

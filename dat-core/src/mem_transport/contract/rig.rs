@@ -186,8 +186,8 @@ impl<'t, T: Transport> End<'t, T> {
         let requests = t.cq(depth, requests_log.sink()).expect("completion queue");
         let recvs = t.cq(depth, recvs_log.sink()).expect("completion queue");
         // The thread that arms the queues does not sleep on them, except in `a_sleeper_is_woken`.
-        requests.attend(true);
-        recvs.attend(true);
+        requests.require_upcalls(true);
+        recvs.require_upcalls(true);
         let cfg = cfg::<T>(&pd, &requests, &recvs, None);
         let qp = t.qp(cfg, log.sink()).expect("queue pair");
         let mem = Buffer::new(t, &pd, len, ALL);

@@ -19,7 +19,7 @@ fn bound<'t, T: Transport>(rig: &Rig<'t, T>, end: &End<'t, T>, id: u64) {
     assert_eq!(wc, want);
 }
 
-pub fn a_window_lets_peers_in_until_it_is_bound_anew<T: Transport>(a: &T, b: &T) {
+pub fn a_window_permits_access_until_it_is_bound_again<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
     let area = Buffer::new(b.t, &b.pd, 256, ALL);
@@ -52,7 +52,7 @@ pub fn a_window_lets_peers_in_until_it_is_bound_anew<T: Transport>(a: &T, b: &T)
     assert_eq!(window.state(second), BindState::Bound);
 }
 
-pub fn a_bind_takes_its_turn<T: Transport>(a: &T, b: &T) {
+pub fn a_bind_is_carried_out_in_order<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
     let window = a.window(false);
@@ -82,7 +82,7 @@ pub fn a_bind_takes_its_turn<T: Transport>(a: &T, b: &T) {
     }
 }
 
-pub fn windows_are_checked_where_regions_are<T: Transport>(a: &T, b: &T) {
+pub fn windows_are_checked_like_regions<T: Transport>(a: &T, b: &T) {
     let read_only = Access { remote_write: false, ..ALL };
     let write_only = Access { remote_read: false, ..ALL };
     let nothing = Access { remote_read: false, ..read_only };
@@ -246,7 +246,7 @@ pub fn a_send_does_not_invalidate_a_region<T: Transport>(a: &T, b: &T) {
     }
 }
 
-pub fn a_read_may_end_in_a_window<T: Transport>(a: &T, b: &T) {
+pub fn the_sink_of_a_read_may_be_a_window<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
     b.mem.write(0, &pattern(4, 5000));
@@ -322,7 +322,7 @@ pub fn binds_are_checked<T: Transport>(a: &T, b: &T) {
     bound(&rig, &a, 4);
 }
 
-pub fn a_flushed_bind_leaves_the_window_as_it_was<T: Transport>(a: &T, b: &T) {
+pub fn a_flushed_bind_leaves_the_window_unchanged<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
     let window = b.window(false);

@@ -262,7 +262,7 @@ impl Engine {
 
     /// Counts a buffer as held by the endpoint. `Some`: the buffer exceeds the hard watermark.
     fn count_held(&mut self, to: Id, peer: &QpCore, recv: &Recv) -> Option<Outcome> {
-        let exceeded = peer.holding.took();
+        let exceeded = peer.holding.buffer_taken();
         if exceeded.soft {
             self.notify(to, OwnedUpcall::HighWatermark);
         }
