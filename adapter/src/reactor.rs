@@ -180,8 +180,8 @@ impl<E: Engine> Reactor<E> {
         slept
     }
 
-    /// See [`Transport::attend`](dat_core::provider::Transport::attend).
-    pub(crate) fn attend(&self, on: bool) {
+    /// See [`Transport::require_progress`](dat_core::provider::Transport::require_progress).
+    pub(crate) fn require_progress(&self, on: bool) {
         match on {
             true => self.background.attended.fetch_add(1, Ordering::SeqCst),
             false => self.background.attended.fetch_sub(1, Ordering::SeqCst),

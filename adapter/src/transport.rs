@@ -217,7 +217,7 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
         // type's values.
         let (qp, mut work) = unsafe { rnic::Qp::new(cfg) }.map_err(no_memory)?;
         work.watch_receives(move || {
-            let exceeded = holding.took();
+            let exceeded = holding.buffer_taken();
             if exceeded.soft {
                 sink.call(Upcall::<E>::HighWatermark);
             }
@@ -262,8 +262,8 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
         self.reactor.sleep(wake, deadline)
     }
 
-    fn attend(&self, on: bool) {
-        self.reactor.attend(on);
+    fn require_progress(&self, on: bool) {
+        self.reactor.require_progress(on);
     }
 
     fn interrupt(&self) {

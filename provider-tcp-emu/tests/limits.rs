@@ -1,10 +1,10 @@
 //! What dat_ia_query tells over TCP holds: exactly so much, and not one more.
 
+#[path = "../../dat-core/tests/table/adapter_limits.rs"]
+mod adapter_limits;
 #[path = "../../dat-core/tests/table/client.rs"]
 #[allow(dead_code)] // the other tests' part
 mod client;
-#[path = "../../dat-core/tests/table/adapter_limits.rs"]
-mod adapter_limits;
 
 #[test]
 fn limits_are_as_told() {

@@ -105,7 +105,7 @@ impl Side {
             thread_safe: false,
         };
         // SAFETY: no dispatcher is given.
-        let ia = unsafe { ia::open(&TcpEmu, "lo spin=0", entry, AsyncEvd::Elsewhere) }.unwrap();
+        let ia = unsafe { ia::open(&TcpEmu, "lo spin=0", entry, AsyncEvd::Exists) }.unwrap();
         let streams = DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG | DAT_EVD_CR_FLAG;
         let (all, pz) = (evd::create(ia, 64, None, streams).unwrap(), pz::create(ia).unwrap());
         let handles = Handles {

@@ -170,7 +170,7 @@ unsafe impl Completions for Cq {
         unsafe { self.0.arm(solicited) }
     }
 
-    fn attend(&self, on: bool) {
+    fn require_upcalls(&self, on: bool) {
         if self.0.attended.swap(on, Ordering::AcqRel) != on {
             self.0.station.ring();
         }

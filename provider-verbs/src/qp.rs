@@ -55,7 +55,7 @@ pub(crate) struct Pair {
     withdrawn: AtomicBool,
     inline: usize,
     token: Token,
-    pub(crate) holding: Arc<Holding>,
+    pub(crate) holding: Arc<HeldBuffers>,
     sink: Mutex<Option<Sink<Adapter>>>,
     /// Nobody wants to know of requests, of which the queue holds so many: what completes is thrown away by who posts.
     mute: Option<usize>,
@@ -642,7 +642,7 @@ impl Pair {
     }
 
     fn took(&self) {
-        let exceeded = self.holding.took();
+        let exceeded = self.holding.buffer_taken();
         if exceeded.soft {
             self.call(Upcall::HighWatermark);
         }
