@@ -45,14 +45,14 @@ impl Ring {
 }
 
 #[derive(Default)]
-struct Nothing;
+struct BenchProvider;
 /// An object that this adapter does not support.
-struct Absent;
+struct UnsupportedObject;
 struct Adapter(Attrs);
 struct Cq(Arc<Ring>);
 struct Qp(Arc<Ring>, Token, Sink<Adapter>);
 
-impl Provider for Nothing {
+impl Provider for BenchProvider {
     type Transport = Adapter;
     type Other = Adapter;
     const NAME: &'static str = "nothing";
@@ -96,10 +96,10 @@ fn absent<T>() -> Result<T> {
 // is accessed.
 unsafe impl Transport for Adapter {
     type Pd = ();
-    type Mr = Absent;
+    type Mr = UnsupportedObject;
     type Mw = std::convert::Infallible;
     type Cq = Cq;
-    type Srq = Absent;
+    type Srq = UnsupportedObject;
     type Qp = Qp;
     type Listener = ();
     type Request = ();
@@ -110,14 +110,14 @@ unsafe impl Transport for Adapter {
     fn pd(&self) -> Result<()> {
         Ok(())
     }
-    unsafe fn mr(&self, _: &(), _: Mem, _: Access) -> Result<Absent> {
-        Ok(Absent)
+    unsafe fn mr(&self, _: &(), _: Mem, _: Access) -> Result<UnsupportedObject> {
+        Ok(UnsupportedObject)
     }
     fn cq(&self, _: usize, _: Sink<Self>) -> Result<Cq> {
         let slots = UnsafeCell::new([MaybeUninit::uninit(); RING]);
         Ok(Cq(Arc::new(Ring(slots, UnsafeCell::new((0, 0))))))
     }
-    fn srq(&self, _: &(), _: usize, _: usize, _: Sink<Self>) -> Result<Absent> {
+    fn srq(&self, _: &(), _: usize, _: usize, _: Sink<Self>) -> Result<UnsupportedObject> {
         absent()
     }
     fn qp(&self, cfg: QpCfg<'_, Self>, sink: Sink<Self>) -> Result<Qp> {
@@ -137,7 +137,7 @@ unsafe impl Transport for Adapter {
     }
 }
 
-impl Region for Absent {
+impl Region for UnsupportedObject {
     fn lkey(&self) -> u32 {
         0
     }
@@ -146,7 +146,7 @@ impl Region for Absent {
     }
 }
 
-impl Receives for Absent {
+impl Receives for UnsupportedObject {
     unsafe fn post_recv(&self, _: &RecvWr<'_>) -> std::result::Result<(), PostError> {
         Err(PostError::Unsupported)
     }
@@ -220,7 +220,7 @@ unsafe impl Queue<Adapter> for Qp {
 
 static TABLE: AtomicPtr<DAT_PROVIDER> = AtomicPtr::new(null_mut());
 
-struct One;
+struct BenchRegistry;
 
 unsafe extern "C" fn add(table: *const DAT_PROVIDER, _: *const DAT_PROVIDER_INFO) -> DAT_RETURN {
     TABLE.store(table.cast_mut(), Ordering::SeqCst);
@@ -237,7 +237,7 @@ unsafe extern "C" fn same(ia: DAT_IA_HANDLE, out: *mut DAT_IA_HANDLE) -> DAT_RET
     DAT_SUCCESS
 }
 
-impl Registry for One {
+impl Registry for BenchRegistry {
     const FNS: RegistryFns =
         RegistryFns { add_provider: add, remove_provider: remove, get_ia_handle: same };
 }
@@ -261,7 +261,7 @@ fn measure(thread_safe: bool) -> (f64, f64) {
     (info.dapl_version_major, info.is_thread_safe) = (2, thread_safe.into());
     // SAFETY: all arguments are as the standard's prototypes say, and there is one thread.
     unsafe {
-        export::init::<Nothing, One>(&info, c"".as_ptr());
+        export::init::<BenchProvider, BenchRegistry>(&info, c"".as_ptr());
         let table = &*TABLE.load(Ordering::SeqCst);
         let (mut ia, mut evd, mut pz, mut ep) = (null_mut(), null_mut(), null_mut(), null_mut());
         let mut async_evd = DAT_HANDLE_NULL;
@@ -342,7 +342,8 @@ fn main() {
     for (what, thread_safe) in [("plain", false), ("thread-safe", true)] {
         let (each, registration) = measure(thread_safe);
         println!(
-            "{what:>11}: {each:5.1} ns for a post and a dequeue, {registration:.0} ns to register 1 GiB"
+            "{what:>11}: {each:5.1} ns for a post and a dequeue, \
+             {registration:.0} ns to register 1 GiB"
         );
     }
 }

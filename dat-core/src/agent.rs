@@ -93,7 +93,7 @@ impl Agent {
     }
 
     /// Removes the calls for an EVD that is being freed.
-    pub(crate) fn forget(&self, evd: usize) {
+    pub(crate) fn remove_evd(&self, evd: usize) {
         self.shared.state().calls.retain(|call| *call != evd);
     }
 }

@@ -8,8 +8,8 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-/// Announces to the kernel that this process will use [`everywhere`]. Returns false if the kernel
-/// does not support it.
+/// Announces to the kernel that this process will use [`fence_all_threads`]. Returns false if the
+/// kernel does not support it.
 pub fn prepare() -> bool {
     membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
 }
@@ -18,7 +18,7 @@ pub fn prepare() -> bool {
 /// the other way round. Returns false if the kernel has no such call. Then this was only a fence of
 /// this thread.
 #[must_use]
-pub fn everywhere() -> bool {
+pub fn fence_all_threads() -> bool {
     fence(Ordering::SeqCst);
     // Miri does not support the call. Its scheduler needs only the fence.
     if cfg!(miri) {

@@ -170,9 +170,9 @@ impl<T: Transport> Cno<T> {
     }
 
     /// Removes an EVD that is being freed.
-    pub(crate) fn forget(&self, evd: usize) {
+    pub(crate) fn remove_evd(&self, evd: usize) {
         self.withdraw_trigger(evd);
-        self.agent.forget(evd);
+        self.agent.remove_evd(evd);
     }
 
     /// dat_cno_wait: the EVD that triggered. A time-out is `DAT_QUEUE_EMPTY` (uDAPL 1.2,
@@ -198,7 +198,7 @@ impl<T: Transport> Cno<T> {
         poll: bool,
     ) -> Result<DAT_EVD_HANDLE> {
         self.ia.transport.progress();
-        let mut slept = if poll { WakeReason::TimedOut } else { WakeReason::Woken };
+        let mut wake_reason = if poll { WakeReason::TimedOut } else { WakeReason::Woken };
         loop {
             wake.reset();
             // Check this first: an EVD that triggers because its work requests are flushed is about
@@ -217,10 +217,10 @@ impl<T: Transport> Cno<T> {
             if dead {
                 return Err(Error::of(DAT_ABORT));
             }
-            match slept {
+            match wake_reason {
                 WakeReason::TimedOut => return Err(Error::of(DAT_QUEUE_EMPTY)),
                 WakeReason::Interrupted => return Err(Error::of(DAT_INTERRUPTED_CALL)),
-                WakeReason::Woken => slept = self.ia.transport.sleep(wake, deadline),
+                WakeReason::Woken => wake_reason = self.ia.transport.sleep(wake, deadline),
             }
         }
     }

@@ -15,14 +15,14 @@ use dat_sys::ib::*;
 pub const IA: usize = DCNT_IA_ALL_COUNTERS as usize;
 /// The number of an endpoint's counters in the header.
 pub const EP: usize = DCNT_EP_ALL_COUNTERS as usize;
-/// The number of an endpoint's counters including those that the header lacks: [`EP_OWN`].
-pub const EP_ALL: usize = EP + EP_OWN.len();
+/// The number of an endpoint's counters including those that the header lacks: [`EP_EXTRA`].
+pub const EP_ALL: usize = EP + EP_EXTRA.len();
 /// The counters after those of the header: operations that completed with an error, and those that
 /// were flushed. Only `stats` reports them.
-pub const EP_OWN: [&str; 2] = ["failed", "flushed"];
-/// The index of the first of [`EP_OWN`].
+pub const EP_EXTRA: [&str; 2] = ["failed", "flushed"];
+/// The index of the first of [`EP_EXTRA`].
 pub const EP_FAILED: u32 = EP as u32;
-/// The index of the second of [`EP_OWN`].
+/// The index of the second of [`EP_EXTRA`].
 pub const EP_FLUSHED: u32 = EP_FAILED + 1;
 /// The number of an EVD's counters.
 pub const EVD: usize = DCNT_EVD_ALL_COUNTERS as usize;
@@ -30,15 +30,15 @@ pub const EVD: usize = DCNT_EVD_ALL_COUNTERS as usize;
 /// Counters, indexed by the header's numbers.
 #[derive(Debug)]
 #[repr(align(64))]
-pub struct Tally<const N: usize>([AtomicU64; N]);
+pub struct CounterArray<const N: usize>([AtomicU64; N]);
 
-impl<const N: usize> Default for Tally<N> {
+impl<const N: usize> Default for CounterArray<N> {
     fn default() -> Self {
-        Tally(std::array::from_fn(|_| AtomicU64::new(0)))
+        CounterArray(std::array::from_fn(|_| AtomicU64::new(0)))
     }
 }
 
-impl<const N: usize> Tally<N> {
+impl<const N: usize> CounterArray<N> {
     /// Adds to a counter that one thread at a time adds to.
     #[inline(always)]
     pub fn add(&self, counter: u32, n: u64) {
@@ -86,7 +86,7 @@ fn lock<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {
 /// The counters of an adapter. Only control calls and upcalls increment them.
 #[derive(Debug, Default)]
 pub struct IaCounters {
-    tally: Tally<IA>,
+    tally: CounterArray<IA>,
     baselines: Mutex<IaBaselines>,
 }
 
@@ -153,7 +153,7 @@ struct EpCounts {
     past: [u64; EP_ALL],
     /// One tally for each incarnation whose completions may still be taken. Different threads may
     /// count in them, because the EVDs may differ.
-    flows: Vec<Arc<Tally<EP_ALL>>>,
+    flows: Vec<Arc<CounterArray<EP_ALL>>>,
     reset: [u64; EP_ALL],
 }
 
@@ -173,21 +173,21 @@ impl EpCounters {
         lock(&self.0).past[counter as usize] += 1;
     }
 
-    /// Adds the tally of one more incarnation.
-    pub fn flow(&self) -> Arc<Tally<EP_ALL>> {
+    /// Adds the counters of one more incarnation.
+    pub fn flow(&self) -> Arc<CounterArray<EP_ALL>> {
         let mut counts = lock(&self.0);
         let EpCounts { past, flows, .. } = &mut *counts;
         flows.retain_mut(|flow| {
-            let Some(gone) = Arc::get_mut(flow) else { return true };
-            past.iter_mut().zip(gone.now()).for_each(|(sum, n)| *sum += n);
+            let Some(unused) = Arc::get_mut(flow) else { return true };
+            past.iter_mut().zip(unused.now()).for_each(|(sum, n)| *sum += n);
             false
         });
-        let flow = Arc::<Tally<EP_ALL>>::default();
+        let flow = Arc::<CounterArray<EP_ALL>>::default();
         flows.push(Arc::clone(&flow));
         flow
     }
 
-    /// dat_ib_query_counters, followed by [`EP_OWN`].
+    /// dat_ib_query_counters, followed by [`EP_EXTRA`].
     pub fn read(&self, query: CounterQuery) -> [u64; EP_ALL] {
         let mut counts = lock(&self.0);
         let mut now = counts.past;
@@ -203,13 +203,13 @@ impl EpCounters {
 pub struct EvdCounters {
     /// The thread that takes events or waits for them counts here. Callbacks are counted by the
     /// thread that makes them.
-    pub tally: Tally<EVD>,
+    pub tally: CounterArray<EVD>,
     reset: Mutex<[u64; EVD]>,
 }
 
 impl Default for EvdCounters {
     fn default() -> Self {
-        EvdCounters { tally: Tally::default(), reset: Mutex::new([0; EVD]) }
+        EvdCounters { tally: CounterArray::default(), reset: Mutex::new([0; EVD]) }
     }
 }
 

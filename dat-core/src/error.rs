@@ -14,7 +14,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// Replaces the subtype of an invalid handle by the one for its role in the call. Other errors
     /// stay as they are.
-    pub(crate) fn about(self, subtype: DAT_RETURN) -> Error {
+    pub(crate) fn with_subtype(self, subtype: DAT_RETURN) -> Error {
         if self.kind() == DAT_INVALID_HANDLE { Error::handle(subtype) } else { self }
     }
 

@@ -33,13 +33,13 @@ impl Futex {
 
     /// Sleeps while the word is `expected`. `None`: the thread was woken, or the word had another
     /// value. The caller checks its condition again.
-    pub fn wait(&self, expected: u32, left: Option<Duration>) -> Option<WakeReason> {
-        let ts = left.map(|d| libc::timespec {
+    pub fn wait(&self, expected: u32, timeout: Option<Duration>) -> Option<WakeReason> {
+        let ts = timeout.map(|d| libc::timespec {
             tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(d.subsec_nanos()),
         });
         let ts = ts.as_ref().map_or(std::ptr::null(), |t| t as *const libc::timespec);
-        let _record = trace::sleep(PLACE, self.key(), left);
+        let _record = trace::sleep(TRACE_NAME, self.key(), timeout);
         // SAFETY: `word` and `ts` outlive the call. FUTEX_WAIT only reads them.
         let r = unsafe { libc::syscall(libc::SYS_futex, self.word.as_ptr(), WAIT, expected, ts) };
         match (r, std::io::Error::last_os_error().raw_os_error()) {
@@ -64,7 +64,7 @@ impl Futex {
     }
 
     fn wake(&self, threads: i32) {
-        trace::log_wake(PLACE, self.key());
+        trace::log_wake(TRACE_NAME, self.key());
         // SAFETY: FUTEX_WAKE uses the address only as a key. Waking no thread is harmless.
         unsafe { libc::syscall(libc::SYS_futex, self.word.as_ptr(), WAKE, threads) };
     }
@@ -72,7 +72,7 @@ impl Futex {
 
 /// The name of a futex in the trace of wake-ups.
 #[cfg(not(loom))]
-const PLACE: &str = "futex";
+const TRACE_NAME: &str = "futex";
 #[cfg(not(loom))]
 const WAIT: i32 = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
 #[cfg(not(loom))]

@@ -213,7 +213,8 @@ where
         if self.json {
             let level = level.as_str().to_ascii_lowercase();
             let mut line = json!({
-                "process": process, "seconds": seconds, "level": level, "target": target, "message": message
+                "process": process, "seconds": seconds, "level": level, "target": target,
+                "message": message
             });
             for (name, value) in others {
                 line[name] = value;
@@ -328,10 +329,16 @@ pub(crate) fn log_failed_dto(
     let status = completion_name(dto.status);
     match dto.status {
         DAT_DTO_ERR_FLUSHED => {
-            debug!(target: "dat::dto", ia, ep = %Hex(ep), connection, operation, cookie, status, "flushed")
+            debug!(
+                target: "dat::dto", ia, ep = %Hex(ep), connection, operation, cookie, status,
+                "flushed"
+            )
         }
         _ => {
-            warn!(target: "dat::dto", ia, ep = %Hex(ep), connection, operation, cookie, status, "failed")
+            warn!(
+                target: "dat::dto", ia, ep = %Hex(ep), connection, operation, cookie, status,
+                "failed"
+            )
         }
     }
 }
@@ -356,12 +363,12 @@ mod tests {
         Settings::from_variables(found)
     }
 
-    fn told(given: &[(&str, &str)]) -> Vec<String> {
+    fn parsed_targets(given: &[(&str, &str)]) -> Vec<String> {
         let settings = settings(given).expect("they are right").expect("something is asked for");
-        let mut told: Vec<_> =
+        let mut parsed_targets: Vec<_> =
             settings.targets.iter().map(|(target, level)| format!("{target}={level}")).collect();
-        told.sort();
-        told
+        parsed_targets.sort();
+        parsed_targets
     }
 
     #[test]
@@ -375,13 +382,13 @@ mod tests {
 
     #[test]
     fn bits_of_ofed_stand_for_targets() {
-        assert_eq!(told(&[("DAPL_DBG_TYPE", "0x3")]), ["dat=warn"]);
+        assert_eq!(parsed_targets(&[("DAPL_DBG_TYPE", "0x3")]), ["dat=warn"]);
         assert_eq!(
-            told(&[("DAPL_DBG_TYPE", "0x8109")]),
+            parsed_targets(&[("DAPL_DBG_TYPE", "0x8109")]),
             ["dat::api=trace", "dat::cm=trace", "dat=warn"]
         );
         // Bits without a counterpart have no effect.
-        assert!(told(&[("DAPL_DBG_TYPE", "0x4000")]).is_empty());
+        assert!(parsed_targets(&[("DAPL_DBG_TYPE", "0x4000")]).is_empty());
     }
 
     #[test]

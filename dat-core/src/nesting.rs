@@ -105,11 +105,11 @@ pub fn thread() -> usize {
 /// could be started.
 pub(crate) fn in_other_thread(f: impl FnOnce(Sender<()>) + Send + 'static) -> Result<()> {
     keep_this_library();
-    let (dropped, told) = channel();
+    let (sender, receiver) = channel();
     let no_thread = |_| Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
-    threads::spawn("dat-later", move || f(dropped)).map_err(no_thread)?;
+    threads::spawn("dat-later", move || f(sender)).map_err(no_thread)?;
     if interrupted_activity() == Activity::Sleep {
-        let dropped = told.recv();
+        let dropped = receiver.recv();
         debug_assert!(dropped.is_err(), "nothing is ever sent");
     }
     Ok(())
@@ -206,9 +206,9 @@ mod tests {
         let (say, hear) = channel();
         let _asleep = sleep();
         let _call = enter();
-        in_other_thread(move |told| {
+        in_other_thread(move |done| {
             say.send("first").unwrap();
-            drop(told);
+            drop(done);
             wait.recv().unwrap();
             say.send("second").unwrap();
         })

@@ -127,8 +127,8 @@ pub unsafe fn free<T: Transport>(srq: &Node<Srq<T>>) -> Result<()> {
     }
     ia.unregister_object(srq);
     // SAFETY: no object depends on the queue.
-    let gone = unsafe { handle::remove(srq) };
-    drop(gone);
+    let removed = unsafe { handle::remove(srq) };
+    drop(removed);
     drop(control);
     Ok(())
 }

@@ -30,7 +30,7 @@ use std::time::Duration;
 use dat_sys::*;
 use tracing::warn;
 
-use crate::counters::{CounterQuery, EP, EP_ALL, EP_OWN, EVD, names};
+use crate::counters::{CounterQuery, EP, EP_ALL, EP_EXTRA, EVD, names};
 use crate::environment;
 use crate::ep::Ep;
 use crate::evd::Evd;
@@ -126,7 +126,10 @@ impl StatsServer {
             Ok(both) => both,
             Err((path, error)) => {
                 let path = path.display();
-                warn!(target: "dat::ia", "dat top cannot read the counters of this process: {path}: {error}");
+                warn!(
+                    target: "dat::ia",
+                    "dat top cannot read the counters of this process: {path}: {error}"
+                );
                 return None;
             }
         };
@@ -285,7 +288,7 @@ fn count(text: &mut String, first: &'static str, counters: &[u64]) {
 fn count_ep(text: &mut String, counters: &[u64; EP_ALL]) {
     let (of_the_header, own) = counters.split_at(EP);
     count(text, "DCNT_EP_CONNECT", of_the_header);
-    for (name, value) in EP_OWN.iter().zip(own).filter(|(_, value)| **value > 0) {
+    for (name, value) in EP_EXTRA.iter().zip(own).filter(|(_, value)| **value > 0) {
         let _ = writeln!(text, "{name} {value}");
     }
 }

@@ -63,7 +63,7 @@ impl UserDirectory {
 const PREFIX: &str = "opendat-";
 
 /// The name of the directory in each of the [`PLACES`].
-fn name_of(user: u32) -> String {
+fn directory_name(user: u32) -> String {
     format!("{PREFIX}{user}")
 }
 
@@ -78,8 +78,8 @@ pub fn user_of_name(name: &str) -> Option<u32> {
 fn users_directory(places: &[&Path]) -> Result<PathBuf, NoDirectory> {
     let mut refused = None;
     for place in places {
-        let directory = place.join(name_of(geteuid().as_raw()));
-        let made = stays_ours(place).and_then(|()| {
+        let directory = place.join(directory_name(geteuid().as_raw()));
+        let made = check_sticky(place).and_then(|()| {
             match DirBuilder::new().mode(0o700).create(&directory) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
                 made => made,
@@ -110,7 +110,7 @@ fn cannot_be_written_to(error: &io::Error) -> bool {
 
 /// Checks that nobody except the owner of a directory can remove or rename what this user creates
 /// in it.
-fn stays_ours(place: &Path) -> io::Result<()> {
+fn check_sticky(place: &Path) -> io::Result<()> {
     let mode = fs::metadata(place)?.mode();
     if mode & WRITABLE_BY_OTHERS != 0 && mode & STICKY == 0 {
         let what = format!("{} has no sticky bit (chmod +t)", place.display());

@@ -13,18 +13,18 @@ use std::sync::atomic::{AtomicIsize, Ordering};
 /// The system's allocator, which also counts the bytes in use.
 struct Counting;
 
-static BYTES: AtomicIsize = AtomicIsize::new(0);
+static ALLOCATED_BYTES: AtomicIsize = AtomicIsize::new(0);
 
 // SAFETY: every call is passed to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed);
+        ALLOCATED_BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed);
         // SAFETY: as above.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        BYTES.fetch_sub(layout.size() as isize, Ordering::Relaxed);
+        ALLOCATED_BYTES.fetch_sub(layout.size() as isize, Ordering::Relaxed);
         // SAFETY: as above.
         unsafe { System.dealloc(ptr, layout) }
     }
@@ -45,11 +45,11 @@ fn closed_adapters_leave_nothing() {
             drop(one_of_everything::one_of_everything(table, &name));
             assert_eq!(dat_core::handle::live_count(), handles, "handles after round {round}");
             if round == warm {
-                bytes = BYTES.load(Ordering::Relaxed);
+                bytes = ALLOCATED_BYTES.load(Ordering::Relaxed);
             }
         }
         // The test harness has a thread of its own, which may free memory meanwhile.
-        let grown = BYTES.load(Ordering::Relaxed) - bytes;
+        let grown = ALLOCATED_BYTES.load(Ordering::Relaxed) - bytes;
         assert!(grown <= 0, "{grown} more bytes in use, from round {warm} on");
     }
 }

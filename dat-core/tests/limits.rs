@@ -15,9 +15,9 @@ use dat_sys::*;
 use support::*;
 
 /// The loopback transport with room for few objects.
-struct Small;
+struct SmallProvider;
 
-impl Provider for Small {
+impl Provider for SmallProvider {
     type Transport = Adapter;
     type Other = Adapter;
     const NAME: &'static str = "small";
@@ -33,7 +33,7 @@ impl Provider for Small {
 
 fn open_small() -> &'static Node<Ia<T>> {
     // SAFETY: no EVD is given.
-    unsafe { ia::open(&Small, &fabric(), entry("small"), AsyncEvd::Create(8)) }.unwrap()
+    unsafe { ia::open(&SmallProvider, &fabric(), entry("small"), AsyncEvd::Create(8)) }.unwrap()
 }
 
 /// Creates objects until one is refused. Then frees one, after which one can be created again.

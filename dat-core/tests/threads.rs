@@ -59,19 +59,19 @@ fn an_adapter_is_closed_while_an_object_is_created() {
     dat!(table, pz_create_func(ia, &mut pz)).unwrap();
     let mut memory = vec![0u8; 4096];
     let (mut lmr, mut context, mut remote) = (null_mut(), 0, 0);
-    static GO: Barrier = Barrier::new(2);
-    static SEEN: Mutex<Option<Error>> = Mutex::new(None);
+    static START: Barrier = Barrier::new(2);
+    static REFUSAL: Mutex<Option<Error>> = Mutex::new(None);
     let address = ia as usize;
     *NEXT.lock().unwrap() = Some(Box::new(move || {
-        GO.wait();
+        START.wait();
         // This call is made within a call, as in a signal handler.
         let refused =
             std::iter::repeat_with(|| query(table, address as DAT_IA_HANDLE).err()).find_map(|e| e);
-        *SEEN.lock().unwrap() = refused;
+        *REFUSAL.lock().unwrap() = refused;
     }));
     thread::scope(|s| {
         let closer = s.spawn(move || {
-            GO.wait();
+            START.wait();
             dat!(table, ia_close_func(address as DAT_IA_HANDLE, DAT_CLOSE_ABRUPT_FLAG))
         });
         let made = dat!(
@@ -95,7 +95,7 @@ fn an_adapter_is_closed_while_an_object_is_created() {
         assert_eq!(closer.join().expect("no panic"), Ok(()));
     });
     assert_eq!(
-        *SEEN.lock().unwrap(),
+        *REFUSAL.lock().unwrap(),
         Some(Error::of(DAT_ABORT)),
         "the adapter was being closed, and still open"
     );
@@ -110,7 +110,7 @@ static STATUS: AtomicU32 = AtomicU32::new(NOT_CALLED);
 const NOT_CALLED: u32 = u32::MAX;
 const CALLED: u32 = u32::MAX - 1;
 
-extern "C" fn use_it_when_it_is_freed(_: c_int) {
+extern "C" fn post_to_the_freed_evd(_: c_int) {
     STATUS.store(CALLED, Ordering::SeqCst);
     let evd = EVD.load(Ordering::SeqCst) as DAT_EVD_HANDLE;
     while handle::live_slot(evd).is_ok() {
@@ -133,7 +133,7 @@ fn a_waiter_in_a_signal_handler_uses_the_evd_that_is_freed() {
     let evd = side.new_evd(DAT_EVD_SOFTWARE_FLAG);
     TABLE.store(std::ptr::from_ref(table).cast_mut(), Ordering::SeqCst);
     EVD.store(evd as usize, Ordering::SeqCst);
-    let handler = use_it_when_it_is_freed as extern "C" fn(c_int);
+    let handler = post_to_the_freed_evd as extern "C" fn(c_int);
     // SAFETY: the handler may do what it does here, because it interrupts no allocation.
     unsafe { libc::signal(libc::SIGUSR1, handler as libc::sighandler_t) };
     let wait = |evd: usize, timeout| {

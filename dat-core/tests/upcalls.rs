@@ -188,7 +188,7 @@ impl RecordingTransport {
         std::mem::take(&mut *self.calls.lock().unwrap())
     }
 
-    fn tells_qp(&self, up: Upcall<'_, RecordingTransport>) {
+    fn report_to_qp(&self, up: Upcall<'_, RecordingTransport>) {
         let sink = self.qp.lock().unwrap().expect("there is a queue pair");
         sink.call(up);
     }
@@ -370,14 +370,14 @@ fn a_wait_arms_for_the_completions_that_wake() {
     }
 }
 
-const ENDS: [fn(&RecordingTransport); 2] = [
-    |transport| transport.tells_qp(Upcall::Disconnected),
-    |transport| transport.tells_qp(Upcall::Broken { because: &"the test says so" }),
+const CONNECTION_ENDS: [fn(&RecordingTransport); 2] = [
+    |transport| transport.report_to_qp(Upcall::Disconnected),
+    |transport| transport.report_to_qp(Upcall::Broken { because: &"the test says so" }),
 ];
 
 #[test]
 fn a_connection_lost_while_connecting_or_disconnecting_causes_one_event() {
-    for (end, tell) in ENDS.into_iter().enumerate() {
+    for (end, report) in CONNECTION_ENDS.into_iter().enumerate() {
         // The connection fails while it is being established.
         let ia = open(true);
         let (dto, connect) = (evd(ia, DAT_EVD_DTO_FLAG), evd(ia, DAT_EVD_CONNECTION_FLAG));
@@ -387,7 +387,7 @@ fn a_connection_lost_while_connecting_or_disconnecting_causes_one_event() {
             ep.connect(address(), 7, limit, b"", DAT_QOS_BEST_EFFORT, flags).unwrap();
         };
         call(ep);
-        tell(&ia.transport);
+        report(&ia.transport);
         assert_eq!(number(connect), DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
 
         // The connection fails while this side disconnects gracefully.
@@ -395,18 +395,18 @@ fn a_connection_lost_while_connecting_or_disconnecting_causes_one_event() {
         call(ep);
         let depth = ReadDepth { incoming: 0, outgoing: 0 };
         let [peer, local] = [address(); 2];
-        ia.transport.tells_qp(Upcall::Established { private: b"", peer, local, depth });
+        ia.transport.report_to_qp(Upcall::Established { private: b"", peer, local, depth });
         assert_eq!(number(connect), DAT_CONNECTION_EVENT_ESTABLISHED);
         ep.disconnect(DAT_CLOSE_GRACEFUL_FLAG).unwrap();
-        tell(&ia.transport);
+        report(&ia.transport);
         assert_eq!(number(connect), DAT_CONNECTION_EVENT_DISCONNECTED);
 
         // The connection fails after it was established.
         let ep = endpoint(ia, DAT_COMPLETION_DEFAULT_FLAG, dto, connect);
         call(ep);
-        ia.transport.tells_qp(Upcall::Established { private: b"", peer, local, depth });
+        ia.transport.report_to_qp(Upcall::Established { private: b"", peer, local, depth });
         assert_eq!(number(connect), DAT_CONNECTION_EVENT_ESTABLISHED);
-        tell(&ia.transport);
+        report(&ia.transport);
         let expected = [DAT_CONNECTION_EVENT_DISCONNECTED, DAT_CONNECTION_EVENT_BROKEN][end];
         assert_eq!(number(connect), expected);
 
@@ -424,7 +424,7 @@ fn a_connection_lost_while_connecting_or_disconnecting_causes_one_event() {
             unsafe { handle::get(event.event_data.cr_arrival_event_data.cr_handle) }.unwrap();
         // SAFETY: nobody uses the request any more.
         unsafe { cr::accept(request, Some(ep), b"") }.unwrap();
-        tell(&ia.transport);
+        report(&ia.transport);
         assert_eq!(number(connect), DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
         // SAFETY: nobody dequeues meanwhile.
         assert!(unsafe { connect.wait(0, 1) }.unwrap().event.is_err(), "one event");

@@ -186,7 +186,9 @@ pub unsafe fn begin_hand_off<T: Transport>(
         return Err(Error::arg(2));
     }
     let request = cr.take().ok_or(Error::handle(DAT_INVALID_HANDLE_CR))?;
-    debug!(target: "dat::cm", ia = cr.ia.name, cr = %Hex(cr.handle() as usize), qualifier, "handed off");
+    debug!(
+        target: "dat::cm", ia = cr.ia.name, cr = %Hex(cr.handle() as usize), qualifier, "handed off"
+    );
     Ok(withdraw(cr, Some(request)))
 }
 

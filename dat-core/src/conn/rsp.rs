@@ -88,8 +88,8 @@ pub unsafe fn free<T: Transport>(rsp: &Node<Rsp<T>>) -> Result<()> {
     let _control = ia.control_to_free::<Rsp<T>>(handle)?;
     ia.unregister_object(rsp);
     // SAFETY: service points have no dependants.
-    if let Some(gone) = unsafe { handle::remove(rsp) } {
-        let Rsp { listener, handler, .. } = gone.into_body();
+    if let Some(removed) = unsafe { handle::remove(rsp) } {
+        let Rsp { listener, handler, .. } = removed.into_body();
         // No request can arrive any more. One that has arrived before has taken the endpoint.
         drop(listener);
         if let Some(ep) = handler.take() {

@@ -87,7 +87,10 @@ impl<T: Transport> Ep<T> {
         self.shared.conn().remote = Address { sockaddr: addr.into(), port: qualifier };
         let (ia, ep, connection) = (&self.ia.name, Hex(self.shared.ep), self.assign_number(bound));
         let private_size = private.len();
-        debug!(target: "dat::cm", ia, %ep, connection, to = %addr.ip(), qualifier, private = private_size, "connecting");
+        debug!(
+            target: "dat::cm", ia, %ep, connection, to = %addr.ip(), qualifier,
+            private = private_size, "connecting"
+        );
         let to =
             Connect { addr, port: qualifier, private, timeout: limit, depth: setup.read_depth() };
         let begun = bound.qp.connect(&to).inspect_err(|_| self.retract());
@@ -169,15 +172,15 @@ impl<T: Transport> Ep<T> {
             DAT_CLOSE_GRACEFUL_FLAG => (Event::DisconnectGracefully, Close::Graceful),
             _ => return Err(Error::arg(2)),
         };
-        let moved = self.shared.apply(event)?;
+        let transition = self.shared.apply(event)?;
         self.counters.count(DCNT_EP_DISCONNECT);
-        if moved.effect == Effect::Nothing {
+        if transition.effect == Effect::Nothing {
             return Ok(());
         }
         // Unless the endpoint is connected, both flags mean the same (uDAPL 1.2,
         // dat_ep_disconnect).
-        let how = if moved.from == State::Connected { how } else { Close::Abrupt };
-        if moved.from == State::Connected {
+        let how = if transition.from == State::Connected { how } else { Close::Abrupt };
+        if transition.from == State::Connected {
             self.ia.counters.count(&[DCNT_IA_CM_DREQ_TX]);
         }
         if let Some(bound) = self.current_qp(&self.setup()) {

@@ -10,7 +10,7 @@ use super::state::{Event, State};
 use super::{Ep, FreedFlows, Setup, params};
 use crate::counters::EpCounters;
 use crate::error::{Error, Result};
-use crate::evd::{Evd, Feed};
+use crate::evd::{CompletionStream, Evd};
 use crate::handle::{self, Node, Pin, Ref};
 use crate::ia::Ia;
 use crate::mem::Pz;
@@ -53,9 +53,9 @@ pub fn create<T: Transport>(
     let _control = ia.control();
     let setup = Setup {
         pz: handles.pz.map(Ref::new),
-        recv_evd: feed(handles.recv, params::recv_stream_flags(&attr))
+        recv_evd: open_stream(handles.recv, params::recv_stream_flags(&attr))
             .ok_or(Error::arg(attr_arg))?,
-        request_evd: feed(handles.request, params::request_stream_flags(&attr))
+        request_evd: open_stream(handles.request, params::request_stream_flags(&attr))
             .ok_or(Error::arg(attr_arg))?,
         srq: handles.srq.map(Ref::new),
         attr,
@@ -81,12 +81,12 @@ pub(super) fn pz_permits_srq<T: Transport>(
 
 /// A completion stream to an EVD, if there is an EVD. `None`: the flags do not match those of the
 /// EVD's other streams.
-pub(super) fn feed<T: Transport>(
+pub(super) fn open_stream<T: Transport>(
     evd: Option<&Node<Evd<T>>>,
     flags: DAT_COMPLETION_FLAGS,
-) -> Option<Option<Feed<T>>> {
+) -> Option<Option<CompletionStream<T>>> {
     match evd {
-        Some(evd) => Feed::new(evd, flags).map(Some),
+        Some(evd) => CompletionStream::new(evd, flags).map(Some),
         None => Some(None),
     }
 }
@@ -181,9 +181,9 @@ fn destroy<T: Transport>(ep: &Node<Ep<T>>, was: State, control: &mut FreedFlows)
     }
     ia.unregister_object(ep);
     // SAFETY: the caller guarantees that nobody depends on the endpoint.
-    if let Some(gone) = unsafe { handle::remove(ep) } {
-        gone.drop_bound_qp(control, gone.setup().evds());
-        drop(gone);
+    if let Some(removed) = unsafe { handle::remove(ep) } {
+        removed.drop_bound_qp(control, removed.setup().evds());
+        drop(removed);
     }
 }
 

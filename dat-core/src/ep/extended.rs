@@ -47,7 +47,7 @@ impl<T: Transport> Node<Ep<T>> {
         let op = SendOp::WriteImm { to, immediate };
         // SAFETY: the caller guarantees this.
         unsafe { self.post_request(op, segments, cookie, flags, 8) }
-            .map_err(|error| moved(error, 3, 4))
+            .map_err(|error| renumber_arguments(error, 3, 4))
     }
 
     /// dat_ib_post_fetch_and_add and dat_ib_post_cmp_and_swap. The old value of the target goes to
@@ -77,14 +77,14 @@ impl<T: Transport> Node<Ep<T>> {
         };
         // SAFETY: the caller guarantees this.
         unsafe { self.post_request(op, &sink, cookie, flags, sink_arg + 3) }
-            .map_err(|error| moved(error, sink_arg, sink_arg))
+            .map_err(|error| renumber_arguments(error, sink_arg, sink_arg))
     }
 }
 
 /// Changes the argument position of an error about the number of segments or about a segment to the
 /// one in dat_extension_op.
 #[cold]
-fn moved(error: Error, count_arg: u32, segments_arg: u32) -> Error {
+fn renumber_arguments(error: Error, count_arg: u32, segments_arg: u32) -> Error {
     match error {
         _ if error == Error::arg(2) => Error::arg(count_arg),
         _ if error == Error::arg(3) => Error::arg(segments_arg),

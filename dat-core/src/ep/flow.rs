@@ -12,7 +12,7 @@ use super::requests::Requests;
 use super::watermark::HeldBuffers;
 use crate::allocate::slice_of;
 use crate::barrier;
-use crate::counters::{self, Tally};
+use crate::counters::{self, CounterArray};
 use crate::error::Result;
 use crate::evd::Evd;
 use crate::handle::Node;
@@ -40,7 +40,7 @@ pub struct Flow {
     pub(super) holding: Arc<HeldBuffers>,
     /// Counters of posts are incremented by the thread that posts to each queue, those of receives
     /// by the thread that takes their completions.
-    pub(super) tally: Arc<Tally<{ counters::EP_ALL }>>,
+    pub(super) tally: Arc<CounterArray<{ counters::EP_ALL }>>,
 }
 
 /// The number of outstanding receives: two counters with one writer each.
@@ -55,7 +55,7 @@ pub(super) struct ReceiveCounters {
 
 /// One of the two queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
+enum QueueKind {
     Receives = 0,
     Requests = 1,
 }
@@ -68,7 +68,7 @@ impl Flow {
         max_recvs: usize,
         srq: Option<SrqShare>,
         holding: Arc<HeldBuffers>,
-        tally: Arc<Tally<{ counters::EP_ALL }>>,
+        tally: Arc<CounterArray<{ counters::EP_ALL }>>,
     ) -> Result<Self> {
         Ok(Flow {
             ep: ep as usize,
@@ -128,14 +128,14 @@ impl Flow {
     /// Whether the consumer has taken all completions of one queue, and the thread that took the
     /// last one has finished with the flow. Valid after [`Flow::set_expected`] and the drop of the
     /// queue pair.
-    fn is_drained(&self, side: Side) -> bool {
-        if self.lost[side as usize] {
+    fn is_drained(&self, kind: QueueKind) -> bool {
+        if self.lost[kind as usize] {
             return true;
         }
-        match (side, &self.srq) {
-            (Side::Requests, _) => self.requests.is_drained(),
-            (Side::Receives, Some(_)) => self.holding.held() == 0,
-            (Side::Receives, None) => {
+        match (kind, &self.srq) {
+            (QueueKind::Requests, _) => self.requests.is_drained(),
+            (QueueKind::Receives, Some(_)) => self.holding.held() == 0,
+            (QueueKind::Receives, None) => {
                 self.receives.retired() >= self.receives.expected.load(Ordering::Acquire)
             }
         }
@@ -342,7 +342,7 @@ struct FreedFlowsOfEvd {
 
 struct FreedFlow {
     flow: Arc<Flow>,
-    side: Side,
+    kind: QueueKind,
     /// All completions of the flow have been taken when the EVD has been seen empty this often.
     until: u64,
 }
@@ -358,36 +358,41 @@ impl FreedFlows {
         flow: &Arc<Flow>,
         evds: [Option<&Node<Evd<T>>>; 2],
     ) {
-        for (evd, side) in evds.into_iter().zip([Side::Receives, Side::Requests]) {
+        for (evd, kind) in evds.into_iter().zip([QueueKind::Receives, QueueKind::Requests]) {
             if let Some(evd) = evd {
-                self.add((evd.handle() as usize, evd.empty_polls()), flow, side);
+                self.add((evd.handle() as usize, evd.empty_polls()), flow, kind);
             }
         }
     }
 
-    fn add(&mut self, (evd, empty_polls): (usize, Arc<AtomicU64>), flow: &Arc<Flow>, side: Side) {
-        if flow.is_drained(side) {
+    fn add(
+        &mut self,
+        (evd, empty_polls): (usize, Arc<AtomicU64>),
+        flow: &Arc<Flow>,
+        kind: QueueKind,
+    ) {
+        if flow.is_drained(kind) {
             return;
         }
         // A poll that begins after this fence sees what the queue pair has left in the queue, and
         // all polls that ended before it are counted. One poll may be in progress and have begun
         // too early, so only the second one is certain. Without such a fence, the number of empty
         // polls tells nothing.
-        let fenced = barrier::everywhere();
+        let fenced = barrier::fence_all_threads();
         let until = if fenced { empty_polls.load(Ordering::Acquire) + 2 } else { u64::MAX };
-        let left = self.evds.entry(evd).or_insert_with(|| FreedFlowsOfEvd {
+        let of_evd = self.evds.entry(evd).or_insert_with(|| FreedFlowsOfEvd {
             empty_polls,
             flows: Vec::new(),
             inspect_at: MIN_INSPECTED_FLOWS,
         });
-        if left.flows.len() >= left.inspect_at {
+        if of_evd.flows.len() >= of_evd.inspect_at {
             #[cfg(test)]
             {
-                self.inspections += left.flows.len() as u64;
+                self.inspections += of_evd.flows.len() as u64;
             }
-            left.drop_drained();
+            of_evd.drop_drained();
         }
-        left.flows.push(FreedFlow { flow: Arc::clone(flow), side, until });
+        of_evd.flows.push(FreedFlow { flow: Arc::clone(flow), kind, until });
     }
 
     /// Drops the flows of an EVD that is being freed: its completions are never taken.
@@ -398,14 +403,14 @@ impl FreedFlows {
     /// The number of flows that are kept.
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.evds.values().map(|left| left.flows.len()).sum()
+        self.evds.values().map(|of_evd| of_evd.flows.len()).sum()
     }
 }
 
 impl FreedFlowsOfEvd {
     fn drop_drained(&mut self) {
         let empty_polls = self.empty_polls.load(Ordering::Acquire);
-        self.flows.retain(|left| empty_polls < left.until && !left.flow.is_drained(left.side));
+        self.flows.retain(|freed| empty_polls < freed.until && !freed.flow.is_drained(freed.kind));
         self.flows.shrink_to(2 * self.flows.len());
         self.inspect_at = MIN_INSPECTED_FLOWS.max(2 * self.flows.len());
     }
@@ -416,7 +421,7 @@ mod tests {
     use super::*;
 
     /// The number of endpoints that are freed. Miri would take minutes for the larger number.
-    const MANY: u64 = if cfg!(miri) { 1_000 } else { 200_000 };
+    const FREED_ENDPOINT_COUNT: u64 = if cfg!(miri) { 1_000 } else { 200_000 };
 
     /// A flow without a queue pair, with this many posted requests, all of which were carried out.
     fn flow(posted: u64, suppressed: bool) -> Arc<Flow> {
@@ -451,12 +456,12 @@ mod tests {
     #[test]
     fn drained_flows_are_not_kept() {
         let (mut freed, empty_polls) = (FreedFlows::default(), Arc::<AtomicU64>::default());
-        for n in 0..MANY {
-            freed.add((7, Arc::clone(&empty_polls)), &flow(n % 3, true), Side::Requests);
-            freed.add((7, Arc::clone(&empty_polls)), &flow(0, true), Side::Receives);
+        for n in 0..FREED_ENDPOINT_COUNT {
+            freed.add((7, Arc::clone(&empty_polls)), &flow(n % 3, true), QueueKind::Requests);
+            freed.add((7, Arc::clone(&empty_polls)), &flow(0, true), QueueKind::Receives);
             let mut of_a_dead_evd = flow(1, false);
             Arc::get_mut(&mut of_a_dead_evd).expect("it is new").lost = [false, true];
-            freed.add((7, Arc::clone(&empty_polls)), &of_a_dead_evd, Side::Requests);
+            freed.add((7, Arc::clone(&empty_polls)), &of_a_dead_evd, QueueKind::Requests);
         }
         assert_eq!((freed.len(), freed.inspections), (0, 0));
     }
@@ -465,10 +470,10 @@ mod tests {
     /// were freed before.
     #[test]
     fn kept_flows_cost_a_few_inspections_each() {
-        const ENDPOINTS: u64 = MANY / 10;
+        const ENDPOINTS: u64 = FREED_ENDPOINT_COUNT / 10;
         let (mut freed, empty_polls) = (FreedFlows::default(), Arc::<AtomicU64>::default());
         for _ in 0..ENDPOINTS {
-            freed.add((7, Arc::clone(&empty_polls)), &flow(1, false), Side::Requests);
+            freed.add((7, Arc::clone(&empty_polls)), &flow(1, false), QueueKind::Requests);
         }
         assert_eq!(freed.len(), ENDPOINTS as usize, "their completions are still there");
         assert!(freed.inspections <= 4 * ENDPOINTS, "{} inspections", freed.inspections);
@@ -477,7 +482,7 @@ mod tests {
         let mut freed = FreedFlows::default();
         for _ in 0..ENDPOINTS {
             let flow = flow(1, false);
-            freed.add((7, Arc::clone(&empty_polls)), &flow, Side::Requests);
+            freed.add((7, Arc::clone(&empty_polls)), &flow, QueueKind::Requests);
             flow.requests.take(1);
         }
         assert!(freed.len() <= 2 * MIN_INSPECTED_FLOWS, "{} are kept", freed.len());

@@ -35,7 +35,7 @@ use self::state::{Effect, Event, State};
 pub use self::watermark::{Exceeded, HeldBuffers};
 use crate::counters::EpCounters;
 use crate::error::{Error, Result};
-use crate::evd::{Evd, Feed};
+use crate::evd::{CompletionStream, Evd};
 use crate::handle::{Node, Object, Ref};
 use crate::ia::Ia;
 use crate::mem::Pz;
@@ -57,8 +57,8 @@ pub struct Ep<T: Transport> {
 /// What the consumer configured.
 struct Setup<T: Transport> {
     pz: Option<Ref<Pz<T>>>,
-    recv_evd: Option<Feed<T>>,
-    request_evd: Option<Feed<T>>,
+    recv_evd: Option<CompletionStream<T>>,
+    request_evd: Option<CompletionStream<T>>,
     srq: Option<Ref<Srq<T>>>,
     attr: DAT_EP_ATTR,
     /// The watermarks, and the number of buffers that the current queue pair holds.
@@ -221,6 +221,6 @@ type Evds<T> = [Option<Ref<Evd<T>>>; 2];
 
 impl<T: Transport> Setup<T> {
     fn evds(&self) -> Evds<T> {
-        [&self.recv_evd, &self.request_evd].map(|feed| feed.as_ref().map(Feed::evd))
+        [&self.recv_evd, &self.request_evd].map(|stream| stream.as_ref().map(CompletionStream::evd))
     }
 }

@@ -3,7 +3,7 @@
 use dat_sys::*;
 
 use super::bound_qp::discard;
-use super::create::{Handles, feed, pz_permits_srq};
+use super::create::{Handles, open_stream, pz_permits_srq};
 use super::state::Event;
 use super::{Ep, Evds, Setup, params};
 use crate::error::{Error, Result};
@@ -45,9 +45,10 @@ impl<T: Transport> PinnedParams<T> {
             ]);
             PinnedParams {
                 pz,
-                recv: recv.map_err(|error| error.about(DAT_INVALID_HANDLE_EVD_RECV)),
-                request: request.map_err(|error| error.about(DAT_INVALID_HANDLE_EVD_REQUEST)),
-                connect: connect.map_err(|error| error.about(DAT_INVALID_HANDLE_EVD_CONN)),
+                recv: recv.map_err(|error| error.with_subtype(DAT_INVALID_HANDLE_EVD_RECV)),
+                request: request
+                    .map_err(|error| error.with_subtype(DAT_INVALID_HANDLE_EVD_REQUEST)),
+                connect: connect.map_err(|error| error.with_subtype(DAT_INVALID_HANDLE_EVD_CONN)),
             }
         }
     }
@@ -84,7 +85,7 @@ impl<T: Transport> Ep<T> {
             setup.check_movable_recvs(&attr)?;
             let before = setup.save();
             let [old_recv, old_request] = setup.evds();
-            setup.feed(
+            setup.open_streams(
                 if mask & DAT_EP_FIELD_RECV_EVD_HANDLE != 0 { recv } else { old_recv.as_deref() },
                 if mask & DAT_EP_FIELD_REQUEST_EVD_HANDLE != 0 {
                     request
@@ -177,8 +178,8 @@ impl<T: Transport> Setup<T> {
     fn restore(&mut self, SavedSetup { evds: [recv, request], pz, attr }: SavedSetup<T>) {
         self.pz = pz;
         // The caller holds the control lock, so no stream was added and the flags match as before.
-        let fed = self.feed(recv.as_deref(), request.as_deref(), attr);
-        debug_assert!(fed.is_ok());
+        let opened = self.open_streams(recv.as_deref(), request.as_deref(), attr);
+        debug_assert!(opened.is_ok());
     }
 
     /// Checks that the attributes leave room for the receives that are posted. Otherwise the
@@ -196,20 +197,20 @@ impl<T: Transport> Setup<T> {
 
     /// Feeds these EVDs with these attributes from now on. Changes nothing and fails if the
     /// completion flags of the attributes do not match those of the EVDs' other streams.
-    fn feed(
+    fn open_streams(
         &mut self,
         recv: Option<&Node<Evd<T>>>,
         request: Option<&Node<Evd<T>>>,
         attr: DAT_EP_ATTR,
     ) -> Result<()> {
-        let feeds = |[recv, request]: [Option<&Node<Evd<T>>>; 2], attr: &DAT_EP_ATTR| {
-            let recv = feed(recv, params::recv_stream_flags(attr))?;
-            Some((recv, feed(request, params::request_stream_flags(attr))?))
+        let open_both = |[recv, request]: [Option<&Node<Evd<T>>>; 2], attr: &DAT_EP_ATTR| {
+            let recv = open_stream(recv, params::recv_stream_flags(attr))?;
+            Some((recv, open_stream(request, params::request_stream_flags(attr))?))
         };
         let old = self.evds();
         // Drop the endpoint's own streams first, so that the new flags are not compared with them.
         (self.recv_evd, self.request_evd) = (None, None);
-        match feeds([recv, request], &attr) {
+        match open_both([recv, request], &attr) {
             Some(new) => {
                 (self.recv_evd, self.request_evd) = new;
                 self.attr = attr;
@@ -218,7 +219,7 @@ impl<T: Transport> Setup<T> {
             None => {
                 let [recv, request] = &old;
                 // The caller holds the control lock, so no stream was added meanwhile.
-                if let Some(old) = feeds([recv.as_deref(), request.as_deref()], &self.attr) {
+                if let Some(old) = open_both([recv.as_deref(), request.as_deref()], &self.attr) {
                     (self.recv_evd, self.request_evd) = old;
                 }
                 Err(Error::arg(3))

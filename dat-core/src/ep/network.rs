@@ -93,12 +93,15 @@ impl<T: Transport> EpShared<T> {
 
     /// See [`StateCell::apply`].
     pub(super) fn apply(&self, event: Event) -> Result<Transition> {
-        let moved = self.state.apply(event)?;
-        if let Effect::To(to) = moved.effect {
+        let transition = self.state.apply(event)?;
+        if let Effect::To(to) = transition.effect {
             let ia = &self.ia.name;
-            debug!(target: "dat::ep", ia, ep = %Hex(self.ep), from = ?moved.from, ?to, because = ?event, "state");
+            debug!(
+                target: "dat::ep", ia, ep = %Hex(self.ep), from = ?transition.from, ?to,
+                because = ?event, "state"
+            );
         }
-        Ok(moved)
+        Ok(transition)
     }
 
     /// Reports a connection event. `private` is kept for the consumer until the endpoint is reset
@@ -201,7 +204,9 @@ impl<T: Transport> Receiver<T> for EpShared<T> {
                 };
                 let passive = from == State::CompletionPending;
                 let (ia, ep, connection) = (&self.ia.name, Hex(self.ep), self.conn().number);
-                info!(target: "dat::cm", ia, %ep, connection, %local, %peer, passive, "established");
+                info!(
+                    target: "dat::cm", ia, %ep, connection, %local, %peer, passive, "established"
+                );
                 {
                     let mut conn = self.conn();
                     conn.local = local.into();
@@ -226,12 +231,16 @@ impl<T: Transport> Receiver<T> for EpShared<T> {
                 })
             }
             Upcall::Unreachable { because } => {
-                self.failed(DAT_CONNECTION_EVENT_UNREACHABLE, because)
+                self.report_failure(DAT_CONNECTION_EVENT_UNREACHABLE, because)
             }
-            Upcall::TimedOut => self.failed(DAT_CONNECTION_EVENT_TIMED_OUT, None),
-            Upcall::AcceptFailed => self.failed(DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR, None),
-            Upcall::Disconnected => self.lost(DAT_CONNECTION_EVENT_DISCONNECTED, None),
-            Upcall::Broken { because } => self.lost(DAT_CONNECTION_EVENT_BROKEN, Some(because)),
+            Upcall::TimedOut => self.report_failure(DAT_CONNECTION_EVENT_TIMED_OUT, None),
+            Upcall::AcceptFailed => {
+                self.report_failure(DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR, None)
+            }
+            Upcall::Disconnected => self.report_loss(DAT_CONNECTION_EVENT_DISCONNECTED, None),
+            Upcall::Broken { because } => {
+                self.report_loss(DAT_CONNECTION_EVENT_BROKEN, Some(because))
+            }
             Upcall::HighWatermark => self.exceeds_soft_watermark(),
             Upcall::ReceiverNotReady { octets, whole } => self.log_waiting_message(octets, whole),
             Upcall::Failed => self.ia.report(
@@ -272,14 +281,14 @@ impl<T: Transport> EpShared<T> {
         self.conn().clear();
     }
 
-    fn failed(&self, number: DAT_EVENT_NUMBER, because: Option<&dyn Display>) {
+    fn report_failure(&self, number: DAT_EVENT_NUMBER, because: Option<&dyn Display>) {
         self.ended(Event::Failed, &[], because, |from| match from {
             State::DisconnectPending => DAT_CONNECTION_EVENT_DISCONNECTED,
             _ => number,
         });
     }
 
-    fn lost(&self, number: DAT_EVENT_NUMBER, because: Option<&dyn Display>) {
+    fn report_loss(&self, number: DAT_EVENT_NUMBER, because: Option<&dyn Display>) {
         self.ended(Event::Ended, &[], because, |from| match from {
             // The consumer has asked for the disconnect, so its cause does not matter.
             State::DisconnectPending => DAT_CONNECTION_EVENT_DISCONNECTED,

@@ -38,17 +38,20 @@ pub(super) fn defaults(limits: &Attrs) -> DAT_EP_ATTR {
 /// Then the first of solicited, unsignalled and threshold that is among them counts, or else the
 /// default flag.
 pub(super) fn recv_stream_flags(attr: &DAT_EP_ATTR) -> DAT_COMPLETION_FLAGS {
-    last_of(&STREAM_FLAGS, attr.recv_completion_flags)
+    last_contained(&STREAM_FLAGS, attr.recv_completion_flags)
 }
 
 /// The same for requests, which cannot be solicited.
 pub(super) fn request_stream_flags(attr: &DAT_EP_ATTR) -> DAT_COMPLETION_FLAGS {
-    last_of(&STREAM_FLAGS[..STREAM_FLAGS.len() - 1], attr.request_completion_flags)
+    last_contained(&STREAM_FLAGS[..STREAM_FLAGS.len() - 1], attr.request_completion_flags)
 }
 
 /// The last flag of the list that `flags` contain. The first of the list is the default flag, which
 /// is 0 and therefore contained in all.
-fn last_of(list: &[DAT_COMPLETION_FLAGS], flags: DAT_COMPLETION_FLAGS) -> DAT_COMPLETION_FLAGS {
+fn last_contained(
+    list: &[DAT_COMPLETION_FLAGS],
+    flags: DAT_COMPLETION_FLAGS,
+) -> DAT_COMPLETION_FLAGS {
     list.iter()
         .copied()
         .rfind(|of_list| flags & of_list == *of_list)
@@ -68,23 +71,24 @@ pub(super) fn check(attr: &DAT_EP_ATTR, limits: &Attrs, on_srq: bool, arg: u32) 
     }
     let flags_fit = recv_stream_flags(attr) == attr.recv_completion_flags
         && request_stream_flags(attr) == attr.request_completion_flags;
-    let within = |value: DAT_COUNT, limit: usize| usize::try_from(value).is_ok_and(|v| v <= limit);
+    let is_within =
+        |value: DAT_COUNT, limit: usize| usize::try_from(value).is_ok_and(|v| v <= limit);
     let reads = limits.max_read_depth as usize;
     let fits = (flags_fit || !limits.strict)
         && attr.max_message_size <= limits.max_message
         && attr.max_rdma_size <= limits.max_message
-        && within(attr.max_recv_dtos, limits.max_dtos)
-        && within(attr.max_request_dtos, limits.max_dtos)
-        && (on_srq || within(attr.max_recv_iov, limits.max_segments))
-        && within(attr.max_request_iov, limits.max_segments)
-        && within(attr.max_rdma_read_iov, limits.max_read_segments.min(MAX_SEGMENTS))
-        && within(attr.max_rdma_write_iov, limits.max_segments)
-        && within(attr.max_rdma_read_in, reads)
-        && within(attr.max_rdma_read_out, reads)
+        && is_within(attr.max_recv_dtos, limits.max_dtos)
+        && is_within(attr.max_request_dtos, limits.max_dtos)
+        && (on_srq || is_within(attr.max_recv_iov, limits.max_segments))
+        && is_within(attr.max_request_iov, limits.max_segments)
+        && is_within(attr.max_rdma_read_iov, limits.max_read_segments.min(MAX_SEGMENTS))
+        && is_within(attr.max_rdma_write_iov, limits.max_segments)
+        && is_within(attr.max_rdma_read_in, reads)
+        && is_within(attr.max_rdma_read_out, reads)
         && watermark::is_valid(attr.srq_soft_hw)
         // No named attributes of endpoints are defined. OFED's library does not check them.
-        && within(attr.ep_transport_specific_count, if limits.strict { 0 } else { usize::MAX })
-        && within(attr.ep_provider_specific_count, if limits.strict { 0 } else { usize::MAX });
+        && is_within(attr.ep_transport_specific_count, if limits.strict { 0 } else { usize::MAX })
+        && is_within(attr.ep_provider_specific_count, if limits.strict { 0 } else { usize::MAX });
     if fits { Ok(()) } else { Err(Error::arg(arg)) }
 }
 
@@ -158,7 +162,9 @@ pub(super) fn check_modify(mask: DAT_EP_PARAM_MASK, state: State, posted: bool) 
 /// Copies the attributes that `mask` names.
 pub(super) fn merge(into: &mut DAT_EP_ATTR, from: &DAT_EP_ATTR, mask: DAT_EP_PARAM_MASK) {
     macro_rules! copy {
-        ($($bit:ident => $field:ident),* $(,)?) => { $(if mask & $bit != 0 { into.$field = from.$field; })* };
+        ($($bit:ident => $field:ident),* $(,)?) => {
+            $(if mask & $bit != 0 { into.$field = from.$field; })*
+        };
     }
     copy! {
         DAT_EP_FIELD_EP_ATTR_SERVICE_TYPE => service_type,

@@ -152,14 +152,14 @@ pub(super) fn is_valid(mark: DAT_COUNT) -> bool {
 mod tests {
     use super::*;
 
-    const FINE: Exceeded = Exceeded { soft: false, hard: false };
-    const SOFT: Exceeded = Exceeded { soft: true, hard: false };
-    const HARD: Exceeded = Exceeded { soft: false, hard: true };
+    const NONE_EXCEEDED: Exceeded = Exceeded { soft: false, hard: false };
+    const SOFT_EXCEEDED: Exceeded = Exceeded { soft: true, hard: false };
+    const HARD_EXCEEDED: Exceeded = Exceeded { soft: false, hard: true };
 
     #[test]
     fn a_soft_watermark_is_reported_once_for_each_setting() {
         let holding = HeldBuffers::default();
-        assert_eq!(holding.buffer_taken(), FINE);
+        assert_eq!(holding.buffer_taken(), NONE_EXCEEDED);
         holding.set_soft(2);
         assert_eq!(
             [
@@ -168,15 +168,15 @@ mod tests {
                 holding.buffer_taken(),
                 holding.buffer_taken()
             ],
-            [FINE, FINE, SOFT, FINE]
+            [NONE_EXCEEDED, NONE_EXCEEDED, SOFT_EXCEEDED, NONE_EXCEEDED]
         );
         holding.set_soft(5);
         assert_eq!(
             [holding.check(), holding.buffer_taken(), holding.buffer_taken()],
-            [FINE, FINE, SOFT]
+            [NONE_EXCEEDED, NONE_EXCEEDED, SOFT_EXCEEDED]
         );
         holding.set_soft(5);
-        assert_eq!([holding.check(), holding.check()], [SOFT, FINE]);
+        assert_eq!([holding.check(), holding.check()], [SOFT_EXCEEDED, NONE_EXCEEDED]);
     }
 
     #[test]
@@ -184,12 +184,12 @@ mod tests {
         let holding = HeldBuffers::default();
         holding.set_hard(1);
         for _ in 0..4 {
-            assert_eq!(holding.buffer_taken(), FINE);
+            assert_eq!(holding.buffer_taken(), NONE_EXCEEDED);
             holding.buffer_returned();
         }
         assert_eq!(
             [holding.buffer_taken(), holding.buffer_taken(), holding.check()],
-            [FINE, HARD, HARD]
+            [NONE_EXCEEDED, HARD_EXCEEDED, HARD_EXCEEDED]
         );
     }
 
@@ -201,11 +201,11 @@ mod tests {
         holding.set_hard(1);
         assert_eq!(
             [holding.buffer_taken(), holding.buffer_taken(), holding.buffer_taken()],
-            [FINE; 3]
+            [NONE_EXCEEDED; 3]
         );
         assert_eq!(holding.held(), 0);
         holding.set_hard(0);
-        assert_eq!(holding.buffer_taken(), HARD);
+        assert_eq!(holding.buffer_taken(), HARD_EXCEEDED);
     }
 
     #[test]
@@ -213,8 +213,8 @@ mod tests {
         let holding = HeldBuffers::default();
         holding.set_soft(0);
         holding.set_hard(1);
-        assert_eq!(holding.buffer_taken(), SOFT);
+        assert_eq!(holding.buffer_taken(), SOFT_EXCEEDED);
         let next = holding.for_next_qp();
-        assert_eq!([next.buffer_taken(), next.buffer_taken()], [FINE, HARD]);
+        assert_eq!([next.buffer_taken(), next.buffer_taken()], [NONE_EXCEEDED, HARD_EXCEEDED]);
     }
 }

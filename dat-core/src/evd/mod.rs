@@ -11,8 +11,8 @@
 //! completions precede the disconnect event (dat_ep_disconnect).
 
 mod extended;
-mod feed;
 mod shared;
+mod stream;
 mod take;
 mod wait;
 mod waiter_slot;
@@ -27,8 +27,8 @@ use dat_sys::ib::*;
 use dat_sys::*;
 use tracing::warn;
 
-pub(crate) use self::feed::{Feed, STREAM_FLAGS};
 use self::shared::EvdShared;
+pub(crate) use self::stream::{CompletionStream, STREAM_FLAGS};
 use self::take::StagedCompletions;
 use self::waiter_slot::WaiterSlot;
 use crate::allocate::no_memory;
@@ -115,7 +115,7 @@ pub fn create<T: Transport>(
             cno: Mutex::new(cno.map(Ref::new)),
             has_cno: AtomicBool::new(cno.is_some()),
             counters: EvdCounters::default(),
-            streams: feed::Streams::default(),
+            streams: stream::Streams::default(),
             overflowed: AtomicBool::new(false),
             completions_lost: AtomicBool::new(false),
         });
@@ -223,7 +223,7 @@ impl<T: Transport> Evd<T> {
     /// The completion flags of the streams that feed the EVD, which decide what wakes a waiter. If
     /// the streams differ, the default flag.
     pub fn config(&self) -> DAT_COMPLETION_FLAGS {
-        self.shared.streams.agreed()
+        self.shared.streams.common_flags()
     }
 
     fn queued_events(&self) -> MutexGuard<'_, VecDeque<QueuedEvent>> {
@@ -276,7 +276,10 @@ impl<T: Transport> Evd<T> {
     /// async EVD).
     pub fn post_or_report(&self, number: DAT_EVENT_NUMBER, data: DAT_EVENT_DATA, order: Order) {
         if self.post(number, data, order).is_err() {
-            warn!(target: "dat::evd", ia = self.ia.name, event = event_name(number), "the event queue is full");
+            warn!(
+                target: "dat::evd", ia = self.ia.name, event = event_name(number),
+                "the event queue is full"
+            );
             self.shared.overflow();
         }
     }
@@ -350,7 +353,7 @@ impl<T: Transport> Evd<T> {
     fn leave_cno(&self) {
         self.shared.has_cno.store(false, Ordering::Release);
         let Some(cno) = self.shared.cno().take() else { return };
-        cno.forget(self.shared.evd);
+        cno.remove_evd(self.shared.evd);
         let handle = cno.handle();
         drop(cno);
         // SAFETY: while the control lock is held, no CNO of this adapter is freed.

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use dat_sys::ib::*;
 use dat_sys::*;
 
-use super::feed::Streams;
+use super::stream::Streams;
 use super::waiter_slot::WaiterSlot;
 use crate::cno::Cno;
 use crate::counters::EvdCounters;

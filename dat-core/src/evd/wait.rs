@@ -98,7 +98,7 @@ impl<T: Transport> Evd<T> {
         poll: bool,
         threshold: usize,
     ) -> Result<WaitOutcome> {
-        let mut slept = if poll { WakeReason::TimedOut } else { WakeReason::Woken };
+        let mut wake_reason = if poll { WakeReason::TimedOut } else { WakeReason::Woken };
         let mut looked = false;
         let spin = self.cq.as_ref().map_or(Duration::ZERO, |_| self.ia.transport.spin());
         let mut spin_until = None;
@@ -124,7 +124,7 @@ impl<T: Transport> Evd<T> {
             if self.has_overflowed() {
                 return Err(self.empty_error());
             }
-            match slept {
+            match wake_reason {
                 WakeReason::TimedOut => {
                     return Ok(WaitOutcome {
                         event: Err(Error::of(DAT_TIMEOUT_EXPIRED)),
@@ -143,7 +143,7 @@ impl<T: Transport> Evd<T> {
                 let now = Instant::now();
                 let until = *spin_until.get_or_insert(now + spin);
                 if deadline.is_some_and(|at| at <= now) {
-                    slept = WakeReason::TimedOut;
+                    wake_reason = WakeReason::TimedOut;
                     continue;
                 }
                 if now < until {
@@ -161,7 +161,7 @@ impl<T: Transport> Evd<T> {
             if self.cq.as_ref().is_none_or(|cq| unsafe { cq.arm(self.shared.solicited()) }) {
                 tally.add(DCNT_EVD_WAIT_BLOCKED, 1);
                 let (transport, wake) = (&self.ia.transport, &self.shared.waiter_slot.wake);
-                slept = match &self.cq {
+                wake_reason = match &self.cq {
                     Some(cq) => transport.sleep_on(cq, wake, deadline),
                     None => transport.sleep(wake, deadline),
                 };

@@ -138,7 +138,12 @@ control_functions! {
     }
 
     /// dat_cr_accept.
-    fn cr_accept<T>(cr: DAT_CR_HANDLE, ep: DAT_EP_HANDLE, private_size: DAT_COUNT, private_data: DAT_PVOID) {
+    fn cr_accept<T>(
+        cr: DAT_CR_HANDLE,
+        ep: DAT_EP_HANDLE,
+        private_size: DAT_COUNT,
+        private_data: DAT_PVOID,
+    ) {
         handle::check::<Cr<T>>(cr)?;
         let ep = handle::pin_or_null::<Ep<T>>(ep)?;
         let private = private_slice(private_size, private_data, 3)?;

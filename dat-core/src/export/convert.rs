@@ -26,10 +26,15 @@ use crate::provider::{Segment, Transport};
 /// the first argument. Then it uses the first one by [`handle::with_object`], or frees it by
 /// [`handle::with_exclusive`].
 macro_rules! control_functions {
-    ($($(#[$attr:meta])* fn $name:ident<T $(, $safe:ident)?>($($arg:ident: $type:ty),* $(,)?) { $($body:tt)* })*) => {$(
+    ($(
+        $(#[$attr:meta])*
+        fn $name:ident<T $(, $safe:ident)?>($($arg:ident: $type:ty),* $(,)?) { $($body:tt)* }
+    )*) => {$(
         $(#[$attr])*
         #[allow(clippy::too_many_arguments)] // the standard's prototypes
-        pub(super) unsafe extern "C" fn $name<T: Transport $(, const $safe: bool)?>($($arg: $type),*) -> DAT_RETURN {
+        pub(super) unsafe extern "C" fn $name<T: Transport $(, const $safe: bool)?>(
+            $($arg: $type),*
+        ) -> DAT_RETURN {
             let called = ($crate::export::convert::first_argument!($($arg),*), stringify!($name));
             // SAFETY: the macro documents the assumptions. C code satisfies the standard's
             // prototype.
@@ -153,12 +158,12 @@ fn log_refusal(name: &str, handle: usize, error: Error) {
 /// Runs `f` with the lock of the handle, if the table is thread-safe. Posts, dequeues and the calls
 /// that remove what these use need the lock.
 #[inline]
-pub(super) fn with_lock<const SAFE: bool, V>(
+pub(super) fn with_lock<const THREAD_SAFE: bool, V>(
     handle: *mut c_void,
     f: impl FnOnce() -> Result<V>,
 ) -> Result<V> {
     match handle::slot(handle) {
-        Some(slot) if SAFE => slot.locked(f),
+        Some(slot) if THREAD_SAFE => slot.locked(f),
         _ => f(),
     }
 }
@@ -287,5 +292,5 @@ pub(super) unsafe fn pin_evd<T: Transport>(
     invalid: DAT_RETURN,
 ) -> Result<Pin<Evd<T>>> {
     // SAFETY: the caller guarantees this.
-    unsafe { handle::pin(evd) }.map_err(|error| error.about(invalid))
+    unsafe { handle::pin(evd) }.map_err(|error| error.with_subtype(invalid))
 }

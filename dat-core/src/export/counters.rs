@@ -16,7 +16,7 @@ use crate::provider::Transport;
 
 /// The result of a query: the indexes of the requested counters, the values of all, and the name of
 /// counter 0.
-type Counted = (std::ops::Range<usize>, Vec<u64>, &'static str);
+type QueriedCounters = (std::ops::Range<usize>, Vec<u64>, &'static str);
 
 /// Reads the counters that the number `counter` selects: one of them, or all. `reset` resets them.
 ///
@@ -26,7 +26,7 @@ unsafe fn counters<T: Transport>(
     handle: *mut c_void,
     counter: i32,
     reset: bool,
-) -> Result<Counted> {
+) -> Result<QueriedCounters> {
     let ask = |number: usize| match usize::try_from(counter) {
         Ok(all) if all == number => Ok((CounterQuery { which: None, reset }, 0..number)),
         Ok(one) if one < number => Ok((CounterQuery { which: Some(one), reset }, one..one + 1)),

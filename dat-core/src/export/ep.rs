@@ -64,11 +64,15 @@ control_functions! {
     }
 
     /// dat_ep_modify.
-    fn ep_modify<T, SAFE>(ep: DAT_EP_HANDLE, mask: DAT_EP_PARAM_MASK, param: *const DAT_EP_PARAM) {
+    fn ep_modify<T, THREAD_SAFE>(
+        ep: DAT_EP_HANDLE,
+        mask: DAT_EP_PARAM_MASK,
+        param: *const DAT_EP_PARAM,
+    ) {
         handle::check::<Ep<T>>(ep)?;
         let param = param.as_ref().ok_or(Error::arg(3))?;
         let pinned = PinnedParams::<T>::pin(mask, param);
-        with_lock::<SAFE, _>(ep, || handle::get::<Ep<T>>(ep)?.modify(mask, param, pinned))
+        with_lock::<THREAD_SAFE, _>(ep, || handle::get::<Ep<T>>(ep)?.modify(mask, param, pinned))
     }
 
     /// dat_ep_connect.
@@ -119,19 +123,20 @@ control_functions! {
     }
 
     /// dat_ep_disconnect.
-    fn ep_disconnect<T, SAFE>(ep: DAT_EP_HANDLE, flags: DAT_CLOSE_FLAGS) {
-        with_lock::<SAFE, _>(ep, || handle::get::<Ep<T>>(ep)?.disconnect(flags))
+    fn ep_disconnect<T, THREAD_SAFE>(ep: DAT_EP_HANDLE, flags: DAT_CLOSE_FLAGS) {
+        with_lock::<THREAD_SAFE, _>(ep, || handle::get::<Ep<T>>(ep)?.disconnect(flags))
     }
 
     /// dat_ep_get_status. As in OFED, pointers may be NULL if the caller does not need the value.
-    fn ep_get_status<T, SAFE>(
+    fn ep_get_status<T, THREAD_SAFE>(
         ep: DAT_EP_HANDLE,
         state: *mut DAT_EP_STATE,
         recv_idle: *mut DAT_BOOLEAN,
         request_idle: *mut DAT_BOOLEAN,
     ) {
-        let now = with_lock::<SAFE, _>(ep, || Ok(handle::get::<Ep<T>>(ep)?.status()))?;
-        for (ptr, value) in [(state, now.0), (recv_idle, now.1.into()), (request_idle, now.2.into())] {
+        let now = with_lock::<THREAD_SAFE, _>(ep, || Ok(handle::get::<Ep<T>>(ep)?.status()))?;
+        let values = [(state, now.0), (recv_idle, now.1.into()), (request_idle, now.2.into())];
+        for (ptr, value) in values {
             if let Some(out) = ptr.as_mut() {
                 *out = value;
             }
@@ -140,8 +145,12 @@ control_functions! {
     }
 
     /// dat_ep_recv_query. Pointers may be NULL if the caller does not need the value.
-    fn ep_recv_query<T, SAFE>(ep: DAT_EP_HANDLE, buffers: *mut DAT_COUNT, span: *mut DAT_COUNT) {
-        let now = with_lock::<SAFE, _>(ep, || Ok(handle::get::<Ep<T>>(ep)?.allocated()))?;
+    fn ep_recv_query<T, THREAD_SAFE>(
+        ep: DAT_EP_HANDLE,
+        buffers: *mut DAT_COUNT,
+        span: *mut DAT_COUNT,
+    ) {
+        let now = with_lock::<THREAD_SAFE, _>(ep, || Ok(handle::get::<Ep<T>>(ep)?.allocated()))?;
         for (ptr, count) in [(buffers, now.buffers), (span, now.span)] {
             if let Some(out) = ptr.as_mut() {
                 *out = DAT_COUNT::try_from(count).unwrap_or(DAT_COUNT::MAX);
@@ -151,8 +160,8 @@ control_functions! {
     }
 
     /// dat_ep_set_watermark.
-    fn ep_set_watermark<T, SAFE>(ep: DAT_EP_HANDLE, soft: DAT_COUNT, hard: DAT_COUNT) {
-        with_lock::<SAFE, _>(ep, || {
+    fn ep_set_watermark<T, THREAD_SAFE>(ep: DAT_EP_HANDLE, soft: DAT_COUNT, hard: DAT_COUNT) {
+        with_lock::<THREAD_SAFE, _>(ep, || {
             let ep = handle::get::<Ep<T>>(ep)?;
             ep.apply_exceeded(ep.set_watermarks(soft, hard)?);
             Ok(())
@@ -160,12 +169,12 @@ control_functions! {
     }
 
     /// dat_ep_reset.
-    fn ep_reset<T, SAFE>(ep: DAT_EP_HANDLE) {
-        with_lock::<SAFE, _>(ep, || handle::get::<Ep<T>>(ep)?.reset())
+    fn ep_reset<T, THREAD_SAFE>(ep: DAT_EP_HANDLE) {
+        with_lock::<THREAD_SAFE, _>(ep, || handle::get::<Ep<T>>(ep)?.reset())
     }
 
     /// dat_ep_free.
-    fn ep_free<T, SAFE>(ep: DAT_EP_HANDLE) {
+    fn ep_free<T, THREAD_SAFE>(ep: DAT_EP_HANDLE) {
         handle::with_exclusive(ep, |ep: &Node<Ep<T>>| ep::free(ep))
     }
 }
@@ -193,9 +202,11 @@ impl<T: Transport> PinnedParts<T> {
             let [recv, request, connect] = handle::pin_all([recv, request, connect]);
             Ok(PinnedParts {
                 pz,
-                recv: recv.map_err(|error| error.about(DAT_INVALID_HANDLE_EVD_RECV))?,
-                request: request.map_err(|error| error.about(DAT_INVALID_HANDLE_EVD_REQUEST))?,
-                connect: connect.map_err(|error| error.about(DAT_INVALID_HANDLE_EVD_CONN))?,
+                recv: recv.map_err(|error| error.with_subtype(DAT_INVALID_HANDLE_EVD_RECV))?,
+                request: request
+                    .map_err(|error| error.with_subtype(DAT_INVALID_HANDLE_EVD_REQUEST))?,
+                connect: connect
+                    .map_err(|error| error.with_subtype(DAT_INVALID_HANDLE_EVD_CONN))?,
             })
         }
     }

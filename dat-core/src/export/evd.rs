@@ -32,8 +32,12 @@ control_functions! {
     }
 
     /// dat_evd_query.
-    fn evd_query<T, SAFE>(evd: DAT_EVD_HANDLE, mask: DAT_EVD_PARAM_MASK, param: *mut DAT_EVD_PARAM) {
-        with_lock::<SAFE, _>(evd, || {
+    fn evd_query<T, THREAD_SAFE>(
+        evd: DAT_EVD_HANDLE,
+        mask: DAT_EVD_PARAM_MASK,
+        param: *mut DAT_EVD_PARAM,
+    ) {
+        with_lock::<THREAD_SAFE, _>(evd, || {
             let evd = handle::get::<Evd<T>>(evd)?;
             let fields = (mask.into(), DAT_EVD_FIELD_ALL.into(), 2);
             query(fields, param, DAT_EVD_PARAM::zeroed(), |param| {
@@ -49,49 +53,49 @@ control_functions! {
     }
 
     /// dat_evd_modify_cno.
-    fn evd_modify_cno<T, SAFE>(evd: DAT_EVD_HANDLE, cno: DAT_CNO_HANDLE) {
+    fn evd_modify_cno<T, THREAD_SAFE>(evd: DAT_EVD_HANDLE, cno: DAT_CNO_HANDLE) {
         handle::check::<Evd<T>>(evd)?;
         let cno = handle::pin_or_null::<Cno<T>>(cno)?;
-        with_lock::<SAFE, _>(evd, || {
+        with_lock::<THREAD_SAFE, _>(evd, || {
             let evd = handle::get::<Evd<T>>(evd)?;
             evd.set_cno(of_adapter(&evd.ia, cno.as_deref())?)
         })
     }
 
     /// dat_evd_enable.
-    fn evd_enable<T, SAFE>(evd: DAT_EVD_HANDLE) {
-        with_lock::<SAFE, _>(evd, || {
+    fn evd_enable<T, THREAD_SAFE>(evd: DAT_EVD_HANDLE) {
+        with_lock::<THREAD_SAFE, _>(evd, || {
             handle::get::<Evd<T>>(evd)?.set_enabled(true);
             Ok(())
         })
     }
 
     /// dat_evd_disable.
-    fn evd_disable<T, SAFE>(evd: DAT_EVD_HANDLE) {
-        with_lock::<SAFE, _>(evd, || {
+    fn evd_disable<T, THREAD_SAFE>(evd: DAT_EVD_HANDLE) {
+        with_lock::<THREAD_SAFE, _>(evd, || {
             handle::get::<Evd<T>>(evd)?.set_enabled(false);
             Ok(())
         })
     }
 
     /// dat_evd_set_unwaitable.
-    fn evd_set_unwaitable<T, SAFE>(evd: DAT_EVD_HANDLE) {
-        with_lock::<SAFE, _>(evd, || {
+    fn evd_set_unwaitable<T, THREAD_SAFE>(evd: DAT_EVD_HANDLE) {
+        with_lock::<THREAD_SAFE, _>(evd, || {
             handle::get::<Evd<T>>(evd)?.set_waitable(false);
             Ok(())
         })
     }
 
     /// dat_evd_clear_unwaitable.
-    fn evd_clear_unwaitable<T, SAFE>(evd: DAT_EVD_HANDLE) {
-        with_lock::<SAFE, _>(evd, || {
+    fn evd_clear_unwaitable<T, THREAD_SAFE>(evd: DAT_EVD_HANDLE) {
+        with_lock::<THREAD_SAFE, _>(evd, || {
             handle::get::<Evd<T>>(evd)?.set_waitable(true);
             Ok(())
         })
     }
 
     /// dat_evd_wait.
-    fn evd_wait<T, SAFE>(
+    fn evd_wait<T, THREAD_SAFE>(
         evd: DAT_EVD_HANDLE,
         timeout: DAT_TIMEOUT,
         threshold: DAT_COUNT,
@@ -99,7 +103,7 @@ control_functions! {
         more: *mut DAT_COUNT,
     ) {
         // dat_evd_free waits for waiters, so the lock is held only until this thread is one.
-        let (waiter, event, more) = with_lock::<SAFE, _>(evd, || {
+        let (waiter, event, more) = with_lock::<THREAD_SAFE, _>(evd, || {
             let evd = handle::get::<Evd<T>>(evd)?;
             let (event, more) = (out(event, 4)?, out(more, 5)?);
             Ok((evd.begin_wait(threshold)?, event, more))
@@ -111,19 +115,19 @@ control_functions! {
     }
 
     /// dat_evd_resize.
-    fn evd_resize<T, SAFE>(evd: DAT_EVD_HANDLE, min_qlen: DAT_COUNT) {
-        with_lock::<SAFE, _>(evd, || handle::get::<Evd<T>>(evd)?.resize(min_qlen))
+    fn evd_resize<T, THREAD_SAFE>(evd: DAT_EVD_HANDLE, min_qlen: DAT_COUNT) {
+        with_lock::<THREAD_SAFE, _>(evd, || handle::get::<Evd<T>>(evd)?.resize(min_qlen))
     }
 
     /// dat_evd_post_se.
-    fn evd_post_se<T, SAFE>(evd: DAT_EVD_HANDLE, event: *const DAT_EVENT) {
-        with_lock::<SAFE, _>(evd, || {
+    fn evd_post_se<T, THREAD_SAFE>(evd: DAT_EVD_HANDLE, event: *const DAT_EVENT) {
+        with_lock::<THREAD_SAFE, _>(evd, || {
             handle::get::<Evd<T>>(evd)?.post_software(event.as_ref().ok_or(Error::arg(2))?)
         })
     }
 
     /// dat_evd_free.
-    fn evd_free<T, SAFE>(evd: DAT_EVD_HANDLE) {
+    fn evd_free<T, THREAD_SAFE>(evd: DAT_EVD_HANDLE) {
         nesting::defer_if_working(evd, |evd| {
             let begun = handle::with_exclusive(evd, |evd: &Node<Evd<T>>| evd::begin_free(evd))?;
             evd::end_free(begun)

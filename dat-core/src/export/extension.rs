@@ -20,7 +20,11 @@ use crate::provider::{Provider, Segment, Transport};
 
 /// dat_extension_op, as libdat passes it on. `handle` is any handle, except for an operation that
 /// opens an adapter, where it is the adapter's name.
-pub(super) unsafe extern "C" fn handle_extendedop<P: Provider, T: Transport, const SAFE: bool>(
+pub(super) unsafe extern "C" fn handle_extendedop<
+    P: Provider,
+    T: Transport,
+    const THREAD_SAFE: bool,
+>(
     handle: DAT_HANDLE,
     op: DAT_EXTENDED_OP,
     args: DAT_VA_LIST,
@@ -41,38 +45,38 @@ pub(super) unsafe extern "C" fn handle_extendedop<P: Provider, T: Transport, con
         match op {
             DAT_IB_FETCH_AND_ADD_OP => {
                 let add = args.next();
-                atomic::<T, SAFE>(handle, Atomic::FetchAdd(add), &mut args)
+                atomic::<T, THREAD_SAFE>(handle, Atomic::FetchAdd(add), &mut args)
             }
             DAT_IB_CMP_AND_SWAP_OP => {
                 let (compare, swap) = (args.next(), args.next());
-                atomic::<T, SAFE>(handle, Atomic::CompareSwap { compare, swap }, &mut args)
+                atomic::<T, THREAD_SAFE>(handle, Atomic::CompareSwap { compare, swap }, &mut args)
             }
-            DAT_IB_RDMA_WRITE_IMMED_OP => write_immed::<T, SAFE>(handle, &mut args),
+            DAT_IB_RDMA_WRITE_IMMED_OP => write_immed::<T, THREAD_SAFE>(handle, &mut args),
             DAT_IB_QUERY_COUNTERS_OP => {
                 let called = (handle as usize, "ib_query_counters");
                 control_call(called, || {
-                    with_lock::<SAFE, _>(handle, || counters::query::<T>(handle, &mut args))
+                    with_lock::<THREAD_SAFE, _>(handle, || counters::query::<T>(handle, &mut args))
                 })
             }
             DAT_IB_PRINT_COUNTERS_OP => {
                 let called = (handle as usize, "ib_print_counters");
                 control_call(called, || {
-                    with_lock::<SAFE, _>(handle, || counters::print::<T>(handle, &mut args))
+                    with_lock::<THREAD_SAFE, _>(handle, || counters::print::<T>(handle, &mut args))
                 })
             }
             DAT_IB_START_COUNTERS_OP => {
                 let called = (handle as usize, "ib_start_counters");
                 control_call(called, || {
-                    with_lock::<SAFE, _>(handle, || counters::start::<T>(handle, &mut args))
+                    with_lock::<THREAD_SAFE, _>(handle, || counters::start::<T>(handle, &mut args))
                 })
             }
             DAT_IB_STOP_COUNTERS_OP => {
                 let called = (handle as usize, "ib_stop_counters");
                 control_call(called, || {
-                    with_lock::<SAFE, _>(handle, || counters::stop::<T>(handle, &mut args))
+                    with_lock::<THREAD_SAFE, _>(handle, || counters::stop::<T>(handle, &mut args))
                 })
             }
-            DAT_IB_OPEN_QUERY_OP => open_query::<P, SAFE>(handle.cast(), &mut args),
+            DAT_IB_OPEN_QUERY_OP => open_query::<P, THREAD_SAFE>(handle.cast(), &mut args),
             DAT_IB_CLOSE_QUERY_OP => close_query::<P>(handle),
             DAT_IB_UD_SEND_OP
             | DAT_IB_UD_CM_FREE_OP
@@ -89,21 +93,21 @@ pub(super) unsafe extern "C" fn handle_extendedop<P: Provider, T: Transport, con
 ///
 /// # Safety
 /// As for [`handle::get`].
-unsafe fn on_ep<T: Transport, const SAFE: bool>(
+unsafe fn on_ep<T: Transport, const THREAD_SAFE: bool>(
     handle: *mut c_void,
     name: &str,
     f: impl FnOnce(&Node<Ep<T>>) -> Result<()>,
 ) -> DAT_RETURN {
     // SAFETY: the caller guarantees this.
     let result = || unsafe { handle::get::<Ep<T>>(handle) }.and_then(f);
-    data_path_code((handle as usize, name), with_lock::<SAFE, _>(handle, result))
+    data_path_code((handle as usize, name), with_lock::<THREAD_SAFE, _>(handle, result))
 }
 
 /// Arguments: `count, lmr_triplets, cookie, rmr_triplet, immediate, flags`.
 ///
 /// # Safety
 /// As for [`handle_extendedop`].
-unsafe fn write_immed<T: Transport, const SAFE: bool>(
+unsafe fn write_immed<T: Transport, const THREAD_SAFE: bool>(
     handle: *mut c_void,
     args: &mut VaList,
 ) -> DAT_RETURN {
@@ -112,7 +116,7 @@ unsafe fn write_immed<T: Transport, const SAFE: bool>(
         let (count, iov) = (args.next() as DAT_COUNT, args.pointer::<DAT_LMR_TRIPLET>());
         let (cookie, remote) = (args.next(), args.pointer::<DAT_RMR_TRIPLET>());
         let (immediate, flags) = (args.next() as u32, args.next() as DAT_COMPLETION_FLAGS);
-        on_ep::<T, SAFE>(handle, "ib_post_rdma_write_immed", |ep| {
+        on_ep::<T, THREAD_SAFE>(handle, "ib_post_rdma_write_immed", |ep| {
             let mut aligned = AlignedSegments::new();
             let segments =
                 super::convert::segments(count, iov, &mut aligned).map_err(
@@ -130,7 +134,7 @@ unsafe fn write_immed<T: Transport, const SAFE: bool>(
 ///
 /// # Safety
 /// As for [`handle_extendedop`].
-unsafe fn atomic<T: Transport, const SAFE: bool>(
+unsafe fn atomic<T: Transport, const THREAD_SAFE: bool>(
     handle: *mut c_void,
     atomic: Atomic,
     args: &mut VaList,
@@ -144,7 +148,7 @@ unsafe fn atomic<T: Transport, const SAFE: bool>(
         let (sink, cookie) = (args.pointer::<DAT_LMR_TRIPLET>(), args.next());
         let (remote, flags) =
             (args.pointer::<DAT_RMR_TRIPLET>(), args.next() as DAT_COMPLETION_FLAGS);
-        on_ep::<T, SAFE>(handle, name, |ep| {
+        on_ep::<T, THREAD_SAFE>(handle, name, |ep| {
             if sink.is_null() {
                 return Err(Error::arg(sink_arg));
             }
@@ -164,7 +168,7 @@ unsafe fn atomic<T: Transport, const SAFE: bool>(
 ///
 /// # Safety
 /// As for [`handle_extendedop`].
-unsafe fn open_query<P: Provider, const SAFE: bool>(
+unsafe fn open_query<P: Provider, const THREAD_SAFE: bool>(
     name: DAT_NAME_PTR,
     args: &mut VaList,
 ) -> DAT_RETURN {
@@ -178,8 +182,15 @@ unsafe fn open_query<P: Provider, const SAFE: bool>(
         }
         let (mut ia, mut nobody) = (std::ptr::null_mut(), DAT_EVD_ASYNC_EXISTS);
         let tables = Tables::RegisteredEntry;
-        let opened =
-            ia::open_as::<P>(Version::V2_0, SAFE, tables, name, 0, &raw mut nobody, &raw mut ia);
+        let opened = ia::open_as::<P>(
+            Version::V2_0,
+            THREAD_SAFE,
+            tables,
+            name,
+            0,
+            &raw mut nobody,
+            &raw mut ia,
+        );
         if opened != DAT_SUCCESS {
             return opened;
         }

@@ -14,7 +14,7 @@ use crate::provider::{Either, Provider, Transport};
 use crate::threads::BlockedSignals;
 
 /// dat_ia_openv, as the registry calls it. The arguments are those of dat_ia_open.
-pub(super) unsafe extern "C" fn open<P: Provider, const SAFE: bool>(
+pub(super) unsafe extern "C" fn open<P: Provider, const THREAD_SAFE: bool>(
     name: DAT_NAME_PTR,
     async_evd_min_qlen: DAT_COUNT,
     async_evd: *mut DAT_EVD_HANDLE,
@@ -24,7 +24,7 @@ pub(super) unsafe extern "C" fn open<P: Provider, const SAFE: bool>(
     unsafe {
         open_as::<P>(
             Version::V2_0,
-            SAFE,
+            THREAD_SAFE,
             Tables::Own,
             name,
             async_evd_min_qlen,
@@ -71,9 +71,13 @@ pub(super) unsafe fn open_as<P: Provider>(
         requested.check::<P::Transport>(name).or_else(|_| requested.check::<P::Other>(name))?;
         // The adapter is opened completely, however often the signal of a timer arrives.
         let _blocked = BlockedSignals::during_a_call();
-        let opened = registered.provider.open_either(name, &registered.params).inspect_err(|error| {
-            tracing::warn!(target: "dat::ia", ia = name, provider = P::NAME, %error, "the adapter cannot be opened");
-        });
+        let opened =
+            registered.provider.open_either(name, &registered.params).inspect_err(|error| {
+                tracing::warn!(
+                    target: "dat::ia", ia = name, provider = P::NAME, %error,
+                    "the adapter cannot be opened"
+                );
+            });
         let entered = opened.and_then(|opened| match opened {
             Either::Own(transport) => {
                 ia::open_with_transport(transport, registered.entry(name), requested).map(handles)
@@ -117,7 +121,9 @@ control_functions! {
         provider_attr: *mut DAT_PROVIDER_ATTR,
     ) {
         let ia = handle::pin::<Ia<T>>(ia)?;
-        query((ia_mask, DAT_IA_FIELD_ALL, 3), ia_attr, DAT_IA_ATTR::zeroed(), |a| ia.attributes(a))?;
+        query((ia_mask, DAT_IA_FIELD_ALL, 3), ia_attr, DAT_IA_ATTR::zeroed(), |attr| {
+            ia.attributes(attr)
+        })?;
         let fields = (provider_mask, DAT_PROVIDER_FIELD_ALL, 5);
         query(fields, provider_attr, DAT_PROVIDER_ATTR::zeroed(), |a| ia.provider_attributes(a))?;
         if let Some(async_evd) = async_evd.as_mut() {

@@ -62,7 +62,8 @@ control_functions! {
                 Memory::Lmr(&of_region)
             }
             DAT_MEM_TYPE_SHARED_VIRTUAL => {
-                let DAT_SHARED_MEMORY { virtual_address: addr, shared_memory_id } = region.for_shared_memory;
+                let DAT_SHARED_MEMORY { virtual_address: addr, shared_memory_id } =
+                    region.for_shared_memory;
                 let cookie = *shared_memory_id.as_ref().ok_or(Error::arg(3))?;
                 Memory::Shared { addr, length, cookie }
             }
@@ -82,7 +83,10 @@ control_functions! {
             }
         }
         for (ptr, value) in
-            [(registered_length, param.registered_size), (registered_address, param.registered_address)]
+            [
+                (registered_length, param.registered_size),
+                (registered_address, param.registered_address),
+            ]
         {
             if let Some(out) = ptr.as_mut() {
                 *out = value;
@@ -125,7 +129,7 @@ control_functions! {
     }
 
     /// dat_rmr_bind.
-    fn rmr_bind<T, SAFE>(
+    fn rmr_bind<T, THREAD_SAFE>(
         rmr: DAT_RMR_HANDLE,
         lmr: DAT_LMR_HANDLE,
         triplet: *const DAT_LMR_TRIPLET,
@@ -146,7 +150,7 @@ control_functions! {
         handle::check::<Ep<T>>(ep)?;
         let lmr = if to.segment_length == 0 { None } else { Some(handle::pin::<Lmr<T>>(lmr)?) };
         let request = rmr::Request { to, privileges, va_type, cookie, flags };
-        with_lock::<SAFE, _>(ep, || {
+        with_lock::<THREAD_SAFE, _>(ep, || {
             let ep = handle::get::<Ep<T>>(ep)?;
             context.write(rmr::bind(&rmr, lmr.as_deref(), ep, &request)?);
             Ok(())
@@ -177,7 +181,12 @@ control_functions! {
     }
 
     /// dat_srq_create.
-    fn srq_create<T>(ia: DAT_IA_HANDLE, pz: DAT_PZ_HANDLE, attr: *mut DAT_SRQ_ATTR, srq: *mut DAT_SRQ_HANDLE) {
+    fn srq_create<T>(
+        ia: DAT_IA_HANDLE,
+        pz: DAT_PZ_HANDLE,
+        attr: *mut DAT_SRQ_ATTR,
+        srq: *mut DAT_SRQ_HANDLE,
+    ) {
         handle::check::<Ia<T>>(ia)?;
         let pz = handle::pin::<Pz<T>>(pz)?;
         let attr = attr.as_ref().ok_or(Error::arg(3))?;
@@ -196,8 +205,8 @@ control_functions! {
     }
 
     /// dat_srq_resize.
-    fn srq_resize<T, SAFE>(srq: DAT_SRQ_HANDLE, max_recv_dtos: DAT_COUNT) {
-        with_lock::<SAFE, _>(srq, || handle::get::<Srq<T>>(srq)?.resize(max_recv_dtos))
+    fn srq_resize<T, THREAD_SAFE>(srq: DAT_SRQ_HANDLE, max_recv_dtos: DAT_COUNT) {
+        with_lock::<THREAD_SAFE, _>(srq, || handle::get::<Srq<T>>(srq)?.resize(max_recv_dtos))
     }
 
     /// dat_srq_set_lw.
@@ -206,7 +215,7 @@ control_functions! {
     }
 
     /// dat_srq_free.
-    fn srq_free<T, SAFE>(srq: DAT_SRQ_HANDLE) {
+    fn srq_free<T, THREAD_SAFE>(srq: DAT_SRQ_HANDLE) {
         handle::with_exclusive(srq, |srq: &Node<Srq<T>>| srq::free(srq))
     }
 }

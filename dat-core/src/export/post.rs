@@ -16,16 +16,19 @@ use crate::srq::Srq;
 /// Defines functions as `control_functions!` does, on one object, without a panic boundary and with
 /// the lock of thread-safe tables.
 macro_rules! data_path_functions {
-    ($($(#[$attr:meta])* fn $name:ident($node:ident: $object:ty, $($arg:ident: $type:ty),* $(,)?) { $($body:tt)* })*) => {$(
+    ($(
+        $(#[$attr:meta])*
+        fn $name:ident($node:ident: $object:ty, $($arg:ident: $type:ty),* $(,)?) { $($body:tt)* }
+    )*) => {$(
         $(#[$attr])*
-        pub(super) unsafe extern "C" fn $name<T: Transport, const SAFE: bool>(
+        pub(super) unsafe extern "C" fn $name<T: Transport, const THREAD_SAFE: bool>(
             handle: *mut c_void,
             $($arg: $type),*
         ) -> DAT_RETURN {
             // SAFETY: `control_functions!` documents the assumptions. The consumer keeps the memory
             // of the segments. If only one thread at a time may call, the consumer ensures that, or
             // the table is thread-safe.
-            unsafe { on::<$object, SAFE>(handle, stringify!($name), |$node| { $($body)* }) }
+            unsafe { on::<$object, THREAD_SAFE>(handle, stringify!($name), |$node| { $($body)* }) }
         }
     )*};
 }
@@ -33,14 +36,14 @@ macro_rules! data_path_functions {
 /// # Safety
 /// As for [`handle::get`].
 #[inline(always)]
-unsafe fn on<O: Object, const SAFE: bool>(
+unsafe fn on<O: Object, const THREAD_SAFE: bool>(
     handle: *mut c_void,
     name: &str,
     f: impl FnOnce(&Node<O>) -> Result<()>,
 ) -> DAT_RETURN {
     // SAFETY: the caller guarantees this.
     let result = || unsafe { handle::get::<O>(handle) }.and_then(f);
-    data_path_code((handle as usize, name), with_lock::<SAFE, _>(handle, result))
+    data_path_code((handle as usize, name), with_lock::<THREAD_SAFE, _>(handle, result))
 }
 
 data_path_functions! {
@@ -133,7 +136,9 @@ data_path_functions! {
     }
 
     /// dat_srq_post_recv.
-    fn srq_post_recv(srq: Srq<T>, count: DAT_COUNT, iov: *mut DAT_LMR_TRIPLET, cookie: DAT_DTO_COOKIE) {
+    fn srq_post_recv(
+        srq: Srq<T>, count: DAT_COUNT, iov: *mut DAT_LMR_TRIPLET, cookie: DAT_DTO_COOKIE
+    ) {
         srq.post_recv(segments(count, iov, &mut AlignedSegments::new())?, cookie.as_64)
     }
 

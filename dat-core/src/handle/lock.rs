@@ -75,7 +75,7 @@ impl HandleLock {
     /// For a child of fork(2): the object belongs to the parent, and so does the thread that may
     /// have the lock.
     #[cfg(not(miri))]
-    pub(super) fn forget(&self) {
+    pub(super) fn reset_in_child(&self) {
         self.tag.store(0, Ordering::Relaxed);
         self.pins.store(0, Ordering::Relaxed);
         self.owner.store(0, Ordering::Relaxed);

@@ -74,7 +74,7 @@ pub(super) fn pool() -> &'static Pool {
 unsafe extern "C" fn forget_all() {
     let Some(pool) = POOL.get().filter(|pool| pool.bytes != 0) else { return };
     for index in 0..pool.fresh.load(Ordering::Relaxed) {
-        pool.slot(index as u32).lock.forget();
+        pool.slot(index as u32).lock.reset_in_child();
     }
 }
 

@@ -128,12 +128,12 @@ fn finish_close<T: Transport>(
     }
     // SAFETY: no object of the adapter is left, and no call uses it. Otherwise the caller of
     // `close` guarantees it.
-    let gone = unsafe { ia.reclaim() };
-    let unused = !gone.in_use();
-    debug_assert!(unused, "an object of adapter {} outlived it", gone.name);
+    let removed = unsafe { ia.reclaim() };
+    let unused = !removed.in_use();
+    debug_assert!(unused, "an object of adapter {} outlived it", removed.name);
     if !unused {
         // It is better to leak memory than to use it after it was freed.
-        std::mem::forget(gone);
+        std::mem::forget(removed);
     }
 }
 

@@ -165,8 +165,8 @@ impl<T: Transport> Ia<T> {
     pub(crate) fn free_later(&self, free: impl FnOnce() + Send + 'static) -> Result<()> {
         let pending_frees = Arc::clone(&self.pending_frees);
         pending_frees.fetch_add(1, Ordering::AcqRel);
-        nesting::in_other_thread(move |told| {
-            drop(told);
+        nesting::in_other_thread(move |done| {
+            drop(done);
             free();
             pending_frees.fetch_sub(1, Ordering::AcqRel);
         })

@@ -72,10 +72,10 @@ pub unsafe fn open_with_transport<T: Transport>(
     set_initial_async_evd(ia, async_evd, given).map_err(|code| {
         drop(handle::pin_created(ia));
         // SAFETY: nobody was told the handle, and this waits for threads that have guessed it.
-        let gone = unsafe {
+        let removed = unsafe {
             handle::with_exclusive(ia.handle(), |ia: &Node<Ia<T>>| Ok(handle::remove(ia)))
         };
-        drop(gone);
+        drop(removed);
         refuse(code)
     })?;
     // SAFETY: dat_ia_close removes the sink before the adapter is freed.

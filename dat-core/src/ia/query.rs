@@ -96,7 +96,7 @@ impl<T: Transport> Ia<T> {
             max_rdma_read_out: count(reads.saturating_mul(attrs.max_eps)),
             max_rdma_read_per_ep_in_guaranteed: DAT_TRUE,
             max_rdma_read_per_ep_out_guaranteed: DAT_TRUE,
-            zb_supported: truth(attrs.zero_based),
+            zb_supported: dat_boolean(attrs.zero_based),
             num_transport_attr: count(self.query_data.named.len()),
             transport_attr: match self.query_data.named.as_slice() {
                 [] => std::ptr::null_mut(),
@@ -129,17 +129,17 @@ impl<T: Transport> Ia<T> {
                 | DAT_COMPLETION_UNSIGNALLED_FLAG
                 | DAT_COMPLETION_BARRIER_FENCE_FLAG
                 | DAT_COMPLETION_EVD_THRESHOLD_FLAG,
-            is_thread_safe: truth(self.thread_safe),
+            is_thread_safe: dat_boolean(self.thread_safe),
             max_private_data_size: count(attrs.max_private),
             ep_creator: DAT_PSP_CREATES_EP_IFASKED,
             pz_support: DAT_PZ_UNIQUE,
             optimal_buffer_alignment: attrs.optimal_alignment,
             evd_stream_merging_supported: [[DAT_TRUE; 6]; 6],
-            srq_supported: truth(attrs.max_srqs > 0),
+            srq_supported: dat_boolean(attrs.max_srqs > 0),
             srq_watermarks_supported: EP_SOFT_WATERMARK
                 | EP_HARD_WATERMARK
                 | if attrs.max_srqs > 0 { SRQ_LOW_WATERMARK } else { 0 },
-            srq_ep_pz_difference_supported: truth(attrs.max_srqs > 0 && attrs.srq_across_pds),
+            srq_ep_pz_difference_supported: dat_boolean(attrs.max_srqs > 0 && attrs.srq_across_pds),
             srq_info_supported: if attrs.max_srqs > 0 {
                 SRQ_AVAILABLE | SRQ_OUTSTANDING
             } else {
@@ -188,6 +188,6 @@ fn text(text: &str) -> [c_char; DAT_NAME_MAX_LENGTH] {
     field
 }
 
-fn truth(yes: bool) -> DAT_BOOLEAN {
+fn dat_boolean(yes: bool) -> DAT_BOOLEAN {
     if yes { DAT_TRUE } else { DAT_FALSE }
 }

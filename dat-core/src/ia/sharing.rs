@@ -35,7 +35,7 @@ pub(super) unsafe fn check<T: Transport>(evd: DAT_EVD_HANDLE, name: &str) -> Res
     let invalid = Error::handle(DAT_INVALID_HANDLE_EVD_ASYNC);
     // SAFETY: the caller guarantees this.
     let evd = unsafe { handle::pin::<Evd<T>>(evd) };
-    let evd = evd.map_err(|error| error.about(DAT_INVALID_HANDLE_EVD_ASYNC))?;
+    let evd = evd.map_err(|error| error.with_subtype(DAT_INVALID_HANDLE_EVD_ASYNC))?;
     if evd.flags & DAT_EVD_ASYNC_FLAG != 0 && evd.ia.name == name { Ok(evd) } else { Err(invalid) }
 }
 

@@ -203,8 +203,8 @@ pub unsafe fn free<T: Transport>(lmr: &Node<Lmr<T>>) -> Result<()> {
     }
     ia.unregister_object(lmr);
     // SAFETY: no object depends on the region.
-    let gone = unsafe { handle::remove(lmr) };
-    drop(gone);
+    let removed = unsafe { handle::remove(lmr) };
+    drop(removed);
     drop(control);
     Ok(())
 }

@@ -39,8 +39,8 @@ pub unsafe fn free<T: Transport>(pz: &Node<Pz<T>>) -> Result<()> {
     }
     ia.unregister_object(pz);
     // SAFETY: no object depends on the zone.
-    let gone = unsafe { handle::remove(pz) };
-    drop(gone);
+    let removed = unsafe { handle::remove(pz) };
+    drop(removed);
     drop(control);
     Ok(())
 }

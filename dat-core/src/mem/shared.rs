@@ -95,12 +95,12 @@ impl CookieClaim {
             if own.uid() != user {
                 return Err(io::ErrorKind::PermissionDenied.into());
             }
-            let alone = match file.try_lock() {
+            let exclusive = match file.try_lock() {
                 Ok(()) => true,
                 Err(TryLockError::WouldBlock) => false,
                 Err(TryLockError::Error(e)) => return Err(e),
             };
-            if alone && is_at(&path, own.ino()) {
+            if exclusive && path_has_inode(&path, own.ino()) {
                 // No process has the region. The content of the file is from processes that are
                 // gone, so overwrite it.
                 file.set_len(0)?;
@@ -115,7 +115,7 @@ impl CookieClaim {
             let claim = CookieClaim { cookie, file, path: path.clone(), inode: own.ino() };
             match named {
                 // The process that created the file has removed it again, or is about to write.
-                _ if !is_at(&path, own.ino()) => {}
+                _ if !path_has_inode(&path, own.ino()) => {}
                 named if named.is_empty() => {}
                 named if named == memory => return Ok(Ok(claim)),
                 other => return Ok(Err(other)),
@@ -128,7 +128,7 @@ impl Drop for CookieClaim {
     fn drop(&mut self) {
         // The last process removes the file, whether it had the region or only checked. The
         // exclusive lock keeps other processes from joining meanwhile.
-        if self.file.try_lock().is_ok() && is_at(&self.path, self.inode) {
+        if self.file.try_lock().is_ok() && path_has_inode(&self.path, self.inode) {
             // A failure is harmless: an old file is overwritten.
             let _ = fs::remove_file(&self.path);
         }
@@ -136,7 +136,7 @@ impl Drop for CookieClaim {
 }
 
 /// Whether a path still leads to this file.
-fn is_at(path: &Path, inode: u64) -> bool {
+fn path_has_inode(path: &Path, inode: u64) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.ino() == inode)
 }
 

@@ -299,7 +299,7 @@ impl Engine {
             .filter(|srq| !srq.recvs.is_empty())
             .and_then(|srq| srq.starved.pop_front())
         {
-            self.pump(sender);
+            self.carry_out_requests(sender);
         }
         Ok(())
     }
@@ -345,7 +345,7 @@ impl Engine {
             _ if qp.recvs.len() >= qp.core.max_recvs => return Err(PostError::Full),
             LinkState::Connected(Connection { peer, .. }) => {
                 qp.recvs.push_back(recv);
-                self.pump(peer);
+                self.carry_out_requests(peer);
             }
             LinkState::Idle | LinkState::Connecting(_) => qp.recvs.push_back(recv),
         }

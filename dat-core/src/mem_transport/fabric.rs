@@ -78,7 +78,7 @@ impl Fabric {
         f(&mut state.engine);
         state.engine.upcalls.retain(|pending| pending.object != object);
         let me = thread::current().id();
-        while state.in_flight.is_some_and(|(whom, by)| whom == object && by != me) {
+        while state.in_flight.is_some_and(|(target, by)| target == object && by != me) {
             state = self.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         self.deliver(state);
@@ -94,13 +94,14 @@ impl Fabric {
             state.sleepers.push(Sleeper(wake));
             drop(state);
 
-            let slept = wake.park(deadline.into_iter().chain(timer).min());
+            let wake_reason = wake.park(deadline.into_iter().chain(timer).min());
 
             let mut state = lock(&self.state);
             state.sleepers.retain(|s| *s != Sleeper(wake));
             drop(state);
-            if slept != WakeReason::TimedOut || deadline.is_some_and(|d| d <= Instant::now()) {
-                return slept;
+            if wake_reason != WakeReason::TimedOut || deadline.is_some_and(|d| d <= Instant::now())
+            {
+                return wake_reason;
             }
         }
     }
@@ -166,7 +167,7 @@ impl Drop for InFlight<'_> {
         let mut state = lock(&self.fabric.state);
         state.in_flight = None;
         if self.established {
-            state.engine.announced(self.object);
+            state.engine.mark_announced(self.object);
         }
         self.fabric.returned.notify_all();
     }

@@ -95,12 +95,12 @@ impl Memory {
     pub(super) fn deregister(&mut self, lkey: u32, rkey: u32) {
         self.local.remove(&lkey);
         self.remote.remove(&rkey);
-        let shown = |key: &&mut Option<u32>| {
+        let is_on_region = |key: &&mut Option<u32>| {
             let bind = (**key).and_then(|key| self.binds.get(&key));
             bind.is_some_and(|bind| bind.view.is_some_and(|(region, _)| region == lkey))
         };
         let keys: Vec<u32> =
-            self.bound.values_mut().filter(shown).filter_map(Option::take).collect();
+            self.bound.values_mut().filter(is_on_region).filter_map(Option::take).collect();
         for key in keys {
             self.end(key);
         }
@@ -109,7 +109,7 @@ impl Memory {
     /// Ends a window's key that the peer of a queue pair may use. Returns false if the peer has no
     /// such key, or if it is the key of a region, which only the owner can end.
     pub(super) fn invalidate(&mut self, pd: Id, qp: Id, rkey: u32) -> bool {
-        let theirs = self.remote.get(&rkey).is_some_and(|r| r.admits(pd, qp));
+        let theirs = self.remote.get(&rkey).is_some_and(|r| r.permits(pd, qp));
         let Some(bind) = self.binds.get(&rkey).filter(|_| theirs) else { return false };
         self.bound.insert(bind.window, None);
         self.end(rkey);
@@ -130,7 +130,7 @@ impl Memory {
     }
 
     /// The same for segments that name the sink of a read by remote keys of this side.
-    pub(super) fn exposed(
+    pub(super) fn locate_sink(
         &self,
         pd: Id,
         qp: Id,
@@ -138,7 +138,7 @@ impl Memory {
     ) -> std::result::Result<Vec<Segment>, PostError> {
         locate(segments, |segment| {
             let region = self.remote.get(&segment.key).ok_or(PostError::Key)?;
-            match region.admits(pd, qp) {
+            match region.permits(pd, qp) {
                 false => Err(PostError::Domain),
                 true if !region.access.remote_write => Err(PostError::Access { write: true }),
                 true => region.locate(segment.addr, segment.len.into()).ok_or(PostError::Bounds),
@@ -163,14 +163,14 @@ impl Memory {
         let region = self.remote.get(&at.key)?;
         let allowed = if write { region.access.remote_write } else { region.access.remote_read };
         let addr =
-            region.locate(at.addr, len.into()).filter(|_| allowed && region.admits(pd, qp))?;
+            region.locate(at.addr, len.into()).filter(|_| allowed && region.permits(pd, qp))?;
         Some(Segment { addr, len, key: at.key })
     }
 
     /// The same for an atomic operation on 64 bits. They must be aligned.
     pub(super) fn atomic(&self, pd: Id, qp: Id, at: Remote) -> std::result::Result<u64, WcStatus> {
         let region =
-            self.remote.get(&at.key).filter(|r| r.access.remote_atomic && r.admits(pd, qp));
+            self.remote.get(&at.key).filter(|r| r.access.remote_atomic && r.permits(pd, qp));
         let addr = region
             .and_then(|r| r.locate(at.addr, size_of::<u64>() as u64))
             .ok_or(WcStatus::RemoteAccess)?;
@@ -219,7 +219,7 @@ impl Memory {
         if window.pd != pd {
             return Err(PostError::Domain);
         }
-        let shown = match view {
+        let bound_view = match view {
             None => None,
             Some(View { lkey, addr, len, access, zero_based }) => {
                 let region = self.local.get(&lkey).ok_or(PostError::Key)?;
@@ -235,7 +235,7 @@ impl Memory {
             }
         };
         let key = self.key();
-        self.binds.insert(key, Bind { window: window.id, view: shown });
+        self.binds.insert(key, Bind { window: window.id, view: bound_view });
         Ok(key)
     }
 
@@ -282,7 +282,7 @@ impl Memory {
 }
 
 impl Region {
-    fn admits(&self, pd: Id, qp: Id) -> bool {
+    fn permits(&self, pd: Id, qp: Id) -> bool {
         self.pd == pd && self.qp.is_none_or(|only| only == qp)
     }
 

@@ -109,12 +109,12 @@ fn time_passes_by_advance() {
 fn a_drop_waits_for_the_upcall_in_flight() {
     /// Stays in its upcall for a while, and checks whether the drop returns meanwhile.
     #[derive(Default)]
-    struct Slow {
+    struct SlowReceiver {
         inside: AtomicBool,
         dropped: AtomicBool,
         early: AtomicBool,
     }
-    impl Receiver<Adapter> for Slow {
+    impl Receiver<Adapter> for SlowReceiver {
         fn upcall(&self, _: Upcall<'_, Adapter>) {
             self.inside.store(true, Ordering::SeqCst);
             for _ in 0..10_000 {
@@ -124,7 +124,7 @@ fn a_drop_waits_for_the_upcall_in_flight() {
         }
     }
     let t = open("slow");
-    let (slow, end) = (Slow::default(), End::new(&t));
+    let (slow, end) = (SlowReceiver::default(), End::new(&t));
     // SAFETY: `slow` outlives the listener.
     let listener = t.listen(Port::Any, 1, unsafe { Sink::new(&raw const slow) }).expect("listen");
     let port = t.port(&listener);
@@ -238,17 +238,17 @@ fn failures_are_reported_to_both_sides() {
 
     // A buffer is deregistered while it is posted.
     let (a, b) = rig.pair();
-    let gone = Buffer::new(&t, &b.pd, 64, ALL);
-    b.recv(1, &[gone.segment(0, 64)]);
-    drop(gone);
+    let dropped_buffer = Buffer::new(&t, &b.pd, 64, ALL);
+    b.recv(1, &[dropped_buffer.segment(0, 64)]);
+    drop(dropped_buffer);
     a.send(1, &[a.mem.segment(0, 2)]);
     assert_eq!(outcomes(&poll::<Adapter>(&b.recvs, 4)), [(1, WcStatus::LocalProtection)]);
     assert_eq!(outcomes(&poll::<Adapter>(&a.requests, 4)), [(1, WcStatus::RemoteResponder)]);
 
     let (a, b) = rig.pair();
-    let gone = Buffer::new(&t, &a.pd, 64, ALL);
-    a.send(1, &[gone.segment(0, 64)]);
-    drop(gone);
+    let dropped_buffer = Buffer::new(&t, &a.pd, 64, ALL);
+    a.send(1, &[dropped_buffer.segment(0, 64)]);
+    drop(dropped_buffer);
     b.recv(1, &[b.mem.segment(0, 64)]);
     assert_eq!(outcomes(&poll::<Adapter>(&a.requests, 4)), [(1, WcStatus::LocalProtection)]);
     assert_eq!(outcomes(&poll::<Adapter>(&b.recvs, 4)), [(1, WcStatus::Flushed)]);
@@ -339,11 +339,11 @@ fn closing_a_service_refuses_unseen_requests() {
 #[test]
 fn no_completion_overtakes_the_connection() {
     /// Counts the messages that have completed when the connection is reported.
-    struct Early<'t> {
+    struct CompletionCounter<'t> {
         end: &'t End<'t, Adapter>,
         messages: AtomicUsize,
     }
-    impl Receiver<Adapter> for Early<'_> {
+    impl Receiver<Adapter> for CompletionCounter<'_> {
         fn upcall(&self, up: Upcall<'_, Adapter>) {
             if let Upcall::Established { .. } = up {
                 self.messages
@@ -354,7 +354,7 @@ fn no_completion_overtakes_the_connection() {
     let t = open("early");
     let rig = Rig { a: &t, b: &t };
     let (a, b, service) = (End::new(&t), End::new(&t), Service::new(&t, 1));
-    let early = Early { end: &b, messages: AtomicUsize::new(0) };
+    let early = CompletionCounter { end: &b, messages: AtomicUsize::new(0) };
     // SAFETY: `early` outlives the queue pair.
     let sink = unsafe { Sink::new(&raw const early) };
     let qp = t.qp(cfg::<Adapter>(&b.pd, &b.requests, &b.recvs, None), sink).expect("queue pair");

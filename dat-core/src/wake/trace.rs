@@ -42,7 +42,9 @@ impl SleepRecord {
     #[cold]
     fn begin(place: &'static str, key: usize, limit: Option<Duration>) -> SleepRecord {
         let limit = limit.map_or("none".to_owned(), |limit| format!("{limit:?}"));
-        trace!(target: "dat::wake", thread = thread(), place, on = %Hex(key), limit, "falls asleep");
+        trace!(
+            target: "dat::wake", thread = thread(), place, on = %Hex(key), limit, "falls asleep"
+        );
         SleepRecord { place, key, began: Instant::now(), waited_ns: waited_for_a_processor() }
     }
 }
@@ -54,10 +56,16 @@ impl Drop for SleepRecord {
         match before.zip(waited_for_a_processor()) {
             Some((before, now)) => {
                 let waited_us = now.saturating_sub(before) / 1000;
-                trace!(target: "dat::wake", thread = thread(), place, on = %Hex(key), slept_us, waited_us, "is awake");
+                trace!(
+                    target: "dat::wake", thread = thread(), place, on = %Hex(key), slept_us,
+                    waited_us, "is awake"
+                );
             }
             None => {
-                trace!(target: "dat::wake", thread = thread(), place, on = %Hex(key), slept_us, "is awake")
+                trace!(
+                    target: "dat::wake", thread = thread(), place, on = %Hex(key), slept_us,
+                    "is awake"
+                )
             }
         }
     }

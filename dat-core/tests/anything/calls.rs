@@ -180,7 +180,8 @@ calls! {
     }
     ia_close(c) {
         let ia = c.pick(Kind::Ia);
-        let flags = if c.one_in(CALLS_PER_CLOSE) { DAT_CLOSE_ABRUPT_FLAG } else { DAT_CLOSE_GRACEFUL_FLAG };
+        let abrupt = c.one_in(CALLS_PER_CLOSE);
+        let flags = if abrupt { DAT_CLOSE_ABRUPT_FLAG } else { DAT_CLOSE_GRACEFUL_FLAG };
         dat!(c.world.table, ia_close_func(ia, flags))
     }
     set_consumer_context(c) {
@@ -236,11 +237,15 @@ calls! {
     evd_clear_unwaitable(c) { plain!(c, Evd, evd_clear_unwaitable_func) }
     evd_wait(c) {
         let (evd, mut event, mut more) = (c.pick(Kind::Evd), DAT_EVENT::zeroed(), 0);
-        dat!(c.world.table, evd_wait_func(evd, WAIT_TIMEOUT_US, 1, &mut event, &mut more)).map(|()| c.publish_handles_of(&event))
+        dat!(
+            c.world.table, evd_wait_func(evd, WAIT_TIMEOUT_US, 1, &mut event, &mut more)
+        ).map(|()| c.publish_handles_of(&event))
     }
     evd_dequeue(c) {
         let (evd, mut event) = (c.pick(Kind::Evd), DAT_EVENT::zeroed());
-        dat!(c.world.table, evd_dequeue_func(evd, &mut event)).map(|()| c.publish_handles_of(&event))
+        dat!(
+            c.world.table, evd_dequeue_func(evd, &mut event)
+        ).map(|()| c.publish_handles_of(&event))
     }
     evd_resize(c) {
         let (evd, depth) = (c.pick(Kind::Evd), 8 + c.below(32) as DAT_COUNT);
@@ -255,11 +260,15 @@ calls! {
     ep_create(c) {
         let (ia, pz, mut ep) = (c.pick(Kind::Ia), c.pick(Kind::Pz), null_mut());
         let [recv, request, connect] = [(); 3].map(|()| c.pick(Kind::Evd));
-        let made = dat!(c.world.table, ep_create_func(ia, pz, recv, request, connect, null(), &mut ep));
+        let made = dat!(
+            c.world.table, ep_create_func(ia, pz, recv, request, connect, null(), &mut ep)
+        );
         c.publish(Kind::Ep, ep, made)
     }
     ep_create_with_srq(c) {
-        let (ia, pz, srq, mut ep) = (c.pick(Kind::Ia), c.pick(Kind::Pz), c.pick(Kind::Srq), null_mut());
+        let (ia, pz, srq, mut ep) = (
+            c.pick(Kind::Ia), c.pick(Kind::Pz), c.pick(Kind::Srq), null_mut()
+        );
         let [recv, request, connect] = [(); 3].map(|()| c.pick(Kind::Evd));
         let attr = c.attr();
         let made = dat!(
@@ -275,22 +284,32 @@ calls! {
         param.pz_handle = c.pick(Kind::Pz);
         param.recv_evd_handle = c.pick(Kind::Evd);
         param.connect_evd_handle = c.pick(Kind::Evd);
-        let mask = DAT_EP_FIELD_PZ_HANDLE | DAT_EP_FIELD_RECV_EVD_HANDLE | DAT_EP_FIELD_CONNECT_EVD_HANDLE;
+        let mask = DAT_EP_FIELD_PZ_HANDLE | DAT_EP_FIELD_RECV_EVD_HANDLE
+            | DAT_EP_FIELD_CONNECT_EVD_HANDLE;
         dat!(c.world.table, ep_modify_func(ep, mask, &param))
     }
     ep_connect(c) {
         let (ep, qualifier, address) = (c.pick(Kind::Ep), c.qualifier(), c.world.address.as_ptr());
         let (qos, flags) = (DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG);
-        dat!(c.world.table, ep_connect_func(ep, address, qualifier, CONNECT_TIMEOUT_US, 0, null_mut(), qos, flags))
+        dat!(
+            c.world.table,
+            ep_connect_func(ep, address, qualifier, CONNECT_TIMEOUT_US, 0, null_mut(), qos, flags)
+        )
     }
     ep_dup_connect(c) {
         let (ep, model) = (c.pick(Kind::Ep), c.pick(Kind::Ep));
-        dat!(c.world.table, ep_dup_connect_func(ep, model, CONNECT_TIMEOUT_US, 0, null_mut(), DAT_QOS_BEST_EFFORT))
+        dat!(
+            c.world.table,
+            ep_dup_connect_func(ep, model, CONNECT_TIMEOUT_US, 0, null_mut(), DAT_QOS_BEST_EFFORT)
+        )
     }
     ep_common_connect(c) {
         let (ep, port) = (c.pick(Kind::Ep), c.qualifier() as u16);
         let to = dat_core::addr::SockAddr::from(std::net::SocketAddr::from(([127, 0, 0, 1], port)));
-        dat!(c.world.table, ep_common_connect_func(ep, to.as_ptr(), CONNECT_TIMEOUT_US, 0, null_mut()))
+        dat!(
+            c.world.table,
+            ep_common_connect_func(ep, to.as_ptr(), CONNECT_TIMEOUT_US, 0, null_mut())
+        )
     }
     ep_disconnect(c) {
         let ep = c.pick(Kind::Ep);
@@ -310,7 +329,10 @@ calls! {
     }
     ep_post_recv(c) {
         let (ep, mut segment) = (c.pick(Kind::Ep), c.local());
-        dat!(c.world.table, ep_post_recv_func(ep, 1, &mut segment, cookie(2), DAT_COMPLETION_DEFAULT_FLAG))
+        dat!(
+            c.world.table,
+            ep_post_recv_func(ep, 1, &mut segment, cookie(2), DAT_COMPLETION_DEFAULT_FLAG)
+        )
     }
     ep_post_rdma_read(c) {
         let (ep, mut segment, from, flags) = (c.pick(Kind::Ep), c.local(), c.remote(), c.flags());
@@ -383,8 +405,12 @@ calls! {
     }
     rmr_free(c) { plain!(c, Rmr, rmr_free_func) }
     psp_create(c) {
-        let (ia, evd, port, mut psp) = (c.pick(Kind::Ia), c.pick(Kind::Evd), c.some_port(), null_mut());
-        let made = dat!(c.world.table, psp_create_func(ia, port, evd, DAT_PSP_CONSUMER_FLAG, &mut psp));
+        let (ia, evd, port, mut psp) = (
+            c.pick(Kind::Ia), c.pick(Kind::Evd), c.some_port(), null_mut()
+        );
+        let made = dat!(
+            c.world.table, psp_create_func(ia, port, evd, DAT_PSP_CONSUMER_FLAG, &mut psp)
+        );
         if made.is_ok() {
             c.listens_at(port);
         }
@@ -402,7 +428,9 @@ calls! {
     psp_query(c) { query!(c, Psp, psp_query_func, DAT_PSP_FIELD_ALL, DAT_PSP_PARAM).map(drop) }
     psp_free(c) { plain!(c, Psp, psp_free_func) }
     rsp_create(c) {
-        let (ia, ep, evd, port) = (c.pick(Kind::Ia), c.pick(Kind::Ep), c.pick(Kind::Evd), c.some_port());
+        let (ia, ep, evd, port) = (
+            c.pick(Kind::Ia), c.pick(Kind::Ep), c.pick(Kind::Evd), c.some_port()
+        );
         let mut rsp = null_mut();
         let made = dat!(c.world.table, rsp_create_func(ia, port, ep, evd, &mut rsp));
         if made.is_ok() {

@@ -21,7 +21,7 @@ use crate::random::Random;
 
 const THREADS: u64 = 8;
 /// The number of adapters. Most calls stay with the objects of one.
-const GROUPS: usize = 2;
+const ADAPTER_COUNT: usize = 2;
 /// How many handles of each kind the threads know at a time, for each adapter.
 const HANDLES_PER_KIND: usize = 3;
 /// The length in octets of the memory that all threads register and nobody else uses.
@@ -69,7 +69,7 @@ pub(crate) struct World {
     pub(crate) memory: *mut u8,
     /// The length of one transfer in octets.
     pub(crate) octets: u32,
-    handles: [[[AtomicUsize; HANDLES_PER_KIND]; GROUPS]; KINDS.len()],
+    handles: [[[AtomicUsize; HANDLES_PER_KIND]; ADAPTER_COUNT]; KINDS.len()],
     pub(crate) qualifier: AtomicU64,
     pub(crate) lmr_context: AtomicU32,
     pub(crate) rmr_context: AtomicU32,
@@ -128,7 +128,7 @@ pub(crate) fn run(calls: u64, short: u64, octets: u32, table: Table, name: &str)
         drop(done);
     });
     let mut last = Caller { world: &world, random: Random(seed), group: 0 };
-    for group in 0..GROUPS {
+    for group in 0..ADAPTER_COUNT {
         last.free(Kind::Ia, world.handles[Kind::Ia as usize][group][0].load(Ordering::SeqCst));
     }
     assert_eq!(dat_core::handle::live_count(), 0, "handles are left");
@@ -169,7 +169,7 @@ impl Caller<'_> {
     /// Makes one call of a random function.
     fn call_random(&mut self) {
         let which = self.choose();
-        self.group = self.below(GROUPS);
+        self.group = self.below(ADAPTER_COUNT);
         let answer = CALLS[which].1(self);
         self.world.calls.fetch_add(1, Ordering::Relaxed);
         let [good, stale] = &self.world.answers[which];
@@ -189,15 +189,17 @@ impl Caller<'_> {
     /// Chooses a function. Those that end something are chosen less often than those that begin
     /// something, so that there are objects to use.
     fn choose(&mut self) -> usize {
-        const ENDS: [&str; 6] = ["_free", "_close", "_reject", "_handoff", "_disconnect", "_reset"];
-        const BEGINS: [&str; 5] = ["_create", "_accept", "_connect", "_dequeue", "_post_recv"];
+        const ENDING_CALLS: [&str; 6] =
+            ["_free", "_close", "_reject", "_handoff", "_disconnect", "_reset"];
+        const STARTING_CALLS: [&str; 5] =
+            ["_create", "_accept", "_connect", "_dequeue", "_post_recv"];
         loop {
             let which = self.below(CALLS.len());
             let (name, _) = CALLS[which];
             let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
-            let often = if has(&ENDS) {
+            let often = if has(&ENDING_CALLS) {
                 1
-            } else if has(&BEGINS) {
+            } else if has(&STARTING_CALLS) {
                 16
             } else {
                 8
@@ -222,7 +224,7 @@ impl Caller<'_> {
         let (kind, group) = match self.below(64) {
             0 => return null_mut(),
             1 => (KINDS[self.below(KINDS.len())], self.group),
-            2..=4 => (kind, self.below(GROUPS)),
+            2..=4 => (kind, self.below(ADAPTER_COUNT)),
             _ => (kind, self.group),
         };
         let place = self.place(kind);

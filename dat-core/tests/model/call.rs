@@ -76,7 +76,7 @@ pub(crate) struct Kind {
 }
 
 /// The usual kind of endpoint.
-pub(crate) const PLAIN: Kind = Kind { srq: NULL, unsignalled: false };
+pub(crate) const DEFAULT_KIND: Kind = Kind { srq: NULL, unsignalled: false };
 
 /// The change that dat_ep_modify makes.
 #[derive(Clone, Copy, Debug)]
@@ -213,7 +213,7 @@ impl fmt::Debug for Call {
             }
             Call::SpFree { sp: s } => write!(f, "dat_psp_free or dat_rsp_free({})", sp(s)),
             Call::CrAccept { cr, ep: x, private } => {
-                let cr = if cr == LATEST { "latest".to_owned() } else { cr.to_string() };
+                let cr = if cr == LATEST_REQUEST { "latest".to_owned() } else { cr.to_string() };
                 write!(f, "dat_cr_accept(cr{cr}, {}, {private} bytes of private data)", ep(x))
             }
             Call::CrReject { cr } => write!(f, "dat_cr_reject(cr{cr})"),
@@ -238,7 +238,7 @@ pub(crate) fn prelude() -> Vec<Call> {
                 recv: side,
                 request: side,
                 connect: side,
-                kind: PLAIN,
+                kind: DEFAULT_KIND,
             });
         }
         let (sp, qualifier) = (side, 1000 + side as u64);
@@ -343,12 +343,12 @@ fn call() -> impl Strategy<Value = Call> {
                 recv,
                 request,
                 connect,
-                kind: PLAIN
+                kind: DEFAULT_KIND
             }
         ),
         (0..EPS, 0..2usize).prop_map(|(ep, second)| {
             let (pz, recv) = (ep % 2, ep % 2 + 4 * second);
-            let kind = Kind { unsignalled: second > 0, ..PLAIN };
+            let kind = Kind { unsignalled: second > 0, ..DEFAULT_KIND };
             Call::EpCreate { ep, pz, recv, request: ep % 2, connect: ep % 2, kind }
         }),
         (0..EPS).prop_map(|ep| Call::EpFree { ep }),
@@ -361,7 +361,8 @@ fn call() -> impl Strategy<Value = Call> {
             .prop_map(|(evd, threshold)| Call::EvdWait { evd, threshold }),
         2 => (0..EVDS, number).prop_map(|(evd, number)| Call::EvdPostSe { evd, number }),
         2 => (0..CNOS).prop_map(|cno| Call::CnoWait { cno }),
-        1 => (0..EVDS, any::<bool>()).prop_map(|(evd, waitable)| Call::EvdSetWaitable { evd, waitable }),
+        1 => (0..EVDS, any::<bool>())
+            .prop_map(|(evd, waitable)| Call::EvdSetWaitable { evd, waitable }),
         1 => (0..EVDS, any::<bool>()).prop_map(|(evd, enable)| Call::EvdEnable { evd, enable }),
     ];
     let connections = prop_oneof![
@@ -404,12 +405,12 @@ fn call() -> impl Strategy<Value = Call> {
 }
 
 /// The varieties of the endpoints in [`varied_prelude`], by adapter and number.
-pub(crate) type Varieties = [u8; EPS];
+pub(crate) type EndpointVarieties = [u8; EPS];
 
 /// The calls that the sequences of `conservation` begin with. They are those of [`prelude`], but
 /// each endpoint has a variety of its own: with an EVD that may overflow, without an EVD, or on a
 /// shared receive queue.
-pub(crate) fn varied_prelude(varieties: Varieties) -> Vec<Call> {
+pub(crate) fn varied_prelude(varieties: EndpointVarieties) -> Vec<Call> {
     let mut calls = Vec::new();
     for side in 0..2 {
         calls.push(Call::PzCreate { pz: side });
@@ -462,7 +463,7 @@ fn busy_step() -> impl Strategy<Value = Step> {
         vec![
             Call::EpConnect { ep, qualifier: 1001 },
             Call::EvdDequeue { evd: 3 },
-            Call::CrAccept { cr: LATEST, ep: to, private: 5 },
+            Call::CrAccept { cr: LATEST_REQUEST, ep: to, private: 5 },
         ]
     };
     prop_oneof![
@@ -483,7 +484,7 @@ fn busy_step() -> impl Strategy<Value = Step> {
 }
 
 /// The latest request that the consumer has got.
-pub(crate) const LATEST: usize = usize::MAX;
+pub(crate) const LATEST_REQUEST: usize = usize::MAX;
 
 /// Posts that are mostly legal.
 fn post() -> impl Strategy<Value = Call> {
@@ -504,7 +505,9 @@ fn post() -> impl Strategy<Value = Call> {
         4 => (0..EPS, flags, length())
             .prop_map(|(ep, flags, length)| Call::PostSend { ep, lmr: ep % 2, length, flags }),
         1 => (0..EPS, length())
-            .prop_map(|(ep, length)| Call::PostWrite { ep, lmr: ep % 2, length, remote: 1 - ep % 2 }),
+            .prop_map(|(ep, length)| {
+                Call::PostWrite { ep, lmr: ep % 2, length, remote: 1 - ep % 2 }
+            }),
         2 => (0..SRQS, length()).prop_map(|(srq, length)| Call::SrqPost { srq, lmr: srq, length }),
     ]
 }

@@ -16,14 +16,14 @@ use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
 use crate::accounts::{Accounts, Side};
 use crate::call::*;
 use crate::client::Table;
-use crate::world::{Answer, Seen, World};
+use crate::world::{Answer, ObservedEvent, World};
 
 /// Nothing takes this long except what never happens.
 const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The provider and its parameters.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct ProviderUnderTest {
     pub(crate) table: Table,
     pub(crate) name: String,
     pub(crate) address: Ipv4Addr,
@@ -202,7 +202,7 @@ impl Run {
             _ => {}
         }
         match &answer.event {
-            Some(Seen::Dto { ep, cookie, status, operation, .. }) => {
+            Some(ObservedEvent::Dto { ep, cookie, status, operation, .. }) => {
                 self.accounts.taken(*ep, *operation, *cookie, *status)
             }
             _ => Ok(()),
@@ -376,8 +376,8 @@ impl Run {
 }
 
 fn conserve(
-    place: &Place,
-    varieties: Varieties,
+    place: &ProviderUnderTest,
+    varieties: EndpointVarieties,
     steps: &[Step],
     qualifiers: DAT_CONN_QUAL,
 ) -> Outcome {
@@ -407,8 +407,8 @@ fn conserve(
 }
 
 /// Tries sequences of at most `steps` steps. `at` returns the place for each.
-pub(crate) fn sequences(config: Config, steps: usize, at: impl Fn() -> Place) {
-    let input = (any::<Varieties>(), everything(steps));
+pub(crate) fn sequences(config: Config, steps: usize, at: impl Fn() -> ProviderUnderTest) {
+    let input = (any::<EndpointVarieties>(), everything(steps));
     let mut runner = TestRunner::new(config);
     // Ports that no recent sequence has used.
     let count = std::cell::Cell::new(0);
@@ -429,7 +429,7 @@ pub(crate) fn sequences(config: Config, steps: usize, at: impl Fn() -> Place) {
 
 /// As [`sequences`], for a few seconds. `PROPTEST_CASES` sets the number of sequences.
 #[allow(dead_code)] // the providers' part
-pub(crate) fn some_sequences(at: impl Fn() -> Place) {
+pub(crate) fn some_sequences(at: impl Fn() -> ProviderUnderTest) {
     let default = Config::default();
     let cases = if std::env::var_os("PROPTEST_CASES").is_some() { default.cases } else { 40 };
     // A failure may not happen again, and its adapters still exist, so the first failure is

@@ -8,8 +8,8 @@
 //! | `model`, `rules`, `queue` | the results and events that the standard demands |
 //! | `sequence` | one thread: every result and every event is checked |
 //! | `accounts` | the place of each request and each receive |
-//! | `conservation` | one thread, any transport: nothing is lost or ends twice; also run by the providers |
-//! | `threads` | several threads, thread-safe adapter: nothing is lost, duplicated, reordered or left |
+//! | `conservation` | one thread, any transport: nothing is lost or ends twice; providers run it, too |
+//! | `threads` | several threads, thread-safe adapter: no event is lost, duplicated or reordered |
 //!
 //! `PROPTEST_CASES` sets the number of sequences.
 
@@ -33,8 +33,8 @@ use proptest::test_runner::Config;
 
 /// The tests count the handles of the process, so only one runs at a time.
 fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The number of sequences, unless `PROPTEST_CASES` sets another one.
@@ -50,6 +50,11 @@ fn every_request_and_receive_ends_in_exactly_one_place() {
     let _alone = alone();
     conservation::sequences(cases(2000), 60, || {
         let (table, name) = client::loopback(false);
-        conservation::Place { table, name, address: std::net::Ipv4Addr::LOCALHOST, at_once: true }
+        conservation::ProviderUnderTest {
+            table,
+            name,
+            address: std::net::Ipv4Addr::LOCALHOST,
+            at_once: true,
+        }
     });
 }

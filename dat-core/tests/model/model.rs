@@ -20,7 +20,7 @@ pub(crate) struct Verdict {
     /// Errors that are permitted instead of success.
     pub(crate) may: Vec<DAT_RETURN>,
     /// The slot is occupied, so the call would lose its object.
-    pub(crate) senseless: bool,
+    pub(crate) slot_occupied: bool,
 }
 
 pub(crate) struct Cno {
@@ -204,7 +204,7 @@ impl Model {
         slot: usize,
         source: Source,
         event: Event,
-        firm: bool,
+        required: bool,
         after: Option<usize>,
     ) {
         let Some(evd) = self.evd.get_mut(slot).and_then(Option::as_mut) else { return };
@@ -214,11 +214,11 @@ impl Model {
             evd.overflow = true;
             self.overflow = true;
         }
-        let firm = firm && !evd.overflow;
-        evd.queue.push(source, event, firm, after);
+        let required = required && !evd.overflow;
+        evd.queue.push(source, event, required, after);
         if let Some(cno) = evd.cno.and_then(|cno| self.cno[cno].as_mut()) {
             cno.may = true;
-            evd.triggered |= evd.enabled && was_empty && firm;
+            evd.triggered |= evd.enabled && was_empty && required;
         }
     }
 
@@ -528,7 +528,7 @@ impl Model {
             }
         }
         for evd in self.evd.iter_mut().flatten() {
-            evd.queue.loosen(incarnation);
+            evd.queue.make_optional(incarnation);
             evd.triggered &= *evd.queue.count().start() > 0;
         }
         let next = self.number();

@@ -28,16 +28,16 @@ impl Faults {
     }
 }
 
-fn unless_taken(taken: bool) -> Faults {
-    Faults(Verdict { senseless: taken, ..Verdict::default() })
+fn unless_occupied(taken: bool) -> Faults {
+    Faults(Verdict { slot_occupied: taken, ..Verdict::default() })
 }
 
-fn none() -> Faults {
-    unless_taken(false)
+fn no_faults() -> Faults {
+    unless_occupied(false)
 }
 
 /// Whether these slots belong to different adapters.
-fn apart(a: usize, b: usize) -> bool {
+fn on_different_adapters(a: usize, b: usize) -> bool {
     a != NULL && b != NULL && a % 2 != b % 2
 }
 
@@ -50,24 +50,24 @@ impl Model {
         let no_cno = |cno: usize| cno != NULL && self.cno[cno].is_none();
         let lacks = |slot: usize, flag| self.evd(slot).is_none_or(|evd| evd.flags & flag == 0);
         let verdict = match call {
-            Call::CnoCreate { cno } => unless_taken(self.cno[cno].is_some()),
-            Call::CnoFree { cno } => none()
+            Call::CnoCreate { cno } => unless_occupied(self.cno[cno].is_some()),
+            Call::CnoFree { cno } => no_faults()
                 .when(self.cno[cno].is_none(), bad)
                 .when(self.evd.iter().flatten().any(|evd| evd.cno == Some(cno)), state),
-            Call::CnoWait { cno } => none().when(self.cno[cno].is_none(), bad),
-            Call::EvdCreate { evd, qlen, cno, flags } => unless_taken(self.evd[evd].is_some())
+            Call::CnoWait { cno } => no_faults().when(self.cno[cno].is_none(), bad),
+            Call::EvdCreate { evd, qlen, cno, flags } => unless_occupied(self.evd[evd].is_some())
                 .when(qlen <= 0 || flags == 0 || flags & !STREAMS != 0, argument)
-                .when(no_cno(cno) || apart(evd, cno), bad),
+                .when(no_cno(cno) || on_different_adapters(evd, cno), bad),
             Call::EvdFree { evd } => {
-                none().when(self.evd(evd).is_none(), bad).when(self.uses_evd(evd), state)
+                no_faults().when(self.evd(evd).is_none(), bad).when(self.uses_evd(evd), state)
             }
             Call::EvdDequeue { evd }
             | Call::EvdSetWaitable { evd, .. }
-            | Call::EvdEnable { evd, .. } => none().when(self.evd(evd).is_none(), bad),
+            | Call::EvdEnable { evd, .. } => no_faults().when(self.evd(evd).is_none(), bad),
             Call::EvdWait { evd, threshold } => {
                 let there = self.evd(evd);
                 let qlen = there.map_or(1, |evd| evd.qlen);
-                none()
+                no_faults()
                     .when(there.is_none(), bad)
                     .when(threshold <= 0 || threshold == 1 << 20, argument)
                     .may(threshold > 0 && threshold as usize > qlen, DAT_INVALID_PARAMETER)
@@ -77,7 +77,7 @@ impl Model {
             }
             Call::EvdPostSe { evd, number } => {
                 let there = self.evd(evd);
-                none()
+                no_faults()
                     .when(there.is_none(), bad)
                     .when(
                         lacks(evd, DAT_EVD_SOFTWARE_FLAG),
@@ -93,34 +93,37 @@ impl Model {
             Call::EvdResize { evd, qlen } => {
                 let count = self.evd(evd).map_or(0..=0, |evd| evd.queue.count());
                 let less = |than: usize| qlen > 0 && (qlen as usize) < than;
-                none()
+                no_faults()
                     .when(self.evd(evd).is_none(), bad)
                     .when(qlen <= 0, argument)
                     .when(less(*count.start()), state)
                     .may(less(*count.end()), DAT_INVALID_STATE)
                     .may(self.evd(evd).is_some_and(|evd| evd.overflow), DAT_INVALID_STATE)
             }
-            Call::EvdModifyCno { evd, cno } => {
-                none().when(self.evd(evd).is_none() || no_cno(cno) || apart(evd, cno), bad)
-            }
-            Call::PzCreate { pz } => unless_taken(self.pz[pz]),
+            Call::EvdModifyCno { evd, cno } => no_faults().when(
+                self.evd(evd).is_none() || no_cno(cno) || on_different_adapters(evd, cno),
+                bad,
+            ),
+            Call::PzCreate { pz } => unless_occupied(self.pz[pz]),
             Call::PzFree { pz } => {
                 let in_use = self.ep.iter().flatten().any(|ep| ep.pz == Some(pz))
                     || self.lmr.iter().flatten().any(|lmr| lmr.pz == pz);
-                none().when(!self.pz[pz], bad).when(in_use, state)
+                no_faults().when(!self.pz[pz], bad).when(in_use, state)
             }
-            Call::LmrCreate { lmr, pz, privileges } => unless_taken(self.lmr[lmr].is_some())
-                .when(!self.has_pz(pz) || apart(lmr, pz), bad)
+            Call::LmrCreate { lmr, pz, privileges } => unless_occupied(self.lmr[lmr].is_some())
+                .when(!self.has_pz(pz) || on_different_adapters(lmr, pz), bad)
                 .when(privileges & !DAT_MEM_PRIV_ALL_FLAG != 0, argument),
-            Call::LmrFree { lmr } => none().when(self.lmr[lmr].is_none(), bad),
+            Call::LmrFree { lmr } => no_faults().when(self.lmr[lmr].is_none(), bad),
             Call::EpCreate { ep, pz, recv, request, connect, .. } => {
-                let wrong = |evd: usize, flag| evd != NULL && (lacks(evd, flag) || apart(ep, evd));
-                unless_taken(self.ep[ep].is_some())
-                    .when(pz != NULL && (!self.has_pz(pz) || apart(ep, pz)), bad)
+                let wrong = |evd: usize, flag| {
+                    evd != NULL && (lacks(evd, flag) || on_different_adapters(ep, evd))
+                };
+                unless_occupied(self.ep[ep].is_some())
+                    .when(pz != NULL && (!self.has_pz(pz) || on_different_adapters(ep, pz)), bad)
                     .when(wrong(recv, DAT_EVD_DTO_FLAG) || wrong(request, DAT_EVD_DTO_FLAG), bad)
                     .when(wrong(connect, DAT_EVD_CONNECTION_FLAG), bad)
             }
-            Call::EpStatus { ep } => none().when(self.ep(ep).is_none(), bad),
+            Call::EpStatus { ep } => no_faults().when(self.ep(ep).is_none(), bad),
             Call::EpFree { ep } => {
                 use State::{Passive, Reserved, UnconfiguredPassive, UnconfiguredReserved};
                 let held = self.ep(ep).is_some_and(|ep| {
@@ -129,16 +132,20 @@ impl Model {
                         Reserved | UnconfiguredReserved | Passive | UnconfiguredPassive
                     )
                 });
-                none().when(self.ep(ep).is_none(), bad).when(held, state)
+                no_faults().when(self.ep(ep).is_none(), bad).when(held, state)
             }
             Call::EpReset { ep } => {
                 use State::{Disconnected, Unconfigured, Unconnected};
                 let legal = |ep: &Ep| matches!(ep.state, Unconnected | Unconfigured | Disconnected);
-                none().when(self.ep(ep).is_none(), bad).when(!self.ep(ep).is_none_or(legal), state)
+                no_faults()
+                    .when(self.ep(ep).is_none(), bad)
+                    .when(!self.ep(ep).is_none_or(legal), state)
             }
             Call::EpConnect { ep, .. } => {
                 let legal = |ep: &Ep| ep.state == State::Unconnected && ep.connect.is_some();
-                none().when(self.ep(ep).is_none(), bad).when(!self.ep(ep).is_none_or(legal), state)
+                no_faults()
+                    .when(self.ep(ep).is_none(), bad)
+                    .when(!self.ep(ep).is_none_or(legal), state)
             }
             Call::EpDisconnect { ep, .. } => {
                 use State::{Active, Connected, DisconnectPending, Disconnected};
@@ -148,12 +155,14 @@ impl Model {
                         Active(_) | Connected(_) | DisconnectPending(..) | Disconnected
                     )
                 };
-                none().when(self.ep(ep).is_none(), bad).when(!self.ep(ep).is_none_or(legal), state)
+                no_faults()
+                    .when(self.ep(ep).is_none(), bad)
+                    .when(!self.ep(ep).is_none_or(legal), state)
             }
             Call::PostRecv { ep, lmr, length, .. } => {
                 let there = self.ep(ep);
                 let full = there.is_some_and(|ep| ep.open_recvs.len() >= ep.max_recvs);
-                none()
+                no_faults()
                     .when(there.is_none(), bad)
                     .when(there.is_some_and(|ep| ep.state.is_unconfigured()), state)
                     .segment(self, there, (lmr, length), DAT_MEM_PRIV_LOCAL_WRITE_FLAG)
@@ -163,7 +172,7 @@ impl Model {
                 let there = self.ep(ep);
                 let legal = |ep: &Ep| matches!(ep.state, State::Connected(_) | State::Disconnected);
                 let full = there.is_some_and(|ep| ep.open_requests.len() >= ep.max_requests);
-                none()
+                no_faults()
                     .when(there.is_none(), bad)
                     .when(!there.is_none_or(legal), state)
                     .when(
@@ -178,10 +187,10 @@ impl Model {
                 let there = self.ep(ep);
                 let legal = |ep: &Ep| matches!(ep.state, State::Unconnected | State::Unconfigured);
                 self.service_point(sp, evd, qualifier)
-                    .when(there.is_none() || apart(sp, ep), bad)
+                    .when(there.is_none() || on_different_adapters(sp, ep), bad)
                     .when(!there.is_none_or(legal), state)
             }
-            Call::SpFree { sp } => none().when(self.sp[sp].is_none(), bad),
+            Call::SpFree { sp } => no_faults().when(self.sp[sp].is_none(), bad),
             Call::CrAccept { cr, ep, private } => {
                 let attempt = self.attempt(cr).map(|(_, attempt)| attempt);
                 let own = attempt.and_then(|attempt| attempt.ep);
@@ -193,18 +202,18 @@ impl Model {
                     let state = if own.is_some() { State::Passive } else { State::Unconnected };
                     ep.state == state && ep.connect.is_some()
                 };
-                none()
+                no_faults()
                     .when(attempt.is_none() || wrong, bad)
                     .when(!self.ep(own.unwrap_or(ep)).is_none_or(legal), state)
                     .when(private > 1 << 16, argument)
             }
-            Call::CrReject { cr } => none().when(self.attempt(cr).is_none(), bad),
+            Call::CrReject { cr } => no_faults().when(self.attempt(cr).is_none(), bad),
             Call::EpModify { ep, change } => self.modification(ep, change),
             // Only the sequences of `conservation` contain these calls.
             Call::SrqCreate { .. }
             | Call::SrqFree { .. }
             | Call::SrqResize { .. }
-            | Call::SrqPost { .. } => unless_taken(true),
+            | Call::SrqPost { .. } => unless_occupied(true),
         };
         verdict.0
     }
@@ -228,7 +237,7 @@ impl Model {
             Passive, Reserved, Unconfigured, UnconfiguredPassive, UnconfiguredReserved, Unconnected,
         };
         let (bad, state) = (&[DAT_INVALID_HANDLE][..], &[DAT_INVALID_STATE][..]);
-        let Some(ep) = self.ep(slot) else { return none().when(true, bad) };
+        let Some(ep) = self.ep(slot) else { return no_faults().when(true, bad) };
         let quiescent = match ep.state {
             Unconnected | Unconfigured | UnconfiguredReserved | UnconfiguredPassive => true,
             Reserved | Passive => !matches!(change, Change::Pz(_)),
@@ -237,9 +246,9 @@ impl Model {
         let posted = !ep.recvs.is_empty();
         let no_evd = |evd: usize| {
             let lacks = || self.evd(evd).is_none_or(|evd| evd.flags & DAT_EVD_DTO_FLAG == 0);
-            evd != NULL && (lacks() || apart(slot, evd))
+            evd != NULL && (lacks() || on_different_adapters(slot, evd))
         };
-        let faults = none().when(!quiescent, state);
+        let faults = no_faults().when(!quiescent, state);
         match change {
             Change::MaxRecvDtos(n) => {
                 let n = n as usize;
@@ -248,7 +257,8 @@ impl Model {
             Change::MaxRequestDtos(_) => faults,
             Change::Unsignalled(_) => faults.when(posted, state),
             Change::Recv(evd) | Change::Request(evd) => faults.when(no_evd(evd), bad),
-            Change::Pz(pz) => faults.when(pz != NULL && (!self.has_pz(pz) || apart(slot, pz)), bad),
+            Change::Pz(pz) => faults
+                .when(pz != NULL && (!self.has_pz(pz) || on_different_adapters(slot, pz)), bad),
         }
     }
 
@@ -261,8 +271,8 @@ impl Model {
         // qualifiers.
         let taken = others.clone().any(|(other, _)| other % 2 == sp % 2);
         let lacks = self.evd(evd).is_none_or(|evd| evd.flags & DAT_EVD_CR_FLAG == 0);
-        unless_taken(self.sp[sp].is_some())
-            .when(lacks || apart(sp, evd), &[DAT_INVALID_HANDLE])
+        unless_occupied(self.sp[sp].is_some())
+            .when(lacks || on_different_adapters(sp, evd), &[DAT_INVALID_HANDLE])
             .when(taken, &[DAT_CONN_QUAL_IN_USE])
             .may(others.next().is_some(), DAT_CONN_QUAL_IN_USE)
     }

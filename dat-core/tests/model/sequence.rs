@@ -8,7 +8,7 @@ use crate::call::{self, Call, EPS, EVDS, Step, listing};
 use crate::client;
 use crate::model::Model;
 use crate::queue::{Event, Source};
-use crate::world::{Answer, Seen, World};
+use crate::world::{Answer, ObservedEvent, World};
 
 /// Makes calls and compares the results with the model.
 struct Comparison {
@@ -29,7 +29,7 @@ impl Comparison {
 
     fn answer(&mut self, call: Call) -> Result<(), String> {
         let verdict = self.model.judge(call);
-        if verdict.senseless {
+        if verdict.slot_occupied {
             return Ok(());
         }
         self.cookie += 1;
@@ -100,7 +100,7 @@ impl Comparison {
     }
 
     /// Records that the consumer has taken the event.
-    fn taken(&mut self, source: Source, event: &Event, seen: &Seen) {
+    fn taken(&mut self, source: Source, event: &Event, seen: &ObservedEvent) {
         match (source, event, seen) {
             (_, Event::Arrival { attempt, .. }, _) => self.model.cr.push(*attempt),
             (Source::Receives(i) | Source::Requests(i), Event::Dto { cookie, .. }, _) => {

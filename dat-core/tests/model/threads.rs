@@ -77,7 +77,8 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (side(), 1..3).prop_map(|(side, threshold)| Op::Wait { side, threshold }),
         4 => side().prop_map(|side| Op::PostSend { side }),
         4 => side().prop_map(|side| Op::PostRecv { side }),
-        1 => (side(), any::<bool>()).prop_map(|(side, waitable)| Op::SetWaitable { side, waitable }),
+        1 => (side(), any::<bool>())
+            .prop_map(|(side, waitable)| Op::SetWaitable { side, waitable }),
         1 => (side(), any::<bool>()).prop_map(|(side, enable)| Op::Enable { side, enable }),
         1 => (side(), any::<bool>()).prop_map(|(side, attach)| Op::ModifyCno { side, attach }),
         1 => side().prop_map(|side| Op::CnoWait { side }),

@@ -17,7 +17,7 @@ use crate::client::{self, Table, c_bytes, cookie, dat};
 pub(crate) struct Answer {
     /// `DAT_RETURN` without class and subtype. 0 is success.
     pub(crate) kind: DAT_RETURN,
-    pub(crate) event: Option<Seen>,
+    pub(crate) event: Option<ObservedEvent>,
     /// The number of remaining events, from dat_evd_wait.
     pub(crate) more: usize,
     /// The created handle as a number, or the EVD of a dat_cno_wait.
@@ -30,7 +30,7 @@ pub(crate) struct Answer {
 
 /// An event as the consumer sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum ObservedEvent {
     Software(u64),
     Arrival {
         cr: usize,
@@ -401,15 +401,15 @@ impl World {
     }
 
     fn cr(&self, cr: usize) -> DAT_CR_HANDLE {
-        let cr = if cr == LATEST { self.cr.last() } else { self.cr.get(cr) };
+        let cr = if cr == LATEST_REQUEST { self.cr.last() } else { self.cr.get(cr) };
         cr.copied().unwrap_or(null_mut())
     }
 
     fn record(&mut self, call: Call, event: &DAT_EVENT, answer: &mut Answer) {
         match call {
             Call::EvdDequeue { .. } | Call::EvdWait { .. } => {
-                let seen = self.seen(event);
-                if let Seen::Arrival { cr, .. } = seen {
+                let seen = self.observe(event);
+                if let ObservedEvent::Arrival { cr, .. } = seen {
                     self.cr.push(cr as DAT_CR_HANDLE);
                 }
                 answer.event = Some(seen);
@@ -460,7 +460,7 @@ impl World {
 
     /// The position of the request that a call refers to.
     pub(crate) fn request(&self, cr: usize) -> usize {
-        if cr == LATEST { self.cr.len().wrapping_sub(1) } else { cr }
+        if cr == LATEST_REQUEST { self.cr.len().wrapping_sub(1) } else { cr }
     }
 
     pub(crate) fn reported(&self, slot: usize) -> Reported {
@@ -524,20 +524,25 @@ fn attributes() -> DAT_EP_ATTR {
 }
 
 impl World {
-    fn seen(&self, event: &DAT_EVENT) -> Seen {
+    fn observe(&self, event: &DAT_EVENT) -> ObservedEvent {
         // SAFETY: the event number selects each member. Private data is valid until the endpoint is
         // reset or freed.
         unsafe {
             let data = &event.event_data;
             match event.event_number {
-                DAT_SOFTWARE_EVENT => Seen::Software(data.software_event_data.pointer as u64),
+                DAT_SOFTWARE_EVENT => {
+                    ObservedEvent::Software(data.software_event_data.pointer as u64)
+                }
                 DAT_CONNECTION_REQUEST_EVENT => {
                     let data = data.cr_arrival_event_data;
-                    Seen::Arrival { cr: data.cr_handle as usize, qualifier: data.conn_qual }
+                    ObservedEvent::Arrival {
+                        cr: data.cr_handle as usize,
+                        qualifier: data.conn_qual,
+                    }
                 }
                 DAT_DTO_COMPLETION_EVENT => {
                     let data = data.dto_completion_event_data;
-                    Seen::Dto {
+                    ObservedEvent::Dto {
                         ep: data.ep_handle as usize,
                         cookie: data.user_cookie.as_64,
                         status: data.status,
@@ -555,9 +560,9 @@ impl World {
                             Some(std::slice::from_raw_parts(data, n as usize).to_vec())
                         }
                     };
-                    Seen::Connection { ep: data.ep_handle as usize, number, private }
+                    ObservedEvent::Connection { ep: data.ep_handle as usize, number, private }
                 }
-                number => Seen::Other(number),
+                number => ObservedEvent::Other(number),
             }
         }
     }

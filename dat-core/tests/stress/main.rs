@@ -4,9 +4,9 @@
 #[path = "../table/client.rs"]
 #[allow(dead_code)] // the other tests' part
 mod client;
+mod freed_objects;
 mod race;
 mod random;
-mod victims;
 
 #[test]
 fn threads_race_on_shared_objects() {

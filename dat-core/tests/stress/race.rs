@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use dat_sys::*;
 
 use crate::client::{self, Side, Table, cookie, dat};
+use crate::freed_objects;
 use crate::random::Random;
-use crate::victims;
 
 /// The number of events of each kind and side, before and after a disconnect.
 const EVENTS: u64 = 60;
@@ -40,7 +40,7 @@ pub(crate) fn rounds(count: u64, table: Table, name: &str) {
                 std::process::abort();
             }
         });
-        let before = Footprint::now();
+        let before = ResourceUse::now();
         round(seed, table, name);
         before.await_same(seed);
         drop(done);
@@ -50,16 +50,16 @@ pub(crate) fn rounds(count: u64, table: Table, name: &str) {
 
 /// The resources of the process that a round uses.
 #[derive(Debug)]
-struct Footprint {
+struct ResourceUse {
     handles: usize,
     fds: usize,
     threads: usize,
 }
 
-impl Footprint {
+impl ResourceUse {
     fn now() -> Self {
         let count = |dir| std::fs::read_dir(dir).expect("procfs").count();
-        Footprint {
+        ResourceUse {
             handles: dat_core::handle::live_count(),
             fds: count("/proc/self/fd"),
             threads: count("/proc/self/task"),
@@ -71,7 +71,7 @@ impl Footprint {
     fn await_same(&self, seed: u64) {
         let start = Instant::now();
         loop {
-            let now = Footprint::now();
+            let now = ResourceUse::now();
             if (now.handles, now.fds) == (self.handles, self.fds) && now.threads <= self.threads {
                 return;
             }
@@ -99,7 +99,7 @@ enum Kind {
 
 /// How a thread takes a side's events. Every combination must work.
 #[derive(Clone, Copy, Debug)]
-enum Taker {
+enum EventReader {
     /// Blocks in dat_evd_wait.
     Waits,
     /// Blocks in dat_cno_wait, then empties the dispatcher.
@@ -108,16 +108,16 @@ enum Taker {
     Polls,
 }
 
-const MIXTURES: [&[Taker]; 5] = [
-    &[Taker::Waits],
-    &[Taker::Notified],
-    &[Taker::Notified, Taker::Notified],
-    &[Taker::Waits, Taker::Polls],
-    &[Taker::Waits, Taker::Notified, Taker::Polls, Taker::Waits],
+const READER_SETS: [&[EventReader]; 5] = [
+    &[EventReader::Waits],
+    &[EventReader::Notified],
+    &[EventReader::Notified, EventReader::Notified],
+    &[EventReader::Waits, EventReader::Polls],
+    &[EventReader::Waits, EventReader::Notified, EventReader::Polls, EventReader::Waits],
 ];
 
 /// One side, with the state that its threads share.
-struct Arena {
+struct SharedSide {
     side: Side,
     ep: DAT_EP_HANDLE,
     cno: DAT_CNO_HANDLE,
@@ -129,9 +129,9 @@ struct Arena {
 }
 
 // SAFETY: handles of a thread-safe adapter may be used from any thread.
-unsafe impl Send for Arena {}
+unsafe impl Send for SharedSide {}
 // SAFETY: as above.
-unsafe impl Sync for Arena {}
+unsafe impl Sync for SharedSide {}
 
 /// Numbers of events, by kind.
 type Numbers = Vec<(Kind, u64)>;
@@ -142,7 +142,7 @@ fn round(seed: u64, table: Table, name: &str) {
         let cno = side.new_cno();
         dat!(table, evd_modify_cno_func(side.evd, cno)).unwrap();
         let [made, taken] = [(); 2].map(|()| [0; 3].map(AtomicU64::new));
-        Arena {
+        SharedSide {
             side,
             ep,
             cno,
@@ -152,25 +152,25 @@ fn round(seed: u64, table: Table, name: &str) {
             over: AtomicBool::new(false),
         }
     });
-    let mixtures = [(); 2].map(|()| MIXTURES[random.below(MIXTURES.len() as u64) as usize]);
+    let mixtures = [(); 2].map(|()| READER_SETS[random.below(READER_SETS.len() as u64) as usize]);
     println!("seed {seed}: {mixtures:?}");
     thread::scope(|s| {
-        let mut takers = Vec::new();
+        let mut readers = Vec::new();
         let mut makers = Vec::new();
         let mut others = Vec::new();
         for (index, arena) in arenas.iter().enumerate() {
             let peer = &arenas[1 - index];
             let mut seed = || Random(random.below(u64::MAX));
-            for taker in mixtures[index] {
+            for reader in mixtures[index] {
                 let mut random = seed();
-                takers.push((index, s.spawn(move || arena.take_all(*taker, &mut random))));
+                readers.push((index, s.spawn(move || arena.take_all(*reader, &mut random))));
             }
             let (mut a, mut b, mut c, mut d, mut e) = (seed(), seed(), seed(), seed(), seed());
             makers.push((index, s.spawn(move || arena.make(Kind::Software, peer, &mut a))));
             makers.push((index, s.spawn(move || arena.make(Kind::Receive, peer, &mut b))));
             makers.push((index, s.spawn(move || arena.make(Kind::Send, peer, &mut c))));
             others.push(s.spawn(move || arena.change_evd(&mut d)));
-            others.push(s.spawn(move || victims::race(&arena.side, &mut e)));
+            others.push(s.spawn(move || freed_objects::race(&arena.side, &mut e)));
         }
         let mut made = [Numbers::new(), Numbers::new()];
         for (index, maker) in makers {
@@ -187,13 +187,13 @@ fn round(seed: u64, table: Table, name: &str) {
             arena.over.store(true, Ordering::SeqCst);
         }
         let mut taken = [Numbers::new(), Numbers::new()];
-        for (index, taker) in takers {
-            while !taker.is_finished() {
+        for (index, reader) in readers {
+            while !reader.is_finished() {
                 // The thread sleeps and must notice the end. The queue may be full of these events.
                 let _ = arenas[index].post_se(0);
                 thread::yield_now();
             }
-            taken[index].extend(taker.join().expect("a taker"));
+            taken[index].extend(reader.join().expect("a taker"));
         }
         for index in 0..2 {
             made[index].sort_unstable();
@@ -214,7 +214,7 @@ fn round(seed: u64, table: Table, name: &str) {
     }
 }
 
-impl Arena {
+impl SharedSide {
     fn until(&self, mut condition: impl FnMut() -> bool) {
         while !condition() {
             thread::yield_now();
@@ -234,7 +234,7 @@ impl Arena {
     }
 
     /// Makes events of a kind. One of the threads disconnects on the way.
-    fn make(&self, kind: Kind, peer: &Arena, random: &mut Random) -> Numbers {
+    fn make(&self, kind: Kind, peer: &SharedSide, random: &mut Random) -> Numbers {
         let mut made = Numbers::new();
         let Side { table, .. } = self.side;
         for number in 1..=2 * EVENTS {
@@ -286,21 +286,21 @@ impl Arena {
         made
     }
 
-    fn take_all(&self, taker: Taker, random: &mut Random) -> Numbers {
+    fn take_all(&self, reader: EventReader, random: &mut Random) -> Numbers {
         let mut taken = Numbers::new();
         let Side { table, .. } = self.side;
         while !self.over.load(Ordering::SeqCst) {
-            match taker {
-                Taker::Waits => {
+            match reader {
+                EventReader::Waits => {
                     let patience = [DAT_TIMEOUT_INFINITE, DAT_TIMEOUT_INFINITE, 50, 0]
                         [random.below(4) as usize];
                     self.take(Some(patience), &mut taken);
                 }
-                Taker::Polls => {
+                EventReader::Polls => {
                     self.take((random.below(2) == 0).then_some(0), &mut taken);
                     random.pause();
                 }
-                Taker::Notified => {
+                EventReader::Notified => {
                     let mut evd = null_mut();
                     dat!(table, cno_wait_func(self.cno, DAT_TIMEOUT_INFINITE, &mut evd)).unwrap();
                     assert_eq!(evd, self.side.evd);

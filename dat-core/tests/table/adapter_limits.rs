@@ -114,7 +114,7 @@ impl ReportedLimits {
     /// Checks each attribute of an endpoint separately, when it is created and when it is modified.
     fn attributes(&self) {
         let (table, ia, evd) = (self.side.table, &self.ia, self.side.evd);
-        let modified = self.ep(evd, &modest()).unwrap();
+        let modified = self.ep(evd, &minimal_attributes()).unwrap();
         let check = |attr: DAT_EP_ATTR, mask: DAT_EP_PARAM_MASK, fits: bool| {
             let made = self.ep(evd, &attr);
             let param = DAT_EP_PARAM { ep_attr: attr, ..DAT_EP_PARAM::zeroed() };
@@ -132,11 +132,12 @@ impl ReportedLimits {
         macro_rules! limits {
             ($($field:ident $mask:ident $limit:expr;)*) => {$(
                 let limit = $limit;
-                check(DAT_EP_ATTR { $field: limit, ..modest() }, $mask, true);
+                check(DAT_EP_ATTR { $field: limit, ..minimal_attributes() }, $mask, true);
                 if let Some(more) = limit.checked_add(1) {
-                    check(DAT_EP_ATTR { $field: more, ..modest() }, $mask, false);
+                    check(DAT_EP_ATTR { $field: more, ..minimal_attributes() }, $mask, false);
                 }
-                let param = DAT_EP_PARAM { ep_attr: modest(), ..DAT_EP_PARAM::zeroed() };
+                let ep_attr = minimal_attributes();
+                let param = DAT_EP_PARAM { ep_attr, ..DAT_EP_PARAM::zeroed() };
                 dat!(table, ep_modify_func(modified, $mask, &param)).unwrap();
             )*};
         }
@@ -162,7 +163,7 @@ impl ReportedLimits {
         let lmr = self.side.register(&mut byte);
         let mut segments = vec![lmr.local(0, 1); iov as usize + 1];
         let most = self.ia.max_dto_per_ep.min(MAX_TRIED_COUNT);
-        let attr = DAT_EP_ATTR { max_recv_dtos: most, max_recv_iov: iov, ..modest() };
+        let attr = DAT_EP_ATTR { max_recv_dtos: most, max_recv_iov: iov, ..minimal_attributes() };
         let ep = self.ep(self.side.evd, &attr).unwrap();
         let mut post =
             |count| dat!(table, ep_post_recv_func(ep, count, segments.as_mut_ptr(), cookie(0), 0));
@@ -183,7 +184,7 @@ impl ReportedLimits {
             max_request_dtos: most,
             max_request_iov: iov,
             max_rdma_write_iov: iov,
-            ..modest()
+            ..minimal_attributes()
         };
         let evd = self.evd(most).unwrap();
         let ep = self.ep(evd, &attr).unwrap();
@@ -284,7 +285,7 @@ impl ReportedLimits {
     }
 }
 
-fn modest() -> DAT_EP_ATTR {
+fn minimal_attributes() -> DAT_EP_ATTR {
     DAT_EP_ATTR {
         service_type: DAT_SERVICE_TYPE_RC,
         qos: DAT_QOS_BEST_EFFORT,

@@ -40,8 +40,8 @@ pub(crate) type Table = &'static DAT_PROVIDER;
 pub(crate) struct TestRegistry;
 
 fn registered_tables() -> MutexGuard<'static, HashMap<String, usize>> {
-    static SHELF: LazyLock<Mutex<HashMap<String, usize>>> = LazyLock::new(Mutex::default);
-    SHELF.lock().unwrap_or_else(PoisonError::into_inner)
+    static TABLES: LazyLock<Mutex<HashMap<String, usize>>> = LazyLock::new(Mutex::default);
+    TABLES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 unsafe fn name_in(info: *const DAT_PROVIDER_INFO) -> String {

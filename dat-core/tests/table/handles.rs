@@ -49,7 +49,8 @@ fn calls(t: Table, side: Side) -> Vec<(&'static str, DAT_RETURN, Call)> {
             ep_create_func(h, pz, evd, evd, evd, null(), any);
             ep_create_with_srq_func(h, pz, evd, evd, evd, null_mut(), null(), any);
             lmr_create_func(
-                h, DAT_MEM_TYPE_VIRTUAL, memory, 8, pz, 0, DAT_VA_TYPE_VA, any, null_mut(), null_mut(), word, word
+                h, DAT_MEM_TYPE_VIRTUAL, memory, 8, pz, 0, DAT_VA_TYPE_VA, any, null_mut(), null_mut(),
+                word, word
             );
             lmr_sync_rdma_read_func(h, null(), 0);
             lmr_sync_rdma_write_func(h, null(), 0);

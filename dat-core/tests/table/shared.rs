@@ -13,7 +13,7 @@ use dat_sys::*;
 
 use crate::client::*;
 
-const BYTES: usize = 8192;
+const REGION_BYTES: usize = 8192;
 
 /// A mapped file.
 struct Mapping {
@@ -29,14 +29,15 @@ impl Mapping {
             .truncate(false)
             .open(path)
             .unwrap();
-        file.set_len(BYTES as u64).unwrap();
+        file.set_len(REGION_BYTES as u64).unwrap();
         Self::of(&file, sharing)
     }
 
     fn of(file: &File, sharing: i32) -> Self {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: this is a new mapping. Only the part that the file has is used.
-        let start = unsafe { libc::mmap(null_mut(), BYTES, access, sharing, file.as_raw_fd(), 0) };
+        let start =
+            unsafe { libc::mmap(null_mut(), REGION_BYTES, access, sharing, file.as_raw_fd(), 0) };
         assert_ne!(start, libc::MAP_FAILED);
         Mapping { start: start.cast() }
     }
@@ -44,14 +45,14 @@ impl Mapping {
     fn bytes(&self) -> &'static mut [u8] {
         // SAFETY: the memory is mapped until `self` is dropped, at the end of the test. Others
         // write to it only between calls.
-        unsafe { std::slice::from_raw_parts_mut(self.start, BYTES) }
+        unsafe { std::slice::from_raw_parts_mut(self.start, REGION_BYTES) }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: `of` has mapped it.
-        unsafe { libc::munmap(self.start.cast(), BYTES) };
+        unsafe { libc::munmap(self.start.cast(), REGION_BYTES) };
     }
 }
 
@@ -159,7 +160,7 @@ fn processes_share_a_region() {
     let memory = Mapping::new(&path, libc::MAP_SHARED);
     let [(a, x), (b, _)] = connected(false);
     let run = std::process::id();
-    let lmr = register(&b, memory.start, BYTES, Some(&mut name(run, 3))).unwrap();
+    let lmr = register(&b, memory.start, REGION_BYTES, Some(&mut name(run, 3))).unwrap();
     let mut source = [0x5a; 64];
     let from = a.register(&mut source);
 
@@ -184,12 +185,12 @@ fn processes_share_a_region() {
     // The child uses the cookie as well.
     dat!(b.table, lmr_free_func(lmr.handle)).unwrap();
     let elsewhere = Mapping::new(&scratch("elsewhere"), libc::MAP_SHARED);
-    let refused = register(&b, elsewhere.start, BYTES, Some(&mut name(run, 3)));
+    let refused = register(&b, elsewhere.start, REGION_BYTES, Some(&mut name(run, 3)));
     assert_eq!(refused.unwrap_err(), Error::arg(3));
     // The cookie is in use until the child ends, for whatever reason.
     child.kill().unwrap();
     child.wait().unwrap();
-    register(&b, elsewhere.start, BYTES, Some(&mut name(run, 3))).unwrap();
+    register(&b, elsewhere.start, REGION_BYTES, Some(&mut name(run, 3))).unwrap();
     a.close();
     b.close();
     assert_eq!(memory.bytes()[100..164], source);
@@ -208,9 +209,12 @@ fn another_process() {
     let side = Side::new(table, &ia);
     let mut id = name(run.parse().unwrap(), 3);
     let private = Mapping::new(&scratch("private"), libc::MAP_SHARED);
-    assert_eq!(register(&side, private.start, BYTES, Some(&mut id)).unwrap_err(), Error::arg(3));
+    assert_eq!(
+        register(&side, private.start, REGION_BYTES, Some(&mut id)).unwrap_err(),
+        Error::arg(3)
+    );
     fs::remove_file(scratch("private")).unwrap();
-    register(&side, memory.start, BYTES, Some(&mut id)).unwrap();
+    register(&side, memory.start, REGION_BYTES, Some(&mut id)).unwrap();
     println!("registered");
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).unwrap();

@@ -10,7 +10,7 @@ use crate::client::*;
 
 /// A record of a program, whose triplets are not aligned.
 #[repr(C, packed)]
-struct Packed<T>(u8, T);
+struct Unaligned<T>(u8, T);
 
 #[test]
 fn triplets_may_be_unaligned() {
@@ -19,20 +19,20 @@ fn triplets_may_be_unaligned() {
     let (mut source, mut target): (Vec<u8>, Vec<u8>) = ((0..64).collect(), vec![0; 64]);
     let (from, to) = (a.register(&mut source), b.register(&mut target));
 
-    let mut into = Packed(0, [to.local(0, 8), to.local(32, 8)]);
+    let mut into = Unaligned(0, [to.local(0, 8), to.local(32, 8)]);
     dat!(t, ep_post_recv_func(y, 2, (&raw mut into.1).cast(), cookie(1), 0)).unwrap();
-    let mut out_of = Packed(0, [from.local(8, 12)]);
+    let mut out_of = Unaligned(0, [from.local(8, 12)]);
     dat!(t, ep_post_send_func(x, 1, (&raw mut out_of.1).cast(), cookie(2), 0)).unwrap();
     assert_eq!((a.completion().status, b.completion().transfered_length), (DAT_DTO_SUCCESS, 12));
 
-    let at = Packed(0, to.remote(48, 12));
+    let at = Unaligned(0, to.remote(48, 12));
     dat!(
         t,
         ep_post_rdma_write_func(x, 1, (&raw mut out_of.1).cast(), cookie(3), &raw const at.1, 0)
     )
     .unwrap();
     assert_eq!(a.completion().status, DAT_DTO_SUCCESS);
-    let synced = Packed(0, [from.local(0, 8)]);
+    let synced = Unaligned(0, [from.local(0, 8)]);
     dat!(t, lmr_sync_rdma_read_func(a.ia, (&raw const synced.1).cast(), 1)).unwrap();
     a.close();
     b.close();
@@ -210,7 +210,7 @@ fn an_endpoint_is_reset_modified_and_connected_again() {
 #[test]
 fn a_thread_safe_endpoint_takes_posts_of_all_threads() {
     const THREADS: u64 = 4;
-    const EACH: u64 = 500;
+    const POSTS_PER_THREAD: u64 = 500;
     let [(a, x), (b, y)] = connected(true);
     let (x, y) = (x as usize, y as usize);
     let full = Error::of(DAT_INSUFFICIENT_RESOURCES);
@@ -254,7 +254,8 @@ fn a_thread_safe_endpoint_takes_posts_of_all_threads() {
         }
         cookies
     };
-    let lefts = [&a, &b].map(|_| std::sync::atomic::AtomicI64::new((THREADS * EACH) as i64));
+    let lefts =
+        [&a, &b].map(|_| std::sync::atomic::AtomicI64::new((THREADS * POSTS_PER_THREAD) as i64));
     let taken = std::thread::scope(|s| {
         let takers: Vec<_> = [(a, &lefts[0]), (a, &lefts[0]), (b, &lefts[1]), (b, &lefts[1])]
             .into_iter()
@@ -262,8 +263,8 @@ fn a_thread_safe_endpoint_takes_posts_of_all_threads() {
             .collect();
         for thread in 0..THREADS {
             s.spawn(move || {
-                for i in 0..EACH {
-                    let cookie = cookie(thread * EACH + i);
+                for i in 0..POSTS_PER_THREAD {
+                    let cookie = cookie(thread * POSTS_PER_THREAD + i);
                     post(&|| {
                         dat!(
                             b.table,
@@ -284,7 +285,10 @@ fn a_thread_safe_endpoint_takes_posts_of_all_threads() {
     for side in [[&taken[0], &taken[1]], [&taken[2], &taken[3]]] {
         let all: Vec<u64> = side.into_iter().flatten().copied().collect();
         let different: HashSet<u64> = all.iter().copied().collect();
-        assert_eq!((all.len() as u64, different.len() as u64), (THREADS * EACH, THREADS * EACH));
+        assert_eq!(
+            (all.len() as u64, different.len() as u64),
+            (THREADS * POSTS_PER_THREAD, THREADS * POSTS_PER_THREAD)
+        );
     }
     a.close();
     b.close();

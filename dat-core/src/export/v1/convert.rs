@@ -12,10 +12,15 @@ use crate::handle::{self, Object};
 /// Defines functions of the 1.2 table. The body returns a status of 2.0. They make the same
 /// assumptions as those of the 2.0 table (`control_functions!`, `data_path_functions!`).
 macro_rules! v1_functions {
-    ($($(#[$attr:meta])* fn $name:ident<T $(, $safe:ident)?>($($arg:ident: $type:ty),* $(,)?) { $($body:tt)* })*) => {$(
+    ($(
+        $(#[$attr:meta])*
+        fn $name:ident<T $(, $safe:ident)?>($($arg:ident: $type:ty),* $(,)?) { $($body:tt)* }
+    )*) => {$(
         $(#[$attr])*
         #[allow(clippy::too_many_arguments)] // the standard's prototypes
-        pub(super) unsafe extern "C" fn $name<T: Transport $(, const $safe: bool)?>($($arg: $type),*) -> DAT_RETURN {
+        pub(super) unsafe extern "C" fn $name<T: Transport $(, const $safe: bool)?>(
+            $($arg: $type),*
+        ) -> DAT_RETURN {
             // SAFETY: the contract of this function includes that of the 2.0 function.
             $crate::export::v1::convert::convert_status(|| unsafe { $($body)* })
         }

@@ -29,15 +29,19 @@ v1_functions! {
         registered_address: *mut DAT_VADDR,
     ) {
         let status = mem::lmr_create::<T>(
-            ia, mem_type, region, length, pz, privileges, DAT_VA_TYPE_VA, lmr, lmr_context, rmr_context,
-            registered_length, registered_address,
+            ia, mem_type, region, length, pz, privileges, DAT_VA_TYPE_VA, lmr, lmr_context,
+            rmr_context, registered_length, registered_address,
         );
         // The seventh argument of 2.0, the type of addresses, does not exist in 1.2.
         renumber(status, |argument| if argument > 7 { argument - 1 } else { argument })
     }
 
     /// dat_lmr_query.
-    fn lmr_query<T>(lmr: DAT_LMR_HANDLE, mask: v1::DAT_LMR_PARAM_MASK, param: *mut v1::DAT_LMR_PARAM) {
+    fn lmr_query<T>(
+        lmr: DAT_LMR_HANDLE,
+        mask: v1::DAT_LMR_PARAM_MASK,
+        param: *mut v1::DAT_LMR_PARAM,
+    ) {
         let ask = |param: *mut _| mem::lmr_query::<T>(lmr, mask::lmr(mask), param);
         query(mask != 0, param, DAT_LMR_PARAM::zeroed(), ask, record::lmr_param)
     }
@@ -46,7 +50,9 @@ v1_functions! {
     fn lmr_sync_rdma_read<T>(ia: DAT_IA_HANDLE, iov: *const v1::DAT_LMR_TRIPLET, count: DAT_VLEN) {
         match segments(iov, count) {
             None => mem::lmr_sync_rdma_read::<T>(ia, iov.cast(), count),
-            Some(Ok(segments)) => mem::lmr_sync_rdma_read::<T>(ia, segments.as_ptr(), segments.len() as DAT_VLEN),
+            Some(Ok(segments)) => mem::lmr_sync_rdma_read::<T>(
+                ia, segments.as_ptr(), segments.len() as DAT_VLEN
+            ),
             Some(Err(error)) => refuse::<Ia<T>>(ia, error),
         }
     }
@@ -55,20 +61,26 @@ v1_functions! {
     fn lmr_sync_rdma_write<T>(ia: DAT_IA_HANDLE, iov: *const v1::DAT_LMR_TRIPLET, count: DAT_VLEN) {
         match segments(iov, count) {
             None => mem::lmr_sync_rdma_write::<T>(ia, iov.cast(), count),
-            Some(Ok(segments)) => mem::lmr_sync_rdma_write::<T>(ia, segments.as_ptr(), segments.len() as DAT_VLEN),
+            Some(Ok(segments)) => mem::lmr_sync_rdma_write::<T>(
+                ia, segments.as_ptr(), segments.len() as DAT_VLEN
+            ),
             Some(Err(error)) => refuse::<Ia<T>>(ia, error),
         }
     }
 
     /// dat_rmr_query.
-    fn rmr_query<T>(rmr: DAT_RMR_HANDLE, mask: v1::DAT_RMR_PARAM_MASK, param: *mut v1::DAT_RMR_PARAM) {
+    fn rmr_query<T>(
+        rmr: DAT_RMR_HANDLE,
+        mask: v1::DAT_RMR_PARAM_MASK,
+        param: *mut v1::DAT_RMR_PARAM,
+    ) {
         let ask = |param: *mut _| mem::rmr_query::<T>(rmr, mask::rmr(mask), param);
         query(mask != 0, param, DAT_RMR_PARAM::zeroed(), ask, record::rmr_param)
     }
 
     /// dat_rmr_bind. The region is found by the context in the triplet. With length 0, which
     /// unbinds, there is no region.
-    fn rmr_bind<T, SAFE>(
+    fn rmr_bind<T, THREAD_SAFE>(
         rmr: DAT_RMR_HANDLE,
         triplet: *const v1::DAT_LMR_TRIPLET,
         privileges: DAT_MEM_PRIV_FLAGS,
@@ -77,28 +89,28 @@ v1_functions! {
         flags: DAT_COMPLETION_FLAGS,
         context: *mut DAT_RMR_CONTEXT,
     ) {
-        const TRIPLET: u32 = 2;
+        const TRIPLET_ARG: u32 = 2;
         let triplet = (!triplet.is_null()).then(|| lmr_triplet_to_2_0(&triplet.read_unaligned()));
         let Some(Ok(triplet)) = triplet else {
-            return refuse::<Rmr<T>>(rmr, Error::arg(TRIPLET));
+            return refuse::<Rmr<T>>(rmr, Error::arg(TRIPLET_ARG));
         };
         let named = handle::with_object::<Rmr<T>, _>(rmr, |rmr| match triplet.segment_length {
             0 => Ok(DAT_HANDLE_NULL),
-            _ => find(rmr, triplet.lmr_context).ok_or(Error::arg(TRIPLET)),
+            _ => find(rmr, triplet.lmr_context).ok_or(Error::arg(TRIPLET_ARG)),
         });
         let lmr = match named {
             Ok(lmr) => lmr,
-            Err(error) if error == Error::arg(TRIPLET) => return refuse::<Rmr<T>>(rmr, error),
+            Err(error) if error == Error::arg(TRIPLET_ARG) => return refuse::<Rmr<T>>(rmr, error),
             // The function of 2.0 refuses the NULL handle.
             Err(_) => DAT_HANDLE_NULL,
         };
-        let status = mem::rmr_bind::<T, SAFE>(
+        let status = mem::rmr_bind::<T, THREAD_SAFE>(
             rmr, lmr, &triplet, privileges, DAT_VA_TYPE_VA, ep, cookie, flags, context,
         );
         renumber(status, |argument| match argument {
             1 => 1,
             // 1.2 has only the context of the region, and no type of addresses.
-            2 | 3 | 5 => TRIPLET,
+            2 | 3 | 5 => TRIPLET_ARG,
             4 => 3,
             later => later - 2,
         })
@@ -149,12 +161,12 @@ unsafe fn segments(
 
 /// Splits a segment with a length of 64 bits into segments with lengths of 32 bits.
 fn parts(segment: v1::DAT_LMR_TRIPLET) -> impl Iterator<Item = DAT_LMR_TRIPLET> {
-    const PART: u64 = DAT_SEG_LENGTH::MAX as u64;
+    const MAX_PART_BYTES: u64 = DAT_SEG_LENGTH::MAX as u64;
     let (start, length) = (segment.virtual_address, segment.segment_length);
     let lmr_context = segment.lmr_context;
-    (0..length.div_ceil(PART)).map(move |part| DAT_LMR_TRIPLET {
-        virtual_address: start.wrapping_add(part * PART),
-        segment_length: (length - part * PART).min(PART) as DAT_SEG_LENGTH,
+    (0..length.div_ceil(MAX_PART_BYTES)).map(move |part| DAT_LMR_TRIPLET {
+        virtual_address: start.wrapping_add(part * MAX_PART_BYTES),
+        segment_length: (length - part * MAX_PART_BYTES).min(MAX_PART_BYTES) as DAT_SEG_LENGTH,
         lmr_context,
     })
 }

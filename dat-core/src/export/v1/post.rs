@@ -19,30 +19,34 @@ use crate::srq::Srq;
 
 v1_functions! {
     /// dat_ep_post_send.
-    fn ep_post_send<T, SAFE>(
+    fn ep_post_send<T, THREAD_SAFE>(
         ep: DAT_EP_HANDLE,
         count: DAT_COUNT,
         iov: *mut v1::DAT_LMR_TRIPLET,
         cookie: DAT_DTO_COOKIE,
         flags: DAT_COMPLETION_FLAGS,
     ) {
-        with_segments::<Ep<T>>(ep, count, iov, |iov| post::ep_post_send::<T, SAFE>(ep, count, iov, cookie, flags))
+        with_segments::<Ep<T>>(ep, count, iov, |iov| {
+            post::ep_post_send::<T, THREAD_SAFE>(ep, count, iov, cookie, flags)
+        })
     }
 
     /// dat_ep_post_recv.
-    fn ep_post_recv<T, SAFE>(
+    fn ep_post_recv<T, THREAD_SAFE>(
         ep: DAT_EP_HANDLE,
         count: DAT_COUNT,
         iov: *mut v1::DAT_LMR_TRIPLET,
         cookie: DAT_DTO_COOKIE,
         flags: DAT_COMPLETION_FLAGS,
     ) {
-        with_segments::<Ep<T>>(ep, count, iov, |iov| post::ep_post_recv::<T, SAFE>(ep, count, iov, cookie, flags))
+        with_segments::<Ep<T>>(ep, count, iov, |iov| {
+            post::ep_post_recv::<T, THREAD_SAFE>(ep, count, iov, cookie, flags)
+        })
     }
 
     /// dat_ep_post_rdma_read. All of the remote segment is read, so a length of 4 GiB or more is
     /// refused.
-    fn ep_post_rdma_read<T, SAFE>(
+    fn ep_post_rdma_read<T, THREAD_SAFE>(
         ep: DAT_EP_HANDLE,
         count: DAT_COUNT,
         iov: *mut v1::DAT_LMR_TRIPLET,
@@ -50,16 +54,19 @@ v1_functions! {
         remote: *const v1::DAT_RMR_TRIPLET,
         flags: DAT_COMPLETION_FLAGS,
     ) {
-        if remote.as_ref().is_some_and(|remote| remote.segment_length > DAT_SEG_LENGTH::MAX.into()) {
+        let max = DAT_SEG_LENGTH::MAX.into();
+        if remote.as_ref().is_some_and(|remote| remote.segment_length > max) {
             return refuse::<Ep<T>>(ep, Error::of(DAT_LENGTH_ERROR));
         }
         with_segments::<Ep<T>>(ep, count, iov, |iov| {
-            with_target(remote, |remote| post::ep_post_rdma_read::<T, SAFE>(ep, count, iov, cookie, remote, flags))
+            with_target(remote, |remote| {
+                post::ep_post_rdma_read::<T, THREAD_SAFE>(ep, count, iov, cookie, remote, flags)
+            })
         })
     }
 
     /// dat_ep_post_rdma_write. The remote segment may be longer than any message.
-    fn ep_post_rdma_write<T, SAFE>(
+    fn ep_post_rdma_write<T, THREAD_SAFE>(
         ep: DAT_EP_HANDLE,
         count: DAT_COUNT,
         iov: *mut v1::DAT_LMR_TRIPLET,
@@ -68,34 +75,40 @@ v1_functions! {
         flags: DAT_COMPLETION_FLAGS,
     ) {
         with_segments::<Ep<T>>(ep, count, iov, |iov| {
-            with_target(remote, |remote| post::ep_post_rdma_write::<T, SAFE>(ep, count, iov, cookie, remote, flags))
+            with_target(remote, |remote| {
+                post::ep_post_rdma_write::<T, THREAD_SAFE>(ep, count, iov, cookie, remote, flags)
+            })
         })
     }
 
     /// dat_srq_post_recv.
-    fn srq_post_recv<T, SAFE>(
+    fn srq_post_recv<T, THREAD_SAFE>(
         srq: DAT_SRQ_HANDLE,
         count: DAT_COUNT,
         iov: *mut v1::DAT_LMR_TRIPLET,
         cookie: DAT_DTO_COOKIE,
     ) {
-        with_segments::<Srq<T>>(srq, count, iov, |iov| post::srq_post_recv::<T, SAFE>(srq, count, iov, cookie))
+        with_segments::<Srq<T>>(srq, count, iov, |iov| {
+            post::srq_post_recv::<T, THREAD_SAFE>(srq, count, iov, cookie)
+        })
     }
 
     /// dat_evd_dequeue.
-    fn evd_dequeue<T, SAFE>(evd: DAT_EVD_HANDLE, event: *mut v1::DAT_EVENT) {
-        deliver(event, |event| post::evd_dequeue::<T, SAFE>(evd, event))
+    fn evd_dequeue<T, THREAD_SAFE>(evd: DAT_EVD_HANDLE, event: *mut v1::DAT_EVENT) {
+        deliver(event, |event| post::evd_dequeue::<T, THREAD_SAFE>(evd, event))
     }
 
     /// dat_evd_wait.
-    fn evd_wait<T, SAFE>(
+    fn evd_wait<T, THREAD_SAFE>(
         evd: DAT_EVD_HANDLE,
         timeout: DAT_TIMEOUT,
         threshold: DAT_COUNT,
         event: *mut v1::DAT_EVENT,
         more: *mut DAT_COUNT,
     ) {
-        deliver(event, |event| evd::evd_wait::<T, SAFE>(evd, timeout, threshold, event, more))
+        deliver(event, |event| {
+            evd::evd_wait::<T, THREAD_SAFE>(evd, timeout, threshold, event, more)
+        })
     }
 }
 

@@ -12,7 +12,10 @@ fn size(size: DAT_VLEN) -> Result<DAT_SEG_LENGTH, TooLarge> {
 
 /// Copies the members that have the same type in both versions.
 macro_rules! copy_members {
-    ($from:ident, $($to:ident)::+ { $($same:ident),* $(,)? } $(, $changed:ident: $value:expr)* $(,)?) => {
+    (
+        $from:ident, $($to:ident)::+ { $($same:ident),* $(,)? }
+        $(, $changed:ident: $value:expr)* $(,)?
+    ) => {
         $($to)::+ { $($same: $from.$same,)* $($changed: $value,)* }
     };
 }
@@ -21,10 +24,10 @@ pub(super) fn ep_attr_to_2_0(attr: &v1::DAT_EP_ATTR) -> Result<DAT_EP_ATTR, TooL
     Ok(copy_members!(
         attr,
         DAT_EP_ATTR {
-            service_type, qos, recv_completion_flags, request_completion_flags, max_recv_dtos, max_request_dtos,
-            max_recv_iov, max_request_iov, max_rdma_read_in, max_rdma_read_out, srq_soft_hw, max_rdma_read_iov,
-            max_rdma_write_iov, ep_transport_specific_count, ep_transport_specific, ep_provider_specific_count,
-            ep_provider_specific,
+            service_type, qos, recv_completion_flags, request_completion_flags, max_recv_dtos,
+            max_request_dtos, max_recv_iov, max_request_iov, max_rdma_read_in, max_rdma_read_out,
+            srq_soft_hw, max_rdma_read_iov, max_rdma_write_iov, ep_transport_specific_count,
+            ep_transport_specific, ep_provider_specific_count, ep_provider_specific,
         },
         max_message_size: size(attr.max_message_size)?,
         max_rdma_size: size(attr.max_rdma_size)?,
@@ -35,10 +38,10 @@ pub(super) fn ep_attr(attr: &DAT_EP_ATTR) -> v1::DAT_EP_ATTR {
     copy_members!(
         attr,
         v1::DAT_EP_ATTR {
-            service_type, qos, recv_completion_flags, request_completion_flags, max_recv_dtos, max_request_dtos,
-            max_recv_iov, max_request_iov, max_rdma_read_in, max_rdma_read_out, srq_soft_hw, max_rdma_read_iov,
-            max_rdma_write_iov, ep_transport_specific_count, ep_transport_specific, ep_provider_specific_count,
-            ep_provider_specific,
+            service_type, qos, recv_completion_flags, request_completion_flags, max_recv_dtos,
+            max_request_dtos, max_recv_iov, max_request_iov, max_rdma_read_in, max_rdma_read_out,
+            srq_soft_hw, max_rdma_read_iov, max_rdma_write_iov, ep_transport_specific_count,
+            ep_transport_specific, ep_provider_specific_count, ep_provider_specific,
         },
         max_message_size: attr.max_message_size.into(),
         max_rdma_size: attr.max_rdma_size.into(),
@@ -61,8 +64,9 @@ pub(super) fn ep_param_to_2_0(
     Ok(copy_members!(
         param,
         DAT_EP_PARAM {
-            ia_handle, ep_state, local_ia_address_ptr, local_port_qual, remote_ia_address_ptr, remote_port_qual,
-            pz_handle, recv_evd_handle, request_evd_handle, connect_evd_handle, srq_handle,
+            ia_handle, ep_state, local_ia_address_ptr, local_port_qual, remote_ia_address_ptr,
+            remote_port_qual, pz_handle, recv_evd_handle, request_evd_handle, connect_evd_handle,
+            srq_handle,
         },
         comm: DAT_COMM::zeroed(),
         ep_attr: ep_attr_to_2_0(&attr)?,
@@ -73,8 +77,9 @@ pub(super) fn ep_param(param: &DAT_EP_PARAM) -> v1::DAT_EP_PARAM {
     copy_members!(
         param,
         v1::DAT_EP_PARAM {
-            ia_handle, local_ia_address_ptr, local_port_qual, remote_ia_address_ptr, remote_port_qual, pz_handle,
-            recv_evd_handle, request_evd_handle, connect_evd_handle, srq_handle,
+            ia_handle, local_ia_address_ptr, local_port_qual, remote_ia_address_ptr,
+            remote_port_qual, pz_handle, recv_evd_handle, request_evd_handle, connect_evd_handle,
+            srq_handle,
         },
         ep_state: ep_state(param.ep_state),
         ep_attr: ep_attr(&param.ep_attr),
@@ -156,13 +161,15 @@ pub(super) fn ia_attr(attr: &DAT_IA_ATTR) -> v1::DAT_IA_ATTR {
     copy_members!(
         attr,
         v1::DAT_IA_ATTR {
-            adapter_name, vendor_name, hardware_version_major, hardware_version_minor, firmware_version_major,
-            firmware_version_minor, ia_address_ptr, max_eps, max_dto_per_ep, max_rdma_read_per_ep_in,
-            max_rdma_read_per_ep_out, max_evds, max_evd_qlen, max_iov_segments_per_dto, max_lmrs,
-            max_lmr_virtual_address, max_pzs, max_rmrs, max_rmr_target_address, max_srqs, max_ep_per_srq,
-            max_recv_per_srq, max_iov_segments_per_rdma_read, max_iov_segments_per_rdma_write, max_rdma_read_in,
-            max_rdma_read_out, max_rdma_read_per_ep_in_guaranteed, max_rdma_read_per_ep_out_guaranteed,
-            num_transport_attr, transport_attr, num_vendor_attr, vendor_attr,
+            adapter_name, vendor_name, hardware_version_major, hardware_version_minor,
+            firmware_version_major, firmware_version_minor, ia_address_ptr, max_eps, max_dto_per_ep,
+            max_rdma_read_per_ep_in, max_rdma_read_per_ep_out, max_evds, max_evd_qlen,
+            max_iov_segments_per_dto, max_lmrs, max_lmr_virtual_address, max_pzs, max_rmrs,
+            max_rmr_target_address, max_srqs, max_ep_per_srq, max_recv_per_srq,
+            max_iov_segments_per_rdma_read, max_iov_segments_per_rdma_write, max_rdma_read_in,
+            max_rdma_read_out, max_rdma_read_per_ep_in_guaranteed,
+            max_rdma_read_per_ep_out_guaranteed, num_transport_attr, transport_attr,
+            num_vendor_attr, vendor_attr,
         },
         max_lmr_block_size: attr.max_lmr_block_size.into(),
         max_message_size: attr.max_message_size.into(),
@@ -176,15 +183,17 @@ pub(super) fn provider_attr(attr: &DAT_PROVIDER_ATTR) -> v1::DAT_PROVIDER_ATTR {
         attr,
         v1::DAT_PROVIDER_ATTR {
             provider_name, provider_version_major, provider_version_minor, lmr_mem_types_supported,
-            iov_ownership_on_return, dat_qos_supported, is_thread_safe, max_private_data_size, supports_multipath,
-            ep_creator, pz_support, optimal_buffer_alignment, evd_stream_merging_supported, srq_supported,
-            srq_watermarks_supported, srq_ep_pz_difference_supported, srq_info_supported, ep_recv_info_supported,
-            lmr_sync_req, dto_async_return_guaranteed, rdma_write_for_rdma_read_req, num_provider_specific_attr,
-            provider_specific_attr,
+            iov_ownership_on_return, dat_qos_supported, is_thread_safe, max_private_data_size,
+            supports_multipath, ep_creator, pz_support, optimal_buffer_alignment,
+            evd_stream_merging_supported, srq_supported, srq_watermarks_supported,
+            srq_ep_pz_difference_supported, srq_info_supported, ep_recv_info_supported,
+            lmr_sync_req, dto_async_return_guaranteed, rdma_write_for_rdma_read_req,
+            num_provider_specific_attr, provider_specific_attr,
         },
         dapl_version_major: v1::DAT_VERSION_MAJOR as u32,
         dapl_version_minor: v1::DAT_VERSION_MINOR as u32,
-        completion_flags_supported: attr.completion_flags_supported & !DAT_COMPLETION_LMR_INVALIDATE_FENCE_FLAG,
+        completion_flags_supported: attr.completion_flags_supported
+            & !DAT_COMPLETION_LMR_INVALIDATE_FENCE_FLAG,
     )
 }
 

@@ -16,15 +16,15 @@ const FREED: u32 = 2;
 const NEXT: u32 = 3;
 
 /// A handle of a thread-safe adapter with its object.
-struct Place {
+struct Subject {
     lock: HandleLock,
     object: UnsafeCell<u32>,
 }
 
 // SAFETY: the models show it. loom reports a mistake.
-unsafe impl Sync for Place {}
+unsafe impl Sync for Subject {}
 
-impl Place {
+impl Subject {
     fn new() -> Self {
         let lock = HandleLock {
             tag: AtomicU64::new(0),
@@ -33,10 +33,10 @@ impl Place {
             thread_safe: AtomicBool::new(false),
         };
         lock.make_live(TAG, true);
-        Place { lock, object: UnsafeCell::new(ALIVE) }
+        Subject { lock, object: UnsafeCell::new(ALIVE) }
     }
 
-    fn look(&self) {
+    fn assert_alive(&self) {
         // SAFETY: loom checks the access.
         self.object.with(|object| assert_eq!(unsafe { *object }, ALIVE));
     }
@@ -66,7 +66,7 @@ impl Place {
         let called = self.lock.locked(|| {
             let open = self.lock.is_live_as(TAG);
             if open {
-                self.look();
+                self.assert_alive();
             }
             Ok(open)
         });
@@ -74,12 +74,12 @@ impl Place {
     }
 
     /// A call on `subject` that also names this object.
-    fn named_by(&self, subject: &Place) {
+    fn named_by(&self, subject: &Subject) {
         if self.pinned() {
             let both = subject.lock.locked(|| {
                 if subject.lock.is_live_as(TAG) {
-                    subject.look();
-                    self.look();
+                    subject.assert_alive();
+                    self.assert_alive();
                 }
                 Ok(())
             });
@@ -121,26 +121,26 @@ impl Place {
 #[test]
 fn loom_a_call_finds_a_complete_object_or_none() {
     loom::model(|| {
-        let place = Arc::new(Place::new());
+        let subject = Arc::new(Subject::new());
         let caller = {
-            let place = Arc::clone(&place);
-            thread::spawn(move || place.call())
+            let subject = Arc::clone(&subject);
+            thread::spawn(move || subject.call())
         };
-        assert!(place.free());
+        assert!(subject.free());
         caller.join().unwrap();
-        assert!(!place.call());
+        assert!(!subject.call());
     });
 }
 
 #[test]
 fn loom_one_of_two_frees_an_object() {
     loom::model(|| {
-        let place = Arc::new(Place::new());
+        let subject = Arc::new(Subject::new());
         let other = {
-            let place = Arc::clone(&place);
-            thread::spawn(move || place.free())
+            let subject = Arc::clone(&subject);
+            thread::spawn(move || subject.free())
         };
-        let freed = place.free();
+        let freed = subject.free();
         assert_ne!(freed, other.join().unwrap());
     });
 }
@@ -148,7 +148,7 @@ fn loom_one_of_two_frees_an_object() {
 #[test]
 fn loom_a_pinned_object_is_freed_after_the_call() {
     loom::model(|| {
-        let (subject, named) = (Arc::new(Place::new()), Arc::new(Place::new()));
+        let (subject, named) = (Arc::new(Subject::new()), Arc::new(Subject::new()));
         let caller = {
             let (subject, named) = (Arc::clone(&subject), Arc::clone(&named));
             thread::spawn(move || named.named_by(&subject))
@@ -166,7 +166,7 @@ fn loom_both_objects_of_a_call_are_freed() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
     model.check(|| {
-        let (subject, named) = (Arc::new(Place::new()), Arc::new(Place::new()));
+        let (subject, named) = (Arc::new(Subject::new()), Arc::new(Subject::new()));
         let caller = {
             let (subject, named) = (Arc::clone(&subject), Arc::clone(&named));
             thread::spawn(move || named.named_by(&subject))
@@ -186,16 +186,16 @@ fn loom_both_objects_of_a_call_are_freed() {
 #[test]
 fn loom_a_slot_is_used_again() {
     loom::model(|| {
-        let place = Arc::new(Place::new());
+        let subject = Arc::new(Subject::new());
         let caller = {
-            let place = Arc::clone(&place);
-            thread::spawn(move || assert_ne!(place.call_on(TAG), Some(FREED)))
+            let subject = Arc::clone(&subject);
+            thread::spawn(move || assert_ne!(subject.call_on(TAG), Some(FREED)))
         };
-        assert!(place.free());
-        place.reuse(TAG);
-        assert!(place.free());
+        assert!(subject.free());
+        subject.reuse(TAG);
+        assert!(subject.free());
         caller.join().unwrap();
-        assert_eq!(place.call_on(TAG), None);
+        assert_eq!(subject.call_on(TAG), None);
     });
 }
 
@@ -203,16 +203,16 @@ fn loom_a_slot_is_used_again() {
 #[test]
 fn loom_a_slot_is_used_again_for_another_kind() {
     loom::model(|| {
-        let place = Arc::new(Place::new());
+        let subject = Arc::new(Subject::new());
         let caller = {
-            let place = Arc::clone(&place);
+            let subject = Arc::clone(&subject);
             thread::spawn(move || {
-                assert!(matches!(place.call_on(TAG), None | Some(ALIVE)));
-                assert!(matches!(place.call_on(OTHER_TAG), None | Some(NEXT)));
+                assert!(matches!(subject.call_on(TAG), None | Some(ALIVE)));
+                assert!(matches!(subject.call_on(OTHER_TAG), None | Some(NEXT)));
             })
         };
-        assert!(place.free());
-        place.reuse(OTHER_TAG);
+        assert!(subject.free());
+        subject.reuse(OTHER_TAG);
         caller.join().unwrap();
     });
 }
@@ -222,21 +222,21 @@ fn loom_a_slot_is_used_again_for_another_kind() {
 #[test]
 fn loom_a_pin_by_a_stale_handle_holds_the_new_object() {
     loom::model(|| {
-        let place = Arc::new(Place::new());
+        let subject = Arc::new(Subject::new());
         let caller = {
-            let place = Arc::clone(&place);
+            let subject = Arc::clone(&subject);
             thread::spawn(move || {
-                if place.pinned() {
+                if subject.pinned() {
                     // SAFETY: loom checks the access.
-                    let found = place.object.with(|object| unsafe { *object });
+                    let found = subject.object.with(|object| unsafe { *object });
                     assert_ne!(found, FREED);
-                    place.lock.unpin();
+                    subject.lock.unpin();
                 }
             })
         };
-        assert!(place.free());
-        place.reuse(TAG);
-        assert!(place.free());
+        assert!(subject.free());
+        subject.reuse(TAG);
+        assert!(subject.free());
         caller.join().unwrap();
     });
 }

@@ -155,8 +155,8 @@ pub fn ports_are_exclusive<T: Transport>(_a: &T, b: &T) {
 
 pub fn an_unanswered_request_times_out<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
-    let mut patience = Duration::from_millis(30);
-    let (_service, a, start, request) = call_until_heard(&rig, &mut patience);
+    let mut time_limit = Duration::from_millis(30);
+    let (_service, a, start, request) = connect_until_received(&rig, &mut time_limit);
     let b = End::new(b);
     // The caller sleeps here, because a sleep must observe the time limit, too.
     let event = loop {
@@ -168,7 +168,7 @@ pub fn an_unanswered_request_times_out<T: Transport>(a: &T, b: &T) {
         assert!(start.elapsed() < EVENT_TIMEOUT, "no time-out");
     };
     assert!(matches!(event, Event::TimedOut), "{event:?}");
-    assert!(start.elapsed() >= patience, "too early");
+    assert!(start.elapsed() >= time_limit, "too early");
     assert_eq!(outcomes(&poll::<T>(&a.recvs, 2)), [(5, WcStatus::Flushed)]);
 
     // The answer is too late. Some wires detect that at once, others only after an exchange with
@@ -189,24 +189,24 @@ pub fn an_unanswered_request_times_out<T: Transport>(a: &T, b: &T) {
 /// then times out like any other, and a busy machine may be late. So each attempt waits twice as
 /// long as the one before. Each attempt uses a service of its own, because a late request would
 /// occupy the backlog of the next.
-fn call_until_heard<'t, T: Transport>(
+fn connect_until_received<'t, T: Transport>(
     rig: &Rig<'t, T>,
-    patience: &mut Duration,
+    time_limit: &mut Duration,
 ) -> (Service<'t, T>, End<'t, T>, Instant, T::Request) {
     for _ in 0..10 {
         let service = Service::new(rig.b, 1);
         let end = End::new(rig.a);
         end.recv(5, &[end.mem.segment(0, 8)]);
         let start = Instant::now();
-        end.connect(service.port(rig.b), b"", Some(*patience));
-        let heard = || service.log.take().map(Ok).or_else(|| end.log.take().map(Err));
-        match rig.until("a call, or its end", heard) {
+        end.connect(service.port(rig.b), b"", Some(*time_limit));
+        let answered = || service.log.take().map(Ok).or_else(|| end.log.take().map(Err));
+        match rig.until("a request, or its time-out", answered) {
             Ok(Event::Request { request, .. }) => return (service, end, start, request),
-            Err(Event::TimedOut) => *patience *= 2,
+            Err(Event::TimedOut) => *time_limit *= 2,
             Ok(event) | Err(event) => panic!("{event:?}"),
         }
     }
-    panic!("ten calls that nobody heard");
+    panic!("none of ten requests arrived");
 }
 
 pub fn a_graceful_close_carries_out_posted_requests<T: Transport>(a: &T, b: &T) {

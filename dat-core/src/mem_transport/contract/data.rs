@@ -77,13 +77,13 @@ pub fn every_size_arrives<T: Transport>(a: &T, b: &T) {
             (write.op, write.bytes as usize, write.status),
             (WcOp::Write, len, WcStatus::Success)
         );
-        settle(&rig, &a, &b);
+        await_writes(&rig, &a, &b);
         assert!(b.mem.read(MAX, len) == pattern(!i, len), "{len} bytes written");
     }
 }
 
 /// Ensures that everything `a` wrote is in place: a message does not overtake it.
-pub(super) fn settle<'t, T: Transport>(rig: &Rig<'t, T>, a: &End<'t, T>, b: &End<'t, T>) {
+pub(super) fn await_writes<'t, T: Transport>(rig: &Rig<'t, T>, a: &End<'t, T>, b: &End<'t, T>) {
     b.recv(0, &[]);
     a.send(0, &[]);
     assert_eq!(outcomes(&rig.completions(&b.recvs, 1)), [(0, WcStatus::Success)]);
@@ -133,7 +133,7 @@ pub fn writes_land_where_they_should<T: Transport>(a: &T, b: &T) {
     let segments = [a.mem.segment(2000, 1000), a.mem.segment(0, 1), a.mem.segment(1, 998)];
     a.post(1, SendOp::Write(b.mem.remote(10_001)), &segments);
     assert_eq!(outcomes(&rig.completions(&a.requests, 1)), [(1, WcStatus::Success)]);
-    settle(&rig, &a, &b);
+    await_writes(&rig, &a, &b);
     let p = pattern(2, 3000);
     assert_eq!(b.mem.read(10_001, 1999), [&p[2000..], &p[..999]].concat());
     assert_eq!((b.mem.read(10_000, 1), b.mem.read(12_000, 1)), (vec![0], vec![0]));
@@ -210,12 +210,12 @@ pub fn a_fence_waits_for_reads<T: Transport>(a: &T, b: &T) {
 
 pub fn many_requests_in_both_directions<T: Transport>(a: &T, b: &T) {
     const SIZE: usize = 500;
-    const AREA: usize = 32 * SIZE;
+    const AREA_BYTES: usize = 32 * SIZE;
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
     for end in [&a, &b] {
         for i in 0..32 {
-            end.recv(i as u64, &[end.mem.segment(AREA + i * SIZE, SIZE)]);
+            end.recv(i as u64, &[end.mem.segment(AREA_BYTES + i * SIZE, SIZE)]);
         }
     }
     for i in 0..32 {
@@ -223,7 +223,11 @@ pub fn many_requests_in_both_directions<T: Transport>(a: &T, b: &T) {
             end.mem.write(i * SIZE, &pattern(seed + i as u64, SIZE));
             let local = [end.mem.segment(i * SIZE, SIZE)];
             end.send(2 * i as u64, &local);
-            end.post(2 * i as u64 + 1, SendOp::Write(peer.mem.remote(2 * AREA + i * SIZE)), &local);
+            end.post(
+                2 * i as u64 + 1,
+                SendOp::Write(peer.mem.remote(2 * AREA_BYTES + i * SIZE)),
+                &local,
+            );
         }
     }
     for (end, seed) in [(&a, 2000), (&b, 1000)] {
@@ -231,14 +235,17 @@ pub fn many_requests_in_both_directions<T: Transport>(a: &T, b: &T) {
         assert_eq!(outcomes(&rig.completions(&end.requests, 64)), want);
         assert_eq!(outcomes(&rig.completions(&end.recvs, 32)), want[..32]);
         for i in 0..32 {
-            assert_eq!(end.mem.read(AREA + i * SIZE, SIZE), pattern(seed + i as u64, SIZE));
+            assert_eq!(end.mem.read(AREA_BYTES + i * SIZE, SIZE), pattern(seed + i as u64, SIZE));
         }
     }
-    settle(&rig, &a, &b);
-    settle(&rig, &b, &a);
+    await_writes(&rig, &a, &b);
+    await_writes(&rig, &b, &a);
     for (end, seed) in [(&a, 2000), (&b, 1000)] {
         for i in 0..32 {
-            assert_eq!(end.mem.read(2 * AREA + i * SIZE, SIZE), pattern(seed + i as u64, SIZE));
+            assert_eq!(
+                end.mem.read(2 * AREA_BYTES + i * SIZE, SIZE),
+                pattern(seed + i as u64, SIZE)
+            );
         }
     }
 }

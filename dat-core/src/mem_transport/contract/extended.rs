@@ -1,14 +1,14 @@
 //! Immediate data and atomic operations. A transport that does not support them says so in its
 //! attributes and refuses them. A transport that does refuses them towards a peer that does not.
 
-use super::data::{refused, settle};
+use super::data::{await_writes, refused};
 use super::rig::*;
 use crate::provider::*;
 
 const ATOMIC: Access = Access { remote_atomic: true, ..ALL };
 
 /// Whether both sides support the operations. Otherwise neither can use them.
-fn both<T: Transport>(rig: &Rig<'_, T>) -> bool {
+fn both_support_extended<T: Transport>(rig: &Rig<'_, T>) -> bool {
     rig.a.attrs().extended && rig.b.attrs().extended
 }
 
@@ -28,7 +28,7 @@ pub fn unsupported_operations_are_refused<T: Transport>(a: &T, b: &T) {
         let unconnected = End::new(a.t);
         let answer = unconnected.try_post(1, op, &[unconnected.mem.segment(0, 8)]);
         assert!(matches!(answer, Ok(()) | Err(PostError::Unsupported)), "{answer:?}");
-        if !both(&rig) {
+        if !both_support_extended(&rig) {
             for end in [&a, &b] {
                 assert_eq!(
                     end.try_post(1, op, &[end.mem.segment(0, 8)]),
@@ -37,12 +37,12 @@ pub fn unsupported_operations_are_refused<T: Transport>(a: &T, b: &T) {
             }
         }
     }
-    settle(&rig, &a, &b);
+    await_writes(&rig, &a, &b);
 }
 
 pub fn a_write_with_immediate_data_is_one_operation<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
-    if !both(&rig) {
+    if !both_support_extended(&rig) {
         return;
     }
     let (a, b) = rig.pair();
@@ -79,7 +79,7 @@ pub fn a_write_with_immediate_data_is_one_operation<T: Transport>(a: &T, b: &T) 
 
 pub fn atomic_operations_return_the_old_value<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
-    if !both(&rig) {
+    if !both_support_extended(&rig) {
         return;
     }
     let (a, b) = rig.pair();
@@ -114,12 +114,12 @@ pub fn atomic_operations_return_the_old_value<T: Transport>(a: &T, b: &T) {
     }
     assert_eq!(target.read(16, 8), 2u64.to_ne_bytes());
     assert!(poll::<T>(&b.requests, 1).is_empty() && poll::<T>(&b.recvs, 1).is_empty());
-    settle(&rig, &a, &b);
+    await_writes(&rig, &a, &b);
 }
 
 pub fn atomic_operations_are_checked<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
-    if !both(&rig) {
+    if !both_support_extended(&rig) {
         return;
     }
     // Without the access right, unaligned, and past the end.
@@ -141,5 +141,5 @@ pub fn atomic_operations_are_checked<T: Transport>(a: &T, b: &T) {
     for segments in [&[][..], &[a.mem.segment(0, 7)], &[a.mem.segment(0, 8), a.mem.segment(8, 8)]] {
         assert_eq!(a.try_post(1, op, segments), Err(PostError::Bounds));
     }
-    settle(&rig, &a, &b);
+    await_writes(&rig, &a, &b);
 }

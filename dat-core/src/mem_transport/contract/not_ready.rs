@@ -82,8 +82,8 @@ pub fn each_message_that_waits_is_reported_once<T: Transport>(a: &T, b: &T) {
         receiver.recv(id, &[receiver.mem.segment(0, OCTETS as usize)]);
         assert_eq!(outcomes(&rig.completions(&receiver.recvs, 1)), [(id, WcStatus::Success)]);
     }
-    let told = if waits_are_unreported() { 0 } else { 3 };
-    assert_eq!(receiver.log.waits(), vec![(OCTETS, true); told]);
+    let reported = if waits_are_unreported() { 0 } else { 3 };
+    assert_eq!(receiver.log.waits(), vec![(OCTETS, true); reported]);
     for log in [&sender.log, &c.log, &d.log] {
         assert_eq!(log.waits(), [], "there is a receive for each of its messages");
     }
@@ -114,7 +114,7 @@ pub fn messages_wait_for_buffers_of_a_shared_queue<T: Transport>(a: &T, b: &T) {
     if b.attrs().max_srqs == 0 {
         return;
     }
-    const EACH: u64 = 6;
+    const MESSAGES_PER_SENDER: u64 = 6;
     let rig = Rig { a, b };
     let srq_log = Log::new(b);
     let pd = b.pd().expect("protection domain");
@@ -127,7 +127,7 @@ pub fn messages_wait_for_buffers_of_a_shared_queue<T: Transport>(a: &T, b: &T) {
         rig.join(peer, end);
     }
     for peer in &peers {
-        (0..EACH).for_each(|id| peer.send(id, &[]));
+        (0..MESSAGES_PER_SENDER).for_each(|id| peer.send(id, &[]));
     }
     if breaks(&rig, &peers[0], &ends[0]) {
         return;
@@ -157,10 +157,13 @@ pub fn messages_wait_for_buffers_of_a_shared_queue<T: Transport>(a: &T, b: &T) {
     // A queue pair that disconnects leaves the buffers to the others.
     ends[0].qp.disconnect(Close::Abrupt);
     assert!(matches!(rig.next("the end", &ends[0].log), Event::Disconnected));
-    (received[1] + received[2]..2 * EACH).for_each(post);
-    take(2 * EACH, true);
+    (received[1] + received[2]..2 * MESSAGES_PER_SENDER).for_each(post);
+    take(2 * MESSAGES_PER_SENDER, true);
     for peer in &peers[1..] {
-        assert_eq!(rig.completions(&peer.requests, EACH as usize).len(), EACH as usize);
+        assert_eq!(
+            rig.completions(&peer.requests, MESSAGES_PER_SENDER as usize).len(),
+            MESSAGES_PER_SENDER as usize
+        );
     }
     drop(ends);
 }

@@ -173,15 +173,15 @@ impl<'t, T: Transport> End<'t, T> {
 
     /// Creates an end with completion queues of `depth` and `len` bytes of registered memory.
     pub fn with(t: &'t T, depth: usize, len: usize) -> Self {
-        Self::within(Arc::new(t.pd().expect("protection domain")), t, depth, len)
+        Self::in_pd(Arc::new(t.pd().expect("protection domain")), t, depth, len)
     }
 
     /// Creates another end in the same protection domain.
     pub fn in_domain_of(end: &Self) -> Self {
-        Self::within(Arc::clone(&end.pd), end.t, 2 * QUEUE, 1 << 16)
+        Self::in_pd(Arc::clone(&end.pd), end.t, 2 * QUEUE, 1 << 16)
     }
 
-    fn within(pd: Arc<T::Pd>, t: &'t T, depth: usize, len: usize) -> Self {
+    fn in_pd(pd: Arc<T::Pd>, t: &'t T, depth: usize, len: usize) -> Self {
         let (log, requests_log, recvs_log) = (Log::new(t), Log::new(t), Log::new(t));
         let requests = t.cq(depth, requests_log.sink()).expect("completion queue");
         let recvs = t.cq(depth, recvs_log.sink()).expect("completion queue");

@@ -1,6 +1,6 @@
 //! Memory windows, and addresses that count from zero.
 
-use super::data::{assert_broken, refused, settle};
+use super::data::{assert_broken, await_writes, refused};
 use super::rig::*;
 use crate::provider::*;
 
@@ -134,7 +134,7 @@ pub fn a_scoped_window_is_for_one_connection<T: Transport>(a: &T, b: &T) {
     let at = Remote { key, ..area.remote(0) };
     a.mem.write(0, b"for me");
     a.post(2, SendOp::Write(at), &[a.mem.segment(0, 6)]);
-    settle_after(&rig, &a, &b, 2);
+    await_requests_up_to(&rig, &a, &b, 2);
     assert_eq!(area.read(0, 6), b"for me");
 
     // Another connection in the same domain.
@@ -147,9 +147,14 @@ pub fn a_scoped_window_is_for_one_connection<T: Transport>(a: &T, b: &T) {
 }
 
 /// Ensures that everything `a` did up to request `id` is in place.
-fn settle_after<'t, T: Transport>(rig: &Rig<'t, T>, a: &End<'t, T>, b: &End<'t, T>, id: u64) {
+fn await_requests_up_to<'t, T: Transport>(
+    rig: &Rig<'t, T>,
+    a: &End<'t, T>,
+    b: &End<'t, T>,
+    id: u64,
+) {
     assert_eq!(outcomes(&rig.completions(&a.requests, 1)), [(id, WcStatus::Success)]);
-    settle(rig, a, b);
+    await_writes(rig, a, b);
 }
 
 pub fn addresses_may_count_from_zero<T: Transport>(a: &T, b: &T) {
@@ -212,11 +217,11 @@ pub fn a_send_invalidates_a_window<T: Transport>(a: &T, b: &T) {
     assert_eq!(window.state(key), BindState::Over);
     // The region still has its own keys, and the window may be bound again.
     a.post(3, SendOp::Write(area.remote(0)), &[a.mem.segment(0, 8)]);
-    settle_after(&rig, &a, &b, 3);
+    await_requests_up_to(&rig, &a, &b, 3);
     let again = b.bind(4, &window, Some(area.view(0, 64)));
     bound(&rig, &b, 4);
     a.post(5, SendOp::Write(Remote { key: again, ..area.remote(0) }), &[a.mem.segment(0, 8)]);
-    settle_after(&rig, &a, &b, 5);
+    await_requests_up_to(&rig, &a, &b, 5);
     refused(&rig, &a, &b, SendOp::Write(Remote { key, ..area.remote(0) }), a.mem.segment(8, 8));
 }
 

@@ -155,12 +155,12 @@ impl Engine {
     }
 
     /// The consumer knows of the connection, so data may move.
-    pub(in crate::mem_transport) fn announced(&mut self, id: Id) {
+    pub(in crate::mem_transport) fn mark_announced(&mut self, id: Id) {
         if let Some(Qp { link: LinkState::Connected(connection), .. }) = self.qps.get_mut(&id) {
             connection.announced = true;
             let peer = connection.peer;
-            self.pump(id);
-            self.pump(peer);
+            self.carry_out_requests(id);
+            self.carry_out_requests(peer);
         }
     }
 

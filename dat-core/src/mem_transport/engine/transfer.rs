@@ -67,7 +67,7 @@ impl Engine {
             _ if qp.requests.len() >= qp.core.max_requests => return Err(PostError::Full),
             _ => {
                 qp.requests.push_back(request);
-                self.pump(id);
+                self.carry_out_requests(id);
             }
         }
         Ok(())
@@ -102,12 +102,12 @@ impl Engine {
             SendOp::Read(_) | SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. } => {
                 self.memory.local(pd, segments, true)
             }
-            SendOp::ReadToWindow(_) => self.memory.exposed(pd, qp, segments),
+            SendOp::ReadToWindow(_) => self.memory.locate_sink(pd, qp, segments),
         }
     }
 
     /// Carries out the requests of `id` as far as possible.
-    pub(super) fn pump(&mut self, id: Id) {
+    pub(super) fn carry_out_requests(&mut self, id: Id) {
         while let Some((connection, core)) = self.running(id) {
             let Some(mut request) = self.qps.get_mut(&id).and_then(|qp| qp.requests.pop_front())
             else {

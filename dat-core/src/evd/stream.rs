@@ -18,7 +18,7 @@ use crate::provider::Transport;
 
 /// One completion stream of an endpoint. It feeds an EVD as long as this value lives. It is created
 /// and dropped under the adapter's control lock.
-pub(crate) struct Feed<T: Transport> {
+pub(crate) struct CompletionStream<T: Transport> {
     evd: Ref<Evd<T>>,
     flags: DAT_COMPLETION_FLAGS,
 }
@@ -44,14 +44,14 @@ impl Streams {
         &self.0[STREAM_FLAGS.iter().position(|&kind| kind == flags).unwrap_or(0)]
     }
 
-    fn has(&self, flags: DAT_COMPLETION_FLAGS) -> bool {
+    fn has_any(&self, flags: DAT_COMPLETION_FLAGS) -> bool {
         self.of(flags).load(Ordering::Relaxed) > 0
     }
 
     /// The completion flags that all streams have. The default flag if the streams differ or if
     /// there is none.
-    pub(super) fn agreed(&self) -> DAT_COMPLETION_FLAGS {
-        let mut kinds = STREAM_FLAGS.into_iter().filter(|&flags| self.has(flags));
+    pub(super) fn common_flags(&self) -> DAT_COMPLETION_FLAGS {
+        let mut kinds = STREAM_FLAGS.into_iter().filter(|&flags| self.has_any(flags));
         match (kinds.next(), kinds.next()) {
             (Some(flags), None) => flags,
             _ => DAT_COMPLETION_DEFAULT_FLAG,
@@ -62,21 +62,21 @@ impl Streams {
     /// transport distinguishes completions that were posted quiet, so completions of streams with
     /// default flags count as solicited ([`Attrs::quiet`](crate::provider::Attrs::quiet)).
     pub(super) fn solicited(&self, quiet: bool) -> bool {
-        let solicited = self.has(DAT_COMPLETION_SOLICITED_WAIT_FLAG);
-        let unsignalled = self.has(DAT_COMPLETION_UNSIGNALLED_FLAG);
+        let solicited = self.has_any(DAT_COMPLETION_SOLICITED_WAIT_FLAG);
+        let unsignalled = self.has_any(DAT_COMPLETION_UNSIGNALLED_FLAG);
         match quiet {
             true => solicited || unsignalled,
-            false => solicited && self.agreed() == DAT_COMPLETION_SOLICITED_WAIT_FLAG,
+            false => solicited && self.common_flags() == DAT_COMPLETION_SOLICITED_WAIT_FLAG,
         }
     }
 
     /// Whether the standard lets a stream with these flags share the EVD.
     fn match_with(&self, flags: DAT_COMPLETION_FLAGS) -> bool {
-        STREAM_FLAGS.into_iter().all(|kind| kind == flags || !self.has(kind))
+        STREAM_FLAGS.into_iter().all(|kind| kind == flags || !self.has_any(kind))
     }
 }
 
-impl<T: Transport> Feed<T> {
+impl<T: Transport> CompletionStream<T> {
     /// Creates a stream with the completion flags of an endpoint. Returns `None` if the adapter is
     /// strict and one of these holds:
     ///
@@ -98,7 +98,7 @@ impl<T: Transport> Feed<T> {
         if streams.solicited(attrs.quiet) != before {
             evd.streams_changed();
         }
-        Some(Feed { evd: Ref::new(evd), flags })
+        Some(CompletionStream { evd: Ref::new(evd), flags })
     }
 
     /// The EVD that the stream feeds.
@@ -107,7 +107,7 @@ impl<T: Transport> Feed<T> {
     }
 }
 
-impl<T: Transport> Drop for Feed<T> {
+impl<T: Transport> Drop for CompletionStream<T> {
     fn drop(&mut self) {
         let (streams, attrs) = (&self.evd.shared.streams, self.evd.ia.transport.attrs());
         let before = streams.solicited(attrs.quiet);
@@ -125,8 +125,8 @@ impl<T: Transport> Node<Evd<T>> {
     fn streams_changed(&self) {
         // SAFETY: the lock of the handle gives the taking side, unless there is a waiter.
         let renotify = || unsafe { self.renotify() };
-        let alone = if self.ia.thread_safe { self.slot().try_locked(renotify) } else { None };
-        if alone.is_none() {
+        let renotified = if self.ia.thread_safe { self.slot().try_locked(renotify) } else { None };
+        if renotified.is_none() {
             // The queue may have been armed for the former streams. Whoever is notified now arms it
             // again.
             self.shared.notify();
@@ -134,7 +134,7 @@ impl<T: Transport> Node<Evd<T>> {
     }
 }
 
-impl<T: Transport> Deref for Feed<T> {
+impl<T: Transport> Deref for CompletionStream<T> {
     type Target = Node<Evd<T>>;
     fn deref(&self) -> &Node<Evd<T>> {
         self.evd.node()
