@@ -33,7 +33,7 @@ impl Gate {
     #[inline]
     pub unsafe fn enter(&self) -> Option<Inside<'_>> {
         self.inside.store(true, Ordering::Relaxed);
-        // On this processor: `barrier::everywhere`.
+        // On this processor: `barrier::fence_all_threads`.
         compiler_fence(Ordering::SeqCst);
         let inside = Inside(self);
         (self.shut.load(Ordering::Acquire) == 0).then_some(inside)
@@ -42,7 +42,7 @@ impl Gate {
     /// Shuts it and waits until nobody is inside. Several may have it shut at a time.
     pub fn shut(&self) -> Shut<'_> {
         self.shut.fetch_add(1, Ordering::SeqCst);
-        assert!(barrier::everywhere(), "membarrier(2) was there when the adapter was opened");
+        assert!(barrier::fence_all_threads(), "membarrier(2) was there when the adapter was opened");
         while self.inside.load(Ordering::Acquire) {
             std::thread::yield_now();
         }
