@@ -42,7 +42,10 @@ impl Gate {
     /// Shuts it and waits until nobody is inside. Several may have it shut at a time.
     pub fn shut(&self) -> Shut<'_> {
         self.shut.fetch_add(1, Ordering::SeqCst);
-        assert!(barrier::fence_all_threads(), "membarrier(2) was there when the adapter was opened");
+        assert!(
+            barrier::fence_all_threads(),
+            "membarrier(2) was there when the adapter was opened"
+        );
         while self.inside.load(Ordering::Acquire) {
             std::thread::yield_now();
         }
